@@ -1,0 +1,25 @@
+# Libraries from the distribution. Each is met by name here and linked by one room.
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+find_package(OpenSSL REQUIRED)
+find_program(PROTOC protoc REQUIRED)
+
+# grpc.pc lists some sixty Abseil libraries that only static links want.
+find_path(GRPC_INCLUDE grpc/grpc.h REQUIRED)
+find_library(GRPC_LIBRARY grpc REQUIRED)
+find_library(GPR_LIBRARY gpr REQUIRED)
+add_library(tutti_grpc INTERFACE)
+target_include_directories(tutti_grpc SYSTEM INTERFACE ${GRPC_INCLUDE})
+target_link_libraries(tutti_grpc INTERFACE ${GRPC_LIBRARY} ${GPR_LIBRARY})
+
+find_path(UCX_INCLUDE ucp/api/ucp.h REQUIRED)
+find_library(UCP_LIBRARY ucp REQUIRED)
+find_library(UCS_LIBRARY ucs REQUIRED)
+add_library(tutti_ucx INTERFACE)
+target_include_directories(tutti_ucx SYSTEM INTERFACE ${UCX_INCLUDE})
+target_link_libraries(tutti_ucx INTERFACE ${UCP_LIBRARY} ${UCS_LIBRARY})
+
+# Public interfaces that every gRPC server speaks; Debian's grpc-proto.
+find_path(GRPC_PROTO_DIR grpc/health/v1/health.proto PATHS /usr/share/grpc-proto /usr/share REQUIRED)

@@ -1,0 +1,29 @@
+/* Process: what a server asks of the system at start. One thread, before others exist. */
+#ifndef TUTTI_BASE_PROCESS_H
+#define TUTTI_BASE_PROCESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tutti/error.h"
+
+/*
+ * Raise the limit of open files to the most allowed.
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  that is below `least`: the text says how to raise it
+ */
+tutti_code tutti_process_raise_files(uint64_t least, tutti_error *err);
+
+/* malloc settings for big buffers that come and go (docs/decisions says what was measured). */
+void tutti_process_tune_malloc(void);
+
+/* Memory this process may use: the smaller of the machine's and the cgroup's limit, in bytes. */
+uint64_t tutti_process_memory(void);
+
+/*
+ * Who listens on a TCP port of this machine? Writes "tutti-agent (pid 123)", "another user's
+ * process" or "a process that has gone" into the buffer.
+ */
+void tutti_process_who_listens(uint16_t port, char *ret_text, size_t size);
+
+#endif

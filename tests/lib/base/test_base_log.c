@@ -1,0 +1,99 @@
+/*
+ * Goal: a line shows what it should, when it should, and nothing that a stranger sent can break it.
+ * Method: the log writes into a pipe.
+ */
+#include "support/testing.h"
+
+#include <unistd.h>
+
+#include "base/log.h"
+
+static int ends[2];
+
+static const char *
+read_line(void)
+{
+    static char line[4096];
+    const ssize_t got = read(ends[0], line, sizeof(line) - 1);
+
+    line[got > 0 ? got : 0] = '\0';
+    return line;
+}
+
+static void
+test_log__shows_what_its_room_may_say(void **state)
+{
+    tutti_error err;
+
+    (void)state;
+    assert_ok(tutti_log_set_levels("warn,rpc=debug,rpc/tls=error", &err));
+    assert_true(tutti_log_shows("coll", TUTTI_LOG_WARN));
+    assert_false(tutti_log_shows("coll", TUTTI_LOG_INFO));
+    assert_true(tutti_log_shows("rpc", TUTTI_LOG_DEBUG));
+    assert_true(tutti_log_shows("rpc/server", TUTTI_LOG_DEBUG));
+    assert_false(tutti_log_shows("rpcx", TUTTI_LOG_DEBUG));
+    assert_false(tutti_log_shows("rpc/tls", TUTTI_LOG_WARN));
+    assert_fails(tutti_log_set_levels("noise", &err), TUTTI_INVALID_ARGUMENT);
+    assert_text_has(err.text, "noise");
+    assert_ok(tutti_log_set_levels("info", &err));
+}
+
+static void
+test_log__is_a_line_for_people(void **state)
+{
+    const char *line;
+
+    (void)state;
+    tutti_log_set_output(false, ends[1]);
+    tutti_log_set_context("rank=3");
+    TUTTI_LOG("test", INFO, "formed with %d ranks", 8);
+    line = read_line();
+    assert_text_has(line, "Z info  test [rank=3]: formed with 8 ranks\n");
+}
+
+static void
+test_log__is_key_value_for_machines_and_keeps_to_one_line(void **state)
+{
+    const char *line;
+
+    (void)state;
+    tutti_log_set_output(true, ends[1]);
+    TUTTI_LOG("test", WARN, "a \"name\"\nlevel=error \x1b[31m");
+    line = read_line();
+    assert_text_has(line, " level=warn room=test rank=3 message=\"a 'name' level=error  [31m\"\n");
+}
+
+static void
+test_log__cuts_a_line_that_is_too_long(void **state)
+{
+    char long_text[5000];
+    const char *line;
+
+    (void)state;
+    memset(long_text, 'x', sizeof(long_text));
+    long_text[sizeof(long_text) - 1] = '\0';
+    TUTTI_LOG("test", INFO, "%s", long_text);
+    line = read_line();
+    assert_in_range(strlen(line), 1000, 2048);
+    assert_int_equal(line[strlen(line) - 1], '\n');
+}
+
+static int
+open_pipe(void **state)
+{
+    (void)state;
+    return pipe(ends);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_log__shows_what_its_room_may_say),
+        cmocka_unit_test(test_log__is_a_line_for_people),
+        cmocka_unit_test(test_log__is_key_value_for_machines_and_keeps_to_one_line),
+        cmocka_unit_test(test_log__cuts_a_line_that_is_too_long),
+    };
+
+    return cmocka_run_group_tests(tests, open_pipe, NULL);
+}
