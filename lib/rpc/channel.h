@@ -1,0 +1,152 @@
+/*
+ * Channel: calls methods of any protobuf-c service, one line per method.
+ *
+ *     static const tutti_rpc_stub store_get = {&tutti__v1__store_service__descriptor, "Get"};
+ *
+ * Blocking calls run on the caller's thread with a queue of their own; asynchronous ones come back
+ * on a loop. An error carries the code, the text and the ErrorInfo that the server sent.
+ */
+#ifndef TUTTI_RPC_CHANNEL_H
+#define TUTTI_RPC_CHANNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rpc/loop.h"
+#include "rpc/message.h"
+#include "tutti/error.h"
+
+typedef struct tutti_rpc_channel tutti_rpc_channel;
+
+typedef struct tutti_rpc_channel_options {
+    const char *tls_ca;      /* PEM file; "" or NULL = plaintext */
+    const char *tls_cert;    /* the client's own, for mutual TLS; "" or NULL = none */
+    const char *tls_key;     /* likewise */
+    const char *tls_name;    /* what the server's certificate must say instead of its address */
+    const char *token;       /* bearer token; never sent over plaintext TCP beyond loopback */
+    uint64_t keepalive_ns;   /* pings; 0 = none */
+    uint64_t backoff_max_ns; /* between attempts to connect; 0 = 5 s */
+    bool bulk;               /* a connection of its own, buffers freed as they leave */
+} tutti_rpc_channel_options;
+
+/*
+ * [in] target   an address as base/address.h takes it
+ * [in] options  NULL = plaintext, no token; copied
+ *
+ * TUTTI_INVALID_ARGUMENT    bad address; a certificate that cannot be used; a token on plaintext
+ * TCP that leaves this machine TUTTI_RESOURCE_EXHAUSTED  no memory
+ *
+ * Nothing is connected yet: the first call does that.
+ */
+tutti_code tutti_rpc_channel_open(const char *target, const tutti_rpc_channel_options *options,
+                                  tutti_rpc_channel **ret_channel, tutti_error *err);
+
+/* Its calls must have ended. NULL is fine. */
+void tutti_rpc_channel_close(tutti_rpc_channel *channel);
+
+/* A method of a service. Static. */
+typedef struct tutti_rpc_stub {
+    const struct ProtobufCServiceDescriptor *service;
+    const char *method;
+} tutti_rpc_stub;
+
+/* How one call is made. Zeros are good defaults. */
+typedef struct tutti_rpc_call_options {
+    uint64_t deadline_ns; /* on tutti_clock_ns(); 0 = none */
+    bool wait_for_ready;  /* keep trying to connect until the deadline */
+} tutti_rpc_call_options;
+
+/*
+ * A unary call that blocks. Any thread.
+ *
+ * [in]          request       packed before anything is sent
+ * [in]          payload       NULL = none; on_release has run, or will
+ * [out, owned]  ret_response  free with tutti_rpc_message_free; NULL when the caller wants none
+ *
+ * TUTTI_UNAVAILABLE, TUTTI_DEADLINE_EXCEEDED  from gRPC; all else as the server answered
+ * TUTTI_DATA_LOSS                             the response is malformed
+ */
+tutti_code tutti_rpc_invoke(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
+                            const struct ProtobufCMessage *request, const tutti_rpc_blob *payload,
+                            const tutti_rpc_call_options *options, tutti_rpc_message **ret_response,
+                            tutti_error *err);
+
+/* ------------------------------------------------------------------ unary, on a loop */
+
+typedef struct tutti_rpc_request tutti_rpc_request;
+
+/*
+ * Runs once, on the loop, after tutti_rpc_request_start has returned. `err` NULL = OK; else
+ * `response` is NULL. Both borrowed until it returns; the request is gone afterwards.
+ */
+typedef void (*tutti_rpc_reply_fn)(void *arg, tutti_rpc_message *response, const tutti_error *err);
+
+/* [out, borrowed] ret_request  good until on_reply has run; NULL when the caller never cancels */
+tutti_code tutti_rpc_request_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop,
+                                   const tutti_rpc_stub *stub,
+                                   const struct ProtobufCMessage *request,
+                                   const tutti_rpc_call_options *options,
+                                   tutti_rpc_reply_fn on_reply, void *arg,
+                                   tutti_rpc_request **ret_request, tutti_error *err);
+
+/* on_reply then comes with TUTTI_CANCELLED, or with whatever had arrived. Loop's thread. */
+void tutti_rpc_request_cancel(tutti_rpc_request *request);
+
+/* ------------------------------------------------------------------ streams that block */
+
+typedef struct tutti_rpc_stream tutti_rpc_stream;
+
+tutti_code tutti_rpc_stream_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
+                                 const tutti_rpc_call_options *options,
+                                 tutti_rpc_stream **ret_stream, tutti_error *err);
+
+/*
+ * One message. Returns when gRPC's flow control has let it through. TUTTI_ABORTED: the stream has
+ * ended; tutti_rpc_stream_finish says why.
+ */
+tutti_code tutti_rpc_stream_write(tutti_rpc_stream *stream, const struct ProtobufCMessage *message,
+                                  const tutti_rpc_blob *payload, tutti_error *err);
+
+/* Say that no more will be written. */
+tutti_code tutti_rpc_stream_writes_done(tutti_rpc_stream *stream, tutti_error *err);
+
+/* [out, owned] ret_message  NULL at the end of the stream: call finish to learn how it ended */
+tutti_code tutti_rpc_stream_read(tutti_rpc_stream *stream, tutti_rpc_message **ret_message,
+                                 tutti_error *err);
+
+/* Give up: whoever blocks in the others returns. Any thread. */
+void tutti_rpc_stream_cancel(tutti_rpc_stream *stream);
+
+/* The status of the call; frees the stream in any case. Cancel before, to leave early. */
+tutti_code tutti_rpc_stream_finish(tutti_rpc_stream *stream, tutti_error *err);
+
+/* ------------------------------------------------------------------ streams on a loop */
+
+typedef struct tutti_rpc_flow tutti_rpc_flow;
+
+/* All on the loop; those left NULL do nothing. on_end comes last, once, and frees the flow. */
+typedef struct tutti_rpc_flow_ops {
+    /* One message; the next is asked for by itself when this returns. Borrowed until then. */
+    void (*on_message)(void *arg, tutti_rpc_message *message);
+    /* The last write has left; the next may be made. */
+    void (*on_written)(void *arg);
+    /* How it ended; NULL = OK. */
+    void (*on_end)(void *arg, const tutti_error *err);
+} tutti_rpc_flow_ops;
+
+/* [in] first  sent at once (a server-streaming method's request); NULL = nothing */
+tutti_code tutti_rpc_flow_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop,
+                                const tutti_rpc_stub *stub, const struct ProtobufCMessage *first,
+                                bool half_close, const tutti_rpc_call_options *options,
+                                const tutti_rpc_flow_ops *ops, void *arg, tutti_rpc_flow **ret_flow,
+                                tutti_error *err);
+
+/* One at a time, only when writable. Loop's thread. */
+void tutti_rpc_flow_write(tutti_rpc_flow *flow, const struct ProtobufCMessage *message);
+bool tutti_rpc_flow_writable(const tutti_rpc_flow *flow);
+
+/* Loop's thread. on_end follows. */
+void tutti_rpc_flow_cancel(tutti_rpc_flow *flow);
+
+#endif

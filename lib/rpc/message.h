@@ -1,0 +1,58 @@
+/*
+ * Message: what travels in one gRPC message, and how it gets there without needless copies.
+ *
+ * A message is a protobuf-c struct; bulk bytes are its top-level field number 100 ("payload"). On
+ * the way out they are referenced, not copied; on the way in they stay in the slices that gRPC
+ * received and are walked once into their destination. The struct itself then has an empty
+ * `payload` field.
+ */
+#ifndef TUTTI_RPC_MESSAGE_H
+#define TUTTI_RPC_MESSAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "tutti/error.h"
+
+struct ProtobufCMessage;
+struct ProtobufCMessageDescriptor;
+struct ProtobufCServiceDescriptor;
+
+#define TUTTI_RPC_PAYLOAD_FIELD 100
+
+/*
+ * Bytes to send. With on_release they are referenced until it runs: once, on any thread, possibly
+ * inside the call that sent them, also when that call failed; it takes no lock and only counts down
+ * or posts. Without it they are copied at once.
+ */
+typedef struct tutti_rpc_blob {
+    const void *data;
+    size_t size;
+    void (*on_release)(void *arg);
+    void *arg;
+} tutti_rpc_blob;
+
+/* A received message. One thread at a time. */
+typedef struct tutti_rpc_message tutti_rpc_message;
+
+/* The struct, of the type the method declares; borrowed, good as long as the message. */
+const void *tutti_rpc_message_get(const tutti_rpc_message *message);
+
+/* Payload bytes that have not been read yet. */
+size_t tutti_rpc_message_payload_bytes(const tutti_rpc_message *message);
+
+/*
+ * Walk the payload: copy its next `size` bytes to `dest`. They must be there (assert).
+ */
+void tutti_rpc_message_read(tutti_rpc_message *message, void *dest, size_t size);
+
+/*
+ * Walk the payload without copying: the next run of it that lies together, at most `most` bytes.
+ * Borrowed, good until the next call on the message; size 0 at the end.
+ */
+tutti_bytes tutti_rpc_message_peek(tutti_rpc_message *message, size_t most);
+
+void tutti_rpc_message_free(tutti_rpc_message *message); /* NULL is fine */
+
+#endif

@@ -1,0 +1,235 @@
+/*
+ * Server: answers calls of any protobuf-c service, one line per method.
+ *
+ *     static const tutti_rpc_method methods[] = {
+ *         TUTTI_RPC_UNARY("Get", on_get),
+ *         TUTTI_RPC_STREAM("Watch", &watch_ops),
+ *     };
+ *
+ * A handler runs on its service's loop and may answer at once, or keep the call and answer later
+ * from any thread: a waiting call is a struct, not a thread. Every call is answered exactly once,
+ * also when it was cancelled. Unknown methods, malformed requests and missing credentials are
+ * answered here and never reach a handler.
+ */
+#ifndef TUTTI_RPC_SERVER_H
+#define TUTTI_RPC_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/address.h"
+#include "base/bytes.h"
+#include "base/config.h"
+#include "rpc/loop.h"
+#include "rpc/message.h"
+#include "tutti/error.h"
+
+typedef struct tutti_rpc_server tutti_rpc_server;
+typedef struct tutti_rpc_call tutti_rpc_call;
+
+/* ------------------------------------------------------------------------------ handlers */
+
+/* A unary call has come in: tutti_rpc_call_request() is what was asked. */
+typedef void (*tutti_rpc_unary_fn)(tutti_rpc_call *call, void *self);
+
+/*
+ * A streaming call. All callbacks run on the service's loop, one at a time; those left NULL do
+ * nothing. on_open, then any of the middle ones, then on_end as the last of all.
+ */
+typedef struct tutti_rpc_stream_ops {
+    /*
+     * The call is there. For a server-streaming method its one request has been read
+     * (tutti_rpc_call_request); for the others call tutti_rpc_call_read to get the first message.
+     */
+    void (*on_open)(tutti_rpc_call *call, void *self);
+    /* One message for one tutti_rpc_call_read. Borrowed until it returns. */
+    void (*on_message)(tutti_rpc_call *call, void *self, tutti_rpc_message *message);
+    /* The client will send no more. Instead of on_message, once. */
+    void (*on_half_close)(tutti_rpc_call *call, void *self);
+    /* The last tutti_rpc_call_write has left; the next may be made. */
+    void (*on_written)(tutti_rpc_call *call, void *self);
+    /* The client went away, its deadline passed, or the server drains: finish soon. At most once.
+     */
+    void (*on_cancel)(tutti_rpc_call *call, void *self);
+    /* Finished and gone: free what tutti_rpc_call_user points to. */
+    void (*on_end)(tutti_rpc_call *call, void *self);
+} tutti_rpc_stream_ops;
+
+typedef struct tutti_rpc_method {
+    const char *name; /* as in the .proto */
+    tutti_rpc_unary_fn on_call;
+    const tutti_rpc_stream_ops *stream;
+    bool open; /* answered without credentials */
+} tutti_rpc_method;
+
+#define TUTTI_RPC_UNARY(name, on_call)                                                             \
+    {                                                                                              \
+        (name), (on_call), NULL, false                                                             \
+    }
+#define TUTTI_RPC_STREAM(name, ops)                                                                \
+    {                                                                                              \
+        (name), NULL, (ops), false                                                                 \
+    }
+
+/* ------------------------------------------------------------------------------ one call */
+
+/* The request of a unary or server-streaming call, as its struct. Borrowed until the call is
+ * answered. */
+const void *tutti_rpc_call_request(const tutti_rpc_call *call);
+
+/* The same with its payload. */
+tutti_rpc_message *tutti_rpc_call_message(const tutti_rpc_call *call);
+
+/* When the client stops waiting, on tutti_clock_ns(); TUTTI_TIMERS_NEVER when it never does. */
+uint64_t tutti_rpc_call_deadline(const tutti_rpc_call *call);
+
+/* Has the client gone away (or given up)? Any thread. */
+bool tutti_rpc_call_cancelled(const tutti_rpc_call *call);
+
+/* "/tutti.v1.StoreService/Get"; "ipv4:127.0.0.1:55012", "unix:". Borrowed until the call ends. */
+const char *tutti_rpc_call_method(const tutti_rpc_call *call);
+const char *tutti_rpc_call_peer(const tutti_rpc_call *call);
+
+/* A metadata value the client sent; size 0 when there is none. Borrowed until the call ends. */
+tutti_bytes tutti_rpc_call_metadata(const tutti_rpc_call *call, const char *key);
+
+/* Who called: what `authorize` wrote, else the one URI or DNS name of the client's certificate,
+ * else "". */
+const char *tutti_rpc_call_identity(const tutti_rpc_call *call);
+
+/* Whatever the handler wants to find again. Only one thread may use it at a time. */
+void tutti_rpc_call_set_user(tutti_rpc_call *call, void *user);
+void *tutti_rpc_call_user(const tutti_rpc_call *call);
+
+/*
+ * For unary calls: tell the handler when the client goes away or the server drains. Set it inside
+ * the handler. It runs on the loop, at most once, and never behind an answer given on the loop; the
+ * call still has to be answered.
+ */
+void tutti_rpc_call_on_cancel(tutti_rpc_call *call, tutti_rpc_unary_fn on_cancel);
+
+/* Keep the struct beyond the answer. Any thread. */
+void tutti_rpc_call_ref(tutti_rpc_call *call);
+void tutti_rpc_call_unref(tutti_rpc_call *call);
+
+/*
+ * Answer a call: one response and OK. For unary and client-streaming methods. Any thread.
+ *
+ * [in] response  packed before it returns
+ * [in] payload   NULL = none
+ */
+void tutti_rpc_call_reply(tutti_rpc_call *call, const struct ProtobufCMessage *response,
+                          const tutti_rpc_blob *payload);
+
+/* Answer any call with an error: code, text, and google.rpc.ErrorInfo in the details. Any thread.
+ */
+void tutti_rpc_call_fail(tutti_rpc_call *call, const tutti_error *err);
+
+/*
+ * Streams. read: ask for one more message (one at a time; on_message or on_half_close answers).
+ * write: send one message; the next only after on_written. finish: the last word, NULL = OK; a
+ * write in flight leaves first. Any thread, but not two at once.
+ */
+void tutti_rpc_call_read(tutti_rpc_call *call);
+void tutti_rpc_call_write(tutti_rpc_call *call, const struct ProtobufCMessage *response,
+                          const tutti_rpc_blob *payload);
+bool tutti_rpc_call_writable(const tutti_rpc_call *call);
+void tutti_rpc_call_finish(tutti_rpc_call *call, const tutti_error *err);
+
+/* ------------------------------------------------------------------------------ server */
+
+/*
+ * Decide on a call before its handler sees it. `token` is what followed "Bearer " ("" = none).
+ * Write who it is (for tutti_rpc_call_identity) and return TUTTI_OK, or refuse with
+ * TUTTI_UNAUTHENTICATED or TUTTI_PERMISSION_DENIED. Runs on a loop: must not block.
+ */
+typedef tutti_code (*tutti_rpc_authorize_fn)(void *arg, const char *method, const char *token,
+                                             char *ret_identity, size_t size, tutti_error *err);
+
+/* The room's option table fills this; see tutti_rpc_server_option_set. */
+typedef struct tutti_rpc_server_options {
+    const char *listen;    /* comma-separated addresses; port 0 = any */
+    const char *port_file; /* "" = none; gets the addresses after binding, one a line */
+    bool insecure;         /* allow plaintext beyond loopback and Unix sockets */
+    const char *tls_cert;  /* PEM files; "" = plaintext. Read again when they change */
+    const char *tls_key;
+    const char *tls_client_ca; /* "" = clients need no certificate */
+    const char *token_file;    /* "" = none; every call then needs this bearer token */
+    bool reflection;
+    uint64_t receive_bytes_max; /* of one message */
+    uint64_t memory_quota;      /* of all buffers of all connections */
+    uint64_t streams_max;       /* calls on one connection */
+    uint64_t handshake_ns;      /* until a connection has shown its preface */
+    uint64_t keepalive_ns;      /* pings on an idle connection */
+    uint64_t keepalive_timeout_ns;
+    uint64_t ping_interval_min_ns; /* clients that ping more often are sent away */
+    uint64_t grace_ns;             /* for calls in flight when draining */
+} tutti_rpc_server_options;
+
+/* The table for tutti_config_load; `target` is the struct above. `listen` is the default of
+ * --listen. */
+tutti_option_set tutti_rpc_server_option_set(tutti_rpc_server_options *target);
+
+typedef struct tutti_rpc_service {
+    const struct ProtobufCServiceDescriptor *descriptor;
+    const tutti_rpc_method *methods; /* static; every method of the descriptor, in any order */
+    size_t method_count;
+    void *self;           /* handed to the handlers */
+    tutti_rpc_loop *loop; /* where they run */
+} tutti_rpc_service;
+
+/*
+ * A server that answers nothing yet. grpc.health.v1.Health is always served; reflection (v1alpha
+ * and v1) when the options say so.
+ *
+ * [in] options         borrowed until the server is freed
+ * [in] descriptor_set  the FileDescriptorSet of all services, static: which methods stream is read
+ * from it [in] loop            for health, reflection and unknown methods
+ *
+ * TUTTI_INVALID_ARGUMENT    addresses that do not parse; a plaintext address that strangers can
+ * reach TUTTI_RESOURCE_EXHAUSTED  no memory
+ */
+tutti_code tutti_rpc_server_new(const tutti_rpc_server_options *options, tutti_bytes descriptor_set,
+                                tutti_rpc_loop *loop, tutti_rpc_server **ret_server,
+                                tutti_error *err);
+
+/* Before start. A method of the descriptor without a handler answers UNIMPLEMENTED. */
+void tutti_rpc_server_add(tutti_rpc_server *server, const tutti_rpc_service *service);
+
+/* Instead of, or before, the token file. Before start. */
+void tutti_rpc_server_authorize(tutti_rpc_server *server, tutti_rpc_authorize_fn authorize,
+                                void *arg);
+
+/*
+ * Called once on `loop` when draining begins: end what is parked (waits, watches, sessions).
+ * Before start.
+ */
+void tutti_rpc_server_on_drain(tutti_rpc_server *server, void (*on_drain)(void *arg), void *arg);
+
+/*
+ * Bind and serve. Loops must be started after this and before clients come, or be running already.
+ *
+ * TUTTI_FAILED_PRECONDITION  an address is in use: the text says by whom
+ * TUTTI_INVALID_ARGUMENT     an address cannot be bound; certificate and key do not fit
+ */
+tutti_code tutti_rpc_server_start(tutti_rpc_server *server, tutti_error *err);
+
+/* Where it listens, with the real ports. Borrowed for the server's life. After start. */
+const tutti_address *tutti_rpc_server_addresses(const tutti_rpc_server *server, size_t *ret_count);
+
+/* grpc.health.v1: "" is the server as a whole. NOT_SERVING until told. Any thread. */
+void tutti_rpc_server_set_health(tutti_rpc_server *server, const char *service, bool serving);
+
+/* Calls that are in the hands of handlers now. Any thread. */
+size_t tutti_rpc_server_call_count(const tutti_rpc_server *server);
+
+/*
+ * Drain: health says NOT_SERVING, listeners close, on_drain runs, calls in flight have the grace,
+ * then they are cancelled; on_stopped runs on `loop` when the last one is gone. Any thread, once.
+ */
+void tutti_rpc_server_stop(tutti_rpc_server *server, void (*on_stopped)(void *arg), void *arg);
+
+void tutti_rpc_server_free(tutti_rpc_server *server); /* stopped, or never started; NULL is fine */
+
+#endif

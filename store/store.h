@@ -1,0 +1,73 @@
+/*
+ * Store: the coordinator's records. Keys and values are bytes; every change has a version.
+ *
+ * One thread. What the store lends is good until the next call on it.
+ */
+#ifndef TUTTI_STORE_STORE_H
+#define TUTTI_STORE_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "tutti/error.h"
+
+#define TUTTI_STORE_KEY_MAX 2048 /* bytes; the coordinator puts the job before a client's key */
+#define TUTTI_STORE_VALUE_MAX (1u << 20) /* bytes */
+
+typedef struct tutti_store tutti_store;
+
+/* What is stored under a key. Borrowed until the next call on the store. */
+typedef struct tutti_store_entry {
+    tutti_bytes key;
+    tutti_bytes value;
+    uint64_t version; /* of the change that wrote it */
+} tutti_store_entry;
+
+typedef struct tutti_store_stats {
+    uint64_t key_count;
+    uint64_t used_bytes; /* keys and values */
+} tutti_store_stats;
+
+/*
+ * TUTTI_NOT_FOUND         NO_KEY: nothing is stored under `key`; ret_entry is untouched
+ * TUTTI_INVALID_ARGUMENT  BAD_KEY: 0 bytes or more than TUTTI_STORE_KEY_MAX
+ */
+tutti_code tutti_store_get(tutti_store *store, tutti_bytes key, tutti_store_entry *ret_entry,
+                           tutti_error *err);
+
+/*
+ * Overwrites.
+ *
+ * [out] ret_version  of this change; NULL is fine
+ *
+ * TUTTI_INVALID_ARGUMENT    BAD_KEY; VALUE_LIMIT
+ * TUTTI_RESOURCE_EXHAUSTED  STORE_LIMIT: bytes or keys; nothing changed
+ */
+tutti_code tutti_store_set(tutti_store *store, tutti_bytes key, tutti_bytes value,
+                           uint64_t *ret_version, tutti_error *err);
+
+/*
+ * Remove a key; none there is fine.
+ *
+ * [out] ret_existed  was there one? NULL is fine
+ */
+tutti_code tutti_store_delete(tutti_store *store, tutti_bytes key, bool *ret_existed,
+                              uint64_t *ret_version, tutti_error *err);
+
+/*
+ * The first entry whose key begins with `prefix` and comes after `after` (size 0 = from the start).
+ *
+ * TUTTI_NOT_FOUND  there is none
+ */
+tutti_code tutti_store_next(tutti_store *store, tutti_bytes prefix, tutti_bytes after,
+                            tutti_store_entry *ret_entry, tutti_error *err);
+
+/* Of the last change; 0 = none yet. */
+uint64_t tutti_store_version(tutti_store *store);
+
+void tutti_store_stat(tutti_store *store, tutti_store_stats *ret_stats);
+
+void tutti_store_close(tutti_store *store); /* NULL is fine */
+
+#endif

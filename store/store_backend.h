@@ -1,0 +1,29 @@
+/*
+ * The backend door of store. The door (store.c) checks keys and values and counts versions' order;
+ * a backend keeps entries. Arguments that arrive here are valid.
+ */
+#ifndef TUTTI_STORE_BACKEND_H
+#define TUTTI_STORE_BACKEND_H
+
+#include "store/store.h"
+
+typedef struct tutti_store_ops {
+    size_t size;
+    tutti_code (*get)(tutti_store *store, tutti_bytes key, tutti_store_entry *ret_entry,
+                      tutti_error *err);
+    tutti_code (*set)(tutti_store *store, tutti_bytes key, tutti_bytes value, uint64_t *ret_version,
+                      tutti_error *err);
+    tutti_code (*remove)(tutti_store *store, tutti_bytes key, bool *ret_existed,
+                         uint64_t *ret_version, tutti_error *err);
+    tutti_code (*next)(tutti_store *store, tutti_bytes prefix, tutti_bytes after,
+                       tutti_store_entry *ret_entry, tutti_error *err);
+    uint64_t (*version)(tutti_store *store);
+    void (*stat)(tutti_store *store, tutti_store_stats *ret_stats);
+    void (*close)(tutti_store *store);
+} tutti_store_ops;
+
+struct tutti_store {
+    const tutti_store_ops *ops;
+};
+
+#endif
