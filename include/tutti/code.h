@@ -7,6 +7,12 @@
 #ifndef TUTTI_CODE_H
 #define TUTTI_CODE_H
 
+#if defined(__GNUC__)
+#define TUTTI_API __attribute__((visibility("default")))
+#else
+#define TUTTI_API
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -41,7 +47,7 @@ typedef enum tutti_code {
  *
  * Returns a static string; "CODE_<?>" for a number that is none of ours.
  */
-const char *tutti_code_name(tutti_code code);
+TUTTI_API const char *tutti_code_name(tutti_code code);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tutti/code.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -67,20 +69,27 @@ typedef enum tutti_reduce {
 #undef TUTTI_REDUCE_ENUM
 } tutti_reduce;
 
+/* What a tensor is, without its bytes. */
+typedef struct tutti_spec {
+    tutti_dtype dtype;
+    uint32_t dim_count; /* 0 = a scalar */
+    int64_t dims[TUTTI_DIMS_MAX];
+} tutti_spec;
+
 /* "FP32". Static; "DTYPE_<?>" for a number that is none of ours. */
-const char *tutti_dtype_name(tutti_dtype dtype);
+TUTTI_API const char *tutti_dtype_name(tutti_dtype dtype);
 
 /* From "FP32", "fp32" or "float32"; TUTTI_DTYPE_NONE when nobody knows it. */
-tutti_dtype tutti_dtype_parse(const char *name);
+TUTTI_API tutti_dtype tutti_dtype_parse(const char *name);
 
 /* Bytes of one element: 1 to 16; 0 for a number that is none of ours. */
-size_t tutti_dtype_bytes(tutti_dtype dtype);
+TUTTI_API size_t tutti_dtype_bytes(tutti_dtype dtype);
 
 /* "sum". Static; "reduce_<?>" for a number that is none of ours. */
-const char *tutti_reduce_name(tutti_reduce reduce);
+TUTTI_API const char *tutti_reduce_name(tutti_reduce reduce);
 
 /* From "sum", "SUM", "product", "mean" ...; TUTTI_REDUCE_NONE when nobody knows it. */
-tutti_reduce tutti_reduce_parse(const char *name);
+TUTTI_API tutti_reduce tutti_reduce_parse(const char *name);
 
 #ifdef __cplusplus
 }

@@ -12,14 +12,11 @@
 #include "tutti/error.h"
 #include "tutti/types.h"
 
-typedef struct tutti_spec {
-    tutti_dtype dtype;
-    uint32_t dim_count;
-    int64_t dims[TUTTI_DIMS_MAX];
-} tutti_spec;
-
 /*
  * Is it one that can exist? Fills in the number of its elements and bytes (NULL = not wanted).
+ *
+ * A dimension of 0 makes 0 bytes; the others must fit into 63 bits of bytes all the same, so that
+ * no product of some of the dimensions of a checked spec ever overflows.
  *
  * TUTTI_INVALID_ARGUMENT  BAD_DTYPE: none of ours; BAD_SHAPE: a negative dimension, too many
  *                         dimensions, or more bytes than 63 bits count

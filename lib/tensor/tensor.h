@@ -32,7 +32,9 @@ typedef struct tutti_tensor {
  * [out, owned]  ret_tensor  one reference
  *
  * TUTTI_INVALID_ARGUMENT    as tutti_spec_check
- * TUTTI_RESOURCE_EXHAUSTED  MEMORY_LIMIT: the text says what is asked, used and allowed
+ * TUTTI_RESOURCE_EXHAUSTED  MEMORY_LIMIT: the text says what is asked, used and allowed, and
+ *                           whether there are enough free bytes, but not in one run; or no memory
+ *                           for the bookkeeping
  */
 tutti_code tutti_tensor_new(tutti_space *space, const tutti_spec *spec, bool zeroed,
                             tutti_tensor **ret_tensor, tutti_error *err);
@@ -43,7 +45,9 @@ void tutti_tensor_unref(tutti_tensor *tensor); /* the last one frees it; NULL is
 typedef struct tutti_space_stats {
     uint64_t used_bytes; /* with what alignment costs */
     uint64_t limit_bytes;
-    uint64_t tensor_count;
+    uint64_t hole_bytes_max; /* the longest run of free bytes: the largest tensor that has room */
+    uint64_t kept_bytes;     /* free, but still backed by memory, ready for the next tensor */
+    uint64_t tensor_count;   /* those of 0 bytes too */
 } tutti_space_stats;
 
 void tutti_space_stat(tutti_space *space, tutti_space_stats *ret_stats);

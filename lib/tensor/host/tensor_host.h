@@ -1,7 +1,15 @@
 /*
  * Host memory: one sparse memfd as large as the limit, mapped once, so that other processes of this
- * machine can map the same bytes by descriptor and offset. Pages come when they are touched and go
- * back to the kernel when large blocks are freed.
+ * machine can map the same bytes by descriptor and offset. Pages come when they are touched; what
+ * is free and beyond `kept_bytes_max` goes back to the kernel.
+ *
+ * Who maps the descriptor can change bytes, also of tensors it was not told of, but nothing else:
+ * where blocks begin and end is kept outside, and the file is sealed, so nobody can shrink it.
+ *
+ * The limit is a promise of this room, not of the system. When the machine (or the control group)
+ * has no page left at the moment one is touched, the process that touches it is killed by the
+ * kernel, or gets SIGBUS where vm.overcommit_memory is 2. So keep the limits of all agents of a
+ * machine below its memory.
  */
 #ifndef TUTTI_TENSOR_HOST_H
 #define TUTTI_TENSOR_HOST_H
@@ -10,16 +18,20 @@
 
 typedef struct tutti_space_host_options {
     uint64_t limit_bytes; /* rounded up to pages; at least one page */
+    /* Free memory that stays backed: the next tensor there costs a memset instead of page faults,
+     * which are some twenty times slower. 0 = a quarter of the limit. */
+    uint64_t kept_bytes_max;
 } tutti_space_host_options;
 
 /*
- * TUTTI_RESOURCE_EXHAUSTED, ...  the system refused the memfd or the mapping; the text says how
- * much
+ * TUTTI_RESOURCE_EXHAUSTED  the system refused the memfd or the mapping, or the limit is beyond
+ *                           what a process can map; the text says how much
+ * others                    the system refused for the reason in the text
  */
 tutti_code tutti_space_host_open(const tutti_space_host_options *options, tutti_space **ret_space,
                                  tutti_error *err);
 
-/* The memfd. Borrowed for the life of the space. */
+/* The memfd; tensor->offset counts from its beginning. Borrowed for the life of the space. */
 int tutti_space_host_descriptor(tutti_space *space);
 
 #endif

@@ -106,6 +106,23 @@ test_clock__moves_and_does_not_overflow(void **state)
     assert_int_equal(tutti_clock_add(5, UINT64_MAX), UINT64_MAX);
 }
 
+static void
+test_clock_deadline__leaves_time_for_the_answer_to_travel(void **state)
+{
+    const uint64_t s = TUTTI_NS_PER_S;
+    const uint64_t ms = TUTTI_NS_PER_MS;
+
+    (void)state;
+    assert_int_equal(tutti_clock_deadline(100 * s, 0, UINT64_MAX, 5 * s), 105 * s);
+    assert_int_equal(tutti_clock_deadline(100 * s, 250, UINT64_MAX, 5 * s), 100 * s + 250 * ms);
+    assert_int_equal(tutti_clock_deadline(100 * s, 0, 101 * s, 5 * s), 101 * s - 100 * ms);
+    assert_int_equal(tutti_clock_deadline(100 * s, 0, 200 * s, 5 * s), 200 * s - 500 * ms);
+    assert_int_equal(tutti_clock_deadline(100 * s, 0, 100 * s + 50 * ms, 5 * s), 100 * s + 30 * ms);
+    assert_int_equal(tutti_clock_deadline(100 * s, 0, 100 * s + 10 * ms, 5 * s), 100 * s);
+    assert_int_equal(tutti_clock_deadline(100 * s, 0, 99 * s, 5 * s), 100 * s);
+    assert_int_equal(tutti_clock_deadline(100 * s, 60000, 101 * s, 5 * s), 101 * s - 100 * ms);
+}
+
 int
 main(void)
 {
@@ -114,6 +131,7 @@ main(void)
         cmocka_unit_test_setup(test_timers__that_were_stopped_or_moved_obey, begin),
         cmocka_unit_test_setup(test_timers__may_start_themselves_again, begin),
         cmocka_unit_test(test_clock__moves_and_does_not_overflow),
+        cmocka_unit_test(test_clock_deadline__leaves_time_for_the_answer_to_travel),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

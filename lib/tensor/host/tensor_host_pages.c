@@ -1,0 +1,180 @@
+#include "tensor/host/tensor_host_pages.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3; some systems refuse a memfd without it */
+#endif
+
+/* The size is fixed for ever: whoever gets the descriptor could else shrink it under our feet. */
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+static tutti_code
+fail_size(uint64_t size, const char *what, tutti_error *err)
+{
+    const int number = errno;
+    char buffer[32];
+    tutti_text text = tutti_text_in(buffer, sizeof(buffer));
+
+    tutti_text_add_bytes(&text, size);
+    return TUTTI_FAIL_ERRNO(err, number, "could not %s %s of shared memory", what, buffer);
+}
+
+static int
+create_memfd(void)
+{
+    int fd = memfd_create("tutti-tensors", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+
+    if (fd < 0 && errno == EINVAL) {
+        fd = memfd_create("tutti-tensors", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    }
+    return fd;
+}
+
+static tutti_code
+map(tutti_pages *pages, tutti_error *err)
+{
+    void *data;
+
+    if (ftruncate(pages->fd, (off_t)pages->size) != 0 ||
+        fcntl(pages->fd, F_ADD_SEALS, SEALS) != 0) {
+        return fail_size(pages->size, "size", err);
+    }
+    data =
+        mmap(NULL, pages->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, pages->fd, 0);
+    if (data == MAP_FAILED) {
+        return fail_size(pages->size, "map", err);
+    }
+    pages->data = data;
+    /* Both are wishes. Huge pages come where shmem_enabled says "advise"; tensors are data of
+     * others and have no place in core files. */
+    (void)madvise(data, pages->size, MADV_HUGEPAGE);
+    (void)madvise(data, pages->size, MADV_DONTDUMP);
+    return TUTTI_OK;
+}
+
+static tutti_code
+open_all(tutti_pages *pages, tutti_error *err)
+{
+    tutti_code code;
+
+    pages->fd = create_memfd();
+    if (pages->fd < 0) {
+        return fail_size(pages->size, "create", err);
+    }
+    code = map(pages, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    pages->touched = calloc(pages->size / TUTTI_PAGES_CHUNK + 1, sizeof(*pages->touched));
+    if (pages->touched == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the records of pages");
+    }
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_pages_open(tutti_pages *pages, uint64_t size, tutti_error *err)
+{
+    tutti_code code;
+
+    assert(size > 0 && size <= INT64_MAX);
+    *pages = (tutti_pages){.fd = -1, .size = size};
+    code = open_all(pages, err);
+    if (code != TUTTI_OK) {
+        tutti_pages_close(pages);
+    }
+    return code;
+}
+
+void
+tutti_pages_close(tutti_pages *pages)
+{
+    if (pages->data != NULL) {
+        (void)munmap(pages->data, pages->size);
+    }
+    if (pages->fd >= 0) {
+        (void)close(pages->fd);
+    }
+    free((void *)pages->touched);
+}
+
+void
+tutti_pages_clean(tutti_pages *pages, tutti_range block)
+{
+    uint64_t at = block.offset;
+
+    assert(block.offset <= block.end && block.end <= pages->size);
+    while (at < block.end) {
+        const uint64_t chunk = at / TUTTI_PAGES_CHUNK;
+        const uint64_t chunk_end = (chunk + 1) * TUTTI_PAGES_CHUNK;
+        const uint64_t end = chunk_end < block.end ? chunk_end : block.end;
+
+        if (atomic_load_explicit(&pages->touched[chunk], memory_order_relaxed) != 0) {
+            memset(pages->data + at, 0, end - at);
+        } else {
+            atomic_store_explicit(&pages->touched[chunk], 1, memory_order_relaxed);
+        }
+        at = end;
+    }
+}
+
+tutti_range
+tutti_pages_chunks(tutti_range inside, tutti_range part)
+{
+    tutti_range chunks;
+
+    assert(inside.offset <= part.offset && part.offset < part.end && part.end <= inside.end);
+    chunks.offset = part.offset / TUTTI_PAGES_CHUNK * TUTTI_PAGES_CHUNK;
+    if (chunks.offset < inside.offset) {
+        chunks.offset += TUTTI_PAGES_CHUNK;
+    }
+    chunks.end = (part.end - 1) / TUTTI_PAGES_CHUNK * TUTTI_PAGES_CHUNK + TUTTI_PAGES_CHUNK;
+    if (chunks.end > inside.end) {
+        chunks.end -= TUTTI_PAGES_CHUNK;
+    }
+    if (chunks.end < chunks.offset) {
+        chunks.end = chunks.offset;
+    }
+    return chunks;
+}
+
+uint64_t
+tutti_pages_touched(const tutti_pages *pages, tutti_range chunks)
+{
+    uint64_t touched = 0;
+    uint64_t at;
+
+    for (at = chunks.offset; at < chunks.end; at += TUTTI_PAGES_CHUNK) {
+        const _Atomic unsigned char *flag = &pages->touched[at / TUTTI_PAGES_CHUNK];
+
+        if (atomic_load_explicit(flag, memory_order_relaxed) != 0) {
+            touched += TUTTI_PAGES_CHUNK;
+        }
+    }
+    return touched;
+}
+
+void
+tutti_pages_return(tutti_pages *pages, tutti_range chunks)
+{
+    const uint64_t size = chunks.end - chunks.offset;
+    uint64_t at;
+
+    if (size == 0 || fallocate(pages->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                               (off_t)chunks.offset, (off_t)size) != 0) {
+        return;
+    }
+    for (at = chunks.offset; at < chunks.end; at += TUTTI_PAGES_CHUNK) {
+        atomic_store_explicit(&pages->touched[at / TUTTI_PAGES_CHUNK], 0, memory_order_relaxed);
+    }
+}

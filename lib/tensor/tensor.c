@@ -1,0 +1,128 @@
+#include "tensor/tensor.h"
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "tensor/space.h"
+
+/* Where tensors of 0 bytes point to: nobody reads or writes there. */
+static alignas(64) unsigned char nothing[64];
+
+static tutti_code
+find_bytes(tutti_space *space, bool zeroed, tutti_tensor *tensor, tutti_error *err)
+{
+    tutti_code code;
+
+    if (tensor->bytes == 0) {
+        tensor->data = nothing;
+        return TUTTI_OK;
+    }
+    code = space->ops->take(space, tensor->bytes, zeroed, tensor, err);
+    assert(code != TUTTI_OK || (tensor->data != NULL && (uintptr_t)tensor->data % 64 == 0));
+    return code;
+}
+
+tutti_code
+tutti_tensor_new(tutti_space *space, const tutti_spec *spec, bool zeroed, tutti_tensor **ret_tensor,
+                 tutti_error *err)
+{
+    tutti_tensor *self;
+    uint64_t bytes = 0;
+    tutti_code code;
+
+    assert(space != NULL && ret_tensor != NULL);
+    code = tutti_spec_check(spec, NULL, &bytes, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a tensor's record");
+    }
+    self->spec = *spec;
+    self->bytes = bytes;
+    self->space = space;
+    atomic_init(&self->refs, 1);
+    code = find_bytes(space, zeroed, self, err);
+    if (code != TUTTI_OK) {
+        free(self);
+        return code;
+    }
+    atomic_fetch_add_explicit(&space->tensor_count, 1, memory_order_relaxed);
+    *ret_tensor = self;
+    return TUTTI_OK;
+}
+
+void
+tutti_tensor_ref(tutti_tensor *tensor)
+{
+    const uint32_t before = atomic_fetch_add_explicit(&tensor->refs, 1, memory_order_relaxed);
+
+    assert(before >= 1 && before < UINT32_MAX);
+}
+
+void
+tutti_tensor_unref(tutti_tensor *tensor)
+{
+    uint32_t before;
+
+    if (tensor == NULL) {
+        return;
+    }
+    /* What the others wrote through their references comes before the bytes are given away. */
+    before = atomic_fetch_sub_explicit(&tensor->refs, 1, memory_order_acq_rel);
+    assert(before >= 1);
+    if (before > 1) {
+        return;
+    }
+    if (tensor->bytes > 0) {
+        tensor->space->ops->give(tensor->space, tensor);
+    }
+    atomic_fetch_sub_explicit(&tensor->space->tensor_count, 1, memory_order_relaxed);
+    free(tensor);
+}
+
+void
+tutti_space_stat(tutti_space *space, tutti_space_stats *ret_stats)
+{
+    tutti_space_stats stats = {0};
+
+    space->ops->stat(space, &stats);
+    assert(stats.used_bytes <= stats.limit_bytes);
+    stats.tensor_count = atomic_load_explicit(&space->tensor_count, memory_order_relaxed);
+    *ret_stats = stats;
+}
+
+void
+tutti_space_close(tutti_space *space)
+{
+    if (space == NULL) {
+        return;
+    }
+    assert(atomic_load(&space->tensor_count) == 0);
+    space->ops->close(space);
+}
+
+tutti_code
+tutti_space_fail_limit(const tutti_space_stats *stats, uint64_t bytes, tutti_error *err)
+{
+    char buffer[256];
+    tutti_text text = tutti_text_in(buffer, sizeof(buffer));
+
+    tutti_text_add(&text, "no room for a tensor of ");
+    tutti_text_add_bytes(&text, bytes);
+    tutti_text_add(&text, ": ");
+    tutti_text_add_bytes(&text, stats->used_bytes);
+    tutti_text_add(&text, " of ");
+    tutti_text_add_bytes(&text, stats->limit_bytes);
+    tutti_text_add(&text, " are used");
+    if (stats->used_bytes + bytes <= stats->limit_bytes) {
+        tutti_text_add(&text, ", and what is free is fragmented: the longest run has ");
+        tutti_text_add_bytes(&text, stats->hole_bytes_max);
+    }
+    tutti_text_add(&text, "; delete tensors or raise the limit");
+    return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "MEMORY_LIMIT", "%s", buffer);
+}
