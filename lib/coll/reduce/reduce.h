@@ -1,10 +1,22 @@
 /*
  * Reduce: one output from many inputs, element by element, in the order of the inputs.
  *
- * The rules are those of tutti.v1.ReduceOp: integers wrap, FP16 and BF16 are accumulated in FP32
- * and rounded once, a number wins over a NaN in MIN and MAX, integer AVG truncates toward zero,
- * floating AVG divides by the count of inputs. The same inputs in the same order give the same bits
- * on every machine and for every split of the elements. Any thread; nothing is allocated.
+ * The rules are those of tutti.v1.ReduceOp:
+ *
+ *   BOOL      any byte but 0 is true, true is written as 1; SUM MAX BOR = or, PROD MIN BAND = and,
+ *             BXOR = xor
+ *   integers  SUM and PROD wrap; AVG is the wrapped sum, in the dtype's width, divided by the count
+ *             of inputs and truncated toward zero; no PREMUL_SUM
+ *   floats    SUM PROD MIN MAX AVG PREMUL_SUM. FP16 and BF16 are calculated with in FP32 and
+ *             rounded once (to nearest, ties to even); AVG divides the sum by the count of inputs;
+ *             PREMUL_SUM turns each factor into the type calculated with, multiplies, rounds, adds
+ *   complex   SUM AVG PREMUL_SUM, on both parts
+ *   FP8       nothing
+ *
+ * In MIN and MAX a number wins over a NaN, and -0 is less than +0. A NaN in an output of floats is
+ * always the quiet one with no sign and an empty payload. So the same inputs in the same order give
+ * the same bits on every machine and for every split of the elements, as long as the thread rounds
+ * to nearest and keeps subnormals, as C programs do. Any thread; nothing is allocated.
  */
 #ifndef TUTTI_COLL_REDUCE_H
 #define TUTTI_COLL_REDUCE_H
@@ -26,11 +38,12 @@
 tutti_code tutti_reduce_check(tutti_reduce reduce, tutti_dtype dtype, tutti_error *err);
 
 /*
- * output[i] = inputs[0][i] (reduce) inputs[1][i] ... for i below count.
+ * output[i] = inputs[0][i] (reduce) inputs[1][i] ... for i below count. The pair was checked.
  *
- * [in]  inputs   input_count (1 to TUTTI_REDUCE_INPUTS_MAX) arrays of `count` elements, any
- * alignment [in]  factors  for PREMUL_SUM: one per input; else NULL [out] output   may be one of
- * the inputs exactly; must not overlap them otherwise
+ * [in]   inputs   input_count (1 to TUTTI_REDUCE_INPUTS_MAX) arrays of `count` elements, at any
+ *                 address
+ * [in]   factors  for PREMUL_SUM: one per input; else NULL
+ * [out]  output   may be one of the inputs exactly; must not overlap them otherwise
  */
 void tutti_reduce_run(tutti_reduce reduce, tutti_dtype dtype, const void *const *inputs,
                       size_t input_count, const double *factors, size_t count, void *output);

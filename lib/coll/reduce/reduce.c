@@ -1,0 +1,114 @@
+#include "coll/reduce/reduce.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/fail.h"
+#include "coll/reduce/reduce_kernels.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#if defined(__x86_64__)
+static bool
+has_f16c(void)
+{
+    unsigned int a = 0;
+    unsigned int b = 0;
+    unsigned int c = 0;
+    unsigned int d = 0;
+
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+static bool
+has_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+size_t
+tutti_reduce_levels(const tutti_reduce_level *ret_levels[TUTTI_REDUCE_LEVELS_MAX])
+{
+    size_t count = 0;
+
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && has_f16c()) {
+        if (has_avx512()) {
+            ret_levels[count++] = &tutti_reduce_avx512;
+        }
+        ret_levels[count++] = &tutti_reduce_avx2;
+    }
+#endif
+    ret_levels[count++] = &tutti_reduce_base;
+    return count;
+}
+
+/* Asked once: the question costs microseconds on a virtual machine, the answer never changes. */
+static const tutti_reduce_level *
+best_level(void)
+{
+    static _Atomic(const tutti_reduce_level *) best;
+    const tutti_reduce_level *level = atomic_load_explicit(&best, memory_order_relaxed);
+    const tutti_reduce_level *levels[TUTTI_REDUCE_LEVELS_MAX];
+
+    if (level == NULL) {
+        (void)tutti_reduce_levels(levels);
+        level = levels[0];
+        atomic_store_explicit(&best, level, memory_order_relaxed);
+    }
+    return level;
+}
+
+static bool
+is_in_table(tutti_reduce reduce, tutti_dtype dtype)
+{
+    return dtype > TUTTI_DTYPE_NONE && dtype < TUTTI_REDUCE_DTYPES && reduce > TUTTI_REDUCE_NONE &&
+           reduce < TUTTI_REDUCE_OPS && tutti_reduce_base.kernels[dtype][reduce] != NULL;
+}
+
+tutti_code
+tutti_reduce_check(tutti_reduce reduce, tutti_dtype dtype, tutti_error *err)
+{
+    if (tutti_dtype_bytes(dtype) == 0 || !is_in_table(TUTTI_REDUCE_SUM, dtype)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DTYPE_UNSUPPORTED",
+                              "no arithmetic on %s", tutti_dtype_name(dtype));
+    }
+    if (reduce <= TUTTI_REDUCE_NONE || reduce >= TUTTI_REDUCE_OPS) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_REDUCE_OP",
+                              "reduce op %d is none of ours", (int)reduce);
+    }
+    if (!is_in_table(reduce, dtype)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_REDUCE_OP", "%s on %s",
+                              tutti_reduce_name(reduce), tutti_dtype_name(dtype));
+    }
+    return TUTTI_OK;
+}
+
+static bool
+is_complex(tutti_dtype dtype)
+{
+    return dtype == TUTTI_DTYPE_COMPLEX64 || dtype == TUTTI_DTYPE_COMPLEX128;
+}
+
+void
+tutti_reduce_run(tutti_reduce reduce, tutti_dtype dtype, const void *const *inputs,
+                 size_t input_count, const double *factors, size_t count, void *output)
+{
+    const tutti_reduce_job job = {
+        .inputs = inputs,
+        .input_count = input_count,
+        .factors = factors,
+        .count = is_complex(dtype) ? 2 * count : count,
+        .output = output,
+    };
+
+    assert(is_in_table(reduce, dtype));
+    assert(input_count >= 1 && input_count <= TUTTI_REDUCE_INPUTS_MAX);
+    assert((factors != NULL) == (reduce == TUTTI_REDUCE_PREMUL_SUM));
+    best_level()->kernels[dtype][reduce](&job);
+}
