@@ -1,0 +1,207 @@
+#include "metrics/metrics.h"
+
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "metrics/metrics_private.h"
+
+#define AT(member) offsetof(tutti_metrics_options, member)
+#define TIMEOUT_S 10u
+#define CONNECTION_BYTES ((size_t)16 << 10)
+#define PLAIN "text/plain; charset=utf-8"
+#define NUMBERS "text/plain; version=0.0.4; charset=utf-8"
+
+struct tutti_metrics {
+    tutti_metrics_source source;
+    struct MHD_Daemon *daemon;
+};
+
+static const tutti_option table[] = {
+    {"metrics", TUTTI_OPTION_TEXT, AT(listen), "", 0, 0, NULL,
+     "serve /metrics, /healthz and /readyz over HTTP here: host:port, port 0 = any; empty = not"},
+    {"metrics-port-file", TUTTI_OPTION_TEXT, AT(port_file), "", 0, 0, NULL,
+     "write the address of the metrics with its real port here once bound"},
+    {"metrics-open", TUTTI_OPTION_BOOL, AT(open), "false", 0, 0, NULL,
+     "let others than this machine read the metrics, in plaintext and without credentials"},
+};
+
+tutti_option_set
+tutti_metrics_option_set(tutti_metrics_options *target)
+{
+    return (tutti_option_set){"metrics", table, sizeof(table) / sizeof(table[0]), target};
+}
+
+/* ------------------------------------------------------------------------------ HTTP */
+
+/* The page's bytes are copied; MHD frees its copy. */
+static enum MHD_Result
+reply(struct MHD_Connection *connection, unsigned status, const tutti_page *page, const char *kind)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        page->buf.size, page->buf.data == NULL ? (void *)(uintptr_t) "" : page->buf.data,
+        MHD_RESPMEM_MUST_COPY);
+    enum MHD_Result result;
+
+    if (response == NULL) {
+        return MHD_NO; /* closes the connection */
+    }
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, kind);
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    if (status == MHD_HTTP_METHOD_NOT_ALLOWED) {
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    }
+    result = MHD_queue_response(connection, status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result
+refuse(struct MHD_Connection *connection, unsigned status, const char *words)
+{
+    tutti_page page;
+    enum MHD_Result result;
+
+    tutti_page_init(&page);
+    (void)tutti_buf_add(&page.buf, words, strlen(words), NULL);
+    result = reply(connection, status, &page, PLAIN);
+    tutti_page_fini(&page);
+    return result;
+}
+
+static bool
+find_topic(const char *path, metrics_topic *ret)
+{
+    static const char *const paths[] = {"/metrics", "/healthz", "/readyz"};
+    size_t i;
+
+    for (i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        if (strcmp(path, paths[i]) == 0) {
+            *ret = (metrics_topic)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum MHD_Result
+on_request(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
+           const char *version, const char *upload, size_t *upload_size, void **request)
+{
+    const tutti_metrics *self = arg;
+    metrics_topic topic;
+    tutti_page page;
+    unsigned status;
+    enum MHD_Result result;
+
+    (void)version;
+    (void)upload;
+    (void)upload_size;
+    (void)request;
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
+        return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET and HEAD only\n");
+    }
+    if (!find_topic(url, &topic)) {
+        return refuse(connection, MHD_HTTP_NOT_FOUND, "there is /metrics, /healthz and /readyz\n");
+    }
+    tutti_page_init(&page);
+    status = metrics_ask(&self->source, topic, &page);
+    result = reply(connection, status, &page,
+                   topic == METRICS_NUMBERS && status == MHD_HTTP_OK ? NUMBERS : PLAIN);
+    tutti_page_fini(&page);
+    return result;
+}
+
+static void
+on_log(void *arg, const char *format, va_list args)
+{
+    char words[256];
+    tutti_text text = tutti_text_in(words, sizeof(words));
+
+    (void)arg;
+    tutti_text_add_args(&text, format, args);
+    TUTTI_LOG("metrics", DEBUG, "%s", words);
+}
+
+/* ------------------------------------------------------------------------------ life */
+
+static tutti_code
+start_daemon(tutti_metrics *self, int descriptor, tutti_error *err)
+{
+    self->daemon =
+        MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ERROR_LOG, 0,
+                         NULL, NULL, on_request, self, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+                         MHD_OPTION_LISTEN_SOCKET, descriptor, MHD_OPTION_CONNECTION_LIMIT,
+                         TUTTI_METRICS_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, TIMEOUT_S,
+                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, MHD_OPTION_END);
+    if (self->daemon == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no thread or memory for the metrics");
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+tell_address(const tutti_metrics_options *options, const tutti_address *address, tutti_error *err)
+{
+    char line[TUTTI_ADDRESS_MAX + 1];
+    const int size = snprintf(line, sizeof(line), "%s\n", address->text);
+
+    TUTTI_LOG("metrics", INFO, "metrics on http://%s/metrics", address->text);
+    if (options->port_file[0] == '\0') {
+        return TUTTI_OK;
+    }
+    return tutti_file_write(options->port_file, line, (size_t)size, 0644, err);
+}
+
+tutti_code
+tutti_metrics_start(const tutti_metrics_options *options, const tutti_metrics_source *source,
+                    tutti_metrics **ret_metrics, tutti_error *err)
+{
+    tutti_metrics *self;
+    tutti_address address;
+    int descriptor = -1;
+    tutti_code code;
+
+    *ret_metrics = NULL;
+    if (options->listen[0] == '\0') {
+        return TUTTI_OK;
+    }
+    self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the metrics");
+    }
+    self->source = *source;
+    code = metrics_listen(options, &descriptor, &address, err);
+    if (code == TUTTI_OK) {
+        code = start_daemon(self, descriptor, err);
+        if (code != TUTTI_OK) {
+            (void)close(descriptor); /* else it is the daemon's */
+        }
+    }
+    if (code == TUTTI_OK) {
+        code = tell_address(options, &address, err);
+    }
+    if (code != TUTTI_OK) {
+        tutti_metrics_stop(self);
+        return code;
+    }
+    *ret_metrics = self;
+    return TUTTI_OK;
+}
+
+void
+tutti_metrics_stop(tutti_metrics *metrics)
+{
+    if (metrics == NULL) {
+        return;
+    }
+    if (metrics->daemon != NULL) {
+        MHD_stop_daemon(metrics->daemon);
+    }
+    free(metrics);
+}

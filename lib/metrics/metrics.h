@@ -1,0 +1,62 @@
+/*
+ * Metrics: what a server tells those who watch it, over HTTP: /metrics for Prometheus, /healthz
+ * ("is it alive": its loop answers) and /readyz ("may it be sent work").
+ *
+ * Pages are written on the server's loop, so they see its state without a lock; a loop that does
+ * not answer within TUTTI_METRICS_WAIT_MS makes all three say 503. There are no credentials and no
+ * encryption: only this machine may look, unless the options open it to others. What is shown are
+ * numbers, names of jobs, methods and kinds of ops; never names of tensors, keys, values or bytes.
+ */
+#ifndef TUTTI_METRICS_METRICS_H
+#define TUTTI_METRICS_METRICS_H
+
+#include <stdbool.h>
+
+#include "base/config.h"
+#include "base/meter.h"
+#include "base/text.h"
+#include "rpc/loop.h"
+#include "tutti/error.h"
+
+#define TUTTI_METRICS_WAIT_MS 2000
+#define TUTTI_METRICS_CONNECTIONS_MAX 32
+
+typedef struct tutti_metrics tutti_metrics;
+
+typedef struct tutti_metrics_options {
+    const char *listen;    /* "" = no metrics */
+    const char *port_file; /* "" = none; gets the address after binding */
+    bool open;             /* allow addresses that others can reach */
+} tutti_metrics_options;
+
+/* The table for tutti_config_load: metrics, metrics-port-file, metrics-open. */
+tutti_option_set tutti_metrics_option_set(tutti_metrics_options *target);
+
+/* What is shown. All run on the loop. */
+typedef struct tutti_metrics_source {
+    tutti_rpc_loop *loop;
+    const char *program; /* "tutti-agent"; static */
+    void (*on_page)(void *arg, tutti_page *page);
+    /* May work be sent? If not, writes why. */
+    bool (*on_ready)(void *arg, tutti_text *why);
+    void *arg;
+} tutti_metrics_source;
+
+/*
+ * Bind and serve on a thread of its own. Without --metrics it does nothing: *ret_metrics is NULL.
+ *
+ * [in] source  copied; its loop outlives the metrics
+ *
+ * TUTTI_INVALID_ARGUMENT     the address does not parse, is a Unix socket, has no such host, or is
+ *                            one that others can reach without --metrics-open
+ * TUTTI_FAILED_PRECONDITION  it is in use
+ * TUTTI_RESOURCE_EXHAUSTED   no memory, no thread
+ */
+tutti_code tutti_metrics_start(const tutti_metrics_options *options,
+                               const tutti_metrics_source *source, tutti_metrics **ret_metrics,
+                               tutti_error *err);
+
+/* While the loop still runs. NULL is fine. */
+void tutti_metrics_stop(tutti_metrics *metrics);
+
+#endif

@@ -1,0 +1,151 @@
+/* A question from HTTP's thread to the loop. Whoever of the two is last frees it: a loop that comes
+ * too late finds nobody waiting. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "metrics/metrics_private.h"
+
+#define OK 200
+#define UNAVAILABLE 503
+#define WHY_BYTES 256
+
+typedef struct question {
+    tutti_rpc_task task;
+    const tutti_metrics_source *source;
+    metrics_topic topic;
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t changed;
+    bool answered;
+    bool left; /* nobody waits any more */
+    unsigned status;
+    tutti_page page;
+} question;
+
+static void
+free_question(question *self)
+{
+    tutti_page_fini(&self->page);
+    (void)pthread_cond_destroy(&self->changed);
+    (void)pthread_mutex_destroy(&self->lock);
+    free(self);
+}
+
+static void
+say(tutti_page *page, const char *words)
+{
+    if (tutti_buf_add(&page->buf, words, strlen(words), NULL) != TUTTI_OK) {
+        page->failed = true;
+    }
+}
+
+static void
+answer_readiness(question *self)
+{
+    char words[WHY_BYTES];
+    tutti_text why = tutti_text_in(words, sizeof(words));
+
+    if (self->source->on_ready(self->source->arg, &why)) {
+        say(&self->page, "ready\n");
+        return;
+    }
+    tutti_text_add(&why, "\n");
+    say(&self->page, words);
+    self->status = UNAVAILABLE;
+}
+
+static void
+answer(question *self)
+{
+    self->status = OK;
+    if (self->topic == METRICS_HEALTH) {
+        say(&self->page, "ok\n");
+    } else if (self->topic == METRICS_READINESS) {
+        answer_readiness(self);
+    } else {
+        self->source->on_page(self->source->arg, &self->page);
+    }
+}
+
+static void
+run_question(tutti_rpc_task *task)
+{
+    question *self = tutti_container_of(task, question, task);
+    bool left;
+
+    (void)pthread_mutex_lock(&self->lock);
+    left = self->left;
+    if (!left) {
+        answer(self);
+        self->answered = true;
+        (void)pthread_cond_signal(&self->changed);
+    }
+    (void)pthread_mutex_unlock(&self->lock);
+    if (left) {
+        free_question(self);
+    }
+}
+
+static question *
+new_question(const tutti_metrics_source *source, metrics_topic topic)
+{
+    question *self = calloc(1, sizeof(*self));
+
+    if (self == NULL) {
+        return NULL;
+    }
+    self->task.on_run = run_question;
+    self->source = source;
+    self->topic = topic;
+    tutti_page_init(&self->page);
+    (void)pthread_mutex_init(&self->lock, NULL);
+    tutti_cond_init(&self->changed);
+    return self;
+}
+
+/* True: it was answered, and is the caller's. */
+static bool
+wait_for_answer(question *self)
+{
+    const uint64_t until =
+        tutti_clock_add(tutti_clock_ns(), TUTTI_METRICS_WAIT_MS * TUTTI_NS_PER_MS);
+    bool answered;
+    bool early = true;
+
+    (void)pthread_mutex_lock(&self->lock);
+    while (!self->answered && early) {
+        early = tutti_cond_wait_until(&self->changed, &self->lock, until);
+    }
+    answered = self->answered;
+    self->left = !answered;
+    (void)pthread_mutex_unlock(&self->lock);
+    return answered;
+}
+
+unsigned
+metrics_ask(const tutti_metrics_source *source, metrics_topic topic, tutti_page *page)
+{
+    question *self = new_question(source, topic);
+    unsigned status;
+
+    if (self == NULL) {
+        say(page, "no memory for a question\n");
+        return UNAVAILABLE;
+    }
+    tutti_rpc_loop_post(source->loop, &self->task);
+    if (!wait_for_answer(self)) {
+        say(page, "the loop of this server did not answer within 2 s\n");
+        return UNAVAILABLE;
+    }
+    tutti_page_fini(page);
+    *page = self->page;
+    tutti_page_init(&self->page);
+    status = self->status;
+    free_question(self);
+    if (status == OK && topic == METRICS_NUMBERS) {
+        metrics_add_process(page, source->program);
+    }
+    return page->failed ? UNAVAILABLE : status;
+}

@@ -1,0 +1,287 @@
+/* The thread behind the socket: who comes in, shows a token, and stays until it hangs up. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/local.h"
+#include "share/share_private.h"
+
+#define STRANGERS_MAX 64 /* connections that have shown no token */
+#define STRANGER_NS (5 * TUTTI_NS_PER_S)
+#define LOOK_MS 500 /* between looks at what is due, while something may be */
+
+/* ------------------------------------------------------------------------------ the end of a guest
+ */
+
+void
+tutti_share_end_guest(tutti_share *self, share_guest *guest)
+{
+    share_offer *offer = guest->offer;
+
+    tutti_share_lock(self);
+    tutti_list_remove(&guest->link);
+    if (offer != NULL) {
+        tutti_list_remove(&offer->link);
+        self->offer_count--;
+    } else {
+        self->stranger_count--;
+    }
+    /* A forked child may hold the socket, too: closing ours alone would leave it in the poller. */
+    (void)epoll_ctl(self->poller, EPOLL_CTL_DEL, guest->socket, NULL);
+    (void)close(guest->socket); /* nobody sends to it any more */
+    tutti_share_unlock(self);
+    if (offer != NULL) {
+        tutti_share_end_offer(self, offer);
+    }
+    free(guest);
+}
+
+/* After its message was read: a socket that is closed before loses what was sent to it. */
+static void
+refuse(tutti_share *self, share_guest *guest, enum share_refusal why)
+{
+    share_answer answer = {.refusal = why};
+
+    memcpy(answer.magic, SHARE_ANSWER, SHARE_MAGIC_BYTES);
+    (void)tutti_local_send(guest->socket, &answer, sizeof(answer), NULL, 0);
+    tutti_share_end_guest(self, guest);
+}
+
+/* ------------------------------------------------------------------------------ a guest's token */
+
+/* How long it takes says nothing about where they differ. */
+static bool
+is_same(const unsigned char *left, const unsigned char *right)
+{
+    unsigned char differs = 0;
+    size_t i;
+
+    for (i = 0; i < TUTTI_SHARE_TOKEN_BYTES; i++) {
+        differs |= (unsigned char)(left[i] ^ right[i]);
+    }
+    return differs == 0;
+}
+
+/* The offer is the guest's then. */
+static share_offer *
+find_offer(tutti_share *self, share_guest *guest, const unsigned char *token)
+{
+    share_offer *found = NULL;
+    tutti_link *at;
+    tutti_link *spare;
+
+    tutti_share_lock(self);
+    tutti_list_each(at, spare, &self->offers)
+    {
+        share_offer *offer = tutti_container_of(at, share_offer, link);
+
+        if (offer->state == SHARE_OFFERED && is_same(offer->token, token)) {
+            found = offer;
+        }
+    }
+    if (found != NULL) {
+        found->state = SHARE_LEASED;
+        found->guest = guest;
+        guest->offer = found;
+        self->stranger_count--;
+    }
+    tutti_share_unlock(self);
+    return found;
+}
+
+static void
+take_token(tutti_share *self, share_guest *guest, const unsigned char *token)
+{
+    share_answer answer = {0};
+    share_offer *offer = find_offer(self, guest, token);
+    bool sent;
+
+    if (offer == NULL) {
+        refuse(self, guest, SHARE_BAD_TOKEN);
+        return;
+    }
+    memcpy(answer.magic, SHARE_ANSWER, SHARE_MAGIC_BYTES);
+    answer.bytes = offer->bytes;
+    answer.writable = offer->writable ? 1 : 0;
+    sent = tutti_local_send(guest->socket, &answer, sizeof(answer), &offer->fd, 1);
+    (void)close(offer->fd);
+    offer->fd = -1;
+    if (!sent) {
+        tutti_share_end_guest(self, guest);
+    }
+}
+
+static void
+hear_guest(tutti_share *self, share_guest *guest)
+{
+    int fds[TUTTI_LOCAL_FDS_MAX];
+    share_hello hello = {0};
+    size_t count = 0;
+    const long size = tutti_local_receive(guest->socket, &hello, sizeof(hello), fds, &count);
+
+    tutti_local_close_all(fds, count);
+    if (size < 0) {
+        return;
+    }
+    if (guest->offer != NULL || size != sizeof(hello) ||
+        memcmp(hello.magic, SHARE_HELLO, SHARE_MAGIC_BYTES) != 0) {
+        tutti_share_end_guest(self, guest); /* it hung up, or says what makes no sense */
+    } else if (!guest->welcome) {
+        refuse(self, guest, SHARE_OTHER_USER);
+    } else {
+        take_token(self, guest, hello.token);
+    }
+}
+
+/* ------------------------------------------------------------------------------ who comes in */
+
+static bool
+is_welcome(const tutti_share *self, int socket)
+{
+    uid_t user = 0;
+
+    return tutti_local_peer(socket, &user) &&
+           (self->options.any_user || user == 0 || user == geteuid());
+}
+
+static void
+add_guest(tutti_share *self, int socket)
+{
+    share_guest *guest = calloc(1, sizeof(*guest));
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = guest};
+
+    if (guest == NULL) {
+        (void)close(socket);
+        return;
+    }
+    guest->socket = socket;
+    guest->welcome = is_welcome(self, socket);
+    guest->due_ns = tutti_clock_add(tutti_clock_ns(), STRANGER_NS);
+    tutti_list_init(&guest->link);
+    tutti_share_lock(self);
+    tutti_list_add(&self->guests, &guest->link);
+    self->stranger_count++;
+    tutti_share_unlock(self);
+    if (epoll_ctl(self->poller, EPOLL_CTL_ADD, socket, &event) != 0) {
+        tutti_share_end_guest(self, guest);
+    }
+}
+
+static void
+answer_door(tutti_share *self)
+{
+    const struct timespec pause = {.tv_nsec = 10 * TUTTI_NS_PER_MS};
+    const int socket = accept4(self->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    if (socket < 0) {
+        (void)nanosleep(&pause, NULL); /* no descriptors: the caller waits, we do not spin */
+    } else if (self->stranger_count >= STRANGERS_MAX) {
+        (void)close(socket);
+    } else {
+        add_guest(self, socket);
+    }
+}
+
+/* ------------------------------------------------------------------------------ what is due */
+
+/* Under the lock. False: nothing will be due. */
+static bool
+gather_due(tutti_share *self, uint64_t now_ns, tutti_link *dead)
+{
+    bool more = self->stranger_count > 0;
+    tutti_link *at;
+    tutti_link *spare;
+
+    tutti_list_each(at, spare, &self->offers)
+    {
+        share_offer *offer = tutti_container_of(at, share_offer, link);
+
+        if (offer->state == SHARE_LEASED) {
+            continue;
+        }
+        more = true;
+        if (offer->due_ns <= now_ns) {
+            self->offer_count--;
+            tutti_list_remove(at);
+            tutti_list_add(dead, at);
+        }
+    }
+    return more;
+}
+
+/* Returns how long to wait for events. */
+static int
+end_due(tutti_share *self)
+{
+    const uint64_t now_ns = tutti_clock_ns();
+    tutti_link dead;
+    tutti_link *at;
+    tutti_link *spare;
+    bool more;
+
+    tutti_list_init(&dead);
+    tutti_share_lock(self);
+    more = gather_due(self, now_ns, &dead);
+    tutti_share_unlock(self);
+    while ((at = tutti_list_pop(&dead)) != NULL) {
+        tutti_share_end_offer(self, tutti_container_of(at, share_offer, link));
+    }
+    tutti_list_each(at, spare, &self->guests)
+    {
+        share_guest *guest = tutti_container_of(at, share_guest, link);
+
+        if (guest->offer == NULL && guest->due_ns <= now_ns) {
+            tutti_share_end_guest(self, guest);
+        }
+    }
+    return more ? LOOK_MS : -1;
+}
+
+/* ------------------------------------------------------------------------------ the loop */
+
+static bool
+is_stopping(tutti_share *self)
+{
+    bool stopping;
+
+    tutti_share_lock(self);
+    stopping = self->stopping;
+    tutti_share_unlock(self);
+    return stopping;
+}
+
+static void
+hear_bell(const tutti_share *self)
+{
+    uint64_t count;
+    const ssize_t got = read(self->bell, &count, sizeof(count));
+
+    (void)got;
+}
+
+/* A guest may end while it is heard, so one event is fetched at a time. */
+void *
+tutti_share_run(void *share)
+{
+    tutti_share *self = share;
+    struct epoll_event event;
+
+    (void)pthread_setname_np(pthread_self(), "tutti-share");
+    while (!is_stopping(self)) {
+        if (epoll_wait(self->poller, &event, 1, end_due(self)) != 1) {
+            continue;
+        }
+        if (event.data.ptr == NULL) {
+            hear_bell(self);
+        } else if (event.data.ptr == self) {
+            answer_door(self);
+        } else {
+            hear_guest(self, event.data.ptr);
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,96 @@
+/* Private to lib/share: what travels over the socket, and what a share is made of. */
+#ifndef TUTTI_SHARE_PRIVATE_H
+#define TUTTI_SHARE_PRIVATE_H
+
+#include <pthread.h>
+
+#include "base/list.h"
+#include "share/share.h"
+
+#define SHARE_MAGIC_BYTES 8
+#define SHARE_HELLO "tthello1"
+#define SHARE_ANSWER "ttshare1"
+#define SHARE_REVOKED "ttended1"
+
+/* From who takes, once. */
+typedef struct share_hello {
+    char magic[SHARE_MAGIC_BYTES]; /* without a NUL */
+    unsigned char token[TUTTI_SHARE_TOKEN_BYTES];
+} share_hello;
+
+enum share_refusal {
+    SHARE_WELCOME,
+    SHARE_BAD_TOKEN,
+    SHARE_OTHER_USER,
+};
+
+/* Back: with a descriptor when it is welcome, else the last message. */
+typedef struct share_answer {
+    char magic[SHARE_MAGIC_BYTES]; /* without a NUL */
+    uint32_t refusal;
+    uint32_t writable;
+    uint64_t bytes;
+} share_answer;
+
+/* Later: the magic alone. */
+typedef struct share_notice {
+    char magic[SHARE_MAGIC_BYTES]; /* without a NUL */
+} share_notice;
+
+typedef enum share_state {
+    SHARE_OFFERED,
+    SHARE_LEASED,
+} share_state;
+
+typedef struct share_guest share_guest;
+
+/* The share's lock guards it. */
+typedef struct share_offer {
+    tutti_link link;
+    share_state state;
+    unsigned char token[TUTTI_SHARE_TOKEN_BYTES];
+    int fd; /* ours, as it goes out; -1 once it has */
+    uint64_t bytes;
+    bool writable;
+    void *owner;
+    uint64_t due_ns;
+    share_guest *guest; /* leased */
+} share_offer;
+
+/* A connection. The thread's; `socket` is sent to under the lock. */
+struct share_guest {
+    tutti_link link;
+    int socket;
+    uint64_t due_ns;    /* until it has shown a token */
+    bool welcome;       /* it is of a user who may come in */
+    share_offer *offer; /* NULL: it has not */
+};
+
+struct tutti_share {
+    tutti_share_options options;
+    char name[TUTTI_SHARE_NAME_MAX + 1];
+    int listener;
+    int poller;
+    int bell;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock; /* guards what follows; on_over runs outside */
+    tutti_link offers;
+    uint32_t offer_count;
+    tutti_link guests; /* the thread's, and tutti_share_close's */
+    uint32_t stranger_count;
+    bool stopping;
+};
+
+/* share_door.c: the thread */
+void *tutti_share_run(void *share);
+/* Ends a connection and what it leases. */
+void tutti_share_end_guest(tutti_share *self, share_guest *guest);
+
+/* share.c */
+void tutti_share_lock(tutti_share *self);
+void tutti_share_unlock(tutti_share *self);
+/* Not in the list any more: close, tell, free. Without the lock. */
+void tutti_share_end_offer(tutti_share *self, share_offer *offer);
+
+#endif

@@ -1,0 +1,158 @@
+/* The other side: a token in, memory out. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/local.h"
+#include "share/share_private.h"
+
+static tutti_code
+show_token(const char *name, tutti_bytes token, int *ret_socket, tutti_error *err)
+{
+    share_hello hello;
+    const size_t size = strlen(name);
+    int socket;
+
+    if (size == 0 || size > TUTTI_LOCAL_NAME_MAX || token.size != sizeof(hello.token)) {
+        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
+                          "a socket's name of %zu bytes and a token of %zu make no sense", size,
+                          token.size);
+    }
+    socket = tutti_local_connect(tutti_bytes_of(name));
+    memcpy(hello.magic, SHARE_HELLO, SHARE_MAGIC_BYTES);
+    memcpy(hello.token, token.data, sizeof(hello.token));
+    if (socket < 0 || !tutti_local_send(socket, &hello, sizeof(hello), NULL, 0)) {
+        const int number = errno;
+
+        if (socket >= 0) {
+            (void)close(socket);
+        }
+        return TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "NO_SHARE_SOCKET",
+                              "no way to the agent's socket for memory: %s. Are both in one "
+                              "network namespace?",
+                              strerror(number));
+    }
+    *ret_socket = socket;
+    return TUTTI_OK;
+}
+
+static tutti_code
+fail_refused(uint32_t refusal, tutti_error *err)
+{
+    if (refusal == SHARE_OTHER_USER) {
+        return TUTTI_FAIL_FOR(err, TUTTI_PERMISSION_DENIED, "OTHER_USER",
+                              "the agent shares memory with processes of its own user only: run "
+                              "as that one, or give the agent --share-any-user");
+    }
+    return TUTTI_FAIL_FOR(err, TUTTI_PERMISSION_DENIED, "SHARE_TOKEN",
+                          "the agent does not know this token: it is good once, for half a minute, "
+                          "until the tensor is deleted");
+}
+
+/* [out, owned] ret_fd */
+static tutti_code
+hear_answer(int socket, uint32_t timeout_ms, share_answer *ret_answer, int *ret_fd,
+            tutti_error *err)
+{
+    struct pollfd look = {.fd = socket, .events = POLLIN};
+    int fds[TUTTI_LOCAL_FDS_MAX];
+    size_t count = 0;
+    bool sense;
+    long size;
+
+    if (poll(&look, 1, timeout_ms > INT32_MAX ? -1 : (int)timeout_ms) != 1) {
+        return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED,
+                          "the agent's socket for memory did not answer in %u ms", timeout_ms);
+    }
+    size = tutti_local_receive(socket, ret_answer, sizeof(*ret_answer), fds, &count);
+    sense = size == sizeof(*ret_answer) &&
+            memcmp(ret_answer->magic, SHARE_ANSWER, SHARE_MAGIC_BYTES) == 0;
+    if (sense && ret_answer->refusal == SHARE_WELCOME && count == 1) {
+        *ret_fd = fds[0];
+        return TUTTI_OK;
+    }
+    tutti_local_close_all(fds, count);
+    if (sense && ret_answer->refusal != SHARE_WELCOME) {
+        return fail_refused(ret_answer->refusal, err);
+    }
+    return size == 0 ? TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "NO_SHARE_SOCKET",
+                                      "the agent's socket for memory hung up")
+                     : TUTTI_FAIL(err, TUTTI_DATA_LOSS,
+                                  "the agent's socket for memory answered what makes no sense");
+}
+
+/* Only what cannot shrink: memory that a file no longer has kills who touches it. */
+static tutti_code
+map(int fd, uint64_t bytes, bool writable, tutti_share_view *view, tutti_error *err)
+{
+    const int seals = fcntl(fd, F_GET_SEALS);
+    struct stat about;
+    void *data;
+
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &about) != 0 || bytes == 0 ||
+        about.st_size < 0 || bytes > (uint64_t)about.st_size) {
+        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the memory that came cannot be mapped safely");
+    }
+    data =
+        mmap(NULL, (size_t)bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED) {
+        const int number = errno;
+
+        return TUTTI_FAIL_ERRNO(err, number, "could not map shared memory");
+    }
+    (void)madvise(data, (size_t)bytes, MADV_DONTDUMP);
+    view->data = data;
+    view->bytes = bytes;
+    view->mapped_bytes = bytes;
+    view->writable = writable;
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_share_take(const char *socket_name, tutti_bytes token, uint32_t timeout_ms,
+                 tutti_share_view *ret_view, tutti_error *err)
+{
+    tutti_share_view view = {.lease = -1};
+    share_answer answer = {0};
+    int fd = -1;
+    tutti_code code = show_token(socket_name, token, &view.lease, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    code = hear_answer(view.lease, timeout_ms, &answer, &fd, err);
+    if (code == TUTTI_OK) {
+        code = map(fd, answer.bytes, answer.writable != 0, &view, err);
+        (void)close(fd);
+    }
+    if (code != TUTTI_OK) {
+        (void)close(view.lease);
+        return code;
+    }
+    *ret_view = view;
+    return TUTTI_OK;
+}
+
+bool
+tutti_share_is_revoked(const tutti_share_view *view)
+{
+    struct pollfd look = {.fd = view->lease, .events = POLLIN};
+
+    return poll(&look, 1, 0) != 0; /* nothing but that is ever said */
+}
+
+void
+tutti_share_drop(tutti_share_view *view)
+{
+    if (view->data == NULL) {
+        return;
+    }
+    (void)munmap(view->data, (size_t)view->mapped_bytes);
+    (void)close(view->lease);
+    *view = (tutti_share_view){.lease = -1};
+}
