@@ -1,0 +1,31 @@
+/*
+ * The host backend: data in host memory, moved by the engine's wire.
+ *
+ * Which algorithm an op takes is chosen by rules (coll/choose; docs/algorithms.md says what each of
+ * them does and costs). Where all ranks are of one host, large ops work in each other's memory
+ * (coll_host_direct.c). All others go by messages: most of them as plans (coll_host_plan.h),
+ * written down by the files coll_host_plan_*.c and run by coll_host_run.c; the rest by
+ * coll_host_all_reduce.c (flat, direct), coll_host_all_gather.c (direct) and coll_host_exchange.c
+ * (direct, pairwise). The barrier is the agreement alone, which is a dissemination.
+ *
+ * backend_arg of the engine is its tutti_choices, borrowed; NULL: tutti_choice_base.
+ */
+#ifndef TUTTI_COLL_HOST_H
+#define TUTTI_COLL_HOST_H
+
+#include "coll/backend.h"
+
+extern const tutti_coll_backend tutti_coll_host;
+
+/* What the last op of a group found; all 0 before the first. */
+typedef struct tutti_coll_host_facts {
+    bool known;
+    bool near;  /* all ranks share memory */
+    bool alike; /* all ranks have the same choice */
+    uint32_t host_count;
+} tutti_coll_host_facts;
+
+/* Of a group whose engine has this backend. Any thread. */
+tutti_coll_host_facts tutti_coll_host_look(const tutti_coll_group *group);
+
+#endif

@@ -1,0 +1,43 @@
+/* Private to coll/host: the state of a direct op, and which memory it is about. */
+#ifndef TUTTI_COLL_HOST_DIRECT_H
+#define TUTTI_COLL_HOST_DIRECT_H
+
+#include "coll/host/coll_host_exchange.h"
+
+typedef struct host_direct {
+    tutti_coll_view *views; /* [size]; ours too, not borrowed */
+    bool reduces;
+    bool lends;  /* our part can be lent */
+    bool fallen; /* back to messages */
+    bool done;
+    bool huge;            /* far more than caches hold */
+    unsigned char *block; /* of huge ones that reduce: where a block stays in the cache */
+    uint32_t copy;        /* how many are through */
+    uint64_t at;          /* bytes of this one, or of the slice */
+    uint64_t first;       /* of the slice, in the input */
+    uint64_t bytes;       /* of the slice */
+} host_direct;
+
+/*
+ * coll_host_direct_loans.c: fill the pieces of the exchange, for the ops that copy.
+ * [out] ret_in_place  what others still read would be overwritten
+ */
+tutti_code tutti_host_direct_set_up(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_place,
+                                    tutti_error *err);
+
+/* For the ops that reduce: the elements that are this rank's. */
+void tutti_host_direct_take_slice(const tutti_coll_op *op, const host_exchange *exchange);
+
+/* What rank `to` needs of ours. */
+tutti_wire_loan tutti_host_direct_loan_for(const tutti_coll_op *op, const host_exchange *exchange,
+                                           uint32_t to);
+bool tutti_host_direct_can_lend(const tutti_coll_op *op, const host_exchange *exchange);
+
+/*
+ * Is what the others lent as long as was agreed?
+ * TUTTI_INTERNAL  else; who lent less is named
+ */
+tutti_code tutti_host_direct_check_loans(const tutti_coll_op *op, const host_exchange *exchange,
+                                         tutti_error *err);
+
+#endif

@@ -1,0 +1,157 @@
+/* Whose memory a direct op is about: what is lent to whom, and what must have come. */
+#include "base/fail.h"
+#include "coll/host/coll_host_direct.h"
+
+/* All bytes of a piece lie in here. */
+static tutti_wire_loan
+loan_of(const tutti_piece *piece)
+{
+    const uint64_t bytes = piece->rows == 0 || piece->row_bytes == 0
+                               ? 0
+                               : (piece->rows - 1) * piece->stride + piece->row_bytes;
+
+    return (tutti_wire_loan){.input = bytes > 0 ? piece->base : NULL, .input_size = bytes};
+}
+
+/* What rank `to` needs of ours. */
+tutti_wire_loan
+tutti_host_direct_loan_for(const tutti_coll_op *op, const host_exchange *exchange, uint32_t to)
+{
+    const uint64_t bytes = tutti_spec_bytes(&op->args.spec);
+    const uint32_t me = tutti_coll_group_rank(op->group);
+    tutti_wire_loan loan = {.input = op->input, .input_size = bytes};
+
+    if (op->args.kind == TUTTI_COLL_ALL_REDUCE ||
+        (op->args.kind == TUTTI_COLL_REDUCE && me == op->args.root)) {
+        loan.output = op->output;
+        loan.output_size = bytes;
+    } else if (op->args.kind != TUTTI_COLL_REDUCE) {
+        loan = loan_of(&exchange->out[to]);
+    }
+    return loan;
+}
+
+bool
+tutti_host_direct_can_lend(const tutti_coll_op *op, const host_exchange *exchange)
+{
+    const uint32_t size = tutti_coll_group_size(op->group);
+    uint32_t i;
+
+    for (i = 0; i < size; i++) {
+        const tutti_wire_loan loan = tutti_host_direct_loan_for(op, exchange, i);
+
+        if (i != tutti_coll_group_rank(op->group) && !tutti_coll_can_lend(op, &loan)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A rank that lends less than was agreed would have us read what is not there. */
+tutti_code
+tutti_host_direct_check_loans(const tutti_coll_op *op, const host_exchange *exchange,
+                              tutti_error *err)
+{
+    const uint32_t size = tutti_coll_group_size(op->group);
+    const host_direct *self = exchange->direct;
+    const uint64_t whole = tutti_spec_bytes(&op->args.spec);
+    uint32_t i;
+
+    for (i = 0; i < size; i++) {
+        const tutti_wire_loan *loan = &self->views[i].memory;
+        const uint64_t bytes = tutti_piece_bytes(&exchange->in[i]);
+        uint64_t needed = 0;
+        uint64_t written = 0;
+
+        if (bytes > 0 && loan->input_size > 0) {
+            const tutti_piece source = tutti_host_exchange_source(op, loan->input, bytes);
+
+            needed = loan_of(&source).input_size;
+        } else if (bytes > 0) {
+            needed = bytes;
+        }
+        if (self->reduces && op->args.kind != TUTTI_COLL_REDUCE_SCATTER) {
+            needed = whole;
+            written = op->args.kind == TUTTI_COLL_ALL_REDUCE || i == op->args.root ? whole : 0;
+        }
+        if (loan->input_size < needed || loan->output_size < written) {
+            return TUTTI_FAIL(err, TUTTI_INTERNAL, "rank %u lent less memory than was agreed",
+                              tutti_coll_group_ranks(op->group)[i]);
+        }
+    }
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ setting up */
+
+/* The elements that this rank reduces. */
+void
+tutti_host_direct_take_slice(const tutti_coll_op *op, const host_exchange *exchange)
+{
+    const uint32_t size = tutti_coll_group_size(op->group);
+    const uint32_t me = tutti_coll_group_rank(op->group);
+    const uint64_t element = tutti_dtype_bytes(op->args.spec.dtype);
+    const uint64_t count = tutti_spec_count(&op->args.spec);
+    const uint64_t base = count / size;
+    const uint64_t longer = count % size;
+
+    if (op->args.kind == TUTTI_COLL_REDUCE_SCATTER) {
+        exchange->direct->bytes = tutti_piece_bytes(&exchange->out[me]);
+        return;
+    }
+    exchange->direct->first = (base * me + (me < longer ? me : longer)) * element;
+    exchange->direct->bytes = (base + (me < longer ? 1 : 0)) * element;
+}
+
+static void
+join_all(const tutti_coll_op *op, host_exchange *exchange)
+{
+    const uint64_t bytes = tutti_spec_bytes(&op->args.spec);
+    const uint32_t size = tutti_coll_group_size(op->group);
+    uint32_t i;
+
+    for (i = 0; i < size; i++) {
+        exchange->out[i] = tutti_piece_of(op->input, bytes);
+        exchange->in[i] = tutti_piece_join(op->output, &op->args.spec, op->args.axis, i, size);
+    }
+}
+
+static void
+take_from_root(const tutti_coll_op *op, host_exchange *exchange)
+{
+    const uint64_t bytes = tutti_spec_bytes(&op->args.spec);
+    const uint32_t size = tutti_coll_group_size(op->group);
+    const bool root = tutti_coll_group_rank(op->group) == op->args.root;
+    uint32_t i;
+
+    for (i = 0; i < size && root; i++) {
+        exchange->out[i] = tutti_piece_of(op->input, bytes);
+    }
+    if (!root || (op->output != NULL && op->output != op->input)) {
+        exchange->in[op->args.root] = tutti_piece_of(op->output, bytes);
+    }
+}
+
+/* What is where; `ret_in_place`: it would be overwritten while others read it. */
+tutti_code
+tutti_host_direct_set_up(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_place,
+                         tutti_error *err)
+{
+    switch (op->args.kind) {
+    case TUTTI_COLL_ALL_REDUCE:
+    case TUTTI_COLL_REDUCE:
+        return TUTTI_OK;
+    case TUTTI_COLL_ALL_GATHER:
+        if (op->args.form == TUTTI_FORM_LIST) {
+            break;
+        }
+        join_all(op, exchange);
+        return TUTTI_OK;
+    case TUTTI_COLL_BROADCAST:
+        take_from_root(op, exchange);
+        return TUTTI_OK;
+    default:
+        break;
+    }
+    return tutti_host_exchange_pieces(op, exchange, ret_in_place, err);
+}

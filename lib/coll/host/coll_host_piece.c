@@ -1,0 +1,97 @@
+#include "coll/host/coll_host_piece.h"
+
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+/* Where byte `at` stands, and how many follow it in its row. */
+static unsigned char *
+place_of(const tutti_piece *piece, uint64_t at, uint64_t *ret_run)
+{
+    const uint64_t row = at / piece->row_bytes;
+    const uint64_t in_row = at % piece->row_bytes;
+
+    *ret_run = piece->row_bytes - in_row;
+    return piece->base + row * piece->stride + in_row;
+}
+
+typedef void *(*copy_fn)(void *to, const void *from, size_t size);
+
+static void
+copy_with(copy_fn copy, const tutti_piece *to, uint64_t to_at, const tutti_piece *from,
+          uint64_t from_at, uint64_t size)
+{
+    while (size > 0) {
+        uint64_t to_run;
+        uint64_t run;
+        unsigned char *dest = place_of(to, to_at, &to_run);
+        const unsigned char *source = place_of(from, from_at, &run);
+
+        run = run < to_run ? run : to_run;
+        run = run < size ? run : size;
+        if (dest != source) {
+            (void)copy(dest, source, (size_t)run);
+        }
+        to_at += run;
+        from_at += run;
+        size -= run;
+    }
+}
+
+void
+tutti_host_piece_copy(const tutti_piece *to, uint64_t to_at, const tutti_piece *from,
+                      uint64_t from_at, uint64_t size)
+{
+    copy_with(memcpy, to, to_at, from, from_at, size);
+}
+
+#if defined(__SSE2__)
+#define LINE 64
+
+/* Whole lines by stores that go past the caches; these are ordered by nothing but the fence. */
+static void *
+stream(void *to, const void *from, size_t size)
+{
+    unsigned char *dest = to;
+    const unsigned char *source = from;
+    size_t head = (LINE - (uintptr_t)dest % LINE) % LINE;
+
+    head = head < size ? head : size;
+    (void)memcpy(dest, source, head);
+    for (dest += head, source += head, size -= head; size >= LINE; size -= LINE) {
+        const __m128i *in = (const __m128i *)(const void *)source;
+        __m128i *out = (__m128i *)(void *)dest;
+        const __m128i a = _mm_loadu_si128(in);
+        const __m128i b = _mm_loadu_si128(in + 1);
+        const __m128i c = _mm_loadu_si128(in + 2);
+        const __m128i d = _mm_loadu_si128(in + 3);
+
+        _mm_stream_si128(out, a);
+        _mm_stream_si128(out + 1, b);
+        _mm_stream_si128(out + 2, c);
+        _mm_stream_si128(out + 3, d);
+        dest += LINE;
+        source += LINE;
+    }
+    _mm_sfence();
+    (void)memcpy(dest, source, size);
+    return to;
+}
+#else
+#define stream memcpy
+#endif
+
+void
+tutti_host_piece_copy_past_cache(const tutti_piece *to, uint64_t to_at, const tutti_piece *from,
+                                 uint64_t from_at, uint64_t size)
+{
+    copy_with(stream, to, to_at, from, from_at, size);
+}
+
+void
+tutti_host_copy_past_cache(void *to, const void *from, size_t size)
+{
+    (void)stream(to, from, size);
+}

@@ -1,0 +1,24 @@
+/* Private to coll/host: copies between pieces. */
+#ifndef TUTTI_COLL_HOST_PIECE_H
+#define TUTTI_COLL_HOST_PIECE_H
+
+#include "coll/host/coll_host_private.h"
+#include "coll/piece.h"
+
+/* Bytes [at, at + size) of one into those of the other. The same memory is fine, no other overlap.
+ */
+void tutti_host_piece_copy(const tutti_piece *to, uint64_t to_at, const tutti_piece *from,
+                           uint64_t from_at, uint64_t size);
+
+/*
+ * The same for what is far larger than the caches: what is written there would only push out what
+ * is read. Where the processor knows no such stores it is the same.
+ */
+void tutti_host_piece_copy_past_cache(const tutti_piece *to, uint64_t to_at,
+                                      const tutti_piece *from, uint64_t from_at, uint64_t size);
+void tutti_host_copy_past_cache(void *to, const void *from, size_t size);
+
+/* From here on, for all ranks of a host together, it is faster (docs/measured). */
+#define HOST_PAST_CACHE_BYTES (16U << 20)
+
+#endif

@@ -1,0 +1,48 @@
+/* Private to coll/host: one algorithm per file, found by its three functions. */
+#ifndef TUTTI_COLL_HOST_PRIVATE_H
+#define TUTTI_COLL_HOST_PRIVATE_H
+
+#include "coll/host/coll_host.h"
+
+#define HOST_STAGES_MAX 4
+
+typedef struct host_algorithm {
+    tutti_code (*start)(tutti_coll_op *op, tutti_error *err);
+    tutti_code (*advance)(tutti_coll_op *op, bool *ret_done, tutti_error *err);
+} host_algorithm;
+
+/* State of an op: allocated by start with what it needs behind it, freed by coll_host.c. */
+typedef struct host_state {
+    const host_algorithm *algorithm;
+    void *stages[HOST_STAGES_MAX]; /* more memory, freed with it */
+} host_state;
+
+/* `flat`: everything to everybody, in one round */
+tutti_code tutti_coll_host_all_reduce(tutti_coll_op *op, bool flat, tutti_error *err);
+tutti_code tutti_coll_host_all_gather(tutti_coll_op *op, tutti_error *err);
+/* All others. `pairwise`: with one partner after the other, not with all at once */
+tutti_code tutti_coll_host_exchange(tutti_coll_op *op, bool pairwise, tutti_error *err);
+
+/* Any of them, all ranks in each other's memory; and is it chosen? All ranks answer alike. */
+tutti_code tutti_coll_host_direct(tutti_coll_op *op, tutti_error *err);
+bool tutti_coll_host_is_direct(const tutti_coll_op *op);
+
+/* The algorithm of messages for an op; what direct falls back to. `learnt` as coll_host_pick.h */
+tutti_code tutti_coll_host_by_messages(tutti_coll_op *op, bool learnt, tutti_error *err);
+void tutti_coll_host_finish(tutti_coll_op *op);
+
+/*
+ * Memory for a state: `bytes` of zeros, and `stage_bytes` more as they are, behind them.
+ * TUTTI_RESOURCE_EXHAUSTED with words when there is none.
+ */
+tutti_code tutti_coll_host_state(tutti_coll_op *op, size_t bytes, size_t stage_bytes,
+                                 void **ret_state, tutti_error *err);
+
+/* More memory for an op that has its state; as it is, not zeroed. At most HOST_STAGES_MAX times. */
+tutti_code tutti_coll_host_stage(tutti_coll_op *op, size_t bytes, unsigned char **ret_stage,
+                                 tutti_error *err);
+
+/* This rank's factor of PREMUL_SUM, as it travels beside the data. */
+uint64_t tutti_coll_host_factor(const tutti_coll_op *op);
+
+#endif

@@ -1,0 +1,50 @@
+/*
+ * Seal: a wire around a wire, that lets members in and nobody else.
+ *
+ * The coordinator gives the members of a job a key for each epoch. What goes from one process to
+ * another is sealed with a key made of that (HKDF), of a number that the receiver drew and puts
+ * before its address, and of the incarnations of both; so a tag is good for one sender, one
+ * receiver and one epoch. A packet carries the number of its way, a count, the name of its epoch,
+ * its sender's incarnation, and a tag (SipHash-2-4 of 128 bits) over these, its header and the size
+ * of its data. One that does not fit, or comes a second time, is dropped before the engine sees a
+ * byte of it, and data that waits at its sender is not fetched. What is in the data is not covered,
+ * and nothing is hidden: this is about who may speak, not about who may listen on the way.
+ *
+ * Members learn of an epoch at different times. What is sealed for the one before is heard for
+ * TUTTI_WIRE_SEAL_GRACE_NS more, except from who was expelled; what is sealed for one that we do
+ * not know yet waits for its key, if its sender has been told our address.
+ */
+#ifndef TUTTI_COLL_SEAL_H
+#define TUTTI_COLL_SEAL_H
+
+#include "coll/wire.h"
+
+#define TUTTI_WIRE_SEAL_KEY_BYTES 16
+#define TUTTI_WIRE_SEAL_ADDRESS_BYTES (TUTTI_WIRE_SEAL_KEY_BYTES + 8) /* before the inner one */
+#define TUTTI_WIRE_SEAL_BYTES (24 + TUTTI_WIRE_PROOF_BYTES)           /* behind a header */
+
+#define TUTTI_WIRE_SEAL_GRACE_NS 2000000000ULL
+
+/*
+ * [in, moved] inner        closed with the seal, also when this fails
+ * [in]        incarnation  of this process
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  no memory
+ * TUTTI_INTERNAL            OpenSSL has no random numbers, no SipHash or no HKDF
+ */
+tutti_code tutti_wire_seal_open(tutti_wire *inner, uint64_t incarnation, tutti_wire **ret_wire,
+                                tutti_error *err);
+
+/* TUTTI_WIRE_SEAL_GRACE_NS else. Before the first packet. */
+void tutti_wire_seal_set_grace(tutti_wire *wire, uint64_t grace_ns);
+
+typedef struct tutti_wire_seal_stats {
+    uint64_t strange; /* packets and hellos that no member sealed, or that came twice */
+    uint64_t over;    /* ... that were sealed by who is no member any more */
+    uint64_t waiting; /* packets that wait for the key of their epoch, now */
+} tutti_wire_seal_stats;
+
+/* Engine's thread. */
+void tutti_wire_seal_stat(const tutti_wire *wire, tutti_wire_seal_stats *ret_stats);
+
+#endif

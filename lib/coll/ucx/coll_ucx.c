@@ -1,0 +1,276 @@
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "coll/ucx/coll_ucx_wire.h"
+
+wire_ucx *
+tutti_wire_ucx_from(tutti_wire *wire)
+{
+    assert(wire->ops == &tutti_wire_ucx_ops);
+    return tutti_container_of(wire, wire_ucx, base);
+}
+
+/* ------------------------------------------------------------------------------ packets in */
+
+ucs_status_t
+tutti_wire_ucx_on_message(void *arg, const void *header, size_t header_size, void *data,
+                          size_t size, const ucp_am_recv_param_t *param)
+{
+    wire_ucx *self = arg;
+    const bool waits = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+
+    if (!waits) {
+        self->events->on_packet(self->arg, header, header_size, data, size, NULL);
+        return UCS_OK;
+    }
+    self->arriving = data;
+    self->dropped = false;
+    self->events->on_packet(self->arg, header, header_size, NULL, size, data);
+    self->arriving = NULL;
+    return self->dropped ? UCS_OK : UCS_INPROGRESS; /* OK: UCX tells the sender that it is over */
+}
+
+/*
+ * UCX may end a request inside the call that begins it, when it finds the peer dead there. The
+ * ticket is not out yet then: how it ended is left in it, and that call answers.
+ */
+static void
+finish_ticket(tutti_wire_ticket *ticket, ucs_status_t status)
+{
+    if (tutti_list_empty(&ticket->link)) {
+        ticket->link.next = NULL;
+        ticket->link.before = status == UCS_OK ? &ticket->link : NULL;
+        return;
+    }
+    tutti_list_remove(&ticket->link);
+    ticket->on_done(ticket, status == UCS_OK);
+}
+
+static void
+on_sent(void *request, ucs_status_t status, void *user_data)
+{
+    ucp_request_free(request);
+    finish_ticket(user_data, status);
+}
+
+static void
+on_pulled(void *request, ucs_status_t status, size_t size, void *user_data)
+{
+    (void)size;
+    ucp_request_free(request);
+    finish_ticket(user_data, status);
+}
+
+static tutti_wire_result
+hand_out(wire_ucx *self, ucs_status_ptr_t request, tutti_wire_ticket *ticket)
+{
+    if (ticket->link.next == NULL) { /* it has ended inside: the request is gone */
+        const bool ok = ticket->link.before != NULL;
+
+        tutti_list_init(&ticket->link);
+        return ok ? TUTTI_WIRE_DONE : TUTTI_WIRE_FAILED;
+    }
+    if (request == NULL) {
+        return TUTTI_WIRE_DONE;
+    }
+    if (UCS_PTR_IS_ERR(request)) {
+        return TUTTI_WIRE_FAILED;
+    }
+    tutti_list_add(&self->tickets, &ticket->link);
+    return TUTTI_WIRE_LATER;
+}
+
+static tutti_wire_result
+wire_ucx_pull(tutti_wire *wire, tutti_wire_parcel *parcel, void *dest, size_t size,
+              tutti_wire_ticket *ticket)
+{
+    wire_ucx *self = tutti_wire_ucx_from(wire);
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+        .cb.recv_am = on_pulled,
+        .user_data = ticket,
+    };
+
+    tutti_list_init(&ticket->link);
+    return hand_out(self, ucp_am_recv_data_nbx(self->worker, parcel, dest, size, &param), ticket);
+}
+
+static void
+wire_ucx_drop(tutti_wire *wire, tutti_wire_parcel *parcel)
+{
+    wire_ucx *self = tutti_wire_ucx_from(wire);
+
+    if (parcel == self->arriving) {
+        self->dropped = true;
+    } else {
+        ucp_am_data_release(self->worker, parcel);
+    }
+}
+
+/* ------------------------------------------------------------------------------ packets out */
+
+static tutti_wire_result
+wire_ucx_send(tutti_wire_link *link, const void *header, size_t header_size, const void *data,
+              size_t size, tutti_wire_ticket *ticket)
+{
+    const ucp_request_param_t param = {
+        .op_attr_mask =
+            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
+        .flags = size > TUTTI_WIRE_EAGER_MAX ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER,
+        .cb.send = on_sent,
+        .user_data = ticket,
+    };
+
+    if (link->status != UCS_OK) {
+        return TUTTI_WIRE_FAILED;
+    }
+    tutti_list_init(&ticket->link);
+    return hand_out(link->wire,
+                    ucp_am_send_nbx(link->endpoint, AM_ID, header, header_size, data, size, &param),
+                    ticket);
+}
+
+/* Runs inside progress: only note it, the owner is told when UCX is out of the way. */
+static void
+on_endpoint_error(void *arg, ucp_ep_h endpoint, ucs_status_t status)
+{
+    tutti_wire_link *link = arg;
+
+    (void)endpoint;
+    if (link->status == UCS_OK && link->owner != NULL) {
+        link->status = status;
+        tutti_list_add(&link->wire->broken, &link->broken_link);
+    }
+}
+
+static tutti_code
+wire_ucx_connect(tutti_wire *wire, tutti_bytes address, void *owner, tutti_wire_link **ret_link,
+                 tutti_error *err)
+{
+    wire_ucx *self = tutti_wire_ucx_from(wire);
+    tutti_wire_link *link = calloc(1, sizeof(*link));
+    const ucp_ep_params_t params = {
+        .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER,
+        .address = address.data,
+        .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+        .err_handler = {on_endpoint_error, link},
+    };
+    ucs_status_t status;
+
+    if (link == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");
+    }
+    link->wire = self;
+    link->owner = owner;
+    tutti_list_init(&link->link);
+    tutti_list_init(&link->broken_link);
+    status = ucp_ep_create(self->worker, &params, &link->endpoint);
+    if (status != UCS_OK) {
+        free(link);
+        return tutti_wire_ucx_fail(err, status, "connect");
+    }
+    tutti_list_add(&self->links, &link->link);
+    *ret_link = link;
+    return TUTTI_OK;
+}
+
+static void
+on_closed(void *request, ucs_status_t status, void *user_data)
+{
+    tutti_wire_link *link = user_data;
+
+    (void)status;
+    ucp_request_free(request);
+    tutti_list_remove(&link->link);
+    free(link);
+}
+
+/* Tear it down at once: what is in flight on it comes back as cancelled. */
+static void
+wire_ucx_disconnect(tutti_wire_link *link)
+{
+    wire_ucx *self = link->wire;
+    const ucp_request_param_t param = {
+        .op_attr_mask =
+            UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+        .flags = UCP_EP_CLOSE_FLAG_FORCE,
+        .cb.send = on_closed,
+        .user_data = link,
+    };
+    ucs_status_ptr_t request;
+
+    link->owner = NULL;
+    tutti_list_remove(&link->link);
+    tutti_list_remove(&link->broken_link);
+    tutti_list_add(&self->closing, &link->link);
+    request = ucp_ep_close_nbx(link->endpoint, &param);
+    if (!UCS_PTR_IS_PTR(request)) {
+        tutti_list_remove(&link->link);
+        free(link);
+    }
+}
+
+/* ------------------------------------------------------------------------------ the loop */
+
+static unsigned
+wire_ucx_progress(tutti_wire *wire)
+{
+    wire_ucx *self = tutti_wire_ucx_from(wire);
+    tutti_link *first;
+    unsigned did;
+
+    did = ucp_worker_progress(self->worker);
+    while ((first = tutti_list_pop(&self->broken)) != NULL) {
+        tutti_wire_link *link = tutti_container_of(first, tutti_wire_link, broken_link);
+
+        did++;
+        self->events->on_broken(self->arg, link->owner, ucs_status_string(link->status));
+    }
+    return did;
+}
+
+static int
+wire_ucx_descriptor(tutti_wire *wire)
+{
+    return tutti_wire_ucx_from(wire)->descriptor;
+}
+
+static bool
+wire_ucx_arm(tutti_wire *wire)
+{
+    return ucp_worker_arm(tutti_wire_ucx_from(wire)->worker) == UCS_OK;
+}
+
+static tutti_bytes
+wire_ucx_address(tutti_wire *wire)
+{
+    const wire_ucx *self = tutti_wire_ucx_from(wire);
+
+    return (tutti_bytes){self->address, self->address_size};
+}
+
+static void
+wire_ucx_listen(tutti_wire *wire, const tutti_wire_events *events, void *arg)
+{
+    wire_ucx *self = tutti_wire_ucx_from(wire);
+
+    self->events = events;
+    self->arg = arg;
+}
+
+const tutti_wire_ops tutti_wire_ucx_ops = {
+    .size = sizeof(tutti_wire_ops),
+    .address = wire_ucx_address,
+    .listen = wire_ucx_listen,
+    .connect = wire_ucx_connect,
+    .disconnect = wire_ucx_disconnect,
+    .send = wire_ucx_send,
+    .pull = wire_ucx_pull,
+    .drop = wire_ucx_drop,
+    .progress = wire_ucx_progress,
+    .descriptor = wire_ucx_descriptor,
+    .arm = wire_ucx_arm,
+    .close = tutti_wire_ucx_close,
+};
