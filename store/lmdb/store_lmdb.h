@@ -1,0 +1,44 @@
+/*
+ * The store in memory with a copy in a folder: what a process that is killed leaves there, the next
+ * one finds. Reading costs what memory costs; a change is in the folder before it is answered.
+ *
+ * "In the folder" means in the hands of the system: changes survive the death of the process. What
+ * the death of the machine costs is what `sync` says.
+ */
+#ifndef TUTTI_STORE_LMDB_H
+#define TUTTI_STORE_LMDB_H
+
+#include "store/store.h"
+
+/* What is waited for before a change is answered. */
+typedef enum tutti_store_lmdb_sync {
+    TUTTI_STORE_LMDB_NONE,  /* nothing: a dead machine may leave a store that cannot be read */
+    TUTTI_STORE_LMDB_ORDER, /* the disk has the change, but not that it counts: a dead machine may
+                               cost the last change; what is left is whole */
+    TUTTI_STORE_LMDB_FULL,  /* the disk has it */
+} tutti_store_lmdb_sync;
+
+typedef struct tutti_store_lmdb_options {
+    const char *path; /* of the folder; made when it is not there */
+    tutti_store_lmdb_sync sync;
+    uint64_t bytes_max; /* of keys and values together; 0 = 256 MiB */
+    uint64_t keys_max;  /* 0 = 1 000 000 */
+} tutti_store_lmdb_options;
+
+/*
+ * TUTTI_FAILED_PRECONDITION  STORE_BUSY: another process has the folder open;
+ *                            STORE_FORMAT: it is not ours, or of a newer version
+ * TUTTI_DATA_LOSS            STORE_FORMAT: a record in it cannot be read
+ * TUTTI_RESOURCE_EXHAUSTED   STORE_LIMIT; no memory
+ * and what the system says of the folder
+ * Later changes, beside what store.h says: TUTTI_RESOURCE_EXHAUSTED STORE_LIMIT when the folder is
+ * full, or what the system says; nothing changed then.
+ */
+tutti_code tutti_store_lmdb_open(const tutti_store_lmdb_options *options, tutti_store **ret_store,
+                                 tutti_error *err);
+
+/* Was the folder left without being closed, with TUTTI_STORE_LMDB_NONE, by a machine that has been
+ * started anew since, or by another one? Then its last changes may be missing. */
+bool tutti_store_lmdb_was_cut(tutti_store *store);
+
+#endif

@@ -1,0 +1,178 @@
+#include "store/store.h"
+
+#include <assert.h>
+
+#include "base/fail.h"
+#include "store/store_backend.h"
+
+static tutti_code
+check_key(tutti_bytes key, tutti_error *err)
+{
+    if (key.size == 0 || key.size > TUTTI_STORE_KEY_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_KEY",
+                              "key of %zu bytes, need 1 to %d", key.size, TUTTI_STORE_KEY_MAX);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+check_value(tutti_bytes value, tutti_error *err)
+{
+    if (value.size > TUTTI_STORE_VALUE_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "VALUE_LIMIT",
+                              "value of %zu bytes, at most %u", value.size, TUTTI_STORE_VALUE_MAX);
+    }
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_store_get(tutti_store *store, tutti_bytes key, tutti_store_entry *ret_entry, tutti_error *err)
+{
+    tutti_store_entry entry = {0};
+    tutti_code code;
+
+    assert(store != NULL && ret_entry != NULL);
+    code = check_key(key, err);
+    if (code == TUTTI_OK) {
+        code = store->ops->get(store, key, &entry, err);
+    }
+    if (code == TUTTI_OK) {
+        assert(tutti_bytes_equal(entry.key, key) && entry.value.size <= TUTTI_STORE_VALUE_MAX);
+        assert(entry.version > 0 && entry.version <= store->ops->version(store));
+        *ret_entry = entry;
+    }
+    return code;
+}
+
+tutti_code
+tutti_store_set(tutti_store *store, tutti_bytes key, tutti_bytes value, uint64_t *ret_version,
+                tutti_error *err)
+{
+    uint64_t before;
+    uint64_t version = 0;
+    tutti_code code;
+
+    assert(store != NULL);
+    code = check_key(key, err);
+    if (code == TUTTI_OK) {
+        code = check_value(value, err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    before = store->ops->version(store);
+    code = store->ops->set(store, key, value, &version, err);
+    if (code == TUTTI_OK) {
+        assert(version > before); /* every change has a version of its own */
+        if (ret_version != NULL) {
+            *ret_version = version;
+        }
+    }
+    return code;
+}
+
+tutti_code
+tutti_store_delete(tutti_store *store, tutti_bytes key, bool *ret_existed, uint64_t *ret_version,
+                   tutti_error *err)
+{
+    uint64_t before;
+    uint64_t version = 0;
+    bool existed = false;
+    tutti_code code;
+
+    assert(store != NULL);
+    code = check_key(key, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    before = store->ops->version(store);
+    code = store->ops->remove(store, key, &existed, &version, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    assert(existed ? version > before : version == before);
+    if (ret_existed != NULL) {
+        *ret_existed = existed;
+    }
+    if (ret_version != NULL) {
+        *ret_version = version;
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+check_change(const tutti_store_change *change, tutti_error *err)
+{
+    const tutti_code code = check_key(change->key, err);
+
+    return code == TUTTI_OK && !change->remove ? check_value(change->value, err) : code;
+}
+
+tutti_code
+tutti_store_apply(tutti_store *store, const tutti_store_change *changes, size_t count,
+                  uint64_t *ret_version, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+    uint64_t version = 0;
+    uint64_t before;
+    size_t i;
+
+    assert(store != NULL && (changes != NULL || count == 0));
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        code = check_change(&changes[i], err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    before = store->ops->version(store);
+    code = store->ops->apply(store, changes, count, &version, err);
+    if (code == TUTTI_OK) {
+        assert(version == before || version == before + 1);
+        if (ret_version != NULL) {
+            *ret_version = version;
+        }
+    } else {
+        assert(store->ops->version(store) == before); /* nothing has changed */
+    }
+    return code;
+}
+
+tutti_code
+tutti_store_next(tutti_store *store, tutti_bytes prefix, tutti_bytes after,
+                 tutti_store_entry *ret_entry, tutti_error *err)
+{
+    tutti_store_entry entry = {0};
+    tutti_code code;
+
+    assert(store != NULL && ret_entry != NULL);
+    assert(prefix.size <= TUTTI_STORE_KEY_MAX && after.size <= TUTTI_STORE_KEY_MAX);
+    code = store->ops->next(store, prefix, after, &entry, err);
+    if (code == TUTTI_OK) {
+        assert(entry.key.size >= prefix.size);
+        assert(after.size == 0 || tutti_bytes_compare(entry.key, after) > 0);
+        *ret_entry = entry;
+    }
+    return code;
+}
+
+uint64_t
+tutti_store_version(tutti_store *store)
+{
+    assert(store != NULL);
+    return store->ops->version(store);
+}
+
+void
+tutti_store_stat(tutti_store *store, tutti_store_stats *ret_stats)
+{
+    assert(store != NULL && ret_stats != NULL);
+    store->ops->stat(store, ret_stats);
+}
+
+void
+tutti_store_close(tutti_store *store)
+{
+    if (store != NULL) {
+        store->ops->close(store);
+    }
+}
