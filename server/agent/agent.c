@@ -1,0 +1,342 @@
+#include "server/agent/access.h"
+#include "server/agent/ask.h"
+#include "server/agent/choice.h"
+#include "server/agent/member.h"
+#include "server/agent/progress.h"
+#include "server/agent/share.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/id.h"
+#include "base/local.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "coll/chaos.h"
+#include "coll/host/coll_host.h"
+#include "coll/seal/coll_seal.h"
+#include "coll/shm/coll_shm.h"
+#include "coll/ucx/coll_ucx.h"
+#include "tensor/host/tensor_host.h"
+
+extern const unsigned char tutti_descriptor_set[];
+extern const size_t tutti_descriptor_set_size;
+
+const char *
+agent_job(const tutti_agent *agent)
+{
+    return agent->options->job;
+}
+
+/* ------------------------------------------------------------------------------ who we are */
+
+static void
+read_host(tutti_agent *agent)
+{
+    if (agent->options->host[0] != '\0') {
+        (void)snprintf(agent->host, sizeof(agent->host), "%s", agent->options->host);
+    } else if (gethostname(agent->host, sizeof(agent->host) - 1) != 0) {
+        (void)snprintf(agent->host, sizeof(agent->host), "localhost");
+    }
+    tutti_local_host_id(agent->options->host_id, agent->host_id);
+}
+
+static void
+advertise(tutti_agent *agent, const tutti_address *address)
+{
+    char *text = agent->advertised[agent->advertised_count++];
+    const bool any = strcmp(address->host, "0.0.0.0") == 0 || strcmp(address->host, "::") == 0;
+
+    if (any) {
+        (void)snprintf(text, TUTTI_ADDRESS_MAX, "%.120s:%u", agent->host, (unsigned)address->port);
+    } else {
+        memcpy(text, address->text, TUTTI_ADDRESS_MAX);
+    }
+}
+
+static tutti_code
+read_addresses(tutti_agent *agent, tutti_error *err)
+{
+    tutti_address stated[TUTTI_ADDRESSES_MAX];
+    const tutti_address *addresses;
+    size_t count = 0;
+    tutti_code code = TUTTI_OK;
+    size_t i;
+
+    if (agent->options->advertise[0] != '\0') {
+        code = tutti_address_parse_list(agent->options->advertise, stated, &count, err);
+        addresses = stated;
+    } else {
+        addresses = tutti_rpc_server_addresses(agent->server, &count);
+    }
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        advertise(agent, &addresses[i]);
+    }
+    return code;
+}
+
+size_t
+agent_addresses(tutti_agent *agent, char *ret_addresses[TUTTI_ADDRESSES_MAX])
+{
+    size_t i;
+
+    for (i = 0; i < agent->advertised_count; i++) {
+        ret_addresses[i] = agent->advertised[i];
+    }
+    return agent->advertised_count;
+}
+
+void
+agent_say_serving(tutti_agent *agent)
+{
+    static const char *const services[] = {"",
+                                           "tutti.v1.CollectivesService",
+                                           "tutti.v1.TensorsService",
+                                           "tutti.v1.TracersService",
+                                           "tutti.v1.DiagnosticsService",
+                                           "tutti.v1.CommandsService"};
+    size_t i;
+
+    for (i = 0; i < sizeof(services) / sizeof(services[0]); i++) {
+        tutti_rpc_server_set_health(agent->server, services[i], !agent->draining);
+    }
+}
+
+/* ------------------------------------------------------------------------------ opening */
+
+/* Engine's thread: it wants to reach ranks. */
+typedef struct need {
+    tutti_rpc_task task;
+    tutti_agent *agent;
+    size_t count;
+    uint32_t ranks[];
+} need;
+
+static void
+run_need(tutti_rpc_task *task)
+{
+    need *self = tutti_container_of(task, need, task);
+
+    if (self->agent->state == AGENT_JOINED) {
+        agent_wire_lookup(self->agent, self->ranks, self->count, 0);
+    }
+    free(self);
+}
+
+static void
+on_need_peers(void *arg, const uint32_t *ranks, size_t count)
+{
+    tutti_agent *agent = arg;
+    need *self = malloc(sizeof(*self) + count * sizeof(*ranks));
+
+    if (self == NULL) {
+        TUTTI_LOG("agent", ERROR, "no memory to ask for %zu ranks", count);
+        return;
+    }
+    *self = (need){.task.on_run = run_need, .agent = agent, .count = count};
+    memcpy(self->ranks, ranks, count * sizeof(*ranks));
+    tutti_rpc_loop_post(agent->control, &self->task);
+}
+
+static tutti_code
+open_engine(tutti_agent *agent, tutti_error *err)
+{
+    const tutti_wire_ucx_options ucx = {.transports = agent->options->transports,
+                                        .devices = agent->options->net_devices};
+    tutti_coll_engine_options options = {
+        .backend = &tutti_coll_host, .on_need_peers = on_need_peers, .arg = agent};
+    tutti_wire_shm_options shm = {.off = agent->options->no_shm, .host_id = agent->host_id};
+    tutti_code code = agent_choice_open(agent, err);
+
+    if (code == TUTTI_OK) {
+        code = tutti_chaos_open(getenv("TUTTI_CHAOS"), err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_wire_ucx_open(&ucx, &shm.inner, err);
+    }
+    if (code == TUTTI_OK && tutti_chaos_is_on()) {
+        code = tutti_wire_chaos_open(shm.inner, &shm.inner, err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_wire_seal_open(shm.inner, agent->incarnation, &shm.inner, err);
+    }
+    if (code == TUTTI_OK) {
+        shm.memory = tutti_space_host_descriptor(agent->space);
+        shm.base = tutti_space_host_memory(agent->space, &shm.size);
+        agent_share_lend(agent, &shm);
+        code = tutti_wire_shm_open(&shm, &options.wire, err);
+    }
+    if (code == TUTTI_OK) {
+        agent_devices_backends(agent, options.devices);
+        options.backend_arg = agent->choices;
+        code = tutti_coll_engine_start(&options, &agent->engine, err);
+    }
+    return code;
+}
+
+static tutti_code
+open_memory(tutti_agent *agent, tutti_error *err)
+{
+    const uint64_t limit = agent->options->memory_limit;
+    const tutti_space_host_options options = {.limit_bytes =
+                                                  limit != 0 ? limit : tutti_process_memory() / 2};
+    tutti_code code = tutti_space_host_open(&options, &agent->space, err);
+
+    code = code == TUTTI_OK ? agent_devices_open(agent, err) : code;
+    if (code == TUTTI_OK) {
+        code = tutti_table_new(agent->incarnation, (uint32_t)agent->options->handles_max,
+                               &agent->table, err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_tapes_new((uint32_t)agent->options->tracers_max,
+                               (uint32_t)agent->options->tape_max, &agent->tapes, err);
+    }
+    return code == TUTTI_OK ? agent_dump_open(agent, err) : code;
+}
+
+static void
+on_drain(void *arg)
+{
+    tutti_agent *agent = arg;
+
+    tutti_coll_engine_refuse(agent->engine); /* ends async ops, and who waits for their tensors */
+    agent_works_drain(agent);
+    agent_sync_drain(agent);
+}
+
+static tutti_code
+open_services(tutti_agent *agent, tutti_error *err)
+{
+    tutti_code code = agent_open_channel(agent, err);
+
+    if (code == TUTTI_OK) {
+        code = tutti_rpc_server_new(agent->server_options,
+                                    (tutti_bytes){tutti_descriptor_set, tutti_descriptor_set_size},
+                                    agent->control, &agent->server, err);
+    }
+    if (code == TUTTI_OK) {
+        agent_add_tensors(agent);
+        agent_add_collectives(agent);
+        agent_add_diagnostics(agent);
+        agent_add_commands(agent);
+        agent_add_tracers(agent);
+        tutti_rpc_server_on_drain(agent->server, on_drain, agent);
+    }
+    return code == TUTTI_OK ? open_engine(agent, err) : code;
+}
+
+static tutti_code
+check_options(const tutti_agent_options *options, tutti_error *err)
+{
+    uint64_t rank = 0;
+    tutti_code code = tutti_check_name(options->job, "job", err);
+
+    if (code == TUTTI_OK && options->rank[0] != '\0') {
+        code = tutti_parse_uint(options->rank, TUTTI_RANKS_MAX - 1, &rank, err);
+    }
+    return code;
+}
+
+tutti_code
+tutti_agent_new(const tutti_agent_options *options, const tutti_rpc_server_options *server_options,
+                tutti_rpc_loop *control, tutti_rpc_loop *bulk, tutti_agent **ret_agent,
+                tutti_error *err)
+{
+    tutti_agent *self = calloc(1, sizeof(*self));
+    tutti_code code;
+
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the agent");
+    }
+    self->options = options;
+    self->server_options = server_options;
+    self->control = control;
+    self->bulk = bulk;
+    self->incarnation = tutti_id_draw();
+    tutti_map_init(&self->groups);
+    tutti_list_init(&self->asks);
+    tutti_list_init(&self->ops);
+    tutti_list_init(&self->syncs);
+    tutti_list_init(&self->walks);
+    read_host(self);
+    code = check_options(options, err);
+    if (code == TUTTI_OK) {
+        code = open_memory(self, err);
+    }
+    if (code == TUTTI_OK) {
+        agent_share_open(self);
+        code = agent_works_open(self, err);
+    }
+    if (code == TUTTI_OK) {
+        code = agent_parts_open(self, err);
+    }
+    if (code == TUTTI_OK) {
+        code = agent_member_open(self, err);
+    }
+    if (code == TUTTI_OK) {
+        code = open_services(self, err);
+    }
+    if (code != TUTTI_OK) {
+        tutti_agent_free(self);
+        return code;
+    }
+    *ret_agent = self;
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ start, end */
+
+static void
+run_start(tutti_rpc_task *task)
+{
+    agent_member_start(tutti_container_of(task, tutti_agent, start_task));
+}
+
+tutti_code
+tutti_agent_start(tutti_agent *agent, tutti_error *err)
+{
+    tutti_code code = tutti_rpc_server_start(agent->server, err);
+
+    if (code == TUTTI_OK) {
+        code = read_addresses(agent, err);
+    }
+    if (code == TUTTI_OK) {
+        agent->start_task.on_run = run_start;
+        tutti_rpc_loop_post(agent->control, &agent->start_task);
+    }
+    return code;
+}
+
+void
+tutti_agent_on_end(tutti_agent *agent, void (*on_end)(void *arg, const tutti_error *err), void *arg)
+{
+    agent->on_end = on_end;
+    agent->on_end_arg = arg;
+}
+
+void
+tutti_agent_free(tutti_agent *agent)
+{
+    if (agent == NULL) {
+        return;
+    }
+    tutti_rpc_server_free(agent->server);
+    tutti_coll_engine_stop(agent->engine); /* NULL when it has been stopped */
+    tutti_rpc_channel_close(agent->coordinator);
+    agent_member_close(agent);
+    agent_works_close(agent);
+    agent_parts_close(agent);
+    tutti_tapes_free(agent->tapes);
+    agent_dump_close(agent);
+    agent_share_close(agent);
+    tutti_table_free(agent->table);
+    agent_devices_close(agent);
+    tutti_space_close(agent->space);
+    tutti_choices_free(agent->choices);
+    free(agent);
+}

@@ -1,0 +1,99 @@
+#include "server/agent/agent.h"
+
+#include <stddef.h>
+
+#include "base/clock.h"
+#include "coll/coll.h"
+#include "tutti/types.h"
+
+#define AT(member) offsetof(tutti_agent_options, member)
+
+static const tutti_option table[] = {
+    {"coordinator", TUTTI_OPTION_TEXT, AT(coordinator), "127.0.0.1:29600", 0, 0, NULL,
+     "address of the coordinator, or env://, tcp:// or file:// with rank and world_size; when it "
+     "is "
+     "not given, MASTER_ADDR and MASTER_PORT are looked at"},
+    {"job", TUTTI_OPTION_TEXT, AT(job), "default", 0, 0, NULL, "the job to join"},
+    {"rank", TUTTI_OPTION_TEXT, AT(rank), "", 0, 0,
+     "RANK PET_RANK JOB_COMPLETION_INDEX SLURM_PROCID OMPI_COMM_WORLD_RANK",
+     "the seat to take; empty = one is assigned, in the order of host names"},
+    {"world-size", TUTTI_OPTION_UINT, AT(world_size), "1", 1, TUTTI_RANKS_MAX,
+     "WORLD_SIZE PET_WORLD_SIZE SLURM_NTASKS OMPI_COMM_WORLD_SIZE", "ranks of the job"},
+    {"local-rank", TUTTI_OPTION_UINT, AT(local_rank), "0", 0, UINT32_MAX,
+     "LOCAL_RANK PET_LOCAL_RANK SLURM_LOCALID OMPI_COMM_WORLD_LOCAL_RANK",
+     "number among the agents of this host"},
+    {"min-world", TUTTI_OPTION_UINT, AT(min_world), "0", 0, TUTTI_RANKS_MAX, NULL,
+     "with how many ranks the job may begin and go on; 0 = all of them"},
+    {"max-world", TUTTI_OPTION_UINT, AT(max_world), "0", 0, TUTTI_RANKS_MAX, NULL,
+     "seats of a job with --min-world; 0 = --world-size"},
+    {"device", TUTTI_OPTION_TEXT, AT(device), "cpu", 0, 0, NULL,
+     "where tensors live: cpu, cuda:N, or several by commas, the first where nothing else is said"},
+    {"device-memory-limit", TUTTI_OPTION_BYTES, AT(device_memory_limit), "0", 0, 1ULL << 46, NULL,
+     "bytes of tensors on each GPU; 0 = three quarters of what is free at the start"},
+    {"allow-shared-gpu", TUTTI_OPTION_BOOL, AT(allow_shared_gpu), "false", 0, 0, NULL,
+     "join although another agent of the job has the same GPU"},
+    {"memory-limit", TUTTI_OPTION_BYTES, AT(memory_limit), "0", 0, 1ULL << 46, NULL,
+     "bytes of tensors in host memory; 0 = half of the memory this process may use"},
+    {"handles-max", TUTTI_OPTION_UINT, AT(handles_max), "100000", 1, 10000000, NULL,
+     "tensors at once"},
+    {"works-max", TUTTI_OPTION_UINT, AT(works_max), "4096", 1, 1000000, NULL,
+     "finished async ops that are remembered"},
+    {"ops-max", TUTTI_OPTION_UINT, AT(ops_max), "8192", 1, TUTTI_COLL_OPS_MAX, NULL,
+     "ops in flight"},
+    {"commands-max", TUTTI_OPTION_UINT, AT(commands_max), "256", 1, 8192, NULL,
+     "commands of one stream that are not answered yet"},
+    {"tracers-max", TUTTI_OPTION_UINT, AT(tracers_max), "1024", 1, 1000000, NULL,
+     "tracers at once"},
+    {"tape-max", TUTTI_OPTION_UINT, AT(tape_max), "100000", 1, 100000000, NULL,
+     "recorded ops and attached tensors of all tracers"},
+    {"op-timeout", TUTTI_OPTION_NS, AT(op_timeout_ns), "5m", TUTTI_NS_PER_MS, 0, NULL,
+     "deadline of an op whose caller states none"},
+    {"silence-timeout", TUTTI_OPTION_NS, AT(silence_timeout_ns), "0", 0, 0, NULL,
+     "refuse ops when the coordinator has not answered for so long and its host does not say that "
+     "it is away: it may have given this rank up; 0 = its heartbeat timeout"},
+    {"join-timeout", TUTTI_OPTION_NS, AT(join_timeout_ns), "0", 0, 0, NULL,
+     "give up when the job is not joined by then, the other ranks included; 0 = wait for ever"},
+    {"leave-timeout", TUTTI_OPTION_NS, AT(leave_timeout_ns), "3s", 0, 0, NULL,
+     "told to stop: how long ops under way may take to end; 0 = they fail at once"},
+    {"advertise", TUTTI_OPTION_TEXT, AT(advertise), "", 0, 0, NULL,
+     "addresses to tell clients; empty = where it listens"},
+    {"host", TUTTI_OPTION_TEXT, AT(host), "", 0, 0, NULL, "name of this host; empty = its own"},
+    {"host-id", TUTTI_OPTION_TEXT, AT(host_id), "", 0, 0, NULL,
+     "equal for agents that share memory; empty = boot id and IPC namespace"},
+    {"transports", TUTTI_OPTION_TEXT, AT(transports), "", 0, 0, NULL,
+     "what the data plane may use, as UCX_TLS takes it; empty = all but shared memory"},
+    {"no-shm", TUTTI_OPTION_BOOL, AT(no_shm), "false", 0, 0, NULL,
+     "do not share memory with the agents of this host: all data goes by the network"},
+    {"no-share", TUTTI_OPTION_BOOL, AT(no_share), "false", 0, 0, NULL,
+     "do not let clients of this host map tensors"},
+    {"shares-max", TUTTI_OPTION_UINT, AT(shares_max), "1024", 1, 100000, NULL,
+     "mappings of tensors that clients have at once; and tensors that were mapped, until deleted"},
+    {"share-any-user", TUTTI_OPTION_BOOL, AT(share_any_user), "false", 0, 0, NULL,
+     "clients of other users may map tensors too, if they may call"},
+    {"net-devices", TUTTI_OPTION_TEXT, AT(net_devices), "", 0, 0, NULL,
+     "interfaces of the data plane, as UCX_NET_DEVICES takes them; empty = all"},
+    {"tune-table", TUTTI_OPTION_TEXT, AT(tune_table), "", 0, 0, NULL,
+     "file that says which algorithm is taken when, as tutti tune writes it; empty = shipped. All "
+     "agents of a job need the same"},
+    {"algorithm", TUTTI_OPTION_TEXT, AT(algorithm), "", 0, 0, NULL,
+     "algorithms to take whatever the table says: all_reduce=ring,broadcast=chain. All agents of a "
+     "job need the same"},
+    {"flight-dir", TUTTI_OPTION_TEXT, AT(flight_dir), "", 0, 0, NULL,
+     "folder for the record of the last 4096 ops, written when an op fails; empty = none"},
+    {"coordinator-ca", TUTTI_OPTION_TEXT, AT(tls_ca), "", 0, 0, NULL,
+     "PEM file of who signs the coordinator's certificate; empty = plaintext"},
+    {"coordinator-name", TUTTI_OPTION_TEXT, AT(tls_name), "", 0, 0, NULL,
+     "what the coordinator's certificate says instead of its address"},
+    {"coordinator-cert", TUTTI_OPTION_TEXT, AT(tls_cert), "", 0, 0, NULL,
+     "PEM file of the certificate to show the coordinator; empty = that of --tls-cert"},
+    {"coordinator-key", TUTTI_OPTION_TEXT, AT(tls_key), "", 0, 0, NULL,
+     "PEM file of its private key; empty = that of --tls-key"},
+    {"coordinator-token", TUTTI_OPTION_TEXT, AT(token_file), "", 0, 0, NULL,
+     "file with the bearer token for the coordinator; read again when it changes"},
+};
+
+tutti_option_set
+tutti_agent_option_set(tutti_agent_options *target)
+{
+    return (tutti_option_set){"agent", table, sizeof(table) / sizeof(table[0]), target};
+}

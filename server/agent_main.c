@@ -1,0 +1,308 @@
+/* tutti-agent: one per rank. Flags, config, start, signal, drain. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/init_url.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "metrics/metrics.h"
+#include "server/agent/agent.h"
+#include "server/guard.h"
+#include "tutti/version.h"
+
+#define FILES_LEAST 256
+#define LOOK_AGAIN_NS (50 * TUTTI_NS_PER_MS)
+
+typedef struct log_options {
+    const char *levels;
+    const char *format;
+} log_options;
+
+typedef struct program {
+    tutti_agent_options options;
+    tutti_rpc_server_options server;
+    tutti_auth_options auth;
+    log_options logs;
+} program;
+
+static const tutti_option log_table[] = {
+    {"log", TUTTI_OPTION_TEXT, offsetof(log_options, levels), "info", 0, 0, NULL,
+     "what to log: info, or info,rpc=debug,coll=trace"},
+    {"log-format", TUTTI_OPTION_TEXT, offsetof(log_options, format), "people", 0, 0, NULL,
+     "\"people\", or \"machine\" for key=value lines"},
+};
+
+/* What main waits for: a signal, or the agent's own end. */
+static struct {
+    tutti_metrics_options showing;
+    tutti_metrics *metrics;
+    int ended; /* signal number that tells main about the end */
+    bool failed;
+    tutti_error why;
+} state;
+
+static void
+on_end(void *arg, const tutti_error *err)
+{
+    (void)arg;
+    if (err != NULL) {
+        state.failed = true;
+        state.why = *err;
+    }
+    (void)kill(getpid(), SIGUSR1);
+}
+
+/* From MASTER_ADDR and MASTER_PORT, where no coordinator was named. */
+static void
+look_at_launcher(const tutti_config *config, tutti_agent_options *options)
+{
+    static char address[300];
+    const char *host = getenv("MASTER_ADDR");
+    const char *port = getenv("MASTER_PORT");
+
+    if (host != NULL && !tutti_config_given(config, "coordinator")) {
+        (void)snprintf(address, sizeof(address), "%.200s:%.10s", host,
+                       port != NULL ? port : "29600");
+        options->coordinator = address;
+    }
+}
+
+/* The file of an init address may come later; as long as joining may take, so long it may too. */
+static tutti_code
+wait_for_address(const tutti_init_url *url, uint64_t timeout_ns, char *ret_address,
+                 tutti_error *err)
+{
+    const struct timespec pause = {.tv_nsec = LOOK_AGAIN_NS};
+    const uint64_t deadline_ns =
+        timeout_ns == 0 ? UINT64_MAX : tutti_clock_add(tutti_clock_ns(), timeout_ns);
+    tutti_code code = tutti_init_url_resolve(url, ret_address, err);
+
+    while (code == TUTTI_NOT_FOUND && tutti_clock_ns() < deadline_ns) {
+        (void)nanosleep(&pause, NULL);
+        code = tutti_init_url_resolve(url, ret_address, err);
+    }
+    return code;
+}
+
+/* Coordinator, rank and world size in one: what the address says wins over options. */
+static tutti_code
+take_init_url(tutti_agent_options *options, tutti_error *err)
+{
+    static char address[TUTTI_ADDRESS_MAX];
+    static char rank[16];
+    tutti_init_url url;
+    tutti_code code;
+
+    if (!tutti_init_url_is(options->coordinator)) {
+        return TUTTI_OK;
+    }
+    code = tutti_init_url_parse(options->coordinator, getenv, &url, err);
+    if (code == TUTTI_OK) {
+        code = wait_for_address(&url, options->join_timeout_ns, address, err);
+    }
+    if (code == TUTTI_OK) {
+        (void)snprintf(rank, sizeof(rank), "%u", (unsigned)url.rank);
+        options->coordinator = address;
+        options->rank = rank;
+        options->world_size = url.world_size;
+    }
+    return code;
+}
+
+static void
+wait_for_end(tutti_agent *agent, const sigset_t *signals)
+{
+    int number = 0;
+
+    while (number != SIGUSR1) {
+        (void)sigwait(signals, &number);
+        if (number == SIGTERM || number == SIGINT) {
+            TUTTI_LOG("agent", INFO, "%s", strsignal(number));
+            tutti_agent_stop(agent);
+        }
+    }
+}
+
+static int
+fail(const tutti_error *err, int status)
+{
+    (void)fprintf(stderr, "tutti-agent: %s\n", err->text);
+    return status;
+}
+
+/* Calls are for this job, and once the rank is known for that. */
+static void
+on_joined(void *arg, uint32_t rank)
+{
+    tutti_auth_set_rank(arg, rank);
+}
+
+static void
+put_guard(const program *self, tutti_auth *auth, tutti_agent *agent)
+{
+    tutti_auth_set_job(auth, self->options.job);
+    tutti_guard_serve(auth, &self->auth, tutti_agent_server(agent));
+    tutti_agent_on_joined(agent, on_joined, auth);
+}
+
+static void
+on_page(void *arg, tutti_page *page)
+{
+    tutti_agent_expose(arg, page);
+}
+
+static bool
+on_ready(void *arg, tutti_text *why)
+{
+    return tutti_agent_ready(arg, why);
+}
+
+static tutti_code
+show(tutti_agent *agent, tutti_rpc_loop *control, tutti_error *err)
+{
+    const tutti_metrics_source source = {.loop = control,
+                                         .program = "tutti-agent",
+                                         .on_page = on_page,
+                                         .on_ready = on_ready,
+                                         .arg = agent};
+
+    return tutti_metrics_start(&state.showing, &source, &state.metrics, err);
+}
+
+static int
+serve(tutti_agent *agent, tutti_rpc_loop *control, tutti_rpc_loop *bulk, const sigset_t *signals)
+{
+    tutti_error err;
+    tutti_code code = show(agent, control, &err);
+
+    if (code == TUTTI_OK) {
+        code = tutti_agent_start(agent, &err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_rpc_loop_start(control, &err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_rpc_loop_start(bulk, &err);
+    }
+    if (code == TUTTI_OK) {
+        tutti_agent_on_end(agent, on_end, NULL);
+        wait_for_end(agent, signals);
+    }
+    tutti_metrics_stop(state.metrics);
+    if (code != TUTTI_OK) {
+        return fail(&err, 1);
+    }
+    return state.failed ? fail(&state.why, 1) : 0;
+}
+
+static int
+run(const program *self, const sigset_t *signals)
+{
+    tutti_auth *auth = NULL;
+    tutti_rpc_loop *control = NULL;
+    tutti_rpc_loop *bulk = NULL;
+    tutti_agent *agent = NULL;
+    tutti_error err;
+    int status = 1;
+    tutti_code code = tutti_auth_open(&self->auth, &auth, &err);
+
+    if (code == TUTTI_OK) {
+        code = tutti_rpc_loop_new("tutti-control", &control, &err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_rpc_loop_new("tutti-bulk", &bulk, &err);
+    }
+    if (code == TUTTI_OK) {
+        tutti_rpc_loop_doze(bulk);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_agent_new(&self->options, &self->server, control, bulk, &agent, &err);
+    }
+    if (code == TUTTI_OK) {
+        put_guard(self, auth, agent);
+        status = serve(agent, control, bulk, signals);
+    } else {
+        (void)fail(&err, 1);
+    }
+    if (bulk != NULL) {
+        tutti_rpc_loop_stop(bulk);
+    }
+    if (control != NULL) {
+        tutti_rpc_loop_stop(control);
+    }
+    tutti_agent_free(agent);
+    tutti_rpc_loop_free(bulk);
+    tutti_rpc_loop_free(control);
+    tutti_auth_close(auth);
+    return status;
+}
+
+static void
+block_signals(sigset_t *signals)
+{
+    (void)sigemptyset(signals);
+    (void)sigaddset(signals, SIGTERM);
+    (void)sigaddset(signals, SIGINT);
+    (void)sigaddset(signals, SIGUSR1);
+    (void)pthread_sigmask(SIG_BLOCK, signals, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+int
+main(int argc, char **argv)
+{
+    program self = {.logs = {0}};
+    const tutti_option_set sets[] = {
+        tutti_agent_option_set(&self.options),
+        tutti_rpc_server_option_set(&self.server, "127.0.0.1:0"),
+        tutti_auth_option_set(&self.auth),
+        tutti_metrics_option_set(&state.showing),
+        {"log", log_table, sizeof(log_table) / sizeof(log_table[0]), &self.logs},
+    };
+    const size_t set_count = sizeof(sets) / sizeof(sets[0]);
+    tutti_config *config = NULL;
+    tutti_config_wish wish;
+    sigset_t signals;
+    tutti_error err;
+    tutti_code code;
+    int status = 0;
+
+    if (tutti_config_load(sets, set_count, argc, argv, &config, &wish, &err) != TUTTI_OK ||
+        tutti_log_set_format(self.logs.format, &err) != TUTTI_OK ||
+        tutti_log_set_levels(self.logs.levels, &err) != TUTTI_OK) {
+        tutti_config_free(config);
+        return fail(&err, 2);
+    }
+    look_at_launcher(config, &self.options);
+    if (wish == TUTTI_CONFIG_HELP) {
+        tutti_config_help(sets, set_count, "tutti-agent",
+                          "Runs beside the memory of one rank: owns tensors, runs collectives.",
+                          stdout);
+    } else if (wish == TUTTI_CONFIG_VERSION) {
+        (void)printf("tutti-agent %s\n", TUTTI_VERSION);
+    } else if (wish == TUTTI_CONFIG_PRINT) {
+        tutti_config_print(config, stdout);
+    } else {
+        block_signals(&signals);
+        tutti_process_tune_malloc();
+        code = tutti_process_raise_files(FILES_LEAST, &err);
+        if (code == TUTTI_OK) {
+            code = take_init_url(&self.options, &err);
+        }
+        if (code != TUTTI_OK) {
+            status = fail(&err, code == TUTTI_INVALID_ARGUMENT ? 2 : 1);
+        } else {
+            tutti_rpc_init();
+            status = run(&self, &signals);
+            tutti_rpc_fini();
+        }
+    }
+    tutti_config_free(config);
+    return status;
+}

@@ -1,0 +1,171 @@
+#include "server/coordinator/coordinator.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "server/coordinator/core.h"
+#include "server/coordinator/job.h"
+#include "server/coordinator/keys_private.h"
+#include "server/coordinator/meeting.h"
+
+static void
+on_pulse(tutti_timer *timer)
+{
+    tutti_coordinator *self = tutti_container_of(timer, tutti_coordinator, pulse);
+
+    tutti_timers_start(&self->timers, timer,
+                       tutti_clock_add(self->now_ns, self->options.heartbeat_interval_ns));
+}
+
+static size_t
+on_drain(coord_work *work, size_t budget)
+{
+    tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, drain);
+    tutti_error err;
+    size_t done = 0;
+
+    (void)coord_fail_draining(&err);
+    while (done < budget && !tutti_list_empty(&self->waits)) {
+        tutti_coordinator_wait *wait =
+            tutti_container_of(self->waits.next, tutti_coordinator_wait, link);
+
+        wait->on_end(wait, &err);
+        done++;
+    }
+    if (!tutti_list_empty(&self->waits)) {
+        coord_later(self, work);
+    }
+    return done;
+}
+
+tutti_code
+tutti_coordinator_new(const tutti_coordinator_options *options, tutti_store *store,
+                      tutti_coordinator **ret_self, tutti_error *err)
+{
+    tutti_coordinator *self;
+
+    assert(options != NULL && store != NULL && ret_self != NULL);
+    assert(tutti_coordinator_options_check(options, NULL) == TUTTI_OK);
+    self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return coord_fail_memory(err, "a coordinator");
+    }
+    self->options = *options;
+    self->store = store;
+    tutti_timers_init(&self->timers);
+    self->pulse.on_expiry = on_pulse;
+    tutti_list_init(&self->work);
+    tutti_list_init(&self->waits);
+    coord_work_init(&self->drain, on_drain);
+    tutti_map_init(&self->jobs);
+    tutti_list_init(&self->questions);
+    coord_meetings_init(self);
+    coord_keys_init(self);
+    *ret_self = self;
+    return TUTTI_OK;
+}
+
+void
+tutti_coordinator_free(tutti_coordinator *self)
+{
+    if (self == NULL) {
+        return;
+    }
+    assert(self->parked == 0);
+    coord_jobs_fini(self);
+    coord_meetings_fini(self);
+    coord_keys_fini(self);
+    free(self);
+}
+
+void
+tutti_coordinator_set_observer(tutti_coordinator *self,
+                               void (*on_note)(void *arg, const char *sentence), void *arg)
+{
+    self->on_note = on_note;
+    self->note_arg = arg;
+}
+
+void
+tutti_coordinator_set_time(tutti_coordinator *self, uint64_t now_ns, uint64_t wall_ns)
+{
+    assert(now_ns >= self->now_ns);
+    self->now_ns = now_ns;
+    self->wall_ns = wall_ns;
+    if (!self->pulse.running) {
+        on_pulse(&self->pulse); /* the first time */
+    }
+}
+
+uint64_t
+tutti_coordinator_next(const tutti_coordinator *self)
+{
+    return tutti_list_empty(&self->work) ? tutti_timers_next(&self->timers) : self->now_ns;
+}
+
+/*
+ * When we come much too late for our own timers, the machine did not let us run: nobody's silence
+ * in that time says anything. Heartbeats count from now on.
+ */
+static void
+notice_stall(tutti_coordinator *self)
+{
+    const uint64_t due = tutti_timers_next(&self->timers);
+
+    if (due < self->now_ns && self->now_ns - due > self->options.heartbeat_interval_ns) {
+        self->awake_ns = self->now_ns;
+    }
+}
+
+void
+tutti_coordinator_run(tutti_coordinator *self)
+{
+    size_t budget = COORD_SLICE;
+    tutti_link *link;
+
+    notice_stall(self);
+    tutti_timers_run(&self->timers, self->now_ns);
+    while (budget > 0 && (link = tutti_list_pop(&self->work)) != NULL) {
+        coord_work *work = tutti_container_of(link, coord_work, link);
+        const size_t done = work->on_run(work, budget);
+
+        budget -= done >= budget ? budget : done + 1; /* a turn that did nothing is one, too */
+    }
+}
+
+void
+tutti_coordinator_drain(tutti_coordinator *self)
+{
+    self->draining = true;
+    coord_later(self, &self->drain);
+}
+
+size_t
+tutti_coordinator_parked(const tutti_coordinator *self)
+{
+    return self->parked;
+}
+
+void
+coord_work_init(coord_work *work, size_t (*on_run)(coord_work *work, size_t budget))
+{
+    tutti_list_init(&work->link);
+    work->on_run = on_run;
+}
+
+void
+coord_later(tutti_coordinator *self, coord_work *work)
+{
+    if (tutti_list_empty(&work->link)) {
+        tutti_list_add(&self->work, &work->link);
+    }
+}
+
+void
+coord_work_stop(coord_work *work)
+{
+    tutti_list_remove(&work->link);
+}

@@ -1,0 +1,235 @@
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "server/coordinator/coordinator_wire.h"
+#include "server/coordinator/front.h"
+#include "server/coordinator/group_wire.h"
+#include "server/coordinator/member_wire.h"
+
+#define PAGE_RANKS_MAX 262144 /* ranks of all groups of a page: it stays below a mebibyte */
+
+tutti_code
+coord_fail_answer(tutti_error *err)
+{
+    return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "NO_MEMORY", "no memory for an answer");
+}
+
+tutti_code
+coord_group_to_wire(const tutti_coordinator_group *group, Tutti__V1__Group *ret_wire,
+                    tutti_error *err)
+{
+    uint32_t *ranks = (uint32_t *)(uintptr_t)group->ranks;
+    uint32_t i;
+
+    tutti__v1__group__init(ret_wire);
+    if (ranks == NULL) {
+        ranks = malloc(group->count * sizeof(*ranks));
+        if (ranks == NULL) {
+            return coord_fail_answer(err);
+        }
+        for (i = 0; i < group->count; i++) {
+            ranks[i] = i;
+        }
+    }
+    ret_wire->id = group->id;
+    ret_wire->name = text_to_wire(group->name);
+    ret_wire->ranks = ranks;
+    ret_wire->n_ranks = group->count;
+    ret_wire->epoch = group->epoch;
+    ret_wire->tag = text_to_wire(group->tag);
+    return TUTTI_OK;
+}
+
+void
+coord_group_wire_fini(const tutti_coordinator_group *group, Tutti__V1__Group *wire)
+{
+    if (group->ranks == NULL) {
+        free(wire->ranks);
+    }
+}
+
+void
+coord_on_create_group(tutti_rpc_call *call, void *arg)
+{
+    const Tutti__V1__CreateGroupRequest *wire = tutti_rpc_call_request(call);
+    Tutti__V1__CreateGroupResponse response = TUTTI__V1__CREATE_GROUP_RESPONSE__INIT;
+    const tutti_coordinator_group_request request = {.member = member_from_wire(wire->member),
+                                                     .name = wire->name,
+                                                     .tag = wire->tag,
+                                                     .parent = wire->parent,
+                                                     .token = wire->token,
+                                                     .ranks = wire->ranks,
+                                                     .count = wire->n_ranks};
+    tutti_coordinator_group group;
+    Tutti__V1__Group made;
+    bool created = false;
+    tutti_error err;
+    tutti_code code =
+        tutti_coordinator_group_create(coord_front_enter(arg), &request, &group, &created, &err);
+
+    if (code == TUTTI_OK) {
+        code = coord_group_to_wire(&group, &made, &err);
+    }
+    if (code == TUTTI_OK) {
+        response.group = &made;
+        response.created = created;
+        response.group_rank = (uint32_t)group.rank;
+        tutti_rpc_call_reply(call, &response.base, NULL);
+        coord_group_wire_fini(&group, &made);
+    } else {
+        tutti_rpc_call_fail(call, &err);
+    }
+    coord_front_leave(arg);
+}
+
+void
+coord_on_get_group(tutti_rpc_call *call, void *arg)
+{
+    const Tutti__V1__GetGroupRequest *wire = tutti_rpc_call_request(call);
+    Tutti__V1__GetGroupResponse response = TUTTI__V1__GET_GROUP_RESPONSE__INIT;
+    tutti_coordinator_group group;
+    Tutti__V1__Group found;
+    const int64_t asker = wire->opt_rank_case == TUTTI__V1__GET_GROUP_REQUEST__OPT_RANK_RANK
+                              ? (int64_t)wire->rank
+                              : -1;
+    tutti_error err;
+    tutti_code code = tutti_coordinator_group_get(coord_front_enter(arg), wire->job, wire->name,
+                                                  asker, &group, &err);
+
+    if (code == TUTTI_OK) {
+        code = coord_group_to_wire(&group, &found, &err);
+    }
+    if (code == TUTTI_OK) {
+        response.group = &found;
+        response.group_rank = (int32_t)group.rank;
+        tutti_rpc_call_reply(call, &response.base, NULL);
+        coord_group_wire_fini(&group, &found);
+    } else {
+        tutti_rpc_call_fail(call, &err);
+    }
+    coord_front_leave(arg);
+}
+
+void
+coord_on_delete_group(tutti_rpc_call *call, void *arg)
+{
+    const Tutti__V1__DeleteGroupRequest *wire = tutti_rpc_call_request(call);
+    Tutti__V1__DeleteGroupResponse response = TUTTI__V1__DELETE_GROUP_RESPONSE__INIT;
+    const tutti_coordinator_group_end request = {.member = member_from_wire(wire->member),
+                                                 .name = wire->name,
+                                                 .id = wire->id,
+                                                 .allow_missing = wire->allow_missing};
+    bool deleted = false;
+    tutti_error err;
+
+    if (tutti_coordinator_group_delete(coord_front_enter(arg), &request, &deleted, &err) ==
+        TUTTI_OK) {
+        response.deleted = deleted;
+        tutti_rpc_call_reply(call, &response.base, NULL);
+    } else {
+        tutti_rpc_call_fail(call, &err);
+    }
+    coord_front_leave(arg);
+}
+
+/* A page of groups, on its way to the wire. */
+typedef struct group_page {
+    tutti_coordinator_group *groups;
+    Tutti__V1__Group *wires;
+    Tutti__V1__Group **pointers;
+    size_t count;
+    size_t ranks;
+    bool more;
+} group_page;
+
+static void
+group_page_fini(group_page *page)
+{
+    size_t i;
+
+    for (i = 0; i < page->count; i++) {
+        coord_group_wire_fini(&page->groups[i], &page->wires[i]);
+    }
+    free(page->groups);
+    free(page->wires);
+    free(page->pointers);
+}
+
+static tutti_code
+group_page_init(group_page *page, size_t size, tutti_error *err)
+{
+    *page = (group_page){.groups = calloc(size, sizeof(*page->groups)),
+                         .wires = calloc(size, sizeof(*page->wires)),
+                         .pointers = calloc(size, sizeof(*page->pointers))};
+    if (page->groups == NULL || page->wires == NULL || page->pointers == NULL) {
+        return coord_fail_answer(err);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+group_page_fill(group_page *page, size_t size, tutti_coordinator *core,
+                const Tutti__V1__ListGroupsRequest *wire, tutti_error *err)
+{
+    const char *after = wire->page_token;
+    tutti_coordinator_group group;
+    tutti_code code = TUTTI_OK;
+
+    while (code == TUTTI_OK) {
+        code = tutti_coordinator_group_next(core, wire->job, after, &group, &page->more, err);
+        if (code != TUTTI_OK || !page->more) {
+            return code;
+        }
+        if (page->count == size ||
+            (page->count > 0 && page->ranks + group.count > PAGE_RANKS_MAX)) {
+            return TUTTI_OK;
+        }
+        code = coord_group_to_wire(&group, &page->wires[page->count], err);
+        if (code == TUTTI_OK) {
+            page->groups[page->count] = group;
+            page->pointers[page->count] = &page->wires[page->count];
+            page->ranks += group.count;
+            page->count++;
+            after = group.name;
+        }
+    }
+    return code;
+}
+
+static void
+reply_groups(tutti_rpc_call *call, const group_page *page)
+{
+    Tutti__V1__ListGroupsResponse response = TUTTI__V1__LIST_GROUPS_RESPONSE__INIT;
+
+    response.groups = page->pointers;
+    response.n_groups = page->count;
+    if (page->more) {
+        response.next_page_token = page->wires[page->count - 1].name;
+    }
+    tutti_rpc_call_reply(call, &response.base, NULL);
+}
+
+void
+coord_on_list_groups(tutti_rpc_call *call, void *arg)
+{
+    const Tutti__V1__ListGroupsRequest *wire = tutti_rpc_call_request(call);
+    tutti_coordinator *core = coord_front_enter(arg);
+    group_page page = {0};
+    size_t size = 0;
+    tutti_error err;
+    tutti_code code = coord_page_size(wire->page_size, &size, &err);
+
+    if (code == TUTTI_OK) {
+        code = group_page_init(&page, size, &err);
+    }
+    if (code == TUTTI_OK) {
+        code = group_page_fill(&page, size, core, wire, &err);
+    }
+    if (code == TUTTI_OK) {
+        reply_groups(call, &page);
+    } else {
+        tutti_rpc_call_fail(call, &err);
+    }
+    group_page_fini(&page);
+    coord_front_leave(arg);
+}

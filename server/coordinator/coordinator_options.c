@@ -1,0 +1,72 @@
+#include <inttypes.h>
+
+#include "base/fail.h"
+#include "server/coordinator/coordinator.h"
+
+#define AT(member) offsetof(tutti_coordinator_options, member)
+#define MS ((uint64_t)1000000)
+#define HOUR (3600ULL * 1000 * MS)
+
+static const tutti_option table[] = {
+    {"heartbeat-interval", TUTTI_OPTION_NS, AT(heartbeat_interval_ns), "2s", 10 * MS, HOUR, NULL,
+     "how often agents say that they live"},
+    {"heartbeat-timeout", TUTTI_OPTION_NS, AT(heartbeat_timeout_ns), "10s", 20 * MS, HOUR, NULL,
+     "after which silence a rank is lost; longer than the interval"},
+    {"lost-grace", TUTTI_OPTION_NS, AT(lost_grace_ns), "500ms", 0, HOUR, NULL,
+     "how long a rank whose connection broke may take to come back"},
+    {"wait-timeout", TUTTI_OPTION_NS, AT(wait_timeout_ns), "5m", MS, 24 * HOUR, NULL,
+     "how long a call without a deadline waits"},
+    {"elastic-wait", TUTTI_OPTION_NS, AT(elastic_wait_ns), "2s", 0, HOUR, NULL,
+     "how long nobody may come until a job with --min-world begins without the rest"},
+    {"job-linger", TUTTI_OPTION_NS, AT(job_linger_ns), "60s", 0, 24 * HOUR, NULL,
+     "how long a job without ranks, and its keys, are kept"},
+    {"retry-window", TUTTI_OPTION_NS, AT(retry_window_ns), "30s", 0, HOUR, NULL,
+     "how long an answer is kept for a repeated call with the same token"},
+    {"retry-bytes-limit", TUTTI_OPTION_BYTES, AT(retry_bytes_limit), "16MiB", 4096, 0, NULL,
+     "memory for answers of store calls with a token"},
+    {"job-limit", TUTTI_OPTION_UINT, AT(job_limit), "1024", 1, 1 << 20, NULL, "jobs at one time"},
+    {"seat-limit", TUTTI_OPTION_UINT, AT(seat_limit), "131072", 1, 1 << 28, NULL,
+     "world sizes of all jobs together"},
+    {"group-limit", TUTTI_OPTION_UINT, AT(group_limit), "4096", 1, 1 << 20, NULL,
+     "groups of a job"},
+    {"group-members-limit", TUTTI_OPTION_UINT, AT(member_limit), "1048576", 1, 1 << 28, NULL,
+     "ranks of all groups of a job together"},
+    {"waiter-limit", TUTTI_OPTION_UINT, AT(waiter_limit), "131072", 1, 1 << 28, NULL,
+     "calls that wait at one time"},
+    {"wait-bytes-limit", TUTTI_OPTION_BYTES, AT(wait_bytes_limit), "64MiB", 4096, 0, NULL,
+     "memory for keys that are waited for"},
+    {"watcher-limit", TUTTI_OPTION_UINT, AT(watcher_limit), "16384", 1, 1 << 28, NULL,
+     "watches at one time"},
+    {"watch-changes-limit", TUTTI_OPTION_UINT, AT(watch_changes_limit), "1024", 1, 1 << 20, NULL,
+     "changes kept for a watcher that reads slowly"},
+    {"watch-backlog-limit", TUTTI_OPTION_BYTES, AT(watch_backlog_limit), "4MiB", 4096, 0, NULL,
+     "bytes kept for a watcher that reads slowly"},
+    {"watch-bytes-limit", TUTTI_OPTION_BYTES, AT(watch_bytes_limit), "256MiB", 4096, 0, NULL,
+     "bytes kept for all watchers together"},
+    {"meeting-limit", TUTTI_OPTION_UINT, AT(meeting_limit), "256", 1, 1 << 20, NULL,
+     "how many metadata calls a rank may be ahead of another"},
+    {"metadata-bytes-limit", TUTTI_OPTION_BYTES, AT(metadata_bytes_limit), "256MiB", 4096, 0, NULL,
+     "memory for values of metadata calls"},
+    {"store-bytes-limit", TUTTI_OPTION_BYTES, AT(store_bytes_limit), "256MiB", 1, 0, NULL,
+     "keys and values of the store"},
+    {"store-keys-limit", TUTTI_OPTION_UINT, AT(store_keys_limit), "1000000", 1, 0, NULL,
+     "keys of the store"},
+};
+
+tutti_option_set
+tutti_coordinator_option_set(tutti_coordinator_options *target)
+{
+    return (tutti_option_set){"coordinator", table, sizeof(table) / sizeof(table[0]), target};
+}
+
+tutti_code
+tutti_coordinator_options_check(const tutti_coordinator_options *options, tutti_error *err)
+{
+    if (options->heartbeat_timeout_ns / 2 < options->heartbeat_interval_ns) {
+        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
+                          "--heartbeat-timeout is %" PRIu64 " ms, need at least two intervals of "
+                          "%" PRIu64 " ms (--heartbeat-interval)",
+                          options->heartbeat_timeout_ns / MS, options->heartbeat_interval_ns / MS);
+    }
+    return TUTTI_OK;
+}

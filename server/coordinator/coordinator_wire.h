@@ -1,0 +1,31 @@
+/* What CoordinatorService has in files of its own. For the wire files of this folder. */
+#ifndef TUTTI_COORDINATOR_COORDINATOR_WIRE_H
+#define TUTTI_COORDINATOR_COORDINATOR_WIRE_H
+
+#include "rpc/server.h"
+
+extern const tutti_rpc_stream_ops coord_join_stream;    /* coordinator_join_wire.c */
+extern const tutti_rpc_stream_ops coord_session_stream; /* coordinator_session_wire.c */
+extern const tutti_rpc_stream_ops coord_members_stream; /* members_watch_wire.c */
+
+/* coordinator_groups_wire.c */
+void coord_on_create_group(tutti_rpc_call *call, void *arg);
+void coord_on_get_group(tutti_rpc_call *call, void *arg);
+void coord_on_list_groups(tutti_rpc_call *call, void *arg);
+void coord_on_delete_group(tutti_rpc_call *call, void *arg);
+
+/* coordinator_split_wire.c */
+void coord_on_create_subgroups(tutti_rpc_call *call, void *arg);
+void coord_on_translate_ranks(tutti_rpc_call *call, void *arg);
+
+/* progress_wire.c */
+void coord_on_describe_stall(tutti_rpc_call *call, void *arg);
+
+/*
+ * Entries of a page: those wanted, or the default for 0.
+ *
+ * TUTTI_INVALID_ARGUMENT  PAGE_LIMIT
+ */
+tutti_code coord_page_size(uint32_t wanted, size_t *ret_size, tutti_error *err);
+
+#endif

@@ -1,0 +1,391 @@
+/* tutti-coordinator: flags, start, signal, drain. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "metrics/metrics.h"
+#include "rpc/server.h"
+#include "server/coordinator/front.h"
+#include "server/guard.h"
+#include "store/lmdb/store_lmdb.h"
+#include "store/memory/store_memory.h"
+#include "tutti/version.h"
+#include "tutti_descriptor_set.h"
+
+#define NAME "tutti-coordinator"
+#define DEFAULT_LISTEN "127.0.0.1:29600"
+#define FILES_LEAST 1024
+
+enum {
+    EXIT_FINE = 0,
+    EXIT_FAILED = 1,
+    EXIT_USAGE = 2,
+};
+
+typedef struct log_options {
+    const char *levels;
+    const char *format;
+} log_options;
+
+static const tutti_option log_table[] = {
+    {"log", TUTTI_OPTION_TEXT, offsetof(log_options, levels), "info", 0, 0, NULL,
+     "what to log: \"info\", \"warn,rpc=debug\""},
+    {"log-format", TUTTI_OPTION_TEXT, offsetof(log_options, format), "people", 0, 0, NULL,
+     "\"people\", or \"machine\" for key=value lines"},
+};
+
+typedef struct store_options {
+    const char *where;
+    const char *sync;
+} store_options;
+
+static const tutti_option store_table[] = {
+    {"store", TUTTI_OPTION_TEXT, offsetof(store_options, where), "memory", 0, 0, NULL,
+     "where jobs and keys are kept: \"memory\", or \"lmdb:FOLDER\" to have them after a restart"},
+    {"store-sync", TUTTI_OPTION_TEXT, offsetof(store_options, sync), "none", 0, 0, NULL,
+     "what the death of the machine may cost: \"none\" = the store (its last seconds, or all), "
+     "\"order\" = the last change, \"full\" = nothing; a change waits once, or twice, for the "
+     "disk"},
+};
+
+/* All that the process is made of, in the order in which it is made. */
+typedef struct program {
+    tutti_rpc_server_options serving;
+    tutti_coordinator_options coordinating;
+    tutti_auth_options guarding;
+    log_options logging;
+    store_options storing;
+    tutti_metrics_options showing;
+    tutti_config *config;
+    tutti_store *store;
+    tutti_auth *auth;
+    tutti_rpc_loop *loop;
+    tutti_coordinator_front *front;
+    tutti_rpc_server *server;
+    tutti_metrics *metrics;
+    atomic_bool stopped;
+    pthread_t main_thread;
+} program;
+
+/* ------------------------------------------------------------------------------ configuration */
+
+static tutti_code
+set_up_log(const log_options *options, tutti_error *err)
+{
+    const tutti_code code = tutti_log_set_format(options->format, err);
+
+    return code == TUTTI_OK ? tutti_log_set_levels(options->levels, err) : code;
+}
+
+/* Read the command line; *ret_done is set when there is nothing to run. */
+static tutti_code
+configure(program *self, int argc, char *const *argv, bool *ret_done, tutti_error *err)
+{
+    const tutti_option_set sets[] = {
+        tutti_rpc_server_option_set(&self->serving, DEFAULT_LISTEN),
+        tutti_auth_option_set(&self->guarding),
+        tutti_coordinator_option_set(&self->coordinating),
+        {"store", store_table, sizeof(store_table) / sizeof(store_table[0]), &self->storing},
+        tutti_metrics_option_set(&self->showing),
+        {"log", log_table, sizeof(log_table) / sizeof(log_table[0]), &self->logging},
+    };
+    const size_t count = sizeof(sets) / sizeof(sets[0]);
+    tutti_config_wish wish = TUTTI_CONFIG_RUN;
+    tutti_code code;
+
+    code = tutti_config_load(sets, count, argc, argv, &self->config, &wish, err);
+    if (code == TUTTI_OK) {
+        code = tutti_coordinator_options_check(&self->coordinating, err);
+    }
+    if (code == TUTTI_OK) {
+        code = set_up_log(&self->logging, err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    *ret_done = wish != TUTTI_CONFIG_RUN;
+    if (wish == TUTTI_CONFIG_HELP) {
+        tutti_config_help(sets, count, NAME, "Who takes part: jobs, ranks, groups and keys.",
+                          stdout);
+    } else if (wish == TUTTI_CONFIG_VERSION) {
+        (void)printf("%s %s\n", NAME, TUTTI_VERSION);
+    } else if (wish == TUTTI_CONFIG_PRINT) {
+        tutti_config_print(self->config, stdout);
+    }
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ signals */
+
+static void
+make_signal_set(sigset_t *set)
+{
+    (void)sigemptyset(set);
+    (void)sigaddset(set, SIGTERM);
+    (void)sigaddset(set, SIGINT);
+    (void)sigaddset(set, SIGUSR2); /* from ourselves: the server has stopped */
+}
+
+/* Before any thread is made, so that all of them inherit it. */
+static void
+block_signals(void)
+{
+    sigset_t set;
+
+    make_signal_set(&set);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+static int
+wait_for_signal(void)
+{
+    sigset_t set;
+    int number = 0;
+
+    make_signal_set(&set);
+    while (sigwait(&set, &number) != 0) {
+    }
+    return number;
+}
+
+static void
+on_stopped(void *arg)
+{
+    program *self = arg;
+
+    atomic_store(&self->stopped, true);
+    (void)pthread_kill(self->main_thread, SIGUSR2);
+}
+
+/* Until the first SIGTERM or SIGINT, and then until all calls are over. A second one is urgent. */
+static int
+serve_until_signal(program *self)
+{
+    bool stopping = false;
+
+    while (!atomic_load(&self->stopped)) {
+        const int number = wait_for_signal();
+
+        if (number == SIGUSR2) {
+            continue;
+        }
+        if (stopping) {
+            TUTTI_LOG("coordinator", WARN, "second signal: stopping at once");
+            _exit(EXIT_FAILED);
+        }
+        stopping = true;
+        TUTTI_LOG("coordinator", INFO, "%s: draining %zu calls", strsignal(number),
+                  tutti_rpc_server_call_count(self->server));
+        tutti_rpc_server_stop(self->server, on_stopped, self);
+    }
+    return EXIT_FINE;
+}
+
+/* ------------------------------------------------------------------------------ start and end */
+
+static void
+on_page(void *arg, tutti_page *page)
+{
+    const program *self = arg;
+
+    tutti_coordinator_front_expose(self->front, page);
+    tutti_rpc_server_expose(self->server, page);
+}
+
+static bool
+on_ready(void *arg, tutti_text *why)
+{
+    const program *self = arg;
+
+    if (tutti_rpc_server_is_serving(self->server)) {
+        return true;
+    }
+    tutti_text_add(why, "shutting down");
+    return false;
+}
+
+static tutti_code
+show(program *self, tutti_error *err)
+{
+    const tutti_metrics_source source = {
+        .loop = self->loop, .program = NAME, .on_page = on_page, .on_ready = on_ready, .arg = self};
+
+    return tutti_metrics_start(&self->showing, &source, &self->metrics, err);
+}
+
+static tutti_code
+read_sync(const char *text, tutti_store_lmdb_sync *ret_sync, tutti_error *err)
+{
+    static const char *const names[] = {"none", "order", "full"};
+    size_t i;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *ret_sync = (tutti_store_lmdb_sync)i;
+            return TUTTI_OK;
+        }
+    }
+    return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
+                      "option --store-sync: \"%s\", need none, order or full", text);
+}
+
+static tutti_code
+open_store(program *self, tutti_error *err)
+{
+    static const char prefix[] = "lmdb:";
+    const char *where = self->storing.where;
+    const uint64_t bytes_max = self->coordinating.store_bytes_limit;
+    const uint64_t keys_max = self->coordinating.store_keys_limit;
+    const tutti_store_memory_options memory = {.bytes_max = bytes_max, .keys_max = keys_max};
+    tutti_store_lmdb_options lmdb = {.bytes_max = bytes_max, .keys_max = keys_max};
+    tutti_code code;
+
+    if (strcmp(where, "memory") == 0) {
+        return tutti_store_memory_open(&memory, &self->store, err);
+    }
+    if (strncmp(where, prefix, sizeof(prefix) - 1) != 0 || where[sizeof(prefix) - 1] == '\0') {
+        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
+                          "option --store: \"%s\", need memory or lmdb:FOLDER", where);
+    }
+    lmdb.path = where + sizeof(prefix) - 1;
+    code = read_sync(self->storing.sync, &lmdb.sync, err);
+    if (code == TUTTI_OK) {
+        code = tutti_store_lmdb_open(&lmdb, &self->store, err);
+    }
+    if (code == TUTTI_OK && tutti_store_lmdb_was_cut(self->store)) {
+        TUTTI_LOG("coordinator", WARN,
+                  "the store %s was left open by a machine that has gone since, with --store-sync "
+                  "none: its last changes may be missing",
+                  lmdb.path);
+    }
+    self->coordinating.durable = true;
+    return code;
+}
+
+static tutti_code
+build(program *self, tutti_error *err)
+{
+    const tutti_bytes descriptors = {tutti_descriptor_set, tutti_descriptor_set_size};
+    tutti_code code = open_store(self, err);
+
+    if (code == TUTTI_OK) {
+        code = tutti_auth_open(&self->guarding, &self->auth, err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_rpc_loop_new("coordinator", &self->loop, err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_coordinator_front_new(&self->coordinating, self->store, self->loop,
+                                           &self->front, err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_rpc_loop_start(self->loop, err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_rpc_server_new(&self->serving, descriptors, self->loop, &self->server, err);
+    }
+    if (code == TUTTI_OK) {
+        tutti_coordinator_front_serve(self->front, self->server);
+        tutti_guard_serve(self->auth, &self->guarding, self->server);
+        code = show(self, err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_rpc_server_start(self->server, err);
+    }
+    return code;
+}
+
+static void
+say_where(const program *self)
+{
+    char words[1024];
+    tutti_text text = tutti_text_in(words, sizeof(words));
+    size_t count = 0;
+    const tutti_address *addresses = tutti_rpc_server_addresses(self->server, &count);
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        tutti_text_add(&text, "%s%s", i == 0 ? "" : ", ", addresses[i].text);
+    }
+    TUTTI_LOG("coordinator", INFO, "version %s listens on %s", TUTTI_VERSION, words);
+    (void)printf("%s listens on %s\n", NAME, words);
+    (void)fflush(stdout);
+}
+
+static void
+tear_down(program *self)
+{
+    tutti_metrics_stop(self->metrics);
+    if (self->loop != NULL) {
+        tutti_rpc_server_free(self->server);
+        tutti_rpc_loop_stop(self->loop);
+        tutti_coordinator_front_free(self->front);
+        tutti_rpc_loop_free(self->loop);
+    }
+    tutti_auth_close(self->auth);
+    tutti_store_close(self->store);
+}
+
+static int
+exit_code_for(tutti_code code)
+{
+    return code == TUTTI_OK ? EXIT_FINE : code == TUTTI_INVALID_ARGUMENT ? EXIT_USAGE : EXIT_FAILED;
+}
+
+static int
+run(program *self, tutti_error *err)
+{
+    int exit_code = EXIT_FINE;
+    tutti_code code = tutti_process_raise_files(FILES_LEAST, err);
+
+    if (code != TUTTI_OK) {
+        return exit_code_for(code);
+    }
+    tutti_process_tune_malloc();
+    tutti_rpc_init();
+    code = build(self, err);
+    if (code == TUTTI_OK) {
+        tutti_coordinator_front_set_health(self->server, true);
+        say_where(self);
+        exit_code = serve_until_signal(self);
+        TUTTI_LOG("coordinator", INFO, "stopped");
+    }
+    tear_down(self);
+    tutti_rpc_fini();
+    return code == TUTTI_OK ? exit_code : exit_code_for(code);
+}
+
+int
+main(int argc, char **argv)
+{
+    static program self;
+    bool done = false;
+    int exit_code;
+    tutti_error err = {0};
+    tutti_code code;
+
+    block_signals();
+    self.main_thread = pthread_self();
+    atomic_init(&self.stopped, false);
+    code = configure(&self, argc, argv, &done, &err);
+    if (code != TUTTI_OK) {
+        exit_code = EXIT_USAGE;
+    } else {
+        exit_code = done ? EXIT_FINE : run(&self, &err);
+    }
+    if (exit_code != EXIT_FINE) {
+        (void)fprintf(stderr, "%s: %s\n", NAME, err.text);
+    }
+    tutti_config_free(self.config);
+    return exit_code;
+}
