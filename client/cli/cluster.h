@@ -1,0 +1,37 @@
+/* A local cluster: a coordinator and agents on this machine, that live on without us. */
+#ifndef TUTTI_CLI_CLUSTER_H
+#define TUTTI_CLI_CLUSTER_H
+
+#include "client/cli/cli.h"
+#include "client/cli/state.h"
+
+typedef struct cluster_plan {
+    const char *name;
+    uint32_t rank_count;
+    const char *memory_limit; /* of each agent, as it takes it; NULL = its default */
+    uint16_t port;            /* of the coordinator; 0 = any */
+    char *const *more;        /* further words for every agent */
+    int more_count;
+    uint32_t timeout_ms; /* until all serve */
+} cluster_plan;
+
+/*
+ * Start all, and wait until all serve. On failure nothing is left running, and the last lines of
+ * the log of the one that failed were printed.
+ *
+ * [out, owned] ret_state  state_fini it; its lock is given back
+ *
+ * TUTTI_FAILED_PRECONDITION  a cluster of that name runs already
+ * TUTTI_CANCELLED            somebody pressed Ctrl-C
+ */
+tutti_code cluster_start(const cli *self, const cluster_plan *plan, state *ret_state,
+                         tutti_error *err);
+
+/* End all of it, politely at first, and forget it. `timeout_ms` for the polite part. */
+tutti_code cluster_stop(state *cluster, uint32_t timeout_ms, tutti_error *err);
+
+/* Does any of its processes live? */
+bool cluster_is_alive(const state *cluster);
+bool cluster_process_is_alive(const state_process *process);
+
+#endif

@@ -1,0 +1,23 @@
+/* The options of what starts clusters and programs. */
+#include "client/cli/options.h"
+
+const cli_option cli_start_options[] = {
+    {"count", 'n', "N", "how many agents; 2 when it is not said", NULL},
+    {"name", 0, "NAME", "of the cluster; default when it is not said", NULL},
+    {"memory-limit", 'm', "SIZE", "tensor memory of each agent: 512MiB, 4GiB", NULL},
+    {"port", 'p', "PORT", "of the coordinator; any free one when it is not said", NULL},
+    OPTION_END,
+};
+
+const cli_option cli_name_options[] = {
+    {"name", 0, "NAME", "of the cluster; default when it is not said", NULL},
+    OPTION_END,
+};
+
+const cli_option cli_run_options[] = {
+    {"count", 'n', "N", "how many programs; all ranks of --cluster, else 2", NULL},
+    {"memory-limit", 'm', "SIZE", "tensor memory of each agent: 512MiB, 4GiB", NULL},
+    {"keep", 'k', NULL, "leave the private cluster running", NULL},
+    {"no-prefix", 0, NULL, "do not put [rank] before the programs' lines", NULL},
+    OPTION_END,
+};

@@ -1,0 +1,117 @@
+/* Help, from the tables. */
+#include <string.h>
+
+#include "client/cli/cli.h"
+
+#define COLUMN 26
+#define LINE_WIDTH 79
+
+/* A paragraph, in lines. */
+static void
+print_wrapped(const char *text, FILE *file)
+{
+    size_t used = 0;
+
+    while (*text != '\0') {
+        const size_t size = strcspn(text, " ");
+
+        if (used > 0 && used + 1 + size > LINE_WIDTH) {
+            (void)fputc('\n', file);
+            used = 0;
+        }
+        (void)fprintf(file, "%s%.*s", used > 0 ? " " : "", (int)size, text);
+        used += size + (used > 0 ? 1 : 0);
+        text += size;
+        text += *text == ' ' ? 1 : 0;
+    }
+    (void)fputc('\n', file);
+}
+
+static void
+print_option(const cli_option *option, FILE *file)
+{
+    char words[128];
+    int used =
+        snprintf(words, sizeof(words), option->letter != 0 ? "-%c, " : "    ", option->letter);
+
+    (void)snprintf(words + used, sizeof(words) - (size_t)used, "--%s%s%s", option->name,
+                   option->value == NULL ? "" : " ", option->value == NULL ? "" : option->value);
+    (void)fprintf(file, "  %-*s %s\n", COLUMN, words, option->help);
+}
+
+static void
+print_options(const char *title, const cli_option *options, FILE *file)
+{
+    (void)fprintf(file, "\n%s:\n", title);
+    for (; options->name != NULL; options++) {
+        print_option(options, file);
+    }
+}
+
+static void
+print_commands(const char *section, FILE *file)
+{
+    const cli_command *command;
+
+    (void)fprintf(file, "\n%s:\n", section);
+    for (command = cli_commands; command->name != NULL; command++) {
+        if (strcmp(command->section, section) == 0) {
+            (void)fprintf(file, "  %-*s %s\n", COLUMN, command->name, command->help);
+        }
+    }
+}
+
+void
+cli_help_all(const cli *self, FILE *file)
+{
+    const char *section = "";
+    const cli_command *command;
+
+    (void)self;
+    (void)fprintf(file, "usage: tutti COMMAND [arguments] [options]\n\n"
+                        "Collectives on tensors in agents.\n");
+    for (command = cli_commands; command->name != NULL; command++) {
+        if (strcmp(command->section, section) != 0) {
+            section = command->section;
+            print_commands(section, file);
+        }
+    }
+    print_options("options of all commands", cli_global_options, file);
+    (void)fprintf(file, "\nmore about one command: tutti COMMAND --help\n");
+}
+
+void
+cli_help_command(const cli *self, const cli_command *command, FILE *file)
+{
+    (void)self;
+    (void)fprintf(file, "usage: tutti %s%s%s\n\n%s\n", command->name,
+                  command->synopsis[0] == '\0' ? "" : " ", command->synopsis, command->help);
+    if (command->about != NULL) {
+        (void)fputc('\n', file);
+        print_wrapped(command->about, file);
+    }
+    if (command->options != NULL) {
+        print_options("options", command->options, file);
+    }
+    print_options("options of all commands", cli_global_options, file);
+    if (command->example != NULL) {
+        (void)fprintf(file, "\nexamples:\n%s\n", command->example);
+    }
+}
+
+bool
+cli_help_prefix(const char *word, FILE *file)
+{
+    const size_t size = strlen(word);
+    const cli_command *command;
+    bool found = false;
+
+    for (command = cli_commands; command->name != NULL; command++) {
+        if (strncmp(command->name, word, size) == 0 && command->name[size] == ' ') {
+            (void)fprintf(file, "%stutti %s %s\n", found ? "       " : "usage: ", command->name,
+                          command->synopsis);
+            found = true;
+        }
+    }
+    return found;
+}

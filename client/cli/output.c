@@ -1,0 +1,176 @@
+/* What comes out: documents, lines, errors. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/cli.h"
+
+static void
+begin_error(tutti_error *err, tutti_code code)
+{
+    *err = (tutti_error){.code = code, .rank = TUTTI_ERROR_RANK_NONE};
+}
+
+tutti_code
+cli_fail(tutti_error *err, tutti_code code, const char *format, ...)
+{
+    va_list args;
+
+    if (err == NULL) {
+        return code;
+    }
+    begin_error(err, code);
+    va_start(args, format);
+    (void)vsnprintf(err->text, sizeof(err->text), format, args);
+    va_end(args);
+    return code;
+}
+
+static tutti_code
+code_of(int number)
+{
+    switch (number) {
+    case ENOENT:
+        return TUTTI_NOT_FOUND;
+    case EEXIST:
+        return TUTTI_ALREADY_EXISTS;
+    case EACCES:
+    case EPERM:
+        return TUTTI_PERMISSION_DENIED;
+    case ENOMEM:
+    case ENOSPC:
+    case EFBIG:
+        return TUTTI_RESOURCE_EXHAUSTED;
+    case ENOTDIR:
+    case EISDIR:
+    case ENAMETOOLONG:
+        return TUTTI_INVALID_ARGUMENT;
+    default:
+        return TUTTI_UNKNOWN;
+    }
+}
+
+tutti_code
+cli_fail_errno(tutti_error *err, int number, const char *format, ...)
+{
+    char words[256];
+    size_t used;
+    va_list args;
+
+    if (err == NULL) {
+        return code_of(number);
+    }
+    begin_error(err, code_of(number));
+    va_start(args, format);
+    (void)vsnprintf(err->text, sizeof(err->text), format, args);
+    va_end(args);
+    used = strlen(err->text);
+    (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s",
+                   strerror_r(number, words, sizeof(words)));
+    err->cause = number;
+    err->domain = "errno";
+    return err->code;
+}
+
+json_t *
+cli_json_error(const tutti_error *err)
+{
+    json_t *error = json_pack("{s:s, s:s, s:s}", "code", tutti_code_name(err->code), "reason",
+                              err->reason, "text", err->text);
+
+    if (err->group[0] != '\0') {
+        (void)json_object_set_new(error, "group", json_string(err->group));
+    }
+    if (err->sequence != 0) {
+        (void)json_object_set_new(error, "sequence", json_integer((json_int_t)err->sequence));
+    }
+    if (err->rank != TUTTI_ERROR_RANK_NONE) {
+        (void)json_object_set_new(error, "rank", json_integer(err->rank));
+    }
+    return error;
+}
+
+int
+cli_failed(const cli *self, const char *what, const tutti_error *err)
+{
+    const char *words = what != NULL ? what : self->command->name;
+
+    cli_status_clear(self);
+    (void)fprintf(self->err, "tutti: %s: %s\n", words, err->text);
+    if (self->json) {
+        (void)cli_print_json(self, json_pack("{s:o}", "error", cli_json_error(err)));
+    }
+    return CLI_FAILED;
+}
+
+bool
+cli_print_json(const cli *self, json_t *document)
+{
+    if (self->json) {
+        (void)json_dumpf(document, self->out, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+        (void)fputc('\n', self->out);
+    }
+    json_decref(document);
+    return self->json;
+}
+
+void
+cli_say_tensor(const cli *self, const tutti_handle *handle)
+{
+    char shape[CLI_WORD_SIZE];
+
+    if (self->json) {
+        return;
+    }
+    (void)fputs(handle->text, self->out);
+    if (handle->known && !self->quiet) {
+        (void)fprintf(self->out, "  %s%s", tutti_dtype_name(handle->spec.dtype),
+                      cli_format_shape(&handle->spec, shape));
+    }
+    (void)fputc('\n', self->out);
+}
+
+void
+cli_say(const cli *self, const char *format, ...)
+{
+    va_list args;
+
+    if (self->quiet || self->json) {
+        return;
+    }
+    va_start(args, format);
+    (void)vfprintf(self->out, format, args);
+    va_end(args);
+    (void)fputc('\n', self->out);
+}
+
+const char *
+cli_style_begin(const cli *self, cli_style style)
+{
+    static const char *const codes[] = {"", "\033[1m", "\033[32m", "\033[33m", "\033[31m"};
+
+    return self->colour ? codes[style] : "";
+}
+
+const char *
+cli_style_end(const cli *self)
+{
+    return self->colour ? "\033[0m" : "";
+}
+
+void
+cli_json_spec(json_t *object, const tutti_spec *spec)
+{
+    json_t *shape = json_array();
+    uint64_t bytes = 0;
+    uint32_t i;
+
+    for (i = 0; i < spec->dim_count; i++) {
+        (void)json_array_append_new(shape, json_integer(spec->dims[i]));
+    }
+    (void)tutti_spec_size(spec, NULL, &bytes, NULL);
+    (void)json_object_set_new(object, "dtype", json_string(tutti_dtype_name(spec->dtype)));
+    (void)json_object_set_new(object, "shape", shape);
+    (void)json_object_set_new(object, "bytes", json_integer((json_int_t)bytes));
+}

@@ -1,0 +1,57 @@
+"""Collectives on tensors that live in Tutti's agents.
+
+    import numpy as np
+    import tutti
+
+    with tutti.connect("127.0.0.1:7001") as agent:          # every rank does this
+        mean = agent.all_reduce(np.ones(4, np.float32), "avg")   # arrays in, arrays out
+        with agent.put(np.arange(6.0)) as x:                # a tensor that stays in the agent
+            work = agent.all_reduce(x, async_=True)
+            total = work.wait()                             # a Tensor
+            print(total.numpy())
+
+`tutti.aio` is the same for asyncio: `agent = await tutti.aio.connect(...)`.
+
+An agent speaks for one rank. Ops of one group are matched by order: threads or tasks that call ops
+on the same group race for their places in it, so give each a group of its own. Do not fork while
+connected: gRPC does not survive it.
+"""
+
+from .sync import (
+    Agent,
+    AgentInfo,
+    Blob,
+    Entry,
+    Group,
+    MemberEvent,
+    Mesh,
+    RankInfo,
+    Store,
+    Tensor,
+    TuttiError,
+    TuttiTimeout,
+    View,
+    Work,
+    connect,
+    connect_job,
+)
+
+__version__ = "0.1.0"
+__all__ = [
+    "Agent",
+    "AgentInfo",
+    "Blob",
+    "Entry",
+    "Group",
+    "MemberEvent",
+    "Mesh",
+    "RankInfo",
+    "Store",
+    "Tensor",
+    "TuttiError",
+    "TuttiTimeout",
+    "View",
+    "Work",
+    "connect",
+    "connect_job",
+]

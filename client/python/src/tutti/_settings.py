@@ -1,0 +1,214 @@
+"""Where to connect, and with which credentials: arguments first, then the environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import ipaddress
+import os
+import stat
+import urllib.parse
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+
+from .errors import invalid
+
+SCHEMES = ("env://", "tcp://", "file://")
+
+# Alike for every connection; the caller's come behind these.
+CHANNEL_OPTIONS: list[tuple[str, Any]] = [
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.keepalive_time_ms", 60000),
+    ("grpc.keepalive_timeout_ms", 20000),
+    ("grpc.max_receive_message_length", 16 << 20),
+]
+
+
+def _first(given: str | None, variable: str) -> str:
+    return os.environ.get(variable, "") if given is None else given
+
+
+def _read(path: str) -> bytes | None:
+    if not path:
+        return None
+    with open(path, "rb") as file:
+        return file.read()
+
+
+@dataclasses.dataclass
+class Settings:
+    """What connect() was told. None looks into the environment, "" means none."""
+
+    agent: str | Sequence[str] | None = None
+    coordinator: str | None = None
+    job: str | None = None
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_name: str | None = None
+    token: str | None = None
+    token_file: str | None = None
+    traceparent: str | Callable[[], str] | None = None
+    timeout: float = 30.0
+    wait: bool = False
+    options: Sequence[tuple[str, Any]] = ()
+
+    def __repr__(self) -> str:
+        return "<Settings>"  # nobody's token belongs into a log
+
+    def __post_init__(self) -> None:
+        self.coordinator = _first(self.coordinator, "TUTTI_COORDINATOR")
+        self.job = _first(self.job, "TUTTI_JOB")
+        self.tls_ca = _first(self.tls_ca, "TUTTI_TLS_CA")
+        self.tls_cert = _first(self.tls_cert, "TUTTI_TLS_CERT")
+        self.tls_key = _first(self.tls_key, "TUTTI_TLS_KEY")
+        self.token_file = _first(self.token_file, "TUTTI_TOKEN_FILE")
+        if self.traceparent is None:
+            self.traceparent = _first(None, "TRACEPARENT")
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise invalid("BAD_OPTION", "tls_cert and tls_key go together")
+        if self.tls_cert and not self.tls_ca:
+            raise invalid("BAD_OPTION", "tls_cert needs tls_ca: a connection is plaintext without")
+
+    def addresses(self) -> list[str]:
+        """Of the agent, in the order in which to try them."""
+        given = _first(None, "TUTTI_AGENT") if self.agent is None else self.agent
+        found = [given] if isinstance(given, str) else list(given)
+        if not found or not all(found):
+            raise invalid("NO_AGENT", "no agent: give its address, or set TUTTI_AGENT")
+        return found
+
+    def credentials(self, address: str) -> Any:
+        """For a channel; None = plaintext: without an authority, and on Unix sockets."""
+        if not self.tls_ca or address.startswith("unix:"):
+            if self._bearer() and not is_local(address):
+                raise invalid(
+                    "TOKEN_IN_PLAINTEXT",
+                    "a token for %s would travel in plaintext: give tls_ca" % address,
+                )
+            return None
+        return grpc.ssl_channel_credentials(
+            _read(self.tls_ca), _read(self.tls_key or ""), _read(self.tls_cert or "")
+        )
+
+    def channel_options(self) -> list[tuple[str, Any]]:
+        found = CHANNEL_OPTIONS + list(self.options)
+        if self.tls_name:
+            found.append(("grpc.ssl_target_name_override", self.tls_name))
+        return found
+
+    def _bearer(self) -> str:
+        """A token file is read each time: tokens are replaced while we run."""
+        return self.token or (_read(self.token_file or "") or b"").decode().strip()
+
+    def metadata(self) -> list[tuple[str, str]]:
+        """Of each call: who we are, and of which trace it is a part."""
+        token, given = self._bearer(), self.traceparent
+        trace = given() if callable(given) else given
+        found = [("authorization", "Bearer " + token)] if token else []
+        return found + ([("traceparent", trace)] if trace else [])
+
+
+def is_local(address: str) -> bool:
+    """A Unix socket or a loopback address: what is said there stays on this machine."""
+    if address.startswith("unix:"):
+        return True
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+# ------------------------------------------------------------------------------ this host
+
+
+@functools.lru_cache(maxsize=None)
+def _own_host_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        return "%s/%s" % (boot, os.readlink("/proc/self/ns/ipc"))
+    except OSError:
+        return "none"
+
+
+def host_id() -> str:
+    """Who has the same may share memory with us."""
+    return os.environ.get("TUTTI_HOST_ID") or _own_host_id()
+
+
+def _is_our_socket(address: str) -> bool:
+    """Another mount namespace may have another file there, or none."""
+    path = address[len("unix:") :]
+    try:
+        is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+    return is_socket and os.access(path, os.R_OK | os.W_OK)
+
+
+def in_order(addresses: Sequence[str], host: str) -> list[str]:
+    """An agent's addresses as to try them from here: its Unix socket first where host ids are alike
+    and the socket is there, and only there; the rest as it has them."""
+    sockets = [one for one in addresses if one.startswith("unix:")]
+    near = [one for one in sockets if host and host == host_id() and _is_our_socket(one)]
+    rest = [one for one in addresses if one not in sockets]
+    return near + rest or sockets  # one we cannot reach: its name explains most
+
+
+# ------------------------------------------------------------------------------ init addresses
+
+
+@dataclasses.dataclass
+class Init:
+    """An init address, as PyTorch's init_method: where a job meets, and as which of how many."""
+
+    rank: int
+    world_size: int
+    address: str  # of the coordinator; "" = it is in the file
+    path: str  # of that file
+
+    def resolve(self) -> str:
+        """The coordinator's address; "" while its file is not there."""
+        if self.address:
+            return self.address
+        try:
+            with open(self.path, encoding="utf-8") as file:
+                return file.readline().strip()
+        except FileNotFoundError:
+            return ""
+
+
+def is_init(address: str) -> bool:
+    return address.startswith(SCHEMES)
+
+
+def _number(url: str, query: dict[str, list[str]], name: str) -> int:
+    text = query[name][0] if name in query else os.environ.get(name.upper(), "")
+    if not text.isdecimal():
+        raise invalid("BAD_URL", "%s: no %s, neither in it nor in the environment" % (url, name))
+    return int(text)
+
+
+def parse_init(url: str) -> Init:
+    """env://, tcp://host:port?rank=0&world_size=4, file:///path?rank=0&world_size=4."""
+    parts = urllib.parse.urlsplit(url)
+    query = urllib.parse.parse_qs(parts.query)
+    address, path = "", ""
+    if parts.scheme == "env":
+        host, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
+        if not host or not port:
+            raise invalid("BAD_URL", "%s needs MASTER_ADDR and MASTER_PORT" % url)
+        address = ("[%s]:%s" if ":" in host else "%s:%s") % (host, port)
+    elif parts.scheme == "tcp":
+        address = parts.netloc
+    else:
+        path = urllib.parse.unquote(parts.path)
+    if not address and not path:
+        raise invalid("BAD_URL", "%s: no address and no path in it" % url)
+    rank, world_size = _number(url, query, "rank"), _number(url, query, "world_size")
+    return Init(rank, world_size, address, path)

@@ -1,0 +1,91 @@
+"""The wire: message classes and methods, made from the descriptors that the build put here.
+
+The pool is our own, so other packages' google.rpc or tutti protos cannot clash with these.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+from typing import Any, NamedTuple
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+PAYLOAD_TAG = b"\xa2\x06"  # field 100, length-delimited
+
+
+def _load() -> Any:
+    data = resources.files("tutti").joinpath("tutti.protoset").read_bytes()
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
+        pool.AddSerializedFile(file.SerializeToString())
+    return pool
+
+
+_pool = _load()
+
+
+@functools.lru_cache(maxsize=None)
+def message(name: str) -> Any:
+    """The class of a message by its full name."""
+    descriptor = _pool.FindMessageTypeByName(name)
+    if hasattr(message_factory, "GetMessageClass"):
+        return message_factory.GetMessageClass(descriptor)
+    return message_factory.MessageFactory(_pool).GetPrototype(descriptor)
+
+
+def new(name: str, /, **fields: Any) -> Any:
+    """A message of tutti.v1."""
+    return message("tutti.v1." + name)(**fields)
+
+
+@functools.lru_cache(maxsize=None)
+def enum_numbers(name: str, prefix: str) -> dict[str, int]:
+    """Numbers of an enum of tutti.v1 by what follows the prefix of its names."""
+    values = _pool.FindEnumTypeByName("tutti.v1." + name).values
+    return {value.name[len(prefix) :]: value.number for value in values}
+
+
+class Method(NamedTuple):
+    """An RPC: its path, and the classes of what it takes and gives."""
+
+    path: str
+    request: Any
+    response: Any
+
+
+@functools.lru_cache(maxsize=None)
+def method(name: str) -> Method:
+    """By the service without its suffix and the method: "Tensors.Put"."""
+    service, rpc = name.split(".")
+    full = "tutti.v1.%sService" % service
+    found = _pool.FindServiceByName(full).methods_by_name[rpc]
+    return Method(
+        "/%s/%s" % (full, rpc),
+        message(found.input_type.full_name),
+        message(found.output_type.full_name),
+    )
+
+
+class Framed(NamedTuple):
+    """A message and its payload, which is copied once: into what goes to the socket."""
+
+    message: Any
+    payload: memoryview
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def encode(what: Any) -> bytes:
+    """The bytes of a message or Framed."""
+    if not isinstance(what, Framed):
+        return bytes(what.SerializeToString())
+    head = what.message.SerializeToString()
+    return b"".join([head, PAYLOAD_TAG, _varint(what.payload.nbytes), what.payload])

@@ -1,0 +1,31 @@
+"""Tutti's API; `tutti.aio` has every call as a coroutine."""
+
+from __future__ import annotations
+
+from ..errors import TuttiError, TuttiTimeout
+from ..objects import Blob
+from ._agent import Agent, AgentInfo, connect, connect_job
+from ._groups import Group, MemberEvent, Mesh, RankInfo
+from ._store import Entry, Store
+from ._tensor import Tensor
+from ._view import View
+from ._work import Work
+
+__all__ = [
+    "Agent",
+    "AgentInfo",
+    "Blob",
+    "Entry",
+    "Group",
+    "MemberEvent",
+    "Mesh",
+    "RankInfo",
+    "Store",
+    "Tensor",
+    "TuttiError",
+    "TuttiTimeout",
+    "View",
+    "Work",
+    "connect",
+    "connect_job",
+]

@@ -1,0 +1,314 @@
+"""Connecting to agents."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+
+from .. import _settings, _wire, errors
+from ._collectives import Collectives
+from ._groups import Groups, rank_info
+from ._infer import Inference
+from ._objects import Objects
+from ._pairs import Pairs
+from ._store import Store
+from ._tensor import Tensors
+from ._transport import Line, now, pause
+from ._view import Views
+
+ASK_TIMEOUT = 5.0  # seconds of one question while connecting
+ASK_AGAIN = 0.5  # seconds between two of them at most
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentInfo:
+    """Whom a connection speaks for."""
+
+    job: str
+    rank: int
+    world_size: int
+    incarnation: int
+    epoch: int
+    coordinator: str
+    host: str
+    pid: int
+    device: str
+    version: str
+    addresses: tuple[str, ...]
+
+
+class Agent(Tensors, Views, Collectives, Pairs, Groups, Objects, Inference):
+    """A connection to one agent, and so to one rank of a job. Made by connect().
+
+    store  the job's key-value store
+    """
+
+    def __init__(self, settings: _settings.Settings, line: Line, info: AgentInfo) -> None:
+        self.settings = settings
+        self.line = line
+        self.info = info
+        self.store = Store(self)
+        self._coordinator: Line | None = None
+
+    def __repr__(self) -> str:
+        return "<Agent rank %d of %d, job %s, at %s>" % (
+            self.rank,
+            self.world_size,
+            self.info.job,
+            self.line.address,
+        )
+
+    @property
+    def rank(self) -> int:
+        return self.info.rank
+
+    @property
+    def world_size(self) -> int:
+        return self.info.world_size
+
+    @property
+    def job(self) -> str:
+        return self.info.job
+
+    @property
+    def coordinator(self) -> Line:
+        """The connection to the coordinator."""
+        if self._coordinator is None:
+            address = self.settings.coordinator or self.info.coordinator
+            self._coordinator = Line(address, self.settings)
+        return self._coordinator
+
+    def member(self) -> Any:
+        """Who we are, for the coordinator."""
+        return _wire.new("Member", job=self.job, rank=self.rank, incarnation=self.info.incarnation)
+
+    async def connect_rank(self, rank: int) -> "Agent":
+        """A connection to another rank's agent of the job."""
+        info = (await self.ranks([rank]))[0]
+        return await _open(dataclasses.replace(self.settings, agent=list(info.addresses)))
+
+    async def stats(self) -> Any:
+        """What the agent holds and has done: a tutti.v1.GetStatsResponse."""
+        return await self.line.unary("Diagnostics.GetStats", _wire.new("GetStatsRequest"))
+
+    async def capabilities(self) -> Any:
+        """Which reduce ops work on which dtypes: a tutti.v1.GetCapabilitiesResponse."""
+        request = _wire.new("GetCapabilitiesRequest")
+        return await self.line.unary("Diagnostics.GetCapabilities", request)
+
+    async def close(self) -> None:
+        """End the connections. Tensors stay in the agent."""
+        if self._coordinator is not None:
+            await self._coordinator.close()
+        await self.line.close()
+
+    async def __aenter__(self) -> "Agent":
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.close()
+
+
+# ------------------------------------------------------------------------------ connecting
+
+
+class _Patience:
+    """The time that connecting may take, in growing pauses."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._until = now() + seconds
+        self._next = 0.01
+
+    def left(self) -> float:
+        return max(0.001, min(ASK_TIMEOUT, self._until - now()))
+
+    async def more(self) -> bool:
+        """Wait; False when the time is up."""
+        if now() + self._next > self._until:
+            return False
+        await pause(self._next)
+        self._next = min(self._next * 2, ASK_AGAIN)
+        return True
+
+
+def _not_there(error: errors.TuttiError) -> bool:
+    return error.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+
+
+async def _describe(line: Line, timeout: float) -> Any:
+    request = _wire.new("DescribeAgentRequest")
+    return await line.unary("Diagnostics.DescribeAgent", request, timeout)
+
+
+async def _first_that_answers(settings: _settings.Settings, left: float) -> tuple[Line, Any]:
+    """A connection to the first address at which an agent is, and what it says."""
+    failure: errors.TuttiError | None = None
+    for address in settings.addresses():
+        line = Line(address, settings)
+        try:
+            return line, await _describe(line, left)
+        except BaseException as error:
+            await line.close()
+            if not isinstance(error, errors.TuttiError) or not _not_there(error):
+                raise
+            failure = errors.make(error.code, "%s: %s" % (address, error.text), error.reason)
+    assert failure is not None
+    raise failure
+
+
+async def _reach(settings: _settings.Settings, patience: _Patience) -> tuple[Line, Any]:
+    while True:
+        try:
+            return await _first_that_answers(settings, patience.left())
+        except errors.TuttiError as error:
+            if not settings.wait or not _not_there(error) or not await patience.more():
+                raise
+
+
+async def _nearer(settings: _settings.Settings, line: Line, said: Any) -> Line:
+    """The agent's Unix socket, when that is the one to take from here and the same agent; else line."""
+    first = (_settings.in_order(said.addresses, said.host_id) or [""])[0]
+    if not first.startswith("unix:") or line.address.startswith("unix:"):
+        return line
+    nearer = Line(first, settings)
+    try:
+        if (await _describe(nearer, ASK_TIMEOUT)).incarnation == said.incarnation:
+            await line.close()
+            return nearer
+    except errors.TuttiError:
+        pass
+    await nearer.close()
+    return line
+
+
+async def _open(settings: _settings.Settings) -> Agent:
+    """Connect, and wait until the agent has joined its job."""
+    patience = _Patience(settings.timeout)
+    line, said = await _reach(settings, patience)
+    try:
+        while not said.joined:
+            if not await patience.more():
+                text = "the agent at %s has not joined job %s in %g s"
+                raise errors.make(
+                    grpc.StatusCode.DEADLINE_EXCEEDED,
+                    text % (line.address, said.job, settings.timeout),
+                    "NOT_JOINED",
+                )
+            said = await _describe(line, patience.left())
+    except BaseException:
+        await line.close()
+        raise
+    line = await _nearer(settings, line, said)
+    fields = {field.name: getattr(said, field.name) for field in dataclasses.fields(AgentInfo)}
+    fields["addresses"] = tuple(said.addresses)
+    return Agent(settings, line, AgentInfo(**fields))
+
+
+async def _look_up(settings: _settings.Settings, ranks: list[int], timeout: float) -> list[Any]:
+    """What the coordinator knows of ranks; none = all."""
+    line = Line(settings.coordinator or "", settings)
+    try:
+        request = _wire.new("LookupRanksRequest", job=settings.job, ranks=ranks)
+        response = await line.unary("Coordinator.LookupRanks", request, timeout)
+        return [rank_info(one) for one in response.ranks]
+    finally:
+        await line.close()
+
+
+def _may_come(error: errors.TuttiError) -> bool:
+    return _not_there(error) or (
+        error.code is grpc.StatusCode.NOT_FOUND and error.reason != "RANK_RANGE"
+    )
+
+
+async def _find(init: _settings.Init, settings: _settings.Settings, patience: _Patience) -> Any:
+    """Settings with the addresses of the agent that an init address means."""
+    while True:
+        found = dataclasses.replace(settings, coordinator=settings.coordinator or init.resolve())
+        why = "its coordinator's file %s is not there" % init.path
+        try:
+            if found.coordinator:
+                info = (await _look_up(found, [init.rank], patience.left()))[0]
+                if info.state == "ALIVE" and info.addresses:
+                    return dataclasses.replace(found, agent=list(info.addresses), wait=True)
+                why = "it is %s" % info.state
+        except errors.TuttiError as error:
+            if not _may_come(error):
+                raise
+            why = error.text
+        if not await patience.more():
+            text = "rank %d did not come in %g s: %s" % (init.rank, patience.seconds, why)
+            raise errors.make(grpc.StatusCode.DEADLINE_EXCEEDED, text, "NOT_JOINED")
+
+
+async def connect(
+    agent: str | Sequence[str] | None = None,
+    *,
+    coordinator: str | None = None,
+    job: str | None = None,
+    tls_ca: str | None = None,
+    tls_cert: str | None = None,
+    tls_key: str | None = None,
+    tls_name: str | None = None,
+    token: str | None = None,
+    token_file: str | None = None,
+    traceparent: str | Callable[[], str] | None = None,
+    timeout: float = 30.0,
+    wait: bool = False,
+    options: Sequence[tuple[str, Any]] = (),
+) -> Agent:
+    """Connect to an agent, and wait until it has joined its job.
+
+    agent        "host:port", "[v6]:port", "unix:/path"; several: the first that answers; or an init
+                 address: env://, tcp://host:port?rank=0&world_size=4, file:///path?rank=...;
+                 None = $TUTTI_AGENT
+    coordinator  None = $TUTTI_COORDINATOR, else what the agent says
+    job          of an init address: None = $TUTTI_JOB, else "default"
+    tls_ca       PEM file, makes it TLS; tls_cert, tls_key: the client's own; tls_name: what the
+                 certificate says instead of the address. None = $TUTTI_TLS_CA, _CERT, _KEY
+    token        bearer token; or token_file, read anew for each call: None = $TUTTI_TOKEN_FILE
+    traceparent  W3C trace context of all calls, or what gives that of the next one; None =
+                 $TRACEPARENT. It is in the records of ops
+    timeout      seconds that connecting may take
+    wait         while nobody answers try again, until the time is up
+    options      more gRPC channel options
+
+    TuttiError UNAVAILABLE: nobody answers there; DEADLINE_EXCEEDED NOT_JOINED; INVALID_ARGUMENT
+    BAD_URL, NO_AGENT, WORLD_SIZE: the job has another size than the init address says.
+    """
+    known = dict(locals())
+    settings = _settings.Settings(**known)
+    first = settings.addresses()[0]
+    if not _settings.is_init(first):
+        return await _open(settings)
+    init = _settings.parse_init(first)
+    found = await _open(await _find(init, settings, _Patience(settings.timeout)))
+    if found.world_size != init.world_size:
+        await found.close()
+        text = "the init address says %d ranks, job %s has %d"
+        raise errors.invalid("WORLD_SIZE", text % (init.world_size, found.job, found.world_size))
+    return found
+
+
+async def connect_job(coordinator: str, job: str = "default", **how: Any) -> list[Agent]:
+    """One connection to each rank of a job (up to 1024), for a program that drives them all.
+
+    how  as connect() takes it
+    """
+    settings = _settings.Settings(agent="", coordinator=coordinator, job=job, **how)
+    found: list[Agent] = []
+    try:
+        for info in await _look_up(settings, [], settings.timeout):
+            if info.state != "ALIVE":
+                text = "rank %d of job %s is %s" % (info.rank, job, info.state)
+                raise errors.make(grpc.StatusCode.UNAVAILABLE, text, "RANK_LOST")
+            found.append(await _open(dataclasses.replace(settings, agent=list(info.addresses))))
+    except BaseException:
+        for agent in found:
+            await agent.close()
+        raise
+    return found

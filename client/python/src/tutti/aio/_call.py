@@ -1,0 +1,267 @@
+"""How an op's request is filled and its response read, alike for all ops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import _wire, dtypes, errors
+from ._tensor import INLINE_BYTES_MAX, Tensor, handle_of, tensor_of
+from ._work import Staged, Work, finish, pick
+
+if TYPE_CHECKING:
+    from ._agent import Agent
+
+DEADLINE_SLACK = 2.0  # seconds for the agent to say in words that the time was up
+
+
+class How(NamedTuple):
+    """What all ops take."""
+
+    group: Any
+    out: Any
+    async_: bool
+    timeout: float | None
+    sequence: int
+
+
+class Call(NamedTuple):
+    """One op, before it is run. many: its result is a list, whatever goes in."""
+
+    agent: "Agent"
+    method: str
+    request: Any
+    how: How
+    many: bool
+
+
+def group_name(group: Any) -> str:
+    """Of a Group, a name, or None for the world."""
+    return "" if group is None else group if isinstance(group, str) else str(group.name)
+
+
+def number_of(enum: str, prefix: str, word: str) -> int:
+    numbers = _wire.enum_numbers(enum, prefix)
+    if word.upper() not in numbers or numbers[word.upper()] == 0 and word.upper() == "UNSPECIFIED":
+        known = ", ".join(name.lower() for name in numbers if name != "UNSPECIFIED")
+        raise errors.invalid("BAD_" + prefix[:-1], "%s is none of %s" % (word, known))
+    return numbers[word.upper()]
+
+
+def reduce_number(op: str) -> int:
+    return number_of("ReduceOp", "REDUCE_OP_", "prod" if op.lower() == "product" else op)
+
+
+def form_number(form: str) -> int:
+    return number_of("Form", "FORM_", form)
+
+
+def root_fields(root: int, root_global: int | None) -> dict[str, Any]:
+    return {"root": root} if root_global is None else {"root_global": root_global}
+
+
+def parts_fields(axis: int | Sequence[int], form: str, out_shape: Sequence[int]) -> dict[str, Any]:
+    """An axis for each of a list, or one for all."""
+    where = {"axis": axis} if isinstance(axis, int) else {"axes": axis}
+    return {"form": form_number(form), "out_shape": out_shape, **where}
+
+
+def gives_list(form: str) -> bool:
+    return form.lower() == "list"
+
+
+def size_of(x: Any) -> int:
+    return sum(dtypes.data_of(one).payload.nbytes for one in (x if is_list(x) else [x]))
+
+
+def begin(agent: "Agent", method: str, how: How, many: bool = False, **fields: Any) -> Call:
+    """A call whose request has what all ops have."""
+    options = {"async": how.async_, "sequence": how.sequence}
+    if how.timeout is not None:
+        options["timeout_ms"] = max(1, int(how.timeout * 1000))
+    request = _wire.new(
+        method + "Request",
+        group=group_name(how.group),
+        options=_wire.new("OpOptions", **options),
+        **{name: value for name, value in fields.items() if value is not None},
+    )
+    return Call(agent, method, request, how, many)
+
+
+async def send(call: Call, request: Any) -> Any:
+    """The response. Without a timeout the agent's --op-timeout holds."""
+    timeout = None if call.how.timeout is None else call.how.timeout + DEADLINE_SLACK
+    return await call.agent.line.unary("Collectives." + call.method, request, timeout)
+
+
+# ------------------------------------------------------------------------------ what goes in and out
+
+
+def _is_handle(thing: Any) -> bool:
+    return isinstance(thing, (Tensor, str))
+
+
+def is_list(x: Any) -> bool:
+    """A list of tensors or arrays; lists of numbers are an array."""
+    return isinstance(x, (list, tuple)) and all(
+        _is_handle(one) or hasattr(one, "__dlpack__") for one in x
+    )
+
+
+def is_array(x: Any) -> bool:
+    """Does x come from this program's memory?"""
+    if is_list(x):
+        return any(not _is_handle(one) for one in x)
+    return x is not None and not _is_handle(x)
+
+
+def _has(message: Any, field: str) -> bool:
+    return field in message.DESCRIPTOR.fields_by_name
+
+
+def _set_inputs(call: Call, x: Any, arguments: list[Any]) -> None:
+    """One argument, or those of a list."""
+    if not is_list(x):
+        call.request.input.CopyFrom(arguments[0])
+        return
+    call.request.inputs.extend(arguments)
+    by_rank = _has(call.request, "form") and call.request.form == form_number("list")
+    if _has(call.request, "coalesced") and not by_rank:
+        call.request.coalesced = True
+
+
+def _set_outputs(call: Call) -> None:
+    out = call.how.out
+    if is_list(out) and not is_array(out):
+        call.request.outputs.extend([handle_of(one) for one in out])
+    elif _is_handle(out):
+        call.request.output = handle_of(out)
+
+
+def references(call: Call, said: Any) -> list[Any]:
+    """TensorRefs of a response or a WorkStatus."""
+    if _has(said, "outputs") and said.outputs:
+        return list(said.outputs)
+    if _has(said, "output") and said.HasField("output") and said.output.spec.dtype:
+        return [said.output]
+    return [said.output] if _has(said, "output") and said.output.handle else []
+
+
+def _is_many(call: Call) -> bool:
+    return call.many or bool(_has(call.request, "coalesced") and call.request.coalesced)
+
+
+def as_asked(call: Call, found: list[Any]) -> Any:
+    """A list or the only one; None where this rank gets nothing."""
+    if not found:
+        return None
+    return found if _is_many(call) else found[0]
+
+
+def tensors_of(call: Call, refs: list[Any]) -> list[Tensor]:
+    """Tensors that were made; those of `out` are the caller's own."""
+    out = call.how.out
+    outs = list(out) if is_list(out) else [out] * len(refs)
+    found = []
+    for ref, one in zip(refs, outs + [None] * len(refs)):
+        if isinstance(one, Tensor):
+            one._learn(ref)
+        found.append(one if isinstance(one, Tensor) else tensor_of(call.agent, ref))
+    return found
+
+
+def _from_payload(call: Call, response: Any, given: Any) -> Any:
+    """The results of a response that carries their bytes."""
+    refs = references(call, response)
+    if refs and refs[0].handle:
+        return as_asked(call, list(tensors_of(call, refs)))
+    found, offset = [], 0
+    payload = memoryview(response.payload) if _has(response, "payload") else memoryview(b"")
+    for place, ref in enumerate(refs):
+        kind = dtypes.kind_of(ref.spec)
+        if kind is None:
+            raise errors.lost("a result of dtype %d, which is unknown here" % ref.spec.dtype)
+        array = dtypes.array_of(kind, payload[offset : offset + kind.nbytes])
+        offset += kind.nbytes
+        found.append(finish(array, kind.name, pick(given, place), pick(call.how.out, place)))
+    return as_asked(call, found)
+
+
+# ------------------------------------------------------------------------------ the three ways
+
+
+async def _with_handles(call: Call, staged: Staged | None) -> tuple[Any, Any]:
+    """Tensors that are in the agent; the result and the response."""
+    _set_outputs(call)
+    try:
+        response = await send(call, call.request)
+    except BaseException:
+        if staged is not None:
+            await staged.clean()
+        raise
+    made = tensors_of(call, [ref for ref in references(call, response) if ref.handle])
+    if call.how.async_:
+        if staged is not None:
+            staged.made += made  # there also when the op fails
+        work = Work(call.agent, response.info.work, as_asked(call, list(made)))
+        work._call, work._staged = call, staged
+        return work, response
+    found = made if staged is None else await staged.collect(made)
+    return as_asked(call, list(found)), response
+
+
+async def _inline(call: Call, x: Any, datas: list[dtypes.Data]) -> Any:
+    """Bytes in the messages."""
+    _set_outputs(call)
+    _set_inputs(call, x, [_wire.new("TensorArg", inline_tensor=data.spec) for data in datas])
+    payloads = [data.payload for data in datas]
+    payload = payloads[0] if len(payloads) == 1 else memoryview(b"".join(payloads))
+    response = await send(call, _wire.Framed(call.request, payload))
+    return _from_payload(call, response, x)
+
+
+async def _through_agent(call: Call, x: Any, datas: list[dtypes.Data]) -> Any:
+    """Too large for a message, or nobody to keep it: tensors for the time of the op."""
+    staged = Staged(call.agent, x, call.how.out if is_array(call.how.out) else None)
+    try:
+        for data in datas:
+            tensor = await call.agent.upload(data)
+            staged.made.append(tensor)
+            staged.uploaded[tensor.handle] = data
+    except BaseException:
+        await staged.clean()
+        raise
+    _set_inputs(call, x, [_wire.new("TensorArg", handle=one.handle) for one in staged.made])
+    return (await _with_handles(call, staged))[0]
+
+
+async def run(call: Call, x: Any, grow: int | None = 1) -> Any:
+    """Run an op on x: a Tensor, a handle or name, an array, a list of these, or None.
+
+    grow  how many times larger than x the result may be; None = nobody knows
+    """
+    if not is_array(x):
+        if x is not None:
+            handles = x if is_list(x) else [x]
+            _set_inputs(call, x, [_wire.new("TensorArg", handle=handle_of(one)) for one in handles])
+        return (await receive(call))[0]
+    if is_list(x) and any(_is_handle(one) for one in x):
+        raise errors.invalid("UNEXPECTED_INPUT", "a list of tensors and arrays: give one kind")
+    datas = [dtypes.data_of(one) for one in (x if is_list(x) else [x])]
+    size = sum(data.payload.nbytes for data in datas)
+    if call.how.async_ or grow is None or size * grow > INLINE_BYTES_MAX:
+        return await _through_agent(call, x, datas)
+    return await _inline(call, x, datas)
+
+
+async def receive(call: Call, given: Any = None) -> tuple[Any, Any]:
+    """Run an op whose request is complete; the results are of the kind of `given`, or of `out`."""
+    arrays = given is not None or is_array(call.how.out)
+    staged = Staged(call.agent, given, call.how.out) if arrays else None
+    return await _with_handles(call, staged)
+
+
+async def receive_inline(call: Call, given: Any) -> Any:
+    """The same, for results that are small: they come with the answer."""
+    call.request.inline_result = True
+    return _from_payload(call, await send(call, call.request), given)

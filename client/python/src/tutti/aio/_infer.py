@@ -1,0 +1,85 @@
+"""What does not move data: inferring results, and waiting for everything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import _wire, dtypes, errors
+from ._call import form_number, group_name, reduce_number
+from ._work import as_ms
+
+if TYPE_CHECKING:
+    from ._groups import Group
+
+OPS = {
+    "all_reduce": "AllReduce",
+    "reduce": "Reduce",
+    "reduce_scatter": "ReduceScatter",
+    "broadcast": "Broadcast",
+    "scatter": "Scatter",
+    "gather": "Gather",
+    "all_gather": "AllGather",
+    "all_to_all": "AllToAll",
+    "permute": "Permute",
+}
+
+
+class Synced(NamedTuple):
+    """How many ops were running, how many of them failed, and the first error."""
+
+    waited: int
+    failed: int
+    error: errors.TuttiError | None
+
+
+class Inference:
+    """The part of an Agent that asks without running ops."""
+
+    async def infer(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: Any = "FP32",
+        /,
+        *,
+        group_size: int = 0,
+        group_rank: int = 0,
+        **params: Any,
+    ) -> dtypes.Kind | list[dtypes.Kind] | None:
+        """What an op would make of such a tensor, or what is wrong with it, without running it.
+
+        name        "all_gather": a method of this class
+        group_size  0 = the world's; group_rank: who is asked about
+        params      as the op takes them: op, root, axis, form, out_shape, ...
+        """
+        agent: Any = self
+        if name not in OPS:
+            raise errors.invalid("NO_OP", "%s is none of %s" % (name, ", ".join(OPS)))
+        if name in ("all_reduce", "reduce", "reduce_scatter"):
+            params["reduce_op"] = reduce_number(params.pop("op", "sum"))
+        if "form" in params:
+            params["form"] = form_number(params["form"])
+        argument = _wire.new("TensorArg", inline_tensor=dtypes.spec(dtypes.name_of(dtype), shape))
+        inner = _wire.new(OPS[name] + "Request", input=argument, **params)
+        request = _wire.new(
+            "InferRequest", group_size=group_size, group_rank=group_rank, **{name: inner}
+        )
+        said = await agent.line.unary("Collectives.Infer", request)
+        if said.results:
+            kinds = [dtypes.kind_of(one) for one in said.results]
+            return [one for one in kinds if one is not None]
+        return dtypes.kind_of(said.result) if said.HasField("result") else None
+
+    async def sync(
+        self, group: "Group | str | None" = None, timeout: float | None = None
+    ) -> Synced:
+        """Wait until all ops that the agent was given before have ended, whoever asked for them.
+
+        group  only ops of this one; None = all
+        """
+        agent: Any = self
+        request = _wire.new("SyncRequest", group=group_name(group), timeout_ms=as_ms(timeout))
+        said = await agent.line.unary("Collectives.Sync", request)
+        error = errors.from_value(said.error) if said.failed_count else None
+        return Synced(said.waited_count, said.failed_count, error)

@@ -1,0 +1,80 @@
+"""A connection, asyncio's way. sync/_transport.py is its twin."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import grpc
+
+from .. import _wire, errors
+from .._settings import Settings
+
+
+async def pause(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def in_thread(call: Any, *given: Any) -> Any:
+    """What may take a moment, without holding up others."""
+    return await asyncio.get_running_loop().run_in_executor(None, call, *given)
+
+
+class Line:
+    """A connection to one server."""
+
+    def __init__(self, address: str, settings: Settings) -> None:
+        self.address = address
+        self._settings = settings
+        options = settings.channel_options()
+        credentials = settings.credentials(address)
+        if credentials is None:
+            self._channel = grpc.aio.insecure_channel(address, options=options)
+        else:
+            self._channel = grpc.aio.secure_channel(address, credentials, options=options)
+
+    def _stub(self, kind: str, name: str) -> Any:
+        method = _wire.method(name)
+        return getattr(self._channel, kind)(
+            method.path,
+            request_serializer=_wire.encode,
+            response_deserializer=method.response.FromString,
+        )
+
+    async def unary(self, name: str, request: Any, timeout: float | None = None) -> Any:
+        """One request, one response."""
+        stub = self._stub("unary_unary", name)
+        try:
+            return await stub(request, timeout=timeout, metadata=self._settings.metadata())
+        except grpc.RpcError as error:
+            raise errors.from_rpc(error) from None
+
+    async def give(self, name: str, requests: Iterable[Any]) -> Any:
+        """Many requests, one response."""
+        stub = self._stub("stream_unary", name)
+        try:
+            return await stub(iter(requests), metadata=self._settings.metadata())
+        except grpc.RpcError as error:
+            raise errors.from_rpc(error) from None
+
+    async def take(
+        self, name: str, request: Any, timeout: float | None = None
+    ) -> AsyncIterator[Any]:
+        """One request, many responses; the call ends with the iteration."""
+        stub = self._stub("unary_stream", name)
+        call = stub(request, timeout=timeout, metadata=self._settings.metadata())
+        try:
+            async for response in call:
+                yield response
+        except grpc.RpcError as error:
+            raise errors.from_rpc(error) from None
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+now = time.monotonic

@@ -1,0 +1,139 @@
+"""Ops that were started and not waited for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import _wire, dtypes, errors
+from ._tensor import Tensor
+
+if TYPE_CHECKING:
+    from ._agent import Agent
+    from ._call import Call
+
+
+def as_ms(timeout: float | None) -> int:
+    """Seconds as the wire has them; 0 = as long as it takes."""
+    return 0 if timeout is None else max(1, int(timeout * 1000))
+
+
+class Work:
+    """An op that runs in the agent.
+
+    tensor   what it will make, where that is known at once: other calls may use it already; a list
+             where the op makes one
+    meta     of a finished op: the bytes that came with its tensor
+    source   of a finished recv: who sent it, as a group rank
+    elapsed  of a finished op: seconds from its arrival at the agent to its end
+    """
+
+    def __init__(self, agent: "Agent", work: str, tensor: Any) -> None:
+        self.agent = agent
+        self.id = work
+        self.tensor = tensor
+        self.source: int | None = None
+        self.meta = b""
+        self.elapsed: float | None = None
+        self._call: "Call | None" = None
+        self._staged: "Staged | None" = None
+        self._ended = False
+        self._result: Any = None
+
+    def __repr__(self) -> str:
+        return "<Work %s%s>" % (self.id, " ended" if self._ended else "")
+
+    async def wait(self, timeout: float | None = None) -> Any:
+        """The op's result, as the call without async_ would have given it. Waiting again is fine.
+
+        timeout  seconds; None = as long as the op takes. When it is up, TuttiTimeout; the op goes on
+        """
+        if self._ended:
+            return self._result
+        request = _wire.new("WaitRequest", works=[self.id], timeout_ms=as_ms(timeout))
+        response = await self.agent.line.unary("Collectives.Wait", request)
+        return await self._end(response.works[0])
+
+    async def test(self) -> bool:
+        """Has it ended? Without waiting."""
+        if self._ended:
+            return True
+        request = _wire.new("TestRequest", works=[self.id])
+        response = await self.agent.line.unary("Collectives.Test", request)
+        return bool(response.works[0].done)
+
+    async def _end(self, status: Any) -> Any:
+        from ._call import as_asked, references, tensors_of
+
+        self.source, self.elapsed = status.source, status.elapsed_us / 1e6
+        self.meta = bytes(status.user_meta)
+        if status.error.code:
+            if self._staged is not None:
+                await self._staged.clean()
+            raise errors.from_value(status.error)
+        self._ended = True
+        if self._call is None:
+            return None
+        made = tensors_of(self._call, [ref for ref in references(self._call, status) if ref.handle])
+        self.tensor = as_asked(self._call, list(made))
+        found = made if self._staged is None else await self._staged.collect(made)
+        self._result = as_asked(self._call, list(found))
+        return self._result
+
+
+DELETE_MAX = 1024  # in one call
+
+
+class Staged:
+    """Tensors that an op on arrays has in the agent while it runs."""
+
+    def __init__(self, agent: "Agent", given: Any, out: Any) -> None:
+        self.agent = agent
+        self.given = given
+        self.out = out
+        self.made: list[Tensor] = []
+        self.uploaded: dict[str, dtypes.Data] = {}
+
+    async def collect(self, results: list[Tensor]) -> list[Any]:
+        """The results as arrays; nothing stays in the agent."""
+        known = {one.handle for one in self.made}
+        self.made += [one for one in results if one.handle not in known]
+        try:
+            return [await self._array(place, one) for place, one in enumerate(results)]
+        finally:
+            await self.clean()
+
+    async def _array(self, place: int, result: Tensor) -> Any:
+        given, out = pick(self.given, place), pick(self.out, place)
+        data = self.uploaded.get(result.handle)
+        if data is not None:  # of a broadcast's root: what it gave
+            return finish(data.array.copy(), data.name, given, out)
+        array = await result.numpy()
+        return finish(array, result._known().name, given, out)
+
+    async def clean(self) -> None:
+        made, self.made = self.made, []
+        try:
+            for place in range(0, len(made), DELETE_MAX):
+                await self.agent.delete(*made[place : place + DELETE_MAX])
+            return
+        except errors.TuttiError:
+            pass  # one of them is not there: the others by themselves
+        for tensor in made:
+            try:
+                await tensor.delete()
+            except errors.TuttiError:
+                pass  # its agent is gone, and the tensor with it
+
+
+def pick(things: Any, place: int) -> Any:
+    """What belongs to a result: of a list that one, else the only one."""
+    if not isinstance(things, (list, tuple)) or not things:
+        return None if isinstance(things, (list, tuple)) else things
+    return things[place] if place < len(things) else things[0]
+
+
+def finish(array: Any, name: str, given: Any, out: Any) -> Any:
+    """A result's array, as the caller wants it."""
+    if out is not None:
+        return dtypes.copy_into(out, array, name)
+    return dtypes.like(array, name, given)

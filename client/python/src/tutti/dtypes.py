@@ -1,0 +1,207 @@
+"""Arrays and dtypes: numpy's, torch's, and the wire's.
+
+BF16 and FP8 are numpy types when ml_dtypes is installed; without it their bits come as uint16 and
+uint8, and `dtype="BF16"` says on the way in what such bits are.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _wire
+from .errors import invalid, lost
+
+ml_dtypes: Any
+try:
+    import ml_dtypes
+except ImportError:
+    ml_dtypes = None
+
+NAMES: dict[str, Any] = {
+    "BOOL": np.bool_,
+    "UINT8": np.uint8,
+    "UINT16": np.uint16,
+    "UINT32": np.uint32,
+    "UINT64": np.uint64,
+    "INT8": np.int8,
+    "INT16": np.int16,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "FP16": np.float16,
+    "FP32": np.float32,
+    "FP64": np.float64,
+    "COMPLEX64": np.complex64,
+    "COMPLEX128": np.complex128,
+}
+# What numpy has no type for: ml_dtypes' name, and what holds the bits.
+_FOREIGN: dict[str, tuple[str, Any]] = {
+    "BF16": ("bfloat16", np.uint16),
+    "FP8_E4M3": ("float8_e4m3fn", np.uint8),
+    "FP8_E5M2": ("float8_e5m2", np.uint8),
+}
+
+
+def _table() -> dict[str, Any]:
+    table = {name: np.dtype(kind) for name, kind in NAMES.items()}
+    for name, (theirs, bits) in _FOREIGN.items():
+        table[name] = np.dtype(getattr(ml_dtypes, theirs) if ml_dtypes else bits)
+    return table
+
+
+_DTYPES = _table()
+# Bits without a type of their own are what they look like.
+_NAME_OF = {dtype: name for name, dtype in reversed(_DTYPES.items())}
+_NUMBERS = _wire.enum_numbers("Dtype", "DTYPE_")
+_NAME_OF_NUMBER = {number: name for name, number in _NUMBERS.items()}
+
+
+def numpy_dtype(name: str) -> Any:
+    """The numpy dtype of "FP32" and the like."""
+    if name not in _DTYPES:
+        raise invalid("BAD_DTYPE", "dtype %s is none of %s" % (name, ", ".join(_DTYPES)))
+    return _DTYPES[name]
+
+
+def name_of(dtype: Any) -> str:
+    """ "FP32" of a numpy dtype, of something that makes one, or of such a name itself."""
+    if isinstance(dtype, str) and dtype.upper() in _DTYPES:
+        return dtype.upper()
+    known = np.dtype(dtype)
+    name = _NAME_OF.get(known.newbyteorder("=") if known.byteorder in "<>" else known)
+    if name is None:
+        raise invalid("BAD_DTYPE", "numpy's %s is no dtype of a tensor" % known)
+    return name
+
+
+def spec(name: str, shape: Any) -> Any:
+    """A TensorSpec."""
+    return _wire.new("TensorSpec", dtype=_NUMBERS[name], shape=[int(n) for n in shape])
+
+
+class Kind(NamedTuple):
+    """What a TensorSpec says."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        count = numpy_dtype(self.name).itemsize
+        for n in self.shape:
+            count *= n
+        return int(count)
+
+    def __str__(self) -> str:
+        return "%s%s" % (self.name, list(self.shape))
+
+    def empty(self) -> Any:
+        return np.empty(self.shape, numpy_dtype(self.name))
+
+
+def kind_of(message: Any) -> Kind | None:
+    """Of a TensorSpec; None while it does not say."""
+    name = _NAME_OF_NUMBER.get(message.dtype, "UNSPECIFIED")
+    return Kind(name, tuple(message.shape)) if name in _DTYPES else None
+
+
+# ------------------------------------------------------------------------------ arrays
+
+
+class Data(NamedTuple):
+    """An array as it travels: row-major, little-endian; and what the caller gave."""
+
+    array: Any
+    name: str
+    given: Any
+
+    @property
+    def spec(self) -> Any:
+        return spec(self.name, self.array.shape)
+
+    @property
+    def payload(self) -> memoryview:
+        return bytes_of(self.array)
+
+
+def bytes_of(array: Any) -> memoryview:
+    """The memory of a row-major array."""
+    return memoryview(array.reshape(-1).view(np.uint8))
+
+
+def is_torch(thing: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(thing, torch.Tensor)
+
+
+def _from_torch(tensor: Any) -> tuple[Any, str | None]:
+    import torch
+
+    plain = tensor.detach().cpu().contiguous()
+    if plain.dtype is torch.bfloat16:
+        return plain.view(torch.int16).numpy().view(np.uint16), "BF16"
+    return np.from_dlpack(plain), None
+
+
+def _as(array: Any, name: str) -> Any:
+    """An array as a dtype; bits of BF16 and FP8 are taken as they are."""
+    wanted = numpy_dtype(name)
+    if name in _FOREIGN and array.dtype in (wanted, np.dtype(_FOREIGN[name][1])):
+        return array
+    if name in _FOREIGN and ml_dtypes is None:
+        raise invalid("BAD_DTYPE", "%s from %s needs the package ml_dtypes" % (name, array.dtype))
+    return array.astype(wanted, copy=False)
+
+
+def data_of(thing: Any, dtype: str | None = None) -> Data:
+    """Of anything that is an array: numpy's, torch's, by DLPack, or numbers in lists."""
+    name = name_of(dtype) if dtype is not None else None
+    if is_torch(thing):
+        array, bits = _from_torch(thing)
+        name = name or bits
+    elif isinstance(thing, np.ndarray) or not hasattr(thing, "__dlpack__"):
+        array = np.asarray(thing)
+    else:
+        array = np.from_dlpack(thing)
+    if name is not None:
+        array = _as(array, name)
+    name = name or name_of(array.dtype)
+    if array.dtype.byteorder == ">" or (array.dtype.byteorder == "=" and sys.byteorder == "big"):
+        array = array.astype(array.dtype.newbyteorder("<"))
+    return Data(np.asarray(array, order="C"), name, thing)
+
+
+def array_of(kind: Kind, payload: Any) -> Any:
+    """A writable array with these bytes."""
+    if len(payload) != kind.nbytes:
+        raise lost("%d bytes came for %s" % (len(payload), kind))
+    array = kind.empty()
+    bytes_of(array)[:] = payload
+    return array
+
+
+def to_torch(array: Any, name: str, like: Any = None) -> Any:
+    """A torch tensor that shares the array's memory, unless `like` is on another device."""
+    import torch
+
+    if name == "BF16":
+        tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    else:
+        tensor = torch.from_dlpack(array)
+    return tensor if like is None else tensor.to(like.device)
+
+
+def like(array: Any, name: str, given: Any) -> Any:
+    """The array as what the caller gave: a torch tensor for a torch tensor."""
+    return to_torch(array, name, given) if is_torch(given) else array
+
+
+def copy_into(out: Any, array: Any, name: str) -> Any:
+    """Write a result into the caller's array."""
+    if is_torch(out):
+        out.copy_(to_torch(array, name).reshape(out.shape))
+    else:
+        np.copyto(out, array.reshape(out.shape), casting="equiv")
+    return out

@@ -1,0 +1,120 @@
+"""How calls fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import grpc
+
+from . import _wire
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+class TuttiError(Exception):
+    """A call or op failed.
+
+    Branch on `code`, then on `reason`; never on the text. docs/errors.md lists the reasons.
+
+    code      the gRPC status code, a grpc.StatusCode
+    reason    for programs: "SHAPE_MISMATCH"; "" where the server said none
+    text      for people: value, limit, what to do
+    group     on which group, or ""
+    op        the op's number in that group, or 0
+    rank      the culprit's rank, or -1
+    metadata  all that the details say, as text
+    """
+
+    def __init__(
+        self,
+        code: grpc.StatusCode,
+        text: str,
+        reason: str = "",
+        *,
+        group: str = "",
+        op: int = 0,
+        rank: int = -1,
+        metadata: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(code, text, reason)
+        self.code = code
+        self.text = text
+        self.reason = reason
+        self.group = group
+        self.op = op
+        self.rank = rank
+        self.metadata = metadata or {}
+
+    def __str__(self) -> str:
+        words = [self.code.name] + ([self.reason] if self.reason else [])
+        return "%s: %s" % (" ".join(words), self.text)
+
+
+class TuttiTimeout(TuttiError, TimeoutError):
+    """DEADLINE_EXCEEDED: for an op, the text names who had not come."""
+
+
+def make(code: grpc.StatusCode, text: str, reason: str = "", **known: Any) -> TuttiError:
+    """The error of a code."""
+    late = code is grpc.StatusCode.DEADLINE_EXCEEDED
+    return (TuttiTimeout if late else TuttiError)(code, text, reason, **known)
+
+
+def invalid(reason: str, text: str) -> TuttiError:
+    """What is wrong before anybody was asked."""
+    return make(grpc.StatusCode.INVALID_ARGUMENT, text, reason)
+
+
+def lost(text: str) -> TuttiError:
+    """What came is not what was announced."""
+    return make(grpc.StatusCode.DATA_LOSS, text)
+
+
+def _number(text: str, otherwise: int) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return otherwise
+
+
+def _error_info(metadata: Iterable[tuple[str, Any]]) -> Any:
+    """The google.rpc.ErrorInfo in a call's trailers, or None."""
+    for key, value in metadata:
+        if key != "grpc-status-details-bin":
+            continue
+        try:
+            status = _wire.message("google.rpc.Status").FromString(value)
+            for detail in status.details:
+                if detail.type_url.endswith("/google.rpc.ErrorInfo"):
+                    return _wire.message("google.rpc.ErrorInfo").FromString(detail.value)
+        except Exception:  # somebody between us and the server writes other details
+            return None
+    return None
+
+
+def from_rpc(error: Any) -> TuttiError:
+    """Of what grpc raised: a grpc.RpcError with code(), details() and trailing_metadata()."""
+    info = _error_info(error.trailing_metadata() or ())
+    known = dict(info.metadata) if info is not None else {}
+    return make(
+        error.code(),
+        error.details() or "",
+        info.reason if info is not None else "",
+        group=known.get("group", ""),
+        op=_number(known.get("sequence", ""), 0),
+        rank=_number(known.get("rank", ""), -1),
+        metadata=known,
+    )
+
+
+def from_value(error: Any) -> TuttiError:
+    """Of a tutti.v1.Error: how an async op failed."""
+    return make(
+        _CODES.get(error.code, grpc.StatusCode.UNKNOWN),
+        error.text,
+        error.reason,
+        group=error.group,
+        op=error.sequence,
+        rank=error.rank,
+    )

@@ -1,0 +1,66 @@
+"""Objects: bytes with a content type. Nothing is ever unpickled here.
+
+On the wire an object is a UINT8 tensor that holds a message tutti.v1.Object (object.proto), so ranks in
+other languages read it, and libtutti's tutti_object_* calls take part in the same ops.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _wire
+from .errors import invalid, lost
+
+
+class Blob(NamedTuple):
+    """Bytes, and what they are."""
+
+    data: bytes
+    content_type: str = "application/octet-stream"
+
+    @staticmethod
+    def of(value: Any) -> "Blob":
+        """Bytes as they are, text as text/plain, all else as JSON."""
+        if isinstance(value, Blob):
+            return value
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return Blob(bytes(value))
+        if isinstance(value, str):
+            return Blob(value.encode(), "text/plain; charset=utf-8")
+        return Blob(json.dumps(value).encode(), "application/json")
+
+    def value(self) -> Any:
+        """Back: text and JSON as what they were, other types as bytes."""
+        if self.content_type.startswith("text/plain"):
+            return self.data.decode()
+        if self.content_type == "application/json":
+            return json.loads(self.data)
+        return self.data
+
+
+CONTENT_TYPE_MAX = 127  # bytes
+
+
+def pack(value: Any) -> Any:
+    """A value as the array that travels."""
+    blob = Blob.of(value)
+    if len(blob.content_type.encode()) > CONTENT_TYPE_MAX:
+        raise invalid("BAD_NAME", "a content type of more than %d bytes" % CONTENT_TYPE_MAX)
+    message = _wire.new("Object", content_type=blob.content_type)
+    return np.frombuffer(_wire.encode(_wire.Framed(message, memoryview(blob.data))), np.uint8)
+
+
+def unpack(array: Any) -> Blob:
+    """The object in an array that travelled."""
+    data = array.tobytes()
+    try:
+        message = _wire.message("tutti.v1.Object").FromString(data)
+    except Exception:  # the runtimes' DecodeErrors have no common base
+        message = None
+    known = message is not None and len(message.content_type.encode()) <= CONTENT_TYPE_MAX
+    if not known or array.dtype != np.uint8:
+        raise lost("%d bytes came that are no object" % len(data))
+    return Blob(message.payload, message.content_type)

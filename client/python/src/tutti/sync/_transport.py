@@ -1,0 +1,75 @@
+"""A connection that blocks its caller. aio/_transport.py is its twin."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import grpc
+
+from .. import _wire, errors
+from .._settings import Settings
+
+
+def pause(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def in_thread(call: Any, *given: Any) -> Any:
+    return call(*given)
+
+
+class Line:
+    """A connection to one server. Any thread may use it."""
+
+    def __init__(self, address: str, settings: Settings) -> None:
+        self.address = address
+        self._settings = settings
+        options = settings.channel_options()
+        credentials = settings.credentials(address)
+        if credentials is None:
+            self._channel = grpc.insecure_channel(address, options=options)
+        else:
+            self._channel = grpc.secure_channel(address, credentials, options=options)
+
+    def _stub(self, kind: str, name: str) -> Any:
+        method = _wire.method(name)
+        return getattr(self._channel, kind)(
+            method.path,
+            request_serializer=_wire.encode,
+            response_deserializer=method.response.FromString,
+        )
+
+    def unary(self, name: str, request: Any, timeout: float | None = None) -> Any:
+        """One request, one response."""
+        stub = self._stub("unary_unary", name)
+        try:
+            return stub(request, timeout=timeout, metadata=self._settings.metadata())
+        except grpc.RpcError as error:
+            raise errors.from_rpc(error) from None
+
+    def give(self, name: str, requests: Iterable[Any]) -> Any:
+        """Many requests, one response."""
+        stub = self._stub("stream_unary", name)
+        try:
+            return stub(iter(requests), metadata=self._settings.metadata())
+        except grpc.RpcError as error:
+            raise errors.from_rpc(error) from None
+
+    def take(self, name: str, request: Any, timeout: float | None = None) -> Iterator[Any]:
+        """One request, many responses; the call ends with the iteration."""
+        stub = self._stub("unary_stream", name)
+        call = stub(request, timeout=timeout, metadata=self._settings.metadata())
+        try:
+            yield from call
+        except grpc.RpcError as error:
+            raise errors.from_rpc(error) from None
+        finally:
+            call.cancel()
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+now = time.monotonic

@@ -1,0 +1,89 @@
+"""Goal: the asyncio API against real agents: what differs from the blocking one, and the rest once.
+
+Method: all ranks are tasks of one loop.
+"""
+
+import asyncio
+import os
+import sys
+import unittest
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.environ["TUTTI_SOURCE"], "tests", "support"))
+import case  # noqa: E402
+import tap  # noqa: E402
+import tutti  # noqa: E402
+import tutti.aio  # noqa: E402
+
+
+@unittest.skipUnless(case.ADDRESSES, "no agents: set TUTTI_TEST_AGENTS to their addresses")
+class Aio(unittest.TestCase):
+    def run_all(self, work):
+        """work(agent) of all ranks at once."""
+
+        async def main():
+            agents = [await tutti.aio.connect(one, timeout=case.LONG_S) for one in case.ADDRESSES]
+            try:
+                return await asyncio.gather(*[work(one) for one in agents], return_exceptions=True)
+            finally:
+                for one in agents:
+                    self.assertEqual(await one.tensors(), [])
+                    await one.close()
+
+        return asyncio.run(main())
+
+    def test_ops_of_one_loop_meet(self):
+        async def work(agent):
+            total = await agent.all_reduce(np.full(4, agent.rank, np.float32))
+            async with await agent.put(total) as x:
+                work = await agent.broadcast(x if agent.rank == 0 else None, async_=True)
+                async with await work.wait() as made:
+                    return (await made.numpy()).tolist()
+
+        size = len(case.ADDRESSES)
+        want = [float(sum(range(size)))] * 4
+        self.assertEqual(self.run_all(work), [want] * size)
+
+    def test_large_arrays_travel_in_chunks(self):
+        async def work(agent):
+            found = await agent.all_reduce(np.ones(1 << 20, np.float32))
+            return float(found.min()), float(found.max()), found.shape
+
+        size = len(case.ADDRESSES)
+        self.assertEqual(self.run_all(work), [(size, size, (1 << 20,))] * size)
+
+    def test_errors_are_the_same(self):
+        async def work(agent):
+            await agent.all_reduce(np.ones(2 + agent.rank % 2))
+
+        for error in self.run_all(work):
+            self.assertIsInstance(error, tutti.TuttiError)
+            self.assertEqual((error.reason, error.group), ("SHAPE_MISMATCH", "world"))
+
+    def test_groups_store_and_objects(self):
+        async def work(agent):
+            if agent.rank == 0:
+                await agent.store.set("aio/1", "one")
+            await agent.store.wait("aio/1", timeout=case.LONG_S)
+            entries = [entry.value async for entry in agent.store.list("aio/")]
+            mesh = await agent.new_mesh([len(case.ADDRESSES)], ["all"], name="aio")
+            group = await mesh.group("all")
+            blob = await agent.broadcast_object({"x": agent.rank}, root=1, group=group)
+            return entries, blob.value()
+
+        self.assertEqual(self.run_all(work), [([b"one"], {"x": 1})] * len(case.ADDRESSES))
+
+    def test_a_call_can_be_cancelled(self):
+        async def work(agent):
+            if agent.rank:
+                return None
+            with self.assertRaises(asyncio.TimeoutError):
+                await asyncio.wait_for(agent.store.wait("never"), 0.05)
+            return await agent.store.count("never")
+
+        self.assertEqual(self.run_all(work)[0], 0)
+
+
+if __name__ == "__main__":
+    tap.main()

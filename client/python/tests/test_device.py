@@ -1,0 +1,58 @@
+"""Goal: tensors are made where the caller says, on a GPU or in host memory, and are refused elsewhere.
+
+Method: TUTTI_TEST_DEVICE names a device that the agents have beside "cpu"; without it they have none.
+"""
+
+import os
+import sys
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.environ["TUTTI_SOURCE"], "tests", "support"))
+import case  # noqa: E402
+import tap  # noqa: E402
+import tutti  # noqa: E402
+
+DEVICE = os.environ.get("TUTTI_TEST_DEVICE", "")
+LARGE = np.arange(1 << 20, dtype=np.float32)  # more than one message
+
+
+class Devices(case.AgentCase):
+    def ways(self, agent, here, device):
+        return (
+            lambda: agent.put(np.ones(3, np.float32), device=device),
+            lambda: agent.put(LARGE, device=device),
+            lambda: agent.create((2, 2), device=device),
+            lambda: here.copy(device=device),
+        )
+
+    def test_a_device_that_is_not_there_is_refused_by_name(self):
+        agent = self.agents[0]
+        with agent.put(np.ones(3, np.float32), device="cpu") as here:
+            for way in self.ways(agent, here, "cuda:7"):
+                with self.assertRaises(tutti.TuttiError) as caught:
+                    way()
+                self.assertEqual(caught.exception.reason, "NO_DEVICE")
+                self.assertIn("cuda:7", str(caught.exception))
+
+    def test_tensors_are_where_they_were_asked_for(self):
+        agent = self.agents[0]
+        for device in filter(None, ("cpu", DEVICE)):
+            with agent.put(np.ones(3, np.float32), device="cpu") as here:
+                made = [way() for way in self.ways(agent, here, device)]
+                self.assertEqual([one.device() for one in made], [device] * 4)
+                np.testing.assert_array_equal(made[1].numpy(), LARGE)
+                np.testing.assert_array_equal(made[3].numpy(), np.ones(3))
+                self.free(*made)
+
+    def test_ops_run_where_their_tensors_are(self):
+        def work(agent):
+            with agent.put(LARGE, device=DEVICE or "cpu") as x, agent.all_reduce(x) as total:
+                np.testing.assert_array_equal(total.numpy(), self.size * LARGE)
+                return total.device()
+
+        self.assertEqual(self.all(work), [DEVICE or "cpu"] * self.size)
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,214 @@
+"""Goal: collectives, sends and receives through the blocking API: every call gives what its words say.
+
+Method: one thread for each rank; numpy says what must come.
+"""
+
+import os
+import sys
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.environ["TUTTI_SOURCE"], "tests", "support"))
+import case  # noqa: E402
+import tap  # noqa: E402
+import tutti  # noqa: E402
+from case import ramp  # noqa: E402
+
+
+class Collectives(case.AgentCase):
+    def stack(self, dtype=np.float32):
+        return np.stack([ramp(agent, 8, dtype) for agent in self.agents])
+
+    def each(self, call, want):
+        """call(agent, array) gives want[rank] for small and for staged arrays."""
+        for found, one in zip(self.all(lambda agent: call(agent, ramp(agent, 8))), want):
+            if one is None:
+                self.assertIsNone(found)
+            else:
+                np.testing.assert_allclose(found, one)
+
+    def test_reductions(self):
+        all_of = self.stack()
+        for op, want in (
+            ("sum", all_of.sum(0)),
+            ("max", all_of.max(0)),
+            ("avg", all_of.mean(0)),
+            ("min", all_of.min(0)),
+            ("product", all_of.prod(0)),
+        ):
+            self.each(lambda agent, x, op=op: agent.all_reduce(x, op), [want] * self.size)
+        want = (all_of * 0.5).sum(0)
+        self.each(
+            lambda agent, x: agent.all_reduce(x, "premul_sum", factor=0.5), [want] * self.size
+        )
+        only = [None] * (self.size - 1) + [all_of.sum(0)]
+        self.each(lambda agent, x: agent.reduce(x, root=self.size - 1), only)
+        parts = np.split(all_of.sum(0), self.size)
+        self.each(lambda agent, x: agent.reduce_scatter(x), parts)
+
+    def test_joining_and_cutting(self):
+        all_of = self.stack()
+        n = self.size
+        self.each(lambda agent, x: agent.all_gather(x), [all_of.reshape(-1)] * n)
+        self.each(lambda agent, x: agent.all_gather(x, form="stack", axis=1), [all_of.T] * n)
+        self.each(
+            lambda agent, x: agent.gather(x, form="stack", root_global=0),
+            [all_of] + [None] * (n - 1),
+        )
+        self.each(lambda agent, x: agent.scatter(x, root=1), np.split(all_of[1], n))
+        parts = [np.concatenate([np.split(row, n)[r] for row in all_of]) for r in range(n)]
+        self.each(lambda agent, x: agent.all_to_all(x), parts)
+        ring = [(r + 1) % n for r in range(n)]
+        self.each(lambda agent, x: agent.permute(x, ring), [all_of[r - 1] for r in range(n)])
+
+    def test_a_broadcast_gives_everyone_the_roots(self):
+        root = ramp(self.agents[1], 8)
+        self.each(lambda agent, x: agent.broadcast(x, root=1), [root] * self.size)
+        made = self.all(
+            lambda agent: agent.broadcast(agent.put(root) if agent.rank == 1 else None, root=1)
+        )
+        for tensor in made:
+            np.testing.assert_array_equal(tensor.numpy(), root)
+            tensor.delete()
+
+    def test_large_arrays_leave_nothing_behind(self):
+        count = 1 << 20
+        for found in self.all(lambda agent: agent.all_reduce(np.ones(count, np.float32))):
+            self.assertEqual((found.shape, set(found.tolist())), ((count,), {float(self.size)}))
+        for found in self.all(
+            lambda agent: agent.broadcast(np.full(count, agent.rank, np.int32), root=1)
+        ):
+            self.assertEqual(set(found.tolist()), {1})
+
+    def test_results_go_where_out_says(self):
+        def into_array(agent):
+            x = ramp(agent)
+            self.assertIs(agent.all_reduce(x, out=x), x)
+            return x
+
+        def into_tensor(agent):
+            with agent.put(ramp(agent)) as x:
+                self.assertIs(agent.all_reduce(x, out=x), x)
+                return x.numpy()
+
+        want = np.stack([ramp(agent) for agent in self.agents]).sum(0)
+        for found in self.all(into_array) + self.all(into_tensor):
+            np.testing.assert_array_equal(found, want)
+
+    def test_async_ops_are_waited_for(self):
+        def work(agent):
+            with agent.put(ramp(agent)) as x:
+                first = agent.all_reduce(x, async_=True)
+                second = agent.all_reduce(first.tensor, async_=True)  # of what is not there yet
+                array = agent.all_reduce(ramp(agent), async_=True)
+                made = second.wait(case.LONG_S)
+                self.assertTrue(second.test() and first.test())
+                found = made.numpy(), array.wait(), made.refresh().shape
+                self.free(first.wait(), made)
+                return found
+
+        want = np.stack([ramp(agent) for agent in self.agents]).sum(0)
+        for twice, once, shape in self.all(work):
+            np.testing.assert_array_equal(twice, want * self.size)
+            np.testing.assert_array_equal(once, want)
+            self.assertEqual(shape, (6,))
+
+    def test_send_and_receive(self):
+        def work(agent):
+            if agent.rank == 0:
+                agent.send(ramp(agent), 1, tag=5)
+                agent.send(np.arange(3), 1)
+                work = agent.send(np.arange(2), 1, async_=True)
+                self.assertIsNone(work.wait())
+            if agent.rank == 1:
+                got = agent.recv(0, tag=5, dtype="FP32", shape=[6])
+                out = np.zeros(3, np.int64)
+                self.assertIs(agent.recv(out=out).tensor, out)
+                work = agent.recv(0, async_=True)
+                third = work.wait()
+                values = got.tensor.numpy(), got.source, out, work.source, third.numpy()
+                self.free(got.tensor, third)
+                return values
+            return None
+
+        array, source, out, second, third = self.all(work)[1]
+        np.testing.assert_array_equal(array, ramp(self.agents[0]))
+        self.assertEqual((source, second, out.tolist(), third.tolist()), (0, 0, [0, 1, 2], [0, 1]))
+
+    def test_blocks_of_ranks_pass_on(self):
+        def work(agent):
+            blocks = dict(group_count=self.size)
+            array = np.array([agent.rank])
+            last = agent.rank == self.size - 1
+            sent = None if last else agent.send(array, group_offset=1, async_=True, **blocks)
+            found = np.zeros(1, int)
+            if agent.rank > 0:
+                agent.recv(group_offset=-1, out=found, **blocks)
+            self.assertIsNone(sent and sent.wait())
+            return found.tolist()
+
+        self.assertEqual(self.all(work), [[0]] + [[rank] for rank in range(self.size - 1)])
+        self.assertEqual({one.failed for one in self.all(lambda agent: agent.sync())}, {0})
+
+    def test_results_are_inferred(self):
+        agent = self.agents[0]
+        self.assertEqual(agent.infer("all_gather", [2, 3], axis=1), ("FP32", (2, 3 * self.size)))
+        self.assertEqual(agent.infer("reduce", [2], "int64", op="max", root=1), None)
+        found = agent.infer("all_gather", [2], group_size=3, form="list")
+        self.assertEqual(found, [("FP32", (2,))] * 3)
+        with self.assertRaises(tutti.TuttiError) as caught:
+            agent.infer("reduce_scatter", [7], group_size=2)
+        self.assertEqual(caught.exception.reason, "INDIVISIBLE")
+
+    def test_torch_tensors_give_torch_tensors(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("torch is not installed")
+        for found in self.all(lambda agent: agent.all_reduce(torch.ones(3, dtype=torch.bfloat16))):
+            self.assertTrue(torch.equal(found, torch.full((3,), self.size, dtype=torch.bfloat16)))
+        x = [torch.full((2,), float(agent.rank)) for agent in self.agents]
+        self.all(lambda agent: agent.broadcast(x[agent.rank], root=1, out=x[agent.rank]))
+        self.assertEqual([one.tolist() for one in x], [[1.0, 1.0]] * self.size)
+        with self.agents[0].put(x[0]) as tensor:
+            self.assertTrue(torch.equal(tensor.torch(), x[0]))
+
+    def test_a_mismatch_names_group_and_op(self):
+        sequence = self.agents[0].stats().groups[0].sequence
+        for error in self.all_fail(lambda agent: agent.all_reduce(np.ones(2 + agent.rank % 2))):
+            self.assertEqual(
+                (error.code.name, error.reason), ("INVALID_ARGUMENT", "SHAPE_MISMATCH")
+            )
+            self.assertEqual((error.group, error.op), ("world", sequence + 1))
+            self.assertIn("all_reduce", error.text)
+
+    def test_a_mismatch_of_async_ops_comes_with_wait(self):
+        def work(agent):
+            return agent.all_reduce(np.ones(2 + agent.rank % 2), async_=True).wait()
+
+        for error in self.all_fail(work):
+            self.assertEqual(error.reason, "SHAPE_MISMATCH")
+
+    def test_time_that_is_up_is_a_timeout(self):
+        with self.assertRaises(TimeoutError) as caught:
+            self.agents[0].all_reduce(np.ones(2), timeout=0.2)
+        self.assertEqual(caught.exception.reason, "TIMEOUT")
+        self.assertIn("rank", caught.exception.text)
+        for error in self.all_fail(
+            lambda agent: agent.all_reduce(np.ones(2)) if agent.rank else agent.tensor("no")
+        ):
+            self.assertIn(error.reason, ("TIMEOUT", "NO_TENSOR"))  # the others hear of it too
+        self.all(lambda agent: agent.barrier())
+
+    def test_bad_words_are_refused_here(self):
+        for call in (
+            lambda agent: agent.all_reduce([1.0], "middle"),
+            lambda agent: agent.all_gather([1.0], form="heap"),
+        ):
+            with self.assertRaises(tutti.TuttiError) as caught:
+                call(self.agents[0])
+            self.assertEqual(caught.exception.code.name, "INVALID_ARGUMENT")
+
+
+if __name__ == "__main__":
+    tap.main()
