@@ -1,0 +1,272 @@
+/*
+ * Goal: words become a command with options, or a sentence that says what is wrong with them.
+ * Method: cli_parse on tables of command lines, its output in memory; and the tables of commands
+ * themselves.
+ */
+#include "support/testing.h"
+
+#include "client/cli/cli.h"
+
+#define WORDS_MAX 16
+
+/* One command line, and what came of it. */
+typedef struct line {
+    cli self;
+    char *words[WORDS_MAX];
+    char text[256];
+    char *out;
+    char *err;
+    size_t out_size;
+    size_t err_size;
+    int exit_code;
+    bool parsed;
+} line;
+
+/* Words are separated by single spaces. */
+static void
+parse(line *one, const char *text)
+{
+    int count = 0;
+    char *at;
+
+    *one = (line){.exit_code = -1};
+    (void)snprintf(one->text, sizeof(one->text), "tutti %s", text);
+    for (at = strtok(one->text, " "); at != NULL; at = strtok(NULL, " ")) {
+        assert_true(count < WORDS_MAX - 1);
+        one->words[count++] = at;
+    }
+    one->self.out = open_memstream(&one->out, &one->out_size);
+    one->self.err = open_memstream(&one->err, &one->err_size);
+    assert_non_null(one->self.out);
+    assert_non_null(one->self.err);
+    one->parsed = cli_parse(&one->self, count, one->words, &one->exit_code);
+    (void)fflush(one->self.out);
+    (void)fflush(one->self.err);
+}
+
+static void
+end(line *one)
+{
+    (void)fclose(one->self.out);
+    (void)fclose(one->self.err);
+    free(one->out);
+    free(one->err);
+}
+
+static void
+test_parse__finds_command_options_and_arguments(void **state)
+{
+    line one;
+    int64_t rank = 0;
+
+    (void)state;
+    parse(&one, "put x.npy --rank 3 --name=w -j");
+    assert_true(one.parsed);
+    assert_string_equal(one.self.command->name, "put");
+    assert_int_equal(one.self.argument_count, 1);
+    assert_string_equal(one.self.arguments[0], "x.npy");
+    assert_string_equal(cli_value(&one.self, "name"), "w");
+    assert_null(cli_value(&one.self, "into"));
+    assert_true(cli_number(&one.self, "rank", 0, 9, &rank));
+    assert_int_equal(rank, 3);
+    assert_true(one.self.json);
+    assert_int_equal(one.err_size, 0);
+    end(&one);
+}
+
+static void
+test_parse__takes_options_of_all_commands_in_front_too(void **state)
+{
+    line one;
+
+    (void)state;
+    parse(&one, "--json -t 250ms --agent a:1 cluster stop -q");
+    assert_true(one.parsed);
+    assert_string_equal(one.self.command->name, "cluster stop");
+    assert_true(one.self.json && one.self.quiet);
+    assert_int_equal(one.self.timeout_ms, 250);
+    assert_string_equal(cli_value(&one.self, "agent"), "a:1");
+    end(&one);
+}
+
+static void
+test_parse__leaves_a_programs_options_to_it(void **state)
+{
+    line one;
+
+    (void)state;
+    parse(&one, "run -n 4 prog --count 9 -x");
+    assert_true(one.parsed);
+    assert_int_equal(one.self.argument_count, 4);
+    assert_string_equal(one.self.arguments[0], "prog");
+    assert_string_equal(cli_value(&one.self, "count"), "4");
+    end(&one);
+    parse(&one, "cluster start -- --op-timeout 10s");
+    assert_true(one.parsed);
+    assert_int_equal(one.self.argument_count, 2);
+    assert_string_equal(one.self.arguments[0], "--op-timeout");
+    end(&one);
+}
+
+static void
+test_parse__says_what_is_wrong_with_the_words(void **state)
+{
+    static const char *const cases[][2] = {
+        {"staus", "no command \"staus\", did you mean \"status\"?"},
+        {"clutser", "did you mean \"cluster\"?"},
+        {"cluster strat", "did you mean \"cluster start\"?"},
+        {"cluster", "usage: tutti cluster start"},
+        {"xyzzy", "no command \"xyzzy\"\ntry: tutti --help"},
+        {"put --nmae w x", "put: no option --nmae"},
+        {"put -x", "put: no option -x"},
+        {"put x --name", "put: option --name needs a value"},
+        {"put x -t", "put: option -t needs a value"},
+        {"list --json=3", "option --json=3 takes no value"},
+        {"list --timeout 10", "--timeout \"10\": write 250ms, 10s, 5m"},
+        {"put", "too few arguments: tutti put FILE.npy"},
+        {"put x y", "unexpected argument \"y\""},
+        {"--agent", "option --agent needs a value"},
+        {"", "usage: tutti COMMAND"},
+    };
+    line one;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        parse(&one, cases[i][0]);
+        assert_false(one.parsed);
+        assert_int_equal(one.exit_code, CLI_USAGE);
+        assert_text_has(one.err, cases[i][1]);
+        assert_int_equal(one.out_size, 0);
+        end(&one);
+    }
+}
+
+static void
+test_number__says_which_numbers_it_wants(void **state)
+{
+    line one;
+    int64_t rank = -5;
+
+    (void)state;
+    parse(&one, "list --rank x");
+    assert_true(one.parsed);
+    assert_false(cli_number(&one.self, "rank", 0, 9, &rank));
+    assert_int_equal(rank, -5);
+    (void)fflush(one.self.err);
+    assert_text_has(one.err, "--rank \"x\": need a whole number from 0 to 9");
+    end(&one);
+}
+
+static void
+test_help__is_an_answer_and_no_failure(void **state)
+{
+    static const char *const cases[][2] = {{"--help", "all-reduce"},
+                                           {"put --help", "usage: tutti put FILE.npy"},
+                                           {"put -h", "--dtype DTYPE"},
+                                           {"cluster start --help", "--memory-limit SIZE"},
+                                           {"--version", "tutti 0."}};
+    line one;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        parse(&one, cases[i][0]);
+        assert_false(one.parsed);
+        assert_int_equal(one.exit_code, CLI_FINE);
+        assert_text_has(one.out, cases[i][1]);
+        assert_int_equal(one.err_size, 0);
+        end(&one);
+    }
+}
+
+/* Names and letters: one meaning each, those of all commands included. */
+static void
+check_options(const cli_option *options)
+{
+    int count = 0;
+    const cli_option *one;
+    const cli_option *other;
+
+    for (one = options; one->name != NULL; one++) {
+        count++;
+        for (other = one + 1; other->name != NULL; other++) {
+            assert_string_not_equal(one->name, other->name);
+            assert_true(one->letter == 0 || one->letter != other->letter);
+        }
+        for (other = cli_global_options; other->name != NULL && options != cli_global_options;
+             other++) {
+            assert_string_not_equal(one->name, other->name);
+            assert_true(one->letter == 0 || one->letter != other->letter);
+        }
+    }
+    assert_true(count <= CLI_OPTIONS_MAX);
+}
+
+static void
+test_commands__fit_together(void **state)
+{
+    const cli_command *command;
+    int used = 0;
+
+    (void)state;
+    check_options(cli_global_options);
+    for (command = cli_commands; command->name != NULL; command++) {
+        char copy[CLI_NAME_SIZE];
+        char *words[2] = {copy, NULL};
+
+        assert_true(strlen(command->name) < sizeof(copy));
+        (void)snprintf(copy, sizeof(copy), "%s", command->name);
+        words[1] = strchr(copy, ' ');
+        if (words[1] != NULL) {
+            *words[1]++ = '\0';
+        }
+        assert_ptr_equal(cli_find_command(words, words[1] == NULL ? 1 : 2, &used), command);
+        assert_non_null(command->run);
+        if (command->options != NULL) {
+            check_options(command->options);
+        }
+    }
+}
+
+static void
+test_completion_and_man__know_every_command(void **state)
+{
+    static const char *const shells[] = {"bash", "zsh", "fish"};
+    const cli_command *command;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < COUNT_OF(shells); i++) {
+        char *text = NULL;
+        size_t size = 0;
+        FILE *file = open_memstream(&text, &size);
+
+        assert_true(cli_complete_write(shells[i], file));
+        (void)fclose(file);
+        for (command = cli_commands; command->name != NULL; command++) {
+            const char *space = strchr(command->name, ' ');
+
+            assert_text_has(text, space == NULL ? command->name : space + 1);
+        }
+        free(text);
+    }
+    assert_false(cli_complete_write("tcsh", stderr));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parse__finds_command_options_and_arguments),
+        cmocka_unit_test(test_parse__takes_options_of_all_commands_in_front_too),
+        cmocka_unit_test(test_parse__leaves_a_programs_options_to_it),
+        cmocka_unit_test(test_parse__says_what_is_wrong_with_the_words),
+        cmocka_unit_test(test_number__says_which_numbers_it_wants),
+        cmocka_unit_test(test_help__is_an_answer_and_no_failure),
+        cmocka_unit_test(test_commands__fit_together),
+        cmocka_unit_test(test_completion_and_man__know_every_command),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,64 @@
+#!/usr/bin/python3
+"""Goal: the Python package installs and works, in an old world and in the newest one.
+
+Method: pip installs it from the source tree: `debian` with the system's grpcio and protobuf, without
+network; `pypi` into a virtual environment, with what PyPI has today. Then its own tests run against
+a cluster of real processes.
+
+usage: test_python.py debian | pypi
+"""
+
+import os
+import subprocess
+import sys
+
+import worlds
+
+SCRIPTS = [
+    "test_pieces.py",
+    "test_agent.py",
+    "test_ops.py",
+    "test_lists.py",
+    "test_aio.py",
+    "test_share.py",
+    "test_device.py",
+    "test_scenario.py",
+]
+SECURE_SCRIPTS = ["test_secure.py", "test_scenario.py", "test_share.py"]
+
+
+def check_types(python):
+    """The package keeps the promise of py.typed; True = it does."""
+    words = [python, "-m", "mypy", "--config-file", "client/python/pyproject.toml", "-p", "tutti"]
+    code, said = worlds.call(words, cwd=worlds.support.SOURCE)
+    print("%s 1 - mypy --strict" % ("ok" if code == 0 else "not ok"))
+    print("# " + said.replace("\n", "\n# ").rstrip("# \n"))
+    return code == 0
+
+
+def ways():
+    """What the agents have, and the scripts that see it."""
+    yield {}, SCRIPTS
+    yield {"secure": True}, SECURE_SCRIPTS
+    if os.path.exists(os.path.join(worlds.STANDIN, "tutti-nccl.so")):
+        yield {"gpus": True}, ["test_device.py"]
+
+
+def main():
+    world = sys.argv.pop(1)
+    python, folder = worlds.install(world)
+    tests = os.path.join(worlds.support.SOURCE, "client", "python", "tests")
+    fine = world != "pypi" or check_types(python)
+    for options, scripts in ways():
+        print("# agents with %s" % (options or "nothing"), flush=True)
+        with worlds.Cluster(4, **options) as cluster:
+            environment = dict(os.environ, PYTHONPATH=folder, **cluster.environment())
+            for script in scripts:
+                words = [python, os.path.join(tests, script)]
+                done = subprocess.run(words, env=environment, close_fds=False, timeout=250)
+                fine = done.returncode == 0 and fine
+    sys.exit(0 if fine else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Run conformance cases against a real coordinator and real agents, through gRPC from outside.
+
+usage: run_conformance.py [--cases FILE] [--filter PATTERN] [--commands] [--backend nccl [--stand-in]]
+                          [--json | --tap] [--list]
+
+README.md beside this file explains the format. Where the programs are: TUTTI_BUILD (build/dev).
+"""
+
+import argparse
+import collections
+import fnmatch
+import json
+import os
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+os.environ.setdefault("TUTTI_SOURCE", ROOT)
+os.environ.setdefault("TUTTI_BUILD", os.path.join(ROOT, "build", "dev"))
+
+import collective_case  # noqa: E402
+import gradients  # noqa: E402
+import places  # noqa: E402
+import program_case  # noqa: E402
+import wire  # noqa: E402
+from wire import support  # noqa: E402
+import worlds  # noqa: E402
+from report import Report  # noqa: E402
+
+SKIPPED = 77  # as CTest knows it
+PROGRAM_KINDS = ("program", "group", "mesh", "store", "shape")
+
+
+def read_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--cases", default=os.path.join(HERE, "cases.json"), help="a file of cases")
+    parser.add_argument("--filter", default="", help="a glob, or a part, of the ids to run")
+    parser.add_argument("--commands", action="store_true",
+                        help="calls go through streams of commands")
+    parser.add_argument("--backend", choices=(places.HOST, places.NCCL), default=places.HOST,
+                        help="what moves tensors: nccl = they live on GPUs")
+    parser.add_argument("--stand-in", action="store_true",
+                        help="... on stand-ins for CUDA and NCCL: without a GPU")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_const", const="json", dest="form", help="a line each")
+    form.add_argument("--tap", action="store_const", const="tap", dest="form", help="for CTest")
+    parser.add_argument("--list", action="store_true", help="print the ids and run nothing")
+    return parser.parse_args()
+
+
+def chosen(cases, pattern):
+    return [
+        case
+        for case in cases
+        if pattern in case["id"] or fnmatch.fnmatchcase(case["id"], pattern)
+    ]
+
+
+def run_case(case, world):
+    """Result, detail and the ways that were gone."""
+    try:
+        if case["kind"] == "collective":
+            ways = collective_case.run(case, world)
+        elif case["kind"] == "grad":
+            ways = gradients.run(case, world)
+        else:
+            ways = program_case.run(case, world)
+        world.check_alive()
+        return "passed", "", ways
+    except wire.Missing as missing:
+        return "skipped", str(missing), []
+    except wire.Wrong as wrong:
+        return "failed", str(wrong), []
+    except Exception as error:  # one case must not end the others
+        return "failed", "%s: %s" % (type(error).__name__, error), []
+
+
+def reason_to_skip(case):
+    if case["kind"] == "session":
+        return "sessions come later"
+    if case["kind"] not in PROGRAM_KINDS + ("collective", "grad"):
+        return "this runner does not know the kind %s" % case["kind"]
+    return ""
+
+
+def run_world(size, cases, report, by_commands, place):
+    world = worlds.World(size, by_commands, place)
+    try:
+        for case in cases:
+            began = time.monotonic()
+            result, detail, ways = run_case(case, world)
+            if result == "failed":
+                detail += "".join("; " + one.log()[-600:] for one in world.dead())
+                world.replace()  # ops of it may still wait
+            report.add(case, result, detail, time.monotonic() - began, ways)
+    finally:
+        world.stop()
+
+
+def run_all(cases, report, by_commands=False, place=places.Place()):
+    by_size = collections.defaultdict(list)
+    for case in cases:
+        reason = reason_to_skip(case)
+        if reason:
+            report.add(case, "skipped", reason, 0, [])
+        else:
+            by_size[case["world"]].append(case)
+    for size in sorted(by_size):
+        run_world(size, by_size[size], report, by_commands, place)
+
+
+def need_programs():
+    for name in ("tutti-coordinator", "tutti-agent"):
+        path = os.path.join(support.PROGRAMS, name)
+        if not os.path.exists(path):
+            sys.exit("run_conformance: no %s: build it, or set TUTTI_BUILD" % path)
+
+
+def main():
+    arguments = read_arguments()
+    with open(arguments.cases) as file:
+        cases = chosen(json.load(file), arguments.filter)
+    if arguments.list:
+        for case in cases:
+            print(case["id"])
+        return 0
+    need_programs()
+    place, reason = places.prepare(arguments.backend, arguments.stand_in)
+    if reason:
+        print("1..0 # SKIP %s" % reason if arguments.form == "tap" else "skipped: %s" % reason)
+        return SKIPPED
+    report = Report(sys.stdout, arguments.form or "text", len(cases))
+    try:
+        run_all(cases, report, arguments.commands, place)
+    except wire.Wrong as wrong:
+        print("run_conformance: %s" % wrong, file=sys.stderr)
+        report.finish()
+        return 1
+    return 0 if report.finish() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

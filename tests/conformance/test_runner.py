@@ -1,0 +1,139 @@
+"""Goal: the runner says what is so: what is right passes, each wrong value or error is found.
+
+Method: small files of cases, run by run_conformance.py as a program; its lines and its exit code.
+"""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "system"))
+import support  # noqa: E402
+
+
+def tensor(*data):
+    return {"dtype": "int32", "shape": [len(data)], "data": list(data)}
+
+
+SUM = {
+    "id": "sum",
+    "kind": "collective",
+    "world": 2,
+    "group": [1, 0],
+    "op": "all_reduce",
+    "params": {"reduce_op": "sum"},
+    "inputs": {"0": tensor(1, 2), "1": tensor(10, 20)},
+    "expect": {"0": tensor(11, 22), "1": tensor(11, 22)},
+}
+ERROR = {
+    "id": "error",
+    "kind": "collective",
+    "world": 2,
+    "group": [0, 1],
+    "op": "all_reduce",
+    "params": {"reduce_op": "sum"},
+    "inputs": {"0": tensor(1), "1": tensor(1, 2)},
+    "error": {"code": "INVALID_ARGUMENT", "reason": "SHAPE_MISMATCH", "ranks": "all"},
+}
+STEPS = {
+    "id": "steps",
+    "kind": "program",
+    "world": 2,
+    "group": None,
+    "op": "send_recv",
+    "params": {},
+    "steps": [
+        {"rank": 0, "do": "send", "dst": 1, "tensor": tensor(7)},
+        {"rank": 1, "do": "recv", "src": 0, "expect": tensor(7)},
+        {"rank": 1, "do": "set", "key": "k", "value": "v"},
+        {"rank": 0, "do": "get", "key": "k", "expect": "v"},
+    ],
+}
+
+
+def changed(case, change):
+    case = copy.deepcopy(case)
+    change(case)
+    return case
+
+
+def run(*cases, options=()):
+    """Exit code, lines, and what was said besides."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(cases, file)
+        file.flush()
+        done = subprocess.run(
+            [sys.executable, os.path.join(HERE, "run_conformance.py"), "--cases", file.name]
+            + list(options),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            close_fds=False,
+        )
+    return done.returncode, done.stdout.decode().splitlines(), done.stderr.decode()
+
+
+class Runner(unittest.TestCase):
+    def check_fails(self, case, *words):
+        code, lines, _ = run(case)
+        self.assertEqual((code, lines[-1]), (1, "0 passed, 1 failed, 0 skipped"))
+        for word in words:
+            self.assertIn(word, lines[0])
+
+    def test_cases_that_hold_pass(self):
+        code, lines, said = run(SUM, ERROR, STEPS)
+        self.assertEqual((code, lines), (0, ["3 passed, 0 failed, 0 skipped"]), said)
+
+    def test_a_wrong_value_fails_and_both_are_told(self):
+        wrong = changed(SUM, lambda case: case["expect"].update({"1": tensor(11, 23)}))
+        words = ("FAILED sum", "inline", "rank 1", "int32[2](11 23)", "int32[2](11 22)")
+        self.check_fails(wrong, *words)
+
+    def test_a_wrong_shape_or_dtype_fails(self):
+        shape = changed(SUM, lambda case: case["expect"]["0"].update(shape=[2, 1]))
+        dtype = changed(SUM, lambda case: case["expect"]["0"].update(dtype="uint32"))
+        self.check_fails(shape, "int32[2, 1]")
+        self.check_fails(dtype, "uint32[2]")
+
+    def test_a_result_where_none_is_due_fails(self):
+        self.check_fails(changed(SUM, lambda case: case["expect"].pop("0")), "expected None")
+
+    def test_another_error_or_none_fails(self):
+        reason = changed(ERROR, lambda case: case["error"].update(reason="DTYPE_MISMATCH"))
+        none = changed(ERROR, lambda case: case["inputs"].update({"0": tensor(1, 2)}))
+        self.check_fails(reason, "DTYPE_MISMATCH", "got INVALID_ARGUMENT SHAPE_MISMATCH")
+        self.check_fails(none, "expected INVALID_ARGUMENT SHAPE_MISMATCH", "int32[2](2 4)")
+
+    def test_an_error_that_was_not_expected_fails(self):
+        case = changed(ERROR, lambda case: case.pop("error"))
+        self.check_fails(dict(case, expect={"0": tensor(2), "1": tensor(2)}), "SHAPE_MISMATCH")
+
+    def test_a_wrong_step_fails_with_its_number(self):
+        for place, value in ((1, tensor(8)), (3, "w")):
+            wrong = changed(STEPS, lambda case: case["steps"][place].update(expect=value))
+            self.check_fails(wrong, "step %d" % (place + 1))
+
+    def test_what_nobody_offers_is_skipped_with_its_name(self):
+        case = changed(SUM, lambda case: case["params"].update(flavour="sweet"))
+        session = dict(STEPS, id="later", kind="session")
+        code, lines, _ = run(case, session)
+        self.assertEqual((code, lines[-1]), (0, "0 passed, 0 failed, 2 skipped"))
+        self.assertIn("skipped 1: this runner does not know the param flavour", lines)
+        self.assertIn("skipped 1: sessions come later", lines)
+
+    def test_filter_list_and_forms(self):
+        _, lines, _ = run(SUM, ERROR, STEPS, options=("--list", "--filter", "s*"))
+        self.assertEqual(lines, ["sum", "steps"])
+        _, lines, _ = run(SUM, ERROR, options=("--json", "--filter", "err"))
+        self.assertEqual([json.loads(line)["result"] for line in lines], ["passed"])
+        wrong = changed(SUM, lambda case: case["expect"].update({"1": None}))
+        code, lines, _ = run(ERROR, wrong, options=("--tap",))
+        self.assertEqual((code, lines[:3]), (1, ["1..2", "ok 1 - error", "not ok 2 - sum"]))
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,80 @@
+"""What schedules are drawn from: every fault in every phase it can strike in, with every op in turn.
+
+A deck holds each pair of a fault and a phase once, and behind these as often more as the fault weighs; both halves are
+shuffled by the seed, and played again, in another order, when they are through. Each time a pair comes its op is the
+next one, so a thousand schedules have many ops with every fault in every phase.
+"""
+
+import collections
+import random
+
+from fault_ops import OPS
+
+EVERY = ("before", "during", "data", "after", "wait", "group", "upload", "join")
+CALLS = ("before", "during", "data", "after", "wait", "group")
+BEFORE_JOIN = EVERY[:-1]
+
+Fault = collections.namedtuple("Fault", "weight phases")
+LOCAL = {  # one host, and relays
+    "kill": Fault(6, EVERY),
+    "stop": Fault(4, EVERY),
+    "silence": Fault(2, EVERY),
+    "coordinator": Fault(4, EVERY),
+    "cut": Fault(4, EVERY),
+    "partition": Fault(2, EVERY),
+    "mismatch": Fault(8, ("during", "group")),
+    "absent": Fault(4, ("during", "group", "wait")),
+    "cancel": Fault(10, ("during", "data", "upload")),
+}
+AT = ("during", "data", "wait", "group")
+LOCAL.update({  # at a point inside one agent
+    "kill-at": Fault(2, AT),
+    "stop-at": Fault(1, AT),
+    "delay-at": Fault(1, AT),
+})
+WIRE = {  # the same, of packets between agents that share no memory
+    "drop-at": Fault(1, AT),
+    "duplicate-at": Fault(2, AT),
+    "cut-at": Fault(2, AT),
+}
+NET = {  # hosts in namespaces
+    "split": Fault(1, ("before", "during", "data", "after", "wait", "group", "upload", "join")),
+    "alone": Fault(1, ("before", "during", "wait", "group", "upload", "join")),
+    "blink": Fault(1, EVERY),
+    "apart": Fault(1, ("before", "during", "after", "wait", "group", "upload")),
+    "loss": Fault(1, EVERY),
+    "slow": Fault(1, EVERY),
+}
+FAULTS = dict(LOCAL, **WIRE, **NET)
+HARMLESS = ("stop", "coordinator", "cut", "stop-at", "delay-at", "duplicate-at", "blink", "loss", "slow")  # a delay at most
+DEADLY = ("kill", "silence", "partition", "split", "alone")  # who is struck is not a member any more
+CALL_FAULTS = ("mismatch", "absent", "cancel")  # of one call; no process is touched
+
+PAIRS = [(fault, phase) for fault, one in FAULTS.items() for phase in one.phases]
+MORE = [(fault, phase) for fault, phase in PAIRS for _ in range(FAULTS[fault].weight - 1)]
+
+
+def draw(seed, count):
+    """(number, fault, phase, op) of `count` schedules."""
+    turns = collections.Counter()
+    deck = []
+    for number in range(count):
+        if not deck:
+            dice = random.Random("%d/deck/%d" % (seed, number))
+            deck = dice.sample(MORE, len(MORE)) + dice.sample(PAIRS, len(PAIRS))
+        pair = deck.pop()
+        ops = fitting(*pair)
+        random.Random("%d/ops/%s/%s" % ((seed,) + pair)).shuffle(ops)
+        yield (number,) + pair + (ops[turns[pair] % len(ops)],)
+        turns[pair] += 1
+
+
+def fitting(fault, phase):
+    """Ops that the pair makes sense with; those of `data`, `wait`, `upload` and `join` are what they are."""
+    if phase in ("upload", "join") or (fault == "cancel"):
+        return [op for op in OPS if op.name == "all_reduce"]
+    if phase in ("data", "wait"):
+        return [op for op in OPS if op.by_handle]
+    if fault == "mismatch":
+        return [op for op in OPS if op.shapes_compared]
+    return list(OPS)

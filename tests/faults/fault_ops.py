@@ -1,0 +1,154 @@
+"""The ops that schedules call: a request for each rank, and what must come out."""
+
+import threading
+
+import grpc
+import numpy as np
+
+import fault_cluster  # noqa: F401  it knows where cluster_case is
+from cluster_case import LONG_S, array_of, collectives, handle, inline, types
+
+SIZE = 4
+TIMEOUT_MS = 3500  # the op's own end
+CALL_S = 12  # of the call: whoever reaches this has hung
+LARGE = 175000 * SIZE  # elements of what moves for a while, and fits into one message when it comes out
+
+
+def _input(rank, count):
+    return (np.arange(count) % 17 + rank * 100).astype(np.int32)
+
+
+def _sum(count):
+    return sum(_input(rank, count) for rank in range(SIZE))
+
+
+def _all_gather(count):
+    return np.concatenate([_input(rank, count) for rank in range(SIZE)])
+
+
+class Op:
+    """One collective. `wanted(rank, count)` is None where nothing comes out.
+
+    `given_by`: the one rank that has an input, or None when all have. `rooted`: a rank may be through before all
+    others have come. `shapes_compared`: ranks that give different shapes are refused.
+    """
+
+    by_handle = True
+
+    def __init__(self, name, method, request, wanted, given_by=None, rooted=False, shapes_compared=True, **fields):
+        self.name, self.method, self.request, self.wanted = name, method, request, wanted
+        self.given_by, self.rooted, self.fields = given_by, rooted, fields
+        self.shapes_compared = shapes_compared
+
+    @property
+    def large(self):
+        return LARGE // SIZE if self.name in ("all_gather", "gather") else LARGE
+
+    def gives(self, rank):
+        return self.given_by is None or self.given_by == rank
+
+    def call(self, agent, group, count, odd=False, timeout_ms=TIMEOUT_MS):
+        """With inline tensors. The answer, or an AssertionError when a result is wrong."""
+        options = types.OpOptions(timeout_ms=timeout_ms)
+        request = self.request(**dict(self.fields, group=group, options=options))
+        if self.gives(agent.rank):
+            array = _input(agent.rank, count + (SIZE if odd else 0))
+            request.input.CopyFrom(inline(array))
+            request.payload = array.tobytes()
+        if self.given_by is not None:
+            request.inline_result = True
+        response = getattr(agent.ops, self.method)(request, timeout=CALL_S)
+        if self.wanted(agent.rank, count) is not None:
+            self.compare(agent.rank, count, array_of(response.output, response.payload))
+        return response
+
+    def put(self, agent, count):
+        """Its input, for start()."""
+        if self.gives(agent.rank):
+            agent.put(_input(agent.rank, count), name="x")
+
+    def start(self, agent, asynchronous=False, timeout_ms=TIMEOUT_MS):
+        """With the tensor of put(); a future of the answer."""
+        options = types.OpOptions(**{"async": asynchronous, "timeout_ms": timeout_ms})
+        request = self.request(**dict(self.fields, options=options))
+        if self.gives(agent.rank):
+            request.input.CopyFrom(handle("x"))
+        return getattr(agent.ops, self.method).future(request, timeout=CALL_S)
+
+    def check(self, agent, count, output):
+        """What has come out of start()."""
+        if self.wanted(agent.rank, count) is not None:
+            self.compare(agent.rank, count, agent.get(output.handle))
+
+    def compare(self, rank, count, got):
+        if not np.array_equal(got.ravel(), self.wanted(rank, count)):
+            raise AssertionError("rank %d: %s gave %s" % (rank, self.name, got.ravel()[:8]))
+
+
+class Barrier(Op):
+    by_handle = False
+
+    def call(self, agent, group, count, odd=False, timeout_ms=TIMEOUT_MS):
+        request = self.request(group=group, options=types.OpOptions(timeout_ms=timeout_ms))
+        return agent.ops.Barrier(request, timeout=CALL_S)
+
+
+class Exchange(Op):
+    """A send to the next rank and a receive from the one before, at once."""
+
+    by_handle = False
+
+    def call(self, agent, group, count, odd=False, timeout_ms=TIMEOUT_MS):
+        array = _input(agent.rank, count)
+        options = types.OpOptions(timeout_ms=timeout_ms)
+        failed = []
+
+        def send():
+            try:
+                agent.ops.Send(collectives.SendRequest(
+                    group=group, input=inline(array), payload=array.tobytes(), options=options,
+                    destination=(agent.rank + 1) % SIZE), timeout=CALL_S)
+            except grpc.RpcError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        try:
+            response = agent.ops.Recv(collectives.RecvRequest(
+                group=group, source=(agent.rank - 1) % SIZE, inline_result=True, options=options), timeout=CALL_S)
+        finally:
+            thread.join(LONG_S)
+        self.compare(agent.rank, count, array_of(response.output, response.payload))
+        if failed:
+            raise failed[0]
+        return response
+
+
+def _left(rank, count):
+    return _input((rank - 1) % SIZE, count)
+
+
+OPS = [
+    Op("all_reduce", "AllReduce", collectives.AllReduceRequest,
+       lambda rank, count: _sum(count), reduce_op=types.REDUCE_OP_SUM),
+    Op("reduce", "Reduce", collectives.ReduceRequest,
+       lambda rank, count: _sum(count) if rank == 0 else None, rooted=True, reduce_op=types.REDUCE_OP_SUM),
+    Op("broadcast", "Broadcast", collectives.BroadcastRequest,
+       lambda rank, count: _input(0, count), given_by=0, rooted=True, shapes_compared=False),
+    Op("all_gather", "AllGather", collectives.AllGatherRequest,
+       lambda rank, count: _all_gather(count)),
+    Op("gather", "Gather", collectives.GatherRequest,
+       lambda rank, count: _all_gather(count) if rank == 0 else None, rooted=True),
+    Op("scatter", "Scatter", collectives.ScatterRequest,
+       lambda rank, count: np.split(_input(0, count), SIZE)[rank], given_by=0, rooted=True, shapes_compared=False),
+    Op("reduce_scatter", "ReduceScatter", collectives.ReduceScatterRequest,
+       lambda rank, count: np.split(_sum(count), SIZE)[rank], reduce_op=types.REDUCE_OP_SUM),
+    Op("all_to_all", "AllToAll", collectives.AllToAllRequest,
+       lambda rank, count: np.concatenate(
+           [np.split(_input(one, count), SIZE)[rank] for one in range(SIZE)])),
+    Op("permute", "Permute", collectives.PermuteRequest, _left, rooted=True, shapes_compared=False,
+       src_dst=[(rank + 1) % SIZE for rank in range(SIZE)]),
+    Barrier("barrier", "Barrier", collectives.BarrierRequest, lambda rank, count: None, shapes_compared=False),
+    Exchange("send_recv", None, None, _left, rooted=True, shapes_compared=False),
+]
+BY_NAME = {op.name: op for op in OPS}

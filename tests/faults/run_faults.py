@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Goal: whatever is spoilt, every call ends in its time with the right words, and nothing leaks.
+
+Method: real processes and seeded schedules: a fault, an op, and the phase it strikes in (deck.py), on one host
+behind relays, at points inside of agents, and on hosts of their own in network namespaces. After each: the calls are
+judged, everything is made
+to run again, and the invariants are looked at. Several clusters play side by side. See README.md.
+
+usage: run_faults.py [--schedules N] [--seed S] [--minutes M] [--only I] [--fault NAME] [--lanes N]
+                     [--markdown FILE] [--verbose]
+"""
+
+import argparse
+import os
+import queue
+import signal
+import sys
+import time
+
+import deck
+import lanes
+from fault_cluster import FaultCluster
+from net_cluster import NetCluster, namespaces
+from net_schedules import NetSchedule
+from points import PointSchedule, WireCluster
+from report import Report
+from schedules import Schedule
+
+
+def keep_descriptors():
+    """Those that we were started with are not for our children, whose own are counted."""
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            os.set_inheritable(int(number), int(number) <= 2)
+        except OSError:  # the one that listed them
+            pass
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--schedules", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=0, help="stop after that; 0 = when all have run")
+    parser.add_argument("--only", type=int, help="one schedule, by its number")
+    parser.add_argument("--fault", action="append", choices=list(deck.FAULTS), help="only this one; may be repeated")
+    parser.add_argument("--lanes", type=int, default=3, help="clusters of each kind that play side by side")
+    parser.add_argument("--markdown", help="write the tables there")
+    parser.add_argument("--verbose", action="store_true")
+    return parser.parse_args()
+
+
+def deal(options, why_no_hosts):
+    """The cards for one host, and those for several; how many of these are left out."""
+    local, wire, net, skipped = queue.Queue(), queue.Queue(), queue.Queue(), 0
+    last = options.schedules if options.only is None else options.only + 1
+    for number, fault, phase, op in deck.draw(options.seed, last):
+        if options.only not in (None, number) or fault not in (options.fault or deck.FAULTS):
+            continue
+        if fault in deck.LOCAL:
+            local.put((number, fault, phase, op))
+        elif fault in deck.WIRE:
+            wire.put((number, fault, phase, op))
+        elif why_no_hosts is None:
+            net.put((number, fault, phase, op))
+        else:
+            skipped += 1
+    return local, wire, net, skipped
+
+
+def local_schedule(seed, number, fault, phase, op):
+    kind = PointSchedule if fault.endswith("-at") else Schedule
+    return kind(seed, number, fault, phase, op)
+
+
+def main():
+    options = parse()
+    keep_descriptors()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # CTest's patience has an end
+    why_no_hosts = namespaces.why_not()
+    local, wire, net, skipped = deal(options, why_no_hosts)
+    report = Report(options.verbose)
+    began = time.monotonic()
+    work = [(lanes.Lane(report, options, PointSchedule, WireCluster), wire)]
+    for _ in range(options.lanes):
+        work.append((lanes.Lane(report, options, local_schedule, FaultCluster), local))
+        work.append((lanes.Lane(report, options, NetSchedule, NetCluster), net))
+    try:
+        lanes.play(work, options.minutes)
+    finally:
+        for lane, _ in work:
+            lane.kill()
+    seconds = time.monotonic() - began
+    report.print_tables()
+    if options.markdown:
+        left_out = "" if not skipped else "%d schedules between hosts were left out: %s." % (skipped, why_no_hosts)
+        report.write_markdown(options.markdown, options.seed, seconds, left_out)
+    sys.exit(say(options, report, seconds, why_no_hosts))
+
+
+def say(options, report, seconds, why_no_hosts):
+    between = sum(report.sum(fault) for fault in deck.NET)
+    print("%s 1 - faults: %d schedules of seed %d, %d broken, %.0f s" % (
+        "not ok" if report.broken else "ok", report.count, options.seed, len(report.broken), seconds))
+    print("%s 2 - faults: everybody exits well" % ("not ok" if report.lanes else "ok"))
+    if why_no_hosts is not None:
+        print("ok 3 - faults: between hosts # SKIP " + why_no_hosts)
+    else:
+        print("%s 3 - faults: %d of them between hosts" % ("not ok" if report.broken else "ok", between))
+    print("1..3")
+    return 1 if report.broken or report.lanes else 0
+
+
+if __name__ == "__main__":
+    main()

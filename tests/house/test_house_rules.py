@@ -1,0 +1,126 @@
+"""Goal: the house's rules hold: who includes whom, where generated names may be, how long a file is.
+
+Method: cmake/check_layers.py over the tree, and over small trees that break each rule.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.environ["TUTTI_SOURCE"]
+sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
+import tap  # noqa: E402
+
+CHECK = os.path.join(SOURCE, "cmake", "check_layers.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
+LINES_WANTED = 400
+LINES_MAX = 800  # of tests, and of the files that long_files.txt names
+SOURCES = (".c", ".h", ".inc", ".py", ".proto", ".cmake", ".sh")
+
+
+def check_layers(root):
+    done = subprocess.run(
+        [sys.executable, CHECK, root], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    return done.returncode, done.stdout.decode()
+
+
+class SmallTree:
+    """A tree with layers.txt of its own, and files."""
+
+    LAYERS = "lib/base: <bsd/\nlib/rpc: base <grpc/ wire\nserver/agent: rpc wire\nclient/cli:\n"
+
+    def __init__(self, files):
+        self.folder = tempfile.TemporaryDirectory(prefix="tutti-house-")
+        every = {"cmake/layers.txt": self.LAYERS, "lib/base/fail.h": "", "lib/rpc/loop.h": ""}
+        every.update(files)
+        for path, text in every.items():
+            full = os.path.join(self.folder.name, path)
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "w") as file:
+                file.write(text)
+
+    def __enter__(self):
+        return check_layers(self.folder.name)
+
+    def __exit__(self, *_):
+        self.folder.cleanup()
+
+
+class Layers(unittest.TestCase):
+    def found(self, path, text, *words):
+        with SmallTree({path: text}) as (code, said):
+            self.assertEqual(code, 1, said)
+            for word in words:
+                self.assertIn(word, said)
+
+    def allowed(self, path, text):
+        with SmallTree({path: text}) as (code, said):
+            self.assertEqual((code, said), (0, "layers: 0 wrong includes\n"))
+
+    def test_the_tree_keeps_them(self):
+        code, said = check_layers(SOURCE)
+        self.assertEqual(code, 0, said)
+
+    def test_what_is_allowed_passes(self):
+        self.allowed("lib/rpc/a.c", '#include "rpc/loop.h"\n\n#include "base/fail.h"\n')
+        self.allowed("lib/rpc/a.c", "#include <grpc/grpc.h>\n#include <stdio.h>\n")
+        self.allowed("client/cli/a.c", "#include <tutti/client.h>\n")
+        self.allowed("server/agent/a_wire.c", '#include "tutti/v1/types.pb-c.h"\n')
+
+    def test_an_include_that_goes_up_is_found(self):
+        self.found("lib/base/a.c", '\n#include "rpc/loop.h"\n', "lib/base/a.c:2", "rpc/loop.h")
+
+    def test_an_include_of_a_room_without_right_is_found(self):
+        self.found("client/cli/a.c", '#include "base/fail.h"\n', "client/cli may not include")
+        self.found("server/agent/a.c", '#  include "base/fail.h"\n', "server/agent/a.c:1")
+
+    def test_a_foreign_header_in_the_wrong_room_is_found(self):
+        self.found("lib/base/a.c", "#include <grpc/grpc.h>\n", "lib/base may not include grpc/grpc.h")
+        self.found("server/agent/a.h", '#include "lmdb.h"\n', "lmdb.h")
+
+    def test_generated_code_outside_wire_files_is_found(self):
+        self.found("server/agent/a.c", '#include "tutti/v1/types.pb-c.h"\n', "types.pb-c.h")
+        self.found("server/agent/a.c", "Tutti__V1__Dtype x;\n", "generated names outside")
+        self.found("server/agent/a.c", "grpc__health__v1__x();\n", "generated names outside")
+
+
+class Files(unittest.TestCase):
+    def sources(self):
+        for folder, folders, files in os.walk(SOURCE):
+            folders[:] = [name for name in folders if not name.startswith((".", "build", "__"))]
+            for name in sorted(files):
+                if name.endswith(SOURCES) or name in ("run", "CMakeLists.txt"):
+                    yield os.path.relpath(os.path.join(folder, name), SOURCE)
+
+    def test_none_is_too_long(self):
+        with open(os.path.join(HERE, "long_files.txt")) as file:
+            known = {line.strip() for line in file if line.strip() and line[0] != "#"}
+        wrong = []
+        for path in self.sources():
+            with open(os.path.join(SOURCE, path), errors="replace") as file:
+                count = sum(1 for _ in file)
+            most = LINES_MAX if path in known or path.startswith("tests/") else LINES_WANTED
+            if count > most:
+                wrong.append("%s has %d lines, at most %d" % (path, count, most))
+            elif path in known and count <= LINES_WANTED:
+                print("# %s fits by now: take it out of long_files.txt" % path)
+        self.assertEqual(wrong, [])
+
+    def test_every_header_is_guarded_by_its_name(self):
+        for path in self.sources():
+            if path.endswith(".h"):
+                with open(os.path.join(SOURCE, path)) as file:
+                    text = file.read()
+                guard = re.search(r"^#ifndef (\w+_H)\n#define (\w+)$", text, re.M)
+                self.assertIsNotNone(guard, path)
+                self.assertEqual(guard[1], guard[2], path)
+                stem = re.sub(r"\W", "_", os.path.basename(path)[:-2]).upper()
+                self.assertTrue(guard[1].endswith(stem + "_H"), "%s: %s" % (path, guard[1]))
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,542 @@
+/*
+ * Goal: an op that cannot end well ends for every rank, in bounded time, with the culprit named,
+ * and its group goes on. Method: calls that differ, refusals, deadlines, cancellations, ranks that
+ * die, freeze and come back, on the fake wire, where all of these are exact.
+ */
+#include "support/testing.h"
+
+#include "base/clock.h"
+#include "support/world.h"
+
+#define LONG_MS 15000
+#define SHORT_MS 100
+
+static int32_t numbers[WORLD_MAX];
+
+/* An all_reduce of one number on one rank: `count` elements of INT32 are claimed. */
+static run *
+reduce_one(world *w, uint32_t rank, int64_t count, uint64_t timeout_ms)
+{
+    run *self = run_new(TUTTI_COLL_ALL_REDUCE);
+
+    numbers[rank] = (int32_t)rank + 1;
+    run_give(self, TUTTI_DTYPE_INT32, count, &numbers[rank], &numbers[rank]);
+    run_post(self, w->groups[rank], timeout_ms);
+    return self;
+}
+
+static void
+check_group_works(world *w)
+{
+    run *runs[WORLD_MAX];
+    uint32_t i;
+
+    for (i = 0; i < w->size; i++) {
+        runs[i] = reduce_one(w, i, 1, LONG_MS);
+    }
+    for (i = 0; i < w->size; i++) {
+        if (run_wait(runs[i]) != TUTTI_OK) {
+            fail_msg("the group does not go on: %s", runs[i]->err.text);
+        }
+        assert_int_equal(numbers[i], w->size * (w->size + 1) / 2);
+        run_free(runs[i]);
+    }
+}
+
+static void
+test_mismatch__is_the_same_error_on_every_rank_and_touches_no_data(void **state)
+{
+    run *runs[WORLD_MAX];
+    world w;
+    uint32_t i;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 5);
+    for (i = 0; i < w.size; i++) {
+        runs[i] = reduce_one(&w, i, i == 3 ? 2 : 1, LONG_MS);
+    }
+    for (i = 0; i < w.size; i++) {
+        assert_int_equal(run_wait(runs[i]), TUTTI_INVALID_ARGUMENT);
+        assert_string_equal(runs[i]->err.reason, "SHAPE_MISMATCH");
+        assert_string_equal(runs[i]->err.text,
+                            "group world op 1: shape differs: rank 3 called all_reduce(sum, "
+                            "INT32[2]), ranks 0-2, 4 all_reduce(sum, INT32[1])");
+        assert_int_equal(runs[i]->err.rank, 3);
+        assert_int_equal(runs[i]->err.sequence, 1);
+        assert_string_equal(runs[i]->err.group, "world");
+        assert_int_equal(numbers[i], i + 1);
+        run_free(runs[i]);
+    }
+    check_group_works(&w);
+    world_close(&w);
+}
+
+static void
+test_mismatch__of_ops_is_found_too(void **state)
+{
+    world w;
+    run *one;
+    run *other;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 2);
+    one = reduce_one(&w, 0, 1, LONG_MS);
+    other = run_new(TUTTI_COLL_BARRIER);
+    run_post(other, w.groups[1], LONG_MS);
+    assert_int_equal(run_wait(one), TUTTI_FAILED_PRECONDITION);
+    assert_int_equal(run_wait(other), TUTTI_FAILED_PRECONDITION);
+    assert_string_equal(one->err.reason, "OP_MISMATCH");
+    assert_string_equal(one->err.text, other->err.text);
+    run_free(one);
+    run_free(other);
+    check_group_works(&w);
+    world_close(&w);
+}
+
+static void
+test_refusal__of_one_rank_is_heard_by_all_before_and_after_they_call(void **state)
+{
+    run *runs[3];
+    world w;
+    tutti_error why;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 3);
+    (void)TUTTI_FAIL_FOR(&why, TUTTI_INVALID_ARGUMENT, "BAD_SHAPE", "dimension -1");
+    runs[0] = reduce_one(&w, 0, 1, LONG_MS); /* calls before */
+    assert_int_equal(tutti_coll_refuse(w.groups[1], 0, &why), 1);
+    assert_int_equal(run_wait(runs[0]), TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(runs[0]->err.text, "group world op 1: rank 1 was refused: dimension -1");
+    assert_string_equal(runs[0]->err.reason, "BAD_SHAPE");
+    assert_int_equal(runs[0]->err.rank, 1);
+    runs[2] = reduce_one(&w, 2, 1, LONG_MS); /* calls after */
+    assert_int_equal(run_wait(runs[2]), TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(runs[2]->err.text, runs[0]->err.text);
+    run_free(runs[0]);
+    run_free(runs[2]);
+    check_group_works(&w);
+    world_close(&w);
+}
+
+static void
+test_deadline__names_who_has_not_called_and_what_it_did_last(void **state)
+{
+    run *runs[4];
+    world w;
+    uint32_t i;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 4);
+    check_group_works(&w);
+    for (i = 0; i < 3; i++) {
+        runs[i] = reduce_one(&w, i, 1, i == 0 ? SHORT_MS : LONG_MS);
+    }
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(run_wait(runs[i]), TUTTI_DEADLINE_EXCEEDED);
+        assert_string_equal(runs[i]->err.reason, "TIMEOUT");
+        assert_text_has(runs[i]->err.text, "group world op 2 all_reduce(sum, INT32[1]) timed out");
+        assert_text_has(runs[i]->err.text,
+                        "; rank 3 has not called it (last: op 1 all_reduce(sum, INT32[1]))");
+        assert_int_equal(runs[i]->err.rank, 3);
+        assert_string_equal(runs[i]->err.text, runs[0]->err.text);
+    }
+    for (i = 0; i < 3; i++) {
+        run_free(runs[i]);
+    }
+    runs[3] = reduce_one(&w, 3, 1, LONG_MS); /* too late: it gets the same word */
+    assert_int_equal(run_wait(runs[3]), TUTTI_DEADLINE_EXCEEDED);
+    assert_text_has(runs[3]->err.text, "rank 3 has not called it");
+    run_free(runs[3]);
+    check_group_works(&w);
+    world_close(&w);
+}
+
+static void
+test_deadline__says_who_does_not_answer(void **state)
+{
+    world w;
+    run *one;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 3);
+    check_group_works(&w);
+    fake_wire_freeze(w.wires[1], true);
+    one = reduce_one(&w, 0, 1, SHORT_MS);
+    assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
+    assert_text_has(one->err.text, "rank 1 does not answer");
+    assert_text_has(one->err.text, "rank 2 has not called it");
+    assert_int_equal(one->err.rank, TUTTI_ERROR_RANK_NONE);
+    run_free(one);
+    fake_wire_freeze(w.wires[1], false);
+    world_close(&w);
+}
+
+static void
+test_deadline__frees_memory_that_a_frozen_rank_holds(void **state)
+{
+    enum {
+        COUNT = 1 << 20
+    };
+    world w;
+    uint32_t i;
+    run *runs[2];
+    int32_t *data[2];
+
+    (void)state;
+    world_open(&w, world_wire_fake, 2);
+    check_group_works(&w);
+    for (i = 0; i < 2; i++) {
+        data[i] = calloc(COUNT, sizeof(int32_t));
+        runs[i] = run_new(TUTTI_COLL_SEND);
+        run_give(runs[i], TUTTI_DTYPE_INT32, COUNT, data[i], NULL);
+        runs[i]->op.args.peer = 1 - i;
+    }
+    fake_wire_freeze(w.wires[1], true);
+    run_post(runs[0], w.groups[0], SHORT_MS);
+    assert_int_equal(run_wait(runs[0]), TUTTI_DEADLINE_EXCEEDED); /* released, too */
+    assert_text_has(runs[0]->err.text, "rank 1 has not received it");
+    fake_wire_freeze(w.wires[1], false);
+    for (i = 0; i < 2; i++) {
+        free(data[i]);
+        run_free(runs[i]);
+    }
+    world_close(&w);
+}
+
+static void
+test_cancel__is_told_to_all(void **state)
+{
+    world w;
+    run *runs[2];
+    tutti_error why;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 3);
+    runs[0] = reduce_one(&w, 0, 1, LONG_MS);
+    runs[1] = reduce_one(&w, 1, 1, LONG_MS);
+    (void)TUTTI_FAIL_FOR(&why, TUTTI_CANCELLED, "CALLER_GONE", "rank 0's caller went away");
+    tutti_coll_cancel(w.engines[0], runs[0]->op.id, &why);
+    assert_int_equal(run_wait(runs[0]), TUTTI_CANCELLED);
+    assert_int_equal(run_wait(runs[1]), TUTTI_CANCELLED);
+    assert_text_has(runs[1]->err.text, "rank 0's caller went away");
+    tutti_coll_cancel(w.engines[0], runs[0]->op.id, &why); /* once more is nothing */
+    run_free(runs[0]);
+    run_free(runs[1]);
+    runs[0] = reduce_one(&w, 2, 1, LONG_MS);
+    assert_int_equal(run_wait(runs[0]), TUTTI_CANCELLED);
+    run_free(runs[0]);
+    check_group_works(&w);
+    world_close(&w);
+}
+
+static void
+test_shape__that_a_receiver_cannot_take_fails_for_all(void **state)
+{
+    world w;
+    run *runs[3];
+    uint32_t i;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 3);
+    for (i = 0; i < 3; i++) {
+        runs[i] = run_new(TUTTI_COLL_BROADCAST);
+        if (i == 0) {
+            run_give(runs[i], TUTTI_DTYPE_INT32, 1, &numbers[0], &numbers[0]);
+        }
+        runs[i]->refuse = i == 2 ? TUTTI_RESOURCE_EXHAUSTED : TUTTI_OK;
+        run_post(runs[i], w.groups[i], LONG_MS);
+    }
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(run_wait(runs[i]), TUTTI_RESOURCE_EXHAUSTED);
+        assert_text_has(runs[i]->err.text, "this test refuses the shape");
+        run_free(runs[i]);
+    }
+    check_group_works(&w);
+    world_close(&w);
+}
+
+static void
+test_death__is_named_to_every_rank_within_a_second(void **state)
+{
+    world w;
+    run *runs[4];
+    uint64_t before;
+    uint32_t i;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 4);
+    check_group_works(&w);
+    for (i = 0; i < 3; i++) {
+        runs[i] = reduce_one(&w, i, 1, LONG_MS);
+    }
+    before = tutti_clock_ns();
+    world_kill(&w, 3);
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(run_wait(runs[i]), TUTTI_UNAVAILABLE);
+        assert_string_equal(runs[i]->err.reason, "RANK_LOST");
+        assert_text_has(runs[i]->err.text, "rank 3 is gone: ");
+        assert_int_equal(runs[i]->err.rank, 3);
+        assert_int_equal(runs[i]->err.scope, TUTTI_SCOPE_GROUP);
+        run_free(runs[i]);
+    }
+    assert_true(tutti_clock_ns() - before < TUTTI_NS_PER_S);
+    world_close(&w);
+}
+
+static void
+test_loss__that_only_the_coordinator_saw_ends_ops_now_and_later(void **state)
+{
+    world w;
+    run *one;
+    uint32_t i;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 3);
+    check_group_works(&w);
+    fake_wire_freeze(w.wires[2], true);
+    one = reduce_one(&w, 0, 1, LONG_MS);
+    for (i = 0; i < 2; i++) {
+        tutti_coll_lose_peer(w.engines[i], 2, w.incarnations[2], "no heartbeat for 10 s");
+    }
+    assert_int_equal(run_wait(one), TUTTI_UNAVAILABLE);
+    assert_text_has(one->err.text, "rank 2 is gone: no heartbeat for 10 s");
+    run_free(one);
+    one = reduce_one(&w, 1, 1, LONG_MS); /* rank 0 has told it, or it knows by itself */
+    assert_int_equal(run_wait(one), TUTTI_UNAVAILABLE);
+    run_free(one);
+    one = reduce_one(&w, 1, 1, LONG_MS);
+    assert_int_equal(run_wait(one), TUTTI_UNAVAILABLE);
+    run_free(one);
+    fake_wire_freeze(w.wires[2], false);
+    world_close(&w);
+}
+
+static void
+test_return__of_a_rank_makes_its_groups_work_again(void **state)
+{
+    static const uint32_t ranks[] = {0, 1, 2};
+    world w;
+    run *one;
+    uint32_t i;
+    tutti_error err;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 3);
+    check_group_works(&w);
+    world_kill(&w, 1);
+    one = reduce_one(&w, 0, 1, LONG_MS);
+    assert_int_equal(run_wait(one), TUTTI_UNAVAILABLE);
+    run_free(one);
+    for (i = 0; i < 3; i += 2) {
+        tutti_coll_lose_peer(w.engines[i], 1, w.incarnations[1], "killed");
+    }
+    world_revive(&w, 1);
+    assert_ok(tutti_coll_group_open(w.engines[1], 1, "world", 2, ranks, 3, &w.groups[1], &err));
+    for (i = 0; i < 3; i += 2) {
+        tutti_coll_set_peer(w.engines[i], 1, w.incarnations[1],
+                            tutti_coll_engine_address(w.engines[1]));
+        tutti_coll_group_renew(w.groups[i], 2);
+        tutti_coll_group_renew(w.groups[i], 2); /* again is nothing */
+    }
+    check_group_works(&w);
+    check_group_works(&w);
+    world_close(&w);
+}
+
+static void
+test_renewal__fails_what_runs_and_counts_from_one(void **state)
+{
+    world w;
+    run *one;
+    run *late;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 2);
+    check_group_works(&w);
+    one = reduce_one(&w, 0, 1, LONG_MS);
+    tutti_coll_group_renew(w.groups[0], 2);
+    assert_int_equal(run_wait(one), TUTTI_UNAVAILABLE);
+    assert_string_equal(one->err.reason, "EPOCH_CHANGED");
+    run_free(one);
+    one = reduce_one(&w, 0, 1, LONG_MS); /* of the new epoch; rank 1 has not heard of it yet */
+    assert_int_equal(one->op.sequence, 1);
+    tutti_coll_group_renew(w.groups[1], 2);
+    late = reduce_one(&w, 1, 1, LONG_MS);
+    assert_int_equal(run_wait(one), TUTTI_OK);
+    assert_int_equal(run_wait(late), TUTTI_OK);
+    run_free(one);
+    run_free(late);
+    world_close(&w);
+}
+
+/* Called in rounds: in the first one rank 1 has failed before it heard of the new epoch. */
+static void
+test_renewal__lets_ranks_count_alike_until_an_op_succeeds(void **state)
+{
+    world w;
+    run *one;
+    run *other;
+    int round;
+    int met = 0;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 2);
+    check_group_works(&w);
+    tutti_coll_group_renew(w.groups[0], 2);
+    tutti_coll_group_renew(w.groups[1], 2);
+    one = reduce_one(&w, 0, 1, SHORT_MS); /* op 1 of rank 0 alone */
+    assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
+    run_free(one);
+    for (round = 0; round < 20 && met < 2; round++) { /* news of the deadline may be on its way */
+        one = reduce_one(&w, 0, 1, SHORT_MS);
+        other = reduce_one(&w, 1, 1, SHORT_MS);
+        met = (run_wait(one) == TUTTI_OK) + (run_wait(other) == TUTTI_OK);
+        run_free(one);
+        run_free(other);
+    }
+    assert_int_equal(met, 2);
+    one = reduce_one(&w, 0, 1, SHORT_MS); /* from now on who is late is told so */
+    assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
+    run_free(one);
+    one = reduce_one(&w, 1, 1, LONG_MS);
+    assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
+    run_free(one);
+    check_group_works(&w);
+    world_close(&w);
+}
+
+static void
+test_closing__a_group_ends_its_ops(void **state)
+{
+    world w;
+    run *one;
+    run *got;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 2);
+    one = reduce_one(&w, 0, 1, LONG_MS);
+    got = run_new(TUTTI_COLL_RECV);
+    got->op.args.peer = TUTTI_COLL_ANY_SOURCE;
+    run_post(got, w.groups[0], LONG_MS);
+    tutti_coll_group_close(w.groups[0]);
+    assert_int_equal(run_wait(one), TUTTI_NOT_FOUND);
+    assert_string_equal(one->err.reason, "NO_GROUP");
+    assert_int_equal(run_wait(got), TUTTI_NOT_FOUND);
+    run_free(one);
+    run_free(got);
+    world_close(&w);
+}
+
+static void
+test_stopping__an_engine_is_told_to_the_others(void **state)
+{
+    world w;
+    run *runs[2];
+
+    (void)state;
+    world_open(&w, world_wire_fake, 2);
+    check_group_works(&w);
+    runs[0] = reduce_one(&w, 0, 1, LONG_MS);
+    runs[1] = run_new(TUTTI_COLL_RECV); /* keeps rank 1 busy */
+    runs[1]->op.args.peer = 0;
+    run_post(runs[1], w.groups[1], LONG_MS);
+    tutti_coll_engine_stop(w.engines[1]);
+    w.engines[1] = NULL;
+    assert_int_equal(run_wait(runs[1]), TUTTI_UNAVAILABLE);
+    assert_string_equal(runs[1]->err.reason, "STOPPING");
+    run_free(runs[1]);
+    tutti_coll_lose_peer(w.engines[0], 1, w.incarnations[1], "left");
+    assert_int_equal(run_wait(runs[0]), TUTTI_UNAVAILABLE);
+    run_free(runs[0]);
+    world_close(&w);
+}
+
+static void
+test_post__keeps_to_the_number_that_was_asked_for(void **state)
+{
+    world w;
+    run *one = run_new(TUTTI_COLL_BARRIER);
+    tutti_error err;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 1);
+    one->op.deadline_ns = tutti_clock_ns() + TUTTI_NS_PER_S;
+    assert_fails(tutti_coll_post(w.groups[0], &one->op, 2, &err), TUTTI_FAILED_PRECONDITION);
+    assert_string_equal(err.reason, "OUT_OF_SEQUENCE");
+    assert_text_has(err.text, "op 2 of group world: the next one is 1");
+    assert_ok(tutti_coll_post(w.groups[0], &one->op, 1, &err));
+    assert_int_equal(run_wait(one), TUTTI_OK);
+    run_free(one);
+    world_close(&w);
+}
+
+static void
+test_retracted__send_leaves_nothing_for_a_later_receive(void **state)
+{
+    world w;
+    run *sent;
+    run *got;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 2);
+    sent = run_new(TUTTI_COLL_SEND);
+    run_give(sent, TUTTI_DTYPE_INT32, 1, &numbers[0], NULL);
+    sent->op.args.peer = 1;
+    run_post(sent, w.groups[0], SHORT_MS);
+    assert_int_equal(run_wait(sent), TUTTI_DEADLINE_EXCEEDED);
+    run_free(sent);
+    check_group_works(&w); /* what rank 0 said before is heard */
+    got = run_new(TUTTI_COLL_RECV);
+    got->op.args.peer = 0;
+    run_post(got, w.groups[1], 2 * SHORT_MS);
+    assert_int_equal(run_wait(got), TUTTI_DEADLINE_EXCEEDED);
+    assert_text_has(got->err.text, "rank 0 has not sent");
+    run_free(got);
+    world_close(&w);
+}
+
+static void
+test_receive__ends_when_its_sender_dies(void **state)
+{
+    world w;
+    run *got;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 2);
+    check_group_works(&w);
+    got = run_new(TUTTI_COLL_RECV);
+    got->op.args.peer = 1;
+    run_post(got, w.groups[0], LONG_MS);
+    world_kill(&w, 1);
+    assert_int_equal(run_wait(got), TUTTI_UNAVAILABLE);
+    assert_text_has(got->err.text, "recv(from group rank 1, tag 0): rank 1 is gone");
+    run_free(got);
+    world_close(&w);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mismatch__is_the_same_error_on_every_rank_and_touches_no_data),
+        cmocka_unit_test(test_mismatch__of_ops_is_found_too),
+        cmocka_unit_test(test_refusal__of_one_rank_is_heard_by_all_before_and_after_they_call),
+        cmocka_unit_test(test_deadline__names_who_has_not_called_and_what_it_did_last),
+        cmocka_unit_test(test_deadline__says_who_does_not_answer),
+        cmocka_unit_test(test_deadline__frees_memory_that_a_frozen_rank_holds),
+        cmocka_unit_test(test_cancel__is_told_to_all),
+        cmocka_unit_test(test_shape__that_a_receiver_cannot_take_fails_for_all),
+        cmocka_unit_test(test_death__is_named_to_every_rank_within_a_second),
+        cmocka_unit_test(test_loss__that_only_the_coordinator_saw_ends_ops_now_and_later),
+        cmocka_unit_test(test_return__of_a_rank_makes_its_groups_work_again),
+        cmocka_unit_test(test_renewal__fails_what_runs_and_counts_from_one),
+        cmocka_unit_test(test_renewal__lets_ranks_count_alike_until_an_op_succeeds),
+        cmocka_unit_test(test_closing__a_group_ends_its_ops),
+        cmocka_unit_test(test_stopping__an_engine_is_told_to_the_others),
+        cmocka_unit_test(test_post__keeps_to_the_number_that_was_asked_for),
+        cmocka_unit_test(test_retracted__send_leaves_nothing_for_a_later_receive),
+        cmocka_unit_test(test_receive__ends_when_its_sender_dies),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

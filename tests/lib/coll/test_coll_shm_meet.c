@@ -1,0 +1,369 @@
+/*
+ * Goal: a ring is had by members of this epoch alone: with a fresh proof, and as long as they are
+ * members. Who is ahead of us waits; who is refused has the inner wire, which refuses it, too.
+ * Method: two wires of one thread, sealed; a relay between them that hears and repeats hellos.
+ */
+#include "support/testing.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "coll/seal/coll_seal.h"
+#include "coll/shm/coll_shm_wire.h"
+#include "support/wire_fake.h"
+
+typedef struct side {
+    tutti_wire *seal;
+    tutti_wire *wire;
+    size_t heard;
+    bool broken;
+} side;
+
+typedef struct pair {
+    fake_network *network;
+    side sides[2]; /* 0 connects to 1 */
+    tutti_wire_link *way;
+} pair;
+
+static void
+on_packet(void *arg, const void *header, size_t header_size, const void *data, size_t size,
+          tutti_wire_parcel *parcel)
+{
+    side *self = arg;
+
+    (void)header;
+    (void)header_size;
+    (void)data;
+    (void)size;
+    (void)parcel;
+    self->heard++;
+}
+
+static void
+on_broken(void *arg, void *owner, const char *why)
+{
+    side *self = arg;
+
+    (void)owner;
+    (void)why;
+    self->broken = true;
+}
+
+static const tutti_wire_events events = {on_packet, on_broken};
+
+static void
+rekey(pair *self, int which, uint64_t epoch)
+{
+    tutti_wire_key key = {.job_id = 7, .epoch = epoch};
+    tutti_wire *wire = self->sides[which].wire;
+
+    memset(key.bytes, (int)epoch, sizeof(key.bytes));
+    wire->ops->rekey(wire, &key);
+}
+
+static void
+open_side(pair *self, size_t i)
+{
+    tutti_wire_shm_options options = {.host_id = "this host", .memory = -1, .inside = true};
+    side *it = &self->sides[i];
+    tutti_error err;
+
+    assert_ok(tutti_wire_seal_open(fake_wire_new(self->network), 100 + i, &options.inner, &err));
+    it->seal = options.inner;
+    assert_ok(tutti_wire_shm_open(&options, &it->wire, &err));
+    it->wire->ops->listen(it->wire, &events, it);
+    rekey(self, (int)i, 1);
+}
+
+static int
+begin(void **state)
+{
+    pair *self = calloc(1, sizeof(*self));
+
+    self->network = fake_network_new();
+    open_side(self, 0);
+    open_side(self, 1);
+    *state = self;
+    return 0;
+}
+
+static int
+end(void **state)
+{
+    pair *self = *state;
+
+    if (self->way != NULL) {
+        self->sides[0].wire->ops->disconnect(self->way);
+    }
+    self->sides[0].wire->ops->close(self->sides[0].wire);
+    self->sides[1].wire->ops->close(self->sides[1].wire);
+    fake_network_free(self->network);
+    free(self);
+    return 0;
+}
+
+static void
+turn(pair *self)
+{
+    size_t i;
+
+    for (i = 0; i < 2; i++) {
+        tutti_wire *wire = self->sides[i].wire;
+
+        while (wire->ops->progress(wire) > 0) {
+        }
+        if (wire->ops->arm(wire)) {
+            wire->ops->disarm(wire);
+        }
+    }
+}
+
+static void
+turns(pair *self, int count)
+{
+    while (count-- > 0) {
+        turn(self);
+    }
+}
+
+static void
+connect_to(pair *self, tutti_bytes address)
+{
+    tutti_error err;
+
+    assert_ok(
+        self->sides[0].wire->ops->connect(self->sides[0].wire, address, self, &self->way, &err));
+}
+
+static tutti_bytes
+address_of(const pair *self, size_t i)
+{
+    return self->sides[i].wire->ops->address(self->sides[i].wire);
+}
+
+static bool
+is_near(const pair *self)
+{
+    return self->sides[0].wire->ops->near(self->way);
+}
+
+static void
+ignore(tutti_wire_ticket *ticket, bool ok)
+{
+    (void)ticket;
+    (void)ok;
+}
+
+static void
+send_one(pair *self)
+{
+    static tutti_wire_ticket ticket = {.on_done = ignore};
+
+    assert_int_not_equal(self->sides[0].wire->ops->send(self->way, "header", 6, "data", 4, &ticket),
+                         TUTTI_WIRE_FAILED);
+}
+
+static tutti_wire_seal_stats
+stats_of(const pair *self)
+{
+    tutti_wire_seal_stats stats;
+
+    tutti_wire_seal_stat(self->sides[1].seal, &stats);
+    return stats;
+}
+
+static void
+test_meeting__of_members_gives_a_ring(void **state)
+{
+    pair *self = *state;
+
+    connect_to(self, address_of(self, 1));
+    send_one(self); /* waits for the meeting */
+    turns(self, 10);
+    assert_true(is_near(self));
+    assert_int_equal(self->sides[1].heard, 1);
+}
+
+static void
+test_meeting__with_who_has_not_heard_of_our_epoch_waits(void **state)
+{
+    pair *self = *state;
+
+    rekey(self, 0, 2);
+    connect_to(self, address_of(self, 1));
+    send_one(self);
+    turns(self, 50);
+    assert_false(is_near(self));
+    assert_int_equal(self->sides[1].heard, 0);
+    rekey(self, 1, 2);
+    turns(self, 10);
+    assert_true(is_near(self));
+    assert_int_equal(self->sides[1].heard, 1);
+}
+
+static void
+test_meeting__ends_with_who_goes_while_it_waits(void **state)
+{
+    pair *self = *state;
+
+    rekey(self, 0, 2);
+    connect_to(self, address_of(self, 1));
+    turns(self, 10);
+    self->sides[0].wire->ops->disconnect(self->way);
+    self->way = NULL;
+    turns(self, 10);
+    rekey(self, 1, 2); /* its descriptors are closed: valgrind and asan know */
+    turns(self, 10);
+}
+
+static void
+test_meeting__with_a_key_that_is_over_is_refused(void **state)
+{
+    pair *self = *state;
+
+    tutti_wire_seal_set_grace(self->sides[1].seal, 0);
+    rekey(self, 1, 2);
+    connect_to(self, address_of(self, 1));
+    send_one(self);
+    turns(self, 20);
+    assert_false(is_near(self));
+    assert_int_equal(self->sides[1].heard, 0);
+    assert_int_equal(stats_of(self).over, 2); /* the hello, and what went by the inner wire */
+}
+
+static void
+test_meeting__is_over_for_who_is_expelled(void **state)
+{
+    pair *self = *state;
+    tutti_wire *wire = self->sides[1].wire;
+
+    connect_to(self, address_of(self, 1));
+    turns(self, 10);
+    assert_true(is_near(self));
+    rekey(self, 0, 2);
+    rekey(self, 1, 2);
+    turns(self, 10);
+    assert_true(is_near(self)); /* members stay */
+    wire->ops->expel(wire, 3, 555);
+    turns(self, 10);
+    assert_true(is_near(self)); /* somebody else */
+    send_one(self);
+    wire->ops->expel(wire, 0, 100);
+    turns(self, 10);
+    assert_int_equal(self->sides[1].heard, 1); /* its last words */
+    assert_true(self->sides[0].broken);
+    assert_false(is_near(self));
+}
+
+/* ------------------------------------------------------------------------------ a relay */
+
+#define RELAY_NAME "tutti-sh-test-relay-0001"
+
+typedef struct words {
+    unsigned char bytes[512];
+    long size;
+    int fds[TUTTI_LOCAL_FDS_MAX];
+    size_t fd_count;
+} words;
+
+static words
+hear(int socket)
+{
+    struct pollfd event = {.fd = socket, .events = POLLIN};
+    words it = {.size = -1};
+
+    assert_int_equal(poll(&event, 1, 60000), 1);
+    it.size = tutti_local_receive(socket, it.bytes, sizeof(it.bytes), it.fds, &it.fd_count);
+    return it;
+}
+
+static void
+say(int socket, const words *it)
+{
+    assert_true(tutti_local_send(socket, it->bytes, (size_t)it->size, it->fds, it->fd_count));
+}
+
+/* The other's address, with our socket in it. */
+static tutti_bytes
+false_address(const pair *self, unsigned char *copy)
+{
+    const tutti_bytes true_one = address_of(self, 1);
+    shm_address parts;
+
+    memcpy(copy, true_one.data, true_one.size);
+    assert_true(tutti_shm_address_read((tutti_bytes){copy, true_one.size}, &parts));
+    memcpy((unsigned char *)(uintptr_t)parts.name, RELAY_NAME, SHM_NAME_BYTES);
+    return (tutti_bytes){copy, true_one.size};
+}
+
+static int
+call_true_one(const pair *self)
+{
+    shm_address parts;
+
+    assert_true(tutti_shm_address_read(address_of(self, 1), &parts));
+    return tutti_local_connect((tutti_bytes){parts.name, SHM_NAME_BYTES});
+}
+
+static void
+test_hello__that_was_heard_before_is_refused(void **state)
+{
+    unsigned char copy[1024];
+    pair *self = *state;
+    int listener = tutti_local_listen((tutti_bytes){RELAY_NAME, SHM_NAME_BYTES});
+    int caller;
+    int called;
+    words challenge;
+    words hello;
+    words answer;
+
+    assert_true(listener >= 0);
+    connect_to(self, false_address(self, copy));
+    caller = accept(listener, NULL, NULL);
+    called = call_true_one(self);
+    assert_true(caller >= 0 && called >= 0);
+    turns(self, 5);
+    challenge = hear(called);
+    say(caller, &challenge);
+    turns(self, 5);
+    hello = hear(caller);
+    assert_int_equal(hello.size, sizeof(shm_hello));
+    say(called, &hello); /* the first time, it is what it says */
+    turns(self, 5);
+    answer = hear(called);
+    assert_int_equal(answer.fd_count, 2);
+    tutti_local_close_all(answer.fds, answer.fd_count);
+    (void)close(called);
+
+    called = call_true_one(self); /* again, word for word */
+    turns(self, 5);
+    assert_memory_not_equal(hear(called).bytes, challenge.bytes, (size_t)challenge.size);
+    say(called, &hello);
+    turns(self, 5);
+    answer = hear(called);
+    assert_int_equal(answer.fd_count, 0);
+    assert_int_equal(stats_of(self).strange, 1);
+    (void)close(called);
+    (void)close(caller);
+    (void)close(listener);
+    tutti_local_close_all(hello.fds, hello.fd_count);
+}
+
+#define MEET_TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        MEET_TEST(test_meeting__of_members_gives_a_ring),
+        MEET_TEST(test_meeting__with_who_has_not_heard_of_our_epoch_waits),
+        MEET_TEST(test_meeting__ends_with_who_goes_while_it_waits),
+        MEET_TEST(test_meeting__with_a_key_that_is_over_is_refused),
+        MEET_TEST(test_meeting__is_over_for_who_is_expelled),
+        MEET_TEST(test_hello__that_was_heard_before_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,251 @@
+/*
+ * Goal: strangers at the socket get nothing and hold nobody up; who lies behind it makes nobody
+ * fault.
+ * Method: strangers and liars speak by hand; another user is a process of its own.
+ */
+#include "share_rig.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/local.h"
+#include "share/share_private.h"
+
+/* ------------------------------------------------------------------------------ who lies */
+
+/* One caller's answer: what it says, how much of it, and a descriptor. */
+typedef struct liar {
+    int listener;
+    share_answer answer;
+    size_t size;
+    int fd; /* -1 = none */
+    size_t fd_count;
+} liar;
+
+static void *
+run_liar(void *arg)
+{
+    const liar *self = arg;
+    const int fds[2] = {self->fd, self->fd};
+    struct pollfd look = {.fd = self->listener, .events = POLLIN};
+    char hello[64];
+    int socket;
+
+    assert_int_equal(poll(&look, 1, RIG_WAIT_MS), 1);
+    socket = accept(self->listener, NULL, NULL);
+    look.fd = socket;
+    assert_int_equal(poll(&look, 1, RIG_WAIT_MS), 1);
+    assert_true(recv(socket, hello, sizeof(hello), 0) > 0); /* else closing it says reset */
+    if (self->size > 0) {
+        (void)tutti_local_send(socket, &self->answer, self->size, fds, self->fd_count);
+    }
+    (void)close(socket);
+    return NULL;
+}
+
+static tutti_code
+take_from(liar *self, tutti_error *err)
+{
+    char name[TUTTI_LOCAL_NAME_MAX]; /* other tests may run beside this one */
+    const unsigned char token[TUTTI_SHARE_TOKEN_BYTES] = {0};
+    tutti_share_view view;
+    pthread_t thread;
+    tutti_code code;
+
+    (void)snprintf(name, sizeof(name), "tutti-liar-of-%ld", (long)getpid());
+    memcpy(self->answer.magic, SHARE_ANSWER, SHARE_MAGIC_BYTES);
+    self->listener = tutti_local_listen(tutti_bytes_of(name));
+    assert_true(self->listener >= 0);
+    assert_int_equal(pthread_create(&thread, NULL, run_liar, self), 0);
+    code = tutti_share_take(name, (tutti_bytes){token, sizeof(token)}, RIG_WAIT_MS, &view, err);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(close(self->listener), 0);
+    if (code == TUTTI_OK) {
+        tutti_share_drop(&view);
+    }
+    return code;
+}
+
+static void
+test_share_take__from_who_lies_maps_nothing_that_could_end(void **state)
+{
+    const size_t all = sizeof(share_answer);
+    const int loose = memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    tutti_error err;
+    share_rig self;
+    size_t i;
+    liar good;
+    liar bad[6];
+
+    (void)state;
+    assert_int_equal(ftruncate(loose, RIG_BYTES), 0);
+    share_rig_open(&self, 4, 0);
+    good = (liar){.answer = {.bytes = RIG_BYTES}, .size = all, .fd = self.fd, .fd_count = 1};
+    assert_ok(take_from(&good, &err));
+    for (i = 0; i < COUNT_OF(bad); i++) {
+        bad[i] = good;
+    }
+    bad[0].fd = loose;                   /* it could be cut under us */
+    bad[1].answer.bytes = RIG_BYTES + 1; /* more than it holds */
+    bad[2].answer.bytes = UINT64_MAX;    /* far more */
+    bad[3].answer.bytes = 0;
+    bad[4].fd_count = 0;
+    bad[5].fd_count = 2;
+    for (i = 0; i < COUNT_OF(bad); i++) {
+        assert_fails(take_from(&bad[i], &err), TUTTI_DATA_LOSS);
+    }
+    good.size = all - 1;
+    assert_fails(take_from(&good, &err), TUTTI_DATA_LOSS);
+    good.size = 0;
+    assert_fails(take_from(&good, &err), TUTTI_UNAVAILABLE);
+    assert_string_equal(err.reason, "NO_SHARE_SOCKET");
+    assert_int_equal(close(loose), 0);
+    share_rig_close(&self);
+}
+
+/* What a stranger sends, and the answer's size: 0 = it was hung up on. */
+static long
+speak(const share_rig *self, const void *words, size_t size)
+{
+    const int socket = tutti_local_connect(tutti_bytes_of(tutti_share_socket(self->share)));
+    struct pollfd look = {.fd = socket, .events = POLLIN};
+    int fds[TUTTI_LOCAL_FDS_MAX];
+    unsigned char answer[100];
+    size_t count = 0;
+    long got;
+
+    assert_true(socket >= 0);
+    assert_true(tutti_local_send(socket, words, size, NULL, 0));
+    assert_int_equal(poll(&look, 1, RIG_WAIT_MS), 1);
+    got = tutti_local_receive(socket, answer, sizeof(answer), fds, &count);
+    assert_int_equal(count, 0);
+    assert_int_equal(close(socket), 0);
+    return got;
+}
+
+static void
+test_share__hangs_up_on_what_makes_no_sense(void **state)
+{
+    const share_hello no_magic = {.magic = "tthello"};
+    unsigned char token[TUTTI_SHARE_TOKEN_BYTES];
+    unsigned char much[4096] = {0};
+    tutti_share_view view;
+    tutti_error err;
+    share_rig self;
+
+    (void)state;
+    share_rig_open(&self, 4, 0);
+    assert_int_equal(speak(&self, "x", 1), 0);
+    assert_int_equal(speak(&self, &no_magic, sizeof(no_magic)), 0);
+    assert_int_equal(speak(&self, much, sizeof(much)), 0);
+    assert_ok(share_rig_offer(&self, true, token, &err));
+    assert_ok(share_rig_take(&self, token, &view, &err));
+    tutti_share_drop(&view);
+    share_rig_close(&self);
+}
+
+/* Of all these none keeps the one out that has a token, for long. */
+static void
+test_share__outlives_a_crowd_of_strangers(void **state)
+{
+    unsigned char token[TUTTI_SHARE_TOKEN_BYTES];
+    int sockets[200];
+    tutti_share_view view;
+    tutti_error err;
+    tutti_code code;
+    size_t i;
+    share_rig self;
+
+    (void)state;
+    share_rig_open(&self, 4, 0);
+    assert_ok(share_rig_offer(&self, true, token, &err));
+    for (i = 0; i < COUNT_OF(sockets); i++) {
+        sockets[i] = tutti_local_connect(tutti_bytes_of(tutti_share_socket(self.share)));
+    }
+    code = share_rig_take(&self, token, &view, &err);
+    assert_true(code == TUTTI_OK || code == TUTTI_UNAVAILABLE);
+    for (i = 0; i < COUNT_OF(sockets); i++) {
+        (void)close(sockets[i]);
+    }
+    while (code != TUTTI_OK) {
+        code = share_rig_take(&self, token, &view, &err);
+        assert_true(code == TUTTI_OK || code == TUTTI_UNAVAILABLE);
+    }
+    tutti_share_drop(&view);
+    share_rig_close(&self);
+}
+
+/* Another user's process: 1 = refused for that, 2 = got it, else something else. */
+static int
+take_as_nobody(const share_rig *self, const unsigned char *token)
+{
+    tutti_share_view view;
+    tutti_error err;
+    tutti_code code;
+
+    if (setuid(65534) != 0) {
+        return 3;
+    }
+    code = share_rig_take(self, token, &view, &err);
+    if (code == TUTTI_OK) {
+        return 2;
+    }
+    return strcmp(err.reason, "OTHER_USER") == 0 ? 1 : 4;
+}
+
+static int
+status_of_nobody(const share_rig *self, const unsigned char *token)
+{
+    const pid_t child = fork();
+    int status = 0;
+
+    if (child == 0) {
+        _exit(take_as_nobody(self, token));
+    }
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void
+test_share__refuses_other_users_unless_told(void **state)
+{
+    unsigned char token[TUTTI_SHARE_TOKEN_BYTES];
+    tutti_share_view view;
+    tutti_error err;
+    share_rig self;
+
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("skipped: only root can become another user\n");
+        skip();
+    }
+    share_rig_open(&self, 4, 0);
+    assert_ok(share_rig_offer(&self, false, token, &err));
+    assert_int_equal(status_of_nobody(&self, token), 1);
+    assert_ok(share_rig_take(&self, token, &view, &err)); /* the token is still good */
+    tutti_share_drop(&view);
+    self.share->options.any_user = true;
+    assert_ok(share_rig_offer(&self, false, token, &err));
+    assert_int_equal(status_of_nobody(&self, token), 2);
+    share_rig_wait_over(&self, 2); /* a process that ends lets go */
+    share_rig_close(&self);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_share_take__from_who_lies_maps_nothing_that_could_end),
+        cmocka_unit_test(test_share__hangs_up_on_what_makes_no_sense),
+        cmocka_unit_test(test_share__outlives_a_crowd_of_strangers),
+        cmocka_unit_test(test_share__refuses_other_users_unless_told),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,541 @@
+/*
+ * Goal: handles and names mean one tensor each, a tensor lives as long as somebody uses it, and
+ * what failed says so.
+ * Method: a table over host memory, without a network; every text a person may send instead of a
+ * handle; each allocation failing in turn.
+ */
+#include "support/sweep.h"
+#include "support/testing.h"
+#include "table_rig.h"
+
+#define HANDLES_MAX 8
+
+static int
+start(void **state)
+{
+    static table_rig one;
+
+    rig_start(&one, HANDLES_MAX);
+    *state = &one;
+    return 0;
+}
+
+static int
+stop(void **state)
+{
+    rig_stop(*state);
+    return 0;
+}
+
+/* ------------------------------------------------------------------------------ handles */
+
+static void
+test_table_handle__says_rank_process_and_number(void **state)
+{
+    table_rig *self = *state;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+
+    tutti_table_set_rank(self->table, 3);
+    rig_make(self, "", handle);
+    assert_string_equal(handle, "tensor:3.0123456789abcdef.1");
+    rig_make(self, "weights", handle);
+    assert_string_equal(handle, "tensor:3.0123456789abcdef.2");
+}
+
+static void
+test_table_handle__of_the_time_before_joining_stays_good(void **state)
+{
+    table_rig *self = *state;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+    table_call reader;
+
+    rig_make(self, "", handle);
+    tutti_table_set_rank(self->table, 5);
+    call_read(&reader, self, handle);
+    assert_non_null(tutti_table_tensor(self->table, &reader.claim.uses[0]));
+    call_release(&reader);
+}
+
+/* What want says of a text: the reason, and that the claim is as it was. */
+static void
+check_want(table_rig *self, const char *text, tutti_code code, const char *reason)
+{
+    tutti_error err;
+    table_call one;
+
+    call_init(&one, self);
+    assert_fails(tutti_table_want(self->table, &one.claim, text, false, &err), code);
+    if (strcmp(err.reason, reason) != 0) {
+        fail_msg("\"%.100s\": %s, wanted %s", text, err.reason, reason);
+    }
+    assert_int_equal(one.claim.count, 0);
+}
+
+static void
+test_table_want__refuses_what_is_no_handle(void **state)
+{
+    static const char *const texts[] = {
+        "",
+        "tensor:",
+        "tensor:0",
+        "tensor:0.0123456789abcdef",
+        "tensor:0.0123456789abcdef.",
+        "tensor:0.0123456789abcdef.1x",
+        "tensor:0.0123456789abcdef.1 ",
+        "tensor:0.0123456789abcdef.1.1",
+        "tensor: 0.0123456789abcdef.1",
+        "tensor:-1.0123456789abcdef.1",
+        "tensor:+0.0123456789abcdef.1",
+        "tensor:00.0123456789abcdef.1",
+        "tensor:0.0123456789abcdef.01",
+        "tensor:0.0123456789abcdef.-1",
+        "tensor:0.0123456789abcdef. 1",
+        "tensor:0.0123456789ABCDEF.1",
+        "tensor:0.0123456789abcde.1",
+        "tensor:0.0123456789abcdef0.1",
+        "tensor:0.0000000000000000.1",
+        "tensor:4294967296.0123456789abcdef.1",
+        "tensor:0.0123456789abcdef.18446744073709551616",
+        "tensor:0.0123456789abcdef.99999999999999999999999999",
+        "tensor:%s%n.0123456789abcdef.1",
+    };
+    table_rig *self = *state;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+    char long_one[5000];
+    size_t i;
+
+    rig_make(self, "", handle);
+    for (i = 0; i < COUNT_OF(texts); i++) {
+        check_want(self, texts[i], TUTTI_INVALID_ARGUMENT, "BAD_HANDLE");
+    }
+    memset(long_one, '1', sizeof(long_one) - 1);
+    long_one[sizeof(long_one) - 1] = '\0';
+    memcpy(long_one, "tensor:", 7);
+    check_want(self, long_one, TUTTI_INVALID_ARGUMENT, "BAD_HANDLE");
+    memcpy(long_one, "tensors", 7);
+    check_want(self, long_one, TUTTI_INVALID_ARGUMENT, "BAD_NAME");
+}
+
+static void
+test_table_want__tells_foreign_stale_and_unknown_handles_apart(void **state)
+{
+    table_rig *self = *state;
+    tutti_error err;
+    table_call one;
+
+    tutti_table_set_rank(self->table, 2);
+    call_init(&one, self);
+    assert_fails(
+        tutti_table_want(self->table, &one.claim, "tensor:1.fedcba9876543210.7", false, &err),
+        TUTTI_FAILED_PRECONDITION);
+    assert_string_equal(err.reason, "FOREIGN_HANDLE");
+    assert_text_has(err.text, "belongs to rank 1, this is rank 2");
+    check_want(self, "tensor:2.fedcba9876543210.7", TUTTI_FAILED_PRECONDITION, "STALE_HANDLE");
+    check_want(self, "tensor:2.0123456789abcdef.7", TUTTI_NOT_FOUND, "NO_TENSOR");
+    check_want(self, "tensor:2.0123456789abcdef.0", TUTTI_NOT_FOUND, "NO_TENSOR");
+    check_want(self, "nobody", TUTTI_NOT_FOUND, "NO_TENSOR");
+}
+
+static void
+test_table_want__finds_by_name_what_it_finds_by_handle(void **state)
+{
+    table_rig *self = *state;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+    table_call by_name;
+    table_call by_handle;
+
+    rig_make(self, "layers/0.weight", handle);
+    call_read(&by_name, self, "layers/0.weight");
+    call_read(&by_handle, self, handle);
+    assert_ptr_equal(by_name.claim.uses[0].entry, by_handle.claim.uses[0].entry);
+    call_release(&by_name);
+    call_release(&by_handle);
+}
+
+/* ------------------------------------------------------------------------------ making */
+
+static void
+check_make(table_rig *self, const char *name, tutti_code code, const char *reason)
+{
+    tutti_error err;
+    table_call one;
+
+    call_init(&one, self);
+    assert_fails(tutti_table_make(self->table, &one.claim, name, &err), code);
+    assert_string_equal(err.reason, reason);
+    assert_int_equal(one.claim.count, 0);
+}
+
+static void
+test_table_make__takes_a_name_once(void **state)
+{
+    table_rig *self = *state;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+    char again[TUTTI_TABLE_HANDLE_SIZE];
+
+    rig_make(self, "weights", handle);
+    check_make(self, "weights", TUTTI_ALREADY_EXISTS, "NAME_TAKEN");
+    rig_delete(self, handle);
+    rig_make(self, "weights", again);
+    assert_string_not_equal(handle, again); /* numbers are not used twice */
+}
+
+static void
+test_table_make__checks_names(void **state)
+{
+    table_rig *self = *state;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+    char name[TUTTI_NAME_MAX + 2];
+
+    check_make(self, "-x", TUTTI_INVALID_ARGUMENT, "BAD_NAME");
+    check_make(self, "a b", TUTTI_INVALID_ARGUMENT, "BAD_NAME");
+    check_make(self, "tensor:1", TUTTI_INVALID_ARGUMENT, "BAD_NAME"); /* never like a handle */
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    check_make(self, name, TUTTI_INVALID_ARGUMENT, "BAD_NAME");
+    name[TUTTI_NAME_MAX] = '\0';
+    rig_make(self, name, handle);
+    assert_int_equal(tutti_table_count(self->table), 1);
+}
+
+static void
+test_table_make__stops_at_the_limit(void **state)
+{
+    table_rig *self = *state;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+    table_call reader;
+    int i;
+
+    for (i = 0; i < HANDLES_MAX; i++) {
+        rig_make(self, "", handle);
+    }
+    assert_int_equal(tutti_table_count(self->table), HANDLES_MAX);
+    check_make(self, "", TUTTI_RESOURCE_EXHAUSTED, "HANDLE_LIMIT");
+    call_read(&reader, self, handle);
+    rig_delete(self, handle); /* its handle is free, though somebody still reads it */
+    rig_make(self, "", handle);
+    check_make(self, "", TUTTI_RESOURCE_EXHAUSTED, "HANDLE_LIMIT");
+    call_release(&reader);
+}
+
+static void
+test_table_drop_new__leaves_nothing_behind(void **state)
+{
+    table_rig *self = *state;
+    tutti_error err;
+    table_call writer;
+    table_call reader;
+
+    call_init(&writer, self);
+    assert_ok(tutti_table_make(self->table, &writer.claim, "half", &err));
+    assert_true(call_claim(&writer));
+    call_read(&reader, self, "half");
+    tutti_table_drop_new(self->table, &writer.claim.uses[0]);
+    tutti_table_drop_new(self->table, &writer.claim.uses[0]); /* twice is once */
+    check_want(self, "half", TUTTI_NOT_FOUND, "NO_TENSOR");
+    assert_int_equal(tutti_table_count(self->table), 0);
+    call_release(&writer);
+    assert_int_equal(rig_run(self), 1);
+    assert_fails(tutti_table_check(self->table, &reader.claim.uses[0], &err),
+                 TUTTI_FAILED_PRECONDITION);
+    assert_text_has(err.text, "never written");
+    call_release(&reader);
+}
+
+static void
+test_table_unwant__takes_the_last_wish_back(void **state)
+{
+    table_rig *self = *state;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+    tutti_error err;
+    table_call one;
+    table_call other;
+
+    rig_make(self, "x", handle);
+    call_init(&one, self);
+    call_want(&one, handle, false);
+    call_want(&one, "x", true); /* the same by its other name */
+    assert_ptr_equal(one.claim.uses[0].entry, one.claim.uses[1].entry);
+    tutti_table_unwant(self->table, &one.claim);
+    one.claim.uses[0].exclusive = true;
+    assert_true(call_claim(&one));
+    call_init(&other, self);
+    assert_ok(tutti_table_make(self->table, &other.claim, "y", &err));
+    tutti_table_drop_new(self->table, &other.claim.uses[0]);
+    tutti_table_unwant(self->table, &other.claim); /* the entry goes with it */
+    assert_true(call_claim(&other));
+    call_release(&other);
+    call_release(&one);
+}
+
+/* ------------------------------------------------------------------------------ deleting */
+
+static void
+test_table_delete__of_a_tensor_in_use_waits_for_the_last_use(void **state)
+{
+    table_rig *self = *state;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+    table_call reader;
+    table_call writer;
+    tutti_tensor *tensor;
+
+    rig_make(self, "x", handle);
+    call_read(&reader, self, handle);
+    call_write(&writer, self, handle);
+    rig_delete(self, handle);
+    check_want(self, handle, TUTTI_NOT_FOUND, "NO_TENSOR");
+    check_want(self, "x", TUTTI_NOT_FOUND, "NO_TENSOR");
+    tensor = tutti_table_tensor(self->table, &reader.claim.uses[0]);
+    memset(tensor->data, 7, RIG_TENSOR_BYTES);
+    call_release(&reader);
+    assert_int_equal(rig_run(self), 1);
+    assert_true(writer.ready); /* who stood in line gets its turn all the same */
+    assert_ptr_equal(tutti_table_tensor(self->table, &writer.claim.uses[0]), tensor);
+    assert_int_equal(rig_tensor_count(self), 1);
+    call_release(&writer);
+    assert_int_equal(rig_tensor_count(self), 0);
+}
+
+static void
+test_table_delete__takes_all_or_none(void **state)
+{
+    table_rig *self = *state;
+    char x[TUTTI_TABLE_HANDLE_SIZE];
+    char y[TUTTI_TABLE_HANDLE_SIZE];
+    char gone[] = "tensor:0.0123456789abcdef.99";
+    char name[] = "x";
+    char *wrong[] = {x, y, gone};
+    char *right[] = {x, name, y, y}; /* named twice is deleted once */
+    tutti_error err;
+
+    rig_make(self, "x", x);
+    rig_make(self, "", y);
+    assert_fails(tutti_table_delete(self->table, wrong, 3, &err), TUTTI_NOT_FOUND);
+    assert_string_equal(err.reason, "NO_TENSOR");
+    assert_int_equal(tutti_table_count(self->table), 2);
+    assert_ok(tutti_table_delete(self->table, right, 4, &err));
+    assert_int_equal(tutti_table_count(self->table), 0);
+    assert_int_equal(rig_tensor_count(self), 0);
+}
+
+static void
+test_table_free__takes_all_tensors_with_it(void **state)
+{
+    table_rig *self = *state;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+
+    rig_make(self, "", handle);
+    rig_make(self, "x", handle); /* rig_stop sees that no memory is left */
+    tutti_table_free(NULL);
+}
+
+/* ------------------------------------------------------------------------------ failures */
+
+static void
+test_table_check__tells_what_the_writer_came_to(void **state)
+{
+    table_rig *self = *state;
+    tutti_error err;
+    tutti_error why;
+    tutti_use *use;
+    table_call writer;
+
+    call_init(&writer, self);
+    assert_ok(tutti_table_make(self->table, &writer.claim, "", &err));
+    assert_true(call_claim(&writer));
+    use = &writer.claim.uses[0];
+    assert_null(tutti_table_tensor(self->table, use));
+    assert_fails(tutti_table_check(self->table, use, &err), TUTTI_FAILED_PRECONDITION);
+    call_fill(&writer, 0);
+    assert_ok(tutti_table_check(self->table, use, &err));
+    (void)TUTTI_FAIL_FOR(&why, TUTTI_UNAVAILABLE, "RANK_LOST", "rank 3 is gone");
+    tutti_table_mark(self->table, use, &why);
+    assert_fails(tutti_table_check(self->table, use, &err), TUTTI_UNAVAILABLE);
+    assert_string_equal(err.reason, "RANK_LOST");
+    assert_string_equal(err.text, "rank 3 is gone");
+    (void)TUTTI_FAIL(&why, TUTTI_ABORTED, "something newer");
+    tutti_table_mark(self->table, use, &why);
+    assert_fails(tutti_table_check(self->table, use, NULL), TUTTI_ABORTED);
+    tutti_table_mark(self->table, use, NULL);
+    assert_ok(tutti_table_check(self->table, use, &err));
+    call_release(&writer);
+}
+
+static void
+test_table_mark__without_memory_is_a_failure_all_the_same(void **state)
+{
+    table_rig *self = *state;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+    tutti_table_info info;
+    tutti_error err;
+    tutti_error why;
+    table_call writer;
+
+    rig_make(self, "", handle);
+    call_write(&writer, self, handle);
+    (void)TUTTI_FAIL(&why, TUTTI_UNAVAILABLE, "rank 3 is gone");
+    sweep_fail_at(0);
+    tutti_table_mark(self->table, &writer.claim.uses[0], &why);
+    assert_true(sweep_stop());
+    assert_fails(tutti_table_check(self->table, &writer.claim.uses[0], &err),
+                 TUTTI_RESOURCE_EXHAUSTED);
+    assert_text_has(err.text, "no memory");
+    assert_int_equal(err.rank, TUTTI_ERROR_RANK_NONE);
+    assert_ok(tutti_table_stat(self->table, handle, &info, &err));
+    assert_true(info.failed);
+    tutti_table_mark(self->table, &writer.claim.uses[0], &why);
+    assert_fails(tutti_table_check(self->table, &writer.claim.uses[0], &err), TUTTI_UNAVAILABLE);
+    call_release(&writer);
+}
+
+/* ------------------------------------------------------------------------------ what a person sees
+ */
+
+static void
+test_table_stat__shows_a_tensor_without_waiting(void **state)
+{
+    table_rig *self = *state;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+    tutti_table_info info;
+    tutti_error err;
+    table_call writer;
+    table_call reader;
+
+    call_init(&writer, self);
+    assert_ok(tutti_table_make(self->table, &writer.claim, "x", &err));
+    assert_true(call_claim(&writer));
+    assert_ok(tutti_table_stat(self->table, "x", &info, &err));
+    assert_true(info.pending);
+    assert_false(info.has_spec);
+    assert_false(info.failed);
+    tutti_table_handle(&writer.claim.uses[0], handle);
+    assert_string_equal(info.handle, handle);
+    call_fill(&writer, 0);
+    call_release(&writer);
+    call_read(&reader, self, handle);
+    assert_ok(tutti_table_stat(self->table, handle, &info, &err));
+    assert_false(info.pending); /* readers do not count */
+    assert_true(info.has_spec);
+    assert_int_equal(info.spec.dtype, TUTTI_DTYPE_UINT8);
+    assert_int_equal(info.bytes, RIG_TENSOR_BYTES);
+    assert_string_equal(info.name, "x");
+    call_write(&writer, self, handle);
+    assert_ok(tutti_table_stat(self->table, handle, &info, &err));
+    assert_true(info.pending); /* somebody waits to write it */
+    call_release(&reader);
+    (void)rig_run(self);
+    call_release(&writer);
+    assert_fails(tutti_table_stat(self->table, "y", &info, &err), TUTTI_NOT_FOUND);
+}
+
+static void
+test_table_next__walks_in_the_order_of_making(void **state)
+{
+    table_rig *self = *state;
+    char handles[4][TUTTI_TABLE_HANDLE_SIZE];
+    tutti_table_info info;
+    uint64_t number = 0;
+    int i;
+
+    assert_int_equal(tutti_table_next(self->table, 0, &info), 0);
+    for (i = 0; i < 4; i++) {
+        rig_make(self, "", handles[i]);
+    }
+    rig_delete(self, handles[1]);
+    for (i = 0; i < 4; i += i == 0 ? 2 : 1) { /* 0, 2, 3 */
+        number = tutti_table_next(self->table, number, &info);
+        assert_int_equal(number, i + 1);
+        assert_string_equal(info.handle, handles[i]);
+    }
+    assert_int_equal(tutti_table_next(self->table, number, &info), 0);
+    rig_delete(self, handles[3]); /* a walk goes on behind what was deleted meanwhile */
+    assert_int_equal(tutti_table_next(self->table, 3, &info), 0);
+    assert_int_equal(tutti_table_next(self->table, 1, &info), 3);
+}
+
+/* ------------------------------------------------------------------------------ no memory */
+
+/* A life of a tensor; what it made is gone again, however far it came. */
+static tutti_code
+live(table_rig *self, tutti_table **ret_table, tutti_error *err)
+{
+    const tutti_spec spec = {TUTTI_DTYPE_UINT8, 1, {RIG_TENSOR_BYTES}};
+    tutti_tensor *tensor = NULL;
+    tutti_table *table = NULL;
+    tutti_claim claim = {.loop = &self->loop};
+    tutti_code code = tutti_table_new(1, 4, &table, err);
+
+    if (code == TUTTI_OK) {
+        *ret_table = table;
+        code = tutti_table_make(table, &claim, "x", err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_tensor_new(self->space, &spec, false, &tensor, err);
+        if (code == TUTTI_OK) {
+            tutti_table_fill(table, &claim.uses[0], tensor);
+        } else {
+            tutti_table_drop_new(table, &claim.uses[0]);
+        }
+        tutti_table_release(table, &claim);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_table_want(table, &claim, "x", true, err);
+        assert_int_equal(code, TUTTI_OK); /* takes no memory */
+        tutti_table_release(table, &claim);
+    }
+    return code;
+}
+
+static void
+test_table__survives_every_allocation_that_fails(void **state)
+{
+    table_rig *self = *state;
+    bool done = false;
+    tutti_error err;
+    size_t n;
+
+    for (n = 0; !done; n++) {
+        tutti_table *table = NULL;
+        tutti_code code;
+
+        sweep_fail_at(n);
+        code = live(self, &table, &err);
+        done = !sweep_stop();
+        assert_int_equal(code, done ? TUTTI_OK : TUTTI_RESOURCE_EXHAUSTED);
+        if (!done && table != NULL) {
+            assert_int_equal(tutti_table_count(table), 0);
+        }
+        tutti_table_free(table);
+        assert_int_equal(rig_tensor_count(self), 0);
+    }
+    assert_true(n > 3);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_table_handle__says_rank_process_and_number),
+        TEST(test_table_handle__of_the_time_before_joining_stays_good),
+        TEST(test_table_want__refuses_what_is_no_handle),
+        TEST(test_table_want__tells_foreign_stale_and_unknown_handles_apart),
+        TEST(test_table_want__finds_by_name_what_it_finds_by_handle),
+        TEST(test_table_make__takes_a_name_once),
+        TEST(test_table_make__checks_names),
+        TEST(test_table_make__stops_at_the_limit),
+        TEST(test_table_drop_new__leaves_nothing_behind),
+        TEST(test_table_unwant__takes_the_last_wish_back),
+        TEST(test_table_delete__of_a_tensor_in_use_waits_for_the_last_use),
+        TEST(test_table_delete__takes_all_or_none),
+        TEST(test_table_free__takes_all_tensors_with_it),
+        TEST(test_table_check__tells_what_the_writer_came_to),
+        TEST(test_table_mark__without_memory_is_a_failure_all_the_same),
+        TEST(test_table_stat__shows_a_tensor_without_waiting),
+        TEST(test_table_next__walks_in_the_order_of_making),
+        TEST(test_table__survives_every_allocation_that_fails),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

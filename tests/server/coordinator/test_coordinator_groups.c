@@ -1,0 +1,357 @@
+/*
+ * Goal: a group's name stands for one ordered list of ranks, and every refusal has its reason.
+ * Method: a formed world of a coordinator with a clock we turn.
+ */
+#include "support/testing.h"
+
+#include "server/coordinator/fixture.h"
+
+#define WORLD 6
+
+static tutti_coordinator_group got;
+static bool created;
+
+static int
+begin(void **state)
+{
+    (void)state;
+    fixture_open(&fix, NULL);
+    form_world(&fix, WORLD);
+    return 0;
+}
+
+static tutti_code
+create(uint32_t caller, const char *name, const int32_t *ranks, size_t count, tutti_error *err)
+{
+    const tutti_coordinator_group_request request = {
+        .member = member_of(caller), .name = name, .ranks = ranks, .count = count};
+
+    return tutti_coordinator_group_create(fix.self, &request, &got, &created, err);
+}
+
+static tutti_code
+remove_group(uint32_t caller, const char *name, tutti_error *err)
+{
+    const tutti_coordinator_group_end request = {.member = member_of(caller), .name = name};
+    bool deleted;
+
+    return tutti_coordinator_group_delete(fix.self, &request, &deleted, err);
+}
+
+static void
+leave(uint32_t rank)
+{
+    const tutti_coordinator_member member = member_of(rank);
+    tutti_error err;
+
+    assert_ok(tutti_coordinator_leave(fix.self, &member, "test", &err));
+}
+
+static void
+come_back(uint32_t rank, uint64_t incarnation)
+{
+    joiner one;
+
+    joiner_must_start(&fix, &one, WORLD, rank, incarnation);
+    fixture_settle(&fix);
+    assert_false(one.failed);
+}
+
+static void
+assert_refused(uint32_t caller, const char *name, const int32_t *ranks, size_t count,
+               tutti_code code, const char *reason, const char *text)
+{
+    tutti_error err;
+
+    assert_fails(create(caller, name, ranks, count, &err), code);
+    assert_string_equal(err.reason, reason);
+    assert_text_has(err.text, text);
+}
+
+static void
+test_group__keeps_the_order_of_its_ranks(void **state)
+{
+    const int32_t ranks[] = {4, 0, 2};
+    tutti_error err;
+
+    (void)state;
+    assert_ok(create(0, "odd", ranks, 3, &err));
+    assert_true(created);
+    assert_string_equal(got.name, "odd");
+    assert_int_equal(got.count, 3);
+    assert_memory_equal(got.ranks, ranks, sizeof(ranks));
+    assert_int_equal(got.epoch, 1);
+    assert_ok(tutti_coordinator_group_get(fix.self, NULL, "odd", -1, &got, &err));
+    assert_memory_equal(got.ranks, ranks, sizeof(ranks));
+}
+
+static void
+test_group__asked_for_again_is_the_same(void **state)
+{
+    const int32_t ranks[] = {4, 0, 2};
+    uint64_t id;
+    tutti_error err;
+
+    (void)state;
+    assert_ok(create(0, "g", ranks, 3, &err));
+    id = got.id;
+    assert_ok(create(2, "g", ranks, 3, &err));
+    assert_false(created);
+    assert_int_equal(got.id, id);
+}
+
+static void
+test_group__of_other_ranks_finds_its_name_taken(void **state)
+{
+    const int32_t ranks[] = {0, 1, 2, 5};
+    const int32_t swapped[] = {1, 0, 2, 5};
+
+    (void)state;
+    assert_int_equal(create(0, "g", ranks, 4, NULL), TUTTI_OK);
+    assert_refused(0, "g", swapped, 4, TUTTI_ALREADY_EXISTS, "NAME_TAKEN", "ranks 0-2, 5");
+    assert_refused(0, "g", ranks, 3, TUTTI_ALREADY_EXISTS, "NAME_TAKEN", "group g");
+    assert_refused(0, "world", ranks, 4, TUTTI_ALREADY_EXISTS, "NAME_TAKEN", "all ranks");
+}
+
+static void
+test_group__of_a_bad_list_is_refused(void **state)
+{
+    const int32_t twice[] = {1, 0, 3, 1};
+    const int32_t beyond[] = {0, WORLD};
+    const int32_t below[] = {-1, 0};
+    const int32_t others[] = {1, 2};
+    const int32_t many[WORLD + 1] = {0};
+
+    (void)state;
+    assert_refused(0, "g", NULL, 0, TUTTI_INVALID_ARGUMENT, "EMPTY_GROUP", "no ranks");
+    assert_refused(0, "g", twice, 4, TUTTI_INVALID_ARGUMENT, "DUPLICATE_RANK", "rank 1 twice");
+    assert_refused(0, "g", many, WORLD + 1, TUTTI_INVALID_ARGUMENT, "DUPLICATE_RANK", "7 ranks");
+    assert_refused(0, "g", beyond, 2, TUTTI_INVALID_ARGUMENT, "RANK_RANGE", "rank 6");
+    assert_refused(0, "g", below, 2, TUTTI_INVALID_ARGUMENT, "RANK_RANGE", "rank -1");
+    assert_refused(5, "g", twice, 4, TUTTI_INVALID_ARGUMENT, "DUPLICATE_RANK", "rank 1 twice");
+    assert_refused(0, "g", others, 2, TUTTI_FAILED_PRECONDITION, "NOT_IN_GROUP", "rank 0");
+    assert_refused(1, "a b", others, 2, TUTTI_INVALID_ARGUMENT, "BAD_NAME", "a b");
+    assert_refused(1, "mesh:a/b", others, 2, TUTTI_INVALID_ARGUMENT, "BAD_NAME", "mesh:a/b");
+    assert_refused(9, "g", others, 2, TUTTI_NOT_FOUND, "NO_RANK", "rank 9");
+}
+
+static void
+test_group__with_a_lost_rank_waits_for_its_return(void **state)
+{
+    const int32_t ranks[] = {0, 3};
+    uint64_t id;
+    tutti_error err;
+
+    (void)state;
+    assert_ok(create(0, "g", ranks, 2, &err));
+    id = got.id;
+    leave(3);
+    assert_refused(0, "g", ranks, 2, TUTTI_UNAVAILABLE, "RANK_LOST", "rank 3");
+    assert_refused(0, "h", ranks, 2, TUTTI_UNAVAILABLE, "RANK_LOST", "left: test");
+    come_back(3, 503);
+    assert_ok(create(0, "g", ranks, 2, &err));
+    assert_int_equal(got.id, id);
+    assert_int_equal(got.epoch, 3); /* the newest at which a member joined */
+}
+
+static void
+test_group_epoch__is_that_of_its_own_members(void **state)
+{
+    const int32_t ranks[] = {0, 1};
+    const int32_t others[] = {3, 0};
+    tutti_error err;
+
+    (void)state;
+    assert_ok(create(0, "g", ranks, 2, &err));
+    assert_ok(create(0, "h", others, 2, &err));
+    leave(3);
+    come_back(3, 503);
+    assert_ok(tutti_coordinator_group_get(fix.self, NULL, "g", -1, &got, &err));
+    assert_int_equal(got.epoch, 1);
+    assert_ok(tutti_coordinator_group_get(fix.self, NULL, "h", -1, &got, &err));
+    assert_int_equal(got.epoch, 3);
+    assert_ok(tutti_coordinator_group_get(fix.self, NULL, "", -1, &got, &err));
+    assert_string_equal(got.name, "world");
+    assert_int_equal(got.epoch, 3);
+    assert_int_equal(got.count, WORLD);
+    assert_null(got.ranks);
+}
+
+static void
+test_world__exists_once_the_job_is_formed(void **state)
+{
+    const tutti_coordinator_join_request request = join_request("young", 2, 0, 1);
+    bool found = true;
+    joiner one;
+    tutti_error err;
+
+    (void)state;
+    assert_ok(joiner_start(&fix, &one, &request, &err));
+    assert_fails(tutti_coordinator_group_get(fix.self, "young", "world", -1, &got, &err),
+                 TUTTI_NOT_FOUND);
+    assert_string_equal(err.reason, "NO_GROUP");
+    assert_ok(tutti_coordinator_group_next(fix.self, "young", "", &got, &found, &err));
+    assert_false(found);
+    tutti_coordinator_join_withdraw(&one.join);
+}
+
+static void
+test_group_delete__is_for_members_and_not_for_world(void **state)
+{
+    const int32_t ranks[] = {0, 1};
+    tutti_error err;
+
+    (void)state;
+    assert_ok(create(0, "g", ranks, 2, &err));
+    assert_fails(remove_group(2, "g", &err), TUTTI_FAILED_PRECONDITION);
+    assert_string_equal(err.reason, "NOT_IN_GROUP");
+    assert_fails(remove_group(0, "world", &err), TUTTI_FAILED_PRECONDITION);
+    assert_string_equal(err.reason, "WORLD_GROUP");
+    assert_fails(remove_group(0, "none", &err), TUTTI_NOT_FOUND);
+    assert_string_equal(err.reason, "NO_GROUP");
+    assert_ok(remove_group(1, "g", &err));
+    assert_fails(remove_group(1, "g", &err), TUTTI_NOT_FOUND);
+}
+
+static void
+test_group_delete__is_told_and_its_id_never_comes_back(void **state)
+{
+    const int32_t ranks[] = {0, 1};
+    static line one;
+    uint64_t id;
+    tutti_error err;
+
+    (void)state;
+    line_must_open(&fix, &one, 5);
+    assert_ok(create(0, "g", ranks, 2, &err));
+    id = got.id;
+    assert_ok(remove_group(0, "g", &err));
+    fixture_settle(&fix);
+    assert_int_equal(one.event_count, 1);
+    assert_int_equal(one.events[0].kind, TUTTI_COORDINATOR_GROUP_DELETED);
+    assert_int_equal(one.events[0].group_id, id);
+    assert_string_equal(one.group_name, "g");
+    assert_ok(create(1, "g", ranks, 2, &err));
+    assert_true(created);
+    assert_true(got.id > id);
+}
+
+static void
+test_groups__are_listed_in_order_of_their_names(void **state)
+{
+    static const char *const names[] = {"tp/1", "dp", "z", "tp/0"};
+    static const char *const wanted[] = {"dp", "tp/0", "tp/1", "world", "z"};
+    const int32_t ranks[] = {0, 1};
+    bool found = false;
+    size_t i;
+    tutti_error err;
+
+    (void)state;
+    for (i = 0; i < COUNT_OF(names); i++) {
+        assert_ok(create(0, names[i], ranks, 2, &err));
+    }
+    got.name = "";
+    for (i = 0; i < COUNT_OF(wanted); i++) {
+        assert_ok(tutti_coordinator_group_next(fix.self, NULL, got.name, &got, &found, &err));
+        assert_true(found);
+        assert_string_equal(got.name, wanted[i]);
+    }
+    assert_ok(tutti_coordinator_group_next(fix.self, NULL, got.name, &got, &found, &err));
+    assert_false(found);
+    assert_ok(tutti_coordinator_group_next(fix.self, NULL, "e", &got, &found, &err));
+    assert_string_equal(got.name, "tp/0");
+}
+
+static void
+test_groups__end_with_their_job(void **state)
+{
+    const int32_t ranks[] = {0, 1};
+    uint32_t rank;
+    tutti_error err;
+
+    (void)state;
+    assert_ok(create(0, "g", ranks, 2, &err));
+    for (rank = 0; rank < WORLD; rank++) {
+        leave(rank);
+    }
+    form_world(&fix, WORLD);
+    assert_fails(tutti_coordinator_group_get(fix.self, NULL, "g", -1, &got, &err), TUTTI_NOT_FOUND);
+}
+
+static void
+test_group__limits_name_themselves(void **state)
+{
+    const int32_t ranks[] = {0, 1, 2};
+    tutti_coordinator_options options;
+    tutti_error err;
+
+    (void)state;
+    fixture_close(&fix);
+    fixture_options(&options);
+    options.group_limit = 3; /* world is one */
+    options.member_limit = 4;
+    fixture_open(&fix, &options);
+    form_world(&fix, WORLD);
+    assert_ok(create(0, "a", ranks, 2, &err));
+    assert_refused(0, "b", ranks, 3, TUTTI_RESOURCE_EXHAUSTED, "GROUP_LIMIT",
+                   "--group-members-limit");
+    assert_ok(create(0, "b", ranks, 2, &err));
+    assert_refused(0, "c", ranks, 1, TUTTI_RESOURCE_EXHAUSTED, "GROUP_LIMIT", "--group-limit");
+    assert_ok(create(0, "b", ranks, 2, &err)); /* it is there */
+    assert_ok(remove_group(0, "a", &err));
+    assert_ok(create(0, "c", ranks, 1, &err));
+}
+
+static void
+test_deleted_groups__of_long_ago_end_the_session_that_has_not_heard_of_them(void **state)
+{
+    const int32_t ranks[] = {0, 1};
+    static line slow;
+    static line quick;
+    tutti_error err;
+    int i;
+
+    (void)state;
+    line_must_open(&fix, &slow, 4);
+    line_must_open(&fix, &quick, 5);
+    slow.stuck = true;
+    for (i = 0; i < 1100; i++) {
+        assert_ok(create(0, "g", ranks, 2, &err));
+        assert_ok(remove_group(0, "g", &err));
+        fixture_settle(&fix);
+    }
+    assert_int_equal(quick.event_count, 1100);
+    assert_int_equal(quick.end_count, 0);
+    slow.stuck = false;
+    fixture_settle(&fix);
+    assert_int_equal(slow.end_count, 1);
+    assert_string_equal(slow.err.reason, "SLOW_SESSION");
+    line_must_open(&fix, &slow, 4); /* within the grace: it goes on with what is remembered */
+    assert_int_equal(slow.event_count, 1024);
+    fixture_advance(&fix, 2 * SECOND);
+    assert_int_equal(quick.event_count, 1100); /* nobody was lost */
+}
+
+#define SENTENCE(function) cmocka_unit_test_setup_teardown(function, begin, fixture_end)
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SENTENCE(test_group__keeps_the_order_of_its_ranks),
+        SENTENCE(test_group__asked_for_again_is_the_same),
+        SENTENCE(test_group__of_other_ranks_finds_its_name_taken),
+        SENTENCE(test_group__of_a_bad_list_is_refused),
+        SENTENCE(test_group__with_a_lost_rank_waits_for_its_return),
+        SENTENCE(test_group_epoch__is_that_of_its_own_members),
+        SENTENCE(test_world__exists_once_the_job_is_formed),
+        SENTENCE(test_group_delete__is_for_members_and_not_for_world),
+        SENTENCE(test_group_delete__is_told_and_its_id_never_comes_back),
+        SENTENCE(test_groups__are_listed_in_order_of_their_names),
+        SENTENCE(test_groups__end_with_their_job),
+        SENTENCE(test_group__limits_name_themselves),
+        SENTENCE(test_deleted_groups__of_long_ago_end_the_session_that_has_not_heard_of_them),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

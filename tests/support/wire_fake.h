@@ -1,0 +1,30 @@
+/*
+ * A wire without a network: engines of one process, each on its own thread, exchange packets
+ * through queues. It keeps the promises of coll/wire.h (large data waits at its sender) and can
+ * break: a wire that is killed looks to the others like a dead process, one that is frozen like a
+ * stopped one.
+ */
+#ifndef TUTTI_TESTS_WIRE_FAKE_H
+#define TUTTI_TESTS_WIRE_FAKE_H
+
+#include "coll/wire.h"
+
+typedef struct fake_network fake_network;
+
+fake_network *fake_network_new(void);
+void fake_network_free(fake_network *network); /* after its wires are closed */
+
+tutti_wire *fake_wire_new(fake_network *network);
+
+/* Wires that are made from now on say that so many of them, one after the other, share a host. */
+void fake_network_hosts(fake_network *network, unsigned per_host);
+
+/* Any thread. */
+void fake_wire_kill(tutti_wire *wire);
+void fake_wire_freeze(tutti_wire *wire, bool frozen);
+
+/* Let about one in `one_in` packets wait behind later ones; 0 = none. Seeded: the same order again.
+ */
+void fake_network_shuffle(fake_network *network, unsigned one_in, unsigned seed);
+
+#endif

@@ -1,0 +1,275 @@
+"""Goal: tensors in an agent are made, moved, named and freed as the proto says; bad input is refused.
+
+Method: one real agent, every method of TensorsService, in good ways and bad ones.
+"""
+
+import threading
+import time
+import unittest
+
+import grpc
+import numpy as np
+
+import support
+from cluster_case import LONG_S, ClusterCase, array_of, spec_of, tensors, types
+
+INVALID = grpc.StatusCode.INVALID_ARGUMENT
+PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION
+MISSING = grpc.StatusCode.NOT_FOUND
+EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
+EXISTS = grpc.StatusCode.ALREADY_EXISTS
+
+BIG = 9_000_001  # bytes: several chunks, an odd end
+
+
+def chunks_of(array, chunk=2 << 20, **start):
+    """The messages of an upload."""
+    data = array.tobytes()
+    first = True
+    for offset in range(0, max(len(data), 1), chunk):
+        message = tensors.UploadRequest(offset=offset, payload=data[offset : offset + chunk])
+        if first:
+            message.start.CopyFrom(tensors.UploadStart(spec=spec_of(array), **start))
+            first = False
+        yield message
+
+
+class Tensors(ClusterCase):
+    size = 1
+    options = ("--memory-limit", "64MiB", "--handles-max", "500")
+
+    def setUp(self):
+        self.agent = self.cluster.agents[0]
+        self.stub = self.agent.tensors
+
+    def upload(self, messages):
+        return self.stub.Upload(iter(messages), timeout=LONG_S)
+
+    def download(self, name, **fields):
+        parts = list(
+            self.stub.Download(tensors.DownloadRequest(handle=name, **fields), timeout=LONG_S)
+        )
+        return parts[0].tensor, b"".join(part.payload for part in parts), parts
+
+    def create(self, shape, dtype=types.DTYPE_FP32, name=""):
+        spec = types.TensorSpec(dtype=dtype, shape=shape)
+        return self.stub.Create(tensors.CreateRequest(spec=spec, name=name), timeout=LONG_S).tensor
+
+    # ------------------------------------------------------------------ good ways
+
+    def test_a_new_tensor_is_zero(self):
+        dirty = self.agent.put(np.full(100000, 7, np.uint8))
+        self.agent.delete(dirty)
+        made = self.create([300, 100], types.DTYPE_UINT8)
+        self.assertEqual(list(made.spec.shape), [300, 100])
+        self.assertFalse(self.agent.get(made.handle).any())
+
+    def test_put_and_get_keep_every_dtype_and_shape(self):
+        for shape in ((), (1,), (0, 3), (2, 3, 4)):
+            for dtype in ("bool", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8"):
+                array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+                back = self.agent.get(self.agent.put(array))
+                self.assertEqual(back.dtype, array.dtype)
+                np.testing.assert_array_equal(back, array)
+            for dtype in ("c8", "c16"):
+                array = (np.arange(np.prod(shape, dtype=int)) * (1 + 2j)).reshape(shape)
+                array = array.astype(dtype)
+                np.testing.assert_array_equal(self.agent.get(self.agent.put(array)), array)
+
+    def test_a_big_tensor_travels_in_chunks_both_ways(self):
+        array = np.random.default_rng(1).integers(0, 256, BIG, np.uint8)
+        done = self.upload(chunks_of(array, name="big"))
+        self.assertEqual(done.byte_count, BIG)
+        reference, data, parts = self.download("big")
+        self.assertEqual(list(reference.spec.shape), [BIG])
+        self.assertEqual(data, array.tobytes())
+        self.assertGreater(len(parts), 2)
+        self.assertLessEqual(max(len(part.payload) for part in parts), 2 << 20)
+        self.assertEqual([part.offset for part in parts], [k * (2 << 20) for k in range(len(parts))])
+
+    def test_a_download_may_want_a_part(self):
+        array = np.arange(100000, dtype=np.uint8)
+        name = self.agent.put(array)
+        _, data, parts = self.download(name, offset=10, length=9000, chunk_bytes=4096)
+        self.assertEqual(data, array.tobytes()[10:9010])
+        self.assertEqual([len(part.payload) for part in parts], [4096, 4096, 808])
+        _, data, _ = self.download(name, offset=99990)
+        self.assertEqual(data, array.tobytes()[99990:])
+        reference, data, parts = self.download(self.agent.put(np.zeros((0, 4), np.int8)))
+        self.assertEqual((len(parts), data, list(reference.spec.shape)), (1, b"", [0, 4]))
+
+    def test_an_upload_may_overwrite(self):
+        name = self.agent.put(np.zeros((2, 3), np.int32))
+        self.upload(chunks_of(np.arange(6, dtype=np.int32), into=name))
+        np.testing.assert_array_equal(self.agent.get(name), [[0, 1, 2], [3, 4, 5]])
+        self.agent.put(np.full(6, 9, np.int32), into=name)
+        self.assertTrue((self.agent.get(name) == 9).all())
+
+    def test_a_copy_is_a_tensor_of_its_own(self):
+        first = self.agent.put(np.arange(5, dtype=np.int16))
+        second = self.stub.Copy(tensors.CopyRequest(handle=first, name="second")).tensor.handle
+        self.agent.put(np.zeros(5, np.int16), into=first)
+        self.assertEqual(list(self.agent.get("second")), [0, 1, 2, 3, 4])
+        self.stub.Copy(tensors.CopyRequest(handle=second, into=first))
+        self.assertEqual(list(self.agent.get(first)), [0, 1, 2, 3, 4])
+        self.stub.Copy(tensors.CopyRequest(handle=first, into=first))
+        self.assertEqual(list(self.agent.get(first)), [0, 1, 2, 3, 4])
+
+    def test_a_name_serves_as_a_handle(self):
+        made = self.agent.put(np.ones(2, np.float64), name="weights/0")
+        self.assertEqual(list(self.agent.get("weights/0")), [1, 1])
+        info = self.stub.Stat(tensors.StatRequest(handle="weights/0")).info
+        self.assertEqual((info.tensor.handle, info.name, info.byte_count), (made, "weights/0", 16))
+        self.assertFalse(info.pending or info.HasField("error"))
+        self.agent.delete("weights/0")
+        self.agent.put(np.ones(2, np.float64), name="weights/0")
+
+    def test_the_list_has_pages(self):
+        made = [self.agent.put(np.zeros(1, np.int8)) for _ in range(25)]
+        seen, token = [], ""
+        while True:
+            page = self.stub.List(tensors.ListRequest(page_size=10, page_token=token))
+            seen += [info.tensor.handle for info in page.tensors]
+            token = page.next_page_token
+            if not token:
+                break
+        self.assertEqual(seen, made)
+
+    # ------------------------------------------------------------------ bad input
+
+    def test_dtypes_and_shapes_that_cannot_be_are_refused(self):
+        cases = [
+            (types.TensorSpec(shape=[2]), "BAD_DTYPE"),
+            (types.TensorSpec(dtype=99, shape=[2]), "BAD_DTYPE"),
+            (types.TensorSpec(dtype=types.DTYPE_FP32, shape=[2, -1]), "BAD_SHAPE"),
+            (types.TensorSpec(dtype=types.DTYPE_FP32, shape=[1] * 17), "BAD_SHAPE"),
+            (types.TensorSpec(dtype=types.DTYPE_FP32, shape=[2**62, 2**62]), "BAD_SHAPE"),
+            (types.TensorSpec(dtype=types.DTYPE_FP64, shape=[2**61]), "BAD_SHAPE"),
+        ]
+        for spec, reason in cases:
+            failure = self.fails(lambda: self.stub.Create(tensors.CreateRequest(spec=spec)))
+            self.assert_failed(failure, INVALID, reason)
+        failure = self.fails(lambda: self.stub.Create(tensors.CreateRequest()))
+        self.assert_failed(failure, INVALID, "BAD_SHAPE")
+
+    def test_bytes_that_do_not_match_are_refused(self):
+        spec = types.TensorSpec(dtype=types.DTYPE_FP32, shape=[4])
+        for size in (0, 15, 17):
+            request = tensors.PutRequest(spec=spec, payload=b"x" * size)
+            failure = self.fails(lambda: self.stub.Put(request))
+            self.assert_failed(failure, INVALID, "SIZE_MISMATCH", str(size), "16")
+        big = types.TensorSpec(dtype=types.DTYPE_UINT8, shape=[(3 << 20) + 1])
+        request = tensors.PutRequest(spec=big, payload=b"x" * ((3 << 20) + 1))
+        self.assert_failed(self.fails(lambda: self.stub.Put(request)), INVALID, "INLINE_LIMIT", "Upload")
+
+    def test_handles_that_are_none_are_refused(self):
+        mine = self.agent.put(np.zeros(1, np.int8))
+        rank, incarnation, number = mine.split(":")[1].split(".")
+        gone = self.agent.put(np.zeros(1, np.int8))
+        self.agent.delete(gone)
+        cases = [
+            ("", INVALID, "BAD_HANDLE"),
+            ("tensor:x", INVALID, "BAD_HANDLE"),
+            (mine + "x", INVALID, "BAD_HANDLE"),
+            ("no such name", INVALID, "BAD_NAME"),
+            ("nobody", MISSING, "NO_TENSOR"),
+            (gone, MISSING, "NO_TENSOR"),
+            ("tensor:%s.%s.%s" % (rank, "0123456789abcdef", number), PRECONDITION, "STALE_HANDLE"),
+            ("tensor:7.%s.%s" % ("0123456789abcdef", number), PRECONDITION, "FOREIGN_HANDLE"),
+        ]
+        for name, code, reason in cases:
+            failure = self.fails(lambda: self.agent.get(name))
+            self.assert_failed(failure, code, reason)
+            failure = self.fails(lambda: self.agent.delete(mine, name))
+            self.assert_failed(failure, code, reason)
+        self.assertEqual(list(self.agent.get(mine)), [0])  # nothing was deleted
+
+    def test_names_are_checked_and_unique(self):
+        self.agent.put(np.zeros(1, np.int8), name="taken")
+        failure = self.fails(lambda: self.agent.put(np.zeros(1, np.int8), name="taken"))
+        self.assert_failed(failure, EXISTS, "NAME_TAKEN", "taken")
+        for name in ("a b", "/x", "x" * 128, "tensor:1"):
+            failure = self.fails(lambda: self.agent.put(np.zeros(1, np.int8), name=name))
+            self.assert_failed(failure, INVALID, "BAD_NAME")
+
+    def test_the_memory_limit_is_named_and_holds(self):
+        spec = types.TensorSpec(dtype=types.DTYPE_UINT8, shape=[65 << 20])
+        failure = self.fails(lambda: self.stub.Create(tensors.CreateRequest(spec=spec)))
+        self.assert_failed(failure, EXHAUSTED, "MEMORY_LIMIT", "64 MiB", "65 MiB")
+        made = [self.create([15 << 20], types.DTYPE_UINT8).handle for _ in range(4)]
+        failure = self.fails(lambda: self.create([15 << 20], types.DTYPE_UINT8))
+        self.assert_failed(failure, EXHAUSTED, "MEMORY_LIMIT")
+        self.agent.delete(*made)
+        self.create([60 << 20], types.DTYPE_UINT8)
+
+    def test_the_handle_limit_is_named_and_holds(self):
+        made = [self.agent.put(np.zeros(0, np.int8)) for _ in range(500)]
+        failure = self.fails(lambda: self.agent.put(np.zeros(0, np.int8)))
+        self.assert_failed(failure, EXHAUSTED, "HANDLE_LIMIT", "500")
+        self.agent.delete(*made)
+
+    def test_uploads_that_go_wrong_leave_nothing(self):
+        array = np.zeros(100, np.uint8)
+        good = list(chunks_of(array, 40))
+        wrong = [
+            ([], "NO_START"),
+            ([tensors.UploadRequest(payload=b"x")], "NO_START"),
+            ([good[0], good[0]], "NO_START"),
+            (good[:2], "SIZE_MISMATCH"),
+            (good + [tensors.UploadRequest(offset=100, payload=b"x")], "SIZE_MISMATCH"),
+            ([good[0], good[2]], "BAD_OFFSET"),
+            ([good[0], tensors.UploadRequest(offset=2**63, payload=b"x")], "BAD_OFFSET"),
+            (list(chunks_of(np.zeros(5 << 20, np.uint8), (4 << 20) + 1)), "CHUNK_LIMIT"),
+            (list(chunks_of(array, name="a b")), "BAD_NAME"),
+            (list(chunks_of(array, into="nobody")), "NO_TENSOR"),
+        ]
+        for messages, reason in wrong:
+            failure = self.fails(lambda: self.upload(messages))
+            self.assertEqual(failure.reason, reason, failure)
+        small = self.agent.put(np.zeros(5, np.uint8))
+        failure = self.fails(lambda: self.upload(chunks_of(array, into=small)))
+        self.assert_failed(failure, INVALID, "SHAPE_MISMATCH")
+        failure = self.fails(lambda: self.upload(chunks_of(np.zeros(5, np.int8), into=small)))
+        self.assert_failed(failure, INVALID, "DTYPE_MISMATCH")
+        self.agent.delete(small)
+        self.assertEqual(len(self.stub.List(tensors.ListRequest()).tensors), 0)
+
+    def test_a_client_that_goes_away_in_an_upload_leaves_nothing(self):
+        sent = threading.Event()
+
+        def half():
+            yield next(chunks_of(np.zeros(BIG, np.uint8)))
+            sent.set()
+            time.sleep(LONG_S)
+
+        channel = self.agent.program.channel()
+        stub = type(self.stub)(channel)
+        call = stub.Upload.future(half())
+        sent.wait(LONG_S)
+        channel.close()  # the connection is gone; tearDown waits until nothing is kept
+        self.assertTrue(call.cancelled() or call.exception() is not None)
+
+    def test_a_client_that_goes_away_in_a_download_leaves_nothing(self):
+        self.upload(chunks_of(np.zeros(40 << 20, np.uint8), name="big"))
+        channel = self.agent.program.channel()
+        stream = type(self.stub)(channel).Download(tensors.DownloadRequest(handle="big"))
+        next(stream)
+        channel.close()
+
+    def test_downloads_and_copies_check_their_arguments(self):
+        name = self.agent.put(np.zeros(100, np.uint8))
+        for fields in ({"offset": 101}, {"offset": 50, "length": 51}, {"offset": 2**64 - 1}):
+            failure = self.fails(lambda: self.download(name, **fields))
+            self.assert_failed(failure, INVALID, "BAD_OFFSET")
+        for chunk in (1, 4095, (4 << 20) + 1):
+            failure = self.fails(lambda: self.download(name, chunk_bytes=chunk))
+            self.assert_failed(failure, INVALID, "CHUNK_LIMIT")
+        other = self.agent.put(np.zeros(100, np.int8))
+        failure = self.fails(lambda: self.stub.Copy(tensors.CopyRequest(handle=name, into=other)))
+        self.assert_failed(failure, INVALID, "DTYPE_MISMATCH")
+        self.create([4 << 20], types.DTYPE_UINT8, "big")
+        self.assert_failed(self.fails(lambda: self.agent.get("big")), PRECONDITION, "INLINE_LIMIT")
+
+
+if __name__ == "__main__":
+    support.main()

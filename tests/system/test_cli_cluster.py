@@ -1,0 +1,218 @@
+#!/usr/bin/python3
+"""Goal: `tutti cluster` and `tutti run` start what they say, end it when they say, and leave nothing.
+
+Method: clusters and programs of their own for each test; processes are killed, ports taken. After
+each test, no process of it is left.
+"""
+
+import os
+import re
+import signal
+import sys
+import time
+
+import support
+from cli_case import TUTTI, Case, file_path, running, start, tutti
+
+import numpy as np
+
+
+class TestCluster(Case):
+    def tearDown(self):
+        for name in ("default", "two"):
+            tutti("cluster", "stop", "--name", name)
+        self.assertEqual(running(), [])
+
+    def start(self, *words):
+        return self.json("cluster", "start", *words)
+
+    def test_cluster__lives_until_it_is_stopped(self):
+        self.fails(["cluster", "status"], 'no cluster "default" here: tutti cluster start')
+        made = self.start("-n", "2")
+        self.assertEqual((made["ready"], len(made["agents"])), (True, 2))
+        self.assertEqual(self.json("cluster", "status"), made)
+        self.assertIn("runs", self.well("cluster", "status").text)
+        self.assertEqual(os.stat(made["folder"]).st_mode & 0o777, 0o700)
+        self.fails(["cluster", "start"], "cluster default runs already: tutti cluster stop")
+        other = self.start("-n", "1", "--name", "two")
+        self.assertEqual(self.json("status", "-c", "two")["world_size"], 1)
+        self.well("cluster", "stop", "--name", "two")
+        self.assertFalse(os.path.exists(other["folder"]))
+        self.assertEqual(self.json("status")["alive"], 2)
+        self.assertEqual(self.well("cluster", "stop").text, "cluster default is stopped\n")
+        self.assertEqual(os.listdir(os.path.dirname(made["folder"])), [])
+        self.fails(["list"], "no agent: say --agent ADDRESS, set TUTTI_AGENT, or start a cluster")
+
+    def test_cluster_start__that_fails_says_why_and_leaves_nothing(self):
+        first = self.start("-n", "1")
+        port = first["coordinator"]["address"].rsplit(":", 1)[1]
+        self.fails(
+            ["cluster", "start", "--name", "two", "--port", port],
+            "could not listen on 127.0.0.1:" + port,
+            "in use by tutti-coordinat",
+            "the coordinator ended with exit code",
+        )
+        self.fails(
+            ["cluster", "start", "--name", "two", "--", "--nonsense"],
+            "no option --nonsense",
+            "the agent of rank 0 ended with exit code 2",
+        )
+        self.fails(["cluster", "start", "-n", "0"], "whole number from 1 to 1024", code=2)
+        self.fails(["cluster", "start", "--name", "../x"], 'cluster name "../x"')
+        self.fails(["cluster", "start", "-m", "much"], "write 512MiB", code=2)
+        self.fails(["cluster", "status", "--name", "two"], 'no cluster "two" here')
+        self.well("cluster", "stop")
+        self.assertEqual(running(), [])
+
+    def test_cluster_start__interrupted_leaves_nothing(self):
+        starting = start("cluster", "start", "-n", "2", "--", "--world-size", "3")
+        folder = file_path("run/tutti/default")
+        until = time.monotonic() + support.START_S
+        while not os.path.exists(os.path.join(folder, "agent-1.port")):
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.01)
+        starting.send_signal(signal.SIGINT)
+        out, err = starting.communicate(timeout=support.START_S)
+        self.assertEqual(starting.returncode, 1)
+        self.assertIn(b"interrupted", err)
+        self.assertEqual(running(), [])
+        self.assertFalse(os.path.exists(folder))
+
+    def test_cluster_start__with_limits_and_agent_options(self):
+        self.start("-n", "1", "-m", "64KiB", "--", "--op-timeout", "10s")
+        self.save("big.npy", np.zeros(100000, np.uint8))
+        self.fails(["put", "big.npy"], "97.7 KiB", "0 bytes of 64 KiB are used")
+        self.assertEqual(self.json("status")["ranks"][0]["memory_limit_bytes"], 65536)
+
+    def test_data_plane__stays_on_loopback_unless_somebody_says_where(self):
+        self.start("-n", "2", "--", "--no-shm")
+        ranks = self.json("doctor")["ranks"]
+        self.assertEqual([rank["net_devices"] for rank in ranks], ["lo", "lo"])
+        self.well("bench", "all_reduce", "-b", "64K", "-n", "3", "--check")
+        self.well("cluster", "stop")
+        self.start("-n", "1", "--", "--net-devices", "lo,eth7")
+        self.assertEqual(self.json("doctor")["ranks"][0]["net_devices"], "lo,eth7")
+
+    def test_dead_agent__is_named(self):
+        made = self.start("-n", "3")
+        os.kill(made["agents"][1]["pid"], signal.SIGKILL)
+        until = time.monotonic() + support.START_S
+        while self.json("status")["alive"] > 2:
+            self.assertLess(time.monotonic(), until)
+        text = self.well("status").text
+        self.assertRegex(text, r"(?m)^ +1 +lost .*gone$")
+        self.fails(["list", "--rank", "1"], "rank 1: could not reach", "nothing listens there")
+        self.fails(["barrier"], "rank 1: could not reach")
+        self.fails(["barrier", "--rank", "0"], "rank 1 is gone")
+        self.assertIn("is gone", self.well("cluster", "status").text)
+        error = tutti("list", "--rank", "1", "--json").json["error"]
+        self.assertEqual(error["code"], "UNAVAILABLE")
+
+    def test_dead_coordinator__is_said(self):
+        made = self.start("-n", "1")
+        os.kill(made["coordinator"]["pid"], signal.SIGKILL)
+        until = time.monotonic() + support.START_S
+        while self.json("cluster", "status")["coordinator"]["alive"]:
+            self.assertLess(time.monotonic(), until)
+        address = made["coordinator"]["address"]
+        self.fails(["status"], "could not reach " + address)
+        self.fails(["store", "get", "a"], "could not reach " + address)
+        self.assertEqual(self.json("list")["tensors"], [])
+
+    def test_cluster__of_a_dead_machine_is_swept_away(self):
+        made = self.start("-n", "1")
+        for process in made["agents"] + [made["coordinator"]]:
+            os.kill(process["pid"], signal.SIGKILL)
+        until = time.monotonic() + support.START_S
+        while tutti("cluster", "status").code == 0:
+            self.assertLess(time.monotonic(), until)
+        self.assertEqual(len(self.start("-n", "2")["agents"]), 2)
+
+
+class TestRun(Case):
+    def tearDown(self):
+        self.assertEqual(running(), [])
+        folder = file_path("run/tutti")
+        self.assertEqual(os.listdir(folder) if os.path.exists(folder) else [], [])
+
+    def test_run__gives_each_rank_its_environment_and_prefix(self):
+        script = "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $TUTTI_JOB $MASTER_ADDR"
+        script += "; test -n $TUTTI_COORDINATOR; test $MASTER_PORT -gt 0; echo loud >&2; %s list"
+        done = tutti("run", "-n", "3", "--", "sh", "-c", script % TUTTI)
+        self.assertEqual(done.code, 0, done)
+        for rank in range(3):
+            self.assertIn("[%d] %d 3 %d 3 default 127.0.0.1\n" % (rank, rank, rank), done.text)
+            self.assertIn("[%d] HANDLE" % rank, done.text)
+            self.assertIn("[%d] loud\n" % rank, done.err)
+        for line in done.text.strip().split("\n") + done.err.strip().split("\n"):
+            self.assertRegex(line, r"^\[[0-2]\] ")
+
+    def test_run__speaks_to_the_agent_beside_each_program(self):
+        script = "import json, os, subprocess; seen = json.loads(subprocess.check_output(["
+        script += "'%s', 'list', '--json'])); assert seen['rank'] == int(os.environ['RANK'])" % TUTTI
+        done = tutti("run", "-n", "2", "--", sys.executable, "-c", script)
+        self.assertEqual(done.code, 0, done)
+
+    def test_run__one_failure_ends_all_and_is_the_exit_code(self):
+        script = "if [ $RANK = 2 ]; then sleep 0.3; exit 3; fi; sleep 600 & sleep 600"
+        before = time.monotonic()
+        done = tutti("run", "-n", "4", "--", "sh", "-c", script)
+        self.assertEqual(done.code, 3, done)
+        self.assertIn("rank 2 failed with exit code 3; the others were ended", done.err)
+        self.assertLess(time.monotonic() - before, 300)
+
+    def test_run__a_signal_is_told_and_counted_as_shells_do(self):
+        done = tutti("run", "-n", "2", "--", "sh", "-c", "[ $RANK = 0 ] || kill -9 $$; sleep 600")
+        self.assertEqual(done.code, 137, done)
+        self.assertIn("rank 1 died of signal 9 (Killed)", done.err)
+
+    def test_run__json_keeps_standard_output_clean(self):
+        done = tutti("run", "-n", "2", "--json", "--", "sh", "-c", "echo out; exit $RANK")
+        self.assertEqual(done.code, 1, done)
+        self.assertEqual(done.json["exit_code"], 1)
+        self.assertEqual([one["rank"] for one in done.json["programs"]], [0, 1])
+        self.assertEqual(done.json["programs"][1]["exit_code"], 1)
+        self.assertIn("out", done.err)
+
+    def test_run__passes_signals_on(self):
+        running_one = start("run", "-n", "2", "--", "sh", "-c", "echo up; exec sleep 600")
+        self.assertTrue(running_one.stdout.readline().endswith(b"up\n"))
+        self.assertTrue(running_one.stdout.readline().endswith(b"up\n"))
+        running_one.send_signal(signal.SIGTERM)
+        running_one.communicate(timeout=support.START_S)
+        self.assertEqual(running_one.returncode, 128 + signal.SIGTERM)
+
+    def test_run__gives_standard_input_to_rank_0(self):
+        done = tutti("run", "-n", "2", "--", "cat", stdin=b"hello\nworld")
+        self.assertEqual((done.code, done.text), (0, "[0] hello\n[0] world\n"))
+        done = tutti("run", "-n", "1", "--no-prefix", "--", "cat", stdin=b"hello\nworld")
+        self.assertEqual((done.code, done.text), (0, "hello\nworld"))
+
+    def test_run__ends_after_its_time(self):
+        done = tutti("run", "-n", "2", "-t", "300ms", "--", "sleep", "600")
+        self.assertEqual(done.code, 1, done)
+        self.assertIn("--timeout of 300 ms", done.err)
+
+    def test_run__says_what_it_cannot_do(self):
+        self.fails(["run", "-n", "2"], "too few arguments", code=2)
+        self.fails(["run", "--", "no-such-program"], "could not run no-such-program: No such file")
+        self.fails(["run", "-c", "nobody", "--", "true"], 'no cluster "nobody" here')
+        self.fails(["run", "-n", "x", "--", "true"], "whole number", code=2)
+
+    def test_run__uses_and_keeps_a_cluster(self):
+        self.well("cluster", "start", "-n", "2")
+        try:
+            done = tutti("run", "-c", "default", "--", "sh", "-c", "echo $WORLD_SIZE")
+            self.assertEqual((done.code, done.text.count("] 2\n")), (0, 2), done)
+            self.fails(["run", "-n", "5", "-c", "default", "--", "true"], "5 programs", "has 2 ranks")
+            self.assertEqual(self.json("status")["alive"], 2)
+        finally:
+            self.well("cluster", "stop")
+        done = tutti("run", "-n", "1", "--keep", "--", "true")
+        self.assertEqual(done.code, 0)
+        name = re.search("cluster (run-[0-9]+) runs on", done.err).group(1)
+        self.well("cluster", "stop", "--name", name)
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,94 @@
+#!/usr/bin/python3
+"""Goal: `tutti group` and `tutti mesh` make, split and show what their pages say, and say what is wrong.
+
+Method: the program itself, with a cluster of four agents that it starts.
+"""
+
+import support
+from cli_case import ClusterCase
+
+
+class TestGroups(ClusterCase):
+    def ranks(self, groups):
+        return {one["name"]: one["ranks"] for one in groups["groups"]}
+
+    def test_group_create__without_name_makes_another_one_each_time(self):
+        first = self.json("group", "create", "-", "3,1")
+        second = self.json("group", "create", "-", "3,1")
+        self.assertEqual((first["ranks"], second["ranks"]), ([3, 1], [3, 1]))
+        self.assertNotEqual(first["id"], second["id"])
+        self.assertEqual(self.json("group", "get", first["name"]), first)
+        self.well("barrier", "--group", second["name"])
+        for one in (first, second):
+            self.well("group", "delete", one["name"])
+
+    def test_group_create__with_a_tag_finds_it_again(self):
+        first = self.json("group", "create", "-", "2,0", "--tag", "blu")
+        self.assertEqual(self.json("group", "create", "-", "2,0", "--tag", "blu"), first)
+        other = self.json("group", "create", "-", "2,0", "--sort", "--tag", "blu")
+        self.assertEqual((other["ranks"], other["tag"]), ([0, 2], "blu"))
+        self.fails(["group", "create", "x", "2,0", "--tag", "blu"], "stands for ranks")
+        for one in (first, other):
+            self.well("group", "delete", one["name"])
+
+    def test_group_split__makes_all_parts(self):
+        parts = self.json("group", "split", "--size", "2", "--name", "half")
+        self.assertEqual(self.ranks(parts), {"half/0": [0, 1], "half/1": [2, 3]})
+        parts = self.json("group", "split", "half/1", "--lists", "1/0", "--name", "one")
+        self.assertEqual(self.ranks(parts), {"one/0": [3], "one/1": [2]})
+        parts = self.json("group", "split", "--count", "1", "--rank", "2", "--name", "all")
+        self.assertEqual(self.ranks(parts), {"all/0": [0, 1, 2, 3]})
+        self.assertRegex(self.well("group", "list").text, r"half/1 +\d+ +2 +1 +2-3")
+        for name in ("half/0", "half/1", "one/0", "one/1", "all/0"):
+            self.well("group", "delete", name)
+
+    def test_group_split__says_what_is_wrong(self):
+        self.fails(["group", "split", "--size", "3"], "size 3 does not divide group world of 4")
+        self.fails(["group", "split", "--size", "0"], "size 0 does not divide")
+        self.fails(["group", "split", "--lists", "0,1/1,2"], "rank 1 is in list 0 and in list 1")
+        self.fails(["group", "split", "--lists", "0/1,2", "--equal"], "need equal sizes")
+        self.fails(["group", "split", "--lists", "0/x"], "no lists of ranks", code=2)
+        self.fails(["group", "split"], "say one of --size, --count and --lists", code=2)
+        self.fails(["group", "split", "--size", "1", "--count", "1"], "say one of", code=2)
+
+    def test_group_translate__goes_both_ways(self):
+        self.well("group", "create", "odd", "3,1")
+        there = self.json("group", "translate", "0-3", "--to", "odd")
+        self.assertEqual(there["ranks"], [-1, 1, -1, 0])
+        self.assertEqual(self.json("group", "translate", "0,1", "--from", "odd")["ranks"], [3, 1])
+        self.assertRegex(self.well("group", "translate", "0", "--to", "odd").text, r"0 +-")
+        self.fails(["group", "translate", "2", "--from", "odd"], "rank 2 in group odd of 2")
+        self.well("group", "delete", "odd")
+
+
+class TestMeshes(ClusterCase):
+    def test_mesh__shows_its_groups_places_and_parts(self):
+        made = self.json("mesh", "create", "m", "2x2", "--dims", "dp,tp", "--ranks", "3,2,1,0")
+        self.assertEqual((made["shape"], made["dims"]), ([2, 2], ["dp", "tp"]))
+        self.assertEqual(self.json("mesh", "get", "m", "--rank", "2")["coordinate"], [0, 1])
+        self.assertEqual(self.json("mesh", "groups", "m", "dp")["groups"], [[3, 1], [2, 0]])
+        self.assertEqual(self.json("mesh", "slice", "m", "tp", "--rank", "1")["ranks"], [1, 0])
+        whole = self.json("mesh", "slice", "m", "dp,tp", "--flatten", "--rank", "1")
+        self.assertEqual((whole["name"], whole["coordinate"]), ("mesh:m/dp+tp", [2]))
+        self.assertEqual([one["name"] for one in self.json("mesh", "list")["meshes"]], ["m"])
+        group = self.json("group", "get", "mesh:m/tp", "--rank", "1")
+        self.assertEqual(group["ranks"], [1, 0])
+        self.well("barrier", "--group", "mesh:m/dp+tp")
+        self.well("mesh", "delete", "m")
+        self.assertEqual(self.json("mesh", "list")["meshes"], [])
+
+    def test_mesh__says_what_is_wrong(self):
+        self.fails(["mesh", "create", "m", "3x3"], "9 places in a world of 4")
+        self.fails(["mesh", "create", "m", "2", "--ranks", "1,1"], "rank 1 twice")
+        self.fails(["mesh", "create", "m", "2xa"], "is no shape: write 2x4", code=2)
+        self.fails(["mesh", "create", "m", "2x2", "--dims", "a"], "not 2 names", code=2)
+        self.fails(["mesh", "get", "m"], "no mesh m in job default")
+        self.well("mesh", "create", "m", "2x2")
+        self.fails(["mesh", "groups", "m"], "say which")
+        self.fails(["mesh", "slice", "m", "1,0"], "need the order of the mesh")
+        self.fails(["group", "get", "mesh:m/0"], "another one for each rank")
+        self.well("mesh", "delete", "m")
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,371 @@
+"""Goal: what dies comes back, and the rest goes on meanwhile.
+
+Method: real processes. The coordinator is killed while ops run and started again on the same store;
+agents die while it is away, and are started again; clocks say how long everybody waited.
+"""
+
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+import numpy as np
+
+import support
+from cluster_case import (
+    LONG_S, Agent, Cluster, ClusterCase, all_reduce, collectives, coordinator, handle, tensors, types,
+)
+
+support.build_stubs()
+import grpc  # noqa: E402
+from tutti.v1 import store_service_pb2 as store  # noqa: E402
+from tutti.v1 import store_service_pb2_grpc as store_grpc  # noqa: E402
+
+PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION
+GONE = grpc.StatusCode.UNAVAILABLE
+QUICK = ("--heartbeat-interval", "250ms", "--heartbeat-timeout", "2s")
+
+
+class Durable(Cluster):
+    """A cluster whose coordinator keeps what it knows in a folder."""
+
+    def __init__(self, size, *agent_options, coordinator_options=()):
+        self.folder = tempfile.TemporaryDirectory(prefix="tutti-store-")
+        self.options = ("--store", "lmdb:" + self.folder.name, *coordinator_options)
+        super().__init__(size, *agent_options, coordinator_options=self.options)
+
+    def kill_coordinator(self):
+        self.coordinator.kill()
+
+    def revive_coordinator(self):
+        self.coordinator = support.Program(
+            "tutti-coordinator", *self.options, listen=self.coordinator.address
+        )
+
+    def job(self):
+        return self.members.GetJob(
+            coordinator.GetJobRequest(), timeout=LONG_S, wait_for_ready=True
+        ).job
+
+    def wait_for_job(self, check):
+        until = time.monotonic() + LONG_S
+        while not check(self.job()):
+            assert time.monotonic() < until, self.job()
+            time.sleep(0.02)
+
+
+class Recovery(unittest.TestCase):
+    assert_failed = ClusterCase.assert_failed
+    assert_works = ClusterCase.assert_works
+    fails = ClusterCase.fails
+
+    def cluster_of(self, size, *options, **more):
+        cluster = Durable(size, *options, **more)
+        self.addCleanup(self.end, cluster)
+        return cluster
+
+    def end(self, cluster):
+        for agent in cluster.agents:
+            if agent.program.process.poll() is None:
+                agent.program.send(signal.SIGCONT)
+        cluster.stop()
+        cluster.folder.cleanup()
+
+    def ops_run_while(self, cluster, change):
+        """All ranks reduce without a pause while `change` runs. Returns the rounds of each rank."""
+        stop = threading.Event()
+        rounds = [0] * cluster.size
+        last = [None]
+
+        def work(agent):
+            while True:
+                # All must leave after the same round: rank 0's word travels with the data.
+                word = 1 if agent.rank == 0 and stop.is_set() else 0
+                result = all_reduce(agent, np.array([1, word], np.int32))
+                assert result[0] == cluster.size, result
+                rounds[agent.rank] += 1
+                if result[1] == 1:
+                    return rounds[agent.rank]
+
+        def run():
+            try:
+                change()
+                before = rounds[0]
+                until = time.monotonic() + LONG_S
+                while rounds[0] < before + 20 and time.monotonic() < until:
+                    time.sleep(0.01)
+            except BaseException as error:  # noqa: B902
+                last[0] = error
+            stop.set()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        results = cluster.all(work)
+        thread.join()
+        if last[0] is not None:
+            raise last[0]
+        for result in results:
+            self.assertIsInstance(result, int, result)
+        return results
+
+    def test_ops_run_on_while_the_coordinator_is_killed_and_started_again(self):
+        cluster = self.cluster_of(3)
+        cluster.group("pair", [0, 2])
+        before = cluster.job()
+
+        def change():
+            time.sleep(0.2)
+            cluster.kill_coordinator()
+            time.sleep(1)
+            cluster.revive_coordinator()
+            for agent in cluster.agents:
+                agent.program.wait_for_log("in touch with the coordinator again")
+
+        self.ops_run_while(cluster, change)
+        after = cluster.job()
+        self.assertEqual((after.id, after.epoch), (before.id, before.epoch))
+        self.assertEqual((after.alive_count, after.lost_count), (3, 0))
+        for agent in cluster.agents:
+            self.assertNotIn("joining again", agent.program.log())
+        for result in cluster.on(
+            [0, 2], lambda agent: all_reduce(agent, np.ones(2, np.int32), group="pair")
+        ):
+            self.assertEqual(list(result), [2, 2])
+
+    def test_ops_run_on_however_long_nobody_is_where_the_coordinator_was(self):
+        """It is not silent: its host refuses. A rank that is cut off stops instead (test_partitions)."""
+        cluster = self.cluster_of(2, coordinator_options=QUICK)
+        self.assert_works(cluster)
+
+        def change():
+            cluster.kill_coordinator()
+            time.sleep(5)
+
+        self.ops_run_while(cluster, change)
+
+    def test_a_coordinator_that_is_silent_stops_the_ops_until_it_speaks(self):
+        """As far as anybody here can know, another side of a network that is cut has it."""
+        cluster = self.cluster_of(2, coordinator_options=QUICK)
+        self.assert_works(cluster)
+        waiting = cluster.agents[0].ops.Barrier.future(
+            collectives.BarrierRequest(), timeout=LONG_S
+        )
+        cluster.coordinator.send(signal.SIGSTOP)
+        try:
+            failure = support.Failure(waiting.exception(LONG_S))
+            self.assert_failed(failure, GONE, "CUT_OFF", "heard nothing from the coordinator")
+            for agent in cluster.agents:
+                agent.program.wait_for_log("rank %d has heard nothing" % agent.rank)
+                failure = self.fails(lambda: all_reduce(agent, np.ones(1, np.int32)))
+                self.assert_failed(failure, GONE, "CUT_OFF", "--silence-timeout")
+        finally:
+            cluster.coordinator.send(signal.SIGCONT)
+        for agent in cluster.agents:
+            agent.program.wait_for_log("ops may begin")
+        failure = self.fails(lambda: all_reduce(cluster.agents[1], np.ones(1, np.int32)))
+        self.assert_failed(failure, GONE, "CUT_OFF", "rank 0 has heard")  # of the op that rank 0 had begun
+        self.assert_works(cluster)
+
+    def test_an_op_that_waits_in_line_is_told_of_the_silence_too(self):
+        cluster = self.cluster_of(1, coordinator_options=QUICK)
+        agent = cluster.agents[0]
+        more = threading.Event()
+
+        def some():
+            spec = types.TensorSpec(dtype=types.DTYPE_FP32, shape=[4])
+            yield tensors.UploadRequest(
+                start=tensors.UploadStart(spec=spec, name="late"), payload=bytes(4)
+            )
+            more.wait(LONG_S)
+
+        upload = agent.tensors.Upload.future(some(), timeout=LONG_S)
+        request = collectives.AllReduceRequest(
+            input=handle("late"), reduce_op=types.REDUCE_OP_SUM
+        )
+        until = time.monotonic() + LONG_S
+        while not agent.tensors.List(tensors.ListRequest(), timeout=LONG_S).tensors:
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.01)
+        waiting = agent.ops.AllReduce.future(request, timeout=LONG_S)
+        cluster.coordinator.send(signal.SIGSTOP)
+        try:
+            failure = support.Failure(waiting.exception(LONG_S))
+            self.assert_failed(failure, GONE, "CUT_OFF", "heard nothing from the coordinator")
+        finally:
+            cluster.coordinator.send(signal.SIGCONT)
+            more.set()
+        agent.program.wait_for_log("ops may begin")
+        upload.exception(LONG_S)  # it was cut short
+        self.assert_works(cluster)
+
+    def test_a_rank_may_be_told_to_bear_more_silence(self):
+        cluster = self.cluster_of(2, "--silence-timeout", "1h", coordinator_options=QUICK)
+        self.assert_works(cluster)
+        cluster.coordinator.send(signal.SIGSTOP)
+        try:
+            time.sleep(3)
+            self.assert_works(cluster)
+        finally:
+            cluster.coordinator.send(signal.SIGCONT)
+
+    def test_a_first_call_on_a_group_waits_for_the_coordinator(self):
+        cluster = self.cluster_of(2)
+        cluster.group("pair", [1, 0])
+        cluster.kill_coordinator()
+        timer = threading.Timer(1.0, cluster.revive_coordinator)
+        timer.start()
+        results = cluster.all(lambda agent: all_reduce(agent, np.ones(2, np.int32), group="pair"))
+        timer.join()
+        for result in results:
+            self.assertNotIsInstance(result, support.Failure, result)
+            self.assertEqual(list(result), [2, 2])
+
+    def test_a_first_call_on_a_group_ends_in_time_without_a_coordinator(self):
+        cluster = self.cluster_of(2)
+        cluster.group("pair", [1, 0])
+        cluster.kill_coordinator()
+        began = time.monotonic()
+        failure = self.fails(
+            lambda: all_reduce(cluster.agents[0], np.ones(2, np.int32), group="pair", timeout=1.5)
+        )
+        self.assertIn(failure.code, (GONE, grpc.StatusCode.DEADLINE_EXCEEDED), failure)
+        self.assertLess(time.monotonic() - began, 5)
+
+    def test_a_client_waits_for_a_coordinator_that_it_knew(self):
+        cluster = self.cluster_of(1)
+        program = os.path.join(support.BUILD, "tests", "client", "patient_program")
+        client = subprocess.Popen(
+            [program, cluster.agents[0].program.address], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True, bufsize=1, close_fds=False,
+        )
+        self.addCleanup(client.wait, LONG_S)
+        self.addCleanup(client.stdout.close)
+        self.addCleanup(client.stdin.close)
+
+        def add():
+            client.stdin.write("\n")
+            return client.stdout.readline().strip()
+
+        self.assertEqual(add(), "1")
+        cluster.kill_coordinator()
+        timer = threading.Timer(0.7, cluster.revive_coordinator)
+        timer.start()
+        self.assertEqual(add(), "2")
+        timer.join()
+        self.assertEqual(add(), "3")
+
+    def test_a_death_is_named_within_a_second_without_a_coordinator(self):
+        cluster = self.cluster_of(4)
+        self.assert_works(cluster)
+        cluster.kill_coordinator()
+        heard = {}
+
+        def call(agent):
+            try:
+                return all_reduce(agent, np.zeros(1000, np.float32))
+            finally:
+                heard[agent.rank] = time.monotonic()
+
+        died = []
+
+        def killer():
+            for rank in (0, 1, 3):
+                while cluster.agents[rank].stats().op_running_count == 0:
+                    time.sleep(0.005)
+            died.append(time.monotonic())
+            cluster.agents[2].program.kill()
+
+        thread = threading.Thread(target=killer)
+        thread.start()
+        failures = cluster.on([0, 1, 3], call)
+        thread.join()
+        for failure in failures:
+            self.assert_failed(failure, GONE, "RANK_LOST", "rank 2 is gone")
+        self.assertLess(max(heard.values()) - died[0], 1.0)
+
+    def test_who_died_while_the_coordinator_was_away_is_lost_and_may_come_back(self):
+        cluster = self.cluster_of(
+            3, coordinator_options=("--heartbeat-interval", "250ms", "--heartbeat-timeout", "2s")
+        )
+        self.assert_works(cluster)
+        cluster.kill_coordinator()
+        cluster.agents[1].program.kill()
+        cluster.revive_coordinator()
+        cluster.wait_for_job(lambda job: job.lost_count == 1)
+        self.assertIn("did not come back", cluster.coordinator.log())
+        failure = cluster.on([0], lambda agent: all_reduce(agent, np.ones(1, np.int32)))[0]
+        self.assert_failed(failure, GONE, "RANK_LOST", "rank 1 is gone")
+        self.assertLess(self.replace_until_it_works(cluster, 1), 2.0)
+
+    def replace_until_it_works(self, cluster, rank):
+        """Seconds from the new agent's start until world works, calls made over and over."""
+        began = time.monotonic()
+        cluster.replace(rank)
+        while True:
+            results = cluster.all(lambda agent: all_reduce(agent, np.ones(1, np.int32), timeout=2))
+            if not any(isinstance(one, support.Failure) for one in results):
+                took = time.monotonic() - began
+                break
+            self.assertLess(time.monotonic() - began, LONG_S, results)
+        self.assert_works(cluster)
+        return took
+
+    def test_a_restarted_agent_makes_world_work(self):
+        """How long it takes stands in docs/measured; a busy machine may take its time."""
+        cluster = self.cluster_of(3)
+        self.assert_works(cluster)
+        for rank in (1, 0, 2) * 5:  # ranks that call in rounds must not count them apart
+            cluster.agents[rank].program.kill()
+            self.assertLess(self.replace_until_it_works(cluster, rank), 15)
+
+    def test_a_call_with_a_token_counts_once_over_a_restart(self):
+        cluster = self.cluster_of(1)
+        for number in range(5):  # the answer is lost with the coordinator, wherever that dies
+            request = store.StoreServiceAddRequest(key=b"n", delta=1, token=number + 1)
+            push = store.StoreServiceQueuePushRequest(key=b"q", value=b"%d" % number, token=7 + number)
+            for _ in range(2):
+                with cluster.coordinator.channel() as channel:  # the old one may think it stands
+                    keys = store_grpc.StoreServiceStub(channel)
+                    added = keys.Add(request, timeout=LONG_S)
+                    pushed = keys.QueuePush(push, timeout=LONG_S)
+                self.assertEqual((added.value, pushed.length), (number + 1, number + 1))
+                cluster.kill_coordinator()
+                cluster.revive_coordinator()
+
+    def test_the_store_waits_for_the_disk_only_when_told(self):
+        for word in ("none", "order", "full"):
+            with tempfile.TemporaryDirectory(prefix="tutti-store-") as folder:
+                options = ("--store", "lmdb:" + folder, "--store-sync", word)
+                first = support.Program("tutti-coordinator", *options)
+                first.kill()
+                mark = os.path.getsize(os.path.join(folder, "tutti.lock"))
+                self.assertEqual(mark > 0, word == "none")
+                with support.Program("tutti-coordinator", *options) as again:
+                    self.assertNotIn("may be missing", again.log())
+        with tempfile.TemporaryDirectory(prefix="tutti-store-") as folder:
+            options = ("--store", "lmdb:" + folder)
+            with open(os.path.join(folder, "tutti.lock"), "w") as lock:
+                lock.write("another life")
+            with support.Program("tutti-coordinator", *options) as again:
+                again.wait_for_log("its last changes may be missing")
+        code, _, text = support.run(
+            "tutti-coordinator", "--store", "lmdb:/tmp/x", "--store-sync", "often"
+        )
+        self.assertEqual(code, 2)
+        self.assertIn('"often", need none, order or full', text)
+
+    def test_a_second_coordinator_on_the_store_is_refused(self):
+        cluster = self.cluster_of(1)
+        code, _, text = support.run("tutti-coordinator", "--listen", "127.0.0.1:0", *cluster.options)
+        self.assertEqual(code, 1)
+        self.assertIn("another process has the store", text)
+        code, _, text = support.run("tutti-coordinator", "--store", "disk:/x")
+        self.assertEqual(code, 2)
+        self.assertIn("need memory or lmdb:FOLDER", text)
+
+
+if __name__ == "__main__":
+    support.main()
