@@ -3,6 +3,8 @@ find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(JWT REQUIRED IMPORTED_TARGET libjwt)
+pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd)
 find_package(OpenSSL REQUIRED)
 find_program(PROTOC protoc REQUIRED)
 
@@ -20,6 +22,12 @@ find_library(UCS_LIBRARY ucs REQUIRED)
 add_library(tutti_ucx INTERFACE)
 target_include_directories(tutti_ucx SYSTEM INTERFACE ${UCX_INCLUDE})
 target_link_libraries(tutti_ucx INTERFACE ${UCP_LIBRARY} ${UCS_LIBRARY})
+
+find_path(LMDB_INCLUDE lmdb.h REQUIRED)
+find_library(LMDB_LIBRARY lmdb REQUIRED)
+add_library(tutti_lmdb INTERFACE)
+target_include_directories(tutti_lmdb SYSTEM INTERFACE ${LMDB_INCLUDE})
+target_link_libraries(tutti_lmdb INTERFACE ${LMDB_LIBRARY})
 
 # Public interfaces that every gRPC server speaks; Debian's grpc-proto.
 find_path(GRPC_PROTO_DIR grpc/health/v1/health.proto PATHS /usr/share/grpc-proto /usr/share REQUIRED)

@@ -1,13 +1,18 @@
-# tutti_room(NAME FOLDER [LINKS other rooms and libraries] [EXCEPT sources])
+# tutti_room(NAME FOLDER [LINKS other rooms and libraries] [EXCEPT sources] [ONLY sources])
 #
 # One static library per room, of every .c file of its folder (not of folders below: a backend is
-# a room of its own). The room's include rights are checked by cmake/check_layers.py, not here.
+# a room of its own), but EXCEPT those, or ONLY those: for a room whose wire files are a library of
+# their own, so that its tests need no gRPC. The room's include rights are checked by
+# cmake/check_layers.py, not here.
 function(tutti_room name folder)
-  cmake_parse_arguments(ARG "" "" "LINKS;EXCEPT" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LINKS;EXCEPT;ONLY" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
   foreach(source ${ARG_EXCEPT})
     list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/${folder}/${source})
   endforeach()
+  if(ARG_ONLY)
+    list(TRANSFORM ARG_ONLY PREPEND ${PROJECT_SOURCE_DIR}/${folder}/ OUTPUT_VARIABLE sources)
+  endif()
   add_library(tutti_${name} STATIC ${sources})
   target_compile_options(tutti_${name} PRIVATE ${TUTTI_WARNINGS})
   target_link_libraries(tutti_${name} PUBLIC tutti_flags)

@@ -1,7 +1,8 @@
 /*
  * Store: the coordinator's records. Keys and values are bytes; every change has a version.
  *
- * One thread. What the store lends is good until the next call on it.
+ * One thread. What the store lends is good until the next call on it that changes it, or lends
+ * again; handing it back as an argument of that call is fine.
  */
 #ifndef TUTTI_STORE_STORE_H
 #define TUTTI_STORE_STORE_H
@@ -54,6 +55,24 @@ tutti_code tutti_store_set(tutti_store *store, tutti_bytes key, tutti_bytes valu
  */
 tutti_code tutti_store_delete(tutti_store *store, tutti_bytes key, bool *ret_existed,
                               uint64_t *ret_version, tutti_error *err);
+
+/* One change of several. */
+typedef struct tutti_store_change {
+    tutti_bytes key;
+    tutti_bytes value;
+    bool remove; /* the key goes; none there is fine, and `value` is not looked at */
+} tutti_store_change;
+
+/*
+ * Change several keys, in order: all of it, or on failure nothing. Nobody sees a part.
+ *
+ * [in]  count        0 is fine
+ * [out] ret_version  of all these changes, one for all; NULL is fine
+ *
+ * Codes as tutti_store_set: STORE_LIMIT is about what would be there in the end.
+ */
+tutti_code tutti_store_apply(tutti_store *store, const tutti_store_change *changes, size_t count,
+                             uint64_t *ret_version, tutti_error *err);
 
 /*
  * The first entry whose key begins with `prefix` and comes after `after` (size 0 = from the start).

@@ -15,6 +15,8 @@ typedef struct tutti_store_ops {
                       tutti_error *err);
     tutti_code (*remove)(tutti_store *store, tutti_bytes key, bool *ret_existed,
                          uint64_t *ret_version, tutti_error *err);
+    tutti_code (*apply)(tutti_store *store, const tutti_store_change *changes, size_t count,
+                        uint64_t *ret_version, tutti_error *err);
     tutti_code (*next)(tutti_store *store, tutti_bytes prefix, tutti_bytes after,
                        tutti_store_entry *ret_entry, tutti_error *err);
     uint64_t (*version)(tutti_store *store);

@@ -69,6 +69,14 @@ typedef enum tutti_reduce {
 #undef TUTTI_REDUCE_ENUM
 } tutti_reduce;
 
+/* How tensors of several ranks become one, or one becomes several. The numbers of tutti.v1.Form. */
+typedef enum tutti_form {
+    TUTTI_FORM_CONCAT = 0, /* joined along `axis`; cut into equal parts there */
+    TUTTI_FORM_STACK = 1,  /* along a dimension of the group's size: new, or cut and gone */
+    TUTTI_FORM_LIST = 2,   /* a tensor for each rank, of its own shape where each has its own */
+    TUTTI_FORM_FLAT = 3,   /* elements in memory order, into a tensor of `out_shape` */
+} tutti_form;
+
 /* What a tensor is, without its bytes. */
 typedef struct tutti_spec {
     tutti_dtype dtype;

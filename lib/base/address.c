@@ -16,6 +16,9 @@ parse_unix(const char *text, tutti_address *address, tutti_error *err)
     if (strncmp(path, "//", 2) == 0) {
         path += 2;
     }
+    if (strncmp(path, "//", 2) == 0) {
+        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "address \"%s\", write unix:/path", text);
+    }
     if (path[0] == '\0' || strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path)) {
         return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
                           "address \"%s\": a socket path of %zu bytes, need 1 to %zu", text,
@@ -26,7 +29,10 @@ parse_unix(const char *text, tutti_address *address, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* Split at the last colon; brackets around the host are for IPv6. */
+/*
+ * Split at the last colon. Brackets are for IPv6 alone: written back without them, "[unix]:80"
+ * would be the path of a socket.
+ */
 static bool
 split_host(const char *text, tutti_address *address, const char **ret_port)
 {
@@ -44,7 +50,8 @@ split_host(const char *text, tutti_address *address, const char **ret_port)
     (void)snprintf(address->host, sizeof(address->host), "%.*s", (int)(bracketed ? size - 2 : size),
                    bracketed ? text + 1 : text);
     *ret_port = colon + 1;
-    return bracketed || strchr(address->host, ':') == NULL;
+    return strpbrk(address->host, "[]") == NULL &&
+           (strchr(address->host, ':') != NULL) == bracketed;
 }
 
 static void

@@ -113,6 +113,19 @@ tutti_log_set_output(bool machine, int descriptor)
     }
 }
 
+tutti_code
+tutti_log_set_format(const char *name, tutti_error *err)
+{
+    const bool machine = strcmp(name, "machine") == 0;
+
+    if (!machine && strcmp(name, "people") != 0) {
+        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
+                          "option --log-format: \"%s\", need people or machine", name);
+    }
+    tutti_log_set_output(machine, -1);
+    return TUTTI_OK;
+}
+
 void
 tutti_log_set_context(const char *words)
 {

@@ -28,6 +28,13 @@ typedef enum tutti_log_level {
  */
 tutti_code tutti_log_set_levels(const char *spec, tutti_error *err);
 
+/*
+ * What --log-format says: "people", or "machine" for key=value lines.
+ *
+ * TUTTI_INVALID_ARGUMENT  neither
+ */
+tutti_code tutti_log_set_format(const char *name, tutti_error *err);
+
 /* key=value lines instead of lines for people; `descriptor` -1 keeps standard error. */
 void tutti_log_set_output(bool machine, int descriptor);
 

@@ -250,3 +250,21 @@ tutti_check_name(const char *name, const char *what, tutti_error *err)
     }
     return TUTTI_OK;
 }
+
+tutti_code
+tutti_check_group_name(const char *name, tutti_error *err)
+{
+    char plain[TUTTI_NAME_MAX + 1];
+    const size_t size = strlen(name);
+    const size_t prefix = sizeof(TUTTI_MESH_PREFIX) - 1;
+    char *plus;
+
+    if (strncmp(name, TUTTI_MESH_PREFIX, prefix) != 0 || size > TUTTI_NAME_MAX) {
+        return tutti_check_name(name, "group", err);
+    }
+    memcpy(plain, name + prefix, size - prefix + 1);
+    while ((plus = strchr(plain, '+')) != NULL) { /* allowed in here, and only here */
+        *plus = '_';
+    }
+    return tutti_check_name(plain, "mesh", err);
+}

@@ -67,4 +67,9 @@ int tutti_compare_numeric(const char *left, const char *right);
  */
 tutti_code tutti_check_name(const char *name, const char *what, tutti_error *err);
 
+/* The same for where a group is named: also "mesh:NAME/DIM+DIM", the group of a mesh's dimensions.
+ * Whether there is such a mesh, the coordinator knows. */
+#define TUTTI_MESH_PREFIX "mesh:"
+tutti_code tutti_check_group_name(const char *name, tutti_error *err);
+
 #endif

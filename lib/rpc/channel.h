@@ -20,24 +20,37 @@
 typedef struct tutti_rpc_channel tutti_rpc_channel;
 
 typedef struct tutti_rpc_channel_options {
-    const char *tls_ca;      /* PEM file; "" or NULL = plaintext */
-    const char *tls_cert;    /* the client's own, for mutual TLS; "" or NULL = none */
-    const char *tls_key;     /* likewise */
-    const char *tls_name;    /* what the server's certificate must say instead of its address */
-    const char *token;       /* bearer token; never sent over plaintext TCP beyond loopback */
-    uint64_t keepalive_ns;   /* pings; 0 = none */
-    uint64_t backoff_max_ns; /* between attempts to connect; 0 = 5 s */
-    bool bulk;               /* a connection of its own, buffers freed as they leave */
+    const char *tls_ca;     /* PEM file; "" or NULL = plaintext */
+    const char *tls_cert;   /* the client's own, for mutual TLS; "" or NULL = none */
+    const char *tls_key;    /* likewise */
+    const char *tls_name;   /* what the server's certificate must say instead of its address */
+    const char *token;      /* bearer token; never sent over plaintext TCP beyond loopback */
+    const char *token_file; /* instead: the file that holds it, read again when it changes */
+    const char *trace;      /* W3C traceparent that calls carry; NULL, or none = nothing */
+    /*
+     * Between pings. 0 = every 330 s while calls are in flight: servers in Go, Python and C send
+     * clients away that ping more often than every five minutes. Another number also pings when
+     * idle; the server must allow it (ours: --ping-interval-min). TUTTI_TIMERS_NEVER = none.
+     */
+    uint64_t keepalive_ns;
+    uint64_t backoff_max_ns;    /* between attempts to connect; 0 = 5 s */
+    uint64_t receive_bytes_max; /* of one message; 0 = 8 MiB */
+    bool bulk;                  /* a connection of its own, buffers freed as they leave */
 } tutti_rpc_channel_options;
 
 /*
  * [in] target   an address as base/address.h takes it
- * [in] options  NULL = plaintext, no token; copied
+ * [in] options  NULL = plaintext, no token; copied. A Unix socket is plaintext always
  *
- * TUTTI_INVALID_ARGUMENT    bad address; a certificate that cannot be used; a token on plaintext
- * TCP that leaves this machine TUTTI_RESOURCE_EXHAUSTED  no memory
+ * TUTTI_INVALID_ARGUMENT     bad address; a certificate that cannot be used; a token on plaintext
+ *                            TCP that leaves this machine
+ * TUTTI_NOT_FOUND, ...       a certificate or token file could not be read
+ * TUTTI_RESOURCE_EXHAUSTED   no memory
+ * TUTTI_FAILED_PRECONDITION  this process was forked off the one that started gRPC
  *
- * Nothing is connected yet: the first call does that.
+ * Nothing is connected yet: the first call does that. Certificates and the token file are read now,
+ * and again when they have changed: calls that begin a second later use them, calls that run keep
+ * their connection. Files that cannot be used are logged, and all stays as it was.
  */
 tutti_code tutti_rpc_channel_open(const char *target, const tutti_rpc_channel_options *options,
                                   tutti_rpc_channel **ret_channel, tutti_error *err);
@@ -64,25 +77,42 @@ typedef struct tutti_rpc_call_options {
  * [in]          payload       NULL = none; on_release has run, or will
  * [out, owned]  ret_response  free with tutti_rpc_message_free; NULL when the caller wants none
  *
- * TUTTI_UNAVAILABLE, TUTTI_DEADLINE_EXCEEDED  from gRPC; all else as the server answered
- * TUTTI_DATA_LOSS                             the response is malformed
+ * TUTTI_UNAVAILABLE        UNREACHABLE: no connection, the text names the target and says why;
+ *                          CONNECTION_LOST: it broke during the call
+ * TUTTI_DEADLINE_EXCEEDED  no answer in time; UNREACHABLE when there was not even a connection
+ * TUTTI_DATA_LOSS          the response is malformed
+ * ...                      all else as the server answered, with its reason, group and rank
  */
 tutti_code tutti_rpc_invoke(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
                             const struct ProtobufCMessage *request, const tutti_rpc_blob *payload,
                             const tutti_rpc_call_options *options, tutti_rpc_message **ret_response,
                             tutti_error *err);
 
+/*
+ * Did a call fail because no server is there, by the word of its host, of a proxy, or of the name
+ * service? False: it was reached, or nothing at all answered, as when the network is cut.
+ */
+bool tutti_rpc_nobody_there(const tutti_error *err);
+
 /* ------------------------------------------------------------------ unary, on a loop */
 
 typedef struct tutti_rpc_request tutti_rpc_request;
 
 /*
- * Runs once, on the loop, after tutti_rpc_request_start has returned. `err` NULL = OK; else
- * `response` is NULL. Both borrowed until it returns; the request is gone afterwards.
+ * Runs once, on the loop; after tutti_rpc_request_start has returned when that was called on the
+ * loop's thread, from another thread possibly before. `err` NULL = OK; else `response` is NULL.
+ * Both borrowed until it returns; the request is gone afterwards.
  */
 typedef void (*tutti_rpc_reply_fn)(void *arg, tutti_rpc_message *response, const tutti_error *err);
 
-/* [out, borrowed] ret_request  good until on_reply has run; NULL when the caller never cancels */
+/*
+ * Any thread.
+ *
+ * [in]             request      packed before it returns
+ * [out, borrowed]  ret_request  good until on_reply has run; NULL when the caller never cancels
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  no memory; on_reply will not run
+ */
 tutti_code tutti_rpc_request_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop,
                                    const tutti_rpc_stub *stub,
                                    const struct ProtobufCMessage *request,
@@ -97,6 +127,10 @@ void tutti_rpc_request_cancel(tutti_rpc_request *request);
 
 typedef struct tutti_rpc_stream tutti_rpc_stream;
 
+/*
+ * One thread may write while another one reads; finish when both are done. Nothing is said about
+ * the server yet: the first read or write, or finish, tells whether it could be reached.
+ */
 tutti_code tutti_rpc_stream_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
                                  const tutti_rpc_call_options *options,
                                  tutti_rpc_stream **ret_stream, tutti_error *err);
@@ -108,6 +142,11 @@ tutti_code tutti_rpc_stream_open(tutti_rpc_channel *channel, const tutti_rpc_stu
 tutti_code tutti_rpc_stream_write(tutti_rpc_stream *stream, const struct ProtobufCMessage *message,
                                   const tutti_rpc_blob *payload, tutti_error *err);
 
+/* The same with what is packed already [in, moved]. `more`: another write follows, and this one may
+ * wait for it. */
+tutti_code tutti_rpc_stream_write_packed(tutti_rpc_stream *stream, tutti_rpc_packed *packed,
+                                         bool more, tutti_error *err);
+
 /* Say that no more will be written. */
 tutti_code tutti_rpc_stream_writes_done(tutti_rpc_stream *stream, tutti_error *err);
 
@@ -118,7 +157,10 @@ tutti_code tutti_rpc_stream_read(tutti_rpc_stream *stream, tutti_rpc_message **r
 /* Give up: whoever blocks in the others returns. Any thread. */
 void tutti_rpc_stream_cancel(tutti_rpc_stream *stream);
 
-/* The status of the call; frees the stream in any case. Cancel before, to leave early. */
+/*
+ * The status of the call; frees the stream in any case. Says that no more will be written, if that
+ * was not said; what was not read is read and forgotten. Cancel before, to leave early.
+ */
 tutti_code tutti_rpc_stream_finish(tutti_rpc_stream *stream, tutti_error *err);
 
 /* ------------------------------------------------------------------ streams on a loop */
@@ -135,16 +177,27 @@ typedef struct tutti_rpc_flow_ops {
     void (*on_end)(void *arg, const tutti_error *err);
 } tutti_rpc_flow_ops;
 
-/* [in] first  sent at once (a server-streaming method's request); NULL = nothing */
+/*
+ * Any thread. From another one than the loop's, callbacks may run before it returns.
+ *
+ * [in] first       sent at once (a server-streaming method's request); NULL = nothing
+ * [in] half_close  say at once that no more will be written
+ * [in] ops         static
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  no memory; no callback will run
+ */
 tutti_code tutti_rpc_flow_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop,
                                 const tutti_rpc_stub *stub, const struct ProtobufCMessage *first,
                                 bool half_close, const tutti_rpc_call_options *options,
                                 const tutti_rpc_flow_ops *ops, void *arg, tutti_rpc_flow **ret_flow,
                                 tutti_error *err);
 
-/* One at a time, only when writable. Loop's thread. */
+/* One at a time, only when writable. Loop's thread. What cannot be packed ends the flow. */
 void tutti_rpc_flow_write(tutti_rpc_flow *flow, const struct ProtobufCMessage *message);
 bool tutti_rpc_flow_writable(const tutti_rpc_flow *flow);
+
+/* Say that no more will be written, when the last write has left. Loop's thread. */
+void tutti_rpc_flow_writes_done(tutti_rpc_flow *flow);
 
 /* Loop's thread. on_end follows. */
 void tutti_rpc_flow_cancel(tutti_rpc_flow *flow);

@@ -17,8 +17,13 @@
 
 typedef struct tutti_rpc_loop tutti_rpc_loop;
 
-/* Once per process, before the first loop: blocks signals' delivery to gRPC's threads, caps its
- * log. */
+/*
+ * Once per process, before the first loop: starts gRPC with all signals blocked in its threads, and
+ * leads its log into ours, at a limited rate.
+ *
+ * gRPC does not survive fork(): what a child asks of this room is refused with
+ * TUTTI_FAILED_PRECONDITION. Starting a program is fine.
+ */
 void tutti_rpc_init(void);
 
 /* Balances tutti_rpc_init, after the last loop is gone. */
@@ -29,11 +34,24 @@ void tutti_rpc_fini(void);
  *
  * [in] name  of the thread, at most 15 bytes; static
  *
- * TUTTI_RESOURCE_EXHAUSTED  no memory
+ * TUTTI_RESOURCE_EXHAUSTED   no memory
+ * TUTTI_FAILED_PRECONDITION  this process was forked off the one that started gRPC
  */
 tutti_code tutti_rpc_loop_new(const char *name, tutti_rpc_loop **ret_loop, tutti_error *err);
 
-/* Serve the queue on a thread of its own. */
+/*
+ * For a loop that seldom has work, in a process where another one always has: its thread sleeps
+ * outside gRPC while no call is bound to it. All queues of a process share one epoll set, whose
+ * events any thread in gRPC may be woken for, about twice for each call of the other loop. A call
+ * that begins pays with one more step between threads. Before start.
+ */
+void tutti_rpc_loop_doze(tutti_rpc_loop *loop);
+
+/*
+ * Serve the queue on a thread of its own, which takes no signals.
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  the system gives no thread
+ */
 tutti_code tutti_rpc_loop_start(tutti_rpc_loop *loop, tutti_error *err);
 
 /*

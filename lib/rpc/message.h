@@ -55,4 +55,18 @@ tutti_bytes tutti_rpc_message_peek(tutti_rpc_message *message, size_t most);
 
 void tutti_rpc_message_free(tutti_rpc_message *message); /* NULL is fine */
 
+/* A message on its way out, packed: what may wait until it can be written. */
+typedef struct tutti_rpc_packed tutti_rpc_packed;
+
+/*
+ * [in]          message     packed before it returns
+ * [in, moved]   payload     NULL = none; also on failure
+ * [out, owned]  ret_packed  tutti_rpc_packed_free(), or given to tutti_rpc_call_write_packed
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  larger than gRPC can frame (2 GiB - 1); no memory
+ */
+tutti_code tutti_rpc_pack(const struct ProtobufCMessage *message, const tutti_rpc_blob *payload,
+                          tutti_rpc_packed **ret_packed, tutti_error *err);
+void tutti_rpc_packed_free(tutti_rpc_packed *packed); /* NULL is fine */
+
 #endif

@@ -7,7 +7,27 @@
 
 #include <stdbool.h>
 
+#include "tensor/move.h"
 #include "tensor/tensor.h"
+
+/* Of memory that a processor cannot touch: as tensor/move.h says. */
+typedef struct tutti_space_moves {
+    tutti_slot *(*take_slot)(tutti_space *space);
+    void (*wait_slot)(tutti_space *space, tutti_slot_wish *wish);
+    void (*give_slot)(tutti_space *space, tutti_slot *slot);
+    bool (*is_scarce)(tutti_space *space);
+    void (*in)(tutti_space *space, tutti_move *move, uint64_t offset, size_t size); /* to, slot */
+    void (*out)(tutti_space *space, tutti_move *move, uint64_t offset,
+                size_t size);                           /* from, slot */
+    void (*copy)(tutti_space *space, tutti_move *move); /* from, to: one or both are of the space */
+} tutti_space_moves;
+
+/* What a tensor's bytes are when it is new. */
+typedef enum tutti_fill {
+    TUTTI_FILL_RAW,   /* whatever: they are overwritten before anybody reads them */
+    TUTTI_FILL_CLEAN, /* undefined, but never another tensor's */
+    TUTTI_FILL_ZERO,
+} tutti_fill;
 
 typedef struct tutti_space_ops {
     size_t size;
@@ -18,7 +38,7 @@ typedef struct tutti_space_ops {
      * TUTTI_RESOURCE_EXHAUSTED  MEMORY_LIMIT, worded by tutti_space_fail_limit; or no memory for
      *                           the bookkeeping
      */
-    tutti_code (*take)(tutti_space *space, uint64_t bytes, bool zeroed, tutti_tensor *tensor,
+    tutti_code (*take)(tutti_space *space, uint64_t bytes, tutti_fill fill, tutti_tensor *tensor,
                        tutti_error *err);
     /* Give back what take found. Any thread; cannot fail. */
     void (*give)(tutti_space *space, tutti_tensor *tensor);
@@ -26,12 +46,18 @@ typedef struct tutti_space_ops {
     void (*stat)(tutti_space *space, tutti_space_stats *ret_stats);
     /* Nothing is taken any more. */
     void (*close)(tutti_space *space);
+    /* As tutti_tensor_own, for at least one byte. Sets tensor->data and `own`. NULL: cannot. */
+    tutti_code (*own)(tutti_space *space, tutti_tensor *tensor, tutti_error *err);
+    /* The descriptor of an owned one. */
+    int (*descriptor)(const tutti_tensor *tensor);
+    const tutti_space_moves *moves; /* NULL = host memory */
 } tutti_space_ops;
 
 /* Embedded by the backend's own struct, zeroed before `ops` is set. */
 struct tutti_space {
     const tutti_space_ops *ops;
-    _Atomic uint64_t tensor_count; /* the door's */
+    _Atomic uint64_t tensor_count;     /* the door's */
+    char device[TUTTI_DEVICE_MAX + 1]; /* "" = "cpu" */
 };
 
 /*

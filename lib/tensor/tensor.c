@@ -12,7 +12,7 @@
 static alignas(64) unsigned char nothing[64];
 
 static tutti_code
-find_bytes(tutti_space *space, bool zeroed, tutti_tensor *tensor, tutti_error *err)
+find_bytes(tutti_space *space, tutti_fill fill, tutti_tensor *tensor, tutti_error *err)
 {
     tutti_code code;
 
@@ -20,14 +20,26 @@ find_bytes(tutti_space *space, bool zeroed, tutti_tensor *tensor, tutti_error *e
         tensor->data = nothing;
         return TUTTI_OK;
     }
-    code = space->ops->take(space, tensor->bytes, zeroed, tensor, err);
+    code = space->ops->take(space, tensor->bytes, fill, tensor, err);
     assert(code != TUTTI_OK || (tensor->data != NULL && (uintptr_t)tensor->data % 64 == 0));
     return code;
 }
 
-tutti_code
-tutti_tensor_new(tutti_space *space, const tutti_spec *spec, bool zeroed, tutti_tensor **ret_tensor,
-                 tutti_error *err)
+const char *
+tutti_space_device(const tutti_space *space)
+{
+    return space->device[0] == '\0' ? "cpu" : space->device;
+}
+
+bool
+tutti_tensor_is_host(const tutti_tensor *tensor)
+{
+    return tensor->space->ops->moves == NULL;
+}
+
+static tutti_code
+make(tutti_space *space, const tutti_spec *spec, tutti_fill fill, tutti_tensor **ret_tensor,
+     tutti_error *err)
 {
     tutti_tensor *self;
     uint64_t bytes = 0;
@@ -46,7 +58,7 @@ tutti_tensor_new(tutti_space *space, const tutti_spec *spec, bool zeroed, tutti_
     self->bytes = bytes;
     self->space = space;
     atomic_init(&self->refs, 1);
-    code = find_bytes(space, zeroed, self, err);
+    code = find_bytes(space, fill, self, err);
     if (code != TUTTI_OK) {
         free(self);
         return code;
@@ -54,6 +66,20 @@ tutti_tensor_new(tutti_space *space, const tutti_spec *spec, bool zeroed, tutti_
     atomic_fetch_add_explicit(&space->tensor_count, 1, memory_order_relaxed);
     *ret_tensor = self;
     return TUTTI_OK;
+}
+
+tutti_code
+tutti_tensor_new(tutti_space *space, const tutti_spec *spec, bool zeroed, tutti_tensor **ret_tensor,
+                 tutti_error *err)
+{
+    return make(space, spec, zeroed ? TUTTI_FILL_ZERO : TUTTI_FILL_CLEAN, ret_tensor, err);
+}
+
+tutti_code
+tutti_tensor_new_raw(tutti_space *space, const tutti_spec *spec, tutti_tensor **ret_tensor,
+                     tutti_error *err)
+{
+    return make(space, spec, TUTTI_FILL_RAW, ret_tensor, err);
 }
 
 void
@@ -83,6 +109,55 @@ tutti_tensor_unref(tutti_tensor *tensor)
     }
     atomic_fetch_sub_explicit(&tensor->space->tensor_count, 1, memory_order_relaxed);
     free(tensor);
+}
+
+/* ------------------------------------------------------------------------------ own memory */
+
+tutti_code
+tutti_tensor_can_own(const tutti_tensor *tensor, tutti_error *err)
+{
+    if (tensor->bytes == 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "CANNOT_SHARE",
+                              "the tensor has 0 bytes: there is nothing to share");
+    }
+    if (tensor->space->ops->own == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "CANNOT_SHARE",
+                              "the tensor is in memory that no other process can map");
+    }
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_tensor_own(tutti_tensor *tensor, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+
+    if (tensor->own == NULL) {
+        code = tutti_tensor_can_own(tensor, err);
+    }
+    if (tensor->own == NULL && code == TUTTI_OK) {
+        code = tensor->space->ops->own(tensor->space, tensor, err);
+    }
+    return code;
+}
+
+int
+tutti_tensor_descriptor(const tutti_tensor *tensor)
+{
+    assert(tensor->own != NULL);
+    return tensor->space->ops->descriptor(tensor);
+}
+
+bool
+tutti_tensor_is_own(const tutti_tensor *tensor)
+{
+    return tensor->own != NULL;
+}
+
+bool
+tutti_tensor_is_shared(const tutti_tensor *tensor)
+{
+    return atomic_load_explicit(&tensor->refs, memory_order_acquire) > 1;
 }
 
 void

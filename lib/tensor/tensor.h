@@ -1,9 +1,9 @@
 /*
  * Tensor: a spec and the bytes it has, counted by references.
  *
- * A space is where bytes live; host memory is the first kind (tensor/host). Any thread: counts are
- * atomic, spaces lock. Who may read or write the bytes when is the owner's business (the agent's
- * table of uses), not this room's.
+ * A space is where bytes live: host memory (tensor/host), or a device's (tensor/cuda). Any thread:
+ * counts are atomic, spaces lock. Who may read or write the bytes when is the owner's business (the
+ * agent's table of uses), not this room's.
  */
 #ifndef TUTTI_TENSOR_TENSOR_H
 #define TUTTI_TENSOR_TENSOR_H
@@ -18,13 +18,23 @@ typedef struct tutti_space tutti_space;
 typedef struct tutti_tensor {
     tutti_spec spec;
     uint64_t bytes;
-    void *data; /* 64-byte aligned; never NULL, also for 0 bytes. Host memory: read and write it */
+    void *
+        data; /* 64-byte aligned; never NULL, also for 0 bytes. Of host memory: read and write it */
     /* private */
     tutti_space *space;
     uint64_t offset;
     void *block;
+    void *own; /* memory of its own: the space's record of it; NULL = none */
     _Atomic uint32_t refs;
 } tutti_tensor;
+
+#define TUTTI_DEVICE_MAX 31 /* characters of a device's name */
+
+/* "cpu", "cuda:0": where tensors of the space live. Borrowed for the life of the space. */
+const char *tutti_space_device(const tutti_space *space);
+
+/* May a processor touch the bytes? If not, tensor/move.h reaches them. */
+bool tutti_tensor_is_host(const tutti_tensor *tensor);
 
 /*
  * Memory for a tensor; its bytes are zero when `zeroed`, else undefined but never another tensor's.
@@ -39,8 +49,35 @@ typedef struct tutti_tensor {
 tutti_code tutti_tensor_new(tutti_space *space, const tutti_spec *spec, bool zeroed,
                             tutti_tensor **ret_tensor, tutti_error *err);
 
+/*
+ * The same, but where space says so its bytes may be those of a tensor that is gone: for who
+ * overwrites all of them before anybody else may read one, or frees it.
+ */
+tutti_code tutti_tensor_new_raw(tutti_space *space, const tutti_spec *spec,
+                                tutti_tensor **ret_tensor, tutti_error *err);
+
 void tutti_tensor_ref(tutti_tensor *tensor);
 void tutti_tensor_unref(tutti_tensor *tensor); /* the last one frees it; NULL is fine */
+
+/*
+ * Give it memory that it shares with no other tensor, so that a descriptor of it may be handed to
+ * whoever may see this one alone. Its bytes move there, and `data` changes: nobody else may touch
+ * the tensor meanwhile. Once is enough; it counts towards the limit as before.
+ *
+ * TUTTI_FAILED_PRECONDITION  CANNOT_SHARE: it has no bytes, or lives where no other process reads
+ * TUTTI_RESOURCE_EXHAUSTED   no memory, or no descriptor
+ */
+tutti_code tutti_tensor_own(tutti_tensor *tensor, tutti_error *err);
+
+/* Could it? CANNOT_SHARE as above. */
+tutti_code tutti_tensor_can_own(const tutti_tensor *tensor, tutti_error *err);
+
+/* Of an owned tensor; borrowed for its life. Its bytes begin at the file's, which cannot shrink. */
+int tutti_tensor_descriptor(const tutti_tensor *tensor);
+bool tutti_tensor_is_own(const tutti_tensor *tensor);
+
+/* Has anybody but the caller a reference? */
+bool tutti_tensor_is_shared(const tutti_tensor *tensor);
 
 typedef struct tutti_space_stats {
     uint64_t used_bytes; /* with what alignment costs */

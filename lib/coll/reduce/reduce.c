@@ -112,3 +112,20 @@ tutti_reduce_run(tutti_reduce reduce, tutti_dtype dtype, const void *const *inpu
     assert((factors != NULL) == (reduce == TUTTI_REDUCE_PREMUL_SUM));
     best_level()->kernels[dtype][reduce](&job);
 }
+
+void
+tutti_reduce_divide(tutti_dtype dtype, size_t parts, size_t count, void *data)
+{
+    const void *const inputs[] = {data};
+    const tutti_reduce_job job = {
+        .inputs = inputs,
+        .input_count = 1,
+        .count = is_complex(dtype) ? 2 * count : count,
+        .output = data,
+        .parts = parts,
+    };
+
+    assert(is_in_table(TUTTI_REDUCE_AVG, dtype));
+    assert(parts >= 1);
+    best_level()->kernels[dtype][TUTTI_REDUCE_AVG](&job);
+}

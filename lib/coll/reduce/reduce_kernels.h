@@ -23,6 +23,7 @@ typedef struct tutti_reduce_job {
     size_t first; /* where to begin in each array; 0 from outside */
     size_t count;
     void *output;
+    size_t parts; /* an average divides by this; 0 = input_count */
 } tutti_reduce_job;
 
 typedef void (*tutti_reduce_kernel)(const tutti_reduce_job *job);

@@ -2,11 +2,13 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/fail.h"
 #include "tensor/host/tensor_host_blocks.h"
+#include "tensor/host/tensor_host_own.h"
 #include "tensor/host/tensor_host_pages.h"
 #include "tensor/space.h"
 
@@ -16,8 +18,26 @@ typedef struct space_host {
     uint64_t kept_bytes_max;
     pthread_mutex_t lock; /* guards what follows; nothing is locked inside */
     tutti_blocks blocks;
-    uint64_t kept_bytes; /* touched chunks that lie wholly in holes */
+    uint64_t kept_bytes;                 /* touched chunks that lie wholly in holes */
+    RB_HEAD(tutti_owns, tutti_own) owns; /* by where they are mapped */
+    uint64_t own_count;
+    uint32_t own_id; /* the last one */
+    _Atomic uint64_t gone;
+    void (*on_gone)(void *arg);
+    void *on_gone_arg;
 } space_host;
+
+static int
+compare_owns(const tutti_own *left, const tutti_own *right)
+{
+    return (left->data > right->data) - (left->data < right->data);
+}
+
+/* The macros generate more than is used. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+RB_GENERATE_INTERNAL(tutti_owns, tutti_own, by_data, compare_owns, static)
+#pragma GCC diagnostic pop
 
 static const tutti_space_ops space_host_ops;
 
@@ -51,12 +71,12 @@ range_of(const tutti_block *block)
 }
 
 /*
- * `zeroed` makes no difference: what was never handed out is zero anyhow, and what was may hold
+ * Clean is zero: what was never handed out is zero anyhow, and what was may hold
  * another tensor's bytes, which nobody may see; clearing them when they are taken again is the
  * cheapest moment, for they may never be.
  */
 static tutti_code
-space_host_take(tutti_space *space, uint64_t bytes, bool zeroed, tutti_tensor *tensor,
+space_host_take(tutti_space *space, uint64_t bytes, tutti_fill fill, tutti_tensor *tensor,
                 tutti_error *err)
 {
     space_host *self = space_host_from(space);
@@ -64,7 +84,6 @@ space_host_take(tutti_space *space, uint64_t bytes, bool zeroed, tutti_tensor *t
     tutti_range hole = {0};
     tutti_code code;
 
-    (void)zeroed;
     lock(self);
     code = tutti_blocks_take(&self->blocks, bytes, &block, &hole, err);
     if (code == TUTTI_OK) {
@@ -75,7 +94,11 @@ space_host_take(tutti_space *space, uint64_t bytes, bool zeroed, tutti_tensor *t
     if (code != TUTTI_OK) {
         return code;
     }
-    tutti_pages_clean(&self->pages, range_of(block));
+    if (fill == TUTTI_FILL_RAW) {
+        tutti_pages_touch(&self->pages, range_of(block));
+    } else {
+        tutti_pages_clean(&self->pages, range_of(block));
+    }
     tensor->data = self->pages.data + block->offset;
     tensor->offset = block->offset;
     tensor->block = block;
@@ -97,6 +120,20 @@ return_early(space_host *self, tutti_range range)
 }
 
 static void
+drop_own(space_host *self, tutti_own *own)
+{
+    lock(self);
+    RB_REMOVE(tutti_owns, &self->owns, own);
+    self->own_count--;
+    unlock(self);
+    tutti_own_close(own);
+    atomic_fetch_add(&self->gone, 1);
+    if (self->on_gone != NULL) {
+        self->on_gone(self->on_gone_arg);
+    }
+}
+
+static void
 space_host_give(tutti_space *space, tutti_tensor *tensor)
 {
     space_host *self = space_host_from(space);
@@ -104,6 +141,9 @@ space_host_give(tutti_space *space, tutti_tensor *tensor)
     tutti_range chunks;
     uint64_t touched;
 
+    if (tensor->own != NULL) {
+        drop_own(self, tensor->own);
+    }
     return_early(self, range);
     lock(self);
     chunks = tutti_pages_chunks(tutti_blocks_give(&self->blocks, tensor->block), range);
@@ -139,12 +179,97 @@ space_host_close(tutti_space *space)
     free(self);
 }
 
+/* What was touched of the block's chunks is not any more: nothing of it is counted while it is
+ * taken, and what is when it is given back is looked up then. */
+static tutti_code
+space_host_own(tutti_space *space, tutti_tensor *tensor, tutti_error *err)
+{
+    space_host *self = space_host_from(space);
+    tutti_own *own = NULL;
+    const tutti_code code =
+        tutti_own_open(&self->pages, range_of(tensor->block), tensor->bytes, &own, err);
+
+    if (code == TUTTI_OK) {
+        tensor->own = own;
+        tensor->data = own->data;
+        lock(self);
+        self->own_id += self->own_id == UINT32_MAX ? 2 : 1;
+        own->id = self->own_id;
+        RB_INSERT(tutti_owns, &self->owns, own);
+        self->own_count++;
+        unlock(self);
+    }
+    return code;
+}
+
+bool
+tutti_space_host_find(tutti_space *space, const void *data, uint64_t size,
+                      tutti_space_host_region *ret_region)
+{
+    space_host *self = space_host_from(space);
+    const unsigned char *from = data;
+    tutti_own *at;
+    tutti_own *found = NULL;
+
+    lock(self);
+    at = RB_ROOT(&self->owns);
+    while (at != NULL) { /* the last one that begins at or before it */
+        const bool before = (const unsigned char *)at->data <= from;
+
+        found = before ? at : found;
+        at = before ? RB_RIGHT(at, by_data) : RB_LEFT(at, by_data);
+    }
+    if (found != NULL && (uint64_t)(from - (const unsigned char *)found->data) <= found->size &&
+        size <= found->size - (uint64_t)(from - (const unsigned char *)found->data)) {
+        *ret_region = (tutti_space_host_region){found->id, found->fd, found->data, found->size};
+    } else {
+        found = NULL;
+    }
+    unlock(self);
+    return found != NULL;
+}
+
+void
+tutti_space_host_on_gone(tutti_space *space, void (*on_gone)(void *arg), void *arg)
+{
+    space_host *self = space_host_from(space);
+
+    self->on_gone = on_gone;
+    self->on_gone_arg = arg;
+}
+
+uint64_t
+tutti_space_host_owned(tutti_space *space)
+{
+    space_host *self = space_host_from(space);
+    uint64_t count;
+
+    lock(self);
+    count = self->own_count;
+    unlock(self);
+    return count;
+}
+
+uint64_t
+tutti_space_host_gone(tutti_space *space)
+{
+    return atomic_load(&space_host_from(space)->gone);
+}
+
+static int
+space_host_own_descriptor(const tutti_tensor *tensor)
+{
+    return ((const tutti_own *)tensor->own)->fd;
+}
+
 static const tutti_space_ops space_host_ops = {
     .size = sizeof(tutti_space_ops),
     .take = space_host_take,
     .give = space_host_give,
     .stat = space_host_stat,
     .close = space_host_close,
+    .own = space_host_own,
+    .descriptor = space_host_own_descriptor,
 };
 
 static tutti_code
@@ -209,4 +334,13 @@ int
 tutti_space_host_descriptor(tutti_space *space)
 {
     return space_host_from(space)->pages.fd;
+}
+
+void *
+tutti_space_host_memory(tutti_space *space, uint64_t *ret_size)
+{
+    const space_host *self = space_host_from(space);
+
+    *ret_size = self->pages.size;
+    return self->pages.data;
 }

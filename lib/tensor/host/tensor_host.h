@@ -34,4 +34,28 @@ tutti_code tutti_space_host_open(const tutti_space_host_options *options, tutti_
 /* The memfd; tensor->offset counts from its beginning. Borrowed for the life of the space. */
 int tutti_space_host_descriptor(tutti_space *space);
 
+/* Where it is mapped here, all of it; for the life of the space. */
+void *tutti_space_host_memory(tutti_space *space, uint64_t *ret_size);
+
+/* Memory of one tensor alone (tutti_tensor_own): other processes know it by its id. */
+typedef struct tutti_space_host_region {
+    uint32_t id; /* never 0, and never another's again */
+    int fd;      /* borrowed for the tensor's life */
+    void *base;
+    uint64_t size;
+} tutti_space_host_region;
+
+/* The region that holds all of these bytes. False: none. Any thread. */
+bool tutti_space_host_find(tutti_space *space, const void *data, uint64_t size,
+                           tutti_space_host_region *ret_region);
+
+/* How many there are, each with a descriptor and a mapping. Any thread. */
+uint64_t tutti_space_host_owned(tutti_space *space);
+
+/* How many regions have gone so far. Any thread. */
+uint64_t tutti_space_host_gone(tutti_space *space);
+
+/* Who hears that one has gone, on whichever thread. NULL = nobody. While no tensor is let go. */
+void tutti_space_host_on_gone(tutti_space *space, void (*on_gone)(void *arg), void *arg);
+
 #endif

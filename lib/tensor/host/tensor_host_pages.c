@@ -18,8 +18,8 @@
 /* The size is fixed for ever: whoever gets the descriptor could else shrink it under our feet. */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-static tutti_code
-fail_size(uint64_t size, const char *what, tutti_error *err)
+tutti_code
+tutti_memfd_fail(const char *what, uint64_t size, tutti_error *err)
 {
     const int number = errno;
     char buffer[32];
@@ -29,52 +29,46 @@ fail_size(uint64_t size, const char *what, tutti_error *err)
     return TUTTI_FAIL_ERRNO(err, number, "could not %s %s of shared memory", what, buffer);
 }
 
-static int
-create_memfd(void)
+const char *
+tutti_memfd_open(const char *name, uint64_t size, int *ret_fd)
 {
-    int fd = memfd_create("tutti-tensors", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 
     if (fd < 0 && errno == EINVAL) {
-        fd = memfd_create("tutti-tensors", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     }
-    return fd;
+    *ret_fd = fd;
+    if (fd < 0) {
+        return "create";
+    }
+    return ftruncate(fd, (off_t)size) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0 ? "size" : NULL;
 }
 
-static tutti_code
-map(tutti_pages *pages, tutti_error *err)
+/* Both are wishes. Huge pages come where shmem_enabled says "advise"; tensors are data of others
+ * and have no place in core files. */
+void
+tutti_memfd_advise(void *data, uint64_t size)
 {
-    void *data;
-
-    if (ftruncate(pages->fd, (off_t)pages->size) != 0 ||
-        fcntl(pages->fd, F_ADD_SEALS, SEALS) != 0) {
-        return fail_size(pages->size, "size", err);
-    }
-    data =
-        mmap(NULL, pages->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, pages->fd, 0);
-    if (data == MAP_FAILED) {
-        return fail_size(pages->size, "map", err);
-    }
-    pages->data = data;
-    /* Both are wishes. Huge pages come where shmem_enabled says "advise"; tensors are data of
-     * others and have no place in core files. */
-    (void)madvise(data, pages->size, MADV_HUGEPAGE);
-    (void)madvise(data, pages->size, MADV_DONTDUMP);
-    return TUTTI_OK;
+    (void)madvise(data, size, MADV_HUGEPAGE);
+    (void)madvise(data, size, MADV_DONTDUMP);
 }
 
 static tutti_code
 open_all(tutti_pages *pages, tutti_error *err)
 {
-    tutti_code code;
+    const char *failed = tutti_memfd_open("tutti-tensors", pages->size, &pages->fd);
+    void *data;
 
-    pages->fd = create_memfd();
-    if (pages->fd < 0) {
-        return fail_size(pages->size, "create", err);
+    if (failed != NULL) {
+        return tutti_memfd_fail(failed, pages->size, err);
     }
-    code = map(pages, err);
-    if (code != TUTTI_OK) {
-        return code;
+    data =
+        mmap(NULL, pages->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, pages->fd, 0);
+    if (data == MAP_FAILED) {
+        return tutti_memfd_fail("map", pages->size, err);
     }
+    pages->data = data;
+    tutti_memfd_advise(data, pages->size);
     pages->touched = calloc(pages->size / TUTTI_PAGES_CHUNK + 1, sizeof(*pages->touched));
     if (pages->touched == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the records of pages");
@@ -106,6 +100,17 @@ tutti_pages_close(tutti_pages *pages)
         (void)close(pages->fd);
     }
     free((void *)pages->touched);
+}
+
+void
+tutti_pages_touch(tutti_pages *pages, tutti_range block)
+{
+    uint64_t chunk;
+
+    assert(block.offset < block.end && block.end <= pages->size);
+    for (chunk = block.offset / TUTTI_PAGES_CHUNK; chunk * TUTTI_PAGES_CHUNK < block.end; chunk++) {
+        atomic_store_explicit(&pages->touched[chunk], 1, memory_order_relaxed);
+    }
 }
 
 void

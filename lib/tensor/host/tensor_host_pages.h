@@ -22,6 +22,14 @@ typedef struct tutti_pages {
 } tutti_pages;
 
 /*
+ * What all memory here is: a memfd whose size is fixed for ever. NULL, or what could not be done,
+ * with errno; ret_fd is -1 or to be closed all the same.
+ */
+const char *tutti_memfd_open(const char *name, uint64_t size, int *ret_fd);
+tutti_code tutti_memfd_fail(const char *what, uint64_t size, tutti_error *err);
+void tutti_memfd_advise(void *data, uint64_t size); /* mapped: wishes of ours to the kernel */
+
+/*
  * `size` is a multiple of the system's pages.
  *
  * Codes as tutti_space_host_open; nothing is owed then.
@@ -34,6 +42,9 @@ void tutti_pages_close(tutti_pages *pages);
  * is the caller's.
  */
 void tutti_pages_clean(tutti_pages *pages, tutti_range block);
+
+/* Note that they will not stay as they are, and leave them so: for who overwrites all of them. */
+void tutti_pages_touch(tutti_pages *pages, tutti_range block);
 
 /* The chunks that lie wholly in `inside` and have bytes of `part`, a range of it. */
 tutti_range tutti_pages_chunks(tutti_range inside, tutti_range part);

@@ -46,8 +46,9 @@ static void
 test_address__of_no_known_form_is_refused(void **state)
 {
     static const char *const bad[] = {
-        "",       "host", ":80",   "host:", "host:x",   "h:65536", "[::1]",
-        "::1:80", "[]:1", "unix:", "h:-1",  "host:80 ", "[::1:80"};
+        "",        "host",    ":80",   "host:",     "host:x", "h:65536",
+        "[::1]",   "::1:80",  "[]:1",  "unix:",     "h:-1",   "host:80 ",
+        "[::1:80", "[[a]:80", "a]:80", "[unix]:80", "[a]:1",  "unix:////a"};
     char longest[600];
     tutti_address address;
     tutti_error err;

@@ -11,6 +11,8 @@ typedef struct space_kind {
     /* Bytes of a tensor from and to memory of the test. */
     void (*write)(tutti_tensor *tensor, uint64_t offset, const void *bytes, size_t size);
     void (*read)(tutti_tensor *tensor, uint64_t offset, void *ret_bytes, size_t size);
+    bool pieced;  /* memory need not lie in one run: nothing is ever refused for that */
+    size_t steps; /* of the random test; 0 = 30000 */
 } space_kind;
 
 /* Returns the number of tests that failed. */

@@ -105,6 +105,39 @@ test_space_host__survives_scribbling_over_all_of_it(void **state)
     tutti_space_close(space);
 }
 
+/* Raw memory is left as it was, clean memory never is, whatever was taken raw in between. */
+static void
+test_tensor_new_raw__clears_nothing_and_hides_nothing_from_clean_ones(void **state)
+{
+    static const uint64_t sizes[] = {1, 64, 4096, 65536, 200000};
+    tutti_error err;
+    size_t i;
+    size_t k;
+
+    (void)state;
+    for (i = 0; i < COUNT_OF(sizes); i++) {
+        const tutti_spec spec = {TUTTI_DTYPE_UINT8, 1, {(int64_t)sizes[i]}};
+        tutti_space *space = open_space(1 << 20, 1 << 20);
+        tutti_tensor *neighbour = make_tensor(space, 64);
+        tutti_tensor *raw = NULL;
+        tutti_tensor *clean;
+
+        assert_ok(tutti_tensor_new_raw(space, &spec, &raw, &err));
+        memset(raw->data, 0xa5, sizes[i]);
+        tutti_tensor_unref(raw);
+        assert_ok(tutti_tensor_new_raw(space, &spec, &raw, &err));
+        assert_int_equal(((const unsigned char *)raw->data)[sizes[i] - 1], 0xa5);
+        tutti_tensor_unref(raw);
+        clean = make_tensor(space, sizes[i]);
+        for (k = 0; k < sizes[i]; k++) {
+            assert_int_equal(((const unsigned char *)clean->data)[k], 0);
+        }
+        tutti_tensor_unref(clean);
+        tutti_tensor_unref(neighbour);
+        tutti_space_close(space);
+    }
+}
+
 static void
 test_space_host__cannot_be_shrunk_by_who_has_the_descriptor(void **state)
 {
@@ -291,17 +324,164 @@ open_keeping_nothing(uint64_t limit_bytes)
     return open_space(limit_bytes, 1);
 }
 
+/* ------------------------------------------------------------------------------ own memory */
+
+static void
+test_tensor_own__moves_the_bytes_to_a_file_of_their_own(void **state)
+{
+    tutti_space *space = open_space(MIB, 0);
+    tutti_tensor *other = make_tensor(space, 5000);
+    tutti_tensor *tensor = make_tensor(space, 100 * KIB + 3);
+    const void *before = tensor->data;
+    unsigned char *window;
+    tutti_error err;
+
+    (void)state;
+    memset(other->data, 0x11, other->bytes);
+    memset(tensor->data, 0xab, tensor->bytes);
+    assert_ok(tutti_tensor_own(tensor, &err));
+    assert_true(tutti_tensor_is_own(tensor));
+    assert_ptr_not_equal(tensor->data, before);
+    window = mmap(NULL, tensor->bytes, PROT_READ, MAP_SHARED, tutti_tensor_descriptor(tensor), 0);
+    assert_ptr_not_equal(window, MAP_FAILED);
+    assert_int_equal(window[0], 0xab);
+    assert_memory_equal(window, tensor->data, tensor->bytes);
+    memset(tensor->data, 0xcd, tensor->bytes);
+    assert_int_equal(window[tensor->bytes - 1], 0xcd);
+    assert_int_equal(((unsigned char *)other->data)[4999], 0x11);
+    assert_ok(tutti_tensor_own(tensor, &err)); /* once is enough */
+    assert_int_equal(munmap(window, tensor->bytes), 0);
+    tutti_tensor_unref(tensor);
+    tutti_tensor_unref(other);
+    tutti_space_close(space);
+}
+
+static void
+test_tensor_own__counts_as_before_and_gives_all_back(void **state)
+{
+    tutti_space *space = open_space(8 * MIB, 8 * MIB);
+    tutti_tensor *tensor = make_tensor(space, 4 * MIB);
+    tutti_space_stats before;
+    tutti_space_stats after;
+    tutti_error err;
+
+    (void)state;
+    memset(tensor->data, 1, tensor->bytes);
+    tutti_space_stat(space, &before);
+    assert_int_equal(backed_bytes(space), 4 * MIB);
+    assert_ok(tutti_tensor_own(tensor, &err));
+    assert_int_equal(backed_bytes(space), 0);
+    tutti_space_stat(space, &after);
+    assert_int_equal(after.used_bytes, before.used_bytes);
+    tutti_tensor_unref(tensor);
+    assert_int_equal(kept_bytes(space), 0);
+    tensor = make_tensor(space, 8 * MIB); /* all of it, and zero again */
+    assert_int_equal(((unsigned char *)tensor->data)[MIB], 0);
+    tutti_tensor_unref(tensor);
+    tutti_space_close(space);
+}
+
+static void
+test_tensor_own__of_what_was_never_written_costs_nothing(void **state)
+{
+    tutti_space *space = open_space(64ULL << 30, 0);
+    tutti_tensor *tensor = make_tensor(space, 32ULL << 30);
+    struct stat file;
+    tutti_error err;
+
+    (void)state;
+    ((unsigned char *)tensor->data)[5ULL << 30] = 1;
+    assert_ok(tutti_tensor_own(tensor, &err));
+    assert_int_equal(((unsigned char *)tensor->data)[5ULL << 30], 1);
+    assert_int_equal(fstat(tutti_tensor_descriptor(tensor), &file), 0);
+    assert_in_range(file.st_blocks * 512, 1, 4 * MIB);
+    tutti_tensor_unref(tensor);
+    tutti_space_close(space);
+}
+
+static void
+test_tensor_own__cannot_shrink_and_is_not_opened_anew_for_writing(void **state)
+{
+    tutti_space *space = open_space(MIB, 0);
+    tutti_tensor *tensor = make_tensor(space, 10);
+    struct stat file;
+    tutti_error err;
+
+    (void)state;
+    assert_ok(tutti_tensor_own(tensor, &err));
+    assert_int_equal(ftruncate(tutti_tensor_descriptor(tensor), 0), -1);
+    assert_int_equal(errno, EPERM);
+    assert_int_equal(fstat(tutti_tensor_descriptor(tensor), &file), 0);
+    assert_int_equal(file.st_mode & 0777, 0400);
+    tutti_tensor_unref(tensor);
+    tutti_space_close(space);
+}
+
+static void
+test_space_find__knows_whose_memory_it_is_until_it_goes(void **state)
+{
+    tutti_space *space = open_space(MIB, 0);
+    tutti_tensor *tensors[3];
+    tutti_space_host_region region;
+    uint32_t ids[3];
+    tutti_error err;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        tensors[i] = make_tensor(space, 10000 * (i + 1));
+        assert_false(tutti_space_host_find(space, tensors[i]->data, 1, &region));
+        assert_ok(tutti_tensor_own(tensors[i], &err));
+    }
+    for (i = 0; i < 3; i++) {
+        unsigned char *data = tensors[i]->data;
+
+        assert_true(tutti_space_host_find(space, data + 5, tensors[i]->bytes - 5, &region));
+        assert_ptr_equal(region.base, data);
+        assert_int_equal(region.fd, tutti_tensor_descriptor(tensors[i]));
+        assert_false(tutti_space_host_find(space, data + 5, region.size, &region));
+        ids[i] = region.id;
+    }
+    assert_true(ids[0] != 0 && ids[0] != ids[1] && ids[1] != ids[2]);
+    assert_int_equal(tutti_space_host_gone(space), 0);
+    assert_int_equal(tutti_space_host_owned(space), 3);
+    for (i = 0; i < 3; i++) {
+        const void *data = tensors[i]->data;
+
+        tutti_tensor_unref(tensors[i]);
+        assert_false(tutti_space_host_find(space, data, 1, &region));
+        assert_int_equal(tutti_space_host_gone(space), i + 1);
+        assert_int_equal(tutti_space_host_owned(space), 2 - i);
+    }
+    tutti_space_close(space);
+}
+
+static void
+test_tensor_own__of_no_bytes_is_refused(void **state)
+{
+    tutti_space *space = open_space(MIB, 0);
+    tutti_tensor *tensor = make_tensor(space, 0);
+    tutti_error err;
+
+    (void)state;
+    assert_fails(tutti_tensor_own(tensor, &err), TUTTI_FAILED_PRECONDITION);
+    assert_string_equal(err.reason, "CANNOT_SHARE");
+    tutti_tensor_unref(tensor);
+    tutti_space_close(space);
+}
+
 int
 main(void)
 {
     static const space_kind kinds[] = {
-        {"tensor/host", open_keeping_some, host_write, host_read},
-        {"tensor/host keeping all", open_keeping_all, host_write, host_read},
-        {"tensor/host keeping nothing", open_keeping_nothing, host_write, host_read},
+        {"tensor/host", open_keeping_some, host_write, host_read, false, 0},
+        {"tensor/host keeping all", open_keeping_all, host_write, host_read, false, 0},
+        {"tensor/host keeping nothing", open_keeping_nothing, host_write, host_read, false, 0},
     };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_space_host__can_be_mapped_a_second_time),
         cmocka_unit_test(test_space_host__survives_scribbling_over_all_of_it),
+        cmocka_unit_test(test_tensor_new_raw__clears_nothing_and_hides_nothing_from_clean_ones),
         cmocka_unit_test(test_space_host__cannot_be_shrunk_by_who_has_the_descriptor),
         cmocka_unit_test(test_space_host__takes_no_memory_before_it_is_touched),
         cmocka_unit_test(test_space_host__gives_back_what_is_over_what_it_keeps),
@@ -309,6 +489,12 @@ main(void)
         cmocka_unit_test(test_space_host_open__rounds_the_limit_up_to_pages),
         cmocka_unit_test(test_space_host_open__of_more_than_can_be_mapped_says_how_much),
         cmocka_unit_test(test_space_host__survives_every_refused_allocation),
+        cmocka_unit_test(test_tensor_own__moves_the_bytes_to_a_file_of_their_own),
+        cmocka_unit_test(test_tensor_own__counts_as_before_and_gives_all_back),
+        cmocka_unit_test(test_tensor_own__of_what_was_never_written_costs_nothing),
+        cmocka_unit_test(test_tensor_own__cannot_shrink_and_is_not_opened_anew_for_writing),
+        cmocka_unit_test(test_tensor_own__of_no_bytes_is_refused),
+        cmocka_unit_test(test_space_find__knows_whose_memory_it_is_until_it_goes),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     size_t i;

@@ -478,7 +478,7 @@ assert_survives(tutti_dtype dtype, tutti_reduce reduce, const double *factor)
     }
     for (level = 0; level < level_count; level++) {
         levels[level]->kernels[dtype][reduce](
-            &(tutti_reduce_job){inputs, 1, factor, 0, 65536, results});
+            &(tutti_reduce_job){inputs, 1, factor, 0, 65536, results, 0});
         for (i = 0; i < 65536; i++) {
             reference_element(&job, i, &wanted);
             if (results[i] != wanted) {
