@@ -44,6 +44,7 @@ tutti_coll_op_release(tutti_coll_op *op)
     engine->op_count--;
     (void)pthread_mutex_unlock(&engine->lock);
     op->on_released(op);
+    tutti_coll_group_next(group); /* after it: what ends later is heard of later */
     tutti_coll_group_unref(group);
 }
 
@@ -74,12 +75,9 @@ tutti_coll_op_succeed(tutti_coll_op *op)
     atomic_fetch_add(&group->engine->done, 1);
     TUTTI_LOG("coll", DEBUG, "group %s op %" PRIu64 " done", group->name, op->sequence);
     op->on_done(op, NULL);
-    atomic_fetch_add(&group->refs, 1); /* beyond the op's */
     if (!op->held) {
         tutti_coll_op_release(op);
     }
-    tutti_coll_group_next(group);
-    tutti_coll_group_unref(group);
 }
 
 /* A failed op's memory is still in the hands of a wire that does not move: tear it from there. */

@@ -237,6 +237,74 @@ test_all_gather__joins_in_group_order_along_any_axis(void **state)
     }
 }
 
+/* A barrier, and what was posted before it. */
+typedef struct pair {
+    run *earlier;
+    run *barrier;
+    void (*on_done)(tutti_coll_op *op, const tutti_error *err); /* the world's */
+    bool early;
+} pair;
+
+static pair pairs[WORLD_MAX];
+
+/* Who hears of the barrier's end finds that the op before it is over, in every sense. */
+static void
+look_back(tutti_coll_op *op, const tutti_error *err)
+{
+    uint32_t i;
+
+    for (i = 0; i < WORLD_MAX; i++) {
+        if (pairs[i].barrier != NULL && &pairs[i].barrier->op == op) {
+            (void)pthread_mutex_lock(&pairs[i].earlier->lock);
+            pairs[i].early = !pairs[i].earlier->released;
+            (void)pthread_mutex_unlock(&pairs[i].earlier->lock);
+            pairs[i].on_done(op, err);
+            return;
+        }
+    }
+}
+
+static void
+post_pair(pair *self, tutti_coll_group *group, int64_t *data)
+{
+    self->earlier = run_new(TUTTI_COLL_ALL_REDUCE);
+    run_give(self->earlier, TUTTI_DTYPE_INT64, 1, data, data);
+    self->barrier = run_new(TUTTI_COLL_BARRIER);
+    self->on_done = self->barrier->op.on_done;
+    self->barrier->op.on_done = look_back;
+    run_post(self->earlier, group, LONG_MS);
+    run_post(self->barrier, group, LONG_MS);
+}
+
+static void
+test_barrier__ends_after_what_was_posted_before_has_been_let_go(void **state)
+{
+    static int64_t data[WORLD_MAX];
+    const uint32_t size = 2;
+    world w;
+    uint32_t i;
+    int k;
+
+    (void)state;
+    world_open(&w, WIRE, size);
+    for (k = 0; k < 1000; k++) {
+        for (i = 0; i < size; i++) {
+            post_pair(&pairs[i], w.groups[i], &data[i]);
+        }
+        for (i = 0; i < size; i++) {
+            assert_int_equal(run_wait(pairs[i].barrier), TUTTI_OK);
+            assert_int_equal(run_wait(pairs[i].earlier), TUTTI_OK);
+            assert_false(pairs[i].early);
+        }
+        for (i = 0; i < size; i++) {
+            run_free(pairs[i].barrier);
+            run_free(pairs[i].earlier);
+            pairs[i] = (pair){0};
+        }
+    }
+    world_close(&w);
+}
+
 static void
 test_barrier__waits_for_all_and_for_what_was_posted_before(void **state)
 {
@@ -494,6 +562,7 @@ main(void)
         cmocka_unit_test(test_broadcast__reaches_everybody_from_any_root),
         cmocka_unit_test(test_all_gather__joins_in_group_order_along_any_axis),
         cmocka_unit_test(test_barrier__waits_for_all_and_for_what_was_posted_before),
+        cmocka_unit_test(test_barrier__ends_after_what_was_posted_before_has_been_let_go),
         cmocka_unit_test(test_ops__of_many_groups_run_beside_each_other),
         cmocka_unit_test(test_send__meets_its_receive_whoever_comes_first),
         cmocka_unit_test(test_send__matches_by_tag_and_in_order),
