@@ -20,6 +20,9 @@ tutti_wire_ucx_on_message(void *arg, const void *header, size_t header_size, voi
     wire_ucx *self = arg;
     const bool waits = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
 
+    if (self->events == NULL) {
+        return UCS_OK; /* UCX tells the sender that it is over */
+    }
     if (!waits) {
         self->events->on_packet(self->arg, header, header_size, data, size, NULL);
         return UCS_OK;
@@ -28,7 +31,7 @@ tutti_wire_ucx_on_message(void *arg, const void *header, size_t header_size, voi
     self->dropped = false;
     self->events->on_packet(self->arg, header, header_size, NULL, size, data);
     self->arriving = NULL;
-    return self->dropped ? UCS_OK : UCS_INPROGRESS; /* OK: UCX tells the sender that it is over */
+    return self->dropped ? UCS_OK : UCS_INPROGRESS; /* OK: as above */
 }
 
 /*

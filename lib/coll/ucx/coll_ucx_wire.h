@@ -17,12 +17,13 @@ typedef struct wire_ucx {
     int descriptor;
     const tutti_wire_events *events;
     void *arg;
-    tutti_link links;   /* connected */
-    tutti_link broken;  /* among them: to be told of after progress */
-    tutti_link closing; /* disconnected, their endpoints not gone yet */
-    tutti_link tickets; /* out */
-    void *arriving;     /* the parcel of the packet that is being handed over */
-    bool dropped;       /* ... and whether it was dropped there and then */
+    tutti_link links;           /* connected */
+    tutti_link broken;          /* among them: to be told of after progress */
+    tutti_link closing;         /* disconnected, their endpoints not gone yet */
+    tutti_link tickets;         /* out */
+    void *arriving;             /* the parcel of the packet that is being handed over */
+    bool dropped;               /* ... and whether it was dropped there and then */
+    struct wire_ucx *abandoned; /* the next of those that could not be closed */
 } wire_ucx;
 
 struct tutti_wire_link {

@@ -1,0 +1,154 @@
+/*
+ * Goal: a wire over UCX can be closed at any moment, whatever its peers are doing.
+ * Method: a peer in a process of its own (Debian's UCX 1.13 checks its assertions, and a failed one
+ * is the end of a process) that says hello and is then stopped, so that nothing answers it.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "coll/ucx/coll_ucx.h"
+#include "support/testing.h"
+
+#define ADDRESS_MAX 4096
+#define HELLO "hello"
+#define TURN_NS (100 * TUTTI_NS_PER_MS)
+
+static void
+on_packet(void *arg, const void *header, size_t header_size, const void *data, size_t size,
+          tutti_wire_parcel *parcel)
+{
+    int *heard = arg;
+
+    (void)header;
+    (void)data;
+    (void)size;
+    (void)parcel;
+    *heard += header_size == sizeof(HELLO);
+}
+
+static void
+on_broken(void *arg, void *owner, const char *why)
+{
+    (void)arg;
+    (void)owner;
+    (void)why;
+}
+
+static const tutti_wire_events events = {on_packet, on_broken};
+
+static void
+on_done(tutti_wire_ticket *ticket, bool ok)
+{
+    (void)ticket;
+    (void)ok;
+}
+
+static tutti_wire *
+open_wire(int *heard)
+{
+    const tutti_wire_ucx_options options = {.transports = "tcp", .devices = "lo"};
+    tutti_wire *wire;
+    tutti_error err;
+
+    assert_ok(tutti_wire_ucx_open(&options, &wire, &err));
+    wire->ops->listen(wire, &events, heard);
+    return wire;
+}
+
+static void
+work(tutti_wire *wire, uint64_t for_ns)
+{
+    const uint64_t until = tutti_clock_ns() + for_ns;
+
+    while (tutti_clock_ns() < until) {
+        (void)wire->ops->progress(wire);
+    }
+}
+
+static void
+rest(uint64_t for_ns)
+{
+    const struct timespec time = {.tv_nsec = (long)for_ns};
+
+    (void)nanosleep(&time, NULL);
+}
+
+/*
+ * The peer: reads an address, says hello to whoever is there, and stops. It and the test work in
+ * turns: it connects; the test accepts; it asks to be connected to; and nobody answers the test.
+ */
+static void
+say_hello(int source)
+{
+    static tutti_wire_ticket ticket;
+    char address[ADDRESS_MAX];
+    const ssize_t size = read(source, address, sizeof(address));
+    int heard = 0;
+    tutti_wire *wire = open_wire(&heard);
+    tutti_wire_link *link;
+    tutti_error err;
+
+    ticket.on_done = on_done;
+    assert_true(size > 0);
+    assert_ok(wire->ops->connect(wire, (tutti_bytes){address, (size_t)size}, &ticket, &link, &err));
+    (void)wire->ops->send(link, HELLO, sizeof(HELLO), NULL, 0, &ticket);
+    work(wire, TURN_NS);
+    rest(2 * TURN_NS);
+    work(wire, TURN_NS);
+    (void)raise(SIGSTOP);
+    _exit(0);
+}
+
+static pid_t
+start_peer(int *ret_pipe)
+{
+    int ends[2];
+    pid_t child;
+
+    assert_int_equal(pipe(ends), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)close(ends[1]);
+        say_hello(ends[0]);
+    }
+    (void)close(ends[0]);
+    *ret_pipe = ends[1];
+    return child;
+}
+
+static void
+test_close__while_a_stopped_peer_waits_for_an_answer(void **state)
+{
+    int heard = 0, status = 0, end;
+    const pid_t peer = start_peer(&end); /* before UCX has threads here */
+    tutti_wire *wire = open_wire(&heard);
+    const tutti_bytes address = wire->ops->address(wire);
+
+    (void)state;
+    assert_int_equal(write(end, address.data, address.size), address.size);
+    (void)close(end);
+    rest(3 * TURN_NS / 2);
+    work(wire, TURN_NS);
+    assert_int_equal(waitpid(peer, &status, WUNTRACED), peer);
+    assert_true(WIFSTOPPED(status));
+    work(wire, TURN_NS);
+    wire->ops->close(wire);
+    assert_int_equal(kill(peer, SIGKILL), 0);
+    assert_int_equal(waitpid(peer, &status, 0), peer);
+    assert_int_equal(heard, 0);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_close__while_a_stopped_peer_waits_for_an_answer),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
