@@ -219,13 +219,13 @@ chaos_progress(tutti_wire *wire)
 
 /* While something is held there is always work: it is for tests. */
 static bool
-chaos_arm(tutti_wire *wire)
+chaos_arm(tutti_wire *wire, bool idle)
 {
     chaos_wire *self = chaos_from(wire);
 
     mark_all(self);
     return tutti_list_empty(&self->held) && find_cut(self) == NULL &&
-           self->inner->ops->arm(self->inner);
+           self->inner->ops->arm(self->inner, idle);
 }
 
 /* ------------------------------------------------------------------------------ ways */

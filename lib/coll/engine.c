@@ -97,7 +97,7 @@ sleep_for_work(tutti_coll_engine *engine)
         wait_ns = next <= engine->now_ns ? 0 : next - engine->now_ns;
         wait_ns = wait_ns < NAP_NS ? wait_ns : NAP_NS;
     }
-    if (!engine->wire->ops->arm(engine->wire)) {
+    if (!engine->wire->ops->arm(engine->wire, engine->ops.count == 0)) {
         return;
     }
     (void)pthread_mutex_lock(&engine->lock);

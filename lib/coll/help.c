@@ -39,7 +39,7 @@ leave_asleep(tutti_coll_engine *engine)
     unsigned i;
 
     for (i = 0; i < ARM_MOST && calm && !armed; i++) {
-        armed = engine->wire->ops->arm(engine->wire);
+        armed = engine->wire->ops->arm(engine->wire, engine->ops.count == 0);
         if (!armed) {
             (void)tutti_coll_engine_step(engine);
         }

@@ -336,6 +336,7 @@ tutti_coll_post_packet(tutti_coll_op *op, tutti_packet_kind kind, uint32_t step,
     packet.step = step;
     packet.extra = extra;
     tutti_coll_io_write(io, &packet, kind == TUTTI_PACKET_SEND ? &op->args.spec : NULL);
+    io->ticket.patient = kind == TUTTI_PACKET_AGREE; /* of use only where the op has come, too */
     io->data = (void *)(uintptr_t)data;
     io->size = size;
     tutti_coll_io_submit(io);

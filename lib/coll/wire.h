@@ -35,6 +35,7 @@ struct tutti_wire_ticket {
     void (*on_done)(tutti_wire_ticket *ticket, bool ok);
     tutti_link link; /* the wire's while it is out */
     bool unfinished; /* of a loan: it came back, but its borrower did not do its part */
+    bool patient;    /* of a send: see arm */
 };
 
 /*
@@ -109,8 +110,11 @@ typedef struct tutti_wire_ops {
     unsigned (*progress)(tutti_wire *wire);
     /* Readable when progress has work, once arm has returned true; -1 when there is none. */
     int (*descriptor)(tutti_wire *wire);
-    /* false: there is work already. */
-    bool (*arm)(tutti_wire *wire);
+    /*
+     * false: there is work already. `idle`: nothing runs here, so what peers send with a patient
+     * ticket is of no use yet: it need not wake anybody, and is found by the next progress.
+     */
+    bool (*arm)(tutti_wire *wire, bool idle);
     /* Tickets that are still out come back with ok = false, inside. All links are disconnected. */
     void (*close)(tutti_wire *wire);
 

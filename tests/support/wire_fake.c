@@ -339,16 +339,17 @@ fake_progress(tutti_wire *wire)
 }
 
 static bool
-fake_arm(tutti_wire *wire)
+fake_arm(tutti_wire *wire, bool idle)
 {
     fake_wire *self = wire_from(wire);
-    bool idle;
+    bool calm;
 
+    (void)idle;
     lock(self);
-    idle = self->frozen || self->dead ||
+    calm = self->frozen || self->dead ||
            (tutti_list_empty(&self->inbox) && tutti_list_empty(&self->news));
     unlock(self);
-    return idle;
+    return calm;
 }
 
 static int

@@ -137,11 +137,11 @@ seal_wire_descriptor(tutti_wire *wire)
 }
 
 static bool
-seal_wire_arm(tutti_wire *wire)
+seal_wire_arm(tutti_wire *wire, bool idle)
 {
     tutti_wire *inner = seal_from(wire)->inner;
 
-    return inner->ops->arm(inner);
+    return inner->ops->arm(inner, idle);
 }
 
 static void

@@ -38,13 +38,16 @@ tutti_shm_unwatch(wire_shm *self, shm_watch *watch)
 }
 
 void
-tutti_shm_ring_bell(const shm_bell *bell)
+tutti_shm_ring_bell(const shm_bell *bell, bool patient)
 {
     const uint64_t one = 1;
+    uint32_t asleep;
 
     tutti_shm_chaos();
-    if (atomic_load_explicit(&bell->page->asleep, memory_order_seq_cst) != 0 &&
-        atomic_exchange_explicit(&bell->page->asleep, 0, memory_order_seq_cst) != 0) {
+    asleep = atomic_load_explicit(&bell->page->asleep, memory_order_seq_cst);
+    if (asleep != SHM_AWAKE && !(patient && asleep == SHM_IDLE) &&
+        atomic_exchange_explicit(&bell->page->asleep, SHM_AWAKE, memory_order_seq_cst) !=
+            SHM_AWAKE) {
         const ssize_t put = write(bell->fd, &one, sizeof(one));
 
         (void)put; /* full is rung */
@@ -226,26 +229,26 @@ are_empty(const wire_shm *self)
 }
 
 static bool
-wire_shm_arm(tutti_wire *wire)
+wire_shm_arm(tutti_wire *wire, bool idle)
 {
     wire_shm *self = tutti_wire_shm_from(wire);
 
     if (!self->on) {
-        return self->inner->ops->arm(self->inner);
+        return self->inner->ops->arm(self->inner, idle);
     }
     tutti_shm_forget_gone(self);
     if (look_at_sockets(self) > 0) {
-        self->turn = INNER_EVERY - 1;             /* one of them may be the inner wire's */
-        (void)self->inner->ops->arm(self->inner); /* which alone takes what only wakes it */
+        self->turn = INNER_EVERY - 1;                   /* one of them may be the inner wire's */
+        (void)self->inner->ops->arm(self->inner, idle); /* which alone takes what only wakes it */
         return false;
     }
     tutti_shm_chaos();
-    atomic_store_explicit(&self->page->asleep, 1, memory_order_seq_cst);
+    atomic_store_explicit(&self->page->asleep, idle ? SHM_IDLE : SHM_ASLEEP, memory_order_seq_cst);
     tutti_shm_chaos();
-    if (are_empty(self) && self->inner->ops->arm(self->inner)) {
+    if (are_empty(self) && self->inner->ops->arm(self->inner, idle)) {
         return true;
     }
-    atomic_store_explicit(&self->page->asleep, 0, memory_order_relaxed);
+    atomic_store_explicit(&self->page->asleep, SHM_AWAKE, memory_order_relaxed);
     self->turn = INNER_EVERY - 1;
     return false;
 }
@@ -256,7 +259,7 @@ wire_shm_disarm(tutti_wire *wire)
     wire_shm *self = tutti_wire_shm_from(wire);
 
     if (self->on) {
-        atomic_store_explicit(&self->page->asleep, 0, memory_order_relaxed);
+        atomic_store_explicit(&self->page->asleep, SHM_AWAKE, memory_order_relaxed);
     }
 }
 

@@ -105,9 +105,10 @@ put(tutti_wire_link *link, shm_out *out)
         return false;
     }
     if (!tutti_shm_put(&link->out, &record, out->header, out->data)) {
+        tutti_shm_ring_bell(&link->bell, false); /* make room, though nothing runs there */
         return false;
     }
-    tutti_shm_ring_bell(&link->bell);
+    tutti_shm_ring_bell(&link->bell, out->ticket != NULL && out->ticket->patient);
     return true;
 }
 

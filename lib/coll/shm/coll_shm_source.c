@@ -143,7 +143,7 @@ tutti_shm_source_progress(shm_source *source)
         hand_over(source, &record, bytes);
         tutti_shm_took(&source->in, &record);
         if (tutti_shm_unblocks(&source->in)) {
-            tutti_shm_ring_bell(&source->bell);
+            tutti_shm_ring_bell(&source->bell, false);
         }
     }
     return did;
@@ -175,7 +175,7 @@ tutti_shm_give_back(tutti_wire *wire, tutti_wire_parcel *parcel, bool done)
     tutti_shm_chaos();
     if (!source->gone) {
         (void)tutti_shm_put(&source->back, &record, NULL, NULL); /* has room: SHM_LOANS_MAX */
-        tutti_shm_ring_bell(&source->bell);
+        tutti_shm_ring_bell(&source->bell, false);
     } else if (source->parcels == 0) {
         free_source(source);
     }

@@ -29,8 +29,12 @@ struct shm_watch {
 };
 
 /* One per wire, shared with all peers. */
+#define SHM_AWAKE 0U
+#define SHM_ASLEEP 1U /* ring the bell when something was put */
+#define SHM_IDLE 2U   /* ... that is not patient */
+
 typedef struct shm_page {
-    _Alignas(64) _Atomic uint32_t asleep; /* ring the bell when something was put */
+    _Alignas(64) _Atomic uint32_t asleep; /* one of the above */
 } shm_page;
 
 /* How to wake the other side. */
@@ -246,6 +250,7 @@ wire_shm *tutti_wire_shm_from(tutti_wire *wire);
 bool tutti_shm_watch(wire_shm *self, shm_watch *watch);
 void tutti_shm_unwatch(wire_shm *self, shm_watch *watch);
 bool tutti_shm_holds(tutti_wire *wire, const void *data, uint64_t size);
-void tutti_shm_ring_bell(const shm_bell *bell);
+/* `patient`: it can wait until something runs there. */
+void tutti_shm_ring_bell(const shm_bell *bell, bool patient);
 
 #endif

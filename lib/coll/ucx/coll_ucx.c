@@ -241,8 +241,9 @@ wire_ucx_descriptor(tutti_wire *wire)
 }
 
 static bool
-wire_ucx_arm(tutti_wire *wire)
+wire_ucx_arm(tutti_wire *wire, bool idle)
 {
+    (void)idle;
     return ucp_worker_arm(tutti_wire_ucx_from(wire)->worker) == UCS_OK;
 }
 

@@ -70,8 +70,9 @@ count_progress(tutti_wire *wire)
 }
 
 static bool
-count_arm(tutti_wire *wire)
+count_arm(tutti_wire *wire, bool idle)
 {
+    (void)idle;
     (void)wire;
     return true;
 }
@@ -236,11 +237,11 @@ test_delay__holds_it_until_its_time_and_the_engine_stays_awake(void **state)
     open_world(&world, "agree:delay=1");
     assert_int_equal(send_one(&world, TUTTI_PACKET_AGREE, 1), TUTTI_WIRE_LATER);
     while (world.went == 0) {
-        assert_false(world.wire->ops->arm(world.wire));
+        assert_false(world.wire->ops->arm(world.wire, false));
         (void)world.wire->ops->progress(world.wire);
     }
     assert_int_equal(world.inner.sent, 1);
-    assert_true(world.wire->ops->arm(world.wire));
+    assert_true(world.wire->ops->arm(world.wire, false));
     close_world(&world);
 }
 
@@ -252,7 +253,7 @@ test_cut__breaks_the_way_and_brings_back_the_ticket(void **state)
     (void)state;
     open_world(&world, "data:cut");
     assert_int_equal(send_one(&world, TUTTI_PACKET_DATA, 1), TUTTI_WIRE_LATER);
-    assert_false(world.wire->ops->arm(world.wire));
+    assert_false(world.wire->ops->arm(world.wire, false));
     (void)world.wire->ops->progress(world.wire);
     assert_int_equal(world.broken, 1);
     assert_int_equal(world.failed, 1);
@@ -268,9 +269,9 @@ test_point_of_an_op__cuts_all_ways(void **state)
     (void)state;
     open_world(&world, "before-done:cut");
     tutti_chaos_at(TUTTI_CHAOS_AFTER_AGREE);
-    assert_true(world.wire->ops->arm(world.wire));
+    assert_true(world.wire->ops->arm(world.wire, false));
     tutti_chaos_at(TUTTI_CHAOS_BEFORE_DONE);
-    assert_false(world.wire->ops->arm(world.wire));
+    assert_false(world.wire->ops->arm(world.wire, false));
     (void)world.wire->ops->progress(world.wire);
     assert_int_equal(world.broken, 1);
     close_world(&world);

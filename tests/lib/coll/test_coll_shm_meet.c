@@ -114,7 +114,7 @@ turn(pair *self)
 
         while (wire->ops->progress(wire) > 0) {
         }
-        if (wire->ops->arm(wire)) {
+        if (wire->ops->arm(wire, false)) {
             wire->ops->disarm(wire);
         }
     }
@@ -184,6 +184,74 @@ test_meeting__of_members_gives_a_ring(void **state)
     turns(self, 10);
     assert_true(is_near(self));
     assert_int_equal(self->sides[1].heard, 1);
+}
+
+/* Is there reason to look? */
+static bool
+is_woken(const pair *self, size_t i)
+{
+    tutti_wire *wire = self->sides[i].wire;
+    struct pollfd one = {.fd = wire->ops->descriptor(wire), .events = POLLIN};
+
+    return poll(&one, 1, 0) == 1;
+}
+
+/* One to a sleeper: did it wake it? It is found in either case. */
+static bool
+wakes(pair *self, bool idle, bool patient)
+{
+    static tutti_wire_ticket ticket = {.on_done = ignore};
+    tutti_wire *sleeper = self->sides[1].wire;
+    const unsigned heard = (unsigned)self->sides[1].heard;
+    bool woken;
+
+    while (!sleeper->ops->arm(sleeper, idle)) {
+        (void)sleeper->ops->progress(sleeper);
+    }
+    ticket.patient = patient;
+    assert_int_equal(self->sides[0].wire->ops->send(self->way, "header", 6, "data", 4, &ticket),
+                     TUTTI_WIRE_DONE);
+    woken = is_woken(self, 1);
+    turns(self, 2);
+    assert_int_equal(self->sides[1].heard, heard + 1);
+    return woken;
+}
+
+static void
+test_bell__of_an_idle_one_is_not_rung_by_the_patient(void **state)
+{
+    pair *self = *state;
+
+    connect_to(self, address_of(self, 1));
+    turns(self, 10);
+    assert_true(is_near(self));
+    assert_true(wakes(self, false, false));
+    assert_true(wakes(self, false, true));
+    assert_true(wakes(self, true, false));
+    assert_false(wakes(self, true, true));
+}
+
+/* Idle or not: who has to make room hears of it. */
+static void
+test_bell__is_rung_when_there_is_no_room(void **state)
+{
+    static tutti_wire_ticket ticket = {.on_done = ignore, .patient = true};
+    static const char data[4096];
+    pair *self = *state;
+    tutti_wire *sleeper;
+
+    connect_to(self, address_of(self, 1));
+    turns(self, 10);
+    sleeper = self->sides[1].wire;
+    while (!sleeper->ops->arm(sleeper, true)) {
+        (void)sleeper->ops->progress(sleeper);
+    }
+    while (self->sides[0].wire->ops->send(self->way, "header", 6, data, sizeof(data), &ticket) ==
+           TUTTI_WIRE_DONE) {
+        assert_false(is_woken(self, 1));
+    }
+    assert_true(is_woken(self, 1));
+    turns(self, 10);
 }
 
 static void
@@ -358,6 +426,8 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         MEET_TEST(test_meeting__of_members_gives_a_ring),
+        MEET_TEST(test_bell__of_an_idle_one_is_not_rung_by_the_patient),
+        MEET_TEST(test_bell__is_rung_when_there_is_no_room),
         MEET_TEST(test_meeting__with_who_has_not_heard_of_our_epoch_waits),
         MEET_TEST(test_meeting__ends_with_who_goes_while_it_waits),
         MEET_TEST(test_meeting__with_a_key_that_is_over_is_refused),
