@@ -58,6 +58,9 @@ say_why(const cli *self, const tutti_explanation *why)
 
     if (strcmp(why->why, "forced") == 0) {
         (void)fprintf(out, "because it is forced\n");
+    } else if (strcmp(why->why, "small") == 0) {
+        (void)fprintf(out, "because so few bytes travel with the agreement that comes before every "
+                           "op: none of the algorithms runs\n");
     } else if (why->rule_number > 0) {
         (void)fprintf(out, "by rule %" PRIu32 " of %" PRIu32 " (%s): %s\n", why->rule_number,
                       why->rule_count, why->table, why->rule);

@@ -1,4 +1,4 @@
-#include "coll/agree.h"
+#include "coll/agree_private.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -6,23 +6,6 @@
 #include <string.h>
 
 #include "base/fail.h"
-
-#define UNKNOWN 0xff /* nothing heard of this rank yet */
-#define OTHER 0xfe   /* heard of, but the table of kinds is full */
-#define RUN_BYTES 10 /* first, count, bytes of the signature (0 = OTHER) */
-
-typedef struct kind {
-    unsigned char bytes[TUTTI_SIGNATURE_BYTES];
-    size_t size;
-} kind;
-
-struct tutti_coll_agree {
-    uint32_t size;
-    uint32_t kind_count;
-    kind kinds[TUTTI_AGREE_KINDS_MAX];
-    tutti_buf out;
-    uint8_t of[]; /* by group rank: an index into kinds, OTHER or UNKNOWN */
-};
 
 uint32_t
 tutti_agree_rounds(uint32_t size)
@@ -57,11 +40,13 @@ tutti_agree_new(uint32_t size, uint32_t group_rank, const tutti_coll_args *own)
         return NULL;
     }
     self->size = size;
+    self->own = group_rank;
     memset(self->of, UNKNOWN, size);
     self->kinds[0].size = tutti_signature_write(own, self->kinds[0].bytes);
     self->kind_count = 1;
     self->of[group_rank] = 0;
-    tutti_buf_init(&self->out, (size_t)size * (RUN_BYTES + TUTTI_SIGNATURE_BYTES));
+    tutti_buf_init(&self->out, (size_t)size * (RUN_BYTES + TUTTI_SIGNATURE_BYTES) + RUN_BYTES +
+                                   (size_t)TUTTI_AGREE_RIDING_RANKS_MAX * TUTTI_AGREE_RIDER_MAX);
     return self;
 }
 
@@ -70,6 +55,7 @@ tutti_agree_free(tutti_coll_agree *agree)
 {
     if (agree != NULL) {
         tutti_buf_fini(&agree->out);
+        free(agree->riders);
         free(agree);
     }
 }
@@ -77,7 +63,7 @@ tutti_agree_free(tutti_coll_agree *agree)
 static tutti_code
 write_run(tutti_coll_agree *self, uint32_t first, uint32_t count, uint8_t of, tutti_error *err)
 {
-    const kind *one = of == OTHER ? NULL : &self->kinds[of];
+    const agree_kind *one = of == OTHER ? NULL : &self->kinds[of];
     unsigned char head[RUN_BYTES];
     tutti_code code;
 
@@ -108,6 +94,9 @@ tutti_agree_write(tutti_coll_agree *agree, tutti_bytes *ret_bytes, tutti_error *
         }
         first = end;
     }
+    if (code == TUTTI_OK && agree->all_ride) {
+        code = tutti_agree_write_riders(agree, err);
+    }
     *ret_bytes = (tutti_bytes){agree->out.data, agree->out.size};
     return code;
 }
@@ -132,36 +121,49 @@ find_kind(tutti_coll_agree *self, const unsigned char *bytes, size_t size)
     return (uint8_t)i;
 }
 
+/* A run, with its signature. False: malformed. [out] ret_used  its bytes */
+static bool
+read_run(tutti_coll_agree *self, const unsigned char *at, size_t size, size_t *ret_used)
+{
+    const uint32_t first = tutti_packet_get_u32(at);
+    const uint32_t count = tutti_packet_get_u32(at + 4);
+    const size_t bytes = at[8];
+    tutti_coll_args args;
+
+    if (bytes > size - RUN_BYTES || bytes > TUTTI_SIGNATURE_BYTES || first >= self->size ||
+        count == 0 || count > self->size - first ||
+        (bytes > 0 && !tutti_signature_read(at + RUN_BYTES, bytes, &args))) {
+        return false;
+    }
+    memset(self->of + first, bytes > 0 ? find_kind(self, at + RUN_BYTES, bytes) : OTHER, count);
+    *ret_used = RUN_BYTES + bytes;
+    return true;
+}
+
 tutti_code
 tutti_agree_read(tutti_coll_agree *agree, const void *bytes, size_t size, tutti_error *err)
 {
     const unsigned char *at = bytes;
-    tutti_coll_args args;
+    bool good = size > 0;
+    bool ride = false;
+    size_t used = 0;
 
-    while (size >= RUN_BYTES) {
-        const uint32_t first = tutti_packet_get_u32(at);
-        const uint32_t count = tutti_packet_get_u32(at + 4);
-        const size_t kind_bytes = at[8];
-        uint8_t of = OTHER;
-
-        at += RUN_BYTES;
-        size -= RUN_BYTES;
-        if (kind_bytes > size || kind_bytes > TUTTI_SIGNATURE_BYTES || first >= agree->size ||
-            count > agree->size - first ||
-            (kind_bytes > 0 && !tutti_signature_read(at, kind_bytes, &args))) {
-            break;
-        }
-        if (kind_bytes > 0) {
-            of = find_kind(agree, at, kind_bytes);
-        }
-        memset(agree->of + first, of, count);
-        at += kind_bytes;
-        size -= kind_bytes;
-        if (size == 0) {
-            return TUTTI_OK;
+    while (good && size > 0) {
+        good = size >= RUN_BYTES;
+        if (good && at != bytes && tutti_packet_get_u32(at + 4) == 0) {
+            ride = tutti_agree_read_riders(agree, bytes, at, size);
+            size = 0;
+        } else if (good) {
+            good = read_run(agree, at, size, &used);
+            at += used;
+            size -= used;
         }
     }
-    return TUTTI_FAIL(err, TUTTI_INTERNAL, "signatures from another rank are malformed");
+    if (!good) {
+        return TUTTI_FAIL(err, TUTTI_INTERNAL, "signatures from another rank are malformed");
+    }
+    agree->all_ride = ride;
+    return TUTTI_OK;
 }
 
 /* How many ranks called it this way, and the first of them. */
@@ -319,7 +321,7 @@ tutti_agree_verdict(const tutti_coll_agree *agree, const char *group, uint64_t s
 {
     tutti_coll_args reference;
     tutti_signature_field field;
-    const kind *one;
+    const agree_kind *one;
 
     if (memchr(agree->of, UNKNOWN, agree->size) != NULL) {
         return TUTTI_FAIL(err, TUTTI_INTERNAL,

@@ -29,6 +29,18 @@ uint32_t tutti_agree_from(uint32_t size, uint32_t group_rank, uint32_t round);
 tutti_coll_agree *tutti_agree_new(uint32_t size, uint32_t group_rank, const tutti_coll_args *own);
 void tutti_agree_free(tutti_coll_agree *agree); /* NULL is fine */
 
+/*
+ * A rider: a few bytes of our own that travel with our signature, so that every rank has those of
+ * all when the rounds are over, and a small op needs no rounds of its own. Before the first write.
+ * Ranks whose calls fit may still differ in whether they have one: then nobody has them all.
+ */
+#define TUTTI_AGREE_RIDER_MAX 128
+#define TUTTI_AGREE_RIDING_RANKS_MAX 32
+void tutti_agree_ride(tutti_coll_agree *agree, const void *bytes, size_t size);
+
+/* After the last round: all riders, by group rank; NULL when one is missing. [out, borrowed] */
+const unsigned char *tutti_agree_riders(const tutti_coll_agree *agree, size_t *ret_size);
+
 /* What we know, for the next rank. [out, borrowed] good until the next write or the end. */
 tutti_code tutti_agree_write(tutti_coll_agree *agree, tutti_bytes *ret_bytes, tutti_error *err);
 

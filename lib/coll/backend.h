@@ -53,7 +53,18 @@ struct tutti_coll_backend {
      * from start on, tutti_coll_votes has those that all ranks say yes to, alike on all of them.
      */
     uint64_t (*vote)(tutti_coll_op *op);
+    /*
+     * A small op may travel whole with its signature: write at most TUTTI_COLL_RIDE_MAX bytes of
+     * this rank's, say how many; 0 = none. May be NULL. After vote.
+     */
+    size_t (*ride)(tutti_coll_op *op, unsigned char *ret_bytes);
 };
+
+#define TUTTI_COLL_RIDE_MAX 128
+
+/* From start on: what all ranks wrote in ride, by group rank, each of *ret_size bytes, on a
+ * boundary of 16 when that is; NULL when one of them wrote nothing. Alike on all ranks. */
+const unsigned char *tutti_coll_riders(const tutti_coll_op *op, size_t *ret_size);
 
 uint64_t tutti_coll_votes(const tutti_coll_op *op);
 

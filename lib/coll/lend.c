@@ -68,6 +68,12 @@ tutti_coll_votes(const tutti_coll_op *op)
     return op->near >> 1;
 }
 
+const unsigned char *
+tutti_coll_riders(const tutti_coll_op *op, size_t *ret_size)
+{
+    return op->agree == NULL ? NULL : tutti_agree_riders(op->agree, ret_size);
+}
+
 void *
 tutti_coll_backend_arg(const tutti_coll_op *op)
 {

@@ -70,6 +70,19 @@ enter_group(tutti_coll_op *op)
     collect_early(op);
 }
 
+/* What is small enough travels with the signature. */
+static void
+board(tutti_coll_op *op)
+{
+    const tutti_coll_backend *backend = tutti_coll_backend_of(op);
+    unsigned char bytes[TUTTI_COLL_RIDE_MAX];
+    const size_t size = backend->ride != NULL ? backend->ride(op, bytes) : 0;
+
+    if (size > 0) {
+        tutti_agree_ride(op->agree, bytes, size);
+    }
+}
+
 static tutti_code
 begin_collective(tutti_coll_op *op, tutti_error *err)
 {
@@ -84,6 +97,7 @@ begin_collective(tutti_coll_op *op, tutti_error *err)
             return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
                               "rank %" PRIu32 " has no memory for signatures", group->engine->rank);
         }
+        board(op);
     }
     return TUTTI_OK;
 }

@@ -89,6 +89,15 @@ look_at_group(tutti_agent *agent, const char *name, wire_explanation *self, tutt
 
 /* ------------------------------------------------------------------------------ the answer */
 
+/* The data of a small op travels with the agreement: no algorithm runs. */
+static bool
+rides(const tutti_choice_query *query, tutti_algorithm forced)
+{
+    return query->kind == TUTTI_COLL_ALL_REDUCE && forced == TUTTI_ALGORITHM_NONE &&
+           query->bytes > 0 && query->bytes <= TUTTI_COLL_HOST_RIDE_BYTES && query->ranks > 1 &&
+           query->ranks <= TUTTI_COLL_HOST_RIDE_RANKS;
+}
+
 static void
 write_choice(wire_explanation *self, const tutti_choice *choice)
 {
@@ -103,6 +112,14 @@ write_choice(wire_explanation *self, const tutti_choice *choice)
 
     if (self->message.alike) {
         algorithm = tutti_choice_take(choice, query, &why, &rule);
+    }
+    if (rides(query, forced)) {
+        self->message.algorithm = text_of("agreement");
+        self->message.why = text_of("small");
+        self->message.rule = self->rule;
+        self->message.passed_over = self->passed_over;
+        self->message.rule_count = (uint32_t)choice->rule_count;
+        return;
     }
     if (why == TUTTI_CHOICE_RULE) {
         tutti_choice_write_rule(&choice->rules[rule], &text);

@@ -62,10 +62,15 @@ class Told(unittest.TestCase):
         self.assertFalse(by_name["ring"]["keeps_order"])
 
     def test_explain_of_floats_keeps_the_order(self):
-        for size in ("8", "64K", "1M", "64M", "1G"):
+        for size in ("65", "64K", "1M", "64M", "1G"):
             why = self.explain("all_reduce", "-b", size)
             by_name = {one["algorithm"]: one for one in why["alternatives"]}
             self.assertTrue(by_name[why["algorithm"]]["keeps_order"], why)
+
+    def test_explain_of_a_tiny_all_reduce_says_that_it_rides(self):
+        why = self.explain("all_reduce", "-b", "64")
+        self.assertEqual((why["algorithm"], why["why"]), ("agreement", "small"))
+        self.assertIn("travel with the agreement", self.tutti("explain", "all_reduce", "-b", "8"))
 
     def test_explain_of_what_is_forced_says_so(self):
         why = self.explain("broadcast", "-b", "8")

@@ -113,7 +113,9 @@ start(tutti_coll_op *op, tutti_error *err)
     tutti_code code;
 
     op->backend_state = NULL;
-    if (tutti_coll_host_is_direct(op)) {
+    if (tutti_coll_host_has_ridden(op)) {
+        code = tutti_coll_host_ridden(op, err);
+    } else if (tutti_coll_host_is_direct(op)) {
         code = tutti_coll_host_direct(op, err);
     } else {
         code = tutti_coll_host_by_messages(op, false, err);
@@ -139,4 +141,5 @@ const tutti_coll_backend tutti_coll_host = {
     .advance = advance,
     .finish = tutti_coll_host_finish,
     .vote = tutti_coll_host_vote,
+    .ride = tutti_coll_host_ride,
 };

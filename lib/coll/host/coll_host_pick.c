@@ -39,6 +39,14 @@ tutti_coll_host_vote(tutti_coll_op *op)
            (~hash & HASH_MASK) << (1 + HASH_BITS);
 }
 
+bool
+tutti_coll_host_is_forced(const tutti_coll_op *op)
+{
+    const tutti_choice *choice = choice_of(op);
+
+    return choice != NULL && choice->forced[op->args.kind] != TUTTI_ALGORITHM_NONE;
+}
+
 static bool
 choose_alike(const tutti_coll_op *op)
 {
@@ -62,6 +70,27 @@ tell(const tutti_coll_op *op, uint32_t host_count)
     tutti_coll_group_tell(op, FACT_KNOWN | (tutti_coll_is_near(op) ? FACT_NEAR : 0) |
                                   (choose_alike(op) ? FACT_ALIKE : 0) |
                                   (uint64_t)host_count << FACT_HOSTS);
+}
+
+/* Ranks that share memory are of one host, and two that do not are of two. */
+bool
+tutti_coll_host_knows(const tutti_coll_op *op)
+{
+    uint32_t count;
+
+    return tutti_coll_is_near(op) || tutti_coll_group_size(op->group) <= 2 ||
+           tutti_coll_host_map(op, &count) != NULL;
+}
+
+void
+tutti_coll_host_tell(const tutti_coll_op *op)
+{
+    uint32_t count = tutti_coll_group_size(op->group);
+
+    if (count > 2 && !tutti_coll_is_near(op)) {
+        (void)tutti_coll_host_map(op, &count);
+    }
+    tell(op, tutti_coll_is_near(op) ? 1 : count);
 }
 
 tutti_coll_host_facts

@@ -27,6 +27,11 @@ tutti_code tutti_coll_host_exchange(tutti_coll_op *op, bool pairwise, tutti_erro
 tutti_code tutti_coll_host_direct(tutti_coll_op *op, tutti_error *err);
 bool tutti_coll_host_is_direct(const tutti_coll_op *op);
 
+/* coll_host_ride.c: ops whose data travels with the agreement. Has that of all ranks? */
+bool tutti_coll_host_has_ridden(const tutti_coll_op *op);
+tutti_code tutti_coll_host_ridden(tutti_coll_op *op, tutti_error *err);
+size_t tutti_coll_host_ride(tutti_coll_op *op, unsigned char *ret_bytes);
+
 /* The algorithm of messages for an op; what direct falls back to. `learnt` as coll_host_pick.h */
 tutti_code tutti_coll_host_by_messages(tutti_coll_op *op, bool learnt, tutti_error *err);
 void tutti_coll_host_finish(tutti_coll_op *op);

@@ -22,9 +22,8 @@ all_reduce(tutti_dtype dtype, int64_t count)
     };
 }
 
-/* All rounds: in each, everybody's words are written before anybody reads. */
 static void
-play(uint32_t size, const tutti_coll_args *args)
+exchange(uint32_t size)
 {
     static unsigned char words[SIZE_MAX_][8192];
     size_t sizes[SIZE_MAX_];
@@ -33,10 +32,6 @@ play(uint32_t size, const tutti_coll_args *args)
     uint32_t round;
     uint32_t i;
 
-    for (i = 0; i < size; i++) {
-        members[i] = tutti_agree_new(size, i, &args[i]);
-        ranks[i] = 100 + i;
-    }
     for (round = 0; round < tutti_agree_rounds(size); round++) {
         for (i = 0; i < size; i++) {
             assert_ok(tutti_agree_write(members[i], &known, &err));
@@ -49,6 +44,25 @@ play(uint32_t size, const tutti_coll_args *args)
             assert_ok(tutti_agree_read(members[i], words[i], sizes[i], &err));
         }
     }
+}
+
+static void
+begin(uint32_t size, const tutti_coll_args *args)
+{
+    uint32_t i;
+
+    for (i = 0; i < size; i++) {
+        members[i] = tutti_agree_new(size, i, &args[i]);
+        ranks[i] = 100 + i;
+    }
+}
+
+/* All rounds: in each, everybody's words are written before anybody reads. */
+static void
+play(uint32_t size, const tutti_coll_args *args)
+{
+    begin(size, args);
+    exchange(size);
 }
 
 static void
@@ -259,6 +273,7 @@ static void
 test_agree__refuses_bytes_that_are_no_signatures(void **state)
 {
     const tutti_coll_args args = all_reduce(TUTTI_DTYPE_FP32, 3);
+    static const unsigned char rider[64] = {1};
     tutti_coll_agree *self = tutti_agree_new(4, 1, &args);
     unsigned char bytes[600];
     tutti_bytes known;
@@ -274,6 +289,7 @@ test_agree__refuses_bytes_that_are_no_signatures(void **state)
             fail_msg("%zu of %zu bytes were taken", i, known.size);
         }
     }
+    tutti_agree_ride(self, rider, sizeof(rider));
     for (i = 0; i < 20000; i++) { /* nothing breaks, whatever comes */
         const size_t size = 1 + i % sizeof(bytes);
         size_t k;
@@ -285,6 +301,105 @@ test_agree__refuses_bytes_that_are_no_signatures(void **state)
         (void)tutti_agree_read(self, bytes, size, &err);
     }
     tutti_agree_free(self);
+}
+
+/* [in] walker  the rank that has no rider; `size` = none */
+static void
+ride(uint32_t size, uint32_t walker, size_t rider_size)
+{
+    unsigned char bytes[TUTTI_AGREE_RIDER_MAX];
+    tutti_coll_args args[SIZE_MAX_];
+    uint32_t i;
+
+    for (i = 0; i < size; i++) {
+        args[i] = all_reduce(TUTTI_DTYPE_FP32, 2);
+    }
+    begin(size, args);
+    for (i = 0; i < size; i++) {
+        memset(bytes, (int)i + 1, sizeof(bytes));
+        if (i != walker) {
+            tutti_agree_ride(members[i], bytes, rider_size);
+        }
+    }
+    exchange(size);
+}
+
+static void
+test_riders__of_all_ranks_are_everywhere_in_their_order(void **state)
+{
+    unsigned char wanted[TUTTI_AGREE_RIDER_MAX];
+    const unsigned char *riders;
+    uint32_t size;
+    uint32_t i;
+    uint32_t k;
+    size_t bytes;
+
+    (void)state;
+    for (size = 2; size <= TUTTI_AGREE_RIDING_RANKS_MAX; size++) {
+        ride(size, size, 16 * (1 + size % 8));
+        for (i = 0; i < size; i++) {
+            riders = tutti_agree_riders(members[i], &bytes);
+            assert_non_null(riders);
+            assert_int_equal(bytes, 16 * (1 + size % 8));
+            for (k = 0; k < size; k++) {
+                memset(wanted, (int)k + 1, bytes);
+                assert_memory_equal(riders + k * bytes, wanted, bytes);
+            }
+        }
+        end(size);
+    }
+}
+
+static void
+test_riders__are_nowhere_when_one_rank_has_none(void **state)
+{
+    uint32_t size;
+    uint32_t walker;
+    uint32_t i;
+    size_t bytes;
+
+    (void)state;
+    for (size = 2; size <= SIZE_MAX_; size++) { /* of the last, nobody rides */
+        for (walker = 0; walker < size; walker++) {
+            ride(size, walker, 16);
+            for (i = 0; i < size; i++) {
+                assert_null(tutti_agree_riders(members[i], &bytes));
+            }
+            end(size);
+        }
+    }
+}
+
+/* What is cut off, or of another length, is not taken; nothing breaks. */
+static void
+test_riders__that_are_malformed_do_not_ride(void **state)
+{
+    const tutti_coll_args args = all_reduce(TUTTI_DTYPE_FP32, 3);
+    const unsigned char own[32] = {7};
+    unsigned char bytes[600];
+    tutti_bytes known;
+    tutti_error err;
+    size_t length;
+    size_t unused;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof(bytes); i++) {
+        tutti_coll_agree *one = tutti_agree_new(2, 1, &args);
+        tutti_coll_agree *other = tutti_agree_new(2, 0, &args);
+
+        tutti_agree_ride(one, own, sizeof(own));
+        tutti_agree_ride(other, own, i % 2 == 0 ? sizeof(own) : sizeof(own) / 2);
+        assert_ok(tutti_agree_write(other, &known, &err));
+        length = known.size;
+        memset(bytes, 0, sizeof(bytes));
+        memcpy(bytes, known.data, length);
+        if (tutti_agree_read(one, bytes, i, &err) == TUTTI_OK && (i != length || i % 2 == 1)) {
+            assert_null(tutti_agree_riders(one, &unused));
+        }
+        tutti_agree_free(one);
+        tutti_agree_free(other);
+    }
 }
 
 /* A peer that leaves somebody out must not bring us down. */
@@ -320,6 +435,9 @@ main(void)
         cmocka_unit_test(test_agree__lets_receivers_of_a_broadcast_know_less_than_the_root),
         cmocka_unit_test(test_agree__survives_a_different_call_on_every_rank),
         cmocka_unit_test(test_agree__refuses_bytes_that_are_no_signatures),
+        cmocka_unit_test(test_riders__of_all_ranks_are_everywhere_in_their_order),
+        cmocka_unit_test(test_riders__are_nowhere_when_one_rank_has_none),
+        cmocka_unit_test(test_riders__that_are_malformed_do_not_ride),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
