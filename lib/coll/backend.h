@@ -61,6 +61,7 @@ struct tutti_coll_backend {
 };
 
 #define TUTTI_COLL_RIDE_MAX 128
+#define TUTTI_COLL_RIDE_RANKS_MAX 32 /* in larger groups nobody rides */
 
 /* From start on: what all ranks wrote in ride, by group rank, each of *ret_size bytes, on a
  * boundary of 16 when that is; NULL when one of them wrote nothing. Alike on all ranks. */

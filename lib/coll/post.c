@@ -70,6 +70,10 @@ enter_group(tutti_coll_op *op)
     collect_early(op);
 }
 
+_Static_assert(TUTTI_COLL_RIDE_MAX == TUTTI_AGREE_RIDER_MAX &&
+                   TUTTI_COLL_RIDE_RANKS_MAX == TUTTI_AGREE_RIDING_RANKS_MAX,
+               "a backend boards what the agreement takes");
+
 /* What is small enough travels with the signature. */
 static void
 board(tutti_coll_op *op)

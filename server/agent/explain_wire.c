@@ -95,7 +95,7 @@ rides(const tutti_choice_query *query, tutti_algorithm forced)
 {
     return query->kind == TUTTI_COLL_ALL_REDUCE && forced == TUTTI_ALGORITHM_NONE &&
            query->bytes > 0 && query->bytes <= TUTTI_COLL_HOST_RIDE_BYTES && query->ranks > 1 &&
-           query->ranks <= TUTTI_COLL_HOST_RIDE_RANKS;
+           query->ranks <= TUTTI_COLL_RIDE_RANKS_MAX;
 }
 
 static void

@@ -17,10 +17,9 @@
 
 extern const tutti_coll_backend tutti_coll_host;
 
-/* An all-reduce of at most so many bytes and ranks travels with the agreement, unless an algorithm
- * is forced. */
+/* An all-reduce of at most so many bytes, among at most TUTTI_COLL_RIDE_RANKS_MAX ranks, travels
+ * with the agreement, unless an algorithm is forced. */
 #define TUTTI_COLL_HOST_RIDE_BYTES 64
-#define TUTTI_COLL_HOST_RIDE_RANKS 32
 
 /* What the last op of a group found; all 0 before the first. */
 typedef struct tutti_coll_host_facts {

@@ -44,8 +44,8 @@ tutti_coll_host_ride(tutti_coll_op *op, unsigned char *ret_bytes)
 static tutti_code
 advance_ridden(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 {
-    const void *inputs[TUTTI_COLL_HOST_RIDE_RANKS];
-    double factors[TUTTI_COLL_HOST_RIDE_RANKS];
+    const void *inputs[TUTTI_COLL_RIDE_RANKS_MAX];
+    double factors[TUTTI_COLL_RIDE_RANKS_MAX];
     const uint32_t ranks = tutti_coll_group_size(op->group);
     const bool scaled = op->args.reduce == TUTTI_REDUCE_PREMUL_SUM;
     size_t size;
