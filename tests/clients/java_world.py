@@ -34,7 +34,7 @@ def missing():
         return "no grpc_java_plugin: install protobuf-compiler-grpc-java-plugin"
     for name in NEEDED:
         if not os.path.exists(path_of(name)):
-            return "no %s: install libgrpc-java" % path_of(name)
+            return "no %s: install libgrpc-java libprotobuf-java libperfmark-java libguava-java libnetty-java" % path_of(name)
     return ""
 
 
