@@ -11,7 +11,7 @@
 
 #define DEFAULT_TLS "^shm" /* what shares a host shares memory by other means */
 #define CLOSE_NS (2 * TUTTI_NS_PER_S)
-#define SETTLE_NS (200 * TUTTI_NS_PER_MS)
+#define SETTLE_NS (20 * TUTTI_NS_PER_MS) /* it takes about half a one */
 
 tutti_code
 tutti_wire_ucx_fail(tutti_error *err, ucs_status_t status, const char *doing)
