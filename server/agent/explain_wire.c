@@ -89,12 +89,14 @@ look_at_group(tutti_agent *agent, const char *name, wire_explanation *self, tutt
 
 /* ------------------------------------------------------------------------------ the answer */
 
-/* The data of a small op travels with the agreement: no algorithm runs. */
+/* The data of a small op travels with the agreement, and no algorithm runs: but the first op of a
+ * group of many, which learns the hosts. */
 static bool
-rides(const tutti_choice_query *query, tutti_algorithm forced)
+rides(const tutti_choice_query *query, tutti_algorithm forced, bool settled)
 {
     return query->kind == TUTTI_COLL_ALL_REDUCE && forced == TUTTI_ALGORITHM_NONE &&
-           query->bytes > 0 && query->bytes <= TUTTI_COLL_HOST_RIDE_BYTES && query->ranks > 1 &&
+           (settled || query->ranks <= 2) && query->bytes > 0 &&
+           query->bytes <= TUTTI_COLL_HOST_RIDE_BYTES && query->ranks > 1 &&
            query->ranks <= TUTTI_COLL_RIDE_RANKS_MAX;
 }
 
@@ -113,7 +115,7 @@ write_choice(wire_explanation *self, const tutti_choice *choice)
     if (self->message.alike) {
         algorithm = tutti_choice_take(choice, query, &why, &rule);
     }
-    if (rides(query, forced)) {
+    if (rides(query, forced, self->message.settled != 0)) {
         self->message.algorithm = text_of("agreement");
         self->message.why = text_of("small");
         self->message.rule = self->rule;

@@ -68,6 +68,7 @@ class Told(unittest.TestCase):
             self.assertTrue(by_name[why["algorithm"]]["keeps_order"], why)
 
     def test_explain_of_a_tiny_all_reduce_says_that_it_rides(self):
+        self.reduce()
         why = self.explain("all_reduce", "-b", "64")
         self.assertEqual((why["algorithm"], why["why"]), ("agreement", "small"))
         self.assertIn("travel with the agreement", self.tutti("explain", "all_reduce", "-b", "8"))
