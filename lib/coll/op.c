@@ -136,7 +136,6 @@ tutti_coll_op_fail(tutti_coll_op *op, const tutti_error *err, bool tell)
     }
     op->held = true;
     op->failed = true;
-    atomic_fetch_add(&group->refs, 1);
     unlink_op(op);
     atomic_fetch_add(&engine->failed, 1);
     TUTTI_LOG("coll", DEBUG, "group %s op %" PRIu64 " failed: %s", group->name, op->sequence,
@@ -157,9 +156,8 @@ tutti_coll_op_fail(tutti_coll_op *op, const tutti_error *err, bool tell)
     } else {
         op->timer.on_expiry = on_zombie;
         tutti_timers_start(&engine->timers, &op->timer, engine->now_ns + ZOMBIE_NS);
+        tutti_coll_group_next(group);
     }
-    tutti_coll_group_next(group);
-    tutti_coll_group_unref(group);
 }
 
 /* ------------------------------------------------------------------------------ the middle */

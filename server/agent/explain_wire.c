@@ -89,17 +89,6 @@ look_at_group(tutti_agent *agent, const char *name, wire_explanation *self, tutt
 
 /* ------------------------------------------------------------------------------ the answer */
 
-/* The data of a small op travels with the agreement, and no algorithm runs: but the first op of a
- * group of many, which learns the hosts. */
-static bool
-rides(const tutti_choice_query *query, tutti_algorithm forced, bool settled)
-{
-    return query->kind == TUTTI_COLL_ALL_REDUCE && forced == TUTTI_ALGORITHM_NONE &&
-           (settled || query->ranks <= 2) && query->bytes > 0 &&
-           query->bytes <= TUTTI_COLL_HOST_RIDE_BYTES && query->ranks > 1 &&
-           query->ranks <= TUTTI_COLL_RIDE_RANKS_MAX;
-}
-
 static void
 write_choice(wire_explanation *self, const tutti_choice *choice)
 {
@@ -111,19 +100,14 @@ write_choice(wire_explanation *self, const tutti_choice *choice)
     tutti_text text = tutti_text_in(self->rule, sizeof(self->rule));
     size_t rule = 0;
     tutti_algorithm algorithm = tutti_choice_base(query);
+    /* But the first op of a group of many, which learns the hosts. */
+    const bool rides =
+        (self->message.settled || query->ranks <= 2) && tutti_coll_host_rides(choice, query);
 
     if (self->message.alike) {
         algorithm = tutti_choice_take(choice, query, &why, &rule);
     }
-    if (rides(query, forced, self->message.settled != 0)) {
-        self->message.algorithm = text_of("agreement");
-        self->message.why = text_of("small");
-        self->message.rule = self->rule;
-        self->message.passed_over = self->passed_over;
-        self->message.rule_count = (uint32_t)choice->rule_count;
-        return;
-    }
-    if (why == TUTTI_CHOICE_RULE) {
+    if (why == TUTTI_CHOICE_RULE && !rides) {
         tutti_choice_write_rule(&choice->rules[rule], &text);
         self->message.rule_number = (uint32_t)rule + 1;
     }
@@ -131,8 +115,8 @@ write_choice(wire_explanation *self, const tutti_choice *choice)
     if (forced != TUTTI_ALGORITHM_NONE && !tutti_algorithm_fits(forced, query, &why_not)) {
         tutti_text_add(&text, "%s: %s", tutti_algorithm_name(forced), why_not);
     }
-    self->message.algorithm = text_of(tutti_algorithm_name(algorithm));
-    self->message.why = text_of(whys[why]);
+    self->message.algorithm = text_of(rides ? "agreement" : tutti_algorithm_name(algorithm));
+    self->message.why = text_of(rides ? "small" : whys[why]);
     self->message.rule = self->rule;
     self->message.passed_over = self->passed_over;
     self->message.rule_count = (uint32_t)choice->rule_count;

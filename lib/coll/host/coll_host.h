@@ -14,12 +14,14 @@
 #define TUTTI_COLL_HOST_H
 
 #include "coll/backend.h"
+#include "coll/choose/choose.h"
 
 extern const tutti_coll_backend tutti_coll_host;
 
 /* An all-reduce of at most so many bytes, among at most TUTTI_COLL_RIDE_RANKS_MAX ranks, travels
  * with the agreement, unless an algorithm is forced. */
 #define TUTTI_COLL_HOST_RIDE_BYTES 64
+bool tutti_coll_host_rides(const tutti_choice *choice, const tutti_choice_query *query);
 
 /* What the last op of a group found; all 0 before the first. */
 typedef struct tutti_coll_host_facts {

@@ -39,14 +39,6 @@ tutti_coll_host_vote(tutti_coll_op *op)
            (~hash & HASH_MASK) << (1 + HASH_BITS);
 }
 
-bool
-tutti_coll_host_is_forced(const tutti_coll_op *op)
-{
-    const tutti_choice *choice = choice_of(op);
-
-    return choice != NULL && choice->forced[op->args.kind] != TUTTI_ALGORITHM_NONE;
-}
-
 static bool
 choose_alike(const tutti_coll_op *op)
 {
@@ -73,8 +65,8 @@ tell(const tutti_coll_op *op, uint32_t host_count)
 }
 
 /* Ranks that share memory are of one host, and two that do not are of two. */
-bool
-tutti_coll_host_knows(const tutti_coll_op *op)
+static bool
+knows_hosts(const tutti_coll_op *op)
 {
     uint32_t count;
 
@@ -132,6 +124,23 @@ pick(const tutti_coll_op *op, const tutti_choice_query *query)
         return tutti_choice_base(query);
     }
     return tutti_choice_take(choice, query, NULL, NULL);
+}
+
+bool
+tutti_coll_host_rides(const tutti_choice *choice, const tutti_choice_query *query)
+{
+    return query->kind == TUTTI_COLL_ALL_REDUCE &&
+           (choice == NULL || choice->forced[query->kind] == TUTTI_ALGORITHM_NONE) &&
+           query->bytes > 0 && query->bytes <= TUTTI_COLL_HOST_RIDE_BYTES && query->ranks > 1 &&
+           query->ranks <= TUTTI_COLL_RIDE_RANKS_MAX;
+}
+
+bool
+tutti_coll_host_may_ride(const tutti_coll_op *op)
+{
+    const tutti_choice_query query = query_of(op, 1, false);
+
+    return !op->args.coalesced && tutti_coll_host_rides(choice_of(op), &query) && knows_hosts(op);
 }
 
 bool

@@ -22,19 +22,16 @@ size_t
 tutti_coll_host_ride(tutti_coll_op *op, unsigned char *ret_bytes)
 {
     const tutti_coll_args *args = &op->args;
-    const uint64_t bytes = args->has_spec ? tutti_spec_bytes(&args->spec) : 0;
     const uint64_t factor = tutti_coll_host_factor(op);
     const bool scaled = args->reduce == TUTTI_REDUCE_PREMUL_SUM;
     size_t size;
 
-    if (args->kind != TUTTI_COLL_ALL_REDUCE || args->coalesced || bytes == 0 ||
-        bytes > TUTTI_COLL_HOST_RIDE_BYTES || tutti_coll_host_is_forced(op) ||
-        !tutti_coll_host_knows(op)) { /* an op by messages tells */
+    if (!tutti_coll_host_may_ride(op)) {
         return 0;
     }
     size = factor_at(op) + (scaled ? BOUNDARY : 0);
     memset(ret_bytes, 0, size);
-    memcpy(ret_bytes, op->input, (size_t)bytes);
+    memcpy(ret_bytes, op->input, (size_t)tutti_spec_bytes(&args->spec));
     if (scaled) {
         memcpy(ret_bytes + factor_at(op), &factor, sizeof(factor));
     }
