@@ -341,9 +341,12 @@ tutti_code tutti_coll_group_open(tutti_coll_engine *engine, uint64_t id, const c
                                  uint64_t epoch, const uint32_t *ranks, uint32_t count,
                                  tutti_coll_group **ret_group, tutti_error *err);
 
-/* A member came back: fail what runs, count ops from 1 again. An epoch that is not newer is
- * ignored. */
+/* A member came back: fail what runs, count ops from 1 again. Nothing when it is no newer epoch. */
 void tutti_coll_group_renew(tutti_coll_group *group, uint64_t epoch);
+
+/* One rank may have begun more ops than another. Until one succeeds, who has not come to an op that
+ * timed out goes on behind it: then all count alike again. */
+void tutti_coll_group_doubt(tutti_coll_group *group);
 
 /* Fail what runs with NOT_FOUND NO_GROUP and forget the group. */
 void tutti_coll_group_close(tutti_coll_group *group);

@@ -106,7 +106,7 @@ struct tutti_coll_group {
     tutti_map_node node;
     unsigned char key[8];
     uint64_t live_epoch;
-    bool doubtful;  /* ranks returned, and no op has succeeded since: they may count apart */
+    bool doubtful;  /* ranks may count apart: a return or a doubt, and no op has succeeded since */
     uint64_t begun; /* the newest sequence of this epoch that an op or a refusal has had */
     tutti_coll_args begun_args;
     tutti_map ops;       /* collectives by sequence */

@@ -73,8 +73,10 @@ keep_fate(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
 
 /*
  * After a return ranks learn of it at different moments, and a call that one counts first in the
- * new epoch may have failed in the old one on another. So until an op has succeeded, who has not
- * come to an op that timed out goes on behind it with its next call, and all count alike again.
+ * new epoch may have failed in the old one on another; of ops that follow from each other (a
+ * Backward) one rank may have begun one more than another, whose time was up. So until an op has
+ * succeeded, who has not come to an op that timed out goes on behind it with its next call, and all
+ * count alike again.
  */
 static bool
 skip_op(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
@@ -112,6 +114,65 @@ tutti_coll_hear_abort(tutti_coll_group *group, const tutti_packet *packet, const
     } else if (packet->sequence > group->begun && !skip_op(group, packet->sequence, err)) {
         keep_fate(group, packet->sequence, &mine);
     }
+}
+
+/* ------------------------------------------------------------------------------ doubting */
+
+typedef struct doubt {
+    tutti_coll_item item;
+    tutti_coll_group *group;
+    uint64_t epoch;
+} doubt;
+
+/* Those whose fate was heard before there was a doubt. */
+static void
+skip_fates(tutti_coll_group *group)
+{
+    tutti_map_node *node;
+    unsigned char key[8];
+
+    while ((node = tutti_map_find(&group->fates, tutti_map_key_u64(key, group->begun + 1))) !=
+           NULL) {
+        fate *one = tutti_container_of(node, fate, node);
+
+        if (!skip_op(group, group->begun + 1, &one->err)) {
+            return;
+        }
+        tutti_map_remove(&group->fates, node);
+        free(one);
+    }
+}
+
+static void
+run_doubt(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    doubt *self = tutti_container_of(item, doubt, item);
+    tutti_coll_group *group = self->group;
+
+    (void)engine;
+    if (!group->closed && self->epoch == group->live_epoch) {
+        group->doubtful = true;
+        skip_fates(group);
+    }
+    tutti_coll_group_unref(group);
+    free(self);
+}
+
+void
+tutti_coll_group_doubt(tutti_coll_group *group)
+{
+    tutti_coll_engine *engine = group->engine;
+    doubt *self = calloc(1, sizeof(*self));
+
+    if (self == NULL) {
+        TUTTI_LOG("coll", ERROR, "no memory to let group %s count anew", group->name);
+        return;
+    }
+    (void)pthread_mutex_lock(&engine->lock);
+    atomic_fetch_add(&group->refs, 1);
+    *self = (doubt){.item.run = run_doubt, .group = group, .epoch = group->epoch};
+    (void)pthread_mutex_unlock(&engine->lock);
+    tutti_coll_engine_push(engine, &self->item);
 }
 
 bool

@@ -166,6 +166,15 @@ agent_walk_tidy(agent_walk *walk)
     }
 }
 
+/* Ranks whose time was up at the same moment may have come to different ops of it. */
+static void
+doubt_line(const walk_line *line)
+{
+    if (line->group->coll != NULL && line->walk->started && line->walk->agent->engine != NULL) {
+        tutti_coll_group_doubt(line->group->coll);
+    }
+}
+
 /* The hold becomes an op that is refused when its turn comes: so the others hear why. */
 static void
 refuse_line(walk_line *line)
@@ -191,6 +200,7 @@ agent_walk_unwind(agent_walk *walk)
         const bool others = walk->started && walk->nodes != NULL ? line->left > 0 : line->shared;
 
         if (line->hold != NULL && line->flying == 0) {
+            doubt_line(line);
             if (others && !line->told && walk->agent->engine != NULL) {
                 refuse_line(line);
             } else {

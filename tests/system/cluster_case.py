@@ -247,6 +247,7 @@ class ClusterCase(unittest.TestCase):
         """The world still works: sums of ones."""
         cluster = cluster or self.cluster
         for result in cluster.all(lambda agent: all_reduce(agent, np.ones(3, np.float32))):
+            self.assertNotIsInstance(result, support.Failure, result)
             self.assertEqual(list(result), [cluster.size] * 3)
 
     def assert_failed(self, failure, code, reason, *words):

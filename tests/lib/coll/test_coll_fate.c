@@ -369,6 +369,45 @@ test_renewal__fails_what_runs_and_counts_from_one(void **state)
     world_close(&w);
 }
 
+/* Rank 0 has begun an op that rank 1 never will; rank 1 knows before it hears of it, or after. */
+static void
+test_doubt__lets_ranks_count_alike_until_an_op_succeeds(void **state)
+{
+    const struct timespec while_it_hears = {.tv_nsec = 200000000};
+    char last[64];
+    world w;
+    run *one;
+    int late;
+
+    (void)state;
+    for (late = 0; late < 2; late++) {
+        world_open(&w, world_wire_fake, 2);
+        check_group_works(&w);
+        if (!late) {
+            tutti_coll_group_doubt(w.groups[1]);
+        }
+        one = reduce_one(&w, 0, 1, SHORT_MS);
+        assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
+        run_free(one);
+        (void)nanosleep(&while_it_hears, NULL);
+        if (late) {
+            tutti_coll_group_doubt(w.groups[1]);
+            (void)nanosleep(&while_it_hears, NULL);
+        }
+        check_group_works(&w);
+        assert_int_equal(tutti_coll_group_last(w.groups[0], last, sizeof(last)), 3);
+        assert_int_equal(tutti_coll_group_last(w.groups[1], last, sizeof(last)), 3);
+        one = reduce_one(&w, 0, 1, SHORT_MS); /* one has succeeded: all count as before */
+        assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
+        run_free(one);
+        one = reduce_one(&w, 1, 1, LONG_MS);
+        assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
+        assert_int_equal(one->op.sequence, 4);
+        run_free(one);
+        world_close(&w);
+    }
+}
+
 /* Called in rounds: in the first one rank 1 has failed before it heard of the new epoch. */
 static void
 test_renewal__lets_ranks_count_alike_until_an_op_succeeds(void **state)
@@ -528,6 +567,7 @@ main(void)
         cmocka_unit_test(test_shape__that_a_receiver_cannot_take_fails_for_all),
         cmocka_unit_test(test_death__is_named_to_every_rank_within_a_second),
         cmocka_unit_test(test_loss__that_only_the_coordinator_saw_ends_ops_now_and_later),
+        cmocka_unit_test(test_doubt__lets_ranks_count_alike_until_an_op_succeeds),
         cmocka_unit_test(test_return__of_a_rank_makes_its_groups_work_again),
         cmocka_unit_test(test_renewal__fails_what_runs_and_counts_from_one),
         cmocka_unit_test(test_renewal__lets_ranks_count_alike_until_an_op_succeeds),
