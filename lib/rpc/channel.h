@@ -147,12 +147,24 @@ tutti_code tutti_rpc_stream_write(tutti_rpc_stream *stream, const struct Protobu
 tutti_code tutti_rpc_stream_write_packed(tutti_rpc_stream *stream, tutti_rpc_packed *packed,
                                          bool more, tutti_error *err);
 
+/*
+ * The same without waiting until it has left: an answer to it says that it has. The next write
+ * waits for this one.
+ */
+void tutti_rpc_stream_post(tutti_rpc_stream *stream, tutti_rpc_packed *packed);
+
 /* Say that no more will be written. */
 tutti_code tutti_rpc_stream_writes_done(tutti_rpc_stream *stream, tutti_error *err);
 
 /* [out, owned] ret_message  NULL at the end of the stream: call finish to learn how it ended */
 tutti_code tutti_rpc_stream_read(tutti_rpc_stream *stream, tutti_rpc_message **ret_message,
                                  tutti_error *err);
+
+/*
+ * Wait until a read will not block: a message is there, or the end. False: neither was by the
+ * deadline (0 = none, the past = now); nothing is lost by that. For who reads.
+ */
+bool tutti_rpc_stream_wait(tutti_rpc_stream *stream, uint64_t deadline_ns);
 
 /* Give up: whoever blocks in the others returns. Any thread. */
 void tutti_rpc_stream_cancel(tutti_rpc_stream *stream);

@@ -39,6 +39,12 @@ typedef struct tutti_rpc_message tutti_rpc_message;
 /* The struct, of the type the method declares; borrowed, good as long as the message. */
 const void *tutti_rpc_message_get(const tutti_rpc_message *message);
 
+/*
+ * From now on the message is one of its members: that is what get gives, the payload stays.
+ * [in] part  inside the message
+ */
+void tutti_rpc_message_narrow(tutti_rpc_message *message, const struct ProtobufCMessage *part);
+
 /* Payload bytes that have not been read yet. */
 size_t tutti_rpc_message_payload_bytes(const tutti_rpc_message *message);
 
@@ -54,6 +60,12 @@ void tutti_rpc_message_read(tutti_rpc_message *message, void *dest, size_t size)
 tutti_bytes tutti_rpc_message_peek(tutti_rpc_message *message, size_t most);
 
 void tutti_rpc_message_free(tutti_rpc_message *message); /* NULL is fine */
+
+/*
+ * A peer's text, for people: one line of UTF-8. What is neither becomes "?" or a space, what does
+ * not fit is cut at a character.
+ */
+void tutti_rpc_text_clean(char *ret_text, size_t size, const char *text);
 
 /* A message on its way out, packed: what may wait until it can be written. */
 typedef struct tutti_rpc_packed tutti_rpc_packed;

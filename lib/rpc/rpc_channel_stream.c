@@ -14,7 +14,9 @@ struct tutti_rpc_stream {
     rpc_outcome outcome;
     grpc_byte_buffer *received;
     bool reading; /* a read is under way: one message is fetched ahead */
+    bool fetched; /* it is there, in `received` */
     bool read_all;
+    bool posted; /* a write that nobody has waited for */
     bool closed; /* our side */
     /* Only their addresses count. */
     char opened_tag;
@@ -69,19 +71,43 @@ ended(tutti_error *err)
     return TUTTI_FAIL(err, TUTTI_ABORTED, "the stream has ended");
 }
 
-tutti_code
-tutti_rpc_stream_write_packed(tutti_rpc_stream *stream, tutti_rpc_packed *packed, bool more,
-                              tutti_error *err)
+/* One write at a time. */
+static void
+settle(tutti_rpc_stream *self)
+{
+    if (self->posted) {
+        self->posted = false;
+        (void)rpc_channel_pluck(self->queue, &self->write_tag);
+    }
+}
+
+static void
+start_write(tutti_rpc_stream *self, tutti_rpc_packed *packed, bool more)
 {
     grpc_byte_buffer *buffer = rpc_packed_buffer(packed);
     const grpc_op op = {.op = GRPC_OP_SEND_MESSAGE,
                         .flags = more ? GRPC_WRITE_BUFFER_HINT : 0,
                         .data.send_message.send_message = buffer};
 
-    assert(!stream->closed);
-    rpc_batch_start(stream->call, &op, 1, &stream->write_tag);
+    assert(!self->closed);
+    settle(self);
+    rpc_batch_start(self->call, &op, 1, &self->write_tag);
     grpc_byte_buffer_destroy(buffer);
+}
+
+tutti_code
+tutti_rpc_stream_write_packed(tutti_rpc_stream *stream, tutti_rpc_packed *packed, bool more,
+                              tutti_error *err)
+{
+    start_write(stream, packed, more);
     return rpc_channel_pluck(stream->queue, &stream->write_tag) ? TUTTI_OK : ended(err);
+}
+
+void
+tutti_rpc_stream_post(tutti_rpc_stream *stream, tutti_rpc_packed *packed)
+{
+    start_write(stream, packed, false);
+    stream->posted = true;
 }
 
 tutti_code
@@ -100,29 +126,52 @@ tutti_rpc_stream_writes_done(tutti_rpc_stream *stream, tutti_error *err)
     const grpc_op op = {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
 
     assert(!stream->closed);
+    settle(stream);
     stream->closed = true;
     rpc_batch_start(stream->call, &op, 1, &stream->write_tag);
     return rpc_channel_pluck(stream->queue, &stream->write_tag) ? TUTTI_OK : ended(err);
 }
 
-/* The next message as gRPC received it; NULL at the end. */
-static grpc_byte_buffer *
-receive(tutti_rpc_stream *self)
+/* Until the next message, or the end, is there; false: not by then. */
+static bool
+fetch(tutti_rpc_stream *self, uint64_t deadline_ns)
 {
-    grpc_byte_buffer *received;
+    grpc_event event;
 
-    if (self->read_all) {
-        return NULL;
+    if (self->fetched || self->read_all) {
+        return true;
     }
     if (!self->reading) {
         start_read(self);
     }
-    (void)rpc_channel_pluck(self->queue, &self->read_tag);
+    event =
+        grpc_completion_queue_pluck(self->queue, &self->read_tag, rpc_time_to(deadline_ns), NULL);
+    if (event.type != GRPC_OP_COMPLETE) {
+        return false;
+    }
+    rpc_tag_acquire((void *)&self->read_tag);
     self->reading = false;
-    received = self->received;
+    self->fetched = true;
+    return true;
+}
+
+/* What was fetched, as gRPC received it; NULL at the end. */
+static grpc_byte_buffer *
+take_fetched(tutti_rpc_stream *self)
+{
+    grpc_byte_buffer *received = self->received;
+
+    self->fetched = false;
     self->received = NULL;
     self->read_all = received == NULL;
     return received;
+}
+
+static grpc_byte_buffer *
+receive(tutti_rpc_stream *self)
+{
+    (void)fetch(self, TUTTI_TIMERS_NEVER);
+    return take_fetched(self);
 }
 
 tutti_code
@@ -143,6 +192,12 @@ tutti_rpc_stream_read(tutti_rpc_stream *stream, tutti_rpc_message **ret_message,
     return code;
 }
 
+bool
+tutti_rpc_stream_wait(tutti_rpc_stream *stream, uint64_t deadline_ns)
+{
+    return fetch(stream, deadline_ns == 0 ? TUTTI_TIMERS_NEVER : deadline_ns);
+}
+
 void
 tutti_rpc_stream_cancel(tutti_rpc_stream *stream)
 {
@@ -158,6 +213,7 @@ tutti_rpc_stream_finish(tutti_rpc_stream *stream, tutti_error *err)
     if (!stream->closed) {
         (void)tutti_rpc_stream_writes_done(stream, NULL);
     }
+    settle(stream);
     while ((received = receive(stream)) != NULL) {
         grpc_byte_buffer_destroy(received);
     }

@@ -1,6 +1,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "rpc/message.h"
 #include "rpc/rpc_check.h"
 #include "rpc/rpc_status.h"
 
@@ -50,4 +51,10 @@ rpc_status_clean(char *ret_text, size_t size, tutti_bytes from, size_t encoded_m
         from = (tutti_bytes){at + step, from.size - step};
     }
     ret_text[used] = '\0';
+}
+
+void
+tutti_rpc_text_clean(char *ret_text, size_t size, const char *text)
+{
+    rpc_status_clean(ret_text, size, tutti_bytes_of(text), SIZE_MAX);
 }

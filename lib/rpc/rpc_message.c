@@ -192,7 +192,7 @@ tutti_rpc_message_get(const tutti_rpc_message *message)
 }
 
 void
-rpc_message_narrow(tutti_rpc_message *message, const ProtobufCMessage *part)
+tutti_rpc_message_narrow(tutti_rpc_message *message, const ProtobufCMessage *part)
 {
     message->body = part;
 }

@@ -37,9 +37,6 @@ rpc_packed_buffer(tutti_rpc_packed *packed)
     return (grpc_byte_buffer *)packed;
 }
 
-/* From now on the message is this part of its struct, which lies inside it; payload stays. */
-void rpc_message_narrow(tutti_rpc_message *message, const struct ProtobufCMessage *part);
-
 /*
  * Unpack what arrived.
  *

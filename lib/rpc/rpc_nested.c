@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <protobuf-c/protobuf-c.h>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "rpc/rpc_call.h"
 #include "rpc/rpc_message.h"
@@ -74,13 +75,14 @@ tutti_rpc_nested_new(const tutti_rpc_nested *nested, tutti_rpc_call **ret_call, 
     }
     tutti_rpc_call_ref(nested->stream);
     call->stream = nested->stream;
+    call->came_ns = tutti_clock_ns();
     call->on_answer = nested->on_answer;
     call->on_answer_arg = nested->arg;
     call->deadline = nested->stream->deadline;
     call->tell.on_run = on_tell;
     call->end.on_run = on_end;
     call->request = nested->message;
-    rpc_message_narrow(call->request, nested->request);
+    tutti_rpc_message_narrow(call->request, nested->request);
     *ret_call = call;
     return TUTTI_OK;
 }
@@ -110,6 +112,7 @@ rpc_nested_answer(tutti_rpc_call *call, const ProtobufCMessage *response,
     (void)pthread_mutex_lock(&call->lock);
     assert(!call->answered); /* a call is answered once */
     call->answered = true;
+    call->status.code = err == NULL ? GRPC_STATUS_OK : (grpc_status_code)err->code;
     (void)pthread_mutex_unlock(&call->lock);
     call->on_answer(call->on_answer_arg, response, payload, err);
 }
@@ -138,6 +141,10 @@ end_call(tutti_rpc_call *call)
 {
     tutti_rpc_server *server = call->lane->server;
 
+    if (call->handed) { /* counted as a call of its own */
+        rpc_server_note(server, call->route, (int)call->status.code,
+                        tutti_clock_ns() - call->came_ns);
+    }
     if (call->handed && call->on_end != NULL) {
         call->on_end(call, call->route->self);
     }

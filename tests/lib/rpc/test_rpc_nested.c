@@ -143,6 +143,36 @@ test_nested__knows_who_called_as_the_stream_does(void **state)
                      0); /* the stream has none */
 }
 
+/* Does the page of numbers say `wanted`? */
+static bool
+shows(const talk *self, const char *wanted)
+{
+    tutti_page page;
+    bool found;
+
+    tutti_page_init(&page);
+    tutti_rpc_server_expose(self->rig->server.server, &page);
+    found = memmem(page.buf.data, page.buf.size, wanted, strlen(wanted)) != NULL;
+    tutti_page_fini(&page);
+    return found;
+}
+
+static void
+test_nested__is_counted_as_a_call_of_its_own(void **state)
+{
+    const echo_fields bad = {.text = "x", .fail = TUTTI_OUT_OF_RANGE};
+    const echo_fields good = {.text = "still here"};
+    char text[256];
+    size_t bytes;
+
+    (void)ask(*state, &good, NULL, text, &bytes);
+    (void)ask(*state, &bad, NULL, text, &bytes);
+    (void)ask(*state, &good, NULL, text, &bytes);
+    rig_await(shows(*state, "method=\"Unary\",code=\"OK\"} 2\n"), 1);
+    rig_await(shows(*state, "method=\"Unary\",code=\"OUT_OF_RANGE\"} 1\n"), 1);
+    rig_await(shows(*state, "call_duration_seconds_count{"), 1);
+}
+
 int
 main(void)
 {
@@ -153,6 +183,7 @@ main(void)
         TALK(test_nested__answers_with_a_payload_that_is_given_back),
         TALK(test_nested__fails_without_ending_the_stream),
         TALK(test_nested__knows_who_called_as_the_stream_does),
+        TALK(test_nested__is_counted_as_a_call_of_its_own),
     };
     int failed;
 
