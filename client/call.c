@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "client/client_private.h"
+#include "client/shuttle.h"
 
 uint64_t
 client_deadline(const tutti_client *client, uint32_t timeout_ms)
@@ -51,6 +51,9 @@ client_invoke(tutti_client *client, const client_call *call, const struct Protob
 
     if (call->divert != NULL) {
         return call->divert->take(call->divert, request, call->payload, call->payload_bytes, err);
+    }
+    if (client_shuttle_carry(client, call, request, ret_response, &code, err)) {
+        return code;
     }
     code = client_line_take(client, call->way, &line, err);
     if (code != TUTTI_OK) {

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/text.h"
-#include "client/client_private.h"
+#include "client/shuttle.h"
 #include "tutti/version.h"
 
 #define ASK_AGAIN_MS_LEAST 10
@@ -158,6 +158,7 @@ new_client(const tutti_client_options *options, tutti_client **ret_client, tutti
         free_client(self);
         return code;
     }
+    tutti_list_init(&self->shuttles);
     client_watch_init(&self->watch);
     *ret_client = self;
     return TUTTI_OK;
@@ -259,6 +260,7 @@ tutti_close(tutti_client *client)
         return;
     }
     client_watch_fini(&client->watch);
+    client_shuttles_close(client);
     for (i = 0; i < CLIENT_WAYS; i++) {
         if (client->lines[i] != NULL) {
             client_line_break(client, client->lines[i]);

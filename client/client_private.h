@@ -241,7 +241,8 @@ typedef struct client_description {
     char picked[256]; /* of its addresses the one to take from here; "" = it says none */
 } client_description;
 
-/* Any thread. All but the lines and the watch never changes once tutti_connect has returned. */
+/* Any thread. All but the lines, the shuttles and the watch never changes once tutti_connect has
+ * returned. */
 struct tutti_client {
     client_settings settings;
     pid_t owner; /* the process that opened it */
@@ -249,6 +250,10 @@ struct tutti_client {
     tutti_agent_info info; /* points into `agent` and `settings` */
     pthread_mutex_t lock;  /* guards `lines` and what they count; taken alone */
     client_line *lines[CLIENT_WAYS];
+    tutti_link shuttles;        /* the idle ones; the lock's, as what follows */
+    unsigned shuttle_count;     /* of all */
+    atomic_uint calls;          /* that a shuttle could have carried, up to the first that may */
+    atomic_bool goes_by_itself; /* this agent serves no streams of commands */
     client_watch watch;
     char device[32]; /* of tensors that are made; "" = the agent's choice */
 };

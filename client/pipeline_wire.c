@@ -3,28 +3,36 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "client/commands_wire.h"
 #include "client/op_wire.h"
 #include "client/pipeline.h"
-#include "tutti/v1/commands_service.pb-c.h"
 
 static const tutti_rpc_stub stub_run = {&tutti__v1__commands_service__descriptor, "Run"};
 
 /* ------------------------------------------------------------------------------ submitting */
 
 /* Every call has a request type of its own, and with it a place in the oneof. */
-static void
-set_command(Tutti__V1__RunRequest *message, const ProtobufCMessage *request)
+uint32_t
+client_command_of(const ProtobufCMessage *request)
 {
     const ProtobufCMessageDescriptor *type = &tutti__v1__run_request__descriptor;
+    uint32_t number = 0;
     unsigned i;
 
-    for (i = 0; i < type->n_fields; i++) {
+    for (i = 0; i < type->n_fields && number == 0; i++) {
         if (type->fields[i].type == PROTOBUF_C_TYPE_MESSAGE &&
             type->fields[i].descriptor == request->descriptor) {
-            message->command_case = (Tutti__V1__RunRequest__CommandCase)type->fields[i].id;
-            message->all_reduce = (void *)(uintptr_t)request; /* all of it share their place */
+            number = type->fields[i].id;
         }
     }
+    return number;
+}
+
+void
+client_set_command(Tutti__V1__RunRequest *message, const ProtobufCMessage *request)
+{
+    message->command_case = (Tutti__V1__RunRequest__CommandCase)client_command_of(request);
+    message->all_reduce = (void *)(uintptr_t)request; /* all of it share their place */
 }
 
 static tutti_code
@@ -36,7 +44,7 @@ pack(const tutti_pipeline *pipeline, uint64_t id, const ProtobufCMessage *reques
     Tutti__V1__RunOptions options = TUTTI__V1__RUN_OPTIONS__INIT;
 
     message.id = id;
-    set_command(&message, request);
+    client_set_command(&message, request);
     if (id == 1) {
         options.in_flight_max = pipeline->in_flight_max;
         options.stop_on_error = pipeline->stop_on_error;

@@ -106,6 +106,15 @@ known_code(uint32_t number)
                                                                 : TUTTI_UNKNOWN;
 }
 
+static tutti_scope
+known_scope(const char *name)
+{
+    if (strcmp(name, "group") == 0) {
+        return TUTTI_SCOPE_GROUP;
+    }
+    return strcmp(name, "agent") == 0 ? TUTTI_SCOPE_AGENT : TUTTI_SCOPE_CALL;
+}
+
 void
 client_read_error(const Tutti__V1__Error *message, tutti_error *ret)
 {
@@ -113,8 +122,13 @@ client_read_error(const Tutti__V1__Error *message, tutti_error *ret)
     if (message == NULL) {
         return;
     }
-    (void)TUTTI_FAIL_FOR(ret, known_code(message->code), message->reason, "%s", message->text);
-    tutti_error_set_op(ret, message->group, message->sequence, message->rank);
+    ret->code = known_code(message->code);
+    ret->scope = known_scope(message->scope);
+    ret->sequence = message->sequence;
+    ret->rank = message->rank;
+    tutti_rpc_text_clean(ret->reason, sizeof(ret->reason), message->reason);
+    tutti_rpc_text_clean(ret->text, sizeof(ret->text), message->text);
+    tutti_rpc_text_clean(ret->group, sizeof(ret->group), message->group);
 }
 
 void

@@ -60,6 +60,8 @@ agent_write_use(const agent_access *access, uint32_t use, const tutti_spec *spec
 void
 agent_write_error(const tutti_error *err, Tutti__V1__Error *ret)
 {
+    static const char *const scopes[] = {"", "group", "agent"};
+
     tutti__v1__error__init(ret);
     ret->code = (uint32_t)err->code;
     ret->reason = (char *)(uintptr_t)err->reason;
@@ -67,6 +69,7 @@ agent_write_error(const tutti_error *err, Tutti__V1__Error *ret)
     ret->group = (char *)(uintptr_t)err->group;
     ret->sequence = err->sequence;
     ret->rank = err->rank;
+    ret->scope = (char *)(uintptr_t)scopes[err->scope];
 }
 
 void

@@ -31,6 +31,18 @@ typedef enum fake_mischief {
     FAKE_BREAK_PART,   /* an upload's part up to byte `mischief_chunks` fails with `error` */
 } fake_mischief;
 
+/* What is wrong with a stream of commands. */
+typedef enum fake_run {
+    FAKE_RUN_WELL = 0,
+    FAKE_RUN_REFUSE,     /* each ends with `error` at once */
+    FAKE_RUN_END_BEFORE, /* each ends with `error` when its second command comes; nothing is
+                            answered */
+    FAKE_RUN_END_AFTER,  /* each ends well behind its first answer */
+    FAKE_RUN_OTHER_ID,   /* answers are to other commands */
+    FAKE_RUN_NOTHING,    /* answers say nothing */
+    FAKE_RUN_ERROR,      /* answers are `error` */
+} fake_run;
+
 /* Written by the test while no call is under way. */
 typedef struct fake_script {
     unsigned join_after;     /* DescribeAgent calls that answer "not yet" */
@@ -42,8 +54,10 @@ typedef struct fake_script {
     unsigned mischief_chunks;
     tutti_spec spec; /* of the stored tensor, and of results */
     bool not_serving;
-    uint32_t streams_max; /* DescribeAgent says so; then uploads in parts get no answer */
-    unsigned list_count;  /* tensors of List, in pages of 3 */
+    uint32_t streams_max;  /* DescribeAgent says so; then uploads in parts get no answer */
+    unsigned list_count;   /* tensors of List, in pages of 3 */
+    uint32_t commands_max; /* DescribeAgent says so */
+    fake_run run;
 } fake_script;
 
 typedef struct fake_agent {
@@ -67,6 +81,11 @@ typedef struct fake_agent {
     atomic_uint download_count;
     atomic_uint op_count;
     atomic_uint delete_count;
+    atomic_uint run_count;     /* streams of commands */
+    atomic_uint run_open;      /* of them: open now */
+    atomic_uint run_most;      /* and at most at once */
+    atomic_uint run_cancelled; /* ... that ended without a word of the client */
+    atomic_uint command_count;
     char deleted[FAKE_NAMES_MAX][128];
     char made[FAKE_NAMES_MAX][128]; /* names given to new tensors */
     atomic_uint made_count;

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "base/clock.h"
+#include "tutti/v1/commands_service.pb-c.h"
 #include "tutti/v1/coordinator_service.pb-c.h"
 #include "tutti/v1/diagnostics_service.pb-c.h"
 #include "tutti/v1/store_service.pb-c.h"
@@ -103,6 +104,7 @@ on_describe(tutti_rpc_call *call, void *arg)
     response.joined = number >= self->script.join_after;
     response.rank = self->script.rank;
     response.transfer_streams_max = self->script.streams_max;
+    response.commands_max = self->script.commands_max;
     response.world_size = 4;
     response.incarnation = 0x8f3a9c12e4b07d55;
     response.epoch = 7;
@@ -734,6 +736,7 @@ fake_agent_add_services(fake_agent *self)
     static tutti_rpc_method collectives[COUNT_OF(common) + FAKE_PARTS_COUNT];
     static const tutti_rpc_method coordinator[] = {TUTTI_RPC_UNARY("LookupRanks", on_lookup),
                                                    TUTTI_RPC_UNARY("GetGroup", on_get_group)};
+    static const tutti_rpc_method run[] = {TUTTI_RPC_STREAM("Run", &fake_run_ops)};
     static const tutti_rpc_method kv[] = {TUTTI_RPC_UNARY("List", on_kv_list)};
 
     add(self, &tutti__v1__diagnostics_service__descriptor, diagnostics, COUNT_OF(diagnostics));
@@ -742,5 +745,6 @@ fake_agent_add_services(fake_agent *self)
     memcpy(collectives + COUNT_OF(common), fake_parts, sizeof(fake_parts));
     add(self, &tutti__v1__collectives_service__descriptor, collectives, COUNT_OF(collectives));
     add(self, &tutti__v1__coordinator_service__descriptor, coordinator, COUNT_OF(coordinator));
+    add(self, &tutti__v1__commands_service__descriptor, run, COUNT_OF(run));
     add(self, &tutti__v1__store_service__descriptor, kv, COUNT_OF(kv));
 }

@@ -31,4 +31,7 @@ void fake_write_info(fake_agent *self, Tutti__V1__OpInfo *info);
 #define FAKE_PARTS_COUNT 6
 extern const tutti_rpc_method fake_parts[FAKE_PARTS_COUNT];
 
+/* fake_run_wire.c */
+extern const tutti_rpc_stream_ops fake_run_ops;
+
 #endif

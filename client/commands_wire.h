@@ -1,0 +1,15 @@
+/* Private to client: calls as commands of a stream. */
+#ifndef TUTTI_CLIENT_COMMANDS_WIRE_H
+#define TUTTI_CLIENT_COMMANDS_WIRE_H
+
+#include "tutti/v1/commands_service.pb-c.h"
+
+/* pipeline_wire.c */
+
+/* The number of the command that a request is; 0 = it is none. */
+uint32_t client_command_of(const ProtobufCMessage *request);
+
+/* The request becomes the message's command, borrowed; it is one. */
+void client_set_command(Tutti__V1__RunRequest *message, const ProtobufCMessage *request);
+
+#endif

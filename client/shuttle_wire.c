@@ -1,0 +1,183 @@
+/* CommandsService: calls that would be unary go by a stream that is open. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "client/commands_wire.h"
+#include "client/shuttle.h"
+#include "client/types_wire.h"
+
+#define CALLS_BEFORE 2 /* of one client: who makes so few has no use for a stream */
+
+static const tutti_rpc_stub stub_run = {&tutti__v1__commands_service__descriptor, "Run"};
+
+tutti_code
+client_shuttle_open(client_shuttle *shuttle, tutti_error *err)
+{
+    return tutti_rpc_stream_open(shuttle->line->channel, &stub_run, NULL, &shuttle->stream, err);
+}
+
+/* Small, and one of the commands; not a program's first call, which may be its last. */
+static bool
+may_carry(tutti_client *client, const client_call *call, const ProtobufCMessage *request)
+{
+    if (call->way != CLIENT_CONTROL || call->payload_bytes > CLIENT_COPY_BYTES_MAX ||
+        client->agent.commands_max == 0 || client_command_of(request) == 0 ||
+        atomic_load_explicit(&client->goes_by_itself, memory_order_relaxed)) {
+        return false;
+    }
+    return atomic_load_explicit(&client->calls, memory_order_relaxed) >= CALLS_BEFORE ||
+           atomic_fetch_add_explicit(&client->calls, 1, memory_order_relaxed) >= CALLS_BEFORE;
+}
+
+static tutti_code
+post_request(client_shuttle *shuttle, const client_call *call, const ProtobufCMessage *request,
+             tutti_error *err)
+{
+    const tutti_rpc_blob blob = {.data = call->payload, .size = call->payload_bytes};
+    Tutti__V1__RunRequest message = TUTTI__V1__RUN_REQUEST__INIT;
+    Tutti__V1__RunOptions options = TUTTI__V1__RUN_OPTIONS__INIT;
+    tutti_rpc_packed *packed = NULL;
+    tutti_code code;
+
+    message.id = ++shuttle->last_id;
+    if (message.id == 1) { /* so it looks for no second one while it works on the first */
+        options.in_flight_max = 1;
+        message.options = &options;
+    }
+    client_set_command(&message, request);
+    code = tutti_rpc_pack(&message.base, blob.size > 0 ? &blob : NULL, &packed, err);
+    if (code == TUTTI_OK) {
+        tutti_rpc_stream_post(shuttle->stream, packed);
+    }
+    return code;
+}
+
+static tutti_code
+fail_late(const tutti_client *client, const client_call *call, tutti_error *err)
+{
+    return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED, "%s did not answer /%s/%s in time",
+                      client->settings.agent, call->stub->service->name, call->stub->method);
+}
+
+/* [out, owned] ret_message  the answer; NULL: why there is none, and the shuttle is gone */
+static tutti_code
+receive(tutti_client *client, client_shuttle *shuttle, const client_call *call,
+        tutti_rpc_message **ret_message, tutti_error *err)
+{
+    tutti_error ended;
+    tutti_code code;
+
+    *ret_message = NULL;
+    if (!tutti_rpc_stream_wait(shuttle->stream, call->deadline_ns)) {
+        tutti_rpc_stream_cancel(shuttle->stream);
+        (void)client_shuttle_drop(client, shuttle, NULL);
+        return fail_late(client, call, err);
+    }
+    code = tutti_rpc_stream_read(shuttle->stream, ret_message, err);
+    if (code == TUTTI_OK && *ret_message != NULL) {
+        return TUTTI_OK;
+    }
+    if (code != TUTTI_OK) {
+        (void)client_shuttle_drop(client, shuttle, NULL);
+        return code;
+    }
+    code = client_shuttle_drop(client, shuttle, &ended);
+    return code != TUTTI_OK
+               ? tutti_error_pass(err, &ended)
+               : TUTTI_FAIL(err, TUTTI_UNAVAILABLE, "the agent has ended the stream of commands");
+}
+
+/* The agent, or who watches over it, lets nobody have a stream of commands. */
+static bool
+is_refusal(tutti_code code)
+{
+    return code == TUTTI_UNIMPLEMENTED || code == TUTTI_PERMISSION_DENIED ||
+           code == TUTTI_UNAUTHENTICATED || code == TUTTI_RESOURCE_EXHAUSTED;
+}
+
+/* What the answer says. [in, moved] message */
+static tutti_code
+read_answer(const client_shuttle *shuttle, tutti_rpc_message *message,
+            tutti_rpc_message **ret_response, tutti_error *err)
+{
+    const Tutti__V1__RunResponse *answer = tutti_rpc_message_get(message);
+    tutti_error said;
+    tutti_code code = TUTTI_OK;
+
+    if (answer->id != shuttle->last_id ||
+        answer->result_case == TUTTI__V1__RUN_RESPONSE__RESULT__NOT_SET) {
+        code = TUTTI_FAIL(err, TUTTI_DATA_LOSS,
+                          "the agent answered call %" PRIu64 " instead of %" PRIu64
+                          ", or with nothing",
+                          answer->id, shuttle->last_id);
+    } else if (answer->result_case == TUTTI__V1__RUN_RESPONSE__RESULT_ERROR) {
+        client_read_error(answer->error, &said);
+        code = tutti_error_pass(err, &said);
+    } else if (ret_response != NULL) { /* whichever it is: all of the oneof share their place */
+        tutti_rpc_message_narrow(message, (const ProtobufCMessage *)answer->all_reduce);
+        *ret_response = message;
+        return TUTTI_OK;
+    }
+    tutti_rpc_message_free(message);
+    return code;
+}
+
+/* The shuttle goes on, unless its answers are worth nothing. */
+static void
+put_away(tutti_client *client, client_shuttle *shuttle, tutti_code code)
+{
+    if (code != TUTTI_DATA_LOSS && code != TUTTI_UNAUTHENTICATED) {
+        client_shuttle_give(client, shuttle);
+        return;
+    }
+    tutti_rpc_stream_cancel(shuttle->stream);
+    (void)client_shuttle_drop(client, shuttle, NULL);
+}
+
+/* A token that was good when the stream began may be no more: a call of its own brings today's. And
+ * an agent that takes no such stream takes calls. Neither has begun anything. */
+static bool
+goes_by_itself(tutti_client *client, tutti_code code, bool first, bool answered)
+{
+    if (!answered && first && is_refusal(code)) {
+        atomic_store(&client->goes_by_itself, true);
+        return true;
+    }
+    return answered && code == TUTTI_UNAUTHENTICATED;
+}
+
+bool
+client_shuttle_carry(tutti_client *client, const client_call *call,
+                     const struct ProtobufCMessage *request, tutti_rpc_message **ret_response,
+                     tutti_code *ret_code, tutti_error *err)
+{
+    client_shuttle *shuttle = may_carry(client, call, request) ? client_shuttle_take(client) : NULL;
+    tutti_rpc_message *message = NULL;
+    tutti_error failed;
+    bool first;
+
+    if (shuttle == NULL) {
+        return false;
+    }
+    first = shuttle->last_id == 0;
+    *ret_code = post_request(shuttle, call, request, &failed);
+    if (*ret_code != TUTTI_OK) { /* nothing was sent */
+        put_away(client, shuttle, TUTTI_DATA_LOSS);
+        (void)tutti_error_pass(err, &failed);
+        return true;
+    }
+    *ret_code = receive(client, shuttle, call, &message, &failed);
+    if (message != NULL) {
+        *ret_code = read_answer(shuttle, message, ret_response, &failed);
+        put_away(client, shuttle, *ret_code);
+    }
+    if (*ret_code == TUTTI_OK) {
+        return true;
+    }
+    if (goes_by_itself(client, *ret_code, first, message != NULL)) {
+        return false;
+    }
+    (void)tutti_error_pass(err, &failed);
+    return true;
+}
