@@ -16,7 +16,7 @@
 
 #define TENSOR_MAX ((size_t)256 << 20)
 #define RANKS_MAX 16
-#define BLOCK ((size_t)128 << 10)
+#define BLOCK ((size_t)8 << 10)
 #define HEAD 4096
 
 typedef struct probe_side {
@@ -65,8 +65,8 @@ once(void *side, const peers_burst *burst)
         for (i = 0; i < self->ranks; i++) {
             inputs[i] = tensor_of(self, i) + at;
         }
-        tutti_reduce_run(TUTTI_REDUCE_SUM, TUTTI_DTYPE_FP32, inputs, self->ranks, NULL, bytes / 4,
-                         tensor_of(self, self->rank) + at);
+        tutti_reduce_run_far(TUTTI_REDUCE_SUM, TUTTI_DTYPE_FP32, inputs, self->ranks, NULL,
+                             bytes / 4, tensor_of(self, self->rank) + at);
         for (i = 1; i < self->ranks; i++) {
             (void)memcpy(tensor_of(self, (self->rank + i) % self->ranks) + at,
                          tensor_of(self, self->rank) + at, bytes);

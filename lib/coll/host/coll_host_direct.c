@@ -7,7 +7,8 @@
  *                       of group ranks, and writes it to all outputs (the root's): block by block,
  *                       so that a block is still in the cache when it is written again
  *   reduce_scatter      the same, but the slice is the piece that it gets
- *   all others          each rank copies what it gets, straight from where it stands
+ *   all others          each rank copies what it gets, straight from where it stands; where a root
+ *                       and the others would wait for each other they share the copying
  *
  * A slice is read and written by one rank alone, so it does not matter whether some ranks work in
  * place. Where an op in place would overwrite what others still read, or memory cannot be lent, the
@@ -17,9 +18,9 @@
 
 #include "coll/host/coll_host_direct.h"
 
-#define STEP_LOAN 0x40000U /* beyond those of any message of an op */
-#define BLOCK_BYTES (64U << 10)
-#define TURN_BYTES (2U << 20)                /* before others have their turn */
+#define STEP_LOAN 0x40000U     /* beyond those of any message of an op */
+#define BLOCK_BYTES (8U << 10) /* of a result: it is in the first-level cache when it is copied */
+#define TURN_BYTES (2U << 20)  /* before others have their turn */
 #define NOTHING UINT64_C(0x7ff4746f6e74616e) /* instead of a factor: it cannot be lent */
 
 /* ------------------------------------------------------------------------------ reducing */
@@ -55,9 +56,9 @@ reduce_run(tutti_coll_op *op, host_exchange *self, uint64_t in_at, uint64_t out_
     for (i = 0; i < size; i++) {
         self->inputs[i] = (const char *)views[i].memory.input + in_at;
     }
-    tutti_reduce_run(op->args.reduce, op->args.spec.dtype, self->inputs, size,
-                     op->args.reduce == TUTTI_REDUCE_PREMUL_SUM ? self->factors : NULL,
-                     (size_t)(bytes / tutti_dtype_bytes(op->args.spec.dtype)), result);
+    tutti_reduce_run_far(op->args.reduce, op->args.spec.dtype, self->inputs, size,
+                         op->args.reduce == TUTTI_REDUCE_PREMUL_SUM ? self->factors : NULL,
+                         (size_t)(bytes / tutti_dtype_bytes(op->args.spec.dtype)), result);
     for (i = in_place ? 1 : 0; i < count; i++) {
         write_result(self->direct, &views[(first + i) % size].memory, out_at, result, bytes);
     }
@@ -99,25 +100,20 @@ reduce_some(tutti_coll_op *op, host_exchange *exchange)
 static bool
 copy_some(tutti_coll_op *op, host_exchange *exchange)
 {
-    const uint32_t size = tutti_coll_group_size(op->group);
+    const uint32_t count = 2 * tutti_coll_group_size(op->group);
     host_direct *self = exchange->direct;
     uint64_t budget = TURN_BYTES;
 
-    while (self->copy < size && budget > 0) {
-        const uint32_t from = (tutti_coll_group_rank(op->group) + self->copy) % size;
-        const tutti_piece *to = &exchange->in[from];
-        const uint64_t rest = tutti_piece_bytes(to) - self->at;
+    while (self->copy < count && budget > 0) {
+        const host_transfer one = tutti_host_direct_transfer(op, exchange, self->copy);
+        const uint64_t at = one.at + self->at;
+        const uint64_t rest = one.end - at;
         const uint64_t bytes = rest < budget ? rest : budget;
 
-        if (bytes > 0) {
-            const tutti_piece source = tutti_host_exchange_source(
-                op, self->views[from].memory.input, tutti_piece_bytes(to));
-
-            if (self->huge) {
-                tutti_host_piece_copy_past_cache(to, self->at, &source, self->at, bytes);
-            } else {
-                tutti_host_piece_copy(to, self->at, &source, self->at, bytes);
-            }
+        if (bytes > 0 && self->huge) {
+            tutti_host_piece_copy_past_cache(&one.to, at, &one.from, at, bytes);
+        } else if (bytes > 0) {
+            tutti_host_piece_copy(&one.to, at, &one.from, at, bytes);
         }
         self->at += bytes;
         budget -= bytes;
@@ -126,7 +122,7 @@ copy_some(tutti_coll_op *op, host_exchange *exchange)
             self->at = 0;
         }
     }
-    return self->copy == size;
+    return self->copy == count;
 }
 
 /* ------------------------------------------------------------------------------ rounds */

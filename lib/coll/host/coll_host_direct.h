@@ -12,7 +12,7 @@ typedef struct host_direct {
     bool done;
     bool huge;            /* far more than caches hold */
     unsigned char *block; /* of huge ones that reduce: where a block stays in the cache */
-    uint32_t copy;        /* how many are through */
+    uint32_t copy;        /* how many transfers are through */
     uint64_t at;          /* bytes of this one, or of the slice */
     uint64_t first;       /* of the slice, in the input */
     uint64_t bytes;       /* of the slice */
@@ -28,6 +28,9 @@ tutti_code tutti_host_direct_set_up(tutti_coll_op *op, host_exchange *exchange, 
 /* For the ops that reduce: the elements that are this rank's. */
 void tutti_host_direct_take_slice(const tutti_coll_op *op, const host_exchange *exchange);
 
+/* All bytes of a piece lie in here, to be read. */
+tutti_wire_loan tutti_host_direct_loan_of(const tutti_piece *piece);
+
 /* What rank `to` needs of ours. */
 tutti_wire_loan tutti_host_direct_loan_for(const tutti_coll_op *op, const host_exchange *exchange,
                                            uint32_t to);
@@ -39,5 +42,27 @@ bool tutti_host_direct_can_lend(const tutti_coll_op *op, const host_exchange *ex
  */
 tutti_code tutti_host_direct_check_loans(const tutti_coll_op *op, const host_exchange *exchange,
                                          tutti_error *err);
+
+/* ------------------------------------------------------------------ coll_host_direct_share.c */
+
+/* Bytes that one rank copies: [at, end) of a piece. */
+typedef struct host_transfer {
+    tutti_piece to;
+    tutti_piece from;
+    uint64_t at;
+    uint64_t end;
+} host_transfer;
+
+/* Where in our memory rank `to` may help us by writing what it has for us; empty: nowhere. */
+tutti_wire_loan tutti_host_direct_help_for(const tutti_coll_op *op, const host_exchange *exchange,
+                                           uint32_t to);
+
+/* How long the memory is in which we help rank `to`, if it lends it to us. */
+uint64_t tutti_host_direct_helped(const tutti_coll_op *op, const host_exchange *exchange,
+                                  uint32_t to);
+
+/* The transfer `number` of this rank, of twice the group's size; many are empty. */
+host_transfer tutti_host_direct_transfer(const tutti_coll_op *op, const host_exchange *exchange,
+                                         uint32_t number);
 
 #endif

@@ -2,9 +2,8 @@
 #include "base/fail.h"
 #include "coll/host/coll_host_direct.h"
 
-/* All bytes of a piece lie in here. */
-static tutti_wire_loan
-loan_of(const tutti_piece *piece)
+tutti_wire_loan
+tutti_host_direct_loan_of(const tutti_piece *piece)
 {
     const uint64_t bytes = piece->rows == 0 || piece->row_bytes == 0
                                ? 0
@@ -26,7 +25,11 @@ tutti_host_direct_loan_for(const tutti_coll_op *op, const host_exchange *exchang
         loan.output = op->output;
         loan.output_size = bytes;
     } else if (op->args.kind != TUTTI_COLL_REDUCE) {
-        loan = loan_of(&exchange->out[to]);
+        const tutti_wire_loan help = tutti_host_direct_help_for(op, exchange, to);
+
+        loan = tutti_host_direct_loan_of(&exchange->out[to]);
+        loan.output = help.output;
+        loan.output_size = help.output_size;
     }
     return loan;
 }
@@ -66,13 +69,15 @@ tutti_host_direct_check_loans(const tutti_coll_op *op, const host_exchange *exch
         if (bytes > 0 && loan->input_size > 0) {
             const tutti_piece source = tutti_host_exchange_source(op, loan->input, bytes);
 
-            needed = loan_of(&source).input_size;
+            needed = tutti_host_direct_loan_of(&source).input_size;
         } else if (bytes > 0) {
             needed = bytes;
         }
         if (self->reduces && op->args.kind != TUTTI_COLL_REDUCE_SCATTER) {
             needed = whole;
             written = op->args.kind == TUTTI_COLL_ALL_REDUCE || i == op->args.root ? whole : 0;
+        } else if (loan->output_size > 0) {
+            written = tutti_host_direct_helped(op, exchange, i);
         }
         if (loan->input_size < needed || loan->output_size < written) {
             return TUTTI_FAIL(err, TUTTI_INTERNAL, "rank %u lent less memory than was agreed",

@@ -40,4 +40,7 @@ tutti_code tutti_host_exchange_pieces(tutti_coll_op *op, host_exchange *exchange
 /* The shape that what another rank has for us has there: `base` is where it begins. */
 tutti_piece tutti_host_exchange_source(const tutti_coll_op *op, const void *base, uint64_t bytes);
 
+/* The same of where the root of a gather wants what we have for it. */
+tutti_piece tutti_host_exchange_dest(const tutti_coll_op *op, void *base, uint64_t bytes);
+
 #endif

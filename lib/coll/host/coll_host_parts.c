@@ -297,6 +297,16 @@ tutti_host_exchange_source(const tutti_coll_op *op, const void *base, uint64_t b
     return tutti_piece_of(base, bytes);
 }
 
+tutti_piece
+tutti_host_exchange_dest(const tutti_coll_op *op, void *base, uint64_t bytes)
+{
+    const place at = place_in(op);
+
+    return op->args.kind == TUTTI_COLL_GATHER && op->args.form != TUTTI_FORM_LIST
+               ? tutti_piece_join(base, &at.spec, at.axis, 0, tutti_coll_group_size(op->group))
+               : tutti_piece_of(base, bytes);
+}
+
 tutti_code
 tutti_coll_host_exchange(tutti_coll_op *op, bool pairwise, tutti_error *err)
 {

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
 #endif
 
 /* Where byte `at` stands, and how many follow it in its row. */
@@ -47,22 +47,41 @@ tutti_host_piece_copy(const tutti_piece *to, uint64_t to_at, const tutti_piece *
     copy_with(memcpy, to, to_at, from, from_at, size);
 }
 
-#if defined(__SSE2__)
+#if defined(__x86_64__)
 #define LINE 64
+#define STRIDE (4 * LINE)
+#define AHEAD 4096 /* that is a page: where the next one stands is looked up meanwhile */
 
-/* Whole lines by stores that go past the caches; these are ordered by nothing but the fence. */
-static void *
-stream(void *to, const void *from, size_t size)
+/*
+ * Whole lines by stores that go past the caches; these are ordered by nothing but the fence. A line
+ * in one store goes out at once, in four it waits for being whole: that makes half of the speed
+ * (docs/measured/2026-11-22-peers.md).
+ */
+__attribute__((target("avx512f"))) static size_t
+stream_avx512(unsigned char *dest, const unsigned char *source, size_t size)
 {
-    unsigned char *dest = to;
-    const unsigned char *source = from;
-    size_t head = (LINE - (uintptr_t)dest % LINE) % LINE;
+    size_t at;
+    unsigned i;
 
-    head = head < size ? head : size;
-    (void)memcpy(dest, source, head);
-    for (dest += head, source += head, size -= head; size >= LINE; size -= LINE) {
-        const __m128i *in = (const __m128i *)(const void *)source;
-        __m128i *out = (__m128i *)(void *)dest;
+    for (at = 0; at + STRIDE <= size; at += STRIDE) {
+        for (i = 0; i < STRIDE; i += LINE) { /* nothing happens where there is no memory */
+            _mm_prefetch((const char *)((uintptr_t)source + at + AHEAD + i), _MM_HINT_T0);
+        }
+        for (i = 0; i < STRIDE; i += LINE) {
+            _mm512_stream_si512((void *)(dest + at + i), _mm512_loadu_si512(source + at + i));
+        }
+    }
+    return at;
+}
+
+static size_t
+stream_sse2(unsigned char *dest, const unsigned char *source, size_t size)
+{
+    size_t at;
+
+    for (at = 0; at + LINE <= size; at += LINE) {
+        const __m128i *in = (const __m128i *)(const void *)(source + at);
+        __m128i *out = (__m128i *)(void *)(dest + at);
         const __m128i a = _mm_loadu_si128(in);
         const __m128i b = _mm_loadu_si128(in + 1);
         const __m128i c = _mm_loadu_si128(in + 2);
@@ -72,11 +91,25 @@ stream(void *to, const void *from, size_t size)
         _mm_stream_si128(out + 1, b);
         _mm_stream_si128(out + 2, c);
         _mm_stream_si128(out + 3, d);
-        dest += LINE;
-        source += LINE;
     }
+    return at;
+}
+
+static void *
+stream(void *to, const void *from, size_t size)
+{
+    unsigned char *dest = to;
+    const unsigned char *source = from;
+    size_t done = (LINE - (uintptr_t)dest % LINE) % LINE;
+
+    done = done < size ? done : size;
+    (void)memcpy(dest, source, done);
+    if (__builtin_cpu_supports("avx512f")) {
+        done += stream_avx512(dest + done, source + done, size - done);
+    }
+    done += stream_sse2(dest + done, source + done, size - done);
     _mm_sfence();
-    (void)memcpy(dest, source, size);
+    (void)memcpy(dest + done, source + done, size - done);
     return to;
 }
 #else

@@ -48,6 +48,10 @@ tutti_code tutti_reduce_check(tutti_reduce reduce, tutti_dtype dtype, tutti_erro
 void tutti_reduce_run(tutti_reduce reduce, tutti_dtype dtype, const void *const *inputs,
                       size_t input_count, const double *factors, size_t count, void *output);
 
+/* The same for inputs that are in no cache: what comes next of them is asked for meanwhile. */
+void tutti_reduce_run_far(tutti_reduce reduce, tutti_dtype dtype, const void *const *inputs,
+                          size_t input_count, const double *factors, size_t count, void *output);
+
 /*
  * What makes an average of a sum that is ready: each element divided by `parts`, with the rules of
  * AVG. Of FP16 and BF16 that is one rounding more than an average of all inputs at once.

@@ -7,6 +7,7 @@
 #ifndef TUTTI_COLL_REDUCE_KERNELS_H
 #define TUTTI_COLL_REDUCE_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "tutti/types.h"
@@ -24,6 +25,7 @@ typedef struct tutti_reduce_job {
     size_t count;
     void *output;
     size_t parts; /* an average divides by this; 0 = input_count */
+    bool far;     /* the inputs are in no cache */
 } tutti_reduce_job;
 
 typedef void (*tutti_reduce_kernel)(const tutti_reduce_job *job);

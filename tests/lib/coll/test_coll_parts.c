@@ -319,6 +319,12 @@ test_gather_and_scatter__go_to_and_from_any_root_in_any_form(void **state)
         }
         check_gather(&w, &(tutti_coll_args){.axis = 1}, spec_of(3, 100001, 1));
         check_scatter(&w, &(tutti_coll_args){.axis = 1}, spec_of(3, 100001 * n, 1));
+        if (n == 3) { /* where a root and the others share the copying: from there on, and huge */
+            check_gather(&w, &(tutti_coll_args){.root = 2}, spec_of(4, 1024, 4));
+            check_scatter(&w, &(tutti_coll_args){.root = 2}, spec_of(12, 1024, 4));
+            check_gather(&w, &(tutti_coll_args){.axis = 1}, spec_of(3, 500001, 1));
+            check_scatter(&w, &(tutti_coll_args){.axis = 1}, spec_of(3, 500001 * n, 1));
+        }
         world_close(&w);
     }
 }

@@ -257,7 +257,7 @@ fresh_output(trial *self, size_t offset)
 }
 
 static void
-run_level(trial *self, const tutti_reduce_level *level)
+run_level(trial *self, const tutti_reduce_level *level, bool far)
 {
     const bool is_complex = part_of(self->dtype) != self->dtype;
     unsigned char *output = fresh_output(self, draw() % 32);
@@ -267,6 +267,7 @@ run_level(trial *self, const tutti_reduce_level *level)
         .factors = factors_of(self),
         .count = is_complex ? 2 * self->count : self->count,
         .output = output,
+        .far = far,
     };
 
     level->kernels[self->dtype][self->reduce](&job);
@@ -287,7 +288,8 @@ run_all(trial *self)
     assert_wanted(self, output, "through the door");
     assert_guards(self, output);
     for (i = 0; i < level_count; i++) {
-        run_level(self, levels[i]);
+        run_level(self, levels[i], false);
+        run_level(self, levels[i], true);
     }
 }
 
@@ -478,7 +480,7 @@ assert_survives(tutti_dtype dtype, tutti_reduce reduce, const double *factor)
     }
     for (level = 0; level < level_count; level++) {
         levels[level]->kernels[dtype][reduce](
-            &(tutti_reduce_job){inputs, 1, factor, 0, 65536, results, 0});
+            &(tutti_reduce_job){inputs, 1, factor, 0, 65536, results, 0, false});
         for (i = 0; i < 65536; i++) {
             reference_element(&job, i, &wanted);
             if (results[i] != wanted) {
@@ -559,6 +561,11 @@ try_in_place(tutti_reduce reduce, tutti_dtype dtype, size_t count, size_t input_
         tutti_reduce_run(reduce, dtype, self.inputs, input_count, factors_of(&self), count,
                          (void *)(uintptr_t)self.inputs[target]);
         assert_wanted(&self, self.inputs[target], "in place");
+        tear_down(&self);
+        set_up(&self);
+        tutti_reduce_run_far(reduce, dtype, self.inputs, input_count, factors_of(&self), count,
+                             (void *)(uintptr_t)self.inputs[target]);
+        assert_wanted(&self, self.inputs[target], "in place, from far");
         tear_down(&self);
     }
 }
