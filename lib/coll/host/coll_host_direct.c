@@ -273,7 +273,8 @@ tutti_coll_host_direct(tutti_coll_op *op, tutti_error *err)
         exchange->direct = (host_direct *)(void *)stage;
         exchange->direct->views = (tutti_coll_view *)(exchange->direct + 1);
         exchange->direct->reduces = reduces;
-        exchange->direct->huge = tutti_spec_bytes(&op->args.spec) * size >= HOST_PAST_CACHE_BYTES;
+        exchange->direct->huge = tutti_spec_bytes(&op->args.spec) * size >=
+                                 (reduces ? HOST_REDUCE_PAST_CACHE_BYTES : HOST_PAST_CACHE_BYTES);
         code = tutti_host_direct_set_up(op, exchange, &in_place, err);
     }
     if (code == TUTTI_OK) {

@@ -18,7 +18,12 @@ void tutti_host_piece_copy_past_cache(const tutti_piece *to, uint64_t to_at,
                                       const tutti_piece *from, uint64_t from_at, uint64_t size);
 void tutti_host_copy_past_cache(void *to, const void *from, size_t size);
 
-/* From here on, for all ranks of a host together, it is faster (docs/measured). */
-#define HOST_PAST_CACHE_BYTES (16U << 20)
+/*
+ * From here on, for all ranks of a host together, it is faster: a copy leaves the second-level
+ * cache to those who answer the op, a reduction goes by it in any case and only saves the reading
+ * of what it overwrites (docs/measured/2026-11-22-peers.md).
+ */
+#define HOST_PAST_CACHE_BYTES (1U << 20)
+#define HOST_REDUCE_PAST_CACHE_BYTES (64U << 20)
 
 #endif
