@@ -60,7 +60,8 @@ fail_late(const tutti_client *client, const client_call *call, tutti_error *err)
                       client->settings.agent, call->stub->service->name, call->stub->method);
 }
 
-/* [out, owned] ret_message  the answer; NULL: why there is none, and the shuttle is gone */
+/* [out, owned] ret_message  the answer; NULL: why there is none (TUTTI_OK: the stream has ended
+ * well), and the shuttle is gone */
 static tutti_code
 receive(tutti_client *client, client_shuttle *shuttle, const client_call *call,
         tutti_rpc_message **ret_message, tutti_error *err)
@@ -83,9 +84,7 @@ receive(tutti_client *client, client_shuttle *shuttle, const client_call *call,
         return code;
     }
     code = client_shuttle_drop(client, shuttle, &ended);
-    return code != TUTTI_OK
-               ? tutti_error_pass(err, &ended)
-               : TUTTI_FAIL(err, TUTTI_UNAVAILABLE, "the agent has ended the stream of commands");
+    return code == TUTTI_OK ? code : tutti_error_pass(err, &ended);
 }
 
 /* The agent, or who watches over it, lets nobody have a stream of commands. */
@@ -135,8 +134,9 @@ put_away(tutti_client *client, client_shuttle *shuttle, tutti_code code)
     (void)client_shuttle_drop(client, shuttle, NULL);
 }
 
-/* A token that was good when the stream began may be no more: a call of its own brings today's. And
- * an agent that takes no such stream takes calls. Neither has begun anything. */
+/* A token that was good when the stream began may be no more: a call of its own brings today's. An
+ * agent that takes no such stream takes calls. And a stream that ends well leaves nothing undone
+ * that it has taken. So none of these has begun anything. */
 static bool
 goes_by_itself(tutti_client *client, tutti_code code, bool first, bool answered)
 {
@@ -144,7 +144,30 @@ goes_by_itself(tutti_client *client, tutti_code code, bool first, bool answered)
         atomic_store(&client->goes_by_itself, true);
         return true;
     }
-    return answered && code == TUTTI_UNAUTHENTICATED;
+    return answered ? code == TUTTI_UNAUTHENTICATED : code == TUTTI_OK;
+}
+
+/* [out] ret_answered  the agent has said what became of it, or nothing was sent */
+static tutti_code
+exchange(tutti_client *client, client_shuttle *shuttle, const client_call *call,
+         const ProtobufCMessage *request, tutti_rpc_message **ret_response, bool *ret_answered,
+         tutti_error *err)
+{
+    tutti_rpc_message *message = NULL;
+    tutti_code code = post_request(shuttle, call, request, err);
+
+    *ret_answered = true;
+    if (code != TUTTI_OK) {
+        put_away(client, shuttle, TUTTI_DATA_LOSS);
+        return code;
+    }
+    code = receive(client, shuttle, call, &message, err);
+    *ret_answered = message != NULL;
+    if (message != NULL) {
+        code = read_answer(shuttle, message, ret_response, err);
+        put_away(client, shuttle, code);
+    }
+    return code;
 }
 
 bool
@@ -153,31 +176,20 @@ client_shuttle_carry(tutti_client *client, const client_call *call,
                      tutti_code *ret_code, tutti_error *err)
 {
     client_shuttle *shuttle = may_carry(client, call, request) ? client_shuttle_take(client) : NULL;
-    tutti_rpc_message *message = NULL;
     tutti_error failed;
+    bool answered;
     bool first;
 
     if (shuttle == NULL) {
         return false;
     }
     first = shuttle->last_id == 0;
-    *ret_code = post_request(shuttle, call, request, &failed);
-    if (*ret_code != TUTTI_OK) { /* nothing was sent */
-        put_away(client, shuttle, TUTTI_DATA_LOSS);
-        (void)tutti_error_pass(err, &failed);
-        return true;
-    }
-    *ret_code = receive(client, shuttle, call, &message, &failed);
-    if (message != NULL) {
-        *ret_code = read_answer(shuttle, message, ret_response, &failed);
-        put_away(client, shuttle, *ret_code);
-    }
-    if (*ret_code == TUTTI_OK) {
-        return true;
-    }
-    if (goes_by_itself(client, *ret_code, first, message != NULL)) {
+    *ret_code = exchange(client, shuttle, call, request, ret_response, &answered, &failed);
+    if (goes_by_itself(client, *ret_code, first, answered)) {
         return false;
     }
-    (void)tutti_error_pass(err, &failed);
+    if (*ret_code != TUTTI_OK) {
+        (void)tutti_error_pass(err, &failed);
+    }
     return true;
 }

@@ -11,7 +11,8 @@ typedef struct fake_stream {
     uint64_t id;
     uint32_t number; /* of the call, in the oneof */
     unsigned count;
-    bool over; /* it ends when the answer has left */
+    bool answered; /* the answer is leaving */
+    bool over;     /* it ends when the answer has left */
     bool ended;
 } fake_stream;
 
@@ -26,7 +27,7 @@ end_stream(fake_stream *stream, const tutti_error *err)
 {
     if (!stream->ended) {
         stream->ended = true;
-        tutti_rpc_call_finish(stream->call, err);
+        tutti_rpc_call_finish(stream->call, err == NULL || err->code == TUTTI_OK ? NULL : err);
     }
 }
 
@@ -62,18 +63,26 @@ write_answer(fake_stream *stream, const ProtobufCMessage *response, const tutti_
 }
 
 static void
+end_command(fake_stream *stream, bool delivered)
+{
+    tutti_rpc_call *command = stream->command;
+
+    stream->command = NULL;
+    stream->answered = false;
+    tutti_rpc_nested_end(command, delivered);
+}
+
+static void
 on_answer(void *arg, const ProtobufCMessage *response, const tutti_rpc_blob *payload,
           const tutti_error *err)
 {
     fake_stream *stream = arg;
 
     if (stream->ended) { /* the client has gone: nobody hears it */
-        tutti_rpc_call *command = stream->command;
-
-        stream->command = NULL;
-        tutti_rpc_nested_end(command, false);
+        end_command(stream, false);
         return;
     }
+    stream->answered = true;
     stream->over = stream->self->script.run == FAKE_RUN_END_AFTER;
     write_answer(stream, response, payload, err);
 }
@@ -130,11 +139,11 @@ static void
 on_written(tutti_rpc_call *call, void *arg)
 {
     fake_stream *stream = tutti_rpc_call_user(call);
-    tutti_rpc_call *command = stream->command;
 
     (void)arg;
-    stream->command = NULL;
-    tutti_rpc_nested_end(command, true);
+    if (stream->command != NULL) { /* else it was given up meanwhile */
+        end_command(stream, true);
+    }
     if (stream->over) {
         end_stream(stream, NULL);
     } else if (!stream->ended) {
@@ -161,7 +170,9 @@ on_cancel(tutti_rpc_call *call, void *arg)
     }
     (void)TUTTI_FAIL(&err, TUTTI_CANCELLED, "given up");
     end_stream(stream, &err);
-    if (stream->command != NULL) {
+    if (stream->answered) {
+        end_command(stream, false);
+    } else if (stream->command != NULL) {
         tutti_rpc_nested_cancel(stream->command, true);
     }
 }
