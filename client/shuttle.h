@@ -7,7 +7,7 @@
 /* ------------------------------------------------------------------ shuttle.c */
 
 /*
- * A stream of commands that stays open and carries one call at a time: less than half the work of a
+ * A stream of commands that stays open and carries one call at a time: two thirds of the time of a
  * call of its own (decision 0022). Who calls takes one, or makes one; no thread waits for
  * another's.
  */

@@ -95,22 +95,22 @@ is_refusal(tutti_code code)
            code == TUTTI_UNAUTHENTICATED || code == TUTTI_RESOURCE_EXHAUSTED;
 }
 
-/* What the answer says. [in, moved] message */
+/* What the answer says. [in] number  of the command, and so of its result; [in, moved] message */
 static tutti_code
-read_answer(const client_shuttle *shuttle, tutti_rpc_message *message,
+read_answer(const client_shuttle *shuttle, uint32_t number, tutti_rpc_message *message,
             tutti_rpc_message **ret_response, tutti_error *err)
 {
     const Tutti__V1__RunResponse *answer = tutti_rpc_message_get(message);
+    const bool failed = answer->result_case == TUTTI__V1__RUN_RESPONSE__RESULT_ERROR;
     tutti_error said;
     tutti_code code = TUTTI_OK;
 
-    if (answer->id != shuttle->last_id ||
-        answer->result_case == TUTTI__V1__RUN_RESPONSE__RESULT__NOT_SET) {
+    if (answer->id != shuttle->last_id || (!failed && (uint32_t)answer->result_case != number)) {
         code = TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "the agent answered call %" PRIu64 " instead of %" PRIu64
-                          ", or with nothing",
-                          answer->id, shuttle->last_id);
-    } else if (answer->result_case == TUTTI__V1__RUN_RESPONSE__RESULT_ERROR) {
+                          "the agent answered call %" PRIu64 " with %u instead of call %" PRIu64
+                          " with %" PRIu32,
+                          answer->id, (unsigned)answer->result_case, shuttle->last_id, number);
+    } else if (failed) {
         client_read_error(answer->error, &said);
         code = tutti_error_pass(err, &said);
     } else if (ret_response != NULL) { /* whichever it is: all of the oneof share their place */
@@ -164,7 +164,7 @@ exchange(tutti_client *client, client_shuttle *shuttle, const client_call *call,
     code = receive(client, shuttle, call, &message, err);
     *ret_answered = message != NULL;
     if (message != NULL) {
-        code = read_answer(shuttle, message, ret_response, err);
+        code = read_answer(shuttle, client_command_of(request), message, ret_response, err);
         put_away(client, shuttle, code);
     }
     return code;

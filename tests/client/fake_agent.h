@@ -40,6 +40,7 @@ typedef enum fake_run {
     FAKE_RUN_END_AFTER,  /* each ends well behind its first answer */
     FAKE_RUN_OTHER_ID,   /* answers are to other commands */
     FAKE_RUN_NOTHING,    /* answers say nothing */
+    FAKE_RUN_OTHER_CALL, /* ... are results of another call */
     FAKE_RUN_ERROR,      /* answers are `error` */
 } fake_run;
 

@@ -36,6 +36,7 @@ write_answer(fake_stream *stream, const ProtobufCMessage *response, const tutti_
              const tutti_error *err)
 {
     Tutti__V1__RunResponse message = TUTTI__V1__RUN_RESPONSE__INIT;
+    Tutti__V1__StatResponse other = TUTTI__V1__STAT_RESPONSE__INIT;
     Tutti__V1__Error error = TUTTI__V1__ERROR__INIT;
     const fake_run run = stream->self->script.run;
     tutti_rpc_packed *packed = NULL;
@@ -54,6 +55,9 @@ write_answer(fake_stream *stream, const ProtobufCMessage *response, const tutti_
         error.scope = err->scope == TUTTI_SCOPE_GROUP ? text_of("group") : text_of("");
         message.result_case = TUTTI__V1__RUN_RESPONSE__RESULT_ERROR;
         message.error = &error;
+    } else if (run == FAKE_RUN_OTHER_CALL) {
+        message.result_case = TUTTI__V1__RUN_RESPONSE__RESULT_STAT;
+        message.stat = &other;
     } else if (run != FAKE_RUN_NOTHING) {
         message.result_case = (Tutti__V1__RunResponse__ResultCase)stream->number;
         message.all_reduce = (void *)(uintptr_t)response;

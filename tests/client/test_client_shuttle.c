@@ -257,7 +257,7 @@ test_shuttle__whose_token_is_old_is_replaced(void **state)
 static void
 test_shuttle__does_not_believe_answers_to_other_calls(void **state)
 {
-    static const fake_run lies[] = {FAKE_RUN_OTHER_ID, FAKE_RUN_NOTHING};
+    static const fake_run lies[] = {FAKE_RUN_OTHER_ID, FAKE_RUN_NOTHING, FAKE_RUN_OTHER_CALL};
     client_rig *rig = *state;
     tutti_error err;
     unsigned i;
