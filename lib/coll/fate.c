@@ -163,16 +163,24 @@ tutti_coll_group_doubt(tutti_coll_group *group)
 {
     tutti_coll_engine *engine = group->engine;
     doubt *self = calloc(1, sizeof(*self));
+    bool stopping;
 
     if (self == NULL) {
         TUTTI_LOG("coll", ERROR, "no memory to let group %s count anew", group->name);
         return;
     }
     (void)pthread_mutex_lock(&engine->lock);
-    atomic_fetch_add(&group->refs, 1);
-    *self = (doubt){.item.run = run_doubt, .group = group, .epoch = group->epoch};
+    stopping = engine->stopping;
+    if (!stopping) {
+        atomic_fetch_add(&group->refs, 1);
+        *self = (doubt){.item.run = run_doubt, .group = group, .epoch = group->epoch};
+    }
     (void)pthread_mutex_unlock(&engine->lock);
-    tutti_coll_engine_push(engine, &self->item);
+    if (stopping) {
+        free(self);
+    } else {
+        tutti_coll_engine_push(engine, &self->item);
+    }
 }
 
 bool
