@@ -2,6 +2,7 @@
 #ifndef TUTTI_CLIENT_COMMANDS_WIRE_H
 #define TUTTI_CLIENT_COMMANDS_WIRE_H
 
+#include "client/client_private.h"
 #include "tutti/v1/commands_service.pb-c.h"
 
 /* pipeline_wire.c */
@@ -9,7 +10,11 @@
 /* The number of the command that a request is; 0 = it is none. */
 uint32_t client_command_of(const ProtobufCMessage *request);
 
-/* The request becomes the message's command, borrowed; it is one. */
-void client_set_command(Tutti__V1__RunRequest *message, const ProtobufCMessage *request);
+/* The request becomes the message's command, borrowed. [in] number  of it, not 0 */
+void client_set_command(Tutti__V1__RunRequest *message, uint32_t number,
+                        const ProtobufCMessage *request);
+
+/* A stream of commands. */
+tutti_code client_open_commands(client_line *line, tutti_rpc_stream **ret_stream, tutti_error *err);
 
 #endif

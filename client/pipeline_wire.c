@@ -29,10 +29,16 @@ client_command_of(const ProtobufCMessage *request)
 }
 
 void
-client_set_command(Tutti__V1__RunRequest *message, const ProtobufCMessage *request)
+client_set_command(Tutti__V1__RunRequest *message, uint32_t number, const ProtobufCMessage *request)
 {
-    message->command_case = (Tutti__V1__RunRequest__CommandCase)client_command_of(request);
+    message->command_case = (Tutti__V1__RunRequest__CommandCase)number;
     message->all_reduce = (void *)(uintptr_t)request; /* all of it share their place */
+}
+
+tutti_code
+client_open_commands(client_line *line, tutti_rpc_stream **ret_stream, tutti_error *err)
+{
+    return tutti_rpc_stream_open(line->channel, &stub_run, NULL, ret_stream, err);
 }
 
 static tutti_code
@@ -44,7 +50,7 @@ pack(const tutti_pipeline *pipeline, uint64_t id, const ProtobufCMessage *reques
     Tutti__V1__RunOptions options = TUTTI__V1__RUN_OPTIONS__INIT;
 
     message.id = id;
-    client_set_command(&message, request);
+    client_set_command(&message, client_command_of(request), request);
     if (id == 1) {
         options.in_flight_max = pipeline->in_flight_max;
         options.stop_on_error = pipeline->stop_on_error;
@@ -93,7 +99,7 @@ tutti_code
 pipeline_open_stream(tutti_pipeline *pipeline, tutti_error *err)
 {
     pipeline->divert.take = take_request;
-    return tutti_rpc_stream_open(pipeline->line->channel, &stub_run, NULL, &pipeline->stream, err);
+    return client_open_commands(pipeline->line, &pipeline->stream, err);
 }
 
 /* A call about to be submitted; what becomes of it is pipeline->next. */

@@ -9,20 +9,18 @@
 
 #define CALLS_BEFORE 2 /* of one client: who makes so few has no use for a stream */
 
-static const tutti_rpc_stub stub_run = {&tutti__v1__commands_service__descriptor, "Run"};
-
 tutti_code
 client_shuttle_open(client_shuttle *shuttle, tutti_error *err)
 {
-    return tutti_rpc_stream_open(shuttle->line->channel, &stub_run, NULL, &shuttle->stream, err);
+    return client_open_commands(shuttle->line, &shuttle->stream, err);
 }
 
 /* Small, and one of the commands; not a program's first call, which may be its last. */
 static bool
-may_carry(tutti_client *client, const client_call *call, const ProtobufCMessage *request)
+may_carry(tutti_client *client, const client_call *call, uint32_t number)
 {
     if (call->way != CLIENT_CONTROL || call->payload_bytes > CLIENT_COPY_BYTES_MAX ||
-        client->agent.commands_max == 0 || client_command_of(request) == 0 ||
+        client->agent.commands_max == 0 || number == 0 ||
         atomic_load_explicit(&client->goes_by_itself, memory_order_relaxed)) {
         return false;
     }
@@ -31,8 +29,8 @@ may_carry(tutti_client *client, const client_call *call, const ProtobufCMessage 
 }
 
 static tutti_code
-post_request(client_shuttle *shuttle, const client_call *call, const ProtobufCMessage *request,
-             tutti_error *err)
+post_request(client_shuttle *shuttle, const client_call *call, uint32_t number,
+             const ProtobufCMessage *request, tutti_error *err)
 {
     const tutti_rpc_blob blob = {.data = call->payload, .size = call->payload_bytes};
     Tutti__V1__RunRequest message = TUTTI__V1__RUN_REQUEST__INIT;
@@ -45,7 +43,7 @@ post_request(client_shuttle *shuttle, const client_call *call, const ProtobufCMe
         options.in_flight_max = 1;
         message.options = &options;
     }
-    client_set_command(&message, request);
+    client_set_command(&message, number, request);
     code = tutti_rpc_pack(&message.base, blob.size > 0 ? &blob : NULL, &packed, err);
     if (code == TUTTI_OK) {
         tutti_rpc_stream_post(shuttle->stream, packed);
@@ -149,12 +147,12 @@ goes_by_itself(tutti_client *client, tutti_code code, bool first, bool answered)
 
 /* [out] ret_answered  the agent has said what became of it, or nothing was sent */
 static tutti_code
-exchange(tutti_client *client, client_shuttle *shuttle, const client_call *call,
+exchange(tutti_client *client, client_shuttle *shuttle, const client_call *call, uint32_t number,
          const ProtobufCMessage *request, tutti_rpc_message **ret_response, bool *ret_answered,
          tutti_error *err)
 {
     tutti_rpc_message *message = NULL;
-    tutti_code code = post_request(shuttle, call, request, err);
+    tutti_code code = post_request(shuttle, call, number, request, err);
 
     *ret_answered = true;
     if (code != TUTTI_OK) {
@@ -164,7 +162,7 @@ exchange(tutti_client *client, client_shuttle *shuttle, const client_call *call,
     code = receive(client, shuttle, call, &message, err);
     *ret_answered = message != NULL;
     if (message != NULL) {
-        code = read_answer(shuttle, client_command_of(request), message, ret_response, err);
+        code = read_answer(shuttle, number, message, ret_response, err);
         put_away(client, shuttle, code);
     }
     return code;
@@ -175,7 +173,8 @@ client_shuttle_carry(tutti_client *client, const client_call *call,
                      const struct ProtobufCMessage *request, tutti_rpc_message **ret_response,
                      tutti_code *ret_code, tutti_error *err)
 {
-    client_shuttle *shuttle = may_carry(client, call, request) ? client_shuttle_take(client) : NULL;
+    const uint32_t number = client_command_of(request);
+    client_shuttle *shuttle = may_carry(client, call, number) ? client_shuttle_take(client) : NULL;
     tutti_error failed;
     bool answered;
     bool first;
@@ -184,7 +183,7 @@ client_shuttle_carry(tutti_client *client, const client_call *call,
         return false;
     }
     first = shuttle->last_id == 0;
-    *ret_code = exchange(client, shuttle, call, request, ret_response, &answered, &failed);
+    *ret_code = exchange(client, shuttle, call, number, request, ret_response, &answered, &failed);
     if (goes_by_itself(client, *ret_code, first, answered)) {
         return false;
     }

@@ -96,43 +96,30 @@ is_complex(tutti_dtype dtype)
 }
 
 static void
-run(tutti_reduce reduce, tutti_dtype dtype, const tutti_reduce_job *job)
+run(tutti_reduce reduce, tutti_dtype dtype, tutti_reduce_job job)
 {
     assert(is_in_table(reduce, dtype));
-    assert(job->input_count >= 1 && job->input_count <= TUTTI_REDUCE_INPUTS_MAX);
-    assert((job->factors != NULL) == (reduce == TUTTI_REDUCE_PREMUL_SUM));
-    best_level()->kernels[dtype][reduce](job);
+    assert(job.input_count >= 1 && job.input_count <= TUTTI_REDUCE_INPUTS_MAX);
+    assert((job.factors != NULL) == (reduce == TUTTI_REDUCE_PREMUL_SUM));
+    job.count *= is_complex(dtype) ? 2 : 1;
+    best_level()->kernels[dtype][reduce](&job);
 }
 
 void
 tutti_reduce_run(tutti_reduce reduce, tutti_dtype dtype, const void *const *inputs,
                  size_t input_count, const double *factors, size_t count, void *output)
 {
-    const tutti_reduce_job job = {
-        .inputs = inputs,
-        .input_count = input_count,
-        .factors = factors,
-        .count = is_complex(dtype) ? 2 * count : count,
-        .output = output,
-    };
-
-    run(reduce, dtype, &job);
+    run(reduce, dtype,
+        (tutti_reduce_job){inputs, input_count, factors, .count = count, .output = output});
 }
 
 void
 tutti_reduce_run_far(tutti_reduce reduce, tutti_dtype dtype, const void *const *inputs,
                      size_t input_count, const double *factors, size_t count, void *output)
 {
-    const tutti_reduce_job job = {
-        .inputs = inputs,
-        .input_count = input_count,
-        .factors = factors,
-        .count = is_complex(dtype) ? 2 * count : count,
-        .output = output,
-        .far = true,
-    };
-
-    run(reduce, dtype, &job);
+    run(reduce, dtype,
+        (tutti_reduce_job){inputs, input_count, factors, .count = count, .output = output,
+                           .far = true});
 }
 
 void
