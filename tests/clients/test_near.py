@@ -32,7 +32,7 @@ asyncio.run(work())
 
 
 def main():
-    python, path = worlds.install("debian")
+    python, path = worlds.install("debian", "near")  # a folder of its own: tests run side by side
     fine = True
     with tempfile.TemporaryDirectory(prefix="tutti-near-") as folder:
         listen = "unix:%s/%%d,127.0.0.1:0" % folder
