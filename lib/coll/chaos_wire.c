@@ -217,6 +217,12 @@ chaos_progress(tutti_wire *wire)
     return done;
 }
 
+static void
+chaos_disarm(tutti_wire *wire)
+{
+    tutti_wire_disarm(chaos_from(wire)->inner);
+}
+
 /* While something is held there is always work: it is for tests. */
 static bool
 chaos_arm(tutti_wire *wire, bool idle)
@@ -354,6 +360,7 @@ static const tutti_wire_ops chaos_ops = {
     .progress = chaos_progress,
     .descriptor = chaos_descriptor,
     .arm = chaos_arm,
+    .disarm = chaos_disarm,
     .close = chaos_close,
 };
 

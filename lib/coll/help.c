@@ -65,9 +65,7 @@ tutti_coll_help(tutti_coll_engine *engine)
     if (engine->ops.count == 0 && !engine->ending) {
         bool went_well;
 
-        if (engine->wire->ops->disarm != NULL) {
-            engine->wire->ops->disarm(engine->wire);
-        }
+        tutti_wire_disarm(engine->wire);
         went_well = work(engine);
 
         engine->help_ns = went_well ? TUTTI_COLL_HELP_NS : engine->help_ns / 2;

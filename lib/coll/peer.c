@@ -128,7 +128,8 @@ tutti_coll_peer_connect(coll_peer *peer, const char **ret_why)
     if (wire->ops->connect(wire, (tutti_bytes){peer->address, peer->address_size}, peer, &peer->way,
                            &err) != TUTTI_OK) {
         TUTTI_LOG("coll", DEBUG, "rank %u: %s", peer->rank, err.text);
-        *ret_why = "it could not be connected to";
+        (void)snprintf(peer->reason, sizeof(peer->reason), "%.190s", err.text);
+        *ret_why = peer->reason;
         return false;
     }
     if (peer->torn > 0) {

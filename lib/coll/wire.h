@@ -1,10 +1,11 @@
 /*
- * Wire: moves packets between engines. The door for transports: UCX in coll/host, a fake one in
- * tests.
+ * Wire: moves packets between engines. The door for transports: coll/shm, coll/tcp, coll/ucx, and a
+ * fake one in tests.
  *
  * A packet is a header of at most TUTTI_WIRE_HEADER_MAX bytes and any amount of data. Small data
- * arrives with the header; large data stays with the sender until the receiver pulls it, so a
- * receiver that is not ready costs no memory. Packets between two engines may overtake each other.
+ * arrives with the header; large data stays with the sender until the receiver pulls it, or waits
+ * in memory that the wire bounds, so a receiver that is not ready costs little. Packets between two
+ * engines may overtake each other.
  *
  * Everything here is called on the engine's thread, and calls back on it.
  */
@@ -162,5 +163,13 @@ typedef struct tutti_wire_ops {
 struct tutti_wire {
     const tutti_wire_ops *ops;
 };
+
+static inline void
+tutti_wire_disarm(tutti_wire *wire)
+{
+    if (wire->ops->disarm != NULL) {
+        wire->ops->disarm(wire);
+    }
+}
 
 #endif

@@ -145,6 +145,12 @@ seal_wire_arm(tutti_wire *wire, bool idle)
 }
 
 static void
+seal_wire_disarm(tutti_wire *wire)
+{
+    tutti_wire_disarm(seal_from(wire)->inner);
+}
+
+static void
 seal_wire_close(tutti_wire *wire)
 {
     seal *self = seal_from(wire);
@@ -176,6 +182,7 @@ static const tutti_wire_ops seal_ops = {
     .progress = seal_wire_progress,
     .descriptor = seal_wire_descriptor,
     .arm = seal_wire_arm,
+    .disarm = seal_wire_disarm,
     .close = seal_wire_close,
     .rekey = seal_wire_rekey,
     .expel = seal_wire_expel,

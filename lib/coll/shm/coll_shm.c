@@ -261,6 +261,7 @@ wire_shm_disarm(tutti_wire *wire)
     if (self->on) {
         atomic_store_explicit(&self->page->asleep, SHM_AWAKE, memory_order_relaxed);
     }
+    tutti_wire_disarm(self->inner);
 }
 
 static tutti_bytes

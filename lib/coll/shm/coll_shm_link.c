@@ -29,28 +29,34 @@ end_all(tutti_link *list, bool ok)
 /* ------------------------------------------------------------------------------ by the inner wire
  */
 
-static bool
-have_inner(tutti_wire_link *link)
+/* The inner way, made when it is not there. */
+static tutti_code
+have_inner(tutti_wire_link *link, tutti_error *err)
 {
+    const tutti_bytes address = {link->inner_address, link->inner_size};
     tutti_wire *inner = link->wire->inner;
+    tutti_code code;
 
-    if (link->inner == NULL && link->owner != NULL) {
-        const tutti_bytes address = {link->inner_address, link->inner_size};
-
-        if (inner->ops->connect(inner, address, link->owner, &link->inner, NULL) != TUTTI_OK) {
-            link->inner = NULL;
-            return false;
-        }
-        link->wire->far_count++;
+    if (link->inner != NULL) {
+        return TUTTI_OK;
     }
-    return link->inner != NULL;
+    if (link->owner == NULL) {
+        return TUTTI_FAIL(err, TUTTI_UNAVAILABLE, "the way to it was torn");
+    }
+    code = inner->ops->connect(inner, address, link->owner, &link->inner, err);
+    if (code != TUTTI_OK) {
+        link->inner = NULL;
+        return code;
+    }
+    link->wire->far_count++;
+    return TUTTI_OK;
 }
 
 static tutti_wire_result
 send_inner(tutti_wire_link *link, const void *header, size_t header_size, const void *data,
            size_t size, tutti_wire_ticket *ticket)
 {
-    if (!have_inner(link)) {
+    if (have_inner(link, NULL) != TUTTI_OK) {
         return TUTTI_WIRE_FAILED;
     }
     return link->wire->inner->ops->send(link->inner, header, header_size, data, size, ticket);
@@ -301,6 +307,7 @@ tutti_shm_link_open(tutti_wire *wire, tutti_bytes bytes, void *owner, tutti_wire
     shm_address address = {.inner = bytes};
     const bool ours = tutti_shm_address_read(bytes, &address);
     tutti_wire_link *link = calloc(1, sizeof(*link) + address.inner.size);
+    tutti_code code;
 
     if (link == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");
@@ -317,9 +324,10 @@ tutti_shm_link_open(tutti_wire *wire, tutti_bytes bytes, void *owner, tutti_wire
     tutti_list_add(&self->links, &link->link);
     if (!ours || !wire->ops->maybe_near(wire, bytes) || !tutti_shm_meet(link, &address)) {
         link->state = SHM_FAR;
-        if (!have_inner(link)) {
+        code = have_inner(link, err);
+        if (code != TUTTI_OK) {
             tutti_shm_link_free(link);
-            return TUTTI_FAIL(err, TUTTI_UNAVAILABLE, "no way to that address");
+            return code;
         }
     }
     *ret_link = link;

@@ -1,5 +1,6 @@
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fail.h"
 #include "coll/ucx/coll_ucx_wire.h"
@@ -152,19 +153,26 @@ wire_ucx_connect(tutti_wire *wire, tutti_bytes address, void *owner, tutti_wire_
                  tutti_error *err)
 {
     wire_ucx *self = tutti_wire_ucx_from(wire);
-    tutti_wire_link *link = calloc(1, sizeof(*link));
-    const ucp_ep_params_t params = {
+    tutti_wire_link *link;
+    ucp_ep_params_t params = {
         .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER,
-        .address = address.data,
         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
-        .err_handler = {on_endpoint_error, link},
+        .err_handler = {on_endpoint_error, NULL},
     };
     ucs_status_t status;
 
+    if (address.size <= UCX_MAGIC_BYTES || memcmp(address.data, UCX_MAGIC, UCX_MAGIC_BYTES) != 0) {
+        return TUTTI_FAIL(err, TUTTI_UNAVAILABLE,
+                          "its data address is not one of UCX: it was started with other "
+                          "--transports than this rank; give all agents of a job the same");
+    }
+    link = calloc(1, sizeof(*link));
     if (link == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");
     }
+    params.address = (const ucp_address_t *)((const unsigned char *)address.data + UCX_MAGIC_BYTES);
+    params.err_handler.arg = link;
     link->wire = self;
     link->owner = owner;
     tutti_list_init(&link->link);

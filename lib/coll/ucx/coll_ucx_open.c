@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
@@ -114,9 +115,7 @@ tutti_wire_ucx_close(tutti_wire *wire)
         abandon(self);
         return;
     }
-    if (self->address != NULL) {
-        ucp_worker_release_address(self->worker, self->address);
-    }
+    free(self->address);
     if (self->worker != NULL) {
         ucp_worker_destroy(self->worker);
     }
@@ -186,6 +185,19 @@ open_worker(wire_ucx *self, tutti_error *err)
     return status == UCS_OK ? TUTTI_OK : tutti_wire_ucx_fail(err, status, "give a descriptor");
 }
 
+static bool
+keep_address(wire_ucx *self, const ucp_worker_attr_t *attributes)
+{
+    self->address_size = UCX_MAGIC_BYTES + attributes->address_length;
+    self->address = malloc(self->address_size);
+    if (self->address == NULL) {
+        return false;
+    }
+    memcpy(self->address, UCX_MAGIC, UCX_MAGIC_BYTES);
+    memcpy(self->address + UCX_MAGIC_BYTES, attributes->address, attributes->address_length);
+    return true;
+}
+
 static tutti_code
 open_address(wire_ucx *self, tutti_error *err)
 {
@@ -208,9 +220,9 @@ open_address(wire_ucx *self, tutti_error *err)
     if (status != UCS_OK) {
         return tutti_wire_ucx_fail(err, status, "say its address");
     }
-    self->address = attributes.address;
-    self->address_size = attributes.address_length;
-    return TUTTI_OK;
+    status = keep_address(self, &attributes) ? UCS_OK : UCS_ERR_NO_MEMORY;
+    ucp_worker_release_address(self->worker, attributes.address);
+    return status == UCS_OK ? TUTTI_OK : tutti_wire_ucx_fail(err, status, "keep its address");
 }
 
 tutti_code

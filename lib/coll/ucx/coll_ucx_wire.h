@@ -7,12 +7,14 @@
 #include "coll/wire.h"
 
 #define AM_ID 7
+#define UCX_MAGIC "tuttiucx"
+#define UCX_MAGIC_BYTES 8
 
 typedef struct wire_ucx {
     tutti_wire base;
     ucp_context_h context;
     ucp_worker_h worker;
-    ucp_address_t *address;
+    unsigned char *address; /* UCX_MAGIC, and what UCX calls its address */
     size_t address_size;
     int descriptor;
     const tutti_wire_events *events;
