@@ -20,6 +20,8 @@ typedef tutti_wire *(*world_wire_fn)(struct world *world);
 
 tutti_wire *world_wire_fake(struct world *world); /* tests/support/wire_fake.h */
 tutti_wire *world_wire_ucx(struct world *world);  /* coll/ucx over loopback: world_ucx.c */
+tutti_wire *world_wire_tcp(struct world *world);  /* coll/tcp over loopback: world_tcp.c */
+tutti_wire *world_wire_seal(struct world *world); /* coll/seal around coll/tcp: world_seal.c */
 tutti_wire *world_wire_shm(struct world *world);  /* coll/shm around a fake one: world_shm.c */
 
 /* A backend for tensors of a device, coll/nccl over stand-ins: world_nccl.c. */
@@ -28,6 +30,10 @@ tutti_coll_backend *world_device_nccl(void);
 /* Which wire, and device, a program of the contract is built for: tests/lib/coll/CMakeLists.txt. */
 #if defined(WORLD_UCX)
 #define WIRE world_wire_ucx
+#elif defined(WORLD_TCP)
+#define WIRE world_wire_tcp
+#elif defined(WORLD_SEAL)
+#define WIRE world_wire_seal
 #elif defined(WORLD_SHM)
 #define WIRE world_wire_shm
 #else

@@ -13,12 +13,6 @@
 #define RANKS 4
 #define LIST 6
 
-#ifdef WORLD_UCX
-#define WORLD_WIRE world_wire_ucx
-#else
-#define WORLD_WIRE world_wire_fake
-#endif
-
 /* One rank's part in an op: all tensors are INT32 unless a test says otherwise. */
 typedef struct part {
     run *run;
@@ -88,7 +82,7 @@ open_table(table *t, uint32_t size)
     uint32_t i;
 
     *t = (table){0};
-    world_open(&t->w, WORLD_WIRE, size);
+    world_open(&t->w, WIRE, size);
     for (i = 0; i < size; i++) {
         t->parts[i].run = run_new(TUTTI_COLL_BARRIER);
         t->parts[i].run->made = &t->parts[i];
