@@ -171,22 +171,28 @@ check_reaches(doctor *self, uint32_t rank, const doctor_patient *patient)
 
 /* ------------------------------------------------------------------------------ all ranks */
 
+/* The rank whose word the others are compared with; NULL = none answered. */
+static const doctor_patient *
+first_to_answer(const doctor *self)
+{
+    uint32_t rank = 0;
+
+    while (rank < self->survey->count && !self->patients[rank].answered) {
+        rank++;
+    }
+    return rank < self->survey->count ? &self->patients[rank] : NULL;
+}
+
 static void
 check_versions(doctor *self)
 {
-    const cli_survey *survey = self->survey;
-    const doctor_patient *first = NULL;
+    const doctor_patient *first = first_to_answer(self);
     uint32_t rank;
 
-    for (rank = 0; rank < survey->count; rank++) {
+    for (rank = 0; rank < self->survey->count; rank++) {
         const doctor_patient *patient = &self->patients[rank];
 
-        if (!patient->answered) {
-            continue;
-        }
-        if (first == NULL) {
-            first = patient;
-        } else if (strcmp(first->exam.version, patient->exam.version) != 0) {
+        if (patient->answered && strcmp(first->exam.version, patient->exam.version) != 0) {
             say(add(self, false, rank, "install the same version on all hosts"),
                 "rank %" PRIu32 " is of version %s, rank %" PRIu32 " of version %s",
                 first->exam.rank, first->exam.version, rank, patient->exam.version);
@@ -196,6 +202,24 @@ check_versions(doctor *self)
         say(add(self, false, -1, "install the version of the agents here, too"),
             "this command is of version %s, the agents are of version %s", tutti_version(),
             first->exam.version);
+    }
+}
+
+/* Hosts that do not speak alike do not meet. */
+static void
+check_planes(doctor *self)
+{
+    const doctor_patient *first = first_to_answer(self);
+    uint32_t rank;
+
+    for (rank = 0; rank < self->survey->count; rank++) {
+        const doctor_patient *patient = &self->patients[rank];
+
+        if (patient->answered && strcmp(first->exam.transports, patient->exam.transports) != 0) {
+            say(add(self, true, rank, "start all agents with the same --transports"),
+                "data goes between hosts by %s on rank %" PRIu32 ", by %s on rank %" PRIu32,
+                first->exam.transports, first->exam.rank, patient->exam.transports, rank);
+        }
     }
 }
 
@@ -232,6 +256,7 @@ doctor_check(doctor *self)
         }
     }
     check_versions(self);
+    check_planes(self);
     if (self->finding_count > 0) {
         qsort(self->findings, self->finding_count, sizeof(*self->findings), compare);
     }

@@ -2,6 +2,7 @@
 #include "server/agent/ask.h"
 #include "server/agent/choice.h"
 #include "server/agent/member.h"
+#include "server/agent/plane.h"
 #include "server/agent/progress.h"
 #include "server/agent/share.h"
 
@@ -21,7 +22,6 @@
 #include "coll/host/coll_host.h"
 #include "coll/seal/coll_seal.h"
 #include "coll/shm/coll_shm.h"
-#include "coll/ucx/coll_ucx.h"
 #include "tensor/host/tensor_host.h"
 
 extern const unsigned char tutti_descriptor_set[];
@@ -146,8 +146,6 @@ on_need_peers(void *arg, const uint32_t *ranks, size_t count)
 static tutti_code
 open_engine(tutti_agent *agent, tutti_error *err)
 {
-    const tutti_wire_ucx_options ucx = {.transports = agent->options->transports,
-                                        .devices = agent->options->net_devices};
     tutti_coll_engine_options options = {
         .backend = &tutti_coll_host, .on_need_peers = on_need_peers, .arg = agent};
     tutti_wire_shm_options shm = {.off = agent->options->no_shm, .host_id = agent->host_id};
@@ -157,7 +155,7 @@ open_engine(tutti_agent *agent, tutti_error *err)
         code = tutti_chaos_open(getenv("TUTTI_CHAOS"), err);
     }
     if (code == TUTTI_OK) {
-        code = tutti_wire_ucx_open(&ucx, &shm.inner, err);
+        code = tutti_agent_plane_open(agent->options, &shm.inner, err);
     }
     if (code == TUTTI_OK && tutti_chaos_is_on()) {
         code = tutti_wire_chaos_open(shm.inner, &shm.inner, err);

@@ -28,16 +28,17 @@ typedef struct tutti_agent_options {
     const char *coordinator;
     const char *job;
     const char *device;
-    const char *advertise; /* addresses for clients; "" = where it listens */
-    const char *host;      /* "" = the machine's name */
-    const char *host_id;   /* "" = boot id and IPC namespace */
-    const char *rank;      /* "" = assigned */
-    const char *transports;
-    const char *net_devices;
-    const char *tune_table; /* file of rules; "" = the shipped ones */
-    const char *algorithm;  /* "all_reduce=ring,..."; "" = by the rules */
-    const char *flight_dir; /* where records go when an op fails; "" = nowhere */
-    const char *tls_ca;     /* for the way to the coordinator */
+    const char *advertise;   /* addresses for clients; "" = where it listens */
+    const char *host;        /* "" = the machine's name */
+    const char *host_id;     /* "" = boot id and IPC namespace */
+    const char *rank;        /* "" = assigned */
+    const char *transports;  /* "" = as plane.h says */
+    const char *net_devices; /* "" = all */
+    const char *congestion;  /* of coll/tcp; "" = as coll_tcp.h says */
+    const char *tune_table;  /* file of rules; "" = the shipped ones */
+    const char *algorithm;   /* "all_reduce=ring,..."; "" = by the rules */
+    const char *flight_dir;  /* where records go when an op fails; "" = nowhere */
+    const char *tls_ca;      /* for the way to the coordinator */
     const char *tls_name;
     const char *tls_cert; /* "" = the server's own */
     const char *tls_key;
@@ -48,6 +49,7 @@ typedef struct tutti_agent_options {
     uint64_t local_rank;
     uint64_t memory_limit;        /* 0 = half of the memory this process may use */
     uint64_t device_memory_limit; /* of each GPU; 0 = three quarters of what is free at the start */
+    uint64_t data_port;           /* of coll/tcp; 0 = any */
     uint64_t handles_max;
     uint64_t ops_max;      /* in flight */
     uint64_t works_max;    /* finished ones that are remembered */

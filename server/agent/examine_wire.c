@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "server/agent/plane.h"
 #include "server/agent/progress.h"
 #include "tutti/v1/diagnostics_service.pb-c.h"
 #include "tutti/version.h"
@@ -135,7 +136,7 @@ fill(exam *self)
     response->device = text_of(agent->options->device);
     response->addresses = self->addresses;
     response->n_addresses = agent_addresses(agent, self->addresses);
-    response->transports = text_of(agent->options->transports);
+    response->transports = text_of(tutti_agent_plane_name(agent->options));
     response->net_devices = text_of(agent->options->net_devices);
     fill_limits(self);
     fill_machine(self);

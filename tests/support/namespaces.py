@@ -121,9 +121,13 @@ def _close_all():
 
 
 class Host:
-    """One namespace: `address` is its own, `interface` (eth0) leads to the bridge."""
+    """One namespace: `address` is its own, `interface` (eth0) leads to the bridge.
+
+    `processors` of the machine's that it has for itself, "0,1" as taskset takes it; "" = it shares all of them.
+    """
 
     interface = "eth0"
+    processors = ""
 
     def __init__(self, network, index):
         self.network, self.index = network, index
@@ -134,7 +138,11 @@ class Host:
 
     def words(self, *words):
         """The command that runs `words` here; it becomes the program, so its process id is the program's."""
-        return ["ip", "netns", "exec", self.name] + list(words)
+        return [*self.pin(), "ip", "netns", "exec", self.name, *words]
+
+    def pin(self):
+        """What a command begins with that runs on its processors."""
+        return ["taskset", "-c", self.processors] if self.processors else []
 
     def start(self, words, **options):
         """subprocess.Popen in here. close() of the network kills what still runs."""
@@ -256,6 +264,14 @@ class Network:
         for side, far in ((ones, others), (others, ones)):
             for host in side:
                 host.drop(*(other.address for other in far))
+
+    def share_out_processors(self):
+        """Give each host some of the machine's processors for what it starts from now on: how many; 0 = too few."""
+        ours = sorted(os.sched_getaffinity(0))
+        each = len(ours) // len(self.hosts)
+        for index, host in enumerate(self.hosts):
+            host.processors = ",".join(str(one) for one in ours[index * each:(index + 1) * each])
+        return each
 
     def join(self):
         """Take back part(), drop() and slow()."""

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Goal: ops between hosts give what they must, over UCX's TCP, and all of it by the wire.
+"""Goal: ops between hosts give what they must, over our TCP and over UCX's, and all of it by the wire.
 
 Method: two and four network namespaces with an agent each, joined by veth pairs; `tutti bench --check` from outside
 drives all agents and compares results with its own; the interfaces' counters say what went by them. Skipped where
@@ -30,9 +30,12 @@ BIG = 1 << 20
 
 
 class Hosts:
-    """A coordinator on the first host, an agent on each."""
+    """A coordinator on the first host, an agent on each.
 
-    def __init__(self, hosts):
+    [in] own  further options of each agent, by rank
+    """
+
+    def __init__(self, hosts, own=None):
         self.hosts = hosts
         self.coordinator = "%s:%d" % (hosts[0].address, PORT)
         self.processes = []
@@ -40,7 +43,7 @@ class Hosts:
         for rank, host in enumerate(hosts):
             self.start(host, "tutti-agent", "--listen", self.address(rank), "--coordinator", self.coordinator,
                        "--rank", str(rank), "--world-size", str(len(hosts)), "--host-id", host.name,
-                       "--memory-limit", "256MiB")
+                       "--memory-limit", "256MiB", *(own or {}).get(rank, []))
 
     def address(self, rank):
         return "%s:%d" % (self.hosts[rank].address, PORT + 1)
@@ -59,6 +62,21 @@ class Hosts:
             assert "reach" in err and time.monotonic() < until, err
             time.sleep(0.05)
 
+    def refused(self, *words):
+        """What a command says that has to fail, once the agents answer."""
+        until = time.monotonic() + support.START_S
+        while True:
+            code, _, err = support.run("tutti", "--agent", self.address(0), *words)
+            assert code != 0
+            if "could not reach" not in err:
+                return err
+            assert time.monotonic() < until, err
+            time.sleep(0.05)
+
+    def doctor(self):
+        _, out, err = support.run("tutti", "--agent", self.address(0), "doctor")
+        return out + err
+
     def sent(self):
         """Bytes that each host has sent so far."""
         return [int(host.run("cat", "/sys/class/net/%s/statistics/tx_bytes" % host.interface)) for host in self.hosts]
@@ -71,9 +89,9 @@ class Hosts:
 
 
 class TestNamespaces(unittest.TestCase):
-    def check(self, count):
+    def check(self, count, *options):
         with namespaces.Network(count) as network:
-            hosts = Hosts(network.hosts)
+            hosts = Hosts(network.hosts, {rank: options for rank in range(count)})
             for op in OPS:
                 words = ["-b", str(SIZES[0]), "-e", str(SIZES[1]), "-f", str(SIZES[1] // SIZES[0])]
                 rows = hosts.bench(op, *words, "-n", "2", "-w", "0")
@@ -99,6 +117,21 @@ class TestNamespaces(unittest.TestCase):
 
     def test_ops__between_four_hosts(self):
         self.check(4)
+
+    def test_ops__between_two_hosts_over_ucx(self):
+        self.check(2, "--transports", "tcp,self")
+
+    def test_ops__by_a_port_that_a_firewall_knows(self):
+        self.check(2, "--transports", "tcp", "--data-port", str(PORT + 2), "--net-devices", "eth0")
+
+    def test_hosts_that_do_not_speak_alike__are_told_so(self):
+        with namespaces.Network(2) as network:
+            hosts = Hosts(network.hosts, {1: ["--transports", "ucx"]})
+            said = hosts.refused("barrier", "--timeout", "3s")
+            self.assertRegex(said, "its data address is not one of .*--transports")
+            said = hosts.doctor()
+            self.assertIn("data goes between hosts by tcp on rank 0, by ucx on rank 1", said)
+            hosts.stop()
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ begin(void **state)
         (void)snprintf(patients[i].exam.addresses[0], sizeof(patients[i].exam.addresses[0]),
                        "10.0.0.1:29601");
         patients[i].exam.address_count = 1;
+        (void)snprintf(patients[i].exam.transports, sizeof(patients[i].exam.transports), "tcp");
     }
     return 0;
 }
@@ -108,6 +109,14 @@ test_doctor__finds_a_pair_that_does_not_meet(void **state)
     patients[0].reach_count = 1;
     must_find(true, "rank 0 does not reach rank 2 on the data plane: no answer in 2 s",
               "--net-devices");
+}
+
+static void
+test_doctor__finds_hosts_that_do_not_speak_alike(void **state)
+{
+    (void)state;
+    (void)snprintf(patients[1].exam.transports, sizeof(patients[1].exam.transports), "ucx");
+    must_find(true, "by tcp on rank 0, by ucx on rank 1", "--transports");
 }
 
 static void
@@ -191,6 +200,7 @@ main(void)
         TEST(test_doctor__finds_a_seat_that_nobody_took),
         TEST(test_doctor__finds_an_agent_that_does_not_answer_and_says_so_once),
         TEST(test_doctor__finds_a_pair_that_does_not_meet),
+        TEST(test_doctor__finds_hosts_that_do_not_speak_alike),
         TEST(test_doctor__finds_an_address_that_others_cannot_use),
         TEST(test_doctor__finds_clocks_that_differ),
         TEST(test_doctor__leaves_clocks_alone_that_may_be_right),

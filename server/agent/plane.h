@@ -1,0 +1,22 @@
+/* Plane: what goes between hosts goes by TCP of our own or by UCX, and by whose word. */
+#ifndef TUTTI_AGENT_PLANE_H
+#define TUTTI_AGENT_PLANE_H
+
+#include "coll/wire.h"
+
+struct tutti_agent_options;
+
+/* "tcp", "ucx", or what UCX may use. Borrowed from the options. */
+const char *tutti_agent_plane_name(const struct tutti_agent_options *options);
+
+/*
+ * The wire between hosts: UCX when the options name it or what it may use, or when they say nothing
+ * and there is RDMA here or UCX_TLS in the environment; else coll/tcp.
+ *
+ * TUTTI_FAILED_PRECONDITION  no such interface or transport, or the port is taken
+ * TUTTI_INVALID_ARGUMENT     a port for UCX, which takes any
+ */
+tutti_code tutti_agent_plane_open(const struct tutti_agent_options *options, tutti_wire **ret_wire,
+                                  tutti_error *err);
+
+#endif
