@@ -2,13 +2,14 @@
 """Tutti beside PyTorch/Gloo, Open MPI and what the memory allows, in alternating bursts of one run.
 
 usage: peers.py BUILD [--json FILE] [--markdown FILE] [--pairs N] [--only REGEX] [--ranks N,N] [--wait-idle S]
-                [--no-shm] [--hosts N,N] [--rate RATE] [--device cuda:N,... [--stand-in]]
+                [--no-shm] [--hosts N,N] [--rate RATE] [--share-processors] [--device cuda:N,... [--stand-in]]
 
 Every side runs all the time and sleeps while it is not its turn. A row is one op on one size; a pair is a
 burst of ours and one of the peer, one behind the other; a row's figure is the median over the pairs. The
 time of a burst is that of its slowest rank. With --hosts also ranks on hosts of their own: network namespaces, joined
-by veth pairs and a bridge, at most --rate (1gbit, say; as fast as it goes when it is not said) to and from each. With
---device tensors are on GPUs, one for each rank in turn, and the peer is NCCL called directly.
+by veth pairs and a bridge, at most --rate (1gbit, say; as fast as it goes when it is not said) to and from each, with
+processors of their own where there are enough, as hosts have (unless --share-processors). With --device tensors are on
+GPUs, one for each rank in turn, and the peer is NCCL called directly.
 """
 import argparse
 import json
@@ -172,9 +173,11 @@ class Comparison:
         if namespaces.why_not() is not None:
             self.say(f"skipped: {count} hosts: {namespaces.why_not()}")
             return
-        self.say(f"hosts are network namespaces, {rate or 'as fast as veth goes'}")
         with namespaces.Network(count, rate=rate) as network:
             hosts = network.hosts
+            own = not self.options.share_processors and network.share_out_processors()
+            self.say(f"hosts are network namespaces, {rate or 'as fast as veth goes'}, "
+                     + (f"with {own} of the processors each" if own else "all of them on all processors"))
             found = [sides.gloo(count, hosts), sides.mpi(build, count, hosts)]
             self.run(wanted, sides.tutti(build, count, hosts=hosts), found)
 
@@ -201,6 +204,8 @@ def main():
     parser.add_argument("--ranks", default="2,4", help="on one host; 0 = none")
     parser.add_argument("--hosts", default="2", help="each with one rank; 0 = none")
     parser.add_argument("--rate", help="of each host: 1gbit, 100mbit ...")
+    parser.add_argument("--share-processors", action="store_true",
+                        help="hosts: do not give each of them processors of its own, as hosts have")
     parser.add_argument("--wait-idle", type=float, default=0, metavar="S",
                         help="before a pair, wait so long for a machine with nothing else to do")
     parser.add_argument("--no-shm", action="store_true")

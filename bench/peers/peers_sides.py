@@ -25,7 +25,7 @@ shift
 case $name in
 %s
 esac
-exec ip netns exec "$space" unshare --uts sh -c 'hostname "$0" && exec sh -c "$1"' "$space" "$*"
+exec $pin ip netns exec "$space" unshare --uts sh -c 'hostname "$0" && exec sh -c "$1"' "$space" "$*"
 """
 
 
@@ -156,7 +156,8 @@ def mpi_hosts(side):
     """Words for mpirun: ranks on their hosts, TCP between them, `ip netns exec` instead of ssh."""
     agent = f"{side.folder}/rsh"
     with open(agent, "w") as file:
-        file.write(RSH % "\n".join(f"{host.address}) space={shlex.quote(host.name)} ;;" for host in side.hosts))
+        file.write(RSH % "\n".join(f"{host.address}) space={shlex.quote(host.name)} pin='{shlex.join(host.pin())}' ;;"
+                                   for host in side.hosts))
     os.chmod(agent, 0o700)
     names = ",".join(f"{host.address}:1" for host in side.hosts)
     interface = side.hosts[0].interface

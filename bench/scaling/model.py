@@ -14,7 +14,7 @@ import sys
 DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "scaling.md")
 KIB, MIB = 1 << 10, 1 << 20
 CHUNK = 64 * KIB  # of what is pipelined
-EAGER = 8 * KIB  # larger messages are announced, asked for and sent: three trips (lib/coll/wire.h)
+PUSHED = MIB  # larger messages are announced, asked for and sent: three trips (lib/coll/tcp)
 MORE = 1  # trips that ops with data take beyond their rounds: measured, not explained
 FAR = (64, 256, 1024, 4096)
 FAR_SIZES = (8, 8 * KIB, MIB, 64 * MIB)
@@ -131,7 +131,7 @@ def terms_of_hosts(op, algorithm, n, size, cores=0):
     rounds, link, reduced, messages = ALGORITHMS[op, algorithm](n, size)
     many = crowd(n, cores)
     message = CHUNK if algorithm in PIPELINES and size > CHUNK else link / max(1, messages)
-    trips = rounds * (3 if message > EAGER else 1) + (chunks(size) - 1 if algorithm in PIPELINES else 0)
+    trips = rounds * (3 if message > PUSHED else 1) + (chunks(size) - 1 if algorithm in PIPELINES else 0)
     trips += up(n) + (MORE if op != "barrier" else 0)
     work = max(trips, (messages + up(n)) * many)
     return [many, trips, work, link * 1e-3, reduced * many * 1e-3]
