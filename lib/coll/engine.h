@@ -106,8 +106,9 @@ struct tutti_coll_group {
     tutti_map_node node;
     unsigned char key[8];
     uint64_t live_epoch;
-    bool doubtful;  /* ranks may count apart: a return or a doubt, and no op has succeeded since */
-    uint64_t begun; /* the newest sequence of this epoch that an op or a refusal has had */
+    bool doubtful; /* ranks may count apart: a return or a doubt, and no op has succeeded since */
+    uint64_t settled_by; /* the op whose success ended the last doubt; 0 = none of this epoch */
+    uint64_t begun;      /* the newest sequence of this epoch that an op or a refusal has had */
     tutti_coll_args begun_args;
     tutti_map ops;       /* collectives by sequence */
     tutti_map fates;     /* of sequences not begun */
@@ -297,6 +298,7 @@ tutti_code tutti_coll_hear_head(tutti_coll_op *op, const void *bytes, size_t siz
 /* fate.c: how ops end for the whole group */
 void tutti_coll_tell(tutti_coll_group *group, uint64_t epoch, uint64_t sequence,
                      const tutti_error *err);
+void tutti_coll_settle(const tutti_coll_op *op); /* it succeeds */
 void tutti_coll_hear_abort(tutti_coll_group *group, const tutti_packet *packet,
                            const tutti_error *err);
 bool tutti_coll_take_fate(tutti_coll_group *group, uint64_t sequence, tutti_error *ret_err);

@@ -71,6 +71,13 @@ keep_fate(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
     }
 }
 
+/* Whether ranks may have had different numbers of calls when an op ended so. */
+static bool
+may_part(const tutti_error *err)
+{
+    return err->code == TUTTI_DEADLINE_EXCEEDED || strcmp(err->reason, "CALLER_GONE") == 0;
+}
+
 /*
  * After a return ranks learn of it at different moments, and a call that one counts first in the
  * new epoch may have failed in the old one on another; of ops that follow from each other (a
@@ -84,8 +91,7 @@ skip_op(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
     tutti_coll_engine *engine = group->engine;
     bool skipped = false;
 
-    if (!group->doubtful ||
-        (err->code != TUTTI_DEADLINE_EXCEEDED && strcmp(err->reason, "CALLER_GONE") != 0)) {
+    if (!group->doubtful || !may_part(err)) {
         return false;
     }
     (void)pthread_mutex_lock(&engine->lock);
@@ -98,22 +104,6 @@ skip_op(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
         group->begun = sequence;
     }
     return skipped;
-}
-
-/* Another member says that an op is over. */
-void
-tutti_coll_hear_abort(tutti_coll_group *group, const tutti_packet *packet, const tutti_error *err)
-{
-    unsigned char key[8];
-    tutti_map_node *node = tutti_map_find(&group->ops, tutti_map_key_u64(key, packet->sequence));
-    tutti_error mine = *err;
-
-    tutti_error_set_op(&mine, group->name, packet->sequence, err->rank);
-    if (node != NULL) {
-        tutti_coll_op_fail(tutti_container_of(node, tutti_coll_op, by_sequence), &mine, false);
-    } else if (packet->sequence > group->begun && !skip_op(group, packet->sequence, err)) {
-        keep_fate(group, packet->sequence, &mine);
-    }
 }
 
 /* ------------------------------------------------------------------------------ doubting */
@@ -140,6 +130,46 @@ skip_fates(tutti_coll_group *group)
         }
         tutti_map_remove(&group->fates, node);
         free(one);
+    }
+}
+
+/* Of the doubt that this op has ended. */
+void
+tutti_coll_settle(const tutti_coll_op *op)
+{
+    if (op->group->doubtful && !tutti_coll_op_is_p2p(op)) {
+        op->group->doubtful = false;
+        op->group->settled_by = op->sequence;
+    }
+}
+
+/*
+ * What ended the doubt has succeeded here alone: it found what another rank had given before that
+ * one's time was up, so it may have met another call of it than the one meant for it.
+ */
+static void
+reopen(tutti_coll_group *group)
+{
+    group->doubtful = true;
+    group->settled_by = 0;
+    skip_fates(group);
+}
+
+/* Another member says that an op is over. */
+void
+tutti_coll_hear_abort(tutti_coll_group *group, const tutti_packet *packet, const tutti_error *err)
+{
+    unsigned char key[8];
+    tutti_map_node *node = tutti_map_find(&group->ops, tutti_map_key_u64(key, packet->sequence));
+    tutti_error mine = *err;
+
+    tutti_error_set_op(&mine, group->name, packet->sequence, err->rank);
+    if (node != NULL) {
+        tutti_coll_op_fail(tutti_container_of(node, tutti_coll_op, by_sequence), &mine, false);
+    } else if (packet->sequence > group->begun && !skip_op(group, packet->sequence, err)) {
+        keep_fate(group, packet->sequence, &mine);
+    } else if (packet->sequence == group->settled_by && may_part(err)) {
+        reopen(group);
     }
 }
 

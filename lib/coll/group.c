@@ -246,6 +246,7 @@ run_renew(tutti_coll_engine *engine, tutti_coll_item *item)
     tutti_coll_forget_group(group);
     group->live_epoch = self->epoch;
     group->doubtful = true;
+    group->settled_by = 0;
     group->begun = 0;
     group->leaver = NO_RANK;
     tutti_coll_free_fates(group);

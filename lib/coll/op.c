@@ -71,7 +71,7 @@ tutti_coll_op_succeed(tutti_coll_op *op)
     assert(op->pending == 0 && !op->ended);
     tutti_chaos_at(TUTTI_CHAOS_BEFORE_DONE);
     unlink_op(op);
-    group->doubtful = false;
+    tutti_coll_settle(op);
     atomic_fetch_add(&group->engine->done, 1);
     TUTTI_LOG("coll", DEBUG, "group %s op %" PRIu64 " done", group->name, op->sequence);
     op->on_done(op, NULL);

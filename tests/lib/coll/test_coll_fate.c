@@ -43,6 +43,24 @@ check_group_works(world *w)
     }
 }
 
+/* Back when rank `to` has heard all that `from` said before: the fake wire keeps the order. */
+static void
+hear(world *w, uint32_t from, uint32_t to)
+{
+    run *sent = run_new(TUTTI_COLL_SEND);
+    run *got = run_new(TUTTI_COLL_RECV);
+
+    run_give(sent, TUTTI_DTYPE_INT32, 1, &numbers[from], NULL);
+    sent->op.args.peer = to;
+    got->op.args.peer = from;
+    run_post(sent, w->groups[from], LONG_MS);
+    run_post(got, w->groups[to], LONG_MS);
+    assert_int_equal(run_wait(got), TUTTI_OK);
+    assert_int_equal(run_wait(sent), TUTTI_OK);
+    run_free(sent);
+    run_free(got);
+}
+
 static void
 test_mismatch__is_the_same_error_on_every_rank_and_touches_no_data(void **state)
 {
@@ -121,7 +139,6 @@ test_refusal__of_one_rank_is_heard_by_all_before_and_after_they_call(void **stat
 static void
 test_deadline__names_who_has_not_called_and_what_it_did_last(void **state)
 {
-    const struct timespec while_it_hears = {.tv_nsec = 200000000};
     run *runs[4];
     world w;
     uint32_t i;
@@ -146,7 +163,9 @@ test_deadline__names_who_has_not_called_and_what_it_did_last(void **state)
     }
     /* Too late: it gets the same word. Before it has heard that word it would find all that it
      * needs, for what the others gave came with their signatures. */
-    (void)nanosleep(&while_it_hears, NULL);
+    for (i = 0; i < 3; i++) {
+        hear(&w, i, 3);
+    }
     runs[3] = reduce_one(&w, 3, 1, LONG_MS);
     assert_int_equal(run_wait(runs[3]), TUTTI_DEADLINE_EXCEEDED);
     assert_text_has(runs[3]->err.text, "rank 3 has not called it");
@@ -226,6 +245,7 @@ test_cancel__is_told_to_all(void **state)
     tutti_coll_cancel(w.engines[0], runs[0]->op.id, &why); /* once more is nothing */
     run_free(runs[0]);
     run_free(runs[1]);
+    hear(&w, 0, 2);
     runs[0] = reduce_one(&w, 2, 1, LONG_MS);
     assert_int_equal(run_wait(runs[0]), TUTTI_CANCELLED);
     run_free(runs[0]);
@@ -377,7 +397,6 @@ test_renewal__fails_what_runs_and_counts_from_one(void **state)
 static void
 test_doubt__lets_ranks_count_alike_until_an_op_succeeds(void **state)
 {
-    const struct timespec while_it_hears = {.tv_nsec = 200000000};
     char last[64];
     world w;
     run *one;
@@ -393,10 +412,10 @@ test_doubt__lets_ranks_count_alike_until_an_op_succeeds(void **state)
         one = reduce_one(&w, 0, 1, SHORT_MS);
         assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
         run_free(one);
-        (void)nanosleep(&while_it_hears, NULL);
+        hear(&w, 0, 1);
         if (late) {
             tutti_coll_group_doubt(w.groups[1]);
-            (void)nanosleep(&while_it_hears, NULL);
+            hear(&w, 0, 1); /* and it has come to its own doubt */
         }
         check_group_works(&w);
         assert_int_equal(tutti_coll_group_last(w.groups[0], last, sizeof(last)), 3);
@@ -404,12 +423,49 @@ test_doubt__lets_ranks_count_alike_until_an_op_succeeds(void **state)
         one = reduce_one(&w, 0, 1, SHORT_MS); /* one has succeeded: all count as before */
         assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
         run_free(one);
+        hear(&w, 0, 1);
         one = reduce_one(&w, 1, 1, LONG_MS);
         assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
         assert_int_equal(one->op.sequence, 4);
         run_free(one);
         world_close(&w);
     }
+}
+
+/*
+ * Rank 1 meets what rank 0 gave to an op that was cancelled since: it has called as many as rank 0,
+ * but rank 0's next one is its second try.
+ */
+static void
+test_doubt__comes_back_when_the_op_that_ended_it_failed_elsewhere(void **state)
+{
+    tutti_error why;
+    world w;
+    run *first;
+    run *stale;
+    run *tried;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 2);
+    check_group_works(&w);
+    tutti_coll_group_doubt(w.groups[1]);
+    first = reduce_one(&w, 0, 1, LONG_MS);
+    hear(&w, 0, 1); /* rank 1 has what it gave */
+    fake_wire_freeze(w.wires[1], true);
+    (void)TUTTI_FAIL_FOR(&why, TUTTI_CANCELLED, "CALLER_GONE", "rank 0's caller went away");
+    tutti_coll_cancel(w.engines[0], first->op.id, &why);
+    assert_int_equal(run_wait(first), TUTTI_CANCELLED);
+    stale = reduce_one(&w, 1, 1, LONG_MS);
+    assert_int_equal(run_wait(stale), TUTTI_OK);
+    fake_wire_freeze(w.wires[1], false);
+    tried = reduce_one(&w, 0, 1, SHORT_MS);
+    assert_int_equal(run_wait(tried), TUTTI_DEADLINE_EXCEEDED);
+    hear(&w, 0, 1);
+    check_group_works(&w);
+    run_free(first);
+    run_free(stale);
+    run_free(tried);
+    world_close(&w);
 }
 
 /* Called in rounds: in the first one rank 1 has failed before it heard of the new epoch. */
@@ -430,7 +486,7 @@ test_renewal__lets_ranks_count_alike_until_an_op_succeeds(void **state)
     one = reduce_one(&w, 0, 1, SHORT_MS); /* op 1 of rank 0 alone */
     assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
     run_free(one);
-    for (round = 0; round < 20 && met < 2; round++) { /* news of the deadline may be on its way */
+    for (round = 0; round < 20 && met < 2; round++) { /* news of deadlines may be on its way */
         one = reduce_one(&w, 0, 1, SHORT_MS);
         other = reduce_one(&w, 1, 1, SHORT_MS);
         met = (run_wait(one) == TUTTI_OK) + (run_wait(other) == TUTTI_OK);
@@ -441,6 +497,7 @@ test_renewal__lets_ranks_count_alike_until_an_op_succeeds(void **state)
     one = reduce_one(&w, 0, 1, SHORT_MS); /* from now on who is late is told so */
     assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
     run_free(one);
+    hear(&w, 0, 1); /* else rank 1 finds all that it needs, as above */
     one = reduce_one(&w, 1, 1, LONG_MS);
     assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
     run_free(one);
@@ -572,6 +629,7 @@ main(void)
         cmocka_unit_test(test_death__is_named_to_every_rank_within_a_second),
         cmocka_unit_test(test_loss__that_only_the_coordinator_saw_ends_ops_now_and_later),
         cmocka_unit_test(test_doubt__lets_ranks_count_alike_until_an_op_succeeds),
+        cmocka_unit_test(test_doubt__comes_back_when_the_op_that_ended_it_failed_elsewhere),
         cmocka_unit_test(test_return__of_a_rank_makes_its_groups_work_again),
         cmocka_unit_test(test_renewal__fails_what_runs_and_counts_from_one),
         cmocka_unit_test(test_renewal__lets_ranks_count_alike_until_an_op_succeeds),
