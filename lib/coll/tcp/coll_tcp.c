@@ -156,13 +156,16 @@ set_bell(wire_tcp *self, bool armed)
     return self->armed == armed;
 }
 
-/* Is it still to ring, or can it be told to? */
+/* It rings that long after the last op, not after the first one: nobody wants it between two. */
 static bool
 set_alarm(wire_tcp *self)
 {
     static const struct itimerspec lull = {.it_value.tv_nsec = (long)LULL_NS};
 
-    self->alarm_set = self->alarm_set || timerfd_settime(self->alarm, 0, &lull, NULL) == 0;
+    if (!self->alarm_set || self->stirred) {
+        self->alarm_set = timerfd_settime(self->alarm, 0, &lull, NULL) == 0;
+    }
+    self->stirred = !self->alarm_set;
     return self->alarm_set;
 }
 
@@ -188,7 +191,8 @@ is_lull(wire_tcp *self, bool idle)
 {
     const bool rang = take_alarm(self); /* or it rings on while an op runs */
 
-    return idle && !rang && set_alarm(self) && set_bell(self, false);
+    self->stirred = self->stirred || !idle;
+    return idle && (!rang || self->stirred) && set_alarm(self) && set_bell(self, false);
 }
 
 /* What comes behind this look rings: the poller is readable as long as something is to be done. */
@@ -207,7 +211,10 @@ wire_tcp_arm(tutti_wire *wire, bool idle)
 static void
 wire_tcp_disarm(tutti_wire *wire)
 {
-    (void)set_bell(tutti_tcp_from(wire), false);
+    wire_tcp *self = tutti_tcp_from(wire);
+
+    self->stirred = true;
+    (void)set_bell(self, false);
 }
 
 static tutti_bytes

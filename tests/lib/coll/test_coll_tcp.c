@@ -378,6 +378,27 @@ test_bell__is_silent_where_something_runs_and_nothing_comes(void **state)
     assert_false(rings(node, 20));
 }
 
+/* What rang while somebody looked says nothing of the idleness behind it. */
+static void
+test_bell__has_a_new_lull_behind_each_look(void **state)
+{
+    tcp_rig *self = *state;
+    tcp_node *node = tcp_rig_there(self);
+    int i;
+
+    tcp_rig_open_way(self);
+    fall_asleep(self, node);
+    for (i = 0; i < 3; i++) {
+        assert_true(node->wire->ops->arm(node->wire, true));
+        assert_true(rings(node, 10000));
+        node->wire->ops->disarm(node->wire);
+    }
+    assert_true(node->wire->ops->arm(node->wire, true));
+    assert_true(rings(node, 10000));
+    assert_true(node->wire->ops->arm(node->wire, true)); /* nobody looked: a packet rings now */
+    assert_false(rings(node, 20));
+}
+
 static void
 test_bell__rings_for_a_connection_and_for_its_end(void **state)
 {
@@ -458,6 +479,7 @@ main(void)
         sentence(test_bell__rings_for_a_packet_while_it_is_armed),
         sentence(test_bell__rings_for_a_packet_where_nothing_runs),
         sentence(test_bell__is_silent_where_something_runs_and_nothing_comes),
+        sentence(test_bell__has_a_new_lull_behind_each_look),
         sentence(test_bell__rings_for_a_connection_and_for_its_end),
         sentence(test_bell__rings_for_room_to_write),
         sentence(test_arm__says_no_while_there_is_bad_news),
