@@ -1,38 +1,15 @@
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/fail.h"
-#include "base/id.h"
+#include "base/ref.h"
 #include "base/text.h"
 #include "server/agent/table_private.h"
 
-typedef struct handle_parts {
-    uint32_t rank;
-    uint64_t incarnation;
-    uint64_t number;
-} handle_parts;
-
-static void
-format_parts(const handle_parts *parts, char ret[TUTTI_TABLE_HANDLE_SIZE])
-{
-    (void)snprintf(ret, TUTTI_TABLE_HANDLE_SIZE, "tensor:%" PRIu32 ".%016" PRIx64 ".%" PRIu64,
-                   parts->rank, parts->incarnation, parts->number);
-}
-
-/* "tensor:3.8f3a9c12e4b07d55.17", and no other way to write it: scanf takes signs and blanks. */
 static tutti_code
-parse_handle(const char *text, handle_parts *ret, tutti_error *err)
+parse_handle(const char *text, tutti_ref *ret, tutti_error *err)
 {
-    char id[TUTTI_ID_TEXT_SIZE];
-    char again[TUTTI_TABLE_HANDLE_SIZE] = "";
-
-    if (sscanf(text, "tensor:%" SCNu32 ".%16[0-9a-f].%" SCNu64, &ret->rank, id, &ret->number) ==
-            3 &&
-        tutti_id_parse(id, &ret->incarnation, NULL) == TUTTI_OK) {
-        format_parts(ret, again);
-    }
-    if (strcmp(text, again) != 0) {
+    if (!tutti_ref_parse(text, "tensor", ret)) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_HANDLE",
                               "\"%.80s\" is no handle of a tensor, they look like "
                               "tensor:0.0123456789abcdef.1",
@@ -53,7 +30,7 @@ find_number(const tutti_table *table, uint64_t number)
 static tutti_code
 find_handle(const tutti_table *table, const char *text, tutti_entry **ret, tutti_error *err)
 {
-    handle_parts parts;
+    tutti_ref parts;
     tutti_code code = parse_handle(text, &parts, err);
 
     if (code != TUTTI_OK) {
@@ -105,7 +82,7 @@ agent_table_find(const tutti_table *table, const char *text, tutti_entry **ret, 
 void
 agent_table_format_handle(const tutti_entry *entry, char ret[TUTTI_TABLE_HANDLE_SIZE])
 {
-    const handle_parts parts = {entry->rank, entry->incarnation, entry->number};
+    const tutti_ref ref = {entry->rank, entry->incarnation, entry->number};
 
-    format_parts(&parts, ret);
+    tutti_ref_format(&ref, "tensor", ret, TUTTI_TABLE_HANDLE_SIZE);
 }

@@ -6,13 +6,12 @@
  */
 #include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "base/id.h"
+#include "base/ref.h"
 #include "server/agent/works_private.h"
 
 tutti_code
@@ -57,17 +56,11 @@ agent_works_close(tutti_agent *agent)
     agent->works = NULL;
 }
 
-static void
-format_name(uint32_t rank, uint64_t incarnation, uint64_t number, char ret_name[AGENT_WORK_SIZE])
-{
-    (void)snprintf(ret_name, AGENT_WORK_SIZE, "work:%" PRIu32 ".%016" PRIx64 ".%" PRIu64, rank,
-                   incarnation, number);
-}
-
 tutti_code
 agent_work_new(tutti_agent *agent, agent_work **ret_work, tutti_error *err)
 {
     agent_work *work = calloc(1, sizeof(*work));
+    tutti_ref ref;
 
     if (work == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a work");
@@ -76,7 +69,8 @@ agent_work_new(tutti_agent *agent, agent_work **ret_work, tutti_error *err)
     work->by_number.key = tutti_map_key_u64(work->key, work->number);
     tutti_list_init(&work->finished);
     tutti_list_init(&work->waits);
-    format_name(agent->rank, agent->incarnation, work->number, work->status.work);
+    ref = (tutti_ref){agent->rank, agent->incarnation, work->number};
+    tutti_ref_format(&ref, "work", work->status.work, AGENT_WORK_SIZE);
     (void)tutti_map_add(&agent->works->by_number, &work->by_number);
     *ret_work = work;
     return TUTTI_OK;
@@ -99,31 +93,23 @@ agent_works_count(const tutti_agent *agent)
 tutti_code
 agent_work_find(const tutti_agent *agent, const char *name, agent_work **ret, tutti_error *err)
 {
-    char id[TUTTI_ID_TEXT_SIZE];
     unsigned char key[8];
     tutti_map_node *node;
-    char again[AGENT_WORK_SIZE] = "";
-    uint64_t incarnation = 0;
-    uint64_t number = 0;
-    uint32_t rank = 0;
+    tutti_ref ref;
 
-    if (sscanf(name, "work:%" SCNu32 ".%16[0-9a-f].%" SCNu64, &rank, id, &number) == 3 &&
-        tutti_id_parse(id, &incarnation, NULL) == TUTTI_OK) {
-        format_name(rank, incarnation, number, again);
-    }
-    if (strcmp(name, again) != 0) { /* scanf takes signs and blanks */
+    if (!tutti_ref_parse(name, "work", &ref)) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_HANDLE",
                               "\"%.80s\" is no id of a work, they look like "
                               "work:0.0123456789abcdef.1",
                               name);
     }
-    if (incarnation != agent->incarnation) {
+    if (ref.incarnation != agent->incarnation) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION,
-                              rank == agent->rank ? "STALE_HANDLE" : "FOREIGN_HANDLE",
+                              ref.rank == agent->rank ? "STALE_HANDLE" : "FOREIGN_HANDLE",
                               "%s belongs to %s rank %" PRIu32, name,
-                              rank == agent->rank ? "a former process of" : "", rank);
+                              ref.rank == agent->rank ? "a former process of" : "", ref.rank);
     }
-    node = tutti_map_find(&agent->works->by_number, tutti_map_key_u64(key, number));
+    node = tutti_map_find(&agent->works->by_number, tutti_map_key_u64(key, ref.number));
     if (node == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_WORK",
                               "%s never was, or is forgotten: the last %" PRIu64

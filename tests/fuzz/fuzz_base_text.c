@@ -1,13 +1,14 @@
 /*
  * Goal: what people type (addresses, sizes, times, ranks, names) is refused with words or
- * understood, and an address that is understood is understood again as it is shown. Method: the
- * input as text, to every parser of base.
+ * understood, an address that is understood is understood again as it is shown, and there is one
+ * way to write a ref. Method: the input as text, to every parser of base.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/address.h"
+#include "base/ref.h"
 #include "base/text.h"
 
 #define RANKS_MAX 64
@@ -74,6 +75,18 @@ parse_numbers(const char *text)
     }
 }
 
+static void
+parse_ref(const char *text)
+{
+    char again[TUTTI_REF_SIZE];
+    tutti_ref ref;
+
+    if (tutti_ref_parse(text, "tensor", &ref)) {
+        tutti_ref_format(&ref, "tensor", again, sizeof(again));
+        check(strcmp(again, text) == 0);
+    }
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -87,6 +100,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[size] = '\0';
     parse_addresses(text);
     parse_numbers(text);
+    parse_ref(text);
     if (tutti_check_name(text, "job", &err) != TUTTI_OK) {
         check(strlen(err.text) < sizeof(err.text));
     }
