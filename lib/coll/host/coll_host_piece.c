@@ -51,50 +51,75 @@ tutti_host_piece_copy(const tutti_piece *to, uint64_t to_at, const tutti_piece *
 
 #if defined(__x86_64__)
 #define LINE 64
-#define STRIDE (4 * LINE)
-#define AHEAD 4096 /* that is a page: where the next one stands is looked up meanwhile */
+#define PAGE 4096
+#define STREAMS 4 /* pages that are copied side by side: more is asked for at once */
+#define BLOCK (STREAMS * PAGE)
+#define CHUNK (8 * LINE) /* of one of them, before the next one has its turn */
+#define AHEAD (2 * BLOCK)
 
 /*
- * Whole lines by stores that go past the caches; these are ordered by nothing but the fence. A line
- * in one store goes out at once, in four it waits for being whole: that makes half of the speed
- * (docs/measured/2026-11-22-peers.md).
+ * Copy CHUNK bytes by stores that go past the caches, which are ordered by nothing but the fence,
+ * and ask for those that stand `ahead`; nothing happens where there is no memory.
  */
-__attribute__((target("avx512f"))) static size_t
-stream_avx512(unsigned char *dest, const unsigned char *source, size_t size)
+typedef void (*chunk_fn)(unsigned char *dest, const unsigned char *source, size_t ahead);
+
+static void
+ask_for(const unsigned char *source)
 {
-    size_t at;
     unsigned i;
 
-    for (at = 0; at + STRIDE <= size; at += STRIDE) {
-        for (i = 0; i < STRIDE; i += LINE) { /* nothing happens where there is no memory */
-            _mm_prefetch((const char *)((uintptr_t)source + at + AHEAD + i), _MM_HINT_T0);
-        }
-        for (i = 0; i < STRIDE; i += LINE) {
-            _mm512_stream_si512((void *)(dest + at + i), _mm512_loadu_si512(source + at + i));
-        }
+    for (i = 0; i < CHUNK; i += LINE) {
+        _mm_prefetch((const char *)((uintptr_t)source + i), _MM_HINT_T1);
     }
-    return at;
 }
 
-static size_t
-stream_sse2(unsigned char *dest, const unsigned char *source, size_t size)
+/* A line in one store goes out at once; in four it waits for being whole. */
+__attribute__((target("avx512f"))) static void
+chunk_avx512(unsigned char *dest, const unsigned char *source, size_t ahead)
 {
-    size_t at;
+    unsigned i;
 
-    for (at = 0; at + LINE <= size; at += LINE) {
-        const __m128i *in = (const __m128i *)(const void *)(source + at);
-        __m128i *out = (__m128i *)(void *)(dest + at);
-        const __m128i a = _mm_loadu_si128(in);
-        const __m128i b = _mm_loadu_si128(in + 1);
-        const __m128i c = _mm_loadu_si128(in + 2);
-        const __m128i d = _mm_loadu_si128(in + 3);
-
-        _mm_stream_si128(out, a);
-        _mm_stream_si128(out + 1, b);
-        _mm_stream_si128(out + 2, c);
-        _mm_stream_si128(out + 3, d);
+    ask_for(source + ahead);
+    for (i = 0; i < CHUNK; i += LINE) {
+        _mm512_stream_si512((void *)(dest + i), _mm512_loadu_si512(source + i));
     }
-    return at;
+}
+
+static void
+chunk_sse2(unsigned char *dest, const unsigned char *source, size_t ahead)
+{
+    unsigned i;
+
+    ask_for(source + ahead);
+    for (i = 0; i < CHUNK; i += sizeof(__m128i)) {
+        _mm_stream_si128((__m128i *)(void *)(dest + i),
+                         _mm_loadu_si128((const __m128i *)(const void *)(source + i)));
+    }
+}
+
+/*
+ * Four pages side by side take three quarters of the time that one after the other takes, whatever
+ * the stores (docs/measured/2026-11-22-copies.md). Returns what was copied: all but less than a
+ * CHUNK.
+ */
+static size_t
+stream_chunks(chunk_fn copy, unsigned char *dest, const unsigned char *source, size_t size)
+{
+    size_t done;
+    size_t at;
+    size_t page;
+
+    for (done = 0; done + BLOCK <= size; done += BLOCK) {
+        for (at = done; at < done + PAGE; at += CHUNK) {
+            for (page = 0; page < BLOCK; page += PAGE) {
+                copy(dest + at + page, source + at + page, AHEAD);
+            }
+        }
+    }
+    for (; done + CHUNK <= size; done += CHUNK) {
+        copy(dest + done, source + done, PAGE);
+    }
+    return done;
 }
 
 static void *
@@ -106,10 +131,8 @@ stream(void *to, const void *from, size_t size)
 
     done = done < size ? done : size;
     (void)memcpy(dest, source, done);
-    if (__builtin_cpu_supports("avx512f")) {
-        done += stream_avx512(dest + done, source + done, size - done);
-    }
-    done += stream_sse2(dest + done, source + done, size - done);
+    done += stream_chunks(__builtin_cpu_supports("avx512f") ? chunk_avx512 : chunk_sse2,
+                          dest + done, source + done, size - done);
     _mm_sfence();
     (void)memcpy(dest + done, source + done, size - done);
     return to;
