@@ -160,7 +160,7 @@ report(const bench *self)
 
     (void)printf("all_reduce of %llu bytes, in place, %u ranks: median of %d alternating turns\n",
                  (unsigned long long)self->bytes, tutti_whoami(self->client)->world_size, ROUNDS);
-    (void)printf("  unary calls, 1 in flight  %9.0f /s  %7.1f us each\n", calls, 1e6 / calls);
+    (void)printf("  calls, 1 in flight        %9.0f /s  %7.1f us each\n", calls, 1e6 / calls);
     (void)printf("  commands of one stream    %9.0f /s  %7.1f us each\n", commands, 1e6 / commands);
     (void)printf("  ratio                     %9.2f\n", ratio);
     if (self->json == NULL) {
