@@ -33,6 +33,7 @@ rig_stop(rig *self)
     tutti_rpc_channel_close(self->channel);
     self->channel = NULL;
     echo_server_fini(&self->server);
+    rig_await(self->server.released, self->server.made); /* by a thread of gRPC's, behind the end */
 }
 
 int
