@@ -15,6 +15,7 @@
 #include <jansson.h>
 
 #include "base/clock.h"
+#include "bench_number.h"
 #include "tutti/client.h"
 
 #define ROUNDS 9
@@ -118,22 +119,13 @@ turn_commands(const bench *self)
     return COMMANDS / ((double)(tutti_clock_ns() - before) / 1e9);
 }
 
-static int
-compare_numbers(const void *a, const void *b)
-{
-    const double left = *(const double *)a;
-    const double right = *(const double *)b;
-
-    return (left > right) - (left < right);
-}
-
 static double
 median(const double *values)
 {
     double sorted[ROUNDS];
 
     memcpy(sorted, values, sizeof(sorted));
-    qsort(sorted, ROUNDS, sizeof(sorted[0]), compare_numbers);
+    qsort(sorted, ROUNDS, sizeof(sorted[0]), bench_compare_numbers);
     return sorted[ROUNDS / 2];
 }
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "bench_number.h"
 #include "coll/host/coll_host_piece.h"
 
 #define BYTES_MAX ((size_t)64 << 20)
@@ -81,15 +82,6 @@ time_turn(int way)
     return (double)(tutti_clock_ns() - start) * (double)all.bytes / TURN_BYTES / 1e3;
 }
 
-static int
-compare(const void *left, const void *right)
-{
-    const double a = *(const double *)left;
-    const double b = *(const double *)right;
-
-    return (a > b) - (a < b);
-}
-
 /* Microseconds of one copy, both ways. */
 static void
 measure(size_t bytes, double ret_us[WAYS])
@@ -105,7 +97,7 @@ measure(size_t bytes, double ret_us[WAYS])
         }
     }
     for (way = 0; way < WAYS; way++) {
-        qsort(took[way], TURNS, sizeof(double), compare);
+        qsort(took[way], TURNS, sizeof(double), bench_compare_numbers);
         ret_us[way] = took[way][TURNS / 2];
     }
 }

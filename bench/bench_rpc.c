@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "bench_number.h"
 #include "bench_rpc.h"
 #include "rpc/loop.h"
 
@@ -55,15 +56,6 @@ static double
 since(uint64_t before)
 {
     return (double)(tutti_clock_ns() - before) / 1e9;
-}
-
-static int
-compare_numbers(const void *a, const void *b)
-{
-    const double left = *(const double *)a;
-    const double right = *(const double *)b;
-
-    return (left > right) - (left < right);
 }
 
 static bench_row *
@@ -105,7 +97,7 @@ measure(const bench *self, turn_fn turn, const void *arg, size_t few, double *re
         }
     }
     for (p = 0; p < PEERS; p++) {
-        qsort(rates[p], ROUNDS, sizeof(rates[p][0]), compare_numbers);
+        qsort(rates[p], ROUNDS, sizeof(rates[p][0]), bench_compare_numbers);
         ret_rates[p] = rates[p][ROUNDS / 2];
     }
 }

@@ -37,9 +37,15 @@ GPU_ROWS = ([("all_reduce", size) for size in (8, KIB, 64 * KIB, MIB, 16 * MIB, 
             [(op, size) for op in OTHERS[:3] for size in (64 * KIB, 64 * MIB)])
 
 
+def ticks():
+    """Of all processors together, since the start: user, nice, system, idle, iowait, irq, softirq, steal."""
+    with open("/proc/stat") as file:
+        return [int(word) for word in file.readline().split()[1:9]]
+
+
 def idle_share(seconds):
     def read():
-        numbers = [int(word) for word in open("/proc/stat").readline().split()[1:9]]
+        numbers = ticks()
         return numbers[3] + numbers[4], sum(numbers)
     idle, total = read()
     time.sleep(seconds)
@@ -64,8 +70,7 @@ def times_of(side, op, size):
 
 def stolen():
     """Seconds that processors of this virtual machine were ready and not had, by the hypervisor's word."""
-    with open("/proc/stat") as file:
-        return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
+    return ticks()[7] / os.sysconf("SC_CLK_TCK")
 
 
 class Rounds:
@@ -86,6 +91,8 @@ class Rounds:
         return bursts, (stolen() - before) / (os.cpu_count() * (time.monotonic() - began))
 
     def run(self, pairs, patience):
+        if self.times[self.ours] is None:
+            return
         while len(self.took[self.ours]) < pairs:
             bursts, share = self.one(patience)
             if share > STOLEN_MOST and self.again < AGAIN_MOST * pairs:
@@ -93,8 +100,6 @@ class Rounds:
                 continue
             for side, us in bursts.items():
                 self.took[side].append(us)
-            if self.times[self.ours] is None:
-                return
 
     def row(self, peer):
         ours, theirs = self.took[self.ours], self.took[peer]
@@ -105,7 +110,7 @@ class Rounds:
 
     def rows(self):
         """One per peer that can do this."""
-        return [self.row(peer) for peer in self.sides[1:] if self.took[peer] and self.took[self.ours]]
+        return [self.row(peer) for peer in self.sides[1:] if self.took[peer]]
 
     def remarks(self):
         return ([f"rounds on a busy machine: {self.busy}"] if self.busy else []) + (

@@ -143,12 +143,8 @@ tutti_coll_settle(const tutti_coll_op *op)
     }
 }
 
-/*
- * What ended the doubt has succeeded here alone: it found what another rank had given before that
- * one's time was up, so it may have met another call of it than the one meant for it.
- */
 static void
-reopen(tutti_coll_group *group)
+begin_doubt(tutti_coll_group *group)
 {
     group->doubtful = true;
     group->settled_by = 0;
@@ -169,7 +165,9 @@ tutti_coll_hear_abort(tutti_coll_group *group, const tutti_packet *packet, const
     } else if (packet->sequence > group->begun && !skip_op(group, packet->sequence, err)) {
         keep_fate(group, packet->sequence, &mine);
     } else if (packet->sequence == group->settled_by && may_part(err)) {
-        reopen(group);
+        /* It has succeeded here alone, by what another rank had given before that one's time was
+         * up: it may have met another call of that rank's than the one meant for it. */
+        begin_doubt(group);
     }
 }
 
@@ -181,8 +179,7 @@ run_doubt(tutti_coll_engine *engine, tutti_coll_item *item)
 
     (void)engine;
     if (!group->closed && self->epoch == group->live_epoch) {
-        group->doubtful = true;
-        skip_fates(group);
+        begin_doubt(group);
     }
     tutti_coll_group_unref(group);
     free(self);

@@ -46,8 +46,7 @@ write_head(const tutti_coll_args *args, unsigned char *bytes)
     tutti_packet_put_u32(bytes + at, splits);
     at += 4;
     for (i = 0; i < splits; i++, at += 8) {
-        tutti_packet_put_u32(bytes + at, (uint32_t)args->root_splits[i]);
-        tutti_packet_put_u32(bytes + at + 4, (uint32_t)((uint64_t)args->root_splits[i] >> 32));
+        tutti_packet_put_u64(bytes + at, (uint64_t)args->root_splits[i]);
     }
     if (args->meta.size > 0) {
         memcpy(bytes + at, args->meta.data, args->meta.size);

@@ -21,6 +21,19 @@ tutti_packet_get_u32(const unsigned char *at)
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
+void
+tutti_packet_put_u64(unsigned char *at, uint64_t number)
+{
+    tutti_packet_put_u32(at, (uint32_t)number);
+    tutti_packet_put_u32(at + 4, (uint32_t)(number >> 32));
+}
+
+uint64_t
+tutti_packet_get_u64(const unsigned char *at)
+{
+    return tutti_packet_get_u32(at) | (uint64_t)tutti_packet_get_u32(at + 4) << 32;
+}
+
 /* With a cursor. */
 static void
 put_u32(unsigned char **at, uint32_t number)
@@ -32,8 +45,8 @@ put_u32(unsigned char **at, uint32_t number)
 static void
 put_u64(unsigned char **at, uint64_t number)
 {
-    put_u32(at, (uint32_t)number);
-    put_u32(at, (uint32_t)(number >> 32));
+    tutti_packet_put_u64(*at, number);
+    *at += 8;
 }
 
 static uint32_t
@@ -48,9 +61,10 @@ get_u32(const unsigned char **at)
 static uint64_t
 get_u64(const unsigned char **at)
 {
-    const uint64_t low = get_u32(at);
+    const uint64_t number = tutti_packet_get_u64(*at);
 
-    return low | (uint64_t)get_u32(at) << 32;
+    *at += 8;
+    return number;
 }
 
 void

@@ -65,5 +65,7 @@ void tutti_packet_read_error(const void *bytes, size_t size, tutti_error *ret_er
 /* Numbers as they travel: the lowest byte first. */
 void tutti_packet_put_u32(unsigned char *at, uint32_t number);
 uint32_t tutti_packet_get_u32(const unsigned char *at);
+void tutti_packet_put_u64(unsigned char *at, uint64_t number);
+uint64_t tutti_packet_get_u64(const unsigned char *at);
 
 #endif

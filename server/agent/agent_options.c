@@ -74,9 +74,8 @@ static const tutti_option table[] = {
     {"net-devices", TUTTI_OPTION_TEXT, AT(net_devices), "", 0, 0, NULL,
      "interfaces of the data plane: eth0,eth1, or mlx5_0:1 for UCX; empty = all"},
     {"congestion", TUTTI_OPTION_TEXT, AT(congestion), "", 0, 0, NULL,
-     "congestion control of the data plane's TCP: cubic, bbr ...; empty = the system's, but cubic "
-     "or "
-     "reno instead of bbr, whose pacing is slow on a fast network"},
+     "congestion control of the data plane's TCP: cubic, bbr ...; empty = the system's, but "
+     "cubic or reno instead of bbr, whose pacing is slow on a fast network"},
     {"data-port", TUTTI_OPTION_UINT, AT(data_port), "0", 0, 65535, NULL,
      "where the agents of other hosts connect, with tcp; 0 = any port that is free"},
     {"tune-table", TUTTI_OPTION_TEXT, AT(tune_table), "", 0, 0, NULL,

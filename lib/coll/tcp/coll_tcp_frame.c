@@ -1,40 +1,16 @@
 #include "coll/tcp/coll_tcp_frame.h"
 
-#include <string.h>
-
+#include "coll/packet.h"
 #include "coll/wire.h"
-
-static void
-put(unsigned char *at, uint64_t number, unsigned bytes)
-{
-    unsigned i;
-
-    for (i = 0; i < bytes; i++) {
-        at[i] = (unsigned char)(number >> (8 * i));
-    }
-}
-
-static uint64_t
-get(const unsigned char *at, unsigned bytes)
-{
-    uint64_t number = 0;
-    unsigned i;
-
-    for (i = 0; i < bytes; i++) {
-        number |= (uint64_t)at[i] << (8 * i);
-    }
-    return number;
-}
 
 /* kind, nothing, size of the header (2), nothing (4), id (8), size (8) */
 void
 tutti_tcp_head_write(const tcp_head *head, unsigned char ret_bytes[TCP_HEAD_BYTES])
 {
-    memset(ret_bytes, 0, 8);
-    ret_bytes[0] = (unsigned char)head->kind;
-    put(ret_bytes + 2, head->header_size, 2);
-    put(ret_bytes + 8, head->id, 8);
-    put(ret_bytes + 16, head->size, 8);
+    tutti_packet_put_u32(ret_bytes, (uint32_t)head->kind | (uint32_t)head->header_size << 16);
+    tutti_packet_put_u32(ret_bytes + 4, 0);
+    tutti_packet_put_u64(ret_bytes + 8, head->id);
+    tutti_packet_put_u64(ret_bytes + 16, head->size);
 }
 
 static bool
@@ -67,10 +43,10 @@ bool
 tutti_tcp_head_read(const unsigned char bytes[TCP_HEAD_BYTES], tcp_head *ret_head)
 {
     ret_head->kind = bytes[0];
-    ret_head->header_size = (uint16_t)get(bytes + 2, 2);
-    ret_head->id = get(bytes + 8, 8);
-    ret_head->size = get(bytes + 16, 8);
-    return bytes[1] == 0 && get(bytes + 4, 4) == 0 && is_sound(ret_head);
+    ret_head->header_size = (uint16_t)(tutti_packet_get_u32(bytes) >> 16);
+    ret_head->id = tutti_packet_get_u64(bytes + 8);
+    ret_head->size = tutti_packet_get_u64(bytes + 16);
+    return bytes[1] == 0 && tutti_packet_get_u32(bytes + 4) == 0 && is_sound(ret_head);
 }
 
 size_t
