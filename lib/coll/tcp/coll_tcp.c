@@ -157,42 +157,40 @@ set_bell(wire_tcp *self, bool armed)
 }
 
 /* It rings that long after the last op, not after the first one: nobody wants it between two. */
-static bool
+static void
 set_alarm(wire_tcp *self)
 {
     static const struct itimerspec lull = {.it_value.tv_nsec = (long)LULL_NS};
 
-    if (!self->alarm_set || self->stirred) {
-        self->alarm_set = timerfd_settime(self->alarm, 0, &lull, NULL) == 0;
-    }
-    self->stirred = !self->alarm_set;
-    return self->alarm_set;
+    self->alarm_set = timerfd_settime(self->alarm, 0, &lull, NULL) == 0;
+    self->stirred = false;
 }
 
-/* Has it rung? It is quiet then. */
-static bool
+/* If it has rung it is quiet now. */
+static void
 take_alarm(wire_tcp *self)
 {
     uint64_t times;
 
     if (self->alarm_set && read(self->alarm, &times, sizeof(times)) == (ssize_t)sizeof(times)) {
         self->alarm_set = false;
-        return true;
     }
-    return false;
 }
 
 /*
  * Between two ops that follow each other what peers send for the next one would wake a thread for
- * nothing: who posts that op looks by itself. So the first LULL_NS of idleness only an alarm rings.
+ * nothing: who posts that op looks by itself. So the first LULL_NS of idleness only an alarm rings,
+ * once.
  */
 static bool
 is_lull(wire_tcp *self, bool idle)
 {
-    const bool rang = take_alarm(self); /* or it rings on while an op runs */
-
+    take_alarm(self); /* or it rings on while an op runs */
     self->stirred = self->stirred || !idle;
-    return idle && (!rang || self->stirred) && set_alarm(self) && set_bell(self, false);
+    if (idle && self->stirred) {
+        set_alarm(self);
+    }
+    return idle && self->alarm_set && set_bell(self, false);
 }
 
 /* What comes behind this look rings: the poller is readable as long as something is to be done. */

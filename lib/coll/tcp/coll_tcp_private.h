@@ -49,7 +49,7 @@ struct wire_tcp {
     bool armed;
     int alarm; /* rings the bell some time after we became idle */
     bool alarm_set;
-    bool stirred; /* not idle all the time since it was set */
+    bool stirred; /* not idle all the time since it was set: the next idleness has a new one */
     tcp_listener listeners[TCP_TARGETS_MAX];
     size_t listener_count;
     char congestion[16]; /* "" = the system's */
