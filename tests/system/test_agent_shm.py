@@ -32,14 +32,24 @@ def arenas(agent):
     return len(inodes)
 
 
-def engine_ns(agent):
-    """What the engine's thread has run so far."""
+def of_engine(agent, file):
+    """What the kernel says of the engine's thread."""
     tasks = "/proc/%d/task/" % agent.program.process.pid
     for thread in os.listdir(tasks):
-        with open(tasks + thread + "/comm") as name, open(tasks + thread + "/schedstat") as times:
+        with open(tasks + thread + "/comm") as name, open(tasks + thread + "/" + file) as words:
             if name.read() == "tutti-engine\n":
-                return int(times.read().split()[0])
+                return words.read()
     raise AssertionError("no thread tutti-engine")
+
+
+def engine_ns(agent):
+    """What it has run so far."""
+    return int(of_engine(agent, "schedstat").split()[0])
+
+
+def engine_sleeps(agent):
+    """How often it has gone to sleep."""
+    return int(of_engine(agent, "status").split("\nvoluntary_ctxt_switches:")[1].split()[0])
 
 
 def descriptors(agent):
@@ -115,6 +125,14 @@ class Sharing(ClusterCase):
         for agent, at_first in zip(self.cluster.agents, before):
             self.assertLess(engine_ns(agent) - at_first, 25_000_000)
             agent.delete("swapped")
+
+    def test_nothing_wakes_an_engine_that_has_nothing_to_do(self):
+        warm(self.cluster)
+        time.sleep(0.2)
+        before = [engine_sleeps(agent) for agent in self.cluster.agents]
+        time.sleep(1)
+        for agent, at_first in zip(self.cluster.agents, before):
+            self.assertLess(engine_sleeps(agent) - at_first, 50)  # two naps; an alarm for each ms was a thousand
 
     def test_a_stranger_at_the_socket_is_turned_away(self):
         warm(self.cluster)
