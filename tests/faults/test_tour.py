@@ -20,7 +20,7 @@ import tap  # noqa: E402
 SOURCE = os.path.join(HERE, "..", "..")
 TOUR_S = 200
 LOG_HEAD = re.compile(r"^(\w+): (?:info|warn|error) +\w+(?: \[rank=\d+\])?: ")
-SECTION = "## Something dies\n"
+SECTION = "## Failures: something dies\n"
 BETWEEN_HOSTS = "2500 ms", "on rank "  # marks of what tour_partition.py prints
 
 
