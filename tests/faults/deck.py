@@ -17,6 +17,7 @@ BEFORE_JOIN = EVERY[:-1]
 Fault = collections.namedtuple("Fault", "weight phases")
 LOCAL = {  # one host, and relays
     "kill": Fault(6, EVERY),
+    "burst": Fault(2, EVERY),
     "stop": Fault(4, EVERY),
     "silence": Fault(2, EVERY),
     "coordinator": Fault(4, EVERY),
@@ -47,7 +48,7 @@ NET = {  # hosts in namespaces
 }
 FAULTS = dict(LOCAL, **WIRE, **NET)
 HARMLESS = ("stop", "coordinator", "cut", "stop-at", "delay-at", "duplicate-at", "blink", "loss", "slow")  # a delay at most
-DEADLY = ("kill", "silence", "partition", "split", "alone")  # who is struck is not a member any more
+DEADLY = ("kill", "burst", "silence", "partition", "split", "alone")  # who is struck is not a member any more
 CALL_FAULTS = ("mismatch", "absent", "cancel")  # of one call; no process is touched
 
 PAIRS = [(fault, phase) for fault, one in FAULTS.items() for phase in one.phases]

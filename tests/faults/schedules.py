@@ -26,18 +26,26 @@ class Schedule:
         self.random = random.Random("%d/%d" % (seed, number))
         self.number, self.fault, self.phase, self.op = number, fault, phase, op
         self.victim = self.random.randrange(SIZE)
+        self.struck_ranks = self.draw_struck_ranks()
         self.count = SIZE * self.random.choice((1, 7, 1000, 20000))
         self.name = "%s %s %s" % (fault, phase, op.name)
         self.group = ""
         self.took = 0
         self.cleanup = lambda: None
 
+    def draw_struck_ranks(self):
+        """The victim; of a burst, with others, but never all."""
+        if self.fault != "burst":
+            return {self.victim}
+        others = [rank for rank in range(SIZE) if rank != self.victim]
+        return {self.victim} | set(self.random.sample(others, self.random.randrange(1, SIZE - 1)))
+
     # ------------------------------------------------------------------ the fault
 
     def strike(self, cluster):
         agent = cluster.agents[self.victim]
-        if self.fault == "kill":
-            agent.program.kill()
+        if self.fault in ("kill", "burst"):
+            self.kill_struck(cluster)
         elif self.fault in ("stop", "silence"):
             agent.program.send(signal.SIGSTOP)
             wait = HEARTBEAT_S + 1 if self.fault == "silence" else self.random.uniform(0.02, 0.3)
@@ -49,6 +57,13 @@ class Schedule:
             agent.relay.cut()
         elif self.fault == "partition":
             agent.relay.silence(True)
+
+    def kill_struck(self, cluster):
+        """All at once: none is waited for before the next one."""
+        for rank in self.struck_ranks:
+            cluster.agents[rank].program.send(signal.SIGKILL)
+        for rank in self.struck_ranks:
+            cluster.agents[rank].program.kill()
 
     def wake(self, agent):
         if agent.program.process.poll() is None:
@@ -266,16 +281,15 @@ class Schedule:
 
         if self.fault != "cancel":
             self.one(agent, results, result)
-        others = [rank for rank in range(SIZE) if rank != self.victim]
-        self.check_kept(cluster, others)
-        return {} if self.fault == "kill" else results
+        self.check_kept(cluster, [rank for rank in range(SIZE) if rank not in self.struck_ranks])
+        return {} if self.fault in ("kill", "burst") else results
 
     def play_join(self, cluster):
         """The victim's successor is joining when it happens."""
         fresh = cluster.begin_replacing(self.victim)
         time.sleep(self.random.uniform(0, 0.05))
-        if self.fault == "kill":
-            fresh.program.kill()
+        if self.fault in ("kill", "burst"):
+            self.kill_struck(cluster)
             return {}
         self.strike(cluster)
         if self.fault in DEADLY:
@@ -323,7 +337,7 @@ class Schedule:
             return True
         if self.fault == "absent":
             return self.op.name != "send_recv"  # who is no neighbour has no need of it
-        return (self.fault == "kill" and self.phase in ("before", "during", "wait", "group")
+        return (self.fault in ("kill", "burst") and self.phase in ("before", "during", "wait", "group")
                 and not self.op.rooted)
 
     def judge_failure(self, rank, failure):
@@ -349,8 +363,8 @@ class Schedule:
 
     def culprits(self):
         """Ranks of which one must be named."""
-        return {self.victim}
+        return self.struck_ranks
 
     def doubtful(self):
         """Ranks that may have lost their seat or their turn."""
-        return {self.victim} if self.fault in DEADLY else set()
+        return self.struck_ranks if self.fault in DEADLY else set()
