@@ -122,6 +122,21 @@ connect_briefly(const client_rig *rig, uint32_t timeout_ms, tutti_error *err)
     return code;
 }
 
+/* It fails with these words; with more time where a busy machine did not come to ask. */
+static void
+fail_briefly(const client_rig *rig, const char *words, tutti_error *err)
+{
+    uint32_t timeout_ms;
+
+    for (timeout_ms = 400; timeout_ms < 30000; timeout_ms *= 2) {
+        assert_fails(connect_briefly(rig, timeout_ms, err), TUTTI_DEADLINE_EXCEEDED);
+        if (strstr(err->text, words) != NULL) {
+            return;
+        }
+    }
+    assert_text_has(err->text, words);
+}
+
 static void
 test_connect__to_an_agent_that_never_joins_says_who_is_missing(void **state)
 {
@@ -129,9 +144,9 @@ test_connect__to_an_agent_that_never_joins_says_who_is_missing(void **state)
     tutti_error err;
 
     rig->agent.script.join_after = 1000000;
-    assert_fails(connect_briefly(rig, 400, &err), TUTTI_DEADLINE_EXCEEDED);
+    fail_briefly(rig, " ms: ranks 2, 3 of 4 are missing", &err);
     assert_string_equal(err.reason, "NOT_JOINED");
-    assert_text_has(err.text, "has not joined job training in 400 ms: ranks 2, 3 of 4 are missing");
+    assert_text_has(err.text, "has not joined job training in ");
 }
 
 static void
@@ -143,8 +158,7 @@ test_connect__passes_the_coordinators_word_on(void **state)
     rig->agent.script.join_after = 1000000;
     rig->agent.script.fail_method = "LookupRanks";
     (void)TUTTI_FAIL_FOR(&rig->agent.script.error, TUTTI_NOT_FOUND, "NO_JOB", "no job training");
-    assert_fails(connect_briefly(rig, 400, &err), TUTTI_DEADLINE_EXCEEDED);
-    assert_text_has(err.text, "its coordinator says: no job training");
+    fail_briefly(rig, "its coordinator says: no job training", &err);
 }
 
 static void

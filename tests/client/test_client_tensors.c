@@ -202,8 +202,8 @@ test_transfer__that_does_not_move_is_given_up(void **state)
     tutti_error err;
 
     tutti_transfer_init(&transfer);
-    transfer.timeout_ms = 150;
     assert_ok(put(rig, bytes, 8 * MIB, &transfer, &err));
+    transfer.timeout_ms = 150;
     rig->agent.script.mischief = FAKE_STALL;
     rig->agent.script.mischief_chunks = 2;
     began = tutti_clock_ns();
@@ -217,6 +217,7 @@ test_transfer__that_does_not_move_is_given_up(void **state)
     assert_string_equal(err.reason, "STALLED");
     fake_agent_settle(&rig->agent);
     rig->agent.script.mischief = FAKE_WELL;
+    transfer.timeout_ms = 0;
     assert_ok(put(rig, bytes, 8 * MIB, &transfer, &err));
     free(bytes);
 }

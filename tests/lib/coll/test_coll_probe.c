@@ -78,12 +78,16 @@ static void
 test_probe__of_a_dead_rank_ends_when_its_time_is_up(void **state)
 {
     static const uint32_t ranks[] = {1, 2};
+    uint64_t wait_ns = SHORT_NS;
 
     (void)state;
     world_open(&all, world_wire_fake, 3);
     world_kill(&all, 2);
-    start(ranks, COUNT_OF(ranks), SHORT_NS);
-    wait_for_answer();
+    do { /* a busy machine may need more than a short time to reach rank 1 */
+        start(ranks, COUNT_OF(ranks), wait_ns);
+        wait_for_answer();
+        wait_ns *= 2;
+    } while (!told.reaches[0].reached && wait_ns < LONG_NS);
     assert_true(told.reaches[0].reached);
     assert_false(told.reaches[1].reached);
     assert_true(told.reaches[1].why[0] != '\0');

@@ -198,7 +198,7 @@ test_loop__runs_timers_when_they_are_due(void **state)
     tutti_rpc_loop_post(loop, &late.task);
     rig_await(early.count, 1);
     rig_await(late.count, 1);
-    assert_true(late.late_ns < TUTTI_NS_PER_S); /* and not before: unsigned */
+    assert_true(late.late_ns < 20 * TUTTI_NS_PER_S); /* and not before: unsigned */
     assert_int_equal(never.count, 0);
     end_loop(loop);
 }
@@ -247,13 +247,20 @@ test_loop__has_a_thread_that_takes_no_signals(void **state)
 static void
 test_time__is_the_clock_of_grpc(void **state)
 {
-    const uint64_t now = tutti_clock_ns();
-    const uint64_t theirs = rpc_time_from(gpr_now(GPR_CLOCK_MONOTONIC));
-    const uint64_t real = rpc_time_from(gpr_now(GPR_CLOCK_REALTIME));
+    uint64_t before;
+    uint64_t theirs;
+    uint64_t real;
+    uint64_t after;
 
     (void)state;
-    assert_true(theirs >= now && theirs - now < 100 * TUTTI_NS_PER_MS);
-    assert_true(real + TUTTI_NS_PER_MS >= now && real - now < 100 * TUTTI_NS_PER_MS);
+    do { /* until nothing has come between the readings */
+        before = tutti_clock_ns();
+        theirs = rpc_time_from(gpr_now(GPR_CLOCK_MONOTONIC));
+        real = rpc_time_from(gpr_now(GPR_CLOCK_REALTIME));
+        after = tutti_clock_ns();
+    } while (after - before > TUTTI_NS_PER_MS);
+    assert_in_range(theirs, before, after);
+    assert_in_range(real, before - TUTTI_NS_PER_MS, after + TUTTI_NS_PER_MS);
     assert_true(rpc_time_from(rpc_time_to(123456789012ULL)) == 123456789012ULL);
     assert_true(rpc_time_from(gpr_inf_future(GPR_CLOCK_REALTIME)) == TUTTI_TIMERS_NEVER);
     assert_true(rpc_time_from(rpc_time_to(TUTTI_TIMERS_NEVER)) == TUTTI_TIMERS_NEVER);
