@@ -18,9 +18,9 @@
 #define DELAY_MS_MAX 60000
 
 static const char *const points[TUTTI_CHAOS_POINTS] = {
-    "",      "agree",       "data",        "abort",    "query",      "report",
-    "send",  "taken",       "refused",     "retract",  "meta",       "leave",
-    "reset", "after-agree", "before-data", "mid-data", "before-done"};
+    "",      "agree",       "data",        "abort",    "query",       "report",
+    "send",  "taken",       "refused",     "retract",  "meta",        "leave",
+    "reset", "after-agree", "before-data", "mid-data", "before-done", "after-key"};
 static const char *const actions[] = {"", "delay", "drop", "duplicate", "cut", "kill", "stop"};
 
 static struct {
@@ -102,7 +102,7 @@ tutti_chaos_read_rule(const char *text, tutti_chaos_rule *ret_rule, tutti_error 
         err, TUTTI_INVALID_ARGUMENT,
         "TUTTI_CHAOS=%.100s: need POINT:ACTION[:N], POINT agree, data, abort, query, "
         "report, send, taken, refused, retract, meta, leave, reset, after-agree, before-data, "
-        "mid-data or before-done, ACTION delay=MS (up to %d), cut, kill, stop, and "
+        "mid-data, before-done or after-key, ACTION delay=MS (up to %d), cut, kill, stop, and "
         "for packets drop or duplicate",
         text, DELAY_MS_MAX);
 }

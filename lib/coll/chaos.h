@@ -9,7 +9,9 @@
  *
  * Points of packets that leave for other hosts are named like their kinds (packet.h): agree, data,
  * abort, query, report, send, taken, refused, retract, meta, leave, reset. Points of an op:
- * after-agree, before-data, mid-data (every round but the first), before-done.
+ * after-agree, before-data, mid-data (every round but the first), before-done. Point of joining:
+ * after-key, when the engine has the epoch's key, and the agent does not know yet that it has
+ * joined.
  *
  * Actions: delay=MS, kill and stop (SIGKILL, SIGSTOP to ourselves), cut (the way breaks; at a point
  * of an op: all ways); of packets also drop and duplicate.
@@ -32,6 +34,7 @@ typedef enum tutti_chaos_point {
     TUTTI_CHAOS_BEFORE_DATA,                          /* the backend's first round */
     TUTTI_CHAOS_MID_DATA,                             /* each later one */
     TUTTI_CHAOS_BEFORE_DONE,                          /* its caller has not heard yet */
+    TUTTI_CHAOS_AFTER_KEY,                            /* the control loop passes it, as it joins */
     TUTTI_CHAOS_POINTS,
 } tutti_chaos_point;
 

@@ -265,7 +265,11 @@ tutti_code tutti_coll_engine_start(const tutti_coll_engine_options *options,
 /* Where other engines reach this one: opaque. Borrowed for the engine's life. */
 tutti_bytes tutti_coll_engine_address(const tutti_coll_engine *engine);
 
-/* Who this is. Once, before the first group is opened. */
+/*
+ * Who this is. Before the first group is opened, and before each key of a job
+ * (tutti_coll_engine_rekey): a key opens packets that members have sent already, and packets of a
+ * job without a seat are dropped.
+ */
 void tutti_coll_engine_sit(tutti_coll_engine *engine, uint64_t job_id, uint32_t rank,
                            uint64_t incarnation);
 

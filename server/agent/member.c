@@ -139,7 +139,6 @@ agent_joined(tutti_agent *agent, uint32_t rank, uint32_t world_size, uint64_t ep
     (void)snprintf(context, sizeof(context), "rank=%" PRIu32, rank);
     tutti_log_set_context(context);
     tutti_table_set_rank(agent->table, rank);
-    tutti_coll_engine_sit(agent->engine, job_id, rank, agent->incarnation);
     if (agent->state == AGENT_JOINING) {
         agent->state = AGENT_JOINED;
         agent->settled_ns = epoch > 1 ? tutti_clock_ns() + SETTLE_NS : 0;

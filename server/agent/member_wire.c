@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "coll/chaos.h"
 #include "coll/wire.h"
 #include "server/agent/ask.h"
 #include "server/agent/group_pause.h"
@@ -136,7 +137,12 @@ agent_wire_join_message(tutti_agent *agent, tutti_rpc_message *message)
         agent_join_waits(agent, response->waiting->joined_count, response->waiting->world_size,
                          response->waiting->missing_ranks, response->waiting->n_missing_ranks);
     } else if (response->answer_case == TUTTI__V1__JOIN_RESPONSE__ANSWER_JOINED) {
+        /* The seat before the key: the key opens packets that members have sent already, and the
+         * engine drops packets of a job in which it has no seat. */
+        tutti_coll_engine_sit(agent->engine, response->joined->job_id, response->joined->rank,
+                              agent->incarnation);
         take_key(agent, response->joined->job_id, response->joined->key);
+        tutti_chaos_at(TUTTI_CHAOS_AFTER_KEY);
         agent->elastic = response->joined->min_world_size != 0 &&
                          response->joined->min_world_size < response->joined->world_size;
         agent_joined(

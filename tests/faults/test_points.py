@@ -4,11 +4,15 @@
 Method: agents without shared memory, and TUTTI_CHAOS (lib/coll/chaos.h) in one of them.
 """
 
+import time
 import unittest
 
+import grpc
+
+from fault_cluster import FaultAgent, FaultCluster
 from points import WireCluster
 from fault_ops import BY_NAME, SIZE
-from cluster_case import support
+from cluster_case import LONG_S, support
 
 TIMEOUT_MS = 6000
 
@@ -75,6 +79,40 @@ class Points(unittest.TestCase):
                                     environment={"TUTTI_CHAOS": "agree:dance"})
         self.assertNotEqual(code, 0)
         self.assertIn("TUTTI_CHAOS=agree:dance: need POINT:ACTION[:N]", said)
+
+
+class SlowToSit(FaultAgent):
+    """Its control loop stands still for a while when the engine has the key of the epoch."""
+
+    def start(self, *words):
+        self.page.set("after-key:delay=400")
+        return super().start(*words)
+
+
+class Returns(unittest.TestCase):
+    def setUp(self):
+        self.cluster = FaultCluster(SIZE)
+        self.addCleanup(self.cluster.kill)
+        self.cluster.wait_until_it_works()
+
+    def call_until_done(self, agent):
+        """Retries whatever a return may cost; an op that timed out is none of that."""
+        until = time.monotonic() + LONG_S
+        while True:
+            try:
+                return BY_NAME["all_reduce"].call(agent, "", SIZE * 500)
+            except grpc.RpcError as error:
+                failure = support.Failure(error)
+                if failure.reason == "TIMEOUT" or time.monotonic() > until:
+                    return failure
+            time.sleep(0.01)
+
+    def test_signatures__that_come_between_key_and_seat_of_a_fresh_process_are_heard(self):
+        self.cluster.agent_class = SlowToSit
+        fresh = self.cluster.begin_replacing(1)
+        for result in self.cluster.all(self.call_until_done):
+            self.assertNotIsInstance(result, support.Failure, result)
+        self.assertEqual(fresh.page.struck, 1, "it did not strike")
 
 
 if __name__ == "__main__":

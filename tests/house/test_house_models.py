@@ -1,7 +1,6 @@
-"""Goal: the protocols of shared memory are right under the memory model of C11, and the models that
-say so can fail.
+"""Goal: the protocols of shared memory and of joining are right, and the models that say so can fail.
 
-Method: Spin looks at every interleaving of docs/models; with any of its orders weakened it must find
+Method: Spin looks at every interleaving of docs/models; with any of their orders changed it must find
 what goes wrong.
 """
 
@@ -17,17 +16,18 @@ SOURCE = os.environ["TUTTI_SOURCE"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import tap  # noqa: E402
 
-RING = os.path.join(SOURCE, "docs", "models", "shm_ring.pml")
+MODELS = os.path.join(SOURCE, "docs", "models")
 CC = os.environ.get("TUTTI_CC", "cc")
 
 
 @unittest.skipUnless(shutil.which("spin"), "no spin here: apt-get install spin")
 class TestModels(unittest.TestCase):
-    def check(self, *defines):
+    def check(self, model, *defines):
         """What Spin finds wrong first, "" for nothing; and how many states it saw."""
+        source = os.path.join(MODELS, model + ".pml")
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run(
-                ["spin", "-a", *defines, RING], cwd=folder, check=True, stdout=subprocess.DEVNULL
+                ["spin", "-a", *defines, source], cwd=folder, check=True, stdout=subprocess.DEVNULL
             )
             pan = [CC, "-w", "-O1", "-DSAFETY", "-DVECTORSZ=1024", "-DCOLLAPSE", "-DMEMLIM=1024"]
             subprocess.run([*pan, "-o", "pan", "pan.c"], cwd=folder, check=True)
@@ -40,7 +40,7 @@ class TestModels(unittest.TestCase):
         return "" if wrong is None else wrong.group(1), int(states.group(1))
 
     def test_ring__loses_no_record_and_no_bell(self):
-        wrong, states = self.check("-DRECORDS=4")
+        wrong, states = self.check("shm_ring", "-DRECORDS=4")
         print("# %d states" % states)
         self.assertEqual(wrong, "")
         self.assertGreater(states, 10000)
@@ -53,8 +53,17 @@ class TestModels(unittest.TestCase):
             ("NO_LOOK", "invalid end state"),
         ]:
             with self.subTest(define):
-                wrong, _ = self.check("-DRECORDS=3", "-D" + define)
+                wrong, _ = self.check("shm_ring", "-DRECORDS=3", "-D" + define)
                 self.assertIn(what, wrong)
+
+    def test_join__drops_no_signature(self):
+        wrong, states = self.check("join")
+        self.assertEqual(wrong, "")
+        self.assertGreater(states, 30)
+
+    def test_join__needs_the_seat_before_the_key(self):
+        wrong, _ = self.check("join", "-DKEY_FIRST")
+        self.assertIn("invalid end state", wrong)
 
 
 if __name__ == "__main__":
