@@ -10,6 +10,8 @@ FOLDERS = ("lib", "server", "store", "client")
 # A reason is a constant: second-to-last before the words of an error, or handed around by name.
 REASON = re.compile(r'"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]{5,})"')
 OTHERS = re.compile(r"^(TUTTI|UCX|XDG|MASTER|NO_COLOR|NET_DEVICES|CONN_NB|LOCAL|WORLD_SIZE$|SLURM|POD|TRACEPARENT$)")
+# What makes an error in the Python package, with its arguments.
+PYTHON = re.compile(r"\b(?:make|invalid)\((?:[^()]|\([^()]*\))*\)")
 
 
 def reasons_of_code():
@@ -22,6 +24,10 @@ def reasons_of_code():
             for match in re.finditer(r"(?:FAIL|fail|reason|return|\?|:|=|,)[^;]*?;", text, flags=re.S):
                 for word in REASON.findall(match[0]):
                     found.setdefault(word, path.relative_to(ROOT))
+    for path in sorted((ROOT / "client" / "python" / "src").rglob("*.py")):
+        for match in PYTHON.finditer(path.read_text()):
+            for word in REASON.findall(match[0]):
+                found.setdefault(word, path.relative_to(ROOT))
     return found
 
 

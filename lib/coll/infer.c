@@ -171,7 +171,9 @@ infer_peer(const tutti_coll_args *args, uint32_t size, uint32_t group_rank, tutt
     }
     if (args->peer == group_rank) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SELF_PEER",
-                              "group rank %" PRIu32 " is this rank itself: use Copy", args->peer);
+                              "group rank %" PRIu32
+                              " is this rank itself: copy the tensor instead of sending it",
+                              args->peer);
     }
     if (args->kind == TUTTI_COLL_SEND) {
         *result = (tutti_spec){0};

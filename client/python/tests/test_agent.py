@@ -104,6 +104,20 @@ class Tensors(case.AgentCase):
         self.assertEqual(caught.exception.code.name, "NOT_FOUND")
         self.assertEqual(caught.exception.reason, "NO_TENSOR")
 
+    def test_a_closed_connection_says_so(self):
+        agent = tutti.connect(case.ADDRESSES[0], timeout=case.LONG_S)
+        agent.close()
+        with self.assertRaises(tutti.TuttiError) as caught:
+            agent.barrier()
+        self.assertEqual(caught.exception.reason, "CLOSED")
+        self.assertIn("is closed: connect again", caught.exception.text)
+
+    def test_who_sends_to_itself_is_told_what_to_do(self):
+        with self.assertRaises(tutti.TuttiError) as caught:
+            self.agents[0].recv(0)
+        self.assertEqual(caught.exception.reason, "SELF_PEER")
+        self.assertIn("copy the tensor instead", caught.exception.text)
+
 
 class Groups(case.AgentCase):
     def test_groups_have_an_order(self):

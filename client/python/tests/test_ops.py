@@ -126,14 +126,41 @@ class Collectives(case.AgentCase):
                 self.assertIs(agent.recv(out=out).tensor, out)
                 work = agent.recv(0, async_=True)
                 third = work.wait()
-                values = got.tensor.numpy(), got.source, out, work.source, third.numpy()
-                self.free(got.tensor, third)
-                return values
+                self.assertEqual((work.source, third.source, third.source_global), (0, 0, 0))
+                return got.tensor, got.source, out, third.tensor
             return None
 
-        array, source, out, second, third = self.all(work)[1]
+        array, source, out, third = self.all(work)[1]
         np.testing.assert_array_equal(array, ramp(self.agents[0]))
-        self.assertEqual((source, second, out.tolist(), third.tolist()), (0, 0, [0, 1, 2], [0, 1]))
+        self.assertEqual((source, out.tolist(), third.tolist()), (0, [0, 1, 2], [0, 1]))
+
+    def test_what_is_received_is_an_array_unless_it_is_kept(self):
+        large = np.arange(1 << 20, dtype=np.float32)  # more than one message carries
+
+        def work(agent):
+            if agent.rank == 0:
+                for array in (large, np.arange(3), np.arange(3), np.arange(3)):
+                    agent.send(array, 1)
+            if agent.rank == 1:
+                np.testing.assert_array_equal(agent.recv(0).tensor, large)
+                self.assertEqual(agent.recv(0, async_=True).wait().tensor.tolist(), [0, 1, 2])
+                for found in (agent.recv(0, keep=True), agent.recv(0, keep=True, async_=True).wait()):
+                    with found.tensor as kept:
+                        self.assertIsInstance(kept, tutti.Tensor)
+                        self.assertEqual(kept.numpy().tolist(), [0, 1, 2])
+
+        self.all(work)
+
+    def test_words_of_others_are_understood(self):
+        def work(agent):
+            mean = agent.all_reduce(np.full(1, 2.0 * agent.rank), "mean")
+            part = agent.scatter(np.arange(float(self.size)), 1)
+            whole = agent.gather(part, 1)
+            total = agent.reduce(part, "sum", 1)
+            return mean[0], agent.broadcast(np.full(1, agent.rank), 1)[0], part[0], whole is None, total is None
+
+        for rank, found in enumerate(self.all(work)):
+            self.assertEqual(found, (self.size - 1.0, 1, float(rank), rank != 1, rank != 1))
 
     def test_blocks_of_ranks_pass_on(self):
         def work(agent):

@@ -222,7 +222,15 @@ class Addresses(unittest.TestCase):
         with self.assertRaises(tutti.TuttiError) as caught:
             tutti.connect("127.0.0.1:1", timeout=5)
         self.assertEqual(caught.exception.code.name, "UNAVAILABLE")
-        self.assertIn("127.0.0.1:1", caught.exception.text)
+        self.assertEqual(caught.exception.reason, "UNREACHABLE")
+        words = "could not reach 127.0.0.1:1: connection refused, nothing listens there"
+        self.assertEqual(caught.exception.text, words)
+
+    def test_a_socket_that_is_not_there_is_named(self):
+        with self.assertRaises(tutti.TuttiError) as caught:
+            tutti.connect("unix:/nowhere/agent", timeout=5)
+        words = "could not reach unix:/nowhere/agent: there is no such socket, the server is not running"
+        self.assertEqual(caught.exception.text, words)
 
     def test_a_token_is_not_sent_in_plaintext_to_other_machines(self):
         settings = _settings.Settings(token="secret")

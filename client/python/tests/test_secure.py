@@ -26,10 +26,11 @@ class Secure(unittest.TestCase):
         known = dict(tls_ca=CA, tls_cert=CERT, tls_key=KEY, token_file=TOKEN_FILE, timeout=20)
         return tutti.connect(case.ADDRESSES[0], **dict(known, **how))
 
-    def refused(self, code, **how):
+    def refused(self, code, words="", **how):
         with self.assertRaises(tutti.TuttiError) as caught:
             self.connect(**how).close()
         self.assertEqual(caught.exception.code.name, code, caught.exception)
+        self.assertIn(words, caught.exception.text)
 
     def test_who_shows_all_comes_in(self):
         with self.connect() as agent, agent.put(np.ones(2)) as tensor:
@@ -43,13 +44,13 @@ class Secure(unittest.TestCase):
     def test_a_name_stands_for_the_address(self):
         with self.connect(tls_name="localhost") as agent:
             self.assertEqual(agent.rank, 0)
-        self.refused("UNAVAILABLE", tls_name="somebody.else")
+        self.refused("UNAVAILABLE", "give tls_name", tls_name="somebody.else")
 
     def test_who_shows_too_little_does_not(self):
         self.refused("UNAUTHENTICATED", token="wrong", token_file="")
         self.refused("UNAUTHENTICATED", token_file="")
-        self.refused("UNAVAILABLE", tls_cert="", tls_key="")
-        self.refused("UNAVAILABLE", tls_ca="", tls_cert="", tls_key="")
+        self.refused("UNAVAILABLE", "tls_cert", tls_cert="", tls_key="")
+        self.refused("UNAVAILABLE", "tls_ca", tls_ca="", tls_cert="", tls_key="")
         self.refused("INVALID_ARGUMENT", tls_key="")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from . import _wire
+from . import _reach, _wire
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -93,14 +93,26 @@ def _error_info(metadata: Iterable[tuple[str, Any]]) -> Any:
     return None
 
 
-def from_rpc(error: Any) -> TuttiError:
-    """Of what grpc raised: a grpc.RpcError with code(), details() and trailing_metadata()."""
+def closed(address: str) -> TuttiError:
+    """Of a call on a connection that this program has closed."""
+    text = "the connection to %s is closed: connect again" % address
+    return make(grpc.StatusCode.FAILED_PRECONDITION, text, "CLOSED")
+
+
+def from_rpc(error: Any, address: str = "", call: str = "") -> TuttiError:
+    """Of what grpc raised: a grpc.RpcError with code(), details() and trailing_metadata().
+
+    address, call  of whom what was asked
+    """
     info = _error_info(error.trailing_metadata() or ())
     known = dict(info.metadata) if info is not None else {}
+    text, reason = error.details() or "", info.reason if info is not None else ""
+    if info is None and address:
+        text, reason = _reach.explain(error.code(), text, address, call)
     return make(
         error.code(),
-        error.details() or "",
-        info.reason if info is not None else "",
+        text,
+        reason,
         group=known.get("group", ""),
         op=_number(known.get("sequence", ""), 0),
         rank=_number(known.get("rank", ""), -1),

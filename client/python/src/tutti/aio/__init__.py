@@ -6,10 +6,11 @@ from ..errors import TuttiError, TuttiTimeout
 from ..objects import Blob
 from ._agent import Agent, AgentInfo, connect, connect_job
 from ._groups import Group, MemberEvent, Mesh, RankInfo
+from ._infer import Synced
 from ._store import Entry, Store
 from ._tensor import Tensor
 from ._view import View
-from ._work import Work
+from ._work import Received, Work
 
 __all__ = [
     "Agent",
@@ -20,7 +21,9 @@ __all__ = [
     "MemberEvent",
     "Mesh",
     "RankInfo",
+    "Received",
     "Store",
+    "Synced",
     "Tensor",
     "TuttiError",
     "TuttiTimeout",

@@ -155,7 +155,7 @@ async def _first_that_answers(settings: _settings.Settings, left: float) -> tupl
             await line.close()
             if not isinstance(error, errors.TuttiError) or not _not_there(error):
                 raise
-            failure = errors.make(error.code, "%s: %s" % (address, error.text), error.reason)
+            failure = error
     assert failure is not None
     raise failure
 

@@ -26,13 +26,15 @@ class How(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One op, before it is run. many: its result is a list, whatever goes in."""
+    """One op, before it is run. many: its result is a list, whatever goes in; received: it is a
+    recv, whose result is a Received."""
 
     agent: "Agent"
     method: str
     request: Any
     how: How
     many: bool
+    received: bool = False
 
 
 def group_name(group: Any) -> str:
@@ -48,8 +50,12 @@ def number_of(enum: str, prefix: str, word: str) -> int:
     return numbers[word.upper()]
 
 
+# Others' words for reduce ops: numpy's and the `tutti` command's, torch.distributed's.
+_REDUCE_ALIASES = {"mean": "avg", "product": "prod"}
+
+
 def reduce_number(op: str) -> int:
-    return number_of("ReduceOp", "REDUCE_OP_", "prod" if op.lower() == "product" else op)
+    return number_of("ReduceOp", "REDUCE_OP_", _REDUCE_ALIASES.get(op.lower(), op))
 
 
 def form_number(form: str) -> int:
@@ -254,14 +260,15 @@ async def run(call: Call, x: Any, grow: int | None = 1) -> Any:
     return await _inline(call, x, datas)
 
 
-async def receive(call: Call, given: Any = None) -> tuple[Any, Any]:
+async def receive(call: Call, given: Any = None, as_array: bool = False) -> tuple[Any, Any]:
     """Run an op whose request is complete; the results are of the kind of `given`, or of `out`."""
-    arrays = given is not None or is_array(call.how.out)
+    arrays = as_array or given is not None or is_array(call.how.out)
     staged = Staged(call.agent, given, call.how.out) if arrays else None
     return await _with_handles(call, staged)
 
 
-async def receive_inline(call: Call, given: Any) -> Any:
+async def receive_inline(call: Call, given: Any) -> tuple[Any, Any]:
     """The same, for results that are small: they come with the answer."""
     call.request.inline_result = True
-    return _from_payload(call, await send(call, call.request), given)
+    response = await send(call, call.request)
+    return _from_payload(call, response, given), response

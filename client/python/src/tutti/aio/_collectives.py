@@ -73,7 +73,7 @@ class Collectives:
     ) -> Any:
         """Every rank gets the reduction of all inputs.
 
-        op      sum, prod, min, max, avg, band, bor, bxor, premul_sum
+        op      sum, prod, min, max, avg (or mean), band, bor, bxor, premul_sum
         factor  of premul_sum
         """
         how = How(group, out, async_, timeout, sequence)
@@ -84,8 +84,8 @@ class Collectives:
         self,
         x: Any,
         op: str = "sum",
-        *,
         root: int = 0,
+        *,
         root_global: int | None = None,
         factor: float | None = None,
         group: "Group | str | None" = None,
@@ -136,8 +136,8 @@ class Collectives:
     async def broadcast(
         self,
         x: Any = None,
-        *,
         root: int = 0,
+        *,
         root_global: int | None = None,
         coalesced: bool = False,
         meta: bytes = b"",
@@ -163,13 +163,13 @@ class Collectives:
         call.request.coalesced = coalesced or is_list(x)
         if not is_array(x) or async_ or out is not None or size_of(x) > INLINE_BYTES_MAX:
             return (await receive(call, x if is_array(x) else None))[0]
-        return await receive_inline(call, x)
+        return (await receive_inline(call, x))[0]
 
     async def scatter(
         self,
         x: Any = None,
-        *,
         root: int = 0,
+        *,
         root_global: int | None = None,
         axis: int | Sequence[int] = 0,
         form: str = "concat",
@@ -210,8 +210,8 @@ class Collectives:
     async def gather(
         self,
         x: Any,
-        *,
         root: int = 0,
+        *,
         root_global: int | None = None,
         axis: int | Sequence[int] = 0,
         form: str = "concat",

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import dtypes
-from ._call import How, begin, receive, run
-from ._work import Work
+from ._call import How, begin, receive, receive_inline, run
+from ._tensor import INLINE_BYTES_MAX
+from ._work import Received, Work
 
 if TYPE_CHECKING:
     from ._agent import Agent
     from ._groups import Group
-
-
-class Received(NamedTuple):
-    """What recv() got, from whom (a group rank, and a rank of the job), and what came with it."""
-
-    tensor: Any
-    source: int
-    source_global: int
-    meta: bytes = b""
 
 
 class Pairs:
@@ -69,14 +61,18 @@ class Pairs:
         tag: int = 0,
         dtype: Any = None,
         shape: Sequence[int] = (),
+        keep: bool = False,
         group: "Group | str | None" = None,
         out: Any = None,
         async_: bool = False,
         timeout: float | None = None,
     ) -> Any:
-        """Take a tensor from one rank, or from whoever sends first: a Received, or a Work.
+        """Take a tensor from one rank, or from whoever sends first: a Received, or a Work whose wait()
+        gives it.
 
         dtype, shape  what it must be; without a dtype whatever comes
+        keep          the tensor stays in the agent: a Tensor comes instead of an array
+        out           where it goes, a Tensor or an array
         group_offset  instead of a source: as send() has it
         """
         how = How(group, out, async_, timeout, 0)
@@ -89,11 +85,14 @@ class Pairs:
             group_offset=group_offset,
             group_count=group_count,
             tag=tag,
-        )
+        )._replace(received=True)
+        kind = None
         if dtype is not None:
-            call.request.expect.CopyFrom(dtypes.spec(dtypes.name_of(dtype), shape))
-        got, response = await receive(call)
-        if async_:
-            return got
-        meta = bytes(response.user_meta)
-        return Received(got, response.source, response.source_global, meta)
+            kind = dtypes.Kind(dtypes.name_of(dtype), tuple(int(n) for n in shape))
+            call.request.expect.CopyFrom(dtypes.spec(kind.name, kind.shape))
+        as_array = not keep and out is None
+        if as_array and kind is not None and not async_ and kind.nbytes <= INLINE_BYTES_MAX:
+            got, response = await receive_inline(call, None)
+        else:
+            got, response = await receive(call, None, as_array)
+        return got if async_ else Received.of(got, response)

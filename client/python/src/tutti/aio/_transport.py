@@ -28,6 +28,7 @@ class Line:
     def __init__(self, address: str, settings: Settings) -> None:
         self.address = address
         self._settings = settings
+        self._closed = False
         options = settings.channel_options()
         credentials = settings.credentials(address)
         if credentials is None:
@@ -36,6 +37,8 @@ class Line:
             self._channel = grpc.aio.secure_channel(address, credentials, options=options)
 
     def _stub(self, kind: str, name: str) -> Any:
+        if self._closed:
+            raise errors.closed(self.address)
         method = _wire.method(name)
         return getattr(self._channel, kind)(
             method.path,
@@ -49,7 +52,7 @@ class Line:
         try:
             return await stub(request, timeout=timeout, metadata=self._settings.metadata())
         except grpc.RpcError as error:
-            raise errors.from_rpc(error) from None
+            raise errors.from_rpc(error, self.address, name) from None
 
     async def give(self, name: str, requests: Iterable[Any]) -> Any:
         """Many requests, one response."""
@@ -57,7 +60,7 @@ class Line:
         try:
             return await stub(iter(requests), metadata=self._settings.metadata())
         except grpc.RpcError as error:
-            raise errors.from_rpc(error) from None
+            raise errors.from_rpc(error, self.address, name) from None
 
     async def take(
         self, name: str, request: Any, timeout: float | None = None
@@ -69,11 +72,12 @@ class Line:
             async for response in call:
                 yield response
         except grpc.RpcError as error:
-            raise errors.from_rpc(error) from None
+            raise errors.from_rpc(error, self.address, name) from None
         finally:
             call.cancel()
 
     async def close(self) -> None:
+        self._closed = True
         await self._channel.close()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _wire, dtypes, errors
 from ._tensor import Tensor
@@ -15,6 +15,23 @@ if TYPE_CHECKING:
 def as_ms(timeout: float | None) -> int:
     """Seconds as the wire has them; 0 = as long as it takes."""
     return 0 if timeout is None else max(1, int(timeout * 1000))
+
+
+class Received(NamedTuple):
+    """What recv() got, from whom (a group rank, and a rank of the job), and what came with it.
+
+    tensor  an array; a Tensor where recv() was to keep it, or where `out` is one
+    """
+
+    tensor: Any
+    source: int
+    source_global: int
+    meta: bytes = b""
+
+    @classmethod
+    def of(cls, tensor: Any, said: Any) -> "Received":
+        """Of a RecvResponse or a WorkStatus."""
+        return cls(tensor, said.source, said.source_global, bytes(said.user_meta))
 
 
 class Work:
@@ -77,6 +94,8 @@ class Work:
         self.tensor = as_asked(self._call, list(made))
         found = made if self._staged is None else await self._staged.collect(made)
         self._result = as_asked(self._call, list(found))
+        if self._call.received:
+            self._result = Received.of(self._result, status)
         return self._result
 
 

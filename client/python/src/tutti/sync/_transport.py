@@ -26,6 +26,7 @@ class Line:
     def __init__(self, address: str, settings: Settings) -> None:
         self.address = address
         self._settings = settings
+        self._closed = False
         options = settings.channel_options()
         credentials = settings.credentials(address)
         if credentials is None:
@@ -34,6 +35,8 @@ class Line:
             self._channel = grpc.secure_channel(address, credentials, options=options)
 
     def _stub(self, kind: str, name: str) -> Any:
+        if self._closed:
+            raise errors.closed(self.address)
         method = _wire.method(name)
         return getattr(self._channel, kind)(
             method.path,
@@ -47,7 +50,7 @@ class Line:
         try:
             return stub(request, timeout=timeout, metadata=self._settings.metadata())
         except grpc.RpcError as error:
-            raise errors.from_rpc(error) from None
+            raise errors.from_rpc(error, self.address, name) from None
 
     def give(self, name: str, requests: Iterable[Any]) -> Any:
         """Many requests, one response."""
@@ -55,7 +58,7 @@ class Line:
         try:
             return stub(iter(requests), metadata=self._settings.metadata())
         except grpc.RpcError as error:
-            raise errors.from_rpc(error) from None
+            raise errors.from_rpc(error, self.address, name) from None
 
     def take(self, name: str, request: Any, timeout: float | None = None) -> Iterator[Any]:
         """One request, many responses; the call ends with the iteration."""
@@ -64,11 +67,12 @@ class Line:
         try:
             yield from call
         except grpc.RpcError as error:
-            raise errors.from_rpc(error) from None
+            raise errors.from_rpc(error, self.address, name) from None
         finally:
             call.cancel()
 
     def close(self) -> None:
+        self._closed = True
         self._channel.close()
 
 

@@ -1,0 +1,79 @@
+"""gRPC's own errors in the words of libtutti and the `tutti` command: which server, what is wrong with
+it, what to do.
+
+gRPC's errors are known by fragments of their text, so a new gRPC may bring new ones: those are passed
+on as they are. The tables are those of lib/rpc/rpc_reach.c.
+"""
+
+from __future__ import annotations
+
+import grpc
+
+# While connecting. The first that fits.
+_WHILE_CONNECTING = (
+    ("Connection refused", "connection refused, nothing listens there"),
+    ("No such file or directory", "there is no such socket, the server is not running"),
+    ("Permission denied", "permission denied, the socket belongs to another user"),
+    ("Domain name not found", "there is no host of that name"),
+    ("DNS resolution failed", "the host's name could not be resolved"),
+    ("No route to host", "no route to host"),
+    ("Network is unreachable", "the network is unreachable"),
+    ("Connection timed out", "no answer to the attempt to connect"),
+    ("connect() timed out", "no answer to the attempt to connect"),
+    ("FD shutdown", "no answer to the attempt to connect"),
+    ("wrong version number", "the server does not speak TLS"),
+    ("WRONG_VERSION_NUMBER", "the server does not speak TLS"),
+    ("is not in peer certificate", "its certificate is for another name: give tls_name"),
+    (
+        "certificate verify failed",
+        "its certificate is not signed by the given authority (tls_ca), or has expired",
+    ),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "its certificate is not signed by the given authority (tls_ca), or has expired",
+    ),
+    ("certificate required", "it wants a client certificate: give tls_cert and tls_key"),
+    ("CERTIFICATE_REQUIRED", "it wants a client certificate: give tls_cert and tls_key"),
+    (
+        "Connection reset by peer",
+        "it closed the connection, perhaps it wants TLS (tls_ca) or a client certificate (tls_cert)",
+    ),
+    (
+        "Socket closed",
+        "it closed the connection, perhaps it wants TLS (tls_ca) or a client certificate (tls_cert)",
+    ),
+)
+
+# During a call.
+_WHILE_CALLING = (
+    ("keepalive watchdog timeout", "it does not answer pings"),
+    ("Socket closed", "it closed the connection"),
+    ("Connection reset by peer", "connection reset by peer"),
+    ("Broken pipe", "it closed the connection"),
+    ("Too many pings", "it took our pings for an attack, ping less often"),
+    ("GOAWAY", "it closes its connections"),
+    ("Cancelling all calls", "it shut down"),
+)
+
+
+def _find(phrases: tuple[tuple[str, str], ...], text: str) -> str:
+    for theirs, ours in phrases:
+        if theirs in text:
+            return ours
+    return ""
+
+
+def explain(code: grpc.StatusCode, text: str, address: str, call: str) -> tuple[str, str]:
+    """Text and reason of an error that no server gave a reason for."""
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED and text == "Deadline Exceeded":
+        return "%s did not answer %s in time" % (address, call), ""
+    if code is not grpc.StatusCode.UNAVAILABLE:
+        return text, ""
+    if "ailed to connect to all addresses" in text or "DNS resolution failed" in text:
+        last = text.rpartition("last error: ")[2]
+        why = _find(_WHILE_CONNECTING, text) or last
+        return "could not reach %s: %s" % (address, why), "UNREACHABLE"
+    why = _find(_WHILE_CALLING, text)
+    if why:
+        return "lost the connection to %s: %s" % (address, why), "CONNECTION_LOST"
+    return text, ""
