@@ -372,9 +372,9 @@ say_all_and_leave(int from, int to)
     while (way.link->state != TCP_OPEN) {
         (void)node.wire->ops->progress(node.wire);
     }
-    (void)read(from, &word, 1);
+    assert_int_equal(read(from, &word, 1), 1);
     sent = fill_up(&way);
-    (void)write(to, &sent, sizeof(sent));
+    assert_int_equal(write(to, &sent, sizeof(sent)), sizeof(sent));
     tcp_rig_disconnect(&node, &way);
     node.wire->ops->close(node.wire);
     _exit(0);
