@@ -1,4 +1,5 @@
 # Libraries from the distribution. Each is met by name here and linked by one room.
+include(CheckSymbolExists)
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c)
@@ -15,6 +16,15 @@ find_library(GPR_LIBRARY gpr REQUIRED)
 add_library(tutti_grpc INTERFACE)
 target_include_directories(tutti_grpc SYSTEM INTERFACE ${GRPC_INCLUDE})
 target_link_libraries(tutti_grpc INTERFACE ${GRPC_LIBRARY} ${GPR_LIBRARY})
+# gRPC 1.66 took it away.
+set(CMAKE_REQUIRED_INCLUDES ${GRPC_INCLUDE})
+set(CMAKE_REQUIRED_LIBRARIES ${GPR_LIBRARY})
+check_symbol_exists(gpr_set_log_function grpc/support/log.h TUTTI_HAS_GPR_LOG)
+unset(CMAKE_REQUIRED_INCLUDES)
+unset(CMAKE_REQUIRED_LIBRARIES)
+if(TUTTI_HAS_GPR_LOG)
+  target_compile_definitions(tutti_grpc INTERFACE TUTTI_GPR_LOG)
+endif()
 
 find_path(UCX_INCLUDE ucp/api/ucp.h REQUIRED)
 find_library(UCP_LIBRARY ucp REQUIRED)

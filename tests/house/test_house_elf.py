@@ -1,12 +1,15 @@
-"""Goal: what is built keeps what makes a fault in memory harder to exploit (cmake/harden.cmake).
+"""Goal: what is built keeps what makes a fault in memory harder to exploit (cmake/harden.cmake); and the one
+function of gRPC that newer ones lack is called only where it is.
 
-Method: readelf over the programs and the library of this build folder.
+Method: readelf over the programs and the library of this build folder; rpc_log.c is compiled against a
+header of gRPC's log that has no gpr_set_log_function.
 """
 
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 SOURCE = os.environ["TUTTI_SOURCE"]
@@ -80,6 +83,21 @@ class Elf(unittest.TestCase):
             public = {word: at for word, at in functions(name, "--dyn-syms").items() if at != 0}
             self.assertGreater(len(public), 100, name)
             self.assertEqual(set(starts_of(name, public.values())), {ENDBR64}, name)
+
+
+class Log(unittest.TestCase):
+    def test_builds_without_a_function_that_newer_grpc_lacks(self):
+        words = [os.environ["TUTTI_CC"], "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"]
+        words += ["-Wmissing-prototypes", "-fsyntax-only"]
+        with tempfile.TemporaryDirectory() as newer:
+            os.makedirs(os.path.join(newer, "grpc", "support"))
+            with open(os.path.join(newer, "grpc", "support", "log.h"), "w") as header:
+                header.write("#include <grpc/support/port_platform.h>\n")
+            for folder in (newer, os.path.join(SOURCE, "include"), os.path.join(BUILD, "include")):
+                words += ["-I", folder]
+            words += ["-I", os.path.join(SOURCE, "lib"), os.path.join(SOURCE, "lib/rpc/rpc_log.c")]
+            done = subprocess.run(words, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
 
 
 if __name__ == "__main__":
