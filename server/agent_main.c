@@ -115,6 +115,14 @@ take_init_url(tutti_agent_options *options, tutti_error *err)
     return code;
 }
 
+static tutti_code
+hide_keys(const program *self, tutti_error *err)
+{
+    const char *const more[] = {self->options.tls_key, self->options.token_file, NULL};
+
+    return tutti_guard_hide_keys(&self->auth, &self->server, more, err);
+}
+
 static void
 wait_for_end(tutti_agent *agent, const sigset_t *signals)
 {
@@ -292,6 +300,9 @@ main(int argc, char **argv)
         block_signals(&signals);
         tutti_process_tune_malloc();
         code = tutti_process_raise_files(FILES_LEAST, &err);
+        if (code == TUTTI_OK) {
+            code = hide_keys(&self, &err);
+        }
         if (code == TUTTI_OK) {
             code = take_init_url(&self.options, &err);
         }

@@ -346,8 +346,12 @@ static int
 run(program *self, tutti_error *err)
 {
     int exit_code = EXIT_FINE;
+    const char *const no_more[] = {NULL};
     tutti_code code = tutti_process_raise_files(FILES_LEAST, err);
 
+    if (code == TUTTI_OK) {
+        code = tutti_guard_hide_keys(&self->guarding, &self->serving, no_more, err);
+    }
     if (code != TUTTI_OK) {
         return exit_code_for(code);
     }

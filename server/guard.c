@@ -1,5 +1,8 @@
 #include "server/guard.h"
 
+#include "base/log.h"
+#include "base/process.h"
+
 static tutti_code
 admit(void *arg, const tutti_rpc_visit *visit, void **ret_grant, const char **ret_identity,
       tutti_error *err)
@@ -39,6 +42,30 @@ static void
 release(void *grant)
 {
     tutti_auth_grant_unref(grant);
+}
+
+static bool
+holds_keys(const tutti_auth_options *options, const tutti_rpc_server_options *serving,
+           const char *const *more)
+{
+    bool holds =
+        options->keys[0] != '\0' || serving->tls_key[0] != '\0' || serving->token_file[0] != '\0';
+
+    for (; *more != NULL && !holds; more++) {
+        holds = (*more)[0] != '\0';
+    }
+    return holds;
+}
+
+tutti_code
+tutti_guard_hide_keys(const tutti_auth_options *options, const tutti_rpc_server_options *serving,
+                      const char *const *more, tutti_error *err)
+{
+    if (options->core_dumps || !holds_keys(options, serving, more)) {
+        return TUTTI_OK;
+    }
+    TUTTI_LOG("guard", DEBUG, "no core dumps and no debuggers: this process holds keys");
+    return tutti_process_hide_memory(err);
 }
 
 void

@@ -9,6 +9,16 @@
 #include "rpc/server.h"
 
 /*
+ * Before keys are read: a process that is told of a private key, a secret or a token hides its
+ * memory, unless --core-dumps says otherwise.
+ *
+ * [in] more  files of keys and tokens besides those of the two options, ended by NULL; "" = none
+ */
+tutti_code tutti_guard_hide_keys(const tutti_auth_options *options,
+                                 const tutti_rpc_server_options *serving, const char *const *more,
+                                 tutti_error *err);
+
+/*
  * Before the server starts.
  *
  * [in] options  what `auth` was opened with

@@ -27,6 +27,8 @@ static const tutti_option table[] = {
      "what stands before the claims role, job and ranks in a token"},
     {"token-skew", TUTTI_OPTION_NS, AT(skew_ns), "30s", 0, 3600 * TUTTI_NS_PER_S, NULL,
      "how much the clocks of who makes tokens and of this machine may differ"},
+    {"core-dumps", TUTTI_OPTION_BOOL, AT(core_dumps), "false", 0, 0, NULL,
+     "allow core dumps and debuggers though this process holds private keys or tokens"},
 };
 
 tutti_option_set

@@ -26,9 +26,11 @@ typedef struct tutti_auth_options {
     const char *subjects;
     const char *prefix;
     uint64_t skew_ns;
+    bool core_dumps; /* the process stays open to debuggers although it holds keys */
 } tutti_auth_options;
 
-/* token-keys, token-issuer, token-audience, token-subjects, token-claim-prefix, token-skew. */
+/* token-keys, token-issuer, token-audience, token-subjects, token-claim-prefix, token-skew,
+ * core-dumps. */
 tutti_option_set tutti_auth_option_set(tutti_auth_options *target);
 
 /*

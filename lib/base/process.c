@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -45,6 +46,15 @@ tutti_process_tune_malloc(void)
 {
     (void)mallopt(M_TRIM_THRESHOLD, 1 << 30);
     (void)mallopt(M_MMAP_THRESHOLD, 32 << 20);
+}
+
+tutti_code
+tutti_process_hide_memory(tutti_error *err)
+{
+    if (prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L) != 0) {
+        return TUTTI_FAIL_ERRNO(err, errno, "could not hide the memory of this process");
+    }
+    return TUTTI_OK;
 }
 
 /* A number alone in a file, "max" or absent = no limit. */
@@ -166,7 +176,8 @@ tutti_process_who_listens(uint16_t port, char *ret_text, size_t size)
         return;
     }
     if (!find_holder(wanted, pid, sizeof(pid))) {
-        (void)snprintf(ret_text, size, "another user's process");
+        /* or one of ours that has called tutti_process_hide_memory */
+        (void)snprintf(ret_text, size, "a process that this user may not look into");
         return;
     }
     (void)snprintf(path, sizeof(path), "/proc/%s/comm", pid);

@@ -17,12 +17,19 @@ tutti_code tutti_process_raise_files(uint64_t least, tutti_error *err);
 /* malloc settings for big buffers that come and go (docs/decisions says what was measured). */
 void tutti_process_tune_malloc(void);
 
+/*
+ * From now on no core dump is written of this process, and processes without rights of root, those
+ * of its own user too, can neither attach to it nor read its memory, environment or descriptors.
+ */
+tutti_code tutti_process_hide_memory(tutti_error *err);
+
 /* Memory this process may use: the smaller of the machine's and the cgroup's limit, in bytes. */
 uint64_t tutti_process_memory(void);
 
 /*
- * Who listens on a TCP port of this machine? Writes "tutti-agent (pid 123)", "another user's
- * process" or "a process that has gone" into the buffer.
+ * Who listens on a TCP port of this machine? Writes "tutti-agent (pid 123)", "a process that this
+ * user may not look into" (another user's, or one that holds keys) or "a process that has gone"
+ * into the buffer.
  */
 void tutti_process_who_listens(uint16_t port, char *ret_text, size_t size);
 
