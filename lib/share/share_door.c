@@ -10,7 +10,6 @@
 #include "base/local.h"
 #include "share/share_private.h"
 
-#define STRANGERS_MAX 64 /* connections that have shown no token */
 #define STRANGER_NS (5 * TUTTI_NS_PER_S)
 #define LOOK_MS 500 /* between looks at what is due, while something may be */
 
@@ -40,15 +39,14 @@ tutti_share_end_guest(tutti_share *self, share_guest *guest)
     free(guest);
 }
 
-/* After its message was read: a socket that is closed before loses what was sent to it. */
+/* After its messages were read: a socket that is closed before loses what was sent to it. */
 static void
-refuse(tutti_share *self, share_guest *guest, enum share_refusal why)
+say_refusal(int socket, enum share_refusal why)
 {
     share_answer answer = {.refusal = why};
 
     memcpy(answer.magic, SHARE_ANSWER, SHARE_MAGIC_BYTES);
-    (void)tutti_local_send(guest->socket, &answer, sizeof(answer), NULL, 0);
-    tutti_share_end_guest(self, guest);
+    (void)tutti_local_send(socket, &answer, sizeof(answer), NULL, 0);
 }
 
 /* ------------------------------------------------------------------------------ a guest's token */
@@ -101,7 +99,8 @@ take_token(tutti_share *self, share_guest *guest, const unsigned char *token)
     bool sent;
 
     if (offer == NULL) {
-        refuse(self, guest, SHARE_BAD_TOKEN);
+        say_refusal(guest->socket, SHARE_BAD_TOKEN);
+        tutti_share_end_guest(self, guest);
         return;
     }
     memcpy(answer.magic, SHARE_ANSWER, SHARE_MAGIC_BYTES);
@@ -130,8 +129,6 @@ hear_guest(tutti_share *self, share_guest *guest)
     if (guest->offer != NULL || size != sizeof(hello) ||
         memcmp(hello.magic, SHARE_HELLO, SHARE_MAGIC_BYTES) != 0) {
         tutti_share_end_guest(self, guest); /* it hung up, or says what makes no sense */
-    } else if (!guest->welcome) {
-        refuse(self, guest, SHARE_OTHER_USER);
     } else {
         take_token(self, guest, hello.token);
     }
@@ -148,6 +145,42 @@ is_welcome(const tutti_share *self, int socket)
            (self->options.any_user || user == 0 || user == geteuid());
 }
 
+/* A user who may not come in never counts, so that he cannot fill the places of strangers. */
+static void
+send_away(int socket)
+{
+    int fds[TUTTI_LOCAL_FDS_MAX];
+    share_hello hello;
+    size_t count;
+    long size;
+
+    (void)shutdown(socket, SHUT_RD); /* what it has said is read, more it cannot say */
+    do {
+        size = tutti_local_receive(socket, &hello, sizeof(hello), fds, &count);
+        tutti_local_close_all(fds, count);
+    } while (size > 0);
+    say_refusal(socket, SHARE_OTHER_USER);
+    (void)close(socket);
+}
+
+/* The one that has been silent for longest makes room: a newcomer may have a token. */
+static void
+end_oldest_stranger(tutti_share *self)
+{
+    tutti_link *at;
+    tutti_link *spare;
+
+    tutti_list_each(at, spare, &self->guests)
+    {
+        share_guest *guest = tutti_container_of(at, share_guest, link);
+
+        if (guest->offer == NULL) {
+            tutti_share_end_guest(self, guest);
+            return;
+        }
+    }
+}
+
 static void
 add_guest(tutti_share *self, int socket)
 {
@@ -159,7 +192,6 @@ add_guest(tutti_share *self, int socket)
         return;
     }
     guest->socket = socket;
-    guest->welcome = is_welcome(self, socket);
     guest->due_ns = tutti_clock_add(tutti_clock_ns(), STRANGER_NS);
     tutti_list_init(&guest->link);
     tutti_share_lock(self);
@@ -179,9 +211,12 @@ answer_door(tutti_share *self)
 
     if (socket < 0) {
         (void)nanosleep(&pause, NULL); /* no descriptors: the caller waits, we do not spin */
-    } else if (self->stranger_count >= STRANGERS_MAX) {
-        (void)close(socket);
+    } else if (!is_welcome(self, socket)) {
+        send_away(socket);
     } else {
+        if (self->stranger_count >= SHARE_STRANGERS_MAX) {
+            end_oldest_stranger(self);
+        }
         add_guest(self, socket);
     }
 }

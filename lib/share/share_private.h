@@ -11,6 +11,7 @@
 #define SHARE_HELLO "tthello1"
 #define SHARE_ANSWER "ttshare1"
 #define SHARE_REVOKED "ttended1"
+#define SHARE_STRANGERS_MAX 64 /* connections that have shown no token */
 
 /* From who takes, once. */
 typedef struct share_hello {
@@ -62,7 +63,6 @@ struct share_guest {
     tutti_link link;
     int socket;
     uint64_t due_ns;    /* until it has shown a token */
-    bool welcome;       /* it is of a user who may come in */
     share_offer *offer; /* NULL: it has not */
 };
 
@@ -77,7 +77,7 @@ struct tutti_share {
     pthread_mutex_t lock; /* guards what follows; on_over runs outside */
     tutti_link offers;
     uint32_t offer_count;
-    tutti_link guests; /* the thread's, and tutti_share_close's */
+    tutti_link guests; /* the thread's, and tutti_share_close's; the oldest first */
     uint32_t stranger_count;
     bool stopping;
 };

@@ -11,6 +11,13 @@
 #include "base/local.h"
 #include "share/share_private.h"
 
+/* Who is not welcome is told so at once, and can say nothing any more: the answer is there. */
+static bool
+say_hello(int socket, const share_hello *hello)
+{
+    return tutti_local_send(socket, hello, sizeof(*hello), NULL, 0) || errno == EPIPE;
+}
+
 static tutti_code
 show_token(const char *name, tutti_bytes token, int *ret_socket, tutti_error *err)
 {
@@ -26,7 +33,7 @@ show_token(const char *name, tutti_bytes token, int *ret_socket, tutti_error *er
     socket = tutti_local_connect(tutti_bytes_of(name));
     memcpy(hello.magic, SHARE_HELLO, SHARE_MAGIC_BYTES);
     memcpy(hello.token, token.data, sizeof(hello.token));
-    if (socket < 0 || !tutti_local_send(socket, &hello, sizeof(hello), NULL, 0)) {
+    if (socket < 0 || !say_hello(socket, &hello)) {
         const int number = errno;
 
         if (socket >= 0) {

@@ -107,6 +107,17 @@ test_share_take__from_who_lies_maps_nothing_that_could_end(void **state)
     share_rig_close(&self);
 }
 
+static long
+read_one(int socket, share_answer *ret_answer)
+{
+    struct pollfd look = {.fd = socket, .events = POLLIN};
+    int fds[TUTTI_LOCAL_FDS_MAX];
+    size_t count = 0;
+
+    assert_int_equal(poll(&look, 1, RIG_WAIT_MS), 1);
+    return tutti_local_receive(socket, ret_answer, sizeof(*ret_answer), fds, &count);
+}
+
 /* What a stranger sends, and the answer's size: 0 = it was hung up on. */
 static long
 speak(const share_rig *self, const void *words, size_t size)
@@ -148,33 +159,102 @@ test_share__hangs_up_on_what_makes_no_sense(void **state)
     share_rig_close(&self);
 }
 
-/* Of all these none keeps the one out that has a token, for long. */
+#define CROWD (3 * SHARE_STRANGERS_MAX) /* fewer than wait in line at a listener */
+
+static void
+come_in_a_crowd(const share_rig *self, int sockets[CROWD])
+{
+    size_t i;
+
+    for (i = 0; i < CROWD; i++) {
+        sockets[i] = tutti_local_connect(tutti_bytes_of(tutti_share_socket(self->share)));
+        assert_true(sockets[i] >= 0);
+    }
+}
+
+/* Of all these none keeps the one out that has a token: the oldest make room. */
 static void
 test_share__outlives_a_crowd_of_strangers(void **state)
 {
     unsigned char token[TUTTI_SHARE_TOKEN_BYTES];
-    int sockets[200];
+    int sockets[CROWD];
     tutti_share_view view;
     tutti_error err;
-    tutti_code code;
     size_t i;
     share_rig self;
 
     (void)state;
     share_rig_open(&self, 4, 0);
     assert_ok(share_rig_offer(&self, true, token, &err));
-    for (i = 0; i < COUNT_OF(sockets); i++) {
-        sockets[i] = tutti_local_connect(tutti_bytes_of(tutti_share_socket(self.share)));
+    come_in_a_crowd(&self, sockets);
+    assert_ok(share_rig_take(&self, token, &view, &err));
+    tutti_share_drop(&view);
+    for (i = 0; i < CROWD; i++) {
+        assert_int_equal(close(sockets[i]), 0);
     }
-    code = share_rig_take(&self, token, &view, &err);
-    assert_true(code == TUTTI_OK || code == TUTTI_UNAVAILABLE);
-    for (i = 0; i < COUNT_OF(sockets); i++) {
-        (void)close(sockets[i]);
+    share_rig_close(&self);
+}
+
+/* Another user's process that comes in a crowd, says so, and stays until it is told to go. */
+static pid_t
+start_foreign_crowd(const share_rig *self, int ends[2])
+{
+    int come[2];
+    int sockets[CROWD];
+    pid_t child;
+    char word = 0;
+
+    assert_int_equal(pipe(come), 0);
+    assert_int_equal(pipe(ends), 0);
+    child = fork();
+    if (child == 0) {
+        (void)close(ends[1]);
+        if (setuid(65534) != 0) {
+            _exit(1);
+        }
+        come_in_a_crowd(self, sockets);
+        _exit(write(come[1], &word, 1) == 1 && read(ends[0], &word, 1) == 0 ? 0 : 1);
     }
-    while (code != TUTTI_OK) {
-        code = share_rig_take(&self, token, &view, &err);
-        assert_true(code == TUTTI_OK || code == TUTTI_UNAVAILABLE);
+    assert_true(child > 0);
+    assert_int_equal(read(come[0], &word, 1), 1);
+    assert_int_equal(close(come[0]), 0);
+    assert_int_equal(close(come[1]), 0);
+    assert_int_equal(close(ends[0]), 0);
+    return child;
+}
+
+/* They are sent away before they count: neither this user's crowd nor his one has to make room. */
+static void
+test_share__a_crowd_of_another_user_takes_no_place(void **state)
+{
+    const share_hello hello = {.magic = {'t', 't', 'h', 'e', 'l', 'l', 'o', '1'}};
+    unsigned char token[TUTTI_SHARE_TOKEN_BYTES];
+    tutti_share_view view;
+    share_answer answer;
+    tutti_error err;
+    share_rig self;
+    int status = 0;
+    int first;
+    int ends[2];
+    pid_t child;
+
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("skipped: only root can become another user\n");
+        skip();
     }
+    share_rig_open(&self, 4, 0);
+    assert_ok(share_rig_offer(&self, true, token, &err));
+    first = tutti_local_connect(tutti_bytes_of(tutti_share_socket(self.share)));
+    child = start_foreign_crowd(&self, ends);
+    assert_ok(share_rig_take(&self, token, &view, &err));
+    assert_true(tutti_local_send(first, &hello, sizeof(hello), NULL, 0)); /* it is still there */
+    assert_int_equal(read_one(first, &answer), sizeof(answer));
+    assert_int_equal(answer.refusal, SHARE_BAD_TOKEN);
+    assert_int_equal(close(ends[1]), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(close(first), 0);
     tutti_share_drop(&view);
     share_rig_close(&self);
 }
@@ -244,6 +324,7 @@ main(void)
         cmocka_unit_test(test_share_take__from_who_lies_maps_nothing_that_could_end),
         cmocka_unit_test(test_share__hangs_up_on_what_makes_no_sense),
         cmocka_unit_test(test_share__outlives_a_crowd_of_strangers),
+        cmocka_unit_test(test_share__a_crowd_of_another_user_takes_no_place),
         cmocka_unit_test(test_share__refuses_other_users_unless_told),
     };
 

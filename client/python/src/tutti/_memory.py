@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -43,7 +44,8 @@ def _ask(lease: socket.socket, name: str, token: bytes) -> tuple[bytes, list[int
     try:
         lease.settimeout(TIMEOUT)
         lease.connect("\0" + name)
-        lease.send(HELLO + token)
+        with contextlib.suppress(BrokenPipeError):  # who is not welcome is told so before
+            lease.send(HELLO + token)
         answer, fds, _, _ = socket.recv_fds(lease, 256, 4)
     except OSError as error:
         raise _no_socket(error) from None
