@@ -1,6 +1,7 @@
 """unittest results as TAP lines on standard output; for test scripts that need nothing else."""
 
 import sys
+import traceback
 import unittest
 
 
@@ -38,6 +39,13 @@ class _Result(unittest.TestResult):
             self.count += 1
             print("not ok %d - %s" % (self.count, test), flush=True)
         self._explain(self.errors[-1][1])
+
+    def addSubTest(self, test, subtest, err):
+        """unittest tells of a test's parts here, and calls none of the above for one that failed."""
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            self._say("not ok", subtest)
+            self._explain("".join(traceback.format_exception(*err)))
 
 
 def main():
