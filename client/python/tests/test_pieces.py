@@ -5,6 +5,7 @@ Method: the package as it is installed.
 
 import inspect
 import os
+import re
 import socket
 import sys
 import tempfile
@@ -313,6 +314,44 @@ class Twins(unittest.TestCase):
                 if not member.startswith("_") and thing.__module__.startswith("tutti"):
                     known = thing.__doc__ or member in ("nbytes",)
                     self.assertTrue(known, "%s.%s" % (name, member))
+
+
+class Docs(unittest.TestCase):
+    """What an editor and help() show of each public method."""
+
+    CLASSES = ("Agent", "Tensor", "View", "Work", "Group", "Mesh", "Store")
+
+    def methods(self):
+        yield "connect", tutti.connect
+        yield "connect_job", tutti.connect_job
+        for kind in self.CLASSES:
+            for name, method in inspect.getmembers(getattr(tutti, kind), inspect.isfunction):
+                if not name.startswith("_"):
+                    yield "%s.%s" % (kind, name), method
+
+    def test_no_signature_says_any(self):
+        for name, method in self.methods():
+            with self.subTest(name):
+                signature = inspect.signature(method)
+                said = [one.annotation for one in signature.parameters.values() if one.name != "self"]
+                for annotation in said + [signature.return_annotation]:
+                    self.assertIsNot(annotation, inspect.Signature.empty)
+                    self.assertNotRegex(str(annotation), r"\bAny\b")
+
+    def test_every_method_says_what_it_gives_and_raises_and_shows_how(self):
+        for name, method in self.methods():
+            with self.subTest(name):
+                for part in ("Returns: ", "Raises: ", "Example:", ">>> "):
+                    self.assertIn(part, method.__doc__ or "")
+
+    def test_every_reason_that_is_named_is_one(self):
+        with open(os.path.join(os.environ["TUTTI_SOURCE"], "docs", "errors.md")) as file:
+            known = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", file.read()))
+        for name, method in self.methods():
+            raises = re.search("Raises: (.*)Example:", method.__doc__, re.S)
+            for reason in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", raises[1]):
+                with self.subTest("%s: %s" % (name, reason)):
+                    self.assertTrue(reason in known, "is not in docs/errors.md")
 
 
 if __name__ == "__main__":

@@ -7,12 +7,16 @@ other languages read it, and libtutti's tutti_object_* calls take part in the sa
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union, cast
 
 import numpy as np
 
 from . import _wire
 from .errors import invalid, lost
+
+
+# What json.dumps() takes.
+Json = Union[None, bool, int, float, str, "list[Json]", "dict[str, Json]"]
 
 
 class Blob(NamedTuple):
@@ -22,7 +26,7 @@ class Blob(NamedTuple):
     content_type: str = "application/octet-stream"
 
     @staticmethod
-    def of(value: Any) -> "Blob":
+    def of(value: "Object") -> "Blob":
         """Bytes as they are, text as text/plain, all else as JSON."""
         if isinstance(value, Blob):
             return value
@@ -32,14 +36,17 @@ class Blob(NamedTuple):
             return Blob(value.encode(), "text/plain; charset=utf-8")
         return Blob(json.dumps(value).encode(), "application/json")
 
-    def value(self) -> Any:
-        """Back: text and JSON as what they were, other types as bytes."""
+    def value(self) -> "bytes | Json":
+        """Text and JSON as what they were, other types as bytes."""
         if self.content_type.startswith("text/plain"):
             return self.data.decode()
         if self.content_type == "application/json":
-            return json.loads(self.data)
+            return cast(Json, json.loads(self.data))
         return self.data
 
+
+# An object: bytes as they are, text, or what JSON can say.
+Object = Union[Blob, bytes, bytearray, memoryview, Json]
 
 CONTENT_TYPE_MAX = 127  # bytes
 

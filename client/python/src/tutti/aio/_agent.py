@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -18,6 +18,12 @@ from ._store import Store
 from ._tensor import Tensors
 from ._transport import Line, now, pause
 from ._view import Views
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+    from typing_extensions import Unpack
+
+    from ._types import ConnectArguments
 
 ASK_TIMEOUT = 5.0  # seconds of one question while connecting
 ASK_AGAIN = 0.5  # seconds between two of them at most
@@ -81,26 +87,53 @@ class Agent(Tensors, Views, Collectives, Pairs, Groups, Objects, Inference):
             self._coordinator = Line(address, self.settings)
         return self._coordinator
 
-    def member(self) -> Any:
+    def _member(self) -> Any:
         """Who we are, for the coordinator."""
         return _wire.new("Member", job=self.job, rank=self.rank, incarnation=self.info.incarnation)
 
     async def connect_rank(self, rank: int) -> "Agent":
-        """A connection to another rank's agent of the job."""
+        """Connect to another rank's agent of the job, as this connection was made.
+
+        Returns: the connection; close it.
+        Raises: as connect(), and RANK_RANGE: the job has no such rank.
+        Example:
+            >>> with agent.connect_rank(1) as other:
+            ...     other.rank
+            1
+        """
         info = (await self.ranks([rank]))[0]
         return await _open(dataclasses.replace(self.settings, agent=list(info.addresses)))
 
-    async def stats(self) -> Any:
-        """What the agent holds and has done: a tutti.v1.GetStatsResponse."""
+    async def stats(self) -> "Message":
+        """Ask what the agent holds and has done.
+
+        Returns: a tutti.v1.GetStatsResponse (proto/tutti/v1/diagnostics_service.proto).
+        Raises: TuttiError UNREACHABLE.
+        Example:
+            >>> agent.stats().tensor_count
+            0
+        """
         return await self.line.unary("Diagnostics.GetStats", _wire.new("GetStatsRequest"))
 
-    async def capabilities(self) -> Any:
-        """Which reduce ops work on which dtypes: a tutti.v1.GetCapabilitiesResponse."""
+    async def capabilities(self) -> "Message":
+        """Ask which reduce ops work on which dtypes.
+
+        Returns: a tutti.v1.GetCapabilitiesResponse (proto/tutti/v1/diagnostics_service.proto).
+        Raises: TuttiError UNREACHABLE.
+        Example:
+            >>> agent.capabilities()
+        """
         request = _wire.new("GetCapabilitiesRequest")
         return await self.line.unary("Diagnostics.GetCapabilities", request)
 
     async def close(self) -> None:
-        """End the connections. Tensors stay in the agent."""
+        """End the connections. Tensors stay in the agent.
+
+        Returns: None. Calls after it raise TuttiError CLOSED.
+        Raises: nothing.
+        Example:
+            >>> agent.close()
+        """
         if self._coordinator is not None:
             await self._coordinator.close()
         await self.line.close()
@@ -259,7 +292,7 @@ async def connect(
     traceparent: str | Callable[[], str] | None = None,
     timeout: float = 30.0,
     wait: bool = False,
-    options: Sequence[tuple[str, Any]] = (),
+    options: Sequence[tuple[str, int | str]] = (),
 ) -> Agent:
     """Connect to an agent, and wait until it has joined its job.
 
@@ -277,10 +310,16 @@ async def connect(
     wait         while nobody answers try again, until the time is up
     options      more gRPC channel options
 
-    TuttiError UNAVAILABLE: nobody answers there; DEADLINE_EXCEEDED NOT_JOINED; INVALID_ARGUMENT
-    BAD_URL, NO_AGENT, WORLD_SIZE: the job has another size than the init address says.
+    Returns: the connection; close it, or use it in a `with` block.
+    Raises: TuttiError UNAVAILABLE UNREACHABLE: nobody answers there; DEADLINE_EXCEEDED NOT_JOINED;
+        UNAUTHENTICATED: no token, or a wrong one; INVALID_ARGUMENT BAD_URL, NO_AGENT, WORLD_SIZE: the
+        job has another size than the init address says.
+    Example:
+        >>> with tutti.connect("127.0.0.1:7001") as agent:
+        ...     agent.all_reduce([1.0])
+        array([2.])
     """
-    known = dict(locals())
+    known: dict[str, Any] = dict(locals())
     settings = _settings.Settings(**known)
     first = settings.addresses()[0]
     if not _settings.is_init(first):
@@ -294,10 +333,19 @@ async def connect(
     return found
 
 
-async def connect_job(coordinator: str, job: str = "default", **how: Any) -> list[Agent]:
-    """One connection to each rank of a job (up to 1024), for a program that drives them all.
+async def connect_job(
+    coordinator: str, job: str = "default", **how: Unpack[ConnectArguments]
+) -> list[Agent]:
+    """Connect to each rank of a job (up to 1024), for a program that drives them all.
 
     how  as connect() takes it
+
+    Returns: the connections, by rank.
+    Raises: as connect(), and RANK_LOST: a rank is not there.
+    Example:
+        >>> agents = tutti.connect_job("127.0.0.1:7000")
+        >>> [agent.rank for agent in agents]
+        [0, 1]
     """
     settings = _settings.Settings(agent="", coordinator=coordinator, job=job, **how)
     found: list[Agent] = []

@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
+from ._types import (
+    AllToAllArguments,
+    BroadcastArguments,
+    Input,
+    OpArguments,
+    PartsArguments,
+    ReduceArguments,
+    ReduceScatterArguments,
+    Result,
+    RootedPartsArguments,
+    RootedReduceArguments,
+    ScatterArguments,
+    X,
+)
 from ._call import (
     How,
     begin,
@@ -25,6 +39,8 @@ from ._tensor import INLINE_BYTES_MAX
 from ._work import Work
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from ._agent import Agent
     from ._groups import Group
 
@@ -42,6 +58,11 @@ class Collectives:
               agent's --op-timeout
     sequence  the number that the op must get in its group; 0 = the next
     root      a group rank; or root_global, a rank of the job
+
+    Every op raises TuttiError on every rank when one of them cannot take part: INVALID_ARGUMENT with
+    SHAPE_MISMATCH, DTYPE_MISMATCH; FAILED_PRECONDITION OP_MISMATCH (the text names the rank and what
+    it called); UNAVAILABLE RANK_LOST; and TuttiTimeout TIMEOUT, which names who had not come. See
+    docs/errors.md. In the examples each of two ranks calls what stands there.
     """
 
     async def _is_root(self, group: Any, root: int, root_global: int | None) -> bool:
@@ -59,42 +80,83 @@ class Collectives:
 
     # -------------------------------------------------------------------------- reductions
 
+    @overload
+    async def all_reduce(
+        self, x: Input, op: str = ..., *, async_: Literal[True], **how: Unpack[ReduceArguments]
+    ) -> Work: ...
+    @overload
+    async def all_reduce(
+        self, x: X, op: str = ..., *, async_: Literal[False] = ..., **how: Unpack[ReduceArguments]
+    ) -> X: ...
+    @overload
+    async def all_reduce(
+        self, x: Input, op: str = ..., *, async_: bool = ..., **how: Unpack[ReduceArguments]
+    ) -> "Result | Work": ...
     async def all_reduce(
         self,
-        x: Any,
+        x: Input,
         op: str = "sum",
         *,
         factor: float | None = None,
         group: "Group | str | None" = None,
-        out: Any = None,
+        out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
-    ) -> Any:
+    ) -> "Result | Work":
         """Every rank gets the reduction of all inputs.
 
+        x       any shape, the same on all ranks
         op      sum, prod, min, max, avg (or mean), band, bor, bxor, premul_sum
         factor  of premul_sum
+
+        Returns: the shape and dtype of x.
+        Raises: TuttiError BAD_REDUCE_OP, DTYPE_UNSUPPORTED: `op` is unknown, or has no meaning on the
+            dtype; and what every op raises.
+        Example:
+            >>> agent.all_reduce(np.array([1.0, agent.rank]), "avg")
+            array([1. , 0.5])
         """
         how = How(group, out, async_, timeout, sequence)
         call = self._begin("AllReduce", how, reduce_op=reduce_number(op), factor=factor)
-        return await run(call, x)
+        return cast("Result | Work", await run(call, x))
 
+    @overload
+    async def reduce(
+        self, x: Input, op: str = ..., root: int = ..., *, async_: Literal[True], **how: Unpack[RootedReduceArguments]
+    ) -> Work: ...
+    @overload
+    async def reduce(
+        self, x: X, op: str = ..., root: int = ..., *, async_: Literal[False] = ..., **how: Unpack[RootedReduceArguments]
+    ) -> X | None: ...
+    @overload
+    async def reduce(
+        self, x: Input, op: str = ..., root: int = ..., *, async_: bool = ..., **how: Unpack[RootedReduceArguments]
+    ) -> "Result | Work | None": ...
     async def reduce(
         self,
-        x: Any,
+        x: Input,
         op: str = "sum",
         root: int = 0,
         *,
         root_global: int | None = None,
         factor: float | None = None,
         group: "Group | str | None" = None,
-        out: Any = None,
+        out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
-    ) -> Any:
-        """The root gets the reduction of all inputs; the others get None."""
+    ) -> "Result | Work | None":
+        """The root gets the reduction of all inputs.
+
+        x, op, factor  as all_reduce() has them
+
+        Returns: on the root the shape and dtype of x, on the others None.
+        Raises: as all_reduce(), and BAD_ROOT: the root is no rank of the group.
+        Example:
+            >>> agent.reduce(np.arange(3), "max", root=1)      # on rank 1; rank 0 gets None
+            array([0, 1, 2])
+        """
         how = How(group, out, async_, timeout, sequence)
         call = self._begin(
             "Reduce",
@@ -103,11 +165,23 @@ class Collectives:
             factor=factor,
             **root_fields(root, root_global),
         )
-        return await run(call, x)
+        return cast("Result | Work | None", await run(call, x))
 
+    @overload
+    async def reduce_scatter(
+        self, x: Input, op: str = ..., *, async_: Literal[True], **how: Unpack[ReduceScatterArguments]
+    ) -> Work: ...
+    @overload
+    async def reduce_scatter(
+        self, x: X, op: str = ..., *, async_: Literal[False] = ..., **how: Unpack[ReduceScatterArguments]
+    ) -> X: ...
+    @overload
+    async def reduce_scatter(
+        self, x: Input, op: str = ..., *, async_: bool = ..., **how: Unpack[ReduceScatterArguments]
+    ) -> "Result | Work": ...
     async def reduce_scatter(
         self,
-        x: Any,
+        x: Input,
         op: str = "sum",
         *,
         axis: int | Sequence[int] = 0,
@@ -115,12 +189,26 @@ class Collectives:
         out_shape: Sequence[int] = (),
         factor: float | None = None,
         group: "Group | str | None" = None,
-        out: Any = None,
+        out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
-    ) -> Any:
-        """Each rank gets its part of the reduction of all inputs, cut along `axis`."""
+    ) -> "Result | Work":
+        """Each rank gets its part of the reduction of all inputs.
+
+        x           the same shape on all ranks; [..., n, ...] with n along `axis` divisible by the
+                    group's size
+        op, factor  as all_reduce() has them
+        form        "concat": parts are cut along `axis`; "stack": `axis` has one entry for each rank
+                    and goes; "flat": parts of all elements in their order, in the shape `out_shape`
+        out_shape   of "flat"
+
+        Returns: [..., n / size, ...] of the dtype of x.
+        Raises: as all_reduce(), and INDIVISIBLE, BAD_AXIS, BAD_FORM.
+        Example:
+            >>> agent.reduce_scatter(np.array([1, 2, 3, 4]))   # on rank 0; rank 1 gets [6, 8]
+            array([2, 4])
+        """
         how = How(group, out, async_, timeout, sequence)
         call = self._begin(
             "ReduceScatter",
@@ -129,45 +217,76 @@ class Collectives:
             factor=factor,
             **parts_fields(axis, form, out_shape),
         )
-        return await run(call, x)
+        return cast("Result | Work", await run(call, x))
 
     # -------------------------------------------------------------------------- from and to a root
 
+    @overload
+    async def broadcast(
+        self, x: "Input | None" = ..., root: int = ..., *, async_: Literal[True], **how: Unpack[BroadcastArguments]
+    ) -> Work: ...
+    @overload
+    async def broadcast(
+        self, x: X, root: int = ..., *, async_: Literal[False] = ..., **how: Unpack[BroadcastArguments]
+    ) -> X: ...
+    @overload
+    async def broadcast(
+        self, x: "Input | None" = ..., root: int = ..., *, async_: bool = ..., **how: Unpack[BroadcastArguments]
+    ) -> "Result | Work": ...
     async def broadcast(
         self,
-        x: Any = None,
+        x: Input | None = None,
         root: int = 0,
         *,
         root_global: int | None = None,
         coalesced: bool = False,
         meta: bytes = b"",
         group: "Group | str | None" = None,
-        out: Any = None,
+        out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
-    ) -> Any:
+    ) -> "Result | Work":
         """Every rank gets the root's tensor.
 
-        The others' x is not sent: without one the result is a Tensor, with an array of the root's
-        dtype and shape it is an array.
-
-        coalesced  of those who give nothing: a list comes
+        x          of the root: any shape. The others' is not sent: without one the result is a Tensor,
+                   with an array of the root's dtype and shape it is an array
+        coalesced  of those who give nothing: the root gives a list, a list comes
         meta       of the root: up to 16384 bytes that travel with it, into Work.meta
+
+        Returns: the shape and dtype of the root's x.
+        Raises: TuttiError BAD_ROOT, UNEXPECTED_INPUT; and what every op raises.
+        Example:
+            >>> agent.broadcast(np.full(2, agent.rank), 1)
+            array([1, 1])
         """
         how = How(group, out, async_, timeout, sequence)
         fields: dict[str, Any] = {"coalesced": coalesced, "user_meta": meta}
         call = self._begin("Broadcast", how, **fields, **root_fields(root, root_global))
         if x is None or await self._is_root(group, root, root_global):
-            return await run(call, x)
+            return cast("Result | Work", await run(call, x))
         call.request.coalesced = coalesced or is_list(x)
         if not is_array(x) or async_ or out is not None or size_of(x) > INLINE_BYTES_MAX:
-            return (await receive(call, x if is_array(x) else None))[0]
-        return (await receive_inline(call, x))[0]
+            found = await receive(call, x if is_array(x) else None)
+        else:
+            found = await receive_inline(call, x)
+        return cast("Result | Work", found[0])
 
+    @overload
+    async def scatter(
+        self, x: "Input | None" = ..., root: int = ..., *, async_: Literal[True], **how: Unpack[ScatterArguments]
+    ) -> Work: ...
+    @overload
+    async def scatter(
+        self, x: X, root: int = ..., *, async_: Literal[False] = ..., **how: Unpack[ScatterArguments]
+    ) -> X: ...
+    @overload
+    async def scatter(
+        self, x: "Input | None" = ..., root: int = ..., *, async_: bool = ..., **how: Unpack[ScatterArguments]
+    ) -> "Result | Work": ...
     async def scatter(
         self,
-        x: Any = None,
+        x: Input | None = None,
         root: int = 0,
         *,
         root_global: int | None = None,
@@ -178,20 +297,28 @@ class Collectives:
         coalesced: bool = False,
         meta: bytes = b"",
         group: "Group | str | None" = None,
-        out: Any = None,
+        out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
-    ) -> Any:
-        """Each rank gets its part of the root's tensor, cut along `axis`.
+    ) -> "Result | Work":
+        """Each rank gets its part of the root's tensor.
 
-        The others' x is not sent: without one the result is a Tensor, with any array it is an array.
-
-        form       "concat" along `axis`, "stack": the dimension goes, "flat": into `out_shape`,
-                   "list": x is a list of one for each rank, of one shape
+        x          of the root: [..., n, ...] with n along `axis` divisible by the group's size. The
+                   others' is not sent: without one the result is a Tensor, with any array an array
+        form       "concat": parts are cut along `axis`; "stack": `axis` has one entry for each rank
+                   and goes; "flat": parts of all elements in their order, in the shape `out_shape`;
+                   "list": x is a list of one tensor for each rank, of one shape
         splits     of the root: rows of dimension 0 for each rank, instead of equal parts
         coalesced  of those who give nothing: the root gives a list that is as many ops in one
         meta       of the root: up to 16384 bytes that travel with it, into Work.meta
+
+        Returns: [..., n / size, ...], or [splits[rank], ...], of the dtype of the root's x.
+        Raises: TuttiError INDIVISIBLE, SPLITS_MISMATCH, BAD_ROOT, BAD_FORM; and what every op
+            raises.
+        Example:
+            >>> agent.scatter(np.arange(4), root=0)            # on rank 0; rank 1 gets [2, 3]
+            array([0, 1])
         """
         how = How(group, out, async_, timeout, sequence)
         fields: dict[str, Any] = {"coalesced": coalesced, "user_meta": meta, "splits": splits}
@@ -203,13 +330,26 @@ class Collectives:
             **parts_fields(axis, form, out_shape),
         )
         if x is None or await self._is_root(group, root, root_global):
-            return await run(call, x)
+            return cast("Result | Work", await run(call, x))
         call.request.coalesced = coalesced or (is_list(x) and form.lower() != "list")
-        return (await receive(call, x if is_array(x) else None))[0]
+        found = await receive(call, x if is_array(x) else None)
+        return cast("Result | Work", found[0])
 
+    @overload
+    async def gather(
+        self, x: Input, root: int = ..., *, form: str = ..., async_: Literal[True], **how: Unpack[RootedPartsArguments]
+    ) -> Work: ...
+    @overload
+    async def gather(
+        self, x: X, root: int = ..., *, form: Literal["concat", "stack", "flat"] = ..., async_: Literal[False] = ..., **how: Unpack[RootedPartsArguments]
+    ) -> X | None: ...
+    @overload
+    async def gather(
+        self, x: Input, root: int = ..., *, form: str = ..., async_: bool = ..., **how: Unpack[RootedPartsArguments]
+    ) -> "Result | Work | None": ...
     async def gather(
         self,
-        x: Any,
+        x: Input,
         root: int = 0,
         *,
         root_global: int | None = None,
@@ -217,12 +357,21 @@ class Collectives:
         form: str = "concat",
         out_shape: Sequence[int] = (),
         group: "Group | str | None" = None,
-        out: Any = None,
+        out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
-    ) -> Any:
-        """The root gets all inputs in the order of group ranks; the others get None."""
+    ) -> "Result | Work | None":
+        """The root gets all inputs, in the order of group ranks.
+
+        x, form, axis, out_shape  as all_gather() has them
+
+        Returns: on the root what all_gather() gives, on the others None.
+        Raises: as all_gather(), and BAD_ROOT: the root is no rank of the group.
+        Example:
+            >>> agent.gather(np.array([agent.rank]), root=1)   # on rank 1; rank 0 gets None
+            array([0, 1])
+        """
         how = How(group, out, async_, timeout, sequence)
         call = self._begin(
             "Gather",
@@ -231,52 +380,97 @@ class Collectives:
             **root_fields(root, root_global),
             **parts_fields(axis, form, out_shape),
         )
-        return await run(call, x, None if call.many else call.agent.world_size)
+        found = await run(call, x, None if call.many else call.agent.world_size)
+        return cast("Result | Work | None", found)
 
     # -------------------------------------------------------------------------- among all
 
+    @overload
+    async def all_gather(
+        self, x: Input, *, form: str = ..., async_: Literal[True], **how: Unpack[PartsArguments]
+    ) -> Work: ...
+    @overload
+    async def all_gather(
+        self, x: X, *, form: Literal["concat", "stack", "flat"] = ..., async_: Literal[False] = ..., **how: Unpack[PartsArguments]
+    ) -> X: ...
+    @overload
+    async def all_gather(
+        self, x: Input, *, form: str = ..., async_: bool = ..., **how: Unpack[PartsArguments]
+    ) -> "Result | Work": ...
     async def all_gather(
         self,
-        x: Any,
+        x: Input,
         *,
         axis: int | Sequence[int] = 0,
         form: str = "concat",
         out_shape: Sequence[int] = (),
         group: "Group | str | None" = None,
-        out: Any = None,
+        out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
-    ) -> Any:
+    ) -> "Result | Work":
         """Every rank gets all inputs, in the order of group ranks.
 
-        form  "concat" along `axis`, "stack": a new dimension there, "flat": into `out_shape`,
-              "list": a list of them, whose shapes may differ
+        x          [..., n, ...], the same shape on all ranks; of "list" any shapes
+        form       "concat": joined along `axis`; "stack": a new dimension there; "flat": all elements
+                   in their order, in the shape `out_shape`; "list": a list of them
+        out_shape  of "flat"
+
+        Returns: [..., n * size, ...] of the dtype of x, or a list of one for each rank.
+        Raises: TuttiError BAD_AXIS, BAD_FORM, SHAPE_MISMATCH; and what every op raises.
+        Example:
+            >>> agent.all_gather(np.full(2, agent.rank), form="stack")
+            array([[0, 0],
+                   [1, 1]])
         """
         how = How(group, out, async_, timeout, sequence)
         call = self._begin(
             "AllGather", how, gives_list(form), **parts_fields(axis, form, out_shape)
         )
-        return await run(call, x, None if call.many else call.agent.world_size)
+        found = await run(call, x, None if call.many else call.agent.world_size)
+        return cast("Result | Work", found)
 
+    @overload
+    async def all_to_all(
+        self, x: Input, *, async_: Literal[True], **how: Unpack[AllToAllArguments]
+    ) -> Work: ...
+    @overload
+    async def all_to_all(
+        self, x: X, *, async_: Literal[False] = ..., **how: Unpack[AllToAllArguments]
+    ) -> X: ...
+    @overload
+    async def all_to_all(
+        self, x: Input, *, async_: bool = ..., **how: Unpack[AllToAllArguments]
+    ) -> "Result | Work": ...
     async def all_to_all(
         self,
-        x: Any,
+        x: Input,
         *,
         split_axis: int = 0,
         concat_axis: int = 0,
         input_splits: Sequence[int] | None = None,
         output_splits: Sequence[int] | None = None,
         group: "Group | str | None" = None,
-        out: Any = None,
+        out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
-    ) -> Any:
-        """Each rank cuts x into a part for each rank, and joins what it gets. A list of one for each
-        rank gives a list of one from each.
+    ) -> "Result | Work":
+        """Each rank cuts x into a part for each rank, and joins what it gets.
 
-        input_splits, output_splits  rows of dimension 0 for each rank, and from each: both or none
+        x              [..., n, ...] with n along `split_axis` divisible by the group's size; or a list
+                       of one tensor for each rank, of any shapes
+        split_axis     along which x is cut; concat_axis: along which parts are joined
+        input_splits   rows of dimension 0 for each rank, instead of equal parts; with
+        output_splits  rows that come from each rank: both or none
+
+        Returns: x with n / size along `split_axis` and its size times along `concat_axis`;
+            [sum(output_splits), ...]; for a list one from each rank.
+        Raises: TuttiError INDIVISIBLE, SPLITS_MISMATCH, BAD_AXIS; and what every op raises.
+        Example:
+            >>> agent.all_to_all(np.array([10, 11]) + 10 * agent.rank)   # on rank 0
+            array([10, 20])
         """
         how = How(group, out, async_, timeout, sequence)
         call = self._begin(
@@ -290,22 +484,45 @@ class Collectives:
             output_splits=output_splits,
         )
         uneven = input_splits is not None or is_list(x)
-        return await run(call, x, None if uneven else 1)
+        return cast("Result | Work", await run(call, x, None if uneven else 1))
 
+    @overload
+    async def permute(
+        self, x: Input, src_dst: Sequence[int], *, async_: Literal[True], **how: Unpack[OpArguments]
+    ) -> Work: ...
+    @overload
+    async def permute(
+        self, x: X, src_dst: Sequence[int], *, async_: Literal[False] = ..., **how: Unpack[OpArguments]
+    ) -> X: ...
+    @overload
+    async def permute(
+        self, x: Input, src_dst: Sequence[int], *, async_: bool = ..., **how: Unpack[OpArguments]
+    ) -> "Result | Work": ...
     async def permute(
         self,
-        x: Any,
+        x: Input,
         src_dst: Sequence[int],
         *,
         group: "Group | str | None" = None,
-        out: Any = None,
+        out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
-    ) -> Any:
-        """Group rank r gives its tensor to src_dst[r]; the same list on all ranks."""
+    ) -> "Result | Work":
+        """Group rank r gives its tensor to rank src_dst[r].
+
+        x        any shape, the same on all ranks
+        src_dst  each group rank once, the same list on all ranks
+
+        Returns: the shape and dtype of x.
+        Raises: TuttiError BAD_PERMUTATION; and what every op raises.
+        Example:
+            >>> agent.permute(np.array([agent.rank]), [1, 0])  # on rank 0; rank 1 gets [0]
+            array([1])
+        """
         how = How(group, out, async_, timeout, sequence)
-        return await run(self._begin("Permute", how, src_dst=src_dst), x)
+        call = self._begin("Permute", how, src_dst=src_dst)
+        return cast("Result | Work", await run(call, x))
 
     async def barrier(
         self,
@@ -316,9 +533,14 @@ class Collectives:
         timeout: float | None = None,
         sequence: int = 0,
     ) -> Work | None:
-        """Returns when every rank has called it and their earlier ops on the group have ended.
+        """Wait until every rank has called it, and their earlier ops on the group have ended.
 
         monitored  when time is up, fail with MISSING_RANKS instead of TIMEOUT
+
+        Returns: None, or a Work with async_.
+        Raises: what every op raises; TuttiTimeout MISSING_RANKS names who had not come.
+        Example:
+            >>> agent.barrier(timeout=10)
         """
         how = How(group, None, async_, timeout, sequence)
         call = self._begin("Barrier", how, monitored=monitored)

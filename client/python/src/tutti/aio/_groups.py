@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from .. import _settings, _wire, errors
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
     from ._agent import Agent
 
 _STATES = {number: name for name, number in _wire.enum_numbers("RankState", "RANK_STATE_").items()}
@@ -106,10 +108,16 @@ class Group:
         return len(self.ranks)
 
     async def delete(self) -> None:
-        """Members may all call it."""
+        """Delete it. Members may all call it.
+
+        Returns: None.
+        Raises: TuttiError NOT_IN_GROUP.
+        Example:
+            >>> group.delete()
+        """
         request = _wire.new(
             "DeleteGroupRequest",
-            member=self.agent.member(),
+            member=self.agent._member(),
             name=self.name,
             id=self.id,
             allow_missing=True,
@@ -136,24 +144,52 @@ class Mesh:
         return "<Mesh %s %s>" % (self.name, dims)
 
     def group_name(self, *dims: str) -> str:
-        """The name of our group along dimensions: it serves wherever a group is wanted."""
+        """The name of our group along dimensions: it serves wherever a group is wanted.
+
+        Returns: "mesh:NAME/DIM+DIM".
+        Raises: nothing.
+        Example:
+            >>> agent.all_reduce(x, group=mesh.group_name("data"))
+        """
         return "mesh:%s/%s" % (self.name, "+".join(dims))
 
     async def group(self, *dims: str) -> Group:
-        """Our group along one dimension, or several flattened into one."""
+        """Find our group along one dimension, or several flattened into one.
+
+        Returns: the group.
+        Raises: TuttiError NO_GROUP.
+        Example:
+            >>> mesh.group("data").ranks
+            (0, 2)
+        """
         return await self.agent.group(self.group_name(*dims))
 
     async def groups(self, dim: str | int) -> list[tuple[int, ...]]:
-        """All groups of a dimension."""
+        """List all groups of a dimension.
+
+        dim  a name, or its number
+
+        Returns: the ranks of each group.
+        Raises: TuttiError MESH_DIM.
+        Example:
+            >>> mesh.groups("data")
+            [(0, 2), (1, 3)]
+        """
         request = _wire.new("ListMeshGroupsRequest", job=self.agent.job, name=self.name)
         setattr(request, "dim_name" if isinstance(dim, str) else "dim", dim)
         response = await self.agent.coordinator.unary("Mesh.ListMeshGroups", request)
         return [tuple(one.ranks) for one in response.groups]
 
     async def delete(self) -> None:
-        """Members may all call it. Its groups go with it."""
+        """Delete it, and its groups. Members may all call it.
+
+        Returns: None.
+        Raises: TuttiError NO_MESH.
+        Example:
+            >>> mesh.delete()
+        """
         request = _wire.new(
-            "DeleteMeshRequest", member=self.agent.member(), name=self.name, allow_missing=True
+            "DeleteMeshRequest", member=self.agent._member(), name=self.name, allow_missing=True
         )
         await self.agent.coordinator.unary("Mesh.DeleteMesh", request)
 
@@ -165,14 +201,30 @@ class Groups:
         return await self.coordinator.unary(method, request)  # type: ignore[attr-defined]
 
     async def ranks(self, ranks: Sequence[int] = ()) -> list[RankInfo]:
-        """Where ranks are; none given = the first 1024 of the job."""
+        """Ask the coordinator where ranks are.
+
+        ranks  none given = the first 1024 of the job
+
+        Returns: a RankInfo of each.
+        Raises: TuttiError NO_JOB, RANK_RANGE.
+        Example:
+            >>> [one.state for one in agent.ranks()]
+            ['ALIVE', 'ALIVE']
+        """
         agent: Any = self
         request = _wire.new("LookupRanksRequest", job=agent.job, ranks=ranks)
         response = await self._ask("Coordinator.LookupRanks", request)
         return [rank_info(one) for one in response.ranks]
 
-    async def job_info(self) -> Any:
-        """A tutti.v1.Job."""
+    async def job_info(self) -> "Message":
+        """Ask the coordinator about the job.
+
+        Returns: a tutti.v1.Job (proto/tutti/v1/coordinator_service.proto).
+        Raises: TuttiError NO_JOB.
+        Example:
+            >>> agent.job_info().world_size
+            2
+        """
         agent: Any = self
         request = _wire.new("GetJobRequest", job=agent.job)
         return (await self._ask("Coordinator.GetJob", request)).job
@@ -180,12 +232,16 @@ class Groups:
     async def watch_members(
         self, after: MemberEvent | None = None, timeout: float | None = None
     ) -> AsyncIterator[MemberEvent]:
-        """Who comes and goes, as it happens; first comes "now".
-
-        When the coordinator goes away the iteration ends with its error: go on with `after`.
+        """Watch who comes and goes, as it happens; first comes "now".
 
         after    the last event heard: what happened since is told, and nothing twice
         timeout  seconds after which the iteration ends
+
+        Returns: an iterator of MemberEvents.
+        Raises: TuttiError UNREACHABLE, CONNECTION_LOST: the coordinator went away; go on with `after`.
+        Example:
+            >>> for event in agent.watch_members(timeout=60):
+            ...     print(event.kind, event.rank)
         """
         agent: Any = self
         request = _wire.new("WatchMembersRequest", job=agent.job)
@@ -211,14 +267,28 @@ class Groups:
     # -------------------------------------------------------------------------- groups
 
     async def group(self, name: str = "world") -> Group:
-        """A group by name; "mesh:NAME/DIM" is ours along that dimension."""
+        """Find a group by name; "mesh:NAME/DIM" is ours along that dimension.
+
+        Returns: the group.
+        Raises: TuttiError NO_GROUP.
+        Example:
+            >>> agent.group().size
+            2
+        """
         agent: Any = self
         request = _wire.new("GetGroupRequest", job=agent.job, name=name, rank=agent.rank)
         response = await self._ask("Coordinator.GetGroup", request)
         return Group(agent, response.group, response.group_rank)
 
     async def groups(self) -> list[Group]:
-        """All of the job, but those of meshes. `rank` is by their lists."""
+        """List all groups of the job, but those of meshes.
+
+        Returns: the groups; `rank` is this rank's position in their lists.
+        Raises: TuttiError NO_JOB.
+        Example:
+            >>> [one.name for one in agent.groups()]
+            ['world']
+        """
         agent: Any = self
         found: list[Group] = []
         token = ""
@@ -241,12 +311,19 @@ class Groups:
         The same name, or the same tag and ranks, is the same group; without both each call makes a
         new one, the k-th call of each member the same.
 
+        ranks   of the job, in the order of the group; tag: joins the calls of members
         parent  the group whose ranks `ranks` counts
+
+        Returns: the group; its `rank` is -1 where this rank is no member.
+        Raises: TuttiError RANK_RANGE, BAD_NAME, NAME_TAKEN: there is a group of that name with
+            other ranks.
+        Example:
+            >>> even = agent.new_group([0, 2], name="even")
         """
         agent: Any = self
         request = _wire.new(
             "CreateGroupRequest",
-            member=agent.member(),
+            member=agent._member(),
             name=name,
             ranks=ranks,
             tag=tag,
@@ -265,10 +342,21 @@ class Groups:
         name: str = "",
         tag: str = "",
     ) -> Group | None:
-        """Split a group into blocks of a size, so many blocks, or lists; our part, None = in none."""
+        """Split a group into parts. Each member calls it with the same.
+
+        size, count, lists  of ranks in each part; of parts; or the parts themselves: one of these
+        parent              the group; "" = the world
+        name                of the parts, with their numbers behind it
+
+        Returns: our part, or None: we are in none.
+        Raises: TuttiError GROUP_SIZE, RANK_RANGE.
+        Example:
+            >>> agent.split(size=2).ranks                      # on rank 3 of 4
+            (2, 3)
+        """
         agent: Any = self
         request = _wire.new(
-            "CreateSubgroupsRequest", member=agent.member(), parent=parent, name=name, tag=tag
+            "CreateSubgroupsRequest", member=agent._member(), parent=parent, name=name, tag=tag
         )
         if size is not None:
             request.group_size = size
@@ -286,7 +374,14 @@ class Groups:
     async def translate(
         self, ranks: Sequence[int], from_group: str = "", to_group: str = ""
     ) -> list[int]:
-        """From group ranks of one group to those of another; -1 = no member of that."""
+        """Translate group ranks of one group to those of another.
+
+        Returns: a rank for each; -1 = no member of that group.
+        Raises: TuttiError NO_GROUP, RANK_NOT_IN_GROUP.
+        Example:
+            >>> agent.translate([0, 1], from_group="even")
+            [0, 2]
+        """
         agent: Any = self
         request = _wire.new(
             "TranslateRanksRequest",
@@ -309,12 +404,19 @@ class Groups:
     ) -> Mesh:
         """Make a mesh, or find the one of the same name and content. Any rank may call it.
 
-        ranks  row-major; none = 0, 1, 2, ...
+        shape      of the array of ranks; dim_names: a name for each dimension
+        ranks      row-major; none = 0, 1, 2, ...
+
+        Returns: the mesh.
+        Raises: TuttiError MESH_SHAPE, MESH_DIM, RANK_RANGE, NAME_TAKEN.
+        Example:
+            >>> mesh = agent.new_mesh([2, 2], ["data", "model"])
+            >>> agent.all_reduce(x, group=mesh.group_name("data"))
         """
         agent: Any = self
         request = _wire.new(
             "CreateMeshRequest",
-            member=agent.member(),
+            member=agent._member(),
             name=name,
             shape=shape,
             ranks=ranks,
@@ -324,7 +426,14 @@ class Groups:
         return Mesh(agent, response.mesh, response.coordinate)
 
     async def mesh(self, name: str) -> Mesh:
-        """A mesh by name."""
+        """Find a mesh by name.
+
+        Returns: the mesh.
+        Raises: TuttiError NO_MESH.
+        Example:
+            >>> agent.mesh("grid").coordinate
+            (0, 1)
+        """
         agent: Any = self
         request = _wire.new("GetMeshRequest", job=agent.job, name=name, rank=agent.rank)
         response = await self._ask("Mesh.GetMesh", request)

@@ -11,6 +11,7 @@ from ._work import as_ms
 
 if TYPE_CHECKING:
     from ._groups import Group
+    from ._types import DtypeLike
 
 OPS = {
     "all_reduce": "AllReduce",
@@ -40,28 +41,36 @@ class Inference:
         self,
         name: str,
         shape: Sequence[int],
-        dtype: Any = "FP32",
+        dtype: "DtypeLike" = "FP32",
         /,
         *,
         group_size: int = 0,
         group_rank: int = 0,
-        **params: Any,
+        **params: "str | int | float | Sequence[int]",
     ) -> dtypes.Kind | list[dtypes.Kind] | None:
-        """What an op would make of such a tensor, or what is wrong with it, without running it.
+        """Ask what an op would make of such a tensor, without running it.
 
         name        "all_gather": a method of this class
         group_size  0 = the world's; group_rank: who is asked about
         params      as the op takes them: op, root, axis, form, out_shape, ...
+
+        Returns: dtype and shape of the result, a list for an op that makes one; None where this rank
+            gets nothing.
+        Raises: TuttiError NO_OP, and what the op would raise.
+        Example:
+            >>> agent.infer("all_gather", [2, 3], "FP32", group_size=4)
+            Kind(name='FP32', shape=(8, 3))
         """
         agent: Any = self
+        known: dict[str, Any] = dict(params)
         if name not in OPS:
             raise errors.invalid("NO_OP", "%s is none of %s" % (name, ", ".join(OPS)))
         if name in ("all_reduce", "reduce", "reduce_scatter"):
-            params["reduce_op"] = reduce_number(params.pop("op", "sum"))
-        if "form" in params:
-            params["form"] = form_number(params["form"])
+            known["reduce_op"] = reduce_number(known.pop("op", "sum"))
+        if "form" in known:
+            known["form"] = form_number(known["form"])
         argument = _wire.new("TensorArg", inline_tensor=dtypes.spec(dtypes.name_of(dtype), shape))
-        inner = _wire.new(OPS[name] + "Request", input=argument, **params)
+        inner = _wire.new(OPS[name] + "Request", input=argument, **known)
         request = _wire.new(
             "InferRequest", group_size=group_size, group_rank=group_rank, **{name: inner}
         )
@@ -76,7 +85,14 @@ class Inference:
     ) -> Synced:
         """Wait until all ops that the agent was given before have ended, whoever asked for them.
 
-        group  only ops of this one; None = all
+        group    only ops of this one; None = all
+        timeout  seconds; None = as long as they take
+
+        Returns: how many were running, how many of them failed, and the first error.
+        Raises: TuttiTimeout: the timeout is up.
+        Example:
+            >>> agent.sync(timeout=60).failed
+            0
         """
         agent: Any = self
         request = _wire.new("SyncRequest", group=group_name(group), timeout_ms=as_ms(timeout))

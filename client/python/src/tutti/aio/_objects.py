@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..objects import Blob, pack, unpack
+from ..objects import Blob, Object, pack, unpack
 
 if TYPE_CHECKING:
     from ._groups import Group
@@ -20,9 +20,22 @@ class Objects:
     """
 
     async def broadcast_object(
-        self, value: Any = None, *, root: int = 0, group: "Group | str | None" = None
+        self,
+        value: "Object | None" = None,
+        root: int = 0,
+        *,
+        group: "Group | str | None" = None,
     ) -> Blob:
-        """Every rank gets the root's object."""
+        """Every rank gets the root's object.
+
+        value  of the root; the others' is not looked at
+
+        Returns: the object, a Blob: value() gives text and JSON back.
+        Raises: as broadcast().
+        Example:
+            >>> agent.broadcast_object({"step": 3}).value()
+            {'step': 3}
+        """
         agent: Any = self
         if not await agent._is_root(group, root, None):
             made = await agent.broadcast(None, root=root, group=group)
@@ -33,29 +46,53 @@ class Objects:
         return Blob.of(value)
 
     async def all_gather_object(
-        self, value: Any, *, group: "Group | str | None" = None
+        self, value: "Object", *, group: "Group | str | None" = None
     ) -> list[Blob]:
-        """Every rank gets all objects."""
+        """Every rank gets all objects.
+
+        value  of any size and type, different on each rank
+
+        Returns: a Blob of each rank, in the order of group ranks.
+        Raises: as all_gather().
+        Example:
+            >>> [one.value() for one in agent.all_gather_object("rank %d" % agent.rank)]
+            ['rank 0', 'rank 1']
+        """
         agent: Any = self
         found = await agent.all_gather(pack(value), form="list", group=group)
         return [unpack(one) for one in found]
 
     async def gather_object(
-        self, value: Any, *, root: int = 0, group: "Group | str | None" = None
+        self, value: "Object", root: int = 0, *, group: "Group | str | None" = None
     ) -> list[Blob] | None:
-        """The root gets all objects; the others get None."""
+        """The root gets all objects.
+
+        Returns: on the root a Blob of each rank, in the order of group ranks; on the others None.
+        Raises: as gather().
+        Example:
+            >>> agent.gather_object(agent.rank, root=1)
+        """
         agent: Any = self
         found = await agent.gather(pack(value), form="list", root=root, group=group)
         return None if found is None else [unpack(one) for one in found]
 
     async def scatter_object(
         self,
-        values: Sequence[Any] | None = None,
-        *,
+        values: "Sequence[Object] | None" = None,
         root: int = 0,
+        *,
         group: "Group | str | None" = None,
     ) -> Blob:
-        """Group rank i gets the root's values[i]."""
+        """Each rank gets one of the root's objects.
+
+        values  of the root: one for each group rank
+
+        Returns: the object of this rank, a Blob.
+        Raises: as scatter().
+        Example:
+            >>> agent.scatter_object(["a", "b"]).value()       # on rank 0; rank 1 gets 'b'
+            'a'
+        """
         agent: Any = self
         if not await agent._is_root(group, root, None):
             made = await agent.scatter(None, root=root, group=group)
@@ -67,16 +104,30 @@ class Objects:
         return unpack(await agent.scatter(whole, splits=splits, root=root, group=group))
 
     async def send_object(
-        self, value: Any, destination: int, *, tag: int = 0, group: "Group | str | None" = None
+        self, value: "Object", destination: int, *, tag: int = 0, group: "Group | str | None" = None
     ) -> None:
-        """Give an object to one rank."""
+        """Give an object to one rank, and wait until that rank has it.
+
+        Returns: None.
+        Raises: as send().
+        Example:
+            >>> agent.send_object({"done": True}, 1)           # on rank 0
+        """
         agent: Any = self
         await agent.send(pack(value), destination, tag=tag, group=group)
 
     async def recv_object(
         self, source: int | None = None, *, tag: int = 0, group: "Group | str | None" = None
     ) -> tuple[Blob, int]:
-        """Take an object from one rank, or from whoever sends first; and that group rank."""
+        """Take an object from one rank, or from whoever sends first.
+
+        Returns: the object, a Blob, and the group rank that sent it.
+        Raises: as recv(); DATA_LOSS: what came is no object.
+        Example:
+            >>> blob, source = agent.recv_object()             # on rank 1
+            >>> blob.value(), source
+            ({'done': True}, 0)
+        """
         agent: Any = self
         got = await agent.recv(source, tag=tag, group=group)
         return unpack(got.tensor), got.source

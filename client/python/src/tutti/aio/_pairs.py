@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from .. import dtypes
 from ._call import How, begin, receive, receive_inline, run
 from ._tensor import INLINE_BYTES_MAX
+from ._types import DtypeLike, Input, RecvArguments, TensorLike
 from ._work import Received, Work
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from ._agent import Agent
     from ._groups import Group
 
@@ -20,7 +23,7 @@ class Pairs:
 
     async def send(
         self,
-        x: Any,
+        x: TensorLike,
         destination: int | None = None,
         *,
         destination_global: int | None = None,
@@ -32,10 +35,20 @@ class Pairs:
         async_: bool = False,
         timeout: float | None = None,
     ) -> Work | None:
-        """Give a tensor to one rank, and up to 16384 bytes with it; returns when that rank has it.
+        """Give a tensor to one rank, and wait until that rank has it.
 
+        x             any shape and dtype
+        destination   a group rank; or destination_global, a rank of the job
         group_offset  instead of a destination: the rank in our place so many blocks further, of
                       group_count blocks
+        tag           below 2^31: a recv() takes what was sent with its tag
+        meta          up to 16384 bytes that travel with it
+
+        Returns: None, or a Work with async_.
+        Raises: TuttiError SELF_PEER, RANK_NOT_IN_GROUP, NO_NEXT_GROUP, RANK_LOST; TuttiTimeout: the
+            other did not call recv() in time.
+        Example:
+            >>> agent.send(np.arange(3), 1, tag=7)             # on rank 0
         """
         how = How(group, None, async_, timeout, 0)
         call = begin(
@@ -51,6 +64,22 @@ class Pairs:
         )
         return cast("Work | None", await run(call, x))
 
+    @overload
+    async def recv(
+        self,
+        source: int | None = ...,
+        *,
+        async_: Literal[True],
+        **how: Unpack[RecvArguments],
+    ) -> Work: ...
+    @overload
+    async def recv(
+        self,
+        source: int | None = ...,
+        *,
+        async_: Literal[False] = ...,
+        **how: Unpack[RecvArguments],
+    ) -> Received: ...
     async def recv(
         self,
         source: int | None = None,
@@ -59,21 +88,30 @@ class Pairs:
         group_offset: int | None = None,
         group_count: int = 0,
         tag: int = 0,
-        dtype: Any = None,
+        dtype: DtypeLike | None = None,
         shape: Sequence[int] = (),
         keep: bool = False,
         group: "Group | str | None" = None,
-        out: Any = None,
+        out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
-    ) -> Any:
-        """Take a tensor from one rank, or from whoever sends first: a Received, or a Work whose wait()
-        gives it.
+    ) -> "Received | Work":
+        """Take a tensor from one rank, or from whoever sends first.
 
+        source        a group rank; or source_global, a rank of the job; None = whoever sends first
+        tag           of the send() that is taken
         dtype, shape  what it must be; without a dtype whatever comes
         keep          the tensor stays in the agent: a Tensor comes instead of an array
         out           where it goes, a Tensor or an array
         group_offset  instead of a source: as send() has it
+
+        Returns: a Received: the tensor as an array, who sent it and what came with it; or a Work with
+            async_, whose wait() gives it.
+        Raises: TuttiError SELF_PEER, DTYPE_MISMATCH, SHAPE_MISMATCH: not what `dtype` and `shape` say;
+            RANK_LOST; TuttiTimeout: nobody sent in time.
+        Example:
+            >>> agent.recv(0, tag=7).tensor                    # on rank 1
+            array([0, 1, 2])
         """
         how = How(group, out, async_, timeout, 0)
         call = begin(
@@ -95,4 +133,4 @@ class Pairs:
             got, response = await receive_inline(call, None)
         else:
             got, response = await receive(call, None, as_array)
-        return got if async_ else Received.of(got, response)
+        return cast(Work, got) if async_ else Received.of(got, response)

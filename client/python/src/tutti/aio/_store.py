@@ -40,24 +40,52 @@ class Store:
         return await self._agent.coordinator.unary("Store." + method, request, timeout)
 
     async def get(self, key: str | bytes) -> bytes:
-        """TuttiError NOT_FOUND NO_KEY: wait() waits for it."""
+        """Read a key that is there.
+
+        Returns: the value.
+        Raises: TuttiError NO_KEY: it is not there; wait() waits for it.
+        Example:
+            >>> agent.store.set("lr", "0.1")
+            >>> agent.store.get("lr")
+            b'0.1'
+        """
         return bytes((await self._ask("Get", key=_bytes(key))).value)
 
     async def set(self, key: str | bytes, value: str | bytes) -> None:
-        """Overwrites."""
+        """Write a key, whether it is there or not.
+
+        Returns: None.
+        Raises: TuttiError BAD_KEY, VALUE_LIMIT.
+        Example:
+            >>> agent.store.set("lr", "0.1")
+        """
         await self._ask("Set", key=_bytes(key), value=_bytes(value))
 
     async def multi_get(
         self, keys: Iterable[str | bytes], at_once: bool = False, timeout: float | None = None
     ) -> list[bytes]:
-        """Values of several keys at one moment; waits until all exist, unless at_once."""
+        """Read several keys at one moment.
+
+        at_once  do not wait until all exist
+
+        Returns: the values, in the order of the keys.
+        Raises: TuttiError NO_KEY, with at_once; TuttiTimeout.
+        Example:
+            >>> agent.store.multi_get(["a", "b"], timeout=10)
+        """
         asked = [_bytes(key) for key in keys]
         ms = as_ms(timeout)
         response = await self._ask("MultiGet", keys=asked, at_once=at_once, timeout_ms=ms)
         return list(response.values)
 
-    async def multi_set(self, entries: Mapping[Any, Any]) -> None:
-        """Several keys, all or none."""
+    async def multi_set(self, entries: Mapping[str, str | bytes] | Mapping[bytes, str | bytes]) -> None:
+        """Write several keys, all or none.
+
+        Returns: None.
+        Raises: TuttiError BAD_KEY, VALUE_LIMIT.
+        Example:
+            >>> agent.store.multi_set({"a": "1", "b": "2"})
+        """
         found = [
             _wire.new("Entry", key=_bytes(key), value=_bytes(value))
             for key, value in entries.items()
@@ -65,65 +93,153 @@ class Store:
         await self._ask("MultiSet", entries=found)
 
     async def check(self, *keys: str | bytes) -> bool:
-        """Are all of them there?"""
+        """Ask whether keys are there.
+
+        Returns: True when all are.
+        Raises: TuttiError UNREACHABLE.
+        Example:
+            >>> agent.store.check("a", "b")
+            True
+        """
         return bool((await self._ask("Check", keys=[_bytes(key) for key in keys])).all_exist)
 
     async def append(self, key: str | bytes, value: str | bytes) -> int:
-        """Bytes behind a value; how many bytes it has now."""
+        """Add bytes behind a value; a key that is not there begins empty.
+
+        Returns: how many bytes it has now.
+        Raises: TuttiError VALUE_LIMIT.
+        Example:
+            >>> agent.store.append("log", "line\n")
+            5
+        """
         return int((await self._ask("Append", key=_bytes(key), value=_bytes(value))).size)
 
     async def compare_and_set(
         self, key: str | bytes, expected: str | bytes | None, value: str | bytes
     ) -> tuple[bool, bytes | None]:
-        """Store `value` if `expected` (None = no key) is there; whether, and what is there now."""
+        """Write `value` if the key's value is `expected`.
+
+        expected  None = the key is not there
+
+        Returns: whether it was written, and what is there now; None = no key.
+        Raises: TuttiError VALUE_LIMIT.
+        Example:
+            >>> agent.store.compare_and_set("leader", None, "rank 0")
+            (True, b'rank 0')
+        """
         fields: dict[str, Any] = {} if expected is None else {"expected": _bytes(expected)}
         said = await self._ask("CompareAndSet", key=_bytes(key), value=_bytes(value), **fields)
         return bool(said.swapped), bytes(said.value) if said.exists else None
 
     async def add(self, key: str | bytes, delta: int = 1) -> int:
-        """Add to a counter, which begins at 0; its new value."""
+        """Add to a counter, which begins at 0.
+
+        Returns: its new value.
+        Raises: TuttiError NOT_A_NUMBER: the value is no number; OVERFLOW: beyond 64 bits.
+        Example:
+            >>> agent.store.add("epoch")
+            1
+        """
         return int((await self._ask("Add", key=_bytes(key), delta=delta)).value)
 
     async def delete(self, key: str | bytes) -> bool:
-        """Was there a key?"""
+        """Delete a key.
+
+        Returns: whether it was there.
+        Raises: TuttiError UNREACHABLE.
+        Example:
+            >>> agent.store.delete("lr")
+            True
+        """
         return bool((await self._ask("Delete", key=_bytes(key))).existed)
 
     async def wait(self, *keys: str | bytes, timeout: float | None = None) -> None:
-        """Until all exist at one moment."""
+        """Wait until all keys exist at one moment.
+
+        Returns: None.
+        Raises: TuttiTimeout.
+        Example:
+            >>> agent.store.wait("ready/0", "ready/1", timeout=60)
+        """
         asked = [_bytes(key) for key in keys]
         await self._ask("Wait", keys=asked, timeout_ms=as_ms(timeout))
 
     async def take(
         self, key: str | bytes, at_once: bool = False, timeout: float | None = None
     ) -> bytes:
-        """Wait until a key exists, and take it away."""
+        """Wait until a key exists, and take it away: one caller gets it.
+
+        at_once  do not wait
+
+        Returns: the value.
+        Raises: TuttiError NO_KEY, with at_once; TuttiTimeout.
+        Example:
+            >>> agent.store.take("job/17", timeout=60)
+        """
         ms = as_ms(timeout)
         return bytes(
             (await self._ask("Take", key=_bytes(key), at_once=at_once, timeout_ms=ms)).value
         )
 
     async def push(self, queue: str | bytes, value: str | bytes) -> int:
-        """A value to the end of a queue; how many it holds."""
+        """Put a value at the end of a queue.
+
+        Returns: how many values it holds.
+        Raises: TuttiError VALUE_LIMIT.
+        Example:
+            >>> agent.store.push("batches", "17")
+            1
+        """
         return int((await self._ask("QueuePush", key=_bytes(queue), value=_bytes(value))).length)
 
     async def pop(
         self, queue: str | bytes, at_once: bool = False, timeout: float | None = None
     ) -> bytes:
-        """The first value of a queue; waits while there is none."""
+        """Take the first value of a queue; waits while there is none.
+
+        at_once  do not wait
+
+        Returns: the value.
+        Raises: TuttiError QUEUE_EMPTY, with at_once; TuttiTimeout.
+        Example:
+            >>> agent.store.pop("batches", timeout=60)
+            b'17'
+        """
         ms = as_ms(timeout)
         said = await self._ask("QueuePop", key=_bytes(queue), at_once=at_once, timeout_ms=ms)
         return bytes(said.value)
 
     async def length(self, queue: str | bytes) -> int:
-        """How many values a queue holds."""
+        """Count the values of a queue.
+
+        Returns: how many it holds; 0 where there is no such queue.
+        Raises: TuttiError UNREACHABLE.
+        Example:
+            >>> agent.store.length("batches")
+            0
+        """
         return int((await self._ask("QueueLen", key=_bytes(queue))).length)
 
     async def count(self, prefix: str | bytes = b"") -> int:
-        """How many keys begin so."""
+        """Count the keys that begin with a prefix.
+
+        Returns: how many there are.
+        Raises: TuttiError UNREACHABLE.
+        Example:
+            >>> agent.store.count("ready/")
+            2
+        """
         return int((await self._ask("Count", prefix=_bytes(prefix))).count)
 
     async def list(self, prefix: str | bytes = b"") -> AsyncIterator[Entry]:
-        """All keys that begin so, in order, with their values."""
+        """List the keys that begin with a prefix, in order, with their values.
+
+        Returns: an iterator of Entries.
+        Raises: TuttiError UNREACHABLE.
+        Example:
+            >>> [entry.key for entry in agent.store.list("ready/")]
+            [b'ready/0', b'ready/1']
+        """
         token = b""
         while True:
             page = await self._ask("List", prefix=_bytes(prefix), page_token=token, page_size=1000)
@@ -136,9 +252,15 @@ class Store:
     async def watch(
         self, prefix: str | bytes = b"", timeout: float | None = None
     ) -> AsyncIterator[Entry | None]:
-        """Every change to keys that begin so. First comes None: the watch stands.
+        """Watch the keys that begin with a prefix.
 
         timeout  seconds after which the iteration ends
+
+        Returns: an iterator: first None, from then on no change is missed; then an Entry of each.
+        Raises: TuttiError UNREACHABLE, CONNECTION_LOST, SLOW_WATCHER.
+        Example:
+            >>> for entry in agent.store.watch("config/"):
+            ...     print(entry)
         """
         request = _wire.new("StoreServiceWatchRequest", job=self._agent.job, prefix=_bytes(prefix))
         stands = False

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from .. import _wire, dtypes, errors
 
 if TYPE_CHECKING:
+    from torch import Tensor as TorchTensor
+    from google.protobuf.message import Message
+
     from ._agent import Agent
+    from ._types import Array, DtypeLike, NumpyArray, NumpyDtype
 
 INLINE_BYTES_MAX = 3 << 20  # of a tensor in one message
 CHUNK_BYTES = 2 << 20  # of a message of a stream
@@ -47,9 +51,9 @@ class Tensor:
         return self._kind.shape if self._kind else None
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> "NumpyDtype | None":
         """As numpy has it; None while it is not known."""
-        return dtypes.numpy_dtype(self._kind.name) if self._kind else None
+        return cast("NumpyDtype", dtypes.numpy_dtype(self._kind.name)) if self._kind else None
 
     @property
     def dtype_name(self) -> str | None:
@@ -64,23 +68,38 @@ class Tensor:
         self._kind = dtypes.kind_of(ref.spec) or self._kind
 
     async def refresh(self) -> "Tensor":
-        """Ask what it is, without waiting for it. Fails with the error of the op that was to write
-        it."""
+        """Ask what it is, without waiting for it.
+
+        Returns: itself, with shape and dtype where the op that makes it has said them.
+        Raises: TuttiError NO_TENSOR; the error of the op that was to write it.
+        Example:
+            >>> work.tensor.refresh().shape
+            (2,)
+        """
         info = (await self.agent.stat(self.handle)).info
         if info.error.code:
             raise errors.from_value(info.error)
         self._learn(info.tensor)
         return self
 
-    async def numpy(self) -> Any:
-        """Its bytes as a new array, any size. Waits for the op that writes it."""
+    async def numpy(self) -> "NumpyArray":
+        """Read it, whatever its size. Waits for the op that writes it.
+
+        Returns: a new array of its shape and dtype.
+        Raises: TuttiError NO_TENSOR; the error of the op that was to write it.
+        Example:
+            >>> with agent.put([1.0, 2.0]) as x:
+            ...     x.numpy()
+            array([1., 2.])
+        """
         size = self.nbytes
         if size is None or size > INLINE_BYTES_MAX:
-            return await self._download()
+            return cast("NumpyArray", await self._download())
         request = _wire.new("GetRequest", handle=self.handle)
         response = await self.agent.line.unary("Tensors.Get", request)
         self._learn(response.tensor)
-        return dtypes.array_of(self._known(), response.payload)
+        found = dtypes.array_of(self._known(), response.payload)
+        return cast("NumpyArray", found)
 
     async def _download(self) -> Any:
         request = _wire.new("DownloadRequest", handle=self.handle, chunk_bytes=CHUNK_BYTES)
@@ -104,35 +123,71 @@ class Tensor:
             raise errors.lost("%s: nobody said what it is" % self.handle)
         return self._kind
 
-    async def torch(self) -> Any:
-        """Its bytes as a new torch tensor on the CPU."""
+    async def torch(self) -> "TorchTensor":
+        """Read it into torch's world.
+
+        Returns: a new torch tensor on the CPU.
+        Raises: as numpy(); ImportError: there is no torch here.
+        Example:
+            >>> x.torch().to("cuda")
+        """
         array = await self.numpy()
         return dtypes.to_torch(array, self._known().name)
 
     async def read(self, offset: int = 0, length: int = 0) -> bytes:
-        """A range of its bytes; a length of 0 = to the end."""
+        """Read a range of its bytes.
+
+        offset, length  in bytes; a length of 0 = to the end
+
+        Returns: the bytes, little-endian and row-major.
+        Raises: TuttiError NO_TENSOR; BAD_OFFSET: the tensor is shorter.
+        Example:
+            >>> x.read(0, 8)
+        """
         request = _wire.new("DownloadRequest", handle=self.handle, offset=offset, length=length)
         found = []
         async for part in self.agent.line.take("Tensors.Download", request):
             found.append(part.payload)
         return b"".join(found)
 
-    async def write(self, array: Any) -> "Tensor":
-        """Overwrite all of it: the same dtype and number of elements."""
+    async def write(self, array: "Array") -> "Tensor":
+        """Overwrite all of it.
+
+        array  of the same dtype and number of elements
+
+        Returns: itself.
+        Raises: TuttiError DTYPE_MISMATCH, SHAPE_MISMATCH, NO_TENSOR.
+        Example:
+            >>> x.write(np.zeros(2))
+        """
         data = dtypes.data_of(array, self.dtype_name)
         await self.agent.upload(data, into=self.handle)
         return self
 
     async def device(self) -> str:
-        """Where it is: "cpu", "cuda:0"; "" while an async op has not said it."""
+        """Ask where it is.
+
+        Returns: "cpu", "cuda:0"; "" while an async op has not said it.
+        Raises: TuttiError NO_TENSOR.
+        Example:
+            >>> x.device()
+            'cpu'
+        """
         return str((await self.agent.stat(self.handle)).info.device)
 
     async def copy(
         self, name: str = "", into: "Tensor | str | None" = None, device: str = ""
     ) -> "Tensor":
-        """A copy, as a new tensor or into one of the same dtype and number of elements.
+        """Copy it inside the agent.
 
+        name    of the new tensor
+        into    instead of a new one: a tensor of the same dtype and number of elements
         device  where a new one goes: "cpu", "cuda:0", as put() has it; "" = where this one is
+
+        Returns: the copy.
+        Raises: TuttiError NO_TENSOR, NAME_TAKEN, MEMORY_LIMIT, DTYPE_MISMATCH, SHAPE_MISMATCH.
+        Example:
+            >>> x.copy(name="backup")
         """
         request = _wire.new("CopyRequest", handle=self.handle, name=name, device=device)
         if into is not None:
@@ -141,7 +196,13 @@ class Tensor:
         return tensor_of(self.agent, response.tensor)
 
     async def delete(self) -> None:
-        """Free it. Deleting again is fine."""
+        """Free it. Deleting again is fine.
+
+        Returns: None.
+        Raises: TuttiError UNREACHABLE.
+        Example:
+            >>> x.delete()
+        """
         try:
             await self.agent.delete(self)
         except errors.TuttiError as error:
@@ -171,7 +232,7 @@ class Tensors:
     line: Any
 
     async def put(
-        self, array: Any, name: str = "", dtype: str | None = None, device: str = ""
+        self, array: "Array", name: str = "", dtype: str | None = None, device: str = ""
     ) -> Tensor:
         """Store an array of any size in the agent.
 
@@ -180,13 +241,25 @@ class Tensors:
         dtype  "FP32", "BF16", ...: convert first; bits of BF16 and FP8 in uint16 and uint8 are taken
                as they are
         device where: one of the agent's --device, or "cpu"; "" = the first of --device
+
+        Returns: the tensor. It stays until delete(), or the end of a `with` block.
+        Raises: TuttiError NAME_TAKEN, BAD_NAME, BAD_DTYPE, MEMORY_LIMIT, NO_DEVICE.
+        Example:
+            >>> with agent.put(np.arange(4.0), name="weights") as x:
+            ...     agent.all_reduce(x, out=x)
         """
         return await self.upload(dtypes.data_of(array, dtype), name, device=device)
 
     async def upload(
         self, data: dtypes.Data, name: str = "", into: str = "", device: str = ""
     ) -> Tensor:
-        """Bytes to the agent, in one message or in chunks."""
+        """Bytes to the agent, in one message or in chunks: what put() does with its array.
+
+        Returns: the tensor.
+        Raises: as put().
+        Example:
+            >>> agent.upload(tutti.dtypes.data_of([1.0, 2.0]))
+        """
         payload = data.payload
         if payload.nbytes <= INLINE_BYTES_MAX:
             request = _wire.new("PutRequest", spec=data.spec, name=name, into=into, device=device)
@@ -197,26 +270,57 @@ class Tensors:
         return tensor_of(self, response.tensor)  # type: ignore[arg-type]
 
     async def create(
-        self, shape: Any, dtype: Any = "FP32", name: str = "", device: str = ""
+        self,
+        shape: Sequence[int],
+        dtype: "DtypeLike" = "FP32",
+        name: str = "",
+        device: str = "",
     ) -> Tensor:
-        """Memory for a tensor, filled with zeros; `device` as in put()."""
+        """Make a tensor that is filled with zeros.
+
+        name, device  as put() has them
+
+        Returns: the tensor.
+        Raises: as put(), and BAD_SHAPE.
+        Example:
+            >>> agent.create((1024, 1024), "BF16", device="cuda:0")
+        """
         spec = dtypes.spec(dtypes.name_of(dtype), shape)
         request = _wire.new("CreateRequest", spec=spec, name=name, device=device)
         response = await self.line.unary("Tensors.Create", request)
         return tensor_of(self, response.tensor)  # type: ignore[arg-type]
 
-    async def stat(self, tensor: Tensor | str) -> Any:
-        """The StatResponse of a tensor."""
+    async def stat(self, tensor: Tensor | str) -> "Message":
+        """Ask what the agent knows of a tensor, without waiting for the op that writes it.
+
+        Returns: a tutti.v1.StatResponse (proto/tutti/v1/tensors_service.proto).
+        Raises: TuttiError NO_TENSOR.
+        Example:
+            >>> agent.stat("weights").info.tensor.spec.shape
+            [4]
+        """
         request = _wire.new("StatRequest", handle=handle_of(tensor))
         return await self.line.unary("Tensors.Stat", request)
 
     async def tensor(self, name: str) -> Tensor:
-        """A tensor that is there, by handle or name."""
+        """Find a tensor by handle or name.
+
+        Returns: the tensor.
+        Raises: TuttiError NO_TENSOR.
+        Example:
+            >>> agent.tensor("weights").numpy()
+        """
         response = await self.stat(name)
         return tensor_of(self, response.info.tensor)  # type: ignore[arg-type]
 
     async def tensors(self) -> list[Tensor]:
-        """All, in the order they were made."""
+        """List all tensors of the agent.
+
+        Returns: the tensors, in the order they were made.
+        Raises: TuttiError UNREACHABLE.
+        Example:
+            >>> [one.nbytes for one in agent.tensors()]
+        """
         found, token = [], ""
         while True:
             request = _wire.new("ListRequest", page_size=1000, page_token=token)
@@ -227,6 +331,12 @@ class Tensors:
                 return found
 
     async def delete(self, *tensors: Tensor | str) -> None:
-        """Free tensors, all or none of up to 1024."""
+        """Free tensors, all or none of up to 1024.
+
+        Returns: None.
+        Raises: TuttiError NO_TENSOR: one of them is not there, and none was freed.
+        Example:
+            >>> agent.delete("weights", x)
+        """
         request = _wire.new("DeleteRequest", handles=[handle_of(one) for one in tensors])
         await self.line.unary("Tensors.Delete", request)

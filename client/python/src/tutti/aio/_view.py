@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
 from .. import _memory, _settings, _wire, dtypes, errors
 from ._tensor import Tensor, handle_of, tensor_of
 from ._transport import in_thread
+
+if TYPE_CHECKING:
+    from torch import Tensor as TorchTensor
 
 
 def _read_only(tensor: Tensor) -> tuple[grpc.StatusCode, str, str]:
@@ -45,21 +48,41 @@ class View:
         """The tensor was deleted, or its agent has ended: nobody else sees a mapping any more."""
         return self._memory is not None and self._memory.revoked
 
-    def torch(self) -> Any:
-        """The same memory as a torch tensor. Only of a writable one: torch knows no other."""
+    def torch(self) -> "TorchTensor":
+        """Take the same memory as a torch tensor.
+
+        Returns: a torch tensor on the CPU that shares the view's memory.
+        Raises: TuttiError READ_ONLY: torch knows writable memory alone.
+        Example:
+            >>> with agent.share(x, writable=True) as view:
+            ...     view.torch().zero_()
+        """
         if not self.writable:
             raise errors.make(*_read_only(self.tensor))
         return dtypes.to_torch(self.array, self.tensor._known().name)
 
     async def push(self) -> None:
-        """Of a copy: overwrite the tensor."""
+        """Of a copy: overwrite the tensor.
+
+        Returns: None.
+        Raises: TuttiError READ_ONLY: it was shared for reading.
+        Example:
+            >>> view.array[:] = 1
+            >>> view.push()
+        """
         if not self.writable:
             raise errors.make(*_read_only(self.tensor))
         if not self.shared:
             await self.tensor.write(self.array)
 
     async def pull(self) -> None:
-        """Of a copy: read the tensor anew, into the same array."""
+        """Of a copy: read the tensor anew, into the same array.
+
+        Returns: None.
+        Raises: TuttiError NO_TENSOR.
+        Example:
+            >>> view.pull()
+        """
         if not self.shared:
             found = await self.tensor.numpy()
             self.array.flags.writeable = True
@@ -67,7 +90,13 @@ class View:
             self.array.flags.writeable = self.writable
 
     async def close(self) -> None:
-        """Let go of it. What was written to a copy and not pushed is lost."""
+        """Let go of it. What was written to a copy and not pushed is lost.
+
+        Returns: None.
+        Raises: nothing.
+        Example:
+            >>> view.close()
+        """
         self.array = None
         if self._memory is not None:
             self._memory.close()
@@ -87,15 +116,20 @@ class Views:
     async def share(
         self, tensor: Tensor | str, writable: bool = False, copy: bool = True
     ) -> View:
-        """A tensor's memory as an array, where agent and program are on one host.
+        """Map a tensor's memory, where agent and program are on one host.
 
         Waits for the ops that use the tensor.
 
         writable  the array can be written, and the tensor with it
         copy      where there can be no mapping give a copy, and say so once by a warning
 
-        TuttiError, with copy=False: FAILED_PRECONDITION SHARE_OFF, OTHER_HOST, CANNOT_SHARE;
-        UNAVAILABLE NO_SHARE_SOCKET; PERMISSION_DENIED OTHER_USER; RESOURCE_EXHAUSTED SHARE_LIMIT.
+        Returns: a View, whose array has the tensor's shape and dtype.
+        Raises: TuttiError NO_TENSOR; and with copy=False FAILED_PRECONDITION SHARE_OFF, OTHER_HOST,
+            CANNOT_SHARE; UNAVAILABLE NO_SHARE_SOCKET; PERMISSION_DENIED OTHER_USER;
+            RESOURCE_EXHAUSTED SHARE_LIMIT.
+        Example:
+            >>> with agent.share(x, writable=True) as view:
+            ...     view.array[:] = 1
         """
         try:
             return await self._map(handle_of(tensor), writable)

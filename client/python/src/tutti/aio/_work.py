@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .. import _wire, dtypes, errors
 from ._tensor import Tensor
@@ -10,6 +10,7 @@ from ._tensor import Tensor
 if TYPE_CHECKING:
     from ._agent import Agent
     from ._call import Call
+    from ._types import NumpyArray, Result
 
 
 def as_ms(timeout: float | None) -> int:
@@ -18,12 +19,14 @@ def as_ms(timeout: float | None) -> int:
 
 
 class Received(NamedTuple):
-    """What recv() got, from whom (a group rank, and a rank of the job), and what came with it.
+    """What recv() got.
 
-    tensor  an array; a Tensor where recv() was to keep it, or where `out` is one
+    tensor         an array; a Tensor where recv() was to keep it, or where `out` is one
+    source         who sent it, a group rank; source_global: a rank of the job
+    meta           what came with it
     """
 
-    tensor: Any
+    tensor: "Tensor | NumpyArray"
     source: int
     source_global: int
     meta: bytes = b""
@@ -59,19 +62,33 @@ class Work:
     def __repr__(self) -> str:
         return "<Work %s%s>" % (self.id, " ended" if self._ended else "")
 
-    async def wait(self, timeout: float | None = None) -> Any:
-        """The op's result, as the call without async_ would have given it. Waiting again is fine.
+    async def wait(self, timeout: float | None = None) -> "Result | Received | None":
+        """Wait for the op. Waiting again is fine.
 
-        timeout  seconds; None = as long as the op takes. When it is up, TuttiTimeout; the op goes on
+        timeout  seconds; None = as long as the op takes
+
+        Returns: what the call without async_ would have given.
+        Raises: TuttiError: the op's error; TuttiTimeout: the timeout is up, and the op goes on.
+        Example:
+            >>> work = agent.all_reduce(np.ones(2), async_=True)
+            >>> work.wait()
+            array([2., 2.])
         """
         if self._ended:
-            return self._result
+            return cast("Result | Received | None", self._result)
         request = _wire.new("WaitRequest", works=[self.id], timeout_ms=as_ms(timeout))
         response = await self.agent.line.unary("Collectives.Wait", request)
-        return await self._end(response.works[0])
+        return cast("Result | Received | None", await self._end(response.works[0]))
 
     async def test(self) -> bool:
-        """Has it ended? Without waiting."""
+        """Has the op ended? Without waiting.
+
+        Returns: True also when it failed: wait() raises its error.
+        Raises: TuttiError NO_WORK: the agent does not know it.
+        Example:
+            >>> work.test()
+            False
+        """
         if self._ended:
             return True
         request = _wire.new("TestRequest", works=[self.id])

@@ -1,0 +1,154 @@
+"""What calls take and give, for editors, type checkers and readers of help()."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Union
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ._groups import Group
+    from ._tensor import Tensor
+
+
+class SupportsDLPack(Protocol):
+    """An array of another library: JAX, CuPy, ..."""
+
+    def __dlpack__(self) -> Any: ...
+
+    def __dlpack_device__(self) -> Any: ...
+
+
+class TorchTensor(Protocol):
+    """A torch.Tensor: the result of an op on one is one."""
+
+    def detach(self) -> Any: ...
+
+    def __dlpack__(self) -> Any: ...
+
+    def __dlpack_device__(self) -> Any: ...
+
+
+NumpyArray = np.ndarray[Any, Any]
+NumpyDtype = np.dtype[Any]
+# Numbers in lists, as numpy.array() takes them.
+Numbers = Union[complex, Sequence["Numbers"]]
+# What becomes a numpy array.
+Array = Union[NumpyArray, SupportsDLPack, Numbers]
+# One tensor: a Tensor, its handle or name, or an array.
+TensorLike = Union["Tensor", str, Array]
+# What an op takes: a tensor, or a list of tensors that is as many ops in one.
+Input = Union[TensorLike, Sequence[TensorLike]]
+# What an op gives: of the kind of its input.
+Result = Union["Tensor", NumpyArray, TorchTensor, Sequence["Result"]]
+# A dtype: "FP32", numpy.float32, or what numpy.dtype() takes.
+DtypeLike = Union[str, type, NumpyDtype]
+# An input whose result is of the same type.
+X = TypeVar(
+    "X",
+    bound=Union[
+        "Tensor",
+        NumpyArray,
+        TorchTensor,
+        "list[Tensor]",
+        "list[NumpyArray]",
+    ],
+)
+
+
+class OpArguments(TypedDict, total=False):
+    """What all collectives take; see the class Collectives."""
+
+    group: "Group | str | None"
+    out: Input | None
+    timeout: float | None
+    sequence: int
+
+
+class ReduceArguments(OpArguments, total=False):
+    """Of all_reduce."""
+
+    factor: float | None
+
+
+class RootedReduceArguments(ReduceArguments, total=False):
+    """Of reduce."""
+
+    root_global: int | None
+
+
+class PartsArguments(OpArguments, total=False):
+    """Of all_gather."""
+
+    axis: int | Sequence[int]
+    out_shape: Sequence[int]
+
+
+class RootedPartsArguments(PartsArguments, total=False):
+    """Of gather."""
+
+    root_global: int | None
+
+
+class ReduceScatterArguments(PartsArguments, total=False):
+    """Of reduce_scatter."""
+
+    factor: float | None
+    form: str
+
+
+class BroadcastArguments(OpArguments, total=False):
+    """Of broadcast."""
+
+    root_global: int | None
+    coalesced: bool
+    meta: bytes
+
+
+class ScatterArguments(BroadcastArguments, total=False):
+    """Of scatter."""
+
+    axis: int | Sequence[int]
+    form: str
+    out_shape: Sequence[int]
+    splits: Sequence[int] | None
+
+
+class AllToAllArguments(OpArguments, total=False):
+    """Of all_to_all."""
+
+    split_axis: int
+    concat_axis: int
+    input_splits: Sequence[int] | None
+    output_splits: Sequence[int] | None
+
+
+class RecvArguments(TypedDict, total=False):
+    """Of recv."""
+
+    source_global: int | None
+    group_offset: int | None
+    group_count: int
+    tag: int
+    dtype: DtypeLike | None
+    shape: Sequence[int]
+    keep: bool
+    group: "Group | str | None"
+    out: Input | None
+    timeout: float | None
+
+
+class ConnectArguments(TypedDict, total=False):
+    """Of connect(), but for whom it connects to."""
+
+    tls_ca: str | None
+    tls_cert: str | None
+    tls_key: str | None
+    tls_name: str | None
+    token: str | None
+    token_file: str | None
+    traceparent: str | Callable[[], str] | None
+    timeout: float
+    wait: bool
+    options: Sequence[tuple[str, int | str]]
