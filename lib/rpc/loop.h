@@ -77,6 +77,18 @@ struct tutti_rpc_task {
 /* Any thread. Never fails, never runs the task before it returns. */
 void tutti_rpc_loop_post(tutti_rpc_loop *loop, tutti_rpc_task *task);
 
+/*
+ * Run a task once nothing else is to do: no event is ready, and no socket has something to read. It
+ * runs after 5 ms even when that has not happened. For work in slices, so that what is received in
+ * between does not wait for all of it. The loop's thread, or before the loop starts; on a loop that
+ * never dozes. A task that has not run when the loop ends does not run.
+ */
+void tutti_rpc_loop_post_idle(tutti_rpc_loop *loop, tutti_rpc_task *task);
+void tutti_rpc_loop_cancel_idle(tutti_rpc_loop *loop, tutti_rpc_task *task); /* posted */
+
+/* For a task that was posted so: was nothing else to do? False: the 5 ms were over. */
+bool tutti_rpc_loop_is_idle(const tutti_rpc_loop *loop);
+
 /* Timers on the clock of tutti_clock_ns(); the loop's thread only, or before the loop starts. */
 void tutti_rpc_loop_timer_start(tutti_rpc_loop *loop, tutti_timer *timer, uint64_t at_ns);
 void tutti_rpc_loop_timer_stop(tutti_rpc_loop *loop, tutti_timer *timer);

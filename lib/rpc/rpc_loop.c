@@ -11,6 +11,9 @@
 #include "base/fail.h"
 #include "base/thread.h"
 
+#define IDLE_LOOKS 8 /* in a row that found nothing: a look serves one socket at most */
+#define IDLE_PATIENCE_NS (5 * TUTTI_NS_PER_MS)
+
 struct tutti_rpc_loop {
     grpc_completion_queue *queue;
     grpc_channel *lame;  /* leads nowhere; ... */
@@ -22,6 +25,10 @@ struct tutti_rpc_loop {
     bool started;
     bool stopped;
     bool dozes;
+    tutti_link idle;      /* tasks that wait until nothing else is to do, ... */
+    uint64_t idle_ns;     /* ... since when */
+    unsigned looks;       /* at the queue and the sockets, since something was found */
+    bool is_idle;         /* while those tasks run: nothing was found */
     atomic_bool posted;   /* there are tasks: the quick answer */
     pthread_mutex_t lock; /* guards all below */
     tutti_link tasks;
@@ -78,6 +85,7 @@ tutti_rpc_loop_new(const char *name, tutti_rpc_loop **ret_loop, tutti_error *err
     self->woken.on_done = on_woken;
     tutti_timers_init(&self->timers);
     tutti_list_init(&self->tasks);
+    tutti_list_init(&self->idle);
     (void)pthread_mutex_init(&self->lock, NULL);
     tutti_cond_init(&self->stirred);
     self->queue = grpc_completion_queue_create_for_next(NULL);
@@ -88,26 +96,58 @@ tutti_rpc_loop_new(const char *name, tutti_rpc_loop **ret_loop, tutti_error *err
     return TUTTI_OK;
 }
 
+static void
+run_round(tutti_link *round)
+{
+    tutti_link *link;
+
+    while ((link = tutti_list_pop(round)) != NULL) {
+        tutti_rpc_task *task = tutti_container_of(link, tutti_rpc_task, link);
+
+        task->on_run(task);
+    }
+}
+
 /* One round of tasks; those that they post come in the next. */
 static void
 run_tasks(tutti_rpc_loop *self)
 {
     tutti_link round;
-    tutti_link *link;
 
     if (!atomic_load_explicit(&self->posted, memory_order_acquire)) {
         return;
     }
+    self->looks = 0;
     tutti_list_init(&round);
     (void)pthread_mutex_lock(&self->lock);
     tutti_list_splice(&round, &self->tasks);
     atomic_store_explicit(&self->posted, false, memory_order_relaxed);
     (void)pthread_mutex_unlock(&self->lock);
-    while ((link = tutti_list_pop(&round)) != NULL) {
-        tutti_rpc_task *task = tutti_container_of(link, tutti_rpc_task, link);
+    run_round(&round);
+}
 
-        task->on_run(task);
+/*
+ * gRPC polls no socket while an event waits in the queue, so whoever makes events without end keeps
+ * everybody from being read. Idle tasks wait until looks at the queue and at the sockets have found
+ * nothing.
+ */
+static void
+run_idle(tutti_rpc_loop *self, bool found)
+{
+    tutti_link round;
+
+    if (tutti_list_empty(&self->idle)) {
+        return;
     }
+    self->looks = found ? 0 : self->looks + 1;
+    if (self->looks < IDLE_LOOKS && tutti_clock_ns() - self->idle_ns < IDLE_PATIENCE_NS) {
+        return;
+    }
+    self->is_idle = self->looks >= IDLE_LOOKS;
+    self->looks = 0;
+    tutti_list_init(&round);
+    tutti_list_splice(&round, &self->idle);
+    run_round(&round);
 }
 
 static void
@@ -122,7 +162,8 @@ run_timers(tutti_rpc_loop *self)
 static gpr_timespec
 sleep_until(const tutti_rpc_loop *self)
 {
-    return atomic_load_explicit(&self->posted, memory_order_acquire)
+    return atomic_load_explicit(&self->posted, memory_order_acquire) ||
+                   !tutti_list_empty(&self->idle)
                ? gpr_time_0(GPR_CLOCK_MONOTONIC)
                : rpc_time_to(tutti_timers_next(&self->timers));
 }
@@ -179,6 +220,7 @@ serve(tutti_rpc_loop *self)
         }
         run_timers(self);
         run_tasks(self);
+        run_idle(self, event.type == GRPC_OP_COMPLETE);
     } while (event.type != GRPC_QUEUE_SHUTDOWN);
     while (atomic_load(&self->posted)) { /* by the last ones that ran */
         run_tasks(self);
@@ -267,6 +309,31 @@ tutti_rpc_loop_post(tutti_rpc_loop *loop, tutti_rpc_task *task)
         rpc_batch_start(loop->mailbox, NULL, 0, &loop->woken);
     }
     (void)pthread_mutex_unlock(&loop->lock);
+}
+
+void
+tutti_rpc_loop_post_idle(tutti_rpc_loop *loop, tutti_rpc_task *task)
+{
+    assert((!loop->started || tutti_rpc_loop_is_current(loop)) && !loop->dozes);
+    if (tutti_list_empty(&loop->idle)) {
+        loop->idle_ns = tutti_clock_ns();
+        loop->looks = 0;
+    }
+    tutti_list_add(&loop->idle, &task->link);
+}
+
+void
+tutti_rpc_loop_cancel_idle(tutti_rpc_loop *loop, tutti_rpc_task *task)
+{
+    assert(!loop->started || loop->stopped || tutti_rpc_loop_is_current(loop));
+    (void)loop;
+    tutti_list_remove(&task->link);
+}
+
+bool
+tutti_rpc_loop_is_idle(const tutti_rpc_loop *loop)
+{
+    return loop->is_idle;
 }
 
 void

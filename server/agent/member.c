@@ -249,15 +249,15 @@ agent_rank_leaving(tutti_agent *agent, uint32_t rank, uint64_t epoch, const char
     }
 }
 
-void
+bool
 agent_rank_joined(tutti_agent *agent, uint32_t rank, uint64_t epoch)
 {
     agent->epoch = epoch > agent->epoch ? epoch : agent->epoch;
     if (rank == agent->rank || agent->state == AGENT_LEAVING) {
-        return;
+        return false;
     }
     TUTTI_LOG("agent", INFO, "rank %" PRIu32 " is back (epoch %" PRIu64 ")", rank, epoch);
-    agent_wire_lookup(agent, &rank, 1, epoch);
+    return true;
 }
 
 static void

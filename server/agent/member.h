@@ -28,7 +28,8 @@ void agent_join_waits(tutti_agent *agent, uint32_t joined, uint32_t world_size,
 void agent_rank_lost(tutti_agent *agent, uint32_t rank, uint64_t incarnation, uint64_t epoch,
                      const char *reason, bool left);
 void agent_rank_leaving(tutti_agent *agent, uint32_t rank, uint64_t epoch, const char *reason);
-void agent_rank_joined(tutti_agent *agent, uint32_t rank, uint64_t epoch);
+/* True: it has to be looked up. */
+bool agent_rank_joined(tutti_agent *agent, uint32_t rank, uint64_t epoch);
 
 /* progress_wire.c: with the progress of groups on which something has changed */
 void agent_wire_heartbeat(tutti_agent *agent, tutti_rpc_flow *flow, uint64_t number);

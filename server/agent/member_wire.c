@@ -17,6 +17,7 @@
 
 #define CALL_NS (10 * TUTTI_NS_PER_S)
 #define LEAVE_NS (2 * TUTTI_NS_PER_S)
+#define AGENT_LOOKUP_MAX 1024 /* ranks of one call, as the coordinator has it */
 
 #define STUB(method)                                                                               \
     {                                                                                              \
@@ -171,6 +172,57 @@ agent_wire_session(tutti_agent *agent, const tutti_rpc_flow_ops *ops, tutti_rpc_
                                 false, &options, ops, agent->member, ret, err);
 }
 
+static void
+take_lost(tutti_agent *agent, const Tutti__V1__RankLost *lost)
+{
+    agent_rank_lost(agent, lost->rank, lost->incarnation, lost->epoch, lost->reason, lost->left);
+}
+
+static void
+take_change(tutti_agent *agent, const Tutti__V1__SessionChange *change)
+{
+    switch (change->what_case) {
+    case TUTTI__V1__SESSION_CHANGE__WHAT_RANK_LOST:
+        take_lost(agent, change->rank_lost);
+        break;
+    case TUTTI__V1__SESSION_CHANGE__WHAT_RANK_LEAVING:
+        agent_rank_leaving(agent, change->rank_leaving->rank, change->rank_leaving->epoch,
+                           change->rank_leaving->reason);
+        break;
+    case TUTTI__V1__SESSION_CHANGE__WHAT_GROUP_DELETED:
+        agent_group_deleted(agent, change->group_deleted->name);
+        break;
+    default:
+        break; /* a rank that joined, or a change of a newer coordinator */
+    }
+}
+
+/* Ranks that have come are looked up together, behind what else has changed. */
+static void
+take_changes(tutti_agent *agent, const Tutti__V1__SessionChanges *changes)
+{
+    uint32_t joined[AGENT_LOOKUP_MAX];
+    uint64_t epoch = 0;
+    size_t count = 0;
+    size_t i;
+
+    for (i = 0; i < changes->n_changes; i++) {
+        const Tutti__V1__SessionChange *change = changes->changes[i];
+
+        if (change->what_case != TUTTI__V1__SESSION_CHANGE__WHAT_RANK_JOINED) {
+            take_change(agent, change);
+        } else if (agent_rank_joined(agent, change->rank_joined->rank,
+                                     change->rank_joined->epoch)) {
+            joined[count++] = change->rank_joined->rank;
+            epoch = change->rank_joined->epoch;
+        }
+        if (count == AGENT_LOOKUP_MAX || (count > 0 && i + 1 == changes->n_changes)) {
+            agent_wire_lookup(agent, joined, count, epoch);
+            count = 0;
+        }
+    }
+}
+
 bool
 agent_wire_session_message(tutti_agent *agent, tutti_rpc_message *message)
 {
@@ -181,25 +233,11 @@ agent_wire_session_message(tutti_agent *agent, tutti_rpc_message *message)
     switch (event->event_case) {
     case TUTTI__V1__SESSION_RESPONSE__EVENT_ACCEPTED:
         for (i = 0; i < event->accepted->n_lost; i++) {
-            const Tutti__V1__RankLost *lost = event->accepted->lost[i];
-
-            agent_rank_lost(agent, lost->rank, lost->incarnation, lost->epoch, lost->reason,
-                            lost->left);
+            take_lost(agent, event->accepted->lost[i]);
         }
         return true;
-    case TUTTI__V1__SESSION_RESPONSE__EVENT_RANK_LOST:
-        agent_rank_lost(agent, event->rank_lost->rank, event->rank_lost->incarnation,
-                        event->rank_lost->epoch, event->rank_lost->reason, event->rank_lost->left);
-        return false;
-    case TUTTI__V1__SESSION_RESPONSE__EVENT_RANK_LEAVING:
-        agent_rank_leaving(agent, event->rank_leaving->rank, event->rank_leaving->epoch,
-                           event->rank_leaving->reason);
-        return false;
-    case TUTTI__V1__SESSION_RESPONSE__EVENT_RANK_JOINED:
-        agent_rank_joined(agent, event->rank_joined->rank, event->rank_joined->epoch);
-        return false;
-    case TUTTI__V1__SESSION_RESPONSE__EVENT_GROUP_DELETED:
-        agent_group_deleted(agent, event->group_deleted->name);
+    case TUTTI__V1__SESSION_RESPONSE__EVENT_CHANGES:
+        take_changes(agent, event->changes);
         return false;
     case TUTTI__V1__SESSION_RESPONSE__EVENT_PROGRESS_WANTED:
         agent->progress_wanted = event->progress_wanted->number;

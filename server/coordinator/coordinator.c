@@ -58,6 +58,7 @@ tutti_coordinator_new(const tutti_coordinator_options *options, tutti_store *sto
     tutti_timers_init(&self->timers);
     self->pulse.on_expiry = on_pulse;
     tutti_list_init(&self->work);
+    tutti_list_init(&self->suspects);
     tutti_list_init(&self->waits);
     coord_work_init(&self->drain, on_drain);
     tutti_map_init(&self->jobs);
@@ -103,7 +104,7 @@ tutti_coordinator_set_time(tutti_coordinator *self, uint64_t now_ns, uint64_t wa
 uint64_t
 tutti_coordinator_next(const tutti_coordinator *self)
 {
-    return tutti_list_empty(&self->work) ? tutti_timers_next(&self->timers) : self->now_ns;
+    return tutti_timers_next(&self->timers);
 }
 
 /*
@@ -123,11 +124,25 @@ notice_stall(tutti_coordinator *self)
 void
 tutti_coordinator_run(tutti_coordinator *self)
 {
+    notice_stall(self);
+    tutti_timers_run(&self->timers, self->now_ns);
+}
+
+bool
+tutti_coordinator_busy(const tutti_coordinator *self)
+{
+    return !tutti_list_empty(&self->work) || !tutti_list_empty(&self->suspects);
+}
+
+void
+tutti_coordinator_turn(tutti_coordinator *self, bool idle)
+{
     size_t budget = COORD_SLICE;
     tutti_link *link;
 
-    notice_stall(self);
-    tutti_timers_run(&self->timers, self->now_ns);
+    if (idle) {
+        coord_sessions_judge(self, COORD_SLICE);
+    }
     while (budget > 0 && (link = tutti_list_pop(&self->work)) != NULL) {
         coord_work *work = tutti_container_of(link, coord_work, link);
         const size_t done = work->on_run(work, budget);

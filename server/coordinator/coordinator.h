@@ -3,8 +3,8 @@
  *
  * This is the core without a network: requests come in as structs that borrow, answers go out by
  * callbacks. It has no thread, no clock and no socket: its owner calls it from one thread, tells it
- * the time before each call (tutti_coordinator_set_time), and calls tutti_coordinator_run when
- * tutti_coordinator_next says so.
+ * the time before each call (tutti_coordinator_set_time), calls tutti_coordinator_run when
+ * tutti_coordinator_next says so, and tutti_coordinator_turn while it is busy.
  *
  * A call that has to wait is parked: a struct that the owner embeds and keeps until its answer
  * comes. Every parked call is answered exactly once, never inside the call that parked it, unless
@@ -99,14 +99,24 @@ void tutti_coordinator_set_time(tutti_coordinator *self, uint64_t now_ns, uint64
  */
 tutti_code tutti_coordinator_restore(tutti_coordinator *self, tutti_error *err);
 
-/* When tutti_coordinator_run has something to do: now or before = at once. */
+/* When tutti_coordinator_run has something to do. */
 uint64_t tutti_coordinator_next(const tutti_coordinator *self);
 
-/*
- * Run what is due and a slice of what is left to do: at most some 64 answers, so that the owner
- * gets to its other events in between.
- */
+/* Run the timers that are due. */
 void tutti_coordinator_run(tutti_coordinator *self);
+
+/* Does something wait for a turn? */
+bool tutti_coordinator_busy(const tutti_coordinator *self);
+
+/*
+ * Do a slice of what waits: at most some 16 answers, so that the owner gets to its other events in
+ * between.
+ *
+ * [in] idle  all that callers have sent so far was handed over. Ranks are lost for their silence
+ *            in such turns: their heartbeats may lie unread else. Without any such turn they are
+ *            lost after twice the heartbeat timeout
+ */
+void tutti_coordinator_turn(tutti_coordinator *self, bool idle);
 
 /*
  * End all that is parked with UNAVAILABLE, DRAINING, in slices (run), and refuse what comes. From

@@ -21,6 +21,14 @@ typedef struct lost_list {
     Tutti__V1__RankLost *pointers[TUTTI_COORDINATOR_LOST_MAX];
 } lost_list;
 
+/* Changes on their way into one message. */
+typedef struct change_list {
+    coord_event_wire wires[TUTTI_COORDINATOR_CHANGES_MAX];
+    Tutti__V1__GroupDeleted deleted[TUTTI_COORDINATOR_CHANGES_MAX];
+    Tutti__V1__SessionChange changes[TUTTI_COORDINATOR_CHANGES_MAX];
+    Tutti__V1__SessionChange *pointers[TUTTI_COORDINATOR_CHANGES_MAX];
+} change_list;
+
 static session_call *
 call_from(tutti_coordinator_session *session)
 {
@@ -77,50 +85,52 @@ on_accepted(tutti_coordinator_session *session, uint64_t epoch, const tutti_coor
     send_keyed(call_from(session), &response);
 }
 
-/* What became of a rank. */
 static void
-send_rank(session_call *self, const tutti_coordinator_event *event)
+change_to_wire(const tutti_coordinator_event *event, coord_event_wire *ret_wire,
+               Tutti__V1__GroupDeleted *ret_deleted, Tutti__V1__SessionChange *ret_change)
 {
-    Tutti__V1__SessionResponse response = TUTTI__V1__SESSION_RESPONSE__INIT;
-    coord_event_wire wire;
-
-    coord_event_to_wire(event, &wire);
-    if (event->kind == TUTTI_COORDINATOR_RANK_LOST) {
-        response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_RANK_LOST;
-        response.rank_lost = &wire.lost;
-    } else if (event->kind == TUTTI_COORDINATOR_RANK_LEAVING) {
-        response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_RANK_LEAVING;
-        response.rank_leaving = &wire.leaving;
-    } else {
-        response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_RANK_JOINED;
-        response.rank_joined = &wire.joined;
+    tutti__v1__session_change__init(ret_change);
+    coord_event_to_wire(event, ret_wire);
+    switch (event->kind) {
+    case TUTTI_COORDINATOR_RANK_LOST:
+        ret_change->what_case = TUTTI__V1__SESSION_CHANGE__WHAT_RANK_LOST;
+        ret_change->rank_lost = &ret_wire->lost;
+        break;
+    case TUTTI_COORDINATOR_RANK_LEAVING:
+        ret_change->what_case = TUTTI__V1__SESSION_CHANGE__WHAT_RANK_LEAVING;
+        ret_change->rank_leaving = &ret_wire->leaving;
+        break;
+    case TUTTI_COORDINATOR_RANK_JOINED:
+        ret_change->what_case = TUTTI__V1__SESSION_CHANGE__WHAT_RANK_JOINED;
+        ret_change->rank_joined = &ret_wire->joined;
+        break;
+    case TUTTI_COORDINATOR_GROUP_DELETED:
+        tutti__v1__group_deleted__init(ret_deleted);
+        ret_deleted->id = event->group_id;
+        ret_deleted->name = text_to_wire(event->group_name);
+        ret_change->what_case = TUTTI__V1__SESSION_CHANGE__WHAT_GROUP_DELETED;
+        ret_change->group_deleted = ret_deleted;
+        break;
     }
-    send_keyed(self, &response);
 }
 
 static void
-send_deleted(session_call *self, const tutti_coordinator_event *event)
+on_changes(tutti_coordinator_session *session, const tutti_coordinator_event *events, size_t count)
 {
     Tutti__V1__SessionResponse response = TUTTI__V1__SESSION_RESPONSE__INIT;
-    Tutti__V1__GroupDeleted deleted = TUTTI__V1__GROUP_DELETED__INIT;
+    Tutti__V1__SessionChanges changes = TUTTI__V1__SESSION_CHANGES__INIT;
+    change_list list;
+    size_t i;
 
-    deleted.id = event->group_id;
-    deleted.name = text_to_wire(event->group_name);
-    response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_GROUP_DELETED;
-    response.group_deleted = &deleted;
-    tutti_rpc_call_write(self->call, &response.base, NULL);
-}
-
-static void
-on_event(tutti_coordinator_session *session, const tutti_coordinator_event *event)
-{
-    session_call *self = call_from(session);
-
-    if (event->kind == TUTTI_COORDINATOR_GROUP_DELETED) {
-        send_deleted(self, event);
-    } else {
-        send_rank(self, event);
+    for (i = 0; i < count; i++) {
+        change_to_wire(&events[i], &list.wires[i], &list.deleted[i], &list.changes[i]);
+        list.pointers[i] = &list.changes[i];
     }
+    changes.changes = list.pointers;
+    changes.n_changes = count;
+    response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_CHANGES;
+    response.changes = &changes;
+    send_keyed(call_from(session), &response);
 }
 
 static void
@@ -166,7 +176,7 @@ on_open(tutti_rpc_call *call, void *arg)
     } else {
         self->call = call;
         self->session.on_accepted = on_accepted;
-        self->session.on_event = on_event;
+        self->session.on_changes = on_changes;
         self->session.on_wanted = on_wanted;
         self->session.on_heard = on_heard;
         self->session.on_end = on_session_end;

@@ -9,7 +9,7 @@
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/members.h"
 
-#define COORD_SLICE 64 /* units of work that one tutti_coordinator_run does */
+#define COORD_SLICE 16 /* units of work that one tutti_coordinator_turn does */
 
 /* Something that is done in slices, so that nobody waits long for its turn. */
 typedef struct coord_work coord_work;
@@ -31,7 +31,8 @@ struct tutti_coordinator {
     tutti_timers timers;
     tutti_timer pulse; /* so that we notice when we did not run */
     tutti_link work;
-    tutti_link waits; /* all that is parked */
+    tutti_link suspects; /* sessions that have been silent for too long, it seems */
+    tutti_link waits;    /* all that is parked */
     size_t parked;
     size_t waiter_count; /* of them, what counts against waiter_limit */
     bool draining;
@@ -41,7 +42,7 @@ struct tutti_coordinator {
     tutti_map jobs;
     uint64_t seat_count;
     uint64_t lost_total;                                      /* ranks, since the start */
-    tutti_coordinator_event lost[TUTTI_COORDINATOR_LOST_MAX]; /* scratch of one callback */
+    tutti_coordinator_event told[TUTTI_COORDINATOR_LOST_MAX]; /* scratch of one callback */
 
     tutti_link retired; /* meetings that are over, the oldest first */
     tutti_timer retire;
@@ -76,7 +77,7 @@ struct tutti_coordinator {
     uint64_t watch_bytes;
 };
 
-/* Get a turn in tutti_coordinator_run. Queued already is fine. */
+/* Get a turn in tutti_coordinator_turn. Queued already is fine. */
 void coord_work_init(coord_work *work, size_t (*on_run)(coord_work *work, size_t budget));
 void coord_later(tutti_coordinator *self, coord_work *work);
 void coord_work_stop(coord_work *work);

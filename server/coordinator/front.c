@@ -11,6 +11,8 @@ struct tutti_coordinator_front {
     tutti_coordinator *core;
     tutti_rpc_loop *loop; /* borrowed */
     tutti_timer timer;
+    tutti_rpc_task turn; /* what waits for a turn goes on when the loop is idle */
+    bool waiting;        /* ... and that is asked for */
     uint64_t now_ns;
 };
 
@@ -29,6 +31,10 @@ arm(tutti_coordinator_front *self)
         next_ns = self->now_ns + 1;
     }
     tutti_rpc_loop_timer_start(self->loop, &self->timer, next_ns);
+    if (!self->waiting && tutti_coordinator_busy(self->core)) {
+        self->waiting = true;
+        tutti_rpc_loop_post_idle(self->loop, &self->turn);
+    }
 }
 
 tutti_coordinator *
@@ -39,11 +45,18 @@ coord_front_enter(tutti_coordinator_front *front)
     return front->core;
 }
 
+/*
+ * A short piece of work is done at once. Of a long one, such as an event that 10 000 sessions have
+ * to be told, what is left after a slice waits until all that has been received is read.
+ */
 void
 coord_front_leave(tutti_coordinator_front *front)
 {
     if (tutti_coordinator_next(front->core) <= front->now_ns) {
         tutti_coordinator_run(front->core);
+    }
+    if (!front->waiting) {
+        tutti_coordinator_turn(front->core, false);
     }
     arm(front);
 }
@@ -53,7 +66,17 @@ on_timer(tutti_timer *timer)
 {
     tutti_coordinator_front *self = tutti_container_of(timer, tutti_coordinator_front, timer);
 
-    tutti_coordinator_run(coord_front_enter(self));
+    (void)coord_front_enter(self);
+    coord_front_leave(self);
+}
+
+static void
+on_turn(tutti_rpc_task *task)
+{
+    tutti_coordinator_front *self = tutti_container_of(task, tutti_coordinator_front, turn);
+
+    self->waiting = false;
+    tutti_coordinator_turn(coord_front_enter(self), tutti_rpc_loop_is_idle(self->loop));
     arm(self);
 }
 
@@ -78,6 +101,7 @@ tutti_coordinator_front_new(const tutti_coordinator_options *options, tutti_stor
     self->options = options;
     self->loop = loop;
     self->timer.on_expiry = on_timer;
+    self->turn.on_run = on_turn;
     code = tutti_coordinator_new(options, store, &self->core, err);
     if (code != TUTTI_OK) {
         free(self);
@@ -102,6 +126,9 @@ tutti_coordinator_front_free(tutti_coordinator_front *front)
         return;
     }
     tutti_rpc_loop_timer_stop(front->loop, &front->timer);
+    if (front->waiting) {
+        tutti_rpc_loop_cancel_idle(front->loop, &front->turn);
+    }
     tutti_coordinator_free(front->core);
     free(front);
 }

@@ -250,6 +250,9 @@ void coord_sessions_fini(coord_job *job);
 /* Let all sessions look for what they have to be told. */
 void coord_sessions_wake(coord_job *job);
 
+/* All that came has been handed over: end sessions that are silent still, at most so many. */
+void coord_sessions_judge(tutti_coordinator *self, size_t budget);
+
 /* Wait for the (next) session of an agent that is alive. */
 void coord_agent_await_session(coord_agent *agent);
 

@@ -21,6 +21,7 @@
 #define TUTTI_COORDINATOR_MISSING_MAX 64  /* ranks that a progress message lists */
 #define TUTTI_COORDINATOR_LOOKUP_MAX 1024 /* ranks of one lookup */
 #define TUTTI_COORDINATOR_LOST_MAX 1024   /* ranks that an accepted session is told at once */
+#define TUTTI_COORDINATOR_CHANGES_MAX 256 /* changes in one message to a session */
 #define TUTTI_COORDINATOR_ADDRESSES_MAX 8 /* of one agent */
 #define TUTTI_COORDINATOR_HOST_MAX 255    /* bytes, without the NUL: host and each address */
 #define TUTTI_COORDINATOR_WORD_MAX 127    /* likewise: host_id, device, version */
@@ -160,11 +161,13 @@ struct tutti_coordinator_session {
     /*
      * Each of the four is one message; the next comes only after
      * tutti_coordinator_session_written. on_accepted is the first. `lost` holds at most
-     * TUTTI_COORDINATOR_LOST_MAX ranks; were there more, events follow.
+     * TUTTI_COORDINATOR_LOST_MAX ranks; were there more, changes follow. Those are told in the
+     * order of their epochs, TUTTI_COORDINATOR_CHANGES_MAX at once. Borrowed until it returns.
      */
     void (*on_accepted)(tutti_coordinator_session *session, uint64_t epoch,
                         const tutti_coordinator_event *lost, size_t lost_count);
-    void (*on_event)(tutti_coordinator_session *session, const tutti_coordinator_event *event);
+    void (*on_changes)(tutti_coordinator_session *session, const tutti_coordinator_event *changes,
+                       size_t count);
     /* Likewise a message: its agent is asked to say where its ops stand (progress.h). */
     void (*on_wanted)(tutti_coordinator_session *session, uint64_t number);
     /* Likewise: it is heard, and has been told nothing for a quarter of the heartbeat timeout. */
@@ -174,10 +177,11 @@ struct tutti_coordinator_session {
     /* The coordinator's: */
     tutti_coordinator_wait wait;
     tutti_link link;           /* in its job's list of idle sessions, or of those behind */
+    tutti_link suspect;        /* in the coordinator's list of those that are silent */
     struct coord_agent *agent; /* NULL = not open yet */
     uint64_t seen_ns;          /* the last sign of life */
     uint64_t write_ns;         /* since when the message in flight is in flight */
-    uint64_t sending;          /* the number of the event in flight */
+    uint64_t sending;          /* the number of the last event in flight */
     bool writing;
     bool accepted;
     bool beaten; /* a heartbeat has come that nothing has answered for long */

@@ -28,6 +28,7 @@ detach(tutti_coordinator_session *session)
 
     coord_wait_stop(&session->wait);
     tutti_list_remove(&session->link);
+    tutti_list_remove(&session->suspect);
     session->agent = NULL;
     if (agent != NULL) {
         agent->session = NULL;
@@ -77,7 +78,7 @@ static void
 send_accepted(tutti_coordinator_session *session)
 {
     coord_job *job = session->agent->job;
-    tutti_coordinator_event *lost = job->owner->lost;
+    tutti_coordinator_event *lost = job->owner->told;
     coord_event *event = job->lost_count == 0 ? NULL : coord_event_after(job, 0);
     uint64_t last = 0;
     size_t count = 0;
@@ -120,13 +121,30 @@ end_slow(tutti_coordinator_session *session, const char *why)
     session->on_end(session, &err);
 }
 
+/* All that it has not been told, from `event` on, as far as it goes into one message. */
+static void
+send_changes(tutti_coordinator_session *session, coord_event *event)
+{
+    coord_job *job = session->agent->job;
+    tutti_coordinator_event *told = job->owner->told;
+    size_t count = 0;
+
+    for (; event != NULL && count < TUTTI_COORDINATOR_CHANGES_MAX;
+         event = coord_event_after(job, event->number)) {
+        session->sending = event->number;
+        if (event != &session->agent->event) {
+            coord_event_describe(event, &told[count++]);
+        }
+    }
+    session->on_changes(session, told, count);
+}
+
 /* Send one message, when there is one and none is in flight. */
 static void
 push(tutti_coordinator_session *session)
 {
     coord_agent *agent = session->agent;
     coord_event *event;
-    tutti_coordinator_event told;
 
     if (session->writing) {
         return;
@@ -145,9 +163,7 @@ push(tutti_coordinator_session *session)
     event = find_news(session);
     if (event != NULL) {
         session->writing = true;
-        session->sending = event->number;
-        coord_event_describe(event, &told);
-        session->on_event(session, &told);
+        send_changes(session, event);
     } else if (agent->told_wanted < agent->job->wanted) {
         session->writing = true;
         session->sending = agent->heard;
@@ -159,6 +175,17 @@ push(tutti_coordinator_session *session)
         session->on_heard(session);
     }
     session->beaten = false;
+}
+
+/* It has to be told something, when its turn comes. */
+static void
+fall_behind(tutti_coordinator_session *session)
+{
+    coord_job *job = session->agent->job;
+
+    tutti_list_remove(&session->link);
+    tutti_list_add(&job->behind, &session->link);
+    coord_later(job->owner, &job->fan_out);
 }
 
 static size_t
@@ -209,23 +236,63 @@ end_silent(tutti_coordinator_session *session)
     coord_agent_lose(agent, reason, &err);
 }
 
+/* Since when nothing has been heard, while we ran. */
+static uint64_t
+seen_at(const tutti_coordinator_session *session)
+{
+    const uint64_t awake_ns = session->wait.owner->awake_ns;
+
+    return session->seen_ns > awake_ns ? session->seen_ns : awake_ns;
+}
+
+/* Its heartbeats may have come, and wait to be read. */
+static void
+suspect(tutti_coordinator_session *session)
+{
+    tutti_coordinator *self = session->wait.owner;
+
+    tutti_list_remove(&session->suspect);
+    tutti_list_add(&self->suspects, &session->suspect);
+    tutti_timers_start(&self->timers, &session->wait.timer,
+                       tutti_clock_add(self->now_ns, self->options.heartbeat_timeout_ns));
+}
+
 static void
 check_life(tutti_coordinator_session *session)
 {
     tutti_coordinator *self = session->wait.owner;
     const uint64_t timeout = self->options.heartbeat_timeout_ns;
-    const uint64_t seen = session->seen_ns > self->awake_ns ? session->seen_ns : self->awake_ns;
-    const uint64_t silent_at = tutti_clock_add(seen, timeout);
+    const uint64_t silent_at = tutti_clock_add(seen_at(session), timeout);
     const uint64_t stuck_at =
         session->writing ? tutti_clock_add(session->write_ns, timeout) : TUTTI_TIMERS_NEVER;
 
-    if (silent_at <= self->now_ns) {
+    if (tutti_clock_add(silent_at, timeout) <= self->now_ns) {
         end_silent(session);
+    } else if (silent_at <= self->now_ns) {
+        suspect(session);
     } else if (stuck_at <= self->now_ns) {
         end_slow(session, "a message could not be sent for the whole heartbeat timeout");
     } else {
         tutti_timers_start(&self->timers, &session->wait.timer,
                            silent_at < stuck_at ? silent_at : stuck_at);
+    }
+}
+
+void
+coord_sessions_judge(tutti_coordinator *self, size_t budget)
+{
+    const uint64_t timeout = self->options.heartbeat_timeout_ns;
+    tutti_link *link;
+
+    while (budget-- > 0 && (link = tutti_list_pop(&self->suspects)) != NULL) {
+        tutti_coordinator_session *session =
+            tutti_container_of(link, tutti_coordinator_session, suspect);
+
+        if (tutti_clock_add(seen_at(session), timeout) <= self->now_ns) {
+            end_silent(session);
+        } else {
+            check_life(session);
+        }
     }
 }
 
@@ -251,6 +318,7 @@ tutti_coordinator_session_start(tutti_coordinator *self, tutti_coordinator_sessi
 {
     session->wait.on_end = on_end;
     tutti_list_init(&session->link);
+    tutti_list_init(&session->suspect);
     coord_wait_start(self, &session->wait, false,
                      tutti_clock_add(self->now_ns, self->options.heartbeat_timeout_ns));
 }
@@ -307,8 +375,7 @@ tutti_coordinator_session_open(tutti_coordinator_session *session,
     agent->told_wanted = agent->answered;
     session->agent = agent;
     session->seen_ns = self->now_ns;
-    tutti_list_add(&agent->job->behind, &session->link);
-    coord_later(self, &agent->job->fan_out);
+    fall_behind(session);
     check_life(session);
     return TUTTI_OK;
 }
@@ -319,14 +386,11 @@ static void
 answer_heartbeat(tutti_coordinator_session *session)
 {
     tutti_coordinator *self = session->wait.owner;
-    coord_job *job = session->agent->job;
     const uint64_t patience = self->options.heartbeat_timeout_ns / HEARD_PARTS;
 
     if (session->accepted && self->now_ns - session->write_ns >= patience) {
         session->beaten = true;
-        tutti_list_remove(&session->link);
-        tutti_list_add(&job->behind, &session->link);
-        coord_later(self, &job->fan_out);
+        fall_behind(session);
     }
 }
 
@@ -351,7 +415,9 @@ tutti_coordinator_session_written(tutti_coordinator_session *session)
     }
     session->writing = false;
     session->agent->heard = session->sending;
-    push(session);
+    if (find_news(session) != NULL || session->agent->told_wanted < session->agent->job->wanted) {
+        fall_behind(session);
+    }
 }
 
 void

@@ -75,7 +75,10 @@ class Agent:
     def _read(session, events):
         try:
             for response in session:
-                if response.WhichOneof("event") != "heartbeat_heard":  # no news
+                if response.HasField("changes"):
+                    for change in response.changes.changes:
+                        events.put(change)
+                elif not response.HasField("heartbeat_heard"):  # no news
                     events.put(response)
             events.put(None)
         except grpc.RpcError as error:

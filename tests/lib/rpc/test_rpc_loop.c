@@ -100,6 +100,62 @@ test_loop__lets_a_task_post_itself_and_timers_run_between(void **state)
     end_loop(loop);
 }
 
+/* A chain of tasks, and an idle task that looks how far it has come. */
+typedef struct chain {
+    probe busy;
+    tutti_rpc_task idle;
+    size_t seen;
+    bool was_idle;
+    atomic_size_t idled;
+} chain;
+
+static void
+see_chain(tutti_rpc_task *task)
+{
+    chain *self = tutti_container_of(task, chain, idle);
+
+    self->seen = atomic_load(&self->busy.count);
+    self->was_idle = tutti_rpc_loop_is_idle(self->busy.loop);
+    (void)atomic_fetch_add(&self->idled, 1);
+}
+
+static void
+run_chain(chain *self, tutti_rpc_loop *loop, size_t length)
+{
+    tutti_error err;
+
+    self->busy = (probe){.task = {.on_run = count_and_post_again}, .loop = loop, .wanted = length};
+    self->idle = (tutti_rpc_task){.on_run = see_chain};
+    tutti_rpc_loop_post_idle(loop, &self->idle);
+    tutti_rpc_loop_post(loop, &self->busy.task);
+    assert_ok(tutti_rpc_loop_start(loop, &err));
+    rig_await(self->idled, 1);
+    rig_await(self->busy.count, length);
+}
+
+static void
+test_idle_task__runs_behind_all_else(void **state)
+{
+    tutti_rpc_loop *loop = make_loop(state);
+    chain one = {0};
+
+    run_chain(&one, loop, 100);
+    end_loop(loop);
+    assert_true(one.seen == 100 || !one.was_idle); /* or it took more than 5 ms */
+}
+
+static void
+test_idle_task__of_a_busy_loop_runs_nevertheless(void **state)
+{
+    tutti_rpc_loop *loop = make_loop(state);
+    chain one = {0};
+
+    run_chain(&one, loop, 1000 * 1000);
+    end_loop(loop);
+    assert_in_range(one.seen, 1, 1000 * 1000 - 1);
+    assert_false(one.was_idle);
+}
+
 /* Tasks of one poster come in their order. */
 typedef struct numbered {
     tutti_rpc_task task;
@@ -344,6 +400,10 @@ main(void)
         LOOP_TESTS(test_loop__runs_timers_when_they_are_due),
         LOOP_TESTS(test_loop__that_never_started_runs_what_was_posted_when_it_stops),
         LOOP_TESTS(test_loop__has_a_thread_that_takes_no_signals),
+        cmocka_unit_test_prestate(test_idle_task__runs_behind_all_else,
+                                  (void *)(uintptr_t)&wakeful),
+        cmocka_unit_test_prestate(test_idle_task__of_a_busy_loop_runs_nevertheless,
+                                  (void *)(uintptr_t)&wakeful),
         cmocka_unit_test(test_time__is_the_clock_of_grpc),
         cmocka_unit_test(test_grpc__is_refused_in_a_forked_child),
         cmocka_unit_test(test_log__of_grpc_is_ours_and_limited),

@@ -120,28 +120,57 @@ write_all(fixture *at)
 }
 
 void
+fixture_run(fixture *at, bool idle)
+{
+    while (tutti_coordinator_next(at->self) <= at->now_ns) {
+        tutti_coordinator_run(at->self);
+    }
+    tutti_coordinator_turn(at->self, idle);
+    while (idle && tutti_coordinator_busy(at->self)) {
+        tutti_coordinator_turn(at->self, true);
+    }
+}
+
+void
 fixture_settle(fixture *at)
 {
     do {
-        while (tutti_coordinator_next(at->self) <= at->now_ns) {
-            tutti_coordinator_run(at->self);
-        }
+        fixture_run(at, true);
     } while (write_all(at));
+}
+
+static void
+set_time(fixture *at, uint64_t now_ns)
+{
+    at->now_ns = now_ns;
+    tutti_coordinator_set_time(at->self, now_ns, now_ns + WALL_OFFSET_NS);
+}
+
+/* To that time, with every timer at its time. */
+static void
+advance_to(fixture *at, uint64_t until_ns, bool idle)
+{
+    while (tutti_coordinator_next(at->self) <= until_ns) {
+        set_time(at, tutti_coordinator_next(at->self));
+        fixture_run(at, idle);
+        if (idle) {
+            fixture_settle(at);
+        }
+    }
+    set_time(at, until_ns);
 }
 
 void
 fixture_advance(fixture *at, uint64_t wait_ns)
 {
-    const uint64_t until = at->now_ns + wait_ns;
-
     fixture_settle(at);
-    while (tutti_coordinator_next(at->self) <= until) {
-        at->now_ns = tutti_coordinator_next(at->self);
-        tutti_coordinator_set_time(at->self, at->now_ns, at->now_ns + WALL_OFFSET_NS);
-        fixture_settle(at);
-    }
-    at->now_ns = until;
-    tutti_coordinator_set_time(at->self, at->now_ns, at->now_ns + WALL_OFFSET_NS);
+    advance_to(at, at->now_ns + wait_ns, true);
+}
+
+void
+fixture_hold(fixture *at, uint64_t wait_ns)
+{
+    advance_to(at, at->now_ns + wait_ns, false);
 }
 
 void
@@ -268,14 +297,8 @@ on_accepted(tutti_coordinator_session *session, uint64_t epoch, const tutti_coor
 }
 
 static void
-on_event(tutti_coordinator_session *session, const tutti_coordinator_event *event)
+keep_event(line *one, const tutti_coordinator_event *event)
 {
-    line *one = tutti_container_of(session, line, session);
-
-    assert_false(one->in_flight);
-    assert_int_equal(one->accepted_count, 1);
-    one->in_flight = true;
-    one->key = tutti_coordinator_session_key(session);
     if (one->event_count < LINE_EVENTS_MAX) {
         one->events[one->event_count] = *event;
     }
@@ -284,6 +307,23 @@ on_event(tutti_coordinator_session *session, const tutti_coordinator_event *even
         (void)snprintf(one->reason, sizeof(one->reason), "%s", event->reason);
     } else if (event->kind == TUTTI_COORDINATOR_GROUP_DELETED) {
         (void)snprintf(one->group_name, sizeof(one->group_name), "%s", event->group_name);
+    }
+}
+
+static void
+on_changes(tutti_coordinator_session *session, const tutti_coordinator_event *changes, size_t count)
+{
+    line *one = tutti_container_of(session, line, session);
+    size_t i;
+
+    assert_false(one->in_flight);
+    assert_int_equal(one->accepted_count, 1);
+    assert_in_range(count, 1, TUTTI_COORDINATOR_CHANGES_MAX);
+    one->in_flight = true;
+    one->message_count++;
+    one->key = tutti_coordinator_session_key(session);
+    for (i = 0; i < count; i++) {
+        keep_event(one, &changes[i]);
     }
 }
 
@@ -330,7 +370,7 @@ line_open(fixture *at, line *one, const tutti_coordinator_member *member, tutti_
 {
     unlist(&at->lines, &one->link);
     *one = (line){.session = {.on_accepted = on_accepted,
-                              .on_event = on_event,
+                              .on_changes = on_changes,
                               .on_heard = on_heard,
                               .on_end = on_line_end}};
     tutti_list_add(&at->lines, &one->link);

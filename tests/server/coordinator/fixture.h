@@ -52,11 +52,17 @@ void fixture_restart(fixture *at);
 /* Drains first; whatever is parked is told. */
 void fixture_close(fixture *at);
 
+/* Run what is to be done now, short of what is written; not idle: one slice of it. */
+void fixture_run(fixture *at, bool idle);
+
 /* Run what is to be done now. */
 void fixture_settle(fixture *at);
 
 /* Let time pass, with every timer at its time. */
 void fixture_advance(fixture *at, uint64_t wait_ns);
+
+/* Likewise, but busy all the time: nothing that was sent or written in it is looked at. */
+void fixture_hold(fixture *at, uint64_t wait_ns);
 
 /* ------------------------------------------------------------------------------ joiners */
 
@@ -98,7 +104,8 @@ typedef struct line {
     uint64_t epoch;
     tutti_coordinator_epoch_key key; /* as the last message had it */
     size_t lost_count;
-    uint32_t lost_rank; /* the first */
+    uint32_t lost_rank;   /* the first */
+    size_t message_count; /* of changes */
     size_t event_count;
     tutti_coordinator_event events[LINE_EVENTS_MAX]; /* the first; their texts are gone */
     char reason[200];                                /* of the last lost rank */

@@ -109,7 +109,7 @@ test_drain__of_a_thousand_calls_goes_in_slices(void **state)
         assert_ok(waiter_start(&fix, &waiters[i], &request, &err));
     }
     tutti_coordinator_drain(fix.self);
-    tutti_coordinator_run(fix.self);
+    fixture_run(&fix, false);
     for (i = 0; i < COUNT_OF(waiters); i++) {
         answered += waiters[i].answer_count;
     }
@@ -183,7 +183,7 @@ session_storm(line *lines, const joiner *joiners, uint32_t count)
                                                  .incarnation = 100 + i};
 
         lines[i] = (line){.session = {.on_accepted = lines[0].session.on_accepted,
-                                      .on_event = lines[0].session.on_event,
+                                      .on_changes = lines[0].session.on_changes,
                                       .on_heard = lines[0].session.on_heard,
                                       .on_end = lines[0].session.on_end}};
         tutti_list_add(&fix.lines, &lines[i].link);
@@ -207,7 +207,7 @@ loss_storm(line *lines, uint32_t count, uint32_t lost)
     }
     fix.now_ns += 600 * MS;
     tutti_coordinator_set_time(fix.self, fix.now_ns, fix.now_ns);
-    tutti_coordinator_run(fix.self);
+    fixture_run(&fix, false);
     print_message("# first slice of %u losses: %.2f ms\n", (unsigned)lost, ms_since(begin_ns));
     fixture_settle(&fix);
     print_message("# told to the others: %.1f ms\n", ms_since(begin_ns));

@@ -336,14 +336,14 @@ test_count__counts_a_prefix_however_long_it_takes(void **state)
     }
     assert_ok(counter_start(&fix, &counters[0], &all, &err));
     assert_ok(counter_start(&fix, &counters[1], &some, &err));
-    tutti_coordinator_run(fix.self);
+    fixture_run(&fix, false);
     assert_int_equal(counters[0].answer_count, 0); /* in slices */
     fixture_settle(&fix);
     assert_int_equal(counters[0].answer_count, 1);
     assert_int_equal(counters[0].number, 5000);
     assert_int_equal(counters[1].number, 1111);
     assert_ok(counter_start(&fix, &counters[0], &all, &err));
-    tutti_coordinator_run(fix.self);
+    fixture_run(&fix, false);
     tutti_coordinator_count_withdraw(&counters[0].count);
     fixture_settle(&fix);
     assert_int_equal(counters[0].answer_count, 0);

@@ -578,6 +578,95 @@ test_session__of_a_world_with_many_lost_ranks_hears_of_all(void **state)
     assert_int_equal(one.event_count, 99); /* those that the first message had no room for */
 }
 
+/* A switch fails: what the others are told is one message, not one for each. */
+static void
+test_burst__of_lost_ranks_is_one_message_to_each_session(void **state)
+{
+    enum {
+        WORLD = 300,
+        DEAD = 100
+    };
+    static line lines[WORLD];
+    uint32_t rank;
+
+    (void)state;
+    form_world(&fix, WORLD);
+    for (rank = 0; rank < WORLD; rank++) {
+        line_must_open(&fix, &lines[rank], rank);
+    }
+    for (rank = 0; rank < DEAD; rank++) {
+        tutti_coordinator_session_withdraw(&lines[rank].session);
+    }
+    fixture_advance(&fix, 600 * MS);
+    for (rank = DEAD; rank < WORLD; rank++) {
+        assert_int_equal(lines[rank].event_count, DEAD);
+        assert_int_equal(lines[rank].message_count, 1);
+        assert_int_equal(lines[rank].key.epoch, 1 + DEAD);
+        tutti_coordinator_session_withdraw(&lines[rank].session);
+    }
+}
+
+static void
+test_burst__larger_than_a_message_comes_in_several(void **state)
+{
+    enum {
+        WORLD = 3 * TUTTI_COORDINATOR_CHANGES_MAX
+    };
+    static line one;
+    uint32_t rank;
+
+    (void)state;
+    form_world(&fix, WORLD);
+    line_must_open(&fix, &one, 0);
+    for (rank = 1; rank < WORLD; rank++) {
+        const tutti_coordinator_member member = member_of(rank);
+        tutti_error err;
+
+        assert_ok(tutti_coordinator_leave(fix.self, &member, NULL, &err));
+    }
+    fixture_settle(&fix);
+    assert_int_equal(one.event_count, WORLD - 1);
+    assert_int_equal(one.message_count, 3);
+}
+
+/* What has come and is not read yet is no silence. */
+static void
+test_silence__counts_only_when_all_that_came_was_read(void **state)
+{
+    static line lines[2];
+
+    (void)state;
+    form_world(&fix, 4);
+    line_must_open(&fix, &lines[0], 0);
+    line_must_open(&fix, &lines[1], 1);
+    live(lines, 2, 5 * SECOND);
+    fixture_hold(&fix, 10 * SECOND); /* busy: nobody is read */
+    assert_int_equal(lines[0].end_count, 0);
+    line_beat(&lines[0]); /* that is read first */
+    fixture_settle(&fix);
+    assert_int_equal(lines[0].end_count, 0);
+    assert_int_equal(lines[1].end_count, 1);
+    assert_string_equal(lines[1].err.reason, "RANK_LOST");
+    live(lines, 1, 30 * SECOND);
+    assert_int_equal(lines[0].end_count, 0);
+}
+
+/* A coordinator that is busy all the time still notices. */
+static void
+test_silence__of_twice_the_timeout_counts_anyhow(void **state)
+{
+    static line one;
+
+    (void)state;
+    form_world(&fix, 4);
+    line_must_open(&fix, &one, 0);
+    fixture_hold(&fix, 20 * SECOND - 1);
+    assert_int_equal(one.end_count, 0);
+    fixture_hold(&fix, 1);
+    assert_int_equal(one.end_count, 1);
+    assert_string_equal(one.err.reason, "RANK_LOST");
+}
+
 static void
 test_stall__of_the_coordinator_is_nobodys_silence(void **state)
 {
@@ -651,6 +740,10 @@ main(void)
         SENTENCE(test_slow_session__that_stays_stuck_is_dropped),
         SENTENCE(test_session__that_comes_again_hears_what_it_missed),
         SENTENCE(test_session__of_a_world_with_many_lost_ranks_hears_of_all),
+        SENTENCE(test_burst__of_lost_ranks_is_one_message_to_each_session),
+        SENTENCE(test_burst__larger_than_a_message_comes_in_several),
+        SENTENCE(test_silence__counts_only_when_all_that_came_was_read),
+        SENTENCE(test_silence__of_twice_the_timeout_counts_anyhow),
         SENTENCE(test_stall__of_the_coordinator_is_nobodys_silence),
         SENTENCE(test_drain__ends_sessions_without_losing_ranks),
     };
