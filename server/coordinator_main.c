@@ -239,6 +239,19 @@ read_sync(const char *text, tutti_store_lmdb_sync *ret_sync, tutti_error *err)
                       "option --store-sync: \"%s\", need none, order or full", text);
 }
 
+/* Somebody has to make room, and hears of it once. */
+static void
+tell_of_store(void *context, const tutti_error *why)
+{
+    (void)context;
+    if (why == NULL) {
+        TUTTI_LOG("coordinator", INFO, "the store can be written again");
+    } else {
+        TUTTI_LOG("coordinator", ERROR, "changes are refused, and what is stored can be read: %s",
+                  why->text);
+    }
+}
+
 static tutti_code
 open_store(program *self, tutti_error *err)
 {
@@ -247,7 +260,8 @@ open_store(program *self, tutti_error *err)
     const uint64_t bytes_max = self->coordinating.store_bytes_limit;
     const uint64_t keys_max = self->coordinating.store_keys_limit;
     const tutti_store_memory_options memory = {.bytes_max = bytes_max, .keys_max = keys_max};
-    tutti_store_lmdb_options lmdb = {.bytes_max = bytes_max, .keys_max = keys_max};
+    tutti_store_lmdb_options lmdb = {
+        .bytes_max = bytes_max, .keys_max = keys_max, .on_write = tell_of_store};
     tutti_code code;
 
     if (strcmp(where, "memory") == 0) {

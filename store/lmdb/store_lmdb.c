@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fail.h"
 #include "store/lmdb/store_lmdb_private.h"
@@ -73,6 +74,7 @@ store_lmdb_close(tutti_store *store)
         store_lmdb_name_free(self, tutti_container_of(node, lmdb_name, node));
     }
     tutti_store_close(self->memory);
+    free(self->path);
     free(self);
 }
 
@@ -104,11 +106,17 @@ tutti_store_lmdb_open(const tutti_store_lmdb_options *options, tutti_store **ret
     tutti_code code;
 
     assert(ret_store != NULL && options->path != NULL);
-    if (self == NULL) {
+    if (self != NULL) {
+        self->path = strdup(options->path);
+    }
+    if (self == NULL || self->path == NULL) {
+        free(self);
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "NO_MEMORY", "no memory for a store");
     }
     self->base.ops = &store_lmdb_ops;
     self->lock = -1;
+    self->on_write = options->on_write;
+    self->context = options->context;
     tutti_map_init(&self->names);
     code = tutti_store_memory_open(&limits, &self->memory, err);
     if (code == TUTTI_OK) {

@@ -23,16 +23,24 @@ typedef struct tutti_store_lmdb_options {
     tutti_store_lmdb_sync sync;
     uint64_t bytes_max; /* of keys and values together; 0 = 256 MiB */
     uint64_t keys_max;  /* 0 = 1 000 000 */
+
+    /* May be NULL. A change could not be written though the limits allow it, and changes before it
+     * could; with `why` NULL: they can be written again. Called from inside the change. */
+    void (*on_write)(void *context, const tutti_error *why);
+    void *context;
 } tutti_store_lmdb_options;
 
 /*
  * TUTTI_FAILED_PRECONDITION  STORE_BUSY: another process has the folder open;
  *                            STORE_FORMAT: it is not ours, or of a newer version
- * TUTTI_DATA_LOSS            STORE_FORMAT: a record in it cannot be read
+ * TUTTI_DATA_LOSS            STORE_FORMAT: data.mdb is damaged or gone. Every page is looked at
+ *                            before it is used, and what rows contain is compared with a digest:
+ *                            what was stored is there, or it is refused
  * TUTTI_RESOURCE_EXHAUSTED   STORE_LIMIT; no memory
  * and what the system says of the folder
- * Later changes, beside what store.h says: TUTTI_RESOURCE_EXHAUSTED STORE_LIMIT when the folder is
- * full, or what the system says; nothing changed then.
+ * Later changes, beside what store.h says: TUTTI_RESOURCE_EXHAUSTED STORE_FULL when the disk is,
+ * TUTTI_DATA_LOSS STORE_FORMAT when somebody has cut or spoilt data.mdb meanwhile, or what the
+ * system says; nothing changed then, and reading goes on.
  */
 tutti_code tutti_store_lmdb_open(const tutti_store_lmdb_options *options, tutti_store **ret_store,
                                  tutti_error *err);

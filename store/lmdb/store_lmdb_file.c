@@ -52,31 +52,62 @@ take_lock(store_lmdb *self, const char *path, tutti_error *err)
 
 #define BOOT_BYTES 64
 
-/* The lock file says in which life of which machine the folder was open unsafely; "" = it was not.
+/*
+ * The lock file has two lines: in which life of which machine the folder was open unsafely (empty =
+ * it was not), and that there is a store, so that a data.mdb which is empty or gone is not taken
+ * for a new one. An older one has the first line at most.
  */
+#define HOLDS "holds a store\n"
+#define MARK_BYTES (BOOT_BYTES + sizeof(HOLDS) + 2)
+
 static void
 write_mark(const store_lmdb *self, const char *boot)
 {
-    const int cut = ftruncate(self->lock, 0);
-    const ssize_t put = pwrite(self->lock, boot, strlen(boot), 0);
+    char mark[MARK_BYTES];
+    const int size = snprintf(mark, sizeof(mark), "%s\n%s", boot, self->holds_store ? HOLDS : "");
 
-    (void)cut; /* a cast of the call is not enough for gcc */
-    (void)put;
+    (void)!pwrite(self->lock, mark, (size_t)size, 0);
+    (void)!ftruncate(self->lock, size);
 }
 
 static void
-take_mark(store_lmdb *self, const tutti_store_lmdb_options *options)
+read_boot(char boot[BOOT_BYTES])
 {
-    char before[BOOT_BYTES + 1] = "";
-    char now[BOOT_BYTES + 1] = "";
     const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
 
+    memset(boot, 0, BOOT_BYTES);
     if (file >= 0) {
-        (void)!read(file, now, BOOT_BYTES);
+        (void)!read(file, boot, BOOT_BYTES - 1);
         (void)close(file);
     }
-    (void)!pread(self->lock, before, BOOT_BYTES, 0);
+    boot[strcspn(boot, "\n")] = '\0';
+}
+
+static void
+read_mark(store_lmdb *self)
+{
+    char before[MARK_BYTES] = "";
+    char now[BOOT_BYTES];
+    char *second;
+
+    read_boot(now);
+    (void)!pread(self->lock, before, sizeof(before) - 1, 0);
+    second = strchr(before, '\n');
+    if (second != NULL) {
+        *second++ = '\0';
+        self->holds_store = strcmp(second, HOLDS) == 0;
+    }
     self->was_cut = before[0] != '\0' && strcmp(before, now) != 0;
+}
+
+/* The store could be read, and is one. */
+static void
+take_mark(store_lmdb *self, const tutti_store_lmdb_options *options)
+{
+    char now[BOOT_BYTES];
+
+    read_boot(now);
+    self->holds_store = true;
     write_mark(self, options->sync == TUTTI_STORE_LMDB_NONE ? now : "");
 }
 
@@ -104,6 +135,16 @@ map_bytes(const tutti_store_lmdb_options *options)
     return (size_t)((most < limit ? most : limit) * 4 + SPARE_BYTES);
 }
 
+/* LMDB ends the process when this returns. */
+static void
+leave_lmdb(MDB_env *env, const char *text)
+{
+    store_lmdb *self = mdb_env_get_userctx(env);
+
+    (void)text;
+    longjmp(self->on_assert, 1);
+}
+
 static int
 open_env(store_lmdb *self, const tutti_store_lmdb_options *options)
 {
@@ -113,6 +154,12 @@ open_env(store_lmdb *self, const tutti_store_lmdb_options *options)
 
     if (code == MDB_SUCCESS) {
         code = mdb_env_set_mapsize(self->env, map_bytes(options));
+    }
+    if (code == MDB_SUCCESS) {
+        code = mdb_env_set_userctx(self->env, self);
+    }
+    if (code == MDB_SUCCESS) {
+        code = mdb_env_set_assert(self->env, leave_lmdb);
     }
     if (code == MDB_SUCCESS) { /* one thread, and a lock of our own */
         code = mdb_env_open(self->env, options->path, sync | MDB_NOLOCK | MDB_NOTLS, 0600);
@@ -168,44 +215,45 @@ parse_row(const MDB_val *row, tutti_store_entry *ret_entry)
 }
 
 static tutti_code
-fail_row(tutti_error *err, const char *what)
+take_own(store_lmdb *self, const tutti_store_entry *entry, tutti_error *err)
 {
-    return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "STORE_FORMAT",
-                          "the store has %s: keep the folder for a look, and start with another",
-                          what);
+    if (!tutti_bytes_equal(entry->key, tutti_bytes_of(LMDB_OWN_KEY)) &&
+        (!tutti_bytes_equal(entry->key, tutti_bytes_of(LMDB_OWN_KEY_BEFORE)) ||
+         entry->value.size > 0)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "STORE_FORMAT",
+                              "the store %s is of another version: need \"%s\"", self->path,
+                              LMDB_OWN_KEY);
+    }
+    tutti_store_memory_turn(self->memory, entry->version);
+    return TUTTI_OK;
 }
 
 static tutti_code
 take_row(store_lmdb *self, uint64_t number, const tutti_store_entry *entry, tutti_error *err)
 {
-    if (number == 0) {
-        if (!tutti_bytes_equal(entry->key, tutti_bytes_of("tutti store 1"))) {
-            return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "STORE_FORMAT",
-                                  "the store is of another version: need \"tutti store 1\"");
-        }
-        tutti_store_memory_turn(self->memory, entry->version);
-        return TUTTI_OK;
-    }
+    lmdb_name *name = NULL;
+
     if (entry->version == 0 || entry->version > tutti_store_version(self->memory) ||
         store_lmdb_name_find(self, entry->key) != NULL) {
-        return fail_row(err, "a row that cannot be");
+        return store_lmdb_fail_format(err, self->path, "it has a row that cannot be");
     }
-    if (store_lmdb_name_new(self, entry->key, number) == NULL) {
+    name = store_lmdb_name_new(self, entry->key, number);
+    if (name == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "NO_MEMORY",
                               "no memory for what the store holds");
     }
+    store_lmdb_name_turn(self, name, store_lmdb_digest(number, entry));
     self->last_number = number;
     return tutti_store_memory_restore(self->memory, entry, err);
 }
 
-/* The store's own row comes first, as its number is 0. */
+/* The store's own row comes first, as its number is 0. [out] ret_own  key.size 0 = there is none */
 static tutti_code
-read_rows(store_lmdb *self, MDB_cursor *cursor, tutti_error *err)
+read_rows(store_lmdb *self, MDB_cursor *cursor, tutti_store_entry *ret_own, tutti_error *err)
 {
     MDB_val name;
     MDB_val row;
     tutti_code code = TUTTI_OK;
-    bool first = true;
     int found = mdb_cursor_get(cursor, &name, &row, MDB_FIRST);
 
     while (found == MDB_SUCCESS && code == TUTTI_OK) {
@@ -213,54 +261,170 @@ read_rows(store_lmdb *self, MDB_cursor *cursor, tutti_error *err)
         uint64_t number;
 
         if (name.mv_size != 8 || !parse_row(&row, &entry)) {
-            return fail_row(err, "a row that is too short or too long");
+            return store_lmdb_fail_format(err, self->path, "it has a row that cannot be");
         }
         number = read_big(name.mv_data);
-        if (first != (number == 0)) {
+        if ((ret_own->key.size == 0) != (number == 0)) {
             return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "STORE_FORMAT",
-                                  "the folder holds a database that is not a store");
+                                  "the folder %s holds a database that is not a store", self->path);
         }
-        first = false;
-        code = take_row(self, number, &entry, err);
+        if (number == 0) {
+            *ret_own = entry;
+            code = take_own(self, &entry, err);
+        } else {
+            code = take_row(self, number, &entry, err);
+        }
         found = mdb_cursor_get(cursor, &name, &row, MDB_NEXT);
     }
     if (code == TUTTI_OK && found != MDB_SUCCESS && found != MDB_NOTFOUND) {
-        code = store_lmdb_fail(err, found, "read");
+        code = store_lmdb_fail(self, err, found, "read");
     }
     return code;
+}
+
+/* Rows must be those that the store's own row counts; of a store that is new or of the format
+ * before, that row is written now. */
+static tutti_code
+settle_own(store_lmdb *self, MDB_txn *txn, const tutti_store_entry *own, tutti_error *err)
+{
+    const tutti_bytes key = own->key;
+    int code;
+
+    if (key.size > 0 && tutti_bytes_equal(key, tutti_bytes_of(LMDB_OWN_KEY))) {
+        return store_lmdb_own_agrees(self, own, mdb_txn_id(txn) - 1)
+                   ? TUTTI_OK
+                   : store_lmdb_fail_format(err, self->path, "its rows do not match their digest");
+    }
+    if (key.size == 0 && self->holds_store) {
+        return store_lmdb_fail_format(err, self->path, "it is empty and was not");
+    }
+    code = store_lmdb_put_own(self, txn, own->version);
+    return code == MDB_SUCCESS ? TUTTI_OK : store_lmdb_fail(self, err, code, "write to");
+}
+
+static tutti_code
+load_in(store_lmdb *self, MDB_txn *txn, tutti_error *err)
+{
+    tutti_store_entry own = {0};
+    MDB_cursor *cursor = NULL;
+    tutti_code code;
+    int done = mdb_dbi_open(txn, NULL, 0, &self->rows);
+
+    if (done == MDB_SUCCESS) {
+        done = mdb_cursor_open(txn, self->rows, &cursor);
+    }
+    if (done != MDB_SUCCESS) {
+        return store_lmdb_fail(self, err, done, "read");
+    }
+    code = read_rows(self, cursor, &own, err);
+    mdb_cursor_close(cursor);
+    return code == TUTTI_OK ? settle_own(self, txn, &own, err) : code;
 }
 
 static tutti_code
 load(store_lmdb *self, tutti_error *err)
 {
     MDB_txn *txn = NULL;
-    MDB_cursor *cursor = NULL;
-    tutti_code code = TUTTI_OK;
-    int done = mdb_txn_begin(self->env, NULL, 0, &txn);
+    tutti_code code;
+    int done;
 
-    if (done == MDB_SUCCESS) {
-        done = mdb_dbi_open(txn, NULL, 0, &self->rows);
+    if (setjmp(self->on_assert) != 0) {
+        return store_lmdb_fail_format(err, self->path, "LMDB has found pages that cannot be");
     }
-    if (done == MDB_SUCCESS) {
-        done = mdb_cursor_open(txn, self->rows, &cursor);
+    done = mdb_txn_begin(self->env, NULL, 0, &txn);
+    if (done != MDB_SUCCESS) {
+        return store_lmdb_fail(self, err, done, "read");
     }
-    if (done == MDB_SUCCESS) {
-        code = read_rows(self, cursor, err);
-        mdb_cursor_close(cursor);
-    }
-    if (done == MDB_SUCCESS && code == TUTTI_OK) {
-        done = mdb_txn_commit(txn);
-    } else if (txn != NULL) {
+    code = load_in(self, txn, err);
+    if (code != TUTTI_OK) {
         mdb_txn_abort(txn);
+        return code;
     }
-    return done == MDB_SUCCESS ? code : store_lmdb_fail(err, done, "read");
+    done = mdb_txn_commit(txn);
+    return done == MDB_SUCCESS ? TUTTI_OK : store_lmdb_fail(self, err, done, "write to");
+}
+
+/* ------------------------------------------------------------------------------ the file */
+
+tutti_code
+store_lmdb_check_length(store_lmdb *self, tutti_error *err)
+{
+    struct stat now;
+    int file;
+
+    if (mdb_env_get_fd(self->env, &file) != MDB_SUCCESS || fstat(file, &now) != 0) {
+        return TUTTI_FAIL_ERRNO(err, errno, "could not look at %s/data.mdb", self->path);
+    }
+    if ((uint64_t)now.st_size < self->file_bytes) {
+        return store_lmdb_fail_format(err, self->path, "somebody has cut it off");
+    }
+    self->file_bytes = (uint64_t)now.st_size;
+    return TUTTI_OK;
+}
+
+/* [out] ret_fresh  there is no file, or an empty one and no store before it */
+static tutti_code
+check_file(const store_lmdb *self, bool *ret_fresh, tutti_error *err)
+{
+    char path[PATH_BYTES];
+    struct stat now;
+    tutti_code code = TUTTI_OK;
+    int file;
+
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", self->path);
+    file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0 && errno != ENOENT) {
+        return TUTTI_FAIL_ERRNO(err, errno, "could not open %s", path);
+    }
+    *ret_fresh = file < 0 || (fstat(file, &now) == 0 && now.st_size == 0);
+    if (*ret_fresh && self->holds_store) {
+        code = store_lmdb_fail_format(err, self->path, file < 0 ? "it is gone" : "it is empty");
+    } else if (!*ret_fresh) {
+        code = store_lmdb_check(file, self->path, self->was_cut, err);
+    }
+    if (file >= 0) {
+        (void)close(file);
+    }
+    return code;
+}
+
+/* A file that was begun and not completed would be refused ever after. */
+static void
+remove_begun(const store_lmdb *self)
+{
+    char path[PATH_BYTES];
+
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", self->path);
+    (void)unlink(path);
+}
+
+static tutti_code
+open_checked(store_lmdb *self, const tutti_store_lmdb_options *options, tutti_error *err)
+{
+    bool is_fresh = false;
+    tutti_code code = check_file(self, &is_fresh, err);
+    int opened;
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    opened = open_env(self, options);
+    sync_folder(options);
+    if (opened != MDB_SUCCESS) {
+        code = store_lmdb_fail(self, err, opened, "open");
+        if (is_fresh) {
+            remove_begun(self);
+        }
+        return code;
+    }
+    code = load(self, err);
+    return code == TUTTI_OK ? store_lmdb_check_length(self, err) : code;
 }
 
 tutti_code
 store_lmdb_open_file(store_lmdb *self, const tutti_store_lmdb_options *options, tutti_error *err)
 {
     tutti_code code = make_folder(options->path, err);
-    int opened;
 
     if (code == TUTTI_OK) {
         code = take_lock(self, options->path, err);
@@ -268,17 +432,20 @@ store_lmdb_open_file(store_lmdb *self, const tutti_store_lmdb_options *options, 
     if (code != TUTTI_OK) {
         return code;
     }
-    take_mark(self, options);
-    opened = open_env(self, options);
-    sync_folder(options);
-    return opened == MDB_SUCCESS ? load(self, err) : store_lmdb_fail(err, opened, "open");
+    read_mark(self);
+    code = open_checked(self, options, err);
+    if (code == TUTTI_OK) {
+        take_mark(self, options);
+    }
+    self->is_open = code == TUTTI_OK;
+    return code;
 }
 
 void
 store_lmdb_close_file(store_lmdb *self)
 {
     if (self->env != NULL) {
-        if (mdb_env_sync(self->env, 1) == MDB_SUCCESS) {
+        if (self->is_open && !self->is_broken && mdb_env_sync(self->env, 1) == MDB_SUCCESS) {
             write_mark(self, "");
         }
         mdb_env_close(self->env);

@@ -26,6 +26,7 @@ from tutti.v1 import store_service_pb2_grpc as store_grpc  # noqa: E402
 
 PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION
 GONE = grpc.StatusCode.UNAVAILABLE
+PAGE = 4096  # of LMDB
 QUICK = ("--heartbeat-interval", "250ms", "--heartbeat-timeout", "2s")
 
 
@@ -341,8 +342,10 @@ class Recovery(unittest.TestCase):
                 options = ("--store", "lmdb:" + folder, "--store-sync", word)
                 first = support.Program("tutti-coordinator", *options)
                 first.kill()
-                mark = os.path.getsize(os.path.join(folder, "tutti.lock"))
-                self.assertEqual(mark > 0, word == "none")
+                with open(os.path.join(folder, "tutti.lock")) as lock:
+                    life, holds = lock.read().splitlines()
+                self.assertEqual(life != "", word == "none")
+                self.assertEqual(holds, "holds a store")
                 with support.Program("tutti-coordinator", *options) as again:
                     self.assertNotIn("may be missing", again.log())
         with tempfile.TemporaryDirectory(prefix="tutti-store-") as folder:
@@ -356,6 +359,46 @@ class Recovery(unittest.TestCase):
         )
         self.assertEqual(code, 2)
         self.assertIn('"often", need none, order or full', text)
+
+    def cut(self, cluster, pages):
+        path = os.path.join(cluster.folder.name, "data.mdb")
+        os.truncate(path, os.stat(path).st_size - pages * PAGE)
+        return path
+
+    def refuse_cut_store(self, cluster, path):
+        """A coordinator on the store ends with words, not by a signal."""
+        code, _, text = support.run("tutti-coordinator", "--listen", "127.0.0.1:0", *cluster.options)
+        self.assertEqual(code, 1, text)
+        self.assertIn(path + " is damaged, page ", text)
+        self.assertIn("move it away to begin with an empty store", text)
+
+    def fill(self, keys, count):
+        for number in range(count):
+            request = store.StoreServiceSetRequest(key=b"k%d" % number, value=b"v" * 2000)
+            keys.Set(request, timeout=LONG_S)
+
+    def test_a_store_that_is_cut_is_refused(self):
+        cluster = self.cluster_of(1)
+        self.fill(store_grpc.StoreServiceStub(cluster.coordinator_channel), 50)
+        cluster.kill_coordinator()
+        for pages in (1, 10):
+            self.refuse_cut_store(cluster, self.cut(cluster, pages))
+
+    def test_a_store_that_is_cut_while_it_serves_can_be_read_and_not_changed(self):
+        cluster = self.cluster_of(2)
+        keys = store_grpc.StoreServiceStub(cluster.coordinator_channel)
+        self.fill(keys, 50)
+        path = self.cut(cluster, 1)
+        for _ in range(3):
+            failure = self.fails(lambda: self.fill(keys, 1))
+            self.assert_failed(failure, grpc.StatusCode.DATA_LOSS, "STORE_FORMAT", path)
+        self.assertEqual(
+            keys.Get(store.StoreServiceGetRequest(key=b"k49"), timeout=LONG_S).value, b"v" * 2000
+        )
+        self.assert_works(cluster)
+        cluster.coordinator.wait_for_log("changes are refused, and what is stored can be read")
+        cluster.kill_coordinator()
+        self.refuse_cut_store(cluster, path)
 
     def test_a_second_coordinator_on_the_store_is_refused(self):
         cluster = self.cluster_of(1)
