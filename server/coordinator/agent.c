@@ -158,6 +158,7 @@ coord_agent_new(coord_job *job, uint64_t incarnation, const tutti_coordinator_ag
 {
     coord_agent *agent = calloc(1, sizeof(*agent) + data_bytes(info));
     tutti_map_node *there;
+    tutti_code code;
 
     _Static_assert(offsetof(coord_agent, data) % _Alignof(char *) == 0, "addresses lie there");
     if (agent == NULL) {
@@ -172,6 +173,11 @@ coord_agent_new(coord_job *job, uint64_t incarnation, const tutti_coordinator_ag
     tutti_map_init(&agent->told);
     keep_info(agent, info);
     agent->node.key = tutti_map_key_u64(agent->key, incarnation);
+    code = coord_gpus_keep(agent, err);
+    if (code != TUTTI_OK) {
+        free(agent);
+        return code;
+    }
     there = tutti_map_add(&job->agents, &agent->node);
     assert(there == NULL); /* the caller has looked */
     *ret_agent = agent;
@@ -193,6 +199,7 @@ coord_agent_free(coord_agent *agent)
     tutti_list_remove(&agent->unassigned);
     tutti_map_remove(&job->agents, &agent->node);
     coord_told_fini(agent);
+    coord_gpus_forget(agent);
     if (agent->seated && job->seats[agent->rank] == agent) {
         job->seats[agent->rank] = NULL;
     }

@@ -77,6 +77,7 @@ job_init(coord_job *job, tutti_coordinator *self, const char *name, uint32_t wor
     (void)snprintf(job->name, sizeof(job->name), "%s", name);
     job->node.key = tutti_bytes_of(job->name);
     tutti_map_init(&job->agents);
+    tutti_map_init(&job->gpus);
     tutti_list_init(&job->unassigned);
     tutti_map_init(&job->groups);
     tutti_map_init(&job->rosters);

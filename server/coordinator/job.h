@@ -57,6 +57,7 @@ struct coord_agent {
     uint64_t answered;    /* ... and that it has answered */
     uint64_t heard;       /* the number of the last event that its session was told */
     coord_event event;
+    struct coord_gpus *gpus;       /* in the job's map; NULL = none. gpus.c */
     tutti_coordinator_agent info;  /* points into `data` */
     char reason[COORD_REASON_MAX]; /* of its loss; while alive: of its leave, "" = it stays */
     char data[];
@@ -78,6 +79,7 @@ struct coord_job {
     coord_agent **seats;
     uint64_t *asked; /* a bit per rank: taken by number or given, and not lost */
     tutti_map agents;
+    tutti_map gpus; /* of them: gpus.c */
     tutti_link unassigned;
     uint32_t unassigned_count;
     uint32_t present;  /* waiting and alive */
@@ -162,12 +164,21 @@ void coord_jobs_fini(tutti_coordinator *self);
 tutti_code coord_member_check(tutti_coordinator *self, const tutti_coordinator_member *member,
                               coord_agent **ret_agent, tutti_error *err);
 
+/* ------------------------------------------------------------------------------ gpus.c */
+
+typedef struct coord_gpus coord_gpus;
+
+/* SHARED_GPU: another agent has one of the newcomer's GPUs, which it does not allow. */
+tutti_code coord_check_gpus(const coord_job *job, const tutti_coordinator_join_request *request,
+                            tutti_error *err);
+
+/* Put the GPUs of a new agent into its job's map, and take them out. */
+tutti_code coord_gpus_keep(coord_agent *agent, tutti_error *err);
+void coord_gpus_forget(coord_agent *agent);
+
 /* ------------------------------------------------------------------------------ agent.c */
 
 /* TUTTI_INVALID_ARGUMENT BAD_AGENT: a text is too long or not printable; a list is too long */
-/* SHARED_GPU: another agent has one of the newcomer's GPUs, which it does not allow. gpus.c */
-tutti_code coord_check_gpus(const coord_job *job, const tutti_coordinator_join_request *request,
-                            tutti_error *err);
 tutti_code coord_agent_check(const tutti_coordinator_agent *info, tutti_error *err);
 
 /* An agent in no seat, in the job's map. TUTTI_RESOURCE_EXHAUSTED no memory */

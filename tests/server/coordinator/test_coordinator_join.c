@@ -208,6 +208,46 @@ test_join__for_a_taken_rank_hears_by_whom(void **state)
     tutti_coordinator_join_withdraw(&one.join);
 }
 
+static tutti_coordinator_join_request
+join_with_gpus(uint32_t rank, uint64_t incarnation, const char *gpus)
+{
+    tutti_coordinator_join_request request = join_request(NULL, 4, rank, incarnation);
+
+    request.agent.gpus = gpus;
+    return request;
+}
+
+static void
+test_join__with_a_gpu_that_another_agent_has_is_refused(void **state)
+{
+    static joiner joiners[4];
+    tutti_coordinator_join_request request = join_with_gpus(0, 1, "GPU-a GPU-b GPU-a");
+    tutti_error err;
+    size_t i;
+
+    (void)state;
+    request.agent.host = "gpu-17";
+    request.agent.pid = 4711;
+    assert_ok(joiner_start(&fix, &joiners[0], &request, &err));
+    request = join_with_gpus(1, 2, "GPU-c GPU-b");
+    assert_refused(&request, TUTTI_FAILED_PRECONDITION, "SHARED_GPU",
+                   "GPU-b is there already: the agent of pid 4711 on host gpu-17 has it");
+    request = join_with_gpus(1, 3, "GPU-");
+    assert_ok(joiner_start(&fix, &joiners[1], &request, &err));
+    request = join_with_gpus(2, 4, "GPU-a");
+    request.agent.allow_shared_gpu = true;
+    assert_ok(joiner_start(&fix, &joiners[2], &request, &err));
+    tutti_coordinator_join_withdraw(&joiners[0].join); /* its seat is given up: one is left */
+    fixture_advance(&fix, 60 * SECOND);
+    request = join_with_gpus(3, 5, "GPU-a");
+    assert_refused(&request, TUTTI_FAILED_PRECONDITION, "SHARED_GPU", "GPU-a is there already");
+    request = join_with_gpus(3, 6, "GPU-b");
+    assert_ok(joiner_start(&fix, &joiners[3], &request, &err));
+    for (i = 1; i < 4; i++) {
+        tutti_coordinator_join_withdraw(&joiners[i].join);
+    }
+}
+
 static void
 test_join__of_one_incarnation_for_two_ranks_is_refused(void **state)
 {
@@ -671,6 +711,7 @@ main(void)
         SENTENCE(test_join__says_what_is_wrong_with_the_request),
         SENTENCE(test_join__with_another_world_size_hears_both_numbers),
         SENTENCE(test_join__for_a_taken_rank_hears_by_whom),
+        SENTENCE(test_join__with_a_gpu_that_another_agent_has_is_refused),
         SENTENCE(test_join__of_one_incarnation_for_two_ranks_is_refused),
         SENTENCE(test_join__tells_progress_when_something_changed_or_after_five_seconds),
         SENTENCE(test_join__lists_at_most_64_missing_ranks),
