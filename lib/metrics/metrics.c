@@ -6,20 +6,30 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "metrics/metrics_private.h"
 
 #define AT(member) offsetof(tutti_metrics_options, member)
 #define TIMEOUT_S 10u
 #define CONNECTION_BYTES ((size_t)16 << 10)
+#define STACK_BYTES ((size_t)128 << 10)
+/* With those being hung up on, whose threads have not noticed yet. Beyond it HTTP resets newcomers.
+ */
+#define HTTP_CONNECTIONS_MAX (8u * TUTTI_METRICS_CONNECTIONS_MAX)
 #define PLAIN "text/plain; charset=utf-8"
 #define NUMBERS "text/plain; version=0.0.4; charset=utf-8"
 
 struct tutti_metrics {
     tutti_metrics_source source;
     struct MHD_Daemon *daemon;
+    metrics_visitors visitors;
+    pthread_mutex_t lock; /* guards the rest */
+    pthread_cond_t written;
+    bool writing; /* a page of numbers */
 };
 
 static const tutti_option table[] = {
@@ -89,32 +99,111 @@ find_topic(const char *path, metrics_topic *ret)
     return false;
 }
 
+/* One page at a time, so that a probe finds at most one before it on the server's loop. */
+static bool
+take_turn(tutti_metrics *self)
+{
+    const uint64_t until =
+        tutti_clock_add(tutti_clock_ns(), TUTTI_METRICS_WAIT_MS * TUTTI_NS_PER_MS);
+    bool taken;
+    bool early = true;
+
+    (void)pthread_mutex_lock(&self->lock);
+    while (self->writing && early) {
+        early = tutti_cond_wait_until(&self->written, &self->lock, until);
+    }
+    taken = !self->writing;
+    self->writing = true;
+    (void)pthread_mutex_unlock(&self->lock);
+    return taken;
+}
+
+static void
+end_turn(tutti_metrics *self)
+{
+    (void)pthread_mutex_lock(&self->lock);
+    self->writing = false;
+    (void)pthread_cond_signal(&self->written);
+    (void)pthread_mutex_unlock(&self->lock);
+}
+
+static enum MHD_Result
+answer(tutti_metrics *self, struct MHD_Connection *connection, metrics_topic topic)
+{
+    const bool numbers = topic == METRICS_NUMBERS;
+    tutti_page page;
+    unsigned status;
+    enum MHD_Result result;
+
+    if (numbers && !take_turn(self)) {
+        return refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+                      "others ask for this page, too, and it was not written within 2 s\n");
+    }
+    tutti_page_init(&page);
+    status = metrics_ask(&self->source, topic, &page);
+    if (numbers) {
+        end_turn(self);
+    }
+    result = reply(connection, status, &page, numbers && status == MHD_HTTP_OK ? NUMBERS : PLAIN);
+    tutti_page_fini(&page);
+    return result;
+}
+
+static metrics_visitor *
+visitor_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+    return info == NULL ? NULL : info->socket_context;
+}
+
 static enum MHD_Result
 on_request(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
            const char *version, const char *upload, size_t *upload_size, void **request)
 {
-    const tutti_metrics *self = arg;
+    tutti_metrics *self = arg;
     metrics_topic topic;
-    tutti_page page;
-    unsigned status;
-    enum MHD_Result result;
 
     (void)version;
     (void)upload;
     (void)upload_size;
     (void)request;
+    metrics_visitors_turn(&self->visitors, visitor_of(connection), true);
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
         return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET and HEAD only\n");
     }
     if (!find_topic(url, &topic)) {
         return refuse(connection, MHD_HTTP_NOT_FOUND, "there is /metrics, /healthz and /readyz\n");
     }
-    tutti_page_init(&page);
-    status = metrics_ask(&self->source, topic, &page);
-    result = reply(connection, status, &page,
-                   topic == METRICS_NUMBERS && status == MHD_HTTP_OK ? NUMBERS : PLAIN);
-    tutti_page_fini(&page);
-    return result;
+    return answer(self, connection, topic);
+}
+
+static void
+on_answered(void *arg, struct MHD_Connection *connection, void **request,
+            enum MHD_RequestTerminationCode why)
+{
+    tutti_metrics *self = arg;
+
+    (void)request;
+    (void)why;
+    metrics_visitors_turn(&self->visitors, visitor_of(connection), false);
+}
+
+static void
+on_connection(void *arg, struct MHD_Connection *connection, void **visitor,
+              enum MHD_ConnectionNotificationCode what)
+{
+    tutti_metrics *self = arg;
+    const union MHD_ConnectionInfo *info;
+
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        metrics_visitors_go(&self->visitors, *visitor);
+        *visitor = NULL;
+        return;
+    }
+    info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    *visitor = info == NULL ? NULL : metrics_visitors_come(&self->visitors, info->connect_fd);
 }
 
 static void
@@ -133,12 +222,15 @@ on_log(void *arg, const char *format, va_list args)
 static tutti_code
 start_daemon(tutti_metrics *self, int descriptor, tutti_error *err)
 {
-    self->daemon =
-        MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ERROR_LOG, 0,
-                         NULL, NULL, on_request, self, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-                         MHD_OPTION_LISTEN_SOCKET, descriptor, MHD_OPTION_CONNECTION_LIMIT,
-                         TUTTI_METRICS_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, TIMEOUT_S,
-                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, MHD_OPTION_END);
+    const unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD |
+                           MHD_USE_THREAD_PER_CONNECTION | MHD_USE_ITC | MHD_USE_ERROR_LOG;
+
+    self->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, on_request, self, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+        MHD_OPTION_LISTEN_SOCKET, descriptor, MHD_OPTION_CONNECTION_LIMIT, HTTP_CONNECTIONS_MAX,
+        MHD_OPTION_CONNECTION_TIMEOUT, TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        CONNECTION_BYTES, MHD_OPTION_THREAD_STACK_SIZE, STACK_BYTES, MHD_OPTION_NOTIFY_COMPLETED,
+        on_answered, self, MHD_OPTION_NOTIFY_CONNECTION, on_connection, self, MHD_OPTION_END);
     if (self->daemon == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no thread or memory for the metrics");
     }
@@ -176,6 +268,9 @@ tutti_metrics_start(const tutti_metrics_options *options, const tutti_metrics_so
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the metrics");
     }
     self->source = *source;
+    metrics_visitors_init(&self->visitors);
+    (void)pthread_mutex_init(&self->lock, NULL);
+    tutti_cond_init(&self->written);
     code = metrics_listen(options, &descriptor, &address, err);
     if (code == TUTTI_OK) {
         code = start_daemon(self, descriptor, err);
@@ -203,5 +298,8 @@ tutti_metrics_stop(tutti_metrics *metrics)
     if (metrics->daemon != NULL) {
         MHD_stop_daemon(metrics->daemon);
     }
+    metrics_visitors_fini(&metrics->visitors);
+    (void)pthread_cond_destroy(&metrics->written);
+    (void)pthread_mutex_destroy(&metrics->lock);
     free(metrics);
 }

@@ -19,7 +19,7 @@
 #include "tutti/error.h"
 
 #define TUTTI_METRICS_WAIT_MS 2000
-#define TUTTI_METRICS_CONNECTIONS_MAX 32
+#define TUTTI_METRICS_CONNECTIONS_MAX 32 /* with one more the oldest idle one is closed */
 
 typedef struct tutti_metrics tutti_metrics;
 
@@ -43,7 +43,8 @@ typedef struct tutti_metrics_source {
 } tutti_metrics_source;
 
 /*
- * Bind and serve on a thread of its own. Without --metrics it does nothing: *ret_metrics is NULL.
+ * Bind and serve on threads of its own, one for each connection: a probe waits for no page but the
+ * one that is being written. Without --metrics it does nothing: *ret_metrics is NULL.
  *
  * [in] source  copied; its loop outlives the metrics
  *

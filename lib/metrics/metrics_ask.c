@@ -1,5 +1,5 @@
-/* A question from HTTP's thread to the loop. Whoever of the two is last frees it: a loop that comes
- * too late finds nobody waiting. */
+/* A question from one of HTTP's threads to the loop. Whoever of the two is last frees it: a loop
+ * that comes too late finds nobody waiting. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

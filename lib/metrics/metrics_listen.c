@@ -9,7 +9,8 @@
 #include "base/fail.h"
 #include "metrics/metrics_private.h"
 
-#define BACKLOG 32
+#define BACKLOG                                                                                    \
+    1024 /* a crowd that comes at once costs who comes with it no repeated SYN, a second */
 
 static tutti_code
 check_address(const tutti_metrics_options *options, tutti_address *ret, tutti_error *err)

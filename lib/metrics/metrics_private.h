@@ -2,7 +2,10 @@
 #ifndef TUTTI_METRICS_PRIVATE_H
 #define TUTTI_METRICS_PRIVATE_H
 
+#include <pthread.h>
+
 #include "base/address.h"
+#include "base/list.h"
 #include "metrics/metrics.h"
 
 typedef enum metrics_topic {
@@ -11,8 +14,26 @@ typedef enum metrics_topic {
     METRICS_READINESS,
 } metrics_topic;
 
-/* metrics_ask.c: asks the loop and waits. Fills an empty page; the HTTP status. HTTP's thread. */
+/* metrics_ask.c: asks the loop and waits. Fills an empty page; the HTTP status. Any thread. */
 unsigned metrics_ask(const tutti_metrics_source *source, metrics_topic topic, tutti_page *page);
+
+/*
+ * metrics_visitors.c: connections. When there are too many, the one that has been idle for longest
+ * is hung up on; when none is idle, the one whose request began first. Any thread.
+ */
+typedef struct metrics_visitor metrics_visitor;
+typedef struct metrics_visitors {
+    pthread_mutex_t lock; /* guards the rest */
+    tutti_link all;       /* who was heard of last is last */
+    size_t count;         /* of those that were not hung up on */
+} metrics_visitors;
+
+void metrics_visitors_init(metrics_visitors *self);
+void metrics_visitors_fini(metrics_visitors *self); /* all have gone */
+/* The socket stays the caller's. NULL = no memory; the others take NULL. */
+metrics_visitor *metrics_visitors_come(metrics_visitors *self, int socket);
+void metrics_visitors_turn(metrics_visitors *self, metrics_visitor *visitor, bool busy);
+void metrics_visitors_go(metrics_visitors *self, metrics_visitor *visitor); /* frees it */
 
 /* metrics_listen.c: a socket that listens; *ret_address says where. */
 tutti_code metrics_listen(const tutti_metrics_options *options, int *ret_socket,

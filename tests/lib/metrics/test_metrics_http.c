@@ -1,13 +1,18 @@
 /*
- * Goal: a loop that hangs shows, and what was asked of it in vain harms nobody when it comes back.
- * Method: a real port and a real loop, which a task holds until the test lets it go.
+ * Goal: a loop that hangs shows, and what was asked of it in vain harms nobody when it comes back;
+ * connections that say nothing, and pages of numbers, keep no probe waiting.
+ * Method: a real port and a real loop, which a task or a page holds until the test lets it go.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "support/testing.h"
@@ -22,7 +27,12 @@ static char port_file[64];
 static sem_t held;
 static sem_t released;
 static bool ready;
-static size_t lines; /* of a page */
+static size_t lines;  /* of a page */
+static bool stepwise; /* each page waits until it is released */
+static atomic_uint pages;
+
+#define PROBE_S 8 /* how long a probe waits here: less than what closes idle connections */
+#define PAGES 20
 
 static void
 on_page(void *arg, tutti_page *page)
@@ -30,6 +40,11 @@ on_page(void *arg, tutti_page *page)
     size_t i;
 
     (void)arg;
+    atomic_fetch_add(&pages, 1);
+    if (stepwise) {
+        (void)sem_post(&held);
+        (void)sem_wait(&released);
+    }
     tutti_page_family(page, "test_lines", "gauge", "Lines.");
     for (i = 0; i < lines; i++) {
         tutti_page_number(page, "test_lines", "", i);
@@ -99,23 +114,39 @@ on_hold(tutti_rpc_task *task)
     (void)sem_wait(&released);
 }
 
-/* The status of an answer, with all of it in a buffer that ends in NUL. */
 static int
-ask(const char *path, char *text, size_t size)
+reach(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons(where.port),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct timeval patience = {.tv_sec = PROBE_S};
     const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
+
+    assert_int_equal(setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)),
+                     0);
+    assert_int_equal(connect(descriptor, (struct sockaddr *)&address, sizeof(address)), 0);
+    return descriptor;
+}
+
+static void
+request(int descriptor, const char *path)
+{
     char words[128];
-    size_t used = 0;
-    ssize_t got = 1;
-    int status = 0;
     const int count = snprintf(words, sizeof(words),
                                "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", path);
 
-    assert_int_equal(connect(descriptor, (struct sockaddr *)&address, sizeof(address)), 0);
     assert_int_equal(write(descriptor, words, (size_t)count), count);
+}
+
+/* The status of an answer, with all of it in a buffer that ends in NUL. Closes the descriptor. */
+static int
+hear(int descriptor, char *text, size_t size)
+{
+    size_t used = 0;
+    ssize_t got = 1;
+    int status = 0;
+
     while (got > 0 && used + 1 < size) {
         got = read(descriptor, text + used, size - 1 - used);
         used += got > 0 ? (size_t)got : 0;
@@ -124,6 +155,15 @@ ask(const char *path, char *text, size_t size)
     text[used] = '\0';
     assert_int_equal(sscanf(text, "HTTP/1.1 %d", &status), 1);
     return status;
+}
+
+static int
+ask(const char *path, char *text, size_t size)
+{
+    const int descriptor = reach();
+
+    request(descriptor, path);
+    return hear(descriptor, text, size);
 }
 
 static void
@@ -188,6 +228,95 @@ test_metrics__that_are_too_many_are_none(void **state)
     assert_int_equal(ask("/metrics", text, sizeof(text)), 200);
 }
 
+static void
+crowd_in(int *descriptors, size_t count, const char *words)
+{
+    const size_t size = strlen(words);
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        descriptors[i] = reach();
+        assert_int_equal(write(descriptors[i], words, size), size);
+    }
+}
+
+/* With and without the beginning of a request; the probes that come are always the newest. */
+static void
+test_health__is_told_however_many_say_nothing(void **state)
+{
+    static const char *const words[] = {"", "GET /healthz HTTP/1.1\r\nX: "};
+    int crowd[4 * TUTTI_METRICS_CONNECTIONS_MAX];
+    const size_t count = sizeof(crowd) / sizeof(crowd[0]);
+    char text[4096];
+    char byte;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        size_t j;
+
+        crowd_in(crowd, count, words[i]);
+        assert_int_equal(ask("/healthz", text, sizeof(text)), 200);
+        assert_int_equal(ask("/readyz", text, sizeof(text)), 200);
+        assert_int_equal(read(crowd[0], &byte, 1), 0); /* the oldest has made room */
+        request(crowd[count - 1], "/healthz");
+        assert_int_equal(hear(crowd[count - 1], text, sizeof(text)), 200);
+        for (j = 0; j + 1 < count; j++) {
+            (void)close(crowd[j]);
+        }
+    }
+}
+
+static void *
+run_pages(void *done)
+{
+    struct timespec until;
+
+    while (!atomic_load((atomic_bool *)done)) {
+        (void)clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 10000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        if (sem_timedwait(&held, &until) == 0) {
+            (void)sem_post(&released);
+        }
+    }
+    return NULL;
+}
+
+/* One page is being written, others wait behind it: the probe waits for few, not for all. */
+static void
+test_health__is_told_before_pages_that_wait(void **state)
+{
+    static atomic_bool done;
+    int scrapes[PAGES];
+    char text[4096];
+    unsigned before;
+    pthread_t writer;
+    size_t i;
+
+    (void)state;
+    stepwise = true;
+    atomic_store(&pages, 0);
+    atomic_store(&done, false);
+    for (i = 0; i < PAGES; i++) {
+        scrapes[i] = reach();
+        request(scrapes[i], "/metrics");
+    }
+    (void)sem_wait(&held);
+    (void)sem_post(&held);
+    assert_int_equal(pthread_create(&writer, NULL, run_pages, &done), 0);
+    assert_int_equal(ask("/healthz", text, sizeof(text)), 200);
+    before = atomic_load(&pages);
+    for (i = 0; i < PAGES; i++) {
+        assert_int_equal(hear(scrapes[i], text, sizeof(text)), 200);
+    }
+    assert_in_range(before, 1, PAGES - 1);
+    atomic_store(&done, true);
+    assert_int_equal(pthread_join(writer, NULL), 0);
+    stepwise = false;
+}
+
 int
 main(void)
 {
@@ -197,6 +326,8 @@ main(void)
         cmocka_unit_test_setup_teardown(test_metrics__stop_while_a_question_waits, begin, end),
         cmocka_unit_test_setup_teardown(test_readiness__says_why_not, begin, end),
         cmocka_unit_test_setup_teardown(test_metrics__that_are_too_many_are_none, begin, end),
+        cmocka_unit_test_setup_teardown(test_health__is_told_however_many_say_nothing, begin, end),
+        cmocka_unit_test_setup_teardown(test_health__is_told_before_pages_that_wait, begin, end),
     };
     int failed;
 
