@@ -21,6 +21,7 @@ LOCAL = {  # one host, and relays
     "stop": Fault(4, EVERY),
     "silence": Fault(2, EVERY),
     "coordinator": Fault(4, EVERY),
+    "truncated-store": Fault(1, EVERY),
     "cut": Fault(4, EVERY),
     "partition": Fault(2, EVERY),
     "mismatch": Fault(8, ("during", "group")),
@@ -47,7 +48,9 @@ NET = {  # hosts in namespaces
     "slow": Fault(1, EVERY),
 }
 FAULTS = dict(LOCAL, **WIRE, **NET)
-HARMLESS = ("stop", "coordinator", "cut", "stop-at", "delay-at", "duplicate-at", "blink", "loss", "slow")  # a delay at most
+HARMLESS = (  # a delay at most
+    "stop", "coordinator", "truncated-store", "cut", "stop-at", "delay-at", "duplicate-at", "blink", "loss", "slow",
+)
 DEADLY = ("kill", "burst", "silence", "partition", "split", "alone")  # who is struck is not a member any more
 CALL_FAULTS = ("mismatch", "absent", "cancel")  # of one call; no process is touched
 

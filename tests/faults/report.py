@@ -87,7 +87,7 @@ class Report:
         for grid in self.grids():
             print("#")
             for row in grid:
-                print("# %-12s" % row[0] + "".join("%*s" % (max(len(word), 6) + 2, word) for word in row[1:]))
+                print("# %-15s" % row[0] + "".join("%*s" % (max(len(word), 6) + 2, word) for word in row[1:]))
         print("#\n# %d schedules: %s" % (self.count, self.verdict()))
         print("# most that one process gained: %d descriptors, %d threads, %d mappings" % tuple(self.most))
 

@@ -25,6 +25,7 @@ from net_schedules import NetSchedule
 from points import PointSchedule, WireCluster
 from report import Report
 from schedules import Schedule
+from stores import StoreSchedule
 
 
 def keep_descriptors():
@@ -68,7 +69,8 @@ def deal(options, why_no_hosts):
 
 
 def local_schedule(seed, number, fault, phase, op):
-    kind = PointSchedule if fault.endswith("-at") else Schedule
+    kind = StoreSchedule if fault == "truncated-store" else Schedule
+    kind = PointSchedule if fault.endswith("-at") else kind
     return kind(seed, number, fault, phase, op)
 
 
