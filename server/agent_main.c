@@ -144,7 +144,7 @@ fail(const tutti_error *err, int status)
     return status;
 }
 
-/* Calls are for this job, and once the rank is known for that. */
+/* Calls are for this job, and for the rank: the one it will ask for, or once it is known. */
 static void
 on_joined(void *arg, uint32_t rank)
 {
@@ -154,7 +154,13 @@ on_joined(void *arg, uint32_t rank)
 static void
 put_guard(const program *self, tutti_auth *auth, tutti_agent *agent)
 {
+    uint64_t rank = 0;
+
     tutti_auth_set_job(auth, self->options.job);
+    if (self->options.rank[0] != '\0' &&
+        tutti_parse_uint(self->options.rank, TUTTI_RANKS_MAX - 1, &rank, NULL) == TUTTI_OK) {
+        tutti_auth_set_rank(auth, (uint32_t)rank);
+    }
     tutti_guard_serve(auth, &self->auth, tutti_agent_server(agent));
     tutti_agent_on_joined(agent, on_joined, auth);
 }

@@ -47,7 +47,10 @@ tutti_code tutti_auth_open(const tutti_auth_options *options, tutti_auth **ret_a
 
 void tutti_auth_close(tutti_auth *auth); /* no call is being decided on; NULL is fine */
 
-/* An agent's own job and rank, for calls to it. Before it is told, nothing is bound to a rank. */
+/*
+ * An agent's own job and rank, for calls to it. Before it is told its rank, who is bound to ranks
+ * may ask it whether it has joined, and nothing else.
+ */
 void tutti_auth_set_job(tutti_auth *auth,
                         const char *job); /* copied; once, before the first call */
 void tutti_auth_set_rank(tutti_auth *auth, uint32_t rank);
@@ -67,6 +70,7 @@ typedef struct tutti_auth_visit {
  *
  * TUTTI_UNAUTHENTICATED    NO_TOKEN, and as tutti_auth_token_read
  * TUTTI_PERMISSION_DENIED  NO_ROLE, WRONG_ROLE, FOREIGN_JOB, FOREIGN_RANK
+ * TUTTI_FAILED_PRECONDITION  NOT_JOINED: bound to ranks, and the agent has none yet
  */
 tutti_code tutti_auth_admit(tutti_auth *auth, const tutti_auth_visit *visit,
                             tutti_auth_grant **ret_grant, tutti_error *err);
@@ -82,7 +86,7 @@ typedef struct tutti_auth_subject {
     const char *job; /* "" or NULL = "default" */
     bool has_rank;   /* of the member in it */
     uint32_t rank;
-    bool has_seat; /* the rank it asks for */
+    bool has_seat; /* the rank it asks for, or the number for which it stands */
     uint32_t seat;
 } tutti_auth_subject;
 

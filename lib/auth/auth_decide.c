@@ -95,14 +95,31 @@ check_role(const tutti_auth_grant *grant, const tutti_auth_row *row, const char 
                           row == NULL ? "of nobody" : wanted, given);
 }
 
+static tutti_code
+fail_no_rank(const tutti_auth_grant *grant, tutti_error *err)
+{
+    char ranks[128];
+
+    tutti_auth_ranks_print(grant, ranks, sizeof(ranks));
+    return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NOT_JOINED",
+                          "this agent has no rank yet, and you may speak for %s: wait until it has "
+                          "joined",
+                          ranks);
+}
+
 /* The agent's own job and rank. */
 static tutti_code
-check_here(const tutti_auth *self, const tutti_auth_grant *grant, tutti_error *err)
+check_here(const tutti_auth *self, const tutti_auth_grant *grant, bool early, tutti_error *err)
 {
     const int_least64_t rank = atomic_load(&self->rank);
     tutti_code code = check_job(grant, self->job, err);
 
-    return code == TUTTI_OK && rank >= 0 ? check_rank(grant, (uint32_t)rank, err) : code;
+    if (code == TUTTI_OK && rank >= 0) {
+        code = check_rank(grant, (uint32_t)rank, err);
+    } else if (code == TUTTI_OK && grant->range_count > 0 && !early) {
+        code = fail_no_rank(grant, err);
+    }
+    return code;
 }
 
 static tutti_code
@@ -111,8 +128,9 @@ decide(const tutti_auth *self, const tutti_auth_grant *grant, const char *method
     const tutti_auth_row *row = tutti_auth_row_find(method);
     tutti_code code = check_role(grant, row, method, err);
 
-    if (code == TUTTI_OK && row->scope == TUTTI_AUTH_SCOPE_SERVER) {
-        code = check_here(self, grant, err);
+    if (code == TUTTI_OK &&
+        (row->scope == TUTTI_AUTH_SCOPE_SERVER || row->scope == TUTTI_AUTH_SCOPE_EARLY)) {
+        code = check_here(self, grant, row->scope == TUTTI_AUTH_SCOPE_EARLY, err);
     }
     if (code == TUTTI_OK && row->scope == TUTTI_AUTH_SCOPE_ALL && grant->job[0] != '\0') {
         code = TUTTI_FAIL_FOR(err, TUTTI_PERMISSION_DENIED, "FOREIGN_JOB",
@@ -143,8 +161,9 @@ static tutti_code
 check_seat(const tutti_auth_grant *grant, const tutti_auth_subject *subject, tutti_error *err)
 {
     if (!subject->has_seat && grant->range_count > 0) {
-        return TUTTI_FAIL_FOR(err, TUTTI_PERMISSION_DENIED, "FOREIGN_RANK",
-                              "you may take certain seats only: say which one you want (--rank)");
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_PERMISSION_DENIED, "FOREIGN_RANK",
+            "you may speak for certain ranks only: say which one you are (--rank)");
     }
     return subject->has_seat ? check_rank(grant, subject->seat, err) : TUTTI_OK;
 }

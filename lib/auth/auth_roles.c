@@ -14,6 +14,7 @@
 #define REQUEST TUTTI_AUTH_SCOPE_REQUEST
 #define SEAT TUTTI_AUTH_SCOPE_SEAT
 #define SERVER TUTTI_AUTH_SCOPE_SERVER
+#define EARLY TUTTI_AUTH_SCOPE_EARLY
 #define ALL TUTTI_AUTH_SCOPE_ALL
 
 /* clang-format off */
@@ -53,7 +54,7 @@ static const tutti_auth_row rows[] = {
     {"/tutti.v1.CoordinatorService/Session", AGENT, REQUEST, false},
     {"/tutti.v1.CoordinatorService/TranslateRanks", BOTH, REQUEST, false},
     {"/tutti.v1.CoordinatorService/WatchMembers", BOTH, REQUEST, false},
-    {"/tutti.v1.DiagnosticsService/DescribeAgent", BOTH, SERVER, false},
+    {"/tutti.v1.DiagnosticsService/DescribeAgent", BOTH, EARLY, false},
     {"/tutti.v1.DiagnosticsService/Examine", BOTH, SERVER, false},
     {"/tutti.v1.DiagnosticsService/Explain", BOTH, SERVER, false},
     {"/tutti.v1.DiagnosticsService/GetCapabilities", BOTH, SERVER, false},
@@ -68,7 +69,7 @@ static const tutti_auth_row rows[] = {
     {"/tutti.v1.MeshService/SliceMesh", BOTH, REQUEST, false},
     {"/tutti.v1.MetadataService/AllGather", BOTH, REQUEST, false},
     {"/tutti.v1.MetadataService/Broadcast", BOTH, REQUEST, false},
-    {"/tutti.v1.RendezvousService/Meet", BOTH, REQUEST, false},
+    {"/tutti.v1.RendezvousService/Meet", BOTH, SEAT, false},
     {"/tutti.v1.StoreService/Add", BOTH, REQUEST, false},
     {"/tutti.v1.StoreService/Append", BOTH, REQUEST, false},
     {"/tutti.v1.StoreService/Check", BOTH, REQUEST, false},

@@ -12,9 +12,11 @@
 typedef enum tutti_auth_scope {
     TUTTI_AUTH_SCOPE_NONE = 1, /* nothing: it shows nothing of any job */
     TUTTI_AUTH_SCOPE_REQUEST,  /* the job, and the member, that the request names */
-    TUTTI_AUTH_SCOPE_SEAT,     /* also the rank it asks for */
+    TUTTI_AUTH_SCOPE_SEAT,     /* also the rank it asks for, or the number for which it stands */
     TUTTI_AUTH_SCOPE_SERVER,   /* the job and the rank of the agent that is called */
-    TUTTI_AUTH_SCOPE_ALL,      /* it shows all jobs: not for who is bound to one */
+    TUTTI_AUTH_SCOPE_EARLY, /* as SERVER, but before an agent has a rank, its job alone: who waits
+                             * until it has joined asks this */
+    TUTTI_AUTH_SCOPE_ALL,   /* it shows all jobs: not for who is bound to one */
 } tutti_auth_scope;
 
 typedef struct tutti_auth_row {

@@ -1,4 +1,5 @@
-/* Whom a message speaks for, read through its descriptor: the fields `job`, `member` and `rank`. */
+/* Whom a message speaks for, read through its descriptor: the fields `job`, `member`, and `rank` or
+ * `group_rank`. */
 #include <protobuf-c/protobuf-c.h>
 #include <string.h>
 
@@ -49,45 +50,59 @@ read_job(const ProtobufCMessage *message, const char **ret_job)
 }
 
 static bool
-read_rank(const ProtobufCMessage *message, uint32_t *ret_rank)
+read_number(const ProtobufCMessage *message, const char *name, uint32_t *ret_number)
 {
-    const void *value = value_of(message, find_field(message, "rank", PROTOBUF_C_TYPE_UINT32));
+    const void *value = value_of(message, find_field(message, name, PROTOBUF_C_TYPE_UINT32));
 
     if (value != NULL) {
-        *ret_rank = *(const uint32_t *)value;
+        *ret_number = *(const uint32_t *)value;
     }
     return value != NULL;
 }
 
-/* In the message, or in one that is in it: the first thing a session says is such a one. */
-static const ProtobufCMessage *
-find_member(const ProtobufCMessage *message, unsigned deeper)
+/*
+ * In the message, or in one that is in it: the first thing a session says is such a one. True:
+ * there is a place for a member; *ret_member is NULL when it is empty.
+ */
+static bool
+find_member(const ProtobufCMessage *message, unsigned deeper, const ProtobufCMessage **ret_member)
 {
-    const ProtobufCMessage *member =
-        message_in(message, find_field(message, "member", PROTOBUF_C_TYPE_MESSAGE));
+    const ProtobufCFieldDescriptor *place = find_field(message, "member", PROTOBUF_C_TYPE_MESSAGE);
+    bool found = place != NULL;
     unsigned i;
 
-    for (i = 0; i < message->descriptor->n_fields && member == NULL && deeper > 0; i++) {
+    *ret_member = message_in(message, place);
+    for (i = 0; i < message->descriptor->n_fields && !found && deeper > 0; i++) {
         const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
         const ProtobufCMessage *inner =
             field->type == PROTOBUF_C_TYPE_MESSAGE ? message_in(message, field) : NULL;
 
-        member = inner == NULL ? NULL : find_member(inner, deeper - 1);
+        found = inner != NULL && find_member(inner, deeper - 1, ret_member);
     }
-    return member;
+    return found;
+}
+
+static bool
+read_seat(const ProtobufCMessage *message, uint32_t *ret_seat)
+{
+    return read_number(message, "rank", ret_seat) || read_number(message, "group_rank", ret_seat);
 }
 
 tutti_rpc_subject
 rpc_subject_of(const ProtobufCMessage *message)
 {
     tutti_rpc_subject subject = {.has_job = false};
-    const ProtobufCMessage *member = find_member(message, 1);
+    const ProtobufCMessage *member = NULL;
+    const bool placed = find_member(message, 1, &member);
 
     subject.has_job = read_job(message, &subject.job);
-    subject.has_seat = read_rank(message, &subject.seat);
+    subject.has_seat = read_seat(message, &subject.seat);
     if (member != NULL) {
         subject.has_job = read_job(member, &subject.job) || subject.has_job;
-        subject.has_rank = read_rank(member, &subject.rank);
+        subject.has_rank = read_number(member, "rank", &subject.rank);
+    } else if (placed) {
+        subject.has_job = true; /* handlers take it for nobody of the job "default" */
+        subject.job = "";
     }
     return subject;
 }

@@ -195,14 +195,17 @@ typedef struct tutti_rpc_visit {
     const char *certificate; /* the one URI of the client's certificate; "" = none */
 } tutti_rpc_visit;
 
-/* Whom a message speaks for, by its fields: `job`, `member` (with `job` and `rank`; also inside of
- * a message in it), `rank`. */
+/*
+ * Whom a message speaks for, by its fields: `job`, `member` (with `job` and `rank`; also inside of
+ * a message in it), `rank` or `group_rank`. Where there is a place for a member and none in it, the
+ * job is "": handlers take that for nobody of the job "default".
+ */
 typedef struct tutti_rpc_subject {
     bool has_job;
     const char *job; /* may be "" */
     bool has_rank;   /* of `member` */
     uint32_t rank;
-    bool has_seat; /* `rank` */
+    bool has_seat; /* `rank`, `group_rank` */
     uint32_t seat;
 } tutti_rpc_subject;
 

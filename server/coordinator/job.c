@@ -288,8 +288,14 @@ coord_member_check(tutti_coordinator *self, const tutti_coordinator_member *memb
                    coord_agent **ret_agent, tutti_error *err)
 {
     coord_job *job = NULL;
-    tutti_code code = coord_job_find(self, member->job, &job, err);
+    tutti_code code;
 
+    if (member->incarnation == 0) { /* before a job is looked at, of which it would learn */
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_MEMBER",
+                              "the request does not say who calls: `member`, with the incarnation "
+                              "with which its agent joined");
+    }
+    code = coord_job_find(self, member->job, &job, err);
     if (code == TUTTI_OK) {
         code = check_seat(job, member, ret_agent, err);
         if (code != TUTTI_OK && member->rank < job->world_size) {

@@ -301,8 +301,10 @@ class Groups(Case):
         self.refused(CODE.FAILED_PRECONDITION, "NOT_IN_GROUP", create, request(ranks=[1, 2]))
         stale = types.Member(job=self.job, rank=0, incarnation=1)
         self.refused(CODE.FAILED_PRECONDITION, "STALE_INCARNATION", create, request(who=stale))
-        self.refused(CODE.NOT_FOUND, "NO_JOB", create, request(who=types.Member(job="nobody")))
-        self.refused(CODE.NOT_FOUND, "NO_RANK", create, request(who=types.Member(job=self.job, rank=9)))
+        nobody = types.Member(job="nobody", incarnation=1)
+        self.refused(CODE.NOT_FOUND, "NO_JOB", create, request(who=nobody))
+        ninth = types.Member(job=self.job, rank=9, incarnation=1)
+        self.refused(CODE.NOT_FOUND, "NO_RANK", create, request(who=ninth))
         create(request(), timeout=CALL_S)
         taken = self.refused(CODE.ALREADY_EXISTS, "NAME_TAKEN", create, request(ranks=[1, 0]))
         self.assertIn("group g stands for ranks 0, 1", taken.text)
@@ -517,9 +519,9 @@ class Hostile(Case):
         coordinator = self.services.coordinator
         bad = CODE.INVALID_ARGUMENT
         self.refused(bad, "WORLD_SIZE", coordinator.Join, pb.JoinRequest())
-        self.refused(CODE.NOT_FOUND, "NO_JOB", coordinator.Leave, pb.LeaveRequest())
-        self.refused(CODE.NOT_FOUND, "NO_JOB", coordinator.CreateGroup, pb.CreateGroupRequest())
-        self.refused(CODE.NOT_FOUND, "NO_JOB", coordinator.DeleteGroup, pb.DeleteGroupRequest())
+        self.refused(bad, "NO_MEMBER", coordinator.Leave, pb.LeaveRequest())
+        self.refused(bad, "NO_MEMBER", coordinator.CreateGroup, pb.CreateGroupRequest())
+        self.refused(bad, "NO_MEMBER", coordinator.DeleteGroup, pb.DeleteGroupRequest())
 
     def test_a_storm_of_cancelled_calls_leaves_nothing(self):
         for _ in range(200):

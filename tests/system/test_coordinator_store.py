@@ -130,7 +130,7 @@ class Metadata(Case):
         self.failed(bad, "BAD_NAME", self.broadcast(agents[0], 0, group="a b"))
         self.failed(CODE.NOT_FOUND, "NO_GROUP", self.broadcast(agents[0], 0, group="none"))
         nobody = meta.MetadataServiceBroadcastRequest()
-        self.refused(CODE.NOT_FOUND, "NO_JOB", self.services.metadata.Broadcast, nobody)
+        self.refused(bad, "NO_MEMBER", self.services.metadata.Broadcast, nobody)
         agents[0].incarnation = 1
         self.failed(CODE.FAILED_PRECONDITION, "STALE_INCARNATION", self.broadcast(agents[0], 0))
 

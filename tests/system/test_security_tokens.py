@@ -22,6 +22,8 @@ import tokens  # noqa: E402
 from cluster_case import LONG_S, coordinator, coordinator_grpc, tensors  # noqa: E402
 from commands_stream import commands, commands_grpc  # noqa: E402
 from tokens import claims, hs256  # noqa: E402
+from tutti.v1 import rendezvous_service_pb2 as rendezvous  # noqa: E402
+from tutti.v1 import rendezvous_service_pb2_grpc as rendezvous_grpc  # noqa: E402
 
 JOB = "train"
 CODE = grpc.StatusCode
@@ -235,7 +237,7 @@ class Table(unittest.TestCase):
                 CODE.PERMISSION_DENIED,
                 "FOREIGN_JOB",
                 body=lambda method: self.of_job(method, JOB),
-                only=lambda row: may(row) and row[1] in ("REQUEST", "SEAT", "SERVER", "ALL"),
+                only=lambda row: may(row) and row[1] != "NONE",
             )
 
     def test_of_the_default_job_where_none_is_named(self):
@@ -244,14 +246,59 @@ class Table(unittest.TestCase):
             token,
             CODE.PERMISSION_DENIED,
             "FOREIGN_JOB",
-            only=lambda row: row[1] in ("SERVER", "ALL"),
+            only=lambda row: row[1] in ("SERVER", "EARLY", "ALL"),
         )
 
     def test_of_another_rank_on_an_agent(self):
         token = hs256(claims("admin", JOB, "1-7"))
         self.check_all(
-            token, CODE.PERMISSION_DENIED, "FOREIGN_RANK", only=lambda row: row[1] == "SERVER"
+            token,
+            CODE.PERMISSION_DENIED,
+            "FOREIGN_RANK",
+            only=lambda row: row[1] in ("SERVER", "EARLY"),
         )
+
+    def members(self):
+        """Methods whose request has a place for a member, and such a request without one."""
+        found = []
+        for method in self.methods:
+            kind = self.kinds.get(method.input, [])
+            if "member" in kind:
+                found.append((method, b""))
+            elif "open" in kind:
+                found.append((method, field(b"")))
+        self.assertGreater(len(found), 8)
+        return found
+
+    def refusals_without_a_member(self, token):
+        found = set()
+        for method, body in self.members():
+            failure = ask(self.servers.of(method.path), method.path, method.arity, token, body)
+            found.add((failure.code, failure.reason, failure.text) if failure else method.path)
+        return found
+
+    def test_who_names_no_member_learns_nothing(self):
+        """Not of a foreign job, and not of his own: no rank, no host, no process."""
+        for job in ("other", JOB):
+            ((code, reason, text),) = self.refusals_without_a_member(hs256(claims("agent", job)))
+            self.assertEqual((code, reason), (CODE.PERMISSION_DENIED, "FOREIGN_JOB"), text)
+        ((code, reason, text),) = self.refusals_without_a_member(hs256(claims("agent", "default")))
+        self.assertEqual((code, reason), (CODE.INVALID_ARGUMENT, "NO_MEMBER"), text)
+
+    def test_callers_meet_as_ranks_of_their_token(self):
+        def meet(**more):
+            request = rendezvous.RendezvousServiceMeetRequest(job=JOB, key=b"k", count=1, **more)
+            metadata = [("authorization", "Bearer " + hs256(claims("client", JOB, "0,2")))]
+            return stub.Meet(request, metadata=metadata, timeout=LONG_S)
+
+        stub = rendezvous_grpc.RendezvousServiceStub(self.servers.to_coordinator)
+        for words in ({"group_rank": 1}, {}):
+            with self.assertRaises(grpc.RpcError) as caught:
+                meet(**words)
+            failure = support.Failure(caught.exception)
+            wanted = (CODE.PERMISSION_DENIED, "FOREIGN_RANK")
+            self.assertEqual((failure.code, failure.reason), wanted, failure)
+        self.assertEqual(meet(group_rank=0).group_rank, 0)
 
     def test_right_ones_are_let_in(self):
         wrong = []
@@ -307,6 +354,40 @@ class Table(unittest.TestCase):
         self.assertEqual(health.status, 1)
 
 
+class Early(unittest.TestCase):
+    """An agent that has not joined yet: there is no coordinator."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tutti-tokens-")
+        self.addCleanup(folder.cleanup)
+        self.keys = os.path.join(folder.name, "secret")
+        with open(self.keys, "wb") as file:
+            file.write(tokens.SECRET)
+        self.table = read_table()
+
+    def answers(self, ranks, *options):
+        """What every method of an agent says to a token for these ranks, by its scope."""
+        words = ["--coordinator", "127.0.0.1:1", "--job", JOB, "--token-keys", self.keys]
+        token = hs256(claims("admin", JOB, ranks))
+        found = {"SERVER": set(), "EARLY": set()}
+        with support.Program("tutti-agent", *words, *options) as agent, agent.channel() as channel:
+            for method in read_methods():
+                scope = self.table[method.path][1]
+                if scope in found:
+                    failure = ask(channel, method.path, method.arity, token, timeout=0.5)
+                    let_in = is_let_in(failure) and failure.reason != "NOT_JOINED" if failure else True
+                    found[scope].add("let in" if let_in else failure.reason)
+        return found
+
+    def test_is_for_the_rank_it_will_ask_for(self):
+        foreign = {"SERVER": {"FOREIGN_RANK"}, "EARLY": {"FOREIGN_RANK"}}
+        self.assertEqual(self.answers("7", "--rank", "0"), foreign)
+
+    def test_without_one_is_for_nobody_who_is_bound_to_ranks(self):
+        waiting = {"SERVER": {"NOT_JOINED"}, "EARLY": {"let in"}}
+        self.assertEqual(self.answers("7"), waiting)
+
+
 class Seats(unittest.TestCase):
     """An agent is bound to its rank."""
 
@@ -342,7 +423,7 @@ class Seats(unittest.TestCase):
     def test_nor_as_whatever_is_free(self):
         code, _, err = self.join(claims("agent", "default", "2"))
         self.assertEqual(code, 1)
-        self.assertIn("say which one you want", err)
+        self.assertIn("say which one you are", err)
 
     def test_nor_in_another_job(self):
         code, _, err = self.join(claims("agent", "default", "2"), "--rank", "2", "--job", "x")

@@ -72,6 +72,7 @@ check_reason(tutti_auth *auth, const char *method, const char *token, const char
 
 #define GET "/tutti.v1.StoreService/Get"
 #define JOIN "/tutti.v1.CoordinatorService/Join"
+#define DESCRIBE "/tutti.v1.DiagnosticsService/DescribeAgent"
 #define PUT "/tutti.v1.TensorsService/Put"
 
 static void
@@ -108,7 +109,7 @@ test_auth__binds_requests_to_the_grant(void **state)
     assert_ok(tutti_auth_check(grant, GET, &subject, &err));
     subject = (tutti_auth_subject){.has_job = true, .job = "train"};
     assert_fails(tutti_auth_check(grant, JOIN, &subject, &err), TUTTI_PERMISSION_DENIED);
-    assert_text_has(err.text, "say which one you want");
+    assert_text_has(err.text, "say which one you are");
     tutti_auth_grant_unref(grant);
     assert_ok(tutti_auth_check(NULL, JOIN, &subject, &err)); /* no limits */
 }
@@ -121,9 +122,17 @@ test_auth__of_an_agent_is_for_its_job_and_rank(void **state)
     tutti_error err;
 
     tutti_auth_set_job(auth, "train");
+    check_reason(auth, PUT, make("client", "train", ",\"x-ranks\":5", 60), "NOT_JOINED");
+    check_reason(auth, DESCRIBE, make("client", "other", ",\"x-ranks\":5", 60), "FOREIGN_JOB");
+    assert_ok(admit(auth, DESCRIBE, make("client", "train", ",\"x-ranks\":5", 60), &grant, &err));
+    tutti_auth_grant_unref(grant);
+    assert_ok(admit(auth, PUT, make("client", "train", "", 60), &grant, &err));
+    tutti_auth_grant_unref(grant);
+    tutti_auth_set_rank(auth, 5);
     assert_ok(admit(auth, PUT, make("client", "train", ",\"x-ranks\":5", 60), &grant, &err));
     tutti_auth_grant_unref(grant);
     tutti_auth_set_rank(auth, 4);
+    check_reason(auth, DESCRIBE, make("client", "train", ",\"x-ranks\":5", 60), "FOREIGN_RANK");
     check_reason(auth, PUT, make("client", "train", ",\"x-ranks\":5", 60), "FOREIGN_RANK");
     check_reason(auth, PUT, make("client", "other", "", 60), "FOREIGN_JOB");
     check_reason(auth, PUT, make("agent", "train", "", 60), "WRONG_ROLE");
