@@ -155,7 +155,8 @@ open_engine(tutti_agent *agent, tutti_error *err)
         code = tutti_chaos_open(getenv("TUTTI_CHAOS"), err);
     }
     if (code == TUTTI_OK) {
-        code = tutti_agent_plane_open(agent->options, &shm.inner, err);
+        code =
+            tutti_agent_plane_open(agent->options, agent->server_options->listen, &shm.inner, err);
     }
     if (code == TUTTI_OK && tutti_chaos_is_on()) {
         code = tutti_wire_chaos_open(shm.inner, &shm.inner, err);

@@ -33,7 +33,7 @@ typedef struct tutti_agent_options {
     const char *host_id;     /* "" = boot id and IPC namespace */
     const char *rank;        /* "" = assigned */
     const char *transports;  /* "" = as plane.h says */
-    const char *net_devices; /* "" = all */
+    const char *net_devices; /* "" = as --listen */
     const char *congestion;  /* of coll/tcp; "" = as coll_tcp.h says */
     const char *tune_table;  /* file of rules; "" = the shipped ones */
     const char *algorithm;   /* "all_reduce=ring,..."; "" = by the rules */

@@ -62,7 +62,8 @@ static const tutti_option table[] = {
      "equal for agents that share memory; empty = boot id and IPC namespace"},
     {"transports", TUTTI_OPTION_TEXT, AT(transports), "", 0, 0, NULL,
      "how data goes between hosts: tcp, ucx, or what UCX may use, as UCX_TLS takes it; empty = ucx "
-     "where there is RDMA, else tcp. All agents of a job need the same"},
+     "where there is RDMA that --net-devices or --listen allow, else tcp. All agents of a job need "
+     "the same"},
     {"no-shm", TUTTI_OPTION_BOOL, AT(no_shm), "false", 0, 0, NULL,
      "do not share memory with the agents of this host: all data goes by the network"},
     {"no-share", TUTTI_OPTION_BOOL, AT(no_share), "false", 0, 0, NULL,
@@ -72,7 +73,9 @@ static const tutti_option table[] = {
     {"share-any-user", TUTTI_OPTION_BOOL, AT(share_any_user), "false", 0, 0, NULL,
      "clients of other users may map tensors too, if they may call"},
     {"net-devices", TUTTI_OPTION_TEXT, AT(net_devices), "", 0, 0, NULL,
-     "interfaces of the data plane: eth0,eth1, or mlx5_0:1 for UCX; empty = all"},
+     "interfaces of the data plane: eth0,eth1, or mlx5_0:1 for UCX; empty = all, but loopback "
+     "alone "
+     "where --listen serves this machine alone"},
     {"congestion", TUTTI_OPTION_TEXT, AT(congestion), "", 0, 0, NULL,
      "congestion control of the data plane's TCP: cubic, bbr ...; empty = the system's, but "
      "cubic or reno instead of bbr, whose pacing is slow on a fast network"},

@@ -126,6 +126,7 @@ static void
 fill(exam *self)
 {
     tutti_agent *agent = self->agent;
+    const char *listen = agent->server_options->listen;
     Tutti__V1__ExamineResponse *response = &self->response;
 
     tutti__v1__examine_response__init(response);
@@ -136,8 +137,8 @@ fill(exam *self)
     response->device = text_of(agent->options->device);
     response->addresses = self->addresses;
     response->n_addresses = agent_addresses(agent, self->addresses);
-    response->transports = text_of(tutti_agent_plane_name(agent->options));
-    response->net_devices = text_of(agent->options->net_devices);
+    response->transports = text_of(tutti_agent_plane_name(agent->options, listen));
+    response->net_devices = text_of(tutti_agent_plane_devices(agent->options, listen));
     fill_limits(self);
     fill_machine(self);
     fill_gpus(self);

@@ -4,11 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "coll/tcp/coll_tcp.h"
 #include "coll/ucx/coll_ucx.h"
 #include "server/agent/agent.h"
+
+#define LOOPBACK "lo"
 
 static bool
 has_rdma(void)
@@ -20,23 +23,71 @@ has_rdma(void)
     return has;
 }
 
+static bool
+serves_others(const char *listen)
+{
+    tutti_address addresses[TUTTI_ADDRESSES_MAX];
+    size_t count = 0;
+    size_t i;
+
+    if (tutti_address_parse_list(listen, addresses, &count, NULL) != TUTTI_OK) {
+        return false;
+    }
+    for (i = 0; i < count && tutti_address_is_local(&addresses[i]); i++) {
+    }
+    return i < count;
+}
+
 const char *
-tutti_agent_plane_name(const tutti_agent_options *options)
+tutti_agent_plane_devices(const tutti_agent_options *options, const char *listen)
+{
+    return options->net_devices[0] != '\0' || serves_others(listen) ? options->net_devices
+                                                                    : LOOPBACK;
+}
+
+/* Because nothing says otherwise. */
+static bool
+is_kept_here(const tutti_agent_options *options, const char *listen)
+{
+    return options->net_devices[0] == '\0' && tutti_agent_plane_devices(options, listen)[0] != '\0';
+}
+
+const char *
+tutti_agent_plane_name(const tutti_agent_options *options, const char *listen)
 {
     const char *tls = getenv("UCX_TLS");
 
     if (options->transports[0] != '\0') {
         return options->transports;
     }
-    return (tls != NULL && tls[0] != '\0') || has_rdma() ? "ucx" : "tcp";
+    return (tls != NULL && tls[0] != '\0') || (has_rdma() && !is_kept_here(options, listen))
+               ? "ucx"
+               : "tcp";
+}
+
+/* Who joins a coordinator elsewhere may have meant to work with other hosts. */
+static void
+warn_kept_here(const tutti_agent_options *options, const char *listen)
+{
+    tutti_address coordinator;
+
+    if (is_kept_here(options, listen) &&
+        tutti_address_parse(options->coordinator, &coordinator, NULL) == TUTTI_OK &&
+        !tutti_address_is_local(&coordinator)) {
+        TUTTI_LOG("agent", WARN,
+                  "agents of other hosts cannot reach this one: its data plane keeps to loopback, "
+                  "as --listen %s does; --net-devices says on which interfaces it is heard",
+                  listen);
+    }
 }
 
 static tutti_code
-open_ucx(const tutti_agent_options *options, tutti_wire **ret_wire, tutti_error *err)
+open_ucx(const tutti_agent_options *options, const char *listen, tutti_wire **ret_wire,
+         tutti_error *err)
 {
-    const bool named = strcmp(tutti_agent_plane_name(options), "ucx") != 0;
+    const bool named = strcmp(tutti_agent_plane_name(options, listen), "ucx") != 0;
     const tutti_wire_ucx_options ucx = {.transports = named ? options->transports : "",
-                                        .devices = options->net_devices};
+                                        .devices = tutti_agent_plane_devices(options, listen)};
 
     if (options->data_port != 0) {
         return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
@@ -47,9 +98,10 @@ open_ucx(const tutti_agent_options *options, tutti_wire **ret_wire, tutti_error 
 }
 
 static tutti_code
-open_tcp(const tutti_agent_options *options, tutti_wire **ret_wire, tutti_error *err)
+open_tcp(const tutti_agent_options *options, const char *listen, tutti_wire **ret_wire,
+         tutti_error *err)
 {
-    const tutti_wire_tcp_options tcp = {.devices = options->net_devices,
+    const tutti_wire_tcp_options tcp = {.devices = tutti_agent_plane_devices(options, listen),
                                         .port = (uint16_t)options->data_port,
                                         .congestion = options->congestion};
     tutti_code code = tutti_wire_tcp_open(&tcp, ret_wire, err);
@@ -64,8 +116,11 @@ open_tcp(const tutti_agent_options *options, tutti_wire **ret_wire, tutti_error 
 }
 
 tutti_code
-tutti_agent_plane_open(const tutti_agent_options *options, tutti_wire **ret_wire, tutti_error *err)
+tutti_agent_plane_open(const tutti_agent_options *options, const char *listen,
+                       tutti_wire **ret_wire, tutti_error *err)
 {
-    return strcmp(tutti_agent_plane_name(options), "tcp") != 0 ? open_ucx(options, ret_wire, err)
-                                                               : open_tcp(options, ret_wire, err);
+    warn_kept_here(options, listen);
+    return strcmp(tutti_agent_plane_name(options, listen), "tcp") != 0
+               ? open_ucx(options, listen, ret_wire, err)
+               : open_tcp(options, listen, ret_wire, err);
 }
