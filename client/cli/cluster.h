@@ -9,7 +9,8 @@ typedef struct cluster_plan {
     const char *name;
     uint32_t rank_count;
     const char *memory_limit; /* of each agent, as it takes it; NULL = its default */
-    uint16_t port;            /* of the coordinator; 0 = any */
+    bool tcp;                 /* serve on ports of loopback too: to every user of this machine */
+    uint16_t port;            /* of the coordinator, with tcp; 0 = any */
     char *const *more;        /* further words for every agent */
     int more_count;
     uint32_t timeout_ms; /* until all serve */

@@ -5,7 +5,8 @@ const cli_option cli_start_options[] = {
     {"count", 'n', "N", "how many agents; 2 when it is not said", NULL},
     {"name", 0, "NAME", "of the cluster; default when it is not said", NULL},
     {"memory-limit", 'm', "SIZE", "tensor memory of each agent: 512MiB, 4GiB", NULL},
-    {"port", 'p', "PORT", "of the coordinator; any free one when it is not said", NULL},
+    {"tcp", 0, NULL, "serve on ports of loopback too: open to every user of this machine", NULL},
+    {"port", 'p', "PORT", "of the coordinator, with --tcp", NULL},
     OPTION_END,
 };
 

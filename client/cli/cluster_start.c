@@ -128,7 +128,7 @@ check_alive(const starting *self, const state_process *process, const char *name
     return TUTTI_OK;
 }
 
-/* Wait for the port file, and read its TCP address. */
+/* Wait for the port file, and read its TCP address, or its socket when it has no other. */
 static tutti_code
 wait_for_port(const starting *self, state_process *process, const char *port_file, const char *name,
               tutti_error *err)
@@ -142,7 +142,7 @@ wait_for_port(const starting *self, state_process *process, const char *port_fil
 
         while (file != NULL && !found && fgets(line, sizeof(line), file) != NULL) {
             line[strcspn(line, "\n")] = '\0';
-            found = strncmp(line, "unix:", 5) != 0 && line[0] != '\0';
+            found = line[0] != '\0' && (!self->plan->tcp || strncmp(line, "unix:", 5) != 0);
         }
         if (file != NULL) {
             (void)fclose(file);
@@ -159,16 +159,37 @@ wait_for_port(const starting *self, state_process *process, const char *port_fil
     }
 }
 
+#define LISTEN_MAX (STATE_PATH_MAX + 32)
+
+/*
+ * A socket in the cluster's folder, which is its user's alone: on a port every user of this machine
+ * could call.
+ */
+static void
+plan_listening(const starting *self, const char *format, uint32_t rank, uint16_t port,
+               state_process *process, char ret_listen[LISTEN_MAX])
+{
+    char path[STATE_PATH_MAX];
+
+    state_path(self->cluster, format, rank, path);
+    (void)snprintf(process->socket, sizeof(process->socket), "unix:%.200s", path);
+    if (self->plan->tcp) {
+        (void)snprintf(ret_listen, LISTEN_MAX, "127.0.0.1:%u,%s", port, process->socket);
+    } else {
+        (void)snprintf(ret_listen, LISTEN_MAX, "%s", process->socket);
+    }
+}
+
 static tutti_code
 start_coordinator(starting *self, tutti_error *err)
 {
     state_process *process = &self->cluster->coordinator;
-    char listen[64];
+    char listen[LISTEN_MAX];
     char port_file[STATE_PATH_MAX];
     char *words[] = {self->coordinator, "--listen", listen, "--port-file", port_file, NULL};
     tutti_code code;
 
-    (void)snprintf(listen, sizeof(listen), "127.0.0.1:%u", self->plan->port);
+    plan_listening(self, "coordinator.sock", 0, self->plan->port, process, listen);
     state_path(self->cluster, "coordinator.port", 0, port_file);
     state_path(self->cluster, "coordinator.log", 0, process->log);
     cli_status_line(self->self, "starting the coordinator");
@@ -186,9 +207,8 @@ start_agent(starting *self, uint32_t rank, tutti_error *err)
 {
     state_process *process = &self->cluster->ranks[rank];
     char **words = calloc(AGENT_WORDS + (size_t)self->plan->more_count, sizeof(*words));
-    char listen[STATE_PATH_MAX + 32];
+    char listen[LISTEN_MAX];
     char port_file[STATE_PATH_MAX];
-    char path[STATE_PATH_MAX];
     char number[16];
     char size[16];
     size_t n = 0;
@@ -198,23 +218,19 @@ start_agent(starting *self, uint32_t rank, tutti_error *err)
     if (words == NULL) {
         abort();
     }
-    state_path(self->cluster, "agent-%u.sock", rank, path);
+    plan_listening(self, "agent-%u.sock", rank, 0, process, listen);
     state_path(self->cluster, "agent-%u.port", rank, port_file);
     state_path(self->cluster, "agent-%u.log", rank, process->log);
-    (void)snprintf(process->socket, sizeof(process->socket), "unix:%.200s", path);
-    (void)snprintf(listen, sizeof(listen), "127.0.0.1:0,%s", process->socket);
     (void)snprintf(number, sizeof(number), "%" PRIu32, rank);
     (void)snprintf(size, sizeof(size), "%" PRIu32, self->cluster->rank_count);
     words[n++] = self->agent;
-    words[n++] = "--coordinator", words[n++] = self->cluster->coordinator.address;
+    words[n++] = "--coordinator", words[n++] = self->cluster->coordinator.socket;
     words[n++] = "--job", words[n++] = JOB;
     words[n++] = "--rank", words[n++] = number;
     words[n++] = "--local-rank", words[n++] = number;
     words[n++] = "--world-size", words[n++] = size;
     words[n++] = "--listen", words[n++] = listen;
     words[n++] = "--port-file", words[n++] = port_file;
-    /* Interfaces that come and go, of containers say, are not this cluster's. */
-    words[n++] = "--net-devices", words[n++] = "lo";
     if (self->plan->memory_limit != NULL) {
         words[n++] = "--memory-limit";
         words[n++] = (char *)(uintptr_t)self->plan->memory_limit;
@@ -244,7 +260,7 @@ wait_for_agent(starting *self, uint32_t rank, tutti_error *err)
     code = wait_for_port(self, process, port_file, name, err);
     tutti_client_options_init(&options);
     options.agent = process->socket;
-    options.coordinator = self->cluster->coordinator.address;
+    options.coordinator = self->cluster->coordinator.socket;
     options.timeout_ms = ASK_MS;
     cli_options_local(&options);
     while (code == TUTTI_OK && tutti_connect_with(&options, &client, NULL) != TUTTI_OK) {

@@ -56,6 +56,11 @@ read_start_options(cli *self, cluster_plan *ret)
     int64_t count = 2;
     int64_t port = 0;
 
+    if (cli_value(self, "port") != NULL && !cli_flag(self, "tcp")) {
+        (void)cli_usage(self, "--port is for --tcp, which opens the cluster to every user of this "
+                              "machine; without it there are sockets in a folder of yours alone");
+        return false;
+    }
     if (!cli_number(self, "count", 1, STATE_RANKS_MAX, &count) ||
         !cli_number(self, "port", 0, UINT16_MAX, &port)) {
         return false;
@@ -68,6 +73,7 @@ read_start_options(cli *self, cluster_plan *ret)
         (cluster_plan){.name = cluster_name(self),
                        .rank_count = (uint32_t)count,
                        .memory_limit = memory,
+                       .tcp = cli_flag(self, "tcp"),
                        .port = (uint16_t)port,
                        .more = self->arguments,
                        .more_count = self->argument_count,

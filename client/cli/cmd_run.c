@@ -118,7 +118,7 @@ make_environment(const running *self, uint32_t rank)
                    self->cluster.rank_count);
     (void)snprintf(words[4], sizeof(words[4]), "TUTTI_AGENT=%s", self->cluster.ranks[rank].socket);
     (void)snprintf(words[5], sizeof(words[5]), "TUTTI_COORDINATOR=%s",
-                   self->cluster.coordinator.address);
+                   self->cluster.coordinator.socket);
     (void)snprintf(words[6], sizeof(words[6]), "TUTTI_JOB=%s", self->cluster.job);
     (void)snprintf(words[7], sizeof(words[7]), "MASTER_ADDR=127.0.0.1");
     (void)snprintf(words[8], sizeof(words[8]), "MASTER_PORT=%u", self->port);

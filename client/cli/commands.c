@@ -76,8 +76,10 @@ const cli_command cli_commands[] = {
     {"cluster start", CLUSTER, "[-n N] [options] [-- AGENT-OPTIONS]",
      "start a coordinator and agents on this machine",
      "They go on when this command ends, until tutti cluster stop. When one of them cannot start, "
-     "its last log lines are shown and nothing is left running. What they do not share in memory "
-     "goes over the interface lo: say --net-devices behind -- for another.",
+     "its last log lines are shown and nothing is left running. They serve on Unix sockets in a "
+     "folder of yours alone; --tcp adds ports of loopback, for clients that know no such sockets. "
+     "What agents do not share in memory goes over loopback: say --net-devices behind -- for "
+     "another interface.",
      "  tutti cluster start -n 4\n  tutti cluster start -n 2 --name test -- --op-timeout 10s",
      cli_start_options, 0, CLI_ANY_COUNT, false, cli_cluster_start},
     {"cluster stop", CLUSTER, "[--name NAME]", "stop a local cluster",

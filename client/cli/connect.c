@@ -38,7 +38,7 @@ find_cluster(const char *name, place *ret, tutti_error *err)
     }
     if (code == TUTTI_OK) {
         put_text(ret->agent, ret->cluster.ranks[0].socket);
-        put_text(ret->coordinator, ret->cluster.coordinator.address);
+        put_text(ret->coordinator, ret->cluster.coordinator.socket);
     }
     return code;
 }

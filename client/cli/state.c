@@ -16,7 +16,7 @@
 #include "client/cli/cli.h"
 
 #define FILE_NAME "cluster.json"
-#define LONGEST_SOCKET "/agent-1023.sock"
+#define LONGEST_SOCKET "/coordinator.sock"
 
 /* ------------------------------------------------------------------------------ folders */
 

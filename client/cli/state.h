@@ -20,10 +20,10 @@
 #define STATE_RANKS_MAX 1024
 
 typedef struct state_process {
-    pid_t pid;        /* 0 = was never started */
-    uint64_t started; /* in clock ticks since the machine booted */
-    char address[STATE_PATH_MAX];
-    char socket[STATE_PATH_MAX]; /* an agent's, as an address: "unix:/..." */
+    pid_t pid;                    /* 0 = was never started */
+    uint64_t started;             /* in clock ticks since the machine booted */
+    char address[STATE_PATH_MAX]; /* for people: its port if it has one, else its socket */
+    char socket[STATE_PATH_MAX];  /* as an address: "unix:/..." */
     char log[STATE_PATH_MAX];
 } state_process;
 

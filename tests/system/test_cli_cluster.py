@@ -44,10 +44,10 @@ class TestCluster(Case):
         self.fails(["list"], "no agent: say --agent ADDRESS, set TUTTI_AGENT, or start a cluster")
 
     def test_cluster_start__that_fails_says_why_and_leaves_nothing(self):
-        first = self.start("-n", "1")
+        first = self.start("-n", "1", "--tcp")
         port = first["coordinator"]["address"].rsplit(":", 1)[1]
         self.fails(
-            ["cluster", "start", "--name", "two", "--port", port],
+            ["cluster", "start", "--name", "two", "--tcp", "--port", port],
             "could not listen on 127.0.0.1:" + port,
             "in use by tutti-coordinat",
             "the coordinator ended with exit code",
@@ -57,6 +57,7 @@ class TestCluster(Case):
             "no option --nonsense",
             "the agent of rank 0 ended with exit code 2",
         )
+        self.fails(["cluster", "start", "--name", "two", "--port", port], "--port is for --tcp", code=2)
         self.fails(["cluster", "start", "-n", "0"], "whole number from 1 to 1024", code=2)
         self.fails(["cluster", "start", "--name", "../x"], 'cluster name "../x"')
         self.fails(["cluster", "start", "-m", "much"], "write 512MiB", code=2)
@@ -77,6 +78,14 @@ class TestCluster(Case):
         self.assertIn(b"interrupted", err)
         self.assertEqual(running(), [])
         self.assertFalse(os.path.exists(folder))
+
+    def test_cluster_start__with_tcp_is_reached_both_ways(self):
+        made = self.start("-n", "2", "--tcp")
+        self.assertRegex(made["coordinator"]["address"], r"^127\.0\.0\.1:\d+$")
+        for agent in made["agents"]:
+            self.assertRegex(agent["address"], r"^127\.0\.0\.1:\d+$")
+            for address in (agent["address"], agent["socket"]):
+                self.assertEqual(self.json("list", "--agent", address)["rank"], agent["rank"])
 
     def test_cluster_start__with_limits_and_agent_options(self):
         self.start("-n", "1", "-m", "64KiB", "--", "--op-timeout", "10s")
