@@ -359,7 +359,7 @@ static tutti_code
 check_leaf(checker *self, walk *tree, const page *from, unsigned char *taken, range keys)
 {
     tutti_code code = TUTTI_OK;
-    node one;
+    node one = {0}; /* gcc does not see at -O3 that it is read */
     size_t i;
 
     for (i = 0; i < from->count && code == TUTTI_OK; i++) {
@@ -381,7 +381,7 @@ check_branch(checker *self, walk *tree, const page *from, unsigned char *taken, 
     range below = {.low = keys.low};
     tutti_code code = TUTTI_OK;
     uint64_t number = 0;
-    node one;
+    node one = {0}; /* gcc does not see at -O3 that it is read */
     size_t i;
 
     for (i = 0; i < from->count && code == TUTTI_OK; i++) {
