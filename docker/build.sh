@@ -13,7 +13,7 @@ packages() {
     # shellcheck disable=SC2046
     DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends binutils \
         $(sed -n '/^BUILD_PACKAGES="/,/"$/p' "$SOURCE/run" | sed 's/BUILD_PACKAGES=//; s/"//g') \
-        $([ "${CUDA:-no}" = no ] || echo g++ python3-pip) >/dev/null
+        $([ "${CUDA:-no}" = no ] || echo python3-pip) >/dev/null
     [ "${CUDA:-no}" = no ] || toolkit /usr/local
 }
 

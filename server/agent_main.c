@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "metrics/metrics.h"
+#include "server/abseil.h"
 #include "server/agent/agent.h"
 #include "server/guard.h"
 #include "tutti/version.h"
@@ -315,6 +316,7 @@ main(int argc, char **argv)
         if (code != TUTTI_OK) {
             status = fail(&err, code == TUTTI_INVALID_ARGUMENT ? 2 : 1);
         } else {
+            server_abseil_init();
             tutti_rpc_init();
             status = run(&self, &signals);
             tutti_rpc_fini();

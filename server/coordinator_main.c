@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "metrics/metrics.h"
 #include "rpc/server.h"
+#include "server/abseil.h"
 #include "server/coordinator/front.h"
 #include "server/guard.h"
 #include "store/lmdb/store_lmdb.h"
@@ -370,6 +371,7 @@ run(program *self, tutti_error *err)
         return exit_code_for(code);
     }
     tutti_process_tune_malloc();
+    server_abseil_init();
     tutti_rpc_init();
     code = build(self, err);
     if (code == TUTTI_OK) {
