@@ -22,6 +22,8 @@
 #define SEAT_WAIT_NS (2 * TUTTI_NS_PER_S)
 #define SETTLE_NS (200 * TUTTI_NS_PER_MS)
 #define SAY_AGAIN_NS (5 * TUTTI_NS_PER_S)
+#define PACED_WORLD 1000               /* ranks: fewer may come at one instant */
+#define PACE_NS (200 * (uint64_t)1000) /* for each rank: 2 s for 10 000 */
 
 static void begin_join(struct agent_member *self);
 static void begin_session(struct agent_member *self);
@@ -67,7 +69,20 @@ on_retry(tutti_timer *timer)
     }
 }
 
-/* Waits double up to a limit; a random half keeps thousands of agents from coming at once. */
+/*
+ * A random part of the time in which the coordinator takes the agents of a large job. A launcher
+ * starts all of them at one instant, and a coordinator that comes back is missed by all of them:
+ * their handshakes would wait for each other until they time out.
+ */
+static uint64_t
+draw_pace(const tutti_agent *agent)
+{
+    const uint64_t world_size = agent->options->world_size;
+
+    return world_size < PACED_WORLD ? 0 : tutti_id_draw() % (world_size * PACE_NS);
+}
+
+/* Waits double up to a limit; a random half keeps agents from coming at once. */
 static void
 try_later(struct agent_member *self)
 {
@@ -79,7 +94,8 @@ try_later(struct agent_member *self)
     self->state = MEMBER_IDLE;
     self->retry.on_expiry = on_retry;
     tutti_rpc_loop_timer_start(self->agent->control, &self->retry,
-                               tutti_clock_ns() + half + tutti_id_draw() % (half + 1));
+                               tutti_clock_ns() + half + tutti_id_draw() % (half + 1) +
+                                   draw_pace(self->agent));
     self->wait_ns = self->wait_ns * 2 < RETRY_MOST_NS ? self->wait_ns * 2 : RETRY_MOST_NS;
 }
 
@@ -216,7 +232,15 @@ begin_join(struct agent_member *self)
 void
 agent_member_start(tutti_agent *agent)
 {
-    begin_join(agent->member);
+    struct agent_member *self = agent->member;
+    const uint64_t pace_ns = draw_pace(agent);
+
+    if (pace_ns == 0) {
+        begin_join(self);
+        return;
+    }
+    self->retry.on_expiry = on_retry;
+    tutti_rpc_loop_timer_start(agent->control, &self->retry, tutti_clock_ns() + pace_ns);
 }
 
 /* ------------------------------------------------------------------------------ the session */

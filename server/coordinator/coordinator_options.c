@@ -9,7 +9,7 @@
 
 static const tutti_option table[] = {
     {"heartbeat-interval", TUTTI_OPTION_NS, AT(heartbeat_interval_ns), "2s", 10 * MS, HOUR, NULL,
-     "how often agents say that they live"},
+     "how often agents say that they live; agents of large jobs less often"},
     {"heartbeat-timeout", TUTTI_OPTION_NS, AT(heartbeat_timeout_ns), "10s", 20 * MS, HOUR, NULL,
      "after which silence a rank is lost; longer than the interval"},
     {"lost-grace", TUTTI_OPTION_NS, AT(lost_grace_ns), "500ms", 0, HOUR, NULL,

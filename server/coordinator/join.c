@@ -6,6 +6,8 @@
 #include "base/text.h"
 #include "server/coordinator/job.h"
 
+#define HEARTBEATS_MAX 2500 /* a second, of all agents of a job: 2 s in a job of 5000 */
+
 #define TICK_NS TUTTI_NS_PER_S
 #define QUIET_NS (5 * TUTTI_NS_PER_S) /* a progress message comes at least that often */
 
@@ -244,6 +246,20 @@ coord_joins_fail(coord_agent *agent, const tutti_error *err)
 
 /* ------------------------------------------------------------------------------ messages */
 
+/*
+ * How often the agents of a job beat: all of them together HEARTBEATS_MAX times a second at most,
+ * and three times within the heartbeat timeout at least.
+ */
+static uint64_t
+heartbeat_interval(const tutti_coordinator_options *options, uint32_t world_size)
+{
+    const uint64_t paced_ns = world_size * (TUTTI_NS_PER_S / HEARTBEATS_MAX);
+    const uint64_t most_ns = options->heartbeat_timeout_ns / 3;
+    const uint64_t wanted_ns = paced_ns < most_ns ? paced_ns : most_ns;
+
+    return wanted_ns > options->heartbeat_interval_ns ? wanted_ns : options->heartbeat_interval_ns;
+}
+
 static void
 answer(tutti_coordinator_join *join)
 {
@@ -255,7 +271,8 @@ answer(tutti_coordinator_join *join)
         .min_world_size = agent->job->min_world,
         .epoch = agent->job->epoch,
         .job_id = agent->job->id,
-        .heartbeat_interval_ms = (uint32_t)(options->heartbeat_interval_ns / TUTTI_NS_PER_MS),
+        .heartbeat_interval_ms =
+            (uint32_t)(heartbeat_interval(options, agent->job->world_size) / TUTTI_NS_PER_MS),
         .heartbeat_timeout_ms = (uint32_t)(options->heartbeat_timeout_ns / TUTTI_NS_PER_MS),
         .key = coord_job_key(agent->job),
     };

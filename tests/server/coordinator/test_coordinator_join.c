@@ -208,6 +208,33 @@ test_join__for_a_taken_rank_hears_by_whom(void **state)
     tutti_coordinator_join_withdraw(&one.join);
 }
 
+/* A joiner that asks once more is told the same seat. */
+static uint32_t
+interval_of_world(uint32_t world_size)
+{
+    joiner again;
+
+    form_world(&fix, world_size);
+    joiner_must_start(&fix, &again, world_size, 0, 100);
+    fixture_settle(&fix);
+    assert_int_equal(again.answer_count, 1);
+    return again.seat.heartbeat_interval_ms;
+}
+
+static void
+test_heartbeats__of_a_large_job_are_fewer(void **state)
+{
+    (void)state;
+    assert_int_equal(interval_of_world(7500), 3000);
+}
+
+static void
+test_heartbeats__come_three_times_within_the_timeout(void **state)
+{
+    (void)state;
+    assert_int_equal(interval_of_world(20000), 3333);
+}
+
 static tutti_coordinator_join_request
 join_with_gpus(uint32_t rank, uint64_t incarnation, const char *gpus)
 {
@@ -711,6 +738,8 @@ main(void)
         SENTENCE(test_join__says_what_is_wrong_with_the_request),
         SENTENCE(test_join__with_another_world_size_hears_both_numbers),
         SENTENCE(test_join__for_a_taken_rank_hears_by_whom),
+        SENTENCE(test_heartbeats__of_a_large_job_are_fewer),
+        SENTENCE(test_heartbeats__come_three_times_within_the_timeout),
         SENTENCE(test_join__with_a_gpu_that_another_agent_has_is_refused),
         SENTENCE(test_join__of_one_incarnation_for_two_ranks_is_refused),
         SENTENCE(test_join__tells_progress_when_something_changed_or_after_five_seconds),
