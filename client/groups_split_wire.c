@@ -158,6 +158,7 @@ client_wire_group_split(tutti_client *client, const tutti_group_options *options
     request.equal_sizes = split->equal_sizes;
     request.validate_only = split->validate_only;
     request.list_all = ret_lists != NULL;
+    request.accept_spans = true;
     write_layout(split, &lists, &request);
     if (code == TUTTI_OK) {
         code = split_group(client, &request, ret_info, ret_lists, err);

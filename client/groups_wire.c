@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/id.h"
+#include "base/spans.h"
 #include "client/groups_wire.h"
 
 #define SERVICE (&tutti__v1__coordinator_service__descriptor)
@@ -15,22 +16,43 @@ static const tutti_rpc_stub stub_get_group = {SERVICE, "GetGroup"};
 static const tutti_rpc_stub stub_list_groups = {SERVICE, "ListGroups"};
 static const tutti_rpc_stub stub_delete_group = {SERVICE, "DeleteGroup"};
 
+/* [out, owned] ret_ranks  free it */
+static tutti_code
+read_ranks(const Tutti__V1__Group *message, uint32_t **ret_ranks, size_t *ret_count,
+           tutti_error *err)
+{
+    const size_t bytes = message->n_ranks * sizeof(**ret_ranks);
+
+    if (message->n_spans > 0) {
+        return tutti_spans_unpack(message->spans, message->n_spans, ret_ranks, ret_count, err);
+    }
+    *ret_ranks = malloc(bytes);
+    if (*ret_ranks == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a group of %zu ranks",
+                          message->n_ranks);
+    }
+    memcpy(*ret_ranks, message->ranks, bytes);
+    *ret_count = message->n_ranks;
+    return TUTTI_OK;
+}
+
 tutti_code
 client_read_group(const Tutti__V1__Group *message, tutti_group_info *ret, tutti_error *err)
 {
     tutti_group_info info = {.rank = -1};
+    size_t count = 0;
+    tutti_code code;
 
-    if (message == NULL || message->n_ranks == 0 || message->n_ranks > TUTTI_RANKS_MAX) {
+    if (message == NULL || message->n_ranks > TUTTI_RANKS_MAX ||
+        (message->n_ranks == 0 && message->n_spans == 0)) {
         return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the coordinator answered a group of %zu ranks",
                           message == NULL ? 0 : message->n_ranks);
     }
-    info.ranks = calloc(message->n_ranks, sizeof(*info.ranks));
-    if (info.ranks == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a group of %zu ranks",
-                          message->n_ranks);
+    code = read_ranks(message, &info.ranks, &count, err);
+    if (code != TUTTI_OK) {
+        return code;
     }
-    memcpy(info.ranks, message->ranks, message->n_ranks * sizeof(*info.ranks));
-    info.rank_count = (uint32_t)message->n_ranks;
+    info.rank_count = (uint32_t)count;
     info.id = message->id;
     info.epoch = message->epoch;
     client_read_text(message->name, info.name, sizeof(info.name));
@@ -66,6 +88,7 @@ client_wire_group_create(tutti_client *client, const tutti_group_options *option
 {
     Tutti__V1__CreateGroupRequest request = TUTTI__V1__CREATE_GROUP_REQUEST__INIT;
     Tutti__V1__Member member;
+    tutti_spans spans;
 
     client_write_member(client, &member);
     request.member = &member;
@@ -73,8 +96,14 @@ client_wire_group_create(tutti_client *client, const tutti_group_options *option
     request.tag = client_write_text(options->tag);
     request.parent = client_write_text(options->parent);
     request.token = tutti_id_draw();
-    request.n_ranks = count;
-    request.ranks = (int32_t *)(uintptr_t)ranks; /* below TUTTI_RANKS_MAX, or refused there */
+    request.accept_spans = true;
+    tutti_spans_pack(ranks, count, &spans);
+    request.n_spans = spans.count;
+    request.spans = spans.numbers;
+    if (spans.count == 0) {
+        request.n_ranks = count;
+        request.ranks = (int32_t *)(uintptr_t)ranks; /* below TUTTI_RANKS_MAX, or refused there */
+    }
     return create_group(client, &request, ret_info, err);
 }
 
@@ -91,6 +120,7 @@ tutti_group_get(tutti_client *client, const char *name, tutti_group_info *ret_in
 
     request.job = client_write_text(client_job(client));
     request.name = client_write_text(name);
+    request.accept_spans = true;
     if (own != NULL) {
         request.opt_rank_case = TUTTI__V1__GET_GROUP_REQUEST__OPT_RANK_RANK;
         request.rank = own->rank;

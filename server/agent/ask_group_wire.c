@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/spans.h"
 #include "server/agent/ask.h"
 #include "server/agent/member.h"
 #include "tutti/v1/coordinator_service.pb-c.h"
@@ -45,19 +46,36 @@ may_ask_again(const group_ask *self, agent_group *group, const tutti_error *err)
     return group->coll != NULL || agent_group_waits_until(group) != 0;
 }
 
+static tutti_code
+fail_answer(tutti_error *err)
+{
+    return TUTTI_FAIL(err, TUTTI_INTERNAL, "the coordinator's answer has no group");
+}
+
 static void
 read_group(agent_group *group, tutti_rpc_message *response)
 {
     const Tutti__V1__Group *found =
         ((const Tutti__V1__GetGroupResponse *)tutti_rpc_message_get(response))->group;
-    tutti_error none;
+    const uint32_t *ranks = found == NULL ? NULL : found->ranks;
+    size_t count = found == NULL ? 0 : found->n_ranks;
+    uint32_t *unpacked = NULL;
+    tutti_code code = TUTTI_OK;
+    tutti_error err;
 
-    if (found == NULL || found->n_ranks == 0 || found->n_ranks > TUTTI_RANKS_MAX) {
-        (void)TUTTI_FAIL(&none, TUTTI_INTERNAL, "the coordinator's answer has no group");
-        agent_group_unknown(group, &none);
-    } else {
-        agent_group_known(group, found->id, found->epoch, found->ranks, (uint32_t)found->n_ranks);
+    if (found != NULL && found->n_spans > 0) {
+        code = tutti_spans_unpack(found->spans, found->n_spans, &unpacked, &count, &err);
+        ranks = unpacked;
     }
+    if (code == TUTTI_OK && (count == 0 || count > TUTTI_RANKS_MAX)) {
+        code = fail_answer(&err);
+    }
+    if (code != TUTTI_OK) {
+        agent_group_unknown(group, &err);
+    } else {
+        agent_group_known(group, found->id, found->epoch, ranks, (uint32_t)count);
+    }
+    free(unpacked);
 }
 
 /* No op wants to know any more, or there is another reason. */
@@ -125,6 +143,7 @@ ask_group(group_ask *self)
     request.name = self->name;
     request.opt_rank_case = TUTTI__V1__GET_GROUP_REQUEST__OPT_RANK_RANK;
     request.rank = agent->rank; /* which of a mesh's groups it is */
+    request.accept_spans = true;
     if (tutti_rpc_request_start(agent->coordinator, agent->control, &stub, &request.base, &options,
                                 on_group, self, &self->ask.request, &err) != TUTTI_OK) {
         on_group(self, NULL, &err);

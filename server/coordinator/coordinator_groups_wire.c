@@ -14,29 +14,46 @@ coord_fail_answer(tutti_error *err)
     return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "NO_MEMORY", "no memory for an answer");
 }
 
-tutti_code
-coord_group_to_wire(const tutti_coordinator_group *group, Tutti__V1__Group *ret_wire,
-                    tutti_error *err)
+static tutti_code
+count_ranks(uint32_t count, uint32_t **ret_ranks, tutti_error *err)
 {
-    uint32_t *ranks = (uint32_t *)(uintptr_t)group->ranks;
+    uint32_t *ranks = malloc(count * sizeof(*ranks));
     uint32_t i;
 
-    tutti__v1__group__init(ret_wire);
     if (ranks == NULL) {
-        ranks = malloc(group->count * sizeof(*ranks));
-        if (ranks == NULL) {
-            return coord_fail_answer(err);
-        }
-        for (i = 0; i < group->count; i++) {
-            ranks[i] = i;
-        }
+        return coord_fail_answer(err);
     }
+    for (i = 0; i < count; i++) {
+        ranks[i] = i;
+    }
+    *ret_ranks = ranks;
+    return TUTTI_OK;
+}
+
+tutti_code
+coord_group_to_wire(const tutti_coordinator_group *group, tutti_spans *spans,
+                    Tutti__V1__Group *ret_wire, tutti_error *err)
+{
+    uint32_t *ranks = (uint32_t *)(uintptr_t)group->ranks;
+
+    tutti__v1__group__init(ret_wire);
     ret_wire->id = group->id;
     ret_wire->name = text_to_wire(group->name);
-    ret_wire->ranks = ranks;
-    ret_wire->n_ranks = group->count;
     ret_wire->epoch = group->epoch;
     ret_wire->tag = text_to_wire(group->tag);
+    if (spans != NULL) {
+        tutti_spans_pack(group->ranks, group->count, spans);
+        ret_wire->spans = spans->numbers;
+        ret_wire->n_spans = spans->count;
+    }
+    if (ret_wire->n_spans > 0) {
+        return TUTTI_OK;
+    }
+    if (ranks == NULL && count_ranks(group->count, &ranks, err) != TUTTI_OK) {
+        return err->code;
+    }
+    ret_wire->ranks = ranks;
+    ret_wire->n_ranks = group->count;
     return TUTTI_OK;
 }
 
@@ -48,34 +65,75 @@ coord_group_wire_fini(const tutti_coordinator_group *group, Tutti__V1__Group *wi
     }
 }
 
+/*
+ * The ranks of a request, in either form.
+ * [out, owned] ret_unpacked  free it; NULL when there was nothing to unpack
+ */
+static tutti_code
+ranks_from_wire(const Tutti__V1__CreateGroupRequest *wire, tutti_coordinator_group_request *request,
+                uint32_t **ret_unpacked, tutti_error *err)
+{
+    tutti_code code;
+
+    request->ranks = wire->ranks;
+    request->count = wire->n_ranks;
+    if (wire->n_spans == 0) {
+        return TUTTI_OK;
+    }
+    if (wire->n_ranks > 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_SPANS",
+                              "the group is given as %zu ranks and as spans, need one of the two",
+                              wire->n_ranks);
+    }
+    code = tutti_spans_unpack(wire->spans, wire->n_spans, ret_unpacked, &request->count, err);
+    if (code == TUTTI_OK) {
+        request->ranks = (const int32_t *)*ret_unpacked; /* below TUTTI_RANKS_MAX */
+    }
+    return code;
+}
+
+static void
+reply_created(tutti_rpc_call *call, const tutti_coordinator_group *group, bool created,
+              bool accept_spans)
+{
+    Tutti__V1__CreateGroupResponse response = TUTTI__V1__CREATE_GROUP_RESPONSE__INIT;
+    Tutti__V1__Group made;
+    tutti_spans spans;
+    tutti_error err;
+
+    if (coord_group_to_wire(group, accept_spans ? &spans : NULL, &made, &err) != TUTTI_OK) {
+        tutti_rpc_call_fail(call, &err);
+        return;
+    }
+    response.group = &made;
+    response.created = created;
+    response.group_rank = (uint32_t)group->rank;
+    tutti_rpc_call_reply(call, &response.base, NULL);
+    coord_group_wire_fini(group, &made);
+}
+
 void
 coord_on_create_group(tutti_rpc_call *call, void *arg)
 {
     const Tutti__V1__CreateGroupRequest *wire = tutti_rpc_call_request(call);
-    Tutti__V1__CreateGroupResponse response = TUTTI__V1__CREATE_GROUP_RESPONSE__INIT;
-    const tutti_coordinator_group_request request = {.member = member_from_wire(wire->member),
-                                                     .name = wire->name,
-                                                     .tag = wire->tag,
-                                                     .parent = wire->parent,
-                                                     .token = wire->token,
-                                                     .ranks = wire->ranks,
-                                                     .count = wire->n_ranks};
+    tutti_coordinator_group_request request = {.member = member_from_wire(wire->member),
+                                               .name = wire->name,
+                                               .tag = wire->tag,
+                                               .parent = wire->parent,
+                                               .token = wire->token};
+    tutti_coordinator *core = coord_front_enter(arg);
     tutti_coordinator_group group;
-    Tutti__V1__Group made;
+    uint32_t *unpacked = NULL;
     bool created = false;
     tutti_error err;
-    tutti_code code =
-        tutti_coordinator_group_create(coord_front_enter(arg), &request, &group, &created, &err);
+    tutti_code code = ranks_from_wire(wire, &request, &unpacked, &err);
 
     if (code == TUTTI_OK) {
-        code = coord_group_to_wire(&group, &made, &err);
+        code = tutti_coordinator_group_create(core, &request, &group, &created, &err);
     }
+    free(unpacked);
     if (code == TUTTI_OK) {
-        response.group = &made;
-        response.created = created;
-        response.group_rank = (uint32_t)group.rank;
-        tutti_rpc_call_reply(call, &response.base, NULL);
-        coord_group_wire_fini(&group, &made);
+        reply_created(call, &group, created, wire->accept_spans);
     } else {
         tutti_rpc_call_fail(call, &err);
     }
@@ -89,6 +147,7 @@ coord_on_get_group(tutti_rpc_call *call, void *arg)
     Tutti__V1__GetGroupResponse response = TUTTI__V1__GET_GROUP_RESPONSE__INIT;
     tutti_coordinator_group group;
     Tutti__V1__Group found;
+    tutti_spans spans;
     const int64_t asker = wire->opt_rank_case == TUTTI__V1__GET_GROUP_REQUEST__OPT_RANK_RANK
                               ? (int64_t)wire->rank
                               : -1;
@@ -97,7 +156,7 @@ coord_on_get_group(tutti_rpc_call *call, void *arg)
                                                   asker, &group, &err);
 
     if (code == TUTTI_OK) {
-        code = coord_group_to_wire(&group, &found, &err);
+        code = coord_group_to_wire(&group, wire->accept_spans ? &spans : NULL, &found, &err);
     }
     if (code == TUTTI_OK) {
         response.group = &found;
@@ -184,7 +243,7 @@ group_page_fill(group_page *page, size_t size, tutti_coordinator *core,
             (page->count > 0 && page->ranks + group.count > PAGE_RANKS_MAX)) {
             return TUTTI_OK;
         }
-        code = coord_group_to_wire(&group, &page->wires[page->count], err);
+        code = coord_group_to_wire(&group, NULL, &page->wires[page->count], err);
         if (code == TUTTI_OK) {
             page->groups[page->count] = group;
             page->pointers[page->count] = &page->wires[page->count];

@@ -107,12 +107,13 @@ lists_to_wire(const tutti_coordinator_split *split, coord_wire_lists *ret_lists,
 }
 
 static tutti_code
-reply_split(tutti_rpc_call *call, const tutti_coordinator_split *split, bool list_all,
-            tutti_error *err)
+reply_split(tutti_rpc_call *call, const tutti_coordinator_split *split,
+            const Tutti__V1__CreateSubgroupsRequest *wire, tutti_error *err)
 {
     Tutti__V1__CreateSubgroupsResponse response = TUTTI__V1__CREATE_SUBGROUPS_RESPONSE__INIT;
     Tutti__V1__Group group = TUTTI__V1__GROUP__INIT;
     coord_wire_lists lists = {0};
+    tutti_spans spans;
     tutti_code code = TUTTI_OK;
 
     response.group_rank = split->inside ? (int32_t)split->rank : -1;
@@ -120,12 +121,12 @@ reply_split(tutti_rpc_call *call, const tutti_coordinator_split *split, bool lis
     response.group_count = split->list_count;
     response.group_size = split->size;
     response.created = split->created;
-    if (list_all) {
+    if (wire->list_all) {
         code = lists_to_wire(split, &lists, err);
     }
     if (code == TUTTI_OK && split->made) {
         response.group = &group;
-        code = coord_group_to_wire(&split->group, &group, err);
+        code = coord_group_to_wire(&split->group, wire->accept_spans ? &spans : NULL, &group, err);
     }
     if (code == TUTTI_OK) {
         response.lists = lists.pointers;
@@ -154,7 +155,7 @@ coord_on_create_subgroups(tutti_rpc_call *call, void *arg)
         code = tutti_coordinator_group_split(core, &request, &split, &err);
     }
     if (code == TUTTI_OK) {
-        code = reply_split(call, &split, wire->list_all, &err);
+        code = reply_split(call, &split, wire, &err);
     }
     if (code != TUTTI_OK) {
         tutti_rpc_call_fail(call, &err);

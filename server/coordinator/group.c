@@ -177,27 +177,43 @@ coord_group_find_lost(const coord_group *group)
     return NULL;
 }
 
-void
-coord_group_describe(const coord_group *group, tutti_coordinator_group *ret_group)
+/*
+ * The newest epoch at which a member joined. Looked for only when somebody has joined since: every
+ * member of a large group asks for the group.
+ */
+static uint64_t
+newest_epoch(coord_group *group)
 {
-    uint64_t epoch = group->ranks == NULL ? group->job->last_joined_epoch : 0;
+    const coord_job *job = group->job;
     uint32_t i;
 
-    for (i = 0; group->ranks != NULL && i < group->count; i++) {
-        const coord_agent *agent = group->job->seats[group->ranks[i]];
-
-        epoch = agent->joined_epoch > epoch ? agent->joined_epoch : epoch;
-    }
     if (coord_group_is_world(group) && group->ranks != NULL) {
-        epoch = group->job->epoch;
+        return job->epoch;
     }
+    if (group->ranks == NULL) {
+        return job->last_joined_epoch;
+    }
+    for (i = 0; group->seen_epoch != job->last_joined_epoch && i < group->count; i++) {
+        const coord_agent *agent = job->seats[group->ranks[i]];
+
+        if (agent->joined_epoch > group->epoch) {
+            group->epoch = agent->joined_epoch;
+        }
+    }
+    group->seen_epoch = job->last_joined_epoch;
+    return group->epoch;
+}
+
+void
+coord_group_describe(coord_group *group, tutti_coordinator_group *ret_group)
+{
     *ret_group = (tutti_coordinator_group){
         .id = group->id,
         .name = group->name,
         .tag = group->roster == NULL ? "" : coord_roster_tag(group->roster),
         .ranks = group->ranks,
         .count = group->count,
-        .epoch = epoch,
+        .epoch = newest_epoch(group),
         .rank = -1};
 }
 

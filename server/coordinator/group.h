@@ -16,11 +16,13 @@ typedef struct coord_group {
     uint64_t id;
     char name[TUTTI_NAME_MAX + 1];
     uint32_t count;
-    uint32_t *ranks;    /* NULL = world: 0 .. count-1, when it is not elastic */
-    uint32_t *order;    /* positions in the order of their ranks; NULL = world */
-    tutti_map channels; /* (key) of its meetings */
-    tutti_link talking; /* in the job's list when it has channels */
-    coord_event event;  /* of its deletion */
+    uint32_t *ranks;     /* NULL = world: 0 .. count-1, when it is not elastic */
+    uint32_t *order;     /* positions in the order of their ranks; NULL = world */
+    uint64_t epoch;      /* the newest at which a member joined, ... */
+    uint64_t seen_epoch; /* ... looked for when this was the job's last_joined_epoch */
+    tutti_map channels;  /* (key) of its meetings */
+    tutti_link talking;  /* in the job's list when it has channels */
+    coord_event event;   /* of its deletion */
     tutti_link deleted;
     coord_mesh *mesh; /* of which it is a row; NULL = of none */
     unsigned char key[8];
@@ -68,7 +70,7 @@ tutti_code coord_group_find(coord_job *job, const char *name, int64_t asker,
                             coord_group **ret_group, tutti_error *err);
 
 /* As callers see it. Borrows from the group. */
-void coord_group_describe(const coord_group *group, tutti_coordinator_group *ret_group);
+void coord_group_describe(coord_group *group, tutti_coordinator_group *ret_group);
 
 /*
  * May a group of so many members come into being?

@@ -16,8 +16,11 @@ same_ranks(const coord_group *group, const uint32_t *ranks, size_t count)
     if (group->count != count) {
         return false;
     }
+    if (group->ranks != NULL) {
+        return memcmp(group->ranks, ranks, count * sizeof(*ranks)) == 0;
+    }
     for (i = 0; i < count; i++) {
-        if (coord_group_rank(group, i) != ranks[i]) {
+        if (ranks[i] != i) {
             return false;
         }
     }

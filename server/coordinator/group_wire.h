@@ -2,15 +2,23 @@
 #ifndef TUTTI_COORDINATOR_GROUP_WIRE_H
 #define TUTTI_COORDINATOR_GROUP_WIRE_H
 
+#include "base/spans.h"
 #include "server/coordinator/groups.h"
 #include "tutti/v1/coordinator_service.pb-c.h"
 
 /* TUTTI_RESOURCE_EXHAUSTED  NO_MEMORY, for an answer */
 tutti_code coord_fail_answer(tutti_error *err);
 
-/* Borrows from the group; of "world" the ranks are made: free them with coord_group_wire_fini. */
-tutti_code coord_group_to_wire(const tutti_coordinator_group *group, Tutti__V1__Group *ret_wire,
-                               tutti_error *err);
+/*
+ * Borrows from the group and from `spans`; of "world" the ranks are made: free them with
+ * coord_group_wire_fini.
+ *
+ * spans  room for them, where the caller takes them; else NULL
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  NO_MEMORY
+ */
+tutti_code coord_group_to_wire(const tutti_coordinator_group *group, tutti_spans *spans,
+                               Tutti__V1__Group *ret_wire, tutti_error *err);
 void coord_group_wire_fini(const tutti_coordinator_group *group, Tutti__V1__Group *wire);
 
 /* Lists on their way to the wire. One block of memory; borrows the ranks. */

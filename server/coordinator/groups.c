@@ -16,7 +16,7 @@ or_empty(const char *text)
 
 /* As callers see it, and their place in it. */
 static void
-describe_for(const coord_group *group, int64_t asker, tutti_coordinator_group *ret_group)
+describe_for(coord_group *group, int64_t asker, tutti_coordinator_group *ret_group)
 {
     uint32_t position;
 

@@ -32,9 +32,9 @@ class Groups(cluster_case.ClusterCase):
     def call(self, name, request):
         return getattr(self.cluster.members, name)(request, timeout=LONG_S)
 
-    def refused(self, reason, call, *arguments):
+    def refused(self, reason, call, *arguments, **fields):
         with self.assertRaises(grpc.RpcError) as caught:
-            call(*arguments)
+            call(*arguments, **fields)
         failure = support.Failure(caught.exception)
         self.assertEqual(failure.reason, reason, failure)
         return failure
@@ -108,6 +108,37 @@ class Groups(cluster_case.ClusterCase):
         self.refused("NOT_IN_GROUP", self.create, 5, [0, 1])
         self.refused("RANK_RANGE", self.create, 5, [-1, 0])
         self.refused("DUPLICATE_RANK", self.create, 5, [0, 0])
+
+    def test_spans_are_the_group_of_their_list(self):
+        listed = self.create(1, [1, 3, 5, 7, 0, 2, 4, 6], name="spanned")
+        spans = [1, 4, 2, 0, 4, 2]
+        spanned = self.create(2, [], name="spanned", spans=spans)
+        self.assertEqual((spanned.group.id, spanned.created), (listed.group.id, False))
+        self.assertEqual((list(spanned.group.ranks), spanned.group_rank), (list(listed.group.ranks), 5))
+        self.assertEqual(list(listed.group.spans), [])
+        turned = self.create(3, [], name="turned", spans=[1, 1, 1, 0, 1, 1, 2, 2, 1], accept_spans=True)
+        self.assertEqual(list(turned.group.ranks), [1, 0, 2, 3])  # no shorter in spans
+        made = self.create(0, [], name="all", spans=[0, 8, 1], accept_spans=True)
+        self.assertEqual((list(made.group.ranks), list(made.group.spans)), ([], [0, 8, 1]))
+        self.assertEqual(self.sums(lambda _: "all"), [255] * SIZE)
+        self.assertEqual(self.sums(lambda _: "spanned"), [255] * SIZE)
+
+    def test_whoever_takes_spans_gets_them_and_others_lists(self):
+        for taken in (False, True):
+            got = self.call("GetGroup", coordinator.GetGroupRequest(accept_spans=taken)).group
+            want = ([], [0, SIZE, 1]) if taken else (list(range(SIZE)), [])
+            self.assertEqual((list(got.ranks), list(got.spans)), want)
+            got = self.split(3, group_count=1, name="parts", accept_spans=taken).group
+            self.assertEqual((list(got.ranks), list(got.spans)), want)
+
+    def test_bad_spans_are_refused(self):
+        for spans in ([0, 4], [0, 0, 1], [0, 4, 0], [0, 1 << 31, 1], [0, 4, 1] * 65, [0, 65536, 1] * 64):
+            self.refused("BAD_SPANS", self.create, 0, [], spans=spans)
+        failure = self.refused("BAD_SPANS", self.create, 0, [0, 1], spans=[0, 2, 1])
+        self.assertIn("one of the two", failure.text)
+        self.refused("RANK_RANGE", self.create, 0, [], spans=[1, SIZE, 1])
+        self.refused("DUPLICATE_RANK", self.create, 0, [], spans=[0, 2, 1, 1, 2, 1])
+        self.refused("NOT_IN_GROUP", self.create, 0, [], spans=[1, 3, 2])
 
     def test_parts_of_a_group_work_beside_each_other(self):
         parts = [self.split(rank, group_size=2) for rank in range(SIZE)]

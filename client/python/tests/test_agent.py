@@ -5,6 +5,7 @@ Method: one thread for each rank; numpy says what must come.
 
 import os
 import sys
+import unittest
 
 import numpy as np
 
@@ -13,6 +14,8 @@ import case  # noqa: E402
 import tap  # noqa: E402
 import tutti  # noqa: E402
 from case import ramp  # noqa: E402
+from tutti import _wire  # noqa: E402
+from tutti.aio import _groups  # noqa: E402
 
 
 class Connecting(case.AgentCase):
@@ -117,6 +120,23 @@ class Tensors(case.AgentCase):
             self.agents[0].recv(0)
         self.assertEqual(caught.exception.reason, "SELF_PEER")
         self.assertIn("copy the tensor instead", caught.exception.text)
+
+
+class Spans(unittest.TestCase):
+    def test_lists_of_ranks_come_back_from_spans(self):
+        for ranks, spans in (
+            (list(range(10000)), [0, 10000, 1]),
+            ([*range(7, 80, 8), *range(3), 9, 8], [7, 10, 8, 0, 3, 1]),
+            ([65530, 65531, 65532, 65533, 65534, 65535], [65530, 6, 1]),
+        ):
+            found = _groups._pack_spans(ranks)
+            self.assertEqual(found[: len(spans)], spans)
+            self.assertEqual(_groups._group_ranks(_wire.new("Group", spans=found)), tuple(ranks))
+
+    def test_lists_that_are_no_shorter_as_spans_stay_lists(self):
+        wrong = ([-2, -1, 0, 1], [65534, 65535, 65536, 65537])  # the coordinator says which rank
+        for ranks in ([], [0], [0, 1, 2], [3, 2, 1, 0], list(range(300, 0, -1)), *wrong):
+            self.assertEqual(_groups._pack_spans(ranks), [])
 
 
 class Groups(case.AgentCase):

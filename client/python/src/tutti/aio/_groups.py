@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from ._agent import Agent
 
+_RANKS_MAX = 65536
+_SPANS_MAX = 64
+
 _STATES = {number: name for name, number in _wire.enum_numbers("RankState", "RANK_STATE_").items()}
 
 
@@ -85,6 +88,33 @@ def _member_event(said: Any, job_id: int) -> MemberEvent:
     )
 
 
+def _pack_spans(ranks: list[int]) -> list[int]:
+    """First rank, count and step of each span; [] = send the list itself."""
+    spans: list[int] = []
+    i = 0
+    while i < len(ranks):
+        step, length = 1, 1
+        if i + 1 < len(ranks) and ranks[i + 1] > ranks[i]:
+            step = ranks[i + 1] - ranks[i]
+            while i + length < len(ranks) and ranks[i + length] - ranks[i + length - 1] == step:
+                length += 1
+        spans += [ranks[i], length, step]
+        i += length
+        fits = 0 <= spans[-3] and ranks[i - 1] < _RANKS_MAX
+        if not fits or len(spans) > min(len(ranks) - 1, 3 * _SPANS_MAX):
+            return []  # wrong ranks are refused as the list they are
+    return spans
+
+
+def _group_ranks(said: Any) -> tuple[int, ...]:
+    """Of a group that came as a list or as spans."""
+    ranks = list(said.ranks)
+    for i in range(0, len(said.spans), 3):
+        first, count, step = said.spans[i : i + 3]
+        ranks += range(first, first + count * step, step)
+    return tuple(ranks)
+
+
 class Group:
     """An ordered list of ranks.
 
@@ -97,7 +127,7 @@ class Group:
         self.id = int(said.id)
         self.name = str(said.name)
         self.tag = str(said.tag)
-        self.ranks = tuple(said.ranks)
+        self.ranks = _group_ranks(said)
         self.rank = rank
 
     def __repr__(self) -> str:
@@ -276,7 +306,9 @@ class Groups:
             2
         """
         agent: Any = self
-        request = _wire.new("GetGroupRequest", job=agent.job, name=name, rank=agent.rank)
+        request = _wire.new(
+            "GetGroupRequest", job=agent.job, name=name, rank=agent.rank, accept_spans=True
+        )
         response = await self._ask("Coordinator.GetGroup", request)
         return Group(agent, response.group, response.group_rank)
 
@@ -325,10 +357,13 @@ class Groups:
             "CreateGroupRequest",
             member=agent._member(),
             name=name,
-            ranks=ranks,
             tag=tag,
             parent=parent,
+            accept_spans=True,
         )
+        request.spans.extend(_pack_spans(list(ranks)))
+        if not request.spans:
+            request.ranks.extend(ranks)
         response = await self._ask("Coordinator.CreateGroup", request)
         return Group(agent, response.group, response.group_rank)
 
@@ -356,7 +391,12 @@ class Groups:
         """
         agent: Any = self
         request = _wire.new(
-            "CreateSubgroupsRequest", member=agent._member(), parent=parent, name=name, tag=tag
+            "CreateSubgroupsRequest",
+            member=agent._member(),
+            parent=parent,
+            name=name,
+            tag=tag,
+            accept_spans=True,
         )
         if size is not None:
             request.group_size = size
