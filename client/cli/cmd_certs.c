@@ -5,6 +5,7 @@
 
 #include "auth/certs.h"
 #include "client/cli/cli.h"
+#include "client/cli/process.h"
 
 #define DAYS_MOST 36500
 #define DAYS_AUTHORITY 3650
@@ -120,6 +121,7 @@ cli_certs_make(cli *self)
         json_decref(made);
         return CLI_USAGE;
     }
+    process_hide_memory();
     code =
         tutti_auth_authority_make(folder, days > DAYS_AUTHORITY ? DAYS_MOST : DAYS_AUTHORITY, &err);
     if (code == TUTTI_OK) {

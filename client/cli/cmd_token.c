@@ -5,6 +5,7 @@
 
 #include "auth/sign.h"
 #include "client/cli/cli.h"
+#include "client/cli/process.h"
 
 #define LASTS_MS_DEFAULT (60u * 60 * 1000)
 #define TOKEN_FILE_MAX 16384
@@ -61,6 +62,7 @@ cli_token_make(cli *self)
         return cli_usage(self, "--expires: need a time of at least a second, 10m or 8h say");
     }
     timed.lasts_s = lasts_ms / 1000;
+    process_hide_memory();
     if (tutti_auth_token_make(self->arguments[0], &timed, now_s, token, &err) != TUTTI_OK) {
         return cli_failed(self, NULL, &err);
     }
@@ -140,6 +142,7 @@ cli_token_key(cli *self)
     if (algorithm == 0) {
         return cli_usage(self, "--algorithm: need HS256, RS256 or ES256");
     }
+    process_hide_memory();
     if (strlen(path) > sizeof(public) - sizeof(".pub") ||
         tutti_auth_key_make(algorithm, path, &err) != TUTTI_OK) {
         return cli_failed(self, NULL, &err);

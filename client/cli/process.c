@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -279,4 +280,10 @@ process_environment_free(char **environment)
         free(environment[i]);
     }
     free(environment);
+}
+
+void
+process_hide_memory(void)
+{
+    (void)prctl(PR_SET_DUMPABLE, 0L, 0L, 0L, 0L);
 }

@@ -55,4 +55,7 @@ bool process_wait_all(process_ref *refs, size_t count, uint32_t timeout_ms);
 char **process_environment(const char *const *changes, size_t count);
 void process_environment_free(char **environment);
 
+/* Before keys are read or made: no core dump of us, and nobody but root reads our memory. */
+void process_hide_memory(void);
+
 #endif

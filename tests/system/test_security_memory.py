@@ -1,4 +1,4 @@
-"""Goal: a server that holds keys leaves no core dump, and other processes of its user read neither its
+"""Goal: a server that holds keys, or a command that signs with one, leaves no core dump, and other processes of its user read neither its
 memory nor its environment; one without keys, or with --core-dumps, can be debugged as any program.
 Method: Linux gives the files in /proc of a process that hides its memory to root, so whose they are says
 it. Run by root, the programs run as another user, for whom they are copied."""
@@ -28,7 +28,7 @@ class Memory(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = folder.name
         cls.user = pwd.getpwnam("nobody").pw_uid if ROOT else os.geteuid()
-        for name in PROGRAMS:
+        for name in (*PROGRAMS, "tutti", "libtutti.so.0"):
             shutil.copy(os.path.join(support.PROGRAMS, name), cls.folder)
         cls.put("secret", tokens.SECRET)
         cls.put("token", b"x" * 40)
@@ -52,8 +52,7 @@ class Memory(unittest.TestCase):
         words = [os.path.join(self.folder, name), "--listen", "127.0.0.1:0", "--port-file", port]
         if name == "tutti-agent":
             words += ["--coordinator", "127.0.0.1:1"]  # it waits for one
-        if ROOT:
-            words = ["setpriv", "--reuid", str(self.user), "--clear-groups", *words]
+        words = self.as_user(*words)
         log = open(os.path.join(self.folder, "log"), "w+")
         self.addCleanup(log.close)
         process = subprocess.Popen(
@@ -71,10 +70,16 @@ class Memory(unittest.TestCase):
         return process
 
     def is_hidden(self, name, *options):
-        process = self.start(name, *options)
+        return self.is_hidden_by(self.start(name, *options))
+
+    def is_hidden_by(self, process):
         owners = {os.stat("/proc/%d/%s" % (process.pid, what)).st_uid for what in ("mem", "environ")}
         self.assertIn(owners, ({0}, {self.user}))
         return owners == {0}
+
+    def as_user(self, *words):
+        """By whom it is run here."""
+        return ["setpriv", "--reuid", str(self.user), "--clear-groups", *words] if ROOT else list(words)
 
     def setUp(self):
         if ROOT and shutil.which("setpriv") is None:
@@ -93,6 +98,24 @@ class Memory(unittest.TestCase):
 
     def test_of_an_agent_that_shows_a_token_is_hidden(self):
         self.assertTrue(self.is_hidden("tutti-agent", "--coordinator-token", "token"))
+
+    def test_of_who_signs_is_hidden(self):
+        """The key comes through a pipe, so that the command waits for it."""
+        pipe = os.path.join(self.folder, "pipe")
+        os.mkfifo(pipe)
+        self.addCleanup(os.unlink, pipe)
+        os.chmod(pipe, 0o666)
+        words = self.as_user(os.path.join(self.folder, "tutti"), "token", "make", "pipe")
+        signing = subprocess.Popen(
+            words,
+            cwd=self.folder,
+            env=dict(os.environ, LD_LIBRARY_PATH=self.folder),
+            stdout=subprocess.DEVNULL,
+        )
+        self.addCleanup(signing.wait)
+        self.addCleanup(signing.kill)
+        with open(pipe, "wb"):  # it waits until the command reads
+            self.assertTrue(self.is_hidden_by(signing))
 
     def test_is_open_where_core_dumps_are_wanted(self):
         for name in PROGRAMS:
