@@ -22,8 +22,9 @@
 #define SEAT_WAIT_NS (2 * TUTTI_NS_PER_S)
 #define SETTLE_NS (200 * TUTTI_NS_PER_MS)
 #define SAY_AGAIN_NS (5 * TUTTI_NS_PER_S)
-#define PACED_WORLD 1000               /* ranks: fewer may come at one instant */
-#define PACE_NS (200 * (uint64_t)1000) /* for each rank: 2 s for 10 000 */
+#define PACED_WORLD 1000                  /* ranks: fewer may come at one instant */
+#define PACE_NS (200 * (uint64_t)1000)    /* for each rank: 2 s for 10 000 */
+#define PACE_MOST_NS (4 * TUTTI_NS_PER_S) /* a new coordinator waits 10 s for its ranks */
 
 static void begin_join(struct agent_member *self);
 static void begin_session(struct agent_member *self);
@@ -77,9 +78,22 @@ on_retry(tutti_timer *timer)
 static uint64_t
 draw_pace(const tutti_agent *agent)
 {
-    const uint64_t world_size = agent->options->world_size;
+    const uint64_t wanted_ns = agent->options->world_size * PACE_NS;
 
-    return world_size < PACED_WORLD ? 0 : tutti_id_draw() % (world_size * PACE_NS);
+    if (agent->options->world_size < PACED_WORLD) {
+        return 0;
+    }
+    return tutti_id_draw() % (wanted_ns < PACE_MOST_NS ? wanted_ns : PACE_MOST_NS);
+}
+
+/*
+ * The first time it is tried again at once, as the connection alone may have broken: the seat waits
+ * no longer than the coordinator's --lost-grace. Who fails once more is not alone, it seems.
+ */
+static uint64_t
+draw_pace_again(const struct agent_member *self)
+{
+    return self->wait_ns > RETRY_LEAST_NS ? draw_pace(self->agent) : 0;
 }
 
 /* Waits double up to a limit; a random half keeps agents from coming at once. */
@@ -95,7 +109,7 @@ try_later(struct agent_member *self)
     self->retry.on_expiry = on_retry;
     tutti_rpc_loop_timer_start(self->agent->control, &self->retry,
                                tutti_clock_ns() + half + tutti_id_draw() % (half + 1) +
-                                   draw_pace(self->agent));
+                                   draw_pace_again(self));
     self->wait_ns = self->wait_ns * 2 < RETRY_MOST_NS ? self->wait_ns * 2 : RETRY_MOST_NS;
 }
 
