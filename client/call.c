@@ -5,6 +5,9 @@
 #include "base/fail.h"
 #include "client/shuttle.h"
 
+#define PAUSE_LEAST_NS (5 * TUTTI_NS_PER_MS)
+#define PAUSE_MOST_NS (200 * TUTTI_NS_PER_MS)
+
 uint64_t
 client_deadline(const tutti_client *client, uint32_t timeout_ms)
 {
@@ -70,5 +73,42 @@ client_invoke(tutti_client *client, const client_call *call, const struct Protob
         atomic_store(&line->answered, true);
     }
     client_loan_settle(&loan, client, line);
+    return code == TUTTI_OK ? code : tutti_error_pass(err, &failed);
+}
+
+/* The next connection may have an answer. An error without a reason is one of gRPC's that it calls
+ * transient. */
+static bool
+may_be_answered(tutti_code code, const tutti_error *err)
+{
+    return code == TUTTI_UNAVAILABLE &&
+           (strcmp(err->reason, "CONNECTION_LOST") == 0 || strcmp(err->reason, "DRAINING") == 0 ||
+            err->reason[0] == '\0');
+}
+
+/* Pauses double: a server that shuts down says so at once. False = the time is over. */
+static bool
+pause_before(uint64_t deadline_ns, uint64_t *pause_ns)
+{
+    if (deadline_ns != 0 && tutti_clock_add(tutti_clock_ns(), *pause_ns) >= deadline_ns) {
+        return false;
+    }
+    client_pause_ns(*pause_ns);
+    *pause_ns = *pause_ns * 2 < PAUSE_MOST_NS ? *pause_ns * 2 : PAUSE_MOST_NS;
+    return true;
+}
+
+tutti_code
+client_invoke_again(tutti_client *client, const client_call *call,
+                    const struct ProtobufCMessage *request, tutti_rpc_message **ret_response,
+                    tutti_error *err)
+{
+    uint64_t pause_ns = PAUSE_LEAST_NS;
+    tutti_error failed = {0};
+    tutti_code code = client_invoke(client, call, request, ret_response, &failed);
+
+    while (may_be_answered(code, &failed) && pause_before(call->deadline_ns, &pause_ns)) {
+        code = client_invoke(client, call, request, ret_response, &failed);
+    }
     return code == TUTTI_OK ? code : tutti_error_pass(err, &failed);
 }

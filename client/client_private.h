@@ -177,10 +177,11 @@ tutti_code client_invoke(tutti_client *client, const client_call *call,
                          const struct ProtobufCMessage *request, tutti_rpc_message **ret_response,
                          tutti_error *err);
 
-/* The same for a request with a token: once more when the connection breaks in the middle. */
-tutti_code client_invoke_counted(tutti_client *client, const client_call *call,
-                                 const struct ProtobufCMessage *request,
-                                 tutti_rpc_message **ret_response, tutti_error *err);
+/* The same for a request that may be made twice: it has a token, or it changes nothing. When the
+ * connection breaks in the middle, or the server shuts down, again until the call's deadline. */
+tutti_code client_invoke_again(tutti_client *client, const client_call *call,
+                               const struct ProtobufCMessage *request,
+                               tutti_rpc_message **ret_response, tutti_error *err);
 
 /* From now; 0 = the client's. */
 uint64_t client_deadline(const tutti_client *client, uint32_t timeout_ms);

@@ -70,7 +70,7 @@ tutti_meet(tutti_client *client, const void *key, size_t key_size, tutti_meeting
         meeting->timeout_ms != 0 ? meeting->timeout_ms : client->settings.timeout_ms;
     request.token = tutti_id_draw();
     call.deadline_ns = client_op_deadline(request.timeout_ms);
-    code = client_invoke_counted(client, &call, &request.base, &message, err);
+    code = client_invoke_again(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         read_meeting(tutti_rpc_message_get(message), meeting);
         tutti_rpc_message_free(message);

@@ -36,21 +36,6 @@ ask_and_wait(const tutti_client *client, const tutti_rpc_stub *stub, uint32_t ti
     return call;
 }
 
-tutti_code
-client_invoke_counted(tutti_client *client, const client_call *call,
-                      const struct ProtobufCMessage *request, tutti_rpc_message **ret_response,
-                      tutti_error *err)
-{
-    tutti_error first;
-    const tutti_code code = client_invoke(client, call, request, ret_response, &first);
-
-    if (code == TUTTI_UNAVAILABLE &&
-        (strcmp(first.reason, "CONNECTION_LOST") == 0 || strcmp(first.reason, "GOAWAY") == 0)) {
-        return client_invoke(client, call, request, ret_response, err);
-    }
-    return code == TUTTI_OK ? code : tutti_error_pass(err, &first);
-}
-
 /* ------------------------------------------------------------------------------ many keys */
 
 static tutti_code
@@ -109,7 +94,7 @@ tutti_kv_multi_get(tutti_client *client, const tutti_kv_bytes *keys, size_t coun
     request.n_keys = count;
     request.keys = wire;
     request.at_once = timeout_ms == TUTTI_KV_AT_ONCE;
-    code = client_invoke(client, &call, &request.base, &message, err);
+    code = client_invoke_again(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         code = read_values(tutti_rpc_message_get(message), count, ret_values, ret_sizes, err);
         tutti_rpc_message_free(message);
@@ -180,7 +165,7 @@ tutti_kv_check(tutti_client *client, const tutti_kv_bytes *keys, size_t count, b
     request.job = client_write_text(client_job(client));
     request.n_keys = count;
     request.keys = wire;
-    code = client_invoke(client, &call, &request.base, &message, err);
+    code = client_invoke_again(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         code = read_check(tutti_rpc_message_get(message), count, ret_exist, ret_all, err);
         tutti_rpc_message_free(message);
@@ -212,7 +197,7 @@ tutti_kv_count(tutti_client *client, const void *prefix, size_t prefix_size, uin
 
     request.job = client_write_text(client_job(client));
     request.prefix = client_write_bytes(prefix, prefix_size);
-    code = client_invoke(client, &call, &request.base, &message, err);
+    code = client_invoke_again(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
         put_number(ret_count, response->count, message);
@@ -234,7 +219,7 @@ tutti_kv_append(tutti_client *client, const void *key, size_t key_size, const vo
     request.key = client_write_bytes(key, key_size);
     request.value = client_write_bytes(value, value_size);
     request.token = tutti_id_draw();
-    code = client_invoke_counted(client, &call, &request.base, &message, err);
+    code = client_invoke_again(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
         put_number(ret_size, response->size, message);
@@ -257,7 +242,7 @@ tutti_kv_push(tutti_client *client, const void *key, size_t key_size, const void
     request.key = client_write_bytes(key, key_size);
     request.value = client_write_bytes(value, value_size);
     request.token = tutti_id_draw();
-    code = client_invoke_counted(client, &call, &request.base, &message, err);
+    code = client_invoke_again(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
         put_number(ret_length, response->length, message);
@@ -278,7 +263,7 @@ tutti_kv_length(tutti_client *client, const void *key, size_t key_size, uint64_t
 
     request.job = client_write_text(client_job(client));
     request.key = client_write_bytes(key, key_size);
-    code = client_invoke(client, &call, &request.base, &message, err);
+    code = client_invoke_again(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
         put_number(ret_length, response->length, message);
@@ -302,7 +287,7 @@ tutti_kv_take(tutti_client *client, const void *key, size_t key_size, uint32_t t
     request.key = client_write_bytes(key, key_size);
     request.at_once = timeout_ms == TUTTI_KV_AT_ONCE;
     request.token = tutti_id_draw();
-    code = client_invoke_counted(client, &call, &request.base, &message, err);
+    code = client_invoke_again(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
         code = client_read_value(response->value, ret_value, ret_size, err);
@@ -326,7 +311,7 @@ tutti_kv_pop(tutti_client *client, const void *key, size_t key_size, uint32_t ti
     request.key = client_write_bytes(key, key_size);
     request.at_once = timeout_ms == TUTTI_KV_AT_ONCE;
     request.token = tutti_id_draw();
-    code = client_invoke_counted(client, &call, &request.base, &message, err);
+    code = client_invoke_again(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
         code = client_read_value(response->value, ret_value, ret_size, err);

@@ -58,7 +58,7 @@ tutti_kv_get(tutti_client *client, const void *key, size_t key_size, void **ret_
 
     request.job = client_write_text(client_job(client));
     request.key = client_write_bytes(key, key_size);
-    code = client_invoke(client, &call, &request.base, &message, err);
+    code = client_invoke_again(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
         code = client_read_value(response->value, ret_value, ret_size, err);
@@ -143,7 +143,7 @@ tutti_kv_add(tutti_client *client, const void *key, size_t key_size, int64_t del
     request.key = client_write_bytes(key, key_size);
     request.delta = delta;
     request.token = tutti_id_draw();
-    code = client_invoke_counted(client, &call, &request.base, &message, err);
+    code = client_invoke_again(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
         if (ret_value != NULL) {
@@ -224,7 +224,7 @@ list_page(tutti_client *client, Tutti__V1__StoreServiceListRequest *request, pag
     size_t i;
 
     request->page_token = client_write_bytes(token->bytes, token->size);
-    code = client_invoke(client, &call, &request->base, &message, err);
+    code = client_invoke_again(client, &call, &request->base, &message, err);
     if (code != TUTTI_OK) {
         return code;
     }
@@ -282,7 +282,7 @@ tutti_kv_wait(tutti_client *client, const void *const *keys, const size_t *key_s
     request.keys = wire;
     request.timeout_ms = wait_ms;
     call.deadline_ns = client_op_deadline(wait_ms);
-    return client_invoke(client, &call, &request.base, NULL, err);
+    return client_invoke_again(client, &call, &request.base, NULL, err);
 }
 
 /* A watch under way. */

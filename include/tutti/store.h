@@ -22,7 +22,9 @@ typedef struct tutti_kv_bytes {
 
 /*
  * Calls that must not count twice (add, append, push, pop, take, meet) carry a token: when the
- * connection breaks in the middle they are made once more, and count once.
+ * connection breaks in the middle they are made again until their time is over, and count once.
+ * Calls that only read are made again, too. set, multi_set, compare_and_set and delete are not: of
+ * those the caller has to know whether another client has changed the key meanwhile.
  */
 
 /* Put bytes behind a value. [out] ret_size  of the whole; NULL = not wanted */

@@ -23,7 +23,7 @@ STANDIN = os.path.join(support.BUILD, "standin")  # for CUDA and NCCL
 class Cluster:
     """A coordinator and agents, as another program would find them."""
 
-    def __init__(self, size, secure=False, listen="127.0.0.1:0", gpus=False):
+    def __init__(self, size, secure=False, listen="127.0.0.1:0", gpus=False, coordinator_options=()):
         """
         listen  of agents; a %d in it is the rank's
         gpus    they have cuda:0, over the stand-ins of tests/support
@@ -32,7 +32,7 @@ class Cluster:
         self.secrets = Secrets() if secure else None
         self.agents = []
         options = self.secrets.server_options() if secure else []
-        self.coordinator = support.Program("tutti-coordinator", *options)
+        self.coordinator = support.Program("tutti-coordinator", *options, *coordinator_options)
         options = self.secrets.agent_options() if secure else []
         known = {}
         if gpus:

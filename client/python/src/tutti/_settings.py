@@ -24,6 +24,8 @@ CHANNEL_OPTIONS: list[tuple[str, Any]] = [
     ("grpc.keepalive_time_ms", 60000),
     ("grpc.keepalive_timeout_ms", 20000),
     ("grpc.max_receive_message_length", 16 << 20),
+    ("grpc.initial_reconnect_backoff_ms", 100),  # a server that is started again is found soon
+    ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 
 
@@ -52,7 +54,7 @@ class Settings:
     token: str | None = None
     token_file: str | None = None
     traceparent: str | Callable[[], str] | None = None
-    timeout: float = 30.0
+    timeout: float = 30.0  # of connecting, and of calls that need not wait for anybody
     wait: bool = False
     options: Sequence[tuple[str, Any]] = ()
 

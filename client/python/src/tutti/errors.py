@@ -120,6 +120,12 @@ def from_rpc(error: Any, address: str = "", call: str = "") -> TuttiError:
     )
 
 
+def was_there(error: TuttiError) -> bool:
+    """Did the server answer, or its connection stand once?"""
+    silent = error.code is grpc.StatusCode.DEADLINE_EXCEEDED and not error.reason
+    return not silent and error.reason != "UNREACHABLE"
+
+
 def from_value(error: Any) -> TuttiError:
     """Of a tutti.v1.Error: how an async op failed."""
     return make(

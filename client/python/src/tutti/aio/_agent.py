@@ -306,7 +306,7 @@ async def connect(
     token        bearer token; or token_file, read anew for each call: None = $TUTTI_TOKEN_FILE
     traceparent  W3C trace context of all calls, or what gives that of the next one; None =
                  $TRACEPARENT. It is in the records of ops
-    timeout      seconds that connecting may take
+    timeout      seconds that connecting may take, and a call of the store that need not wait
     wait         while nobody answers try again, until the time is up
     options      more gRPC channel options
 

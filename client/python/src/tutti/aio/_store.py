@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import grpc
+
 from .. import _wire, errors
+from ._call import DEADLINE_SLACK
+from ._transport import now, pause
 from ._work import as_ms
 
 if TYPE_CHECKING:
     from ._agent import Agent
 
 _WATCH = {number: name for name, number in _wire.enum_numbers("WatchKind", "WATCH_KIND_").items()}
+
+
+# With a token a call counts once, however often it is made.
+_WITH_TOKEN = frozenset(("Append", "Add", "Take", "QueuePush", "QueuePop"))
+# What changes nothing may be asked again.
+_READING = frozenset(("Get", "MultiGet", "Check", "Wait", "QueueLen", "Count", "List"))
+_PAUSE = 0.005  # seconds before a call is made again at first; pauses double
+_PAUSE_MOST = 0.2
+
+_random = random.SystemRandom()  # two processes never draw the same
+
+
+def _may_ask_again(method: str, answered: bool, error: errors.TuttiError) -> bool:
+    """The coordinator goes, or is gone: the next one on its store may answer."""
+    if error.code is not grpc.StatusCode.UNAVAILABLE:
+        return False
+    if error.reason == "UNREACHABLE":  # nobody has heard of the call
+        return answered
+    return method in _WITH_TOKEN | _READING and error.reason in ("CONNECTION_LOST", "DRAINING", "")
 
 
 class Entry(NamedTuple):
@@ -30,14 +54,50 @@ class Store:
     """Keys of 1 to 1024 bytes, values of up to 1 MiB; text is taken as UTF-8, values come as bytes.
 
     Waiting calls take a timeout in seconds; None = for ever.
+
+    A coordinator that is started again on its store is a delay: calls wait for it, and those that its
+    end has broken off are made again, until their time is over, or for connect()'s timeout where they
+    have none. add, append, push, pop and take count once. set, multi_set, compare_and_set and delete
+    are not made again once they may have been heard: they raise CONNECTION_LOST.
     """
 
     def __init__(self, agent: "Agent") -> None:
         self._agent = agent
 
-    async def _ask(self, method: str, timeout: float | None = None, **fields: Any) -> Any:
-        request = _wire.new("StoreService%sRequest" % method, job=self._agent.job, **fields)
-        return await self._agent.coordinator.unary("Store." + method, request, timeout)
+    async def _ask(self, method: str, **fields: Any) -> Any:
+        """What is answered at once."""
+        request = self._request(method, **fields)
+        return await self._call(method, request, now() + self._agent.settings.timeout)
+
+    async def _ask_and_wait(self, method: str, timeout: float | None, **fields: Any) -> Any:
+        """What the coordinator may answer `timeout` seconds later; None = at any time."""
+        request = self._request(method, timeout_ms=as_ms(timeout), **fields)
+        until = None if timeout is None else now() + timeout + DEADLINE_SLACK
+        return await self._call(method, request, until)
+
+    def _request(self, method: str, **fields: Any) -> Any:
+        if method in _WITH_TOKEN:
+            fields["token"] = _random.randrange(1, 1 << 64)
+        return _wire.new("StoreService%sRequest" % method, job=self._agent.job, **fields)
+
+    async def _call(self, method: str, request: Any, until: float | None) -> Any:
+        """Again while the coordinator is gone: until then, else for connect()'s timeout."""
+        line, away, nap = self._agent.coordinator, now(), _PAUSE
+        while True:
+            left = None if until is None else max(0.001, until - now())
+            try:
+                return await line.unary("Store." + method, request, left)
+            except errors.TuttiError as error:
+                if error.reason != "UNREACHABLE":  # it was there until now
+                    away = now()
+                end = away + self._agent.settings.timeout if until is None else until
+                left = end - nap - now()
+                if not _may_ask_again(method, line.answered, error) or left <= 0:
+                    raise
+                await pause(nap)  # a server that shuts down says so at once
+                nap = min(nap * 2, _PAUSE_MOST)
+                if not await line.is_back(left):
+                    raise
 
     async def get(self, key: str | bytes) -> bytes:
         """Read a key that is there.
@@ -74,8 +134,7 @@ class Store:
             >>> agent.store.multi_get(["a", "b"], timeout=10)
         """
         asked = [_bytes(key) for key in keys]
-        ms = as_ms(timeout)
-        response = await self._ask("MultiGet", keys=asked, at_once=at_once, timeout_ms=ms)
+        response = await self._ask_and_wait("MultiGet", timeout, keys=asked, at_once=at_once)
         return list(response.values)
 
     async def multi_set(self, entries: Mapping[str, str | bytes] | Mapping[bytes, str | bytes]) -> None:
@@ -162,7 +221,7 @@ class Store:
             >>> agent.store.wait("ready/0", "ready/1", timeout=60)
         """
         asked = [_bytes(key) for key in keys]
-        await self._ask("Wait", keys=asked, timeout_ms=as_ms(timeout))
+        await self._ask_and_wait("Wait", timeout, keys=asked)
 
     async def take(
         self, key: str | bytes, at_once: bool = False, timeout: float | None = None
@@ -176,10 +235,8 @@ class Store:
         Example:
             >>> agent.store.take("job/17", timeout=60)
         """
-        ms = as_ms(timeout)
-        return bytes(
-            (await self._ask("Take", key=_bytes(key), at_once=at_once, timeout_ms=ms)).value
-        )
+        said = await self._ask_and_wait("Take", timeout, key=_bytes(key), at_once=at_once)
+        return bytes(said.value)
 
     async def push(self, queue: str | bytes, value: str | bytes) -> int:
         """Put a value at the end of a queue.
@@ -205,8 +262,7 @@ class Store:
             >>> agent.store.pop("batches", timeout=60)
             b'17'
         """
-        ms = as_ms(timeout)
-        said = await self._ask("QueuePop", key=_bytes(queue), at_once=at_once, timeout_ms=ms)
+        said = await self._ask_and_wait("QueuePop", timeout, key=_bytes(queue), at_once=at_once)
         return bytes(said.value)
 
     async def length(self, queue: str | bytes) -> int:

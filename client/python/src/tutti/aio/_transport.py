@@ -29,6 +29,7 @@ class Line:
         self.address = address
         self._settings = settings
         self._closed = False
+        self.answered = False  # somebody was there once
         options = settings.channel_options()
         credentials = settings.credentials(address)
         if credentials is None:
@@ -50,9 +51,24 @@ class Line:
         """One request, one response."""
         stub = self._stub("unary_unary", name)
         try:
-            return await stub(request, timeout=timeout, metadata=self._settings.metadata())
+            response = await stub(request, timeout=timeout, metadata=self._settings.metadata())
         except grpc.RpcError as error:
-            raise errors.from_rpc(error, self.address, name) from None
+            found = errors.from_rpc(error, self.address, name)
+            self.answered = self.answered or errors.was_there(found)
+            raise found from None
+        self.answered = True
+        return response
+
+    async def is_back(self, timeout: float) -> bool:
+        """Wait until the server answers anything at all, once it was there; False = it did not."""
+        stub = self._stub("unary_unary", "Store.QueueLen")
+        request = _wire.new("StoreServiceQueueLenRequest", key=b"-")
+        known = self._settings.metadata()
+        try:
+            await stub(request, timeout=timeout, metadata=known, wait_for_ready=True)
+        except grpc.RpcError as error:
+            return error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
+        return True
 
     async def give(self, name: str, requests: Iterable[Any]) -> Any:
         """Many requests, one response."""

@@ -1,0 +1,138 @@
+#!/usr/bin/python3
+"""Goal: a coordinator that is killed and started again is a delay to calls of the store, and each counts once.
+
+Method: clients in C and Python, and in Go where it is installed, add, push, pop, append and take without a pause
+while the coordinator is killed at drawn moments, several times; others wait for one value all the time. Each
+answer is compared with the one to come, and in the end the counters, and what was pushed with what was popped.
+
+usage: test_kills.py KILLS [SEED]
+"""
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+import worlds
+from worlds import support
+
+LONG_S = 120
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Client:
+    """A process that calls, or that waits."""
+
+    def __init__(self, name, words, environment=None):
+        self.name = name
+        self.out = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=self.out, stderr=subprocess.STDOUT, close_fds=False,
+            env=dict(os.environ, **(environment or {})),
+        )
+
+    def end(self):
+        """What it has printed; an error unless it ended well."""
+        self.process.stdin.close()
+        try:
+            code = self.process.wait(LONG_S)
+        finally:
+            self.process.kill()
+        self.out.seek(0)
+        said = self.out.read().decode(errors="replace")
+        self.out.close()
+        assert code == 0, "%s: exit code %d\n%s" % (self.name, code, said[-2000:])
+        return [line.split(" ", 1) for line in said.splitlines()]
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Durable(worlds.Cluster):
+    """Its coordinator keeps what it knows."""
+
+    def __init__(self, size):
+        self.folder = tempfile.TemporaryDirectory(prefix="tutti-kills-")
+        self.options = ["--store", "lmdb:" + self.folder.name]
+        super().__init__(size, coordinator_options=self.options)
+
+    def kill_coordinator(self):
+        self.coordinator.kill()
+
+    def start_coordinator(self):
+        self.coordinator = support.Program("tutti-coordinator", *self.options, listen=self.coordinator.address)
+
+
+def clients(cluster):
+    """Two of each kind: one that loads and one that waits."""
+    python, folder = worlds.install("debian", "kills")
+    c = os.path.join(support.BUILD, "tests", "client", "kills_program")
+    for place, mode in enumerate(("load", "wait")):
+        address = cluster.agents[place].address
+        yield Client("c", [c, address, mode, "c"])
+        for kind in ("sync", "aio"):
+            words = [python, os.path.join(HERE, "kills_load.py"), address, kind, mode, kind]
+            yield Client(kind, words, {"PYTHONPATH": folder})
+
+
+def wait_for_turns(keys, names):
+    """All of them are at it."""
+    from tutti.v1 import store_service_pb2 as store
+
+    request = store.StoreServiceWaitRequest(keys=[b"count " + name.encode() for name in names])
+    keys.Wait(request, timeout=LONG_S, wait_for_ready=True)
+
+
+def play(kills, dice):
+    support.build_stubs()
+    from tutti.v1 import store_service_pb2 as store
+    from tutti.v1 import store_service_pb2_grpc as store_grpc
+
+    with Durable(2) as cluster:
+        running = list(clients(cluster))
+        loads, waiters = running[: len(running) // 2], running[len(running) // 2 :]
+        try:
+            with cluster.coordinator.channel() as channel:
+                wait_for_turns(store_grpc.StoreServiceStub(channel), [one.name for one in loads])
+            for _ in range(kills):
+                time.sleep(dice.uniform(0.05, 0.6))
+                cluster.kill_coordinator()
+                time.sleep(dice.choice((0, 0.05, 0.3)))
+                cluster.start_coordinator()
+            said = [one.end() for one in loads]
+            with cluster.coordinator.channel() as channel:
+                keys = store_grpc.StoreServiceStub(channel)
+                for one in waiters:
+                    push = store.StoreServiceQueuePushRequest(key=b"wait " + one.name.encode(), value=b"at last")
+                    keys.QueuePush(push, timeout=LONG_S)
+                waited = [one.end() for one in waiters]
+                judge(loads, said, waited, keys, store)
+        finally:
+            for one in running:
+                one.kill()
+
+
+def judge(loads, said, waited, keys, store):
+    turns = [int(dict(lines)["turns"]) for lines in said]
+    popped = sorted(line[1] for lines in said for line in lines if line[0] == "popped")
+    pushed = sorted("%s/%d" % (one.name, turn + 1) for one, count in zip(loads, turns) for turn in range(count))
+    total = int(keys.Get(store.StoreServiceGetRequest(key=b"all"), timeout=LONG_S).value)
+    print("# turns: %s" % ", ".join("%s %d" % (one.name, count) for one, count in zip(loads, turns)))
+    assert total == sum(turns), "all were %d adds and the counter is %d" % (sum(turns), total)
+    assert popped == pushed, "pushed and popped differ: %s" % sorted(set(popped) ^ set(pushed))[:10]
+    assert all(lines == [["popped", "at last"]] for lines in waited), waited
+
+
+def main():
+    kills = int(sys.argv[1])
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(1 << 32)
+    print("1..1\n# %d kills, seed %d" % (kills, seed), flush=True)
+    play(kills, random.Random(seed))
+    print("ok 1 - %d kills of the coordinator: 0 errors, exact counts" % kills)
+
+
+if __name__ == "__main__":
+    main()
