@@ -8,8 +8,10 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 )
 
@@ -86,12 +88,18 @@ func (token bearer) GetRequestMetadata(context.Context, ...string) (map[string]s
 
 func (token bearer) RequireTransportSecurity() bool { return token.secure }
 
-func dial(address string, options []Option) (*grpc.ClientConn, error) {
+// retries finds a server that is started again soon.
+var retries = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+	MinConnectTimeout: 20 * time.Second,
+}
+
+func dial(address string, options []Option, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	var known settings
 	for _, option := range options {
 		option(&known)
 	}
-	found := []grpc.DialOption{grpc.WithNoProxy()}
+	found := append([]grpc.DialOption{grpc.WithNoProxy(), grpc.WithConnectParams(retries)}, more...)
 	secure := known.ca != "" && !strings.HasPrefix(address, "unix:")
 	if secure {
 		config, err := known.config()

@@ -31,7 +31,9 @@ type Agent struct {
 	// Of the coordinator.
 	Coordinator tuttiv1.CoordinatorServiceClient
 	Meshes      tuttiv1.MeshServiceClient
-	Store       tuttiv1.StoreServiceClient
+	// Its calls wait for a coordinator that is started again, as long as their context lasts. Add, Append, Take,
+	// QueuePush and QueuePop get a token where they have none, and count once, however often they are made.
+	Store tuttiv1.StoreServiceClient
 
 	options     []Option
 	line        *grpc.ClientConn
@@ -83,7 +85,7 @@ func (agent *Agent) join(ctx context.Context) error {
 }
 
 func (agent *Agent) meetCoordinator(address string) error {
-	line, err := dial(address, agent.options)
+	line, err := dial(address, agent.options, grpc.WithUnaryInterceptor(new(patience).call))
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 """Goal: a coordinator that is killed and started again is a delay to calls of the store, and each counts once.
 
-Method: clients in C and Python, and in Go where it is installed, add, push, pop, append and take without a pause
+Method: clients in C and Python, and with `go` in Go where it is installed, add, push, pop, append and take without a pause
 while the coordinator is killed at drawn moments, several times; others wait for one value all the time. Each
 answer is compared with the one to come, and in the end the counters, and what was pushed with what was popped.
 
-usage: test_kills.py KILLS [SEED]
+usage: test_kills.py KILLS [go] [SEED]
 """
 
 import os
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 
+import go_world
 import worlds
 from worlds import support
 
@@ -44,7 +45,7 @@ class Client:
         said = self.out.read().decode(errors="replace")
         self.out.close()
         assert code == 0, "%s: exit code %d\n%s" % (self.name, code, said[-2000:])
-        return [line.split(" ", 1) for line in said.splitlines()]
+        return [line.split(" ", 1) for line in said.splitlines() if line.startswith(("popped ", "turns "))]
 
     def kill(self):
         self.process.kill()
@@ -66,7 +67,18 @@ class Durable(worlds.Cluster):
         self.coordinator = support.Program("tutti-coordinator", *self.options, listen=self.coordinator.address)
 
 
-def clients(cluster):
+def build_go():
+    """The test program of client/go; "" = there is no Go here."""
+    if go_world.missing():
+        print("# without Go: " + go_world.missing())
+        return ""
+    world = go_world.World("go-kills")
+    program = os.path.join(world.root, "kills")
+    world.go("test", "-c", "-o", program, ".")
+    return program
+
+
+def clients(cluster, go):
     """Two of each kind: one that loads and one that waits."""
     python, folder = worlds.install("debian", "kills")
     c = os.path.join(support.BUILD, "tests", "client", "kills_program")
@@ -76,6 +88,9 @@ def clients(cluster):
         for kind in ("sync", "aio"):
             words = [python, os.path.join(HERE, "kills_load.py"), address, kind, mode, kind]
             yield Client(kind, words, {"PYTHONPATH": folder})
+        if go:
+            known = {"TUTTI_TEST_KILLS": "%s %s go" % (address, mode)}
+            yield Client("go", [go, "-test.run", "^TestKills$"], known)
 
 
 def wait_for_turns(keys, names):
@@ -86,13 +101,13 @@ def wait_for_turns(keys, names):
     keys.Wait(request, timeout=LONG_S, wait_for_ready=True)
 
 
-def play(kills, dice):
+def play(kills, dice, go):
     support.build_stubs()
     from tutti.v1 import store_service_pb2 as store
     from tutti.v1 import store_service_pb2_grpc as store_grpc
 
     with Durable(2) as cluster:
-        running = list(clients(cluster))
+        running = list(clients(cluster, go))
         loads, waiters = running[: len(running) // 2], running[len(running) // 2 :]
         try:
             with cluster.coordinator.channel() as channel:
@@ -127,10 +142,11 @@ def judge(loads, said, waited, keys, store):
 
 
 def main():
-    kills = int(sys.argv[1])
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(1 << 32)
+    kills, go = int(sys.argv[1]), "go" in sys.argv
+    given = [word for word in sys.argv[2:] if word != "go"]
+    seed = int(given[0]) if given else random.SystemRandom().randrange(1 << 32)
     print("1..1\n# %d kills, seed %d" % (kills, seed), flush=True)
-    play(kills, random.Random(seed))
+    play(kills, random.Random(seed), build_go() if go else "")
     print("ok 1 - %d kills of the coordinator: 0 errors, exact counts" % kills)
 
 

@@ -1,0 +1,105 @@
+package tutti
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"tutti/tuttiv1"
+)
+
+// turns is who takes turns at the store, and what went wrong first.
+type turns struct {
+	ctx   context.Context
+	store tuttiv1.StoreServiceClient
+	name  string
+	err   error
+}
+
+func (self *turns) failed(err error) bool {
+	if self.err == nil {
+		self.err = err
+	}
+	return self.err != nil
+}
+
+func (self *turns) check(what string, err error, said, wanted string) {
+	if !self.failed(err) && said != wanted {
+		self.err = fmt.Errorf("%s: %s, not %s", what, said, wanted)
+	}
+}
+
+func (self *turns) add(key string) string {
+	said, err := self.store.Add(self.ctx, &tuttiv1.StoreServiceAddRequest{Key: []byte(key), Delta: 1})
+	self.failed(err)
+	return fmt.Sprint(said.GetValue())
+}
+
+func (self *turns) push(queue, value string) string {
+	request := &tuttiv1.StoreServiceQueuePushRequest{Key: []byte(queue), Value: []byte(value)}
+	said, err := self.store.QueuePush(self.ctx, request)
+	self.failed(err)
+	return fmt.Sprint(said.GetLength())
+}
+
+func (self *turns) pop(queue string) string {
+	said, err := self.store.QueuePop(self.ctx, &tuttiv1.StoreServiceQueuePopRequest{Key: []byte(queue)})
+	self.failed(err)
+	return string(said.GetValue())
+}
+
+func (self *turns) take(turn int) {
+	value := fmt.Sprintf("%s/%d", self.name, turn)
+	self.check("add", nil, self.add("count "+self.name), fmt.Sprint(turn))
+	self.add("all")
+	self.check("push", nil, self.push("queue "+self.name, value), "1")
+	self.check("pop", nil, self.pop("queue "+self.name), value)
+	key := []byte("tag " + self.name)
+	size, err := self.store.Append(self.ctx, &tuttiv1.StoreServiceAppendRequest{Key: key, Value: []byte(value)})
+	self.check("append", err, fmt.Sprint(size.GetSize()), fmt.Sprint(len(value)))
+	taken, err := self.store.Take(self.ctx, &tuttiv1.StoreServiceTakeRequest{Key: key})
+	self.check("take", err, string(taken.GetValue()), value)
+	self.push("shared", value)
+	fmt.Println("popped", self.pop("shared"))
+}
+
+// TestKills is tests/client/kills_program.c in Go, for tests/clients/test_kills.py: TUTTI_TEST_KILLS is
+// "AGENT load ID" or "AGENT wait ID".
+func TestKills(t *testing.T) {
+	words := strings.Fields(os.Getenv("TUTTI_TEST_KILLS"))
+	if len(words) != 3 {
+		t.Skip("nobody kills the coordinator")
+	}
+	agent, err := Connect(context.Background(), words[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer agent.Close()
+	self := &turns{ctx: context.Background(), store: agent.Store, name: words[2]}
+	if words[1] == "wait" {
+		fmt.Println("popped", self.pop("wait "+self.name))
+	} else {
+		over := make(chan bool)
+		go func() {
+			bufio.NewReader(os.Stdin).ReadByte()
+			close(over)
+		}()
+		turn := 0
+		for going := true; going && self.err == nil; {
+			turn++
+			self.take(turn)
+			select {
+			case <-over:
+				going = false
+			default:
+			}
+		}
+		fmt.Println("turns", turn)
+	}
+	if self.err != nil {
+		t.Fatal(self.err)
+	}
+}

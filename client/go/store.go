@@ -1,0 +1,120 @@
+package tutti
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"tutti/tuttiv1"
+)
+
+const (
+	storeService = "/tutti.v1.StoreService/"
+	pauseLeast   = 5 * time.Millisecond
+	pauseMost    = 200 * time.Millisecond
+)
+
+// reading is what changes nothing, and may be asked again.
+var reading = map[string]bool{
+	"Get": true, "MultiGet": true, "Check": true, "Wait": true, "QueueLen": true, "Count": true, "List": true,
+}
+
+// drawToken is a random number other than 0.
+func drawToken() (uint64, error) {
+	var drawn [8]byte
+	if _, err := rand.Read(drawn[:]); err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint64(drawn[:]) | 1, nil
+}
+
+// tokenOf is the token of a request that must not count twice; nil = such a request has none.
+func tokenOf(request interface{}) *uint64 {
+	switch known := request.(type) {
+	case *tuttiv1.StoreServiceAddRequest:
+		return &known.Token
+	case *tuttiv1.StoreServiceAppendRequest:
+		return &known.Token
+	case *tuttiv1.StoreServiceTakeRequest:
+		return &known.Token
+	case *tuttiv1.StoreServiceQueuePushRequest:
+		return &known.Token
+	case *tuttiv1.StoreServiceQueuePopRequest:
+		return &known.Token
+	}
+	return nil
+}
+
+// withToken is the request, with a token that is drawn where the caller gave none.
+func withToken(request interface{}) (interface{}, error) {
+	if given := tokenOf(request); given == nil || *given != 0 {
+		return request, nil
+	}
+	token, err := drawToken()
+	if err != nil {
+		return nil, err
+	}
+	own := proto.Clone(request.(proto.Message))
+	*tokenOf(own) = token
+	return own, nil
+}
+
+// wasThere is whether the server answered, or its connection stood once.
+func wasThere(err error) bool {
+	text := status.Convert(err).Message()
+	switch status.Code(err) {
+	case codes.Unavailable: // grpc-go has no code for it
+		return !strings.HasPrefix(text, "connection error") && !strings.HasPrefix(text, "last connection error")
+	case codes.DeadlineExceeded, codes.Canceled:
+		return false
+	}
+	return true
+}
+
+// patience makes calls of the store wait for a coordinator that is started again, as long as their context
+// lasts. Calls with a token, which is drawn here, and calls that only read are made again when the connection
+// breaks in the middle, and count once.
+type patience struct {
+	answered int32 // the coordinator was there once
+}
+
+func (self *patience) call(ctx context.Context, path string, request, reply interface{}, line *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	if !strings.HasPrefix(path, storeService) {
+		return invoke(ctx, path, request, reply, line, options...)
+	}
+	request, err := withToken(request)
+	if err != nil {
+		return err
+	}
+	again := tokenOf(request) != nil || reading[strings.TrimPrefix(path, storeService)]
+	pause := pauseLeast
+	for {
+		if atomic.LoadInt32(&self.answered) != 0 {
+			options = append(options[:len(options):len(options)], grpc.WaitForReady(true))
+		}
+		err = invoke(ctx, path, request, reply, line, options...)
+		if wasThere(err) {
+			atomic.StoreInt32(&self.answered, 1)
+		}
+		if status.Code(err) != codes.Unavailable || !again || atomic.LoadInt32(&self.answered) == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+		if pause *= 2; pause > pauseMost {
+			pause = pauseMost
+		}
+	}
+}
