@@ -352,7 +352,10 @@ void tutti_coll_group_renew(tutti_coll_group *group, uint64_t epoch);
  * timed out goes on behind it: then all count alike again. */
 void tutti_coll_group_doubt(tutti_coll_group *group);
 
-/* Fail what runs with NOT_FOUND NO_GROUP and forget the group. */
+/*
+ * Forget the group when the ops that run in it have ended. Those that not every rank has called
+ * within a second fail with NOT_FOUND NO_GROUP. Nothing is posted to it any more.
+ */
 void tutti_coll_group_close(tutti_coll_group *group);
 
 /* Fixed for the group's life; any thread. */

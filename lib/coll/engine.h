@@ -21,6 +21,7 @@
 #define ENDING_NS (500 * 1000000ULL)        /* for last words to leave when stopping */
 #define ENDING_LOANS_NS (2500 * 1000000ULL) /* ... and for loans to come back */
 #define LOSS_GRACE_NS (300 * 1000000ULL)    /* for ops that may not need the lost rank any more */
+#define CLOSE_GRACE_NS (1000 * 1000000ULL)  /* for ranks that have not heard of a deletion yet */
 #define PEER_ADDRESS_MAX 4096
 #define WHOLE_MAX (64u << 20) /* bytes of a message that has no place prepared for it */
 #define STEP_TAKEN 1          /* of the packets that end a Send */
@@ -117,11 +118,13 @@ struct tutti_coll_group {
     tutti_link metas;    /* META packets whose SEND nobody has received */
     tutti_link receives; /* Recv ops nobody has sent to: by their items */
     tutti_timer loss_timer;
+    tutti_timer close_timer;
     uint32_t lost_rank; /* a member that is gone, of the job; NO_RANK = all there */
     uint32_t leaver;    /* a member that begins no op behind `last_op`; NO_RANK = none */
     uint64_t last_op;
     char leave_reason[LEAVE_REASON_MAX];
     atomic_uint refs; /* ops that point here, and the map */
+    bool closing;     /* deleted: it goes when nothing runs in it */
     bool closed;
     void *backend_note;         /* backend.h */
     atomic_uint_fast64_t facts; /* any thread reads */
@@ -351,6 +354,8 @@ void tutti_coll_group_look(tutti_coll_group *group); /* is a member lost? */
 void tutti_coll_group_fail_all(tutti_coll_group *group, const tutti_error *err, bool tell);
 tutti_coll_group *tutti_coll_group_by_id(tutti_coll_engine *engine, uint64_t id);
 uint32_t tutti_coll_group_rank_of(const tutti_coll_group *group, uint32_t rank); /* NO_RANK */
-void tutti_coll_group_next(tutti_coll_group *group); /* an op ended: may a barrier go on? */
+void tutti_coll_group_next(tutti_coll_group *group);
+void
+tutti_coll_group_end_if_closing(tutti_coll_group *group); /* an op ended: may a barrier go on? */
 
 #endif

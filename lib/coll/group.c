@@ -141,6 +141,8 @@ tutti_coll_group_look(tutti_coll_group *group)
 
 /* ------------------------------------------------------------------------------ opening */
 
+static void on_close_expiry(tutti_timer *timer);
+
 static void
 run_open(tutti_coll_engine *engine, tutti_coll_item *item)
 {
@@ -182,6 +184,7 @@ new_group(tutti_coll_engine *engine, const uint32_t *ranks, uint32_t count)
     group->leaver = NO_RANK;
     atomic_init(&group->refs, 1);
     group->loss_timer.on_expiry = on_loss_expiry;
+    group->close_timer.on_expiry = on_close_expiry;
     tutti_map_init(&group->ops);
     tutti_map_init(&group->fates);
     tutti_list_init(&group->early);
@@ -287,21 +290,80 @@ tutti_coll_group_renew(tutti_coll_group *group, uint64_t epoch)
 }
 
 static void
+forget(tutti_coll_group *group)
+{
+    tutti_coll_engine *engine = group->engine;
+
+    tutti_coll_forget_group(group);
+    group->closed = true;
+    tutti_timers_stop(&engine->timers, &group->loss_timer);
+    tutti_timers_stop(&engine->timers, &group->close_timer);
+    tutti_map_remove(&engine->groups, &group->node);
+    tutti_coll_group_unref(group);
+}
+
+/* Does it need a rank that may never call it any more? */
+static bool
+waits_for_a_caller(const tutti_coll_op *op)
+{
+    if (op->phase == PHASE_P2P) {
+        /* A receive that nothing has come for; a send whose bytes are out, and not taken. */
+        return op->args.kind == TUTTI_COLL_SEND ? op->pending <= 1
+                                                : !tutti_list_empty(&op->item.link);
+    }
+    return op->phase == PHASE_NEW || op->phase == PHASE_AGREE;
+}
+
+/* The news of the deletion has reached everybody by now: what not all have called is not called any
+ * more. What moves data ends by itself, or at its deadline. */
+static void
+on_close_expiry(tutti_timer *timer)
+{
+    tutti_coll_group *group = tutti_container_of(timer, tutti_coll_group, close_timer);
+    tutti_coll_engine *engine = group->engine;
+    unsigned char key[8];
+    uint64_t id = 0;
+    tutti_map_node *node;
+    tutti_error err;
+
+    atomic_fetch_add(&group->refs, 1);
+    while ((node = tutti_map_from(&engine->ops, tutti_map_key_u64(key, id))) != NULL) {
+        tutti_coll_op *op = tutti_container_of(node, tutti_coll_op, by_id);
+
+        id = op->id + 1; /* others may end with it */
+        if (op->group == group && !op->ended && waits_for_a_caller(op)) {
+            (void)TUTTI_FAIL_FOR(&err, TUTTI_NOT_FOUND, "NO_GROUP",
+                                 "group %s was deleted, and not every rank has called it",
+                                 group->name);
+            tutti_error_set_op(&err, group->name, op->sequence, err.rank);
+            tutti_coll_op_fail(op, &err, false);
+        }
+    }
+    if (!group->closed) {
+        tutti_timers_start(&engine->timers, &group->close_timer, engine->now_ns + CLOSE_GRACE_NS);
+    }
+    tutti_coll_group_unref(group);
+}
+
+void
+tutti_coll_group_end_if_closing(tutti_coll_group *group)
+{
+    if (group->closing && !group->closed && find_running(group) == NULL) {
+        forget(group);
+    }
+}
+
+static void
 run_close(tutti_coll_engine *engine, tutti_coll_item *item)
 {
     tutti_coll_group *group = tutti_container_of(item, tutti_coll_group, close_item);
-    tutti_error err;
 
     if (group->closed) {
         return;
     }
-    (void)TUTTI_FAIL_FOR(&err, TUTTI_NOT_FOUND, "NO_GROUP", "group %s was deleted", group->name);
-    tutti_coll_group_fail_all(group, &err, false);
-    tutti_coll_forget_group(group);
-    group->closed = true;
-    tutti_timers_stop(&engine->timers, &group->loss_timer);
-    tutti_map_remove(&engine->groups, &group->node);
-    tutti_coll_group_unref(group);
+    group->closing = true;
+    tutti_timers_start(&engine->timers, &group->close_timer, engine->now_ns + CLOSE_GRACE_NS);
+    tutti_coll_group_end_if_closing(group);
 }
 
 void

@@ -45,6 +45,7 @@ tutti_coll_op_release(tutti_coll_op *op)
     (void)pthread_mutex_unlock(&engine->lock);
     op->on_released(op);
     tutti_coll_group_next(group); /* after it: what ends later is heard of later */
+    tutti_coll_group_end_if_closing(group);
     tutti_coll_group_unref(group);
 }
 

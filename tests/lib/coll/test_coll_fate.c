@@ -527,6 +527,26 @@ test_closing__a_group_ends_its_ops(void **state)
     world_close(&w);
 }
 
+/* One rank is through, and deletes the group, before the others have heard the last packet. */
+static void
+test_closing__a_group_lets_the_ops_end_that_all_call(void **state)
+{
+    world w;
+    run *early;
+    run *late;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 2);
+    early = reduce_one(&w, 0, 1, LONG_MS);
+    tutti_coll_group_close(w.groups[0]);
+    late = reduce_one(&w, 1, 1, LONG_MS); /* it has not heard of the deletion */
+    assert_int_equal(run_wait(early), TUTTI_OK);
+    assert_int_equal(run_wait(late), TUTTI_OK);
+    run_free(early);
+    run_free(late);
+    world_close(&w);
+}
+
 static void
 test_stopping__an_engine_is_told_to_the_others(void **state)
 {
@@ -634,6 +654,7 @@ main(void)
         cmocka_unit_test(test_renewal__fails_what_runs_and_counts_from_one),
         cmocka_unit_test(test_renewal__lets_ranks_count_alike_until_an_op_succeeds),
         cmocka_unit_test(test_closing__a_group_ends_its_ops),
+        cmocka_unit_test(test_closing__a_group_lets_the_ops_end_that_all_call),
         cmocka_unit_test(test_stopping__an_engine_is_told_to_the_others),
         cmocka_unit_test(test_post__keeps_to_the_number_that_was_asked_for),
         cmocka_unit_test(test_retracted__send_leaves_nothing_for_a_later_receive),
