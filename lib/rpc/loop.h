@@ -79,9 +79,9 @@ void tutti_rpc_loop_post(tutti_rpc_loop *loop, tutti_rpc_task *task);
 
 /*
  * Run a task once nothing else is to do: no event is ready, and no socket has something to read. It
- * runs after 5 ms even when that has not happened. For work in slices, so that what is received in
- * between does not wait for all of it. The loop's thread, or before the loop starts; on a loop that
- * never dozes. A task that has not run when the loop ends does not run.
+ * runs after 5 ms even when that has not happened. For work in slices (of 16 messages, say), so
+ * that what is received in between does not wait for all of it. The loop's thread, or before the
+ * loop starts; on a loop that never dozes. A task that has not run when the loop ends does not run.
  */
 void tutti_rpc_loop_post_idle(tutti_rpc_loop *loop, tutti_rpc_task *task);
 void tutti_rpc_loop_cancel_idle(tutti_rpc_loop *loop, tutti_rpc_task *task); /* posted */

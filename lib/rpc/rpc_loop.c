@@ -11,7 +11,12 @@
 #include "base/fail.h"
 #include "base/thread.h"
 
-#define IDLE_LOOKS 8 /* in a row that found nothing: a look serves one socket at most */
+/*
+ * Looks in a row that found nothing. A look serves one socket at most, and what it reads need not
+ * be an event: a peer that gets a message sends a ping, say. So there are more looks than messages
+ * that an idle task may send, or sockets that wait to be read get more and more.
+ */
+#define IDLE_LOOKS 24
 #define IDLE_PATIENCE_NS (5 * TUTTI_NS_PER_MS)
 
 struct tutti_rpc_loop {
