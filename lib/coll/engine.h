@@ -354,8 +354,8 @@ void tutti_coll_group_look(tutti_coll_group *group); /* is a member lost? */
 void tutti_coll_group_fail_all(tutti_coll_group *group, const tutti_error *err, bool tell);
 tutti_coll_group *tutti_coll_group_by_id(tutti_coll_engine *engine, uint64_t id);
 uint32_t tutti_coll_group_rank_of(const tutti_coll_group *group, uint32_t rank); /* NO_RANK */
-void tutti_coll_group_next(tutti_coll_group *group);
-void
-tutti_coll_group_end_if_closing(tutti_coll_group *group); /* an op ended: may a barrier go on? */
+void tutti_coll_group_next(tutti_coll_group *group); /* an op ended: may a barrier go on? */
+/* ... and was it the last of a deleted group? Then the group ends after the caller, not in it. */
+void tutti_coll_group_end_if_closing(tutti_coll_group *group);
 
 #endif

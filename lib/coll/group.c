@@ -339,17 +339,20 @@ on_close_expiry(tutti_timer *timer)
             tutti_coll_op_fail(op, &err, false);
         }
     }
-    if (!group->closed) {
+    if (find_running(group) == NULL) {
+        forget(group);
+    } else {
         tutti_timers_start(&engine->timers, &group->close_timer, engine->now_ns + CLOSE_GRACE_NS);
     }
     tutti_coll_group_unref(group);
 }
 
+/* By the timer: whoever ends ops of the group goes on with it afterwards. */
 void
 tutti_coll_group_end_if_closing(tutti_coll_group *group)
 {
     if (group->closing && !group->closed && find_running(group) == NULL) {
-        forget(group);
+        tutti_timers_start(&group->engine->timers, &group->close_timer, group->engine->now_ns);
     }
 }
 
@@ -361,9 +364,12 @@ run_close(tutti_coll_engine *engine, tutti_coll_item *item)
     if (group->closed) {
         return;
     }
+    if (find_running(group) == NULL) {
+        forget(group); /* at once: the next epoch of the world may open behind it */
+        return;
+    }
     group->closing = true;
     tutti_timers_start(&engine->timers, &group->close_timer, engine->now_ns + CLOSE_GRACE_NS);
-    tutti_coll_group_end_if_closing(group);
 }
 
 void

@@ -548,6 +548,39 @@ test_closing__a_group_lets_the_ops_end_that_all_call(void **state)
 }
 
 static void
+test_closing__group_outlives_the_loss_of_a_member(void **state)
+{
+    world w;
+    run *one;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 2);
+    one = reduce_one(&w, 0, 1, LONG_MS);
+    tutti_coll_group_close(w.groups[0]);
+    tutti_coll_lose_peer(w.engines[0], 1, w.incarnations[1], "left");
+    assert_int_equal(run_wait(one), TUTTI_UNAVAILABLE);
+    run_free(one);
+    world_close(&w);
+}
+
+static void
+test_stopping__an_engine_ends_groups_that_close(void **state)
+{
+    world w;
+    run *one;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 2);
+    one = reduce_one(&w, 0, 1, LONG_MS);
+    tutti_coll_group_close(w.groups[0]);
+    tutti_coll_engine_stop(w.engines[0]);
+    w.engines[0] = NULL;
+    assert_int_equal(run_wait(one), TUTTI_UNAVAILABLE);
+    run_free(one);
+    world_close(&w);
+}
+
+static void
 test_stopping__an_engine_is_told_to_the_others(void **state)
 {
     world w;
@@ -655,6 +688,8 @@ main(void)
         cmocka_unit_test(test_renewal__lets_ranks_count_alike_until_an_op_succeeds),
         cmocka_unit_test(test_closing__a_group_ends_its_ops),
         cmocka_unit_test(test_closing__a_group_lets_the_ops_end_that_all_call),
+        cmocka_unit_test(test_closing__group_outlives_the_loss_of_a_member),
+        cmocka_unit_test(test_stopping__an_engine_ends_groups_that_close),
         cmocka_unit_test(test_stopping__an_engine_is_told_to_the_others),
         cmocka_unit_test(test_post__keeps_to_the_number_that_was_asked_for),
         cmocka_unit_test(test_retracted__send_leaves_nothing_for_a_later_receive),
