@@ -9,6 +9,7 @@ typedef enum member_kind {
     MEMBER_TEXT,
     MEMBER_INT,   /* int32_t */
     MEMBER_COUNT, /* uint32_t */
+    MEMBER_LONG,  /* uint64_t */
     MEMBER_FLAG,
     MEMBER_REAL,
 } member_kind;
@@ -35,6 +36,7 @@ static const struct member {
     {"group_offset", MEMBER_INT, offsetof(tutti_op, group_offset)},
     {"group_count", MEMBER_COUNT, offsetof(tutti_op, group_count)},
     {"timeout_ms", MEMBER_COUNT, offsetof(tutti_op, timeout_ms)},
+    {"step", MEMBER_LONG, offsetof(tutti_op, step)},
 };
 
 static const struct list {
@@ -77,6 +79,10 @@ read_integer(const json_t *value, const struct member *member, void *at, tutti_e
     if (member->kind == MEMBER_COUNT && json_is_integer(value) && number >= 0 &&
         number <= UINT32_MAX) {
         *(uint32_t *)at = (uint32_t)number;
+        return TUTTI_OK;
+    }
+    if (member->kind == MEMBER_LONG && json_is_integer(value) && number >= 0) {
+        *(uint64_t *)at = (uint64_t)number;
         return TUTTI_OK;
     }
     return wrong(member->name,

@@ -192,6 +192,7 @@ bool
 collective_read(collective *self)
 {
     cli *tool = self->self;
+    int64_t step = 0;
     int32_t blocks = 0;
     int32_t tag = 0;
 
@@ -206,9 +207,11 @@ collective_read(collective *self)
         !read_number(self, "from", 0, TUTTI_RANKS_MAX - 1, &self->op.peer) ||
         !read_number(self, "group-offset", INT32_MIN, INT32_MAX, &self->op.group_offset) ||
         !read_number(self, "group-count", 1, TUTTI_RANKS_MAX, &blocks) ||
-        !read_number(self, "tag", 0, INT32_MAX, &tag)) {
+        !read_number(self, "tag", 0, INT32_MAX, &tag) ||
+        (cli_has_option(tool, "step") && !cli_number(tool, "step", 0, INT64_MAX, &step))) {
         return false;
     }
+    self->op.step = (uint64_t)step;
     self->op.tag = (uint32_t)tag;
     self->op.group_count = (uint32_t)blocks;
     return !cli_has_option(tool, "op") || read_reduce(self);

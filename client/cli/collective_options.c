@@ -12,6 +12,11 @@
     {                                                                                              \
         "factor", 0, "F", "of premul_sum", NULL                                                    \
     }
+#define OPTION_STEP                                                                                \
+    {                                                                                              \
+        "step", 0, "N",                                                                            \
+            "your own count: ranks that are at another are refused; none when not said", NULL      \
+    }
 #define OPTION_SAVE                                                                                \
     {                                                                                              \
         "output", 'o', "FILE", "save the result here, and keep no tensor", "FILE"                  \
@@ -50,11 +55,11 @@
     }
 
 const cli_option cli_all_reduce_options[] = {
-    OPTION_OP,    OPTION_FACTOR,
-    OPTION_SAVE,  {"name", 0, "NAME", "of the results, when files are given", NULL},
-    OPTION_GROUP, OPTION_RANK_ONE,
-    OPTION_INTO,  OPTION_ASYNC,
-    OPTION_END,
+    OPTION_OP,       OPTION_FACTOR,
+    OPTION_SAVE,     {"name", 0, "NAME", "of the results, when files are given", NULL},
+    OPTION_GROUP,    OPTION_STEP,
+    OPTION_RANK_ONE, OPTION_INTO,
+    OPTION_ASYNC,    OPTION_END,
 };
 
 const cli_option cli_reduce_options[] = {
@@ -64,6 +69,7 @@ const cli_option cli_reduce_options[] = {
     OPTION_ROOT_GLOBAL,
     OPTION_SAVE,
     OPTION_GROUP,
+    OPTION_STEP,
     OPTION_RANK_ONE,
     OPTION_INTO,
     OPTION_ASYNC,
@@ -71,8 +77,8 @@ const cli_option cli_reduce_options[] = {
 };
 
 const cli_option cli_reduce_scatter_options[] = {
-    OPTION_OP,    OPTION_FACTOR,   OPTION_CUT_AXIS, OPTION_CUT_FORM, OPTION_SHAPE, OPTION_SAVE_EACH,
-    OPTION_GROUP, OPTION_RANK_ONE, OPTION_INTO,     OPTION_ASYNC,    OPTION_END,
+    OPTION_OP,    OPTION_FACTOR, OPTION_CUT_AXIS, OPTION_CUT_FORM, OPTION_SHAPE, OPTION_SAVE_EACH,
+    OPTION_GROUP, OPTION_STEP,   OPTION_RANK_ONE, OPTION_INTO,     OPTION_ASYNC, OPTION_END,
 };
 
 const cli_option cli_broadcast_options[] = {
@@ -80,6 +86,7 @@ const cli_option cli_broadcast_options[] = {
     OPTION_ROOT_GLOBAL,
     {"name", 0, "NAME", "of the tensor on all ranks", NULL},
     OPTION_GROUP,
+    OPTION_STEP,
     OPTION_RANK_ONE,
     OPTION_INTO,
     OPTION_ASYNC,
@@ -89,8 +96,8 @@ const cli_option cli_broadcast_options[] = {
 const cli_option cli_all_gather_options[] = {
     OPTION_JOIN_AXIS, OPTION_JOIN_FORM, {"stack", 0, NULL, "the same as --form stack", NULL},
     OPTION_SHAPE,     OPTION_SAVE,      OPTION_GROUP,
-    OPTION_RANK_ONE,  OPTION_INTO,      OPTION_ASYNC,
-    OPTION_END,
+    OPTION_STEP,      OPTION_RANK_ONE,  OPTION_INTO,
+    OPTION_ASYNC,     OPTION_END,
 };
 
 const cli_option cli_gather_options[] = {
@@ -101,6 +108,7 @@ const cli_option cli_gather_options[] = {
     OPTION_SHAPE,
     OPTION_SAVE,
     OPTION_GROUP,
+    OPTION_STEP,
     OPTION_RANK_ONE,
     OPTION_INTO,
     OPTION_ASYNC,
@@ -115,6 +123,7 @@ const cli_option cli_scatter_options[] = {
     OPTION_SHAPE,
     OPTION_SAVE_EACH,
     OPTION_GROUP,
+    OPTION_STEP,
     OPTION_RANK_ONE,
     OPTION_INTO,
     OPTION_ASYNC,
@@ -135,6 +144,7 @@ const cli_option cli_all_to_all_options[] = {
     OPTION_SPLITS,
     OPTION_SAVE_EACH,
     OPTION_GROUP,
+    OPTION_STEP,
     OPTION_RANK_ONE,
     OPTION_INTO,
     OPTION_ASYNC,
@@ -145,6 +155,7 @@ const cli_option cli_permute_options[] = {
     {"to", 0, "RANKS", "by sender, the group rank that gets its tensor: 1,2,0", NULL},
     OPTION_SAVE_EACH,
     OPTION_GROUP,
+    OPTION_STEP,
     OPTION_RANK_ONE,
     OPTION_INTO,
     OPTION_ASYNC,
@@ -154,6 +165,7 @@ const cli_option cli_permute_options[] = {
 const cli_option cli_barrier_options[] = {
     {"monitored", 0, NULL, "when time is up, fail with MISSING_RANKS instead of TIMEOUT", NULL},
     OPTION_GROUP,
+    OPTION_STEP,
     OPTION_RANK_ONE,
     OPTION_ASYNC,
     OPTION_END,

@@ -328,6 +328,12 @@ typedef struct tutti_op {
     bool no_grad;
     bool local_grad;
     /*
+     * The caller's own count, such as a training step; 0 = none. Collectives meet only with the
+     * same step, else all ranks get OP_MISMATCH: what succeeded elsewhere, and is called again
+     * here, is not summed with the others' next step. Not of send and recv.
+     */
+    uint64_t step;
+    /*
      * send, recv: with group_count, the group is cut into so many blocks of consecutive ranks, and
      * the peer is the rank in our place, group_offset blocks further; `peer` is not looked at
      */

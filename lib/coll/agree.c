@@ -213,7 +213,7 @@ compare_ranks(const void *left, const void *right)
 /* "rank 3 called all_reduce(sum, FP16[2])": the ranks of a camp are numbers of the job, sorted. */
 static void
 describe_camp(const tutti_coll_agree *self, const camp *one, const uint32_t *ranks, bool first,
-              tutti_text *text)
+              bool by_step, tutti_text *text)
 {
     uint32_t *members = malloc(one->count * sizeof(*members));
     tutti_coll_args args;
@@ -237,6 +237,7 @@ describe_camp(const tutti_coll_agree *self, const camp *one, const uint32_t *ran
         tutti_text_add(text, "something else");
     } else {
         tutti_coll_describe(&args, text);
+        tutti_text_add(text, "%s", by_step && args.step == 0 ? " without a step" : "");
     }
 }
 
@@ -264,7 +265,7 @@ write_mismatch(const tutti_coll_agree *self, tutti_signature_field field, const 
     tutti_text_add(&text, "group %s op %" PRIu64 ": %s differs: ", group, sequence,
                    tutti_signature_field_name(field));
     for (i = 0; i < camp_count; i++) {
-        describe_camp(self, &camps[i], ranks, i == 0, &text);
+        describe_camp(self, &camps[i], ranks, i == 0, field == TUTTI_FIELD_STEP, &text);
     }
     reason = tutti_signature_reason(field, &code);
     (void)TUTTI_FAIL_FOR(err, code, reason, "%s", words);

@@ -118,4 +118,7 @@ tutti_coll_describe(const tutti_coll_args *args, tutti_text *text)
         break;
     }
     tutti_text_add(text, args->on_device ? ") on cuda" : ")");
+    if (args->step != 0) {
+        tutti_text_add(text, " at step %" PRIu64, args->step);
+    }
 }

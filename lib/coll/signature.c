@@ -12,6 +12,8 @@
 #define FLAG_COALESCED 32
 #define FLAG_HEAD 64 /* the root has more to tell than a signature holds */
 #define FLAG_DEVICE 128
+#define FLAG_STEP 256 /* 0 does not travel */
+#define STEP_BYTES 8
 #define FNV_START 2166136261u /* FNV-1a: Fowler, Noll, Vo 1991 */
 #define FNV_PRIME 16777619u
 
@@ -107,7 +109,8 @@ flags_of(const tutti_coll_args *args)
            (args->form == TUTTI_FORM_STACK ? FLAG_STACK : 0u) |
            (args->form == TUTTI_FORM_LIST ? FLAG_LIST : 0u) |
            (args->has_splits ? FLAG_SPLITS : 0u) | (args->coalesced ? FLAG_COALESCED : 0u) |
-           (tutti_signature_has_head(args) ? FLAG_HEAD : 0u) | (args->on_device ? FLAG_DEVICE : 0u);
+           (tutti_signature_has_head(args) ? FLAG_HEAD : 0u) |
+           (args->on_device ? FLAG_DEVICE : 0u) | (args->step != 0 ? FLAG_STEP : 0u);
 }
 
 /* What of the shape all ranks must have alike. */
@@ -131,8 +134,8 @@ tutti_signature_write(const tutti_coll_args *args, unsigned char *ret_bytes)
     const tutti_spec spec = common_spec(args);
     size_t size = 16;
 
-    tutti_packet_put_u32(ret_bytes,
-                         (uint32_t)args->kind | flags_of(args) << 8 | (uint32_t)args->reduce << 16);
+    tutti_packet_put_u32(ret_bytes, (uint32_t)args->kind | (flags_of(args) & 0xff) << 8 |
+                                        (uint32_t)args->reduce << 16 | flags_of(args) >> 8 << 24);
     tutti_packet_put_u32(ret_bytes + 4, args->root);
     tutti_packet_put_u32(ret_bytes + 8, is_flat(args) || args->coalesced ? 0 : args->axis);
     tutti_packet_put_u32(ret_bytes + 12,
@@ -145,6 +148,11 @@ tutti_signature_write(const tutti_coll_args *args, unsigned char *ret_bytes)
         tutti_packet_put_u32(ret_bytes + size + 4, dtype_sum(args));
         tutti_packet_put_u32(ret_bytes + size + 8, shape_sum(args));
         size += 12;
+    }
+    if (args->step != 0) {
+        tutti_packet_put_u32(ret_bytes + size, (uint32_t)args->step);
+        tutti_packet_put_u32(ret_bytes + size + 4, (uint32_t)(args->step >> 32));
+        size += STEP_BYTES;
     }
     return size;
 }
@@ -175,6 +183,9 @@ tutti_signature_read(const void *bytes, size_t size, tutti_coll_args *ret_args)
         return false;
     }
     word = tutti_packet_get_u32(at);
+    if ((word >> 24 & ~(uint32_t)(FLAG_STEP >> 8)) != 0) {
+        return false;
+    }
     ret_args->kind = (tutti_coll_kind)(word & 0xff);
     read_flags(word >> 8 & 0xff, ret_args);
     ret_args->reduce = (tutti_reduce)(word >> 16 & 0xff);
@@ -183,6 +194,17 @@ tutti_signature_read(const void *bytes, size_t size, tutti_coll_args *ret_args)
     ret_args->concat_axis = tutti_packet_get_u32(at + 12);
     at += 16;
     size -= 16;
+    if ((word >> 24) != 0) {
+        if (size < STEP_BYTES) {
+            return false;
+        }
+        size -= STEP_BYTES;
+        ret_args->step =
+            tutti_packet_get_u32(at + size) | (uint64_t)tutti_packet_get_u32(at + size + 4) << 32;
+        if (ret_args->step == 0) {
+            return false;
+        }
+    }
     if (ret_args->has_spec) {
         used = tutti_packet_read_spec(at, size, &ret_args->spec);
         if (used == 0) {
@@ -237,6 +259,9 @@ compare_lists(const tutti_coll_args *left, const tutti_coll_args *right)
 tutti_signature_field
 tutti_signature_compare(const tutti_coll_args *left, const tutti_coll_args *right)
 {
+    if (left->step != right->step) {
+        return TUTTI_FIELD_STEP;
+    }
     if (left->kind != right->kind) {
         return TUTTI_FIELD_OP;
     }
@@ -266,9 +291,9 @@ tutti_signature_compare(const tutti_coll_args *left, const tutti_coll_args *righ
 const char *
 tutti_signature_field_name(tutti_signature_field field)
 {
-    static const char *const names[] = {"nothing",       "op",    "device", "reduce op",
-                                        "root",          "axis",  "form",   "permutation",
-                                        "list's length", "dtype", "shape"};
+    static const char *const names[] = {"nothing",     "step",          "op",    "device",
+                                        "reduce op",   "root",          "axis",  "form",
+                                        "permutation", "list's length", "dtype", "shape"};
 
     return names[field];
 }

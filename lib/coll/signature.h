@@ -7,8 +7,9 @@
 #include "coll/coll.h"
 #include "coll/packet.h"
 
-/* kind, flags, reduce; root; axis; concat axis or permutation; spec; count and sums of a list */
-#define TUTTI_SIGNATURE_BYTES (16 + TUTTI_PACKET_SPEC_BYTES + 12)
+/* kind, flags, reduce; root; axis; concat axis or permutation; spec; count and sums of a list; step
+ */
+#define TUTTI_SIGNATURE_BYTES (16 + TUTTI_PACKET_SPEC_BYTES + 12 + 8)
 
 /* Writes the arguments that must fit between ranks; returns the bytes used. */
 size_t tutti_signature_write(const tutti_coll_args *args, unsigned char *ret_bytes);
@@ -29,6 +30,7 @@ bool tutti_signature_read(const void *bytes, size_t size, tutti_coll_args *ret_a
 /* The first field in which two calls differ so that they cannot be one op. */
 typedef enum tutti_signature_field {
     TUTTI_FIELD_NONE,
+    TUTTI_FIELD_STEP,
     TUTTI_FIELD_OP,
     TUTTI_FIELD_DEVICE,
     TUTTI_FIELD_REDUCE,

@@ -35,6 +35,7 @@ static const phrase while_connecting[] = {
     {"certificate verify failed",
      "its certificate is not signed by the given authority, or has expired", false},
     {"is not in peer certificate", "its certificate is for another name", false},
+    {"Hostname Verification Check failed", "its certificate is for another name", false},
     {"certificate required", "it wants a client certificate", false},
     {"Connection reset by peer",
      "it closed the connection, perhaps it wants TLS or a client certificate", true},

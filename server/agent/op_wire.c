@@ -56,6 +56,7 @@ agent_read_options(const Tutti__V1__OpOptions *options, agent_request *request)
         request->tracers = options->tracers;
         request->tracer_count = options->n_tracers;
         request->no_grad = options->no_grad;
+        request->args.step = options->step;
         request->local_grad = options->local_grad;
     }
 }

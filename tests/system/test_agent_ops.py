@@ -272,6 +272,20 @@ class Ops(ClusterCase):
 
         self.assertEqual(self.cluster.all(call), [float(self.size**4)] * self.size)
 
+    def test_a_retry_does_not_meet_the_next_step_of_others(self):
+        if self.size == 1:
+            self.skipTest("one rank cannot differ from itself")
+
+        def call(agent, step):
+            options = types.OpOptions(step=step, timeout_ms=LONG_S * 1000)
+            return list(all_reduce(agent, np.ones(2, np.int32), options=options))
+
+        self.assertEqual(self.cluster.all(lambda agent: call(agent, 5)), [[self.size] * 2] * self.size)
+        # rank 0 has lost the answer, and calls step 5 again
+        for failure in self.cluster.all(lambda agent: call(agent, 5 if agent.rank == 0 else 6)):
+            self.assert_failed(failure, PRECONDITION, "OP_MISMATCH", "step differs", "at step 5", "at step 6")
+        self.assertEqual(self.cluster.all(lambda agent: call(agent, 6)), [[self.size] * 2] * self.size)
+
     def test_a_tensor_left_by_a_failed_op_is_whole_again_when_another_op_has_written_it(self):
         if self.size == 1:
             self.skipTest("one rank cannot differ from itself")

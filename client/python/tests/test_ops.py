@@ -227,6 +227,12 @@ class Collectives(case.AgentCase):
             self.assertIn(error.reason, ("TIMEOUT", "NO_TENSOR"))  # the others hear of it too
         self.all(lambda agent: agent.barrier())
 
+    def test_ranks_at_different_steps_are_refused(self):
+        for error in self.all_fail(lambda agent: agent.barrier(step=4 + agent.rank % 2)):
+            self.assertEqual(error.reason, "OP_MISMATCH")
+            self.assertIn("at step 4", error.text)
+        self.all(lambda agent: agent.all_gather([1.0], step=5))
+
     def test_bad_words_are_refused_here(self):
         for call in (
             lambda agent: agent.all_reduce([1.0], "middle"),

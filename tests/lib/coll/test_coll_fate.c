@@ -89,6 +89,62 @@ test_mismatch__is_the_same_error_on_every_rank_and_touches_no_data(void **state)
     world_close(&w);
 }
 
+/* A retry of what has succeeded elsewhere must not be summed with the others' next step. */
+static void
+test_mismatch__of_steps_names_who_is_at_which(void **state)
+{
+    static const uint64_t steps[3] = {UINT64_MAX - 1, UINT64_MAX, UINT64_MAX};
+    world w;
+    run *runs[3];
+    uint32_t i;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 3);
+    for (i = 0; i < 3; i++) {
+        runs[i] = run_new(TUTTI_COLL_ALL_REDUCE);
+        numbers[i] = 1;
+        run_give(runs[i], TUTTI_DTYPE_INT32, 1, &numbers[i], &numbers[i]);
+        runs[i]->op.args.step = steps[i];
+        run_post(runs[i], w.groups[i], LONG_MS);
+    }
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(run_wait(runs[i]), TUTTI_FAILED_PRECONDITION);
+        assert_string_equal(runs[i]->err.reason, "OP_MISMATCH");
+        assert_int_equal(runs[i]->err.rank, 0);
+        assert_text_has(runs[i]->err.text,
+                        "step differs: rank 0 called all_reduce(sum, INT32[1]) at step "
+                        "18446744073709551614, ranks 1, 2 all_reduce(sum, INT32[1]) at step "
+                        "18446744073709551615");
+        assert_int_equal(numbers[i], 1);
+        run_free(runs[i]);
+    }
+    check_group_works(&w);
+    world_close(&w);
+}
+
+static void
+test_mismatch__of_a_step_and_none_is_found(void **state)
+{
+    world w;
+    run *one;
+    run *other;
+
+    (void)state;
+    world_open(&w, world_wire_fake, 2);
+    one = reduce_one(&w, 0, 1, LONG_MS);
+    other = run_new(TUTTI_COLL_BARRIER);
+    other->op.args.step = 7;
+    run_post(other, w.groups[1], LONG_MS);
+    assert_int_equal(run_wait(one), TUTTI_FAILED_PRECONDITION);
+    assert_int_equal(run_wait(other), TUTTI_FAILED_PRECONDITION);
+    assert_text_has(one->err.text, "rank 0 called all_reduce(sum, INT32[1]) without a step");
+    assert_text_has(one->err.text, "rank 1 barrier() at step 7");
+    run_free(one);
+    run_free(other);
+    check_group_works(&w);
+    world_close(&w);
+}
+
 static void
 test_mismatch__of_ops_is_found_too(void **state)
 {
@@ -672,6 +728,8 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mismatch__is_the_same_error_on_every_rank_and_touches_no_data),
+        cmocka_unit_test(test_mismatch__of_steps_names_who_is_at_which),
+        cmocka_unit_test(test_mismatch__of_a_step_and_none_is_found),
         cmocka_unit_test(test_mismatch__of_ops_is_found_too),
         cmocka_unit_test(test_refusal__of_one_rank_is_heard_by_all_before_and_after_they_call),
         cmocka_unit_test(test_deadline__names_who_has_not_called_and_what_it_did_last),

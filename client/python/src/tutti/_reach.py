@@ -24,6 +24,7 @@ _WHILE_CONNECTING = (
     ("wrong version number", "the server does not speak TLS"),
     ("WRONG_VERSION_NUMBER", "the server does not speak TLS"),
     ("is not in peer certificate", "its certificate is for another name: give tls_name"),
+    ("Hostname Verification Check failed", "its certificate is for another name: give tls_name"),
     (
         "certificate verify failed",
         "its certificate is not signed by the given authority (tls_ca), or has expired",

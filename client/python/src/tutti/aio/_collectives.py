@@ -57,6 +57,9 @@ class Collectives:
     timeout   seconds from the arrival at the agent after which the op fails on all ranks; None = the
               agent's --op-timeout
     sequence  the number that the op must get in its group; 0 = the next
+    step      your own count, such as a training step: ranks that are at another are refused with
+              OP_MISMATCH. Give it where you call again what has failed: it may have succeeded on other
+              ranks, which are at their next step then. 0 = none
     root      a group rank; or root_global, a rank of the job
 
     Every op raises TuttiError on every rank when one of them cannot take part: INVALID_ARGUMENT with
@@ -103,6 +106,7 @@ class Collectives:
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
+        step: int = 0,
     ) -> "Result | Work":
         """Every rank gets the reduction of all inputs.
 
@@ -117,7 +121,7 @@ class Collectives:
             >>> agent.all_reduce(np.array([1.0, agent.rank]), "avg")
             array([1. , 0.5])
         """
-        how = How(group, out, async_, timeout, sequence)
+        how = How(group, out, async_, timeout, sequence, step)
         call = self._begin("AllReduce", how, reduce_op=reduce_number(op), factor=factor)
         return cast("Result | Work", await run(call, x))
 
@@ -146,6 +150,7 @@ class Collectives:
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
+        step: int = 0,
     ) -> "Result | Work | None":
         """The root gets the reduction of all inputs.
 
@@ -157,7 +162,7 @@ class Collectives:
             >>> agent.reduce(np.arange(3), "max", root=1)      # on rank 1; rank 0 gets None
             array([0, 1, 2])
         """
-        how = How(group, out, async_, timeout, sequence)
+        how = How(group, out, async_, timeout, sequence, step)
         call = self._begin(
             "Reduce",
             how,
@@ -193,6 +198,7 @@ class Collectives:
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
+        step: int = 0,
     ) -> "Result | Work":
         """Each rank gets its part of the reduction of all inputs.
 
@@ -209,7 +215,7 @@ class Collectives:
             >>> agent.reduce_scatter(np.array([1, 2, 3, 4]))   # on rank 0; rank 1 gets [6, 8]
             array([2, 4])
         """
-        how = How(group, out, async_, timeout, sequence)
+        how = How(group, out, async_, timeout, sequence, step)
         call = self._begin(
             "ReduceScatter",
             how,
@@ -246,6 +252,7 @@ class Collectives:
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
+        step: int = 0,
     ) -> "Result | Work":
         """Every rank gets the root's tensor.
 
@@ -260,7 +267,7 @@ class Collectives:
             >>> agent.broadcast(np.full(2, agent.rank), 1)
             array([1, 1])
         """
-        how = How(group, out, async_, timeout, sequence)
+        how = How(group, out, async_, timeout, sequence, step)
         fields: dict[str, Any] = {"coalesced": coalesced, "user_meta": meta}
         call = self._begin("Broadcast", how, **fields, **root_fields(root, root_global))
         if x is None or await self._is_root(group, root, root_global):
@@ -301,6 +308,7 @@ class Collectives:
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
+        step: int = 0,
     ) -> "Result | Work":
         """Each rank gets its part of the root's tensor.
 
@@ -320,7 +328,7 @@ class Collectives:
             >>> agent.scatter(np.arange(4), root=0)            # on rank 0; rank 1 gets [2, 3]
             array([0, 1])
         """
-        how = How(group, out, async_, timeout, sequence)
+        how = How(group, out, async_, timeout, sequence, step)
         fields: dict[str, Any] = {"coalesced": coalesced, "user_meta": meta, "splits": splits}
         call = self._begin(
             "Scatter",
@@ -361,6 +369,7 @@ class Collectives:
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
+        step: int = 0,
     ) -> "Result | Work | None":
         """The root gets all inputs, in the order of group ranks.
 
@@ -372,7 +381,7 @@ class Collectives:
             >>> agent.gather(np.array([agent.rank]), root=1)   # on rank 1; rank 0 gets None
             array([0, 1])
         """
-        how = How(group, out, async_, timeout, sequence)
+        how = How(group, out, async_, timeout, sequence, step)
         call = self._begin(
             "Gather",
             how,
@@ -409,6 +418,7 @@ class Collectives:
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
+        step: int = 0,
     ) -> "Result | Work":
         """Every rank gets all inputs, in the order of group ranks.
 
@@ -424,7 +434,7 @@ class Collectives:
             array([[0, 0],
                    [1, 1]])
         """
-        how = How(group, out, async_, timeout, sequence)
+        how = How(group, out, async_, timeout, sequence, step)
         call = self._begin(
             "AllGather", how, gives_list(form), **parts_fields(axis, form, out_shape)
         )
@@ -456,6 +466,7 @@ class Collectives:
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
+        step: int = 0,
     ) -> "Result | Work":
         """Each rank cuts x into a part for each rank, and joins what it gets.
 
@@ -472,7 +483,7 @@ class Collectives:
             >>> agent.all_to_all(np.array([10, 11]) + 10 * agent.rank)   # on rank 0
             array([10, 20])
         """
-        how = How(group, out, async_, timeout, sequence)
+        how = How(group, out, async_, timeout, sequence, step)
         call = self._begin(
             "AllToAll",
             how,
@@ -508,6 +519,7 @@ class Collectives:
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
+        step: int = 0,
     ) -> "Result | Work":
         """Group rank r gives its tensor to rank src_dst[r].
 
@@ -520,7 +532,7 @@ class Collectives:
             >>> agent.permute(np.array([agent.rank]), [1, 0])  # on rank 0; rank 1 gets [0]
             array([1])
         """
-        how = How(group, out, async_, timeout, sequence)
+        how = How(group, out, async_, timeout, sequence, step)
         call = self._begin("Permute", how, src_dst=src_dst)
         return cast("Result | Work", await run(call, x))
 
@@ -532,6 +544,7 @@ class Collectives:
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
+        step: int = 0,
     ) -> Work | None:
         """Wait until every rank has called it, and their earlier ops on the group have ended.
 
@@ -542,7 +555,7 @@ class Collectives:
         Example:
             >>> agent.barrier(timeout=10)
         """
-        how = How(group, None, async_, timeout, sequence)
+        how = How(group, None, async_, timeout, sequence, step)
         call = self._begin("Barrier", how, monitored=monitored)
         response = await send(call, call.request)
         return Work(call.agent, response.info.work, None) if async_ else None

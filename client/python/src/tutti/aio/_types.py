@@ -64,6 +64,7 @@ class OpArguments(TypedDict, total=False):
     out: Input | None
     timeout: float | None
     sequence: int
+    step: int
 
 
 class ReduceArguments(OpArguments, total=False):
