@@ -36,11 +36,12 @@ import worlds  # noqa: E402
 KUBERNETES = os.path.join(support.SOURCE, "docker", "kubernetes")
 CHART = os.path.join(KUBERNETES, "helm")
 ISSUER = "https://kubernetes.default.svc.cluster.local"
-GIVEN = ("Secret/tutti-tls", "ConfigMap/tutti-token-keys")
-FOLDERS = ("overlays/cpu", "overlays/gpu", "overlays/tls", "worker")
+GIVEN = ("Secret/tutti-tls", "Secret/tutti-client-tls", "ConfigMap/tutti-token-keys")
+FOLDERS = ("overlays/cpu", "overlays/gpu", "overlays/tls", "overlays/insecure", "worker")
 CHART_VALUES = (
     {},
-    {"tls": {"enabled": True}},
+    {"tls": {"tokens": True}},
+    {"tls": {"enabled": False}},
     {"agents": {"gpu": True, "count": 7}},
     {"networkPolicy": False, "image": {"tag": "x"}},
 )
@@ -82,6 +83,8 @@ class Secrets:
         self.files = {
             "Secret/tutti-tls": {name: self.read("certs/" + name) for name in
                                  ("ca.pem", "server.pem", "server.key")},
+            "Secret/tutti-client-tls": {name: self.read("certs/" + name) for name in
+                                        ("ca.pem", "client.pem", "client.key")},
             "ConfigMap/tutti-token-keys": {"jwks.json": json.dumps({"keys": [tokens.jwk_rsa(public, "k8s")]})},
         }
 
@@ -138,8 +141,9 @@ class RenderTest(unittest.TestCase):
 
     def test_chart__holds_what_the_overlays_hold(self):
         """The same kinds, container words and probes; names and images differ."""
-        for values, folder in (({}, "overlays/cpu"), ({"tls": {"enabled": True}}, "overlays/tls"),
-                               ({"agents": {"gpu": True}}, "overlays/gpu")):
+        for values, folder in (({}, "overlays/cpu"), ({"tls": {"tokens": True}}, "overlays/tls"),
+                               ({"agents": {"gpu": True}}, "overlays/gpu"),
+                               ({"tls": {"enabled": False}}, "overlays/insecure")):
             chart = kube_render.helm(CHART, values)
             overlay = kube_render.kustomize(os.path.join(KUBERNETES, folder))
             kinds = lambda objects: sorted(one["kind"] for one in objects if one["kind"] != "Namespace")
@@ -237,7 +241,7 @@ MISTAKES = (
 
 class RulesTest(unittest.TestCase):
     def test_rules__find_each_mistake(self):
-        good = kube_render.kustomize(os.path.join(KUBERNETES, "overlays/cpu"))
+        good = kube_render.kustomize(os.path.join(KUBERNETES, "overlays/insecure"))
         for number, (mistake, words) in enumerate(MISTAKES):
             objects = copy.deepcopy(good)
             mistake(objects)
@@ -256,7 +260,7 @@ class RulesTest(unittest.TestCase):
         self.assertTrue(any("no Secret tutti-tls" in problem for problem in problems), problems)
 
     def test_pods__with_words_that_the_programs_do_not_know_fail(self):
-        objects = kube_render.kustomize(os.path.join(KUBERNETES, "overlays/cpu"))
+        objects = kube_render.kustomize(os.path.join(KUBERNETES, "overlays/insecure"))
         kube_rules.pod_of(find(objects, "StatefulSet"))["spec"]["containers"][0]["args"].append("--metric=1")
         cluster = local()
         try:
@@ -269,6 +273,10 @@ class RulesTest(unittest.TestCase):
 
 class PodsTest(unittest.TestCase):
     """Rank by index, sockets, probes and sums, of each set of objects."""
+
+    def check_secured(self, objects, job="Job"):
+        with tempfile.TemporaryDirectory(prefix="tutti-kube-") as folder:
+            self.check(objects, Secrets(folder), job)
 
     def check(self, objects, secrets=None, job="Job"):
         cluster = local(secrets)
@@ -306,21 +314,36 @@ class PodsTest(unittest.TestCase):
         objects = kube_render.kustomize(os.path.join(KUBERNETES, "overlays/gpu"))
         device = [env for env in container(objects)["env"] if env["name"] == "TUTTI_DEVICE"]
         self.assertEqual(device[0]["value"], "cuda:0")
-        self.check(on_cpu(objects))
+        self.check_secured(on_cpu(objects))
 
     def test_pods__of_the_chart_run(self):
-        self.check(kube_render.helm(CHART, {"agents": {"count": 2}}))
+        self.check_secured(kube_render.helm(CHART, {"agents": {"count": 2}}))
 
-    def test_pods__of_the_chart_run_with_tls(self):
-        with tempfile.TemporaryDirectory(prefix="tutti-kube-") as folder:
-            values = {"agents": {"count": 2}, "tls": {"enabled": True}}
-            self.check(kube_render.helm(CHART, values), Secrets(folder))
+    def test_pods__of_the_chart_run_with_tokens(self):
+        self.check_secured(kube_render.helm(CHART, {"agents": {"count": 2}, "tls": {"tokens": True}}))
+
+    def test_pods__of_the_insecure_overlay_run(self):
+        self.check(kube_render.kustomize(os.path.join(KUBERNETES, "overlays/insecure")))
+
+    def test_overlays__ask_for_certificates_but_the_one_that_says_so(self):
+        for folder in FOLDERS:
+            objects = kube_render.kustomize(os.path.join(KUBERNETES, folder))
+            boxes = [box for one in objects if kube_rules.pod_of(one)
+                     for part in ("containers", "initContainers")
+                     for box in kube_rules.pod_of(one)["spec"].get(part, ()) if "args" in box]
+            self.assertEqual(len(boxes), 2, folder)
+            for box in boxes:
+                self.assertEqual("--insecure" in box["args"], folder == "overlays/insecure", folder)
+                self.assertEqual("--tls-client-ca=/etc/tutti/tls/ca.pem" in box["args"],
+                                 folder != "overlays/insecure", folder)
 
     def test_client__shows_a_token_of_its_service_account(self):
         """What docs/kubernetes.md says of clients under TLS; and without the token nothing is told."""
         program = (
             "import sys, numpy as np, tutti\n"
-            "how = dict(tls_ca=sys.argv[2], tls_name='tutti-coordinator', timeout=30)\n"
+            "certs = sys.argv[2] + '/certs/'\n"
+            "how = dict(tls_ca=certs + 'ca.pem', tls_name='tutti-coordinator', timeout=30)\n"
+            "if sys.argv[4]: how.update(tls_cert=certs + 'client.pem', tls_key=certs + 'client.key')\n"
             "how.update(dict(token_file=sys.argv[3]) if sys.argv[3] else {})\n"
             "ranks = tutti.connect_job(sys.argv[1], job='train', **how)\n"
             "print(len(ranks), ranks[0].put(np.ones(3, np.float32)).numpy().tolist())\n"
@@ -336,12 +359,13 @@ class PodsTest(unittest.TestCase):
                 cluster.kubectl("kubectl -n tutti wait --for=condition=Ready pod -l "
                                 "app.kubernetes.io/component=agent")
                 address = cluster.hosts()["tutti-coordinator"] + ":29600"
-                run = lambda token: subprocess.run(
-                    ["/usr/bin/python3", "-c", program, address, os.path.join(folder, "certs/ca.pem"), token],
+                run = lambda token, cert="yes": subprocess.run(
+                    ["/usr/bin/python3", "-c", program, address, folder, token, cert],
                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, close_fds=False, timeout=120,
                     env=dict(os.environ, PYTHONPATH=python_path()))
                 self.assertEqual(run(path).stdout.decode(), "4 [1.0, 1.0, 1.0]\n")
                 self.assertIn("NO_TOKEN", run("").stdout.decode())
+                self.assertIn("client certificate", run(path, "").stdout.decode())
             finally:
                 cluster.close()
 
@@ -349,7 +373,7 @@ class PodsTest(unittest.TestCase):
         base = kube_render.kustomize(os.path.join(KUBERNETES, "overlays/cpu"))
         base = [one for one in base if one["kind"] != "Job"]
         examples = os.path.join(KUBERNETES, "examples", "jobset.yaml")
-        self.check(base + kube_render.load(examples), job="JobSet")
+        self.check_secured(base + kube_render.load(examples), job="JobSet")
 
 
 class CommandsTest(unittest.TestCase):
@@ -357,7 +381,7 @@ class CommandsTest(unittest.TestCase):
         """The addresses of the manifests, not those of this machine, with --insecure."""
         image = test_containers.image_environment()
         for kind in ("StatefulSet", "Job"):
-            objects = kube_render.kustomize(os.path.join(KUBERNETES, "overlays/cpu"))
+            objects = kube_render.kustomize(os.path.join(KUBERNETES, "overlays/insecure"))
             box = kube_rules.pod_of(find(objects, kind))["spec"]["containers"][0]
             environment = {env["name"]: env["value"] for env in box.get("env", ()) if "value" in env}
             words = [word for word in box["args"] if not word.startswith(("--store", "--coordinator="))]
@@ -405,7 +429,7 @@ class PageTest(unittest.TestCase):
         elif "create" in words:
             self.create(line)
         else:
-            if "apply" in words and words[-1].endswith(("worker", "overlays/tls/namespace.yaml")):
+            if "apply" in words and words[-1].endswith("namespace.yaml"):
                 self.fresh()
             self.said = self.cluster.kubectl(line)
 
