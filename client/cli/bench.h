@@ -65,13 +65,14 @@ typedef struct bench_plan {
     bench_way way;
     bool async;
     bool check;
+    bool percentiles; /* columns of p50 and p99, at the end */
 } bench_plan;
 
 /* False: it makes no sense, which was said. */
 bool bench_plan_read(cli *self, bench_plan *ret_plan);
 
 /* Bytes of the least row: an element for each part; of a row that is asked for, as many whole parts
- * as fit; and elements of a part. */
+ * as fit, but no less than the least row; and elements of a part. */
 uint64_t bench_plan_least(const bench_plan *plan, uint32_t ranks);
 uint64_t bench_plan_fit(const bench_plan *plan, uint32_t ranks, uint64_t bytes);
 uint64_t bench_plan_part(const bench_plan *plan, uint32_t ranks, uint64_t bytes);

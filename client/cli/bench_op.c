@@ -47,6 +47,7 @@ const cli_option cli_bench_options[] = {
     {"device", 0, "DEVICE", "where the tensors are: cpu, cuda; each agent's first when not said",
      NULL},
     {"check", 0, NULL, "compare results with what this command works out by itself", NULL},
+    {"percentiles", 0, NULL, "add columns for p50 and p99 of all calls, after all others", NULL},
     {"async", 0, NULL, "begin all calls, then wait; p50 and p99 are inside the agents then", NULL},
     {"handle", 0, NULL, "tensors in the agents: as it is when nothing is said", NULL},
     {"inline", 0, NULL, "tensors of this process, sent and received with each call", NULL},
@@ -185,19 +186,13 @@ read_size(cli *self, const char *option, uint64_t *ret)
 static bool
 read_sizes(cli *self, bench_plan *plan)
 {
-    const uint64_t size = tutti_dtype_bytes(plan->dtype);
-
     plan->end_bytes = cli_flag(self, "begin") ? 0 : (uint64_t)64 << 20;
     if (!read_size(self, "begin", &plan->begin_bytes) ||
         !read_size(self, "end", &plan->end_bytes)) {
         return false;
     }
     plan->end_bytes = plan->end_bytes == 0 ? plan->begin_bytes : plan->end_bytes;
-    if (plan->begin_bytes % size != 0) {
-        (void)cli_usage(self,
-                        "--begin: %" PRIu64 " bytes are no whole number of %s elements of %" PRIu64,
-                        plan->begin_bytes, tutti_dtype_name(plan->dtype), size);
-    } else if (plan->end_bytes < plan->begin_bytes) {
+    if (plan->end_bytes < plan->begin_bytes) {
         (void)cli_usage(self, "--end: %" PRIu64 " bytes are less than those of --begin, %" PRIu64,
                         plan->end_bytes, plan->begin_bytes);
     } else {
@@ -221,6 +216,7 @@ bench_plan_read(cli *self, bench_plan *ret_plan)
                                          : BENCH_HANDLE;
     plan.async = cli_flag(self, "async");
     plan.check = cli_flag(self, "check");
+    plan.percentiles = cli_flag(self, "percentiles");
     if (!check_words(self, &plan) || !read_types(self, &plan) || !read_sizes(self, &plan) ||
         !cli_number(self, "factor", 2, 1024, &plan.factor) ||
         !cli_number(self, "iterations", 1, TIMES_MAX, &plan.iterations) ||
@@ -255,7 +251,7 @@ bench_plan_fit(const bench_plan *plan, uint32_t ranks, uint64_t bytes)
 {
     const uint64_t step = bench_plan_least(plan, ranks);
 
-    return bytes / step * step;
+    return bytes < step ? step : bytes / step * step;
 }
 
 uint64_t

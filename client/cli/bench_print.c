@@ -1,10 +1,14 @@
-/* Rows as nccl-tests prints them, and p50 and p99; with --json an object on each line. */
+/*
+ * Rows as nccl-tests prints them: parsers of its output count columns and look for its words, so
+ * that what we add (p50 and p99) stands after all of its columns, and only when it is asked for.
+ * With --json an object on each line.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "client/cli/bench.h"
 
-#define FIGURES_WIDTH 51 /* of the six columns that come twice */
+#define FIGURES_WIDTH 33 /* of the four columns that come twice */
 
 /* "SUM" of the op, "none" where nothing is reduced. */
 static const char *
@@ -19,6 +23,43 @@ dtype_word(const bench_run *run)
     return run->bytes == 0 ? "none" : tutti_dtype_name(run->plan->dtype);
 }
 
+/* The name that nccl-tests has for a type; ours, where it has none. */
+static const char *
+nccl_dtype_word(const bench_run *run)
+{
+    if (run->bytes == 0) {
+        return "none";
+    }
+    switch (run->plan->dtype) {
+    case TUTTI_DTYPE_INT8:
+        return "int8";
+    case TUTTI_DTYPE_UINT8:
+        return "uint8";
+    case TUTTI_DTYPE_INT32:
+        return "int32";
+    case TUTTI_DTYPE_UINT32:
+        return "uint32";
+    case TUTTI_DTYPE_INT64:
+        return "int64";
+    case TUTTI_DTYPE_UINT64:
+        return "uint64";
+    case TUTTI_DTYPE_FP16:
+        return "half";
+    case TUTTI_DTYPE_FP32:
+        return "float";
+    case TUTTI_DTYPE_FP64:
+        return "double";
+    case TUTTI_DTYPE_BF16:
+        return "bfloat16";
+    case TUTTI_DTYPE_FP8_E4M3:
+        return "f8e4m3";
+    case TUTTI_DTYPE_FP8_E5M2:
+        return "f8e5m2";
+    default:
+        return tutti_dtype_name(run->plan->dtype);
+    }
+}
+
 static int64_t
 root_of(const bench_run *run)
 {
@@ -31,8 +72,10 @@ bench_print_head(const bench_run *run)
     static const char *const where[] = {"in the agents", "of this process",
                                         "that both have mapped"};
     const bench_plan *plan = run->plan;
-    const char *names = "     time   algbw   busbw      p50      p99  #wrong";
-    const char *units = "     (us)  (GB/s)  (GB/s)     (us)     (us)";
+    const char *names = "     time   algbw   busbw  #wrong";
+    const char *units = "     (us)  (GB/s)  (GB/s)";
+    const char *more_names = plan->percentiles ? "      p50      p99" : "";
+    const char *more_units = plan->percentiles ? "     (us)     (us)" : "";
 
     if (run->self->json || run->self->quiet) {
         return;
@@ -45,11 +88,11 @@ bench_print_head(const bench_run *run)
                   plan->device != NULL ? plan->device : "", plan->iterations,
                   plan->async ? " at once" : "", plan->warmup,
                   plan->op->kind == TUTTI_OP_SEND ? ", each to the next rank" : "");
-    (void)fprintf(run->self->out, "#%87s%*s\n", "out-of-place", FIGURES_WIDTH - 3, "in-place");
-    (void)fprintf(run->self->out, "#%11s %12s %11s %11s %6s%s%s\n", "size", "count", "type",
-                  "redop", "root", names, names);
-    (void)fprintf(run->self->out, "#%11s %12s %31s%-*s%s\n", "(B)", "(elements)", "", FIGURES_WIDTH,
-                  units, units);
+    (void)fprintf(run->self->out, "#%77s%*s\n", "out-of-place", FIGURES_WIDTH, "in-place");
+    (void)fprintf(run->self->out, "#%11s %12s %11s %11s %6s%s%s%s%s\n", "size", "count", "type",
+                  "redop", "root", names, names, more_names, more_names);
+    (void)fprintf(run->self->out, "#%11s %12s %30s%-*s%-*s%s%s\n", "(B)", "(elements)", "",
+                  FIGURES_WIDTH, units, FIGURES_WIDTH, units, more_units, more_units);
 }
 
 /* ------------------------------------------------------------------------------ for people */
@@ -58,16 +101,26 @@ static void
 print_figures(FILE *file, const bench_figures *figures)
 {
     if (!figures->known) {
-        (void)fprintf(file, " %8s %7s %7s %8s %8s %7s", "-", "-", "-", "-", "-", "-");
+        (void)fprintf(file, " %8s %7s %7s %7s", "nan", "nan", "nan", "N/A");
         return;
     }
-    (void)fprintf(file, " %8.*f %7.2f %7.2f %8.*f %8.*f", figures->us < 99999 ? 1 : 0, figures->us,
-                  figures->algorithm_gbps, figures->bus_gbps, figures->p50_us < 99999 ? 1 : 0,
-                  figures->p50_us, figures->p99_us < 99999 ? 1 : 0, figures->p99_us);
+    (void)fprintf(file, " %8.*f %7.2f %7.2f", figures->us < 99999 ? 1 : 0, figures->us,
+                  figures->algorithm_gbps, figures->bus_gbps);
     if (figures->checked) {
         (void)fprintf(file, " %7" PRIu64, figures->wrong);
     } else {
         (void)fprintf(file, " %7s", "N/A");
+    }
+}
+
+static void
+print_percentiles(FILE *file, const bench_figures *figures)
+{
+    if (figures->known) {
+        (void)fprintf(file, " %8.*f %8.*f", figures->p50_us < 99999 ? 1 : 0, figures->p50_us,
+                      figures->p99_us < 99999 ? 1 : 0, figures->p99_us);
+    } else {
+        (void)fprintf(file, " %8s %8s", "nan", "nan");
     }
 }
 
@@ -85,9 +138,13 @@ print_words(const bench_run *run, const bench_figures figures[2])
 
     cli_status_clear(run->self);
     (void)fprintf(file, "%12" PRIu64 " %12" PRIu64 " %11s %11s %6" PRId64, run->bytes,
-                  count_of(run), dtype_word(run), reduce_word(run), root_of(run));
+                  count_of(run), nccl_dtype_word(run), reduce_word(run), root_of(run));
     print_figures(file, &figures[0]);
     print_figures(file, &figures[1]);
+    if (run->plan->percentiles) {
+        print_percentiles(file, &figures[0]);
+        print_percentiles(file, &figures[1]);
+    }
     (void)fputc('\n', file);
     (void)fflush(file);
 }
@@ -143,10 +200,10 @@ bench_print_end(const bench_run *run, double bus_gbps, uint64_t wrong)
         return;
     }
     if (run->plan->check) {
-        (void)fprintf(run->self->out, "# wrong elements: %" PRIu64 "%s\n", wrong,
-                      wrong == 0 ? ", all is well" : "");
+        (void)fprintf(run->self->out, "# Out of bounds values : %" PRIu64 " %s\n", wrong,
+                      wrong == 0 ? "OK" : "FAILED");
     }
     if (run->plan->op->gives != BENCH_NOTHING) {
-        (void)fprintf(run->self->out, "# average bus bandwidth: %.3f GB/s\n", bus_gbps);
+        (void)fprintf(run->self->out, "# Avg bus bandwidth    : %g\n", bus_gbps);
     }
 }

@@ -80,25 +80,18 @@ run_row(bench_run *run, uint64_t bytes, totals *sum, tutti_error *err)
     return code;
 }
 
-/* The first size: as it was said, or the least that gives each rank something. */
-static tutti_code
-first_size(const bench_run *run, uint64_t *ret, tutti_error *err)
+/* The first size: the one of --begin, but no less than what gives each rank something. Sizes are
+ * rounded to whole elements, as nccl-tests rounds them, so that scripts may sweep from any size;
+ * nccl-tests goes down to rows of 0 bytes, whose figures say nothing. */
+static uint64_t
+first_size(const bench_run *run)
 {
     const bench_plan *plan = run->plan;
-    const uint32_t ranks = run->world.count;
-    const uint64_t least = bench_plan_least(plan, ranks);
+    const bool small = plan->end_bytes < LEAST_BYTES;
+    const uint64_t begin = plan->begin_bytes > 0 ? plan->begin_bytes : small ? 1 : LEAST_BYTES;
+    const uint64_t least = bench_plan_least(plan, run->world.count);
 
-    *ret = plan->begin_bytes;
-    if (*ret == 0) {
-        *ret = least < LEAST_BYTES && plan->end_bytes >= LEAST_BYTES ? LEAST_BYTES : least;
-    }
-    if (*ret < least || *ret > plan->end_bytes) {
-        return cli_fail(err, TUTTI_INVALID_ARGUMENT,
-                        "--%s: %s of %s on %" PRIu32 " ranks needs %" PRIu64 " bytes or more",
-                        *ret < least ? "begin" : "end", plan->op->word,
-                        tutti_dtype_name(plan->dtype), ranks, least);
-    }
-    return TUTTI_OK;
+    return begin < least ? least : begin;
 }
 
 static tutti_code
@@ -106,17 +99,16 @@ run_rows(bench_run *run, totals *sum, tutti_error *err)
 {
     const bench_plan *plan = run->plan;
     uint64_t bytes = 0;
+    uint64_t end = 0;
     tutti_code code = TUTTI_OK;
 
+    bench_print_head(run);
     if (plan->op->gives == BENCH_NOTHING) {
-        bench_print_head(run);
         return run_row(run, 0, sum, err);
     }
-    code = first_size(run, &bytes, err);
-    if (code == TUTTI_OK) {
-        bench_print_head(run);
-    }
-    for (; code == TUTTI_OK && bytes <= plan->end_bytes; bytes *= (uint64_t)plan->factor) {
+    bytes = first_size(run);
+    end = bytes > plan->end_bytes ? bytes : plan->end_bytes;
+    for (; code == TUTTI_OK && bytes <= end; bytes *= (uint64_t)plan->factor) {
         code = run_row(run, bench_plan_fit(plan, run->world.count, bytes), sum, err);
     }
     return code;

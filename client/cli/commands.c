@@ -220,10 +220,9 @@ const cli_command cli_commands[] = {
      "  tutti recv --rank 1 --from 0 --tag 7", cli_recv_options, 0, 0, false, cli_recv},
     {"bench", COLLECTIVES, "OP [options]", "measure an op on all ranks, size after size",
      "The columns are those of nccl-tests: size is the largest tensor of a rank, count the "
-     "elements "
-     "of one rank's part of it; time is one call of the slowest rank, p50 and p99 are of all "
-     "calls. "
-     "#wrong counts elements with --check, which exits with 1 when there are any. send is measured "
+     "elements of one rank's part of it; time is one call of the slowest rank. Sizes are rounded "
+     "to whole elements. #wrong counts elements with --check, which exits with 1 when there are "
+     "any. send is measured "
      "with recv: each rank sends to the next. With --json an object on each line.",
      "  tutti bench all_reduce -b 8 -e 256M -f 4 --check\n  tutti bench broadcast -b 1M --inline",
      cli_bench_options, 1, 1, false, cli_bench},

@@ -101,17 +101,31 @@ class TestBench(ClusterCase):
         lines = done.text.splitlines()
         self.assertIn("out-of-place", lines[1])
         self.assertEqual(lines[2].split()[1:6], ["size", "count", "type", "redop", "root"])
-        self.assertEqual(lines[2].split()[6:], ["time", "algbw", "busbw", "p50", "p99", "#wrong"] * 2)
-        self.assertEqual(lines[4].split()[:5], ["8192", "512", "FP32", "sum", "-1"])
-        self.assertEqual(lines[4].split()[-7:], ["0"] + ["-"] * 6)
+        self.assertEqual(lines[2].split()[6:], ["time", "algbw", "busbw", "#wrong"] * 2)
+        self.assertEqual(lines[4].split()[:5], ["8192", "512", "float", "sum", "-1"])
+        self.assertEqual(lines[4].split()[8:], ["0"] + ["nan"] * 3 + ["N/A"])
         self.assertEqual(lines[5].split()[0], "16384")
-        self.assertEqual(lines[6], "# wrong elements: 0, all is well")
+        self.assertEqual(lines[6], "# Out of bounds values : 0 OK")
+        self.assertRegex(lines[7], r"^# Avg bus bandwidth    : [0-9.e+-]+$")
+        float(lines[7].split(":")[1])
+        self.assertEqual([float(word) > 0 for word in lines[4].split()[5:6]], [True])
         self.assertIn("N/A", self.well("bench", "reduce", "-b", "8", "-n", "1").text)
         self.assertEqual(len(self.well("bench", "reduce", "-b", "8", "-n", "1", "-q").text.splitlines()), 1)
 
+    def test_percentiles__stand_after_the_columns_of_nccl_tests(self):
+        lines = self.well("bench", "all-reduce", "-b", "8K", "-n", "2", "--percentiles").text.splitlines()
+        self.assertEqual(lines[2].split()[6:], ["time", "algbw", "busbw", "#wrong"] * 2 + ["p50", "p99"] * 2)
+        self.assertEqual(len(lines[4].split()), 5 + 2 * 4 + 2 * 2)
+
+    def test_sizes__are_rounded_to_whole_elements_as_nccl_tests_rounds_them(self):
+        self.assertEqual([row["bytes"] for row in self.rows("all_reduce", "-b", "1", "-e", "3", "-n", "1")], [4])
+        self.assertEqual([row["bytes"] for row in self.rows("all_reduce", "-b", "7", "-e", "28", "-n", "1")],
+                         [4, 12, 28])
+        self.assertEqual([row["bytes"] for row in self.rows("all_gather", "-b", "4", "-n", "1")], [16])
+
     def test_what_makes_no_sense__is_said(self):
         for words, text in [
-            (["nope"], "no op"), (["all_reduce", "-b", "3"], "no whole number of FP32 elements"),
+            (["nope"], "no op"),
             (["all_reduce", "-b", "8", "-e", "4"], "less than"), (["all_reduce", "-b", "0"], "need a size"),
             (["all_reduce", "-f", "1"], "from 2"), (["all_reduce", "-n", "0"], "from 1"),
             (["barrier", "-b", "4"], "moves no tensors"), (["broadcast", "--op", "sum"], "reduces nothing"),
@@ -122,7 +136,7 @@ class TestBench(ClusterCase):
         ]:
             self.fails(["bench", *words], text, code=2)
         for words, text in [
-            (["broadcast", "--root", "7"], "there are 4 ranks"), (["all_gather", "-b", "4"], "16 bytes or more"),
+            (["broadcast", "--root", "7"], "there are 4 ranks"),
             (["all_reduce", "--dtype", "FP8_E4M3", "-b", "8", "--check"], "nobody reduces"),
             (["all_reduce", "-g", "nobody"], "nobody"),
         ]:
