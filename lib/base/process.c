@@ -44,7 +44,7 @@ tutti_process_raise_files(uint64_t least, tutti_error *err)
 void
 tutti_process_tune_malloc(void)
 {
-    (void)mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    (void)mallopt(M_TRIM_THRESHOLD, 256 << 20);
     (void)mallopt(M_MMAP_THRESHOLD, 32 << 20);
 }
 

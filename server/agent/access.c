@@ -98,7 +98,7 @@ run_end(tutti_rpc_task *task)
     if (self->leader != NULL) {
         agent_access_drop(self->leader);
     }
-    free(self->early);
+    agent_upload_drop_early(self, false);
     free(self->taken);
     free(self);
 }

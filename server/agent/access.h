@@ -47,7 +47,7 @@ struct agent_access {
     bool first; /* the next message of a download is its first */
     bool half_closed;
     bool reads;           /* a download */
-    unsigned char *early; /* bytes that came before the turn */
+    unsigned char *early; /* bytes that came before the turn: agent_upload_drop_early frees them */
     size_t early_size;
     /* ... an upload in parts */
     bool parted;
@@ -144,6 +144,9 @@ void agent_stream_finish(agent_access *access, const tutti_error *err); /* NULL 
 void agent_upload_chunk(agent_access *access, uint64_t offset, tutti_rpc_message *message);
 void agent_upload_end(agent_access *access); /* the client has sent all */
 void agent_upload_turn(agent_access *access);
+/* Free what was kept until the turn, or count it no more: take is true where somebody else frees
+ * it. */
+void agent_upload_drop_early(agent_access *access, bool take);
 void agent_upload_commit(agent_access *access); /* all of it is here */
 void agent_download_turn(agent_access *access);
 void agent_download_next(agent_access *access);

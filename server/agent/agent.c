@@ -5,6 +5,7 @@
 #include "server/agent/plane.h"
 #include "server/agent/progress.h"
 #include "server/agent/share.h"
+#include "server/agent/trim.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -293,7 +294,10 @@ tutti_agent_new(const tutti_agent_options *options, const tutti_rpc_server_optio
 static void
 run_start(tutti_rpc_task *task)
 {
-    agent_member_start(tutti_container_of(task, tutti_agent, start_task));
+    tutti_agent *agent = tutti_container_of(task, tutti_agent, start_task);
+
+    agent_trim_start(agent);
+    agent_member_start(agent);
 }
 
 tutti_code

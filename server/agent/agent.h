@@ -48,6 +48,7 @@ typedef struct tutti_agent_options {
     uint64_t min_world; /* 0 = all of them */
     uint64_t local_rank;
     uint64_t memory_limit;        /* 0 = half of the memory this process may use */
+    uint64_t memory_keep_ns;      /* free memory is kept ready for that long; 0 = for ever */
     uint64_t device_memory_limit; /* of each GPU; 0 = three quarters of what is free at the start */
     uint64_t data_port;           /* of coll/tcp; 0 = any */
     uint64_t handles_max;

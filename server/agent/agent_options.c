@@ -34,6 +34,9 @@ static const tutti_option table[] = {
      "join although another agent of the job has the same GPU"},
     {"memory-limit", TUTTI_OPTION_BYTES, AT(memory_limit), "0", 0, 1ULL << 46, NULL,
      "bytes of tensors in host memory; 0 = half of the memory this process may use"},
+    {"memory-keep", TUTTI_OPTION_NS, AT(memory_keep_ns), "1m", 0, 24 * 3600 * TUTTI_NS_PER_S, NULL,
+     "how long memory of deleted tensors stays ready for new ones before the system has it back, "
+     "up to twice that; 0 = always"},
     {"handles-max", TUTTI_OPTION_UINT, AT(handles_max), "100000", 1, 10000000, NULL,
      "tensors at once"},
     {"works-max", TUTTI_OPTION_UINT, AT(works_max), "4096", 1, 1000000, NULL,

@@ -98,8 +98,9 @@ struct tutti_agent {
     struct tutti_share *share; /* NULL = off */
     tutti_rpc_task gone_task;  /* memory of a tensor of its own has gone */
     atomic_bool gone_posted;
-    atomic_uint_fast64_t calls;    /* uploads, downloads and gets in flight */
-    struct agent_uploads *uploads; /* those in parts: upload_parts.c. Bulk loop */
+    atomic_uint_fast64_t calls;       /* uploads, downloads and gets in flight */
+    struct agent_uploads *uploads;    /* those in parts: upload_parts.c. Bulk loop */
+    atomic_uint_fast64_t early_bytes; /* that uploads keep until it is their turn: upload.c */
 
     tutti_rpc_task start_task;
     tutti_rpc_task stop_task;
@@ -110,6 +111,7 @@ struct tutti_agent {
     uint32_t untold;   /* ... and that many ways of telling the others are under way */
     tutti_rpc_task told_task;
     tutti_timer leave_timer; /* until the second phase */
+    tutti_timer trim_timer;  /* when free memory goes back: trim.c */
     bool failed;
     agent_numbers numbers;
     bool in_session; /* the coordinator hears us */

@@ -10,6 +10,7 @@
 #include "server/agent/ask.h"
 #include "server/agent/group_pause.h"
 #include "server/agent/member.h"
+#include "server/agent/trim.h"
 
 #define PROBE_NS (200 * TUTTI_NS_PER_MS)
 #define PROBE_MOST 256 /* in a larger world the coordinator's word has to do */
@@ -52,6 +53,7 @@ on_server_stopped(void *arg)
 
     tutti_coll_engine_stop(agent->engine);
     agent->engine = NULL;
+    agent_trim_stop(agent);
     agent_asks_cancel(agent);
     agent->end_task.on_run = run_end;
     tutti_rpc_loop_post(agent->control, &agent->end_task);

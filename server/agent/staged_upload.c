@@ -119,7 +119,7 @@ agent_staged_early(agent_access *access, tutti_tensor *tensor)
         return;
     }
     piece->heap = access->early;
-    access->early = NULL;
+    agent_upload_drop_early(access, true);
     access->sending = true;
     agent_piece_wait_slot(piece, tensor->space, on_late_slot);
 }

@@ -6,6 +6,9 @@
 #include "base/fail.h"
 #include "server/agent/staged.h"
 
+#define EARLY_PART 16
+#define EARLY_LEAST (16ULL << 20)
+
 void
 agent_upload_commit(agent_access *access)
 {
@@ -40,8 +43,7 @@ write_early(agent_access *self)
     if (self->early != NULL) {
         memcpy((char *)tensor->data + self->offset, self->early, self->early_size);
         self->offset += self->early_size;
-        free(self->early);
-        self->early = NULL;
+        agent_upload_drop_early(self, false);
     }
 }
 
@@ -86,12 +88,46 @@ check_chunk(const agent_access *self, uint64_t offset, size_t size, tutti_error 
     return TUTTI_OK;
 }
 
+void
+agent_upload_drop_early(agent_access *access, bool take)
+{
+    if (access->early == NULL) {
+        return;
+    }
+    atomic_fetch_sub(&access->agent->early_bytes, access->early_size);
+    if (!take) {
+        free(access->early);
+    }
+    access->early = NULL;
+}
+
+/* Of all uploads together: parts whose first part never comes must not be a way around the limit.
+ */
+static uint64_t
+early_bytes_max(tutti_agent *agent)
+{
+    tutti_space_stats space;
+
+    tutti_space_stat(agent->space, &space);
+    return space.limit_bytes / EARLY_PART > EARLY_LEAST ? space.limit_bytes / EARLY_PART
+                                                        : EARLY_LEAST;
+}
+
 static tutti_code
 keep_early(agent_access *self, tutti_rpc_message *message, size_t size, tutti_error *err)
 {
-    self->early = malloc(size);
+    tutti_agent *agent = self->agent;
+    const uint64_t most = early_bytes_max(agent);
+    const uint64_t before = atomic_fetch_add(&agent->early_bytes, size);
+
+    self->early = before + size > most ? NULL : malloc(size);
     if (self->early == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to keep %zu bytes", size);
+        atomic_fetch_sub(&agent->early_bytes, size);
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "MEMORY_LIMIT",
+                              "%" PRIu64 " bytes of uploads wait for their turn, at most %" PRIu64
+                              " (a sixteenth of --memory-limit): send the first part first, or "
+                              "fewer at once",
+                              before, most);
     }
     tutti_rpc_message_read(message, self->early, size);
     self->early_size = size;

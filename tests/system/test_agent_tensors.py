@@ -270,6 +270,64 @@ class Tensors(ClusterCase):
         self.create([4 << 20], types.DTYPE_UINT8, "big")
         self.assert_failed(self.fails(lambda: self.agent.get("big")), PRECONDITION, "INLINE_LIMIT")
 
+class Kept(ClusterCase):
+    """What is free goes back to the system, and what waits is counted."""
+
+    size = 1
+    options = ("--memory-limit", "256MiB", "--memory-keep", "100ms")
+
+    def resident(self):
+        """Bytes of tensor memory that the system has given."""
+        with open("/proc/%d/status" % self.cluster.agents[0].program.process.pid) as file:
+            return [int(line.split()[1]) << 10 for line in file if line.startswith("RssShmem:")][0]
+
+    def test_memory_of_deleted_tensors_goes_back(self):
+        agent = self.cluster.agents[0]
+        before = self.resident()
+        kept = np.full(1 << 20, 7, np.uint8)
+        agent.put(kept, name="kept")
+        agent.tensors.Upload(chunks_of(np.ones(48 << 20, np.uint8), name="large"), timeout=LONG_S)
+        self.assertGreater(self.resident(), before + (48 << 20))
+        agent.delete("large")
+        until = time.monotonic() + LONG_S
+        while self.resident() > before + (2 << 20):
+            self.assertLess(time.monotonic(), until, "it keeps %d bytes" % self.resident())
+            time.sleep(0.05)
+        np.testing.assert_array_equal(agent.get("kept"), kept)
+        agent.delete("kept")
+
+    def test_parts_whose_first_never_comes_count_against_the_limit(self):
+        agent = self.cluster.agents[0]
+        release = threading.Event()
+
+        def messages(number):
+            start = tensors.UploadStart(transfer=b"%016d" % number, part_offset=8, part_bytes=1 << 40)
+            yield tensors.UploadRequest(start=start, offset=8, payload=bytes(2 << 20))
+            release.wait(LONG_S)
+
+        calls = [agent.tensors.Upload.future(messages(number), timeout=LONG_S) for number in range(20)]
+        until = time.monotonic() + LONG_S
+        while sum(call.done() for call in calls) < 12:  # a sixteenth of the limit holds 8 of them
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.02)
+        refused = [call for call in calls if call.done()]
+        for call in refused:
+            self.assert_failed(support.Failure(call.exception()), EXHAUSTED, "MEMORY_LIMIT", "at most 16777216")
+        for call in calls:
+            call.cancel()
+        release.set()
+        self.assertEqual(len(refused), 12)
+        until = time.monotonic() + LONG_S
+        while True:  # what they held is free again
+            again = agent.tensors.Upload.future(messages(99), timeout=1)
+            try:
+                again.result()
+            except grpc.RpcError as error:
+                if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+                    break
+            self.assertLess(time.monotonic(), until)
+
+
 
 if __name__ == "__main__":
     support.main()

@@ -12,12 +12,15 @@
 #include "tensor/host/tensor_host_pages.h"
 #include "tensor/space.h"
 
+#define TRIM_STEP (16ULL << 20)
+
 typedef struct space_host {
     tutti_space base;
     tutti_pages pages;
     uint64_t kept_bytes_max;
     pthread_mutex_t lock; /* guards what follows; nothing is locked inside */
     tutti_blocks blocks;
+    uint64_t trim_at;                    /* how far tutti_space_host_trim has come */
     uint64_t kept_bytes;                 /* touched chunks that lie wholly in holes */
     RB_HEAD(tutti_owns, tutti_own) owns; /* by where they are mapped */
     uint64_t own_count;
@@ -155,6 +158,54 @@ space_host_give(tutti_space *space, tutti_tensor *tensor)
     }
     self->kept_bytes += touched;
     unlock(self);
+}
+
+/* The first hole that ends behind `at`, or NULL. */
+static const tutti_block *
+find_hole(const space_host *self, uint64_t at)
+{
+    const tutti_link *link;
+
+    for (link = self->blocks.all.next; link != &self->blocks.all; link = link->next) {
+        const tutti_block *block = tutti_container_of(link, tutti_block, links);
+
+        if (!block->taken && block->offset + block->size > at) {
+            return block;
+        }
+    }
+    return NULL;
+}
+
+bool
+tutti_space_host_trim(tutti_space *space, uint64_t bytes_max)
+{
+    space_host *self = space_host_from(space);
+    uint64_t returned = 0;
+    bool more = true;
+
+    while (more && returned < bytes_max) {
+        const tutti_block *hole;
+
+        lock(self); /* for a short step: others take and give blocks in between */
+        hole = find_hole(self, self->trim_at);
+        if (hole == NULL) {
+            self->trim_at = 0;
+            more = false;
+        } else {
+            const tutti_range all = range_of(hole);
+            tutti_range part = all;
+            uint64_t bytes;
+
+            part.offset = part.offset < self->trim_at ? self->trim_at : part.offset;
+            part.end = part.end - part.offset > TRIM_STEP ? part.offset + TRIM_STEP : part.end;
+            bytes = tutti_pages_age(&self->pages, tutti_pages_chunks(all, part));
+            self->kept_bytes -= bytes;
+            self->trim_at = part.end;
+            returned += bytes;
+        }
+        unlock(self);
+    }
+    return more;
 }
 
 static void

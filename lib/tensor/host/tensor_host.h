@@ -1,7 +1,8 @@
 /*
  * Host memory: one sparse memfd as large as the limit, mapped once, so that other processes of this
  * machine can map the same bytes by descriptor and offset. Pages come when they are touched; what
- * is free and beyond `kept_bytes_max` goes back to the kernel.
+ * is free and beyond `kept_bytes_max` goes back to the kernel at once, the rest by
+ * tutti_space_host_trim.
  *
  * Who maps the descriptor can change bytes, also of tensors it was not told of, but nothing else:
  * where blocks begin and end is kept outside, and the file is sealed, so nobody can shrink it.
@@ -30,6 +31,12 @@ typedef struct tutti_space_host_options {
  */
 tutti_code tutti_space_host_open(const tutti_space_host_options *options, tutti_space **ret_space,
                                  tutti_error *err);
+
+/*
+ * Give memory back that has been free since the call before the last one that returned false, at
+ * most some `bytes_max` of it. True: there may be more, call again. One thread at a time.
+ */
+bool tutti_space_host_trim(tutti_space *space, uint64_t bytes_max);
 
 /* The memfd; tensor->offset counts from its beginning. Borrowed for the life of the space. */
 int tutti_space_host_descriptor(tutti_space *space);

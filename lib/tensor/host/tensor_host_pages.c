@@ -109,7 +109,7 @@ tutti_pages_touch(tutti_pages *pages, tutti_range block)
 
     assert(block.offset < block.end && block.end <= pages->size);
     for (chunk = block.offset / TUTTI_PAGES_CHUNK; chunk * TUTTI_PAGES_CHUNK < block.end; chunk++) {
-        atomic_store_explicit(&pages->touched[chunk], 1, memory_order_relaxed);
+        atomic_store_explicit(&pages->touched[chunk], TUTTI_PAGES_TOUCHED, memory_order_relaxed);
     }
 }
 
@@ -126,9 +126,8 @@ tutti_pages_clean(tutti_pages *pages, tutti_range block)
 
         if (atomic_load_explicit(&pages->touched[chunk], memory_order_relaxed) != 0) {
             memset(pages->data + at, 0, end - at);
-        } else {
-            atomic_store_explicit(&pages->touched[chunk], 1, memory_order_relaxed);
         }
+        atomic_store_explicit(&pages->touched[chunk], TUTTI_PAGES_TOUCHED, memory_order_relaxed);
         at = end;
     }
 }
@@ -182,4 +181,38 @@ tutti_pages_return(tutti_pages *pages, tutti_range chunks)
     for (at = chunks.offset; at < chunks.end; at += TUTTI_PAGES_CHUNK) {
         atomic_store_explicit(&pages->touched[at / TUTTI_PAGES_CHUNK], 0, memory_order_relaxed);
     }
+}
+
+static uint64_t
+return_run(tutti_pages *pages, tutti_range run)
+{
+    const uint64_t before = tutti_pages_touched(pages, run);
+
+    tutti_pages_return(pages, run);
+    return before - tutti_pages_touched(pages, run);
+}
+
+uint64_t
+tutti_pages_age(tutti_pages *pages, tutti_range chunks)
+{
+    tutti_range run = {chunks.offset, chunks.offset}; /* of aged ones */
+    uint64_t returned = 0;
+    uint64_t at;
+
+    for (at = chunks.offset; at < chunks.end; at += TUTTI_PAGES_CHUNK) {
+        _Atomic unsigned char *flag = &pages->touched[at / TUTTI_PAGES_CHUNK];
+        const unsigned char was = atomic_load_explicit(flag, memory_order_relaxed);
+
+        if (was == TUTTI_PAGES_AGED) {
+            run.offset = run.offset == run.end ? at : run.offset;
+            run.end = at + TUTTI_PAGES_CHUNK;
+            continue;
+        }
+        returned += return_run(pages, run);
+        run = (tutti_range){at, at};
+        if (was == TUTTI_PAGES_TOUCHED) {
+            atomic_store_explicit(flag, TUTTI_PAGES_AGED, memory_order_relaxed);
+        }
+    }
+    return returned + return_run(pages, run);
 }

@@ -13,12 +13,15 @@
 #include "tensor/host/tensor_host_blocks.h"
 
 #define TUTTI_PAGES_CHUNK (64U << 10)
+#define TUTTI_PAGES_TOUCHED 1
+#define TUTTI_PAGES_AGED 2 /* touched, and free when tutti_pages_age last looked */
 
 typedef struct tutti_pages {
     int fd;
     unsigned char *data;
     uint64_t size;
-    _Atomic unsigned char *touched; /* one per chunk: neighbours may share one, so atomic */
+    /* One per chunk: neighbours may share one, so atomic. 0, TUTTI_PAGES_TOUCHED, or _AGED. */
+    _Atomic unsigned char *touched;
 } tutti_pages;
 
 /*
@@ -51,6 +54,12 @@ tutti_range tutti_pages_chunks(tutti_range inside, tutti_range part);
 
 /* Bytes of the touched ones of these chunks. */
 uint64_t tutti_pages_touched(const tutti_pages *pages, tutti_range chunks);
+
+/*
+ * Of chunks in which nobody has a block: return those that were aged before and not taken since,
+ * and age the others. Returns the bytes that went back.
+ */
+uint64_t tutti_pages_age(tutti_pages *pages, tutti_range chunks);
 
 /*
  * Let the kernel have the memory of these chunks, in which nobody has a block (or the caller has

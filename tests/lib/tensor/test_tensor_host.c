@@ -168,6 +168,40 @@ test_space_host__takes_no_memory_before_it_is_touched(void **state)
 }
 
 static void
+test_space_host__gives_back_what_was_free_between_two_trims(void **state)
+{
+    tutti_space *space = open_space(64 * MIB, 64 * MIB);
+    tutti_tensor *used = make_tensor(space, MIB);
+    tutti_tensor *first = make_tensor(space, 8 * MIB);
+    tutti_tensor *second = make_tensor(space, 4 * MIB);
+
+    (void)state;
+    memset(used->data, 7, used->bytes);
+    memset(first->data, 1, first->bytes);
+    memset(second->data, 1, second->bytes);
+    tutti_tensor_unref(first);
+    assert_false(tutti_space_host_trim(space, 64 * MIB));
+    assert_int_equal(backed_bytes(space), 13 * MIB); /* it was free for no time */
+    tutti_tensor_unref(second);
+    first = make_tensor(space, 2 * MIB);          /* of the first hole, used again */
+    assert_true(tutti_space_host_trim(space, 1)); /* in steps */
+    while (tutti_space_host_trim(space, 1)) {
+    }
+    assert_int_equal(backed_bytes(space), 7 * MIB); /* 6 of 8 MiB, and none of the second */
+    assert_int_equal(kept_bytes(space), 4 * MIB);
+    assert_false(tutti_space_host_trim(space, 64 * MIB));
+    assert_int_equal(backed_bytes(space), 3 * MIB);
+    assert_int_equal(kept_bytes(space), 0);
+    assert_int_equal(((unsigned char *)used->data)[MIB - 1], 7);
+    tutti_tensor_unref(first);
+    first = make_tensor(space, 8 * MIB);
+    assert_int_equal(((unsigned char *)first->data)[8 * MIB - 1], 0);
+    tutti_tensor_unref(first);
+    tutti_tensor_unref(used);
+    tutti_space_close(space);
+}
+
+static void
 test_space_host__gives_back_what_is_over_what_it_keeps(void **state)
 {
     tutti_space *space = open_space(16 * MIB, 2 * MIB);
@@ -484,6 +518,7 @@ main(void)
         cmocka_unit_test(test_tensor_new_raw__clears_nothing_and_hides_nothing_from_clean_ones),
         cmocka_unit_test(test_space_host__cannot_be_shrunk_by_who_has_the_descriptor),
         cmocka_unit_test(test_space_host__takes_no_memory_before_it_is_touched),
+        cmocka_unit_test(test_space_host__gives_back_what_was_free_between_two_trims),
         cmocka_unit_test(test_space_host__gives_back_what_is_over_what_it_keeps),
         cmocka_unit_test(test_space_host__gives_back_what_many_small_tensors_had),
         cmocka_unit_test(test_space_host_open__rounds_the_limit_up_to_pages),
