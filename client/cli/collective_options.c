@@ -19,7 +19,8 @@
     }
 #define OPTION_SAVE                                                                                \
     {                                                                                              \
-        "output", 'o', "FILE", "save the result here, and keep no tensor", "FILE"                  \
+        "output", 'o', "FILE", "save the result here, %d being the group rank; keep no tensor",    \
+            "FILE"                                                                                 \
     }
 #define OPTION_SAVE_EACH                                                                           \
     {                                                                                              \

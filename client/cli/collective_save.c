@@ -5,9 +5,18 @@
 
 #include "client/cli/collective_run.h"
 
-/* Does this rank have something that is to be saved? */
+#define RANK_MARK "%d" /* in the name of a file: the group rank */
+
 static bool
-is_saved(const collective_run *run, uint32_t index)
+names_ranks(const char *path)
+{
+    return strstr(path, RANK_MARK) != NULL;
+}
+
+/* Does this rank have something that is to be saved? What is the same everywhere is saved once,
+ * unless the name asks for a file of each rank. */
+static bool
+is_saved(const collective_run *run, uint32_t index, const char *path)
 {
     switch (run->what->result) {
     case COLLECTIVE_AT_ROOT:
@@ -15,15 +24,15 @@ is_saved(const collective_run *run, uint32_t index)
     case COLLECTIVE_EACH:
         return true;
     default:
-        return index == 0;
+        return index == 0 || names_ranks(path);
     }
 }
 
-/* "out.%d.npy" becomes "out.3.npy" where every rank has a file. False: it is too long. */
+/* "out.%d.npy" becomes "out.3.npy". False: it is too long. */
 static bool
-name_file(const collective_run *run, const char *path, uint32_t index, char ret[PATH_MAX])
+name_file(const char *path, uint32_t index, char ret[PATH_MAX])
 {
-    const char *mark = run->what->result == COLLECTIVE_EACH ? strstr(path, "%d") : NULL;
+    const char *mark = strstr(path, RANK_MARK);
     int size;
 
     if (mark == NULL) {
@@ -69,12 +78,12 @@ collective_save(const collective_run *run, const char *path, tutti_error *err)
     uint32_t i;
 
     for (i = 0; i < run->world.count && code == TUTTI_OK; i++) {
-        if (!is_saved(run, i)) {
+        if (!is_saved(run, i, path)) {
             continue;
         }
-        code = name_file(run, path, i, name) ? save_one(run, i, name, err)
-                                             : cli_fail(err, TUTTI_INVALID_ARGUMENT,
-                                                        "-o: a path of %d bytes or more", PATH_MAX);
+        code = name_file(path, i, name) ? save_one(run, i, name, err)
+                                        : cli_fail(err, TUTTI_INVALID_ARGUMENT,
+                                                   "-o: a path of %d bytes or more", PATH_MAX);
     }
     return code;
 }
@@ -91,7 +100,8 @@ json_rank(const collective_run *run, uint32_t index, const char *path)
     if (path != NULL) {
         (void)json_object_del(one, "handle"); /* it is gone */
     }
-    if (path != NULL && run->what->result == COLLECTIVE_EACH && name_file(run, path, index, name)) {
+    if (path != NULL && names_ranks(path) && is_saved(run, index, path) &&
+        name_file(path, index, name)) {
         (void)json_object_set_new(one, "file", json_string(name));
     }
     return one;
@@ -104,7 +114,7 @@ say_file(const collective_run *run, uint32_t index, const char *path)
     char shape[CLI_WORD_SIZE];
     char name[PATH_MAX];
 
-    if (is_saved(run, index) && name_file(run, path, index, name) && strcmp(name, "-") != 0) {
+    if (is_saved(run, index, path) && name_file(path, index, name) && strcmp(name, "-") != 0) {
         cli_say(run->what->self, "%s  %s%s", name, tutti_dtype_name(spec->dtype),
                 cli_format_shape(spec, shape));
     }
@@ -122,7 +132,7 @@ collective_print(const collective_run *run, const char *path)
         (void)json_array_append_new(results, json_rank(run, i, path));
     }
     document = collective_json(what, &run->ranks[0].result, results);
-    if (path != NULL && what->result != COLLECTIVE_EACH) {
+    if (path != NULL && !names_ranks(path)) {
         (void)json_object_set_new(document, "file", json_string(path));
     }
     if (cli_print_json(what->self, document)) {

@@ -190,6 +190,22 @@ class TestCollectives(ClusterCase):
         done = self.json("all-reduce", *self.files(np.int32), "--op", "bor", "-o", "out.npy")
         self.assertEqual((done["op"], done["group"], done["file"]), ("all_reduce", "world", "out.npy"))
         self.assertEqual(self.load("out.npy")[0, 0], 7)
+
+    def test_all_reduce__into_a_file_of_each_rank(self):
+        done = self.json("all-reduce", *self.files(), "-o", "out.%d.npy")
+        self.assertEqual([result["file"] for result in done["results"]],
+                         ["out.%d.npy" % rank for rank in range(RANKS)])
+        self.assertNotIn("file", done)
+        for rank in range(RANKS):
+            self.assert_same(self.load("out.%d.npy" % rank), np.full((2, 3), 10, np.float32))
+            os.unlink(file_path("out.%d.npy" % rank))
+        self.assertFalse(os.path.exists(file_path("out.%d.npy")))
+
+    def test_reduce__into_a_file_with_the_number_of_the_root(self):
+        done = self.json("reduce", *self.files(), "--root", "2", "-o", "out.%d.npy")
+        self.assertEqual([result.get("file") for result in done["results"]], [None, None, "out.2.npy", None])
+        self.assert_same(self.load("out.2.npy"), np.full((2, 3), 10, np.float32))
+        os.unlink(file_path("out.2.npy"))
         for rank in range(RANKS):
             self.assertEqual(self.json("list", "--rank", str(rank))["tensors"], [])
 
