@@ -33,6 +33,7 @@ LOCAL.update({  # at a point inside one agent
     "kill-at": Fault(2, AT),
     "stop-at": Fault(1, AT),
     "delay-at": Fault(1, AT),
+    "kill-answer": Fault(6, ("after",)),
 })
 WIRE = {  # the same, of packets between agents that share no memory
     "drop-at": Fault(1, AT),
@@ -75,7 +76,7 @@ def draw(seed, count):
 
 def fitting(fault, phase):
     """Ops that the pair makes sense with; those of `data`, `wait`, `upload` and `join` are what they are."""
-    if phase in ("upload", "join") or (fault == "cancel"):
+    if phase in ("upload", "join") or fault in ("cancel", "kill-answer"):
         return [op for op in OPS if op.name == "all_reduce"]
     if phase in ("data", "wait"):
         return [op for op in OPS if op.by_handle]

@@ -22,7 +22,7 @@ import lanes
 from fault_cluster import FaultCluster
 from net_cluster import NetCluster, namespaces
 from net_schedules import NetSchedule
-from points import PointSchedule, WireCluster
+from points import AnswerSchedule, PointSchedule, WireCluster
 from report import Report
 from schedules import Schedule
 from stores import StoreSchedule
@@ -70,7 +70,7 @@ def deal(options, why_no_hosts):
 
 def local_schedule(seed, number, fault, phase, op):
     kind = StoreSchedule if fault == "truncated-store" else Schedule
-    kind = PointSchedule if fault.endswith("-at") else kind
+    kind = PointSchedule if fault.endswith("-at") else AnswerSchedule if fault == "kill-answer" else kind
     return kind(seed, number, fault, phase, op)
 
 
