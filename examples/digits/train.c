@@ -46,6 +46,7 @@ average(worker *self, float *numbers, int64_t count)
     tutti_op_init(&op);
     op.reduce = TUTTI_REDUCE_AVG;
     op.timeout_ms = 30000;
+    op.step = (uint64_t)self->calls + 1; /* one that repeats a done step is refused, not summed */
     if (tutti_all_reduce_data(self->client, &op, &spec, numbers, numbers, &err) != TUTTI_OK) {
         (void)fprintf(stderr, "all_reduce: %s\n", err.text);
         return false;
