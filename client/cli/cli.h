@@ -99,7 +99,8 @@ int cli_usage(const cli *self, const char *format, ...) __attribute__((format(pr
 
 /* ------------------------------------------------------------------ values.c */
 
-/* Parse what people type: "10s", "250ms"; "64MiB"; "0-3,7". False: no such value. */
+/* Parse what people type: "10s", "250ms", "10" (seconds, as sleep(1) has it); "64MiB"; "0-3,7".
+ * False: no such value. */
 bool cli_parse_ms(const char *text, uint32_t *ret_ms);
 bool cli_parse_size(const char *text, uint64_t *ret_bytes);
 bool cli_parse_number(const char *text, int64_t least, int64_t most, int64_t *ret_number);
@@ -120,6 +121,9 @@ const char *cli_format_shape(const tutti_spec *spec, char *ret);
 /* The command, or its first word, that is closest to what was typed. False: none is close. */
 #define CLI_NAME_SIZE 64
 bool cli_suggest(const char *typed, char ret[CLI_NAME_SIZE]);
+
+/* What to write in place of an option that another launcher has; NULL: nothing is known. */
+const char *cli_suggest_option(const cli_command *command, const char *word);
 
 /* How many letters have to be added, removed, changed or swapped with a neighbour. */
 size_t cli_distance(const char *left, const char *right);

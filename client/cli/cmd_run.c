@@ -14,7 +14,13 @@
 
 #define START_TIMEOUT_MS 60000
 #define STOP_TIMEOUT_MS 10000
-#define WORD_COUNT 9 /* of a program's environment that are ours */
+#define PORT_FIRST 29500 /* PyTorch's own default */
+#define PORT_TRIES 500
+#define WORD_COUNT 17    /* of a program's environment that are ours */
+#define GONE_COUNT 3     /* of what a program must not inherit */
+#define EXIT_LATE 124    /* as timeout(1) says it */
+#define EXIT_REFUSED 126 /* these two as shells say them */
+#define EXIT_NOT_FOUND 127
 
 /* One `tutti run`. */
 typedef struct running {
@@ -25,6 +31,7 @@ typedef struct running {
     bool ours; /* the cluster is private */
     programs programs;
     uint16_t port; /* for the programs' own use */
+    int refused;   /* errno of a program that could not be started; 0 = none */
 } running;
 
 static bool
@@ -83,32 +90,68 @@ start_cluster(running *self, tutti_error *err)
     return code;
 }
 
-/* Some port that is free just now: what PyTorch and others want for a rendezvous of theirs. */
+/*
+ * Bind to a port of all addresses of this host, of IPv4 and of IPv6; 0 is any port. PyTorch's store
+ * listens so, and a port that is free on 127.0.0.1 alone does not do for it. Returns the port; 0:
+ * it is in use.
+ */
+static uint16_t
+try_port(uint16_t port)
+{
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port)};
+    socklen_t size = sizeof(six);
+    const int off = 0;
+    int descriptor = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    uint16_t found = 0;
+
+    if (descriptor >= 0) {
+        (void)setsockopt(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+        if (bind(descriptor, (const struct sockaddr *)&six, size) == 0 &&
+            getsockname(descriptor, (struct sockaddr *)&six, &size) == 0) {
+            found = ntohs(six.sin6_port);
+        }
+    } else { /* a host without IPv6 */
+        size = sizeof(four);
+        descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (descriptor >= 0 && bind(descriptor, (const struct sockaddr *)&four, size) == 0 &&
+            getsockname(descriptor, (struct sockaddr *)&four, &size) == 0) {
+            found = ntohs(four.sin_port);
+        }
+    }
+    if (descriptor >= 0) {
+        (void)close(descriptor);
+    }
+    return found;
+}
+
+/* Some port that is free just now: what PyTorch and others want for a rendezvous of theirs. When
+ * connections hold all ports that the system gives away, one below them is looked for. */
 static uint16_t
 free_port(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof(address);
-    const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    uint16_t found = try_port(0);
+    uint16_t port;
 
-    if (descriptor < 0) {
-        return 29500;
+    for (port = PORT_FIRST; found == 0 && port < PORT_FIRST + PORT_TRIES; port++) {
+        found = try_port(port);
     }
-    (void)bind(descriptor, (const struct sockaddr *)&address, size);
-    (void)getsockname(descriptor, (struct sockaddr *)&address, &size);
-    (void)close(descriptor);
-    return ntohs(address.sin_port);
+    return found != 0 ? found : PORT_FIRST;
 }
 
 /* ------------------------------------------------------------------------------ the programs */
 
-/* Local clusters speak without TLS, whatever the user's own settings say. */
+/*
+ * Local clusters speak without TLS, whatever the user's own settings say. Programs that were
+ * written for torchrun find its variables, as of one node whose programs are never started again;
+ * those of a torchrun that started us are gone, because its store is not ours.
+ */
 static char **
 make_environment(const running *self, uint32_t rank)
 {
     char words[WORD_COUNT][STATE_PATH_MAX + 32];
-    const char *changes[WORD_COUNT + 2] = {"TUTTI_TLS_*", "TUTTI_TOKEN_FILE"};
+    const char *changes[WORD_COUNT + GONE_COUNT] = {"TUTTI_TLS_*", "TUTTI_TOKEN_FILE",
+                                                    "TORCHELASTIC_*"};
     size_t i;
 
     (void)snprintf(words[0], sizeof(words[0]), "RANK=%" PRIu32, rank);
@@ -122,10 +165,19 @@ make_environment(const running *self, uint32_t rank)
     (void)snprintf(words[6], sizeof(words[6]), "TUTTI_JOB=%s", self->cluster.job);
     (void)snprintf(words[7], sizeof(words[7]), "MASTER_ADDR=127.0.0.1");
     (void)snprintf(words[8], sizeof(words[8]), "MASTER_PORT=%u", self->port);
+    (void)snprintf(words[9], sizeof(words[9]), "GROUP_RANK=0");
+    (void)snprintf(words[10], sizeof(words[10]), "GROUP_WORLD_SIZE=1");
+    (void)snprintf(words[11], sizeof(words[11]), "ROLE_NAME=default");
+    (void)snprintf(words[12], sizeof(words[12]), "ROLE_RANK=%" PRIu32, rank);
+    (void)snprintf(words[13], sizeof(words[13]), "ROLE_WORLD_SIZE=%" PRIu32,
+                   self->cluster.rank_count);
+    (void)snprintf(words[14], sizeof(words[14]), "TORCHELASTIC_RUN_ID=%s", self->cluster.name);
+    (void)snprintf(words[15], sizeof(words[15]), "TORCHELASTIC_RESTART_COUNT=0");
+    (void)snprintf(words[16], sizeof(words[16]), "TORCHELASTIC_MAX_RESTARTS=0");
     for (i = 0; i < WORD_COUNT; i++) {
-        changes[i + 2] = words[i];
+        changes[i + GONE_COUNT] = words[i];
     }
-    return process_environment(changes, WORD_COUNT + 2);
+    return process_environment(changes, WORD_COUNT + GONE_COUNT);
 }
 
 static tutti_code
@@ -142,6 +194,7 @@ start_programs(running *self, tutti_error *err)
 
         code = programs_start(&self->programs, i, self->cli->arguments, environment, err);
         process_environment_free(environment);
+        self->refused = code == TUTTI_OK ? 0 : (int)err->cause;
     }
     return code;
 }
@@ -194,9 +247,28 @@ conclude(const running *self)
         (void)fprintf(self->cli->err,
                       "tutti: run: the programs were ended: --timeout of %" PRIu32 " ms\n",
                       set->limit_ms);
-        return CLI_FAILED;
+        return EXIT_LATE;
     }
     return set->signal != 0 ? 128 + set->signal : CLI_FINE;
+}
+
+/* After a program that did not start: the codes that shells have for it. */
+static int
+refused_code(int number)
+{
+    switch (number) {
+    case ENOENT:
+        return EXIT_NOT_FOUND;
+    case EACCES:
+    case EISDIR:
+    case ELOOP:
+    case ENOEXEC:
+    case ENOTDIR:
+    case EPERM:
+        return EXIT_REFUSED;
+    default:
+        return CLI_FAILED;
+    }
 }
 
 /* ------------------------------------------------------------------------------ all of it */
@@ -255,5 +327,9 @@ cli_run(cli *self)
         leave_cluster(&all);
         programs_release_signals();
     }
-    return code == TUTTI_OK ? exit_code : cli_failed(self, NULL, &err);
+    if (code == TUTTI_OK) {
+        return exit_code;
+    }
+    (void)cli_failed(self, NULL, &err);
+    return refused_code(all.refused);
 }

@@ -92,10 +92,12 @@ const cli_command cli_commands[] = {
     {"run", CLUSTER, "[-n N] [options] -- PROGRAM [ARGUMENTS]",
      "run a program once per rank, beside agents",
      "Starts a private cluster, or uses the one of --cluster, and a process for each rank with "
-     "RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, TUTTI_AGENT, TUTTI_COORDINATOR, TUTTI_JOB, "
-     "MASTER_ADDR and MASTER_PORT (a free port) in its environment. Lines they print get [rank] in "
-     "front. When one fails, the others are ended, and its exit code is ours. SIGINT, SIGTERM and "
-     "SIGHUP are passed on. Rank 0 reads what is piped in. With --timeout all are ended then. With "
+     "TUTTI_AGENT, TUTTI_COORDINATOR, TUTTI_JOB and the variables of torchrun (RANK, WORLD_SIZE, "
+     "LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, ROLE_RANK, TORCHELASTIC_RUN_ID, MASTER_ADDR, "
+     "MASTER_PORT: a free port, ...) in its environment. Lines they print get [rank] in "
+     "front. When one fails, the others are ended, and its exit code is ours; 127: the program was "
+     "not found, 126: it could not be executed. SIGINT, SIGTERM and SIGHUP are passed on. Rank 0 "
+     "reads what is piped in. With --timeout all are ended then, and 124 is the exit code. With "
      "--json the programs' output goes to standard error.",
      "  tutti run -n 4 -- python3 train.py --epochs 3", cli_run_options, 1, CLI_ANY_COUNT, true,
      cli_run},

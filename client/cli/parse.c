@@ -160,6 +160,8 @@ make_tables(const cli *self, bool stop_at_argument, getopt_tables *ret)
 static int
 fail_option(const cli *self, int found, const char *word)
 {
+    const char *instead;
+
     if (found == ':') {
         return cli_usage(self, "option %s needs a value", word);
     }
@@ -169,7 +171,9 @@ fail_option(const cli *self, int found, const char *word)
     if (optopt >= LONG_BASE) {
         return cli_usage(self, "option %s takes no value", word);
     }
-    return cli_usage(self, "no option %s", word);
+    instead = cli_suggest_option(self->command, word);
+    return instead != NULL ? cli_usage(self, "no option %s: %s", word, instead)
+                           : cli_usage(self, "no option %s", word);
 }
 
 /* Take options; *ret_first is the index of the first word that is none. False: *ret_exit. */

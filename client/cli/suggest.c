@@ -1,4 +1,5 @@
 /* What did they mean? */
+#include <stddef.h>
 #include <string.h>
 
 #include "client/cli/cli.h"
@@ -64,4 +65,52 @@ cli_suggest(const char *typed, char ret[CLI_NAME_SIZE])
         consider(typed, command->name, strcspn(command->name, " "), &best, ret);
     }
     return best <= allowed;
+}
+
+/* ------------------------------------------------------------------------------ torchrun */
+
+static const struct {
+    const char *name;
+    const char *instead;
+} torchrun_options[] = {
+    {"nproc-per-node", "-n N starts N programs"},
+    {"nnodes", "all programs are on this host; on several, start a tutti-agent on each"},
+    {"node-rank", "all programs are on this host; on several, start a tutti-agent on each"},
+    {"standalone", "leave it out: a private cluster is what this starts without --cluster"},
+    {"max-restarts", "leave it out: a program that fails ends the run"},
+    {"tee", "leave it out: all lines come through with [rank] in front, see --no-prefix"},
+    {"redirects", "leave it out, and write > FILE: lines have [rank] in front"},
+    {"log-dir", "leave it out, and write > FILE: lines have [rank] in front"},
+    {"rdzv-backend", "leave it out: the coordinator does this"},
+    {"rdzv-endpoint", "leave it out: the coordinator does this; --cluster names one that runs"},
+    {"rdzv-id", "leave it out: --cluster names the cluster to use"},
+    {"master-addr", "leave it out: programs get MASTER_ADDR"},
+    {"master-port", "leave it out: programs get MASTER_PORT, a free one"},
+};
+
+/* Is this word, without dashes in front, the option? torchrun takes - and _, and =VALUE. */
+static bool
+is_option(const char *word, const char *name)
+{
+    while (*name != '\0' && (*word == *name || (*word == '_' && *name == '-'))) {
+        word++;
+        name++;
+    }
+    return *name == '\0' && (*word == '\0' || *word == '=');
+}
+
+const char *
+cli_suggest_option(const cli_command *command, const char *word)
+{
+    size_t i;
+
+    if (command == NULL || strcmp(command->name, "run") != 0 || strncmp(word, "--", 2) != 0) {
+        return NULL;
+    }
+    for (i = 0; i < sizeof(torchrun_options) / sizeof(torchrun_options[0]); i++) {
+        if (is_option(word + 2, torchrun_options[i].name)) {
+            return torchrun_options[i].instead;
+        }
+    }
+    return NULL;
 }

@@ -13,7 +13,8 @@ typedef struct unit {
     double factor;
 } unit;
 
-static const unit times[] = {{"ms", 1}, {"s", 1000}, {"m", 60e3}, {"h", 3600e3}, {NULL, 0}};
+static const unit times[] = {{"", 1000},  {"ms", 1},     {"s", 1000},
+                             {"m", 60e3}, {"h", 3600e3}, {NULL, 0}};
 
 static const unit sizes[] = {
     {"", 1},

@@ -8,11 +8,12 @@ each test, no process of it is left.
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 
 import support
-from cli_case import TUTTI, Case, file_path, running, start, tutti
+from cli_case import TUTTI, Case, environment, file_path, running, start, tutti
 
 import numpy as np
 
@@ -202,14 +203,51 @@ class TestRun(Case):
 
     def test_run__ends_after_its_time(self):
         done = tutti("run", "-n", "2", "-t", "300ms", "--", "sleep", "600")
-        self.assertEqual(done.code, 1, done)
+        self.assertEqual(done.code, 124, done)
         self.assertIn("--timeout of 300 ms", done.err)
 
     def test_run__says_what_it_cannot_do(self):
         self.fails(["run", "-n", "2"], "too few arguments", code=2)
-        self.fails(["run", "--", "no-such-program"], "could not run no-such-program: No such file")
+        self.fails(["run", "--", "no-such-program"], "could not run no-such-program: No such file", code=127)
+        self.fails(["run", "--", "/dev/null"], "could not run /dev/null: Permission denied", code=126)
         self.fails(["run", "-c", "nobody", "--", "true"], 'no cluster "nobody" here')
         self.fails(["run", "-n", "x", "--", "true"], "whole number", code=2)
+
+    def test_run__gives_each_program_the_variables_of_torchrun(self):
+        script = "env | grep -E '^(GROUP|ROLE|TORCHELASTIC|LOCAL)_' | sort"
+        done = tutti("run", "-n", "2", "--", "sh", "-c", script, TORCHELASTIC_USE_AGENT_STORE="True")
+        self.assertEqual(done.code, 0, done)
+        for rank in range(2):
+            seen = dict(line.split("] ", 1)[1].split("=", 1) for line in done.text.splitlines()
+                        if line.startswith("[%d]" % rank))
+            self.assertRegex(seen.pop("TORCHELASTIC_RUN_ID"), "^run-[0-9]+$")
+            self.assertEqual(seen, {
+                "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2",
+                "ROLE_NAME": "default", "ROLE_RANK": str(rank), "ROLE_WORLD_SIZE": "2",
+                "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0"})
+
+    def test_run__says_what_stands_for_the_options_of_torchrun(self):
+        for option, text in [("--nproc-per-node=2", "-n N"), ("--nproc_per_node", "-n N"), ("--nnodes", "tutti-agent"),
+                             ("--standalone", "private cluster"), ("--max-restarts=3", "leave it out"),
+                             ("--tee", "--no-prefix"), ("--log-dir", "> FILE")]:
+            self.fails(["run", option, "3", "--", "true"], "no option " + option, text, code=2)
+
+    def test_run__master_port_is_free_on_all_addresses(self):
+        """In a network of its own, where all ports that the system gives away are in use on 127.0.1.1."""
+        space = ["unshare", "--net", "sh", "-c", "ip link set lo up && echo 40000 40015 > "
+                 "/proc/sys/net/ipv4/ip_local_port_range && exec \"$@\"", "sh"]
+        if subprocess.run([*space, "true"], capture_output=True).returncode != 0:
+            self.skipTest("no network namespaces here")
+        program = "import os, socket; port = int(os.environ['MASTER_PORT'])\n"
+        program += "six = socket.socket(socket.AF_INET6); six.bind(('::', port)); six.listen(); six.close()\n"
+        program += "four = socket.socket(); four.bind(('0.0.0.0', port)); four.listen(); print('bound')"
+        holder = "import socket, subprocess, sys\nheld = [socket.socket() for port in range(40000, 40016)]\n"
+        holder += "for number, one in enumerate(held): one.bind(('127.0.1.1', 40000 + number)); one.listen()\n"
+        holder += "sys.exit(subprocess.run(sys.argv[1:]).returncode)"
+        words = [TUTTI, "run", "-n", "1", "--no-prefix", "--", sys.executable, "-c", program]
+        done = subprocess.run([*space, sys.executable, "-c", holder, *words], capture_output=True, text=True,
+                              env=environment(), timeout=support.START_S)
+        self.assertEqual((done.returncode, done.stdout), (0, "bound\n"), done)
 
     def test_run__uses_and_keeps_a_cluster(self):
         self.well("cluster", "start", "-n", "2")

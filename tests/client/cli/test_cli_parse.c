@@ -122,7 +122,7 @@ test_parse__says_what_is_wrong_with_the_words(void **state)
         {"put x --name", "put: option --name needs a value"},
         {"put x -t", "put: option -t needs a value"},
         {"list --json=3", "option --json=3 takes no value"},
-        {"list --timeout 10", "--timeout \"10\": write 250ms, 10s, 5m"},
+        {"list --timeout 10d", "--timeout \"10d\": write 250ms, 10s, 5m"},
         {"put", "too few arguments: tutti put FILE.npy"},
         {"put x y", "unexpected argument \"y\""},
         {"--agent", "option --agent needs a value"},

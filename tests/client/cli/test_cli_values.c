@@ -7,13 +7,14 @@
 #include "client/cli/cli.h"
 
 static void
-test_parse_ms__takes_units_and_wants_one(void **state)
+test_parse_ms__takes_units_and_seconds_without_one(void **state)
 {
     static const struct {
         const char *text;
         uint32_t ms;
-    } good[] = {{"250ms", 250}, {"10s", 10000}, {"1.5s", 1500}, {"5m", 300000}, {"1h", 3600000}};
-    static const char *const bad[] = {"", "10", "0ms", "-1s", "s", "1d", "10 s", "nan", "2000h"};
+    } good[] = {{"250ms", 250},  {"10s", 10000}, {"1.5s", 1500}, {"5m", 300000},
+                {"1h", 3600000}, {"10", 10000},  {"0.5", 500}};
+    static const char *const bad[] = {"", "0", "0ms", "-1s", "s", "1d", "10 s", "nan", "2000h"};
     uint32_t ms = 7;
     size_t i;
 
@@ -184,7 +185,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse_ms__takes_units_and_wants_one),
+        cmocka_unit_test(test_parse_ms__takes_units_and_seconds_without_one),
         cmocka_unit_test(test_parse_size__takes_bytes_and_binary_units),
         cmocka_unit_test(test_parse_number__keeps_to_its_range),
         cmocka_unit_test(test_parse_ranks__takes_lists_and_runs_in_order),
