@@ -107,11 +107,18 @@ cli_help_prefix(const char *word, FILE *file)
     bool found = false;
 
     for (command = cli_commands; command->name != NULL; command++) {
-        if (strncmp(command->name, word, size) == 0 && command->name[size] == ' ') {
-            (void)fprintf(file, "%stutti %s %s\n", found ? "       " : "usage: ", command->name,
-                          command->synopsis);
+        if (strncmp(command->name, word, size) != 0 || command->name[size] != ' ') {
+            continue;
+        }
+        if (!found) {
+            (void)fprintf(file, "usage: tutti %s COMMAND [arguments] [options]\n\ncommands:\n",
+                          word);
             found = true;
         }
+        (void)fprintf(file, "  %-*s %s\n", COLUMN, command->name, command->help);
+    }
+    if (found) {
+        (void)fprintf(file, "\nmore about one command: tutti %s COMMAND --help\n", word);
     }
     return found;
 }

@@ -11,21 +11,33 @@
 
 #define LONG_BASE 1000 /* getopt's values for options: the index in the tables */
 
+/* Programs hear of it as of any error: in a document. */
+static void
+print_json_usage(const cli *self, const char *words)
+{
+    tutti_error err;
+
+    if (self->json) {
+        (void)cli_fail(&err, TUTTI_INVALID_ARGUMENT, "%s", words);
+        (void)snprintf(err.reason, sizeof(err.reason), "USAGE");
+        (void)cli_print_json(self, json_pack("{s:o}", "error", cli_json_error(&err)));
+    }
+}
+
 int
 cli_usage(const cli *self, const char *format, ...)
 {
+    char words[TUTTI_ERROR_TEXT_MAX];
     va_list args;
 
-    (void)fprintf(self->err, "tutti: ");
-    if (self->command != NULL) {
-        (void)fprintf(self->err, "%s: ", self->command->name);
-    }
     va_start(args, format);
-    (void)vfprintf(self->err, format, args);
+    (void)vsnprintf(words, sizeof(words), format, args);
     va_end(args);
-    (void)fprintf(self->err, "\ntry: tutti %s%s--help\n",
-                  self->command == NULL ? "" : self->command->name,
-                  self->command == NULL ? "" : " ");
+    (void)fprintf(
+        self->err, "tutti: %s%s%s\ntry: tutti %s%s--help\n",
+        self->command == NULL ? "" : self->command->name, self->command == NULL ? "" : ": ", words,
+        self->command == NULL ? "" : self->command->name, self->command == NULL ? "" : " ");
+    print_json_usage(self, words);
     return CLI_USAGE;
 }
 
@@ -81,15 +93,33 @@ begins_commands(const char *word)
     return false;
 }
 
+static bool
+has_word(char *const *words, int count, const char *word, const char *letter)
+{
+    int i;
+
+    for (i = 0; i < count && strcmp(words[i], "--") != 0; i++) {
+        if (strcmp(words[i], word) == 0 || strcmp(words[i], letter) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Not a command: the beginning of some, or a slip of the fingers. */
 static int
 fail_unknown(const cli *self, char *const *words, int count)
 {
     const bool two = count > 1 && begins_commands(words[0]) && words[1][0] != '-';
     char closest[CLI_NAME_SIZE];
-    char typed[128];
+    char typed[160];
 
+    if (!two && has_word(words + 1, count - 1, "--help", "-h") &&
+        cli_help_prefix(words[0], self->out)) {
+        return CLI_FINE;
+    }
     if (!two && cli_help_prefix(words[0], self->err)) {
+        print_json_usage(self, "a command is missing");
         return CLI_USAGE;
     }
     (void)snprintf(typed, sizeof(typed), "%.60s%s%.60s", words[0], two ? " " : "",
@@ -102,6 +132,9 @@ fail_unknown(const cli *self, char *const *words, int count)
     if (!two || !cli_help_prefix(words[0], self->err)) {
         (void)fprintf(self->err, "try: tutti --help\n");
     }
+    (void)snprintf(typed, sizeof(typed), "no command \"%.60s%s%.60s\"", words[0], two ? " " : "",
+                   two ? words[1] : "");
+    print_json_usage(self, typed);
     return CLI_USAGE;
 }
 
@@ -327,6 +360,7 @@ cli_parse(cli *self, int argc, char **argv, int *ret_exit)
     int first = 0;
     int used = 0;
 
+    self->json = has_word(argv + 1, argc - 1, "--json", "-j"); /* also where the words are wrong */
     if (!take_options(self, argc, argv, true, &first, ret_exit)) {
         return false;
     }

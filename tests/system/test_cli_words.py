@@ -78,10 +78,24 @@ class TestWords(Case):
         self.fails(["staus"], 'no command "staus", did you mean "status"?', code=2)
         self.fails(["clutser", "start"], 'did you mean "cluster"?', code=2)
         self.fails(["cluster", "strat"], 'did you mean "cluster start"?', code=2)
-        self.fails(["cluster"], "usage: tutti cluster start", code=2)
+        self.fails(["cluster"], "usage: tutti cluster COMMAND", code=2)
         self.fails(["xyzzy"], "try: tutti --help", code=2)
         self.fails(["put", "x.npy", "--nmae", "w"], "put: no option --nmae", code=2)
         self.fails([], "usage: tutti COMMAND", code=2)
+
+    def test_groups_of_commands__show_a_line_for_each(self):
+        for words in (["cluster", "--help"], ["store", "-h"], ["help", "token"]):
+            done = tutti(*words)
+            self.assertEqual((done.code, done.err), (0, ""), words)
+            self.assertIn("COMMAND [arguments] [options]", done.text)
+        self.assertRegex(tutti("cluster", "--help").text, r"cluster stop +stop a local cluster")
+
+    def test_wrong_words__are_documents_with_json(self):
+        for words in (["nope"], ["cluster"], ["put"], ["list", "--nope"], ["list", "-t", "x"]):
+            done = tutti(*words, "--json")
+            self.assertEqual(done.code, 2, words)
+            self.assertEqual(json.loads(done.text)["error"]["reason"], "USAGE")
+            self.assertIn(json.loads(done.text)["error"]["text"], done.err + "a command is missing")
 
     def test_addresses__that_lead_nowhere(self):
         self.fails(["list", "--agent", "127.0.0.1:1"], "could not reach 127.0.0.1:1", "refused")
@@ -127,7 +141,7 @@ class TestWords(Case):
             self.assertIn("usage: tutti " + command, page)
             self.assertEqual(self.well(*command.split(), "--help").text, page)
             self.assertLessEqual(max(len(line) for line in page.split("\n")), 130)
-        self.assertIn("tutti cluster stop", self.well("help", "cluster").text)
+        self.assertIn("cluster stop  ", self.well("help", "cluster").text)
         self.fails(["help", "xyzzy"], 'no command "xyzzy"', code=2)
 
     def test_closed_output__is_told_unless_nobody_reads(self):
