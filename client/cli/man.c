@@ -96,8 +96,10 @@ print_common(FILE *file)
         "info, info,rpc=debug.\n"
         ".TP\n.B NO_COLOR\nWhen it is set, no colours.\n"
         ".SH FILES\n"
-        ".TP\n.IR $XDG_RUNTIME_DIR/tutti/NAME \", or \" /tmp/tutti-UID/NAME\n"
-        "State, logs and sockets of a local cluster.\n",
+        ".TP\n.IR $XDG_RUNTIME_DIR/tutti/NAME \", else \" $TMPDIR/tutti-UID/NAME \", else \" "
+        "/tmp/tutti-UID/NAME\n"
+        "State, logs and sockets of a local cluster; clusters of one name are apart where these "
+        "folders are.\n",
         file);
 }
 

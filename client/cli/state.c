@@ -43,14 +43,18 @@ make_private(const char *folder, tutti_error *err)
     struct stat found;
 
     if (mkdir(folder, 0700) != 0 && errno != EEXIST) {
-        return cli_fail_errno(err, errno, "could not make %s", folder);
+        return cli_fail_errno(err, errno,
+                              "could not make %s, the folder of local clusters: set "
+                              "XDG_RUNTIME_DIR or TMPDIR to a folder that you may write to",
+                              folder);
     }
     if (lstat(folder, &found) != 0) {
         return cli_fail_errno(err, errno, "could not look at %s", folder);
     }
     if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid() || (found.st_mode & 077) != 0) {
         return cli_fail(err, TUTTI_PERMISSION_DENIED,
-                        "%s is not a folder of yours alone: remove it, or set XDG_RUNTIME_DIR",
+                        "%s is not a folder of yours alone: remove it, or set XDG_RUNTIME_DIR "
+                        "or TMPDIR",
                         folder);
     }
     return TUTTI_OK;
@@ -60,6 +64,7 @@ tutti_code
 state_init(state *self, const char *name, tutti_error *err)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
+    const char *temporary = getenv("TMPDIR");
     char above[STATE_PATH_MAX];
     int size;
     tutti_code code = check_name(name, err);
@@ -71,12 +76,16 @@ state_init(state *self, const char *name, tutti_error *err)
     if (runtime != NULL && runtime[0] == '/') {
         size = snprintf(above, sizeof(above), "%s/tutti", runtime);
     } else {
-        size = snprintf(above, sizeof(above), "/tmp/tutti-%ld", (long)geteuid());
+        size = snprintf(above, sizeof(above), "%s/tutti-%ld",
+                        temporary != NULL && temporary[0] == '/' ? temporary : "/tmp",
+                        (long)geteuid());
     }
     if (size < 0 || (size_t)size + strlen(name) + sizeof("/" LONGEST_SOCKET) >
                         sizeof(((struct sockaddr_un *)0)->sun_path)) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT,
-                        "%s/%s is too long for sockets: choose a shorter name", above, name);
+                        "%.200s/%s is too long for sockets, whose paths have at most %zu bytes: "
+                        "choose a shorter name, or set XDG_RUNTIME_DIR to a shorter folder",
+                        above, name, sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
     }
     (void)snprintf(self->name, sizeof(self->name), "%.*s", STATE_NAME_MAX, name);
     (void)snprintf(self->folder, sizeof(self->folder), "%.180s/%.*s", above, STATE_NAME_MAX, name);

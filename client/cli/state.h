@@ -1,7 +1,8 @@
 /*
  * What is known of a local cluster: a folder with its state, logs and sockets, owned by one user.
  *
- * The folder is $XDG_RUNTIME_DIR/tutti/NAME, else /tmp/tutti-UID/NAME, mode 0700. A process is
+ * The folder is $XDG_RUNTIME_DIR/tutti/NAME, else $TMPDIR/tutti-UID/NAME, else
+ * /tmp/tutti-UID/NAME, mode 0700; variables that hold no absolute path do not count. A process is
  * known by its number and the time it started: a number that was given to another process is not
  * ours.
  */

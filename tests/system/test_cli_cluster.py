@@ -106,6 +106,25 @@ class TestCluster(Case):
             "the agent of rank 0 ended",
         )
 
+    def test_state__is_in_the_runtime_folder_or_else_in_that_for_temporary_files(self):
+        folder = file_path("temporary")
+        os.mkdir(folder)
+        made = tutti("cluster", "start", "-n", "1", "--json", XDG_RUNTIME_DIR=None, TMPDIR=folder)
+        self.assertEqual(made.code, 0, made)
+        try:
+            self.assertEqual(os.listdir(folder), ["tutti-%d" % os.geteuid()])
+            self.assertEqual(tutti("cluster", "status", TMPDIR=folder).code, 1)
+            self.assertEqual(tutti("cluster", "status", XDG_RUNTIME_DIR="relative", TMPDIR=folder).code, 0)
+        finally:
+            done = tutti("cluster", "stop", XDG_RUNTIME_DIR=None, TMPDIR=folder)
+        self.assertEqual(done.code, 0, done)
+        for words, folder in [("set XDG_RUNTIME_DIR or TMPDIR", file_path("nowhere")),
+                              ("too long for sockets", "/" + 120 * "x")]:
+            done = tutti("cluster", "start", XDG_RUNTIME_DIR=None, TMPDIR=folder)
+            self.assertEqual(done.code, 1)
+            self.assertIn(words, done.err)
+            self.assertIn(folder, done.err)
+
     def test_dead_agent__is_named(self):
         made = self.start("-n", "3")
         os.kill(made["agents"][1]["pid"], signal.SIGKILL)
