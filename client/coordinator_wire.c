@@ -120,6 +120,52 @@ tutti_ranks_get(tutti_client *client, const uint32_t *ranks, size_t count,
     return code;
 }
 
+/* How many hosts these ranks name; a rank that is not there is taken to be on one of its own. */
+static uint32_t
+count_hosts(const Tutti__V1__LookupRanksResponse *response)
+{
+    uint32_t hosts = 0;
+    size_t i;
+    size_t k;
+
+    for (i = 0; i < response->n_ranks; i++) {
+        const Tutti__V1__AgentInfo *one = response->ranks[i]->agent;
+        bool is_new = true;
+
+        for (k = 0; k < i && one != NULL && is_new; k++) {
+            const Tutti__V1__AgentInfo *other = response->ranks[k]->agent;
+
+            is_new = other == NULL || strcmp(one->host_id, other->host_id) != 0;
+        }
+        hosts += is_new ? 1 : 0;
+    }
+    return hosts;
+}
+
+tutti_code
+client_wire_host_count(tutti_client *client, uint32_t world_size, uint64_t deadline_ns,
+                       uint32_t *ret_count, tutti_error *err)
+{
+    tutti_rpc_message *message = NULL;
+    uint32_t ranks[LOOKUP_MAX];
+    tutti_code code;
+    uint32_t i;
+
+    if (world_size > LOOKUP_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "LOOKUP_LIMIT",
+                              "%u ranks at once, need 1 to %d", world_size, LOOKUP_MAX);
+    }
+    for (i = 0; i < world_size; i++) {
+        ranks[i] = i;
+    }
+    code = look_up(client, ranks, world_size, deadline_ns, &message, err);
+    if (code == TUTTI_OK) {
+        *ret_count = count_hosts(tutti_rpc_message_get(message));
+        tutti_rpc_message_free(message);
+    }
+    return code;
+}
+
 tutti_code
 client_wire_rank_states(tutti_client *client, uint64_t deadline_ns, tutti_rank_state *ret_states,
                         size_t *ret_count, tutti_error *err)

@@ -1,9 +1,12 @@
 /* DiagnosticsService.Explain and SetAlgorithms. */
+#include <string.h>
+
 #include "client/types_wire.h"
 #include "tutti/algorithms.h"
 #include "tutti/v1/diagnostics_service.pb-c.h"
 
 #define SERVICE (&tutti__v1__diagnostics_service__descriptor)
+#define HOSTS_TIMEOUT_MS 2000
 
 static const tutti_rpc_stub stub_explain = {SERVICE, "Explain"};
 static const tutti_rpc_stub stub_set = {SERVICE, "SetAlgorithms"};
@@ -45,9 +48,9 @@ read_explanation(const Tutti__V1__ExplainResponse *response, tutti_explanation *
     read_alternatives(response, ret);
 }
 
-tutti_code
-tutti_explain(tutti_client *client, const tutti_explain_question *question,
-              tutti_explanation *ret_explanation, tutti_error *err)
+static tutti_code
+ask(tutti_client *client, const tutti_explain_question *question, uint32_t host_count,
+    tutti_explanation *ret_explanation, tutti_error *err)
 {
     Tutti__V1__ExplainRequest request = TUTTI__V1__EXPLAIN_REQUEST__INIT;
     const client_call call = {
@@ -60,10 +63,34 @@ tutti_explain(tutti_client *client, const tutti_explain_question *question,
     request.bytes = question->bytes;
     request.dtype = (Tutti__V1__Dtype)question->dtype;
     request.reduce_op = (Tutti__V1__ReduceOp)question->reduce;
+    request.host_count = host_count;
     code = client_invoke(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         read_explanation(tutti_rpc_message_get(message), ret_explanation);
         tutti_rpc_message_free(message);
+    }
+    return code;
+}
+
+/* Agents learn hosts with the first op of a group; the coordinator knows them before. When it does
+ * not answer, the first answer stands: it says that hosts are not known. */
+tutti_code
+tutti_explain(tutti_client *client, const tutti_explain_question *question,
+              tutti_explanation *ret_explanation, tutti_error *err)
+{
+    const bool world = question->group == NULL || question->group[0] == '\0' ||
+                       strcmp(question->group, "world") == 0;
+    tutti_explanation why;
+    uint32_t hosts = 0;
+    tutti_code code = ask(client, question, 0, &why, err);
+
+    if (code == TUTTI_OK && world && !why.settled && why.rank_count > 1 &&
+        client_wire_host_count(client, why.rank_count, client_deadline(client, HOSTS_TIMEOUT_MS),
+                               &hosts, NULL) == TUTTI_OK) {
+        code = ask(client, question, hosts, &why, err);
+    }
+    if (code == TUTTI_OK) {
+        *ret_explanation = why;
     }
     return code;
 }

@@ -75,8 +75,10 @@ say_why(const cli *self, const tutti_explanation *why)
         (void)fprintf(out, "forced, but passed over: %s\n", why->passed_over);
     }
     if (!why->settled) {
-        (void)fprintf(out, "no op has run in this group yet, so it is not known which ranks share "
-                           "a host: each is taken to be alone\n");
+        (void)fprintf(out, "no op has run in this group yet: %s\n",
+                      why->host_count < why->rank_count || why->rank_count == 1
+                          ? "which ranks share a host is what the coordinator knows"
+                          : "each rank is taken to be on a host of its own");
     }
 }
 

@@ -49,7 +49,8 @@ typedef struct tutti_explanation {
     char passed_over[192]; /* what is forced and cannot run it, and why; "" = nothing */
     uint32_t rank_count;
     uint32_t host_count;
-    bool settled; /* an op has run, so hosts are known; else a host for each rank is assumed */
+    bool settled; /* an op has run, so hosts are known; else they are what the coordinator knows of
+                     the world, or a host for each rank */
     bool near;    /* all ranks share memory */
     bool alike;   /* all ranks have the same table, as of the last op */
     tutti_alternative alternatives[TUTTI_ALGORITHMS_MAX];

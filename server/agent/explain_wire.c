@@ -59,9 +59,20 @@ read_question(const Tutti__V1__ExplainRequest *request, tutti_choice_query *quer
     return read_order(request, query, err);
 }
 
+/* Before the first op the hosts are those that the caller has asked the coordinator for. */
+static void
+take_hosts(const tutti_agent *agent, uint32_t told, wire_explanation *self)
+{
+    const uint32_t ranks = self->query.ranks;
+
+    self->query.hosts = told == 0 || told > ranks ? ranks : told;
+    self->query.near = self->query.hosts == 1 && ranks > 1 && !agent->options->no_shm;
+}
+
 /* The group as its last op found it. */
 static tutti_code
-look_at_group(tutti_agent *agent, const char *name, wire_explanation *self, tutti_error *err)
+look_at_group(tutti_agent *agent, const char *name, uint32_t told, wire_explanation *self,
+              tutti_error *err)
 {
     const agent_group *group = agent_group_find(agent, name);
     const tutti_coll_group *coll = group != NULL ? group->coll : NULL;
@@ -79,10 +90,13 @@ look_at_group(tutti_agent *agent, const char *name, wire_explanation *self, tutt
         facts = tutti_coll_host_look(coll);
     }
     self->query.ranks = coll != NULL ? tutti_coll_group_size(coll) : agent->world_size;
-    self->query.hosts = facts.known ? facts.host_count : self->query.ranks;
+    self->query.hosts = facts.host_count;
     self->query.near = facts.near;
+    if (!facts.known) {
+        take_hosts(agent, told, self);
+    }
     self->message.settled = facts.known;
-    self->message.near = facts.near;
+    self->message.near = self->query.near;
     self->message.alike = facts.alike || !facts.known;
     return TUTTI_OK;
 }
@@ -162,7 +176,7 @@ agent_on_explain(tutti_rpc_call *call, void *self)
     tutti_code code = read_question(request, &answer.query, &err);
 
     if (code == TUTTI_OK) {
-        code = look_at_group(agent, name, &answer, &err);
+        code = look_at_group(agent, name, request->host_count, &answer, &err);
     }
     if (code != TUTTI_OK) {
         tutti_rpc_call_fail(call, &err);

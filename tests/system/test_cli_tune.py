@@ -61,6 +61,20 @@ class Told(unittest.TestCase):
         self.assertGreater(by_name["ring"]["predicted_us"], 0)
         self.assertFalse(by_name["ring"]["keeps_order"])
 
+    def test_explain_before_the_first_op_knows_who_shares_a_host(self):
+        fresh = Cluster(3)
+        self.addCleanup(fresh.stop)
+        for agent in fresh.agents:
+            agent.wait_joined()
+        words = ["tutti", "--agent", fresh.agents[0].program.address, "--no-progress", "explain", "all_reduce"]
+        got, out, err = support.run(*words, "-b", "1M", "--json", timeout=60)
+        why = json.loads(out)
+        self.assertEqual((why["ranks"], why["hosts"], why["settled"]), (3, 1, False), out + err)
+        self.assertTrue(why["shared_memory"])
+        got, out, err = support.run(*words, timeout=60)
+        self.assertIn("3 ranks on 1 host, sharing memory", out)
+        self.assertIn("is what the coordinator knows", out)
+
     def test_explain_of_floats_keeps_the_order(self):
         for size in ("65", "64K", "1M", "64M", "1G"):
             why = self.explain("all_reduce", "-b", size)
