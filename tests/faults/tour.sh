@@ -87,6 +87,17 @@ for rank in range(3):
     numpy.save("grad.%d.npy" % rank, numpy.ones(5 if rank == 1 else 4, numpy.float32))'
 tutti all-reduce grad.0.npy grad.1.npy grad.2.npy
 
+say "step: rank 2 repeats what the others have done"
+for rank in 0 1 2; do
+    tutti put grad.0.npy --name grad --rank $rank > put.log
+done
+for rank in 1 2; do
+    tutti all-reduce grad --rank $rank --step $((rank == 2 ? 6 : 7)) > other.$rank 2>&1 &
+    others="${others:-} $!"
+done
+tutti all-reduce grad --rank 0 --step 7
+wait $others
+
 say "coordinator: killed, and started again on its store"
 { kill -9 "$coordinator_pid"; wait "$coordinator_pid"; } 2>/dev/null
 sleep 0.5
