@@ -19,7 +19,7 @@ function(tutti_install)
   _tutti_install_package()
 endfunction()
 
-# Man pages and completions are printed by the command itself, from its table.
+# Man pages and completions are printed by the programs themselves, from their tables.
 function(_tutti_install_pages)
   set(folder ${PROJECT_BINARY_DIR}/pages)
   if(CMAKE_CROSSCOMPILING)
@@ -31,15 +31,19 @@ function(_tutti_install_pages)
     COMMAND ${CMAKE_COMMAND} -E rm -rf ${folder}
     COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
     COMMAND tutti man ${folder}/man
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}/man8
+    COMMAND tutti-agent --man > ${folder}/man8/tutti-agent.8
+    COMMAND tutti-coordinator --man > ${folder}/man8/tutti-coordinator.8
     COMMAND tutti completion bash > ${folder}/tutti.bash
     COMMAND tutti completion zsh > ${folder}/_tutti
     COMMAND tutti completion fish > ${folder}/tutti.fish
     COMMAND ${CMAKE_COMMAND} -E touch ${folder}/stamp
-    DEPENDS tutti
+    DEPENDS tutti tutti-agent tutti-coordinator
     COMMENT "Printing man pages and completions"
     VERBATIM)
   add_custom_target(tutti_pages ALL DEPENDS ${folder}/stamp)
   install(DIRECTORY ${folder}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(DIRECTORY ${folder}/man8/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
   install(FILES ${folder}/tutti.bash RENAME tutti
           DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
   install(FILES ${folder}/_tutti DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)

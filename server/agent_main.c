@@ -282,6 +282,10 @@ main(int argc, char **argv)
     };
     const size_t set_count = sizeof(sets) / sizeof(sets[0]);
     tutti_config *config = NULL;
+    static const tutti_program_words words = {
+        "tutti-agent", "Runs beside the memory of one rank: owns tensors, runs collectives.",
+        "  tutti-agent --world-size 2 --memory-limit 8GiB\n"
+        "  tutti-agent --coordinator unix:/run/tutti.sock --world-size 4 --rank 0"};
     tutti_config_wish wish;
     sigset_t signals;
     tutti_error err;
@@ -296,9 +300,9 @@ main(int argc, char **argv)
     }
     look_at_launcher(config, &self.options);
     if (wish == TUTTI_CONFIG_HELP) {
-        tutti_config_help(sets, set_count, "tutti-agent",
-                          "Runs beside the memory of one rank: owns tensors, runs collectives.",
-                          stdout);
+        tutti_config_help(sets, set_count, &words, stdout);
+    } else if (wish == TUTTI_CONFIG_MAN) {
+        tutti_config_man(sets, set_count, &words, stdout);
     } else if (wish == TUTTI_CONFIG_VERSION) {
         (void)printf("tutti-agent %s\n", TUTTI_VERSION);
     } else if (wish == TUTTI_CONFIG_PRINT) {

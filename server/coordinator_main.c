@@ -100,6 +100,10 @@ configure(program *self, int argc, char *const *argv, bool *ret_done, tutti_erro
         {"log", log_table, sizeof(log_table) / sizeof(log_table[0]), &self->logging},
     };
     const size_t count = sizeof(sets) / sizeof(sets[0]);
+    static const tutti_program_words words = {
+        NAME, "Who takes part: jobs, ranks, groups and keys.",
+        "  tutti-coordinator\n"
+        "  tutti-coordinator --listen unix:/run/tutti.sock --store lmdb:/var/lib/tutti"};
     tutti_config_wish wish = TUTTI_CONFIG_RUN;
     tutti_code code;
 
@@ -115,8 +119,9 @@ configure(program *self, int argc, char *const *argv, bool *ret_done, tutti_erro
     }
     *ret_done = wish != TUTTI_CONFIG_RUN;
     if (wish == TUTTI_CONFIG_HELP) {
-        tutti_config_help(sets, count, NAME, "Who takes part: jobs, ranks, groups and keys.",
-                          stdout);
+        tutti_config_help(sets, count, &words, stdout);
+    } else if (wish == TUTTI_CONFIG_MAN) {
+        tutti_config_man(sets, count, &words, stdout);
     } else if (wish == TUTTI_CONFIG_VERSION) {
         (void)printf("%s %s\n", NAME, TUTTI_VERSION);
     } else if (wish == TUTTI_CONFIG_PRINT) {

@@ -50,6 +50,7 @@ typedef enum tutti_config_wish {
     TUTTI_CONFIG_HELP,    /* --help */
     TUTTI_CONFIG_VERSION, /* --version */
     TUTTI_CONFIG_PRINT,   /* --print-config */
+    TUTTI_CONFIG_MAN,     /* --man */
 } tutti_config_wish;
 
 /*
@@ -73,9 +74,20 @@ void tutti_config_free(tutti_config *config); /* NULL is fine */
 /* Every option with its value and where that came from. */
 void tutti_config_print(const tutti_config *config, FILE *file);
 
-/* "usage: NAME [options]", what it is, and the tables. */
-void tutti_config_help(const tutti_option_set *sets, size_t set_count, const char *name,
-                       const char *what, FILE *file);
+/* What a program says of itself. */
+typedef struct tutti_program_words {
+    const char *name;
+    const char *what;    /* a sentence */
+    const char *example; /* a command on each line, with two spaces in front */
+} tutti_program_words;
+
+/* "usage: NAME [options]", what it is, the tables and the example, in lines of at most 80. */
+void tutti_config_help(const tutti_option_set *sets, size_t set_count,
+                       const tutti_program_words *words, FILE *file);
+
+/* The same as a manual page, of section 8. */
+void tutti_config_man(const tutti_option_set *sets, size_t set_count,
+                      const tutti_program_words *words, FILE *file);
 
 /* Was the option given anywhere, or is it the default? */
 bool tutti_config_given(const tutti_config *config, const char *name);

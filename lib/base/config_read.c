@@ -126,6 +126,8 @@ is_wish(const char *flag, tutti_config_wish *ret_wish)
         *ret_wish = TUTTI_CONFIG_VERSION;
     } else if (strcmp(flag, "--print-config") == 0) {
         *ret_wish = TUTTI_CONFIG_PRINT;
+    } else if (strcmp(flag, "--man") == 0) {
+        *ret_wish = TUTTI_CONFIG_MAN;
     } else {
         return false;
     }

@@ -95,6 +95,8 @@ class TestInstall(unittest.TestCase):
             "share/fish/vendor_completions.d/tutti.fish",
             "man/man1/tutti.1",
             "man/man1/tutti-all-reduce.1",
+            "man/man8/tutti-agent.8",
+            "man/man8/tutti-coordinator.8",
             "pkgconfig/tutti.pc",
             "cmake/tutti/tuttiConfig.cmake",
             "cmake/tutti/tuttiConfigVersion.cmake",

@@ -134,6 +134,7 @@ static void
 test_config__prints_value_and_origin_and_helps(void **state)
 {
     const tutti_option_set set = {"test", table, COUNT_OF(table), &got};
+    const tutti_program_words words = {"program", "Does things.", "  program --count 3"};
     const char *argv[] = {"program", "--count=7"};
     char *text = NULL;
     size_t size = 0;
@@ -143,12 +144,57 @@ test_config__prints_value_and_origin_and_helps(void **state)
     (void)state;
     assert_ok(load(2, argv, &err));
     tutti_config_print(config, file);
-    tutti_config_help(&set, 1, "program", "Does things.", file);
+    tutti_config_help(&set, 1, &words, file);
     (void)fclose(file);
     assert_text_has(text, "count = 7  # flag");
     assert_text_has(text, "name = nobody  # default");
     assert_text_has(text, "--byte-limit SIZE");
     assert_text_has(text, "--name is TUTTI_NAME");
+    assert_text_has(text, "examples:\n  program --count 3\n");
+    free(text);
+}
+
+static void
+test_config__help_is_wrapped_and_tells_defaults_of_flags(void **state)
+{
+    static const tutti_option wide[] = {
+        {"loud", TUTTI_OPTION_BOOL, offsetof(options, loud), "true", 0, 0, NULL,
+         "say more than others do, in words that are long enough to need several lines of help"}};
+    const tutti_option_set set = {"test", wide, COUNT_OF(wide), &got};
+    const tutti_program_words words = {"program", "Does things.", "  program"};
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    const char *line;
+
+    (void)state;
+    tutti_config_help(&set, 1, &words, file);
+    (void)fclose(file);
+    assert_text_has(text, "--no-loud)");
+    for (line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        assert_true(strcspn(line, "\n") <= 80);
+    }
+    free(text);
+}
+
+static void
+test_config__writes_a_manual_page(void **state)
+{
+    const tutti_option_set set = {"test", table, COUNT_OF(table), &got};
+    const tutti_program_words words = {"pro-gram", "Does things.", "  pro-gram --count 3"};
+    const char *argv[] = {"program", "--man"};
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    tutti_error err;
+
+    (void)state;
+    assert_ok(load(2, argv, &err));
+    assert_int_equal(wish, TUTTI_CONFIG_MAN);
+    tutti_config_man(&set, 1, &words, file);
+    (void)fclose(file);
+    assert_text_has(text, ".TH pro\\-gram 8");
+    assert_text_has(text, "\\fB\\-\\-byte\\-limit\\fR \\fISIZE\\fR\nhow much (default 1MiB).\n");
     free(text);
 }
 
@@ -161,6 +207,8 @@ main(void)
         cmocka_unit_test_teardown(test_config__reads_other_peoples_environment_names, clear),
         cmocka_unit_test_teardown(test_config__refuses_with_option_origin_and_limit, clear),
         cmocka_unit_test_teardown(test_config__prints_value_and_origin_and_helps, clear),
+        cmocka_unit_test(test_config__help_is_wrapped_and_tells_defaults_of_flags),
+        cmocka_unit_test_teardown(test_config__writes_a_manual_page, clear),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
