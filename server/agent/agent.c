@@ -19,11 +19,13 @@
 #include "base/local.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "coll/chaos.h"
 #include "coll/host/coll_host.h"
 #include "coll/seal/coll_seal.h"
 #include "coll/shm/coll_shm.h"
 #include "tensor/host/tensor_host.h"
+#include "tutti/version.h"
 
 extern const unsigned char tutti_descriptor_set[];
 extern const size_t tutti_descriptor_set_size;
@@ -79,6 +81,20 @@ read_addresses(tutti_agent *agent, tutti_error *err)
         advertise(agent, &addresses[i]);
     }
     return code;
+}
+
+/* Where clients reach it, as the coordinator says where it listens. */
+static void
+say_addresses(const tutti_agent *agent)
+{
+    char words[1024];
+    tutti_text text = tutti_text_in(words, sizeof(words));
+    size_t i;
+
+    for (i = 0; i < agent->advertised_count; i++) {
+        tutti_text_add(&text, "%s%s", i == 0 ? "" : ", ", agent->advertised[i]);
+    }
+    TUTTI_LOG("agent", INFO, "version %s serves at %s", TUTTI_VERSION, words);
 }
 
 size_t
@@ -307,6 +323,9 @@ tutti_agent_start(tutti_agent *agent, tutti_error *err)
 
     if (code == TUTTI_OK) {
         code = read_addresses(agent, err);
+    }
+    if (code == TUTTI_OK) {
+        say_addresses(agent);
     }
     if (code == TUTTI_OK) {
         agent->start_task.on_run = run_start;
