@@ -44,10 +44,14 @@ function(_tutti_install_pages)
   add_custom_target(tutti_pages ALL DEPENDS ${folder}/stamp)
   install(DIRECTORY ${folder}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
   install(DIRECTORY ${folder}/man8/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
-  install(FILES ${folder}/tutti.bash RENAME tutti
-          DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  # bash and fish look for a file with the name of the program.
+  foreach(program tutti tutti-agent tutti-coordinator)
+    install(FILES ${folder}/tutti.bash RENAME ${program}
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    install(FILES ${folder}/tutti.fish RENAME ${program}.fish
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  endforeach()
   install(FILES ${folder}/_tutti DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-  install(FILES ${folder}/tutti.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endfunction()
 
 function(_tutti_install_pkg_config)

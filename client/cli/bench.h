@@ -38,6 +38,7 @@ typedef struct bench_op {
 
 /* By name, with - or _; "reduce" and "recv" are known. NULL: there is none. */
 const bench_op *bench_op_find(const char *word);
+const bench_op *bench_op_at(int index); /* all of them, from 0; NULL = no more */
 double bench_bus_factor(const bench_op *op, uint32_t ranks);
 
 /* Where the tensors are. */

@@ -68,6 +68,12 @@ same_words(const char *left, const char *right)
 }
 
 const bench_op *
+bench_op_at(int index)
+{
+    return (size_t)index < sizeof(ops) / sizeof(ops[0]) ? &ops[index] : NULL;
+}
+
+const bench_op *
 bench_op_find(const char *word)
 {
     size_t i;

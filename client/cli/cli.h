@@ -141,6 +141,9 @@ tutti_code cli_man_write(const char *folder, tutti_error *err);
 void cli_man_page(const cli_command *command, FILE *file); /* NULL = tutti.1 */
 
 /* "bash", "zsh" or "fish". False: no such shell. */
+/* complete_names.c: those of a kind that there are, "tensors", one a line. CLI_USAGE: no kind. */
+int cli_complete_names(cli *self, const char *kind);
+
 bool cli_complete_write(const char *shell, FILE *file);
 
 /* ------------------------------------------------------------------ output.c */

@@ -11,7 +11,7 @@ const cli_option cli_start_options[] = {
 };
 
 const cli_option cli_name_options[] = {
-    {"name", 0, "NAME", "of the cluster; default when it is not said", NULL},
+    {"name", 0, "NAME", "of the cluster; default when it is not said", "@clusters"},
     OPTION_END,
 };
 

@@ -59,6 +59,11 @@ cli_help(cli *self)
 int
 cli_completion(cli *self)
 {
+    const int code = cli_complete_names(self, self->arguments[0]);
+
+    if (code != CLI_USAGE) {
+        return code;
+    }
     if (!cli_complete_write(self->arguments[0], self->out)) {
         return cli_usage(self, "no completion for \"%s\": need bash, zsh or fish",
                          self->arguments[0]);

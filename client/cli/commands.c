@@ -7,7 +7,7 @@
 
 const cli_option cli_global_options[] = {
     {"agent", 'a', "ADDRESS", "the agent to speak to: host:port, [v6]:port, unix:/path", NULL},
-    {"cluster", 'c', "NAME", "the local cluster to use instead of $TUTTI_AGENT", NULL},
+    {"cluster", 'c', "NAME", "the local cluster to use instead of $TUTTI_AGENT", "@clusters"},
     {"coordinator", 0, "ADDRESS", "the coordinator, where the agent does not say it well", NULL},
     {"job", 0, "NAME", "the job, where only a coordinator is spoken to", NULL},
     {"timeout", 't', "TIME", "how long things may take: 250ms, 10s, 5m", NULL},
@@ -378,7 +378,9 @@ const cli_command cli_commands[] = {
     {"version", OTHERS, "", "show the version", NULL, NULL, NULL, 0, 0, false, cli_version},
     {"help", OTHERS, "[COMMAND]", "show what there is, or more about one command", NULL, NULL, NULL,
      0, 2, false, cli_help},
-    {"completion", OTHERS, "bash | zsh | fish", "print the completion for a shell", NULL,
+    {"completion", OTHERS, "bash | zsh | fish", "print the completion for a shell",
+     "Completion of names asks this command: with tensors, groups, clusters or ops it prints those "
+     "that there are.",
      "  source <(tutti completion bash)", NULL, 1, 1, false, cli_completion},
     {"man", OTHERS, "FOLDER", "write the man pages into a folder", NULL, NULL, NULL, 1, 1, false,
      cli_man},

@@ -69,7 +69,51 @@ print_option_names(const cli_option *options, FILE *file)
     }
 }
 
+/* Of which kind the words of an option are when `tutti completion KIND` knows them: "groups". NULL:
+ * they are no names. */
+static const char *
+names_of(const cli_option *option)
+{
+    return option->words != NULL && option->words[0] == '@' ? option->words + 1 : NULL;
+}
+
+/* The same of a command's arguments. */
+static const char *
+names_of_arguments(const cli_command *command)
+{
+    const bool of_group =
+        strncmp(command->name, "group ", 6) == 0 && (strncmp(command->synopsis, "NAME", 4) == 0 ||
+                                                     strncmp(command->synopsis, "[GROUP]", 7) == 0);
+
+    if (strncmp(command->synopsis, "OP ", 3) == 0) {
+        return "ops";
+    }
+    if (of_group && strcmp(command->name, "group create") != 0) {
+        return "groups";
+    }
+    return strstr(command->synopsis, "HANDLE") != NULL ? "tensors" : NULL;
+}
+
 /* ------------------------------------------------------------------------------ bash */
+
+static void
+print_bash_value(const char *command, const cli_option *option, FILE *file)
+{
+    if (option->words == NULL || strcmp(option->words, "FILE") == 0) {
+        return;
+    }
+    (void)fprintf(file, "        %s' --%s'", command, option->name);
+    if (option->letter != 0) {
+        (void)fprintf(file, "|%s' -%c'", command, option->letter);
+    }
+    (void)fputs(") ", file);
+    if (names_of(option) != NULL) {
+        (void)fprintf(file, "_tutti_names %s", names_of(option));
+    } else {
+        (void)fprintf(file, "COMPREPLY=($(compgen -W '%s' -- \"$cur\"))", option->words);
+    }
+    (void)fputs("; return ;;\n", file);
+}
 
 /* What an option of some command takes: the same everywhere, so the first that says it will do. */
 static void
@@ -80,14 +124,36 @@ print_bash_values(FILE *file)
 
     for (command = cli_commands; command->name != NULL; command++) {
         for (option = command->options; option != NULL && option->name != NULL; option++) {
-            if (option->words != NULL && strcmp(option->words, "FILE") != 0) {
-                (void)fprintf(file,
-                              "        '%s --%s') COMPREPLY=($(compgen -W '%s' -- \"$cur\")); "
-                              "return ;;\n",
-                              command->name, option->name, option->words);
-            }
+            char name[CLI_NAME_SIZE];
+
+            (void)snprintf(name, sizeof(name), "'%s'", command->name);
+            print_bash_value(name, option, file);
         }
     }
+    for (option = cli_global_options; option->name != NULL; option++) {
+        print_bash_value("*", option, file);
+    }
+}
+
+/* Where no names do, files; ops are no files. Servers list their options themselves. */
+static void
+print_bash_end(FILE *file)
+{
+    (void)fputs(
+        "    esac\n"
+        "    case $command in bench|explain|infer|'group '*) return ;; esac\n"
+        "    COMPREPLY+=($(compgen -f -- \"$cur\"))\n"
+        "}\n"
+        "_tutti_server()\n{\n"
+        "    local cur=${COMP_WORDS[COMP_CWORD]}\n"
+        "    case $cur in\n"
+        "        -*) COMPREPLY=($(compgen -W \"$(\"${COMP_WORDS[0]}\" --help 2>/dev/null |\n"
+        "                sed -n 's/^  \\(--[a-z0-9-]*\\).*/\\1/p') --version\" -- \"$cur\")) ;;\n"
+        "        *) COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n"
+        "    esac\n}\n"
+        "complete -o filenames -F _tutti tutti\n"
+        "complete -o filenames -F _tutti_server tutti-agent tutti-coordinator\n",
+        file);
 }
 
 static void
@@ -97,18 +163,26 @@ print_bash(FILE *file)
     char word[64];
 
     (void)fputs("# bash completion for tutti; made by: tutti completion bash\n"
+                "_tutti_names()\n{\n"
+                "    COMPREPLY=($(compgen -W \"$(\"${COMP_WORDS[0]}\" \"${where[@]}\" completion "
+                "\"$1\" -t 2s 2>/dev/null)\" -- \"$cur\"))\n}\n"
                 "_tutti()\n{\n"
-                "    local cur prev command options word\n"
+                "    local cur prev command options word last where=()\n"
                 "    cur=${COMP_WORDS[COMP_CWORD]}\n"
                 "    prev=${COMP_WORDS[COMP_CWORD-1]}\n"
                 "    command=\n    options='",
                 file);
     print_option_names(cli_global_options, file);
-    (void)fputs("'\n    for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
-                "        case $word in -*) continue ;; esac\n"
-                "        case $command in\n"
-                "            '') command=$word ;;\n",
-                file);
+    (void)fputs(
+        "'\n    for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
+        "        case $last in\n"
+        "            -a|--agent|-c|--cluster) where=(\"$last\" \"$word\"); last=; continue ;;\n"
+        "        esac\n"
+        "        last=$word\n"
+        "        case $word in -*) continue ;; esac\n"
+        "        case $command in\n"
+        "            '') command=$word ;;\n",
+        file);
     for (command = cli_commands; command->name != NULL; command++) {
         if (is_first(command) && strchr(command->name, ' ') != NULL && word_of(command, 0, word)) {
             (void)fprintf(file, "            %s) command=\"%s $word\" ;;\n", word, word);
@@ -132,10 +206,16 @@ print_bash(FILE *file)
         (void)fputs("$options\" ;;\n", file);
     }
     (void)fputs("    esac\n    case $cur in\n"
-                "        -*) COMPREPLY=($(compgen -W \"$options\" -- \"$cur\")) ;;\n"
-                "        *) COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n"
-                "    esac\n}\ncomplete -o filenames -F _tutti tutti\n",
+                "        -*) COMPREPLY=($(compgen -W \"$options\" -- \"$cur\")); return ;;\n"
+                "    esac\n    case $command in\n",
                 file);
+    for (command = cli_commands; command->name != NULL; command++) {
+        if (names_of_arguments(command) != NULL) {
+            (void)fprintf(file, "        '%s') _tutti_names %s ;;\n", command->name,
+                          names_of_arguments(command));
+        }
+    }
+    print_bash_end(file);
 }
 
 /* ------------------------------------------------------------------------------ zsh */
@@ -166,6 +246,9 @@ print_zsh_options(const cli_option *options, FILE *file)
             (void)fprintf(file, ":%s: ", options->value);
         } else if (options->value != NULL && strcmp(options->words, "FILE") == 0) {
             (void)fprintf(file, ":%s:_files", options->value);
+        } else if (options->value != NULL && names_of(options) != NULL) {
+            (void)fprintf(file, ":%s:{compadd -- $(tutti completion %s -t 2s 2>/dev/null)}",
+                          options->value, names_of(options));
         } else if (options->value != NULL) {
             (void)fprintf(file, ":%s:(%s)", options->value, options->words);
         }
@@ -179,7 +262,8 @@ print_zsh(FILE *file)
     const cli_command *command;
     char word[64];
 
-    (void)fputs("#compdef tutti\n# made by: tutti completion zsh\n_tutti()\n{\n"
+    (void)fputs("#compdef tutti tutti-agent tutti-coordinator\n# made by: tutti completion "
+                "zsh\n_tutti()\n{\n"
                 "    local command=${words[2]}\n"
                 "    if (( CURRENT == 2 )); then\n        compadd -- ",
                 file);
@@ -202,9 +286,26 @@ print_zsh(FILE *file)
         (void)fprintf(file, "    '%s')\n        _arguments -s", command->name);
         print_zsh_options(command->options, file);
         print_zsh_options(cli_global_options, file);
-        (void)fputs(" \\\n            '*:file:_files'\n        ;;\n", file);
+        if (names_of_arguments(command) != NULL) {
+            (void)fprintf(file,
+                          " \\\n            '*:name:{compadd -- $(tutti completion %s -t 2s "
+                          "2>/dev/null); _files}'\n        ;;\n",
+                          names_of_arguments(command));
+        } else {
+            (void)fputs(" \\\n            '*:file:_files'\n        ;;\n", file);
+        }
     }
-    (void)fputs("    esac\n}\n_tutti \"$@\"\n", file);
+    (void)fputs("    esac\n}\n"
+                "_tutti_server()\n{\n"
+                "    if [[ $words[CURRENT] == -* ]]; then\n"
+                "        compadd -- $($words[1] --help 2>/dev/null |\n"
+                "            sed -n 's/^  \\(--[a-z0-9-]*\\).*/\\1/p') --version\n"
+                "    else\n        _files\n    fi\n}\n"
+                "case $service in\n"
+                "tutti-*) _tutti_server ;;\n"
+                "*) _tutti \"$@\" ;;\n"
+                "esac\n",
+                file);
 }
 
 /* ------------------------------------------------------------------------------ fish */
@@ -235,7 +336,9 @@ print_fish_options(const char *condition, const cli_option *options, FILE *file)
                                                                                       : " -x",
                         file);
         }
-        if (options->words != NULL && strcmp(options->words, "FILE") != 0) {
+        if (names_of(options) != NULL) {
+            (void)fprintf(file, " -a '(tutti completion %s -t 2s 2>/dev/null)'", names_of(options));
+        } else if (options->words != NULL && strcmp(options->words, "FILE") != 0) {
             (void)fprintf(file, " -a '%s'", options->words);
         }
         (void)fputs(" -d ", file);
@@ -270,6 +373,10 @@ print_fish_command(const cli_command *command, FILE *file)
                        first, second);
     }
     (void)fputc('\n', file);
+    if (names_of_arguments(command) != NULL) {
+        (void)fprintf(file, "complete -c tutti%s -a '(tutti completion %s -t 2s 2>/dev/null)'\n",
+                      condition, names_of_arguments(command));
+    }
     print_fish_options(condition, command->options, file);
 }
 
@@ -283,6 +390,11 @@ print_fish(FILE *file)
     for (command = cli_commands; command->name != NULL; command++) {
         print_fish_command(command, file);
     }
+    (void)fputs("for server in tutti-agent tutti-coordinator\n"
+                "    complete -c $server -n 'string match -q -- \"-*\" (commandline -ct)' "
+                "-a \"($server --help 2>/dev/null | string match -rg '^  (--[a-z0-9-]+)')\"\n"
+                "end\n",
+                file);
 }
 
 bool

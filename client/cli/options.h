@@ -14,7 +14,7 @@
     }
 #define OPTION_GROUP                                                                               \
     {                                                                                              \
-        "group", 'g', "NAME", "the group; world when it is not said", NULL                         \
+        "group", 'g', "NAME", "the group; world when it is not said", "@groups"                    \
     }
 #define OPTION_ASYNC                                                                               \
     {                                                                                              \

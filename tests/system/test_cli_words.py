@@ -12,7 +12,9 @@ import shutil
 import subprocess
 
 import support
-from cli_case import TUTTI, Case, ClusterCase, file_path, start, tutti
+from cli_case import TUTTI, Case, ClusterCase, environment, file_path, start, tutti, work
+
+import numpy as np
 
 
 class TestStore(ClusterCase):
@@ -198,6 +200,44 @@ class TestWords(Case):
             )
             self.assertEqual((done.returncode, done.stderr), (0, b""), page)
             self.assertIn(b"EXIT STATUS", done.stdout)
+
+
+class TestCompletion(ClusterCase):
+    def complete(self, *words, function="_tutti"):
+        """What bash offers for the last of the words."""
+        line = "source <(%s completion bash); COMP_WORDS=(%s); COMP_CWORD=%d; %s; " % (
+            TUTTI, " ".join("'%s'" % word for word in words), len(words) - 1, function)
+        line += 'printf "%s\\n" "${COMPREPLY[@]}"'
+        return subprocess.check_output(["bash", "-c", line], close_fds=False, cwd=work.name,
+                                       env=environment()).decode().split("\n")[:-1]
+
+    def test_completion__for_bash_knows_what_there_is(self):
+        self.save("seen.npy", np.zeros(3))
+        self.well("put", "seen.npy", "--name", "gradient")
+        self.well("group", "create", "pairs", "0,1")
+        for words, wanted in [
+            ("stat ", "gradient"), ("stat gra", "gradient"), ("-c default stat ", "gradient"),
+            ("all-reduce ", "gradient"), ("all-reduce ", "seen.npy"), ("bench all", "all_reduce"),
+            ("group delete ", "pairs"), ("bench all_reduce -g ", "pairs"), ("bench all_reduce --group p", "pairs"),
+            ("cluster stop --name ", "default"), ("stat -c ", "default"), ("stat --cluster ", "default"),
+        ]:
+            self.assertIn(wanted, self.complete(TUTTI, *words.split(" ")), words)
+        self.assertNotIn("seen.npy", self.complete(TUTTI, "bench", ""))
+        self.well("group", "delete", "pairs")
+        self.well("delete", "gradient", "--rank", "0")
+
+    def test_completion__for_bash_runs_no_names(self):
+        folder = file_path("run/tutti/a$(touch${IFS}came)")
+        os.mkdir(folder)
+        self.addCleanup(os.rmdir, folder)
+        self.assertEqual(self.complete(TUTTI, "stat", "-c", ""), ["default"])
+        self.assertFalse(os.path.exists(file_path("came")))
+
+    def test_completion__for_bash_knows_the_options_of_the_servers(self):
+        for program in ("tutti-agent", "tutti-coordinator"):
+            path = os.path.join(os.path.dirname(TUTTI), program)
+            self.assertEqual(self.complete(path, "--tls-ce", function="_tutti_server"), ["--tls-cert"])
+            self.assertEqual(self.complete(path, "--versi", function="_tutti_server"), ["--version"])
 
 
 if __name__ == "__main__":

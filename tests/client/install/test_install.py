@@ -91,6 +91,7 @@ class TestInstall(unittest.TestCase):
             "include/tutti/version.h",
             "share/tutti/proto/tutti/v1/collectives_service.proto",
             "share/bash-completion/completions/tutti",
+            "share/bash-completion/completions/tutti-agent",
             "share/zsh/site-functions/_tutti",
             "share/fish/vendor_completions.d/tutti.fish",
             "man/man1/tutti.1",
