@@ -115,7 +115,7 @@ test_parse__says_what_is_wrong_with_the_words(void **state)
         {"staus", "no command \"staus\", did you mean \"status\"?"},
         {"clutser", "did you mean \"cluster\"?"},
         {"cluster strat", "did you mean \"cluster start\"?"},
-        {"cluster", "usage: tutti cluster start"},
+        {"cluster", "  cluster start "},
         {"xyzzy", "no command \"xyzzy\"\ntry: tutti --help"},
         {"put --nmae w x", "put: no option --nmae"},
         {"put -x", "put: no option -x"},
