@@ -9,6 +9,7 @@
 #define TUTTI_CLI_CLI_H
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -115,6 +116,10 @@ bool cli_rank_of(const char *handle, uint32_t *ret_rank);
 #define CLI_WORD_SIZE 512
 const char *cli_format_size(uint64_t bytes, char *ret);
 const char *cli_format_shape(const tutti_spec *spec, char *ret);
+
+/* "out.%d.npy" becomes "out.3.npy"; a path without %d stays. False: it is too long. */
+#define CLI_RANK_MARK "%d"
+bool cli_name_file(const char *path, uint32_t rank, char ret[PATH_MAX]);
 
 /* ------------------------------------------------------------------ suggest.c */
 

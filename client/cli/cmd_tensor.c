@@ -152,6 +152,7 @@ cli_get(cli *self)
     const char *path = cli_value(self, "output");
     tutti_client *client = NULL;
     tutti_spec spec;
+    char name[PATH_MAX];
     char shape[CLI_WORD_SIZE];
     int64_t rank;
     tutti_error err;
@@ -170,6 +171,10 @@ cli_get(cli *self)
     if (code == TUTTI_OK) {
         code = find_spec(client, handle, &spec, &err);
     }
+    if (code == TUTTI_OK && !cli_name_file(path, tutti_whoami(client)->rank, name)) {
+        code = cli_fail(&err, TUTTI_INVALID_ARGUMENT, "-o: a path of %d bytes or more", PATH_MAX);
+    }
+    path = name;
     if (code == TUTTI_OK) {
         code = get_into_file(self, client, handle, &spec, path, &err);
     }

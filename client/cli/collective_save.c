@@ -5,12 +5,10 @@
 
 #include "client/cli/collective_run.h"
 
-#define RANK_MARK "%d" /* in the name of a file: the group rank */
-
 static bool
 names_ranks(const char *path)
 {
-    return strstr(path, RANK_MARK) != NULL;
+    return strstr(path, CLI_RANK_MARK) != NULL;
 }
 
 /* Does this rank have something that is to be saved? What is the same everywhere is saved once,
@@ -26,22 +24,6 @@ is_saved(const collective_run *run, uint32_t index, const char *path)
     default:
         return index == 0 || names_ranks(path);
     }
-}
-
-/* "out.%d.npy" becomes "out.3.npy". False: it is too long. */
-static bool
-name_file(const char *path, uint32_t index, char ret[PATH_MAX])
-{
-    const char *mark = strstr(path, RANK_MARK);
-    int size;
-
-    if (mark == NULL) {
-        size = snprintf(ret, PATH_MAX, "%s", path);
-    } else {
-        size =
-            snprintf(ret, PATH_MAX, "%.*s%" PRIu32 "%s", (int)(mark - path), path, index, mark + 2);
-    }
-    return size < PATH_MAX;
 }
 
 static tutti_code
@@ -81,9 +63,9 @@ collective_save(const collective_run *run, const char *path, tutti_error *err)
         if (!is_saved(run, i, path)) {
             continue;
         }
-        code = name_file(path, i, name) ? save_one(run, i, name, err)
-                                        : cli_fail(err, TUTTI_INVALID_ARGUMENT,
-                                                   "-o: a path of %d bytes or more", PATH_MAX);
+        code = cli_name_file(path, i, name) ? save_one(run, i, name, err)
+                                            : cli_fail(err, TUTTI_INVALID_ARGUMENT,
+                                                       "-o: a path of %d bytes or more", PATH_MAX);
     }
     return code;
 }
@@ -101,7 +83,7 @@ json_rank(const collective_run *run, uint32_t index, const char *path)
         (void)json_object_del(one, "handle"); /* it is gone */
     }
     if (path != NULL && names_ranks(path) && is_saved(run, index, path) &&
-        name_file(path, index, name)) {
+        cli_name_file(path, index, name)) {
         (void)json_object_set_new(one, "file", json_string(name));
     }
     return one;
@@ -114,7 +96,7 @@ say_file(const collective_run *run, uint32_t index, const char *path)
     char shape[CLI_WORD_SIZE];
     char name[PATH_MAX];
 
-    if (is_saved(run, index, path) && name_file(path, index, name) && strcmp(name, "-") != 0) {
+    if (is_saved(run, index, path) && cli_name_file(path, index, name) && strcmp(name, "-") != 0) {
         cli_say(run->what->self, "%s  %s%s", name, tutti_dtype_name(spec->dtype),
                 cli_format_shape(spec, shape));
     }

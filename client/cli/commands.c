@@ -46,7 +46,7 @@ static const cli_option put_options[] = {
 
 static const cli_option get_options[] = {
     OPTION_RANK,
-    {"output", 'o', "FILE", "where to; - is standard output", "FILE"},
+    {"output", 'o', "FILE", "where to, %d being the rank; - is standard output", "FILE"},
     OPTION_END,
 };
 

@@ -220,3 +220,20 @@ cli_format_shape(const tutti_spec *spec, char *ret)
     }
     return ret;
 }
+
+/* ------------------------------------------------------------------------------ files */
+
+bool
+cli_name_file(const char *path, uint32_t rank, char ret[PATH_MAX])
+{
+    const char *mark = strstr(path, CLI_RANK_MARK);
+    int size;
+
+    if (mark == NULL) {
+        size = snprintf(ret, PATH_MAX, "%s", path);
+    } else {
+        size =
+            snprintf(ret, PATH_MAX, "%.*s%" PRIu32 "%s", (int)(mark - path), path, rank, mark + 2);
+    }
+    return size < PATH_MAX;
+}

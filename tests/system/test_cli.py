@@ -11,7 +11,7 @@ import signal
 import time
 
 import support
-from cli_case import RANKS, ClusterCase, file_path, start, work
+from cli_case import RANKS, ClusterCase, file_path, start, tutti, work
 
 import numpy as np
 
@@ -66,7 +66,9 @@ class TestTensors(ClusterCase):
         array = np.arange(5, dtype=np.int64)
         self.well("put", self.save("in.npy", array), "--name", "x")
         self.assert_same(np.load(io.BytesIO(self.well("get", "x", "-o", "-").out)), array)
-        self.fails(["get", "x", "-o", "-", "--json"], "both want standard output", code=2)
+        done = tutti("get", "x", "-o", "-", "--json")
+        self.assertEqual(done.code, 2)
+        self.assertIn("both want standard output", done.json["error"]["text"])
         self.fails(["get", "x"], "say where to: -o FILE.npy", code=2)
 
     def test_put__into_a_tensor_overwrites_it(self):
@@ -200,6 +202,11 @@ class TestCollectives(ClusterCase):
             self.assert_same(self.load("out.%d.npy" % rank), np.full((2, 3), 10, np.float32))
             os.unlink(file_path("out.%d.npy" % rank))
         self.assertFalse(os.path.exists(file_path("out.%d.npy")))
+
+    def test_get__into_a_file_with_the_number_of_the_rank(self):
+        self.well("put", self.save("in.npy", np.arange(3)), "--name", "numbered", "--rank", "2")
+        self.assertEqual(self.json("get", "numbered", "--rank", "2", "-o", "got.%d.npy")["file"], "got.2.npy")
+        self.assert_same(self.load("got.2.npy"), np.arange(3))
 
     def test_reduce__into_a_file_with_the_number_of_the_root(self):
         done = self.json("reduce", *self.files(), "--root", "2", "-o", "out.%d.npy")
