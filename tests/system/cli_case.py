@@ -101,12 +101,15 @@ class Case(unittest.TestCase):
         return done
 
     def fails(self, words, *texts, code=1, **more):
-        """A failure is told on standard error alone, in words."""
+        """A failure is told on standard error, in words; with --json it is a document on standard output too."""
         done = tutti(*words, **more)
         self.assertEqual(done.code, code, "%s: %s" % (" ".join(words), done))
         for text in texts:
             self.assertIn(text, done.err)
-        self.assertEqual(done.out, b"", words)
+        if "--json" in words:
+            self.assertIn("error", done.json, words)
+        else:
+            self.assertEqual(done.out, b"", words)
         return done
 
     def json(self, *words, **more):
