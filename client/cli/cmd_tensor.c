@@ -211,6 +211,7 @@ json_info(const tutti_tensor_info *info)
     (void)json_object_set_new(object, "bytes", json_integer((json_int_t)info->bytes));
     (void)json_object_set_new(object, "state", json_string(state_word(info)));
     (void)json_object_set_new(object, "device", json_string(info->device));
+    (void)json_object_set_new(object, "owner", json_string(info->owner));
     if (info->failed) {
         (void)json_object_set_new(object, "error", cli_json_error(&info->error));
     }
@@ -235,12 +236,13 @@ add_row(cli_table *table, const tutti_tensor_info *info)
         cli_table_add(table, "-");
     }
     cli_table_add_styled(table, style, state_word(info));
+    cli_table_add(table, "%s", info->owner[0] != '\0' ? info->owner : "-");
 }
 
 static void
 print_infos(const cli *self, const tutti_tensor_info *infos, size_t count)
 {
-    cli_table *table = cli_table_new("HANDLE|NAME|DTYPE|SHAPE|>SIZE|STATE");
+    cli_table *table = cli_table_new("HANDLE|NAME|DTYPE|SHAPE|>SIZE|STATE|OWNER");
     size_t i;
 
     for (i = 0; i < count; i++) {

@@ -261,6 +261,7 @@ typedef struct tutti_tensor_info {
     bool failed;  /* the op that was to write it failed: `error` */
     tutti_error error;
     char device[32]; /* "cpu", "cuda:0"; "" while nobody knows its shape */
+    char owner[64];  /* who made it: an identity, else an address; "" = nobody in particular */
 } tutti_tensor_info;
 
 /* Without waiting for it. */

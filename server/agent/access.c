@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -162,6 +163,18 @@ agent_access_check(agent_access *access, uint32_t use, const tutti_spec *spec,
     return TUTTI_OK;
 }
 
+void
+agent_own_claim(tutti_claim *claim, const tutti_rpc_call *call)
+{
+    const char *who;
+
+    if (claim->owner[0] == '\0') {
+        who = tutti_rpc_call_identity(call);
+        (void)snprintf(claim->owner, sizeof(claim->owner), "%s",
+                       who[0] != '\0' ? who : tutti_rpc_call_peer(call));
+    }
+}
+
 tutti_code
 agent_access_destination(agent_access *access, const tutti_spec *spec, const char *into,
                          const char *name, const char *device, bool zeroed, tutti_error *err)
@@ -178,6 +191,7 @@ agent_access_destination(agent_access *access, const tutti_spec *spec, const cha
         return tutti_table_want(agent->table, &access->claim, into, true, err);
     }
     code = agent_devices_find(agent, device, &space, err);
+    agent_own_claim(&access->claim, access->call);
     code = code == TUTTI_OK ? tutti_table_make(agent->table, &access->claim, name, err) : code;
     if (code != TUTTI_OK) {
         return code;

@@ -271,6 +271,7 @@ fill_info(const tutti_entry *entry, tutti_table_info *info)
     *info = (tutti_table_info){.number = entry->number};
     agent_table_format_handle(entry, info->handle);
     memcpy(info->name, entry->name, sizeof(info->name));
+    memcpy(info->owner, entry->owner, sizeof(info->owner));
     if (entry->tensor != NULL) {
         info->has_spec = true;
         info->spec = entry->tensor->spec;

@@ -35,6 +35,7 @@ typedef struct tutti_use {
 } tutti_use;
 
 #define TUTTI_CLAIM_USES_FEW 2
+#define TUTTI_OWNER_SIZE 64 /* longer ones are cut */
 
 /*
  * All wishes of a call. Exclusive ones are for a tensor that no other of its wishes is for (compare
@@ -50,6 +51,7 @@ struct tutti_claim {
     tutti_rpc_loop *loop; /* where on_ready runs */
     tutti_rpc_task task;
     void (*on_ready)(tutti_claim *claim);
+    char owner[TUTTI_OWNER_SIZE]; /* of the entries that it makes: who calls; "" = nobody */
 };
 
 /*
@@ -157,6 +159,7 @@ typedef struct tutti_table_info {
     tutti_spec spec;
     uint64_t bytes;
     char device[TUTTI_DEVICE_MAX + 1]; /* "" = no tensor yet */
+    char owner[TUTTI_OWNER_SIZE];      /* who made it */
     bool pending;                      /* somebody writes it, or waits to */
     bool failed;
     tutti_error err;

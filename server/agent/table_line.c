@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fail.h"
 #include "base/text.h"
@@ -122,6 +123,7 @@ tutti_table_make(tutti_table *table, tutti_claim *claim, const char *name, tutti
     code = check_new(table, name, err);
     if (code == TUTTI_OK) {
         list_entry(table, entry, name);
+        memcpy(entry->owner, claim->owner, sizeof(entry->owner));
         add_use(claim, entry, true);
         entry = NULL;
     }

@@ -12,6 +12,7 @@ struct tutti_entry {
     unsigned char key[8];
     tutti_map_node by_name;
     char name[TUTTI_NAME_MAX + 1];
+    char owner[TUTTI_OWNER_SIZE];
     uint64_t number;
     uint32_t rank; /* as it stands in the handle */
     uint64_t incarnation;

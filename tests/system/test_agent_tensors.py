@@ -57,6 +57,14 @@ class Tensors(ClusterCase):
 
     # ------------------------------------------------------------------ good ways
 
+    def test_a_tensor_says_who_made_it(self):
+        made = [self.create([1], name="o1").handle, self.agent.put(np.ones(1), name="o2")]
+        made.append(self.stub.Copy(tensors.CopyRequest(handle="o1", name="o3")).tensor.handle)
+        owners = {one.owner for one in self.stub.List(tensors.ListRequest(), timeout=LONG_S).tensors}
+        self.assertEqual(len(owners), 1)
+        self.assertRegex(owners.pop(), r"^(ipv4:127\.0\.0\.1:\d+|ipv6:.*|unix:.*)$")
+        self.agent.delete(*made)
+
     def test_a_new_tensor_is_zero(self):
         dirty = self.agent.put(np.full(100000, 7, np.uint8))
         self.agent.delete(dirty)
