@@ -158,8 +158,8 @@ json_figures(const bench_figures *figures)
         return json_null();
     }
     return json_pack("{s:f, s:f, s:f, s:f, s:f, s:o}", "us", figures->us, "p50_us", figures->p50_us,
-                     "p99_us", figures->p99_us, "algbw_gbps", figures->algorithm_gbps, "busbw_gbps",
-                     figures->bus_gbps, "wrong",
+                     "p99_us", figures->p99_us, "algbw_gb_per_s", figures->algorithm_gbps,
+                     "busbw_gb_per_s", figures->bus_gbps, "wrong",
                      figures->checked ? json_integer((json_int_t)figures->wrong) : json_null());
 }
 

@@ -28,8 +28,22 @@ typedef struct cluster_plan {
 tutti_code cluster_start(const cli *self, const cluster_plan *plan, state *ret_state,
                          tutti_error *err);
 
+/*
+ * Start the agents of these ranks again, as they were started; what lives of them is ended first,
+ * politely. Waits until all of them serve.
+ *
+ * TUTTI_FAILED_PRECONDITION  its coordinator is gone
+ * TUTTI_CANCELLED            somebody pressed Ctrl-C
+ */
+tutti_code cluster_restart(const cli *self, state *cluster, const uint32_t *ranks, size_t count,
+                           uint32_t timeout_ms, tutti_error *err);
+
 /* End all of it, politely at first, and forget it. `timeout_ms` for the polite part. */
 tutti_code cluster_stop(state *cluster, uint32_t timeout_ms, tutti_error *err);
+
+/* End some of its processes: politely, and after `timeout_ms` not. */
+tutti_code cluster_end(const state *cluster, state_process *const *processes, size_t count,
+                       uint32_t timeout_ms, tutti_error *err);
 
 /* Does any of its processes live? */
 bool cluster_is_alive(const state *cluster);

@@ -15,6 +15,13 @@ const cli_option cli_name_options[] = {
     OPTION_END,
 };
 
+const cli_option cli_logs_options[] = {
+    {"follow", 'f', NULL, "show what comes, too", NULL},
+    {"lines", 'n', "N", "the last N lines of each log; all when it is not said", NULL},
+    {"name", 0, "NAME", "of the cluster; default when it is not said", NULL},
+    OPTION_END,
+};
+
 const cli_option cli_run_options[] = {
     {"count", 'n', "N", "how many programs; all ranks of --cluster, else 2", NULL},
     {"memory-limit", 'm', "SIZE", "tensor memory of each agent: 512MiB, 4GiB", NULL},

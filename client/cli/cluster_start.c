@@ -1,4 +1,5 @@
-/* Starting a local cluster: the coordinator, then the agents, then until all serve. */
+/* Starting a local cluster: the coordinator, then the agents, then until all serve. And starting
+ * some of its agents again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -31,11 +32,14 @@ on_signal(int number)
 
 /* ------------------------------------------------------------------------------ starting one */
 
-/* What `tutti cluster start` is doing. */
+/* What `tutti cluster start` is doing, and `tutti cluster restart`. */
 typedef struct starting {
     const cli *self;
-    const cluster_plan *plan;
     state *cluster;
+    const uint32_t *ranks; /* of the agents to be started; NULL = all */
+    uint32_t rank_count;
+    uint16_t port; /* of the coordinator; 0 = any */
+    uint32_t timeout_ms;
     char coordinator[PROCESS_PATH_MAX];
     char agent[PROCESS_PATH_MAX];
     char **environment;
@@ -123,7 +127,7 @@ check_alive(const starting *self, const state_process *process, const char *name
         cli_status_clear(self->self);
         show_log(self->self, name, process->log);
         return cli_fail(err, TUTTI_DEADLINE_EXCEEDED, "the %s does not serve in %" PRIu32 " ms",
-                        name, self->plan->timeout_ms);
+                        name, self->timeout_ms);
     }
     return TUTTI_OK;
 }
@@ -142,7 +146,7 @@ wait_for_port(const starting *self, state_process *process, const char *port_fil
 
         while (file != NULL && !found && fgets(line, sizeof(line), file) != NULL) {
             line[strcspn(line, "\n")] = '\0';
-            found = line[0] != '\0' && (!self->plan->tcp || strncmp(line, "unix:", 5) != 0);
+            found = line[0] != '\0' && (!self->cluster->tcp || strncmp(line, "unix:", 5) != 0);
         }
         if (file != NULL) {
             (void)fclose(file);
@@ -173,7 +177,7 @@ plan_listening(const starting *self, const char *format, uint32_t rank, uint16_t
 
     state_path(self->cluster, format, rank, path);
     (void)snprintf(process->socket, sizeof(process->socket), "unix:%.200s", path);
-    if (self->plan->tcp) {
+    if (self->cluster->tcp) {
         (void)snprintf(ret_listen, LISTEN_MAX, "127.0.0.1:%u,%s", port, process->socket);
     } else {
         (void)snprintf(ret_listen, LISTEN_MAX, "%s", process->socket);
@@ -189,7 +193,7 @@ start_coordinator(starting *self, tutti_error *err)
     char *words[] = {self->coordinator, "--listen", listen, "--port-file", port_file, NULL};
     tutti_code code;
 
-    plan_listening(self, "coordinator.sock", 0, self->plan->port, process, listen);
+    plan_listening(self, "coordinator.sock", 0, self->port, process, listen);
     state_path(self->cluster, "coordinator.port", 0, port_file);
     state_path(self->cluster, "coordinator.log", 0, process->log);
     cli_status_line(self->self, "starting the coordinator");
@@ -202,22 +206,36 @@ start_coordinator(starting *self, tutti_error *err)
 
 #define AGENT_WORDS 32 /* that we say, at most */
 
+static char **
+make_words(const state *cluster)
+{
+    size_t count = AGENT_WORDS;
+    size_t i;
+    char **words;
+
+    for (i = 0; cluster->options != NULL && cluster->options[i] != NULL; i++) {
+        count++;
+    }
+    words = calloc(count, sizeof(*words));
+    if (words == NULL) {
+        abort();
+    }
+    return words;
+}
+
 static tutti_code
 start_agent(starting *self, uint32_t rank, tutti_error *err)
 {
     state_process *process = &self->cluster->ranks[rank];
-    char **words = calloc(AGENT_WORDS + (size_t)self->plan->more_count, sizeof(*words));
+    char **words = make_words(self->cluster);
     char listen[LISTEN_MAX];
     char port_file[STATE_PATH_MAX];
     char number[16];
     char size[16];
     size_t n = 0;
     tutti_code code;
-    int i;
+    size_t i;
 
-    if (words == NULL) {
-        abort();
-    }
     plan_listening(self, "agent-%u.sock", rank, 0, process, listen);
     state_path(self->cluster, "agent-%u.port", rank, port_file);
     state_path(self->cluster, "agent-%u.log", rank, process->log);
@@ -231,19 +249,22 @@ start_agent(starting *self, uint32_t rank, tutti_error *err)
     words[n++] = "--world-size", words[n++] = size;
     words[n++] = "--listen", words[n++] = listen;
     words[n++] = "--port-file", words[n++] = port_file;
-    if (self->plan->memory_limit != NULL) {
-        words[n++] = "--memory-limit";
-        words[n++] = (char *)(uintptr_t)self->plan->memory_limit;
+    for (i = 0; self->cluster->options != NULL && self->cluster->options[i] != NULL; i++) {
+        words[n++] = self->cluster->options[i];
     }
-    for (i = 0; i < self->plan->more_count; i++) {
-        words[n++] = self->plan->more[i];
-    }
+    (void)unlink(port_file); /* of a process before this one */
     code = launch(self, words, process, err);
     free(words);
     return code;
 }
 
 /* ------------------------------------------------------------------------------ starting all */
+
+static uint32_t
+rank_at(const starting *self, uint32_t i)
+{
+    return self->ranks != NULL ? self->ranks[i] : i;
+}
 
 static tutti_code
 wait_for_agent(starting *self, uint32_t rank, tutti_error *err)
@@ -267,9 +288,11 @@ wait_for_agent(starting *self, uint32_t rank, tutti_error *err)
         uint32_t i;
 
         /* Another one that ended is why this one waits. */
-        for (i = 0; i < self->cluster->rank_count && code == TUTTI_OK; i++) {
-            (void)snprintf(name, sizeof(name), "agent of rank %" PRIu32, i);
-            code = check_alive(self, &self->cluster->ranks[i], name, err);
+        for (i = 0; i < self->rank_count && code == TUTTI_OK; i++) {
+            const uint32_t other = rank_at(self, i);
+
+            (void)snprintf(name, sizeof(name), "agent of rank %" PRIu32, other);
+            code = check_alive(self, &self->cluster->ranks[other], name, err);
         }
     }
     tutti_close(client);
@@ -277,19 +300,30 @@ wait_for_agent(starting *self, uint32_t rank, tutti_error *err)
 }
 
 static tutti_code
-start_all(starting *self, tutti_error *err)
+start_agents(starting *self, tutti_error *err)
 {
-    const uint32_t count = self->cluster->rank_count;
-    tutti_code code = start_coordinator(self, err);
+    const uint32_t count = self->rank_count;
+    tutti_code code = TUTTI_OK;
     uint32_t i;
 
     for (i = 0; i < count && code == TUTTI_OK; i++) {
         cli_status_line(self->self, "starting agent %" PRIu32 " of %" PRIu32, i + 1, count);
-        code = start_agent(self, i, err);
+        code = start_agent(self, rank_at(self, i), err);
     }
     for (i = 0; i < count && code == TUTTI_OK; i++) {
         cli_status_line(self->self, "%" PRIu32 " of %" PRIu32 " agents serve", i, count);
-        code = wait_for_agent(self, i, err);
+        code = wait_for_agent(self, rank_at(self, i), err);
+    }
+    return code;
+}
+
+static tutti_code
+start_all(starting *self, tutti_error *err)
+{
+    tutti_code code = start_coordinator(self, err);
+
+    if (code == TUTTI_OK) {
+        code = start_agents(self, err);
     }
     if (code == TUTTI_OK) {
         self->cluster->ready = true;
@@ -297,6 +331,49 @@ start_all(starting *self, tutti_error *err)
     }
     cli_status_clear(self->self);
     return code;
+}
+
+/* What an agent is started with besides what we say. */
+static void
+set_options(state *cluster, const cluster_plan *plan)
+{
+    char **words = calloc((size_t)plan->more_count + 2, sizeof(*words));
+    size_t count = 0;
+    int i;
+
+    if (words == NULL) {
+        abort();
+    }
+    if (plan->memory_limit != NULL) {
+        words[count++] = "--memory-limit";
+        words[count++] = (char *)(uintptr_t)plan->memory_limit;
+    }
+    for (i = 0; i < plan->more_count; i++) {
+        words[count++] = plan->more[i];
+    }
+    state_set_options(cluster, words, count);
+    free(words);
+}
+
+/* It runs already: all of it, or what is left of it. */
+static tutti_code
+fail_running(const state *cluster, tutti_error *err)
+{
+    uint32_t i;
+
+    for (i = 0; i < cluster->rank_count; i++) {
+        if (cluster_process_is_alive(&cluster->coordinator) &&
+            !cluster_process_is_alive(&cluster->ranks[i])) {
+            return cli_fail(err, TUTTI_FAILED_PRECONDITION,
+                            "cluster %s runs already, but agent %" PRIu32
+                            " is gone: tutti cluster restart --name %s, or tutti cluster stop "
+                            "--name %s",
+                            cluster->name, i, cluster->name, cluster->name);
+        }
+    }
+    return cli_fail(err, TUTTI_FAILED_PRECONDITION,
+                    "cluster %s runs already: tutti cluster stop --name %s, or take another --name",
+                    cluster->name, cluster->name);
 }
 
 /* What is left of a former cluster of that name is swept away when nothing of it lives. */
@@ -309,15 +386,15 @@ make_room(const cluster_plan *plan, state *cluster, tutti_error *err)
         code = state_lock(cluster, err);
     }
     if (code == TUTTI_OK && state_read(cluster, NULL) == TUTTI_OK && cluster_is_alive(cluster)) {
-        code = cli_fail(err, TUTTI_FAILED_PRECONDITION,
-                        "cluster %s runs already: tutti cluster stop --cluster %s", plan->name,
-                        plan->name);
+        code = fail_running(cluster, err);
     }
     if (code == TUTTI_OK) {
-        free(cluster->ranks);
-        cluster->ranks = NULL;
-        cluster->coordinator = (state_process){0};
         code = state_make(cluster, plan->rank_count, err);
+    }
+    if (code == TUTTI_OK) {
+        cluster->tcp = plan->tcp;
+        set_options(cluster, plan);
+        (void)snprintf(cluster->job, sizeof(cluster->job), "%s", JOB);
     }
     return code;
 }
@@ -352,12 +429,33 @@ find_programs(starting *self, tutti_error *err)
     return code == TUTTI_OK ? process_find("tutti-agent", self->agent, err) : code;
 }
 
+/* Ctrl-C and SIGTERM end what is being started, until they mean again what they did `before`. */
+static void
+catch_signals(struct sigaction before[2])
+{
+    const struct sigaction catch = {.sa_handler = on_signal};
+
+    interrupted = 0;
+    (void)sigaction(SIGINT, &catch, &before[0]);
+    (void)sigaction(SIGTERM, &catch, &before[1]);
+}
+
+static void
+let_signals(const struct sigaction before[2])
+{
+    (void)sigaction(SIGINT, &before[0], NULL);
+    (void)sigaction(SIGTERM, &before[1], NULL);
+}
+
 tutti_code
 cluster_start(const cli *self, const cluster_plan *plan, state *ret_state, tutti_error *err)
 {
-    const struct sigaction catch = {.sa_handler = on_signal};
     struct sigaction before[2];
-    starting all = {.self = self, .plan = plan, .cluster = ret_state};
+    starting all = {.self = self,
+                    .cluster = ret_state,
+                    .rank_count = plan->rank_count,
+                    .port = plan->port,
+                    .timeout_ms = plan->timeout_ms};
     tutti_code code;
 
     all.until_ms = cli_now_ms() + plan->timeout_ms;
@@ -370,23 +468,60 @@ cluster_start(const cli *self, const cluster_plan *plan, state *ret_state, tutti
         state_fini(ret_state);
         return code;
     }
-    (void)snprintf(ret_state->job, sizeof(ret_state->job), "%s", JOB);
-    interrupted = 0;
-    (void)sigaction(SIGINT, &catch, &before[0]);
-    (void)sigaction(SIGTERM, &catch, &before[1]);
+    catch_signals(before);
     all.environment = make_environment();
     code = start_all(&all, err);
     process_environment_free(all.environment);
     if (code != TUTTI_OK) {
         (void)cluster_stop(ret_state, 2000, NULL);
     }
-    (void)sigaction(SIGINT, &before[0], NULL);
-    (void)sigaction(SIGTERM, &before[1], NULL);
+    let_signals(before);
     if (code != TUTTI_OK) {
         state_fini(ret_state);
     } else {
         (void)close(ret_state->lock);
         ret_state->lock = -1;
+    }
+    return code;
+}
+
+tutti_code
+cluster_restart(const cli *self, state *cluster, const uint32_t *ranks, size_t count,
+                uint32_t timeout_ms, tutti_error *err)
+{
+    state_process *processes[STATE_RANKS_MAX];
+    struct sigaction before[2];
+    starting all = {.self = self,
+                    .cluster = cluster,
+                    .ranks = ranks,
+                    .rank_count = (uint32_t)count,
+                    .timeout_ms = timeout_ms,
+                    .until_ms = cli_now_ms() + timeout_ms};
+    tutti_code code = find_programs(&all, err);
+    size_t i;
+
+    if (code == TUTTI_OK && !cluster_process_is_alive(&cluster->coordinator)) {
+        return cli_fail(err, TUTTI_FAILED_PRECONDITION,
+                        "the coordinator of cluster %s is gone, and with it the job: tutti cluster "
+                        "stop --name %s, then start",
+                        cluster->name, cluster->name);
+    }
+    for (i = 0; i < count; i++) {
+        processes[i] = &cluster->ranks[ranks[i]];
+    }
+    if (code == TUTTI_OK) {
+        code = cluster_end(cluster, processes, count, timeout_ms, err);
+    }
+    if (code == TUTTI_OK) {
+        catch_signals(before);
+        all.environment = make_environment();
+        code = start_agents(&all, err);
+        if (code == TUTTI_OK) {
+            code = state_write(cluster, err); /* the addresses are others */
+        }
+        cli_status_clear(self);
+        process_environment_free(all.environment);
+        let_signals(before);
     }
     return code;
 }

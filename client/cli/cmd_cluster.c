@@ -17,6 +17,21 @@ cluster_name(const cli *self)
     return name != NULL ? name : "default";
 }
 
+/* The cluster of --name or --cluster, whose lock we have when `lock` is said. state_fini it. */
+static tutti_code
+open_cluster(const cli *self, bool lock, state *ret, tutti_error *err)
+{
+    tutti_code code = state_init(ret, cluster_name(self), err);
+
+    if (code == TUTTI_OK) {
+        code = state_read(ret, err);
+    }
+    if (code == TUTTI_OK && lock) {
+        code = state_lock(ret, err);
+    }
+    return code;
+}
+
 static json_t *
 json_process(const state_process *process)
 {
@@ -110,14 +125,8 @@ cli_cluster_stop(cli *self)
     const uint32_t timeout_ms = self->timeout_ms != 0 ? self->timeout_ms : STOP_TIMEOUT_MS;
     state cluster;
     tutti_error err;
-    tutti_code code = state_init(&cluster, cluster_name(self), &err);
+    tutti_code code = open_cluster(self, true, &cluster, &err);
 
-    if (code == TUTTI_OK) {
-        code = state_read(&cluster, &err);
-    }
-    if (code == TUTTI_OK) {
-        code = state_lock(&cluster, &err);
-    }
     if (code == TUTTI_OK) {
         cli_status_line(self, "stopping %" PRIu32 " agents", cluster.rank_count);
         code = cluster_stop(&cluster, timeout_ms, &err);
@@ -159,23 +168,209 @@ print_cluster(const cli *self, const state *cluster)
     cli_table_free(table);
 }
 
+/* How many of its agents live. */
+static uint32_t
+count_alive(const state *cluster)
+{
+    uint32_t count = 0;
+    uint32_t i;
+
+    for (i = 0; i < cluster->rank_count; i++) {
+        count += cluster_process_is_alive(&cluster->ranks[i]) ? 1 : 0;
+    }
+    return count;
+}
+
+static bool
+is_whole(const state *cluster)
+{
+    return cluster_process_is_alive(&cluster->coordinator) &&
+           count_alive(cluster) == cluster->rank_count;
+}
+
 int
 cli_cluster_status(cli *self)
 {
     state cluster;
     tutti_error err;
-    bool alive = false;
-    tutti_code code = state_init(&cluster, cluster_name(self), &err);
+    bool whole = false;
+    tutti_code code = open_cluster(self, false, &cluster, &err);
 
     if (code == TUTTI_OK) {
-        code = state_read(&cluster, &err);
-    }
-    if (code == TUTTI_OK) {
-        alive = cluster_is_alive(&cluster);
+        whole = is_whole(&cluster);
         if (!cli_print_json(self, json_cluster(&cluster))) {
             print_cluster(self, &cluster);
         }
     }
     state_fini(&cluster);
-    return code != TUTTI_OK ? cli_failed(self, NULL, &err) : alive ? CLI_FINE : CLI_FAILED;
+    return code != TUTTI_OK ? cli_failed(self, NULL, &err) : whole ? CLI_FINE : CLI_FAILED;
+}
+
+/* ------------------------------------------------------------------------------ all of them */
+
+static void
+add_cluster(cli_table *table, const state *cluster)
+{
+    const uint32_t alive = count_alive(cluster);
+    const bool coordinator = cluster_process_is_alive(&cluster->coordinator);
+
+    cli_table_add(table, "%s", cluster->name);
+    if (is_whole(cluster)) {
+        cli_table_add_styled(table, cluster->ready ? CLI_GREEN : CLI_YELLOW,
+                             cluster->ready ? "runs" : "starting");
+    } else {
+        cli_table_add_styled(table, CLI_RED,
+                             alive == 0 && !coordinator ? "is gone"
+                             : coordinator              ? "lacks agents"
+                                                        : "lacks its coordinator");
+    }
+    cli_table_add(table, "%" PRIu32 " of %" PRIu32, alive, cluster->rank_count);
+    cli_table_add(table, "%s", cluster->coordinator.address);
+    cli_table_add(table, "%s", cluster->folder);
+}
+
+/* One that goes while we look is left out. */
+static void
+list_clusters(char **names, size_t count, cli_table *table, json_t *list)
+{
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        state cluster;
+
+        if (state_init(&cluster, names[i], NULL) == TUTTI_OK &&
+            state_read(&cluster, NULL) == TUTTI_OK) {
+            add_cluster(table, &cluster);
+            (void)json_array_append_new(list, json_cluster(&cluster));
+        }
+        state_fini(&cluster);
+    }
+}
+
+int
+cli_cluster_list(cli *self)
+{
+    char **names = NULL;
+    size_t count = 0;
+    tutti_error err;
+    cli_table *table;
+    json_t *list;
+
+    if (state_names(&names, &count, &err) != TUTTI_OK) {
+        return cli_failed(self, NULL, &err);
+    }
+    table = cli_table_new("NAME|STATE|AGENTS|COORDINATOR|FOLDER");
+    list = json_array();
+    list_clusters(names, count, table, list);
+    state_names_free(names, count);
+    if (!cli_print_json(self, json_pack("{s:o}", "clusters", list))) {
+        cli_table_print(self, table);
+    }
+    cli_table_free(table);
+    return CLI_FINE;
+}
+
+/* ------------------------------------------------------------------------------ again */
+
+static int
+compare_ranks(const void *left, const void *right)
+{
+    const uint32_t a = *(const uint32_t *)left;
+    const uint32_t b = *(const uint32_t *)right;
+
+    return (a > b) - (a < b);
+}
+
+/* Sorted ranks, each once. Returns how many are left. */
+static size_t
+drop_twins(uint32_t *ranks, size_t count)
+{
+    size_t used = 0;
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        if (used == 0 || ranks[used - 1] != ranks[i]) {
+            ranks[used++] = ranks[i];
+        }
+    }
+    return used;
+}
+
+/* The ranks that were named, else those whose agents are gone. [out, owned] ret_ranks */
+static tutti_code
+choose_ranks(const cli *self, const state *cluster, uint32_t **ret_ranks, size_t *ret_count,
+             tutti_error *err)
+{
+    size_t i;
+
+    if (self->argument_count > 0) {
+        if (!cli_parse_ranks(self->arguments[0], ret_ranks, ret_count)) {
+            return cli_fail(err, TUTTI_INVALID_ARGUMENT,
+                            "\"%.200s\" is no list of ranks: write 1, 0-3 or 1,5",
+                            self->arguments[0]);
+        }
+        qsort(*ret_ranks, *ret_count, sizeof(**ret_ranks), compare_ranks);
+        *ret_count = drop_twins(*ret_ranks, *ret_count);
+        for (i = 0; i < *ret_count; i++) {
+            if ((*ret_ranks)[i] >= cluster->rank_count) {
+                return cli_fail(err, TUTTI_NOT_FOUND,
+                                "there is no rank %" PRIu32 " in cluster %s of %" PRIu32,
+                                (*ret_ranks)[i], cluster->name, cluster->rank_count);
+            }
+        }
+        return TUTTI_OK;
+    }
+    *ret_ranks = calloc((size_t)cluster->rank_count + 1, sizeof(**ret_ranks));
+    for (i = 0; *ret_ranks != NULL && i < cluster->rank_count; i++) {
+        if (!cluster_process_is_alive(&cluster->ranks[i])) {
+            (*ret_ranks)[(*ret_count)++] = (uint32_t)i;
+        }
+    }
+    return *ret_count > 0
+               ? TUTTI_OK
+               : cli_fail(err, TUTTI_FAILED_PRECONDITION,
+                          "all agents of cluster %s run: name the ranks to restart", cluster->name);
+}
+
+static void
+say_restarted(const cli *self, const state *cluster, const uint32_t *ranks, size_t count)
+{
+    json_t *document = json_cluster(cluster);
+    json_t *list = json_array();
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        (void)json_array_append_new(list, json_integer(ranks[i]));
+    }
+    (void)json_object_set_new(document, "restarted", list);
+    if (!cli_print_json(self, document)) {
+        for (i = 0; i < count; i++) {
+            cli_say(self, "agent %" PRIu32 " runs again: %s", ranks[i],
+                    cluster->ranks[ranks[i]].address);
+        }
+    }
+}
+
+int
+cli_cluster_restart(cli *self)
+{
+    const uint32_t timeout_ms = self->timeout_ms != 0 ? self->timeout_ms : START_TIMEOUT_MS;
+    uint32_t *ranks = NULL;
+    size_t count = 0;
+    state cluster;
+    tutti_error err;
+    tutti_code code = open_cluster(self, true, &cluster, &err);
+
+    if (code == TUTTI_OK) {
+        code = choose_ranks(self, &cluster, &ranks, &count, &err);
+    }
+    if (code == TUTTI_OK) {
+        code = cluster_restart(self, &cluster, ranks, count, timeout_ms, &err);
+    }
+    if (code == TUTTI_OK) {
+        say_restarted(self, &cluster, ranks, count);
+    }
+    free(ranks);
+    state_fini(&cluster);
+    return code == TUTTI_OK ? CLI_FINE : cli_failed(self, NULL, &err);
 }

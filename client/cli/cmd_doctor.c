@@ -270,6 +270,9 @@ cli_doctor(cli *self)
     if (cli_survey_open(self, &survey, &err) != TUTTI_OK) {
         return cli_failed(self, NULL, &err);
     }
+    if (self->local) {
+        all.cluster = cli_value(self, "cluster") != NULL ? cli_value(self, "cluster") : "default";
+    }
     all.patients = calloc(survey.count + 1, sizeof(*all.patients));
     if (all.patients == NULL) {
         abort();

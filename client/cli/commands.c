@@ -87,8 +87,23 @@ const cli_command cli_commands[] = {
      "Tensors, keys and logs are gone afterwards.",
      NULL, cli_name_options, 0, 0, false, cli_cluster_stop},
     {"cluster status", CLUSTER, "[--name NAME]", "show the processes of a local cluster",
-     "Exits with 1 when none of them runs.", NULL, cli_name_options, 0, 0, false,
+     "Exits with 1 when one of them is gone.", NULL, cli_name_options, 0, 0, false,
      cli_cluster_status},
+    {"cluster list", CLUSTER, "", "list the local clusters of this user", NULL, NULL, NULL, 0, 0,
+     false, cli_cluster_list},
+    {"cluster restart", CLUSTER, "[RANKS] [--name NAME]", "start agents of a local cluster again",
+     "Those of the ranks, written 1, 0-3 or 1,5, else all that are gone; one that runs is ended "
+     "first. A fresh process takes the seat, with the options that cluster start had. Its tensors "
+     "are lost.",
+     "  tutti cluster restart\n  tutti cluster restart 1 --name test", cli_name_options, 0, 1,
+     false, cli_cluster_restart},
+    {"logs", CLUSTER, "[RANK | coordinator] [-f] [-n LINES] [--name NAME]",
+     "show what processes of a local cluster have logged",
+     "Of one process, or of all with [rank] or [coordinator] in front of each line, in the order "
+     "of the times they begin with. -f shows what comes, until the cluster is stopped, --timeout "
+     "or Ctrl-C.",
+     "  tutti logs\n  tutti logs 1 -f\n  tutti logs coordinator -n 20", cli_logs_options, 0, 1,
+     false, cli_logs},
     {"run", CLUSTER, "[-n N] [options] -- PROGRAM [ARGUMENTS]",
      "run a program once per rank, beside agents",
      "Starts a private cluster, or uses the one of --cluster, and a process for each rank with "

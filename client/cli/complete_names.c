@@ -1,8 +1,6 @@
 /* The names that completion offers: of tensors, groups, clusters and ops, one on each line. */
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "client/cli/bench.h"
 #include "client/cli/connect.h"
@@ -64,33 +62,19 @@ print_groups(cli *self, tutti_error *err)
     return code;
 }
 
-/* Folders beside that of a cluster; what else lies there are their locks. */
 static tutti_code
 print_clusters(cli *self, tutti_error *err)
 {
-    state any;
-    const tutti_code code = state_init(&any, "default", err);
-    const struct dirent *entry;
-    DIR *folder;
+    char **names = NULL;
+    size_t count = 0;
+    const tutti_code code = state_names(&names, &count, err);
+    size_t i;
 
-    if (code != TUTTI_OK) {
-        return code;
+    for (i = 0; i < count; i++) {
+        print_name(self, names[i]);
     }
-    *strrchr(any.folder, '/') = '\0';
-    folder = opendir(any.folder);
-    while (folder != NULL && (entry = readdir(folder)) != NULL) {
-        struct stat found;
-
-        if (entry->d_name[0] != '.' && fstatat(dirfd(folder), entry->d_name, &found, 0) == 0 &&
-            S_ISDIR(found.st_mode)) {
-            print_name(self, entry->d_name);
-        }
-    }
-    if (folder != NULL) {
-        (void)closedir(folder);
-    }
-    state_fini(&any);
-    return TUTTI_OK;
+    state_names_free(names, count);
+    return code;
 }
 
 static tutti_code

@@ -33,8 +33,8 @@ find_cluster(const char *name, place *ret, tutti_error *err)
     }
     if (code == TUTTI_OK && (!ret->cluster.ready || ret->cluster.rank_count == 0)) {
         code = cli_fail(err, TUTTI_FAILED_PRECONDITION,
-                        "cluster %s was not started to the end: tutti cluster stop --cluster %s",
-                        name, name);
+                        "cluster %s was not started to the end: tutti cluster stop --name %s", name,
+                        name);
     }
     if (code == TUTTI_OK) {
         put_text(ret->agent, ret->cluster.ranks[0].socket);
@@ -58,11 +58,18 @@ find_place(cli *self, place *ret, tutti_error *err)
     if (agent != NULL) {
         put_text(ret->agent, agent);
     } else {
-        code = find_cluster(cluster != NULL ? cluster : DEFAULT_CLUSTER, ret, err);
+        tutti_error inner;
+
+        code = find_cluster(cluster != NULL ? cluster : DEFAULT_CLUSTER, ret, &inner);
         if (code == TUTTI_NOT_FOUND && cluster == NULL) {
             code = cli_fail(err, TUTTI_NOT_FOUND,
                             "no agent: say --agent ADDRESS, set TUTTI_AGENT, or start a cluster "
                             "here: tutti cluster start -n 2");
+        } else if (code == TUTTI_NOT_FOUND) {
+            code = cli_fail(err, code, "%.800s: tutti cluster start --name %.64s", inner.text,
+                            cluster);
+        } else if (code != TUTTI_OK && err != NULL) {
+            *err = inner;
         }
     }
     if (coordinator != NULL) {

@@ -30,6 +30,7 @@ typedef struct doctor_finding {
 
 typedef struct doctor {
     const cli_survey *survey;
+    const char *cluster;      /* its name, when it is a local one; else NULL */
     doctor_patient *patients; /* by rank */
     doctor_finding *findings;
     size_t finding_count;

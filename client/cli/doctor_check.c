@@ -51,24 +51,62 @@ say(doctor_finding *finding, const char *format, ...)
 
 /* ------------------------------------------------------------------------------ one rank */
 
+/* Its process has ended. */
+static doctor_finding *
+add_ended(doctor *self, uint32_t rank)
+{
+    char remedy[160] = "start its agent again: a fresh process takes the seat";
+
+    if (self->cluster != NULL) {
+        (void)snprintf(remedy, sizeof(remedy),
+                       "tutti cluster restart %" PRIu32
+                       " --name %.64s: a fresh process takes the seat",
+                       rank, self->cluster);
+    }
+    return add(self, true, rank, remedy);
+}
+
 static void
 check_seat(doctor *self, const tutti_rank_info *info)
 {
     if (info->state == TUTTI_RANK_LOST) {
-        say(add(self, true, info->rank, "start its agent again: a fresh process takes the seat"),
-            "rank %" PRIu32 " on host %s is lost: %s", info->rank, info->host, info->reason);
+        say(add_ended(self, info->rank), "rank %" PRIu32 " on host %s is lost: %s", info->rank,
+            info->host, info->reason);
     } else if (info->state != TUTTI_RANK_ALIVE) {
         say(add(self, true, info->rank, "start its agent, with this job's name and world size"),
             "rank %" PRIu32 " has not joined", info->rank);
     }
 }
 
+/* What stands between us and an agent that others can reach. */
+static doctor_finding *
+add_unreached(doctor *self, uint32_t rank, const char *why)
+{
+    if (strstr(why, "its certificate is for") != NULL) {
+        return add(self, true, rank,
+                   "let it advertise a name of its certificate (--advertise), or say here which "
+                   "name to expect (--tls-name)");
+    }
+    if (strstr(why, "its certificate is not signed") != NULL) {
+        return add(self, true, rank, "say here who signed its certificate (--tls-ca)");
+    }
+    if (strstr(why, "wants TLS") != NULL || strstr(why, "wants a client certificate") != NULL) {
+        return add(self, true, rank,
+                   "say here who signed its certificate (--tls-ca), and show one if it wants to "
+                   "know us (--tls-cert, --tls-key)");
+    }
+    if (strstr(why, "nothing listens there") != NULL || strstr(why, "no such socket") != NULL) {
+        return add_ended(self, rank);
+    }
+    return add(self, true, rank,
+               "let it listen where clients reach it (--listen), tell them that address "
+               "(--advertise), and look at firewalls; tutti stall tells a stopped process apart");
+}
+
 static void
 check_answer(doctor *self, const tutti_rank_info *info, const doctor_patient *patient)
 {
-    say(add(self, true, info->rank,
-            "let it listen where clients reach it (--listen), tell them that address "
-            "(--advertise), and look at firewalls; tutti stall tells a stopped process apart"),
+    say(add_unreached(self, info->rank, patient->err.text),
         "rank %" PRIu32 " on host %s advertises %s and does not answer there: %.400s", info->rank,
         info->host, info->address[0] != '\0' ? info->address : "no address", patient->err.text);
 }

@@ -55,6 +55,7 @@ extern const cli_option cli_mesh_slice_options[];
 /* cluster_options.c */
 extern const cli_option cli_start_options[];
 extern const cli_option cli_name_options[];
+extern const cli_option cli_logs_options[];
 extern const cli_option cli_run_options[];
 
 /* diagnose_options.c */

@@ -60,11 +60,23 @@ make_private(const char *folder, tutti_error *err)
     return TUTTI_OK;
 }
 
-tutti_code
-state_init(state *self, const char *name, tutti_error *err)
+/* The folder above all clusters; its length is returned, which may be more than fits. */
+static int
+find_above(char ret[STATE_PATH_MAX])
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     const char *temporary = getenv("TMPDIR");
+
+    if (runtime != NULL && runtime[0] == '/') {
+        return snprintf(ret, STATE_PATH_MAX, "%s/tutti", runtime);
+    }
+    return snprintf(ret, STATE_PATH_MAX, "%s/tutti-%ld",
+                    temporary != NULL && temporary[0] == '/' ? temporary : "/tmp", (long)geteuid());
+}
+
+tutti_code
+state_init(state *self, const char *name, tutti_error *err)
+{
     char above[STATE_PATH_MAX];
     int size;
     tutti_code code = check_name(name, err);
@@ -73,13 +85,7 @@ state_init(state *self, const char *name, tutti_error *err)
     if (code != TUTTI_OK) {
         return code;
     }
-    if (runtime != NULL && runtime[0] == '/') {
-        size = snprintf(above, sizeof(above), "%s/tutti", runtime);
-    } else {
-        size = snprintf(above, sizeof(above), "%s/tutti-%ld",
-                        temporary != NULL && temporary[0] == '/' ? temporary : "/tmp",
-                        (long)geteuid());
-    }
+    size = find_above(above);
     if (size < 0 || (size_t)size + strlen(name) + sizeof("/" LONGEST_SOCKET) >
                         sizeof(((struct sockaddr_un *)0)->sun_path)) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT,
@@ -92,12 +98,43 @@ state_init(state *self, const char *name, tutti_error *err)
     return make_private(above, err);
 }
 
+static void
+free_options(state *self)
+{
+    size_t i;
+
+    for (i = 0; self->options != NULL && self->options[i] != NULL; i++) {
+        free(self->options[i]);
+    }
+    free(self->options);
+    self->options = NULL;
+}
+
+void
+state_set_options(state *self, char *const *options, size_t count)
+{
+    size_t i;
+
+    free_options(self);
+    self->options = calloc(count + 1, sizeof(*self->options));
+    for (i = 0; self->options != NULL && i < count; i++) {
+        self->options[i] = strdup(options[i]);
+        if (self->options[i] == NULL) {
+            abort();
+        }
+    }
+    if (self->options == NULL) {
+        abort();
+    }
+}
+
 void
 state_fini(state *self)
 {
     if (self->lock >= 0) {
         (void)close(self->lock);
     }
+    free_options(self);
     free(self->ranks);
     *self = (state){.lock = -1};
 }
@@ -178,6 +215,11 @@ state_make(state *self, uint32_t rank_count, tutti_error *err)
     if (mkdir(self->folder, 0700) != 0) {
         return cli_fail_errno(err, errno, "could not make %s", self->folder);
     }
+    free_options(self);
+    free(self->ranks);
+    self->coordinator = (state_process){0};
+    self->ready = false;
+    self->rank_count = 0;
     self->ranks = calloc(rank_count, sizeof(*self->ranks));
     if (self->ranks == NULL) {
         return cli_fail(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %" PRIu32 " agents",
@@ -197,6 +239,96 @@ state_remove(const state *self)
     (void)unlink(path);
 }
 
+/* ------------------------------------------------------------------------------ all of them */
+
+static int
+compare_names(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+/* Is there a state in it? */
+static bool
+is_cluster(const char *above, const char *name)
+{
+    char path[STATE_PATH_MAX];
+
+    return check_name(name, NULL) == TUTTI_OK &&
+           snprintf(path, sizeof(path), "%s/%s/" FILE_NAME, above, name) < (int)sizeof(path) &&
+           access(path, F_OK) == 0;
+}
+
+tutti_code
+state_names(char ***ret_names, size_t *ret_count, tutti_error *err)
+{
+    char above[STATE_PATH_MAX];
+    const int size = find_above(above);
+    const struct dirent *entry;
+    char **names = NULL;
+    size_t count = 0;
+    DIR *entries = size > 0 && size < STATE_PATH_MAX ? opendir(above) : NULL;
+
+    if (entries == NULL && size < STATE_PATH_MAX && errno != ENOENT) {
+        return cli_fail_errno(err, errno, "could not read %s", above);
+    }
+    while (entries != NULL && (entry = readdir(entries)) != NULL) {
+        if (is_cluster(above, entry->d_name)) {
+            names = reallocarray(names, count + 1, sizeof(*names));
+            if (names == NULL || (names[count] = strdup(entry->d_name)) == NULL) {
+                abort();
+            }
+            count++;
+        }
+    }
+    if (entries != NULL) {
+        (void)closedir(entries);
+    }
+    if (count > 1) {
+        qsort(names, count, sizeof(*names), compare_names);
+    }
+    *ret_names = names;
+    *ret_count = count;
+    return TUTTI_OK;
+}
+
+void
+state_names_free(char **names, size_t count)
+{
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        free(names[i]);
+    }
+    free(names);
+}
+
+#define NAMES_SHOWN 8
+
+/* "no cluster x here", and which there are. */
+static tutti_code
+fail_absent(const state *self, tutti_error *err)
+{
+    char words[(STATE_NAME_MAX + 2) * NAMES_SHOWN + 32] = "";
+    char **names = NULL;
+    size_t count = 0;
+    size_t used = 0;
+    size_t i;
+
+    if (state_names(&names, &count, NULL) != TUTTI_OK) {
+        count = 0;
+    }
+    for (i = 0; i < count && i < NAMES_SHOWN; i++) {
+        used += (size_t)snprintf(words + used, sizeof(words) - used, "%s%s",
+                                 i == 0 ? ", there is " : ", ", names[i]);
+    }
+    if (count == 0 || count > NAMES_SHOWN) {
+        (void)snprintf(words + used, sizeof(words) - used, "%s",
+                       count == 0 ? ", and no other" : ", ...");
+    }
+    state_names_free(names, count);
+    return cli_fail(err, TUTTI_NOT_FOUND, "there is no cluster \"%s\" here%s", self->name, words);
+}
+
 /* ------------------------------------------------------------------------------ the file */
 
 static json_t *
@@ -213,6 +345,7 @@ state_write(const state *self, tutti_error *err)
     char path[STATE_PATH_MAX];
     char temporary[STATE_PATH_MAX];
     json_t *ranks = json_array();
+    json_t *options = json_array();
     json_t *document;
     int failed;
     uint32_t i;
@@ -220,9 +353,13 @@ state_write(const state *self, tutti_error *err)
     for (i = 0; i < self->rank_count; i++) {
         (void)json_array_append_new(ranks, pack_process(&self->ranks[i]));
     }
-    document = json_pack("{s:i, s:s, s:s, s:b, s:o, s:o}", "version", 1, "name", self->name, "job",
-                         self->job, "ready", self->ready, "coordinator",
-                         pack_process(&self->coordinator), "ranks", ranks);
+    for (i = 0; self->options != NULL && self->options[i] != NULL; i++) {
+        (void)json_array_append_new(options, json_string(self->options[i]));
+    }
+    document =
+        json_pack("{s:i, s:s, s:s, s:b, s:b, s:o, s:o, s:o}", "version", 1, "name", self->name,
+                  "job", self->job, "ready", (int)self->ready, "tcp", (int)self->tcp, "options",
+                  options, "coordinator", pack_process(&self->coordinator), "ranks", ranks);
     state_path(self, FILE_NAME, 0, path);
     state_path(self, FILE_NAME ".new", 0, temporary);
     failed = json_dump_file(document, temporary, JSON_INDENT(2));
@@ -254,6 +391,20 @@ unpack_process(json_t *object, state_process *ret)
            unpack_text(object, "log", ret->log, sizeof(ret->log));
 }
 
+static void
+unpack_options(json_t *list, state *self)
+{
+    const size_t count = json_array_size(list);
+    size_t i;
+
+    self->options = calloc(count + 1, sizeof(*self->options));
+    for (i = 0; self->options != NULL && i < count; i++) {
+        const char *word = json_string_value(json_array_get(list, i));
+
+        self->options[i] = strdup(word != NULL ? word : "");
+    }
+}
+
 static bool
 unpack(json_t *document, state *self)
 {
@@ -267,6 +418,8 @@ unpack(json_t *document, state *self)
         return false;
     }
     self->ready = json_is_true(json_object_get(document, "ready"));
+    self->tcp = json_is_true(json_object_get(document, "tcp"));
+    unpack_options(json_object_get(document, "options"), self);
     self->ranks = calloc(count + 1, sizeof(*self->ranks));
     if (self->ranks == NULL) {
         return false;
@@ -290,8 +443,7 @@ state_read(state *self, tutti_error *err)
 
     state_path(self, FILE_NAME, 0, path);
     if (access(path, F_OK) != 0) {
-        return cli_fail(err, TUTTI_NOT_FOUND,
-                        "there is no cluster \"%s\" here: tutti cluster start -n 2", self->name);
+        return fail_absent(self, err);
     }
     document = json_load_file(path, JSON_REJECT_DUPLICATES, &reason);
     good = document != NULL && unpack(document, self);

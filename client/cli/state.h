@@ -32,7 +32,9 @@ typedef struct state {
     char name[STATE_NAME_MAX + 1];
     char folder[STATE_PATH_MAX];
     char job[128];
-    bool ready; /* all of it serves */
+    bool ready;     /* all of it serves */
+    bool tcp;       /* it has ports of loopback besides its sockets */
+    char **options; /* that every agent was started with; ends with NULL; NULL = none */
     state_process coordinator;
     uint32_t rank_count;
     state_process *ranks;
@@ -51,12 +53,20 @@ void state_fini(state *self); /* gives the lock back */
 /* Nobody else starts or stops this cluster meanwhile. TUTTI_FAILED_PRECONDITION  somebody does */
 tutti_code state_lock(state *self, tutti_error *err);
 
-/* TUTTI_NOT_FOUND  there is no such cluster; TUTTI_DATA_LOSS  the file makes no sense */
+/* The names of all clusters of this user, sorted. [out, owned] ret_names  state_names_free it */
+tutti_code state_names(char ***ret_names, size_t *ret_count, tutti_error *err);
+void state_names_free(char **names, size_t count);
+
+/* TUTTI_NOT_FOUND  there is no such cluster, the text names those that there are;
+ * TUTTI_DATA_LOSS  the file makes no sense */
 tutti_code state_read(state *self, tutti_error *err);
 tutti_code state_write(const state *self, tutti_error *err);
 
-/* Make the folder, empty. */
+/* Make the folder, empty; what was known of a former cluster is forgotten. */
 tutti_code state_make(state *self, uint32_t rank_count, tutti_error *err);
+
+/* Remember what agents are started with. Copied. */
+void state_set_options(state *self, char *const *options, size_t count);
 
 /* Remove the folder, what is in it, and the lock, which the caller holds. */
 void state_remove(const state *self);

@@ -56,7 +56,7 @@ consider(const char *typed, const char *name, size_t size, size_t *best, char re
 bool
 cli_suggest(const char *typed, char ret[CLI_NAME_SIZE])
 {
-    const size_t allowed = strlen(typed) < 4 ? 1 : strlen(typed) < 8 ? 2 : 3;
+    const size_t allowed = strlen(typed) < 5 ? 1 : strlen(typed) < 8 ? 2 : 3;
     size_t best = allowed + 1;
     const cli_command *command;
 

@@ -15,7 +15,7 @@ from cli_case import RANKS, ClusterCase, start, tutti
 OPS = ["all_reduce", "reduce", "reduce_scatter", "broadcast", "all_gather", "gather", "scatter", "all_to_all",
        "permute", "send"]
 IN_PLACE = {"all_reduce", "reduce", "broadcast", "all_to_all", "permute"}
-FIGURES = {"us", "p50_us", "p99_us", "algbw_gbps", "busbw_gbps", "wrong"}
+FIGURES = {"us", "p50_us", "p99_us", "algbw_gb_per_s", "busbw_gb_per_s", "wrong"}
 BUS = {"all_reduce": 2 * (RANKS - 1) / RANKS, "reduce": 1, "broadcast": 1, "permute": 1, "send": 1}
 
 
@@ -41,9 +41,9 @@ class TestBench(ClusterCase):
             self.assertGreater(figures["us"], 0)
             self.assertGreaterEqual(figures["p99_us"], figures["p50_us"])
             speed = row["bytes"] / figures["us"] * 1e-3
-            self.assertAlmostEqual(figures["algbw_gbps"], speed, delta=0.01 * speed)
+            self.assertAlmostEqual(figures["algbw_gb_per_s"], speed, delta=0.01 * speed)
             factor = BUS.get(op, (RANKS - 1) / RANKS)
-            self.assertAlmostEqual(figures["busbw_gbps"], speed * factor, delta=0.01 * speed)
+            self.assertAlmostEqual(figures["busbw_gb_per_s"], speed * factor, delta=0.01 * speed)
 
     def test_every_op__on_tensors_of_the_agents(self):
         for op in OPS:

@@ -5,6 +5,7 @@ Method: clusters and programs of their own for each test; processes are killed, 
 each test, no process of it is left.
 """
 
+import json
 import os
 import re
 import signal
@@ -28,7 +29,8 @@ class TestCluster(Case):
         return self.json("cluster", "start", *words)
 
     def test_cluster__lives_until_it_is_stopped(self):
-        self.fails(["cluster", "status"], 'no cluster "default" here: tutti cluster start')
+        self.fails(["cluster", "status"], 'no cluster "default" here, and no other')
+        self.fails(["status", "-c", "two"], 'no cluster "two" here, and no other: tutti cluster start --name two')
         made = self.start("-n", "2")
         self.assertEqual((made["ready"], len(made["agents"])), (True, 2))
         self.assertEqual(self.json("cluster", "status"), made)
@@ -36,6 +38,7 @@ class TestCluster(Case):
         self.assertEqual(os.stat(made["folder"]).st_mode & 0o777, 0o700)
         self.fails(["cluster", "start"], "cluster default runs already: tutti cluster stop")
         other = self.start("-n", "1", "--name", "two")
+        self.fails(["cluster", "stop", "--name", "three"], 'no cluster "three" here, there is default, two\n')
         self.assertEqual(self.json("status", "-c", "two")["world_size"], 1)
         self.well("cluster", "stop", "--name", "two")
         self.assertFalse(os.path.exists(other["folder"]))
@@ -136,9 +139,96 @@ class TestCluster(Case):
         self.fails(["list", "--rank", "1"], "rank 1: could not reach", "nothing listens there")
         self.fails(["barrier"], "rank 1: could not reach")
         self.fails(["barrier", "--rank", "0"], "rank 1 is gone")
-        self.assertIn("is gone", self.well("cluster", "status").text)
+        done = tutti("cluster", "status")
+        self.assertEqual(done.code, 1)
+        self.assertIn("is gone", done.text)
+        self.fails(["cluster", "start"], "agent 1 is gone: tutti cluster restart --name default")
+        self.assertIn("tutti cluster restart 1 --name default", tutti("doctor").text)
         error = tutti("list", "--rank", "1", "--json").json["error"]
         self.assertEqual(error["code"], "UNAVAILABLE")
+
+    def test_cluster_list__shows_all_of_this_user(self):
+        self.assertEqual(self.json("cluster", "list"), {"clusters": []})
+        self.start("-n", "2")
+        two = self.start("-n", "1", "--name", "two")
+        os.makedirs(file_path("run/tutti/no-cluster"))
+        self.assertEqual([one["name"] for one in self.json("cluster", "list")["clusters"]], ["default", "two"])
+        os.kill(two["agents"][0]["pid"], signal.SIGKILL)
+        until = time.monotonic() + support.START_S
+        while self.json("cluster", "list")["clusters"][1]["agents"][0]["alive"]:
+            self.assertLess(time.monotonic(), until)
+        text = self.well("cluster", "list").text
+        self.assertRegex(text, r"(?m)^default +runs +2 of 2 ")
+        self.assertRegex(text, r"(?m)^two +lacks agents +0 of 1 ")
+        os.rmdir(file_path("run/tutti/no-cluster"))
+
+    def test_cluster_restart__gives_seats_back(self):
+        made = self.start("-n", "3", "-m", "1MiB", "--tcp", "--", "--op-timeout", "10s")
+        self.fails(["cluster", "restart"], "all agents of cluster default run: name the ranks")
+        self.fails(["cluster", "restart", "3"], "no rank 3 in cluster default of 3")
+        self.fails(["cluster", "restart", "x"], '"x" is no list of ranks: write 1, 0-3 or 1,5')
+        self.save("x.npy", np.ones(3))
+        self.well("put", "x.npy", "--rank", "2", "--name", "kept")
+        os.kill(made["agents"][1]["pid"], signal.SIGKILL)
+        until = time.monotonic() + support.START_S
+        while self.json("cluster", "status")["agents"][1]["alive"]:
+            self.assertLess(time.monotonic(), until)
+        again = self.json("cluster", "restart")
+        self.assertEqual((again["restarted"], again["alive"]), ([1], True))
+        for rank in (0, 2):
+            self.assertEqual(again["agents"][rank], made["agents"][rank])
+        self.well("barrier")
+        self.well("stat", "kept", "--rank", "2")
+        self.assertEqual(self.json("status")["ranks"][1]["memory_limit_bytes"], 1 << 20)
+        self.assertEqual(self.json("list", "--agent", again["agents"][1]["address"])["rank"], 1)
+        again = self.json("cluster", "restart", "0,2,0-0")  # that run
+        self.assertEqual(again["restarted"], [0, 2])
+        self.assertNotEqual(again["agents"][2]["pid"], made["agents"][2]["pid"])
+        self.well("barrier")
+        os.kill(made["coordinator"]["pid"], signal.SIGKILL)
+        while self.json("cluster", "status")["coordinator"]["alive"]:
+            self.assertLess(time.monotonic(), until)
+        self.fails(["cluster", "restart", "0"], "the coordinator of cluster default is gone")
+
+    def json(self, *words):
+        """Also of commands that exit with 1 to say that something is not as it should be."""
+        done = tutti("--json", *words)
+        self.assertIn(done.code, (0, 1), done)
+        self.assertNotIn("error", done.json)
+        return done.json
+
+    def test_logs__are_merged_by_time_and_followed(self):
+        made = self.start("-n", "2")
+        whole = self.well("logs").text.splitlines()
+        stamps = [line.split(" ")[1] for line in whole if re.match(r"\[\w+\] \d{4}-", line)]
+        self.assertGreater(len(stamps), 3)
+        self.assertEqual(stamps, sorted(stamps))
+        self.assertEqual({line.split(" ")[0] for line in whole}, {"[coordinator]", "[0]", "[1]"})
+        with open(made["agents"][1]["log"]) as file:
+            text = file.read()
+        self.assertEqual(self.well("logs", "1").text, text)
+        self.assertEqual(self.well("logs", "1", "-n", "2").text.splitlines(), text.splitlines()[-2:])
+        last = json.loads(self.well("logs", "coordinator", "-n", "1", "--json").text)
+        self.assertEqual(sorted(last), ["line", "rank"])
+        self.assertIsNone(last["rank"])
+        self.fails(["logs", "2"], '"2" is no process of cluster default: need a rank from 0 to 1, or coordinator')
+        following = start("logs", "0", "-f")
+        for line in self.well("logs", "0").out.splitlines(keepends=True):
+            self.assertEqual(following.stdout.readline(), line)
+        self.well("cluster", "restart", "1")
+        while b"rank 1 is back" not in following.stdout.readline():
+            self.assertIsNone(following.poll())
+        with open(made["agents"][0]["log"], "ab") as file:
+            file.write(b"half \xff\x00")
+            file.flush()
+            file.write(b"line\n")
+        while (line := following.stdout.readline()) != b"half \xff\x00line\n":
+            self.assertNotEqual(line, b"")
+        self.assertIn("half ?", self.well("logs", "0", "--json").text)
+        self.well("cluster", "stop")
+        following.communicate(timeout=support.START_S)
+        self.assertEqual(following.returncode, 0)
+        self.fails(["logs"], 'no cluster "default" here')
 
     def test_dead_coordinator__is_said(self):
         made = self.start("-n", "1")
@@ -156,7 +246,7 @@ class TestCluster(Case):
         for process in made["agents"] + [made["coordinator"]]:
             os.kill(process["pid"], signal.SIGKILL)
         until = time.monotonic() + support.START_S
-        while tutti("cluster", "status").code == 0:
+        while self.json("cluster", "list")["clusters"][0]["alive"]:
             self.assertLess(time.monotonic(), until)
         self.assertEqual(len(self.start("-n", "2")["agents"]), 2)
 

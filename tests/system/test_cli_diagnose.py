@@ -187,7 +187,7 @@ class Diagnose(Case):
         done = tutti("doctor")
         self.assertEqual(done.code, 1)
         self.assertIn("is lost: the connection broke", done.text)
-        self.assertIn("start its agent again", done.text)
+        self.assertIn("tutti cluster restart 1 --name default", done.text)
 
 
 class Files(Case):

@@ -82,6 +82,7 @@ class TestWords(Case):
         self.fails(["cluster", "strat"], 'did you mean "cluster start"?', code=2)
         self.fails(["cluster"], "usage: tutti cluster COMMAND", code=2)
         self.fails(["xyzzy"], "try: tutti --help", code=2)
+        self.assertNotIn("did you mean", tutti("nope").err)
         self.fails(["put", "x.npy", "--nmae", "w"], "put: no option --nmae", code=2)
         self.fails([], "usage: tutti COMMAND", code=2)
 

@@ -101,6 +101,33 @@ test_doctor__finds_an_agent_that_does_not_answer_and_says_so_once(void **state)
 }
 
 static void
+test_doctor__advises_what_fits_the_refusal(void **state)
+{
+    static const char *const cases[][2] = {
+        {"its certificate is for localhost, not for 10.0.0.1", "--tls-name"},
+        {"its certificate is not signed by the given authority", "--tls-ca"},
+        {"it closed the connection, perhaps it wants TLS or a client certificate", "--tls-cert"},
+        {"connection refused, nothing listens there", "start its agent again"},
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        patients[2].answered = false;
+        (void)snprintf(patients[2].err.text, sizeof(patients[2].err.text), "%s", cases[i][0]);
+        must_find(true, cases[i][0], cases[i][1]);
+        free(all.findings);
+        all.findings = NULL;
+        all.finding_count = all.bad_count = 0;
+    }
+    all.cluster = "two";
+    infos[1].state = TUTTI_RANK_LOST;
+    patients[1].answered = false;
+    patients[2].answered = true;
+    must_find(true, "rank 1 on host a is lost", "tutti cluster restart 1 --name two");
+}
+
+static void
 test_doctor__finds_a_pair_that_does_not_meet(void **state)
 {
     (void)state;
@@ -199,6 +226,7 @@ main(void)
         TEST(test_doctor__finds_a_lost_rank),
         TEST(test_doctor__finds_a_seat_that_nobody_took),
         TEST(test_doctor__finds_an_agent_that_does_not_answer_and_says_so_once),
+        TEST(test_doctor__advises_what_fits_the_refusal),
         TEST(test_doctor__finds_a_pair_that_does_not_meet),
         TEST(test_doctor__finds_hosts_that_do_not_speak_alike),
         TEST(test_doctor__finds_an_address_that_others_cannot_use),
