@@ -34,6 +34,19 @@ on_signal(int number)
 }
 
 static void
+hold_signals(sigset_t *ret_before)
+{
+    sigset_t all;
+    size_t i;
+
+    (void)sigemptyset(&all);
+    for (i = 0; i < ENDING_COUNT; i++) {
+        (void)sigaddset(&all, ending[i]);
+    }
+    (void)pthread_sigmask(SIG_BLOCK, &all, ret_before);
+}
+
+static void
 watch_signals(const char *temporary)
 {
     const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
@@ -98,6 +111,7 @@ is_stream(const char *path, char **ret_file)
 static tutti_code
 make_file(const char *path, npy_output *output, tutti_error *err)
 {
+    sigset_t held;
     int descriptor;
     int failed;
 
@@ -105,14 +119,18 @@ make_file(const char *path, npy_output *output, tutti_error *err)
         output->temporary = NULL;
         return cli_fail(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a name");
     }
+    hold_signals(&held); /* there is no moment in which the file is there, and nobody unlinks it */
     descriptor = mkostemp(output->temporary, O_CLOEXEC);
+    failed = errno;
+    if (descriptor >= 0) {
+        watch_signals(output->temporary);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &held, NULL);
     if (descriptor < 0) {
-        failed = errno;
         free(output->temporary);
         output->temporary = NULL;
         return cli_fail_errno(err, failed, "could not write %s", path);
     }
-    watch_signals(output->temporary);
     failed = posix_fallocate(descriptor, 0, (off_t)output->memory_size);
     if (failed == 0) {
         output->memory =
