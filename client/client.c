@@ -117,11 +117,32 @@ ask_until(tutti_client *self, uint64_t deadline_ns, tutti_error *err)
     }
 }
 
+/* It answers, and is no agent: a coordinator is what people give instead. */
+static tutti_code
+fail_other_server(tutti_client *self, tutti_error *err)
+{
+    const uint64_t deadline_ns = tutti_clock_add(tutti_clock_ns(), EXPLAIN_MS * TUTTI_NS_PER_MS);
+    bool coordinator = false;
+
+    if (client_wire_health(self, "tutti.v1.CoordinatorService", deadline_ns, &coordinator, NULL) !=
+            TUTTI_OK ||
+        !coordinator) {
+        return TUTTI_UNIMPLEMENTED; /* as it was found */
+    }
+    return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NOT_AN_AGENT",
+                          "%s is a coordinator, not an agent: give the address of an agent, which "
+                          "tutti --coordinator %s status shows",
+                          self->settings.agent, self->settings.agent);
+}
+
 static tutti_code
 wait_until_joined(tutti_client *self, tutti_error *err)
 {
     const tutti_code code = ask_until(self, client_deadline(self, 0), err);
 
+    if (code == TUTTI_UNIMPLEMENTED) {
+        return fail_other_server(self, err);
+    }
     if (code != TUTTI_OK) {
         return code;
     }

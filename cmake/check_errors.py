@@ -18,7 +18,7 @@ def reasons_of_code():
     found = {}
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.[ch]")):
-            if "client/cli" in str(path):
+            if ROOT / "client" / "cli" in path.parents:
                 continue
             text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
             for match in re.finditer(r"(?:FAIL|fail|reason|return|\?|:|=|,)[^;]*?;", text, flags=re.S):

@@ -133,6 +133,11 @@ const char *cli_suggest_option(const cli_command *command, const char *word);
 /* How many letters have to be added, removed, changed or swapped with a neighbour. */
 size_t cli_distance(const char *left, const char *right);
 
+/* ------------------------------------------------------------------ advice.c */
+
+/* What to do about it, with this command's options; NULL: nothing more than its text says. */
+const char *cli_advice(const tutti_error *err);
+
 /* ------------------------------------------------------------------ help.c, man.c, complete.c */
 
 void cli_help_all(const cli *self, FILE *file);

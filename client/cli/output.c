@@ -95,11 +95,16 @@ int
 cli_failed(const cli *self, const char *what, const tutti_error *err)
 {
     const char *words = what != NULL ? what : self->command->name;
+    const char *advice = cli_advice(err);
+    tutti_error advised = *err;
 
+    if (advice != NULL) {
+        (void)snprintf(advised.text, sizeof(advised.text), "%.760s: %s", err->text, advice);
+    }
     cli_status_clear(self);
-    (void)fprintf(self->err, "tutti: %s: %s\n", words, err->text);
+    (void)fprintf(self->err, "tutti: %s: %s\n", words, advised.text);
     if (self->json) {
-        (void)cli_print_json(self, json_pack("{s:o}", "error", cli_json_error(err)));
+        (void)cli_print_json(self, json_pack("{s:o}", "error", cli_json_error(&advised)));
     }
     return CLI_FAILED;
 }

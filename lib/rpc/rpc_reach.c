@@ -13,6 +13,8 @@
 #include "rpc/rpc_status.h"
 
 #define ASK_NS (200 * TUTTI_NS_PER_MS)
+#define PEEK_NS TUTTI_NS_PER_S
+#define OTHER_NAME "its certificate is for another name"
 
 typedef struct phrase {
     const char *grpc;
@@ -34,8 +36,8 @@ static const phrase while_connecting[] = {
     {"wrong version number", "the server does not speak TLS", false},
     {"certificate verify failed",
      "its certificate is not signed by the given authority, or has expired", false},
-    {"is not in peer certificate", "its certificate is for another name", false},
-    {"Hostname Verification Check failed", "its certificate is for another name", false},
+    {"is not in peer certificate", OTHER_NAME, false},
+    {"Hostname Verification Check failed", OTHER_NAME, false},
     {"certificate required", "it wants a client certificate", false},
     {"Connection reset by peer",
      "it closed the connection, perhaps it wants TLS or a client certificate", true},
@@ -191,4 +193,24 @@ rpc_reach_ask(tutti_rpc_channel *channel, grpc_completion_queue *queue, tutti_er
     }
     rpc_outcome_fini(&outcome);
     grpc_call_unref(call);
+}
+
+void
+rpc_reach_name(const tutti_rpc_channel *channel, tutti_error *err)
+{
+    const char *wanted =
+        rpc_is_given(channel->options.tls_name) ? channel->options.tls_name : channel->address.host;
+    char why[640];
+    char names[400];
+    tutti_text text = tutti_text_in(why, sizeof(why));
+
+    if (strcmp(err->reason, "UNREACHABLE") != 0 || strstr(err->text, OTHER_NAME) == NULL) {
+        return;
+    }
+    if (!rpc_peek_names(&channel->address, tutti_clock_add(tutti_clock_ns(), PEEK_NS), names,
+                        sizeof(names))) {
+        (void)snprintf(names, sizeof(names), "another name");
+    }
+    tutti_text_add(&text, "its certificate is for %s, not for %.80s", names, wanted);
+    rewrite(err, "UNREACHABLE", "could not reach", channel->address.text, why);
 }

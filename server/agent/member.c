@@ -22,6 +22,8 @@
 #define SEAT_WAIT_NS (2 * TUTTI_NS_PER_S)
 #define SETTLE_NS (200 * TUTTI_NS_PER_MS)
 #define SAY_AGAIN_NS (5 * TUTTI_NS_PER_S)
+#define SAY_OFTEN 3 /* times; then it is known, and a line a minute will do */
+#define SAY_SELDOM_NS (60 * TUTTI_NS_PER_S)
 #define PACED_WORLD 1000                  /* ranks: fewer may come at one instant */
 #define PACE_NS (200 * (uint64_t)1000)    /* for each rank: 2 s for 10 000 */
 #define PACE_MOST_NS (4 * TUTTI_NS_PER_S) /* a new coordinator waits 10 s for its ranks */
@@ -118,10 +120,14 @@ may_say(struct agent_member *self)
 {
     const uint64_t now = tutti_clock_ns();
 
-    if (self->said_ns != 0 && now - self->said_ns < SAY_AGAIN_NS) {
+    if (self->said_ns == 0) {
+        self->said_count = 0;
+    } else if (now - self->said_ns <
+               (self->said_count < SAY_OFTEN ? SAY_AGAIN_NS : SAY_SELDOM_NS)) {
         return false;
     }
     self->said_ns = now;
+    self->said_count++;
     return true;
 }
 
@@ -192,18 +198,34 @@ may_be_freed(const struct agent_member *self, const tutti_error *err)
     return err->code == TUTTI_ALREADY_EXISTS && tutti_clock_ns() - self->began_ns < SEAT_WAIT_NS;
 }
 
+/* Said once: how long all this may take. */
+static const char *
+say_limit(const struct agent_member *self)
+{
+    return self->said_count > 1 || self->agent->state != AGENT_JOINING ||
+                   self->agent->options->join_timeout_ns != 0
+               ? ""
+               : " (tried for ever; --join-timeout says how long)";
+}
+
 static void
 join_failed(struct agent_member *self, const tutti_error *err)
 {
+    const char *advice = agent_join_advice(err);
+    tutti_error all = *err;
+
+    if (advice != NULL) {
+        (void)snprintf(all.text, sizeof(all.text), "%.800s: %s", err->text, advice);
+    }
     if (agent_wire_is_final(err->code) && !may_be_freed(self, err)) {
-        agent_give_up(self->agent, err);
+        agent_give_up(self->agent, &all);
         return;
     }
     (void)snprintf(self->waits, sizeof(self->waits), "%.*s", (int)sizeof(self->waits) - 1,
-                   err->text);
+                   all.text);
     if (may_say(self)) {
-        TUTTI_LOG("agent", WARN, "waiting for the coordinator at %s: %s",
-                  self->agent->options->coordinator, err->text);
+        TUTTI_LOG("agent", WARN, "waiting for the coordinator at %s: %s%s",
+                  self->agent->options->coordinator, all.text, say_limit(self));
     }
     try_later(self);
 }

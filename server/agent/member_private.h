@@ -22,9 +22,10 @@ struct agent_member {
     uint64_t wanted;     /* the newest question about progress; 0 = none is open */
     uint64_t wait_ns;    /* before the next attempt */
     uint64_t said_ns;    /* when we last said that we wait */
+    uint32_t said_count; /* how often, of this wait */
     uint64_t began_ns;   /* joining */
     tutti_timer limit;   /* --join-timeout */
-    char waits[320];     /* what we wait for */
+    char waits[480];     /* what we wait for */
     tutti_timer silence; /* member_silence.c */
     uint64_t silence_timeout_ns;
     uint64_t silence_ns; /* of the coordinator, so far; while this process ran */
@@ -45,6 +46,9 @@ struct agent_member {
 void agent_silence_begins(struct agent_member *self, uint64_t timeout_ns);  /* 0 = never mind */
 void agent_silence_ends(struct agent_member *self);                         /* it spoke */
 void agent_silence_look(struct agent_member *self, const tutti_error *err); /* a session ended */
+
+/* join_advice.c: what to do about it; NULL: nothing more than its text says. */
+const char *agent_join_advice(const tutti_error *err);
 
 /* member_limit.c: from now, in all. What is waited for is in `waits`. */
 void agent_join_limit(struct agent_member *self);

@@ -73,8 +73,10 @@ check_room(const coord_job *job, const coord_agent *occupant, tutti_error *err)
 
     if (job->present == job->world_size && !makes_room) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "WORLD_FULL",
-                              "all %" PRIu32 " seats of job %s are taken", job->world_size,
-                              job->name);
+                              "all %" PRIu32
+                              " seats of job %s are taken: join another --job, or begin "
+                              "this one anew with a larger --world-size",
+                              job->world_size, job->name);
     }
     return TUTTI_OK;
 }

@@ -550,6 +550,7 @@ class Starts(unittest.TestCase):
             agent = support.Program("tutti-agent", "--coordinator", address)
             try:
                 agent.wait_for_log("waiting for the coordinator at " + address)
+                agent.wait_for_log("or say where it is (--coordinator) (tried for ever; --join-timeout says how long)")
                 with support.Program("tutti-coordinator", listen=address):
                     agent.wait_for_log("joined job default as rank 0 of 1")
                     self.assertEqual(agent.stop(), 0)

@@ -121,6 +121,9 @@ class TestWords(Case):
             words = ["--coordinator", server.address, "--job", "alone"]
             self.fails(["store", "get", "a", *words], "alone")
             self.fails(["status", *words], "alone")
+            self.fails(["list", "--agent", server.address], server.address + " is a coordinator, not an agent: give")
+            error = tutti("list", "--agent", server.address, "--json").json["error"]
+            self.assertEqual(error["reason"], "NOT_AN_AGENT")
             self.fails(["store", "get", "a"], "alone", TUTTI_COORDINATOR=server.address, TUTTI_JOB="alone")
 
     def test_errors__are_documents_with_json(self):
@@ -128,6 +131,7 @@ class TestWords(Case):
         self.assertEqual(done.code, 1)
         self.assertEqual(done.json["error"]["code"], "UNAVAILABLE")
         self.assertIn("127.0.0.1:1", done.json["error"]["text"])
+        self.assertEqual(tutti("certs", "show", "/nonexistent", "--json").json["error"]["code"], "NOT_FOUND")
 
     def test_version__is_one_line_or_a_document(self):
         text = self.well("version").text

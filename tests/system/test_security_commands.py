@@ -214,7 +214,7 @@ class Tokens(Case):
         with self.serve(self.path("secret")) as server:
             words = ("--coordinator", server.address, "store", "check", "a")
             code, _, err = support.run("tutti", *words)
-            self.assertIn("this server wants a bearer token", err)
+            self.assertIn("wants a bearer token: give one: --token-file FILE (TUTTI_TOKEN_FILE)", err)
             code, _, err = support.run("tutti", *words, environment={"TUTTI_TOKEN_FILE": token})
             self.assertNotIn("token", err)
 

@@ -88,7 +88,8 @@ class Mutual(TlsCase):
                 "tutti", *words, "--tls-name", "elsewhere.example", *command
             )
             self.assertEqual(code, 1)
-            self.assertIn("for another name", err)
+            self.assertRegex(err, r"its certificate is for localhost, .*, not for elsewhere\.example: ")
+            self.assertIn("--tls-name", err)
 
     def refused(self, environment, words):
         address = self.cluster.agents[0].program.address
@@ -100,15 +101,15 @@ class Mutual(TlsCase):
 
     def test_the_command_says_what_is_wrong(self):
         right = self.certificates.environment()
-        self.refused({}, "perhaps it wants TLS")
-        self.refused({"TUTTI_TLS_CA": right["TUTTI_TLS_CA"]}, "client certificate")
+        self.refused({}, "for TLS give its authority: --tls-ca FILE (TUTTI_TLS_CA)")
+        self.refused({"TUTTI_TLS_CA": right["TUTTI_TLS_CA"]}, "--tls-cert FILE --tls-key FILE (TUTTI_TLS_CERT")
         self.refused(dict(right, TUTTI_TLS_CA="/nonexistent.pem"), "/nonexistent.pem")
         wrong_key = dict(right, TUTTI_TLS_KEY=self.certificates.path("agent.key"))
         self.refused(wrong_key, "is not that of the certificate")
         expired = self.certificates.environment("expired")
         self.refused(expired, "has expired on")
         other = dict(right, TUTTI_TLS_CA=self.certificates.path("other-ca.pem"))
-        self.refused(other, "not signed by the given authority")
+        self.refused(other, "give the authority that signed it: --tls-ca FILE (TUTTI_TLS_CA)")
 
     def test_a_stranger_does_not_get_past_the_handshake(self):
         for name in (None, "foreign"):
@@ -148,9 +149,9 @@ class Sides(TlsCase):
         serving = self.certificates.serving()
         with SecureProgram("tutti-coordinator", *serving) as server:
             for options, words in (
-                ((), "perhaps it wants TLS"),
-                (("--coordinator-ca", self.certificates.path("ca.pem")), "client certificate"),
-                (("--coordinator-ca", self.certificates.path("other-ca.pem")), "not signed by"),
+                ((), "see --coordinator-ca for TLS"),
+                (("--coordinator-ca", self.certificates.path("ca.pem")), "--coordinator-cert"),
+                (("--coordinator-ca", self.certificates.path("other-ca.pem")), "signed it (--coordinator-ca)"),
             ):
                 code, _, err = support.run(
                     "tutti-agent", "--coordinator", server.address, "--join-timeout", "3s", *options
