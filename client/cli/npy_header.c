@@ -32,6 +32,14 @@ npy_header_size(const void *bytes, size_t size, size_t *ret_size, tutti_error *e
     size_t prefix;
     size_t length;
 
+    if (size == 0) {
+        return cli_fail(err, TUTTI_INVALID_ARGUMENT, "the file is empty, this is no .npy file");
+    }
+    if (size >= 4 && memcmp(at, "PK\3\4", 4) == 0) {
+        return cli_fail(err, TUTTI_INVALID_ARGUMENT,
+                        "this is an archive of arrays (.npz), this is no .npy file: take one out, "
+                        "numpy.save(\"x.npy\", numpy.load(\"x.npz\")[\"NAME\"])");
+    }
     if (size < MAGIC_SIZE + 4 || memcmp(at, MAGIC, MAGIC_SIZE) != 0) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT, "this is no .npy file");
     }

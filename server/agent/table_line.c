@@ -76,8 +76,11 @@ check_new(const tutti_table *table, const char *name, tutti_error *err)
     }
     if (code == TUTTI_OK && name[0] != '\0' &&
         tutti_map_find(&table->by_name, tutti_bytes_of(name)) != NULL) {
-        code = TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN",
-                              "a tensor is named \"%s\" already", name);
+        code =
+            TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN",
+                           "a tensor is named \"%s\" already: delete it, overwrite it (into), or "
+                           "choose another name",
+                           name);
     }
     return code;
 }

@@ -109,6 +109,7 @@ class TestTensors(ClusterCase):
             "head.npy": good[:20],
             "text.npy": b"hello world, this is no array",
             "empty.npy": b"",
+            "archive.npy": b"PK\x03\x04" + bytes(60),
             "version.npy": good[:6] + b"\x09" + good[7:],
             "negative.npy": good.replace(b"(2, 3)", b"(-2,3)"),
         }.items():
@@ -122,7 +123,8 @@ class TestTensors(ClusterCase):
             ("longer.npy", "announces 24 bytes of data, the file has 27"),
             ("head.npy", "ends inside its header"),
             ("text.npy", "this is no .npy file"),
-            ("empty.npy", "this is no .npy file"),
+            ("empty.npy", "the file is empty"),
+            ("archive.npy", "this is an archive of arrays (.npz)"),
             ("version.npy", "version 9.0"),
             ("negative.npy", "numbers of 63 bits"),
             ("records.npy", "records"),

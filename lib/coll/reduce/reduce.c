@@ -83,7 +83,9 @@ tutti_reduce_check(tutti_reduce reduce, tutti_dtype dtype, tutti_error *err)
                               "reduce op %d is none of ours", (int)reduce);
     }
     if (!is_in_table(reduce, dtype)) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_REDUCE_OP", "%s on %s",
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_REDUCE_OP",
+                              "%s on %s has no meaning: choose another reduce op, or convert the "
+                              "tensor first",
                               tutti_reduce_name(reduce), tutti_dtype_name(dtype));
     }
     return TUTTI_OK;
