@@ -215,6 +215,22 @@ class Program:
 
     def send(self, number):
         self.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            self.wait_until_it_stands()
+
+    def wait_until_it_stands(self):
+        """The kernel stops threads one by one, on a busy machine some time after the signal."""
+        folder = "/proc/%d/task" % self.process.pid
+        until = time.monotonic() + START_S
+        while time.monotonic() < until:
+            try:
+                states = [open("%s/%s/stat" % (folder, task)).read().rpartition(")")[2].split()[0]
+                          for task in os.listdir(folder)]
+            except OSError:  # a thread has ended, or the process
+                states = [] if self.process.poll() is not None else ["?"]
+            if all(state in "TtZ" for state in states):
+                return
+            time.sleep(0.001)
 
     def wait(self, timeout=STOP_S):
         self.exit_code = self.process.wait(timeout)
