@@ -2,8 +2,8 @@
 #include "client/cli/options.h"
 
 const cli_option cli_start_options[] = {
-    {"count", 'n', "N", "how many agents; 2 when it is not said", NULL},
-    {"name", 0, "NAME", "of the cluster; default when it is not said", NULL},
+    {"count", 'n', "N", "how many agents (default: 2)", NULL},
+    {"name", 0, "NAME", "name of the cluster (default: default)", NULL},
     {"memory-limit", 'm', "SIZE", "tensor memory of each agent: 512MiB, 4GiB", NULL},
     {"tcp", 0, NULL, "serve on ports of loopback too: open to every user of this machine", NULL},
     {"port", 'p', "PORT", "of the coordinator, with --tcp", NULL},
@@ -11,14 +11,14 @@ const cli_option cli_start_options[] = {
 };
 
 const cli_option cli_name_options[] = {
-    {"name", 0, "NAME", "of the cluster; default when it is not said", "@clusters"},
+    {"name", 0, "NAME", "name of the cluster (default: default)", "@clusters"},
     OPTION_END,
 };
 
 const cli_option cli_logs_options[] = {
     {"follow", 'f', NULL, "show what comes, too", NULL},
-    {"lines", 'n', "N", "the last N lines of each log; all when it is not said", NULL},
-    {"name", 0, "NAME", "of the cluster; default when it is not said", NULL},
+    {"lines", 'n', "N", "the last N lines of each log (default: all)", NULL},
+    {"name", 0, "NAME", "name of the cluster (default: default)", "@clusters"},
     OPTION_END,
 };
 

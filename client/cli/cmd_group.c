@@ -45,6 +45,10 @@ cli_group_create(cli *self)
     if (!cli_rank_option(self, &rank)) {
         return CLI_USAGE;
     }
+    if (self->argument_count > 2) {
+        return cli_usage(self, "unexpected argument \"%s\": ranks are one word, with commas: 0,1,7",
+                         self->arguments[2]);
+    }
     if (!cli_parse_ranks(self->arguments[1], &ranks, &count)) {
         return cli_usage(self, "\"%s\" is no list of ranks: write 0-3,7", self->arguments[1]);
     }

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/cli/collective_run.h"
 
@@ -43,6 +44,20 @@ put_text(char ret[TUTTI_NAME_MAX + 1], const char *text)
     (void)snprintf(ret, TUTTI_NAME_MAX + 1, "%s", text);
 }
 
+/* A pattern that no file fits: the shell hands it to us as it stands. NULL = all fit. */
+static const char *
+find_pattern(const cli *tool)
+{
+    int i;
+
+    for (i = 0; i < tool->argument_count; i++) {
+        if (strpbrk(tool->arguments[i], "*?[") != NULL && access(tool->arguments[i], F_OK) != 0) {
+            return tool->arguments[i];
+        }
+    }
+    return NULL;
+}
+
 static tutti_code
 open_files(collective_run *run, tutti_error *err)
 {
@@ -52,6 +67,9 @@ open_files(collective_run *run, tutti_error *err)
     tutti_error inner;
     uint32_t i;
 
+    if (find_pattern(tool) != NULL) {
+        return cli_fail(err, TUTTI_NOT_FOUND, "no file fits %.200s", find_pattern(tool));
+    }
     if ((uint32_t)tool->argument_count != wanted) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT, "%d file%s for %" PRIu32 " ranks: need %s",
                         tool->argument_count, tool->argument_count == 1 ? "" : "s",

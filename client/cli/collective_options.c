@@ -6,7 +6,9 @@
 
 #define OPTION_OP                                                                                  \
     {                                                                                              \
-        "op", 0, "OP", "how elements become one; sum when it is not said", WORDS_REDUCE            \
+        "op", 0, "OP",                                                                             \
+            "reduction: sum, prod, min, max, avg, band, bor, bxor, premul_sum (default: sum)",     \
+            WORDS_REDUCE                                                                           \
     }
 #define OPTION_FACTOR                                                                              \
     {                                                                                              \
@@ -14,8 +16,8 @@
     }
 #define OPTION_STEP                                                                                \
     {                                                                                              \
-        "step", 0, "N",                                                                            \
-            "your own count: ranks that are at another are refused; none when not said", NULL      \
+        "step", 0, "N", "your own count: ranks that are at another are refused (default: none)",   \
+            NULL                                                                                   \
     }
 #define OPTION_SAVE                                                                                \
     {                                                                                              \
@@ -52,7 +54,7 @@
 #define OPTION_SHAPE                                                                               \
     {                                                                                              \
         "shape", 0, "DIMS",                                                                        \
-            "of --form flat: what the result becomes, 2,3 say; one dimension when not said", NULL  \
+            "of --form flat: what the result becomes, 2,3 say (default: one dimension)", NULL      \
     }
 
 const cli_option cli_all_reduce_options[] = {
@@ -66,7 +68,7 @@ const cli_option cli_all_reduce_options[] = {
 const cli_option cli_reduce_options[] = {
     OPTION_OP,
     OPTION_FACTOR,
-    {"root", 0, "R", "the group rank that gets the result; 0 when it is not said", NULL},
+    {"root", 0, "R", "the group rank that gets the result (default: 0)", NULL},
     OPTION_ROOT_GLOBAL,
     OPTION_SAVE,
     OPTION_GROUP,
@@ -83,7 +85,7 @@ const cli_option cli_reduce_scatter_options[] = {
 };
 
 const cli_option cli_broadcast_options[] = {
-    {"root", 0, "R", "the group rank that gives; 0 when it is not said", NULL},
+    {"root", 0, "R", "the group rank that gives (default: 0)", NULL},
     OPTION_ROOT_GLOBAL,
     {"name", 0, "NAME", "of the tensor on all ranks", NULL},
     OPTION_GROUP,
@@ -102,7 +104,7 @@ const cli_option cli_all_gather_options[] = {
 };
 
 const cli_option cli_gather_options[] = {
-    {"root", 0, "R", "the group rank that gets the result; 0 when it is not said", NULL},
+    {"root", 0, "R", "the group rank that gets the result (default: 0)", NULL},
     OPTION_ROOT_GLOBAL,
     OPTION_JOIN_AXIS,
     OPTION_JOIN_FORM,
@@ -117,7 +119,7 @@ const cli_option cli_gather_options[] = {
 };
 
 const cli_option cli_scatter_options[] = {
-    {"root", 0, "R", "the group rank that gives; 0 when it is not said", NULL},
+    {"root", 0, "R", "the group rank that gives (default: 0)", NULL},
     OPTION_ROOT_GLOBAL,
     OPTION_CUT_AXIS,
     OPTION_CUT_FORM,
@@ -173,11 +175,11 @@ const cli_option cli_barrier_options[] = {
 };
 
 const cli_option cli_infer_options[] = {
-    {"count", 'n', "N", "ranks of the group; all of the job when it is not said", NULL},
+    {"count", 'n', "N", "ranks of the group (default: all of the job)", NULL},
     {"group-rank", 0, "R", "ask for this rank alone", NULL},
     OPTION_OP,
     OPTION_FACTOR,
-    {"root", 0, "R", "the group rank that gives, or gets; 0 when it is not said", NULL},
+    {"root", 0, "R", "the group rank that gives, or gets (default: 0)", NULL},
     {"axis", 0, "A", "the dimension that is cut, or along which inputs are joined", NULL},
     {"form", 0, "FORM", "concat, stack or flat, as of the op", WORDS_FORM},
     OPTION_SHAPE,
@@ -209,7 +211,7 @@ const cli_option cli_batch_options[] = {
 const cli_option cli_send_options[] = {
     OPTION_RANK,
     {"to", 0, "R", "the group rank to send to", NULL},
-    {"tag", 0, "T", "a number that send and recv agree on; 0 when it is not said", NULL},
+    {"tag", 0, "T", "a number that send and recv agree on (default: 0)", NULL},
     OPTION_GROUP_OFFSET,
     OPTION_GROUP_COUNT,
     OPTION_GROUP,
@@ -219,8 +221,8 @@ const cli_option cli_send_options[] = {
 
 const cli_option cli_recv_options[] = {
     OPTION_RANK,
-    {"from", 0, "R", "the group rank to receive from; anyone when it is not said", NULL},
-    {"tag", 0, "T", "a number that send and recv agree on; 0 when it is not said", NULL},
+    {"from", 0, "R", "the group rank to receive from (default: anyone)", NULL},
+    {"tag", 0, "T", "a number that send and recv agree on (default: 0)", NULL},
     OPTION_INTO,
     OPTION_GROUP_OFFSET,
     OPTION_GROUP_COUNT,

@@ -8,8 +8,9 @@
 const cli_option cli_global_options[] = {
     {"agent", 'a', "ADDRESS", "the agent to speak to: host:port, [v6]:port, unix:/path", NULL},
     {"cluster", 'c', "NAME", "the local cluster to use instead of $TUTTI_AGENT", "@clusters"},
-    {"coordinator", 0, "ADDRESS", "the coordinator, where the agent does not say it well", NULL},
-    {"job", 0, "NAME", "the job, where only a coordinator is spoken to", NULL},
+    {"coordinator", 0, "ADDRESS",
+     "coordinator address, if the one the agent reports is not reachable from here", NULL},
+    {"job", 0, "NAME", "job name, when connecting through --coordinator alone", NULL},
     {"timeout", 't', "TIME", "how long things may take: 250ms, 10s, 5m", NULL},
     {"tls-ca", 0, "FILE", "who signs the servers' certificates, instead of $TUTTI_TLS_CA", "FILE"},
     {"tls-cert", 0, "FILE", "the certificate to show, instead of $TUTTI_TLS_CERT", "FILE"},
@@ -39,8 +40,7 @@ static const cli_option put_options[] = {
     {"name", 0, "NAME", "by which the tensor is found besides its handle", NULL},
     OPTION_INTO,
     {"dtype", 'd', "DTYPE", "what NumPy's voids are", WORDS_DTYPE},
-    {"device", 0, "DEVICE",
-     "where it goes: cpu, cuda, cuda:1; the agent's first when it is not said", NULL},
+    {"device", 0, "DEVICE", "where it goes: cpu, cuda, cuda:1 (default: the agent's first)", NULL},
     OPTION_END,
 };
 
@@ -54,8 +54,8 @@ static const cli_option copy_options[] = {
     OPTION_RANK,
     {"name", 0, "NAME", "of the copy", NULL},
     OPTION_INTO,
-    {"device", 0, "DEVICE",
-     "where it goes: cpu, cuda, cuda:1; where the original is when it is not said", NULL},
+    {"device", 0, "DEVICE", "where it goes: cpu, cuda, cuda:1 (default: where the original is)",
+     NULL},
     OPTION_END,
 };
 
@@ -111,8 +111,8 @@ const cli_command cli_commands[] = {
      "LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, ROLE_RANK, TORCHELASTIC_RUN_ID, MASTER_ADDR, "
      "MASTER_PORT: a free port, ...) in its environment. Lines they print get [rank] in "
      "front. When one fails, the others are ended, and its exit code is ours; 127: the program was "
-     "not found, 126: it could not be executed. SIGINT, SIGTERM and SIGHUP are passed on. Rank 0 "
-     "reads what is piped in. With --timeout all are ended then, and 124 is the exit code. With "
+     "not found, 126: it could not be executed. SIGINT, SIGTERM and SIGHUP are passed on. Standard "
+     "input goes to rank 0. With --timeout all are ended then, and 124 is the exit code. With "
      "--json the programs' output goes to standard error.",
      "  tutti run -n 4 -- python3 train.py --epochs 3", cli_run_options, 1, CLI_ANY_COUNT, true,
      cli_run},
@@ -251,7 +251,9 @@ const cli_command cli_commands[] = {
      NULL, rank_options, 0, 1, false, cli_sync},
     {"infer", COLLECTIVES, "OP DTYPE[DIMS] | OP HANDLE",
      "show what an op would make on each rank, without running it",
-     "What each rank gives (of broadcast and scatter: the root) is said, or a tensor's.",
+     "Give the input's dtype and shape, such as FP32[4,8], or a handle; for broadcast and scatter "
+     "it "
+     "is the root's.",
      "  tutti infer all-gather FP32[2,3] --axis 1 -n 4\n  tutti infer scatter weights --root 2",
      cli_infer_options, 2, 2, false, cli_infer},
     {"batch", COLLECTIVES, "FILE | -", "run many calls of one rank through one stream",
@@ -282,11 +284,13 @@ const cli_command cli_commands[] = {
      "  tutti backward step y=dy", backward_options, 1, 1025, false, cli_backward},
 
     {"group create", GROUPS, "NAME RANKS", "name an ordered list of ranks",
-     "The position in the list is the group rank. The same name and list again is the same group. "
+     "RANKS is one word, a list of ranks and of ranges: 0-3,7. The position in the list is the "
+     "group "
+     "rank. The same name and list again is the same group. "
      "With - as name the coordinator finds one: the same for the same --tag and list, another one "
      "each time without.",
      "  tutti group create tp/0 0-3\n  tutti group create odd 1,3,5,7", cli_group_create_options, 2,
-     2, false, cli_group_create},
+     CLI_ANY_COUNT, false, cli_group_create},
     {"group split", GROUPS, "[GROUP] --size N | --count N | --lists LISTS", "split a group",
      "Into blocks of consecutive ranks, or lists of group ranks, which are written 0-3/4-7. Parts "
      "are called NAME/0, NAME/1 and so on.",
@@ -356,8 +360,7 @@ const cli_command cli_commands[] = {
     {"store list", GROUPS, "[PREFIX]", "list keys and values", NULL, NULL, store_options, 0, 1,
      false, cli_store_list},
     {"store wait", GROUPS, "KEY...", "wait until all keys are there",
-     "At most --timeout, 30 s when it is not said.", NULL, store_options, 1, 1024, false,
-     cli_store_wait},
+     "At most --timeout, 30 s by default.", NULL, store_options, 1, 1024, false, cli_store_wait},
     {"store watch", GROUPS, "[PREFIX]", "show every change from now on",
      "One line each, in JSON too; until --timeout, --count or Ctrl-C.", NULL, store_watch_options,
      0, 1, false, cli_store_watch},

@@ -21,15 +21,15 @@ const cli_option cli_group_split_options[] = {
 
 const cli_option cli_group_translate_options[] = {
     OPTION_RANK,
-    {"from", 0, "GROUP", "whose ranks they are; world when it is not said", NULL},
-    {"to", 0, "GROUP", "whose ranks are wanted; world when it is not said", NULL},
+    {"from", 0, "GROUP", "whose ranks they are (default: world)", NULL},
+    {"to", 0, "GROUP", "whose ranks are wanted (default: world)", NULL},
     OPTION_END,
 };
 
 const cli_option cli_mesh_create_options[] = {
     OPTION_RANK,
     {"dims", 0, "NAMES", "of the dimensions: dp,tp", NULL},
-    {"ranks", 0, "RANKS", "the last dimension runs fastest; 0, 1, 2, ... when not said", NULL},
+    {"ranks", 0, "RANKS", "the last dimension runs fastest (default: 0, 1, 2, ...)", NULL},
     OPTION_END,
 };
 

@@ -92,7 +92,7 @@ print_common(FILE *file)
         ".TP\n.B TUTTI_TLS_NAME\nWhat certificates say instead of addresses.\n"
         ".TP\n.B TUTTI_TOKEN_FILE\nA file with the bearer token to show.\n"
         ".TP\n.B TRACEPARENT\nThe W3C trace that ops are a part of, for their records.\n"
-        ".TP\n.B TUTTI_LOG\nWhat the library logs: error (so it is when nothing is said), "
+        ".TP\n.B TUTTI_LOG\nWhat the library logs: error (the default), "
         "info, info,rpc=debug.\n"
         ".TP\n.B NO_COLOR\nWhen it is set, no colours.\n"
         ".SH FILES\n"

@@ -14,7 +14,7 @@
     }
 #define OPTION_GROUP                                                                               \
     {                                                                                              \
-        "group", 'g', "NAME", "the group; world when it is not said", "@groups"                    \
+        "group", 'g', "NAME", "the group (default: world)", "@groups"                              \
     }
 #define OPTION_ASYNC                                                                               \
     {                                                                                              \

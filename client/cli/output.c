@@ -68,6 +68,7 @@ cli_fail_errno(tutti_error *err, int number, const char *format, ...)
     used = strlen(err->text);
     (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s",
                    strerror_r(number, words, sizeof(words)));
+    (void)snprintf(err->reason, sizeof(err->reason), "SYSTEM");
     err->cause = number;
     err->domain = "errno";
     return err->code;
@@ -102,7 +103,8 @@ cli_failed(const cli *self, const char *what, const tutti_error *err)
         (void)snprintf(advised.text, sizeof(advised.text), "%.760s: %s", err->text, advice);
     }
     cli_status_clear(self);
-    (void)fprintf(self->err, "tutti: %s: %s\n", words, advised.text);
+    (void)fprintf(self->err, "tutti: %.200s%s: %s\n", words, strlen(words) > 200 ? "..." : "",
+                  advised.text);
     if (self->json) {
         (void)cli_print_json(self, json_pack("{s:o}", "error", cli_json_error(&advised)));
     }

@@ -316,6 +316,26 @@ take_globals(cli *self, int *ret_exit)
     return true;
 }
 
+/* An unset variable of a script makes an empty one: a name is always meant. */
+static bool
+check_names(const cli *self, int *ret_exit)
+{
+    static const char *const names[] = {"name", "into", "cluster", "group"};
+    size_t i;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        bool known = false;
+        const char *value = find_value(self, self->command->options, 0, names[i], &known);
+
+        if (value != NULL && value[0] == '\0') {
+            *ret_exit = cli_usage(
+                self, "--%s \"\": the name is empty; leave the option out for none", names[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool
 check_arguments(const cli *self, int *ret_exit)
 {
@@ -386,5 +406,6 @@ cli_parse(cli *self, int argc, char **argv, int *ret_exit)
     }
     self->arguments = argv + first;
     self->argument_count = argc - first;
-    return take_globals(self, ret_exit) && check_arguments(self, ret_exit);
+    return take_globals(self, ret_exit) && check_names(self, ret_exit) &&
+           check_arguments(self, ret_exit);
 }

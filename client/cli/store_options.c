@@ -27,13 +27,13 @@ const cli_option store_take_options[] = {OPTION_PREFIX, OPTION_RAW, OPTION_NO_WA
 const cli_option store_multi_get_options[] = {OPTION_PREFIX, OPTION_NO_WAIT, OPTION_END};
 
 const cli_option store_cas_options[] = {
-    {"expect", 'e', "VALUE", "what must be there; no key at all when it is not said", NULL},
+    {"expect", 'e', "VALUE", "what must be there (default: no key at all)", NULL},
     OPTION_PREFIX,
     OPTION_END,
 };
 
 const cli_option store_add_options[] = {
-    {"by", 0, "N", "how much; 1 when it is not said, may be negative", NULL},
+    {"by", 0, "N", "how much (default: 1), may be negative", NULL},
     OPTION_PREFIX,
     OPTION_END,
 };
@@ -45,7 +45,7 @@ const cli_option store_watch_options[] = {
 };
 
 const cli_option store_meet_options[] = {
-    {"count", 'n', "N", "how many callers meet; 2 when it is not said", NULL},
+    {"count", 'n', "N", "how many callers meet (default: 2)", NULL},
     {"as", 0, "RANK", "the number to have; assigned by name when one caller does not say it", NULL},
     {"root", 0, NULL, "all are told this caller's number", NULL},
     {"name", 0, "NAME", "by which callers are put in order", NULL},

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 #include "base/text.h"
 
 #define TCP_LISTEN 0x0A
+#define COMM_MAX 15 /* bytes of a name that the kernel keeps */
 
 tutti_code
 tutti_process_raise_files(uint64_t least, tutti_error *err)
@@ -158,14 +160,47 @@ find_holder(const char *wanted, char *ret_pid, size_t size)
     return found;
 }
 
+/* The first line, or the first string, of a file of a process; "" when it cannot be read. */
+static void
+read_word(const char *pid, const char *file, char *ret, size_t size)
+{
+    char path[64];
+    char *text = NULL;
+
+    ret[0] = '\0';
+    (void)snprintf(path, sizeof(path), "/proc/%.20s/%.20s", pid, file);
+    if (tutti_file_read(path, 65536, &text, NULL, NULL) == TUTTI_OK) {
+        (void)snprintf(ret, size, "%.*s", (int)strcspn(text, "\n"), text);
+        free(text);
+    }
+}
+
+void
+tutti_process_name(const char *pid, char *ret_name, size_t size)
+{
+    char called[PATH_MAX];
+    const char *base;
+
+    read_word(pid, "comm", ret_name, size);
+    if (strlen(ret_name) == COMM_MAX) { /* the kernel cuts what is longer */
+        read_word(pid, "cmdline", called, sizeof(called));
+        base = strrchr(called, '/') != NULL ? strrchr(called, '/') + 1 : called;
+        if (strncmp(base, ret_name, COMM_MAX) == 0) {
+            (void)snprintf(ret_name, size, "%.*s", (int)size - 1, base);
+        }
+    }
+    if (ret_name[0] == '\0') {
+        (void)snprintf(ret_name, size, "a process");
+    }
+}
+
 void
 tutti_process_who_listens(uint16_t port, char *ret_text, size_t size)
 {
     uint64_t inode = find_listener("/proc/net/tcp", port);
     char wanted[64];
     char pid[32];
-    char path[64];
-    char *name = NULL;
+    char name[64];
 
     if (inode == 0) {
         inode = find_listener("/proc/net/tcp6", port);
@@ -180,10 +215,6 @@ tutti_process_who_listens(uint16_t port, char *ret_text, size_t size)
         (void)snprintf(ret_text, size, "a process that this user may not look into");
         return;
     }
-    (void)snprintf(path, sizeof(path), "/proc/%s/comm", pid);
-    if (tutti_file_read(path, 256, &name, NULL, NULL) == TUTTI_OK) {
-        name[strcspn(name, "\n")] = '\0';
-    }
-    (void)snprintf(ret_text, size, "%s (pid %s)", name == NULL ? "a process" : name, pid);
-    free(name);
+    tutti_process_name(pid, name, sizeof(name));
+    (void)snprintf(ret_text, size, "%s (pid %s)", name, pid);
 }

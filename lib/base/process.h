@@ -26,6 +26,9 @@ tutti_code tutti_process_hide_memory(tutti_error *err);
 /* Memory this process may use: the smaller of the machine's and the cgroup's limit, in bytes. */
 uint64_t tutti_process_memory(void);
 
+/* What a process, "123" or "self", was started as: "tutti-coordinator"; else "a process". */
+void tutti_process_name(const char *pid, char *ret_name, size_t size);
+
 /*
  * Who listens on a TCP port of this machine? Writes "tutti-agent (pid 123)", "a process that this
  * user may not look into" (another user's, or one that holds keys) or "a process that has gone"

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/process.h"
 #include "rpc/rpc_status.h"
 
 #define HOLDER_BYTES 96
@@ -27,17 +28,11 @@ lock_path(const char *path, char ret_path[PATH_MAX])
 static void
 write_holder(int lock)
 {
-    char name[32] = "a process";
+    char name[64];
     char text[HOLDER_BYTES];
-    FILE *comm = fopen("/proc/self/comm", "re");
     int size;
 
-    if (comm != NULL) {
-        if (fgets(name, sizeof(name), comm) != NULL) {
-            name[strcspn(name, "\n")] = '\0';
-        }
-        (void)fclose(comm);
-    }
+    tutti_process_name("self", name, sizeof(name));
     size = snprintf(text, sizeof(text), "%s (pid %ld)\n", name, (long)getpid());
     if (ftruncate(lock, 0) != 0 || pwrite(lock, text, (size_t)size, 0) != size) {
         return; /* it holds all the same; only the name is missing */

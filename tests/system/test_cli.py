@@ -229,6 +229,9 @@ class TestCollectives(ClusterCase):
     def test_all_reduce__refuses_what_does_not_fit(self):
         files = self.files()
         self.fails(["all-reduce", files[0]], "1 file for 4 ranks: need one each")
+        self.fails(["all-reduce", "gone.rank*.npy"], "no file fits gone.rank*.npy")
+        self.fails(["put", files[0], "--name", ""], '--name "": the name is empty', code=2)
+        self.fails(["barrier", "--group", ""], '--group "": the name is empty', code=2)
         self.fails(["all-reduce", *files, "--op", "median"], "need sum, prod", code=2)
         self.fails(["all-reduce", *files, "--op", "band"], "band", "FP32")
         self.save(files[3], np.ones((2, 3), np.float64))

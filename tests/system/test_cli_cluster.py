@@ -53,7 +53,7 @@ class TestCluster(Case):
         self.fails(
             ["cluster", "start", "--name", "two", "--tcp", "--port", port],
             "could not listen on 127.0.0.1:" + port,
-            "in use by tutti-coordinat",
+            "in use by tutti-coordinator (pid %d)" % first["coordinator"]["pid"],
             "the coordinator ended with exit code",
         )
         self.fails(

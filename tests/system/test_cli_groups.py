@@ -52,6 +52,7 @@ class TestGroups(ClusterCase):
         self.fails(["group", "split", "--size", "1", "--count", "1"], "say one of", code=2)
 
     def test_group_translate__goes_both_ways(self):
+        self.fails(["group", "create", "odd", "3", "1"], 'unexpected argument "1": ranks are one word, with commas', code=2)
         self.well("group", "create", "odd", "3,1")
         there = self.json("group", "translate", "0-3", "--to", "odd")
         self.assertEqual(there["ranks"], [-1, 1, -1, 0])

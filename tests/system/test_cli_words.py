@@ -30,6 +30,8 @@ class TestStore(ClusterCase):
         self.fails(["store", "delete", "a"], "there is no such key")
         self.fails(["store", "get", "a"], 'no key "a" in job default')
         self.fails(["store", "set", "", "1"], "key")
+        done = self.fails(["store", "get", 5000 * "k"], "at most 1024")
+        self.assertLess(len(done.err), 500)
 
     def test_store__takes_any_bytes(self):
         value = bytes(range(256))
@@ -131,7 +133,8 @@ class TestWords(Case):
         self.assertEqual(done.code, 1)
         self.assertEqual(done.json["error"]["code"], "UNAVAILABLE")
         self.assertIn("127.0.0.1:1", done.json["error"]["text"])
-        self.assertEqual(tutti("certs", "show", "/nonexistent", "--json").json["error"]["code"], "NOT_FOUND")
+        error = tutti("put", "nothing.npy", "--json").json["error"]
+        self.assertEqual((error["code"], error["reason"]), ("NOT_FOUND", "SYSTEM"))
 
     def test_version__is_one_line_or_a_document(self):
         text = self.well("version").text
@@ -148,6 +151,7 @@ class TestWords(Case):
             self.assertIn("usage: tutti " + command, page)
             self.assertEqual(self.well(*command.split(), "--help").text, page)
             self.assertLessEqual(max(len(line) for line in page.split("\n")), 130)
+            self.assertNotRegex(page, "not said|nothing is said")
         self.assertIn("cluster stop  ", self.well("help", "cluster").text)
         self.fails(["help", "xyzzy"], 'no command "xyzzy"', code=2)
 
