@@ -203,16 +203,23 @@ class Faults(TracersCase):
             self.assert_failed(failure, INVALID, "BAD_TAG", str(tag))
 
     def test_a_tracer_that_is_walked_can_be_deleted_and_not_cleared(self):
+        deleted = threading.Event()
+
         def work(agent):
             name, result = self.prepared(agent)
             if agent.rank == 1:
-                time.sleep(0.7)
+                deleted.wait(LONG_S)
             request = tracers.BackwardRequest(tracer="t", options=options(wait=True))
             request.gradients.add(tensor=result, gradient=agent.put(floats(1, 2)))
             response = agent.tracers.Backward(request, timeout=LONG_S)
             if agent.rank == 0:
+                until = time.monotonic() + LONG_S
+                while agent.stats().op_running_count == 0:  # the walk begins behind its answer
+                    self.assertLess(time.monotonic(), until)
+                    time.sleep(0.005)
                 self.assertEqual(self.fails(lambda: clear(agent)).reason, "TRACER_BUSY")
                 agent.tracers.DeleteTracer(tracers.DeleteTracerRequest(tracer="t"), timeout=LONG_S)
+                deleted.set()
             return list(agent.get(response.gradients[0].gradient.handle))
 
         self.assertEqual(self.on_all(work), [[3, 6]] * 3)
