@@ -14,6 +14,7 @@
 #include "metrics/metrics.h"
 #include "server/abseil.h"
 #include "server/agent/agent.h"
+#include "server/fair_reads.h"
 #include "server/guard.h"
 #include "tutti/version.h"
 
@@ -311,6 +312,9 @@ main(int argc, char **argv)
         block_signals(&signals);
         tutti_process_tune_malloc();
         code = tutti_process_raise_files(FILES_LEAST, &err);
+        if (code == TUTTI_OK) {
+            code = server_fair_reads_start(&err);
+        }
         if (code == TUTTI_OK) {
             code = hide_keys(&self, &err);
         }

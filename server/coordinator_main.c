@@ -16,6 +16,7 @@
 #include "rpc/server.h"
 #include "server/abseil.h"
 #include "server/coordinator/front.h"
+#include "server/fair_reads.h"
 #include "server/guard.h"
 #include "store/lmdb/store_lmdb.h"
 #include "store/memory/store_memory.h"
@@ -369,6 +370,9 @@ run(program *self, tutti_error *err)
     const char *const no_more[] = {NULL};
     tutti_code code = tutti_process_raise_files(FILES_LEAST, err);
 
+    if (code == TUTTI_OK) {
+        code = server_fair_reads_start(err);
+    }
     if (code == TUTTI_OK) {
         code = tutti_guard_hide_keys(&self->guarding, &self->serving, no_more, err);
     }

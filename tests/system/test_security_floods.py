@@ -6,6 +6,7 @@ beside them whose calls have to go on; memory and descriptors of the servers bef
 import os
 import socket
 import ssl
+import struct
 import sys
 import threading
 import time
@@ -24,10 +25,29 @@ from tokens import claims, hs256  # noqa: E402
 CODE = grpc.StatusCode
 MIB = 1 << 20
 CROWD = 300
+FLOOD_S = 3
+HEADERS, RESET, PING, END_STREAM, END_HEADERS = 1, 3, 6, 1, 4
 
 
 def bearer(token):
     return [("authorization", "Bearer " + token)]
+
+
+def frame(kind, flags, stream, words):
+    return struct.pack(">I", len(words))[1:] + struct.pack(">BBI", kind, flags, stream) + words
+
+
+def request(path):
+    """Its HPACK, without a table: POST, https, the path, and what gRPC asks for."""
+    return (
+        b"\x83\x87\x04%c%s" % (len(path), path)
+        + b"\x01\x01x\x00\x02te\x08trailers\x0f\x10\x10application/grpc"
+    )
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"")
+REQUEST = request(b"/tutti.v1.DiagnosticsService/GetStats")
+STRANGE = request(b"/no/such")
 
 
 class Floods(unittest.TestCase):
@@ -151,11 +171,10 @@ class Floods(unittest.TestCase):
 
     def test_a_header_that_never_ends_is_closed(self):
         """HEADERS without END_HEADERS, and nothing more: keepalive or the size ends it."""
-        preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
-        begun = b"\0\0\1\1\0\0\0\0\1\x82"  # one byte of a header, not the last
+        begun = frame(HEADERS, 0, 1, b"\x82")  # one byte of a header, not the last
         strangers = [self.secure(program) for program in self.programs for _ in range(20)]
         for stranger in strangers:
-            stranger.sendall(preface + begun)
+            stranger.sendall(PREFACE + begun)
         self.assertLess(max(self.ask() for _ in range(20)), 10)
         for stranger in strangers:
             stranger.close()
@@ -169,6 +188,71 @@ class Floods(unittest.TestCase):
                 counts[place] = -1 << 30
             except grpc.RpcError as error:
                 counts[place] += 1 if error.code() == CODE.UNAUTHENTICATED else -1 << 30
+
+    def pour(self, program, first, again, stop, counts):
+        """Say what flow control does not slow down, as fast as the server takes it."""
+        while not stop.is_set():
+            try:
+                with self.secure(program) as stranger:
+                    stranger.settimeout(LONG_S)
+                    stranger.sendall(PREFACE + first)
+                    stream = 1
+                    while not stop.is_set():
+                        words, stream = again(stream)
+                        stranger.sendall(words)
+                        counts[0] += 1
+            except OSError:  # sent away
+                counts[1] += 1
+
+    def pour_over(self, program, first, again, strangers=1):
+        """Others are served meanwhile, and no rank is lost over it: nothing of gRPC's tells the
+        loops to let go of a socket that is never empty (server/fair_reads.h)."""
+        stop, counts = threading.Event(), [0, 0]
+        asked = []
+        threads = [
+            threading.Thread(target=self.pour, args=(program, first, again, stop, counts))
+            for _ in range(strangers)
+        ]
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + FLOOD_S
+        while time.monotonic() < until or len(asked) < 3:
+            asked.append(self.ask())
+        stop.set()
+        for thread in threads:
+            thread.join()
+        print("%d bursts, sent away %d times, %d calls beside it, the slowest %.0f ms"
+              % (counts[0], counts[1], len(asked), 1000 * max(asked)))
+        self.assertGreater(counts[0], 100)
+        self.assertNotIn("lost", self.coordinator.log())
+        self.assertNotIn("lost", self.agent.log())
+
+    def resets(self, stream):
+        burst = b""
+        for stream in range(stream, stream + 100, 2):
+            burst += frame(HEADERS, END_HEADERS, stream, REQUEST)
+            burst += frame(RESET, 0, stream, b"\0\0\0\x08")
+        return burst, stream + 2
+
+    def test_calls_taken_back_at_once_keep_nobody_out(self):
+        """CVE-2023-44487, by strangers without a token."""
+        for program in self.programs:
+            self.pour_over(program, b"", self.resets)
+        self.pour_over(self.agent, b"", self.resets, strangers=4)
+
+    def test_calls_of_no_method_keep_nobody_out(self):
+        def calls(stream):
+            burst = b""
+            for stream in range(stream, stream + 100, 2):
+                burst += frame(HEADERS, END_HEADERS | END_STREAM, stream, STRANGE)
+                burst += frame(RESET, 0, stream, b"\0\0\0\x08")
+            return burst, stream + 2
+
+        self.pour_over(self.agent, b"", calls)
+
+    def test_pings_without_end_keep_nobody_out(self):
+        pings = frame(PING, 0, 0, b"12345678") * 50
+        self.pour_over(self.coordinator, b"", lambda stream: (pings, stream))
 
     def test_a_flood_of_bad_tokens_keeps_nobody_out(self):
         stop, counts, threads = threading.Event(), [0] * 8, []

@@ -1,0 +1,48 @@
+/*
+ * Turns of bounded length for the connections of gRPC.
+ *
+ * gRPC's core (1.51, and newer ones) reads a socket until it is empty, on the thread that found it
+ * readable, and works on what it has read before it reads on. A client that sends what costs more
+ * to work on than to send, and what flow control does not slow down (calls that are opened and
+ * taken back, calls of no method, headers without an end), keeps its socket full, and so keeps that
+ * thread: no timer, handler or other connection of its loop has a turn until the client stops. One
+ * such client without a token made an agent miss its heartbeats: its rank was lost.
+ *
+ * recvmsg, epoll_ctl and close of this file are found before libc's, by the program and by gRPC.
+ * They do what libc's do and, for sockets in an edge-triggered epoll set, as all of gRPC's are:
+ *
+ * - One read takes no more than what can be worked on in FAIR_READS_READ_NS, judged by the reads
+ *   before it; FAIR_READS_MIN bytes in any case, FAIR_READS_MAX at most.
+ * - A socket that has had something to read for FAIR_READS_TURN_NS is said to be empty (EAGAIN).
+ *   The kernel announces it again (EPOLL_CTL_MOD) behind all others that wait; where its bytes are
+ *   costly, below FAIR_READS_CHEAP, only after FAIR_READS_PAUSE_NS, so that the threads can finish
+ *   what they have of it.
+ *
+ * A stream of tensors is never costly, nor are as many calls as a connection may have open
+ * (--streams-max). What was measured: docs/decisions/0026-fair-reads.md.
+ */
+#ifndef TUTTI_SERVER_FAIR_READS_H
+#define TUTTI_SERVER_FAIR_READS_H
+
+#include "base/clock.h"
+#include "tutti/error.h"
+
+#define FAIR_READS_READ_NS (2 * TUTTI_NS_PER_MS)
+#define FAIR_READS_TURN_NS (10 * TUTTI_NS_PER_MS)
+#define FAIR_READS_PAUSE_NS (20 * TUTTI_NS_PER_MS)
+
+#define FAIR_READS_MIN 2048u
+#define FAIR_READS_FIRST 16384u /* of a connection that nothing is known of */
+#define FAIR_READS_MAX (1u << 20)
+#define FAIR_READS_CHEAP 8192u /* a limit from which on nothing pauses: 4 MB/s */
+
+/*
+ * Begin; before, the three functions do only what libc's do. Once, after the limit of descriptors
+ * has been raised and before gRPC starts. One thread is started, for as long as the process lives.
+ * Descriptors above a million are left alone.
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  no memory for the table of descriptors, no thread
+ */
+tutti_code server_fair_reads_start(tutti_error *err);
+
+#endif
