@@ -2,8 +2,10 @@ package tutti
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"os"
@@ -94,12 +96,19 @@ var retries = grpc.ConnectParams{
 	MinConnectTimeout: 20 * time.Second,
 }
 
+// userAgent has a number of this process, by which agents tell clients apart that share a socket's path.
+var userAgent = func() string {
+	var number [8]byte
+	_, _ = rand.Read(number[:])
+	return "tutti-go " + hex.EncodeToString(number[:])
+}()
+
 func dial(address string, options []Option, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	var known settings
 	for _, option := range options {
 		option(&known)
 	}
-	found := append([]grpc.DialOption{grpc.WithNoProxy(), grpc.WithConnectParams(retries)}, more...)
+	found := append([]grpc.DialOption{grpc.WithNoProxy(), grpc.WithUserAgent(userAgent), grpc.WithConnectParams(retries)}, more...)
 	secure := known.ca != "" && !strings.HasPrefix(address, "unix:")
 	if secure {
 		config, err := known.config()

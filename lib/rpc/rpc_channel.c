@@ -3,11 +3,14 @@
 #include <assert.h>
 #include <grpc/grpc_security.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/id.h"
 #include "rpc/rpc_service.h"
 #include "tutti/version.h"
 
@@ -66,6 +69,26 @@ put_keepalive(const tutti_rpc_channel_options *options, grpc_arg *args, size_t *
     put(args, count, GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
 }
 
+static pthread_once_t drawn = PTHREAD_ONCE_INIT;
+static char agent_text[sizeof("tutti/" TUTTI_VERSION) + TUTTI_ID_TEXT_SIZE];
+
+static void
+draw_user_agent(void)
+{
+    char number[TUTTI_ID_TEXT_SIZE];
+
+    tutti_id_format(tutti_id_draw(), number);
+    (void)snprintf(agent_text, sizeof(agent_text), "tutti/%s %s", TUTTI_VERSION, number);
+}
+
+/* With a number of this process, by which servers tell clients apart that share a socket's path. */
+static const char *
+user_agent(void)
+{
+    (void)pthread_once(&drawn, draw_user_agent);
+    return agent_text;
+}
+
 static size_t
 fill_args(const tutti_rpc_channel_options *options, grpc_arg args[ARGS_MAX])
 {
@@ -86,7 +109,7 @@ fill_args(const tutti_rpc_channel_options *options, grpc_arg args[ARGS_MAX])
                          ? BACKOFF_FIRST_MS * TUTTI_NS_PER_MS
                          : backoff));
     put_keepalive(options, args, &n);
-    put_text(args, &n, GRPC_ARG_PRIMARY_USER_AGENT_STRING, "tutti/" TUTTI_VERSION);
+    put_text(args, &n, GRPC_ARG_PRIMARY_USER_AGENT_STRING, user_agent());
     if (options->bulk) {
         put(args, &n, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
         put(args, &n, GRPC_ARG_ENABLE_RETRIES, 0);

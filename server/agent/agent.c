@@ -275,6 +275,7 @@ tutti_agent_new(const tutti_agent_options *options, const tutti_rpc_server_optio
     self->bulk = bulk;
     self->incarnation = tutti_id_draw();
     tutti_map_init(&self->groups);
+    agent_clients_init(&self->clients, options->client_ops_max);
     tutti_list_init(&self->asks);
     tutti_list_init(&self->ops);
     tutti_list_init(&self->syncs);

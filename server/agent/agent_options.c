@@ -43,6 +43,8 @@ static const tutti_option table[] = {
      "finished async ops that are remembered"},
     {"ops-max", TUTTI_OPTION_UINT, AT(ops_max), "8192", 1, TUTTI_COLL_OPS_MAX, NULL,
      "ops in flight"},
+    {"client-ops-max", TUTTI_OPTION_UINT, AT(client_ops_max), "4096", 1, TUTTI_COLL_OPS_MAX, NULL,
+     "ops of one client in flight: places that others find free whatever it does"},
     {"commands-max", TUTTI_OPTION_UINT, AT(commands_max), "256", 1, 8192, NULL,
      "commands of one stream that are not answered yet"},
     {"tracers-max", TUTTI_OPTION_UINT, AT(tracers_max), "1024", 1, 1000000, NULL,

@@ -4,6 +4,7 @@
 
 #include "coll/choose/choose.h"
 #include "server/agent/agent.h"
+#include "server/agent/clients.h"
 #include "server/agent/device.h"
 #include "server/agent/flight.h"
 #include "server/agent/numbers.h"
@@ -81,6 +82,7 @@ struct tutti_agent {
     uint64_t job_id;
 
     tutti_map groups; /* by name */
+    agent_clients clients;
     uint64_t ops_live;
     uint64_t ops_last; /* the number of the op that came last */
     tutti_link ops;    /* those that live, in the order they came */
@@ -219,6 +221,7 @@ struct agent_op {
     tutti_link live;      /* in the agent's ops */
     uint64_t number;      /* in the order they came to this agent */
     tutti_rpc_call *call; /* [ref] */
+    agent_client *client; /* whose; NULL = of a walk */
     agent_answer_fn answer;
     tutti_claim claim;
     tutti_use *in;  /* of the claim; NULL = none */

@@ -87,6 +87,8 @@ release_op(agent_op *op)
     tutti_tensor_unref(op->inline_in);
     tutti_tensor_unref(op->inline_out);
     op->agent->ops_live--;
+    agent_client_leave(&op->agent->clients, op->client);
+    op->client = NULL;
     agent_stop_look(op->agent);
     agent_list_free(op);
     free(op->meta);
@@ -354,20 +356,24 @@ void
 agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
                agent_answer_fn answer)
 {
+    agent_client *client = NULL;
     agent_group *group = NULL;
     agent_op *op;
     tutti_error err;
 
-    if (admit(agent, request, &group, &err) != TUTTI_OK) {
+    if (admit(agent, request, &group, &err) != TUTTI_OK ||
+        agent_client_enter(&agent->clients, call, &client, &err) != TUTTI_OK) {
         tutti_rpc_call_fail(call, &err);
         return;
     }
     op = agent_op_new(agent, call, request, answer);
     if (op == NULL) {
+        agent_client_leave(&agent->clients, client);
         (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an op");
         tutti_rpc_call_fail(call, &err);
         return;
     }
+    op->client = client;
     if (agent_op_take(op, request, &op->err) != TUTTI_OK) {
         op->failed = true;
         tutti_table_release(agent->table, &op->claim);

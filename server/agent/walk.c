@@ -118,6 +118,7 @@ end_walk(agent_walk *walk)
     tutti_tape_unref(walk->tape);
     tutti_list_remove(&walk->link);
     agent->ops_live--;
+    agent_client_leave(&agent->clients, walk->client);
     walk->over = true;
     let_go(walk);
     look_at_others(agent);
@@ -311,19 +312,25 @@ void
 agent_walk_start(tutti_agent *agent, tutti_rpc_call *call, const agent_backward *request,
                  agent_gradients_fn answer)
 {
+    agent_client *client = NULL;
     tutti_tape *tape = NULL;
     agent_walk *walk = NULL;
     tutti_error err;
     tutti_code code = admit(agent, request, &tape, &err);
 
     if (code == TUTTI_OK) {
+        code = agent_client_enter(&agent->clients, call, &client, &err);
+    }
+    if (code == TUTTI_OK) {
         walk = new_walk(agent, call, request, tape);
         (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a Backward");
     }
     if (walk == NULL) {
+        agent_client_leave(&agent->clients, client);
         tutti_rpc_call_fail(call, &err);
         return;
     }
+    walk->client = client;
     code = agent_walk_take(walk, request, &err);
     if (code == TUTTI_OK && request->async) {
         code = answer_async(walk, call, answer, &err);

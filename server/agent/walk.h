@@ -78,6 +78,7 @@ struct agent_walk {
     tutti_link link; /* in agent->walks */
     tutti_agent *agent;
     tutti_rpc_call *call; /* [ref] NULL = async */
+    agent_client *client;
     agent_gradients_fn answer;
     struct agent_work *work;
     tutti_tape *tape; /* [ref] */

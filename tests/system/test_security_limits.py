@@ -16,7 +16,14 @@ import support  # noqa: E402
 import grpc  # noqa: E402
 import numpy as np  # noqa: E402
 
-from cluster_case import Cluster, LONG_S, collectives, coordinator, spec_of  # noqa: E402
+from cluster_case import (  # noqa: E402
+    Cluster,
+    LONG_S,
+    collectives,
+    collectives_grpc,
+    coordinator,
+    spec_of,
+)
 from cluster_case import tensors, tracers  # noqa: E402
 from tutti.v1 import store_service_pb2 as store  # noqa: E402
 from tutti.v1 import store_service_pb2_grpc as store_grpc  # noqa: E402
@@ -56,6 +63,44 @@ class Passed(unittest.TestCase):
         failure = support.Failure(caught.exception)
         self.assertEqual((failure.code, failure.reason), (CODE.RESOURCE_EXHAUSTED, reason), failure)
         return failure.text
+
+
+class OfOneClient(Passed):
+    """What one client has begun and left leaves places for others."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster(2, "--ops-max", "4", "--client-ops-max", "2")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.stop()
+
+    def client(self, name):
+        """A connection of a client that shows such a name."""
+        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.primary_user_agent", name)]
+        channel = self.cluster.agents[0].program.channel(*options)
+        self.addCleanup(channel.close)
+        return collectives_grpc.CollectivesServiceStub(channel)
+
+    def test_ops_in_flight(self):
+        request = collectives.BarrierRequest(options={"async": True})
+        began = [self.client("tutti/0.1.0 a").Barrier(request, timeout=LONG_S) for _ in range(2)]
+        same = self.client("tutti/0.1.0 a")  # another connection of it
+        said = self.refused("OP_LIMIT", lambda: same.Barrier(request, timeout=LONG_S))
+        self.assertIn("--client-ops-max", said)
+        began.append(self.client("tutti/0.1.0 b").Barrier(request, timeout=LONG_S))
+        foreign = self.client("whoever/1")  # these are told apart by their connections
+        began.append(foreign.Barrier(request, timeout=LONG_S))
+        said = self.refused("OP_LIMIT", lambda: foreign.Barrier(request, timeout=LONG_S))
+        self.assertIn("(--ops-max)", said)
+        for _ in began:
+            self.cluster.agents[1].ops.Barrier(collectives.BarrierRequest(), timeout=LONG_S)
+        names = [work.info.work for work in began]
+        same.Wait(collectives.WaitRequest(works=names), timeout=LONG_S)
+        again = same.Barrier(request, timeout=LONG_S)  # its places are free again
+        self.cluster.agents[1].ops.Barrier(collectives.BarrierRequest(), timeout=LONG_S)
+        same.Wait(collectives.WaitRequest(works=[again.info.work]), timeout=LONG_S)
 
 
 class AtAnAgent(Passed):

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import ipaddress
 import os
+import secrets
 import stat
 import urllib.parse
 from collections.abc import Callable, Sequence
@@ -26,6 +27,8 @@ CHANNEL_OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", 16 << 20),
     ("grpc.initial_reconnect_backoff_ms", 100),  # a server that is started again is found soon
     ("grpc.max_reconnect_backoff_ms", 1000),
+    # A number of this process, by which agents tell clients apart that share a socket's path.
+    ("grpc.primary_user_agent", "tutti-python " + secrets.token_hex(8)),
 ]
 
 
