@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/text.h"
 
 static void
 on_ready(tutti_claim *claim)
@@ -163,16 +164,45 @@ agent_access_check(agent_access *access, uint32_t use, const tutti_spec *spec,
     return TUTTI_OK;
 }
 
-void
-agent_own_claim(tutti_claim *claim, const tutti_rpc_call *call)
+/* Metadata `tutti-lease`: decimal digits. */
+static tutti_code
+read_lease(const tutti_rpc_call *call, uint64_t *ret_lease, tutti_error *err)
 {
-    const char *who;
+    const tutti_bytes given = tutti_rpc_call_metadata(call, "tutti-lease");
+    char text[24];
+    uint64_t number;
 
-    if (claim->owner[0] == '\0') {
-        who = tutti_rpc_call_identity(call);
-        (void)snprintf(claim->owner, sizeof(claim->owner), "%s",
-                       who[0] != '\0' ? who : tutti_rpc_call_peer(call));
+    if (given.size == 0) {
+        *ret_lease = 0;
+        return TUTTI_OK;
     }
+    (void)snprintf(text, sizeof(text), "%.*s", (int)(given.size > 23 ? 23 : given.size),
+                   (const char *)given.data);
+    if (tutti_parse_uint(text, UINT64_MAX, &number, NULL) != TUTTI_OK || number == 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_LEASE",
+                              "metadata tutti-lease: \"%s\" is no number of a lease", text);
+    }
+    *ret_lease = number;
+    return TUTTI_OK;
+}
+
+tutti_code
+agent_own_claim(tutti_claim *claim, const tutti_rpc_call *call, tutti_error *err)
+{
+    const char *who = tutti_rpc_call_identity(call);
+
+    (void)snprintf(claim->owner, sizeof(claim->owner), "%s",
+                   who[0] != '\0' ? who : tutti_rpc_call_peer(call));
+    return read_lease(call, &claim->lease, err);
+}
+
+tutti_code
+agent_access_make(agent_access *access, const char *name, tutti_error *err)
+{
+    const tutti_code code = agent_own_claim(&access->claim, access->call, err);
+
+    return code == TUTTI_OK ? tutti_table_make(access->agent->table, &access->claim, name, err)
+                            : code;
 }
 
 tutti_code
@@ -191,8 +221,7 @@ agent_access_destination(agent_access *access, const tutti_spec *spec, const cha
         return tutti_table_want(agent->table, &access->claim, into, true, err);
     }
     code = agent_devices_find(agent, device, &space, err);
-    agent_own_claim(&access->claim, access->call);
-    code = code == TUTTI_OK ? tutti_table_make(agent->table, &access->claim, name, err) : code;
+    code = code == TUTTI_OK ? agent_access_make(access, name, err) : code;
     if (code != TUTTI_OK) {
         return code;
     }

@@ -88,6 +88,9 @@ tutti_code agent_access_tensor(agent_access *access, uint32_t use, tutti_tensor 
 /* Of the last use, or its leader's, which is where bytes go: granted, and checked. */
 tutti_tensor *agent_access_last(const agent_access *access);
 
+/* A new entry for the caller, the last use of the claim. Codes as tutti_table_make; BAD_LEASE. */
+tutti_code agent_access_make(agent_access *access, const char *name, tutti_error *err);
+
 /*
  * Where bytes of `spec` go: the existing tensor `into` (checked at its turn), or a new one named
  * `name` ("" = none) on `device` ("" = the first), whose memory is made now.

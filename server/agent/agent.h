@@ -52,6 +52,7 @@ typedef struct tutti_agent_options {
     uint64_t device_memory_limit; /* of each GPU; 0 = three quarters of what is free at the start */
     uint64_t data_port;           /* of coll/tcp; 0 = any */
     uint64_t handles_max;
+    uint64_t leases_max;     /* clients whose tensors end with them */
     uint64_t ops_max;        /* in flight */
     uint64_t client_ops_max; /* of one client */
     uint64_t works_max;      /* finished ones that are remembered */

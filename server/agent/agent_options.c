@@ -39,6 +39,8 @@ static const tutti_option table[] = {
      "up to twice that; 0 = always"},
     {"handles-max", TUTTI_OPTION_UINT, AT(handles_max), "100000", 1, 10000000, NULL,
      "tensors at once"},
+    {"leases-max", TUTTI_OPTION_UINT, AT(leases_max), "4096", 1, 1000000, NULL,
+     "clients at once whose tensors end with them"},
     {"works-max", TUTTI_OPTION_UINT, AT(works_max), "4096", 1, 1000000, NULL,
      "finished async ops that are remembered"},
     {"ops-max", TUTTI_OPTION_UINT, AT(ops_max), "8192", 1, TUTTI_COLL_OPS_MAX, NULL,

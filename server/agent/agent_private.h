@@ -131,7 +131,7 @@ tutti_code agent_check_open(const tutti_agent *agent, tutti_error *err);
 void agent_stop_look(tutti_agent *agent);
 
 /* Say in a claim who calls, before the first entry is made for him. access.c */
-void agent_own_claim(tutti_claim *claim, const tutti_rpc_call *call);
+tutti_code agent_own_claim(tutti_claim *claim, const tutti_rpc_call *call, tutti_error *err);
 
 /* Where clients reach it, borrowed for the agent's life; how many. */
 size_t agent_addresses(tutti_agent *agent, char *ret_addresses[TUTTI_ADDRESSES_MAX]);

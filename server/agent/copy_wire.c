@@ -122,8 +122,7 @@ want(agent_access *access, const Tutti__V1__CopyRequest *request, tutti_error *e
         return code;
     }
     if (request->into[0] == '\0') {
-        agent_own_claim(&access->claim, access->call);
-        code = tutti_table_make(table, &access->claim, request->name, err);
+        code = agent_access_make(access, request->name, err);
         access->made = code == TUTTI_OK;
         return code;
     }

@@ -28,6 +28,9 @@ void agent_on_copy(tutti_rpc_call *call, void *self);
 void agent_on_list(tutti_rpc_call *call, void *self);
 void agent_on_stat(tutti_rpc_call *call, void *self);
 
+/* lease_wire.c: of TensorsService */
+extern const tutti_rpc_stream_ops agent_lease_ops;
+
 /* share_wire.c: of TensorsService */
 void agent_on_share(tutti_rpc_call *call, void *self);
 

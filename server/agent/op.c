@@ -374,7 +374,8 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
         return;
     }
     op->client = client;
-    if (agent_op_take(op, request, &op->err) != TUTTI_OK) {
+    if (agent_own_claim(&op->claim, call, &op->err) != TUTTI_OK ||
+        agent_op_take(op, request, &op->err) != TUTTI_OK) {
         op->failed = true;
         tutti_table_release(agent->table, &op->claim);
         agent_list_free(op);

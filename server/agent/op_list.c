@@ -226,7 +226,6 @@ make_outputs(agent_op *op, tutti_error *err)
 
     list->out_is_new = list->given_count == 0 && !op->out_inline;
     for (i = 0; i < list->in_count && known && list->out_is_new && code == TUTTI_OK; i++) {
-        agent_own_claim(&op->claim, op->call);
         code = tutti_table_make(op->agent->table, &op->claim, "", err);
         if (code == TUTTI_OK) {
             list->out_uses[i] = &op->claim.uses[op->claim.count - 1];
@@ -245,7 +244,6 @@ make_output(agent_op *op, const agent_request *request, tutti_error *err)
     if (op->out_inline || request->output[0] != '\0') {
         return TUTTI_OK;
     }
-    agent_own_claim(&op->claim, op->call);
     code = tutti_table_make(op->agent->table, &op->claim, "", err);
     if (code == TUTTI_OK) {
         op->out = &op->claim.uses[op->claim.count - 1];

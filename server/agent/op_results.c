@@ -63,6 +63,7 @@ make_late(agent_op *op, uint32_t count, tutti_error *err)
     if (code == TUTTI_OK) {
         code = tutti_table_reserve(&list->made, count, err);
         memcpy(list->made.owner, op->claim.owner, sizeof(list->made.owner));
+        list->made.lease = op->claim.lease;
     }
     for (i = 0; i < count && code == TUTTI_OK; i++) {
         code = tutti_table_make(op->agent->table, &list->made, "", err);

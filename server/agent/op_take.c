@@ -72,7 +72,6 @@ want_tensors(agent_op *op, const agent_request *request, tutti_error *err)
         }
     } else if (makes_output(request->args.kind) && !op->out_inline &&
                !(request->args.kind == TUTTI_COLL_BROADCAST && op->in != NULL)) {
-        agent_own_claim(&op->claim, op->call);
         code = tutti_table_make(table, &op->claim, "", err);
         op->out_is_new = code == TUTTI_OK;
     } else {

@@ -36,6 +36,7 @@ tutti_table_new(uint64_t incarnation, uint32_t handles_max, tutti_table **ret_ta
     self->handles_max = handles_max;
     tutti_map_init(&self->by_number);
     tutti_map_init(&self->by_name);
+    tutti_map_init(&self->leases);
     tutti_list_init(&self->dead);
     *ret_table = self;
     return TUTTI_OK;
@@ -126,6 +127,7 @@ tutti_table_free(tutti_table *table)
     while ((node = tutti_map_first(&table->by_number)) != NULL) {
         agent_table_unlist(table, tutti_container_of(node, tutti_entry, by_number));
     }
+    agent_table_free_leases(table);
     agent_table_unlock(table);
     (void)pthread_mutex_destroy(&table->lock);
     free(table);
@@ -272,6 +274,7 @@ fill_info(const tutti_entry *entry, tutti_table_info *info)
     agent_table_format_handle(entry, info->handle);
     memcpy(info->name, entry->name, sizeof(info->name));
     memcpy(info->owner, entry->owner, sizeof(info->owner));
+    info->ephemeral = entry->lease != 0;
     if (entry->tensor != NULL) {
         info->has_spec = true;
         info->spec = entry->tensor->spec;

@@ -52,6 +52,7 @@ struct tutti_claim {
     tutti_rpc_task task;
     void (*on_ready)(tutti_claim *claim);
     char owner[TUTTI_OWNER_SIZE]; /* of the entries that it makes: who calls; "" = nobody */
+    uint64_t lease;               /* with which those end; 0 = with none */
 };
 
 /*
@@ -90,6 +91,7 @@ tutti_code tutti_table_want(tutti_table *table, tutti_claim *claim, const char *
  * TUTTI_ALREADY_EXISTS      NAME_TAKEN
  * TUTTI_INVALID_ARGUMENT    BAD_NAME
  * TUTTI_RESOURCE_EXHAUSTED  HANDLE_LIMIT, or no memory
+ * TUTTI_FAILED_PRECONDITION LEASE_OVER: the claim's lease
  */
 tutti_code tutti_table_make(tutti_table *table, tutti_claim *claim, const char *name,
                             tutti_error *err);
@@ -150,6 +152,19 @@ void tutti_table_handle_of(tutti_table *table, uint64_t number,
 tutti_code tutti_table_delete(tutti_table *table, char *const *handles, size_t count,
                               tutti_error *err);
 
+/*
+ * A lease: entries of claims that name it are deleted with it.
+ *
+ * [in] leases_max  at once
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  LEASE_LIMIT, or no memory
+ */
+tutti_code tutti_table_open_lease(tutti_table *table, uint64_t leases_max, uint64_t *ret_lease,
+                                  tutti_error *err);
+
+/* Returns how many tensors were deleted. */
+size_t tutti_table_close_lease(tutti_table *table, uint64_t lease);
+
 /* What a person sees of a tensor. */
 typedef struct tutti_table_info {
     uint64_t number;
@@ -160,6 +175,7 @@ typedef struct tutti_table_info {
     uint64_t bytes;
     char device[TUTTI_DEVICE_MAX + 1]; /* "" = no tensor yet */
     char owner[TUTTI_OWNER_SIZE];      /* who made it */
+    bool ephemeral;                    /* ends with a lease */
     bool pending;                      /* somebody writes it, or waits to */
     bool failed;
     tutti_error err;

@@ -124,8 +124,10 @@ tutti_table_make(tutti_table *table, tutti_claim *claim, const char *name, tutti
     }
     agent_table_lock(table);
     code = check_new(table, name, err);
+    code = code == TUTTI_OK ? agent_table_check_lease(table, claim->lease, err) : code;
     if (code == TUTTI_OK) {
         list_entry(table, entry, name);
+        entry->lease = claim->lease;
         memcpy(entry->owner, claim->owner, sizeof(entry->owner));
         add_use(claim, entry, true);
         entry = NULL;

@@ -13,6 +13,7 @@ struct tutti_entry {
     tutti_map_node by_name;
     char name[TUTTI_NAME_MAX + 1];
     char owner[TUTTI_OWNER_SIZE];
+    uint64_t lease; /* 0 = none */
     uint64_t number;
     uint32_t rank; /* as it stands in the handle */
     uint64_t incarnation;
@@ -32,6 +33,7 @@ struct tutti_table {
     uint64_t last_number;
     tutti_map by_number;
     tutti_map by_name;
+    tutti_map leases;
     void (*on_leave)(void *arg, tutti_tensor *tensor); /* NULL = nobody asks */
     void *on_leave_arg;
     tutti_link dead; /* entries to be freed when the lock is */
@@ -42,6 +44,11 @@ void agent_table_lock(tutti_table *table);
 void agent_table_unlock(tutti_table *table);
 void agent_table_unref(tutti_table *table, tutti_entry *entry);
 void agent_table_unlist(tutti_table *table, tutti_entry *entry); /* take its handle and name away */
+
+/* table_lease.c: does it go on? LEASE_OVER. With the lock held. */
+tutti_code agent_table_check_lease(const tutti_table *table, uint64_t lease, tutti_error *err);
+
+void agent_table_free_leases(tutti_table *table);
 
 /* table_find.c: handles and names; codes as tutti_table_want. With the lock held. */
 tutti_code agent_table_find(const tutti_table *table, const char *text, tutti_entry **ret,

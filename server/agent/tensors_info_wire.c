@@ -37,6 +37,7 @@ write_info(wire_info *ret)
     ret->message.pending = info->pending;
     ret->message.device = (char *)(uintptr_t)info->device;
     ret->message.owner = (char *)(uintptr_t)info->owner;
+    ret->message.ephemeral = info->ephemeral;
     if (info->failed) {
         agent_write_error(&info->err, &ret->error);
         ret->message.error = &ret->error;

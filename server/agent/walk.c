@@ -331,7 +331,8 @@ agent_walk_start(tutti_agent *agent, tutti_rpc_call *call, const agent_backward 
         return;
     }
     walk->client = client;
-    code = agent_walk_take(walk, request, &err);
+    code = agent_own_claim(&walk->as_op.claim, call, &err);
+    code = code == TUTTI_OK ? agent_walk_take(walk, request, &err) : code;
     if (code == TUTTI_OK && request->async) {
         code = answer_async(walk, call, answer, &err);
     }

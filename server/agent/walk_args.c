@@ -55,8 +55,12 @@ claim_seed(agent_walk *walk, const agent_backward *request, size_t i, tutti_erro
 static tutti_code
 make_want(agent_walk *walk, uint64_t tensor, walk_want *want, tutti_error *err)
 {
-    const tutti_code code = tutti_table_make(walk->agent->table, &want->claim, "", err);
+    const tutti_claim *callers = &walk->as_op.claim;
+    tutti_code code;
 
+    memcpy(want->claim.owner, callers->owner, sizeof(want->claim.owner));
+    want->claim.lease = callers->lease;
+    code = tutti_table_make(walk->agent->table, &want->claim, "", err);
     want->tensor = tensor;
     if (code == TUTTI_OK) {
         want->made = true;

@@ -18,6 +18,7 @@ SCRIPTS = [
     "test_pieces.py",
     "test_agent.py",
     "test_ops.py",
+    "test_ephemeral.py",
     "test_lists.py",
     "test_aio.py",
     "test_share.py",

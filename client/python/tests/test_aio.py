@@ -6,6 +6,7 @@ Method: all ranks are tasks of one loop.
 import asyncio
 import os
 import sys
+import time
 import unittest
 
 import numpy as np
@@ -32,6 +33,21 @@ class Aio(unittest.TestCase):
                     await one.close()
 
         return asyncio.run(main())
+
+    def test_a_block_ends_what_it_made(self):
+        async def main():
+            watcher = await tutti.aio.connect(case.ADDRESSES[0], timeout=case.LONG_S)
+            async with await tutti.aio.connect(case.ADDRESSES[0], timeout=case.LONG_S) as agent:
+                await asyncio.gather(*[agent.put(np.ones(4)) for _ in range(4)])
+                await agent.put(np.ones(2 << 20))
+                self.assertEqual(len(await watcher.tensors()), 5)
+            until = time.monotonic() + case.LONG_S
+            while await watcher.tensors():
+                self.assertLess(time.monotonic(), until)
+                await asyncio.sleep(0.01)
+            await watcher.close()
+
+        asyncio.run(main())
 
     def test_ops_of_one_loop_meet(self):
         async def work(agent):

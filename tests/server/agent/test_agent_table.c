@@ -453,6 +453,71 @@ test_table_next__walks_in_the_order_of_making(void **state)
     assert_int_equal(tutti_table_next(self->table, 1, &info), 3);
 }
 
+/* ------------------------------------------------------------------------------ leases */
+
+static tutti_code
+make_with_lease(table_rig *self, uint64_t lease, const char *name, tutti_error *err)
+{
+    tutti_claim claim = {.loop = &self->loop, .lease = lease};
+    const tutti_spec spec = {TUTTI_DTYPE_UINT8, 1, {RIG_TENSOR_BYTES}};
+    tutti_tensor *tensor = NULL;
+    const tutti_code code = tutti_table_make(self->table, &claim, name, err);
+
+    if (code == TUTTI_OK) {
+        assert_int_equal(tutti_tensor_new(self->space, &spec, false, &tensor, err), TUTTI_OK);
+        tutti_table_fill(self->table, &claim.uses[0], tensor);
+        tutti_table_release(self->table, &claim);
+    }
+    return code;
+}
+
+static void
+test_table_lease__takes_its_tensors_with_it(void **state)
+{
+    table_rig *self = *state;
+    tutti_table_info info;
+    uint64_t lease = 0;
+    uint64_t other = 0;
+    tutti_error err;
+
+    assert_ok(tutti_table_open_lease(self->table, 2, &lease, &err));
+    assert_ok(tutti_table_open_lease(self->table, 2, &other, &err));
+    assert_ok(make_with_lease(self, lease, "a", &err));
+    assert_ok(make_with_lease(self, 0, "b", &err));
+    assert_ok(make_with_lease(self, other, "c", &err));
+    assert_ok(make_with_lease(self, lease, "d", &err));
+    assert_ok(tutti_table_stat(self->table, "a", &info, &err));
+    assert_true(info.ephemeral);
+    assert_ok(tutti_table_stat(self->table, "b", &info, &err));
+    assert_false(info.ephemeral);
+    assert_int_equal(tutti_table_close_lease(self->table, lease), 2);
+    assert_fails(tutti_table_stat(self->table, "a", &info, &err), TUTTI_NOT_FOUND);
+    assert_ok(tutti_table_stat(self->table, "b", &info, &err));
+    assert_ok(tutti_table_stat(self->table, "c", &info, &err));
+    assert_int_equal(rig_tensor_count(self), 2);
+    assert_int_equal(tutti_table_close_lease(self->table, lease), 0); /* once */
+    assert_int_equal(tutti_table_close_lease(self->table, other), 1);
+}
+
+static void
+test_table_lease__that_is_over_makes_nothing(void **state)
+{
+    table_rig *self = *state;
+    uint64_t lease = 0;
+    uint64_t other = 0;
+    tutti_error err;
+
+    assert_fails(make_with_lease(self, 7, "a", &err), TUTTI_FAILED_PRECONDITION);
+    assert_string_equal(err.reason, "LEASE_OVER");
+    assert_ok(tutti_table_open_lease(self->table, 1, &lease, &err));
+    assert_fails(tutti_table_open_lease(self->table, 1, &other, &err), TUTTI_RESOURCE_EXHAUSTED);
+    assert_string_equal(err.reason, "LEASE_LIMIT");
+    assert_int_equal(tutti_table_close_lease(self->table, lease), 0);
+    assert_fails(make_with_lease(self, lease, "a", &err), TUTTI_FAILED_PRECONDITION);
+    assert_ok(tutti_table_open_lease(self->table, 1, &lease, &err));
+    assert_ok(make_with_lease(self, lease, "a", &err)); /* and the table ends before the lease */
+}
+
 /* ------------------------------------------------------------------------------ no memory */
 
 /* A life of a tensor; what it made is gone again, however far it came. */
@@ -534,6 +599,8 @@ main(void)
         TEST(test_table_mark__without_memory_is_a_failure_all_the_same),
         TEST(test_table_stat__shows_a_tensor_without_waiting),
         TEST(test_table_next__walks_in_the_order_of_making),
+        TEST(test_table_lease__takes_its_tensors_with_it),
+        TEST(test_table_lease__that_is_over_makes_nothing),
         TEST(test_table__survives_every_allocation_that_fails),
     };
 

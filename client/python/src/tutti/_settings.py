@@ -59,6 +59,7 @@ class Settings:
     traceparent: str | Callable[[], str] | None = None
     timeout: float = 30.0  # of connecting, and of calls that need not wait for anybody
     wait: bool = False
+    ephemeral: bool = True  # what a `with` block makes
     options: Sequence[tuple[str, Any]] = ()
 
     def __repr__(self) -> str:

@@ -127,7 +127,7 @@ class Agent(Tensors, Views, Collectives, Pairs, Groups, Objects, Inference):
         return await self.line.unary("Diagnostics.GetCapabilities", request)
 
     async def close(self) -> None:
-        """End the connections. Tensors stay in the agent.
+        """End the connections. Tensors stay in the agent, but for ephemeral ones.
 
         Returns: None. Calls after it raise TuttiError CLOSED.
         Raises: nothing.
@@ -139,6 +139,7 @@ class Agent(Tensors, Views, Collectives, Pairs, Groups, Objects, Inference):
         await self.line.close()
 
     async def __aenter__(self) -> "Agent":
+        self._ephemeral = self.settings.ephemeral
         return self
 
     async def __aexit__(self, *_: Any) -> None:
@@ -292,6 +293,7 @@ async def connect(
     traceparent: str | Callable[[], str] | None = None,
     timeout: float = 30.0,
     wait: bool = False,
+    ephemeral: bool = True,
     options: Sequence[tuple[str, int | str]] = (),
 ) -> Agent:
     """Connect to an agent, and wait until it has joined its job.
@@ -308,6 +310,9 @@ async def connect(
                  $TRACEPARENT. It is in the records of ops
     timeout      seconds that connecting may take, and a call of the store that need not wait
     wait         while nobody answers try again, until the time is up
+    ephemeral    what a `with` block of the connection makes, by put(), create(), copy() and as results
+                 of ops, is deleted when the block ends, or when this process dies. False: it stays.
+                 put() and create() can say so for one tensor
     options      more gRPC channel options
 
     Returns: the connection; close it, or use it in a `with` block.

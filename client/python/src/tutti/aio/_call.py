@@ -98,7 +98,8 @@ def begin(agent: "Agent", method: str, how: How, many: bool = False, **fields: A
 async def send(call: Call, request: Any) -> Any:
     """The response. Without a timeout the agent's --op-timeout holds."""
     timeout = None if call.how.timeout is None else call.how.timeout + DEADLINE_SLACK
-    return await call.agent.line.unary("Collectives." + call.method, request, timeout)
+    lease = await call.agent._lease()
+    return await call.agent.line.unary("Collectives." + call.method, request, timeout, lease)
 
 
 # ------------------------------------------------------------------------------ what goes in and out

@@ -192,7 +192,8 @@ class Tensor:
         request = _wire.new("CopyRequest", handle=self.handle, name=name, device=device)
         if into is not None:
             request.into = handle_of(into)
-        response = await self.agent.line.unary("Tensors.Copy", request)
+        lease = "" if request.into else await self.agent._lease()
+        response = await self.agent.line.unary("Tensors.Copy", request, lease=lease)
         return tensor_of(self.agent, response.tensor)
 
     async def delete(self) -> None:
@@ -230,9 +231,19 @@ class Tensors:
     """The part of an Agent that keeps tensors."""
 
     line: Any
+    _ephemeral = False  # what is made ends with the connection, unless the call says otherwise
+
+    async def _lease(self, ephemeral: bool | None = None) -> str:
+        wanted = self._ephemeral if ephemeral is None else ephemeral
+        return await self.line.lease() if wanted else ""
 
     async def put(
-        self, array: "Array", name: str = "", dtype: str | None = None, device: str = ""
+        self,
+        array: "Array",
+        name: str = "",
+        dtype: str | None = None,
+        device: str = "",
+        ephemeral: bool | None = None,
     ) -> Tensor:
         """Store an array of any size in the agent.
 
@@ -241,6 +252,8 @@ class Tensors:
         dtype  "FP32", "BF16", ...: convert first; bits of BF16 and FP8 in uint16 and uint8 are taken
                as they are
         device where: one of the agent's --device, or "cpu"; "" = the first of --device
+        ephemeral  the agent deletes it when this connection ends, also when the process dies; None =
+               in a `with` block of the connection, unless connect() was told otherwise
 
         Returns: the tensor. It stays until delete(), or the end of a `with` block.
         Raises: TuttiError NAME_TAKEN, BAD_NAME, BAD_DTYPE, MEMORY_LIMIT, NO_DEVICE.
@@ -248,10 +261,17 @@ class Tensors:
             >>> with agent.put(np.arange(4.0), name="weights") as x:
             ...     agent.all_reduce(x, out=x)
         """
-        return await self.upload(dtypes.data_of(array, dtype), name, device=device)
+        return await self.upload(
+            dtypes.data_of(array, dtype), name, device=device, ephemeral=ephemeral
+        )
 
     async def upload(
-        self, data: dtypes.Data, name: str = "", into: str = "", device: str = ""
+        self,
+        data: dtypes.Data,
+        name: str = "",
+        into: str = "",
+        device: str = "",
+        ephemeral: bool | None = None,
     ) -> Tensor:
         """Bytes to the agent, in one message or in chunks: what put() does with its array.
 
@@ -261,12 +281,14 @@ class Tensors:
             >>> agent.upload(tutti.dtypes.data_of([1.0, 2.0]))
         """
         payload = data.payload
+        lease = "" if into else await self._lease(ephemeral)
         if payload.nbytes <= INLINE_BYTES_MAX:
             request = _wire.new("PutRequest", spec=data.spec, name=name, into=into, device=device)
-            response = await self.line.unary("Tensors.Put", _wire.Framed(request, payload))
+            framed = _wire.Framed(request, payload)
+            response = await self.line.unary("Tensors.Put", framed, lease=lease)
         else:
             start = _wire.new("UploadStart", spec=data.spec, name=name, into=into, device=device)
-            response = await self.line.give("Tensors.Upload", _chunks(start, payload))
+            response = await self.line.give("Tensors.Upload", _chunks(start, payload), lease)
         return tensor_of(self, response.tensor)  # type: ignore[arg-type]
 
     async def create(
@@ -275,10 +297,11 @@ class Tensors:
         dtype: "DtypeLike" = "FP32",
         name: str = "",
         device: str = "",
+        ephemeral: bool | None = None,
     ) -> Tensor:
         """Make a tensor that is filled with zeros.
 
-        name, device  as put() has them
+        name, device, ephemeral  as put() has them
 
         Returns: the tensor.
         Raises: as put(), and BAD_SHAPE.
@@ -287,7 +310,8 @@ class Tensors:
         """
         spec = dtypes.spec(dtypes.name_of(dtype), shape)
         request = _wire.new("CreateRequest", spec=spec, name=name, device=device)
-        response = await self.line.unary("Tensors.Create", request)
+        lease = await self._lease(ephemeral)
+        response = await self.line.unary("Tensors.Create", request, lease=lease)
         return tensor_of(self, response.tensor)  # type: ignore[arg-type]
 
     async def stat(self, tensor: Tensor | str) -> "Message":

@@ -30,6 +30,7 @@ class Line:
         self._settings = settings
         self._closed = False
         self.answered = False  # somebody was there once
+        self._lease: tuple[Any, str] | None = None  # the call that keeps it, its number
         options = settings.channel_options()
         credentials = settings.credentials(address)
         if credentials is None:
@@ -47,11 +48,16 @@ class Line:
             response_deserializer=method.response.FromString,
         )
 
-    async def unary(self, name: str, request: Any, timeout: float | None = None) -> Any:
-        """One request, one response."""
+    def _metadata(self, lease: str) -> list[tuple[str, str]]:
+        return self._settings.metadata() + ([("tutti-lease", lease)] if lease else [])
+
+    async def unary(
+        self, name: str, request: Any, timeout: float | None = None, lease: str = ""
+    ) -> Any:
+        """One request, one response. What it makes ends with the lease."""
         stub = self._stub("unary_unary", name)
         try:
-            response = await stub(request, timeout=timeout, metadata=self._settings.metadata())
+            response = await stub(request, timeout=timeout, metadata=self._metadata(lease))
         except grpc.RpcError as error:
             found = errors.from_rpc(error, self.address, name)
             self.answered = self.answered or errors.was_there(found)
@@ -70,11 +76,11 @@ class Line:
             return error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
         return True
 
-    async def give(self, name: str, requests: Iterable[Any]) -> Any:
-        """Many requests, one response."""
+    async def give(self, name: str, requests: Iterable[Any], lease: str = "") -> Any:
+        """Many requests, one response. What they make ends with the lease."""
         stub = self._stub("stream_unary", name)
         try:
-            return await stub(iter(requests), metadata=self._settings.metadata())
+            return await stub(iter(requests), metadata=self._metadata(lease))
         except grpc.RpcError as error:
             raise errors.from_rpc(error, self.address, name) from None
 
@@ -92,8 +98,30 @@ class Line:
         finally:
             call.cancel()
 
+    def _held(self) -> str:
+        """The number of the lease that goes on; "" = none."""
+        return "" if self._lease is None or self._lease[0].done() else self._lease[1]
+
+    async def lease(self) -> str:
+        """A lease that ends with this connection, or with the process."""
+        if self._held():
+            return self._held()
+        stub = self._stub("unary_stream", "Tensors.Lease")
+        call = stub(_wire.new("LeaseRequest"), metadata=self._settings.metadata())
+        try:
+            number = str((await call.read()).lease)
+        except grpc.RpcError as error:
+            raise errors.from_rpc(error, self.address, "Tensors.Lease") from None
+        if self._held():  # another task was faster
+            call.cancel()
+        else:
+            self._lease = (call, number)
+        return self._held()
+
     async def close(self) -> None:
         self._closed = True
+        if self._lease is not None:
+            self._lease[0].cancel()
         await self._channel.close()
 
 

@@ -152,4 +152,5 @@ class ConnectArguments(TypedDict, total=False):
     traceparent: str | Callable[[], str] | None
     timeout: float
     wait: bool
+    ephemeral: bool
     options: Sequence[tuple[str, int | str]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -28,6 +29,8 @@ class Line:
         self._settings = settings
         self._closed = False
         self.answered = False  # somebody was there once
+        self._lease: tuple[Any, str] | None = None  # the call that keeps it, its number
+        self._leasing = threading.Lock()
         options = settings.channel_options()
         credentials = settings.credentials(address)
         if credentials is None:
@@ -45,11 +48,16 @@ class Line:
             response_deserializer=method.response.FromString,
         )
 
-    def unary(self, name: str, request: Any, timeout: float | None = None) -> Any:
-        """One request, one response."""
+    def _metadata(self, lease: str) -> list[tuple[str, str]]:
+        return self._settings.metadata() + ([("tutti-lease", lease)] if lease else [])
+
+    def unary(
+        self, name: str, request: Any, timeout: float | None = None, lease: str = ""
+    ) -> Any:
+        """One request, one response. What it makes ends with the lease."""
         stub = self._stub("unary_unary", name)
         try:
-            response = stub(request, timeout=timeout, metadata=self._settings.metadata())
+            response = stub(request, timeout=timeout, metadata=self._metadata(lease))
         except grpc.RpcError as error:
             found = errors.from_rpc(error, self.address, name)
             self.answered = self.answered or errors.was_there(found)
@@ -68,11 +76,11 @@ class Line:
             return error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
         return True
 
-    def give(self, name: str, requests: Iterable[Any]) -> Any:
-        """Many requests, one response."""
+    def give(self, name: str, requests: Iterable[Any], lease: str = "") -> Any:
+        """Many requests, one response. What they make ends with the lease."""
         stub = self._stub("stream_unary", name)
         try:
-            return stub(iter(requests), metadata=self._settings.metadata())
+            return stub(iter(requests), metadata=self._metadata(lease))
         except grpc.RpcError as error:
             raise errors.from_rpc(error, self.address, name) from None
 
@@ -87,8 +95,22 @@ class Line:
         finally:
             call.cancel()
 
+    def lease(self) -> str:
+        """A lease that ends with this connection, or with the process."""
+        with self._leasing:
+            if self._lease is None or not self._lease[0].is_active():
+                stub = self._stub("unary_stream", "Tensors.Lease")
+                call = stub(_wire.new("LeaseRequest"), metadata=self._settings.metadata())
+                try:
+                    self._lease = (call, str(next(call).lease))
+                except grpc.RpcError as error:
+                    raise errors.from_rpc(error, self.address, "Tensors.Lease") from None
+            return self._lease[1]
+
     def close(self) -> None:
         self._closed = True
+        if self._lease is not None:
+            self._lease[0].cancel()
         self._channel.close()
 
 

@@ -1,0 +1,103 @@
+"""What a `with` block makes ends with it, and with its process; what was asked to stay stays."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.environ["TUTTI_SOURCE"], "tests", "support"))
+import tap  # noqa: E402
+import tutti  # noqa: E402
+from case import ADDRESSES, LONG_S, AgentCase, in_threads  # noqa: E402
+from tutti import _wire  # noqa: E402
+
+DIES = """
+import sys, time
+import numpy as np
+import tutti
+
+with tutti.connect(sys.argv[1]) as agent:
+    agent.put(np.ones(4), name="dies/put")
+    agent.put(np.ones(2 << 20), name="dies/upload")
+    agent.create((3,), name="dies/create")
+    agent.tensor("dies/put").copy(name="dies/copy")
+    agent.put(np.ones(4), name="dies/stays", ephemeral=False)
+    print("made", flush=True)
+    time.sleep(600)
+"""
+
+
+class Ephemeral(AgentCase):
+    def names(self, agent):
+        listed = agent.line.unary("Tensors.List", _wire.new("ListRequest")).tensors
+        return sorted(one.name for one in listed)
+
+    def wait_for_names(self, agent, wanted):
+        until = time.monotonic() + LONG_S
+        while self.names(agent) != wanted:
+            self.assertLess(time.monotonic(), until, self.names(agent))
+            time.sleep(0.01)
+
+    def test_a_block_ends_what_it_made(self):
+        watcher = self.agents[0]
+        with tutti.connect(ADDRESSES[0]) as agent:
+            made = agent.put(np.ones(4), name="block/put")
+            agent.put(np.ones(4), name="block/stays", ephemeral=False)
+            self.assertTrue(agent.stat(made).info.ephemeral)
+            self.assertFalse(agent.stat("block/stays").info.ephemeral)
+            self.assertEqual(self.names(watcher), ["block/put", "block/stays"])
+        self.wait_for_names(watcher, ["block/stays"])
+        watcher.delete("block/stays")
+
+    def test_without_a_block_tensors_stay_unless_told(self):
+        agent = tutti.connect(ADDRESSES[0])
+        agent.put(np.ones(4), name="plain/stays")
+        agent.put(np.ones(4), name="plain/ends", ephemeral=True)
+        agent.close()
+        self.wait_for_names(self.agents[0], ["plain/stays"])
+        self.agents[0].delete("plain/stays")
+        with tutti.connect(ADDRESSES[0], ephemeral=False) as agent:
+            agent.put(np.ones(4), name="plain/stays")
+        self.assertEqual(self.names(self.agents[0]), ["plain/stays"])
+        self.agents[0].delete("plain/stays")
+
+    def test_results_of_ops_end_with_the_block_as_well(self):
+        def work(address):
+            with tutti.connect(address) as agent:
+                given = agent.put(np.ones(4, np.float32))
+                agent.all_reduce(given)  # a tensor that nobody deletes
+                result = agent.all_gather(given)
+                return result.numpy().tolist(), len(agent.tensors())
+
+        for said in in_threads([lambda one=one: work(one) for one in ADDRESSES]):
+            self.assertEqual(said, ([1.0] * 4 * self.size, 3))
+        for agent in self.agents:
+            self.wait_for_names(agent, [])
+
+    def test_a_client_that_dies_leaves_nothing_behind(self):
+        command = [sys.executable, "-c", DIES, ADDRESSES[0]]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as client:
+            try:
+                self.assertEqual(client.stdout.readline(), b"made\n")
+                wanted = ["dies/copy", "dies/create", "dies/put", "dies/stays", "dies/upload"]
+                self.assertEqual(self.names(self.agents[0]), wanted)
+            finally:
+                os.kill(client.pid, signal.SIGKILL)
+        self.wait_for_names(self.agents[0], ["dies/stays"])
+        self.agents[0].delete("dies/stays")
+
+    def test_a_lease_that_is_over_is_said(self):
+        agent = tutti.connect(ADDRESSES[0])
+        self.addCleanup(agent.close)
+        for lease, reason in (("12345", "LEASE_OVER"), ("nonsense", "BAD_LEASE"), ("0", "BAD_LEASE")):
+            agent.line.lease = lambda lease=lease: lease
+            with self.assertRaises(tutti.TuttiError) as caught:
+                agent.put(np.ones(4), ephemeral=True)
+            self.assertEqual(caught.exception.reason, reason)
+
+
+if __name__ == "__main__":
+    tap.main()
