@@ -68,7 +68,7 @@ class Commands(ClusterCase):
                 if field.name != "error":
                     known.setdefault(field.number, []).append(field.message_type.full_name)
         wanted = set()
-        streams = {"Upload", "Download", "ShareGpu"}
+        streams = {"Upload", "Download", "ShareGpu", "Lease"}
         shares = {"Share"}  # what a stream has shared would outlast it
         for module in (collectives, tensors, tracers):
             for service in module.DESCRIPTOR.services_by_name.values():
