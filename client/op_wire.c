@@ -17,6 +17,7 @@ client_write_op(const tutti_op *op, const client_inline *memory, wire_op *ret)
     ret->options.no_grad = op->no_grad;
     ret->options.local_grad = op->local_grad;
     ret->options.step = op->step;
+    ret->options.token = op->token;
     ret->group = client_write_text(op->group);
     ret->output = client_write_text(op->output);
     ret->memory = NULL;

@@ -340,6 +340,12 @@ typedef struct tutti_op {
      */
     int32_t group_offset;
     uint32_t group_count;
+    /*
+     * For calling again when an answer was lost: a random number, drawn anew for each op; 0 = none.
+     * For --retry-window of the agent (30 s) a call with the same token gets the answer of the
+     * first one. While that runs: TUTTI_ABORTED TOKEN_IN_FLIGHT.
+     */
+    uint64_t token;
 } tutti_op;
 
 TUTTI_API void tutti_op_init(tutti_op *op);

@@ -1,4 +1,5 @@
 #include "server/agent/access.h"
+#include "server/agent/answers.h"
 #include "server/agent/ask.h"
 #include "server/agent/choice.h"
 #include "server/agent/member.h"
@@ -275,6 +276,7 @@ tutti_agent_new(const tutti_agent_options *options, const tutti_rpc_server_optio
     self->bulk = bulk;
     self->incarnation = tutti_id_draw();
     tutti_map_init(&self->groups);
+    agent_answers_init(self);
     agent_clients_init(&self->clients, options->client_ops_max);
     tutti_list_init(&self->asks);
     tutti_list_init(&self->ops);
@@ -354,6 +356,7 @@ tutti_agent_free(tutti_agent *agent)
     agent_member_close(agent);
     agent_works_close(agent);
     agent_parts_close(agent);
+    agent_answers_fini(agent);
     tutti_tapes_free(agent->tapes);
     agent_dump_close(agent);
     agent_share_close(agent);

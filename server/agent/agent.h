@@ -52,11 +52,13 @@ typedef struct tutti_agent_options {
     uint64_t device_memory_limit; /* of each GPU; 0 = three quarters of what is free at the start */
     uint64_t data_port;           /* of coll/tcp; 0 = any */
     uint64_t handles_max;
-    uint64_t leases_max;     /* clients whose tensors end with them */
-    uint64_t ops_max;        /* in flight */
-    uint64_t client_ops_max; /* of one client */
-    uint64_t works_max;      /* finished ones that are remembered */
-    uint64_t commands_max;   /* of one stream, not answered yet */
+    uint64_t retry_window_ns;   /* of answers of ops with tokens, ... */
+    uint64_t retry_bytes_limit; /* ... and their bytes */
+    uint64_t leases_max;        /* clients whose tensors end with them */
+    uint64_t ops_max;           /* in flight */
+    uint64_t client_ops_max;    /* of one client */
+    uint64_t works_max;         /* finished ones that are remembered */
+    uint64_t commands_max;      /* of one stream, not answered yet */
     uint64_t tracers_max;
     uint64_t tape_max; /* ops and attached tensors of all tracers */
     uint64_t op_timeout_ns;

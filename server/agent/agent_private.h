@@ -53,6 +53,14 @@ enum agent_state {
     AGENT_LEAVING,
 };
 
+/* answers.h: answers of ops with tokens */
+typedef struct agent_answers {
+    tutti_map by_key;
+    tutti_link kept; /* that can be repeated, the oldest first */
+    uint64_t bytes;
+    tutti_timer expiry;
+} agent_answers;
+
 struct tutti_agent {
     const tutti_agent_options *options;
     const tutti_rpc_server_options *server_options;
@@ -83,6 +91,7 @@ struct tutti_agent {
 
     tutti_map groups; /* by name */
     agent_clients clients;
+    agent_answers answers;
     uint64_t ops_live;
     uint64_t ops_last; /* the number of the op that came last */
     tutti_link ops;    /* those that live, in the order they came */
@@ -191,6 +200,7 @@ typedef struct agent_request {
     bool async;
     uint32_t timeout_ms;
     uint64_t sequence; /* expected; 0 = any */
+    uint64_t token;    /* of the caller, for calling again; 0 = none */
     bool is_list;      /* what follows; args.coalesced and args.form say which */
     size_t input_count;
     agent_input *inputs; /* [owned] see agent_request_fini */
@@ -223,6 +233,7 @@ struct agent_op {
     tutti_rpc_call *call; /* [ref] */
     agent_client *client; /* whose; NULL = of a walk */
     agent_answer_fn answer;
+    struct agent_kept *kept_answer; /* answers.h; NULL = none */
     tutti_claim claim;
     tutti_use *in;  /* of the claim; NULL = none */
     tutti_use *out; /* may be `in` */

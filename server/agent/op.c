@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "server/agent/answers.h"
 #include "server/agent/backward.h"
 #include "server/agent/group_pause.h"
 #include "server/agent/list.h"
@@ -59,10 +60,14 @@ let_go(agent_op *op)
         return;
     }
     if (op->call != NULL) {
-        if (tutti_rpc_call_cancelled(op->call)) {
+        const bool reached = !tutti_rpc_call_cancelled(op->call);
+
+        if (!agent_answers_let_go(op, reached) && !reached) {
             forget_results(op);
         }
         tutti_rpc_call_unref(op->call);
+    } else {
+        (void)agent_answers_let_go(op, true);
     }
     free(op->outputs);
     free(op);
@@ -153,6 +158,7 @@ agent_op_finish(agent_op *op)
         agent_sync_op_ended(op->agent, op);
     }
     agent_walks_op_ended(op);
+    agent_answers_settle(op);
     release_op(op);
     let_go(op);
 }
@@ -256,6 +262,7 @@ agent_op_on_done(tutti_coll_op *engine_op, const tutti_error *err)
         return;
     }
     fill_result(op, &result);
+    agent_answers_note(op, &result);
     op->answer(op->call, &result);
 }
 
@@ -361,6 +368,9 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
     agent_op *op;
     tutti_error err;
 
+    if (agent_answers_repeat(agent, call, request, answer)) {
+        return;
+    }
     if (admit(agent, request, &group, &err) != TUTTI_OK ||
         agent_client_enter(&agent->clients, call, &client, &err) != TUTTI_OK) {
         tutti_rpc_call_fail(call, &err);
@@ -374,7 +384,8 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
         return;
     }
     op->client = client;
-    if (agent_own_claim(&op->claim, call, &op->err) != TUTTI_OK ||
+    if (agent_answers_expect(op, request, &op->err) != TUTTI_OK ||
+        agent_own_claim(&op->claim, call, &op->err) != TUTTI_OK ||
         agent_op_take(op, request, &op->err) != TUTTI_OK) {
         op->failed = true;
         tutti_table_release(agent->table, &op->claim);

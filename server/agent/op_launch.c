@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "server/agent/answers.h"
 #include "server/agent/list.h"
 #include "server/agent/progress.h"
 #include "server/agent/trace.h"
@@ -318,6 +319,8 @@ agent_op_answer_async(agent_op *op)
         result.spec = tensor != NULL ? tensor->spec : (tutti_spec){0};
     }
     agent_work_name(op->work, result.work);
+    agent_answers_note(op, &result);
+    agent_answers_settle(op);
     op->answer(op->call, &result);
     free(outputs);
     tutti_rpc_call_unref(op->call);

@@ -57,6 +57,7 @@ agent_read_options(const Tutti__V1__OpOptions *options, agent_request *request)
         request->tracer_count = options->n_tracers;
         request->no_grad = options->no_grad;
         request->args.step = options->step;
+        request->token = options->token;
         request->local_grad = options->local_grad;
     }
 }

@@ -209,8 +209,8 @@ def coordinator_calls():
     ]
 
 
-# What needs a GPU, or its stand-in: test_agent_cuda.py.
-ELSEWHERE = {"TensorsService.ShareGpu"}
+# What needs a GPU, or its stand-in: test_agent_cuda.py. What ends with its caller alone: test_ephemeral.py.
+ELSEWHERE = {"TensorsService.ShareGpu", "TensorsService.Lease"}
 
 
 class Methods(unittest.TestCase):

@@ -24,6 +24,7 @@ class How(NamedTuple):
     timeout: float | None
     sequence: int
     step: int = 0
+    token: int = 0
 
 
 class Call(NamedTuple):
@@ -83,7 +84,7 @@ def size_of(x: Any) -> int:
 
 def begin(agent: "Agent", method: str, how: How, many: bool = False, **fields: Any) -> Call:
     """A call whose request has what all ops have."""
-    options = {"async": how.async_, "sequence": how.sequence, "step": how.step}
+    options = {"async": how.async_, "sequence": how.sequence, "step": how.step, "token": how.token}
     if how.timeout is not None:
         options["timeout_ms"] = max(1, int(how.timeout * 1000))
     request = _wire.new(

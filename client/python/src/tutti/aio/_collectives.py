@@ -60,6 +60,9 @@ class Collectives:
     step      your own count, such as a training step: ranks that are at another are refused with
               OP_MISMATCH. Give it where you call again what has failed: it may have succeeded on other
               ranks, which are at their next step then. 0 = none
+    token     for calling again when an answer was lost: a random number (secrets.randbits(64)), drawn
+              anew for each op; the agent gives the answer of the first call for --retry-window, and
+              ABORTED TOKEN_IN_FLIGHT while that runs. 0 = none
     root      a group rank; or root_global, a rank of the job
 
     Every op raises TuttiError on every rank when one of them cannot take part: INVALID_ARGUMENT with
@@ -107,6 +110,7 @@ class Collectives:
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
+        token: int = 0,
     ) -> "Result | Work":
         """Every rank gets the reduction of all inputs.
 
@@ -121,7 +125,7 @@ class Collectives:
             >>> agent.all_reduce(np.array([1.0, agent.rank]), "avg")
             array([1. , 0.5])
         """
-        how = How(group, out, async_, timeout, sequence, step)
+        how = How(group, out, async_, timeout, sequence, step, token)
         call = self._begin("AllReduce", how, reduce_op=reduce_number(op), factor=factor)
         return cast("Result | Work", await run(call, x))
 
@@ -151,6 +155,7 @@ class Collectives:
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
+        token: int = 0,
     ) -> "Result | Work | None":
         """The root gets the reduction of all inputs.
 
@@ -162,7 +167,7 @@ class Collectives:
             >>> agent.reduce(np.arange(3), "max", root=1)      # on rank 1; rank 0 gets None
             array([0, 1, 2])
         """
-        how = How(group, out, async_, timeout, sequence, step)
+        how = How(group, out, async_, timeout, sequence, step, token)
         call = self._begin(
             "Reduce",
             how,
@@ -199,6 +204,7 @@ class Collectives:
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
+        token: int = 0,
     ) -> "Result | Work":
         """Each rank gets its part of the reduction of all inputs.
 
@@ -215,7 +221,7 @@ class Collectives:
             >>> agent.reduce_scatter(np.array([1, 2, 3, 4]))   # on rank 0; rank 1 gets [6, 8]
             array([2, 4])
         """
-        how = How(group, out, async_, timeout, sequence, step)
+        how = How(group, out, async_, timeout, sequence, step, token)
         call = self._begin(
             "ReduceScatter",
             how,
@@ -253,6 +259,7 @@ class Collectives:
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
+        token: int = 0,
     ) -> "Result | Work":
         """Every rank gets the root's tensor.
 
@@ -267,7 +274,7 @@ class Collectives:
             >>> agent.broadcast(np.full(2, agent.rank), 1)
             array([1, 1])
         """
-        how = How(group, out, async_, timeout, sequence, step)
+        how = How(group, out, async_, timeout, sequence, step, token)
         fields: dict[str, Any] = {"coalesced": coalesced, "user_meta": meta}
         call = self._begin("Broadcast", how, **fields, **root_fields(root, root_global))
         if x is None or await self._is_root(group, root, root_global):
@@ -309,6 +316,7 @@ class Collectives:
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
+        token: int = 0,
     ) -> "Result | Work":
         """Each rank gets its part of the root's tensor.
 
@@ -328,7 +336,7 @@ class Collectives:
             >>> agent.scatter(np.arange(4), root=0)            # on rank 0; rank 1 gets [2, 3]
             array([0, 1])
         """
-        how = How(group, out, async_, timeout, sequence, step)
+        how = How(group, out, async_, timeout, sequence, step, token)
         fields: dict[str, Any] = {"coalesced": coalesced, "user_meta": meta, "splits": splits}
         call = self._begin(
             "Scatter",
@@ -370,6 +378,7 @@ class Collectives:
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
+        token: int = 0,
     ) -> "Result | Work | None":
         """The root gets all inputs, in the order of group ranks.
 
@@ -381,7 +390,7 @@ class Collectives:
             >>> agent.gather(np.array([agent.rank]), root=1)   # on rank 1; rank 0 gets None
             array([0, 1])
         """
-        how = How(group, out, async_, timeout, sequence, step)
+        how = How(group, out, async_, timeout, sequence, step, token)
         call = self._begin(
             "Gather",
             how,
@@ -419,6 +428,7 @@ class Collectives:
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
+        token: int = 0,
     ) -> "Result | Work":
         """Every rank gets all inputs, in the order of group ranks.
 
@@ -434,7 +444,7 @@ class Collectives:
             array([[0, 0],
                    [1, 1]])
         """
-        how = How(group, out, async_, timeout, sequence, step)
+        how = How(group, out, async_, timeout, sequence, step, token)
         call = self._begin(
             "AllGather", how, gives_list(form), **parts_fields(axis, form, out_shape)
         )
@@ -467,6 +477,7 @@ class Collectives:
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
+        token: int = 0,
     ) -> "Result | Work":
         """Each rank cuts x into a part for each rank, and joins what it gets.
 
@@ -483,7 +494,7 @@ class Collectives:
             >>> agent.all_to_all(np.array([10, 11]) + 10 * agent.rank)   # on rank 0
             array([10, 20])
         """
-        how = How(group, out, async_, timeout, sequence, step)
+        how = How(group, out, async_, timeout, sequence, step, token)
         call = self._begin(
             "AllToAll",
             how,
@@ -520,6 +531,7 @@ class Collectives:
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
+        token: int = 0,
     ) -> "Result | Work":
         """Group rank r gives its tensor to rank src_dst[r].
 
@@ -532,7 +544,7 @@ class Collectives:
             >>> agent.permute(np.array([agent.rank]), [1, 0])  # on rank 0; rank 1 gets [0]
             array([1])
         """
-        how = How(group, out, async_, timeout, sequence, step)
+        how = How(group, out, async_, timeout, sequence, step, token)
         call = self._begin("Permute", how, src_dst=src_dst)
         return cast("Result | Work", await run(call, x))
 
@@ -545,6 +557,7 @@ class Collectives:
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
+        token: int = 0,
     ) -> Work | None:
         """Wait until every rank has called it, and their earlier ops on the group have ended.
 
@@ -555,7 +568,7 @@ class Collectives:
         Example:
             >>> agent.barrier(timeout=10)
         """
-        how = How(group, None, async_, timeout, sequence, step)
+        how = How(group, None, async_, timeout, sequence, step, token)
         call = self._begin("Barrier", how, monitored=monitored)
         response = await send(call, call.request)
         return Work(call.agent, response.info.work, None) if async_ else None

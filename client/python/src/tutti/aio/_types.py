@@ -65,6 +65,7 @@ class OpArguments(TypedDict, total=False):
     timeout: float | None
     sequence: int
     step: int
+    token: int
 
 
 class ReduceArguments(OpArguments, total=False):
