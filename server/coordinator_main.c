@@ -39,9 +39,9 @@ typedef struct log_options {
 } log_options;
 
 static const tutti_option log_table[] = {
-    {"log", TUTTI_OPTION_TEXT, offsetof(log_options, levels), "info", 0, 0, NULL,
+    {"log", TUTTI_OPTION_LIST, offsetof(log_options, levels), "info", 0, 0, NULL,
      "what to log: \"info\", \"warn,rpc=debug\""},
-    {"log-format", TUTTI_OPTION_TEXT, offsetof(log_options, format), "people", 0, 0, NULL,
+    {"log-format", TUTTI_OPTION_WORD, offsetof(log_options, format), "people", 0, 0, NULL,
      "\"people\", or \"machine\" for key=value lines"},
 };
 
@@ -51,9 +51,9 @@ typedef struct store_options {
 } store_options;
 
 static const tutti_option store_table[] = {
-    {"store", TUTTI_OPTION_TEXT, offsetof(store_options, where), "memory", 0, 0, NULL,
+    {"store", TUTTI_OPTION_WORD, offsetof(store_options, where), "memory", 0, 0, NULL,
      "where jobs and keys are kept: \"memory\", or \"lmdb:FOLDER\" to have them after a restart"},
-    {"store-sync", TUTTI_OPTION_TEXT, offsetof(store_options, sync), "none", 0, 0, NULL,
+    {"store-sync", TUTTI_OPTION_WORD, offsetof(store_options, sync), "none", 0, 0, NULL,
      "what the death of the machine may cost: \"none\" = the store (its last seconds, or all), "
      "\"order\" = the last change, \"full\" = nothing; a change waits once, or twice, for the "
      "disk"},

@@ -23,12 +23,19 @@ static char pending[PATH_MAX];
 static volatile sig_atomic_t is_pending;
 static struct sigaction before[ENDING_COUNT];
 
-/* Half a file is nobody's use. SA_RESETHAND: the second time it ends us. */
+/* Half a file is nobody's use. Then what would have been done without it. */
 static void
 on_signal(int number)
 {
+    size_t i;
+
     if (is_pending != 0) {
         (void)unlink(pending);
+    }
+    for (i = 0; i < ENDING_COUNT; i++) {
+        if (ending[i] == number) {
+            (void)sigaction(number, &before[i], NULL);
+        }
     }
     (void)raise(number);
 }

@@ -13,15 +13,15 @@
 #define LOOK_EVERY_NS TUTTI_NS_PER_S
 
 static const tutti_option table[] = {
-    {"token-keys", TUTTI_OPTION_TEXT, AT(keys), "", 0, 0, NULL,
+    {"token-keys", TUTTI_OPTION_FILE, AT(keys), "", 0, 0, NULL,
      "file of the keys that sign tokens, and every call needs one: a JWKS, PEM of public keys, or "
      "a "
      "secret; read again when it changes"},
-    {"token-issuer", TUTTI_OPTION_TEXT, AT(issuer), "", 0, 0, NULL,
+    {"token-issuer", TUTTI_OPTION_NAME, AT(issuer), "", 0, 0, NULL,
      "what a token's \"iss\" must be; empty = any"},
-    {"token-audience", TUTTI_OPTION_TEXT, AT(audience), "tutti", 0, 0, NULL,
+    {"token-audience", TUTTI_OPTION_NAME, AT(audience), "tutti", 0, 0, NULL,
      "what must be in a token's \"aud\"; empty = it must have none"},
-    {"token-subjects", TUTTI_OPTION_TEXT, AT(subjects), "", 0, 0, NULL,
+    {"token-subjects", TUTTI_OPTION_LIST, AT(subjects), "", 0, 0, NULL,
      "roles by a token's \"sub\": SUBJECT=ROLE[@JOB][#RANKS] ..., ROLE client, agent or admin"},
     {"token-claim-prefix", TUTTI_OPTION_TEXT, AT(prefix), "", 0, 0, NULL,
      "what stands before the claims role, job and ranks in a token"},

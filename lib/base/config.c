@@ -79,17 +79,13 @@ apply(const config_value *one, tutti_error *err)
     tutti_code code = TUTTI_OK;
     bool flag = false;
 
-    switch (one->option->kind) {
-    case TUTTI_OPTION_TEXT:
+    if (tutti_option_is_text(one->option->kind)) {
         memcpy(one->member, &one->text, sizeof(one->text));
-        break;
-    case TUTTI_OPTION_BOOL:
+    } else if (one->option->kind == TUTTI_OPTION_BOOL) {
         code = tutti_parse_bool(one->text, &flag, &inner);
         memcpy(one->member, &flag, sizeof(flag));
-        break;
-    default:
+    } else {
         code = apply_number(one, &inner);
-        break;
     }
     if (code != TUTTI_OK) {
         return TUTTI_FAIL(err, code, "option --%s (from %s): %s", one->option->name,

@@ -17,12 +17,27 @@
 #include "tutti/error.h"
 
 typedef enum tutti_option_kind {
-    TUTTI_OPTION_TEXT,  /* const char *, "" when unset; owned by the tutti_config */
+    /* const char *, "" when unset; owned by the tutti_config. They differ in what the help calls
+     * their value. */
+    TUTTI_OPTION_TEXT,
+    TUTTI_OPTION_NAME,
+    TUTTI_OPTION_WORD, /* one of a few; the help says which */
+    TUTTI_OPTION_LIST, /* separated by commas */
+    TUTTI_OPTION_ADDRESS,
+    TUTTI_OPTION_FILE,
+    TUTTI_OPTION_FOLDER,
+
     TUTTI_OPTION_UINT,  /* uint64_t */
     TUTTI_OPTION_BYTES, /* uint64_t bytes: "64MiB" */
     TUTTI_OPTION_NS,    /* uint64_t nanoseconds: "250ms" */
     TUTTI_OPTION_BOOL,  /* bool; as a flag alone it means true */
 } tutti_option_kind;
+
+static inline bool
+tutti_option_is_text(tutti_option_kind kind)
+{
+    return kind <= TUTTI_OPTION_FOLDER;
+}
 
 typedef struct tutti_option {
     const char *name;

@@ -12,19 +12,21 @@
 static const char *
 kind_word(tutti_option_kind kind)
 {
-    switch (kind) {
-    case TUTTI_OPTION_UINT:
-        return " N";
-    case TUTTI_OPTION_BYTES:
-        return " SIZE";
-    case TUTTI_OPTION_NS:
-        return " TIME";
-    case TUTTI_OPTION_BOOL:
-        return "";
-    case TUTTI_OPTION_TEXT:
-    default:
-        return " TEXT";
-    }
+    static const char *const words[] = {
+        [TUTTI_OPTION_TEXT] = " TEXT",
+        [TUTTI_OPTION_NAME] = " NAME",
+        [TUTTI_OPTION_WORD] = " WORD",
+        [TUTTI_OPTION_LIST] = " LIST",
+        [TUTTI_OPTION_ADDRESS] = " ADDRESS",
+        [TUTTI_OPTION_FILE] = " FILE",
+        [TUTTI_OPTION_FOLDER] = " FOLDER",
+        [TUTTI_OPTION_UINT] = " N",
+        [TUTTI_OPTION_BYTES] = " SIZE",
+        [TUTTI_OPTION_NS] = " TIME",
+        [TUTTI_OPTION_BOOL] = "",
+    };
+
+    return words[kind];
 }
 
 /* Is it a flag that is on when nothing is said? */
@@ -41,22 +43,13 @@ describe(const tutti_option *option)
     const bool has_default = option->fallback[0] != '\0' && option->kind != TUTTI_OPTION_BOOL;
     char *text = NULL;
     const int size =
-        asprintf(&text, "%s%s%s%s%s%s%s%s", option->help, has_default ? " (default " : "",
+        asprintf(&text, "%s%s%s%s%s%s%s%s%s", option->help, has_default ? " (default " : "",
                  has_default ? option->fallback : "", has_default ? ")" : "",
                  is_on(option) ? " (on; off with --no-" : "", is_on(option) ? option->name : "",
-                 is_on(option) ? ")" : "", option->also != NULL ? "; also " : "");
+                 is_on(option) ? ")" : "", option->also != NULL ? "; also " : "",
+                 option->also != NULL ? option->also : "");
 
-    if (size < 0) {
-        return NULL;
-    }
-    if (option->also != NULL) {
-        char *more = NULL;
-        const int more_size = asprintf(&more, "%s%s", text, option->also);
-
-        free(text);
-        return more_size < 0 ? NULL : more;
-    }
-    return text;
+    return size < 0 ? NULL : text;
 }
 
 /* Words of a text from this column on, in lines that begin there. */

@@ -11,19 +11,19 @@
 
 /* A copy goes to each target, with a default of its own for the first one. */
 static const tutti_option table[TUTTI_RPC_SERVER_OPTION_COUNT] = {
-    {"listen", TUTTI_OPTION_TEXT, AT(listen), "", 0, 0, NULL,
+    {"listen", TUTTI_OPTION_LIST, AT(listen), "", 0, 0, NULL,
      "addresses to serve on, comma-separated: host:port, [v6]:port, unix:/path; port 0 = any"},
-    {"port-file", TUTTI_OPTION_TEXT, AT(port_file), "", 0, 0, NULL,
+    {"port-file", TUTTI_OPTION_FILE, AT(port_file), "", 0, 0, NULL,
      "write the addresses with their real ports here once bound, one a line"},
     {"insecure", TUTTI_OPTION_BOOL, AT(insecure), "false", 0, 0, NULL,
      "serve strangers in plaintext: for networks where everybody is trusted"},
-    {"tls-cert", TUTTI_OPTION_TEXT, AT(tls_cert), "", 0, 0, NULL,
+    {"tls-cert", TUTTI_OPTION_FILE, AT(tls_cert), "", 0, 0, NULL,
      "PEM file of the server's certificate and its chain; read again when it changes"},
-    {"tls-key", TUTTI_OPTION_TEXT, AT(tls_key), "", 0, 0, NULL,
+    {"tls-key", TUTTI_OPTION_FILE, AT(tls_key), "", 0, 0, NULL,
      "PEM file of the server's private key"},
-    {"tls-client-ca", TUTTI_OPTION_TEXT, AT(tls_client_ca), "", 0, 0, NULL,
+    {"tls-client-ca", TUTTI_OPTION_FILE, AT(tls_client_ca), "", 0, 0, NULL,
      "PEM file of the authorities that sign clients: every client then needs a certificate"},
-    {"token-file", TUTTI_OPTION_TEXT, AT(token_file), "", 0, 0, NULL,
+    {"token-file", TUTTI_OPTION_FILE, AT(token_file), "", 0, 0, NULL,
      "file with the bearer token that every call must carry; read again when it changes"},
     {"reflection", TUTTI_OPTION_BOOL, AT(reflection), "true", 0, 0, NULL,
      "serve gRPC reflection, for grpcurl and the like"},
@@ -66,22 +66,16 @@ set_default(tutti_rpc_server_options *options, const tutti_option *option)
     void *member = (char *)options + option->offset;
     tutti_code code = TUTTI_OK;
 
-    switch (option->kind) {
-    case TUTTI_OPTION_TEXT:
+    if (tutti_option_is_text(option->kind)) {
         *(const char **)member = option->fallback;
-        break;
-    case TUTTI_OPTION_BOOL:
+    } else if (option->kind == TUTTI_OPTION_BOOL) {
         code = tutti_parse_bool(option->fallback, member, NULL);
-        break;
-    case TUTTI_OPTION_BYTES:
+    } else if (option->kind == TUTTI_OPTION_BYTES) {
         code = tutti_parse_bytes(option->fallback, member, NULL);
-        break;
-    case TUTTI_OPTION_NS:
+    } else if (option->kind == TUTTI_OPTION_NS) {
         code = tutti_parse_ns(option->fallback, member, NULL);
-        break;
-    case TUTTI_OPTION_UINT:
+    } else {
         code = tutti_parse_uint(option->fallback, UINT64_MAX, member, NULL);
-        break;
     }
     assert(code == TUTTI_OK);
     (void)code;

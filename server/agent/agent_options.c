@@ -9,12 +9,12 @@
 #define AT(member) offsetof(tutti_agent_options, member)
 
 static const tutti_option table[] = {
-    {"coordinator", TUTTI_OPTION_TEXT, AT(coordinator), "127.0.0.1:29600", 0, 0, NULL,
+    {"coordinator", TUTTI_OPTION_ADDRESS, AT(coordinator), "127.0.0.1:29600", 0, 0, NULL,
      "address of the coordinator, or env://, tcp:// or file:// with rank and world_size; when it "
      "is "
      "not given, MASTER_ADDR and MASTER_PORT are looked at"},
-    {"job", TUTTI_OPTION_TEXT, AT(job), "default", 0, 0, NULL, "the job to join"},
-    {"rank", TUTTI_OPTION_TEXT, AT(rank), "", 0, 0,
+    {"job", TUTTI_OPTION_NAME, AT(job), "default", 0, 0, NULL, "the job to join"},
+    {"rank", TUTTI_OPTION_WORD, AT(rank), "", 0, 0,
      "RANK PET_RANK JOB_COMPLETION_INDEX SLURM_PROCID OMPI_COMM_WORLD_RANK",
      "the seat to take; empty = one is assigned, in the order of host names"},
     {"world-size", TUTTI_OPTION_UINT, AT(world_size), "1", 1, TUTTI_RANKS_MAX,
@@ -26,7 +26,7 @@ static const tutti_option table[] = {
      "with how many ranks the job may begin and go on; 0 = all of them"},
     {"max-world", TUTTI_OPTION_UINT, AT(max_world), "0", 0, TUTTI_RANKS_MAX, NULL,
      "seats of a job with --min-world; 0 = --world-size"},
-    {"device", TUTTI_OPTION_TEXT, AT(device), "cpu", 0, 0, NULL,
+    {"device", TUTTI_OPTION_LIST, AT(device), "cpu", 0, 0, NULL,
      "where tensors live: cpu, cuda:N, or several by commas, the first where nothing else is said"},
     {"device-memory-limit", TUTTI_OPTION_BYTES, AT(device_memory_limit), "0", 0, 1ULL << 46, NULL,
      "bytes of tensors on each GPU; 0 = three quarters of what is free at the start"},
@@ -66,12 +66,12 @@ static const tutti_option table[] = {
      "give up when the job is not joined by then, the other ranks included; 0 = wait for ever"},
     {"leave-timeout", TUTTI_OPTION_NS, AT(leave_timeout_ns), "3s", 0, 0, NULL,
      "told to stop: how long ops under way may take to end; 0 = they fail at once"},
-    {"advertise", TUTTI_OPTION_TEXT, AT(advertise), "", 0, 0, NULL,
+    {"advertise", TUTTI_OPTION_LIST, AT(advertise), "", 0, 0, NULL,
      "addresses to tell clients; empty = where it listens"},
-    {"host", TUTTI_OPTION_TEXT, AT(host), "", 0, 0, NULL, "name of this host; empty = its own"},
-    {"host-id", TUTTI_OPTION_TEXT, AT(host_id), "", 0, 0, NULL,
+    {"host", TUTTI_OPTION_NAME, AT(host), "", 0, 0, NULL, "name of this host; empty = its own"},
+    {"host-id", TUTTI_OPTION_NAME, AT(host_id), "", 0, 0, NULL,
      "equal for agents that share memory; empty = boot id and IPC namespace"},
-    {"transports", TUTTI_OPTION_TEXT, AT(transports), "", 0, 0, NULL,
+    {"transports", TUTTI_OPTION_LIST, AT(transports), "", 0, 0, NULL,
      "how data goes between hosts: tcp, ucx, or what UCX may use, as UCX_TLS takes it; empty = ucx "
      "where there is RDMA that --net-devices or --listen allow, else tcp. All agents of a job need "
      "the same"},
@@ -83,32 +83,32 @@ static const tutti_option table[] = {
      "mappings of tensors that clients have at once; and tensors that were mapped, until deleted"},
     {"share-any-user", TUTTI_OPTION_BOOL, AT(share_any_user), "false", 0, 0, NULL,
      "clients of other users may map tensors too, if they may call"},
-    {"net-devices", TUTTI_OPTION_TEXT, AT(net_devices), "", 0, 0, NULL,
+    {"net-devices", TUTTI_OPTION_LIST, AT(net_devices), "", 0, 0, NULL,
      "interfaces of the data plane: eth0,eth1, or mlx5_0:1 for UCX; empty = all, but loopback "
      "alone "
      "where --listen serves this machine alone"},
-    {"congestion", TUTTI_OPTION_TEXT, AT(congestion), "", 0, 0, NULL,
+    {"congestion", TUTTI_OPTION_NAME, AT(congestion), "", 0, 0, NULL,
      "congestion control of the data plane's TCP: cubic, bbr ...; empty = the system's, but "
      "cubic or reno instead of bbr, whose pacing is slow on a fast network"},
     {"data-port", TUTTI_OPTION_UINT, AT(data_port), "0", 0, 65535, NULL,
      "where the agents of other hosts connect, with tcp; 0 = any port that is free"},
-    {"tune-table", TUTTI_OPTION_TEXT, AT(tune_table), "", 0, 0, NULL,
+    {"tune-table", TUTTI_OPTION_FILE, AT(tune_table), "", 0, 0, NULL,
      "file that says which algorithm is taken when, as tutti tune writes it; empty = shipped. All "
      "agents of a job need the same"},
-    {"algorithm", TUTTI_OPTION_TEXT, AT(algorithm), "", 0, 0, NULL,
+    {"algorithm", TUTTI_OPTION_LIST, AT(algorithm), "", 0, 0, NULL,
      "algorithms to take whatever the table says: all_reduce=ring,broadcast=chain. All agents of a "
      "job need the same"},
-    {"flight-dir", TUTTI_OPTION_TEXT, AT(flight_dir), "", 0, 0, NULL,
+    {"flight-dir", TUTTI_OPTION_FOLDER, AT(flight_dir), "", 0, 0, NULL,
      "folder for the record of the last 4096 ops, written when an op fails; empty = none"},
-    {"coordinator-ca", TUTTI_OPTION_TEXT, AT(tls_ca), "", 0, 0, NULL,
+    {"coordinator-ca", TUTTI_OPTION_FILE, AT(tls_ca), "", 0, 0, NULL,
      "PEM file of who signs the coordinator's certificate; empty = plaintext"},
-    {"coordinator-name", TUTTI_OPTION_TEXT, AT(tls_name), "", 0, 0, NULL,
+    {"coordinator-name", TUTTI_OPTION_NAME, AT(tls_name), "", 0, 0, NULL,
      "what the coordinator's certificate says instead of its address"},
-    {"coordinator-cert", TUTTI_OPTION_TEXT, AT(tls_cert), "", 0, 0, NULL,
+    {"coordinator-cert", TUTTI_OPTION_FILE, AT(tls_cert), "", 0, 0, NULL,
      "PEM file of the certificate to show the coordinator; empty = that of --tls-cert"},
-    {"coordinator-key", TUTTI_OPTION_TEXT, AT(tls_key), "", 0, 0, NULL,
+    {"coordinator-key", TUTTI_OPTION_FILE, AT(tls_key), "", 0, 0, NULL,
      "PEM file of its private key; empty = that of --tls-key"},
-    {"coordinator-token", TUTTI_OPTION_TEXT, AT(token_file), "", 0, 0, NULL,
+    {"coordinator-token", TUTTI_OPTION_FILE, AT(token_file), "", 0, 0, NULL,
      "file with the bearer token for the coordinator; read again when it changes"},
 };
 

@@ -160,6 +160,32 @@ class TestTensors(ClusterCase):
         self.well("put", "in.npy", "--name", "y")
         self.well("send", "y", "--rank", "0", "--to", "1")
 
+    def test_put__that_is_interrupted_says_so_and_leaves_no_tensor(self):
+        self.save("whole.npy", np.ones(1 << 20))
+        stopped = self.json("cluster", "status")["agents"][1]["pid"]
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            putting = start("put", "whole.npy", "--rank", "1", "--name", "interrupted")
+            self.wait_until_caught(putting.pid, signal.SIGINT)
+            putting.send_signal(signal.SIGINT)
+            _, said = putting.communicate(timeout=support.START_S)
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        self.assertEqual((putting.returncode, said), (-signal.SIGINT, b"tutti: put: interrupted\n"))
+        until = time.monotonic() + support.START_S
+        while any(one["name"] == "interrupted" for one in self.json("list", "--rank", "1")["tensors"]):
+            self.assertLess(time.monotonic(), until)
+
+    def wait_until_caught(self, pid, number):
+        """It has a handler of its own for the signal."""
+        until = time.monotonic() + support.START_S
+        while True:
+            with open("/proc/%d/status" % pid) as file:
+                caught = int(dict(line.split(":", 1) for line in file)["SigCgt"], 16)
+            if caught >> (number - 1) & 1:
+                return
+            self.assertLess(time.monotonic(), until)
+
     def test_rank__must_be_one(self):
         name = self.save("in.npy", np.ones(3))
         self.fails(["put", name, "--rank", "9"], "no rank 9 in a world of 4")
