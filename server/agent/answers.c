@@ -1,6 +1,7 @@
 #include "server/agent/answers.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,13 +14,13 @@
 struct agent_kept {
     tutti_map_node node;
     unsigned char key[KEY_SIZE];
-    tutti_link link; /* among those that can be repeated, the oldest first; else alone */
+    tutti_link link; /* among those whose op has ended, the oldest first; else alone */
     tutti_agent *agent;
-    agent_op *op; /* NULL: freed */
-    bool noted;
-    bool reached;     /* some caller has the answer */
-    bool out_is_new;  /* the result is the op's own, ... */
-    bool list_is_new; /* ... and those of a list */
+    agent_op *op;      /* NULL: freed */
+    atomic_bool noted; /* the result is complete: it can be repeated */
+    bool reached;      /* some caller has the answer */
+    bool out_is_new;   /* the result is the op's own, ... */
+    bool list_is_new;  /* ... and those of a list */
     uint64_t until_ns;
     uint64_t bytes;
     agent_op_result result; /* its payload is counted, its outputs and meta are owned */
@@ -157,7 +158,7 @@ agent_answers_repeat(tutti_agent *agent, tutti_rpc_call *call, const agent_reque
     if (self == NULL) {
         return false;
     }
-    if (tutti_list_empty(&self->link)) {
+    if (!atomic_load(&self->noted)) {
         (void)TUTTI_FAIL_FOR(&err, TUTTI_ABORTED, "TOKEN_IN_FLIGHT",
                              "the op with token %" PRIu64 " is in flight: call again in a moment",
                              request->token);
@@ -220,8 +221,8 @@ agent_answers_note(agent_op *op, const agent_op_result *result)
     }
     self->bytes = sizeof(*self) + outputs_size + result->meta.size +
                   (to->payload == NULL ? 0 : result->payload_bytes);
-    self->noted = (to->outputs != NULL || outputs_size == 0) &&
-                  (to->meta.data != NULL || result->meta.size == 0);
+    atomic_store(&self->noted, (to->outputs != NULL || outputs_size == 0) &&
+                                   (to->meta.data != NULL || result->meta.size == 0));
 }
 
 void
@@ -234,7 +235,7 @@ agent_answers_settle(agent_op *op)
         return;
     }
     answers->bytes += self->bytes;
-    if (op->failed || !self->noted) {
+    if (op->failed || !atomic_load(&self->noted)) {
         drop(self);
         return;
     }
