@@ -24,6 +24,12 @@ class Connecting(case.AgentCase):
         info = self.agents[0].info
         self.assertEqual((info.job, info.world_size), ("default", self.size))
 
+    def test_a_coordinator_is_no_agent(self):
+        with self.assertRaises(tutti.TuttiError) as caught:
+            tutti.connect(case.COORDINATOR)
+        self.assertEqual(caught.exception.reason, "NOT_AN_AGENT")
+        self.assertIn("give the address of an agent", caught.exception.text)
+
     def test_members_are_watched(self):
         agent = self.agents[0]
         (now,) = agent.watch_members(timeout=0.5)

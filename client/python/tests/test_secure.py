@@ -44,7 +44,9 @@ class Secure(unittest.TestCase):
     def test_a_name_stands_for_the_address(self):
         with self.connect(tls_name="localhost") as agent:
             self.assertEqual(agent.rank, 0)
-        self.refused("UNAVAILABLE", "give tls_name", tls_name="somebody.else")
+        words = r"its certificate is for .*localhost.*, not for somebody.else: give one of these as tls_name"
+        with self.assertRaisesRegex(tutti.TuttiError, words):
+            self.connect(tls_name="somebody.else")
 
     def test_who_shows_too_little_does_not(self):
         self.refused("UNAUTHENTICATED", token="wrong", token_file="")

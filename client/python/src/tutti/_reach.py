@@ -7,7 +7,13 @@ on as they are. The tables are those of lib/rpc/rpc_reach.c.
 
 from __future__ import annotations
 
+import socket
+import ssl
+
 import grpc
+
+OTHER_NAME = "its certificate is for another name: give tls_name"
+PEEK_S = 2.0  # for looking at a certificate
 
 # While connecting. The first that fits.
 _WHILE_CONNECTING = (
@@ -23,8 +29,8 @@ _WHILE_CONNECTING = (
     ("FD shutdown", "no answer to the attempt to connect"),
     ("wrong version number", "the server does not speak TLS"),
     ("WRONG_VERSION_NUMBER", "the server does not speak TLS"),
-    ("is not in peer certificate", "its certificate is for another name: give tls_name"),
-    ("Hostname Verification Check failed", "its certificate is for another name: give tls_name"),
+    ("is not in peer certificate", OTHER_NAME),
+    ("Hostname Verification Check failed", OTHER_NAME),
     (
         "certificate verify failed",
         "its certificate is not signed by the given authority (tls_ca), or has expired",
@@ -78,3 +84,20 @@ def explain(code: grpc.StatusCode, text: str, address: str, call: str) -> tuple[
     if why:
         return "lost the connection to %s: %s" % (address, why), "CONNECTION_LOST"
     return text, ""
+
+
+def certificate_names(address: str, ca: str, cert: str, key: str) -> list[str]:
+    """The names in the certificate that a server shows, which the authority has signed; [] = unknown."""
+    host, _, port = address.rpartition(":")
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        context.check_hostname = False  # that is what went wrong
+        context.set_alpn_protocols(["h2"])
+        if cert:
+            context.load_cert_chain(cert, key)
+        with socket.create_connection((host.strip("[]"), int(port)), PEEK_S) as plain:
+            with context.wrap_socket(plain) as secure:
+                shown = secure.getpeercert() or {}
+    except (OSError, ValueError):  # it explains an error, and makes none
+        return []
+    return [str(name[1]) for name in shown.get("subjectAltName", ())]

@@ -14,7 +14,8 @@ from typing import Any
 
 import grpc
 
-from .errors import invalid
+from . import _reach
+from .errors import TuttiError, invalid, make
 
 SCHEMES = ("env://", "tcp://", "file://")
 
@@ -99,6 +100,18 @@ class Settings:
         return grpc.ssl_channel_credentials(
             _read(self.tls_ca), _read(self.tls_key or ""), _read(self.tls_cert or "")
         )
+
+    def name_certificate(self, error: TuttiError, address: str) -> TuttiError:
+        """Say the names in a certificate that is for another server. It may take two seconds."""
+        if _reach.OTHER_NAME not in error.text:
+            return error
+        names = _reach.certificate_names(
+            address, self.tls_ca or "", self.tls_cert or "", self.tls_key or ""
+        )
+        wanted = self.tls_name or address.rpartition(":")[0]
+        said = "its certificate is for %s, not for %s: give one of these as tls_name"
+        text = error.text.replace(_reach.OTHER_NAME, said % (", ".join(names), wanted))
+        return make(error.code, text, error.reason) if names else error
 
     def channel_options(self) -> list[tuple[str, Any]]:
         found = CHANNEL_OPTIONS + list(self.options)

@@ -16,7 +16,7 @@ from ._objects import Objects
 from ._pairs import Pairs
 from ._store import Store
 from ._tensor import Tensors
-from ._transport import Line, now, pause
+from ._transport import Line, in_thread, now, pause
 from ._view import Views
 
 if TYPE_CHECKING:
@@ -178,18 +178,39 @@ async def _describe(line: Line, timeout: float) -> Any:
     return await line.unary("Diagnostics.DescribeAgent", request, timeout)
 
 
+async def _describe_agent(line: Line, timeout: float) -> Any:
+    """The same of whoever is there: a coordinator is what people give instead of an agent."""
+    try:
+        return await _describe(line, timeout)
+    except errors.TuttiError as error:
+        if error.code is not grpc.StatusCode.UNIMPLEMENTED or not await _is_coordinator(line):
+            raise
+    text = "%s is a coordinator, not an agent: give the address of an agent, which tutti --coordinator %s status shows"
+    code = grpc.StatusCode.FAILED_PRECONDITION
+    raise errors.make(code, text % (line.address, line.address), "NOT_AN_AGENT")
+
+
+async def _is_coordinator(line: Line) -> bool:
+    request = _wire.new("StoreServiceQueueLenRequest", key=b"-")
+    try:
+        await line.unary("Store.QueueLen", request, ASK_TIMEOUT)
+    except errors.TuttiError as error:
+        return error.code is not grpc.StatusCode.UNIMPLEMENTED and not _not_there(error)
+    return True
+
+
 async def _first_that_answers(settings: _settings.Settings, left: float) -> tuple[Line, Any]:
     """A connection to the first address at which an agent is, and what it says."""
     failure: errors.TuttiError | None = None
     for address in settings.addresses():
         line = Line(address, settings)
         try:
-            return line, await _describe(line, left)
+            return line, await _describe_agent(line, left)
         except BaseException as error:
             await line.close()
             if not isinstance(error, errors.TuttiError) or not _not_there(error):
                 raise
-            failure = error
+            failure = await in_thread(settings.name_certificate, error, address)
     assert failure is not None
     raise failure
 
@@ -317,6 +338,7 @@ async def connect(
 
     Returns: the connection; close it, or use it in a `with` block.
     Raises: TuttiError UNAVAILABLE UNREACHABLE: nobody answers there; DEADLINE_EXCEEDED NOT_JOINED;
+        FAILED_PRECONDITION NOT_AN_AGENT: a coordinator is there;
         UNAUTHENTICATED: no token, or a wrong one; INVALID_ARGUMENT BAD_URL, NO_AGENT, WORLD_SIZE: the
         job has another size than the init address says.
     Example:
