@@ -305,12 +305,7 @@ end_groups(tutti_coll_engine *engine, tutti_coll_item *item)
         tutti_coll_group *group = tutti_container_of(node, tutti_coll_group, node);
 
         tutti_coll_group_fail_all(group, &err, true);
-        tutti_coll_forget_group(group);
-        group->closed = true;
-        tutti_timers_stop(&engine->timers, &group->loss_timer);
-        tutti_timers_stop(&engine->timers, &group->close_timer);
-        tutti_map_remove(&engine->groups, node);
-        tutti_coll_group_unref(group);
+        tutti_coll_group_drop(group);
     }
     tutti_coll_probes_end(engine);
     engine->ending = true;

@@ -352,6 +352,8 @@ tutti_code tutti_coll_p2p_hear_meta(tutti_coll_op *op, const void *bytes, size_t
 void tutti_coll_group_unref(tutti_coll_group *group);
 void tutti_coll_group_look(tutti_coll_group *group); /* is a member lost? */
 void tutti_coll_group_fail_all(tutti_coll_group *group, const tutti_error *err, bool tell);
+/* It is over: nobody finds it any more, and it is freed with the last op that uses it. */
+void tutti_coll_group_drop(tutti_coll_group *group);
 tutti_coll_group *tutti_coll_group_by_id(tutti_coll_engine *engine, uint64_t id);
 uint32_t tutti_coll_group_rank_of(const tutti_coll_group *group, uint32_t rank); /* NO_RANK */
 void tutti_coll_group_next(tutti_coll_group *group); /* an op ended: may a barrier go on? */

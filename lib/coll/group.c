@@ -289,8 +289,8 @@ tutti_coll_group_renew(tutti_coll_group *group, uint64_t epoch)
     free(self);
 }
 
-static void
-forget(tutti_coll_group *group)
+void
+tutti_coll_group_drop(tutti_coll_group *group)
 {
     tutti_coll_engine *engine = group->engine;
 
@@ -340,7 +340,7 @@ on_close_expiry(tutti_timer *timer)
         }
     }
     if (find_running(group) == NULL) {
-        forget(group);
+        tutti_coll_group_drop(group);
     } else {
         tutti_timers_start(&engine->timers, &group->close_timer, engine->now_ns + CLOSE_GRACE_NS);
     }
@@ -365,7 +365,7 @@ run_close(tutti_coll_engine *engine, tutti_coll_item *item)
         return;
     }
     if (find_running(group) == NULL) {
-        forget(group); /* at once: the next epoch of the world may open behind it */
+        tutti_coll_group_drop(group); /* at once: the next epoch of the world may open behind it */
         return;
     }
     group->closing = true;

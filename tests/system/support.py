@@ -224,13 +224,18 @@ class Program:
         until = time.monotonic() + START_S
         while time.monotonic() < until:
             try:
-                states = [open("%s/%s/stat" % (folder, task)).read().rpartition(")")[2].split()[0]
-                          for task in os.listdir(folder)]
+                states = [self.state_of("%s/%s/stat" % (folder, task)) for task in os.listdir(folder)]
             except OSError:  # a thread has ended, or the process
                 states = [] if self.process.poll() is not None else ["?"]
             if all(state in "TtZ" for state in states):
                 return
             time.sleep(0.001)
+
+    @staticmethod
+    def state_of(path):
+        """The letter behind a thread's name, which may hold anything."""
+        with open(path) as file:
+            return file.read().rpartition(")")[2].split()[0]
 
     def wait(self, timeout=STOP_S):
         self.exit_code = self.process.wait(timeout)
