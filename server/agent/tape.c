@@ -189,6 +189,10 @@ tutti_tape_delete(tutti_tape *tape)
     assert(!tape->deleted);
     tape->deleted = true;
     tutti_map_remove(&tape->tapes->by_name, &tape->by_name);
+    if (tape->walk_count > 0) { /* Backwards still look for tensors on it; no op records on it */
+        tutti_tape_unref(tape);
+        return;
+    }
     for (link = tape->leaves.next; link != &tape->leaves; link = link->next) {
         agent_tape_unmap(tutti_container_of(link, tutti_tape_var, leaf));
     }

@@ -97,18 +97,34 @@ var_if(tutti_map_node *node, uint64_t tensor)
     return var != NULL && var->tensor == tensor ? var : NULL;
 }
 
-tutti_tape_var *
-tutti_tapes_first_var(const tutti_tapes *tapes, uint64_t tensor)
+static tutti_tape_var *
+first_var(const tutti_tapes *tapes, uint64_t tensor)
 {
     unsigned char key[TUTTI_TAPE_KEY_SIZE];
 
     return var_if(tutti_map_from(&tapes->by_tensor, make_key(key, tensor, 0)), tensor);
 }
 
+/* A deleted tape that Backwards still walk records nothing more. */
+static tutti_tape_var *
+skip_deleted(tutti_tape_var *var)
+{
+    while (var != NULL && var->tape->deleted) {
+        var = var_if(tutti_map_next(&var->by_tensor), var->tensor);
+    }
+    return var;
+}
+
+tutti_tape_var *
+tutti_tapes_first_var(const tutti_tapes *tapes, uint64_t tensor)
+{
+    return skip_deleted(first_var(tapes, tensor));
+}
+
 tutti_tape_var *
 tutti_tapes_next_var(tutti_tape_var *var)
 {
-    return var_if(tutti_map_next(&var->by_tensor), var->tensor);
+    return skip_deleted(var_if(tutti_map_next(&var->by_tensor), var->tensor));
 }
 
 void
@@ -116,7 +132,7 @@ tutti_tapes_overwrite(tutti_tapes *tapes, uint64_t tensor)
 {
     tutti_tape_var *var;
 
-    while ((var = tutti_tapes_first_var(tapes, tensor)) != NULL) {
+    while ((var = first_var(tapes, tensor)) != NULL) {
         agent_tape_unmap(var);
     }
 }
