@@ -359,6 +359,14 @@ admit(tutti_agent *agent, const agent_request *request, agent_group **ret_group,
     return TUTTI_OK;
 }
 
+/* New tensors, which need an owner? Nobody else pays for finding out who calls. */
+static bool
+may_make(const agent_request *request)
+{
+    return !request->inline_result && request->output[0] == '\0' && request->output_count == 0 &&
+           request->args.kind != TUTTI_COLL_BARRIER;
+}
+
 void
 agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
                agent_answer_fn answer)
@@ -385,7 +393,7 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
     }
     op->client = client;
     if (agent_answers_expect(op, request, &op->err) != TUTTI_OK ||
-        agent_own_claim(&op->claim, call, &op->err) != TUTTI_OK ||
+        (may_make(request) && agent_own_claim(&op->claim, call, &op->err) != TUTTI_OK) ||
         agent_op_take(op, request, &op->err) != TUTTI_OK) {
         op->failed = true;
         tutti_table_release(agent->table, &op->claim);
