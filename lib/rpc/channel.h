@@ -214,4 +214,12 @@ void tutti_rpc_flow_writes_done(tutti_rpc_flow *flow);
 /* Loop's thread. on_end follows. */
 void tutti_rpc_flow_cancel(tutti_rpc_flow *flow);
 
+/* ------------------------------------------------------------------------------ what went wrong */
+
+/*
+ * Say for which names a server's certificate is, where an error of a flow says that it is for
+ * another one; other errors stay. Blocking calls do it by themselves. Blocks for a second at most.
+ */
+void tutti_rpc_channel_name_certificate(const tutti_rpc_channel *channel, tutti_error *err);
+
 #endif

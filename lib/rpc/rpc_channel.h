@@ -140,9 +140,6 @@ void rpc_reach_explain(tutti_rpc_channel *channel, const rpc_known *known, tutti
  * `queue` is a pluck queue. */
 void rpc_reach_ask(tutti_rpc_channel *channel, grpc_completion_queue *queue, tutti_error *err);
 
-/* When the server's certificate is for another name, find out for which. Blocks shortly. */
-void rpc_reach_name(const tutti_rpc_channel *channel, tutti_error *err);
-
 /*
  * rpc_peek.c: the hosts that a server's certificate is for, "localhost, 10.0.0.1". Nothing is
  * verified: this is for people to read. False: it was not seen, or names no host.

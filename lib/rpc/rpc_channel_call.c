@@ -235,7 +235,7 @@ run_unary(tutti_rpc_channel *channel, const rpc_known *known, const tutti_rpc_ca
     grpc_call_unref(call); /* what it received went with it */
     if (code != TUTTI_OK) {
         rpc_reach_ask(channel, queue, &all);
-        rpc_reach_name(channel, &all);
+        tutti_rpc_channel_name_certificate(channel, &all);
         (void)tutti_error_pass(err, &all);
     }
     rpc_channel_give_queue(channel, queue);

@@ -196,7 +196,7 @@ rpc_reach_ask(tutti_rpc_channel *channel, grpc_completion_queue *queue, tutti_er
 }
 
 void
-rpc_reach_name(const tutti_rpc_channel *channel, tutti_error *err)
+tutti_rpc_channel_name_certificate(const tutti_rpc_channel *channel, tutti_error *err)
 {
     const char *wanted =
         rpc_is_given(channel->options.tls_name) ? channel->options.tls_name : channel->address.host;

@@ -211,11 +211,19 @@ say_limit(const struct agent_member *self)
 static void
 join_failed(struct agent_member *self, const tutti_error *err)
 {
-    const char *advice = agent_join_advice(err);
     tutti_error all = *err;
+    const char *advice;
 
+    if (self->agent->state == AGENT_JOINING && self->said_count == 0) {
+        /* Once, while this loop has nothing else to do than to wait for the coordinator. */
+        tutti_rpc_channel_name_certificate(self->agent->coordinator, &all);
+    }
+    advice = agent_join_advice(&all);
     if (advice != NULL) {
-        (void)snprintf(all.text, sizeof(all.text), "%.800s: %s", err->text, advice);
+        char text[sizeof(all.text)];
+
+        (void)snprintf(text, sizeof(text), "%.800s: %s", all.text, advice);
+        memcpy(all.text, text, sizeof(text));
     }
     if (agent_wire_is_final(err->code) && !may_be_freed(self, err)) {
         agent_give_up(self->agent, &all);

@@ -145,6 +145,14 @@ class Sides(TlsCase):
             self.assertEqual(code, 1, err)
             self.assertIn("does not speak TLS", err)
 
+    def shown(self):
+        """What an agent gives that comes in."""
+        path = self.certificates.path
+        return (
+            *("--coordinator-ca", path("ca.pem"), "--coordinator-cert", path("agent.pem")),
+            *("--coordinator-key", path("agent.key")),
+        )
+
     def test_an_agent_says_why_it_cannot_reach_its_coordinator(self):
         serving = self.certificates.serving()
         with SecureProgram("tutti-coordinator", *serving) as server:
@@ -152,6 +160,10 @@ class Sides(TlsCase):
                 ((), "see --coordinator-ca for TLS"),
                 (("--coordinator-ca", self.certificates.path("ca.pem")), "--coordinator-cert"),
                 (("--coordinator-ca", self.certificates.path("other-ca.pem")), "signed it (--coordinator-ca)"),
+                (
+                    ("--coordinator-name", "elsewhere.example", *self.shown()),
+                    "its certificate is for localhost, ",
+                ),
             ):
                 code, _, err = support.run(
                     "tutti-agent", "--coordinator", server.address, "--join-timeout", "3s", *options
