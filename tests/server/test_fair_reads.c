@@ -166,14 +166,21 @@ test_fair_reads__a_turn_ends(void **state)
         if (put_off_ns != 0) {
             assert_true(tutti_clock_ns() - put_off_ns >= FAIR_READS_PAUSE_NS);
         }
-        while ((size = receive(self, 0, ROOM)) > 0) {
+        for (;;) {
+            put_off_ns = tutti_clock_ns(); /* at the earliest */
+            size = receive(self, 0, ROOM);
+            if (size <= 0) {
+                break;
+            }
             memcpy(all + got, self->buffer, (size_t)size);
             got += (size_t)size;
             work(9); /* for so few bytes: costly */
         }
         assert_int_equal(size, -1);
         assert_int_equal(errno, EAGAIN);
-        put_off_ns = left(self) > 0 && turns > 2 ? tutti_clock_ns() : 0; /* its limit has fallen */
+        if (left(self) == 0 || turns <= 2) { /* its limit has to fall first */
+            put_off_ns = 0;
+        }
         turns++;
     }
     print_message("%u turns for %u bytes\n", turns, FILLED);
