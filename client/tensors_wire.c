@@ -211,6 +211,7 @@ read_info(const Tutti__V1__TensorInfo *message, tutti_tensor_info *ret, tutti_er
     info.bytes = message->byte_count;
     client_read_text(message->device, info.device, sizeof(info.device));
     client_read_text(message->owner, info.owner, sizeof(info.owner));
+    info.ephemeral = message->ephemeral;
     info.pending = message->pending;
     info.failed = message->error != NULL;
     client_read_error(message->error, &info.error);

@@ -212,6 +212,7 @@ json_info(const tutti_tensor_info *info)
     (void)json_object_set_new(object, "state", json_string(state_word(info)));
     (void)json_object_set_new(object, "device", json_string(info->device));
     (void)json_object_set_new(object, "owner", json_string(info->owner));
+    (void)json_object_set_new(object, "ephemeral", json_boolean(info->ephemeral));
     if (info->failed) {
         (void)json_object_set_new(object, "error", cli_json_error(&info->error));
     }
@@ -236,7 +237,8 @@ add_row(cli_table *table, const tutti_tensor_info *info)
         cli_table_add(table, "-");
     }
     cli_table_add_styled(table, style, state_word(info));
-    cli_table_add(table, "%s", info->owner[0] != '\0' ? info->owner : "-");
+    cli_table_add(table, "%s%s", info->owner[0] != '\0' ? info->owner : "-",
+                  info->ephemeral ? " (ephemeral)" : "");
 }
 
 static void

@@ -262,6 +262,7 @@ typedef struct tutti_tensor_info {
     tutti_error error;
     char device[32]; /* "cpu", "cuda:0"; "" while nobody knows its shape */
     char owner[64];  /* who made it: an identity, else an address; "" = nobody in particular */
+    bool ephemeral;  /* it is deleted when whoever made it ends */
 } tutti_tensor_info;
 
 /* Without waiting for it. */
