@@ -80,6 +80,7 @@ func TestKills(t *testing.T) {
 	defer agent.Close()
 	self := &turns{ctx: context.Background(), store: agent.Store, name: words[2]}
 	if words[1] == "wait" {
+		self.add("waits " + self.name)
 		fmt.Println("popped", self.pop("wait "+self.name))
 	} else {
 		over := make(chan bool)

@@ -123,11 +123,17 @@ static int
 wait_for_one(tutti_client *client, const char *id)
 {
     char queue[64];
+    char there[64];
     void *got = NULL;
     size_t size = 0;
     tutti_code code;
 
     (void)snprintf(queue, sizeof(queue), "wait %s", id);
+    (void)snprintf(there, sizeof(there), "waits %s", id);
+    code = tutti_kv_add(client, there, strlen(there), 1, NULL, &failure);
+    if (compare_number(code, "add", 0, 0) != 0) {
+        return 1;
+    }
     code = tutti_kv_pop(client, queue, strlen(queue), 10 * CALL_MS, &got, &size, &failure);
     return compare_value(code, "pop", got, NULL);
 }

@@ -49,6 +49,7 @@ async def turn_aio(store, name, turn):
 def run_sync(address, mode, name):
     with tutti.connect(address) as agent:
         if mode == "wait":
+            agent.store.add("waits " + name)  # it has spoken with the coordinator
             print("popped", agent.store.pop("wait " + name).decode(), flush=True)
             return
         turn = 0
@@ -61,6 +62,7 @@ def run_sync(address, mode, name):
 async def run_aio(address, mode, name):
     async with await tutti.aio.connect(address) as agent:
         if mode == "wait":
+            await agent.store.add("waits " + name)
             print("popped", (await agent.store.pop("wait " + name)).decode(), flush=True)
             return
         turn = 0

@@ -93,11 +93,12 @@ def clients(cluster, go):
             yield Client("go", [go, "-test.run", "^TestKills$"], known)
 
 
-def wait_for_turns(keys, names):
-    """All of them are at it."""
+def wait_for_turns(keys, loads, waiters):
+    """All of them are at it: who has never reached a coordinator need not believe in one."""
     from tutti.v1 import store_service_pb2 as store
 
-    request = store.StoreServiceWaitRequest(keys=[b"count " + name.encode() for name in names])
+    names = ["count " + one.name for one in loads] + ["waits " + one.name for one in waiters]
+    request = store.StoreServiceWaitRequest(keys=[name.encode() for name in names])
     keys.Wait(request, timeout=LONG_S, wait_for_ready=True)
 
 
@@ -111,7 +112,7 @@ def play(kills, dice, go):
         loads, waiters = running[: len(running) // 2], running[len(running) // 2 :]
         try:
             with cluster.coordinator.channel() as channel:
-                wait_for_turns(store_grpc.StoreServiceStub(channel), [one.name for one in loads])
+                wait_for_turns(store_grpc.StoreServiceStub(channel), loads, waiters)
             for _ in range(kills):
                 time.sleep(dice.uniform(0.05, 0.6))
                 cluster.kill_coordinator()
