@@ -184,7 +184,7 @@ recvmsg(int descriptor, struct msghdr *message, int flags)
     watched *self = find(descriptor);
     uint64_t now_ns;
 
-    if (self == NULL || message->msg_iovlen == 0 ||
+    if (self == NULL || message == NULL || message->msg_iovlen == 0 || flags != 0 ||
         !atomic_load_explicit(&self->known, memory_order_acquire)) {
         return syscall(SYS_recvmsg, descriptor, message, flags);
     }
@@ -229,7 +229,7 @@ epoll_ctl(int set, int what, int descriptor, struct epoll_event *event)
     if (self != NULL) {
         (void)pthread_mutex_lock(&lock);
         forget(self);
-        if (what != EPOLL_CTL_DEL && (event->events & EPOLLET) != 0) {
+        if (what != EPOLL_CTL_DEL && event != NULL && (event->events & EPOLLET) != 0) {
             *self = (watched){.limit = FAIR_READS_FIRST, .set = set, .event = *event};
             tutti_list_init(&self->link);
             atomic_store_explicit(&self->known, true, memory_order_release);

@@ -9,7 +9,8 @@
  * such client without a token made an agent miss its heartbeats: its rank was lost.
  *
  * recvmsg, epoll_ctl and close of this file are found before libc's, by the program and by gRPC.
- * They do what libc's do and, for sockets in an edge-triggered epoll set, as all of gRPC's are:
+ * They do what libc's do and, for plain reads (no flags) of sockets in an edge-triggered epoll set,
+ * as all of gRPC's are:
  *
  * - One read takes no more than what can be worked on in FAIR_READS_READ_NS, judged by the reads
  *   before it; FAIR_READS_MIN bytes in any case, FAIR_READS_MAX at most.
