@@ -10,7 +10,7 @@ coordinator() {
     "$programs/tutti-coordinator" --listen 127.0.0.1:$port --store "lmdb:$folder/store" \
         --heartbeat-interval 250ms --heartbeat-timeout 2s >>coordinator.log 2>&1 &
     coordinator_pid=$!
-    sleep 0.5
+    await listens
 }
 agent() { # rank, the coordinator's address
     "$programs/tutti-agent" --coordinator "$2" --listen 127.0.0.1:$((port + 1 + $1)) --world-size 3 --rank "$1" \
@@ -19,7 +19,15 @@ agent() { # rank, the coordinator's address
 }
 tutti() { "$programs/tutti" "$@" --agent 127.0.0.1:$((port + 1)); }
 say() { printf '\n## %s\n' "$*"; }
-log() { grep -h "$2" "$1.log" | tail -1 | cut -d' ' -f2- | sed "s/^/$1: /"; }
+await() { # a command that comes to succeed within 30 s, on a busy machine
+    for _ in $(seq 300); do "$@" && return; sleep 0.1; done
+    return 1
+}
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
+log() { # of a process, its last line with these words
+    await grep -qs "$2" "$1.log"
+    grep -h "$2" "$1.log" | tail -1 | cut -d' ' -f2- | sed "s/^/$1: /"
+}
 finish() {
     exec 2>/dev/null
     kill -CONT "${pids[@]}" "$relay_pid"
@@ -33,7 +41,7 @@ declare -a pids
 coordinator
 python3 "$here/relay.py" 127.0.0.1:$port >relay.address &
 relay_pid=$!
-sleep 0.5
+await test -s relay.address
 agent 0 127.0.0.1:$port
 agent 1 127.0.0.1:$port
 agent 2 "$(cat relay.address)"
@@ -42,7 +50,7 @@ tutti barrier
 
 say "kill: rank 0 waits in a barrier, rank 2 is killed"
 tutti barrier --rank 0 &
-sleep 0.3
+await eval 'tutti stall 2>/dev/null | grep -q barrier'
 { kill -9 "${pids[2]}"; wait "${pids[2]}"; } 2>/dev/null
 wait %tutti 2>/dev/null
 sleep 0.8
@@ -75,6 +83,7 @@ tutti barrier --rank 0
 kill -CONT "$relay_pid"
 sleep 2
 log agent2 'does not know us'
+await grep -qs 'draw a new one' agent2.log
 tail -1 agent2.log | cut -d' ' -f2- | sed 's/^/agent2: /'
 { kill -9 "${pids[2]}"; wait "${pids[2]}"; } 2>/dev/null
 agent 2 "$(cat relay.address)"
