@@ -11,6 +11,7 @@ ROOT = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.dirname(os.
 FOREIGN = ("bsd/", "grpc/", "openssl/", "protobuf-c/", "ucp/", "ucs/", "jansson.h", "jwt.h", "microhttpd.h",
            "cmocka.h", "lmdb.h",
            "nccl.h", "cuda")
+WIRE = ("_pb.c", "_pb.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
 
@@ -29,17 +30,18 @@ def room_of(path, layers):
     return max(fits, key=len) if fits else None
 
 
-def target_room(name):
-    """The folder of a header of ours as an #include names it, e.g. "coll/host" of "coll/host/x.h"."""
+def target_room(name, layers):
+    """The room of a header of ours as an #include names it, e.g. "lib/coll/host" of "coll/host/x.h"."""
     for top in ("lib", "."):
         path = os.path.normpath(os.path.join(ROOT, top, name))
         if os.path.isfile(path):
-            return os.path.relpath(os.path.dirname(path), ROOT)
+            return room_of(os.path.relpath(path, ROOT), layers)
     return None
 
 
-def allowed(path, quoted, name, room, rights):
-    wire = path.endswith(("_wire.c", "_wire.h")) or (room == "lib/rpc" and name.startswith("protobuf-c/"))
+def allowed(path, quoted, name, room, layers):
+    rights = layers[room]
+    wire = path.endswith(WIRE) or (room == "lib/rpc" and name.startswith("protobuf-c/"))
     if name.startswith("tutti/") and not name.startswith("tutti/v1/"):
         return True
     if name.endswith(".pb-c.h") or name.startswith("protobuf-c/"):
@@ -48,7 +50,7 @@ def allowed(path, quoted, name, room, rights):
         return any(right[0] == "<" and name.startswith(right[1:]) for right in rights)
     if not quoted:
         return True
-    target = target_room(name)
+    target = target_room(name, layers)
     if target is None:
         return True  # generated into the build folder
     short = target[4:] if target.startswith("lib/") else target
@@ -69,12 +71,12 @@ def main():
                 continue
             text = open(os.path.join(ROOT, path)).read()
             bare = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-            if "__v1__" in bare.lower() and not name.endswith(("_wire.c", "_wire.h")):
-                print(f"{path}: generated names outside a _wire file")
+            if "__v1__" in bare.lower() and not name.endswith(WIRE):
+                print(f"{path}: generated names outside a _pb file")
                 wrong += 1
             for number, line in enumerate(text.splitlines(), 1):
                 found = INCLUDE.match(line)
-                if found and not allowed(path, found[1] == '"', found[2], room, layers[room]):
+                if found and not allowed(path, found[1] == '"', found[2], room, layers):
                     print(f"{path}:{number}: {room} may not include {found[2]}")
                     wrong += 1
     print(f"layers: {wrong} wrong includes")

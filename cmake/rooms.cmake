@@ -1,12 +1,16 @@
-# tutti_room(NAME FOLDER [LINKS other rooms and libraries] [EXCEPT sources] [ONLY sources])
+# tutti_room(NAME FOLDER [ROOMS folders] [LINKS other libraries] [EXCEPT sources] [ONLY sources])
 #
-# One static library per room, of every .c file of its folder (not of folders below: a backend is
-# a room of its own), but EXCEPT those, or ONLY those: for a room whose wire files are a library of
-# their own, so that its tests need no gRPC. The room's include rights are checked by
-# cmake/check_layers.py, not here.
+# One static library of every .c file of a folder and of those of its folders that are named as its ROOMS
+# (others below it are libraries of their own: a backend, for example), but EXCEPT those, or ONLY those.
+# Which files a room may include, and which functions it may call, is checked by cmake/check_layers.py,
+# not here.
 function(tutti_room name folder)
-  cmake_parse_arguments(ARG "" "" "LINKS;EXCEPT;ONLY" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
+  cmake_parse_arguments(ARG "" "" "ROOMS;LINKS;EXCEPT;ONLY" ${ARGN})
+  set(patterns ${PROJECT_SOURCE_DIR}/${folder}/*.c)
+  foreach(room ${ARG_ROOMS})
+    list(APPEND patterns ${PROJECT_SOURCE_DIR}/${folder}/${room}/*.c)
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   foreach(source ${ARG_EXCEPT})
     list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/${folder}/${source})
   endforeach()

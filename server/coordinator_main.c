@@ -15,7 +15,7 @@
 #include "metrics/metrics.h"
 #include "rpc/server.h"
 #include "server/abseil.h"
-#include "server/coordinator/front.h"
+#include "server/coordinator/service/service_loop.h"
 #include "server/fair_reads.h"
 #include "server/guard.h"
 #include "store/lmdb/store_lmdb.h"

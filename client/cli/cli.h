@@ -5,8 +5,8 @@
  * and man page. Its function prints its result, for people or as one JSON document, and returns the
  * exit code. One thread, where nothing else is said.
  */
-#ifndef TUTTI_CLI_CLI_H
-#define TUTTI_CLI_CLI_H
+#ifndef TUTTI_CLIENT_CLI_CLI_H
+#define TUTTI_CLIENT_CLI_CLI_H
 
 #include <jansson.h>
 #include <limits.h>

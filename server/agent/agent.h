@@ -7,8 +7,8 @@
  * engine (lib/coll) runs collectives and answers their calls straight from its own thread. The
  * table of tensors has a lock, all else is posted.
  */
-#ifndef TUTTI_AGENT_AGENT_H
-#define TUTTI_AGENT_AGENT_H
+#ifndef TUTTI_SERVER_AGENT_AGENT_H
+#define TUTTI_SERVER_AGENT_AGENT_H
 
 #include <stdatomic.h>
 
@@ -20,7 +20,7 @@
 #include "rpc/channel.h"
 #include "rpc/loop.h"
 #include "rpc/server.h"
-#include "server/agent/table.h"
+#include "server/agent/tensor/table.h"
 #include "tensor/tensor.h"
 
 /* Filled by tutti_config_load from tutti_agent_options. */
@@ -32,7 +32,7 @@ typedef struct tutti_agent_options {
     const char *host;        /* "" = the machine's name */
     const char *host_id;     /* "" = boot id and IPC namespace */
     const char *rank;        /* "" = assigned */
-    const char *transports;  /* "" = as plane.h says */
+    const char *transports;  /* "" = as data_plane.h says */
     const char *net_devices; /* "" = as --listen */
     const char *congestion;  /* of coll/tcp; "" = as coll_tcp.h says */
     const char *tune_table;  /* file of rules; "" = the shipped ones */

@@ -6,10 +6,10 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "server/coordinator/core.h"
-#include "server/coordinator/job.h"
-#include "server/coordinator/keys_private.h"
-#include "server/coordinator/meeting.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/member/job.h"
+#include "server/coordinator/metadata/exchange_round.h"
 
 static void
 on_pulse(tutti_timer *timer)

@@ -11,10 +11,10 @@
  * the owner withdraws it before (its caller went away). Callbacks must not call the coordinator.
  *
  * The other doors of this room: members.h (jobs, seats, sessions), groups.h, metadata.h, keys.h,
- * keys_many.h, keys_queue.h, rendezvous.h.
+ * multi.h, queue.h, rendezvous.h.
  */
-#ifndef TUTTI_COORDINATOR_H
-#define TUTTI_COORDINATOR_H
+#ifndef TUTTI_SERVER_COORDINATOR_COORDINATOR_H
+#define TUTTI_SERVER_COORDINATOR_COORDINATOR_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,7 +4,7 @@
 
 #include "fake_agent.h"
 
-#include "client/client_private.h"
+#include "client/conn/client.h"
 
 typedef struct client_rig {
     fake_agent agent;

@@ -99,7 +99,7 @@ typedef struct fake_agent {
     int op_root;
     bool op_root_global;
     bool op_has_peer;
-    tutti_reduce op_reduce; /* from here on: of the ops of fake_parts_wire.c */
+    tutti_reduce op_reduce; /* from here on: of the ops of fake_parts_pb.c */
     double op_factor;
     int op_axis;
     int op_concat_axis;
@@ -121,7 +121,7 @@ const char *fake_agent_address(const fake_agent *self);
 /* Wait until no stream is open: one that a client gave up ends here a little later. */
 void fake_agent_settle(fake_agent *self);
 
-/* fake_wire.c */
+/* fake_pb.c */
 void fake_agent_add_services(fake_agent *self);
 
 #endif

@@ -1,4 +1,4 @@
-"""What a test shares with the agent that it spoils (lib/coll/chaos.h)."""
+"""What a test shares with the agent that it spoils (lib/coll/fault_inject/fault_inject.h)."""
 
 import mmap
 import struct

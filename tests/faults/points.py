@@ -1,4 +1,4 @@
-"""Schedules that strike at named points of the data plane (lib/coll/chaos.h), inside one agent."""
+"""Schedules that strike at named points of the data plane (lib/coll/fault_inject/fault_inject.h), inside one agent."""
 
 import threading
 import time

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Goal: what is lost, doubled or torn on the way between two agents costs at most the ops that needed it.
 
-Method: agents without shared memory, and TUTTI_CHAOS (lib/coll/chaos.h) in one of them.
+Method: agents without shared memory, and TUTTI_CHAOS (lib/coll/fault_inject/fault_inject.h) in one of them.
 """
 
 import time

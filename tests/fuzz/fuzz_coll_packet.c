@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/agree.h"
-#include "coll/packet.h"
-#include "coll/signature.h"
+#include "coll/agree/agree.h"
+#include "coll/infer/signature.h"
+#include "coll/packet/packet.h"
 
 #define RANKS 3
 #define RUN_BYTES 10

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "client/cli/npy.h"
+#include "client/cli/npy/npy.h"
 #include "tutti/client.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);

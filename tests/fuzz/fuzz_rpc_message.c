@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "echo_wire.h"
+#include "echo_pb.h"
 #include "rpc/loop.h"
-#include "rpc/rpc_message.h"
+#include "rpc/message/message.h"
 
 #define SLICES_MAX 512
 

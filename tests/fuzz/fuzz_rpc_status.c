@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "echo_wire.h"
+#include "echo_pb.h"
 #include "rpc/loop.h"
-#include "rpc/rpc_check.h"
-#include "rpc/rpc_descriptors.h"
-#include "rpc/rpc_status.h"
+#include "rpc/message/check.h"
+#include "rpc/message/status_pb.h"
+#include "rpc/service/descriptors_pb.h"
 
 static rpc_descriptors *descriptors;
 

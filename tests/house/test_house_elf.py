@@ -95,7 +95,7 @@ class Log(unittest.TestCase):
                 header.write("#include <grpc/support/port_platform.h>\n")
             for folder in (newer, os.path.join(SOURCE, "include"), os.path.join(BUILD, "include")):
                 words += ["-I", folder]
-            words += ["-I", os.path.join(SOURCE, "lib"), os.path.join(SOURCE, "lib/rpc/rpc_log.c")]
+            words += ["-I", os.path.join(SOURCE, "lib"), os.path.join(SOURCE, "lib/rpc/util/log.c")]
             done = subprocess.run(words, stderr=subprocess.PIPE)
         self.assertEqual(done.returncode, 0, done.stderr.decode())
 

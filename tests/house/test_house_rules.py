@@ -67,7 +67,7 @@ class Layers(unittest.TestCase):
         self.allowed("lib/rpc/a.c", '#include "rpc/loop.h"\n\n#include "base/fail.h"\n')
         self.allowed("lib/rpc/a.c", "#include <grpc/grpc.h>\n#include <stdio.h>\n")
         self.allowed("client/cli/a.c", "#include <tutti/client.h>\n")
-        self.allowed("server/agent/a_wire.c", '#include "tutti/v1/types.pb-c.h"\n')
+        self.allowed("server/agent/a_pb.c", '#include "tutti/v1/types.pb-c.h"\n')
 
     def test_an_include_that_goes_up_is_found(self):
         self.found("lib/base/a.c", '\n#include "rpc/loop.h"\n', "lib/base/a.c:2", "rpc/loop.h")

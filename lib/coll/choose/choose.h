@@ -5,8 +5,8 @@
  * choose alike; tutti_choice_hash is what they compare (lib/coll/host/coll_host_pick.c). Nothing
  * here allocates, but loading a table; any thread.
  */
-#ifndef TUTTI_COLL_CHOOSE_H
-#define TUTTI_COLL_CHOOSE_H
+#ifndef TUTTI_COLL_CHOOSE_CHOOSE_H
+#define TUTTI_COLL_CHOOSE_CHOOSE_H
 
 #include <stdbool.h>
 #include <stddef.h>

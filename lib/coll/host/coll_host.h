@@ -10,8 +10,8 @@
  *
  * backend_arg of the engine is its tutti_choices, borrowed; NULL: tutti_choice_base.
  */
-#ifndef TUTTI_COLL_HOST_H
-#define TUTTI_COLL_HOST_H
+#ifndef TUTTI_COLL_HOST_COLL_HOST_H
+#define TUTTI_COLL_HOST_COLL_HOST_H
 
 #include "coll/backend.h"
 #include "coll/choose/choose.h"

@@ -1,6 +1,6 @@
 /* Private to coll/host: the state of a direct op, and which memory it is about. */
-#ifndef TUTTI_COLL_HOST_DIRECT_H
-#define TUTTI_COLL_HOST_DIRECT_H
+#ifndef TUTTI_COLL_HOST_COLL_HOST_DIRECT_H
+#define TUTTI_COLL_HOST_COLL_HOST_DIRECT_H
 
 #include "coll/host/coll_host_exchange.h"
 

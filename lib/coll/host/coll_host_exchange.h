@@ -2,8 +2,8 @@
  * Private to coll/host: exchange, the algorithm of every op in which a rank has something of its
  * own for each other rank. Make one, fill `out` and `in` (no rows: nothing), make it ready.
  */
-#ifndef TUTTI_COLL_HOST_EXCHANGE_H
-#define TUTTI_COLL_HOST_EXCHANGE_H
+#ifndef TUTTI_COLL_HOST_COLL_HOST_EXCHANGE_H
+#define TUTTI_COLL_HOST_COLL_HOST_EXCHANGE_H
 
 #include "coll/host/coll_host_piece.h"
 #include "coll/reduce/reduce.h"

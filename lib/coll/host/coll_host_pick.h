@@ -2,8 +2,8 @@
  * Private to coll/host: which algorithm an op takes, and what the ranks have to know of each other
  * for that. The first op of a group that goes over messages learns which ranks share a host.
  */
-#ifndef TUTTI_COLL_HOST_PICK_H
-#define TUTTI_COLL_HOST_PICK_H
+#ifndef TUTTI_COLL_HOST_COLL_HOST_PICK_H
+#define TUTTI_COLL_HOST_COLL_HOST_PICK_H
 
 #include "coll/choose/choose.h"
 #include "coll/host/coll_host_plan.h"

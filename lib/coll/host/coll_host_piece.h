@@ -1,9 +1,9 @@
 /* Private to coll/host: copies between pieces. */
-#ifndef TUTTI_COLL_HOST_PIECE_H
-#define TUTTI_COLL_HOST_PIECE_H
+#ifndef TUTTI_COLL_HOST_COLL_HOST_PIECE_H
+#define TUTTI_COLL_HOST_COLL_HOST_PIECE_H
 
 #include "coll/host/coll_host_private.h"
-#include "coll/piece.h"
+#include "coll/packet/strided.h"
 
 /* Bytes [at, at + size) of one into those of the other. The same memory is fine, no other overlap.
  */

@@ -11,8 +11,8 @@
  * In a round what is local comes first, then messages begin; between two ranks there is at most one
  * message in each direction.
  */
-#ifndef TUTTI_COLL_HOST_PLAN_H
-#define TUTTI_COLL_HOST_PLAN_H
+#ifndef TUTTI_COLL_HOST_COLL_HOST_PLAN_H
+#define TUTTI_COLL_HOST_COLL_HOST_PLAN_H
 
 #include "coll/choose/choose.h"
 #include "coll/host/coll_host_private.h"

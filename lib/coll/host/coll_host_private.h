@@ -1,6 +1,6 @@
 /* Private to coll/host: one algorithm per file, found by its three functions. */
-#ifndef TUTTI_COLL_HOST_PRIVATE_H
-#define TUTTI_COLL_HOST_PRIVATE_H
+#ifndef TUTTI_COLL_HOST_COLL_HOST_PRIVATE_H
+#define TUTTI_COLL_HOST_COLL_HOST_PRIVATE_H
 
 #include "coll/host/coll_host.h"
 

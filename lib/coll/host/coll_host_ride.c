@@ -1,7 +1,7 @@
 /*
- * Tiny all-reduces: the inputs travel with the signatures (coll/agree.h), so when the ranks have
- * agreed each has all of them, and reduces them in the order of the ranks. No round of its own:
- * a dissemination (Hensgen, Finkel, Manber 1988) of the inputs, as Bruck's all-gather is.
+ * Tiny all-reduces: the inputs travel with the signatures (coll/agree/agree.h), so when the ranks
+ * have agreed each has all of them, and reduces them in the order of the ranks. No round of its
+ * own: a dissemination (Hensgen, Finkel, Manber 1988) of the inputs, as Bruck's all-gather is.
  */
 #include <string.h>
 

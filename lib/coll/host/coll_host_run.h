@@ -1,6 +1,6 @@
 /* Private to coll/host: a plan at work. */
-#ifndef TUTTI_COLL_HOST_RUN_H
-#define TUTTI_COLL_HOST_RUN_H
+#ifndef TUTTI_COLL_HOST_COLL_HOST_RUN_H
+#define TUTTI_COLL_HOST_COLL_HOST_RUN_H
 
 #include "coll/host/coll_host_exchange.h"
 #include "coll/host/coll_host_plan.h"

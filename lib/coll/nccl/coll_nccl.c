@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "coll/agree.h"
+#include "coll/agree/agree.h"
 #include "coll/nccl/coll_nccl_fail.h"
 #include "coll/nccl/coll_nccl_private.h"
 

@@ -8,8 +8,8 @@
  *
  * All on the engine's thread, but opening.
  */
-#ifndef TUTTI_COLL_NCCL_H
-#define TUTTI_COLL_NCCL_H
+#ifndef TUTTI_COLL_NCCL_COLL_NCCL_H
+#define TUTTI_COLL_NCCL_COLL_NCCL_H
 
 #include "coll/backend.h"
 #include "tensor/tensor.h"

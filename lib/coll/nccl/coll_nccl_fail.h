@@ -1,6 +1,6 @@
 /* Private to coll/nccl: what CUDA and NCCL said, in our words. */
-#ifndef TUTTI_COLL_NCCL_FAIL_H
-#define TUTTI_COLL_NCCL_FAIL_H
+#ifndef TUTTI_COLL_NCCL_COLL_NCCL_FAIL_H
+#define TUTTI_COLL_NCCL_COLL_NCCL_FAIL_H
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>

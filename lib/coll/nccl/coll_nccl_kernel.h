@@ -1,6 +1,6 @@
 /* Private to coll/nccl: what a kernel is given. C and CUDA C alike. */
-#ifndef TUTTI_COLL_NCCL_KERNEL_H
-#define TUTTI_COLL_NCCL_KERNEL_H
+#ifndef TUTTI_COLL_NCCL_COLL_NCCL_KERNEL_H
+#define TUTTI_COLL_NCCL_COLL_NCCL_KERNEL_H
 
 #include <stdint.h>
 

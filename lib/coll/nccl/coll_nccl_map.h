@@ -1,6 +1,6 @@
 /* Private to coll/nccl: our numbers as NCCL's. */
-#ifndef TUTTI_COLL_NCCL_MAP_H
-#define TUTTI_COLL_NCCL_MAP_H
+#ifndef TUTTI_COLL_NCCL_COLL_NCCL_MAP_H
+#define TUTTI_COLL_NCCL_COLL_NCCL_MAP_H
 
 #include <nccl.h>
 

@@ -10,8 +10,8 @@
  *
  * Pure: no messages, no device.
  */
-#ifndef TUTTI_COLL_NCCL_ORDER_H
-#define TUTTI_COLL_NCCL_ORDER_H
+#ifndef TUTTI_COLL_NCCL_COLL_NCCL_ORDER_H
+#define TUTTI_COLL_NCCL_COLL_NCCL_ORDER_H
 
 #include <stdbool.h>
 #include <stdint.h>

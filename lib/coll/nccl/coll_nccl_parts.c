@@ -1,5 +1,5 @@
 /* Which piece goes where in each op that is an exchange. */
-#include "coll/infer.h"
+#include "coll/infer/infer.h"
 #include "coll/nccl/coll_nccl_plan.h"
 
 tutti_spec

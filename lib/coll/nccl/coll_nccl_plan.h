@@ -3,13 +3,13 @@
  * launched: copies that pack, calls of NCCL in one group, kernels, calls in a second group, copies
  * that unpack. A coalesced op is one plan: its tensors share the groups.
  */
-#ifndef TUTTI_COLL_NCCL_PLAN_H
-#define TUTTI_COLL_NCCL_PLAN_H
+#ifndef TUTTI_COLL_NCCL_COLL_NCCL_PLAN_H
+#define TUTTI_COLL_NCCL_COLL_NCCL_PLAN_H
 
 #include <cuda_runtime_api.h>
 
 #include "coll/backend.h"
-#include "coll/piece.h"
+#include "coll/packet/strided.h"
 
 typedef struct nccl_copy {
     tutti_piece to;

@@ -10,8 +10,8 @@
  * all other ops on it fail too. Who finished the op first and heard nothing still has the old one:
  * the next ORDER shows that.
  */
-#ifndef TUTTI_COLL_NCCL_PRIVATE_H
-#define TUTTI_COLL_NCCL_PRIVATE_H
+#ifndef TUTTI_COLL_NCCL_COLL_NCCL_PRIVATE_H
+#define TUTTI_COLL_NCCL_COLL_NCCL_PRIVATE_H
 
 #include <pthread.h>
 #include <stdatomic.h>

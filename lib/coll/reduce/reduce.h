@@ -18,8 +18,8 @@
  * the same bits on every machine and for every split of the elements, as long as the thread rounds
  * to nearest and keeps subnormals, as C programs do. Any thread; nothing is allocated.
  */
-#ifndef TUTTI_COLL_REDUCE_H
-#define TUTTI_COLL_REDUCE_H
+#ifndef TUTTI_COLL_REDUCE_REDUCE_H
+#define TUTTI_COLL_REDUCE_REDUCE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * Every level has the same kernels, from the same source (reduce_kernels.inc), and gives the same
  * bits; which one runs is a matter of speed alone. Any thread.
  */
-#ifndef TUTTI_COLL_REDUCE_KERNELS_H
-#define TUTTI_COLL_REDUCE_KERNELS_H
+#ifndef TUTTI_COLL_REDUCE_REDUCE_KERNELS_H
+#define TUTTI_COLL_REDUCE_REDUCE_KERNELS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -14,8 +14,8 @@
  * TUTTI_WIRE_SEAL_GRACE_NS more, except from who was expelled; what is sealed for one that we do
  * not know yet waits for its key, if its sender has been told our address.
  */
-#ifndef TUTTI_COLL_SEAL_H
-#define TUTTI_COLL_SEAL_H
+#ifndef TUTTI_COLL_SEAL_COLL_SEAL_H
+#define TUTTI_COLL_SEAL_COLL_SEAL_H
 
 #include "coll/wire.h"
 

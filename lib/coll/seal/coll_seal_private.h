@@ -1,6 +1,6 @@
 /* The inside of the seal: keys of epochs, tags, which counts have been seen, and what waits. */
-#ifndef TUTTI_COLL_SEAL_PRIVATE_H
-#define TUTTI_COLL_SEAL_PRIVATE_H
+#ifndef TUTTI_COLL_SEAL_COLL_SEAL_PRIVATE_H
+#define TUTTI_COLL_SEAL_COLL_SEAL_PRIVATE_H
 
 #include <openssl/evp.h>
 #include <openssl/kdf.h>

@@ -17,8 +17,8 @@
  *
  * A peer's death shows on its socket, at once.
  */
-#ifndef TUTTI_COLL_SHM_H
-#define TUTTI_COLL_SHM_H
+#ifndef TUTTI_COLL_SHM_COLL_SHM_H
+#define TUTTI_COLL_SHM_COLL_SHM_H
 
 #include "coll/wire.h"
 

@@ -5,8 +5,8 @@
  * trusted with our life: what it writes is copied before it is looked at, and a ring that makes no
  * sense is broken, never followed. docs/decisions/0012 says why the orders suffice.
  */
-#ifndef TUTTI_COLL_SHM_RING_H
-#define TUTTI_COLL_SHM_RING_H
+#ifndef TUTTI_COLL_SHM_COLL_SHM_RING_H
+#define TUTTI_COLL_SHM_COLL_SHM_RING_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* Private to lib/coll/shm: what the wire is made of, and which file does what. */
-#ifndef TUTTI_COLL_SHM_WIRE_H
-#define TUTTI_COLL_SHM_WIRE_H
+#ifndef TUTTI_COLL_SHM_COLL_SHM_WIRE_H
+#define TUTTI_COLL_SHM_COLL_SHM_WIRE_H
 
 #include "base/local.h"
 #include "coll/shm/coll_shm.h"

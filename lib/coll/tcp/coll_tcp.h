@@ -9,8 +9,8 @@
  *
  * Who connects says a number that stands in our address; to who does not, nothing is answered.
  */
-#ifndef TUTTI_COLL_TCP_H
-#define TUTTI_COLL_TCP_H
+#ifndef TUTTI_COLL_TCP_COLL_TCP_H
+#define TUTTI_COLL_TCP_COLL_TCP_H
 
 #include "coll/wire.h"
 

@@ -1,6 +1,6 @@
 #include "coll/tcp/coll_tcp_frame.h"
 
-#include "coll/packet.h"
+#include "coll/packet/packet.h"
 #include "coll/wire.h"
 
 /* kind, nothing, size of the header (2), nothing (4), id (8), size (8) */

@@ -4,8 +4,8 @@
  * From who connected: HELLO and its token once, then PACKET, OFFER, PUSH and DATA. From who was
  * called: WELCOME once, then PULL, DROP and CREDIT. Anything else ends the connection.
  */
-#ifndef TUTTI_COLL_TCP_FRAME_H
-#define TUTTI_COLL_TCP_FRAME_H
+#ifndef TUTTI_COLL_TCP_COLL_TCP_FRAME_H
+#define TUTTI_COLL_TCP_COLL_TCP_FRAME_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Private to coll/tcp: what the wire is made of. The engine's thread, all of it. */
-#ifndef TUTTI_COLL_TCP_PRIVATE_H
-#define TUTTI_COLL_TCP_PRIVATE_H
+#ifndef TUTTI_COLL_TCP_COLL_TCP_PRIVATE_H
+#define TUTTI_COLL_TCP_COLL_TCP_PRIVATE_H
 
 #include <sys/socket.h>
 #include <sys/uio.h>

@@ -5,8 +5,8 @@
  * stays with its sender until it is wanted. Every endpoint has peer error handling: a dead peer is
  * noticed by its connection, and a way that is torn down cancels what is in flight on it.
  */
-#ifndef TUTTI_COLL_UCX_H
-#define TUTTI_COLL_UCX_H
+#ifndef TUTTI_COLL_UCX_COLL_UCX_H
+#define TUTTI_COLL_UCX_COLL_UCX_H
 
 #include "coll/wire.h"
 

@@ -1,6 +1,6 @@
 /* Private to lib/coll/ucx: what the wire is made of. */
-#ifndef TUTTI_COLL_UCX_WIRE_H
-#define TUTTI_COLL_UCX_WIRE_H
+#ifndef TUTTI_COLL_UCX_COLL_UCX_WIRE_H
+#define TUTTI_COLL_UCX_COLL_UCX_WIRE_H
 
 #include <ucp/api/ucp.h>
 

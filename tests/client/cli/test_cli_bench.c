@@ -8,8 +8,8 @@
 
 #include "support/testing.h"
 
-#include "client/cli/bench.h"
-#include "client/cli/bench_number.h"
+#include "client/cli/bench/bench.h"
+#include "client/cli/bench/number.h"
 
 #define RANKS 3
 #define PART 700 /* elements: two parts are longer than a period */

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/cli/npy.h"
+#include "client/cli/npy/npy.h"
 
 /* ------------------------------------------------------------------------------ headers */
 

@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/cli/process.h"
-#include "client/cli/programs.h"
+#include "client/cli/cluster/programs.h"
+#include "client/cli/util/process.h"
 
 static const char *
 find(char *const *environment, const char *name)

@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include "client/cli/relay.h"
+#include "client/cli/util/relay.h"
 
 /* A relay into memory. */
 typedef struct rig {

@@ -4,7 +4,7 @@
  */
 #include "support/testing.h"
 
-#include "coll/agree.h"
+#include "coll/agree/agree.h"
 
 #define SIZE_MAX_ 33
 

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "coll/chaos.h"
+#include "coll/fault_inject/fault_inject.h"
 
 typedef struct counter {
     tutti_wire base;

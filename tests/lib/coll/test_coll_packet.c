@@ -5,7 +5,7 @@
 #include "support/testing.h"
 
 #include "coll/coll.h"
-#include "coll/packet.h"
+#include "coll/packet/packet.h"
 
 static void
 test_packet__survives_its_bytes(void **state)

@@ -2,8 +2,8 @@
 #ifndef TUTTI_TESTS_RPC_ECHO_SERVICE_H
 #define TUTTI_TESTS_RPC_ECHO_SERVICE_H
 
+#include "echo_pb.h"
 #include "echo_server.h"
-#include "echo_wire.h"
 
 /* echo_unary.c */
 void echo_on_unary(tutti_rpc_call *call, void *arg);

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "echo_service.h"
-#include "rpc/rpc_loop.h"
+#include "rpc/loop/loop_private.h"
 
 typedef struct parked_call {
     tutti_link link;

@@ -5,8 +5,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "rpc/rpc_channel.h"
-#include "rpc/rpc_message.h"
+#include "rpc/channel/channel_private.h"
+#include "rpc/message/message.h"
 
 /* Debian's c-ares forgets the name of every host that gRPC looks up: ten bytes, not ours. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);

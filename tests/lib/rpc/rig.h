@@ -5,8 +5,8 @@
 #include "support/testing.h"
 
 #include "base/clock.h"
+#include "echo_pb.h"
 #include "echo_server.h"
-#include "echo_wire.h"
 #include "rpc/channel.h"
 
 typedef struct rig {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "echo_wire.h"
+#include "echo_pb.h"
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \

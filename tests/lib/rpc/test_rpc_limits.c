@@ -13,7 +13,7 @@
 #include <zlib.h>
 
 #include "parker.h"
-#include "rpc/rpc_channel.h"
+#include "rpc/channel/channel_private.h"
 
 #define MIB (1u << 20)
 

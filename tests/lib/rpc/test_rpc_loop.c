@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "rpc/rpc_loop.h"
+#include "rpc/loop/loop_private.h"
 
 typedef struct probe {
     tutti_rpc_task task;

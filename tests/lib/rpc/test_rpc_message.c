@@ -9,9 +9,9 @@
 #include <grpc/slice.h>
 #include <limits.h>
 
-#include "echo_wire.h"
-#include "rpc/rpc_message.h"
-#include "rpc/rpc_scan.h"
+#include "echo_pb.h"
+#include "rpc/message/message.h"
+#include "rpc/message/scan.h"
 
 static size_t released;
 

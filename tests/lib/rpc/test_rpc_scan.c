@@ -6,9 +6,9 @@
  */
 #include "support/testing.h"
 
-#include "rpc/rpc_arena.h"
-#include "rpc/rpc_check.h"
-#include "rpc/rpc_scan.h"
+#include "rpc/message/arena.h"
+#include "rpc/message/check.h"
+#include "rpc/message/scan.h"
 
 #define FIELD 100
 #define RUNS_MAX 8

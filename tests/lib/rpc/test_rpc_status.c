@@ -4,9 +4,9 @@
  */
 #include "support/testing.h"
 
-#include "rpc/rpc_check.h"
-#include "rpc/rpc_loop.h"
-#include "rpc/rpc_status.h"
+#include "rpc/loop/loop_private.h"
+#include "rpc/message/check.h"
+#include "rpc/message/status_pb.h"
 
 static tutti_error
 make_error(const char *text)

@@ -7,7 +7,7 @@
 
 #include <assert.h>
 
-#include "rpc/rpc_loop.h"
+#include "rpc/loop/loop_private.h"
 
 #define MIB (1u << 20)
 

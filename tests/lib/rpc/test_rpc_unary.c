@@ -8,7 +8,7 @@
 
 #include <assert.h>
 
-#include "rpc/rpc_channel.h"
+#include "rpc/channel/channel_private.h"
 
 static void
 test_unary__brings_request_and_answer(void **state)

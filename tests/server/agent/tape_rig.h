@@ -2,7 +2,7 @@
 #ifndef TUTTI_TESTS_TAPE_RIG_H
 #define TUTTI_TESTS_TAPE_RIG_H
 
-#include "server/agent/tape.h"
+#include "server/agent/autograd/tape.h"
 
 typedef struct tape_rig {
     tutti_tapes *tapes;

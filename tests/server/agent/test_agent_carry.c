@@ -5,7 +5,7 @@
  */
 #include "support/testing.h"
 
-#include "server/agent/carry.h"
+#include "server/agent/autograd/tensor_meta.h"
 
 static tutti_bytes
 bytes_of(const char *text)

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <time.h>
 
-#include "server/agent/dual.h"
+#include "server/agent/autograd/grad_op.h"
 #include "server/agent/tape_rig.h"
 #include "support/world.h"
 

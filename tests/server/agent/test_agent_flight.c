@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
-#include "server/agent/flight.h"
+#include "server/agent/record/flight.h"
 #include "support/testing.h"
 
 #define OPS 200000

@@ -8,10 +8,10 @@
 
 #include "base/clock.h"
 #include "server/coordinator/coordinator.h"
-#include "server/coordinator/groups.h"
-#include "server/coordinator/keys.h"
-#include "server/coordinator/members.h"
-#include "server/coordinator/metadata.h"
+#include "server/coordinator/group/groups.h"
+#include "server/coordinator/kv/keys.h"
+#include "server/coordinator/member/members.h"
+#include "server/coordinator/metadata/metadata.h"
 
 #define BYTES(text) ((tutti_bytes){(text), sizeof(text) - 1})
 #define MS TUTTI_NS_PER_MS

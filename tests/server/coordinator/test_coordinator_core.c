@@ -7,9 +7,9 @@
 #include <inttypes.h>
 
 #include "server/coordinator/fixture.h"
-#include "server/coordinator/keys_queue.h"
-#include "server/coordinator/meshes.h"
-#include "server/coordinator/rendezvous.h"
+#include "server/coordinator/group/meshes.h"
+#include "server/coordinator/kv/queue.h"
+#include "server/coordinator/rendezvous/rendezvous.h"
 #include "support/sweep.h"
 
 #define STORM 10000

@@ -5,7 +5,7 @@
 #include "support/testing.h"
 
 #include "server/coordinator/fixture.h"
-#include "server/coordinator/keys_many.h"
+#include "server/coordinator/kv/multi.h"
 
 static const tutti_bytes abc[] = {{"a", 1}, {"b", 1}, {"c", 1}};
 

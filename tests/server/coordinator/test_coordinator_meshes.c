@@ -6,7 +6,7 @@
 #include "support/testing.h"
 
 #include "server/coordinator/fixture.h"
-#include "server/coordinator/meshes.h"
+#include "server/coordinator/group/meshes.h"
 
 #define WORLD 8
 

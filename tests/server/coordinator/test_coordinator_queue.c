@@ -5,8 +5,8 @@
 #include "support/testing.h"
 
 #include "server/coordinator/fixture.h"
-#include "server/coordinator/keys_many.h"
-#include "server/coordinator/keys_queue.h"
+#include "server/coordinator/kv/multi.h"
+#include "server/coordinator/kv/queue.h"
 
 typedef struct taker {
     tutti_coordinator_take take;

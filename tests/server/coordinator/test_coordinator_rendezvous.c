@@ -5,7 +5,7 @@
 #include "support/testing.h"
 
 #include "server/coordinator/fixture.h"
-#include "server/coordinator/rendezvous.h"
+#include "server/coordinator/rendezvous/rendezvous.h"
 #include "tutti/types.h"
 
 typedef struct comer {

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "server/coordinator/fixture.h"
-#include "server/coordinator/keys_many.h"
-#include "server/coordinator/keys_queue.h"
+#include "server/coordinator/kv/multi.h"
+#include "server/coordinator/kv/queue.h"
 
 static tutti_coordinator_change
 change_of(const char *key, uint64_t token)

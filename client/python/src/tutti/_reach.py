@@ -2,7 +2,7 @@
 it, what to do.
 
 gRPC's errors are known by fragments of their text, so a new gRPC may bring new ones: those are passed
-on as they are. The tables are those of lib/rpc/rpc_reach.c.
+on as they are. The tables are those of lib/rpc/channel/connect_error.c.
 """
 
 from __future__ import annotations

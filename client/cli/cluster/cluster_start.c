@@ -1,0 +1,527 @@
+/* Starting a local cluster: the coordinator, then the agents, then until all serve. And starting
+ * some of its agents again. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/cli/cluster/cluster.h"
+#include "client/cli/connect/connect.h"
+#include "client/cli/util/process.h"
+
+#define LOG_LINES 12
+#define LOG_TAIL_BYTES 4096
+#define POLL_MS 10
+#define ASK_MS 500 /* one try to connect, so that a dead process is noticed meanwhile */
+#define JOB "default"
+
+/* Set by SIGINT and SIGTERM while a cluster is started. */
+static volatile sig_atomic_t interrupted;
+
+static void
+on_signal(int number)
+{
+    interrupted = number;
+}
+
+/* ------------------------------------------------------------------------------ starting one */
+
+/* What `tutti cluster start` is doing, and `tutti cluster restart`. */
+typedef struct starting {
+    const cli *self;
+    state *cluster;
+    const uint32_t *ranks; /* of the agents to be started; NULL = all */
+    uint32_t rank_count;
+    uint16_t port; /* of the coordinator; 0 = any */
+    uint32_t timeout_ms;
+    char coordinator[PROCESS_PATH_MAX];
+    char agent[PROCESS_PATH_MAX];
+    char **environment;
+    uint64_t until_ms;
+} starting;
+
+static void
+pause_shortly(void)
+{
+    const struct timespec shortly = {.tv_nsec = POLL_MS * 1000000};
+
+    (void)nanosleep(&shortly, NULL);
+}
+
+static tutti_code
+launch(starting *self, char *const *words, state_process *process, tutti_error *err)
+{
+    const int log = open(process->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    const process_plan plan = {.arguments = words,
+                               .environment = self->environment,
+                               .input = -1,
+                               .output = log,
+                               .error = log,
+                               .session = true};
+    tutti_code code;
+
+    if (log < 0) {
+        return cli_fail_errno(err, errno, "could not open %s", process->log);
+    }
+    code = process_start(&plan, &process->pid, err);
+    (void)close(log);
+    if (code == TUTTI_OK) {
+        process->started = process_started(process->pid);
+        code = state_write(self->cluster, err); /* from now on `cluster stop` finds it */
+    }
+    return code;
+}
+
+/* The last lines of a log, for who wants to know why. */
+static void
+show_log(const cli *self, const char *name, const char *path)
+{
+    char bytes[LOG_TAIL_BYTES + 1];
+    FILE *file = fopen(path, "re");
+    size_t size;
+    size_t lines = 0;
+    const char *at;
+
+    if (file == NULL) {
+        return;
+    }
+    (void)fseek(file, 0, SEEK_END);
+    (void)fseek(file, ftell(file) > LOG_TAIL_BYTES ? -LOG_TAIL_BYTES : -ftell(file), SEEK_CUR);
+    size = fread(bytes, 1, LOG_TAIL_BYTES, file);
+    (void)fclose(file);
+    bytes[size] = '\0';
+    at = bytes + size;
+    while (at > bytes && lines <= LOG_LINES) {
+        at--;
+        lines += *at == '\n' && at + 1 < bytes + size ? 1 : 0;
+    }
+    at += at > bytes ? 1 : 0;
+    (void)fprintf(self->err, "last words of the %s:\n%s%s", name, at,
+                  size > 0 && bytes[size - 1] != '\n' ? "\n" : "");
+}
+
+/* A process that should be there: is it? */
+static tutti_code
+check_alive(const starting *self, const state_process *process, const char *name, tutti_error *err)
+{
+    int status = 0;
+
+    if (interrupted != 0) {
+        return cli_fail(err, TUTTI_CANCELLED, "interrupted");
+    }
+    if (waitpid(process->pid, &status, WNOHANG) == process->pid ||
+        !cluster_process_is_alive(process)) {
+        cli_status_clear(self->self);
+        show_log(self->self, name, process->log);
+        return cli_fail(err, TUTTI_UNAVAILABLE, "the %s ended with %s %d", name,
+                        WIFSIGNALED(status) ? "signal" : "exit code",
+                        WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    }
+    if (cli_now_ms() > self->until_ms) {
+        cli_status_clear(self->self);
+        show_log(self->self, name, process->log);
+        return cli_fail(err, TUTTI_DEADLINE_EXCEEDED, "the %s does not serve in %" PRIu32 " ms",
+                        name, self->timeout_ms);
+    }
+    return TUTTI_OK;
+}
+
+/* Wait for the port file, and read its TCP address, or its socket when it has no other. */
+static tutti_code
+wait_for_port(const starting *self, state_process *process, const char *port_file, const char *name,
+              tutti_error *err)
+{
+    char line[STATE_PATH_MAX];
+    tutti_code code;
+
+    for (;;) {
+        FILE *file = fopen(port_file, "re");
+        bool found = false;
+
+        while (file != NULL && !found && fgets(line, sizeof(line), file) != NULL) {
+            line[strcspn(line, "\n")] = '\0';
+            found = line[0] != '\0' && (!self->cluster->tcp || strncmp(line, "unix:", 5) != 0);
+        }
+        if (file != NULL) {
+            (void)fclose(file);
+        }
+        if (found) {
+            (void)snprintf(process->address, sizeof(process->address), "%s", line);
+            return TUTTI_OK;
+        }
+        code = check_alive(self, process, name, err);
+        if (code != TUTTI_OK) {
+            return code;
+        }
+        pause_shortly();
+    }
+}
+
+#define LISTEN_MAX (STATE_PATH_MAX + 32)
+
+/*
+ * A socket in the cluster's folder, which is its user's alone: on a port every user of this machine
+ * could call.
+ */
+static void
+plan_listening(const starting *self, const char *format, uint32_t rank, uint16_t port,
+               state_process *process, char ret_listen[LISTEN_MAX])
+{
+    char path[STATE_PATH_MAX];
+
+    state_path(self->cluster, format, rank, path);
+    (void)snprintf(process->socket, sizeof(process->socket), "unix:%.200s", path);
+    if (self->cluster->tcp) {
+        (void)snprintf(ret_listen, LISTEN_MAX, "127.0.0.1:%u,%s", port, process->socket);
+    } else {
+        (void)snprintf(ret_listen, LISTEN_MAX, "%s", process->socket);
+    }
+}
+
+static tutti_code
+start_coordinator(starting *self, tutti_error *err)
+{
+    state_process *process = &self->cluster->coordinator;
+    char listen[LISTEN_MAX];
+    char port_file[STATE_PATH_MAX];
+    char *words[] = {self->coordinator, "--listen", listen, "--port-file", port_file, NULL};
+    tutti_code code;
+
+    plan_listening(self, "coordinator.sock", 0, self->port, process, listen);
+    state_path(self->cluster, "coordinator.port", 0, port_file);
+    state_path(self->cluster, "coordinator.log", 0, process->log);
+    cli_status_line(self->self, "starting the coordinator");
+    code = launch(self, words, process, err);
+    if (code == TUTTI_OK) {
+        code = wait_for_port(self, process, port_file, "coordinator", err);
+    }
+    return code;
+}
+
+#define AGENT_WORDS 32 /* that we say, at most */
+
+static char **
+make_words(const state *cluster)
+{
+    size_t count = AGENT_WORDS;
+    size_t i;
+    char **words;
+
+    for (i = 0; cluster->options != NULL && cluster->options[i] != NULL; i++) {
+        count++;
+    }
+    words = calloc(count, sizeof(*words));
+    if (words == NULL) {
+        abort();
+    }
+    return words;
+}
+
+static tutti_code
+start_agent(starting *self, uint32_t rank, tutti_error *err)
+{
+    state_process *process = &self->cluster->ranks[rank];
+    char **words = make_words(self->cluster);
+    char listen[LISTEN_MAX];
+    char port_file[STATE_PATH_MAX];
+    char number[16];
+    char size[16];
+    size_t n = 0;
+    tutti_code code;
+    size_t i;
+
+    plan_listening(self, "agent-%u.sock", rank, 0, process, listen);
+    state_path(self->cluster, "agent-%u.port", rank, port_file);
+    state_path(self->cluster, "agent-%u.log", rank, process->log);
+    (void)snprintf(number, sizeof(number), "%" PRIu32, rank);
+    (void)snprintf(size, sizeof(size), "%" PRIu32, self->cluster->rank_count);
+    words[n++] = self->agent;
+    words[n++] = "--coordinator", words[n++] = self->cluster->coordinator.socket;
+    words[n++] = "--job", words[n++] = JOB;
+    words[n++] = "--rank", words[n++] = number;
+    words[n++] = "--local-rank", words[n++] = number;
+    words[n++] = "--world-size", words[n++] = size;
+    words[n++] = "--listen", words[n++] = listen;
+    words[n++] = "--port-file", words[n++] = port_file;
+    for (i = 0; self->cluster->options != NULL && self->cluster->options[i] != NULL; i++) {
+        words[n++] = self->cluster->options[i];
+    }
+    (void)unlink(port_file); /* of a process before this one */
+    code = launch(self, words, process, err);
+    free(words);
+    return code;
+}
+
+/* ------------------------------------------------------------------------------ starting all */
+
+static uint32_t
+rank_at(const starting *self, uint32_t i)
+{
+    return self->ranks != NULL ? self->ranks[i] : i;
+}
+
+static tutti_code
+wait_for_agent(starting *self, uint32_t rank, tutti_error *err)
+{
+    state_process *process = &self->cluster->ranks[rank];
+    char port_file[STATE_PATH_MAX];
+    tutti_client_options options;
+    tutti_client *client = NULL;
+    char name[32];
+    tutti_code code;
+
+    (void)snprintf(name, sizeof(name), "agent of rank %" PRIu32, rank);
+    state_path(self->cluster, "agent-%u.port", rank, port_file);
+    code = wait_for_port(self, process, port_file, name, err);
+    tutti_client_options_init(&options);
+    options.agent = process->socket;
+    options.coordinator = self->cluster->coordinator.socket;
+    options.timeout_ms = ASK_MS;
+    cli_options_local(&options);
+    while (code == TUTTI_OK && tutti_connect_with(&options, &client, NULL) != TUTTI_OK) {
+        uint32_t i;
+
+        /* Another one that ended is why this one waits. */
+        for (i = 0; i < self->rank_count && code == TUTTI_OK; i++) {
+            const uint32_t other = rank_at(self, i);
+
+            (void)snprintf(name, sizeof(name), "agent of rank %" PRIu32, other);
+            code = check_alive(self, &self->cluster->ranks[other], name, err);
+        }
+    }
+    tutti_close(client);
+    return code;
+}
+
+static tutti_code
+start_agents(starting *self, tutti_error *err)
+{
+    const uint32_t count = self->rank_count;
+    tutti_code code = TUTTI_OK;
+    uint32_t i;
+
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        cli_status_line(self->self, "starting agent %" PRIu32 " of %" PRIu32, i + 1, count);
+        code = start_agent(self, rank_at(self, i), err);
+    }
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        cli_status_line(self->self, "%" PRIu32 " of %" PRIu32 " agents serve", i, count);
+        code = wait_for_agent(self, rank_at(self, i), err);
+    }
+    return code;
+}
+
+static tutti_code
+start_all(starting *self, tutti_error *err)
+{
+    tutti_code code = start_coordinator(self, err);
+
+    if (code == TUTTI_OK) {
+        code = start_agents(self, err);
+    }
+    if (code == TUTTI_OK) {
+        self->cluster->ready = true;
+        code = state_write(self->cluster, err);
+    }
+    cli_status_clear(self->self);
+    return code;
+}
+
+/* What an agent is started with besides what we say. */
+static void
+set_options(state *cluster, const cluster_plan *plan)
+{
+    char **words = calloc((size_t)plan->more_count + 2, sizeof(*words));
+    size_t count = 0;
+    int i;
+
+    if (words == NULL) {
+        abort();
+    }
+    if (plan->memory_limit != NULL) {
+        words[count++] = "--memory-limit";
+        words[count++] = (char *)(uintptr_t)plan->memory_limit;
+    }
+    for (i = 0; i < plan->more_count; i++) {
+        words[count++] = plan->more[i];
+    }
+    state_set_options(cluster, words, count);
+    free(words);
+}
+
+/* It runs already: all of it, or what is left of it. */
+static tutti_code
+fail_running(const state *cluster, tutti_error *err)
+{
+    uint32_t i;
+
+    for (i = 0; i < cluster->rank_count; i++) {
+        if (cluster_process_is_alive(&cluster->coordinator) &&
+            !cluster_process_is_alive(&cluster->ranks[i])) {
+            return cli_fail(err, TUTTI_FAILED_PRECONDITION,
+                            "cluster %s runs already, but agent %" PRIu32
+                            " is gone: tutti cluster restart --name %s, or tutti cluster stop "
+                            "--name %s",
+                            cluster->name, i, cluster->name, cluster->name);
+        }
+    }
+    return cli_fail(err, TUTTI_FAILED_PRECONDITION,
+                    "cluster %s runs already: tutti cluster stop --name %s, or take another --name",
+                    cluster->name, cluster->name);
+}
+
+/* What is left of a former cluster of that name is swept away when nothing of it lives. */
+static tutti_code
+make_room(const cluster_plan *plan, state *cluster, tutti_error *err)
+{
+    tutti_code code = state_init(cluster, plan->name, err);
+
+    if (code == TUTTI_OK) {
+        code = state_lock(cluster, err);
+    }
+    if (code == TUTTI_OK && state_read(cluster, NULL) == TUTTI_OK && cluster_is_alive(cluster)) {
+        code = fail_running(cluster, err);
+    }
+    if (code == TUTTI_OK) {
+        code = state_make(cluster, plan->rank_count, err);
+    }
+    if (code == TUTTI_OK) {
+        cluster->tcp = plan->tcp;
+        set_options(cluster, plan);
+        (void)snprintf(cluster->job, sizeof(cluster->job), "%s", JOB);
+    }
+    return code;
+}
+
+/* The user's settings for clients are not meant for servers; of the others what says how they log,
+ * and where their modules are. */
+static char **
+make_environment(void)
+{
+    static const char *const kept[] = {"TUTTI_LOG", "TUTTI_MODULES"};
+    char words[2][PATH_MAX + 32];
+    const char *changes[3] = {"TUTTI_*"};
+    size_t count = 1;
+    size_t i;
+
+    for (i = 0; i < 2; i++) {
+        const char *value = getenv(kept[i]);
+
+        if (value != NULL) {
+            (void)snprintf(words[i], sizeof(words[i]), "%s=%.*s", kept[i], PATH_MAX, value);
+            changes[count++] = words[i];
+        }
+    }
+    return process_environment(changes, count);
+}
+
+static tutti_code
+find_programs(starting *self, tutti_error *err)
+{
+    const tutti_code code = process_find("tutti-coordinator", self->coordinator, err);
+
+    return code == TUTTI_OK ? process_find("tutti-agent", self->agent, err) : code;
+}
+
+/* Ctrl-C and SIGTERM end what is being started, until they mean again what they did `before`. */
+static void
+catch_signals(struct sigaction before[2])
+{
+    const struct sigaction catch = {.sa_handler = on_signal};
+
+    interrupted = 0;
+    (void)sigaction(SIGINT, &catch, &before[0]);
+    (void)sigaction(SIGTERM, &catch, &before[1]);
+}
+
+static void
+let_signals(const struct sigaction before[2])
+{
+    (void)sigaction(SIGINT, &before[0], NULL);
+    (void)sigaction(SIGTERM, &before[1], NULL);
+}
+
+tutti_code
+cluster_start(const cli *self, const cluster_plan *plan, state *ret_state, tutti_error *err)
+{
+    struct sigaction before[2];
+    starting all = {.self = self,
+                    .cluster = ret_state,
+                    .rank_count = plan->rank_count,
+                    .port = plan->port,
+                    .timeout_ms = plan->timeout_ms};
+    tutti_code code;
+
+    all.until_ms = cli_now_ms() + plan->timeout_ms;
+    code = find_programs(&all, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    code = make_room(plan, ret_state, err);
+    if (code != TUTTI_OK) {
+        state_fini(ret_state);
+        return code;
+    }
+    catch_signals(before);
+    all.environment = make_environment();
+    code = start_all(&all, err);
+    process_environment_free(all.environment);
+    if (code != TUTTI_OK) {
+        (void)cluster_stop(ret_state, 2000, NULL);
+    }
+    let_signals(before);
+    if (code != TUTTI_OK) {
+        state_fini(ret_state);
+    } else {
+        (void)close(ret_state->lock);
+        ret_state->lock = -1;
+    }
+    return code;
+}
+
+tutti_code
+cluster_restart(const cli *self, state *cluster, const uint32_t *ranks, size_t count,
+                uint32_t timeout_ms, tutti_error *err)
+{
+    state_process *processes[STATE_RANKS_MAX];
+    struct sigaction before[2];
+    starting all = {.self = self,
+                    .cluster = cluster,
+                    .ranks = ranks,
+                    .rank_count = (uint32_t)count,
+                    .timeout_ms = timeout_ms,
+                    .until_ms = cli_now_ms() + timeout_ms};
+    tutti_code code = find_programs(&all, err);
+    size_t i;
+
+    if (code == TUTTI_OK && !cluster_process_is_alive(&cluster->coordinator)) {
+        return cli_fail(err, TUTTI_FAILED_PRECONDITION,
+                        "the coordinator of cluster %s is gone, and with it the job: tutti cluster "
+                        "stop --name %s, then start",
+                        cluster->name, cluster->name);
+    }
+    for (i = 0; i < count; i++) {
+        processes[i] = &cluster->ranks[ranks[i]];
+    }
+    if (code == TUTTI_OK) {
+        code = cluster_end(cluster, processes, count, timeout_ms, err);
+    }
+    if (code == TUTTI_OK) {
+        catch_signals(before);
+        all.environment = make_environment();
+        code = start_agents(&all, err);
+        if (code == TUTTI_OK) {
+            code = state_write(cluster, err); /* the addresses are others */
+        }
+        cli_status_clear(self);
+        process_environment_free(all.environment);
+        let_signals(before);
+    }
+    return code;
+}

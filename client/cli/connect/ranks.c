@@ -1,0 +1,105 @@
+#include "client/cli/connect/ranks.h"
+
+#include <inttypes.h>
+
+#include "client/cli/connect/connect.h"
+
+json_t *
+cli_json_group(const tutti_group_info *info)
+{
+    return json_pack("{s:s, s:I, s:I, s:s, s:o}", "name", info->name, "id", (json_int_t)info->id,
+                     "epoch", (json_int_t)info->epoch, "tag", info->tag, "ranks",
+                     cli_json_ranks(info->ranks, info->rank_count));
+}
+
+json_t *
+cli_json_ranks(const uint32_t *ranks, size_t count)
+{
+    json_t *array = json_array();
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        (void)json_array_append_new(array, json_integer(ranks[i]));
+    }
+    return array;
+}
+
+void
+cli_format_ranks(const uint32_t *ranks, size_t count, char *ret, size_t size)
+{
+    size_t used = 0;
+    size_t i;
+
+    ret[0] = '\0';
+    for (i = 0; i < count && used < size; i++) {
+        size_t last = i;
+
+        while (last + 1 < count && ranks[last + 1] == ranks[last] + 1) {
+            last++;
+        }
+        used += (size_t)snprintf(ret + used, size - used,
+                                 last > i ? "%s%" PRIu32 "-%" PRIu32 : "%s%" PRIu32,
+                                 i == 0 ? "" : ",", ranks[i], ranks[last]);
+        i = last;
+    }
+}
+
+void
+cli_print_groups(const cli *self, const tutti_group_info *infos, size_t count)
+{
+    cli_table *table = cli_table_new("GROUP|>ID|>SIZE|>EPOCH|RANKS");
+    char ranks[1024];
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        cli_format_ranks(infos[i].ranks, infos[i].rank_count, ranks, sizeof(ranks));
+        cli_table_add(table, "%s", infos[i].name);
+        cli_table_add(table, "%" PRIu64, infos[i].id);
+        cli_table_add(table, "%" PRIu32, infos[i].rank_count);
+        cli_table_add(table, "%" PRIu64, infos[i].epoch);
+        cli_table_add(table, "%s", ranks);
+    }
+    cli_table_print(self, table);
+    cli_table_free(table);
+}
+
+tutti_code
+cli_connect_member(cli *self, uint32_t rank, tutti_client **ret_client, tutti_error *err)
+{
+    char handle[32];
+
+    (void)snprintf(handle, sizeof(handle), "tensor:%" PRIu32 ".", rank);
+    return cli_connect(self, handle, ret_client, err);
+}
+
+int
+cli_delete_as_member(cli *self, cli_find_member_fn find, cli_delete_fn remove)
+{
+    const char *name = self->arguments[0];
+    tutti_client *client = NULL;
+    uint32_t member = 0;
+    int64_t rank;
+    tutti_error err;
+    tutti_code code;
+
+    if (!cli_rank_option(self, &rank)) {
+        return CLI_USAGE;
+    }
+    code = cli_connect_coordinator(self, &client, &err);
+    if (code == TUTTI_OK) {
+        code = find(client, name, &member, &err);
+    }
+    tutti_close(client);
+    client = NULL;
+    if (code == TUTTI_OK) {
+        code = cli_connect_member(self, member, &client, &err);
+    }
+    if (code == TUTTI_OK) {
+        code = remove(client, name, &err);
+    }
+    if (code == TUTTI_OK) {
+        (void)cli_print_json(self, json_pack("{s:s}", "deleted", name));
+    }
+    tutti_close(client);
+    return code == TUTTI_OK ? CLI_FINE : cli_failed(self, name, &err);
+}

@@ -1,0 +1,292 @@
+/* tutti doctor: is the job well, and what is to be done. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "client/cli/diagnose/doctor.h"
+
+#define SHOWN_MAX 64 /* findings; --json has all */
+
+/* ------------------------------------------------------------------------------ asking */
+
+typedef struct visit {
+    doctor *all;
+    const uint32_t *ranks; /* that are alive */
+    size_t rank_count;
+    uint32_t wait_ms;
+} visit;
+
+static void
+on_rank(void *arg, uint32_t rank, tutti_client *client, const tutti_error *err)
+{
+    const visit *round = arg;
+    doctor_patient *patient = &round->all->patients[rank];
+
+    if (client == NULL) {
+        patient->err = *err;
+        return;
+    }
+    patient->answered =
+        tutti_clock_compare(client, &patient->offset_ns, &patient->error_ns, &patient->err) ==
+            TUTTI_OK &&
+        tutti_agent_examine(client, round->ranks, round->rank_count, round->wait_ms, &patient->exam,
+                            &patient->reaches, &patient->reach_count, &patient->err) == TUTTI_OK;
+}
+
+static void
+ask_all(const cli *self, doctor *all, uint32_t wait_ms)
+{
+    const cli_survey *survey = all->survey;
+    uint32_t *ranks = calloc(survey->count + 1, sizeof(*ranks));
+    visit round = {.all = all, .ranks = ranks, .wait_ms = wait_ms};
+    uint32_t rank;
+
+    if (ranks == NULL) {
+        abort();
+    }
+    for (rank = 0; rank < survey->count; rank++) {
+        if (survey->infos[rank].state == TUTTI_RANK_ALIVE) {
+            ranks[round.rank_count++] = rank;
+        }
+    }
+    cli_survey_ask(self, survey, on_rank, &round);
+    free(ranks);
+}
+
+/* ------------------------------------------------------------------------------ telling */
+
+static size_t
+count_reached(const doctor_patient *patient)
+{
+    size_t count = 0;
+    size_t i;
+
+    for (i = 0; i < patient->reach_count; i++) {
+        count += patient->reaches[i].reached ? 1 : 0;
+    }
+    return count;
+}
+
+/* -1 = no limit. */
+static json_int_t
+json_limit(uint64_t limit)
+{
+    return limit == TUTTI_NO_LIMIT ? -1 : (json_int_t)limit;
+}
+
+static json_t *
+json_texts(const char *first, size_t step, size_t count)
+{
+    json_t *list = json_array();
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        (void)json_array_append_new(list, json_string(first + i * step));
+    }
+    return list;
+}
+
+static json_t *
+json_reaches(const doctor_patient *patient)
+{
+    json_t *list = json_array();
+    size_t i;
+
+    for (i = 0; i < patient->reach_count; i++) {
+        const tutti_reach *reach = &patient->reaches[i];
+        json_t *one = json_pack("{s:I, s:b}", "rank", (json_int_t)reach->rank, "reached",
+                                (int)reach->reached);
+
+        if (reach->reached) {
+            (void)json_object_set_new(one, "trip_us", json_integer((json_int_t)reach->trip_us));
+        } else {
+            (void)json_object_set_new(one, "why", json_string(reach->why));
+        }
+        (void)json_array_append_new(list, one);
+    }
+    return list;
+}
+
+static json_t *
+json_patient(const tutti_rank_info *info, const doctor_patient *patient)
+{
+    const tutti_exam *exam = &patient->exam;
+
+    if (!patient->answered) {
+        return json_pack("{s:I, s:s, s:b}", "rank", (json_int_t)info->rank, "host", info->host,
+                         "answered", 0);
+    }
+    return json_pack(
+        "{s:I, s:s, s:b, s:I, s:s, s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:I, s:I, s:I, s:f, s:f, "
+        "s:o}",
+        "rank", (json_int_t)exam->rank, "host", exam->host, "answered", 1, "pid",
+        (json_int_t)exam->pid, "version", exam->version, "kernel", exam->kernel, "device",
+        exam->device, "addresses",
+        json_texts(exam->addresses[0], sizeof(exam->addresses[0]), exam->address_count),
+        "transports", exam->transports, "net_devices", exam->net_devices, "rdma_devices",
+        json_texts(exam->rdma_devices[0], sizeof(exam->rdma_devices[0]), exam->rdma_device_count),
+        "gpus", json_texts(exam->gpus[0], sizeof(exam->gpus[0]), exam->gpu_count), "memlock_bytes",
+        json_limit(exam->memlock_bytes), "files", json_limit(exam->files), "files_open",
+        (json_int_t)exam->files_open, "clock_offset_us", (double)patient->offset_ns / 1000.0,
+        "clock_error_us", (double)patient->error_ns / 1000.0, "reaches", json_reaches(patient));
+}
+
+static json_t *
+json_doctor(const cli *self, const doctor *all)
+{
+    json_t *ranks = json_array();
+    json_t *findings = json_array();
+    size_t i;
+
+    for (i = 0; i < all->survey->count; i++) {
+        (void)json_array_append_new(ranks, json_patient(&all->survey->infos[i], &all->patients[i]));
+    }
+    for (i = 0; i < all->finding_count; i++) {
+        const doctor_finding *one = &all->findings[i];
+        json_t *finding = json_pack("{s:s, s:s, s:s}", "severity", one->bad ? "bad" : "warning",
+                                    "what", one->what, "remedy", one->remedy);
+
+        if (one->rank >= 0) {
+            (void)json_object_set_new(finding, "rank", json_integer(one->rank));
+        }
+        (void)json_array_append_new(findings, finding);
+    }
+    return json_pack("{s:s, s:s, s:I, s:b, s:o, s:o}", "job", all->survey->job.name, "coordinator",
+                     self->coordinator, "world_size", (json_int_t)all->survey->job.world_size,
+                     "well", (int)(all->bad_count == 0), "findings", findings, "ranks", ranks);
+}
+
+static void
+add_limit(cli_table *table, uint64_t limit, bool bytes)
+{
+    char words[CLI_WORD_SIZE];
+
+    if (limit == TUTTI_NO_LIMIT) {
+        cli_table_add(table, "no limit");
+    } else if (bytes) {
+        cli_table_add(table, "%s", cli_format_size(limit, words));
+    } else {
+        cli_table_add(table, "%" PRIu64, limit);
+    }
+}
+
+static void
+add_row(cli_table *table, const tutti_rank_info *info, const doctor_patient *patient)
+{
+    const bool all = patient->answered && count_reached(patient) == patient->reach_count;
+    char words[64];
+    int i;
+
+    cli_table_add(table, "%" PRIu32, info->rank);
+    cli_table_add(table, "%s", info->host[0] != '\0' ? info->host : "-");
+    cli_table_add(table, "%s", info->address[0] != '\0' ? info->address : "-");
+    if (!patient->answered) {
+        for (i = 0; i < 5; i++) {
+            cli_table_add(table, "-");
+        }
+        cli_table_add_styled(table, CLI_RED, "no answer");
+        return;
+    }
+    cli_table_add(table, "%s", patient->exam.device);
+    cli_table_add(table, "%s", patient->exam.version);
+    cli_table_add(table, "%+.3f ms", (double)patient->offset_ns / 1e6);
+    add_limit(table, patient->exam.files, false);
+    add_limit(table, patient->exam.memlock_bytes, true);
+    (void)snprintf(words, sizeof(words), "%zu of %zu", count_reached(patient),
+                   patient->reach_count);
+    cli_table_add_styled(table, all ? CLI_GREEN : CLI_RED, words);
+}
+
+static void
+print_findings(const cli *self, const doctor *all)
+{
+    size_t i;
+
+    for (i = 0; i < all->finding_count && i < SHOWN_MAX; i++) {
+        const doctor_finding *one = &all->findings[i];
+
+        (void)fprintf(self->out, "\n%s%s%s: %s\n    %s\n",
+                      cli_style_begin(self, one->bad ? CLI_RED : CLI_YELLOW),
+                      one->bad ? "bad" : "warning", cli_style_end(self), one->what, one->remedy);
+    }
+    if (all->finding_count > SHOWN_MAX) {
+        (void)fprintf(self->out, "\n... and %zu more, which --json lists\n",
+                      all->finding_count - SHOWN_MAX);
+    }
+}
+
+static void
+print_gpus(const cli *self, const doctor *all)
+{
+    uint32_t rank;
+    size_t i;
+
+    for (rank = 0; rank < all->survey->count; rank++) {
+        const doctor_patient *patient = &all->patients[rank];
+
+        for (i = 0; patient->answered && i < patient->exam.gpu_count; i++) {
+            (void)fprintf(self->out, "rank %" PRIu32 ": %s\n", patient->exam.rank,
+                          patient->exam.gpus[i]);
+        }
+    }
+}
+
+static void
+print_doctor(const cli *self, const doctor *all)
+{
+    const tutti_job_info *job = &all->survey->job;
+    cli_table *table =
+        cli_table_new(">RANK|HOST|ADVERTISES|DEVICE|VERSION|>CLOCK|>FILES|>MEMLOCK|>REACHES");
+    uint32_t rank;
+
+    (void)fprintf(self->out,
+                  "job %s, epoch %" PRIu64 ": %" PRIu32 " of %" PRIu32
+                  " ranks alive, coordinator %s\n",
+                  job->name, job->epoch, job->alive_count, job->world_size, self->coordinator);
+    for (rank = 0; rank < all->survey->count; rank++) {
+        add_row(table, &all->survey->infos[rank], &all->patients[rank]);
+    }
+    cli_table_print(self, table);
+    cli_table_free(table);
+    print_gpus(self, all);
+    print_findings(self, all);
+    if (all->finding_count == 0) {
+        (void)fprintf(self->out, "all is well\n");
+    }
+}
+
+int
+cli_doctor(cli *self)
+{
+    const char *wait = cli_value(self, "wait");
+    cli_survey survey = {.count = 0};
+    doctor all = {.survey = &survey};
+    uint32_t wait_ms = 2000;
+    tutti_error err;
+    uint32_t rank;
+
+    if (wait != NULL && (!cli_parse_ms(wait, &wait_ms) || wait_ms > 10000)) {
+        return cli_usage(self, "--wait \"%s\" is no time of at most 10s: 250ms, 5s", wait);
+    }
+    if (cli_survey_open(self, &survey, &err) != TUTTI_OK) {
+        return cli_failed(self, NULL, &err);
+    }
+    if (self->local) {
+        all.cluster = cli_value(self, "cluster") != NULL ? cli_value(self, "cluster") : "default";
+    }
+    all.patients = calloc(survey.count + 1, sizeof(*all.patients));
+    if (all.patients == NULL) {
+        abort();
+    }
+    ask_all(self, &all, wait_ms);
+    doctor_check(&all);
+    if (!cli_print_json(self, json_doctor(self, &all))) {
+        print_doctor(self, &all);
+    }
+    for (rank = 0; rank < survey.count; rank++) {
+        tutti_free(all.patients[rank].reaches);
+    }
+    free(all.patients);
+    free(all.findings);
+    cli_survey_close(&survey);
+    return all.bad_count == 0 ? CLI_FINE : CLI_FAILED;
+}

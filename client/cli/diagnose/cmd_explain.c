@@ -1,0 +1,179 @@
+/* tutti explain: which algorithm an op would take, and why. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "client/cli/connect/connect.h"
+#include "tutti/algorithms.h"
+
+static json_t *
+json_alternatives(const tutti_explanation *why)
+{
+    json_t *array = json_array();
+    size_t i;
+
+    for (i = 0; i < why->alternative_count; i++) {
+        const tutti_alternative *one = &why->alternatives[i];
+        json_t *object = json_pack("{s:s, s:b, s:b}", "algorithm", one->algorithm, "possible",
+                                   (int)one->possible, "keeps_order", (int)one->keeps_order);
+
+        if (one->possible) {
+            (void)json_object_set_new(object, "predicted_us",
+                                      json_real((double)one->predicted_ns / 1000.0));
+        } else {
+            (void)json_object_set_new(object, "why_not", json_string(one->why_not));
+        }
+        (void)json_array_append_new(array, object);
+    }
+    return array;
+}
+
+static json_t *
+document(const tutti_explain_question *question, const tutti_explanation *why)
+{
+    json_t *all = json_pack("{s:s, s:s, s:I, s:s, s:s, s:s, s:s}", "op", question->op, "group",
+                            question->group == NULL ? "world" : question->group, "bytes",
+                            (json_int_t)question->bytes, "class", why->order_class, "algorithm",
+                            why->algorithm, "why", why->why, "table", why->table);
+
+    (void)json_object_update_new(
+        all,
+        json_pack("{s:I, s:I, s:b, s:b, s:b, s:I}", "ranks", (json_int_t)why->rank_count, "hosts",
+                  (json_int_t)why->host_count, "settled", (int)why->settled, "shared_memory",
+                  (int)why->near, "alike", (int)why->alike, "rules", (json_int_t)why->rule_count));
+    if (why->rule_number > 0) {
+        (void)json_object_update_new(all, json_pack("{s:s, s:I}", "rule", why->rule, "rule_number",
+                                                    (json_int_t)why->rule_number));
+    }
+    if (why->passed_over[0] != '\0') {
+        (void)json_object_set_new(all, "passed_over", json_string(why->passed_over));
+    }
+    (void)json_object_set_new(all, "alternatives", json_alternatives(why));
+    return all;
+}
+
+static void
+say_why(const cli *self, const tutti_explanation *why)
+{
+    FILE *out = self->out;
+
+    if (strcmp(why->why, "forced") == 0) {
+        (void)fprintf(out, "because it is forced\n");
+    } else if (strcmp(why->why, "small") == 0) {
+        (void)fprintf(out, "because so few bytes travel with the agreement that comes before every "
+                           "op: none of the algorithms runs\n");
+    } else if (why->rule_number > 0) {
+        (void)fprintf(out, "by rule %" PRIu32 " of %" PRIu32 " (%s): %s\n", why->rule_number,
+                      why->rule_count, why->table, why->rule);
+    } else if (!why->alike) {
+        (void)fprintf(out, "because the agents of these ranks were told different things: give all "
+                           "of them the same --tune-table and --algorithm\n");
+    } else {
+        (void)fprintf(out, "because none of %" PRIu32 " rules fits (%s)\n", why->rule_count,
+                      why->table);
+    }
+    if (why->passed_over[0] != '\0') {
+        (void)fprintf(out, "forced, but passed over: %s\n", why->passed_over);
+    }
+    if (!why->settled) {
+        (void)fprintf(out, "no op has run in this group yet: %s\n",
+                      why->host_count < why->rank_count || why->rank_count == 1
+                          ? "which ranks share a host is what the coordinator knows"
+                          : "each rank is taken to be on a host of its own");
+    }
+}
+
+static void
+say_alternatives(const cli *self, const tutti_explanation *why)
+{
+    cli_table *table = cli_table_new(" |ALGORITHM|>PREDICTED|ORDER|WHY NOT");
+    size_t i;
+
+    for (i = 0; i < why->alternative_count; i++) {
+        const tutti_alternative *one = &why->alternatives[i];
+
+        cli_table_add(table, "%s", strcmp(one->algorithm, why->algorithm) == 0 ? "*" : " ");
+        cli_table_add(table, "%s", one->algorithm);
+        if (one->possible) {
+            cli_table_add(table, "%.1f us", (double)one->predicted_ns / 1000.0);
+        } else {
+            cli_table_add(table, "-");
+        }
+        cli_table_add(table, "%s", one->keeps_order ? "kept" : "changed");
+        cli_table_add(table, "%s", one->possible ? " " : one->why_not);
+    }
+    cli_table_print(self, table);
+    cli_table_free(table);
+}
+
+static void
+say(const cli *self, const tutti_explain_question *question, const tutti_explanation *why)
+{
+    char size[CLI_WORD_SIZE];
+
+    (void)fprintf(self->out,
+                  "%s of %s, class %s, %" PRIu32 " rank%s on %" PRIu32 " host%s%s: %s%s%s\n",
+                  question->op, cli_format_size(question->bytes, size), why->order_class,
+                  why->rank_count, why->rank_count == 1 ? "" : "s", why->host_count,
+                  why->host_count == 1 ? "" : "s", why->near ? ", sharing memory" : "",
+                  cli_style_begin(self, CLI_BOLD), why->algorithm, cli_style_end(self));
+    say_why(self, why);
+    say_alternatives(self, why);
+    cli_say(self,
+            "predicted by the model of docs/algorithms.md, not measured here: tutti tune does");
+}
+
+static bool
+read_question(cli *self, char word[64], tutti_explain_question *ret)
+{
+    const char *bytes = cli_value(self, "bytes");
+    const char *dtype = cli_value(self, "dtype");
+    const char *reduce = cli_value(self, "op");
+    char *at;
+
+    (void)snprintf(word, 64, "%s", self->arguments[0]);
+    for (at = word; *at != '\0'; at++) {
+        *at = *at == '-' ? '_' : *at;
+    }
+    *ret =
+        (tutti_explain_question){.op = word, .group = cli_value(self, "group"), .bytes = 1 << 20};
+    if (bytes != NULL && !cli_parse_size(bytes, &ret->bytes)) {
+        (void)cli_usage(self, "-b \"%s\" is no size: 8, 64K, 1MiB", bytes);
+        return false;
+    }
+    ret->dtype = dtype != NULL ? tutti_dtype_parse(dtype) : TUTTI_DTYPE_FP32;
+    ret->reduce = reduce != NULL ? tutti_reduce_parse(reduce) : TUTTI_REDUCE_SUM;
+    if (ret->dtype == TUTTI_DTYPE_NONE || ret->reduce == TUTTI_REDUCE_NONE) {
+        (void)cli_usage(self, "--%s \"%s\" is none",
+                        ret->dtype == TUTTI_DTYPE_NONE ? "dtype" : "op",
+                        ret->dtype == TUTTI_DTYPE_NONE ? dtype : reduce);
+        return false;
+    }
+    return true;
+}
+
+int
+cli_explain(cli *self)
+{
+    tutti_explain_question question;
+    tutti_client *client = NULL;
+    tutti_explanation why;
+    tutti_error err;
+    char word[64];
+    tutti_code code;
+
+    if (!read_question(self, word, &question)) {
+        return CLI_USAGE;
+    }
+    code = cli_connect(self, NULL, &client, &err);
+    if (code == TUTTI_OK) {
+        code = tutti_explain(client, &question, &why, &err);
+        tutti_close(client);
+    }
+    if (code != TUTTI_OK) {
+        return cli_failed(self, NULL, &err);
+    }
+    if (!cli_print_json(self, document(&question, &why))) {
+        say(self, &question, &why);
+    }
+    return CLI_FINE;
+}

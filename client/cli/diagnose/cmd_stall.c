@@ -1,0 +1,208 @@
+/* tutti stall: which ops wait, and for whom. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "client/cli/connect/connect.h"
+#include "tutti/diagnose.h"
+
+#define OLDER_MS 1000 /* younger ops are just running */
+
+static const char *
+seconds(uint64_t ms, char ret[CLI_WORD_SIZE])
+{
+    (void)snprintf(ret, CLI_WORD_SIZE, "%.3g s", (double)ms / 1000.0);
+    return ret;
+}
+
+/* ------------------------------------------------------------------------------ documents */
+
+static json_t *
+json_rank(const tutti_stalled_rank *one)
+{
+    json_t *rank = json_pack("{s:I, s:s, s:b}", "rank", (json_int_t)one->rank, "standing",
+                             tutti_standing_name(one->standing), "arrived", (int)one->arrived);
+
+    if (one->last_op[0] != '\0') {
+        (void)json_object_update_new(
+            rank, json_pack("{s:s, s:I, s:I}", "last_op", one->last_op, "last_sequence",
+                            (json_int_t)one->last_sequence, "last_ms", (json_int_t)one->last_ms));
+    }
+    if (one->standing == TUTTI_STANDING_SILENT) {
+        (void)json_object_set_new(rank, "silent_ms", json_integer((json_int_t)one->silent_ms));
+    }
+    if (one->reason[0] != '\0') {
+        (void)json_object_set_new(rank, "reason", json_string(one->reason));
+    }
+    return rank;
+}
+
+static json_t *
+json_ranks(const tutti_stalled_rank *ranks, size_t count)
+{
+    json_t *list = json_array();
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        (void)json_array_append_new(list, json_rank(&ranks[i]));
+    }
+    return list;
+}
+
+static json_t *
+json_stall(const tutti_stall *one)
+{
+    json_t *arrived = json_array();
+    size_t i;
+
+    for (i = 0; i < one->arrived_listed; i++) {
+        (void)json_array_append_new(arrived, json_integer(one->arrived[i]));
+    }
+    return json_pack("{s:s, s:I, s:s, s:I, s:I, s:o, s:I, s:o, s:s}", "group", one->group,
+                     "sequence", (json_int_t)one->sequence, "op", one->op, "waited_ms",
+                     (json_int_t)one->waited_ms, "group_size", (json_int_t)one->group_size,
+                     "arrived", arrived, "missing_count", (json_int_t)one->missing_count, "ranks",
+                     json_ranks(one->ranks, one->rank_count), "text", one->text);
+}
+
+static json_t *
+json_stalls(const tutti_stalls *all)
+{
+    json_t *stalls = json_array();
+    size_t i;
+
+    for (i = 0; i < all->count; i++) {
+        (void)json_array_append_new(stalls, json_stall(&all->stalls[i]));
+    }
+    return json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:o}", "job", all->job, "epoch",
+                     (json_int_t)all->epoch, "world_size", (json_int_t)all->world_size, "stalls",
+                     stalls, "silent", (json_int_t)all->silent_count, "lost",
+                     (json_int_t)all->lost_count, "ranks", json_ranks(all->ranks, all->rank_count));
+}
+
+/* ------------------------------------------------------------------------------ tables */
+
+static cli_style
+style_of(tutti_standing standing)
+{
+    return standing == TUTTI_STANDING_LOST || standing == TUTTI_STANDING_SILENT ? CLI_RED
+                                                                                : CLI_YELLOW;
+}
+
+static void
+add_rank(cli_table *table, const tutti_stalled_rank *one)
+{
+    char words[CLI_WORD_SIZE];
+
+    cli_table_add(table, "%" PRIu32, one->rank);
+    cli_table_add_styled(table, style_of(one->standing), tutti_standing_name(one->standing));
+    cli_table_add(table, "%s", one->arrived ? "yes" : "no");
+    if (one->last_op[0] == '\0') {
+        cli_table_add(table, "-");
+        cli_table_add(table, "-");
+    } else if (one->last_sequence != 0) {
+        cli_table_add(table, "%" PRIu64 " %s", one->last_sequence, one->last_op);
+        cli_table_add(table, "%s ago", seconds(one->last_ms, words));
+    } else {
+        cli_table_add(table, "%s", one->last_op);
+        cli_table_add(table, "%s ago", seconds(one->last_ms, words));
+    }
+    if (one->standing == TUTTI_STANDING_SILENT) {
+        cli_table_add(table, "heard last %s ago", seconds(one->silent_ms, words));
+    } else {
+        cli_table_add(table, "%s", one->reason);
+    }
+}
+
+static void
+print_ranks(const cli *self, const tutti_stalled_rank *ranks, size_t count)
+{
+    cli_table *table = cli_table_new(">RANK|STANDING|IN IT|LAST OP|ENDED|WHY");
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        add_rank(table, &ranks[i]);
+    }
+    if (count > 0) {
+        cli_table_print(self, table);
+    }
+    cli_table_free(table);
+}
+
+static void
+print_stall(const cli *self, const tutti_stall *one)
+{
+    (void)fprintf(self->out, "\n%s%s%s\n", cli_style_begin(self, CLI_BOLD), one->text,
+                  cli_style_end(self));
+    print_ranks(self, one->ranks, one->rank_count);
+}
+
+static void
+print_stalls(const cli *self, const tutti_stalls *all)
+{
+    size_t i;
+
+    (void)fprintf(self->out,
+                  "job %s, epoch %" PRIu64 ": %zu op%s wait%s, %" PRIu32 " of %" PRIu32
+                  " ranks silent, %" PRIu32 " lost\n",
+                  all->job, all->epoch, all->count, all->count == 1 ? "" : "s",
+                  all->count == 1 ? "s" : "", all->silent_count, all->world_size, all->lost_count);
+    for (i = 0; i < all->count; i++) {
+        print_stall(self, &all->stalls[i]);
+    }
+    if (all->count == 0) {
+        print_ranks(self, all->ranks, all->rank_count);
+    }
+}
+
+/* ------------------------------------------------------------------------------ asking */
+
+static bool
+read_options(cli *self, tutti_stall_options *ret)
+{
+    const char *older = cli_value(self, "older");
+    uint32_t older_ms = OLDER_MS;
+
+    tutti_stall_options_init(ret);
+    ret->group = cli_value(self, "group");
+    if (older != NULL && !cli_parse_ms(older, &older_ms)) {
+        return false;
+    }
+    ret->older_than_ms = older_ms;
+    return true;
+}
+
+static tutti_code
+find(cli *self, const tutti_stall_options *options, tutti_stalls *ret, tutti_error *err)
+{
+    tutti_client *client = NULL;
+    tutti_code code = cli_connect_coordinator(self, &client, err);
+
+    if (code == TUTTI_OK) {
+        code = tutti_stalls_find(client, options, ret, err);
+        tutti_close(client);
+    }
+    return code;
+}
+
+int
+cli_stall(cli *self)
+{
+    tutti_stall_options options;
+    tutti_stalls all;
+    tutti_error err;
+    int status;
+
+    if (!read_options(self, &options)) {
+        return cli_usage(self, "--older \"%s\" is no time: 250ms, 10s, 5m",
+                         cli_value(self, "older"));
+    }
+    if (find(self, &options, &all, &err) != TUTTI_OK) {
+        return cli_failed(self, NULL, &err);
+    }
+    status = all.count > 0 ? CLI_FAILED : CLI_FINE;
+    if (!cli_print_json(self, json_stalls(&all))) {
+        print_stalls(self, &all);
+    }
+    tutti_stalls_free(&all);
+    return status;
+}

@@ -1,0 +1,310 @@
+/* tutti status: the job and its ranks, as the coordinator and the agents see them. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/connect/connect.h"
+
+#define RANKS_MAX 1024 /* of one lookup; more are not shown */
+#define ASK_AT_ONCE 32
+#define ASK_TIMEOUT_MS 3000
+#define SILENT_SHOWN 4
+
+/* What is known of one rank. */
+typedef struct seen {
+    tutti_rank_info info;
+    tutti_agent_stats stats;
+    bool answers;
+    tutti_error err; /* when it does not */
+} seen;
+
+typedef struct survey {
+    cli *self;
+    tutti_job_info job;
+    seen *ranks;
+    uint32_t count;
+    pthread_mutex_t lock; /* guards next */
+    uint32_t next;
+} survey;
+
+/* ------------------------------------------------------------------------------ asking */
+
+static void
+ask(const survey *self, seen *one)
+{
+    tutti_client_options options;
+    tutti_client *client = NULL;
+
+    tutti_client_options_init(&options);
+    options.agent = one->info.address;
+    options.timeout_ms = ASK_TIMEOUT_MS;
+    cli_options_secure(self->self, &options);
+    if (self->self->local) {
+        cli_options_local(&options);
+    }
+    one->answers = tutti_connect_with(&options, &client, &one->err) == TUTTI_OK &&
+                   tutti_agent_stat(client, &one->stats, &one->err) == TUTTI_OK;
+    tutti_close(client);
+}
+
+static void *
+run_asking(void *arg)
+{
+    survey *self = arg;
+
+    for (;;) {
+        uint32_t index;
+
+        (void)pthread_mutex_lock(&self->lock);
+        index = self->next++;
+        (void)pthread_mutex_unlock(&self->lock);
+        if (index >= self->count) {
+            return NULL;
+        }
+        if (self->ranks[index].info.state == TUTTI_RANK_ALIVE) {
+            ask(self, &self->ranks[index]);
+        }
+    }
+}
+
+static void
+ask_all(survey *self)
+{
+    pthread_t threads[ASK_AT_ONCE];
+    uint32_t count = 0;
+
+    while (count < ASK_AT_ONCE && count < self->count &&
+           pthread_create(&threads[count], NULL, run_asking, self) == 0) {
+        count++;
+    }
+    if (count == 0) {
+        (void)run_asking(self);
+    }
+    while (count > 0) {
+        (void)pthread_join(threads[--count], NULL);
+    }
+}
+
+static tutti_code
+look_up(survey *self, tutti_client *client, tutti_error *err)
+{
+    uint32_t ranks[RANKS_MAX];
+    tutti_rank_info *infos;
+    tutti_code code;
+    uint32_t i;
+
+    self->count = self->job.world_size < RANKS_MAX ? self->job.world_size : RANKS_MAX;
+    self->ranks = calloc(self->count, sizeof(*self->ranks));
+    infos = calloc(self->count, sizeof(*infos));
+    if (self->ranks == NULL || infos == NULL) {
+        abort();
+    }
+    for (i = 0; i < self->count; i++) {
+        ranks[i] = i;
+    }
+    code = tutti_ranks_get(client, ranks, self->count, infos, err);
+    for (i = 0; i < self->count && code == TUTTI_OK; i++) {
+        self->ranks[i].info = infos[i];
+    }
+    free(infos);
+    return code;
+}
+
+static tutti_code
+survey_job(survey *self, tutti_error *err)
+{
+    tutti_client *client = NULL;
+    tutti_code code = cli_connect_coordinator(self->self, &client, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    code = tutti_job_get(client, &self->job, err);
+    if (code == TUTTI_OK) {
+        code = look_up(self, client, err);
+    }
+    tutti_close(client);
+    if (code == TUTTI_OK) {
+        ask_all(self);
+    }
+    return code;
+}
+
+/* ------------------------------------------------------------------------------ telling */
+
+static const char *
+state_word(tutti_rank_state state)
+{
+    switch (state) {
+    case TUTTI_RANK_FREE:
+        return "free";
+    case TUTTI_RANK_WAITING:
+        return "waiting";
+    case TUTTI_RANK_ALIVE:
+        return "alive";
+    case TUTTI_RANK_LOST:
+        return "lost";
+    }
+    return "unknown";
+}
+
+static const char *
+health_word(const seen *one)
+{
+    if (one->info.state == TUTTI_RANK_ALIVE) {
+        return one->answers ? "serving" : "silent";
+    }
+    return one->info.state == TUTTI_RANK_LOST ? "gone" : "-";
+}
+
+static json_t *
+json_rank(const seen *one)
+{
+    const tutti_rank_info *info = &one->info;
+    json_t *rank =
+        json_pack("{s:I, s:s, s:s, s:s, s:I, s:s, s:s, s:s, s:I}", "rank", (json_int_t)info->rank,
+                  "state", state_word(info->state), "health", health_word(one), "host", info->host,
+                  "pid", (json_int_t)info->pid, "device", info->device, "address", info->address,
+                  "version", info->version, "since_ms", (json_int_t)info->since_ms);
+
+    if (info->reason[0] != '\0') {
+        (void)json_object_set_new(rank, "reason", json_string(info->reason));
+    }
+    if (one->answers) {
+        const tutti_agent_stats *stats = &one->stats;
+
+        (void)json_object_update_new(
+            rank, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "tensors",
+                            (json_int_t)stats->tensor_count, "memory_used_bytes",
+                            (json_int_t)stats->memory_used_bytes, "memory_limit_bytes",
+                            (json_int_t)stats->memory_limit_bytes, "gpu_used_bytes",
+                            (json_int_t)stats->gpu_used_bytes, "gpu_limit_bytes",
+                            (json_int_t)stats->gpu_limit_bytes, "ops_running",
+                            (json_int_t)stats->op_running_count, "ops_done",
+                            (json_int_t)stats->op_done_count, "ops_failed",
+                            (json_int_t)stats->op_failed_count, "last_sequence",
+                            (json_int_t)stats->world_sequence, "last_op", stats->world_last_op));
+    } else if (info->state == TUTTI_RANK_ALIVE) {
+        (void)json_object_set_new(rank, "error", cli_json_error(&one->err));
+    }
+    return rank;
+}
+
+static json_t *
+json_survey(const survey *self)
+{
+    const tutti_job_info *job = &self->job;
+    json_t *ranks = json_array();
+    uint32_t i;
+
+    for (i = 0; i < self->count; i++) {
+        (void)json_array_append_new(ranks, json_rank(&self->ranks[i]));
+    }
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:o}", "job", job->name, "epoch",
+                     (json_int_t)job->epoch, "world_size", (json_int_t)job->world_size, "alive",
+                     (json_int_t)job->alive_count, "lost", (json_int_t)job->lost_count, "groups",
+                     (json_int_t)job->group_count, "coordinator", self->self->coordinator, "ranks",
+                     ranks);
+}
+
+static void
+add_row(cli_table *table, const seen *one)
+{
+    const tutti_rank_info *info = &one->info;
+    const cli_style style = one->answers                      ? CLI_GREEN
+                            : info->state == TUTTI_RANK_LOST  ? CLI_RED
+                            : info->state == TUTTI_RANK_ALIVE ? CLI_YELLOW
+                                                              : CLI_PLAIN;
+    char size[CLI_WORD_SIZE];
+
+    cli_table_add(table, "%" PRIu32, info->rank);
+    cli_table_add(table, "%s", state_word(info->state));
+    cli_table_add(table, "%s", info->host);
+    cli_table_add(table, "%s", info->device);
+    if (one->answers) {
+        cli_table_add(table, "%" PRIu64, one->stats.tensor_count);
+        cli_table_add(
+            table, "%s",
+            cli_format_size(one->stats.memory_used_bytes + one->stats.gpu_used_bytes, size));
+        cli_table_add(table, "%s%s", one->stats.op_running_count > 0 ? "* " : "",
+                      one->stats.world_last_op[0] != '\0' ? one->stats.world_last_op : "-");
+    } else {
+        cli_table_add(table, "-");
+        cli_table_add(table, "-");
+        cli_table_add(table, "%s", info->state == TUTTI_RANK_ALIVE ? one->err.text : info->reason);
+    }
+    cli_table_add_styled(table, style, health_word(one));
+}
+
+static void
+print_survey(const survey *self)
+{
+    const tutti_job_info *job = &self->job;
+    cli_table *table = cli_table_new(">RANK|STATE|HOST|DEVICE|>TENSORS|>MEMORY|LAST OP|HEALTH");
+    uint32_t i;
+
+    (void)fprintf(self->self->out,
+                  "job %s, epoch %" PRIu64 ": %" PRIu32 " of %" PRIu32 " ranks alive, %" PRIu32
+                  " group%s, coordinator %s\n",
+                  job->name, job->epoch, job->alive_count, job->world_size, job->group_count,
+                  job->group_count == 1 ? "" : "s", self->self->coordinator);
+    for (i = 0; i < self->count; i++) {
+        add_row(table, &self->ranks[i]);
+    }
+    cli_table_print(self->self, table);
+    if (self->count < job->world_size) {
+        (void)fprintf(self->self->out, "... and %" PRIu32 " more ranks\n",
+                      job->world_size - self->count);
+    }
+    cli_table_free(table);
+}
+
+/* Nobody who is said to be alive answers: the job is not, whatever its coordinator thinks. */
+static bool
+is_silent(const survey *self, tutti_error *err)
+{
+    char who[512];
+    size_t used = 0;
+    uint32_t asked = 0;
+    uint32_t i;
+
+    who[0] = '\0';
+    for (i = 0; i < self->count; i++) {
+        const seen *one = &self->ranks[i];
+
+        if (one->answers) {
+            return false;
+        }
+        if (one->info.state == TUTTI_RANK_ALIVE && asked++ < SILENT_SHOWN && used < sizeof(who)) {
+            used += (size_t)snprintf(who + used, sizeof(who) - used, "%srank %" PRIu32 " at %.60s",
+                                     asked > 1 ? ", " : ": ", one->info.rank, one->info.address);
+        }
+    }
+    if (self->job.epoch == 0) {
+        return false; /* it is about to begin */
+    }
+    (void)cli_fail(err, TUTTI_UNAVAILABLE, "no agent answers%s%s",
+                   asked == 0 ? ": all ranks are lost" : who, asked > SILENT_SHOWN ? ", ..." : "");
+    return true;
+}
+
+int
+cli_status(cli *self)
+{
+    survey all = {.self = self};
+    tutti_error err;
+    tutti_code code;
+
+    (void)pthread_mutex_init(&all.lock, NULL);
+    code = survey_job(&all, &err);
+    if (code == TUTTI_OK && !cli_print_json(self, json_survey(&all))) {
+        print_survey(&all);
+    }
+    if (code == TUTTI_OK && is_silent(&all, &err)) {
+        code = TUTTI_UNAVAILABLE;
+    }
+    free(all.ranks);
+    (void)pthread_mutex_destroy(&all.lock);
+    return code == TUTTI_OK ? CLI_FINE : cli_failed(self, NULL, &err);
+}

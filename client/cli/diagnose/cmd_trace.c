@@ -1,0 +1,371 @@
+/* tutti trace: what all ranks did last, as one timeline. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/cli/diagnose/trace.h"
+
+#define LATEST 10 /* ops that are listed */
+#define WINDOW_MS 1000
+
+/* What was asked. */
+typedef struct wish {
+    const char *output;
+    char group[TUTTI_NAME_MAX + 1]; /* "" = all */
+    uint64_t sequence;
+    uint32_t window_ms;
+} wish;
+
+/* ------------------------------------------------------------------------------ asking */
+
+static uint64_t
+moved(uint64_t at_ns, int64_t offset_ns)
+{
+    return at_ns == 0 ? 0 : at_ns - (uint64_t)offset_ns;
+}
+
+/* To our clock. */
+static void
+correct(trace_flown *flown)
+{
+    size_t i;
+
+    for (i = 0; i < flown->count; i++) {
+        tutti_flight_entry *entry = &flown->entries[i];
+
+        entry->created_ns = moved(entry->created_ns, flown->offset_ns);
+        entry->started_ns = moved(entry->started_ns, flown->offset_ns);
+        entry->completed_ns = moved(entry->completed_ns, flown->offset_ns);
+        if (entry->completed_ns != 0 && entry->completed_ns < entry->created_ns) {
+            entry->completed_ns = entry->created_ns; /* no honest agent says so */
+        }
+    }
+}
+
+static void
+on_rank(void *arg, uint32_t rank, tutti_client *client, const tutti_error *err)
+{
+    trace_flown *flown = &((trace *)arg)->flown[rank];
+
+    if (client == NULL) {
+        flown->err = *err;
+        return;
+    }
+    if (tutti_clock_compare(client, &flown->offset_ns, &flown->error_ns, &flown->err) == TUTTI_OK &&
+        tutti_flight_get(client, &flown->entries, &flown->count, &flown->err) == TUTTI_OK) {
+        flown->answered = true;
+        correct(flown);
+    }
+}
+
+/* ------------------------------------------------------------------------------ telling */
+
+static int
+compare_late(const void *left, const void *right)
+{
+    const uint64_t a = trace_late_ns(*(const trace_meet *const *)left);
+    const uint64_t b = trace_late_ns(*(const trace_meet *const *)right);
+
+    return a == b ? 0 : a > b ? -1 : 1;
+}
+
+/* The collectives for which ranks waited longest. [out, owned] */
+static const trace_meet **
+find_latest(const trace *self, size_t *ret_count)
+{
+    const trace_meet **latest = calloc(self->meet_count + 1, sizeof(*latest));
+    size_t count = 0;
+    size_t i;
+
+    if (latest == NULL) {
+        abort();
+    }
+    for (i = 0; i < self->meet_count; i++) {
+        const trace_meet *meet = &self->meets[i];
+
+        if (meet->rank_count > 1 && meet->last_ns >= self->begin_ns &&
+            meet->first_ns <= self->end_ns) {
+            latest[count++] = meet;
+        }
+    }
+    qsort(latest, count, sizeof(*latest), compare_late);
+    *ret_count = count < LATEST ? count : LATEST;
+    return latest;
+}
+
+static json_t *
+json_latest(const trace_meet *meet)
+{
+    json_t *one =
+        json_pack("{s:s, s:I, s:s, s:I, s:f, s:I}", "group", meet->one->group, "sequence",
+                  (json_int_t)meet->one->sequence, "op", meet->one->name, "last_rank",
+                  (json_int_t)meet->last_rank, "late_us", (double)trace_late_ns(meet) / 1000.0,
+                  "ranks", (json_int_t)meet->rank_count);
+
+    (void)json_object_set_new(one, "running", json_boolean(meet->open));
+    return one;
+}
+
+static json_t *
+json_rank(const trace *self, uint32_t rank)
+{
+    const trace_flown *flown = &self->flown[rank];
+
+    if (!flown->answered) {
+        json_t *one = json_pack("{s:I}", "rank", (json_int_t)rank);
+
+        if (self->survey->infos[rank].state == TUTTI_RANK_ALIVE) {
+            (void)json_object_set_new(one, "error", cli_json_error(&flown->err));
+        } else {
+            (void)json_object_set_new(one, "reason", json_string(self->survey->infos[rank].reason));
+        }
+        return one;
+    }
+    return json_pack("{s:I, s:I, s:f, s:f}", "rank", (json_int_t)rank, "ops",
+                     (json_int_t)flown->count, "clock_offset_us", (double)flown->offset_ns / 1000.0,
+                     "clock_error_us", (double)flown->error_ns / 1000.0);
+}
+
+static json_t *
+json_trace(const trace *self, const wish *asked)
+{
+    size_t count = 0;
+    const trace_meet **latest = find_latest(self, &count);
+    json_t *ranks = json_array();
+    json_t *list = json_array();
+    uint32_t rank;
+    size_t i;
+
+    for (rank = 0; rank < self->survey->count; rank++) {
+        (void)json_array_append_new(ranks, json_rank(self, rank));
+    }
+    for (i = 0; i < count; i++) {
+        (void)json_array_append_new(list, json_latest(latest[i]));
+    }
+    free(latest);
+    return json_pack("{s:s, s:s, s:o, s:o}", "output", asked->output, "job", self->survey->job.name,
+                     "ranks", ranks, "latest", list);
+}
+
+static void
+print_latest(const cli *self, const trace *all)
+{
+    size_t count = 0;
+    const trace_meet **latest = find_latest(all, &count);
+    cli_table *table = cli_table_new("GROUP|>SEQ|OP|>RANKS|>LAST RANK|>LATE BY");
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        const trace_meet *meet = latest[i];
+
+        cli_table_add(table, "%s", meet->one->group);
+        cli_table_add(table, "%" PRIu64, meet->one->sequence);
+        cli_table_add(table, "%s%s", meet->one->name, meet->open ? " (running)" : "");
+        cli_table_add(table, "%" PRIu32, meet->rank_count);
+        cli_table_add(table, "%" PRIu32, meet->last_rank);
+        cli_table_add(table, "%.3f ms", (double)trace_late_ns(meet) / 1e6);
+    }
+    if (count > 0) {
+        cli_table_print(self, table);
+    }
+    cli_table_free(table);
+    free(latest);
+}
+
+static const char *
+why_not(const trace *all, uint32_t rank)
+{
+    const tutti_rank_info *info = &all->survey->infos[rank];
+
+    if (info->state == TUTTI_RANK_ALIVE) {
+        return all->flown[rank].err.text;
+    }
+    return info->reason[0] != '\0' ? info->reason : "there is nothing of it";
+}
+
+static void
+print_trace(const cli *self, const trace *all, const wish *asked)
+{
+    uint64_t worst_ns = 0;
+    char clocks[64];
+    size_t ops = 0;
+    uint32_t answered = 0;
+    uint32_t rank;
+
+    for (rank = 0; rank < all->survey->count; rank++) {
+        const trace_flown *flown = &all->flown[rank];
+
+        ops += flown->count;
+        answered += flown->answered ? 1 : 0;
+        worst_ns = flown->error_ns > worst_ns ? flown->error_ns : worst_ns;
+        if (!flown->answered) {
+            (void)fprintf(self->err, "tutti: trace: rank %" PRIu32 " is not in it: %s\n", rank,
+                          why_not(all, rank));
+        }
+    }
+    if (strcmp(asked->output, "-") == 0) {
+        return;
+    }
+    if (cli_value(self, "from") != NULL) {
+        (void)snprintf(clocks, sizeof(clocks), "clocks as they were");
+    } else {
+        (void)snprintf(clocks, sizeof(clocks), "clocks good to %.3f ms", (double)worst_ns / 1e6);
+    }
+    cli_say(self,
+            "%s: %zu ops of %" PRIu32 " of %" PRIu32
+            " ranks, %s; open it at https://ui.perfetto.dev",
+            asked->output, ops, answered, all->survey->job.world_size, clocks);
+    if (!self->quiet) {
+        print_latest(self, all);
+    }
+}
+
+/* ------------------------------------------------------------------------------ writing */
+
+static tutti_code
+write_events(cli *self, const trace *all, const wish *asked, tutti_error *err)
+{
+    const bool here = strcmp(asked->output, "-") == 0;
+    FILE *file = here ? self->out : fopen(asked->output, "we");
+    json_t *events;
+    bool well;
+
+    if (file == NULL) {
+        return cli_fail_errno(err, errno, "could not write %s", asked->output);
+    }
+    events = trace_events(all);
+    well = events != NULL && json_dumpf(events, file, JSON_COMPACT | JSON_REAL_PRECISION(15)) == 0;
+    json_decref(events);
+    well = fputc('\n', file) != EOF && well;
+    if ((here ? fflush(file) : fclose(file)) != 0 || !well) {
+        return cli_fail_errno(err, errno, "could not write %s", asked->output);
+    }
+    return TUTTI_OK;
+}
+
+/* "mesh:m/tp:41": the last colon counts. */
+static bool
+read_around(const char *text, wish *ret)
+{
+    const char *colon = strrchr(text, ':');
+    int64_t sequence = 0;
+    size_t size;
+
+    if (colon == NULL || !cli_parse_number(colon + 1, 1, INT64_MAX, &sequence)) {
+        return false;
+    }
+    size = (size_t)(colon - text);
+    if (size == 0 || size > TUTTI_NAME_MAX) {
+        return false;
+    }
+    memcpy(ret->group, text, size);
+    ret->group[size] = '\0';
+    ret->sequence = (uint64_t)sequence;
+    return true;
+}
+
+/* CLI_FINE, or what to exit with. */
+static int
+read_wish(cli *self, wish *ret)
+{
+    const char *output = cli_value(self, "output");
+    const char *around = cli_value(self, "around");
+    const char *window = cli_value(self, "window");
+
+    *ret = (wish){.output = output != NULL ? output : "trace.json", .window_ms = WINDOW_MS};
+    if (around != NULL && !read_around(around, ret)) {
+        return cli_usage(self, "--around \"%s\" is no GROUP:SEQ, such as world:41", around);
+    }
+    if (window != NULL && !cli_parse_ms(window, &ret->window_ms)) {
+        return cli_usage(self, "--window \"%s\" is no time: 250ms, 10s, 5m", window);
+    }
+    if (self->json && strcmp(ret->output, "-") == 0) {
+        return cli_usage(self, "-o - and --json both want standard output: choose one");
+    }
+    return CLI_FINE;
+}
+
+/* From the agents, or from what they have left. */
+static tutti_code
+collect(cli *self, trace *all, cli_survey *survey, tutti_error *err)
+{
+    const char *folder = cli_value(self, "from");
+    tutti_code code;
+
+    all->flown = calloc(CLI_SURVEY_MAX, sizeof(*all->flown));
+    if (all->flown == NULL) {
+        abort();
+    }
+    if (folder != NULL) {
+        return trace_read_folder(folder, cli_value(self, "job"), all, survey, err);
+    }
+    code = cli_survey_open(self, survey, err);
+    if (code == TUTTI_OK) {
+        cli_survey_ask(self, survey, on_rank, all);
+    }
+    return code;
+}
+
+/* Ops that run are drawn until now. */
+static void
+reach_now(trace *all)
+{
+    struct timespec now;
+    uint64_t now_ns;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    now_ns = (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+    all->end_ns = now_ns > all->end_ns ? now_ns : all->end_ns;
+}
+
+static tutti_code
+run_trace(cli *self, trace *all, cli_survey *survey, const wish *asked, tutti_error *err)
+{
+    const tutti_code code = collect(self, all, survey, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    trace_match(all);
+    if (cli_value(self, "from") == NULL) {
+        reach_now(all);
+    }
+    if (asked->group[0] != '\0' &&
+        !trace_around(all, asked->group, asked->sequence, asked->window_ms * 1000000ULL)) {
+        return cli_fail(err, TUTTI_NOT_FOUND,
+                        "op %" PRIu64 " of group %s is in no flight record: they hold the last "
+                        "4096 ops of each agent",
+                        asked->sequence, asked->group);
+    }
+    return write_events(self, all, asked, err);
+}
+
+int
+cli_trace(cli *self)
+{
+    cli_survey survey = {.count = 0};
+    trace all = {.survey = &survey};
+    wish asked;
+    tutti_error err;
+    uint32_t rank;
+    int status = read_wish(self, &asked);
+
+    if (status != CLI_FINE) {
+        return status;
+    }
+    if (run_trace(self, &all, &survey, &asked, &err) != TUTTI_OK) {
+        status = cli_failed(self, NULL, &err);
+    } else if (!cli_print_json(self, json_trace(&all, &asked))) {
+        print_trace(self, &all, &asked);
+    }
+    for (rank = 0; rank < CLI_SURVEY_MAX; rank++) {
+        tutti_free(all.flown[rank].entries);
+        free(all.flown[rank].meets);
+    }
+    free(all.flown);
+    free(all.meets);
+    cli_survey_close(&survey);
+    return status;
+}

@@ -1,0 +1,301 @@
+/* What is wrong, and what to do about it. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/diagnose/doctor.h"
+
+#define CLOCK_NS 50000000ULL      /* clocks may differ by that: logs are read beside each other */
+#define FILES_LEAST 1024U         /* and some for each rank: */
+#define FILES_OF_RANK 4U          /* two connections, with what they need */
+#define MEMLOCK_LEAST (64U << 20) /* for RDMA: buffers are pinned */
+#define FINDINGS_MAX 4096
+
+/* "" = nothing can be done but to look. */
+static doctor_finding *
+add(doctor *self, bool bad, int64_t rank, const char *remedy)
+{
+    doctor_finding *more;
+
+    if (self->finding_count == FINDINGS_MAX) {
+        return NULL;
+    }
+    more = reallocarray(self->findings, self->finding_count + 1, sizeof(*more));
+    if (more == NULL) {
+        abort();
+    }
+    self->findings = more;
+    more = &more[self->finding_count++];
+    *more = (doctor_finding){.bad = bad, .rank = rank};
+    self->bad_count += bad ? 1 : 0;
+    (void)snprintf(more->remedy, sizeof(more->remedy), "%s", remedy);
+    return more;
+}
+
+static void say(doctor_finding *finding, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void
+say(doctor_finding *finding, const char *format, ...)
+{
+    va_list args;
+
+    if (finding == NULL) {
+        return;
+    }
+    va_start(args, format);
+    (void)vsnprintf(finding->what, sizeof(finding->what), format, args);
+    va_end(args);
+}
+
+/* ------------------------------------------------------------------------------ one rank */
+
+/* Its process has ended. */
+static doctor_finding *
+add_ended(doctor *self, uint32_t rank)
+{
+    char remedy[160] = "start its agent again: a fresh process takes the seat";
+
+    if (self->cluster != NULL) {
+        (void)snprintf(remedy, sizeof(remedy),
+                       "tutti cluster restart %" PRIu32
+                       " --name %.64s: a fresh process takes the seat",
+                       rank, self->cluster);
+    }
+    return add(self, true, rank, remedy);
+}
+
+static void
+check_seat(doctor *self, const tutti_rank_info *info)
+{
+    if (info->state == TUTTI_RANK_LOST) {
+        say(add_ended(self, info->rank), "rank %" PRIu32 " on host %s is lost: %s", info->rank,
+            info->host, info->reason);
+    } else if (info->state != TUTTI_RANK_ALIVE) {
+        say(add(self, true, info->rank, "start its agent, with this job's name and world size"),
+            "rank %" PRIu32 " has not joined", info->rank);
+    }
+}
+
+/* What stands between us and an agent that others can reach. */
+static doctor_finding *
+add_unreached(doctor *self, uint32_t rank, const char *why)
+{
+    if (strstr(why, "its certificate is for") != NULL) {
+        return add(self, true, rank,
+                   "let it advertise a name of its certificate (--advertise), or say here which "
+                   "name to expect (--tls-name)");
+    }
+    if (strstr(why, "its certificate is not signed") != NULL) {
+        return add(self, true, rank, "say here who signed its certificate (--tls-ca)");
+    }
+    if (strstr(why, "wants TLS") != NULL || strstr(why, "wants a client certificate") != NULL) {
+        return add(self, true, rank,
+                   "say here who signed its certificate (--tls-ca), and show one if it wants to "
+                   "know us (--tls-cert, --tls-key)");
+    }
+    if (strstr(why, "nothing listens there") != NULL || strstr(why, "no such socket") != NULL) {
+        return add_ended(self, rank);
+    }
+    return add(self, true, rank,
+               "let it listen where clients reach it (--listen), tell them that address "
+               "(--advertise), and look at firewalls; tutti stall tells a stopped process apart");
+}
+
+static void
+check_answer(doctor *self, const tutti_rank_info *info, const doctor_patient *patient)
+{
+    say(add_unreached(self, info->rank, patient->err.text),
+        "rank %" PRIu32 " on host %s advertises %s and does not answer there: %.400s", info->rank,
+        info->host, info->address[0] != '\0' ? info->address : "no address", patient->err.text);
+}
+
+/* Only its own machine comes to such an address. */
+static bool
+is_near(const char *address)
+{
+    return strncmp(address, "127.", 4) == 0 || strncmp(address, "localhost", 9) == 0 ||
+           strncmp(address, "[::1]", 5) == 0 || strncmp(address, "unix:", 5) == 0;
+}
+
+static bool
+hosts_differ(const cli_survey *survey)
+{
+    uint32_t i;
+
+    for (i = 1; i < survey->count; i++) {
+        if (strcmp(survey->infos[i].host, survey->infos[0].host) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void
+check_addresses(doctor *self, const tutti_exam *exam)
+{
+    bool far = false;
+    size_t i;
+
+    for (i = 0; i < exam->address_count; i++) {
+        far = far || !is_near(exam->addresses[i]);
+    }
+    if (!far && hosts_differ(self->survey)) {
+        say(add(self, false, exam->rank,
+                "give its agent --listen 0.0.0.0:PORT, or --advertise HOST:PORT"),
+            "rank %" PRIu32 " advertises only %s, and other ranks are on other hosts", exam->rank,
+            exam->address_count > 0 ? exam->addresses[0] : "nothing");
+    }
+}
+
+static void
+check_limits(doctor *self, const tutti_exam *exam)
+{
+    const uint64_t files = FILES_LEAST + (uint64_t)FILES_OF_RANK * self->survey->job.world_size;
+
+    if (exam->files < files) {
+        say(add(self, exam->files < exam->files_open + 64, exam->rank,
+                "raise it: ulimit -Hn, LimitNOFILE= of systemd, --ulimit nofile of docker"),
+            "rank %" PRIu32 " may open %" PRIu64 " files (%" PRIu64
+            " are open), a world of %" PRIu32 " wants %" PRIu64,
+            exam->rank, exam->files, exam->files_open, self->survey->job.world_size, files);
+    }
+    if (exam->rdma_device_count > 0 && exam->memlock_bytes < MEMLOCK_LEAST) {
+        say(add(self, false, exam->rank,
+                "raise it: ulimit -l unlimited, LimitMEMLOCK=infinity, --ulimit memlock=-1"),
+            "rank %" PRIu32 " may lock %" PRIu64 " KiB of memory and has the RDMA device %s, "
+            "which wants at least %u MiB",
+            exam->rank, exam->memlock_bytes / 1024, exam->rdma_devices[0], MEMLOCK_LEAST >> 20);
+    }
+}
+
+static void
+check_clock(doctor *self, const doctor_patient *patient)
+{
+    const int64_t offset_ns = patient->offset_ns;
+    const uint64_t size_ns = (uint64_t)(offset_ns < 0 ? -offset_ns : offset_ns);
+
+    if (size_ns > CLOCK_NS + patient->error_ns) {
+        say(add(self, false, patient->exam.rank,
+                "run chrony or another NTP client there; tutti trace corrects it, logs do not"),
+            "the clock of rank %" PRIu32 " on host %s is %.3f s %s ours (give or take %.3f ms)",
+            patient->exam.rank, patient->exam.host, (double)size_ns / 1e9,
+            offset_ns > 0 ? "ahead of" : "behind", (double)patient->error_ns / 1e6);
+    }
+}
+
+static void
+check_reaches(doctor *self, uint32_t rank, const doctor_patient *patient)
+{
+    size_t i;
+
+    for (i = 0; i < patient->reach_count; i++) {
+        const tutti_reach *reach = &patient->reaches[i];
+        const bool known = reach->rank < self->survey->count;
+
+        if (known && !self->patients[reach->rank].answered) {
+            continue; /* it answers nobody, which is said once */
+        }
+        if (!reach->reached) {
+            say(add(self, true, rank,
+                    "compare --transports and --net-devices of the two, and let their hosts reach "
+                    "each other on all TCP ports"),
+                "rank %" PRIu32 " does not reach rank %" PRIu32 " on the data plane: %s", rank,
+                reach->rank, reach->why);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------ all ranks */
+
+/* The rank whose word the others are compared with; NULL = none answered. */
+static const doctor_patient *
+first_to_answer(const doctor *self)
+{
+    uint32_t rank = 0;
+
+    while (rank < self->survey->count && !self->patients[rank].answered) {
+        rank++;
+    }
+    return rank < self->survey->count ? &self->patients[rank] : NULL;
+}
+
+static void
+check_versions(doctor *self)
+{
+    const doctor_patient *first = first_to_answer(self);
+    uint32_t rank;
+
+    for (rank = 0; rank < self->survey->count; rank++) {
+        const doctor_patient *patient = &self->patients[rank];
+
+        if (patient->answered && strcmp(first->exam.version, patient->exam.version) != 0) {
+            say(add(self, false, rank, "install the same version on all hosts"),
+                "rank %" PRIu32 " is of version %s, rank %" PRIu32 " of version %s",
+                first->exam.rank, first->exam.version, rank, patient->exam.version);
+        }
+    }
+    if (first != NULL && strcmp(first->exam.version, tutti_version()) != 0) {
+        say(add(self, false, -1, "install the version of the agents here, too"),
+            "this command is of version %s, the agents are of version %s", tutti_version(),
+            first->exam.version);
+    }
+}
+
+/* Hosts that do not speak alike do not meet. */
+static void
+check_planes(doctor *self)
+{
+    const doctor_patient *first = first_to_answer(self);
+    uint32_t rank;
+
+    for (rank = 0; rank < self->survey->count; rank++) {
+        const doctor_patient *patient = &self->patients[rank];
+
+        if (patient->answered && strcmp(first->exam.transports, patient->exam.transports) != 0) {
+            say(add(self, true, rank, "start all agents with the same --transports"),
+                "data goes between hosts by %s on rank %" PRIu32 ", by %s on rank %" PRIu32,
+                first->exam.transports, first->exam.rank, patient->exam.transports, rank);
+        }
+    }
+}
+
+static int
+compare(const void *left, const void *right)
+{
+    const doctor_finding *a = left;
+    const doctor_finding *b = right;
+
+    if (a->bad != b->bad) {
+        return a->bad ? -1 : 1;
+    }
+    return a->rank == b->rank ? 0 : a->rank < b->rank ? -1 : 1;
+}
+
+void
+doctor_check(doctor *self)
+{
+    const cli_survey *survey = self->survey;
+    uint32_t rank;
+
+    for (rank = 0; rank < survey->count; rank++) {
+        const tutti_rank_info *info = &survey->infos[rank];
+        const doctor_patient *patient = &self->patients[rank];
+
+        check_seat(self, info);
+        if (info->state == TUTTI_RANK_ALIVE && !patient->answered) {
+            check_answer(self, info, patient);
+        } else if (patient->answered) {
+            check_addresses(self, &patient->exam);
+            check_limits(self, &patient->exam);
+            check_clock(self, patient);
+            check_reaches(self, rank, patient);
+        }
+    }
+    check_versions(self);
+    check_planes(self);
+    if (self->finding_count > 0) {
+        qsort(self->findings, self->finding_count, sizeof(*self->findings), compare);
+    }
+}

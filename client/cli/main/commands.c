@@ -1,0 +1,406 @@
+/* The commands: one row each. Help, completion and man pages are made from here. */
+#include "client/cli/cli.h"
+#include "client/cli/parse/options.h"
+#include "client/cli/store/store_options.h"
+
+#define WORDS_DTYPE "BF16 FP8_E4M3 FP8_E5M2"
+
+const cli_option cli_global_options[] = {
+    {"agent", 'a', "ADDRESS", "the agent to speak to: host:port, [v6]:port, unix:/path", NULL},
+    {"cluster", 'c', "NAME", "the local cluster to use instead of $TUTTI_AGENT", "@clusters"},
+    {"coordinator", 0, "ADDRESS",
+     "coordinator address, if the one the agent reports is not reachable from here", NULL},
+    {"job", 0, "NAME", "job name, when connecting through --coordinator alone", NULL},
+    {"timeout", 't', "TIME", "how long things may take: 250ms, 10s, 5m", NULL},
+    {"tls-ca", 0, "FILE", "who signs the servers' certificates, instead of $TUTTI_TLS_CA", "FILE"},
+    {"tls-cert", 0, "FILE", "the certificate to show, instead of $TUTTI_TLS_CERT", "FILE"},
+    {"tls-key", 0, "FILE", "its private key, instead of $TUTTI_TLS_KEY", "FILE"},
+    {"tls-name", 0, "NAME", "what certificates say instead of addresses", NULL},
+    {"token-file", 0, "FILE", "the token to show, instead of $TUTTI_TOKEN_FILE", "FILE"},
+    {"json", 'j', NULL, "one JSON document on standard output", NULL},
+    {"quiet", 'q', NULL, "say nothing but results and errors; of tensors their handles", NULL},
+    {"no-progress", 0, NULL, "draw no progress bars", NULL},
+    {"help", 'h', NULL, "show this", NULL},
+    {"version", 'V', NULL, "show the version", NULL},
+    OPTION_END,
+};
+
+/* ------------------------------------------------------------------------------ options */
+
+static const cli_option rank_options[] = {OPTION_RANK, OPTION_END};
+
+static const cli_option backward_options[] = {
+    OPTION_RANK,
+    {"keep", 'k', NULL, "leave the tape as it is, for another backward", NULL},
+    OPTION_END,
+};
+
+static const cli_option put_options[] = {
+    OPTION_RANK,
+    {"name", 0, "NAME", "by which the tensor is found besides its handle", NULL},
+    OPTION_INTO,
+    {"dtype", 'd', "DTYPE", "what NumPy's voids are", WORDS_DTYPE},
+    {"device", 0, "DEVICE", "where it goes: cpu, cuda, cuda:1 (default: the agent's first)", NULL},
+    OPTION_END,
+};
+
+static const cli_option get_options[] = {
+    OPTION_RANK,
+    {"output", 'o', "FILE", "where to, %d being the rank; - is standard output", "FILE"},
+    OPTION_END,
+};
+
+static const cli_option copy_options[] = {
+    OPTION_RANK,
+    {"name", 0, "NAME", "of the copy", NULL},
+    OPTION_INTO,
+    {"device", 0, "DEVICE", "where it goes: cpu, cuda, cuda:1 (default: where the original is)",
+     NULL},
+    OPTION_END,
+};
+
+/* ------------------------------------------------------------------------------ commands */
+
+#define CLUSTER "local clusters"
+#define TENSORS "tensors"
+#define COLLECTIVES "collectives"
+#define EACH                                                                                       \
+    " Every rank has a result of its own: the name after -o has %d where the group rank is to "    \
+    "stand."
+#define TRACERS "gradients"
+#define GROUPS "groups and keys"
+#define SECURITY "certificates and tokens"
+#define OTHERS "others"
+
+const cli_command cli_commands[] = {
+    {"cluster start", CLUSTER, "[-n N] [options] [-- AGENT-OPTIONS]",
+     "start a coordinator and agents on this machine",
+     "They go on when this command ends, until tutti cluster stop. When one of them cannot start, "
+     "its last log lines are shown and nothing is left running. They serve on Unix sockets in a "
+     "folder of yours alone; --tcp adds ports of loopback, for clients that know no such sockets. "
+     "What agents do not share in memory goes over loopback: say --net-devices behind -- for "
+     "another interface.",
+     "  tutti cluster start -n 4\n  tutti cluster start -n 2 --name test -- --op-timeout 10s",
+     cli_start_options, 0, CLI_ANY_COUNT, false, cli_cluster_start},
+    {"cluster stop", CLUSTER, "[--name NAME]", "stop a local cluster",
+     "Agents say goodbye to the coordinator first; what does not end within --timeout is killed. "
+     "Tensors, keys and logs are gone afterwards.",
+     NULL, cli_name_options, 0, 0, false, cli_cluster_stop},
+    {"cluster status", CLUSTER, "[--name NAME]", "show the processes of a local cluster",
+     "Exits with 1 when one of them is gone.", NULL, cli_name_options, 0, 0, false,
+     cli_cluster_status},
+    {"cluster list", CLUSTER, "", "list the local clusters of this user", NULL, NULL, NULL, 0, 0,
+     false, cli_cluster_list},
+    {"cluster restart", CLUSTER, "[RANKS] [--name NAME]", "start agents of a local cluster again",
+     "Those of the ranks, written 1, 0-3 or 1,5, else all that are gone; one that runs is ended "
+     "first. A fresh process takes the seat, with the options that cluster start had. Its tensors "
+     "are lost.",
+     "  tutti cluster restart\n  tutti cluster restart 1 --name test", cli_name_options, 0, 1,
+     false, cli_cluster_restart},
+    {"logs", CLUSTER, "[RANK | coordinator] [-f] [-n LINES] [--name NAME]",
+     "show what processes of a local cluster have logged",
+     "Of one process, or of all with [rank] or [coordinator] in front of each line, in the order "
+     "of the times they begin with. -f shows what comes, until the cluster is stopped, --timeout "
+     "or Ctrl-C.",
+     "  tutti logs\n  tutti logs 1 -f\n  tutti logs coordinator -n 20", cli_logs_options, 0, 1,
+     false, cli_logs},
+    {"run", CLUSTER, "[-n N] [options] -- PROGRAM [ARGUMENTS]",
+     "run a program once per rank, beside agents",
+     "Starts a private cluster, or uses the one of --cluster, and a process for each rank with "
+     "TUTTI_AGENT, TUTTI_COORDINATOR, TUTTI_JOB and the variables of torchrun (RANK, WORLD_SIZE, "
+     "LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, ROLE_RANK, TORCHELASTIC_RUN_ID, MASTER_ADDR, "
+     "MASTER_PORT: a free port, ...) in its environment. Lines they print get [rank] in "
+     "front. When one fails, the others are ended, and its exit code is ours; 127: the program was "
+     "not found, 126: it could not be executed. SIGINT, SIGTERM and SIGHUP are passed on. Standard "
+     "input goes to rank 0. With --timeout all are ended then, and 124 is the exit code. With "
+     "--json the programs' output goes to standard error.",
+     "  tutti run -n 4 -- python3 train.py --epochs 3", cli_run_options, 1, CLI_ANY_COUNT, true,
+     cli_run},
+    {"status", CLUSTER, "", "show the job: ranks, devices, tensors, last op, health",
+     "Asks the coordinator who takes part, and each agent how it is. A star before the last op of "
+     "the world: ops are running. Exits with 1 when no agent answers.",
+     NULL, NULL, 0, 0, false, cli_status},
+    {"doctor", CLUSTER, "[--wait TIME]", "look for what is wrong, and say what to do",
+     "Do all ranks answer where they say, reach each other on the data plane, have one version, "
+     "one time and high enough limits? Exits with 1 when something is broken; warnings do not "
+     "count.",
+     NULL, cli_doctor_options, 0, 0, false, cli_doctor},
+    {"stall", CLUSTER, "[--group NAME] [--older TIME]", "show which ops wait, and for whom",
+     "Asks all agents where they stand. A rank that is missing is absent (alive, its program has "
+     "not called the op), slow (in an earlier op, or just out of one), queued (its call waits for "
+     "tensors), silent (its process does not answer: stopped, starved or cut off) or lost. Exits "
+     "with 1 when an op waits.",
+     "  tutti stall\n  tutti stall --group tp/0 --older 10s", cli_stall_options, 0, 0, false,
+     cli_stall},
+    {"watch", CLUSTER, "[-n N] [--after EPOCH]", "show who comes to the job and who goes",
+     "A line for each change of members: a rank joined, is leaving (its ops under way still end), "
+     "or is lost, and why. Goes on when the coordinator has been away. Ends with --timeout or "
+     "--count; exits with 1 when the job has ended.",
+     "  tutti watch\n  tutti watch --after 0 --json", cli_watch_options, 0, 0, false, cli_watch},
+    {"explain", CLUSTER, "OP [-b SIZE] [--dtype DTYPE] [--op OP] [--group NAME]",
+     "show which algorithm an op would take, and why",
+     "Asks an agent what an op of that size would do in a group: the rule of the table that holds, "
+     "and the other algorithms with the times that a model of a network predicts for them.",
+     "  tutti explain all_reduce -b 1M\n  tutti explain broadcast -b 64K --json",
+     cli_explain_options, 1, 1, false, cli_explain},
+    {"tune", CLUSTER, "[-o FILE] [--time TIME] [--ops LIST] [-b SIZE] [-e SIZE]",
+     "measure algorithms on the running cluster, and write a table of the best",
+     "Runs every algorithm that keeps the bits of float sums, for sizes from -b to -e, on all "
+     "ranks "
+     "of the job, and writes which was fastest. Load the table with tutti-agent --tune-table FILE "
+     "on "
+     "every agent. Other work of the job makes the figures wrong, and is slowed down meanwhile.",
+     "  tutti tune -o tutti.table\n  tutti tune --ops all_reduce,broadcast --time 2m --load",
+     cli_tune_options, 0, 0, false, cli_tune},
+    {"trace", CLUSTER, "[-o FILE] [--around GROUP:SEQ]",
+     "write what all ranks did last as one timeline",
+     "Merges the flight recorders of all agents, the last 4096 ops of each, into a file for "
+     "ui.perfetto.dev or chrome://tracing. Clocks of other machines are compared with ours and "
+     "corrected. Every op shows who came last and how long the others waited for it; the latest "
+     "ones are listed.",
+     "  tutti trace -o trace.json\n  tutti trace --from /var/log/tutti\n  tutti trace --around "
+     "world:41 --window 100ms",
+     cli_trace_options, 0, 0, false, cli_trace},
+
+    {"put", TENSORS, "FILE.npy [options]", "copy a file into an agent",
+     "Prints the tensor's handle. Files in Fortran order and big-endian ones are converted. NumPy "
+     "has no BF16 and no FP8: voids of two bytes are taken as BF16, for voids of one byte --dtype "
+     "has to say which FP8 they are.",
+     "  tutti put weights.npy --rank 1 --name weights", put_options, 1, 1, false, cli_put},
+    {"get", TENSORS, "HANDLE -o FILE.npy", "copy a tensor into a file",
+     "Waits for the op that makes the tensor. The file appears as a whole or not at all. BF16 is "
+     "written as voids of two bytes ('<V2'), FP8 as voids of one ('|V1').",
+     "  tutti get weights --rank 1 -o weights.npy\n"
+     "  tutti get weights -o - | python3 -c 'import numpy, sys, io; "
+     "print(numpy.load(io.BytesIO(sys.stdin.buffer.read())))'",
+     get_options, 1, 1, false, cli_get},
+    {"list", TENSORS, "[--rank R]", "list the tensors of an agent", NULL, NULL, rank_options, 0, 0,
+     false, cli_list},
+    {"stat", TENSORS, "HANDLE", "show one tensor, without waiting for it", NULL, NULL, rank_options,
+     1, 1, false, cli_stat},
+    {"copy", TENSORS, "HANDLE [options]", "copy a tensor inside its agent", NULL, NULL,
+     copy_options, 1, 1, false, cli_copy},
+    {"delete", TENSORS, "HANDLE...", "delete tensors", NULL, NULL, rank_options, 1, CLI_ANY_COUNT,
+     false, cli_delete},
+
+    {"all-reduce", COLLECTIVES, "FILE.npy... | NAME | HANDLE --rank R",
+     "combine the tensors of all ranks, element by element",
+     "With files, one for each rank in order; with a name, the tensors of that name; on all ranks "
+     "at once. With -o the result is saved and deleted in the agents, else it stays there. With "
+     "--rank, the call of one rank alone.",
+     "  tutti all-reduce grad.rank*.npy --op avg -o mean.npy\n  tutti all-reduce grad --op max",
+     cli_all_reduce_options, 1, CLI_ANY_COUNT, false, cli_all_reduce},
+    {"reduce", COLLECTIVES, "FILE.npy... | NAME | HANDLE --rank R",
+     "combine the tensors of all ranks, on one of them",
+     "As all-reduce; the result is the root's alone.",
+     "  tutti reduce grad.rank*.npy --root 1 -o sum.npy", cli_reduce_options, 1, CLI_ANY_COUNT,
+     false, cli_reduce},
+    {"reduce-scatter", COLLECTIVES, "FILE.npy... | NAME | HANDLE --rank R",
+     "combine the tensors of all ranks, and give each rank a part",
+     "As all-reduce; then group rank i gets part i." EACH,
+     "  tutti reduce-scatter grad.rank*.npy -o part.%d.npy", cli_reduce_scatter_options, 1,
+     CLI_ANY_COUNT, false, cli_reduce_scatter},
+    {"broadcast", COLLECTIVES, "FILE.npy | NAME | [HANDLE] --rank R",
+     "give one rank's tensor to all",
+     "A tensor with a name has it on all ranks afterwards; what is called so already is written "
+     "into.",
+     "  tutti broadcast weights.npy --name weights\n  tutti broadcast weights --root 2",
+     cli_broadcast_options, 0, 1, false, cli_broadcast},
+    {"all-gather", COLLECTIVES, "FILE.npy... | NAME | HANDLE --rank R",
+     "join the tensors of all ranks", NULL, "  tutti all-gather part.*.npy --axis 0 -o whole.npy",
+     cli_all_gather_options, 1, CLI_ANY_COUNT, false, cli_all_gather},
+    {"gather", COLLECTIVES, "FILE.npy... | NAME | HANDLE --rank R",
+     "join the tensors of all ranks, on one of them", NULL,
+     "  tutti gather part.*.npy --root 1 --form stack -o whole.npy", cli_gather_options, 1,
+     CLI_ANY_COUNT, false, cli_gather},
+    {"scatter", COLLECTIVES, "FILE.npy | NAME | [HANDLE] --rank R",
+     "give each rank a part of one rank's tensor",
+     "Group rank i gets part i; the root gets its own." EACH,
+     "  tutti scatter whole.npy --axis 1 -o part.%d.npy", cli_scatter_options, 0, 1, false,
+     cli_scatter},
+    {"all-to-all", COLLECTIVES, "FILE.npy... | NAME | HANDLE --rank R",
+     "give each rank a part of every rank's tensor",
+     "Group rank i gets part i of each, joined in the order of ranks." EACH,
+     "  tutti all-to-all rows.*.npy --split-axis 1 --concat-axis 0 -o columns.%d.npy",
+     cli_all_to_all_options, 1, CLI_ANY_COUNT, false, cli_all_to_all},
+    {"permute", COLLECTIVES, "FILE.npy... | NAME | HANDLE --rank R",
+     "move whole tensors from rank to rank",
+     "Group rank i gives its tensor to the i-th rank of --to, which names each once." EACH,
+     "  tutti permute x --to 1,2,3,0", cli_permute_options, 1, CLI_ANY_COUNT, false, cli_permute},
+    {"barrier", COLLECTIVES, "[options]", "wait until all ranks are there",
+     "On all ranks at once, which tells whether all of them answer; with --rank, the call of one.",
+     NULL, cli_barrier_options, 0, 0, false, cli_barrier},
+    {"send", COLLECTIVES, "HANDLE --to R [options]", "give a tensor to another rank",
+     "Ends when that rank has taken it.", "  tutti send x --rank 0 --to 1 --tag 7",
+     cli_send_options, 1, 1, false, cli_send},
+    {"recv", COLLECTIVES, "--rank R [options]", "take a tensor from another rank", NULL,
+     "  tutti recv --rank 1 --from 0 --tag 7", cli_recv_options, 0, 0, false, cli_recv},
+    {"bench", COLLECTIVES, "OP [options]", "measure an op on all ranks, size after size",
+     "The columns are those of nccl-tests: size is the largest tensor of a rank, count the "
+     "elements of one rank's part of it; time is one call of the slowest rank. Sizes are rounded "
+     "to whole elements. #wrong counts elements with --check, which exits with 1 when there are "
+     "any. send is measured "
+     "with recv: each rank sends to the next. With --json an object on each line.",
+     "  tutti bench all_reduce -b 8 -e 256M -f 4 --check\n  tutti bench broadcast -b 1M --inline",
+     cli_bench_options, 1, 1, false, cli_bench},
+    {"wait", COLLECTIVES, "WORK...", "wait for ops that were started with --async",
+     "Exits with 1 when one of them failed.", NULL, rank_options, 1, 1024, false, cli_wait},
+    {"sync", COLLECTIVES, "[GROUP] [--rank R]", "wait until an agent has ended all its ops",
+     "Those that it was given before, of one group or of all. Exits with 1 when one of them "
+     "failed.",
+     NULL, rank_options, 0, 1, false, cli_sync},
+    {"infer", COLLECTIVES, "OP DTYPE[DIMS] | OP HANDLE",
+     "show what an op would make on each rank, without running it",
+     "Give the input's dtype and shape, such as FP32[4,8], or a handle; for broadcast and scatter "
+     "it "
+     "is the root's.",
+     "  tutti infer all-gather FP32[2,3] --axis 1 -n 4\n  tutti infer scatter weights --root 2",
+     cli_infer_options, 2, 2, false, cli_infer},
+    {"batch", COLLECTIVES, "FILE | -", "run many calls of one rank through one stream",
+     "Each line is a JSON object: \"call\" is an op, put, delete or sync, the other members are "
+     "what its options are called: input, output, group, op, root, axis, ..., of lists inputs, "
+     "outputs, axes; of put file and name, of delete handle. The agent begins them in this order "
+     "and answers as they end, a line each: line, and handle or error. Exits with 1 when one "
+     "failed.",
+     "  echo '{\"call\": \"barrier\"}' | tutti batch - --rank 0", cli_batch_options, 1, 1, false,
+     cli_batch},
+
+    {"tracer create", TRACERS, "NAME", "begin a tape of ops, for gradients",
+     "On all ranks; with --rank, on one. Ops on attached tensors are recorded, what they make is "
+     "attached too.",
+     "  tutti tracer create step && tutti tracer attach step x", rank_options, 1, 1, false,
+     cli_tracer_create},
+    {"tracer attach", TRACERS, "NAME TENSOR...", "record ops on these tensors", NULL, NULL,
+     rank_options, 2, 1025, false, cli_tracer_attach},
+    {"tracer clear", TRACERS, "NAME", "forget what is recorded", NULL, NULL, rank_options, 1, 1,
+     false, cli_tracer_clear},
+    {"tracer delete", TRACERS, "NAME", "delete a tape", NULL, NULL, rank_options, 1, 1, false,
+     cli_tracer_delete},
+    {"tracer list", TRACERS, "[--rank R]", "list the tapes of an agent", NULL, NULL, rank_options,
+     0, 0, false, cli_tracer_list},
+    {"backward", TRACERS, "NAME [TENSOR=GRADIENT...]", "find gradients of attached tensors",
+     "From gradients of results, by names that all ranks have; on all ranks at once, with --rank "
+     "the call of one. Runs the dual of each recorded op, from the last to the first.",
+     "  tutti backward step y=dy", backward_options, 1, 1025, false, cli_backward},
+
+    {"group create", GROUPS, "NAME RANKS", "name an ordered list of ranks",
+     "RANKS is one word, a list of ranks and of ranges: 0-3,7. The position in the list is the "
+     "group "
+     "rank. The same name and list again is the same group. "
+     "With - as name the coordinator finds one: the same for the same --tag and list, another one "
+     "each time without.",
+     "  tutti group create tp/0 0-3\n  tutti group create odd 1,3,5,7", cli_group_create_options, 2,
+     CLI_ANY_COUNT, false, cli_group_create},
+    {"group split", GROUPS, "[GROUP] --size N | --count N | --lists LISTS", "split a group",
+     "Into blocks of consecutive ranks, or lists of group ranks, which are written 0-3/4-7. Parts "
+     "are called NAME/0, NAME/1 and so on.",
+     "  tutti group split --size 2 --name tp\n  tutti group split tp/0 --lists 0/1 --name one",
+     cli_group_split_options, 0, 1, false, cli_group_split},
+    {"group translate", GROUPS, "RANKS [--from GROUP] [--to GROUP]",
+     "show ranks of one group as those of another", NULL, "  tutti group translate 0-3 --from tp/1",
+     cli_group_translate_options, 1, 1, false, cli_group_translate},
+    {"group get", GROUPS, "NAME", "show a group", "Of mesh:NAME/DIM that of --rank.", NULL,
+     rank_options, 1, 1, false, cli_group_get},
+    {"group list", GROUPS, "", "list all groups of the job", NULL, NULL, NULL, 0, 0, false,
+     cli_group_list},
+    {"group delete", GROUPS, "NAME", "delete a group", NULL, NULL, rank_options, 1, 1, false,
+     cli_group_delete},
+    {"mesh create", GROUPS, "NAME SHAPE", "put ranks into an array of named dimensions",
+     "Along each dimension lie groups: mesh:NAME/DIM serves wherever a group is named, "
+     "mesh:NAME/DIM+DIM is that along several dimensions. Without --dims they are called 0, 1, ...",
+     "  tutti mesh create m 2x4 --dims dp,tp\n  tutti barrier --rank 3 --group mesh:m/tp",
+     cli_mesh_create_options, 2, 2, false, cli_mesh_create},
+    {"mesh get", GROUPS, "NAME [--rank R]", "show a mesh, and where a rank is in it", NULL, NULL,
+     rank_options, 1, 1, false, cli_mesh_get},
+    {"mesh list", GROUPS, "", "list all meshes of the job", NULL, NULL, NULL, 0, 0, false,
+     cli_mesh_list},
+    {"mesh groups", GROUPS, "NAME [DIM]", "list the groups along a dimension", NULL, NULL, NULL, 1,
+     2, false, cli_mesh_groups},
+    {"mesh slice", GROUPS, "NAME DIMS --rank R", "show the part of a mesh that a rank is in", NULL,
+     "  tutti mesh slice m tp --rank 6", cli_mesh_slice_options, 2, 2, false, cli_mesh_slice},
+    {"mesh delete", GROUPS, "NAME", "delete a mesh and its groups", NULL, NULL, rank_options, 1, 1,
+     false, cli_mesh_delete},
+    {"store get", GROUPS, "KEY", "show the value of a key", NULL, NULL, store_get_options, 1, 1,
+     false, cli_store_get},
+    {"store set", GROUPS, "KEY VALUE", "store a value; - takes it from standard input", NULL, NULL,
+     store_options, 2, 2, false, cli_store_set},
+    {"store append", GROUPS, "KEY VALUE", "put bytes behind a value", NULL, NULL, store_options, 2,
+     2, false, cli_store_append},
+    {"store multi-get", GROUPS, "KEY...", "show the values of keys, all at one moment",
+     "Waits for all of them, at most --timeout.", NULL, store_multi_get_options, 1, 1024, false,
+     cli_store_multi_get},
+    {"store multi-set", GROUPS, "KEY VALUE [KEY VALUE...]", "store values, all or none", NULL, NULL,
+     store_options, 2, 2048, false, cli_store_multi_set},
+    {"store cas", GROUPS, "KEY VALUE [--expect VALUE]", "store a value if another one is there",
+     "Exits with 1 when it is not, and shows what is.", NULL, store_cas_options, 2, 2, false,
+     cli_store_cas},
+    {"store add", GROUPS, "KEY [--by N]", "count: add to a number, which begins at 0", NULL, NULL,
+     store_add_options, 1, 1, false, cli_store_add},
+    {"store delete", GROUPS, "KEY", "delete a key", "Exits with 1 when there was none.", NULL,
+     store_options, 1, 1, false, cli_store_delete},
+    {"store take", GROUPS, "KEY", "get a value and delete its key: nobody else gets it",
+     "Waits until it is there, at most --timeout.", NULL, store_take_options, 1, 1, false,
+     cli_store_take},
+    {"store push", GROUPS, "QUEUE VALUE", "put a value at the end of a queue",
+     "Prints how many it holds; - takes the value from standard input.", NULL, store_options, 2, 2,
+     false, cli_store_push},
+    {"store pop", GROUPS, "QUEUE", "take the first value of a queue",
+     "Waits until there is one, at most --timeout.", NULL, store_take_options, 1, 1, false,
+     cli_store_pop},
+    {"store len", GROUPS, "QUEUE", "show how many values a queue holds", NULL, NULL, store_options,
+     1, 1, false, cli_store_len},
+    {"store check", GROUPS, "KEY...", "are they there? Queues that are not empty count",
+     "Exits with 1 when one is missing.", NULL, store_options, 1, 1024, false, cli_store_check},
+    {"store count", GROUPS, "[PREFIX]", "count keys", NULL, NULL, store_options, 0, 1, false,
+     cli_store_count},
+    {"store meet", GROUPS, "KEY [-n N]", "wait for others at a key, and get a number",
+     "All callers state how many they are; at most --timeout.",
+     "  tutti store meet start -n 4 --name $(hostname)", store_meet_options, 1, 1, false,
+     cli_store_meet},
+    {"store list", GROUPS, "[PREFIX]", "list keys and values", NULL, NULL, store_options, 0, 1,
+     false, cli_store_list},
+    {"store wait", GROUPS, "KEY...", "wait until all keys are there",
+     "At most --timeout, 30 s by default.", NULL, store_options, 1, 1024, false, cli_store_wait},
+    {"store watch", GROUPS, "[PREFIX]", "show every change from now on",
+     "One line each, in JSON too; until --timeout, --count or Ctrl-C.", NULL, store_watch_options,
+     0, 1, false, cli_store_watch},
+
+    {"certs make", SECURITY, "FOLDER [options]", "make an authority and certificates",
+     "The folder gets ca.pem and ca.key, unless it has them, and server.pem and client.pem with "
+     "their keys; with --name one certificate alone, for a server when --address is given. What is "
+     "there is not written over.",
+     "  tutti certs make certs --address localhost,node-1.example,10.0.0.1\n"
+     "  tutti certs make certs --name agent-3 --address node-3.example --grant agent@train#3",
+     cli_certs_options, 1, 1, false, cli_certs_make},
+    {"certs show", SECURITY, "FILE", "show a certificate", "Exits with 1 when it has expired.",
+     NULL, NULL, 1, 1, false, cli_certs_show},
+    {"token key", SECURITY, "FILE [--algorithm NAME]", "make a key for tokens",
+     "A secret, which signs and checks; or a pair of a private key and FILE.pub. Servers take what "
+     "checks as --token-keys.",
+     "  tutti token key secret\n  tutti-coordinator --token-keys secret", cli_token_key_options, 1,
+     1, false, cli_token_key},
+    {"token make", SECURITY, "KEY-FILE [options]", "make a token",
+     "A JSON web token, signed with a secret or a private key. --job binds it to a job.",
+     "  tutti token make secret --role agent --job train --ranks 3 -o agent-3.token",
+     cli_token_options, 1, 1, false, cli_token_make},
+    {"token show", SECURITY, "FILE", "show what a token says",
+     "- is standard input. Nothing is checked.", NULL, NULL, 1, 1, false, cli_token_show},
+
+    {"health", OTHERS, "ADDRESS", "ask any gRPC server whether it serves",
+     "grpc.health.v1. Exits with 1 when it does not.", "  tutti health 127.0.0.1:29600",
+     cli_health_options, 1, 1, false, cli_health},
+    {"init", OTHERS, "URL", "show what an init address means",
+     "env://, tcp://HOST:PORT?rank=R&world_size=N or file:///PATH?rank=R&world_size=N; --agent "
+     "takes one too.",
+     "  tutti init 'tcp://127.0.0.1:29600?rank=0&world_size=4'", NULL, 1, 1, false, cli_init},
+    {"version", OTHERS, "", "show the version", NULL, NULL, NULL, 0, 0, false, cli_version},
+    {"help", OTHERS, "[COMMAND]", "show what there is, or more about one command", NULL, NULL, NULL,
+     0, 2, false, cli_help},
+    {"completion", OTHERS, "bash | zsh | fish", "print the completion for a shell",
+     "Completion of names asks this command: with tensors, groups, clusters or ops it prints those "
+     "that there are.",
+     "  source <(tutti completion bash)", NULL, 1, 1, false, cli_completion},
+    {"man", OTHERS, "FOLDER", "write the man pages into a folder", NULL, NULL, NULL, 1, 1, false,
+     cli_man},
+    {NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, false, NULL},
+};

@@ -1,0 +1,29 @@
+/* The options of certificates and tokens. */
+#include "client/cli/parse/options.h"
+
+const cli_option cli_certs_options[] = {
+    {"name", 0, "NAME", "make this certificate alone", NULL},
+    {"address", 0, "LIST", "names of a server: localhost,10.0.0.1 (default: of this machine)",
+     NULL},
+    {"grant", 0, "GRANT", "what a client may: client, agent@JOB#RANKS, admin (default: all)", NULL},
+    {"days", 0, "N", "until it expires (default: 90)", NULL},
+    OPTION_END,
+};
+
+const cli_option cli_token_options[] = {
+    {"role", 0, "ROLE", "client, agent or admin (default: client)", "client agent admin"},
+    {"ranks", 0, "RANKS", "for these alone: 0-3,7", NULL},
+    {"subject", 0, "NAME", "who it is (default: tutti)", NULL},
+    {"issuer", 0, "NAME", "who says so", NULL},
+    {"audience", 0, "NAME", "for whom (default: tutti)", NULL},
+    {"expires", 0, "TIME", "how long it is good: 10m, 8h (default: 1h)", NULL},
+    {"key-id", 0, "ID", "which key of a key set checks it", NULL},
+    {"output", 'o', "FILE", "a new file for it (default: standard output)", "FILE"},
+    OPTION_END,
+};
+
+const cli_option cli_token_key_options[] = {
+    {"algorithm", 0, "NAME", "HS256: a secret; RS256, ES256: a pair (default: HS256)",
+     "HS256 RS256 ES256"},
+    OPTION_END,
+};

@@ -1,0 +1,94 @@
+#include "client/cli/store/store_bytes.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+void
+store_json_set(json_t *object, const char *key, const void *bytes, size_t size)
+{
+    json_t *text = json_stringn(bytes, size);
+    char name[32];
+    char *hex;
+    size_t i;
+
+    if (text != NULL) {
+        (void)json_object_set_new(object, key, text);
+        return;
+    }
+    hex = malloc(2 * size + 1);
+    if (hex == NULL) {
+        abort();
+    }
+    for (i = 0; i < size; i++) {
+        (void)snprintf(hex + 2 * i, 3, "%02x", ((const unsigned char *)bytes)[i]);
+    }
+    (void)snprintf(name, sizeof(name), "%s_hex", key);
+    (void)json_object_set_new(object, name, json_string(hex));
+    free(hex);
+}
+
+/* Text stays text; what is none is shown byte by byte. */
+static bool
+is_text(const void *bytes, size_t size)
+{
+    json_t *text = json_stringn(bytes, size);
+    const bool good = text != NULL;
+
+    json_decref(text);
+    return good;
+}
+
+void
+store_print(FILE *file, const void *bytes, size_t size)
+{
+    const unsigned char *at = bytes;
+    const bool text = is_text(bytes, size);
+    size_t i;
+
+    for (i = 0; i < size; i++) {
+        if (at[i] == '\\') {
+            (void)fputs("\\\\", file);
+        } else if (at[i] < 0x20 || at[i] == 0x7f || (!text && at[i] >= 0x80)) {
+            (void)fprintf(file, "\\x%02x", at[i]);
+        } else {
+            (void)fputc(at[i], file);
+        }
+    }
+}
+
+tutti_code
+store_key(const cli *self, const char *argument, char *ret_key, size_t *ret_size, tutti_error *err)
+{
+    const char *prefix = cli_value(self, "prefix");
+    tutti_kv_view view = {0};
+    tutti_code code = TUTTI_OK;
+
+    if (prefix != NULL) {
+        code = tutti_kv_view_init(&view, NULL, prefix, err);
+    }
+    return code == TUTTI_OK
+               ? tutti_kv_view_key(&view, argument, strlen(argument), ret_key, ret_size, err)
+               : code;
+}
+
+tutti_code
+store_value(const char *argument, char **ret_value, size_t *ret_size, tutti_error *err)
+{
+    const size_t most = (1u << 20) + 1; /* one more than the store takes: it says so itself */
+    char *value;
+
+    if (strcmp(argument, "-") != 0) {
+        *ret_value = strdup(argument);
+        *ret_size = strlen(argument);
+        return *ret_value != NULL ? TUTTI_OK : cli_fail(err, TUTTI_RESOURCE_EXHAUSTED, "no memory");
+    }
+    value = malloc(most);
+    if (value == NULL) {
+        return cli_fail(err, TUTTI_RESOURCE_EXHAUSTED, "no memory");
+    }
+    *ret_size = fread(value, 1, most, stdin);
+    *ret_value = value;
+    return TUTTI_OK;
+}

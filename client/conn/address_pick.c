@@ -1,0 +1,92 @@
+/* Which of an agent's addresses to take: on its own host the Unix socket, elsewhere never. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/local.h"
+#include "client/conn/client.h"
+
+bool
+client_is_unix(const char *address)
+{
+    return strncmp(address, "unix:", 5) == 0;
+}
+
+static bool
+is_own_host(const char *host_id)
+{
+    char own[TUTTI_LOCAL_HOST_MAX + 1];
+
+    tutti_local_host_id(getenv("TUTTI_HOST_ID"), own);
+    return host_id[0] != '\0' && strcmp(host_id, own) == 0;
+}
+
+/* Another mount namespace may have another file there, or none. */
+static bool
+is_our_socket(const char *address)
+{
+    struct stat about;
+
+    return client_is_unix(address) && stat(address + 5, &about) == 0 && S_ISSOCK(about.st_mode) &&
+           access(address + 5, R_OK | W_OK) == 0;
+}
+
+const char *
+client_pick_address(char *const *addresses, size_t count, const char *host_id)
+{
+    size_t i;
+
+    for (i = 0; i < count && is_own_host(host_id); i++) {
+        if (is_our_socket(addresses[i])) {
+            return addresses[i];
+        }
+    }
+    for (i = 0; i < count; i++) {
+        if (!client_is_unix(addresses[i])) {
+            return addresses[i];
+        }
+    }
+    return count > 0 ? addresses[0] : ""; /* a socket we cannot reach: its name explains most */
+}
+
+/* The same agent, by another way. False: what was there before is as it was. */
+static bool
+move_to(tutti_client *client, char *address)
+{
+    char *before = client->settings.agent;
+    client_description said;
+    tutti_code code;
+
+    if (client->lines[CLIENT_CONTROL] != NULL) {
+        client_line_break(client, client->lines[CLIENT_CONTROL]);
+    }
+    client->settings.agent = address;
+    code = client_wire_describe(client, client_deadline(client, 0), &said, NULL);
+    if (code == TUTTI_OK && said.incarnation == client->agent.incarnation) {
+        client->agent = said;
+        free(before);
+        return true;
+    }
+    if (client->lines[CLIENT_CONTROL] != NULL) {
+        client_line_break(client, client->lines[CLIENT_CONTROL]);
+    }
+    client->settings.agent = before;
+    return false;
+}
+
+void
+client_go_near(tutti_client *client)
+{
+    char *address;
+
+    if (!client_is_unix(client->agent.picked) || client_is_unix(client->settings.agent)) {
+        return;
+    }
+    address = strdup(client->agent.picked);
+    if (address != NULL && !move_to(client, address)) {
+        free(address);
+    }
+}

@@ -1,0 +1,114 @@
+/* Unary calls, and until when they may take. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "client/conn/command_stream.h"
+
+#define PAUSE_LEAST_NS (5 * TUTTI_NS_PER_MS)
+#define PAUSE_MOST_NS (200 * TUTTI_NS_PER_MS)
+
+uint64_t
+client_deadline(const tutti_client *client, uint32_t timeout_ms)
+{
+    const uint64_t wait_ms = timeout_ms != 0 ? timeout_ms : client->settings.timeout_ms;
+
+    return tutti_clock_add(tutti_clock_ns(), wait_ms * TUTTI_NS_PER_MS);
+}
+
+uint64_t
+client_op_deadline(uint32_t timeout_ms)
+{
+    const uint64_t wait_ms = (uint64_t)timeout_ms + CLIENT_OP_GRACE_MS;
+
+    return timeout_ms == 0 ? 0 : tutti_clock_add(tutti_clock_ns(), wait_ms * TUTTI_NS_PER_MS);
+}
+
+/* A coordinator that was there may be started again: within the call's time that is a delay. One
+ * that never was is an error at once. */
+static bool
+is_patient(const client_call *call, client_line *line)
+{
+    return call->way == CLIENT_COORDINATOR && call->deadline_ns != 0 &&
+           atomic_load(&line->answered);
+}
+
+static bool
+was_there(tutti_code code, const tutti_error *err)
+{
+    return code == TUTTI_OK ||
+           (code != TUTTI_DEADLINE_EXCEEDED && strcmp(err->reason, "UNREACHABLE") != 0);
+}
+
+tutti_code
+client_invoke(tutti_client *client, const client_call *call, const struct ProtobufCMessage *request,
+              tutti_rpc_message **ret_response, tutti_error *err)
+{
+    tutti_rpc_call_options options = {.deadline_ns = call->deadline_ns};
+    const bool loaded = call->payload_bytes > 0;
+    client_line *line = NULL;
+    client_loan loan;
+    tutti_error failed = {0};
+    tutti_rpc_blob blob;
+    tutti_code code;
+
+    if (call->divert != NULL) {
+        return call->divert->take(call->divert, request, call->payload, call->payload_bytes, err);
+    }
+    if (client_shuttle_carry(client, call, request, ret_response, &code, err)) {
+        return code;
+    }
+    code = client_line_take(client, call->way, &line, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    options.wait_for_ready = is_patient(call, line);
+    client_loan_init(&loan);
+    if (loaded) {
+        blob = client_loan_blob(&loan, call->payload, call->payload_bytes);
+    }
+    code = tutti_rpc_invoke(line->channel, call->stub, request, loaded ? &blob : NULL, &options,
+                            ret_response, &failed);
+    if (was_there(code, &failed)) {
+        atomic_store(&line->answered, true);
+    }
+    client_loan_settle(&loan, client, line);
+    return code == TUTTI_OK ? code : tutti_error_pass(err, &failed);
+}
+
+/* The next connection may have an answer. An error without a reason is one of gRPC's that it calls
+ * transient. */
+static bool
+may_be_answered(tutti_code code, const tutti_error *err)
+{
+    return code == TUTTI_UNAVAILABLE &&
+           (strcmp(err->reason, "CONNECTION_LOST") == 0 || strcmp(err->reason, "DRAINING") == 0 ||
+            err->reason[0] == '\0');
+}
+
+/* Pauses double: a server that shuts down says so at once. False = the time is over. */
+static bool
+pause_before(uint64_t deadline_ns, uint64_t *pause_ns)
+{
+    if (deadline_ns != 0 && tutti_clock_add(tutti_clock_ns(), *pause_ns) >= deadline_ns) {
+        return false;
+    }
+    client_pause_ns(*pause_ns);
+    *pause_ns = *pause_ns * 2 < PAUSE_MOST_NS ? *pause_ns * 2 : PAUSE_MOST_NS;
+    return true;
+}
+
+tutti_code
+client_invoke_again(tutti_client *client, const client_call *call,
+                    const struct ProtobufCMessage *request, tutti_rpc_message **ret_response,
+                    tutti_error *err)
+{
+    uint64_t pause_ns = PAUSE_LEAST_NS;
+    tutti_error failed = {0};
+    tutti_code code = client_invoke(client, call, request, ret_response, &failed);
+
+    while (may_be_answered(code, &failed) && pause_before(call->deadline_ns, &pause_ns)) {
+        code = client_invoke(client, call, request, ret_response, &failed);
+    }
+    return code == TUTTI_OK ? code : tutti_error_pass(err, &failed);
+}

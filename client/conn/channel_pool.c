@@ -1,0 +1,184 @@
+/* The connections of a client, and gRPC itself: there while somebody uses them. */
+#include <assert.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "client/conn/client.h"
+
+/* The one state of the process that the library holds. */
+static struct {
+    pthread_mutex_t lock; /* guards client_count; taken alone */
+    size_t client_count;
+    _Atomic pid_t owner; /* the process that started gRPC; 0 = none */
+} library = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static tutti_code
+fail_forked(pid_t owner, tutti_error *err)
+{
+    return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "FORKED",
+                          "process %ld was forked off process %ld, which has connected: gRPC does "
+                          "not survive that, connect in the child alone or start a program",
+                          (long)getpid(), (long)owner);
+}
+
+tutti_code
+client_check_process(const tutti_client *client, tutti_error *err)
+{
+    return client->owner == getpid() ? TUTTI_OK : fail_forked(client->owner, err);
+}
+
+/* A library is silent unless it is asked, but for what makes a program slow without a sign. */
+static void
+set_up_log(void)
+{
+    const char *levels = getenv("TUTTI_LOG");
+
+    if (levels == NULL || tutti_log_set_levels(levels, NULL) != TUTTI_OK) {
+        (void)tutti_log_set_levels("error,client=warn", NULL);
+    }
+}
+
+tutti_code
+client_library_enter(tutti_error *err)
+{
+    const pid_t owner = atomic_load(&library.owner);
+
+    if (owner != 0 && owner != getpid()) { /* its threads may hold any lock */
+        return fail_forked(owner, err);
+    }
+    (void)pthread_mutex_lock(&library.lock);
+    if (library.client_count++ == 0) {
+        set_up_log();
+        tutti_rpc_init();
+        atomic_store(&library.owner, getpid());
+    }
+    (void)pthread_mutex_unlock(&library.lock);
+    return TUTTI_OK;
+}
+
+void
+client_library_leave(void)
+{
+    (void)pthread_mutex_lock(&library.lock);
+    assert(library.client_count > 0);
+    if (--library.client_count == 0) {
+        tutti_rpc_fini();
+        atomic_store(&library.owner, 0);
+    }
+    (void)pthread_mutex_unlock(&library.lock);
+}
+
+/* ------------------------------------------------------------------------------ lines */
+
+static tutti_code
+find_address(const tutti_client *client, client_way way, const char **ret_address, tutti_error *err)
+{
+    const char *address = client->settings.agent;
+
+    if (way != CLIENT_COORDINATOR) {
+        if (address[0] == '\0') {
+            return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_AGENT",
+                                  "this client was connected without an agent");
+        }
+    } else {
+        address = client->settings.coordinator[0] != '\0' ? client->settings.coordinator
+                                                          : client->agent.coordinator;
+        if (address[0] == '\0') {
+            address = getenv("TUTTI_COORDINATOR");
+        }
+        if (address == NULL || address[0] == '\0') {
+            return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_COORDINATOR",
+                                  "no coordinator: neither the options nor the agent nor "
+                                  "$TUTTI_COORDINATOR say where it is");
+        }
+    }
+    *ret_address = address;
+    return TUTTI_OK;
+}
+
+static tutti_code
+open_line(const tutti_client *client, client_way way, client_line **ret_line, tutti_error *err)
+{
+    const client_settings *settings = &client->settings;
+    const tutti_rpc_channel_options options = {.tls_ca = settings->tls_ca,
+                                               .tls_cert = settings->tls_cert,
+                                               .tls_key = settings->tls_key,
+                                               .tls_name = settings->tls_name,
+                                               .token_file = settings->token_file,
+                                               .trace = settings->trace,
+                                               .bulk = way == CLIENT_BULK || way >= CLIENT_MORE};
+    const char *address = NULL;
+    client_line *line;
+    tutti_code code = find_address(client, way, &address, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    line = calloc(1, sizeof(*line));
+    if (line == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");
+    }
+    code = tutti_rpc_channel_open(address, &options, &line->channel, err);
+    if (code != TUTTI_OK) {
+        free(line);
+        return code;
+    }
+    line->users = 1;
+    *ret_line = line;
+    return TUTTI_OK;
+}
+
+tutti_code
+client_line_take(tutti_client *client, client_way way, client_line **ret_line, tutti_error *err)
+{
+    tutti_code code = client_check_process(client, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    (void)pthread_mutex_lock(&client->lock);
+    if (client->lines[way] == NULL) {
+        code = open_line(client, way, &client->lines[way], err);
+    }
+    if (code == TUTTI_OK) {
+        client->lines[way]->users++;
+        *ret_line = client->lines[way];
+    }
+    (void)pthread_mutex_unlock(&client->lock);
+    return code;
+}
+
+void
+client_line_give(tutti_client *client, client_line *line)
+{
+    bool last;
+
+    (void)pthread_mutex_lock(&client->lock);
+    last = --line->users == 0;
+    (void)pthread_mutex_unlock(&client->lock);
+    if (last) {
+        tutti_rpc_channel_close(line->channel);
+        free(line);
+    }
+}
+
+void
+client_line_break(tutti_client *client, client_line *line)
+{
+    bool ours = false;
+    size_t i;
+
+    (void)pthread_mutex_lock(&client->lock);
+    for (i = 0; i < CLIENT_WAYS; i++) {
+        if (client->lines[i] == line) {
+            client->lines[i] = NULL;
+            ours = true;
+        }
+    }
+    (void)pthread_mutex_unlock(&client->lock);
+    if (ours) {
+        client_line_give(client, line); /* the client's own use of it */
+    }
+}

@@ -1,0 +1,20 @@
+/* Private to client: calls as commands of a stream. */
+#ifndef TUTTI_CLIENT_CONN_COMMAND_PB_H
+#define TUTTI_CLIENT_CONN_COMMAND_PB_H
+
+#include "client/conn/client.h"
+#include "tutti/v1/commands_service.pb-c.h"
+
+/* pipeline_pb.c */
+
+/* The number of the command that a request is; 0 = it is none. */
+uint32_t client_command_of(const ProtobufCMessage *request);
+
+/* The request becomes the message's command, borrowed. [in] number  of it, not 0 */
+void client_set_command(Tutti__V1__RunRequest *message, uint32_t number,
+                        const ProtobufCMessage *request);
+
+/* A stream of commands. */
+tutti_code client_open_commands(client_line *line, tutti_rpc_stream **ret_stream, tutti_error *err);
+
+#endif

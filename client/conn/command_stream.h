@@ -1,0 +1,44 @@
+/* Private to client: streams of commands that stay open, for calls that would be unary. */
+#ifndef TUTTI_CLIENT_CONN_COMMAND_STREAM_H
+#define TUTTI_CLIENT_CONN_COMMAND_STREAM_H
+
+#include "client/conn/client.h"
+
+/* ------------------------------------------------------------------ command_stream.c */
+
+/*
+ * A stream of commands that stays open and carries one call at a time: two thirds of the time of a
+ * call of its own (decision 0022). Who calls takes one, or makes one; no thread waits for
+ * another's.
+ */
+typedef struct client_shuttle {
+    tutti_link link; /* in the client's idle ones */
+    client_line *line;
+    tutti_rpc_stream *stream;
+    uint64_t last_id; /* of the calls it has carried; 0 = none yet */
+} client_shuttle;
+
+/* One that is idle and whole, or a new one; NULL: the call shall go by itself. */
+client_shuttle *client_shuttle_take(tutti_client *client);
+void client_shuttle_give(tutti_client *client, client_shuttle *shuttle);
+
+/* Nothing more will be asked of it, and nothing it carries is waited for. How it ended: what the
+ * stream says, OK included. */
+tutti_code client_shuttle_drop(tutti_client *client, client_shuttle *shuttle, tutti_error *err);
+
+/* All that are idle. */
+void client_shuttles_close(tutti_client *client);
+
+/* ------------------------------------------------------------------ command_stream_pb.c */
+
+tutti_code client_shuttle_open(client_shuttle *shuttle, tutti_error *err);
+
+/*
+ * A call of the agent by a shuttle, in the words of client_invoke. False: it has not been made and
+ * shall go by itself.
+ */
+bool client_shuttle_carry(tutti_client *client, const client_call *call,
+                          const struct ProtobufCMessage *request, tutti_rpc_message **ret_response,
+                          tutti_code *ret_code, tutti_error *err);
+
+#endif

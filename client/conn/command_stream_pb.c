@@ -1,0 +1,194 @@
+/* CommandsService: calls that would be unary go by a stream that is open. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "client/conn/command_pb.h"
+#include "client/conn/command_stream.h"
+#include "client/conn/types_pb.h"
+
+#define CALLS_BEFORE 2 /* of one client: who makes so few has no use for a stream */
+
+tutti_code
+client_shuttle_open(client_shuttle *shuttle, tutti_error *err)
+{
+    return client_open_commands(shuttle->line, &shuttle->stream, err);
+}
+
+/* Small, and one of the commands; not a program's first call, which may be its last. */
+static bool
+may_carry(tutti_client *client, const client_call *call, uint32_t number)
+{
+    if (call->way != CLIENT_CONTROL || call->payload_bytes > CLIENT_COPY_BYTES_MAX ||
+        client->agent.commands_max == 0 || number == 0 ||
+        atomic_load_explicit(&client->goes_by_itself, memory_order_relaxed)) {
+        return false;
+    }
+    return atomic_load_explicit(&client->calls, memory_order_relaxed) >= CALLS_BEFORE ||
+           atomic_fetch_add_explicit(&client->calls, 1, memory_order_relaxed) >= CALLS_BEFORE;
+}
+
+static tutti_code
+post_request(client_shuttle *shuttle, const client_call *call, uint32_t number,
+             const ProtobufCMessage *request, tutti_error *err)
+{
+    const tutti_rpc_blob blob = {.data = call->payload, .size = call->payload_bytes};
+    Tutti__V1__RunRequest message = TUTTI__V1__RUN_REQUEST__INIT;
+    Tutti__V1__RunOptions options = TUTTI__V1__RUN_OPTIONS__INIT;
+    tutti_rpc_packed *packed = NULL;
+    tutti_code code;
+
+    message.id = ++shuttle->last_id;
+    if (message.id == 1) { /* so it looks for no second one while it works on the first */
+        options.in_flight_max = 1;
+        message.options = &options;
+    }
+    client_set_command(&message, number, request);
+    code = tutti_rpc_pack(&message.base, blob.size > 0 ? &blob : NULL, &packed, err);
+    if (code == TUTTI_OK) {
+        tutti_rpc_stream_post(shuttle->stream, packed);
+    }
+    return code;
+}
+
+static tutti_code
+fail_late(const tutti_client *client, const client_call *call, tutti_error *err)
+{
+    return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED, "%s did not answer /%s/%s in time",
+                      client->settings.agent, call->stub->service->name, call->stub->method);
+}
+
+/* [out, owned] ret_message  the answer; NULL: why there is none (TUTTI_OK: the stream has ended
+ * well), and the shuttle is gone */
+static tutti_code
+receive(tutti_client *client, client_shuttle *shuttle, const client_call *call,
+        tutti_rpc_message **ret_message, tutti_error *err)
+{
+    tutti_error ended;
+    tutti_code code;
+
+    *ret_message = NULL;
+    if (!tutti_rpc_stream_wait(shuttle->stream, call->deadline_ns)) {
+        tutti_rpc_stream_cancel(shuttle->stream);
+        (void)client_shuttle_drop(client, shuttle, NULL);
+        return fail_late(client, call, err);
+    }
+    code = tutti_rpc_stream_read(shuttle->stream, ret_message, err);
+    if (code == TUTTI_OK && *ret_message != NULL) {
+        return TUTTI_OK;
+    }
+    if (code != TUTTI_OK) {
+        (void)client_shuttle_drop(client, shuttle, NULL);
+        return code;
+    }
+    code = client_shuttle_drop(client, shuttle, &ended);
+    return code == TUTTI_OK ? code : tutti_error_pass(err, &ended);
+}
+
+/* The agent, or who watches over it, lets nobody have a stream of commands. */
+static bool
+is_refusal(tutti_code code)
+{
+    return code == TUTTI_UNIMPLEMENTED || code == TUTTI_PERMISSION_DENIED ||
+           code == TUTTI_UNAUTHENTICATED || code == TUTTI_RESOURCE_EXHAUSTED;
+}
+
+/* What the answer says. [in] number  of the command, and so of its result; [in, moved] message */
+static tutti_code
+read_answer(const client_shuttle *shuttle, uint32_t number, tutti_rpc_message *message,
+            tutti_rpc_message **ret_response, tutti_error *err)
+{
+    const Tutti__V1__RunResponse *answer = tutti_rpc_message_get(message);
+    const bool failed = answer->result_case == TUTTI__V1__RUN_RESPONSE__RESULT_ERROR;
+    tutti_error said;
+    tutti_code code = TUTTI_OK;
+
+    if (answer->id != shuttle->last_id || (!failed && (uint32_t)answer->result_case != number)) {
+        code = TUTTI_FAIL(err, TUTTI_DATA_LOSS,
+                          "the agent answered call %" PRIu64 " with %u instead of call %" PRIu64
+                          " with %" PRIu32,
+                          answer->id, (unsigned)answer->result_case, shuttle->last_id, number);
+    } else if (failed) {
+        client_read_error(answer->error, &said);
+        code = tutti_error_pass(err, &said);
+    } else if (ret_response != NULL) { /* whichever it is: all of the oneof share their place */
+        tutti_rpc_message_narrow(message, (const ProtobufCMessage *)answer->all_reduce);
+        *ret_response = message;
+        return TUTTI_OK;
+    }
+    tutti_rpc_message_free(message);
+    return code;
+}
+
+/* The shuttle goes on, unless its answers are worth nothing. */
+static void
+put_away(tutti_client *client, client_shuttle *shuttle, tutti_code code)
+{
+    if (code != TUTTI_DATA_LOSS && code != TUTTI_UNAUTHENTICATED) {
+        client_shuttle_give(client, shuttle);
+        return;
+    }
+    tutti_rpc_stream_cancel(shuttle->stream);
+    (void)client_shuttle_drop(client, shuttle, NULL);
+}
+
+/* A token that was good when the stream began may be no more: a call of its own brings today's. An
+ * agent that takes no such stream takes calls. And a stream that ends well leaves nothing undone
+ * that it has taken. So none of these has begun anything. */
+static bool
+goes_by_itself(tutti_client *client, tutti_code code, bool first, bool answered)
+{
+    if (!answered && first && is_refusal(code)) {
+        atomic_store(&client->goes_by_itself, true);
+        return true;
+    }
+    return answered ? code == TUTTI_UNAUTHENTICATED : code == TUTTI_OK;
+}
+
+/* [out] ret_answered  the agent has said what became of it, or nothing was sent */
+static tutti_code
+exchange(tutti_client *client, client_shuttle *shuttle, const client_call *call, uint32_t number,
+         const ProtobufCMessage *request, tutti_rpc_message **ret_response, bool *ret_answered,
+         tutti_error *err)
+{
+    tutti_rpc_message *message = NULL;
+    tutti_code code = post_request(shuttle, call, number, request, err);
+
+    *ret_answered = true;
+    if (code != TUTTI_OK) {
+        put_away(client, shuttle, TUTTI_DATA_LOSS);
+        return code;
+    }
+    code = receive(client, shuttle, call, &message, err);
+    *ret_answered = message != NULL;
+    if (message != NULL) {
+        code = read_answer(shuttle, number, message, ret_response, err);
+        put_away(client, shuttle, code);
+    }
+    return code;
+}
+
+bool
+client_shuttle_carry(tutti_client *client, const client_call *call,
+                     const struct ProtobufCMessage *request, tutti_rpc_message **ret_response,
+                     tutti_code *ret_code, tutti_error *err)
+{
+    const uint32_t number = client_command_of(request);
+    client_shuttle *shuttle = may_carry(client, call, number) ? client_shuttle_take(client) : NULL;
+    tutti_error failed;
+    bool answered;
+    bool first;
+
+    if (shuttle == NULL) {
+        return false;
+    }
+    first = shuttle->last_id == 0;
+    *ret_code = exchange(client, shuttle, call, number, request, ret_response, &answered, &failed);
+    if (goes_by_itself(client, *ret_code, first, answered)) {
+        return false;
+    }
+    if (*ret_code != TUTTI_OK) {
+        (void)tutti_error_pass(err, &failed);
+    }
+    return true;
+}

@@ -1,0 +1,136 @@
+/* What a client is told, and what the environment says where it is told nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "client/conn/client.h"
+
+void
+tutti_client_options_init(tutti_client_options *options)
+{
+    *options = (tutti_client_options){.size = sizeof(*options)};
+}
+
+/* Is all of it zero? */
+static bool
+is_silent(const unsigned char *bytes, size_t size)
+{
+    size_t i;
+
+    for (i = 0; i < size; i++) {
+        if (bytes[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+tutti_code
+client_take_struct(void *own, size_t own_size, const void *given, size_t given_size,
+                   const char *what, tutti_error *err)
+{
+    const size_t common = given_size < own_size ? given_size : own_size;
+
+    if (given_size < sizeof(size_t) || given_size > 4096) {
+        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
+                          "%s of %zu bytes: begin with its init function", what, given_size);
+    }
+    if (!is_silent((const unsigned char *)given + common, given_size - common)) {
+        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
+                          "%s of %zu bytes asks for what this library (%zu bytes) does not know",
+                          what, given_size, own_size);
+    }
+    memcpy(own, given, common);
+    return TUTTI_OK;
+}
+
+/* [out, owned] a copy of the first that says something. */
+static tutti_code
+choose(const char *stated, const char *variable, const char *fallback, char **ret, tutti_error *err)
+{
+    const char *chosen = stated;
+
+    if (chosen == NULL && variable != NULL) {
+        chosen = getenv(variable);
+    }
+    if (chosen == NULL) {
+        chosen = fallback;
+    }
+    *ret = strdup(chosen);
+    if (*ret == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a client's options");
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+fill(const tutti_client_options *options, client_settings *settings, tutti_error *err)
+{
+    tutti_code code = choose(options->agent, "TUTTI_AGENT", "", &settings->agent, err);
+
+    if (code == TUTTI_OK) {
+        code = choose(options->coordinator, NULL, "", &settings->coordinator, err);
+    }
+    if (code == TUTTI_OK) {
+        code = choose(options->job, "TUTTI_JOB", "default", &settings->job, err);
+    }
+    if (code == TUTTI_OK) {
+        code = choose(options->tls_ca, "TUTTI_TLS_CA", "", &settings->tls_ca, err);
+    }
+    if (code == TUTTI_OK) {
+        code = choose(options->tls_cert, "TUTTI_TLS_CERT", "", &settings->tls_cert, err);
+    }
+    if (code == TUTTI_OK) {
+        code = choose(options->tls_key, "TUTTI_TLS_KEY", "", &settings->tls_key, err);
+    }
+    if (code == TUTTI_OK) {
+        code = choose(options->tls_name, "TUTTI_TLS_NAME", "", &settings->tls_name, err);
+    }
+    if (code == TUTTI_OK) {
+        code = choose(options->token_file, "TUTTI_TOKEN_FILE", "", &settings->token_file, err);
+    }
+    if (code == TUTTI_OK) {
+        code = choose(options->traceparent, "TRACEPARENT", "", &settings->trace, err);
+    }
+    return code;
+}
+
+tutti_code
+client_settings_read(const tutti_client_options *options, client_settings *ret_settings,
+                     tutti_error *err)
+{
+    client_settings settings = {0};
+    tutti_client_options own;
+    tutti_code code = TUTTI_OK;
+
+    tutti_client_options_init(&own);
+    if (options != NULL) {
+        code = client_take_struct(&own, sizeof(own), options, options->size, "client options", err);
+    }
+    if (code == TUTTI_OK) {
+        code = fill(&own, &settings, err);
+    }
+    if (code != TUTTI_OK) {
+        client_settings_fini(&settings);
+        return code;
+    }
+    settings.timeout_ms = own.timeout_ms != 0 ? own.timeout_ms : CLIENT_TIMEOUT_MS;
+    settings.wait = own.wait;
+    *ret_settings = settings;
+    return TUTTI_OK;
+}
+
+void
+client_settings_fini(client_settings *settings)
+{
+    free(settings->agent);
+    free(settings->coordinator);
+    free(settings->job);
+    free(settings->tls_ca);
+    free(settings->tls_cert);
+    free(settings->tls_key);
+    free(settings->tls_name);
+    free(settings->token_file);
+    free(settings->trace);
+    *settings = (client_settings){0};
+}

@@ -1,0 +1,241 @@
+/* CoordinatorService: groups. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/id.h"
+#include "base/spans.h"
+#include "client/group/groups_pb.h"
+
+#define SERVICE (&tutti__v1__coordinator_service__descriptor)
+#define PAGE_SIZE 1000
+
+static const tutti_rpc_stub stub_create_group = {SERVICE, "CreateGroup"};
+static const tutti_rpc_stub stub_get_group = {SERVICE, "GetGroup"};
+static const tutti_rpc_stub stub_list_groups = {SERVICE, "ListGroups"};
+static const tutti_rpc_stub stub_delete_group = {SERVICE, "DeleteGroup"};
+
+/* [out, owned] ret_ranks  free it */
+static tutti_code
+read_ranks(const Tutti__V1__Group *message, uint32_t **ret_ranks, size_t *ret_count,
+           tutti_error *err)
+{
+    const size_t bytes = message->n_ranks * sizeof(**ret_ranks);
+
+    if (message->n_spans > 0) {
+        return tutti_spans_unpack(message->spans, message->n_spans, ret_ranks, ret_count, err);
+    }
+    *ret_ranks = malloc(bytes);
+    if (*ret_ranks == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a group of %zu ranks",
+                          message->n_ranks);
+    }
+    memcpy(*ret_ranks, message->ranks, bytes);
+    *ret_count = message->n_ranks;
+    return TUTTI_OK;
+}
+
+tutti_code
+client_read_group(const Tutti__V1__Group *message, tutti_group_info *ret, tutti_error *err)
+{
+    tutti_group_info info = {.rank = -1};
+    size_t count = 0;
+    tutti_code code;
+
+    if (message == NULL || message->n_ranks > TUTTI_RANKS_MAX ||
+        (message->n_ranks == 0 && message->n_spans == 0)) {
+        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the coordinator answered a group of %zu ranks",
+                          message == NULL ? 0 : message->n_ranks);
+    }
+    code = read_ranks(message, &info.ranks, &count, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    info.rank_count = (uint32_t)count;
+    info.id = message->id;
+    info.epoch = message->epoch;
+    client_read_text(message->name, info.name, sizeof(info.name));
+    client_read_text(message->tag, info.tag, sizeof(info.tag));
+    *ret = info;
+    return TUTTI_OK;
+}
+
+static tutti_code
+create_group(tutti_client *client, Tutti__V1__CreateGroupRequest *request,
+             tutti_group_info *ret_info, tutti_error *err)
+{
+    const client_call call = client_ask_coordinator(client, &stub_create_group);
+    const Tutti__V1__CreateGroupResponse *response;
+    tutti_rpc_message *message = NULL;
+    tutti_code code = client_invoke(client, &call, &request->base, &message, err);
+
+    if (code == TUTTI_OK && ret_info != NULL) {
+        response = tutti_rpc_message_get(message);
+        code = client_read_group(response->group, ret_info, err);
+        if (code == TUTTI_OK) {
+            ret_info->rank = (int32_t)response->group_rank;
+        }
+    }
+    tutti_rpc_message_free(message);
+    return code;
+}
+
+tutti_code
+client_wire_group_create(tutti_client *client, const tutti_group_options *options,
+                         const uint32_t *ranks, size_t count, tutti_group_info *ret_info,
+                         tutti_error *err)
+{
+    Tutti__V1__CreateGroupRequest request = TUTTI__V1__CREATE_GROUP_REQUEST__INIT;
+    Tutti__V1__Member member;
+    tutti_spans spans;
+
+    client_write_member(client, &member);
+    request.member = &member;
+    request.name = client_write_text(options->name);
+    request.tag = client_write_text(options->tag);
+    request.parent = client_write_text(options->parent);
+    request.token = tutti_id_draw();
+    request.accept_spans = true;
+    tutti_spans_pack(ranks, count, &spans);
+    request.n_spans = spans.count;
+    request.spans = spans.numbers;
+    if (spans.count == 0) {
+        request.n_ranks = count;
+        request.ranks = (int32_t *)(uintptr_t)ranks; /* below TUTTI_RANKS_MAX, or refused there */
+    }
+    return create_group(client, &request, ret_info, err);
+}
+
+tutti_code
+tutti_group_get(tutti_client *client, const char *name, tutti_group_info *ret_info,
+                tutti_error *err)
+{
+    Tutti__V1__GetGroupRequest request = TUTTI__V1__GET_GROUP_REQUEST__INIT;
+    const client_call call = client_ask_coordinator(client, &stub_get_group);
+    const tutti_agent_info *own = tutti_whoami(client);
+    const Tutti__V1__GetGroupResponse *response;
+    tutti_rpc_message *message = NULL;
+    tutti_code code;
+
+    request.job = client_write_text(client_job(client));
+    request.name = client_write_text(name);
+    request.accept_spans = true;
+    if (own != NULL) {
+        request.opt_rank_case = TUTTI__V1__GET_GROUP_REQUEST__OPT_RANK_RANK;
+        request.rank = own->rank;
+    }
+    code = client_invoke(client, &call, &request.base, &message, err);
+    if (code == TUTTI_OK) {
+        response = tutti_rpc_message_get(message);
+        code = client_read_group(response->group, ret_info, err);
+        if (code == TUTTI_OK) {
+            ret_info->rank = own == NULL ? -1 : response->group_rank;
+        }
+        tutti_rpc_message_free(message);
+    }
+    return code;
+}
+
+tutti_code
+client_wire_group_delete(tutti_client *client, const char *name, uint64_t id, bool missing_is_fine,
+                         tutti_error *err)
+{
+    Tutti__V1__DeleteGroupRequest request = TUTTI__V1__DELETE_GROUP_REQUEST__INIT;
+    const client_call call = client_ask_coordinator(client, &stub_delete_group);
+    Tutti__V1__Member member;
+    tutti_code code = client_check_member(client, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    client_write_member(client, &member);
+    request.member = &member;
+    request.name = client_write_text(name);
+    request.id = id;
+    request.allow_missing = missing_is_fine;
+    return client_invoke(client, &call, &request.base, NULL, err);
+}
+
+/* A list that grows by pages. */
+typedef struct group_list {
+    tutti_group_info *infos;
+    size_t count;
+} group_list;
+
+static void
+free_groups(group_list *list)
+{
+    size_t i;
+
+    for (i = 0; i < list->count; i++) {
+        tutti_group_info_free(&list->infos[i]);
+    }
+    free(list->infos);
+}
+
+static tutti_code
+add_groups(group_list *list, const Tutti__V1__ListGroupsResponse *page, tutti_error *err)
+{
+    const size_t wanted = list->count + page->n_groups;
+    tutti_group_info *infos = reallocarray(list->infos, wanted + 1, sizeof(*infos));
+    tutti_code code = TUTTI_OK;
+    size_t i;
+
+    if (infos == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu groups",
+                          wanted);
+    }
+    list->infos = infos;
+    for (i = 0; i < page->n_groups && code == TUTTI_OK; i++) {
+        code = client_read_group(page->groups[i], &infos[list->count], err);
+        list->count += code == TUTTI_OK ? 1 : 0;
+    }
+    return code;
+}
+
+static tutti_code
+list_page(tutti_client *client, char *token, size_t token_size, group_list *list, tutti_error *err)
+{
+    Tutti__V1__ListGroupsRequest request = TUTTI__V1__LIST_GROUPS_REQUEST__INIT;
+    const client_call call = client_ask_coordinator(client, &stub_list_groups);
+    const Tutti__V1__ListGroupsResponse *response;
+    tutti_rpc_message *message = NULL;
+    tutti_code code;
+
+    request.job = client_write_text(client_job(client));
+    request.page_size = PAGE_SIZE;
+    request.page_token = token;
+    code = client_invoke(client, &call, &request.base, &message, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    response = tutti_rpc_message_get(message);
+    code = add_groups(list, response, err);
+    if (code == TUTTI_OK) {
+        code = client_read_page_token(response->next_page_token, response->n_groups > 0, token,
+                                      token_size, err);
+    }
+    tutti_rpc_message_free(message);
+    return code;
+}
+
+tutti_code
+tutti_group_list(tutti_client *client, tutti_group_info **ret_infos, size_t *ret_count,
+                 tutti_error *err)
+{
+    group_list list = {0};
+    char token[512] = "";
+    tutti_code code;
+
+    do {
+        code = list_page(client, token, sizeof(token), &list, err);
+    } while (code == TUTTI_OK && token[0] != '\0');
+    if (code != TUTTI_OK) {
+        free_groups(&list);
+        return code;
+    }
+    *ret_infos = list.infos;
+    *ret_count = list.count;
+    return TUTTI_OK;
+}

@@ -1,0 +1,356 @@
+/* A thread that follows who comes and goes, and comes back when the coordinator went away. */
+#include "tutti/membership.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/id.h"
+#include "base/thread.h"
+#include "client/group/members.h"
+
+#define PAUSE_LEAST_NS (100 * TUTTI_NS_PER_MS)
+#define PAUSE_MOST_NS (5 * TUTTI_NS_PER_S)
+
+struct tutti_member_watch {
+    tutti_client *client;
+    client_line *line;
+    tutti_member_fn on_event;
+    void *arg;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards `stream`, as seen by stop, and `stopping` */
+    pthread_cond_t changed;
+    tutti_rpc_stream *stream;
+    bool stopping;
+    /* the thread's */
+    bool enough;
+    bool from_now;    /* until the first answer has said what now is */
+    uint64_t epoch;   /* the last one told */
+    uint64_t job_id;  /* 0 = not known yet */
+    uint64_t away_ns; /* since when nobody answers; 0 = somebody does */
+    uint64_t pause_ns;
+    tutti_rpc_message *first; /* what came while it was started */
+    tutti_member_event event;
+};
+
+const char *
+tutti_member_change_name(tutti_member_change kind)
+{
+    static const char *const names[] = {"unknown", "now",  "joined", "leaving",
+                                        "lost",    "away", "end"};
+    const size_t at = (size_t)kind;
+
+    return names[at < sizeof(names) / sizeof(names[0]) ? at : 0];
+}
+
+void
+tutti_member_watch_options_init(tutti_member_watch_options *options)
+{
+    *options = (tutti_member_watch_options){.size = sizeof(*options),
+                                            .after_epoch = TUTTI_MEMBERS_FROM_NOW};
+}
+
+/* ------------------------------------------------------------------------------ telling */
+
+static void
+tell(tutti_member_watch *self, tutti_member_event *event)
+{
+    event->job_id = self->job_id;
+    self->enough = self->enough || !self->on_event(self->arg, event);
+}
+
+static void
+tell_error(tutti_member_watch *self, tutti_member_change kind, const tutti_error *why)
+{
+    tutti_member_event event = {
+        .size = sizeof(event), .kind = kind, .reason = "", .error = why, .epoch = self->epoch};
+
+    tell(self, &event);
+}
+
+/* Another job of that name begins with epochs of its own. */
+static void
+take_now(tutti_member_watch *self, tutti_member_event *event)
+{
+    if (self->from_now || (self->job_id != 0 && self->job_id != event->job_id)) {
+        self->epoch = self->from_now ? event->epoch : 0;
+    }
+    self->from_now = false;
+    self->job_id = event->job_id;
+    self->away_ns = 0;
+    self->pause_ns = PAUSE_LEAST_NS;
+    tell(self, event);
+}
+
+static void
+take(tutti_member_watch *self, tutti_member_event *event)
+{
+    if (event->kind == TUTTI_MEMBERS_NOW) {
+        take_now(self, event);
+    } else if (event->kind != 0 && event->epoch > self->epoch) {
+        self->epoch = event->epoch;
+        tell(self, event);
+    }
+}
+
+/* ------------------------------------------------------------------------------ one stream */
+
+static bool
+is_over(tutti_member_watch *self)
+{
+    bool over;
+
+    (void)pthread_mutex_lock(&self->lock);
+    over = self->stopping || self->enough;
+    (void)pthread_mutex_unlock(&self->lock);
+    return over;
+}
+
+/* How the stream ended. */
+static void
+finish(tutti_member_watch *self, tutti_error *ret_why)
+{
+    tutti_rpc_stream *stream;
+
+    (void)pthread_mutex_lock(&self->lock);
+    stream = self->stream;
+    self->stream = NULL;
+    (void)pthread_mutex_unlock(&self->lock);
+    if (self->enough) {
+        tutti_rpc_stream_cancel(stream);
+    }
+    if (tutti_rpc_stream_finish(stream, ret_why) == TUTTI_OK) {
+        (void)TUTTI_FAIL(ret_why, TUTTI_UNAVAILABLE, "the coordinator ended the watch");
+    }
+}
+
+static void
+follow(tutti_member_watch *self, tutti_error *ret_why)
+{
+    tutti_rpc_message *message = self->first;
+
+    self->first = NULL;
+    while (message != NULL && !is_over(self)) {
+        take(self, &self->event);
+        tutti_rpc_message_free(message);
+        message = NULL;
+        if (!self->enough &&
+            client_wire_members_read(self->stream, &message, &self->event, NULL) != TUTTI_OK) {
+            tutti_rpc_stream_cancel(self->stream); /* it said what nobody understands */
+        }
+    }
+    tutti_rpc_message_free(message);
+    finish(self, ret_why);
+}
+
+/* Ask, and wait for the first answer, which is to come within the client's time. */
+static tutti_code
+begin(tutti_member_watch *self, tutti_error *err)
+{
+    client_watch *patience = &self->client->watch;
+    client_watched watched = {.stalled = false};
+    tutti_rpc_stream *stream = NULL;
+    tutti_code code = client_wire_members_open(
+        self->client, self->line, self->from_now ? 0 : self->epoch, self->job_id, &stream, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    (void)pthread_mutex_lock(&self->lock);
+    self->stream = stream;
+    if (self->stopping) {
+        tutti_rpc_stream_cancel(stream);
+    }
+    (void)pthread_mutex_unlock(&self->lock);
+    if (client_watch_add(patience, &watched, stream,
+                         self->client->settings.timeout_ms * TUTTI_NS_PER_MS, NULL) == TUTTI_OK) {
+        (void)client_wire_members_read(stream, &self->first, &self->event, NULL);
+        if (client_watch_remove(patience, &watched)) {
+            finish(self, NULL);
+            return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED,
+                              "the coordinator gave no answer in time");
+        }
+    } else {
+        tutti_rpc_stream_cancel(stream);
+    }
+    if (self->first == NULL) {
+        finish(self, err);
+        return err == NULL ? TUTTI_UNAVAILABLE : err->code;
+    }
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ the thread */
+
+/* A coordinator without a store learns of the job when its agents have come back. */
+static bool
+may_come_back(const tutti_member_watch *self, const tutti_error *why)
+{
+    const uint64_t patience_ns = self->client->settings.timeout_ms * TUTTI_NS_PER_MS;
+
+    switch (why->code) {
+    case TUTTI_NOT_FOUND:
+        return self->away_ns == 0 || tutti_clock_ns() - self->away_ns < patience_ns;
+    case TUTTI_INVALID_ARGUMENT:
+    case TUTTI_FAILED_PRECONDITION:
+    case TUTTI_PERMISSION_DENIED:
+    case TUTTI_UNIMPLEMENTED:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* Pauses double; a random half keeps many watches from coming at once. */
+static void
+pause_a_while(tutti_member_watch *self)
+{
+    const uint64_t half = self->pause_ns / 2;
+    const uint64_t until = tutti_clock_ns() + half + tutti_id_draw() % (half + 1);
+
+    self->pause_ns = self->pause_ns * 2 < PAUSE_MOST_NS ? self->pause_ns * 2 : PAUSE_MOST_NS;
+    (void)pthread_mutex_lock(&self->lock);
+    while (!self->stopping && tutti_clock_ns() < until) {
+        (void)tutti_cond_wait_until(&self->changed, &self->lock, until);
+    }
+    (void)pthread_mutex_unlock(&self->lock);
+}
+
+/* False: there is no point in trying any more, or nobody listens. */
+static bool
+come_back(tutti_member_watch *self, tutti_error *why)
+{
+    do {
+        if (is_over(self)) {
+            return false;
+        }
+        if (!may_come_back(self, why)) {
+            tell_error(self, TUTTI_MEMBERS_END, why);
+            return false;
+        }
+        if (self->away_ns == 0) {
+            self->away_ns = tutti_clock_ns();
+            tell_error(self, TUTTI_MEMBERS_AWAY, why);
+        }
+        pause_a_while(self);
+    } while (is_over(self) || begin(self, why) != TUTTI_OK);
+    return true;
+}
+
+static void *
+run(void *arg)
+{
+    tutti_member_watch *self = arg;
+    tutti_error why;
+
+    do {
+        follow(self, &why);
+    } while (come_back(self, &why));
+    return NULL;
+}
+
+static tutti_code
+start_thread(tutti_member_watch *self, tutti_error *err)
+{
+    const int failed = tutti_thread_start(&self->thread, run, self);
+
+    return failed == 0 ? TUTTI_OK
+                       : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no thread to watch members: %s",
+                                    strerror(failed));
+}
+
+/* ------------------------------------------------------------------------------ door */
+
+static tutti_member_watch *
+watch_new(tutti_client *client, const tutti_member_watch_options *options)
+{
+    tutti_member_watch *self = calloc(1, sizeof(*self));
+
+    if (self == NULL) {
+        return NULL;
+    }
+    self->client = client;
+    self->from_now = options->after_epoch == TUTTI_MEMBERS_FROM_NOW;
+    self->epoch = self->from_now ? 0 : options->after_epoch;
+    self->job_id = options->job_id;
+    self->pause_ns = PAUSE_LEAST_NS;
+    (void)pthread_mutex_init(&self->lock, NULL);
+    tutti_cond_init(&self->changed);
+    return self;
+}
+
+static void
+watch_free(tutti_member_watch *self)
+{
+    tutti_rpc_message_free(self->first);
+    if (self->stream != NULL) { /* its thread was never started */
+        tutti_rpc_stream_cancel(self->stream);
+        (void)tutti_rpc_stream_finish(self->stream, NULL);
+    }
+    if (self->line != NULL) {
+        client_line_give(self->client, self->line);
+    }
+    (void)pthread_cond_destroy(&self->changed);
+    (void)pthread_mutex_destroy(&self->lock);
+    free(self);
+}
+
+tutti_code
+tutti_member_watch_start(tutti_client *client, const tutti_member_watch_options *options,
+                         tutti_member_fn on_event, void *arg, tutti_member_watch **ret_watch,
+                         tutti_error *err)
+{
+    tutti_member_watch_options own;
+    tutti_member_watch *self;
+    tutti_error failed = {0};
+    tutti_code code = TUTTI_OK;
+
+    assert(client != NULL && on_event != NULL && ret_watch != NULL);
+    tutti_member_watch_options_init(&own);
+    if (options != NULL) {
+        code = client_take_struct(&own, sizeof(own), options, options->size,
+                                  "tutti_member_watch_options", err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    self = watch_new(client, &own);
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a watch");
+    }
+    self->on_event = on_event;
+    self->arg = arg;
+    code = client_line_take(client, CLIENT_COORDINATOR, &self->line, &failed);
+    if (code == TUTTI_OK) {
+        code = begin(self, &failed);
+    }
+    if (code == TUTTI_OK) {
+        code = start_thread(self, &failed);
+    }
+    if (code != TUTTI_OK) {
+        watch_free(self);
+        return tutti_error_pass(err, &failed);
+    }
+    *ret_watch = self;
+    return TUTTI_OK;
+}
+
+void
+tutti_member_watch_stop(tutti_member_watch *watch)
+{
+    if (watch == NULL) {
+        return;
+    }
+    assert(!pthread_equal(pthread_self(), watch->thread));
+    (void)pthread_mutex_lock(&watch->lock);
+    watch->stopping = true;
+    if (watch->stream != NULL) {
+        tutti_rpc_stream_cancel(watch->stream);
+    }
+    (void)pthread_cond_signal(&watch->changed);
+    (void)pthread_mutex_unlock(&watch->lock);
+    (void)pthread_join(watch->thread, NULL);
+    watch_free(watch);
+}

@@ -1,0 +1,348 @@
+/* MeshService: ranks in arrays of named dimensions. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "client/group/groups_pb.h"
+#include "tutti/mesh.h"
+#include "tutti/v1/mesh_service.pb-c.h"
+
+#define SERVICE (&tutti__v1__mesh_service__descriptor)
+#define PAGE_SIZE 1000
+
+static const tutti_rpc_stub stub_create = {SERVICE, "CreateMesh"};
+static const tutti_rpc_stub stub_get = {SERVICE, "GetMesh"};
+static const tutti_rpc_stub stub_list = {SERVICE, "ListMeshes"};
+static const tutti_rpc_stub stub_delete = {SERVICE, "DeleteMesh"};
+static const tutti_rpc_stub stub_groups = {SERVICE, "ListMeshGroups"};
+static const tutti_rpc_stub stub_slice = {SERVICE, "SliceMesh"};
+
+/* ------------------------------------------------------------------------------ reading */
+
+void
+tutti_mesh_info_free(tutti_mesh_info *info)
+{
+    if (info != NULL) {
+        free(info->ranks);
+        info->ranks = NULL;
+        info->rank_count = 0;
+    }
+}
+
+/* A mesh or a part of one, as both messages say it. */
+typedef struct mesh_words {
+    uint64_t id;
+    const char *name;
+    const uint32_t *shape;
+    size_t dim_count;
+    char *const *dims;
+    size_t name_count;
+    const uint32_t *ranks;
+    size_t rank_count;
+    const uint32_t *coordinate;
+    size_t coordinate_count;
+} mesh_words;
+
+static tutti_code
+check_words(const mesh_words *words, tutti_error *err)
+{
+    if (words->dim_count == 0 || words->dim_count > TUTTI_MESH_DIMS_MAX ||
+        words->name_count != words->dim_count || words->rank_count == 0 ||
+        words->rank_count > TUTTI_RANKS_MAX ||
+        (words->coordinate_count != 0 && words->coordinate_count != words->dim_count)) {
+        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
+                          "the coordinator answered a mesh of %zu dimensions, %zu names, %zu ranks",
+                          words->dim_count, words->name_count, words->rank_count);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+read_words(const mesh_words *words, tutti_mesh_info *ret, tutti_error *err)
+{
+    tutti_mesh_info info = {.id = words->id,
+                            .dim_count = (uint32_t)words->dim_count,
+                            .rank_count = (uint32_t)words->rank_count,
+                            .inside = words->coordinate_count > 0};
+    const tutti_code code = check_words(words, err);
+    size_t i;
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    info.ranks = calloc(words->rank_count, sizeof(*info.ranks));
+    if (info.ranks == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a mesh of %zu ranks",
+                          words->rank_count);
+    }
+    memcpy(info.ranks, words->ranks, words->rank_count * sizeof(*info.ranks));
+    client_read_text(words->name, info.name, sizeof(info.name));
+    for (i = 0; i < words->dim_count; i++) {
+        info.shape[i] = words->shape[i];
+        info.coordinate[i] = info.inside ? words->coordinate[i] : 0;
+        client_read_text(words->dims[i], info.dims[i], sizeof(info.dims[i]));
+    }
+    *ret = info;
+    return TUTTI_OK;
+}
+
+static tutti_code
+read_mesh(const Tutti__V1__Mesh *mesh, const uint32_t *coordinate, size_t coordinate_count,
+          tutti_mesh_info *ret, tutti_error *err)
+{
+    mesh_words words = {.coordinate = coordinate, .coordinate_count = coordinate_count};
+
+    if (mesh != NULL) {
+        words.id = mesh->id;
+        words.name = mesh->name;
+        words.shape = mesh->shape;
+        words.dim_count = mesh->n_shape;
+        words.dims = mesh->dim_names;
+        words.name_count = mesh->n_dim_names;
+        words.ranks = mesh->ranks;
+        words.rank_count = mesh->n_ranks;
+    }
+    return read_words(&words, ret, err);
+}
+
+/* ------------------------------------------------------------------------------ one mesh */
+
+static tutti_code
+create_mesh(tutti_client *client, const Tutti__V1__CreateMeshRequest *request,
+            tutti_mesh_info *ret_info, tutti_error *err)
+{
+    const client_call call = client_ask_coordinator(client, &stub_create);
+    const Tutti__V1__CreateMeshResponse *response;
+    tutti_rpc_message *message = NULL;
+    tutti_code code = client_invoke(client, &call, &request->base, &message, err);
+
+    if (code == TUTTI_OK && ret_info != NULL) {
+        response = tutti_rpc_message_get(message);
+        code =
+            read_mesh(response->mesh, response->coordinate, response->n_coordinate, ret_info, err);
+    }
+    tutti_rpc_message_free(message);
+    return code;
+}
+
+tutti_code
+tutti_mesh_create(tutti_client *client, const char *name, const uint32_t *shape,
+                  const char *const *dims, uint32_t dim_count, const uint32_t *ranks, size_t count,
+                  tutti_mesh_info *ret_info, tutti_error *err)
+{
+    Tutti__V1__CreateMeshRequest request = TUTTI__V1__CREATE_MESH_REQUEST__INIT;
+    Tutti__V1__Member member;
+    tutti_code code = client_check_member(client, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    client_write_member(client, &member);
+    request.member = &member;
+    request.name = client_write_text(name);
+    request.shape = (int32_t *)(uintptr_t)shape;
+    request.n_shape = dim_count;
+    request.ranks = (int32_t *)(uintptr_t)ranks;
+    request.n_ranks = ranks == NULL ? 0 : count;
+    request.dim_names = (char **)(uintptr_t)dims;
+    request.n_dim_names = dims == NULL ? 0 : dim_count;
+    return create_mesh(client, &request, ret_info, err);
+}
+
+tutti_code
+tutti_mesh_get(tutti_client *client, const char *name, tutti_mesh_info *ret_info, tutti_error *err)
+{
+    Tutti__V1__GetMeshRequest request = TUTTI__V1__GET_MESH_REQUEST__INIT;
+    const client_call call = client_ask_coordinator(client, &stub_get);
+    const tutti_agent_info *own = tutti_whoami(client);
+    const Tutti__V1__GetMeshResponse *response;
+    tutti_rpc_message *message = NULL;
+    tutti_code code;
+
+    request.job = client_write_text(client_job(client));
+    request.name = client_write_text(name);
+    if (own != NULL) {
+        request.opt_rank_case = TUTTI__V1__GET_MESH_REQUEST__OPT_RANK_RANK;
+        request.rank = own->rank;
+    }
+    code = client_invoke(client, &call, &request.base, &message, err);
+    if (code == TUTTI_OK) {
+        response = tutti_rpc_message_get(message);
+        code =
+            read_mesh(response->mesh, response->coordinate, response->n_coordinate, ret_info, err);
+    }
+    tutti_rpc_message_free(message);
+    return code;
+}
+
+tutti_code
+tutti_mesh_delete(tutti_client *client, const char *name, tutti_error *err)
+{
+    Tutti__V1__DeleteMeshRequest request = TUTTI__V1__DELETE_MESH_REQUEST__INIT;
+    const client_call call = client_ask_coordinator(client, &stub_delete);
+    Tutti__V1__Member member;
+    tutti_code code = client_check_member(client, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    client_write_member(client, &member);
+    request.member = &member;
+    request.name = client_write_text(name);
+    return client_invoke(client, &call, &request.base, NULL, err);
+}
+
+/* ------------------------------------------------------------------------------ all meshes */
+
+/* A list that grows by pages. */
+typedef struct mesh_list {
+    tutti_mesh_info *infos;
+    size_t count;
+} mesh_list;
+
+static void
+free_meshes(mesh_list *list)
+{
+    size_t i;
+
+    for (i = 0; i < list->count; i++) {
+        tutti_mesh_info_free(&list->infos[i]);
+    }
+    free(list->infos);
+}
+
+static tutti_code
+add_meshes(mesh_list *list, const Tutti__V1__ListMeshesResponse *page, tutti_error *err)
+{
+    const size_t wanted = list->count + page->n_meshes;
+    tutti_mesh_info *infos = reallocarray(list->infos, wanted + 1, sizeof(*infos));
+    tutti_code code = TUTTI_OK;
+    size_t i;
+
+    if (infos == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu meshes",
+                          wanted);
+    }
+    list->infos = infos;
+    for (i = 0; i < page->n_meshes && code == TUTTI_OK; i++) {
+        code = read_mesh(page->meshes[i], NULL, 0, &infos[list->count], err);
+        list->count += code == TUTTI_OK ? 1 : 0;
+    }
+    return code;
+}
+
+/* [in, out] token  "" = there are no more */
+static tutti_code
+list_page(tutti_client *client, char token[TUTTI_NAME_MAX + 1], mesh_list *list, tutti_error *err)
+{
+    Tutti__V1__ListMeshesRequest request = TUTTI__V1__LIST_MESHES_REQUEST__INIT;
+    const client_call call = client_ask_coordinator(client, &stub_list);
+    const Tutti__V1__ListMeshesResponse *response;
+    tutti_rpc_message *message = NULL;
+    tutti_code code;
+
+    request.job = client_write_text(client_job(client));
+    request.page_size = PAGE_SIZE;
+    request.page_token = token;
+    code = client_invoke(client, &call, &request.base, &message, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    response = tutti_rpc_message_get(message);
+    code = add_meshes(list, response, err);
+    if (code == TUTTI_OK) {
+        code = client_read_page_token(response->next_page_token, response->n_meshes > 0, token,
+                                      TUTTI_NAME_MAX + 1, err);
+    }
+    tutti_rpc_message_free(message);
+    return code;
+}
+
+tutti_code
+tutti_mesh_list(tutti_client *client, tutti_mesh_info **ret_infos, size_t *ret_count,
+                tutti_error *err)
+{
+    mesh_list list = {0};
+    char token[TUTTI_NAME_MAX + 1] = "";
+    tutti_code code;
+
+    do {
+        code = list_page(client, token, &list, err);
+    } while (code == TUTTI_OK && token[0] != '\0');
+    if (code != TUTTI_OK) {
+        free_meshes(&list);
+        return code;
+    }
+    *ret_infos = list.infos;
+    *ret_count = list.count;
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ groups, parts */
+
+tutti_code
+tutti_mesh_groups(tutti_client *client, const char *name, const char *dim,
+                  tutti_rank_lists *ret_lists, tutti_error *err)
+{
+    Tutti__V1__ListMeshGroupsRequest request = TUTTI__V1__LIST_MESH_GROUPS_REQUEST__INIT;
+    const client_call call = client_ask_coordinator(client, &stub_groups);
+    const Tutti__V1__ListMeshGroupsResponse *response;
+    tutti_rpc_message *message = NULL;
+    tutti_code code;
+
+    request.job = client_write_text(client_job(client));
+    request.name = client_write_text(name);
+    if (dim != NULL) {
+        request.opt_dim_case = TUTTI__V1__LIST_MESH_GROUPS_REQUEST__OPT_DIM_DIM_NAME;
+        request.dim_name = client_write_text(dim);
+    }
+    code = client_invoke(client, &call, &request.base, &message, err);
+    if (code == TUTTI_OK) {
+        response = tutti_rpc_message_get(message);
+        code = client_read_lists(response->groups, response->n_groups, ret_lists, err);
+    }
+    tutti_rpc_message_free(message);
+    return code;
+}
+
+static tutti_code
+read_part(const Tutti__V1__SliceMeshResponse *response, tutti_mesh_info *ret_info, tutti_error *err)
+{
+    const mesh_words words = {.name = response->group_name,
+                              .shape = response->shape,
+                              .dim_count = response->n_shape,
+                              .dims = response->dim_names,
+                              .name_count = response->n_dim_names,
+                              .ranks = response->ranks,
+                              .rank_count = response->n_ranks,
+                              .coordinate = response->coordinate,
+                              .coordinate_count = response->n_coordinate};
+
+    return read_words(&words, ret_info, err);
+}
+
+tutti_code
+tutti_mesh_slice(tutti_client *client, const char *name, int64_t rank, const char *const *dims,
+                 uint32_t dim_count, bool flatten, tutti_mesh_info *ret_info, tutti_error *err)
+{
+    Tutti__V1__SliceMeshRequest request = TUTTI__V1__SLICE_MESH_REQUEST__INIT;
+    const client_call call = client_ask_coordinator(client, &stub_slice);
+    tutti_rpc_message *message = NULL;
+    tutti_code code = rank < 0 ? client_check_member(client, err) : TUTTI_OK;
+
+    if (code == TUTTI_OK) {
+        request.job = client_write_text(client_job(client));
+        request.name = client_write_text(name);
+        request.rank = rank < 0 ? tutti_whoami(client)->rank : (uint32_t)rank;
+        request.dim_names = (char **)(uintptr_t)dims;
+        request.n_dim_names = dim_count;
+        request.flatten = flatten;
+        code = client_invoke(client, &call, &request.base, &message, err);
+    }
+    if (code == TUTTI_OK) {
+        code = read_part(tutti_rpc_message_get(message), ret_info, err);
+    }
+    tutti_rpc_message_free(message);
+    return code;
+}

@@ -1,0 +1,378 @@
+/* StoreService. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/id.h"
+#include "client/conn/types_pb.h"
+#include "tutti/v1/store_service.pb-c.h"
+
+#define SERVICE (&tutti__v1__store_service__descriptor)
+#define PAGE_SIZE 1000
+#define KEY_MAX 1024
+#define WAIT_KEYS_MAX 1024
+
+static const tutti_rpc_stub stub_get = {SERVICE, "Get"};
+static const tutti_rpc_stub stub_set = {SERVICE, "Set"};
+static const tutti_rpc_stub stub_compare_and_set = {SERVICE, "CompareAndSet"};
+static const tutti_rpc_stub stub_add = {SERVICE, "Add"};
+static const tutti_rpc_stub stub_delete = {SERVICE, "Delete"};
+static const tutti_rpc_stub stub_list = {SERVICE, "List"};
+static const tutti_rpc_stub stub_wait = {SERVICE, "Wait"};
+static const tutti_rpc_stub stub_watch = {SERVICE, "Watch"};
+
+tutti_code
+client_read_value(ProtobufCBinaryData value, void **ret_value, size_t *ret_size, tutti_error *err)
+{
+    char *copy = malloc(value.len + 1);
+
+    if (copy == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes",
+                          value.len);
+    }
+    if (value.len > 0) {
+        memcpy(copy, value.data, value.len);
+    }
+    copy[value.len] = '\0';
+    *ret_value = copy;
+    if (ret_size != NULL) {
+        *ret_size = value.len;
+    }
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ at once */
+
+tutti_code
+tutti_kv_get(tutti_client *client, const void *key, size_t key_size, void **ret_value,
+             size_t *ret_size, tutti_error *err)
+{
+    Tutti__V1__StoreServiceGetRequest request = TUTTI__V1__STORE_SERVICE_GET_REQUEST__INIT;
+    const client_call call = client_ask_coordinator(client, &stub_get);
+    const Tutti__V1__StoreServiceGetResponse *response;
+    tutti_rpc_message *message = NULL;
+    tutti_code code;
+
+    request.job = client_write_text(client_job(client));
+    request.key = client_write_bytes(key, key_size);
+    code = client_invoke_again(client, &call, &request.base, &message, err);
+    if (code == TUTTI_OK) {
+        response = tutti_rpc_message_get(message);
+        code = client_read_value(response->value, ret_value, ret_size, err);
+        tutti_rpc_message_free(message);
+    }
+    return code;
+}
+
+tutti_code
+tutti_kv_set(tutti_client *client, const void *key, size_t key_size, const void *value,
+             size_t value_size, tutti_error *err)
+{
+    Tutti__V1__StoreServiceSetRequest request = TUTTI__V1__STORE_SERVICE_SET_REQUEST__INIT;
+    const client_call call = client_ask_coordinator(client, &stub_set);
+
+    request.job = client_write_text(client_job(client));
+    request.key = client_write_bytes(key, key_size);
+    request.value = client_write_bytes(value, value_size);
+    return client_invoke(client, &call, &request.base, NULL, err);
+}
+
+/* What is there now; no key is no value. */
+static tutti_code
+read_swap(const Tutti__V1__StoreServiceCompareAndSetResponse *response, bool *ret_swapped,
+          void **ret_value, size_t *ret_size, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+
+    if (ret_value != NULL && response->exists) {
+        code = client_read_value(response->value, ret_value, ret_size, err);
+    } else if (ret_value != NULL) {
+        *ret_value = NULL;
+        if (ret_size != NULL) {
+            *ret_size = 0;
+        }
+    }
+    if (code == TUTTI_OK && ret_swapped != NULL) {
+        *ret_swapped = response->swapped;
+    }
+    return code;
+}
+
+tutti_code
+tutti_kv_compare_and_set(tutti_client *client, const void *key, size_t key_size,
+                         const void *expected, size_t expected_size, const void *value,
+                         size_t value_size, bool *ret_swapped, void **ret_value, size_t *ret_size,
+                         tutti_error *err)
+{
+    Tutti__V1__StoreServiceCompareAndSetRequest request =
+        TUTTI__V1__STORE_SERVICE_COMPARE_AND_SET_REQUEST__INIT;
+    const client_call call = client_ask_coordinator(client, &stub_compare_and_set);
+    tutti_rpc_message *message = NULL;
+    tutti_code code;
+
+    request.job = client_write_text(client_job(client));
+    request.key = client_write_bytes(key, key_size);
+    request.value = client_write_bytes(value, value_size);
+    if (expected != NULL) {
+        request.opt_expected_case =
+            TUTTI__V1__STORE_SERVICE_COMPARE_AND_SET_REQUEST__OPT_EXPECTED_EXPECTED;
+        request.expected = client_write_bytes(expected, expected_size);
+    }
+    code = client_invoke(client, &call, &request.base, &message, err);
+    if (code == TUTTI_OK) {
+        code = read_swap(tutti_rpc_message_get(message), ret_swapped, ret_value, ret_size, err);
+        tutti_rpc_message_free(message);
+    }
+    return code;
+}
+
+tutti_code
+tutti_kv_add(tutti_client *client, const void *key, size_t key_size, int64_t delta,
+             int64_t *ret_value, tutti_error *err)
+{
+    Tutti__V1__StoreServiceAddRequest request = TUTTI__V1__STORE_SERVICE_ADD_REQUEST__INIT;
+    const client_call call = client_ask_coordinator(client, &stub_add);
+    const Tutti__V1__StoreServiceAddResponse *response;
+    tutti_rpc_message *message = NULL;
+    tutti_code code;
+
+    request.job = client_write_text(client_job(client));
+    request.key = client_write_bytes(key, key_size);
+    request.delta = delta;
+    request.token = tutti_id_draw();
+    code = client_invoke_again(client, &call, &request.base, &message, err);
+    if (code == TUTTI_OK) {
+        response = tutti_rpc_message_get(message);
+        if (ret_value != NULL) {
+            *ret_value = response->value;
+        }
+        tutti_rpc_message_free(message);
+    }
+    return code;
+}
+
+tutti_code
+tutti_kv_delete(tutti_client *client, const void *key, size_t key_size, bool *ret_existed,
+                tutti_error *err)
+{
+    Tutti__V1__StoreServiceDeleteRequest request = TUTTI__V1__STORE_SERVICE_DELETE_REQUEST__INIT;
+    const client_call call = client_ask_coordinator(client, &stub_delete);
+    const Tutti__V1__StoreServiceDeleteResponse *response;
+    tutti_rpc_message *message = NULL;
+    tutti_code code;
+
+    request.job = client_write_text(client_job(client));
+    request.key = client_write_bytes(key, key_size);
+    code = client_invoke(client, &call, &request.base, &message, err);
+    if (code == TUTTI_OK) {
+        response = tutti_rpc_message_get(message);
+        if (ret_existed != NULL) {
+            *ret_existed = response->existed;
+        }
+        tutti_rpc_message_free(message);
+    }
+    return code;
+}
+
+/* ------------------------------------------------------------------------------ list */
+
+static tutti_kv_entry
+read_entry(const Tutti__V1__Entry *message)
+{
+    return (tutti_kv_entry){.key = message->key.data,
+                            .key_size = message->key.len,
+                            .value = message->value.data,
+                            .value_size = message->value.len,
+                            .version = message->version};
+}
+
+/* The token of the next page: key bytes, of our own. */
+typedef struct page_token {
+    unsigned char bytes[4 * KEY_MAX];
+    size_t size;
+} page_token;
+
+static tutti_code
+keep_token(const Tutti__V1__StoreServiceListResponse *page, page_token *ret, tutti_error *err)
+{
+    if (page->next_page_token.len > sizeof(ret->bytes)) {
+        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
+                          "the coordinator answered a page token of %zu bytes",
+                          page->next_page_token.len);
+    }
+    ret->size =
+        page->n_entries == 0 ? 0 : page->next_page_token.len; /* no progress, no next page */
+    if (ret->size > 0) {
+        memcpy(ret->bytes, page->next_page_token.data, ret->size);
+    }
+    return TUTTI_OK;
+}
+
+/* One page; *ret_more is false at the end, or when the caller has enough. */
+static tutti_code
+list_page(tutti_client *client, Tutti__V1__StoreServiceListRequest *request, page_token *token,
+          tutti_kv_fn on_entry, void *arg, bool *ret_more, tutti_error *err)
+{
+    const client_call call = client_ask_coordinator(client, &stub_list);
+    const Tutti__V1__StoreServiceListResponse *page;
+    tutti_rpc_message *message = NULL;
+    bool enough = false;
+    tutti_code code;
+    size_t i;
+
+    request->page_token = client_write_bytes(token->bytes, token->size);
+    code = client_invoke_again(client, &call, &request->base, &message, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    page = tutti_rpc_message_get(message);
+    for (i = 0; i < page->n_entries && !enough; i++) {
+        const tutti_kv_entry entry = read_entry(page->entries[i]);
+
+        enough = !on_entry(arg, &entry);
+    }
+    code = keep_token(page, token, err);
+    *ret_more = !enough && token->size > 0;
+    tutti_rpc_message_free(message);
+    return code;
+}
+
+tutti_code
+tutti_kv_list(tutti_client *client, const void *prefix, size_t prefix_size, tutti_kv_fn on_entry,
+              void *arg, tutti_error *err)
+{
+    Tutti__V1__StoreServiceListRequest request = TUTTI__V1__STORE_SERVICE_LIST_REQUEST__INIT;
+    page_token token = {.size = 0};
+    bool more = true;
+    tutti_code code = TUTTI_OK;
+
+    request.job = client_write_text(client_job(client));
+    request.prefix = client_write_bytes(prefix, prefix_size);
+    request.page_size = PAGE_SIZE;
+    while (code == TUTTI_OK && more) {
+        code = list_page(client, &request, &token, on_entry, arg, &more, err);
+    }
+    return code;
+}
+
+/* ------------------------------------------------------------------------------ wait, watch */
+
+tutti_code
+tutti_kv_wait(tutti_client *client, const void *const *keys, const size_t *key_sizes, size_t count,
+              uint32_t timeout_ms, tutti_error *err)
+{
+    Tutti__V1__StoreServiceWaitRequest request = TUTTI__V1__STORE_SERVICE_WAIT_REQUEST__INIT;
+    const uint32_t wait_ms = timeout_ms != 0 ? timeout_ms : client->settings.timeout_ms;
+    client_call call = client_ask_coordinator(client, &stub_wait);
+    ProtobufCBinaryData wire[WAIT_KEYS_MAX];
+    size_t i;
+
+    if (count == 0 || count > WAIT_KEYS_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_KEY",
+                              "%zu keys to wait for, need 1 to %d", count, WAIT_KEYS_MAX);
+    }
+    for (i = 0; i < count; i++) {
+        wire[i] = client_write_bytes(keys[i], key_sizes[i]);
+    }
+    request.job = client_write_text(client_job(client));
+    request.n_keys = count;
+    request.keys = wire;
+    request.timeout_ms = wait_ms;
+    call.deadline_ns = client_op_deadline(wait_ms);
+    return client_invoke_again(client, &call, &request.base, NULL, err);
+}
+
+/* A watch under way. */
+typedef struct watching {
+    tutti_rpc_stream *stream;
+    tutti_kv_fn on_entry;
+    void *arg;
+    bool stands;
+    bool enough;
+} watching;
+
+static void
+tell(watching *self, const Tutti__V1__StoreServiceWatchResponse *response)
+{
+    tutti_kv_entry entry = {0};
+
+    if (response->kind == TUTTI__V1__WATCH_KIND__WATCH_KIND_BEGUN) {
+        self->stands = true;
+        entry.version = response->entry == NULL ? 0 : response->entry->version;
+    } else if (response->entry != NULL) {
+        entry = read_entry(response->entry);
+        entry.deleted = response->kind == TUTTI__V1__WATCH_KIND__WATCH_KIND_DELETED;
+    } else {
+        return;
+    }
+    self->enough = !self->on_entry(self->arg, &entry);
+}
+
+static tutti_code
+read_changes(watching *self, tutti_error *err)
+{
+    tutti_rpc_message *message = NULL;
+    tutti_code code = TUTTI_OK;
+
+    while (!self->enough) {
+        code = tutti_rpc_stream_read(self->stream, &message, err);
+        if (code != TUTTI_OK || message == NULL) {
+            return code;
+        }
+        tell(self, tutti_rpc_message_get(message));
+        tutti_rpc_message_free(message);
+    }
+    tutti_rpc_stream_cancel(self->stream);
+    return code;
+}
+
+static tutti_code
+watch(watching *self, const Tutti__V1__StoreServiceWatchRequest *request, tutti_error *err)
+{
+    tutti_error status;
+    tutti_code ended;
+    tutti_code code = tutti_rpc_stream_write(self->stream, &request->base, NULL, err);
+
+    if (code == TUTTI_OK) {
+        code = tutti_rpc_stream_writes_done(self->stream, err);
+    }
+    if (code == TUTTI_OK) {
+        code = read_changes(self, err);
+    }
+    ended = tutti_rpc_stream_finish(self->stream, &status);
+    if (self->enough || (self->stands && ended == TUTTI_DEADLINE_EXCEEDED)) {
+        return TUTTI_OK;
+    }
+    if (code != TUTTI_OK && code != TUTTI_ABORTED) {
+        return code;
+    }
+    return ended == TUTTI_OK ? TUTTI_FAIL(err, TUTTI_UNAVAILABLE, "the coordinator ended the watch")
+                             : tutti_error_pass(err, &status);
+}
+
+tutti_code
+tutti_kv_watch(tutti_client *client, const void *prefix, size_t prefix_size, uint32_t timeout_ms,
+               tutti_kv_fn on_entry, void *arg, tutti_error *err)
+{
+    Tutti__V1__StoreServiceWatchRequest request = TUTTI__V1__STORE_SERVICE_WATCH_REQUEST__INIT;
+    const tutti_rpc_call_options options = {
+        .deadline_ns = timeout_ms == 0 ? 0 : client_deadline(client, timeout_ms)};
+    watching self = {.on_entry = on_entry, .arg = arg};
+    client_line *line = NULL;
+    tutti_code code = client_line_take(client, CLIENT_COORDINATOR, &line, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    request.job = client_write_text(client_job(client));
+    request.prefix = client_write_bytes(prefix, prefix_size);
+    code = tutti_rpc_stream_open(line->channel, &stub_watch, &options, &self.stream, err);
+    if (code == TUTTI_OK) {
+        code = watch(&self, &request, err);
+    }
+    client_line_give(client, line);
+    return code;
+}

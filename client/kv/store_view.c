@@ -1,0 +1,57 @@
+/* A store whose keys have a prefix: names only, the store knows nothing of it. */
+#include <string.h>
+
+#include "base/fail.h"
+#include "client/conn/client.h"
+
+/* Put bytes behind what is there. */
+static bool
+add(char *bytes, size_t *size, const void *more, size_t more_size)
+{
+    if (more_size > TUTTI_KV_KEY_MAX - *size) {
+        return false;
+    }
+    if (more_size > 0) {
+        memcpy(bytes + *size, more, more_size);
+    }
+    *size += more_size;
+    return true;
+}
+
+tutti_code
+tutti_kv_view_init(tutti_kv_view *view, const tutti_kv_view *outer, const char *prefix,
+                   tutti_error *err)
+{
+    tutti_kv_view fresh = {0};
+
+    if (prefix == NULL || prefix[0] == '\0') {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_KEY", "a view without a prefix");
+    }
+    if ((outer != NULL && !add(fresh.bytes, &fresh.size, outer->bytes, outer->size)) ||
+        !add(fresh.bytes, &fresh.size, prefix, strlen(prefix)) ||
+        !add(fresh.bytes, &fresh.size, "/", 1)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_KEY",
+                              "prefix of %zu bytes behind %zu others, keys have at most %d",
+                              strlen(prefix) + 1, outer == NULL ? 0 : outer->size,
+                              TUTTI_KV_KEY_MAX);
+    }
+    *view = fresh;
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_kv_view_key(const tutti_kv_view *view, const void *key, size_t key_size, void *ret_key,
+                  size_t *ret_size, tutti_error *err)
+{
+    size_t size = 0;
+
+    if (view->size > TUTTI_KV_KEY_MAX || key_size > TUTTI_KV_KEY_MAX - view->size) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_KEY",
+                              "key of %zu bytes behind a prefix of %zu, at most %d together",
+                              key_size, view->size, TUTTI_KV_KEY_MAX);
+    }
+    (void)add(ret_key, &size, view->bytes, view->size);
+    (void)add(ret_key, &size, key, key_size);
+    *ret_size = size;
+    return TUTTI_OK;
+}

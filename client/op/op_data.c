@@ -1,0 +1,392 @@
+/*
+ * Collectives on memory of the caller's. Small data travels inside the call; larger data becomes
+ * temporary tensors, which are named: when an answer is lost, they can be deleted all the same.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/id.h"
+#include "base/text.h"
+#include "client/conn/client.h"
+
+#define TEMPORARY_NAME_SIZE 32 /* "tutti.tmp/" and 16 hex digits */
+
+/* Who gives, who takes. */
+typedef enum data_role {
+    DATA_ALL,       /* everyone does both */
+    DATA_TO_ROOT,   /* the root alone takes */
+    DATA_FROM_ROOT, /* the root alone gives */
+    DATA_BROADCAST, /* ... and takes nothing */
+} data_role;
+
+/* An op on the caller's memory. */
+typedef struct data_op {
+    tutti_client *client;
+    client_op_fn wire;
+    data_role role;
+    bool keeps_size; /* as much is taken as is given */
+    tutti_op op;     /* taken */
+    client_inline memory;
+    tutti_error *err;
+} data_op;
+
+static bool
+fits_inline(uint64_t bytes)
+{
+    return bytes <= TUTTI_INLINE_BYTES_MAX;
+}
+
+static tutti_code
+run_inline(data_op *self)
+{
+    tutti_op_result result;
+
+    return self->wire(self->client, &self->op, &self->memory, &result, self->err);
+}
+
+/* ------------------------------------------------------------------------------ temporaries */
+
+static void
+draw_name(char ret_name[TEMPORARY_NAME_SIZE])
+{
+    char id[TUTTI_ID_TEXT_SIZE];
+
+    tutti_id_format(tutti_id_draw(), id);
+    (void)snprintf(ret_name, TEMPORARY_NAME_SIZE, "tutti.tmp/%s", id);
+}
+
+/* Its name is all that is known when the answer was lost. What is not there needs no deleting. */
+static void
+drop(data_op *self, const char *handle)
+{
+    (void)client_wire_delete(self->client, &handle, 1, NULL);
+}
+
+static tutti_code
+upload(data_op *self, const char *name)
+{
+    const client_put put = {.spec = self->memory.spec, .data = self->memory.data, .name = name};
+    tutti_handle handle;
+
+    return client_put_any(self->client, &put, NULL, &handle, self->err);
+}
+
+/* The agent looks at dtype and number of elements alone. */
+static tutti_code
+create_result(data_op *self, const char *name)
+{
+    const tutti_dtype dtype = self->memory.spec->dtype;
+    const tutti_spec spec = {
+        .dtype = dtype,
+        .dim_count = 1,
+        .dims = {(int64_t)(self->memory.result_bytes / tutti_dtype_bytes(dtype))},
+    };
+    tutti_handle handle;
+
+    return tutti_tensor_create(self->client, &spec, name, &handle, self->err);
+}
+
+static tutti_code
+download(data_op *self, const char *handle)
+{
+    return tutti_tensor_read(self->client, handle, self->memory.result, self->memory.result_bytes,
+                             NULL, self->err);
+}
+
+/*
+ * There is nothing to give to the op, and the others wait. Calling it all the same is refused for
+ * the missing tensor; but it takes its place in the group's order, and they hear of it at once.
+ */
+static void
+call_in_vain(const data_op *self)
+{
+    tutti_op_result result;
+
+    (void)self->wire(self->client, &self->op, NULL, &result, NULL);
+}
+
+/* One tensor is enough: the result overwrites the input, or was there as nothing but memory. */
+static tutti_code
+run_in_place(data_op *self)
+{
+    char name[TEMPORARY_NAME_SIZE];
+    tutti_op_result result;
+    tutti_code code;
+
+    draw_name(name);
+    self->op.output = name;
+    if (self->memory.gives) {
+        self->op.input = name;
+        code = upload(self, name);
+    } else {
+        code = create_result(self, name);
+    }
+    if (code == TUTTI_OK) {
+        code = self->wire(self->client, &self->op, NULL, &result, self->err);
+    } else {
+        call_in_vain(self);
+    }
+    if (code == TUTTI_OK && self->memory.takes) {
+        code = download(self, name);
+    }
+    drop(self, name);
+    return code;
+}
+
+/* The result is larger or smaller than what is given: it becomes a tensor of its own. */
+static tutti_code
+run_with_result(data_op *self)
+{
+    char name[TEMPORARY_NAME_SIZE];
+    char result_name[TEMPORARY_NAME_SIZE];
+    tutti_op_result result;
+    tutti_code code;
+
+    draw_name(name);
+    draw_name(result_name);
+    self->op.input = name;
+    self->op.output = result_name;
+    code = upload(self, name);
+    if (code == TUTTI_OK) {
+        code = create_result(self, result_name);
+    }
+    if (code == TUTTI_OK) {
+        code = self->wire(self->client, &self->op, NULL, &result, self->err);
+    } else {
+        call_in_vain(self);
+    }
+    if (code == TUTTI_OK) {
+        code = download(self, result_name);
+    }
+    drop(self, result_name);
+    drop(self, name);
+    return code;
+}
+
+/* Two tensors are needed only where the result has another size than what is given. */
+static tutti_code
+run_data(data_op *self)
+{
+    const client_inline *memory = &self->memory;
+    const bool both = memory->gives && memory->takes;
+
+    if ((!memory->gives || fits_inline(memory->bytes)) &&
+        (!memory->takes || fits_inline(memory->result_bytes))) {
+        return run_inline(self);
+    }
+    return both && !self->keeps_size ? run_with_result(self) : run_in_place(self);
+}
+
+/* ------------------------------------------------------------------------------ roles */
+
+static tutti_code
+take(data_op *self, const tutti_op *op)
+{
+    tutti_code code = client_take_op(op, &self->op, self->err);
+
+    if (code == TUTTI_OK) {
+        assert(self->op.input == NULL && self->op.output == NULL && !self->op.async);
+        code = tutti_spec_size(self->memory.spec, NULL, &self->memory.bytes, self->err);
+    }
+    if (code == TUTTI_OK && self->keeps_size) {
+        self->memory.result_bytes = self->memory.bytes;
+    }
+    return code;
+}
+
+/* Is this rank the op's root? */
+static tutti_code
+find_root(const data_op *self, bool *ret_root)
+{
+    const tutti_op *op = &self->op;
+    const uint32_t rank = self->client->agent.rank;
+    tutti_group_info group;
+    tutti_code code = client_check_member(self->client, self->err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    if (op->global || op->group == NULL || strcmp(op->group, "world") == 0) {
+        *ret_root = op->root >= 0 && (uint32_t)op->root == rank;
+        return TUTTI_OK;
+    }
+    code = tutti_group_get(self->client, op->group, &group, self->err);
+    if (code == TUTTI_OK) {
+        *ret_root =
+            op->root >= 0 && (uint32_t)op->root < group.rank_count && group.ranks[op->root] == rank;
+        tutti_group_info_free(&group);
+    }
+    return code;
+}
+
+static tutti_code
+take_role(data_op *self)
+{
+    client_inline *memory = &self->memory;
+    bool root = true;
+    tutti_code code = self->role == DATA_ALL ? TUTTI_OK : find_root(self, &root);
+
+    memory->gives = root || self->role == DATA_TO_ROOT;
+    memory->takes = self->role == DATA_BROADCAST ? !root : root || self->role == DATA_FROM_ROOT;
+    return code;
+}
+
+static tutti_code
+check_result(const data_op *self)
+{
+    const client_inline *memory = &self->memory;
+    const uint64_t bytes = memory->result_bytes;
+
+    if (memory->takes &&
+        (bytes > INT64_MAX || bytes % tutti_dtype_bytes(memory->spec->dtype) != 0)) {
+        return TUTTI_FAIL_FOR(self->err, TUTTI_INVALID_ARGUMENT, "SIZE_MISMATCH",
+                              "%" PRIu64 " bytes of result are no number of %s elements", bytes,
+                              tutti_dtype_name(memory->spec->dtype));
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+perform(data_op *self, const tutti_op *op)
+{
+    tutti_code code = take(self, op);
+
+    if (code == TUTTI_OK) {
+        code = take_role(self);
+    }
+    if (code == TUTTI_OK) {
+        code = check_result(self);
+    }
+    return code == TUTTI_OK ? run_data(self) : code;
+}
+
+/* ------------------------------------------------------------------------------ the ops */
+
+tutti_code
+tutti_all_reduce_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
+                      const void *data, void *result, tutti_error *err)
+{
+    data_op self = {.client = client,
+                    .wire = client_wire_all_reduce,
+                    .role = DATA_ALL,
+                    .keeps_size = true,
+                    .memory = {.spec = spec, .data = data, .result = result},
+                    .err = err};
+
+    return perform(&self, op);
+}
+
+tutti_code
+tutti_reduce_to_root_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
+                          const void *data, void *result, tutti_error *err)
+{
+    data_op self = {.client = client,
+                    .wire = client_wire_reduce,
+                    .role = DATA_TO_ROOT,
+                    .keeps_size = true,
+                    .memory = {.spec = spec, .data = data, .result = result},
+                    .err = err};
+
+    return perform(&self, op);
+}
+
+tutti_code
+tutti_reduce_scatter_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
+                          const void *data, void *result, uint64_t result_bytes, tutti_error *err)
+{
+    data_op self = {
+        .client = client,
+        .wire = client_wire_reduce_scatter,
+        .role = DATA_ALL,
+        .memory = {.spec = spec, .data = data, .result = result, .result_bytes = result_bytes},
+        .err = err};
+
+    return perform(&self, op);
+}
+
+tutti_code
+tutti_broadcast_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec, void *data,
+                     tutti_error *err)
+{
+    data_op self = {.client = client,
+                    .wire = client_wire_broadcast,
+                    .role = DATA_BROADCAST,
+                    .keeps_size = true,
+                    .memory = {.spec = spec, .data = data, .result = data},
+                    .err = err};
+
+    return perform(&self, op);
+}
+
+tutti_code
+tutti_all_gather_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
+                      const void *data, void *result, uint64_t result_bytes, tutti_error *err)
+{
+    data_op self = {
+        .client = client,
+        .wire = client_wire_all_gather,
+        .role = DATA_ALL,
+        .memory = {.spec = spec, .data = data, .result = result, .result_bytes = result_bytes},
+        .err = err};
+
+    return perform(&self, op);
+}
+
+tutti_code
+tutti_gather_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
+                  const void *data, void *result, uint64_t result_bytes, tutti_error *err)
+{
+    data_op self = {
+        .client = client,
+        .wire = client_wire_gather,
+        .role = DATA_TO_ROOT,
+        .memory = {.spec = spec, .data = data, .result = result, .result_bytes = result_bytes},
+        .err = err};
+
+    return perform(&self, op);
+}
+
+tutti_code
+tutti_scatter_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
+                   const void *data, void *result, uint64_t result_bytes, tutti_error *err)
+{
+    data_op self = {
+        .client = client,
+        .wire = client_wire_scatter,
+        .role = DATA_FROM_ROOT,
+        .memory = {.spec = spec, .data = data, .result = result, .result_bytes = result_bytes},
+        .err = err};
+
+    return perform(&self, op);
+}
+
+tutti_code
+tutti_all_to_all_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
+                      const void *data, void *result, tutti_error *err)
+{
+    data_op self = {.client = client,
+                    .wire = client_wire_all_to_all,
+                    .role = DATA_ALL,
+                    .keeps_size = true,
+                    .memory = {.spec = spec, .data = data, .result = result},
+                    .err = err};
+
+    return perform(&self, op);
+}
+
+tutti_code
+tutti_permute_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
+                   const void *data, void *result, tutti_error *err)
+{
+    data_op self = {.client = client,
+                    .wire = client_wire_permute,
+                    .role = DATA_ALL,
+                    .keeps_size = true,
+                    .memory = {.spec = spec, .data = data, .result = result},
+                    .err = err};
+
+    return perform(&self, op);
+}

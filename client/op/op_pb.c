@@ -1,0 +1,109 @@
+#include "client/op/op_pb.h"
+
+#include <inttypes.h>
+
+#include "base/fail.h"
+
+void
+client_write_op(const tutti_op *op, const client_inline *memory, wire_op *ret)
+{
+    tutti__v1__op_options__init(&ret->options);
+    tutti__v1__tensor_arg__init(&ret->input);
+    ret->options.async = op->async;
+    ret->options.timeout_ms = op->timeout_ms;
+    ret->options.sequence = op->sequence;
+    ret->options.tracers = (char **)(uintptr_t)op->tracers; /* protobuf-c has no const */
+    ret->options.n_tracers = op->tracer_count;
+    ret->options.no_grad = op->no_grad;
+    ret->options.local_grad = op->local_grad;
+    ret->options.step = op->step;
+    ret->options.token = op->token;
+    ret->group = client_write_text(op->group);
+    ret->output = client_write_text(op->output);
+    ret->memory = NULL;
+    ret->inputs = NULL;
+    ret->has_input = op->input != NULL;
+    if (ret->has_input) {
+        ret->input.kind_case = TUTTI__V1__TENSOR_ARG__KIND_HANDLE;
+        ret->input.handle = client_write_text(op->input);
+    } else if (memory != NULL && memory->gives) {
+        ret->has_input = true;
+        client_write_spec(memory->spec, &ret->spec);
+        ret->input.kind_case = TUTTI__V1__TENSOR_ARG__KIND_INLINE_TENSOR;
+        ret->input.inline_tensor = &ret->spec.message;
+    }
+}
+
+Tutti__V1__TensorArg *
+client_op_input(wire_op *op)
+{
+    return op->has_input ? &op->input : NULL;
+}
+
+/* An async op is answered at once; any other when the agent's own deadline has had its say. */
+client_call
+client_op_call(const tutti_client *client, const tutti_op *op, const client_inline *memory,
+               const tutti_rpc_stub *stub)
+{
+    client_call call = {.stub = stub, .way = CLIENT_CONTROL};
+
+    call.deadline_ns = op->async ? client_deadline(client, 0) : client_op_deadline(op->timeout_ms);
+    call.divert = memory == NULL ? NULL : memory->divert;
+    if (memory != NULL && memory->gives) {
+        call.payload = memory->data;
+        call.payload_bytes = (size_t)memory->bytes;
+    }
+    return call;
+}
+
+/* What responses have in common. */
+static tutti_code
+read_result(const Tutti__V1__TensorRef *output, const Tutti__V1__OpInfo *info,
+            tutti_op_result *ret_result, tutti_error *err)
+{
+    tutti_op_result result = {.sequence = info == NULL ? 0 : info->sequence,
+                              .elapsed_us = info == NULL ? 0 : info->elapsed_us};
+    tutti_code code = client_read_handle(output, false, &result.output, err);
+
+    if (code == TUTTI_OK && info != NULL) {
+        code = client_read_id(info->work, result.work, err);
+    }
+    if (code == TUTTI_OK) {
+        *ret_result = result;
+    }
+    return code;
+}
+
+/* The bytes of an inline result go where the caller wants them, if they are what was expected. */
+static tutti_code
+read_memory(tutti_rpc_message *message, const tutti_op_result *result, const client_inline *memory,
+            tutti_error *err)
+{
+    const size_t got = tutti_rpc_message_payload_bytes(message);
+
+    if (memory == NULL || !memory->takes) {
+        return TUTTI_OK;
+    }
+    if (got != memory->result_bytes) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SIZE_MISMATCH",
+                              "the result has %zu bytes, there is room for %" PRIu64, got,
+                              memory->result_bytes);
+    }
+    if (result->output.known && result->output.spec.dtype != memory->spec->dtype) {
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "DTYPE_MISMATCH", "the result is %s, not %s",
+            tutti_dtype_name(result->output.spec.dtype), tutti_dtype_name(memory->spec->dtype));
+    }
+    tutti_rpc_message_read(message, memory->result, got);
+    return TUTTI_OK;
+}
+
+tutti_code
+client_read_op(tutti_rpc_message *message, const Tutti__V1__TensorRef *output,
+               const Tutti__V1__OpInfo *info, const client_inline *memory,
+               tutti_op_result *ret_result, tutti_error *err)
+{
+    const tutti_code code = read_result(output, info, ret_result, err);
+
+    return code == TUTTI_OK ? read_memory(message, ret_result, memory, err) : code;
+}

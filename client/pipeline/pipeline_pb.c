@@ -1,0 +1,277 @@
+/* CommandsService: calls become commands, and their answers results. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "client/conn/command_pb.h"
+#include "client/op/op_pb.h"
+#include "client/pipeline/pipeline.h"
+
+static const tutti_rpc_stub stub_run = {&tutti__v1__commands_service__descriptor, "Run"};
+
+/* ------------------------------------------------------------------------------ submitting */
+
+/* Every call has a request type of its own, and with it a place in the oneof. */
+uint32_t
+client_command_of(const ProtobufCMessage *request)
+{
+    const ProtobufCMessageDescriptor *type = &tutti__v1__run_request__descriptor;
+    uint32_t number = 0;
+    unsigned i;
+
+    for (i = 0; i < type->n_fields && number == 0; i++) {
+        if (type->fields[i].type == PROTOBUF_C_TYPE_MESSAGE &&
+            type->fields[i].descriptor == request->descriptor) {
+            number = type->fields[i].id;
+        }
+    }
+    return number;
+}
+
+void
+client_set_command(Tutti__V1__RunRequest *message, uint32_t number, const ProtobufCMessage *request)
+{
+    message->command_case = (Tutti__V1__RunRequest__CommandCase)number;
+    message->all_reduce = (void *)(uintptr_t)request; /* all of it share their place */
+}
+
+tutti_code
+client_open_commands(client_line *line, tutti_rpc_stream **ret_stream, tutti_error *err)
+{
+    return tutti_rpc_stream_open(line->channel, &stub_run, NULL, ret_stream, err);
+}
+
+static tutti_code
+pack(const tutti_pipeline *pipeline, uint64_t id, const ProtobufCMessage *request,
+     tutti_bytes payload, tutti_rpc_packed **ret_packed, tutti_error *err)
+{
+    const tutti_rpc_blob blob = {.data = payload.data, .size = payload.size};
+    Tutti__V1__RunRequest message = TUTTI__V1__RUN_REQUEST__INIT;
+    Tutti__V1__RunOptions options = TUTTI__V1__RUN_OPTIONS__INIT;
+
+    message.id = id;
+    client_set_command(&message, client_command_of(request), request);
+    if (id == 1) {
+        options.in_flight_max = pipeline->in_flight_max;
+        options.stop_on_error = pipeline->stop_on_error;
+        message.options = &options;
+    }
+    return tutti_rpc_pack(&message.base, payload.size > 0 ? &blob : NULL, ret_packed, err);
+}
+
+static tutti_code
+send_command(tutti_pipeline *pipeline, const ProtobufCMessage *request, const void *payload,
+             size_t payload_bytes, tutti_error *err)
+{
+    pipeline_call *call = pipeline->next;
+    tutti_rpc_packed *packed = NULL;
+    tutti_code code = pipeline_make_room(pipeline, payload_bytes, err);
+
+    if (code == TUTTI_OK) {
+        code = pack(pipeline, pipeline->last_id + 1, request, (tutti_bytes){payload, payload_bytes},
+                    &packed, err);
+    }
+    if (code == TUTTI_OK) {
+        code = pipeline_write(pipeline, packed, err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    call->id = ++pipeline->last_id;
+    call->payload_bytes = payload_bytes;
+    call->by_id.key = tutti_map_key_u64(call->key, call->id);
+    (void)tutti_map_add(&pipeline->by_id, &call->by_id);
+    pipeline->unanswered++;
+    pipeline->payload_bytes += payload_bytes;
+    pipeline->next = NULL;
+    return TUTTI_OK;
+}
+
+static tutti_code
+take_request(client_divert *divert, const ProtobufCMessage *request, const void *payload,
+             size_t payload_bytes, tutti_error *err)
+{
+    return send_command(tutti_container_of(divert, tutti_pipeline, divert), request, payload,
+                        payload_bytes, err);
+}
+
+tutti_code
+pipeline_open_stream(tutti_pipeline *pipeline, tutti_error *err)
+{
+    pipeline->divert.take = take_request;
+    return client_open_commands(pipeline->line, &pipeline->stream, err);
+}
+
+/* A call about to be submitted; what becomes of it is pipeline->next. */
+static tutti_code
+begin(tutti_pipeline *pipeline, const client_inline *memory, tutti_error *err)
+{
+    pipeline_call *call = calloc(1, sizeof(*call));
+
+    if (call == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+    }
+    tutti_list_init(&call->done);
+    if (memory != NULL) {
+        call->memory = *memory;
+        call->spec = memory->spec == NULL ? (tutti_spec){0} : *memory->spec;
+        call->memory.spec = &call->spec;
+    }
+    pipeline->next = call;
+    return TUTTI_OK;
+}
+
+/* It was submitted, unless pipeline->next is still there. */
+static tutti_code
+finish(tutti_pipeline *pipeline, tutti_code code, uint64_t *ret_id)
+{
+    free(pipeline->next);
+    pipeline->next = NULL;
+    if (code == TUTTI_OK && ret_id != NULL) {
+        *ret_id = pipeline->last_id;
+    }
+    return code;
+}
+
+static tutti_code
+submit(tutti_pipeline *pipeline, tutti_op_kind kind, const tutti_op *op, client_inline *memory,
+       tutti_error *err)
+{
+    const client_op_fn fn = client_op_of(kind);
+    tutti_op_result none;
+    tutti_code code;
+
+    if (fn == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_OP", "%d is no kind of op",
+                              (int)kind);
+    }
+    memory->divert = &pipeline->divert;
+    code = begin(pipeline, memory, err);
+    return code == TUTTI_OK ? fn(pipeline->client, op, memory, &none, err) : code;
+}
+
+tutti_code
+tutti_pipeline_submit(tutti_pipeline *pipeline, tutti_op_kind kind, const tutti_op *op,
+                      uint64_t *ret_id, tutti_error *err)
+{
+    client_inline memory = {0};
+    tutti_op own;
+    tutti_code code = client_take_op(op, &own, err);
+
+    if (code == TUTTI_OK) {
+        code = submit(pipeline, kind, &own, &memory, err);
+    }
+    return finish(pipeline, code, ret_id);
+}
+
+static tutti_code
+take_data(const tutti_pipeline_data *data, client_inline *ret_memory, tutti_error *err)
+{
+    *ret_memory = (client_inline){.spec = &data->spec,
+                                  .gives = data->data != NULL,
+                                  .takes = data->result != NULL,
+                                  .data = data->data,
+                                  .result = data->result,
+                                  .result_bytes = data->result_bytes};
+    return data->data == NULL ? TUTTI_OK
+                              : tutti_spec_size(&data->spec, NULL, &ret_memory->bytes, err);
+}
+
+tutti_code
+tutti_pipeline_submit_data(tutti_pipeline *pipeline, tutti_op_kind kind, const tutti_op *op,
+                           const tutti_pipeline_data *data, uint64_t *ret_id, tutti_error *err)
+{
+    client_inline memory;
+    tutti_op own;
+    tutti_code code = client_take_op(op, &own, err);
+
+    if (code == TUTTI_OK) {
+        code = take_data(data, &memory, err);
+    }
+    if (code == TUTTI_OK && memory.bytes > TUTTI_INLINE_BYTES_MAX) {
+        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "INLINE_LIMIT",
+                              "%" PRIu64 " bytes in a pipeline, at most %u: put them into a tensor",
+                              memory.bytes, TUTTI_INLINE_BYTES_MAX);
+    }
+    if (code == TUTTI_OK) {
+        own.input = NULL;
+        own.output = NULL;
+        code = submit(pipeline, kind, &own, &memory, err);
+    }
+    return finish(pipeline, code, ret_id);
+}
+
+tutti_code
+tutti_pipeline_put(tutti_pipeline *pipeline, const tutti_spec *spec, const void *data,
+                   const char *name, const char *into, uint64_t *ret_id, tutti_error *err)
+{
+    Tutti__V1__PutRequest request = TUTTI__V1__PUT_REQUEST__INIT;
+    uint64_t bytes = 0;
+    wire_spec wire;
+    tutti_code code = tutti_spec_size(spec, NULL, &bytes, err);
+
+    if (code == TUTTI_OK && bytes > TUTTI_INLINE_BYTES_MAX) {
+        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "INLINE_LIMIT",
+                              "%" PRIu64 " bytes in a pipeline, at most %u: use tutti_tensor_put",
+                              bytes, TUTTI_INLINE_BYTES_MAX);
+    }
+    if (code == TUTTI_OK) {
+        code = begin(pipeline, NULL, err);
+    }
+    if (code == TUTTI_OK) {
+        client_write_spec(spec, &wire);
+        request.spec = &wire.message;
+        request.name = client_write_text(name);
+        request.into = client_write_text(into);
+        request.device = client_device(pipeline->client, into);
+        code = send_command(pipeline, &request.base, data, (size_t)bytes, err);
+    }
+    return finish(pipeline, code, ret_id);
+}
+
+/* A call without payload whose request is complete. */
+static tutti_code
+send_plain(tutti_pipeline *pipeline, const ProtobufCMessage *request, const client_inline *memory,
+           uint64_t *ret_id, tutti_error *err)
+{
+    tutti_code code = begin(pipeline, memory, err);
+
+    if (code == TUTTI_OK) {
+        code = send_command(pipeline, request, NULL, 0, err);
+    }
+    return finish(pipeline, code, ret_id);
+}
+
+tutti_code
+tutti_pipeline_get(tutti_pipeline *pipeline, const char *handle, void *result,
+                   uint64_t result_bytes, uint64_t *ret_id, tutti_error *err)
+{
+    const client_inline memory = {.takes = true, .result = result, .result_bytes = result_bytes};
+    Tutti__V1__GetRequest request = TUTTI__V1__GET_REQUEST__INIT;
+
+    request.handle = client_write_text(handle);
+    return send_plain(pipeline, &request.base, &memory, ret_id, err);
+}
+
+tutti_code
+tutti_pipeline_delete(tutti_pipeline *pipeline, const char *handle, uint64_t *ret_id,
+                      tutti_error *err)
+{
+    Tutti__V1__DeleteRequest request = TUTTI__V1__DELETE_REQUEST__INIT;
+    char *handles[1] = {client_write_text(handle)};
+
+    request.handles = handles;
+    request.n_handles = 1;
+    return send_plain(pipeline, &request.base, NULL, ret_id, err);
+}
+
+tutti_code
+tutti_pipeline_sync(tutti_pipeline *pipeline, const char *group, uint32_t timeout_ms,
+                    uint64_t *ret_id, tutti_error *err)
+{
+    Tutti__V1__SyncRequest request = TUTTI__V1__SYNC_REQUEST__INIT;
+
+    request.group = client_write_text(group);
+    request.timeout_ms = timeout_ms;
+    return send_plain(pipeline, &request.base, NULL, ret_id, err);
+}

@@ -1,0 +1,154 @@
+/* Tensors: what is checked here, and which way bytes take. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "client/conn/client.h"
+#include "client/tensor/transfer.h"
+#include "tensor/spec.h"
+
+#define HANDLE_OR_NAME_MAX TUTTI_NAME_MAX
+
+void
+tutti_free(void *memory)
+{
+    free(memory);
+}
+
+tutti_code
+tutti_spec_size(const tutti_spec *spec, uint64_t *ret_count, uint64_t *ret_bytes, tutti_error *err)
+{
+    return tutti_spec_check(spec, ret_count, ret_bytes, err);
+}
+
+void
+tutti_transfer_init(tutti_transfer *transfer)
+{
+    *transfer = (tutti_transfer){.size = sizeof(*transfer)};
+}
+
+tutti_code
+client_check_handle(const char *handle, tutti_error *err)
+{
+    const size_t size = handle == NULL ? 0 : strlen(handle);
+
+    if (size == 0 || size > HANDLE_OR_NAME_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_HANDLE",
+                              "handle or name of %zu bytes, need 1 to %d", size,
+                              HANDLE_OR_NAME_MAX);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+take_transfer(const tutti_transfer *given, tutti_transfer *ret, tutti_error *err)
+{
+    tutti_transfer own;
+    tutti_code code = TUTTI_OK;
+
+    tutti_transfer_init(&own);
+    if (given != NULL) {
+        code = client_take_struct(&own, sizeof(own), given, given->size, "transfer", err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    own.chunk_bytes = own.chunk_bytes == 0 ? CLIENT_CHUNK_BYTES : own.chunk_bytes;
+    if (own.chunk_bytes < CLIENT_CHUNK_BYTES_LEAST || own.chunk_bytes > TUTTI_CHUNK_BYTES_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "CHUNK_LIMIT",
+                              "chunks of %" PRIu32 " bytes, need %u to %u", own.chunk_bytes,
+                              CLIENT_CHUNK_BYTES_LEAST, TUTTI_CHUNK_BYTES_MAX);
+    }
+    if (own.streams > TUTTI_STREAMS_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "STREAM_LIMIT",
+                              "%" PRIu32 " streams for a transfer, at most %d", own.streams,
+                              TUTTI_STREAMS_MAX);
+    }
+    *ret = own;
+    return TUTTI_OK;
+}
+
+/* After a transfer in one message: there was nothing to tell before. */
+static void
+tell_done(const tutti_transfer *transfer, uint64_t bytes)
+{
+    if (transfer->on_progress != NULL) {
+        (void)transfer->on_progress(transfer->arg, bytes, bytes);
+    }
+}
+
+static tutti_code
+put_any(tutti_client *client, const client_put *put, const tutti_transfer *transfer,
+        tutti_handle *ret_handle, tutti_error *err)
+{
+    tutti_code code;
+
+    if (put->bytes > TUTTI_INLINE_BYTES_MAX) {
+        return client_wire_upload(client, put, transfer, ret_handle, err);
+    }
+    code = client_wire_put(client, put, client_deadline(client, transfer->timeout_ms), ret_handle,
+                           err);
+    if (code == TUTTI_OK) {
+        tell_done(transfer, put->bytes);
+    }
+    return code;
+}
+
+tutti_code
+client_put_any(tutti_client *client, const client_put *put, const tutti_transfer *transfer,
+               tutti_handle *ret_handle, tutti_error *err)
+{
+    client_put checked = *put;
+    tutti_transfer own;
+    tutti_code code = tutti_spec_size(put->spec, NULL, &checked.bytes, err);
+
+    if (code == TUTTI_OK) {
+        code = take_transfer(transfer, &own, err);
+    }
+    return code == TUTTI_OK ? put_any(client, &checked, &own, ret_handle, err) : code;
+}
+
+tutti_code
+tutti_tensor_put(tutti_client *client, const tutti_spec *spec, const void *data, const char *name,
+                 const tutti_transfer *transfer, tutti_handle *ret_handle, tutti_error *err)
+{
+    const client_put put = {.spec = spec, .data = data, .name = name};
+
+    return client_put_any(client, &put, transfer, ret_handle, err);
+}
+
+tutti_code
+tutti_tensor_write(tutti_client *client, const char *handle, const tutti_spec *spec,
+                   const void *data, const tutti_transfer *transfer, tutti_error *err)
+{
+    const client_put put = {.spec = spec, .data = data, .into = handle};
+    tutti_handle written;
+    tutti_code code = client_check_handle(handle, err);
+
+    return code == TUTTI_OK ? client_put_any(client, &put, transfer, &written, err) : code;
+}
+
+tutti_code
+tutti_tensor_read(tutti_client *client, const char *handle, void *data, uint64_t bytes,
+                  const tutti_transfer *transfer, tutti_error *err)
+{
+    tutti_transfer own;
+    tutti_code code = client_check_handle(handle, err);
+
+    if (code == TUTTI_OK) {
+        code = take_transfer(transfer, &own, err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    if (bytes > TUTTI_INLINE_BYTES_MAX) {
+        return client_wire_download(client, handle, data, bytes, &own, err);
+    }
+    code =
+        client_wire_get(client, handle, data, bytes, client_deadline(client, own.timeout_ms), err);
+    if (code == TUTTI_OK) {
+        tell_done(&own, bytes);
+    }
+    return code;
+}

@@ -1,0 +1,315 @@
+/* TensorsService: all but the streams. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "client/conn/types_pb.h"
+#include "tutti/v1/tensors_service.pb-c.h"
+
+#define SERVICE (&tutti__v1__tensors_service__descriptor)
+#define PAGE_SIZE 1000
+
+static const tutti_rpc_stub stub_create = {SERVICE, "Create"};
+static const tutti_rpc_stub stub_put = {SERVICE, "Put"};
+static const tutti_rpc_stub stub_get = {SERVICE, "Get"};
+static const tutti_rpc_stub stub_copy = {SERVICE, "Copy"};
+static const tutti_rpc_stub stub_delete = {SERVICE, "Delete"};
+static const tutti_rpc_stub stub_stat = {SERVICE, "Stat"};
+static const tutti_rpc_stub stub_list = {SERVICE, "List"};
+
+static client_call
+control(const tutti_client *client, const tutti_rpc_stub *stub)
+{
+    return (client_call){
+        .stub = stub, .way = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
+}
+
+/* ------------------------------------------------------------------------------ making */
+
+tutti_code
+tutti_set_device(tutti_client *client, const char *device, tutti_error *err)
+{
+    const size_t size = device == NULL ? 0 : strlen(device);
+
+    if (size >= sizeof(client->device)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_DEVICE",
+                              "a device of %zu characters, at most %zu: \"cpu\", \"cuda:0\"", size,
+                              sizeof(client->device) - 1);
+    }
+    memcpy(client->device, size == 0 ? "" : device, size + 1);
+    return TUTTI_OK;
+}
+
+char *
+client_device(const tutti_client *client, const char *into)
+{
+    return client_write_text(into == NULL || into[0] == '\0' ? client->device : "");
+}
+
+tutti_code
+tutti_tensor_create(tutti_client *client, const tutti_spec *spec, const char *name,
+                    tutti_handle *ret_handle, tutti_error *err)
+{
+    Tutti__V1__CreateRequest request = TUTTI__V1__CREATE_REQUEST__INIT;
+    const client_call call = control(client, &stub_create);
+    const Tutti__V1__CreateResponse *response;
+    tutti_rpc_message *message = NULL;
+    wire_spec wire;
+    tutti_code code = tutti_spec_size(spec, NULL, NULL, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    client_write_spec(spec, &wire);
+    request.spec = &wire.message;
+    request.name = client_write_text(name);
+    request.device = client_device(client, NULL);
+    code = client_invoke(client, &call, &request.base, &message, err);
+    if (code == TUTTI_OK) {
+        response = tutti_rpc_message_get(message);
+        code = client_read_handle(response->tensor, true, ret_handle, err);
+        tutti_rpc_message_free(message);
+    }
+    return code;
+}
+
+tutti_code
+client_wire_put(tutti_client *client, const client_put *put, uint64_t deadline_ns,
+                tutti_handle *ret_handle, tutti_error *err)
+{
+    Tutti__V1__PutRequest request = TUTTI__V1__PUT_REQUEST__INIT;
+    const client_call call = {.stub = &stub_put,
+                              .way = CLIENT_BULK,
+                              .deadline_ns = deadline_ns,
+                              .payload = put->data,
+                              .payload_bytes = (size_t)put->bytes};
+    const Tutti__V1__PutResponse *response;
+    tutti_rpc_message *message = NULL;
+    wire_spec wire;
+    tutti_code code;
+
+    client_write_spec(put->spec, &wire);
+    request.spec = &wire.message;
+    request.name = client_write_text(put->name);
+    request.into = client_write_text(put->into);
+    request.device = client_device(client, put->into);
+    code = client_invoke(client, &call, &request.base, &message, err);
+    if (code == TUTTI_OK) {
+        response = tutti_rpc_message_get(message);
+        code = client_read_handle(response->tensor, true, ret_handle, err);
+        tutti_rpc_message_free(message);
+    }
+    return code;
+}
+
+tutti_code
+tutti_tensor_copy(tutti_client *client, const char *handle, const char *into, const char *name,
+                  tutti_handle *ret_handle, tutti_error *err)
+{
+    Tutti__V1__CopyRequest request = TUTTI__V1__COPY_REQUEST__INIT;
+    const client_call call = control(client, &stub_copy);
+    const Tutti__V1__CopyResponse *response;
+    tutti_rpc_message *message = NULL;
+    tutti_code code = client_check_handle(handle, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    request.handle = client_write_text(handle);
+    request.into = client_write_text(into);
+    request.name = client_write_text(name);
+    request.device = client_device(client, into);
+    code = client_invoke(client, &call, &request.base, &message, err);
+    if (code == TUTTI_OK) {
+        response = tutti_rpc_message_get(message);
+        code = client_read_handle(response->tensor, true, ret_handle, err);
+        tutti_rpc_message_free(message);
+    }
+    return code;
+}
+
+/* ------------------------------------------------------------------------------ reading */
+
+/* Too large for one message is, to who knows the size, just another size. */
+static tutti_code
+fail_larger(const char *handle, uint64_t bytes, const tutti_error *from, tutti_error *err)
+{
+    if (from->code == TUTTI_FAILED_PRECONDITION && strcmp(from->reason, "INLINE_LIMIT") == 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SIZE_MISMATCH",
+                              "%.127s is larger than the %" PRIu64 " bytes to read", handle, bytes);
+    }
+    return tutti_error_pass(err, from);
+}
+
+tutti_code
+client_wire_get(tutti_client *client, const char *handle, void *data, uint64_t bytes,
+                uint64_t deadline_ns, tutti_error *err)
+{
+    Tutti__V1__GetRequest request = TUTTI__V1__GET_REQUEST__INIT;
+    const client_call call = {.stub = &stub_get, .way = CLIENT_BULK, .deadline_ns = deadline_ns};
+    tutti_rpc_message *message = NULL;
+    tutti_error inner;
+    size_t got;
+    tutti_code code;
+
+    request.handle = client_write_text(handle);
+    code = client_invoke(client, &call, &request.base, &message, &inner);
+    if (code != TUTTI_OK) {
+        return fail_larger(handle, bytes, &inner, err);
+    }
+    got = tutti_rpc_message_payload_bytes(message);
+    if (got != bytes) {
+        code =
+            TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SIZE_MISMATCH",
+                           "%.127s has %zu bytes, not the %" PRIu64 " to read", handle, got, bytes);
+    } else {
+        tutti_rpc_message_read(message, data, got);
+    }
+    tutti_rpc_message_free(message);
+    return code;
+}
+
+/* ------------------------------------------------------------------------------ deleting */
+
+tutti_code
+client_wire_delete(tutti_client *client, const char *const *handles, size_t count, tutti_error *err)
+{
+    Tutti__V1__DeleteRequest request = TUTTI__V1__DELETE_REQUEST__INIT;
+    const client_call call = control(client, &stub_delete);
+
+    request.n_handles = count;
+    request.handles = (char **)(uintptr_t)handles;
+    return client_invoke(client, &call, &request.base, NULL, err);
+}
+
+tutti_code
+tutti_tensor_delete(tutti_client *client, const char *handle, tutti_error *err)
+{
+    const tutti_code code = client_check_handle(handle, err);
+
+    return code == TUTTI_OK ? client_wire_delete(client, &handle, 1, err) : code;
+}
+
+/* ------------------------------------------------------------------------------ looking */
+
+static tutti_code
+read_info(const Tutti__V1__TensorInfo *message, tutti_tensor_info *ret, tutti_error *err)
+{
+    tutti_tensor_info info = {0};
+    tutti_code code;
+
+    if (message == NULL) {
+        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent answered nothing about the tensor");
+    }
+    code = client_read_handle(message->tensor, true, &info.handle, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    client_read_text(message->name, info.name, sizeof(info.name));
+    info.bytes = message->byte_count;
+    client_read_text(message->device, info.device, sizeof(info.device));
+    client_read_text(message->owner, info.owner, sizeof(info.owner));
+    info.ephemeral = message->ephemeral;
+    info.pending = message->pending;
+    info.failed = message->error != NULL;
+    client_read_error(message->error, &info.error);
+    *ret = info;
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_tensor_stat(tutti_client *client, const char *handle, tutti_tensor_info *ret_info,
+                  tutti_error *err)
+{
+    Tutti__V1__StatRequest request = TUTTI__V1__STAT_REQUEST__INIT;
+    const client_call call = control(client, &stub_stat);
+    const Tutti__V1__StatResponse *response;
+    tutti_rpc_message *message = NULL;
+    tutti_code code = client_check_handle(handle, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    request.handle = client_write_text(handle);
+    code = client_invoke(client, &call, &request.base, &message, err);
+    if (code == TUTTI_OK) {
+        response = tutti_rpc_message_get(message);
+        code = read_info(response->info, ret_info, err);
+        tutti_rpc_message_free(message);
+    }
+    return code;
+}
+
+/* A list that grows by pages. */
+typedef struct info_list {
+    tutti_tensor_info *infos;
+    size_t count;
+} info_list;
+
+static tutti_code
+add_page(info_list *list, const Tutti__V1__ListResponse *page, tutti_error *err)
+{
+    const size_t wanted = list->count + page->n_tensors;
+    tutti_tensor_info *infos = reallocarray(list->infos, wanted + 1, sizeof(*infos));
+    tutti_code code = TUTTI_OK;
+    size_t i;
+
+    if (infos == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu tensors",
+                          wanted);
+    }
+    list->infos = infos;
+    for (i = 0; i < page->n_tensors && code == TUTTI_OK; i++) {
+        code = read_info(page->tensors[i], &infos[list->count], err);
+        list->count += code == TUTTI_OK ? 1 : 0;
+    }
+    return code;
+}
+
+/* One page, and the token of the next: a page that says nothing new ends it. */
+static tutti_code
+list_page(tutti_client *client, char *token, size_t token_size, info_list *list, tutti_error *err)
+{
+    Tutti__V1__ListRequest request = TUTTI__V1__LIST_REQUEST__INIT;
+    const client_call call = control(client, &stub_list);
+    const Tutti__V1__ListResponse *response;
+    tutti_rpc_message *message = NULL;
+    tutti_code code;
+
+    request.page_size = PAGE_SIZE;
+    request.page_token = token;
+    code = client_invoke(client, &call, &request.base, &message, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    response = tutti_rpc_message_get(message);
+    code = add_page(list, response, err);
+    if (code == TUTTI_OK) {
+        code = client_read_page_token(response->next_page_token, response->n_tensors > 0, token,
+                                      token_size, err);
+    }
+    tutti_rpc_message_free(message);
+    return code;
+}
+
+tutti_code
+tutti_tensor_list(tutti_client *client, tutti_tensor_info **ret_infos, size_t *ret_count,
+                  tutti_error *err)
+{
+    info_list list = {0};
+    char token[256] = "";
+    tutti_code code;
+
+    do {
+        code = list_page(client, token, sizeof(token), &list, err);
+    } while (code == TUTTI_OK && token[0] != '\0');
+    if (code != TUTTI_OK) {
+        free(list.infos);
+        return code;
+    }
+    *ret_infos = list.infos;
+    *ret_count = list.count;
+    return TUTTI_OK;
+}

@@ -1,0 +1,133 @@
+/* One stream of a transfer: from its connection to its last word. */
+#include "client/tensor/transfer.h"
+
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/text.h"
+
+client_moving
+client_part_of(client_crowd *crowd, size_t index)
+{
+    return (client_moving){.crowd = crowd,
+                           .index = index,
+                           .client = crowd->client,
+                           .transfer = crowd->transfer,
+                           .watched = &crowd->watched[index],
+                           .offset = client_crowd_offset(crowd, index),
+                           .total_bytes = client_crowd_bytes(crowd, index)};
+}
+
+static uint64_t
+patience_ms(const client_moving *self)
+{
+    return self->transfer->timeout_ms != 0 ? self->transfer->timeout_ms
+                                           : self->client->settings.timeout_ms;
+}
+
+tutti_code
+client_part_begin(client_moving *self, const tutti_rpc_stub *stub, tutti_error *err)
+{
+    const client_way way =
+        self->index == 0 ? CLIENT_BULK : (client_way)(CLIENT_MORE + self->index - 1);
+    tutti_code code = client_line_take(self->client, way, &self->line, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    code = tutti_rpc_stream_open(self->line->channel, stub, NULL, &self->stream, err);
+    if (code == TUTTI_OK) {
+        code = client_watch_add(&self->client->watch, self->watched, self->stream,
+                                patience_ms(self) * TUTTI_NS_PER_MS, err);
+        if (code == TUTTI_OK) {
+            client_loan_init(&self->loan);
+            client_crowd_add(self->crowd, self->index, self->stream);
+            return TUTTI_OK;
+        }
+        tutti_rpc_stream_cancel(self->stream);
+        (void)tutti_rpc_stream_finish(self->stream, NULL);
+    }
+    client_line_give(self->client, self->line);
+    return code;
+}
+
+/* The first stream waits for the others as long as they move. */
+static void
+keep_awake(client_moving *self)
+{
+    client_watch_moved(self->watched);
+    if (self->index > 0) {
+        client_watch_moved(&self->crowd->watched[0]);
+    }
+}
+
+bool
+client_part_moved(client_moving *self, uint64_t bytes)
+{
+    const tutti_transfer *transfer = self->transfer;
+    client_crowd *crowd = self->crowd;
+    const uint64_t all_bytes = atomic_fetch_add(&crowd->done_bytes, bytes) + bytes;
+
+    self->done_bytes += bytes;
+    keep_awake(self);
+    if (transfer->on_progress == NULL || self->index > 0 ||
+        (crowd->count > 1 && all_bytes == crowd->total_bytes)) {
+        return true;
+    }
+    if (!transfer->on_progress(transfer->arg, all_bytes, crowd->total_bytes) &&
+        all_bytes < crowd->total_bytes) {
+        self->given_up = true;
+        tutti_rpc_stream_cancel(self->stream);
+    }
+    return !self->given_up;
+}
+
+static tutti_code
+fail_stalled(const client_moving *self, tutti_error *err)
+{
+    char words[128];
+    tutti_text text = tutti_text_in(words, sizeof(words));
+
+    tutti_text_add_bytes(&text, self->done_bytes);
+    tutti_text_add(&text, " of ");
+    tutti_text_add_bytes(&text, self->total_bytes);
+    return TUTTI_FAIL_FOR(err, TUTTI_DEADLINE_EXCEEDED, "STALLED",
+                          "nothing moved for %" PRIu64 " ms after %s to or from %s",
+                          patience_ms(self), words, self->client->settings.agent);
+}
+
+tutti_code
+client_part_end(client_moving *self, tutti_code code, tutti_error *err)
+{
+    const bool stalled = client_watch_remove(&self->client->watch, self->watched);
+    client_crowd *crowd = self->crowd;
+    tutti_error status;
+    tutti_code ended;
+
+    if (code != TUTTI_OK && code != TUTTI_ABORTED) {
+        tutti_rpc_stream_cancel(self->stream);
+    }
+    client_crowd_remove(crowd, self->index);
+    ended = tutti_rpc_stream_finish(self->stream, &status);
+    client_loan_settle(&self->loan, self->client, self->line);
+    if (self->given_up) {
+        return TUTTI_FAIL(err, TUTTI_CANCELLED,
+                          "the transfer was given up after %" PRIu64 " of %" PRIu64 " bytes",
+                          (uint64_t)atomic_load(&crowd->done_bytes), crowd->total_bytes);
+    }
+    if (stalled) {
+        return fail_stalled(self, err);
+    }
+    if (code != TUTTI_OK && code != TUTTI_ABORTED) {
+        return code;
+    }
+    if (ended != TUTTI_OK) {
+        return tutti_error_pass(err, &status);
+    }
+    return code == TUTTI_OK ? TUTTI_OK
+                            : TUTTI_FAIL(err, TUTTI_DATA_LOSS,
+                                         "the agent ended the transfer after %" PRIu64
+                                         " of %" PRIu64 " bytes without saying why",
+                                         self->done_bytes, self->total_bytes);
+}

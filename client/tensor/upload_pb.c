@@ -1,0 +1,145 @@
+/* Upload: a tensor of any size, chunk by chunk, without a copy on the way out. */
+#include "client/tensor/transfer.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/id.h"
+#include "client/conn/types_pb.h"
+#include "tutti/v1/tensors_service.pb-c.h"
+
+static const tutti_rpc_stub stub_upload = {&tutti__v1__tensors_service__descriptor, "Upload"};
+
+static tutti_code
+send_chunk(client_moving *self, const client_put *put, const Tutti__V1__UploadStart *start,
+           tutti_error *err)
+{
+    Tutti__V1__UploadRequest request = TUTTI__V1__UPLOAD_REQUEST__INIT;
+    const uint64_t left = self->total_bytes - self->done_bytes;
+    const size_t size =
+        (size_t)(left < self->transfer->chunk_bytes ? left : self->transfer->chunk_bytes);
+    const tutti_rpc_blob blob = client_loan_blob(
+        &self->loan, (const char *)put->data + self->offset + self->done_bytes, size);
+    tutti_code code;
+
+    request.start = (Tutti__V1__UploadStart *)(uintptr_t)start;
+    request.offset = self->offset + self->done_bytes;
+    code = tutti_rpc_stream_write(self->stream, &request.base, size > 0 ? &blob : NULL, err);
+    client_loan_collect(&self->loan);
+    if (code == TUTTI_OK && !client_part_moved(self, size)) {
+        code = TUTTI_ABORTED;
+    }
+    return code;
+}
+
+static tutti_code
+send_all(client_moving *self, const client_put *put, tutti_error *err)
+{
+    Tutti__V1__UploadStart start = TUTTI__V1__UPLOAD_START__INIT;
+    client_crowd *crowd = self->crowd;
+    wire_spec wire;
+    tutti_code code;
+
+    if (self->index == 0) {
+        client_write_spec(put->spec, &wire);
+        start.spec = &wire.message;
+        start.name = client_write_text(put->name);
+        start.into = client_write_text(put->into);
+        start.device = client_device(self->client, put->into);
+    }
+    if (crowd->count > 1) {
+        start.transfer = (ProtobufCBinaryData){sizeof(crowd->token), crowd->token};
+        start.part_offset = self->offset;
+        start.part_bytes = self->total_bytes;
+    }
+    code = send_chunk(self, put, &start, err);
+    while (code == TUTTI_OK && self->done_bytes < self->total_bytes) {
+        code = send_chunk(self, put, NULL, err);
+    }
+    return code == TUTTI_OK ? tutti_rpc_stream_writes_done(self->stream, err) : code;
+}
+
+static tutti_code
+read_answer(client_moving *self, tutti_handle *ret_handle, tutti_error *err)
+{
+    const uint64_t sent_bytes = self->index == 0 ? self->crowd->total_bytes : self->total_bytes;
+    const Tutti__V1__UploadResponse *response;
+    tutti_rpc_message *message = NULL;
+    tutti_code code = tutti_rpc_stream_read(self->stream, &message, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    if (message == NULL) {
+        return TUTTI_ABORTED;
+    }
+    response = tutti_rpc_message_get(message);
+    if (response->byte_count != sent_bytes) {
+        code =
+            TUTTI_FAIL(err, TUTTI_DATA_LOSS, "%" PRIu64 " bytes were sent, the agent took %" PRIu64,
+                       sent_bytes, response->byte_count);
+    } else if (self->index == 0) {
+        code = client_read_handle(response->tensor, true, ret_handle, err);
+    }
+    tutti_rpc_message_free(message);
+    return code;
+}
+
+static tutti_code
+upload_part(client_crowd *crowd, size_t index, tutti_error *err)
+{
+    client_moving self = client_part_of(crowd, index);
+    tutti_handle handle = {0};
+    tutti_code code = client_part_begin(&self, &stub_upload, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    code = index == 0 ? client_crowd_start_others(crowd, err) : TUTTI_OK;
+    if (code == TUTTI_OK) {
+        code = send_all(&self, crowd->put, err);
+    }
+    if (code == TUTTI_OK) {
+        code = read_answer(&self, &handle, err);
+    }
+    code = client_part_end(&self, code, err);
+    if (code == TUTTI_OK && index == 0) {
+        crowd->made = handle;
+    }
+    return code;
+}
+
+/* By which the agent knows what belongs together. */
+static void
+draw_token(client_crowd *crowd)
+{
+    size_t i;
+
+    for (i = 0; i < CLIENT_TRANSFER_TOKEN; i += sizeof(uint64_t)) {
+        const uint64_t drawn = tutti_id_draw();
+
+        memcpy(crowd->token + i, &drawn, sizeof(drawn));
+    }
+}
+
+tutti_code
+client_wire_upload(tutti_client *client, const client_put *put, const tutti_transfer *transfer,
+                   tutti_handle *ret_handle, tutti_error *err)
+{
+    client_crowd crowd;
+    tutti_code code;
+
+    client_crowd_init(&crowd, client, transfer, put->bytes,
+                      client_crowd_count(client, transfer, put->bytes));
+    crowd.put = put;
+    crowd.move = upload_part;
+    if (crowd.count > 1) {
+        draw_token(&crowd);
+    }
+    code = client_crowd_run(&crowd, err);
+    if (code == TUTTI_OK) {
+        *ret_handle = crowd.made;
+    }
+    return code;
+}

@@ -1,0 +1,66 @@
+/* Riders: what travels with the signatures. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coll/agree/agree_private.h"
+
+void
+tutti_agree_ride(tutti_coll_agree *agree, const void *bytes, size_t size)
+{
+    assert(size > 0 && size <= TUTTI_AGREE_RIDER_MAX && agree->riders == NULL);
+    agree->riders = agree->size <= TUTTI_AGREE_RIDING_RANKS_MAX ? calloc(agree->size, size) : NULL;
+    if (agree->riders != NULL) { /* else the op has rounds of its own */
+        agree->rider_size = size;
+        agree->all_ride = true;
+        memcpy(agree->riders + agree->own * size, bytes, size);
+    }
+}
+
+const unsigned char *
+tutti_agree_riders(const tutti_coll_agree *agree, size_t *ret_size)
+{
+    *ret_size = agree->rider_size;
+    return agree->all_ride ? agree->riders : NULL;
+}
+
+tutti_code
+tutti_agree_write_riders(tutti_coll_agree *self, tutti_error *err)
+{
+    unsigned char head[RUN_BYTES] = {0};
+    tutti_code code;
+    uint32_t i;
+
+    tutti_packet_put_u32(head, (uint32_t)self->rider_size);
+    code = tutti_buf_add(&self->out, head, sizeof(head), err);
+    for (i = 0; i < self->size && code == TUTTI_OK; i++) {
+        if (self->of[i] != UNKNOWN) {
+            code = tutti_buf_add(&self->out, self->riders + i * self->rider_size, self->rider_size,
+                                 err);
+        }
+    }
+    return code;
+}
+
+bool
+tutti_agree_read_riders(tutti_coll_agree *self, const unsigned char *runs,
+                        const unsigned char *riders, size_t size)
+{
+    const unsigned char *const end = riders + size;
+    const unsigned char *at = riders + RUN_BYTES;
+
+    if (!self->all_ride || tutti_packet_get_u32(riders) != self->rider_size) {
+        return false;
+    }
+    while (runs < riders) {
+        const size_t bytes = (size_t)tutti_packet_get_u32(runs + 4) * self->rider_size;
+
+        if ((size_t)(end - at) < bytes) {
+            return false;
+        }
+        memcpy(self->riders + tutti_packet_get_u32(runs) * self->rider_size, at, bytes);
+        at += bytes;
+        runs += RUN_BYTES + runs[8];
+    }
+    return at == end;
+}

@@ -1,0 +1,366 @@
+#include <assert.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "coll/engine/engine.h"
+
+#define SPIN_NS (20 * TUTTI_NS_PER_US) /* look around before sleeping, while ops run */
+#define NAP_NS (500 * TUTTI_NS_PER_MS) /* the wire keeps its connections alive in progress */
+#define PROGRESS_MOST 64
+
+void
+tutti_coll_engine_wake(tutti_coll_engine *engine)
+{
+    const uint64_t one = 1;
+
+    if (write(engine->wake, &one, sizeof(one)) != sizeof(one)) {
+        TUTTI_LOG("coll", ERROR, "could not wake the engine: %s", strerror(errno));
+    }
+}
+
+bool
+tutti_coll_engine_put(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    const bool asleep = !engine->awake;
+
+    tutti_list_add(&engine->inbox, &item->link);
+    engine->awake = true;
+    return asleep;
+}
+
+void
+tutti_coll_engine_push(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    bool asleep;
+
+    (void)pthread_mutex_lock(&engine->lock);
+    asleep = tutti_coll_engine_put(engine, item);
+    (void)pthread_mutex_unlock(&engine->lock);
+    if (asleep) {
+        tutti_coll_engine_wake(engine);
+    }
+}
+
+static unsigned
+run_inbox(tutti_coll_engine *engine)
+{
+    tutti_link mine;
+    tutti_link *link;
+    unsigned count = 0;
+
+    tutti_list_init(&mine);
+    (void)pthread_mutex_lock(&engine->lock);
+    tutti_list_splice(&mine, &engine->inbox);
+    (void)pthread_mutex_unlock(&engine->lock);
+    while ((link = tutti_list_pop(&mine)) != NULL) {
+        tutti_coll_item *item = tutti_container_of(link, tutti_coll_item, link);
+
+        item->run(engine, item);
+        count++;
+    }
+    return count;
+}
+
+static unsigned
+progress_wire(tutti_coll_engine *engine)
+{
+    unsigned total = 0;
+    unsigned did = 1;
+
+    while (did > 0 && total < PROGRESS_MOST) {
+        did = engine->wire->ops->progress(engine->wire);
+        total += did;
+    }
+    return total;
+}
+
+/* Sleep until the inbox, the wire or a timer has work. */
+static void
+sleep_for_work(tutti_coll_engine *engine)
+{
+    const uint64_t due = tutti_timers_next(&engine->timers);
+    const uint64_t next = due < engine->device_ns ? due : engine->device_ns;
+    uint64_t wait_ns = NAP_NS;
+    struct epoll_event events[2];
+    uint64_t count;
+    bool work;
+
+    if (next != TUTTI_TIMERS_NEVER) {
+        wait_ns = next <= engine->now_ns ? 0 : next - engine->now_ns;
+        wait_ns = wait_ns < NAP_NS ? wait_ns : NAP_NS;
+    }
+    if (!engine->wire->ops->arm(engine->wire, engine->ops.count == 0)) {
+        return;
+    }
+    (void)pthread_mutex_lock(&engine->lock);
+    work = !tutti_list_empty(&engine->inbox);
+    engine->awake = work;
+    (void)pthread_mutex_unlock(&engine->lock);
+    if (work) {
+        return;
+    }
+    engine->sleeps_to_ns = engine->now_ns + wait_ns;
+    (void)pthread_mutex_unlock(&engine->baton);
+    (void)epoll_wait(engine->poller, events, 2, (int)((wait_ns + 999999) / TUTTI_NS_PER_MS));
+    (void)pthread_mutex_lock(&engine->baton);
+    (void)pthread_mutex_lock(&engine->lock);
+    engine->awake = true;
+    (void)pthread_mutex_unlock(&engine->lock);
+    while (read(engine->wake, &count, sizeof(count)) == (ssize_t)sizeof(count)) {
+    }
+}
+
+/* Until all ops are let go and the last words have left. What a stopped process still has of our
+ * memory comes back when the wire is closed. */
+static bool
+is_over(const tutti_coll_engine *engine)
+{
+    if (!engine->ending || engine->now_ns > engine->ending_ns + ENDING_LOANS_NS) {
+        return engine->ending;
+    }
+    return engine->ops.count == 0 && (engine->notes == 0 || engine->now_ns > engine->ending_ns);
+}
+
+unsigned
+tutti_coll_engine_step(tutti_coll_engine *engine)
+{
+    unsigned did;
+
+    engine->now_ns = tutti_clock_ns();
+    did = run_inbox(engine);
+    did += progress_wire(engine);
+    did += tutti_coll_run_turns(engine);
+    did += tutti_coll_poll_devices(engine);
+    tutti_timers_run(&engine->timers, engine->now_ns);
+    tutti_coll_peers_ask(engine);
+    return did;
+}
+
+static void *
+run_engine(void *arg)
+{
+    tutti_coll_engine *engine = arg;
+    uint64_t busy_ns = tutti_clock_ns();
+
+    (void)pthread_setname_np(pthread_self(), "tutti-engine");
+    (void)pthread_mutex_lock(&engine->baton);
+    while (!is_over(engine)) {
+        if (tutti_coll_engine_step(engine) > 0) {
+            busy_ns = engine->now_ns;
+        } else if (engine->ops.count == 0 || engine->now_ns - busy_ns > SPIN_NS) {
+            sleep_for_work(engine);
+        } else {
+            (void)sched_yield();
+        }
+    }
+    (void)pthread_mutex_unlock(&engine->baton);
+    return NULL;
+}
+
+static tutti_code
+watch(tutti_coll_engine *engine, int descriptor, tutti_error *err)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+
+    if (descriptor >= 0 && epoll_ctl(engine->poller, EPOLL_CTL_ADD, descriptor, &event) != 0) {
+        return TUTTI_FAIL_ERRNO(err, errno, "the engine could not watch a descriptor");
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+open_descriptors(tutti_coll_engine *engine, tutti_error *err)
+{
+    tutti_code code;
+
+    engine->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    engine->poller = epoll_create1(EPOLL_CLOEXEC);
+    if (engine->wake < 0 || engine->poller < 0) {
+        return TUTTI_FAIL_ERRNO(err, errno, "the engine got no descriptors");
+    }
+    code = watch(engine, engine->wake, err);
+    if (code == TUTTI_OK) {
+        code = watch(engine, engine->wire->ops->descriptor(engine->wire), err);
+    }
+    return code;
+}
+
+static void
+free_engine(tutti_coll_engine *engine)
+{
+    tutti_coll_unpark_all(engine, &engine->early);
+    tutti_coll_peers_drop_ways(engine);
+    engine->wire->ops->close(engine->wire);
+    tutti_coll_peers_free(engine);
+    tutti_coll_close_devices(&engine->options);
+    tutti_coll_ios_free(engine);
+    if (engine->wake >= 0) {
+        (void)close(engine->wake);
+    }
+    if (engine->poller >= 0) {
+        (void)close(engine->poller);
+    }
+    (void)pthread_mutex_destroy(&engine->lock);
+    (void)pthread_mutex_destroy(&engine->baton);
+    free(engine);
+}
+
+static void
+init_engine(tutti_coll_engine *engine, const tutti_coll_engine_options *options)
+{
+    engine->options = *options;
+    engine->wire = options->wire;
+    engine->wake = -1;
+    engine->poller = -1;
+    engine->awake = true;
+    engine->rank = NO_RANK;
+    engine->help_ns = TUTTI_COLL_HELP_NS;
+    engine->device_ns = TUTTI_TIMERS_NEVER;
+    (void)pthread_mutex_init(&engine->lock, NULL);
+    (void)pthread_mutex_init(&engine->baton, NULL);
+    tutti_list_init(&engine->inbox);
+    tutti_list_init(&engine->early);
+    tutti_list_init(&engine->asks);
+    tutti_list_init(&engine->probes);
+    tutti_list_init(&engine->spare_ios);
+    tutti_list_init(&engine->turns);
+    tutti_timers_init(&engine->timers);
+    tutti_map_init(&engine->groups);
+    tutti_map_init(&engine->peers);
+    tutti_map_init(&engine->ops);
+}
+
+tutti_code
+tutti_coll_engine_start(const tutti_coll_engine_options *options, tutti_coll_engine **ret_engine,
+                        tutti_error *err)
+{
+    static const tutti_wire_events events = {tutti_coll_arrive, tutti_coll_peer_broke};
+    tutti_coll_engine *self = calloc(1, sizeof(*self));
+    tutti_code code;
+    int number;
+
+    if (self == NULL) {
+        options->wire->ops->close(options->wire);
+        tutti_coll_close_devices(options);
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the engine");
+    }
+    init_engine(self, options);
+    self->wire->ops->listen(self->wire, &events, self);
+    code = open_descriptors(self, err);
+    if (code == TUTTI_OK) {
+        number = pthread_create(&self->thread, NULL, run_engine, self);
+        if (number != 0) {
+            code = TUTTI_FAIL_ERRNO(err, number, "the engine got no thread");
+        }
+    }
+    if (code != TUTTI_OK) {
+        free_engine(self);
+        return code;
+    }
+    *ret_engine = self;
+    return TUTTI_OK;
+}
+
+tutti_bytes
+tutti_coll_engine_address(const tutti_coll_engine *engine)
+{
+    return engine->wire->ops->address(engine->wire);
+}
+
+void
+tutti_coll_engine_sit(tutti_coll_engine *engine, uint64_t job_id, uint32_t rank,
+                      uint64_t incarnation)
+{
+    (void)pthread_mutex_lock(&engine->lock);
+    engine->job_id = job_id;
+    engine->rank = rank;
+    engine->incarnation = incarnation;
+    (void)pthread_mutex_unlock(&engine->lock);
+}
+
+static void
+say_stopping(const tutti_coll_engine *engine, tutti_error *err)
+{
+    (void)TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "STOPPING", "rank %u is stopping", engine->rank);
+    tutti_error_set_op(err, NULL, 0, (int32_t)engine->rank);
+}
+
+static void
+end_groups(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    tutti_map_node *node;
+    tutti_error err;
+
+    (void)item;
+    say_stopping(engine, &err);
+    while ((node = tutti_map_first(&engine->groups)) != NULL) {
+        tutti_coll_group *group = tutti_container_of(node, tutti_coll_group, node);
+
+        tutti_coll_group_fail_all(group, &err, true);
+        tutti_coll_group_drop(group);
+    }
+    tutti_coll_probes_end(engine);
+    engine->ending = true;
+    engine->ending_ns = engine->now_ns + ENDING_NS;
+}
+
+static void
+fail_all(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    tutti_map_node *node;
+    tutti_error err;
+
+    (void)item;
+    tutti_coll_probes_end(engine);
+    say_stopping(engine, &err);
+    for (node = tutti_map_first(&engine->groups); node != NULL; node = tutti_map_next(node)) {
+        tutti_coll_group_fail_all(tutti_container_of(node, tutti_coll_group, node), &err, true);
+    }
+}
+
+void
+tutti_coll_engine_refuse(tutti_coll_engine *engine)
+{
+    bool again;
+
+    (void)pthread_mutex_lock(&engine->lock);
+    again = engine->stopping;
+    engine->stopping = true;
+    (void)pthread_mutex_unlock(&engine->lock);
+    if (!again) {
+        engine->refusal.run = fail_all;
+        tutti_coll_engine_push(engine, &engine->refusal);
+    }
+}
+
+void
+tutti_coll_engine_stop(tutti_coll_engine *engine)
+{
+    tutti_coll_item last = {.run = end_groups};
+
+    if (engine == NULL) {
+        return;
+    }
+    tutti_coll_engine_refuse(engine);
+    tutti_coll_engine_push(engine, &last);
+    (void)pthread_join(engine->thread, NULL);
+    free_engine(engine);
+}
+
+void
+tutti_coll_stat(tutti_coll_engine *engine, tutti_coll_stats *ret_stats)
+{
+    (void)pthread_mutex_lock(&engine->lock);
+    ret_stats->running = engine->op_count;
+    (void)pthread_mutex_unlock(&engine->lock);
+    ret_stats->done = atomic_load(&engine->done);
+    ret_stats->failed = atomic_load(&engine->failed);
+}

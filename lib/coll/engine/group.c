@@ -1,0 +1,429 @@
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "coll/engine/engine.h"
+
+uint32_t
+tutti_coll_group_rank_of(const tutti_coll_group *group, uint32_t rank)
+{
+    uint32_t i;
+
+    for (i = 0; i < group->size; i++) {
+        if (group->ranks[i] == rank) {
+            return i;
+        }
+    }
+    return NO_RANK;
+}
+
+tutti_coll_group *
+tutti_coll_group_by_id(tutti_coll_engine *engine, uint64_t id)
+{
+    unsigned char key[8];
+    tutti_map_node *node = tutti_map_find(&engine->groups, tutti_map_key_u64(key, id));
+
+    return node == NULL ? NULL : tutti_container_of(node, tutti_coll_group, node);
+}
+
+void
+tutti_coll_group_unref(tutti_coll_group *group)
+{
+    if (atomic_fetch_sub(&group->refs, 1) > 1) {
+        return;
+    }
+    tutti_coll_free_fates(group);
+    tutti_coll_unpark_all(group->engine, &group->early);
+    tutti_coll_unpark_all(group->engine, &group->sends);
+    tutti_coll_unpark_all(group->engine, &group->metas);
+    free(group->backend_note);
+    free(group->ranks);
+    free(group);
+}
+
+/* An op that has not failed yet; NULL when there is none. Sends and receives hang on no map of
+ * ours. */
+static tutti_coll_op *
+find_running(tutti_coll_group *group)
+{
+    tutti_map_node *node;
+
+    for (node = tutti_map_first(&group->engine->ops); node != NULL; node = tutti_map_next(node)) {
+        tutti_coll_op *op = tutti_container_of(node, tutti_coll_op, by_id);
+
+        if (op->group == group && !op->ended) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+void
+tutti_coll_group_fail_all(tutti_coll_group *group, const tutti_error *err, bool tell)
+{
+    tutti_coll_op *op;
+
+    while ((op = find_running(group)) != NULL) {
+        tutti_error mine = *err;
+
+        tutti_error_set_op(&mine, group->name, op->sequence, err->rank);
+        tutti_coll_op_fail(op, &mine, tell);
+    }
+}
+
+/* A barrier that waits behind earlier ops goes on when it is the first. */
+void
+tutti_coll_group_next(tutti_coll_group *group)
+{
+    tutti_map_node *node = tutti_map_first(&group->ops);
+    tutti_coll_op *op;
+
+    if (node == NULL) {
+        return;
+    }
+    op = tutti_container_of(node, tutti_coll_op, by_sequence);
+    if (op->phase == PHASE_BEHIND && !op->held && !op->ended) {
+        tutti_coll_op_run(op);
+    }
+}
+
+/* The member is gone for good: what still runs cannot end well any more. But who has left politely
+ * had ended its part: then the others' parts go on. */
+static void
+on_loss_expiry(tutti_timer *timer)
+{
+    tutti_coll_group *group = tutti_container_of(timer, tutti_coll_group, loss_timer);
+    const uint64_t safe = group->leaver == group->lost_rank ? group->last_op : 0;
+    unsigned char key[8];
+    coll_peer *peer;
+    tutti_map_node *node;
+    tutti_error err;
+
+    if (group->lost_rank == NO_RANK) {
+        return;
+    }
+    peer = tutti_coll_peer_of(group->engine, group->lost_rank);
+    if (peer == NULL) {
+        return;
+    }
+    tutti_coll_peer_give_up(peer);
+    while ((node = tutti_map_from(&group->ops, tutti_map_key_u64(key, safe + 1))) != NULL) {
+        tutti_coll_op *op = tutti_container_of(node, tutti_coll_op, by_sequence);
+
+        tutti_coll_lost_words(op, peer->rank, peer->reason, &err);
+        tutti_coll_op_fail(op, &err, true);
+    }
+}
+
+void
+tutti_coll_group_look(tutti_coll_group *group)
+{
+    uint32_t i;
+
+    group->lost_rank = NO_RANK;
+    for (i = 0; i < group->size && group->lost_rank == NO_RANK; i++) {
+        unsigned char key[8];
+        tutti_map_node *node =
+            tutti_map_find(&group->engine->peers, tutti_map_key_u64(key, group->ranks[i]));
+
+        if (node != NULL && tutti_container_of(node, coll_peer, node)->lost) {
+            group->lost_rank = group->ranks[i];
+        }
+    }
+    tutti_timers_start(&group->engine->timers, &group->loss_timer,
+                       group->lost_rank == NO_RANK ? TUTTI_TIMERS_NEVER
+                                                   : group->engine->now_ns + LOSS_GRACE_NS);
+}
+
+/* ------------------------------------------------------------------------------ opening */
+
+static void on_close_expiry(tutti_timer *timer);
+
+static void
+run_open(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    tutti_coll_group *group = tutti_container_of(item, tutti_coll_group, open_item);
+    tutti_link *link;
+    tutti_link *spare;
+    tutti_link mine;
+
+    (void)tutti_map_add(&engine->groups, &group->node);
+    tutti_coll_group_look(group);
+    tutti_list_init(&mine);
+    tutti_list_each(link, spare, &engine->early)
+    {
+        if (tutti_container_of(link, coll_parked, link)->packet.group == group->id) {
+            tutti_list_remove(link);
+            tutti_list_add(&mine, link);
+        }
+    }
+    tutti_coll_replay(engine, &mine);
+}
+
+static tutti_coll_group *
+new_group(tutti_coll_engine *engine, const uint32_t *ranks, uint32_t count)
+{
+    tutti_coll_group *group = calloc(1, sizeof(*group));
+
+    if (group == NULL) {
+        return NULL;
+    }
+    group->ranks = malloc(count * sizeof(*ranks));
+    if (group->ranks == NULL) {
+        free(group);
+        return NULL;
+    }
+    memcpy(group->ranks, ranks, count * sizeof(*ranks));
+    group->engine = engine;
+    group->size = count;
+    group->lost_rank = NO_RANK;
+    group->leaver = NO_RANK;
+    atomic_init(&group->refs, 1);
+    group->loss_timer.on_expiry = on_loss_expiry;
+    group->close_timer.on_expiry = on_close_expiry;
+    tutti_map_init(&group->ops);
+    tutti_map_init(&group->fates);
+    tutti_list_init(&group->early);
+    tutti_list_init(&group->sends);
+    tutti_list_init(&group->metas);
+    tutti_list_init(&group->receives);
+    return group;
+}
+
+tutti_code
+tutti_coll_group_open(tutti_coll_engine *engine, uint64_t id, const char *name, uint64_t epoch,
+                      const uint32_t *ranks, uint32_t count, tutti_coll_group **ret_group,
+                      tutti_error *err)
+{
+    tutti_coll_group *self = new_group(engine, ranks, count);
+
+    assert(engine->rank != NO_RANK);
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a group of %" PRIu32,
+                          count);
+    }
+    self->rank = tutti_coll_group_rank_of(self, engine->rank);
+    if (self->rank == NO_RANK) {
+        free(self->ranks);
+        free(self);
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NOT_IN_GROUP",
+                              "rank %" PRIu32 " is not in group %s", engine->rank, name);
+    }
+    self->id = id;
+    self->epoch = epoch;
+    self->live_epoch = epoch;
+    self->doubtful = epoch > 1;
+    (void)snprintf(self->name, sizeof(self->name), "%s", name);
+    self->node.key = tutti_map_key_u64(self->key, id);
+    self->open_item.run = run_open;
+    tutti_coll_engine_push(engine, &self->open_item);
+    *ret_group = self;
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ renewing, closing
+ */
+
+typedef struct renewal {
+    tutti_coll_item item;
+    tutti_coll_group *group;
+    uint64_t epoch;
+} renewal;
+
+static void
+run_renew(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    renewal *self = tutti_container_of(item, renewal, item);
+    tutti_coll_group *group = self->group;
+    tutti_link mine;
+    tutti_error err;
+
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "EPOCH_CHANGED",
+                         "group %s: a member has come back (epoch %" PRIu64 "): call again",
+                         group->name, self->epoch);
+    tutti_coll_group_fail_all(group, &err, false);
+    tutti_coll_forget_group(group);
+    group->live_epoch = self->epoch;
+    group->doubtful = true;
+    group->settled_by = 0;
+    group->begun = 0;
+    group->leaver = NO_RANK;
+    tutti_coll_free_fates(group);
+    tutti_coll_unpark_all(engine, &group->sends);
+    tutti_coll_unpark_all(engine, &group->metas);
+    tutti_list_init(&mine);
+    tutti_list_splice(&mine, &group->early);
+    tutti_coll_replay(engine, &mine);
+    tutti_coll_group_unref(group);
+    free(self);
+}
+
+void
+tutti_coll_group_renew(tutti_coll_group *group, uint64_t epoch)
+{
+    tutti_coll_engine *engine = group->engine;
+    renewal *self = malloc(sizeof(*self));
+    bool asleep = false;
+
+    if (self == NULL) {
+        TUTTI_LOG("coll", ERROR, "no memory to renew group %s: it stays at its epoch", group->name);
+        return;
+    }
+    *self = (renewal){.item.run = run_renew, .group = group, .epoch = epoch};
+    (void)pthread_mutex_lock(&engine->lock);
+    if (epoch > group->epoch) {
+        group->epoch = epoch;
+        group->sequence = 0;
+        atomic_fetch_add(&group->refs, 1);
+        asleep = tutti_coll_engine_put(engine, &self->item);
+        self = NULL;
+    }
+    (void)pthread_mutex_unlock(&engine->lock);
+    if (asleep) {
+        tutti_coll_engine_wake(engine);
+    }
+    free(self);
+}
+
+void
+tutti_coll_group_drop(tutti_coll_group *group)
+{
+    tutti_coll_engine *engine = group->engine;
+
+    tutti_coll_forget_group(group);
+    group->closed = true;
+    tutti_timers_stop(&engine->timers, &group->loss_timer);
+    tutti_timers_stop(&engine->timers, &group->close_timer);
+    tutti_map_remove(&engine->groups, &group->node);
+    tutti_coll_group_unref(group);
+}
+
+/* Does it need a rank that may never call it any more? */
+static bool
+waits_for_a_caller(const tutti_coll_op *op)
+{
+    if (op->phase == PHASE_P2P) {
+        /* A receive that nothing has come for; a send whose bytes are out, and not taken. */
+        return op->args.kind == TUTTI_COLL_SEND ? op->pending <= 1
+                                                : !tutti_list_empty(&op->item.link);
+    }
+    return op->phase == PHASE_NEW || op->phase == PHASE_AGREE;
+}
+
+/* The news of the deletion has reached everybody by now: what not all have called is not called any
+ * more. What moves data ends by itself, or at its deadline. */
+static void
+on_close_expiry(tutti_timer *timer)
+{
+    tutti_coll_group *group = tutti_container_of(timer, tutti_coll_group, close_timer);
+    tutti_coll_engine *engine = group->engine;
+    unsigned char key[8];
+    uint64_t id = 0;
+    tutti_map_node *node;
+    tutti_error err;
+
+    atomic_fetch_add(&group->refs, 1);
+    while ((node = tutti_map_from(&engine->ops, tutti_map_key_u64(key, id))) != NULL) {
+        tutti_coll_op *op = tutti_container_of(node, tutti_coll_op, by_id);
+
+        id = op->id + 1; /* others may end with it */
+        if (op->group == group && !op->ended && waits_for_a_caller(op)) {
+            (void)TUTTI_FAIL_FOR(&err, TUTTI_NOT_FOUND, "NO_GROUP",
+                                 "group %s was deleted, and not every rank has called it",
+                                 group->name);
+            tutti_error_set_op(&err, group->name, op->sequence, err.rank);
+            tutti_coll_op_fail(op, &err, false);
+        }
+    }
+    if (find_running(group) == NULL) {
+        tutti_coll_group_drop(group);
+    } else {
+        tutti_timers_start(&engine->timers, &group->close_timer, engine->now_ns + CLOSE_GRACE_NS);
+    }
+    tutti_coll_group_unref(group);
+}
+
+/* By the timer: whoever ends ops of the group goes on with it afterwards. */
+void
+tutti_coll_group_end_if_closing(tutti_coll_group *group)
+{
+    if (group->closing && !group->closed && find_running(group) == NULL) {
+        tutti_timers_start(&group->engine->timers, &group->close_timer, group->engine->now_ns);
+    }
+}
+
+static void
+run_close(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    tutti_coll_group *group = tutti_container_of(item, tutti_coll_group, close_item);
+
+    if (group->closed) {
+        return;
+    }
+    if (find_running(group) == NULL) {
+        tutti_coll_group_drop(group); /* at once: the next epoch of the world may open behind it */
+        return;
+    }
+    group->closing = true;
+    tutti_timers_start(&engine->timers, &group->close_timer, engine->now_ns + CLOSE_GRACE_NS);
+}
+
+void
+tutti_coll_group_close(tutti_coll_group *group)
+{
+    group->close_item.run = run_close;
+    tutti_coll_engine_push(group->engine, &group->close_item);
+}
+
+/* ------------------------------------------------------------------------------ asking */
+
+uint32_t
+tutti_coll_group_size(const tutti_coll_group *group)
+{
+    return group->size;
+}
+
+uint32_t
+tutti_coll_group_rank(const tutti_coll_group *group)
+{
+    return group->rank;
+}
+
+const uint32_t *
+tutti_coll_group_ranks(const tutti_coll_group *group)
+{
+    return group->ranks;
+}
+
+const char *
+tutti_coll_group_name(const tutti_coll_group *group)
+{
+    return group->name;
+}
+
+uint64_t
+tutti_coll_group_id(const tutti_coll_group *group)
+{
+    return group->id;
+}
+
+uint64_t
+tutti_coll_group_last(tutti_coll_group *group, char *ret_text, size_t size)
+{
+    tutti_text text = tutti_text_in(ret_text, size);
+    tutti_coll_args last;
+    uint64_t sequence;
+
+    (void)pthread_mutex_lock(&group->engine->lock);
+    sequence = group->sequence;
+    last = group->last;
+    (void)pthread_mutex_unlock(&group->engine->lock);
+    if (last.kind != 0) {
+        tutti_coll_describe(&last, &text);
+    }
+    return sequence;
+}

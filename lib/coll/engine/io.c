@@ -1,0 +1,382 @@
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "coll/engine/engine.h"
+
+static void on_flown(tutti_wire_ticket *ticket, bool ok);
+
+/* From the engine's spares, or the heap. NULL: no memory. */
+coll_io *
+tutti_coll_io_new(tutti_coll_op *op, tutti_coll_engine *engine, uint32_t rank)
+{
+    tutti_link *spare = tutti_list_pop(&engine->spare_ios);
+    coll_io *io = spare != NULL ? tutti_container_of(spare, coll_io, queue) : malloc(sizeof(*io));
+
+    if (io == NULL) {
+        return NULL;
+    }
+    *io = (coll_io){.engine = engine, .op = op, .ticket.on_done = on_flown, .from = rank};
+    tutti_list_init(&io->in_op);
+    tutti_list_init(&io->in_peer);
+    tutti_list_init(&io->queue);
+    if (rank != NO_RANK) {
+        io->peer = tutti_coll_peer_of(engine, rank);
+        if (io->peer == NULL) {
+            tutti_list_add(&engine->spare_ios, &io->queue);
+            return NULL;
+        }
+        tutti_list_add(&io->peer->ios, &io->in_peer);
+    }
+    if (op != NULL) {
+        tutti_list_add(&op->ios, &io->in_op);
+        op->pending++;
+    } else {
+        engine->notes++;
+    }
+    return io;
+}
+
+uint32_t
+tutti_coll_waits_for(const tutti_coll_op *op)
+{
+    return op->pending - (op->returning ? 0 : op->lent);
+}
+
+/* The op goes on (or is let go) when its last message is over; not while it is posting more. */
+void
+tutti_coll_lose_one(tutti_coll_op *op)
+{
+    assert(op->pending > 0);
+    op->pending--;
+    if (op->held) {
+        return;
+    }
+    if (op->ended && op->pending == 0) {
+        tutti_coll_op_release(op);
+    } else if (!op->ended && tutti_coll_waits_for(op) == 0) {
+        tutti_coll_op_run(op);
+    }
+}
+
+void
+tutti_coll_io_end(coll_io *io)
+{
+    tutti_coll_op *op = io->op;
+
+    assert(!io->flying);
+    tutti_list_remove(&io->in_op);
+    tutti_list_remove(&io->in_peer);
+    tutti_list_remove(&io->queue);
+    free(io->owned);
+    io->owned = NULL;
+    if (io->lent) {
+        op->lent--;
+    }
+    tutti_list_add(&io->engine->spare_ios, &io->queue);
+    if (op != NULL) {
+        tutti_coll_lose_one(op);
+    } else {
+        io->engine->notes--;
+    }
+}
+
+void
+tutti_coll_ios_free(tutti_coll_engine *engine)
+{
+    tutti_link *link;
+
+    while ((link = tutti_list_pop(&engine->spare_ios)) != NULL) {
+        free(tutti_container_of(link, coll_io, queue));
+    }
+}
+
+/* A packet that came as a whole is read where it lies: signatures, and what was told. */
+static void
+read_whole(coll_io *io)
+{
+    tutti_coll_op *op = io->op;
+    tutti_code code = TUTTI_OK;
+    tutti_error err;
+
+    if (!op->failed && io->step == STEP_ANNOUNCE) {
+        code = tutti_coll_hear(op, tutti_coll_group_rank_of(op->group, io->from), io->data,
+                               io->size, &err);
+    } else if (!op->failed) {
+        code = tutti_agree_read(op->agree, io->data, io->size, &err);
+    }
+    if (code != TUTTI_OK) {
+        tutti_coll_op_fail(op, &err, true);
+    }
+}
+
+static void
+fail_io(coll_io *io, const char *what)
+{
+    tutti_coll_op *op = io->op;
+    tutti_error err;
+
+    if (op == NULL || op->failed) {
+        return;
+    }
+    tutti_coll_lost_words(op, io->from, what, &err);
+    tutti_coll_op_fail(op, &err, true); /* the op stays: this message is still counted */
+}
+
+static void
+on_flown(tutti_wire_ticket *ticket, bool ok)
+{
+    coll_io *io = tutti_container_of(ticket, coll_io, ticket);
+
+    io->flying = false;
+    if (io->lent && ok && ticket->unfinished) {
+        tutti_coll_loan_over(io);
+        return;
+    }
+    if (!ok) {
+        fail_io(io, "the connection to it broke");
+    } else if (io->whole) {
+        read_whole(io);
+    }
+    tutti_coll_io_end(io);
+}
+
+void
+tutti_coll_io_write(coll_io *io, const tutti_packet *packet, const tutti_spec *spec)
+{
+    tutti_packet_write(packet, io->header);
+    io->header_size = TUTTI_PACKET_BYTES;
+    if (spec != NULL) {
+        io->header_size += tutti_packet_write_spec(spec, io->header + TUTTI_PACKET_BYTES);
+    }
+}
+
+static tutti_wire_result
+fly(coll_io *io)
+{
+    const tutti_wire_ops *ops = io->engine->wire->ops;
+
+    if (io->lent) {
+        return ops->lend(io->peer->way, io->header, io->header_size, &io->loan, &io->ticket);
+    }
+    return ops->send(io->peer->way, io->header, io->header_size, io->data, io->size, &io->ticket);
+}
+
+/* Send, or wait until the peer's address is known. */
+void
+tutti_coll_io_submit(coll_io *io)
+{
+    coll_peer *peer = io->peer;
+    const char *why = "the connection to it broke";
+    tutti_wire_result result = TUTTI_WIRE_FAILED;
+
+    if (!peer->lost && peer->address == NULL) {
+        tutti_list_add(&peer->waiting, &io->queue);
+        tutti_coll_peer_ask(peer);
+        return;
+    }
+    if (tutti_coll_peer_connect(peer, &why)) {
+        io->flying = true;
+        result = fly(io);
+    }
+    if (result == TUTTI_WIRE_LATER) {
+        return;
+    }
+    io->flying = false;
+    if (result == TUTTI_WIRE_FAILED) {
+        fail_io(io, why);
+    }
+    tutti_coll_io_end(io);
+}
+
+/* Incoming bytes for a receive that was waiting for them. */
+void
+tutti_coll_io_take(coll_io *io, const tutti_packet *packet, const void *data, size_t size,
+                   tutti_wire_parcel *parcel)
+{
+    tutti_wire *wire = io->engine->wire;
+    tutti_wire_result result = TUTTI_WIRE_DONE;
+    bool good = io->whole || size == io->size;
+
+    tutti_list_remove(&io->queue);
+    if (io->ret_extra != NULL) {
+        *io->ret_extra = packet->extra;
+    }
+    if (io->view != NULL) {
+        tutti_coll_take_view(io, parcel);
+        return;
+    }
+    if (io->whole) {
+        io->owned = size > WHOLE_MAX ? NULL : malloc(size == 0 ? 1 : size);
+        io->data = io->owned;
+        io->size = size;
+        good = io->owned != NULL;
+    }
+    if (!good) {
+        if (parcel != NULL) {
+            wire->ops->drop(wire, parcel);
+        }
+        fail_io(io, "it sent a message of another size than expected");
+    } else if (parcel != NULL) {
+        io->flying = true;
+        result = wire->ops->pull(wire, parcel, io->data, size, &io->ticket);
+    } else if (size > 0) {
+        memcpy(io->data, data, size);
+    }
+    if (result == TUTTI_WIRE_LATER) {
+        return;
+    }
+    io->flying = false;
+    if (result == TUTTI_WIRE_FAILED) {
+        fail_io(io, "the connection to it broke");
+    } else if (good && io->whole) {
+        read_whole(io);
+    }
+    tutti_coll_io_end(io);
+}
+
+static void
+fail_for_memory(tutti_coll_op *op)
+{
+    tutti_error err;
+
+    (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "rank %u has no memory for messages",
+                     op->group->engine->rank);
+    tutti_coll_op_fail(op, &err, true);
+}
+
+/* NULL: the op has failed, maybe just now. */
+coll_io *
+tutti_coll_io_for(tutti_coll_op *op, uint32_t rank)
+{
+    coll_io *io = op->failed ? NULL : tutti_coll_io_new(op, op->group->engine, rank);
+
+    if (io == NULL && !op->failed) {
+        fail_for_memory(op);
+    }
+    return io;
+}
+
+/* Wait for a packet of `step` from a rank; one that is here already is taken at once. */
+void
+tutti_coll_expect(tutti_coll_op *op, uint32_t step, uint32_t rank, void *dest, size_t size,
+                  bool whole, uint64_t *ret_extra)
+{
+    coll_io *io = tutti_coll_io_for(op, rank);
+
+    if (io == NULL) {
+        return;
+    }
+    io->incoming = true;
+    io->step = step;
+    io->data = dest;
+    io->size = size;
+    io->whole = whole;
+    io->ret_extra = ret_extra;
+    tutti_coll_submit_expected(io);
+}
+
+void
+tutti_coll_submit_expected(coll_io *io)
+{
+    tutti_coll_op *op = io->op;
+    tutti_link *link;
+
+    for (link = op->parked.next; link != &op->parked; link = link->next) {
+        coll_parked *parked = tutti_container_of(link, coll_parked, link);
+
+        if (parked->packet.step == io->step && parked->packet.from == io->from) {
+            tutti_wire_parcel *parcel = parked->parcel;
+
+            parked->parcel = NULL;
+            tutti_coll_io_take(io, &parked->packet, parked->data, parked->size, parcel);
+            tutti_coll_unpark(op->group->engine, parked);
+            return;
+        }
+    }
+    if (io->peer != NULL && io->peer->lost) {
+        fail_io(io, io->peer->reason);
+        tutti_coll_io_end(io);
+        return;
+    }
+    tutti_list_add(&op->expected, &io->queue);
+    if (io->peer != NULL) {
+        tutti_coll_peer_watch(io->peer);
+    }
+}
+
+void
+tutti_coll_fill_packet(const tutti_coll_op *op, tutti_packet_kind kind, tutti_packet *packet)
+{
+    const tutti_coll_engine *engine = op->group->engine;
+
+    *packet = (tutti_packet){.kind = kind,
+                             .from = engine->rank,
+                             .job_id = engine->job_id,
+                             .incarnation = engine->incarnation,
+                             .group = op->group->id,
+                             .epoch = op->epoch,
+                             .sequence = op->sequence,
+                             .tag = op->args.tag};
+}
+
+void
+tutti_coll_post_packet(tutti_coll_op *op, tutti_packet_kind kind, uint32_t step, uint32_t rank,
+                       const void *data, size_t size, uint64_t extra)
+{
+    coll_io *io = tutti_coll_io_for(op, rank);
+    tutti_packet packet;
+
+    if (io == NULL) {
+        return;
+    }
+    tutti_coll_fill_packet(op, kind, &packet);
+    packet.step = step;
+    packet.extra = extra;
+    tutti_coll_io_write(io, &packet, kind == TUTTI_PACKET_SEND ? &op->args.spec : NULL);
+    io->ticket.patient = kind == TUTTI_PACKET_AGREE; /* of use only where the op has come, too */
+    io->data = (void *)(uintptr_t)data;
+    io->size = size;
+    tutti_coll_io_submit(io);
+}
+
+void
+tutti_coll_note(tutti_coll_engine *engine, uint32_t rank, const tutti_packet *packet,
+                const void *data, size_t size)
+{
+    coll_io *io = tutti_coll_io_new(NULL, engine, rank);
+
+    if (io == NULL) {
+        return;
+    }
+    if (size > 0) {
+        io->owned = malloc(size);
+        if (io->owned == NULL) {
+            tutti_coll_io_end(io);
+            return;
+        }
+        memcpy(io->owned, data, size);
+    }
+    tutti_coll_io_write(io, packet, NULL);
+    io->data = io->owned;
+    io->size = size;
+    tutti_coll_io_submit(io);
+}
+
+void
+tutti_coll_send(tutti_coll_op *op, uint32_t step, uint32_t to, const void *data, size_t size,
+                uint64_t extra)
+{
+    tutti_coll_post_packet(op, TUTTI_PACKET_DATA, STEP_DATA + op->part * STEP_PART + step,
+                           op->group->ranks[to], data, size, extra);
+}
+
+void
+tutti_coll_recv(tutti_coll_op *op, uint32_t step, uint32_t from, void *dest, size_t size,
+                uint64_t *ret_extra)
+{
+    tutti_coll_expect(op, STEP_DATA + op->part * STEP_PART + step, op->group->ranks[from], dest,
+                      size, false, ret_extra);
+}

@@ -1,0 +1,393 @@
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "coll/engine/engine.h"
+#include "coll/fault_inject/fault_inject.h"
+#include "coll/infer/infer.h"
+
+tutti_coll_op *
+tutti_coll_op_by_id(tutti_coll_engine *engine, uint64_t id)
+{
+    unsigned char key[8];
+    tutti_map_node *node = tutti_map_find(&engine->ops, tutti_map_key_u64(key, id));
+
+    return node == NULL ? NULL : tutti_container_of(node, tutti_coll_op, by_id);
+}
+
+/* ------------------------------------------------------------------------------ the end */
+
+/* Nothing of the wire or of ours points to it any more. */
+void
+tutti_coll_op_release(tutti_coll_op *op)
+{
+    tutti_coll_group *group = op->group;
+    tutti_coll_engine *engine = group->engine;
+
+    assert(op->pending == 0 && op->ended && tutti_list_empty(&op->ios));
+    tutti_timers_stop(&engine->timers, &op->timer);
+    tutti_map_remove(&engine->ops, &op->by_id);
+    if (op->phase == PHASE_DATA) {
+        tutti_coll_backend_of(op)->finish(op);
+    }
+    if (op->device_stage != NULL) {
+        tutti_coll_device_of(op)->unstage(op);
+    }
+    tutti_agree_free(op->agree);
+    op->agree = NULL;
+    tutti_coll_forget_told(op);
+    (void)pthread_mutex_lock(&engine->lock);
+    engine->op_count--;
+    (void)pthread_mutex_unlock(&engine->lock);
+    op->on_released(op);
+    tutti_coll_group_next(group); /* after it: what ends later is heard of later */
+    tutti_coll_group_end_if_closing(group);
+    tutti_coll_group_unref(group);
+}
+
+/* Take it off the lists by which others find it. */
+static void
+unlink_op(tutti_coll_op *op)
+{
+    tutti_coll_group *group = op->group;
+
+    op->ended = true;
+    tutti_timers_stop(&group->engine->timers, &op->timer);
+    tutti_coll_inquiry_free(op);
+    tutti_list_remove(&op->item.link);
+    if (!tutti_coll_op_is_p2p(op)) {
+        tutti_map_remove(&group->ops, &op->by_sequence);
+    }
+}
+
+void
+tutti_coll_op_succeed(tutti_coll_op *op)
+{
+    tutti_coll_group *group = op->group;
+
+    assert(op->pending == 0 && !op->ended);
+    tutti_chaos_at(TUTTI_CHAOS_BEFORE_DONE);
+    unlink_op(op);
+    tutti_coll_settle(op);
+    atomic_fetch_add(&group->engine->done, 1);
+    TUTTI_LOG("coll", DEBUG, "group %s op %" PRIu64 " done", group->name, op->sequence);
+    op->on_done(op, NULL);
+    if (!op->held) {
+        tutti_coll_op_release(op);
+    }
+}
+
+/* A failed op's memory is still in the hands of a wire that does not move: tear it from there. */
+static void
+on_zombie(tutti_timer *timer)
+{
+    tutti_coll_op *op = tutti_container_of(timer, tutti_coll_op, timer);
+    tutti_coll_engine *engine = op->group->engine;
+    const uint64_t id = op->id;
+    coll_peer *peer;
+
+    while (op != NULL && !tutti_list_empty(&op->ios)) {
+        peer = tutti_container_of(op->ios.next, coll_io, in_op)->peer;
+        if (peer == NULL || peer->way == NULL) {
+            tutti_timers_start(&engine->timers, &op->timer, engine->now_ns + ZOMBIE_NS);
+            return;
+        }
+        TUTTI_LOG("coll", DEBUG, "rank %" PRIu32 " holds memory of a failed op: way torn down",
+                  peer->rank);
+        tutti_coll_peer_drop_way(peer);
+        op = tutti_coll_op_by_id(engine, id);
+    }
+}
+
+/* End the receives that nothing has come for, and drop what nobody will receive. */
+static void
+abandon(tutti_coll_op *op)
+{
+    tutti_link *link;
+    tutti_link *spare;
+
+    while ((link = tutti_list_pop(&op->expected)) != NULL) {
+        tutti_coll_io_end(tutti_container_of(link, coll_io, queue));
+    }
+    tutti_coll_return_views(op, false);
+    tutti_coll_unpark_all(op->group->engine, &op->parked);
+    tutti_list_each(link, spare, &op->ios)
+    {
+        coll_io *io = tutti_container_of(link, coll_io, in_op);
+
+        if (!io->flying && !tutti_list_empty(&io->queue)) { /* waits for an address */
+            tutti_coll_io_end(io);
+        }
+    }
+}
+
+void
+tutti_coll_op_fail(tutti_coll_op *op, const tutti_error *err, bool tell)
+{
+    tutti_coll_group *group = op->group;
+    tutti_coll_engine *engine = group->engine;
+    const bool held = op->held;
+
+    if (op->ended) {
+        return;
+    }
+    op->held = true;
+    op->failed = true;
+    unlink_op(op);
+    atomic_fetch_add(&engine->failed, 1);
+    TUTTI_LOG("coll", DEBUG, "group %s op %" PRIu64 " failed: %s", group->name, op->sequence,
+              err->text);
+    if (tutti_coll_op_is_p2p(op)) {
+        tutti_coll_p2p_failed(op, err);
+    } else if (tell) {
+        tutti_coll_tell(group, op->epoch, op->sequence, err);
+    }
+    op->on_done(op, err);
+    if (op->phase == PHASE_DATA && tutti_coll_backend_of(op)->abandon != NULL) {
+        tutti_coll_backend_of(op)->abandon(op);
+    }
+    abandon(op);
+    op->held = held;
+    if (op->pending == 0 && !held) {
+        tutti_coll_op_release(op);
+    } else {
+        op->timer.on_expiry = on_zombie;
+        tutti_timers_start(&engine->timers, &op->timer, engine->now_ns + ZOMBIE_NS);
+        tutti_coll_group_next(group);
+    }
+}
+
+/* ------------------------------------------------------------------------------ the middle */
+
+/* What a step came to. */
+typedef struct outcome {
+    bool done;
+    bool known; /* the failure is one that every member has found by itself */
+} outcome;
+
+/* A shape that comes from the root becomes memory here. */
+static tutti_code
+learn(tutti_coll_op *op, tutti_error *err)
+{
+    tutti_spec spec;
+    tutti_code code;
+
+    if (op->on_spec == NULL || op->args.coalesced || !tutti_coll_is_from_root(op->args.kind)) {
+        return TUTTI_OK;
+    }
+    code = tutti_coll_infer(&op->args, op->group->size, op->group->rank, &spec, err);
+    return code == TUTTI_OK ? op->on_spec(op, &spec, err) : code;
+}
+
+/* The calls fit: now the shape is known, and everybody may look whether it can be taken. */
+static tutti_code
+settle(tutti_coll_op *op, outcome *ret, tutti_error *err)
+{
+    tutti_coll_group *group = op->group;
+    tutti_coll_args reference = op->args;
+    bool open = false;
+    tutti_code code = TUTTI_OK;
+
+    if (op->agree != NULL) {
+        code = tutti_agree_verdict(op->agree, group->name, op->sequence, group->ranks, &reference,
+                                   &open, err);
+        ret->known = code != TUTTI_OK;
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    tutti_coll_tell_what(op, &reference);
+    if (tutti_coll_is_from_root(op->args.kind)) {
+        op->args.spec = reference.spec;
+        op->args.has_spec = reference.has_spec;
+        op->args.count_only = false;
+    }
+    op->round = 0;
+    op->phase = op->tells != 0 ? PHASE_ANNOUNCE : open ? PHASE_CONFIRM : PHASE_START;
+    return op->tells != 0 ? TUTTI_OK : learn(op, err);
+}
+
+/* What signatures do not hold is told, and used; then all say once more that they can. */
+static tutti_code
+tell(tutti_coll_op *op, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+
+    if (op->round == 0) {
+        op->round = 1;
+        code = tutti_coll_announce(op, err);
+        if (code != TUTTI_OK || op->pending > 0 || op->failed) {
+            return code;
+        }
+    }
+    code = tutti_coll_use_told(op, err);
+    if (code == TUTTI_OK) {
+        code = learn(op, err);
+    }
+    op->phase = PHASE_CONFIRM;
+    op->round = 0;
+    return code;
+}
+
+/* One round of the exchange of signatures. */
+static tutti_code
+agree_round(tutti_coll_op *op, uint32_t step, tutti_error *err)
+{
+    const tutti_coll_group *group = op->group;
+    const uint32_t round = op->round++;
+    const uint32_t to = tutti_agree_to(group->size, group->rank, round);
+    const uint32_t from = tutti_agree_from(group->size, group->rank, round);
+    tutti_bytes known;
+    const tutti_code code = tutti_agree_write(op->agree, &known, err);
+
+    if (code == TUTTI_OK) {
+        tutti_coll_hear_near(op);
+        tutti_coll_post_packet(op, TUTTI_PACKET_AGREE, step + round, group->ranks[to], known.data,
+                               known.size, op->near);
+        tutti_coll_expect(op, step + round, group->ranks[from], NULL, 0, true, &op->heard_near);
+    }
+    return code;
+}
+
+/* The rounds before any data moves; *ret_through when there are no more of them. */
+static tutti_code
+prepare(tutti_coll_op *op, outcome *ret, bool *ret_through, tutti_error *err)
+{
+    const uint32_t rounds = tutti_agree_rounds(op->group->size);
+    tutti_code code = TUTTI_OK;
+
+    *ret_through = false;
+    if (op->phase == PHASE_AGREE) {
+        if (op->round < rounds) {
+            return agree_round(op, 0, err);
+        }
+        code = settle(op, ret, err);
+    }
+    if (code == TUTTI_OK && op->phase == PHASE_ANNOUNCE) {
+        code = tell(op, err);
+        if (code != TUTTI_OK || op->phase == PHASE_ANNOUNCE) {
+            return code;
+        }
+    }
+    if (code == TUTTI_OK && op->phase == PHASE_CONFIRM) {
+        if (op->round < rounds) {
+            return agree_round(op, STEP_CONFIRM, err);
+        }
+        op->phase = PHASE_START;
+    }
+    *ret_through = code == TUTTI_OK;
+    return code;
+}
+
+/* A coalesced op is one op of the backend for each of its tensors, one after the other; or all at
+ * once, where the backend takes them itself. */
+void
+tutti_coll_take_part(tutti_coll_op *op, uint32_t k)
+{
+    const tutti_coll_tensor *part;
+
+    op->part = k;
+    if (!op->args.coalesced) {
+        return;
+    }
+    part = &op->args.list[op->part];
+    op->args.spec = part->spec;
+    op->args.axis = part->axis;
+    op->input = part->data;
+    if (op->outputs != NULL && op->args.form != TUTTI_FORM_LIST) {
+        op->output = op->outputs[op->part].data;
+    }
+}
+
+static tutti_code
+start_part(tutti_coll_op *op, tutti_error *err)
+{
+    tutti_code code;
+
+    tutti_chaos_at(TUTTI_CHAOS_AFTER_AGREE);
+    tutti_coll_take_part(op, op->part);
+    tutti_coll_hear_near(op);
+    op->returning = false;
+    code = tutti_coll_backend_of(op)->start(op, err);
+    if (code == TUTTI_OK) {
+        op->phase = PHASE_DATA;
+        op->round = 0;
+    }
+    return code;
+}
+
+static void
+end_part(tutti_coll_op *op, bool *done)
+{
+    if (op->part + 1 < tutti_coll_parts(&op->args)) {
+        tutti_coll_backend_of(op)->finish(op);
+        op->part++;
+        op->phase = PHASE_START;
+        *done = false;
+    }
+}
+
+/* Everything in flight is over: what next? */
+static tutti_code
+advance(tutti_coll_op *op, outcome *ret, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+    bool through = true;
+
+    if (op->phase == PHASE_BEHIND) {
+        if (tutti_map_first(&op->group->ops) != &op->by_sequence) {
+            return TUTTI_OK;
+        }
+        op->phase = PHASE_AGREE;
+    }
+    if (op->phase < PHASE_DATA) {
+        code = prepare(op, ret, &through, err);
+        if (code == TUTTI_OK && through) {
+            code = start_part(op, err);
+        }
+        if (code != TUTTI_OK || !through) {
+            return code;
+        }
+    }
+    tutti_chaos_at(op->round == 0 ? TUTTI_CHAOS_BEFORE_DATA : TUTTI_CHAOS_MID_DATA);
+    code = tutti_coll_backend_of(op)->advance(op, &ret->done, err);
+    op->round++;
+    if (code == TUTTI_OK && ret->done) {
+        end_part(op, &ret->done);
+    }
+    return code;
+}
+
+/* Go on until something is in flight, or the end. */
+void
+tutti_coll_op_run(tutti_coll_op *op)
+{
+    outcome result = {0};
+    tutti_error err;
+
+    assert(!op->held && !op->ended);
+    op->held = true;
+    while (!op->ended && !result.done && tutti_coll_waits_for(op) == 0) {
+        if (op->phase == PHASE_P2P) {
+            tutti_coll_p2p_step(op);
+            break;
+        }
+        if (advance(op, &result, &err) != TUTTI_OK) {
+            tutti_coll_op_fail(op, &err, !result.known);
+        }
+        if (op->phase == PHASE_BEHIND) {
+            break;
+        }
+    }
+    if (result.done && !op->ended && op->pending == 0) {
+        tutti_coll_op_succeed(op);
+    }
+    op->held = false;
+    if (op->ended && op->pending == 0) {
+        tutti_coll_op_release(op);
+    }
+}

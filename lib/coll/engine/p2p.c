@@ -1,0 +1,393 @@
+/*
+ * Send and receive. A send's tensor waits at the sender until a receive takes it; the receiver then
+ * says TAKEN, or REFUSED when the tensor is not what it wanted, so both sides learn of a mismatch.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "coll/engine/engine.h"
+
+bool
+tutti_coll_op_is_p2p(const tutti_coll_op *op)
+{
+    return op->args.kind == TUTTI_COLL_SEND || op->args.kind == TUTTI_COLL_RECV;
+}
+
+/* What a Recv works on once a send has been matched with it: kept in backend_state. */
+typedef struct taking {
+    uint64_t send_id;
+    uint32_t from; /* rank of the job */
+} taking;
+
+static void
+answer_send(tutti_coll_op *op, const tutti_error *err)
+{
+    tutti_coll_engine *engine = op->group->engine;
+    const taking *it = op->backend_state;
+    tutti_packet packet = {.kind = err == NULL ? TUTTI_PACKET_TAKEN : TUTTI_PACKET_REFUSED,
+                           .from = engine->rank,
+                           .job_id = engine->job_id,
+                           .incarnation = engine->incarnation,
+                           .group = op->group->id,
+                           .epoch = op->epoch,
+                           .extra = it->send_id};
+    unsigned char bytes[TUTTI_PACKET_ERROR_BYTES];
+
+    tutti_coll_note(engine, it->from, &packet, bytes,
+                    err == NULL ? 0 : tutti_packet_write_error(err, bytes));
+}
+
+/* Is what was sent what this receive wants? */
+static tutti_code
+check_spec(tutti_coll_op *op, uint32_t from, const tutti_spec *sent, tutti_error *err)
+{
+    tutti_coll_args given = {.kind = TUTTI_COLL_BROADCAST, .has_spec = true, .spec = *sent};
+    tutti_coll_args wanted = {.kind = TUTTI_COLL_BROADCAST,
+                              .has_spec = op->args.has_spec,
+                              .count_only = op->args.count_only,
+                              .spec = op->args.spec};
+    const tutti_signature_field field = tutti_signature_compare(&given, &wanted);
+    char words[256];
+    tutti_text text = tutti_text_in(words, sizeof(words));
+    const char *reason;
+    tutti_code code;
+
+    if (field == TUTTI_FIELD_NONE) {
+        return TUTTI_OK;
+    }
+    reason = tutti_signature_reason(field, &code);
+    tutti_text_add(&text, "rank %" PRIu32 " sent ", from);
+    tutti_spec_describe(sent, &text);
+    tutti_text_add(&text, ", rank %" PRIu32 " expects ", op->group->engine->rank);
+    tutti_text_add(&text, op->args.count_only ? "the count of " : "");
+    tutti_spec_describe(&op->args.spec, &text);
+    (void)TUTTI_FAIL_FOR(err, code, reason, "group %s tag %" PRIu32 ": %s differs: %s",
+                         op->group->name, op->args.tag, tutti_signature_field_name(field), words);
+    tutti_error_set_op(err, op->group->name, 0, TUTTI_ERROR_RANK_NONE);
+    return code;
+}
+
+/* A send has met its receive. */
+static void
+take(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *spec, const void *data,
+     size_t size, tutti_wire_parcel *parcel)
+{
+    tutti_coll_engine *engine = op->group->engine;
+    taking *it = op->backend_state;
+    void *place = NULL;
+    tutti_error err;
+    tutti_code code;
+    coll_io *io;
+
+    tutti_list_remove(&op->item.link);
+    it->send_id = packet->extra;
+    it->from = packet->from;
+    op->source = tutti_coll_group_rank_of(op->group, packet->from);
+    code = check_spec(op, packet->from, spec, &err);
+    if (code == TUTTI_OK && op->on_spec != NULL) {
+        code = op->on_spec(op, spec, &err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_coll_place(op, size, &place, &err);
+    }
+    io = code == TUTTI_OK ? tutti_coll_io_new(op, engine, packet->from) : NULL;
+    if (io == NULL) {
+        if (code == TUTTI_OK) {
+            (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "rank %" PRIu32 " has no memory",
+                             engine->rank);
+        }
+        if (parcel != NULL) {
+            engine->wire->ops->drop(engine->wire, parcel);
+        }
+        tutti_coll_p2p_drop_meta(op->group, packet->from, packet->extra);
+        tutti_coll_op_fail(op, &err, true);
+        return;
+    }
+    if (packet->step > 0) {
+        tutti_coll_p2p_expect_meta(op, packet->from, packet->extra);
+    }
+    io->incoming = true;
+    io->data = place;
+    io->size = size;
+    tutti_coll_io_take(io, packet, data, size, parcel);
+}
+
+/* The receive that waited for a sender, as a message that has not come: ends without one. */
+static void
+stop_waiting(tutti_coll_op *op)
+{
+    tutti_link *link = tutti_list_pop(&op->expected);
+
+    if (link != NULL) {
+        tutti_coll_io_end(tutti_container_of(link, coll_io, queue));
+    }
+}
+
+static bool
+fits(const tutti_coll_op *op, const tutti_packet *packet)
+{
+    const tutti_coll_group *group = op->group;
+
+    return op->args.tag == packet->tag &&
+           (op->args.peer == TUTTI_COLL_ANY_SOURCE || group->ranks[op->args.peer] == packet->from);
+}
+
+/* Run `take` without the op being let go or run inside of it. */
+static void
+take_held(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *spec, const void *data,
+          size_t size, tutti_wire_parcel *parcel)
+{
+    op->held = true;
+    stop_waiting(op);
+    take(op, packet, spec, data, size, parcel);
+    op->held = false;
+    if (op->ended && op->pending == 0) {
+        tutti_coll_op_release(op);
+    } else if (op->pending == 0) {
+        tutti_coll_op_run(op);
+    }
+}
+
+void
+tutti_coll_p2p_arrive(tutti_coll_group *group, const tutti_packet *packet, const tutti_spec *spec,
+                      const void *data, size_t size, tutti_wire_parcel *parcel)
+{
+    tutti_link *link;
+
+    for (link = group->receives.next; link != &group->receives; link = link->next) {
+        tutti_coll_item *item = tutti_container_of(link, tutti_coll_item, link);
+        tutti_coll_op *op = tutti_container_of(item, tutti_coll_op, item);
+
+        if (fits(op, packet)) {
+            take_held(op, packet, spec, data, size, parcel);
+            return;
+        }
+    }
+    tutti_coll_park(group->engine, &group->sends, packet, spec, data, size, parcel);
+}
+
+/* The oldest send that is waiting for this receive. */
+static coll_parked *
+find_send(tutti_coll_op *op)
+{
+    tutti_link *link;
+
+    for (link = op->group->sends.next; link != &op->group->sends; link = link->next) {
+        coll_parked *parked = tutti_container_of(link, coll_parked, link);
+
+        if (fits(op, &parked->packet)) {
+            return parked;
+        }
+    }
+    return NULL;
+}
+
+static void
+begin_recv(tutti_coll_op *op)
+{
+    tutti_coll_group *group = op->group;
+    coll_parked *parked = find_send(op);
+    tutti_wire_parcel *parcel;
+
+    op->backend_state = calloc(1, sizeof(taking));
+    if (op->backend_state == NULL) {
+        tutti_error err;
+
+        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a receive");
+        tutti_coll_op_fail(op, &err, true);
+        return;
+    }
+    if (parked == NULL) {
+        tutti_list_add(&group->receives, &op->item.link);
+        op->held = true;
+        tutti_coll_expect(
+            op, 0, op->args.peer == TUTTI_COLL_ANY_SOURCE ? NO_RANK : group->ranks[op->args.peer],
+            NULL, 0, false, NULL);
+        op->held = false;
+        if (op->ended && op->pending == 0) {
+            tutti_coll_op_release(op);
+        }
+        return;
+    }
+    parcel = parked->parcel;
+    parked->parcel = NULL;
+    take_held(op, &parked->packet, &parked->spec, parked->data, parked->size, parcel);
+    tutti_coll_unpark(group->engine, parked);
+}
+
+/* Held. What is in a device's memory is fetched first. Returns whether that, or all, is under way.
+ */
+static bool
+post_send(tutti_coll_op *op)
+{
+    const uint32_t rank = op->group->ranks[op->args.peer];
+    const bool posted = op->round > 1;
+    bool fetching = false;
+    tutti_error err;
+
+    if (posted) {
+        return false;
+    }
+    if (tutti_coll_fetch(op, &fetching, &err) != TUTTI_OK) {
+        tutti_coll_op_fail(op, &err, true);
+    } else if (!fetching) {
+        op->round = 2;
+        tutti_coll_p2p_post_meta(op, rank);
+        tutti_coll_post_packet(op, TUTTI_PACKET_SEND, (uint32_t)op->args.meta.size, rank,
+                               tutti_coll_stage_or(op, op->input),
+                               (size_t)tutti_spec_bytes(&op->args.spec), op->id);
+        tutti_coll_expect(op, STEP_TAKEN, rank, NULL, 0, false, NULL);
+    }
+    return true;
+}
+
+static void
+begin_send(tutti_coll_op *op)
+{
+    op->held = true;
+    (void)post_send(op);
+    op->held = false;
+    if (op->ended && op->pending == 0) {
+        tutti_coll_op_release(op);
+    }
+}
+
+void
+tutti_coll_p2p_begin(tutti_coll_op *op)
+{
+    op->phase = PHASE_P2P;
+    op->backend_state = NULL;
+    if (op->args.kind == TUTTI_COLL_SEND) {
+        begin_send(op);
+    } else {
+        begin_recv(op);
+    }
+}
+
+/* What came goes to where it belongs. Returns whether that is under way. */
+static bool
+store_received(tutti_coll_op *op)
+{
+    bool storing = false;
+    tutti_error err;
+
+    if (tutti_coll_store(op, &storing, &err) != TUTTI_OK) {
+        tutti_coll_op_fail(op, &err, true);
+        return true;
+    }
+    return storing;
+}
+
+/* Nothing is in flight any more: the tensor is here, or was taken there. */
+void
+tutti_coll_p2p_step(tutti_coll_op *op)
+{
+    if (op->args.kind == TUTTI_COLL_SEND ? post_send(op) : store_received(op)) {
+        return;
+    }
+    if (op->args.kind == TUTTI_COLL_RECV) {
+        answer_send(op, NULL);
+        free(op->backend_state);
+        op->backend_state = NULL;
+    }
+    tutti_coll_op_succeed(op);
+}
+
+/* Tell the other side, when there is one that waits. */
+void
+tutti_coll_p2p_failed(tutti_coll_op *op, const tutti_error *err)
+{
+    const taking *it = op->backend_state;
+    tutti_packet packet = {.kind = TUTTI_PACKET_RETRACT,
+                           .from = op->group->engine->rank,
+                           .job_id = op->group->engine->job_id,
+                           .incarnation = op->group->engine->incarnation,
+                           .group = op->group->id,
+                           .epoch = op->epoch,
+                           .extra = op->id};
+    unsigned char bytes[TUTTI_PACKET_ERROR_BYTES];
+
+    if (op->args.kind == TUTTI_COLL_SEND && op->phase == PHASE_P2P) {
+        tutti_coll_note(op->group->engine, op->group->ranks[op->args.peer], &packet, bytes,
+                        tutti_packet_write_error(err, bytes));
+    } else if (it != NULL && it->send_id != 0) {
+        answer_send(op, err);
+    }
+    free(op->backend_state);
+    op->backend_state = NULL;
+}
+
+/* TAKEN or REFUSED has come for one of our sends. */
+void
+tutti_coll_p2p_answer(tutti_coll_engine *engine, const tutti_packet *packet, const void *data,
+                      size_t size)
+{
+    tutti_coll_op *op = tutti_coll_op_by_id(engine, packet->extra);
+    tutti_link *link;
+    tutti_error err;
+
+    if (op == NULL || op->ended || op->args.kind != TUTTI_COLL_SEND ||
+        op->group->ranks[op->args.peer] != packet->from) {
+        return;
+    }
+    if (packet->kind == TUTTI_PACKET_REFUSED) {
+        tutti_packet_read_error(data, size, &err);
+        tutti_error_set_op(&err, op->group->name, 0, err.rank);
+        tutti_coll_op_fail(op, &err, false);
+        return;
+    }
+    link = tutti_list_pop(&op->expected);
+    if (link != NULL) {
+        tutti_coll_io_end(tutti_container_of(link, coll_io, queue));
+    }
+}
+
+tutti_coll_op *
+tutti_coll_p2p_taker(tutti_coll_group *group, uint32_t from, uint64_t send_id)
+{
+    tutti_map_node *node;
+
+    for (node = tutti_map_first(&group->engine->ops); node != NULL; node = tutti_map_next(node)) {
+        tutti_coll_op *op = tutti_container_of(node, tutti_coll_op, by_id);
+        const taking *it = op->group == group && op->args.kind == TUTTI_COLL_RECV && !op->ended
+                               ? op->backend_state
+                               : NULL;
+
+        if (it != NULL && it->from == from && it->send_id == send_id) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+/* A sender has given up. */
+void
+tutti_coll_p2p_retract(tutti_coll_group *group, const tutti_packet *packet, const void *data,
+                       size_t size)
+{
+    tutti_coll_op *op = tutti_coll_p2p_taker(group, packet->from, packet->extra);
+    tutti_link *link;
+    tutti_link *spare;
+    tutti_error err;
+
+    tutti_coll_p2p_drop_meta(group, packet->from, packet->extra);
+
+    tutti_list_each(link, spare, &group->sends)
+    {
+        coll_parked *parked = tutti_container_of(link, coll_parked, link);
+
+        if (parked->packet.from == packet->from && parked->packet.extra == packet->extra) {
+            tutti_coll_unpark(group->engine, parked);
+            return;
+        }
+    }
+    if (op != NULL) {
+        ((taking *)op->backend_state)->send_id = 0; /* it knows */
+        tutti_packet_read_error(data, size, &err);
+        tutti_error_set_op(&err, group->name, 0, err.rank);
+        tutti_coll_op_fail(op, &err, false);
+    }
+}

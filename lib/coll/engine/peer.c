@@ -1,0 +1,393 @@
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "coll/engine/engine.h"
+
+#define ASK_MOST 256
+
+static void
+expel(coll_peer *peer)
+{
+    tutti_wire *wire = peer->engine->wire;
+
+    if (wire->ops->expel != NULL && peer->incarnation != 0) {
+        wire->ops->expel(wire, peer->rank, peer->incarnation);
+    }
+}
+
+/* Its last words have had their time. */
+static void
+on_expulsion(tutti_timer *timer)
+{
+    coll_peer *peer = tutti_container_of(timer, coll_peer, expulsion);
+
+    if (peer->lost) {
+        expel(peer);
+    }
+}
+
+coll_peer *
+tutti_coll_peer_of(tutti_coll_engine *engine, uint32_t rank)
+{
+    unsigned char key[8];
+    tutti_map_node *node = tutti_map_find(&engine->peers, tutti_map_key_u64(key, rank));
+    coll_peer *peer;
+
+    if (node != NULL) {
+        return tutti_container_of(node, coll_peer, node);
+    }
+    peer = calloc(1, sizeof(*peer));
+    if (peer == NULL) {
+        TUTTI_LOG("coll", ERROR, "no memory for what is known of rank %u", rank);
+        return NULL;
+    }
+    peer->engine = engine;
+    peer->rank = rank;
+    tutti_list_init(&peer->ios);
+    tutti_list_init(&peer->waiting);
+    tutti_list_init(&peer->ask);
+    peer->expulsion.on_expiry = on_expulsion;
+    peer->node.key = tutti_map_key_u64(peer->key, rank);
+    (void)tutti_map_add(&engine->peers, &peer->node);
+    return peer;
+}
+
+static void fail_needing(coll_peer *peer, const char *reason);
+
+/* Take the way down; sends that were on it come back as failed. */
+void
+tutti_coll_peer_drop_way(coll_peer *peer)
+{
+    tutti_wire_link *way = peer->way;
+
+    peer->way = NULL;
+    if (way != NULL) {
+        peer->torn++;
+        peer->engine->wire->ops->disconnect(way);
+    }
+}
+
+/*
+ * Where only one side tears a way, UCX lets the other go on with an end that leads nowhere: small
+ * packets arrive, large data never does. So whoever makes it anew says how often it was torn, and
+ * who has not torn it as often does so too.
+ */
+static void
+tell_reset(coll_peer *peer)
+{
+    tutti_coll_engine *engine = peer->engine;
+    const tutti_packet packet = {.kind = TUTTI_PACKET_RESET,
+                                 .from = engine->rank,
+                                 .job_id = engine->job_id,
+                                 .incarnation = engine->incarnation,
+                                 .extra = peer->torn};
+
+    tutti_coll_note(engine, peer->rank, &packet, NULL, 0);
+}
+
+/* What we have sent and it has not taken fails; what it sends comes on its new way. */
+void
+tutti_coll_hear_reset(tutti_coll_engine *engine, const tutti_packet *packet)
+{
+    unsigned char key[8];
+    tutti_map_node *node = tutti_map_find(&engine->peers, tutti_map_key_u64(key, packet->from));
+    coll_peer *peer = node == NULL ? NULL : tutti_container_of(node, coll_peer, node);
+
+    if (peer != NULL && peer->incarnation == packet->incarnation && packet->extra > peer->torn) {
+        TUTTI_LOG("coll", DEBUG, "rank %u has made the way to us anew", peer->rank);
+        tutti_coll_peer_drop_way(peer);
+        peer->torn = packet->extra;
+    }
+}
+
+void
+tutti_coll_peer_ask(coll_peer *peer)
+{
+    tutti_list_remove(&peer->ask);
+    tutti_list_add(&peer->engine->asks, &peer->ask);
+}
+
+/* The way to a peer, made when it is not there. False: there is none, and `ret_why` says so. */
+bool
+tutti_coll_peer_connect(coll_peer *peer, const char **ret_why)
+{
+    tutti_wire *wire = peer->engine->wire;
+    tutti_error err;
+
+    if (peer->lost) {
+        *ret_why = peer->reason;
+        return false;
+    }
+    if (peer->way != NULL) {
+        return true;
+    }
+    if (wire->ops->connect(wire, (tutti_bytes){peer->address, peer->address_size}, peer, &peer->way,
+                           &err) != TUTTI_OK) {
+        TUTTI_LOG("coll", DEBUG, "rank %u: %s", peer->rank, err.text);
+        (void)snprintf(peer->reason, sizeof(peer->reason), "%.190s", err.text);
+        *ret_why = peer->reason;
+        return false;
+    }
+    if (peer->torn > 0) {
+        tell_reset(peer);
+    }
+    return true;
+}
+
+/* We only wait for it: without a way of our own nobody would tell us that it has died. */
+void
+tutti_coll_peer_watch(coll_peer *peer)
+{
+    const char *why;
+
+    if (peer->lost || peer->way != NULL) {
+        return;
+    }
+    if (peer->address == NULL) {
+        tutti_coll_peer_ask(peer);
+    } else if (!tutti_coll_peer_connect(peer, &why)) {
+        fail_needing(peer, why);
+    }
+}
+
+/* An op that still needs this peer; NULL when none does. */
+static tutti_coll_op *
+find_needing(const coll_peer *peer)
+{
+    tutti_link *link;
+
+    for (link = peer->ios.next; link != &peer->ios; link = link->next) {
+        const coll_io *io = tutti_container_of(link, coll_io, in_peer);
+
+        if (io->op != NULL && !io->op->failed) {
+            return io->op;
+        }
+    }
+    return NULL;
+}
+
+static void
+fail_needing(coll_peer *peer, const char *reason)
+{
+    tutti_coll_op *op;
+    tutti_error err;
+
+    while ((op = find_needing(peer)) != NULL) {
+        tutti_coll_lost_words(op, peer->rank, reason, &err);
+        tutti_coll_op_fail(op, &err, true);
+    }
+}
+
+void
+tutti_coll_peer_broke(void *engine, void *owner, const char *why)
+{
+    coll_peer *peer = owner;
+    char reason[192];
+
+    (void)engine;
+    (void)snprintf(reason, sizeof(reason), "the connection to it broke (%s)", why);
+    TUTTI_LOG("coll", DEBUG, "rank %u: %s", peer->rank, reason);
+    tutti_coll_peer_drop_way(peer);
+    fail_needing(peer, reason);
+}
+
+void
+tutti_coll_peer_give_up(coll_peer *peer)
+{
+    fail_needing(peer, peer->reason);
+    tutti_coll_peer_drop_way(peer);
+}
+
+/* Tell the owner which ranks we need to know, in few calls. */
+void
+tutti_coll_peers_ask(tutti_coll_engine *engine)
+{
+    uint32_t ranks[ASK_MOST];
+    tutti_link *link;
+    size_t count;
+
+    while (!tutti_list_empty(&engine->asks)) {
+        count = 0;
+        while (count < ASK_MOST && (link = tutti_list_pop(&engine->asks)) != NULL) {
+            ranks[count++] = tutti_container_of(link, coll_peer, ask)->rank;
+        }
+        engine->options.on_need_peers(engine->options.arg, ranks, count);
+    }
+}
+
+typedef struct peer_item {
+    tutti_coll_item item;
+    uint32_t rank;
+    uint64_t incarnation;
+    bool lost;
+    size_t size;
+    char data[]; /* an address, or the reason of a loss */
+} peer_item;
+
+static void
+look_at_groups(tutti_coll_engine *engine, uint32_t rank)
+{
+    tutti_map_node *node;
+
+    for (node = tutti_map_first(&engine->groups); node != NULL; node = tutti_map_next(node)) {
+        tutti_coll_group *group = tutti_container_of(node, tutti_coll_group, node);
+
+        if (tutti_coll_group_rank_of(group, rank) != NO_RANK) {
+            tutti_coll_group_look(group);
+        }
+    }
+}
+
+static void
+flush_waiting(coll_peer *peer)
+{
+    tutti_link mine;
+    tutti_link *link;
+
+    tutti_list_init(&mine);
+    tutti_list_splice(&mine, &peer->waiting);
+    while ((link = tutti_list_pop(&mine)) != NULL) {
+        tutti_coll_io_submit(tutti_container_of(link, coll_io, queue));
+    }
+    if (!tutti_list_empty(&peer->ios)) {
+        tutti_coll_peer_watch(peer);
+    }
+}
+
+static void
+learn_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
+{
+    unsigned char *address;
+
+    if (peer->incarnation == news->incarnation && peer->address != NULL) {
+        flush_waiting(peer);
+        return;
+    }
+    address = malloc(news->size);
+    if (address == NULL) {
+        TUTTI_LOG("coll", ERROR, "no memory for the address of rank %u", peer->rank);
+        return;
+    }
+    if (peer->incarnation != 0 && peer->incarnation != news->incarnation) {
+        expel(peer);
+        tutti_coll_peer_drop_way(peer);
+        fail_needing(peer, "another process has taken its seat");
+    }
+    free(peer->address);
+    peer->address = address;
+    peer->address_size = news->size;
+    memcpy(address, news->data, news->size);
+    peer->torn = peer->incarnation == news->incarnation ? peer->torn : 0;
+    peer->incarnation = news->incarnation;
+    peer->lost = false;
+    flush_waiting(peer);
+    look_at_groups(engine, peer->rank);
+}
+
+static void
+lose_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
+{
+    tutti_link *link;
+
+    if (news->incarnation != 0 && peer->incarnation != 0 &&
+        peer->incarnation != news->incarnation) {
+        return; /* news of a predecessor */
+    }
+    peer->lost = true;
+    peer->incarnation = news->incarnation;
+    free(peer->address);
+    peer->address = NULL;
+    (void)snprintf(peer->reason, sizeof(peer->reason), "%s", news->data);
+    TUTTI_LOG("coll", DEBUG, "rank %u is gone: %s", peer->rank, peer->reason);
+    tutti_timers_start(&engine->timers, &peer->expulsion, engine->now_ns + LOSS_GRACE_NS);
+    while ((link = tutti_list_pop(&peer->waiting)) != NULL) {
+        tutti_coll_io_submit(
+            tutti_container_of(link, coll_io, queue)); /* fails, the peer is lost */
+    }
+    look_at_groups(engine, peer->rank);
+}
+
+static void
+run_peer_item(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    peer_item *news = tutti_container_of(item, peer_item, item);
+    coll_peer *peer = tutti_coll_peer_of(engine, news->rank);
+
+    if (peer != NULL && news->lost) {
+        lose_peer(engine, peer, news);
+    } else if (peer != NULL) {
+        learn_peer(engine, peer, news);
+    }
+    free(news);
+}
+
+static void
+push_news(tutti_coll_engine *engine, uint32_t rank, uint64_t incarnation, bool lost,
+          const void *data, size_t size)
+{
+    peer_item *news = calloc(1, sizeof(*news) + size);
+
+    if (news == NULL) {
+        TUTTI_LOG("coll", ERROR, "no memory for news of rank %u", rank);
+        return;
+    }
+    news->item.run = run_peer_item;
+    news->rank = rank;
+    news->incarnation = incarnation;
+    news->lost = lost;
+    news->size = size;
+    if (size > 0) {
+        memcpy(news->data, data, size);
+    }
+    tutti_coll_engine_push(engine, &news->item);
+}
+
+void
+tutti_coll_set_peer(tutti_coll_engine *engine, uint32_t rank, uint64_t incarnation,
+                    tutti_bytes address)
+{
+    assert(address.size <= PEER_ADDRESS_MAX);
+    push_news(engine, rank, incarnation, false, address.data, address.size);
+}
+
+void
+tutti_coll_lose_peer(tutti_coll_engine *engine, uint32_t rank, uint64_t incarnation,
+                     const char *reason)
+{
+    push_news(engine, rank, incarnation, true, reason, strlen(reason) + 1);
+}
+
+/* What waits for an address will not leave any more. */
+void
+tutti_coll_peers_drop_ways(tutti_coll_engine *engine)
+{
+    tutti_map_node *node;
+    tutti_link *link;
+
+    for (node = tutti_map_first(&engine->peers); node != NULL; node = tutti_map_next(node)) {
+        coll_peer *peer = tutti_container_of(node, coll_peer, node);
+
+        while ((link = tutti_list_pop(&peer->waiting)) != NULL) {
+            tutti_coll_io_end(tutti_container_of(link, coll_io, queue));
+        }
+        tutti_coll_peer_drop_way(peer);
+    }
+}
+
+void
+tutti_coll_peers_free(tutti_coll_engine *engine)
+{
+    tutti_map_node *node;
+
+    while ((node = tutti_map_first(&engine->peers)) != NULL) {
+        coll_peer *peer = tutti_container_of(node, coll_peer, node);
+
+        tutti_map_remove(&engine->peers, node);
+        free(peer->address);
+        free(peer);
+    }
+}

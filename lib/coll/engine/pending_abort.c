@@ -1,0 +1,309 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "coll/engine/engine.h"
+
+/* How an op that we have not called yet will end. */
+typedef struct fate {
+    tutti_map_node node;
+    unsigned char key[8];
+    tutti_error err;
+} fate;
+
+/* "group world op 41: all_reduce(sum, FP32[4]): rank 3 is gone: the connection to it broke" */
+void
+tutti_coll_lost_words(tutti_coll_op *op, uint32_t rank, const char *reason, tutti_error *err)
+{
+    char words[256];
+    tutti_text text = tutti_text_in(words, sizeof(words));
+
+    tutti_text_add(&text, "group %s ", op->group->name);
+    if (op->sequence != 0) {
+        tutti_text_add(&text, "op %" PRIu64 " ", op->sequence);
+    }
+    tutti_coll_describe(&op->args, &text);
+    (void)TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "RANK_LOST", "%s: rank %" PRIu32 " is gone: %s",
+                         words, rank, reason);
+    err->scope = TUTTI_SCOPE_GROUP;
+    tutti_error_set_op(err, op->group->name, op->sequence, (int32_t)rank);
+}
+
+/* Send the end of an op to all other members. */
+void
+tutti_coll_tell(tutti_coll_group *group, uint64_t epoch, uint64_t sequence, const tutti_error *err)
+{
+    tutti_coll_engine *engine = group->engine;
+    unsigned char bytes[TUTTI_PACKET_ERROR_BYTES];
+    const size_t size = tutti_packet_write_error(err, bytes);
+    const tutti_packet packet = {.kind = TUTTI_PACKET_ABORT,
+                                 .from = engine->rank,
+                                 .job_id = engine->job_id,
+                                 .incarnation = engine->incarnation,
+                                 .group = group->id,
+                                 .epoch = epoch,
+                                 .sequence = sequence};
+    uint32_t i;
+
+    for (i = 0; i < group->size; i++) {
+        if (i != group->rank) {
+            tutti_coll_note(engine, group->ranks[i], &packet, bytes, size);
+        }
+    }
+}
+
+static void
+keep_fate(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
+{
+    fate *one = group->fates.count < FATES_MAX ? calloc(1, sizeof(*one)) : NULL;
+
+    if (one == NULL) {
+        TUTTI_LOG("coll", ERROR, "group %s: no room for the end of op %" PRIu64 ": %s", group->name,
+                  sequence, err->text);
+        return;
+    }
+    one->err = *err;
+    one->node.key = tutti_map_key_u64(one->key, sequence);
+    if (tutti_map_add(&group->fates, &one->node) != NULL) {
+        free(one); /* the first word counts */
+    }
+}
+
+/* Whether ranks may have had different numbers of calls when an op ended so. */
+static bool
+may_part(const tutti_error *err)
+{
+    return err->code == TUTTI_DEADLINE_EXCEEDED || strcmp(err->reason, "CALLER_GONE") == 0;
+}
+
+/*
+ * After a return ranks learn of it at different moments, and a call that one counts first in the
+ * new epoch may have failed in the old one on another; of ops that follow from each other (a
+ * Backward) one rank may have begun one more than another, whose time was up. So until an op has
+ * succeeded, who has not come to an op that timed out goes on behind it with its next call, and all
+ * count alike again.
+ */
+static bool
+skip_op(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
+{
+    tutti_coll_engine *engine = group->engine;
+    bool skipped = false;
+
+    if (!group->doubtful || !may_part(err)) {
+        return false;
+    }
+    (void)pthread_mutex_lock(&engine->lock);
+    if (group->epoch == group->live_epoch && group->sequence < sequence) {
+        group->sequence = sequence;
+        skipped = true;
+    }
+    (void)pthread_mutex_unlock(&engine->lock);
+    if (skipped) {
+        group->begun = sequence;
+    }
+    return skipped;
+}
+
+/* ------------------------------------------------------------------------------ doubting */
+
+typedef struct doubt {
+    tutti_coll_item item;
+    tutti_coll_group *group;
+    uint64_t epoch;
+} doubt;
+
+/* Those whose fate was heard before there was a doubt. */
+static void
+skip_fates(tutti_coll_group *group)
+{
+    tutti_map_node *node;
+    unsigned char key[8];
+
+    while ((node = tutti_map_find(&group->fates, tutti_map_key_u64(key, group->begun + 1))) !=
+           NULL) {
+        fate *one = tutti_container_of(node, fate, node);
+
+        if (!skip_op(group, group->begun + 1, &one->err)) {
+            return;
+        }
+        tutti_map_remove(&group->fates, node);
+        free(one);
+    }
+}
+
+/* Of the doubt that this op has ended. */
+void
+tutti_coll_settle(const tutti_coll_op *op)
+{
+    if (op->group->doubtful && !tutti_coll_op_is_p2p(op)) {
+        op->group->doubtful = false;
+        op->group->settled_by = op->sequence;
+    }
+}
+
+static void
+begin_doubt(tutti_coll_group *group)
+{
+    group->doubtful = true;
+    group->settled_by = 0;
+    skip_fates(group);
+}
+
+/* Another member says that an op is over. */
+void
+tutti_coll_hear_abort(tutti_coll_group *group, const tutti_packet *packet, const tutti_error *err)
+{
+    unsigned char key[8];
+    tutti_map_node *node = tutti_map_find(&group->ops, tutti_map_key_u64(key, packet->sequence));
+    tutti_error mine = *err;
+
+    tutti_error_set_op(&mine, group->name, packet->sequence, err->rank);
+    if (node != NULL) {
+        tutti_coll_op_fail(tutti_container_of(node, tutti_coll_op, by_sequence), &mine, false);
+    } else if (packet->sequence > group->begun && !skip_op(group, packet->sequence, err)) {
+        keep_fate(group, packet->sequence, &mine);
+    } else if (packet->sequence == group->settled_by && may_part(err)) {
+        /* It has succeeded here alone, by what another rank had given before that one's time was
+         * up: it may have met another call of that rank's than the one meant for it. */
+        begin_doubt(group);
+    }
+}
+
+static void
+run_doubt(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    doubt *self = tutti_container_of(item, doubt, item);
+    tutti_coll_group *group = self->group;
+
+    (void)engine;
+    if (!group->closed && self->epoch == group->live_epoch) {
+        begin_doubt(group);
+    }
+    tutti_coll_group_unref(group);
+    free(self);
+}
+
+void
+tutti_coll_group_doubt(tutti_coll_group *group)
+{
+    tutti_coll_engine *engine = group->engine;
+    doubt *self = calloc(1, sizeof(*self));
+    bool stopping;
+
+    if (self == NULL) {
+        TUTTI_LOG("coll", ERROR, "no memory to let group %s count anew", group->name);
+        return;
+    }
+    (void)pthread_mutex_lock(&engine->lock);
+    stopping = engine->stopping;
+    if (!stopping) {
+        atomic_fetch_add(&group->refs, 1);
+        *self = (doubt){.item.run = run_doubt, .group = group, .epoch = group->epoch};
+    }
+    (void)pthread_mutex_unlock(&engine->lock);
+    if (stopping) {
+        free(self);
+    } else {
+        tutti_coll_engine_push(engine, &self->item);
+    }
+}
+
+bool
+tutti_coll_take_fate(tutti_coll_group *group, uint64_t sequence, tutti_error *ret_err)
+{
+    unsigned char key[8];
+    tutti_map_node *node = tutti_map_find(&group->fates, tutti_map_key_u64(key, sequence));
+    fate *one;
+
+    if (node == NULL) {
+        return false;
+    }
+    one = tutti_container_of(node, fate, node);
+    *ret_err = one->err;
+    tutti_map_remove(&group->fates, node);
+    free(one);
+    return true;
+}
+
+void
+tutti_coll_free_fates(tutti_coll_group *group)
+{
+    tutti_map_node *node;
+
+    while ((node = tutti_map_first(&group->fates)) != NULL) {
+        tutti_map_remove(&group->fates, node);
+        free(tutti_container_of(node, fate, node));
+    }
+}
+
+/* ------------------------------------------------------------------------------ refusing */
+
+typedef struct refusal {
+    tutti_coll_item item;
+    tutti_coll_group *group;
+    uint64_t sequence;
+    uint64_t epoch;
+    tutti_error why;
+} refusal;
+
+static void
+run_refuse(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    refusal *self = tutti_container_of(item, refusal, item);
+    tutti_coll_group *group = self->group;
+    tutti_error unused;
+
+    if (!group->closed && self->epoch == group->live_epoch) {
+        group->begun = self->sequence;
+        if (!tutti_coll_take_fate(group, self->sequence, &unused)) {
+            tutti_error_set_op(&self->why, group->name, self->sequence, (int32_t)engine->rank);
+            tutti_coll_tell(group, self->epoch, self->sequence, &self->why);
+        }
+    }
+    tutti_coll_group_unref(group);
+    free(self);
+}
+
+/* "group world op 3: rank 1: shape [-1]: ..." is what the others read. */
+static void
+word_refusal(refusal *self)
+{
+    tutti_error said = self->why;
+
+    (void)TUTTI_FAIL_FOR(&self->why, said.code, said.reason,
+                         "group %s op %" PRIu64 ": rank %" PRIu32 " was refused: %.700s",
+                         self->group->name, self->sequence, self->group->engine->rank, said.text);
+}
+
+uint64_t
+tutti_coll_refuse(tutti_coll_group *group, uint64_t expect, const tutti_error *why)
+{
+    tutti_coll_engine *engine = group->engine;
+    refusal *self = calloc(1, sizeof(*self));
+    uint64_t sequence = 0;
+
+    if (self == NULL) {
+        TUTTI_LOG("coll", ERROR, "no memory to tell group %s of a refused call", group->name);
+        return 0;
+    }
+    (void)pthread_mutex_lock(&engine->lock);
+    if (!engine->stopping && (expect == 0 || expect == group->sequence + 1)) {
+        sequence = ++group->sequence;
+        atomic_fetch_add(&group->refs, 1);
+        *self = (refusal){.item.run = run_refuse,
+                          .group = group,
+                          .sequence = sequence,
+                          .epoch = group->epoch,
+                          .why = *why};
+    }
+    (void)pthread_mutex_unlock(&engine->lock);
+    if (sequence == 0) {
+        free(self);
+        return 0;
+    }
+    word_refusal(self);
+    tutti_coll_engine_push(engine, &self->item);
+    return sequence;
+}

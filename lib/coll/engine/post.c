@@ -1,0 +1,256 @@
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "coll/engine/engine.h"
+
+/* The op may be over before it began: another rank refused it, or a member is gone. */
+static bool
+is_doomed(tutti_coll_op *op, tutti_error *ret_err, bool *ret_tell)
+{
+    tutti_coll_group *group = op->group;
+
+    *ret_tell = false;
+    if (group->closed) {
+        (void)TUTTI_FAIL_FOR(ret_err, TUTTI_NOT_FOUND, "NO_GROUP", "group %s was deleted",
+                             group->name);
+        return true;
+    }
+    if (op->epoch != group->live_epoch) {
+        (void)TUTTI_FAIL_FOR(ret_err, TUTTI_UNAVAILABLE, "EPOCH_CHANGED",
+                             "group %s: a member has come back: call again", group->name);
+        return true;
+    }
+    if (!tutti_coll_op_is_p2p(op) && tutti_coll_take_fate(group, op->sequence, ret_err)) {
+        return true;
+    }
+    if (!tutti_coll_op_is_p2p(op) && tutti_coll_is_behind_leaver(op, ret_err)) {
+        return true;
+    }
+    if (!tutti_coll_op_is_p2p(op) && group->lost_rank != NO_RANK) {
+        const coll_peer *peer = tutti_coll_peer_of(group->engine, group->lost_rank);
+
+        tutti_coll_lost_words(op, group->lost_rank, peer == NULL ? "" : peer->reason, ret_err);
+        *ret_tell = true;
+        return true;
+    }
+    return false;
+}
+
+/* Packets that came for it before it was called. */
+static void
+collect_early(tutti_coll_op *op)
+{
+    tutti_link *link;
+    tutti_link *spare;
+
+    tutti_list_each(link, spare, &op->group->early)
+    {
+        const tutti_packet *packet = &tutti_container_of(link, coll_parked, link)->packet;
+
+        if (packet->sequence == op->sequence && packet->epoch == op->epoch) {
+            tutti_list_remove(link);
+            tutti_list_add(&op->parked, link);
+        }
+    }
+}
+
+static void
+enter_group(tutti_coll_op *op)
+{
+    tutti_coll_group *group = op->group;
+
+    op->by_sequence.key = tutti_map_key_u64(op->sequence_key, op->sequence);
+    (void)tutti_map_add(&group->ops, &op->by_sequence);
+    if (op->epoch == group->live_epoch) {
+        group->begun = op->sequence;
+        group->begun_args = op->args;
+    }
+    collect_early(op);
+}
+
+_Static_assert(TUTTI_COLL_RIDE_MAX == TUTTI_AGREE_RIDER_MAX &&
+                   TUTTI_COLL_RIDE_RANKS_MAX == TUTTI_AGREE_RIDING_RANKS_MAX,
+               "a backend boards what the agreement takes");
+
+/* What is small enough travels with the signature. */
+static void
+board(tutti_coll_op *op)
+{
+    const tutti_coll_backend *backend = tutti_coll_backend_of(op);
+    unsigned char bytes[TUTTI_COLL_RIDE_MAX];
+    const size_t size = backend->ride != NULL ? backend->ride(op, bytes) : 0;
+
+    if (size > 0) {
+        tutti_agree_ride(op->agree, bytes, size);
+    }
+}
+
+static tutti_code
+begin_collective(tutti_coll_op *op, tutti_error *err)
+{
+    const tutti_coll_group *group = op->group;
+
+    op->phase = op->args.kind == TUTTI_COLL_BARRIER ? PHASE_BEHIND : PHASE_AGREE;
+    if (group->size > 1) {
+        op->near = tutti_coll_own_word(op);
+        op->heard_near = UINT64_MAX;
+        op->agree = tutti_agree_new(group->size, group->rank, &op->args);
+        if (op->agree == NULL) {
+            return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
+                              "rank %" PRIu32 " has no memory for signatures", group->engine->rank);
+        }
+        board(op);
+    }
+    return TUTTI_OK;
+}
+
+void
+tutti_coll_op_begin(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    tutti_coll_op *op = tutti_container_of(item, tutti_coll_op, item);
+    tutti_error err;
+    bool tell = true;
+    bool doomed;
+
+    op->by_id.key = tutti_map_key_u64(op->id_key, op->id);
+    (void)tutti_map_add(&engine->ops, &op->by_id);
+    op->started_ns = engine->now_ns;
+    op->timer.on_expiry = tutti_coll_on_deadline;
+    tutti_timers_start(&engine->timers, &op->timer, op->deadline_ns);
+    if (!tutti_coll_op_is_p2p(op)) {
+        enter_group(op);
+    }
+    doomed = is_doomed(op, &err, &tell);
+    if (!doomed && !tutti_coll_op_is_p2p(op)) {
+        tell = true;
+        doomed = begin_collective(op, &err) != TUTTI_OK;
+    }
+    if (doomed) {
+        tutti_coll_op_fail(op, &err, tell);
+    } else if (tutti_coll_op_is_p2p(op)) {
+        tutti_coll_p2p_begin(op);
+    } else {
+        tutti_coll_op_run(op);
+    }
+}
+
+/* ------------------------------------------------------------------------------ any thread */
+
+static void
+init_op(tutti_coll_group *group, tutti_coll_op *op)
+{
+    op->group = group;
+    op->phase = PHASE_NEW;
+    op->timer = (tutti_timer){0};
+    op->agree = NULL;
+    op->inquiry = NULL;
+    op->counts = NULL;
+    op->shapes = NULL;
+    op->told = NULL;
+    op->tells = 0;
+    op->part = 0;
+    op->meta = op->args.meta;
+    op->pending = 0;
+    op->near = 0;
+    op->backend_pin = NULL;
+    op->lent = 0;
+    op->returning = false;
+    op->launched = false;
+    op->device_stage = NULL;
+    tutti_list_init(&op->views);
+    tutti_list_init(&op->turn);
+    op->round = 0;
+    op->held = false;
+    op->failed = false;
+    op->ended = false;
+    op->sequence = 0;
+    tutti_list_init(&op->ios);
+    tutti_list_init(&op->expected);
+    tutti_list_init(&op->parked);
+    tutti_list_init(&op->item.link);
+    op->item.run = tutti_coll_op_begin;
+}
+
+/* Under the lock: its numbers, or why it gets none. */
+static tutti_code
+number_op(tutti_coll_group *group, tutti_coll_op *op, uint64_t expect, tutti_error *err)
+{
+    tutti_coll_engine *engine = group->engine;
+
+    if (engine->stopping) {
+        return TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "STOPPING", "rank %" PRIu32 " is stopping",
+                              engine->rank);
+    }
+    if (engine->op_count >= TUTTI_COLL_OPS_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "OP_LIMIT",
+                              "%d ops are in flight, the limit", TUTTI_COLL_OPS_MAX);
+    }
+    if (!tutti_coll_op_is_p2p(op)) {
+        if (expect != 0 && expect != group->sequence + 1) {
+            return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "OUT_OF_SEQUENCE",
+                                  "op %" PRIu64 " of group %s: the next one is %" PRIu64, expect,
+                                  group->name, group->sequence + 1);
+        }
+        op->sequence = ++group->sequence;
+        group->last = op->args;
+    }
+    op->epoch = group->epoch;
+    op->id = ++engine->next_id;
+    engine->op_count++;
+    atomic_fetch_add(&group->refs, 1);
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_coll_post(tutti_coll_group *group, tutti_coll_op *op, uint64_t expect, tutti_error *err)
+{
+    tutti_coll_engine *engine = group->engine;
+    bool asleep = false;
+    tutti_code code;
+
+    init_op(group, op);
+    (void)pthread_mutex_lock(&engine->lock);
+    code = number_op(group, op, expect, err);
+    if (code == TUTTI_OK) {
+        asleep = tutti_coll_engine_put(engine, &op->item);
+    }
+    (void)pthread_mutex_unlock(&engine->lock);
+    if (asleep && !tutti_coll_help(engine)) {
+        tutti_coll_engine_wake(engine);
+    }
+    return code;
+}
+
+typedef struct cancellation {
+    tutti_coll_item item;
+    uint64_t id;
+    tutti_error why;
+} cancellation;
+
+static void
+run_cancel(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    cancellation *self = tutti_container_of(item, cancellation, item);
+    tutti_coll_op *op = tutti_coll_op_by_id(engine, self->id);
+
+    if (op != NULL && !op->ended) {
+        tutti_error_set_op(&self->why, op->group->name, op->sequence, self->why.rank);
+        tutti_coll_op_fail(op, &self->why, true);
+    }
+    free(self);
+}
+
+void
+tutti_coll_cancel(tutti_coll_engine *engine, uint64_t id, const tutti_error *why)
+{
+    cancellation *self = malloc(sizeof(*self));
+
+    if (self == NULL) {
+        TUTTI_LOG("coll", ERROR, "no memory to cancel an op: it ends by its deadline");
+        return;
+    }
+    *self = (cancellation){.item.run = run_cancel, .id = id, .why = *why};
+    tutti_coll_engine_push(engine, &self->item);
+}

@@ -1,0 +1,38 @@
+/* An epoch's key, on its way to the wire. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "coll/engine/engine.h"
+
+typedef struct key_item {
+    tutti_coll_item item;
+    tutti_wire_key key;
+} key_item;
+
+static void
+run_key_item(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    key_item *news = tutti_container_of(item, key_item, item);
+
+    engine->wire->ops->rekey(engine->wire, &news->key);
+    memset(&news->key, 0, sizeof(news->key));
+    free(news);
+}
+
+void
+tutti_coll_engine_rekey(tutti_coll_engine *engine, const tutti_wire_key *key)
+{
+    key_item *news;
+
+    if (engine->wire->ops->rekey == NULL) {
+        return;
+    }
+    news = malloc(sizeof(*news));
+    if (news == NULL) {
+        TUTTI_LOG("coll", ERROR, "no memory for the key of an epoch");
+        return;
+    }
+    *news = (key_item){.item.run = run_key_item, .key = *key};
+    tutti_coll_engine_push(engine, &news->item);
+}

@@ -1,0 +1,245 @@
+#include "coll/fault_inject/fault_inject.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+
+#define DELAY_MS_MAX 60000
+
+static const char *const points[TUTTI_CHAOS_POINTS] = {
+    "",      "agree",       "data",        "abort",    "query",       "report",
+    "send",  "taken",       "refused",     "retract",  "meta",        "leave",
+    "reset", "after-agree", "before-data", "mid-data", "before-done", "after-key"};
+static const char *const actions[] = {"", "delay", "drop", "duplicate", "cut", "kill", "stop"};
+
+static struct {
+    tutti_chaos_page *page; /* NULL: off */
+    tutti_chaos_page own;   /* of a rule that stays */
+    bool mapped;
+    unsigned seen; /* generation of the rule */
+    tutti_chaos_rule rule;
+    uint32_t passed;
+    bool cut;
+} chaos;
+
+/* ------------------------------------------------------------------------------ rules */
+
+static uint32_t
+find_word(const char *const *words, size_t count, const char *text, size_t size)
+{
+    uint32_t i;
+
+    for (i = 1; i < count; i++) {
+        if (strlen(words[i]) == size && memcmp(words[i], text, size) == 0) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+/* A number up to `most` that ends at `end`; 0 when there is none. */
+static uint32_t
+read_number(const char *text, const char *end, uint32_t most)
+{
+    uint64_t number = 0;
+
+    for (; text < end && isdigit((unsigned char)*text) && number <= most; text++) {
+        number = number * 10 + (uint64_t)(*text - '0');
+    }
+    return text == end && number <= most ? (uint32_t)number : 0;
+}
+
+static bool
+read_action(const char *text, size_t size, tutti_chaos_rule *rule)
+{
+    const char *value = memchr(text, '=', size);
+    const size_t word = value == NULL ? size : (size_t)(value - text);
+
+    rule->action =
+        (tutti_chaos_action)find_word(actions, sizeof(actions) / sizeof(actions[0]), text, word);
+    if (rule->action == TUTTI_CHAOS_DELAY) {
+        rule->delay_ms = value == NULL ? 0 : read_number(value + 1, text + size, DELAY_MS_MAX);
+        return rule->delay_ms > 0;
+    }
+    if ((rule->action == TUTTI_CHAOS_DROP || rule->action == TUTTI_CHAOS_DUPLICATE) &&
+        rule->point > TUTTI_PACKET_RESET) {
+        return false;
+    }
+    return rule->action != TUTTI_CHAOS_NOTHING && value == NULL;
+}
+
+tutti_code
+tutti_chaos_read_rule(const char *text, tutti_chaos_rule *ret_rule, tutti_error *err)
+{
+    const char *end = text + strlen(text);
+    const char *action = strchr(text, ':');
+    const char *count = action == NULL ? NULL : strchr(action + 1, ':');
+    tutti_chaos_rule rule = {.nth = 1};
+
+    if (action != NULL) {
+        rule.point = find_word(points, TUTTI_CHAOS_POINTS, text, (size_t)(action - text));
+        if (count != NULL) {
+            rule.nth = read_number(count + 1, end, UINT32_MAX);
+        }
+        if (rule.point != 0 && rule.nth != 0 &&
+            read_action(action + 1, (size_t)((count == NULL ? end : count) - action - 1), &rule)) {
+            *ret_rule = rule;
+            return TUTTI_OK;
+        }
+    }
+    return TUTTI_FAIL(
+        err, TUTTI_INVALID_ARGUMENT,
+        "TUTTI_CHAOS=%.100s: need POINT:ACTION[:N], POINT agree, data, abort, query, "
+        "report, send, taken, refused, retract, meta, leave, reset, after-agree, before-data, "
+        "mid-data, before-done or after-key, ACTION delay=MS (up to %d), cut, kill, stop, and "
+        "for packets drop or duplicate",
+        text, DELAY_MS_MAX);
+}
+
+/* ------------------------------------------------------------------------------ on and off */
+
+static tutti_code
+open_page(const char *path, tutti_error *err)
+{
+    struct stat about = {0};
+    void *page = MAP_FAILED;
+    const int file = open(path, O_RDWR | O_CLOEXEC);
+
+    if (file >= 0 && fstat(file, &about) == 0 && about.st_size >= (off_t)sizeof(tutti_chaos_page)) {
+        page = mmap(NULL, sizeof(tutti_chaos_page), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    }
+    if (file >= 0) {
+        (void)close(file);
+    }
+    if (page == MAP_FAILED) {
+        return TUTTI_FAIL(err, TUTTI_NOT_FOUND, "TUTTI_CHAOS=%s: need a file of %zu bytes or more",
+                          path, sizeof(tutti_chaos_page));
+    }
+    chaos.page = page;
+    chaos.mapped = true;
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_chaos_open(const char *text, tutti_error *err)
+{
+    tutti_chaos_rule rule;
+    tutti_code code = TUTTI_OK;
+
+    assert(chaos.page == NULL);
+    if (text == NULL || text[strspn(text, "0123456789")] == '\0') {
+        return TUTTI_OK;
+    }
+    if (text[0] == '/') {
+        code = open_page(text, err);
+    } else {
+        code = tutti_chaos_read_rule(text, &rule, err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    if (!chaos.mapped) {
+        chaos.rule = rule;
+        chaos.page = &chaos.own;
+    }
+    TUTTI_LOG("coll", WARN, "TUTTI_CHAOS=%s: this process spoils its own data plane", text);
+    return TUTTI_OK;
+}
+
+bool
+tutti_chaos_is_on(void)
+{
+    return chaos.page != NULL;
+}
+
+void
+tutti_chaos_close(void)
+{
+    if (chaos.mapped) {
+        (void)munmap(chaos.page, sizeof(*chaos.page));
+    }
+    memset(&chaos, 0, sizeof(chaos));
+}
+
+/* ------------------------------------------------------------------------------ passing */
+
+/* The rule of the page, when it is another one. Whoever writes it counts up when it stands. */
+static void
+look_again(void)
+{
+    const unsigned generation = atomic_load(&chaos.page->generation);
+    char text[TUTTI_CHAOS_RULE_BYTES];
+    tutti_error err;
+
+    if (generation == chaos.seen) {
+        return;
+    }
+    chaos.seen = generation;
+    chaos.passed = 0;
+    memcpy(text, chaos.page->rule, sizeof(text));
+    text[sizeof(text) - 1] = '\0';
+    chaos.rule = (tutti_chaos_rule){0};
+    if (text[0] != '\0' && tutti_chaos_read_rule(text, &chaos.rule, &err) != TUTTI_OK) {
+        TUTTI_LOG("coll", WARN, "%s", err.text);
+    }
+}
+
+static tutti_chaos_action
+pass(uint32_t point)
+{
+    look_again();
+    if (chaos.rule.point != point || ++chaos.passed != chaos.rule.nth) {
+        return TUTTI_CHAOS_NOTHING;
+    }
+    (void)atomic_fetch_add(&chaos.page->struck, 1);
+    if (chaos.rule.action == TUTTI_CHAOS_KILL) {
+        (void)kill(getpid(), SIGKILL);
+    } else if (chaos.rule.action == TUTTI_CHAOS_STOP) {
+        (void)kill(getpid(), SIGSTOP);
+    }
+    return chaos.rule.action;
+}
+
+tutti_chaos_action
+tutti_chaos_packet(tutti_packet_kind kind, uint32_t *ret_delay_ms)
+{
+    const tutti_chaos_action action = chaos.page == NULL ? TUTTI_CHAOS_NOTHING : pass(kind);
+
+    *ret_delay_ms = chaos.rule.delay_ms;
+    return action;
+}
+
+void
+tutti_chaos_at(tutti_chaos_point point)
+{
+    const tutti_chaos_action action = chaos.page == NULL ? TUTTI_CHAOS_NOTHING : pass(point);
+    struct timespec time = {.tv_sec = (time_t)(chaos.rule.delay_ms / 1000),
+                            .tv_nsec = (long)(chaos.rule.delay_ms % 1000) * 1000000};
+
+    if (action == TUTTI_CHAOS_DELAY) {
+        while (nanosleep(&time, &time) != 0 && errno == EINTR) {
+        }
+    } else if (action == TUTTI_CHAOS_CUT) {
+        chaos.cut = true;
+    }
+}
+
+bool
+tutti_chaos_take_cut(void)
+{
+    const bool cut = chaos.cut;
+
+    chaos.cut = false;
+    return cut;
+}

@@ -1,0 +1,91 @@
+/*
+ * Chaos: spoil what goes over the data plane, at points that have names. For tests/faults.
+ *
+ * TUTTI_CHAOS in the environment holds a rule, "point:action[:n]", that strikes once, when the
+ * point is passed for the n-th time (n = 1 when it is not said); or a path that begins with "/": a
+ * file of a page, mapped, whose rule may be changed while the process runs (tutti_chaos_page). A
+ * number is not for us: lib/coll/shm delays by it. Without it nothing of this is in the way but a
+ * look at a pointer, four times an op.
+ *
+ * Points of packets that leave for other hosts are named like their kinds (packet.h): agree, data,
+ * abort, query, report, send, taken, refused, retract, meta, leave, reset. Points of an op:
+ * after-agree, before-data, mid-data (every round but the first), before-done. Point of joining:
+ * after-key, when the engine has the epoch's key, and the agent does not know yet that it has
+ * joined.
+ *
+ * Actions: delay=MS, kill and stop (SIGKILL, SIGSTOP to ourselves), cut (the way breaks; at a point
+ * of an op: all ways); of packets also drop and duplicate.
+ *
+ * One engine of the process, and whoever does its work.
+ */
+#ifndef TUTTI_COLL_FAULT_INJECT_FAULT_INJECT_H
+#define TUTTI_COLL_FAULT_INJECT_FAULT_INJECT_H
+
+#include <stdatomic.h>
+
+#include "coll/packet/packet.h"
+#include "coll/wire.h"
+
+#define TUTTI_CHAOS_RULE_BYTES 120
+
+typedef enum tutti_chaos_point {
+    /* 1 to TUTTI_PACKET_RESET: packets of that kind */
+    TUTTI_CHAOS_AFTER_AGREE = TUTTI_PACKET_RESET + 1, /* all ranks have said the same */
+    TUTTI_CHAOS_BEFORE_DATA,                          /* the backend's first round */
+    TUTTI_CHAOS_MID_DATA,                             /* each later one */
+    TUTTI_CHAOS_BEFORE_DONE,                          /* its caller has not heard yet */
+    TUTTI_CHAOS_AFTER_KEY,                            /* the control loop passes it, as it joins */
+    TUTTI_CHAOS_POINTS,
+} tutti_chaos_point;
+
+typedef enum tutti_chaos_action {
+    TUTTI_CHAOS_NOTHING,
+    TUTTI_CHAOS_DELAY,
+    TUTTI_CHAOS_DROP,
+    TUTTI_CHAOS_DUPLICATE,
+    TUTTI_CHAOS_CUT,
+    TUTTI_CHAOS_KILL,
+    TUTTI_CHAOS_STOP,
+} tutti_chaos_action;
+
+/* How the mapped file begins. Write the rule, then count `generation` up. */
+typedef struct tutti_chaos_page {
+    char rule[TUTTI_CHAOS_RULE_BYTES]; /* "" = none */
+    atomic_uint generation;
+    atomic_uint struck; /* rules that have struck since the file was made */
+} tutti_chaos_page;
+
+typedef struct tutti_chaos_rule {
+    uint32_t point; /* 0 = none */
+    tutti_chaos_action action;
+    uint32_t delay_ms;
+    uint32_t nth;
+} tutti_chaos_rule;
+
+/* TUTTI_INVALID_ARGUMENT  no such point or action, or not both; the text lists them */
+tutti_code tutti_chaos_read_rule(const char *text, tutti_chaos_rule *ret_rule, tutti_error *err);
+
+/*
+ * Before the engine starts. [in] text  what TUTTI_CHAOS holds; NULL or a number: nothing is spoilt
+ *
+ * TUTTI_INVALID_ARGUMENT  a rule that cannot be read
+ * TUTTI_NOT_FOUND         the file cannot be opened, or is shorter than a tutti_chaos_page
+ */
+tutti_code tutti_chaos_open(const char *text, tutti_error *err);
+bool tutti_chaos_is_on(void);
+void tutti_chaos_close(void);
+
+/* Who passes a packet's point asks what to do with it. kill and stop have happened by then. */
+tutti_chaos_action tutti_chaos_packet(tutti_packet_kind kind, uint32_t *ret_delay_ms);
+
+/* A point of an op is passed. What is asked for has happened; but a cut follows with the next
+ * progress of the wire. */
+void tutti_chaos_at(tutti_chaos_point point);
+
+/* Has a cut of all ways been asked for since the last call? */
+bool tutti_chaos_take_cut(void);
+
+/* [in, moved] inner  closed with the new one, also when this fails. Only where chaos is on. */
+tutti_code tutti_wire_chaos_open(tutti_wire *inner, tutti_wire **ret_wire, tutti_error *err);
+
+#endif

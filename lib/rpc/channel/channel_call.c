@@ -1,0 +1,272 @@
+/* What all calls of a channel share, and the one that blocks. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "rpc/channel/channel_private.h"
+#include "rpc/message/message.h"
+#include "rpc/message/service.h"
+#include "rpc/message/status_pb.h"
+
+static const rpc_known *
+find_known(const tutti_rpc_channel *channel, const tutti_rpc_stub *stub)
+{
+    const size_t count = atomic_load_explicit(&channel->known_count, memory_order_acquire);
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        if (channel->known[i].stub == stub) {
+            return &channel->known[i];
+        }
+    }
+    return NULL;
+}
+
+/* With the lock held: gRPC learns a method, others may look meanwhile. */
+static tutti_code
+learn(tutti_rpc_channel *channel, const tutti_rpc_stub *stub, const rpc_known **ret_known,
+      tutti_error *err)
+{
+    const size_t count = channel->known_count;
+    const size_t number = rpc_service_find(stub->service, stub->method);
+    rpc_known *known = &channel->known[count];
+
+    assert(number != SIZE_MAX); /* the stub names a method of its service */
+    if (count == TUTTI_RPC_STUBS_MAX) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "more than %d methods on one channel",
+                          TUTTI_RPC_STUBS_MAX);
+    }
+    known->path = rpc_service_path(stub->service, stub->method);
+    if (known->path == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a method");
+    }
+    known->stub = stub;
+    known->output = rpc_service_output(stub->service, number);
+    if (!channel->secrets.changing) {
+        known->handle = grpc_channel_register_call(channel->grpc, known->path, NULL, NULL);
+    }
+    atomic_store_explicit(&channel->known_count, count + 1, memory_order_release);
+    *ret_known = known;
+    return TUTTI_OK;
+}
+
+tutti_code
+rpc_channel_find(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
+                 const rpc_known **ret_known, tutti_error *err)
+{
+    const rpc_known *known = find_known(channel, stub);
+    tutti_code code = rpc_check_process(err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    if (known == NULL) {
+        (void)pthread_mutex_lock(&channel->lock);
+        known = find_known(channel, stub);
+        code = known == NULL ? learn(channel, stub, &known, err) : TUTTI_OK;
+        (void)pthread_mutex_unlock(&channel->lock);
+    }
+    *ret_known = known;
+    return code;
+}
+
+grpc_call *
+rpc_channel_call(tutti_rpc_channel *channel, const rpc_known *known, grpc_completion_queue *queue,
+                 const tutti_rpc_call_options *options)
+{
+    const uint64_t deadline =
+        options == NULL || options->deadline_ns == 0 ? TUTTI_TIMERS_NEVER : options->deadline_ns;
+
+    if (channel->secrets.changing) {
+        rpc_channel_renew(channel);
+        return rpc_channel_call_path(channel, known->path, queue, deadline);
+    }
+    return grpc_channel_create_registered_call(channel->grpc, NULL, GRPC_PROPAGATE_DEFAULTS, queue,
+                                               known->handle, rpc_time_to(deadline), NULL);
+}
+
+grpc_op
+rpc_channel_first_op(tutti_rpc_channel *channel, const tutti_rpc_call_options *options)
+{
+    grpc_op op = {.op = GRPC_OP_SEND_INITIAL_METADATA};
+
+    op.data.send_initial_metadata.metadata = rpc_channel_bearer(channel);
+    op.data.send_initial_metadata.count = channel->secrets.metadata_count;
+    if (options != NULL && options->wait_for_ready) {
+        op.flags = GRPC_INITIAL_METADATA_WAIT_FOR_READY |
+                   GRPC_INITIAL_METADATA_WAIT_FOR_READY_EXPLICITLY_SET;
+    }
+    return op;
+}
+
+bool
+rpc_channel_pluck(grpc_completion_queue *queue, void *tag)
+{
+    const grpc_event event =
+        grpc_completion_queue_pluck(queue, tag, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+
+    assert(event.type == GRPC_OP_COMPLETE);
+    rpc_tag_acquire(tag);
+    return event.success != 0;
+}
+
+void
+rpc_outcome_init(rpc_outcome *outcome)
+{
+    grpc_metadata_array_init(&outcome->initial);
+    grpc_metadata_array_init(&outcome->trailing);
+    outcome->status = GRPC_STATUS_UNKNOWN;
+    outcome->text = grpc_empty_slice();
+}
+
+void
+rpc_outcome_fini(rpc_outcome *outcome)
+{
+    grpc_metadata_array_destroy(&outcome->initial);
+    grpc_metadata_array_destroy(&outcome->trailing);
+    grpc_slice_unref(outcome->text);
+}
+
+grpc_op
+rpc_outcome_initial_op(rpc_outcome *outcome)
+{
+    return (grpc_op){.op = GRPC_OP_RECV_INITIAL_METADATA,
+                     .data.recv_initial_metadata.recv_initial_metadata = &outcome->initial};
+}
+
+grpc_op
+rpc_outcome_status_op(rpc_outcome *outcome)
+{
+    grpc_op op = {.op = GRPC_OP_RECV_STATUS_ON_CLIENT};
+
+    op.data.recv_status_on_client.trailing_metadata = &outcome->trailing;
+    op.data.recv_status_on_client.status = &outcome->status;
+    op.data.recv_status_on_client.status_details = &outcome->text;
+    return op;
+}
+
+static tutti_bytes
+slice_bytes(const grpc_slice *slice)
+{
+    return (tutti_bytes){GRPC_SLICE_START_PTR(*slice), GRPC_SLICE_LENGTH(*slice)};
+}
+
+static tutti_bytes
+find_details(const grpc_metadata_array *trailing)
+{
+    size_t i;
+
+    for (i = 0; i < trailing->count; i++) {
+        if (grpc_slice_str_cmp(trailing->metadata[i].key, "grpc-status-details-bin") == 0) {
+            return slice_bytes(&trailing->metadata[i].value);
+        }
+    }
+    return (tutti_bytes){NULL, 0};
+}
+
+tutti_code
+rpc_outcome_read(const rpc_outcome *outcome, tutti_rpc_channel *channel, const rpc_known *known,
+                 tutti_error *err)
+{
+    bool from_peer = false;
+    tutti_error all;
+    tutti_code code;
+
+    if (outcome->status == GRPC_STATUS_OK) {
+        return TUTTI_OK;
+    }
+    code = rpc_status_decode(outcome->status, slice_bytes(&outcome->text),
+                             find_details(&outcome->trailing), &from_peer, &all);
+    if (!from_peer) {
+        rpc_reach_explain(channel, known, &all);
+    }
+    (void)tutti_error_pass(err, &all);
+    return code;
+}
+
+tutti_code
+rpc_response_unpack(const rpc_known *known, grpc_byte_buffer *received,
+                    tutti_rpc_message **ret_message, tutti_error *err)
+{
+    const char *path = known->path;
+    tutti_error inner;
+
+    if (received == NULL) {
+        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "%s answered OK without a message", path);
+    }
+    switch (rpc_unpack(known->output, received, false, ret_message, &inner)) {
+    case TUTTI_OK:
+        return TUTTI_OK;
+    case TUTTI_INVALID_ARGUMENT:
+        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "%s answered what is no answer: %s", path,
+                          inner.text);
+    default:
+        return tutti_error_pass(err, &inner);
+    }
+}
+
+/* All of a unary call in one batch, waited for. [in, moved] message */
+static tutti_code
+run_unary(tutti_rpc_channel *channel, const rpc_known *known, const tutti_rpc_call_options *options,
+          grpc_byte_buffer *message, grpc_byte_buffer **ret_received, tutti_error *err)
+{
+    grpc_completion_queue *queue = rpc_channel_take_queue(channel);
+    grpc_call *call = rpc_channel_call(channel, known, queue, options);
+    rpc_outcome outcome;
+    grpc_op ops[6] = {0};
+    tutti_error all;
+    tutti_code code;
+
+    rpc_outcome_init(&outcome);
+    ops[0] = rpc_channel_first_op(channel, options);
+    ops[1].op = GRPC_OP_SEND_MESSAGE;
+    ops[1].data.send_message.send_message = message;
+    ops[2].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;
+    ops[3] = rpc_outcome_initial_op(&outcome);
+    ops[4].op = GRPC_OP_RECV_MESSAGE;
+    ops[4].data.recv_message.recv_message = ret_received;
+    ops[5] = rpc_outcome_status_op(&outcome);
+    rpc_batch_start(call, ops, 6, &outcome);
+    grpc_byte_buffer_destroy(message);
+    (void)rpc_channel_pluck(queue, &outcome);
+    code = rpc_outcome_read(&outcome, channel, known, &all);
+    rpc_outcome_fini(&outcome);
+    grpc_call_unref(call); /* what it received went with it */
+    if (code != TUTTI_OK) {
+        rpc_reach_ask(channel, queue, &all);
+        tutti_rpc_channel_name_certificate(channel, &all);
+        (void)tutti_error_pass(err, &all);
+    }
+    rpc_channel_give_queue(channel, queue);
+    return code;
+}
+
+tutti_code
+tutti_rpc_invoke(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
+                 const struct ProtobufCMessage *request, const tutti_rpc_blob *payload,
+                 const tutti_rpc_call_options *options, tutti_rpc_message **ret_response,
+                 tutti_error *err)
+{
+    const rpc_known *known = NULL;
+    grpc_byte_buffer *message = NULL;
+    grpc_byte_buffer *received = NULL;
+    tutti_code code = rpc_pack(request, payload, &message, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    code = rpc_channel_find(channel, stub, &known, err);
+    if (code != TUTTI_OK) {
+        grpc_byte_buffer_destroy(message);
+        return code;
+    }
+    code = run_unary(channel, known, options, message, &received, err);
+    if (code == TUTTI_OK && ret_response != NULL) {
+        return rpc_response_unpack(known, received, ret_response, err);
+    }
+    if (received != NULL) {
+        grpc_byte_buffer_destroy(received);
+    }
+    return code;
+}

@@ -1,0 +1,154 @@
+/*
+ * The inside of channel.h: what all kinds of calls share.
+ */
+#ifndef TUTTI_RPC_CHANNEL_CHANNEL_PRIVATE_H
+#define TUTTI_RPC_CHANNEL_CHANNEL_PRIVATE_H
+
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/address.h"
+#include "rpc/channel.h"
+#include "rpc/loop/loop_private.h"
+#include "rpc/loop/token.h"
+#include "rpc/util/stamp.h"
+
+#define TUTTI_RPC_STUBS_MAX 128      /* different methods called on one channel */
+#define TUTTI_RPC_BEARERS 8          /* tokens kept: seconds until one that was replaced is freed */
+#define TUTTI_RPC_IDLE_QUEUES_MAX 16 /* queues kept for the next blocking call */
+
+struct ProtobufCMessageDescriptor;
+
+/* A stub that gRPC knows. Never changes once it is there. */
+typedef struct rpc_known {
+    const tutti_rpc_stub *stub;
+    char *path;   /* owned */
+    void *handle; /* gRPC's; NULL when the channel's connections are renewed */
+    const struct ProtobufCMessageDescriptor *output;
+} rpc_known;
+
+/*
+ * What a channel trusts and shows. Files are looked at once a second, when a call is made. Calls
+ * that run keep the connection they are on; later ones get one with the new certificates.
+ */
+typedef struct rpc_secrets {
+    bool changing; /* some of it is in files */
+    bool tls;
+    atomic_uint_fast64_t look_ns; /* when to look at the files again */
+    size_t metadata_count;        /* with a trace, with a token */
+    size_t metadata_at;           /* 0 with a trace, else 1 */
+    /* Behind the channel's lock, once `changing`. */
+    rpc_stamps seen;
+    grpc_channel *retired; /* before the last change: streams may still wait for their connection */
+    rpc_token *token;      /* NULL = not from a file */
+    char shown[TUTTI_RPC_TOKEN_MAX + 1];
+    unsigned bearer; /* the newest of: */
+    /* The trace, and the token; a call reads an older one just when it begins. */
+    grpc_metadata bearers[TUTTI_RPC_BEARERS][2];
+} rpc_secrets;
+
+struct tutti_rpc_channel {
+    grpc_channel *grpc; /* behind the lock when there are files that may change */
+    tutti_address address;
+    tutti_rpc_channel_options options; /* its texts are owned, `token` is not kept */
+    rpc_secrets secrets;
+    atomic_size_t known_count;
+    rpc_known known[TUTTI_RPC_STUBS_MAX];
+    pthread_mutex_t lock; /* guards the end of `known`, and below */
+    grpc_completion_queue *idle[TUTTI_RPC_IDLE_QUEUES_MAX];
+    size_t idle_count;
+};
+
+static inline bool
+rpc_is_given(const char *text)
+{
+    return text != NULL && text[0] != '\0';
+}
+
+/* gRPC's channel with the certificates as they are now. */
+tutti_code rpc_channel_make(tutti_rpc_channel *channel, grpc_channel **ret_grpc, tutti_error *err);
+
+/*
+ * channel_secrets.c. open copies the options' texts and reads the token; close takes what is
+ * zeroed as well. renew: look at the files when it is time to; what cannot be used is logged, and
+ * all stays as it was. Any thread.
+ */
+tutti_code rpc_channel_secrets_open(tutti_rpc_channel *channel,
+                                    const tutti_rpc_channel_options *options, tutti_error *err);
+void rpc_channel_secrets_close(tutti_rpc_channel *channel);
+tutti_code rpc_channel_credentials(const tutti_rpc_channel *channel,
+                                   grpc_channel_credentials **ret_credentials, tutti_error *err);
+void rpc_channel_renew(tutti_rpc_channel *channel);
+
+/* The metadata that shows the token; good for the batch that is started next. */
+grpc_metadata *rpc_channel_bearer(tutti_rpc_channel *channel);
+
+/* Connected, failing ...: of the newest connection. */
+grpc_connectivity_state rpc_channel_state(tutti_rpc_channel *channel);
+
+/* A call that gRPC does not know beforehand. */
+grpc_call *rpc_channel_call_path(tutti_rpc_channel *channel, const char *path,
+                                 grpc_completion_queue *queue, uint64_t deadline_ns);
+
+/*
+ * TUTTI_FAILED_PRECONDITION  a forked process
+ * TUTTI_RESOURCE_EXHAUSTED   too many methods, or no memory
+ */
+tutti_code rpc_channel_find(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
+                            const rpc_known **ret_known, tutti_error *err);
+
+/* A call bound to a queue. `options` NULL = defaults. */
+grpc_call *rpc_channel_call(tutti_rpc_channel *channel, const rpc_known *known,
+                            grpc_completion_queue *queue, const tutti_rpc_call_options *options);
+
+/* The first operation of every call: its metadata. */
+grpc_op rpc_channel_first_op(tutti_rpc_channel *channel, const tutti_rpc_call_options *options);
+
+/* A pluck queue with nothing in it, and back when all its events have come. */
+grpc_completion_queue *rpc_channel_take_queue(tutti_rpc_channel *channel);
+void rpc_channel_give_queue(tutti_rpc_channel *channel, grpc_completion_queue *queue);
+
+/* Wait for one batch on a pluck queue; was it well? */
+bool rpc_channel_pluck(grpc_completion_queue *queue, void *tag);
+
+/* How a call ended. Written by gRPC. */
+typedef struct rpc_outcome {
+    grpc_metadata_array initial;
+    grpc_metadata_array trailing;
+    grpc_status_code status;
+    grpc_slice text;
+} rpc_outcome;
+
+void rpc_outcome_init(rpc_outcome *outcome);
+void rpc_outcome_fini(rpc_outcome *outcome);
+grpc_op rpc_outcome_initial_op(rpc_outcome *outcome);
+grpc_op rpc_outcome_status_op(rpc_outcome *outcome);
+
+/* TUTTI_OK, or the error that the server sent, or what kept gRPC from asking it. Before the call is
+ * unref'd: it owns what was received. */
+tutti_code rpc_outcome_read(const rpc_outcome *outcome, tutti_rpc_channel *channel,
+                            const rpc_known *known, tutti_error *err);
+
+/* connect_error.c: put gRPC's own errors into words that a person understands. */
+void rpc_reach_explain(tutti_rpc_channel *channel, const rpc_known *known, tutti_error *err);
+
+/* When a wait for the server ended with the deadline, find out why it is not there. Blocks shortly;
+ * `queue` is a pluck queue. */
+void rpc_reach_ask(tutti_rpc_channel *channel, grpc_completion_queue *queue, tutti_error *err);
+
+/*
+ * peek.c: the hosts that a server's certificate is for, "localhost, 10.0.0.1". Nothing is
+ * verified: this is for people to read. False: it was not seen, or names no host.
+ */
+bool rpc_peek_names(const tutti_address *address, uint64_t deadline_ns, char *ret_names,
+                    size_t size);
+
+/* Unpack a response; malformed ones are TUTTI_DATA_LOSS here. [in, moved] received */
+tutti_code rpc_response_unpack(const rpc_known *known, grpc_byte_buffer *received,
+                               tutti_rpc_message **ret_message, tutti_error *err);
+
+#endif

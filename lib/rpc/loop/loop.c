@@ -1,0 +1,407 @@
+#include "rpc/loop/loop_private.h"
+
+#include <assert.h>
+#include <grpc/support/time.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/thread.h"
+
+/*
+ * Looks in a row that found nothing. A look serves one socket at most, and what it reads need not
+ * be an event: a peer that gets a message sends a ping, say. So there are more looks than messages
+ * that an idle task may send, or sockets that wait to be read get more and more.
+ */
+#define IDLE_LOOKS 24
+#define IDLE_PATIENCE_NS (5 * TUTTI_NS_PER_MS)
+
+struct tutti_rpc_loop {
+    grpc_completion_queue *queue;
+    grpc_channel *lame;  /* leads nowhere; ... */
+    grpc_call *mailbox;  /* ... an empty batch on its call is an event we can make ourselves */
+    tutti_rpc_tag woken; /* of that batch */
+    tutti_timers timers;
+    pthread_t thread;
+    const char *name;
+    bool started;
+    bool stopped;
+    bool dozes;
+    tutti_link idle;      /* tasks that wait until nothing else is to do, ... */
+    uint64_t idle_ns;     /* ... since when */
+    unsigned looks;       /* at the queue and the sockets, since something was found */
+    bool is_idle;         /* while those tasks run: nothing was found */
+    atomic_bool posted;   /* there are tasks: the quick answer */
+    pthread_mutex_t lock; /* guards all below */
+    tutti_link tasks;
+    bool waking; /* an empty batch is under way */
+    bool closed; /* the queue takes no batches any more */
+
+    bool asleep; /* outside gRPC */
+    unsigned held;
+    pthread_cond_t stirred;
+};
+
+/* The loop this thread serves; NULL for all other threads. */
+static _Thread_local const tutti_rpc_loop *serving;
+
+void
+rpc_batch_start(grpc_call *call, const grpc_op *ops, size_t op_count, void *tag)
+{
+    grpc_call_error refused;
+
+    rpc_tag_release(tag);
+    refused = grpc_call_start_batch(call, ops, op_count, tag, NULL);
+    assert(refused == GRPC_CALL_OK);
+    (void)refused;
+}
+
+/* The mailbox has rung: the tasks are run behind every event, so nothing else is to do. */
+static void
+on_woken(tutti_rpc_tag *tag, bool ok)
+{
+    tutti_rpc_loop *self = tutti_container_of(tag, tutti_rpc_loop, woken);
+
+    (void)ok;
+    (void)pthread_mutex_lock(&self->lock);
+    self->waking = false;
+    (void)pthread_mutex_unlock(&self->lock);
+}
+
+tutti_code
+tutti_rpc_loop_new(const char *name, tutti_rpc_loop **ret_loop, tutti_error *err)
+{
+    const grpc_slice path = grpc_slice_from_static_string("/mailbox");
+    tutti_rpc_loop *self;
+    tutti_code code = rpc_check_process(err);
+
+    assert(strlen(name) <= 15);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a loop");
+    }
+    self->name = name;
+    self->woken.on_done = on_woken;
+    tutti_timers_init(&self->timers);
+    tutti_list_init(&self->tasks);
+    tutti_list_init(&self->idle);
+    (void)pthread_mutex_init(&self->lock, NULL);
+    tutti_cond_init(&self->stirred);
+    self->queue = grpc_completion_queue_create_for_next(NULL);
+    self->lame = grpc_lame_client_channel_create("mailbox", GRPC_STATUS_UNAVAILABLE, "");
+    self->mailbox = grpc_channel_create_call(self->lame, NULL, GRPC_PROPAGATE_DEFAULTS, self->queue,
+                                             path, NULL, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+    *ret_loop = self;
+    return TUTTI_OK;
+}
+
+static void
+run_round(tutti_link *round)
+{
+    tutti_link *link;
+
+    while ((link = tutti_list_pop(round)) != NULL) {
+        tutti_rpc_task *task = tutti_container_of(link, tutti_rpc_task, link);
+
+        task->on_run(task);
+    }
+}
+
+/* One round of tasks; those that they post come in the next. */
+static void
+run_tasks(tutti_rpc_loop *self)
+{
+    tutti_link round;
+
+    if (!atomic_load_explicit(&self->posted, memory_order_acquire)) {
+        return;
+    }
+    self->looks = 0;
+    tutti_list_init(&round);
+    (void)pthread_mutex_lock(&self->lock);
+    tutti_list_splice(&round, &self->tasks);
+    atomic_store_explicit(&self->posted, false, memory_order_relaxed);
+    (void)pthread_mutex_unlock(&self->lock);
+    run_round(&round);
+}
+
+/*
+ * gRPC polls no socket while an event waits in the queue, so whoever makes events without end keeps
+ * everybody from being read. Idle tasks wait until looks at the queue and at the sockets have found
+ * nothing.
+ */
+static void
+run_idle(tutti_rpc_loop *self, bool found)
+{
+    tutti_link round;
+
+    if (tutti_list_empty(&self->idle)) {
+        return;
+    }
+    self->looks = found ? 0 : self->looks + 1;
+    if (self->looks < IDLE_LOOKS && tutti_clock_ns() - self->idle_ns < IDLE_PATIENCE_NS) {
+        return;
+    }
+    self->is_idle = self->looks >= IDLE_LOOKS;
+    self->looks = 0;
+    tutti_list_init(&round);
+    tutti_list_splice(&round, &self->idle);
+    run_round(&round);
+}
+
+static void
+run_timers(tutti_rpc_loop *self)
+{
+    if (tutti_timers_next(&self->timers) != TUTTI_TIMERS_NEVER) {
+        tutti_timers_run(&self->timers, tutti_clock_ns());
+    }
+}
+
+/* Until when the thread may sleep. */
+static gpr_timespec
+sleep_until(const tutti_rpc_loop *self)
+{
+    return atomic_load_explicit(&self->posted, memory_order_acquire) ||
+                   !tutti_list_empty(&self->idle)
+               ? gpr_time_0(GPR_CLOCK_MONOTONIC)
+               : rpc_time_to(tutti_timers_next(&self->timers));
+}
+
+/* With the lock. False: a timer is due. */
+static bool
+sleep_once(tutti_rpc_loop *self)
+{
+    bool early;
+
+    self->asleep = true;
+    early = tutti_cond_wait_until(&self->stirred, &self->lock, tutti_timers_next(&self->timers));
+    self->asleep = false;
+    return early;
+}
+
+/* Nothing will come out of the queue: sleep until there is something to do. False: ask the queue.
+ */
+static bool
+doze(tutti_rpc_loop *self)
+{
+    bool idle;
+
+    (void)pthread_mutex_lock(&self->lock);
+    while (self->held == 0 && !self->closed && tutti_list_empty(&self->tasks) && sleep_once(self)) {
+    }
+    idle = self->held == 0 && !self->closed;
+    (void)pthread_mutex_unlock(&self->lock);
+    return idle;
+}
+
+static grpc_event
+next_event(tutti_rpc_loop *self)
+{
+    if (self->dozes && doze(self)) {
+        return (grpc_event){.type = GRPC_QUEUE_TIMEOUT};
+    }
+    return grpc_completion_queue_next(self->queue, sleep_until(self), NULL);
+}
+
+static void
+serve(tutti_rpc_loop *self)
+{
+    grpc_event event;
+
+    serving = self;
+    do {
+        event = next_event(self);
+        if (event.type == GRPC_OP_COMPLETE) {
+            tutti_rpc_tag *tag = event.tag;
+
+            rpc_tag_acquire(tag);
+            tag->on_done(tag, event.success != 0);
+        }
+        run_timers(self);
+        run_tasks(self);
+        run_idle(self, event.type == GRPC_OP_COMPLETE);
+    } while (event.type != GRPC_QUEUE_SHUTDOWN);
+    while (atomic_load(&self->posted)) { /* by the last ones that ran */
+        run_tasks(self);
+    }
+    serving = NULL;
+}
+
+static void *
+run_thread(void *arg)
+{
+    tutti_rpc_loop *self = arg;
+
+    (void)pthread_setname_np(pthread_self(), self->name);
+    serve(self);
+    return NULL;
+}
+
+tutti_code
+tutti_rpc_loop_start(tutti_rpc_loop *loop, tutti_error *err)
+{
+    int failed;
+
+    assert(!loop->started && !loop->stopped);
+    loop->started = true; /* before the thread looks */
+    failed = tutti_thread_start(&loop->thread, run_thread, loop);
+    if (failed != 0) {
+        loop->started = false;
+        (void)TUTTI_FAIL_ERRNO(err, failed, "could not start thread %s", loop->name);
+        if (err != NULL) {
+            err->code = TUTTI_RESOURCE_EXHAUSTED;
+        }
+        return TUTTI_RESOURCE_EXHAUSTED;
+    }
+    return TUTTI_OK;
+}
+
+void
+tutti_rpc_loop_stop(tutti_rpc_loop *loop)
+{
+    assert(!tutti_rpc_loop_is_current(loop) && !loop->stopped);
+    (void)pthread_mutex_lock(&loop->lock);
+    loop->closed = true;
+    (void)pthread_cond_signal(&loop->stirred);
+    (void)pthread_mutex_unlock(&loop->lock);
+    grpc_completion_queue_shutdown(loop->queue);
+    if (loop->started) {
+        (void)pthread_join(loop->thread, NULL);
+    } else {
+        serve(loop);
+    }
+    loop->stopped = true;
+}
+
+void
+tutti_rpc_loop_free(tutti_rpc_loop *loop)
+{
+    if (loop == NULL) {
+        return;
+    }
+    if (!loop->stopped) {
+        assert(!loop->started);
+        tutti_rpc_loop_stop(loop);
+    }
+    grpc_call_unref(loop->mailbox);
+    grpc_channel_destroy(loop->lame);
+    grpc_completion_queue_destroy(loop->queue);
+    (void)pthread_cond_destroy(&loop->stirred);
+    (void)pthread_mutex_destroy(&loop->lock);
+    free(loop);
+}
+
+void
+tutti_rpc_loop_post(tutti_rpc_loop *loop, tutti_rpc_task *task)
+{
+    const bool current = tutti_rpc_loop_is_current(loop);
+
+    (void)pthread_mutex_lock(&loop->lock);
+    tutti_list_add(&loop->tasks, &task->link);
+    atomic_store_explicit(&loop->posted, true, memory_order_release);
+    if (loop->asleep) {
+        (void)pthread_cond_signal(&loop->stirred);
+    } else if (!current && !loop->waking && !loop->closed) {
+        loop->waking = true;
+        /* Under the lock, so that the queue is not shut down in between; an empty batch calls
+         * nothing of ours. */
+        rpc_batch_start(loop->mailbox, NULL, 0, &loop->woken);
+    }
+    (void)pthread_mutex_unlock(&loop->lock);
+}
+
+void
+tutti_rpc_loop_post_idle(tutti_rpc_loop *loop, tutti_rpc_task *task)
+{
+    assert((!loop->started || tutti_rpc_loop_is_current(loop)) && !loop->dozes);
+    if (tutti_list_empty(&loop->idle)) {
+        loop->idle_ns = tutti_clock_ns();
+        loop->looks = 0;
+    }
+    tutti_list_add(&loop->idle, &task->link);
+}
+
+void
+tutti_rpc_loop_cancel_idle(tutti_rpc_loop *loop, tutti_rpc_task *task)
+{
+    assert(!loop->started || loop->stopped || tutti_rpc_loop_is_current(loop));
+    (void)loop;
+    tutti_list_remove(&task->link);
+}
+
+bool
+tutti_rpc_loop_is_idle(const tutti_rpc_loop *loop)
+{
+    return loop->is_idle;
+}
+
+void
+tutti_rpc_loop_timer_start(tutti_rpc_loop *loop, tutti_timer *timer, uint64_t at_ns)
+{
+    assert(!loop->started || tutti_rpc_loop_is_current(loop));
+    tutti_timers_start(&loop->timers, timer, at_ns);
+}
+
+void
+tutti_rpc_loop_timer_stop(tutti_rpc_loop *loop, tutti_timer *timer)
+{
+    assert(!loop->started || loop->stopped || tutti_rpc_loop_is_current(loop));
+    tutti_timers_stop(&loop->timers, timer);
+}
+
+bool
+tutti_rpc_loop_is_current(const tutti_rpc_loop *loop)
+{
+    return serving == loop;
+}
+
+void
+tutti_rpc_loop_doze(tutti_rpc_loop *loop)
+{
+    assert(!loop->started);
+    loop->dozes = true;
+}
+
+bool
+rpc_loop_dozes(const tutti_rpc_loop *loop)
+{
+    return loop->dozes;
+}
+
+void
+rpc_loop_hold(tutti_rpc_loop *loop)
+{
+    if (!loop->dozes) {
+        return;
+    }
+    (void)pthread_mutex_lock(&loop->lock);
+    loop->held++;
+    if (loop->asleep) {
+        (void)pthread_cond_signal(&loop->stirred);
+    }
+    (void)pthread_mutex_unlock(&loop->lock);
+}
+
+void
+rpc_loop_drop(tutti_rpc_loop *loop)
+{
+    if (!loop->dozes) {
+        return;
+    }
+    (void)pthread_mutex_lock(&loop->lock);
+    assert(loop->held > 0);
+    loop->held--;
+    (void)pthread_mutex_unlock(&loop->lock);
+}
+
+grpc_completion_queue *
+rpc_loop_queue(const tutti_rpc_loop *loop)
+{
+    return loop->queue;
+}

@@ -1,0 +1,235 @@
+#include "rpc/message/message.h"
+
+#include <assert.h>
+#include <grpc/byte_buffer_reader.h>
+#include <grpc/slice.h>
+#include <protobuf-c/protobuf-c.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "rpc/message/arena.h"
+#include "rpc/message/check.h"
+#include "rpc/message/scan.h"
+
+#define RUNS_INLINE 4
+#define FIRST_BYTES 768 /* most control messages need no second allocation */
+
+struct tutti_rpc_message {
+    const void *body;         /* in the arena */
+    grpc_byte_buffer *buffer; /* NULL when nothing of it is needed any more */
+    rpc_cursor payload;
+    tutti_bytes *runs; /* of the buffer; `few` or on the heap */
+    size_t run_count;
+    tutti_bytes few[RUNS_INLINE];
+    rpc_arena arena;
+    max_align_t first[FIRST_BYTES / sizeof(max_align_t)];
+};
+
+static void *
+arena_alloc(void *arena, size_t size)
+{
+    return rpc_arena_take(arena, size);
+}
+
+static void
+arena_free(void *arena, void *memory)
+{
+    (void)arena; /* it goes as a whole */
+    (void)memory;
+}
+
+static tutti_code
+no_memory(tutti_error *err)
+{
+    return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to receive a message");
+}
+
+/* Make the struct from the bytes that are not payload. */
+static tutti_code
+unpack_body(tutti_rpc_message *self, const ProtobufCMessageDescriptor *type, tutti_bytes rest,
+            tutti_error *err)
+{
+    ProtobufCAllocator allocator = {arena_alloc, arena_free, &self->arena};
+
+    rpc_arena_init(&self->arena, rest.size, self->first, sizeof(self->first));
+    self->body = protobuf_c_message_unpack(type, &allocator, rest.size, rest.data);
+    if (self->body != NULL) {
+        return TUTTI_OK;
+    }
+    if (self->arena.refused) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "MESSAGE_LIMIT",
+                              "%s of %zu bytes takes too much memory unpacked", type->name,
+                              rest.size);
+    }
+    return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "MALFORMED_MESSAGE", "malformed %s",
+                          type->name);
+}
+
+static tutti_code
+collect_runs(tutti_rpc_message *self, tutti_error *err)
+{
+    const size_t count = self->buffer->data.raw.slice_buffer.count;
+    grpc_byte_buffer_reader reader;
+    grpc_slice *slice;
+
+    self->runs = count <= RUNS_INLINE ? self->few : calloc(count, sizeof(*self->runs));
+    if (self->runs == NULL || !grpc_byte_buffer_reader_init(&reader, self->buffer)) {
+        return no_memory(err);
+    }
+    while (self->run_count < count && grpc_byte_buffer_reader_peek(&reader, &slice)) {
+        self->runs[self->run_count++] =
+            (tutti_bytes){GRPC_SLICE_START_PTR(*slice), GRPC_SLICE_LENGTH(*slice)};
+    }
+    grpc_byte_buffer_reader_destroy(&reader);
+    return TUTTI_OK;
+}
+
+/* What protobuf-c copied is not needed twice. */
+static void
+drop_buffer(tutti_rpc_message *self)
+{
+    if (self->runs != self->few) {
+        free(self->runs);
+    }
+    self->runs = NULL;
+    if (self->buffer != NULL) {
+        grpc_byte_buffer_destroy(self->buffer);
+        self->buffer = NULL;
+    }
+}
+
+static uint32_t
+payload_field(const ProtobufCMessageDescriptor *type)
+{
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field(type, TUTTI_RPC_PAYLOAD_FIELD);
+
+    return field != NULL && field->type == PROTOBUF_C_TYPE_BYTES &&
+                   field->label != PROTOBUF_C_LABEL_REPEATED
+               ? TUTTI_RPC_PAYLOAD_FIELD
+               : 0;
+}
+
+static tutti_code
+unpack_runs(tutti_rpc_message *self, const ProtobufCMessageDescriptor *type, bool strict,
+            tutti_error *err)
+{
+    tutti_buf gather;
+    rpc_scan scan;
+    tutti_code code;
+
+    tutti_buf_init(&gather, TUTTI_RPC_CONTROL_MAX);
+    code = rpc_scan_message(self->runs, self->run_count, payload_field(type), &gather, &scan, err);
+    if (code == TUTTI_OK) {
+        code = rpc_check(type, scan.rest, strict, err);
+    }
+    if (code == TUTTI_OK) {
+        code = unpack_body(self, type, scan.rest, err);
+    }
+    tutti_buf_fini(&gather);
+    if (code == TUTTI_OK) {
+        self->payload = scan.payload;
+    }
+    return code;
+}
+
+tutti_code
+rpc_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_buffer *buffer, bool strict,
+           tutti_rpc_message **ret_message, tutti_error *err)
+{
+    tutti_rpc_message *self = malloc(sizeof(*self));
+    tutti_code code;
+
+    if (self == NULL) {
+        grpc_byte_buffer_destroy(buffer);
+        return no_memory(err);
+    }
+    memset(self, 0, offsetof(tutti_rpc_message, first));
+    self->buffer = buffer;
+    code = collect_runs(self, err);
+    if (code == TUTTI_OK) {
+        code = unpack_runs(self, type, strict, err);
+    }
+    if (code != TUTTI_OK) {
+        tutti_rpc_message_free(self);
+        return code;
+    }
+    if (self->payload.left == 0) {
+        drop_buffer(self);
+    }
+    *ret_message = self;
+    return TUTTI_OK;
+}
+
+tutti_code
+rpc_unpack_bytes(const ProtobufCMessageDescriptor *type, tutti_bytes wire,
+                 tutti_rpc_message **ret_message, tutti_error *err)
+{
+    tutti_rpc_message *self = malloc(sizeof(*self));
+    tutti_code code;
+
+    if (self == NULL) {
+        return no_memory(err);
+    }
+    memset(self, 0, offsetof(tutti_rpc_message, first));
+    code = rpc_check(type, wire, false, err);
+    if (code == TUTTI_OK) {
+        code = unpack_body(self, type, wire, err);
+    }
+    if (code != TUTTI_OK) {
+        tutti_rpc_message_free(self);
+        return code;
+    }
+    *ret_message = self;
+    return TUTTI_OK;
+}
+
+const void *
+tutti_rpc_message_get(const tutti_rpc_message *message)
+{
+    return message->body;
+}
+
+void
+tutti_rpc_message_narrow(tutti_rpc_message *message, const ProtobufCMessage *part)
+{
+    message->body = part;
+}
+
+size_t
+tutti_rpc_message_payload_bytes(const tutti_rpc_message *message)
+{
+    return message->payload.left;
+}
+
+tutti_bytes
+tutti_rpc_message_peek(tutti_rpc_message *message, size_t most)
+{
+    return rpc_cursor_take(&message->payload, most);
+}
+
+void
+tutti_rpc_message_read(tutti_rpc_message *message, void *dest, size_t size)
+{
+    unsigned char *at = dest;
+
+    assert(size <= message->payload.left);
+    while (size > 0) {
+        const tutti_bytes run = rpc_cursor_take(&message->payload, size);
+
+        memcpy(at, run.data, run.size);
+        at += run.size;
+        size -= run.size;
+    }
+}
+
+void
+tutti_rpc_message_free(tutti_rpc_message *message)
+{
+    if (message != NULL) {
+        drop_buffer(message);
+        rpc_arena_fini(&message->arena);
+        free(message);
+    }
+}

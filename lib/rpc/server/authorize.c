@@ -1,0 +1,209 @@
+/*
+ * Who calls, and may he? Decided here for each call, not by gRPC's own hook: that one writes what
+ * it finds to the connection, where the next call would meet it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "rpc/server/call.h"
+
+#define IDENTITY_BYTES_MAX 256
+#define TOKEN_BYTES_MAX 8192 /* gRPC takes no more metadata than that */
+
+/*
+ * The token of "authorization: Bearer ...", "" = none.
+ *
+ * TUTTI_UNAUTHENTICATED  several of them, another scheme, or no text
+ */
+static tutti_code
+find_token(const tutti_rpc_call *call, char *ret_token, size_t size, tutti_error *err)
+{
+    static const char scheme[] = "bearer ";
+    const size_t head = sizeof(scheme) - 1;
+    size_t found = 0;
+    size_t i;
+
+    ret_token[0] = '\0';
+    for (i = 0; i < call->metadata.count; i++) {
+        const grpc_metadata *one = &call->metadata.metadata[i];
+        const char *value = (const char *)GRPC_SLICE_START_PTR(one->value);
+        const size_t bytes = GRPC_SLICE_LENGTH(one->value);
+
+        if (grpc_slice_str_cmp(one->key, "authorization") != 0) {
+            continue;
+        }
+        if (++found > 1 || bytes <= head || bytes - head >= size ||
+            strncasecmp(value, scheme, head) != 0 || memchr(value, '\0', bytes) != NULL) {
+            return TUTTI_FAIL_FOR(err, TUTTI_UNAUTHENTICATED, "BAD_TOKEN",
+                                  "need one \"authorization: Bearer <token>\"");
+        }
+        memcpy(ret_token, value + head, bytes - head);
+        ret_token[bytes - head] = '\0';
+    }
+    return TUTTI_OK;
+}
+
+/* "ipv4:127.0.0.1:55012", "ipv6:%5B::1%5D:55012", "unix:/path". */
+static bool
+is_this_machine(const char *peer)
+{
+    static const char v6_mapped[] = "ipv6:%5B::ffff:127.";
+
+    return strncmp(peer, "unix:", 5) == 0 || strncmp(peer, "ipv4:127.", 9) == 0 ||
+           strncmp(peer, "ipv6:%5B::1%5D:", 15) == 0 || strncmp(peer, "ipv6:[::1]:", 11) == 0 ||
+           strncmp(peer, v6_mapped, sizeof(v6_mapped) - 1) == 0 ||
+           strncmp(peer, "ipv6:[::ffff:127.", 17) == 0;
+}
+
+static tutti_code
+check_way(const tutti_rpc_call *call, const char *token, tutti_error *err)
+{
+    if (token[0] == '\0' || !call->lane->server->strangers ||
+        is_this_machine(tutti_rpc_call_peer(call))) {
+        return TUTTI_OK;
+    }
+    return TUTTI_FAIL_FOR(err, TUTTI_UNAUTHENTICATED, "TOKEN_IN_PLAINTEXT",
+                          "a token came in plaintext from %s and is not accepted: everybody on the "
+                          "way could read it; serve with --tls-cert, and draw a new token",
+                          tutti_rpc_call_peer(call));
+}
+
+static tutti_code
+check_token_file(const tutti_rpc_server *server, const char *token, tutti_error *err)
+{
+    if (rpc_token_matches(server->token, token, tutti_clock_ns())) {
+        return TUTTI_OK;
+    }
+    return TUTTI_FAIL_FOR(err, TUTTI_UNAUTHENTICATED, token[0] == '\0' ? "NO_TOKEN" : "BAD_TOKEN",
+                          "%s",
+                          token[0] == '\0' ? "this server wants a bearer token"
+                                           : "the bearer token is not the right one");
+}
+
+/* [out, owned] ret_grant  the guard's; NULL = no limits */
+static tutti_code
+ask_guard(const tutti_rpc_call *call, const char *method, const char *token, void **ret_grant,
+          char *ret_identity, tutti_error *err)
+{
+    const tutti_rpc_server *server = call->lane->server;
+    char certificate[IDENTITY_BYTES_MAX] = "";
+    const tutti_rpc_visit visit = {.method = method, .token = token, .certificate = certificate};
+    const char *identity = NULL;
+    tutti_code code;
+
+    if (server->options->tls_client_ca[0] != '\0') {
+        rpc_tls_uri(call->call, certificate, sizeof(certificate));
+    }
+    code = server->guard->admit(server->guard_arg, &visit, ret_grant, &identity, err);
+    if (code == TUTTI_OK && identity != NULL) {
+        (void)snprintf(ret_identity, IDENTITY_BYTES_MAX, "%s", identity);
+    }
+    return code;
+}
+
+static tutti_code
+decide(const tutti_rpc_call *call, const char *method, const char *token, void **ret_grant,
+       char *ret_identity, tutti_error *err)
+{
+    const tutti_rpc_server *server = call->lane->server;
+    const bool asked = server->authorize != NULL || (server->guard_asks && token[0] != '\0');
+    tutti_code code = TUTTI_OK;
+
+    if (server->guard != NULL) {
+        code = ask_guard(call, method, token, ret_grant, ret_identity, err);
+    } else if (server->authorize != NULL) {
+        code = server->authorize(server->authorize_arg, method, token, ret_identity,
+                                 IDENTITY_BYTES_MAX, err);
+    }
+    if (server->token == NULL || (asked && code != TUTTI_UNAUTHENTICATED) ||
+        (code != TUTTI_OK && code != TUTTI_UNAUTHENTICATED)) {
+        return code;
+    }
+    return check_token_file(server, token, err);
+}
+
+static bool
+asks(const tutti_rpc_server *server)
+{
+    return server->authorize != NULL || server->guard != NULL || server->token != NULL;
+}
+
+tutti_code
+rpc_call_authorize(tutti_rpc_call *call, tutti_error *err)
+{
+    const tutti_rpc_server *server = call->lane->server;
+    char token[TOKEN_BYTES_MAX];
+    char identity[IDENTITY_BYTES_MAX] = "";
+    tutti_code code = TUTTI_OK;
+
+    if (!call->route->method->open && asks(server)) {
+        code = find_token(call, token, sizeof(token), err);
+        code = code == TUTTI_OK ? check_way(call, token, err) : code;
+        code = code == TUTTI_OK
+                   ? decide(call, call->route->path, token, &call->grant, identity, err)
+                   : code;
+    }
+    if (code == TUTTI_OK && identity[0] == '\0' && server->options->tls_client_ca[0] != '\0') {
+        rpc_tls_identity(call->call, identity, sizeof(identity));
+    }
+    if (code == TUTTI_OK && identity[0] != '\0') {
+        call->identity = strdup(identity);
+        if (call->identity == NULL) {
+            code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        }
+    }
+    return code;
+}
+
+/* Does a message keep to the grant? */
+static tutti_code
+check_message(const tutti_rpc_server *server, const void *grant, const char *method,
+              const struct ProtobufCMessage *message, tutti_error *err)
+{
+    tutti_rpc_subject subject;
+
+    if (grant == NULL) {
+        return TUTTI_OK;
+    }
+    subject = rpc_subject_of(message);
+    return server->guard->check(grant, method, &subject, err);
+}
+
+tutti_code
+rpc_call_authorize_nested(const tutti_rpc_call *stream, const rpc_route *route,
+                          const struct ProtobufCMessage *request, tutti_error *err)
+{
+    const tutti_rpc_server *server = stream->lane->server;
+    char token[TOKEN_BYTES_MAX];
+    char identity[IDENTITY_BYTES_MAX] = "";
+    void *grant = NULL;
+    tutti_code code;
+
+    if ((server->authorize == NULL && stream->grant == NULL) || route->method->open) {
+        return TUTTI_OK; /* a token file lets in for everything */
+    }
+    code = find_token(stream, token, sizeof(token), err);
+    code = code == TUTTI_OK ? decide(stream, route->path, token, &grant, identity, err) : code;
+    code = code == TUTTI_OK ? check_message(server, grant, route->path, request, err) : code;
+    if (grant != NULL) {
+        server->guard->release(grant);
+    }
+    return code;
+}
+
+tutti_code
+rpc_call_check(const tutti_rpc_call *call, const tutti_rpc_message *message, tutti_error *err)
+{
+    return check_message(call->lane->server, call->grant, call->route->path,
+                         tutti_rpc_message_get(message), err);
+}
+
+bool
+tutti_rpc_call_may(const tutti_rpc_call *call, const char *method)
+{
+    return call->grant == NULL || call->lane->server->guard->may(call->grant, method);
+}

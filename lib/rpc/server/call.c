@@ -1,0 +1,356 @@
+#include "rpc/server/call.h"
+
+#include <assert.h>
+#include <grpc/support/alloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "rpc/message/message.h"
+
+#define PARTS_ALWAYS 2 /* CLOSE and the status */
+#define METHOD_BYTES_SHOWN 200
+
+/* Everything is over: say goodbye and let go. */
+static void
+end_call(tutti_rpc_call *call)
+{
+    tutti_rpc_server *server = call->lane->server;
+    tutti_rpc_loop *loop = call->lane->loop;
+    rpc_route *route = call->route;
+
+    rpc_server_note(server, route, (int)call->status.code, tutti_clock_ns() - call->came_ns);
+    if (call->handed) {
+        if (route->method->stream != NULL && route->method->stream->on_end != NULL) {
+            route->method->stream->on_end(call, route->self);
+        } else if (call->on_end != NULL) {
+            call->on_end(call, route->self);
+        }
+        (void)atomic_fetch_sub(&server->call_count, 1);
+    }
+    tutti_list_remove(&call->link);
+    tutti_rpc_message_free(call->request);
+    call->request = NULL;
+    rpc_status_fini(&call->status);
+    (void)pthread_mutex_lock(&call->lock);
+    grpc_call_unref(call->call);
+    call->call = NULL;
+    (void)pthread_mutex_unlock(&call->lock);
+    tutti_rpc_call_unref(call);
+    rpc_loop_drop(loop);
+    rpc_server_release(server);
+}
+
+static void
+on_end(tutti_rpc_task *task)
+{
+    end_call(tutti_container_of(task, tutti_rpc_call, end));
+}
+
+void
+rpc_call_drop(tutti_rpc_call *call, unsigned parts)
+{
+    if (atomic_fetch_sub(&call->parts, parts) == parts) {
+        end_call(call);
+    }
+}
+
+void
+rpc_call_drop_later(tutti_rpc_call *call)
+{
+    if (atomic_fetch_sub(&call->parts, 1) == 1) {
+        tutti_rpc_loop_post(call->lane->loop, &call->end);
+    }
+}
+
+void
+rpc_call_tell(tutti_rpc_call *call)
+{
+    const tutti_rpc_method *method;
+    bool answered;
+
+    if (!call->handed || call->told) {
+        return;
+    }
+    (void)pthread_mutex_lock(&call->lock);
+    answered = call->answered;
+    (void)pthread_mutex_unlock(&call->lock);
+    if (answered) {
+        return;
+    }
+    call->told = true;
+    method = call->route->method;
+    if (method->stream != NULL && method->stream->on_cancel != NULL) {
+        method->stream->on_cancel(call, call->route->self);
+    } else if (method->stream == NULL && call->on_cancel != NULL) {
+        call->on_cancel(call, call->route->self);
+    }
+}
+
+static void
+on_closed(tutti_rpc_tag *tag, bool ok)
+{
+    tutti_rpc_call *call = tutti_container_of(tag, tutti_rpc_call, closed);
+
+    (void)ok; /* CLOSE always succeeds */
+    if (call->gone != 0) {
+        atomic_store(&call->cancelled, true);
+        rpc_call_tell(call);
+    }
+    rpc_call_drop(call, 1);
+}
+
+static void
+on_finished(tutti_rpc_tag *tag, bool ok)
+{
+    tutti_rpc_call *call = tutti_container_of(tag, tutti_rpc_call, finished);
+
+    (void)ok; /* when the client has gone nobody hears it, and nobody has to */
+    rpc_call_drop(call, call->close_joined ? 2 : 1);
+}
+
+tutti_rpc_call *
+rpc_call_new(rpc_lane *lane, rpc_route *route)
+{
+    tutti_rpc_call *call = malloc(sizeof(*call)); /* glibc's calloc has no thread cache */
+
+    if (call == NULL) {
+        return NULL;
+    }
+    memset(call, 0, sizeof(*call));
+    call->lane = lane;
+    call->route = route;
+    atomic_init(&call->refs, 1);
+    atomic_init(&call->parts, PARTS_ALWAYS);
+    tutti_list_init(&call->link);
+    grpc_metadata_array_init(&call->metadata);
+    grpc_call_details_init(&call->details);
+    call->status.text = grpc_empty_slice();
+    call->closed.on_done = on_closed;
+    call->finished.on_done = on_finished;
+    call->end.on_run = on_end;
+    (void)pthread_mutex_init(&call->lock, NULL);
+    rpc_server_hold(lane->server);
+    return call;
+}
+
+void
+rpc_call_discard(tutti_rpc_call *call)
+{
+    tutti_rpc_server *server = call->lane->server;
+
+    tutti_rpc_call_unref(call);
+    rpc_server_release(server);
+}
+
+void
+tutti_rpc_call_ref(tutti_rpc_call *call)
+{
+    (void)atomic_fetch_add(&call->refs, 1);
+}
+
+void
+tutti_rpc_call_unref(tutti_rpc_call *call)
+{
+    if (atomic_fetch_sub(&call->refs, 1) != 1) {
+        return;
+    }
+    if (call->first != NULL) {
+        grpc_byte_buffer_destroy(call->first);
+    }
+    if (call->stream != NULL) {
+        tutti_rpc_call_unref(call->stream);
+    }
+    grpc_metadata_array_destroy(&call->metadata);
+    grpc_call_details_destroy(&call->details);
+    gpr_free(call->peer);
+    free(call->identity);
+    if (call->grant != NULL) {
+        call->lane->server->guard->release(call->grant);
+    }
+    (void)pthread_mutex_destroy(&call->lock);
+    free(call);
+}
+
+static tutti_code
+take_request(tutti_rpc_call *call, tutti_error *err)
+{
+    grpc_byte_buffer *first = call->first;
+    tutti_code code;
+
+    if (call->route->client_streams) {
+        return TUTTI_OK;
+    }
+    if (first == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_REQUEST",
+                              "the call ended without a request");
+    }
+    call->first = NULL;
+    code = rpc_unpack(call->route->input, first, !call->route->open_enums, &call->request, err);
+    return code == TUTTI_OK ? rpc_call_check(call, call->request, err) : code;
+}
+
+static tutti_code
+no_method(const tutti_rpc_call *call, tutti_error *err)
+{
+    const size_t size = GRPC_SLICE_LENGTH(call->details.method);
+
+    return TUTTI_FAIL(err, TUTTI_UNIMPLEMENTED, "there is no method %.*s",
+                      (int)(size < METHOD_BYTES_SHOWN ? size : METHOD_BYTES_SHOWN),
+                      (const char *)GRPC_SLICE_START_PTR(call->details.method));
+}
+
+/* May it come in? */
+static tutti_code
+admit(tutti_rpc_call *call, tutti_error *err)
+{
+    tutti_code code;
+
+    if (atomic_load(&call->lane->server->draining)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "DRAINING", "the server is shutting down");
+    }
+    if (call->route == NULL) {
+        return no_method(call, err);
+    }
+    code = rpc_call_authorize(call, err);
+    return code == TUTTI_OK ? take_request(call, err) : code;
+}
+
+static void
+hand_over(tutti_rpc_call *call)
+{
+    const rpc_route *route = call->route;
+
+    call->handed = true;
+    (void)atomic_fetch_add(&call->parts, 1);
+    (void)atomic_fetch_add(&call->lane->server->call_count, 1);
+    if (route->method->stream == NULL) {
+        route->method->on_call(call, route->self);
+    } else if (route->method->stream->on_open != NULL) {
+        route->method->stream->on_open(call, route->self);
+    }
+}
+
+void
+rpc_call_begin(tutti_rpc_call *call)
+{
+    const grpc_op close = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER,
+                           .data.recv_close_on_server.cancelled = &call->gone};
+    tutti_error err;
+
+    call->came_ns = tutti_clock_ns();
+    tutti_list_add(&call->lane->calls, &call->link);
+    call->beginning = true;
+    if (admit(call, &err) == TUTTI_OK) {
+        hand_over(call);
+    } else {
+        rpc_call_refuse(call, &err);
+    }
+    call->beginning = false;
+    if (!call->close_started) {
+        call->close_started = true;
+        rpc_batch_start(call->call, &close, 1, &call->closed);
+    }
+}
+
+const void *
+tutti_rpc_call_request(const tutti_rpc_call *call)
+{
+    return tutti_rpc_message_get(call->request);
+}
+
+tutti_rpc_message *
+tutti_rpc_call_message(const tutti_rpc_call *call)
+{
+    return call->request;
+}
+
+uint64_t
+tutti_rpc_call_deadline(const tutti_rpc_call *call)
+{
+    return rpc_time_from(call->deadline);
+}
+
+bool
+tutti_rpc_call_cancelled(const tutti_rpc_call *call)
+{
+    return atomic_load(&call->cancelled);
+}
+
+const char *
+tutti_rpc_call_method(const tutti_rpc_call *call)
+{
+    return call->route->path;
+}
+
+const char *
+tutti_rpc_call_peer(const tutti_rpc_call *call)
+{
+    tutti_rpc_call *self = (tutti_rpc_call *)(uintptr_t)call; /* looked up when first asked */
+    const char *peer;
+
+    if (call->stream != NULL) {
+        return tutti_rpc_call_peer(call->stream);
+    }
+    (void)pthread_mutex_lock(&self->lock);
+    if (self->peer == NULL && self->call != NULL) {
+        self->peer = grpc_call_get_peer(self->call);
+    }
+    peer = self->peer;
+    (void)pthread_mutex_unlock(&self->lock);
+    return peer == NULL ? "" : peer;
+}
+
+tutti_bytes
+tutti_rpc_call_metadata(const tutti_rpc_call *call, const char *key)
+{
+    size_t i;
+
+    if (call->stream != NULL) {
+        return tutti_rpc_call_metadata(call->stream, key);
+    }
+    for (i = 0; i < call->metadata.count; i++) {
+        const grpc_metadata *one = &call->metadata.metadata[i];
+
+        if (grpc_slice_str_cmp(one->key, key) == 0) {
+            return (tutti_bytes){GRPC_SLICE_START_PTR(one->value), GRPC_SLICE_LENGTH(one->value)};
+        }
+    }
+    return (tutti_bytes){NULL, 0};
+}
+
+const char *
+tutti_rpc_call_identity(const tutti_rpc_call *call)
+{
+    if (call->stream != NULL) {
+        return tutti_rpc_call_identity(call->stream);
+    }
+    return call->identity == NULL ? "" : call->identity;
+}
+
+void
+tutti_rpc_call_set_user(tutti_rpc_call *call, void *user)
+{
+    call->user = user;
+}
+
+void *
+tutti_rpc_call_user(const tutti_rpc_call *call)
+{
+    return call->user;
+}
+
+void
+tutti_rpc_call_on_cancel(tutti_rpc_call *call, tutti_rpc_unary_fn on_cancel)
+{
+    assert(call->route->method->stream == NULL);
+    call->on_cancel = on_cancel;
+}
+
+void
+tutti_rpc_call_on_end(tutti_rpc_call *call, tutti_rpc_unary_fn told)
+{
+    assert(call->route->method->stream == NULL);
+    call->on_end = told;
+}

@@ -1,0 +1,128 @@
+/* The end of a server, in the order in which clients are hurt least. */
+#include <assert.h>
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rpc/server/server_private.h"
+
+#define REMIND_NS (5 * TUTTI_NS_PER_S)
+#define LOOK_NS (50 * TUTTI_NS_PER_MS)
+#define LOOKS_QUIET 20 /* in a row, without a call: a second, for slow readers of last answers */
+
+static void
+on_last(tutti_rpc_task *task)
+{
+    tutti_rpc_server *self = tutti_container_of(task, tutti_rpc_server, last);
+    size_t i;
+
+    tutti_rpc_loop_timer_stop(self->loop, &self->grace);
+    tutti_rpc_loop_timer_stop(self->loop, &self->look_quiet);
+    for (i = 0; i < self->listener_count; i++) {
+        rpc_listen_leave(&self->listeners[i]);
+    }
+    self->stopped = true;
+    TUTTI_LOG("rpc/server", DEBUG, "stopped");
+    if (self->on_stopped != NULL) {
+        self->on_stopped(self->on_stopped_arg);
+    }
+}
+
+void
+rpc_server_release(tutti_rpc_server *server)
+{
+    if (atomic_fetch_sub(&server->lives, 1) == 1) {
+        server->last.on_run = on_last;
+        tutti_rpc_loop_post(server->loop, &server->last);
+    }
+}
+
+/* gRPC has closed all connections; no request is posted any more. */
+static void
+on_closed(tutti_rpc_tag *tag, bool ok)
+{
+    (void)ok;
+    rpc_server_release(tutti_container_of(tag, tutti_rpc_server, closed));
+}
+
+static void
+on_grace(tutti_timer *timer)
+{
+    tutti_rpc_server *self = tutti_container_of(timer, tutti_rpc_server, grace);
+    const size_t count = atomic_load(&self->call_count);
+
+    if (!self->cancelled_all) {
+        self->cancelled_all = true;
+        TUTTI_LOG("rpc/server", INFO, "the grace is over, cancelling %zu calls", count);
+        grpc_server_cancel_all_calls(self->grpc);
+    } else {
+        TUTTI_LOG("rpc/server", WARN, "cannot stop: %zu calls were never answered", count);
+    }
+    tutti_rpc_loop_timer_start(self->loop, &self->grace,
+                               tutti_clock_add(tutti_clock_ns(), REMIND_NS));
+}
+
+/*
+ * gRPC closes a connection when its client has agreed to the end, which a client that waits for an
+ * answer does at once, behind the last byte of it. An idle one may not look at its connections for
+ * seconds. Which one is which nobody says; so when no call is left for a second, connections are
+ * cut.
+ */
+static void
+on_look(tutti_timer *timer)
+{
+    tutti_rpc_server *self = tutti_container_of(timer, tutti_rpc_server, look_quiet);
+
+    if (self->cancelled_all) {
+        return;
+    }
+    self->looks_quiet = atomic_load(&self->call_count) == 0 ? self->looks_quiet + 1 : 0;
+    if (self->looks_quiet == LOOKS_QUIET) {
+        TUTTI_LOG("rpc/server", DEBUG, "no calls left, cutting idle connections");
+        self->cancelled_all = true;
+        grpc_server_cancel_all_calls(self->grpc);
+        return;
+    }
+    tutti_rpc_loop_timer_start(self->loop, timer, tutti_clock_add(tutti_clock_ns(), LOOK_NS));
+}
+
+static void
+on_stop(tutti_rpc_task *task)
+{
+    tutti_rpc_server *self = tutti_container_of(task, tutti_rpc_server, stop);
+    size_t i;
+
+    TUTTI_LOG("rpc/server", DEBUG, "draining %zu calls", atomic_load(&self->call_count));
+    atomic_store(&self->draining, true);
+    rpc_health_drain(&self->health); /* whoever watches hears it before the door closes */
+    rpc_probe_stop(&self->probe);
+    self->closed.on_done = on_closed;
+    rpc_tag_release(&self->closed);
+    grpc_server_shutdown_and_notify(self->grpc, rpc_loop_queue(self->loop), &self->closed);
+    if (self->on_drain != NULL) {
+        self->on_drain(self->on_drain_arg);
+    }
+    for (i = 0; i < self->lane_count; i++) {
+        rpc_server_hold(self);
+        tutti_rpc_loop_post(self->lanes[i].loop, &self->lanes[i].sweep);
+    }
+    self->grace.on_expiry = on_grace;
+    tutti_rpc_loop_timer_start(self->loop, &self->grace,
+                               tutti_clock_add(tutti_clock_ns(), self->options->grace_ns));
+    self->look_quiet.on_expiry = on_look;
+    tutti_rpc_loop_timer_start(self->loop, &self->look_quiet,
+                               tutti_clock_add(tutti_clock_ns(), LOOK_NS));
+}
+
+void
+tutti_rpc_server_stop(tutti_rpc_server *server, void (*on_stopped)(void *arg), void *arg)
+{
+    const bool again = atomic_exchange(&server->stopping, true);
+
+    assert(server->started && !again);
+    (void)again;
+    server->on_stopped = on_stopped;
+    server->on_stopped_arg = arg;
+    server->stop.on_run = on_stop;
+    tutti_rpc_loop_post(server->loop, &server->stop);
+}

@@ -1,0 +1,97 @@
+/* What a server counts about its calls, and how it shows that. */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rpc/server/server_private.h"
+
+#define NAME_BYTES 128
+
+void
+rpc_server_note(tutti_rpc_server *server, rpc_route *route, int code, uint64_t duration_ns)
+{
+    assert(code >= 0 && code < TUTTI_RPC_CODES);
+    if (route == NULL) {
+        tutti_count(&server->unknown, 1);
+        return;
+    }
+    tutti_count(&route->ended[code], 1);
+    if (route->method->stream == NULL) {
+        tutti_meter_add(&route->durations, duration_ns);
+    }
+}
+
+bool
+tutti_rpc_server_is_serving(tutti_rpc_server *server)
+{
+    return rpc_health_serves(&server->health, "");
+}
+
+/* "/tutti.v1.StoreService/Get" in its two halves. [in] code  NULL = none */
+static void
+label(const rpc_route *route, const char *code, char ret_labels[TUTTI_PAGE_LABELS_MAX])
+{
+    char service[NAME_BYTES];
+    const char *method = strrchr(route->path, '/') + 1;
+    const int size = (int)(method - route->path) - 2; /* without both slashes */
+
+    (void)snprintf(service, sizeof(service), "%.*s", size, route->path + 1);
+    tutti_page_labels(ret_labels, (const char *const[]){"service", service, "method", method,
+                                                        code == NULL ? NULL : "code", code, NULL});
+}
+
+static void
+expose_codes(const rpc_route *route, tutti_page *page)
+{
+    char labels[TUTTI_PAGE_LABELS_MAX];
+    int code;
+
+    for (code = 0; code < TUTTI_RPC_CODES; code++) {
+        const uint64_t count = atomic_load_explicit(&route->ended[code], memory_order_relaxed);
+
+        if (count > 0) {
+            label(route, tutti_code_name((tutti_code)code), labels);
+            tutti_page_number(page, "tutti_rpc_calls_total", labels, count);
+        }
+    }
+}
+
+static void
+expose_durations(const tutti_rpc_server *server, tutti_page *page)
+{
+    char labels[TUTTI_PAGE_LABELS_MAX];
+    size_t i;
+
+    tutti_page_family(page, "tutti_rpc_call_duration_seconds", "histogram",
+                      "Time from the arrival of a unary call to its end, waiting included.");
+    for (i = 0; i < server->route_count; i++) {
+        const rpc_route *route = &server->routes[i];
+
+        if (tutti_meter_count(&route->durations) > 0) {
+            label(route, NULL, labels);
+            tutti_page_meter(page, "tutti_rpc_call_duration_seconds", labels, &route->durations);
+        }
+    }
+}
+
+void
+tutti_rpc_server_expose(tutti_rpc_server *server, tutti_page *page)
+{
+    size_t i;
+
+    tutti_page_family(page, "tutti_rpc_calls_running", "gauge", "Calls in the hands of handlers.");
+    tutti_page_number(page, "tutti_rpc_calls_running", "", tutti_rpc_server_call_count(server));
+    tutti_page_family(page, "tutti_rpc_unknown_calls_total", "counter",
+                      "Calls of methods that this server does not have.");
+    tutti_page_number(page, "tutti_rpc_unknown_calls_total", "",
+                      atomic_load_explicit(&server->unknown, memory_order_relaxed));
+    if (!atomic_load(&server->routed)) {
+        return;
+    }
+    tutti_page_family(page, "tutti_rpc_calls_total", "counter",
+                      "Calls that ended, by method and status.");
+    for (i = 0; i < server->route_count; i++) {
+        expose_codes(&server->routes[i], page);
+    }
+    expose_durations(server, page);
+}

@@ -1,0 +1,172 @@
+#include "rpc/nested.h"
+
+#include <assert.h>
+#include <protobuf-c/protobuf-c.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "rpc/message/message.h"
+#include "rpc/server/call.h"
+
+/* Every method has a request type of its own. NULL: none has this one. */
+static rpc_route *
+find_route(tutti_rpc_server *server, const ProtobufCMessageDescriptor *type)
+{
+    size_t i;
+
+    for (i = 0; i < server->route_count; i++) {
+        if (server->routes[i].input == type && server->routes[i].method->stream == NULL) {
+            return &server->routes[i];
+        }
+    }
+    return NULL;
+}
+
+/* A tensor's bytes belong to the outermost message, where nobody copies them. */
+static tutti_code
+check_payload(const ProtobufCMessage *request, tutti_error *err)
+{
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field(request->descriptor, TUTTI_RPC_PAYLOAD_FIELD);
+    const ProtobufCBinaryData *bytes;
+
+    if (field == NULL || field->type != PROTOBUF_C_TYPE_BYTES) {
+        return TUTTI_OK;
+    }
+    bytes = (const ProtobufCBinaryData *)(const void *)((const char *)request + field->offset);
+    if (bytes->len > 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "COMMAND_PAYLOAD",
+                              "%zu bytes in the payload of %s inside a command: they go into the "
+                              "payload of the message around it",
+                              bytes->len, request->descriptor->short_name);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+check(const tutti_rpc_nested *nested, const rpc_route *route, tutti_error *err)
+{
+    tutti_code code;
+
+    if (route == NULL) {
+        return TUTTI_FAIL(err, TUTTI_UNIMPLEMENTED, "no method here takes a %s",
+                          nested->request->descriptor->short_name);
+    }
+    code = check_payload(nested->request, err);
+    return code == TUTTI_OK ? rpc_call_authorize_nested(nested->stream, route, nested->request, err)
+                            : code;
+}
+
+static void on_tell(tutti_rpc_task *task);
+static void on_end(tutti_rpc_task *task);
+
+tutti_code
+tutti_rpc_nested_new(const tutti_rpc_nested *nested, tutti_rpc_call **ret_call, tutti_error *err)
+{
+    rpc_route *route = find_route(nested->stream->lane->server, nested->request->descriptor);
+    tutti_code code = check(nested, route, err);
+    tutti_rpc_call *call = code == TUTTI_OK ? rpc_call_new(route->lane, route) : NULL;
+
+    if (call == NULL) {
+        tutti_rpc_message_free(nested->message);
+        return code != TUTTI_OK
+                   ? code
+                   : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a command");
+    }
+    tutti_rpc_call_ref(nested->stream);
+    call->stream = nested->stream;
+    call->came_ns = tutti_clock_ns();
+    call->on_answer = nested->on_answer;
+    call->on_answer_arg = nested->arg;
+    call->deadline = nested->stream->deadline;
+    call->tell.on_run = on_tell;
+    call->end.on_run = on_end;
+    call->request = nested->message;
+    tutti_rpc_message_narrow(call->request, nested->request);
+    *ret_call = call;
+    return TUTTI_OK;
+}
+
+tutti_rpc_loop *
+tutti_rpc_nested_loop(const tutti_rpc_call *call)
+{
+    return call->lane->loop;
+}
+
+void
+tutti_rpc_nested_start(tutti_rpc_call *call)
+{
+    const rpc_route *route = call->route;
+
+    assert(tutti_rpc_loop_is_current(call->lane->loop) && !call->handed);
+    call->handed = true;
+    tutti_rpc_call_ref(call); /* it may be answered, and over, before the handler returns */
+    route->method->on_call(call, route->self);
+    tutti_rpc_call_unref(call);
+}
+
+void
+rpc_nested_answer(tutti_rpc_call *call, const ProtobufCMessage *response,
+                  const tutti_rpc_blob *payload, const tutti_error *err)
+{
+    (void)pthread_mutex_lock(&call->lock);
+    assert(!call->answered); /* a call is answered once */
+    call->answered = true;
+    call->status.code = err == NULL ? GRPC_STATUS_OK : (grpc_status_code)err->code;
+    (void)pthread_mutex_unlock(&call->lock);
+    call->on_answer(call->on_answer_arg, response, payload, err);
+}
+
+static void
+on_tell(tutti_rpc_task *task)
+{
+    tutti_rpc_call *call = tutti_container_of(task, tutti_rpc_call, tell);
+
+    rpc_call_tell(call);
+    tutti_rpc_call_unref(call);
+}
+
+void
+tutti_rpc_nested_cancel(tutti_rpc_call *call, bool gone)
+{
+    if (gone) {
+        atomic_store(&call->cancelled, true);
+    }
+    tutti_rpc_call_ref(call);
+    tutti_rpc_loop_post(call->lane->loop, &call->tell);
+}
+
+static void
+end_call(tutti_rpc_call *call)
+{
+    tutti_rpc_server *server = call->lane->server;
+
+    if (call->handed) { /* counted as a call of its own */
+        rpc_server_note(server, call->route, (int)call->status.code,
+                        tutti_clock_ns() - call->came_ns);
+    }
+    if (call->handed && call->on_end != NULL) {
+        call->on_end(call, call->route->self);
+    }
+    tutti_rpc_message_free(call->request);
+    call->request = NULL;
+    tutti_rpc_call_unref(call);
+    rpc_server_release(server);
+}
+
+static void
+on_end(tutti_rpc_task *task)
+{
+    end_call(tutti_container_of(task, tutti_rpc_call, end));
+}
+
+void
+tutti_rpc_nested_end(tutti_rpc_call *call, bool delivered)
+{
+    atomic_store(&call->cancelled, !delivered);
+    if (delivered && tutti_rpc_loop_is_current(call->lane->loop)) { /* else perhaps in its answer */
+        end_call(call);
+    } else {
+        tutti_rpc_loop_post(call->lane->loop, &call->end);
+    }
+}

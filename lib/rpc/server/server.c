@@ -1,0 +1,343 @@
+#include "rpc/server/server_private.h"
+
+#include <assert.h>
+#include <grpc/grpc.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "rpc/message/service.h"
+
+#define METADATA_BYTES_MAX 16384
+#define ARGS_MAX 16
+
+tutti_code
+tutti_rpc_server_new(const tutti_rpc_server_options *options, tutti_bytes descriptor_set,
+                     tutti_rpc_loop *loop, tutti_rpc_server **ret_server, tutti_error *err)
+{
+    tutti_rpc_server *self;
+    tutti_code code = rpc_check_process(err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a server");
+    }
+    self->options = options;
+    self->loop = loop;
+    atomic_init(&self->lives, 1);
+    rpc_health_init(&self->health, loop);
+    code = rpc_listen_check(options, self->listeners, &self->listener_count, err);
+    if (code == TUTTI_OK) {
+        code = rpc_descriptors_open(descriptor_set, &self->descriptors, err);
+    }
+    if (code == TUTTI_OK) {
+        code = rpc_reflection_init(&self->reflection, self->descriptors, self->services,
+                                   &self->service_count, err);
+    }
+    if (code != TUTTI_OK) {
+        tutti_rpc_server_free(self);
+        return code;
+    }
+    *ret_server = self;
+    return TUTTI_OK;
+}
+
+static void
+add(tutti_rpc_server *self, const tutti_rpc_service *service)
+{
+    assert(!self->started && self->service_count < TUTTI_RPC_SERVICES_MAX);
+    assert(service->descriptor != NULL && service->loop != NULL);
+    self->services[self->service_count++] = *service;
+}
+
+void
+tutti_rpc_server_add(tutti_rpc_server *server, const tutti_rpc_service *service)
+{
+    add(server, service);
+    rpc_health_set(&server->health, rpc_service_name(service->descriptor), false);
+}
+
+void
+tutti_rpc_server_authorize(tutti_rpc_server *server, tutti_rpc_authorize_fn authorize, void *arg)
+{
+    assert(!server->started);
+    server->authorize = authorize;
+    server->authorize_arg = arg;
+}
+
+void
+tutti_rpc_server_guard(tutti_rpc_server *server, const tutti_rpc_guard *guard, bool asks, void *arg)
+{
+    assert(!server->started);
+    server->guard = guard;
+    server->guard_arg = arg;
+    server->guard_asks = asks;
+}
+
+void
+tutti_rpc_server_on_drain(tutti_rpc_server *server, void (*on_drain)(void *arg), void *arg)
+{
+    assert(!server->started);
+    server->on_drain = on_drain;
+    server->on_drain_arg = arg;
+}
+
+void
+tutti_rpc_server_on_deaf(tutti_rpc_server *server, void (*on_deaf)(void *arg), void *arg)
+{
+    assert(!server->started);
+    server->probe.on_deaf = on_deaf;
+    server->probe.arg = arg;
+}
+
+/* gRPC counts in milliseconds, in an int; never 0, which would mean something else. */
+static int
+milliseconds(uint64_t ns)
+{
+    const uint64_t ms = ns / TUTTI_NS_PER_MS;
+
+    return ms == 0 ? 1 : ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+static void
+put(grpc_arg *args, size_t *count, const char *key, int value)
+{
+    assert(*count < ARGS_MAX);
+    args[(*count)++] =
+        (grpc_arg){.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)key, .value.integer = value};
+}
+
+/* What each one is for stands in docs/security.md. */
+static size_t
+fill_args(const tutti_rpc_server *self, grpc_arg args[ARGS_MAX])
+{
+    const tutti_rpc_server_options *options = self->options;
+    size_t n = 0;
+
+    put(args, &n, GRPC_ARG_ALLOW_REUSEPORT, 0);
+    put(args, &n, GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1);
+    put(args, &n, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
+        options->receive_bytes_max > INT_MAX ? INT_MAX : (int)options->receive_bytes_max);
+    put(args, &n, GRPC_ARG_MAX_CONCURRENT_STREAMS,
+        options->streams_max > INT_MAX ? INT_MAX : (int)options->streams_max);
+    put(args, &n, GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, milliseconds(options->handshake_ns));
+    put(args, &n, GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+        milliseconds(options->ping_interval_min_ns));
+    put(args, &n, GRPC_ARG_KEEPALIVE_TIME_MS,
+        options->keepalive_ns == 0 ? INT_MAX : milliseconds(options->keepalive_ns));
+    put(args, &n, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, milliseconds(options->keepalive_timeout_ns));
+    put(args, &n, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    put(args, &n, GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    put(args, &n, GRPC_ARG_MAX_METADATA_SIZE, METADATA_BYTES_MAX);
+    args[n++] = (grpc_arg){.type = GRPC_ARG_POINTER,
+                           .key = (char *)(uintptr_t)GRPC_ARG_RESOURCE_QUOTA,
+                           .value.pointer = {self->quota, grpc_resource_quota_arg_vtable()}};
+    assert(n <= ARGS_MAX);
+    return n;
+}
+
+static void
+make_grpc(tutti_rpc_server *self)
+{
+    const uint64_t wanted = self->options->memory_quota;
+    const uint64_t quota = wanted == 0 ? tutti_process_memory() / 4 : wanted;
+    grpc_arg args[ARGS_MAX];
+    grpc_channel_args all;
+    size_t i;
+
+    self->quota = grpc_resource_quota_create("server");
+    grpc_resource_quota_resize(self->quota, quota > SIZE_MAX ? SIZE_MAX : (size_t)quota);
+    all = (grpc_channel_args){.num_args = fill_args(self, args), .args = args};
+    self->grpc = grpc_server_create(&all, NULL);
+    for (i = 0; i < self->lane_count; i++) {
+        grpc_server_register_completion_queue(self->grpc, rpc_loop_queue(self->lanes[i].loop),
+                                              NULL);
+    }
+    for (i = 0; i < self->route_count; i++) {
+        rpc_route *route = &self->routes[i];
+
+        route->handle = grpc_server_register_method(self->grpc, route->path, NULL,
+                                                    route->client_streams
+                                                        ? GRPC_SRM_PAYLOAD_NONE
+                                                        : GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER,
+                                                    0);
+        assert(route->handle != NULL); /* no method twice */
+    }
+}
+
+static tutti_code
+bind_all(tutti_rpc_server *self, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+    size_t i;
+
+    for (i = 0; i < self->listener_count && code == TUTTI_OK; i++) {
+        code = rpc_listen_bind(&self->listeners[i], self->grpc, self->options, err);
+        self->addresses[i] = self->listeners[i].address;
+        self->strangers = self->strangers || (self->listeners[i].tls == NULL &&
+                                              !tutti_address_is_local(&self->addresses[i]));
+    }
+    return code;
+}
+
+static tutti_code
+write_port_file(const tutti_rpc_server *self, tutti_error *err)
+{
+    char text[TUTTI_ADDRESSES_MAX * (TUTTI_ADDRESS_MAX + 1)];
+    tutti_text lines = tutti_text_in(text, sizeof(text));
+    size_t i;
+
+    if (self->options->port_file[0] == '\0') {
+        return TUTTI_OK;
+    }
+    for (i = 0; i < self->listener_count; i++) {
+        tutti_text_add(&lines, "%s\n", self->addresses[i].text);
+    }
+    return tutti_file_write(self->options->port_file, text, lines.used, 0644, err);
+}
+
+/* What every server speaks; the others have been added before. */
+static void
+add_own(tutti_rpc_server *self)
+{
+    const tutti_rpc_service health = rpc_health_service(&self->health);
+    const tutti_rpc_service v1 = rpc_reflection_service_v1(&self->reflection, self->loop);
+    const tutti_rpc_service v1alpha = rpc_reflection_service_v1alpha(&self->reflection, self->loop);
+
+    add(self, &health);
+    if (self->options->reflection) {
+        add(self, &v1);
+        add(self, &v1alpha);
+    }
+}
+
+static tutti_code
+prepare(tutti_rpc_server *self, tutti_error *err)
+{
+    const bool asks =
+        self->authorize != NULL || self->guard_asks || self->options->token_file[0] != '\0';
+    tutti_code code = TUTTI_OK;
+
+    add_own(self);
+    code = rpc_listen_check_open(self->listeners, self->listener_count, self->options, asks, err);
+    if (code == TUTTI_OK && self->options->token_file[0] != '\0') {
+        code = rpc_token_open(self->options->token_file, &self->token, err);
+    }
+    if (code == TUTTI_OK) {
+        code = rpc_routes_make(self, err);
+    }
+    if (code == TUTTI_OK) {
+        make_grpc(self);
+        code = bind_all(self, err);
+    }
+    return code == TUTTI_OK ? write_port_file(self, err) : code;
+}
+
+/* A server that was never started still has to be shut down before it may be destroyed. */
+static void
+abandon(tutti_rpc_server *self)
+{
+    grpc_completion_queue *queue = grpc_completion_queue_create_for_next(NULL);
+    grpc_event event;
+
+    grpc_server_shutdown_and_notify(self->grpc, queue, self);
+    grpc_completion_queue_shutdown(queue);
+    do {
+        event = grpc_completion_queue_next(queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+    } while (event.type != GRPC_QUEUE_SHUTDOWN);
+    grpc_completion_queue_destroy(queue);
+}
+
+/* The probe's timer belongs to the loop's thread. */
+static void
+on_probe(tutti_rpc_task *task)
+{
+    tutti_rpc_server *self = tutti_container_of(task, tutti_rpc_server, look);
+
+    if (!atomic_load(&self->draining)) {
+        rpc_probe_start(&self->probe, self->options->self_check_ns);
+    }
+    rpc_server_release(self);
+}
+
+tutti_code
+tutti_rpc_server_start(tutti_rpc_server *server, tutti_error *err)
+{
+    tutti_code code;
+    size_t i;
+
+    assert(!server->started && server->grpc == NULL);
+    code = prepare(server, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    server->started = true;
+    atomic_store(&server->routed, true);
+    rpc_health_start(&server->health);
+    grpc_server_start(server->grpc);
+    for (i = 0; i < server->lane_count; i++) {
+        rpc_server_hold(server);
+        tutti_rpc_loop_post(server->lanes[i].loop, &server->lanes[i].fill);
+    }
+    rpc_probe_init(&server->probe, server->loop, server->addresses, server->listener_count);
+    rpc_server_hold(server);
+    server->look.on_run = on_probe;
+    tutti_rpc_loop_post(server->loop, &server->look);
+    return TUTTI_OK;
+}
+
+const tutti_address *
+tutti_rpc_server_addresses(const tutti_rpc_server *server, size_t *ret_count)
+{
+    *ret_count = server->listener_count;
+    return server->addresses;
+}
+
+void
+tutti_rpc_server_set_health(tutti_rpc_server *server, const char *service, bool serving)
+{
+    rpc_health_set(&server->health, service, serving);
+}
+
+size_t
+tutti_rpc_server_call_count(const tutti_rpc_server *server)
+{
+    return atomic_load(&server->call_count);
+}
+
+void
+tutti_rpc_server_free(tutti_rpc_server *server)
+{
+    size_t i;
+
+    if (server == NULL) {
+        return;
+    }
+    assert(!server->started || server->stopped);
+    if (server->grpc != NULL) {
+        if (!server->started) {
+            abandon(server);
+        }
+        grpc_server_destroy(server->grpc);
+        grpc_resource_quota_unref(server->quota);
+    }
+    for (i = 0; i < server->listener_count; i++) {
+        rpc_listen_close(&server->listeners[i]);
+    }
+    rpc_routes_free(server);
+    rpc_descriptors_close(server->descriptors);
+    rpc_token_close(server->token);
+    rpc_health_fini(&server->health);
+    rpc_reflection_fini(&server->reflection);
+    free(server);
+}

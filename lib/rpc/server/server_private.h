@@ -1,0 +1,135 @@
+/*
+ * The inside of server.h: a server, the loops it serves on (lanes) and the methods that have a
+ * handler (routes).
+ */
+#ifndef TUTTI_RPC_SERVER_SERVER_PRIVATE_H
+#define TUTTI_RPC_SERVER_SERVER_PRIVATE_H
+
+#include <grpc/grpc.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/meter.h"
+#include "base/timers.h"
+#include "rpc/loop/loop_private.h"
+#include "rpc/loop/token.h"
+#include "rpc/server.h"
+#include "rpc/server/listen.h"
+#include "rpc/server/probe.h"
+#include "rpc/service/descriptors_pb.h"
+#include "rpc/service/health_pb.h"
+#include "rpc/service/reflection_pb.h"
+
+#define TUTTI_RPC_LANES_MAX 8
+#define TUTTI_RPC_SERVICES_MAX 32
+#define TUTTI_RPC_CODES 17 /* gRPC has 0 to 16 */
+
+struct ProtobufCMessageDescriptor;
+
+/* A loop that serves calls. Its thread owns all of it. */
+typedef struct rpc_lane {
+    tutti_rpc_server *server;
+    tutti_rpc_loop *loop;
+    tutti_link calls;     /* that came in and have not ended */
+    unsigned waiting;     /* requests posted for methods nobody knows */
+    bool filled;          /* requests have been posted once */
+    tutti_rpc_task fill;  /* post the first requests */
+    tutti_rpc_task sweep; /* draining: tell every call */
+    tutti_timer again;    /* post what could not be posted for want of memory */
+} rpc_lane;
+
+/* A method with a handler. The lane's thread owns `waiting`; all else is read only once started. */
+typedef struct rpc_route {
+    rpc_lane *lane;
+    const tutti_rpc_method *method;
+    void *self; /* the handler's */
+    char *path;
+    const struct ProtobufCMessageDescriptor *input;
+    bool client_streams;
+    bool server_streams;
+    bool open_enums;
+    void *handle;                            /* gRPC's */
+    unsigned waiting;                        /* requests posted */
+    _Atomic uint64_t ended[TUTTI_RPC_CODES]; /* calls, by how they were answered */
+    tutti_meter durations;                   /* of unary ones */
+} rpc_route;
+
+struct tutti_rpc_server {
+    const tutti_rpc_server_options *options; /* borrowed */
+    tutti_rpc_loop *loop;                    /* borrowed */
+    rpc_descriptors *descriptors;
+    rpc_listener listeners[TUTTI_ADDRESSES_MAX];
+    tutti_address addresses[TUTTI_ADDRESSES_MAX]; /* of the listeners, with the real ports */
+    size_t listener_count;
+    bool strangers; /* some listener speaks plaintext beyond this machine */
+    grpc_resource_quota *quota;
+    grpc_server *grpc; /* NULL before start */
+
+    tutti_rpc_service services[TUTTI_RPC_SERVICES_MAX];
+    size_t service_count;
+    rpc_lane lanes[TUTTI_RPC_LANES_MAX];
+    size_t lane_count;
+    rpc_route *routes;
+    size_t route_count;
+
+    rpc_token *token; /* NULL = none */
+    tutti_rpc_authorize_fn authorize;
+    void *authorize_arg;
+    const tutti_rpc_guard *guard; /* NULL = none */
+    void *guard_arg;
+    bool guard_asks;
+    rpc_health health;
+    rpc_reflection reflection;
+    rpc_probe probe;
+
+    void (*on_drain)(void *arg);
+    void *on_drain_arg;
+    void (*on_stopped)(void *arg);
+    void *on_stopped_arg;
+
+    /*
+     * What keeps it from being stopped: one for serving at all, and one for each request posted,
+     * call that has not ended and task under way.
+     */
+    atomic_size_t lives;
+    atomic_size_t call_count; /* in the hands of handlers */
+    _Atomic uint64_t unknown; /* calls of methods that nobody knows */
+    atomic_bool routed;       /* the routes are made, and stay */
+    atomic_bool draining;
+    atomic_bool stopping;
+    bool started;
+    bool stopped;
+    tutti_rpc_task look; /* start the probe */
+    tutti_rpc_task stop;
+    tutti_rpc_task last; /* the last life is gone */
+    tutti_rpc_tag closed;
+    tutti_timer grace;
+    tutti_timer look_quiet; /* draining: is there still a call? */
+    unsigned looks_quiet;   /* in a row that saw none */
+    bool cancelled_all;
+};
+
+static inline void
+rpc_server_hold(tutti_rpc_server *server)
+{
+    (void)atomic_fetch_add(&server->lives, 1);
+}
+
+/* Any thread. The server may be gone when it returns. */
+void rpc_server_release(tutti_rpc_server *server);
+
+/* accept.c: have requests waiting for every method of the lane. Its thread. */
+void rpc_lane_fill(rpc_lane *lane);
+void rpc_lane_init(rpc_lane *lane, tutti_rpc_server *server, tutti_rpc_loop *loop);
+
+/* route.c: make routes and lanes from what was added. */
+tutti_code rpc_routes_make(tutti_rpc_server *server, tutti_error *err);
+void rpc_routes_free(tutti_rpc_server *server);
+
+/* expose.c: a call has ended. */
+void rpc_server_note(tutti_rpc_server *server, rpc_route *route, int code, uint64_t duration_ns);
+
+#endif

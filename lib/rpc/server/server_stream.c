@@ -1,0 +1,181 @@
+/* Messages of a streaming call, one read and one write at a time. */
+#include <assert.h>
+
+#include "base/fail.h"
+#include "rpc/message/message.h"
+#include "rpc/server/call.h"
+
+static bool
+is_ending(tutti_rpc_call *call)
+{
+    bool ending;
+
+    (void)pthread_mutex_lock(&call->lock);
+    ending = call->ending;
+    (void)pthread_mutex_unlock(&call->lock);
+    return ending;
+}
+
+static void
+deliver(tutti_rpc_call *call, grpc_byte_buffer *received)
+{
+    const rpc_route *route = call->route;
+    tutti_rpc_message *message = NULL;
+    tutti_error err;
+
+    if (rpc_unpack(route->input, received, !route->open_enums, &message, &err) != TUTTI_OK) {
+        rpc_call_refuse(call, &err);
+        return;
+    }
+    call->request = message;
+    if (rpc_call_check(call, message, &err) != TUTTI_OK) {
+        rpc_call_refuse(call, &err);
+    } else if (route->method->stream->on_message != NULL) {
+        route->method->stream->on_message(call, route->self, message);
+    }
+    tutti_rpc_message_free(tutti_rpc_call_take(call)); /* unless it was taken */
+}
+
+tutti_rpc_message *
+tutti_rpc_call_take(tutti_rpc_call *call)
+{
+    tutti_rpc_message *message = call->request;
+
+    assert(call->route->client_streams);
+    call->request = NULL;
+    return message;
+}
+
+static void
+on_read(tutti_rpc_tag *tag, bool ok)
+{
+    tutti_rpc_call *call = tutti_container_of(tag, tutti_rpc_call, read);
+    const tutti_rpc_stream_ops *ops = call->route->method->stream;
+    grpc_byte_buffer *received = call->received;
+
+    call->received = NULL;
+    if (is_ending(call)) { /* nobody waits for it any more */
+        if (received != NULL) {
+            grpc_byte_buffer_destroy(received);
+        }
+    } else if (received != NULL) {
+        deliver(call, received);
+    } else if (ok && grpc_call_failed_before_recv_message(call->call) == 0 &&
+               ops->on_half_close != NULL) {
+        ops->on_half_close(call, call->route->self);
+    }
+    rpc_call_drop(call, 1);
+}
+
+void
+tutti_rpc_call_read(tutti_rpc_call *call)
+{
+    const grpc_op op = {.op = GRPC_OP_RECV_MESSAGE,
+                        .data.recv_message.recv_message = &call->received};
+
+    assert(call->route->client_streams);
+    if (is_ending(call)) {
+        return;
+    }
+    (void)atomic_fetch_add(&call->parts, 1);
+    call->read.on_done = on_read;
+    rpc_batch_start(call->call, &op, 1, &call->read);
+}
+
+static void
+on_written(tutti_rpc_tag *tag, bool ok)
+{
+    tutti_rpc_call *call = tutti_container_of(tag, tutti_rpc_call, written);
+    const tutti_rpc_stream_ops *ops = call->route->method->stream;
+    bool ending;
+
+    (void)pthread_mutex_lock(&call->lock);
+    call->writing = false;
+    ending = call->ending;
+    (void)pthread_mutex_unlock(&call->lock);
+    if (ending) { /* the last word has waited for this */
+        rpc_call_send_last(call);
+    } else if ((ok || call->told) && ops->on_written != NULL) { /* else CLOSE tells of it */
+        ops->on_written(call, call->route->self);
+    }
+    rpc_call_drop(call, 1);
+}
+
+/* False: the call is ending, so nothing is sent any more. */
+static bool
+claim_write(tutti_rpc_call *call, bool *ret_first)
+{
+    bool may;
+
+    (void)pthread_mutex_lock(&call->lock);
+    assert(!call->answered && !call->writing);
+    may = !call->ending;
+    if (may) {
+        *ret_first = !call->initial_sent;
+        call->writing = true;
+        call->initial_sent = true;
+    }
+    (void)pthread_mutex_unlock(&call->lock);
+    return may;
+}
+
+/* What takes the header with it must leave: gRPC tells its end only then, so the write that it
+ * would wait for would never come. */
+static void
+start_write(tutti_rpc_call *call, grpc_byte_buffer *message, bool first, bool more)
+{
+    grpc_op ops[2] = {0};
+    size_t count = 0;
+
+    if (first) {
+        ops[count++].op = GRPC_OP_SEND_INITIAL_METADATA;
+    }
+    ops[count].op = GRPC_OP_SEND_MESSAGE;
+    ops[count].flags = more && !first ? GRPC_WRITE_BUFFER_HINT : 0;
+    ops[count++].data.send_message.send_message = message;
+    (void)atomic_fetch_add(&call->parts, 1);
+    call->written.on_done = on_written;
+    rpc_batch_start(call->call, ops, count, &call->written);
+}
+
+bool
+tutti_rpc_call_write_packed(tutti_rpc_call *call, tutti_rpc_packed *packed, bool more)
+{
+    grpc_byte_buffer *message = rpc_packed_buffer(packed);
+    bool first = false;
+    bool may;
+
+    assert(call->route->server_streams);
+    may = claim_write(call, &first);
+    if (may) {
+        start_write(call, message, first, more);
+    }
+    grpc_byte_buffer_destroy(message);
+    return may;
+}
+
+void
+tutti_rpc_call_write(tutti_rpc_call *call, const struct ProtobufCMessage *response,
+                     const tutti_rpc_blob *payload)
+{
+    tutti_rpc_packed *packed = NULL;
+    tutti_error err;
+
+    if (tutti_rpc_pack(response, payload, &packed, &err) != TUTTI_OK) {
+        rpc_call_refuse(call, &err); /* what cannot be packed ends the call */
+        return;
+    }
+    (void)tutti_rpc_call_write_packed(call, packed, false);
+}
+
+bool
+tutti_rpc_call_writable(const tutti_rpc_call *call)
+{
+    tutti_rpc_call *self = (tutti_rpc_call *)(uintptr_t)call; /* only its lock changes */
+    bool writable;
+
+    (void)pthread_mutex_lock(&self->lock);
+    writable = !self->writing && !self->ending;
+    (void)pthread_mutex_unlock(&self->lock);
+    return writable && !tutti_rpc_call_cancelled(call);
+}

@@ -1,0 +1,347 @@
+/* The ops of one record in a Backward: the ranks agree whether there are gradients, then the dual.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "server/agent/autograd/backward_private.h"
+#include "server/agent/autograd/grad_op.h"
+
+#define PARTS (2 * (uint64_t)TUTTI_COLL_LIST_MAX) /* more than an op has */
+
+/* What is agreed: the greatest of each of all ranks. */
+enum {
+    WORD_SEQUENCE, /* of the recorded op, and which tensor of it */
+    WORD_REVERSED, /* its complement: so the least is known too */
+    WORD_ANY,      /* 1 = there is a gradient */
+    WORD_COUNT,
+};
+
+static uint64_t
+number_of(const tutti_tape_record *record)
+{
+    return record->sequence * PARTS + record->part;
+}
+
+static tutti_tensor *
+gradient_of(const walk_node *node)
+{
+    return node->record->out == NULL ? NULL : node->record->out->gradient;
+}
+
+/* In host memory. */
+static tutti_code
+new_tensor(const walk_node *node, const tutti_spec *spec, tutti_tensor **ret, tutti_error *err)
+{
+    return tutti_tensor_new(node->walk->agent->space, spec, true, ret, err);
+}
+
+/* ------------------------------------------------------------------------------ ops */
+
+static void on_op_end(agent_op *op);
+
+static agent_op *
+new_op(walk_node *node, agent_group *group, tutti_error *err)
+{
+    agent_op *op = agent_walk_op(node->walk, group, on_op_end, node);
+
+    if (op == NULL) {
+        (void)TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a dual op");
+        return NULL;
+    }
+    op->out_inline = true;
+    return op;
+}
+
+/* [in, moved] input  NULL = none */
+static void
+launch(walk_node *node, agent_op *op, tutti_tensor *input)
+{
+    op->inline_in = input;
+    node->op = op;
+    node->walk->flying++;
+    node->line->flying++;
+    agent_op_launch(op);
+}
+
+/* The group, as it was when the op was recorded. */
+static tutti_code
+find_group(const walk_node *node, agent_group **ret_group, tutti_error *err)
+{
+    const tutti_tape_record *record = node->record;
+    agent_group *group;
+
+    if (node->walk->agent->engine == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "STOPPING", "this agent is stopping");
+    }
+    group = node->line->hold != NULL ? node->line->group
+                                     : agent_group_of(node->walk->agent, record->group, err);
+
+    if (group == NULL) {
+        return err->code;
+    }
+    if (group->coll == NULL || tutti_coll_group_id(group->coll) != record->group_id ||
+        group->epoch != record->epoch) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "TAPE_STALE",
+                              "group %s has changed since its op %" PRIu64
+                              " was recorded on tracer %s: clear the tracer",
+                              record->group, record->sequence, record->tape->name);
+    }
+    *ret_group = group;
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ agreeing */
+
+static tutti_code
+agree(walk_node *node, agent_group *group, tutti_error *err)
+{
+    const tutti_spec spec = {.dtype = TUTTI_DTYPE_UINT64, .dim_count = 1, .dims = {WORD_COUNT}};
+    tutti_tensor *words = NULL;
+    agent_op *op;
+    uint64_t *word;
+
+    if (new_tensor(node, &spec, &words, err) != TUTTI_OK) {
+        return err->code;
+    }
+    op = new_op(node, group, err);
+    if (op == NULL) {
+        tutti_tensor_unref(words);
+        return err->code;
+    }
+    word = words->data;
+    word[WORD_SEQUENCE] = number_of(node->record);
+    word[WORD_REVERSED] = ~number_of(node->record);
+    word[WORD_ANY] = gradient_of(node) != NULL;
+    op->op.args.kind = TUTTI_COLL_ALL_REDUCE;
+    op->op.args.reduce = TUTTI_REDUCE_MAX;
+    launch(node, op, words);
+    return TUTTI_OK;
+}
+
+static tutti_code
+read_agreement(walk_node *node, const agent_op *op, bool *ret_any, tutti_error *err)
+{
+    const uint64_t *word = op->inline_out->data;
+    const uint64_t least = ~word[WORD_REVERSED];
+
+    if (least != word[WORD_SEQUENCE]) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "TAPE_MISMATCH",
+                              "group %s: the ranks have recorded different ops: one goes back "
+                              "through op %" PRIu64 ", another through op %" PRIu64
+                              ", this one through op %" PRIu64,
+                              node->record->group, least / PARTS, word[WORD_SEQUENCE] / PARTS,
+                              node->record->sequence);
+    }
+    node->agreed = true;
+    *ret_any = word[WORD_ANY] != 0;
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ the dual */
+
+/* This rank's gradient, or the zeros that stand for it. [out, owned] */
+static tutti_code
+take_gradient(const walk_node *node, tutti_tensor **ret, tutti_error *err)
+{
+    tutti_tensor *gradient = gradient_of(node);
+
+    if (gradient == NULL) {
+        return tutti_tensor_new(node->record->space, &node->record->result, true, ret, err);
+    }
+    tutti_tensor_ref(gradient);
+    *ret = gradient;
+    return TUTTI_OK;
+}
+
+static tutti_code
+start_dual(walk_node *node, agent_group *group, tutti_error *err)
+{
+    tutti_tensor *input = NULL;
+    tutti_coll_args args;
+    bool gives = false;
+    agent_op *op;
+
+    tutti_dual_args(node->record, &args, &gives);
+    if (gives && take_gradient(node, &input, err) != TUTTI_OK) {
+        return err->code;
+    }
+    op = new_op(node, group, err);
+    if (op == NULL) {
+        tutti_tensor_unref(input);
+        return err->code;
+    }
+    op->op.args = args;
+    op->axis = (int32_t)args.axis;
+    op->concat_axis = (int32_t)args.concat_axis;
+    op->view = &node->record->result;
+    op->space = node->record->space;
+    launch(node, op, input);
+    return TUTTI_OK;
+}
+
+/* To whom it was received from. No bytes say that there is no gradient. */
+static tutti_code
+start_send(walk_node *node, agent_group *group, tutti_error *err)
+{
+    const tutti_spec nothing = {.dtype = TUTTI_DTYPE_UINT8, .dim_count = 1, .dims = {0}};
+    tutti_tensor *input = gradient_of(node);
+    bool gives;
+    agent_op *op;
+
+    if (input != NULL) {
+        tutti_tensor_ref(input);
+    } else if (new_tensor(node, &nothing, &input, err) != TUTTI_OK) {
+        return err->code;
+    }
+    op = new_op(node, group, err);
+    if (op == NULL) {
+        tutti_tensor_unref(input);
+        return err->code;
+    }
+    tutti_dual_args(node->record, &op->op.args, &gives);
+    op->out_inline = false;
+    launch(node, op, input);
+    return TUTTI_OK;
+}
+
+static tutti_code
+start_recv(walk_node *node, agent_group *group, tutti_error *err)
+{
+    agent_op *op = new_op(node, group, err);
+    bool gives;
+
+    if (op == NULL) {
+        return err->code;
+    }
+    tutti_dual_args(node->record, &op->op.args, &gives);
+    op->space = node->record->space;
+    launch(node, op, NULL);
+    return TUTTI_OK;
+}
+
+static tutti_code
+run_local(walk_node *node, tutti_error *err)
+{
+    tutti_tensor *gradient = gradient_of(node);
+
+    if (gradient == NULL || node->record->in == NULL) {
+        agent_walk_node_over(node);
+        return TUTTI_OK;
+    }
+    tutti_tensor_ref(gradient);
+    return agent_walk_take_gradient(node, gradient, err);
+}
+
+tutti_code
+agent_walk_node_start(walk_node *node, tutti_error *err)
+{
+    agent_group *group = NULL;
+    tutti_code code;
+
+    if (node->line == NULL) {
+        return run_local(node, err);
+    }
+    code = find_group(node, &group, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    if (node->record->args.kind == TUTTI_COLL_RECV) {
+        return start_send(node, group, err);
+    }
+    return node->record->args.kind == TUTTI_COLL_SEND ? start_recv(node, group, err)
+                                                      : agree(node, group, err);
+}
+
+/* ------------------------------------------------------------------------------ their ends */
+
+/* [in, moved] gradient  of the input, as it came: with any shape */
+static tutti_code
+take_result(walk_node *node, tutti_tensor *gradient, tutti_error *err)
+{
+    const tutti_spec *spec = &node->record->in->spec;
+
+    if (gradient->spec.dtype != spec->dtype ||
+        tutti_spec_count(&gradient->spec) != tutti_spec_count(spec)) {
+        char got[128];
+        char want[128];
+        tutti_text got_text = tutti_text_in(got, sizeof(got));
+        tutti_text want_text = tutti_text_in(want, sizeof(want));
+
+        tutti_spec_describe(&gradient->spec, &got_text);
+        tutti_spec_describe(spec, &want_text);
+        tutti_tensor_unref(gradient);
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SHAPE_MISMATCH",
+                              "a gradient of %s came for a tensor of %s", got, want);
+    }
+    gradient->spec = *spec; /* as many bytes */
+    return agent_walk_take_gradient(node, gradient, err);
+}
+
+static bool
+says_nothing(const walk_node *node, const tutti_tensor *result)
+{
+    return result == NULL || node->record->in == NULL ||
+           (node->record->args.kind == TUTTI_COLL_SEND && result->bytes == 0 &&
+            result->spec.dtype == TUTTI_DTYPE_UINT8);
+}
+
+static tutti_code
+end_dual(walk_node *node, agent_op *op, tutti_error *err)
+{
+    tutti_tensor *result = op->inline_out;
+
+    if (node->walk->failed || says_nothing(node, result)) {
+        agent_walk_node_over(node);
+        return TUTTI_OK;
+    }
+    op->inline_out = NULL; /* ours now */
+    return take_result(node, result, err);
+}
+
+static tutti_code
+end_agreement(walk_node *node, const agent_op *op, tutti_error *err)
+{
+    bool any = false;
+    tutti_code code = read_agreement(node, op, &any, err);
+    agent_group *group = NULL;
+
+    if (code != TUTTI_OK) {
+        node->line->told = true;
+        return code;
+    }
+    if (!any) {
+        agent_walk_node_over(node);
+        return TUTTI_OK;
+    }
+    if (node->walk->failed) { /* the others go on to the dual op: they are told instead */
+        return TUTTI_OK;
+    }
+    code = find_group(node, &group, err);
+    return code == TUTTI_OK ? start_dual(node, group, err) : code;
+}
+
+static void
+on_op_end(agent_op *op)
+{
+    walk_node *node = op->owner;
+    agent_walk *walk = node->walk;
+    const bool message = op->op.args.kind == TUTTI_COLL_SEND || op->op.args.kind == TUTTI_COLL_RECV;
+    tutti_error err;
+    tutti_code code;
+
+    node->op = NULL;
+    walk->flying--;
+    node->line->flying--;
+    if (op->failed) {
+        agent_walk_fail(walk, &op->err, message ? NULL : node->line);
+    } else {
+        code = node->agreed || message ? end_dual(node, op, &err) : end_agreement(node, op, &err);
+        if (code != TUTTI_OK) {
+            agent_walk_fail(walk, &err, NULL);
+        }
+    }
+    agent_walk_post(walk);
+}

@@ -1,0 +1,344 @@
+/*
+ * What a Backward works out without communication: factors, masks, sums, the duals of local ops.
+ * Gradients in a device's memory are fetched for that, worked on in host memory, and brought back;
+ * one that needs nothing of the kind stays where it is.
+ */
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "coll/reduce/reduce.h"
+#include "server/agent/autograd/backward_private.h"
+#include "server/agent/autograd/grad_op.h"
+
+enum {
+    PART_GRADIENT,
+    PART_INPUT, /* of the op, and what it made: for the mask */
+    PART_RESULT,
+    PART_BEFORE, /* the gradient that was there already */
+    PART_COUNT,
+};
+
+/* A gradient that is fetched. */
+typedef struct walk_sum {
+    agent_walk *walk;
+    walk_node *node; /* NULL = it was given */
+    tutti_tape_var *var;
+    bool shared;                     /* the gradient must not be written */
+    bool finished;                   /* the dual is: only sums are left */
+    tutti_tensor *there[PART_COUNT]; /* [owned] on the device; NULL = not needed */
+    tutti_tensor *here[PART_COUNT];  /* [owned] the same in host memory */
+    uint32_t at;                     /* the part under way; PART_COUNT: back again */
+    agent_posted_move posted;
+    tutti_code code;
+    tutti_error err;
+} walk_sum;
+
+/* ------------------------------------------------------------------------------ the end */
+
+static void
+drop_parts(walk_sum *self)
+{
+    uint32_t i;
+
+    for (i = 0; i < PART_COUNT; i++) {
+        tutti_tensor_unref(self->there[i]);
+        tutti_tensor_unref(self->here[i]);
+        self->there[i] = NULL;
+        self->here[i] = NULL;
+    }
+}
+
+/* The ranks have run its dual, so the node is over, also where it fails here alone. */
+static void
+end(walk_sum *self)
+{
+    agent_walk *walk = self->walk;
+    walk_node *node = self->node;
+
+    walk->flying--;
+    if (node == NULL) {
+        walk->adding--;
+    } else {
+        if (node->line != NULL) {
+            node->line->flying--;
+        }
+        agent_walk_node_over(node);
+    }
+    if (self->code != TUTTI_OK) {
+        agent_walk_fail(walk, &self->err, NULL);
+    }
+    drop_parts(self);
+    free(self);
+    agent_walk_post(walk);
+}
+
+/* ------------------------------------------------------------------------------ in host memory */
+
+static tutti_code
+make_mask(walk_sum *self)
+{
+    tutti_tape_record *record = self->node->record;
+    tutti_spec spec = record->made->spec;
+    tutti_code code;
+
+    spec.dtype = TUTTI_DTYPE_BOOL;
+    code = tutti_tensor_new(self->walk->agent->space, &spec, false, &record->mask, &self->err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    tutti_dual_mask(&record->made->spec, self->here[PART_INPUT]->data,
+                    self->here[PART_RESULT]->data, record->mask->data);
+    tutti_tensor_unref(record->made);
+    tutti_tensor_unref(record->kept);
+    record->made = NULL;
+    record->kept = NULL;
+    return TUTTI_OK;
+}
+
+/* Make the gradient that of the op's input: of a local op a new one, else in place, so ours. */
+static tutti_code
+work_out(const tutti_tape_record *record, tutti_space *space, tutti_tensor **gradient,
+         tutti_error *err)
+{
+    tutti_tensor *result = NULL;
+    tutti_code code;
+
+    if (!record->local) {
+        tutti_dual_finish(record, *gradient);
+        return TUTTI_OK;
+    }
+    code = tutti_tensor_new(space, &record->in->spec, true, &result, err);
+    if (code == TUTTI_OK) {
+        tutti_dual_local(record, *gradient, result);
+        tutti_tensor_unref(*gradient);
+        *gradient = result;
+    }
+    return code;
+}
+
+static tutti_code
+finish_dual(walk_sum *self)
+{
+    tutti_code code = TUTTI_OK;
+
+    if (self->finished) {
+        return TUTTI_OK;
+    }
+    self->finished = true;
+    if (self->here[PART_INPUT] != NULL) {
+        code = make_mask(self);
+    }
+    return code == TUTTI_OK ? work_out(self->node->record, self->walk->agent->space,
+                                       &self->here[PART_GRADIENT], &self->err)
+                            : code;
+}
+
+static void
+add_before(const walk_sum *self)
+{
+    tutti_tensor *gradient = self->here[PART_GRADIENT];
+    const tutti_tensor *before = self->here[PART_BEFORE];
+    const void *inputs[2];
+
+    if (before != NULL) {
+        inputs[0] = before->data;
+        inputs[1] = gradient->data;
+        tutti_reduce_run(TUTTI_REDUCE_SUM, gradient->spec.dtype, inputs, 2, NULL,
+                         tutti_spec_count(&gradient->spec), gradient->data);
+    }
+}
+
+/* ------------------------------------------------------------------------------ there and back */
+
+static void go_on(walk_sum *self);
+static void begin(walk_sum *self);
+
+static void
+on_moved(agent_posted_move *posted, const tutti_error *err)
+{
+    walk_sum *self = tutti_container_of(posted, walk_sum, posted);
+
+    if (err != NULL) {
+        self->code = tutti_error_pass(&self->err, err);
+    }
+    if (self->code != TUTTI_OK || self->walk->failed) {
+        end(self);
+        return;
+    }
+    self->at++;
+    go_on(self);
+}
+
+static void
+move(walk_sum *self, tutti_tensor *from, tutti_tensor *to)
+{
+    tutti_move_copy(agent_posted_move_of(&self->posted, self->walk->agent->control, on_moved), from,
+                    to);
+}
+
+static tutti_code
+fetch(walk_sum *self)
+{
+    return tutti_tensor_new(self->walk->agent->space, &self->there[self->at]->spec, false,
+                            &self->here[self->at], &self->err);
+}
+
+/* Into the gradient's own memory, where that is ours and as large. */
+static tutti_code
+bring_back(walk_sum *self)
+{
+    tutti_tensor **there = &self->there[PART_GRADIENT];
+    tutti_space *space = (*there)->space;
+    tutti_code code = finish_dual(self);
+
+    if (code == TUTTI_OK) {
+        add_before(self);
+    }
+    if (code == TUTTI_OK && (self->shared || (*there)->bytes != self->here[PART_GRADIENT]->bytes)) {
+        tutti_tensor_unref(*there);
+        *there = NULL;
+        code = tutti_tensor_new(space, &self->var->spec, false, there, &self->err);
+    }
+    return code;
+}
+
+/* Another gradient may have come meanwhile: then it begins anew with both. */
+static void
+settle(walk_sum *self)
+{
+    tutti_tensor *gradient = self->there[PART_GRADIENT];
+
+    gradient->spec = self->var->spec;
+    self->there[PART_GRADIENT] = NULL;
+    drop_parts(self);
+    if (self->var->gradient != NULL) {
+        self->there[PART_GRADIENT] = gradient;
+        self->shared = false;
+        begin(self);
+        return;
+    }
+    self->code = tutti_tape_add_gradient(self->var, gradient, false, &self->err);
+    end(self);
+}
+
+/* The next part that has bytes. */
+static void
+go_on(walk_sum *self)
+{
+    for (; self->at < PART_COUNT; self->at++) {
+        if (self->there[self->at] == NULL) {
+            continue;
+        }
+        self->code = fetch(self);
+        if (self->code != TUTTI_OK) {
+            end(self);
+            return;
+        }
+        if (self->there[self->at]->bytes > 0) {
+            move(self, self->there[self->at], self->here[self->at]);
+            return;
+        }
+    }
+    if (self->at > PART_COUNT) {
+        settle(self);
+        return;
+    }
+    self->code = bring_back(self);
+    if (self->code != TUTTI_OK) {
+        end(self);
+    } else if (self->there[PART_GRADIENT]->bytes == 0) {
+        settle(self);
+    } else {
+        move(self, self->here[PART_GRADIENT], self->there[PART_GRADIENT]);
+    }
+}
+
+static void
+begin(walk_sum *self)
+{
+    const tutti_tape_record *record = self->node == NULL ? NULL : self->node->record;
+
+    self->there[PART_BEFORE] = self->var->gradient;
+    self->var->gradient = NULL;
+    self->var->shared = false;
+    if (!self->finished && record->made != NULL) {
+        self->there[PART_INPUT] = record->kept;
+        self->there[PART_RESULT] = record->made;
+        tutti_tensor_ref(record->kept);
+        tutti_tensor_ref(record->made);
+    }
+    self->at = 0;
+    go_on(self);
+}
+
+/* ------------------------------------------------------------------------------ gradients */
+
+static tutti_code
+take_on_host(walk_node *node, tutti_tensor *gradient, tutti_error *err)
+{
+    const tutti_code code = work_out(node->record, node->walk->agent->space, &gradient, err);
+
+    if (code != TUTTI_OK) {
+        tutti_tensor_unref(gradient);
+        return code;
+    }
+    return tutti_tape_add_gradient(node->record->in, gradient, false, err);
+}
+
+static tutti_code
+start(agent_walk *walk, walk_node *node, tutti_tape_var *var, tutti_tensor *gradient, bool shared,
+      tutti_error *err)
+{
+    walk_sum *self = calloc(1, sizeof(*self));
+
+    if (self == NULL) {
+        tutti_tensor_unref(gradient);
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to work out a gradient");
+    }
+    self->walk = walk;
+    self->node = node;
+    self->var = var;
+    self->shared = shared;
+    self->there[PART_GRADIENT] = gradient;
+    walk->flying++;
+    if (node == NULL) {
+        self->finished = true;
+        walk->adding++;
+    } else {
+        self->finished = tutti_dual_is_plain(node->record);
+        if (node->line != NULL) {
+            node->line->flying++;
+        }
+    }
+    begin(self);
+    return TUTTI_OK;
+}
+
+tutti_code
+agent_walk_take_gradient(walk_node *node, tutti_tensor *gradient, tutti_error *err)
+{
+    tutti_tape_var *in = node->record->in;
+    const bool local = node->record->local;
+    tutti_code code;
+
+    if (!tutti_tensor_is_host(gradient) &&
+        (in->gradient != NULL || !tutti_dual_is_plain(node->record))) {
+        return start(node->walk, node, in, gradient, local, err);
+    }
+    code = tutti_tensor_is_host(gradient) ? take_on_host(node, gradient, err)
+                                          : tutti_tape_add_gradient(in, gradient, false, err);
+    if (code == TUTTI_OK) {
+        agent_walk_node_over(node);
+    }
+    return code;
+}
+
+tutti_code
+agent_walk_take_given(agent_walk *walk, tutti_tape_var *var, tutti_tensor *gradient,
+                      tutti_error *err)
+{
+    if (!tutti_tensor_is_host(gradient) && var->gradient != NULL) {
+        return start(walk, NULL, var, gradient, true, err);
+    }
+    return tutti_tape_add_gradient(var, gradient, true, err);
+}

@@ -1,0 +1,207 @@
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/text.h"
+#include "server/agent/autograd/tape_private.h"
+
+tutti_code
+tutti_tapes_new(uint32_t tapes_max, uint32_t items_max, tutti_tapes **ret_tapes, tutti_error *err)
+{
+    tutti_tapes *self = calloc(1, sizeof(*self));
+
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for tracers");
+    }
+    self->tapes_max = tapes_max;
+    self->items_max = items_max;
+    tutti_map_init(&self->by_name);
+    tutti_map_init(&self->by_tensor);
+    *ret_tapes = self;
+    return TUTTI_OK;
+}
+
+void
+tutti_tapes_free(tutti_tapes *tapes)
+{
+    if (tapes == NULL) {
+        return;
+    }
+    while (!tutti_tapes_empty(tapes)) {
+        tutti_tape_delete(tutti_tapes_next(tapes, NULL));
+    }
+    assert(tapes->item_count == 0);
+    free(tapes);
+}
+
+bool
+tutti_tapes_empty(const tutti_tapes *tapes)
+{
+    return tapes->by_name.count == 0;
+}
+
+tutti_tape *
+tutti_tapes_next(const tutti_tapes *tapes, tutti_tape *tape)
+{
+    tutti_map_node *node =
+        tape == NULL ? tutti_map_first(&tapes->by_name) : tutti_map_next(&tape->by_name);
+
+    return node == NULL ? NULL : tutti_container_of(node, tutti_tape, by_name);
+}
+
+static tutti_code
+check_new(const tutti_tapes *tapes, const char *name, tutti_error *err)
+{
+    tutti_code code = tutti_check_name(name, "tracer", err);
+
+    if (code == TUTTI_OK && tutti_map_find(&tapes->by_name, tutti_bytes_of(name)) != NULL) {
+        code = TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN",
+                              "a tracer is named \"%s\" already", name);
+    }
+    if (code == TUTTI_OK && tapes->by_name.count >= tapes->tapes_max) {
+        code = TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "TRACER_LIMIT",
+                              "%" PRIu32 " tracers are here, the limit (--tracers-max)",
+                              tapes->tapes_max);
+    }
+    return code;
+}
+
+tutti_code
+tutti_tape_new(tutti_tapes *tapes, const char *name, tutti_tape **ret_tape, tutti_error *err)
+{
+    tutti_code code = check_new(tapes, name, err);
+    tutti_tape *tape;
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    tape = calloc(1, sizeof(*tape));
+    if (tape == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for tracer %s", name);
+    }
+    (void)snprintf(tape->name, sizeof(tape->name), "%s", name);
+    tape->by_name.key = tutti_bytes_of(tape->name);
+    tape->tapes = tapes;
+    tape->id = ++tapes->last_id;
+    tape->refs = 1;
+    tutti_list_init(&tape->records);
+    tutti_list_init(&tape->leaves);
+    (void)tutti_map_add(&tapes->by_name, &tape->by_name);
+    *ret_tape = tape;
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_tape_find(const tutti_tapes *tapes, const char *name, tutti_tape **ret_tape, tutti_error *err)
+{
+    tutti_map_node *node = tutti_map_find(&tapes->by_name, tutti_bytes_of(name));
+
+    if (node == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_TRACER", "no tracer is named \"%.127s\"",
+                              name);
+    }
+    *ret_tape = tutti_container_of(node, tutti_tape, by_name);
+    return TUTTI_OK;
+}
+
+tutti_code
+agent_tape_room(const tutti_tape *tape, tutti_error *err)
+{
+    const tutti_tapes *tapes = tape->tapes;
+
+    if (tapes->item_count >= tapes->items_max) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "TAPE_LIMIT",
+                              "%" PRIu32
+                              " ops and attached tensors are on the tapes of this agent, "
+                              "the limit (--tape-max): run Backward, or clear tracer %s",
+                              tapes->item_count, tape->name);
+    }
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ the end */
+
+static void
+remap_leaves(tutti_tape *tape)
+{
+    tutti_link *link;
+
+    for (link = tape->leaves.next; link != &tape->leaves; link = link->next) {
+        tutti_tape_var *var = tutti_container_of(link, tutti_tape_var, leaf);
+
+        if (tutti_tape_var_of(tape, var->tensor) == NULL) {
+            agent_tape_map(var);
+        }
+    }
+}
+
+void
+tutti_tape_clear(tutti_tape *tape, bool walked)
+{
+    tutti_link *link;
+    tutti_link *spare;
+
+    tutti_list_each(link, spare, &tape->records)
+    {
+        tutti_tape_record *record = tutti_container_of(link, tutti_tape_record, link);
+
+        if (!record->pending && (!walked || record->node != NULL)) {
+            agent_tape_free_record(record);
+        }
+    }
+    if (!tape->deleted) {
+        remap_leaves(tape);
+    }
+    tape->lossy = false;
+}
+
+void
+tutti_tape_ref(tutti_tape *tape)
+{
+    tape->refs++;
+}
+
+void
+tutti_tape_unref(tutti_tape *tape)
+{
+    assert(tape->refs > 0);
+    tape->refs--;
+    if (tape->refs > 0) {
+        return;
+    }
+    tutti_tape_drop_gradients(tape);
+    tutti_tape_clear(tape, false);
+    while (!tutti_list_empty(&tape->leaves)) {
+        agent_tape_unleaf(tutti_container_of(tape->leaves.next, tutti_tape_var, leaf));
+    }
+    assert(tutti_list_empty(&tape->records));
+    free(tape);
+}
+
+void
+tutti_tape_delete(tutti_tape *tape)
+{
+    tutti_link *link;
+
+    assert(!tape->deleted);
+    tape->deleted = true;
+    tutti_map_remove(&tape->tapes->by_name, &tape->by_name);
+    if (tape->walk_count > 0) { /* Backwards still look for tensors on it; no op records on it */
+        tutti_tape_unref(tape);
+        return;
+    }
+    for (link = tape->leaves.next; link != &tape->leaves; link = link->next) {
+        agent_tape_unmap(tutti_container_of(link, tutti_tape_var, leaf));
+    }
+    for (link = tape->records.next; link != &tape->records; link = link->next) {
+        tutti_tape_var *out = tutti_container_of(link, tutti_tape_record, link)->out;
+
+        if (out != NULL) {
+            agent_tape_unmap(out);
+        }
+    }
+    tutti_tape_unref(tape);
+}

@@ -1,0 +1,140 @@
+/* Heartbeats, and the progress that goes with them. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "server/agent/member/member.h"
+#include "server/agent/record/progress.h"
+#include "tutti/v1/coordinator_service.pb-c.h"
+
+#define GROUPS_MAX 256
+#define PENDING_MAX 8
+#define WORDS_SIZE 128
+
+/* One group out, with the memory that it points to. */
+typedef struct wire_group {
+    Tutti__V1__GroupProgress message;
+    Tutti__V1__PendingOp pending[PENDING_MAX];
+    Tutti__V1__PendingOp *pointers[PENDING_MAX];
+    char words[PENDING_MAX][WORDS_SIZE];
+    char last[WORDS_SIZE];
+} wire_group;
+
+typedef struct wire_progress {
+    uint64_t now_ns;
+    size_t count;
+    Tutti__V1__GroupProgress *pointers[GROUPS_MAX];
+    wire_group groups[GROUPS_MAX];
+} wire_progress;
+
+static void
+describe(const tutti_coll_args *args, char ret_words[WORDS_SIZE])
+{
+    tutti_text text = tutti_text_in(ret_words, WORDS_SIZE);
+
+    tutti_coll_describe(args, &text);
+}
+
+static void
+add_pending(const agent_op *op, const tutti_coll_args *args, uint64_t now_ns, wire_group *wire)
+{
+    const size_t at = wire->message.n_pending;
+    Tutti__V1__PendingOp *message = &wire->pending[at];
+    const tutti_coll_group *group = op->group->coll;
+
+    if (at == PENDING_MAX) {
+        return;
+    }
+    tutti__v1__pending_op__init(message);
+    if (op->holds) {
+        (void)snprintf(wire->words[at], WORDS_SIZE, "backward");
+    } else {
+        describe(args, wire->words[at]);
+    }
+    message->op = wire->words[at];
+    message->sequence = op->sequence;
+    message->waited_ms = (now_ns - op->came_ns) / TUTTI_NS_PER_MS;
+    message->queued = args != &op->said;
+    if (!message->queued && agent_op_is_p2p(op) && args->peer < tutti_coll_group_size(group)) {
+        message->opt_peer_case = TUTTI__V1__PENDING_OP__OPT_PEER_PEER;
+        message->peer = tutti_coll_group_ranks(group)[args->peer];
+    }
+    wire->pointers[at] = message;
+    wire->message.n_pending++;
+}
+
+static void
+fill_group(const agent_group *group, uint64_t now_ns, wire_group *wire)
+{
+    Tutti__V1__GroupProgress *message = &wire->message;
+    tutti_link *link;
+
+    tutti__v1__group_progress__init(message);
+    message->group = (char *)(uintptr_t)group->name;
+    message->id = tutti_coll_group_id(group->coll);
+    message->epoch = group->epoch;
+    message->came = group->sequence;
+    message->entered = group->entered;
+    message->left = agent_group_left(group);
+    message->pending = wire->pointers;
+    if (group->last_ns != 0) {
+        describe(&group->last_args, wire->last);
+        message->last_op = wire->last;
+        message->last_ms = (now_ns - group->last_ns) / TUTTI_NS_PER_MS;
+        message->last_sequence = group->last_sequence;
+    }
+    for (link = group->running.next; link != &group->running; link = link->next) {
+        const agent_op *op = tutti_container_of(link, agent_op, link);
+
+        add_pending(op, &op->said, now_ns, wire);
+    }
+    for (link = group->queue.next; link != &group->queue; link = link->next) {
+        const agent_op *op = tutti_container_of(link, agent_op, link);
+
+        add_pending(op, &op->op.args, now_ns, wire);
+    }
+}
+
+static void
+fill(tutti_agent *agent, wire_progress *self)
+{
+    tutti_map_node *node;
+
+    self->now_ns = tutti_clock_ns();
+    for (node = tutti_map_first(&agent->groups); node != NULL && self->count < GROUPS_MAX;
+         node = tutti_map_next(node)) {
+        agent_group *group = tutti_container_of(node, agent_group, by_name);
+
+        if (group->coll == NULL || group->told == group->changes) {
+            continue;
+        }
+        group->told = group->changes;
+        fill_group(group, self->now_ns, &self->groups[self->count]);
+        self->pointers[self->count] = &self->groups[self->count].message;
+        self->count++;
+    }
+}
+
+void
+agent_wire_heartbeat(tutti_agent *agent, tutti_rpc_flow *flow, uint64_t number)
+{
+    Tutti__V1__SessionRequest request = TUTTI__V1__SESSION_REQUEST__INIT;
+    Tutti__V1__Heartbeat heartbeat = TUTTI__V1__HEARTBEAT__INIT;
+    wire_progress *progress = calloc(1, sizeof(*progress)); /* pages come as groups do */
+
+    heartbeat.number = number;
+    heartbeat.answers = agent->progress_wanted;
+    agent->progress_wanted = 0;
+    if (progress != NULL) {
+        fill(agent, progress);
+        heartbeat.progress = progress->pointers;
+        heartbeat.n_progress = progress->count;
+    } else {
+        TUTTI_LOG("agent", WARN, "no memory to tell the coordinator where ops stand");
+    }
+    request.kind_case = TUTTI__V1__SESSION_REQUEST__KIND_HEARTBEAT;
+    request.heartbeat = &heartbeat;
+    tutti_rpc_flow_write(flow, &request.base);
+    free(progress);
+}

@@ -1,0 +1,75 @@
+/* Giving the seat back. Control loop. */
+#include "base/fail.h"
+#include "base/log.h"
+#include "server/agent/member/member.h"
+#include "server/agent/member/member_private.h"
+
+static void
+left(struct agent_member *self)
+{
+    self->state = MEMBER_LEFT;
+    if (self->flow != NULL) {
+        tutti_rpc_flow_cancel(self->flow);
+    }
+    tutti_rpc_loop_timer_stop(self->agent->control, &self->beat);
+    tutti_rpc_loop_timer_stop(self->agent->control, &self->silence);
+    self->on_left(self->agent);
+}
+
+static void
+on_leave_reply(void *arg, tutti_rpc_message *response, const tutti_error *err)
+{
+    tutti_agent *agent = arg;
+
+    (void)response;
+    if (err != NULL) {
+        TUTTI_LOG("agent", DEBUG, "could not say goodbye: %s", err->text);
+    }
+    left(agent->member);
+}
+
+static void
+on_announce_reply(void *arg, tutti_rpc_message *response, const tutti_error *err)
+{
+    if (err != NULL) {
+        TUTTI_LOG("agent", DEBUG, "could not announce that we leave: %s", err->text);
+    } else {
+        agent_wire_leave_answer(arg, response);
+    }
+    agent_announced(arg);
+}
+
+/* The seat is ours and the coordinator was not found away, though the session may yet have to be
+ * accepted: who leaves then without a word is a rank whose connection broke. */
+static bool
+may_tell(const tutti_agent *agent)
+{
+    return agent->state == AGENT_JOINED && agent->member->state != MEMBER_IDLE;
+}
+
+/* The data plane says it too, so nobody waits for a coordinator that is away. */
+void
+agent_member_announce(tutti_agent *agent)
+{
+    tutti_error err;
+
+    if (!may_tell(agent) || agent_wire_leave(agent, true, on_announce_reply, &err) != TUTTI_OK) {
+        agent_announced(agent);
+    }
+}
+
+void
+agent_member_leave(tutti_agent *agent, void (*on_left)(tutti_agent *agent))
+{
+    struct agent_member *self = agent->member;
+    const bool told = may_tell(agent);
+    tutti_error err;
+
+    agent->state = AGENT_LEAVING;
+    self->on_left = on_left;
+    tutti_rpc_loop_timer_stop(agent->control, &self->retry);
+    tutti_rpc_loop_timer_stop(agent->control, &self->limit);
+    if (!told || agent_wire_leave(agent, false, on_leave_reply, &err) != TUTTI_OK) {
+        left(self);
+    }
+}

@@ -1,0 +1,440 @@
+/*
+ * The seat: join the job, keep a session with the coordinator, hear who comes and goes. When the
+ * coordinator is away we say so, go on computing, and come back with jittered waits. Control loop.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/id.h"
+#include "base/log.h"
+#include "server/agent/member/member.h"
+#include "server/agent/member/member_private.h"
+#include "server/agent/op/group_backoff.h"
+#include "server/agent/record/progress.h"
+
+#define RETRY_LEAST_NS (200 * TUTTI_NS_PER_MS)
+#define RETRY_MOST_NS (5 * TUTTI_NS_PER_S)
+#define SEAT_WAIT_NS (2 * TUTTI_NS_PER_S)
+#define SETTLE_NS (200 * TUTTI_NS_PER_MS)
+#define SAY_AGAIN_NS (5 * TUTTI_NS_PER_S)
+#define SAY_OFTEN 3 /* times; then it is known, and a line a minute will do */
+#define SAY_SELDOM_NS (60 * TUTTI_NS_PER_S)
+#define PACED_WORLD 1000                  /* ranks: fewer may come at one instant */
+#define PACE_NS (200 * (uint64_t)1000)    /* for each rank: 2 s for 10 000 */
+#define PACE_MOST_NS (4 * TUTTI_NS_PER_S) /* a new coordinator waits 10 s for its ranks */
+
+static void begin_join(struct agent_member *self);
+static void begin_session(struct agent_member *self);
+
+tutti_code
+agent_member_open(tutti_agent *agent, tutti_error *err)
+{
+    struct agent_member *self = calloc(1, sizeof(*self));
+
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the session");
+    }
+    self->agent = agent;
+    self->wait_ns = RETRY_LEAST_NS;
+    agent->member = self;
+    return TUTTI_OK;
+}
+
+bool
+agent_member_idle(const tutti_agent *agent)
+{
+    return agent->member->flow == NULL;
+}
+
+void
+agent_member_close(tutti_agent *agent)
+{
+    free(agent->member);
+    agent->member = NULL;
+}
+
+/* ------------------------------------------------------------------------------ trying again */
+
+static void
+on_retry(tutti_timer *timer)
+{
+    struct agent_member *self = tutti_container_of(timer, struct agent_member, retry);
+
+    if (self->agent->state == AGENT_JOINED) {
+        begin_session(self);
+    } else if (self->agent->state == AGENT_JOINING) {
+        begin_join(self);
+    }
+}
+
+/*
+ * A random part of the time in which the coordinator takes the agents of a large job. A launcher
+ * starts all of them at one instant, and a coordinator that comes back is missed by all of them:
+ * their handshakes would wait for each other until they time out.
+ */
+static uint64_t
+draw_pace(const tutti_agent *agent)
+{
+    const uint64_t wanted_ns = agent->options->world_size * PACE_NS;
+
+    if (agent->options->world_size < PACED_WORLD) {
+        return 0;
+    }
+    return tutti_id_draw() % (wanted_ns < PACE_MOST_NS ? wanted_ns : PACE_MOST_NS);
+}
+
+/*
+ * The first time it is tried again at once, as the connection alone may have broken: the seat waits
+ * no longer than the coordinator's --lost-grace. Who fails once more is not alone, it seems.
+ */
+static uint64_t
+draw_pace_again(const struct agent_member *self)
+{
+    return self->wait_ns > RETRY_LEAST_NS ? draw_pace(self->agent) : 0;
+}
+
+/* Waits double up to a limit; a random half keeps agents from coming at once. */
+static void
+try_later(struct agent_member *self)
+{
+    const uint64_t half = self->wait_ns / 2;
+
+    if (self->agent->state == AGENT_LEAVING) {
+        return;
+    }
+    self->state = MEMBER_IDLE;
+    self->retry.on_expiry = on_retry;
+    tutti_rpc_loop_timer_start(self->agent->control, &self->retry,
+                               tutti_clock_ns() + half + tutti_id_draw() % (half + 1) +
+                                   draw_pace_again(self));
+    self->wait_ns = self->wait_ns * 2 < RETRY_MOST_NS ? self->wait_ns * 2 : RETRY_MOST_NS;
+}
+
+static bool
+may_say(struct agent_member *self)
+{
+    const uint64_t now = tutti_clock_ns();
+
+    if (self->said_ns == 0) {
+        self->said_count = 0;
+    } else if (now - self->said_ns <
+               (self->said_count < SAY_OFTEN ? SAY_AGAIN_NS : SAY_SELDOM_NS)) {
+        return false;
+    }
+    self->said_ns = now;
+    self->said_count++;
+    return true;
+}
+
+/* ------------------------------------------------------------------------------ joining */
+
+void
+agent_join_waits(tutti_agent *agent, uint32_t joined, uint32_t world_size, const uint32_t *missing,
+                 size_t missing_count)
+{
+    struct agent_member *self = agent->member;
+    tutti_text text = tutti_text_in(self->waits, sizeof(self->waits));
+
+    self->wait_ns = RETRY_LEAST_NS;
+    tutti_text_add(&text, "job %s: %" PRIu32 " of %" PRIu32 " ranks are here", agent_job(agent),
+                   joined, world_size);
+    if (missing_count > 0 && missing_count == world_size - joined) {
+        tutti_text_add(&text, ", missing: rank ");
+        tutti_text_add_ranks(&text, missing, missing_count, 8);
+    }
+    if (may_say(self)) {
+        TUTTI_LOG("agent", INFO, "%s", self->waits);
+    }
+}
+
+void
+agent_joined(tutti_agent *agent, uint32_t rank, uint32_t world_size, uint64_t epoch,
+             uint64_t job_id, uint32_t heartbeat_ms, uint32_t timeout_ms)
+{
+    char context[64];
+
+    agent->member->heartbeat_ns = heartbeat_ms * TUTTI_NS_PER_MS;
+    agent_silence_begins(agent->member, timeout_ms * TUTTI_NS_PER_MS);
+    agent->member->wait_ns = RETRY_LEAST_NS;
+    agent->member->said_ns = 0;
+    if (agent->job_id != 0 && agent->job_id != job_id) {
+        TUTTI_LOG("agent", WARN, "job %s was begun anew by the coordinator", agent_job(agent));
+    }
+    agent->rank = rank;
+    if (agent->on_joined != NULL) {
+        agent->on_joined(agent->on_joined_arg, rank);
+    }
+    agent->world_size = world_size;
+    agent->epoch = epoch;
+    agent->job_id = job_id;
+    (void)snprintf(context, sizeof(context), "rank=%" PRIu32, rank);
+    tutti_log_set_context(context);
+    tutti_table_set_rank(agent->table, rank);
+    if (agent->state == AGENT_JOINING) {
+        agent->state = AGENT_JOINED;
+        agent->settled_ns = epoch > 1 ? tutti_clock_ns() + SETTLE_NS : 0;
+        TUTTI_LOG("agent", INFO, "joined job %s as rank %" PRIu32 " of %" PRIu32 ", epoch %" PRIu64,
+                  agent_job(agent), rank, world_size, epoch);
+    }
+}
+
+static void
+on_join_message(void *arg, tutti_rpc_message *message)
+{
+    struct agent_member *self = arg;
+
+    agent_wire_join_message(self->agent, message);
+}
+
+/* Who sat there may be dead, and the coordinator about to notice. */
+static bool
+may_be_freed(const struct agent_member *self, const tutti_error *err)
+{
+    return err->code == TUTTI_ALREADY_EXISTS && tutti_clock_ns() - self->began_ns < SEAT_WAIT_NS;
+}
+
+/* Said once: how long all this may take. */
+static const char *
+say_limit(const struct agent_member *self)
+{
+    return self->said_count > 1 || self->agent->state != AGENT_JOINING ||
+                   self->agent->options->join_timeout_ns != 0
+               ? ""
+               : " (tried for ever; --join-timeout says how long)";
+}
+
+static void
+join_failed(struct agent_member *self, const tutti_error *err)
+{
+    tutti_error all = *err;
+    const char *advice;
+
+    if (self->agent->state == AGENT_JOINING && self->said_count == 0) {
+        /* Once, while this loop has nothing else to do than to wait for the coordinator. */
+        tutti_rpc_channel_name_certificate(self->agent->coordinator, &all);
+    }
+    advice = agent_join_advice(&all);
+    if (advice != NULL) {
+        char text[sizeof(all.text)];
+
+        (void)snprintf(text, sizeof(text), "%.800s: %s", all.text, advice);
+        memcpy(all.text, text, sizeof(text));
+    }
+    if (agent_wire_is_final(err->code) && !may_be_freed(self, err)) {
+        agent_give_up(self->agent, &all);
+        return;
+    }
+    (void)snprintf(self->waits, sizeof(self->waits), "%.*s", (int)sizeof(self->waits) - 1,
+                   all.text);
+    if (may_say(self)) {
+        TUTTI_LOG("agent", WARN, "waiting for the coordinator at %s: %s%s",
+                  self->agent->options->coordinator, all.text, say_limit(self));
+    }
+    try_later(self);
+}
+
+static void
+on_join_end(void *arg, const tutti_error *err)
+{
+    struct agent_member *self = arg;
+    tutti_error none;
+
+    self->flow = NULL;
+    if (self->agent->state == AGENT_LEAVING) {
+        return;
+    }
+    if (self->agent->state == AGENT_JOINED) {
+        begin_session(self);
+        return;
+    }
+    (void)TUTTI_FAIL(&none, TUTTI_UNAVAILABLE, "the coordinator ended the call without an answer");
+    join_failed(self, err != NULL ? err : &none);
+}
+
+static void
+begin_join(struct agent_member *self)
+{
+    static const tutti_rpc_flow_ops ops = {.on_message = on_join_message, .on_end = on_join_end};
+    tutti_error err;
+
+    if (self->began_ns == 0) {
+        self->began_ns = tutti_clock_ns();
+        agent_join_limit(self);
+    }
+    self->state = MEMBER_JOIN;
+    if (agent_wire_join(self->agent, &ops, &self->flow, &err) != TUTTI_OK) {
+        self->flow = NULL;
+        join_failed(self, &err);
+    }
+}
+
+void
+agent_member_start(tutti_agent *agent)
+{
+    struct agent_member *self = agent->member;
+    const uint64_t pace_ns = draw_pace(agent);
+
+    if (pace_ns == 0) {
+        begin_join(self);
+        return;
+    }
+    self->retry.on_expiry = on_retry;
+    tutti_rpc_loop_timer_start(agent->control, &self->retry, tutti_clock_ns() + pace_ns);
+}
+
+/* ------------------------------------------------------------------------------ the session */
+
+void
+agent_rank_lost(tutti_agent *agent, uint32_t rank, uint64_t incarnation, uint64_t epoch,
+                const char *reason, bool left)
+{
+    agent->epoch = epoch > agent->epoch ? epoch : agent->epoch;
+    if (rank == agent->rank || agent->state == AGENT_LEAVING) {
+        return; /* the old news of our own reconnection, or news too late */
+    }
+    TUTTI_LOG("agent", WARN, "rank %" PRIu32 " is lost: %s (epoch %" PRIu64 ")", rank, reason,
+              epoch);
+    tutti_coll_lose_peer(agent->engine, rank, incarnation, reason);
+    agent_groups_note_lost(agent, rank);
+    if (!left || !agent_world_settles(agent, epoch)) {
+        agent_world_changed(agent, epoch, "is gone");
+    }
+}
+
+/* The data plane has said what that means for ops. */
+void
+agent_rank_leaving(tutti_agent *agent, uint32_t rank, uint64_t epoch, const char *reason)
+{
+    agent->epoch = epoch > agent->epoch ? epoch : agent->epoch;
+    if (rank != agent->rank && agent->state != AGENT_LEAVING) {
+        TUTTI_LOG("agent", INFO, "rank %" PRIu32 " is leaving: %s (epoch %" PRIu64 ")", rank,
+                  reason, epoch);
+    }
+}
+
+bool
+agent_rank_joined(tutti_agent *agent, uint32_t rank, uint64_t epoch)
+{
+    agent->epoch = epoch > agent->epoch ? epoch : agent->epoch;
+    if (rank == agent->rank || agent->state == AGENT_LEAVING) {
+        return false;
+    }
+    TUTTI_LOG("agent", INFO, "rank %" PRIu32 " is back (epoch %" PRIu64 ")", rank, epoch);
+    return true;
+}
+
+static void
+on_beat(tutti_timer *timer)
+{
+    struct agent_member *self = tutti_container_of(timer, struct agent_member, beat);
+
+    if (self->flow != NULL && self->state == MEMBER_SESSION) {
+        if (tutti_rpc_flow_writable(self->flow)) {
+            agent_wire_heartbeat(self->agent, self->flow, ++self->beats);
+        }
+        tutti_rpc_loop_timer_start(self->agent->control, &self->beat,
+                                   tutti_clock_ns() + self->heartbeat_ns);
+    }
+}
+
+/* Somebody asks where ops stand: the heartbeat that is due later comes now. */
+void
+agent_beat_now(tutti_agent *agent)
+{
+    if (agent->member->beat.running) {
+        tutti_rpc_loop_timer_start(agent->control, &agent->member->beat, tutti_clock_ns());
+    }
+}
+
+static void
+on_session_message(void *arg, tutti_rpc_message *message)
+{
+    struct agent_member *self = arg;
+
+    agent_silence_ends(self);
+    if (agent_wire_session_message(self->agent, message)) {
+        self->accepted = true;
+        self->agent->in_session = true;
+        tutti_count(&self->agent->numbers.sessions, 1);
+        self->wait_ns = RETRY_LEAST_NS;
+        self->said_ns = 0;
+        agent_say_serving(self->agent);
+        if (self->broke) {
+            TUTTI_LOG("agent", INFO, "in touch with the coordinator again");
+            agent_groups_check(self->agent);
+        }
+        if (self->agent->draining) { /* a coordinator that was started again may not know */
+            self->agent->untold++;
+            agent_member_announce(self->agent);
+        }
+        self->broke = true;
+    }
+}
+
+/* The seat is not ours any more, or was never known to this coordinator. */
+static void
+session_refused(struct agent_member *self, const tutti_error *err)
+{
+    tutti_agent *agent = self->agent;
+
+    if (err->code == TUTTI_NOT_FOUND) {
+        TUTTI_LOG("agent", WARN, "the coordinator does not know us any more (%s): joining again",
+                  err->text);
+        agent->state = AGENT_JOINING;
+        self->began_ns = 0;
+        try_later(self);
+        return;
+    }
+    agent_give_up(agent, err);
+}
+
+static void
+on_session_end(void *arg, const tutti_error *err)
+{
+    struct agent_member *self = arg;
+
+    self->flow = NULL;
+    self->agent->in_session = false;
+    tutti_rpc_loop_timer_stop(self->agent->control, &self->beat);
+    agent_silence_look(self, err);
+    if (self->agent->state == AGENT_LEAVING) {
+        return;
+    }
+    /* A token that was good is renewed, or the keys are: both by others, and not at one moment. */
+    if (err != NULL && err->code != TUTTI_UNAUTHENTICATED &&
+        (err->code == TUTTI_NOT_FOUND || agent_wire_is_final(err->code))) {
+        session_refused(self, err);
+        return;
+    }
+    if (self->accepted || may_say(self)) {
+        TUTTI_LOG("agent", WARN, "lost the coordinator at %s (%s): going on, trying again",
+                  self->agent->options->coordinator, err == NULL ? "it ended" : err->text);
+    }
+    self->accepted = false;
+    try_later(self);
+}
+
+static void
+begin_session(struct agent_member *self)
+{
+    static const tutti_rpc_flow_ops ops = {.on_message = on_session_message,
+                                           .on_end = on_session_end};
+    tutti_error err;
+
+    self->state = MEMBER_SESSION;
+    agent_progress_again(self->agent);
+    if (agent_wire_session(self->agent, &ops, &self->flow, &err) != TUTTI_OK) {
+        self->flow = NULL;
+        TUTTI_LOG("agent", WARN, "no session with the coordinator: %s", err.text);
+        try_later(self);
+        return;
+    }
+    self->beat.on_expiry = on_beat;
+    tutti_rpc_loop_timer_start(self->agent->control, &self->beat,
+                               tutti_clock_ns() + self->heartbeat_ns);
+}

@@ -1,0 +1,56 @@
+/* Private to server/agent: this rank's seat in its job, and what the coordinator says. */
+#ifndef TUTTI_SERVER_AGENT_MEMBER_MEMBER_H
+#define TUTTI_SERVER_AGENT_MEMBER_MEMBER_H
+
+#include "server/agent/state/state.h"
+
+/* coordinator_channel.c: open the channel to the coordinator. */
+tutti_code agent_open_channel(tutti_agent *agent, tutti_error *err);
+
+tutti_code agent_member_open(tutti_agent *agent, tutti_error *err);
+void agent_member_start(tutti_agent *agent);
+/* Tell the coordinator that we are about to leave, and again a later one: agent_announced. */
+void agent_member_announce(tutti_agent *agent);
+void agent_announced(tutti_agent *agent); /* shutdown.c */
+/* Give the seat back; on_left when that is done or was not possible. */
+void agent_member_leave(tutti_agent *agent, void (*on_left)(tutti_agent *agent));
+bool agent_member_idle(const tutti_agent *agent); /* no stream to the coordinator is open */
+void agent_member_close(tutti_agent *agent);
+/* What the coordinator said, read by coordinator_pb.c */
+void agent_joined(tutti_agent *agent, uint32_t rank, uint32_t world_size, uint64_t epoch,
+                  uint64_t job_id, uint32_t heartbeat_ms, uint32_t timeout_ms);
+/* May a caller's op begin? As agent_check_open, and TUTTI_UNAVAILABLE, CUT_OFF */
+tutti_code agent_check_begin(const tutti_agent *agent, tutti_error *err);
+/* deadline.c: all that live fail with that; those in line keep their places. */
+void agent_ops_give_up(tutti_agent *agent, const tutti_error *err);
+void agent_join_waits(tutti_agent *agent, uint32_t joined, uint32_t world_size,
+                      const uint32_t *missing, size_t missing_count);
+void agent_rank_lost(tutti_agent *agent, uint32_t rank, uint64_t incarnation, uint64_t epoch,
+                     const char *reason, bool left);
+void agent_rank_leaving(tutti_agent *agent, uint32_t rank, uint64_t epoch, const char *reason);
+/* True: it has to be looked up. */
+bool agent_rank_joined(tutti_agent *agent, uint32_t rank, uint64_t epoch);
+
+/* heartbeat_pb.c: with the progress of groups on which something has changed */
+void agent_wire_heartbeat(tutti_agent *agent, tutti_rpc_flow *flow, uint64_t number);
+void agent_beat_now(tutti_agent *agent);
+
+/* coordinator_pb.c: calls to the coordinator, answered on the control loop */
+tutti_code agent_wire_join(tutti_agent *agent, const tutti_rpc_flow_ops *ops, tutti_rpc_flow **ret,
+                           tutti_error *err);
+void agent_wire_join_message(tutti_agent *agent, tutti_rpc_message *message);
+tutti_code agent_wire_session(tutti_agent *agent, const tutti_rpc_flow_ops *ops,
+                              tutti_rpc_flow **ret, tutti_error *err);
+/* True once the coordinator has accepted the session. */
+bool agent_wire_session_message(tutti_agent *agent, tutti_rpc_message *message);
+bool agent_wire_is_final(tutti_code code); /* another attempt cannot change that answer */
+/* announce: only say so, for now. */
+tutti_code agent_wire_leave(tutti_agent *agent, bool announce, tutti_rpc_reply_fn on_reply,
+                            tutti_error *err);
+void agent_wire_leave_answer(tutti_agent *agent, tutti_rpc_message *message); /* to announce */
+/* Tells the engine where ranks are; asks again until it is told. Then their groups begin `epoch`, 0
+ * = no. */
+void agent_wire_lookup(tutti_agent *agent, const uint32_t *ranks, size_t count, uint64_t epoch);
+void agent_wire_get_group(agent_group *group);
+
+#endif

@@ -1,0 +1,56 @@
+/* What the files of the seat share. Private to this folder. */
+#ifndef TUTTI_SERVER_AGENT_MEMBER_MEMBER_PRIVATE_H
+#define TUTTI_SERVER_AGENT_MEMBER_MEMBER_PRIVATE_H
+
+#include "server/agent/member/member.h"
+
+enum member_state {
+    MEMBER_IDLE,
+    MEMBER_JOIN,    /* the Join stream is open */
+    MEMBER_SESSION, /* the Session stream is open */
+    MEMBER_LEFT,
+};
+
+struct agent_member {
+    tutti_agent *agent;
+    enum member_state state;
+    tutti_rpc_flow *flow;
+    tutti_timer retry;
+    tutti_timer beat;
+    uint64_t heartbeat_ns;
+    uint64_t beats;
+    uint64_t wanted;     /* the newest question about progress; 0 = none is open */
+    uint64_t wait_ns;    /* before the next attempt */
+    uint64_t said_ns;    /* when we last said that we wait */
+    uint32_t said_count; /* how often, of this wait */
+    uint64_t began_ns;   /* joining */
+    tutti_timer limit;   /* --join-timeout */
+    char waits[480];     /* what we wait for */
+    tutti_timer silence; /* partition.c */
+    uint64_t silence_timeout_ns;
+    uint64_t silence_ns; /* of the coordinator, so far; while this process ran */
+    uint64_t ticked_ns;
+    bool away;     /* nobody is where the coordinator was: it is started again, we go on */
+    bool cut;      /* ops are refused for the silence */
+    bool accepted; /* the session stands */
+    bool broke;    /* one stood before */
+    void (*on_left)(tutti_agent *agent);
+};
+
+/*
+ * partition.c. Of two sides of a network that is cut, the one with the coordinator keeps the
+ * job, and gives up the ranks of the other one after the heartbeat timeout. So a rank that has
+ * heard nothing for as long lets no op begin or go on, until it hears something, or that nobody is
+ * where the coordinator was: it is being started again.
+ */
+void agent_silence_begins(struct agent_member *self, uint64_t timeout_ns);  /* 0 = never mind */
+void agent_silence_ends(struct agent_member *self);                         /* it spoke */
+void agent_silence_look(struct agent_member *self, const tutti_error *err); /* a session ended */
+
+/* join_advice.c: what to do about it; NULL: nothing more than its text says. */
+const char *agent_join_advice(const tutti_error *err);
+
+/* join_deadline.c: from now, in all. What is waited for is in `waits`. */
+void agent_join_limit(struct agent_member *self);
+
+#endif

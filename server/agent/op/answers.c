@@ -1,0 +1,264 @@
+#include "server/agent/op/answers.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+
+/* Token, kind, group. */
+#define KEY_SIZE (8 + 1 + TUTTI_NAME_MAX)
+
+struct agent_kept {
+    tutti_map_node node;
+    unsigned char key[KEY_SIZE];
+    tutti_link link; /* among those whose op has ended, the oldest first; else alone */
+    tutti_agent *agent;
+    agent_op *op;      /* NULL: freed */
+    atomic_bool noted; /* the result is complete: it can be repeated */
+    bool reached;      /* some caller has the answer */
+    bool out_is_new;   /* the result is the op's own, ... */
+    bool list_is_new;  /* ... and those of a list */
+    uint64_t until_ns;
+    uint64_t bytes;
+    agent_op_result result; /* its payload is counted, its outputs and meta are owned */
+};
+
+static tutti_bytes
+write_key(unsigned char key[KEY_SIZE], const agent_request *request)
+{
+    const char *group = request->group[0] == '\0' ? "world" : request->group;
+    const size_t size = strnlen(group, TUTTI_NAME_MAX);
+
+    (void)tutti_map_key_u64(key, request->token);
+    key[8] = (unsigned char)request->args.kind;
+    memcpy(key + 9, group, size);
+    return (tutti_bytes){key, 9 + size};
+}
+
+static void
+free_kept(agent_kept *self)
+{
+    if (self->op != NULL) {
+        self->op->kept_answer = NULL;
+    }
+    tutti_tensor_unref(self->result.payload);
+    free((void *)(uintptr_t)self->result.outputs);
+    free((void *)(uintptr_t)self->result.meta.data);
+    free(self);
+}
+
+static void
+delete_result(const agent_kept *self, const char *handle)
+{
+    char *handles[1] = {(char *)(uintptr_t)handle};
+
+    if (handle[0] != '\0') {
+        (void)tutti_table_delete(self->agent->table, handles, 1, NULL); /* it may be gone already */
+    }
+}
+
+/* Nobody came for them. */
+static void
+delete_results(const agent_kept *self)
+{
+    uint32_t i;
+
+    if (self->out_is_new) {
+        delete_result(self, self->result.handle);
+    }
+    for (i = 0; i < self->result.output_count && self->list_is_new; i++) {
+        delete_result(self, self->result.outputs[i].handle);
+    }
+}
+
+static void
+drop(agent_kept *self)
+{
+    agent_answers *answers = &self->agent->answers;
+
+    tutti_map_remove(&answers->by_key, &self->node);
+    tutti_list_remove(&self->link);
+    answers->bytes -= self->bytes;
+    if (!self->reached && self->op == NULL) {
+        delete_results(self);
+    }
+    free_kept(self);
+}
+
+static void
+start_timer(tutti_agent *agent)
+{
+    agent_answers *answers = &agent->answers;
+
+    if (!tutti_list_empty(&answers->kept)) {
+        tutti_rpc_loop_timer_start(
+            agent->control, &answers->expiry,
+            tutti_container_of(answers->kept.next, agent_kept, link)->until_ns);
+    }
+}
+
+static void
+on_expiry(tutti_timer *timer)
+{
+    agent_answers *answers = tutti_container_of(timer, agent_answers, expiry);
+    tutti_agent *agent = tutti_container_of(answers, tutti_agent, answers);
+    const uint64_t now_ns = tutti_clock_ns();
+
+    while (!tutti_list_empty(&answers->kept)) {
+        agent_kept *oldest = tutti_container_of(answers->kept.next, agent_kept, link);
+
+        if (oldest->until_ns > now_ns) {
+            break;
+        }
+        drop(oldest);
+    }
+    start_timer(agent);
+}
+
+void
+agent_answers_init(tutti_agent *agent)
+{
+    tutti_map_init(&agent->answers.by_key);
+    tutti_list_init(&agent->answers.kept);
+    agent->answers.expiry.on_expiry = on_expiry;
+}
+
+void
+agent_answers_fini(tutti_agent *agent)
+{
+    tutti_map_node *node;
+
+    while ((node = tutti_map_first(&agent->answers.by_key)) != NULL) {
+        agent_kept *self = tutti_container_of(node, agent_kept, node);
+
+        tutti_map_remove(&agent->answers.by_key, node);
+        free_kept(self);
+    }
+}
+
+static agent_kept *
+find(const tutti_agent *agent, const agent_request *request)
+{
+    unsigned char key[KEY_SIZE];
+    tutti_map_node *node = tutti_map_find(&agent->answers.by_key, write_key(key, request));
+
+    return node == NULL ? NULL : tutti_container_of(node, agent_kept, node);
+}
+
+bool
+agent_answers_repeat(tutti_agent *agent, tutti_rpc_call *call, const agent_request *request,
+                     agent_answer_fn answer)
+{
+    agent_kept *self = request->token == 0 ? NULL : find(agent, request);
+    tutti_error err;
+
+    if (self == NULL) {
+        return false;
+    }
+    if (!atomic_load(&self->noted)) {
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_ABORTED, "TOKEN_IN_FLIGHT",
+                             "the op with token %" PRIu64 " is in flight: call again in a moment",
+                             request->token);
+        tutti_rpc_call_fail(call, &err);
+    } else {
+        self->reached = true;
+        answer(call, &self->result);
+    }
+    return true;
+}
+
+tutti_code
+agent_answers_expect(agent_op *op, const agent_request *request, tutti_error *err)
+{
+    agent_kept *self;
+
+    if (request->token == 0) {
+        return TUTTI_OK;
+    }
+    self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to keep an answer");
+    }
+    self->agent = op->agent;
+    self->op = op;
+    self->node.key = write_key(self->key, request);
+    tutti_list_init(&self->link);
+    (void)tutti_map_add(&op->agent->answers.by_key, &self->node);
+    op->kept_answer = self;
+    return TUTTI_OK;
+}
+
+static void *
+copy_of(const void *data, size_t size)
+{
+    void *made = size == 0 ? NULL : malloc(size);
+
+    if (made != NULL) {
+        memcpy(made, data, size);
+    }
+    return made;
+}
+
+void
+agent_answers_note(agent_op *op, const agent_op_result *result)
+{
+    agent_kept *self = op->kept_answer;
+    const size_t outputs_size = result->output_count * sizeof(*result->outputs);
+    agent_op_result *to;
+
+    if (self == NULL) {
+        return;
+    }
+    to = &self->result;
+    *to = *result;
+    to->outputs = copy_of(result->outputs, outputs_size);
+    to->meta.data = copy_of(result->meta.data, result->meta.size);
+    if (to->payload != NULL) {
+        tutti_tensor_ref(to->payload);
+    }
+    self->bytes = sizeof(*self) + outputs_size + result->meta.size +
+                  (to->payload == NULL ? 0 : result->payload_bytes);
+    atomic_store(&self->noted, (to->outputs != NULL || outputs_size == 0) &&
+                                   (to->meta.data != NULL || result->meta.size == 0));
+}
+
+void
+agent_answers_settle(agent_op *op)
+{
+    agent_kept *self = op->kept_answer;
+    agent_answers *answers = &op->agent->answers;
+
+    if (self == NULL || !tutti_list_empty(&self->link)) {
+        return;
+    }
+    answers->bytes += self->bytes;
+    if (op->failed || !atomic_load(&self->noted)) {
+        drop(self);
+        return;
+    }
+    self->out_is_new = op->handle[0] != '\0';
+    self->list_is_new = op->list_is_new;
+    self->until_ns = tutti_clock_add(tutti_clock_ns(), op->agent->options->retry_window_ns);
+    tutti_list_add(&answers->kept, &self->link);
+    while (answers->bytes > op->agent->options->retry_bytes_limit) {
+        drop(tutti_container_of(answers->kept.next, agent_kept, link));
+    }
+    start_timer(op->agent);
+}
+
+bool
+agent_answers_let_go(agent_op *op, bool reached)
+{
+    agent_kept *self = op->kept_answer;
+
+    if (self == NULL) {
+        return false;
+    }
+    self->reached = self->reached || reached;
+    self->op = NULL;
+    op->kept_answer = NULL;
+    return true;
+}

@@ -1,0 +1,40 @@
+/*
+ * Answers of ops whose calls have a token (OpOptions.token), kept for --retry-window: a call that
+ * comes again with the token, because the answer was lost on its way, gets the answer of the first
+ * one, and the op does not run twice. Control loop, but where it is said.
+ */
+#ifndef TUTTI_SERVER_AGENT_OP_ANSWERS_H
+#define TUTTI_SERVER_AGENT_OP_ANSWERS_H
+
+#include "server/agent/state/state.h"
+
+/* What an op with a token will have answered, or has. */
+typedef struct agent_kept agent_kept;
+
+void agent_answers_init(tutti_agent *agent);
+void agent_answers_fini(tutti_agent *agent); /* before the table and the spaces close */
+
+/*
+ * Has a call with this token come before? Then this one is answered: with the same, or with ABORTED
+ * TOKEN_IN_FLIGHT as long as the op runs. An op that failed is forgotten, and runs again.
+ */
+bool agent_answers_repeat(tutti_agent *agent, tutti_rpc_call *call, const agent_request *request,
+                          agent_answer_fn answer);
+
+/* The op has a token: its answer will be kept. TUTTI_RESOURCE_EXHAUSTED */
+tutti_code agent_answers_expect(agent_op *op, const agent_request *request, tutti_error *err);
+
+/* This is what its caller is told. Any thread; without memory nothing is kept. */
+void agent_answers_note(agent_op *op, const agent_op_result *result);
+
+/* The op has come to its end, or is async and has its place: from now on it can be repeated. */
+void agent_answers_settle(agent_op *op);
+
+/*
+ * The op will be freed, its call is over. `reached`: its caller has the answer.
+ *
+ * Returns whether its new results stay, for a caller that comes again.
+ */
+bool agent_answers_let_go(agent_op *op, bool reached);
+
+#endif

@@ -1,0 +1,91 @@
+/*
+ * Ops in line have deadlines too: their caller is told when the time is up. They keep their place,
+ * for the other ranks may have counted them. Control loop.
+ */
+#include "base/clock.h"
+#include "base/fail.h"
+#include "server/agent/member/member.h"
+#include "server/agent/state/state.h"
+
+/* Behind the engine's own word, when it has got the op just now. */
+#define LATER_NS (5 * TUTTI_NS_PER_MS)
+
+static const char *
+why_waiting(const agent_op *op)
+{
+    if (op->group->coll == NULL) {
+        return "the coordinator has not said yet who is in the group";
+    }
+    if (!op->ready) {
+        return "its tensors are in use by an earlier op or transfer";
+    }
+    return "an earlier op of the group has not begun yet";
+}
+
+/* Its caller is told now. */
+static void
+fail_in_line(agent_op *op, const tutti_error *err)
+{
+    op->err = *err;
+    tutti_error_set_op(&op->err, op->group->name, op->sequence, (int32_t)op->agent->rank);
+    op->failed = true;
+    if (op->on_end == NULL && op->call != NULL && !op->async) {
+        op->answered = true;
+        tutti_rpc_call_fail(op->call, &op->err);
+    }
+}
+
+static void
+on_late(tutti_timer *timer)
+{
+    agent_op *op = tutti_container_of(timer, agent_op, overdue);
+    tutti_error err;
+
+    if (op->posted || op->failed || op->cancelled) {
+        return;
+    }
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
+                         "group %s: %s timed out on rank %u before it could begin: %s",
+                         op->group->name, tutti_coll_kind_name(op->op.args.kind),
+                         (unsigned)op->agent->rank, why_waiting(op));
+    fail_in_line(op, &err);
+    agent_group_pump(op->group);
+}
+
+void
+agent_op_watch(agent_op *op)
+{
+    op->overdue.on_expiry = on_late;
+    tutti_rpc_loop_timer_start(op->agent->control, &op->overdue,
+                               tutti_clock_add(op->deadline_ns, LATER_NS));
+}
+
+void
+agent_op_unwatch(agent_op *op)
+{
+    if (op->overdue.running) {
+        tutti_rpc_loop_timer_stop(op->agent->control, &op->overdue);
+    }
+}
+
+void
+agent_ops_give_up(tutti_agent *agent, const tutti_error *err)
+{
+    tutti_map_node *node;
+    tutti_map_node *next;
+    tutti_link *link;
+
+    for (link = agent->ops.next; link != &agent->ops; link = link->next) {
+        agent_op *op = tutti_container_of(link, agent_op, live);
+
+        if (op->posted) {
+            tutti_coll_cancel(agent->engine, op->op.id, err);
+        } else if (!op->failed && !op->cancelled && op->group != NULL) { /* no Backward */
+            fail_in_line(op, err);
+        }
+    }
+    for (node = tutti_map_first(&agent->groups); node != NULL; node = next) {
+        next = tutti_map_next(node);
+        agent_group_pump(tutti_container_of(node, agent_group, by_name));
+    }
+}

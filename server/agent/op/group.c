@@ -1,0 +1,369 @@
+/*
+ * Groups as the agent knows them: asked for at the coordinator when they are first named, with a
+ * line of ops that take their turns in the order in which they came.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "server/agent/autograd/backward.h"
+#include "server/agent/member/member.h"
+#include "server/agent/op/group_backoff.h"
+#include "server/agent/record/progress.h"
+#include "server/agent/state/algorithms.h"
+
+agent_group *
+agent_group_find(tutti_agent *agent, const char *name)
+{
+    tutti_map_node *node = tutti_map_find(&agent->groups, tutti_bytes_of(name));
+
+    return node == NULL ? NULL : tutti_container_of(node, agent_group, by_name);
+}
+
+agent_group *
+agent_group_of(tutti_agent *agent, const char *name, tutti_error *err)
+{
+    agent_group *group = agent_group_find(agent, name);
+
+    if (group != NULL) {
+        return group;
+    }
+    group = calloc(1, sizeof(*group));
+    if (group == NULL) {
+        (void)TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for group %s", name);
+        return NULL;
+    }
+    group->agent = agent;
+    (void)snprintf(group->name, sizeof(group->name), "%s", name);
+    group->by_name.key = tutti_bytes_of(group->name);
+    tutti_list_init(&group->queue);
+    tutti_list_init(&group->running);
+    (void)tutti_map_add(&agent->groups, &group->by_name);
+    return group;
+}
+
+/* An op that is next and may go; NULL when it has to wait. */
+static agent_op *
+next_op(agent_group *group)
+{
+    agent_op *op;
+
+    if (tutti_list_empty(&group->queue)) {
+        return NULL;
+    }
+    op = tutti_container_of(group->queue.next, agent_op, link);
+    return op->ready && !agent_group_pauses(group, op) ? op : NULL;
+}
+
+uint64_t
+agent_group_left(const agent_group *group)
+{
+    tutti_link *link;
+
+    for (link = group->running.next; link != &group->running; link = link->next) {
+        const agent_op *op = tutti_container_of(link, agent_op, link);
+
+        if (op->op.sequence != 0 && op->op.epoch == group->epoch) {
+            return op->op.sequence - 1;
+        }
+    }
+    return group->entered;
+}
+
+void
+agent_group_fail_before(agent_group *group, uint64_t since_ns, const tutti_error *err)
+{
+    tutti_link mine;
+    tutti_link *link;
+
+    tutti_list_init(&mine);
+    tutti_list_splice(&mine, &group->queue);
+    while ((link = tutti_list_pop(&mine)) != NULL) {
+        agent_op *op = tutti_container_of(link, agent_op, link);
+
+        if (since_ns != 0 && op->came_ns >= since_ns) {
+            tutti_list_add(&group->queue, &op->link);
+            continue;
+        }
+        if (!op->ready) { /* in line for a tensor: fails when its turn comes there */
+            op->failed = true;
+            op->err = *err;
+            tutti_list_add(&group->queue, &op->link);
+            continue;
+        }
+        agent_op_end_early(op, op->failed ? &op->err : err);
+    }
+}
+
+/* Ops may outlive their group: they end without it. */
+static void
+forget_running(agent_group *group)
+{
+    tutti_link *link;
+
+    while ((link = tutti_list_pop(&group->running)) != NULL) {
+        tutti_container_of(link, agent_op, link)->group = NULL;
+    }
+}
+
+static void
+fail_queue(agent_group *group, const tutti_error *err)
+{
+    agent_group_fail_before(group, 0, err);
+}
+
+static void
+drop_group(agent_group *group)
+{
+    forget_running(group);
+    if (group->coll != NULL) {
+        tutti_coll_group_close(group->coll);
+        group->coll = NULL;
+    }
+    tutti_rpc_loop_timer_stop(group->agent->control, &group->pause);
+    tutti_map_remove(&group->agent->groups, &group->by_name);
+    free(group);
+}
+
+/* The engine has stopped, and its groups with it: nothing can be told to anybody. */
+static void
+end_stopped(agent_group *group)
+{
+    tutti_error err;
+
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "STOPPING", "this agent is stopping");
+    group->pumping = true;
+    fail_queue(group, &err);
+    group->pumping = false;
+}
+
+/* Messages are not counted, and need not wait for a Backward. */
+static void
+pass_messages(agent_group *group)
+{
+    tutti_link *link;
+    tutti_link *spare;
+
+    tutti_list_each(link, spare, &group->queue)
+    {
+        agent_op *op = tutti_container_of(link, agent_op, link);
+
+        if (agent_op_is_p2p(op)) {
+            if (!op->ready) {
+                return;
+            }
+            tutti_list_remove(&op->link);
+            agent_op_launch(op);
+        }
+    }
+}
+
+/* Give the engine whatever may go, in order. Not from inside itself: a launched op may end at once.
+ */
+void
+agent_group_pump(agent_group *group)
+{
+    agent_op *op;
+
+    if (group->pumping) {
+        return;
+    }
+    if (group->agent->engine == NULL) {
+        end_stopped(group);
+        return;
+    }
+    group->pumping = true;
+    while (group->coll != NULL && (op = next_op(group)) != NULL) {
+        if (op->holds && !op->failed) {
+            agent_walk_reached(op);
+            pass_messages(group);
+            break;
+        }
+        tutti_list_remove(&op->link);
+        agent_op_launch(op);
+    }
+    while (group->coll == NULL && !group->asking && (op = next_op(group)) != NULL) {
+        tutti_list_remove(&op->link); /* left over from when it was found to be none of ours */
+        agent_op_end_early(op, &op->err);
+    }
+    group->pumping = false;
+    if (group->coll == NULL && !group->asking && tutti_list_empty(&group->queue)) {
+        drop_group(group);
+    }
+}
+
+void
+agent_group_add(agent_group *group, agent_op *op)
+{
+    tutti_list_add(&group->queue, &op->link);
+    if (group->coll == NULL && !group->asking) {
+        group->asking = true;
+        group->pumping = true; /* it must not go away in here */
+        agent_wire_get_group(group);
+        group->pumping = false;
+    }
+    agent_group_pump(group);
+}
+
+/* It is open, and was asked for again. */
+static void
+check_known(agent_group *group, uint64_t id)
+{
+    if (group->id != id) { /* deleted, and made anew: the next op asks */
+        agent_group_deleted(group->agent, group->name);
+    }
+}
+
+void
+agent_group_hold(agent_op *hold)
+{
+    hold->holds = true;
+    hold->group->holds++;
+    agent_group_add(hold->group, hold);
+}
+
+void
+agent_group_count_again(agent_group *group)
+{
+    char words[64];
+    tutti_link *link;
+
+    if (group->coll == NULL || group->agent->engine == NULL) {
+        return;
+    }
+    group->sequence = tutti_coll_group_last(group->coll, words, sizeof(words));
+    for (link = group->queue.next; link != &group->queue; link = link->next) {
+        agent_op *op = tutti_container_of(link, agent_op, link);
+
+        if (!agent_op_is_p2p(op)) {
+            op->sequence = ++group->sequence;
+        }
+    }
+}
+
+void
+agent_group_unhold(agent_op *hold)
+{
+    agent_group *group = hold->group;
+
+    assert(group->holds > 0);
+    group->holds--;
+    if (group->holds == 0) {
+        agent_group_count_again(group);
+    }
+}
+
+void
+agent_group_known(agent_group *group, uint64_t id, uint64_t epoch, const uint32_t *ranks,
+                  uint32_t count)
+{
+    tutti_error err;
+
+    if (group->coll != NULL) {
+        check_known(group, id);
+        return;
+    }
+    group->asking = false;
+    if (agent_check_open(group->agent, &err) != TUTTI_OK) {
+        agent_group_unknown(group, &err);
+        return;
+    }
+    if (tutti_coll_group_open(group->agent->engine, id, group->name, epoch, ranks, count,
+                              &group->coll, &err) != TUTTI_OK) {
+        group->coll = NULL;
+        agent_group_unknown(group, &err);
+        return;
+    }
+    group->id = id;
+    group->epoch = epoch;
+    TUTTI_LOG("agent", INFO, "group %s opened with %" PRIu32 " ranks", group->name, count);
+    agent_group_pump(group);
+}
+
+/* Nobody counts ops of a group that we are not in: its ops just fail. */
+void
+agent_group_unknown(agent_group *group, const tutti_error *err)
+{
+    if (group->coll != NULL) { /* only asked whether it is still there */
+        if (err->code == TUTTI_NOT_FOUND) {
+            agent_group_deleted(group->agent, group->name);
+        }
+        return;
+    }
+    group->asking = false;
+    group->sequence = 0;
+    group->entered = 0;
+    fail_queue(group, err);
+    agent_group_pump(group);
+}
+
+uint64_t
+agent_group_waits_until(const agent_group *group)
+{
+    uint64_t until = tutti_clock_ns();
+    const uint64_t now = until;
+    const tutti_link *link;
+
+    for (link = group->queue.next; link != &group->queue; link = link->next) {
+        const agent_op *op = tutti_container_of(link, agent_op, link);
+
+        if (!op->failed && !op->cancelled && op->deadline_ns > until) {
+            until = op->deadline_ns;
+        }
+    }
+    return until > now ? until : 0;
+}
+
+void
+agent_groups_check(tutti_agent *agent)
+{
+    tutti_map_node *node;
+    tutti_map_node *next;
+
+    for (node = tutti_map_first(&agent->groups); node != NULL; node = next) {
+        agent_group *group = tutti_container_of(node, agent_group, by_name);
+
+        next = tutti_map_next(node);
+        if (group->coll != NULL && strcmp(group->name, "world") != 0) {
+            agent_wire_get_group(group);
+        }
+    }
+}
+
+void
+agent_group_deleted(tutti_agent *agent, const char *name)
+{
+    agent_group *group = agent_group_find(agent, name);
+    tutti_error err;
+
+    if (group == NULL || group->coll == NULL) {
+        return;
+    }
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_NOT_FOUND, "NO_GROUP", "group %s was deleted", name);
+    tutti_coll_group_close(group->coll);
+    group->coll = NULL;
+    agent_group_unknown(group, &err);
+}
+
+/* The engine has stopped: its groups are gone, ours are only names. */
+void
+agent_groups_free(tutti_agent *agent)
+{
+    tutti_map_node *node;
+
+    agent_dump_flush(agent); /* it tells of groups, too */
+    while ((node = tutti_map_first(&agent->groups)) != NULL) {
+        agent_group *group = tutti_container_of(node, agent_group, by_name);
+
+        assert(tutti_list_empty(&group->queue));
+        forget_running(group);
+        tutti_rpc_loop_timer_stop(agent->control, &group->pause);
+        tutti_map_remove(&agent->groups, node);
+        free(group);
+    }
+}

@@ -1,0 +1,168 @@
+/* What a name stands for, asked of the coordinator. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/spans.h"
+#include "server/agent/member/member.h"
+#include "server/agent/op/coordinator_request.h"
+#include "tutti/v1/coordinator_service.pb-c.h"
+
+#define CALL_NS (10 * TUTTI_NS_PER_S)
+
+typedef struct group_ask {
+    agent_ask ask; /* first: what ends it frees it */
+    char name[TUTTI_NAME_MAX + 1];
+} group_ask;
+
+static void ask_group(group_ask *self);
+
+static agent_group *
+asked_group(const group_ask *self)
+{
+    tutti_map_node *node = tutti_map_find(&self->ask.agent->groups, tutti_bytes_of(self->name));
+
+    return node == NULL ? NULL : tutti_container_of(node, agent_group, by_name);
+}
+
+static void
+on_again(tutti_timer *timer)
+{
+    ask_group(tutti_container_of(tutti_container_of(timer, agent_ask, again), group_ask, ask));
+}
+
+/* The coordinator is away, or does not answer: it may come back. */
+static bool
+may_ask_again(const group_ask *self, agent_group *group, const tutti_error *err)
+{
+    if (err->code != TUTTI_UNAVAILABLE && err->code != TUTTI_DEADLINE_EXCEEDED) {
+        return false;
+    }
+    if (self->ask.agent->state == AGENT_LEAVING || group == NULL) {
+        return false;
+    }
+    return group->coll != NULL || agent_group_waits_until(group) != 0;
+}
+
+static tutti_code
+fail_answer(tutti_error *err)
+{
+    return TUTTI_FAIL(err, TUTTI_INTERNAL, "the coordinator's answer has no group");
+}
+
+static void
+read_group(agent_group *group, tutti_rpc_message *response)
+{
+    const Tutti__V1__Group *found =
+        ((const Tutti__V1__GetGroupResponse *)tutti_rpc_message_get(response))->group;
+    const uint32_t *ranks = found == NULL ? NULL : found->ranks;
+    size_t count = found == NULL ? 0 : found->n_ranks;
+    uint32_t *unpacked = NULL;
+    tutti_code code = TUTTI_OK;
+    tutti_error err;
+
+    if (found != NULL && found->n_spans > 0) {
+        code = tutti_spans_unpack(found->spans, found->n_spans, &unpacked, &count, &err);
+        ranks = unpacked;
+    }
+    if (code == TUTTI_OK && (count == 0 || count > TUTTI_RANKS_MAX)) {
+        code = fail_answer(&err);
+    }
+    if (code != TUTTI_OK) {
+        agent_group_unknown(group, &err);
+    } else {
+        agent_group_known(group, found->id, found->epoch, ranks, (uint32_t)count);
+    }
+    free(unpacked);
+}
+
+/* No op wants to know any more, or there is another reason. */
+static void
+give_up(agent_group *group, const tutti_error *err)
+{
+    tutti_error late = *err;
+
+    if (err->code == TUTTI_DEADLINE_EXCEEDED && group->coll == NULL) {
+        (void)TUTTI_FAIL_FOR(&late, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
+                             "group %s: timed out before the coordinator said who is in it: %.700s",
+                             group->name, err->text);
+    }
+    agent_group_unknown(group, &late);
+}
+
+static void
+on_group(void *arg, tutti_rpc_message *response, const tutti_error *err)
+{
+    group_ask *self = arg;
+    agent_group *group = asked_group(self);
+
+    self->ask.request = NULL;
+    if (err != NULL && may_ask_again(self, group, err)) {
+        TUTTI_LOG("agent", DEBUG, "group %s could not be asked for: %s", self->name, err->text);
+        agent_ask_later(&self->ask, on_again);
+        return;
+    }
+    agent_ask_end(&self->ask);
+    if (group != NULL && err != NULL) {
+        give_up(group, err);
+    } else if (group != NULL) {
+        read_group(group, response);
+    }
+}
+
+/* Not beyond the time of the ops that want to know; when it is up for all, this fails at once. */
+static uint64_t
+deadline_of(const agent_group *group)
+{
+    const uint64_t now = tutti_clock_ns();
+    const uint64_t most = now + CALL_NS;
+    uint64_t until;
+
+    if (group == NULL || group->coll != NULL) {
+        return most;
+    }
+    until = agent_group_waits_until(group);
+    if (until == 0) {
+        until = now + TUTTI_NS_PER_MS;
+    }
+    return until < most ? until : most;
+}
+
+static void
+ask_group(group_ask *self)
+{
+    static const tutti_rpc_stub stub = {&tutti__v1__coordinator_service__descriptor, "GetGroup"};
+    Tutti__V1__GetGroupRequest request = TUTTI__V1__GET_GROUP_REQUEST__INIT;
+    tutti_agent *agent = self->ask.agent;
+    const tutti_rpc_call_options options = {.deadline_ns = deadline_of(asked_group(self))};
+    tutti_error err;
+
+    request.job = (char *)(uintptr_t)agent_job(agent); /* packed at once, never written */
+    request.name = self->name;
+    request.opt_rank_case = TUTTI__V1__GET_GROUP_REQUEST__OPT_RANK_RANK;
+    request.rank = agent->rank; /* which of a mesh's groups it is */
+    request.accept_spans = true;
+    if (tutti_rpc_request_start(agent->coordinator, agent->control, &stub, &request.base, &options,
+                                on_group, self, &self->ask.request, &err) != TUTTI_OK) {
+        on_group(self, NULL, &err);
+    }
+}
+
+void
+agent_wire_get_group(agent_group *group)
+{
+    group_ask *self = calloc(1, sizeof(*self));
+    tutti_error err;
+
+    if (self == NULL) {
+        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory to ask for group %s",
+                         group->name);
+        agent_group_unknown(group, &err);
+        return;
+    }
+    agent_ask_begin(&self->ask, group->agent);
+    memcpy(self->name, group->name, sizeof(self->name));
+    ask_group(self);
+}

@@ -1,0 +1,367 @@
+/*
+ * Ops that take or make lists of tensors: what a call brings, and what is in it when its turn has
+ * come.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "server/agent/op/list.h"
+
+#define ALIGNMENT 64 /* of tensors that share memory: enough for any kernel */
+
+/* ------------------------------------------------------------------------------ memory */
+
+static tutti_code
+fail_memory(size_t count, tutti_error *err)
+{
+    return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu tensors", count);
+}
+
+static agent_list *
+new_list(size_t inputs)
+{
+    agent_list *self = calloc(1, sizeof(*self));
+
+    if (self == NULL) {
+        return NULL;
+    }
+    self->in = calloc(inputs + 1, sizeof(*self->in));
+    self->in_uses = calloc(inputs + 1, sizeof(tutti_use *));
+    self->axes = calloc(inputs + 1, sizeof(*self->axes));
+    self->in_count = (uint32_t)inputs;
+    return self;
+}
+
+void
+agent_list_free(agent_op *op)
+{
+    agent_list *self = op->list;
+
+    if (self == NULL) {
+        return;
+    }
+    tutti_table_release(op->agent->table, &self->made);
+    tutti_tensor_unref(self->in_memory);
+    tutti_tensor_unref(self->out_memory);
+    free(self->in);
+    free(self->in_uses);
+    free(self->axes);
+    free(self->out);
+    free(self->out_uses);
+    free(self);
+    op->list = NULL;
+}
+
+static uint64_t
+aligned(uint64_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+tutti_code
+agent_list_share(const agent_op *op, tutti_coll_tensor *tensors, uint32_t count, tutti_tensor **ret,
+                 tutti_error *err)
+{
+    tutti_spec spec = {.dtype = TUTTI_DTYPE_UINT8, .dim_count = 1};
+    uint64_t bytes = 0;
+    uint64_t total = 0;
+    uint32_t i;
+    tutti_code code = TUTTI_OK;
+
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        bytes += tutti_spec_bytes(&tensors[i].spec);
+        total += aligned(tutti_spec_bytes(&tensors[i].spec));
+        code = agent_check_inline(bytes, err);
+    }
+    spec.dims[0] = (int64_t)total;
+    if (code == TUTTI_OK) {
+        code = tutti_tensor_new(op->agent->space, &spec, false, ret, err);
+    }
+    total = 0;
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        tensors[i].data = (unsigned char *)(*ret)->data + total;
+        total += aligned(tutti_spec_bytes(&tensors[i].spec));
+    }
+    return code;
+}
+
+/* ------------------------------------------------------------------------------ its coming */
+
+static tutti_code
+read_payload(agent_op *op, const agent_request *request, tutti_error *err)
+{
+    const agent_list *list = op->list;
+    uint64_t bytes = 0;
+    const size_t got =
+        request->payload == NULL ? 0 : tutti_rpc_message_payload_bytes(request->payload);
+    uint32_t i;
+
+    for (i = 0; i < list->in_count; i++) {
+        bytes += tutti_spec_bytes(&list->in[i].spec);
+    }
+    if (bytes != got) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SIZE_MISMATCH",
+                              "%zu bytes in the payload, the inline tensors have %" PRIu64, got,
+                              bytes);
+    }
+    for (i = 0; i < list->in_count; i++) {
+        bytes = tutti_spec_bytes(&list->in[i].spec);
+        if (bytes > 0) {
+            tutti_rpc_message_read(request->payload, list->in[i].data, (size_t)bytes);
+        }
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+keep_inline(agent_op *op, const agent_request *request, tutti_error *err)
+{
+    agent_list *list = op->list;
+    tutti_code code = TUTTI_OK;
+    uint32_t i;
+
+    for (i = 0; i < list->in_count && code == TUTTI_OK; i++) {
+        if (request->inputs[i].handle != NULL) {
+            return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "UNEXPECTED_INPUT",
+                                  "tensor %" PRIu32
+                                  " of the list is a handle, others are inline: all must be alike",
+                                  i);
+        }
+        list->in[i].spec = request->inputs[i].spec;
+        code = tutti_spec_check(&list->in[i].spec, NULL, NULL, err);
+    }
+    if (code == TUTTI_OK) {
+        code = agent_list_share(op, list->in, list->in_count, &list->in_memory, err);
+    }
+    return code == TUTTI_OK ? read_payload(op, request, err) : code;
+}
+
+static tutti_code
+want_inputs(agent_op *op, const agent_request *request, tutti_error *err)
+{
+    agent_list *list = op->list;
+    tutti_code code = TUTTI_OK;
+    uint32_t i;
+
+    for (i = 0; i < list->in_count && code == TUTTI_OK; i++) {
+        code =
+            tutti_table_want(op->agent->table, &op->claim, request->inputs[i].handle, false, err);
+        if (code == TUTTI_OK) {
+            list->in_uses[i] = &op->claim.uses[op->claim.count - 1];
+        }
+    }
+    return code;
+}
+
+/* The use of the same tensor, among the first `count` of the claim. */
+static tutti_use *
+find_same(const tutti_claim *claim, const tutti_use *use)
+{
+    uint32_t i;
+
+    for (i = 0; i + 1 < claim->count; i++) {
+        if (claim->uses[i].entry == use->entry) {
+            return &claim->uses[i];
+        }
+    }
+    return NULL;
+}
+
+/* An output may be the input in its own place, and else none of the tensors named before it. */
+static tutti_code
+want_output(agent_op *op, uint32_t at, const char *handle, tutti_use **ret, tutti_error *err)
+{
+    const agent_list *list = op->list;
+    const bool pairs = op->op.args.coalesced && op->op.args.form != TUTTI_FORM_LIST;
+    tutti_use *same;
+    const tutti_code code = tutti_table_want(op->agent->table, &op->claim, handle, true, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    *ret = &op->claim.uses[op->claim.count - 1];
+    same = find_same(&op->claim, *ret);
+    if (same == NULL) {
+        return TUTTI_OK;
+    }
+    tutti_table_unwant(op->agent->table, &op->claim);
+    if (!pairs || at >= list->in_count || list->in_uses[at] != same || same->exclusive) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "OUTPUT_ALIAS",
+                              "output %" PRIu32 " is there twice, or is another tensor's input",
+                              at);
+    }
+    same->exclusive = true;
+    *ret = same;
+    return TUTTI_OK;
+}
+
+static tutti_code
+want_outputs(agent_op *op, const agent_request *request, tutti_error *err)
+{
+    agent_list *list = op->list;
+    tutti_code code = TUTTI_OK;
+    uint32_t i;
+
+    list->given_count = (uint32_t)request->output_count;
+    for (i = 0; i < list->given_count && code == TUTTI_OK; i++) {
+        code = want_output(op, i, request->outputs[i], &list->out_uses[i], err);
+    }
+    if (code == TUTTI_OK && request->output[0] != '\0') { /* of a list of parts: one result */
+        code = want_output(op, UINT32_MAX, request->output, &op->out, err);
+    }
+    return code;
+}
+
+/* New results have handles from the beginning, when their number is known. */
+static tutti_code
+make_outputs(agent_op *op, tutti_error *err)
+{
+    agent_list *list = op->list;
+    const bool known = op->op.args.coalesced && op->op.args.form != TUTTI_FORM_LIST &&
+                       !tutti_coll_is_from_root(op->op.args.kind);
+    tutti_code code = TUTTI_OK;
+    uint32_t i;
+
+    list->out_is_new = list->given_count == 0 && !op->out_inline;
+    for (i = 0; i < list->in_count && known && list->out_is_new && code == TUTTI_OK; i++) {
+        code = tutti_table_make(op->agent->table, &op->claim, "", err);
+        if (code == TUTTI_OK) {
+            list->out_uses[i] = &op->claim.uses[op->claim.count - 1];
+            list->out_count = i + 1;
+        }
+    }
+    return code;
+}
+
+/* A list goes in, one tensor comes out. */
+static tutti_code
+make_output(agent_op *op, const agent_request *request, tutti_error *err)
+{
+    tutti_code code;
+
+    if (op->out_inline || request->output[0] != '\0') {
+        return TUTTI_OK;
+    }
+    code = tutti_table_make(op->agent->table, &op->claim, "", err);
+    if (code == TUTTI_OK) {
+        op->out = &op->claim.uses[op->claim.count - 1];
+        op->out_is_new = true;
+    }
+    return code;
+}
+
+static tutti_code
+check_request(const agent_request *request, tutti_error *err)
+{
+    const size_t most =
+        request->input_count > request->output_count ? request->input_count : request->output_count;
+
+    if (most > TUTTI_COLL_LIST_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "LIST_SIZE",
+                              "a list of %zu tensors, at most %d", most, TUTTI_COLL_LIST_MAX);
+    }
+    if (request->axis_count > 0 && request->axis_count != request->input_count) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "LIST_SIZE",
+                              "%zu axes for %zu tensors: give one for each, or none",
+                              request->axis_count, request->input_count);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+prepare_list(agent_op *op, const agent_request *request, tutti_error *err)
+{
+    const size_t uses = 2 * request->input_count + request->output_count + 1;
+    agent_list *list = new_list(request->input_count);
+    uint32_t i;
+
+    op->list = list;
+    if (list == NULL || list->in == NULL || list->in_uses == NULL || list->axes == NULL) {
+        return fail_memory(request->input_count, err);
+    }
+    list->out_uses = calloc(uses, sizeof(tutti_use *));
+    if (list->out_uses == NULL) {
+        return fail_memory(request->output_count, err);
+    }
+    for (i = 0; i < list->in_count; i++) {
+        list->axes[i] = request->axis_count > 0 ? request->axes[i] : request->axis;
+    }
+    return tutti_table_reserve(&op->claim, (uint32_t)uses, err);
+}
+
+tutti_code
+agent_list_take(agent_op *op, agent_request *request, tutti_error *err)
+{
+    const bool makes_list = tutti_coll_makes_list(&op->op.args);
+    tutti_code code = check_request(request, err);
+
+    if (code == TUTTI_OK) {
+        code = prepare_list(op, request, err);
+    }
+    if (code == TUTTI_OK && request->inline_input && request->input_count > 0) {
+        code = keep_inline(op, request, err);
+    } else if (code == TUTTI_OK) {
+        code = want_inputs(op, request, err);
+    }
+    if (code == TUTTI_OK) {
+        code = want_outputs(op, request, err);
+    }
+    if (code == TUTTI_OK) {
+        code = makes_list ? make_outputs(op, err) : make_output(op, request, err);
+    }
+    if (code != TUTTI_OK && op->list != NULL) {
+        agent_list_drop_new(op);
+    }
+    return code;
+}
+
+/* ------------------------------------------------------------------------------ its turn */
+
+static tutti_code
+take_input(agent_op *op, uint32_t i, tutti_error *err)
+{
+    agent_list *list = op->list;
+
+    if (list->in_uses[i] != NULL) {
+        const tutti_tensor *tensor;
+        const tutti_code code = tutti_table_check(op->agent->table, list->in_uses[i], err);
+
+        if (code != TUTTI_OK) {
+            return code;
+        }
+        tensor = tutti_table_tensor(op->agent->table, list->in_uses[i]);
+        list->in[i].spec = tensor->spec;
+        list->in[i].data = tensor->data;
+    }
+    return agent_take_list_axis(&op->op.args, list->axes[i], &list->in[i], err);
+}
+
+/* A list may be given by itself, or with one tensor: then that stays what it is. */
+tutti_code
+agent_list_inputs(agent_op *op, tutti_error *err)
+{
+    agent_list *list = op->list;
+    tutti_code code = TUTTI_OK;
+    uint32_t i;
+
+    if (list == NULL || list->in_count == 0) {
+        return TUTTI_OK;
+    }
+    if (tutti_coll_is_from_root(op->op.args.kind) &&
+        op->op.args.root != tutti_coll_group_rank(op->group->coll)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "UNEXPECTED_INPUT",
+                              "rank %" PRIu32 " gives a list of %" PRIu32
+                              " tensors and is not the root",
+                              op->agent->rank, list->in_count);
+    }
+    for (i = 0; i < list->in_count && code == TUTTI_OK; i++) {
+        code = take_input(op, i, err);
+    }
+    op->op.args.list = list->in;
+    op->op.args.list_count = list->in_count;
+    op->op.args.spec = list->in[0].spec;
+    op->op.args.has_spec = true;
+    return code;
+}

@@ -1,0 +1,387 @@
+/* An op whose turn has come: what can be wrong on this rank alone shows here, or it goes to the
+ * engine. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "server/agent/autograd/recording.h"
+#include "server/agent/op/answers.h"
+#include "server/agent/op/list.h"
+#include "server/agent/record/progress.h"
+
+tutti_code
+agent_check_inline(uint64_t bytes, tutti_error *err)
+{
+    if (bytes > TUTTI_INLINE_BYTES_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "INLINE_LIMIT",
+                              "a result of %" PRIu64
+                              " bytes does not fit into a message (limit %u): use handles",
+                              bytes, TUTTI_INLINE_BYTES_MAX);
+    }
+    return TUTTI_OK;
+}
+
+/* Memory for a result, under its handle or for the answer. */
+static tutti_code
+make_output(agent_op *op, const tutti_spec *spec, tutti_error *err)
+{
+    tutti_tensor *tensor = NULL;
+    tutti_code code = TUTTI_OK;
+
+    if (op->out_inline && op->on_end == NULL) {
+        code = agent_check_inline(tutti_spec_bytes(spec), err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_tensor_new(op->space, spec, false, &tensor, err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    op->op.output = tensor->data;
+    if (op->out_inline) {
+        op->inline_out = tensor;
+    } else {
+        tutti_table_fill(op->agent->table, op->out, tensor);
+    }
+    return TUTTI_OK;
+}
+
+tutti_code
+agent_check_output(const tutti_spec *output, const tutti_spec *result, tutti_error *err)
+{
+    if (output->dtype != result->dtype) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DTYPE_MISMATCH",
+                              "the output is %s, the result %s", tutti_dtype_name(output->dtype),
+                              tutti_dtype_name(result->dtype));
+    }
+    if (tutti_spec_count(output) != tutti_spec_count(result)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "OUT_SHAPE",
+                              "the output has %" PRIu64 " elements, the result %" PRIu64,
+                              tutti_spec_count(output), tutti_spec_count(result));
+    }
+    return TUTTI_OK;
+}
+
+/* Engine's thread: a receiver learns what comes. */
+static tutti_code
+on_spec(tutti_coll_op *engine_op, const tutti_spec *spec, tutti_error *err)
+{
+    agent_op *op = tutti_container_of(engine_op, agent_op, op);
+
+    if (op->op.output == NULL) {
+        return make_output(op, spec, err);
+    }
+    if (op->op.args.kind == TUTTI_COLL_SCATTER) { /* others have told what they can take */
+        return agent_check_output(&tutti_table_tensor(op->agent->table, op->out)->spec, spec, err);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+translate_rank(const agent_op *op, uint32_t *rank, const char *reason, tutti_error *err)
+{
+    const uint32_t *ranks = tutti_coll_group_ranks(op->group->coll);
+    const uint32_t size = tutti_coll_group_size(op->group->coll);
+    uint32_t i;
+
+    for (i = 0; i < size; i++) {
+        if (ranks[i] == *rank) {
+            *rank = i;
+            return TUTTI_OK;
+        }
+    }
+    return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, reason,
+                          "rank %" PRId32 " is not in group %s", (int32_t)*rank, op->group->name);
+}
+
+/* The rank in our place of another block of consecutive group ranks. */
+static tutti_code
+find_in_block(const agent_op *op, uint32_t *ret_peer, tutti_error *err)
+{
+    const uint32_t size = tutti_coll_group_size(op->group->coll);
+    const uint32_t rank = tutti_coll_group_rank(op->group->coll);
+    const uint32_t count = op->block_count;
+    int64_t block;
+
+    if (count == 0 || count > size || size % count != 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "GROUP_SIZE",
+                              "group_count %" PRIu32 " does not divide the %" PRIu32
+                              " ranks of group %s",
+                              count, size, op->group->name);
+    }
+    block = (int64_t)(rank / (size / count)) + op->block_offset;
+    if (block < 0 || block >= count) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_NEXT_GROUP",
+                              "rank %" PRIu32 " is in block %" PRIu32 " of %" PRIu32
+                              ": there is none %" PRId32 " further",
+                              rank, rank / (size / count), count, op->block_offset);
+    }
+    *ret_peer = (uint32_t)block * (size / count) + rank % (size / count);
+    return TUTTI_OK;
+}
+
+static tutti_code
+translate(agent_op *op, tutti_error *err)
+{
+    tutti_coll_args *args = &op->op.args;
+
+    if (op->has_block) {
+        return find_in_block(op, &args->peer, err);
+    }
+    if (!op->global) {
+        return TUTTI_OK;
+    }
+    return agent_op_is_p2p(op) ? translate_rank(op, &args->peer, "RANK_NOT_IN_GROUP", err)
+                               : translate_rank(op, &args->root, "BAD_ROOT", err);
+}
+
+/* What is in the tensor that is given; none for receivers. */
+static tutti_code
+take_input(agent_op *op, tutti_error *err)
+{
+    const tutti_tensor *tensor = op->inline_in;
+    tutti_code code = TUTTI_OK;
+
+    if (op->in != NULL) {
+        code = tutti_table_check(op->agent->table, op->in, err);
+        tensor = tutti_table_tensor(op->agent->table, op->in);
+    }
+    if (code == TUTTI_OK && tensor != NULL) {
+        op->op.input = tensor->data;
+        op->op.args.spec = op->view != NULL ? *op->view : tensor->spec;
+        op->op.args.has_spec = true;
+    }
+    return code == TUTTI_OK ? agent_list_inputs(op, err) : code;
+}
+
+static bool
+has_axis(tutti_coll_kind kind)
+{
+    return kind == TUTTI_COLL_ALL_GATHER || kind == TUTTI_COLL_GATHER ||
+           kind == TUTTI_COLL_REDUCE_SCATTER || kind == TUTTI_COLL_ALL_TO_ALL;
+}
+
+/* Joining scalars makes a dimension, as stacking does; to cut them is refused later. */
+tutti_code
+agent_take_axes(tutti_coll_args *args, int32_t axis, int32_t concat_axis, tutti_error *err)
+{
+    const bool joins = args->kind == TUTTI_COLL_ALL_GATHER || args->kind == TUTTI_COLL_GATHER;
+    const bool scalar = args->spec.dim_count == 0;
+    tutti_code code;
+
+    if (args->kind == TUTTI_COLL_SCATTER) { /* who receives does not know the dimensions */
+        args->axis = args->form == TUTTI_FORM_FLAT ? 0 : (uint32_t)axis;
+    }
+    if (!has_axis(args->kind) || args->form == TUTTI_FORM_FLAT || args->has_splits ||
+        (scalar && !joins)) {
+        return TUTTI_OK;
+    }
+    code = tutti_spec_axis(&args->spec, axis, joins && (args->form == TUTTI_FORM_STACK || scalar),
+                           &args->axis, err);
+    if (code == TUTTI_OK && args->kind == TUTTI_COLL_ALL_TO_ALL) {
+        code = tutti_spec_axis(&args->spec, concat_axis, false, &args->concat_axis, err);
+    }
+    return code;
+}
+
+/* Of one tensor of a list: each has its own where they are ops of their own, else none has. */
+tutti_code
+agent_take_list_axis(const tutti_coll_args *args, int32_t axis, tutti_coll_tensor *tensor,
+                     tutti_error *err)
+{
+    tutti_coll_args one = *args;
+    tutti_code code;
+
+    tensor->axis = 0;
+    if (!args->coalesced) {
+        return TUTTI_OK;
+    }
+    one.spec = tensor->spec;
+    code = agent_take_axes(&one, axis, 0, err);
+    tensor->axis = one.axis;
+    return code;
+}
+
+/* What a receiver has stated as its output is what it insists on. */
+static tutti_code
+take_destination(agent_op *op, tutti_error *err)
+{
+    tutti_tensor *tensor;
+
+    if (op->op.on_spec == NULL || op->out == NULL || op->out_is_new) {
+        return TUTTI_OK;
+    }
+    tensor = tutti_table_tensor(op->agent->table, op->out);
+    if (tensor == NULL) {
+        return tutti_table_check(op->agent->table, op->out, err);
+    }
+    op->op.output = tensor->data;
+    if (op->op.args.kind != TUTTI_COLL_SCATTER) { /* there it is a part: looked at when known */
+        op->op.args.spec = tensor->spec;
+        op->op.args.has_spec = true;
+        op->op.args.count_only = true;
+    }
+    return TUTTI_OK;
+}
+
+/* Where the result goes: a stated output that can hold it, or new memory. */
+static tutti_code
+take_output(agent_op *op, const tutti_spec *result, tutti_error *err)
+{
+    tutti_tensor *tensor;
+    tutti_code code;
+
+    if (op->out_is_new || op->out_inline) {
+        return make_output(op, result, err);
+    }
+    if (op->out == NULL) {
+        return TUTTI_OK;
+    }
+    tensor = tutti_table_tensor(op->agent->table, op->out);
+    if (tensor == NULL) {
+        return tutti_table_check(op->agent->table, op->out, err);
+    }
+    code = agent_check_output(&tensor->spec, result, err);
+    if (code == TUTTI_OK) {
+        op->op.output = tensor->data;
+    }
+    return code;
+}
+
+/* What a rank gives and gets may depend on who it is. */
+static void
+take_role(agent_op *op)
+{
+    const tutti_coll_kind kind = op->op.args.kind;
+    const bool root = op->op.args.root == tutti_coll_group_rank(op->group->coll);
+
+    if (kind == TUTTI_COLL_RECV) {
+        op->op.on_spec = on_spec;
+    } else if (tutti_coll_is_from_root(kind) && !root) { /* what a receiver gives is ignored */
+        op->op.on_spec = on_spec;
+        op->op.input = NULL;
+        op->op.args.has_spec = false;
+    } else if (tutti_coll_is_to_root(kind) && !root) {
+        op->no_result = true;
+    } else if (kind == TUTTI_COLL_BROADCAST && op->out == NULL && !op->out_inline) {
+        op->out = op->in;
+    }
+}
+
+/* Make the op what the engine wants: everything that can be wrong on this rank alone shows here. */
+static tutti_code
+prepare(agent_op *op, tutti_error *err)
+{
+    tutti_coll_group *coll = op->group->coll;
+    tutti_spec result = {0};
+    tutti_code code = translate(op, err);
+
+    if (code == TUTTI_OK) {
+        code = take_input(op, err);
+    }
+    if (code == TUTTI_OK && !op->op.args.coalesced && op->op.args.form != TUTTI_FORM_LIST) {
+        code = agent_take_axes(&op->op.args, op->axis, op->concat_axis, err);
+    }
+    if (code == TUTTI_OK) {
+        take_role(op);
+        code = take_destination(op, err);
+    }
+    if (code == TUTTI_OK) {
+        code = agent_op_find_place(op, err);
+    }
+    if (code == TUTTI_OK && tutti_coll_makes_list(&op->op.args)) {
+        code = agent_list_results(op, err);
+        return code == TUTTI_OK ? agent_trace_list(op, err) : code;
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_coll_infer(&op->op.args, tutti_coll_group_size(coll),
+                                tutti_coll_group_rank(coll), &result, err);
+    }
+    if (code == TUTTI_OK && op->op.on_spec == NULL && !op->no_result) {
+        code = take_output(op, &result, err);
+    }
+    return code == TUTTI_OK ? agent_trace_begin(op, &result, err) : code;
+}
+
+/* An async op is answered when it has its place: handles and work id are good from now on. */
+void
+agent_op_answer_async(agent_op *op)
+{
+    agent_op_result result = {.sequence = op->sequence};
+    agent_output *outputs = agent_list_outputs(op, &result.output_count);
+
+    result.outputs = outputs;
+    if (op->out != NULL) {
+        const tutti_tensor *tensor = tutti_table_tensor(op->agent->table, op->out);
+
+        tutti_table_handle(op->out, result.handle);
+        result.has_spec = tensor != NULL;
+        result.spec = tensor != NULL ? tensor->spec : (tutti_spec){0};
+    }
+    agent_work_name(op->work, result.work);
+    agent_answers_note(op, &result);
+    agent_answers_settle(op);
+    op->answer(op->call, &result);
+    free(outputs);
+    tutti_rpc_call_unref(op->call);
+    op->call = NULL;
+}
+
+/* The group counts it all the same, and the others get its error. */
+static void
+refuse(agent_op *op, const tutti_error *why)
+{
+    tutti_error err = *why;
+
+    if (!agent_op_is_p2p(op)) {
+        op->sequence = tutti_coll_refuse(op->group->coll, 0, why);
+        op->group->entered = op->sequence;
+        agent_group_note_end(op->group, op);
+    }
+    if (err.group[0] == '\0') {
+        tutti_error_set_op(&err, op->group->name, op->sequence, err.rank);
+    }
+    agent_op_end_early(op, &err);
+}
+
+void
+agent_op_launch(agent_op *op)
+{
+    tutti_error err;
+    tutti_code code;
+
+    agent_op_unwatch(op);
+    op->said = op->op.args;
+    if (op->failed || op->cancelled) {
+        err = op->err;
+        refuse(op, &err);
+        return;
+    }
+    code = prepare(op, &err);
+    if (code != TUTTI_OK) {
+        refuse(op, &err);
+        return;
+    }
+    code = agent_trace_pack(op, &err);
+    if (code != TUTTI_OK) {
+        refuse(op, &err);
+        return;
+    }
+    op->op.deadline_ns = op->deadline_ns;
+    op->op.on_done = agent_op_on_done;
+    op->op.on_released = agent_op_on_released;
+    op->posted = true;
+    agent_op_record_started(op);
+    op->said = op->op.args;
+    agent_group_changed(op->group);
+    tutti_list_add(&op->group->running, &op->link);
+    code = tutti_coll_post(op->group->coll, &op->op, op->expect, &err);
+    if (code == TUTTI_OK) {
+        agent_op_record_posted(op);
+    }
+    if (code != TUTTI_OK) {
+        op->posted = false;
+        tutti_list_remove(&op->link);
+        refuse(op, &err);
+    }
+}

@@ -1,0 +1,197 @@
+/* Calls that wait for all ops this agent was given before them. All on the control loop. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/text.h"
+#include "server/agent/state/state.h"
+
+#define OPS_NAMED 8
+
+typedef struct sync_call {
+    tutti_link link; /* in the agent's syncs */
+    tutti_agent *agent;
+    tutti_rpc_call *call; /* [ref] */
+    agent_sync_fn answer;
+    tutti_timer timer;
+    char group[TUTTI_NAME_MAX + 1]; /* "" = all */
+    uint64_t last;                  /* the number of the last op it waits for */
+    uint64_t missing;
+    uint64_t began_ns;
+    agent_sync_result result;
+} sync_call;
+
+static bool
+is_awaited(const sync_call *sync, const agent_op *op)
+{
+    return op->number <= sync->last &&
+           (sync->group[0] == '\0' ||
+            (op->group != NULL && strcmp(sync->group, op->group->name) == 0));
+}
+
+static void
+end_sync(sync_call *sync, const tutti_error *err)
+{
+    tutti_list_remove(&sync->link);
+    tutti_rpc_loop_timer_stop(sync->agent->control, &sync->timer);
+    tutti_rpc_call_set_user(sync->call, NULL);
+    if (err == NULL) {
+        sync->answer(sync->call, &sync->result);
+    } else {
+        tutti_rpc_call_fail(sync->call, err);
+    }
+    tutti_rpc_call_unref(sync->call);
+    free(sync);
+}
+
+/* "op 7 of group world, a send or recv in group pair, and 3 more" */
+static void
+name_missing(const sync_call *sync, tutti_text *text)
+{
+    uint64_t named = 0;
+    tutti_link *link;
+    tutti_link *spare;
+
+    tutti_list_each(link, spare, &sync->agent->ops)
+    {
+        const agent_op *op = tutti_container_of(link, agent_op, live);
+
+        if (named < OPS_NAMED && is_awaited(sync, op)) {
+            tutti_text_add(text, named == 0 ? "" : ", ");
+            if (op->group == NULL) {
+                tutti_text_add(text, "a Backward");
+            } else if (agent_op_is_p2p(op)) {
+                tutti_text_add(text, "a send or recv in group %s", op->group->name);
+            } else {
+                tutti_text_add(text, "op %" PRIu64 " of group %s", op->sequence, op->group->name);
+            }
+            named++;
+        }
+    }
+    if (sync->missing > named) {
+        tutti_text_add(text, ", and %" PRIu64 " more", sync->missing - named);
+    }
+}
+
+static void
+on_expiry(tutti_timer *timer)
+{
+    sync_call *sync = tutti_container_of(timer, sync_call, timer);
+    char words[512];
+    tutti_text text = tutti_text_in(words, sizeof(words));
+    tutti_error err;
+
+    name_missing(sync, &text);
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
+                         "waited %.3g s, %" PRIu64 " of %" PRIu64 " ops are still running: %s",
+                         (double)(tutti_clock_ns() - sync->began_ns) / (double)TUTTI_NS_PER_S,
+                         sync->missing, sync->result.waited, words);
+    end_sync(sync, &err);
+}
+
+static void
+on_cancel(tutti_rpc_call *call, void *self)
+{
+    sync_call *sync = tutti_rpc_call_user(call);
+    tutti_error err;
+
+    (void)self;
+    if (sync != NULL) {
+        (void)TUTTI_FAIL(&err, TUTTI_CANCELLED, "the wait was given up");
+        end_sync(sync, &err);
+    }
+}
+
+static sync_call *
+new_sync(tutti_agent *agent, tutti_rpc_call *call, const char *group, agent_sync_fn answer)
+{
+    sync_call *sync = calloc(1, sizeof(*sync));
+    tutti_link *link;
+    tutti_link *spare;
+
+    if (sync == NULL) {
+        return NULL;
+    }
+    sync->agent = agent;
+    sync->call = call;
+    sync->answer = answer;
+    sync->timer.on_expiry = on_expiry;
+    sync->began_ns = tutti_clock_ns();
+    sync->last = agent->ops_last;
+    (void)snprintf(sync->group, sizeof(sync->group), "%s", group);
+    tutti_rpc_call_ref(call);
+    tutti_list_init(&sync->link);
+    tutti_list_add(&agent->syncs, &sync->link);
+    tutti_list_each(link, spare, &agent->ops)
+    {
+        sync->missing += is_awaited(sync, tutti_container_of(link, agent_op, live)) ? 1 : 0;
+    }
+    sync->result.waited = sync->missing;
+    return sync;
+}
+
+void
+agent_sync(tutti_agent *agent, tutti_rpc_call *call, const char *group, uint32_t timeout_ms,
+           agent_sync_fn answer)
+{
+    sync_call *sync = NULL;
+    tutti_error err;
+    tutti_code code = group[0] == '\0' ? TUTTI_OK : tutti_check_group_name(group, &err);
+
+    if (code == TUTTI_OK) {
+        sync = new_sync(agent, call, group, answer);
+        if (sync == NULL) {
+            (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory to wait");
+        }
+    }
+    if (sync == NULL) {
+        tutti_rpc_call_fail(call, &err);
+    } else if (sync->missing == 0) {
+        end_sync(sync, NULL);
+    } else {
+        tutti_rpc_call_set_user(call, sync);
+        tutti_rpc_call_on_cancel(call, on_cancel);
+        tutti_rpc_loop_timer_start(agent->control, &sync->timer,
+                                   tutti_clock_deadline(sync->began_ns, timeout_ms,
+                                                        tutti_rpc_call_deadline(call),
+                                                        agent->options->op_timeout_ns));
+    }
+}
+
+void
+agent_sync_op_ended(tutti_agent *agent, const agent_op *op)
+{
+    tutti_link *link;
+    tutti_link *spare;
+
+    tutti_list_each(link, spare, &agent->syncs)
+    {
+        sync_call *sync = tutti_container_of(link, sync_call, link);
+
+        if (!is_awaited(sync, op)) {
+            continue;
+        }
+        if (op->failed && sync->result.failed++ == 0) {
+            sync->result.err = op->err;
+        }
+        sync->missing--;
+        if (sync->missing == 0) {
+            end_sync(sync, NULL);
+        }
+    }
+}
+
+void
+agent_sync_drain(tutti_agent *agent)
+{
+    tutti_error err;
+
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "STOPPING", "rank %" PRIu32 " is stopping",
+                         agent->rank);
+    while (!tutti_list_empty(&agent->syncs)) {
+        end_sync(tutti_container_of(agent->syncs.next, sync_call, link), &err);
+    }
+}

@@ -1,0 +1,62 @@
+/* Private to works*.c: works, and the calls that wait for them. */
+#ifndef TUTTI_SERVER_AGENT_OP_WORKS_PRIVATE_H
+#define TUTTI_SERVER_AGENT_OP_WORKS_PRIVATE_H
+
+#include "server/agent/state/state.h"
+
+struct agent_work {
+    tutti_map_node by_number;
+    unsigned char key[8];
+    tutti_link finished; /* in works->finished, the oldest first */
+    tutti_link waits;    /* agent_wait_link.of_work, of calls that have not heard of its end */
+    uint32_t pins;       /* calls that will want to know how it stands */
+    uint64_t number;
+    agent_work_status status;
+};
+
+struct agent_works {
+    tutti_map by_number;
+    tutti_link finished;
+    uint64_t finished_count;
+    uint64_t last_number;
+    tutti_link waits; /* all calls that wait */
+};
+
+typedef struct agent_wait agent_wait;
+
+/* One work that a call waits for. */
+typedef struct agent_wait_link {
+    tutti_link of_work;
+    agent_wait *wait;
+} agent_wait_link;
+
+struct agent_wait {
+    tutti_link link;
+    tutti_agent *agent;
+    tutti_rpc_call *call;
+    agent_statuses_fn answer;
+    tutti_timer timer;
+    size_t count;
+    size_t missing;
+    uint64_t began_ns;
+    uint64_t *numbers;
+    agent_wait_link links[];
+};
+
+/* works.c */
+
+/*
+ * TUTTI_INVALID_ARGUMENT     BAD_HANDLE
+ * TUTTI_FAILED_PRECONDITION  STALE_HANDLE, FOREIGN_HANDLE
+ * TUTTI_NOT_FOUND            NO_WORK
+ */
+tutti_code agent_work_find(const tutti_agent *agent, const char *name, agent_work **ret,
+                           tutti_error *err);
+agent_work *agent_work_pinned(const tutti_agent *agent, uint64_t number); /* so it is there */
+
+/* works_wait.c */
+
+/* Answer, or say why not, and free it. */
+void agent_wait_end(agent_wait *wait, const tutti_error *err);
+
+#endif

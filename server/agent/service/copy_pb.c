@@ -1,0 +1,152 @@
+/* TensorsService.Copy: within a kind of memory, and from one to another. */
+#include <string.h>
+
+#include "base/fail.h"
+#include "server/agent/service/methods_pb.h"
+#include "server/agent/service/types_pb.h"
+#include "server/agent/transfer/gpu.h"
+#include "tutti/v1/tensors_service.pb-c.h"
+
+/* The last use, which is the first when a tensor is copied onto itself, is where it went. */
+static void
+answer(agent_access *access)
+{
+    Tutti__V1__CopyResponse response = TUTTI__V1__COPY_RESPONSE__INIT;
+    const uint32_t last = access->claim.count - 1;
+    const tutti_tensor *to = tutti_table_tensor(access->agent->table, &access->claim.uses[last]);
+    wire_use ref;
+
+    agent_write_use(access, last, &to->spec, &ref);
+    response.tensor = &ref.message;
+    agent_access_written(access, last);
+    tutti_rpc_call_reply(access->call, &response.base, NULL);
+    agent_access_drop(access);
+}
+
+static void
+on_copied(agent_piece *piece, const tutti_error *err)
+{
+    agent_access *access = piece->access;
+
+    if (err != NULL) {
+        agent_access_fail(access, err);
+    } else {
+        answer(access);
+    }
+    agent_piece_free(piece);
+}
+
+static void
+copy_staged(agent_access *access, tutti_tensor *from, tutti_tensor *to)
+{
+    agent_piece *piece = agent_piece_new(access, 0, 0);
+    tutti_error err;
+
+    if (piece == NULL) {
+        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a copy");
+        agent_access_fail(access, &err);
+        return;
+    }
+    agent_piece_copy(piece, from, to, on_copied);
+}
+
+/* A new tensor, where the call says, or where the original is. */
+static tutti_code
+make_copy(agent_access *access, const char *device, const tutti_tensor *from, tutti_tensor **ret,
+          tutti_error *err)
+{
+    tutti_space *space = from->space;
+    tutti_code code = TUTTI_OK;
+
+    if (device[0] != '\0') {
+        code = agent_devices_find(access->agent, device, &space, err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_tensor_new(space, &from->spec, false, ret, err);
+    }
+    if (code == TUTTI_OK) {
+        tutti_table_fill(access->agent->table, &access->claim.uses[access->claim.count - 1], *ret);
+    }
+    return code;
+}
+
+static void
+turn(agent_access *access)
+{
+    const Tutti__V1__CopyRequest *request = tutti_rpc_call_request(access->call);
+    tutti_tensor *from = NULL;
+    tutti_tensor *to = NULL;
+    tutti_error err;
+    tutti_code code = agent_access_tensor(access, 0, &from, &err);
+
+    if (code == TUTTI_OK && request->into[0] != '\0') {
+        code = agent_access_check(access, access->claim.count - 1, &from->spec, &to, &err);
+    } else if (code == TUTTI_OK) {
+        code = make_copy(access, request->device, from, &to, &err);
+    }
+    if (code != TUTTI_OK) {
+        agent_access_fail(access, &err);
+        return;
+    }
+    if (from == to || from->bytes == 0) {
+        answer(access);
+    } else if (tutti_tensor_is_host(from) && tutti_tensor_is_host(to)) {
+        memcpy(to->data, from->data, (size_t)from->bytes);
+        answer(access);
+    } else {
+        copy_staged(access, from, to);
+    }
+}
+
+static tutti_code
+check(const agent_access *access, const Tutti__V1__CopyRequest *request, tutti_error *err)
+{
+    tutti_space *space = NULL;
+
+    if (request->into[0] != '\0' && (request->name[0] != '\0' || request->device[0] != '\0')) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_NAME", AGENT_SAY_INTO);
+    }
+    return agent_devices_find(access->agent, request->device, &space, err);
+}
+
+static tutti_code
+want(agent_access *access, const Tutti__V1__CopyRequest *request, tutti_error *err)
+{
+    tutti_table *table = access->agent->table;
+    tutti_code code = check(access, request, err);
+
+    if (code == TUTTI_OK) {
+        code = tutti_table_want(table, &access->claim, request->handle, false, err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    if (request->into[0] == '\0') {
+        code = agent_access_make(access, request->name, err);
+        access->made = code == TUTTI_OK;
+        return code;
+    }
+    code = tutti_table_want(table, &access->claim, request->into, true, err);
+    if (code == TUTTI_OK && access->claim.uses[0].entry == access->claim.uses[1].entry) {
+        tutti_table_unwant(table, &access->claim);
+        access->claim.uses[0].exclusive = true;
+    }
+    return code;
+}
+
+void
+agent_on_copy(tutti_rpc_call *call, void *self)
+{
+    const Tutti__V1__CopyRequest *request = tutti_rpc_call_request(call);
+    agent_access *access = agent_access_new(self, call, turn);
+    tutti_error err;
+
+    if (access == NULL) {
+        return;
+    }
+    if (want(access, request, &err) != TUTTI_OK) {
+        agent_access_fail(access, &err);
+        return;
+    }
+    agent_access_go(access);
+}

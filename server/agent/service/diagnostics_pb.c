@@ -1,0 +1,208 @@
+/* DiagnosticsService: who the agent is, what it can do, what it holds. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "coll/reduce/reduce.h"
+#include "server/agent/record/progress.h"
+#include "server/agent/service/types_pb.h"
+#include "server/agent/transfer/access.h"
+#include "tutti/v1/diagnostics_service.pb-c.h"
+#include "tutti/version.h"
+
+#define DTYPES TUTTI_DTYPE_FP8_E5M2
+#define REDUCES TUTTI_REDUCE_PREMUL_SUM
+#define GROUPS_SHOWN 256
+
+static char *
+text_of(const char *text)
+{
+    return (char *)(uintptr_t)text;
+}
+
+static void
+on_describe(tutti_rpc_call *call, void *self)
+{
+    tutti_agent *agent = self;
+    Tutti__V1__DescribeAgentResponse response = TUTTI__V1__DESCRIBE_AGENT_RESPONSE__INIT;
+    char *addresses[TUTTI_ADDRESSES_MAX];
+
+    response.job = text_of(agent_job(agent));
+    response.joined = agent->state == AGENT_JOINED;
+    response.rank = agent->rank;
+    response.world_size = agent->world_size;
+    response.incarnation = agent->incarnation;
+    response.epoch = agent->epoch;
+    response.coordinator = text_of(agent->options->coordinator);
+    response.host = agent->host;
+    response.host_id = agent->host_id;
+    response.pid = (uint32_t)getpid();
+    response.device = text_of(agent->options->device);
+    response.version = text_of(TUTTI_VERSION);
+    response.commands_max = (uint32_t)agent->options->commands_max;
+    response.transfer_streams_max = AGENT_UPLOAD_PARTS_MAX;
+    response.addresses = addresses;
+    response.n_addresses = agent_addresses(agent, addresses);
+    tutti_rpc_call_reply(call, &response.base, NULL);
+}
+
+/* Which reduce ops a dtype has: asked of the kernels themselves. */
+static size_t
+list_reduces(tutti_dtype dtype, Tutti__V1__ReduceOp *ret)
+{
+    size_t count = 0;
+    int reduce;
+
+    for (reduce = 1; reduce <= REDUCES; reduce++) {
+        if (tutti_reduce_check((tutti_reduce)reduce, dtype, NULL) == TUTTI_OK) {
+            ret[count++] = (Tutti__V1__ReduceOp)reduce;
+        }
+    }
+    return count;
+}
+
+static void
+on_capabilities(tutti_rpc_call *call, void *self)
+{
+    Tutti__V1__GetCapabilitiesResponse response = TUTTI__V1__GET_CAPABILITIES_RESPONSE__INIT;
+    Tutti__V1__Capability capabilities[DTYPES];
+    Tutti__V1__Capability *pointers[DTYPES];
+    Tutti__V1__ReduceOp reduces[DTYPES][REDUCES];
+    int i;
+
+    (void)self;
+    for (i = 0; i < DTYPES; i++) {
+        const tutti_dtype dtype = (tutti_dtype)(i + 1);
+
+        tutti__v1__capability__init(&capabilities[i]);
+        capabilities[i].dtype = (Tutti__V1__Dtype)dtype;
+        capabilities[i].element_bytes = (uint32_t)tutti_dtype_bytes(dtype);
+        capabilities[i].reduce_ops = reduces[i];
+        capabilities[i].n_reduce_ops = list_reduces(dtype, reduces[i]);
+        capabilities[i].backend = text_of("host");
+        pointers[i] = &capabilities[i];
+    }
+    response.capabilities = pointers;
+    response.n_capabilities = DTYPES;
+    response.inline_bytes_max = TUTTI_INLINE_BYTES_MAX;
+    response.chunk_bytes_max = TUTTI_CHUNK_BYTES_MAX;
+    response.dims_max = TUTTI_DIMS_MAX;
+    tutti_rpc_call_reply(call, &response.base, NULL);
+}
+
+/* A group's numbers out, with the memory they point to. */
+typedef struct wire_group {
+    Tutti__V1__GroupStats message;
+    char last[128];
+} wire_group;
+
+static size_t
+list_groups(tutti_agent *agent, wire_group *memory, Tutti__V1__GroupStats **messages)
+{
+    tutti_map_node *node;
+    size_t count = 0;
+
+    for (node = tutti_map_first(&agent->groups); node != NULL && count < GROUPS_SHOWN;
+         node = tutti_map_next(node)) {
+        agent_group *group = tutti_container_of(node, agent_group, by_name);
+
+        if (group->coll != NULL) {
+            wire_group *one = &memory[count];
+
+            tutti__v1__group_stats__init(&one->message);
+            one->message.group = group->name;
+            one->message.id = tutti_coll_group_id(group->coll);
+            one->message.sequence =
+                tutti_coll_group_last(group->coll, one->last, sizeof(one->last));
+            one->message.last_op = one->last;
+            messages[count++] = &one->message;
+        }
+    }
+    return count;
+}
+
+/* A GPU's numbers, with the memory that they point to. */
+typedef struct wire_gpus {
+    Tutti__V1__GpuStats messages[AGENT_DEVICES_MAX];
+    Tutti__V1__GpuStats *pointers[AGENT_DEVICES_MAX];
+} wire_gpus;
+
+static size_t
+list_gpus(tutti_agent *agent, wire_gpus *ret)
+{
+    tutti_space_stats space;
+    size_t i;
+
+    for (i = 0; i < agent->devices.count; i++) {
+        agent_device *device = &agent->devices.list[i];
+        Tutti__V1__GpuStats *message = &ret->messages[i];
+
+        tutti_space_stat(device->space, &space);
+        tutti__v1__gpu_stats__init(message);
+        message->device = text_of(tutti_space_device(device->space));
+        message->uuid = device->cuda.uuid;
+        message->name = device->cuda.name;
+        message->tensor_count = space.tensor_count;
+        message->memory_used_bytes = space.used_bytes;
+        message->memory_limit_bytes = space.limit_bytes;
+        ret->pointers[i] = message;
+    }
+    return agent->devices.count;
+}
+
+static void
+on_stats(tutti_rpc_call *call, void *self)
+{
+    tutti_agent *agent = self;
+    Tutti__V1__GetStatsResponse response = TUTTI__V1__GET_STATS_RESPONSE__INIT;
+    Tutti__V1__GroupStats *messages[GROUPS_SHOWN];
+    wire_group *memory = calloc(GROUPS_SHOWN, sizeof(*memory));
+    tutti_space_stats space;
+    tutti_coll_stats coll = {0};
+    wire_gpus gpus;
+
+    tutti_space_stat(agent->space, &space);
+    if (agent->engine != NULL) {
+        tutti_coll_stat(agent->engine, &coll);
+    }
+    response.tensor_count = tutti_table_count(agent->table);
+    response.memory_used_bytes = space.used_bytes;
+    response.memory_limit_bytes = space.limit_bytes;
+    response.work_count = agent_works_count(agent);
+    response.op_running_count = agent->ops_live;
+    response.op_done_count = coll.done;
+    response.op_failed_count = coll.failed;
+    response.call_running_count = atomic_load(&agent->calls);
+    response.n_gpus = list_gpus(agent, &gpus);
+    response.gpus = gpus.pointers;
+    if (memory != NULL) {
+        response.n_groups = list_groups(agent, memory, messages);
+        response.groups = messages;
+    }
+    tutti_rpc_call_reply(call, &response.base, NULL);
+    free(memory);
+}
+
+void
+agent_add_diagnostics(tutti_agent *agent)
+{
+    static const tutti_rpc_method methods[] = {
+        TUTTI_RPC_UNARY("DescribeAgent", on_describe),
+        TUTTI_RPC_UNARY("GetCapabilities", on_capabilities),
+        TUTTI_RPC_UNARY("GetStats", on_stats),
+        TUTTI_RPC_UNARY("GetFlightRecord", agent_on_flight),
+        TUTTI_RPC_UNARY("Examine", agent_on_examine),
+        TUTTI_RPC_UNARY("Explain", agent_on_explain),
+        TUTTI_RPC_UNARY("SetAlgorithms", agent_on_set_algorithms),
+    };
+    const tutti_rpc_service service = {
+        .descriptor = &tutti__v1__diagnostics_service__descriptor,
+        .methods = methods,
+        .method_count = sizeof(methods) / sizeof(methods[0]),
+        .self = agent,
+        .loop = agent->control,
+    };
+
+    tutti_rpc_server_add(agent->server, &service);
+}

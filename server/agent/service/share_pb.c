@@ -1,0 +1,76 @@
+/* Share: a call that lets a client of this machine map a tensor. */
+#include <string.h>
+
+#include "base/fail.h"
+#include "server/agent/service/methods_pb.h"
+#include "server/agent/service/types_pb.h"
+#include "server/agent/tensor/share.h"
+#include "server/agent/transfer/access.h"
+#include "tutti/v1/tensors_service.pb-c.h"
+
+static void
+turn_share(agent_access *access)
+{
+    const Tutti__V1__ShareRequest *request = tutti_rpc_call_request(access->call);
+    Tutti__V1__ShareResponse response = TUTTI__V1__SHARE_RESPONSE__INIT;
+    tutti_agent *agent = access->agent;
+    const tutti_use *use = &access->claim.uses[0];
+    const tutti_tensor *tensor;
+    agent_shared shared;
+    tutti_error err;
+    wire_use ref;
+
+    if (agent_share_tensor(agent, use, request->writable, &shared, &err) != TUTTI_OK) {
+        agent_access_fail(access, &err);
+        return;
+    }
+    tensor = tutti_table_tensor(agent->table, use);
+    agent_write_use(access, 0, &tensor->spec, &ref);
+    response.tensor = &ref.message;
+    response.token = (ProtobufCBinaryData){sizeof(shared.token), shared.token};
+    response.socket = (char *)(uintptr_t)shared.socket;
+    response.byte_count = tensor->bytes;
+    response.host_id = agent->host_id;
+    tutti_rpc_call_reply(access->call, &response.base, NULL);
+    agent_access_drop(access);
+}
+
+static tutti_code
+check_share(const tutti_agent *agent, const Tutti__V1__ShareRequest *request, tutti_error *err)
+{
+    if (agent->share == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "SHARE_OFF",
+                              "this agent shares no memory with clients%s",
+                              agent->options->no_share ? " (--no-share)" : ": see its log");
+    }
+    if (request->host_id[0] != '\0' && strcmp(request->host_id, agent->host_id) != 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "OTHER_HOST",
+                              "the agent is on host %.100s, the caller on %.100s: they share no "
+                              "memory",
+                              agent->host_id, request->host_id);
+    }
+    return TUTTI_OK;
+}
+
+/* All uses before it have ended then: the bytes may move to memory of their own. */
+void
+agent_on_share(tutti_rpc_call *call, void *self)
+{
+    const Tutti__V1__ShareRequest *request = tutti_rpc_call_request(call);
+    agent_access *access = agent_access_new(self, call, turn_share);
+    tutti_error err;
+    tutti_code code;
+
+    if (access == NULL) {
+        return;
+    }
+    code = check_share(access->agent, request, &err);
+    if (code == TUTTI_OK) {
+        code = tutti_table_want(access->agent->table, &access->claim, request->handle, true, &err);
+    }
+    if (code != TUTTI_OK) {
+        agent_access_fail(access, &err);
+        return;
+    }
+    agent_access_go(access);
+}

@@ -1,0 +1,273 @@
+/* Upload and Download: tensors of any size in chunks. */
+#include <inttypes.h>
+
+#include "base/fail.h"
+#include "server/agent/service/types_pb.h"
+#include "server/agent/transfer/gpu.h"
+#include "tutti/v1/tensors_service.pb-c.h"
+
+#define CHUNK_DEFAULT (2u << 20)
+#define CHUNK_LEAST 4096
+
+/* ------------------------------------------------------------------------------ Upload */
+
+void
+agent_answer_upload(agent_access *access, const tutti_tensor *tensor)
+{
+    Tutti__V1__UploadResponse response = TUTTI__V1__UPLOAD_RESPONSE__INIT;
+    wire_use ref;
+
+    if (access->leader == NULL) {
+        agent_write_use(access, access->claim.count - 1, &tensor->spec, &ref);
+        response.tensor = &ref.message;
+        response.byte_count = access->total_bytes;
+    } else {
+        response.byte_count = access->end_offset - access->begin_offset;
+    }
+    tutti_rpc_call_reply(access->call, &response.base, NULL);
+}
+
+static void
+upload_on_open(tutti_rpc_call *call, void *self)
+{
+    agent_access *access = agent_access_new(self, call, agent_upload_turn);
+
+    if (access != NULL) {
+        tutti_rpc_call_set_user(call, access);
+        agent_access_watch(access, false);
+        tutti_rpc_call_read(call);
+    }
+}
+
+/* The turn of an upload into an existing tensor: is it one that these bytes fit? */
+static void
+turn_into(agent_access *access)
+{
+    tutti_tensor *tensor = tutti_table_tensor(access->agent->table, &access->claim.uses[0]);
+    tutti_error err;
+
+    if (tensor == NULL || tensor->bytes != access->total_bytes) {
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "SHAPE_MISMATCH",
+                             "an upload of %" PRIu64 " bytes into a tensor of %" PRIu64,
+                             access->total_bytes, tensor == NULL ? 0 : tensor->bytes);
+        agent_stream_finish(access, &err);
+        return;
+    }
+    agent_upload_turn(access);
+}
+
+static tutti_code
+begin_whole(agent_access *access, const Tutti__V1__UploadStart *start, tutti_error *err)
+{
+    tutti_table_info info;
+    tutti_spec spec;
+    tutti_code code = agent_read_spec(start->spec, &spec, err);
+
+    if (code == TUTTI_OK && start->into[0] != '\0') {
+        code = tutti_table_stat(access->agent->table, start->into, &info, err);
+        if (code == TUTTI_OK && info.has_spec && info.spec.dtype != spec.dtype) {
+            code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DTYPE_MISMATCH",
+                                  "%s bytes for a tensor of %s", tutti_dtype_name(spec.dtype),
+                                  tutti_dtype_name(info.spec.dtype));
+        }
+        access->on_turn = turn_into;
+    }
+    if (code == TUTTI_OK) {
+        code = agent_access_destination(access, &spec, start->into, start->name, start->device,
+                                        false, err);
+    }
+    if (code == TUTTI_OK) {
+        access->total_bytes = tutti_spec_bytes(&spec);
+        access->end_offset = access->total_bytes;
+    }
+    return code;
+}
+
+static tutti_code
+begin_upload(agent_access *access, const Tutti__V1__UploadStart *start, tutti_error *err)
+{
+    const tutti_bytes transfer = {start->transfer.data, start->transfer.len};
+    tutti_code code;
+
+    if (transfer.size == 0 && start->part_offset == 0 && start->part_bytes == 0) {
+        return begin_whole(access, start, err);
+    }
+    if (start->part_offset > 0) {
+        return agent_parts_follow(access, transfer, start->part_offset, start->part_bytes, err);
+    }
+    code = begin_whole(access, start, err);
+    return code == TUTTI_OK ? agent_parts_lead(access, transfer, start->part_bytes, err) : code;
+}
+
+static void
+go(agent_access *access)
+{
+    if (access->claim.count > 0) {
+        agent_access_go(access);
+    } else if (access->granted && !access->sending) { /* its leader's turn has come before */
+        agent_upload_turn(access);
+    }
+}
+
+static void
+upload_on_message(tutti_rpc_call *call, void *self, tutti_rpc_message *message)
+{
+    const Tutti__V1__UploadRequest *request = tutti_rpc_message_get(message);
+    agent_access *access = tutti_rpc_call_user(call);
+    const bool begins = access->claim.count == 0 && !access->parted;
+    tutti_error err;
+    tutti_code code = TUTTI_OK;
+
+    (void)self;
+    if (access->over) {
+        return;
+    }
+    agent_access_moved(access);
+    if (begins != (request->start != NULL)) {
+        code = TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "NO_START",
+                              begins ? "the first message has no start: say what the tensor is"
+                                     : "a second start in one upload");
+    } else if (begins) {
+        code = begin_upload(access, request->start, &err);
+    }
+    if (code != TUTTI_OK) {
+        agent_stream_finish(access, &err);
+        return;
+    }
+    agent_upload_chunk(access, request->offset, message);
+    if (access->over) {
+        return;
+    }
+    if (begins) {
+        go(access);
+    } else if (!access->sending) {
+        tutti_rpc_call_read(call);
+    }
+}
+
+static void
+upload_on_half_close(tutti_rpc_call *call, void *self)
+{
+    agent_access *access = tutti_rpc_call_user(call);
+    tutti_error err;
+
+    (void)self;
+    if (access->over) {
+        return;
+    }
+    if (access->claim.count == 0 && !access->parted) {
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "NO_START",
+                             "the upload ended before it began");
+        agent_stream_finish(access, &err);
+        return;
+    }
+    agent_upload_end(access);
+}
+
+static void
+stream_on_cancel(tutti_rpc_call *call, void *self)
+{
+    agent_access *access = tutti_rpc_call_user(call);
+    tutti_error err;
+
+    (void)self;
+    if (access == NULL || access->over || (access->granted && !tutti_rpc_call_cancelled(call))) {
+        return; /* what moves already may end within the grace */
+    }
+    agent_access_stop_waiting(access, &err);
+    tutti_rpc_call_finish(call, &err);
+}
+
+static void
+stream_on_end(tutti_rpc_call *call, void *self)
+{
+    agent_access *access = tutti_rpc_call_user(call);
+
+    (void)self;
+    if (access == NULL) {
+        return;
+    }
+    access->over = true;
+    agent_access_unwatch(access);
+    agent_staged_end(access);
+    agent_parts_end(access);
+    if (access->granted || access->claim.count == 0 || !access->in_line) {
+        agent_access_drop(access);
+    } /* else its turn will come, and drop it */
+}
+
+/* ------------------------------------------------------------------------------ Download */
+
+void
+agent_write_download(agent_access *access, const tutti_tensor *tensor, const tutti_rpc_blob *blob)
+{
+    Tutti__V1__DownloadResponse response = TUTTI__V1__DOWNLOAD_RESPONSE__INIT;
+    wire_use ref;
+
+    if (access->first) {
+        agent_write_use(access, 0, &tensor->spec, &ref);
+        response.tensor = &ref.message;
+        response.version = tutti_table_version(access->agent->table, &access->claim.uses[0]);
+    }
+    response.offset = access->offset;
+    tutti_rpc_call_write(access->call, &response.base, blob);
+}
+
+static tutti_code
+begin_download(agent_access *access, const Tutti__V1__DownloadRequest *request, tutti_error *err)
+{
+    const uint32_t chunk = request->chunk_bytes == 0 ? CHUNK_DEFAULT : request->chunk_bytes;
+
+    if (chunk < CHUNK_LEAST || chunk > TUTTI_CHUNK_BYTES_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "CHUNK_LIMIT",
+                              "chunks of %" PRIu32 " bytes, need %u to %u", chunk, CHUNK_LEAST,
+                              TUTTI_CHUNK_BYTES_MAX);
+    }
+    access->chunk_bytes = chunk;
+    access->offset = request->offset;
+    access->end_offset = request->length;
+    return tutti_table_want(access->agent->table, &access->claim, request->handle, false, err);
+}
+
+static void
+download_on_open(tutti_rpc_call *call, void *self)
+{
+    const Tutti__V1__DownloadRequest *request = tutti_rpc_call_request(call);
+    agent_access *access = agent_access_new(self, call, agent_download_turn);
+    tutti_error err;
+
+    if (access == NULL) {
+        return;
+    }
+    tutti_rpc_call_set_user(call, access);
+    agent_access_watch(access, true);
+    if (begin_download(access, request, &err) != TUTTI_OK) {
+        access->over = true;
+        tutti_rpc_call_finish(call, &err);
+        return;
+    }
+    agent_access_go(access);
+}
+
+static void
+download_on_written(tutti_rpc_call *call, void *self)
+{
+    (void)self;
+    agent_access_moved(tutti_rpc_call_user(call));
+    agent_download_next(tutti_rpc_call_user(call));
+}
+
+const tutti_rpc_stream_ops agent_upload_ops = {
+    .on_open = upload_on_open,
+    .on_message = upload_on_message,
+    .on_half_close = upload_on_half_close,
+    .on_cancel = stream_on_cancel,
+    .on_end = stream_on_end,
+};
+
+const tutti_rpc_stream_ops agent_download_ops = {
+    .on_open = download_on_open,
+    .on_written = download_on_written,
+    .on_cancel = stream_on_cancel,
+    .on_end = stream_on_end,
+};

@@ -1,0 +1,212 @@
+/*
+ * The end of an agent, in two phases: it announces that it leaves and begins nothing any more,
+ * while what is under way ends; then it gives its seat back and drains. Control loop.
+ */
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "server/agent/member/member.h"
+#include "server/agent/op/coordinator_request.h"
+#include "server/agent/op/group_backoff.h"
+#include "server/agent/state/trim.h"
+
+#define PROBE_NS (200 * TUTTI_NS_PER_MS)
+#define PROBE_MOST 256 /* in a larger world the coordinator's word has to do */
+
+tutti_code
+agent_check_open(const tutti_agent *agent, tutti_error *err)
+{
+    if (agent->state == AGENT_JOINING) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NOT_JOINED",
+                              "this agent has not joined its job yet: wait until it serves");
+    }
+    if (agent->state == AGENT_LEAVING || agent->draining) {
+        return TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "STOPPING", "this agent is stopping");
+    }
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ the second phase
+ */
+
+/* Behind what the engine's last words have posted. Waits for the coordinator's last answers. */
+static void
+run_end(tutti_rpc_task *task)
+{
+    tutti_agent *agent = tutti_container_of(task, tutti_agent, end_task);
+
+    if (!tutti_list_empty(&agent->asks) || agent->ops_live > 0 || !agent_member_idle(agent) ||
+        atomic_load(&agent->calls) > 0) { /* copies of a device end by themselves */
+        tutti_rpc_loop_post(agent->control, &agent->end_task);
+        return;
+    }
+    agent_groups_free(agent);
+    agent->on_end(agent->on_end_arg, agent->failed ? &agent->why : NULL);
+}
+
+static void
+on_server_stopped(void *arg)
+{
+    tutti_agent *agent = arg;
+
+    tutti_coll_engine_stop(agent->engine);
+    agent->engine = NULL;
+    agent_trim_stop(agent);
+    agent_asks_cancel(agent);
+    agent->end_task.on_run = run_end;
+    tutti_rpc_loop_post(agent->control, &agent->end_task);
+}
+
+static void
+on_left(tutti_agent *agent)
+{
+    tutti_rpc_server_stop(agent->server, on_server_stopped, agent);
+}
+
+static void
+go(tutti_agent *agent)
+{
+    if (agent->state == AGENT_LEAVING) {
+        return;
+    }
+    tutti_rpc_loop_timer_stop(agent->control, &agent->leave_timer);
+    agent_member_leave(agent, on_left);
+}
+
+/* ------------------------------------------------------------------------------ the first phase */
+
+static void
+on_leave_timer(tutti_timer *timer)
+{
+    tutti_agent *agent = tutti_container_of(timer, tutti_agent, leave_timer);
+
+    if (agent->ops_live > 0) {
+        TUTTI_LOG("agent", WARN,
+                  "%" PRIu64 " ops are still under way after %.3g s (--leave-timeout): they fail",
+                  agent->ops_live, (double)agent->options->leave_timeout_ns / TUTTI_NS_PER_S);
+    }
+    go(agent);
+}
+
+void
+agent_stop_look(tutti_agent *agent)
+{
+    if (agent->draining && agent->untold == 0 && agent->ops_live == 0 &&
+        agent->state != AGENT_LEAVING) { /* not from inside the end of an op */
+        tutti_rpc_loop_timer_start(agent->control, &agent->leave_timer, tutti_clock_ns());
+    }
+}
+
+void
+agent_announced(tutti_agent *agent)
+{
+    agent->untold--;
+    agent_stop_look(agent);
+}
+
+static void
+run_told(tutti_rpc_task *task)
+{
+    agent_announced(tutti_container_of(task, tutti_agent, told_task));
+}
+
+/* Engine's thread. */
+static void
+on_probed(void *arg, const tutti_coll_reach *reaches, size_t count)
+{
+    tutti_agent *agent = arg;
+
+    (void)reaches;
+    (void)count;
+    tutti_rpc_loop_post(agent->control, &agent->told_task);
+}
+
+/* Packets of a way keep their order: who answers has heard before that we leave. */
+static void
+probe_members(tutti_agent *agent)
+{
+    uint32_t ranks[PROBE_MOST];
+    size_t count = 0;
+    uint32_t rank;
+
+    if (!agent_groups_leave(agent) || agent->world_size > PROBE_MOST) {
+        return;
+    }
+    for (rank = 0; rank < agent->world_size; rank++) {
+        if (rank != agent->rank) {
+            ranks[count++] = rank;
+        }
+    }
+    agent->told_task.on_run = run_told;
+    agent->untold++;
+    if (count == 0 || tutti_coll_probe(agent->engine, ranks, count, PROBE_NS, on_probed, agent,
+                                       NULL) != TUTTI_OK) {
+        agent->untold--;
+    }
+}
+
+/* What waits for its turn never begins; what the engine has goes on. */
+static void
+drain(tutti_agent *agent)
+{
+    agent->draining = true;
+    agent->untold = 1; /* until all of this has begun */
+    TUTTI_LOG("agent", INFO, "leaving job %s: %" PRIu64 " ops are under way", agent_job(agent),
+              agent->ops_live);
+    agent_say_serving(agent);
+    agent->leave_timer.on_expiry = on_leave_timer;
+    tutti_rpc_loop_timer_start(agent->control, &agent->leave_timer,
+                               tutti_clock_ns() + agent->options->leave_timeout_ns);
+    probe_members(agent);
+    agent->untold++;
+    agent_member_announce(agent);
+    agent_announced(agent);
+}
+
+static void
+run_stop(tutti_rpc_task *task)
+{
+    tutti_agent *agent = tutti_container_of(task, tutti_agent, stop_task);
+
+    if (!agent->failed && agent->state == AGENT_JOINED && agent->options->leave_timeout_ns != 0) {
+        drain(agent);
+        return;
+    }
+    if (!agent->failed) { /* else the reason is said at the end */
+        TUTTI_LOG("agent", INFO, "stopping");
+    }
+    go(agent);
+}
+
+/* Somebody cannot wait, or there is nothing to wait for. */
+static void
+run_hurry(tutti_rpc_task *task)
+{
+    go(tutti_container_of(task, tutti_agent, hurry_task));
+}
+
+void
+tutti_agent_stop(tutti_agent *agent)
+{
+    const unsigned times = atomic_fetch_add(&agent->stops, 1);
+
+    if (times == 0) {
+        agent->stop_task.on_run = run_stop;
+        tutti_rpc_loop_post(agent->control, &agent->stop_task);
+    } else if (times == 1) {
+        agent->hurry_task.on_run = run_hurry;
+        tutti_rpc_loop_post(agent->control, &agent->hurry_task);
+    }
+}
+
+void
+agent_give_up(tutti_agent *agent, const tutti_error *err)
+{
+    if (!agent->failed) {
+        agent->failed = true;
+        agent->why = *err;
+    }
+    tutti_agent_stop(agent);
+}

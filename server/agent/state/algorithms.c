@@ -1,0 +1,93 @@
+/* Which algorithms this agent takes: --tune-table and --algorithm, and what it is told later. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "server/agent/state/algorithms.h"
+
+#define TABLE_BYTES_MAX (256U << 10)
+
+/* [out, owned] ret_rules  free it when the choice was put */
+static tutti_code
+read_table(const char *text, size_t size, tutti_choice *choice, tutti_choice_rule **ret_rules,
+           tutti_error *err)
+{
+    tutti_choice_rule *rules = calloc(TUTTI_CHOICE_RULES_MAX, sizeof(*rules));
+    tutti_code code;
+
+    if (rules == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a table of algorithms");
+    }
+    code = tutti_choice_parse(text, size, rules, &choice->rule_count, err);
+    choice->rules = rules;
+    *ret_rules = rules;
+    return code;
+}
+
+tutti_code
+agent_choice_open(tutti_agent *agent, tutti_error *err)
+{
+    const char *path = agent->options->tune_table;
+    tutti_choice_rule *rules = NULL;
+    tutti_choice choice;
+    char *text = NULL;
+    size_t size = 0;
+    tutti_code code = TUTTI_OK;
+
+    tutti_choice_init(&choice);
+    if (path[0] != '\0') {
+        code = tutti_file_read(path, TABLE_BYTES_MAX, &text, &size, err);
+    }
+    if (code == TUTTI_OK && path[0] != '\0') {
+        code = read_table(text, size, &choice, &rules, err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_choice_force(&choice, agent->options->algorithm, err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_choices_new(&choice, rules != NULL, &agent->choices, err);
+        agent->first_choice = code == TUTTI_OK ? tutti_choices_now(agent->choices) : NULL;
+    }
+    if (code == TUTTI_OK && path[0] != '\0') {
+        TUTTI_LOG("agent", INFO, "%zu rules from %s say which algorithms are taken",
+                  choice.rule_count, path);
+    }
+    free(text);
+    free(rules);
+    return code;
+}
+
+tutti_code
+agent_choice_set(tutti_agent *agent, const char *table, const char *forced, tutti_error *err)
+{
+    tutti_choice choice = *agent->first_choice;
+    tutti_choice_rule *rules = NULL;
+    tutti_code code = TUTTI_OK;
+
+    if (table[0] != '\0' || forced[0] != '\0') { /* else as at the start */
+        memset(choice.forced, 0, sizeof(choice.forced));
+    }
+    if (strlen(table) > TABLE_BYTES_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_TABLE",
+                              "a table of %zu bytes, the limit is %u", strlen(table),
+                              TABLE_BYTES_MAX);
+    }
+    if (table[0] != '\0') {
+        code = read_table(table, strlen(table), &choice, &rules, err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_choice_force(&choice, forced, err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_choices_put(agent->choices, &choice, rules != NULL, err);
+    }
+    free(rules);
+    if (code == TUTTI_OK) {
+        TUTTI_LOG("agent", INFO, "told to take %s of %zu rules, and %s",
+                  table[0] != '\0' ? "a table" : "the table", choice.rule_count,
+                  forced[0] != '\0' ? forced : "to force nothing");
+    }
+    return code;
+}

@@ -1,0 +1,16 @@
+/* Private to server/agent: which algorithms are taken. */
+#ifndef TUTTI_SERVER_AGENT_STATE_ALGORITHMS_H
+#define TUTTI_SERVER_AGENT_STATE_ALGORITHMS_H
+
+#include "server/agent/state/state.h"
+
+/* algorithms.c: of the options. BAD_TABLE, BAD_ALGORITHM */
+tutti_code agent_choice_open(tutti_agent *agent, tutti_error *err);
+/* Also CHOICE_LIMIT. [in] table  "" = that of the options */
+tutti_code agent_choice_set(tutti_agent *agent, const char *table, const char *forced,
+                            tutti_error *err);
+
+/* group.c. NULL: nobody named it yet. */
+agent_group *agent_group_find(tutti_agent *agent, const char *name);
+
+#endif

@@ -1,0 +1,82 @@
+#include "server/agent/state/clients.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+
+#define KEY_SIZE 384 /* an identity of 255, and as much of the rest as fits */
+
+struct agent_client {
+    tutti_map_node node;
+    char key[KEY_SIZE];
+    uint64_t ops;
+};
+
+void
+agent_clients_init(agent_clients *clients, uint64_t ops_max)
+{
+    tutti_map_init(&clients->by_key);
+    clients->ops_max = ops_max;
+}
+
+static void
+write_key(const tutti_rpc_call *call, char ret_key[KEY_SIZE])
+{
+    static const char ours[] = "tutti";
+    const tutti_bytes shown = tutti_rpc_call_metadata(call, "user-agent");
+    const char *who = tutti_rpc_call_identity(call);
+
+    if (shown.size >= sizeof(ours) - 1 && memcmp(shown.data, ours, sizeof(ours) - 1) == 0) {
+        const int size = shown.size > 100 ? 100 : (int)shown.size;
+
+        (void)snprintf(ret_key, KEY_SIZE, "%s %.*s", who, size, (const char *)shown.data);
+    } else {
+        (void)snprintf(ret_key, KEY_SIZE, "%s %s", who, tutti_rpc_call_peer(call));
+    }
+}
+
+tutti_code
+agent_client_enter(agent_clients *clients, const tutti_rpc_call *call, agent_client **ret_client,
+                   tutti_error *err)
+{
+    char key[KEY_SIZE];
+    tutti_map_node *found;
+    agent_client *client;
+
+    write_key(call, key);
+    found = tutti_map_find(&clients->by_key, tutti_bytes_of(key));
+    client =
+        found == NULL ? calloc(1, sizeof(*client)) : tutti_container_of(found, agent_client, node);
+    if (client == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a client");
+    }
+    if (found == NULL) {
+        memcpy(client->key, key, sizeof(key));
+        client->node.key = tutti_bytes_of(client->key);
+        (void)tutti_map_add(&clients->by_key, &client->node);
+    } else if (client->ops >= clients->ops_max) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "OP_LIMIT",
+                              "%" PRIu64 " ops of this client are in flight, the limit of one "
+                              "client (--client-ops-max): wait for some",
+                              client->ops);
+    }
+    client->ops++;
+    *ret_client = client;
+    return TUTTI_OK;
+}
+
+void
+agent_client_leave(agent_clients *clients, agent_client *client)
+{
+    if (client == NULL) {
+        return;
+    }
+    client->ops--;
+    if (client->ops == 0) {
+        tutti_map_remove(&clients->by_key, &client->node);
+        free(client);
+    }
+}

@@ -1,0 +1,126 @@
+#include "server/agent/state/data_plane.h"
+
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/address.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "coll/tcp/coll_tcp.h"
+#include "coll/ucx/coll_ucx.h"
+#include "server/agent/agent.h"
+
+#define LOOPBACK "lo"
+
+static bool
+has_rdma(void)
+{
+    glob_t found = {0};
+    const bool has = glob("/dev/infiniband/uverbs*", 0, NULL, &found) == 0;
+
+    globfree(&found);
+    return has;
+}
+
+static bool
+serves_others(const char *listen)
+{
+    tutti_address addresses[TUTTI_ADDRESSES_MAX];
+    size_t count = 0;
+    size_t i;
+
+    if (tutti_address_parse_list(listen, addresses, &count, NULL) != TUTTI_OK) {
+        return false;
+    }
+    for (i = 0; i < count && tutti_address_is_local(&addresses[i]); i++) {
+    }
+    return i < count;
+}
+
+const char *
+tutti_agent_plane_devices(const tutti_agent_options *options, const char *listen)
+{
+    return options->net_devices[0] != '\0' || serves_others(listen) ? options->net_devices
+                                                                    : LOOPBACK;
+}
+
+/* Because nothing says otherwise. */
+static bool
+is_kept_here(const tutti_agent_options *options, const char *listen)
+{
+    return options->net_devices[0] == '\0' && tutti_agent_plane_devices(options, listen)[0] != '\0';
+}
+
+const char *
+tutti_agent_plane_name(const tutti_agent_options *options, const char *listen)
+{
+    const char *tls = getenv("UCX_TLS");
+
+    if (options->transports[0] != '\0') {
+        return options->transports;
+    }
+    return (tls != NULL && tls[0] != '\0') || (has_rdma() && !is_kept_here(options, listen))
+               ? "ucx"
+               : "tcp";
+}
+
+/* Who joins a coordinator elsewhere may have meant to work with other hosts. */
+static void
+warn_kept_here(const tutti_agent_options *options, const char *listen)
+{
+    tutti_address coordinator;
+
+    if (is_kept_here(options, listen) &&
+        tutti_address_parse(options->coordinator, &coordinator, NULL) == TUTTI_OK &&
+        !tutti_address_is_local(&coordinator)) {
+        TUTTI_LOG("agent", WARN,
+                  "agents of other hosts cannot reach this one: its data plane keeps to loopback, "
+                  "as --listen %s does; --net-devices says on which interfaces it is heard",
+                  listen);
+    }
+}
+
+static tutti_code
+open_ucx(const tutti_agent_options *options, const char *listen, tutti_wire **ret_wire,
+         tutti_error *err)
+{
+    const bool named = strcmp(tutti_agent_plane_name(options, listen), "ucx") != 0;
+    const tutti_wire_ucx_options ucx = {.transports = named ? options->transports : "",
+                                        .devices = tutti_agent_plane_devices(options, listen)};
+
+    if (options->data_port != 0) {
+        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
+                          "--data-port is for --transports tcp: UCX takes any port");
+    }
+    TUTTI_LOG("agent", INFO, "data goes between hosts by UCX");
+    return tutti_wire_ucx_open(&ucx, ret_wire, err);
+}
+
+static tutti_code
+open_tcp(const tutti_agent_options *options, const char *listen, tutti_wire **ret_wire,
+         tutti_error *err)
+{
+    const tutti_wire_tcp_options tcp = {.devices = tutti_agent_plane_devices(options, listen),
+                                        .port = (uint16_t)options->data_port,
+                                        .congestion = options->congestion};
+    tutti_code code = tutti_wire_tcp_open(&tcp, ret_wire, err);
+
+    if (code == TUTTI_OK) {
+        char text[TUTTI_WIRE_TCP_TEXT_MAX];
+
+        TUTTI_LOG("agent", INFO, "data goes between hosts by TCP: %s",
+                  tutti_wire_tcp_describe(*ret_wire, text, sizeof(text)));
+    }
+    return code;
+}
+
+tutti_code
+tutti_agent_plane_open(const tutti_agent_options *options, const char *listen,
+                       tutti_wire **ret_wire, tutti_error *err)
+{
+    warn_kept_here(options, listen);
+    return strcmp(tutti_agent_plane_name(options, listen), "tcp") != 0
+               ? open_ucx(options, listen, ret_wire, err)
+               : open_tcp(options, listen, ret_wire, err);
+}

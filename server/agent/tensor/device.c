@@ -1,0 +1,321 @@
+#include "server/agent/tensor/device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "coll/nccl/coll_nccl.h"
+#include "server/agent/op/list.h"
+
+/* ------------------------------------------------------------------------------ opening */
+
+static bool
+has_device(const agent_devices *devices, int number)
+{
+    size_t i;
+
+    for (i = 0; i < devices->count; i++) {
+        if (devices->list[i].cuda.number == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static tutti_code
+open_cuda(tutti_agent *agent, int number, tutti_error *err)
+{
+    agent_devices *devices = &agent->devices;
+    agent_device *device = &devices->list[devices->count];
+    const tutti_space_cuda_options options = {.number = number,
+                                              .limit_bytes = agent->options->device_memory_limit};
+    tutti_code code = tutti_cuda_find(number, &devices->cuda, &device->cuda, err);
+
+    if (code == TUTTI_OK) {
+        code = devices->cuda->open(&options, &device->space, err);
+    }
+    if (code == TUTTI_OK) {
+        devices->count++;
+        TUTTI_LOG("agent", INFO, "cuda:%d is %s, %s", number, device->cuda.name, device->cuda.uuid);
+    }
+    return code;
+}
+
+static tutti_code
+open_named(tutti_agent *agent, const char *name, tutti_error *err)
+{
+    agent_devices *devices = &agent->devices;
+    const int number = tutti_cuda_parse(name);
+    tutti_code code = TUTTI_OK;
+
+    if (number < 0 && strcmp(name, "cpu") != 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_DEVICE",
+                              "device \"%.40s\": need cpu or cuda:N, or several by commas", name);
+    }
+    if (number >= 0 && (devices->count == AGENT_DEVICES_MAX || has_device(devices, number))) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_DEVICE",
+                              "device %.40s: there twice, or the ninth of at most %d", name,
+                              AGENT_DEVICES_MAX);
+    }
+    if (number >= 0) {
+        code = open_cuda(agent, number, err);
+    }
+    if (code == TUTTI_OK && devices->home == NULL) {
+        devices->home = number < 0 ? agent->space : devices->list[0].space;
+    }
+    return code;
+}
+
+tutti_code
+agent_devices_open(tutti_agent *agent, tutti_error *err)
+{
+    const char *at = agent->options->device;
+    char name[64];
+    tutti_code code = TUTTI_OK;
+
+    while (code == TUTTI_OK) {
+        const size_t size = strcspn(at, ",");
+
+        (void)snprintf(name, sizeof(name), "%.*s", (int)(size < 60 ? size : 60), at);
+        code = open_named(agent, name, err);
+        if (at[size] == '\0') {
+            break;
+        }
+        at += size + 1;
+    }
+    return code;
+}
+
+void
+agent_devices_close(tutti_agent *agent)
+{
+    while (agent->devices.count > 0) {
+        tutti_space_close(agent->devices.list[--agent->devices.count].space);
+    }
+}
+
+/* ------------------------------------------------------------------------------ finding */
+
+static tutti_code
+fail_unknown(const tutti_agent *agent, const char *device, tutti_error *err)
+{
+    const agent_devices *devices = &agent->devices;
+    char buffer[256];
+    tutti_text text = tutti_text_in(buffer, sizeof(buffer));
+    size_t i;
+
+    tutti_text_add(&text, "cpu");
+    for (i = 0; i < devices->count; i++) {
+        tutti_text_add(&text, ", %s", tutti_space_device(devices->list[i].space));
+    }
+    return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_DEVICE",
+                          "this agent has no device \"%.40s\": it has %s (--device)", device,
+                          buffer);
+}
+
+tutti_code
+agent_devices_find(tutti_agent *agent, const char *device, tutti_space **ret_space,
+                   tutti_error *err)
+{
+    const agent_devices *devices = &agent->devices;
+    size_t i;
+
+    if (device[0] == '\0' || strcmp(device, "cpu") == 0) {
+        *ret_space = device[0] == '\0' ? devices->home : agent->space;
+        return TUTTI_OK;
+    }
+    for (i = 0; i < devices->count; i++) {
+        if (strcmp(device, "cuda") == 0 ||
+            strcmp(device, tutti_space_device(devices->list[i].space)) == 0) {
+            *ret_space = devices->list[i].space;
+            return TUTTI_OK;
+        }
+    }
+    return fail_unknown(agent, device, err);
+}
+
+static void
+open_backend(tutti_agent *agent, const tutti_nccl_module *module, size_t i,
+             tutti_coll_backend **ret_backend)
+{
+    agent_device *device = &agent->devices.list[i];
+    const tutti_coll_nccl_options options = {.device = device->cuda.number,
+                                             .space = device->space,
+                                             .follow = agent->devices.cuda->follow};
+    tutti_error err;
+
+    if (module->open(&options, ret_backend, &err) != TUTTI_OK) {
+        TUTTI_LOG("agent", WARN, "no ops on %s: %s", tutti_space_device(device->space), err.text);
+        return;
+    }
+    device->has_backend = true;
+    TUTTI_LOG("agent", INFO, "ops on cuda:%d run on NCCL %d", options.device, module->version());
+}
+
+void
+agent_devices_backends(tutti_agent *agent, tutti_coll_backend *ret_backends[AGENT_DEVICES_MAX])
+{
+    const tutti_nccl_module *module = NULL;
+    tutti_error err;
+    size_t i;
+
+    if (agent->devices.count == 0) {
+        return;
+    }
+    if (tutti_coll_nccl_load(&module, &err) != TUTTI_OK) {
+        TUTTI_LOG("agent", WARN, "tensors on GPUs, but no ops there: %s", err.text);
+        return;
+    }
+    for (i = 0; i < agent->devices.count; i++) {
+        open_backend(agent, module, i, &ret_backends[i]);
+    }
+}
+
+void
+agent_devices_uuids(const tutti_agent *agent, char ret_uuids[AGENT_UUIDS_SIZE])
+{
+    tutti_text text = tutti_text_in(ret_uuids, AGENT_UUIDS_SIZE);
+    size_t i;
+
+    ret_uuids[0] = '\0';
+    for (i = 0; i < agent->devices.count; i++) {
+        tutti_text_add(&text, "%s%s", i == 0 ? "" : " ", agent->devices.list[i].cuda.uuid);
+    }
+}
+
+/* ------------------------------------------------------------------------------ ops */
+
+/* One more tensor of the op: it has to be where the others are. NULL is fine. */
+static tutti_code
+add_tensor(agent_op *op, const tutti_tensor *tensor, tutti_error *err)
+{
+    if (tensor == NULL || op->space == tensor->space) {
+        return TUTTI_OK;
+    }
+    if (op->space != NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DEVICE_MISMATCH",
+                              "tensors of one op are on %s and on %s: Copy with `device` brings "
+                              "them together",
+                              tutti_space_device(op->space), tutti_space_device(tensor->space));
+    }
+    op->space = tensor->space;
+    return TUTTI_OK;
+}
+
+static tutti_code
+add_use(agent_op *op, const tutti_use *use, tutti_error *err)
+{
+    return use == NULL ? TUTTI_OK : add_tensor(op, tutti_table_tensor(op->agent->table, use), err);
+}
+
+static tutti_code
+add_list(agent_op *op, tutti_error *err)
+{
+    const agent_list *list = op->list;
+    tutti_code code = add_tensor(op, list->in_memory, err);
+    uint32_t i;
+
+    for (i = 0; i < list->in_count && code == TUTTI_OK; i++) {
+        code = add_use(op, list->in_uses[i], err);
+    }
+    for (i = 0; i < list->given_count && code == TUTTI_OK; i++) {
+        code = add_use(op, list->out_uses[i], err);
+    }
+    return code;
+}
+
+/* The GPU of the group's collectives in this epoch; NULL: none has used one. */
+static tutti_space *
+place_of(const agent_group *group)
+{
+    return group->placed == group->epoch ? group->place : NULL;
+}
+
+/* Communicators are the group's, so its ops do not change from one GPU to another. */
+static tutti_code
+keep_place(const agent_op *op, tutti_error *err)
+{
+    agent_group *group = op->group;
+    tutti_space *place = place_of(group);
+
+    if (place != NULL && place != op->space) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DEVICE_MISMATCH",
+                              "group %s runs its ops on %s at this rank, and these tensors are on "
+                              "%s: make a group of the same ranks for them, or Copy them there",
+                              group->name, tutti_space_device(place),
+                              tutti_space_device(op->space));
+    }
+    group->place = op->space;
+    group->placed = group->epoch;
+    return TUTTI_OK;
+}
+
+static tutti_code
+take_backend(agent_op *op, tutti_error *err)
+{
+    const agent_devices *devices = &op->agent->devices;
+    uint32_t i = 0;
+
+    if (!op->op.args.on_device) {
+        return TUTTI_OK;
+    }
+    while (i < devices->count && devices->list[i].space != op->space) {
+        i++;
+    }
+    if (i == devices->count || !devices->list[i].has_backend) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_BACKEND",
+                              "%s on %s: this agent runs no ops there, for want of tutti-nccl.so "
+                              "(its log says more): Copy the tensors to \"cpu\"",
+                              tutti_coll_kind_name(op->op.args.kind),
+                              tutti_space_device(op->space));
+    }
+    op->op.device = i;
+    return agent_op_is_p2p(op) ? TUTTI_OK : keep_place(op, err);
+}
+
+/* Where an op happens that names no tensor: where the group's others do, if that is a GPU. */
+static tutti_space *
+default_place(const agent_op *op)
+{
+    tutti_space *home = op->agent->devices.home;
+    tutti_space *place = place_of(op->group);
+
+    if (op->out_inline || op->op.args.kind == TUTTI_COLL_BARRIER) {
+        return op->agent->space;
+    }
+    return home == op->agent->space || place == NULL || agent_op_is_p2p(op) ? home : place;
+}
+
+/* What a receiver of a broadcast gives is ignored, so it may be anywhere. */
+tutti_code
+agent_op_find_place(agent_op *op, tutti_error *err)
+{
+    const bool gives = op->op.input != NULL;
+    tutti_code code = gives ? add_tensor(op, op->inline_in, err) : TUTTI_OK;
+
+    if (code == TUTTI_OK && gives) {
+        code = add_use(op, op->in, err);
+    }
+    if (code == TUTTI_OK && !op->out_is_new) {
+        code = add_use(op, op->out, err);
+    }
+    if (code == TUTTI_OK && op->list != NULL) {
+        code = add_list(op, err);
+    }
+    if (code == TUTTI_OK && op->out_inline && op->on_end == NULL && op->space != NULL &&
+        op->space != op->agent->space) {
+        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DEVICE_MISMATCH",
+                              "an inline result of tensors on %s: ask for a handle, and Get it",
+                              tutti_space_device(op->space));
+    }
+    if (code == TUTTI_OK && op->space == NULL) {
+        op->space = default_place(op);
+    }
+    if (code == TUTTI_OK) {
+        op->op.args.on_device = op->space != op->agent->space;
+        code = take_backend(op, err);
+    }
+    return code;
+}

@@ -1,0 +1,31 @@
+/* Shares: tensors that clients of this machine have mapped. Private to server/agent. */
+#ifndef TUTTI_SERVER_AGENT_TENSOR_SHARE_H
+#define TUTTI_SERVER_AGENT_TENSOR_SHARE_H
+
+#include "coll/shm/coll_shm.h"
+#include "server/agent/state/state.h"
+#include "share/share.h"
+
+/* Where there are no descriptors for it, it says so in the log, and it is off. */
+void agent_share_open(tutti_agent *agent);
+void agent_share_close(tutti_agent *agent); /* before the table goes */
+
+/* Agents of this machine work in such tensors, too: for the options of the data plane. */
+void agent_share_lend(tutti_agent *agent, tutti_wire_shm_options *options);
+
+/* What a client needs to get a tensor's memory. */
+typedef struct agent_shared {
+    unsigned char token[TUTTI_SHARE_TOKEN_BYTES];
+    const char *socket; /* borrowed for the agent's life */
+} agent_shared;
+
+/*
+ * `use` is exclusive and granted. Any thread.
+ *
+ * TUTTI_FAILED_PRECONDITION  CANNOT_SHARE
+ * TUTTI_RESOURCE_EXHAUSTED   SHARE_LIMIT, MEMORY_LIMIT
+ */
+tutti_code agent_share_tensor(tutti_agent *agent, const tutti_use *use, bool writable,
+                              agent_shared *ret_shared, tutti_error *err);
+
+#endif

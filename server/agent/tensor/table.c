@@ -1,0 +1,338 @@
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "server/agent/tensor/table_private.h"
+
+/* For a failed tensor when there is no memory to keep why: it must not pass for a good one. */
+static const tutti_error unsaid = {
+    .code = TUTTI_RESOURCE_EXHAUSTED,
+    .where = TUTTI_HERE,
+    .rank = TUTTI_ERROR_RANK_NONE,
+    .text = "the op that was to write the tensor failed, and there was no memory to keep why",
+};
+
+/* Of what was to become a tensor: memory may be there, and whatever it held. */
+static const tutti_error unwritten = {
+    .code = TUTTI_FAILED_PRECONDITION,
+    .where = TUTTI_HERE,
+    .rank = TUTTI_ERROR_RANK_NONE,
+    .text = "the tensor was never written",
+};
+
+tutti_code
+tutti_table_new(uint64_t incarnation, uint32_t handles_max, tutti_table **ret_table,
+                tutti_error *err)
+{
+    tutti_table *self = calloc(1, sizeof(*self));
+
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the table of tensors");
+    }
+    (void)pthread_mutex_init(&self->lock, NULL);
+    self->incarnation = incarnation;
+    self->handles_max = handles_max;
+    tutti_map_init(&self->by_number);
+    tutti_map_init(&self->by_name);
+    tutti_map_init(&self->leases);
+    tutti_list_init(&self->dead);
+    *ret_table = self;
+    return TUTTI_OK;
+}
+
+void
+agent_table_lock(tutti_table *table)
+{
+    (void)pthread_mutex_lock(&table->lock);
+}
+
+static void
+free_err(const tutti_error *err)
+{
+    if (err != &unsaid && err != &unwritten) {
+        free((void *)(uintptr_t)err);
+    }
+}
+
+void
+tutti_table_on_leave(tutti_table *table, void (*on_leave)(void *arg, tutti_tensor *tensor),
+                     void *arg)
+{
+    table->on_leave = on_leave;
+    table->on_leave_arg = arg;
+}
+
+static void
+free_entry(const tutti_table *table, tutti_entry *entry)
+{
+    if (table->on_leave != NULL && entry->tensor != NULL) {
+        table->on_leave(table->on_leave_arg, entry->tensor);
+    }
+    tutti_tensor_unref(entry->tensor);
+    free_err(entry->err);
+    free(entry);
+}
+
+/* Giving memory back may take the system a while: not under the lock. */
+void
+agent_table_unlock(tutti_table *table)
+{
+    tutti_link dead;
+    tutti_link *link;
+
+    tutti_list_init(&dead);
+    tutti_list_splice(&dead, &table->dead);
+    (void)pthread_mutex_unlock(&table->lock);
+    while ((link = tutti_list_pop(&dead)) != NULL) {
+        free_entry(table, tutti_container_of(link, tutti_entry, line));
+    }
+}
+
+void
+agent_table_unref(tutti_table *table, tutti_entry *entry)
+{
+    assert(entry->refs > 0);
+    entry->refs--;
+    if (entry->refs == 0) {
+        assert(tutti_list_empty(&entry->line));
+        tutti_list_add(&table->dead, &entry->line);
+    }
+}
+
+void
+agent_table_unlist(tutti_table *table, tutti_entry *entry)
+{
+    if (!entry->listed) {
+        return;
+    }
+    entry->listed = false;
+    tutti_map_remove(&table->by_number, &entry->by_number);
+    if (entry->name[0] != '\0') {
+        tutti_map_remove(&table->by_name, &entry->by_name);
+    }
+    agent_table_unref(table, entry);
+}
+
+void
+tutti_table_free(tutti_table *table)
+{
+    tutti_map_node *node;
+
+    if (table == NULL) {
+        return;
+    }
+    agent_table_lock(table);
+    while ((node = tutti_map_first(&table->by_number)) != NULL) {
+        agent_table_unlist(table, tutti_container_of(node, tutti_entry, by_number));
+    }
+    agent_table_free_leases(table);
+    agent_table_unlock(table);
+    (void)pthread_mutex_destroy(&table->lock);
+    free(table);
+}
+
+void
+tutti_table_set_rank(tutti_table *table, uint32_t rank)
+{
+    agent_table_lock(table);
+    table->rank = rank;
+    agent_table_unlock(table);
+}
+
+/* ------------------------------------------------------------------------------ what a use gives
+ */
+
+tutti_tensor *
+tutti_table_tensor(tutti_table *table, const tutti_use *use)
+{
+    tutti_tensor *tensor;
+
+    agent_table_lock(table);
+    tensor = use->entry->tensor;
+    agent_table_unlock(table);
+    return tensor;
+}
+
+void
+tutti_table_fill(tutti_table *table, const tutti_use *use, tutti_tensor *tensor)
+{
+    agent_table_lock(table);
+    assert(use->exclusive && use->entry->tensor == NULL);
+    use->entry->tensor = tensor;
+    agent_table_unlock(table);
+}
+
+void
+tutti_table_replace(tutti_table *table, const tutti_use *use, tutti_tensor *tensor)
+{
+    tutti_tensor *before;
+
+    agent_table_lock(table);
+    assert(use->exclusive && use->granted);
+    before = use->entry->tensor;
+    use->entry->tensor = tensor;
+    agent_table_unlock(table);
+    tutti_tensor_unref(before);
+}
+
+void
+tutti_table_mark(tutti_table *table, const tutti_use *use, const tutti_error *err)
+{
+    tutti_error *copy = err == NULL ? NULL : malloc(sizeof(*copy));
+    const tutti_error *old;
+
+    if (copy != NULL) {
+        *copy = *err;
+    }
+    agent_table_lock(table);
+    old = use->entry->err;
+    use->entry->err = err != NULL && copy == NULL ? &unsaid : copy;
+    agent_table_unlock(table);
+    free_err(old);
+}
+
+tutti_code
+tutti_table_check(tutti_table *table, const tutti_use *use, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+
+    agent_table_lock(table);
+    if (use->entry->err != NULL) {
+        code = tutti_error_pass(err, use->entry->err);
+    } else if (use->entry->tensor == NULL) {
+        code = tutti_error_pass(err, &unwritten);
+    }
+    agent_table_unlock(table);
+    return code;
+}
+
+void
+tutti_table_drop_new(tutti_table *table, const tutti_use *use)
+{
+    agent_table_lock(table);
+    agent_table_unlist(table, use->entry); /* the use still holds it */
+    if (use->entry->err == NULL) {
+        use->entry->err = &unwritten;
+    }
+    agent_table_unlock(table);
+}
+
+void
+tutti_table_handle(const tutti_use *use, char ret_handle[TUTTI_TABLE_HANDLE_SIZE])
+{
+    agent_table_format_handle(use->entry, ret_handle); /* fixed for the entry's life */
+}
+
+uint64_t
+tutti_table_number(const tutti_use *use)
+{
+    return use->entry->number;
+}
+
+void
+tutti_table_handle_of(tutti_table *table, uint64_t number, char ret_handle[TUTTI_TABLE_HANDLE_SIZE])
+{
+    tutti_entry entry = {.number = number, .incarnation = table->incarnation};
+
+    agent_table_lock(table);
+    entry.rank = table->rank;
+    agent_table_unlock(table);
+    agent_table_format_handle(&entry, ret_handle);
+}
+
+/* ------------------------------------------------------------------------------ the whole table */
+
+tutti_code
+tutti_table_delete(tutti_table *table, char *const *handles, size_t count, tutti_error *err)
+{
+    tutti_entry *entry = NULL;
+    tutti_code code = TUTTI_OK;
+    size_t i;
+
+    agent_table_lock(table);
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        code = agent_table_find(table, handles[i], &entry, err);
+    }
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        if (agent_table_find(table, handles[i], &entry, NULL) ==
+            TUTTI_OK) { /* not if named twice */
+            agent_table_unlist(table, entry);
+        }
+    }
+    agent_table_unlock(table);
+    return code;
+}
+
+static void
+fill_info(const tutti_entry *entry, tutti_table_info *info)
+{
+    const tutti_link *link;
+
+    *info = (tutti_table_info){.number = entry->number};
+    agent_table_format_handle(entry, info->handle);
+    memcpy(info->name, entry->name, sizeof(info->name));
+    memcpy(info->owner, entry->owner, sizeof(info->owner));
+    info->ephemeral = entry->lease != 0;
+    if (entry->tensor != NULL) {
+        info->has_spec = true;
+        info->spec = entry->tensor->spec;
+        info->bytes = entry->tensor->bytes;
+        (void)snprintf(info->device, sizeof(info->device), "%s",
+                       tutti_space_device(entry->tensor->space));
+    }
+    for (link = entry->line.next; link != &entry->line; link = link->next) {
+        info->pending = info->pending || tutti_container_of(link, tutti_use, link)->exclusive;
+    }
+    if (entry->err != NULL) {
+        info->failed = true;
+        info->err = *entry->err;
+    }
+}
+
+tutti_code
+tutti_table_stat(tutti_table *table, const char *handle, tutti_table_info *ret_info,
+                 tutti_error *err)
+{
+    tutti_entry *entry = NULL;
+    tutti_code code;
+
+    agent_table_lock(table);
+    code = agent_table_find(table, handle, &entry, err);
+    if (code == TUTTI_OK) {
+        fill_info(entry, ret_info);
+    }
+    agent_table_unlock(table);
+    return code;
+}
+
+uint64_t
+tutti_table_next(tutti_table *table, uint64_t after, tutti_table_info *ret_info)
+{
+    unsigned char key[8];
+    tutti_map_node *node;
+    uint64_t number = 0;
+
+    agent_table_lock(table);
+    node = tutti_map_from(&table->by_number, tutti_map_key_u64(key, after + 1));
+    if (node != NULL) {
+        const tutti_entry *entry = tutti_container_of(node, tutti_entry, by_number);
+
+        number = entry->number;
+        fill_info(entry, ret_info);
+    }
+    agent_table_unlock(table);
+    return number;
+}
+
+uint64_t
+tutti_table_count(tutti_table *table)
+{
+    uint64_t count;
+
+    agent_table_lock(table);
+    count = table->by_number.count;
+    agent_table_unlock(table);
+    return count;
+}

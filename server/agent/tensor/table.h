@@ -1,0 +1,196 @@
+/*
+ * Table: the tensors of an agent by handle and by name, and who may touch which of them when.
+ *
+ * A use is one call's wish to read (shared) or write (exclusive) one tensor; a claim is all wishes
+ * of one call, made at once. Uses of a tensor are granted in the order of the claims: a reader
+ * waits for the writers before it, a writer for everybody before it. So an op may name the result
+ * of an op that still runs, and two calls can never wait for each other.
+ *
+ * Any thread; one lock inside, under which nothing is called.
+ */
+#ifndef TUTTI_SERVER_AGENT_TENSOR_TABLE_H
+#define TUTTI_SERVER_AGENT_TENSOR_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "rpc/loop.h"
+#include "tensor/tensor.h"
+#include "tutti/error.h"
+
+#define TUTTI_TABLE_HANDLE_SIZE (TUTTI_HANDLE_MAX + 1)
+
+typedef struct tutti_table tutti_table;
+typedef struct tutti_entry tutti_entry; /* a tensor with its handle */
+typedef struct tutti_claim tutti_claim;
+
+/* A wish. Filled by tutti_table_want and tutti_table_make. */
+typedef struct tutti_use {
+    tutti_link link;
+    tutti_entry *entry; /* counted: stays until release, also when it is deleted */
+    tutti_claim *claim;
+    bool exclusive;
+    bool granted;
+} tutti_use;
+
+#define TUTTI_CLAIM_USES_FEW 2
+#define TUTTI_OWNER_SIZE 64 /* longer ones are cut */
+
+/*
+ * All wishes of a call. Exclusive ones are for a tensor that no other of its wishes is for (compare
+ * `entry`: two names may mean the same one). Zero it, reserve when it will have more than a few,
+ * want or make its uses, then claim.
+ */
+struct tutti_claim {
+    tutti_use *uses; /* stay where they are until the release */
+    tutti_use few[TUTTI_CLAIM_USES_FEW];
+    uint32_t room;
+    uint32_t count;
+    uint32_t waiting;     /* uses not granted yet */
+    tutti_rpc_loop *loop; /* where on_ready runs */
+    tutti_rpc_task task;
+    void (*on_ready)(tutti_claim *claim);
+    char owner[TUTTI_OWNER_SIZE]; /* of the entries that it makes: who calls; "" = nobody */
+    uint64_t lease;               /* with which those end; 0 = with none */
+};
+
+/*
+ * [in] incarnation  of this process: part of every handle
+ * [in] handles_max  tensors at once
+ */
+tutti_code tutti_table_new(uint64_t incarnation, uint32_t handles_max, tutti_table **ret_table,
+                           tutti_error *err);
+void tutti_table_free(tutti_table *table); /* with all tensors; NULL is fine */
+
+/* Who hears when a tensor leaves: it is deleted, and no call uses it any more. Any thread. */
+void tutti_table_on_leave(tutti_table *table, void (*on_leave)(void *arg, tutti_tensor *tensor),
+                          void *arg);
+
+/* The rank that stands in handles; 0 before. */
+void tutti_table_set_rank(tutti_table *table, uint32_t rank);
+
+/* Room for `count` uses, of a claim that has none. TUTTI_RESOURCE_EXHAUSTED */
+tutti_code tutti_table_reserve(tutti_claim *claim, uint32_t count, tutti_error *err);
+
+/*
+ * Add a wish for a tensor that is there.
+ *
+ * TUTTI_NOT_FOUND            NO_TENSOR
+ * TUTTI_FAILED_PRECONDITION  FOREIGN_HANDLE, STALE_HANDLE
+ * TUTTI_INVALID_ARGUMENT     BAD_HANDLE
+ */
+tutti_code tutti_table_want(tutti_table *table, tutti_claim *claim, const char *handle,
+                            bool exclusive, tutti_error *err);
+
+/*
+ * Add an exclusive wish for a new entry, which has no tensor yet (tutti_table_fill gives it one).
+ *
+ * [in] name  "" = none
+ *
+ * TUTTI_ALREADY_EXISTS      NAME_TAKEN
+ * TUTTI_INVALID_ARGUMENT    BAD_NAME
+ * TUTTI_RESOURCE_EXHAUSTED  HANDLE_LIMIT, or no memory
+ * TUTTI_FAILED_PRECONDITION LEASE_OVER: the claim's lease
+ */
+tutti_code tutti_table_make(tutti_table *table, tutti_claim *claim, const char *name,
+                            tutti_error *err);
+
+/* Take back the last use of a claim that is not in line yet. */
+void tutti_table_unwant(tutti_table *table, tutti_claim *claim);
+
+/* Get in line. True: everything is granted, on_ready will not run. False: on_ready follows. */
+bool tutti_table_claim(tutti_table *table, tutti_claim *claim);
+
+/*
+ * Leave the line: others may go on. The claim is empty again. A claim that is in line and not ready
+ * has to wait for its on_ready first; one that was never claimed is fine.
+ */
+void tutti_table_release(tutti_table *table, tutti_claim *claim);
+
+/* The tensor of a granted use (or of any, when the claim's owner needs no bytes); NULL: none yet.
+ */
+tutti_tensor *tutti_table_tensor(tutti_table *table, const tutti_use *use);
+
+/* Give the entry of an exclusive use its tensor [moved]. */
+void tutti_table_fill(tutti_table *table, const tutti_use *use, tutti_tensor *tensor);
+
+/* Give it another tensor [moved] instead of the one it has. */
+void tutti_table_replace(tutti_table *table, const tutti_use *use, tutti_tensor *tensor);
+
+/*
+ * The op that wrote it failed (err), or succeeded (NULL). What reads it next gets that error, or
+ * RESOURCE_EXHAUSTED when there is no memory to keep it.
+ */
+void tutti_table_mark(tutti_table *table, const tutti_use *use, const tutti_error *err);
+
+/* TUTTI_OK, or the error of the op that was to write it. */
+tutti_code tutti_table_check(tutti_table *table, const tutti_use *use, tutti_error *err);
+
+/*
+ * Take an entry that tutti_table_make made out of the table again: its handle and name are gone,
+ * the rest goes with its last use. Who waits for it finds a tensor that was never written.
+ */
+void tutti_table_drop_new(tutti_table *table, const tutti_use *use);
+
+/* Of a granted use: how many writers have had their turn, so that readers see what is new. */
+uint64_t tutti_table_version(tutti_table *table, const tutti_use *use);
+
+void tutti_table_handle(const tutti_use *use, char ret_handle[TUTTI_TABLE_HANDLE_SIZE]);
+
+/* The number in the handle, from 1: never given to another tensor of this process. */
+uint64_t tutti_table_number(const tutti_use *use);
+
+/* The handle of a tensor with that number, whether it is still there or not. */
+void tutti_table_handle_of(tutti_table *table, uint64_t number,
+                           char ret_handle[TUTTI_TABLE_HANDLE_SIZE]);
+
+/*
+ * Forget handles and names; tensors go when their last use is released. All or none.
+ * Codes as tutti_table_want.
+ */
+tutti_code tutti_table_delete(tutti_table *table, char *const *handles, size_t count,
+                              tutti_error *err);
+
+/*
+ * A lease: entries of claims that name it are deleted with it.
+ *
+ * [in] leases_max  at once
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  LEASE_LIMIT, or no memory
+ */
+tutti_code tutti_table_open_lease(tutti_table *table, uint64_t leases_max, uint64_t *ret_lease,
+                                  tutti_error *err);
+
+/* Returns how many tensors were deleted. */
+size_t tutti_table_close_lease(tutti_table *table, uint64_t lease);
+
+/* What a person sees of a tensor. */
+typedef struct tutti_table_info {
+    uint64_t number;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+    char name[TUTTI_NAME_MAX + 1];
+    bool has_spec;
+    tutti_spec spec;
+    uint64_t bytes;
+    char device[TUTTI_DEVICE_MAX + 1]; /* "" = no tensor yet */
+    char owner[TUTTI_OWNER_SIZE];      /* who made it */
+    bool ephemeral;                    /* ends with a lease */
+    bool pending;                      /* somebody writes it, or waits to */
+    bool failed;
+    tutti_error err;
+} tutti_table_info;
+
+/* Without waiting. Codes as tutti_table_want. */
+tutti_code tutti_table_stat(tutti_table *table, const char *handle, tutti_table_info *ret_info,
+                            tutti_error *err);
+
+/*
+ * The first tensor made after the one numbered `after` (0 = from the beginning).
+ * Returns its number; 0 at the end.
+ */
+uint64_t tutti_table_next(tutti_table *table, uint64_t after, tutti_table_info *ret_info);
+
+uint64_t tutti_table_count(tutti_table *table);
+
+#endif

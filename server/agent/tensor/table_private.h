@@ -1,0 +1,58 @@
+/* Private to table*.c: entries, and the lock that guards them. */
+#ifndef TUTTI_SERVER_AGENT_TENSOR_TABLE_PRIVATE_H
+#define TUTTI_SERVER_AGENT_TENSOR_TABLE_PRIVATE_H
+
+#include <pthread.h>
+
+#include "base/map.h"
+#include "server/agent/tensor/table.h"
+
+struct tutti_entry {
+    tutti_map_node by_number;
+    unsigned char key[8];
+    tutti_map_node by_name;
+    char name[TUTTI_NAME_MAX + 1];
+    char owner[TUTTI_OWNER_SIZE];
+    uint64_t lease; /* 0 = none */
+    uint64_t number;
+    uint32_t rank; /* as it stands in the handle */
+    uint64_t incarnation;
+    tutti_tensor *tensor;
+    const tutti_error *err; /* of the op that was to write it: owned, or a static one */
+    tutti_link line;        /* uses, in order; of a dead entry its place in table->dead */
+    uint32_t refs;          /* uses, and the table while it has a handle */
+    bool listed;
+    uint64_t version; /* counts the writers that had their turn */
+};
+
+struct tutti_table {
+    pthread_mutex_t lock;
+    uint64_t incarnation;
+    uint32_t rank;
+    uint32_t handles_max;
+    uint64_t last_number;
+    tutti_map by_number;
+    tutti_map by_name;
+    tutti_map leases;
+    void (*on_leave)(void *arg, tutti_tensor *tensor); /* NULL = nobody asks */
+    void *on_leave_arg;
+    tutti_link dead; /* entries to be freed when the lock is */
+};
+
+/* table.c; all but the first with the lock held */
+void agent_table_lock(tutti_table *table);
+void agent_table_unlock(tutti_table *table);
+void agent_table_unref(tutti_table *table, tutti_entry *entry);
+void agent_table_unlist(tutti_table *table, tutti_entry *entry); /* take its handle and name away */
+
+/* table_lease.c: does it go on? LEASE_OVER. With the lock held. */
+tutti_code agent_table_check_lease(const tutti_table *table, uint64_t lease, tutti_error *err);
+
+void agent_table_free_leases(tutti_table *table);
+
+/* table_find.c: handles and names; codes as tutti_table_want. With the lock held. */
+tutti_code agent_table_find(const tutti_table *table, const char *text, tutti_entry **ret,
+                            tutti_error *err);
+void agent_table_format_handle(const tutti_entry *entry, char ret[TUTTI_TABLE_HANDLE_SIZE]);
+
+#endif

@@ -1,0 +1,331 @@
+#include "server/agent/transfer/gpu.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/text.h"
+
+static void
+on_ready(tutti_claim *claim)
+{
+    agent_access *self = tutti_container_of(claim, agent_access, claim);
+
+    self->granted = true;
+    agent_access_moved(self);
+    if (self->over) {
+        agent_access_drop(self);
+    } else {
+        self->on_turn(self);
+    }
+}
+
+void
+agent_access_stop_waiting(agent_access *access, tutti_error *err)
+{
+    access->over = true;
+    if (tutti_rpc_call_cancelled(access->call)) {
+        (void)TUTTI_FAIL_FOR(err, TUTTI_CANCELLED, "CALLER_GONE", "the call was given up");
+    } else {
+        (void)TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "STOPPING", "rank %" PRIu32 " is stopping",
+                             access->agent->rank);
+    }
+}
+
+/* A unary call that waits: its turn will come without it. */
+static void
+on_cancel(tutti_rpc_call *call, void *self)
+{
+    agent_access *access = tutti_rpc_call_user(call);
+    tutti_error err;
+
+    (void)self;
+    if (!access->granted) {
+        agent_access_stop_waiting(access, &err);
+        tutti_rpc_call_fail(call, &err);
+    }
+}
+
+agent_access *
+agent_access_new(tutti_agent *agent, tutti_rpc_call *call, agent_access_fn on_turn)
+{
+    agent_access *self = calloc(1, sizeof(*self));
+    tutti_error err;
+
+    if (self == NULL) {
+        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        tutti_rpc_call_fail(call, &err);
+        return NULL;
+    }
+    self->agent = agent;
+    self->call = call;
+    self->on_turn = on_turn;
+    self->claim.loop = agent->bulk;
+    self->claim.on_ready = on_ready;
+    atomic_init(&self->refs, 1);
+    atomic_fetch_add(&agent->calls, 1);
+    return self;
+}
+
+void
+agent_access_go(agent_access *access)
+{
+    const bool unary = tutti_rpc_call_user(access->call) == NULL; /* streams have set it */
+
+    access->in_line = true;
+    access->granted = tutti_table_claim(access->agent->table, &access->claim);
+    if (access->granted) {
+        access->on_turn(access);
+    } else if (unary) {
+        tutti_rpc_call_set_user(access->call, access);
+        tutti_rpc_call_on_cancel(access->call, on_cancel);
+    }
+}
+
+/* Bulk loop: nobody points to it or to the tensor's bytes any more. */
+static void
+run_end(tutti_rpc_task *task)
+{
+    agent_access *self = tutti_container_of(task, agent_access, end);
+    tutti_table *table = self->agent->table;
+
+    if (self->made && !self->kept && self->claim.count > 0) {
+        tutti_table_drop_new(table, &self->claim.uses[self->claim.count - 1]);
+    }
+    tutti_table_release(table, &self->claim);
+    atomic_fetch_sub(&self->agent->calls, 1);
+    if (self->leader != NULL) {
+        agent_access_drop(self->leader);
+    }
+    agent_upload_drop_early(self, false);
+    free(self->taken);
+    free(self);
+}
+
+void
+agent_access_drop(agent_access *access)
+{
+    if (atomic_fetch_sub(&access->refs, 1) == 1) {
+        access->end.on_run = run_end;
+        tutti_rpc_loop_post(access->agent->bulk, &access->end);
+    }
+}
+
+void
+agent_access_fail(agent_access *access, const tutti_error *err)
+{
+    tutti_rpc_call_fail(access->call, err);
+    agent_access_drop(access);
+}
+
+tutti_code
+agent_access_tensor(agent_access *access, uint32_t use, tutti_tensor **ret_tensor, tutti_error *err)
+{
+    const tutti_use *one = &access->claim.uses[use];
+    const tutti_code code = tutti_table_check(access->agent->table, one, err);
+
+    if (code == TUTTI_OK) {
+        *ret_tensor = tutti_table_tensor(access->agent->table, one);
+    }
+    return code;
+}
+
+tutti_tensor *
+agent_access_last(const agent_access *access)
+{
+    const agent_access *owner = access->leader != NULL ? access->leader : access;
+
+    return tutti_table_tensor(owner->agent->table, &owner->claim.uses[owner->claim.count - 1]);
+}
+
+tutti_code
+agent_access_check(agent_access *access, uint32_t use, const tutti_spec *spec,
+                   tutti_tensor **ret_tensor, tutti_error *err)
+{
+    tutti_tensor *tensor = tutti_table_tensor(access->agent->table, &access->claim.uses[use]);
+
+    if (tensor == NULL) {
+        return tutti_table_check(access->agent->table, &access->claim.uses[use], err);
+    }
+    if (tensor->spec.dtype != spec->dtype) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DTYPE_MISMATCH",
+                              "%s bytes for a tensor of %s", tutti_dtype_name(spec->dtype),
+                              tutti_dtype_name(tensor->spec.dtype));
+    }
+    if (tutti_spec_count(&tensor->spec) != tutti_spec_count(spec)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SHAPE_MISMATCH",
+                              "%" PRIu64 " elements for a tensor of %" PRIu64,
+                              tutti_spec_count(spec), tutti_spec_count(&tensor->spec));
+    }
+    *ret_tensor = tensor;
+    return TUTTI_OK;
+}
+
+/* Metadata `tutti-lease`: decimal digits. */
+static tutti_code
+read_lease(const tutti_rpc_call *call, uint64_t *ret_lease, tutti_error *err)
+{
+    const tutti_bytes given = tutti_rpc_call_metadata(call, "tutti-lease");
+    char text[24];
+    uint64_t number;
+
+    if (given.size == 0) {
+        *ret_lease = 0;
+        return TUTTI_OK;
+    }
+    (void)snprintf(text, sizeof(text), "%.*s", (int)(given.size > 23 ? 23 : given.size),
+                   (const char *)given.data);
+    if (tutti_parse_uint(text, UINT64_MAX, &number, NULL) != TUTTI_OK || number == 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_LEASE",
+                              "metadata tutti-lease: \"%s\" is no number of a lease", text);
+    }
+    *ret_lease = number;
+    return TUTTI_OK;
+}
+
+tutti_code
+agent_own_claim(tutti_claim *claim, const tutti_rpc_call *call, tutti_error *err)
+{
+    const char *who = tutti_rpc_call_identity(call);
+
+    (void)snprintf(claim->owner, sizeof(claim->owner), "%s",
+                   who[0] != '\0' ? who : tutti_rpc_call_peer(call));
+    return read_lease(call, &claim->lease, err);
+}
+
+tutti_code
+agent_access_make(agent_access *access, const char *name, tutti_error *err)
+{
+    const tutti_code code = agent_own_claim(&access->claim, access->call, err);
+
+    return code == TUTTI_OK ? tutti_table_make(access->agent->table, &access->claim, name, err)
+                            : code;
+}
+
+tutti_code
+agent_access_destination(agent_access *access, const tutti_spec *spec, const char *into,
+                         const char *name, const char *device, bool zeroed, tutti_error *err)
+{
+    tutti_agent *agent = access->agent;
+    tutti_tensor *tensor = NULL;
+    tutti_space *space = NULL;
+    tutti_code code;
+
+    if (into[0] != '\0' && (name[0] != '\0' || device[0] != '\0')) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_NAME", AGENT_SAY_INTO);
+    }
+    if (into[0] != '\0') {
+        return tutti_table_want(agent->table, &access->claim, into, true, err);
+    }
+    code = agent_devices_find(agent, device, &space, err);
+    code = code == TUTTI_OK ? agent_access_make(access, name, err) : code;
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    access->made = true;
+    code = tutti_tensor_new(space, spec, zeroed, &tensor, err);
+    if (code == TUTTI_OK) {
+        tutti_table_fill(agent->table, &access->claim.uses[access->claim.count - 1], tensor);
+    }
+    return code;
+}
+
+void
+agent_access_written(agent_access *access, uint32_t use)
+{
+    tutti_table_mark(access->agent->table, &access->claim.uses[use], NULL);
+    access->kept = true;
+}
+
+static void
+release(void *arg)
+{
+    agent_access_drop(arg);
+}
+
+tutti_rpc_blob
+agent_access_blob(agent_access *access, const tutti_tensor *tensor, uint64_t offset, size_t size)
+{
+    atomic_fetch_add(&access->refs, 1);
+    return (tutti_rpc_blob){.data = (const char *)tensor->data + offset,
+                            .size = size,
+                            .on_release = release,
+                            .arg = access};
+}
+
+void
+agent_stream_finish(agent_access *access, const tutti_error *err)
+{
+    access->over = true;
+    tutti_rpc_call_finish(access->call, err);
+}
+
+/* ------------------------------------------------------------------------------ download */
+
+static tutti_code
+check_range(agent_access *self, const tutti_tensor *tensor, tutti_error *err)
+{
+    if (self->offset > tensor->bytes || self->end_offset > tensor->bytes - self->offset) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OFFSET",
+                              "bytes %" PRIu64 " to %" PRIu64 " of a tensor of %" PRIu64,
+                              self->offset, self->offset + self->end_offset, tensor->bytes);
+    }
+    self->end_offset = self->end_offset == 0 ? tensor->bytes : self->offset + self->end_offset;
+    return TUTTI_OK;
+}
+
+/* Before the turn end_offset is the length that was asked for. */
+void
+agent_download_turn(agent_access *access)
+{
+    tutti_tensor *tensor = NULL;
+    tutti_error err;
+    tutti_code code = agent_access_tensor(access, 0, &tensor, &err);
+
+    if (code == TUTTI_OK) {
+        code = check_range(access, tensor, &err);
+    }
+    if (code != TUTTI_OK) {
+        agent_stream_finish(access, &err);
+        return;
+    }
+    access->first = true;
+    agent_download_next(access);
+}
+
+void
+agent_download_next(agent_access *access)
+{
+    const uint64_t left = access->end_offset - access->offset;
+    const size_t size = (size_t)(left < access->chunk_bytes ? left : access->chunk_bytes);
+    tutti_tensor *tensor = NULL;
+    tutti_rpc_blob blob;
+    tutti_error err;
+
+    if (access->over) {
+        return;
+    }
+    if (left == 0 && !access->first) {
+        access->over = true;
+        tutti_rpc_call_finish(access->call, NULL);
+        return;
+    }
+    if (agent_access_tensor(access, 0, &tensor, &err) != TUTTI_OK) {
+        agent_stream_finish(access, &err); /* cannot be: it was there */
+        return;
+    }
+    if (size > 0 && !tutti_tensor_is_host(tensor)) {
+        agent_staged_next(access, tensor);
+        return;
+    }
+    if (size > 0) {
+        blob = agent_access_blob(access, tensor, access->offset, size);
+    }
+    agent_write_download(access, tensor, size > 0 ? &blob : NULL);
+    tutti_count(&access->agent->numbers.bytes_out, size);
+    access->first = false;
+    access->offset += size;
+}

@@ -1,0 +1,164 @@
+/*
+ * Access: calls that read or write the bytes of tensors, one struct each. They wait for their turn
+ * in the table, and keep it until gRPC has let go of the memory. Bulk loop.
+ */
+#ifndef TUTTI_SERVER_AGENT_TRANSFER_ACCESS_H
+#define TUTTI_SERVER_AGENT_TRANSFER_ACCESS_H
+
+#include "server/agent/state/state.h"
+
+#define AGENT_SAY_INTO                                                                             \
+    "a tensor that is overwritten keeps its name and stays where it is: say into, or name and "    \
+    "device"
+#define AGENT_TRANSFER_BYTES 16
+#define AGENT_UPLOAD_PARTS_MAX 16 /* streams that bring one tensor */
+#define AGENT_PIECES_AHEAD 3      /* of a download: copied before they are sent */
+
+typedef struct agent_access agent_access;
+
+/* A call's turn has come: answer it, one way or the other. */
+typedef void (*agent_access_fn)(agent_access *access);
+
+/* Of an upload: what parts bring, and have brought. */
+typedef struct agent_ranges {
+    uint64_t begins[AGENT_UPLOAD_PARTS_MAX];
+    uint64_t ends[AGENT_UPLOAD_PARTS_MAX];
+    size_t count;
+} agent_ranges;
+
+struct agent_access {
+    tutti_agent *agent;
+    tutti_rpc_call *call;
+    tutti_claim claim;
+    agent_access_fn on_turn;
+    tutti_rpc_task end;
+    atomic_uint refs; /* the call, and each piece of memory that gRPC holds */
+    bool in_line;     /* claimed: granted, or will be */
+    bool granted;
+    bool made;         /* the last use is a new entry */
+    bool kept;         /* ... that stays */
+    bool over;         /* the call has ended while it waited */
+    tutti_timer stall; /* a transfer that does not move */
+    uint64_t moved_ns;
+    /* uploads, downloads */
+    uint64_t offset;
+    uint64_t end_offset;
+    uint32_t chunk_bytes;
+    bool first; /* the next message of a download is its first */
+    bool half_closed;
+    bool reads;           /* a download */
+    unsigned char *early; /* bytes that came before the turn: agent_upload_drop_early frees them */
+    size_t early_size;
+    /* ... an upload in parts */
+    bool parted;
+    unsigned char transfer[AGENT_TRANSFER_BYTES];
+    tutti_link part;      /* in the agent's uploads */
+    agent_access *leader; /* [ref] which brings the first byte; NULL: it does, or is not here yet */
+    uint64_t begin_offset;  /* of its part, which ends at end_offset */
+    uint64_t total_bytes;   /* of the tensor; a part's: 0 */
+    uint64_t arrived_bytes; /* of a leader: in parts that are whole */
+    agent_ranges *taken;    /* [owned] of a leader */
+    bool whole;             /* all of its part is here */
+    /* ... of tensors in a device's memory: gpu.h */
+    tutti_link pieces;    /* of a download, in order; not sent yet */
+    uint32_t piece_count; /* these, or those of an upload that are under way */
+    uint64_t ahead;       /* where the next piece of a download begins */
+    bool sending;         /* a message leaves; an upload: none is read, for there is no slot */
+};
+
+/* NULL: no memory, and the call has been told. */
+agent_access *agent_access_new(tutti_agent *agent, tutti_rpc_call *call, agent_access_fn on_turn);
+
+/* All uses are wanted: run on_turn now, or when it is our turn. */
+void agent_access_go(agent_access *access);
+
+/* The caller went away, or we stop, before its turn: why, for the call. The turn will drop it. */
+void agent_access_stop_waiting(agent_access *access, tutti_error *err);
+
+/* Let go of one reference; the last one gives up the turn and frees it. Any thread. */
+void agent_access_drop(agent_access *access);
+
+/* Answer with an error and drop. Not for streams. */
+void agent_access_fail(agent_access *access, const tutti_error *err);
+
+/* The tensor of a use, or its error when the op that was to write it failed. */
+tutti_code agent_access_tensor(agent_access *access, uint32_t use, tutti_tensor **ret_tensor,
+                               tutti_error *err);
+
+/* Of the last use, or its leader's, which is where bytes go: granted, and checked. */
+tutti_tensor *agent_access_last(const agent_access *access);
+
+/* A new entry for the caller, the last use of the claim. Codes as tutti_table_make; BAD_LEASE. */
+tutti_code agent_access_make(agent_access *access, const char *name, tutti_error *err);
+
+/*
+ * Where bytes of `spec` go: the existing tensor `into` (checked at its turn), or a new one named
+ * `name` ("" = none) on `device` ("" = the first), whose memory is made now.
+ */
+tutti_code agent_access_destination(agent_access *access, const tutti_spec *spec, const char *into,
+                                    const char *name, const char *device, bool zeroed,
+                                    tutti_error *err);
+
+/* Of `into`: same dtype and element count? */
+tutti_code agent_access_check(agent_access *access, uint32_t use, const tutti_spec *spec,
+                              tutti_tensor **ret_tensor, tutti_error *err);
+
+/* Its bytes are written: what is new stays, and an old error is gone. */
+void agent_access_written(agent_access *access, uint32_t use);
+
+/* A blob over part of a tensor, which keeps the access alive until gRPC has let go of it. */
+tutti_rpc_blob agent_access_blob(agent_access *access, const tutti_tensor *tensor, uint64_t offset,
+                                 size_t size);
+
+/*
+ * stall.c. A transfer whose client does nothing for --op-timeout is ended: others wait for
+ * the tensor. Watch it once, say each move; it ends with the call. What waits for its turn is not
+ * its client's fault, and the ops before it have deadlines.
+ */
+void agent_access_watch(agent_access *access, bool reads);
+void agent_access_moved(agent_access *access);
+void agent_access_unwatch(agent_access *access);
+
+tutti_code agent_parts_open(tutti_agent *agent, tutti_error *err);
+void agent_parts_close(tutti_agent *agent);
+
+/*
+ * upload_parts.c. One tensor over several streams: the leader brings the first byte and has the
+ * claim, and its call is answered when all parts are here. Parts hold on to the leader; when one of
+ * them ends early all do. Those that come before their leader wait for it, --op-timeout at most.
+ *
+ * TUTTI_INVALID_ARGUMENT  BAD_PART
+ * TUTTI_ALREADY_EXISTS    TRANSFER_TAKEN
+ * TUTTI_ABORTED           PART_FAILED: it follows a stream that has ended
+ */
+tutti_code agent_parts_lead(agent_access *access, tutti_bytes transfer, uint64_t bytes,
+                            tutti_error *err);
+tutti_code agent_parts_follow(agent_access *access, tutti_bytes transfer, uint64_t offset,
+                              uint64_t bytes, tutti_error *err);
+void agent_parts_turn(agent_access *access); /* the leader's turn is that of its parts */
+bool agent_parts_arrived(
+    agent_access *access); /* its part is whole. True: it is a leader, and all are */
+void agent_parts_end(agent_access *access);         /* its call has ended, well or not */
+bool agent_parts_waits(const agent_access *access); /* for its leader's turn */
+void agent_parts_say_stalled(const agent_access *access, double seconds, tutti_error *err);
+
+/* Streams: transfer_pb.c reads and writes the messages. */
+void agent_stream_finish(agent_access *access, const tutti_error *err); /* NULL = well */
+void agent_upload_chunk(agent_access *access, uint64_t offset, tutti_rpc_message *message);
+void agent_upload_end(agent_access *access); /* the client has sent all */
+void agent_upload_turn(agent_access *access);
+/* Free what was kept until the turn, or count it no more: take is true where somebody else frees
+ * it. */
+void agent_upload_drop_early(agent_access *access, bool take);
+void agent_upload_commit(agent_access *access); /* all of it is here */
+void agent_download_turn(agent_access *access);
+void agent_download_next(agent_access *access);
+extern const tutti_rpc_stream_ops agent_upload_ops;
+extern const tutti_rpc_stream_ops agent_download_ops;
+extern const tutti_rpc_stream_ops agent_share_gpu_ops; /* share_gpu_pb.c */
+/* by transfer_pb.c; of a part no tensor */
+void agent_answer_upload(agent_access *access, const tutti_tensor *tensor);
+void agent_write_download(agent_access *access, const tutti_tensor *tensor,
+                          const tutti_rpc_blob *blob);
+
+#endif

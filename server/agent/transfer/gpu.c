@@ -1,0 +1,314 @@
+/* Pieces, and the calls that have one. */
+#include "server/agent/transfer/gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+
+agent_piece *
+agent_piece_new(agent_access *access, uint64_t offset, size_t size)
+{
+    agent_piece *self = calloc(1, sizeof(*self));
+
+    if (self != NULL) {
+        self->access = access;
+        self->offset = offset;
+        self->size = size;
+        tutti_list_init(&self->link);
+        atomic_fetch_add(&access->refs, 1);
+    }
+    return self;
+}
+
+void
+agent_piece_free(agent_piece *piece)
+{
+    agent_access *access = piece->access;
+
+    if (piece->slot != NULL) {
+        tutti_slot_give(piece->slot);
+    }
+    free(piece->heap);
+    free(piece);
+    agent_access_drop(access);
+}
+
+/* ------------------------------------------------------------------------------ slots, moves */
+
+static void
+run_slot(tutti_rpc_task *task)
+{
+    agent_piece *self = tutti_container_of(task, agent_piece, task);
+
+    self->on_slot(self, NULL);
+}
+
+/* Any thread. */
+static void
+on_slot(tutti_slot_wish *wish, tutti_slot *slot)
+{
+    agent_piece *self = tutti_container_of(wish, agent_piece, wish);
+
+    self->slot = slot;
+    self->task.on_run = run_slot;
+    tutti_rpc_loop_post(self->access->agent->bulk, &self->task);
+}
+
+void
+agent_piece_get_slot(agent_piece *piece, tutti_space *space, agent_piece_fn on_slot_fn)
+{
+    piece->slot = tutti_slot_take(space);
+    piece->on_slot = on_slot_fn;
+    if (piece->slot != NULL) {
+        on_slot_fn(piece, NULL);
+        return;
+    }
+    agent_piece_wait_slot(piece, space, on_slot_fn);
+}
+
+void
+agent_piece_wait_slot(agent_piece *piece, tutti_space *space, agent_piece_fn on_slot_fn)
+{
+    piece->on_slot = on_slot_fn;
+    piece->wish.on_slot = on_slot;
+    tutti_slot_wait(space, &piece->wish);
+}
+
+static void
+on_done(agent_posted_move *posted, const tutti_error *err)
+{
+    agent_piece *self = tutti_container_of(posted, agent_piece, posted);
+
+    self->on_done(self, err);
+}
+
+static tutti_move *
+move_of(agent_piece *self, agent_piece_fn on_done_fn)
+{
+    self->on_done = on_done_fn;
+    return agent_posted_move_of(&self->posted, self->access->agent->bulk, on_done);
+}
+
+void
+agent_piece_in(agent_piece *piece, tutti_tensor *tensor, agent_piece_fn on_done_fn)
+{
+    tutti_move_in(move_of(piece, on_done_fn), tensor, piece->offset, piece->slot, piece->size);
+}
+
+void
+agent_piece_out(agent_piece *piece, tutti_tensor *tensor, agent_piece_fn on_done_fn)
+{
+    tutti_move_out(move_of(piece, on_done_fn), tensor, piece->offset, piece->slot, piece->size);
+}
+
+void
+agent_piece_copy(agent_piece *piece, tutti_tensor *from, tutti_tensor *to,
+                 agent_piece_fn on_done_fn)
+{
+    tutti_move_copy(move_of(piece, on_done_fn), from, to);
+}
+
+void
+agent_piece_own(agent_piece *piece, tutti_tensor *tensor, agent_piece_fn on_done_fn)
+{
+    piece->access->agent->devices.cuda->own(move_of(piece, on_done_fn), tensor, piece->heap);
+}
+
+/* ------------------------------------------------------------------------------ out again */
+
+static void
+release(void *arg)
+{
+    agent_piece_free(arg);
+}
+
+/* Gives the slot back to those who wait for one, if memory can be had. */
+static void
+leave_slot(agent_piece *piece)
+{
+    if (!tutti_slot_is_scarce(piece->slot)) {
+        return;
+    }
+    piece->heap = malloc(piece->size);
+    if (piece->heap != NULL) {
+        memcpy(piece->heap, piece->slot->data, piece->size);
+        tutti_slot_give(piece->slot);
+        piece->slot = NULL;
+    }
+}
+
+tutti_rpc_blob
+agent_piece_blob(agent_piece *piece)
+{
+    const void *data = piece->slot != NULL ? piece->slot->data : piece->heap;
+
+    return (tutti_rpc_blob){.data = data, .size = piece->size, .on_release = release, .arg = piece};
+}
+
+/* ------------------------------------------------------------------------------ put, get */
+
+static void
+put_on_slot(agent_piece *piece, const tutti_error *err)
+{
+    (void)err;
+    tutti_rpc_message_read(tutti_rpc_call_message(piece->access->call), piece->slot->data,
+                           piece->size);
+    agent_piece_in(piece, agent_access_last(piece->access), piece->on_done);
+}
+
+static void
+get_on_copied(agent_piece *piece, const tutti_error *err)
+{
+    if (err == NULL) {
+        leave_slot(piece);
+    }
+    piece->on_slot(piece, err);
+}
+
+static void
+get_on_slot(agent_piece *piece, const tutti_error *err)
+{
+    const agent_piece_fn answer = piece->on_done;
+
+    (void)err;
+    agent_piece_out(piece, agent_access_last(piece->access), get_on_copied);
+    piece->on_slot = answer; /* it has its slot */
+}
+
+static void
+begin(agent_access *access, tutti_tensor *tensor, agent_piece_fn on_slot_fn, agent_piece_fn answer)
+{
+    agent_piece *piece = agent_piece_new(access, 0, (size_t)tensor->bytes);
+    tutti_error err;
+
+    if (piece == NULL) {
+        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a piece of a tensor");
+        agent_access_fail(access, &err);
+        return;
+    }
+    piece->on_done = answer;
+    agent_piece_get_slot(piece, tensor->space, on_slot_fn);
+}
+
+void
+agent_staged_put(agent_access *access, tutti_tensor *tensor, agent_piece_fn answer)
+{
+    begin(access, tensor, put_on_slot, answer);
+}
+
+void
+agent_staged_get(agent_access *access, tutti_tensor *tensor, agent_piece_fn answer)
+{
+    begin(access, tensor, get_on_slot, answer);
+}
+
+/* ------------------------------------------------------------------------------ downloads */
+
+/* The message whose turn it is, if it is copied and none is being sent. */
+static void
+send(agent_access *access, tutti_tensor *tensor)
+{
+    agent_piece *piece = tutti_container_of(access->pieces.next, agent_piece, link);
+    tutti_rpc_blob blob;
+
+    if (access->over || access->sending || tutti_list_empty(&access->pieces) || !piece->ready) {
+        return;
+    }
+    tutti_list_remove(&piece->link);
+    access->piece_count--;
+    access->sending = true;
+    access->offset = piece->offset;
+    blob = agent_piece_blob(piece);
+    tutti_count(&access->agent->numbers.bytes_out, piece->size);
+    agent_write_download(access, tensor, &blob);
+    access->first = false;
+    access->offset += blob.size;
+}
+
+void
+agent_staged_end(agent_access *access)
+{
+    tutti_link *link;
+    tutti_link *spare;
+
+    if (access->pieces.next == NULL) {
+        return; /* no download of a device's memory */
+    }
+    tutti_list_each(link, spare, &access->pieces)
+    {
+        agent_piece *piece = tutti_container_of(link, agent_piece, link);
+
+        if (piece->ready) { /* the others come back by themselves */
+            tutti_list_remove(link);
+            access->piece_count--;
+            agent_piece_free(piece);
+        }
+    }
+}
+
+static void
+download_on_copied(agent_piece *piece, const tutti_error *err)
+{
+    agent_access *access = piece->access;
+
+    piece->ready = true;
+    if (err != NULL && !access->over) {
+        agent_stream_finish(access, err);
+    }
+    if (access->over) {
+        agent_staged_end(access); /* with this one */
+        return;
+    }
+    leave_slot(piece);
+    send(access, agent_access_last(access));
+}
+
+static void
+download_on_slot(agent_piece *piece, const tutti_error *err)
+{
+    (void)err;
+    agent_piece_out(piece, agent_access_last(piece->access), download_on_copied);
+}
+
+/* Copy ahead of what is sent. */
+static tutti_code
+copy_ahead(agent_access *access, tutti_tensor *tensor, tutti_error *err)
+{
+    while (access->ahead < access->end_offset && access->piece_count < AGENT_PIECES_AHEAD) {
+        const uint64_t left = access->end_offset - access->ahead;
+        const size_t size = (size_t)(left < access->chunk_bytes ? left : access->chunk_bytes);
+        agent_piece *piece = agent_piece_new(access, access->ahead, size);
+
+        if (piece == NULL) {
+            return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a piece of a tensor");
+        }
+        access->ahead += size;
+        access->piece_count++;
+        tutti_list_add(&access->pieces, &piece->link);
+        agent_piece_get_slot(piece, tensor->space, download_on_slot);
+    }
+    return TUTTI_OK;
+}
+
+void
+agent_staged_next(agent_access *access, tutti_tensor *tensor)
+{
+    tutti_error err;
+
+    access->sending = false;
+    if (access->over) {
+        agent_staged_end(access);
+        return;
+    }
+    if (access->first && access->pieces.next == NULL) {
+        tutti_list_init(&access->pieces);
+        access->ahead = access->offset;
+    }
+    if (copy_ahead(access, tensor, &err) != TUTTI_OK) {
+        agent_stream_finish(access, &err);
+        agent_staged_end(access);
+        return;
+    }
+    send(access, tensor);
+}

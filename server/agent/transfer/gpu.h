@@ -1,0 +1,78 @@
+/*
+ * Staged: bytes of tensors in a device's memory, on their way to and from messages. A piece is one
+ * message's worth of them: it waits for a slot, is copied, and comes back to the bulk loop.
+ *
+ * While one piece is copied the next one travels: an upload reads on as long as there are slots, a
+ * download copies ahead of what is sent. A piece keeps a slot no longer than copies take, or as
+ * long as there are many: who does not read what was asked for, or does not send what was promised,
+ * holds up nobody.
+ */
+#ifndef TUTTI_SERVER_AGENT_TRANSFER_GPU_H
+#define TUTTI_SERVER_AGENT_TRANSFER_GPU_H
+
+#include "server/agent/tensor/device_copy.h"
+#include "server/agent/transfer/access.h"
+
+typedef struct agent_piece agent_piece;
+
+/* Bulk loop. NULL = well. */
+typedef void (*agent_piece_fn)(agent_piece *piece, const tutti_error *err);
+
+struct agent_piece {
+    agent_access *access; /* [ref] */
+    tutti_slot *slot;
+    unsigned char *heap; /* bytes that have no slot */
+    uint64_t offset;
+    size_t size;
+    bool ready; /* of a download: it is copied */
+    agent_piece_fn on_slot;
+    agent_piece_fn on_done;
+    tutti_slot_wish wish;
+    tutti_rpc_task task; /* of a slot that came */
+    agent_posted_move posted;
+    tutti_link link; /* of a download's, in order */
+};
+
+/* NULL: no memory. */
+agent_piece *agent_piece_new(agent_access *access, uint64_t offset, size_t size);
+
+/* With its slot and bytes, and its hold on the access. */
+void agent_piece_free(agent_piece *piece);
+
+/* on_slot follows: at once, or when a slot came back. */
+void agent_piece_get_slot(agent_piece *piece, tutti_space *space, agent_piece_fn on_slot);
+
+/* The same, but never at once: when all slots were lent a moment ago. */
+void agent_piece_wait_slot(agent_piece *piece, tutti_space *space, agent_piece_fn on_slot);
+
+/* From its slot to the tensor, and back; between tensors. on_done follows. */
+void agent_piece_in(agent_piece *piece, tutti_tensor *tensor, agent_piece_fn on_done);
+void agent_piece_out(agent_piece *piece, tutti_tensor *tensor, agent_piece_fn on_done);
+void agent_piece_copy(agent_piece *piece, tutti_tensor *from, tutti_tensor *to,
+                      agent_piece_fn on_done);
+
+/* The tensor moves to memory of its own; the handle is in `heap` then. */
+void agent_piece_own(agent_piece *piece, tutti_tensor *tensor, agent_piece_fn on_done);
+
+/* Its bytes as a blob, which takes it: it is freed when gRPC has let go of them. Any thread. */
+tutti_rpc_blob agent_piece_blob(agent_piece *piece);
+
+/* ------------------------------------------------------------------------------ calls */
+
+/* A tensor's bytes from the message of a call, or into its answer: `answer` says how it went. */
+void agent_staged_put(agent_access *access, tutti_tensor *tensor, agent_piece_fn answer);
+void agent_staged_get(agent_access *access, tutti_tensor *tensor, agent_piece_fn answer);
+
+/* Uploads: as access.h has them. */
+tutti_code agent_staged_chunk(agent_access *access, tutti_tensor *tensor,
+                              tutti_rpc_message *message, size_t size, tutti_error *err);
+void agent_staged_early(agent_access *access, tutti_tensor *tensor);
+bool agent_staged_is_busy(const agent_access *access);
+
+/* Downloads: a message has left, or the first one may. */
+void agent_staged_next(agent_access *access, tutti_tensor *tensor);
+
+/* The call has ended: nothing more is sent. */
+void agent_staged_end(agent_access *access);
+
+#endif

@@ -1,0 +1,125 @@
+/* Uploads into a device's memory: a message is copied while the next one travels. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "server/agent/transfer/gpu.h"
+
+bool
+agent_staged_is_busy(const agent_access *access)
+{
+    return access->piece_count > 0;
+}
+
+static void
+fail(agent_access *access, const tutti_error *err)
+{
+    if (!access->over) {
+        access->over = true;
+        tutti_rpc_call_finish(access->call, err);
+    }
+}
+
+static void
+on_copied(agent_piece *piece, const tutti_error *err)
+{
+    agent_access *access = piece->access;
+
+    access->piece_count--;
+    if (err != NULL) {
+        fail(access, err);
+    }
+    if (!access->over && access->half_closed && access->piece_count == 0) {
+        agent_upload_end(access);
+    }
+    agent_piece_free(piece);
+}
+
+/* What was kept meanwhile goes on its way, and the next message may come. */
+static void
+on_late_slot(agent_piece *piece, const tutti_error *err)
+{
+    agent_access *access = piece->access;
+
+    (void)err;
+    access->sending = false;
+    if (access->over) {
+        access->piece_count--;
+        agent_piece_free(piece);
+        return;
+    }
+    memcpy(piece->slot->data, piece->heap, piece->size);
+    free(piece->heap);
+    piece->heap = NULL;
+    agent_piece_in(piece, agent_access_last(access), on_copied);
+    if (!access->half_closed) {
+        tutti_rpc_call_read(access->call);
+    }
+}
+
+static agent_piece *
+new_piece(agent_access *access, size_t size, tutti_error *err)
+{
+    agent_piece *piece = agent_piece_new(access, access->offset, size);
+
+    if (piece == NULL) {
+        (void)TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a piece of a tensor");
+        return NULL;
+    }
+    access->offset += size;
+    access->piece_count++;
+    return piece;
+}
+
+/* All slots are lent: keep the bytes, and read on when one comes back. */
+static tutti_code
+wait_for_slot(agent_piece *piece, tutti_tensor *tensor, tutti_rpc_message *message,
+              tutti_error *err)
+{
+    agent_access *access = piece->access;
+
+    piece->heap = malloc(piece->size);
+    if (piece->heap == NULL) {
+        access->piece_count--;
+        agent_piece_free(piece);
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to keep a message");
+    }
+    tutti_rpc_message_read(message, piece->heap, piece->size);
+    access->sending = true;
+    agent_piece_wait_slot(piece, tensor->space, on_late_slot);
+    return TUTTI_OK;
+}
+
+tutti_code
+agent_staged_chunk(agent_access *access, tutti_tensor *tensor, tutti_rpc_message *message,
+                   size_t size, tutti_error *err)
+{
+    agent_piece *piece = new_piece(access, size, err);
+
+    if (piece == NULL) {
+        return TUTTI_RESOURCE_EXHAUSTED;
+    }
+    piece->slot = tutti_slot_take(tensor->space);
+    if (piece->slot == NULL) {
+        return wait_for_slot(piece, tensor, message, err);
+    }
+    tutti_rpc_message_read(message, piece->slot->data, size);
+    agent_piece_in(piece, tensor, on_copied);
+    return TUTTI_OK;
+}
+
+void
+agent_staged_early(agent_access *access, tutti_tensor *tensor)
+{
+    tutti_error err;
+    agent_piece *piece = new_piece(access, access->early_size, &err);
+
+    if (piece == NULL) {
+        fail(access, &err);
+        return;
+    }
+    piece->heap = access->early;
+    agent_upload_drop_early(access, true);
+    access->sending = true;
+    agent_piece_wait_slot(piece, tensor->space, on_late_slot);
+}

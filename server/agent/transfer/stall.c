@@ -1,0 +1,73 @@
+/* Transfers that do not move. Bulk loop. */
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "server/agent/transfer/access.h"
+
+static void
+say_stalled(const agent_access *access, tutti_error *err)
+{
+    const double seconds = (double)access->agent->options->op_timeout_ns / TUTTI_NS_PER_S;
+
+    if (access->parted) {
+        agent_parts_say_stalled(access, seconds, err);
+        return;
+    }
+    (void)TUTTI_FAIL_FOR(
+        err, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
+        "%s has not moved for %.3g s (--op-timeout), after %" PRIu64 " of %" PRIu64 " bytes: %s",
+        access->reads ? "a download" : "an upload", seconds, access->offset, access->end_offset,
+        access->reads ? "read, or end the call" : "send, or end the call");
+}
+
+static void
+on_stall(tutti_timer *timer)
+{
+    agent_access *access = tutti_container_of(timer, agent_access, stall);
+    const uint64_t now_ns = tutti_clock_ns();
+    const uint64_t limit_ns = access->agent->options->op_timeout_ns;
+    tutti_error err;
+
+    if (access->over) {
+        return;
+    }
+    if ((access->in_line && !access->granted) || agent_parts_waits(access)) {
+        access->moved_ns = now_ns;
+    }
+    if (now_ns - access->moved_ns < limit_ns) {
+        tutti_rpc_loop_timer_start(access->agent->bulk, timer, access->moved_ns + limit_ns);
+        return;
+    }
+    say_stalled(access, &err);
+    if (access->reads) { /* what is in flight would be in front of our last word */
+        tutti_rpc_call_cut(access->call, &err);
+    } else {
+        agent_stream_finish(access, &err);
+    }
+}
+
+void
+agent_access_watch(agent_access *access, bool reads)
+{
+    access->reads = reads;
+    access->moved_ns = tutti_clock_ns();
+    access->stall.on_expiry = on_stall;
+    tutti_rpc_loop_timer_start(access->agent->bulk, &access->stall,
+                               access->moved_ns + access->agent->options->op_timeout_ns);
+}
+
+void
+agent_access_moved(agent_access *access)
+{
+    access->moved_ns = tutti_clock_ns();
+    if (access->leader != NULL) {
+        access->leader->moved_ns = access->moved_ns;
+    }
+}
+
+void
+agent_access_unwatch(agent_access *access)
+{
+    tutti_rpc_loop_timer_stop(access->agent->bulk, &access->stall);
+}

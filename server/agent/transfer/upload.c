@@ -1,0 +1,169 @@
+/* Uploads: bytes that go where they belong, in order. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "server/agent/transfer/gpu.h"
+
+#define EARLY_PART 16
+#define EARLY_LEAST (16ULL << 20)
+
+void
+agent_upload_commit(agent_access *access)
+{
+    agent_access_written(access, access->claim.count - 1);
+    access->over = true;
+    agent_answer_upload(access, agent_access_last(access));
+}
+
+static void
+finish_upload(agent_access *self)
+{
+    tutti_error err;
+
+    if (self->offset != self->end_offset) {
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "SIZE_MISMATCH",
+                             "the upload ended after %" PRIu64 " bytes, %s has %" PRIu64,
+                             self->offset - self->begin_offset,
+                             self->parted ? "its part" : "the tensor",
+                             self->end_offset - self->begin_offset);
+        agent_stream_finish(self, &err);
+    } else if (!self->parted || agent_parts_arrived(self)) {
+        agent_upload_commit(self);
+    }
+}
+
+/* Bytes that came before the turn go where they belong. */
+static void
+write_early(agent_access *self)
+{
+    tutti_tensor *tensor = agent_access_last(self);
+
+    if (self->early != NULL) {
+        memcpy((char *)tensor->data + self->offset, self->early, self->early_size);
+        self->offset += self->early_size;
+        agent_upload_drop_early(self, false);
+    }
+}
+
+void
+agent_upload_turn(agent_access *access)
+{
+    tutti_tensor *tensor = agent_access_last(access);
+
+    agent_parts_turn(access);
+    if (access->early != NULL && !tutti_tensor_is_host(tensor)) {
+        agent_staged_early(access, tensor); /* and reads on */
+        return;
+    }
+    write_early(access);
+    if (access->half_closed) {
+        finish_upload(access);
+    } else {
+        tutti_rpc_call_read(access->call);
+    }
+}
+
+static tutti_code
+check_chunk(const agent_access *self, uint64_t offset, size_t size, tutti_error *err)
+{
+    if (size > TUTTI_CHUNK_BYTES_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "CHUNK_LIMIT",
+                              "a chunk of %zu bytes, at most %u", size, TUTTI_CHUNK_BYTES_MAX);
+    }
+    if (size > 0 && offset != self->offset) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OFFSET",
+                              "a chunk for offset %" PRIu64 ", %" PRIu64
+                              " comes next: chunks come in order, without gaps",
+                              offset, self->offset);
+    }
+    if (size > self->end_offset - self->offset) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SIZE_MISMATCH",
+                              "%" PRIu64 " bytes are too many: %s has %" PRIu64,
+                              self->offset - self->begin_offset + size,
+                              self->parted ? "its part" : "the tensor",
+                              self->end_offset - self->begin_offset);
+    }
+    return TUTTI_OK;
+}
+
+void
+agent_upload_drop_early(agent_access *access, bool take)
+{
+    if (access->early == NULL) {
+        return;
+    }
+    atomic_fetch_sub(&access->agent->early_bytes, access->early_size);
+    if (!take) {
+        free(access->early);
+    }
+    access->early = NULL;
+}
+
+/* Of all uploads together: parts whose first part never comes must not be a way around the limit.
+ */
+static uint64_t
+early_bytes_max(tutti_agent *agent)
+{
+    tutti_space_stats space;
+
+    tutti_space_stat(agent->space, &space);
+    return space.limit_bytes / EARLY_PART > EARLY_LEAST ? space.limit_bytes / EARLY_PART
+                                                        : EARLY_LEAST;
+}
+
+static tutti_code
+keep_early(agent_access *self, tutti_rpc_message *message, size_t size, tutti_error *err)
+{
+    tutti_agent *agent = self->agent;
+    const uint64_t most = early_bytes_max(agent);
+    const uint64_t before = atomic_fetch_add(&agent->early_bytes, size);
+
+    self->early = before + size > most ? NULL : malloc(size);
+    if (self->early == NULL) {
+        atomic_fetch_sub(&agent->early_bytes, size);
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "MEMORY_LIMIT",
+                              "%" PRIu64 " bytes of uploads wait for their turn, at most %" PRIu64
+                              " (a sixteenth of --memory-limit): send the first part first, or "
+                              "fewer at once",
+                              before, most);
+    }
+    tutti_rpc_message_read(message, self->early, size);
+    self->early_size = size;
+    return TUTTI_OK;
+}
+
+void
+agent_upload_chunk(agent_access *access, uint64_t offset, tutti_rpc_message *message)
+{
+    const size_t size = tutti_rpc_message_payload_bytes(message);
+    tutti_error err;
+    tutti_code code = check_chunk(access, offset, size, &err);
+
+    if (code == TUTTI_OK && size > 0 && access->granted) {
+        tutti_tensor *tensor = agent_access_last(access);
+
+        if (tutti_tensor_is_host(tensor)) {
+            tutti_rpc_message_read(message, (char *)tensor->data + access->offset, size);
+            access->offset += size;
+        } else {
+            code = agent_staged_chunk(access, tensor, message, size, &err);
+        }
+    } else if (code == TUTTI_OK && size > 0) {
+        code = keep_early(access, message, size, &err);
+    }
+    tutti_count(&access->agent->numbers.bytes_in, code == TUTTI_OK ? size : 0);
+    if (code != TUTTI_OK) {
+        agent_stream_finish(access, &err);
+    }
+}
+
+void
+agent_upload_end(agent_access *access)
+{
+    access->half_closed = true;
+    if (access->granted && !agent_staged_is_busy(access)) {
+        finish_upload(access);
+    }
+}

@@ -1,0 +1,335 @@
+/* One tensor over several streams. Bulk loop: so nothing here has a lock. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "server/agent/transfer/access.h"
+
+#define ENDED_KEPT 256 /* transfers whose first byte's stream has ended, and may miss parts yet */
+
+struct agent_uploads {
+    tutti_link parts; /* that live */
+    unsigned char ended[ENDED_KEPT][AGENT_TRANSFER_BYTES];
+    size_t ended_count; /* ever; the newest of them are kept */
+};
+
+tutti_code
+agent_parts_open(tutti_agent *agent, tutti_error *err)
+{
+    agent->uploads = calloc(1, sizeof(*agent->uploads));
+    if (agent->uploads == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for uploads");
+    }
+    tutti_list_init(&agent->uploads->parts);
+    return TUTTI_OK;
+}
+
+void
+agent_parts_close(tutti_agent *agent)
+{
+    free(agent->uploads);
+    agent->uploads = NULL;
+}
+
+static agent_access *
+access_from(tutti_link *link)
+{
+    return tutti_container_of(link, agent_access, part);
+}
+
+static bool
+is_leader(const agent_access *access)
+{
+    return access->parted && access->begin_offset == 0;
+}
+
+/* The caller is compared as well: what one has drawn, or seen in a log, is of no use to another. */
+static bool
+belongs(const agent_access *left, const agent_access *right)
+{
+    return memcmp(left->transfer, right->transfer, sizeof(left->transfer)) == 0 &&
+           strcmp(tutti_rpc_call_identity(left->call), tutti_rpc_call_identity(right->call)) == 0;
+}
+
+static agent_access *
+find_leader(const agent_access *access)
+{
+    tutti_link *link;
+    tutti_link *spare;
+
+    tutti_list_each(link, spare, &access->agent->uploads->parts)
+    {
+        agent_access *other = access_from(link);
+
+        if (is_leader(other) && belongs(access, other)) {
+            return other;
+        }
+    }
+    return NULL;
+}
+
+static void
+remember_ended(const agent_access *leader)
+{
+    struct agent_uploads *uploads = leader->agent->uploads;
+
+    memcpy(uploads->ended[uploads->ended_count++ % ENDED_KEPT], leader->transfer,
+           AGENT_TRANSFER_BYTES);
+}
+
+/* A part that comes when its leader has gone waits for nobody. */
+static tutti_code
+check_ended(const agent_access *access, tutti_error *err)
+{
+    const struct agent_uploads *uploads = access->agent->uploads;
+    const size_t count =
+        uploads->ended_count < ENDED_KEPT ? uploads->ended_count : (size_t)ENDED_KEPT;
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        if (memcmp(uploads->ended[i], access->transfer, AGENT_TRANSFER_BYTES) == 0) {
+            return TUTTI_FAIL_FOR(err, TUTTI_ABORTED, "PART_FAILED",
+                                  "the stream of the first byte of this tensor ended before this "
+                                  "part came");
+        }
+    }
+    return TUTTI_OK;
+}
+
+/* Take a range that the leader misses. It stays taken when its stream has ended: no byte counts
+ * twice. */
+static tutti_code
+take_range(const agent_access *self, agent_access *leader, tutti_error *err)
+{
+    agent_ranges *taken = leader->taken;
+    size_t i;
+
+    if (leader->over || self->end_offset > leader->total_bytes) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_PART",
+                              "bytes %" PRIu64 " to %" PRIu64 " of %s of %" PRIu64,
+                              self->begin_offset, self->end_offset,
+                              leader->over ? "an upload that has ended," : "a tensor",
+                              leader->total_bytes);
+    }
+    for (i = 0; i < taken->count; i++) {
+        if (self->begin_offset < taken->ends[i] && taken->begins[i] < self->end_offset) {
+            return TUTTI_FAIL_FOR(
+                err, TUTTI_INVALID_ARGUMENT, "BAD_PART",
+                "bytes %" PRIu64 " to %" PRIu64 " overlap with the part of %" PRIu64 " to %" PRIu64,
+                self->begin_offset, self->end_offset, taken->begins[i], taken->ends[i]);
+        }
+    }
+    if (taken->count == AGENT_UPLOAD_PARTS_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_PART",
+                              "more than %d parts of one upload", AGENT_UPLOAD_PARTS_MAX);
+    }
+    taken->begins[taken->count] = self->begin_offset;
+    taken->ends[taken->count++] = self->end_offset;
+    return TUTTI_OK;
+}
+
+/* [in] leader  is here, its turn may come later */
+static tutti_code
+attach(agent_access *self, agent_access *leader, tutti_error *err)
+{
+    const tutti_code code = take_range(self, leader, err);
+
+    if (code == TUTTI_OK) {
+        self->leader = leader;
+        self->granted = leader->granted;
+        atomic_fetch_add(&leader->refs, 1);
+    }
+    return code;
+}
+
+static tutti_code
+join(agent_access *self, tutti_bytes transfer, uint64_t offset, uint64_t bytes, tutti_error *err)
+{
+    if (transfer.size != AGENT_TRANSFER_BYTES) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_PART",
+                              "a transfer of %zu bytes, need %d", transfer.size,
+                              AGENT_TRANSFER_BYTES);
+    }
+    if (bytes == 0 || offset > INT64_MAX || bytes > INT64_MAX - offset) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_PART",
+                              "a part of %" PRIu64 " bytes from %" PRIu64
+                              ", need 1 to what 63 bits count",
+                              bytes, offset);
+    }
+    memcpy(self->transfer, transfer.data, sizeof(self->transfer));
+    self->begin_offset = offset;
+    self->offset = offset;
+    self->end_offset = offset + bytes;
+    return TUTTI_OK;
+}
+
+static void
+list(agent_access *self)
+{
+    self->parted = true;
+    tutti_list_add(&self->agent->uploads->parts, &self->part);
+}
+
+tutti_code
+agent_parts_follow(agent_access *access, tutti_bytes transfer, uint64_t offset, uint64_t bytes,
+                   tutti_error *err)
+{
+    tutti_code code = join(access, transfer, offset, bytes, err);
+    agent_access *leader = code == TUTTI_OK ? find_leader(access) : NULL;
+
+    if (leader != NULL) {
+        code = attach(access, leader, err);
+    } else if (code == TUTTI_OK) {
+        code = check_ended(access, err);
+    }
+    if (code == TUTTI_OK) {
+        list(access);
+    }
+    return code;
+}
+
+/* Parts that came before their leader. */
+static void
+gather(agent_access *leader)
+{
+    tutti_link *link;
+    tutti_link *spare;
+    tutti_error err;
+
+    tutti_list_each(link, spare, &leader->agent->uploads->parts)
+    {
+        agent_access *other = access_from(link);
+
+        if (!is_leader(other) && other->leader == NULL && !other->over && belongs(other, leader) &&
+            attach(other, leader, &err) != TUTTI_OK) {
+            agent_stream_finish(other, &err);
+        }
+    }
+}
+
+tutti_code
+agent_parts_lead(agent_access *access, tutti_bytes transfer, uint64_t bytes, tutti_error *err)
+{
+    tutti_code code = join(access, transfer, 0, bytes, err);
+
+    if (code == TUTTI_OK && find_leader(access) != NULL) {
+        code = TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "TRANSFER_TAKEN",
+                              "another upload has this transfer: draw 16 random bytes for each");
+    }
+    if (code == TUTTI_OK) {
+        access->taken = calloc(1, sizeof(*access->taken));
+        code = access->taken != NULL
+                   ? take_range(access, access, err)
+                   : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an upload in parts");
+    }
+    if (code == TUTTI_OK) {
+        list(access);
+        gather(access);
+    }
+    return code;
+}
+
+void
+agent_parts_turn(agent_access *access)
+{
+    tutti_link *link;
+    tutti_link *spare;
+
+    if (!is_leader(access)) {
+        return;
+    }
+    tutti_list_each(link, spare, &access->agent->uploads->parts)
+    {
+        agent_access *other = access_from(link);
+
+        if (other->leader == access && !other->over && !other->granted) {
+            other->granted = true;
+            agent_access_moved(other);
+            agent_upload_turn(other);
+        }
+    }
+}
+
+bool
+agent_parts_arrived(agent_access *access)
+{
+    agent_access *leader = access->leader != NULL ? access->leader : access;
+    bool all;
+
+    access->whole = true;
+    leader->arrived_bytes += access->end_offset - access->begin_offset;
+    all = leader->arrived_bytes == leader->total_bytes;
+    if (leader == access) {
+        return all;
+    }
+    access->over = true;
+    agent_answer_upload(access, NULL);
+    if (all && !leader->over) {
+        agent_upload_commit(leader);
+    }
+    return false;
+}
+
+static void
+end_followers(agent_access *leader)
+{
+    tutti_link *link;
+    tutti_link *spare;
+    tutti_error err;
+
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_ABORTED, "PART_FAILED",
+                         "the stream of the first byte of this tensor has ended");
+    tutti_list_each(link, spare, &leader->agent->uploads->parts)
+    {
+        agent_access *other = access_from(link);
+
+        if (other->leader == leader && !other->over) {
+            agent_stream_finish(other, &err);
+        }
+    }
+}
+
+void
+agent_parts_end(agent_access *access)
+{
+    tutti_error err;
+
+    if (!access->parted) {
+        return;
+    }
+    tutti_list_remove(&access->part);
+    if (is_leader(access)) {
+        remember_ended(access);
+        end_followers(access);
+    } else if (access->leader != NULL && !access->whole && !access->leader->over) {
+        (void)TUTTI_FAIL_FOR(
+            &err, TUTTI_ABORTED, "PART_FAILED",
+            "the stream of bytes %" PRIu64 " to %" PRIu64 " of this tensor ended after %" PRIu64,
+            access->begin_offset, access->end_offset, access->offset - access->begin_offset);
+        agent_stream_finish(access->leader, &err);
+    }
+}
+
+bool
+agent_parts_waits(const agent_access *access)
+{
+    return access->leader != NULL && !access->leader->granted;
+}
+
+void
+agent_parts_say_stalled(const agent_access *access, double seconds, tutti_error *err)
+{
+    const char *what = "send, or end the call";
+
+    if (access->whole) {
+        what = "the other parts of its tensor have not come";
+    } else if (!is_leader(access) && access->leader == NULL) {
+        what = "the stream of the tensor's first byte has not come";
+    }
+    (void)TUTTI_FAIL_FOR(err, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
+                         "a part of an upload has not moved for %.3g s (--op-timeout), after "
+                         "%" PRIu64 " of %" PRIu64 " bytes: %s",
+                         seconds, access->offset - access->begin_offset,
+                         access->end_offset - access->begin_offset, what);
+}

@@ -1,0 +1,130 @@
+/*
+ * Core: what the files of the coordinator share: the coordinator itself, slices of work, and what
+ * all parked calls have in common. Private to this folder. The coordinator's thread.
+ */
+#ifndef TUTTI_SERVER_COORDINATOR_CORE_CORE_H
+#define TUTTI_SERVER_COORDINATOR_CORE_CORE_H
+
+#include "base/map.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/member/members.h"
+
+#define COORD_SLICE 16 /* units of work that one tutti_coordinator_turn does */
+
+/* Something that is done in slices, so that nobody waits long for its turn. */
+typedef struct coord_work coord_work;
+struct coord_work {
+    tutti_link link;
+    /* Do at most `budget` units (an answer is one); queue again with coord_later when some are
+     * left. Returns those done. */
+    size_t (*on_run)(coord_work *work, size_t budget);
+};
+
+struct tutti_coordinator {
+    tutti_coordinator_options options;
+    tutti_store *store; /* borrowed */
+    void (*on_note)(void *arg, const char *sentence);
+    void *note_arg;
+    uint64_t now_ns;
+    uint64_t wall_ns;
+    uint64_t awake_ns; /* when we last came back from not running at all */
+    tutti_timers timers;
+    tutti_timer pulse; /* so that we notice when we did not run */
+    tutti_link work;
+    tutti_link suspects; /* sessions that have been silent for too long, it seems */
+    tutti_link waits;    /* all that is parked */
+    size_t parked;
+    size_t waiter_count; /* of them, what counts against waiter_limit */
+    bool draining;
+    coord_work drain;
+
+    tutti_link questions; /* about progress, that are parked */
+    tutti_map jobs;
+    uint64_t seat_count;
+    uint64_t lost_total;                                      /* ranks, since the start */
+    tutti_coordinator_event told[TUTTI_COORDINATOR_LOST_MAX]; /* scratch of one callback */
+
+    tutti_link retired; /* meetings that are over, the oldest first */
+    tutti_timer retire;
+    uint64_t metadata_bytes;
+
+    tutti_map wanted;             /* topics: keys that somebody waits for */
+    tutti_map watched;            /* topics: prefixes that somebody watches */
+    struct coord_length *lengths; /* of those prefixes */
+    size_t length_count;
+    size_t length_room;
+    tutti_link ready; /* waits whose last key has come */
+    tutti_link due;   /* watches that have something to send */
+    tutti_link counting;
+    coord_work ready_work;
+    coord_work due_work;
+    coord_work count_work;
+    tutti_link reaping; /* jobs whose keys go */
+    coord_work reap_work;
+    tutti_map takers;      /* topics: keys and queues that somebody wants to take from */
+    tutti_map take_tokens; /* of those that wait */
+    tutti_link takes_ready;
+    coord_work take_work;
+    tutti_map answers;   /* kept for calls that come again, by their tokens */
+    tutti_link answered; /* the same, the oldest first */
+    uint64_t answer_bytes;
+    tutti_map rendezvous;        /* keys at which somebody waits for others */
+    tutti_map rendezvous_tokens; /* of those that wait */
+    tutti_link met;              /* calls that have their answer */
+    coord_work met_work;
+    size_t watcher_count;
+    uint64_t wait_bytes;
+    uint64_t watch_bytes;
+};
+
+/* Get a turn in tutti_coordinator_turn. Queued already is fine. */
+void coord_work_init(coord_work *work, size_t (*on_run)(coord_work *work, size_t budget));
+void coord_later(tutti_coordinator *self, coord_work *work);
+void coord_work_stop(coord_work *work);
+
+/* ------------------------------------------------------------------------------ parked calls */
+
+/*
+ * May one more call be parked?
+ *
+ * TUTTI_UNAVAILABLE         DRAINING
+ * TUTTI_RESOURCE_EXHAUSTED  WAITER_LIMIT
+ */
+tutti_code coord_wait_check(const tutti_coordinator *self, tutti_error *err);
+
+/* May one more watch begin? As above. */
+tutti_code coord_watch_check(const tutti_coordinator *self, tutti_error *err);
+
+/*
+ * Park. `counted`: against the limit, after coord_wait_check. on_end must be set.
+ *
+ * [in] deadline_ns  when on_end runs with NULL; TUTTI_TIMERS_NEVER = not
+ */
+void coord_wait_start(tutti_coordinator *self, tutti_coordinator_wait *wait, bool counted,
+                      uint64_t deadline_ns);
+
+/* No longer parked: what an answer and a withdrawal do first. */
+void coord_wait_stop(tutti_coordinator_wait *wait);
+
+/* UNAVAILABLE, DRAINING. */
+tutti_code coord_fail_draining(tutti_error *err);
+
+/* ------------------------------------------------------------------------------ words */
+
+/* A life event, for the observer. */
+void coord_note(const tutti_coordinator *self, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/*
+ * The name to look a job up by: "default" for none.
+ *
+ * TUTTI_INVALID_ARGUMENT  BAD_NAME
+ */
+tutti_code coord_check_job(const char *job, const char **ret_name, tutti_error *err);
+
+tutti_code coord_fail_memory(tutti_error *err, const char *what);
+
+/* Bytes for a person: what is not printable as \xNN, cut after `most` bytes. Ends in NUL. */
+void coord_quote(tutti_bytes bytes, size_t most, char *ret_text, size_t size);
+
+#endif

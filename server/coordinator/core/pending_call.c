@@ -1,0 +1,127 @@
+#include <assert.h>
+#include <stdarg.h>
+
+#include "base/fail.h"
+#include "base/text.h"
+#include "server/coordinator/core/core.h"
+
+#define NOTE_MAX 512
+
+tutti_code
+coord_fail_draining(tutti_error *err)
+{
+    return TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "DRAINING",
+                          "the coordinator is shutting down: connect again");
+}
+
+tutti_code
+coord_wait_check(const tutti_coordinator *self, tutti_error *err)
+{
+    if (self->draining) {
+        return coord_fail_draining(err);
+    }
+    if (self->waiter_count >= self->options.waiter_limit) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "WAITER_LIMIT",
+                              "%zu calls wait already, the limit (--waiter-limit)",
+                              self->waiter_count);
+    }
+    return TUTTI_OK;
+}
+
+tutti_code
+coord_watch_check(const tutti_coordinator *self, tutti_error *err)
+{
+    if (self->draining) {
+        return coord_fail_draining(err);
+    }
+    if (self->watcher_count >= self->options.watcher_limit) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "WAITER_LIMIT",
+                              "there are %zu watches, the limit (--watcher-limit)",
+                              self->watcher_count);
+    }
+    return TUTTI_OK;
+}
+
+static void
+on_expiry(tutti_timer *timer)
+{
+    tutti_coordinator_wait *wait = tutti_container_of(timer, tutti_coordinator_wait, timer);
+
+    wait->on_end(wait, NULL);
+}
+
+void
+coord_wait_start(tutti_coordinator *self, tutti_coordinator_wait *wait, bool counted,
+                 uint64_t deadline_ns)
+{
+    assert(wait->owner == NULL && wait->on_end != NULL);
+    wait->owner = self;
+    wait->counted = counted;
+    wait->timer = (tutti_timer){.on_expiry = on_expiry};
+    tutti_list_add(&self->waits, &wait->link);
+    tutti_timers_start(&self->timers, &wait->timer, deadline_ns);
+    self->parked++;
+    self->waiter_count += counted ? 1 : 0;
+}
+
+void
+coord_wait_stop(tutti_coordinator_wait *wait)
+{
+    tutti_coordinator *self = wait->owner;
+
+    assert(self != NULL && self->parked > 0);
+    tutti_timers_stop(&self->timers, &wait->timer);
+    tutti_list_remove(&wait->link);
+    wait->owner = NULL;
+    self->parked--;
+    self->waiter_count -= wait->counted ? 1 : 0;
+}
+
+void
+coord_note(const tutti_coordinator *self, const char *format, ...)
+{
+    char buffer[NOTE_MAX];
+    tutti_text text = tutti_text_in(buffer, sizeof(buffer));
+    va_list args;
+
+    if (self->on_note == NULL) {
+        return;
+    }
+    va_start(args, format);
+    tutti_text_add_args(&text, format, args);
+    va_end(args);
+    self->on_note(self->note_arg, buffer);
+}
+
+tutti_code
+coord_check_job(const char *job, const char **ret_name, tutti_error *err)
+{
+    *ret_name = job == NULL || job[0] == '\0' ? "default" : job;
+    return tutti_check_name(*ret_name, "job", err);
+}
+
+tutti_code
+coord_fail_memory(tutti_error *err, const char *what)
+{
+    return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "NO_MEMORY", "no memory for %s", what);
+}
+
+void
+coord_quote(tutti_bytes bytes, size_t most, char *ret_text, size_t size)
+{
+    const unsigned char *data = bytes.data;
+    const size_t shown = bytes.size < most ? bytes.size : most;
+    tutti_text text = tutti_text_in(ret_text, size);
+    size_t i;
+
+    for (i = 0; i < shown; i++) {
+        if (data[i] >= 0x20 && data[i] < 0x7f && data[i] != '\\' && data[i] != '"') {
+            tutti_text_add(&text, "%c", data[i]);
+        } else {
+            tutti_text_add(&text, "\\x%02x", data[i]);
+        }
+    }
+    if (shown < bytes.size) {
+        tutti_text_add(&text, "...");
+    }
+}

@@ -1,0 +1,227 @@
+/* Which group a member's call is for: by name, by tag, or by its turn. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/text.h"
+#include "server/coordinator/group/group.h"
+#include "server/coordinator/record/records.h"
+
+static bool
+same_ranks(const coord_group *group, const uint32_t *ranks, size_t count)
+{
+    uint32_t i;
+
+    if (group->count != count) {
+        return false;
+    }
+    if (group->ranks != NULL) {
+        return memcmp(group->ranks, ranks, count * sizeof(*ranks)) == 0;
+    }
+    for (i = 0; i < count; i++) {
+        if (ranks[i] != i) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static tutti_code
+fail_taken(const coord_group *group, tutti_error *err)
+{
+    char buffer[256];
+    tutti_text text = tutti_text_in(buffer, sizeof(buffer));
+
+    if (group->ranks == NULL) {
+        tutti_text_add(&text, "all ranks in their order");
+    } else {
+        tutti_text_add(&text, "ranks ");
+        tutti_text_add_ranks(&text, group->ranks, group->count, 16);
+    }
+    if (group->roster != NULL && coord_roster_tag(group->roster)[0] != '\0') {
+        tutti_text_add(&text, ", tag %s", coord_roster_tag(group->roster));
+    }
+    (void)TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN", "group %s stands for %s",
+                         group->name, buffer);
+    tutti_error_set_op(err, group->name, 0, TUTTI_ERROR_RANK_NONE);
+    return TUTTI_ALREADY_EXISTS;
+}
+
+/* Put what was made where it is found again. */
+static tutti_code
+make_group(const coord_claim *claim, const char *name, coord_roster *roster, uint64_t turn,
+           coord_group **ret_group, tutti_error *err)
+{
+    coord_job *job = claim->agent->job;
+    coord_group *group;
+    tutti_code code = coord_group_check_limits(job, claim->count, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    group = coord_group_new(job, name, claim->count);
+    if (group == NULL) {
+        return coord_fail_memory(err, "a group");
+    }
+    code = coord_group_fill(group, claim->ranks, err);
+    if (code == TUTTI_OK) {
+        code = coord_group_check_alive(group, err);
+    }
+    if (code != TUTTI_OK) {
+        coord_group_destroy(group);
+        return code;
+    }
+    coord_group_add(group);
+    if (roster != NULL) {
+        coord_roster_add(roster, group, turn);
+    }
+    coord_record_group(group);
+    *ret_group = group;
+    return TUTTI_OK;
+}
+
+/* A name that nobody has. */
+static void
+draw_name(const coord_job *job, char *ret, size_t size)
+{
+    uint64_t number = job->group_ids;
+
+    do {
+        number++;
+        (void)snprintf(ret, size, "unnamed/%" PRIu64, number);
+    } while (tutti_map_find(&job->groups, tutti_bytes_of(ret)) != NULL);
+}
+
+/* ------------------------------------------------------------------------------ name, tag */
+
+static tutti_code
+check_found(const coord_claim *claim, const coord_group *group, tutti_error *err)
+{
+    const char *tag = group->roster == NULL ? "" : coord_roster_tag(group->roster);
+
+    if (!same_ranks(group, claim->ranks, claim->count) || strcmp(tag, claim->tag) != 0 ||
+        (claim->name[0] != '\0' && strcmp(group->name, claim->name) != 0)) {
+        return fail_taken(group, err);
+    }
+    return coord_group_check_alive(group, err);
+}
+
+/* What has the name, or what has the tag: both, when there are two. */
+static tutti_code
+find_known(const coord_claim *claim, coord_roster *roster, coord_group **ret_group,
+           tutti_error *err)
+{
+    coord_job *job = claim->agent->job;
+    coord_group *tagged = roster == NULL ? NULL : coord_roster_find(roster, 0);
+    coord_group *named = NULL;
+
+    if (claim->name[0] != '\0') {
+        named = coord_group_from(tutti_map_find(&job->groups, tutti_bytes_of(claim->name)));
+    }
+    *ret_group = tagged != NULL ? tagged : named;
+    return *ret_group == NULL ? TUTTI_OK : check_found(claim, *ret_group, err);
+}
+
+static tutti_code
+claim_known(const coord_claim *claim, coord_group **ret_group, bool *ret_created, tutti_error *err)
+{
+    coord_job *job = claim->agent->job;
+    coord_roster *roster = NULL;
+    char drawn[TUTTI_NAME_MAX + 1];
+    tutti_code code = TUTTI_OK;
+
+    if (claim->tag[0] != '\0') {
+        code = coord_roster_of(job, claim->tag, claim->ranks, claim->count, true, &roster, err);
+    }
+    if (code == TUTTI_OK) {
+        code = find_known(claim, roster, ret_group, err);
+    }
+    if (code == TUTTI_OK && *ret_group == NULL) {
+        draw_name(job, drawn, sizeof(drawn));
+        *ret_created = true;
+        code = make_group(claim, claim->name[0] == '\0' ? drawn : claim->name, roster, 0, ret_group,
+                          err);
+    }
+    if (roster != NULL) {
+        coord_roster_settle(roster);
+    }
+    return code;
+}
+
+/* ------------------------------------------------------------------------------ turns */
+
+/* The turns of the process that calls: a fresh one has had none. */
+static coord_turns *
+turns_of(const coord_claim *claim, coord_roster *roster)
+{
+    coord_turns *turns;
+    uint32_t i = 0;
+
+    while (claim->ranks[i] != claim->agent->rank) {
+        i++;
+    }
+    turns = &roster->turns[i];
+    if (turns->incarnation != claim->agent->incarnation) {
+        *turns = (coord_turns){.incarnation = claim->agent->incarnation};
+    }
+    return turns;
+}
+
+static tutti_code
+take_turn(const coord_claim *claim, coord_roster *roster, uint64_t turn, coord_group **ret_group,
+          bool *ret_created, tutti_error *err)
+{
+    char name[TUTTI_NAME_MAX + 1];
+    tutti_code code;
+
+    if (turn > roster->turn_count) {
+        draw_name(claim->agent->job, name, sizeof(name));
+        code = make_group(claim, name, roster, turn, ret_group, err);
+        roster->turn_count += code == TUTTI_OK ? 1 : 0;
+        *ret_created = true;
+        return code;
+    }
+    *ret_group = coord_roster_find(roster, turn);
+    if (*ret_group == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_GROUP",
+                              "group %" PRIu64 " of these ranks without name and tag was deleted "
+                              "before rank %" PRIu32 " asked for it",
+                              turn, claim->agent->rank);
+    }
+    return coord_group_check_alive(*ret_group, err);
+}
+
+static tutti_code
+claim_turn(const coord_claim *claim, coord_group **ret_group, bool *ret_created, tutti_error *err)
+{
+    coord_roster *roster = NULL;
+    coord_turns *turns;
+    bool again;
+    tutti_code code =
+        coord_roster_of(claim->agent->job, "", claim->ranks, claim->count, true, &roster, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    turns = turns_of(claim, roster);
+    again = claim->token != 0 && claim->token == turns->token;
+    code = take_turn(claim, roster, turns->count + (again ? 0 : 1), ret_group, ret_created, err);
+    if (code == TUTTI_OK || code == TUTTI_NOT_FOUND) {
+        turns->count += again ? 0 : 1;
+        turns->token = claim->token;
+        coord_record_roster(roster, (uint32_t)(turns - roster->turns));
+    }
+    coord_roster_settle(roster);
+    return code;
+}
+
+tutti_code
+coord_group_claim(const coord_claim *claim, coord_group **ret_group, bool *ret_created,
+                  tutti_error *err)
+{
+    *ret_created = false;
+    return claim->name[0] == '\0' && claim->tag[0] == '\0'
+               ? claim_turn(claim, ret_group, ret_created, err)
+               : claim_known(claim, ret_group, ret_created, err);
+}

@@ -1,0 +1,281 @@
+#include "server/coordinator/group/group.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/text.h"
+#include "server/coordinator/group/mesh.h"
+#include "server/coordinator/metadata/exchange_round.h"
+
+coord_group *
+coord_group_from(tutti_map_node *node)
+{
+    return node == NULL ? NULL : tutti_container_of(node, coord_group, node);
+}
+
+coord_group *
+coord_group_new(coord_job *job, const char *name, uint32_t count)
+{
+    coord_group *group = calloc(1, sizeof(*group));
+
+    if (group != NULL) {
+        group->job = job;
+        group->count = count;
+        group->event.of_group = true;
+        tutti_list_init(&group->talking);
+        tutti_list_init(&group->deleted);
+        tutti_list_init(&group->mates);
+        tutti_map_init(&group->channels);
+        (void)snprintf(group->name, sizeof(group->name), "%s", name);
+        group->node.key = tutti_bytes_of(group->name);
+    }
+    return group;
+}
+
+void
+coord_group_destroy(coord_group *group)
+{
+    free(group->ranks);
+    free(group->order);
+    free(group);
+}
+
+void
+coord_group_add(coord_group *group)
+{
+    tutti_map_node *there = tutti_map_add(&group->job->groups, &group->node);
+
+    assert(there == NULL);
+    group->id = ++group->job->group_ids;
+    if (!coord_group_is_world(group)) {
+        group->job->member_count += group->count;
+    }
+}
+
+void
+coord_group_remove(coord_group *group)
+{
+    coord_meetings_delete(group);
+    coord_roster_leave(group);
+    tutti_map_remove(&group->job->groups, &group->node);
+    if (!coord_group_is_world(group)) {
+        group->job->member_count -= group->count;
+    }
+}
+
+tutti_code
+coord_group_add_world(coord_job *job, tutti_error *err)
+{
+    coord_group *group = coord_group_new(job, "world", job->world_size);
+
+    if (group == NULL) {
+        return coord_fail_memory(err, "a group");
+    }
+    coord_group_add(group);
+    return TUTTI_OK;
+}
+
+bool
+coord_group_is_world(const coord_group *group)
+{
+    return group->mesh == NULL && strcmp(group->name, "world") == 0;
+}
+
+/* One that is deleted already is in no map any more. */
+void
+coord_group_free(coord_group *group)
+{
+    if (tutti_map_find(&group->job->groups, group->node.key) == &group->node) {
+        coord_group_remove(group);
+    }
+    coord_group_destroy(group);
+}
+
+void
+coord_groups_fini(coord_job *job)
+{
+    tutti_map_node *node;
+
+    while ((node = tutti_map_first(&job->groups)) != NULL) {
+        coord_group_free(coord_group_from(node));
+    }
+    coord_rosters_fini(job);
+}
+
+tutti_code
+coord_group_find(coord_job *job, const char *name, int64_t asker, coord_group **ret_group,
+                 tutti_error *err)
+{
+    const char *wanted = name == NULL || name[0] == '\0' ? "world" : name;
+    tutti_code code = tutti_check_group_name(wanted, err);
+    coord_group *group;
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    if (strncmp(wanted, TUTTI_MESH_PREFIX, sizeof(TUTTI_MESH_PREFIX) - 1) == 0) {
+        return coord_mesh_find_group(job, wanted, asker, ret_group, err);
+    }
+    group = coord_group_from(tutti_map_find(&job->groups, tutti_bytes_of(wanted)));
+    if (group == NULL || job->epoch == 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_GROUP", "there is no group %s in job %s%s",
+                              wanted, job->name, job->epoch == 0 ? ": it is not complete yet" : "");
+    }
+    *ret_group = group;
+    return TUTTI_OK;
+}
+
+bool
+coord_group_position(const coord_group *group, uint32_t rank, uint32_t *ret_position)
+{
+    uint32_t low = 0;
+    uint32_t high = group->count;
+
+    if (group->ranks == NULL) {
+        *ret_position = rank;
+        return rank < group->count;
+    }
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+
+        if (group->ranks[group->order[middle]] < rank) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    if (low == group->count || group->ranks[group->order[low]] != rank) {
+        return false;
+    }
+    *ret_position = group->order[low];
+    return true;
+}
+
+uint32_t
+coord_group_rank(const coord_group *group, uint32_t position)
+{
+    assert(position < group->count);
+    return group->ranks == NULL ? position : group->ranks[position];
+}
+
+const coord_agent *
+coord_group_find_lost(const coord_group *group)
+{
+    uint32_t i;
+
+    for (i = 0; group->job->lost_count > 0 && i < group->count; i++) {
+        const coord_agent *agent = group->job->seats[coord_group_rank(group, i)];
+
+        if (agent->state != TUTTI_COORDINATOR_ALIVE) {
+            return agent;
+        }
+    }
+    return NULL;
+}
+
+/*
+ * The newest epoch at which a member joined. Looked for only when somebody has joined since: every
+ * member of a large group asks for the group.
+ */
+static uint64_t
+newest_epoch(coord_group *group)
+{
+    const coord_job *job = group->job;
+    uint32_t i;
+
+    if (coord_group_is_world(group) && group->ranks != NULL) {
+        return job->epoch;
+    }
+    if (group->ranks == NULL) {
+        return job->last_joined_epoch;
+    }
+    for (i = 0; group->seen_epoch != job->last_joined_epoch && i < group->count; i++) {
+        const coord_agent *agent = job->seats[group->ranks[i]];
+
+        if (agent->joined_epoch > group->epoch) {
+            group->epoch = agent->joined_epoch;
+        }
+    }
+    group->seen_epoch = job->last_joined_epoch;
+    return group->epoch;
+}
+
+void
+coord_group_describe(coord_group *group, tutti_coordinator_group *ret_group)
+{
+    *ret_group = (tutti_coordinator_group){
+        .id = group->id,
+        .name = group->name,
+        .tag = group->roster == NULL ? "" : coord_roster_tag(group->roster),
+        .ranks = group->ranks,
+        .count = group->count,
+        .epoch = newest_epoch(group),
+        .rank = -1};
+}
+
+tutti_code
+coord_group_check_alive(const coord_group *group, tutti_error *err)
+{
+    const coord_agent *lost = coord_group_find_lost(group);
+
+    if (lost == NULL) {
+        return TUTTI_OK;
+    }
+    (void)TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "RANK_LOST",
+                         "rank %" PRIu32 " of group %s is lost: %s", lost->rank, group->name,
+                         lost->reason);
+    tutti_error_set_op(err, group->name, 0, (int32_t)lost->rank);
+    return TUTTI_UNAVAILABLE;
+}
+
+tutti_code
+coord_group_check_limits(const coord_job *job, size_t count, tutti_error *err)
+{
+    const tutti_coordinator_options *options = &job->owner->options;
+    const uint64_t groups = job->groups.count + job->meshes.count + job->row_count;
+
+    if (groups >= options->group_limit) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "GROUP_LIMIT",
+                              "job %s has %" PRIu64 " groups and meshes, the limit (--group-limit)",
+                              job->name, groups);
+    }
+    if (count > options->member_limit || job->member_count > options->member_limit - count) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "GROUP_LIMIT",
+                              "the groups of job %s have %" PRIu64 " members, %zu more pass the "
+                              "limit of %" PRIu64 " (--group-members-limit)",
+                              job->name, job->member_count, count, options->member_limit);
+    }
+    return TUTTI_OK;
+}
+
+static int
+compare_positions(const void *left, const void *right, void *arg)
+{
+    const uint32_t *ranks = arg;
+    const uint32_t a = ranks[*(const uint32_t *)left];
+    const uint32_t b = ranks[*(const uint32_t *)right];
+
+    return a == b ? 0 : a < b ? -1 : 1;
+}
+
+tutti_code
+coord_group_fill(coord_group *group, const uint32_t *ranks, tutti_error *err)
+{
+    uint32_t i;
+
+    group->ranks = malloc(group->count * sizeof(uint32_t));
+    group->order = malloc(group->count * sizeof(uint32_t));
+    if (group->ranks == NULL || group->order == NULL) {
+        return coord_fail_memory(err, "a group's ranks");
+    }
+    memcpy(group->ranks, ranks, group->count * sizeof(uint32_t));
+    for (i = 0; i < group->count; i++) {
+        group->order[i] = i;
+    }
+    qsort_r(group->order, group->count, sizeof(uint32_t), compare_positions, group->ranks);
+    return TUTTI_OK;
+}

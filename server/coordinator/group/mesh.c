@@ -1,0 +1,108 @@
+#include "server/coordinator/group/mesh.h"
+
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "base/text.h"
+#include "server/coordinator/metadata/exchange_round.h"
+
+coord_mesh *
+coord_mesh_from(tutti_map_node *node)
+{
+    return node == NULL ? NULL : tutti_container_of(node, coord_mesh, node);
+}
+
+void
+coord_mesh_destroy(coord_mesh *mesh)
+{
+    if (mesh != NULL && mesh->all != NULL) {
+        coord_group_destroy(mesh->all);
+    }
+    free(mesh);
+}
+
+void
+coord_mesh_place(coord_mesh *mesh)
+{
+    (void)tutti_map_add(&mesh->job->meshes, &mesh->node);
+    mesh->job->member_count += mesh->all->count;
+}
+
+/* Rows of the same dimensions lie together, and have one name: one event tells of all of them. */
+static void
+remove_rows(coord_mesh *mesh)
+{
+    uint64_t told = 0;
+    tutti_map_node *node;
+
+    while ((node = tutti_map_first(&mesh->rows)) != NULL) {
+        coord_group *row = coord_group_from(node);
+        const uint64_t mask = ((uint64_t)row->key[2] << 8) | row->key[3];
+
+        coord_meetings_delete(row);
+        tutti_map_remove(&mesh->rows, node);
+        mesh->job->row_count--;
+        mesh->job->member_count -= row->count;
+        row->mesh = NULL;
+        if (mask != told) {
+            coord_event_publish(mesh->job, &row->event);
+        } else {
+            coord_group_destroy(row);
+        }
+        told = mask;
+    }
+}
+
+void
+coord_mesh_remove(coord_mesh *mesh)
+{
+    remove_rows(mesh);
+    tutti_map_remove(&mesh->job->meshes, &mesh->node);
+    mesh->job->member_count -= mesh->all->count;
+    coord_mesh_destroy(mesh);
+}
+
+void
+coord_meshes_fini(coord_job *job)
+{
+    tutti_map_node *node;
+
+    while ((node = tutti_map_first(&job->meshes)) != NULL) {
+        coord_mesh_remove(coord_mesh_from(node));
+    }
+}
+
+tutti_code
+coord_mesh_find(coord_job *job, const char *name, coord_mesh **ret_mesh, tutti_error *err)
+{
+    const char *wanted = name == NULL ? "" : name;
+    tutti_code code = tutti_check_name(wanted, "mesh", err);
+    coord_mesh *mesh;
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    mesh = coord_mesh_from(tutti_map_find(&job->meshes, tutti_bytes_of(wanted)));
+    if (mesh == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_MESH", "there is no mesh %s in job %s",
+                              wanted, job->name);
+    }
+    *ret_mesh = mesh;
+    return TUTTI_OK;
+}
+
+bool
+coord_mesh_coordinate(const coord_mesh *mesh, uint32_t rank,
+                      uint32_t ret_coordinate[COORD_DIMS_MAX])
+{
+    uint32_t position;
+    uint32_t dim;
+
+    if (!coord_group_position(mesh->all, rank, &position)) {
+        return false;
+    }
+    for (dim = 0; dim < mesh->dim_count; dim++) {
+        ret_coordinate[dim] = position / mesh->strides[dim] % mesh->shape[dim];
+    }
+    return true;
+}

@@ -1,0 +1,228 @@
+/* Lists of ranks: what people may write, and what they mean in ranks of the job. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "server/coordinator/group/group.h"
+
+void
+coord_layout_fini(coord_layout *layout)
+{
+    free(layout->ranks);
+    free(layout->ends);
+    *layout = (coord_layout){0};
+}
+
+static tutti_code
+layout_init(coord_layout *layout, uint32_t rank_count, size_t list_count, tutti_error *err)
+{
+    *layout = (coord_layout){.ranks = malloc(rank_count * sizeof(uint32_t)),
+                             .ends = malloc(list_count * sizeof(uint32_t))};
+    if (layout->ranks == NULL || layout->ends == NULL) {
+        coord_layout_fini(layout);
+        return coord_fail_memory(err, "lists of ranks");
+    }
+    return TUTTI_OK;
+}
+
+/* Lists on their way into a layout. */
+typedef struct reading {
+    const coord_group *parent;
+    const char *what;
+    size_t list_total;
+    coord_layout layout;
+    uint32_t *owner; /* by position in the parent: 1 + the list it is in; 0 = in none */
+    uint32_t used;
+} reading;
+
+/* "group tp", "sub-groups: list 3" */
+static const char *
+say_list(const reading *self, char *ret, size_t size)
+{
+    if (self->list_total == 1) {
+        (void)snprintf(ret, size, "%s", self->what);
+    } else {
+        (void)snprintf(ret, size, "%s: list %" PRIu32, self->what, self->layout.list_count);
+    }
+    return ret;
+}
+
+static tutti_code
+fail_twice(const reading *self, uint32_t rank, uint32_t owner, tutti_error *err)
+{
+    const uint32_t list = self->layout.list_count;
+    char what[256];
+
+    if (owner == list + 1) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DUPLICATE_RANK",
+                              "%s lists rank %" PRIu32 " twice", say_list(self, what, sizeof(what)),
+                              rank);
+    }
+    return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "OVERLAP",
+                          "%s: rank %" PRIu32 " is in list %" PRIu32 " and in list %" PRIu32
+                          ", need lists that do not overlap",
+                          self->what, rank, owner - 1, list);
+}
+
+static tutti_code
+fail_range(const reading *self, int32_t rank, tutti_error *err)
+{
+    const bool world = self->parent->ranks == NULL;
+    char what[256];
+
+    return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANK_RANGE",
+                          "%s lists rank %" PRId32 " in %s%s of %" PRIu32,
+                          say_list(self, what, sizeof(what)), rank, world ? "a " : "group ",
+                          self->parent->name, self->parent->count);
+}
+
+static tutti_code
+check_count(const reading *self, const tutti_coordinator_list *list, tutti_error *err)
+{
+    char what[256];
+
+    if (list->count == 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "EMPTY_GROUP",
+                              "%s has no ranks, need at least one",
+                              say_list(self, what, sizeof(what)));
+    }
+    if (list->count > self->parent->count) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DUPLICATE_RANK",
+                              "%s lists %zu ranks, there are %" PRIu32,
+                              say_list(self, what, sizeof(what)), list->count, self->parent->count);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+check_ranges(const reading *self, const tutti_coordinator_list *list, tutti_error *err)
+{
+    size_t i;
+
+    for (i = 0; i < list->count; i++) {
+        if (list->ranks[i] < 0 || (uint32_t)list->ranks[i] >= self->parent->count) {
+            return fail_range(self, list->ranks[i], err);
+        }
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+read_list(reading *self, const tutti_coordinator_list *list, tutti_error *err)
+{
+    tutti_code code = check_count(self, list, err);
+    size_t i;
+
+    if (code == TUTTI_OK) {
+        code = check_ranges(self, list, err);
+    }
+    for (i = 0; i < list->count && code == TUTTI_OK; i++) {
+        const uint32_t position = (uint32_t)list->ranks[i];
+
+        if (self->owner[position] != 0) {
+            code = fail_twice(self, position, self->owner[position], err);
+        } else {
+            self->owner[position] = self->layout.list_count + 1;
+            self->layout.ranks[self->used++] = coord_group_rank(self->parent, position);
+        }
+    }
+    self->layout.ends[self->layout.list_count] = self->used;
+    self->layout.list_count++;
+    return code;
+}
+
+static tutti_code
+read_lists(reading *self, const tutti_coordinator_list *lists, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+    size_t i;
+
+    for (i = 0; i < self->list_total && code == TUTTI_OK; i++) {
+        code = read_list(self, &lists[i], err);
+    }
+    return code;
+}
+
+tutti_code
+coord_layout_take(const coord_group *parent, const char *what, const tutti_coordinator_list *lists,
+                  size_t count, coord_layout *ret_layout, tutti_error *err)
+{
+    reading self = {.parent = parent, .what = what, .list_total = count};
+    tutti_code code;
+
+    if (count == 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "EMPTY_GROUP",
+                              "%s: no lists, need at least one", what);
+    }
+    code = layout_init(&self.layout, parent->count, count, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    self.owner = calloc(parent->count, sizeof(uint32_t));
+    code = self.owner == NULL ? coord_fail_memory(err, "lists of ranks")
+                              : read_lists(&self, lists, err);
+    free(self.owner);
+    if (code == TUTTI_OK) {
+        *ret_layout = self.layout;
+    } else {
+        coord_layout_fini(&self.layout);
+    }
+    return code;
+}
+
+tutti_code
+coord_layout_blocks(const coord_group *parent, uint32_t size, coord_layout *ret_layout,
+                    tutti_error *err)
+{
+    const uint32_t lists = parent->count / size;
+    tutti_code code = layout_init(ret_layout, parent->count, lists, err);
+    uint32_t i;
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    for (i = 0; i < parent->count; i++) {
+        ret_layout->ranks[i] = coord_group_rank(parent, i);
+    }
+    for (i = 0; i < lists; i++) {
+        ret_layout->ends[i] = (i + 1) * size;
+    }
+    ret_layout->list_count = lists;
+    return TUTTI_OK;
+}
+
+bool
+coord_layout_find(const coord_layout *layout, uint32_t rank, uint32_t *ret_list,
+                  uint32_t *ret_position)
+{
+    uint32_t list;
+    uint32_t i = 0;
+
+    for (list = 0; list < layout->list_count; list++) {
+        const uint32_t begin = i;
+
+        for (; i < layout->ends[list]; i++) {
+            if (layout->ranks[i] == rank) {
+                *ret_list = list;
+                *ret_position = i - begin;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+uint32_t
+coord_layout_size(const coord_layout *layout)
+{
+    const uint32_t size = layout->ends[0];
+    uint32_t list;
+
+    for (list = 1; list < layout->list_count; list++) {
+        if (layout->ends[list] - layout->ends[list - 1] != size) {
+            return 0;
+        }
+    }
+    return size;
+}

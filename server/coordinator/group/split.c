@@ -1,0 +1,177 @@
+/* A group in parts, of which each caller gets its own. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "base/text.h"
+#include "server/coordinator/group/group.h"
+
+void
+tutti_coordinator_split_fini(tutti_coordinator_split *split)
+{
+    free(split->ranks);
+    free(split->ends);
+    *split = (tutti_coordinator_split){0};
+}
+
+/* ------------------------------------------------------------------------------ the parts */
+
+static tutti_code
+fail_size(const coord_group *parent, const char *what, int32_t number, tutti_error *err)
+{
+    return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "GROUP_SIZE",
+                          "sub-groups: %s %" PRId32 " does not divide group %s of %" PRIu32
+                          ", need a divisor of it",
+                          what, number, parent->name, parent->count);
+}
+
+static tutti_code
+make_blocks(const coord_group *parent, const tutti_coordinator_split_request *request,
+            coord_layout *ret_layout, tutti_error *err)
+{
+    const bool sized = request->kind == TUTTI_COORDINATOR_SPLIT_SIZE;
+    const uint32_t number = (uint32_t)request->number;
+
+    if (request->number < 1 || number > parent->count || parent->count % number != 0) {
+        return fail_size(parent, sized ? "size" : "number of groups", request->number, err);
+    }
+    return coord_layout_blocks(parent, sized ? number : parent->count / number, ret_layout, err);
+}
+
+static tutti_code
+fail_unequal(const coord_layout *layout, tutti_error *err)
+{
+    uint32_t list = 1;
+
+    while (layout->ends[list] - layout->ends[list - 1] == layout->ends[0]) {
+        list++;
+    }
+    return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "GROUP_SIZE",
+                          "sub-groups: list 0 has %" PRIu32 " ranks and list %" PRIu32
+                          " has %" PRIu32 ", need equal sizes",
+                          layout->ends[0], list, layout->ends[list] - layout->ends[list - 1]);
+}
+
+static tutti_code
+make_layout(const coord_group *parent, const tutti_coordinator_split_request *request,
+            coord_layout *ret_layout, tutti_error *err)
+{
+    tutti_code code;
+
+    switch (request->kind) {
+    case TUTTI_COORDINATOR_SPLIT_SIZE:
+    case TUTTI_COORDINATOR_SPLIT_COUNT:
+        return make_blocks(parent, request, ret_layout, err);
+    case TUTTI_COORDINATOR_SPLIT_LISTS:
+        break;
+    case TUTTI_COORDINATOR_SPLIT_NONE:
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "EMPTY_GROUP",
+                              "sub-groups: neither a size, a number of groups nor lists are given");
+    }
+    code = coord_layout_take(parent, "sub-groups", request->lists, request->list_count, ret_layout,
+                             err);
+    if (code == TUTTI_OK && request->equal && coord_layout_size(ret_layout) == 0) {
+        code = fail_unequal(ret_layout, err);
+        coord_layout_fini(ret_layout);
+    }
+    return code;
+}
+
+/* ------------------------------------------------------------------------------ the caller's */
+
+static tutti_code
+say_name(const tutti_coordinator_split_request *request, uint32_t index, char *ret, size_t size,
+         tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+
+    ret[0] = '\0';
+    if (request->name != NULL && request->name[0] != '\0') {
+        (void)snprintf(ret, size, "%s/%" PRIu32, request->name, index);
+        code = tutti_check_name(ret, "group", err);
+    }
+    if (code == TUTTI_OK && request->tag != NULL && request->tag[0] != '\0') {
+        code = tutti_check_name(request->tag, "tag", err);
+    }
+    return code;
+}
+
+static tutti_code
+make_part(const coord_agent *agent, const tutti_coordinator_split_request *request,
+          const coord_layout *layout, tutti_coordinator_split *split, tutti_error *err)
+{
+    const uint32_t begin = split->index == 0 ? 0 : layout->ends[split->index - 1];
+    char name[TUTTI_NAME_MAX + 16 + TUTTI_NAME_MAX];
+    coord_group *group = NULL;
+    coord_claim claim = {.agent = agent,
+                         .name = name,
+                         .tag = request->tag == NULL ? "" : request->tag,
+                         .token = request->token,
+                         .ranks = layout->ranks + begin,
+                         .count = layout->ends[split->index] - begin};
+    tutti_code code = say_name(request, split->index, name, sizeof(name), err);
+
+    if (code == TUTTI_OK) {
+        code = coord_group_claim(&claim, &group, &split->created, err);
+    }
+    if (code == TUTTI_OK) {
+        split->made = true;
+        coord_group_describe(group, &split->group);
+        split->group.rank = split->rank;
+    }
+    return code;
+}
+
+/* Who speaks, and the group they split. */
+static tutti_code
+find_parent(tutti_coordinator *self, const tutti_coordinator_split_request *request,
+            coord_agent **ret_agent, coord_group **ret_parent, tutti_error *err)
+{
+    uint32_t position;
+    tutti_code code = coord_member_check(self, &request->member, ret_agent, err);
+
+    if (code == TUTTI_OK) {
+        code = coord_group_find((*ret_agent)->job, request->parent, (*ret_agent)->rank, ret_parent,
+                                err);
+    }
+    if (code == TUTTI_OK && !coord_group_position(*ret_parent, (*ret_agent)->rank, &position)) {
+        code = TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NOT_IN_GROUP",
+                              "rank %" PRIu32 " is not in group %s and cannot split it",
+                              (*ret_agent)->rank, (*ret_parent)->name);
+    }
+    return code;
+}
+
+tutti_code
+tutti_coordinator_group_split(tutti_coordinator *self,
+                              const tutti_coordinator_split_request *request,
+                              tutti_coordinator_split *ret_split, tutti_error *err)
+{
+    coord_agent *agent = NULL;
+    coord_group *parent = NULL;
+    coord_layout layout = {0};
+    tutti_coordinator_split split = {0};
+    tutti_code code = find_parent(self, request, &agent, &parent, err);
+
+    if (code == TUTTI_OK) {
+        code = make_layout(parent, request, &layout, err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    split.inside = coord_layout_find(&layout, agent->rank, &split.index, &split.rank);
+    split.size = coord_layout_size(&layout);
+    if (split.inside && !request->validate_only) {
+        code = make_part(agent, request, &layout, &split, err);
+    }
+    if (code != TUTTI_OK) {
+        coord_layout_fini(&layout);
+        return code;
+    }
+    split.list_count = layout.list_count;
+    split.ranks = layout.ranks;
+    split.ends = layout.ends;
+    *ret_split = split;
+    return TUTTI_OK;
+}

@@ -1,0 +1,228 @@
+#include "server/coordinator/kv/keys.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "server/coordinator/kv/keys_private.h"
+
+/* ------------------------------------------------------------------------------ full keys */
+
+tutti_code
+coord_full_key_write(tutti_coordinator *self, const tutti_coordinator_key *key, size_t least,
+                     coord_full_key *ret_full, tutti_error *err)
+{
+    const char *job;
+    tutti_code code = coord_check_job(key->job, &job, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    if (key->key.size < least || key->key.size > TUTTI_COORDINATOR_KEY_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_KEY",
+                              "key of %zu bytes, need %zu to %d", key->key.size, least,
+                              TUTTI_COORDINATOR_KEY_MAX);
+    }
+    ret_full->job_size = strlen(job) + 1;
+    ret_full->size = ret_full->job_size + key->key.size;
+    memcpy(ret_full->data, job, ret_full->job_size);
+    if (key->key.size > 0) {
+        memcpy(ret_full->data + ret_full->job_size, key->key.data, key->key.size);
+    }
+    coord_reap_finish(self, ret_full);
+    return TUTTI_OK;
+}
+
+tutti_bytes
+coord_full_key_bytes(const coord_full_key *full)
+{
+    return (tutti_bytes){full->data, full->size};
+}
+
+tutti_bytes
+coord_full_key_client(const coord_full_key *full)
+{
+    return (tutti_bytes){full->data + full->job_size, full->size - full->job_size};
+}
+
+void
+coord_full_key_strip(const coord_full_key *full, tutti_store_entry *entry)
+{
+    assert(entry->key.size >= full->job_size);
+    entry->key.data = (const unsigned char *)entry->key.data + full->job_size;
+    entry->key.size -= full->job_size;
+}
+
+/* ------------------------------------------------------------------------------ get, set, ... */
+
+/* In words of our own: the store does not know what a person calls the key. */
+tutti_code
+coord_fail_no_key(const coord_full_key *full, tutti_error *err)
+{
+    char text[200];
+
+    coord_quote(coord_full_key_client(full), 48, text, sizeof(text));
+    return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_KEY", "there is no key \"%s\" in job %s", text,
+                          (const char *)full->data);
+}
+
+tutti_code
+coord_key_get(tutti_coordinator *self, const coord_full_key *full, tutti_store_entry *ret_entry,
+              tutti_error *err)
+{
+    const tutti_code code =
+        tutti_store_get(self->store, coord_full_key_bytes(full), ret_entry, err);
+
+    if (code == TUTTI_NOT_FOUND) {
+        return coord_fail_no_key(full, err);
+    }
+    if (code == TUTTI_OK) {
+        coord_full_key_strip(full, ret_entry);
+    }
+    return code;
+}
+
+void
+coord_key_tell(tutti_coordinator *self, const coord_news *news)
+{
+    if (news->kind == TUTTI_COORDINATOR_SET) {
+        coord_waits_wake(self, news->full); /* who reads goes before who takes */
+        coord_takes_wake(self, news->full);
+    }
+    coord_watches_tell(self, news);
+}
+
+tutti_code
+coord_key_set(tutti_coordinator *self, const coord_full_key *full, tutti_bytes value,
+              coord_ride *ride, uint64_t *ret_version, tutti_error *err)
+{
+    const tutti_bytes bytes = coord_full_key_bytes(full);
+    const tutti_store_change change = {.key = bytes, .value = value};
+    coord_news news = {
+        .kind = TUTTI_COORDINATOR_SET, .full = bytes, .job_size = full->job_size, .value = value};
+    const tutti_code code = coord_answers_apply(self, ride, &change, 1, &news.version, err);
+
+    if (code == TUTTI_OK) {
+        coord_key_tell(self, &news);
+        *ret_version = news.version;
+    }
+    return code;
+}
+
+tutti_code
+tutti_coordinator_key_get(tutti_coordinator *self, const tutti_coordinator_key *key,
+                          tutti_store_entry *ret_entry, tutti_error *err)
+{
+    coord_full_key full;
+    tutti_code code = coord_full_key_write(self, key, 1, &full, err);
+
+    if (code == TUTTI_OK) {
+        code = coord_key_get(self, &full, ret_entry, err);
+    }
+    return code;
+}
+
+tutti_code
+tutti_coordinator_key_set(tutti_coordinator *self, const tutti_coordinator_key *key,
+                          tutti_bytes value, uint64_t *ret_version, tutti_error *err)
+{
+    coord_full_key full;
+    tutti_code code = coord_full_key_write(self, key, 1, &full, err);
+
+    if (code == TUTTI_OK) {
+        code = coord_key_set(self, &full, value, NULL, ret_version, err);
+    }
+    return code;
+}
+
+/* Is what is there what was expected? */
+static bool
+is_expected(const tutti_coordinator_swap_request *request, const tutti_coordinator_swap *now)
+{
+    if (!now->exists) {
+        return request->expected == NULL ||
+               (request->missing_is_empty && request->expected->size == 0);
+    }
+    return request->expected != NULL && tutti_bytes_equal(*request->expected, now->entry.value);
+}
+
+tutti_code
+tutti_coordinator_key_swap(tutti_coordinator *self, const tutti_coordinator_swap_request *request,
+                           tutti_coordinator_swap *ret_swap, tutti_error *err)
+{
+    tutti_coordinator_swap swap = {0};
+    coord_full_key full;
+    uint64_t version;
+    tutti_code code = coord_full_key_write(self, &request->key, 1, &full, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    code = coord_key_get(self, &full, &swap.entry, err);
+    if (code != TUTTI_OK && code != TUTTI_NOT_FOUND) {
+        return code;
+    }
+    swap.exists = code == TUTTI_OK;
+    swap.swapped = is_expected(request, &swap);
+    code = TUTTI_OK;
+    if (swap.swapped) {
+        code = coord_key_set(self, &full, request->value, NULL, &version, err);
+        swap.exists = true;
+        if (code == TUTTI_OK) {
+            code = coord_key_get(self, &full, &swap.entry, err);
+        }
+    }
+    if (code == TUTTI_OK) {
+        *ret_swap = swap;
+    }
+    return code;
+}
+
+tutti_code
+tutti_coordinator_key_delete(tutti_coordinator *self, const tutti_coordinator_key *key,
+                             bool *ret_existed, tutti_error *err)
+{
+    coord_full_key full;
+    coord_news news = {.kind = TUTTI_COORDINATOR_DELETED};
+    tutti_code code = coord_full_key_write(self, key, 1, &full, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    news.full = coord_full_key_bytes(&full);
+    news.job_size = full.job_size;
+    code = tutti_store_delete(self->store, news.full, ret_existed, &news.version, err);
+    if (code == TUTTI_OK && *ret_existed) {
+        coord_key_tell(self, &news);
+    }
+    return code;
+}
+
+void
+coord_keys_init(tutti_coordinator *self)
+{
+    tutti_map_init(&self->wanted);
+    tutti_map_init(&self->watched);
+    tutti_list_init(&self->ready);
+    tutti_list_init(&self->due);
+    tutti_list_init(&self->counting);
+    coord_work_init(&self->ready_work, coord_on_ready_work);
+    coord_work_init(&self->due_work, coord_on_due_work);
+    coord_work_init(&self->count_work, coord_on_count_work);
+    coord_reap_init(self);
+    coord_takes_init(self);
+    coord_answers_init(self);
+    coord_rendezvous_init(self);
+}
+
+void
+coord_keys_fini(tutti_coordinator *self)
+{
+    assert(self->wanted.count == 0 && self->watched.count == 0 && self->length_count == 0);
+    assert(self->wait_bytes == 0 && self->watch_bytes == 0);
+    coord_reap_fini(self);
+    coord_takes_fini(self);
+    coord_answers_fini(self);
+    free(self->lengths);
+}

@@ -1,0 +1,357 @@
+/* Callers that take a value: one after the other, in the order in which they came. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/kv/queue.h"
+
+/* What a parked call is about. */
+typedef struct coord_take_place {
+    tutti_map_node node; /* by `which`, while it has a token */
+    tutti_coordinator_take *take;
+    bool from_queue;
+    bool at_once; /* it was there, but somebody before us may take it */
+    size_t bytes; /* against wait_bytes_limit */
+    coord_full_key full;
+    coord_answer_key which;
+} coord_take_place;
+
+static bool
+has_token(const coord_take_place *place)
+{
+    return place->which.size > 0;
+}
+
+static void
+wake_first(tutti_coordinator *self, const coord_topic *topic)
+{
+    tutti_coordinator_take *first =
+        tutti_container_of(topic->members.next, tutti_coordinator_take, link);
+
+    if (tutti_list_empty(&first->ready)) {
+        tutti_list_add(&self->takes_ready, &first->ready);
+        coord_later(self, &self->take_work);
+    }
+}
+
+void
+coord_takes_wake(tutti_coordinator *self, tutti_bytes key)
+{
+    const coord_topic *topic = coord_topic_find(&self->takers, key);
+
+    if (topic != NULL) {
+        wake_first(self, topic);
+    }
+}
+
+/* No longer parked. Whoever is first now may find what this one was about to take, or left. */
+static void
+detach(tutti_coordinator_take *take)
+{
+    tutti_coordinator *self = take->wait.owner;
+    coord_take_place *place = take->place;
+
+    tutti_list_remove(&take->ready);
+    if (!coord_topic_remove(&self->takers, take->topic, &take->link)) {
+        wake_first(self, take->topic);
+    }
+    if (has_token(place)) {
+        tutti_map_remove(&self->take_tokens, &place->node);
+    }
+    self->wait_bytes -= place->bytes;
+    coord_wait_stop(&take->wait);
+    free(place);
+    take->place = NULL;
+    take->topic = NULL;
+}
+
+static void
+fail(tutti_coordinator_take *take, const tutti_error *err)
+{
+    detach(take);
+    take->on_answer(take, NULL, err);
+}
+
+/* ------------------------------------------------------------------------------ serving */
+
+static tutti_code
+look(tutti_coordinator *self, const coord_take_place *place, tutti_store_entry *ret_entry,
+     tutti_error *err)
+{
+    return place->from_queue ? coord_queue_first(self, &place->full, ret_entry, err)
+                             : coord_key_get(self, &place->full, ret_entry, err);
+}
+
+static tutti_code
+drop(tutti_coordinator *self, const coord_take_place *place, coord_ride *ride, tutti_error *err)
+{
+    const tutti_store_change gone = {.key = coord_full_key_bytes(&place->full), .remove = true};
+    coord_news news = {.kind = TUTTI_COORDINATOR_DELETED,
+                       .full = coord_full_key_bytes(&place->full),
+                       .job_size = place->full.job_size};
+    tutti_code code;
+
+    if (place->from_queue) {
+        return coord_queue_drop(self, &place->full, ride, err);
+    }
+    code = coord_answers_apply(self, ride, &gone, 1, &news.version, err);
+    if (code == TUTTI_OK) {
+        coord_key_tell(self, &news);
+    }
+    return code;
+}
+
+/* Answer with a value of our own memory. */
+static void
+give(tutti_coordinator_take *take, const tutti_store_entry *entry)
+{
+    detach(take);
+    take->on_answer(take, entry, NULL);
+}
+
+static tutti_code
+take_value(tutti_coordinator_take *take, const tutti_store_entry *lent, tutti_error *err)
+{
+    tutti_store_entry own = *lent;
+    coord_ride ride = {.key = &take->place->which};
+    void *copy = malloc(lent->value.size + 1);
+    tutti_code code;
+
+    if (copy == NULL) {
+        return coord_fail_memory(err, "a value");
+    }
+    if (lent->value.size > 0) {
+        memcpy(copy, lent->value.data, lent->value.size);
+    }
+    own.key = (tutti_bytes){0};
+    own.value.data = copy;
+    ride.answer = (coord_answer){.version = own.version, .value = own.value};
+    code = drop(take->wait.owner, take->place, &ride, err);
+    if (code == TUTTI_OK) {
+        give(take, &own);
+    }
+    free(copy);
+    return code;
+}
+
+/* The answer that was given to a call with this token. */
+static bool
+repeat(tutti_coordinator_take *take)
+{
+    coord_answer answer;
+    tutti_store_entry entry = {0};
+
+    if (!coord_answer_find(take->wait.owner, &take->place->which, &answer)) {
+        return false;
+    }
+    entry.value = answer.value;
+    entry.version = answer.version;
+    detach(take);
+    take->on_answer(take, &entry, NULL);
+    return true;
+}
+
+/* False: there is nothing, and it waits on. */
+static bool
+serve(tutti_coordinator_take *take)
+{
+    tutti_store_entry entry;
+    tutti_error err;
+    tutti_code code;
+
+    if (repeat(take)) {
+        return true;
+    }
+    code = look(take->wait.owner, take->place, &entry, &err);
+    if (code == TUTTI_NOT_FOUND && !take->place->at_once) {
+        return false;
+    }
+    if (code == TUTTI_OK) {
+        code = take_value(take, &entry, &err);
+    }
+    if (code != TUTTI_OK) {
+        fail(take, &err);
+    }
+    return true;
+}
+
+static size_t
+on_take_work(coord_work *work, size_t budget)
+{
+    tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, take_work);
+    size_t done = 0;
+
+    while (done < budget && !tutti_list_empty(&self->takes_ready)) {
+        (void)serve(
+            tutti_container_of(tutti_list_pop(&self->takes_ready), tutti_coordinator_take, ready));
+        done++;
+    }
+    if (!tutti_list_empty(&self->takes_ready)) {
+        coord_later(self, work);
+    }
+    return done;
+}
+
+static void
+on_end(tutti_coordinator_wait *base, const tutti_error *err)
+{
+    tutti_coordinator_take *take = tutti_container_of(base, tutti_coordinator_take, wait);
+    const coord_take_place *place = take->place;
+    char text[200];
+    tutti_error late;
+
+    if (err == NULL) {
+        if (!tutti_list_empty(&take->ready) && serve(take)) {
+            return;
+        }
+        coord_quote(coord_full_key_client(&place->full), 48, text, sizeof(text));
+        (void)TUTTI_FAIL_FOR(&late, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
+                             place->from_queue ? "nothing came to queue \"%s\" in time"
+                                               : "key \"%s\" did not come in time",
+                             text);
+        err = &late;
+    }
+    fail(take, err);
+}
+
+/* ------------------------------------------------------------------------------ door */
+
+static tutti_code
+check_bytes(const tutti_coordinator *self, size_t bytes, tutti_error *err)
+{
+    if (bytes > self->options.wait_bytes_limit - self->wait_bytes) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "WAITER_LIMIT",
+                              "keys that are waited for hold %llu bytes, %zu more pass the limit "
+                              "(--wait-bytes-limit)",
+                              (unsigned long long)self->wait_bytes, bytes);
+    }
+    return TUTTI_OK;
+}
+
+/* A call with the token of one that still waits takes its place. */
+static void
+supersede(tutti_coordinator *self, const coord_take_place *place)
+{
+    tutti_map_node *node =
+        tutti_map_find(&self->take_tokens, (tutti_bytes){place->which.data, place->which.size});
+    tutti_error err;
+
+    if (node != NULL) {
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_ABORTED, "SUPERSEDED",
+                             "another call with the same token took this one's place");
+        fail(tutti_container_of(node, coord_take_place, node)->take, &err);
+    }
+}
+
+/* With at_once only what has something to take is parked. */
+static tutti_code
+check_there(tutti_coordinator *self, const coord_take_place *place, tutti_error *err)
+{
+    tutti_store_entry entry;
+    coord_answer answer;
+
+    return coord_answer_find(self, &place->which, &answer) ? TUTTI_OK
+                                                           : look(self, place, &entry, err);
+}
+
+static tutti_code
+prepare(tutti_coordinator *self, const tutti_coordinator_take_request *request,
+        coord_take_place *place, tutti_error *err)
+{
+    tutti_code code = coord_full_key_write(self, &request->key, 1, &place->full, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    place->from_queue = request->from_queue;
+    place->at_once = request->at_once;
+    place->bytes = sizeof(*place) + sizeof(coord_topic) + place->full.size;
+    coord_answer_key_write(&place->which,
+                           request->from_queue ? COORD_ANSWER_POP : COORD_ANSWER_TAKE, &place->full,
+                           request->token);
+    if (request->at_once) {
+        code = check_there(self, place, err);
+    }
+    return code == TUTTI_OK ? check_bytes(self, place->bytes, err) : code;
+}
+
+static tutti_code
+park(tutti_coordinator *self, tutti_coordinator_take *take, coord_take_place *place,
+     uint64_t deadline_ns, tutti_error *err)
+{
+    coord_tagged_key key;
+    tutti_code code;
+
+    coord_tagged_key_write(&key, place->from_queue ? COORD_TAG_QUEUE : COORD_TAG_NONE,
+                           &place->full);
+    if (has_token(place)) {
+        supersede(self, place);
+    }
+    code = coord_topic_add(&self->takers, coord_tagged_key_bytes(&key), &take->link, &take->topic,
+                           NULL, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    place->take = take;
+    take->place = place;
+    if (has_token(place)) {
+        place->node.key = (tutti_bytes){place->which.data, place->which.size};
+        (void)tutti_map_add(&self->take_tokens, &place->node);
+    }
+    self->wait_bytes += place->bytes;
+    take->wait.on_end = on_end;
+    coord_wait_start(self, &take->wait, true, deadline_ns);
+    tutti_list_init(&take->ready);
+    tutti_list_add(&self->takes_ready, &take->ready);
+    coord_later(self, &self->take_work);
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_coordinator_take_start(tutti_coordinator *self, const tutti_coordinator_take_request *request,
+                             tutti_coordinator_take *take, tutti_error *err)
+{
+    tutti_code code = coord_wait_check(self, err);
+    coord_take_place *place;
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    place = calloc(1, sizeof(*place));
+    if (place == NULL) {
+        return coord_fail_memory(err, "a call that takes");
+    }
+    code = prepare(self, request, place, err);
+    if (code == TUTTI_OK) {
+        code = park(self, take, place, request->deadline_ns, err);
+    }
+    if (code != TUTTI_OK) {
+        free(place);
+    }
+    return code;
+}
+
+void
+tutti_coordinator_take_withdraw(tutti_coordinator_take *take)
+{
+    if (take->wait.owner != NULL) {
+        detach(take);
+    }
+}
+
+void
+coord_takes_init(tutti_coordinator *self)
+{
+    tutti_map_init(&self->takers);
+    tutti_map_init(&self->take_tokens);
+    tutti_list_init(&self->takes_ready);
+    coord_work_init(&self->take_work, on_take_work);
+}
+
+void
+coord_takes_fini(tutti_coordinator *self)
+{
+    assert(self->takers.count == 0 && self->take_tokens.count == 0);
+}

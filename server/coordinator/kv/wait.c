@@ -1,0 +1,294 @@
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "base/text.h"
+#include "server/coordinator/kv/keys_private.h"
+
+#define SHOWN_MAX 16  /* missing keys that the text lists */
+#define CHECK_COST 16 /* keys that are looked up in the time of one answer */
+
+/* One key that a call waits for. */
+typedef struct coord_want {
+    tutti_link link;    /* in its topic */
+    coord_topic *topic; /* NULL = the key was there */
+    tutti_coordinator_key_wait *wait;
+    tutti_bytes key; /* borrowed from the request */
+} coord_want;
+
+static void
+unregister(tutti_coordinator *self, tutti_coordinator_key_wait *wait)
+{
+    size_t i;
+
+    for (i = 0; i < wait->count; i++) {
+        coord_want *want = &wait->wants[i];
+
+        if (want->topic != NULL) {
+            (void)coord_topic_remove(&self->wanted, want->topic, &want->link);
+            want->topic = NULL;
+        }
+    }
+    wait->missing = 0;
+}
+
+/* Wait for those keys that are not there now. On failure for none. */
+static tutti_code
+register_missing(tutti_coordinator *self, tutti_coordinator_key_wait *wait, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+    coord_full_key full;
+    size_t i;
+
+    wait->missing = 0;
+    for (i = 0; i < wait->count && code == TUTTI_OK; i++) {
+        coord_want *want = &wait->wants[i];
+        const tutti_coordinator_key key = {wait->job, want->key};
+
+        code = coord_full_key_write(self, &key, 1, &full, err);
+        if (code == TUTTI_OK && !coord_key_exists(self, &full, !wait->with_values)) {
+            code = coord_topic_add(&self->wanted, coord_full_key_bytes(&full), &want->link,
+                                   &want->topic, NULL, err);
+            wait->missing += code == TUTTI_OK ? 1 : 0;
+        }
+    }
+    if (code != TUTTI_OK) {
+        unregister(self, wait);
+    }
+    return code;
+}
+
+static void
+detach(tutti_coordinator_key_wait *wait)
+{
+    tutti_coordinator *self = wait->wait.owner;
+
+    unregister(self, wait);
+    tutti_list_remove(&wait->link);
+    coord_wait_stop(&wait->wait);
+    self->wait_bytes -= wait->bytes;
+    free(wait->wants);
+    wait->wants = NULL;
+}
+
+static tutti_bytes
+nth_of_wait(const void *arg, size_t index)
+{
+    const tutti_coordinator_key_wait *wait = arg;
+
+    return wait->wants[index].key;
+}
+
+static void
+answer(tutti_coordinator_key_wait *wait, const tutti_error *err)
+{
+    tutti_coordinator *self = wait->wait.owner;
+    tutti_coordinator_page values = {0};
+    tutti_error other;
+
+    if (err == NULL && wait->with_values &&
+        coord_keys_collect(self, wait->job, nth_of_wait, wait, wait->count, &values, &other) !=
+            TUTTI_OK) {
+        err = &other;
+    }
+    detach(wait);
+    wait->values = &values;
+    wait->on_answer(wait, err == NULL ? tutti_store_version(self->store) : 0, err);
+    tutti_coordinator_page_fini(&values); /* the call may be gone with its answer */
+}
+
+static void
+say_missing(const tutti_coordinator_key_wait *wait, tutti_error *err)
+{
+    char buffer[TUTTI_ERROR_TEXT_MAX];
+    char key[80];
+    tutti_text text = tutti_text_in(buffer, sizeof(buffer));
+    size_t shown = 0;
+    size_t i;
+
+    for (i = 0; i < wait->count && shown < SHOWN_MAX; i++) {
+        if (wait->wants[i].topic != NULL) {
+            coord_quote(wait->wants[i].key, 32, key, sizeof(key));
+            tutti_text_add(&text, "%s\"%s\"", shown == 0 ? "" : ", ", key);
+            shown++;
+        }
+    }
+    if (wait->missing > shown) {
+        tutti_text_add(&text, ", and %zu more", wait->missing - shown);
+    }
+    (void)TUTTI_FAIL_FOR(err, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
+                         "%zu of %zu keys did not come in time: %s", wait->missing, wait->count,
+                         buffer);
+}
+
+/*
+ * All keys had come at some time: are they there together? Else it waits on for those that went,
+ * and this returns false.
+ */
+static bool
+try_answer(tutti_coordinator_key_wait *wait)
+{
+    tutti_error err;
+    const tutti_code code = register_missing(wait->wait.owner, wait, &err);
+
+    if (code != TUTTI_OK) {
+        answer(wait, &err);
+    } else if (wait->missing == 0) {
+        answer(wait, NULL);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void
+on_end(tutti_coordinator_wait *base, const tutti_error *err)
+{
+    tutti_coordinator_key_wait *wait = tutti_container_of(base, tutti_coordinator_key_wait, wait);
+    tutti_error late;
+
+    if (err == NULL) {
+        if (wait->missing == 0 && try_answer(wait)) {
+            return;
+        }
+        say_missing(wait, &late);
+        err = &late;
+    }
+    answer(wait, err);
+}
+
+size_t
+coord_on_ready_work(coord_work *work, size_t budget)
+{
+    tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, ready_work);
+    size_t done = 0;
+
+    while (done < budget && !tutti_list_empty(&self->ready)) {
+        tutti_coordinator_key_wait *wait =
+            tutti_container_of(tutti_list_pop(&self->ready), tutti_coordinator_key_wait, link);
+
+        done += 1 + wait->count / CHECK_COST;
+        (void)try_answer(wait);
+    }
+    if (!tutti_list_empty(&self->ready)) {
+        coord_later(self, work);
+    }
+    return done;
+}
+
+void
+coord_waits_wake(tutti_coordinator *self, tutti_bytes full)
+{
+    coord_topic *topic = coord_topic_find(&self->wanted, full);
+    bool last = topic == NULL;
+
+    while (!last) {
+        coord_want *want = tutti_container_of(topic->members.next, coord_want, link);
+
+        last = coord_topic_remove(&self->wanted, topic, &want->link);
+        want->topic = NULL;
+        want->wait->missing--;
+        if (want->wait->missing == 0) {
+            tutti_list_add(&self->ready, &want->wait->link);
+            coord_later(self, &self->ready_work);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------ door */
+
+static tutti_code
+check_request(const tutti_coordinator *self, const tutti_coordinator_wait_request *request,
+              size_t *ret_bytes, tutti_error *err)
+{
+    size_t bytes = 0;
+    size_t i;
+
+    if (request->with_values) {
+        const tutti_code code = coord_check_key_count(request->count, err);
+
+        if (code != TUTTI_OK) {
+            return code;
+        }
+    }
+    if (request->count == 0 || request->count > TUTTI_COORDINATOR_WAIT_KEYS_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "WAIT_LIMIT",
+                              "%zu keys to wait for, need 1 to %d", request->count,
+                              TUTTI_COORDINATOR_WAIT_KEYS_MAX);
+    }
+    for (i = 0; i < request->count; i++) {
+        /* Its request, its want and its topic; what is too long is refused in a moment. */
+        bytes += 2 * request->keys[i].size + sizeof(coord_want) + sizeof(coord_topic);
+    }
+    if (bytes > self->options.wait_bytes_limit - self->wait_bytes) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "WAITER_LIMIT",
+                              "keys that are waited for hold %llu bytes, %zu more pass the limit "
+                              "(--wait-bytes-limit)",
+                              (unsigned long long)self->wait_bytes, bytes);
+    }
+    *ret_bytes = bytes;
+    return TUTTI_OK;
+}
+
+static tutti_code
+start(tutti_coordinator *self, const tutti_coordinator_wait_request *request,
+      tutti_coordinator_key_wait *wait, tutti_error *err)
+{
+    tutti_code code;
+    size_t i;
+
+    wait->wants = calloc(request->count, sizeof(coord_want));
+    if (wait->wants == NULL) {
+        return coord_fail_memory(err, "keys to wait for");
+    }
+    wait->job = request->job;
+    wait->with_values = request->with_values;
+    wait->count = request->count;
+    for (i = 0; i < request->count; i++) {
+        wait->wants[i].wait = wait;
+        wait->wants[i].key = request->keys[i];
+    }
+    code = register_missing(self, wait, err);
+    if (code != TUTTI_OK) {
+        free(wait->wants);
+        wait->wants = NULL;
+    }
+    return code;
+}
+
+tutti_code
+tutti_coordinator_key_wait_start(tutti_coordinator *self,
+                                 const tutti_coordinator_wait_request *request,
+                                 tutti_coordinator_key_wait *wait, tutti_error *err)
+{
+    size_t bytes = 0;
+    tutti_code code = coord_wait_check(self, err);
+
+    if (code == TUTTI_OK) {
+        code = check_request(self, request, &bytes, err);
+    }
+    if (code == TUTTI_OK) {
+        code = start(self, request, wait, err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    wait->bytes = bytes;
+    self->wait_bytes += bytes;
+    tutti_list_init(&wait->link);
+    wait->wait.on_end = on_end;
+    coord_wait_start(self, &wait->wait, true, request->deadline_ns);
+    if (wait->missing == 0) {
+        tutti_list_add(&self->ready, &wait->link);
+        coord_later(self, &self->ready_work);
+    }
+    return TUTTI_OK;
+}
+
+void
+tutti_coordinator_key_wait_withdraw(tutti_coordinator_key_wait *wait)
+{
+    if (wait->wait.owner != NULL) {
+        detach(wait);
+    }
+}

@@ -1,0 +1,114 @@
+#include <assert.h>
+#include <string.h>
+
+#include "server/coordinator/group/group.h"
+#include "server/coordinator/member/job.h"
+
+void
+coord_events_init(coord_job *job)
+{
+    tutti_map_init(&job->events);
+    tutti_list_init(&job->deleted);
+}
+
+/* A deleted group lives on as its event. */
+static void
+forget_deleted(coord_job *job, coord_group *group)
+{
+    tutti_list_remove(&group->deleted);
+    job->deleted_count--;
+    coord_event_remove(job, &group->event);
+    coord_group_free(group);
+}
+
+void
+coord_events_fini(coord_job *job)
+{
+    while (!tutti_list_empty(&job->deleted)) {
+        forget_deleted(job, tutti_container_of(job->deleted.next, coord_group, deleted));
+    }
+}
+
+static void
+trim(coord_job *job)
+{
+    if (job->deleted_count > COORD_DELETED_MAX) {
+        coord_group *oldest = tutti_container_of(job->deleted.next, coord_group, deleted);
+
+        job->trimmed = oldest->event.number;
+        forget_deleted(job, oldest);
+    }
+}
+
+void
+coord_event_publish(coord_job *job, coord_event *event)
+{
+    tutti_map_node *there;
+
+    coord_event_remove(job, event);
+    event->number = ++job->event_count;
+    event->node.key = tutti_map_key_u64(event->key, event->number);
+    there = tutti_map_add(&job->events, &event->node);
+    assert(there == NULL);
+    if (event->of_group) {
+        tutti_list_add(&job->deleted, &tutti_container_of(event, coord_group, event)->deleted);
+        job->deleted_count++;
+        trim(job);
+    }
+    coord_sessions_wake(job);
+    if (!event->of_group) {
+        coord_member_watches_wake(job);
+    }
+}
+
+void
+coord_event_remove(coord_job *job, coord_event *event)
+{
+    if (event->number != 0) {
+        tutti_map_remove(&job->events, &event->node);
+        event->number = 0;
+    }
+}
+
+coord_event *
+coord_event_after(const coord_job *job, uint64_t number)
+{
+    unsigned char key[8];
+    tutti_map_node *node = tutti_map_from(&job->events, tutti_map_key_u64(key, number + 1));
+
+    return node == NULL ? NULL : tutti_container_of(node, coord_event, node);
+}
+
+static tutti_coordinator_event_kind
+kind_of(const coord_agent *agent)
+{
+    if (agent->state == TUTTI_COORDINATOR_LOST) {
+        return TUTTI_COORDINATOR_RANK_LOST;
+    }
+    return agent->reason[0] == '\0' ? TUTTI_COORDINATOR_RANK_JOINED
+                                    : TUTTI_COORDINATOR_RANK_LEAVING;
+}
+
+void
+coord_event_describe(const coord_event *event, tutti_coordinator_event *ret_event)
+{
+    const coord_agent *agent;
+
+    if (event->of_group) {
+        const coord_group *group = tutti_container_of(event, coord_group, event);
+
+        *ret_event = (tutti_coordinator_event){.kind = TUTTI_COORDINATOR_GROUP_DELETED,
+                                               .group_id = group->id,
+                                               .group_name = group->name};
+        return;
+    }
+    agent = tutti_container_of(event, coord_agent, event);
+    *ret_event = (tutti_coordinator_event){
+        .kind = kind_of(agent),
+        .rank = agent->rank,
+        .incarnation = agent->incarnation,
+        .epoch = agent->changed_epoch,
+        .reason = agent->reason,
+        .left = strncmp(agent->reason, COORD_LEFT, strlen(COORD_LEFT)) == 0,
+    };
+}

@@ -1,0 +1,140 @@
+/* Who has which GPU: two agents on one are a mistake far more often than a wish. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "server/coordinator/member/job.h"
+
+/* A GPU of an agent in its job's map: by UUID, NUL, and the agent's incarnation. */
+typedef struct coord_gpu {
+    tutti_map_node node;
+    coord_agent *agent;
+} coord_gpu;
+
+struct coord_gpus {
+    size_t count;
+    coord_gpu list[];
+};
+
+/* The next UUID of a list by spaces; its size, 0 = none. Advances *at behind it. */
+static size_t
+next_uuid(const char **at, const char **ret_uuid)
+{
+    size_t size;
+
+    *at += strspn(*at, " ");
+    size = strcspn(*at, " ");
+    *ret_uuid = *at;
+    *at += size;
+    return size;
+}
+
+static size_t
+count_uuids(const char *gpus)
+{
+    const char *at = gpus;
+    const char *uuid;
+    size_t count = 0;
+
+    while (next_uuid(&at, &uuid) > 0) {
+        count++;
+    }
+    return count;
+}
+
+tutti_code
+coord_gpus_keep(coord_agent *agent, tutti_error *err)
+{
+    const char *at = agent->info.gpus;
+    const size_t count = count_uuids(at);
+    const size_t suffix = 1 + sizeof(agent->key);
+    coord_gpus *gpus;
+    const char *uuid;
+    size_t size;
+    char *key;
+
+    if (count == 0) {
+        return TUTTI_OK;
+    }
+    gpus = calloc(1, sizeof(*gpus) + count * (sizeof(gpus->list[0]) + suffix) + strlen(at));
+    if (gpus == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "NO_MEMORY",
+                              "no memory for an agent's GPUs");
+    }
+    key = (char *)&gpus->list[count];
+    while ((size = next_uuid(&at, &uuid)) > 0) {
+        coord_gpu *gpu = &gpus->list[gpus->count];
+
+        memcpy(key, uuid, size);
+        memcpy(key + size + 1, agent->key, sizeof(agent->key));
+        gpu->agent = agent;
+        gpu->node.key = (tutti_bytes){key, size + suffix};
+        if (tutti_map_add(&agent->job->gpus, &gpu->node) == NULL) { /* else it is named twice */
+            gpus->count++;
+        }
+        key += size + suffix;
+    }
+    agent->gpus = gpus;
+    return TUTTI_OK;
+}
+
+void
+coord_gpus_forget(coord_agent *agent)
+{
+    size_t i;
+
+    for (i = 0; agent->gpus != NULL && i < agent->gpus->count; i++) {
+        tutti_map_remove(&agent->job->gpus, &agent->gpus->list[i].node);
+    }
+    free(agent->gpus);
+    agent->gpus = NULL;
+}
+
+/* An agent that has this GPU and is not lost, or NULL. */
+static const coord_agent *
+find_holder(const coord_job *job, const char *uuid, size_t size)
+{
+    char key[TUTTI_COORDINATOR_GPUS_MAX + 1];
+    tutti_map_node *node;
+
+    memcpy(key, uuid, size);
+    key[size] = '\0';
+    node = tutti_map_from(&job->gpus, (tutti_bytes){key, size + 1});
+    while (node != NULL && node->key.size > size && memcmp(node->key.data, key, size + 1) == 0) {
+        const coord_agent *agent = tutti_container_of(node, coord_gpu, node)->agent;
+
+        if (agent->state != TUTTI_COORDINATOR_LOST) {
+            return agent;
+        }
+        node = tutti_map_next(node);
+    }
+    return NULL;
+}
+
+tutti_code
+coord_check_gpus(const coord_job *job, const tutti_coordinator_join_request *request,
+                 tutti_error *err)
+{
+    const char *at = request->agent.gpus;
+    const char *uuid;
+    size_t size;
+
+    if (at == NULL || request->agent.allow_shared_gpu) {
+        return TUTTI_OK;
+    }
+    while ((size = next_uuid(&at, &uuid)) > 0) {
+        const coord_agent *other = find_holder(job, uuid, size);
+
+        if (other != NULL) {
+            return TUTTI_FAIL_FOR(
+                err, TUTTI_FAILED_PRECONDITION, "SHARED_GPU",
+                "%.*s is there already: the agent of pid %" PRIu32 " on host %s has it%s. One "
+                "agent has one GPU: let --device or CUDA_VISIBLE_DEVICES differ, or say "
+                "--allow-shared-gpu",
+                (int)(size < 64 ? size : 64), uuid, other->info.pid, other->info.host,
+                other->seated ? "" : ", and waits for a rank");
+        }
+    }
+    return TUTTI_OK;
+}

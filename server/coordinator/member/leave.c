@@ -1,0 +1,56 @@
+/* Ranks that leave: said first, then done. */
+#include "base/fail.h"
+#include "base/text.h"
+#include "server/coordinator/member/job.h"
+
+/* What a leaver says, made fit for other people's messages. */
+static void
+write_reason(const char *start, const char *said, char *ret_reason)
+{
+    tutti_text text = tutti_text_in(ret_reason, COORD_REASON_MAX);
+    size_t i;
+
+    tutti_text_add(&text, "%s", start);
+    if (said == NULL || said[0] == '\0') {
+        return;
+    }
+    tutti_text_add(&text, "%s", start[0] == '\0' ? "" : ": ");
+    for (i = 0; said[i] != '\0' && !text.cut; i++) {
+        tutti_text_add(&text, "%c", said[i] >= 0x20 && said[i] <= 0x7e ? said[i] : '?');
+    }
+}
+
+tutti_code
+tutti_coordinator_announce_leave(tutti_coordinator *self, const tutti_coordinator_member *member,
+                                 const char *reason, tutti_coordinator_epoch_key *ret_key,
+                                 tutti_error *err)
+{
+    char words[COORD_REASON_MAX];
+    coord_agent *agent = NULL;
+    tutti_code code = coord_member_check(self, member, &agent, err);
+
+    if (code == TUTTI_OK && agent->reason[0] == '\0') {
+        write_reason("", reason == NULL || reason[0] == '\0' ? "no reason given" : reason, words);
+        coord_seat_announce(agent, words);
+        coord_event_publish(agent->job, &agent->event);
+    }
+    if (code == TUTTI_OK) {
+        *ret_key = coord_job_key(agent->job);
+    }
+    return code;
+}
+
+tutti_code
+tutti_coordinator_leave(tutti_coordinator *self, const tutti_coordinator_member *member,
+                        const char *reason, tutti_error *err)
+{
+    char words[COORD_REASON_MAX];
+    coord_agent *agent = NULL;
+    tutti_code code = coord_member_check(self, member, &agent, err);
+
+    if (code == TUTTI_OK) {
+        write_reason(COORD_LEFT, reason, words);
+        coord_agent_lose(agent, words, NULL);
+    }
+    return code;
+}

@@ -1,0 +1,359 @@
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/text.h"
+#include "server/coordinator/member/job.h"
+#include "server/coordinator/record/records.h"
+
+static void
+set_asked(coord_job *job, uint32_t rank, bool asked)
+{
+    const uint64_t bit = 1ULL << (rank % 64);
+
+    if (asked) {
+        job->asked[rank / 64] |= bit;
+    } else {
+        job->asked[rank / 64] &= ~bit;
+    }
+}
+
+uint32_t
+coord_seats_missing(const coord_job *job, uint32_t *ret_ranks, uint32_t most)
+{
+    uint32_t count = 0;
+    uint32_t rank = 0;
+
+    while (rank < job->world_size && count < most) {
+        const uint64_t word = job->asked[rank / 64];
+
+        if (rank % 64 == 0 && word == UINT64_MAX) {
+            rank += 64;
+            continue;
+        }
+        if ((word >> (rank % 64) & 1) == 0) {
+            ret_ranks[count++] = rank;
+        }
+        rank++;
+    }
+    return count;
+}
+
+/* It was given its seat a moment ago, and may be on its way to its first session. When somebody
+ * else asks for that seat later than that, the one that was on its way is dead, or one of two
+ * anyhow. */
+static bool
+is_fresh(const coord_agent *agent)
+{
+    const tutti_coordinator *self = agent->job->owner;
+    const uint64_t now_ms = self->wall_ns / TUTTI_NS_PER_MS;
+
+    return now_ms < agent->since_ms + self->options.lost_grace_ns / TUTTI_NS_PER_MS;
+}
+
+/* Its process lives, as far as we know. */
+static bool
+is_live(const coord_agent *agent)
+{
+    if (agent->state == TUTTI_COORDINATOR_WAITING) {
+        return !tutti_list_empty(&agent->joins);
+    }
+    if (agent->state != TUTTI_COORDINATOR_ALIVE || agent->session != NULL) {
+        return agent->state == TUTTI_COORDINATOR_ALIVE;
+    }
+    return !agent->had_session && (!tutti_list_empty(&agent->joins) || is_fresh(agent));
+}
+
+static tutti_code
+check_room(const coord_job *job, const coord_agent *occupant, tutti_error *err)
+{
+    const bool makes_room = occupant != NULL && occupant->state != TUTTI_COORDINATOR_LOST;
+
+    if (job->present == job->world_size && !makes_room) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "WORLD_FULL",
+                              "all %" PRIu32
+                              " seats of job %s are taken: join another --job, or begin "
+                              "this one anew with a larger --world-size",
+                              job->world_size, job->name);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+check_wish(const coord_job *job, const tutti_coordinator_join_request *request,
+           coord_agent **ret_occupant, tutti_error *err)
+{
+    coord_agent *occupant = request->has_rank ? job->seats[request->rank] : NULL;
+
+    if (occupant != NULL && is_live(occupant)) {
+        (void)TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "ALREADY_JOINED",
+                             "rank %" PRIu32 " of job %s is taken by host %s, pid %" PRIu32,
+                             request->rank, job->name, occupant->info.host, occupant->info.pid);
+        tutti_error_set_op(err, NULL, 0, (int32_t)request->rank);
+        return TUTTI_ALREADY_EXISTS;
+    }
+    *ret_occupant = occupant;
+    return check_room(job, occupant, err);
+}
+
+/* Forget an agent that waits. */
+static void
+drop(coord_agent *agent)
+{
+    coord_job *job = agent->job;
+
+    assert(agent->state == TUTTI_COORDINATOR_WAITING);
+    if (agent->seated) {
+        set_asked(job, agent->rank, false);
+    } else {
+        job->unassigned_count--;
+    }
+    job->present--;
+    job->changed = true;
+    coord_agent_free(agent);
+}
+
+/* Whoever sat there and does not live any more goes. A formed job keeps who is lost in its seat. */
+static void
+vacate(coord_agent *occupant)
+{
+    if (occupant != NULL && occupant->state == TUTTI_COORDINATOR_WAITING) {
+        drop(occupant);
+    } else if (occupant != NULL && occupant->state == TUTTI_COORDINATOR_ALIVE) {
+        coord_agent_lose(occupant, "another process took its place", NULL);
+    }
+}
+
+static void
+begin_waiting(coord_agent *agent, const tutti_coordinator_join_request *request)
+{
+    coord_job *job = agent->job;
+
+    if (request->has_rank) {
+        agent->seated = true;
+        agent->rank = request->rank;
+        job->seats[agent->rank] = agent;
+        set_asked(job, agent->rank, true);
+    } else {
+        tutti_list_add(&job->unassigned, &agent->unassigned);
+        job->unassigned_count++;
+    }
+}
+
+static void
+make_alive(coord_agent *agent, uint32_t rank)
+{
+    coord_job *job = agent->job;
+
+    agent->state = TUTTI_COORDINATOR_ALIVE;
+    agent->seated = true;
+    agent->rank = rank;
+    agent->joined_epoch = job->epoch;
+    agent->changed_epoch = job->epoch;
+    agent->since_ms = job->owner->wall_ns / TUTTI_NS_PER_MS;
+    agent->heard = job->event_count;
+    job->seats[rank] = agent;
+    job->last_joined_epoch = job->epoch;
+    job->alive_count++;
+    set_asked(job, rank, true);
+    coord_agent_await_session(agent);
+}
+
+/* The seat of a lost rank in a job that is formed. */
+static void
+come_back(coord_agent *agent, const tutti_coordinator_join_request *request)
+{
+    coord_job *job = agent->job;
+    uint32_t rank = request->rank;
+
+    if (!request->has_rank) {
+        const uint32_t found = coord_seats_missing(job, &rank, 1);
+
+        assert(found == 1); /* check_room has looked */
+    }
+    assert(job->seats[rank]->state == TUTTI_COORDINATOR_LOST);
+    coord_agent_free(job->seats[rank]);
+    job->lost_count--;
+    coord_job_next_epoch(job);
+    make_alive(agent, rank);
+    coord_note(job->owner, "job %s: rank %" PRIu32 " is back on host %s, epoch %" PRIu64, job->name,
+               rank, agent->info.host, job->epoch);
+    coord_elastic_refresh(job);
+    coord_record_agent(agent);
+    coord_event_publish(job, &agent->event);
+}
+
+tutti_code
+coord_seat_newcomer(coord_job *job, const tutti_coordinator_join_request *request,
+                    coord_agent **ret_agent, tutti_error *err)
+{
+    coord_agent *occupant = NULL;
+    coord_agent *agent = NULL;
+    tutti_code code = check_wish(job, request, &occupant, err);
+
+    code = code == TUTTI_OK ? coord_check_gpus(job, request, err) : code;
+    if (code == TUTTI_OK) {
+        code = coord_agent_new(job, request->incarnation, &request->agent, &agent, err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    vacate(occupant);
+    job->present++;
+    agent->since_ms = job->owner->wall_ns / TUTTI_NS_PER_MS;
+    if (job->epoch == 0) {
+        begin_waiting(agent, request);
+    } else {
+        come_back(agent, request);
+    }
+    *ret_agent = agent;
+    return TUTTI_OK;
+}
+
+void
+coord_seat_return(coord_agent *agent)
+{
+    coord_job *job = agent->job;
+
+    drop(agent);
+    coord_job_settle(job);
+}
+
+void
+coord_seat_announce(coord_agent *agent, const char *reason)
+{
+    coord_job *job = agent->job;
+
+    (void)snprintf(agent->reason, sizeof(agent->reason), "%s", reason);
+    coord_job_next_epoch(job);
+    agent->changed_epoch = job->epoch;
+    coord_note(job->owner, "job %s: rank %" PRIu32 " on host %s is leaving: %s, epoch %" PRIu64,
+               job->name, agent->rank, agent->info.host, reason, job->epoch);
+    coord_record_agent(agent);
+}
+
+void
+coord_seat_lose(coord_agent *agent, const char *reason)
+{
+    coord_job *job = agent->job;
+
+    assert(agent->state == TUTTI_COORDINATOR_ALIVE);
+    agent->state = TUTTI_COORDINATOR_LOST;
+    (void)snprintf(agent->reason, sizeof(agent->reason), "%s", reason);
+    agent->since_ms = job->owner->wall_ns / TUTTI_NS_PER_MS;
+    coord_job_next_epoch(job);
+    agent->changed_epoch = job->epoch;
+    set_asked(job, agent->rank, false);
+    job->present--;
+    job->alive_count--;
+    job->lost_count++;
+    coord_note(job->owner, "job %s: rank %" PRIu32 " on host %s is lost: %s, epoch %" PRIu64,
+               job->name, agent->rank, agent->info.host, reason, job->epoch);
+    coord_elastic_refresh(job);
+    coord_record_agent(agent);
+}
+
+void
+coord_seat_restore(coord_agent *agent, uint32_t rank, tutti_coordinator_state state)
+{
+    coord_job *job = agent->job;
+    tutti_coordinator *self = job->owner;
+
+    agent->state = state;
+    agent->seated = true;
+    agent->rank = rank;
+    agent->restored = true;
+    agent->had_session = true; /* a fresh process may take its place */
+    job->seats[rank] = agent;
+    if (agent->changed_epoch > job->epoch) {
+        job->epoch = agent->changed_epoch; /* the job's own record was not written any more */
+        coord_job_draw_key(job);
+    }
+    if (state == TUTTI_COORDINATOR_LOST) {
+        job->lost_count++;
+        return;
+    }
+    if (agent->joined_epoch > job->last_joined_epoch) {
+        job->last_joined_epoch = agent->joined_epoch;
+    }
+    job->present++;
+    job->alive_count++;
+    set_asked(job, rank, true);
+    tutti_timers_start(&self->timers, &agent->timer,
+                       tutti_clock_add(self->now_ns, self->options.heartbeat_timeout_ns));
+}
+
+/* ------------------------------------------------------------------------------ assigned ranks */
+
+static int
+compare(const tutti_link *left, const tutti_link *right)
+{
+    const coord_agent *a = tutti_container_of(left, coord_agent, unassigned);
+    const coord_agent *b = tutti_container_of(right, coord_agent, unassigned);
+    const int order = tutti_compare_numeric(a->info.host, b->info.host);
+
+    if (order != 0) {
+        return order;
+    }
+    if (a->info.local_rank != b->info.local_rank) {
+        return a->info.local_rank < b->info.local_rank ? -1 : 1;
+    }
+    return a->info.pid == b->info.pid ? 0 : a->info.pid < b->info.pid ? -1 : 1;
+}
+
+/* Merge sort of a list: no memory that could be missing, and equals keep their order of arrival. */
+static void
+sort(tutti_link *head, uint32_t count)
+{
+    const uint32_t half = count / 2;
+    tutti_link left;
+    tutti_link sorted;
+    uint32_t i;
+
+    if (count < 2) {
+        return;
+    }
+    tutti_list_init(&left);
+    tutti_list_init(&sorted);
+    for (i = 0; i < half; i++) {
+        tutti_list_add(&left, tutti_list_pop(head));
+    }
+    sort(&left, half);
+    sort(head, count - half);
+    while (!tutti_list_empty(&left) && !tutti_list_empty(head)) {
+        tutti_list_add(&sorted, tutti_list_pop(compare(left.next, head->next) <= 0 ? &left : head));
+    }
+    tutti_list_splice(&sorted, &left);
+    tutti_list_splice(&sorted, head);
+    tutti_list_splice(head, &sorted);
+}
+
+void
+coord_seats_form(coord_job *job)
+{
+    uint32_t rank;
+
+    assert(job->epoch == 0 && job->attached == job->present);
+    sort(&job->unassigned, job->unassigned_count);
+    coord_job_next_epoch(job);
+    job->ever_formed = true;
+    job->attached = 0;
+    job->unassigned_count = 0;
+    for (rank = 0; rank < job->world_size; rank++) {
+        if (job->seats[rank] == NULL) {
+            make_alive(
+                tutti_container_of(tutti_list_pop(&job->unassigned), coord_agent, unassigned),
+                rank);
+        } else if (job->seats[rank]->state == TUTTI_COORDINATOR_WAITING) {
+            make_alive(job->seats[rank], rank);
+        }
+    }
+    assert(tutti_list_empty(&job->unassigned));
+    coord_elastic_refresh(job);
+    coord_record_formed(job);
+    coord_member_watches_wake(job);
+    coord_note(job->owner, "job %s: formed with %" PRIu32 " rank%s", job->name, job->alive_count,
+               job->alive_count == 1 ? "" : "s");
+}

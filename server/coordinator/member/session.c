@@ -1,0 +1,459 @@
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "server/coordinator/member/job.h"
+#include "server/coordinator/metadata/exchange_round.h"
+
+/* An agent that has just learnt its rank gets more time for its first session than a session gets
+ * for a heartbeat: in a storm all of them connect at once. */
+#define FIRST_SESSION_TIMEOUTS 3
+
+/* An agent hears something at least so often in a heartbeat timeout. */
+#define HEARD_PARTS 4
+
+static tutti_coordinator_session *
+session_from(tutti_link *link)
+{
+    return tutti_container_of(link, tutti_coordinator_session, link);
+}
+
+/* No longer parked, and out of its agent's hands. Returns the agent it had, or NULL. */
+static coord_agent *
+detach(tutti_coordinator_session *session)
+{
+    coord_agent *agent = session->agent;
+
+    coord_wait_stop(&session->wait);
+    tutti_list_remove(&session->link);
+    tutti_list_remove(&session->suspect);
+    session->agent = NULL;
+    if (agent != NULL) {
+        agent->session = NULL;
+        agent->gone_ns = agent->job->owner->now_ns;
+    }
+    return agent;
+}
+
+void
+coord_agent_await_session(coord_agent *agent)
+{
+    tutti_coordinator *self = agent->job->owner;
+    const uint64_t wait = agent->had_session
+                              ? self->options.lost_grace_ns
+                              : FIRST_SESSION_TIMEOUTS * self->options.heartbeat_timeout_ns;
+
+    tutti_timers_start(&self->timers, &agent->timer, tutti_clock_add(self->now_ns, wait));
+}
+
+void
+coord_agent_lose(coord_agent *agent, const char *reason, const tutti_error *err)
+{
+    coord_job *job = agent->job;
+    tutti_coordinator_session *session = agent->session;
+    tutti_error lost;
+
+    tutti_timers_stop(&job->owner->timers, &agent->timer);
+    coord_seat_lose(agent, reason);
+    job->owner->lost_total++;
+    if (session != NULL) {
+        (void)detach(session);
+        session->on_end(session, err);
+    }
+    (void)TUTTI_FAIL_FOR(&lost, TUTTI_UNAVAILABLE, "RANK_LOST", "rank %" PRIu32 " was lost: %s",
+                         agent->rank, agent->reason);
+    tutti_error_set_op(&lost, NULL, 0, (int32_t)agent->rank);
+    coord_joins_fail(agent, &lost);
+    coord_event_publish(job, &agent->event);
+    coord_meetings_lose(agent);
+    coord_job_settle(job);
+}
+
+/* ------------------------------------------------------------------------------ messages */
+
+/* Tell it that it is in, and who is lost now. */
+static void
+send_accepted(tutti_coordinator_session *session)
+{
+    coord_job *job = session->agent->job;
+    tutti_coordinator_event *lost = job->owner->told;
+    coord_event *event = job->lost_count == 0 ? NULL : coord_event_after(job, 0);
+    uint64_t last = 0;
+    size_t count = 0;
+
+    while (event != NULL && count < TUTTI_COORDINATOR_LOST_MAX) {
+        coord_event_describe(event, &lost[count]);
+        count += lost[count].kind == TUTTI_COORDINATOR_RANK_LOST ? 1 : 0;
+        last = event->number;
+        event = coord_event_after(job, last);
+    }
+    if (event != NULL && session->agent->heard > last) {
+        session->agent->heard = last; /* the rest of them follows as events */
+    }
+    session->accepted = true;
+    session->sending = session->agent->heard;
+    session->on_accepted(session, job->epoch, lost, count);
+}
+
+/* The next event it has not been told; what it did itself is no news. */
+static coord_event *
+find_news(const tutti_coordinator_session *session)
+{
+    const coord_agent *agent = session->agent;
+    coord_event *event = coord_event_after(agent->job, agent->heard);
+
+    while (event != NULL && event == &agent->event) {
+        event = coord_event_after(agent->job, event->number);
+    }
+    return event;
+}
+
+static void
+end_slow(tutti_coordinator_session *session, const char *why)
+{
+    coord_agent *agent = detach(session);
+    tutti_error err;
+
+    coord_agent_await_session(agent);
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_RESOURCE_EXHAUSTED, "SLOW_SESSION", "%s: connect again", why);
+    session->on_end(session, &err);
+}
+
+/* All that it has not been told, from `event` on, as far as it goes into one message. */
+static void
+send_changes(tutti_coordinator_session *session, coord_event *event)
+{
+    coord_job *job = session->agent->job;
+    tutti_coordinator_event *told = job->owner->told;
+    size_t count = 0;
+
+    for (; event != NULL && count < TUTTI_COORDINATOR_CHANGES_MAX;
+         event = coord_event_after(job, event->number)) {
+        session->sending = event->number;
+        if (event != &session->agent->event) {
+            coord_event_describe(event, &told[count++]);
+        }
+    }
+    session->on_changes(session, told, count);
+}
+
+/* Send one message, when there is one and none is in flight. */
+static void
+push(tutti_coordinator_session *session)
+{
+    coord_agent *agent = session->agent;
+    coord_event *event;
+
+    if (session->writing) {
+        return;
+    }
+    session->write_ns = agent->job->owner->now_ns;
+    if (!session->accepted) {
+        session->writing = true;
+        send_accepted(session);
+        return;
+    }
+    if (agent->heard < agent->job->trimmed) {
+        agent->heard = agent->job->trimmed;
+        end_slow(session, "more groups were deleted than are remembered for a session");
+        return;
+    }
+    event = find_news(session);
+    if (event != NULL) {
+        session->writing = true;
+        send_changes(session, event);
+    } else if (agent->told_wanted < agent->job->wanted) {
+        session->writing = true;
+        session->sending = agent->heard;
+        agent->told_wanted = agent->job->wanted;
+        session->on_wanted(session, agent->told_wanted);
+    } else if (session->beaten) {
+        session->writing = true;
+        session->sending = agent->heard;
+        session->on_heard(session);
+    }
+    session->beaten = false;
+}
+
+/* It has to be told something, when its turn comes. */
+static void
+fall_behind(tutti_coordinator_session *session)
+{
+    coord_job *job = session->agent->job;
+
+    tutti_list_remove(&session->link);
+    tutti_list_add(&job->behind, &session->link);
+    coord_later(job->owner, &job->fan_out);
+}
+
+static size_t
+on_fan_out(coord_work *work, size_t budget)
+{
+    coord_job *job = tutti_container_of(work, coord_job, fan_out);
+    size_t done = 0;
+
+    while (done < budget && !tutti_list_empty(&job->behind)) {
+        tutti_coordinator_session *session = session_from(tutti_list_pop(&job->behind));
+
+        tutti_list_add(&job->idle, &session->link);
+        push(session);
+        done++;
+    }
+    if (!tutti_list_empty(&job->behind)) {
+        coord_later(job->owner, work);
+    }
+    return done;
+}
+
+/* ------------------------------------------------------------------------------ time */
+
+static void
+end_unopened(tutti_coordinator_session *session)
+{
+    tutti_error err;
+
+    (void)detach(session);
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_DEADLINE_EXCEEDED, "BAD_ORDER",
+                         "no first message came: a session begins with `open`");
+    session->on_end(session, &err);
+}
+
+static void
+end_silent(tutti_coordinator_session *session)
+{
+    coord_agent *agent = session->agent;
+    const uint64_t seconds = agent->job->owner->options.heartbeat_timeout_ns / TUTTI_NS_PER_S;
+    const uint64_t ms = agent->job->owner->options.heartbeat_timeout_ns / TUTTI_NS_PER_MS;
+    char reason[COORD_REASON_MAX];
+    tutti_error err;
+
+    (void)snprintf(reason, sizeof(reason), "no heartbeat for %" PRIu64 " %s",
+                   seconds * 1000 == ms ? seconds : ms, seconds * 1000 == ms ? "s" : "ms");
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "RANK_LOST", "rank %" PRIu32 " was lost: %s",
+                         agent->rank, reason);
+    coord_agent_lose(agent, reason, &err);
+}
+
+/* Since when nothing has been heard, while we ran. */
+static uint64_t
+seen_at(const tutti_coordinator_session *session)
+{
+    const uint64_t awake_ns = session->wait.owner->awake_ns;
+
+    return session->seen_ns > awake_ns ? session->seen_ns : awake_ns;
+}
+
+/* Its heartbeats may have come, and wait to be read. */
+static void
+suspect(tutti_coordinator_session *session)
+{
+    tutti_coordinator *self = session->wait.owner;
+
+    tutti_list_remove(&session->suspect);
+    tutti_list_add(&self->suspects, &session->suspect);
+    tutti_timers_start(&self->timers, &session->wait.timer,
+                       tutti_clock_add(self->now_ns, self->options.heartbeat_timeout_ns));
+}
+
+static void
+check_life(tutti_coordinator_session *session)
+{
+    tutti_coordinator *self = session->wait.owner;
+    const uint64_t timeout = self->options.heartbeat_timeout_ns;
+    const uint64_t silent_at = tutti_clock_add(seen_at(session), timeout);
+    const uint64_t stuck_at =
+        session->writing ? tutti_clock_add(session->write_ns, timeout) : TUTTI_TIMERS_NEVER;
+
+    if (tutti_clock_add(silent_at, timeout) <= self->now_ns) {
+        end_silent(session);
+    } else if (silent_at <= self->now_ns) {
+        suspect(session);
+    } else if (stuck_at <= self->now_ns) {
+        end_slow(session, "a message could not be sent for the whole heartbeat timeout");
+    } else {
+        tutti_timers_start(&self->timers, &session->wait.timer,
+                           silent_at < stuck_at ? silent_at : stuck_at);
+    }
+}
+
+void
+coord_sessions_judge(tutti_coordinator *self, size_t budget)
+{
+    const uint64_t timeout = self->options.heartbeat_timeout_ns;
+    tutti_link *link;
+
+    while (budget-- > 0 && (link = tutti_list_pop(&self->suspects)) != NULL) {
+        tutti_coordinator_session *session =
+            tutti_container_of(link, tutti_coordinator_session, suspect);
+
+        if (tutti_clock_add(seen_at(session), timeout) <= self->now_ns) {
+            end_silent(session);
+        } else {
+            check_life(session);
+        }
+    }
+}
+
+static void
+on_end(tutti_coordinator_wait *wait, const tutti_error *err)
+{
+    tutti_coordinator_session *session = tutti_container_of(wait, tutti_coordinator_session, wait);
+
+    if (err != NULL) {
+        (void)detach(session);
+        session->on_end(session, err);
+    } else if (session->agent == NULL) {
+        end_unopened(session);
+    } else {
+        check_life(session);
+    }
+}
+
+/* ------------------------------------------------------------------------------ door */
+
+void
+tutti_coordinator_session_start(tutti_coordinator *self, tutti_coordinator_session *session)
+{
+    session->wait.on_end = on_end;
+    tutti_list_init(&session->link);
+    tutti_list_init(&session->suspect);
+    coord_wait_start(self, &session->wait, false,
+                     tutti_clock_add(self->now_ns, self->options.heartbeat_timeout_ns));
+}
+
+static void
+supersede(coord_agent *agent)
+{
+    tutti_coordinator_session *old = agent->session;
+    tutti_error err;
+
+    if (old == NULL) {
+        return;
+    }
+    (void)detach(old);
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_ABORTED, "SUPERSEDED",
+                         "rank %" PRIu32 " opened another session", agent->rank);
+    old->on_end(old, &err);
+}
+
+static tutti_code
+check_open(const tutti_coordinator_session *session, tutti_error *err)
+{
+    if (session->wait.owner->draining) {
+        return coord_fail_draining(err);
+    }
+    if (session->agent != NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_ORDER",
+                              "the session of rank %" PRIu32 " is open already",
+                              session->agent->rank);
+    }
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_coordinator_session_open(tutti_coordinator_session *session,
+                               const tutti_coordinator_member *member, tutti_error *err)
+{
+    tutti_coordinator *self = session->wait.owner;
+    coord_agent *agent = NULL;
+    tutti_code code = check_open(session, err);
+
+    if (code == TUTTI_OK) {
+        code = coord_member_check(self, member, &agent, err);
+    }
+    if (code != TUTTI_OK) {
+        tutti_coordinator_session_withdraw(session);
+        return code;
+    }
+    supersede(agent);
+    tutti_timers_stop(&self->timers, &agent->timer);
+    agent->session = session;
+    agent->had_session = true;
+    agent->restored = false;
+    agent->told_wanted = agent->answered;
+    session->agent = agent;
+    session->seen_ns = self->now_ns;
+    fall_behind(session);
+    check_life(session);
+    return TUTTI_OK;
+}
+
+/* So that it knows it is heard; a session that is behind is told more than that, or ended: not from
+ * inside of its own message. */
+static void
+answer_heartbeat(tutti_coordinator_session *session)
+{
+    tutti_coordinator *self = session->wait.owner;
+    const uint64_t patience = self->options.heartbeat_timeout_ns / HEARD_PARTS;
+
+    if (session->accepted && self->now_ns - session->write_ns >= patience) {
+        session->beaten = true;
+        fall_behind(session);
+    }
+}
+
+tutti_code
+tutti_coordinator_session_heartbeat(tutti_coordinator_session *session, tutti_error *err)
+{
+    if (session->agent == NULL) {
+        (void)detach(session);
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_ORDER",
+                              "a heartbeat came first: a session begins with `open`");
+    }
+    session->seen_ns = session->wait.owner->now_ns;
+    answer_heartbeat(session);
+    return TUTTI_OK;
+}
+
+void
+tutti_coordinator_session_written(tutti_coordinator_session *session)
+{
+    if (session->wait.owner == NULL || !session->writing) {
+        return;
+    }
+    session->writing = false;
+    session->agent->heard = session->sending;
+    if (find_news(session) != NULL || session->agent->told_wanted < session->agent->job->wanted) {
+        fall_behind(session);
+    }
+}
+
+void
+tutti_coordinator_session_withdraw(tutti_coordinator_session *session)
+{
+    coord_agent *agent;
+
+    if (session->wait.owner == NULL) {
+        return;
+    }
+    agent = detach(session);
+    if (agent != NULL) {
+        coord_agent_await_session(agent);
+    }
+}
+
+void
+coord_sessions_wake(coord_job *job)
+{
+    tutti_list_splice(&job->behind, &job->idle);
+    if (!tutti_list_empty(&job->behind)) {
+        coord_later(job->owner, &job->fan_out);
+    }
+}
+
+void
+coord_sessions_init(coord_job *job)
+{
+    tutti_list_init(&job->idle);
+    tutti_list_init(&job->behind);
+    coord_work_init(&job->fan_out, on_fan_out);
+}
+
+void
+coord_sessions_fini(coord_job *job)
+{
+    assert(tutti_list_empty(&job->idle) && tutti_list_empty(&job->behind));
+    coord_work_stop(&job->fan_out);
+}

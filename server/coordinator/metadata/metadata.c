@@ -1,0 +1,336 @@
+#include "server/coordinator/metadata/metadata.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "base/text.h"
+#include "server/coordinator/metadata/exchange_round.h"
+
+#define MISSING_MAX 1024 /* ranks that a text is made of */
+#define KEY_TEXT_MAX 200
+
+/* What one call is about, once it has been checked. */
+typedef struct caller {
+    coord_agent *agent;
+    coord_group *group;
+    uint32_t position;
+} caller;
+
+static tutti_code
+check_sizes(const tutti_coordinator_meet_request *request, tutti_error *err)
+{
+    if (request->key.size > TUTTI_COORDINATOR_MEET_KEY_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_KEY",
+                              "key of %zu bytes, at most %d", request->key.size,
+                              TUTTI_COORDINATOR_MEET_KEY_MAX);
+    }
+    if (request->value_size > TUTTI_COORDINATOR_MEET_VALUE_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "VALUE_LIMIT",
+                              "value of %zu bytes, at most %u", request->value_size,
+                              TUTTI_COORDINATOR_MEET_VALUE_MAX);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+check_caller(tutti_coordinator *self, const tutti_coordinator_meet_request *request,
+             caller *ret_caller, tutti_error *err)
+{
+    tutti_code code = coord_member_check(self, &request->member, &ret_caller->agent, err);
+
+    if (code == TUTTI_OK) {
+        code = coord_group_find(ret_caller->agent->job, request->group, ret_caller->agent->rank,
+                                &ret_caller->group, err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    if (!coord_group_position(ret_caller->group, request->member.rank, &ret_caller->position)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NOT_IN_GROUP",
+                              "rank %" PRIu32 " is not in group %s", request->member.rank,
+                              ret_caller->group->name);
+    }
+    if (request->kind == TUTTI_COORDINATOR_BROADCAST && request->root >= ret_caller->group->count) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ROOT",
+                              "root %" PRIu32 " in group %s of %" PRIu32 " ranks", request->root,
+                              ret_caller->group->name, ret_caller->group->count);
+    }
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ failures */
+
+/* `group world, key "shape": ` */
+static tutti_text
+begin_text(const coord_channel *channel, char *buffer, size_t size)
+{
+    tutti_text text = tutti_text_in(buffer, size);
+    char key[KEY_TEXT_MAX];
+
+    tutti_text_add(&text, "group %s", channel->group->name);
+    if (channel->key_size > 0) {
+        coord_quote((tutti_bytes){channel->key, channel->key_size}, 48, key, sizeof(key));
+        tutti_text_add(&text, ", key \"%s\"", key);
+    }
+    tutti_text_add(&text, ": ");
+    return text;
+}
+
+static void
+finish(const coord_channel *channel, const tutti_text *text, tutti_code code, const char *reason,
+       int32_t rank, tutti_error *err)
+{
+    (void)TUTTI_FAIL_FOR(err, code, reason, "%s", text->start);
+    tutti_error_set_op(err, channel->group->name, 0, rank);
+}
+
+static const char *
+kind_name(tutti_coordinator_meet_kind kind)
+{
+    return kind == TUTTI_COORDINATOR_BROADCAST ? "Broadcast" : "AllGather";
+}
+
+static void
+say_missing(const coord_meeting *meeting, tutti_error *err)
+{
+    const coord_group *group = meeting->channel->group;
+    char buffer[512];
+    tutti_text text = begin_text(meeting->channel, buffer, sizeof(buffer));
+    uint32_t ranks[MISSING_MAX];
+    uint32_t count = 0;
+    uint32_t i;
+
+    if (meeting->kind == TUTTI_COORDINATOR_BROADCAST) {
+        ranks[count++] = coord_group_rank(group, meeting->root);
+        tutti_text_add(&text, "the root, rank %" PRIu32 ", did not come in time", ranks[0]);
+    } else {
+        for (i = 0; i < meeting->count && count < MISSING_MAX; i++) {
+            if (!meeting->places[i].came) {
+                ranks[count++] = coord_group_rank(group, i);
+            }
+        }
+        tutti_text_add(&text, "%" PRIu32 " of %" PRIu32 " members came in time, missing rank%s ",
+                       meeting->came_count, meeting->count, count == 1 ? "" : "s");
+        tutti_text_add_ranks(&text, ranks, count, 16);
+    }
+    finish(meeting->channel, &text, TUTTI_DEADLINE_EXCEEDED, "MISSING_RANKS",
+           count > 0 ? (int32_t)ranks[0] : TUTTI_ERROR_RANK_NONE, err);
+}
+
+/*
+ * Do this call and the meeting it comes to fit together? If not, the meeting is over, and the call
+ * is told so like all others.
+ */
+static void
+check_fit(coord_meeting *meeting, const caller *who, const tutti_coordinator_meet_request *request)
+{
+    char buffer[512];
+    tutti_text text = begin_text(meeting->channel, buffer, sizeof(buffer));
+    const char *reason = NULL;
+    tutti_code code = TUTTI_FAILED_PRECONDITION;
+    tutti_error err;
+
+    if (meeting->state == COORD_MEETING_OVER) {
+        return;
+    }
+    if (request->kind != meeting->kind) {
+        reason = "METHOD_MISMATCH";
+        tutti_text_add(&text, "rank %" PRIu32 " called %s, others %s", who->agent->rank,
+                       kind_name(request->kind), kind_name(meeting->kind));
+    } else if (request->kind == TUTTI_COORDINATOR_BROADCAST && request->root != meeting->root) {
+        reason = "ROOT_MISMATCH";
+        tutti_text_add(&text, "rank %" PRIu32 " named the root %" PRIu32 ", others %" PRIu32,
+                       who->agent->rank, request->root, meeting->root);
+    } else if (request->kind == TUTTI_COORDINATOR_ALL_GATHER &&
+               meeting->value_bytes + request->value_size > TUTTI_COORDINATOR_MEET_TOGETHER_MAX) {
+        reason = "VALUE_LIMIT";
+        code = TUTTI_INVALID_ARGUMENT;
+        tutti_text_add(&text, "values of %zu bytes together, at most %u",
+                       meeting->value_bytes + request->value_size,
+                       TUTTI_COORDINATOR_MEET_TOGETHER_MAX);
+    } else {
+        return;
+    }
+    finish(meeting->channel, &text, code, reason, (int32_t)who->agent->rank, &err);
+    coord_meeting_fail(meeting, &err);
+}
+
+/* ------------------------------------------------------------------------------ begin */
+
+/* May a new meeting begin? Not when a rank whose value it needs is gone. */
+static tutti_code
+check_new(const caller *who, const coord_channel *channel,
+          const tutti_coordinator_meet_request *request, tutti_error *err)
+{
+    const coord_group *group = who->group;
+    const uint64_t limit = group->job->owner->options.meeting_limit;
+    const coord_agent *needed;
+
+    if (request->kind == TUTTI_COORDINATOR_ALL_GATHER) {
+        needed = coord_group_find_lost(group);
+    } else {
+        needed = group->job->seats[coord_group_rank(group, request->root)];
+    }
+    if (needed != NULL && needed->state != TUTTI_COORDINATOR_ALIVE) {
+        return coord_fail_lost(group, needed, err);
+    }
+    if (channel != NULL && channel->live_count >= limit) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "MEETING_LIMIT",
+                              "group %s: rank %" PRIu32 " is %" PRIu32
+                              " calls ahead of another member, the limit (--meeting-limit)",
+                              group->name, who->agent->rank, channel->live_count);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+begin_meeting(const caller *who, coord_channel *channel,
+              const tutti_coordinator_meet_request *request, coord_meeting **ret_meeting,
+              tutti_error *err)
+{
+    tutti_code code = check_new(who, channel, request, err);
+
+    if (code == TUTTI_OK && channel == NULL) {
+        code = coord_channel_open(who->group, request->key, &channel, err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    code = coord_meeting_new(channel, request->kind, request->root, ret_meeting, err);
+    if (code != TUTTI_OK) {
+        coord_channel_settle(channel);
+    }
+    return code;
+}
+
+/* ------------------------------------------------------------------------------ parked */
+
+static void
+answer(tutti_coordinator_meet *meet, const tutti_error *err)
+{
+    coord_meeting *meeting = meet->meeting;
+
+    coord_meeting_leave(meet);
+    meet->on_answer(meet, NULL, 0, err);
+    coord_meeting_settle(meeting);
+}
+
+/* Its time is up, or we drain. When its answer was on its way already, that comes. */
+static void
+on_end(tutti_coordinator_wait *wait, const tutti_error *err)
+{
+    tutti_coordinator_meet *meet = tutti_container_of(wait, tutti_coordinator_meet, wait);
+    coord_meeting *meeting = meet->meeting;
+    tutti_error missing;
+
+    if (err == NULL && meeting->state != COORD_MEETING_OPEN) {
+        coord_later(meeting->owner, &meeting->work);
+        return;
+    }
+    if (err == NULL) {
+        say_missing(meeting, &missing);
+        coord_meeting_fail(meeting, &missing);
+        err = &missing;
+    }
+    answer(meet, err);
+}
+
+static void
+park(tutti_coordinator *self, coord_meeting *meeting, tutti_coordinator_meet *meet,
+     uint64_t deadline_ns)
+{
+    meet->wait.on_end = on_end;
+    coord_wait_start(self, &meet->wait, true, deadline_ns);
+    coord_meeting_wait(meeting, meet);
+    coord_meeting_settle(meeting);
+}
+
+/* A call with the token of one that came before takes its place. */
+static tutti_code
+resume(tutti_coordinator *self, coord_meeting *meeting,
+       const tutti_coordinator_meet_request *request, tutti_coordinator_meet *meet,
+       tutti_error *err)
+{
+    tutti_coordinator_meet *old = meeting->places[meet->position].meet;
+    tutti_error superseded;
+
+    if (meeting->kind != request->kind) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "METHOD_MISMATCH",
+                              "the token belongs to a call of %s", kind_name(meeting->kind));
+    }
+    if (old != NULL) {
+        coord_meeting_leave(old);
+        (void)TUTTI_FAIL_FOR(&superseded, TUTTI_ABORTED, "SUPERSEDED",
+                             "another call with the same token took this one's place");
+        old->on_answer(old, NULL, 0, &superseded);
+    }
+    park(self, meeting, meet, request->deadline_ns);
+    return TUTTI_OK;
+}
+
+static tutti_code
+come(tutti_coordinator *self, const caller *who, tutti_coordinator_meet_request *request,
+     tutti_coordinator_meet *meet, tutti_error *err)
+{
+    coord_channel *channel = coord_channel_find(who->group, request->key);
+    coord_meeting *meeting = coord_channel_find_token(channel, who->position, request->token);
+    tutti_code code = TUTTI_OK;
+
+    meet->position = who->position;
+    if (meeting != NULL) {
+        return resume(self, meeting, request, meet, err);
+    }
+    meeting = coord_channel_find_next(channel, who->position);
+    if (meeting == NULL) {
+        code = begin_meeting(who, channel, request, &meeting, err);
+    } else {
+        check_fit(meeting, who, request);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    code = coord_meeting_come(meeting, who->position, request, err);
+    if (code != TUTTI_OK) {
+        coord_meeting_settle(meeting); /* it may have begun for nothing */
+        return code;
+    }
+    park(self, meeting, meet, request->deadline_ns);
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_coordinator_meet_start(tutti_coordinator *self, tutti_coordinator_meet_request *request,
+                             tutti_coordinator_meet *meet, tutti_error *err)
+{
+    caller who = {0};
+    tutti_code code = coord_wait_check(self, err);
+
+    if (code == TUTTI_OK) {
+        code = check_sizes(request, err);
+    }
+    if (code == TUTTI_OK) {
+        code = check_caller(self, request, &who, err);
+    }
+    if (code == TUTTI_OK) {
+        code = come(self, &who, request, meet, err);
+    }
+    free(request->value); /* what nobody took over */
+    request->value = NULL;
+    return code;
+}
+
+void
+tutti_coordinator_meet_withdraw(tutti_coordinator_meet *meet)
+{
+    coord_meeting *meeting = meet->meeting;
+
+    if (meet->wait.owner == NULL) {
+        return;
+    }
+    if (meeting->state == COORD_MEETING_OPEN && meeting->places[meet->position].token == 0) {
+        coord_meeting_uncome(meeting, meet->position);
+    }
+    coord_meeting_leave(meet);
+    coord_meeting_settle(meeting);
+}

@@ -1,0 +1,391 @@
+#include "server/coordinator/record/records.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+
+#define BATCH_MOST 32
+
+/* ------------------------------------------------------------------------------ put, remove */
+
+static bool
+is_kept(const coord_job *job)
+{
+    return job->owner->options.durable && job->epoch > 0;
+}
+
+static void
+note_unkept(const coord_job *job, const char *why)
+{
+    coord_note(job->owner,
+               "job %s: what changed is not in the store and will not outlive this process: %s",
+               job->name, why);
+}
+
+/* Write it and be done with it. */
+static void
+put(const coord_job *job, coord_record *record)
+{
+    tutti_error err = {0};
+    tutti_code code = TUTTI_RESOURCE_EXHAUSTED;
+
+    (void)snprintf(err.text, sizeof(err.text), "it is too large");
+    if (!record->failed) {
+        code = tutti_store_set(job->owner->store, (tutti_bytes){record->key, record->key_size},
+                               (tutti_bytes){record->value.data, record->value.size}, NULL, &err);
+    }
+    if (code != TUTTI_OK) {
+        note_unkept(job, err.text);
+    }
+    coord_record_fini(record);
+}
+
+/* Many records in few changes: a store that waits for the disk waits for each. */
+typedef struct batch {
+    const coord_job *job;
+    size_t count;
+    tutti_store_change changes[BATCH_MOST];
+    coord_record records[BATCH_MOST];
+} batch;
+
+/* False: it could not be, which is noted. */
+static bool
+batch_flush(batch *self)
+{
+    tutti_error err;
+    const tutti_code code =
+        tutti_store_apply(self->job->owner->store, self->changes, self->count, NULL, &err);
+    size_t i;
+
+    if (code != TUTTI_OK) {
+        note_unkept(self->job, err.text);
+    }
+    for (i = 0; i < self->count; i++) {
+        coord_record_fini(&self->records[i]);
+    }
+    self->count = 0;
+    return code == TUTTI_OK;
+}
+
+/* The next record to be filled; then call batch_added. */
+static coord_record *
+batch_next(batch *self)
+{
+    if (self->count == BATCH_MOST) {
+        (void)batch_flush(self);
+    }
+    return &self->records[self->count];
+}
+
+static void
+batch_added(batch *self, bool remove)
+{
+    coord_record *record = &self->records[self->count];
+
+    if (record->failed) {
+        note_unkept(self->job, "it is too large");
+        coord_record_fini(record);
+        return;
+    }
+    self->changes[self->count++] =
+        (tutti_store_change){.key = {record->key, record->key_size},
+                             .value = {record->value.data, record->value.size},
+                             .remove = remove};
+}
+
+/* NULL = no memory, which is noted. */
+static batch *
+batch_new(const coord_job *job)
+{
+    batch *self = malloc(sizeof(*self));
+
+    if (self == NULL) {
+        note_unkept(job, "no memory");
+        return NULL;
+    }
+    self->job = job;
+    self->count = 0;
+    return self;
+}
+
+/* As many as one change takes. What the store lends ends with that. */
+static void
+collect(batch *gone, tutti_bytes start)
+{
+    tutti_store *store = gone->job->owner->store;
+    tutti_store_entry entry = {0};
+
+    while (gone->count < BATCH_MOST &&
+           tutti_store_next(store, start, entry.key, &entry, NULL) == TUTTI_OK) {
+        coord_record_begin_bytes(batch_next(gone), entry.key);
+        batch_added(gone, true);
+    }
+}
+
+/* All that begins with this key. */
+static void
+remove_all(const coord_job *job, const coord_record *prefix)
+{
+    const tutti_bytes start = {prefix->key, prefix->key_size};
+    batch *gone = batch_new(job);
+
+    while (gone != NULL) {
+        collect(gone, start);
+        if (gone->count == 0 || !batch_flush(gone)) {
+            break;
+        }
+    }
+    free(gone);
+}
+
+/* ------------------------------------------------------------------------------ jobs, seats */
+
+static uint64_t
+world_id(const coord_job *job)
+{
+    return coord_group_from(tutti_map_find(&job->groups, tutti_bytes_of("world")))->id;
+}
+
+void
+coord_record_job(coord_job *job)
+{
+    coord_record record;
+
+    if (!is_kept(job)) {
+        return;
+    }
+    coord_record_begin(&record, 'j', job->name);
+    coord_record_u64(&record, job->id);
+    coord_record_u32(&record, job->world_size);
+    coord_record_u64(&record, job->epoch);
+    coord_record_u64(&record, job->since_ms);
+    coord_record_u64(&record, job->group_ids);
+    coord_record_u64(&record, job->roster_numbers);
+    coord_record_u32(&record, job->min_world);
+    coord_record_u64(&record, world_id(job));
+    coord_record_bytes(&record, job->epoch_key, sizeof(job->epoch_key));
+    put(job, &record);
+}
+
+static void
+add_info(coord_record *record, const tutti_coordinator_agent *info)
+{
+    size_t i;
+
+    coord_record_text(record, info->host);
+    coord_record_text(record, info->host_id);
+    coord_record_text(record, info->device);
+    coord_record_text(record, info->version);
+    coord_record_bytes(record, info->data_address.data, info->data_address.size);
+    coord_record_u32(record, info->pid);
+    coord_record_u32(record, info->local_rank);
+    coord_record_u32(record, (uint32_t)info->address_count);
+    for (i = 0; i < info->address_count; i++) {
+        coord_record_text(record, info->addresses[i]);
+    }
+    coord_record_text(record, info->gpus);
+}
+
+static void
+fill_seat(coord_record *record, const coord_agent *agent)
+{
+    coord_record_begin(record, 's', agent->job->name);
+    coord_record_key_u32(record, agent->rank);
+    coord_record_u64(record, agent->incarnation);
+    coord_record_u32(record, (uint32_t)agent->state);
+    coord_record_u64(record, agent->joined_epoch);
+    coord_record_u64(record, agent->changed_epoch);
+    coord_record_u64(record, agent->since_ms);
+    coord_record_text(record, agent->reason);
+    add_info(record, &agent->info);
+}
+
+void
+coord_record_agent(coord_agent *agent)
+{
+    coord_record record;
+
+    if (is_kept(agent->job)) {
+        fill_seat(&record, agent);
+        put(agent->job, &record);
+        coord_record_job(agent->job);
+    }
+}
+
+/* The job comes last: without it the rest is not looked at. */
+void
+coord_record_formed(coord_job *job)
+{
+    batch *seats = is_kept(job) ? batch_new(job) : NULL;
+    uint32_t rank;
+
+    if (seats == NULL) {
+        return;
+    }
+    coord_unrecord_job(job);
+    for (rank = 0; rank < job->world_size; rank++) {
+        fill_seat(batch_next(seats), job->seats[rank]);
+        batch_added(seats, false);
+    }
+    (void)batch_flush(seats);
+    free(seats);
+    coord_record_job(job);
+}
+
+/* The job goes first. */
+void
+coord_unrecord_job(coord_job *job)
+{
+    static const char letters[] = "jsgmrot";
+    coord_record prefix;
+    size_t i;
+
+    for (i = 0; is_kept(job) && letters[i] != '\0'; i++) {
+        coord_record_begin(&prefix, letters[i], job->name);
+        remove_all(job, &prefix);
+    }
+}
+
+/* ------------------------------------------------------------------------------ groups */
+
+static void
+put_row(const coord_group *group)
+{
+    coord_record record;
+
+    coord_record_begin(&record, 'r', group->job->name);
+    coord_record_key_text(&record, group->mesh->name);
+    coord_record_key_bytes(&record, group->key, sizeof(group->key));
+    coord_record_u64(&record, group->id);
+    coord_record_text(&record, group->name);
+    put(group->job, &record);
+}
+
+void
+coord_record_group(coord_group *group)
+{
+    coord_record record;
+
+    if (!is_kept(group->job) || coord_group_is_world(group)) {
+        return;
+    }
+    coord_record_job(group->job); /* no id is given twice */
+    if (group->mesh != NULL) {
+        put_row(group);
+        return;
+    }
+    coord_record_begin(&record, 'g', group->job->name);
+    coord_record_key_u64(&record, group->id);
+    coord_record_text(&record, group->name);
+    coord_record_text(&record, group->roster == NULL ? "" : coord_roster_tag(group->roster));
+    coord_record_u64(&record, group->turn);
+    coord_record_ranks(&record, group->ranks, group->count);
+    put(group->job, &record);
+}
+
+void
+coord_unrecord_group(const coord_group *group)
+{
+    coord_record prefix;
+
+    if (is_kept(group->job)) {
+        coord_record_begin(&prefix, 'g', group->job->name);
+        coord_record_key_u64(&prefix, group->id);
+        remove_all(group->job, &prefix);
+    }
+}
+
+/* ------------------------------------------------------------------------------ meshes */
+
+void
+coord_record_mesh(coord_mesh *mesh)
+{
+    coord_record record;
+    uint32_t dim;
+
+    if (!is_kept(mesh->job)) {
+        return;
+    }
+    coord_record_job(mesh->job);
+    coord_record_begin(&record, 'm', mesh->job->name);
+    coord_record_key_text(&record, mesh->name);
+    coord_record_u64(&record, mesh->id);
+    coord_record_u32(&record, mesh->dim_count);
+    for (dim = 0; dim < mesh->dim_count; dim++) {
+        coord_record_u32(&record, mesh->shape[dim]);
+        coord_record_text(&record, mesh->dims[dim]);
+    }
+    coord_record_ranks(&record, mesh->all->ranks, mesh->all->count);
+    put(mesh->job, &record);
+}
+
+void
+coord_unrecord_mesh(const coord_mesh *mesh)
+{
+    static const char letters[] = "mr";
+    coord_record prefix;
+    size_t i;
+
+    for (i = 0; is_kept(mesh->job) && letters[i] != '\0'; i++) {
+        coord_record_begin(&prefix, letters[i], mesh->job->name);
+        coord_record_key_text(&prefix, mesh->name);
+        remove_all(mesh->job, &prefix);
+    }
+}
+
+/* ------------------------------------------------------------------------------ rosters */
+
+static void
+put_roster(coord_roster *roster)
+{
+    const char *tag = coord_roster_tag(roster);
+    const unsigned char *ranks = roster->key + strlen(tag) + 1;
+    coord_record record;
+
+    coord_record_begin(&record, 'o', roster->job->name);
+    coord_record_key_u64(&record, roster->number);
+    coord_record_u64(&record, roster->turn_count);
+    coord_record_u32(&record, roster->count);
+    if (tutti_buf_add(&record.value, ranks, roster->count * sizeof(uint32_t), NULL) != TUTTI_OK) {
+        record.failed = true;
+    }
+    put(roster->job, &record);
+}
+
+void
+coord_record_roster(coord_roster *roster, uint32_t position)
+{
+    const coord_turns *turns = &roster->turns[position];
+    coord_record record;
+
+    if (!is_kept(roster->job)) {
+        return;
+    }
+    if (roster->recorded_turn != roster->turn_count || roster->turn_count == 0) {
+        put_roster(roster);
+        roster->recorded_turn = roster->turn_count;
+    }
+    coord_record_begin(&record, 't', roster->job->name);
+    coord_record_key_u64(&record, roster->number);
+    coord_record_key_u32(&record, position);
+    coord_record_u64(&record, turns->incarnation);
+    coord_record_u64(&record, turns->count);
+    coord_record_u64(&record, turns->token);
+    put(roster->job, &record);
+}
+
+void
+coord_unrecord_roster(const coord_roster *roster)
+{
+    static const char letters[] = "ot";
+    coord_record prefix;
+    size_t i;
+
+    for (i = 0; is_kept(roster->job) && roster->turns != NULL && letters[i] != '\0'; i++) {
+        coord_record_begin(&prefix, letters[i], roster->job->name);
+        coord_record_key_u64(&prefix, roster->number);
+        remove_all(roster->job, &prefix);
+    }
+}

@@ -1,0 +1,295 @@
+#include "server/coordinator/rendezvous/rendezvous.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "server/coordinator/rendezvous/rendezvous_private.h"
+
+/* ------------------------------------------------------------------------------ coming, going */
+
+static void
+drop_token(tutti_coordinator *self, tutti_coordinator_caller *caller)
+{
+    if (caller->which != NULL) {
+        tutti_map_remove(&self->rendezvous_tokens, &caller->node);
+        free(caller->which);
+        caller->which = NULL;
+    }
+}
+
+/* Out of its rendezvous, which goes with its last caller. */
+static void
+leave(tutti_coordinator *self, tutti_coordinator_caller *caller)
+{
+    coord_rendezvous *meeting = caller->meeting;
+
+    tutti_list_remove(&caller->link);
+    drop_token(self, caller);
+    caller->meeting = NULL;
+    if (meeting != NULL && --meeting->arrived == 0) {
+        tutti_map_remove(&self->rendezvous, &meeting->node);
+        free(meeting);
+    }
+}
+
+static void
+detach(tutti_coordinator_caller *caller)
+{
+    tutti_coordinator *self = caller->wait.owner;
+
+    leave(self, caller);
+    self->wait_bytes -= caller->bytes;
+    coord_wait_stop(&caller->wait);
+}
+
+static void
+fail(tutti_coordinator_caller *caller, const tutti_error *err)
+{
+    detach(caller);
+    caller->on_answer(caller, NULL, err);
+}
+
+/* It has its answer, and is told when its turn comes. */
+static void
+settle(tutti_coordinator *self, tutti_coordinator_caller *caller)
+{
+    leave(self, caller);
+    tutti_list_add(&self->met, &caller->link);
+    coord_later(self, &self->met_work);
+}
+
+void
+coord_rendezvous_settle_all(tutti_coordinator *self, coord_rendezvous *meeting, const char *refused,
+                            uint32_t other)
+{
+    uint32_t left = meeting->arrived;
+
+    while (left-- > 0) { /* the meeting goes with the last one */
+        tutti_coordinator_caller *caller =
+            tutti_container_of(meeting->callers.next, tutti_coordinator_caller, link);
+
+        caller->refused = refused;
+        caller->other = other;
+        settle(self, caller);
+    }
+}
+
+/* ------------------------------------------------------------------------------ answering */
+
+static size_t
+on_met_work(coord_work *work, size_t budget)
+{
+    tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, met_work);
+    size_t done = 0;
+
+    while (done < budget && !tutti_list_empty(&self->met)) {
+        tutti_coordinator_caller *caller =
+            tutti_container_of(self->met.next, tutti_coordinator_caller, link);
+        tutti_error err;
+
+        if (caller->refused != NULL) {
+            coord_rendezvous_say_refused(caller, &err);
+            fail(caller, &err);
+        } else {
+            const tutti_coordinator_met met = caller->met;
+
+            detach(caller);
+            caller->on_answer(caller, &met, NULL);
+        }
+        done++;
+    }
+    if (!tutti_list_empty(&self->met)) {
+        coord_later(self, work);
+    }
+    return done;
+}
+
+static void
+on_end(tutti_coordinator_wait *base, const tutti_error *err)
+{
+    tutti_coordinator_caller *caller = tutti_container_of(base, tutti_coordinator_caller, wait);
+    tutti_error late;
+
+    if (err == NULL) {
+        if (caller->meeting == NULL) {
+            return; /* it has its answer, and is told in a moment */
+        }
+        coord_rendezvous_say_missing(caller->meeting, &late);
+        err = &late;
+    }
+    fail(caller, err);
+}
+
+/* ------------------------------------------------------------------------------ door */
+
+static tutti_code
+check_request(const tutti_coordinator *self, const tutti_coordinator_caller_request *request,
+              size_t bytes, tutti_error *err)
+{
+    if (request->count == 0 || request->count > TUTTI_RANKS_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "GROUP_SIZE",
+                              "%" PRIu32 " callers to meet, need 1 to %d", request->count,
+                              TUTTI_RANKS_MAX);
+    }
+    if (request->rank != TUTTI_COORDINATOR_NO_CALLER && request->rank >= request->count) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANK_RANGE",
+                              "rank %" PRIu32 " among %" PRIu32 " callers", request->rank,
+                              request->count);
+    }
+    if (request->name.size > TUTTI_COORDINATOR_CALLER_NAME_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NAME_LIMIT",
+                              "caller's name of %zu bytes, at most %d", request->name.size,
+                              TUTTI_COORDINATOR_CALLER_NAME_MAX);
+    }
+    if (bytes > self->options.wait_bytes_limit - self->wait_bytes) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "WAITER_LIMIT",
+                              "keys that are waited for hold %llu bytes, %zu more pass the limit "
+                              "(--wait-bytes-limit)",
+                              (unsigned long long)self->wait_bytes, bytes);
+    }
+    return TUTTI_OK;
+}
+
+static coord_rendezvous *
+find_or_begin(tutti_coordinator *self, const coord_full_key *full, uint32_t count)
+{
+    tutti_map_node *node = tutti_map_find(&self->rendezvous, coord_full_key_bytes(full));
+    coord_rendezvous *meeting;
+
+    if (node != NULL) {
+        return tutti_container_of(node, coord_rendezvous, node);
+    }
+    meeting = calloc(1, sizeof(*meeting));
+    if (meeting != NULL) {
+        meeting->full = *full;
+        meeting->count = count;
+        tutti_list_init(&meeting->callers);
+        meeting->node.key = coord_full_key_bytes(&meeting->full);
+        (void)tutti_map_add(&self->rendezvous, &meeting->node);
+    }
+    return meeting;
+}
+
+/* Its own place is taken by a call that comes again. */
+static tutti_code
+take_token(tutti_coordinator *self, const coord_answer_key *which, tutti_coordinator_caller *caller,
+           tutti_error *err)
+{
+    tutti_map_node *node =
+        tutti_map_find(&self->rendezvous_tokens, (tutti_bytes){which->data, which->size});
+    coord_answer_key *own = malloc(sizeof(*own));
+    tutti_error superseded;
+
+    if (own == NULL) {
+        return coord_fail_memory(err, "a token");
+    }
+    if (node != NULL) {
+        (void)TUTTI_FAIL_FOR(&superseded, TUTTI_ABORTED, "SUPERSEDED",
+                             "another call with the same token took this one's place");
+        fail(tutti_container_of(node, tutti_coordinator_caller, node), &superseded);
+    }
+    *own = *which;
+    caller->which = own;
+    caller->node.key = (tutti_bytes){own->data, own->size};
+    (void)tutti_map_add(&self->rendezvous_tokens, &caller->node);
+    return TUTTI_OK;
+}
+
+static void
+park(tutti_coordinator *self, tutti_coordinator_caller *caller, uint64_t deadline_ns)
+{
+    self->wait_bytes += caller->bytes;
+    caller->wait.on_end = on_end;
+    coord_wait_start(self, &caller->wait, true, deadline_ns);
+}
+
+/* The place among those that wait; a count that does not fit ends it for all. */
+static tutti_code
+come(tutti_coordinator *self, const coord_full_key *full,
+     const tutti_coordinator_caller_request *request, tutti_coordinator_caller *caller,
+     tutti_error *err)
+{
+    coord_rendezvous *meeting = find_or_begin(self, full, request->count);
+
+    if (meeting == NULL) {
+        return coord_fail_memory(err, "a rendezvous");
+    }
+    if (meeting->count != request->count) {
+        caller->refused = "GROUP_SIZE";
+        caller->other = meeting->count;
+        coord_rendezvous_settle_all(self, meeting, "GROUP_SIZE", request->count);
+        coord_rendezvous_say_refused(caller, err);
+        return TUTTI_INVALID_ARGUMENT;
+    }
+    caller->meeting = meeting;
+    caller->order = meeting->next_order++;
+    tutti_list_add(&meeting->callers, &caller->link);
+    meeting->arrived++;
+    return meeting->arrived == meeting->count ? coord_rendezvous_complete(self, meeting, err)
+                                              : TUTTI_OK;
+}
+
+tutti_code
+tutti_coordinator_caller_start(tutti_coordinator *self,
+                               const tutti_coordinator_caller_request *request,
+                               tutti_coordinator_caller *caller, tutti_error *err)
+{
+    coord_answer answer;
+    coord_answer_key which;
+    coord_full_key full;
+    tutti_code code = coord_wait_check(self, err);
+
+    if (code == TUTTI_OK) {
+        code = coord_full_key_write(self, &request->key, 1, &full, err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    caller->bytes = sizeof(which) + sizeof(coord_rendezvous) + request->name.size;
+    code = check_request(self, request, caller->bytes, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    caller->name = request->name;
+    caller->stated = request->rank;
+    caller->is_root = request->is_root;
+    caller->count = request->count;
+    tutti_list_init(&caller->link);
+    coord_answer_key_write(&which, COORD_ANSWER_MEET, &full, request->token);
+    if (coord_answer_find(self, &which, &answer) &&
+        answer.value.size == sizeof(caller->met)) { /* else it is of another version's store */
+        memcpy(&caller->met, answer.value.data, sizeof(caller->met));
+        settle(self, caller);
+    } else {
+        code = which.size > 0 ? take_token(self, &which, caller, err) : TUTTI_OK;
+        if (code == TUTTI_OK) {
+            code = come(self, &full, request, caller, err);
+        }
+    }
+    if (code != TUTTI_OK) {
+        leave(self, caller);
+        return code;
+    }
+    park(self, caller, request->deadline_ns);
+    return TUTTI_OK;
+}
+
+void
+tutti_coordinator_caller_withdraw(tutti_coordinator_caller *caller)
+{
+    if (caller->wait.owner != NULL) {
+        detach(caller);
+    }
+}
+
+void
+coord_rendezvous_init(tutti_coordinator *self)
+{
+    tutti_map_init(&self->rendezvous);
+    tutti_map_init(&self->rendezvous_tokens);
+    tutti_list_init(&self->met);
+    coord_work_init(&self->met_work, on_met_work);
+}

@@ -1,0 +1,41 @@
+/* A rendezvous, as the two files that make it see it. Private to them. */
+#ifndef TUTTI_SERVER_COORDINATOR_RENDEZVOUS_RENDEZVOUS_PRIVATE_H
+#define TUTTI_SERVER_COORDINATOR_RENDEZVOUS_RENDEZVOUS_PRIVATE_H
+
+#include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/rendezvous/rendezvous.h"
+
+/* Those that wait at one key. */
+typedef struct coord_rendezvous {
+    tutti_map_node node;
+    tutti_link callers;
+    coord_full_key full;
+    uint32_t count;
+    uint32_t arrived;
+    uint64_t next_order;
+} coord_rendezvous;
+
+/* ------------------------------------------------------------------------------ rendezvous.c */
+
+/* All get their answer: `refused` NULL = it went well. The meeting is gone. */
+void coord_rendezvous_settle_all(tutti_coordinator *self, coord_rendezvous *meeting,
+                                 const char *refused, uint32_t other);
+
+/* ------------------------------------------------------------------------------ rendezvous_end.c
+ */
+
+/*
+ * All have come: number them, and settle.
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  no memory; the meeting is as before
+ */
+tutti_code coord_rendezvous_complete(tutti_coordinator *self, coord_rendezvous *meeting,
+                                     tutti_error *err);
+
+/* Why this caller was refused. */
+void coord_rendezvous_say_refused(const tutti_coordinator_caller *caller, tutti_error *err);
+
+/* How many are missing, and who is here. */
+void coord_rendezvous_say_missing(const coord_rendezvous *meeting, tutti_error *err);
+
+#endif

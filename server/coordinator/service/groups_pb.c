@@ -1,0 +1,294 @@
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "server/coordinator/service/coordinator_pb.h"
+#include "server/coordinator/service/groups_pb.h"
+#include "server/coordinator/service/member_pb.h"
+#include "server/coordinator/service/service_loop.h"
+
+#define PAGE_RANKS_MAX 262144 /* ranks of all groups of a page: it stays below a mebibyte */
+
+tutti_code
+coord_fail_answer(tutti_error *err)
+{
+    return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "NO_MEMORY", "no memory for an answer");
+}
+
+static tutti_code
+count_ranks(uint32_t count, uint32_t **ret_ranks, tutti_error *err)
+{
+    uint32_t *ranks = malloc(count * sizeof(*ranks));
+    uint32_t i;
+
+    if (ranks == NULL) {
+        return coord_fail_answer(err);
+    }
+    for (i = 0; i < count; i++) {
+        ranks[i] = i;
+    }
+    *ret_ranks = ranks;
+    return TUTTI_OK;
+}
+
+tutti_code
+coord_group_to_wire(const tutti_coordinator_group *group, tutti_spans *spans,
+                    Tutti__V1__Group *ret_wire, tutti_error *err)
+{
+    uint32_t *ranks = (uint32_t *)(uintptr_t)group->ranks;
+
+    tutti__v1__group__init(ret_wire);
+    ret_wire->id = group->id;
+    ret_wire->name = text_to_wire(group->name);
+    ret_wire->epoch = group->epoch;
+    ret_wire->tag = text_to_wire(group->tag);
+    if (spans != NULL) {
+        tutti_spans_pack(group->ranks, group->count, spans);
+        ret_wire->spans = spans->numbers;
+        ret_wire->n_spans = spans->count;
+    }
+    if (ret_wire->n_spans > 0) {
+        return TUTTI_OK;
+    }
+    if (ranks == NULL && count_ranks(group->count, &ranks, err) != TUTTI_OK) {
+        return err->code;
+    }
+    ret_wire->ranks = ranks;
+    ret_wire->n_ranks = group->count;
+    return TUTTI_OK;
+}
+
+void
+coord_group_wire_fini(const tutti_coordinator_group *group, Tutti__V1__Group *wire)
+{
+    if (group->ranks == NULL) {
+        free(wire->ranks);
+    }
+}
+
+/*
+ * The ranks of a request, in either form.
+ * [out, owned] ret_unpacked  free it; NULL when there was nothing to unpack
+ */
+static tutti_code
+ranks_from_wire(const Tutti__V1__CreateGroupRequest *wire, tutti_coordinator_group_request *request,
+                uint32_t **ret_unpacked, tutti_error *err)
+{
+    tutti_code code;
+
+    request->ranks = wire->ranks;
+    request->count = wire->n_ranks;
+    if (wire->n_spans == 0) {
+        return TUTTI_OK;
+    }
+    if (wire->n_ranks > 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_SPANS",
+                              "the group is given as %zu ranks and as spans, need one of the two",
+                              wire->n_ranks);
+    }
+    code = tutti_spans_unpack(wire->spans, wire->n_spans, ret_unpacked, &request->count, err);
+    if (code == TUTTI_OK) {
+        request->ranks = (const int32_t *)*ret_unpacked; /* below TUTTI_RANKS_MAX */
+    }
+    return code;
+}
+
+static void
+reply_created(tutti_rpc_call *call, const tutti_coordinator_group *group, bool created,
+              bool accept_spans)
+{
+    Tutti__V1__CreateGroupResponse response = TUTTI__V1__CREATE_GROUP_RESPONSE__INIT;
+    Tutti__V1__Group made;
+    tutti_spans spans;
+    tutti_error err;
+
+    if (coord_group_to_wire(group, accept_spans ? &spans : NULL, &made, &err) != TUTTI_OK) {
+        tutti_rpc_call_fail(call, &err);
+        return;
+    }
+    response.group = &made;
+    response.created = created;
+    response.group_rank = (uint32_t)group->rank;
+    tutti_rpc_call_reply(call, &response.base, NULL);
+    coord_group_wire_fini(group, &made);
+}
+
+void
+coord_on_create_group(tutti_rpc_call *call, void *arg)
+{
+    const Tutti__V1__CreateGroupRequest *wire = tutti_rpc_call_request(call);
+    tutti_coordinator_group_request request = {.member = member_from_wire(wire->member),
+                                               .name = wire->name,
+                                               .tag = wire->tag,
+                                               .parent = wire->parent,
+                                               .token = wire->token};
+    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_coordinator_group group;
+    uint32_t *unpacked = NULL;
+    bool created = false;
+    tutti_error err;
+    tutti_code code = ranks_from_wire(wire, &request, &unpacked, &err);
+
+    if (code == TUTTI_OK) {
+        code = tutti_coordinator_group_create(core, &request, &group, &created, &err);
+    }
+    free(unpacked);
+    if (code == TUTTI_OK) {
+        reply_created(call, &group, created, wire->accept_spans);
+    } else {
+        tutti_rpc_call_fail(call, &err);
+    }
+    coord_front_leave(arg);
+}
+
+void
+coord_on_get_group(tutti_rpc_call *call, void *arg)
+{
+    const Tutti__V1__GetGroupRequest *wire = tutti_rpc_call_request(call);
+    Tutti__V1__GetGroupResponse response = TUTTI__V1__GET_GROUP_RESPONSE__INIT;
+    tutti_coordinator_group group;
+    Tutti__V1__Group found;
+    tutti_spans spans;
+    const int64_t asker = wire->opt_rank_case == TUTTI__V1__GET_GROUP_REQUEST__OPT_RANK_RANK
+                              ? (int64_t)wire->rank
+                              : -1;
+    tutti_error err;
+    tutti_code code = tutti_coordinator_group_get(coord_front_enter(arg), wire->job, wire->name,
+                                                  asker, &group, &err);
+
+    if (code == TUTTI_OK) {
+        code = coord_group_to_wire(&group, wire->accept_spans ? &spans : NULL, &found, &err);
+    }
+    if (code == TUTTI_OK) {
+        response.group = &found;
+        response.group_rank = (int32_t)group.rank;
+        tutti_rpc_call_reply(call, &response.base, NULL);
+        coord_group_wire_fini(&group, &found);
+    } else {
+        tutti_rpc_call_fail(call, &err);
+    }
+    coord_front_leave(arg);
+}
+
+void
+coord_on_delete_group(tutti_rpc_call *call, void *arg)
+{
+    const Tutti__V1__DeleteGroupRequest *wire = tutti_rpc_call_request(call);
+    Tutti__V1__DeleteGroupResponse response = TUTTI__V1__DELETE_GROUP_RESPONSE__INIT;
+    const tutti_coordinator_group_end request = {.member = member_from_wire(wire->member),
+                                                 .name = wire->name,
+                                                 .id = wire->id,
+                                                 .allow_missing = wire->allow_missing};
+    bool deleted = false;
+    tutti_error err;
+
+    if (tutti_coordinator_group_delete(coord_front_enter(arg), &request, &deleted, &err) ==
+        TUTTI_OK) {
+        response.deleted = deleted;
+        tutti_rpc_call_reply(call, &response.base, NULL);
+    } else {
+        tutti_rpc_call_fail(call, &err);
+    }
+    coord_front_leave(arg);
+}
+
+/* A page of groups, on its way to the wire. */
+typedef struct group_page {
+    tutti_coordinator_group *groups;
+    Tutti__V1__Group *wires;
+    Tutti__V1__Group **pointers;
+    size_t count;
+    size_t ranks;
+    bool more;
+} group_page;
+
+static void
+group_page_fini(group_page *page)
+{
+    size_t i;
+
+    for (i = 0; i < page->count; i++) {
+        coord_group_wire_fini(&page->groups[i], &page->wires[i]);
+    }
+    free(page->groups);
+    free(page->wires);
+    free(page->pointers);
+}
+
+static tutti_code
+group_page_init(group_page *page, size_t size, tutti_error *err)
+{
+    *page = (group_page){.groups = calloc(size, sizeof(*page->groups)),
+                         .wires = calloc(size, sizeof(*page->wires)),
+                         .pointers = calloc(size, sizeof(*page->pointers))};
+    if (page->groups == NULL || page->wires == NULL || page->pointers == NULL) {
+        return coord_fail_answer(err);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+group_page_fill(group_page *page, size_t size, tutti_coordinator *core,
+                const Tutti__V1__ListGroupsRequest *wire, tutti_error *err)
+{
+    const char *after = wire->page_token;
+    tutti_coordinator_group group;
+    tutti_code code = TUTTI_OK;
+
+    while (code == TUTTI_OK) {
+        code = tutti_coordinator_group_next(core, wire->job, after, &group, &page->more, err);
+        if (code != TUTTI_OK || !page->more) {
+            return code;
+        }
+        if (page->count == size ||
+            (page->count > 0 && page->ranks + group.count > PAGE_RANKS_MAX)) {
+            return TUTTI_OK;
+        }
+        code = coord_group_to_wire(&group, NULL, &page->wires[page->count], err);
+        if (code == TUTTI_OK) {
+            page->groups[page->count] = group;
+            page->pointers[page->count] = &page->wires[page->count];
+            page->ranks += group.count;
+            page->count++;
+            after = group.name;
+        }
+    }
+    return code;
+}
+
+static void
+reply_groups(tutti_rpc_call *call, const group_page *page)
+{
+    Tutti__V1__ListGroupsResponse response = TUTTI__V1__LIST_GROUPS_RESPONSE__INIT;
+
+    response.groups = page->pointers;
+    response.n_groups = page->count;
+    if (page->more) {
+        response.next_page_token = page->wires[page->count - 1].name;
+    }
+    tutti_rpc_call_reply(call, &response.base, NULL);
+}
+
+void
+coord_on_list_groups(tutti_rpc_call *call, void *arg)
+{
+    const Tutti__V1__ListGroupsRequest *wire = tutti_rpc_call_request(call);
+    tutti_coordinator *core = coord_front_enter(arg);
+    group_page page = {0};
+    size_t size = 0;
+    tutti_error err;
+    tutti_code code = coord_page_size(wire->page_size, &size, &err);
+
+    if (code == TUTTI_OK) {
+        code = group_page_init(&page, size, &err);
+    }
+    if (code == TUTTI_OK) {
+        code = group_page_fill(&page, size, core, wire, &err);
+    }
+    if (code == TUTTI_OK) {
+        reply_groups(call, &page);
+    } else {
+        tutti_rpc_call_fail(call, &err);
+    }
+    group_page_fini(&page);
+    coord_front_leave(arg);
+}

@@ -1,0 +1,187 @@
+/* CoordinatorService.Join: progress while the world is not complete, then the seat. */
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "server/coordinator/member/members.h"
+#include "server/coordinator/service/coordinator_pb.h"
+#include "server/coordinator/service/member_pb.h"
+#include "server/coordinator/service/service_loop.h"
+#include "tutti/v1/coordinator_service.pb-c.h"
+
+typedef struct join_call {
+    tutti_coordinator_join join;
+    tutti_rpc_call *call;
+    tutti_coordinator_seat seat;
+    bool seated;   /* `seat` is to be sent as soon as the last progress message has left */
+    bool finished; /* the last word has been said */
+} join_call;
+
+static join_call *
+call_from(tutti_coordinator_join *join)
+{
+    return tutti_container_of(join, join_call, join);
+}
+
+static void
+finish(join_call *self, const tutti_error *err)
+{
+    self->finished = true;
+    tutti_rpc_call_finish(self->call, err);
+}
+
+static void
+on_progress(tutti_coordinator_join *join, const tutti_coordinator_progress *progress)
+{
+    join_call *self = call_from(join);
+    Tutti__V1__JoinResponse response = TUTTI__V1__JOIN_RESPONSE__INIT;
+    Tutti__V1__JoinProgress waiting = TUTTI__V1__JOIN_PROGRESS__INIT;
+
+    if (!tutti_rpc_call_writable(self->call)) {
+        return; /* it does not read: the next one will do */
+    }
+    waiting.joined_count = progress->joined_count;
+    waiting.world_size = progress->world_size;
+    waiting.missing_ranks = (uint32_t *)(uintptr_t)progress->missing_ranks;
+    waiting.n_missing_ranks = progress->missing_count;
+    response.answer_case = TUTTI__V1__JOIN_RESPONSE__ANSWER_WAITING;
+    response.waiting = &waiting;
+    tutti_rpc_call_write(self->call, &response.base, NULL);
+}
+
+static void
+send_seat(join_call *self)
+{
+    Tutti__V1__JoinResponse response = TUTTI__V1__JOIN_RESPONSE__INIT;
+    Tutti__V1__JoinResult joined = TUTTI__V1__JOIN_RESULT__INIT;
+    Tutti__V1__EpochKey key = TUTTI__V1__EPOCH_KEY__INIT;
+
+    joined.rank = self->seat.rank;
+    joined.world_size = self->seat.world_size;
+    joined.min_world_size = self->seat.min_world_size;
+    joined.epoch = self->seat.epoch;
+    joined.job_id = self->seat.job_id;
+    joined.heartbeat_interval_ms = self->seat.heartbeat_interval_ms;
+    joined.heartbeat_timeout_ms = self->seat.heartbeat_timeout_ms;
+    joined.answers_heartbeats = true;
+    key.epoch = self->seat.key.epoch;
+    key.key = bytes_to_wire((tutti_bytes){self->seat.key.bytes, sizeof(self->seat.key.bytes)});
+    joined.key = &key;
+    response.answer_case = TUTTI__V1__JOIN_RESPONSE__ANSWER_JOINED;
+    response.joined = &joined;
+    tutti_rpc_call_write(self->call, &response.base, NULL);
+    finish(self, NULL);
+}
+
+static void
+on_answer(tutti_coordinator_join *join, const tutti_coordinator_seat *seat, const tutti_error *err)
+{
+    join_call *self = call_from(join);
+
+    if (err != NULL) {
+        finish(self, err);
+        return;
+    }
+    self->seat = *seat;
+    self->seated = true;
+    if (tutti_rpc_call_writable(self->call)) {
+        send_seat(self);
+    } /* else on_written sends it, or on_cancel ends it */
+}
+
+static void
+request_from_wire(const Tutti__V1__JoinRequest *wire, tutti_coordinator_join_request *ret_request)
+{
+    const Tutti__V1__AgentInfo *agent = wire->agent;
+
+    *ret_request = (tutti_coordinator_join_request){
+        .job = wire->job,
+        .world_size = wire->world_size,
+        .min_world_size = wire->min_world_size,
+        .has_rank = wire->opt_rank_case == TUTTI__V1__JOIN_REQUEST__OPT_RANK_RANK,
+        .incarnation = wire->incarnation,
+    };
+    if (ret_request->has_rank) {
+        ret_request->rank = wire->rank;
+    }
+    if (agent != NULL) {
+        ret_request->agent = (tutti_coordinator_agent){
+            .host = agent->host,
+            .host_id = agent->host_id,
+            .device = agent->device,
+            .version = agent->version,
+            .gpus = agent->gpus,
+            .allow_shared_gpu = agent->allow_shared_gpu != 0,
+            .addresses = (const char *const *)agent->addresses,
+            .address_count = agent->n_addresses,
+            .data_address = bytes_from_wire(agent->data_address),
+            .pid = agent->pid,
+            .local_rank = agent->local_rank,
+        };
+    }
+}
+
+static void
+on_open(tutti_rpc_call *call, void *arg)
+{
+    tutti_coordinator_join_request request;
+    join_call *self = calloc(1, sizeof(*self));
+    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_error err;
+
+    tutti_rpc_call_set_user(call, self);
+    if (self == NULL) {
+        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
+        tutti_rpc_call_finish(call, &err);
+        coord_front_leave(arg);
+        return;
+    }
+    self->call = call;
+    self->join.on_progress = on_progress;
+    self->join.on_answer = on_answer;
+    request_from_wire(tutti_rpc_call_request(call), &request);
+    request.deadline_ns = coord_front_deadline(arg, call, 0);
+    if (tutti_coordinator_join_start(core, &request, &self->join, &err) != TUTTI_OK) {
+        finish(self, &err);
+    }
+    coord_front_leave(arg);
+}
+
+static void
+on_written(tutti_rpc_call *call, void *arg)
+{
+    join_call *self = tutti_rpc_call_user(call);
+
+    (void)arg;
+    if (self->seated && !self->finished) {
+        send_seat(self);
+    }
+}
+
+static void
+on_cancel(tutti_rpc_call *call, void *arg)
+{
+    join_call *self = tutti_rpc_call_user(call);
+    tutti_error err;
+
+    if (self == NULL || self->finished) {
+        return;
+    }
+    (void)coord_front_enter(arg);
+    tutti_coordinator_join_withdraw(&self->join);
+    finish(self, coord_front_say_gone(call, &err));
+    coord_front_leave(arg);
+}
+
+static void
+on_end(tutti_rpc_call *call, void *arg)
+{
+    (void)arg;
+    free(tutti_rpc_call_user(call));
+}
+
+const tutti_rpc_stream_ops coord_join_stream = {
+    .on_open = on_open,
+    .on_written = on_written,
+    .on_cancel = on_cancel,
+    .on_end = on_end,
+};

@@ -1,0 +1,196 @@
+#include "server/coordinator/service/service_loop.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+
+struct tutti_coordinator_front {
+    const tutti_coordinator_options *options; /* borrowed */
+    tutti_coordinator *core;
+    tutti_rpc_loop *loop; /* borrowed */
+    tutti_timer timer;
+    tutti_rpc_task turn; /* what waits for a turn goes on when the loop is idle */
+    bool waiting;        /* ... and that is asked for */
+    uint64_t now_ns;
+};
+
+static const tutti_rpc_service *const services[] = {
+    &coord_coordinator_service, &coord_mesh_service,       &coord_metadata_service,
+    &coord_store_service,       &coord_rendezvous_service,
+};
+
+static void
+arm(tutti_coordinator_front *self)
+{
+    uint64_t next_ns = tutti_coordinator_next(self->core);
+
+    /* Never for now: a timer that is due at once would run before the loop's other events. */
+    if (next_ns <= self->now_ns) {
+        next_ns = self->now_ns + 1;
+    }
+    tutti_rpc_loop_timer_start(self->loop, &self->timer, next_ns);
+    if (!self->waiting && tutti_coordinator_busy(self->core)) {
+        self->waiting = true;
+        tutti_rpc_loop_post_idle(self->loop, &self->turn);
+    }
+}
+
+tutti_coordinator *
+coord_front_enter(tutti_coordinator_front *front)
+{
+    front->now_ns = tutti_clock_ns();
+    tutti_coordinator_set_time(front->core, front->now_ns, tutti_clock_wall_ns());
+    return front->core;
+}
+
+/*
+ * A short piece of work is done at once. Of a long one, such as an event that 10 000 sessions have
+ * to be told, what is left after a slice waits until all that has been received is read.
+ */
+void
+coord_front_leave(tutti_coordinator_front *front)
+{
+    if (tutti_coordinator_next(front->core) <= front->now_ns) {
+        tutti_coordinator_run(front->core);
+    }
+    if (!front->waiting) {
+        tutti_coordinator_turn(front->core, false);
+    }
+    arm(front);
+}
+
+static void
+on_timer(tutti_timer *timer)
+{
+    tutti_coordinator_front *self = tutti_container_of(timer, tutti_coordinator_front, timer);
+
+    (void)coord_front_enter(self);
+    coord_front_leave(self);
+}
+
+static void
+on_turn(tutti_rpc_task *task)
+{
+    tutti_coordinator_front *self = tutti_container_of(task, tutti_coordinator_front, turn);
+
+    self->waiting = false;
+    tutti_coordinator_turn(coord_front_enter(self), tutti_rpc_loop_is_idle(self->loop));
+    arm(self);
+}
+
+static void
+on_note(void *arg, const char *sentence)
+{
+    (void)arg;
+    TUTTI_LOG("coordinator", INFO, "%s", sentence);
+}
+
+tutti_code
+tutti_coordinator_front_new(const tutti_coordinator_options *options, tutti_store *store,
+                            tutti_rpc_loop *loop, tutti_coordinator_front **ret_front,
+                            tutti_error *err)
+{
+    tutti_coordinator_front *self = calloc(1, sizeof(*self));
+    tutti_code code;
+
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a coordinator");
+    }
+    self->options = options;
+    self->loop = loop;
+    self->timer.on_expiry = on_timer;
+    self->turn.on_run = on_turn;
+    code = tutti_coordinator_new(options, store, &self->core, err);
+    if (code != TUTTI_OK) {
+        free(self);
+        return code;
+    }
+    tutti_coordinator_set_observer(self->core, on_note, NULL);
+    code = tutti_coordinator_restore(coord_front_enter(self), err);
+    if (code != TUTTI_OK) {
+        tutti_coordinator_free(self->core);
+        free(self);
+        return code;
+    }
+    arm(self);
+    *ret_front = self;
+    return TUTTI_OK;
+}
+
+void
+tutti_coordinator_front_free(tutti_coordinator_front *front)
+{
+    if (front == NULL) {
+        return;
+    }
+    tutti_rpc_loop_timer_stop(front->loop, &front->timer);
+    if (front->waiting) {
+        tutti_rpc_loop_cancel_idle(front->loop, &front->turn);
+    }
+    tutti_coordinator_free(front->core);
+    free(front);
+}
+
+static void
+on_drain(void *arg)
+{
+    tutti_coordinator_front *self = arg;
+
+    tutti_coordinator_drain(coord_front_enter(self));
+    coord_front_leave(self);
+}
+
+void
+tutti_coordinator_front_serve(tutti_coordinator_front *front, tutti_rpc_server *server)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(services) / sizeof(services[0]); i++) {
+        tutti_rpc_service service = *services[i];
+
+        service.self = front;
+        service.loop = front->loop;
+        tutti_rpc_server_add(server, &service);
+    }
+    tutti_rpc_server_on_drain(server, on_drain, front);
+}
+
+void
+tutti_coordinator_front_expose(tutti_coordinator_front *front, tutti_page *page)
+{
+    tutti_coordinator_expose(coord_front_enter(front), page);
+    coord_front_leave(front);
+}
+
+void
+tutti_coordinator_front_set_health(tutti_rpc_server *server, bool serving)
+{
+    tutti_rpc_server_set_health(server, "", serving);
+    tutti_rpc_server_set_health(server, "tutti.v1.CoordinatorService", serving);
+    tutti_rpc_server_set_health(server, "tutti.v1.MeshService", serving);
+    tutti_rpc_server_set_health(server, "tutti.v1.MetadataService", serving);
+    tutti_rpc_server_set_health(server, "tutti.v1.StoreService", serving);
+    tutti_rpc_server_set_health(server, "tutti.v1.RendezvousService", serving);
+}
+
+uint64_t
+coord_front_deadline(const tutti_coordinator_front *front, const tutti_rpc_call *call,
+                     uint32_t timeout_ms)
+{
+    return tutti_clock_deadline(front->now_ns, timeout_ms, tutti_rpc_call_deadline(call),
+                                front->options->wait_timeout_ns);
+}
+
+const tutti_error *
+coord_front_say_gone(const tutti_rpc_call *call, tutti_error *err)
+{
+    if (tutti_rpc_call_cancelled(call)) {
+        (void)TUTTI_FAIL(err, TUTTI_CANCELLED, "the caller went away");
+    } else {
+        (void)TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "DRAINING",
+                             "the coordinator is shutting down: connect again");
+    }
+    return err;
+}

@@ -1,0 +1,58 @@
+/*
+ * Front: the coordinator on a loop, with a clock, a timer and its gRPC services.
+ *
+ * All state belongs to the loop's thread: handlers of the services run there, tell the core what
+ * time it is, call it, and let it run what is due. Here, and only here, the room meets gRPC.
+ */
+#ifndef TUTTI_SERVER_COORDINATOR_SERVICE_SERVICE_LOOP_H
+#define TUTTI_SERVER_COORDINATOR_SERVICE_SERVICE_LOOP_H
+
+#include "rpc/server.h"
+#include "server/coordinator/coordinator.h"
+
+typedef struct tutti_coordinator_front tutti_coordinator_front;
+
+/*
+ * [in] options  borrowed for the front's life
+ * [in] store    borrowed, likewise
+ * [in] loop     borrowed, likewise; it does not run yet
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  no memory
+ * and what tutti_coordinator_restore says
+ */
+tutti_code tutti_coordinator_front_new(const tutti_coordinator_options *options, tutti_store *store,
+                                       tutti_rpc_loop *loop, tutti_coordinator_front **ret_front,
+                                       tutti_error *err);
+
+/* The server has stopped, and so has the loop. NULL is fine. */
+void tutti_coordinator_front_free(tutti_coordinator_front *front);
+
+/* Add the services, and drain with the server. Before the server starts. */
+void tutti_coordinator_front_serve(tutti_coordinator_front *front, tutti_rpc_server *server);
+
+/* What those see who watch it, for tutti_metrics_source. Loop's thread. */
+void tutti_coordinator_front_expose(tutti_coordinator_front *front, tutti_page *page);
+
+/* Health of all services. Any thread. */
+void tutti_coordinator_front_set_health(tutti_rpc_server *server, bool serving);
+
+/* ------------------------------------------------------------ for the wire files of this folder */
+
+/* The core, with the time told. Each handler begins with this and ends with coord_front_leave. */
+tutti_coordinator *coord_front_enter(tutti_coordinator_front *front);
+void coord_front_leave(tutti_coordinator_front *front);
+
+/* Until when a call may wait. */
+uint64_t coord_front_deadline(const tutti_coordinator_front *front, const tutti_rpc_call *call,
+                              uint32_t timeout_ms);
+
+/* Why a parked call ends whose caller went away, or that is drained. Returns `err`. */
+const tutti_error *coord_front_say_gone(const tutti_rpc_call *call, tutti_error *err);
+
+extern const tutti_rpc_service coord_coordinator_service;
+extern const tutti_rpc_service coord_mesh_service;
+extern const tutti_rpc_service coord_metadata_service;
+extern const tutti_rpc_service coord_store_service;
+extern const tutti_rpc_service coord_rendezvous_service;
+
+#endif

@@ -1,0 +1,290 @@
+/* CoordinatorService.Session: heartbeats up, events down. */
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "server/coordinator/member/members.h"
+#include "server/coordinator/service/coordinator_pb.h"
+#include "server/coordinator/service/member_pb.h"
+#include "server/coordinator/service/progress_pb.h"
+#include "server/coordinator/service/service_loop.h"
+#include "tutti/v1/coordinator_service.pb-c.h"
+
+typedef struct session_call {
+    tutti_coordinator_session session;
+    tutti_rpc_call *call;
+    bool finished; /* the last word has been said */
+} session_call;
+
+/* Lost ranks on their way into the first message. */
+typedef struct lost_list {
+    Tutti__V1__RankLost wires[TUTTI_COORDINATOR_LOST_MAX];
+    Tutti__V1__RankLost *pointers[TUTTI_COORDINATOR_LOST_MAX];
+} lost_list;
+
+/* Changes on their way into one message. */
+typedef struct change_list {
+    coord_event_wire wires[TUTTI_COORDINATOR_CHANGES_MAX];
+    Tutti__V1__GroupDeleted deleted[TUTTI_COORDINATOR_CHANGES_MAX];
+    Tutti__V1__SessionChange changes[TUTTI_COORDINATOR_CHANGES_MAX];
+    Tutti__V1__SessionChange *pointers[TUTTI_COORDINATOR_CHANGES_MAX];
+} change_list;
+
+static session_call *
+call_from(tutti_coordinator_session *session)
+{
+    return tutti_container_of(session, session_call, session);
+}
+
+static void
+finish(session_call *self, const tutti_error *err)
+{
+    self->finished = true;
+    tutti_rpc_call_finish(self->call, err);
+}
+
+/* With the key of the epoch that it tells of. */
+static void
+send_keyed(session_call *self, Tutti__V1__SessionResponse *response)
+{
+    const tutti_coordinator_epoch_key key = tutti_coordinator_session_key(&self->session);
+    Tutti__V1__EpochKey wire = TUTTI__V1__EPOCH_KEY__INIT;
+
+    wire.epoch = key.epoch;
+    wire.key = bytes_to_wire((tutti_bytes){key.bytes, sizeof(key.bytes)});
+    response->key = &wire;
+    tutti_rpc_call_write(self->call, &response->base, NULL);
+}
+
+static void
+lost_to_wire(const tutti_coordinator_event *event, Tutti__V1__RankLost *ret_wire)
+{
+    coord_event_wire wire;
+
+    coord_event_to_wire(event, &wire);
+    *ret_wire = wire.lost;
+}
+
+static void
+on_accepted(tutti_coordinator_session *session, uint64_t epoch, const tutti_coordinator_event *lost,
+            size_t lost_count)
+{
+    Tutti__V1__SessionResponse response = TUTTI__V1__SESSION_RESPONSE__INIT;
+    Tutti__V1__SessionAccepted accepted = TUTTI__V1__SESSION_ACCEPTED__INIT;
+    lost_list list;
+    size_t i;
+
+    for (i = 0; i < lost_count; i++) {
+        lost_to_wire(&lost[i], &list.wires[i]);
+        list.pointers[i] = &list.wires[i];
+    }
+    accepted.epoch = epoch;
+    accepted.lost = list.pointers;
+    accepted.n_lost = lost_count;
+    response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_ACCEPTED;
+    response.accepted = &accepted;
+    send_keyed(call_from(session), &response);
+}
+
+static void
+change_to_wire(const tutti_coordinator_event *event, coord_event_wire *ret_wire,
+               Tutti__V1__GroupDeleted *ret_deleted, Tutti__V1__SessionChange *ret_change)
+{
+    tutti__v1__session_change__init(ret_change);
+    coord_event_to_wire(event, ret_wire);
+    switch (event->kind) {
+    case TUTTI_COORDINATOR_RANK_LOST:
+        ret_change->what_case = TUTTI__V1__SESSION_CHANGE__WHAT_RANK_LOST;
+        ret_change->rank_lost = &ret_wire->lost;
+        break;
+    case TUTTI_COORDINATOR_RANK_LEAVING:
+        ret_change->what_case = TUTTI__V1__SESSION_CHANGE__WHAT_RANK_LEAVING;
+        ret_change->rank_leaving = &ret_wire->leaving;
+        break;
+    case TUTTI_COORDINATOR_RANK_JOINED:
+        ret_change->what_case = TUTTI__V1__SESSION_CHANGE__WHAT_RANK_JOINED;
+        ret_change->rank_joined = &ret_wire->joined;
+        break;
+    case TUTTI_COORDINATOR_GROUP_DELETED:
+        tutti__v1__group_deleted__init(ret_deleted);
+        ret_deleted->id = event->group_id;
+        ret_deleted->name = text_to_wire(event->group_name);
+        ret_change->what_case = TUTTI__V1__SESSION_CHANGE__WHAT_GROUP_DELETED;
+        ret_change->group_deleted = ret_deleted;
+        break;
+    }
+}
+
+static void
+on_changes(tutti_coordinator_session *session, const tutti_coordinator_event *events, size_t count)
+{
+    Tutti__V1__SessionResponse response = TUTTI__V1__SESSION_RESPONSE__INIT;
+    Tutti__V1__SessionChanges changes = TUTTI__V1__SESSION_CHANGES__INIT;
+    change_list list;
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        change_to_wire(&events[i], &list.wires[i], &list.deleted[i], &list.changes[i]);
+        list.pointers[i] = &list.changes[i];
+    }
+    changes.changes = list.pointers;
+    changes.n_changes = count;
+    response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_CHANGES;
+    response.changes = &changes;
+    send_keyed(call_from(session), &response);
+}
+
+static void
+on_wanted(tutti_coordinator_session *session, uint64_t number)
+{
+    Tutti__V1__SessionResponse response = TUTTI__V1__SESSION_RESPONSE__INIT;
+    Tutti__V1__ProgressWanted wanted = TUTTI__V1__PROGRESS_WANTED__INIT;
+
+    wanted.number = number;
+    response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_PROGRESS_WANTED;
+    response.progress_wanted = &wanted;
+    tutti_rpc_call_write(call_from(session)->call, &response.base, NULL);
+}
+
+static void
+on_heard(tutti_coordinator_session *session)
+{
+    Tutti__V1__SessionResponse response = TUTTI__V1__SESSION_RESPONSE__INIT;
+    Tutti__V1__HeartbeatHeard heard = TUTTI__V1__HEARTBEAT_HEARD__INIT;
+
+    response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_HEARTBEAT_HEARD;
+    response.heartbeat_heard = &heard;
+    tutti_rpc_call_write(call_from(session)->call, &response.base, NULL);
+}
+
+static void
+on_session_end(tutti_coordinator_session *session, const tutti_error *err)
+{
+    finish(call_from(session), err);
+}
+
+static void
+on_open(tutti_rpc_call *call, void *arg)
+{
+    session_call *self = calloc(1, sizeof(*self));
+    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_error err;
+
+    tutti_rpc_call_set_user(call, self);
+    if (self == NULL) {
+        (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a session");
+        tutti_rpc_call_finish(call, &err);
+    } else {
+        self->call = call;
+        self->session.on_accepted = on_accepted;
+        self->session.on_changes = on_changes;
+        self->session.on_wanted = on_wanted;
+        self->session.on_heard = on_heard;
+        self->session.on_end = on_session_end;
+        tutti_coordinator_session_start(core, &self->session);
+        tutti_rpc_call_read(call);
+    }
+    coord_front_leave(arg);
+}
+
+static tutti_code
+take_heartbeat(tutti_coordinator_session *session, const Tutti__V1__Heartbeat *wire,
+               tutti_error *err)
+{
+    const tutti_code code = tutti_coordinator_session_heartbeat(session, err);
+
+    if (code == TUTTI_OK && wire != NULL) {
+        coord_take_progress(session, wire);
+    }
+    return code;
+}
+
+static tutti_code
+take_message(session_call *self, const Tutti__V1__SessionRequest *wire, tutti_error *err)
+{
+    tutti_coordinator_member member;
+
+    if (wire->kind_case == TUTTI__V1__SESSION_REQUEST__KIND_HEARTBEAT) {
+        return take_heartbeat(&self->session, wire->heartbeat, err);
+    }
+    if (wire->kind_case == TUTTI__V1__SESSION_REQUEST__KIND_OPEN && wire->open != NULL) {
+        member = member_from_wire(wire->open->member);
+        return tutti_coordinator_session_open(&self->session, &member, err);
+    }
+    tutti_coordinator_session_withdraw(&self->session);
+    return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ORDER",
+                          "a message that is neither `open` nor `heartbeat`");
+}
+
+static void
+on_message(tutti_rpc_call *call, void *arg, tutti_rpc_message *message)
+{
+    session_call *self = tutti_rpc_call_user(call);
+    tutti_error err;
+
+    if (self->finished) {
+        return;
+    }
+    (void)coord_front_enter(arg);
+    if (take_message(self, tutti_rpc_message_get(message), &err) != TUTTI_OK) {
+        finish(self, &err);
+    } else {
+        tutti_rpc_call_read(call);
+    }
+    coord_front_leave(arg);
+}
+
+/* The stream ends on the agent's side, without Leave: it counts as broken. */
+static void
+on_half_close(tutti_rpc_call *call, void *arg)
+{
+    session_call *self = tutti_rpc_call_user(call);
+
+    if (self->finished) {
+        return;
+    }
+    (void)coord_front_enter(arg);
+    tutti_coordinator_session_withdraw(&self->session);
+    finish(self, NULL);
+    coord_front_leave(arg);
+}
+
+static void
+on_written(tutti_rpc_call *call, void *arg)
+{
+    session_call *self = tutti_rpc_call_user(call);
+
+    (void)coord_front_enter(arg);
+    tutti_coordinator_session_written(&self->session);
+    coord_front_leave(arg);
+}
+
+static void
+on_cancel(tutti_rpc_call *call, void *arg)
+{
+    session_call *self = tutti_rpc_call_user(call);
+    tutti_error err;
+
+    if (self == NULL || self->finished) {
+        return;
+    }
+    (void)coord_front_enter(arg);
+    tutti_coordinator_session_withdraw(&self->session);
+    finish(self, coord_front_say_gone(call, &err));
+    coord_front_leave(arg);
+}
+
+static void
+on_end(tutti_rpc_call *call, void *arg)
+{
+    (void)arg;
+    free(tutti_rpc_call_user(call));
+}
+
+const tutti_rpc_stream_ops coord_session_stream = {
+    .on_open = on_open,
+    .on_message = on_message,
+    .on_half_close = on_half_close,
+    .on_written = on_written,
+    .on_cancel = on_cancel,
+    .on_end = on_end,
+};

@@ -1,0 +1,151 @@
+/*
+ * Progress: what agents tell of their ops with their heartbeats, and who waits for whom.
+ *
+ * Of each agent the last word on each group is kept. A question (stall) asks all agents of a job
+ * anew, and is answered when all have told or its time is up: so who does not answer is known, too.
+ * Agents are asked ten times a second at most; who asks in between waits for the next time.
+ *
+ * See coordinator.h for threads and time. What is lent is good until the callback returns.
+ */
+#ifndef TUTTI_SERVER_COORDINATOR_STALL_PROGRESS_H
+#define TUTTI_SERVER_COORDINATOR_STALL_PROGRESS_H
+
+#include "base/text.h"
+#include "server/coordinator/member/members.h"
+#include "tutti/types.h"
+
+#define TUTTI_COORDINATOR_GROUPS_TOLD_MAX 256 /* of one heartbeat, and kept of one agent */
+#define TUTTI_COORDINATOR_PENDING_MAX 8       /* ops of one group */
+#define TUTTI_COORDINATOR_OP_WORDS_MAX 128    /* bytes of an op in words, with the NUL */
+#define TUTTI_COORDINATOR_STALLS_MAX 256
+#define TUTTI_COORDINATOR_ARRIVED_MAX 1024
+#define TUTTI_COORDINATOR_OTHERS_MAX 64
+#define TUTTI_COORDINATOR_ASK_MS_MAX 10000
+
+/* An op that has not ended. */
+typedef struct tutti_coordinator_pending {
+    uint64_t sequence; /* 0 = a send or receive */
+    const char *op;
+    bool queued;
+    uint64_t waited_ms;
+    int64_t peer; /* of a send or receive: a rank of the job; -1 = any, or none */
+} tutti_coordinator_pending;
+
+/* How far a rank is in a group; as tutti.v1.GroupProgress. */
+typedef struct tutti_coordinator_told {
+    const char *group;
+    uint64_t id;
+    uint64_t epoch;
+    uint64_t came;
+    uint64_t entered;
+    uint64_t left;
+    const char *last_op;
+    uint64_t last_ms;
+    uint64_t last_sequence;
+    const tutti_coordinator_pending *pending;
+    size_t pending_count;
+} tutti_coordinator_told;
+
+/*
+ * After a heartbeat: what came with it, of one group. What is too long is cut, what is too much is
+ * left out. A session that is not open is fine.
+ */
+void tutti_coordinator_session_told(tutti_coordinator_session *session,
+                                    const tutti_coordinator_told *told);
+
+/* After that: the heartbeat answers that question. */
+void tutti_coordinator_session_answered(tutti_coordinator_session *session, uint64_t number);
+
+/* ------------------------------------------------------------------------------ stalls */
+
+/* The numbers of tutti.v1.Standing. */
+typedef enum tutti_coordinator_standing {
+    TUTTI_COORDINATOR_ARRIVED = 1,
+    TUTTI_COORDINATOR_ABSENT = 2,
+    TUTTI_COORDINATOR_SLOW = 3,
+    TUTTI_COORDINATOR_QUEUED = 4,
+    TUTTI_COORDINATOR_SILENT = 5,
+    TUTTI_COORDINATOR_GONE = 6,
+} tutti_coordinator_standing;
+
+typedef struct tutti_coordinator_stalled_rank {
+    uint32_t rank;
+    tutti_coordinator_standing standing;
+    bool arrived;
+    uint64_t last_sequence;
+    const char *last_op; /* "" = none */
+    uint64_t last_ms;
+    uint64_t silent_ms;
+    const char *reason; /* "" = none */
+} tutti_coordinator_stalled_rank;
+
+typedef struct tutti_coordinator_stall {
+    const char *group;
+    uint64_t group_id;
+    uint64_t epoch;
+    uint64_t sequence;
+    const char *op;
+    uint64_t waited_ms;
+    uint32_t group_size;
+    uint32_t arrived_count; /* ... of which `arrived` lists the first */
+    uint32_t missing_count;
+    uint32_t other_count;
+    uint32_t arrived[TUTTI_COORDINATOR_ARRIVED_MAX];
+    tutti_coordinator_stalled_rank others[TUTTI_COORDINATOR_OTHERS_MAX];
+} tutti_coordinator_stall;
+
+typedef struct tutti_coordinator_stalls {
+    const char *job;
+    uint64_t epoch;
+    uint32_t world_size;
+    size_t count;
+    tutti_coordinator_stall *stalls;
+    uint32_t silent_count;
+    uint32_t lost_count;
+    uint32_t other_count; /* ranks that are silent or lost, the first of them: */
+    tutti_coordinator_stalled_rank others[TUTTI_COORDINATOR_OTHERS_MAX];
+} tutti_coordinator_stalls;
+
+typedef struct tutti_coordinator_question_request {
+    const char *job;
+    const char *group; /* NULL or "" = all */
+    uint64_t older_than_ms;
+    uint32_t wait_ms; /* 0 = 500 */
+} tutti_coordinator_question_request;
+
+/* A parked DescribeStall. Zero it and set the callback. */
+typedef struct tutti_coordinator_question tutti_coordinator_question;
+struct tutti_coordinator_question {
+    /* The answer: `stalls`, or `err` when that is not NULL. */
+    void (*on_answer)(tutti_coordinator_question *question, const tutti_coordinator_stalls *stalls,
+                      const tutti_error *err);
+    /* The coordinator's: */
+    tutti_coordinator_wait wait;
+    tutti_link link; /* among the questions */
+    char job[TUTTI_NAME_MAX + 1];
+    uint64_t job_id;
+    char group[TUTTI_NAME_MAX + 1];
+    uint64_t older_than_ms;
+    uint64_t number;
+    uint64_t wait_ns; /* from when the agents are asked */
+    uint32_t awaited; /* agents that have not answered; 0 = they have not been asked */
+};
+
+/*
+ * TUTTI_OK                  parked
+ * TUTTI_NOT_FOUND           NO_JOB
+ * TUTTI_INVALID_ARGUMENT    BAD_NAME; BAD_WAIT
+ * TUTTI_RESOURCE_EXHAUSTED  WAITER_LIMIT
+ * TUTTI_UNAVAILABLE         DRAINING
+ */
+tutti_code tutti_coordinator_question_start(tutti_coordinator *self,
+                                            const tutti_coordinator_question_request *request,
+                                            tutti_coordinator_question *question, tutti_error *err);
+
+/* The caller went away. Not parked is fine. */
+void tutti_coordinator_question_withdraw(tutti_coordinator_question *question);
+
+/* "group world op 41 all_reduce(sum, FP32[4]): 3 of 4 ranks are in it, since 12.3 s; rank 2 ..." */
+void tutti_coordinator_stall_describe(const tutti_coordinator_stall *stall, tutti_text *text);
+
+#endif
