@@ -1,4 +1,6 @@
 /* Which of an agent's addresses to take: on its own host the Unix socket, elsewhere never. */
+#include "client/conn/address_pick.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +9,10 @@
 
 #include "base/fail.h"
 #include "base/local.h"
+#include "client/conn/call.h"
+#include "client/conn/channel_pool.h"
 #include "client/conn/client.h"
+#include "client/conn/diagnostics.h"
 
 bool
 client_is_unix(const char *address)

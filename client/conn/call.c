@@ -1,9 +1,14 @@
 /* Unary calls, and until when they may take. */
+#include "client/conn/call.h"
+
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
 #include "client/conn/command_stream.h"
+#include "client/conn/zero_copy.h"
 
 #define PAUSE_LEAST_NS (5 * TUTTI_NS_PER_MS)
 #define PAUSE_MOST_NS (200 * TUTTI_NS_PER_MS)

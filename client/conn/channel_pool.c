@@ -1,4 +1,6 @@
 /* The connections of a client, and gRPC itself: there while somebody uses them. */
+#include "client/conn/channel_pool.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -6,6 +8,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "client/conn/client.h"
+#include "client/conn/options.h"
 
 /* The one state of the process that the library holds. */
 static struct {

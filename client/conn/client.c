@@ -1,4 +1,6 @@
 /* Connecting: a client is there when its agent has joined the job. */
+#include "client/conn/client.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,7 +11,15 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/text.h"
+#include "client/conn/address_pick.h"
+#include "client/conn/call.h"
+#include "client/conn/channel_pool.h"
 #include "client/conn/command_stream.h"
+#include "client/conn/coordinator.h"
+#include "client/conn/diagnostics.h"
+#include "client/conn/init.h"
+#include "client/conn/options.h"
+#include "client/conn/stall_timer.h"
 #include "tutti/version.h"
 
 #define ASK_AGAIN_MS_LEAST 10

@@ -2,10 +2,8 @@
 #ifndef TUTTI_CLIENT_CONN_COMMAND_PB_H
 #define TUTTI_CLIENT_CONN_COMMAND_PB_H
 
-#include "client/conn/client.h"
+#include "client/conn/channel_pool.h"
 #include "tutti/v1/commands_service.pb-c.h"
-
-/* pipeline_pb.c */
 
 /* The number of the command that a request is; 0 = it is none. */
 uint32_t client_command_of(const ProtobufCMessage *request);

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
 #include "client/conn/command_stream.h"
 
 #define SHUTTLES_MOST 16 /* of one client: more calls at once go by themselves */

@@ -2,7 +2,8 @@
 #ifndef TUTTI_CLIENT_CONN_COMMAND_STREAM_H
 #define TUTTI_CLIENT_CONN_COMMAND_STREAM_H
 
-#include "client/conn/client.h"
+#include "client/conn/call.h"
+#include "client/conn/channel_pool.h"
 
 /* ------------------------------------------------------------------ command_stream.c */
 

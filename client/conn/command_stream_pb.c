@@ -3,6 +3,9 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "client/conn/call.h"
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
 #include "client/conn/command_pb.h"
 #include "client/conn/command_stream.h"
 #include "client/conn/types_pb.h"

@@ -4,6 +4,11 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "client/conn/address_pick.h"
+#include "client/conn/call.h"
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
+#include "client/conn/coordinator.h"
 #include "client/conn/types_pb.h"
 #include "tutti/v1/coordinator_service.pb-c.h"
 

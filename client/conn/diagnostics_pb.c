@@ -2,6 +2,11 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "client/conn/address_pick.h"
+#include "client/conn/call.h"
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
+#include "client/conn/diagnostics.h"
 #include "client/conn/types_pb.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "tutti/v1/diagnostics_service.pb-c.h"

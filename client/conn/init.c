@@ -1,4 +1,6 @@
 /* Init addresses: from where a job meets to the agent of one of its ranks. */
+#include "client/conn/init.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/init_url.h"
+#include "client/conn/call.h"
 #include "client/conn/client.h"
 
 #define ASK_AGAIN_MS_LEAST 10

@@ -1,4 +1,6 @@
 /* What a client is told, and what the environment says where it is told nothing. */
+#include "client/conn/options.h"
+
 #include <stdlib.h>
 #include <string.h>
 

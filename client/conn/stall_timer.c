@@ -1,11 +1,12 @@
 /* A thread that looks whether transfers still move, and gives up those that do not. */
+#include "client/conn/stall_timer.h"
+
 #include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/thread.h"
-#include "client/conn/client.h"
 
 void
 client_watch_init(client_watch *watch)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "client/conn/client.h"
 #include "tensor/spec.h"
 
 void

@@ -2,7 +2,11 @@
 #ifndef TUTTI_CLIENT_CONN_TYPES_PB_H
 #define TUTTI_CLIENT_CONN_TYPES_PB_H
 
-#include "client/conn/client.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tutti/client.h"
 #include "tutti/v1/types.pb-c.h"
 
 /* A spec on its way out, with the memory its message points to. */

@@ -2,10 +2,13 @@
  * Sending without a copy: gRPC looks at the caller's memory until it has left, or until the
  * connection is gone.
  */
+#include "client/conn/zero_copy.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <time.h>
 
+#include "client/conn/channel_pool.h"
 #include "client/conn/client.h"
 
 #define PATIENCE_S 1 /* for a connection that is alive to let go of what it still holds */

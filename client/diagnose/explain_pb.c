@@ -1,6 +1,10 @@
 /* DiagnosticsService.Explain and SetAlgorithms. */
 #include <string.h>
 
+#include "client/conn/call.h"
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
+#include "client/conn/coordinator.h"
 #include "client/conn/types_pb.h"
 #include "tutti/algorithms.h"
 #include "tutti/v1/diagnostics_service.pb-c.h"

@@ -4,6 +4,9 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "client/conn/call.h"
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
 #include "client/conn/types_pb.h"
 #include "tutti/diagnose.h"
 #include "tutti/v1/diagnostics_service.pb-c.h"

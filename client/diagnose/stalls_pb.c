@@ -2,6 +2,10 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "client/conn/call.h"
+#include "client/conn/client.h"
+#include "client/conn/coordinator.h"
+#include "client/conn/options.h"
 #include "client/conn/types_pb.h"
 #include "tutti/diagnose.h"
 #include "tutti/v1/coordinator_service.pb-c.h"

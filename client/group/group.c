@@ -4,6 +4,8 @@
 
 #include "base/fail.h"
 #include "client/conn/client.h"
+#include "client/conn/options.h"
+#include "client/group/groups.h"
 
 void
 tutti_group_info_free(tutti_group_info *info)

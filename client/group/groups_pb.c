@@ -6,6 +6,11 @@
 #include "base/fail.h"
 #include "base/id.h"
 #include "base/spans.h"
+#include "client/conn/call.h"
+#include "client/conn/client.h"
+#include "client/conn/coordinator.h"
+#include "client/conn/types_pb.h"
+#include "client/group/groups.h"
 #include "client/group/groups_pb.h"
 
 #define SERVICE (&tutti__v1__coordinator_service__descriptor)

@@ -2,7 +2,9 @@
 #ifndef TUTTI_CLIENT_GROUP_GROUPS_PB_H
 #define TUTTI_CLIENT_GROUP_GROUPS_PB_H
 
-#include "client/conn/types_pb.h"
+#include <stddef.h>
+
+#include "tutti/group.h"
 #include "tutti/v1/coordinator_service.pb-c.h"
 
 /* [out, owned] ret  tutti_group_info_free it. TUTTI_DATA_LOSS: no group */

@@ -1,5 +1,9 @@
 /* A thread that follows who comes and goes, and comes back when the coordinator went away. */
 #include "tutti/membership.h"
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
+#include "client/conn/options.h"
+#include "client/conn/stall_timer.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -4,6 +4,10 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "client/conn/call.h"
+#include "client/conn/client.h"
+#include "client/conn/coordinator.h"
+#include "client/conn/types_pb.h"
 #include "client/group/groups_pb.h"
 #include "tutti/mesh.h"
 #include "tutti/v1/mesh_service.pb-c.h"

@@ -3,6 +3,9 @@
 
 #include "base/fail.h"
 #include "base/id.h"
+#include "client/conn/call.h"
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
 #include "client/conn/types_pb.h"
 #include "tutti/v1/rendezvous_service.pb-c.h"
 

@@ -5,6 +5,9 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/id.h"
+#include "client/conn/call.h"
+#include "client/conn/client.h"
+#include "client/conn/coordinator.h"
 #include "client/conn/types_pb.h"
 #include "tutti/v1/store_service.pb-c.h"
 

@@ -7,6 +7,10 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/id.h"
+#include "client/conn/call.h"
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
+#include "client/conn/coordinator.h"
 #include "client/conn/types_pb.h"
 #include "tutti/v1/store_service.pb-c.h"
 

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "client/conn/client.h"
+#include "tutti/store.h"
 
 /* Put bytes behind what is there. */
 static bool

@@ -1,4 +1,8 @@
 /* CollectivesService: ops become requests, responses become results. */
+#include "client/conn/call.h"
+#include "client/conn/client.h"
+#include "client/conn/types_pb.h"
+#include "client/op/collectives.h"
 #include "client/op/op_pb.h"
 
 #define SERVICE (&tutti__v1__collectives_service__descriptor)

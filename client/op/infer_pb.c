@@ -1,6 +1,12 @@
 /* CollectivesService.Infer: an op's request, asked about instead of called. */
 #include "base/fail.h"
-#include "client/op/op_pb.h"
+#include "client/conn/call.h"
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
+#include "client/conn/types_pb.h"
+#include "client/op/collectives.h"
+#include "client/op/op.h"
+#include "tutti/v1/collectives_service.pb-c.h"
 
 static const tutti_rpc_stub stub_infer = {&tutti__v1__collectives_service__descriptor, "Infer"};
 

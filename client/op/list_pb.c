@@ -1,4 +1,5 @@
 /* Lists of tensors in requests, responses and works. */
+#include "client/conn/types_pb.h"
 #include "tutti/list.h"
 
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "client/conn/client.h"
 #include "tutti/list.h"
 
 void

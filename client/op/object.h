@@ -2,6 +2,7 @@
 #ifndef TUTTI_CLIENT_OP_OBJECT_H
 #define TUTTI_CLIENT_OP_OBJECT_H
 
+#include "tutti/error.h"
 #include "tutti/object.h"
 
 /* object_pb.c */

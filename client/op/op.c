@@ -1,6 +1,10 @@
 /* Collectives on handles: what an op says, completed; the wire does the rest. */
+#include "client/op/op.h"
+
 #include "base/fail.h"
 #include "client/conn/client.h"
+#include "client/conn/options.h"
+#include "client/op/collectives.h"
 #include "tutti/list.h"
 
 void

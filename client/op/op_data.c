@@ -11,6 +11,10 @@
 #include "base/id.h"
 #include "base/text.h"
 #include "client/conn/client.h"
+#include "client/op/collectives.h"
+#include "client/op/op.h"
+#include "client/tensor/tensor.h"
+#include "client/tensor/tensors.h"
 
 #define TEMPORARY_NAME_SIZE 32 /* "tutti.tmp/" and 16 hex digits */
 

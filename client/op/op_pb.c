@@ -3,6 +3,11 @@
 #include <inttypes.h>
 
 #include "base/fail.h"
+#include "client/conn/call.h"
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
+#include "client/conn/types_pb.h"
+#include "client/op/collectives.h"
 
 void
 client_write_op(const tutti_op *op, const client_inline *memory, wire_op *ret)

@@ -2,7 +2,9 @@
 #ifndef TUTTI_CLIENT_OP_OP_PB_H
 #define TUTTI_CLIENT_OP_OP_PB_H
 
+#include "client/conn/call.h"
 #include "client/conn/types_pb.h"
+#include "client/op/collectives.h"
 #include "tutti/v1/collectives_service.pb-c.h"
 
 /* Parts of a request, with the memory they point to. */

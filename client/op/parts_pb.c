@@ -1,4 +1,6 @@
 /* CollectivesService: the ops that cut tensors into parts, join parts, or have a root. */
+#include "client/conn/types_pb.h"
+#include "client/op/collectives.h"
 #include "client/op/op_pb.h"
 
 /* protobuf-c has no const. */

@@ -9,6 +9,9 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
+#include "client/conn/options.h"
 
 #define IN_FLIGHT_DEFAULT 256                /* the agent's default */
 #define PAYLOAD_BYTES_MAX ((size_t)16 << 20) /* less than what the agent reads of one stream */

@@ -3,7 +3,9 @@
 #define TUTTI_CLIENT_PIPELINE_PIPELINE_H
 
 #include "base/map.h"
-#include "client/conn/client.h"
+#include "client/conn/call.h"
+#include "client/conn/channel_pool.h"
+#include "client/op/collectives.h"
 
 /* A call that was submitted, until its result is taken. */
 typedef struct pipeline_call {

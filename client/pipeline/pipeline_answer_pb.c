@@ -2,6 +2,8 @@
 #include <inttypes.h>
 
 #include "base/fail.h"
+#include "client/conn/types_pb.h"
+#include "client/op/collectives.h"
 #include "client/op/op_pb.h"
 #include "client/pipeline/pipeline.h"
 #include "tutti/v1/commands_service.pb-c.h"

@@ -1,5 +1,7 @@
 /* Download: a tensor of any size, chunk by chunk. */
+#include "client/conn/client.h"
 #include "client/tensor/transfer.h"
+#include "client/tensor/transfer_stream.h"
 
 #include <inttypes.h>
 #include <string.h>

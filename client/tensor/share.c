@@ -10,6 +10,8 @@
 #include "base/fail.h"
 #include "base/local.h"
 #include "base/log.h"
+#include "client/conn/call.h"
+#include "client/conn/client.h"
 #include "tutti/share.h"
 
 #define ALIGN 64U

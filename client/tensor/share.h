@@ -2,8 +2,8 @@
 #ifndef TUTTI_CLIENT_TENSOR_SHARE_H
 #define TUTTI_CLIENT_TENSOR_SHARE_H
 
-#include "client/conn/client.h"
 #include "share/share.h"
+#include "tutti/client.h"
 
 /* What an agent says of a tensor's memory, checked. */
 typedef struct client_share_offer {

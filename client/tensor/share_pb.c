@@ -2,6 +2,9 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "client/conn/call.h"
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
 #include "client/conn/types_pb.h"
 #include "client/tensor/share.h"
 #include "tutti/v1/tensors_service.pb-c.h"

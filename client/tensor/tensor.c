@@ -1,10 +1,15 @@
 /* Tensors: what is checked here, and which way bytes take. */
+#include "client/tensor/tensor.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
+#include "client/conn/call.h"
 #include "client/conn/client.h"
+#include "client/conn/options.h"
+#include "client/tensor/tensors.h"
 #include "client/tensor/transfer.h"
 #include "tensor/spec.h"
 

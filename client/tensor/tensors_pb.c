@@ -5,7 +5,11 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "client/conn/call.h"
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
 #include "client/conn/types_pb.h"
+#include "client/tensor/tensors.h"
 #include "tutti/v1/tensors_service.pb-c.h"
 
 #define SERVICE (&tutti__v1__tensors_service__descriptor)

@@ -8,6 +8,8 @@
 #include "base/fail.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "client/conn/address_pick.h"
+#include "client/conn/client.h"
 
 #define PAGE_BYTES 4096u
 

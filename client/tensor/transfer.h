@@ -6,7 +6,8 @@
 #ifndef TUTTI_CLIENT_TENSOR_TRANSFER_H
 #define TUTTI_CLIENT_TENSOR_TRANSFER_H
 
-#include "client/conn/client.h"
+#include "client/conn/stall_timer.h"
+#include "client/tensor/tensors.h"
 
 #define CLIENT_SPLIT_BYTES (64u << 20) /* from here on more than one stream, over TCP */
 #define CLIENT_STREAMS 2               /* ... that many */
@@ -72,38 +73,6 @@ tutti_code client_crowd_start_others(client_crowd *self, tutti_error *err);
 /* A part's stream is open; it is about to be finished. Others that fail cancel it between. */
 void client_crowd_add(client_crowd *self, size_t index, tutti_rpc_stream *stream);
 void client_crowd_remove(client_crowd *self, size_t index);
-
-/* ------------------------------------------------------------------ transfer_stream.c */
-
-/* A part under way, which may be all. */
-typedef struct client_moving {
-    client_crowd *crowd;
-    size_t index;
-    tutti_client *client;
-    const tutti_transfer *transfer;
-    client_line *line;
-    tutti_rpc_stream *stream;
-    client_watched *watched;
-    client_loan loan;
-    uint64_t offset; /* of the part */
-    uint64_t done_bytes;
-    uint64_t total_bytes; /* of the part */
-    bool given_up;
-} client_moving;
-
-client_moving client_part_of(client_crowd *crowd, size_t index);
-
-/* On failure nothing is owed. */
-tutti_code client_part_begin(client_moving *self, const tutti_rpc_stub *stub, tutti_error *err);
-
-/* More bytes are over; false: the caller has had enough. Of several streams the first one asks. */
-bool client_part_moved(client_moving *self, uint64_t bytes);
-
-/*
- * End it in any case. `code` and `err` say what this side has found wrong; the server's word, and
- * what made us give up, say it better.
- */
-tutti_code client_part_end(client_moving *self, tutti_code code, tutti_error *err);
 
 /* ------------------------------------------------------------------ upload_pb.c, download_pb.c
  */

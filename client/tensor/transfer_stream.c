@@ -1,4 +1,10 @@
 /* One stream of a transfer: from its connection to its last word. */
+#include "client/tensor/transfer_stream.h"
+
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
+#include "client/conn/stall_timer.h"
+#include "client/conn/zero_copy.h"
 #include "client/tensor/transfer.h"
 
 #include <inttypes.h>

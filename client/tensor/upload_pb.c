@@ -1,5 +1,9 @@
 /* Upload: a tensor of any size, chunk by chunk, without a copy on the way out. */
+#include "client/conn/client.h"
+#include "client/conn/zero_copy.h"
+#include "client/tensor/tensors.h"
 #include "client/tensor/transfer.h"
+#include "client/tensor/transfer_stream.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,9 +2,8 @@
 #ifndef TUTTI_TESTS_CLIENT_RIG_H
 #define TUTTI_TESTS_CLIENT_RIG_H
 
+#include "client/conn/channel_pool.h"
 #include "fake_agent.h"
-
-#include "client/conn/client.h"
 
 typedef struct client_rig {
     fake_agent agent;

@@ -1,0 +1,46 @@
+/* Private to client: one unary call. */
+#ifndef TUTTI_CLIENT_CONN_CALL_H
+#define TUTTI_CLIENT_CONN_CALL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/conn/channel_pool.h"
+#include "rpc/channel.h"
+#include "tutti/client.h"
+
+/* Takes requests of ops on their way, to make something else of them. [in] payload  borrowed */
+typedef struct client_divert client_divert;
+struct client_divert {
+    tutti_code (*take)(client_divert *self, const struct ProtobufCMessage *request,
+                       const void *payload, size_t payload_bytes, tutti_error *err);
+};
+
+/* One unary call. */
+typedef struct client_call {
+    const tutti_rpc_stub *stub;
+    client_way way;
+    uint64_t deadline_ns; /* 0 = none */
+    const void *payload;  /* NULL = none; not looked at after the call */
+    size_t payload_bytes;
+    client_divert *divert; /* where the request goes instead of on its way; NULL = nowhere */
+} client_call;
+
+/* [out, owned] ret_response  NULL = not wanted; untouched when it was diverted */
+tutti_code client_invoke(tutti_client *client, const client_call *call,
+                         const struct ProtobufCMessage *request, tutti_rpc_message **ret_response,
+                         tutti_error *err);
+
+/* The same for a request that may be made twice: it has a token, or it changes nothing. When the
+ * connection breaks in the middle, or the server shuts down, again until the call's deadline. */
+tutti_code client_invoke_again(tutti_client *client, const client_call *call,
+                               const struct ProtobufCMessage *request,
+                               tutti_rpc_message **ret_response, tutti_error *err);
+
+/* From now; 0 = the client's. */
+uint64_t client_deadline(const tutti_client *client, uint32_t timeout_ms);
+
+/* Of a call whose server has a deadline of its own, and whose words we want: 0 = never. */
+uint64_t client_op_deadline(uint32_t timeout_ms);
+
+#endif

@@ -1,0 +1,52 @@
+/* Private to client: the connections of a client, lent to one call at a time. */
+#ifndef TUTTI_CLIENT_CONN_CHANNEL_POOL_H
+#define TUTTI_CLIENT_CONN_CHANNEL_POOL_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "rpc/channel.h"
+#include "tutti/client.h"
+
+/* Which connection a call takes: tensors in bulk do not get in the way of all else. */
+typedef enum client_way {
+    CLIENT_CONTROL,
+    CLIENT_BULK,
+    CLIENT_COORDINATOR,
+    CLIENT_MORE, /* connections of a transfer's streams but the first, one each: from here on */
+} client_way;
+
+#define CLIENT_WAYS (CLIENT_MORE + TUTTI_STREAMS_MAX - 1)
+
+/* A channel and who uses it. The client's lock guards the count. */
+typedef struct client_line {
+    tutti_rpc_channel *channel;
+    size_t users;         /* calls, and the client itself */
+    atomic_bool answered; /* somebody was there once */
+} client_line;
+
+/*
+ * Start gRPC with the first client of the process, end it with the last.
+ * TUTTI_FAILED_PRECONDITION  FORKED: that was another process
+ */
+tutti_code client_library_enter(tutti_error *err);
+void client_library_leave(void);
+
+/* TUTTI_FAILED_PRECONDITION  FORKED: another process opened the client */
+tutti_code client_check_process(const tutti_client *client, tutti_error *err);
+
+/*
+ * The line of a way, opened when it is needed for the first time. Give it back when the call is
+ * over.
+ *
+ * TUTTI_FAILED_PRECONDITION  NO_AGENT, NO_COORDINATOR: this client has none; a forked process
+ * and what opening a channel says
+ */
+tutti_code client_line_take(tutti_client *client, client_way way, client_line **ret_line,
+                            tutti_error *err);
+void client_line_give(tutti_client *client, client_line *line);
+
+/* The next call gets a fresh connection; this one goes when its last call is over. */
+void client_line_break(tutti_client *client, client_line *line);
+
+#endif

@@ -1,0 +1,42 @@
+/* Private to client: a thread that ends streams which do not move. */
+#ifndef TUTTI_CLIENT_CONN_STALL_TIMER_H
+#define TUTTI_CLIENT_CONN_STALL_TIMER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rpc/channel.h"
+
+/* Gives up streams that do not move. One thread per client, started with the first transfer. */
+typedef struct client_watch {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    tutti_link watched;
+    pthread_t thread;
+    bool started;
+    bool stopping;
+} client_watch;
+
+/* A stream that is watched. `moved_ns` belongs to the transfer, all else to the watch's lock. */
+typedef struct client_watched {
+    tutti_link link;
+    tutti_rpc_stream *stream;
+    uint64_t patience_ns;
+    atomic_uint_fast64_t moved_ns;
+    bool stalled;
+} client_watched;
+
+void client_watch_init(client_watch *watch);
+void client_watch_fini(client_watch *watch); /* ends the thread */
+
+/* TUTTI_RESOURCE_EXHAUSTED  no thread could be started */
+tutti_code client_watch_add(client_watch *watch, client_watched *watched, tutti_rpc_stream *stream,
+                            uint64_t patience_ns, tutti_error *err);
+void client_watch_moved(client_watched *watched);
+
+/* Was it given up? Before the stream is finished. */
+bool client_watch_remove(client_watch *watch, client_watched *watched);
+
+#endif

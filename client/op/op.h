@@ -1,0 +1,13 @@
+/* Private to client: ops by their kind. */
+#ifndef TUTTI_CLIENT_OP_OP_H
+#define TUTTI_CLIENT_OP_OP_H
+
+#include "client/op/collectives.h"
+
+/* The function of a kind; NULL = there is no such kind. */
+client_op_fn client_op_of(tutti_op_kind kind);
+
+/* The caller's op with what it does not say. TUTTI_INVALID_ARGUMENT as client_take_struct */
+tutti_code client_take_op(const tutti_op *given, tutti_op *ret_op, tutti_error *err);
+
+#endif
