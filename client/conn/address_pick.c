@@ -9,10 +9,6 @@
 
 #include "base/fail.h"
 #include "base/local.h"
-#include "client/conn/call.h"
-#include "client/conn/channel_pool.h"
-#include "client/conn/client.h"
-#include "client/conn/diagnostics.h"
 
 bool
 client_is_unix(const char *address)
@@ -55,43 +51,4 @@ client_pick_address(char *const *addresses, size_t count, const char *host_id)
         }
     }
     return count > 0 ? addresses[0] : ""; /* a socket we cannot reach: its name explains most */
-}
-
-/* The same agent, by another way. False: what was there before is as it was. */
-static bool
-move_to(tutti_client *client, char *address)
-{
-    char *before = client->settings.agent;
-    client_description said;
-    tutti_code code;
-
-    if (client->lines[CLIENT_CONTROL] != NULL) {
-        client_line_break(client, client->lines[CLIENT_CONTROL]);
-    }
-    client->settings.agent = address;
-    code = client_wire_describe(client, client_deadline(client, 0), &said, NULL);
-    if (code == TUTTI_OK && said.incarnation == client->agent.incarnation) {
-        client->agent = said;
-        free(before);
-        return true;
-    }
-    if (client->lines[CLIENT_CONTROL] != NULL) {
-        client_line_break(client, client->lines[CLIENT_CONTROL]);
-    }
-    client->settings.agent = before;
-    return false;
-}
-
-void
-client_go_near(tutti_client *client)
-{
-    char *address;
-
-    if (!client_is_unix(client->agent.picked) || client_is_unix(client->settings.agent)) {
-        return;
-    }
-    address = strdup(client->agent.picked);
-    if (address != NULL && !move_to(client, address)) {
-        free(address);
-    }
 }

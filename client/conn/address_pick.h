@@ -15,7 +15,4 @@ bool client_is_unix(const char *address);
  */
 const char *client_pick_address(char *const *addresses, size_t count, const char *host_id);
 
-/* Just connected: go on by the Unix socket, when that is the one to take and the same agent. */
-void client_go_near(tutti_client *client);
-
 #endif

@@ -6,6 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client/conn/client.h"
+#include "tutti/code.h"
+#include "tutti/error.h"
+#include "tutti/group.h"
+
 /* `options` is taken and complete; the ranks are in order. */
 tutti_code client_wire_group_create(tutti_client *client, const tutti_group_options *options,
                                     const uint32_t *ranks, size_t count, tutti_group_info *ret_info,

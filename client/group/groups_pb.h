@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "tutti/error.h"
 #include "tutti/group.h"
 #include "tutti/v1/coordinator_service.pb-c.h"
 

@@ -13,14 +13,6 @@
 #include "client/tensor/transfer.h"
 #include "tensor/spec.h"
 
-#define HANDLE_OR_NAME_MAX TUTTI_NAME_MAX
-
-void
-tutti_free(void *memory)
-{
-    free(memory);
-}
-
 tutti_code
 tutti_spec_size(const tutti_spec *spec, uint64_t *ret_count, uint64_t *ret_bytes, tutti_error *err)
 {
@@ -31,19 +23,6 @@ void
 tutti_transfer_init(tutti_transfer *transfer)
 {
     *transfer = (tutti_transfer){.size = sizeof(*transfer)};
-}
-
-tutti_code
-client_check_handle(const char *handle, tutti_error *err)
-{
-    const size_t size = handle == NULL ? 0 : strlen(handle);
-
-    if (size == 0 || size > HANDLE_OR_NAME_MAX) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_HANDLE",
-                              "handle or name of %zu bytes, need 1 to %d", size,
-                              HANDLE_OR_NAME_MAX);
-    }
-    return TUTTI_OK;
 }
 
 static tutti_code
