@@ -9,8 +9,9 @@
 #define TUTTI_CLIENT_CLI_BENCH_BENCH_H
 
 #include "client/cli/bench/gate.h"
-#include "client/cli/bench/pattern.h"
+#include "client/cli/cli.h"
 #include "client/cli/collective/collective.h"
+#include "client/cli/connect/connect.h"
 #include "tutti/share.h"
 
 /* Who gives, or gets, and how much: the whole of what the size says, or one rank's part of it. */

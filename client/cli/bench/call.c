@@ -2,6 +2,8 @@
 #include <assert.h>
 
 #include "client/cli/bench/bench.h"
+#include "client/cli/bench/pattern.h"
+#include "client/cli/collective/collective.h"
 
 static void
 make_op(const bench_run *run, uint32_t index, tutti_op *ret)

@@ -5,6 +5,9 @@
 #include <time.h>
 
 #include "client/cli/bench/bench.h"
+#include "client/cli/bench/pattern.h"
+#include "client/cli/connect/connect.h"
+#include "client/cli/util/output.h"
 
 #define POISON 0xa5
 #define LATE_MS 20 /* how much later than the others one rank comes to a barrier */

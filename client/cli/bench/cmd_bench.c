@@ -3,6 +3,15 @@
 #include <stdlib.h>
 
 #include "client/cli/bench/bench.h"
+#include "client/cli/bench/commands.h"
+#include "client/cli/bench/gate.h"
+#include "client/cli/bench/pattern.h"
+#include "client/cli/cli.h"
+#include "client/cli/collective/collective.h"
+#include "client/cli/connect/connect.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/progress.h"
+#include "client/cli/util/values.h"
 
 #define LEAST_BYTES 8
 

@@ -4,7 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/bench/commands.h"
 #include "client/cli/bench/tune.h"
+#include "client/cli/cli.h"
+#include "client/cli/connect/connect.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/progress.h"
+#include "client/cli/util/values.h"
 
 #define TIME_MS 60000
 #define DEFAULT_FILE "tutti.table"

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "client/cli/bench/bench.h"
+#include "client/cli/connect/connect.h"
+#include "client/cli/util/output.h"
 
 static uint64_t
 share_of(const bench_run *run, bench_share share, uint32_t index)

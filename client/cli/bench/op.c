@@ -3,7 +3,11 @@
 #include <string.h>
 
 #include "client/cli/bench/bench.h"
+#include "client/cli/bench/commands.h"
+#include "client/cli/cli.h"
 #include "client/cli/parse/options.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/values.h"
 
 #define BYTES_MAX ((uint64_t)1 << 40)
 #define TIMES_MAX 10000000

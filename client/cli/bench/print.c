@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "client/cli/bench/bench.h"
+#include "client/cli/util/progress.h"
 
 #define FIGURES_WIDTH 33 /* of the four columns that come twice */
 

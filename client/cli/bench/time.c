@@ -3,6 +3,9 @@
 #include <time.h>
 
 #include "client/cli/bench/bench.h"
+#include "client/cli/bench/gate.h"
+#include "client/cli/connect/connect.h"
+#include "client/cli/util/output.h"
 
 #define WINDOW 64 /* async calls of a rank that are not waited for yet */
 

@@ -6,6 +6,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/cli/connect/connect.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/progress.h"
+
 #define BATCHES 3
 #define CALLS_MAX 200
 #define STEP 4 /* from size to size */

@@ -2,6 +2,7 @@
 #ifndef TUTTI_CLIENT_CLI_BENCH_TUNE_H
 #define TUTTI_CLIENT_CLI_BENCH_TUNE_H
 
+#include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
 #include "tutti/algorithms.h"
 

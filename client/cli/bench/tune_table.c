@@ -1,5 +1,6 @@
 /* What was measured, as a table that agents load. */
 #include "client/cli/bench/tune.h"
+#include "client/cli/util/output.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

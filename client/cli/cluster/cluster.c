@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include "client/cli/util/output.h"
 #include "client/cli/util/process.h"
+#include "client/cli/util/state.h"
 
 bool
 cluster_process_is_alive(const state_process *process)

@@ -1,4 +1,6 @@
 /* The options of what starts clusters and programs. */
+#include "client/cli/cli.h"
+#include "client/cli/cluster/commands.h"
 #include "client/cli/parse/options.h"
 
 const cli_option cli_start_options[] = {

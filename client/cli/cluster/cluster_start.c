@@ -11,9 +11,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/cluster/cluster.h"
 #include "client/cli/connect/connect.h"
+#include "client/cli/util/output.h"
 #include "client/cli/util/process.h"
+#include "client/cli/util/progress.h"
+#include "client/cli/util/state.h"
 
 #define LOG_LINES 12
 #define LOG_TAIL_BYTES 4096

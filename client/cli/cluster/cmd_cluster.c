@@ -3,7 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/cluster/cluster.h"
+#include "client/cli/cluster/commands.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/progress.h"
+#include "client/cli/util/state.h"
+#include "client/cli/util/table.h"
+#include "client/cli/util/values.h"
 
 #define START_TIMEOUT_MS 60000
 #define STOP_TIMEOUT_MS 10000

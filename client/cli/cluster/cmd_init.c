@@ -2,6 +2,8 @@
 #include <inttypes.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/cluster/commands.h"
+#include "client/cli/util/output.h"
 
 static void
 print_words(const cli *self, const tutti_init_info *info)

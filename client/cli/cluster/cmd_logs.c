@@ -5,7 +5,13 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "client/cli/cluster/cluster.h"
+#include "client/cli/cli.h"
+#include "client/cli/cluster/commands.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/progress.h"
+#include "client/cli/util/state.h"
+#include "client/cli/util/values.h"
 
 #define LOOK_AGAIN_MS 50
 #define STAMP_SIZE 24 /* "2026-11-23T01:58:57.589Z" */

@@ -11,8 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/cli/cli.h"
+#include "client/cli/util/output.h"
 #include "client/cli/util/process.h"
+#include "client/cli/util/progress.h"
+#include "client/cli/util/relay.h"
 
 #define PATIENCE_MS 5000 /* between a polite end and the other one */
 

@@ -3,8 +3,9 @@
 #define TUTTI_CLIENT_CLI_COLLECTIVE_BATCH_H
 
 #include <jansson.h>
+#include <stdint.h>
 
-#include "client/cli/cli.h"
+#include "tutti/client.h"
 
 #define BATCH_NUMBERS_MAX TUTTI_RANKS_MAX /* in a list */
 

@@ -1,5 +1,6 @@
 /* What the members of a batch's line say of an op. */
 #include "client/cli/collective/batch.h"
+#include "client/cli/util/output.h"
 
 #include <stddef.h>
 #include <stdlib.h>

@@ -4,9 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/collective/batch.h"
+#include "client/cli/collective/commands.h"
 #include "client/cli/connect/connect.h"
 #include "client/cli/npy/npy.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
 
 #define RESULTS_KEPT 512
 #define LINE_BYTES_MAX ((size_t)1 << 20)

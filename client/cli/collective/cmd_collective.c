@@ -3,7 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/collective/collective.h"
+#include "client/cli/collective/commands.h"
+#include "client/cli/connect/connect.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/values.h"
 
 /* What is for one rank's call, or for everyone's, and is not silently left out of the other. */
 static bool

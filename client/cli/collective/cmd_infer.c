@@ -3,7 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/collective/collective.h"
+#include "client/cli/collective/commands.h"
+#include "client/cli/connect/connect.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/table.h"
+#include "client/cli/util/values.h"
 
 #define RANKS_SHOWN_MAX 1024
 

@@ -1,7 +1,10 @@
 /* tutti sync: until an agent has ended its ops. */
 #include <inttypes.h>
 
+#include "client/cli/cli.h"
+#include "client/cli/collective/commands.h"
 #include "client/cli/connect/connect.h"
+#include "client/cli/util/output.h"
 
 static void
 say(const cli *self, const tutti_sync_result *result)

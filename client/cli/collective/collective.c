@@ -4,6 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/cli.h"
+#include "client/cli/connect/connect.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/values.h"
+
 /* ------------------------------------------------------------------------------ options */
 
 static bool

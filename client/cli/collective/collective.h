@@ -8,6 +8,7 @@
 #ifndef TUTTI_CLIENT_CLI_COLLECTIVE_COLLECTIVE_H
 #define TUTTI_CLIENT_CLI_COLLECTIVE_COLLECTIVE_H
 
+#include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
 
 typedef tutti_code (*collective_fn)(tutti_client *client, const tutti_op *op,

@@ -4,7 +4,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/cli/cli.h"
+#include "client/cli/collective/collective.h"
 #include "client/cli/collective/collective_run.h"
+#include "client/cli/connect/connect.h"
+#include "client/cli/npy/npy.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/progress.h"
 
 /* ------------------------------------------------------------------------------ all ranks */
 

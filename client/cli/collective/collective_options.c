@@ -1,4 +1,6 @@
 /* The options of collectives. */
+#include "client/cli/cli.h"
+#include "client/cli/collective/commands.h"
 #include "client/cli/parse/options.h"
 
 #define WORDS_REDUCE "sum prod min max avg band bor bxor premul_sum"

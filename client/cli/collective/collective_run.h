@@ -3,7 +3,9 @@
 #define TUTTI_CLIENT_CLI_COLLECTIVE_COLLECTIVE_RUN_H
 
 #include "client/cli/collective/collective.h"
+#include "client/cli/connect/connect.h"
 #include "client/cli/npy/npy.h"
+#include "client/cli/util/progress.h"
 
 /* What one rank has. Texts are handles or names; "" = none. */
 typedef struct collective_rank {

@@ -3,7 +3,12 @@
 #include <limits.h>
 #include <string.h>
 
+#include "client/cli/collective/collective.h"
 #include "client/cli/collective/collective_run.h"
+#include "client/cli/npy/npy.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/progress.h"
+#include "client/cli/util/values.h"
 
 static bool
 names_ranks(const char *path)

@@ -3,6 +3,9 @@
 #include <string.h>
 
 #include "client/cli/collective/collective.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/values.h"
 
 /* "1,2/3,0": a row for each sender, a column for each receiver. False: it is no square. */
 static bool

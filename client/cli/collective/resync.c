@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "client/cli/collective/collective.h"
+#include "client/cli/connect/connect.h"
+#include "client/cli/util/progress.h"
 
 #define STEP_TIMEOUT_MS 2000
 #define BEHIND_MAX 1000

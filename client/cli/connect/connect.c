@@ -4,7 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/cli.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
 #include "client/cli/util/state.h"
+#include "client/cli/util/values.h"
 
 #define DEFAULT_CLUSTER "default"
 

@@ -2,7 +2,10 @@
 
 #include <inttypes.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/table.h"
 
 json_t *
 cli_json_group(const tutti_group_info *info)

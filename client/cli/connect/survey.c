@@ -3,6 +3,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "client/cli/cli.h"
+#include "client/cli/connect/connect.h"
+
 #define ASK_AT_ONCE 32
 #define ASK_TIMEOUT_MS 3000
 

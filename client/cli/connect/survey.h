@@ -2,7 +2,7 @@
 #ifndef TUTTI_CLIENT_CLI_CONNECT_SURVEY_H
 #define TUTTI_CLIENT_CLI_CONNECT_SURVEY_H
 
-#include "client/cli/connect/connect.h"
+#include "client/cli/cli.h"
 
 #define CLI_SURVEY_MAX 1024 /* ranks; more are not asked */
 

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
+#include "client/cli/util/output.h"
 #include "client/cli/util/state.h"
 
 /* ------------------------------------------------------------------------------ opening */

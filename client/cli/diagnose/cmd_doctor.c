@@ -2,7 +2,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "client/cli/cli.h"
+#include "client/cli/connect/survey.h"
+#include "client/cli/diagnose/commands.h"
 #include "client/cli/diagnose/doctor.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/table.h"
+#include "client/cli/util/values.h"
 
 #define SHOWN_MAX 64 /* findings; --json has all */
 

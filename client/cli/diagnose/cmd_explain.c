@@ -2,7 +2,13 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
+#include "client/cli/diagnose/commands.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/table.h"
+#include "client/cli/util/values.h"
 #include "tutti/algorithms.h"
 
 static json_t *

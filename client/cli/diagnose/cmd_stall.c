@@ -2,7 +2,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
+#include "client/cli/diagnose/commands.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/table.h"
+#include "client/cli/util/values.h"
 #include "tutti/diagnose.h"
 
 #define OLDER_MS 1000 /* younger ops are just running */

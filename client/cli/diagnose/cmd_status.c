@@ -4,7 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
+#include "client/cli/diagnose/commands.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/table.h"
+#include "client/cli/util/values.h"
 
 #define RANKS_MAX 1024 /* of one lookup; more are not shown */
 #define ASK_AT_ONCE 32

@@ -5,7 +5,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/cli/cli.h"
+#include "client/cli/connect/survey.h"
+#include "client/cli/diagnose/commands.h"
 #include "client/cli/diagnose/trace.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/table.h"
+#include "client/cli/util/values.h"
 
 #define LATEST 10 /* ops that are listed */
 #define WINDOW_MS 1000

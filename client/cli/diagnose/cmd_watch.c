@@ -4,7 +4,11 @@
 #include <semaphore.h>
 #include <time.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
+#include "client/cli/diagnose/commands.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
 #include "tutti/membership.h"
 
 typedef struct following {

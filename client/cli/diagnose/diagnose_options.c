@@ -1,4 +1,6 @@
 /* The options of what looks for faults. */
+#include "client/cli/cli.h"
+#include "client/cli/diagnose/commands.h"
 #include "client/cli/parse/options.h"
 
 const cli_option cli_stall_options[] = {

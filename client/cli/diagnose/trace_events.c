@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/cli/diagnose/trace.h"
+#include "client/cli/util/values.h"
 
 #define LANES_MAX 256 /* of a rank; more ops at once share the last one */
 

@@ -6,7 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "client/cli/connect/survey.h"
 #include "client/cli/diagnose/trace.h"
+#include "client/cli/util/output.h"
 
 #define FILE_MOST (64 << 20) /* bytes; 4096 ops take some 2 MiB */
 #define PATH_SIZE 4096

@@ -2,8 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
 #include "client/cli/connect/ranks.h"
+#include "client/cli/group/commands.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/values.h"
 
 /* Of a group that is known by name or tag one member's call is enough; of others all have to call,
  * so that their next calls meet again, unless --rank says that the others come from elsewhere. */

@@ -3,8 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
 #include "client/cli/connect/ranks.h"
+#include "client/cli/group/commands.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/table.h"
+#include "client/cli/util/values.h"
 
 /* ------------------------------------------------------------------------------ split */
 

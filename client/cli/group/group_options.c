@@ -1,4 +1,6 @@
 /* The options of groups and meshes. */
+#include "client/cli/cli.h"
+#include "client/cli/group/commands.h"
 #include "client/cli/parse/options.h"
 
 const cli_option cli_group_create_options[] = {

@@ -3,6 +3,12 @@
 
 #include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
+#include "client/cli/main/commands.h"
+#include "client/cli/main/complete.h"
+#include "client/cli/main/man.h"
+#include "client/cli/parse/help.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
 
 int
 cli_health(cli *self)
@@ -45,12 +51,12 @@ cli_help(cli *self)
         cli_help_all(self, self->out);
         return CLI_FINE;
     }
-    command = cli_find_command(self->arguments, self->argument_count, &used);
+    command = cli_find_command(self->syntax, self->arguments, self->argument_count, &used);
     if (command != NULL) {
         cli_help_command(self, command, self->out);
         return CLI_FINE;
     }
-    if (cli_help_prefix(self->arguments[0], self->out)) {
+    if (cli_help_prefix(self, self->arguments[0], self->out)) {
         return CLI_FINE;
     }
     return cli_usage(self, "no command \"%s\"", self->arguments[0]);

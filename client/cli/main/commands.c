@@ -1,7 +1,17 @@
 /* The commands: one row each. Help, completion and man pages are made from here. */
+#include "client/cli/main/commands.h"
+
+#include "client/cli/bench/commands.h"
 #include "client/cli/cli.h"
+#include "client/cli/cluster/commands.h"
+#include "client/cli/collective/commands.h"
+#include "client/cli/diagnose/commands.h"
+#include "client/cli/group/commands.h"
 #include "client/cli/parse/options.h"
+#include "client/cli/security/commands.h"
+#include "client/cli/store/commands.h"
 #include "client/cli/store/store_options.h"
+#include "client/cli/tensor/commands.h"
 
 #define WORDS_DTYPE "BF16 FP8_E4M3 FP8_E5M2"
 
@@ -404,3 +414,5 @@ const cli_command cli_commands[] = {
      cli_man},
     {NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, false, NULL},
 };
+
+const cli_syntax cli_all_syntax = {.commands = cli_commands, .options = cli_global_options};

@@ -1,7 +1,11 @@
 /* Completion for shells, from the tables. */
+#include "client/cli/main/complete.h"
+
 #include <string.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/main/commands.h"
+#include "client/cli/parse/suggest.h"
 
 /* The first word of a command, or the second; false when it has none. */
 static bool

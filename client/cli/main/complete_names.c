@@ -3,7 +3,10 @@
 #include <string.h>
 
 #include "client/cli/bench/bench.h"
+#include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
+#include "client/cli/main/complete.h"
+#include "client/cli/util/output.h"
 #include "client/cli/util/state.h"
 
 /* Shells expand what they are told to complete, so that a name with "$(" in it would be a command:

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/main/commands.h"
+#include "client/cli/parse/parse.h"
 
 static char goodbye[128];
 static size_t goodbye_size;
@@ -36,7 +38,7 @@ announce_interrupts(const char *command)
 int
 main(int argc, char **argv)
 {
-    cli self = {.out = stdout, .err = stderr};
+    cli self = {.syntax = &cli_all_syntax, .out = stdout, .err = stderr};
     int exit_code = CLI_FINE;
 
     (void)signal(SIGPIPE, SIG_IGN);            /* a write that fails says so */

@@ -1,9 +1,13 @@
 /* Man pages, from the tables. */
+#include "client/cli/main/man.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/main/commands.h"
+#include "client/cli/util/output.h"
 
 /* roff takes backslashes, and dots and quotes at the beginning of a line, for its own; and it makes
  * typography of '-'. */

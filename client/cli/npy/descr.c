@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-#include "client/cli/cli.h"
+#include "client/cli/npy/npy.h"
+#include "client/cli/util/output.h"
 
 typedef struct descr {
     const char *name; /* without the byte order */

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/cli/cli.h"
 #include "client/cli/npy/npy.h"
+#include "client/cli/util/output.h"
 
 #define MAP_FROM_BYTES (1u << 20) /* smaller files are read */
 

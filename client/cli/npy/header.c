@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/cli/cli.h"
 #include "client/cli/npy/descr.h"
 #include "client/cli/npy/npy.h"
+#include "client/cli/util/output.h"
 
 #define MAGIC "\x93NUMPY"
 #define MAGIC_SIZE 6

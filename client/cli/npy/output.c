@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/cli/cli.h"
 #include "client/cli/npy/npy.h"
+#include "client/cli/util/output.h"
 
 /* ------------------------------------------------------------------------------ interrupted */
 

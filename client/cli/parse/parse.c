@@ -1,4 +1,6 @@
 /* The command line: the tables become getopt's, what it finds becomes values. */
+#include "client/cli/parse/parse.h"
+
 #include <assert.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -8,6 +10,10 @@
 #include <unistd.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/parse/help.h"
+#include "client/cli/parse/suggest.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/values.h"
 
 #define LONG_BASE 1000 /* getopt's values for options: the index in the tables */
 
@@ -63,11 +69,11 @@ match(const char *name, char *const *words, int count)
 }
 
 const cli_command *
-cli_find_command(char *const *words, int count, int *ret_used)
+cli_find_command(const cli_syntax *syntax, char *const *words, int count, int *ret_used)
 {
     const cli_command *command;
 
-    for (command = cli_commands; command->name != NULL; command++) {
+    for (command = syntax->commands; command->name != NULL; command++) {
         const int used = match(command->name, words, count);
 
         if (used > 0) {
@@ -80,12 +86,12 @@ cli_find_command(char *const *words, int count, int *ret_used)
 
 /* Is it the first word of commands that have two? */
 static bool
-begins_commands(const char *word)
+begins_commands(const cli_syntax *syntax, const char *word)
 {
     const size_t size = strlen(word);
     const cli_command *command;
 
-    for (command = cli_commands; command->name != NULL; command++) {
+    for (command = syntax->commands; command->name != NULL; command++) {
         if (strncmp(command->name, word, size) == 0 && command->name[size] == ' ') {
             return true;
         }
@@ -110,26 +116,26 @@ has_word(char *const *words, int count, const char *word, const char *letter)
 static int
 fail_unknown(const cli *self, char *const *words, int count)
 {
-    const bool two = count > 1 && begins_commands(words[0]) && words[1][0] != '-';
+    const bool two = count > 1 && begins_commands(self->syntax, words[0]) && words[1][0] != '-';
     char closest[CLI_NAME_SIZE];
     char typed[160];
 
     if (!two && has_word(words + 1, count - 1, "--help", "-h") &&
-        cli_help_prefix(words[0], self->out)) {
+        cli_help_prefix(self, words[0], self->out)) {
         return CLI_FINE;
     }
-    if (!two && cli_help_prefix(words[0], self->err)) {
+    if (!two && cli_help_prefix(self, words[0], self->err)) {
         print_json_usage(self, "a command is missing");
         return CLI_USAGE;
     }
     (void)snprintf(typed, sizeof(typed), "%.60s%s%.60s", words[0], two ? " " : "",
                    two ? words[1] : "");
     (void)fprintf(self->err, "tutti: no command \"%s\"", typed);
-    if (cli_suggest(typed, closest) && strcmp(closest, words[0]) != 0) {
+    if (cli_suggest(self->syntax, typed, closest) && strcmp(closest, words[0]) != 0) {
         (void)fprintf(self->err, ", did you mean \"%s\"?", closest);
     }
     (void)fputc('\n', self->err);
-    if (!two || !cli_help_prefix(words[0], self->err)) {
+    if (!two || !cli_help_prefix(self, words[0], self->err)) {
         (void)fprintf(self->err, "try: tutti --help\n");
     }
     (void)snprintf(typed, sizeof(typed), "no command \"%.60s%s%.60s\"", words[0], two ? " " : "",
@@ -182,7 +188,7 @@ make_tables(const cli *self, bool stop_at_argument, getopt_tables *ret)
             add_option(ret, option, index);
         }
     }
-    for (option = cli_global_options, index = CLI_OPTIONS_MAX; option->name != NULL;
+    for (option = self->syntax->options, index = CLI_OPTIONS_MAX; option->name != NULL;
          option++, index++) {
         assert(index < 2 * CLI_OPTIONS_MAX);
         add_option(ret, option, index);
@@ -273,7 +279,7 @@ cli_value(const cli *self, const char *option)
         value = find_value(self, self->command->options, 0, option, &known);
     }
     if (!known) {
-        value = find_value(self, cli_global_options, CLI_OPTIONS_MAX, option, &known);
+        value = find_value(self, self->syntax->options, CLI_OPTIONS_MAX, option, &known);
     }
     assert(known); /* a command asks for options of its table */
     return value;
@@ -385,7 +391,7 @@ cli_parse(cli *self, int argc, char **argv, int *ret_exit)
         return false;
     }
     if (first < argc) {
-        self->command = cli_find_command(argv + first, argc - first, &used);
+        self->command = cli_find_command(self->syntax, argv + first, argc - first, &used);
         if (self->command == NULL) {
             *ret_exit = fail_unknown(self, argv + first, argc - first);
             return false;

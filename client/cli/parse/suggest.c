@@ -1,4 +1,6 @@
 /* What did they mean? */
+#include "client/cli/parse/suggest.h"
+
 #include <stddef.h>
 #include <string.h>
 
@@ -54,13 +56,13 @@ consider(const char *typed, const char *name, size_t size, size_t *best, char re
 }
 
 bool
-cli_suggest(const char *typed, char ret[CLI_NAME_SIZE])
+cli_suggest(const cli_syntax *syntax, const char *typed, char ret[CLI_NAME_SIZE])
 {
     const size_t allowed = strlen(typed) < 5 ? 1 : strlen(typed) < 8 ? 2 : 3;
     size_t best = allowed + 1;
     const cli_command *command;
 
-    for (command = cli_commands; command->name != NULL; command++) {
+    for (command = syntax->commands; command->name != NULL; command++) {
         consider(typed, command->name, strlen(command->name), &best, ret);
         consider(typed, command->name, strcspn(command->name, " "), &best, ret);
     }

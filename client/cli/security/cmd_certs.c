@@ -5,6 +5,9 @@
 
 #include "auth/certs.h"
 #include "client/cli/cli.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/security/commands.h"
+#include "client/cli/util/output.h"
 #include "client/cli/util/process.h"
 
 #define DAYS_MOST 36500

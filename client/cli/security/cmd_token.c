@@ -5,7 +5,11 @@
 
 #include "auth/sign.h"
 #include "client/cli/cli.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/security/commands.h"
+#include "client/cli/util/output.h"
 #include "client/cli/util/process.h"
+#include "client/cli/util/values.h"
 
 #define LASTS_MS_DEFAULT (60u * 60 * 1000)
 #define TOKEN_FILE_MAX 16384

@@ -1,5 +1,7 @@
 /* The options of certificates and tokens. */
+#include "client/cli/cli.h"
 #include "client/cli/parse/options.h"
+#include "client/cli/security/commands.h"
 
 const cli_option cli_certs_options[] = {
     {"name", 0, "NAME", "make this certificate alone", NULL},

@@ -3,8 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/store/commands.h"
 #include "client/cli/store/store_bytes.h"
+#include "client/cli/util/output.h"
 
 /* What a command about one key does. */
 typedef tutti_code (*key_fn)(cli *self, tutti_client *client, const tutti_kv_bytes *key,

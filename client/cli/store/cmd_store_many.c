@@ -3,8 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/store/commands.h"
 #include "client/cli/store/store_bytes.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/table.h"
 
 #define CELL_BYTES 60 /* of a key or value in a table */
 

@@ -3,8 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/store/commands.h"
 #include "client/cli/store/store_bytes.h"
+#include "client/cli/util/output.h"
 
 /* What the value commands share: a key behind --prefix, and perhaps a value. */
 typedef struct call {

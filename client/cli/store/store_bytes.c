@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/cli.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/util/output.h"
+
 void
 store_json_set(json_t *object, const char *key, const void *bytes, size_t size)
 {

@@ -1,6 +1,9 @@
 /* The options of tutti store. */
 #include "client/cli/store/store_options.h"
 
+#include "client/cli/cli.h"
+#include "client/cli/parse/options.h"
+
 #define OPTION_PREFIX                                                                              \
     {                                                                                              \
         "prefix", 0, "PREFIX", "of the keys: KEY means PREFIX/KEY", NULL                           \

@@ -3,8 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
 #include "client/cli/npy/npy.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/tensor/commands.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/progress.h"
+#include "client/cli/util/table.h"
+#include "client/cli/util/values.h"
 
 static json_t *
 json_handle(const tutti_handle *handle)

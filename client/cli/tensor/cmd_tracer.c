@@ -1,4 +1,9 @@
 /* tutti tracer, tutti backward: gradients of collectives, on all ranks or on one. */
+#include "client/cli/cli.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/tensor/commands.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/table.h"
 #include "tutti/tracer.h"
 
 #include <inttypes.h>

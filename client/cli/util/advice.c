@@ -1,8 +1,8 @@
 /* What to do about an error, in the options of this command. */
+#include "client/cli/util/advice.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "client/cli/cli.h"
 
 typedef struct piece {
     const char *reason; /* of the error; NULL = any */

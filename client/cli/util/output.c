@@ -1,10 +1,15 @@
 /* What comes out: documents, lines, errors. */
+#include "client/cli/util/output.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/util/advice.h"
+#include "client/cli/util/progress.h"
+#include "client/cli/util/values.h"
 
 static void
 begin_error(tutti_error *err, tutti_code code)

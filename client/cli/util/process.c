@@ -14,7 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "client/cli/cli.h"
+#include "client/cli/util/output.h"
+#include "client/cli/util/progress.h"
 
 extern char **environ;
 

@@ -3,6 +3,7 @@
 #define TUTTI_CLIENT_CLI_UTIL_RELAY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #define RELAY_LINE_MAX 65536 /* longer lines are passed on in pieces */

@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "client/cli/cli.h"
+#include "client/cli/util/output.h"
 
 #define FILE_NAME "cluster.json"
 #define LONGEST_SOCKET "/coordinator.sock"

@@ -1,10 +1,13 @@
 /* Tables: columns as wide as what is in them. */
+#include "client/cli/util/table.h"
+
 #include <assert.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/util/output.h"
 
 #define COLUMNS_MAX 16
 #define GAP 2

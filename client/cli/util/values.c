@@ -1,12 +1,13 @@
 /* What people type and read: sizes, times, ranks, shapes. */
+#include "client/cli/util/values.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#include "client/cli/cli.h"
 
 typedef struct unit {
     const char *name;

@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "client/cli/bench/gate.h"
+#include "client/cli/bench/pattern.h"
 #include "support/testing.h"
 
 #include "client/cli/bench/bench.h"

@@ -3,6 +3,10 @@
  * Method: cli_parse on tables of command lines, its output in memory; and the tables of commands
  * themselves.
  */
+#include "client/cli/main/commands.h"
+#include "client/cli/main/complete.h"
+#include "client/cli/parse/parse.h"
+#include "client/cli/parse/suggest.h"
 #include "support/testing.h"
 
 #include "client/cli/cli.h"
@@ -35,6 +39,7 @@ parse(line *one, const char *text)
         assert_true(count < WORDS_MAX - 1);
         one->words[count++] = at;
     }
+    one->self.syntax = &cli_all_syntax;
     one->self.out = open_memstream(&one->out, &one->out_size);
     one->self.err = open_memstream(&one->err, &one->err_size);
     assert_non_null(one->self.out);
@@ -221,7 +226,8 @@ test_commands__fit_together(void **state)
         if (words[1] != NULL) {
             *words[1]++ = '\0';
         }
-        assert_ptr_equal(cli_find_command(words, words[1] == NULL ? 1 : 2, &used), command);
+        assert_ptr_equal(cli_find_command(&cli_all_syntax, words, words[1] == NULL ? 1 : 2, &used),
+                         command);
         assert_non_null(command->run);
         if (command->options != NULL) {
             check_options(command->options);

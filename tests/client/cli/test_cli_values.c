@@ -2,9 +2,10 @@
  * Goal: sizes, times and ranks are taken as meant or refused, and shown as people write them; a
  * slip of the fingers finds its command. Method: tables of words.
  */
+#include "client/cli/main/commands.h"
+#include "client/cli/parse/suggest.h"
+#include "client/cli/util/values.h"
 #include "support/testing.h"
-
-#include "client/cli/cli.h"
 
 static void
 test_parse_ms__takes_units_and_seconds_without_one(void **state)
@@ -174,11 +175,11 @@ test_suggest__finds_commands_and_first_words_or_nothing(void **state)
 
     (void)state;
     for (i = 0; i < COUNT_OF(cases); i++) {
-        assert_true(cli_suggest(cases[i][0], found));
+        assert_true(cli_suggest(&cli_all_syntax, cases[i][0], found));
         assert_string_equal(found, cases[i][1]);
     }
-    assert_false(cli_suggest("xyzzy", found));
-    assert_false(cli_suggest("", found));
+    assert_false(cli_suggest(&cli_all_syntax, "xyzzy", found));
+    assert_false(cli_suggest(&cli_all_syntax, "", found));
 }
 
 int

@@ -1,4 +1,6 @@
 /* How far it is, for those who look at a terminal. */
+#include "client/cli/util/progress.h"
+
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -7,6 +9,7 @@
 #include <time.h>
 
 #include "client/cli/cli.h"
+#include "client/cli/util/values.h"
 
 #define SHOW_AFTER_MS 400 /* what is over by then needs no bar */
 #define DRAW_EVERY_MS 100

@@ -1,4 +1,6 @@
 /* Help, from the tables. */
+#include "client/cli/parse/help.h"
+
 #include <string.h>
 
 #include "client/cli/cli.h"
@@ -49,12 +51,12 @@ print_options(const char *title, const cli_option *options, FILE *file)
 }
 
 static void
-print_commands(const char *section, FILE *file)
+print_commands(const cli_syntax *syntax, const char *section, FILE *file)
 {
     const cli_command *command;
 
     (void)fprintf(file, "\n%s:\n", section);
-    for (command = cli_commands; command->name != NULL; command++) {
+    for (command = syntax->commands; command->name != NULL; command++) {
         if (strcmp(command->section, section) == 0) {
             (void)fprintf(file, "  %-*s %s\n", COLUMN, command->name, command->help);
         }
@@ -67,23 +69,21 @@ cli_help_all(const cli *self, FILE *file)
     const char *section = "";
     const cli_command *command;
 
-    (void)self;
     (void)fprintf(file, "usage: tutti COMMAND [arguments] [options]\n\n"
                         "Collectives on tensors in agents.\n");
-    for (command = cli_commands; command->name != NULL; command++) {
+    for (command = self->syntax->commands; command->name != NULL; command++) {
         if (strcmp(command->section, section) != 0) {
             section = command->section;
-            print_commands(section, file);
+            print_commands(self->syntax, section, file);
         }
     }
-    print_options("options of all commands", cli_global_options, file);
+    print_options("options of all commands", self->syntax->options, file);
     (void)fprintf(file, "\nmore about one command: tutti COMMAND --help\n");
 }
 
 void
 cli_help_command(const cli *self, const cli_command *command, FILE *file)
 {
-    (void)self;
     (void)fprintf(file, "usage: tutti %s%s%s\n\n%s\n", command->name,
                   command->synopsis[0] == '\0' ? "" : " ", command->synopsis, command->help);
     if (command->about != NULL) {
@@ -93,20 +93,20 @@ cli_help_command(const cli *self, const cli_command *command, FILE *file)
     if (command->options != NULL) {
         print_options("options", command->options, file);
     }
-    print_options("options of all commands", cli_global_options, file);
+    print_options("options of all commands", self->syntax->options, file);
     if (command->example != NULL) {
         (void)fprintf(file, "\nexamples:\n%s\n", command->example);
     }
 }
 
 bool
-cli_help_prefix(const char *word, FILE *file)
+cli_help_prefix(const cli *self, const char *word, FILE *file)
 {
     const size_t size = strlen(word);
     const cli_command *command;
     bool found = false;
 
-    for (command = cli_commands; command->name != NULL; command++) {
+    for (command = self->syntax->commands; command->name != NULL; command++) {
         if (strncmp(command->name, word, size) != 0 || command->name[size] != ' ') {
             continue;
         }
