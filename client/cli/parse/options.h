@@ -2,6 +2,8 @@
 #ifndef TUTTI_CLIENT_CLI_PARSE_OPTIONS_H
 #define TUTTI_CLIENT_CLI_PARSE_OPTIONS_H
 
+#include "client/cli/cli.h"
+
 #define OPTION_RANK                                                                                \
     {                                                                                              \
         "rank", 'r', "R", "speak to the agent of this rank", NULL                                  \
