@@ -11,6 +11,8 @@
 
 #include <stdbool.h>
 
+#include "rpc/loop.h"
+#include "rpc/message.h"
 #include "rpc/server.h"
 
 /*

@@ -12,8 +12,8 @@
 #include "echo_pb.h"
 #include "rpc/loop.h"
 #include "rpc/message/check.h"
+#include "rpc/message/descriptors_pb.h"
 #include "rpc/message/status_pb.h"
-#include "rpc/service/descriptors_pb.h"
 
 static rpc_descriptors *descriptors;
 

@@ -1,4 +1,6 @@
+#include "rpc/channel.h"
 #include "rpc/channel/channel_private.h"
+#include "rpc/util/process.h"
 
 #include <assert.h>
 #include <grpc/grpc_security.h>
@@ -11,7 +13,6 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/id.h"
-#include "rpc/message/service.h"
 #include "tutti/version.h"
 
 #define ARGS_MAX 20

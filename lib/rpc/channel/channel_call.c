@@ -4,10 +4,14 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "rpc/channel.h"
 #include "rpc/channel/channel_private.h"
+#include "rpc/loop/loop_private.h"
+#include "rpc/message.h"
 #include "rpc/message/message.h"
 #include "rpc/message/service.h"
 #include "rpc/message/status_pb.h"
+#include "rpc/util/process.h"
 
 static const rpc_known *
 find_known(const tutti_rpc_channel *channel, const tutti_rpc_stub *stub)

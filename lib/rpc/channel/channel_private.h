@@ -13,7 +13,6 @@
 
 #include "base/address.h"
 #include "rpc/channel.h"
-#include "rpc/loop/loop_private.h"
 #include "rpc/loop/token.h"
 #include "rpc/util/stamp.h"
 
@@ -139,13 +138,6 @@ void rpc_reach_explain(tutti_rpc_channel *channel, const rpc_known *known, tutti
 /* When a wait for the server ended with the deadline, find out why it is not there. Blocks shortly;
  * `queue` is a pluck queue. */
 void rpc_reach_ask(tutti_rpc_channel *channel, grpc_completion_queue *queue, tutti_error *err);
-
-/*
- * peek.c: the hosts that a server's certificate is for, "localhost, 10.0.0.1". Nothing is
- * verified: this is for people to read. False: it was not seen, or names no host.
- */
-bool rpc_peek_names(const tutti_address *address, uint64_t deadline_ns, char *ret_names,
-                    size_t size);
 
 /* Unpack a response; malformed ones are TUTTI_DATA_LOSS here. [in, moved] received */
 tutti_code rpc_response_unpack(const rpc_known *known, grpc_byte_buffer *received,

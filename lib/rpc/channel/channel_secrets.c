@@ -9,8 +9,12 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "rpc/channel.h"
 #include "rpc/channel/channel_private.h"
-#include "rpc/channel/tls.h"
+#include "rpc/loop/token.h"
+#include "rpc/util/pem.h"
+#include "rpc/util/process.h"
+#include "rpc/util/stamp.h"
 
 #define LOOK_EVERY_NS TUTTI_NS_PER_S
 #define TRACE_BYTES_MAX 512

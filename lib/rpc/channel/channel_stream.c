@@ -3,8 +3,12 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "rpc/channel.h"
 #include "rpc/channel/channel_private.h"
+#include "rpc/loop/loop_private.h"
+#include "rpc/message.h"
 #include "rpc/message/message.h"
+#include "rpc/util/process.h"
 
 struct tutti_rpc_stream {
     tutti_rpc_channel *channel;

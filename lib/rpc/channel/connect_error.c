@@ -9,7 +9,10 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/text.h"
+#include "rpc/channel.h"
 #include "rpc/channel/channel_private.h"
+#include "rpc/loop/loop_private.h"
+#include "rpc/message/peek.h"
 #include "rpc/message/status_pb.h"
 
 #define ASK_NS (200 * TUTTI_NS_PER_MS)

@@ -2,7 +2,11 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "rpc/channel.h"
 #include "rpc/channel/channel_private.h"
+#include "rpc/loop.h"
+#include "rpc/loop/loop_private.h"
+#include "rpc/message.h"
 #include "rpc/message/message.h"
 
 struct tutti_rpc_request {

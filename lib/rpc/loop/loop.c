@@ -1,4 +1,6 @@
+#include "rpc/loop.h"
 #include "rpc/loop/loop_private.h"
+#include "rpc/util/process.h"
 
 #include <assert.h>
 #include <grpc/support/time.h>

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "rpc/message.h"
 #include "rpc/message/arena.h"
 #include "rpc/message/check.h"
 #include "rpc/message/scan.h"

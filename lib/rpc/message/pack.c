@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "rpc/loop/loop_private.h"
+#include "rpc/message.h"
 #include "rpc/message/message.h"
+#include "rpc/util/process.h"
 
 #define MESSAGE_BYTES_MAX ((size_t)INT_MAX)
 #define PAYLOAD_HEAD_MAX 7           /* a tag of two bytes, a length of five */

@@ -1,4 +1,6 @@
 /* A look at a server's certificate, to tell whose it is when it is not the one we asked for. */
+#include "rpc/message/peek.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
@@ -15,7 +17,6 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "rpc/channel/channel_private.h"
 
 #define NAMES_SHOWN 8
 #define NAME_BYTES_SHOWN 120

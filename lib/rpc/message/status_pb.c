@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "google/rpc/error_details.pb-c.h"
 #include "google/rpc/status.pb-c.h"
+#include "rpc/message.h"
 #include "rpc/message/message.h"
 
 #define TEXT_ENCODED_MAX 1600 /* of grpc-message; the details carry the whole text */

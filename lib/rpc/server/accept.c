@@ -4,7 +4,11 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "rpc/loop.h"
+#include "rpc/loop/loop_private.h"
 #include "rpc/server/call.h"
+#include "rpc/server/server_private.h"
+#include "rpc/util/process.h"
 
 #define WAITING_WANTED 4
 #define AGAIN_NS (100 * TUTTI_NS_PER_MS)

@@ -9,7 +9,12 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "rpc/loop/token.h"
+#include "rpc/message.h"
+#include "rpc/server.h"
 #include "rpc/server/call.h"
+#include "rpc/server/server_private.h"
+#include "rpc/server/tls.h"
 
 #define IDENTITY_BYTES_MAX 256
 #define TOKEN_BYTES_MAX 8192 /* gRPC takes no more metadata than that */

@@ -13,7 +13,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "rpc/loop.h"
 #include "rpc/loop/loop_private.h"
+#include "rpc/message.h"
 #include "rpc/message/status_pb.h"
 #include "rpc/nested.h"
 #include "rpc/server.h"

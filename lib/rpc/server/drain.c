@@ -4,38 +4,17 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "rpc/loop.h"
+#include "rpc/loop/loop_private.h"
+#include "rpc/server.h"
+#include "rpc/server/health_pb.h"
+#include "rpc/server/probe.h"
 #include "rpc/server/server_private.h"
+#include "rpc/util/process.h"
 
 #define REMIND_NS (5 * TUTTI_NS_PER_S)
 #define LOOK_NS (50 * TUTTI_NS_PER_MS)
 #define LOOKS_QUIET 20 /* in a row, without a call: a second, for slow readers of last answers */
-
-static void
-on_last(tutti_rpc_task *task)
-{
-    tutti_rpc_server *self = tutti_container_of(task, tutti_rpc_server, last);
-    size_t i;
-
-    tutti_rpc_loop_timer_stop(self->loop, &self->grace);
-    tutti_rpc_loop_timer_stop(self->loop, &self->look_quiet);
-    for (i = 0; i < self->listener_count; i++) {
-        rpc_listen_leave(&self->listeners[i]);
-    }
-    self->stopped = true;
-    TUTTI_LOG("rpc/server", DEBUG, "stopped");
-    if (self->on_stopped != NULL) {
-        self->on_stopped(self->on_stopped_arg);
-    }
-}
-
-void
-rpc_server_release(tutti_rpc_server *server)
-{
-    if (atomic_fetch_sub(&server->lives, 1) == 1) {
-        server->last.on_run = on_last;
-        tutti_rpc_loop_post(server->loop, &server->last);
-    }
-}
 
 /* gRPC has closed all connections; no request is posted any more. */
 static void

@@ -3,23 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "rpc/server.h"
+#include "rpc/server/health_pb.h"
 #include "rpc/server/server_private.h"
 
 #define NAME_BYTES 128
-
-void
-rpc_server_note(tutti_rpc_server *server, rpc_route *route, int code, uint64_t duration_ns)
-{
-    assert(code >= 0 && code < TUTTI_RPC_CODES);
-    if (route == NULL) {
-        tutti_count(&server->unknown, 1);
-        return;
-    }
-    tutti_count(&route->ended[code], 1);
-    if (route->method->stream == NULL) {
-        tutti_meter_add(&route->durations, duration_ns);
-    }
-}
 
 bool
 tutti_rpc_server_is_serving(tutti_rpc_server *server)

@@ -14,8 +14,10 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "rpc/loop/loop_private.h"
-#include "rpc/util/lock.h"
+#include "rpc/server.h"
+#include "rpc/server/lock.h"
+#include "rpc/server/tls.h"
+#include "rpc/util/log.h"
 
 static bool
 is_unix(const tutti_address *address)

@@ -10,8 +10,8 @@
 #include <stddef.h>
 
 #include "base/address.h"
-#include "rpc/channel/tls.h"
 #include "rpc/server.h"
+#include "rpc/server/tls.h"
 #include "tutti/error.h"
 
 /* One address that is served. */

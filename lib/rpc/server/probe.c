@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "rpc/loop.h"
 
 #define LOOK_EVERY_NS (50 * TUTTI_NS_PER_MS)
 #define EXIT_DEAF 70 /* EX_SOFTWARE */

@@ -2,7 +2,10 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "rpc/loop.h"
+#include "rpc/message/descriptors_pb.h"
 #include "rpc/message/service.h"
+#include "rpc/server.h"
 #include "rpc/server/server_private.h"
 
 static rpc_lane *

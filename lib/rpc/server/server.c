@@ -1,4 +1,14 @@
+#include "rpc/server.h"
+#include "rpc/loop.h"
+#include "rpc/loop/loop_private.h"
+#include "rpc/loop/token.h"
+#include "rpc/message/descriptors_pb.h"
+#include "rpc/server/health_pb.h"
+#include "rpc/server/listen.h"
+#include "rpc/server/probe.h"
+#include "rpc/server/reflection_pb.h"
 #include "rpc/server/server_private.h"
+#include "rpc/util/process.h"
 
 #include <assert.h>
 #include <grpc/grpc.h>

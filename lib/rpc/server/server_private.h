@@ -14,14 +14,15 @@
 #include "base/list.h"
 #include "base/meter.h"
 #include "base/timers.h"
+#include "rpc/loop.h"
 #include "rpc/loop/loop_private.h"
 #include "rpc/loop/token.h"
+#include "rpc/message/descriptors_pb.h"
 #include "rpc/server.h"
+#include "rpc/server/health_pb.h"
 #include "rpc/server/listen.h"
 #include "rpc/server/probe.h"
-#include "rpc/service/descriptors_pb.h"
-#include "rpc/service/health_pb.h"
-#include "rpc/service/reflection_pb.h"
+#include "rpc/server/reflection_pb.h"
 
 #define TUTTI_RPC_LANES_MAX 8
 #define TUTTI_RPC_SERVICES_MAX 32
@@ -129,7 +130,7 @@ void rpc_lane_init(rpc_lane *lane, tutti_rpc_server *server, tutti_rpc_loop *loo
 tutti_code rpc_routes_make(tutti_rpc_server *server, tutti_error *err);
 void rpc_routes_free(tutti_rpc_server *server);
 
-/* expose.c: a call has ended. */
+/* call.c: a call has ended. */
 void rpc_server_note(tutti_rpc_server *server, rpc_route *route, int code, uint64_t duration_ns);
 
 #endif

@@ -2,8 +2,12 @@
 #include <assert.h>
 
 #include "base/fail.h"
+#include "rpc/loop/loop_private.h"
+#include "rpc/message.h"
 #include "rpc/message/message.h"
+#include "rpc/server.h"
 #include "rpc/server/call.h"
+#include "rpc/server/server_private.h"
 
 static bool
 is_ending(tutti_rpc_call *call)

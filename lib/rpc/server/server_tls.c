@@ -6,7 +6,8 @@
 
 #include "base/fail.h"
 #include "base/log.h"
-#include "rpc/channel/tls.h"
+#include "rpc/server/tls.h"
+#include "rpc/util/pem.h"
 #include "rpc/util/stamp.h"
 
 struct rpc_tls {

@@ -3,6 +3,7 @@
 #include <protobuf-c/protobuf-c.h>
 #include <string.h>
 
+#include "rpc/server.h"
 #include "rpc/server/call.h"
 
 /* A field that is not repeated, and set if it is one of several; NULL = it is not there. */

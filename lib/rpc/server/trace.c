@@ -1,6 +1,7 @@
 /* W3C Trace Context: "00-<32 digits of the trace>-<16 digits of the span>-<2 digits of flags>". */
 #include <string.h>
 
+#include "rpc/server.h"
 #include "rpc/server/call.h"
 
 #define PARENT_BYTES 55

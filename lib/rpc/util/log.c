@@ -1,4 +1,6 @@
 /* gRPC's log comes out as ours, and strangers cannot fill the disk with it. */
+#include "rpc/util/log.h"
+
 #include <grpc/support/log.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -6,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/loop/loop_private.h"
 
 #ifdef TUTTI_GPR_LOG
 

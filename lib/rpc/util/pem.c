@@ -1,3 +1,5 @@
+#include "rpc/util/pem.h"
+
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
@@ -7,7 +9,6 @@
 
 #include "base/fail.h"
 #include "base/file.h"
-#include "rpc/channel/tls.h"
 
 /* Without it OpenSSL would ask for a passphrase on the terminal. */
 static int

@@ -1,5 +1,9 @@
 /* What belongs to the process and not to a loop: gRPC's beginning and end, its clock, its tags. */
+#include "rpc/util/process.h"
+
 #include <assert.h>
+#include <grpc/grpc.h>
+#include <grpc/status.h>
 #include <grpc/support/time.h>
 #include <pthread.h>
 #include <signal.h>
@@ -7,7 +11,8 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "rpc/loop/loop_private.h"
+#include "rpc/loop.h"
+#include "rpc/util/log.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define TUTTI_TSAN 1

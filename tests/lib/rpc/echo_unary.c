@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "echo_service.h"
 #include "rpc/loop/loop_private.h"
+#include "rpc/util/process.h"
 
 typedef struct parked_call {
     tutti_link link;

@@ -1,4 +1,6 @@
 #include "rig.h"
+#include "rpc/loop/loop_private.h"
+#include "rpc/util/process.h"
 
 #include <dirent.h>
 #include <grpc/grpc.h>

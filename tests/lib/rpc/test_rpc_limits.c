@@ -3,6 +3,8 @@
  * Method: each limit set low, and exceeded; memory measured.
  */
 #include "rig.h"
+#include "rpc/loop/loop_private.h"
+#include "rpc/util/process.h"
 
 #include <arpa/inet.h>
 #include <grpc/grpc.h>

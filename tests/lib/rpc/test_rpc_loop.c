@@ -4,10 +4,12 @@
  * rate limited. Method: a loop and threads that post to it.
  */
 #include "rig.h"
+#include "rpc/util/process.h"
 
 #include <grpc/support/log.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -4,6 +4,7 @@
  * Method: blocking streams against the echo server.
  */
 #include "rig.h"
+#include "rpc/util/process.h"
 
 #include <assert.h>
 

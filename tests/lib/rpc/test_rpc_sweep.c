@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "rpc/channel/tls.h"
 #include "rpc/loop/token.h"
 #include "rpc/message/message.h"
 #include "rpc/message/status_pb.h"
+#include "rpc/server/tls.h"
 #include "support/sweep.h"
 
 #define LARGE 100000 /* above what gRPC allocates for us */

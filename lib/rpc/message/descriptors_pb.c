@@ -1,4 +1,4 @@
-#include "rpc/service/descriptors_pb.h"
+#include "rpc/message/descriptors_pb.h"
 
 #include <stdlib.h>
 #include <string.h>

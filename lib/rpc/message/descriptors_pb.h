@@ -3,8 +3,8 @@
  * program. protobuf-c forgets which methods stream; reflection wants the files' own bytes.
  * Read only once open; any thread.
  */
-#ifndef TUTTI_RPC_SERVICE_DESCRIPTORS_PB_H
-#define TUTTI_RPC_SERVICE_DESCRIPTORS_PB_H
+#ifndef TUTTI_RPC_MESSAGE_DESCRIPTORS_PB_H
+#define TUTTI_RPC_MESSAGE_DESCRIPTORS_PB_H
 
 #include <stdbool.h>
 #include <stddef.h>

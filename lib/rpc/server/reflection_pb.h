@@ -2,13 +2,13 @@
  * Reflection: grpc.reflection.v1 and v1alpha of a server: which services it has, and their .proto
  * files.
  */
-#ifndef TUTTI_RPC_SERVICE_REFLECTION_PB_H
-#define TUTTI_RPC_SERVICE_REFLECTION_PB_H
+#ifndef TUTTI_RPC_SERVER_REFLECTION_PB_H
+#define TUTTI_RPC_SERVER_REFLECTION_PB_H
 
 #include <stddef.h>
 
+#include "rpc/message/descriptors_pb.h"
 #include "rpc/server.h"
-#include "rpc/service/descriptors_pb.h"
 
 typedef struct rpc_reflection {
     const rpc_descriptors *descriptors;

@@ -1,8 +1,8 @@
 /*
  * Health: grpc.health.v1.Health of a server. "" is the server as a whole; every service has a name.
  */
-#ifndef TUTTI_RPC_SERVICE_HEALTH_PB_H
-#define TUTTI_RPC_SERVICE_HEALTH_PB_H
+#ifndef TUTTI_RPC_SERVER_HEALTH_PB_H
+#define TUTTI_RPC_SERVER_HEALTH_PB_H
 
 #include <pthread.h>
 #include <stdbool.h>

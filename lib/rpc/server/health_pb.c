@@ -1,4 +1,4 @@
-#include "rpc/service/health_pb.h"
+#include "rpc/server/health_pb.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -7,6 +7,9 @@
 
 #include "base/fail.h"
 #include "grpc/health/v1/health.pb-c.h"
+#include "rpc/loop.h"
+#include "rpc/server.h"
+#include "rpc/server/call.h"
 
 typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving_status;
 

@@ -2,8 +2,8 @@
  * Lock: only one server at a time on a Unix socket's path. gRPC would take the path from a running
  * server without a word, and remove it when the first of the two ends.
  */
-#ifndef TUTTI_RPC_UTIL_LOCK_H
-#define TUTTI_RPC_UTIL_LOCK_H
+#ifndef TUTTI_RPC_SERVER_LOCK_H
+#define TUTTI_RPC_SERVER_LOCK_H
 
 #include "tutti/error.h"
 

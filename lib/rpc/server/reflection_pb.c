@@ -1,4 +1,4 @@
-#include "rpc/service/reflection_pb.h"
+#include "rpc/server/reflection_pb.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,7 +6,12 @@
 
 #include "base/fail.h"
 #include "grpc/reflection/v1/reflection.pb-c.h"
+#include "rpc/loop.h"
+#include "rpc/message.h"
+#include "rpc/message/descriptors_pb.h"
 #include "rpc/message/service.h"
+#include "rpc/server.h"
+#include "rpc/server/call.h"
 
 /* v1 and v1alpha have the same messages under different names; v1's are used for both. */
 typedef Grpc__Reflection__V1__ServerReflectionRequest request_message;

@@ -1,4 +1,4 @@
-#include "rpc/util/lock.h"
+#include "rpc/server/lock.h"
 
 #include <errno.h>
 #include <fcntl.h>

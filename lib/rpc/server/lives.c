@@ -1,0 +1,32 @@
+/* What keeps a server from being stopped: see `lives` in server_private.h. */
+#include "base/log.h"
+#include "rpc/loop.h"
+#include "rpc/server/listen.h"
+#include "rpc/server/server_private.h"
+
+static void
+on_last(tutti_rpc_task *task)
+{
+    tutti_rpc_server *self = tutti_container_of(task, tutti_rpc_server, last);
+    size_t i;
+
+    tutti_rpc_loop_timer_stop(self->loop, &self->grace);
+    tutti_rpc_loop_timer_stop(self->loop, &self->look_quiet);
+    for (i = 0; i < self->listener_count; i++) {
+        rpc_listen_leave(&self->listeners[i]);
+    }
+    self->stopped = true;
+    TUTTI_LOG("rpc/server", DEBUG, "stopped");
+    if (self->on_stopped != NULL) {
+        self->on_stopped(self->on_stopped_arg);
+    }
+}
+
+void
+rpc_server_release(tutti_rpc_server *server)
+{
+    if (atomic_fetch_sub(&server->lives, 1) == 1) {
+        server->last.on_run = on_last;
+        tutti_rpc_loop_post(server->loop, &server->last);
+    }
+}
