@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "coll/agree/agree.h"
+#include "coll/agree/agree_private.h"
 #include "coll/infer/signature.h"
 #include "coll/packet/packet.h"
 

@@ -1,4 +1,8 @@
+#include "coll/agree/agree.h"
+
 #include "coll/agree/agree_private.h"
+#include "coll/infer/signature.h"
+#include "coll/packet/packet.h"
 
 #include <assert.h>
 #include <inttypes.h>

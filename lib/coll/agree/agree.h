@@ -11,7 +11,11 @@
 #ifndef TUTTI_COLL_AGREE_AGREE_H
 #define TUTTI_COLL_AGREE_AGREE_H
 
-#include "coll/infer/signature.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "coll/coll.h"
 
 typedef struct tutti_coll_agree tutti_coll_agree;
 

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coll/agree/agree.h"
 #include "coll/agree/agree_private.h"
+#include "coll/packet/packet.h"
 
 void
 tutti_agree_ride(tutti_coll_agree *agree, const void *bytes, size_t size)

@@ -3,6 +3,7 @@
 #define TUTTI_COLL_AGREE_AGREE_PRIVATE_H
 
 #include "coll/agree/agree.h"
+#include "coll/infer/signature.h"
 
 #define UNKNOWN 0xff /* nothing heard of this rank yet */
 #define OTHER 0xfe   /* heard of, but the table of kinds is full */

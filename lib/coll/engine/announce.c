@@ -5,10 +5,335 @@
  */
 #include "coll/engine/announce.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fail.h"
+#include "coll/engine/group.h"
+#include "coll/engine/io.h"
+#include "coll/engine/lookup.h"
+#include "coll/engine/op.h"
+#include "coll/engine/p2p.h"
 #include "coll/infer/infer.h"
+#include "coll/infer/signature.h"
+#include "coll/packet/packet.h"
+
+/* ------------------------------ what the root says */
+
+tutti_code
+tutti_coll_told_new(tutti_coll_op *op, size_t bytes, tutti_error *err)
+{
+    op->told = calloc(1, sizeof(*op->told));
+    if (op->told != NULL) {
+        op->told->bytes = malloc(bytes > 0 ? bytes : 1);
+    }
+    if (op->told == NULL || op->told->bytes == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for what a root tells");
+    }
+    return TUTTI_OK;
+}
+
+static size_t
+head_bytes_max(const tutti_coll_args *args)
+{
+    return 8 + args->meta.size + (size_t)args->split_count * 8 +
+           (size_t)args->list_count * (4 + TUTTI_PACKET_SPEC_BYTES);
+}
+
+static size_t
+write_head(const tutti_coll_args *args, unsigned char *bytes)
+{
+    const uint32_t tensors = args->coalesced ? args->list_count : 0;
+    const uint32_t splits = args->root_splits != NULL ? args->split_count : 0;
+    size_t at = 4;
+    uint32_t i;
+
+    tutti_packet_put_u32(bytes, tensors);
+    for (i = 0; i < tensors; i++) {
+        tutti_packet_put_u32(bytes + at, args->list[i].axis);
+        at += 4 + tutti_packet_write_spec(&args->list[i].spec, bytes + at + 4);
+    }
+    tutti_packet_put_u32(bytes + at, splits);
+    at += 4;
+    for (i = 0; i < splits; i++, at += 8) {
+        tutti_packet_put_u64(bytes + at, (uint64_t)args->root_splits[i]);
+    }
+    if (args->meta.size > 0) {
+        memcpy(bytes + at, args->meta.data, args->meta.size);
+    }
+    return at + args->meta.size;
+}
+
+static tutti_code
+send_head(tutti_coll_op *op, tutti_error *err)
+{
+    const tutti_coll_group *group = op->group;
+    size_t size;
+    uint32_t i;
+
+    if (group->rank != op->args.root) {
+        tutti_coll_expect(op, STEP_ANNOUNCE, group->ranks[op->args.root], NULL, 0, true, NULL);
+        return TUTTI_OK;
+    }
+    if (tutti_coll_told_new(op, head_bytes_max(&op->args), err) != TUTTI_OK) {
+        return err->code;
+    }
+    size = write_head(&op->args, op->told->bytes);
+    for (i = 0; i < group->size; i++) {
+        if (i != group->rank) {
+            tutti_coll_post_packet(op, TUTTI_PACKET_DATA, STEP_ANNOUNCE, group->ranks[i],
+                                   op->told->bytes, size, 0);
+        }
+    }
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ hearing */
+
+typedef struct reader {
+    const unsigned char *at;
+    size_t left;
+    bool broken;
+} reader;
+
+static uint32_t
+read_u32(reader *self)
+{
+    uint32_t number = 0;
+
+    if (self->left < 4) {
+        self->broken = true;
+        return 0;
+    }
+    number = tutti_packet_get_u32(self->at);
+    self->at += 4;
+    self->left -= 4;
+    return number;
+}
+
+static void
+read_tensors(reader *self, uint32_t count, tutti_coll_tensor *tensors)
+{
+    uint32_t i;
+
+    for (i = 0; i < count && !self->broken; i++) {
+        size_t used;
+
+        tensors[i].axis = read_u32(self);
+        used = tutti_packet_read_spec(self->at, self->left, &tensors[i].spec);
+        self->broken = self->broken || used == 0;
+        self->at += used;
+        self->left -= used;
+    }
+}
+
+static tutti_code
+read_head(tutti_coll_op *op, reader *self, tutti_error *err)
+{
+    tutti_coll_told *told = op->told;
+    const uint32_t tensors = read_u32(self);
+    uint32_t splits;
+    uint32_t i;
+
+    self->broken = self->broken || tensors > TUTTI_COLL_LIST_MAX;
+    told->list = calloc(self->broken ? 1 : tensors + 1, sizeof(*told->list));
+    if (told->list == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of tensors");
+    }
+    read_tensors(self, tensors, told->list);
+    splits = read_u32(self);
+    self->broken = self->broken || (size_t)splits * 8 > self->left;
+    told->splits = calloc(self->broken ? 1 : splits + 1, sizeof(*told->splits));
+    if (told->splits == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for splits");
+    }
+    for (i = 0; i < splits && !self->broken; i++) {
+        const uint64_t low = read_u32(self);
+
+        told->splits[i] = (int64_t)(low | (uint64_t)read_u32(self) << 32);
+    }
+    op->args.list = tensors > 0 ? told->list : NULL;
+    op->args.list_count = tensors;
+    op->args.root_splits = splits > 0 ? told->splits : NULL;
+    op->args.split_count = splits;
+    return TUTTI_OK;
+}
+
+static tutti_code
+hear_head(tutti_coll_op *op, const void *bytes, size_t size, tutti_error *err)
+{
+    reader in = {.at = bytes, .left = size};
+    tutti_code code = tutti_coll_told_new(op, size, err);
+
+    if (code == TUTTI_OK) {
+        code = read_head(op, &in, err);
+    }
+    if (code == TUTTI_OK && (in.broken || in.left > TUTTI_COLL_META_MAX ||
+                             (op->args.list == NULL) == op->args.coalesced)) {
+        op->args.list_count = 0;
+        op->args.coalesced = false;
+        code = TUTTI_FAIL(err, TUTTI_INTERNAL, "what the root told is malformed");
+    }
+    if (code == TUTTI_OK) {
+        memcpy(op->told->bytes, in.at, in.left);
+        op->meta = (tutti_bytes){op->told->bytes, in.left};
+    }
+    return code;
+}
+
+/* ------------------------------ shapes */
+
+static const tutti_spec *
+spec_for(const tutti_coll_args *args, uint32_t rank, uint32_t k)
+{
+    if (args->kind == TUTTI_COLL_ALL_TO_ALL) {
+        return &args->list[rank].spec;
+    }
+    return args->coalesced ? &args->list[k].spec : &args->spec;
+}
+
+static bool
+gets_anything(const tutti_coll_op *op, uint32_t rank)
+{
+    return !tutti_coll_is_to_root(op->args.kind) || rank == op->args.root;
+}
+
+static size_t
+write_specs(const tutti_coll_op *op, uint32_t rank, unsigned char *bytes)
+{
+    const uint32_t count = tutti_coll_parts(&op->args);
+    size_t size = 0;
+    uint32_t k;
+
+    for (k = 0; k < count; k++) {
+        size += tutti_packet_write_spec(spec_for(&op->args, rank, k), bytes + size);
+    }
+    return size;
+}
+
+static tutti_code
+send_shapes(tutti_coll_op *op, tutti_error *err)
+{
+    const tutti_coll_group *group = op->group;
+    const uint32_t count = tutti_coll_parts(&op->args);
+    const size_t room = (size_t)count * TUTTI_PACKET_SPEC_BYTES;
+    tutti_code code = tutti_coll_told_new(op, room * group->size, err);
+    uint32_t i;
+    uint32_t k;
+
+    op->shapes = calloc((size_t)count * group->size, sizeof(*op->shapes));
+    if (code != TUTTI_OK || op->shapes == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the shapes of a list");
+    }
+    for (i = 0; i < group->size; i++) {
+        unsigned char *bytes = op->told->bytes + room * i;
+
+        if (i == group->rank) {
+            for (k = 0; k < count; k++) {
+                op->shapes[k * group->size + i] = *spec_for(&op->args, i, k);
+            }
+            continue;
+        }
+        if (gets_anything(op, i)) {
+            tutti_coll_post_packet(op, TUTTI_PACKET_DATA, STEP_ANNOUNCE, group->ranks[i], bytes,
+                                   write_specs(op, i, bytes), 0);
+        }
+        if (gets_anything(op, group->rank)) {
+            tutti_coll_expect(op, STEP_ANNOUNCE, group->ranks[i], NULL, 0, true, NULL);
+        }
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+hear_shapes(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size, tutti_error *err)
+{
+    const uint32_t count = tutti_coll_parts(&op->args);
+    const unsigned char *at = bytes;
+    uint32_t k;
+
+    for (k = 0; k < count; k++) {
+        tutti_spec *spec = &op->shapes[k * op->group->size + from];
+        const size_t used = tutti_packet_read_spec(at, size, spec);
+
+        if (used == 0) {
+            break;
+        }
+        at += used;
+        size -= used;
+    }
+    if (k < count || size > 0) {
+        return TUTTI_FAIL(err, TUTTI_INTERNAL, "shapes from another rank are malformed");
+    }
+    return TUTTI_OK;
+}
+
+/* ------------------------------ splits */
+
+#define SHOWN_MAX 16
+
+static tutti_code
+send_splits(tutti_coll_op *op, tutti_error *err)
+{
+    const tutti_coll_group *group = op->group;
+    uint32_t i;
+
+    op->counts = calloc(group->size, sizeof(*op->counts));
+    if (op->counts == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to compare splits");
+    }
+    for (i = 0; i < group->size; i++) {
+        const uint64_t rows = (uint64_t)op->args.send_splits[i];
+
+        if (i == group->rank) {
+            op->counts[i] = rows;
+            continue;
+        }
+        tutti_coll_post_packet(op, TUTTI_PACKET_DATA, STEP_ANNOUNCE, group->ranks[i], NULL, 0,
+                               rows);
+        tutti_coll_expect(op, STEP_ANNOUNCE, group->ranks[i], NULL, 0, false, &op->counts[i]);
+    }
+    return TUTTI_OK;
+}
+
+static void
+add_counts(const char *words, const uint64_t *counts, uint32_t size, tutti_text *text)
+{
+    uint32_t i;
+
+    tutti_text_add(text, "%s [", words);
+    for (i = 0; i < size && i < SHOWN_MAX; i++) {
+        tutti_text_add(text, "%s%" PRIu64, i == 0 ? "" : ", ", counts[i]);
+    }
+    tutti_text_add(text, size > SHOWN_MAX ? ", ...]" : "]");
+}
+
+static tutti_code
+compare_splits(const tutti_coll_op *op, tutti_error *err)
+{
+    const tutti_coll_group *group = op->group;
+    const uint64_t *expected = (const uint64_t *)op->args.recv_splits;
+    char words[TUTTI_ERROR_TEXT_MAX];
+    tutti_text text = tutti_text_in(words, sizeof(words));
+    uint32_t i = 0;
+
+    while (i < group->size && op->counts[i] == expected[i]) {
+        i++;
+    }
+    if (i == group->size) {
+        return TUTTI_OK;
+    }
+    add_counts(" expects", expected, group->size, &text);
+    add_counts(", ranks send", op->counts, group->size, &text);
+    (void)TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SPLITS_MISMATCH",
+                         "group %s op %" PRIu64 ": splits differ: rank %" PRIu32 "%s", group->name,
+                         op->sequence, group->ranks[group->rank], words);
+    tutti_error_set_op(err, group->name, op->sequence, (int32_t)group->ranks[i]);
+    return err->code;
+}
+
+/* ------------------------------ the two rounds */
 
 enum {
     TELLS_NOTHING,
@@ -35,22 +360,23 @@ tutti_coll_announce(tutti_coll_op *op, tutti_error *err)
 {
     switch (op->tells) {
     case TELLS_SPLITS:
-        return tutti_coll_send_splits(op, err);
+        return send_splits(op, err);
     case TELLS_SHAPES:
-        return tutti_coll_send_shapes(op, err);
+        return send_shapes(op, err);
     default:
-        return tutti_coll_send_head(op, err);
+        return send_head(op, err);
     }
 }
 
 tutti_code
-tutti_coll_hear(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size, tutti_error *err)
+coll_announce_hear(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size,
+                   tutti_error *err)
 {
     if (tutti_coll_op_is_p2p(op)) {
         return tutti_coll_p2p_hear_meta(op, bytes, size, err);
     }
-    return op->tells == TELLS_SHAPES ? tutti_coll_hear_shapes(op, from, bytes, size, err)
-                                     : tutti_coll_hear_head(op, bytes, size, err);
+    return op->tells == TELLS_SHAPES ? hear_shapes(op, from, bytes, size, err)
+                                     : hear_head(op, bytes, size, err);
 }
 
 /* A list from the root: what each tensor of it becomes here. */
@@ -78,7 +404,7 @@ tutti_coll_use_told(tutti_coll_op *op, tutti_error *err)
     const tutti_coll_group *group = op->group;
 
     if (op->tells == TELLS_SPLITS) {
-        return tutti_coll_compare_splits(op, err);
+        return compare_splits(op, err);
     }
     if (op->tells == TELLS_HEAD) {
         return use_list(op, err);

@@ -1,8 +1,12 @@
-/* Private to lib/coll: what is told between the agreement and the data, and the memory it is in. */
+/* Private to lib/coll: what ranks tell each other between the agreement and the data: splits,
+ * shapes, what the root says. */
 #ifndef TUTTI_COLL_ENGINE_ANNOUNCE_H
 #define TUTTI_COLL_ENGINE_ANNOUNCE_H
 
-#include "coll/engine/engine.h"
+#include <stddef.h>
+#include <stdint.h>
+
+#include "coll/coll.h"
 
 typedef struct tutti_coll_told {
     unsigned char *bytes;    /* a message on its way, or what has come of the meta bytes */
@@ -12,5 +16,15 @@ typedef struct tutti_coll_told {
 
 /* Memory for `bytes` of a message that is told. TUTTI_RESOURCE_EXHAUSTED */
 tutti_code tutti_coll_told_new(tutti_coll_op *op, size_t bytes, tutti_error *err);
+
+/* PHASE_ANNOUNCE, which has two rounds. [in] reference  the call that all others fit */
+void tutti_coll_tell_what(tutti_coll_op *op, const tutti_coll_args *reference);
+tutti_code tutti_coll_announce(tutti_coll_op *op, tutti_error *err);
+tutti_code tutti_coll_use_told(tutti_coll_op *op, tutti_error *err);
+void tutti_coll_forget_told(tutti_coll_op *op);
+
+/* What a rank has told: the event of events.h. */
+tutti_code coll_announce_hear(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size,
+                              tutti_error *err);
 
 #endif

@@ -1,7 +1,13 @@
 /* Ops of which a device has something: backend.h says what it looks like. */
+#include "coll/engine/device_pending.h"
+
 #include <assert.h>
 
 #include "coll/engine/engine.h"
+#include "coll/engine/events.h"
+#include "coll/engine/group.h"
+#include "coll/engine/io.h"
+#include "coll/engine/peer.h"
 #include "coll/infer/infer.h"
 
 const tutti_coll_backend *

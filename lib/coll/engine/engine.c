@@ -10,44 +10,23 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "coll/engine/announce.h"
+#include "coll/engine/device_pending.h"
 #include "coll/engine/engine.h"
+#include "coll/engine/events.h"
+#include "coll/engine/expose.h"
+#include "coll/engine/group.h"
+#include "coll/engine/inbox.h"
+#include "coll/engine/io.h"
+#include "coll/engine/op.h"
+#include "coll/engine/peer.h"
+#include "coll/engine/probe.h"
+#include "coll/engine/route.h"
+#include "coll/engine/unexpected.h"
 
 #define SPIN_NS (20 * TUTTI_NS_PER_US) /* look around before sleeping, while ops run */
 #define NAP_NS (500 * TUTTI_NS_PER_MS) /* the wire keeps its connections alive in progress */
 #define PROGRESS_MOST 64
-
-void
-tutti_coll_engine_wake(tutti_coll_engine *engine)
-{
-    const uint64_t one = 1;
-
-    if (write(engine->wake, &one, sizeof(one)) != sizeof(one)) {
-        TUTTI_LOG("coll", ERROR, "could not wake the engine: %s", strerror(errno));
-    }
-}
-
-bool
-tutti_coll_engine_put(tutti_coll_engine *engine, tutti_coll_item *item)
-{
-    const bool asleep = !engine->awake;
-
-    tutti_list_add(&engine->inbox, &item->link);
-    engine->awake = true;
-    return asleep;
-}
-
-void
-tutti_coll_engine_push(tutti_coll_engine *engine, tutti_coll_item *item)
-{
-    bool asleep;
-
-    (void)pthread_mutex_lock(&engine->lock);
-    asleep = tutti_coll_engine_put(engine, item);
-    (void)pthread_mutex_unlock(&engine->lock);
-    if (asleep) {
-        tutti_coll_engine_wake(engine);
-    }
-}
 
 static unsigned
 run_inbox(tutti_coll_engine *engine)
@@ -213,10 +192,21 @@ free_engine(tutti_coll_engine *engine)
     free(engine);
 }
 
+static const coll_events events_of_ops = {
+    .op_run = coll_op_run,
+    .op_succeed = coll_op_succeed,
+    .op_fail = coll_op_fail,
+    .op_release = coll_op_release,
+    .announce_hear = coll_announce_hear,
+    .group_look = coll_group_look,
+    .replay = coll_route_replay,
+};
+
 static void
 init_engine(tutti_coll_engine *engine, const tutti_coll_engine_options *options)
 {
     engine->options = *options;
+    engine->events = &events_of_ops;
     engine->wire = options->wire;
     engine->wake = -1;
     engine->poller = -1;
@@ -363,4 +353,80 @@ tutti_coll_stat(tutti_coll_engine *engine, tutti_coll_stats *ret_stats)
     (void)pthread_mutex_unlock(&engine->lock);
     ret_stats->done = atomic_load(&engine->done);
     ret_stats->failed = atomic_load(&engine->failed);
+}
+
+/* ------------------------------ progress by a poster */
+
+#define HELP_MOST_NS (1000 * TUTTI_NS_PER_US) /* even of work that goes well */
+#define HELP_LEAST_NS (50 * TUTTI_NS_PER_US)
+#define ARM_MOST 4 /* times to try: what happened meanwhile is done first */
+
+/* This thread holds a baton: what it posts from a callback is done when the callback has returned.
+ */
+static _Thread_local bool helping;
+
+/* Until nothing runs any more; false when the time is up. */
+static bool
+work(tutti_coll_engine *engine)
+{
+    const uint64_t began = tutti_clock_ns();
+    uint64_t busy_ns = began;
+
+    do {
+        if (tutti_coll_engine_step(engine) > 0) {
+            busy_ns = engine->now_ns;
+        } else if (engine->ops.count == 0) {
+            return true;
+        } else {
+            (void)sched_yield();
+        }
+    } while (engine->now_ns - busy_ns < engine->help_ns && engine->now_ns - began < HELP_MOST_NS);
+    return false;
+}
+
+/* May its own thread sleep on, as it is? */
+static bool
+leave_asleep(tutti_coll_engine *engine)
+{
+    bool calm = !engine->ending && tutti_timers_next(&engine->timers) >= engine->sleeps_to_ns;
+    bool armed = false;
+    unsigned i;
+
+    for (i = 0; i < ARM_MOST && calm && !armed; i++) {
+        armed = engine->wire->ops->arm(engine->wire, engine->ops.count == 0);
+        if (!armed) {
+            (void)tutti_coll_engine_step(engine);
+        }
+        calm = engine->ops.count == 0;
+    }
+    calm = calm && armed;
+    (void)pthread_mutex_lock(&engine->lock);
+    calm = calm && tutti_list_empty(&engine->inbox);
+    engine->awake = !calm;
+    (void)pthread_mutex_unlock(&engine->lock);
+    return calm;
+}
+
+bool
+tutti_coll_help(tutti_coll_engine *engine)
+{
+    bool calm = false;
+
+    if (helping || pthread_mutex_trylock(&engine->baton) != 0) {
+        return false;
+    }
+    helping = true;
+    if (engine->ops.count == 0 && !engine->ending) {
+        bool went_well;
+
+        tutti_wire_disarm(engine->wire);
+        went_well = work(engine);
+
+        engine->help_ns = went_well ? TUTTI_COLL_HELP_NS : engine->help_ns / 2;
+        engine->help_ns = engine->help_ns < HELP_LEAST_NS ? HELP_LEAST_NS : engine->help_ns;
+        calm = went_well && leave_asleep(engine);
+    }
+    helping = false;
+    (void)pthread_mutex_unlock(&engine->baton);
+    return calm;
 }

@@ -1,3 +1,5 @@
+#include "coll/engine/group.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,29 +8,15 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "coll/engine/abort.h"
+#include "coll/engine/device_pending.h"
 #include "coll/engine/engine.h"
-
-uint32_t
-tutti_coll_group_rank_of(const tutti_coll_group *group, uint32_t rank)
-{
-    uint32_t i;
-
-    for (i = 0; i < group->size; i++) {
-        if (group->ranks[i] == rank) {
-            return i;
-        }
-    }
-    return NO_RANK;
-}
-
-tutti_coll_group *
-tutti_coll_group_by_id(tutti_coll_engine *engine, uint64_t id)
-{
-    unsigned char key[8];
-    tutti_map_node *node = tutti_map_find(&engine->groups, tutti_map_key_u64(key, id));
-
-    return node == NULL ? NULL : tutti_container_of(node, tutti_coll_group, node);
-}
+#include "coll/engine/events.h"
+#include "coll/engine/inbox.h"
+#include "coll/engine/lookup.h"
+#include "coll/engine/op.h"
+#include "coll/engine/peer.h"
+#include "coll/engine/unexpected.h"
 
 void
 tutti_coll_group_unref(tutti_coll_group *group)
@@ -120,7 +108,7 @@ on_loss_expiry(tutti_timer *timer)
 }
 
 void
-tutti_coll_group_look(tutti_coll_group *group)
+coll_group_look(tutti_coll_group *group)
 {
     uint32_t i;
 

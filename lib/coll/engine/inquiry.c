@@ -3,6 +3,8 @@
  * called it, what they did last, and who does not answer; or who waits for whom when all are in it,
  * as when two of them do not reach each other.
  */
+#include "coll/engine/inquiry.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +13,11 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "coll/engine/engine.h"
+#include "coll/engine/events.h"
+#include "coll/engine/group.h"
+#include "coll/engine/io.h"
+#include "coll/engine/lookup.h"
+#include "coll/packet/packet.h"
 
 #define WORDS_MAX 96
 #define NAMED_MAX 8

@@ -1,10 +1,21 @@
+#include "coll/engine/io.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "coll/agree/agree.h"
 #include "coll/engine/engine.h"
+#include "coll/engine/events.h"
+#include "coll/engine/expose.h"
+#include "coll/engine/group.h"
+#include "coll/engine/lookup.h"
+#include "coll/engine/op.h"
+#include "coll/engine/peer.h"
+#include "coll/engine/unexpected.h"
+#include "coll/packet/packet.h"
 
 static void on_flown(tutti_wire_ticket *ticket, bool ok);
 

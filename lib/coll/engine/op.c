@@ -1,3 +1,5 @@
+#include "coll/engine/op.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -6,24 +8,29 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "coll/agree/agree.h"
+#include "coll/engine/abort.h"
+#include "coll/engine/announce.h"
+#include "coll/engine/device_pending.h"
 #include "coll/engine/engine.h"
+#include "coll/engine/events.h"
+#include "coll/engine/expose.h"
+#include "coll/engine/group.h"
+#include "coll/engine/inquiry.h"
+#include "coll/engine/io.h"
+#include "coll/engine/lookup.h"
+#include "coll/engine/p2p.h"
+#include "coll/engine/peer.h"
+#include "coll/engine/unexpected.h"
 #include "coll/fault_inject/fault_inject.h"
 #include "coll/infer/infer.h"
-
-tutti_coll_op *
-tutti_coll_op_by_id(tutti_coll_engine *engine, uint64_t id)
-{
-    unsigned char key[8];
-    tutti_map_node *node = tutti_map_find(&engine->ops, tutti_map_key_u64(key, id));
-
-    return node == NULL ? NULL : tutti_container_of(node, tutti_coll_op, by_id);
-}
+#include "coll/packet/packet.h"
 
 /* ------------------------------------------------------------------------------ the end */
 
 /* Nothing of the wire or of ours points to it any more. */
 void
-tutti_coll_op_release(tutti_coll_op *op)
+coll_op_release(tutti_coll_op *op)
 {
     tutti_coll_group *group = op->group;
     tutti_coll_engine *engine = group->engine;
@@ -65,7 +72,7 @@ unlink_op(tutti_coll_op *op)
 }
 
 void
-tutti_coll_op_succeed(tutti_coll_op *op)
+coll_op_succeed(tutti_coll_op *op)
 {
     tutti_coll_group *group = op->group;
 
@@ -126,7 +133,7 @@ abandon(tutti_coll_op *op)
 }
 
 void
-tutti_coll_op_fail(tutti_coll_op *op, const tutti_error *err, bool tell)
+coll_op_fail(tutti_coll_op *op, const tutti_error *err, bool tell)
 {
     tutti_coll_group *group = op->group;
     tutti_coll_engine *engine = group->engine;
@@ -364,7 +371,7 @@ advance(tutti_coll_op *op, outcome *ret, tutti_error *err)
 
 /* Go on until something is in flight, or the end. */
 void
-tutti_coll_op_run(tutti_coll_op *op)
+coll_op_run(tutti_coll_op *op)
 {
     outcome result = {0};
     tutti_error err;

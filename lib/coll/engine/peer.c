@@ -1,3 +1,5 @@
+#include "coll/engine/peer.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +8,12 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "coll/engine/engine.h"
+#include "coll/engine/events.h"
+#include "coll/engine/group.h"
+#include "coll/engine/inbox.h"
+#include "coll/engine/io.h"
+#include "coll/engine/lookup.h"
+#include "coll/packet/packet.h"
 
 #define ASK_MOST 256
 

@@ -1,9 +1,25 @@
+#include "coll/engine/post.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "coll/agree/agree.h"
+#include "coll/engine/abort.h"
+#include "coll/engine/device_pending.h"
 #include "coll/engine/engine.h"
+#include "coll/engine/events.h"
+#include "coll/engine/expose.h"
+#include "coll/engine/group.h"
+#include "coll/engine/inbox.h"
+#include "coll/engine/inquiry.h"
+#include "coll/engine/lookup.h"
+#include "coll/engine/op.h"
+#include "coll/engine/p2p.h"
+#include "coll/engine/peer.h"
+#include "coll/engine/unexpected.h"
+#include "coll/packet/packet.h"
 
 /* The op may be over before it began: another rank refused it, or a member is gone. */
 static bool

@@ -2,6 +2,8 @@
  * Is there a way to other ranks, and back? A query about no group goes out as any small packet of
  * an op does; the report that comes back says so.
  */
+#include "coll/engine/probe.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +12,11 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "coll/engine/engine.h"
+#include "coll/engine/group.h"
+#include "coll/engine/inbox.h"
+#include "coll/engine/io.h"
+#include "coll/engine/peer.h"
+#include "coll/packet/packet.h"
 
 typedef struct coll_probe {
     tutti_coll_item item;

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "coll/engine/engine.h"
+#include "coll/engine/inbox.h"
 
 typedef struct key_item {
     tutti_coll_item item;

@@ -14,6 +14,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "coll/packet/packet.h"
 
 #define DELAY_MS_MAX 60000
 

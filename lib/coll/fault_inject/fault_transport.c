@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "coll/fault_inject/fault_inject.h"
+#include "coll/packet/packet.h"
 
 typedef struct chaos_wire {
     tutti_wire base;

@@ -6,50 +6,6 @@
 
 #include "base/fail.h"
 
-tutti_code
-tutti_coll_host_state(tutti_coll_op *op, size_t bytes, size_t stage_bytes, void **ret_state,
-                      tutti_error *err)
-{
-    void *state = malloc(bytes + stage_bytes);
-
-    if (state == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                          "no memory for the %zu bytes that an op works in", bytes + stage_bytes);
-    }
-    memset(state, 0, bytes);
-    op->backend_state = state;
-    *ret_state = state;
-    return TUTTI_OK;
-}
-
-tutti_code
-tutti_coll_host_stage(tutti_coll_op *op, size_t bytes, unsigned char **ret_stage, tutti_error *err)
-{
-    host_state *state = op->backend_state;
-    size_t i = 0;
-
-    while (state->stages[i] != NULL) {
-        i++;
-        assert(i < HOST_STAGES_MAX);
-    }
-    state->stages[i] = malloc(bytes > 0 ? bytes : 1);
-    if (state->stages[i] == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                          "no memory for the %zu bytes that an op works in", bytes);
-    }
-    *ret_stage = state->stages[i];
-    return TUTTI_OK;
-}
-
-uint64_t
-tutti_coll_host_factor(const tutti_coll_op *op)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &op->args.factor, sizeof(bits));
-    return bits;
-}
-
 /* Nothing to move: a group of one, or no bytes. */
 static tutti_code
 advance_nothing(tutti_coll_op *op, bool *ret_done, tutti_error *err)
@@ -73,19 +29,6 @@ start_nothing(tutti_coll_op *op, tutti_error *err)
     return code;
 }
 
-void
-tutti_coll_host_finish(tutti_coll_op *op)
-{
-    host_state *state = op->backend_state;
-    size_t i;
-
-    for (i = 0; i < HOST_STAGES_MAX && state != NULL; i++) {
-        free(state->stages[i]);
-    }
-    free(state);
-    op->backend_state = NULL;
-}
-
 /* The same on all ranks: who has nothing may still be needed, to learn hosts say. */
 static bool
 moves_nothing(const tutti_coll_op *op)
@@ -101,8 +44,8 @@ moves_nothing(const tutti_coll_op *op)
     return tutti_spec_bytes(&args->spec) == 0;
 }
 
-tutti_code
-tutti_coll_host_by_messages(tutti_coll_op *op, bool learnt, tutti_error *err)
+static tutti_code
+start_by_messages(tutti_coll_op *op, bool learnt, tutti_error *err)
 {
     return moves_nothing(op) ? start_nothing(op, err) : tutti_coll_host_pick(op, learnt, err);
 }
@@ -116,9 +59,9 @@ start(tutti_coll_op *op, tutti_error *err)
     if (tutti_coll_host_has_ridden(op)) {
         code = tutti_coll_host_ridden(op, err);
     } else if (tutti_coll_host_is_direct(op)) {
-        code = tutti_coll_host_direct(op, err);
+        code = tutti_coll_host_direct(op, start_by_messages, err);
     } else {
-        code = tutti_coll_host_by_messages(op, false, err);
+        code = start_by_messages(op, false, err);
     }
     if (code != TUTTI_OK) {
         tutti_coll_host_finish(op);

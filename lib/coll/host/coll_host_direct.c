@@ -203,20 +203,6 @@ work(tutti_coll_op *op, host_exchange *exchange)
 }
 
 static tutti_code
-fall_back(tutti_coll_op *op, bool *ret_done, tutti_error *err)
-{
-    tutti_code code;
-
-    tutti_coll_host_finish(op);
-    op->round = 0;
-    code = tutti_coll_host_by_messages(op, false, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
-    return ((const host_state *)op->backend_state)->algorithm->advance(op, ret_done, err);
-}
-
-static tutti_code
 advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 {
     host_exchange *exchange = op->backend_state;
@@ -232,7 +218,7 @@ advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
         return TUTTI_OK;
     }
     if (self->fallen) {
-        return fall_back(op, ret_done, err);
+        return tutti_coll_host_restart(op, self->by_messages, false, ret_done, err);
     }
     if (op->round == 1 && tutti_host_direct_check_loans(op, exchange, err) != TUTTI_OK) {
         return TUTTI_INTERNAL;
@@ -251,7 +237,7 @@ advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 /* ------------------------------------------------------------------------------ starting */
 
 tutti_code
-tutti_coll_host_direct(tutti_coll_op *op, tutti_error *err)
+tutti_coll_host_direct(tutti_coll_op *op, host_start_fn by_messages, tutti_error *err)
 {
     static const host_algorithm algorithm = {.advance = advance};
     const uint32_t size = tutti_coll_group_size(op->group);
@@ -272,6 +258,7 @@ tutti_coll_host_direct(tutti_coll_op *op, tutti_error *err)
         exchange->base.algorithm = &algorithm;
         exchange->direct = (host_direct *)(void *)stage;
         exchange->direct->views = (tutti_coll_view *)(exchange->direct + 1);
+        exchange->direct->by_messages = by_messages;
         exchange->direct->reduces = reduces;
         exchange->direct->huge = tutti_spec_bytes(&op->args.spec) * size >=
                                  (reduces ? HOST_REDUCE_PAST_CACHE_BYTES : HOST_PAST_CACHE_BYTES);

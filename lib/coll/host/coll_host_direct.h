@@ -5,7 +5,8 @@
 #include "coll/host/coll_host_exchange.h"
 
 typedef struct host_direct {
-    tutti_coll_view *views; /* [size]; ours too, not borrowed */
+    tutti_coll_view *views;    /* [size]; ours too, not borrowed */
+    host_start_fn by_messages; /* what it falls back to */
     bool reduces;
     bool lends;  /* our part can be lent */
     bool fallen; /* back to messages */

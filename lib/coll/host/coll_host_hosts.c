@@ -20,6 +20,7 @@ typedef struct host_map {
 
 typedef struct host_learning {
     host_state base;
+    host_start_fn then;
     uint64_t numbers[]; /* [size] unit j is of rank me + j; the lowest byte first */
 } host_learning;
 
@@ -71,20 +72,6 @@ keep_map(const tutti_coll_op *op, tutti_error *err)
 }
 
 static tutti_code
-go_on(tutti_coll_op *op, bool *ret_done, tutti_error *err)
-{
-    tutti_code code;
-
-    tutti_coll_host_finish(op);
-    op->round = 0;
-    code = tutti_coll_host_by_messages(op, true, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
-    return ((const host_state *)op->backend_state)->algorithm->advance(op, ret_done, err);
-}
-
-static tutti_code
 advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 {
     host_learning *self = op->backend_state;
@@ -96,7 +83,8 @@ advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 
     if (op->round == tutti_host_log2_up(size)) {
         code = keep_map(op, err);
-        return code == TUTTI_OK ? go_on(op, ret_done, err) : code;
+        return code == TUTTI_OK ? tutti_coll_host_restart(op, self->then, true, ret_done, err)
+                                : code;
     }
     count = have < size - have ? have : size - have;
     tutti_coll_send(op, STEP_HOSTS + op->round, (me + size - have) % size, self->numbers,
@@ -107,7 +95,7 @@ advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 }
 
 tutti_code
-tutti_coll_host_learn(tutti_coll_op *op, tutti_error *err)
+tutti_coll_host_learn(tutti_coll_op *op, host_start_fn then, tutti_error *err)
 {
     static const host_algorithm algorithm = {.advance = advance};
     const size_t bytes = tutti_coll_group_size(op->group) * sizeof(uint64_t);
@@ -118,6 +106,7 @@ tutti_coll_host_learn(tutti_coll_op *op, tutti_error *err)
 
     if (code == TUTTI_OK) {
         self->base.algorithm = &algorithm;
+        self->then = then;
         self->numbers[0] = tutti_coll_host_number(op); /* only compared: any order of bytes */
     }
     return code;

@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "coll/host/coll_host_exchange.h"
 #include "coll/infer/infer.h"
+#include "coll/packet/strided.h"
 
 typedef struct place {
     tutti_spec spec;

@@ -190,7 +190,7 @@ tutti_coll_host_pick(tutti_coll_op *op, bool learnt, tutti_error *err)
     tutti_choice_query query;
 
     if (size > 2 && !near && !learnt && (tutti_coll_votes(op) & VOTE_KNOWS) == 0) {
-        return tutti_coll_host_learn(op, err);
+        return tutti_coll_host_learn(op, tutti_coll_host_pick, err);
     }
     if (size > 2 && !near) {
         scene.hosts = tutti_coll_host_map(op, &scene.host_count);

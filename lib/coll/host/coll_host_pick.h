@@ -25,6 +25,6 @@ void tutti_coll_host_tell(const tutti_coll_op *op);
 const uint32_t *tutti_coll_host_map(const tutti_coll_op *op, uint32_t *ret_count);
 
 /* coll_host_hosts.c: exchange where all are, then begin the op once more. */
-tutti_code tutti_coll_host_learn(tutti_coll_op *op, tutti_error *err);
+tutti_code tutti_coll_host_learn(tutti_coll_op *op, host_start_fn then, tutti_error *err);
 
 #endif

@@ -11,7 +11,8 @@ typedef struct host_algorithm {
     tutti_code (*advance)(tutti_coll_op *op, bool *ret_done, tutti_error *err);
 } host_algorithm;
 
-/* State of an op: allocated by start with what it needs behind it, freed by coll_host.c. */
+/* State of an op: allocated by start with what it needs behind it, freed by tutti_coll_host_finish.
+ */
 typedef struct host_state {
     const host_algorithm *algorithm;
     void *stages[HOST_STAGES_MAX]; /* more memory, freed with it */
@@ -23,8 +24,14 @@ tutti_code tutti_coll_host_all_gather(tutti_coll_op *op, tutti_error *err);
 /* All others. `pairwise`: with one partner after the other, not with all at once */
 tutti_code tutti_coll_host_exchange(tutti_coll_op *op, bool pairwise, tutti_error *err);
 
-/* Any of them, all ranks in each other's memory; and is it chosen? All ranks answer alike. */
-tutti_code tutti_coll_host_direct(tutti_coll_op *op, tutti_error *err);
+/* Chooses what moves the data of an op, and starts it. `learnt` as coll_host_pick.h */
+typedef tutti_code (*host_start_fn)(tutti_coll_op *op, bool learnt, tutti_error *err);
+
+/*
+ * Any of them, all ranks in each other's memory; and is it chosen? All ranks answer alike.
+ * [in] by_messages  goes on when some rank cannot be reached so
+ */
+tutti_code tutti_coll_host_direct(tutti_coll_op *op, host_start_fn by_messages, tutti_error *err);
 bool tutti_coll_host_is_direct(const tutti_coll_op *op);
 
 /* coll_host_ride.c: ops whose data travels with the agreement. Has that of all ranks? */
@@ -32,9 +39,12 @@ bool tutti_coll_host_has_ridden(const tutti_coll_op *op);
 tutti_code tutti_coll_host_ridden(tutti_coll_op *op, tutti_error *err);
 size_t tutti_coll_host_ride(tutti_coll_op *op, unsigned char *ret_bytes);
 
-/* The algorithm of messages for an op; what direct falls back to. `learnt` as coll_host_pick.h */
-tutti_code tutti_coll_host_by_messages(tutti_coll_op *op, bool learnt, tutti_error *err);
+/* Free the state. */
 void tutti_coll_host_finish(tutti_coll_op *op);
+
+/* ... and go on with what `start` starts: its first advance, from round 0. */
+tutti_code tutti_coll_host_restart(tutti_coll_op *op, host_start_fn start, bool learnt,
+                                   bool *ret_done, tutti_error *err);
 
 /*
  * Memory for a state: `bytes` of zeros, and `stage_bytes` more as they are, behind them.

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "coll/packet/packet.h"
 
 #define FLAG_SPEC 1
 #define FLAG_COUNT 2

@@ -1,6 +1,7 @@
 /* Which piece goes where in each op that is an exchange. */
 #include "coll/infer/infer.h"
 #include "coll/nccl/coll_nccl_plan.h"
+#include "coll/packet/strided.h"
 
 tutti_spec
 tutti_nccl_view_of(const tutti_coll_op *op, uint32_t *ret_axis)

@@ -2,6 +2,7 @@
  * Goal: every rank of a group finds the same verdict, in the same words, whatever was called.
  * Method: the rounds are played by hand for every size up to 33, without engines.
  */
+#include "coll/agree/agree_private.h"
 #include "support/testing.h"
 
 #include "coll/agree/agree.h"

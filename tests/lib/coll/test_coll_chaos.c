@@ -3,6 +3,7 @@
  * contract: every ticket that is out comes back. Method: rules as text; and a wire that counts what
  * reaches it.
  */
+#include "coll/packet/packet.h"
 #include "support/testing.h"
 
 #include <fcntl.h>

@@ -1,0 +1,47 @@
+/* Private to lib/coll: what happens below and is acted upon above.
+ *
+ * Messages, connections and groups tell ops what has happened without knowing them: the functions
+ * here call those of the table that the engine was opened with (engine.c). So no file that ops are
+ * built from calls one that is built from ops. The engine's thread.
+ */
+#ifndef TUTTI_COLL_ENGINE_EVENTS_H
+#define TUTTI_COLL_ENGINE_EVENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "coll/coll.h"
+
+typedef struct coll_events {
+    void (*op_run)(tutti_coll_op *op);
+    void (*op_succeed)(tutti_coll_op *op);
+    void (*op_fail)(tutti_coll_op *op, const tutti_error *err, bool tell);
+    void (*op_release)(tutti_coll_op *op);
+    tutti_code (*announce_hear)(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size,
+                                tutti_error *err);
+    void (*group_look)(tutti_coll_group *group);
+    void (*replay)(tutti_coll_engine *engine, tutti_link *where);
+} coll_events;
+
+/* What the op waited for is there: it goes on, and may be over when this returns. */
+void tutti_coll_op_run(tutti_coll_op *op);
+void tutti_coll_op_succeed(tutti_coll_op *op);
+
+/* `tell`: the other members must hear of it. */
+void tutti_coll_op_fail(tutti_coll_op *op, const tutti_error *err, bool tell);
+
+/* Nothing uses the op any more. */
+void tutti_coll_op_release(tutti_coll_op *op);
+
+/* A rank has told what its signature does not hold (announce.h). */
+tutti_code tutti_coll_hear(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size,
+                           tutti_error *err);
+
+/* A member may be lost: the ops of the group look. */
+void tutti_coll_group_look(tutti_coll_group *group);
+
+/* Packets that waited (unexpected.h) take their way once more. */
+void tutti_coll_replay(tutti_coll_engine *engine, tutti_link *where);
+
+#endif

@@ -1,0 +1,16 @@
+/* Private to lib/coll: working in each other's memory. */
+#ifndef TUTTI_COLL_ENGINE_EXPOSE_H
+#define TUTTI_COLL_ENGINE_EXPOSE_H
+
+#include "coll/coll.h"
+#include "coll/engine/io.h"
+#include "coll/wire.h"
+
+uint64_t tutti_coll_own_word(tutti_coll_op *op); /* what this rank says yes to */
+void tutti_coll_hear_near(tutti_coll_op *op);    /* what a round of the agreement brought */
+void tutti_coll_take_view(coll_io *io, tutti_wire_parcel *parcel);
+void tutti_coll_return_views(tutti_coll_op *op, bool done);
+void tutti_coll_loan_over(coll_io *io); /* its ticket is back */
+unsigned tutti_coll_run_turns(tutti_coll_engine *engine);
+
+#endif

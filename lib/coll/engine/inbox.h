@@ -1,0 +1,18 @@
+/* Private to lib/coll: what other threads have the engine do. */
+#ifndef TUTTI_COLL_ENGINE_INBOX_H
+#define TUTTI_COLL_ENGINE_INBOX_H
+
+#include <stdbool.h>
+
+#include "coll/coll.h"
+
+/* Have the engine run it. Any thread. */
+void tutti_coll_engine_push(tutti_coll_engine *engine, tutti_coll_item *item);
+
+/*
+ * The same with the engine's lock held. True: tutti_coll_engine_wake (coll.h) is to be called after
+ * the lock is released.
+ */
+bool tutti_coll_engine_put(tutti_coll_engine *engine, tutti_coll_item *item);
+
+#endif

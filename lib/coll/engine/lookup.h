@@ -1,0 +1,22 @@
+/* Private to lib/coll: finding groups, ranks and ops, and words about them. */
+#ifndef TUTTI_COLL_ENGINE_LOOKUP_H
+#define TUTTI_COLL_ENGINE_LOOKUP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "coll/coll.h"
+
+bool tutti_coll_op_is_p2p(const tutti_coll_op *op);
+
+/* NULL: there is none. */
+tutti_coll_op *tutti_coll_op_by_id(tutti_coll_engine *engine, uint64_t id);
+tutti_coll_group *tutti_coll_group_by_id(tutti_coll_engine *engine, uint64_t id);
+
+/* The rank in the group of a rank of the job; NO_RANK = none. */
+uint32_t tutti_coll_group_rank_of(const tutti_coll_group *group, uint32_t rank);
+
+/* RANK_LOST, for an op. */
+void tutti_coll_lost_words(tutti_coll_op *op, uint32_t rank, const char *reason, tutti_error *err);
+
+#endif

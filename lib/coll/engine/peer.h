@@ -1,0 +1,42 @@
+/* Private to lib/coll: who the other ranks are, and the connections to them. */
+#ifndef TUTTI_COLL_ENGINE_PEER_H
+#define TUTTI_COLL_ENGINE_PEER_H
+
+#include "coll/coll.h"
+#include "coll/packet/packet.h"
+#include "coll/wire.h"
+
+#define PEER_ADDRESS_MAX 4096
+
+/* Another rank. */
+typedef struct coll_peer {
+    tutti_map_node node;
+    unsigned char key[8];
+    tutti_coll_engine *engine;
+    uint32_t rank;
+    uint64_t incarnation; /* 0 = not known yet */
+    unsigned char *address;
+    size_t address_size;
+    tutti_wire_link *way;
+    uint64_t torn;      /* how often the way between us has been torn, as far as we know */
+    tutti_link ios;     /* of ops, that need this peer */
+    tutti_link waiting; /* sends that wait for the address: by their `queue` */
+    tutti_link ask;     /* in engine->asks */
+    bool lost;
+    tutti_timer expulsion; /* when what it still says is not heard any more */
+    char reason[192];
+} coll_peer;
+
+coll_peer *tutti_coll_peer_of(tutti_coll_engine *engine, uint32_t rank); /* NULL: no memory */
+void tutti_coll_peer_broke(void *engine, void *peer, const char *why);
+void tutti_coll_peers_ask(tutti_coll_engine *engine);
+void tutti_coll_peer_watch(coll_peer *peer); /* have a way, so that its death is noticed */
+bool tutti_coll_peer_connect(coll_peer *peer, const char **ret_why);
+void tutti_coll_peer_ask(coll_peer *peer);     /* where is it? */
+void tutti_coll_peer_give_up(coll_peer *peer); /* fail the ops that need it, tear down the way */
+void tutti_coll_peer_drop_way(coll_peer *peer);
+void tutti_coll_hear_reset(tutti_coll_engine *engine, const tutti_packet *packet);
+void tutti_coll_peers_drop_ways(tutti_coll_engine *engine);
+void tutti_coll_peers_free(tutti_coll_engine *engine); /* after the wire is closed */
+
+#endif
