@@ -15,6 +15,7 @@
 #include "metrics/metrics.h"
 #include "rpc/server.h"
 #include "server/abseil.h"
+#include "server/coordinator/coordinator.h"
 #include "server/coordinator/service/service_loop.h"
 #include "server/fair_reads.h"
 #include "server/guard.h"

@@ -7,9 +7,15 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/core/hooks.h"
+#include "server/coordinator/group/group.h"
+#include "server/coordinator/group/mesh.h"
 #include "server/coordinator/kv/keys_private.h"
 #include "server/coordinator/member/job.h"
+#include "server/coordinator/member/members.h"
 #include "server/coordinator/metadata/exchange_round.h"
+#include "server/coordinator/record/records.h"
+#include "server/coordinator/stall/progress.h"
 
 static void
 on_pulse(tutti_timer *timer)
@@ -41,6 +47,30 @@ on_drain(coord_work *work, size_t budget)
     return done;
 }
 
+static const struct coord_hooks hooks_of_rooms = {
+    .finish_gc = coord_reap_finish,
+    .key_changed = coord_kv_changed,
+    .wake_sessions = coord_sessions_wake,
+    .wake_member_watches = coord_member_watches_wake,
+    .open_world = coord_group_add_world,
+    .refresh_world = coord_world_refresh,
+    .drop_deleted = coord_group_drop_deleted,
+    .close_groups = coord_groups_fini,
+    .close_meshes = coord_meshes_fini,
+    .group_deleted = coord_meetings_delete,
+    .rank_lost = coord_meetings_lose,
+    .agent_freed = coord_told_fini,
+    .record_agent = coord_record_agent,
+    .record_formed = coord_record_formed,
+    .record_group = coord_record_group,
+    .record_mesh = coord_record_mesh,
+    .record_roster = coord_record_roster,
+    .unrecord_job = coord_unrecord_job,
+    .unrecord_group = coord_unrecord_group,
+    .unrecord_mesh = coord_unrecord_mesh,
+    .unrecord_roster = coord_unrecord_roster,
+};
+
 tutti_code
 tutti_coordinator_new(const tutti_coordinator_options *options, tutti_store *store,
                       tutti_coordinator **ret_self, tutti_error *err)
@@ -50,11 +80,16 @@ tutti_coordinator_new(const tutti_coordinator_options *options, tutti_store *sto
     assert(options != NULL && store != NULL && ret_self != NULL);
     assert(tutti_coordinator_options_check(options, NULL) == TUTTI_OK);
     self = calloc(1, sizeof(*self));
-    if (self == NULL) {
+    if (self != NULL) {
+        self->told = calloc(TUTTI_COORDINATOR_LOST_MAX, sizeof(*self->told));
+    }
+    if (self == NULL || self->told == NULL) {
+        free(self);
         return coord_fail_memory(err, "a coordinator");
     }
     self->options = *options;
     self->store = store;
+    self->hooks = &hooks_of_rooms;
     tutti_timers_init(&self->timers);
     self->pulse.on_expiry = on_pulse;
     tutti_list_init(&self->work);
@@ -65,6 +100,7 @@ tutti_coordinator_new(const tutti_coordinator_options *options, tutti_store *sto
     tutti_list_init(&self->questions);
     coord_meetings_init(self);
     coord_keys_init(self);
+    coord_rendezvous_init(self);
     *ret_self = self;
     return TUTTI_OK;
 }
@@ -79,6 +115,7 @@ tutti_coordinator_free(tutti_coordinator *self)
     coord_jobs_fini(self);
     coord_meetings_fini(self);
     coord_keys_fini(self);
+    free(self->told);
     free(self);
 }
 
@@ -162,25 +199,4 @@ size_t
 tutti_coordinator_parked(const tutti_coordinator *self)
 {
     return self->parked;
-}
-
-void
-coord_work_init(coord_work *work, size_t (*on_run)(coord_work *work, size_t budget))
-{
-    tutti_list_init(&work->link);
-    work->on_run = on_run;
-}
-
-void
-coord_later(tutti_coordinator *self, coord_work *work)
-{
-    if (tutti_list_empty(&work->link)) {
-        tutti_list_add(&self->work, &work->link);
-    }
-}
-
-void
-coord_work_stop(coord_work *work)
-{
-    tutti_list_remove(&work->link);
 }

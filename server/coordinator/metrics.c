@@ -1,6 +1,7 @@
 /* What the coordinator shows to those who watch it. */
+#include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
-#include "server/coordinator/kv/keys.h"
+#include "server/coordinator/member/members.h"
 
 #define JOBS_SHOWN                                                                                 \
     1000 /* the numbers of further ones are left out; tutti_coordinator_jobs counts all */

@@ -7,7 +7,6 @@
 
 #include "base/map.h"
 #include "server/coordinator/coordinator.h"
-#include "server/coordinator/member/members.h"
 
 #define COORD_SLICE 16 /* units of work that one tutti_coordinator_turn does */
 
@@ -23,6 +22,7 @@ struct coord_work {
 struct tutti_coordinator {
     tutti_coordinator_options options;
     tutti_store *store; /* borrowed */
+    const struct coord_hooks *hooks;
     void (*on_note)(void *arg, const char *sentence);
     void *note_arg;
     uint64_t now_ns;
@@ -41,8 +41,9 @@ struct tutti_coordinator {
     tutti_link questions; /* about progress, that are parked */
     tutti_map jobs;
     uint64_t seat_count;
-    uint64_t lost_total;                                      /* ranks, since the start */
-    tutti_coordinator_event told[TUTTI_COORDINATOR_LOST_MAX]; /* scratch of one callback */
+    uint64_t lost_total; /* ranks, since the start */
+    struct tutti_coordinator_event
+        *told; /* [owned] scratch of one callback, TUTTI_COORDINATOR_LOST_MAX */
 
     tutti_link retired; /* meetings that are over, the oldest first */
     tutti_timer retire;

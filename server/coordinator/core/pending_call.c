@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
 
 #define NOTE_MAX 512

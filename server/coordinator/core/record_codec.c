@@ -1,8 +1,10 @@
 /* One record: its key and its value, written and read. */
+#include "server/coordinator/core/record_codec.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/coordinator/record/records.h"
+#include "base/map.h"
 
 /* ------------------------------------------------------------------------------ writing */
 

@@ -5,8 +5,10 @@
 
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/core/hooks.h"
 #include "server/coordinator/group/group.h"
-#include "server/coordinator/record/records.h"
+#include "server/coordinator/member/job.h"
 
 static bool
 same_ranks(const coord_group *group, const uint32_t *ranks, size_t count)
@@ -76,7 +78,7 @@ make_group(const coord_claim *claim, const char *name, coord_roster *roster, uin
     if (roster != NULL) {
         coord_roster_add(roster, group, turn);
     }
-    coord_record_group(group);
+    group->job->owner->hooks->record_group(group);
     *ret_group = group;
     return TUTTI_OK;
 }
@@ -210,7 +212,7 @@ claim_turn(const coord_claim *claim, coord_group **ret_group, bool *ret_created,
     if (code == TUTTI_OK || code == TUTTI_NOT_FOUND) {
         turns->count += again ? 0 : 1;
         turns->token = claim->token;
-        coord_record_roster(roster, (uint32_t)(turns - roster->turns));
+        roster->job->owner->hooks->record_roster(roster, (uint32_t)(turns - roster->turns));
     }
     coord_roster_settle(roster);
     return code;

@@ -1,12 +1,13 @@
-#include "server/coordinator/group/groups.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/core/hooks.h"
 #include "server/coordinator/group/group.h"
-#include "server/coordinator/record/records.h"
+#include "server/coordinator/group/groups.h"
+#include "server/coordinator/member/job.h"
 
 static const char *
 or_empty(const char *text)
@@ -207,9 +208,9 @@ tutti_coordinator_group_delete(tutti_coordinator *self, const tutti_coordinator_
     }
     *ret_deleted = group != NULL;
     if (group != NULL) {
-        coord_unrecord_group(group);
+        group->job->owner->hooks->unrecord_group(group);
         coord_group_remove(group);
-        coord_event_publish(agent->job, &group->event);
+        coord_group_publish_deleted(group);
     }
     return TUTTI_OK;
 }

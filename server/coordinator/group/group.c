@@ -8,8 +8,13 @@
 
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/core/hooks.h"
+#include "server/coordinator/group/groups.h"
 #include "server/coordinator/group/mesh.h"
-#include "server/coordinator/metadata/exchange_round.h"
+#include "server/coordinator/member/job.h"
+#include "server/coordinator/member/members.h"
 
 coord_group *
 coord_group_from(tutti_map_node *node)
@@ -27,7 +32,7 @@ coord_group_new(coord_job *job, const char *name, uint32_t count)
         group->count = count;
         group->event.of_group = true;
         tutti_list_init(&group->talking);
-        tutti_list_init(&group->deleted);
+        tutti_list_init(&group->event.deleted);
         tutti_list_init(&group->mates);
         tutti_map_init(&group->channels);
         (void)snprintf(group->name, sizeof(group->name), "%s", name);
@@ -59,7 +64,7 @@ coord_group_add(coord_group *group)
 void
 coord_group_remove(coord_group *group)
 {
-    coord_meetings_delete(group);
+    group->job->owner->hooks->group_deleted(group);
     coord_roster_leave(group);
     tutti_map_remove(&group->job->groups, &group->node);
     if (!coord_group_is_world(group)) {
@@ -278,4 +283,18 @@ coord_group_fill(coord_group *group, const uint32_t *ranks, tutti_error *err)
     }
     qsort_r(group->order, group->count, sizeof(uint32_t), compare_positions, group->ranks);
     return TUTTI_OK;
+}
+
+void
+coord_group_publish_deleted(coord_group *group)
+{
+    group->event.group_id = group->id;
+    group->event.group_name = group->name;
+    coord_event_publish(group->job, &group->event);
+}
+
+void
+coord_group_drop_deleted(coord_event *event)
+{
+    coord_group_free(tutti_container_of(event, coord_group, event));
 }

@@ -2,15 +2,13 @@
 #ifndef TUTTI_SERVER_COORDINATOR_GROUP_GROUP_H
 #define TUTTI_SERVER_COORDINATOR_GROUP_GROUP_H
 
+#include "server/coordinator/core/types.h"
 #include "server/coordinator/group/groups.h"
 #include "server/coordinator/member/job.h"
 
-typedef struct coord_mesh coord_mesh;
-typedef struct coord_roster coord_roster;
-
 #define COORD_NOBODY (-1) /* who asks, when nobody is said to */
 
-typedef struct coord_group {
+struct coord_group {
     tutti_map_node node; /* in the job's groups, or in the mesh's rows */
     coord_job *job;
     uint64_t id;
@@ -23,14 +21,13 @@ typedef struct coord_group {
     tutti_map channels;  /* (key) of its meetings */
     tutti_link talking;  /* in the job's list when it has channels */
     coord_event event;   /* of its deletion */
-    tutti_link deleted;
-    coord_mesh *mesh; /* of which it is a row; NULL = of none */
+    coord_mesh *mesh;    /* of which it is a row; NULL = of none */
     unsigned char key[8];
     coord_roster
         *roster;      /* of those that share tag and ranks; NULL = it has neither tag nor turn */
     tutti_link mates; /* in the roster, in order of their turns */
     uint64_t turn;    /* it is what a member's call of this number is for; 0 = it has a tag */
-} coord_group;
+};
 
 /* A group in no map, without ranks; NULL = no memory. [in] name: checked */
 coord_group *coord_group_new(coord_job *job, const char *name, uint32_t count);
@@ -51,6 +48,12 @@ coord_group *coord_group_from(tutti_map_node *node);
 
 /* "world", when the job begins: nobody finds it until the job is formed. No memory: NO_MEMORY */
 tutti_code coord_group_add_world(coord_job *job, tutti_error *err);
+
+/* It was deleted: its members hear of it, and it lives on as its event. */
+void coord_group_publish_deleted(coord_group *group);
+
+/* Free the group of such an event: core/hooks.h. */
+void coord_group_drop_deleted(coord_event *event);
 
 /* Out of the job if it is still there, and freed. */
 void coord_group_free(coord_group *group);
@@ -201,5 +204,14 @@ uint32_t coord_group_rank(const coord_group *group, uint32_t position);
 
 /* The first member that is not alive; NULL = all are. */
 const coord_agent *coord_group_find_lost(const coord_group *group);
+
+/* ------------------------------------------------------------------------------ world.c */
+
+/* Members have changed: "world" becomes those who are alive, as another group, when they are
+ * enough. Of other jobs it stays. */
+void coord_world_refresh(coord_job *job);
+
+/* Out of the store: with the id it had. */
+void coord_world_restore(coord_job *job, uint64_t world_id);
 
 #endif

@@ -4,7 +4,9 @@
 
 #include "base/fail.h"
 #include "base/text.h"
-#include "server/coordinator/metadata/exchange_round.h"
+#include "server/coordinator/core/hooks.h"
+#include "server/coordinator/group/group.h"
+#include "server/coordinator/member/job.h"
 
 coord_mesh *
 coord_mesh_from(tutti_map_node *node)
@@ -39,13 +41,13 @@ remove_rows(coord_mesh *mesh)
         coord_group *row = coord_group_from(node);
         const uint64_t mask = ((uint64_t)row->key[2] << 8) | row->key[3];
 
-        coord_meetings_delete(row);
+        row->job->owner->hooks->group_deleted(row);
         tutti_map_remove(&mesh->rows, node);
         mesh->job->row_count--;
         mesh->job->member_count -= row->count;
         row->mesh = NULL;
         if (mask != told) {
-            coord_event_publish(mesh->job, &row->event);
+            coord_group_publish_deleted(row);
         } else {
             coord_group_destroy(row);
         }

@@ -2,7 +2,8 @@
 #ifndef TUTTI_SERVER_COORDINATOR_GROUP_MESH_H
 #define TUTTI_SERVER_COORDINATOR_GROUP_MESH_H
 
-#include "server/coordinator/group/group.h"
+#include "base/map.h"
+#include "server/coordinator/core/types.h"
 #include "server/coordinator/group/meshes.h"
 
 #define COORD_DIMS_MAX TUTTI_COORDINATOR_MESH_DIMS_MAX

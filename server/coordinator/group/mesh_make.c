@@ -6,7 +6,12 @@
 
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/group/group.h"
+#include "server/coordinator/group/groups.h"
 #include "server/coordinator/group/mesh.h"
+#include "server/coordinator/group/meshes.h"
+#include "server/coordinator/member/job.h"
 
 /* ------------------------------------------------------------------------------ shape */
 

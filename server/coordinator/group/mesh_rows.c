@@ -6,8 +6,11 @@
 
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/core/hooks.h"
+#include "server/coordinator/group/group.h"
 #include "server/coordinator/group/mesh.h"
-#include "server/coordinator/record/records.h"
+#include "server/coordinator/member/job.h"
 
 coord_row
 coord_row_of(const coord_mesh *mesh, uint32_t mask, uint32_t position)
@@ -178,7 +181,7 @@ make_row(coord_mesh *mesh, coord_row row, const char *name, coord_group **ret_gr
     }
     if (code == TUTTI_OK) {
         (*ret_group)->id = ++mesh->job->group_ids;
-        coord_record_group(*ret_group);
+        (*ret_group)->job->owner->hooks->record_group(*ret_group);
     }
     return code;
 }

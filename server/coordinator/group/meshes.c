@@ -7,8 +7,13 @@
 
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/core/hooks.h"
+#include "server/coordinator/group/group.h"
+#include "server/coordinator/group/groups.h"
 #include "server/coordinator/group/mesh.h"
-#include "server/coordinator/record/records.h"
+#include "server/coordinator/member/job.h"
+#include "server/coordinator/member/members.h"
 
 static void
 describe(const coord_mesh *mesh, int64_t asker, tutti_coordinator_mesh *ret_mesh)
@@ -69,7 +74,7 @@ settle(coord_mesh *mesh, coord_mesh **ret_mesh, bool *ret_created, tutti_error *
     if (code == TUTTI_OK && there == NULL) {
         mesh->id = ++job->group_ids;
         coord_mesh_place(mesh);
-        coord_record_mesh(mesh);
+        mesh->job->owner->hooks->record_mesh(mesh);
         *ret_mesh = mesh;
     } else {
         coord_mesh_destroy(mesh);
@@ -171,7 +176,7 @@ tutti_coordinator_mesh_delete(tutti_coordinator *self, const tutti_coordinator_m
                               "rank %" PRIu32 " is not in mesh %s", agent->rank, mesh->name);
     }
     if (code == TUTTI_OK) {
-        coord_unrecord_mesh(mesh);
+        mesh->job->owner->hooks->unrecord_mesh(mesh);
         coord_mesh_remove(mesh);
     }
     return code;

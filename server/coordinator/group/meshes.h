@@ -9,6 +9,7 @@
 #define TUTTI_SERVER_COORDINATOR_GROUP_MESHES_H
 
 #include "server/coordinator/group/groups.h"
+#include "server/coordinator/member/members.h"
 
 #define TUTTI_COORDINATOR_MESH_DIMS_MAX 16
 #define TUTTI_COORDINATOR_MESH_NAME_MAX 64 /* bytes */

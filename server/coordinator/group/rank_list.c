@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
 #include "server/coordinator/group/group.h"
+#include "server/coordinator/group/groups.h"
 
 void
 coord_layout_fini(coord_layout *layout)

@@ -1,8 +1,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/core/hooks.h"
 #include "server/coordinator/group/group.h"
-#include "server/coordinator/record/records.h"
+#include "server/coordinator/member/job.h"
 
 static coord_roster *
 roster_from(tutti_map_node *node)
@@ -152,7 +154,7 @@ coord_roster_settle(coord_roster *roster)
             return; /* its call of a turn that is gone must not be taken for a new one */
         }
     }
-    coord_unrecord_roster(roster);
+    roster->job->owner->hooks->unrecord_roster(roster);
     roster_free(roster);
 }
 

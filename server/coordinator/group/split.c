@@ -5,7 +5,10 @@
 
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/coordinator/core/core.h"
 #include "server/coordinator/group/group.h"
+#include "server/coordinator/group/groups.h"
+#include "server/coordinator/member/job.h"
 
 void
 tutti_coordinator_split_fini(tutti_coordinator_split *split)

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
 
 #define NUMBER_MAX 24 /* bytes of a decimal number of 64 bits, its sign and the NUL */

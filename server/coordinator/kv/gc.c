@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
 
 /* What begins with one of these goes, one after the other. */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/coordinator/core/core.h"
 #include "server/coordinator/kv/keys_private.h"
 
 coord_topic *

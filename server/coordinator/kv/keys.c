@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/core/hooks.h"
 #include "server/coordinator/kv/keys_private.h"
 
 /* ------------------------------------------------------------------------------ full keys */
@@ -30,7 +32,7 @@ coord_full_key_write(tutti_coordinator *self, const tutti_coordinator_key *key, 
     if (key->key.size > 0) {
         memcpy(ret_full->data + ret_full->job_size, key->key.data, key->key.size);
     }
-    coord_reap_finish(self, ret_full);
+    self->hooks->finish_gc(self, ret_full);
     return TUTTI_OK;
 }
 
@@ -81,16 +83,6 @@ coord_key_get(tutti_coordinator *self, const coord_full_key *full, tutti_store_e
         coord_full_key_strip(full, ret_entry);
     }
     return code;
-}
-
-void
-coord_key_tell(tutti_coordinator *self, const coord_news *news)
-{
-    if (news->kind == TUTTI_COORDINATOR_SET) {
-        coord_waits_wake(self, news->full); /* who reads goes before who takes */
-        coord_takes_wake(self, news->full);
-    }
-    coord_watches_tell(self, news);
 }
 
 tutti_code
@@ -200,29 +192,7 @@ tutti_coordinator_key_delete(tutti_coordinator *self, const tutti_coordinator_ke
 }
 
 void
-coord_keys_init(tutti_coordinator *self)
+coord_key_tell(tutti_coordinator *self, const coord_news *news)
 {
-    tutti_map_init(&self->wanted);
-    tutti_map_init(&self->watched);
-    tutti_list_init(&self->ready);
-    tutti_list_init(&self->due);
-    tutti_list_init(&self->counting);
-    coord_work_init(&self->ready_work, coord_on_ready_work);
-    coord_work_init(&self->due_work, coord_on_due_work);
-    coord_work_init(&self->count_work, coord_on_count_work);
-    coord_reap_init(self);
-    coord_takes_init(self);
-    coord_answers_init(self);
-    coord_rendezvous_init(self);
-}
-
-void
-coord_keys_fini(tutti_coordinator *self)
-{
-    assert(self->wanted.count == 0 && self->watched.count == 0 && self->length_count == 0);
-    assert(self->wait_bytes == 0 && self->watch_bytes == 0);
-    coord_reap_fini(self);
-    coord_takes_fini(self);
-    coord_answers_fini(self);
-    free(self->lengths);
+    self->hooks->key_changed(self, news);
 }

@@ -8,15 +8,16 @@
 #define TUTTI_SERVER_COORDINATOR_KV_KEYS_PRIVATE_H
 
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/core/types.h"
 #include "server/coordinator/kv/keys.h"
 #include "tutti/types.h"
 
 /* `job NUL key`, as the store has it. */
-typedef struct coord_full_key {
+struct coord_full_key {
     size_t job_size; /* with the NUL */
     size_t size;
     unsigned char data[TUTTI_NAME_MAX + 1 + TUTTI_COORDINATOR_KEY_MAX];
-} coord_full_key;
+};
 
 /*
  * [in] least  bytes the client's key needs: 1, or 0 for a prefix
@@ -69,13 +70,14 @@ tutti_code coord_key_set(tutti_coordinator *self, const coord_full_key *full, tu
                          struct coord_ride *ride, uint64_t *ret_version, tutti_error *err);
 
 /* A key has changed: who waits for it or watches it is told. */
-typedef struct coord_news {
+struct coord_news {
     tutti_coordinator_change_kind kind;
     tutti_bytes full;
     size_t job_size;
     tutti_bytes value;
     uint64_t version;
-} coord_news;
+};
+/* Whoever waits for the key or watches it hears of the change (core/hooks.h). */
 void coord_key_tell(tutti_coordinator *self, const coord_news *news);
 
 /* ------------------------------------------------------------------------------ gc.c */
@@ -227,6 +229,9 @@ bool coord_topic_remove(tutti_map *topics, coord_topic *topic, tutti_link *link)
 
 /* A key is there now. */
 void coord_waits_wake(tutti_coordinator *self, tutti_bytes full);
+
+/* All who wait for a key or watch it hear of its change: hooks.h. */
+void coord_kv_changed(tutti_coordinator *self, const coord_news *news);
 
 /* A key has changed: who watches it is told. */
 void coord_watches_tell(tutti_coordinator *self, const coord_news *news);

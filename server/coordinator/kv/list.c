@@ -3,6 +3,9 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
 
 #define COUNT_SLICE 16 /* keys that are counted in the time of one answer */

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
 
 /* The numbers of a queue's first value and of the one to come. */

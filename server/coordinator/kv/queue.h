@@ -11,6 +11,7 @@
 #define TUTTI_SERVER_COORDINATOR_KV_QUEUE_H
 
 #include "base/map.h"
+#include "server/coordinator/coordinator.h"
 #include "server/coordinator/kv/keys.h"
 
 /*

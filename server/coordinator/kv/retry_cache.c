@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/core/record_codec.h"
+#include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
-#include "server/coordinator/record/records.h"
 
 #define RECORD_LETTER 'a'
 #define FORGET_MOST 2 /* records of old answers that go with a new one */

@@ -4,6 +4,9 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
 #include "server/coordinator/kv/queue.h"
 

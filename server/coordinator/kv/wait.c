@@ -3,6 +3,9 @@
 
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
 
 #define SHOWN_MAX 16  /* missing keys that the text lists */

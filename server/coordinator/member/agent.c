@@ -4,7 +4,10 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/core/hooks.h"
 #include "server/coordinator/member/job.h"
+#include "server/coordinator/member/members.h"
 
 static const char *
 or_empty(const char *text)
@@ -198,7 +201,7 @@ coord_agent_free(coord_agent *agent)
     coord_event_remove(job, &agent->event);
     tutti_list_remove(&agent->unassigned);
     tutti_map_remove(&job->agents, &agent->node);
-    coord_told_fini(agent);
+    job->owner->hooks->agent_freed(agent);
     coord_gpus_forget(agent);
     if (agent->seated && job->seats[agent->rank] == agent) {
         job->seats[agent->rank] = NULL;

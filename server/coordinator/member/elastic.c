@@ -7,11 +7,12 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/id.h"
-#include "server/coordinator/group/group.h"
-#include "server/coordinator/metadata/exchange_round.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/member/job.h"
+#include "server/coordinator/member/members.h"
 
-static bool
-is_elastic(const coord_job *job)
+bool
+coord_elastic_is(const coord_job *job)
 {
     return job->min_world < job->world_size;
 }
@@ -43,7 +44,7 @@ coord_elastic_ripe(const coord_job *job)
 {
     const tutti_coordinator *self = job->owner;
 
-    return job->epoch == 0 && is_elastic(job) && job->attached >= job->min_world &&
+    return job->epoch == 0 && coord_elastic_is(job) && job->attached >= job->min_world &&
            job->attached == job->present &&
            self->now_ns >= tutti_clock_add(job->grown_ns, self->options.elastic_wait_ns);
 }
@@ -87,83 +88,4 @@ coord_elastic_fill(coord_job *job)
         }
     }
     return true;
-}
-
-/* ------------------------------------------------------------------------------ world */
-
-static coord_group *
-world_of(coord_job *job)
-{
-    return coord_group_from(tutti_map_find(&job->groups, tutti_bytes_of("world")));
-}
-
-/* NULL = no memory. */
-static uint32_t *
-list_alive(const coord_job *job)
-{
-    uint32_t *ranks = malloc((job->alive_count + 1) * sizeof(*ranks));
-    uint32_t count = 0;
-    uint32_t rank;
-
-    for (rank = 0; ranks != NULL && rank < job->world_size; rank++) {
-        if (job->seats[rank] != NULL && job->seats[rank]->state == TUTTI_COORDINATOR_ALIVE) {
-            ranks[count++] = rank;
-        }
-    }
-    assert(ranks == NULL || count == job->alive_count);
-    return ranks;
-}
-
-static bool
-set_members(coord_group *world, const coord_job *job)
-{
-    uint32_t *old_ranks = world->ranks;
-    uint32_t *old_order = world->order;
-    const uint32_t old_count = world->count;
-    uint32_t *ranks = list_alive(job);
-    bool done;
-
-    world->count = job->alive_count;
-    done = ranks != NULL && coord_group_fill(world, ranks, NULL) == TUTTI_OK;
-    if (done) {
-        free(old_ranks);
-        free(old_order);
-    } else {
-        if (ranks != NULL) { /* what was half made */
-            free(world->ranks);
-            free(world->order);
-        }
-        world->ranks = old_ranks;
-        world->order = old_order;
-        world->count = old_count;
-    }
-    free(ranks);
-    return done;
-}
-
-void
-coord_elastic_refresh(coord_job *job)
-{
-    coord_group *world = world_of(job);
-
-    if (!is_elastic(job) || job->alive_count < job->min_world) {
-        return; /* too few: world keeps who is gone, and its ops say so */
-    }
-    coord_meetings_delete(world);
-    if (!set_members(world, job)) {
-        coord_note(job->owner, "job %s: no memory for a world of %" PRIu32 " ranks", job->name,
-                   job->alive_count);
-        return;
-    }
-    world->id = ++job->group_ids;
-}
-
-void
-coord_elastic_restore(coord_job *job, uint64_t world_id)
-{
-    coord_group *world = world_of(job);
-
-    if (is_elastic(job) && job->alive_count >= job->min_world && set_members(world, job)) {
-        world->id = world_id;
-    }
 }

@@ -1,8 +1,9 @@
 #include <assert.h>
 #include <string.h>
 
-#include "server/coordinator/group/group.h"
+#include "server/coordinator/core/hooks.h"
 #include "server/coordinator/member/job.h"
+#include "server/coordinator/member/members.h"
 
 void
 coord_events_init(coord_job *job)
@@ -13,19 +14,19 @@ coord_events_init(coord_job *job)
 
 /* A deleted group lives on as its event. */
 static void
-forget_deleted(coord_job *job, coord_group *group)
+forget_deleted(coord_job *job, coord_event *event)
 {
-    tutti_list_remove(&group->deleted);
+    tutti_list_remove(&event->deleted);
     job->deleted_count--;
-    coord_event_remove(job, &group->event);
-    coord_group_free(group);
+    coord_event_remove(job, event);
+    job->owner->hooks->drop_deleted(event);
 }
 
 void
 coord_events_fini(coord_job *job)
 {
     while (!tutti_list_empty(&job->deleted)) {
-        forget_deleted(job, tutti_container_of(job->deleted.next, coord_group, deleted));
+        forget_deleted(job, tutti_container_of(job->deleted.next, coord_event, deleted));
     }
 }
 
@@ -33,9 +34,9 @@ static void
 trim(coord_job *job)
 {
     if (job->deleted_count > COORD_DELETED_MAX) {
-        coord_group *oldest = tutti_container_of(job->deleted.next, coord_group, deleted);
+        coord_event *oldest = tutti_container_of(job->deleted.next, coord_event, deleted);
 
-        job->trimmed = oldest->event.number;
+        job->trimmed = oldest->number;
         forget_deleted(job, oldest);
     }
 }
@@ -51,13 +52,13 @@ coord_event_publish(coord_job *job, coord_event *event)
     there = tutti_map_add(&job->events, &event->node);
     assert(there == NULL);
     if (event->of_group) {
-        tutti_list_add(&job->deleted, &tutti_container_of(event, coord_group, event)->deleted);
+        tutti_list_add(&job->deleted, &event->deleted);
         job->deleted_count++;
         trim(job);
     }
-    coord_sessions_wake(job);
+    job->owner->hooks->wake_sessions(job);
     if (!event->of_group) {
-        coord_member_watches_wake(job);
+        job->owner->hooks->wake_member_watches(job);
     }
 }
 
@@ -95,11 +96,9 @@ coord_event_describe(const coord_event *event, tutti_coordinator_event *ret_even
     const coord_agent *agent;
 
     if (event->of_group) {
-        const coord_group *group = tutti_container_of(event, coord_group, event);
-
         *ret_event = (tutti_coordinator_event){.kind = TUTTI_COORDINATOR_GROUP_DELETED,
-                                               .group_id = group->id,
-                                               .group_name = group->name};
+                                               .group_id = event->group_id,
+                                               .group_name = event->group_name};
         return;
     }
     agent = tutti_container_of(event, coord_agent, event);

@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "server/coordinator/member/job.h"
+#include "server/coordinator/member/members.h"
 
 /* A GPU of an agent in its job's map: by UUID, NUL, and the agent's incarnation. */
 typedef struct coord_gpu {

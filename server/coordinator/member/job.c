@@ -1,177 +1,18 @@
+/* Finding jobs and their members, and the keys of epochs. */
 #include "server/coordinator/member/job.h"
 
-#include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/id.h"
-#include "base/text.h"
-#include "server/coordinator/group/group.h"
-#include "server/coordinator/kv/keys_private.h"
-#include "server/coordinator/record/records.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/member/members.h"
 
-static coord_job *
-job_from(tutti_map_node *node)
+coord_job *
+coord_job_from(tutti_map_node *node)
 {
     return node == NULL ? NULL : tutti_container_of(node, coord_job, node);
-}
-
-/* Of a job that is in no map. */
-static void
-job_free(coord_job *job)
-{
-    tutti_coordinator *self = job->owner;
-    tutti_map_node *node;
-
-    tutti_timers_stop(&self->timers, &job->linger);
-    tutti_timers_stop(&self->timers, &job->wanting);
-    coord_member_watches_fini(job);
-    coord_joins_fini(job);
-    coord_sessions_fini(job);
-    coord_meshes_fini(job);
-    coord_groups_fini(job);
-    coord_events_fini(job);
-    while ((node = tutti_map_first(&job->agents)) != NULL) {
-        coord_agent_free(tutti_container_of(node, coord_agent, node));
-    }
-    free(job->seats);
-    free(job->asked);
-    free(job);
-}
-
-static void
-job_end(coord_job *job)
-{
-    tutti_coordinator *self = job->owner;
-
-    tutti_map_remove(&self->jobs, &job->node);
-    self->seat_count -= job->world_size;
-    job_free(job);
-}
-
-static void
-on_linger(tutti_timer *timer)
-{
-    coord_job *job = tutti_container_of(timer, coord_job, linger);
-
-    if (job->present == 0 && !job->owner->draining) {
-        coord_note(job->owner, "job %s: ended, nobody is left", job->name);
-        coord_unrecord_job(job);
-        coord_keys_forget(job->owner, job->name);
-        job_end(job);
-    }
-}
-
-static void
-job_init(coord_job *job, tutti_coordinator *self, const char *name, uint32_t world_size)
-{
-    job->owner = self;
-    job->id = tutti_id_draw();
-    job->since_ms = self->wall_ns / TUTTI_NS_PER_MS;
-    job->world_size = world_size;
-    job->min_world = world_size;
-    (void)snprintf(job->name, sizeof(job->name), "%s", name);
-    job->node.key = tutti_bytes_of(job->name);
-    tutti_map_init(&job->agents);
-    tutti_map_init(&job->gpus);
-    tutti_list_init(&job->unassigned);
-    tutti_map_init(&job->groups);
-    tutti_map_init(&job->rosters);
-    tutti_map_init(&job->meshes);
-    tutti_list_init(&job->talking);
-    coord_joins_init(job);
-    coord_sessions_init(job);
-    coord_member_watches_init(job);
-    coord_events_init(job);
-    job->linger.on_expiry = on_linger;
-}
-
-static tutti_code
-job_new(tutti_coordinator *self, const char *name, uint32_t world_size, coord_job **ret_job,
-        tutti_error *err)
-{
-    coord_job *job = calloc(1, sizeof(*job));
-
-    if (job == NULL) {
-        return coord_fail_memory(err, "a job");
-    }
-    job_init(job, self, name, world_size);
-    job->seats = calloc(world_size, sizeof(coord_agent *));
-    job->asked = calloc((world_size + 63) / 64, sizeof(uint64_t));
-    if (job->seats == NULL || job->asked == NULL || coord_group_add_world(job, err) != TUTTI_OK) {
-        job_free(job);
-        return coord_fail_memory(err, "the seats of a job");
-    }
-    *ret_job = job;
-    return TUTTI_OK;
-}
-
-static tutti_code
-check_limits(const tutti_coordinator *self, const coord_job *old, uint32_t world_size,
-             tutti_error *err)
-{
-    const uint64_t seats = self->seat_count - (old == NULL ? 0 : old->world_size);
-
-    if (old == NULL && self->jobs.count >= self->options.job_limit) {
-        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "JOB_LIMIT",
-                              "there are %zu jobs, the limit (--job-limit)", self->jobs.count);
-    }
-    if (seats + world_size > self->options.seat_limit) {
-        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "JOB_LIMIT",
-                              "a world of %" PRIu32 " beside the %" PRIu64
-                              " seats of other jobs passes the limit of %" PRIu64 " (--seat-limit)",
-                              world_size, seats, self->options.seat_limit);
-    }
-    return TUTTI_OK;
-}
-
-/* Put a new job in the place of `old`, NULL = of nothing. */
-static tutti_code
-job_replace(tutti_coordinator *self, coord_job *old, const char *name, uint32_t world_size,
-            coord_job **ret_job, tutti_error *err)
-{
-    coord_job *job = NULL;
-    tutti_map_node *there;
-    tutti_code code = check_limits(self, old, world_size, err);
-
-    if (code == TUTTI_OK) {
-        code = job_new(self, name, world_size, &job, err);
-    }
-    if (code != TUTTI_OK) {
-        return code;
-    }
-    if (old != NULL) {
-        job->ever_formed = true;
-        coord_unrecord_job(old);
-        job_end(old);
-    }
-    there = tutti_map_add(&self->jobs, &job->node);
-    assert(there == NULL);
-    self->seat_count += world_size;
-    *ret_job = job;
-    return TUTTI_OK;
-}
-
-tutti_code
-coord_job_begin(tutti_coordinator *self, const char *name, uint32_t world_size, coord_job **ret_job,
-                tutti_error *err)
-{
-    coord_job *job = job_from(tutti_map_find(&self->jobs, tutti_bytes_of(name)));
-
-    if (job == NULL || job->present == 0) {
-        return job_replace(self, job, name, world_size, ret_job, err);
-    }
-    if (job->world_size != world_size) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "WORLD_SIZE",
-                              "job %s was begun with world size %" PRIu32 ", not %" PRIu32, name,
-                              job->world_size, world_size);
-    }
-    *ret_job = job;
-    return TUTTI_OK;
 }
 
 tutti_code
@@ -184,28 +25,12 @@ coord_job_find(tutti_coordinator *self, const char *job, coord_job **ret_job, tu
     if (code != TUTTI_OK) {
         return code;
     }
-    found = job_from(tutti_map_find(&self->jobs, tutti_bytes_of(name)));
+    found = coord_job_from(tutti_map_find(&self->jobs, tutti_bytes_of(name)));
     if (found == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_JOB", "there is no job %s", name);
     }
     *ret_job = found;
     return TUTTI_OK;
-}
-
-void
-coord_job_settle(coord_job *job)
-{
-    tutti_coordinator *self = job->owner;
-
-    if (job->present > 0) {
-        return;
-    }
-    if (job->ever_formed) {
-        tutti_timers_start(&self->timers, &job->linger,
-                           tutti_clock_add(self->now_ns, self->options.job_linger_ns));
-    } else {
-        job_end(job);
-    }
 }
 
 void
@@ -234,22 +59,6 @@ coord_job_key(const coord_job *job)
 
     memcpy(key.bytes, job->epoch_key, sizeof(key.bytes));
     return key;
-}
-
-tutti_coordinator_epoch_key
-tutti_coordinator_session_key(const tutti_coordinator_session *session)
-{
-    return coord_job_key(session->agent->job);
-}
-
-void
-coord_jobs_fini(tutti_coordinator *self)
-{
-    tutti_map_node *node;
-
-    while ((node = tutti_map_first(&self->jobs)) != NULL) {
-        job_end(job_from(node));
-    }
 }
 
 static tutti_code

@@ -16,6 +16,7 @@
 #define TUTTI_SERVER_COORDINATOR_MEMBER_JOB_H
 
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/core/types.h"
 #include "server/coordinator/member/members.h"
 #include "tutti/types.h"
 
@@ -23,16 +24,16 @@
 #define COORD_REASON_MAX 160   /* bytes of "left: ...", with the NUL */
 #define COORD_DELETED_MAX 1024 /* deleted groups whose events are kept */
 
-typedef struct coord_job coord_job;
-typedef struct coord_agent coord_agent;
-
 /* Something that sessions are told. Embedded in the agent or the group it is about. */
-typedef struct coord_event {
+struct coord_event {
     tutti_map_node node; /* in the job's events, by number */
     unsigned char key[8];
     uint64_t number; /* 0 = not among the events */
     bool of_group;
-} coord_event;
+    tutti_link deleted;     /* of a group: in the job's list, ... */
+    uint64_t group_id;      /* ... and what it was */
+    const char *group_name; /* borrowed while it is among the events */
+};
 
 struct coord_agent {
     tutti_map_node node; /* in the job's agents */
@@ -126,6 +127,9 @@ struct coord_job {
 };
 
 /* ------------------------------------------------------------------------------ job.c */
+
+/* Of the coordinator's map; NULL for NULL. */
+coord_job *coord_job_from(tutti_map_node *node);
 
 /* TUTTI_INVALID_ARGUMENT BAD_NAME; TUTTI_NOT_FOUND NO_JOB */
 tutti_code coord_job_find(tutti_coordinator *self, const char *job, coord_job **ret_job,
@@ -233,12 +237,8 @@ bool coord_elastic_ripe(const coord_job *job);
 /* Somebody lost for each seat that nobody asked for. False = no memory: later. */
 bool coord_elastic_fill(coord_job *job);
 
-/* Members have changed: "world" becomes those who are alive, as another group, when they are
- * enough. Of other jobs it stays. */
-void coord_elastic_refresh(coord_job *job);
-
-/* Out of the store: with the id it had. */
-void coord_elastic_restore(coord_job *job, uint64_t world_id);
+/* Is the world whoever is there? */
+bool coord_elastic_is(const coord_job *job);
 
 /* ------------------------------------------------------------------------------ seats.c */
 
@@ -278,10 +278,6 @@ void coord_agent_lose(coord_agent *agent, const char *reason, const tutti_error 
 void coord_member_watches_init(coord_job *job);
 void coord_member_watches_fini(coord_job *job); /* they are told that the job has ended */
 void coord_member_watches_wake(coord_job *job);
-
-/* ------------------------------------------------------------------------------ progress.c */
-
-void coord_told_fini(coord_agent *agent);
 
 /* ------------------------------------------------------------------------------ events.c */
 

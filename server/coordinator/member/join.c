@@ -4,7 +4,10 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/core/core.h"
 #include "server/coordinator/member/job.h"
+#include "server/coordinator/member/members.h"
 
 #define HEARTBEATS_MAX 2500 /* a second, of all agents of a job: 2 s in a job of 5000 */
 

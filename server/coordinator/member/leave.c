@@ -1,7 +1,9 @@
 /* Ranks that leave: said first, then done. */
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/coordinator/core/core.h"
 #include "server/coordinator/member/job.h"
+#include "server/coordinator/member/members.h"
 
 /* What a leaver says, made fit for other people's messages. */
 static void

@@ -1,7 +1,9 @@
 #include <inttypes.h>
 
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
 #include "server/coordinator/member/job.h"
+#include "server/coordinator/member/members.h"
 
 static void
 describe_rank(const coord_job *job, uint32_t rank, tutti_coordinator_rank *ret_rank)

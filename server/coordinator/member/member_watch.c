@@ -3,7 +3,10 @@
 #include <assert.h>
 
 #include "base/fail.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/core/core.h"
 #include "server/coordinator/member/job.h"
+#include "server/coordinator/member/members.h"
 
 static tutti_coordinator_member_watch *
 watch_from(tutti_link *link)

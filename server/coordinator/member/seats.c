@@ -5,8 +5,10 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/core/hooks.h"
 #include "server/coordinator/member/job.h"
-#include "server/coordinator/record/records.h"
+#include "server/coordinator/member/members.h"
 
 static void
 set_asked(coord_job *job, uint32_t rank, bool asked)
@@ -180,8 +182,8 @@ come_back(coord_agent *agent, const tutti_coordinator_join_request *request)
     make_alive(agent, rank);
     coord_note(job->owner, "job %s: rank %" PRIu32 " is back on host %s, epoch %" PRIu64, job->name,
                rank, agent->info.host, job->epoch);
-    coord_elastic_refresh(job);
-    coord_record_agent(agent);
+    job->owner->hooks->refresh_world(job);
+    agent->job->owner->hooks->record_agent(agent);
     coord_event_publish(job, &agent->event);
 }
 
@@ -231,7 +233,7 @@ coord_seat_announce(coord_agent *agent, const char *reason)
     agent->changed_epoch = job->epoch;
     coord_note(job->owner, "job %s: rank %" PRIu32 " on host %s is leaving: %s, epoch %" PRIu64,
                job->name, agent->rank, agent->info.host, reason, job->epoch);
-    coord_record_agent(agent);
+    agent->job->owner->hooks->record_agent(agent);
 }
 
 void
@@ -251,8 +253,8 @@ coord_seat_lose(coord_agent *agent, const char *reason)
     job->lost_count++;
     coord_note(job->owner, "job %s: rank %" PRIu32 " on host %s is lost: %s, epoch %" PRIu64,
                job->name, agent->rank, agent->info.host, reason, job->epoch);
-    coord_elastic_refresh(job);
-    coord_record_agent(agent);
+    job->owner->hooks->refresh_world(job);
+    agent->job->owner->hooks->record_agent(agent);
 }
 
 void
@@ -351,9 +353,9 @@ coord_seats_form(coord_job *job)
         }
     }
     assert(tutti_list_empty(&job->unassigned));
-    coord_elastic_refresh(job);
-    coord_record_formed(job);
-    coord_member_watches_wake(job);
+    job->owner->hooks->refresh_world(job);
+    job->owner->hooks->record_formed(job);
+    job->owner->hooks->wake_member_watches(job);
     coord_note(job->owner, "job %s: formed with %" PRIu32 " rank%s", job->name, job->alive_count,
                job->alive_count == 1 ? "" : "s");
 }

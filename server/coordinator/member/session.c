@@ -4,8 +4,11 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/core/hooks.h"
 #include "server/coordinator/member/job.h"
-#include "server/coordinator/metadata/exchange_round.h"
+#include "server/coordinator/member/members.h"
 
 /* An agent that has just learnt its rank gets more time for its first session than a session gets
  * for a heartbeat: in a storm all of them connect at once. */
@@ -67,7 +70,7 @@ coord_agent_lose(coord_agent *agent, const char *reason, const tutti_error *err)
     tutti_error_set_op(&lost, NULL, 0, (int32_t)agent->rank);
     coord_joins_fail(agent, &lost);
     coord_event_publish(job, &agent->event);
-    coord_meetings_lose(agent);
+    agent->job->owner->hooks->rank_lost(agent);
     coord_job_settle(job);
 }
 
@@ -456,4 +459,10 @@ coord_sessions_fini(coord_job *job)
 {
     assert(tutti_list_empty(&job->idle) && tutti_list_empty(&job->behind));
     coord_work_stop(&job->fan_out);
+}
+
+tutti_coordinator_epoch_key
+tutti_coordinator_session_key(const tutti_coordinator_session *session)
+{
+    return coord_job_key(session->agent->job);
 }

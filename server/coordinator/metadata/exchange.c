@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/group/group.h"
 #include "server/coordinator/metadata/exchange_round.h"
 
 coord_channel *

@@ -6,6 +6,10 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/group/group.h"
+#include "server/coordinator/member/members.h"
+#include "server/coordinator/metadata/metadata.h"
 
 #define ANSWER_BYTES (64u << 10) /* an answer of so many bytes takes the time of two small ones */
 

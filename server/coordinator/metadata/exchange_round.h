@@ -12,7 +12,8 @@
 #ifndef TUTTI_SERVER_COORDINATOR_METADATA_EXCHANGE_ROUND_H
 #define TUTTI_SERVER_COORDINATOR_METADATA_EXCHANGE_ROUND_H
 
-#include "server/coordinator/group/group.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/core/types.h"
 #include "server/coordinator/metadata/metadata.h"
 
 #define COORD_RETIRED_MAX 8 /* meetings of a channel that are kept for calls with their token */

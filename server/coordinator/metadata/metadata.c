@@ -5,6 +5,11 @@
 
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/group/group.h"
+#include "server/coordinator/member/job.h"
+#include "server/coordinator/member/members.h"
 #include "server/coordinator/metadata/exchange_round.h"
 
 #define MISSING_MAX 1024 /* ranks that a text is made of */

@@ -18,6 +18,7 @@
 #ifndef TUTTI_SERVER_COORDINATOR_METADATA_METADATA_H
 #define TUTTI_SERVER_COORDINATOR_METADATA_METADATA_H
 
+#include "server/coordinator/coordinator.h"
 #include "server/coordinator/member/members.h"
 
 #define TUTTI_COORDINATOR_MEET_KEY_MAX 127             /* bytes */

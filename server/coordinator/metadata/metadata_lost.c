@@ -1,7 +1,10 @@
 #include <inttypes.h>
 
 #include "base/fail.h"
+#include "server/coordinator/group/group.h"
+#include "server/coordinator/member/job.h"
 #include "server/coordinator/metadata/exchange_round.h"
+#include "server/coordinator/metadata/metadata.h"
 
 tutti_code
 coord_fail_lost(const coord_group *group, const coord_agent *agent, tutti_error *err)

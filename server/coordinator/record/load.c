@@ -1,5 +1,7 @@
 /* What an earlier process left in the store becomes jobs again: one walk for each kind of record.
  */
+#include "server/coordinator/record/load.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,8 +10,13 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/core/record_codec.h"
+#include "server/coordinator/group/group.h"
 #include "server/coordinator/kv/keys_private.h"
-#include "server/coordinator/record/load.h"
+#include "server/coordinator/member/job.h"
+#include "server/coordinator/member/members.h"
 
 typedef tutti_code (*load_fn)(tutti_coordinator *self, coord_job *job, coord_reading *key,
                               coord_reading *value, tutti_error *err);
@@ -202,7 +209,7 @@ finish_job(coord_job *job, tutti_error *err)
             return coord_fail_record(job, "its seats", err);
         }
     }
-    coord_elastic_restore(job, job->restored_world);
+    coord_world_restore(job, job->restored_world);
     code = publish_changes(job, err);
     if (code == TUTTI_OK) {
         coord_note(job->owner,

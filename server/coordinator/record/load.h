@@ -2,7 +2,9 @@
 #ifndef TUTTI_SERVER_COORDINATOR_RECORD_LOAD_H
 #define TUTTI_SERVER_COORDINATOR_RECORD_LOAD_H
 
-#include "server/coordinator/record/records.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/core/record_codec.h"
+#include "server/coordinator/core/types.h"
 
 /* TUTTI_DATA_LOSS STORE_FORMAT. [in] what  "a seat" */
 tutti_code coord_fail_record(const coord_job *job, const char *what, tutti_error *err);

@@ -5,6 +5,12 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/core/record_codec.h"
+#include "server/coordinator/group/group.h"
+#include "server/coordinator/group/mesh.h"
+#include "server/coordinator/member/job.h"
+#include "server/coordinator/member/members.h"
 
 #define BATCH_MOST 32
 

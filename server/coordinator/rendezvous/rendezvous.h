@@ -8,6 +8,7 @@
 #define TUTTI_SERVER_COORDINATOR_RENDEZVOUS_RENDEZVOUS_H
 
 #include "base/map.h"
+#include "server/coordinator/coordinator.h"
 #include "server/coordinator/kv/keys.h"
 
 #define TUTTI_COORDINATOR_CALLER_NAME_MAX 1024 /* bytes */

@@ -1,8 +1,10 @@
+#include "server/coordinator/service/coordinator_pb.h"
+
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
 #include "server/coordinator/member/members.h"
-#include "server/coordinator/service/coordinator_pb.h"
 #include "server/coordinator/service/member_pb.h"
 #include "server/coordinator/service/service_loop.h"
 #include "tutti/v1/coordinator_service.pb-c.h"

@@ -1,8 +1,11 @@
+#include "server/coordinator/service/groups_pb.h"
+
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/group/groups.h"
 #include "server/coordinator/service/coordinator_pb.h"
-#include "server/coordinator/service/groups_pb.h"
 #include "server/coordinator/service/member_pb.h"
 #include "server/coordinator/service/service_loop.h"
 

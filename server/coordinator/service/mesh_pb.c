@@ -1,7 +1,9 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
 #include "server/coordinator/group/meshes.h"
+#include "server/coordinator/member/members.h"
 #include "server/coordinator/service/coordinator_pb.h"
 #include "server/coordinator/service/groups_pb.h"
 #include "server/coordinator/service/member_pb.h"

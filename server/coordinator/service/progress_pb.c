@@ -4,9 +4,12 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/member/members.h"
 #include "server/coordinator/service/coordinator_pb.h"
 #include "server/coordinator/service/member_pb.h"
 #include "server/coordinator/service/service_loop.h"
+#include "server/coordinator/stall/progress.h"
 
 #define TEXT_SIZE 2048
 

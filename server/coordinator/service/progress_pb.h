@@ -2,7 +2,7 @@
 #ifndef TUTTI_SERVER_COORDINATOR_SERVICE_PROGRESS_PB_H
 #define TUTTI_SERVER_COORDINATOR_SERVICE_PROGRESS_PB_H
 
-#include "server/coordinator/stall/progress.h"
+#include "server/coordinator/member/members.h"
 #include "tutti/v1/coordinator_service.pb-c.h"
 
 /* What a heartbeat brings besides being one. */

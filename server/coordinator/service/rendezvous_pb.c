@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
 #include "server/coordinator/rendezvous/rendezvous.h"
 #include "server/coordinator/service/member_pb.h"
 #include "server/coordinator/service/service_loop.h"

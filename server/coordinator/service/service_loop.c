@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/core/core.h"
 
 struct tutti_coordinator_front {
     const tutti_coordinator_options *options; /* borrowed */
@@ -14,11 +16,6 @@ struct tutti_coordinator_front {
     tutti_rpc_task turn; /* what waits for a turn goes on when the loop is idle */
     bool waiting;        /* ... and that is asked for */
     uint64_t now_ns;
-};
-
-static const tutti_rpc_service *const services[] = {
-    &coord_coordinator_service, &coord_mesh_service,       &coord_metadata_service,
-    &coord_store_service,       &coord_rendezvous_service,
 };
 
 static void
@@ -143,36 +140,10 @@ on_drain(void *arg)
 }
 
 void
-tutti_coordinator_front_serve(tutti_coordinator_front *front, tutti_rpc_server *server)
-{
-    size_t i;
-
-    for (i = 0; i < sizeof(services) / sizeof(services[0]); i++) {
-        tutti_rpc_service service = *services[i];
-
-        service.self = front;
-        service.loop = front->loop;
-        tutti_rpc_server_add(server, &service);
-    }
-    tutti_rpc_server_on_drain(server, on_drain, front);
-}
-
-void
 tutti_coordinator_front_expose(tutti_coordinator_front *front, tutti_page *page)
 {
     tutti_coordinator_expose(coord_front_enter(front), page);
     coord_front_leave(front);
-}
-
-void
-tutti_coordinator_front_set_health(tutti_rpc_server *server, bool serving)
-{
-    tutti_rpc_server_set_health(server, "", serving);
-    tutti_rpc_server_set_health(server, "tutti.v1.CoordinatorService", serving);
-    tutti_rpc_server_set_health(server, "tutti.v1.MeshService", serving);
-    tutti_rpc_server_set_health(server, "tutti.v1.MetadataService", serving);
-    tutti_rpc_server_set_health(server, "tutti.v1.StoreService", serving);
-    tutti_rpc_server_set_health(server, "tutti.v1.RendezvousService", serving);
 }
 
 uint64_t
@@ -193,4 +164,21 @@ coord_front_say_gone(const tutti_rpc_call *call, tutti_error *err)
                              "the coordinator is shutting down: connect again");
     }
     return err;
+}
+
+void
+coord_front_add(tutti_coordinator_front *front, tutti_rpc_server *server,
+                const tutti_rpc_service *service)
+{
+    tutti_rpc_service own = *service;
+
+    own.self = front;
+    own.loop = front->loop;
+    tutti_rpc_server_add(server, &own);
+}
+
+void
+coord_front_drain_with(tutti_coordinator_front *front, tutti_rpc_server *server)
+{
+    tutti_rpc_server_on_drain(server, on_drain, front);
 }

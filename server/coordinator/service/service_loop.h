@@ -49,6 +49,11 @@ uint64_t coord_front_deadline(const tutti_coordinator_front *front, const tutti_
 /* Why a parked call ends whose caller went away, or that is drained. Returns `err`. */
 const tutti_error *coord_front_say_gone(const tutti_rpc_call *call, tutti_error *err);
 
+/* services.c: a service whose handlers get the front; and draining with the server. */
+void coord_front_add(tutti_coordinator_front *front, tutti_rpc_server *server,
+                     const tutti_rpc_service *service);
+void coord_front_drain_with(tutti_coordinator_front *front, tutti_rpc_server *server);
+
 extern const tutti_rpc_service coord_coordinator_service;
 extern const tutti_rpc_service coord_mesh_service;
 extern const tutti_rpc_service coord_metadata_service;

@@ -1,6 +1,8 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/group/groups.h"
 #include "server/coordinator/service/coordinator_pb.h"
 #include "server/coordinator/service/groups_pb.h"
 #include "server/coordinator/service/member_pb.h"

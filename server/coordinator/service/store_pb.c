@@ -1,8 +1,12 @@
+#include "server/coordinator/service/store_pb.h"
+
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/kv/keys.h"
+#include "server/coordinator/service/member_pb.h"
 #include "server/coordinator/service/service_loop.h"
-#include "server/coordinator/service/store_pb.h"
 
 void
 coord_store_answer(tutti_rpc_call *call, tutti_code code, const ProtobufCMessage *response,

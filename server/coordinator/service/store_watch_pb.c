@@ -1,6 +1,8 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/kv/keys.h"
 #include "server/coordinator/service/service_loop.h"
 #include "server/coordinator/service/store_pb.h"
 

@@ -1,3 +1,5 @@
+#include "server/coordinator/stall/progress.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -5,6 +7,10 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/member/job.h"
+#include "server/coordinator/member/members.h"
 #include "server/coordinator/stall/progress_private.h"
 
 #define ASK_MS 500

@@ -11,6 +11,8 @@
 #define TUTTI_SERVER_COORDINATOR_STALL_PROGRESS_H
 
 #include "base/text.h"
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/core/types.h"
 #include "server/coordinator/member/members.h"
 #include "tutti/types.h"
 
@@ -147,5 +149,8 @@ void tutti_coordinator_question_withdraw(tutti_coordinator_question *question);
 
 /* "group world op 41 all_reduce(sum, FP32[4]): 3 of 4 ranks are in it, since 12.3 s; rank 2 ..." */
 void tutti_coordinator_stall_describe(const tutti_coordinator_stall *stall, tutti_text *text);
+
+/* The agent is freed: what it reported goes. */
+void coord_told_fini(coord_agent *agent);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef TUTTI_SERVER_COORDINATOR_STALL_PROGRESS_PRIVATE_H
 #define TUTTI_SERVER_COORDINATOR_STALL_PROGRESS_PRIVATE_H
 
-#include "server/coordinator/member/job.h"
+#include "base/map.h"
 #include "server/coordinator/stall/progress.h"
 
 typedef struct coord_pending {

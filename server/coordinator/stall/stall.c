@@ -5,7 +5,11 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "server/coordinator/core/core.h"
 #include "server/coordinator/group/group.h"
+#include "server/coordinator/member/job.h"
+#include "server/coordinator/member/members.h"
+#include "server/coordinator/stall/progress.h"
 #include "server/coordinator/stall/progress_private.h"
 
 #define SLOW_MS 1000 /* who ended an op less than that ago moves */

@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "server/coordinator/coordinator.h"
-#include "server/coordinator/group/groups.h"
 #include "server/coordinator/kv/keys.h"
 #include "server/coordinator/member/members.h"
 #include "server/coordinator/metadata/metadata.h"

@@ -2,15 +2,20 @@
  * Goal: the coordinator as a whole: options, limits, drain, 10 000 agents, and no memory.
  * Method: a clock we turn; storms are timed and printed, not judged; each allocation fails once.
  */
-#include "support/testing.h"
-
 #include <inttypes.h>
 
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/core/core.h"
 #include "server/coordinator/fixture.h"
+#include "server/coordinator/group/groups.h"
 #include "server/coordinator/group/meshes.h"
+#include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/queue.h"
+#include "server/coordinator/member/members.h"
+#include "server/coordinator/metadata/metadata.h"
 #include "server/coordinator/rendezvous/rendezvous.h"
 #include "support/sweep.h"
+#include "support/testing.h"
 
 #define STORM 10000
 

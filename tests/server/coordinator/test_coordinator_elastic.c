@@ -2,9 +2,9 @@
  * Goal: a job that needs fewer ranks than it has seats begins and goes on with those that are
  * there. Method: a coordinator with a clock we turn.
  */
-#include "support/testing.h"
-
 #include "server/coordinator/fixture.h"
+#include "server/coordinator/group/groups.h"
+#include "support/testing.h"
 
 static joiner joiners[4];
 

@@ -2,10 +2,10 @@
  * Goal: many keys in one call are read, stored and looked for together; values grow.
  * Method: a coordinator with a clock we turn over the store in memory.
  */
-#include "support/testing.h"
-
 #include "server/coordinator/fixture.h"
+#include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/multi.h"
+#include "support/testing.h"
 
 static const tutti_bytes abc[] = {{"a", 1}, {"b", 1}, {"c", 1}};
 

@@ -3,10 +3,13 @@
  * are groups.
  * Method: a formed world of a coordinator with a clock we turn.
  */
-#include "support/testing.h"
-
+#include "server/coordinator/coordinator.h"
 #include "server/coordinator/fixture.h"
+#include "server/coordinator/group/groups.h"
 #include "server/coordinator/group/meshes.h"
+#include "server/coordinator/member/members.h"
+#include "server/coordinator/metadata/metadata.h"
+#include "support/testing.h"
 
 #define WORLD 8
 

@@ -2,11 +2,13 @@
  * Goal: what is taken is taken by one caller, in order, and once even when the call comes again.
  * Method: a coordinator with a clock we turn over the store in memory.
  */
-#include "support/testing.h"
-
+#include "server/coordinator/coordinator.h"
 #include "server/coordinator/fixture.h"
+#include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/multi.h"
 #include "server/coordinator/kv/queue.h"
+#include "server/coordinator/member/members.h"
+#include "support/testing.h"
 
 typedef struct taker {
     tutti_coordinator_take take;

@@ -2,10 +2,14 @@
  * Goal: a coordinator that is started again on the same store knows what the one before it knew.
  * Method: a clock we turn; a second core on the store of the first; records that somebody spoiled.
  */
-#include "support/testing.h"
-
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/core/core.h"
 #include "server/coordinator/fixture.h"
+#include "server/coordinator/group/groups.h"
 #include "server/coordinator/group/meshes.h"
+#include "server/coordinator/kv/keys.h"
+#include "server/coordinator/member/members.h"
+#include "support/testing.h"
 
 #define WORLD 4
 

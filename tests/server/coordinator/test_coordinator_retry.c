@@ -3,14 +3,14 @@
  * between the call and its repetition.
  * Method: a second core on the store of the first; a clock we turn.
  */
-#include "support/testing.h"
-
 #include <stdio.h>
 #include <string.h>
 
+#include "server/coordinator/coordinator.h"
 #include "server/coordinator/fixture.h"
-#include "server/coordinator/kv/multi.h"
+#include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/queue.h"
+#include "support/testing.h"
 
 static tutti_coordinator_change
 change_of(const char *key, uint64_t token)

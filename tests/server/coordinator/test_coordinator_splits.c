@@ -3,9 +3,9 @@
  * translated between all of them.
  * Method: a formed world of a coordinator with a clock we turn.
  */
-#include "support/testing.h"
-
 #include "server/coordinator/fixture.h"
+#include "server/coordinator/group/groups.h"
+#include "support/testing.h"
 
 #define WORLD 6
 

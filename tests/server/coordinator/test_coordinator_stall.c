@@ -2,10 +2,11 @@
  * Goal: who asks what hangs is told the op, who is in it, and of each other rank what it does.
  * Method: a coordinator with a clock we turn; agents that answer, answer something odd, or do not.
  */
+#include "server/coordinator/coordinator.h"
+#include "server/coordinator/fixture.h"
+#include "server/coordinator/member/members.h"
 #include "server/coordinator/stall/progress.h"
 #include "support/testing.h"
-
-#include "server/coordinator/fixture.h"
 
 #define RANKS 4
 #define WORLD_ID 1

@@ -1,0 +1,23 @@
+/* Work in slices: what is left after one waits for its turn. */
+#include "server/coordinator/core/core.h"
+
+void
+coord_work_init(coord_work *work, size_t (*on_run)(coord_work *work, size_t budget))
+{
+    tutti_list_init(&work->link);
+    work->on_run = on_run;
+}
+
+void
+coord_later(tutti_coordinator *self, coord_work *work)
+{
+    if (tutti_list_empty(&work->link)) {
+        tutti_list_add(&self->work, &work->link);
+    }
+}
+
+void
+coord_work_stop(coord_work *work)
+{
+    tutti_list_remove(&work->link);
+}

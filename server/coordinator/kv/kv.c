@@ -1,0 +1,44 @@
+/* The key-value store as a whole: how it begins and ends, and who hears of a key that changed. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "server/coordinator/core/core.h"
+#include "server/coordinator/kv/keys.h"
+#include "server/coordinator/kv/keys_private.h"
+
+void
+coord_kv_changed(tutti_coordinator *self, const coord_news *news)
+{
+    if (news->kind == TUTTI_COORDINATOR_SET) {
+        coord_waits_wake(self, news->full); /* who reads goes before who takes */
+        coord_takes_wake(self, news->full);
+    }
+    coord_watches_tell(self, news);
+}
+
+void
+coord_keys_init(tutti_coordinator *self)
+{
+    tutti_map_init(&self->wanted);
+    tutti_map_init(&self->watched);
+    tutti_list_init(&self->ready);
+    tutti_list_init(&self->due);
+    tutti_list_init(&self->counting);
+    coord_work_init(&self->ready_work, coord_on_ready_work);
+    coord_work_init(&self->due_work, coord_on_due_work);
+    coord_work_init(&self->count_work, coord_on_count_work);
+    coord_reap_init(self);
+    coord_takes_init(self);
+    coord_answers_init(self);
+}
+
+void
+coord_keys_fini(tutti_coordinator *self)
+{
+    assert(self->wanted.count == 0 && self->watched.count == 0 && self->length_count == 0);
+    assert(self->wait_bytes == 0 && self->watch_bytes == 0);
+    coord_reap_fini(self);
+    coord_takes_fini(self);
+    coord_answers_fini(self);
+    free(self->lengths);
+}

@@ -1,0 +1,29 @@
+/* All services of a coordinator, and their health. */
+#include "server/coordinator/service/service_loop.h"
+
+static const tutti_rpc_service *const services[] = {
+    &coord_coordinator_service, &coord_mesh_service,       &coord_metadata_service,
+    &coord_store_service,       &coord_rendezvous_service,
+};
+
+void
+tutti_coordinator_front_serve(tutti_coordinator_front *front, tutti_rpc_server *server)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(services) / sizeof(services[0]); i++) {
+        coord_front_add(front, server, services[i]);
+    }
+    coord_front_drain_with(front, server);
+}
+
+void
+tutti_coordinator_front_set_health(tutti_rpc_server *server, bool serving)
+{
+    tutti_rpc_server_set_health(server, "", serving);
+    tutti_rpc_server_set_health(server, "tutti.v1.CoordinatorService", serving);
+    tutti_rpc_server_set_health(server, "tutti.v1.MeshService", serving);
+    tutti_rpc_server_set_health(server, "tutti.v1.MetadataService", serving);
+    tutti_rpc_server_set_health(server, "tutti.v1.StoreService", serving);
+    tutti_rpc_server_set_health(server, "tutti.v1.RendezvousService", serving);
+}
