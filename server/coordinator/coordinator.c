@@ -10,11 +10,16 @@
 #include "server/coordinator/core/hooks.h"
 #include "server/coordinator/group/group.h"
 #include "server/coordinator/group/mesh.h"
+#include "server/coordinator/group/world.h"
+#include "server/coordinator/kv/gc.h"
 #include "server/coordinator/kv/keys_private.h"
 #include "server/coordinator/member/job.h"
+#include "server/coordinator/member/member_watch.h"
 #include "server/coordinator/member/members.h"
+#include "server/coordinator/member/session.h"
 #include "server/coordinator/metadata/exchange_round.h"
 #include "server/coordinator/record/records.h"
+#include "server/coordinator/rendezvous/rendezvous_private.h"
 #include "server/coordinator/stall/progress.h"
 
 static void

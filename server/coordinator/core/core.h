@@ -41,9 +41,8 @@ struct tutti_coordinator {
     tutti_link questions; /* about progress, that are parked */
     tutti_map jobs;
     uint64_t seat_count;
-    uint64_t lost_total; /* ranks, since the start */
-    struct tutti_coordinator_event
-        *told; /* [owned] scratch of one callback, TUTTI_COORDINATOR_LOST_MAX */
+    uint64_t lost_total;                  /* ranks, since the start */
+    struct tutti_coordinator_event *told; /* [owned] scratch: TUTTI_COORDINATOR_LOST_MAX */
 
     tutti_link retired; /* meetings that are over, the oldest first */
     tutti_timer retire;

@@ -1,4 +1,6 @@
 /* Which group a member's call is for: by name, by tag, or by its turn. */
+#include "server/coordinator/group/claim.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +10,7 @@
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/core/hooks.h"
 #include "server/coordinator/group/group.h"
+#include "server/coordinator/group/registry.h"
 #include "server/coordinator/member/job.h"
 
 static bool

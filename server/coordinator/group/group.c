@@ -13,6 +13,9 @@
 #include "server/coordinator/core/hooks.h"
 #include "server/coordinator/group/groups.h"
 #include "server/coordinator/group/mesh.h"
+#include "server/coordinator/group/rank_list.h"
+#include "server/coordinator/group/registry.h"
+#include "server/coordinator/member/events.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
 

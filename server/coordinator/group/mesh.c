@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "server/coordinator/core/hooks.h"
 #include "server/coordinator/group/group.h"
+#include "server/coordinator/group/rank_list.h"
 #include "server/coordinator/member/job.h"
 
 coord_mesh *

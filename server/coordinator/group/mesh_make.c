@@ -11,6 +11,7 @@
 #include "server/coordinator/group/groups.h"
 #include "server/coordinator/group/mesh.h"
 #include "server/coordinator/group/meshes.h"
+#include "server/coordinator/group/rank_list.h"
 #include "server/coordinator/member/job.h"
 
 /* ------------------------------------------------------------------------------ shape */

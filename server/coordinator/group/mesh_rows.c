@@ -10,6 +10,7 @@
 #include "server/coordinator/core/hooks.h"
 #include "server/coordinator/group/group.h"
 #include "server/coordinator/group/mesh.h"
+#include "server/coordinator/group/rank_list.h"
 #include "server/coordinator/member/job.h"
 
 coord_row

@@ -12,6 +12,7 @@
 #include "server/coordinator/group/group.h"
 #include "server/coordinator/group/groups.h"
 #include "server/coordinator/group/mesh.h"
+#include "server/coordinator/group/rank_list.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
 

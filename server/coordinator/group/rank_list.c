@@ -1,4 +1,6 @@
 /* Lists of ranks: what people may write, and what they mean in ranks of the job. */
+#include "server/coordinator/group/rank_list.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+#include "server/coordinator/group/registry.h"
+
 #include <stdlib.h>
 #include <string.h>
 

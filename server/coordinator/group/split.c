@@ -6,8 +6,10 @@
 #include "base/fail.h"
 #include "base/text.h"
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/group/claim.h"
 #include "server/coordinator/group/group.h"
 #include "server/coordinator/group/groups.h"
+#include "server/coordinator/group/rank_list.h"
 #include "server/coordinator/member/job.h"
 
 void

@@ -1,4 +1,6 @@
 /* The group "world" of an elastic job: those of its ranks that are alive. */
+#include "server/coordinator/group/world.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -6,6 +8,7 @@
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/core/hooks.h"
 #include "server/coordinator/group/group.h"
+#include "server/coordinator/member/elastic.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
 

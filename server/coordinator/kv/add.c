@@ -9,6 +9,7 @@
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/kv/retry_cache.h"
 
 #define NUMBER_MAX 24 /* bytes of a decimal number of 64 bits, its sign and the NUL */
 

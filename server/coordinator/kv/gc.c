@@ -1,4 +1,6 @@
 /* The keys of a job that goes, and its queues. */
+#include "server/coordinator/kv/gc.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,10 @@
+#include "server/coordinator/kv/key_subscription.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/coordinator/core/core.h"
-#include "server/coordinator/kv/keys_private.h"
 
 coord_topic *
 coord_topic_find(const tutti_map *topics, tutti_bytes key)

@@ -8,6 +8,7 @@
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/core/hooks.h"
 #include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/kv/retry_cache.h"
 
 /* ------------------------------------------------------------------------------ full keys */
 

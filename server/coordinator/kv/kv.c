@@ -3,8 +3,11 @@
 #include <stdlib.h>
 
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/kv/gc.h"
 #include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/kv/retry_cache.h"
+#include "server/coordinator/kv/take.h"
 
 void
 coord_kv_changed(tutti_coordinator *self, const coord_news *news)

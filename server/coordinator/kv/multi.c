@@ -7,6 +7,7 @@
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/kv/queue.h"
 
 #define SHOWN_MAX 16 /* missing keys that the text lists */
 

@@ -7,6 +7,7 @@
 #ifndef TUTTI_SERVER_COORDINATOR_KV_MULTI_H
 #define TUTTI_SERVER_COORDINATOR_KV_MULTI_H
 
+#include "server/coordinator/core/types.h"
 #include "server/coordinator/kv/keys.h"
 
 #define TUTTI_COORDINATOR_MULTI_BYTES (3u << 20) /* keys and values of one call */
@@ -48,5 +49,24 @@ tutti_code tutti_coordinator_keys_check(tutti_coordinator *self, const tutti_coo
 tutti_code tutti_coordinator_keys_set(tutti_coordinator *self, const tutti_coordinator_keys *keys,
                                       const tutti_bytes *values, uint64_t *ret_version,
                                       tutti_error *err);
+
+/* Is there a key, or a queue, of this name? */
+bool coord_key_exists(tutti_coordinator *self, const coord_full_key *full, bool queues_too);
+
+/* TUTTI_INVALID_ARGUMENT  KEYS_LIMIT */
+tutti_code coord_check_key_count(size_t count, tutti_error *err);
+
+/* The keys of a call, one after the other: get each from `arg`. */
+typedef tutti_bytes (*coord_nth_key_fn)(const void *arg, size_t index);
+
+/*
+ * The values of keys, all of which exist.
+ *
+ * TUTTI_NOT_FOUND           NO_KEY: one does not
+ * TUTTI_RESOURCE_EXHAUSTED  MULTI_LIMIT; no memory
+ */
+tutti_code coord_keys_collect(tutti_coordinator *self, const char *job, coord_nth_key_fn nth,
+                              const void *arg, size_t count, tutti_coordinator_page *ret_page,
+                              tutti_error *err);
 
 #endif

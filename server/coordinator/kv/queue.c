@@ -7,6 +7,8 @@
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/kv/retry_cache.h"
+#include "server/coordinator/kv/take.h"
 
 /* The numbers of a queue's first value and of the one to come. */
 typedef struct ends {

@@ -13,6 +13,7 @@
 #include "base/map.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/kv/keys.h"
+#include "server/coordinator/kv/retry_cache.h"
 
 /*
  * Put a value at the end. `ret_changed` has the new length.
@@ -66,5 +67,19 @@ tutti_code tutti_coordinator_take_start(tutti_coordinator *self,
                                         tutti_coordinator_take *take, tutti_error *err);
 
 void tutti_coordinator_take_withdraw(tutti_coordinator_take *take);
+
+/*
+ * The first value of a queue. Lent by the store.
+ *
+ * TUTTI_NOT_FOUND  QUEUE_EMPTY
+ */
+tutti_code coord_queue_first(tutti_coordinator *self, const coord_full_key *full,
+                             tutti_store_entry *ret_entry, tutti_error *err);
+
+/* Remove it. */
+tutti_code coord_queue_drop(tutti_coordinator *self, const coord_full_key *full, coord_ride *ride,
+                            tutti_error *err);
+
+bool coord_queue_exists(tutti_coordinator *self, const coord_full_key *full);
 
 #endif

@@ -2,6 +2,8 @@
  * Answers to calls with tokens. With the option `durable` each has a record in the store, written
  * in one change with what it answers: after a restart a call that comes again counts once, too.
  */
+#include "server/coordinator/kv/retry_cache.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,6 @@
 /* Callers that take a value: one after the other, in the order in which they came. */
+#include "server/coordinator/kv/take.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,9 +8,11 @@
 #include "base/fail.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/kv/key_subscription.h"
 #include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
 #include "server/coordinator/kv/queue.h"
+#include "server/coordinator/kv/retry_cache.h"
 
 /* What a parked call is about. */
 typedef struct coord_take_place {

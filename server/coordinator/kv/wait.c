@@ -5,8 +5,10 @@
 #include "base/text.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/kv/key_subscription.h"
 #include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/kv/multi.h"
 
 #define SHOWN_MAX 16  /* missing keys that the text lists */
 #define CHECK_COST 16 /* keys that are looked up in the time of one answer */

@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/kv/key_subscription.h"
 #include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
 

@@ -1,3 +1,5 @@
+#include "server/coordinator/member/agent.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -6,8 +8,12 @@
 #include "base/fail.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/core/hooks.h"
+#include "server/coordinator/member/events.h"
+#include "server/coordinator/member/gpus.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
+#include "server/coordinator/member/seats.h"
+#include "server/coordinator/member/session.h"
 
 static const char *
 or_empty(const char *text)

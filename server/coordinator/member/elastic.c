@@ -1,4 +1,6 @@
 /* Jobs that begin and go on without all of their ranks. */
+#include "server/coordinator/member/elastic.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,6 +10,7 @@
 #include "base/fail.h"
 #include "base/id.h"
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/member/agent.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
 

@@ -1,3 +1,5 @@
+#include "server/coordinator/member/events.h"
+
 #include <assert.h>
 #include <string.h>
 

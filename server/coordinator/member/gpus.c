@@ -1,4 +1,6 @@
 /* Who has which GPU: two agents on one are a mistake far more often than a wish. */
+#include "server/coordinator/member/gpus.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

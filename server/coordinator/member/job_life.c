@@ -11,8 +11,13 @@
 #include "base/text.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/core/hooks.h"
-#include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/kv/gc.h"
+#include "server/coordinator/member/agent.h"
+#include "server/coordinator/member/events.h"
 #include "server/coordinator/member/job.h"
+#include "server/coordinator/member/join.h"
+#include "server/coordinator/member/member_watch.h"
+#include "server/coordinator/member/session.h"
 
 /* Of a job that is in no map. */
 static void

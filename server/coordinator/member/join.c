@@ -1,3 +1,5 @@
+#include "server/coordinator/member/join.h"
+
 #include <assert.h>
 #include <inttypes.h>
 
@@ -6,8 +8,12 @@
 #include "base/text.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/member/agent.h"
+#include "server/coordinator/member/elastic.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
+#include "server/coordinator/member/seats.h"
+#include "server/coordinator/member/session.h"
 
 #define HEARTBEATS_MAX 2500 /* a second, of all agents of a job: 2 s in a job of 5000 */
 

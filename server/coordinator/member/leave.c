@@ -2,8 +2,11 @@
 #include "base/fail.h"
 #include "base/text.h"
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/member/events.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
+#include "server/coordinator/member/seats.h"
+#include "server/coordinator/member/session.h"
 
 /* What a leaver says, made fit for other people's messages. */
 static void

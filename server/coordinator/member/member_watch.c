@@ -1,10 +1,13 @@
 /* Those who follow who comes and goes. As sessions they have no queue, but a place in the events.
  */
+#include "server/coordinator/member/member_watch.h"
+
 #include <assert.h>
 
 #include "base/fail.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/member/events.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
 

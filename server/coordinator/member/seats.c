@@ -1,3 +1,5 @@
+#include "server/coordinator/member/seats.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,8 +9,12 @@
 #include "base/text.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/core/hooks.h"
+#include "server/coordinator/member/agent.h"
+#include "server/coordinator/member/events.h"
+#include "server/coordinator/member/gpus.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
+#include "server/coordinator/member/session.h"
 
 static void
 set_asked(coord_job *job, uint32_t rank, bool asked)

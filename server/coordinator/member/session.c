@@ -1,3 +1,5 @@
+#include "server/coordinator/member/session.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,8 +9,11 @@
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/core/hooks.h"
+#include "server/coordinator/member/events.h"
 #include "server/coordinator/member/job.h"
+#include "server/coordinator/member/join.h"
 #include "server/coordinator/member/members.h"
+#include "server/coordinator/member/seats.h"
 
 /* An agent that has just learnt its rank gets more time for its first session than a session gets
  * for a heartbeat: in a storm all of them connect at once. */

@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/group/group.h"
+#include "server/coordinator/group/rank_list.h"
 #include "server/coordinator/member/members.h"
 #include "server/coordinator/metadata/metadata.h"
 

@@ -8,6 +8,7 @@
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/group/group.h"
+#include "server/coordinator/group/rank_list.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
 #include "server/coordinator/metadata/exchange_round.h"

@@ -2,6 +2,7 @@
 
 #include "base/fail.h"
 #include "server/coordinator/group/group.h"
+#include "server/coordinator/group/rank_list.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/metadata/exchange_round.h"
 #include "server/coordinator/metadata/metadata.h"

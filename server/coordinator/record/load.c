@@ -13,10 +13,13 @@
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/core/record_codec.h"
-#include "server/coordinator/group/group.h"
-#include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/group/world.h"
+#include "server/coordinator/kv/retry_cache.h"
+#include "server/coordinator/member/agent.h"
+#include "server/coordinator/member/events.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
+#include "server/coordinator/member/seats.h"
 
 typedef tutti_code (*load_fn)(tutti_coordinator *self, coord_job *job, coord_reading *key,
                               coord_reading *value, tutti_error *err);

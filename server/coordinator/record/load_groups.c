@@ -10,6 +10,7 @@
 #include "server/coordinator/group/group.h"
 #include "server/coordinator/group/mesh.h"
 #include "server/coordinator/group/meshes.h"
+#include "server/coordinator/group/registry.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/record/load.h"
 

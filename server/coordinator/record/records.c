@@ -9,6 +9,7 @@
 #include "server/coordinator/core/record_codec.h"
 #include "server/coordinator/group/group.h"
 #include "server/coordinator/group/mesh.h"
+#include "server/coordinator/group/registry.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
 

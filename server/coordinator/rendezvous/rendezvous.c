@@ -10,6 +10,7 @@
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/kv/retry_cache.h"
 #include "server/coordinator/rendezvous/rendezvous_private.h"
 
 /* ------------------------------------------------------------------------------ coming, going */

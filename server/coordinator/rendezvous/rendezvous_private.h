@@ -38,4 +38,6 @@ void coord_rendezvous_say_refused(const tutti_coordinator_caller *caller, tutti_
 /* How many are missing, and who is here. */
 void coord_rendezvous_say_missing(const coord_rendezvous *meeting, tutti_error *err);
 
+void coord_rendezvous_init(tutti_coordinator *self);
+
 #endif

@@ -11,6 +11,7 @@
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
+#include "server/coordinator/member/session.h"
 #include "server/coordinator/stall/progress_private.h"
 
 #define ASK_MS 500

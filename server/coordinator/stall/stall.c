@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/group/group.h"
+#include "server/coordinator/group/rank_list.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
 #include "server/coordinator/stall/progress.h"

@@ -4,6 +4,7 @@
  */
 #include "server/coordinator/fixture.h"
 #include "server/coordinator/group/groups.h"
+#include "server/coordinator/member/members.h"
 #include "support/testing.h"
 
 static joiner joiners[4];

@@ -2,8 +2,10 @@
  * Goal: a group's name stands for one ordered list of ranks, and every refusal has its reason.
  * Method: a formed world of a coordinator with a clock we turn.
  */
+#include "server/coordinator/coordinator.h"
 #include "server/coordinator/fixture.h"
 #include "server/coordinator/group/groups.h"
+#include "server/coordinator/member/members.h"
 #include "support/testing.h"
 
 #define WORLD 6

@@ -3,8 +3,11 @@
  * waits for a rank that does not come.
  * Method: a formed world of a coordinator with a clock we turn.
  */
+#include "server/coordinator/coordinator.h"
 #include "server/coordinator/fixture.h"
 #include "server/coordinator/group/groups.h"
+#include "server/coordinator/member/members.h"
+#include "server/coordinator/metadata/metadata.h"
 #include "support/testing.h"
 
 #define WORLD 4

@@ -1,0 +1,57 @@
+/* Groups by their tag, or by their ranks and turn. */
+#ifndef TUTTI_SERVER_COORDINATOR_GROUP_REGISTRY_H
+#define TUTTI_SERVER_COORDINATOR_GROUP_REGISTRY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/map.h"
+#include "server/coordinator/core/types.h"
+
+/*
+ * The groups of one tag and one list of ranks. With a tag there is one at most. Without, they are
+ * told apart by turns: the k-th call of each member is for the group of turn k. It stays while it
+ * has groups, or members that have not had as many turns as others.
+ */
+typedef struct coord_turns {
+    uint64_t incarnation; /* of the process that counts: another one begins anew */
+    uint64_t count;
+    uint64_t token; /* of its last call */
+} coord_turns;
+
+struct coord_roster {
+    tutti_map_node node; /* in the job's */
+    coord_job *job;
+    uint64_t number; /* unique in the job; 0 = it has a tag */
+    uint32_t count;
+    uint64_t turn_count;    /* the newest */
+    uint64_t recorded_turn; /* as the store has it */
+    tutti_link groups;
+    coord_turns *turns; /* by position; NULL = it has a tag */
+    size_t key_size;
+    unsigned char key[];
+};
+
+/* NULL = no memory. [out] ret_roster  NULL when there is none and it was not to be made */
+tutti_code coord_roster_of(coord_job *job, const char *tag, const uint32_t *ranks, uint32_t count,
+                           bool make, coord_roster **ret_roster, tutti_error *err);
+
+/* Its tag; "" = none. */
+const char *coord_roster_tag(const coord_roster *roster);
+
+/* The newest group of a turn, or of the tag (0); NULL = it was deleted or never there. */
+coord_group *coord_roster_find(const coord_roster *roster, uint64_t turn);
+
+void coord_roster_add(coord_roster *roster, coord_group *group, uint64_t turn);
+
+/* The group is gone: out of its roster, which may go too. A group without roster is fine. */
+void coord_roster_leave(coord_group *group);
+
+/* Gone when nobody needs it any more. */
+void coord_roster_settle(coord_roster *roster);
+
+void coord_rosters_fini(coord_job *job);
+
+#endif
