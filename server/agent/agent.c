@@ -1,12 +1,4 @@
-#include "server/agent/member/member.h"
-#include "server/agent/op/answers.h"
-#include "server/agent/op/coordinator_request.h"
-#include "server/agent/record/progress.h"
-#include "server/agent/state/algorithms.h"
-#include "server/agent/state/data_plane.h"
-#include "server/agent/state/trim.h"
-#include "server/agent/tensor/share.h"
-#include "server/agent/transfer/access.h"
+#include "server/agent/agent.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -25,17 +17,35 @@
 #include "coll/host/coll_host.h"
 #include "coll/seal/coll_seal.h"
 #include "coll/shm/coll_shm.h"
+#include "server/agent/autograd/backward.h"
+#include "server/agent/autograd/recording.h"
+#include "server/agent/autograd/tape.h"
+#include "server/agent/member/member.h"
+#include "server/agent/member/partition.h"
+#include "server/agent/op/answers.h"
+#include "server/agent/op/op.h"
+#include "server/agent/op/sync.h"
+#include "server/agent/op/works.h"
+#include "server/agent/record/progress.h"
+#include "server/agent/service/services.h"
+#include "server/agent/service/transfer.h"
+#include "server/agent/shutdown.h"
+#include "server/agent/state/algorithms.h"
+#include "server/agent/state/clients.h"
+#include "server/agent/state/coordinator_channel.h"
+#include "server/agent/state/data_plane.h"
+#include "server/agent/state/device.h"
+#include "server/agent/state/hooks.h"
+#include "server/agent/state/share.h"
+#include "server/agent/state/state.h"
+#include "server/agent/state/trim.h"
+#include "server/agent/tensor/table.h"
+#include "server/agent/transfer/access.h"
 #include "tensor/host/tensor_host.h"
 #include "tutti/version.h"
 
 extern const unsigned char tutti_descriptor_set[];
 extern const size_t tutti_descriptor_set_size;
-
-const char *
-agent_job(const tutti_agent *agent)
-{
-    return agent->options->job;
-}
 
 /* ------------------------------------------------------------------------------ who we are */
 
@@ -96,33 +106,6 @@ say_addresses(const tutti_agent *agent)
         tutti_text_add(&text, "%s%s", i == 0 ? "" : ", ", agent->advertised[i]);
     }
     TUTTI_LOG("agent", INFO, "version %s serves at %s", TUTTI_VERSION, words);
-}
-
-size_t
-agent_addresses(tutti_agent *agent, char *ret_addresses[TUTTI_ADDRESSES_MAX])
-{
-    size_t i;
-
-    for (i = 0; i < agent->advertised_count; i++) {
-        ret_addresses[i] = agent->advertised[i];
-    }
-    return agent->advertised_count;
-}
-
-void
-agent_say_serving(tutti_agent *agent)
-{
-    static const char *const services[] = {"",
-                                           "tutti.v1.CollectivesService",
-                                           "tutti.v1.TensorsService",
-                                           "tutti.v1.TracersService",
-                                           "tutti.v1.DiagnosticsService",
-                                           "tutti.v1.CommandsService"};
-    size_t i;
-
-    for (i = 0; i < sizeof(services) / sizeof(services[0]); i++) {
-        tutti_rpc_server_set_health(agent->server, services[i], !agent->draining);
-    }
 }
 
 /* ------------------------------------------------------------------------------ opening */
@@ -259,6 +242,26 @@ check_options(const tutti_agent_options *options, tutti_error *err)
     return code;
 }
 
+static const struct agent_hooks hooks_of_rooms = {
+    .check_begin = agent_check_begin,
+    .launch = agent_op_launch,
+    .end_early = agent_op_end_early,
+    .record_take = agent_trace_take,
+    .record_begin = agent_trace_begin,
+    .record_list = agent_trace_list,
+    .record_pack = agent_trace_pack,
+    .record_unpack = agent_trace_unpack,
+    .record_computed = agent_trace_computed,
+    .record_end = agent_trace_end,
+    .op_ended = agent_walks_op_ended,
+    .place_reached = agent_walk_reached,
+    .answer_upload = agent_answer_upload,
+    .write_download = agent_write_download,
+    .give_up = agent_give_up,
+    .op_over = agent_stop_look,
+    .announced = agent_announced,
+};
+
 tutti_code
 tutti_agent_new(const tutti_agent_options *options, const tutti_rpc_server_options *server_options,
                 tutti_rpc_loop *control, tutti_rpc_loop *bulk, tutti_agent **ret_agent,
@@ -271,6 +274,7 @@ tutti_agent_new(const tutti_agent_options *options, const tutti_rpc_server_optio
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the agent");
     }
     self->options = options;
+    self->hooks = &hooks_of_rooms;
     self->server_options = server_options;
     self->control = control;
     self->bulk = bulk;

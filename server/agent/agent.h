@@ -20,7 +20,6 @@
 #include "rpc/channel.h"
 #include "rpc/loop.h"
 #include "rpc/server.h"
-#include "server/agent/tensor/table.h"
 #include "tensor/tensor.h"
 
 /* Filled by tutti_config_load from tutti_agent_options. */

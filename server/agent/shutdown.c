@@ -2,31 +2,23 @@
  * The end of an agent, in two phases: it announces that it leaves and begins nothing any more,
  * while what is under way ends; then it gives its seat back and drains. Control loop.
  */
+#include "server/agent/shutdown.h"
+
 #include <inttypes.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "server/agent/agent.h"
 #include "server/agent/member/member.h"
 #include "server/agent/op/coordinator_request.h"
+#include "server/agent/op/group.h"
 #include "server/agent/op/group_backoff.h"
+#include "server/agent/state/state.h"
 #include "server/agent/state/trim.h"
 
 #define PROBE_NS (200 * TUTTI_NS_PER_MS)
 #define PROBE_MOST 256 /* in a larger world the coordinator's word has to do */
-
-tutti_code
-agent_check_open(const tutti_agent *agent, tutti_error *err)
-{
-    if (agent->state == AGENT_JOINING) {
-        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NOT_JOINED",
-                              "this agent has not joined its job yet: wait until it serves");
-    }
-    if (agent->state == AGENT_LEAVING || agent->draining) {
-        return TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "STOPPING", "this agent is stopping");
-    }
-    return TUTTI_OK;
-}
 
 /* ------------------------------------------------------------------------------ the second phase
  */

@@ -1,4 +1,4 @@
-#include "server/agent/autograd/backward_private.h"
+#include "server/agent/autograd/backward.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -7,7 +7,17 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "server/agent/member/member.h"
+#include "server/agent/autograd/backward_private.h"
+#include "server/agent/autograd/tape.h"
+#include "server/agent/op/sync.h"
+#include "server/agent/op/works.h"
+#include "server/agent/state/clients.h"
+#include "server/agent/state/hooks.h"
+#include "server/agent/state/op.h"
+#include "server/agent/state/request.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
+#include "server/agent/transfer/access.h"
 
 /* ------------------------------------------------------------------------------ the end */
 
@@ -246,7 +256,7 @@ static tutti_code
 admit(const tutti_agent *agent, const agent_backward *request, tutti_tape **ret_tape,
       tutti_error *err)
 {
-    const tutti_code code = agent_check_begin(agent, err);
+    const tutti_code code = agent->hooks->check_begin(agent, err);
 
     if (code != TUTTI_OK) {
         return code;

@@ -4,9 +4,9 @@
 #ifndef TUTTI_SERVER_AGENT_AUTOGRAD_BACKWARD_H
 #define TUTTI_SERVER_AGENT_AUTOGRAD_BACKWARD_H
 
-#include "server/agent/state/state.h"
-
-typedef struct agent_walk agent_walk;
+#include "server/agent/agent.h"
+#include "server/agent/state/types.h"
+#include "server/agent/tensor/table.h"
 
 /* A gradient that is wanted. */
 typedef struct agent_gradient {

@@ -4,7 +4,13 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "server/agent/autograd/backward.h"
 #include "server/agent/autograd/backward_private.h"
+#include "server/agent/autograd/tape.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/device_copy.h"
+#include "server/agent/tensor/table.h"
+#include "server/agent/tensor/table_private.h"
 
 #define ARGS_MAX 1024
 

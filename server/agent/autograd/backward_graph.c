@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "server/agent/autograd/backward_private.h"
+#include "server/agent/autograd/tape.h"
 
 static bool
 is_message(const tutti_tape_record *record)

@@ -8,6 +8,12 @@
 #include "base/fail.h"
 #include "server/agent/autograd/backward_private.h"
 #include "server/agent/autograd/grad_op.h"
+#include "server/agent/autograd/tape.h"
+#include "server/agent/op/group.h"
+#include "server/agent/op/op.h"
+#include "server/agent/state/group.h"
+#include "server/agent/state/op.h"
+#include "server/agent/state/state.h"
 
 #define PARTS (2 * (uint64_t)TUTTI_COLL_LIST_MAX) /* more than an op has */
 

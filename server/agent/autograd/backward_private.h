@@ -14,7 +14,11 @@
 #define TUTTI_SERVER_AGENT_AUTOGRAD_BACKWARD_PRIVATE_H
 
 #include "server/agent/autograd/backward.h"
+#include "server/agent/autograd/tape.h"
+#include "server/agent/state/clients.h"
+#include "server/agent/state/op.h"
 #include "server/agent/tensor/device_copy.h"
+#include "server/agent/tensor/table.h"
 
 #define WALKS_MAX 1024
 #define WALK_CHANNEL_SIZE 24
@@ -119,7 +123,7 @@ agent_op *agent_walk_op(agent_walk *walk, agent_group *group, void (*on_end)(age
                         void *owner);
 tutti_code agent_walk_open_lines(agent_walk *walk, tutti_error *err);
 
-/* backward_wait.c */
+/* backward_queue.c */
 /* Find the ops that came before, are not over and matter to its tape. */
 tutti_code agent_walk_await(agent_walk *walk, tutti_error *err);
 bool agent_walk_must_wait(const agent_walk *walk); /* for those, or Backwards that came before */

@@ -9,6 +9,10 @@
 #include "coll/reduce/reduce.h"
 #include "server/agent/autograd/backward_private.h"
 #include "server/agent/autograd/grad_op.h"
+#include "server/agent/autograd/tape.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/device_copy.h"
+#include "tensor/space.h"
 
 enum {
     PART_GRADIENT,

@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "coll/reduce/reduce.h"
+#include "server/agent/autograd/tape.h"
 
 static bool
 is_linear(tutti_reduce reduce)

@@ -3,14 +3,20 @@
  * input is on a tape is known when the ops before it have ended; it keeps the place that it came
  * at.
  */
+#include "server/agent/autograd/recording.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
 #include "server/agent/autograd/grad_op.h"
-#include "server/agent/autograd/recording.h"
-#include "server/agent/op/list.h"
+#include "server/agent/autograd/tape.h"
+#include "server/agent/state/group.h"
+#include "server/agent/state/op.h"
+#include "server/agent/state/request.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
 
 static tutti_code
 check_names(const agent_op *op, const agent_request *request, tutti_error *err)

@@ -5,7 +5,9 @@
 #ifndef TUTTI_SERVER_AGENT_AUTOGRAD_RECORDING_H
 #define TUTTI_SERVER_AGENT_AUTOGRAD_RECORDING_H
 
-#include "server/agent/state/state.h"
+#include "server/agent/autograd/tape.h"
+#include "server/agent/state/request.h"
+#include "server/agent/state/types.h"
 
 /* The op has come: find the tracers it names. TUTTI_NOT_FOUND NO_TRACER; TUTTI_INVALID_ARGUMENT
  * TRACED_INLINE, TRACER_COUNT */

@@ -1,7 +1,10 @@
 /* Ops on lists and tapes: a coalesced op is recorded as many ops, others are refused. */
 #include "base/fail.h"
 #include "server/agent/autograd/recording.h"
-#include "server/agent/op/list.h"
+#include "server/agent/autograd/tape.h"
+#include "server/agent/state/op.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
 
 static bool
 is_use_traced(const agent_op *op, const tutti_use *use)

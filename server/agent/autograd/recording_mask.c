@@ -9,7 +9,9 @@
 #include "base/fail.h"
 #include "server/agent/autograd/grad_op.h"
 #include "server/agent/autograd/recording.h"
-#include "server/agent/op/list.h"
+#include "server/agent/autograd/tape.h"
+#include "server/agent/state/op.h"
+#include "server/agent/state/state.h"
 
 /* What the op, or one tensor of a list, gives and gets. */
 static const void *

@@ -11,7 +11,11 @@
 #include "base/fail.h"
 #include "server/agent/autograd/grad_op.h"
 #include "server/agent/autograd/recording.h"
+#include "server/agent/autograd/tape.h"
 #include "server/agent/autograd/tensor_meta.h"
+#include "server/agent/state/group.h"
+#include "server/agent/state/op.h"
+#include "server/agent/state/state.h"
 
 /* What a receiver will put on its tapes, should the root say so. */
 typedef struct agent_late {

@@ -1,3 +1,5 @@
+#include "server/agent/autograd/tape.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>

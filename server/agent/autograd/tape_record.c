@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "server/agent/autograd/tape.h"
 #include "server/agent/autograd/tape_private.h"
 
 /* Its result is nothing that is traced any more, unless somebody has attached it. */

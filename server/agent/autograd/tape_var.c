@@ -6,7 +6,9 @@
 
 #include "base/fail.h"
 #include "coll/reduce/reduce.h"
+#include "server/agent/autograd/tape.h"
 #include "server/agent/autograd/tape_private.h"
+#include "tensor/space.h"
 
 /* Big-endian, so that the variables of a tensor lie side by side. */
 static tutti_bytes

@@ -11,7 +11,10 @@
 #include "coll/wire.h"
 #include "server/agent/member/member.h"
 #include "server/agent/op/coordinator_request.h"
+#include "server/agent/op/group.h"
 #include "server/agent/op/group_backoff.h"
+#include "server/agent/state/device.h"
+#include "server/agent/state/state.h"
 #include "tutti/v1/coordinator_service.pb-c.h"
 #include "tutti/version.h"
 

@@ -5,7 +5,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/agent/member/member.h"
-#include "server/agent/record/progress.h"
+#include "server/agent/state/group.h"
+#include "server/agent/state/op.h"
+#include "server/agent/state/state.h"
 #include "tutti/v1/coordinator_service.pb-c.h"
 
 #define GROUPS_MAX 256

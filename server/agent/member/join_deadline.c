@@ -2,6 +2,8 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "server/agent/member/member_private.h"
+#include "server/agent/state/hooks.h"
+#include "server/agent/state/state.h"
 
 static void
 on_limit(tutti_timer *timer)
@@ -16,7 +18,7 @@ on_limit(tutti_timer *timer)
                          "not joined within %.3g s (--join-timeout): %s",
                          (double)self->agent->options->join_timeout_ns / TUTTI_NS_PER_S,
                          self->waits[0] != '\0' ? self->waits : "the coordinator has not answered");
-    agent_give_up(self->agent, &late);
+    self->agent->hooks->give_up(self->agent, &late);
 }
 
 void

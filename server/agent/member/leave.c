@@ -3,6 +3,8 @@
 #include "base/log.h"
 #include "server/agent/member/member.h"
 #include "server/agent/member/member_private.h"
+#include "server/agent/state/hooks.h"
+#include "server/agent/state/state.h"
 
 static void
 left(struct agent_member *self)
@@ -31,12 +33,14 @@ on_leave_reply(void *arg, tutti_rpc_message *response, const tutti_error *err)
 static void
 on_announce_reply(void *arg, tutti_rpc_message *response, const tutti_error *err)
 {
+    tutti_agent *agent = arg;
+
     if (err != NULL) {
         TUTTI_LOG("agent", DEBUG, "could not announce that we leave: %s", err->text);
     } else {
-        agent_wire_leave_answer(arg, response);
+        agent_wire_leave_answer(agent, response);
     }
-    agent_announced(arg);
+    agent->hooks->announced(agent);
 }
 
 /* The seat is ours and the coordinator was not found away, though the session may yet have to be
@@ -54,7 +58,7 @@ agent_member_announce(tutti_agent *agent)
     tutti_error err;
 
     if (!may_tell(agent) || agent_wire_leave(agent, true, on_announce_reply, &err) != TUTTI_OK) {
-        agent_announced(agent);
+        agent->hooks->announced(agent);
     }
 }
 

@@ -2,6 +2,8 @@
  * The seat: join the job, keep a session with the coordinator, hear who comes and goes. When the
  * coordinator is away we say so, go on computing, and come back with jittered waits. Control loop.
  */
+#include "server/agent/member/member.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,10 +14,13 @@
 #include "base/fail.h"
 #include "base/id.h"
 #include "base/log.h"
-#include "server/agent/member/member.h"
 #include "server/agent/member/member_private.h"
+#include "server/agent/op/group.h"
 #include "server/agent/op/group_backoff.h"
 #include "server/agent/record/progress.h"
+#include "server/agent/state/hooks.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
 
 #define RETRY_LEAST_NS (200 * TUTTI_NS_PER_MS)
 #define RETRY_MOST_NS (5 * TUTTI_NS_PER_S)
@@ -226,7 +231,7 @@ join_failed(struct agent_member *self, const tutti_error *err)
         memcpy(all.text, text, sizeof(text));
     }
     if (agent_wire_is_final(err->code) && !may_be_freed(self, err)) {
-        agent_give_up(self->agent, &all);
+        self->agent->hooks->give_up(self->agent, &all);
         return;
     }
     (void)snprintf(self->waits, sizeof(self->waits), "%.*s", (int)sizeof(self->waits) - 1,
@@ -390,7 +395,7 @@ session_refused(struct agent_member *self, const tutti_error *err)
         try_later(self);
         return;
     }
-    agent_give_up(agent, err);
+    agent->hooks->give_up(agent, err);
 }
 
 static void

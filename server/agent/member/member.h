@@ -2,16 +2,16 @@
 #ifndef TUTTI_SERVER_AGENT_MEMBER_MEMBER_H
 #define TUTTI_SERVER_AGENT_MEMBER_MEMBER_H
 
-#include "server/agent/state/state.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-/* coordinator_channel.c: open the channel to the coordinator. */
-tutti_code agent_open_channel(tutti_agent *agent, tutti_error *err);
+#include "server/agent/agent.h"
 
 tutti_code agent_member_open(tutti_agent *agent, tutti_error *err);
 void agent_member_start(tutti_agent *agent);
-/* Tell the coordinator that we are about to leave, and again a later one: agent_announced. */
+/* Tell the coordinator that we are about to leave, and again a later one: hooks->announced. */
 void agent_member_announce(tutti_agent *agent);
-void agent_announced(tutti_agent *agent); /* shutdown.c */
 /* Give the seat back; on_left when that is done or was not possible. */
 void agent_member_leave(tutti_agent *agent, void (*on_left)(tutti_agent *agent));
 bool agent_member_idle(const tutti_agent *agent); /* no stream to the coordinator is open */
@@ -19,10 +19,6 @@ void agent_member_close(tutti_agent *agent);
 /* What the coordinator said, read by coordinator_pb.c */
 void agent_joined(tutti_agent *agent, uint32_t rank, uint32_t world_size, uint64_t epoch,
                   uint64_t job_id, uint32_t heartbeat_ms, uint32_t timeout_ms);
-/* May a caller's op begin? As agent_check_open, and TUTTI_UNAVAILABLE, CUT_OFF */
-tutti_code agent_check_begin(const tutti_agent *agent, tutti_error *err);
-/* deadline.c: all that live fail with that; those in line keep their places. */
-void agent_ops_give_up(tutti_agent *agent, const tutti_error *err);
 void agent_join_waits(tutti_agent *agent, uint32_t joined, uint32_t world_size,
                       const uint32_t *missing, size_t missing_count);
 void agent_rank_lost(tutti_agent *agent, uint32_t rank, uint64_t incarnation, uint64_t epoch,
@@ -51,6 +47,5 @@ void agent_wire_leave_answer(tutti_agent *agent, tutti_rpc_message *message); /*
 /* Tells the engine where ranks are; asks again until it is told. Then their groups begin `epoch`, 0
  * = no. */
 void agent_wire_lookup(tutti_agent *agent, const uint32_t *ranks, size_t count, uint64_t epoch);
-void agent_wire_get_group(agent_group *group);
 
 #endif

@@ -2,7 +2,10 @@
 #ifndef TUTTI_SERVER_AGENT_MEMBER_MEMBER_PRIVATE_H
 #define TUTTI_SERVER_AGENT_MEMBER_MEMBER_PRIVATE_H
 
-#include "server/agent/member/member.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/agent/agent.h"
 
 enum member_state {
     MEMBER_IDLE,

@@ -1,12 +1,15 @@
 /* How long the coordinator has been silent, and what follows. Control loop. */
+#include "server/agent/member/partition.h"
+
 #include <inttypes.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "server/agent/autograd/backward_private.h"
-#include "server/agent/member/member.h"
 #include "server/agent/member/member_private.h"
+#include "server/agent/op/deadline.h"
+#include "server/agent/state/state.h"
 
 #define TICKS 16 /* of the time that silence may last */
 

@@ -7,6 +7,11 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "server/agent/state/op.h"
+#include "server/agent/state/request.h"
+#include "server/agent/state/state.h"
+#include "server/agent/state/types.h"
+#include "server/agent/tensor/table.h"
 
 /* Token, kind, group. */
 #define KEY_SIZE (8 + 1 + TUTTI_NAME_MAX)

@@ -6,10 +6,9 @@
 #ifndef TUTTI_SERVER_AGENT_OP_ANSWERS_H
 #define TUTTI_SERVER_AGENT_OP_ANSWERS_H
 
-#include "server/agent/state/state.h"
-
-/* What an op with a token will have answered, or has. */
-typedef struct agent_kept agent_kept;
+#include "server/agent/agent.h"
+#include "server/agent/state/request.h"
+#include "server/agent/state/types.h"
 
 void agent_answers_init(tutti_agent *agent);
 void agent_answers_fini(tutti_agent *agent); /* before the table and the spaces close */

@@ -2,7 +2,7 @@
 #ifndef TUTTI_SERVER_AGENT_OP_COORDINATOR_REQUEST_H
 #define TUTTI_SERVER_AGENT_OP_COORDINATOR_REQUEST_H
 
-#include "server/agent/state/state.h"
+#include "server/agent/agent.h"
 
 /* A question to the coordinator that is under way, or waits to be asked again. */
 typedef struct agent_ask {

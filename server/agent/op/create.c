@@ -3,6 +3,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "server/agent/op/op.h"
+#include "server/agent/state/op.h"
+#include "server/agent/state/request.h"
 #include "server/agent/state/state.h"
 
 /* Splits of both ends, or of a root: one behind the other. */

@@ -2,9 +2,13 @@
  * Ops in line have deadlines too: their caller is told when the time is up. They keep their place,
  * for the other ranks may have counted them. Control loop.
  */
+#include "server/agent/op/deadline.h"
+
 #include "base/clock.h"
 #include "base/fail.h"
-#include "server/agent/member/member.h"
+#include "server/agent/op/group.h"
+#include "server/agent/state/group.h"
+#include "server/agent/state/op.h"
 #include "server/agent/state/state.h"
 
 /* Behind the engine's own word, when it has got the op just now. */

@@ -2,6 +2,8 @@
  * Groups as the agent knows them: asked for at the coordinator when they are first named, with a
  * line of ops that take their turns in the order in which they came.
  */
+#include "server/agent/op/group.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,11 +13,14 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
-#include "server/agent/autograd/backward.h"
-#include "server/agent/member/member.h"
 #include "server/agent/op/group_backoff.h"
+#include "server/agent/op/group_lookup.h"
 #include "server/agent/record/progress.h"
 #include "server/agent/state/algorithms.h"
+#include "server/agent/state/group.h"
+#include "server/agent/state/hooks.h"
+#include "server/agent/state/op.h"
+#include "server/agent/state/state.h"
 
 agent_group *
 agent_group_find(tutti_agent *agent, const char *name)
@@ -60,21 +65,6 @@ next_op(agent_group *group)
     return op->ready && !agent_group_pauses(group, op) ? op : NULL;
 }
 
-uint64_t
-agent_group_left(const agent_group *group)
-{
-    tutti_link *link;
-
-    for (link = group->running.next; link != &group->running; link = link->next) {
-        const agent_op *op = tutti_container_of(link, agent_op, link);
-
-        if (op->op.sequence != 0 && op->op.epoch == group->epoch) {
-            return op->op.sequence - 1;
-        }
-    }
-    return group->entered;
-}
-
 void
 agent_group_fail_before(agent_group *group, uint64_t since_ns, const tutti_error *err)
 {
@@ -96,7 +86,7 @@ agent_group_fail_before(agent_group *group, uint64_t since_ns, const tutti_error
             tutti_list_add(&group->queue, &op->link);
             continue;
         }
-        agent_op_end_early(op, op->failed ? &op->err : err);
+        op->agent->hooks->end_early(op, op->failed ? &op->err : err);
     }
 }
 
@@ -158,7 +148,7 @@ pass_messages(agent_group *group)
                 return;
             }
             tutti_list_remove(&op->link);
-            agent_op_launch(op);
+            op->agent->hooks->launch(op);
         }
     }
 }
@@ -180,16 +170,16 @@ agent_group_pump(agent_group *group)
     group->pumping = true;
     while (group->coll != NULL && (op = next_op(group)) != NULL) {
         if (op->holds && !op->failed) {
-            agent_walk_reached(op);
+            op->agent->hooks->place_reached(op);
             pass_messages(group);
             break;
         }
         tutti_list_remove(&op->link);
-        agent_op_launch(op);
+        op->agent->hooks->launch(op);
     }
     while (group->coll == NULL && !group->asking && (op = next_op(group)) != NULL) {
         tutti_list_remove(&op->link); /* left over from when it was found to be none of ours */
-        agent_op_end_early(op, &op->err);
+        op->agent->hooks->end_early(op, &op->err);
     }
     group->pumping = false;
     if (group->coll == NULL && !group->asking && tutti_list_empty(&group->queue)) {

@@ -1,7 +1,11 @@
+#include "server/agent/op/group_backoff.h"
+
 #include <string.h>
 
 #include "base/clock.h"
-#include "server/agent/op/group_backoff.h"
+#include "server/agent/op/group.h"
+#include "server/agent/state/group.h"
+#include "server/agent/state/op.h"
 #include "server/agent/state/state.h"
 
 #define LOOK_AGAIN_NS (10 * TUTTI_NS_PER_MS)

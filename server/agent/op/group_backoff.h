@@ -2,7 +2,12 @@
 #ifndef TUTTI_SERVER_AGENT_OP_GROUP_BACKOFF_H
 #define TUTTI_SERVER_AGENT_OP_GROUP_BACKOFF_H
 
-#include "server/agent/state/state.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "server/agent/agent.h"
+#include "server/agent/state/types.h"
 
 /*
  * News of a return does not reach all ranks at one moment. A call that would fail at

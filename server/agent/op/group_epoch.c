@@ -4,9 +4,12 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
-#include "server/agent/member/member.h"
+#include "server/agent/op/group.h"
 #include "server/agent/op/group_backoff.h"
+#include "server/agent/op/group_lookup.h"
 #include "server/agent/record/progress.h"
+#include "server/agent/state/group.h"
+#include "server/agent/state/state.h"
 
 #define SETTLE_NS TUTTI_NS_PER_S
 

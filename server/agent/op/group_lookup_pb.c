@@ -6,8 +6,11 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/spans.h"
-#include "server/agent/member/member.h"
 #include "server/agent/op/coordinator_request.h"
+#include "server/agent/op/group.h"
+#include "server/agent/op/group_lookup.h"
+#include "server/agent/state/group.h"
+#include "server/agent/state/state.h"
 #include "tutti/v1/coordinator_service.pb-c.h"
 
 #define CALL_NS (10 * TUTTI_NS_PER_S)

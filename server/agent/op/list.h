@@ -2,23 +2,8 @@
 #ifndef TUTTI_SERVER_AGENT_OP_LIST_H
 #define TUTTI_SERVER_AGENT_OP_LIST_H
 
-#include "server/agent/state/state.h"
-
-/* The tensors of an op that takes or makes a list. */
-struct agent_list {
-    uint32_t in_count;
-    tutti_coll_tensor *in;
-    tutti_use **in_uses;     /* NULL: inline */
-    int32_t *axes;           /* as given */
-    tutti_tensor *in_memory; /* of the inline ones */
-    uint32_t out_count;
-    tutti_coll_tensor *out;
-    tutti_use **out_uses; /* NULL: inline, or the input stands for it */
-    tutti_tensor *out_memory;
-    uint32_t given_count; /* outputs that the caller named: the first uses of out_uses */
-    bool out_is_new;
-    tutti_claim made; /* results that came to be when their number was known */
-};
+#include "server/agent/state/request.h"
+#include "server/agent/state/types.h"
 
 tutti_code agent_list_take(agent_op *op, agent_request *request, tutti_error *err);
 /* Its turn has come: what is in the tensors. */

@@ -3,6 +3,8 @@
  * group, and then it is given to the engine. A call that has to be refused still takes its turn, so
  * that every rank counts alike and the others hear why.
  */
+#include "server/agent/op/op.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,19 +13,23 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
-#include "server/agent/autograd/backward.h"
-#include "server/agent/autograd/recording.h"
-#include "server/agent/member/member.h"
 #include "server/agent/op/answers.h"
+#include "server/agent/op/deadline.h"
+#include "server/agent/op/group.h"
 #include "server/agent/op/group_backoff.h"
 #include "server/agent/op/list.h"
+#include "server/agent/op/sync.h"
+#include "server/agent/op/works.h"
+#include "server/agent/record/metrics.h"
 #include "server/agent/record/progress.h"
-
-bool
-agent_op_is_p2p(const agent_op *op)
-{
-    return op->op.args.kind == TUTTI_COLL_SEND || op->op.args.kind == TUTTI_COLL_RECV;
-}
+#include "server/agent/state/clients.h"
+#include "server/agent/state/group.h"
+#include "server/agent/state/hooks.h"
+#include "server/agent/state/op.h"
+#include "server/agent/state/request.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
+#include "server/agent/transfer/access.h"
 
 /* ------------------------------------------------------------------------------ the end */
 
@@ -94,7 +100,7 @@ release_op(agent_op *op)
     op->agent->ops_live--;
     agent_client_leave(&op->agent->clients, op->client);
     op->client = NULL;
-    agent_stop_look(op->agent);
+    op->agent->hooks->op_over(op->agent);
     agent_list_free(op);
     free(op->meta);
     free(op->to);
@@ -147,7 +153,7 @@ agent_op_finish(agent_op *op)
     agent_op_note_over(op);
     agent_note_op(op);
     settle_output(op);
-    agent_trace_end(op);
+    op->agent->hooks->record_end(op);
     agent_groups_note_end(op->agent, op);
     if (op->work != NULL) {
         agent_work_done(op->work, op);
@@ -157,7 +163,7 @@ agent_op_finish(agent_op *op)
     } else {
         agent_sync_op_ended(op->agent, op);
     }
-    agent_walks_op_ended(op);
+    op->agent->hooks->op_ended(op);
     agent_answers_settle(op);
     release_op(op);
     let_go(op);
@@ -231,7 +237,7 @@ take_results(agent_op *op)
         free(op->outputs);
         op->outputs = agent_list_outputs(op, &op->output_count);
     }
-    agent_trace_unpack(op);
+    op->agent->hooks->record_unpack(op);
     keep_meta(op);
 }
 
@@ -250,7 +256,7 @@ agent_op_on_done(tutti_coll_op *engine_op, const tutti_error *err)
         take_results(op);
     }
     if (err == NULL) {
-        agent_trace_computed(op);
+        op->agent->hooks->record_computed(op);
     }
     agent_op_record_ended(op);
     atomic_store(&op->told, true);
@@ -332,7 +338,7 @@ static tutti_code
 admit(tutti_agent *agent, const agent_request *request, agent_group **ret_group, tutti_error *err)
 {
     const char *name = request->group[0] == '\0' ? "world" : request->group;
-    tutti_code code = agent_check_begin(agent, err);
+    tutti_code code = agent->hooks->check_begin(agent, err);
 
     if (code != TUTTI_OK) {
         return code;

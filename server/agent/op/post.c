@@ -4,22 +4,20 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
-#include "server/agent/autograd/recording.h"
 #include "server/agent/op/answers.h"
+#include "server/agent/op/check.h"
+#include "server/agent/op/deadline.h"
 #include "server/agent/op/list.h"
+#include "server/agent/op/op.h"
+#include "server/agent/op/place.h"
+#include "server/agent/op/works.h"
 #include "server/agent/record/progress.h"
-
-tutti_code
-agent_check_inline(uint64_t bytes, tutti_error *err)
-{
-    if (bytes > TUTTI_INLINE_BYTES_MAX) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "INLINE_LIMIT",
-                              "a result of %" PRIu64
-                              " bytes does not fit into a message (limit %u): use handles",
-                              bytes, TUTTI_INLINE_BYTES_MAX);
-    }
-    return TUTTI_OK;
-}
+#include "server/agent/state/group.h"
+#include "server/agent/state/hooks.h"
+#include "server/agent/state/op.h"
+#include "server/agent/state/request.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
 
 /* Memory for a result, under its handle or for the answer. */
 static tutti_code
@@ -42,22 +40,6 @@ make_output(agent_op *op, const tutti_spec *spec, tutti_error *err)
         op->inline_out = tensor;
     } else {
         tutti_table_fill(op->agent->table, op->out, tensor);
-    }
-    return TUTTI_OK;
-}
-
-tutti_code
-agent_check_output(const tutti_spec *output, const tutti_spec *result, tutti_error *err)
-{
-    if (output->dtype != result->dtype) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DTYPE_MISMATCH",
-                              "the output is %s, the result %s", tutti_dtype_name(output->dtype),
-                              tutti_dtype_name(result->dtype));
-    }
-    if (tutti_spec_count(output) != tutti_spec_count(result)) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "OUT_SHAPE",
-                              "the output has %" PRIu64 " elements, the result %" PRIu64,
-                              tutti_spec_count(output), tutti_spec_count(result));
     }
     return TUTTI_OK;
 }
@@ -154,54 +136,6 @@ take_input(agent_op *op, tutti_error *err)
     return code == TUTTI_OK ? agent_list_inputs(op, err) : code;
 }
 
-static bool
-has_axis(tutti_coll_kind kind)
-{
-    return kind == TUTTI_COLL_ALL_GATHER || kind == TUTTI_COLL_GATHER ||
-           kind == TUTTI_COLL_REDUCE_SCATTER || kind == TUTTI_COLL_ALL_TO_ALL;
-}
-
-/* Joining scalars makes a dimension, as stacking does; to cut them is refused later. */
-tutti_code
-agent_take_axes(tutti_coll_args *args, int32_t axis, int32_t concat_axis, tutti_error *err)
-{
-    const bool joins = args->kind == TUTTI_COLL_ALL_GATHER || args->kind == TUTTI_COLL_GATHER;
-    const bool scalar = args->spec.dim_count == 0;
-    tutti_code code;
-
-    if (args->kind == TUTTI_COLL_SCATTER) { /* who receives does not know the dimensions */
-        args->axis = args->form == TUTTI_FORM_FLAT ? 0 : (uint32_t)axis;
-    }
-    if (!has_axis(args->kind) || args->form == TUTTI_FORM_FLAT || args->has_splits ||
-        (scalar && !joins)) {
-        return TUTTI_OK;
-    }
-    code = tutti_spec_axis(&args->spec, axis, joins && (args->form == TUTTI_FORM_STACK || scalar),
-                           &args->axis, err);
-    if (code == TUTTI_OK && args->kind == TUTTI_COLL_ALL_TO_ALL) {
-        code = tutti_spec_axis(&args->spec, concat_axis, false, &args->concat_axis, err);
-    }
-    return code;
-}
-
-/* Of one tensor of a list: each has its own where they are ops of their own, else none has. */
-tutti_code
-agent_take_list_axis(const tutti_coll_args *args, int32_t axis, tutti_coll_tensor *tensor,
-                     tutti_error *err)
-{
-    tutti_coll_args one = *args;
-    tutti_code code;
-
-    tensor->axis = 0;
-    if (!args->coalesced) {
-        return TUTTI_OK;
-    }
-    one.spec = tensor->spec;
-    code = agent_take_axes(&one, axis, 0, err);
-    tensor->axis = one.axis;
-    return code;
-}
-
 /* What a receiver has stated as its output is what it insists on. */
 static tutti_code
 take_destination(agent_op *op, tutti_error *err)
@@ -291,7 +225,7 @@ prepare(agent_op *op, tutti_error *err)
     }
     if (code == TUTTI_OK && tutti_coll_makes_list(&op->op.args)) {
         code = agent_list_results(op, err);
-        return code == TUTTI_OK ? agent_trace_list(op, err) : code;
+        return code == TUTTI_OK ? op->agent->hooks->record_list(op, err) : code;
     }
     if (code == TUTTI_OK) {
         code = tutti_coll_infer(&op->op.args, tutti_coll_group_size(coll),
@@ -300,7 +234,7 @@ prepare(agent_op *op, tutti_error *err)
     if (code == TUTTI_OK && op->op.on_spec == NULL && !op->no_result) {
         code = take_output(op, &result, err);
     }
-    return code == TUTTI_OK ? agent_trace_begin(op, &result, err) : code;
+    return code == TUTTI_OK ? op->agent->hooks->record_begin(op, &result, err) : code;
 }
 
 /* An async op is answered when it has its place: handles and work id are good from now on. */
@@ -362,7 +296,7 @@ agent_op_launch(agent_op *op)
         refuse(op, &err);
         return;
     }
-    code = agent_trace_pack(op, &err);
+    code = op->agent->hooks->record_pack(op, &err);
     if (code != TUTTI_OK) {
         refuse(op, &err);
         return;

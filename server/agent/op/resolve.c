@@ -3,8 +3,15 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "server/agent/autograd/recording.h"
 #include "server/agent/op/list.h"
+#include "server/agent/op/op.h"
+#include "server/agent/op/works.h"
+#include "server/agent/state/hooks.h"
+#include "server/agent/state/op.h"
+#include "server/agent/state/request.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
+#include "server/agent/tensor/table_private.h"
 
 /* The bytes of an inline argument become a tensor of their own. */
 static tutti_code
@@ -153,7 +160,7 @@ agent_op_take(agent_op *op, agent_request *request, tutti_error *err)
         code = request->is_list ? agent_list_take(op, request, err) : take_one(op, request, err);
     }
     if (code == TUTTI_OK) {
-        code = agent_trace_take(op, request, err);
+        code = op->agent->hooks->record_take(op, request, err);
     }
     if (code == TUTTI_OK && request->async) {
         code = agent_work_new(op->agent, &op->work, err);

@@ -1,4 +1,6 @@
 /* Calls that wait for all ops this agent was given before them. All on the control loop. */
+#include "server/agent/op/sync.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +9,8 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/agent/state/group.h"
+#include "server/agent/state/op.h"
 #include "server/agent/state/state.h"
 
 #define OPS_NAMED 8

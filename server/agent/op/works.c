@@ -4,6 +4,8 @@
  * A work lives while its op runs, and is remembered afterwards until --works-max newer ones have
  * finished: waiting again is fine.
  */
+#include "server/agent/op/works.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,6 +15,10 @@
 #include "base/fail.h"
 #include "base/ref.h"
 #include "server/agent/op/works_private.h"
+#include "server/agent/state/op.h"
+#include "server/agent/state/request.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
 
 tutti_code
 agent_works_open(tutti_agent *agent, tutti_error *err)

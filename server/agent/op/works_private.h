@@ -2,7 +2,7 @@
 #ifndef TUTTI_SERVER_AGENT_OP_WORKS_PRIVATE_H
 #define TUTTI_SERVER_AGENT_OP_WORKS_PRIVATE_H
 
-#include "server/agent/state/state.h"
+#include "server/agent/op/works.h"
 
 struct agent_work {
     tutti_map_node by_number;

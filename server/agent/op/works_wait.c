@@ -5,7 +5,9 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/agent/op/works.h"
 #include "server/agent/op/works_private.h"
+#include "server/agent/state/state.h"
 
 static tutti_code
 check_count(size_t count, tutti_error *err)

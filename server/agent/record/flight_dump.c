@@ -16,7 +16,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "server/agent/record/flight.h"
 #include "server/agent/record/progress.h"
+#include "server/agent/state/group.h"
+#include "server/agent/state/state.h"
 
 #define SOON_NS (100 * TUTTI_NS_PER_MS)
 #define AGAIN_NS TUTTI_NS_PER_S /* between one file and the next */

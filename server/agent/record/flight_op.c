@@ -3,7 +3,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "server/agent/record/flight.h"
 #include "server/agent/record/progress.h"
+#include "server/agent/state/group.h"
+#include "server/agent/state/op.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
 
 void
 agent_op_record_came(agent_op *op)

@@ -1,20 +1,12 @@
-/* Private to server/agent: what an agent counts for its metrics. */
+/*
+ * What is counted of ops.
+ */
 #ifndef TUTTI_SERVER_AGENT_RECORD_METRICS_H
 #define TUTTI_SERVER_AGENT_RECORD_METRICS_H
 
-#include "base/meter.h"
+#include "server/agent/state/types.h"
 
-#define AGENT_KINDS 32 /* of ops, 0 for one that is none */
-#define AGENT_CODES 17
-
-/* What is counted for the metrics. Any thread. */
-typedef struct agent_numbers {
-    _Atomic uint64_t ops[AGENT_KINDS][AGENT_CODES]; /* that ended, by their end */
-    _Atomic uint64_t op_bytes[AGENT_KINDS];         /* that this rank gave */
-    tutti_meter op_durations[AGENT_KINDS];
-    _Atomic uint64_t bytes_in; /* by Put and Upload */
-    _Atomic uint64_t bytes_out;
-    _Atomic uint64_t sessions; /* that the coordinator accepted */
-} agent_numbers;
+/* An op is over; its lists are still there. Control loop. */
+void agent_note_op(agent_op *op);
 
 #endif

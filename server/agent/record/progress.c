@@ -1,6 +1,10 @@
 /* Where ops stand: what the coordinator is told when it changes. Control loop. */
 #include "server/agent/record/progress.h"
+
 #include "base/clock.h"
+#include "server/agent/state/group.h"
+#include "server/agent/state/op.h"
+#include "server/agent/state/state.h"
 
 void
 agent_group_changed(agent_group *group)

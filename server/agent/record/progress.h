@@ -2,7 +2,8 @@
 #ifndef TUTTI_SERVER_AGENT_RECORD_PROGRESS_H
 #define TUTTI_SERVER_AGENT_RECORD_PROGRESS_H
 
-#include "server/agent/state/state.h"
+#include "server/agent/agent.h"
+#include "server/agent/state/types.h"
 
 /* ------------------------------------------------------------------ flight_op.c: its records */
 

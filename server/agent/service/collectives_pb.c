@@ -2,8 +2,13 @@
 #include <inttypes.h>
 
 #include "base/fail.h"
+#include "server/agent/op/op.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/op_pb.h"
+#include "server/agent/service/services.h"
+#include "server/agent/service/types_pb.h"
+#include "server/agent/state/request.h"
+#include "server/agent/state/state.h"
 #include "tutti/v1/collectives_service.pb-c.h"
 
 /* ------------------------------------------------------------------------------ AllReduce */

@@ -4,7 +4,13 @@
 #include "base/fail.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/types_pb.h"
+#include "server/agent/state/device.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
+#include "server/agent/tensor/table_private.h"
+#include "server/agent/transfer/access.h"
 #include "server/agent/transfer/gpu.h"
+#include "tensor/space.h"
 #include "tutti/v1/tensors_service.pb-c.h"
 
 /* The last use, which is the first when a tensor is copied onto itself, is where it went. */

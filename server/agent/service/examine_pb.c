@@ -11,6 +11,8 @@
 #include "base/fail.h"
 #include "server/agent/record/progress.h"
 #include "server/agent/state/data_plane.h"
+#include "server/agent/state/device.h"
+#include "server/agent/state/state.h"
 #include "tutti/v1/diagnostics_service.pb-c.h"
 #include "tutti/version.h"
 

@@ -6,8 +6,9 @@
 #include "coll/host/coll_host.h"
 #include "coll/reduce/reduce.h"
 #include "server/agent/record/progress.h"
-#include "server/agent/service/types_pb.h"
 #include "server/agent/state/algorithms.h"
+#include "server/agent/state/group.h"
+#include "server/agent/state/state.h"
 #include "tutti/v1/diagnostics_service.pb-c.h"
 
 #define RULE_BYTES 192

@@ -3,7 +3,10 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "server/agent/record/flight.h"
 #include "server/agent/record/progress.h"
+#include "server/agent/state/group.h"
+#include "server/agent/state/state.h"
 #include "tutti/v1/diagnostics_service.pb-c.h"
 
 #define PAGE_MAX 1024

@@ -3,8 +3,13 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "server/agent/op/check.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/op_pb.h"
+#include "server/agent/service/types_pb.h"
+#include "server/agent/state/request.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
 
 /* False: no op at all. */
 static bool

@@ -6,6 +6,8 @@
 #include "base/log.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
+#include "server/agent/tensor/table_private.h"
 #include "tutti/v1/tensors_service.pb-c.h"
 
 typedef struct held {

@@ -4,6 +4,8 @@
 
 #include "base/fail.h"
 #include "server/agent/service/op_pb.h"
+#include "server/agent/service/types_pb.h"
+#include "server/agent/state/request.h"
 
 static void
 read_one(const Tutti__V1__TensorArg *message, agent_input *input, agent_request *request)

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "server/agent/service/types_pb.h"
+#include "server/agent/state/request.h"
 
 void
 agent_request_refuse(agent_request *request, const tutti_error *err)

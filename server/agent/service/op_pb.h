@@ -2,7 +2,10 @@
 #ifndef TUTTI_SERVER_AGENT_SERVICE_OP_PB_H
 #define TUTTI_SERVER_AGENT_SERVICE_OP_PB_H
 
+#include "server/agent/op/op.h"
+#include "server/agent/service/methods_pb.h"
 #include "server/agent/service/types_pb.h"
+#include "server/agent/state/request.h"
 #include "tutti/v1/collectives_service.pb-c.h"
 
 /* The call will be refused, with the first of these errors; its group hears of it. */

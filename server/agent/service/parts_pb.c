@@ -1,7 +1,7 @@
 /* CollectivesService: the ops that cut tensors into parts, join parts, or have a root. */
 #include "base/fail.h"
-#include "server/agent/service/methods_pb.h"
 #include "server/agent/service/op_pb.h"
+#include "server/agent/state/request.h"
 
 /* ------------------------------------------------------------------------------ reducing */
 

@@ -7,7 +7,11 @@
 
 #include "base/fail.h"
 #include "server/agent/service/types_pb.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
+#include "server/agent/transfer/access.h"
 #include "server/agent/transfer/gpu.h"
+#include "tensor/space.h"
 #include "tutti/v1/tensors_service.pb-c.h"
 
 typedef struct gpu_share {

@@ -4,7 +4,9 @@
 #include "base/fail.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/types_pb.h"
-#include "server/agent/tensor/share.h"
+#include "server/agent/state/share.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
 #include "server/agent/transfer/access.h"
 #include "tutti/v1/tensors_service.pb-c.h"
 

@@ -7,6 +7,8 @@
 #include "base/text.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/types_pb.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
 #include "tutti/v1/tensors_service.pb-c.h"
 
 #define PAGE_DEFAULT 100

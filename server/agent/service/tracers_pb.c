@@ -4,7 +4,13 @@
 
 #include "base/fail.h"
 #include "server/agent/autograd/backward.h"
+#include "server/agent/autograd/tape.h"
+#include "server/agent/service/services.h"
 #include "server/agent/service/types_pb.h"
+#include "server/agent/state/device.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
+#include "tensor/space.h"
 #include "tutti/v1/tracers_service.pb-c.h"
 
 #define ATTACH_MAX 1024

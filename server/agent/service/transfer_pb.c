@@ -2,7 +2,11 @@
 #include <inttypes.h>
 
 #include "base/fail.h"
+#include "server/agent/service/transfer.h"
 #include "server/agent/service/types_pb.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
+#include "server/agent/transfer/access.h"
 #include "server/agent/transfer/gpu.h"
 #include "tutti/v1/tensors_service.pb-c.h"
 

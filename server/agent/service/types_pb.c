@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "server/agent/tensor/table.h"
+#include "server/agent/transfer/access.h"
 
 tutti_code
 agent_read_spec(const Tutti__V1__TensorSpec *message, tutti_spec *ret_spec, tutti_error *err)

@@ -2,7 +2,9 @@
 #ifndef TUTTI_SERVER_AGENT_SERVICE_TYPES_PB_H
 #define TUTTI_SERVER_AGENT_SERVICE_TYPES_PB_H
 
-#include "server/agent/transfer/access.h"
+#include "rpc/server.h"
+#include "server/agent/state/types.h"
+#include "server/agent/tensor/table.h"
 #include "tutti/v1/types.pb-c.h"
 
 /* A spec on its way out, with the memory its message points to. */

@@ -2,8 +2,11 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "server/agent/op/sync.h"
+#include "server/agent/op/works.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/op_pb.h"
+#include "server/agent/service/types_pb.h"
 
 /* One status out, with the memory it points to. */
 typedef struct wire_status {

@@ -1,11 +1,13 @@
 /* Which algorithms this agent takes: --tune-table and --algorithm, and what it is told later. */
+#include "server/agent/state/algorithms.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "server/agent/state/algorithms.h"
+#include "server/agent/state/state.h"
 
 #define TABLE_BYTES_MAX (256U << 10)
 

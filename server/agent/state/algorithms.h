@@ -2,7 +2,8 @@
 #ifndef TUTTI_SERVER_AGENT_STATE_ALGORITHMS_H
 #define TUTTI_SERVER_AGENT_STATE_ALGORITHMS_H
 
-#include "server/agent/state/state.h"
+#include "server/agent/agent.h"
+#include "server/agent/state/types.h"
 
 /* algorithms.c: of the options. BAD_TABLE, BAD_ALGORITHM */
 tutti_code agent_choice_open(tutti_agent *agent, tutti_error *err);

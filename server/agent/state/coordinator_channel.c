@@ -1,5 +1,8 @@
 /* What is shown to the coordinator, and what those need who look at what is shown to us. */
-#include "server/agent/member/member.h"
+#include "server/agent/state/coordinator_channel.h"
+
+#include "server/agent/agent.h"
+#include "server/agent/state/state.h"
 
 /* One certificate is enough for both ends: without one for the coordinator, the server's is shown.
  */

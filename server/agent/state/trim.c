@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include "base/clock.h"
+#include "server/agent/state/state.h"
 #include "tensor/host/tensor_host.h"
 
 /* The control loop answers heartbeats in between. */

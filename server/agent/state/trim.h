@@ -2,7 +2,7 @@
 #ifndef TUTTI_SERVER_AGENT_STATE_TRIM_H
 #define TUTTI_SERVER_AGENT_STATE_TRIM_H
 
-#include "server/agent/state/state.h"
+#include "server/agent/agent.h"
 
 void agent_trim_start(tutti_agent *agent);
 void agent_trim_stop(tutti_agent *agent);

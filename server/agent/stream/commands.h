@@ -12,7 +12,7 @@
 #include <pthread.h>
 
 #include "rpc/nested.h"
-#include "server/agent/state/state.h"
+#include "server/agent/agent.h"
 
 typedef struct agent_stream agent_stream;
 

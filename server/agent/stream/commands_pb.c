@@ -3,7 +3,9 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "server/agent/service/services.h"
 #include "server/agent/service/types_pb.h"
+#include "server/agent/state/state.h"
 #include "server/agent/stream/commands.h"
 #include "tutti/v1/commands_service.pb-c.h"
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "server/agent/state/state.h"
 #include "server/agent/stream/commands.h"
 
 #define PAYLOAD_BYTES_MAX ((size_t)64 << 20) /* of one stream: beyond, it is not read from */

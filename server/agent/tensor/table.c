@@ -1,3 +1,5 @@
+#include "server/agent/tensor/table.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 #include "base/fail.h"
 #include "base/ref.h"
 #include "base/text.h"
+#include "server/agent/tensor/table.h"
 #include "server/agent/tensor/table_private.h"
 
 static tutti_code

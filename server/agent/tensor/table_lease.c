@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "base/id.h"
+#include "server/agent/tensor/table.h"
 #include "server/agent/tensor/table_private.h"
 
 typedef struct lease {

@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/agent/tensor/table.h"
 #include "server/agent/tensor/table_private.h"
 
 tutti_code

@@ -1,4 +1,4 @@
-#include "server/agent/transfer/gpu.h"
+#include "server/agent/transfer/access.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -8,6 +8,13 @@
 
 #include "base/fail.h"
 #include "base/text.h"
+#include "server/agent/state/device.h"
+#include "server/agent/state/hooks.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
+#include "server/agent/tensor/table_private.h"
+#include "server/agent/transfer/gpu.h"
+#include "tensor/space.h"
 
 static void
 on_ready(tutti_claim *claim)
@@ -324,7 +331,7 @@ agent_download_next(agent_access *access)
     if (size > 0) {
         blob = agent_access_blob(access, tensor, access->offset, size);
     }
-    agent_write_download(access, tensor, size > 0 ? &blob : NULL);
+    access->agent->hooks->write_download(access, tensor, size > 0 ? &blob : NULL);
     tutti_count(&access->agent->numbers.bytes_out, size);
     access->first = false;
     access->offset += size;

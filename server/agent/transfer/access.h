@@ -5,7 +5,11 @@
 #ifndef TUTTI_SERVER_AGENT_TRANSFER_ACCESS_H
 #define TUTTI_SERVER_AGENT_TRANSFER_ACCESS_H
 
-#include "server/agent/state/state.h"
+#include <stdatomic.h>
+
+#include "server/agent/agent.h"
+#include "server/agent/state/types.h"
+#include "server/agent/tensor/table.h"
 
 #define AGENT_SAY_INTO                                                                             \
     "a tensor that is overwritten keeps its name and stays where it is: say into, or name and "    \
@@ -13,8 +17,6 @@
 #define AGENT_TRANSFER_BYTES 16
 #define AGENT_UPLOAD_PARTS_MAX 16 /* streams that bring one tensor */
 #define AGENT_PIECES_AHEAD 3      /* of a download: copied before they are sent */
-
-typedef struct agent_access agent_access;
 
 /* A call's turn has come: answer it, one way or the other. */
 typedef void (*agent_access_fn)(agent_access *access);
@@ -156,9 +158,7 @@ void agent_download_next(agent_access *access);
 extern const tutti_rpc_stream_ops agent_upload_ops;
 extern const tutti_rpc_stream_ops agent_download_ops;
 extern const tutti_rpc_stream_ops agent_share_gpu_ops; /* share_gpu_pb.c */
-/* by transfer_pb.c; of a part no tensor */
-void agent_answer_upload(agent_access *access, const tutti_tensor *tensor);
-void agent_write_download(agent_access *access, const tutti_tensor *tensor,
-                          const tutti_rpc_blob *blob);
+/* Say in a claim who calls, before the first entry is made for him. access.c */
+tutti_code agent_own_claim(tutti_claim *claim, const tutti_rpc_call *call, tutti_error *err);
 
 #endif

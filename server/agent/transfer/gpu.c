@@ -5,6 +5,11 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "server/agent/state/hooks.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/device_copy.h"
+#include "server/agent/transfer/access.h"
+#include "tensor/space.h"
 
 agent_piece *
 agent_piece_new(agent_access *access, uint64_t offset, size_t size)
@@ -221,7 +226,7 @@ send(agent_access *access, tutti_tensor *tensor)
     access->offset = piece->offset;
     blob = agent_piece_blob(piece);
     tutti_count(&access->agent->numbers.bytes_out, piece->size);
-    agent_write_download(access, tensor, &blob);
+    access->agent->hooks->write_download(access, tensor, &blob);
     access->first = false;
     access->offset += blob.size;
 }

@@ -10,8 +10,9 @@
 #ifndef TUTTI_SERVER_AGENT_TRANSFER_GPU_H
 #define TUTTI_SERVER_AGENT_TRANSFER_GPU_H
 
+#include "rpc/message.h"
+#include "server/agent/state/types.h"
 #include "server/agent/tensor/device_copy.h"
-#include "server/agent/transfer/access.h"
 
 typedef struct agent_piece agent_piece;
 

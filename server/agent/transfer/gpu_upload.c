@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "server/agent/transfer/access.h"
 #include "server/agent/transfer/gpu.h"
 
 bool

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "server/agent/state/state.h"
 #include "server/agent/transfer/access.h"
 
 static void

@@ -4,6 +4,9 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "server/agent/state/hooks.h"
+#include "server/agent/state/state.h"
+#include "server/agent/transfer/access.h"
 #include "server/agent/transfer/gpu.h"
 
 #define EARLY_PART 16
@@ -14,7 +17,7 @@ agent_upload_commit(agent_access *access)
 {
     agent_access_written(access, access->claim.count - 1);
     access->over = true;
-    agent_answer_upload(access, agent_access_last(access));
+    access->agent->hooks->answer_upload(access, agent_access_last(access));
 }
 
 static void

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "server/agent/state/hooks.h"
+#include "server/agent/state/state.h"
 #include "server/agent/transfer/access.h"
 
 #define ENDED_KEPT 256 /* transfers whose first byte's stream has ended, and may miss parts yet */
@@ -264,7 +266,7 @@ agent_parts_arrived(agent_access *access)
         return all;
     }
     access->over = true;
-    agent_answer_upload(access, NULL);
+    access->agent->hooks->answer_upload(access, NULL);
     if (all && !leader->over) {
         agent_upload_commit(leader);
     }

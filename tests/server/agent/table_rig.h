@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "server/agent/tensor/table.h"
+#include "server/agent/tensor/table_private.h"
 
 #define RIG_INCARNATION 0x0123456789abcdefU
 #define RIG_MEMORY (16U << 20)

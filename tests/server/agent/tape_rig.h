@@ -3,6 +3,7 @@
 #define TUTTI_TESTS_TAPE_RIG_H
 
 #include "server/agent/autograd/tape.h"
+#include "server/agent/autograd/tape_private.h"
 
 typedef struct tape_rig {
     tutti_tapes *tapes;

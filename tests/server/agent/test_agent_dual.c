@@ -4,14 +4,14 @@
  * Method: random linear ops on random shapes and groups, on engines of one process, from a seed
  * that is printed and can be given, TUTTI_TEST_SEED.
  */
-#include "support/testing.h"
-
 #include <inttypes.h>
 #include <math.h>
 #include <time.h>
 
 #include "server/agent/autograd/grad_op.h"
+#include "server/agent/autograd/tape.h"
 #include "server/agent/tape_rig.h"
+#include "support/testing.h"
 #include "support/world.h"
 
 #define LONG_MS 15000

@@ -2,8 +2,8 @@
  * Devices: where an agent's tensors live, as --device says. Host memory is always among them, for
  * inline values and what clients ask to have there. Fixed for the agent's life; any thread.
  */
-#ifndef TUTTI_SERVER_AGENT_TENSOR_DEVICE_H
-#define TUTTI_SERVER_AGENT_TENSOR_DEVICE_H
+#ifndef TUTTI_SERVER_AGENT_STATE_DEVICE_H
+#define TUTTI_SERVER_AGENT_STATE_DEVICE_H
 
 #include "coll/coll.h"
 #include "tensor/cuda/tensor_cuda.h"
@@ -25,7 +25,6 @@ typedef struct agent_devices {
 } agent_devices;
 
 struct tutti_agent;
-struct agent_op;
 
 /*
  * Open what --device names.
@@ -55,16 +54,5 @@ void agent_devices_backends(struct tutti_agent *agent,
 
 /* UUIDs of our GPUs, with a space between two; "" = none. */
 void agent_devices_uuids(const struct tutti_agent *agent, char ret_uuids[AGENT_UUIDS_SIZE]);
-
-/*
- * Its tensors are known: where does the op happen, and its new results go?
- *
- * One communicator serves a group, so its collectives stay on the GPU that the first one used.
- *
- * TUTTI_INVALID_ARGUMENT     DEVICE_MISMATCH: this rank's own tensors are in different places, or
- *                            on another GPU than the group's
- * TUTTI_FAILED_PRECONDITION  NO_BACKEND: nothing here moves bytes of that device
- */
-tutti_code agent_op_find_place(struct agent_op *op, tutti_error *err);
 
 #endif

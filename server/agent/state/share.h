@@ -1,9 +1,10 @@
 /* Shares: tensors that clients of this machine have mapped. Private to server/agent. */
-#ifndef TUTTI_SERVER_AGENT_TENSOR_SHARE_H
-#define TUTTI_SERVER_AGENT_TENSOR_SHARE_H
+#ifndef TUTTI_SERVER_AGENT_STATE_SHARE_H
+#define TUTTI_SERVER_AGENT_STATE_SHARE_H
 
 #include "coll/shm/coll_shm.h"
-#include "server/agent/state/state.h"
+#include "server/agent/agent.h"
+#include "server/agent/tensor/table.h"
 #include "share/share.h"
 
 /* Where there are no descriptors for it, it says so in the log, and it is off. */

@@ -1,11 +1,13 @@
 /* Clients of this machine that map tensors: memory of its own for each such tensor, and its end. */
-#include "server/agent/tensor/share.h"
+#include "server/agent/state/share.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
 #include "tensor/host/tensor_host.h"
 
 static void

@@ -1,0 +1,12 @@
+/*
+ * Which ops may begin: none while the coordinator is silent.
+ */
+#ifndef TUTTI_SERVER_AGENT_MEMBER_PARTITION_H
+#define TUTTI_SERVER_AGENT_MEMBER_PARTITION_H
+
+#include "server/agent/agent.h"
+
+/* May a caller's op begin? As agent_check_open, and TUTTI_UNAVAILABLE, CUT_OFF */
+tutti_code agent_check_begin(const tutti_agent *agent, tutti_error *err);
+
+#endif

@@ -1,0 +1,82 @@
+/* Arguments of ops, checked against the shapes that are known. */
+#include "server/agent/op/check.h"
+
+#include <inttypes.h>
+
+#include "base/fail.h"
+
+tutti_code
+agent_check_inline(uint64_t bytes, tutti_error *err)
+{
+    if (bytes > TUTTI_INLINE_BYTES_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "INLINE_LIMIT",
+                              "a result of %" PRIu64
+                              " bytes does not fit into a message (limit %u): use handles",
+                              bytes, TUTTI_INLINE_BYTES_MAX);
+    }
+    return TUTTI_OK;
+}
+
+tutti_code
+agent_check_output(const tutti_spec *output, const tutti_spec *result, tutti_error *err)
+{
+    if (output->dtype != result->dtype) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DTYPE_MISMATCH",
+                              "the output is %s, the result %s", tutti_dtype_name(output->dtype),
+                              tutti_dtype_name(result->dtype));
+    }
+    if (tutti_spec_count(output) != tutti_spec_count(result)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "OUT_SHAPE",
+                              "the output has %" PRIu64 " elements, the result %" PRIu64,
+                              tutti_spec_count(output), tutti_spec_count(result));
+    }
+    return TUTTI_OK;
+}
+
+static bool
+has_axis(tutti_coll_kind kind)
+{
+    return kind == TUTTI_COLL_ALL_GATHER || kind == TUTTI_COLL_GATHER ||
+           kind == TUTTI_COLL_REDUCE_SCATTER || kind == TUTTI_COLL_ALL_TO_ALL;
+}
+
+/* Joining scalars makes a dimension, as stacking does; to cut them is refused later. */
+tutti_code
+agent_take_axes(tutti_coll_args *args, int32_t axis, int32_t concat_axis, tutti_error *err)
+{
+    const bool joins = args->kind == TUTTI_COLL_ALL_GATHER || args->kind == TUTTI_COLL_GATHER;
+    const bool scalar = args->spec.dim_count == 0;
+    tutti_code code;
+
+    if (args->kind == TUTTI_COLL_SCATTER) { /* who receives does not know the dimensions */
+        args->axis = args->form == TUTTI_FORM_FLAT ? 0 : (uint32_t)axis;
+    }
+    if (!has_axis(args->kind) || args->form == TUTTI_FORM_FLAT || args->has_splits ||
+        (scalar && !joins)) {
+        return TUTTI_OK;
+    }
+    code = tutti_spec_axis(&args->spec, axis, joins && (args->form == TUTTI_FORM_STACK || scalar),
+                           &args->axis, err);
+    if (code == TUTTI_OK && args->kind == TUTTI_COLL_ALL_TO_ALL) {
+        code = tutti_spec_axis(&args->spec, concat_axis, false, &args->concat_axis, err);
+    }
+    return code;
+}
+
+/* Of one tensor of a list: each has its own where they are ops of their own, else none has. */
+tutti_code
+agent_take_list_axis(const tutti_coll_args *args, int32_t axis, tutti_coll_tensor *tensor,
+                     tutti_error *err)
+{
+    tutti_coll_args one = *args;
+    tutti_code code;
+
+    tensor->axis = 0;
+    if (!args->coalesced) {
+        return TUTTI_OK;
+    }
+    one.spec = tensor->spec;
+    code = agent_take_axes(&one, axis, 0, err);
+    tensor->axis = one.axis;
+    return code;
+}

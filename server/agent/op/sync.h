@@ -1,0 +1,28 @@
+/*
+ * Calls that wait for all ops.
+ */
+#ifndef TUTTI_SERVER_AGENT_OP_SYNC_H
+#define TUTTI_SERVER_AGENT_OP_SYNC_H
+
+#include <stdint.h>
+
+#include "server/agent/agent.h"
+#include "server/agent/state/types.h"
+
+/* What became of the ops that ran when a Sync came. */
+typedef struct agent_sync_result {
+    uint64_t waited;
+    uint64_t failed;
+    tutti_error err; /* the first one, when some failed */
+} agent_sync_result;
+
+/* Writes the answer of a Sync: by the wire file. */
+typedef void (*agent_sync_fn)(tutti_rpc_call *call, const agent_sync_result *result);
+/* Answers the call: when all ops that live now have ended, or when time is up. group "" = all */
+void agent_sync(tutti_agent *agent, tutti_rpc_call *call, const char *group, uint32_t timeout_ms,
+                agent_sync_fn answer);
+/* An op has ended; it is still in the agent's ops. */
+void agent_sync_op_ended(tutti_agent *agent, const agent_op *op);
+void agent_sync_drain(tutti_agent *agent);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * Async ops: how they stand, and calls that wait for them.
+ */
+#ifndef TUTTI_SERVER_AGENT_OP_WORKS_H
+#define TUTTI_SERVER_AGENT_OP_WORKS_H
+
+#include "server/agent/agent.h"
+#include "server/agent/state/request.h"
+#include "server/agent/state/types.h"
+#include "server/agent/tensor/table.h"
+
+#define AGENT_WAIT_MAX 1024 /* works of one Wait or Test */
+
+/* How a work stands; what is behind pointers is borrowed until the next call. */
+typedef struct agent_work_status {
+    char work[AGENT_WORK_SIZE];
+    bool done;
+    bool failed;
+    tutti_error err;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+    bool has_spec;
+    tutti_spec spec;
+    uint32_t output_count; /* of a list */
+    agent_output *outputs;
+    tutti_bytes meta;
+    uint32_t source;
+    uint32_t source_global;
+    uint64_t elapsed_us;
+} agent_work_status;
+
+tutti_code agent_works_open(tutti_agent *agent, tutti_error *err);
+void agent_works_close(tutti_agent *agent);
+tutti_code agent_work_new(tutti_agent *agent, agent_work **ret_work, tutti_error *err);
+void agent_work_name(const agent_work *work, char ret_name[AGENT_WORK_SIZE]);
+void agent_work_done(agent_work *work, agent_op *op); /* takes `outputs` and `meta` of the op */
+uint64_t agent_works_count(const tutti_agent *agent);
+
+/* Writes the answer of a Wait or Test: by the wire file. */
+typedef void (*agent_statuses_fn)(tutti_rpc_call *call, const agent_work_status *statuses,
+                                  size_t count);
+/* Answers the call: at once, when all are done, or when time is up. timeout_ms as in the proto. */
+void agent_works_wait(tutti_agent *agent, tutti_rpc_call *call, char *const *works, size_t count,
+                      uint32_t timeout_ms, agent_statuses_fn answer);
+void agent_works_test(tutti_agent *agent, tutti_rpc_call *call, char *const *works, size_t count,
+                      agent_statuses_fn answer);
+/* End all waits: the agent drains. */
+void agent_works_drain(tutti_agent *agent);
+
+#endif

@@ -1,0 +1,15 @@
+/*
+ * The services of an agent.
+ */
+#ifndef TUTTI_SERVER_AGENT_SERVICE_SERVICES_H
+#define TUTTI_SERVER_AGENT_SERVICE_SERVICES_H
+
+#include "server/agent/agent.h"
+
+void agent_add_tensors(tutti_agent *agent);     /* tensors_pb.c */
+void agent_add_collectives(tutti_agent *agent); /* collectives_pb.c */
+void agent_add_diagnostics(tutti_agent *agent); /* diagnostics_pb.c */
+void agent_add_commands(tutti_agent *agent);    /* commands_pb.c */
+void agent_add_tracers(tutti_agent *agent);     /* tracers_pb.c */
+
+#endif

@@ -1,0 +1,18 @@
+/*
+ * The end of an agent.
+ */
+#ifndef TUTTI_SERVER_AGENT_SHUTDOWN_H
+#define TUTTI_SERVER_AGENT_SHUTDOWN_H
+
+#include "server/agent/agent.h"
+
+/* The agent ends because of this. Control loop. */
+void agent_give_up(tutti_agent *agent, const tutti_error *err);
+
+/* An op has ended: perhaps the last one that we waited for. */
+void agent_stop_look(tutti_agent *agent);
+
+/* One way of telling the others that we leave is through. */
+void agent_announced(tutti_agent *agent);
+
+#endif

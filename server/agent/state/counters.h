@@ -1,0 +1,20 @@
+/* Private to server/agent: what an agent counts for its metrics. */
+#ifndef TUTTI_SERVER_AGENT_STATE_COUNTERS_H
+#define TUTTI_SERVER_AGENT_STATE_COUNTERS_H
+
+#include "base/meter.h"
+
+#define AGENT_KINDS 32 /* of ops, 0 for one that is none */
+#define AGENT_CODES 17
+
+/* What is counted for the metrics. Any thread. */
+typedef struct agent_numbers {
+    _Atomic uint64_t ops[AGENT_KINDS][AGENT_CODES]; /* that ended, by their end */
+    _Atomic uint64_t op_bytes[AGENT_KINDS];         /* that this rank gave */
+    tutti_meter op_durations[AGENT_KINDS];
+    _Atomic uint64_t bytes_in; /* by Put and Upload */
+    _Atomic uint64_t bytes_out;
+    _Atomic uint64_t sessions; /* that the coordinator accepted */
+} agent_numbers;
+
+#endif

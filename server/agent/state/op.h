@@ -1,0 +1,111 @@
+/*
+ * An op, from its call to the end of all that it uses.
+ */
+#ifndef TUTTI_SERVER_AGENT_STATE_OP_H
+#define TUTTI_SERVER_AGENT_STATE_OP_H
+
+#include "server/agent/agent.h"
+#include "server/agent/state/clients.h"
+#include "server/agent/state/request.h"
+#include "server/agent/state/types.h"
+#include "server/agent/tensor/table.h"
+
+/* The tensors of an op that takes or makes a list. */
+struct agent_list {
+    uint32_t in_count;
+    tutti_coll_tensor *in;
+    tutti_use **in_uses;     /* NULL: inline */
+    int32_t *axes;           /* as given */
+    tutti_tensor *in_memory; /* of the inline ones */
+    uint32_t out_count;
+    tutti_coll_tensor *out;
+    tutti_use **out_uses; /* NULL: inline, or the input stands for it */
+    tutti_tensor *out_memory;
+    uint32_t given_count; /* outputs that the caller named: the first uses of out_uses */
+    bool out_is_new;
+    tutti_claim made; /* results that came to be when their number was known */
+};
+
+struct agent_op {
+    tutti_coll_op op;     /* the engine's */
+    tutti_coll_args said; /* for its words: those of `op` are the engine's once it runs */
+    tutti_agent *agent;
+    agent_group *group;   /* NULL: it runs, and its group is gone */
+    tutti_link link;      /* in the group's queue, then among those that run */
+    tutti_link live;      /* in the agent's ops */
+    uint64_t number;      /* in the order they came to this agent */
+    tutti_rpc_call *call; /* [ref] */
+    agent_client *client; /* whose; NULL = of a walk */
+    agent_answer_fn answer;
+    struct agent_kept *kept_answer; /* answers.h; NULL = none */
+    tutti_claim claim;
+    tutti_use *in;  /* of the claim; NULL = none */
+    tutti_use *out; /* may be `in` */
+    tutti_tensor *inline_in;
+    tutti_tensor *inline_out;
+    agent_list *list;      /* [owned] NULL = one tensor in, one out */
+    agent_output *outputs; /* [owned] of a list: what the answer told */
+    uint32_t output_count;
+    bool list_is_new;
+    unsigned char *meta; /* [owned] args.meta points here, then: what has come */
+    size_t meta_size;
+    bool out_is_new;
+    bool out_inline;
+    bool async;
+    bool global;    /* root and peer are ranks of the job until the group is known */
+    bool has_block; /* the peer is to be found by these */
+    int32_t block_offset;
+    uint32_t block_count;
+    int32_t axis; /* as given, until the shape is known */
+    int32_t concat_axis;
+    bool no_result;                   /* this rank gets none: it is not the root */
+    tutti_space *space;               /* where new results go */
+    tutti_spec flat;                  /* args.flat points here */
+    int64_t *splits;                  /* [owned] those of args point here */
+    uint32_t *to;                     /* [owned] args.to points here */
+    char trace[TUTTI_RPC_TRACE_SIZE]; /* the caller's; "" = none */
+    bool ready;                       /* the claim is granted */
+    bool posted;
+    bool cancelled;
+    bool failed;
+    bool over;                            /* nothing of it is used any more, ... */
+    bool call_over;                       /* ... nor of its call: both on the control loop */
+    char handle[TUTTI_TABLE_HANDLE_SIZE]; /* of a new result that the answer tells; "" = none */
+    tutti_error err;                      /* refused, or failed */
+    uint64_t expect;                      /* the number the caller asked for */
+    uint64_t sequence;                    /* the number it will have */
+    uint64_t came_ns;
+    uint64_t ended_ns;
+    uint64_t record_id;     /* of its entry in the flight recorder, ... */
+    bool recorded;          /* ... when it has one */
+    uint32_t source_global; /* of a Recv: the sender's rank in the job */
+    uint64_t deadline_ns;
+    struct agent_work *work;
+    tutti_rpc_task ended; /* engine -> control loop */
+    tutti_timer overdue;  /* its time is up while it is in line */
+    bool answered;        /* ... and its caller was told */
+
+    bool no_grad;
+    bool local_grad;
+    atomic_bool told; /* its caller knows of the end */
+    uint32_t tape_count;
+    struct tutti_tape **tapes; /* [owned, refs] that the caller has named, until it is launched */
+    struct tutti_tape_record *records; /* of this op, one a tape */
+    tutti_coll_kept *kept;             /* [owned] of those on a device: op.kept points here */
+    struct walk_wait *waits;           /* [owned] Backwards that wait for its end */
+    struct agent_late *late; /* [owned] of a receiver: it is recorded when the root says so */
+
+    /* Of a Backward: an op without a call, or a place in the queue (`holds`). */
+    void (*on_end)(agent_op *op); /* control loop; inline_out may be taken */
+    void *owner;
+    bool holds;
+    const tutti_spec *view; /* what inline_in counts as; NULL = as it is */
+};
+
+static inline bool
+agent_op_is_p2p(const agent_op *op)
+{
+    return op->op.args.kind == TUTTI_COLL_SEND || op->op.args.kind == TUTTI_COLL_RECV;
+}
+
+#endif

@@ -1,0 +1,80 @@
+/*
+ * What a caller asks of an op, and what the op made.
+ */
+#ifndef TUTTI_SERVER_AGENT_STATE_REQUEST_H
+#define TUTTI_SERVER_AGENT_STATE_REQUEST_H
+
+#include "coll/coll.h"
+#include "rpc/server.h"
+#include "server/agent/tensor/table.h"
+
+#define AGENT_TRACERS_MAX 16 /* that one op names */
+#define AGENT_META_MAX 16384 /* bytes of user_meta */
+#define AGENT_WORK_SIZE (TUTTI_HANDLE_MAX + 1)
+
+/* One result of a list, or a tensor argument of one: by handle, or inline. */
+typedef struct agent_output {
+    char handle[TUTTI_TABLE_HANDLE_SIZE]; /* "" = inline */
+    bool has_spec;
+    tutti_spec spec;
+} agent_output;
+
+typedef struct agent_input {
+    const char *handle; /* NULL = inline */
+    tutti_spec spec;    /* of an inline one */
+} agent_input;
+
+/* What an op made. */
+typedef struct agent_op_result {
+    char handle[TUTTI_TABLE_HANDLE_SIZE]; /* "" = none, or inline */
+    bool has_spec;
+    tutti_spec spec;
+    tutti_tensor *payload; /* [borrowed] the bytes of an inline result */
+    uint64_t payload_bytes;
+    uint32_t output_count; /* of a list, which has no `handle` and `spec` */
+    const agent_output *outputs;
+    tutti_bytes meta; /* what came with the tensor */
+    uint64_t sequence;
+    char work[AGENT_WORK_SIZE];
+    uint64_t elapsed_us;
+    uint32_t source; /* of a Recv */
+    uint32_t source_global;
+} agent_op_result;
+
+/* Says how it went to the caller: written by the wire file of the method. Any thread, once. */
+typedef void (*agent_answer_fn)(tutti_rpc_call *call, const agent_op_result *result);
+
+/* What a caller asks. Borrowed for agent_op_start, payload included. */
+typedef struct agent_request {
+    const char *group;    /* "" = world */
+    tutti_coll_args args; /* as far as the request says; spec of an inline input or of `expect` */
+    bool root_global;     /* args.root, args.peer are ranks of the job */
+    bool has_block;       /* args.peer is the rank in our place, block_offset blocks further */
+    int32_t block_offset;
+    uint32_t block_count; /* of the group */
+    int32_t axis;         /* as given; args.axis is found when the shape is known */
+    int32_t concat_axis;
+    const char *input; /* a handle; NULL = none */
+    bool inline_input; /* args.spec and the payload */
+    tutti_rpc_message *payload;
+    const char *output; /* a handle; "" = a new tensor */
+    bool inline_result;
+    bool async;
+    uint32_t timeout_ms;
+    uint64_t sequence; /* expected; 0 = any */
+    uint64_t token;    /* of the caller, for calling again; 0 = none */
+    bool is_list;      /* what follows; args.coalesced and args.form say which */
+    size_t input_count;
+    agent_input *inputs; /* [owned] see agent_request_fini */
+    size_t output_count;
+    char *const *outputs; /* handles */
+    size_t axis_count;
+    const int32_t *axes;  /* one for each input, or none: `axis` */
+    char *const *tracers; /* names: record the op on these */
+    size_t tracer_count;
+    bool no_grad;
+    bool local_grad;
+    tutti_error refused; /* code not OK: what the wire file has found wrong already */
+} agent_request;
+
+#endif
