@@ -15,7 +15,7 @@ EXCEPTIONS_MAX = 5
 
 def main():
     layers = Layers(sys.argv[2] if len(sys.argv) > 2 else ROOT)
-    defined, used = symbols(sys.argv[1])
+    defined, used = symbols(sys.argv[1], layers.root)
     wrong, needed = 0, set()
     for source in sorted(used):
         room = layers.room_of(source)

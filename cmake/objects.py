@@ -8,21 +8,21 @@ INTERPOSES = ("server/fair_reads.c",)  # defines functions of libc: a use of tho
 SOURCE = re.compile(r"CMakeFiles/[^/]+\.dir/((?:lib|store|server|client)/.*\.c)\.o$")
 
 
-def object_files(build):
-    """Source file -> one of its object files."""
+def object_files(build, root=ROOT):
+    """Source file -> one of its object files; of sources that are there: an old build may have more."""
     found = {}
     for folder, folders, files in os.walk(build):
         folders[:] = [name for name in folders if name not in ("tests", "bench", "gen", "_deps")]
         for name in files:
             match = SOURCE.search(os.path.join(folder, name))
-            if match and os.path.isfile(os.path.join(ROOT, match[1])):  # an old build may have more
+            if match and os.path.isfile(os.path.join(root, match[1])):
                 found.setdefault(match[1], os.path.join(folder, name))
     return found
 
 
-def symbols(build):
+def symbols(build, root=ROOT):
     """(symbol -> source that defines it, source -> symbols that it uses from elsewhere)."""
-    source_of = {path: source for source, path in object_files(build).items()}
+    source_of = {path: source for source, path in object_files(build, root).items()}
     paths = sorted(source_of)
     defined, used = {}, {source: set() for source in source_of.values()}
     for first in range(0, len(paths), 200):

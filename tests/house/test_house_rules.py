@@ -1,6 +1,6 @@
-"""Goal: the house's rules hold: who includes whom, where generated names may be, how long a file is.
+"""Goal: the house's rules hold: who includes and calls whom, where generated names may be, how long a file is.
 
-Method: cmake/check_layers.py over the tree, and over small trees that break each rule.
+Method: cmake/check_layers.py and check_calls.py over the tree and its build, and over small trees that break each rule.
 """
 
 import os
@@ -29,7 +29,9 @@ def check_layers(root):
 class SmallTree:
     """A tree with layers.txt of its own, and files."""
 
-    LAYERS = "lib/base: <bsd/\nlib/rpc: base <grpc/ wire\nserver/agent: rpc wire\nclient/cli:\n"
+    LAYERS = (
+        "lib/base: <bsd/\nlib/rpc: base <grpc/ wire\nserver/agent: rpc wire\n  state\n  op\nclient/cli:\n"
+    )
 
     def __init__(self, files):
         self.folder = tempfile.TemporaryDirectory(prefix="tutti-house-")
@@ -80,10 +82,100 @@ class Layers(unittest.TestCase):
         self.found("lib/base/a.c", "#include <grpc/grpc.h>\n", "lib/base may not include grpc/grpc.h")
         self.found("server/agent/a.h", '#include "lmdb.h"\n', "lmdb.h")
 
+    def test_rooms_include_those_before_them_and_their_doors(self):
+        tree = {
+            "server/agent/agent.h": "",
+            "server/agent/state/state.h": '#include "server/agent/agent.h"\n',
+            "server/agent/op/op.h": '#include "server/agent/state/state.h"\n',
+            "server/agent/agent.c": '#include "server/agent/op/op.h"\n',
+        }
+        with SmallTree(tree) as (code, said):
+            self.assertEqual((code, said), (0, "layers: 0 wrong includes\n"))
+        tree["server/agent/state/state.c"] = '#include "server/agent/op/op.h"\n'
+        with SmallTree(tree) as (code, said):
+            self.assertEqual(code, 1)
+            self.assertIn("server/agent/state may not include server/agent/op/op.h", said)
+
     def test_generated_code_outside_wire_files_is_found(self):
         self.found("server/agent/a.c", '#include "tutti/v1/types.pb-c.h"\n', "types.pb-c.h")
         self.found("server/agent/a.c", "Tutti__V1__Dtype x;\n", "generated names outside")
         self.found("server/agent/a.c", "grpc__health__v1__x();\n", "generated names outside")
+
+
+CALLS = os.path.join(SOURCE, "cmake", "check_calls.py")
+ROOMS = "lib/base:\nserver/agent: base\n  state\n  op\n"
+
+
+class Calls(unittest.TestCase):
+    def check(self, sources, layers=ROOMS):
+        """check_calls.py over a small tree and its object files."""
+        with tempfile.TemporaryDirectory(prefix="tutti-house-") as folder:
+            sources = dict(sources, **{"cmake/layers.txt": layers})
+            for path, text in sources.items():
+                full = os.path.join(folder, path)
+                os.makedirs(os.path.dirname(full), exist_ok=True)
+                with open(full, "w") as file:
+                    file.write(text)
+                if path.endswith(".c"):
+                    target = os.path.join(folder, "build/CMakeFiles/x.dir", path + ".o")
+                    os.makedirs(os.path.dirname(target), exist_ok=True)
+                    compiler = os.environ.get("TUTTI_CC", "cc")
+                    subprocess.run([compiler, "-c", full, "-o", target], check=True)
+            done = subprocess.run(
+                [sys.executable, CALLS, os.path.join(folder, "build"), folder],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            return done.returncode, done.stdout.decode()
+
+    UP = {
+        "server/agent/op/op.c": "void op_run(void) {}\n",
+        "server/agent/state/state.c": "void op_run(void); void look(void) { op_run(); }\n",
+    }
+
+    def test_a_call_of_a_room_below_passes(self):
+        code, said = self.check(
+            {
+                "lib/base/fail.c": "void fail(void) {}\n",
+                "server/agent/state/state.c": "void fail(void); void look(void) { fail(); }\n",
+                "server/agent/op/op.c": "void look(void); void op_run(void) { look(); }\n",
+                "server/agent/agent.c": "void op_run(void); void start(void) { op_run(); }\n",
+            }
+        )
+        self.assertEqual((code, said), (0, "calls: 0 wrong of 3 uses in 4 files\n"))
+
+    def test_a_call_that_goes_up_is_found(self):
+        code, said = self.check(self.UP)
+        self.assertEqual(code, 1)
+        self.assertIn("server/agent/state may not call op_run of server/agent/op/op.c", said)
+
+    def test_a_call_of_another_folder_without_right_is_found(self):
+        code, said = self.check(
+            {
+                "server/agent/agent.c": "void start(void) {}\n",
+                "lib/base/fail.c": "void start(void); void fail(void) { start(); }\n",
+            }
+        )
+        self.assertEqual(code, 1)
+        self.assertIn("lib/base may not call start of server/agent/agent.c", said)
+
+    def test_an_exception_has_a_reason_and_is_needed(self):
+        line = "except server/agent/state/state.c op_run: until it is cut\n"
+        code, said = self.check(self.UP, ROOMS + line)
+        self.assertEqual(code, 0, said)
+        code, said = self.check({"lib/base/fail.c": "void fail(void) {}\n"}, ROOMS + line)
+        self.assertEqual(code, 1)
+        self.assertIn("is not needed", said)
+
+    def test_no_objects_are_a_failure(self):
+        self.assertEqual(self.check({})[0], 1)
+
+    def test_the_build_keeps_them(self):
+        build = os.environ["TUTTI_BUILD"]
+        done = subprocess.run(
+            [sys.executable, CALLS, build], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        self.assertEqual(done.returncode, 0, done.stdout.decode())
 
 
 class Files(unittest.TestCase):
