@@ -3,9 +3,8 @@
  * nothing else is taken for them. Method: write and read, then every cut and every changed byte of
  * what was written.
  */
-#include "support/testing.h"
-
 #include "server/agent/autograd/tensor_meta.h"
+#include "support/testing.h"
 
 static tutti_bytes
 bytes_of(const char *text)

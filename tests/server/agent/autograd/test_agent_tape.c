@@ -3,10 +3,9 @@
  * all of it when told to.
  * Method: tapes alone, without agent or gRPC; every allocation fails once.
  */
-#include "support/testing.h"
-
-#include "server/agent/tape_rig.h"
+#include "server/agent/autograd/tape_rig.h"
 #include "support/sweep.h"
+#include "support/testing.h"
 
 #define X 7U /* tensors */
 #define Y 8U

@@ -10,7 +10,7 @@
 
 #include "server/agent/autograd/grad_op.h"
 #include "server/agent/autograd/tape.h"
-#include "server/agent/tape_rig.h"
+#include "server/agent/autograd/tape_rig.h"
 #include "support/testing.h"
 #include "support/world.h"
 
