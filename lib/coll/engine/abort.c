@@ -8,12 +8,12 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "coll/engine/engine.h"
-#include "coll/engine/events.h"
 #include "coll/engine/group.h"
-#include "coll/engine/inbox.h"
-#include "coll/engine/io.h"
-#include "coll/engine/lookup.h"
+#include "coll/net/io.h"
 #include "coll/packet/packet.h"
+#include "coll/state/events.h"
+#include "coll/state/inbox.h"
+#include "coll/state/lookup.h"
 
 /* How an op that we have not called yet will end. */
 typedef struct fate {

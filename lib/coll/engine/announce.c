@@ -11,13 +11,13 @@
 
 #include "base/fail.h"
 #include "coll/engine/group.h"
-#include "coll/engine/io.h"
-#include "coll/engine/lookup.h"
 #include "coll/engine/op.h"
 #include "coll/engine/p2p.h"
 #include "coll/infer/infer.h"
 #include "coll/infer/signature.h"
+#include "coll/net/io.h"
 #include "coll/packet/packet.h"
+#include "coll/state/lookup.h"
 
 /* ------------------------------ what the root says */
 

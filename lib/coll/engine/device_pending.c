@@ -4,11 +4,11 @@
 #include <assert.h>
 
 #include "coll/engine/engine.h"
-#include "coll/engine/events.h"
 #include "coll/engine/group.h"
-#include "coll/engine/io.h"
-#include "coll/engine/peer.h"
 #include "coll/infer/infer.h"
+#include "coll/net/io.h"
+#include "coll/net/peer.h"
+#include "coll/state/events.h"
 
 const tutti_coll_backend *
 tutti_coll_backend_of(const tutti_coll_op *op)

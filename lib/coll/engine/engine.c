@@ -1,3 +1,5 @@
+#include "coll/engine/engine.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <sched.h>
@@ -12,17 +14,16 @@
 #include "base/log.h"
 #include "coll/engine/announce.h"
 #include "coll/engine/device_pending.h"
-#include "coll/engine/engine.h"
-#include "coll/engine/events.h"
-#include "coll/engine/expose.h"
 #include "coll/engine/group.h"
-#include "coll/engine/inbox.h"
-#include "coll/engine/io.h"
 #include "coll/engine/op.h"
-#include "coll/engine/peer.h"
-#include "coll/engine/probe.h"
 #include "coll/engine/route.h"
-#include "coll/engine/unexpected.h"
+#include "coll/net/expose.h"
+#include "coll/net/io.h"
+#include "coll/net/peer.h"
+#include "coll/net/probe.h"
+#include "coll/net/unexpected.h"
+#include "coll/state/events.h"
+#include "coll/state/inbox.h"
 
 #define SPIN_NS (20 * TUTTI_NS_PER_US) /* look around before sleeping, while ops run */
 #define NAP_NS (500 * TUTTI_NS_PER_MS) /* the wire keeps its connections alive in progress */

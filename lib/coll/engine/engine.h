@@ -1,64 +1,11 @@
-/* Private to lib/coll: what the engine is made of. */
+/* Private to lib/coll: the work of the engine, by its thread or by a poster. */
 #ifndef TUTTI_COLL_ENGINE_ENGINE_H
 #define TUTTI_COLL_ENGINE_ENGINE_H
 
-#include <pthread.h>
-#include <stdatomic.h>
+#include <stdbool.h>
 
 #include "coll/coll.h"
-#include "coll/engine/events.h"
-#include "coll/wire.h"
-
-struct tutti_coll_engine {
-    tutti_coll_engine_options options;
-    tutti_wire *wire;
-    pthread_t thread;
-    int wake;   /* eventfd */
-    int poller; /* epoll: wake and the wire */
-
-    pthread_mutex_t
-        lock; /* guards what follows, and the posting side of groups; nothing is called under it */
-    tutti_link inbox;
-    bool awake; /* the thread will look at the inbox before it sleeps */
-    bool stopping;
-    tutti_coll_item refusal;
-    uint64_t op_count;
-    uint64_t next_id;
-    uint64_t job_id;
-    uint32_t rank;
-    uint64_t incarnation;
-
-    /*
-     * What follows, and what hangs on it, belongs to the engine's thread: that is who holds the
-     * baton. Its own thread lets go of it to sleep only; then a poster may take it
-     * (progress_inline.c). Taken before the lock.
-     */
-    pthread_mutex_t baton;
-    uint64_t sleeps_to_ns; /* the engine's own thread looks at the timers then */
-    uint64_t help_ns;      /* how long a poster tries */
-    tutti_timers timers;
-    uint64_t now_ns;
-    tutti_map groups;
-    tutti_map peers;
-    tutti_map ops;    /* by id, all in flight */
-    tutti_link early; /* packets for groups that are not open yet */
-    uint32_t parked_count;
-    tutti_link asks; /* peers to look up */
-    tutti_link probes;
-    tutti_link spare_ios;
-    tutti_link turns;   /* ops to be advanced: by their `turn` */
-    uint64_t device_ns; /* when a device is to be asked again */
-    uint32_t notes;     /* packets without an op that have not left yet */
-    uint64_t ending_ns; /* give notes until then to leave */
-    bool ending;
-
-    const struct coll_events *events;
-    atomic_uint_fast64_t done;
-    atomic_uint_fast64_t failed;
-};
-
-#define ENDING_NS (500 * 1000000ULL)        /* for last words to leave when stopping */
-#define ENDING_LOANS_NS (2500 * 1000000ULL) /* ... and for loans to come back */
+#include "coll/state/engine.h"
 
 /* One look at everything. How much was done. With the baton. */
 unsigned tutti_coll_engine_step(tutti_coll_engine *engine);

@@ -11,12 +11,12 @@
 #include "coll/engine/abort.h"
 #include "coll/engine/device_pending.h"
 #include "coll/engine/engine.h"
-#include "coll/engine/events.h"
-#include "coll/engine/inbox.h"
-#include "coll/engine/lookup.h"
 #include "coll/engine/op.h"
-#include "coll/engine/peer.h"
-#include "coll/engine/unexpected.h"
+#include "coll/net/peer.h"
+#include "coll/net/unexpected.h"
+#include "coll/state/events.h"
+#include "coll/state/inbox.h"
+#include "coll/state/lookup.h"
 
 void
 tutti_coll_group_unref(tutti_coll_group *group)

@@ -13,11 +13,11 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "coll/engine/engine.h"
-#include "coll/engine/events.h"
 #include "coll/engine/group.h"
-#include "coll/engine/io.h"
-#include "coll/engine/lookup.h"
+#include "coll/net/io.h"
 #include "coll/packet/packet.h"
+#include "coll/state/events.h"
+#include "coll/state/lookup.h"
 
 #define WORDS_MAX 96
 #define NAMED_MAX 8

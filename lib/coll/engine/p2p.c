@@ -13,14 +13,14 @@
 #include "coll/engine/announce.h"
 #include "coll/engine/device_pending.h"
 #include "coll/engine/engine.h"
-#include "coll/engine/events.h"
 #include "coll/engine/group.h"
-#include "coll/engine/io.h"
-#include "coll/engine/lookup.h"
 #include "coll/engine/op.h"
-#include "coll/engine/unexpected.h"
 #include "coll/infer/signature.h"
+#include "coll/net/io.h"
+#include "coll/net/unexpected.h"
 #include "coll/packet/packet.h"
+#include "coll/state/events.h"
+#include "coll/state/lookup.h"
 
 /* What a Recv works on once a send has been matched with it: kept in backend_state. */
 typedef struct taking {

@@ -9,17 +9,17 @@
 #include "coll/engine/abort.h"
 #include "coll/engine/device_pending.h"
 #include "coll/engine/engine.h"
-#include "coll/engine/events.h"
-#include "coll/engine/expose.h"
 #include "coll/engine/group.h"
-#include "coll/engine/inbox.h"
 #include "coll/engine/inquiry.h"
-#include "coll/engine/lookup.h"
 #include "coll/engine/op.h"
 #include "coll/engine/p2p.h"
-#include "coll/engine/peer.h"
-#include "coll/engine/unexpected.h"
+#include "coll/net/expose.h"
+#include "coll/net/peer.h"
+#include "coll/net/unexpected.h"
 #include "coll/packet/packet.h"
+#include "coll/state/events.h"
+#include "coll/state/inbox.h"
+#include "coll/state/lookup.h"
 
 /* The op may be over before it began: another rank refused it, or a member is gone. */
 static bool

@@ -10,13 +10,13 @@
 #include "coll/engine/engine.h"
 #include "coll/engine/group.h"
 #include "coll/engine/inquiry.h"
-#include "coll/engine/io.h"
-#include "coll/engine/lookup.h"
 #include "coll/engine/p2p.h"
-#include "coll/engine/peer.h"
-#include "coll/engine/probe.h"
-#include "coll/engine/unexpected.h"
+#include "coll/net/io.h"
+#include "coll/net/peer.h"
+#include "coll/net/probe.h"
+#include "coll/net/unexpected.h"
 #include "coll/packet/packet.h"
+#include "coll/state/lookup.h"
 
 /* A receive of the op that this packet is for. */
 static coll_io *

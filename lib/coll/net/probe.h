@@ -1,6 +1,6 @@
 /* Private to lib/coll: is there a connection between two ranks? */
-#ifndef TUTTI_COLL_ENGINE_PROBE_H
-#define TUTTI_COLL_ENGINE_PROBE_H
+#ifndef TUTTI_COLL_NET_PROBE_H
+#define TUTTI_COLL_NET_PROBE_H
 
 #include "coll/coll.h"
 #include "coll/packet/packet.h"

@@ -4,8 +4,8 @@
  * here call those of the table that the engine was opened with (engine.c). So no file that ops are
  * built from calls one that is built from ops. The engine's thread.
  */
-#ifndef TUTTI_COLL_ENGINE_EVENTS_H
-#define TUTTI_COLL_ENGINE_EVENTS_H
+#ifndef TUTTI_COLL_STATE_EVENTS_H
+#define TUTTI_COLL_STATE_EVENTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,15 +1,15 @@
 /* Working in each other's memory: backend.h says what it looks like. */
-#include "coll/engine/expose.h"
+#include "coll/net/expose.h"
 
 #include <string.h>
 
 #include "coll/agree/agree.h"
-#include "coll/engine/engine.h"
-#include "coll/engine/group.h"
-#include "coll/engine/io.h"
-#include "coll/engine/op.h"
-#include "coll/engine/peer.h"
+#include "coll/net/io.h"
+#include "coll/net/peer.h"
 #include "coll/packet/packet.h"
+#include "coll/state/engine.h"
+#include "coll/state/group.h"
+#include "coll/state/op.h"
 
 #define STEP_NEVER UINT32_MAX
 #define NEAR_MAX 64 /* ranks of a group that all meet each other for this */

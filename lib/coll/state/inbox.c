@@ -1,12 +1,12 @@
 /* What other threads have the engine do, and how they wake it. */
-#include "coll/engine/inbox.h"
+#include "coll/state/inbox.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
-#include "coll/engine/engine.h"
+#include "coll/state/engine.h"
 
 void
 tutti_coll_engine_wake(tutti_coll_engine *engine)

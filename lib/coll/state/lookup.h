@@ -1,6 +1,6 @@
 /* Private to lib/coll: finding groups, ranks and ops, and words about them. */
-#ifndef TUTTI_COLL_ENGINE_LOOKUP_H
-#define TUTTI_COLL_ENGINE_LOOKUP_H
+#ifndef TUTTI_COLL_STATE_LOOKUP_H
+#define TUTTI_COLL_STATE_LOOKUP_H
 
 #include <stdbool.h>
 #include <stdint.h>

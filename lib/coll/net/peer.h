@@ -1,6 +1,6 @@
 /* Private to lib/coll: who the other ranks are, and the connections to them. */
-#ifndef TUTTI_COLL_ENGINE_PEER_H
-#define TUTTI_COLL_ENGINE_PEER_H
+#ifndef TUTTI_COLL_NET_PEER_H
+#define TUTTI_COLL_NET_PEER_H
 
 #include "coll/coll.h"
 #include "coll/packet/packet.h"

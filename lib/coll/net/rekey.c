@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "coll/engine/engine.h"
-#include "coll/engine/inbox.h"
+#include "coll/state/engine.h"
+#include "coll/state/inbox.h"
 
 typedef struct key_item {
     tutti_coll_item item;

@@ -1,11 +1,11 @@
 /* Finding groups, ranks and ops, and words about them. */
-#include "coll/engine/lookup.h"
+#include "coll/state/lookup.h"
 
 #include <inttypes.h>
 
 #include "base/fail.h"
-#include "coll/engine/engine.h"
-#include "coll/engine/group.h"
+#include "coll/state/engine.h"
+#include "coll/state/group.h"
 
 uint32_t
 tutti_coll_group_rank_of(const tutti_coll_group *group, uint32_t rank)

@@ -1,4 +1,4 @@
-#include "coll/engine/io.h"
+#include "coll/net/io.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -7,15 +7,15 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "coll/agree/agree.h"
-#include "coll/engine/engine.h"
-#include "coll/engine/events.h"
-#include "coll/engine/expose.h"
-#include "coll/engine/group.h"
-#include "coll/engine/lookup.h"
-#include "coll/engine/op.h"
-#include "coll/engine/peer.h"
-#include "coll/engine/unexpected.h"
+#include "coll/net/expose.h"
+#include "coll/net/peer.h"
+#include "coll/net/unexpected.h"
 #include "coll/packet/packet.h"
+#include "coll/state/engine.h"
+#include "coll/state/events.h"
+#include "coll/state/group.h"
+#include "coll/state/lookup.h"
+#include "coll/state/op.h"
 
 static void on_flown(tutti_wire_ticket *ticket, bool ok);
 

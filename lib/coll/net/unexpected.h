@@ -1,7 +1,7 @@
 /* Private to lib/coll: packets that came before the op that wants them (the unexpected queue of
  * MPI). */
-#ifndef TUTTI_COLL_ENGINE_UNEXPECTED_H
-#define TUTTI_COLL_ENGINE_UNEXPECTED_H
+#ifndef TUTTI_COLL_NET_UNEXPECTED_H
+#define TUTTI_COLL_NET_UNEXPECTED_H
 
 #include "coll/coll.h"
 #include "coll/packet/packet.h"

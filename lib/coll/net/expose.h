@@ -1,9 +1,9 @@
 /* Private to lib/coll: working in each other's memory. */
-#ifndef TUTTI_COLL_ENGINE_EXPOSE_H
-#define TUTTI_COLL_ENGINE_EXPOSE_H
+#ifndef TUTTI_COLL_NET_EXPOSE_H
+#define TUTTI_COLL_NET_EXPOSE_H
 
 #include "coll/coll.h"
-#include "coll/engine/io.h"
+#include "coll/net/io.h"
 #include "coll/wire.h"
 
 uint64_t tutti_coll_own_word(tutti_coll_op *op); /* what this rank says yes to */

@@ -1,9 +1,9 @@
 /* Private to lib/coll: messages out and in. */
-#ifndef TUTTI_COLL_ENGINE_IO_H
-#define TUTTI_COLL_ENGINE_IO_H
+#ifndef TUTTI_COLL_NET_IO_H
+#define TUTTI_COLL_NET_IO_H
 
 #include "coll/backend.h"
-#include "coll/engine/peer.h"
+#include "coll/net/peer.h"
 #include "coll/packet/packet.h"
 
 #define WHOLE_MAX (64u << 20) /* bytes of a message that has no place prepared for it */

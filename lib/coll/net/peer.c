@@ -1,4 +1,4 @@
-#include "coll/engine/peer.h"
+#include "coll/net/peer.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -7,13 +7,13 @@
 
 #include "base/fail.h"
 #include "base/log.h"
-#include "coll/engine/engine.h"
-#include "coll/engine/events.h"
-#include "coll/engine/group.h"
-#include "coll/engine/inbox.h"
-#include "coll/engine/io.h"
-#include "coll/engine/lookup.h"
+#include "coll/net/io.h"
 #include "coll/packet/packet.h"
+#include "coll/state/engine.h"
+#include "coll/state/events.h"
+#include "coll/state/group.h"
+#include "coll/state/inbox.h"
+#include "coll/state/lookup.h"
 
 #define ASK_MOST 256
 

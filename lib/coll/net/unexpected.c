@@ -1,13 +1,13 @@
 /* Packets that came before the op that wants them. */
-#include "coll/engine/unexpected.h"
+#include "coll/net/unexpected.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "coll/engine/engine.h"
 #include "coll/packet/packet.h"
+#include "coll/state/engine.h"
 
 void
 tutti_coll_unpark(tutti_coll_engine *engine, coll_parked *parked)

@@ -1,7 +1,7 @@
-#include "coll/engine/events.h"
+#include "coll/state/events.h"
 
-#include "coll/engine/engine.h"
-#include "coll/engine/group.h"
+#include "coll/state/engine.h"
+#include "coll/state/group.h"
 
 void
 tutti_coll_op_run(tutti_coll_op *op)

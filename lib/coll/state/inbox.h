@@ -1,6 +1,6 @@
 /* Private to lib/coll: what other threads have the engine do. */
-#ifndef TUTTI_COLL_ENGINE_INBOX_H
-#define TUTTI_COLL_ENGINE_INBOX_H
+#ifndef TUTTI_COLL_STATE_INBOX_H
+#define TUTTI_COLL_STATE_INBOX_H
 
 #include <stdbool.h>
 

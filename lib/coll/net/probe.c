@@ -2,7 +2,7 @@
  * Is there a way to other ranks, and back? A query about no group goes out as any small packet of
  * an op does; the report that comes back says so.
  */
-#include "coll/engine/probe.h"
+#include "coll/net/probe.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,12 +11,12 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "coll/engine/engine.h"
-#include "coll/engine/group.h"
-#include "coll/engine/inbox.h"
-#include "coll/engine/io.h"
-#include "coll/engine/peer.h"
+#include "coll/net/io.h"
+#include "coll/net/peer.h"
 #include "coll/packet/packet.h"
+#include "coll/state/engine.h"
+#include "coll/state/group.h"
+#include "coll/state/inbox.h"
 
 typedef struct coll_probe {
     tutti_coll_item item;

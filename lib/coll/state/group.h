@@ -1,0 +1,60 @@
+/* Private to lib/coll: what a group is made of. */
+#ifndef TUTTI_COLL_STATE_GROUP_H
+#define TUTTI_COLL_STATE_GROUP_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "coll/coll.h"
+
+#define LEAVE_REASON_MAX 160
+#define FATES_MAX 1024 /* per group: ops that ended before we called them */
+#define NO_RANK UINT32_MAX
+#define NO_GROUP 0                         /* coordinators count from 1 */
+#define LOSS_GRACE_NS (300 * 1000000ULL)   /* for ops that may not need the lost rank any more */
+#define CLOSE_GRACE_NS (1000 * 1000000ULL) /* for ranks that have not heard of a deletion yet */
+
+struct tutti_coll_group {
+    tutti_coll_engine *engine;
+    uint64_t id;
+    uint32_t size;
+    uint32_t rank; /* ours */
+    uint32_t *ranks;
+    char name[TUTTI_NAME_MAX + 1];
+
+    /* under the engine's lock */
+    uint64_t sequence; /* of the last op posted */
+    uint64_t epoch;
+    tutti_coll_args last;
+
+    /* the engine's thread only */
+    tutti_coll_item open_item;
+    tutti_coll_item close_item;
+    tutti_map_node node;
+    unsigned char key[8];
+    uint64_t live_epoch;
+    bool doubtful; /* ranks may count apart: a return or a doubt, and no op has succeeded since */
+    uint64_t settled_by; /* the op whose success ended the last doubt; 0 = none of this epoch */
+    uint64_t begun;      /* the newest sequence of this epoch that an op or a refusal has had */
+    tutti_coll_args begun_args;
+    tutti_map ops;       /* collectives by sequence */
+    tutti_map fates;     /* of sequences not begun */
+    tutti_link early;    /* packets for ops not begun, or of newer epochs */
+    tutti_link sends;    /* SEND packets nobody has received */
+    tutti_link metas;    /* META packets whose SEND nobody has received */
+    tutti_link receives; /* Recv ops nobody has sent to: by their items */
+    tutti_timer loss_timer;
+    tutti_timer close_timer;
+    uint32_t lost_rank; /* a member that is gone, of the job; NO_RANK = all there */
+    uint32_t leaver;    /* a member that begins no op behind `last_op`; NO_RANK = none */
+    uint64_t last_op;
+    char leave_reason[LEAVE_REASON_MAX];
+    atomic_uint refs; /* ops that point here, and the map */
+    bool closing;     /* deleted: it goes when nothing runs in it */
+    bool closed;
+    void *backend_note;         /* backend.h */
+    atomic_uint_fast64_t facts; /* any thread reads */
+};
+
+#endif
