@@ -7,14 +7,13 @@
  * Every rank is a process of its own beside its agent. The two ways take turns, nine times, so what
  * else the machine does meets both. Rank 0 prints medians and their ratio.
  */
+#include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "bench_number.h"
 #include "tutti/client.h"
 

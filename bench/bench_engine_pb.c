@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "rpc/channel.h"
 #include "tutti/v1/collectives_service.pb-c.h"

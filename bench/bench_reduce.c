@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "bench_reduce_plain.h"
 #include "coll/reduce/reduce.h"
 

@@ -14,9 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/process.h"
-#include "base/text.h"
+#include "base/error/text.h"
+#include "base/os/clock.h"
+#include "base/os/process.h"
 #include "bench_number.h"
 #include "bench_rpc.h"
 #include "rpc/loop.h"

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/process.h"
+#include "base/os/process.h"
 #include "bench_rpc.h"
 
 unsigned char bench_source[BENCH_CHUNK_BYTES_MAX];

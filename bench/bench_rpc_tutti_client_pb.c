@@ -2,7 +2,7 @@
 #include <semaphore.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "bench_rpc.h"
 #include "benchrpc/v1/bench_service.pb-c.h"
 #include "rpc/channel.h"

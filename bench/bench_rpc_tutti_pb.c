@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "bench_descriptor_set.h"
 #include "bench_rpc.h"
 #include "benchrpc/v1/bench_service.pb-c.h"

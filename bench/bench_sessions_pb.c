@@ -21,9 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/process.h"
-#include "base/spans.h"
+#include "base/data/spans.h"
+#include "base/os/clock.h"
+#include "base/os/process.h"
 #include "rpc/channel.h"
 #include "tutti/types.h"
 #include "tutti/v1/coordinator_service.pb-c.h"

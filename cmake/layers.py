@@ -53,6 +53,8 @@ class Layers:
         inside = self._family(user, used)
         if inside is not None:
             return inside or used == self.parent.get(user)  # a folder's own headers are its doors
+        if "open" in self.rights[self.top_of(used)]:
+            used = self.top_of(used)
         short = used[4:] if used.startswith("lib/") else used
         return short in self.rights[user] or header in self.rights[user]
 
@@ -61,7 +63,7 @@ class Layers:
         inside = self._family(user, used)
         if inside is not None:
             return inside
-        if used in ("client", "lib/base") or self.top_of(used) == "client":
+        if self.top_of(used) in ("client", "lib/base"):
             if "libtutti" in self.rights[user]:
                 return True  # include/tutti; the linker hides all else of libtutti
         top = self.top_of(used)

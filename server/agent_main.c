@@ -6,11 +6,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/init_url.h"
-#include "base/log.h"
-#include "base/process.h"
+#include "base/config/init_url.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
+#include "base/os/process.h"
 #include "metrics/metrics.h"
 #include "server/abseil.h"
 #include "server/agent/agent.h"

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/config.h"
-#include "base/fail.h"
-#include "base/log.h"
-#include "base/process.h"
-#include "base/text.h"
+#include "base/config/config.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "base/os/log.h"
+#include "base/os/process.h"
 #include "metrics/metrics.h"
 #include "rpc/server.h"
 #include "server/abseil.h"

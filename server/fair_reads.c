@@ -14,9 +14,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/fail.h"
-#include "base/list.h"
-#include "base/thread.h"
+#include "base/data/list.h"
+#include "base/error/fail.h"
+#include "base/os/thread.h"
 
 #define DESCRIPTORS_MAX (1u << 20)
 #define PIECES_MAX 64 /* gRPC reads into that many slices at once, at most */

@@ -25,7 +25,7 @@
 #ifndef TUTTI_SERVER_FAIR_READS_H
 #define TUTTI_SERVER_FAIR_READS_H
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "tutti/error.h"
 
 #define FAIR_READS_READ_NS (2 * TUTTI_NS_PER_MS)

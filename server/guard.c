@@ -1,7 +1,7 @@
 #include "server/guard.h"
 
-#include "base/log.h"
-#include "base/process.h"
+#include "base/os/log.h"
+#include "base/os/process.h"
 
 static tutti_code
 admit(void *arg, const tutti_rpc_visit *visit, void **ret_grant, const char **ret_identity,

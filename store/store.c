@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "store/store_backend.h"
 
 static tutti_code

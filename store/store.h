@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
+#include "base/data/bytes.h"
 #include "tutti/error.h"
 
 #define TUTTI_STORE_KEY_MAX 2048 /* bytes; the coordinator puts the job before a client's key */

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fail.h"
-#include "base/local.h"
+#include "base/error/fail.h"
+#include "base/os/local.h"
 
 bool
 client_is_unix(const char *address)

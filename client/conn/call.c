@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "client/conn/channel_pool.h"
 #include "client/conn/client.h"
 #include "client/conn/command_stream.h"

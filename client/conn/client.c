@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "tutti/version.h"
 
 const char *

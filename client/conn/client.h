@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/list.h"
+#include "base/data/list.h"
 #include "client/conn/channel_pool.h"
 #include "client/conn/options.h"
 #include "client/conn/stall_timer.h"

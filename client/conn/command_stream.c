@@ -1,10 +1,11 @@
 /* The streams of commands that stay open: who has one, and when they end. */
+#include "client/conn/command_stream.h"
+
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "client/conn/channel_pool.h"
 #include "client/conn/client.h"
-#include "client/conn/command_stream.h"
 
 #define SHUTTLES_MOST 16 /* of one client: more calls at once go by themselves */
 #define GOODBYE_MS 100   /* for the agent to say that it has heard */

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "client/conn/call.h"
 #include "client/conn/channel_pool.h"
 #include "client/conn/client.h"

@@ -6,9 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "base/os/clock.h"
 #include "client/conn/address_pick.h"
 #include "client/conn/call.h"
 #include "client/conn/channel_pool.h"

@@ -1,7 +1,7 @@
 /* DiagnosticsService, and grpc.health.v1. */
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "client/conn/address_pick.h"
 #include "client/conn/call.h"
 #include "client/conn/channel_pool.h"

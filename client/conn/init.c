@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/init_url.h"
+#include "base/config/init_url.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "client/conn/call.h"
 #include "client/conn/client.h"
 

@@ -4,9 +4,9 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/thread.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/thread.h"
 
 void
 client_watch_init(client_watch *watch)

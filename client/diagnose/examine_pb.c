@@ -1,7 +1,7 @@
 /* DiagnosticsService.Examine. */
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "client/conn/call.h"
 #include "client/conn/channel_pool.h"
 #include "client/conn/client.h"

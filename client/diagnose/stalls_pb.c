@@ -1,7 +1,7 @@
 /* CoordinatorService.DescribeStall. */
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "client/conn/call.h"
 #include "client/conn/client.h"
 #include "client/conn/coordinator.h"

@@ -1,17 +1,18 @@
 /* CoordinatorService: groups. */
+#include "client/group/groups_pb.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/id.h"
-#include "base/spans.h"
+#include "base/data/id.h"
+#include "base/data/spans.h"
+#include "base/error/fail.h"
 #include "client/conn/call.h"
 #include "client/conn/client.h"
 #include "client/conn/coordinator.h"
 #include "client/conn/types_pb.h"
 #include "client/group/groups.h"
-#include "client/group/groups_pb.h"
 
 #define SERVICE (&tutti__v1__coordinator_service__descriptor)
 #define PAGE_SIZE 1000

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/id.h"
+#include "base/data/id.h"
+#include "base/error/fail.h"
 #include "client/conn/call.h"
 #include "client/conn/client.h"
 #include "client/conn/coordinator.h"

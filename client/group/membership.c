@@ -1,19 +1,18 @@
 /* A thread that follows who comes and goes, and comes back when the coordinator went away. */
-#include "tutti/membership.h"
-#include "client/conn/channel_pool.h"
-#include "client/conn/client.h"
-#include "client/conn/options.h"
-#include "client/conn/stall_timer.h"
-
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/id.h"
-#include "base/thread.h"
+#include "base/data/id.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/thread.h"
+#include "client/conn/channel_pool.h"
+#include "client/conn/client.h"
+#include "client/conn/options.h"
+#include "client/conn/stall_timer.h"
 #include "client/group/members.h"
+#include "tutti/membership.h"
 
 #define PAUSE_LEAST_NS (100 * TUTTI_NS_PER_MS)
 #define PAUSE_MOST_NS (5 * TUTTI_NS_PER_S)

@@ -1,8 +1,8 @@
 /* RendezvousService. */
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/id.h"
+#include "base/data/id.h"
+#include "base/error/fail.h"
 #include "client/conn/call.h"
 #include "client/conn/channel_pool.h"
 #include "client/conn/client.h"

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/id.h"
+#include "base/data/id.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "client/conn/call.h"
 #include "client/conn/client.h"
 #include "client/conn/coordinator.h"

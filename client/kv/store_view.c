@@ -1,7 +1,7 @@
 /* A store whose keys have a prefix: names only, the store knows nothing of it. */
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "tutti/store.h"
 
 /* Put bytes behind what is there. */

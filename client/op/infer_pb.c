@@ -1,5 +1,5 @@
 /* CollectivesService.Infer: an op's request, asked about instead of called. */
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "client/conn/call.h"
 #include "client/conn/channel_pool.h"
 #include "client/conn/client.h"

@@ -1,11 +1,10 @@
 /* Lists of tensors in requests, responses and works. */
-#include "client/conn/types_pb.h"
-#include "tutti/list.h"
-
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "client/conn/types_pb.h"
 #include "client/op/op_pb.h"
+#include "tutti/list.h"
 
 tutti_code
 client_write_lists(const tutti_op *op, wire_op *ret, tutti_error *err)

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "client/conn/types_pb.h"
 #include "client/op/object.h"
 #include "tutti/v1/object.pb-c.h"

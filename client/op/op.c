@@ -1,7 +1,7 @@
 /* Collectives on handles: what an op says, completed; the wire does the rest. */
 #include "client/op/op.h"
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "client/conn/client.h"
 #include "client/conn/options.h"
 #include "client/op/collectives.h"

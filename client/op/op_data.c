@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/id.h"
-#include "base/text.h"
+#include "base/data/id.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
 #include "client/conn/client.h"
 #include "client/op/collectives.h"
 #include "client/op/op.h"

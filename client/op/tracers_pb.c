@@ -1,15 +1,14 @@
 /* TracersService: tapes by name, gradients. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error/fail.h"
 #include "client/conn/call.h"
 #include "client/conn/channel_pool.h"
 #include "client/conn/client.h"
 #include "client/conn/options.h"
 #include "client/conn/types_pb.h"
 #include "tutti/tracer.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/fail.h"
 #include "tutti/v1/tracers_service.pb-c.h"
 
 #define SERVICE (&tutti__v1__tracers_service__descriptor)

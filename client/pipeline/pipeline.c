@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "client/conn/channel_pool.h"
 #include "client/conn/client.h"
 #include "client/conn/options.h"

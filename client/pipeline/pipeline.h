@@ -2,7 +2,7 @@
 #ifndef TUTTI_CLIENT_PIPELINE_PIPELINE_H
 #define TUTTI_CLIENT_PIPELINE_PIPELINE_H
 
-#include "base/map.h"
+#include "base/data/map.h"
 #include "client/conn/call.h"
 #include "client/conn/channel_pool.h"
 #include "client/op/collectives.h"

@@ -1,7 +1,7 @@
 /* CommandsService: what an answer says. */
 #include <inttypes.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "client/conn/types_pb.h"
 #include "client/op/collectives.h"
 #include "client/op/op_pb.h"

@@ -1,13 +1,12 @@
 /* Download: a tensor of any size, chunk by chunk. */
-#include "client/conn/client.h"
-#include "client/tensor/transfer.h"
-#include "client/tensor/transfer_stream.h"
-
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "client/conn/client.h"
 #include "client/conn/types_pb.h"
+#include "client/tensor/transfer.h"
+#include "client/tensor/transfer_stream.h"
 #include "tutti/v1/tensors_service.pb-c.h"
 
 static const tutti_rpc_stub stub_download = {&tutti__v1__tensors_service__descriptor, "Download"};

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/local.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/local.h"
+#include "base/os/log.h"
 #include "client/conn/call.h"
 #include "client/conn/client.h"
 #include "tutti/share.h"

@@ -1,7 +1,7 @@
 /* Share: what an agent says of a tensor's memory. */
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "client/conn/call.h"
 #include "client/conn/channel_pool.h"
 #include "client/conn/client.h"

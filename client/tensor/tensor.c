@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "client/conn/call.h"
 #include "client/conn/client.h"
 #include "client/conn/options.h"

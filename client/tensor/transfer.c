@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fail.h"
-#include "base/text.h"
-#include "base/thread.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "base/os/thread.h"
 #include "client/conn/address_pick.h"
 #include "client/conn/client.h"
 

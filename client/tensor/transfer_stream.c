@@ -1,17 +1,16 @@
 /* One stream of a transfer: from its connection to its last word. */
 #include "client/tensor/transfer_stream.h"
 
+#include <inttypes.h>
+
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "base/os/clock.h"
 #include "client/conn/channel_pool.h"
 #include "client/conn/client.h"
 #include "client/conn/stall_timer.h"
 #include "client/conn/zero_copy.h"
 #include "client/tensor/transfer.h"
-
-#include <inttypes.h>
-
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/text.h"
 
 client_moving
 client_part_of(client_crowd *crowd, size_t index)

@@ -1,16 +1,15 @@
 /* Upload: a tensor of any size, chunk by chunk, without a copy on the way out. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/data/id.h"
+#include "base/error/fail.h"
 #include "client/conn/client.h"
+#include "client/conn/types_pb.h"
 #include "client/conn/zero_copy.h"
 #include "client/tensor/tensors.h"
 #include "client/tensor/transfer.h"
 #include "client/tensor/transfer_stream.h"
-
-#include <inttypes.h>
-#include <string.h>
-
-#include "base/fail.h"
-#include "base/id.h"
-#include "client/conn/types_pb.h"
 #include "tutti/v1/tensors_service.pb-c.h"
 
 static const tutti_rpc_stub stub_upload = {&tutti__v1__tensors_service__descriptor, "Upload"};

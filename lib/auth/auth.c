@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 
 #define AT(member) offsetof(tutti_auth_options, member)
 #define LOOK_EVERY_NS TUTTI_NS_PER_S

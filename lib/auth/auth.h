@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "auth/grant.h"
-#include "base/config.h"
+#include "base/config/config.h"
 #include "tutti/error.h"
 
 typedef struct tutti_auth tutti_auth;

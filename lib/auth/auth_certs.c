@@ -17,9 +17,9 @@
 
 #include "auth/grant.h"
 #include "auth/sign.h"
-#include "base/fail.h"
-#include "base/file.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "base/os/file.h"
 
 #define PATH_BYTES 4096
 #define BACKDATE_S (5 * 60) /* clocks differ */

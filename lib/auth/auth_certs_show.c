@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "auth/certs.h"
-#include "base/fail.h"
-#include "base/file.h"
+#include "base/error/fail.h"
+#include "base/os/file.h"
 
 #define PEM_BYTES_MAX (1 << 20)
 

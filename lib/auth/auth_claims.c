@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "auth/token.h"
-#include "base/fail.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
 
 #define SECONDS_MAX ((int64_t)1 << 53) /* what a JSON number holds exactly */
 

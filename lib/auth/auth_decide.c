@@ -3,7 +3,7 @@
 
 #include "auth/auth_private.h"
 #include "auth/roles.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 #define CERTIFICATE_PREFIX "tutti:"
 

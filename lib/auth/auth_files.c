@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "auth/sign.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 static tutti_code
 write_all(int descriptor, const char *path, const char *data, size_t size, tutti_error *err)

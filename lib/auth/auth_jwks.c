@@ -12,7 +12,7 @@
 
 #include "auth/base64url.h"
 #include "auth/keys.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 #define NUMBER_BYTES_MAX 1024 /* of an RSA modulus: 8192 bits */
 #define P256_BYTES 32

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "auth/keys.h"
-#include "base/fail.h"
-#include "base/file.h"
+#include "base/error/fail.h"
+#include "base/os/file.h"
 
 #define RSA_BITS_MIN 2048
 

@@ -13,9 +13,9 @@
 
 #include "auth/base64url.h"
 #include "auth/sign.h"
-#include "base/fail.h"
-#include "base/file.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "base/os/file.h"
 
 /* ------------------------------------------------------------------------------ making tokens */
 

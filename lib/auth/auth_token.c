@@ -5,7 +5,7 @@
 
 #include "auth/base64url.h"
 #include "auth/token.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 /* What a header says, before anything is believed. */
 typedef struct header {

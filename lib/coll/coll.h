@@ -19,10 +19,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
-#include "base/list.h"
-#include "base/map.h"
-#include "base/timers.h"
+#include "base/data/bytes.h"
+#include "base/data/list.h"
+#include "base/data/map.h"
+#include "base/os/timers.h"
 #include "tensor/spec.h"
 #include "tutti/error.h"
 

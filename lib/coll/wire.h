@@ -16,8 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
-#include "base/list.h"
+#include "base/data/bytes.h"
+#include "base/data/list.h"
 #include "tutti/error.h"
 
 #define TUTTI_WIRE_HEADER_MAX 288

@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/file.h"
-#include "base/log.h"
-#include "base/thread.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/file.h"
+#include "base/os/log.h"
+#include "base/os/thread.h"
 #include "metrics/metrics_private.h"
 
 #define AT(member) offsetof(tutti_metrics_options, member)

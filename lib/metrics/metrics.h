@@ -12,9 +12,9 @@
 
 #include <stdbool.h>
 
-#include "base/config.h"
-#include "base/meter.h"
-#include "base/text.h"
+#include "base/config/config.h"
+#include "base/error/text.h"
+#include "base/os/meter.h"
 #include "rpc/loop.h"
 #include "tutti/error.h"
 

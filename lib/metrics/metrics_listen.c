@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "metrics/metrics_private.h"
 
 #define BACKLOG                                                                                    \

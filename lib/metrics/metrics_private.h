@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
-#include "base/address.h"
-#include "base/list.h"
+#include "base/config/address.h"
+#include "base/data/list.h"
 #include "metrics/metrics.h"
 
 typedef enum metrics_topic {

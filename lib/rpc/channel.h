@@ -39,7 +39,7 @@ typedef struct tutti_rpc_channel_options {
 } tutti_rpc_channel_options;
 
 /*
- * [in] target   an address as base/address.h takes it
+ * [in] target   an address as base/config/address.h takes it
  * [in] options  NULL = plaintext, no token; copied. A Unix socket is plaintext always
  *
  * TUTTI_INVALID_ARGUMENT     bad address; a certificate that cannot be used; a token on plaintext

@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/list.h"
-#include "base/timers.h"
+#include "base/data/list.h"
+#include "base/os/timers.h"
 #include "tutti/error.h"
 
 typedef struct tutti_rpc_loop tutti_rpc_loop;

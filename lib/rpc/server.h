@@ -18,10 +18,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/address.h"
-#include "base/bytes.h"
-#include "base/config.h"
-#include "base/meter.h"
+#include "base/config/address.h"
+#include "base/config/config.h"
+#include "base/data/bytes.h"
+#include "base/os/meter.h"
 #include "rpc/loop.h"
 #include "rpc/message.h"
 #include "tutti/error.h"

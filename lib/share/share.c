@@ -9,11 +9,11 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/id.h"
-#include "base/local.h"
-#include "base/thread.h"
+#include "base/data/id.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/local.h"
+#include "base/os/thread.h"
 #include "share/share_private.h"
 
 #define PATIENCE_NS (30 * TUTTI_NS_PER_S)

@@ -6,8 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/local.h"
+#include "base/os/clock.h"
+#include "base/os/local.h"
 #include "share/share_private.h"
 
 #define STRANGER_NS (5 * TUTTI_NS_PER_S)

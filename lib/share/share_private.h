@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "base/list.h"
+#include "base/data/list.h"
 #include "share/share.h"
 
 #define SHARE_MAGIC_BYTES 8

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fail.h"
-#include "base/local.h"
+#include "base/error/fail.h"
+#include "base/os/local.h"
 #include "share/share_private.h"
 
 /* Who is not welcome is told so at once, and can say nothing any more: the answer is there. */

@@ -11,7 +11,7 @@
 #ifndef TUTTI_TENSOR_MOVE_H
 #define TUTTI_TENSOR_MOVE_H
 
-#include "base/list.h"
+#include "base/data/list.h"
 #include "tensor/tensor.h"
 
 /* Memory for up to `size` bytes. Its holder may read and write it when no move has it. */

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <inttypes.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 /* "FP32[2, 3] " and then why not; a spec with too many dimensions shows those there are. */
 static tutti_code

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/text.h"
+#include "base/error/text.h"
 #include "tutti/error.h"
 #include "tutti/types.h"
 

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "tensor/space.h"
 
 /* Where tensors of 0 bytes point to: nobody reads or writes there. */

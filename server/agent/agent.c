@@ -7,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fail.h"
-#include "base/id.h"
-#include "base/local.h"
-#include "base/log.h"
-#include "base/process.h"
-#include "base/text.h"
+#include "base/data/id.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "base/os/local.h"
+#include "base/os/log.h"
+#include "base/os/process.h"
 #include "coll/fault_inject/fault_inject.h"
 #include "coll/host/coll_host.h"
 #include "coll/seal/coll_seal.h"

@@ -12,10 +12,10 @@
 
 #include <stdatomic.h>
 
-#include "base/config.h"
-#include "base/map.h"
-#include "base/meter.h"
-#include "base/text.h"
+#include "base/config/config.h"
+#include "base/data/map.h"
+#include "base/error/text.h"
+#include "base/os/meter.h"
 #include "coll/coll.h"
 #include "rpc/channel.h"
 #include "rpc/loop.h"

@@ -2,8 +2,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "server/agent/agent.h"
 #include "server/agent/op/works.h"
 #include "server/agent/state/counters.h"

@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "coll/coll.h"
 #include "tutti/types.h"
 

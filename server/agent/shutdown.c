@@ -6,9 +6,9 @@
 
 #include <inttypes.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "server/agent/agent.h"
 #include "server/agent/member/member.h"
 #include "server/agent/op/coordinator_request.h"

@@ -20,10 +20,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/config.h"
-#include "base/list.h"
-#include "base/meter.h"
-#include "base/timers.h"
+#include "base/config/config.h"
+#include "base/data/list.h"
+#include "base/os/meter.h"
+#include "base/os/timers.h"
 #include "store/store.h"
 #include "tutti/error.h"
 

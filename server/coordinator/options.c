@@ -1,6 +1,6 @@
 #include <inttypes.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/coordinator/coordinator.h"
 
 #define AT(member) offsetof(tutti_coordinator_options, member)

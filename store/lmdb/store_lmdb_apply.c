@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "store/lmdb/store_lmdb_private.h"
 #include "store/memory/store_memory.h"
 

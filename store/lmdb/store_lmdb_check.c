@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "store/lmdb/store_lmdb_private.h"
 
 #if MDB_VERSION_MAJOR != 0 || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "store/lmdb/store_lmdb_private.h"
 #include "store/memory/store_memory.h"
 

@@ -5,7 +5,7 @@
 #include <lmdb.h>
 #include <setjmp.h>
 
-#include "base/map.h"
+#include "base/data/map.h"
 #include "store/lmdb/store_lmdb.h"
 #include "store/store_backend.h"
 

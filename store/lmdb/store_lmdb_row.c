@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "store/lmdb/store_lmdb_private.h"
 
 #define PROBE_BYTES (1 << 20)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "store/memory/store_memory_private.h"
 
 #define DEFAULT_BYTES_MAX (256ULL << 20)

@@ -2,7 +2,7 @@
 #ifndef TUTTI_STORE_MEMORY_PRIVATE_H
 #define TUTTI_STORE_MEMORY_PRIVATE_H
 
-#include "base/map.h"
+#include "base/data/map.h"
 #include "store/store_backend.h"
 
 /* A key and its value. The key lies behind the struct, the value in memory of its own. */

@@ -1,6 +1,6 @@
 #include "fake_agent.h"
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 
 void
 fake_agent_start(fake_agent *self, const char *listen)

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "tutti/v1/commands_service.pb-c.h"
 #include "tutti/v1/coordinator_service.pb-c.h"
 #include "tutti/v1/diagnostics_service.pb-c.h"

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/config.h"
+#include "base/config/config.h"
 
 #define ARGUMENTS_MAX 16
 

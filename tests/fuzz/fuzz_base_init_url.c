@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/init_url.h"
+#include "base/config/init_url.h"
 
 #define LINES 5
 

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/address.h"
-#include "base/ref.h"
-#include "base/text.h"
+#include "base/config/address.h"
+#include "base/data/ref.h"
+#include "base/error/text.h"
 
 #define RANKS_MAX 64
 

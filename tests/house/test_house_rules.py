@@ -74,6 +74,17 @@ class Layers(unittest.TestCase):
     def test_an_include_that_goes_up_is_found(self):
         self.found("lib/base/a.c", '\n#include "rpc/loop.h"\n', "lib/base/a.c:2", "rpc/loop.h")
 
+    def test_the_rooms_of_an_open_folder_are_its_doors(self):
+        layers = "lib/base: open\n  error\n  data\nlib/rpc: base\n"
+        files = {"cmake/layers.txt": layers, "lib/base/error/text.h": "", "lib/rpc/a.c": '#include "base/error/text.h"\n'}
+        with SmallTree(files) as (code, said):
+            self.assertEqual((code, said), (0, "layers: 0 wrong includes\n"))
+        files["lib/base/error/a.c"] = '#include "base/data/map.h"\n'
+        files["lib/base/data/map.h"] = ""
+        with SmallTree(files) as (code, said):
+            self.assertEqual(code, 1, said)
+            self.assertIn("lib/base/error may not include", said)
+
     def test_an_include_of_a_room_without_right_is_found(self):
         self.found("client/cli/a.c", '#include "base/fail.h"\n', "client/cli may not include")
         self.found("server/agent/a.c", '#  include "base/fail.h"\n', "server/agent/a.c:1")

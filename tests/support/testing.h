@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 

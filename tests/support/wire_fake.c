@@ -7,8 +7,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/fail.h"
-#include "base/list.h"
+#include "base/data/list.h"
+#include "base/error/fail.h"
 
 typedef struct fake_wire fake_wire;
 

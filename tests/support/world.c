@@ -2,8 +2,8 @@
 
 #include <time.h>
 
-#include "base/clock.h"
-#include "base/id.h"
+#include "base/data/id.h"
+#include "base/os/clock.h"
 #include "coll/choose/choose.h"
 #include "coll/host/coll_host.h"
 #include "support/testing.h"

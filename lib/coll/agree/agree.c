@@ -1,15 +1,14 @@
 #include "coll/agree/agree.h"
 
-#include "coll/agree/agree_private.h"
-#include "coll/infer/signature.h"
-#include "coll/packet/packet.h"
-
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "coll/agree/agree_private.h"
+#include "coll/infer/signature.h"
+#include "coll/packet/packet.h"
 
 uint32_t
 tutti_agree_rounds(uint32_t size)

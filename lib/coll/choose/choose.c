@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 #define WHOLE_BYTES (64U << 20) /* what an algorithm keeps beside the tensors, at most */
 #define SMALL_BYTES 8192

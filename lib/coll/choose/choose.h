@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/text.h"
+#include "base/error/text.h"
 #include "coll/coll.h"
 
 /* Numbers are part of what ranks compare: new ones go to the end. */

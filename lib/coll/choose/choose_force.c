@@ -1,7 +1,7 @@
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
 #include "coll/choose/choose.h"
 
 static bool

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/list.h"
+#include "base/data/list.h"
+#include "base/error/fail.h"
 #include "coll/choose/choose.h"
 
 #define CHOICES_MAX 4096

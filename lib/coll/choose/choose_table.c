@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
 #include "coll/choose/choose.h"
 
 #define FNV_START UINT64_C(14695981039346656037) /* FNV-1a: Fowler, Noll, Vo 1991 */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/engine/group.h"
 #include "coll/engine/op.h"
 #include "coll/engine/p2p.h"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/log.h"
 #include "coll/engine/abort.h"
 #include "coll/engine/device_pending.h"
 #include "coll/engine/engine.h"

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "coll/engine/engine.h"
 #include "coll/engine/group.h"
 #include "coll/net/io.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/engine/announce.h"
 #include "coll/engine/device_pending.h"
 #include "coll/engine/engine.h"

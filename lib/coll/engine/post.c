@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/log.h"
 #include "coll/agree/agree.h"
 #include "coll/engine/abort.h"
 #include "coll/engine/device_pending.h"

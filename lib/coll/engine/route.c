@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/os/log.h"
 #include "coll/engine/abort.h"
 #include "coll/engine/engine.h"
 #include "coll/engine/group.h"

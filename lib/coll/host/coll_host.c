@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 /* Nothing to move: a group of one, or no bytes. */
 static tutti_code

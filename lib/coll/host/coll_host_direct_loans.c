@@ -1,5 +1,5 @@
 /* Whose memory a direct op is about: what is lent to whom, and what must have come. */
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/host/coll_host_direct.h"
 
 tutti_wire_loan

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 #define CHUNK_BYTES (1u << 20)
 #define STEPS_MAX 0x40000U      /* messages of an op between two ranks; loans come behind */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/host/coll_host_pick.h"
 
 #define STEP_HOSTS 0x50000U /* beyond those of plans and loans */

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/host/coll_host_exchange.h"
 #include "coll/infer/infer.h"
 #include "coll/packet/strided.h"

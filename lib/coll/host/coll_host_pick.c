@@ -2,7 +2,7 @@
 
 #include <inttypes.h>
 
-#include "base/log.h"
+#include "base/os/log.h"
 #include "coll/host/coll_host.h"
 
 /*

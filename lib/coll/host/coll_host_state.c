@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 tutti_code
 tutti_coll_host_state(tutti_coll_op *op, size_t bytes, size_t stage_bytes, void **ret_state,

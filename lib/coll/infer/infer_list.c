@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/infer/infer.h"
 #include "coll/infer/signature.h"
 

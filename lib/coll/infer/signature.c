@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/packet/packet.h"
 
 #define FLAG_SPEC 1

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "coll/agree/agree.h"
 #include "coll/nccl/coll_nccl_fail.h"
 #include "coll/nccl/coll_nccl_private.h"

@@ -4,10 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/id.h"
-#include "base/log.h"
+#include "base/data/id.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "coll/nccl/coll_nccl_fail.h"
 #include "coll/nccl/coll_nccl_private.h"
 

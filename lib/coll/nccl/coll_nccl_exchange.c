@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/nccl/coll_nccl_plan.h"
 
 typedef struct exchange {

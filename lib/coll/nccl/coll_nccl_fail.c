@@ -2,8 +2,8 @@
 
 #include <inttypes.h>
 
-#include "base/fail.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
 
 #define PEERS_SHOWN 8
 

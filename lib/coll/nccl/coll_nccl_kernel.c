@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/nccl/coll_nccl_fail.h"
 #include "coll/nccl/coll_nccl_fatbin.h"
 #include "coll/nccl/coll_nccl_private.h"

@@ -2,7 +2,7 @@
  * Launching a plan: copies, a group, kernels, a group, copies; then an event. NCCL may go on with a
  * group by itself for a while, and what is behind it in the stream has to wait for that.
  */
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/nccl/coll_nccl_fail.h"
 #include "coll/nccl/coll_nccl_map.h"
 #include "coll/nccl/coll_nccl_private.h"

@@ -1,6 +1,6 @@
 /* The one file of this room that programs link: it finds the module. */
-#include "base/fail.h"
-#include "base/module.h"
+#include "base/error/fail.h"
+#include "base/os/module.h"
 #include "coll/nccl/coll_nccl.h"
 
 tutti_code

@@ -1,6 +1,6 @@
 #include "coll/nccl/coll_nccl_order.h"
 
-#include "base/bytes.h"
+#include "base/data/bytes.h"
 
 void
 tutti_nccl_line_init(nccl_line *line)

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/list.h"
+#include "base/data/list.h"
 
 /* An op in the line. Embedded. */
 typedef struct nccl_place {

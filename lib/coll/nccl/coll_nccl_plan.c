@@ -1,6 +1,6 @@
 #include "coll/nccl/coll_nccl_plan.h"
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/nccl/coll_nccl_fail.h"
 
 #define LIST_BYTES_MAX (64u << 20) /* of one list of a plan; more is a mistake */

@@ -1,6 +1,6 @@
 /* What goes on without the engine: whose turn it is, what the device is through with, and ends. */
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "coll/nccl/coll_nccl_fail.h"
 #include "coll/nccl/coll_nccl_private.h"
 

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/nccl/coll_nccl_fail.h"
 #include "coll/nccl/coll_nccl_private.h"
 

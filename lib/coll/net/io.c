@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/log.h"
 #include "coll/agree/agree.h"
 #include "coll/net/expose.h"
 #include "coll/net/peer.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/log.h"
 #include "coll/net/io.h"
 #include "coll/packet/packet.h"
 #include "coll/state/engine.h"

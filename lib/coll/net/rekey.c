@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/os/log.h"
 #include "coll/state/engine.h"
 #include "coll/state/inbox.h"
 

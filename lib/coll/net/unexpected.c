@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/os/log.h"
 #include "coll/packet/packet.h"
 #include "coll/state/engine.h"
 

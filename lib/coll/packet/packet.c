@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 void
 tutti_packet_put_u32(unsigned char *at, uint32_t number)

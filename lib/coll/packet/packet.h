@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
+#include "base/data/bytes.h"
 #include "tensor/spec.h"
 #include "tutti/error.h"
 

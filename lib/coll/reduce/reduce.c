@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/reduce/reduce_kernels.h"
 
 #if defined(__x86_64__)

@@ -3,8 +3,8 @@
 #include <openssl/crypto.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/log.h"
 #include "coll/seal/coll_seal_private.h"
 
 static const tutti_wire_ops seal_ops;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/seal/coll_seal_private.h"
 
 /* One packet that is out: its header has to stay where it is. */

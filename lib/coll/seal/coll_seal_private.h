@@ -5,7 +5,7 @@
 #include <openssl/evp.h>
 #include <openssl/kdf.h>
 
-#include "base/map.h"
+#include "base/data/map.h"
 #include "coll/seal/coll_seal.h"
 
 #define SEAL_WINDOW 4096 /* how far packets of one sender may overtake each other */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/os/log.h"
 #include "coll/seal/coll_seal_private.h"
 
 #define ID_AT 0 /* of what stands behind a header */

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "coll/seal/coll_seal_private.h"
 
 typedef struct waiting {

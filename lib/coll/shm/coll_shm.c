@@ -4,7 +4,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/os/log.h"
 #include "coll/shm/coll_shm_chaos.h"
 #include "coll/shm/coll_shm_wire.h"
 

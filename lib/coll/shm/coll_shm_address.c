@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/shm/coll_shm_wire.h"
 
 /* magic, host size, host id, name of the socket, secret, inner address */

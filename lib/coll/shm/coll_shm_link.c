@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/shm/coll_shm_wire.h"
 
 static void

@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/id.h"
-#include "base/log.h"
+#include "base/data/id.h"
+#include "base/os/log.h"
 #include "coll/shm/coll_shm_wire.h"
 
 #define HELLO 0x69686d7369747475ULL

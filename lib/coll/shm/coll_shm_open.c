@@ -7,9 +7,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/fail.h"
-#include "base/id.h"
-#include "base/log.h"
+#include "base/data/id.h"
+#include "base/error/fail.h"
+#include "base/os/log.h"
 #include "coll/shm/coll_shm_chaos.h"
 #include "coll/shm/coll_shm_wire.h"
 

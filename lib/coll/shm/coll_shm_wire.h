@@ -2,7 +2,7 @@
 #ifndef TUTTI_COLL_SHM_COLL_SHM_WIRE_H
 #define TUTTI_COLL_SHM_COLL_SHM_WIRE_H
 
-#include "base/local.h"
+#include "base/os/local.h"
 #include "coll/shm/coll_shm.h"
 #include "coll/shm/coll_shm_ring.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/os/log.h"
 #include "coll/state/engine.h"
 
 void

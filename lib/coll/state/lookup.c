@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/state/engine.h"
 #include "coll/state/group.h"
 

@@ -10,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "base/os/clock.h"
 #include "coll/tcp/coll_tcp_private.h"
 
 #define EVENTS_MOST 16 /* in a turn */

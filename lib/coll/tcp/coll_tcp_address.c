@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
 #include "coll/tcp/coll_tcp_private.h"
 
 /* magic, token, count; of each family, prefix, port, address */

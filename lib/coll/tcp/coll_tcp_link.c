@@ -8,9 +8,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "coll/tcp/coll_tcp_private.h"
 
 #define PATIENCE_NS (2 * TUTTI_NS_PER_S) /* with one address while there is another */

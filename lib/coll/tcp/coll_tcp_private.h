@@ -5,8 +5,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "base/bytes.h"
-#include "base/list.h"
+#include "base/data/bytes.h"
+#include "base/data/list.h"
 #include "coll/tcp/coll_tcp.h"
 #include "coll/tcp/coll_tcp_frame.h"
 

@@ -7,9 +7,9 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "coll/tcp/coll_tcp_private.h"
 
 #define BACKLOG 1024   /* all ranks of a job may come at once */

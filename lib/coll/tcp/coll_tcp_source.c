@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "coll/tcp/coll_tcp_private.h"
 
 #define STRANGERS_MAX 256 /* connections that have not said the token; the oldest goes first */

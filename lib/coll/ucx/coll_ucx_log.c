@@ -1,10 +1,10 @@
+#include "coll/ucx/coll_ucx_log.h"
+
 #include <pthread.h>
 #include <stdio.h>
-
 #include <ucs/debug/log_def.h>
 
-#include "base/log.h"
-#include "coll/ucx/coll_ucx_log.h"
+#include "base/os/log.h"
 
 /*
  * UCX writes what it meets to standard error, a refused connection too. What matters of that is in

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "coll/ucx/coll_ucx_log.h"
 #include "coll/ucx/coll_ucx_wire.h"
 

@@ -1,7 +1,3 @@
-#include "rpc/channel.h"
-#include "rpc/channel/channel_private.h"
-#include "rpc/util/process.h"
-
 #include <assert.h>
 #include <grpc/grpc_security.h>
 #include <limits.h>
@@ -10,9 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/id.h"
+#include "base/data/id.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "rpc/channel.h"
+#include "rpc/channel/channel_private.h"
+#include "rpc/util/process.h"
 #include "tutti/version.h"
 
 #define ARGS_MAX 20

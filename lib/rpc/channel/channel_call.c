@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "rpc/channel.h"
 #include "rpc/channel/channel_private.h"
 #include "rpc/loop/loop_private.h"

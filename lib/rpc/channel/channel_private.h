@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/address.h"
+#include "base/config/address.h"
 #include "rpc/channel.h"
 #include "rpc/loop/token.h"
 #include "rpc/util/stamp.h"

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "rpc/channel.h"
 #include "rpc/channel/channel_private.h"
 #include "rpc/loop/token.h"

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "base/os/clock.h"
 #include "rpc/channel.h"
 #include "rpc/channel/channel_private.h"
 #include "rpc/loop/loop_private.h"

@@ -2,7 +2,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "rpc/channel.h"
 #include "rpc/channel/channel_private.h"
 #include "rpc/loop.h"

@@ -1,7 +1,7 @@
 /* A unary call whose answer comes on a loop. */
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "rpc/channel.h"
 #include "rpc/channel/channel_private.h"
 #include "rpc/loop.h"

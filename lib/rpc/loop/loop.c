@@ -1,7 +1,3 @@
-#include "rpc/loop.h"
-#include "rpc/loop/loop_private.h"
-#include "rpc/util/process.h"
-
 #include <assert.h>
 #include <grpc/support/time.h>
 #include <pthread.h>
@@ -9,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/thread.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/thread.h"
+#include "rpc/loop.h"
+#include "rpc/loop/loop_private.h"
+#include "rpc/util/process.h"
 
 /*
  * Looks in a row that found nothing. A look serves one socket at most, and what it reads need not

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/file.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/file.h"
+#include "base/os/log.h"
 #include "rpc/util/stamp.h"
 
 #define LOOK_EVERY_NS TUTTI_NS_PER_S

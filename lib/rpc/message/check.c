@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <protobuf-c/protobuf-c.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "rpc/message/scan.h"
 
 typedef struct walk {

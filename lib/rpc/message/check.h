@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "base/bytes.h"
+#include "base/data/bytes.h"
 #include "tutti/error.h"
 
 struct ProtobufCMessageDescriptor;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "google/protobuf/descriptor.pb-c.h"
 #include "rpc/message/scan.h"
 

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/bytes.h"
+#include "base/data/bytes.h"
 #include "tutti/error.h"
 
 typedef struct rpc_descriptors rpc_descriptors;

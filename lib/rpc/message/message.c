@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "rpc/message.h"
 #include "rpc/message/arena.h"
 #include "rpc/message/check.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "rpc/message.h"
 #include "rpc/message/message.h"
 #include "rpc/util/process.h"

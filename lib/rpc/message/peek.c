@@ -15,8 +15,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/text.h"
+#include "base/error/text.h"
+#include "base/os/clock.h"
 
 #define NAMES_SHOWN 8
 #define NAME_BYTES_SHOWN 120

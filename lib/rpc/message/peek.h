@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/address.h"
+#include "base/config/address.h"
 
 /*
  * peek.c: the hosts that a server's certificate is for, "localhost, 10.0.0.1". Nothing is

@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 #define TAG_BYTES_MAX 5 /* a tag has 32 bits */
 #define VARINT_BYTES_MAX 10

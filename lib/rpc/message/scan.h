@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
+#include "base/data/bytes.h"
 #include "tutti/error.h"
 
 /* Bytes of a message besides its payload: what may be gathered and given to protobuf-c. */

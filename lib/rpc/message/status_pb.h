@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/bytes.h"
+#include "base/data/bytes.h"
 #include "tutti/error.h"
 
 /* Text and details together, as they travel (percent-encoded, base64): below half of the 8 KiB that

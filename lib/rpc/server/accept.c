@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "rpc/loop.h"
 #include "rpc/loop/loop_private.h"
 #include "rpc/server/call.h"

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "rpc/loop/token.h"
 #include "rpc/message.h"
 #include "rpc/server.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "rpc/loop.h"
 #include "rpc/loop/loop_private.h"
 #include "rpc/message.h"

@@ -2,8 +2,8 @@
 #include <assert.h>
 #include <inttypes.h>
 
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "rpc/loop.h"
 #include "rpc/loop/loop_private.h"
 #include "rpc/server.h"

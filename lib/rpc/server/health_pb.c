@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "rpc/loop.h"
 #include "rpc/server.h"

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/list.h"
+#include "base/data/list.h"
 #include "rpc/loop.h"
 #include "rpc/server.h"
 

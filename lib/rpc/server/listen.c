@@ -11,9 +11,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/fail.h"
-#include "base/log.h"
-#include "base/process.h"
+#include "base/error/fail.h"
+#include "base/os/log.h"
+#include "base/os/process.h"
 #include "rpc/server.h"
 #include "rpc/server/lock.h"
 #include "rpc/server/tls.h"

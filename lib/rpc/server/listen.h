@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/address.h"
+#include "base/config/address.h"
 #include "rpc/server.h"
 #include "rpc/server/tls.h"
 #include "tutti/error.h"

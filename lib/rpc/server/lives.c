@@ -1,5 +1,5 @@
 /* What keeps a server from being stopped: see `lives` in server_private.h. */
-#include "base/log.h"
+#include "base/os/log.h"
 #include "rpc/loop.h"
 #include "rpc/server/listen.h"
 #include "rpc/server/server_private.h"

@@ -12,8 +12,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/fail.h"
-#include "base/process.h"
+#include "base/error/fail.h"
+#include "base/os/process.h"
 #include "rpc/message/status_pb.h"
 
 #define HOLDER_BYTES 96

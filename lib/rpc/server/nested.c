@@ -1,15 +1,14 @@
-#include "rpc/nested.h"
-#include "rpc/loop.h"
-#include "rpc/message.h"
-#include "rpc/server.h"
-#include "rpc/server/server_private.h"
-
 #include <assert.h>
 #include <protobuf-c/protobuf-c.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "rpc/loop.h"
+#include "rpc/message.h"
+#include "rpc/nested.h"
+#include "rpc/server.h"
 #include "rpc/server/call.h"
+#include "rpc/server/server_private.h"
 
 /* Every method has a request type of its own. NULL: none has this one. */
 static rpc_route *

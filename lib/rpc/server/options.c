@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/error/text.h"
 #include "rpc/server.h"
 
 #define AT(member) offsetof(tutti_rpc_server_options, member)

@@ -10,8 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "rpc/loop.h"
 
 #define LOOK_EVERY_NS (50 * TUTTI_NS_PER_MS)

@@ -11,8 +11,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "base/address.h"
-#include "base/timers.h"
+#include "base/config/address.h"
+#include "base/os/timers.h"
 #include "rpc/loop.h"
 
 #define TUTTI_RPC_PROBE_PATIENCE_NS 5000000000ULL /* until silence counts */

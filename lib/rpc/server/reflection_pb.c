@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "grpc/reflection/v1/reflection.pb-c.h"
 #include "rpc/loop.h"
 #include "rpc/message.h"

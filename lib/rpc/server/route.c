@@ -1,7 +1,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "rpc/loop.h"
 #include "rpc/message/descriptors_pb.h"
 #include "rpc/message/service.h"

@@ -1,15 +1,3 @@
-#include "rpc/server.h"
-#include "rpc/loop.h"
-#include "rpc/loop/loop_private.h"
-#include "rpc/loop/token.h"
-#include "rpc/message/descriptors_pb.h"
-#include "rpc/server/health_pb.h"
-#include "rpc/server/listen.h"
-#include "rpc/server/probe.h"
-#include "rpc/server/reflection_pb.h"
-#include "rpc/server/server_private.h"
-#include "rpc/util/process.h"
-
 #include <assert.h>
 #include <grpc/grpc.h>
 #include <inttypes.h>
@@ -17,13 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/file.h"
-#include "base/log.h"
-#include "base/process.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "base/os/clock.h"
+#include "base/os/file.h"
+#include "base/os/log.h"
+#include "base/os/process.h"
+#include "rpc/loop.h"
+#include "rpc/loop/loop_private.h"
+#include "rpc/loop/token.h"
+#include "rpc/message/descriptors_pb.h"
 #include "rpc/message/service.h"
+#include "rpc/server.h"
+#include "rpc/server/health_pb.h"
+#include "rpc/server/listen.h"
+#include "rpc/server/probe.h"
+#include "rpc/server/reflection_pb.h"
+#include "rpc/server/server_private.h"
+#include "rpc/util/process.h"
 
 #define METADATA_BYTES_MAX 16384
 #define ARGS_MAX 16

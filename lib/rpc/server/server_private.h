@@ -11,9 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/list.h"
-#include "base/meter.h"
-#include "base/timers.h"
+#include "base/data/list.h"
+#include "base/os/meter.h"
+#include "base/os/timers.h"
 #include "rpc/loop.h"
 #include "rpc/loop/loop_private.h"
 #include "rpc/loop/token.h"

@@ -1,7 +1,7 @@
 /* Messages of a streaming call, one read and one write at a time. */
 #include <assert.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "rpc/loop/loop_private.h"
 #include "rpc/message.h"
 #include "rpc/message/message.h"

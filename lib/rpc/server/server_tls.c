@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/log.h"
 #include "rpc/server/tls.h"
 #include "rpc/util/pem.h"
 #include "rpc/util/stamp.h"

@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 
 #ifdef TUTTI_GPR_LOG
 

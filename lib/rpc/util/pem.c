@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/file.h"
+#include "base/error/fail.h"
+#include "base/os/file.h"
 
 /* Without it OpenSSL would ask for a passphrase on the terminal. */
 static int

@@ -9,8 +9,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "rpc/loop.h"
 #include "rpc/util/log.h"
 

@@ -1,7 +1,6 @@
 /* CUDA's errors become ours. */
+#include "base/error/fail.h"
 #include "tensor/cuda/tensor_cuda_private.h"
-
-#include "base/fail.h"
 
 tutti_code
 cuda_check(cudaError_t answer, const char *call, tutti_error *err)

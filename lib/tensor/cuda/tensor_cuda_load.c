@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/module.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "base/os/module.h"
 #include "tensor/cuda/tensor_cuda.h"
 
 tutti_code

@@ -5,7 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "tensor/cuda/tensor_cuda.h"
 #include "tensor/space.h"
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/text.h"
+#include "base/error/text.h"
 #include "tensor/cuda/tensor_cuda_private.h"
 
 #define ALIGNMENT 64

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "tensor/host/tensor_host_blocks.h"
 #include "tensor/host/tensor_host_own.h"
 #include "tensor/host/tensor_host_pages.h"

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 /* Holes looked at for one that happens to be aligned, before taking one that is large enough. */
 #define TRIES_MAX 16

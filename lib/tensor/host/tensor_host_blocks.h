@@ -7,7 +7,7 @@
 
 #include <bsd/sys/tree.h>
 
-#include "base/list.h"
+#include "base/data/list.h"
 #include "tensor/space.h"
 
 #define TUTTI_BLOCK_ALIGN 64U          /* of every offset and size */

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 static tutti_code
 fill_own(tutti_own *own, tutti_error *err)

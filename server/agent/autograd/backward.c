@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "server/agent/autograd/backward_private.h"
 #include "server/agent/autograd/tape.h"
 #include "server/agent/op/sync.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/autograd/backward.h"
 #include "server/agent/autograd/backward_private.h"
 #include "server/agent/autograd/tape.h"

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "server/agent/autograd/backward.h"
 #include "server/agent/autograd/backward_private.h"
 #include "server/agent/autograd/tape.h"

@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/reduce/reduce.h"
 #include "server/agent/autograd/backward_private.h"
 #include "server/agent/autograd/grad_op.h"

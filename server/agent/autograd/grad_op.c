@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/reduce/reduce.h"
 #include "server/agent/autograd/tape.h"
 

@@ -1,5 +1,5 @@
 /* Ops on lists and tapes: a coalesced op is recorded as many ops, others are refused. */
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/autograd/recording.h"
 #include "server/agent/autograd/tape.h"
 #include "server/agent/state/op.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/autograd/grad_op.h"
 #include "server/agent/autograd/recording.h"
 #include "server/agent/autograd/tape.h"

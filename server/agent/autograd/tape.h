@@ -11,8 +11,8 @@
 #ifndef TUTTI_SERVER_AGENT_AUTOGRAD_TAPE_H
 #define TUTTI_SERVER_AGENT_AUTOGRAD_TAPE_H
 
-#include "base/list.h"
-#include "base/map.h"
+#include "base/data/list.h"
+#include "base/data/map.h"
 #include "coll/coll.h"
 #include "tensor/tensor.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/autograd/tape.h"
 #include "server/agent/autograd/tape_private.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/reduce/reduce.h"
 #include "server/agent/autograd/tape.h"
 #include "server/agent/autograd/tape_private.h"

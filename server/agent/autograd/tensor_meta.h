@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/bytes.h"
+#include "base/data/bytes.h"
 #include "tutti/types.h"
 
 #define TUTTI_CARRY_NAMES_MAX 32

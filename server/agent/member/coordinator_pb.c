@@ -3,10 +3,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/log.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "coll/fault_inject/fault_inject.h"
 #include "coll/wire.h"
 #include "server/agent/member/member.h"

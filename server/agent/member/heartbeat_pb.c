@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "server/agent/member/member.h"
 #include "server/agent/state/group.h"
 #include "server/agent/state/op.h"

@@ -1,6 +1,6 @@
 /* Joining ends in time, whatever it waits for: the coordinator, the seat, or the other ranks. */
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "server/agent/member/member_private.h"
 #include "server/agent/state/hooks.h"
 #include "server/agent/state/state.h"

@@ -1,6 +1,6 @@
 /* Giving the seat back. Control loop. */
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/log.h"
 #include "server/agent/member/member.h"
 #include "server/agent/member/member_private.h"
 #include "server/agent/state/hooks.h"

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/id.h"
-#include "base/log.h"
+#include "base/data/id.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "server/agent/member/member_private.h"
 #include "server/agent/op/group.h"
 #include "server/agent/op/group_backoff.h"

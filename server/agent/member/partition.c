@@ -3,9 +3,9 @@
 
 #include <inttypes.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "server/agent/autograd/backward_private.h"
 #include "server/agent/member/member_private.h"
 #include "server/agent/op/deadline.h"

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 tutti_code
 agent_check_inline(uint64_t bytes, tutti_error *err)

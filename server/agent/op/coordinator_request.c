@@ -1,9 +1,10 @@
 /* Questions to the coordinator that are asked again when it is away. */
+#include "server/agent/op/coordinator_request.h"
+
 #include <stdlib.h>
 
-#include "base/clock.h"
-#include "base/id.h"
-#include "server/agent/op/coordinator_request.h"
+#include "base/data/id.h"
+#include "base/os/clock.h"
 #include "server/agent/state/state.h"
 
 #define AGAIN_NS (200 * TUTTI_NS_PER_MS)

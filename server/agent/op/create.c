@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "server/agent/op/op.h"
 #include "server/agent/state/op.h"
 #include "server/agent/state/request.h"

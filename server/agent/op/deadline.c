@@ -4,8 +4,8 @@
  */
 #include "server/agent/op/deadline.h"
 
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "server/agent/op/group.h"
 #include "server/agent/state/group.h"
 #include "server/agent/state/op.h"

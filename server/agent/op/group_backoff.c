@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "server/agent/op/group.h"
 #include "server/agent/state/group.h"
 #include "server/agent/state/op.h"

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "server/agent/agent.h"
 #include "server/agent/state/types.h"
 

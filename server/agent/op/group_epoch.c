@@ -1,9 +1,9 @@
 /* Members go and come: groups begin a new epoch, and the world of an elastic job anew. */
 #include <inttypes.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "server/agent/op/group.h"
 #include "server/agent/op/group_backoff.h"
 #include "server/agent/op/group_lookup.h"

@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/log.h"
-#include "base/spans.h"
+#include "base/data/spans.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "server/agent/op/coordinator_request.h"
 #include "server/agent/op/group.h"
 #include "server/agent/op/group_lookup.h"

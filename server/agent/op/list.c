@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/op/check.h"
 #include "server/agent/state/group.h"
 #include "server/agent/state/op.h"

@@ -1,7 +1,7 @@
 /* Where an op happens: on the device of its tensors, or of its group. */
 #include "server/agent/op/place.h"
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/state/device.h"
 #include "server/agent/state/group.h"
 #include "server/agent/state/op.h"

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/op/answers.h"
 #include "server/agent/op/check.h"
 #include "server/agent/op/deadline.h"

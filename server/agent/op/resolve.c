@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/op/list.h"
 #include "server/agent/op/op.h"
 #include "server/agent/op/works.h"

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/ref.h"
+#include "base/data/ref.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "server/agent/op/works_private.h"
 #include "server/agent/state/op.h"
 #include "server/agent/state/request.h"

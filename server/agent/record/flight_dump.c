@@ -11,11 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/file.h"
-#include "base/log.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "base/os/clock.h"
+#include "base/os/file.h"
+#include "base/os/log.h"
 #include "server/agent/record/flight.h"
 #include "server/agent/record/progress.h"
 #include "server/agent/state/group.h"

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "server/agent/record/flight.h"
 #include "server/agent/record/progress.h"
 #include "server/agent/state/group.h"

@@ -3,8 +3,8 @@
 
 #include <inttypes.h>
 
-#include "base/clock.h"
-#include "base/log.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "server/agent/state/counters.h"
 #include "server/agent/state/group.h"
 #include "server/agent/state/op.h"

@@ -1,7 +1,7 @@
 /* Where ops stand: what the coordinator is told when it changes. Control loop. */
 #include "server/agent/record/progress.h"
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "server/agent/state/group.h"
 #include "server/agent/state/op.h"
 #include "server/agent/state/state.h"

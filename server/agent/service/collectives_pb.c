@@ -1,7 +1,7 @@
 /* CollectivesService: requests become agent_requests, results become responses. */
 #include <inttypes.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/op/op.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/op_pb.h"

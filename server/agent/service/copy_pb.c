@@ -1,7 +1,7 @@
 /* TensorsService.Copy: within a kind of memory, and from one to another. */
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/types_pb.h"
 #include "server/agent/state/device.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/reduce/reduce.h"
 #include "server/agent/op/works.h"
 #include "server/agent/record/progress.h"

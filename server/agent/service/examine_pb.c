@@ -7,8 +7,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "server/agent/record/progress.h"
 #include "server/agent/state/data_plane.h"
 #include "server/agent/state/device.h"

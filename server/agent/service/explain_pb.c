@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "coll/host/coll_host.h"
 #include "coll/reduce/reduce.h"
 #include "server/agent/record/progress.h"

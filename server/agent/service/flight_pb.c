@@ -1,8 +1,8 @@
 /* DiagnosticsService.GetFlightRecord: a page of the flight recorder. */
 #include <stdlib.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "server/agent/record/flight.h"
 #include "server/agent/record/progress.h"
 #include "server/agent/state/group.h"

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/op/check.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/op_pb.h"

@@ -2,8 +2,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/log.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/state/state.h"
 #include "server/agent/tensor/table.h"

@@ -1,5 +1,5 @@
 /* CollectivesService: the ops that cut tensors into parts, join parts, or have a root. */
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/service/op_pb.h"
 #include "server/agent/state/request.h"
 

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/service/types_pb.h"
 #include "server/agent/state/state.h"
 #include "server/agent/tensor/table.h"

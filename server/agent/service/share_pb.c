@@ -1,7 +1,7 @@
 /* Share: a call that lets a client of this machine map a tensor. */
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/types_pb.h"
 #include "server/agent/state/share.h"

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/types_pb.h"
 #include "server/agent/state/state.h"

@@ -1,7 +1,7 @@
 /* TensorsService: the messages of calls that make, read, write and list tensors. */
 #include <inttypes.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/services.h"
 #include "server/agent/service/types_pb.h"

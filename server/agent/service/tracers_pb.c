@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/autograd/backward.h"
 #include "server/agent/autograd/tape.h"
 #include "server/agent/service/services.h"

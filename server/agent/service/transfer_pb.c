@@ -1,7 +1,7 @@
 /* Upload and Download: tensors of any size in chunks. */
 #include <inttypes.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/service/transfer.h"
 #include "server/agent/service/types_pb.h"
 #include "server/agent/state/state.h"

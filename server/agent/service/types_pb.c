@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/tensor/table.h"
 #include "server/agent/transfer/access.h"
 

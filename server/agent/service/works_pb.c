@@ -1,7 +1,7 @@
 /* Wait, Test and Sync: how works and ops stand, as messages. */
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/op/sync.h"
 #include "server/agent/op/works.h"
 #include "server/agent/service/methods_pb.h"

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/file.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/file.h"
+#include "base/os/log.h"
 #include "server/agent/state/state.h"
 
 #define TABLE_BYTES_MAX (256U << 10)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 #define KEY_SIZE 384 /* an identity of 255, and as much of the rest as fits */
 

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "base/map.h"
+#include "base/data/map.h"
 #include "rpc/server.h"
 #include "tutti/error.h"
 

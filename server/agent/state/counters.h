@@ -2,7 +2,7 @@
 #ifndef TUTTI_SERVER_AGENT_STATE_COUNTERS_H
 #define TUTTI_SERVER_AGENT_STATE_COUNTERS_H
 
-#include "base/meter.h"
+#include "base/os/meter.h"
 
 #define AGENT_KINDS 32 /* of ops, 0 for one that is none */
 #define AGENT_CODES 17

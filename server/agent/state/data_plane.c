@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/address.h"
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/config/address.h"
+#include "base/error/fail.h"
+#include "base/os/log.h"
 #include "coll/tcp/coll_tcp.h"
 #include "coll/ucx/coll_ucx.h"
 #include "server/agent/agent.h"

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/log.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "base/os/log.h"
 #include "coll/nccl/coll_nccl.h"
 #include "server/agent/state/state.h"
 #include "tensor/space.h"

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/log.h"
 #include "server/agent/state/state.h"
 #include "server/agent/tensor/table.h"
 #include "tensor/host/tensor_host.h"

@@ -1,7 +1,7 @@
 /* What every room asks of the agent. */
 #include "server/agent/state/state.h"
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/state/group.h"
 #include "server/agent/state/op.h"
 

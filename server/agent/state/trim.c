@@ -2,7 +2,7 @@
 
 #include <malloc.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "server/agent/state/state.h"
 #include "tensor/host/tensor_host.h"
 

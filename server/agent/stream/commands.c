@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 /* ------------------------------------------------------------------------------ the end of one */
 

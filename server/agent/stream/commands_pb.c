@@ -2,7 +2,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/service/services.h"
 #include "server/agent/service/types_pb.h"
 #include "server/agent/state/state.h"

@@ -1,6 +1,6 @@
 #include "server/agent/tensor/device_copy.h"
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 
 static void
 run_done(tutti_rpc_task *task)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/tensor/table_private.h"
 
 /* For a failed tensor when there is no memory to keep why: it must not pass for a good one. */

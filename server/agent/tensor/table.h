@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/list.h"
+#include "base/data/list.h"
 #include "rpc/loop.h"
 #include "tensor/tensor.h"
 #include "tutti/error.h"

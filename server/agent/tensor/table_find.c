@@ -1,9 +1,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/ref.h"
-#include "base/text.h"
+#include "base/data/ref.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
 #include "server/agent/tensor/table.h"
 #include "server/agent/tensor/table_private.h"
 

@@ -2,8 +2,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/fail.h"
-#include "base/id.h"
+#include "base/data/id.h"
+#include "base/error/fail.h"
 #include "server/agent/tensor/table.h"
 #include "server/agent/tensor/table_private.h"
 

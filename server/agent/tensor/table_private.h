@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "base/map.h"
+#include "base/data/map.h"
 #include "server/agent/tensor/table.h"
 
 struct tutti_entry {

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
 #include "server/agent/state/device.h"
 #include "server/agent/state/hooks.h"
 #include "server/agent/state/state.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/state/hooks.h"
 #include "server/agent/state/state.h"
 #include "server/agent/tensor/device_copy.h"

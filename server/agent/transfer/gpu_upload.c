@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/transfer/access.h"
 #include "server/agent/transfer/gpu.h"
 

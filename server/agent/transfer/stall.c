@@ -1,8 +1,8 @@
 /* Transfers that do not move. Bulk loop. */
 #include <inttypes.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "server/agent/state/state.h"
 #include "server/agent/transfer/access.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/agent/state/hooks.h"
 #include "server/agent/state/state.h"
 #include "server/agent/transfer/access.h"

@@ -5,7 +5,7 @@
 #ifndef TUTTI_SERVER_COORDINATOR_CORE_CORE_H
 #define TUTTI_SERVER_COORDINATOR_CORE_CORE_H
 
-#include "base/map.h"
+#include "base/data/map.h"
 #include "server/coordinator/coordinator.h"
 
 #define COORD_SLICE 16 /* units of work that one tutti_coordinator_turn does */

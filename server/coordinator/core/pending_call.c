@@ -1,8 +1,8 @@
 #include <assert.h>
 #include <stdarg.h>
 
-#include "base/fail.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
 

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "base/fail.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
 #include "server/coordinator/core/hooks.h"
 #include "server/coordinator/group/group.h"
 #include "server/coordinator/group/rank_list.h"

@@ -2,7 +2,7 @@
 #ifndef TUTTI_SERVER_COORDINATOR_GROUP_MESH_H
 #define TUTTI_SERVER_COORDINATOR_GROUP_MESH_H
 
-#include "base/map.h"
+#include "base/data/map.h"
 #include "server/coordinator/core/types.h"
 #include "server/coordinator/group/meshes.h"
 

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-#include "base/list.h"
-#include "base/map.h"
+#include "base/data/list.h"
+#include "base/data/map.h"
 
 typedef struct coord_topic {
     tutti_map_node node;

@@ -11,7 +11,7 @@
 #ifndef TUTTI_SERVER_COORDINATOR_KV_KEYS_H
 #define TUTTI_SERVER_COORDINATOR_KV_KEYS_H
 
-#include "base/bytes.h"
+#include "base/data/bytes.h"
 #include "server/coordinator/coordinator.h"
 
 #define TUTTI_COORDINATOR_KEY_MAX 1024          /* bytes */

@@ -10,7 +10,7 @@
 #ifndef TUTTI_SERVER_COORDINATOR_KV_QUEUE_H
 #define TUTTI_SERVER_COORDINATOR_KV_QUEUE_H
 
-#include "base/map.h"
+#include "base/data/map.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/retry_cache.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/core/record_codec.h"
 #include "server/coordinator/kv/keys.h"

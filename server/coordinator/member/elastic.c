@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/id.h"
+#include "base/data/id.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/member/agent.h"
 #include "server/coordinator/member/job.h"

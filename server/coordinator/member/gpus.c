@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
 

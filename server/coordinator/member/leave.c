@@ -1,6 +1,6 @@
 /* Ranks that leave: said first, then done. */
-#include "base/fail.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/member/events.h"
 #include "server/coordinator/member/job.h"

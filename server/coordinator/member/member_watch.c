@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/member/events.h"

@@ -15,7 +15,7 @@
 #ifndef TUTTI_SERVER_COORDINATOR_MEMBER_MEMBERS_H
 #define TUTTI_SERVER_COORDINATOR_MEMBER_MEMBERS_H
 
-#include "base/bytes.h"
+#include "base/data/bytes.h"
 #include "server/coordinator/coordinator.h"
 
 #define TUTTI_COORDINATOR_MISSING_MAX 64  /* ranks that a progress message lists */

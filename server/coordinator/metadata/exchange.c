@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/group/group.h"
 #include "server/coordinator/metadata/exchange_round.h"

@@ -1,6 +1,6 @@
 #include <inttypes.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/coordinator/group/group.h"
 #include "server/coordinator/group/rank_list.h"
 #include "server/coordinator/member/job.h"

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "base/text.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/core/record_codec.h"
 #include "server/coordinator/group/group.h"

@@ -7,7 +7,7 @@
 #ifndef TUTTI_SERVER_COORDINATOR_RENDEZVOUS_RENDEZVOUS_H
 #define TUTTI_SERVER_COORDINATOR_RENDEZVOUS_RENDEZVOUS_H
 
-#include "base/map.h"
+#include "base/data/map.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/kv/keys.h"
 

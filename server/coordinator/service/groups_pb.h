@@ -2,7 +2,7 @@
 #ifndef TUTTI_SERVER_COORDINATOR_SERVICE_GROUPS_PB_H
 #define TUTTI_SERVER_COORDINATOR_SERVICE_GROUPS_PB_H
 
-#include "base/spans.h"
+#include "base/data/spans.h"
 #include "server/coordinator/group/groups.h"
 #include "tutti/v1/coordinator_service.pb-c.h"
 

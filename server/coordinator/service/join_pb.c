@@ -1,7 +1,7 @@
 /* CoordinatorService.Join: progress while the world is not complete, then the seat. */
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/member/members.h"
 #include "server/coordinator/service/coordinator_pb.h"

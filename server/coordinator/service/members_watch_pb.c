@@ -1,7 +1,7 @@
 /* CoordinatorService.WatchMembers. */
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/member/members.h"
 #include "server/coordinator/service/coordinator_pb.h"

@@ -1,6 +1,6 @@
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/group/meshes.h"
 #include "server/coordinator/member/members.h"

@@ -1,6 +1,6 @@
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/coordinator/metadata/metadata.h"
 #include "server/coordinator/service/member_pb.h"
 #include "server/coordinator/service/service_loop.h"

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/member/members.h"
 #include "server/coordinator/service/coordinator_pb.h"

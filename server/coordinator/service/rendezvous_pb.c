@@ -1,7 +1,7 @@
 /* RendezvousService. */
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/rendezvous/rendezvous.h"
 #include "server/coordinator/service/member_pb.h"

@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
-#include "base/log.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
 

@@ -1,7 +1,7 @@
 /* StoreService: several keys in one call, and Append. */
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/multi.h"

@@ -1,7 +1,7 @@
 /* StoreService: queues, and taking. */
 #include <stdlib.h>
 
-#include "base/fail.h"
+#include "base/error/fail.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/queue.h"

@@ -10,7 +10,7 @@
 #ifndef TUTTI_SERVER_COORDINATOR_STALL_PROGRESS_H
 #define TUTTI_SERVER_COORDINATOR_STALL_PROGRESS_H
 
-#include "base/text.h"
+#include "base/error/text.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/types.h"
 #include "server/coordinator/member/members.h"

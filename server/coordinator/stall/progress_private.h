@@ -2,7 +2,7 @@
 #ifndef TUTTI_SERVER_COORDINATOR_STALL_PROGRESS_PRIVATE_H
 #define TUTTI_SERVER_COORDINATOR_STALL_PROGRESS_PRIVATE_H
 
-#include "base/map.h"
+#include "base/data/map.h"
 #include "server/coordinator/stall/progress.h"
 
 typedef struct coord_pending {

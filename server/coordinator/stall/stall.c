@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/group/group.h"
 #include "server/coordinator/group/rank_list.h"

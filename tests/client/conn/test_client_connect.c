@@ -10,7 +10,7 @@
 
 #include <netinet/in.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 
 /* A port where nobody listens: bound, never listened to. */
 static int

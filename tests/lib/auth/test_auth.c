@@ -11,7 +11,7 @@
 
 #include "auth/auth.h"
 #include "auth/roles.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include "token_maker.h"
 
 static char path[64];

@@ -4,7 +4,7 @@
  */
 #include "support/testing.h"
 
-#include "base/address.h"
+#include "base/config/address.h"
 
 static void
 test_address__is_taken_apart(void **state)

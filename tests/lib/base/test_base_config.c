@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include "base/config.h"
+#include "base/config/config.h"
 
 typedef struct options {
     const char *name;

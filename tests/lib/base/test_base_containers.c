@@ -4,9 +4,9 @@
  */
 #include "support/testing.h"
 
-#include "base/list.h"
-#include "base/map.h"
-#include "base/slots.h"
+#include "base/data/list.h"
+#include "base/data/map.h"
+#include "base/data/slots.h"
 
 typedef struct item {
     tutti_map_node node;

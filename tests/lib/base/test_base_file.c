@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/process.h"
+#include "base/os/file.h"
+#include "base/os/process.h"
 
 static void
 test_file__comes_back_as_written(void **state)

@@ -6,8 +6,8 @@
 
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/init_url.h"
+#include "base/config/init_url.h"
+#include "base/os/file.h"
 
 static const char *variables[4]; /* RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT */
 

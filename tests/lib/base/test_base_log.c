@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/os/log.h"
 
 static int ends[2];
 

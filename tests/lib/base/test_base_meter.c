@@ -7,8 +7,8 @@
 
 #include "support/testing.h"
 
-#include "base/clock.h"
-#include "base/meter.h"
+#include "base/os/clock.h"
+#include "base/os/meter.h"
 
 static tutti_page page;
 

@@ -4,8 +4,8 @@
  */
 #include "support/testing.h"
 
-#include "base/id.h"
-#include "base/text.h"
+#include "base/data/id.h"
+#include "base/error/text.h"
 #include "tutti/types.h"
 
 static void

@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-#include "base/ref.h"
+#include "base/data/ref.h"
 
 static const tutti_ref refs[] = {
     {0, 1, 0},

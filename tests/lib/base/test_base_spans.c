@@ -5,7 +5,7 @@
  */
 #include "support/testing.h"
 
-#include "base/spans.h"
+#include "base/data/spans.h"
 #include "tutti/types.h"
 
 /* There and back; how many numbers it took. */

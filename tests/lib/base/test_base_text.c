@@ -4,7 +4,7 @@
  */
 #include "support/testing.h"
 
-#include "base/text.h"
+#include "base/error/text.h"
 
 static void
 test_text__that_does_not_fit_is_cut_and_says_so(void **state)

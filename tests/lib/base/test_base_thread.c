@@ -7,8 +7,8 @@
 
 #include <signal.h>
 
-#include "base/clock.h"
-#include "base/thread.h"
+#include "base/os/clock.h"
+#include "base/os/thread.h"
 
 typedef struct probe {
     pthread_mutex_t lock;

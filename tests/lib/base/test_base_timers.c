@@ -4,9 +4,9 @@
  */
 #include "support/testing.h"
 
-#include "base/bytes.h"
-#include "base/clock.h"
-#include "base/timers.h"
+#include "base/data/bytes.h"
+#include "base/os/clock.h"
+#include "base/os/timers.h"
 
 typedef struct probe {
     tutti_timer timer;

@@ -17,7 +17,7 @@
 
 #include "support/testing.h"
 
-#include "base/address.h"
+#include "base/config/address.h"
 #include "metrics/metrics_private.h"
 
 static tutti_rpc_loop *loop;

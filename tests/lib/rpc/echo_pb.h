@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
+#include "base/data/bytes.h"
 #include "rpc/channel.h"
 
 /* What a request says, or a response. */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "echo_service.h"
 
 static const tutti_rpc_method methods[] = {

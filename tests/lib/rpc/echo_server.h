@@ -25,7 +25,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/list.h"
+#include "base/data/list.h"
 #include "rpc/server.h"
 
 #define ECHO_LOOPS_MAX 2

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/fail.h"
+#include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "echo_service.h"
 #include "rpc/loop/loop_private.h"
 #include "rpc/util/process.h"

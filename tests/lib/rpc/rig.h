@@ -4,7 +4,7 @@
 
 #include "support/testing.h"
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "echo_pb.h"
 #include "echo_server.h"
 #include "rpc/channel.h"

@@ -2,7 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "echo_server.h"
 
 static int

@@ -9,7 +9,7 @@
 #include <grpc/slice.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/os/file.h"
 #include "rpc/loop/token.h"
 #include "rpc/message/message.h"
 #include "rpc/message/status_pb.h"

@@ -4,8 +4,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/local.h"
+#include "base/os/clock.h"
+#include "base/os/local.h"
 
 #define WAIT_NS (60 * TUTTI_NS_PER_S)
 

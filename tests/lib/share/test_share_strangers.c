@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/local.h"
+#include "base/os/local.h"
 #include "share/share_private.h"
 
 /* ------------------------------------------------------------------------------ who lies */

@@ -6,7 +6,7 @@
 #ifndef TUTTI_TESTS_COORDINATOR_FIXTURE_H
 #define TUTTI_TESTS_COORDINATOR_FIXTURE_H
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/kv/keys.h"
 #include "server/coordinator/member/members.h"

@@ -5,7 +5,7 @@
  */
 #include "support/testing.h"
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "support/world.h"
 
 #define LONG_MS 15000

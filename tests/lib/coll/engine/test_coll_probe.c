@@ -4,7 +4,7 @@
  */
 #include <pthread.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "support/testing.h"
 #include "support/world.h"
 

@@ -7,7 +7,7 @@
 
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "nccl_standin.h"
 #include "support/world.h"
 

@@ -6,7 +6,7 @@
  */
 #include "support/testing.h"
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "coll/seal/coll_seal.h"
 #include "coll/ucx/coll_ucx.h"
 

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "coll/seal/coll_seal.h"
 #include "coll/shm/coll_shm_wire.h"
 #include "support/wire_fake.h"

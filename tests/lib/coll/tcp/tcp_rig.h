@@ -8,7 +8,7 @@
 
 #include "support/testing.h"
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "coll/tcp/coll_tcp_private.h"
 
 #define TCP_RIG_LATE_NS (60 * TUTTI_NS_PER_S) /* whatever takes so long never comes */

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "coll/ucx/coll_ucx.h"
 #include "support/testing.h"
 

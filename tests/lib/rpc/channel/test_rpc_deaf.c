@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/os/log.h"
 
 #define DESCRIPTORS 48
 #define CONNECTIONS 64

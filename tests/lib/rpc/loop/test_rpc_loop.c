@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/os/log.h"
 #include "rpc/loop/loop_private.h"
 
 typedef struct probe {

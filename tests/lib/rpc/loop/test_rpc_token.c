@@ -9,7 +9,7 @@
 #include <net/if.h>
 #include <sys/socket.h>
 
-#include "base/file.h"
+#include "base/os/file.h"
 
 static char folder[64];
 

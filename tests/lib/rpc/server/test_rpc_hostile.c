@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/os/log.h"
 
 #define MIB (1u << 20)
 #define RESETS 5000

@@ -13,8 +13,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/config.h"
-#include "base/file.h"
+#include "base/config/config.h"
+#include "base/os/file.h"
 
 /* A call to a server on `listen` works. */
 static void

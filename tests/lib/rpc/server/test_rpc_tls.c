@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/os/file.h"
 
 static char folder[64];
 static char paths[24][128];

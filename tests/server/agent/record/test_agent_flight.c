@@ -4,7 +4,7 @@
  */
 #include <pthread.h>
 
-#include "base/clock.h"
+#include "base/os/clock.h"
 #include "server/agent/record/flight.h"
 #include "support/testing.h"
 

@@ -1,0 +1,208 @@
+#include "base/config/config.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/config/config_private.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
+
+static const char *const origin_names[] = {"default", "file", "environment", "flag"};
+
+config_value *
+tutti_config_find_value(tutti_config *config, const char *name, size_t size)
+{
+    size_t i;
+
+    for (i = 0; i < config->count; i++) {
+        const char *own = config->values[i].option->name;
+
+        if (strlen(own) == size && strncmp(own, name, size) == 0) {
+            return &config->values[i];
+        }
+    }
+    return NULL;
+}
+
+tutti_code
+tutti_config_set_value(config_value *one, const char *text, config_origin from, tutti_error *err)
+{
+    char *copy = strdup(text);
+
+    if (copy == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for option --%s",
+                          one->option->name);
+    }
+    free(one->text);
+    one->text = copy;
+    one->from = from;
+    return TUTTI_OK;
+}
+
+static tutti_code
+parse_number(const tutti_option *option, const char *text, uint64_t *ret, tutti_error *err)
+{
+    switch (option->kind) {
+    case TUTTI_OPTION_BYTES:
+        return tutti_parse_bytes(text, ret, err);
+    case TUTTI_OPTION_NS:
+        return tutti_parse_ns(text, ret, err);
+    default:
+        return tutti_parse_uint(text, UINT64_MAX, ret, err);
+    }
+}
+
+static tutti_code
+apply_number(const config_value *one, tutti_error *err)
+{
+    const tutti_option *option = one->option;
+    const uint64_t most = option->most == 0 ? UINT64_MAX : option->most;
+    uint64_t number = 0;
+    tutti_code code = parse_number(option, one->text, &number, err);
+
+    if (code == TUTTI_OK && (number < option->least || number > most)) {
+        code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s, need %" PRIu64 " to %" PRIu64,
+                          one->text, option->least, most);
+    }
+    if (code == TUTTI_OK) {
+        memcpy(one->member, &number, sizeof(number));
+    }
+    return code;
+}
+
+static tutti_code
+apply(const config_value *one, tutti_error *err)
+{
+    tutti_error inner;
+    tutti_code code = TUTTI_OK;
+    bool flag = false;
+
+    if (tutti_option_is_text(one->option->kind)) {
+        memcpy(one->member, &one->text, sizeof(one->text));
+    } else if (one->option->kind == TUTTI_OPTION_BOOL) {
+        code = tutti_parse_bool(one->text, &flag, &inner);
+        memcpy(one->member, &flag, sizeof(flag));
+    } else {
+        code = apply_number(one, &inner);
+    }
+    if (code != TUTTI_OK) {
+        return TUTTI_FAIL(err, code, "option --%s (from %s): %s", one->option->name,
+                          origin_names[one->from], inner.text);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+collect(tutti_config *config, const tutti_option_set *sets, size_t set_count, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+    size_t s;
+    size_t i;
+
+    for (s = 0; s < set_count && code == TUTTI_OK; s++) {
+        for (i = 0; i < sets[s].count && code == TUTTI_OK; i++) {
+            config_value *one = &config->values[config->count++];
+
+            one->option = &sets[s].options[i];
+            one->member = (char *)sets[s].target + one->option->offset;
+            code = tutti_config_set_value(one, one->option->fallback, CONFIG_FROM_DEFAULT, err);
+        }
+    }
+    return code;
+}
+
+static tutti_code
+read_sources(tutti_config *config, int argc, char *const *argv, tutti_config_wish *ret_wish,
+             tutti_error *err)
+{
+    const char *path = tutti_config_find_path(argc, argv);
+    tutti_code code = TUTTI_OK;
+    size_t i;
+
+    if (path != NULL && path[0] != '\0') {
+        code = tutti_config_read_file(config, path, err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_config_read_environment(config, err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_config_read_flags(config, argc, argv, ret_wish, err);
+    }
+    for (i = 0; i < config->count && code == TUTTI_OK; i++) {
+        code = apply(&config->values[i], err);
+    }
+    return code;
+}
+
+tutti_code
+tutti_config_load(const tutti_option_set *sets, size_t set_count, int argc, char *const *argv,
+                  tutti_config **ret_config, tutti_config_wish *ret_wish, tutti_error *err)
+{
+    tutti_config *self = calloc(1, sizeof(*self));
+    tutti_config_wish wish = TUTTI_CONFIG_RUN;
+    size_t total = 0;
+    tutti_code code;
+    size_t s;
+
+    for (s = 0; s < set_count; s++) {
+        total += sets[s].count;
+    }
+    if (self != NULL) {
+        self->values = calloc(total, sizeof(*self->values));
+    }
+    if (self == NULL || self->values == NULL) {
+        tutti_config_free(self);
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu options", total);
+    }
+    code = collect(self, sets, set_count, err);
+    if (code == TUTTI_OK) {
+        code = read_sources(self, argc, argv, &wish, err);
+    }
+    if (code != TUTTI_OK) {
+        tutti_config_free(self);
+        return code;
+    }
+    *ret_config = self;
+    *ret_wish = wish;
+    return TUTTI_OK;
+}
+
+void
+tutti_config_free(tutti_config *config)
+{
+    size_t i;
+
+    if (config == NULL) {
+        return;
+    }
+    for (i = 0; i < config->count; i++) {
+        free(config->values[i].text);
+    }
+    free(config->values);
+    free(config);
+}
+
+void
+tutti_config_print(const tutti_config *config, FILE *file)
+{
+    size_t i;
+
+    for (i = 0; i < config->count; i++) {
+        const config_value *one = &config->values[i];
+
+        (void)fprintf(file, "%s = %s  # %s\n", one->option->name, one->text,
+                      origin_names[one->from]);
+    }
+}
+
+bool
+tutti_config_given(const tutti_config *config, const char *name)
+{
+    const config_value *one =
+        tutti_config_find_value((tutti_config *)(uintptr_t)config, name, strlen(name));
+
+    assert(one != NULL);
+    return one->from != CONFIG_FROM_DEFAULT;
+}

@@ -1,0 +1,46 @@
+/*
+ * Failing: how a tutti_error gets its words, once, where the failure is first seen.
+ * On the way up it is passed unchanged. Any thread; nothing here allocates.
+ */
+#ifndef TUTTI_BASE_ERROR_FAIL_H
+#define TUTTI_BASE_ERROR_FAIL_H
+
+#include <stdarg.h>
+
+#include "tutti/error.h"
+
+#define TUTTI_STRING_(x) #x
+#define TUTTI_STRING(x) TUTTI_STRING_(x)
+#define TUTTI_HERE __FILE__ ":" TUTTI_STRING(__LINE__)
+
+/*
+ * Write `err` (NULL is fine) and return `code`: `return TUTTI_FAIL(err, TUTTI_NOT_FOUND, ...)`.
+ * The text is lower case, says the value and the limit, and reads well after a colon.
+ */
+#define TUTTI_FAIL(err, code, ...) tutti_fail((err), (code), "", TUTTI_HERE, __VA_ARGS__)
+
+/* The same with a reason for programs, "SHAPE_MISMATCH" say. */
+#define TUTTI_FAIL_FOR(err, code, reason, ...)                                                     \
+    tutti_fail((err), (code), (reason), TUTTI_HERE, __VA_ARGS__)
+
+/* A failed system call: `could not open /x: no such file or directory`, cause and code from errno.
+ */
+#define TUTTI_FAIL_ERRNO(err, number, ...)                                                         \
+    tutti_fail_errno((err), (number), TUTTI_HERE, __VA_ARGS__)
+
+tutti_code tutti_fail(tutti_error *err, tutti_code code, const char *reason, const char *where,
+                      const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+tutti_code tutti_fail_errno(tutti_error *err, int number, const char *where, const char *format,
+                            ...) __attribute__((format(printf, 4, 5)));
+
+/* Attach the foreign number; `domain` is static. */
+void tutti_error_set_cause(tutti_error *err, const char *domain, int cause);
+
+/* Attach the op: `group` may be NULL, `sequence` 0, `rank` TUTTI_ERROR_RANK_NONE. */
+void tutti_error_set_op(tutti_error *err, const char *group, uint64_t sequence, int32_t rank);
+
+/* Copy `from` to `err` (NULL is fine) and return its code. */
+tutti_code tutti_error_pass(tutti_error *err, const tutti_error *from);
+
+#endif

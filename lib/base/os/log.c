@@ -1,0 +1,232 @@
+#include "base/os/log.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "base/os/clock.h"
+
+#define ROOMS_MAX 32
+#define LINE_MAX_BYTES 2048
+#define CONTEXT_MAX_BYTES 256
+
+typedef struct room_level {
+    char room[32];
+    tutti_log_level level;
+} room_level;
+
+static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
+
+static struct {
+    tutti_log_level level;
+    tutti_log_level most; /* of any room: the quick answer */
+    room_level rooms[ROOMS_MAX];
+    size_t room_count;
+    bool machine;
+    int descriptor;
+    pthread_mutex_t lock; /* guards context */
+    char context[CONTEXT_MAX_BYTES];
+} state = {
+    .level = TUTTI_LOG_INFO,
+    .most = TUTTI_LOG_INFO,
+    .descriptor = STDERR_FILENO,
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+};
+
+static tutti_code
+parse_level(const char *name, tutti_log_level *ret, tutti_error *err)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(level_names) / sizeof(level_names[0]); i++) {
+        if (strcasecmp(name, level_names[i]) == 0) {
+            *ret = (tutti_log_level)i;
+            return TUTTI_OK;
+        }
+    }
+    return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
+                      "log level \"%s\", need error, warn, info, debug or trace", name);
+}
+
+/* One "info" or "room=debug". */
+static tutti_code
+set_one(char *item, tutti_error *err)
+{
+    char *equals = strchr(item, '=');
+    room_level *entry = &state.rooms[state.room_count];
+    tutti_code code;
+
+    if (equals == NULL) {
+        return parse_level(item, &state.level, err);
+    }
+    if (state.room_count == ROOMS_MAX) {
+        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "log levels for more than %d rooms",
+                          ROOMS_MAX);
+    }
+    *equals = '\0';
+    code = parse_level(equals + 1, &entry->level, err);
+    if (code == TUTTI_OK) {
+        (void)snprintf(entry->room, sizeof(entry->room), "%s", item);
+        state.room_count++;
+    }
+    return code;
+}
+
+tutti_code
+tutti_log_set_levels(const char *spec, tutti_error *err)
+{
+    char copy[512];
+    char *rest = NULL;
+    char *item;
+    tutti_code code = TUTTI_OK;
+    size_t i;
+
+    (void)snprintf(copy, sizeof(copy), "%s", spec);
+    state.room_count = 0;
+    state.level = TUTTI_LOG_INFO;
+    for (item = strtok_r(copy, ",", &rest); item != NULL && code == TUTTI_OK;
+         item = strtok_r(NULL, ",", &rest)) {
+        code = set_one(item, err);
+    }
+    state.most = state.level;
+    for (i = 0; i < state.room_count; i++) {
+        if (state.rooms[i].level > state.most) {
+            state.most = state.rooms[i].level;
+        }
+    }
+    return code;
+}
+
+void
+tutti_log_set_output(bool machine, int descriptor)
+{
+    state.machine = machine;
+    if (descriptor >= 0) {
+        state.descriptor = descriptor;
+    }
+}
+
+tutti_code
+tutti_log_set_format(const char *name, tutti_error *err)
+{
+    const bool machine = strcmp(name, "machine") == 0;
+
+    if (!machine && strcmp(name, "people") != 0) {
+        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
+                          "option --log-format: \"%s\", need people or machine", name);
+    }
+    tutti_log_set_output(machine, -1);
+    return TUTTI_OK;
+}
+
+void
+tutti_log_set_context(const char *words)
+{
+    (void)pthread_mutex_lock(&state.lock);
+    (void)snprintf(state.context, sizeof(state.context), "%s", words);
+    (void)pthread_mutex_unlock(&state.lock);
+}
+
+/* "rpc" covers "rpc/server", and the longest name wins. */
+static bool
+room_covers(const char *name, const char *room)
+{
+    const size_t size = strlen(name);
+
+    return strncmp(name, room, size) == 0 && (room[size] == '\0' || room[size] == '/');
+}
+
+bool
+tutti_log_shows(const char *room, tutti_log_level level)
+{
+    tutti_log_level limit = state.level;
+    size_t longest = 0;
+    size_t i;
+
+    if (level > state.most) {
+        return false;
+    }
+    for (i = 0; i < state.room_count; i++) {
+        const size_t size = strlen(state.rooms[i].room);
+
+        if (size >= longest && room_covers(state.rooms[i].room, room)) {
+            longest = size;
+            limit = state.rooms[i].level;
+        }
+    }
+    return level <= limit;
+}
+
+static void
+add_time(tutti_text *line)
+{
+    const uint64_t now = tutti_clock_wall_ns();
+    const time_t seconds = (time_t)(now / TUTTI_NS_PER_S);
+    struct tm parts;
+    char stamp[32];
+
+    (void)gmtime_r(&seconds, &parts);
+    (void)strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &parts);
+    tutti_text_add(line, "%s.%03uZ", stamp, (unsigned)(now % TUTTI_NS_PER_S / TUTTI_NS_PER_MS));
+}
+
+static void
+add_head(tutti_text *line, const char *room, tutti_log_level level)
+{
+    (void)pthread_mutex_lock(&state.lock);
+    if (state.machine) {
+        tutti_text_add(line, "time=");
+        add_time(line);
+        tutti_text_add(line, " level=%s room=%s%s%s message=\"", level_names[level], room,
+                       state.context[0] == '\0' ? "" : " ", state.context);
+    } else {
+        add_time(line);
+        tutti_text_add(line, " %-5s %s%s%s%s: ", level_names[level], room,
+                       state.context[0] == '\0' ? "" : " [", state.context,
+                       state.context[0] == '\0' ? "" : "]");
+    }
+    (void)pthread_mutex_unlock(&state.lock);
+}
+
+/* What a stranger sent may stand in a message: no control character reaches the terminal. */
+static void
+make_printable(char *from, bool machine)
+{
+    for (; *from != '\0'; from++) {
+        if ((unsigned char)*from < 0x20 || *from == 0x7f) {
+            *from = ' ';
+        } else if (machine && *from == '"') {
+            *from = '\'';
+        }
+    }
+}
+
+void
+tutti_log_write(const char *room, tutti_log_level level, const char *format, ...)
+{
+    char line[LINE_MAX_BYTES];
+    tutti_text text = tutti_text_in(line, sizeof(line) - 2); /* room for the quote and newline */
+    size_t head;
+    va_list args;
+    ssize_t written;
+
+    add_head(&text, room, level);
+    head = text.used;
+    va_start(args, format);
+    tutti_text_add_args(&text, format, args);
+    va_end(args);
+    make_printable(line + head, state.machine);
+    if (state.machine) {
+        line[text.used++] = '"';
+    }
+    line[text.used++] = '\n';
+    written = write(state.descriptor, line, text.used);
+    (void)written; /* a log that cannot be written has nobody to tell */
+}

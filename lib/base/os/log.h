@@ -1,0 +1,57 @@
+/*
+ * Log: lines for people, or key=value for machines, on one descriptor.
+ *
+ * Rooms return errors and log at DEBUG and below; the mains and the RPC boundary log at INFO and
+ * above, so one failure is one line. ERROR: somebody must act. WARN: we went on. INFO: a life
+ * event. DEBUG: per op. TRACE: per chunk. Any thread; a line is one write().
+ */
+#ifndef TUTTI_BASE_OS_LOG_H
+#define TUTTI_BASE_OS_LOG_H
+
+#include <stdbool.h>
+
+#include "tutti/error.h"
+
+typedef enum tutti_log_level {
+    TUTTI_LOG_ERROR = 0,
+    TUTTI_LOG_WARN = 1,
+    TUTTI_LOG_INFO = 2,
+    TUTTI_LOG_DEBUG = 3,
+    TUTTI_LOG_TRACE = 4,
+} tutti_log_level;
+
+/*
+ * What to show: "info", "info,rpc=debug,coll/host=trace". A room that is not named has the level
+ * without a name. Call before threads start.
+ *
+ * TUTTI_INVALID_ARGUMENT  no such level, too many rooms
+ */
+tutti_code tutti_log_set_levels(const char *spec, tutti_error *err);
+
+/*
+ * What --log-format says: "people", or "machine" for key=value lines.
+ *
+ * TUTTI_INVALID_ARGUMENT  neither
+ */
+tutti_code tutti_log_set_format(const char *name, tutti_error *err);
+
+/* key=value lines instead of lines for people; `descriptor` -1 keeps standard error. */
+void tutti_log_set_output(bool machine, int descriptor);
+
+/* Words that every line carries from now on, "rank=3 job=default". Copied. */
+void tutti_log_set_context(const char *words);
+
+bool tutti_log_shows(const char *room, tutti_log_level level);
+
+void tutti_log_write(const char *room, tutti_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The arguments are not evaluated when the level is not shown. */
+#define TUTTI_LOG(room, level, ...)                                                                \
+    do {                                                                                           \
+        if (tutti_log_shows((room), TUTTI_LOG_##level)) {                                          \
+            tutti_log_write((room), TUTTI_LOG_##level, __VA_ARGS__);                               \
+        }                                                                                          \
+    } while (0)
+
+#endif

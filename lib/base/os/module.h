@@ -1,0 +1,24 @@
+/*
+ * Module: code that is loaded when it is asked for, so that a program starts where what the code
+ * needs (a driver, a vendor's library) is not there. At start; one thread.
+ *
+ * A module "cuda" is the file tutti-cuda.so: in the folder that TUTTI_MODULES names, or else beside
+ * the program, or in lib/tutti beside the program's bin. It stays loaded until the process ends.
+ */
+#ifndef TUTTI_BASE_OS_MODULE_H
+#define TUTTI_BASE_OS_MODULE_H
+
+#include "tutti/error.h"
+
+/*
+ * Load it and find `symbol`, whose name carries its version.
+ *
+ * [out, borrowed]  ret_symbol  for the life of the process
+ *
+ * TUTTI_FAILED_PRECONDITION  NO_MODULE: no such file, or it cannot be loaded (the text has the
+ *                            loader's words), or it is of another version than the program
+ */
+tutti_code tutti_module_load(const char *name, const char *symbol, const void **ret_symbol,
+                             tutti_error *err);
+
+#endif
