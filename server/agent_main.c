@@ -18,7 +18,7 @@
 #include "server/guard.h"
 #include "tutti/version.h"
 
-#define FILES_LEAST 256
+#define FILES_MIN 256
 #define LOOK_AGAIN_NS (50 * TUTTI_NS_PER_MS)
 
 typedef struct log_options {
@@ -235,7 +235,7 @@ run(const program *self, const sigset_t *signals)
         code = tutti_rpc_loop_new("tutti-bulk", &bulk, &err);
     }
     if (code == TUTTI_OK) {
-        tutti_rpc_loop_doze(bulk);
+        tutti_rpc_loop_idle(bulk);
     }
     if (code == TUTTI_OK) {
         code = tutti_agent_new(&self->options, &self->server, control, bulk, &agent, &err);
@@ -311,7 +311,7 @@ main(int argc, char **argv)
     } else {
         block_signals(&signals);
         tutti_process_tune_malloc();
-        code = tutti_process_raise_files(FILES_LEAST, &err);
+        code = tutti_process_raise_files(FILES_MIN, &err);
         if (code == TUTTI_OK) {
             code = server_fair_reads_start(&err);
         }

@@ -26,7 +26,7 @@
 
 #define NAME "tutti-coordinator"
 #define DEFAULT_LISTEN "127.0.0.1:29600"
-#define FILES_LEAST 1024
+#define FILES_MIN 1024
 
 enum {
     EXIT_FINE = 0,
@@ -72,7 +72,7 @@ typedef struct program {
     tutti_store *store;
     tutti_auth *auth;
     tutti_rpc_loop *loop;
-    tutti_coordinator_front *front;
+    tutti_service_loop *service_loop;
     tutti_rpc_server *server;
     tutti_metrics *metrics;
     atomic_bool stopped;
@@ -206,7 +206,7 @@ on_page(void *arg, tutti_page *page)
 {
     const program *self = arg;
 
-    tutti_coordinator_front_expose(self->front, page);
+    tutti_service_loop_expose(self->service_loop, page);
     tutti_rpc_server_expose(self->server, page);
 }
 
@@ -307,8 +307,8 @@ build(program *self, tutti_error *err)
         code = tutti_rpc_loop_new("coordinator", &self->loop, err);
     }
     if (code == TUTTI_OK) {
-        code = tutti_coordinator_front_new(&self->coordinating, self->store, self->loop,
-                                           &self->front, err);
+        code = tutti_service_loop_new(&self->coordinating, self->store, self->loop,
+                                      &self->service_loop, err);
     }
     if (code == TUTTI_OK) {
         code = tutti_rpc_loop_start(self->loop, err);
@@ -317,7 +317,7 @@ build(program *self, tutti_error *err)
         code = tutti_rpc_server_new(&self->serving, descriptors, self->loop, &self->server, err);
     }
     if (code == TUTTI_OK) {
-        tutti_coordinator_front_serve(self->front, self->server);
+        tutti_service_loop_serve(self->service_loop, self->server);
         tutti_guard_serve(self->auth, &self->guarding, self->server);
         code = show(self, err);
     }
@@ -351,7 +351,7 @@ tear_down(program *self)
     if (self->loop != NULL) {
         tutti_rpc_server_free(self->server);
         tutti_rpc_loop_stop(self->loop);
-        tutti_coordinator_front_free(self->front);
+        tutti_service_loop_free(self->service_loop);
         tutti_rpc_loop_free(self->loop);
     }
     tutti_auth_close(self->auth);
@@ -369,7 +369,7 @@ run(program *self, tutti_error *err)
 {
     int exit_code = EXIT_FINE;
     const char *const no_more[] = {NULL};
-    tutti_code code = tutti_process_raise_files(FILES_LEAST, err);
+    tutti_code code = tutti_process_raise_files(FILES_MIN, err);
 
     if (code == TUTTI_OK) {
         code = server_fair_reads_start(err);
@@ -385,7 +385,7 @@ run(program *self, tutti_error *err)
     tutti_rpc_init();
     code = build(self, err);
     if (code == TUTTI_OK) {
-        tutti_coordinator_front_set_health(self->server, true);
+        tutti_service_loop_set_health(self->server, true);
         say_where(self);
         exit_code = serve_until_signal(self);
         TUTTI_LOG("coordinator", INFO, "stopped");

@@ -37,7 +37,7 @@ typedef struct watched {
     uint64_t since_ns; /* of the turn; 0 = it was empty */
     int set;           /* guarded by `lock`, as all below */
     struct epoll_event event;
-    tutti_link link; /* among the paused */
+    tutti_list_node link; /* among the paused */
     uint64_t due_ns;
 } watched;
 
@@ -45,7 +45,7 @@ static watched *table; /* NULL = not begun */
 static size_t table_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t stirred;
-static tutti_link paused; /* by when they are due */
+static tutti_list_node paused; /* by when they are due */
 
 static watched *
 find(int descriptor)

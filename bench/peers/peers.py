@@ -26,8 +26,8 @@ from peers_sides import namespaces
 
 KIB, MIB = 1 << 10, 1 << 20
 BURST_S = 0.25
-STOLEN_MOST = 0.02  # of a round: more, and it is had again
-AGAIN_MOST = 3  # times as many as pairs
+STOLEN_MAX = 0.02  # of a round: more, and it is had again
+AGAIN_MAX = 3  # times as many as pairs
 OTHERS = ("broadcast", "all_gather", "reduce_scatter", "all_to_all")
 ROWS = ([("all_reduce", size, 2) for size in (8, 64 * KIB, MIB, 16 * MIB, 64 * MIB, 256 * MIB)] +
         [(op, size, 2) for op in OTHERS for size in (MIB, 64 * MIB)] +
@@ -95,7 +95,7 @@ class Rounds:
             return
         while len(self.took[self.ours]) < pairs:
             bursts, share = self.one(patience)
-            if share > STOLEN_MOST and self.again < AGAIN_MOST * pairs:
+            if share > STOLEN_MAX and self.again < AGAIN_MAX * pairs:
                 self.again += 1
                 continue
             for side, us in bursts.items():

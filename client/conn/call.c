@@ -10,8 +10,8 @@
 #include "client/conn/command_stream.h"
 #include "client/conn/zero_copy.h"
 
-#define PAUSE_LEAST_NS (5 * TUTTI_NS_PER_MS)
-#define PAUSE_MOST_NS (200 * TUTTI_NS_PER_MS)
+#define PAUSE_MIN_NS (5 * TUTTI_NS_PER_MS)
+#define PAUSE_MAX_NS (200 * TUTTI_NS_PER_MS)
 
 uint64_t
 client_deadline(const tutti_client *client, uint32_t timeout_ms)
@@ -32,10 +32,10 @@ client_op_deadline(uint32_t timeout_ms)
 /* A coordinator that was there may be started again: within the call's time that is a delay. One
  * that never was is an error at once. */
 static bool
-is_patient(const client_call *call, client_line *line)
+is_patient(const client_call *call, client_conn *conn)
 {
-    return call->way == CLIENT_COORDINATOR && call->deadline_ns != 0 &&
-           atomic_load(&line->answered);
+    return call->kind == CLIENT_COORDINATOR && call->deadline_ns != 0 &&
+           atomic_load(&conn->answered);
 }
 
 static bool
@@ -51,33 +51,34 @@ client_invoke(tutti_client *client, const client_call *call, const struct Protob
 {
     tutti_rpc_call_options options = {.deadline_ns = call->deadline_ns};
     const bool loaded = call->payload_bytes > 0;
-    client_line *line = NULL;
-    client_loan loan;
+    client_conn *conn = NULL;
+    client_zero_copy_ref ref;
     tutti_error failed = {0};
     tutti_rpc_blob blob;
     tutti_code code;
 
-    if (call->divert != NULL) {
-        return call->divert->take(call->divert, request, call->payload, call->payload_bytes, err);
+    if (call->request_hook != NULL) {
+        return call->request_hook->take(call->request_hook, request, call->payload,
+                                        call->payload_bytes, err);
     }
-    if (client_shuttle_carry(client, call, request, ret_response, &code, err)) {
+    if (client_command_stream_call(client, call, request, ret_response, &code, err)) {
         return code;
     }
-    code = client_line_take(client, call->way, &line, err);
+    code = client_conn_take(client, call->kind, &conn, err);
     if (code != TUTTI_OK) {
         return code;
     }
-    options.wait_for_ready = is_patient(call, line);
-    client_loan_init(&loan);
+    options.wait_for_ready = is_patient(call, conn);
+    client_zero_copy_init(&ref);
     if (loaded) {
-        blob = client_loan_blob(&loan, call->payload, call->payload_bytes);
+        blob = client_zero_copy_blob(&ref, call->payload, call->payload_bytes);
     }
-    code = tutti_rpc_invoke(line->channel, call->stub, request, loaded ? &blob : NULL, &options,
+    code = tutti_rpc_invoke(conn->channel, call->stub, request, loaded ? &blob : NULL, &options,
                             ret_response, &failed);
     if (was_there(code, &failed)) {
-        atomic_store(&line->answered, true);
+        atomic_store(&conn->answered, true);
     }
-    client_loan_settle(&loan, client, line);
+    client_zero_copy_end(&ref, client, conn);
     return code == TUTTI_OK ? code : tutti_error_pass(err, &failed);
 }
 
@@ -99,7 +100,7 @@ pause_before(uint64_t deadline_ns, uint64_t *pause_ns)
         return false;
     }
     client_pause_ns(*pause_ns);
-    *pause_ns = *pause_ns * 2 < PAUSE_MOST_NS ? *pause_ns * 2 : PAUSE_MOST_NS;
+    *pause_ns = *pause_ns * 2 < PAUSE_MAX_NS ? *pause_ns * 2 : PAUSE_MAX_NS;
     return true;
 }
 
@@ -108,7 +109,7 @@ client_invoke_again(tutti_client *client, const client_call *call,
                     const struct ProtobufCMessage *request, tutti_rpc_message **ret_response,
                     tutti_error *err)
 {
-    uint64_t pause_ns = PAUSE_LEAST_NS;
+    uint64_t pause_ns = PAUSE_MIN_NS;
     tutti_error failed = {0};
     tutti_code code = client_invoke(client, call, request, ret_response, &failed);
 

@@ -10,20 +10,21 @@
 #include "tutti/client.h"
 
 /* Takes requests of ops on their way, to make something else of them. [in] payload  borrowed */
-typedef struct client_divert client_divert;
-struct client_divert {
-    tutti_code (*take)(client_divert *self, const struct ProtobufCMessage *request,
+typedef struct client_request_hook client_request_hook;
+struct client_request_hook {
+    tutti_code (*take)(client_request_hook *self, const struct ProtobufCMessage *request,
                        const void *payload, size_t payload_bytes, tutti_error *err);
 };
 
 /* One unary call. */
 typedef struct client_call {
     const tutti_rpc_stub *stub;
-    client_way way;
+    client_conn_kind kind;
     uint64_t deadline_ns; /* 0 = none */
     const void *payload;  /* NULL = none; not looked at after the call */
     size_t payload_bytes;
-    client_divert *divert; /* where the request goes instead of on its way; NULL = nowhere */
+    client_request_hook
+        *request_hook; /* where the request goes instead of on its way; NULL = nowhere */
 } client_call;
 
 /* [out, owned] ret_response  NULL = not wanted; untouched when it was diverted */

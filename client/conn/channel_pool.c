@@ -76,11 +76,12 @@ client_library_leave(void)
 /* ------------------------------------------------------------------------------ lines */
 
 static tutti_code
-find_address(const tutti_client *client, client_way way, const char **ret_address, tutti_error *err)
+find_address(const tutti_client *client, client_conn_kind kind, const char **ret_address,
+             tutti_error *err)
 {
     const char *address = client->settings.agent;
 
-    if (way != CLIENT_COORDINATOR) {
+    if (kind != CLIENT_COORDINATOR) {
         if (address[0] == '\0') {
             return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_AGENT",
                                   "this client was connected without an agent");
@@ -102,7 +103,8 @@ find_address(const tutti_client *client, client_way way, const char **ret_addres
 }
 
 static tutti_code
-open_line(const tutti_client *client, client_way way, client_line **ret_line, tutti_error *err)
+open_conn(const tutti_client *client, client_conn_kind kind, client_conn **ret_conn,
+          tutti_error *err)
 {
     const client_settings *settings = &client->settings;
     const tutti_rpc_channel_options options = {.tls_ca = settings->tls_ca,
@@ -111,30 +113,31 @@ open_line(const tutti_client *client, client_way way, client_line **ret_line, tu
                                                .tls_name = settings->tls_name,
                                                .token_file = settings->token_file,
                                                .trace = settings->trace,
-                                               .bulk = way == CLIENT_BULK || way >= CLIENT_MORE};
+                                               .bulk = kind == CLIENT_BULK || kind >= CLIENT_MORE};
     const char *address = NULL;
-    client_line *line;
-    tutti_code code = find_address(client, way, &address, err);
+    client_conn *conn;
+    tutti_code code = find_address(client, kind, &address, err);
 
     if (code != TUTTI_OK) {
         return code;
     }
-    line = calloc(1, sizeof(*line));
-    if (line == NULL) {
+    conn = calloc(1, sizeof(*conn));
+    if (conn == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");
     }
-    code = tutti_rpc_channel_open(address, &options, &line->channel, err);
+    code = tutti_rpc_channel_open(address, &options, &conn->channel, err);
     if (code != TUTTI_OK) {
-        free(line);
+        free(conn);
         return code;
     }
-    line->users = 1;
-    *ret_line = line;
+    conn->users = 1;
+    *ret_conn = conn;
     return TUTTI_OK;
 }
 
 tutti_code
-client_line_take(tutti_client *client, client_way way, client_line **ret_line, tutti_error *err)
+client_conn_take(tutti_client *client, client_conn_kind kind, client_conn **ret_conn,
+                 tutti_error *err)
 {
     tutti_code code = client_check_process(client, err);
 
@@ -142,46 +145,46 @@ client_line_take(tutti_client *client, client_way way, client_line **ret_line, t
         return code;
     }
     (void)pthread_mutex_lock(&client->lock);
-    if (client->lines[way] == NULL) {
-        code = open_line(client, way, &client->lines[way], err);
+    if (client->conns[kind] == NULL) {
+        code = open_conn(client, kind, &client->conns[kind], err);
     }
     if (code == TUTTI_OK) {
-        client->lines[way]->users++;
-        *ret_line = client->lines[way];
+        client->conns[kind]->users++;
+        *ret_conn = client->conns[kind];
     }
     (void)pthread_mutex_unlock(&client->lock);
     return code;
 }
 
 void
-client_line_give(tutti_client *client, client_line *line)
+client_conn_give(tutti_client *client, client_conn *conn)
 {
     bool last;
 
     (void)pthread_mutex_lock(&client->lock);
-    last = --line->users == 0;
+    last = --conn->users == 0;
     (void)pthread_mutex_unlock(&client->lock);
     if (last) {
-        tutti_rpc_channel_close(line->channel);
-        free(line);
+        tutti_rpc_channel_close(conn->channel);
+        free(conn);
     }
 }
 
 void
-client_line_break(tutti_client *client, client_line *line)
+client_conn_break(tutti_client *client, client_conn *conn)
 {
     bool ours = false;
     size_t i;
 
     (void)pthread_mutex_lock(&client->lock);
-    for (i = 0; i < CLIENT_WAYS; i++) {
-        if (client->lines[i] == line) {
-            client->lines[i] = NULL;
+    for (i = 0; i < CLIENT_CONN_KINDS; i++) {
+        if (client->conns[i] == conn) {
+            client->conns[i] = NULL;
             ours = true;
         }
     }
     (void)pthread_mutex_unlock(&client->lock);
     if (ours) {
-        client_line_give(client, line); /* the client's own use of it */
+        client_conn_give(client, conn); /* the client's own use of it */
     }
 }

@@ -9,21 +9,21 @@
 #include "tutti/client.h"
 
 /* Which connection a call takes: tensors in bulk do not get in the way of all else. */
-typedef enum client_way {
+typedef enum client_conn_kind {
     CLIENT_CONTROL,
     CLIENT_BULK,
     CLIENT_COORDINATOR,
     CLIENT_MORE, /* connections of a transfer's streams but the first, one each: from here on */
-} client_way;
+} client_conn_kind;
 
-#define CLIENT_WAYS (CLIENT_MORE + TUTTI_STREAMS_MAX - 1)
+#define CLIENT_CONN_KINDS (CLIENT_MORE + TUTTI_STREAMS_MAX - 1)
 
 /* A channel and who uses it. The client's lock guards the count. */
-typedef struct client_line {
+typedef struct client_conn {
     tutti_rpc_channel *channel;
     size_t users;         /* calls, and the client itself */
     atomic_bool answered; /* somebody was there once */
-} client_line;
+} client_conn;
 
 /*
  * Start gRPC with the first client of the process, end it with the last.
@@ -42,11 +42,11 @@ tutti_code client_check_process(const tutti_client *client, tutti_error *err);
  * TUTTI_FAILED_PRECONDITION  NO_AGENT, NO_COORDINATOR: this client has none; a forked process
  * and what opening a channel says
  */
-tutti_code client_line_take(tutti_client *client, client_way way, client_line **ret_line,
+tutti_code client_conn_take(tutti_client *client, client_conn_kind kind, client_conn **ret_conn,
                             tutti_error *err);
-void client_line_give(tutti_client *client, client_line *line);
+void client_conn_give(tutti_client *client, client_conn *conn);
 
 /* The next call gets a fresh connection; this one goes when its last call is over. */
-void client_line_break(tutti_client *client, client_line *line);
+void client_conn_break(tutti_client *client, client_conn *conn);
 
 #endif

@@ -18,10 +18,10 @@
 #include "tutti/client.h"
 
 #define CLIENT_TIMEOUT_MS 30000
-#define CLIENT_OP_GRACE_MS 2000        /* the server's own deadline, with its words, comes first */
-#define CLIENT_COPY_BYTES_MAX 65536    /* smaller payloads are copied, larger ones lent to gRPC */
-#define CLIENT_CHUNK_BYTES (2u << 20)  /* of a transfer, when nothing is said */
-#define CLIENT_CHUNK_BYTES_LEAST 4096u /* what the agent takes */
+#define CLIENT_OP_GRACE_MS 2000       /* the server's own deadline, with its words, comes first */
+#define CLIENT_COPY_BYTES_MAX 65536   /* smaller payloads are copied, larger ones lent to gRPC */
+#define CLIENT_CHUNK_BYTES (2u << 20) /* of a transfer, when nothing is said */
+#define CLIENT_CHUNK_BYTES_MIN 4096u  /* what the agent takes */
 
 /* ------------------------------------------------------------------ client.c */
 
@@ -47,20 +47,20 @@ typedef struct client_description {
     char picked[256]; /* of its addresses the one to take from here; "" = it says none */
 } client_description;
 
-/* Any thread. All but the lines, the shuttles and the watch never changes once tutti_connect has
- * returned. */
+/* Any thread. All but the lines, the command streams and the watch never changes once tutti_connect
+ * has returned. */
 struct tutti_client {
     client_settings settings;
     pid_t owner; /* the process that opened it */
     client_description agent;
     tutti_agent_info info; /* points into `agent` and `settings` */
     pthread_mutex_t lock;  /* guards `lines` and what they count; taken alone */
-    client_line *lines[CLIENT_WAYS];
-    tutti_link shuttles;        /* the idle ones; the lock's, as what follows */
-    unsigned shuttle_count;     /* of all */
-    atomic_uint calls;          /* that a shuttle could have carried, up to the first that may */
+    client_conn *conns[CLIENT_CONN_KINDS];
+    tutti_list_node shuttles;      /* the idle ones; the lock's, as what follows */
+    unsigned command_stream_count; /* of all */
+    atomic_uint calls; /* that a command stream could have carried, up to the first that may */
     atomic_bool goes_by_itself; /* this agent serves no streams of commands */
-    client_watch watch;
+    client_stall_timer watch;
     char device[32]; /* of tensors that are made; "" = the agent's choice */
 };
 

@@ -30,7 +30,7 @@ client_set_command(Tutti__V1__RunRequest *message, uint32_t number, const Protob
 }
 
 tutti_code
-client_open_commands(client_line *line, tutti_rpc_stream **ret_stream, tutti_error *err)
+client_open_commands(client_conn *conn, tutti_rpc_stream **ret_stream, tutti_error *err)
 {
-    return tutti_rpc_stream_open(line->channel, &stub_run, NULL, ret_stream, err);
+    return tutti_rpc_stream_open(conn->channel, &stub_run, NULL, ret_stream, err);
 }

@@ -12,34 +12,36 @@
  * call of its own (decision 0022). Who calls takes one, or makes one; no thread waits for
  * another's.
  */
-typedef struct client_shuttle {
-    tutti_link link; /* in the client's idle ones */
-    client_line *line;
+typedef struct client_command_stream {
+    tutti_list_node link; /* in the client's idle ones */
+    client_conn *conn;
     tutti_rpc_stream *stream;
     uint64_t last_id; /* of the calls it has carried; 0 = none yet */
-} client_shuttle;
+} client_command_stream;
 
 /* One that is idle and whole, or a new one; NULL: the call shall go by itself. */
-client_shuttle *client_shuttle_take(tutti_client *client);
-void client_shuttle_give(tutti_client *client, client_shuttle *shuttle);
+client_command_stream *client_command_stream_acquire(tutti_client *client);
+void client_command_stream_release(tutti_client *client, client_command_stream *commands);
 
 /* Nothing more will be asked of it, and nothing it carries is waited for. How it ended: what the
  * stream says, OK included. */
-tutti_code client_shuttle_drop(tutti_client *client, client_shuttle *shuttle, tutti_error *err);
+tutti_code client_command_stream_drop(tutti_client *client, client_command_stream *commands,
+                                      tutti_error *err);
 
 /* All that are idle. */
 void client_shuttles_close(tutti_client *client);
 
 /* ------------------------------------------------------------------ command_stream_pb.c */
 
-tutti_code client_shuttle_open(client_shuttle *shuttle, tutti_error *err);
+tutti_code client_command_stream_open(client_command_stream *commands, tutti_error *err);
 
 /*
- * A call of the agent by a shuttle, in the words of client_invoke. False: it has not been made and
- * shall go by itself.
+ * A call of the agent by a command stream, in the words of client_invoke. False: it has not been
+ * made and shall go by itself.
  */
-bool client_shuttle_carry(tutti_client *client, const client_call *call,
-                          const struct ProtobufCMessage *request, tutti_rpc_message **ret_response,
-                          tutti_code *ret_code, tutti_error *err);
+bool client_command_stream_call(tutti_client *client, const client_call *call,
+                                const struct ProtobufCMessage *request,
+                                tutti_rpc_message **ret_response, tutti_code *ret_code,
+                                tutti_error *err);
 
 #endif

@@ -13,16 +13,16 @@
 #define CALLS_BEFORE 2 /* of one client: who makes so few has no use for a stream */
 
 tutti_code
-client_shuttle_open(client_shuttle *shuttle, tutti_error *err)
+client_command_stream_open(client_command_stream *commands, tutti_error *err)
 {
-    return client_open_commands(shuttle->line, &shuttle->stream, err);
+    return client_open_commands(commands->conn, &commands->stream, err);
 }
 
 /* Small, and one of the commands; not a program's first call, which may be its last. */
 static bool
 may_carry(tutti_client *client, const client_call *call, uint32_t number)
 {
-    if (call->way != CLIENT_CONTROL || call->payload_bytes > CLIENT_COPY_BYTES_MAX ||
+    if (call->kind != CLIENT_CONTROL || call->payload_bytes > CLIENT_COPY_BYTES_MAX ||
         client->agent.commands_max == 0 || number == 0 ||
         atomic_load_explicit(&client->goes_by_itself, memory_order_relaxed)) {
         return false;
@@ -32,7 +32,7 @@ may_carry(tutti_client *client, const client_call *call, uint32_t number)
 }
 
 static tutti_code
-post_request(client_shuttle *shuttle, const client_call *call, uint32_t number,
+post_request(client_command_stream *commands, const client_call *call, uint32_t number,
              const ProtobufCMessage *request, tutti_error *err)
 {
     const tutti_rpc_blob blob = {.data = call->payload, .size = call->payload_bytes};
@@ -41,7 +41,7 @@ post_request(client_shuttle *shuttle, const client_call *call, uint32_t number,
     tutti_rpc_packed *packed = NULL;
     tutti_code code;
 
-    message.id = ++shuttle->last_id;
+    message.id = ++commands->last_id;
     if (message.id == 1) { /* so it looks for no second one while it works on the first */
         options.in_flight_max = 1;
         message.options = &options;
@@ -49,7 +49,7 @@ post_request(client_shuttle *shuttle, const client_call *call, uint32_t number,
     client_set_command(&message, number, request);
     code = tutti_rpc_pack(&message.base, blob.size > 0 ? &blob : NULL, &packed, err);
     if (code == TUTTI_OK) {
-        tutti_rpc_stream_post(shuttle->stream, packed);
+        tutti_rpc_stream_post(commands->stream, packed);
     }
     return code;
 }
@@ -62,29 +62,29 @@ fail_late(const tutti_client *client, const client_call *call, tutti_error *err)
 }
 
 /* [out, owned] ret_message  the answer; NULL: why there is none (TUTTI_OK: the stream has ended
- * well), and the shuttle is gone */
+ * well), and the command stream is gone */
 static tutti_code
-receive(tutti_client *client, client_shuttle *shuttle, const client_call *call,
+receive(tutti_client *client, client_command_stream *commands, const client_call *call,
         tutti_rpc_message **ret_message, tutti_error *err)
 {
     tutti_error ended;
     tutti_code code;
 
     *ret_message = NULL;
-    if (!tutti_rpc_stream_wait(shuttle->stream, call->deadline_ns)) {
-        tutti_rpc_stream_cancel(shuttle->stream);
-        (void)client_shuttle_drop(client, shuttle, NULL);
+    if (!tutti_rpc_stream_wait(commands->stream, call->deadline_ns)) {
+        tutti_rpc_stream_cancel(commands->stream);
+        (void)client_command_stream_drop(client, commands, NULL);
         return fail_late(client, call, err);
     }
-    code = tutti_rpc_stream_read(shuttle->stream, ret_message, err);
+    code = tutti_rpc_stream_read(commands->stream, ret_message, err);
     if (code == TUTTI_OK && *ret_message != NULL) {
         return TUTTI_OK;
     }
     if (code != TUTTI_OK) {
-        (void)client_shuttle_drop(client, shuttle, NULL);
+        (void)client_command_stream_drop(client, commands, NULL);
         return code;
     }
-    code = client_shuttle_drop(client, shuttle, &ended);
+    code = client_command_stream_drop(client, commands, &ended);
     return code == TUTTI_OK ? code : tutti_error_pass(err, &ended);
 }
 
@@ -98,7 +98,7 @@ is_refusal(tutti_code code)
 
 /* What the answer says. [in] number  of the command, and so of its result; [in, moved] message */
 static tutti_code
-read_answer(const client_shuttle *shuttle, uint32_t number, tutti_rpc_message *message,
+read_answer(const client_command_stream *commands, uint32_t number, tutti_rpc_message *message,
             tutti_rpc_message **ret_response, tutti_error *err)
 {
     const Tutti__V1__RunResponse *answer = tutti_rpc_message_get(message);
@@ -106,11 +106,11 @@ read_answer(const client_shuttle *shuttle, uint32_t number, tutti_rpc_message *m
     tutti_error said;
     tutti_code code = TUTTI_OK;
 
-    if (answer->id != shuttle->last_id || (!failed && (uint32_t)answer->result_case != number)) {
+    if (answer->id != commands->last_id || (!failed && (uint32_t)answer->result_case != number)) {
         code = TUTTI_FAIL(err, TUTTI_DATA_LOSS,
                           "the agent answered call %" PRIu64 " with %u instead of call %" PRIu64
                           " with %" PRIu32,
-                          answer->id, (unsigned)answer->result_case, shuttle->last_id, number);
+                          answer->id, (unsigned)answer->result_case, commands->last_id, number);
     } else if (failed) {
         client_read_error(answer->error, &said);
         code = tutti_error_pass(err, &said);
@@ -123,16 +123,16 @@ read_answer(const client_shuttle *shuttle, uint32_t number, tutti_rpc_message *m
     return code;
 }
 
-/* The shuttle goes on, unless its answers are worth nothing. */
+/* The command stream goes on, unless its answers are worth nothing. */
 static void
-put_away(tutti_client *client, client_shuttle *shuttle, tutti_code code)
+put_away(tutti_client *client, client_command_stream *commands, tutti_code code)
 {
     if (code != TUTTI_DATA_LOSS && code != TUTTI_UNAUTHENTICATED) {
-        client_shuttle_give(client, shuttle);
+        client_command_stream_release(client, commands);
         return;
     }
-    tutti_rpc_stream_cancel(shuttle->stream);
-    (void)client_shuttle_drop(client, shuttle, NULL);
+    tutti_rpc_stream_cancel(commands->stream);
+    (void)client_command_stream_drop(client, commands, NULL);
 }
 
 /* A token that was good when the stream began may be no more: a call of its own brings today's. An
@@ -150,43 +150,44 @@ goes_by_itself(tutti_client *client, tutti_code code, bool first, bool answered)
 
 /* [out] ret_answered  the agent has said what became of it, or nothing was sent */
 static tutti_code
-exchange(tutti_client *client, client_shuttle *shuttle, const client_call *call, uint32_t number,
-         const ProtobufCMessage *request, tutti_rpc_message **ret_response, bool *ret_answered,
-         tutti_error *err)
+exchange(tutti_client *client, client_command_stream *commands, const client_call *call,
+         uint32_t number, const ProtobufCMessage *request, tutti_rpc_message **ret_response,
+         bool *ret_answered, tutti_error *err)
 {
     tutti_rpc_message *message = NULL;
-    tutti_code code = post_request(shuttle, call, number, request, err);
+    tutti_code code = post_request(commands, call, number, request, err);
 
     *ret_answered = true;
     if (code != TUTTI_OK) {
-        put_away(client, shuttle, TUTTI_DATA_LOSS);
+        put_away(client, commands, TUTTI_DATA_LOSS);
         return code;
     }
-    code = receive(client, shuttle, call, &message, err);
+    code = receive(client, commands, call, &message, err);
     *ret_answered = message != NULL;
     if (message != NULL) {
-        code = read_answer(shuttle, number, message, ret_response, err);
-        put_away(client, shuttle, code);
+        code = read_answer(commands, number, message, ret_response, err);
+        put_away(client, commands, code);
     }
     return code;
 }
 
 bool
-client_shuttle_carry(tutti_client *client, const client_call *call,
-                     const struct ProtobufCMessage *request, tutti_rpc_message **ret_response,
-                     tutti_code *ret_code, tutti_error *err)
+client_command_stream_call(tutti_client *client, const client_call *call,
+                           const struct ProtobufCMessage *request, tutti_rpc_message **ret_response,
+                           tutti_code *ret_code, tutti_error *err)
 {
     const uint32_t number = client_command_of(request);
-    client_shuttle *shuttle = may_carry(client, call, number) ? client_shuttle_take(client) : NULL;
+    client_command_stream *commands =
+        may_carry(client, call, number) ? client_command_stream_acquire(client) : NULL;
     tutti_error failed;
     bool answered;
     bool first;
 
-    if (shuttle == NULL) {
+    if (commands == NULL) {
         return false;
     }
-    first = shuttle->last_id == 0;
-    *ret_code = exchange(client, shuttle, call, number, request, ret_response, &answered, &failed);
+    first = commands->last_id == 0;
+    *ret_code = exchange(client, commands, call, number, request, ret_response, &answered, &failed);
     if (goes_by_itself(client, *ret_code, first, answered)) {
         return false;
     }

@@ -28,8 +28,8 @@ move_to(tutti_client *client, char *address)
     client_description said;
     tutti_code code;
 
-    if (client->lines[CLIENT_CONTROL] != NULL) {
-        client_line_break(client, client->lines[CLIENT_CONTROL]);
+    if (client->conns[CLIENT_CONTROL] != NULL) {
+        client_conn_break(client, client->conns[CLIENT_CONTROL]);
     }
     client->settings.agent = address;
     code = client_wire_describe(client, client_deadline(client, 0), &said, NULL);
@@ -38,8 +38,8 @@ move_to(tutti_client *client, char *address)
         free(before);
         return true;
     }
-    if (client->lines[CLIENT_CONTROL] != NULL) {
-        client_line_break(client, client->lines[CLIENT_CONTROL]);
+    if (client->conns[CLIENT_CONTROL] != NULL) {
+        client_conn_break(client, client->conns[CLIENT_CONTROL]);
     }
     client->settings.agent = before;
     return false;
@@ -47,7 +47,7 @@ move_to(tutti_client *client, char *address)
 
 /* Just connected: go on by the Unix socket, when that is the one to take and the same agent. */
 static void
-go_near(tutti_client *client)
+use_local_socket(tutti_client *client)
 {
     char *address;
 
@@ -60,8 +60,8 @@ go_near(tutti_client *client)
     }
 }
 
-#define ASK_AGAIN_MS_LEAST 10
-#define ASK_AGAIN_MS_MOST 500
+#define ASK_AGAIN_MS_MIN 10
+#define ASK_AGAIN_MS_MAX 500
 #define EXPLAIN_MS 1000 /* to find out who is missing */
 #define STATES_MAX 1024
 
@@ -126,7 +126,7 @@ may_help(const tutti_client *self, tutti_code code, const tutti_error *err)
 static tutti_code
 ask_until(tutti_client *self, uint64_t deadline_ns, tutti_error *err)
 {
-    uint64_t again_ns = ASK_AGAIN_MS_LEAST * TUTTI_NS_PER_MS;
+    uint64_t again_ns = ASK_AGAIN_MS_MIN * TUTTI_NS_PER_MS;
     tutti_code before = TUTTI_DEADLINE_EXCEEDED;
     tutti_error inner;
     tutti_code code;
@@ -143,8 +143,8 @@ ask_until(tutti_client *self, uint64_t deadline_ns, tutti_error *err)
         }
         client_pause_ns(again_ns);
         again_ns *= 2;
-        if (again_ns > ASK_AGAIN_MS_MOST * TUTTI_NS_PER_MS) {
-            again_ns = ASK_AGAIN_MS_MOST * TUTTI_NS_PER_MS;
+        if (again_ns > ASK_AGAIN_MS_MAX * TUTTI_NS_PER_MS) {
+            again_ns = ASK_AGAIN_MS_MAX * TUTTI_NS_PER_MS;
         }
     }
 }
@@ -212,7 +212,7 @@ new_client(const tutti_client_options *options, tutti_client **ret_client, tutti
         return code;
     }
     tutti_list_init(&self->shuttles);
-    client_watch_init(&self->watch);
+    client_stall_timer_init(&self->watch);
     *ret_client = self;
     return TUTTI_OK;
 }
@@ -241,7 +241,7 @@ fill_info(tutti_client *self)
 static tutti_code
 check_coordinator(tutti_client *self, const tutti_client_options *options, tutti_error *err)
 {
-    client_line *line = NULL;
+    client_conn *conn = NULL;
     tutti_code code;
 
     if (options == NULL || options->agent == NULL) {
@@ -250,10 +250,10 @@ check_coordinator(tutti_client *self, const tutti_client_options *options, tutti
     }
     code = tutti_check_name(self->settings.job, "job", err);
     if (code == TUTTI_OK) {
-        code = client_line_take(self, CLIENT_COORDINATOR, &line, err);
+        code = client_conn_take(self, CLIENT_COORDINATOR, &conn, err);
     }
     if (code == TUTTI_OK) {
-        client_line_give(self, line);
+        client_conn_give(self, conn);
     }
     return code;
 }
@@ -274,7 +274,7 @@ tutti_connect_with(const tutti_client_options *options, tutti_client **ret_clien
     } else if (code == TUTTI_OK) {
         code = wait_until_joined(self, err);
         if (code == TUTTI_OK) {
-            go_near(self);
+            use_local_socket(self);
         }
     }
     if (code == TUTTI_OK && world_size != 0) {
@@ -312,11 +312,11 @@ tutti_close(tutti_client *client)
         free(client);
         return;
     }
-    client_watch_fini(&client->watch);
+    client_stall_timer_fini(&client->watch);
     client_shuttles_close(client);
-    for (i = 0; i < CLIENT_WAYS; i++) {
-        if (client->lines[i] != NULL) {
-            client_line_break(client, client->lines[i]);
+    for (i = 0; i < CLIENT_CONN_KINDS; i++) {
+        if (client->conns[i] != NULL) {
+            client_conn_break(client, client->conns[i]);
         }
     }
     free_client(client);

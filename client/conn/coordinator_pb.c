@@ -22,7 +22,7 @@ client_call
 client_ask_coordinator(const tutti_client *client, const tutti_rpc_stub *stub)
 {
     return (client_call){
-        .stub = stub, .way = CLIENT_COORDINATOR, .deadline_ns = client_deadline(client, 0)};
+        .stub = stub, .kind = CLIENT_COORDINATOR, .deadline_ns = client_deadline(client, 0)};
 }
 
 /* ------------------------------------------------------------------------------ jobs, ranks */

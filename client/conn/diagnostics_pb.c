@@ -44,7 +44,7 @@ client_wire_describe(tutti_client *client, uint64_t deadline_ns,
 {
     Tutti__V1__DescribeAgentRequest request = TUTTI__V1__DESCRIBE_AGENT_REQUEST__INIT;
     const client_call call = {
-        .stub = &stub_describe, .way = CLIENT_CONTROL, .deadline_ns = deadline_ns};
+        .stub = &stub_describe, .kind = CLIENT_CONTROL, .deadline_ns = deadline_ns};
     tutti_rpc_message *message = NULL;
     const tutti_code code = client_invoke(client, &call, &request.base, &message, err);
 
@@ -86,7 +86,7 @@ tutti_agent_stat(tutti_client *client, tutti_agent_stats *ret_stats, tutti_error
 {
     Tutti__V1__GetStatsRequest request = TUTTI__V1__GET_STATS_REQUEST__INIT;
     const client_call call = {
-        .stub = &stub_stats, .way = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
+        .stub = &stub_stats, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
     const Tutti__V1__GetStatsResponse *response;
     tutti_rpc_message *message = NULL;
     const tutti_code code = client_invoke(client, &call, &request.base, &message, err);
@@ -115,7 +115,7 @@ client_wire_health(tutti_client *client, const char *service, uint64_t deadline_
 {
     Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
     const client_call call = {
-        .stub = &stub_health, .way = CLIENT_CONTROL, .deadline_ns = deadline_ns};
+        .stub = &stub_health, .kind = CLIENT_CONTROL, .deadline_ns = deadline_ns};
     const Grpc__Health__V1__HealthCheckResponse *response;
     tutti_rpc_message *message = NULL;
     tutti_code code;

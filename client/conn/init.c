@@ -12,8 +12,8 @@
 #include "client/conn/call.h"
 #include "client/conn/client.h"
 
-#define ASK_AGAIN_MS_LEAST 10
-#define ASK_AGAIN_MS_MOST 500
+#define ASK_AGAIN_MS_MIN 10
+#define ASK_AGAIN_MS_MAX 500
 
 tutti_code
 tutti_init_parse(const char *url, tutti_init_info *ret_info, tutti_error *err)
@@ -102,7 +102,7 @@ static tutti_code
 find_in_time(search *self, tutti_error *err)
 {
     const uint64_t deadline_ns = client_deadline(self->client, 0);
-    uint64_t again_ns = ASK_AGAIN_MS_LEAST * TUTTI_NS_PER_MS;
+    uint64_t again_ns = ASK_AGAIN_MS_MIN * TUTTI_NS_PER_MS;
     tutti_error inner;
 
     for (;;) {
@@ -121,8 +121,8 @@ find_in_time(search *self, tutti_error *err)
                                   self->client->settings.timeout_ms, inner.text);
         }
         client_pause_ns(again_ns);
-        again_ns = again_ns * 2 > ASK_AGAIN_MS_MOST * TUTTI_NS_PER_MS
-                       ? ASK_AGAIN_MS_MOST * TUTTI_NS_PER_MS
+        again_ns = again_ns * 2 > ASK_AGAIN_MS_MAX * TUTTI_NS_PER_MS
+                       ? ASK_AGAIN_MS_MAX * TUTTI_NS_PER_MS
                        : again_ns * 2;
     }
 }

@@ -9,9 +9,9 @@
 #include "base/os/thread.h"
 
 void
-client_watch_init(client_watch *watch)
+client_stall_timer_init(client_stall_timer *watch)
 {
-    *watch = (client_watch){0};
+    *watch = (client_stall_timer){0};
     tutti_list_init(&watch->watched);
     (void)pthread_mutex_init(&watch->lock, NULL);
     tutti_cond_init(&watch->changed);
@@ -19,11 +19,11 @@ client_watch_init(client_watch *watch)
 
 /* Give up what is due; when the next one will be. */
 static uint64_t
-look(client_watch *watch, uint64_t now_ns)
+look(client_stall_timer *watch, uint64_t now_ns)
 {
     uint64_t next_ns = UINT64_MAX;
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     tutti_list_each(link, spare, &watch->watched)
     {
@@ -47,7 +47,7 @@ look(client_watch *watch, uint64_t now_ns)
 static void *
 run(void *arg)
 {
-    client_watch *watch = arg;
+    client_stall_timer *watch = arg;
 
     (void)pthread_mutex_lock(&watch->lock);
     while (!watch->stopping) {
@@ -59,7 +59,7 @@ run(void *arg)
 
 /* With the lock held. */
 static tutti_code
-start(client_watch *watch, tutti_error *err)
+start(client_stall_timer *watch, tutti_error *err)
 {
     int failed;
 
@@ -76,7 +76,7 @@ start(client_watch *watch, tutti_error *err)
 }
 
 void
-client_watch_fini(client_watch *watch)
+client_stall_timer_fini(client_stall_timer *watch)
 {
     (void)pthread_mutex_lock(&watch->lock);
     assert(tutti_list_empty(&watch->watched));
@@ -91,8 +91,8 @@ client_watch_fini(client_watch *watch)
 }
 
 tutti_code
-client_watch_add(client_watch *watch, client_watched *watched, tutti_rpc_stream *stream,
-                 uint64_t patience_ns, tutti_error *err)
+client_stall_timer_add(client_stall_timer *watch, client_watched *watched, tutti_rpc_stream *stream,
+                       uint64_t patience_ns, tutti_error *err)
 {
     tutti_code code;
 
@@ -111,13 +111,13 @@ client_watch_add(client_watch *watch, client_watched *watched, tutti_rpc_stream 
 }
 
 void
-client_watch_moved(client_watched *watched)
+client_stall_timer_moved(client_watched *watched)
 {
     atomic_store_explicit(&watched->moved_ns, tutti_clock_ns(), memory_order_relaxed);
 }
 
 bool
-client_watch_remove(client_watch *watch, client_watched *watched)
+client_stall_timer_remove(client_stall_timer *watch, client_watched *watched)
 {
     bool stalled;
 

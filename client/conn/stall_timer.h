@@ -10,33 +10,33 @@
 #include "rpc/channel.h"
 
 /* Gives up streams that do not move. One thread per client, started with the first transfer. */
-typedef struct client_watch {
+typedef struct client_stall_timer {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    tutti_link watched;
+    tutti_list_node watched;
     pthread_t thread;
     bool started;
     bool stopping;
-} client_watch;
+} client_stall_timer;
 
 /* A stream that is watched. `moved_ns` belongs to the transfer, all else to the watch's lock. */
 typedef struct client_watched {
-    tutti_link link;
+    tutti_list_node link;
     tutti_rpc_stream *stream;
     uint64_t patience_ns;
     atomic_uint_fast64_t moved_ns;
     bool stalled;
 } client_watched;
 
-void client_watch_init(client_watch *watch);
-void client_watch_fini(client_watch *watch); /* ends the thread */
+void client_stall_timer_init(client_stall_timer *watch);
+void client_stall_timer_fini(client_stall_timer *watch); /* ends the thread */
 
 /* TUTTI_RESOURCE_EXHAUSTED  no thread could be started */
-tutti_code client_watch_add(client_watch *watch, client_watched *watched, tutti_rpc_stream *stream,
-                            uint64_t patience_ns, tutti_error *err);
-void client_watch_moved(client_watched *watched);
+tutti_code client_stall_timer_add(client_stall_timer *watch, client_watched *watched,
+                                  tutti_rpc_stream *stream, uint64_t patience_ns, tutti_error *err);
+void client_stall_timer_moved(client_watched *watched);
 
 /* Was it given up? Before the stream is finished. */
-bool client_watch_remove(client_watch *watch, client_watched *watched);
+bool client_stall_timer_remove(client_stall_timer *watch, client_watched *watched);
 
 #endif

@@ -14,51 +14,51 @@
 #define PATIENCE_S 1 /* for a connection that is alive to let go of what it still holds */
 
 void
-client_loan_init(client_loan *loan)
+client_zero_copy_init(client_zero_copy_ref *ref)
 {
-    const int failed = sem_init(&loan->back, 0, 0);
+    const int failed = sem_init(&ref->back, 0, 0);
 
     assert(failed == 0);
     (void)failed;
-    loan->out = 0;
+    ref->out = 0;
 }
 
 static void
 on_release(void *arg)
 {
-    client_loan *loan = arg;
+    client_zero_copy_ref *ref = arg;
 
-    (void)sem_post(&loan->back);
+    (void)sem_post(&ref->back);
 }
 
 tutti_rpc_blob
-client_loan_blob(client_loan *loan, const void *data, size_t size)
+client_zero_copy_blob(client_zero_copy_ref *ref, const void *data, size_t size)
 {
     if (size <= CLIENT_COPY_BYTES_MAX) {
         return (tutti_rpc_blob){.data = data, .size = size};
     }
-    loan->out++;
-    return (tutti_rpc_blob){.data = data, .size = size, .on_release = on_release, .arg = loan};
+    ref->out++;
+    return (tutti_rpc_blob){.data = data, .size = size, .on_release = on_release, .arg = ref};
 }
 
 void
-client_loan_collect(client_loan *loan)
+client_zero_copy_collect(client_zero_copy_ref *ref)
 {
-    while (loan->out > 0 && sem_trywait(&loan->back) == 0) {
-        loan->out--;
+    while (ref->out > 0 && sem_trywait(&ref->back) == 0) {
+        ref->out--;
     }
 }
 
 /* False: the time was up before all had come back. `until` NULL = never. */
 static bool
-wait_for_all(client_loan *loan, const struct timespec *until)
+wait_for_all(client_zero_copy_ref *ref, const struct timespec *until)
 {
-    while (loan->out > 0) {
-        const int failed = until == NULL ? sem_wait(&loan->back)
-                                         : sem_clockwait(&loan->back, CLOCK_MONOTONIC, until);
+    while (ref->out > 0) {
+        const int failed = until == NULL ? sem_wait(&ref->back)
+                                         : sem_clockwait(&ref->back, CLOCK_MONOTONIC, until);
 
         if (failed == 0) {
-            loan->out--;
+            ref->out--;
         } else if (errno == ETIMEDOUT) {
             return false;
         }
@@ -67,16 +67,16 @@ wait_for_all(client_loan *loan, const struct timespec *until)
 }
 
 void
-client_loan_settle(client_loan *loan, tutti_client *client, client_line *line)
+client_zero_copy_end(client_zero_copy_ref *ref, tutti_client *client, client_conn *conn)
 {
     struct timespec until;
 
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += PATIENCE_S;
-    if (!wait_for_all(loan, &until)) {
-        client_line_break(client, line);
+    if (!wait_for_all(ref, &until)) {
+        client_conn_break(client, conn);
     }
-    client_line_give(client, line);
-    (void)wait_for_all(loan, NULL);
-    (void)sem_destroy(&loan->back);
+    client_conn_give(client, conn);
+    (void)wait_for_all(ref, NULL);
+    (void)sem_destroy(&ref->back);
 }

@@ -7,23 +7,23 @@
 #include "client/conn/channel_pool.h"
 
 /* The caller's memory while gRPC looks at it. Any thread gives back; one thread lends. */
-typedef struct client_loan {
+typedef struct client_zero_copy_ref {
     sem_t back;
     size_t out;
-} client_loan;
+} client_zero_copy_ref;
 
-void client_loan_init(client_loan *loan);
+void client_zero_copy_init(client_zero_copy_ref *ref);
 
-/* A blob of `size` bytes at `data`; small ones are copied and no loan. */
-tutti_rpc_blob client_loan_blob(client_loan *loan, const void *data, size_t size);
+/* A blob of `size` bytes at `data`; small ones are copied and no zero-copy reference. */
+tutti_rpc_blob client_zero_copy_blob(client_zero_copy_ref *ref, const void *data, size_t size);
 
 /* Count what has come back, without waiting. */
-void client_loan_collect(client_loan *loan);
+void client_zero_copy_collect(client_zero_copy_ref *ref);
 
 /*
  * The call is over: wait until nobody looks at the memory any more, and give the line back. When a
  * dead peer keeps gRPC from letting go, the connection is broken.
  */
-void client_loan_settle(client_loan *loan, tutti_client *client, client_line *line);
+void client_zero_copy_end(client_zero_copy_ref *ref, tutti_client *client, client_conn *conn);
 
 #endif

@@ -16,7 +16,7 @@
 static const tutti_rpc_stub stub_examine = {&tutti__v1__diagnostics_service__descriptor, "Examine"};
 
 static void
-read_lists(const Tutti__V1__ExamineResponse *response, tutti_exam *ret)
+read_lists(const Tutti__V1__ExamineResponse *response, tutti_self_check *ret)
 {
     size_t i;
 
@@ -36,15 +36,15 @@ read_lists(const Tutti__V1__ExamineResponse *response, tutti_exam *ret)
 }
 
 static void
-read_exam(const Tutti__V1__ExamineResponse *response, tutti_exam *ret)
+read_self_check(const Tutti__V1__ExamineResponse *response, tutti_self_check *ret)
 {
-    *ret = (tutti_exam){.rank = response->rank,
-                        .pid = response->pid,
-                        .memlock_bytes = response->memlock_bytes,
-                        .memlock_max_bytes = response->memlock_max_bytes,
-                        .files = response->files,
-                        .files_max = response->files_max,
-                        .files_open = response->files_open};
+    *ret = (tutti_self_check){.rank = response->rank,
+                              .pid = response->pid,
+                              .memlock_bytes = response->memlock_bytes,
+                              .memlock_max_bytes = response->memlock_max_bytes,
+                              .files = response->files,
+                              .files_max = response->files_max,
+                              .files_open = response->files_open};
     client_read_text(response->host, ret->host, sizeof(ret->host));
     client_read_text(response->version, ret->version, sizeof(ret->version));
     client_read_text(response->kernel, ret->kernel, sizeof(ret->kernel));
@@ -78,12 +78,12 @@ read_reaches(const Tutti__V1__ExamineResponse *response, tutti_reach **ret, tutt
 
 tutti_code
 tutti_agent_examine(tutti_client *client, const uint32_t *ranks, size_t count, uint32_t wait_ms,
-                    tutti_exam *ret_exam, tutti_reach **ret_reaches, size_t *ret_reach_count,
-                    tutti_error *err)
+                    tutti_self_check *ret_self_check, tutti_reach **ret_reaches,
+                    size_t *ret_reach_count, tutti_error *err)
 {
     Tutti__V1__ExamineRequest request = TUTTI__V1__EXAMINE_REQUEST__INIT;
     const client_call call = {.stub = &stub_examine,
-                              .way = CLIENT_CONTROL,
+                              .kind = CLIENT_CONTROL,
                               .deadline_ns = client_deadline(client, 0) + wait_ms * 1000000ULL};
     const Tutti__V1__ExamineResponse *response;
     tutti_rpc_message *message = NULL;
@@ -100,7 +100,7 @@ tutti_agent_examine(tutti_client *client, const uint32_t *ranks, size_t count, u
     code = read_reaches(response, ret_reaches, err);
     if (code == TUTTI_OK) {
         *ret_reach_count = response->n_reaches;
-        read_exam(response, ret_exam);
+        read_self_check(response, ret_self_check);
     }
     tutti_rpc_message_free(message);
     return code;

@@ -41,7 +41,7 @@ read_explanation(const Tutti__V1__ExplainResponse *response, tutti_explanation *
                                .rank_count = response->rank_count,
                                .host_count = response->host_count,
                                .settled = response->settled,
-                               .near = response->near,
+                               .same_host = response->same_host,
                                .alike = response->alike};
     client_read_text(response->algorithm, ret->algorithm, sizeof(ret->algorithm));
     client_read_text(response->why, ret->why, sizeof(ret->why));
@@ -58,7 +58,7 @@ ask(tutti_client *client, const tutti_explain_question *question, uint32_t host_
 {
     Tutti__V1__ExplainRequest request = TUTTI__V1__EXPLAIN_REQUEST__INIT;
     const client_call call = {
-        .stub = &stub_explain, .way = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
+        .stub = &stub_explain, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
     tutti_rpc_message *message = NULL;
     tutti_code code;
 
@@ -104,7 +104,7 @@ tutti_algorithms_set(tutti_client *client, const char *table, const char *forced
 {
     Tutti__V1__SetAlgorithmsRequest request = TUTTI__V1__SET_ALGORITHMS_REQUEST__INIT;
     const client_call call = {
-        .stub = &stub_set, .way = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
+        .stub = &stub_set, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
     tutti_rpc_message *message = NULL;
     tutti_code code;
 

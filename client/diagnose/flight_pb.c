@@ -23,7 +23,7 @@ get_page(tutti_client *client, uint64_t from, tutti_rpc_message **ret_message, t
 {
     Tutti__V1__GetFlightRecordRequest request = TUTTI__V1__GET_FLIGHT_RECORD_REQUEST__INIT;
     const client_call call = {
-        .stub = &stub_flight, .way = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
+        .stub = &stub_flight, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
 
     request.from_record_id = from;
     request.page_size = PAGE;

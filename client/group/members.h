@@ -6,7 +6,7 @@
 #include "tutti/membership.h"
 
 /* Ask. What the server thinks of it is told by the first read. */
-tutti_code client_wire_members_open(tutti_client *client, client_line *line, uint64_t after_epoch,
+tutti_code client_wire_members_open(tutti_client *client, client_conn *conn, uint64_t after_epoch,
                                     uint64_t job_id, tutti_rpc_stream **ret_stream,
                                     tutti_error *err);
 

@@ -9,13 +9,13 @@ static const tutti_rpc_stub stub_watch = {&tutti__v1__coordinator_service__descr
                                           "WatchMembers"};
 
 tutti_code
-client_wire_members_open(tutti_client *client, client_line *line, uint64_t after_epoch,
+client_wire_members_open(tutti_client *client, client_conn *conn, uint64_t after_epoch,
                          uint64_t job_id, tutti_rpc_stream **ret_stream, tutti_error *err)
 {
     Tutti__V1__WatchMembersRequest request = TUTTI__V1__WATCH_MEMBERS_REQUEST__INIT;
     const tutti_rpc_call_options options = {.deadline_ns = 0};
     tutti_rpc_stream *stream = NULL;
-    tutti_code code = tutti_rpc_stream_open(line->channel, &stub_watch, &options, &stream, err);
+    tutti_code code = tutti_rpc_stream_open(conn->channel, &stub_watch, &options, &stream, err);
 
     if (code != TUTTI_OK) {
         return code;

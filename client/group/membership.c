@@ -14,12 +14,12 @@
 #include "client/group/members.h"
 #include "tutti/membership.h"
 
-#define PAUSE_LEAST_NS (100 * TUTTI_NS_PER_MS)
-#define PAUSE_MOST_NS (5 * TUTTI_NS_PER_S)
+#define PAUSE_MIN_NS (100 * TUTTI_NS_PER_MS)
+#define PAUSE_MAX_NS (5 * TUTTI_NS_PER_S)
 
 struct tutti_member_watch {
     tutti_client *client;
-    client_line *line;
+    client_conn *conn;
     tutti_member_fn on_event;
     void *arg;
     pthread_t thread;
@@ -83,7 +83,7 @@ take_now(tutti_member_watch *self, tutti_member_event *event)
     self->from_now = false;
     self->job_id = event->job_id;
     self->away_ns = 0;
-    self->pause_ns = PAUSE_LEAST_NS;
+    self->pause_ns = PAUSE_MIN_NS;
     tell(self, event);
 }
 
@@ -152,11 +152,11 @@ follow(tutti_member_watch *self, tutti_error *ret_why)
 static tutti_code
 begin(tutti_member_watch *self, tutti_error *err)
 {
-    client_watch *patience = &self->client->watch;
+    client_stall_timer *patience = &self->client->watch;
     client_watched watched = {.stalled = false};
     tutti_rpc_stream *stream = NULL;
     tutti_code code = client_wire_members_open(
-        self->client, self->line, self->from_now ? 0 : self->epoch, self->job_id, &stream, err);
+        self->client, self->conn, self->from_now ? 0 : self->epoch, self->job_id, &stream, err);
 
     if (code != TUTTI_OK) {
         return code;
@@ -167,10 +167,11 @@ begin(tutti_member_watch *self, tutti_error *err)
         tutti_rpc_stream_cancel(stream);
     }
     (void)pthread_mutex_unlock(&self->lock);
-    if (client_watch_add(patience, &watched, stream,
-                         self->client->settings.timeout_ms * TUTTI_NS_PER_MS, NULL) == TUTTI_OK) {
+    if (client_stall_timer_add(patience, &watched, stream,
+                               self->client->settings.timeout_ms * TUTTI_NS_PER_MS,
+                               NULL) == TUTTI_OK) {
         (void)client_wire_members_read(stream, &self->first, &self->event, NULL);
-        if (client_watch_remove(patience, &watched)) {
+        if (client_stall_timer_remove(patience, &watched)) {
             finish(self, NULL);
             return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED,
                               "the coordinator gave no answer in time");
@@ -213,7 +214,7 @@ pause_a_while(tutti_member_watch *self)
     const uint64_t half = self->pause_ns / 2;
     const uint64_t until = tutti_clock_ns() + half + tutti_id_draw() % (half + 1);
 
-    self->pause_ns = self->pause_ns * 2 < PAUSE_MOST_NS ? self->pause_ns * 2 : PAUSE_MOST_NS;
+    self->pause_ns = self->pause_ns * 2 < PAUSE_MAX_NS ? self->pause_ns * 2 : PAUSE_MAX_NS;
     (void)pthread_mutex_lock(&self->lock);
     while (!self->stopping && tutti_clock_ns() < until) {
         (void)tutti_cond_wait_until(&self->changed, &self->lock, until);
@@ -278,7 +279,7 @@ watch_new(tutti_client *client, const tutti_member_watch_options *options)
     self->from_now = options->after_epoch == TUTTI_MEMBERS_FROM_NOW;
     self->epoch = self->from_now ? 0 : options->after_epoch;
     self->job_id = options->job_id;
-    self->pause_ns = PAUSE_LEAST_NS;
+    self->pause_ns = PAUSE_MIN_NS;
     (void)pthread_mutex_init(&self->lock, NULL);
     tutti_cond_init(&self->changed);
     return self;
@@ -292,8 +293,8 @@ watch_free(tutti_member_watch *self)
         tutti_rpc_stream_cancel(self->stream);
         (void)tutti_rpc_stream_finish(self->stream, NULL);
     }
-    if (self->line != NULL) {
-        client_line_give(self->client, self->line);
+    if (self->conn != NULL) {
+        client_conn_give(self->client, self->conn);
     }
     (void)pthread_cond_destroy(&self->changed);
     (void)pthread_mutex_destroy(&self->lock);
@@ -325,7 +326,7 @@ tutti_member_watch_start(tutti_client *client, const tutti_member_watch_options 
     }
     self->on_event = on_event;
     self->arg = arg;
-    code = client_line_take(client, CLIENT_COORDINATOR, &self->line, &failed);
+    code = client_conn_take(client, CLIENT_COORDINATOR, &self->conn, &failed);
     if (code == TUTTI_OK) {
         code = begin(self, &failed);
     }

@@ -52,7 +52,7 @@ tutti_meet(tutti_client *client, const void *key, size_t key_size, tutti_meeting
 {
     Tutti__V1__RendezvousServiceMeetRequest request =
         TUTTI__V1__RENDEZVOUS_SERVICE_MEET_REQUEST__INIT;
-    client_call call = {.stub = &stub_meet, .way = CLIENT_COORDINATOR};
+    client_call call = {.stub = &stub_meet, .kind = CLIENT_COORDINATOR};
     tutti_rpc_message *message = NULL;
     tutti_code code = check_meeting(meeting, err);
 

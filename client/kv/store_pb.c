@@ -365,18 +365,18 @@ tutti_kv_watch(tutti_client *client, const void *prefix, size_t prefix_size, uin
     const tutti_rpc_call_options options = {
         .deadline_ns = timeout_ms == 0 ? 0 : client_deadline(client, timeout_ms)};
     watching self = {.on_entry = on_entry, .arg = arg};
-    client_line *line = NULL;
-    tutti_code code = client_line_take(client, CLIENT_COORDINATOR, &line, err);
+    client_conn *conn = NULL;
+    tutti_code code = client_conn_take(client, CLIENT_COORDINATOR, &conn, err);
 
     if (code != TUTTI_OK) {
         return code;
     }
     request.job = client_write_text(client_job(client));
     request.prefix = client_write_bytes(prefix, prefix_size);
-    code = tutti_rpc_stream_open(line->channel, &stub_watch, &options, &self.stream, err);
+    code = tutti_rpc_stream_open(conn->channel, &stub_watch, &options, &self.stream, err);
     if (code == TUTTI_OK) {
         code = watch(&self, &request, err);
     }
-    client_line_give(client, line);
+    client_conn_give(client, conn);
     return code;
 }

@@ -13,7 +13,8 @@ typedef struct client_inline {
     uint64_t bytes;
     void *result;
     uint64_t result_bytes;
-    client_divert *divert; /* the request goes there and is not answered; NULL = nowhere */
+    client_request_hook
+        *request_hook; /* the request goes there and is not answered; NULL = nowhere */
 } client_inline;
 
 typedef tutti_code (*client_op_fn)(tutti_client *client, const tutti_op *op,

@@ -12,7 +12,7 @@ static const tutti_rpc_stub stub_infer = {&tutti__v1__collectives_service__descr
 
 /* Where the request of the op goes. */
 typedef struct inference {
-    client_divert divert;
+    client_request_hook request_hook;
     tutti_client *client;
     tutti_infer_place place;
     tutti_spec result;
@@ -22,7 +22,7 @@ static tutti_code
 ask(inference *self, const Tutti__V1__InferRequest *request, tutti_error *err)
 {
     const client_call call = {.stub = &stub_infer,
-                              .way = CLIENT_CONTROL,
+                              .kind = CLIENT_CONTROL,
                               .deadline_ns = client_deadline(self->client, 0)};
     const Tutti__V1__InferResponse *response;
     tutti_rpc_message *message = NULL;
@@ -42,10 +42,10 @@ ask(inference *self, const Tutti__V1__InferRequest *request, tutti_error *err)
 
 /* Every op has a request type of its own, and with it a place in the oneof. */
 static tutti_code
-take_request(client_divert *divert, const ProtobufCMessage *request, const void *payload,
-             size_t payload_bytes, tutti_error *err)
+take_request(client_request_hook *request_hook, const ProtobufCMessage *request,
+             const void *payload, size_t payload_bytes, tutti_error *err)
 {
-    inference *self = tutti_container_of(divert, inference, divert);
+    inference *self = tutti_container_of(request_hook, inference, request_hook);
     const ProtobufCMessageDescriptor *type = &tutti__v1__infer_request__descriptor;
     Tutti__V1__InferRequest message = TUTTI__V1__INFER_REQUEST__INIT;
     unsigned i;
@@ -73,8 +73,9 @@ tutti_code
 tutti_infer(tutti_client *client, tutti_op_kind kind, const tutti_op *op, const tutti_spec *input,
             const tutti_infer_place *place, tutti_spec *ret_result, tutti_error *err)
 {
-    inference self = {.divert.take = take_request, .client = client};
-    const client_inline memory = {.spec = input, .gives = input != NULL, .divert = &self.divert};
+    inference self = {.request_hook.take = take_request, .client = client};
+    const client_inline memory = {
+        .spec = input, .gives = input != NULL, .request_hook = &self.request_hook};
     const client_op_fn fn = client_op_of(kind);
     tutti_op_result none;
     tutti_op own;

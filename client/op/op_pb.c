@@ -50,10 +50,10 @@ client_call
 client_op_call(const tutti_client *client, const tutti_op *op, const client_inline *memory,
                const tutti_rpc_stub *stub)
 {
-    client_call call = {.stub = stub, .way = CLIENT_CONTROL};
+    client_call call = {.stub = stub, .kind = CLIENT_CONTROL};
 
     call.deadline_ns = op->async ? client_deadline(client, 0) : client_op_deadline(op->timeout_ms);
-    call.divert = memory == NULL ? NULL : memory->divert;
+    call.request_hook = memory == NULL ? NULL : memory->request_hook;
     if (memory != NULL && memory->gives) {
         call.payload = memory->data;
         call.payload_bytes = (size_t)memory->bytes;

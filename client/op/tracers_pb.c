@@ -25,7 +25,7 @@ ask(tutti_client *client, const tutti_rpc_stub *stub, const ProtobufCMessage *re
     tutti_rpc_message **ret_message, tutti_error *err)
 {
     const client_call call = {
-        .stub = stub, .way = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
+        .stub = stub, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
 
     return client_invoke(client, &call, request, ret_message, err);
 }
@@ -230,7 +230,7 @@ tutti_backward(tutti_client *client, const char *name, const tutti_backward_opti
 {
     Tutti__V1__BackwardRequest request = TUTTI__V1__BACKWARD_REQUEST__INIT;
     Tutti__V1__OpOptions op_options = TUTTI__V1__OP_OPTIONS__INIT;
-    client_call call = {.stub = &stub_backward, .way = CLIENT_CONTROL};
+    client_call call = {.stub = &stub_backward, .kind = CLIENT_CONTROL};
     tutti_rpc_message *message = NULL;
     tutti_backward_options own;
     wire_given given = {0};

@@ -74,7 +74,7 @@ wait_for(tutti_client *client, const char *const *works, size_t count, uint32_t 
 {
     Tutti__V1__WaitRequest request = TUTTI__V1__WAIT_REQUEST__INIT;
     const client_call call = {
-        .stub = &stub_wait, .way = CLIENT_CONTROL, .deadline_ns = client_op_deadline(timeout_ms)};
+        .stub = &stub_wait, .kind = CLIENT_CONTROL, .deadline_ns = client_op_deadline(timeout_ms)};
     const Tutti__V1__WaitResponse *response;
     tutti_rpc_message *message = NULL;
     tutti_code code = check_count(count, err);
@@ -119,7 +119,7 @@ tutti_test(tutti_client *client, const char *const *works, size_t count,
 {
     Tutti__V1__TestRequest request = TUTTI__V1__TEST_REQUEST__INIT;
     const client_call call = {
-        .stub = &stub_test, .way = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
+        .stub = &stub_test, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
     const Tutti__V1__TestResponse *response;
     tutti_rpc_message *message = NULL;
     tutti_code code = check_count(count, err);
@@ -144,7 +144,7 @@ tutti_sync(tutti_client *client, const char *group, uint32_t timeout_ms,
 {
     Tutti__V1__SyncRequest request = TUTTI__V1__SYNC_REQUEST__INIT;
     const client_call call = {
-        .stub = &stub_sync, .way = CLIENT_CONTROL, .deadline_ns = client_op_deadline(timeout_ms)};
+        .stub = &stub_sync, .kind = CLIENT_CONTROL, .deadline_ns = client_op_deadline(timeout_ms)};
     const Tutti__V1__SyncResponse *response;
     tutti_rpc_message *message = NULL;
     tutti_sync_result result;

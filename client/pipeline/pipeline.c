@@ -46,11 +46,11 @@ new_pipeline(tutti_client *client, const tutti_pipeline_options *options, tutti_
     self->stop_on_error = options->stop_on_error;
     tutti_map_init(&self->by_id);
     tutti_list_init(&self->done);
-    code = client_line_take(client, CLIENT_CONTROL, &self->line, err);
+    code = client_conn_take(client, CLIENT_CONTROL, &self->conn, err);
     if (code == TUTTI_OK) {
         code = pipeline_open_stream(self, err);
         if (code != TUTTI_OK) {
-            client_line_give(client, self->line);
+            client_conn_give(client, self->conn);
         }
     }
     if (code != TUTTI_OK) {
@@ -127,7 +127,7 @@ tutti_pipeline_close(tutti_pipeline *pipeline, tutti_error *err)
     while ((node = tutti_map_first(&pipeline->by_id)) != NULL) {
         free_call(pipeline, tutti_container_of(node, pipeline_call, by_id));
     }
-    client_line_give(pipeline->client, pipeline->line);
+    client_conn_give(pipeline->client, pipeline->conn);
     free(pipeline);
     return code;
 }

@@ -11,7 +11,7 @@
 typedef struct pipeline_call {
     tutti_map_node by_id;
     unsigned char key[8];
-    tutti_link done; /* in the pipeline's done, once it is answered */
+    tutti_list_node done; /* in the pipeline's done, once it is answered */
     uint64_t id;
     size_t payload_bytes;
     client_inline memory; /* where its bytes go; `spec` is the one below */
@@ -22,15 +22,15 @@ typedef struct pipeline_call {
 } pipeline_call;
 
 struct tutti_pipeline {
-    client_divert divert; /* ops are written as calls, and become commands */
+    client_request_hook request_hook; /* ops are written as calls, and become commands */
     tutti_client *client;
-    client_line *line;
+    client_conn *conn;
     tutti_rpc_stream *stream; /* NULL once it has ended: `ended` says how */
     tutti_error ended;
     tutti_rpc_packed *held; /* packed, and to be written with the next one or when we wait */
     pipeline_call *next;    /* what the call that is being submitted will be */
     tutti_map by_id;        /* results that were not taken */
-    tutti_link done;        /* answered, in the order of the answers */
+    tutti_list_node done;   /* answered, in the order of the answers */
     uint64_t last_id;
     size_t unanswered;
     size_t payload_bytes; /* of the unanswered */

@@ -59,18 +59,18 @@ send_command(tutti_pipeline *pipeline, const ProtobufCMessage *request, const vo
 }
 
 static tutti_code
-take_request(client_divert *divert, const ProtobufCMessage *request, const void *payload,
-             size_t payload_bytes, tutti_error *err)
+take_request(client_request_hook *request_hook, const ProtobufCMessage *request,
+             const void *payload, size_t payload_bytes, tutti_error *err)
 {
-    return send_command(tutti_container_of(divert, tutti_pipeline, divert), request, payload,
-                        payload_bytes, err);
+    return send_command(tutti_container_of(request_hook, tutti_pipeline, request_hook), request,
+                        payload, payload_bytes, err);
 }
 
 tutti_code
 pipeline_open_stream(tutti_pipeline *pipeline, tutti_error *err)
 {
-    pipeline->divert.take = take_request;
-    return client_open_commands(pipeline->line, &pipeline->stream, err);
+    pipeline->request_hook.take = take_request;
+    return client_open_commands(pipeline->conn, &pipeline->stream, err);
 }
 
 /* A call about to be submitted; what becomes of it is pipeline->next. */
@@ -116,7 +116,7 @@ submit(tutti_pipeline *pipeline, tutti_op_kind kind, const tutti_op *op, client_
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_OP", "%d is no kind of op",
                               (int)kind);
     }
-    memory->divert = &pipeline->divert;
+    memory->request_hook = &pipeline->request_hook;
     code = begin(pipeline, memory, err);
     return code == TUTTI_OK ? fn(pipeline->client, op, memory, &none, err) : code;
 }

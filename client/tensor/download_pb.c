@@ -13,20 +13,22 @@ static const tutti_rpc_stub stub_download = {&tutti__v1__tensors_service__descri
 
 /* Of what the first stream reads: nobody has written since? */
 static tutti_code
-check_same(client_crowd *crowd, const tutti_handle *found, uint64_t version, tutti_error *err)
+check_same(client_parallel_transfer *parallel, const tutti_handle *found, uint64_t version,
+           tutti_error *err)
 {
-    if (strcmp(found->text, crowd->found.text) == 0 && version == crowd->version) {
+    if (strcmp(found->text, parallel->found.text) == 0 && version == parallel->version) {
         return TUTTI_OK;
     }
-    atomic_store(&crowd->again, true);
+    atomic_store(&parallel->again, true);
     return TUTTI_FAIL(err, TUTTI_ABORTED, "the tensor was written meanwhile");
 }
 
 /* The first message says what it is. */
 static tutti_code
-check_start(client_moving *self, const Tutti__V1__DownloadResponse *response, tutti_error *err)
+check_start(client_transfer_stream *self, const Tutti__V1__DownloadResponse *response,
+            tutti_error *err)
 {
-    client_crowd *crowd = self->crowd;
+    client_parallel_transfer *parallel = self->parallel;
     tutti_handle found;
     uint64_t bytes = 0;
     tutti_code code = client_read_handle(response->tensor, true, &found, err);
@@ -37,21 +39,21 @@ check_start(client_moving *self, const Tutti__V1__DownloadResponse *response, tu
     if (code == TUTTI_OK) {
         code = tutti_spec_size(&found.spec, NULL, &bytes, err);
     }
-    if (code == TUTTI_OK && bytes != crowd->total_bytes) {
+    if (code == TUTTI_OK && bytes != parallel->total_bytes) {
         code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SIZE_MISMATCH",
                               "%.127s has %" PRIu64 " bytes, not the %" PRIu64 " to read",
-                              crowd->handle, bytes, crowd->total_bytes);
+                              parallel->handle, bytes, parallel->total_bytes);
     }
     if (code != TUTTI_OK || self->index > 0) {
-        return code == TUTTI_OK ? check_same(crowd, &found, response->version, err) : code;
+        return code == TUTTI_OK ? check_same(parallel, &found, response->version, err) : code;
     }
-    crowd->found = found;
-    crowd->version = response->version;
-    return client_crowd_start_others(crowd, err);
+    parallel->found = found;
+    parallel->version = response->version;
+    return client_parallel_transfer_start_others(parallel, err);
 }
 
 static tutti_code
-take_chunk(client_moving *self, tutti_rpc_message *message, void *data, tutti_error *err)
+take_chunk(client_transfer_stream *self, tutti_rpc_message *message, void *data, tutti_error *err)
 {
     const Tutti__V1__DownloadResponse *response = tutti_rpc_message_get(message);
     const size_t size = tutti_rpc_message_payload_bytes(message);
@@ -69,7 +71,7 @@ take_chunk(client_moving *self, tutti_rpc_message *message, void *data, tutti_er
 }
 
 static tutti_code
-receive_all(client_moving *self, void *data, tutti_error *err)
+receive_all(client_transfer_stream *self, void *data, tutti_error *err)
 {
     tutti_rpc_message *message = NULL;
     bool first = true;
@@ -96,24 +98,24 @@ receive_all(client_moving *self, void *data, tutti_error *err)
 }
 
 static tutti_code
-ask(client_moving *self, tutti_error *err)
+ask(client_transfer_stream *self, tutti_error *err)
 {
     Tutti__V1__DownloadRequest request = TUTTI__V1__DOWNLOAD_REQUEST__INIT;
-    const client_crowd *crowd = self->crowd;
+    const client_parallel_transfer *parallel = self->parallel;
     tutti_code code;
 
-    request.handle = client_write_text(self->index == 0 ? crowd->handle : crowd->found.text);
+    request.handle = client_write_text(self->index == 0 ? parallel->handle : parallel->found.text);
     request.offset = self->offset;
-    request.length = crowd->count > 1 ? self->total_bytes : 0;
+    request.length = parallel->count > 1 ? self->total_bytes : 0;
     request.chunk_bytes = self->transfer->chunk_bytes;
     code = tutti_rpc_stream_write(self->stream, &request.base, NULL, err);
     return code == TUTTI_OK ? tutti_rpc_stream_writes_done(self->stream, err) : code;
 }
 
 static tutti_code
-download_part(client_crowd *crowd, size_t index, tutti_error *err)
+download_part(client_parallel_transfer *parallel, size_t index, tutti_error *err)
 {
-    client_moving self = client_part_of(crowd, index);
+    client_transfer_stream self = client_part_of(parallel, index);
     tutti_code code = client_part_begin(&self, &stub_download, err);
 
     if (code != TUTTI_OK) {
@@ -121,28 +123,30 @@ download_part(client_crowd *crowd, size_t index, tutti_error *err)
     }
     code = ask(&self, err);
     if (code == TUTTI_OK) {
-        code = receive_all(&self, crowd->data, err);
+        code = receive_all(&self, parallel->data, err);
     }
     return client_part_end(&self, code, err);
 }
 
 /* [out] ret_again  it failed, and over one stream it may go well or tell a better reason */
 static tutti_code
-download(const client_crowd *wanted, size_t count, bool *ret_again, tutti_error *err)
+download(const client_parallel_transfer *wanted, size_t count, bool *ret_again, tutti_error *err)
 {
-    client_crowd crowd;
+    client_parallel_transfer parallel;
     tutti_error why;
     tutti_code code;
 
-    client_crowd_init(&crowd, wanted->client, wanted->transfer, wanted->total_bytes, count);
-    crowd.move = download_part;
-    crowd.handle = wanted->handle;
-    crowd.data = wanted->data;
-    code = client_crowd_run(&crowd, &why);
+    client_parallel_transfer_init(&parallel, wanted->client, wanted->transfer, wanted->total_bytes,
+                                  count);
+    parallel.move = download_part;
+    parallel.handle = wanted->handle;
+    parallel.data = wanted->data;
+    code = client_parallel_transfer_run(&parallel, &why);
     if (code == TUTTI_OK) {
         return TUTTI_OK;
     }
-    *ret_again = count > 1 && (atomic_load(&crowd.again) || strcmp(why.reason, "BAD_OFFSET") == 0);
+    *ret_again =
+        count > 1 && (atomic_load(&parallel.again) || strcmp(why.reason, "BAD_OFFSET") == 0);
     return tutti_error_pass(err, &why);
 }
 
@@ -150,13 +154,14 @@ tutti_code
 client_wire_download(tutti_client *client, const char *handle, void *data, uint64_t bytes,
                      const tutti_transfer *transfer, tutti_error *err)
 {
-    const client_crowd wanted = {.client = client,
-                                 .transfer = transfer,
-                                 .total_bytes = bytes,
-                                 .handle = handle,
-                                 .data = data};
+    const client_parallel_transfer wanted = {.client = client,
+                                             .transfer = transfer,
+                                             .total_bytes = bytes,
+                                             .handle = handle,
+                                             .data = data};
     bool again = false;
-    tutti_code code = download(&wanted, client_crowd_count(client, transfer, bytes), &again, err);
+    tutti_code code =
+        download(&wanted, client_parallel_transfer_count(client, transfer, bytes), &again, err);
 
     return again ? download(&wanted, 1, &again, err) : code;
 }

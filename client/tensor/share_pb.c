@@ -39,7 +39,7 @@ client_wire_share(tutti_client *client, const char *handle, bool writable, const
 {
     Tutti__V1__ShareRequest request = TUTTI__V1__SHARE_REQUEST__INIT;
     const client_call call = {
-        .stub = &stub_share, .way = CLIENT_BULK, .deadline_ns = client_deadline(client, 0)};
+        .stub = &stub_share, .kind = CLIENT_BULK, .deadline_ns = client_deadline(client, 0)};
     tutti_rpc_message *message = NULL;
     tutti_code code;
 

@@ -39,10 +39,10 @@ take_transfer(const tutti_transfer *given, tutti_transfer *ret, tutti_error *err
         return code;
     }
     own.chunk_bytes = own.chunk_bytes == 0 ? CLIENT_CHUNK_BYTES : own.chunk_bytes;
-    if (own.chunk_bytes < CLIENT_CHUNK_BYTES_LEAST || own.chunk_bytes > TUTTI_CHUNK_BYTES_MAX) {
+    if (own.chunk_bytes < CLIENT_CHUNK_BYTES_MIN || own.chunk_bytes > TUTTI_CHUNK_BYTES_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "CHUNK_LIMIT",
                               "chunks of %" PRIu32 " bytes, need %u to %u", own.chunk_bytes,
-                              CLIENT_CHUNK_BYTES_LEAST, TUTTI_CHUNK_BYTES_MAX);
+                              CLIENT_CHUNK_BYTES_MIN, TUTTI_CHUNK_BYTES_MAX);
     }
     if (own.streams > TUTTI_STREAMS_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "STREAM_LIMIT",

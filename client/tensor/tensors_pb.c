@@ -27,7 +27,7 @@ static client_call
 control(const tutti_client *client, const tutti_rpc_stub *stub)
 {
     return (client_call){
-        .stub = stub, .way = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
+        .stub = stub, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
 }
 
 /* ------------------------------------------------------------------------------ making */
@@ -85,7 +85,7 @@ client_wire_put(tutti_client *client, const client_put *put, uint64_t deadline_n
 {
     Tutti__V1__PutRequest request = TUTTI__V1__PUT_REQUEST__INIT;
     const client_call call = {.stub = &stub_put,
-                              .way = CLIENT_BULK,
+                              .kind = CLIENT_BULK,
                               .deadline_ns = deadline_ns,
                               .payload = put->data,
                               .payload_bytes = (size_t)put->bytes};
@@ -152,7 +152,7 @@ client_wire_get(tutti_client *client, const char *handle, void *data, uint64_t b
                 uint64_t deadline_ns, tutti_error *err)
 {
     Tutti__V1__GetRequest request = TUTTI__V1__GET_REQUEST__INIT;
-    const client_call call = {.stub = &stub_get, .way = CLIENT_BULK, .deadline_ns = deadline_ns};
+    const client_call call = {.stub = &stub_get, .kind = CLIENT_BULK, .deadline_ns = deadline_ns};
     tutti_rpc_message *message = NULL;
     tutti_error inner;
     size_t got;

@@ -22,7 +22,8 @@ pays(const tutti_client *client)
 }
 
 size_t
-client_crowd_count(const tutti_client *client, const tutti_transfer *transfer, uint64_t bytes)
+client_parallel_transfer_count(const tutti_client *client, const tutti_transfer *transfer,
+                               uint64_t bytes)
 {
     const uint64_t chunks = bytes / transfer->chunk_bytes;
     size_t count = transfer->streams;
@@ -36,28 +37,30 @@ client_crowd_count(const tutti_client *client, const tutti_transfer *transfer, u
 }
 
 void
-client_crowd_init(client_crowd *self, tutti_client *client, const tutti_transfer *transfer,
-                  uint64_t bytes, size_t count)
+client_parallel_transfer_init(client_parallel_transfer *self, tutti_client *client,
+                              const tutti_transfer *transfer, uint64_t bytes, size_t count)
 {
     const uint64_t even = (bytes + count - 1) / count;
 
-    *self = (client_crowd){.client = client, .transfer = transfer, .total_bytes = bytes};
+    *self =
+        (client_parallel_transfer){.client = client, .transfer = transfer, .total_bytes = bytes};
     self->part_bytes = count == 1 ? bytes : (even + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     self->count = count == 1 ? 1 : (size_t)((bytes - 1) / self->part_bytes + 1);
     (void)pthread_mutex_init(&self->lock, NULL);
 }
 
 uint64_t
-client_crowd_offset(const client_crowd *self, size_t index)
+client_parallel_transfer_offset(const client_parallel_transfer *self, size_t index)
 {
     return index * self->part_bytes;
 }
 
 uint64_t
-client_crowd_bytes(const client_crowd *self, size_t index)
+client_parallel_transfer_bytes(const client_parallel_transfer *self, size_t index)
 {
-    return index + 1 < self->count ? self->part_bytes
-                                   : self->total_bytes - client_crowd_offset(self, index);
+    return index + 1 < self->count
+               ? self->part_bytes
+               : self->total_bytes - client_parallel_transfer_offset(self, index);
 }
 
 /* Another stream's end is the agent's word for why this one ends: whose it was says more. */
@@ -68,7 +71,7 @@ is_echo(const tutti_error *err)
 }
 
 static void
-fail(client_crowd *self, size_t index, const tutti_error *why)
+fail(client_parallel_transfer *self, size_t index, const tutti_error *why)
 {
     tutti_text text;
     size_t i;
@@ -91,7 +94,7 @@ fail(client_crowd *self, size_t index, const tutti_error *why)
 }
 
 void
-client_crowd_add(client_crowd *self, size_t index, tutti_rpc_stream *stream)
+client_parallel_transfer_add(client_parallel_transfer *self, size_t index, tutti_rpc_stream *stream)
 {
     (void)pthread_mutex_lock(&self->lock);
     self->streams[index] = stream;
@@ -102,7 +105,7 @@ client_crowd_add(client_crowd *self, size_t index, tutti_rpc_stream *stream)
 }
 
 void
-client_crowd_remove(client_crowd *self, size_t index)
+client_parallel_transfer_remove(client_parallel_transfer *self, size_t index)
 {
     (void)pthread_mutex_lock(&self->lock);
     self->streams[index] = NULL;
@@ -110,7 +113,7 @@ client_crowd_remove(client_crowd *self, size_t index)
 }
 
 static void
-move(client_crowd *self, size_t index)
+move(client_parallel_transfer *self, size_t index)
 {
     tutti_error err;
 
@@ -122,14 +125,14 @@ move(client_crowd *self, size_t index)
 static void *
 run_other(void *arg)
 {
-    client_crowd *self = arg;
+    client_parallel_transfer *self = arg;
 
     move(self, atomic_fetch_add(&self->next, 1));
     return NULL;
 }
 
 tutti_code
-client_crowd_start_others(client_crowd *self, tutti_error *err)
+client_parallel_transfer_start_others(client_parallel_transfer *self, tutti_error *err)
 {
     atomic_store(&self->next, 1);
     while (self->started + 1 < self->count) {
@@ -146,7 +149,7 @@ client_crowd_start_others(client_crowd *self, tutti_error *err)
 
 /* The last word, which nobody can say before all parts are there. */
 static void
-tell_done(const client_crowd *self)
+tell_done(const client_parallel_transfer *self)
 {
     if (self->count > 1 && self->transfer->on_progress != NULL) {
         (void)self->transfer->on_progress(self->transfer->arg, self->total_bytes,
@@ -155,7 +158,7 @@ tell_done(const client_crowd *self)
 }
 
 tutti_code
-client_crowd_run(client_crowd *self, tutti_error *err)
+client_parallel_transfer_run(client_parallel_transfer *self, tutti_error *err)
 {
     size_t i;
 

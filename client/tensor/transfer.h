@@ -14,12 +14,13 @@
 #define CLIENT_STREAMS_CPUS 4          /* ... where there are as many */
 #define CLIENT_TRANSFER_TOKEN 16       /* bytes by which the agent knows what belongs together */
 
-typedef struct client_crowd client_crowd;
+typedef struct client_parallel_transfer client_parallel_transfer;
 
 /* Moves part `index`. The first one runs on the caller's thread. */
-typedef tutti_code (*client_part_fn)(client_crowd *crowd, size_t index, tutti_error *err);
+typedef tutti_code (*client_part_fn)(client_parallel_transfer *parallel, size_t index,
+                                     tutti_error *err);
 
-struct client_crowd {
+struct client_parallel_transfer {
     tutti_client *client;
     const tutti_transfer *transfer;
     client_part_fn move;
@@ -51,28 +52,29 @@ struct client_crowd {
 };
 
 /* Into how many parts: what the transfer says, or the default, and what client and agent can do. */
-size_t client_crowd_count(const tutti_client *client, const tutti_transfer *transfer,
-                          uint64_t bytes);
+size_t client_parallel_transfer_count(const tutti_client *client, const tutti_transfer *transfer,
+                                      uint64_t bytes);
 
 /* [in] count  wanted; fewer when there are not as many pages */
-void client_crowd_init(client_crowd *self, tutti_client *client, const tutti_transfer *transfer,
-                       uint64_t bytes, size_t count);
+void client_parallel_transfer_init(client_parallel_transfer *self, tutti_client *client,
+                                   const tutti_transfer *transfer, uint64_t bytes, size_t count);
 
-uint64_t client_crowd_offset(const client_crowd *self, size_t index);
-uint64_t client_crowd_bytes(const client_crowd *self, size_t index);
+uint64_t client_parallel_transfer_offset(const client_parallel_transfer *self, size_t index);
+uint64_t client_parallel_transfer_bytes(const client_parallel_transfer *self, size_t index);
 
-/* Move it all: the first part here. Returns how it went; the crowd is gone. */
-tutti_code client_crowd_run(client_crowd *self, tutti_error *err);
+/* Move it all: the first part here. Returns how it went; the parallel transfer is gone. */
+tutti_code client_parallel_transfer_run(client_parallel_transfer *self, tutti_error *err);
 
 /*
  * By the first part: the others may begin.
  * TUTTI_RESOURCE_EXHAUSTED  no thread
  */
-tutti_code client_crowd_start_others(client_crowd *self, tutti_error *err);
+tutti_code client_parallel_transfer_start_others(client_parallel_transfer *self, tutti_error *err);
 
 /* A part's stream is open; it is about to be finished. Others that fail cancel it between. */
-void client_crowd_add(client_crowd *self, size_t index, tutti_rpc_stream *stream);
-void client_crowd_remove(client_crowd *self, size_t index);
+void client_parallel_transfer_add(client_parallel_transfer *self, size_t index,
+                                  tutti_rpc_stream *stream);
+void client_parallel_transfer_remove(client_parallel_transfer *self, size_t index);
 
 /* ------------------------------------------------------------------ upload_pb.c, download_pb.c
  */

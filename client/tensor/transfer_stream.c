@@ -12,76 +12,76 @@
 #include "client/conn/zero_copy.h"
 #include "client/tensor/transfer.h"
 
-client_moving
-client_part_of(client_crowd *crowd, size_t index)
+client_transfer_stream
+client_part_of(client_parallel_transfer *parallel, size_t index)
 {
-    return (client_moving){.crowd = crowd,
-                           .index = index,
-                           .client = crowd->client,
-                           .transfer = crowd->transfer,
-                           .watched = &crowd->watched[index],
-                           .offset = client_crowd_offset(crowd, index),
-                           .total_bytes = client_crowd_bytes(crowd, index)};
+    return (client_transfer_stream){.parallel = parallel,
+                                    .index = index,
+                                    .client = parallel->client,
+                                    .transfer = parallel->transfer,
+                                    .watched = &parallel->watched[index],
+                                    .offset = client_parallel_transfer_offset(parallel, index),
+                                    .total_bytes = client_parallel_transfer_bytes(parallel, index)};
 }
 
 static uint64_t
-patience_ms(const client_moving *self)
+patience_ms(const client_transfer_stream *self)
 {
     return self->transfer->timeout_ms != 0 ? self->transfer->timeout_ms
                                            : self->client->settings.timeout_ms;
 }
 
 tutti_code
-client_part_begin(client_moving *self, const tutti_rpc_stub *stub, tutti_error *err)
+client_part_begin(client_transfer_stream *self, const tutti_rpc_stub *stub, tutti_error *err)
 {
-    const client_way way =
-        self->index == 0 ? CLIENT_BULK : (client_way)(CLIENT_MORE + self->index - 1);
-    tutti_code code = client_line_take(self->client, way, &self->line, err);
+    const client_conn_kind kind =
+        self->index == 0 ? CLIENT_BULK : (client_conn_kind)(CLIENT_MORE + self->index - 1);
+    tutti_code code = client_conn_take(self->client, kind, &self->conn, err);
 
     if (code != TUTTI_OK) {
         return code;
     }
-    code = tutti_rpc_stream_open(self->line->channel, stub, NULL, &self->stream, err);
+    code = tutti_rpc_stream_open(self->conn->channel, stub, NULL, &self->stream, err);
     if (code == TUTTI_OK) {
-        code = client_watch_add(&self->client->watch, self->watched, self->stream,
-                                patience_ms(self) * TUTTI_NS_PER_MS, err);
+        code = client_stall_timer_add(&self->client->watch, self->watched, self->stream,
+                                      patience_ms(self) * TUTTI_NS_PER_MS, err);
         if (code == TUTTI_OK) {
-            client_loan_init(&self->loan);
-            client_crowd_add(self->crowd, self->index, self->stream);
+            client_zero_copy_init(&self->ref);
+            client_parallel_transfer_add(self->parallel, self->index, self->stream);
             return TUTTI_OK;
         }
         tutti_rpc_stream_cancel(self->stream);
         (void)tutti_rpc_stream_finish(self->stream, NULL);
     }
-    client_line_give(self->client, self->line);
+    client_conn_give(self->client, self->conn);
     return code;
 }
 
 /* The first stream waits for the others as long as they move. */
 static void
-keep_awake(client_moving *self)
+keep_awake(client_transfer_stream *self)
 {
-    client_watch_moved(self->watched);
+    client_stall_timer_moved(self->watched);
     if (self->index > 0) {
-        client_watch_moved(&self->crowd->watched[0]);
+        client_stall_timer_moved(&self->parallel->watched[0]);
     }
 }
 
 bool
-client_part_moved(client_moving *self, uint64_t bytes)
+client_part_moved(client_transfer_stream *self, uint64_t bytes)
 {
     const tutti_transfer *transfer = self->transfer;
-    client_crowd *crowd = self->crowd;
-    const uint64_t all_bytes = atomic_fetch_add(&crowd->done_bytes, bytes) + bytes;
+    client_parallel_transfer *parallel = self->parallel;
+    const uint64_t all_bytes = atomic_fetch_add(&parallel->done_bytes, bytes) + bytes;
 
     self->done_bytes += bytes;
     keep_awake(self);
     if (transfer->on_progress == NULL || self->index > 0 ||
-        (crowd->count > 1 && all_bytes == crowd->total_bytes)) {
+        (parallel->count > 1 && all_bytes == parallel->total_bytes)) {
         return true;
     }
-    if (!transfer->on_progress(transfer->arg, all_bytes, crowd->total_bytes) &&
-        all_bytes < crowd->total_bytes) {
+    if (!transfer->on_progress(transfer->arg, all_bytes, parallel->total_bytes) &&
+        all_bytes < parallel->total_bytes) {
         self->given_up = true;
         tutti_rpc_stream_cancel(self->stream);
     }
@@ -89,7 +89,7 @@ client_part_moved(client_moving *self, uint64_t bytes)
 }
 
 static tutti_code
-fail_stalled(const client_moving *self, tutti_error *err)
+fail_stalled(const client_transfer_stream *self, tutti_error *err)
 {
     char words[128];
     tutti_text text = tutti_text_in(words, sizeof(words));
@@ -103,23 +103,23 @@ fail_stalled(const client_moving *self, tutti_error *err)
 }
 
 tutti_code
-client_part_end(client_moving *self, tutti_code code, tutti_error *err)
+client_part_end(client_transfer_stream *self, tutti_code code, tutti_error *err)
 {
-    const bool stalled = client_watch_remove(&self->client->watch, self->watched);
-    client_crowd *crowd = self->crowd;
+    const bool stalled = client_stall_timer_remove(&self->client->watch, self->watched);
+    client_parallel_transfer *parallel = self->parallel;
     tutti_error status;
     tutti_code ended;
 
     if (code != TUTTI_OK && code != TUTTI_ABORTED) {
         tutti_rpc_stream_cancel(self->stream);
     }
-    client_crowd_remove(crowd, self->index);
+    client_parallel_transfer_remove(parallel, self->index);
     ended = tutti_rpc_stream_finish(self->stream, &status);
-    client_loan_settle(&self->loan, self->client, self->line);
+    client_zero_copy_end(&self->ref, self->client, self->conn);
     if (self->given_up) {
         return TUTTI_FAIL(err, TUTTI_CANCELLED,
                           "the transfer was given up after %" PRIu64 " of %" PRIu64 " bytes",
-                          (uint64_t)atomic_load(&crowd->done_bytes), crowd->total_bytes);
+                          (uint64_t)atomic_load(&parallel->done_bytes), parallel->total_bytes);
     }
     if (stalled) {
         return fail_stalled(self, err);

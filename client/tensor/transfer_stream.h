@@ -8,33 +8,34 @@
 #include "client/tensor/transfer.h"
 
 /* A part under way, which may be all. */
-typedef struct client_moving {
-    client_crowd *crowd;
+typedef struct client_transfer_stream {
+    client_parallel_transfer *parallel;
     size_t index;
     tutti_client *client;
     const tutti_transfer *transfer;
-    client_line *line;
+    client_conn *conn;
     tutti_rpc_stream *stream;
     client_watched *watched;
-    client_loan loan;
+    client_zero_copy_ref ref;
     uint64_t offset; /* of the part */
     uint64_t done_bytes;
     uint64_t total_bytes; /* of the part */
     bool given_up;
-} client_moving;
+} client_transfer_stream;
 
-client_moving client_part_of(client_crowd *crowd, size_t index);
+client_transfer_stream client_part_of(client_parallel_transfer *parallel, size_t index);
 
 /* On failure nothing is owed. */
-tutti_code client_part_begin(client_moving *self, const tutti_rpc_stub *stub, tutti_error *err);
+tutti_code client_part_begin(client_transfer_stream *self, const tutti_rpc_stub *stub,
+                             tutti_error *err);
 
 /* More bytes are over; false: the caller has had enough. Of several streams the first one asks. */
-bool client_part_moved(client_moving *self, uint64_t bytes);
+bool client_part_moved(client_transfer_stream *self, uint64_t bytes);
 
 /*
  * End it in any case. `code` and `err` say what this side has found wrong; the server's word, and
  * what made us give up, say it better.
  */
-tutti_code client_part_end(client_moving *self, tutti_code code, tutti_error *err);
+tutti_code client_part_end(client_transfer_stream *self, tutti_code code, tutti_error *err);
 
 #endif

@@ -15,21 +15,21 @@
 static const tutti_rpc_stub stub_upload = {&tutti__v1__tensors_service__descriptor, "Upload"};
 
 static tutti_code
-send_chunk(client_moving *self, const client_put *put, const Tutti__V1__UploadStart *start,
+send_chunk(client_transfer_stream *self, const client_put *put, const Tutti__V1__UploadStart *start,
            tutti_error *err)
 {
     Tutti__V1__UploadRequest request = TUTTI__V1__UPLOAD_REQUEST__INIT;
     const uint64_t left = self->total_bytes - self->done_bytes;
     const size_t size =
         (size_t)(left < self->transfer->chunk_bytes ? left : self->transfer->chunk_bytes);
-    const tutti_rpc_blob blob = client_loan_blob(
-        &self->loan, (const char *)put->data + self->offset + self->done_bytes, size);
+    const tutti_rpc_blob blob = client_zero_copy_blob(
+        &self->ref, (const char *)put->data + self->offset + self->done_bytes, size);
     tutti_code code;
 
     request.start = (Tutti__V1__UploadStart *)(uintptr_t)start;
     request.offset = self->offset + self->done_bytes;
     code = tutti_rpc_stream_write(self->stream, &request.base, size > 0 ? &blob : NULL, err);
-    client_loan_collect(&self->loan);
+    client_zero_copy_collect(&self->ref);
     if (code == TUTTI_OK && !client_part_moved(self, size)) {
         code = TUTTI_ABORTED;
     }
@@ -37,10 +37,10 @@ send_chunk(client_moving *self, const client_put *put, const Tutti__V1__UploadSt
 }
 
 static tutti_code
-send_all(client_moving *self, const client_put *put, tutti_error *err)
+send_all(client_transfer_stream *self, const client_put *put, tutti_error *err)
 {
     Tutti__V1__UploadStart start = TUTTI__V1__UPLOAD_START__INIT;
-    client_crowd *crowd = self->crowd;
+    client_parallel_transfer *parallel = self->parallel;
     wire_spec wire;
     tutti_code code;
 
@@ -51,8 +51,8 @@ send_all(client_moving *self, const client_put *put, tutti_error *err)
         start.into = client_write_text(put->into);
         start.device = client_device(self->client, put->into);
     }
-    if (crowd->count > 1) {
-        start.transfer = (ProtobufCBinaryData){sizeof(crowd->token), crowd->token};
+    if (parallel->count > 1) {
+        start.transfer = (ProtobufCBinaryData){sizeof(parallel->token), parallel->token};
         start.part_offset = self->offset;
         start.part_bytes = self->total_bytes;
     }
@@ -64,9 +64,9 @@ send_all(client_moving *self, const client_put *put, tutti_error *err)
 }
 
 static tutti_code
-read_answer(client_moving *self, tutti_handle *ret_handle, tutti_error *err)
+read_answer(client_transfer_stream *self, tutti_handle *ret_handle, tutti_error *err)
 {
-    const uint64_t sent_bytes = self->index == 0 ? self->crowd->total_bytes : self->total_bytes;
+    const uint64_t sent_bytes = self->index == 0 ? self->parallel->total_bytes : self->total_bytes;
     const Tutti__V1__UploadResponse *response;
     tutti_rpc_message *message = NULL;
     tutti_code code = tutti_rpc_stream_read(self->stream, &message, err);
@@ -90,39 +90,39 @@ read_answer(client_moving *self, tutti_handle *ret_handle, tutti_error *err)
 }
 
 static tutti_code
-upload_part(client_crowd *crowd, size_t index, tutti_error *err)
+upload_part(client_parallel_transfer *parallel, size_t index, tutti_error *err)
 {
-    client_moving self = client_part_of(crowd, index);
+    client_transfer_stream self = client_part_of(parallel, index);
     tutti_handle handle = {0};
     tutti_code code = client_part_begin(&self, &stub_upload, err);
 
     if (code != TUTTI_OK) {
         return code;
     }
-    code = index == 0 ? client_crowd_start_others(crowd, err) : TUTTI_OK;
+    code = index == 0 ? client_parallel_transfer_start_others(parallel, err) : TUTTI_OK;
     if (code == TUTTI_OK) {
-        code = send_all(&self, crowd->put, err);
+        code = send_all(&self, parallel->put, err);
     }
     if (code == TUTTI_OK) {
         code = read_answer(&self, &handle, err);
     }
     code = client_part_end(&self, code, err);
     if (code == TUTTI_OK && index == 0) {
-        crowd->made = handle;
+        parallel->made = handle;
     }
     return code;
 }
 
 /* By which the agent knows what belongs together. */
 static void
-draw_token(client_crowd *crowd)
+draw_token(client_parallel_transfer *parallel)
 {
     size_t i;
 
     for (i = 0; i < CLIENT_TRANSFER_TOKEN; i += sizeof(uint64_t)) {
         const uint64_t drawn = tutti_id_draw();
 
-        memcpy(crowd->token + i, &drawn, sizeof(drawn));
+        memcpy(parallel->token + i, &drawn, sizeof(drawn));
     }
 }
 
@@ -130,19 +130,19 @@ tutti_code
 client_wire_upload(tutti_client *client, const client_put *put, const tutti_transfer *transfer,
                    tutti_handle *ret_handle, tutti_error *err)
 {
-    client_crowd crowd;
+    client_parallel_transfer parallel;
     tutti_code code;
 
-    client_crowd_init(&crowd, client, transfer, put->bytes,
-                      client_crowd_count(client, transfer, put->bytes));
-    crowd.put = put;
-    crowd.move = upload_part;
-    if (crowd.count > 1) {
-        draw_token(&crowd);
+    client_parallel_transfer_init(&parallel, client, transfer, put->bytes,
+                                  client_parallel_transfer_count(client, transfer, put->bytes));
+    parallel.put = put;
+    parallel.move = upload_part;
+    if (parallel.count > 1) {
+        draw_token(&parallel);
     }
-    code = client_crowd_run(&crowd, err);
+    code = client_parallel_transfer_run(&parallel, err);
     if (code == TUTTI_OK) {
-        *ret_handle = crowd.made;
+        *ret_handle = parallel.made;
     }
     return code;
 }

@@ -16,7 +16,7 @@
 #include "digits.h"
 
 #define WEIGHT_TOLERANCE 1e-5
-#define ACCURACY_LEAST 0.95
+#define ACCURACY_MIN 0.95
 
 typedef struct worker {
     tutti_client *client;
@@ -139,8 +139,8 @@ compare(const worker *self, const digits *all, const float *weights)
                  100.0 * digits_accuracy(&held_out, alone));
     (void)printf("weights     differ by at most %.3g (limit %.0e)\n", most, WEIGHT_TOLERANCE);
     (void)printf("accuracy    %.2f %% of %zu held-out digits (limit %.0f %%)\n", 100.0 * accuracy,
-                 held_out.count, 100.0 * ACCURACY_LEAST);
-    return most <= WEIGHT_TOLERANCE && accuracy >= ACCURACY_LEAST ? 0 : 1;
+                 held_out.count, 100.0 * ACCURACY_MIN);
+    return most <= WEIGHT_TOLERANCE && accuracy >= ACCURACY_MIN ? 0 : 1;
 }
 
 int

@@ -51,8 +51,8 @@ typedef struct tutti_explanation {
     uint32_t host_count;
     bool settled; /* an op has run, so hosts are known; else they are what the coordinator knows of
                      the world, or a host for each rank */
-    bool near;    /* all ranks share memory */
-    bool alike;   /* all ranks have the same table, as of the last op */
+    bool same_host; /* all ranks share memory */
+    bool alike;     /* all ranks have the same table, as of the last op */
     tutti_alternative alternatives[TUTTI_ALGORITHMS_MAX];
     size_t alternative_count;
 } tutti_explanation;

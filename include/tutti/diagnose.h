@@ -142,7 +142,7 @@ TUTTI_API tutti_code tutti_clock_compare(tutti_client *client, int64_t *ret_offs
 #define TUTTI_NO_LIMIT UINT64_MAX
 
 /* Where an agent runs, and what it may use. */
-typedef struct tutti_exam {
+typedef struct tutti_self_check {
     uint32_t rank;
     uint32_t pid;
     char host[128];
@@ -162,7 +162,7 @@ typedef struct tutti_exam {
     uint64_t files_open;
     char gpus[8][208]; /* "cuda:0 NVIDIA H100, GPU-..." */
     size_t gpu_count;
-} tutti_exam;
+} tutti_self_check;
 
 /* Whether it reaches another rank on the data plane. */
 typedef struct tutti_reach {
@@ -182,7 +182,7 @@ typedef struct tutti_reach {
  * TUTTI_INVALID_ARGUMENT  BAD_WAIT, LOOKUP_LIMIT, RANK_RANGE
  */
 TUTTI_API tutti_code tutti_agent_examine(tutti_client *client, const uint32_t *ranks, size_t count,
-                                         uint32_t wait_ms, tutti_exam *ret_exam,
+                                         uint32_t wait_ms, tutti_self_check *ret_self_check,
                                          tutti_reach **ret_reaches, size_t *ret_reach_count,
                                          tutti_error *err);
 

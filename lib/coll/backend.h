@@ -25,7 +25,7 @@ struct tutti_coll_backend {
     /* Free what start made. Also after a failure, when nothing is in flight any more. */
     void (*finish)(tutti_coll_op *op);
     /*
-     * What follows is for work that is not the wire's, and NULL elsewhere (coll/host).
+     * What follows is for work that is not the transport's, and NULL elsewhere (coll/host).
      *
      * The op failed after start: its memory comes back when all that was taken off has landed.
      */
@@ -36,9 +36,9 @@ struct tutti_coll_backend {
      */
     unsigned (*poll)(tutti_coll_backend *backend, uint64_t now_ns, uint64_t *ret_next_ns);
     /*
-     * A send or receive moves its tensor over the wire, by way of host memory: `stage` finds some
-     * for op->device_stage. fetch copies input there, store copies it to output; both take the op
-     * off. unstage when nothing is in flight any more.
+     * A send or receive moves its tensor over the transport, by way of host memory: `stage` finds
+     * some for op->device_stage. fetch copies input there, store copies it to output; both take the
+     * op off. unstage when nothing is in flight any more.
      */
     tutti_code (*stage)(tutti_coll_op *op, size_t bytes, tutti_error *err);
     tutti_code (*fetch)(tutti_coll_op *op, size_t bytes, tutti_error *err);
@@ -54,14 +54,14 @@ struct tutti_coll_backend {
      */
     uint64_t (*vote)(tutti_coll_op *op);
     /*
-     * A small op may travel whole with its signature: write at most TUTTI_COLL_RIDE_MAX bytes of
-     * this rank's, say how many; 0 = none. May be NULL. After vote.
+     * A small op may travel whole with its signature: write at most TUTTI_COLL_PIGGYBACK_MAX bytes
+     * of this rank's, say how many; 0 = none. May be NULL. After vote.
      */
-    size_t (*ride)(tutti_coll_op *op, unsigned char *ret_bytes);
+    size_t (*piggyback)(tutti_coll_op *op, unsigned char *ret_bytes);
 };
 
-#define TUTTI_COLL_RIDE_MAX 128
-#define TUTTI_COLL_RIDE_RANKS_MAX 32 /* in larger groups nobody rides */
+#define TUTTI_COLL_PIGGYBACK_MAX 128
+#define TUTTI_COLL_PIGGYBACK_RANKS_MAX 32 /* in larger groups nobody is piggybacked */
 
 /* From start on: what all ranks wrote in ride, by group rank, each of *ret_size bytes, on a
  * boundary of 16 when that is; NULL when one of them wrote nothing. Alike on all ranks. */
@@ -94,34 +94,34 @@ void tutti_coll_send(tutti_coll_op *op, uint32_t step, uint32_t to, const void *
 void tutti_coll_recv(tutti_coll_op *op, uint32_t step, uint32_t from, void *dest, size_t size,
                      uint64_t *ret_extra);
 
-/* ------------------------------------------------------------------------------ loans
+/* ------------------------------------------------------------------------------ exposed regions
  *
- * Where all ranks are processes of one host, they can work in each other's memory: lend ours to
+ * Where all ranks are processes of one host, they can work in each other's memory: expose ours to
  * each other rank, borrow theirs, and from the next advance on (when all have come) read and write.
- * tutti_coll_return says that our part is done; the next advance after that comes when all others
+ * tutti_coll_unmap says that our part is done; the next advance after that comes when all others
  * have done theirs. An op that fails on the way gives back what it borrowed, and is let go when
- * what it lent is back, or the borrower is dead.
+ * what it exposed is back, or the borrower is dead.
  */
 
 /* Memory of another rank. Embedded in the backend's state; zeroed before it is borrowed. */
-typedef struct tutti_coll_view {
-    tutti_wire_loan memory; /* all 0: it could not be lent */
+typedef struct tutti_coll_mapping {
+    tutti_transport_region memory; /* all 0: it could not be exposed */
     uint64_t extra;
-    tutti_link link;
-    struct tutti_wire_parcel *parcel;
-} tutti_coll_view;
+    tutti_list_node link;
+    struct tutti_transport_rndv *rndv;
+} tutti_coll_mapping;
 
 /* Can all ranks of the group touch each other's memory? All of them answer alike. */
-bool tutti_coll_is_near(const tutti_coll_op *op);
+bool tutti_coll_is_same_host(const tutti_coll_op *op);
 
-/* Is this memory that can be lent? */
-bool tutti_coll_can_lend(const tutti_coll_op *op, const tutti_wire_loan *loan);
+/* Is this memory that can be exposed? */
+bool tutti_coll_can_expose(const tutti_coll_op *op, const tutti_transport_region *region);
 
-/* For advance. A loan that cannot be lent must be empty: its borrowers see that. */
-void tutti_coll_lend(tutti_coll_op *op, uint32_t step, uint32_t to, const tutti_wire_loan *loan,
-                     uint64_t extra);
-void tutti_coll_borrow(tutti_coll_op *op, uint32_t step, uint32_t from, tutti_coll_view *view);
-void tutti_coll_return(tutti_coll_op *op);
+/* For advance. An exposed region that cannot be exposed must be empty: its borrowers see that. */
+void tutti_coll_expose(tutti_coll_op *op, uint32_t step, uint32_t to,
+                       const tutti_transport_region *region, uint64_t extra);
+void tutti_coll_map(tutti_coll_op *op, uint32_t step, uint32_t from, tutti_coll_mapping *view);
+void tutti_coll_unmap(tutti_coll_op *op);
 
 /* For advance, instead of messages: call it again soon; others have their turn before. */
 void tutti_coll_again(tutti_coll_op *op);
@@ -131,11 +131,11 @@ void tutti_coll_again(tutti_coll_op *op);
  * A device works by itself. An op of which it has something is taken off, in advance, and lands
  * later, in poll: then advance is called again, or the failed op is let go.
  */
-void tutti_coll_take_off(tutti_coll_op *op);
-void tutti_coll_land(tutti_coll_op *op);
+void tutti_coll_device_submit(tutti_coll_op *op);
+void tutti_coll_device_complete(tutti_coll_op *op);
 
 /* The op cannot go on: all ranks hear of it. In poll. */
-void tutti_coll_give_up(tutti_coll_op *op, const tutti_error *err);
+void tutti_coll_device_fail(tutti_coll_op *op, const tutti_error *err);
 
 /*
  * Ops of one group reach a device in the order of their numbers: is everything before this one

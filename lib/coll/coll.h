@@ -29,14 +29,14 @@
 typedef struct tutti_coll_engine tutti_coll_engine;
 typedef struct tutti_coll_group tutti_coll_group;
 typedef struct tutti_coll_op tutti_coll_op;
-struct tutti_wire;
-struct tutti_wire_key;
+struct tutti_transport;
+struct tutti_transport_key;
 struct tutti_coll_backend;
 
 /* Private: something to do on the engine's thread. */
 typedef struct tutti_coll_item tutti_coll_item;
 struct tutti_coll_item {
-    tutti_link link;
+    tutti_list_node link;
     void (*run)(tutti_coll_engine *engine, tutti_coll_item *item);
 };
 
@@ -206,21 +206,21 @@ struct tutti_coll_op {
     tutti_map_node by_id;
     unsigned char id_key[8];
     tutti_timer timer;
-    tutti_link ios;               /* sends and receives in flight */
-    tutti_link expected;          /* receives without a packet yet */
-    uint64_t *counts;             /* all_to_all with splits: what each rank sends us */
-    tutti_spec *shapes;           /* of a list: what comes from each rank, [tensor][rank] */
-    struct tutti_coll_told *told; /* memory of what was told */
-    uint8_t tells;
-    uint32_t part;     /* of a coalesced op: the one that runs */
-    tutti_link parked; /* packets without a receive yet */
-    tutti_link views;  /* memory of others that we have on loan */
-    tutti_link turn;   /* in the engine's list of ops that go on without a packet */
+    tutti_list_node ios;      /* sends and receives in flight */
+    tutti_list_node expected; /* receives without a packet yet */
+    uint64_t *counts;         /* all_to_all with splits: what each rank sends us */
+    tutti_spec *shapes;       /* of a list: what comes from each rank, [tensor][rank] */
+    struct tutti_coll_announced *announced; /* memory of what was told */
+    uint8_t announces;
+    uint32_t part;          /* of a coalesced op: the one that runs */
+    tutti_list_node stored; /* packets without a receive yet */
+    tutti_list_node views;  /* memory of others that we have mapped */
+    tutti_list_node turn;   /* in the engine's list of ops that go on without a packet */
     /* What all ranks say yes to, as far as heard. Bit 0: every other's memory can be touched;
      * above: what the backend asked. */
-    uint64_t near;
-    uint64_t heard_near;
-    uint32_t lent;  /* of the pending: loans that others have of us */
+    uint64_t same_host;
+    uint64_t same_host_known;
+    uint32_t lent;  /* of the pending: exposed regions that others have of us */
     bool returning; /* ... which are waited for now */
     struct tutti_coll_agree *agree;
     struct tutti_coll_inquiry *inquiry;
@@ -242,7 +242,7 @@ struct tutti_coll_op {
 /* ------------------------------------------------------------------------------ engine */
 
 typedef struct tutti_coll_engine_options {
-    struct tutti_wire *wire;                  /* moved: the engine closes it */
+    struct tutti_transport *transport;        /* moved: the engine closes it */
     const struct tutti_coll_backend *backend; /* static */
     /* moved: for ops with args.on_device, by their `device`; NULL = none there */
     struct tutti_coll_backend *devices[TUTTI_COLL_DEVICES_MAX];
@@ -256,7 +256,7 @@ typedef struct tutti_coll_engine_options {
 } tutti_coll_engine_options;
 
 /*
- * Open the engine and start its thread; on failure the wire is closed too.
+ * Open the engine and start its thread; on failure the transport is closed too.
  *
  * TUTTI_RESOURCE_EXHAUSTED, TUTTI_INTERNAL  no memory, no thread, no descriptor
  */
@@ -275,7 +275,7 @@ void tutti_coll_engine_sit(tutti_coll_engine *engine, uint64_t job_id, uint32_t 
                            uint64_t incarnation);
 
 /* The key of an epoch, as members are told it (wire.h). Before ranks that it knows, or does not. */
-void tutti_coll_engine_rekey(tutti_coll_engine *engine, const struct tutti_wire_key *key);
+void tutti_coll_engine_rekey(tutti_coll_engine *engine, const struct tutti_transport_key *key);
 
 /*
  * Where a rank is. A new incarnation replaces the old one; the same again is harmless.
@@ -298,7 +298,7 @@ void tutti_coll_engine_wake(tutti_coll_engine *engine);
  * end of their ops first. Any thread. */
 void tutti_coll_engine_refuse(tutti_coll_engine *engine);
 
-/* Fail what runs, close the wire, join the thread, free all groups. NULL is fine. */
+/* Fail what runs, close the transport, join the thread, free all groups. NULL is fine. */
 void tutti_coll_engine_stop(tutti_coll_engine *engine);
 
 typedef struct tutti_coll_stats {
@@ -351,7 +351,7 @@ void tutti_coll_group_renew(tutti_coll_group *group, uint64_t epoch);
 
 /* One rank may have begun more ops than another. Until one succeeds, who has not come to an op that
  * timed out goes on behind it: then all count alike again. */
-void tutti_coll_group_doubt(tutti_coll_group *group);
+void tutti_coll_group_resync(tutti_coll_group *group);
 
 /*
  * Forget the group when the ops that run in it have ended. Those that not every rank has called

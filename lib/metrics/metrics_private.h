@@ -24,7 +24,7 @@ unsigned metrics_ask(const tutti_metrics_source *source, metrics_topic topic, tu
 typedef struct metrics_visitor metrics_visitor;
 typedef struct metrics_visitors {
     pthread_mutex_t lock; /* guards the rest */
-    tutti_link all;       /* who was heard of last is last */
+    tutti_list_node all;  /* who was heard of last is last */
     size_t count;         /* of those that were not hung up on */
 } metrics_visitors;
 

@@ -11,7 +11,7 @@
 #include "metrics/metrics_private.h"
 
 struct metrics_visitor {
-    tutti_link link;
+    tutti_list_node link;
     int socket;   /* of our own: the number that HTTP has may be another's by the time it is used */
     bool busy;    /* a request of it is being answered */
     bool leaving; /* was hung up on; HTTP has not noticed yet */
@@ -35,8 +35,8 @@ metrics_visitors_fini(metrics_visitors *self)
 static bool
 hang_up_on_first(metrics_visitors *self, bool busy)
 {
-    tutti_link *at;
-    tutti_link *spare;
+    tutti_list_node *at;
+    tutti_list_node *spare;
 
     tutti_list_each(at, spare, &self->all)
     {

@@ -45,7 +45,7 @@ tutti_code tutti_rpc_loop_new(const char *name, tutti_rpc_loop **ret_loop, tutti
  * events any thread in gRPC may be woken for, about twice for each call of the other loop. A call
  * that begins pays with one more step between threads. Before start.
  */
-void tutti_rpc_loop_doze(tutti_rpc_loop *loop);
+void tutti_rpc_loop_idle(tutti_rpc_loop *loop);
 
 /*
  * Serve the queue on a thread of its own, which takes no signals.
@@ -70,7 +70,7 @@ void tutti_rpc_loop_free(tutti_rpc_loop *loop); /* NULL is fine; stopped before 
  */
 typedef struct tutti_rpc_task tutti_rpc_task;
 struct tutti_rpc_task {
-    tutti_link link;
+    tutti_list_node link;
     void (*on_run)(tutti_rpc_task *task);
 };
 

@@ -153,9 +153,9 @@ void
 tutti_share_revoke(tutti_share *share, const void *owner)
 {
     share_notice notice;
-    tutti_link dead;
-    tutti_link *at;
-    tutti_link *spare;
+    tutti_list_node dead;
+    tutti_list_node *at;
+    tutti_list_node *spare;
 
     memcpy(notice.magic, SHARE_REVOKED, SHARE_MAGIC_BYTES);
     tutti_list_init(&dead);
@@ -262,7 +262,7 @@ tutti_share_close(tutti_share *share)
 {
     const int fds[] = {share == NULL ? -1 : share->poller, share == NULL ? -1 : share->bell,
                        share == NULL ? -1 : share->listener};
-    tutti_link *at;
+    tutti_list_node *at;
     size_t i;
 
     if (share == NULL) {

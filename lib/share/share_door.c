@@ -69,8 +69,8 @@ static share_offer *
 find_offer(tutti_share *self, share_guest *guest, const unsigned char *token)
 {
     share_offer *found = NULL;
-    tutti_link *at;
-    tutti_link *spare;
+    tutti_list_node *at;
+    tutti_list_node *spare;
 
     tutti_share_lock(self);
     tutti_list_each(at, spare, &self->offers)
@@ -167,8 +167,8 @@ send_away(int socket)
 static void
 end_oldest_stranger(tutti_share *self)
 {
-    tutti_link *at;
-    tutti_link *spare;
+    tutti_list_node *at;
+    tutti_list_node *spare;
 
     tutti_list_each(at, spare, &self->guests)
     {
@@ -225,11 +225,11 @@ answer_door(tutti_share *self)
 
 /* Under the lock. False: nothing will be due. */
 static bool
-gather_due(tutti_share *self, uint64_t now_ns, tutti_link *dead)
+gather_due(tutti_share *self, uint64_t now_ns, tutti_list_node *dead)
 {
     bool more = self->stranger_count > 0;
-    tutti_link *at;
-    tutti_link *spare;
+    tutti_list_node *at;
+    tutti_list_node *spare;
 
     tutti_list_each(at, spare, &self->offers)
     {
@@ -253,9 +253,9 @@ static int
 end_due(tutti_share *self)
 {
     const uint64_t now_ns = tutti_clock_ns();
-    tutti_link dead;
-    tutti_link *at;
-    tutti_link *spare;
+    tutti_list_node dead;
+    tutti_list_node *at;
+    tutti_list_node *spare;
     bool more;
 
     tutti_list_init(&dead);

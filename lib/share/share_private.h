@@ -47,7 +47,7 @@ typedef struct share_guest share_guest;
 
 /* The share's lock guards it. */
 typedef struct share_offer {
-    tutti_link link;
+    tutti_list_node link;
     share_state state;
     unsigned char token[TUTTI_SHARE_TOKEN_BYTES];
     int fd; /* ours, as it goes out; -1 once it has */
@@ -60,7 +60,7 @@ typedef struct share_offer {
 
 /* A connection. The thread's; `socket` is sent to under the lock. */
 struct share_guest {
-    tutti_link link;
+    tutti_list_node link;
     int socket;
     uint64_t due_ns;    /* until it has shown a token */
     share_offer *offer; /* NULL: it has not */
@@ -75,9 +75,9 @@ struct tutti_share {
     pthread_t thread;
     bool started;
     pthread_mutex_t lock; /* guards what follows; on_over runs outside */
-    tutti_link offers;
+    tutti_list_node offers;
     uint32_t offer_count;
-    tutti_link guests; /* the thread's, and tutti_share_close's; the oldest first */
+    tutti_list_node guests; /* the thread's, and tutti_share_close's; the oldest first */
     uint32_t stranger_count;
     bool stopping;
 };

@@ -19,7 +19,7 @@ typedef struct tutti_slot {
     void *data;
     size_t size;
     /* private */
-    tutti_link link;
+    tutti_list_node link;
     tutti_space *space;
 } tutti_slot;
 
@@ -28,7 +28,7 @@ typedef struct tutti_slot_wish tutti_slot_wish;
 struct tutti_slot_wish {
     void (*on_slot)(tutti_slot_wish *wish, tutti_slot *slot);
     /* private */
-    tutti_link link;
+    tutti_list_node link;
 };
 
 /* A copy under way. The caller embeds it and leaves it alone until on_done. */
@@ -36,7 +36,7 @@ typedef struct tutti_move tutti_move;
 struct tutti_move {
     void (*on_done)(tutti_move *move, const tutti_error *err); /* NULL = well */
     /* private */
-    tutti_link link;
+    tutti_list_node link;
     tutti_slot *slot;
     tutti_tensor *from;
     tutti_tensor *to;

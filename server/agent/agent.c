@@ -149,31 +149,31 @@ open_engine(tutti_agent *agent, tutti_error *err)
 {
     tutti_coll_engine_options options = {
         .backend = &tutti_coll_host, .on_need_peers = on_need_peers, .arg = agent};
-    tutti_wire_shm_options shm = {.off = agent->options->no_shm, .host_id = agent->host_id};
-    tutti_code code = agent_choice_open(agent, err);
+    tutti_transport_shm_options shm = {.off = agent->options->no_shm, .host_id = agent->host_id};
+    tutti_code code = agent_algorithms_open(agent, err);
 
     if (code == TUTTI_OK) {
-        code = tutti_chaos_open(getenv("TUTTI_CHAOS"), err);
+        code = tutti_fault_open(getenv("TUTTI_CHAOS"), err);
     }
     if (code == TUTTI_OK) {
-        code =
-            tutti_agent_plane_open(agent->options, agent->server_options->listen, &shm.inner, err);
+        code = tutti_agent_data_plane_open(agent->options, agent->server_options->listen,
+                                           &shm.inner, err);
     }
-    if (code == TUTTI_OK && tutti_chaos_is_on()) {
-        code = tutti_wire_chaos_open(shm.inner, &shm.inner, err);
+    if (code == TUTTI_OK && tutti_fault_is_on()) {
+        code = tutti_transport_fault_open(shm.inner, &shm.inner, err);
     }
     if (code == TUTTI_OK) {
-        code = tutti_wire_seal_open(shm.inner, agent->incarnation, &shm.inner, err);
+        code = tutti_transport_auth_open(shm.inner, agent->incarnation, &shm.inner, err);
     }
     if (code == TUTTI_OK) {
         shm.memory = tutti_space_host_descriptor(agent->space);
         shm.base = tutti_space_host_memory(agent->space, &shm.size);
-        agent_share_lend(agent, &shm);
-        code = tutti_wire_shm_open(&shm, &options.wire, err);
+        agent_share_expose(agent, &shm);
+        code = tutti_transport_shm_open(&shm, &options.transport, err);
     }
     if (code == TUTTI_OK) {
         agent_devices_backends(agent, options.devices);
-        options.backend_arg = agent->choices;
+        options.backend_arg = agent->selector;
         code = tutti_coll_engine_start(&options, &agent->engine, err);
     }
     return code;
@@ -246,15 +246,15 @@ static const struct agent_hooks hooks_of_rooms = {
     .check_begin = agent_check_begin,
     .launch = agent_op_launch,
     .end_early = agent_op_end_early,
-    .record_take = agent_trace_take,
-    .record_begin = agent_trace_begin,
-    .record_list = agent_trace_list,
-    .record_pack = agent_trace_pack,
-    .record_unpack = agent_trace_unpack,
-    .record_computed = agent_trace_computed,
-    .record_end = agent_trace_end,
+    .record_take = agent_recording_take,
+    .record_begin = agent_recording_begin,
+    .record_list = agent_recording_list,
+    .record_pack = agent_recording_pack,
+    .record_unpack = agent_recording_unpack,
+    .record_computed = agent_recording_computed,
+    .record_end = agent_recording_end,
     .op_ended = agent_walks_op_ended,
-    .place_reached = agent_walk_reached,
+    .place_reached = agent_backward_on_slot_reached,
     .answer_upload = agent_answer_upload,
     .write_download = agent_write_download,
     .give_up = agent_give_up,
@@ -282,10 +282,10 @@ tutti_agent_new(const tutti_agent_options *options, const tutti_rpc_server_optio
     tutti_map_init(&self->groups);
     agent_answers_init(self);
     agent_clients_init(&self->clients, options->client_ops_max);
-    tutti_list_init(&self->asks);
+    tutti_list_init(&self->coordinator_requests);
     tutti_list_init(&self->ops);
     tutti_list_init(&self->syncs);
-    tutti_list_init(&self->walks);
+    tutti_list_init(&self->backwards);
     read_host(self);
     code = check_options(options, err);
     if (code == TUTTI_OK) {
@@ -367,6 +367,6 @@ tutti_agent_free(tutti_agent *agent)
     tutti_table_free(agent->table);
     agent_devices_close(agent);
     tutti_space_close(agent->space);
-    tutti_choices_free(agent->choices);
+    tutti_selector_free(agent->selector);
     free(agent);
 }

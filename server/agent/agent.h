@@ -61,14 +61,14 @@ typedef struct tutti_agent_options {
     uint64_t tracers_max;
     uint64_t tape_max; /* ops and attached tensors of all tracers */
     uint64_t op_timeout_ns;
-    uint64_t join_timeout_ns;    /* 0 = wait for ever */
-    uint64_t silence_timeout_ns; /* of the coordinator; 0 = its heartbeat timeout */
-    uint64_t leave_timeout_ns;   /* for ops under way; 0 = they fail */
-    bool no_shm;                 /* all data goes by the network */
-    uint64_t shares_max;         /* tensors that clients have mapped */
-    bool no_share;               /* ... never */
-    bool share_any_user;         /* ... of other users, too */
-    bool allow_shared_gpu;       /* other agents of the job may have the same */
+    uint64_t join_timeout_ns;      /* 0 = wait for ever */
+    uint64_t partition_timeout_ns; /* of the coordinator; 0 = its heartbeat timeout */
+    uint64_t leave_timeout_ns;     /* for ops under way; 0 = they fail */
+    bool no_shm;                   /* all data goes by the network */
+    uint64_t shares_max;           /* tensors that clients have mapped */
+    bool no_share;                 /* ... never */
+    bool share_any_user;           /* ... of other users, too */
+    bool allow_shared_gpu;         /* other agents of the job may have the same */
 } tutti_agent_options;
 
 tutti_option_set tutti_agent_option_set(tutti_agent_options *target);

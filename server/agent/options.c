@@ -59,7 +59,7 @@ static const tutti_option table[] = {
      "recorded ops and attached tensors of all tracers"},
     {"op-timeout", TUTTI_OPTION_NS, AT(op_timeout_ns), "5m", TUTTI_NS_PER_MS, 0, NULL,
      "deadline of an op whose caller states none"},
-    {"silence-timeout", TUTTI_OPTION_NS, AT(silence_timeout_ns), "0", 0, 0, NULL,
+    {"silence-timeout", TUTTI_OPTION_NS, AT(partition_timeout_ns), "0", 0, 0, NULL,
      "refuse ops when the coordinator has not answered for so long and its host does not say that "
      "it is away: it may have given this rank up; 0 = its heartbeat timeout"},
     {"join-timeout", TUTTI_OPTION_NS, AT(join_timeout_ns), "0", 0, 0, NULL,

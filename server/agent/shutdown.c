@@ -18,7 +18,7 @@
 #include "server/agent/state/trim.h"
 
 #define PROBE_NS (200 * TUTTI_NS_PER_MS)
-#define PROBE_MOST 256 /* in a larger world the coordinator's word has to do */
+#define PROBE_MAX 256 /* in a larger world the coordinator's word has to do */
 
 /* ------------------------------------------------------------------------------ the second phase
  */
@@ -29,7 +29,8 @@ run_end(tutti_rpc_task *task)
 {
     tutti_agent *agent = tutti_container_of(task, tutti_agent, end_task);
 
-    if (!tutti_list_empty(&agent->asks) || agent->ops_live > 0 || !agent_member_idle(agent) ||
+    if (!tutti_list_empty(&agent->coordinator_requests) || agent->ops_live > 0 ||
+        !agent_member_idle(agent) ||
         atomic_load(&agent->calls) > 0) { /* copies of a device end by themselves */
         tutti_rpc_loop_post(agent->control, &agent->end_task);
         return;
@@ -46,7 +47,7 @@ on_server_stopped(void *arg)
     tutti_coll_engine_stop(agent->engine);
     agent->engine = NULL;
     agent_trim_stop(agent);
-    agent_asks_cancel(agent);
+    agent_coordinator_requests_cancel(agent);
     agent->end_task.on_run = run_end;
     tutti_rpc_loop_post(agent->control, &agent->end_task);
 }
@@ -85,7 +86,7 @@ on_leave_timer(tutti_timer *timer)
 void
 agent_stop_look(tutti_agent *agent)
 {
-    if (agent->draining && agent->untold == 0 && agent->ops_live == 0 &&
+    if (agent->draining && agent->announcements_pending == 0 && agent->ops_live == 0 &&
         agent->state != AGENT_LEAVING) { /* not from inside the end of an op */
         tutti_rpc_loop_timer_start(agent->control, &agent->leave_timer, tutti_clock_ns());
     }
@@ -94,14 +95,14 @@ agent_stop_look(tutti_agent *agent)
 void
 agent_announced(tutti_agent *agent)
 {
-    agent->untold--;
+    agent->announcements_pending--;
     agent_stop_look(agent);
 }
 
 static void
-run_told(tutti_rpc_task *task)
+run_announced(tutti_rpc_task *task)
 {
-    agent_announced(tutti_container_of(task, tutti_agent, told_task));
+    agent_announced(tutti_container_of(task, tutti_agent, announced_task));
 }
 
 /* Engine's thread. */
@@ -112,18 +113,18 @@ on_probed(void *arg, const tutti_coll_reach *reaches, size_t count)
 
     (void)reaches;
     (void)count;
-    tutti_rpc_loop_post(agent->control, &agent->told_task);
+    tutti_rpc_loop_post(agent->control, &agent->announced_task);
 }
 
 /* Packets of a way keep their order: who answers has heard before that we leave. */
 static void
 probe_members(tutti_agent *agent)
 {
-    uint32_t ranks[PROBE_MOST];
+    uint32_t ranks[PROBE_MAX];
     size_t count = 0;
     uint32_t rank;
 
-    if (!agent_groups_leave(agent) || agent->world_size > PROBE_MOST) {
+    if (!agent_groups_leave(agent) || agent->world_size > PROBE_MAX) {
         return;
     }
     for (rank = 0; rank < agent->world_size; rank++) {
@@ -131,11 +132,11 @@ probe_members(tutti_agent *agent)
             ranks[count++] = rank;
         }
     }
-    agent->told_task.on_run = run_told;
-    agent->untold++;
+    agent->announced_task.on_run = run_announced;
+    agent->announcements_pending++;
     if (count == 0 || tutti_coll_probe(agent->engine, ranks, count, PROBE_NS, on_probed, agent,
                                        NULL) != TUTTI_OK) {
-        agent->untold--;
+        agent->announcements_pending--;
     }
 }
 
@@ -144,7 +145,7 @@ static void
 drain(tutti_agent *agent)
 {
     agent->draining = true;
-    agent->untold = 1; /* until all of this has begun */
+    agent->announcements_pending = 1; /* until all of this has begun */
     TUTTI_LOG("agent", INFO, "leaving job %s: %" PRIu64 " ops are under way", agent_job(agent),
               agent->ops_live);
     agent_say_serving(agent);
@@ -152,7 +153,7 @@ drain(tutti_agent *agent)
     tutti_rpc_loop_timer_start(agent->control, &agent->leave_timer,
                                tutti_clock_ns() + agent->options->leave_timeout_ns);
     probe_members(agent);
-    agent->untold++;
+    agent->announcements_pending++;
     agent_member_announce(agent);
     agent_announced(agent);
 }
@@ -174,9 +175,9 @@ run_stop(tutti_rpc_task *task)
 
 /* Somebody cannot wait, or there is nothing to wait for. */
 static void
-run_hurry(tutti_rpc_task *task)
+run_stop_now(tutti_rpc_task *task)
 {
-    go(tutti_container_of(task, tutti_agent, hurry_task));
+    go(tutti_container_of(task, tutti_agent, stop_now_task));
 }
 
 void
@@ -188,8 +189,8 @@ tutti_agent_stop(tutti_agent *agent)
         agent->stop_task.on_run = run_stop;
         tutti_rpc_loop_post(agent->control, &agent->stop_task);
     } else if (times == 1) {
-        agent->hurry_task.on_run = run_hurry;
-        tutti_rpc_loop_post(agent->control, &agent->hurry_task);
+        agent->stop_now_task.on_run = run_stop_now;
+        tutti_rpc_loop_post(agent->control, &agent->stop_now_task);
     }
 }
 

@@ -32,7 +32,7 @@ on_pulse(tutti_timer *timer)
 }
 
 static size_t
-on_drain(coord_work *work, size_t budget)
+on_drain(coord_task *work, size_t budget)
 {
     tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, drain);
     tutti_error err;
@@ -40,20 +40,20 @@ on_drain(coord_work *work, size_t budget)
 
     (void)coord_fail_draining(&err);
     while (done < budget && !tutti_list_empty(&self->waits)) {
-        tutti_coordinator_wait *wait =
-            tutti_container_of(self->waits.next, tutti_coordinator_wait, link);
+        tutti_coordinator_pending_call *wait =
+            tutti_container_of(self->waits.next, tutti_coordinator_pending_call, link);
 
         wait->on_end(wait, &err);
         done++;
     }
     if (!tutti_list_empty(&self->waits)) {
-        coord_later(self, work);
+        coord_defer(self, work);
     }
     return done;
 }
 
 static const struct coord_hooks hooks_of_rooms = {
-    .finish_gc = coord_reap_finish,
+    .finish_gc = coord_gc_finish,
     .key_changed = coord_kv_changed,
     .wake_sessions = coord_sessions_wake,
     .wake_member_watches = coord_member_watches_wake,
@@ -64,16 +64,16 @@ static const struct coord_hooks hooks_of_rooms = {
     .close_meshes = coord_meshes_fini,
     .group_deleted = coord_meetings_delete,
     .rank_lost = coord_meetings_lose,
-    .agent_freed = coord_told_fini,
+    .agent_freed = coord_progress_report_fini,
     .record_agent = coord_record_agent,
     .record_formed = coord_record_formed,
     .record_group = coord_record_group,
     .record_mesh = coord_record_mesh,
-    .record_roster = coord_record_roster,
+    .record_registry = coord_record_registry,
     .unrecord_job = coord_unrecord_job,
     .unrecord_group = coord_unrecord_group,
     .unrecord_mesh = coord_unrecord_mesh,
-    .unrecord_roster = coord_unrecord_roster,
+    .unrecord_registry = coord_unrecord_registry,
 };
 
 tutti_code
@@ -100,9 +100,9 @@ tutti_coordinator_new(const tutti_coordinator_options *options, tutti_store *sto
     tutti_list_init(&self->work);
     tutti_list_init(&self->suspects);
     tutti_list_init(&self->waits);
-    coord_work_init(&self->drain, on_drain);
+    coord_task_init(&self->drain, on_drain);
     tutti_map_init(&self->jobs);
-    tutti_list_init(&self->questions);
+    tutti_list_init(&self->queries);
     coord_meetings_init(self);
     coord_keys_init(self);
     coord_rendezvous_init(self);
@@ -180,13 +180,13 @@ void
 tutti_coordinator_turn(tutti_coordinator *self, bool idle)
 {
     size_t budget = COORD_SLICE;
-    tutti_link *link;
+    tutti_list_node *link;
 
     if (idle) {
         coord_sessions_judge(self, COORD_SLICE);
     }
     while (budget > 0 && (link = tutti_list_pop(&self->work)) != NULL) {
-        coord_work *work = tutti_container_of(link, coord_work, link);
+        coord_task *work = tutti_container_of(link, coord_task, link);
         const size_t done = work->on_run(work, budget);
 
         budget -= done >= budget ? budget : done + 1; /* a turn that did nothing is one, too */
@@ -197,7 +197,7 @@ void
 tutti_coordinator_drain(tutti_coordinator *self)
 {
     self->draining = true;
-    coord_later(self, &self->drain);
+    coord_defer(self, &self->drain);
 }
 
 size_t

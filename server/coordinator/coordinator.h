@@ -37,20 +37,22 @@ typedef struct tutti_coordinator_options {
     uint64_t wait_timeout_ns;       /* of a waiting call that has no deadline of its own */
     uint64_t elastic_wait_ns;       /* without newcomers, until an elastic job begins */
     uint64_t job_linger_ns;         /* from the last rank's end to the end of its job */
-    uint64_t retry_window_ns;       /* how long an ended meeting is kept for calls with its token */
-    uint64_t retry_bytes_limit;     /* of answers that are kept for such calls */
+    uint64_t
+        retry_window_ns; /* how long an ended exchange round is kept for calls with its token */
+    uint64_t retry_bytes_limit; /* of answers that are kept for such calls */
     uint64_t job_limit;
-    uint64_t seat_limit;           /* world sizes of all jobs together */
-    uint64_t group_limit;          /* of a job */
-    uint64_t member_limit;         /* of all groups of a job together */
-    uint64_t waiter_limit;         /* calls that wait: Join, Broadcast, AllGather, Wait, Count */
-    uint64_t wait_bytes_limit;     /* keys that all Wait calls together wait for */
-    uint64_t watcher_limit;        /* watches of all jobs */
-    uint64_t watch_changes_limit;  /* that one watcher has not read yet */
-    uint64_t watch_backlog_limit;  /* bytes of them */
-    uint64_t watch_bytes_limit;    /* bytes that wait for all watchers together */
-    uint64_t meeting_limit;        /* meetings on one key that not all members have come to */
-    uint64_t metadata_bytes_limit; /* of the values of all meetings */
+    uint64_t seat_limit;          /* world sizes of all jobs together */
+    uint64_t group_limit;         /* of a job */
+    uint64_t member_limit;        /* of all groups of a job together */
+    uint64_t waiter_limit;        /* calls that wait: Join, Broadcast, AllGather, Wait, Count */
+    uint64_t wait_bytes_limit;    /* keys that all Wait calls together wait for */
+    uint64_t watcher_limit;       /* watches of all jobs */
+    uint64_t watch_changes_limit; /* that one watcher has not read yet */
+    uint64_t watch_backlog_limit; /* bytes of them */
+    uint64_t watch_bytes_limit;   /* bytes that wait for all watchers together */
+    uint64_t
+        exchange_round_limit; /* exchange rounds on one key that not all members have come to */
+    uint64_t metadata_bytes_limit; /* of the values of all exchange rounds */
     uint64_t store_bytes_limit;    /* for whoever opens the store */
     uint64_t store_keys_limit;     /* likewise */
     bool durable; /* keep jobs in the store, for tutti_coordinator_restore; not in the table */
@@ -131,14 +133,14 @@ void tutti_coordinator_expose(tutti_coordinator *self, tutti_page *page);
 size_t tutti_coordinator_parked(const tutti_coordinator *self);
 
 /* What all parked calls have in common. All of it is the coordinator's. */
-typedef struct tutti_coordinator_wait tutti_coordinator_wait;
-struct tutti_coordinator_wait {
-    tutti_link link; /* in the list of all that is parked */
+typedef struct tutti_coordinator_pending_call tutti_coordinator_pending_call;
+struct tutti_coordinator_pending_call {
+    tutti_list_node link; /* in the list of all that is parked */
     tutti_timer timer;
     tutti_coordinator *owner; /* NULL = not parked */
     bool counted;             /* against waiter_limit */
     /* Withdraw it and answer with `err`; NULL = its time is up. */
-    void (*on_end)(tutti_coordinator_wait *wait, const tutti_error *err);
+    void (*on_end)(tutti_coordinator_pending_call *wait, const tutti_error *err);
 };
 
 #endif

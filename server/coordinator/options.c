@@ -43,7 +43,7 @@ static const tutti_option table[] = {
      "bytes kept for a watcher that reads slowly"},
     {"watch-bytes-limit", TUTTI_OPTION_BYTES, AT(watch_bytes_limit), "256MiB", 4096, 0, NULL,
      "bytes kept for all watchers together"},
-    {"meeting-limit", TUTTI_OPTION_UINT, AT(meeting_limit), "256", 1, 1 << 20, NULL,
+    {"meeting-limit", TUTTI_OPTION_UINT, AT(exchange_round_limit), "256", 1, 1 << 20, NULL,
      "how many metadata calls a rank may be ahead of another"},
     {"metadata-bytes-limit", TUTTI_OPTION_BYTES, AT(metadata_bytes_limit), "256MiB", 4096, 0, NULL,
      "memory for values of metadata calls"},

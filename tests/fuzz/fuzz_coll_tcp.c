@@ -56,18 +56,18 @@ take(input *in, unsigned bytes)
 /* ------------------------------------------------------------------------------ our side */
 
 typedef struct mail {
-    tutti_wire_ticket ticket;
+    tutti_transport_ticket ticket;
     unsigned char *room; /* of a pull */
     unsigned came;
 } mail;
 
 static struct {
-    tutti_wire *wire;
-    tutti_wire_link *link;
+    tutti_transport *transport;
+    tutti_transport_conn *link;
     int fd;    /* of who speaks to us */
     bool over; /* we hung up on it */
     input *in;
-    tutti_wire_parcel *kept[KEPT_MAX];
+    tutti_transport_rndv *kept[KEPT_MAX];
     size_t kept_sizes[KEPT_MAX];
     size_t kept_count;
     mail mails[MAIL_MAX];
@@ -81,16 +81,16 @@ static unsigned char filler[65536];
 static void
 hang_up(void)
 {
-    tutti_wire_link *link = our.link;
+    tutti_transport_conn *link = our.link;
 
     our.link = NULL;
     if (link != NULL) {
-        our.wire->ops->disconnect(link);
+        our.transport->ops->disconnect(link);
     }
 }
 
 static void
-on_done(tutti_wire_ticket *ticket, bool ok)
+on_done(tutti_transport_ticket *ticket, bool ok)
 {
     mail *self = tutti_container_of(ticket, mail, ticket);
 
@@ -114,29 +114,30 @@ new_mail(void)
 }
 
 static void
-note(mail *self, tutti_wire_result result)
+note(mail *self, tutti_transport_result result)
 {
-    self->came += result != TUTTI_WIRE_LATER;
+    self->came += result != TUTTI_TRANSPORT_LATER;
 }
 
 /* Pull it if `how` and its size allow, else drop it. */
 static void
-deal_with(tutti_wire_parcel *parcel, size_t size, unsigned how)
+deal_with(tutti_transport_rndv *rndv, size_t size, unsigned how)
 {
     mail *it = how % 4 != 0 && size <= SIZE_MAX_PULLED ? new_mail() : NULL;
 
     if (it == NULL) {
-        our.wire->ops->drop(our.wire, parcel);
+        our.transport->ops->drop(our.transport, rndv);
         return;
     }
     it->room = malloc(size);
     check(it->room != NULL);
-    note(it, our.wire->ops->pull(our.wire, parcel, it->room, size - (how % 16 == 15), &it->ticket));
+    note(it, our.transport->ops->pull(our.transport, rndv, it->room, size - (how % 16 == 15),
+                                      &it->ticket));
 }
 
 static void
 on_packet(void *arg, const void *header, size_t header_size, const void *data, size_t size,
-          tutti_wire_parcel *parcel)
+          tutti_transport_rndv *rndv)
 {
     const unsigned how = (unsigned)take(our.in, 1);
     unsigned sum = 0;
@@ -146,15 +147,15 @@ on_packet(void *arg, const void *header, size_t header_size, const void *data, s
     for (i = 0; i < header_size; i++) {
         sum += ((const unsigned char *)header)[i];
     }
-    for (i = 0; parcel == NULL && i < size; i++) {
+    for (i = 0; rndv == NULL && i < size; i++) {
         sum += ((const unsigned char *)data)[i];
     }
     our.hang_up = our.hang_up && sum != UINT32_MAX; /* so that it is read */
-    if (parcel != NULL && (how < 64 || our.kept_count == KEPT_MAX)) {
-        deal_with(parcel, size, how);
-    } else if (parcel != NULL) {
+    if (rndv != NULL && (how < 64 || our.kept_count == KEPT_MAX)) {
+        deal_with(rndv, size, how);
+    } else if (rndv != NULL) {
         our.kept_sizes[our.kept_count] = size;
-        our.kept[our.kept_count++] = parcel;
+        our.kept[our.kept_count++] = rndv;
     }
 }
 
@@ -166,27 +167,27 @@ on_broken(void *arg, void *owner, const char *why)
     hang_up();
 }
 
-static const tutti_wire_events events = {on_packet, on_broken};
+static const tutti_transport_events events = {on_packet, on_broken};
 
-static wire_tcp *
-wire(void)
+static transport_tcp *
+transport(void)
 {
-    static const tutti_wire_tcp_options options = {.devices = "lo"};
+    static const tutti_transport_tcp_options options = {.devices = "lo"};
 
-    if (our.wire == NULL) {
+    if (our.transport == NULL) {
         tutti_error err;
 
-        check(tutti_wire_tcp_open(&options, &our.wire, &err) == TUTTI_OK);
-        our.wire->ops->listen(our.wire, &events, NULL);
+        check(tutti_transport_tcp_open(&options, &our.transport, &err) == TUTTI_OK);
+        our.transport->ops->listen(our.transport, &events, NULL);
         memset(filler, 0x5a, sizeof(filler));
     }
-    return tutti_tcp_from(our.wire);
+    return tutti_tcp_from(our.transport);
 }
 
 static void
 turn(void)
 {
-    (void)our.wire->ops->progress(our.wire);
+    (void)our.transport->ops->progress(our.transport);
 }
 
 /* A pair of sockets; one end is returned, the other one speaks to it. */
@@ -195,7 +196,7 @@ begin(input *in)
 {
     int fds[2];
 
-    (void)wire();
+    (void)transport();
     check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) == 0);
     our.in = in;
     our.fd = fds[1];
@@ -208,7 +209,7 @@ begin(input *in)
 static void
 end(void)
 {
-    wire_tcp *self = wire();
+    transport_tcp *self = transport();
     unsigned turns = 0;
     size_t i;
 
@@ -305,13 +306,13 @@ settle(input *in)
 
     if (our.kept_count > 0) {
         const size_t which = how % our.kept_count;
-        tutti_wire_parcel *parcel = our.kept[which];
+        tutti_transport_rndv *rndv = our.kept[which];
         const size_t size = our.kept_sizes[which];
 
         our.kept_count--;
         our.kept[which] = our.kept[our.kept_count];
         our.kept_sizes[which] = our.kept_sizes[our.kept_count];
-        deal_with(parcel, size, how >> 4);
+        deal_with(rndv, size, how >> 4);
     }
 }
 
@@ -365,8 +366,9 @@ send_one(input *in)
     const unsigned how = (unsigned)take(in, 1);
 
     if (it != NULL) {
-        note(it, our.wire->ops->send(our.link, filler, how % 288, sizes[how % 8] > 0 ? data : NULL,
-                                     sizes[how % 8], &it->ticket));
+        note(it,
+             our.transport->ops->send(our.link, filler, how % 288, sizes[how % 8] > 0 ? data : NULL,
+                                      sizes[how % 8], &it->ticket));
     }
 }
 
@@ -380,7 +382,7 @@ step_of_called(input *in)
         say_head(TCP_WELCOME, 0, TCP_VERSION, take(in, 3) % (TCP_CREDIT_MAX + 2));
         break;
     case 1:
-        say_head(what % 16 == 1 ? TCP_PULL : TCP_DROP, 0, take(in, 1) % 16, 0);
+        say_head(what % 16 == 1 ? TCP_FETCH : TCP_DROP, 0, take(in, 1) % 16, 0);
         break;
     case 2:
         say_head(TCP_CREDIT, 0, 0, take(in, 3));
@@ -437,7 +439,7 @@ check_address(const input *in)
     check(memcmp(bytes, in->at, in->left) == 0);
     again = address;
     tutti_tcp_address_sort(&again, &address);
-    tutti_tcp_address_sort(&again, &wire()->own);
+    tutti_tcp_address_sort(&again, &transport()->own);
     check(again.count == address.count);
     for (i = 0; i < again.count; i++) {
         check(i == 0 || again.targets[i - 1].rank < again.targets[i].rank);
@@ -452,7 +454,7 @@ hear_stranger(input *in)
     const int fd = begin(in);
     unsigned steps = 0;
 
-    tutti_tcp_source_new(wire(), fd, 0);
+    tutti_tcp_source_new(transport(), fd, 0);
     while (in->left > 0 && !our.over && steps++ < STEPS_MAX) {
         say_bytes(in, 1 + (size_t)take(in, 1));
         turn();
@@ -466,9 +468,9 @@ hear_member(input *in)
     const int fd = begin(in);
     unsigned steps = 0;
 
-    tutti_tcp_source_new(wire(), fd, 0);
+    tutti_tcp_source_new(transport(), fd, 0);
     say_head(TCP_HELLO, 0, TCP_VERSION, TCP_TOKEN_BYTES);
-    say(wire()->own.token, TCP_TOKEN_BYTES);
+    say(transport()->own.token, TCP_TOKEN_BYTES);
     while (in->left > 0 && !our.over && steps++ < STEPS_MAX) {
         step_of_member(in);
         turn();
@@ -488,13 +490,14 @@ greet(int fd)
     at->sin_family = AF_INET;
     at->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     at->sin_port = htons(1); /* nobody; it is not waited for */
-    check(tutti_tcp_connect(our.wire, (tutti_bytes){bytes, tutti_tcp_address_write(&to, bytes)},
-                            &our, &our.link, &err) == TUTTI_OK);
+    check(tutti_tcp_connect(our.transport,
+                            (tutti_bytes){bytes, tutti_tcp_address_write(&to, bytes)}, &our,
+                            &our.link, &err) == TUTTI_OK);
     tutti_list_remove(&our.link->broken);
-    tutti_tcp_unwatch(wire(), &our.link->watch);
+    tutti_tcp_unwatch(transport(), &our.link->watch);
     our.link->watch.fd = fd;
     our.link->state = TCP_GREETING;
-    check(tutti_tcp_watch(wire(), &our.link->watch, EPOLLIN));
+    check(tutti_tcp_watch(transport(), &our.link->watch, EPOLLIN));
 }
 
 static void

@@ -10,47 +10,48 @@
 #include "base/data/list.h"
 #include "base/error/fail.h"
 
-typedef struct fake_wire fake_wire;
+typedef struct fake_transport fake_transport;
 
 /* One packet on its way, or one that waits at its sender. */
-struct tutti_wire_parcel {
-    tutti_link link;
-    fake_wire *from;
-    tutti_wire_link *way;
-    unsigned char header[TUTTI_WIRE_HEADER_MAX];
+struct tutti_transport_rndv {
+    tutti_list_node link;
+    fake_transport *from;
+    tutti_transport_conn *way;
+    unsigned char header[TUTTI_TRANSPORT_HEADER_MAX];
     size_t header_size;
     void *data; /* a copy when small, the sender's own when large */
     size_t size;
     bool large;
     bool revoked;
-    tutti_wire_ticket *ticket; /* of a large one, until it has been told */
+    tutti_transport_ticket *ticket; /* of a large one, until it has been told */
 };
 
-/* What a wire has to tell its owner when it makes progress. */
+/* What a transport has to tell its owner when it makes progress. */
 typedef struct news {
-    tutti_link link;
-    tutti_wire_ticket *ticket;
+    tutti_list_node link;
+    tutti_transport_ticket *ticket;
     bool ok;
 } news;
 
-struct tutti_wire_link {
-    tutti_link link;
-    fake_wire *from;
-    fake_wire *to;
+struct tutti_transport_conn {
+    tutti_list_node link;
+    fake_transport *from;
+    fake_transport *to;
     void *owner;
     bool told;
 };
 
-struct fake_wire {
-    tutti_wire base;
+struct fake_transport {
+    tutti_transport base;
     fake_network *network;
     uint64_t number;
     int descriptor;
-    tutti_link inbox;
-    tutti_link news;
-    tutti_link ways;
-    tutti_link sent; /* large parcels of ours that are still out: by nothing but the walk below */
-    const tutti_wire_events *events;
+    tutti_list_node inbox;
+    tutti_list_node news;
+    tutti_list_node ways;
+    tutti_list_node sent; /* large rendezvous messages of ours that are still out: by nothing but
+                             the walk below */
+    const tutti_transport_events *events;
     void *arg;
     bool dead;
     bool frozen;
@@ -59,71 +60,71 @@ struct fake_wire {
 
 struct fake_network {
     pthread_mutex_t lock;
-    fake_wire *wires[256];
+    fake_transport *wires[256];
     size_t count;
     unsigned one_in;
     unsigned seed;
     unsigned per_host;
 };
 
-static const tutti_wire_ops fake_ops;
+static const tutti_transport_ops fake_ops;
 
-static fake_wire *
-wire_from(tutti_wire *wire)
+static fake_transport *
+wire_from(tutti_transport *transport)
 {
-    assert(wire->ops == &fake_ops);
-    return tutti_container_of(wire, fake_wire, base);
+    assert(transport->ops == &fake_ops);
+    return tutti_container_of(transport, fake_transport, base);
 }
 
 static void
-nudge(const fake_wire *wire)
+nudge(const fake_transport *transport)
 {
     const uint64_t one = 1;
-    const ssize_t put = write(wire->descriptor, &one, sizeof(one));
+    const ssize_t put = write(transport->descriptor, &one, sizeof(one));
 
     (void)put;
 }
 
 static void
-lock(fake_wire *wire)
+lock(fake_transport *transport)
 {
-    (void)pthread_mutex_lock(&wire->network->lock);
+    (void)pthread_mutex_lock(&transport->network->lock);
 }
 
 static void
-unlock(fake_wire *wire)
+unlock(fake_transport *transport)
 {
-    (void)pthread_mutex_unlock(&wire->network->lock);
+    (void)pthread_mutex_unlock(&transport->network->lock);
 }
 
 static void
-tell(fake_wire *wire, tutti_wire_ticket *ticket, bool ok)
+tell(fake_transport *transport, tutti_transport_ticket *ticket, bool ok)
 {
     news *one = malloc(sizeof(*one));
 
     assert(one != NULL);
     *one = (news){.ticket = ticket, .ok = ok};
-    tutti_list_add(&wire->news, &one->link);
-    nudge(wire);
+    tutti_list_add(&transport->news, &one->link);
+    nudge(transport);
 }
 
-/* The sender of a large parcel may go on. */
+/* The sender of a large rndv may go on. */
 static void
-settle(tutti_wire_parcel *parcel, bool ok)
+settle(tutti_transport_rndv *rndv, bool ok)
 {
-    if (parcel->ticket != NULL) {
-        tell(parcel->from, parcel->ticket, ok);
-        parcel->ticket = NULL;
+    if (rndv->ticket != NULL) {
+        tell(rndv->from, rndv->ticket, ok);
+        rndv->ticket = NULL;
     }
 }
 
 static void
-free_parcel(tutti_wire_parcel *parcel)
+free_rndv(tutti_transport_rndv *rndv)
 {
-    if (!parcel->large) {
-        free(parcel->data);
+    if (!rndv->large) {
+        free(rndv->data);
     }
-    free(parcel);
+    free(rndv);
 }
 
 /* ------------------------------------------------------------------------------ packets */
@@ -135,102 +136,102 @@ chance(fake_network *network)
     return network->one_in > 0 && (network->seed >> 16) % network->one_in == 0;
 }
 
-static tutti_wire_result
-fake_send(tutti_wire_link *way, const void *header, size_t header_size, const void *data,
-          size_t size, tutti_wire_ticket *ticket)
+static tutti_transport_result
+fake_send(tutti_transport_conn *way, const void *header, size_t header_size, const void *data,
+          size_t size, tutti_transport_ticket *ticket)
 {
-    tutti_wire_parcel *parcel = calloc(1, sizeof(*parcel));
+    tutti_transport_rndv *rndv = calloc(1, sizeof(*rndv));
 
-    assert(parcel != NULL && header_size <= TUTTI_WIRE_HEADER_MAX);
-    parcel->from = way->from;
-    parcel->way = way;
-    parcel->header_size = header_size;
-    parcel->size = size;
-    parcel->large = size > TUTTI_WIRE_EAGER_MAX;
-    parcel->data = (void *)(uintptr_t)data;
-    parcel->ticket = parcel->large ? ticket : NULL;
-    memcpy(parcel->header, header, header_size);
-    if (!parcel->large) {
-        parcel->data = malloc(size + 1);
-        assert(parcel->data != NULL);
+    assert(rndv != NULL && header_size <= TUTTI_TRANSPORT_HEADER_MAX);
+    rndv->from = way->from;
+    rndv->way = way;
+    rndv->header_size = header_size;
+    rndv->size = size;
+    rndv->large = size > TUTTI_TRANSPORT_EAGER_MAX;
+    rndv->data = (void *)(uintptr_t)data;
+    rndv->ticket = rndv->large ? ticket : NULL;
+    memcpy(rndv->header, header, header_size);
+    if (!rndv->large) {
+        rndv->data = malloc(size + 1);
+        assert(rndv->data != NULL);
         if (size > 0) {
-            memcpy(parcel->data, data, size);
+            memcpy(rndv->data, data, size);
         }
     }
     lock(way->from);
     if (way->to->dead || way->from->dead || way->to->closed) {
         unlock(way->from);
-        free_parcel(parcel);
-        return TUTTI_WIRE_FAILED;
+        free_rndv(rndv);
+        return TUTTI_TRANSPORT_FAILED;
     }
     if (chance(way->from->network) && !tutti_list_empty(&way->to->inbox)) {
-        tutti_list_add(way->to->inbox.before, &parcel->link); /* before the last one */
+        tutti_list_add(way->to->inbox.before, &rndv->link); /* before the last one */
     } else {
-        tutti_list_add(&way->to->inbox, &parcel->link);
+        tutti_list_add(&way->to->inbox, &rndv->link);
     }
     nudge(way->to);
     unlock(way->from);
-    return size > TUTTI_WIRE_EAGER_MAX ? TUTTI_WIRE_LATER : TUTTI_WIRE_DONE;
+    return size > TUTTI_TRANSPORT_EAGER_MAX ? TUTTI_TRANSPORT_LATER : TUTTI_TRANSPORT_DONE;
 }
 
-static tutti_wire_result
-fake_pull(tutti_wire *wire, tutti_wire_parcel *parcel, void *dest, size_t size,
-          tutti_wire_ticket *ticket)
+static tutti_transport_result
+fake_fetch(tutti_transport *transport, tutti_transport_rndv *rndv, void *dest, size_t size,
+           tutti_transport_ticket *ticket)
 {
-    fake_wire *self = wire_from(wire);
+    fake_transport *self = wire_from(transport);
     bool good;
 
     (void)ticket;
     lock(self);
-    good = !parcel->revoked;
+    good = !rndv->revoked;
     if (good) {
-        memcpy(dest, parcel->data, size);
-        settle(parcel, true);
+        memcpy(dest, rndv->data, size);
+        settle(rndv, true);
     }
-    tutti_list_remove(&parcel->link);
+    tutti_list_remove(&rndv->link);
     unlock(self);
-    free_parcel(parcel);
-    return good ? TUTTI_WIRE_DONE : TUTTI_WIRE_FAILED;
+    free_rndv(rndv);
+    return good ? TUTTI_TRANSPORT_DONE : TUTTI_TRANSPORT_FAILED;
 }
 
 static void
-fake_drop(tutti_wire *wire, tutti_wire_parcel *parcel)
+fake_drop(tutti_transport *transport, tutti_transport_rndv *rndv)
 {
-    fake_wire *self = wire_from(wire);
+    fake_transport *self = wire_from(transport);
 
     lock(self);
-    settle(parcel, true);
-    tutti_list_remove(&parcel->link);
+    settle(rndv, true);
+    tutti_list_remove(&rndv->link);
     unlock(self);
-    free_parcel(parcel);
+    free_rndv(rndv);
 }
 
-/* Held parcels hang on their sender, so that it can take them back. */
+/* Held rendezvous messages hang on their sender, so that it can take them back. */
 static void
-deliver(fake_wire *self, tutti_wire_parcel *parcel)
+deliver(fake_transport *self, tutti_transport_rndv *rndv)
 {
-    tutti_wire_parcel *waits = parcel->large ? parcel : NULL;
+    tutti_transport_rndv *waits = rndv->large ? rndv : NULL;
 
     if (waits != NULL) {
         lock(self);
-        tutti_list_add(&parcel->from->sent, &parcel->link);
+        tutti_list_add(&rndv->from->sent, &rndv->link);
         unlock(self);
     }
-    self->events->on_packet(self->arg, parcel->header, parcel->header_size,
-                            waits == NULL ? parcel->data : NULL, parcel->size, waits);
+    self->events->on_packet(self->arg, rndv->header, rndv->header_size,
+                            waits == NULL ? rndv->data : NULL, rndv->size, waits);
     if (waits == NULL) {
-        free_parcel(parcel);
+        free_rndv(rndv);
     }
 }
 
 /* ------------------------------------------------------------------------------ ways */
 
 static tutti_code
-fake_connect(tutti_wire *wire, tutti_bytes address, void *owner, tutti_wire_link **ret_link,
-             tutti_error *err)
+fake_connect(tutti_transport *transport, tutti_bytes address, void *owner,
+             tutti_transport_conn **ret_link, tutti_error *err)
 {
-    fake_wire *self = wire_from(wire);
-    tutti_wire_link *way = calloc(1, sizeof(*way));
+    fake_transport *self = wire_from(transport);
+    tutti_transport_conn *way = calloc(1, sizeof(*way));
     uint64_t number;
 
     assert(way != NULL && address.size == sizeof(number));
@@ -252,24 +253,24 @@ fake_connect(tutti_wire *wire, tutti_bytes address, void *owner, tutti_wire_link
 
 /* Take back what nobody has pulled yet, from a queue or from its receiver's hands. */
 static void
-take_back(tutti_link *where, const tutti_wire_link *way)
+take_back(tutti_list_node *where, const tutti_transport_conn *way)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (link = where->next; link != where; link = link->next) {
-        tutti_wire_parcel *parcel = tutti_container_of(link, tutti_wire_parcel, link);
+        tutti_transport_rndv *rndv = tutti_container_of(link, tutti_transport_rndv, link);
 
-        if (parcel->way == way && parcel->large && !parcel->revoked) {
-            parcel->revoked = true;
-            settle(parcel, false);
+        if (rndv->way == way && rndv->large && !rndv->revoked) {
+            rndv->revoked = true;
+            settle(rndv, false);
         }
     }
 }
 
 static void
-fake_disconnect(tutti_wire_link *way)
+fake_disconnect(tutti_transport_conn *way)
 {
-    fake_wire *self = way->from;
+    fake_transport *self = way->from;
 
     lock(self);
     take_back(&way->to->inbox, way);
@@ -282,14 +283,14 @@ fake_disconnect(tutti_wire_link *way)
 /* ------------------------------------------------------------------------------ the loop */
 
 static unsigned
-tell_broken(fake_wire *self)
+tell_broken(fake_transport *self)
 {
-    tutti_link *link;
-    tutti_wire_link *found = NULL;
+    tutti_list_node *link;
+    tutti_transport_conn *found = NULL;
 
     lock(self);
     for (link = self->ways.next; link != &self->ways && found == NULL; link = link->next) {
-        tutti_wire_link *way = tutti_container_of(link, tutti_wire_link, link);
+        tutti_transport_conn *way = tutti_container_of(link, tutti_transport_conn, link);
 
         if (way->to->dead && !way->told) {
             way->told = true;
@@ -305,11 +306,11 @@ tell_broken(fake_wire *self)
 }
 
 static unsigned
-fake_progress(tutti_wire *wire)
+fake_progress(tutti_transport *transport)
 {
-    fake_wire *self = wire_from(wire);
-    tutti_link *packet = NULL;
-    tutti_link *word = NULL;
+    fake_transport *self = wire_from(transport);
+    tutti_list_node *packet = NULL;
+    tutti_list_node *word = NULL;
     uint64_t count;
     unsigned did = 0;
 
@@ -325,7 +326,7 @@ fake_progress(tutti_wire *wire)
     }
     unlock(self);
     if (packet != NULL) {
-        deliver(self, tutti_container_of(packet, tutti_wire_parcel, link));
+        deliver(self, tutti_container_of(packet, tutti_transport_rndv, link));
         did++;
     }
     if (word != NULL) {
@@ -339,9 +340,9 @@ fake_progress(tutti_wire *wire)
 }
 
 static bool
-fake_arm(tutti_wire *wire, bool idle)
+fake_arm(tutti_transport *transport, bool idle)
 {
-    fake_wire *self = wire_from(wire);
+    fake_transport *self = wire_from(transport);
     bool calm;
 
     (void)idle;
@@ -353,46 +354,46 @@ fake_arm(tutti_wire *wire, bool idle)
 }
 
 static int
-fake_descriptor(tutti_wire *wire)
+fake_descriptor(tutti_transport *transport)
 {
-    return wire_from(wire)->descriptor;
+    return wire_from(transport)->descriptor;
 }
 
 static tutti_bytes
-fake_address(tutti_wire *wire)
+fake_address(tutti_transport *transport)
 {
-    return (tutti_bytes){&wire_from(wire)->number, sizeof(uint64_t)};
+    return (tutti_bytes){&wire_from(transport)->number, sizeof(uint64_t)};
 }
 
 static void
-fake_listen(tutti_wire *wire, const tutti_wire_events *events, void *arg)
+fake_listen(tutti_transport *transport, const tutti_transport_events *events, void *arg)
 {
-    wire_from(wire)->events = events;
-    wire_from(wire)->arg = arg;
+    wire_from(transport)->events = events;
+    wire_from(transport)->arg = arg;
 }
 
 static void
-fake_close(tutti_wire *wire)
+fake_close(tutti_transport *transport)
 {
-    fake_wire *self = wire_from(wire);
-    tutti_link *link;
+    fake_transport *self = wire_from(transport);
+    tutti_list_node *link;
     size_t i;
 
     lock(self);
     self->closed = true;
     while ((link = tutti_list_pop(&self->inbox)) != NULL) {
-        tutti_wire_parcel *parcel = tutti_container_of(link, tutti_wire_parcel, link);
+        tutti_transport_rndv *rndv = tutti_container_of(link, tutti_transport_rndv, link);
 
-        settle(parcel, false);
-        free_parcel(parcel);
+        settle(rndv, false);
+        free_rndv(rndv);
     }
     for (i = 0; i < self->network->count; i++) { /* nobody reads our memory from now on */
-        fake_wire *other = self->network->wires[i];
+        fake_transport *other = self->network->wires[i];
 
         for (link = other->inbox.next; link != &other->inbox; link = link->next) {
-            tutti_wire_parcel *parcel = tutti_container_of(link, tutti_wire_parcel, link);
+            tutti_transport_rndv *rndv = tutti_container_of(link, tutti_transport_rndv, link);
 
-            parcel->revoked = parcel->revoked || parcel->from == self;
+            rndv->revoked = rndv->revoked || rndv->from == self;
         }
     }
     unlock(self);
@@ -403,14 +404,14 @@ fake_close(tutti_wire *wire)
         one.ticket->on_done(one.ticket, false);
     }
     while ((link = tutti_list_pop(&self->ways)) != NULL) {
-        free(tutti_container_of(link, tutti_wire_link, link));
+        free(tutti_container_of(link, tutti_transport_conn, link));
     }
 }
 
 static uint64_t
-fake_host(const tutti_wire *wire)
+fake_host(const tutti_transport *transport)
 {
-    const fake_wire *self = (const fake_wire *)(const void *)wire;
+    const fake_transport *self = (const fake_transport *)(const void *)transport;
 
     return self->network->per_host > 0 ? 1 + self->number / self->network->per_host : 0;
 }
@@ -421,14 +422,14 @@ fake_network_hosts(fake_network *network, unsigned per_host)
     network->per_host = per_host;
 }
 
-static const tutti_wire_ops fake_ops = {
-    .size = sizeof(tutti_wire_ops),
+static const tutti_transport_ops fake_ops = {
+    .size = sizeof(tutti_transport_ops),
     .address = fake_address,
     .listen = fake_listen,
     .connect = fake_connect,
     .disconnect = fake_disconnect,
     .send = fake_send,
-    .pull = fake_pull,
+    .fetch = fake_fetch,
     .drop = fake_drop,
     .progress = fake_progress,
     .descriptor = fake_descriptor,
@@ -455,13 +456,13 @@ fake_network_free(fake_network *network)
     size_t i;
 
     for (i = 0; i < network->count; i++) {
-        tutti_link *link;
+        tutti_list_node *link;
 
         while ((link = tutti_list_pop(&network->wires[i]->news)) != NULL) {
             free(tutti_container_of(link, news, link)); /* for one that has closed */
         }
         while ((link = tutti_list_pop(&network->wires[i]->sent)) != NULL) {
-            free_parcel(tutti_container_of(link, tutti_wire_parcel, link));
+            free_rndv(tutti_container_of(link, tutti_transport_rndv, link));
         }
         (void)close(network->wires[i]->descriptor);
         free(network->wires[i]);
@@ -470,45 +471,45 @@ fake_network_free(fake_network *network)
     free(network);
 }
 
-tutti_wire *
-fake_wire_new(fake_network *network)
+tutti_transport *
+fake_transport_new(fake_network *network)
 {
-    fake_wire *wire = calloc(1, sizeof(*wire));
+    fake_transport *transport = calloc(1, sizeof(*transport));
 
-    assert(wire != NULL && network->count < 256);
-    wire->base.ops = &fake_ops;
-    wire->network = network;
-    wire->descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    tutti_list_init(&wire->inbox);
-    tutti_list_init(&wire->news);
-    tutti_list_init(&wire->ways);
-    tutti_list_init(&wire->sent);
-    lock(wire);
-    wire->number = network->count;
-    network->wires[network->count++] = wire;
-    unlock(wire);
-    return &wire->base;
+    assert(transport != NULL && network->count < 256);
+    transport->base.ops = &fake_ops;
+    transport->network = network;
+    transport->descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    tutti_list_init(&transport->inbox);
+    tutti_list_init(&transport->news);
+    tutti_list_init(&transport->ways);
+    tutti_list_init(&transport->sent);
+    lock(transport);
+    transport->number = network->count;
+    network->wires[network->count++] = transport;
+    unlock(transport);
+    return &transport->base;
 }
 
 void
-fake_wire_kill(tutti_wire *wire)
+fake_transport_kill(tutti_transport *transport)
 {
-    fake_wire *self = wire_from(wire);
-    tutti_link *link;
+    fake_transport *self = wire_from(transport);
+    tutti_list_node *link;
     size_t i;
 
     lock(self);
     self->dead = true;
     for (link = self->sent.next; link != &self->sent; link = link->next) {
-        tutti_container_of(link, tutti_wire_parcel, link)->revoked = true;
+        tutti_container_of(link, tutti_transport_rndv, link)->revoked = true;
     }
     for (i = 0; i < self->network->count; i++) {
-        fake_wire *other = self->network->wires[i];
+        fake_transport *other = self->network->wires[i];
 
         for (link = other->inbox.next; link != &other->inbox; link = link->next) {
-            tutti_wire_parcel *parcel = tutti_container_of(link, tutti_wire_parcel, link);
+            tutti_transport_rndv *rndv = tutti_container_of(link, tutti_transport_rndv, link);
 
-            parcel->revoked = parcel->revoked || parcel->from == self;
+            rndv->revoked = rndv->revoked || rndv->from == self;
         }
         nudge(other);
     }
@@ -516,9 +517,9 @@ fake_wire_kill(tutti_wire *wire)
 }
 
 void
-fake_wire_freeze(tutti_wire *wire, bool frozen)
+fake_transport_freeze(tutti_transport *transport, bool frozen)
 {
-    fake_wire *self = wire_from(wire);
+    fake_transport *self = wire_from(transport);
 
     lock(self);
     self->frozen = frozen;

@@ -1,8 +1,8 @@
 /*
- * A wire without a network: engines of one process, each on its own thread, exchange packets
+ * A transport without a network: engines of one process, each on its own thread, exchange packets
  * through queues. It keeps the promises of coll/wire.h (large data waits at its sender) and can
- * break: a wire that is killed looks to the others like a dead process, one that is frozen like a
- * stopped one.
+ * break: a transport that is killed looks to the others like a dead process, one that is frozen
+ * like a stopped one.
  */
 #ifndef TUTTI_TESTS_WIRE_FAKE_H
 #define TUTTI_TESTS_WIRE_FAKE_H
@@ -12,16 +12,16 @@
 typedef struct fake_network fake_network;
 
 fake_network *fake_network_new(void);
-void fake_network_free(fake_network *network); /* after its wires are closed */
+void fake_network_free(fake_network *network); /* after its transports are closed */
 
-tutti_wire *fake_wire_new(fake_network *network);
+tutti_transport *fake_transport_new(fake_network *network);
 
 /* Wires that are made from now on say that so many of them, one after the other, share a host. */
 void fake_network_hosts(fake_network *network, unsigned per_host);
 
 /* Any thread. */
-void fake_wire_kill(tutti_wire *wire);
-void fake_wire_freeze(tutti_wire *wire, bool frozen);
+void fake_transport_kill(tutti_transport *transport);
+void fake_transport_freeze(tutti_transport *transport, bool frozen);
 
 /* Let about one in `one_in` packets wait behind later ones; 0 = none. Seeded: the same order again.
  */

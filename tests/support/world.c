@@ -53,25 +53,25 @@ stop_engine(world *self, uint32_t rank)
 }
 
 /* TUTTI_TEST_FORCE, for programs that know nothing of algorithms: as --algorithm takes it. */
-static const tutti_choice *
-forced_choice(void)
+static const tutti_selection *
+forced_selection(void)
 {
-    static tutti_choice choice;
+    static tutti_selection selection;
     const char *text = getenv("TUTTI_TEST_FORCE");
     tutti_error err;
 
     if (text == NULL) {
         return NULL;
     }
-    tutti_choice_init(&choice);
-    assert_ok(tutti_choice_force(&choice, text, &err));
-    return &choice;
+    tutti_selection_init(&selection);
+    assert_ok(tutti_selection_force(&selection, text, &err));
+    return &selection;
 }
 
 static void
 rekey(tutti_coll_engine *engine, uint64_t epoch)
 {
-    tutti_wire_key key = {.job_id = JOB, .epoch = epoch};
+    tutti_transport_key key = {.job_id = JOB, .epoch = epoch};
 
     memset(key.bytes, (int)epoch, sizeof(key.bytes));
     tutti_coll_engine_rekey(engine, &key);
@@ -90,14 +90,14 @@ world_rekey(world *self, uint64_t epoch, uint32_t but)
 }
 
 static void
-tell_choice(world *self, uint32_t rank)
+tell_selection(world *self, uint32_t rank)
 {
-    const tutti_choice *choice =
-        self->choices[rank] != NULL ? self->choices[rank] : forced_choice();
+    const tutti_selection *selection =
+        self->selector[rank] != NULL ? self->selector[rank] : forced_selection();
     tutti_error err;
 
-    if (choice != NULL && self->told[rank] == NULL) {
-        assert_ok(tutti_choices_new(choice, true, &self->told[rank], &err));
+    if (selection != NULL && self->told[rank] == NULL) {
+        assert_ok(tutti_selector_new(selection, true, &self->told[rank], &err));
     }
 }
 
@@ -110,15 +110,15 @@ open_engine(world *self, uint32_t rank)
     tutti_error err;
 
     askers[rank] = (asker){self, rank};
-    tell_choice(self, rank);
+    tell_selection(self, rank);
     options.backend_arg = self->told[rank];
     options.arg = &askers[rank];
     self->opening = rank;
     (void)pthread_mutex_lock(&seats);
     self->incarnations[rank] = tutti_id_draw();
     (void)pthread_mutex_unlock(&seats);
-    self->wires[rank] = self->wire(self);
-    options.wire = self->wires[rank];
+    self->wires[rank] = self->transport(self);
+    options.transport = self->wires[rank];
     options.devices[0] = device != NULL ? device() : NULL;
     assert_ok(tutti_coll_engine_start(&options, &engine, &err));
     (void)pthread_mutex_lock(&seats);
@@ -128,8 +128,8 @@ open_engine(world *self, uint32_t rank)
     rekey(engine, 1);
 }
 
-tutti_wire *
-world_wire_fake(world *self)
+tutti_transport *
+world_transport_fake(world *self)
 {
     if (self->network == NULL) {
         self->network = fake_network_new();
@@ -138,23 +138,23 @@ world_wire_fake(world *self)
         }
         fake_network_hosts(self->network, self->per_host);
     }
-    return fake_wire_new(self->network);
+    return fake_transport_new(self->network);
 }
 
 void
-world_open(world *self, world_wire_fn wire, uint32_t size)
+world_open(world *self, world_transport_fn transport, uint32_t size)
 {
     *self = (world){0};
-    world_open_with(self, wire, size);
+    world_open_with(self, transport, size);
 }
 
 void
-world_open_with(world *self, world_wire_fn wire, uint32_t size)
+world_open_with(world *self, world_transport_fn transport, uint32_t size)
 {
     uint32_t ranks[WORLD_MAX];
     uint32_t i;
 
-    self->wire = wire;
+    self->transport = transport;
     self->size = size;
     self->next_group = 2;
     for (i = 0; i < size; i++) {
@@ -176,7 +176,7 @@ world_close(world *self)
 
     for (i = 0; i < self->size; i++) {
         stop_engine(self, i);
-        tutti_choices_free(self->told[i]);
+        tutti_selector_free(self->told[i]);
     }
     if (self->network != NULL) {
         fake_network_free(self->network);
@@ -186,7 +186,7 @@ world_close(world *self)
 void
 world_kill(world *self, uint32_t rank)
 {
-    fake_wire_kill(self->wires[rank]);
+    fake_transport_kill(self->wires[rank]);
     stop_engine(self, rank);
 }
 

@@ -15,29 +15,32 @@
 
 struct world;
 
-/* How an engine's wire is made. */
-typedef tutti_wire *(*world_wire_fn)(struct world *world);
+/* How an engine's transport is made. */
+typedef tutti_transport *(*world_transport_fn)(struct world *world);
 
-tutti_wire *world_wire_fake(struct world *world); /* tests/support/wire_fake.h */
-tutti_wire *world_wire_ucx(struct world *world);  /* coll/ucx over loopback: world_ucx.c */
-tutti_wire *world_wire_tcp(struct world *world);  /* coll/tcp over loopback: world_tcp.c */
-tutti_wire *world_wire_seal(struct world *world); /* coll/seal around coll/tcp: world_seal.c */
-tutti_wire *world_wire_shm(struct world *world);  /* coll/shm around a fake one: world_shm.c */
+tutti_transport *world_transport_fake(struct world *world); /* tests/support/transport_fake.h */
+tutti_transport *world_transport_ucx(struct world *world); /* coll/ucx over loopback: world_ucx.c */
+tutti_transport *world_transport_tcp(struct world *world); /* coll/tcp over loopback: world_tcp.c */
+tutti_transport *
+world_transport_auth(struct world *world); /* coll/seal around coll/tcp: world_seal.c */
+tutti_transport *
+world_transport_shm(struct world *world); /* coll/shm around a fake one: world_shm.c */
 
 /* A backend for tensors of a device, coll/nccl over stand-ins: world_nccl.c. */
 tutti_coll_backend *world_device_nccl(void);
 
-/* Which wire, and device, a program of the contract is built for: tests/lib/coll/CMakeLists.txt. */
+/* Which transport, and device, a program of the contract is built for:
+ * tests/lib/coll/CMakeLists.txt. */
 #if defined(WORLD_UCX)
-#define WIRE world_wire_ucx
+#define WIRE world_transport_ucx
 #elif defined(WORLD_TCP)
-#define WIRE world_wire_tcp
-#elif defined(WORLD_SEAL)
-#define WIRE world_wire_seal
+#define WIRE world_transport_tcp
+#elif defined(WORLD_AUTH)
+#define WIRE world_transport_auth
 #elif defined(WORLD_SHM)
-#define WIRE world_wire_shm
+#define WIRE world_transport_shm
 #else
-#define WIRE world_wire_fake
+#define WIRE world_transport_fake
 #endif
 
 /* Are ops those of a device? */
@@ -48,30 +51,31 @@ tutti_coll_backend *world_device_nccl(void);
 #endif
 
 typedef struct world {
-    world_wire_fn wire;
+    world_transport_fn transport;
     uint32_t size;
     unsigned per_host; /* fake worlds: ranks that share a host; 0 = nobody says */
-    const struct tutti_choice *choices[WORLD_MAX]; /* of each rank; NULL = none */
-    struct tutti_choices *told[WORLD_MAX];
+    const struct tutti_selection *selector[WORLD_MAX]; /* of each rank; NULL = none */
+    struct tutti_selector *told[WORLD_MAX];
     fake_network *network;
-    tutti_wire *wires[WORLD_MAX];
+    tutti_transport *wires[WORLD_MAX];
     tutti_coll_engine *engines[WORLD_MAX];
     uint64_t incarnations[WORLD_MAX];
-    uint32_t opening;                    /* whose wire is made */
+    uint32_t opening;                    /* whose transport is made */
     tutti_coll_group *groups[WORLD_MAX]; /* of all ranks, id 1, epoch 1 */
     uint64_t next_group;
 } world;
 
-void world_open(world *self, world_wire_fn wire, uint32_t size);
+void world_open(world *self, world_transport_fn transport, uint32_t size);
 
 /* The same, of a world in which what its engines are told is filled in. */
-void world_open_with(world *self, world_wire_fn wire, uint32_t size);
+void world_open_with(world *self, world_transport_fn transport, uint32_t size);
 void world_close(world *self);
 
 /* Stop one engine as if its process had been killed; world_close knows. Fake worlds only. */
 void world_kill(world *self, uint32_t rank);
 
-/* A fresh process takes the seat: new incarnation, new wire, no groups. Others are not told. */
+/* A fresh process takes the seat: new incarnation, new transport, no groups. Others are not told.
+ */
 void world_revive(world *self, uint32_t rank);
 
 /* A new epoch, for all engines but one; WORLD_MAX = for all. */

@@ -3,14 +3,15 @@
 #include "support/testing.h"
 #include "support/world.h"
 
-tutti_wire *
-world_wire_seal(world *self)
+tutti_transport *
+world_transport_auth(world *self)
 {
-    const tutti_wire_tcp_options options = {.devices = "lo"};
-    tutti_wire *wire = NULL;
+    const tutti_transport_tcp_options options = {.devices = "lo"};
+    tutti_transport *transport = NULL;
     tutti_error err;
 
-    assert_ok(tutti_wire_tcp_open(&options, &wire, &err));
-    assert_ok(tutti_wire_seal_open(wire, self->incarnations[self->opening], &wire, &err));
-    return wire;
+    assert_ok(tutti_transport_tcp_open(&options, &transport, &err));
+    assert_ok(
+        tutti_transport_auth_open(transport, self->incarnations[self->opening], &transport, &err));
+    return transport;
 }

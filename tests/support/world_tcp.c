@@ -2,14 +2,14 @@
 #include "support/testing.h"
 #include "support/world.h"
 
-tutti_wire *
-world_wire_tcp(world *self)
+tutti_transport *
+world_transport_tcp(world *self)
 {
-    const tutti_wire_tcp_options options = {.devices = "lo"};
-    tutti_wire *wire = NULL;
+    const tutti_transport_tcp_options options = {.devices = "lo"};
+    tutti_transport *transport = NULL;
     tutti_error err;
 
     (void)self;
-    assert_ok(tutti_wire_tcp_open(&options, &wire, &err));
-    return wire;
+    assert_ok(tutti_transport_tcp_open(&options, &transport, &err));
+    return transport;
 }

@@ -110,7 +110,7 @@ typedef struct bench_figures {
 typedef struct bench_run {
     cli *self;
     const bench_plan *plan;
-    cli_world world;
+    cli_all_ranks world;
     bench_rank *ranks;
     bench_gate *gate;
     int32_t *next;  /* of permute: each gives to the one after it */

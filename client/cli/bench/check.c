@@ -118,7 +118,7 @@ check_data(scratch *self, uint64_t *ret_wrong, tutti_error *err)
         code = prepare(self, i, err);
     }
     if (code == TUTTI_OK) {
-        code = cli_world_run(&self->run->world, call_one, self->run, err);
+        code = cli_all_ranks_run(&self->run->world, call_one, self->run, err);
     }
     for (i = 0; i < ranks && code == TUTTI_OK; i++) {
         code = look(self, i, &wrong, err);
@@ -157,7 +157,7 @@ pass_barrier(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
 static tutti_code
 check_barrier(bench_run *run, uint64_t *ret_wrong, tutti_error *err)
 {
-    const tutti_code code = cli_world_run(&run->world, pass_barrier, run, err);
+    const tutti_code code = cli_all_ranks_run(&run->world, pass_barrier, run, err);
     uint64_t last = 0;
     uint64_t wrong = 0;
     uint32_t i;

@@ -165,7 +165,7 @@ close_run(bench_run *run)
     bench_gate_free(run->gate);
     free(run->next);
     free(run->ranks);
-    cli_world_close(&run->world);
+    cli_all_ranks_close(&run->world);
 }
 
 int
@@ -181,7 +181,7 @@ cli_bench(cli *self)
         return CLI_USAGE;
     }
     bench_signals_catch();
-    code = cli_world_open(self, plan.group, &run.world, &err);
+    code = cli_all_ranks_open(self, plan.group, &run.world, &err);
     if (code == TUTTI_OK) {
         open_run(&run);
         code = check_plan(&run, &err);

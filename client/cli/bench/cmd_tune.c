@@ -99,7 +99,7 @@ measure_and_save(tune *what, const char *path, tutti_error *err)
         code = save(what->self, path, table, err);
     }
     if (code == TUTTI_OK && load) {
-        code = cli_world_run(&what->world, load_one, table, err);
+        code = cli_all_ranks_run(&what->world, load_one, table, err);
     }
     if (code == TUTTI_OK && !cli_print_json(what->self, document(what, path, table, load)) &&
         strcmp(path, "-") != 0) {
@@ -160,7 +160,7 @@ cli_tune(cli *self)
     }
     *what = (tune){.self = self, .begin_bytes = 8, .end_bytes = 16 << 20, .host_count = 1};
     if (read_options(what)) {
-        code = cli_world_open(self, NULL, &what->world, &err);
+        code = cli_all_ranks_open(self, NULL, &what->world, &err);
         if (code == TUTTI_OK && what->world.count < 2) {
             code = cli_fail(&err, TUTTI_FAILED_PRECONDITION, "one rank has nothing to choose");
         }
@@ -168,7 +168,7 @@ cli_tune(cli *self)
             code = measure_and_save(what, path == NULL ? DEFAULT_FILE : path, &err);
         }
         done = code == TUTTI_OK ? CLI_FINE : cli_failed(self, NULL, &err);
-        cli_world_close(&what->world);
+        cli_all_ranks_close(&what->world);
     }
     free(what);
     return done;

@@ -132,7 +132,7 @@ bench_memory_make(bench_run *run, tutti_error *err)
             abort();
         }
     }
-    code = cli_world_run(&run->world, make_one, run, err);
+    code = cli_all_ranks_run(&run->world, make_one, run, err);
     if (code == TUTTI_OK) {
         say_copied(run);
     }
@@ -164,7 +164,7 @@ bench_memory_forget(bench_run *run)
         tutti_tensor_unmap(run->ranks[i].in_view);
         tutti_tensor_unmap(run->ranks[i].out_view);
     }
-    (void)cli_world_run(&run->world, forget_one, run, &ignored);
+    (void)cli_all_ranks_run(&run->world, forget_one, run, &ignored);
     for (i = 0; i < run->world.count; i++) {
         if (run->plan->way == BENCH_INLINE) {
             free(run->ranks[i].in_data);

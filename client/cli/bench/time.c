@@ -198,7 +198,7 @@ bench_time(bench_run *run, bench_figures *ret, tutti_error *err)
     tutti_code code;
 
     bench_gate_reset(run->gate);
-    code = cli_world_run(&run->world, time_one, run, err);
+    code = cli_all_ranks_run(&run->world, time_one, run, err);
     if (code == TUTTI_OK && bench_signal() != 0) {
         return cli_fail(err, TUTTI_CANCELLED, "interrupted");
     }

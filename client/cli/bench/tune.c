@@ -108,7 +108,7 @@ time_batch(tune *self, batch *what, uint32_t calls, double *ret_us, tutti_error 
     tutti_code code;
 
     what->calls = calls;
-    code = cli_world_run(&self->world, call_some, what, err);
+    code = cli_all_ranks_run(&self->world, call_some, what, err);
     *ret_us = (now_us() - began) / calls;
     return code;
 }
@@ -124,7 +124,7 @@ time_point(tune *self, batch *what, double budget_us, tune_point *point, tutti_e
 
     (void)snprintf(forced, sizeof(forced), "%s=%s", point->word, point->algorithm);
     what->forced = forced;
-    code = cli_world_run(&self->world, tell_one, what, err);
+    code = cli_all_ranks_run(&self->world, tell_one, what, err);
     if (code == TUTTI_OK) {
         code = time_batch(self, what, 1, &us, err);
     }
@@ -258,12 +258,12 @@ measure_size(tune *self, batch *what, const tutti_explanation *why, uint64_t byt
         }
     }
     memset(what->inputs, 0, self->world.count * sizeof(what->inputs[0]));
-    code = cli_world_run(&self->world, create_one, &size, err);
+    code = cli_all_ranks_run(&self->world, create_one, &size, err);
     if (code == TUTTI_OK) {
         code = take_turns(self, what, count, sizes_left, err);
     }
     self->count += code == TUTTI_OK && is_complete(&self->points[self->count], count) ? count : 0;
-    (void)cli_world_run(&self->world, delete_one, &size, &ignored);
+    (void)cli_all_ranks_run(&self->world, delete_one, &size, &ignored);
     return code;
 }
 
@@ -359,11 +359,11 @@ settle(tune *self, batch *what, tutti_error *err)
 
     what->subject = &subjects[0];
     memset(what->inputs, 0, self->world.count * sizeof(what->inputs[0]));
-    code = cli_world_run(&self->world, create_one, &size, err);
+    code = cli_all_ranks_run(&self->world, create_one, &size, err);
     if (code == TUTTI_OK) {
         code = time_batch(self, what, 5, &us, err);
     }
-    (void)cli_world_run(&self->world, delete_one, &size, &ignored);
+    (void)cli_all_ranks_run(&self->world, delete_one, &size, &ignored);
     return code;
 }
 
@@ -394,7 +394,7 @@ tune_measure(tune *self, tutti_error *err)
         }
     }
     what->forced = NULL; /* as they were told at their start */
-    (void)cli_world_run(&self->world, tell_one, what, code == TUTTI_OK ? err : &ignored);
+    (void)cli_all_ranks_run(&self->world, tell_one, what, code == TUTTI_OK ? err : &ignored);
     (void)sigaction(SIGINT, &before, NULL);
     cli_status_clear(self->self);
     free(what);

@@ -30,7 +30,7 @@ typedef struct tune_subject {
 
 typedef struct tune {
     cli *self;
-    cli_world world;
+    cli_all_ranks world;
     uint64_t begin_bytes;
     uint64_t end_bytes;
     uint64_t ends_ms; /* on cli_now_ms */

@@ -59,7 +59,7 @@ void collective_say(const cli *self, const tutti_op_result *result);
 
 /* Before an op on all ranks of the world: ops that only some have called, and that have failed, are
  * called by the others too. */
-tutti_code collective_catch_up(const cli_world *world, const char *group, tutti_error *err);
+tutti_code collective_catch_up(const cli_all_ranks *world, const char *group, tutti_error *err);
 
 /* Files, a name or nothing as arguments: one call on each rank. Exit code. */
 int collective_on_all(collective *self);

@@ -220,7 +220,7 @@ prepare_all(collective_run *run, tutti_error *err)
         bytes += run->ranks[i].array.bytes;
     }
     run->bar = cli_bar_new(run->what->self, "uploading", bytes);
-    code = cli_world_run(&run->world, prepare_one, run, err);
+    code = cli_all_ranks_run(&run->world, prepare_one, run, err);
     cli_bar_free(run->bar);
     return code;
 }
@@ -250,14 +250,14 @@ run_op(collective_run *run, tutti_error *err)
         code = prepare_all(run, err);
     }
     if (code == TUTTI_OK) {
-        code = cli_world_run(&run->world, call_one, run, err);
+        code = cli_all_ranks_run(&run->world, call_one, run, err);
     }
     if (code != TUTTI_OK || run->what->grows) {
-        (void)cli_world_run(&run->world, clean_one, run, &ignored);
+        (void)cli_all_ranks_run(&run->world, clean_one, run, &ignored);
     }
     if (code == TUTTI_OK && path != NULL) {
         code = collective_save(run, path, err);
-        (void)cli_world_run(&run->world, delete_result, run, &ignored);
+        (void)cli_all_ranks_run(&run->world, delete_result, run, &ignored);
     }
     if (code == TUTTI_OK) {
         collective_print(run, path);
@@ -270,7 +270,7 @@ collective_on_all(collective *self)
 {
     collective_run run = {.what = self};
     tutti_error err;
-    tutti_code code = cli_world_open(self->self, self->op.group, &run.world, &err);
+    tutti_code code = cli_all_ranks_open(self->self, self->op.group, &run.world, &err);
     uint32_t i;
 
     if (code == TUTTI_OK) {
@@ -285,6 +285,6 @@ collective_on_all(collective *self)
         npy_close(&run.ranks[i].array);
     }
     free(run.ranks);
-    cli_world_close(&run.world);
+    cli_all_ranks_close(&run.world);
     return code == TUTTI_OK ? CLI_FINE : cli_failed(self->self, NULL, &err);
 }

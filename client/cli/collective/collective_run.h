@@ -20,7 +20,7 @@ typedef struct collective_rank {
 /* One op on all ranks of its group. */
 typedef struct collective_run {
     const collective *what;
-    cli_world world;
+    cli_all_ranks world;
     collective_rank *ranks;
     uint32_t root;     /* its group rank; of no rank when there is none such */
     const char *label; /* what results are called; NULL = nothing */

@@ -63,7 +63,7 @@ is_apart(standing *self, uint32_t count)
 }
 
 tutti_code
-collective_catch_up(const cli_world *world, const char *group, tutti_error *err)
+collective_catch_up(const cli_all_ranks *world, const char *group, tutti_error *err)
 {
     standing self = {0};
     tutti_code code;
@@ -75,9 +75,9 @@ collective_catch_up(const cli_world *world, const char *group, tutti_error *err)
     if (self.ranks == NULL) {
         abort();
     }
-    code = cli_world_run(world, look, &self, err);
+    code = cli_all_ranks_run(world, look, &self, err);
     if (code == TUTTI_OK && is_apart(&self, world->count)) {
-        code = cli_world_run(world, step, &self, err);
+        code = cli_all_ranks_run(world, step, &self, err);
     }
     free(self.ranks);
     return code;

@@ -29,15 +29,16 @@ void cli_options_secure(const cli *self, tutti_client_options *options);
 void cli_options_local(tutti_client_options *options);
 
 /* All agents of a group, in the order of group ranks. */
-typedef struct cli_world {
+typedef struct cli_all_ranks {
     tutti_client **clients;
     uint32_t *ranks;
     uint32_t count;
-} cli_world;
+} cli_all_ranks;
 
 /* [in] group  NULL = all ranks of the job */
-tutti_code cli_world_open(cli *self, const char *group, cli_world *ret_world, tutti_error *err);
-void cli_world_close(cli_world *world); /* zeroed is fine */
+tutti_code cli_all_ranks_open(cli *self, const char *group, cli_all_ranks *ret_all_ranks,
+                              tutti_error *err);
+void cli_all_ranks_close(cli_all_ranks *world); /* zeroed is fine */
 
 /* What each rank does, on a thread of its own. */
 typedef tutti_code (*cli_rank_fn)(void *arg, uint32_t index, tutti_client *client,
@@ -46,7 +47,8 @@ typedef tutti_code (*cli_rank_fn)(void *arg, uint32_t index, tutti_client *clien
 /* Do it on all at once, and wait. The first error, with the rank in front when it is not
  * everyone's.
  */
-tutti_code cli_world_run(const cli_world *world, cli_rank_fn fn, void *arg, tutti_error *err);
+tutti_code cli_all_ranks_run(const cli_all_ranks *world, cli_rank_fn fn, void *arg,
+                             tutti_error *err);
 
 /* --rank, or -1, also for commands without it. False: it makes no sense, which was said. */
 bool cli_rank_option(cli *self, int64_t *ret_rank);

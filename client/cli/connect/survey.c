@@ -12,59 +12,59 @@
 /* ------------------------------------------------------------------------------ opening */
 
 static tutti_code
-look_up(cli_survey *survey, tutti_client *client, tutti_error *err)
+look_up(cli_fan_out *fan_out, tutti_client *client, tutti_error *err)
 {
-    uint32_t ranks[CLI_SURVEY_MAX];
+    uint32_t ranks[CLI_FAN_OUT_MAX];
     uint32_t i;
 
-    survey->count =
-        survey->job.world_size < CLI_SURVEY_MAX ? survey->job.world_size : CLI_SURVEY_MAX;
-    survey->infos = calloc(survey->count, sizeof(*survey->infos));
-    if (survey->infos == NULL) {
+    fan_out->count =
+        fan_out->job.world_size < CLI_FAN_OUT_MAX ? fan_out->job.world_size : CLI_FAN_OUT_MAX;
+    fan_out->infos = calloc(fan_out->count, sizeof(*fan_out->infos));
+    if (fan_out->infos == NULL) {
         abort();
     }
-    for (i = 0; i < survey->count; i++) {
+    for (i = 0; i < fan_out->count; i++) {
         ranks[i] = i;
     }
-    return tutti_ranks_get(client, ranks, survey->count, survey->infos, err);
+    return tutti_ranks_get(client, ranks, fan_out->count, fan_out->infos, err);
 }
 
 tutti_code
-cli_survey_open(cli *self, cli_survey *ret_survey, tutti_error *err)
+cli_fan_out_open(cli *self, cli_fan_out *ret_fan_out, tutti_error *err)
 {
-    cli_survey survey = {.count = 0};
+    cli_fan_out fan_out = {.count = 0};
     tutti_client *client = NULL;
     tutti_code code = cli_connect_coordinator(self, &client, err);
 
     if (code != TUTTI_OK) {
         return code;
     }
-    code = tutti_job_get(client, &survey.job, err);
+    code = tutti_job_get(client, &fan_out.job, err);
     if (code == TUTTI_OK) {
-        code = look_up(&survey, client, err);
+        code = look_up(&fan_out, client, err);
     }
     tutti_close(client);
     if (code != TUTTI_OK) {
-        cli_survey_close(&survey);
+        cli_fan_out_close(&fan_out);
         return code;
     }
-    *ret_survey = survey;
+    *ret_fan_out = fan_out;
     return TUTTI_OK;
 }
 
 void
-cli_survey_close(cli_survey *survey)
+cli_fan_out_close(cli_fan_out *fan_out)
 {
-    free(survey->infos);
-    *survey = (cli_survey){.count = 0};
+    free(fan_out->infos);
+    *fan_out = (cli_fan_out){.count = 0};
 }
 
 /* ------------------------------------------------------------------------------ asking */
 
 typedef struct round {
     const cli *self;
-    const cli_survey *survey;
-    cli_survey_fn fn;
+    const cli_fan_out *fan_out;
+    cli_fan_out_fn fn;
     void *arg;
     pthread_mutex_t lock; /* guards next */
     uint32_t next;
@@ -78,7 +78,7 @@ ask(const round_of *round, uint32_t rank)
     tutti_error err;
 
     tutti_client_options_init(&options);
-    options.agent = round->survey->infos[rank].address;
+    options.agent = round->fan_out->infos[rank].address;
     options.timeout_ms = round->self->timeout_ms != 0 ? round->self->timeout_ms : ASK_TIMEOUT_MS;
     cli_options_secure(round->self, &options);
     if (round->self->local) {
@@ -102,24 +102,24 @@ run_asking(void *arg)
         (void)pthread_mutex_lock(&round->lock);
         rank = round->next++;
         (void)pthread_mutex_unlock(&round->lock);
-        if (rank >= round->survey->count) {
+        if (rank >= round->fan_out->count) {
             return NULL;
         }
-        if (round->survey->infos[rank].state == TUTTI_RANK_ALIVE) {
+        if (round->fan_out->infos[rank].state == TUTTI_RANK_ALIVE) {
             ask(round, rank);
         }
     }
 }
 
 void
-cli_survey_ask(const cli *self, const cli_survey *survey, cli_survey_fn fn, void *arg)
+cli_fan_out_call(const cli *self, const cli_fan_out *fan_out, cli_fan_out_fn fn, void *arg)
 {
-    round_of round = {.self = self, .survey = survey, .fn = fn, .arg = arg};
+    round_of round = {.self = self, .fan_out = fan_out, .fn = fn, .arg = arg};
     pthread_t threads[ASK_AT_ONCE];
     uint32_t count = 0;
 
     (void)pthread_mutex_init(&round.lock, NULL);
-    while (count < ASK_AT_ONCE && count < survey->count &&
+    while (count < ASK_AT_ONCE && count < fan_out->count &&
            pthread_create(&threads[count], NULL, run_asking, &round) == 0) {
         count++;
     }

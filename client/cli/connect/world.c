@@ -13,7 +13,7 @@
 
 /* The ranks of a group, in the world's arrays. */
 static tutti_code
-list_ranks(tutti_client *near, const char *group, cli_world *world, tutti_error *err)
+list_ranks(tutti_client *near, const char *group, cli_all_ranks *world, tutti_error *err)
 {
     tutti_group_info info = {0};
     tutti_code code = TUTTI_OK;
@@ -45,9 +45,9 @@ list_ranks(tutti_client *near, const char *group, cli_world *world, tutti_error 
 }
 
 tutti_code
-cli_world_open(cli *self, const char *group, cli_world *ret_world, tutti_error *err)
+cli_all_ranks_open(cli *self, const char *group, cli_all_ranks *ret_all_ranks, tutti_error *err)
 {
-    cli_world world = {0};
+    cli_all_ranks world = {0};
     tutti_client *near = NULL;
     tutti_code code = cli_connect(self, NULL, &near, err);
     uint32_t i;
@@ -63,15 +63,15 @@ cli_world_open(cli *self, const char *group, cli_world *ret_world, tutti_error *
         code = cli_connect(self, handle, &world.clients[i], err);
     }
     if (code != TUTTI_OK) {
-        cli_world_close(&world);
+        cli_all_ranks_close(&world);
         return code;
     }
-    *ret_world = world;
+    *ret_all_ranks = world;
     return TUTTI_OK;
 }
 
 void
-cli_world_close(cli_world *world)
+cli_all_ranks_close(cli_all_ranks *world)
 {
     uint32_t i;
 
@@ -80,7 +80,7 @@ cli_world_close(cli_world *world)
     }
     free(world->clients);
     free(world->ranks);
-    *world = (cli_world){0};
+    *world = (cli_all_ranks){0};
 }
 
 /* ------------------------------------------------------------------------------ running */
@@ -88,7 +88,7 @@ cli_world_close(cli_world *world)
 /* One rank's part. */
 typedef struct part {
     pthread_t thread;
-    const cli_world *world;
+    const cli_all_ranks *world;
     cli_rank_fn fn;
     void *arg;
     uint32_t index;
@@ -107,7 +107,7 @@ run_part(void *arg)
 }
 
 static void
-run_all(part *parts, const cli_world *world, cli_rank_fn fn, void *arg)
+run_all(part *parts, const cli_all_ranks *world, cli_rank_fn fn, void *arg)
 {
     uint32_t i;
 
@@ -127,7 +127,7 @@ run_all(part *parts, const cli_world *world, cli_rank_fn fn, void *arg)
 
 /* The first error; the rank in front of it, unless all say the same. */
 static tutti_code
-first_error(const part *parts, const cli_world *world, tutti_error *err)
+first_error(const part *parts, const cli_all_ranks *world, tutti_error *err)
 {
     const part *first = NULL;
     bool all = true;
@@ -153,7 +153,7 @@ first_error(const part *parts, const cli_world *world, tutti_error *err)
 }
 
 tutti_code
-cli_world_run(const cli_world *world, cli_rank_fn fn, void *arg, tutti_error *err)
+cli_all_ranks_run(const cli_all_ranks *world, cli_rank_fn fn, void *arg, tutti_error *err)
 {
     part *parts = calloc(world->count, sizeof(*parts));
     tutti_code code;

@@ -32,30 +32,30 @@ on_rank(void *arg, uint32_t rank, tutti_client *client, const tutti_error *err)
         patient->err = *err;
         return;
     }
-    patient->answered =
-        tutti_clock_compare(client, &patient->offset_ns, &patient->error_ns, &patient->err) ==
-            TUTTI_OK &&
-        tutti_agent_examine(client, round->ranks, round->rank_count, round->wait_ms, &patient->exam,
-                            &patient->reaches, &patient->reach_count, &patient->err) == TUTTI_OK;
+    patient->answered = tutti_clock_compare(client, &patient->offset_ns, &patient->error_ns,
+                                            &patient->err) == TUTTI_OK &&
+                        tutti_agent_examine(client, round->ranks, round->rank_count, round->wait_ms,
+                                            &patient->self_check, &patient->reaches,
+                                            &patient->reach_count, &patient->err) == TUTTI_OK;
 }
 
 static void
 ask_all(const cli *self, doctor *all, uint32_t wait_ms)
 {
-    const cli_survey *survey = all->survey;
-    uint32_t *ranks = calloc(survey->count + 1, sizeof(*ranks));
+    const cli_fan_out *fan_out = all->fan_out;
+    uint32_t *ranks = calloc(fan_out->count + 1, sizeof(*ranks));
     visit round = {.all = all, .ranks = ranks, .wait_ms = wait_ms};
     uint32_t rank;
 
     if (ranks == NULL) {
         abort();
     }
-    for (rank = 0; rank < survey->count; rank++) {
-        if (survey->infos[rank].state == TUTTI_RANK_ALIVE) {
+    for (rank = 0; rank < fan_out->count; rank++) {
+        if (fan_out->infos[rank].state == TUTTI_RANK_ALIVE) {
             ranks[round.rank_count++] = rank;
         }
     }
-    cli_survey_ask(self, survey, on_rank, &round);
+    cli_fan_out_call(self, fan_out, on_rank, &round);
     free(ranks);
 }
 
@@ -116,7 +116,7 @@ json_reaches(const doctor_patient *patient)
 static json_t *
 json_patient(const tutti_rank_info *info, const doctor_patient *patient)
 {
-    const tutti_exam *exam = &patient->exam;
+    const tutti_self_check *self_check = &patient->self_check;
 
     if (!patient->answered) {
         return json_pack("{s:I, s:s, s:b}", "rank", (json_int_t)info->rank, "host", info->host,
@@ -125,16 +125,20 @@ json_patient(const tutti_rank_info *info, const doctor_patient *patient)
     return json_pack(
         "{s:I, s:s, s:b, s:I, s:s, s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:I, s:I, s:I, s:f, s:f, "
         "s:o}",
-        "rank", (json_int_t)exam->rank, "host", exam->host, "answered", 1, "pid",
-        (json_int_t)exam->pid, "version", exam->version, "kernel", exam->kernel, "device",
-        exam->device, "addresses",
-        json_texts(exam->addresses[0], sizeof(exam->addresses[0]), exam->address_count),
-        "transports", exam->transports, "net_devices", exam->net_devices, "rdma_devices",
-        json_texts(exam->rdma_devices[0], sizeof(exam->rdma_devices[0]), exam->rdma_device_count),
-        "gpus", json_texts(exam->gpus[0], sizeof(exam->gpus[0]), exam->gpu_count), "memlock_bytes",
-        json_limit(exam->memlock_bytes), "files", json_limit(exam->files), "files_open",
-        (json_int_t)exam->files_open, "clock_offset_us", (double)patient->offset_ns / 1000.0,
-        "clock_error_us", (double)patient->error_ns / 1000.0, "reaches", json_reaches(patient));
+        "rank", (json_int_t)self_check->rank, "host", self_check->host, "answered", 1, "pid",
+        (json_int_t)self_check->pid, "version", self_check->version, "kernel", self_check->kernel,
+        "device", self_check->device, "addresses",
+        json_texts(self_check->addresses[0], sizeof(self_check->addresses[0]),
+                   self_check->address_count),
+        "transports", self_check->transports, "net_devices", self_check->net_devices,
+        "rdma_devices",
+        json_texts(self_check->rdma_devices[0], sizeof(self_check->rdma_devices[0]),
+                   self_check->rdma_device_count),
+        "gpus", json_texts(self_check->gpus[0], sizeof(self_check->gpus[0]), self_check->gpu_count),
+        "memlock_bytes", json_limit(self_check->memlock_bytes), "files",
+        json_limit(self_check->files), "files_open", (json_int_t)self_check->files_open,
+        "clock_offset_us", (double)patient->offset_ns / 1000.0, "clock_error_us",
+        (double)patient->error_ns / 1000.0, "reaches", json_reaches(patient));
 }
 
 static json_t *
@@ -144,8 +148,9 @@ json_doctor(const cli *self, const doctor *all)
     json_t *findings = json_array();
     size_t i;
 
-    for (i = 0; i < all->survey->count; i++) {
-        (void)json_array_append_new(ranks, json_patient(&all->survey->infos[i], &all->patients[i]));
+    for (i = 0; i < all->fan_out->count; i++) {
+        (void)json_array_append_new(ranks,
+                                    json_patient(&all->fan_out->infos[i], &all->patients[i]));
     }
     for (i = 0; i < all->finding_count; i++) {
         const doctor_finding *one = &all->findings[i];
@@ -157,8 +162,8 @@ json_doctor(const cli *self, const doctor *all)
         }
         (void)json_array_append_new(findings, finding);
     }
-    return json_pack("{s:s, s:s, s:I, s:b, s:o, s:o}", "job", all->survey->job.name, "coordinator",
-                     self->coordinator, "world_size", (json_int_t)all->survey->job.world_size,
+    return json_pack("{s:s, s:s, s:I, s:b, s:o, s:o}", "job", all->fan_out->job.name, "coordinator",
+                     self->coordinator, "world_size", (json_int_t)all->fan_out->job.world_size,
                      "well", (int)(all->bad_count == 0), "findings", findings, "ranks", ranks);
 }
 
@@ -193,11 +198,11 @@ add_row(cli_table *table, const tutti_rank_info *info, const doctor_patient *pat
         cli_table_add_styled(table, CLI_RED, "no answer");
         return;
     }
-    cli_table_add(table, "%s", patient->exam.device);
-    cli_table_add(table, "%s", patient->exam.version);
+    cli_table_add(table, "%s", patient->self_check.device);
+    cli_table_add(table, "%s", patient->self_check.version);
     cli_table_add(table, "%+.3f ms", (double)patient->offset_ns / 1e6);
-    add_limit(table, patient->exam.files, false);
-    add_limit(table, patient->exam.memlock_bytes, true);
+    add_limit(table, patient->self_check.files, false);
+    add_limit(table, patient->self_check.memlock_bytes, true);
     (void)snprintf(words, sizeof(words), "%zu of %zu", count_reached(patient),
                    patient->reach_count);
     cli_table_add_styled(table, all ? CLI_GREEN : CLI_RED, words);
@@ -227,12 +232,12 @@ print_gpus(const cli *self, const doctor *all)
     uint32_t rank;
     size_t i;
 
-    for (rank = 0; rank < all->survey->count; rank++) {
+    for (rank = 0; rank < all->fan_out->count; rank++) {
         const doctor_patient *patient = &all->patients[rank];
 
-        for (i = 0; patient->answered && i < patient->exam.gpu_count; i++) {
-            (void)fprintf(self->out, "rank %" PRIu32 ": %s\n", patient->exam.rank,
-                          patient->exam.gpus[i]);
+        for (i = 0; patient->answered && i < patient->self_check.gpu_count; i++) {
+            (void)fprintf(self->out, "rank %" PRIu32 ": %s\n", patient->self_check.rank,
+                          patient->self_check.gpus[i]);
         }
     }
 }
@@ -240,7 +245,7 @@ print_gpus(const cli *self, const doctor *all)
 static void
 print_doctor(const cli *self, const doctor *all)
 {
-    const tutti_job_info *job = &all->survey->job;
+    const tutti_job_info *job = &all->fan_out->job;
     cli_table *table =
         cli_table_new(">RANK|HOST|ADVERTISES|DEVICE|VERSION|>CLOCK|>FILES|>MEMLOCK|>REACHES");
     uint32_t rank;
@@ -249,8 +254,8 @@ print_doctor(const cli *self, const doctor *all)
                   "job %s, epoch %" PRIu64 ": %" PRIu32 " of %" PRIu32
                   " ranks alive, coordinator %s\n",
                   job->name, job->epoch, job->alive_count, job->world_size, self->coordinator);
-    for (rank = 0; rank < all->survey->count; rank++) {
-        add_row(table, &all->survey->infos[rank], &all->patients[rank]);
+    for (rank = 0; rank < all->fan_out->count; rank++) {
+        add_row(table, &all->fan_out->infos[rank], &all->patients[rank]);
     }
     cli_table_print(self, table);
     cli_table_free(table);
@@ -265,8 +270,8 @@ int
 cli_doctor(cli *self)
 {
     const char *wait = cli_value(self, "wait");
-    cli_survey survey = {.count = 0};
-    doctor all = {.survey = &survey};
+    cli_fan_out fan_out = {.count = 0};
+    doctor all = {.fan_out = &fan_out};
     uint32_t wait_ms = 2000;
     tutti_error err;
     uint32_t rank;
@@ -274,13 +279,13 @@ cli_doctor(cli *self)
     if (wait != NULL && (!cli_parse_ms(wait, &wait_ms) || wait_ms > 10000)) {
         return cli_usage(self, "--wait \"%s\" is no time of at most 10s: 250ms, 5s", wait);
     }
-    if (cli_survey_open(self, &survey, &err) != TUTTI_OK) {
+    if (cli_fan_out_open(self, &fan_out, &err) != TUTTI_OK) {
         return cli_failed(self, NULL, &err);
     }
     if (self->local) {
         all.cluster = cli_value(self, "cluster") != NULL ? cli_value(self, "cluster") : "default";
     }
-    all.patients = calloc(survey.count + 1, sizeof(*all.patients));
+    all.patients = calloc(fan_out.count + 1, sizeof(*all.patients));
     if (all.patients == NULL) {
         abort();
     }
@@ -289,11 +294,11 @@ cli_doctor(cli *self)
     if (!cli_print_json(self, json_doctor(self, &all))) {
         print_doctor(self, &all);
     }
-    for (rank = 0; rank < survey.count; rank++) {
+    for (rank = 0; rank < fan_out.count; rank++) {
         tutti_free(all.patients[rank].reaches);
     }
     free(all.patients);
     free(all.findings);
-    cli_survey_close(&survey);
+    cli_fan_out_close(&fan_out);
     return all.bad_count == 0 ? CLI_FINE : CLI_FAILED;
 }

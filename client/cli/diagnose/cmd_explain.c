@@ -42,10 +42,10 @@ document(const tutti_explain_question *question, const tutti_explanation *why)
                             why->algorithm, "why", why->why, "table", why->table);
 
     (void)json_object_update_new(
-        all,
-        json_pack("{s:I, s:I, s:b, s:b, s:b, s:I}", "ranks", (json_int_t)why->rank_count, "hosts",
-                  (json_int_t)why->host_count, "settled", (int)why->settled, "shared_memory",
-                  (int)why->near, "alike", (int)why->alike, "rules", (json_int_t)why->rule_count));
+        all, json_pack("{s:I, s:I, s:b, s:b, s:b, s:I}", "ranks", (json_int_t)why->rank_count,
+                       "hosts", (json_int_t)why->host_count, "settled", (int)why->settled,
+                       "shared_memory", (int)why->same_host, "alike", (int)why->alike, "rules",
+                       (json_int_t)why->rule_count));
     if (why->rule_number > 0) {
         (void)json_object_update_new(all, json_pack("{s:s, s:I}", "rule", why->rule, "rule_number",
                                                     (json_int_t)why->rule_number));
@@ -120,7 +120,7 @@ say(const cli *self, const tutti_explain_question *question, const tutti_explana
                   "%s of %s, class %s, %" PRIu32 " rank%s on %" PRIu32 " host%s%s: %s%s%s\n",
                   question->op, cli_format_size(question->bytes, size), why->order_class,
                   why->rank_count, why->rank_count == 1 ? "" : "s", why->host_count,
-                  why->host_count == 1 ? "" : "s", why->near ? ", sharing memory" : "",
+                  why->host_count == 1 ? "" : "s", why->same_host ? ", sharing memory" : "",
                   cli_style_begin(self, CLI_BOLD), why->algorithm, cli_style_end(self));
     say_why(self, why);
     say_alternatives(self, why);

@@ -24,19 +24,19 @@ typedef struct seen {
     tutti_error err; /* when it does not */
 } seen;
 
-typedef struct survey {
+typedef struct fan_out {
     cli *self;
     tutti_job_info job;
     seen *ranks;
     uint32_t count;
     pthread_mutex_t lock; /* guards next */
     uint32_t next;
-} survey;
+} fan_out;
 
 /* ------------------------------------------------------------------------------ asking */
 
 static void
-ask(const survey *self, seen *one)
+ask(const fan_out *self, seen *one)
 {
     tutti_client_options options;
     tutti_client *client = NULL;
@@ -56,7 +56,7 @@ ask(const survey *self, seen *one)
 static void *
 run_asking(void *arg)
 {
-    survey *self = arg;
+    fan_out *self = arg;
 
     for (;;) {
         uint32_t index;
@@ -74,7 +74,7 @@ run_asking(void *arg)
 }
 
 static void
-ask_all(survey *self)
+ask_all(fan_out *self)
 {
     pthread_t threads[ASK_AT_ONCE];
     uint32_t count = 0;
@@ -92,7 +92,7 @@ ask_all(survey *self)
 }
 
 static tutti_code
-look_up(survey *self, tutti_client *client, tutti_error *err)
+look_up(fan_out *self, tutti_client *client, tutti_error *err)
 {
     uint32_t ranks[RANKS_MAX];
     tutti_rank_info *infos;
@@ -117,7 +117,7 @@ look_up(survey *self, tutti_client *client, tutti_error *err)
 }
 
 static tutti_code
-survey_job(survey *self, tutti_error *err)
+call_all_agents(fan_out *self, tutti_error *err)
 {
     tutti_client *client = NULL;
     tutti_code code = cli_connect_coordinator(self->self, &client, err);
@@ -197,7 +197,7 @@ json_rank(const seen *one)
 }
 
 static json_t *
-json_survey(const survey *self)
+json_agents(const fan_out *self)
 {
     const tutti_job_info *job = &self->job;
     json_t *ranks = json_array();
@@ -243,7 +243,7 @@ add_row(cli_table *table, const seen *one)
 }
 
 static void
-print_survey(const survey *self)
+print_agents(const fan_out *self)
 {
     const tutti_job_info *job = &self->job;
     cli_table *table = cli_table_new(">RANK|STATE|HOST|DEVICE|>TENSORS|>MEMORY|LAST OP|HEALTH");
@@ -267,7 +267,7 @@ print_survey(const survey *self)
 
 /* Nobody who is said to be alive answers: the job is not, whatever its coordinator thinks. */
 static bool
-is_silent(const survey *self, tutti_error *err)
+is_silent(const fan_out *self, tutti_error *err)
 {
     char who[512];
     size_t used = 0;
@@ -297,14 +297,14 @@ is_silent(const survey *self, tutti_error *err)
 int
 cli_status(cli *self)
 {
-    survey all = {.self = self};
+    fan_out all = {.self = self};
     tutti_error err;
     tutti_code code;
 
     (void)pthread_mutex_init(&all.lock, NULL);
-    code = survey_job(&all, &err);
-    if (code == TUTTI_OK && !cli_print_json(self, json_survey(&all))) {
-        print_survey(&all);
+    code = call_all_agents(&all, &err);
+    if (code == TUTTI_OK && !cli_print_json(self, json_agents(&all))) {
+        print_agents(&all);
     }
     if (code == TUTTI_OK && is_silent(&all, &err)) {
         code = TUTTI_UNAVAILABLE;

@@ -123,10 +123,11 @@ json_rank(const trace *self, uint32_t rank)
     if (!flown->answered) {
         json_t *one = json_pack("{s:I}", "rank", (json_int_t)rank);
 
-        if (self->survey->infos[rank].state == TUTTI_RANK_ALIVE) {
+        if (self->fan_out->infos[rank].state == TUTTI_RANK_ALIVE) {
             (void)json_object_set_new(one, "error", cli_json_error(&flown->err));
         } else {
-            (void)json_object_set_new(one, "reason", json_string(self->survey->infos[rank].reason));
+            (void)json_object_set_new(one, "reason",
+                                      json_string(self->fan_out->infos[rank].reason));
         }
         return one;
     }
@@ -145,15 +146,15 @@ json_trace(const trace *self, const wish *asked)
     uint32_t rank;
     size_t i;
 
-    for (rank = 0; rank < self->survey->count; rank++) {
+    for (rank = 0; rank < self->fan_out->count; rank++) {
         (void)json_array_append_new(ranks, json_rank(self, rank));
     }
     for (i = 0; i < count; i++) {
         (void)json_array_append_new(list, json_latest(latest[i]));
     }
     free(latest);
-    return json_pack("{s:s, s:s, s:o, s:o}", "output", asked->output, "job", self->survey->job.name,
-                     "ranks", ranks, "latest", list);
+    return json_pack("{s:s, s:s, s:o, s:o}", "output", asked->output, "job",
+                     self->fan_out->job.name, "ranks", ranks, "latest", list);
 }
 
 static void
@@ -184,7 +185,7 @@ print_latest(const cli *self, const trace *all)
 static const char *
 why_not(const trace *all, uint32_t rank)
 {
-    const tutti_rank_info *info = &all->survey->infos[rank];
+    const tutti_rank_info *info = &all->fan_out->infos[rank];
 
     if (info->state == TUTTI_RANK_ALIVE) {
         return all->flown[rank].err.text;
@@ -201,7 +202,7 @@ print_trace(const cli *self, const trace *all, const wish *asked)
     uint32_t answered = 0;
     uint32_t rank;
 
-    for (rank = 0; rank < all->survey->count; rank++) {
+    for (rank = 0; rank < all->fan_out->count; rank++) {
         const trace_flown *flown = &all->flown[rank];
 
         ops += flown->count;
@@ -223,7 +224,7 @@ print_trace(const cli *self, const trace *all, const wish *asked)
     cli_say(self,
             "%s: %zu ops of %" PRIu32 " of %" PRIu32
             " ranks, %s; open it at https://ui.perfetto.dev",
-            asked->output, ops, answered, all->survey->job.world_size, clocks);
+            asked->output, ops, answered, all->fan_out->job.world_size, clocks);
     if (!self->quiet) {
         print_latest(self, all);
     }
@@ -296,21 +297,21 @@ read_wish(cli *self, wish *ret)
 
 /* From the agents, or from what they have left. */
 static tutti_code
-collect(cli *self, trace *all, cli_survey *survey, tutti_error *err)
+collect(cli *self, trace *all, cli_fan_out *fan_out, tutti_error *err)
 {
     const char *folder = cli_value(self, "from");
     tutti_code code;
 
-    all->flown = calloc(CLI_SURVEY_MAX, sizeof(*all->flown));
+    all->flown = calloc(CLI_FAN_OUT_MAX, sizeof(*all->flown));
     if (all->flown == NULL) {
         abort();
     }
     if (folder != NULL) {
-        return trace_read_folder(folder, cli_value(self, "job"), all, survey, err);
+        return trace_read_folder(folder, cli_value(self, "job"), all, fan_out, err);
     }
-    code = cli_survey_open(self, survey, err);
+    code = cli_fan_out_open(self, fan_out, err);
     if (code == TUTTI_OK) {
-        cli_survey_ask(self, survey, on_rank, all);
+        cli_fan_out_call(self, fan_out, on_rank, all);
     }
     return code;
 }
@@ -328,9 +329,9 @@ reach_now(trace *all)
 }
 
 static tutti_code
-run_trace(cli *self, trace *all, cli_survey *survey, const wish *asked, tutti_error *err)
+run_trace(cli *self, trace *all, cli_fan_out *fan_out, const wish *asked, tutti_error *err)
 {
-    const tutti_code code = collect(self, all, survey, err);
+    const tutti_code code = collect(self, all, fan_out, err);
 
     if (code != TUTTI_OK) {
         return code;
@@ -352,8 +353,8 @@ run_trace(cli *self, trace *all, cli_survey *survey, const wish *asked, tutti_er
 int
 cli_trace(cli *self)
 {
-    cli_survey survey = {.count = 0};
-    trace all = {.survey = &survey};
+    cli_fan_out fan_out = {.count = 0};
+    trace all = {.fan_out = &fan_out};
     wish asked;
     tutti_error err;
     uint32_t rank;
@@ -362,17 +363,17 @@ cli_trace(cli *self)
     if (status != CLI_FINE) {
         return status;
     }
-    if (run_trace(self, &all, &survey, &asked, &err) != TUTTI_OK) {
+    if (run_trace(self, &all, &fan_out, &asked, &err) != TUTTI_OK) {
         status = cli_failed(self, NULL, &err);
     } else if (!cli_print_json(self, json_trace(&all, &asked))) {
         print_trace(self, &all, &asked);
     }
-    for (rank = 0; rank < CLI_SURVEY_MAX; rank++) {
+    for (rank = 0; rank < CLI_FAN_OUT_MAX; rank++) {
         tutti_free(all.flown[rank].entries);
         free(all.flown[rank].meets);
     }
     free(all.flown);
     free(all.meets);
-    cli_survey_close(&survey);
+    cli_fan_out_close(&fan_out);
     return status;
 }

@@ -14,7 +14,7 @@
 typedef struct doctor_patient {
     bool answered;
     tutti_error err; /* when it did not */
-    tutti_exam exam;
+    tutti_self_check self_check;
     tutti_reach *reaches;
     size_t reach_count;
     int64_t offset_ns; /* of its clock, against ours */
@@ -29,7 +29,7 @@ typedef struct doctor_finding {
 } doctor_finding;
 
 typedef struct doctor {
-    const cli_survey *survey;
+    const cli_fan_out *fan_out;
     const char *cluster;      /* its name, when it is a local one; else NULL */
     doctor_patient *patients; /* by rank */
     doctor_finding *findings;

@@ -7,10 +7,10 @@
 #include "client/cli/connect/survey.h"
 #include "client/cli/diagnose/doctor.h"
 
-#define CLOCK_NS 50000000ULL      /* clocks may differ by that: logs are read beside each other */
-#define FILES_LEAST 1024U         /* and some for each rank: */
-#define FILES_OF_RANK 4U          /* two connections, with what they need */
-#define MEMLOCK_LEAST (64U << 20) /* for RDMA: buffers are pinned */
+#define CLOCK_NS 50000000ULL    /* clocks may differ by that: logs are read beside each other */
+#define FILES_MIN 1024U         /* and some for each rank: */
+#define FILES_OF_RANK 4U        /* two connections, with what they need */
+#define MEMLOCK_MIN (64U << 20) /* for RDMA: buffers are pinned */
 #define FINDINGS_MAX 4096
 
 /* "" = nothing can be done but to look. */
@@ -114,19 +114,19 @@ check_answer(doctor *self, const tutti_rank_info *info, const doctor_patient *pa
 
 /* Only its own machine comes to such an address. */
 static bool
-is_near(const char *address)
+is_same_host(const char *address)
 {
     return strncmp(address, "127.", 4) == 0 || strncmp(address, "localhost", 9) == 0 ||
            strncmp(address, "[::1]", 5) == 0 || strncmp(address, "unix:", 5) == 0;
 }
 
 static bool
-hosts_differ(const cli_survey *survey)
+hosts_differ(const cli_fan_out *fan_out)
 {
     uint32_t i;
 
-    for (i = 1; i < survey->count; i++) {
-        if (strcmp(survey->infos[i].host, survey->infos[0].host) != 0) {
+    for (i = 1; i < fan_out->count; i++) {
+        if (strcmp(fan_out->infos[i].host, fan_out->infos[0].host) != 0) {
             return true;
         }
     }
@@ -134,40 +134,42 @@ hosts_differ(const cli_survey *survey)
 }
 
 static void
-check_addresses(doctor *self, const tutti_exam *exam)
+check_addresses(doctor *self, const tutti_self_check *self_check)
 {
     bool far = false;
     size_t i;
 
-    for (i = 0; i < exam->address_count; i++) {
-        far = far || !is_near(exam->addresses[i]);
+    for (i = 0; i < self_check->address_count; i++) {
+        far = far || !is_same_host(self_check->addresses[i]);
     }
-    if (!far && hosts_differ(self->survey)) {
-        say(add(self, false, exam->rank,
+    if (!far && hosts_differ(self->fan_out)) {
+        say(add(self, false, self_check->rank,
                 "give its agent --listen 0.0.0.0:PORT, or --advertise HOST:PORT"),
-            "rank %" PRIu32 " advertises only %s, and other ranks are on other hosts", exam->rank,
-            exam->address_count > 0 ? exam->addresses[0] : "nothing");
+            "rank %" PRIu32 " advertises only %s, and other ranks are on other hosts",
+            self_check->rank, self_check->address_count > 0 ? self_check->addresses[0] : "nothing");
     }
 }
 
 static void
-check_limits(doctor *self, const tutti_exam *exam)
+check_limits(doctor *self, const tutti_self_check *self_check)
 {
-    const uint64_t files = FILES_LEAST + (uint64_t)FILES_OF_RANK * self->survey->job.world_size;
+    const uint64_t files = FILES_MIN + (uint64_t)FILES_OF_RANK * self->fan_out->job.world_size;
 
-    if (exam->files < files) {
-        say(add(self, exam->files < exam->files_open + 64, exam->rank,
+    if (self_check->files < files) {
+        say(add(self, self_check->files < self_check->files_open + 64, self_check->rank,
                 "raise it: ulimit -Hn, LimitNOFILE= of systemd, --ulimit nofile of docker"),
             "rank %" PRIu32 " may open %" PRIu64 " files (%" PRIu64
             " are open), a world of %" PRIu32 " wants %" PRIu64,
-            exam->rank, exam->files, exam->files_open, self->survey->job.world_size, files);
+            self_check->rank, self_check->files, self_check->files_open,
+            self->fan_out->job.world_size, files);
     }
-    if (exam->rdma_device_count > 0 && exam->memlock_bytes < MEMLOCK_LEAST) {
-        say(add(self, false, exam->rank,
+    if (self_check->rdma_device_count > 0 && self_check->memlock_bytes < MEMLOCK_MIN) {
+        say(add(self, false, self_check->rank,
                 "raise it: ulimit -l unlimited, LimitMEMLOCK=infinity, --ulimit memlock=-1"),
             "rank %" PRIu32 " may lock %" PRIu64 " KiB of memory and has the RDMA device %s, "
             "which wants at least %u MiB",
-            exam->rank, exam->memlock_bytes / 1024, exam->rdma_devices[0], MEMLOCK_LEAST >> 20);
+            self_check->rank, self_check->memlock_bytes / 1024, self_check->rdma_devices[0],
+            MEMLOCK_MIN >> 20);
     }
 }
 
@@ -178,10 +180,10 @@ check_clock(doctor *self, const doctor_patient *patient)
     const uint64_t size_ns = (uint64_t)(offset_ns < 0 ? -offset_ns : offset_ns);
 
     if (size_ns > CLOCK_NS + patient->error_ns) {
-        say(add(self, false, patient->exam.rank,
+        say(add(self, false, patient->self_check.rank,
                 "run chrony or another NTP client there; tutti trace corrects it, logs do not"),
             "the clock of rank %" PRIu32 " on host %s is %.3f s %s ours (give or take %.3f ms)",
-            patient->exam.rank, patient->exam.host, (double)size_ns / 1e9,
+            patient->self_check.rank, patient->self_check.host, (double)size_ns / 1e9,
             offset_ns > 0 ? "ahead of" : "behind", (double)patient->error_ns / 1e6);
     }
 }
@@ -193,7 +195,7 @@ check_reaches(doctor *self, uint32_t rank, const doctor_patient *patient)
 
     for (i = 0; i < patient->reach_count; i++) {
         const tutti_reach *reach = &patient->reaches[i];
-        const bool known = reach->rank < self->survey->count;
+        const bool known = reach->rank < self->fan_out->count;
 
         if (known && !self->patients[reach->rank].answered) {
             continue; /* it answers nobody, which is said once */
@@ -216,10 +218,10 @@ first_to_answer(const doctor *self)
 {
     uint32_t rank = 0;
 
-    while (rank < self->survey->count && !self->patients[rank].answered) {
+    while (rank < self->fan_out->count && !self->patients[rank].answered) {
         rank++;
     }
-    return rank < self->survey->count ? &self->patients[rank] : NULL;
+    return rank < self->fan_out->count ? &self->patients[rank] : NULL;
 }
 
 static void
@@ -228,19 +230,21 @@ check_versions(doctor *self)
     const doctor_patient *first = first_to_answer(self);
     uint32_t rank;
 
-    for (rank = 0; rank < self->survey->count; rank++) {
+    for (rank = 0; rank < self->fan_out->count; rank++) {
         const doctor_patient *patient = &self->patients[rank];
 
-        if (patient->answered && strcmp(first->exam.version, patient->exam.version) != 0) {
+        if (patient->answered &&
+            strcmp(first->self_check.version, patient->self_check.version) != 0) {
             say(add(self, false, rank, "install the same version on all hosts"),
                 "rank %" PRIu32 " is of version %s, rank %" PRIu32 " of version %s",
-                first->exam.rank, first->exam.version, rank, patient->exam.version);
+                first->self_check.rank, first->self_check.version, rank,
+                patient->self_check.version);
         }
     }
-    if (first != NULL && strcmp(first->exam.version, tutti_version()) != 0) {
+    if (first != NULL && strcmp(first->self_check.version, tutti_version()) != 0) {
         say(add(self, false, -1, "install the version of the agents here, too"),
             "this command is of version %s, the agents are of version %s", tutti_version(),
-            first->exam.version);
+            first->self_check.version);
     }
 }
 
@@ -251,13 +255,15 @@ check_planes(doctor *self)
     const doctor_patient *first = first_to_answer(self);
     uint32_t rank;
 
-    for (rank = 0; rank < self->survey->count; rank++) {
+    for (rank = 0; rank < self->fan_out->count; rank++) {
         const doctor_patient *patient = &self->patients[rank];
 
-        if (patient->answered && strcmp(first->exam.transports, patient->exam.transports) != 0) {
+        if (patient->answered &&
+            strcmp(first->self_check.transports, patient->self_check.transports) != 0) {
             say(add(self, true, rank, "start all agents with the same --transports"),
                 "data goes between hosts by %s on rank %" PRIu32 ", by %s on rank %" PRIu32,
-                first->exam.transports, first->exam.rank, patient->exam.transports, rank);
+                first->self_check.transports, first->self_check.rank,
+                patient->self_check.transports, rank);
         }
     }
 }
@@ -277,19 +283,19 @@ compare(const void *left, const void *right)
 void
 doctor_check(doctor *self)
 {
-    const cli_survey *survey = self->survey;
+    const cli_fan_out *fan_out = self->fan_out;
     uint32_t rank;
 
-    for (rank = 0; rank < survey->count; rank++) {
-        const tutti_rank_info *info = &survey->infos[rank];
+    for (rank = 0; rank < fan_out->count; rank++) {
+        const tutti_rank_info *info = &fan_out->infos[rank];
         const doctor_patient *patient = &self->patients[rank];
 
         check_seat(self, info);
         if (info->state == TUTTI_RANK_ALIVE && !patient->answered) {
             check_answer(self, info, patient);
         } else if (patient->answered) {
-            check_addresses(self, &patient->exam);
-            check_limits(self, &patient->exam);
+            check_addresses(self, &patient->self_check);
+            check_limits(self, &patient->self_check);
             check_clock(self, patient);
             check_reaches(self, rank, patient);
         }

@@ -35,7 +35,7 @@ typedef struct trace_meet {
 } trace_meet;
 
 typedef struct trace {
-    const cli_survey *survey;
+    const cli_fan_out *fan_out;
     trace_flown *flown; /* by rank */
     trace_meet *meets;
     size_t meet_count;
@@ -54,12 +54,12 @@ uint64_t trace_late_ns(const trace_meet *meet);
 
 /*
  * trace_files.c: what agents have left in a folder; of one job, NULL = the only one. Clocks are as
- * they were. [in] self  has room for CLI_SURVEY_MAX ranks in `flown`
+ * they were. [in] self  has room for CLI_FAN_OUT_MAX ranks in `flown`
  *
  * TUTTI_NOT_FOUND         nothing is there
  * TUTTI_INVALID_ARGUMENT  a file is none of these, or of another job
  */
-tutti_code trace_read_folder(const char *folder, const char *job, trace *self, cli_survey *survey,
+tutti_code trace_read_folder(const char *folder, const char *job, trace *self, cli_fan_out *fan_out,
                              tutti_error *err);
 
 /* trace_events.c: as Chrome and Perfetto read it. */

@@ -152,7 +152,7 @@ add_rank(drawing *self, uint32_t rank)
     self->rank = rank;
     self->lane_count = 0;
     (void)snprintf(name, sizeof(name), "rank %" PRIu32 " (%s)%s", rank,
-                   whole->survey->infos[rank].host, flown->answered ? "" : ": no answer");
+                   whole->fan_out->infos[rank].host, flown->answered ? "" : ": no answer");
     add_name(self, "process_name", 0, name);
     (void)json_array_append_new(self->events,
                                 json_pack("{s:s, s:s, s:I, s:I, s:{s:I}}", "ph", "M", "name",
@@ -182,13 +182,13 @@ trace_events(const trace *self)
     }
     all->whole = self;
     all->events = events;
-    for (rank = 0; rank < self->survey->count; rank++) {
-        if (self->survey->infos[rank].state == TUTTI_RANK_ALIVE) {
+    for (rank = 0; rank < self->fan_out->count; rank++) {
+        if (self->fan_out->infos[rank].state == TUTTI_RANK_ALIVE) {
             add_rank(all, rank);
         }
     }
     free(all);
     return json_pack("{s:s, s:{s:s, s:I}, s:o}", "displayTimeUnit", "ms", "otherData", "job",
-                     self->survey->job.name, "begin_ns", (json_int_t)self->begin_ns, "traceEvents",
+                     self->fan_out->job.name, "begin_ns", (json_int_t)self->begin_ns, "traceEvents",
                      events);
 }

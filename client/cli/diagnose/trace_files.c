@@ -10,7 +10,7 @@
 #include "client/cli/diagnose/trace.h"
 #include "client/cli/util/output.h"
 
-#define FILE_MOST (64 << 20) /* bytes; 4096 ops take some 2 MiB */
+#define FILE_MAX (64 << 20) /* bytes; 4096 ops take some 2 MiB */
 #define PATH_SIZE 4096
 
 /* ------------------------------------------------------------------------------ one entry */
@@ -88,7 +88,7 @@ read_entry(const json_t *entry, tutti_flight_entry *ret)
 /* ------------------------------------------------------------------------------ one file */
 
 static tutti_code
-take_record(const char *path, const json_t *document, trace *self, cli_survey *survey,
+take_record(const char *path, const json_t *document, trace *self, cli_fan_out *fan_out,
             tutti_error *err)
 {
     const json_t *entries = json_object_get(document, "entries");
@@ -98,15 +98,15 @@ take_record(const char *path, const json_t *document, trace *self, cli_survey *s
     trace_flown *flown;
     size_t i;
 
-    if (!json_is_array(entries) || rank < 0 || rank >= CLI_SURVEY_MAX) {
+    if (!json_is_array(entries) || rank < 0 || rank >= CLI_FAN_OUT_MAX) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT, "%s is no flight record of a rank below %d",
-                        path, CLI_SURVEY_MAX);
+                        path, CLI_FAN_OUT_MAX);
     }
     read_text(json_object_get(document, "job"), job, sizeof(job));
-    if (survey->job.alive_count > 0 && strcmp(survey->job.name, job) != 0) {
+    if (fan_out->job.alive_count > 0 && strcmp(fan_out->job.name, job) != 0) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT,
                         "%s is of job %s, another file of job %s: say which with --job", path, job,
-                        survey->job.name);
+                        fan_out->job.name);
     }
     flown = &self->flown[rank];
     if (flown->answered) {
@@ -121,17 +121,17 @@ take_record(const char *path, const json_t *document, trace *self, cli_survey *s
         read_entry(json_array_get(entries, i), &flown->entries[flown->count++]);
     }
     flown->answered = true;
-    (void)snprintf(survey->job.name, sizeof(survey->job.name), "%s", job);
-    survey->job.alive_count++;
-    survey->infos[rank].state = TUTTI_RANK_ALIVE;
-    read_text(json_object_get(document, "host"), survey->infos[rank].host,
-              sizeof(survey->infos[rank].host));
-    survey->count = survey->count > (uint32_t)rank ? survey->count : (uint32_t)rank + 1;
+    (void)snprintf(fan_out->job.name, sizeof(fan_out->job.name), "%s", job);
+    fan_out->job.alive_count++;
+    fan_out->infos[rank].state = TUTTI_RANK_ALIVE;
+    read_text(json_object_get(document, "host"), fan_out->infos[rank].host,
+              sizeof(fan_out->infos[rank].host));
+    fan_out->count = fan_out->count > (uint32_t)rank ? fan_out->count : (uint32_t)rank + 1;
     return TUTTI_OK;
 }
 
 static tutti_code
-take_file(const char *path, const char *job, trace *self, cli_survey *survey, tutti_error *err)
+take_file(const char *path, const char *job, trace *self, cli_fan_out *fan_out, tutti_error *err)
 {
     struct stat info;
     json_error_t why;
@@ -142,9 +142,9 @@ take_file(const char *path, const char *job, trace *self, cli_survey *survey, tu
     if (stat(path, &info) != 0) {
         return cli_fail_errno(err, errno, "could not read %s", path);
     }
-    if (!S_ISREG(info.st_mode) || info.st_size > FILE_MOST) {
+    if (!S_ISREG(info.st_mode) || info.st_size > FILE_MAX) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT, "%s is no file of at most %d MiB", path,
-                        FILE_MOST >> 20);
+                        FILE_MAX >> 20);
     }
     document = json_load_file(path, 0, &why);
     if (document == NULL) {
@@ -153,7 +153,7 @@ take_file(const char *path, const char *job, trace *self, cli_survey *survey, tu
     }
     read_text(json_object_get(document, "job"), of, sizeof(of));
     if (job == NULL || strcmp(job, of) == 0) {
-        code = take_record(path, document, self, survey, err);
+        code = take_record(path, document, self, fan_out, err);
     }
     json_decref(document);
     return code;
@@ -170,7 +170,7 @@ is_record(const char *name)
 }
 
 tutti_code
-trace_read_folder(const char *folder, const char *job, trace *self, cli_survey *survey,
+trace_read_folder(const char *folder, const char *job, trace *self, cli_fan_out *fan_out,
                   tutti_error *err)
 {
     DIR *files = opendir(folder);
@@ -181,23 +181,23 @@ trace_read_folder(const char *folder, const char *job, trace *self, cli_survey *
     if (files == NULL) {
         return cli_fail_errno(err, errno, "could not read %s", folder);
     }
-    survey->infos = calloc(CLI_SURVEY_MAX, sizeof(*survey->infos));
-    if (survey->infos == NULL) {
+    fan_out->infos = calloc(CLI_FAN_OUT_MAX, sizeof(*fan_out->infos));
+    if (fan_out->infos == NULL) {
         abort();
     }
     while (code == TUTTI_OK && (entry = readdir(files)) != NULL) {
         if (is_record(entry->d_name) &&
             snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name) < (int)sizeof(path)) {
-            code = take_file(path, job, self, survey, err);
+            code = take_file(path, job, self, fan_out, err);
         }
     }
     (void)closedir(files);
-    if (code == TUTTI_OK && survey->count == 0) {
+    if (code == TUTTI_OK && fan_out->count == 0) {
         code = cli_fail(err, TUTTI_NOT_FOUND,
                         "%s holds no flight-JOB-RANK.json: tutti-agent --flight-dir writes them "
                         "when an op fails",
                         folder);
     }
-    survey->job.world_size = survey->count;
+    fan_out->job.world_size = fan_out->count;
     return code;
 }

@@ -52,14 +52,14 @@ list_places(const trace *self, size_t *ret_count)
     uint32_t rank;
     size_t i;
 
-    for (rank = 0; rank < self->survey->count; rank++) {
+    for (rank = 0; rank < self->fan_out->count; rank++) {
         total += self->flown[rank].count;
     }
     places = calloc(total + 1, sizeof(*places));
     if (places == NULL) {
         abort();
     }
-    for (rank = 0; rank < self->survey->count; rank++) {
+    for (rank = 0; rank < self->fan_out->count; rank++) {
         for (i = 0; i < self->flown[rank].count; i++) {
             const tutti_flight_entry *entry = &self->flown[rank].entries[i];
 
@@ -106,7 +106,7 @@ find_bounds(trace *self)
 
     self->begin_ns = UINT64_MAX;
     self->end_ns = 0;
-    for (rank = 0; rank < self->survey->count; rank++) {
+    for (rank = 0; rank < self->fan_out->count; rank++) {
         for (i = 0; i < self->flown[rank].count; i++) {
             const tutti_flight_entry *entry = &self->flown[rank].entries[i];
 
@@ -136,7 +136,7 @@ trace_match(trace *self)
     size_t i;
 
     self->meets = calloc(count + 1, sizeof(*self->meets));
-    for (rank = 0; rank < self->survey->count; rank++) {
+    for (rank = 0; rank < self->fan_out->count; rank++) {
         trace_flown *flown = &self->flown[rank];
 
         flown->meets = malloc((flown->count + 1) * sizeof(*flown->meets));

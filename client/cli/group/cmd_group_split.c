@@ -86,7 +86,7 @@ take_split(cli *self, tutti_split *split, tutti_rank_lists *lists)
 /* Every member calls, or that of --rank (-1 = none), each for its part. A part that many have made
  * is kept from its first rank. */
 static tutti_code
-split_all(const cli_world *world, int64_t rank, const tutti_group_options *options,
+split_all(const cli_all_ranks *world, int64_t rank, const tutti_group_options *options,
           const tutti_split *split, tutti_group_info *infos, size_t *ret_count, tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
@@ -126,12 +126,12 @@ print_parts(const cli *self, const tutti_group_info *infos, size_t count)
 static int
 split_group(cli *self, int64_t rank, const tutti_group_options *options, const tutti_split *split)
 {
-    cli_world world = {0};
+    cli_all_ranks world = {0};
     tutti_group_info *infos = NULL;
     size_t count = 0;
     size_t i;
     tutti_error err;
-    tutti_code code = cli_world_open(self, options->parent, &world, &err);
+    tutti_code code = cli_all_ranks_open(self, options->parent, &world, &err);
 
     if (code == TUTTI_OK) {
         infos = calloc(world.count + 1, sizeof(*infos));
@@ -145,7 +145,7 @@ split_group(cli *self, int64_t rank, const tutti_group_options *options, const t
         tutti_group_info_free(&infos[i]);
     }
     free(infos);
-    cli_world_close(&world);
+    cli_all_ranks_close(&world);
     return code == TUTTI_OK ? CLI_FINE : cli_failed(self, options->parent, &err);
 }
 

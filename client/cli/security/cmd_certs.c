@@ -10,7 +10,7 @@
 #include "client/cli/util/output.h"
 #include "client/cli/util/process.h"
 
-#define DAYS_MOST 36500
+#define DAYS_MAX 36500
 #define DAYS_AUTHORITY 3650
 #define DAYS_LEAF 90
 
@@ -120,13 +120,13 @@ cli_certs_make(cli *self)
     tutti_error err;
     tutti_code code;
 
-    if (!cli_number(self, "days", 1, DAYS_MOST, &days)) {
+    if (!cli_number(self, "days", 1, DAYS_MAX, &days)) {
         json_decref(made);
         return CLI_USAGE;
     }
     process_hide_memory();
     code =
-        tutti_auth_authority_make(folder, days > DAYS_AUTHORITY ? DAYS_MOST : DAYS_AUTHORITY, &err);
+        tutti_auth_authority_make(folder, days > DAYS_AUTHORITY ? DAYS_MAX : DAYS_AUTHORITY, &err);
     if (code == TUTTI_OK) {
         (void)json_array_append_new(made, json_string("ca"));
     }

@@ -14,23 +14,23 @@
 
 /* All ranks, or the one of --rank. */
 static tutti_code
-open_ranks(cli *self, int64_t rank, cli_world *ret_world, tutti_error *err)
+open_ranks(cli *self, int64_t rank, cli_all_ranks *ret_all_ranks, tutti_error *err)
 {
     tutti_code code;
 
     if (rank < 0) {
-        return cli_world_open(self, NULL, ret_world, err);
+        return cli_all_ranks_open(self, NULL, ret_all_ranks, err);
     }
-    ret_world->ranks = calloc(1, sizeof(*ret_world->ranks));
-    ret_world->clients = calloc(1, sizeof(*ret_world->clients));
-    if (ret_world->ranks == NULL || ret_world->clients == NULL) {
+    ret_all_ranks->ranks = calloc(1, sizeof(*ret_all_ranks->ranks));
+    ret_all_ranks->clients = calloc(1, sizeof(*ret_all_ranks->clients));
+    if (ret_all_ranks->ranks == NULL || ret_all_ranks->clients == NULL) {
         abort();
     }
-    ret_world->count = 1;
-    ret_world->ranks[0] = (uint32_t)rank;
-    code = cli_connect(self, NULL, &ret_world->clients[0], err);
+    ret_all_ranks->count = 1;
+    ret_all_ranks->ranks[0] = (uint32_t)rank;
+    code = cli_connect(self, NULL, &ret_all_ranks->clients[0], err);
     if (code != TUTTI_OK) {
-        cli_world_close(ret_world);
+        cli_all_ranks_close(ret_all_ranks);
     }
     return code;
 }
@@ -39,7 +39,7 @@ open_ranks(cli *self, int64_t rank, cli_world *ret_world, tutti_error *err)
 static int
 on_ranks(cli *self, cli_rank_fn fn)
 {
-    cli_world world = {0};
+    cli_all_ranks world = {0};
     int64_t rank;
     tutti_error err;
     tutti_code code;
@@ -49,9 +49,9 @@ on_ranks(cli *self, cli_rank_fn fn)
     }
     code = open_ranks(self, rank, &world, &err);
     if (code == TUTTI_OK) {
-        code = cli_world_run(&world, fn, self, &err);
+        code = cli_all_ranks_run(&world, fn, self, &err);
     }
-    cli_world_close(&world);
+    cli_all_ranks_close(&world);
     if (code != TUTTI_OK) {
         return cli_failed(self, self->arguments[0], &err);
     }
@@ -185,7 +185,7 @@ typedef struct backward {
     tutti_backward_options options;
     char **tensors; /* [owned] */
     const char **gradients;
-    cli_world world;
+    cli_all_ranks world;
     found *founds; /* by index of the world */
 } backward;
 
@@ -281,7 +281,7 @@ walk_all(backward *it, int64_t rank, tutti_error *err)
     if (it->founds == NULL) {
         abort();
     }
-    return cli_world_run(&it->world, walk_one, it, err);
+    return cli_all_ranks_run(&it->world, walk_one, it, err);
 }
 
 static void
@@ -293,7 +293,7 @@ free_backward(backward *it)
         tutti_free(it->founds[i].gradients);
     }
     free(it->founds);
-    cli_world_close(&it->world);
+    cli_all_ranks_close(&it->world);
     free(it->gradients);
     free(it->tensors);
 }

@@ -10,28 +10,28 @@
 
 #include "base/data/bytes.h"
 
-typedef struct tutti_link tutti_link;
-struct tutti_link {
-    tutti_link *next;
-    tutti_link *before;
+typedef struct tutti_list_node tutti_list_node;
+struct tutti_list_node {
+    tutti_list_node *next;
+    tutti_list_node *before;
 };
 
 static inline void
-tutti_list_init(tutti_link *link)
+tutti_list_init(tutti_list_node *link)
 {
     link->next = link;
     link->before = link;
 }
 
 static inline bool
-tutti_list_empty(const tutti_link *head)
+tutti_list_empty(const tutti_list_node *head)
 {
     return head->next == head;
 }
 
 /* Put `link` last. */
 static inline void
-tutti_list_add(tutti_link *head, tutti_link *link)
+tutti_list_add(tutti_list_node *head, tutti_list_node *link)
 {
     link->before = head->before;
     link->next = head;
@@ -41,7 +41,7 @@ tutti_list_add(tutti_link *head, tutti_link *link)
 
 /* Take `link` out of whatever list it is in; in none is fine once it was initialised. */
 static inline void
-tutti_list_remove(tutti_link *link)
+tutti_list_remove(tutti_list_node *link)
 {
     link->before->next = link->next;
     link->next->before = link->before;
@@ -49,10 +49,10 @@ tutti_list_remove(tutti_link *link)
 }
 
 /* Take the first link out; NULL when the list is empty. */
-static inline tutti_link *
-tutti_list_pop(tutti_link *head)
+static inline tutti_list_node *
+tutti_list_pop(tutti_list_node *head)
 {
-    tutti_link *link = head->next;
+    tutti_list_node *link = head->next;
 
     if (link == head) {
         return NULL;
@@ -63,7 +63,7 @@ tutti_list_pop(tutti_link *head)
 
 /* Move everything in `from` to the end of `to`. */
 static inline void
-tutti_list_splice(tutti_link *to, tutti_link *from)
+tutti_list_splice(tutti_list_node *to, tutti_list_node *from)
 {
     if (tutti_list_empty(from)) {
         return;

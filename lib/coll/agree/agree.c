@@ -48,8 +48,9 @@ tutti_agree_new(uint32_t size, uint32_t group_rank, const tutti_coll_args *own)
     self->kinds[0].size = tutti_signature_write(own, self->kinds[0].bytes);
     self->kind_count = 1;
     self->of[group_rank] = 0;
-    tutti_buf_init(&self->out, (size_t)size * (RUN_BYTES + TUTTI_SIGNATURE_BYTES) + RUN_BYTES +
-                                   (size_t)TUTTI_AGREE_RIDING_RANKS_MAX * TUTTI_AGREE_RIDER_MAX);
+    tutti_buf_init(&self->out,
+                   (size_t)size * (RUN_BYTES + TUTTI_SIGNATURE_BYTES) + RUN_BYTES +
+                       (size_t)TUTTI_AGREE_RIDING_RANKS_MAX * TUTTI_AGREE_PIGGYBACK_MAX);
     return self;
 }
 
@@ -97,7 +98,7 @@ tutti_agree_write(tutti_coll_agree *agree, tutti_bytes *ret_bytes, tutti_error *
         }
         first = end;
     }
-    if (code == TUTTI_OK && agree->all_ride) {
+    if (code == TUTTI_OK && agree->all_piggyback) {
         code = tutti_agree_write_riders(agree, err);
     }
     *ret_bytes = (tutti_bytes){agree->out.data, agree->out.size};
@@ -148,13 +149,13 @@ tutti_agree_read(tutti_coll_agree *agree, const void *bytes, size_t size, tutti_
 {
     const unsigned char *at = bytes;
     bool good = size > 0;
-    bool ride = false;
+    bool piggyback = false;
     size_t used = 0;
 
     while (good && size > 0) {
         good = size >= RUN_BYTES;
         if (good && at != bytes && tutti_packet_get_u32(at + 4) == 0) {
-            ride = tutti_agree_read_riders(agree, bytes, at, size);
+            piggyback = tutti_agree_read_riders(agree, bytes, at, size);
             size = 0;
         } else if (good) {
             good = read_run(agree, at, size, &used);
@@ -165,7 +166,7 @@ tutti_agree_read(tutti_coll_agree *agree, const void *bytes, size_t size, tutti_
     if (!good) {
         return TUTTI_FAIL(err, TUTTI_INTERNAL, "signatures from another rank are malformed");
     }
-    agree->all_ride = ride;
+    agree->all_piggyback = piggyback;
     return TUTTI_OK;
 }
 

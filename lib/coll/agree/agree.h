@@ -38,9 +38,9 @@ void tutti_agree_free(tutti_coll_agree *agree); /* NULL is fine */
  * all when the rounds are over, and a small op needs no rounds of its own. Before the first write.
  * Ranks whose calls fit may still differ in whether they have one: then nobody has them all.
  */
-#define TUTTI_AGREE_RIDER_MAX 128
+#define TUTTI_AGREE_PIGGYBACK_MAX 128
 #define TUTTI_AGREE_RIDING_RANKS_MAX 32
-void tutti_agree_ride(tutti_coll_agree *agree, const void *bytes, size_t size);
+void tutti_agree_piggyback(tutti_coll_agree *agree, const void *bytes, size_t size);
 
 /* After the last round: all riders, by group rank; NULL when one is missing. [out, borrowed] */
 const unsigned char *tutti_agree_riders(const tutti_coll_agree *agree, size_t *ret_size);

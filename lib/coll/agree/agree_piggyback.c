@@ -8,13 +8,13 @@
 #include "coll/packet/packet.h"
 
 void
-tutti_agree_ride(tutti_coll_agree *agree, const void *bytes, size_t size)
+tutti_agree_piggyback(tutti_coll_agree *agree, const void *bytes, size_t size)
 {
-    assert(size > 0 && size <= TUTTI_AGREE_RIDER_MAX && agree->riders == NULL);
+    assert(size > 0 && size <= TUTTI_AGREE_PIGGYBACK_MAX && agree->riders == NULL);
     agree->riders = agree->size <= TUTTI_AGREE_RIDING_RANKS_MAX ? calloc(agree->size, size) : NULL;
     if (agree->riders != NULL) { /* else the op has rounds of its own */
-        agree->rider_size = size;
-        agree->all_ride = true;
+        agree->piggyback_size = size;
+        agree->all_piggyback = true;
         memcpy(agree->riders + agree->own * size, bytes, size);
     }
 }
@@ -22,8 +22,8 @@ tutti_agree_ride(tutti_coll_agree *agree, const void *bytes, size_t size)
 const unsigned char *
 tutti_agree_riders(const tutti_coll_agree *agree, size_t *ret_size)
 {
-    *ret_size = agree->rider_size;
-    return agree->all_ride ? agree->riders : NULL;
+    *ret_size = agree->piggyback_size;
+    return agree->all_piggyback ? agree->riders : NULL;
 }
 
 tutti_code
@@ -33,12 +33,12 @@ tutti_agree_write_riders(tutti_coll_agree *self, tutti_error *err)
     tutti_code code;
     uint32_t i;
 
-    tutti_packet_put_u32(head, (uint32_t)self->rider_size);
+    tutti_packet_put_u32(head, (uint32_t)self->piggyback_size);
     code = tutti_buf_add(&self->out, head, sizeof(head), err);
     for (i = 0; i < self->size && code == TUTTI_OK; i++) {
         if (self->of[i] != UNKNOWN) {
-            code = tutti_buf_add(&self->out, self->riders + i * self->rider_size, self->rider_size,
-                                 err);
+            code = tutti_buf_add(&self->out, self->riders + i * self->piggyback_size,
+                                 self->piggyback_size, err);
         }
     }
     return code;
@@ -51,16 +51,16 @@ tutti_agree_read_riders(tutti_coll_agree *self, const unsigned char *runs,
     const unsigned char *const end = riders + size;
     const unsigned char *at = riders + RUN_BYTES;
 
-    if (!self->all_ride || tutti_packet_get_u32(riders) != self->rider_size) {
+    if (!self->all_piggyback || tutti_packet_get_u32(riders) != self->piggyback_size) {
         return false;
     }
     while (runs < riders) {
-        const size_t bytes = (size_t)tutti_packet_get_u32(runs + 4) * self->rider_size;
+        const size_t bytes = (size_t)tutti_packet_get_u32(runs + 4) * self->piggyback_size;
 
         if ((size_t)(end - at) < bytes) {
             return false;
         }
-        memcpy(self->riders + tutti_packet_get_u32(runs) * self->rider_size, at, bytes);
+        memcpy(self->riders + tutti_packet_get_u32(runs) * self->piggyback_size, at, bytes);
         at += bytes;
         runs += RUN_BYTES + runs[8];
     }

@@ -25,9 +25,9 @@ struct tutti_coll_agree {
     uint32_t kind_count;
     agree_kind kinds[TUTTI_AGREE_KINDS_MAX];
     tutti_buf out;
-    size_t rider_size;     /* 0: we have none */
+    size_t piggyback_size; /* 0: we have none */
     unsigned char *riders; /* [owned] by group rank; NULL: we have none */
-    bool all_ride;         /* of those heard of */
+    bool all_piggyback;    /* of those heard of */
     uint8_t of[];          /* by group rank: an index into kinds, OTHER or UNKNOWN */
 };
 

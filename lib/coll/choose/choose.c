@@ -33,7 +33,7 @@ tutti_algorithm_name(tutti_algorithm algorithm)
 }
 
 const char *
-tutti_choice_class_name(tutti_choice_class class_)
+tutti_selection_class_name(tutti_selection_class class_)
 {
     static const char *const names[] = {"exact", "float", "half", "any"};
 
@@ -81,8 +81,8 @@ tutti_algorithm_does(tutti_algorithm algorithm, tutti_coll_kind kind)
 
 /* ------------------------------------------------------------------------------ order */
 
-tutti_choice_class
-tutti_choice_class_of(tutti_coll_kind kind, tutti_reduce reduce, tutti_dtype dtype)
+tutti_selection_class
+tutti_selection_class_of(tutti_coll_kind kind, tutti_reduce reduce, tutti_dtype dtype)
 {
     const bool reduces = kind == TUTTI_COLL_ALL_REDUCE || kind == TUTTI_COLL_REDUCE ||
                          kind == TUTTI_COLL_REDUCE_SCATTER;
@@ -144,7 +144,7 @@ needs_power_of_two(tutti_algorithm algorithm, tutti_coll_kind kind)
 
 /* How many times its tensor it keeps beside it; 0 for what goes chunk by chunk. */
 static uint64_t
-copies(tutti_algorithm algorithm, const tutti_choice_query *query)
+copies(tutti_algorithm algorithm, const tutti_selection_query *query)
 {
     const bool joins = query->kind == TUTTI_COLL_ALL_GATHER || query->kind == TUTTI_COLL_GATHER;
 
@@ -163,7 +163,7 @@ copies(tutti_algorithm algorithm, const tutti_choice_query *query)
 }
 
 static const char *
-why_not(tutti_algorithm algorithm, const tutti_choice_query *query)
+why_not(tutti_algorithm algorithm, const tutti_selection_query *query)
 {
     const bool loose = algorithm == TUTTI_ALGORITHM_SHARED || algorithm == TUTTI_ALGORITHM_DIRECT;
     const uint64_t kept = copies(algorithm, query);
@@ -171,7 +171,7 @@ why_not(tutti_algorithm algorithm, const tutti_choice_query *query)
     if (!tutti_algorithm_does(algorithm, query->kind)) {
         return "not for this op";
     }
-    if (algorithm == TUTTI_ALGORITHM_SHARED && !query->near) {
+    if (algorithm == TUTTI_ALGORITHM_SHARED && !query->same_host) {
         return "not all ranks share memory";
     }
     if (!query->regular && !loose) {
@@ -195,7 +195,7 @@ why_not(tutti_algorithm algorithm, const tutti_choice_query *query)
 }
 
 bool
-tutti_algorithm_fits(tutti_algorithm algorithm, const tutti_choice_query *query,
+tutti_algorithm_fits(tutti_algorithm algorithm, const tutti_selection_query *query,
                      const char **ret_why)
 {
     const char *why = why_not(algorithm, query);
@@ -206,17 +206,17 @@ tutti_algorithm_fits(tutti_algorithm algorithm, const tutti_choice_query *query,
     return why == NULL;
 }
 
-/* ------------------------------------------------------------------------------ the choice */
+/* ------------------------------------------------------------------------------ the selection */
 
 tutti_algorithm
-tutti_choice_base(const tutti_choice_query *query)
+tutti_selection_base(const tutti_selection_query *query)
 {
     const bool small = query->bytes <= SMALL_BYTES;
 
     if (query->kind == TUTTI_COLL_BARRIER) {
         return TUTTI_ALGORITHM_DISSEMINATION;
     }
-    if (query->near && (!small || !query->regular)) {
+    if (query->same_host && (!small || !query->regular)) {
         return TUTTI_ALGORITHM_SHARED;
     }
     if (query->kind == TUTTI_COLL_ALL_REDUCE) {
@@ -230,14 +230,14 @@ tutti_choice_base(const tutti_choice_query *query)
 }
 
 static bool
-is_in(const tutti_choice_range *range, uint64_t number)
+is_in(const tutti_selection_range *range, uint64_t number)
 {
     return number >= range->from && number <= range->to;
 }
 
 /* With splits and lists each rank has bytes of its own: no rule may ask for them. */
 static bool
-holds(const tutti_choice_rule *rule, const tutti_choice_query *query)
+holds(const tutti_selection_rule *rule, const tutti_selection_query *query)
 {
     const bool any = rule->class_ == TUTTI_CLASS_COUNT;
 
@@ -250,24 +250,24 @@ holds(const tutti_choice_rule *rule, const tutti_choice_query *query)
 }
 
 tutti_algorithm
-tutti_choice_take(const tutti_choice *choice, const tutti_choice_query *query,
-                  tutti_choice_why *ret_why, size_t *ret_rule)
+tutti_selection_pick(const tutti_selection *selection, const tutti_selection_query *query,
+                     tutti_selection_why *ret_why, size_t *ret_rule)
 {
-    const tutti_algorithm forced = choice->forced[query->kind];
-    tutti_choice_why why = TUTTI_CHOICE_BASE;
-    tutti_algorithm algorithm = tutti_choice_base(query);
+    const tutti_algorithm forced = selection->forced[query->kind];
+    tutti_selection_why why = TUTTI_SELECTION_BASE;
+    tutti_algorithm algorithm = tutti_selection_base(query);
     size_t i = 0;
 
     if (forced != TUTTI_ALGORITHM_NONE && tutti_algorithm_fits(forced, query, NULL)) {
-        why = TUTTI_CHOICE_FORCED;
+        why = TUTTI_SELECTION_FORCED;
         algorithm = forced;
     } else {
-        while (i < choice->rule_count && !holds(&choice->rules[i], query)) {
+        while (i < selection->rule_count && !holds(&selection->rules[i], query)) {
             i++;
         }
-        if (i < choice->rule_count) {
-            why = TUTTI_CHOICE_RULE;
-            algorithm = choice->rules[i].algorithm;
+        if (i < selection->rule_count) {
+            why = TUTTI_SELECTION_RULE;
+            algorithm = selection->rules[i].algorithm;
         }
     }
     if (ret_why != NULL) {

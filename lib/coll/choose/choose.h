@@ -1,8 +1,8 @@
 /*
  * Choose: which algorithm an op takes, of those of the host backend, and why.
  *
- * A choice is plain data: a table of rules, and what the user forces. All ranks of an op must
- * choose alike; tutti_choice_hash is what they compare (lib/coll/host/coll_host_pick.c). Nothing
+ * A selection is plain data: a table of rules, and what the user forces. All ranks of an op must
+ * choose alike; tutti_selection_hash is what they compare (lib/coll/host/coll_host_pick.c). Nothing
  * here allocates, but loading a table; any thread.
  */
 #ifndef TUTTI_COLL_CHOOSE_CHOOSE_H
@@ -48,86 +48,87 @@ bool tutti_algorithm_does(tutti_algorithm algorithm, tutti_coll_kind kind);
  *          gives all ranks the same bits, but others. Only where the user names an algorithm
  *   HALF   all inputs at once, in FP32, rounded once
  */
-typedef enum tutti_choice_class {
+typedef enum tutti_selection_class {
     TUTTI_CLASS_EXACT,
     TUTTI_CLASS_FLOAT,
     TUTTI_CLASS_HALF,
     TUTTI_CLASS_COUNT,
-} tutti_choice_class;
+} tutti_selection_class;
 
-const char *tutti_choice_class_name(tutti_choice_class class_); /* "exact" */
-tutti_choice_class tutti_choice_class_of(tutti_coll_kind kind, tutti_reduce reduce,
-                                         tutti_dtype dtype);
+const char *tutti_selection_class_name(tutti_selection_class class_); /* "exact" */
+tutti_selection_class tutti_selection_class_of(tutti_coll_kind kind, tutti_reduce reduce,
+                                               tutti_dtype dtype);
 
 /* Does it keep the order of the ranks, or does order not matter to it? */
 bool tutti_algorithm_keeps_order(tutti_algorithm algorithm, tutti_coll_kind kind);
 
 /* What is asked: alike on all ranks. */
-typedef struct tutti_choice_query {
+typedef struct tutti_selection_query {
     tutti_coll_kind kind;
-    tutti_choice_class class_;
+    tutti_selection_class class_;
     uint64_t bytes; /* of the tensor that a rank gives; of scatter and broadcast, the root */
     uint32_t ranks;
     uint32_t hosts; /* 1: all on one */
-    bool near;      /* all can touch each other's memory */
+    bool same_host; /* all can touch each other's memory */
     bool regular;   /* equal blocks: no splits, no list of shapes of its own */
     bool scaled;    /* PREMUL_SUM */
-} tutti_choice_query;
+} tutti_selection_query;
 
 /* Can it run this? Alike on all ranks. [out] ret_why  if not; static; NULL = not wanted */
-bool tutti_algorithm_fits(tutti_algorithm algorithm, const tutti_choice_query *query,
+bool tutti_algorithm_fits(tutti_algorithm algorithm, const tutti_selection_query *query,
                           const char **ret_why);
 
 /* What is promised to run, whatever the tables say: when those of the ranks differ. */
-tutti_algorithm tutti_choice_base(const tutti_choice_query *query);
+tutti_algorithm tutti_selection_base(const tutti_selection_query *query);
 
 /* ------------------------------------------------------------------------------ tables */
 
-#define TUTTI_CHOICE_RULES_MAX 1024
+#define TUTTI_SELECTION_RULES_MAX 1024
 
 /* From, to: both inside. */
-typedef struct tutti_choice_range {
+typedef struct tutti_selection_range {
     uint64_t from;
     uint64_t to;
-} tutti_choice_range;
+} tutti_selection_range;
 
-typedef struct tutti_choice_rule {
+typedef struct tutti_selection_rule {
     tutti_coll_kind kind;
-    tutti_choice_class class_; /* TUTTI_CLASS_COUNT: any; then what reorders is for EXACT alone */
-    tutti_choice_range bytes;
-    tutti_choice_range ranks;
-    tutti_choice_range per_host; /* ranks on a host, rounded up */
+    tutti_selection_class
+        class_; /* TUTTI_CLASS_COUNT: any; then what reorders is for EXACT alone */
+    tutti_selection_range bytes;
+    tutti_selection_range ranks;
+    tutti_selection_range per_host; /* ranks on a host, rounded up */
     tutti_algorithm algorithm;
-} tutti_choice_rule;
+} tutti_selection_rule;
 
-typedef struct tutti_choice {
+typedef struct tutti_selection {
     tutti_algorithm forced[TUTTI_COLL_PERMUTE + 1]; /* by kind; NONE = by the table */
-    const tutti_choice_rule *rules;                 /* the first that fits holds; NULL = shipped */
+    const tutti_selection_rule *rules;              /* the first that fits holds; NULL = shipped */
     size_t rule_count;
-    uint64_t hash; /* of all this, and of the rules' language: tutti_choice_seal */
-} tutti_choice;
+    uint64_t hash; /* of all this, and of the rules' language: tutti_selection_seal */
+} tutti_selection;
 
 /* The shipped rules. Static. */
-const tutti_choice_rule *tutti_choice_shipped(size_t *ret_count);
+const tutti_selection_rule *tutti_selection_default(size_t *ret_count);
 
 /* What is used without any. [out] */
-void tutti_choice_init(tutti_choice *ret_choice);
+void tutti_selection_init(tutti_selection *ret_selection);
 
 /*
  * A table as text (choose_table.c says its form).
  *
- * [out] ret_rules  room for TUTTI_CHOICE_RULES_MAX; written to also on failure
+ * [out] ret_rules  room for TUTTI_SELECTION_RULES_MAX; written to also on failure
  *
  * TUTTI_INVALID_ARGUMENT  BAD_TABLE: with the line, and what is wrong in it
  */
-tutti_code tutti_choice_parse(const char *text, size_t size, tutti_choice_rule *ret_rules,
-                              size_t *ret_count, tutti_error *err);
+tutti_code tutti_selection_parse(const char *text, size_t size, tutti_selection_rule *ret_rules,
+                                 size_t *ret_count, tutti_error *err);
 
 /* A rule as a line of a table. */
-void tutti_choice_write_rule(const tutti_choice_rule *rule, tutti_text *text);
+void tutti_selection_write_rule(const tutti_selection_rule *rule, tutti_text *text);
 
 /* After a change. */
-void tutti_choice_seal(tutti_choice *choice);
+void tutti_selection_seal(tutti_selection *selection);
 
 /*
  * "all_reduce=ring,broadcast=chain": forces.
@@ -135,65 +136,66 @@ void tutti_choice_seal(tutti_choice *choice);
  * TUTTI_INVALID_ARGUMENT  BAD_ALGORITHM: no such op or algorithm, or not for that op; the words
  *                         list those there are
  */
-tutti_code tutti_choice_force(tutti_choice *choice, const char *text, tutti_error *err);
+tutti_code tutti_selection_force(tutti_selection *selection, const char *text, tutti_error *err);
 
 /* Words as above: which they mean, or the same failures. */
-tutti_code tutti_choice_check_pair(const char *kind_word, size_t kind_size, const char *word,
-                                   size_t size, tutti_coll_kind *ret_kind,
-                                   tutti_algorithm *ret_algorithm, tutti_error *err);
+tutti_code tutti_selection_check_pair(const char *kind_word, size_t kind_size, const char *word,
+                                      size_t size, tutti_coll_kind *ret_kind,
+                                      tutti_algorithm *ret_algorithm, tutti_error *err);
 
 /* 0, NONE: there is none of that name. */
-tutti_coll_kind tutti_choice_kind_of(const char *word, size_t size);
-tutti_algorithm tutti_choice_algorithm_of(const char *word, size_t size);
+tutti_coll_kind tutti_selection_kind_of(const char *word, size_t size);
+tutti_algorithm tutti_selection_algorithm_of(const char *word, size_t size);
 
 /* Why an algorithm was taken. */
-typedef enum tutti_choice_why {
-    TUTTI_CHOICE_FORCED,
-    TUTTI_CHOICE_RULE,
-    TUTTI_CHOICE_BASE, /* no rule fits, or the ranks' tables differ */
-} tutti_choice_why;
+typedef enum tutti_selection_why {
+    TUTTI_SELECTION_FORCED,
+    TUTTI_SELECTION_RULE,
+    TUTTI_SELECTION_BASE, /* no rule fits, or the ranks' tables differ */
+} tutti_selection_why;
 
 /* [out] ret_why, ret_rule  the index of the rule; NULL = not wanted */
-tutti_algorithm tutti_choice_take(const tutti_choice *choice, const tutti_choice_query *query,
-                                  tutti_choice_why *ret_why, size_t *ret_rule);
+tutti_algorithm tutti_selection_pick(const tutti_selection *selection,
+                                     const tutti_selection_query *query,
+                                     tutti_selection_why *ret_why, size_t *ret_rule);
 
 /* ------------------------------------------------------------------------------ changing
  *
- * The choice of an engine: its backend_arg. It may change at any time, by any thread; an op goes on
- * with the one it began with, so none is freed before all are.
+ * The selection of an engine: its backend_arg. It may change at any time, by any thread; an op goes
+ * on with the one it began with, so none is freed before all are.
  */
-typedef struct tutti_choices tutti_choices;
+typedef struct tutti_selector tutti_selector;
 
 /*
  * [in] own_rules  copy the rules; else they stay as they are for ever
  *
  * TUTTI_RESOURCE_EXHAUSTED  no memory; CHOICE_LIMIT: it was changed too often
  */
-tutti_code tutti_choices_new(const tutti_choice *first, bool own_rules, tutti_choices **ret_choices,
-                             tutti_error *err);
-tutti_code tutti_choices_put(tutti_choices *choices, const tutti_choice *choice, bool own_rules,
-                             tutti_error *err);
-const tutti_choice *tutti_choices_now(tutti_choices *choices); /* good until the end */
-void tutti_choices_free(tutti_choices *choices);               /* NULL is fine */
+tutti_code tutti_selector_new(const tutti_selection *first, bool own_rules,
+                              tutti_selector **ret_selector, tutti_error *err);
+tutti_code tutti_selector_put(tutti_selector *selector, const tutti_selection *selection,
+                              bool own_rules, tutti_error *err);
+const tutti_selection *tutti_selector_current(tutti_selector *selector); /* good until the end */
+void tutti_selector_free(tutti_selector *selector);                      /* NULL is fine */
 
 /* ------------------------------------------------------------------------------ cost
  *
  * Nanoseconds, and nanoseconds a byte: docs/algorithms.md has the formulas. The numbers are those
  * of a good network of today, not measured where this runs: they rank algorithms, no more.
  */
-typedef struct tutti_choice_model {
+typedef struct tutti_selection_model {
     double alpha_ns; /* a message */
     double more_ns;  /* one more, while others are on their way */
     double beta_ns;  /* a byte over the network */
     double gamma_ns; /* a byte joined */
-    double near_alpha_ns;
-    double near_beta_ns;
-} tutti_choice_model;
+    double intra_node_alpha_ns;
+    double intra_node_beta_ns;
+} tutti_selection_model;
 
-void tutti_choice_model_init(tutti_choice_model *ret_model);
+void tutti_selection_model_init(tutti_selection_model *ret_model);
 
 /* With the agreement before it. */
-uint64_t tutti_choice_cost_ns(tutti_algorithm algorithm, const tutti_choice_query *query,
-                              const tutti_choice_model *model);
+uint64_t tutti_selection_cost_ns(tutti_algorithm algorithm, const tutti_selection_query *query,
+                                 const tutti_selection_model *model);
 
 #endif

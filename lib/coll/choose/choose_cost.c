@@ -2,14 +2,14 @@
 #include "coll/choose/choose.h"
 
 void
-tutti_choice_model_init(tutti_choice_model *ret_model)
+tutti_selection_model_init(tutti_selection_model *ret_model)
 {
-    *ret_model = (tutti_choice_model){.alpha_ns = 30000,
-                                      .more_ns = 4000,
-                                      .beta_ns = 0.4,
-                                      .gamma_ns = 0.15,
-                                      .near_alpha_ns = 4000,
-                                      .near_beta_ns = 0.15};
+    *ret_model = (tutti_selection_model){.alpha_ns = 30000,
+                                         .more_ns = 4000,
+                                         .beta_ns = 0.4,
+                                         .gamma_ns = 0.15,
+                                         .intra_node_alpha_ns = 4000,
+                                         .intra_node_beta_ns = 0.15};
 }
 
 /* What a group is to the formulas; names as there. */
@@ -26,7 +26,7 @@ typedef struct terms {
 } terms;
 
 static terms
-terms_of(const tutti_choice_query *query)
+terms_of(const tutti_selection_query *query)
 {
     terms self = {.n = query->ranks,
                   .bytes = (double)query->bytes,
@@ -48,7 +48,7 @@ terms_of(const tutti_choice_query *query)
 
 /* Chunks in a pipe of `stages`, each of which takes `per_byte` of a chunk. */
 static double
-pipe_ns(const tutti_choice_model *model, double bytes, double stages, double per_byte)
+pipe_ns(const tutti_selection_model *model, double bytes, double stages, double per_byte)
 {
     double chunk = bytes / 8;
 
@@ -58,13 +58,13 @@ pipe_ns(const tutti_choice_model *model, double bytes, double stages, double per
 }
 
 static double
-tree_ns(const tutti_choice_model *model, double hops, double bytes)
+tree_ns(const tutti_selection_model *model, double hops, double bytes)
 {
     return hops * (model->alpha_ns + bytes * model->beta_ns);
 }
 
 static double
-all_reduce_ns(tutti_algorithm algorithm, const terms *t, const tutti_choice_model *model)
+all_reduce_ns(tutti_algorithm algorithm, const terms *t, const tutti_selection_model *model)
 {
     const double a = model->alpha_ns;
     const double b = model->beta_ns;
@@ -73,7 +73,7 @@ all_reduce_ns(tutti_algorithm algorithm, const terms *t, const tutti_choice_mode
 
     switch (algorithm) {
     case TUTTI_ALGORITHM_SHARED:
-        return 2 * model->near_alpha_ns + t->bytes * (model->near_beta_ns + g);
+        return 2 * model->intra_node_alpha_ns + t->bytes * (model->intra_node_beta_ns + g);
     case TUTTI_ALGORITHM_FLAT:
         return a + t->rest * model->more_ns + (t->n - 1) * t->bytes * (b + g);
     case TUTTI_ALGORITHM_BRUCK:
@@ -87,8 +87,8 @@ all_reduce_ns(tutti_algorithm algorithm, const terms *t, const tutti_choice_mode
     case TUTTI_ALGORITHM_RING:
         return 2 * (t->n - 1) * a + t->part * (2 * b + g);
     case TUTTI_ALGORITHM_HIERARCHICAL:
-        return 2 * (t->m - 1) * model->near_alpha_ns +
-               2 * (t->m - 1) / t->m * t->bytes * model->near_beta_ns + 2 * (t->h - 1) * a +
+        return 2 * (t->m - 1) * model->intra_node_alpha_ns +
+               2 * (t->m - 1) / t->m * t->bytes * model->intra_node_beta_ns + 2 * (t->h - 1) * a +
                2 * (t->h - 1) / t->h * t->bytes * b + t->bytes * g;
     default:
         return 2 * a + 2 * t->rest * model->more_ns + t->part * (2 * b + g);
@@ -96,11 +96,11 @@ all_reduce_ns(tutti_algorithm algorithm, const terms *t, const tutti_choice_mode
 }
 
 static double
-broadcast_ns(tutti_algorithm algorithm, const terms *t, const tutti_choice_model *model)
+broadcast_ns(tutti_algorithm algorithm, const terms *t, const tutti_selection_model *model)
 {
     switch (algorithm) {
     case TUTTI_ALGORITHM_SHARED:
-        return 2 * model->near_alpha_ns + t->bytes * model->near_beta_ns;
+        return 2 * model->intra_node_alpha_ns + t->bytes * model->intra_node_beta_ns;
     case TUTTI_ALGORITHM_CHAIN:
         return pipe_ns(model, t->bytes, t->n - 1, model->beta_ns);
     case TUTTI_ALGORITHM_HIERARCHICAL: {
@@ -112,7 +112,8 @@ broadcast_ns(tutti_algorithm algorithm, const terms *t, const tutti_choice_model
             hosts.lg++;
         }
         return tree_ns(model, hosts.lg, t->bytes) +
-               (t->lg - hosts.lg) * (model->near_alpha_ns + t->bytes * model->near_beta_ns);
+               (t->lg - hosts.lg) *
+                   (model->intra_node_alpha_ns + t->bytes * model->intra_node_beta_ns);
     }
     default:
         return tree_ns(model, t->lg, t->bytes);
@@ -121,11 +122,12 @@ broadcast_ns(tutti_algorithm algorithm, const terms *t, const tutti_choice_model
 
 /* Of blocks: `round` is what a rank takes in and gives out in all. */
 static double
-blocks_ns(tutti_algorithm algorithm, const terms *t, double round, const tutti_choice_model *model)
+blocks_ns(tutti_algorithm algorithm, const terms *t, double round,
+          const tutti_selection_model *model)
 {
     switch (algorithm) {
     case TUTTI_ALGORITHM_SHARED:
-        return 2 * model->near_alpha_ns + round * model->near_beta_ns;
+        return 2 * model->intra_node_alpha_ns + round * model->intra_node_beta_ns;
     case TUTTI_ALGORITHM_RING:
     case TUTTI_ALGORITHM_PAIRWISE:
         return (t->n - 1) * model->alpha_ns + round * model->beta_ns;
@@ -134,23 +136,24 @@ blocks_ns(tutti_algorithm algorithm, const terms *t, double round, const tutti_c
     case TUTTI_ALGORITHM_BINOMIAL:
         return t->lg * model->alpha_ns + round * model->beta_ns;
     case TUTTI_ALGORITHM_BRUCK:
-        return t->lg * model->alpha_ns + round * (model->beta_ns + model->near_beta_ns);
+        return t->lg * model->alpha_ns + round * (model->beta_ns + model->intra_node_beta_ns);
     case TUTTI_ALGORITHM_HIERARCHICAL:
-        return (t->h - 1) * model->alpha_ns + 2 * t->m * model->near_alpha_ns +
-               round * (model->beta_ns + 2 * model->near_beta_ns);
+        return (t->h - 1) * model->alpha_ns + 2 * t->m * model->intra_node_alpha_ns +
+               round * (model->beta_ns + 2 * model->intra_node_beta_ns);
     default:
         return model->alpha_ns + t->rest * model->more_ns + round * model->beta_ns;
     }
 }
 
 static double
-reduce_ns(tutti_algorithm algorithm, const terms *t, const tutti_choice_model *model)
+reduce_ns(tutti_algorithm algorithm, const terms *t, const tutti_selection_model *model)
 {
     const double each = model->beta_ns + model->gamma_ns;
 
     switch (algorithm) {
     case TUTTI_ALGORITHM_SHARED:
-        return 2 * model->near_alpha_ns + t->bytes * (model->near_beta_ns + model->gamma_ns);
+        return 2 * model->intra_node_alpha_ns +
+               t->bytes * (model->intra_node_beta_ns + model->gamma_ns);
     case TUTTI_ALGORITHM_CHAIN:
         return pipe_ns(model, t->bytes, t->n, each);
     case TUTTI_ALGORITHM_BINOMIAL:
@@ -161,11 +164,12 @@ reduce_ns(tutti_algorithm algorithm, const terms *t, const tutti_choice_model *m
 }
 
 uint64_t
-tutti_choice_cost_ns(tutti_algorithm algorithm, const tutti_choice_query *query,
-                     const tutti_choice_model *model)
+tutti_selection_cost_ns(tutti_algorithm algorithm, const tutti_selection_query *query,
+                        const tutti_selection_model *model)
 {
     const terms t = terms_of(query);
-    const double agreement = t.lg * (query->near ? model->near_alpha_ns : model->alpha_ns);
+    const double agreement =
+        t.lg * (query->same_host ? model->intra_node_alpha_ns : model->alpha_ns);
     double cost = 0;
 
     switch (query->kind) {
@@ -190,7 +194,7 @@ tutti_choice_cost_ns(tutti_algorithm algorithm, const tutti_choice_query *query,
     default:
         cost = algorithm == TUTTI_ALGORITHM_BRUCK
                    ? t.lg * (model->alpha_ns +
-                             t.bytes * (model->beta_ns / 2 + 2 * model->near_beta_ns))
+                             t.bytes * (model->beta_ns / 2 + 2 * model->intra_node_beta_ns))
                    : blocks_ns(algorithm, &t, t.part, model);
         break;
     }

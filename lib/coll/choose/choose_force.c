@@ -11,7 +11,7 @@ is_word(const char *name, const char *word, size_t size)
 }
 
 tutti_coll_kind
-tutti_choice_kind_of(const char *word, size_t size)
+tutti_selection_kind_of(const char *word, size_t size)
 {
     int kind;
 
@@ -25,7 +25,7 @@ tutti_choice_kind_of(const char *word, size_t size)
 }
 
 tutti_algorithm
-tutti_choice_algorithm_of(const char *word, size_t size)
+tutti_selection_algorithm_of(const char *word, size_t size)
 {
     int algorithm;
 
@@ -38,11 +38,12 @@ tutti_choice_algorithm_of(const char *word, size_t size)
 }
 
 tutti_code
-tutti_choice_check_pair(const char *kind_word, size_t kind_size, const char *word, size_t size,
-                        tutti_coll_kind *ret_kind, tutti_algorithm *ret_algorithm, tutti_error *err)
+tutti_selection_check_pair(const char *kind_word, size_t kind_size, const char *word, size_t size,
+                           tutti_coll_kind *ret_kind, tutti_algorithm *ret_algorithm,
+                           tutti_error *err)
 {
-    const tutti_coll_kind kind = tutti_choice_kind_of(kind_word, kind_size);
-    const tutti_algorithm algorithm = tutti_choice_algorithm_of(word, size);
+    const tutti_coll_kind kind = tutti_selection_kind_of(kind_word, kind_size);
+    const tutti_algorithm algorithm = tutti_selection_algorithm_of(word, size);
     char list[256];
     tutti_text text = tutti_text_in(list, sizeof(list));
     int i;
@@ -73,7 +74,7 @@ tutti_choice_check_pair(const char *kind_word, size_t kind_size, const char *wor
 }
 
 tutti_code
-tutti_choice_force(tutti_choice *choice, const char *text, tutti_error *err)
+tutti_selection_force(tutti_selection *selection, const char *text, tutti_error *err)
 {
     const char *at = text;
 
@@ -89,14 +90,14 @@ tutti_choice_force(tutti_choice *choice, const char *text, tutti_error *err)
                                   "%.*s says no algorithm: write it as all_reduce=ring",
                                   (int)(size < 64 ? size : 64), at);
         }
-        code = tutti_choice_check_pair(at, (size_t)(equals - at), equals + 1,
-                                       size - (size_t)(equals + 1 - at), &kind, &algorithm, err);
+        code = tutti_selection_check_pair(at, (size_t)(equals - at), equals + 1,
+                                          size - (size_t)(equals + 1 - at), &kind, &algorithm, err);
         if (code != TUTTI_OK) {
             return code;
         }
-        choice->forced[kind] = algorithm;
+        selection->forced[kind] = algorithm;
         at += size + (at[size] == ',' ? 1 : 0);
     }
-    tutti_choice_seal(choice);
+    tutti_selection_seal(selection);
     return TUTTI_OK;
 }

@@ -1,6 +1,6 @@
 /*
  * The shipped table: what the cost model of docs/algorithms.md says for hosts with a network of 10
- * to 100 Gbit/s, where it says it clearly; everything else is left to tutti_choice_base. Where
+ * to 100 Gbit/s, where it says it clearly; everything else is left to tutti_selection_base. Where
  * agents load a table of their own (`tutti tune`), that one holds instead.
  */
 #include "coll/choose/choose.h"
@@ -23,7 +23,7 @@
     }
 
 /* op, class, bytes, ranks, ranks per host, algorithm; the first that fits */
-static const tutti_choice_rule rules[] = {
+static const tutti_selection_rule rules[] = {
     RULE(ALL_REDUCE, ALL, FROM(8 * KIB + 1), ANY, ANY, SHARED),
     RULE(ALL_REDUCE, ALL, UP_TO(8 * KIB), UP_TO(8), ANY, FLAT),
     RULE(ALL_REDUCE, TUTTI_CLASS_EXACT, FROM(64 * KIB), ANY, FROM(2), HIERARCHICAL),
@@ -65,16 +65,17 @@ static const tutti_choice_rule rules[] = {
     RULE(SCATTER, ALL, UP_TO(64 * KIB), FROM(9), ANY, BINOMIAL),
 };
 
-const tutti_choice_rule *
-tutti_choice_shipped(size_t *ret_count)
+const tutti_selection_rule *
+tutti_selection_default(size_t *ret_count)
 {
     *ret_count = sizeof(rules) / sizeof(rules[0]);
     return rules;
 }
 
 void
-tutti_choice_init(tutti_choice *ret_choice)
+tutti_selection_init(tutti_selection *ret_selection)
 {
-    *ret_choice = (tutti_choice){.rules = rules, .rule_count = sizeof(rules) / sizeof(rules[0])};
-    tutti_choice_seal(ret_choice);
+    *ret_selection =
+        (tutti_selection){.rules = rules, .rule_count = sizeof(rules) / sizeof(rules[0])};
+    tutti_selection_seal(ret_selection);
 }

@@ -19,7 +19,7 @@
 #define FNV_PRIME UINT64_C(1099511628211)
 #define LANGUAGE 1 /* what rules mean: another number where the same rules lead elsewhere */
 #define HEAD "tutti-table 1"
-#define SHIPPED "shipped"
+#define DEFAULTS "shipped"
 #define COLUMNS 6
 
 typedef struct word {
@@ -41,27 +41,27 @@ mix(uint64_t hash, uint64_t number)
 }
 
 static uint64_t
-mix_range(uint64_t hash, const tutti_choice_range *range)
+mix_range(uint64_t hash, const tutti_selection_range *range)
 {
     return mix(mix(hash, range->from), range->to);
 }
 
 void
-tutti_choice_seal(tutti_choice *choice)
+tutti_selection_seal(tutti_selection *selection)
 {
     uint64_t hash = mix(FNV_START, LANGUAGE);
     size_t i;
 
-    for (i = 0; i < sizeof(choice->forced) / sizeof(choice->forced[0]); i++) {
-        hash = mix(hash, choice->forced[i]);
+    for (i = 0; i < sizeof(selection->forced) / sizeof(selection->forced[0]); i++) {
+        hash = mix(hash, selection->forced[i]);
     }
-    for (i = 0; i < choice->rule_count; i++) {
-        const tutti_choice_rule *rule = &choice->rules[i];
+    for (i = 0; i < selection->rule_count; i++) {
+        const tutti_selection_rule *rule = &selection->rules[i];
 
         hash = mix(mix(mix(hash, rule->kind), rule->class_), rule->algorithm);
         hash = mix_range(mix_range(mix_range(hash, &rule->bytes), &rule->ranks), &rule->per_host);
     }
-    choice->hash = hash;
+    selection->hash = hash;
 }
 
 /* ------------------------------------------------------------------------------ writing */
@@ -83,7 +83,7 @@ write_number(uint64_t number, tutti_text *text)
 }
 
 static void
-write_range(const tutti_choice_range *range, tutti_text *text)
+write_range(const tutti_selection_range *range, tutti_text *text)
 {
     tutti_text_add(text, " ");
     if (range->from == 0 && range->to == UINT64_MAX) {
@@ -102,10 +102,10 @@ write_range(const tutti_choice_range *range, tutti_text *text)
 }
 
 void
-tutti_choice_write_rule(const tutti_choice_rule *rule, tutti_text *text)
+tutti_selection_write_rule(const tutti_selection_rule *rule, tutti_text *text)
 {
     tutti_text_add(text, "%s %s", tutti_coll_kind_name(rule->kind),
-                   tutti_choice_class_name(rule->class_));
+                   tutti_selection_class_name(rule->class_));
     write_range(&rule->bytes, text);
     write_range(&rule->ranks, text);
     write_range(&rule->per_host, text);
@@ -140,11 +140,11 @@ read_number(word text, uint64_t *ret)
 }
 
 static bool
-read_range(word text, tutti_choice_range *ret)
+read_range(word text, tutti_selection_range *ret)
 {
     size_t dots = 0;
 
-    *ret = (tutti_choice_range){0, UINT64_MAX};
+    *ret = (tutti_selection_range){0, UINT64_MAX};
     if (text.size == 1 && text.at[0] == '*') {
         return true;
     }
@@ -162,15 +162,15 @@ read_range(word text, tutti_choice_range *ret)
 }
 
 static bool
-read_class(word text, tutti_choice_class *ret)
+read_class(word text, tutti_selection_class *ret)
 {
     int i;
 
     for (i = 0; i <= TUTTI_CLASS_COUNT; i++) {
-        const char *name = tutti_choice_class_name((tutti_choice_class)i);
+        const char *name = tutti_selection_class_name((tutti_selection_class)i);
 
         if (strlen(name) == text.size && memcmp(name, text.at, text.size) == 0) {
-            *ret = (tutti_choice_class)i;
+            *ret = (tutti_selection_class)i;
             return true;
         }
     }
@@ -203,15 +203,15 @@ cut_words(word line, word words[COLUMNS])
 }
 
 static tutti_code
-read_rule(const word words[COLUMNS], size_t line, tutti_choice_rule *ret, tutti_error *err)
+read_rule(const word words[COLUMNS], size_t line, tutti_selection_rule *ret, tutti_error *err)
 {
     static const char *const columns[] = {"", "class", "bytes", "ranks", "ranks per host"};
     tutti_error why;
     size_t bad = 0;
     tutti_code code;
 
-    code = tutti_choice_check_pair(words[0].at, words[0].size, words[5].at, words[5].size,
-                                   &ret->kind, &ret->algorithm, &why);
+    code = tutti_selection_check_pair(words[0].at, words[0].size, words[5].at, words[5].size,
+                                      &ret->kind, &ret->algorithm, &why);
     if (code != TUTTI_OK) {
         return TUTTI_FAIL_FOR(err, code, "BAD_TABLE", "line %zu of the table: %.900s", line,
                               why.text);
@@ -230,12 +230,12 @@ read_rule(const word words[COLUMNS], size_t line, tutti_choice_rule *ret, tutti_
 }
 
 static tutti_code
-add_rules(const tutti_choice_rule *added, size_t added_count, tutti_choice_rule *rules,
+add_rules(const tutti_selection_rule *added, size_t added_count, tutti_selection_rule *rules,
           size_t *count, tutti_error *err)
 {
-    if (added_count > TUTTI_CHOICE_RULES_MAX - *count) {
+    if (added_count > TUTTI_SELECTION_RULES_MAX - *count) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_TABLE",
-                              "the table has more than %d rules", TUTTI_CHOICE_RULES_MAX);
+                              "the table has more than %d rules", TUTTI_SELECTION_RULES_MAX);
     }
     memcpy(rules + *count, added, added_count * sizeof(*added));
     *count += added_count;
@@ -243,11 +243,11 @@ add_rules(const tutti_choice_rule *added, size_t added_count, tutti_choice_rule 
 }
 
 static tutti_code
-read_line(word text, size_t line, tutti_choice_rule *rules, size_t *count, tutti_error *err)
+read_line(word text, size_t line, tutti_selection_rule *rules, size_t *count, tutti_error *err)
 {
     word words[COLUMNS];
     const size_t found = cut_words(text, words);
-    tutti_choice_rule rule;
+    tutti_selection_rule rule;
     tutti_code code;
 
     if (line == 1 && (text.size != strlen(HEAD) || memcmp(text.at, HEAD, text.size) != 0)) {
@@ -257,12 +257,12 @@ read_line(word text, size_t line, tutti_choice_rule *rules, size_t *count, tutti
     if (line == 1 || found == 0) {
         return TUTTI_OK;
     }
-    if (found == 1 && words[0].size == strlen(SHIPPED) &&
-        memcmp(words[0].at, SHIPPED, strlen(SHIPPED)) == 0) {
-        size_t shipped_count;
-        const tutti_choice_rule *shipped = tutti_choice_shipped(&shipped_count);
+    if (found == 1 && words[0].size == strlen(DEFAULTS) &&
+        memcmp(words[0].at, DEFAULTS, strlen(DEFAULTS)) == 0) {
+        size_t defaults_count;
+        const tutti_selection_rule *defaults = tutti_selection_default(&defaults_count);
 
-        return add_rules(shipped, shipped_count, rules, count, err);
+        return add_rules(defaults, defaults_count, rules, count, err);
     }
     if (found != COLUMNS) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_TABLE",
@@ -275,8 +275,8 @@ read_line(word text, size_t line, tutti_choice_rule *rules, size_t *count, tutti
 }
 
 tutti_code
-tutti_choice_parse(const char *text, size_t size, tutti_choice_rule *ret_rules, size_t *ret_count,
-                   tutti_error *err)
+tutti_selection_parse(const char *text, size_t size, tutti_selection_rule *ret_rules,
+                      size_t *ret_count, tutti_error *err)
 {
     size_t count = 0;
     size_t line = 0;

@@ -16,11 +16,11 @@
 #include "coll/state/lookup.h"
 
 /* How an op that we have not called yet will end. */
-typedef struct fate {
+typedef struct pending {
     tutti_map_node node;
     unsigned char key[8];
     tutti_error err;
-} fate;
+} pending;
 
 /* Send the end of an op to all other members. */
 void
@@ -46,9 +46,10 @@ tutti_coll_tell(tutti_coll_group *group, uint64_t epoch, uint64_t sequence, cons
 }
 
 static void
-keep_fate(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
+add_pending_abort(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
 {
-    fate *one = group->fates.count < FATES_MAX ? calloc(1, sizeof(*one)) : NULL;
+    pending *one =
+        group->pending_aborts.count < PENDING_ABORTS_MAX ? calloc(1, sizeof(*one)) : NULL;
 
     if (one == NULL) {
         TUTTI_LOG("coll", ERROR, "group %s: no room for the end of op %" PRIu64 ": %s", group->name,
@@ -57,7 +58,7 @@ keep_fate(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
     }
     one->err = *err;
     one->node.key = tutti_map_key_u64(one->key, sequence);
-    if (tutti_map_add(&group->fates, &one->node) != NULL) {
+    if (tutti_map_add(&group->pending_aborts, &one->node) != NULL) {
         free(one); /* the first word counts */
     }
 }
@@ -82,7 +83,7 @@ skip_op(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
     tutti_coll_engine *engine = group->engine;
     bool skipped = false;
 
-    if (!group->doubtful || !may_part(err)) {
+    if (!group->needs_resync || !may_part(err)) {
         return false;
     }
     (void)pthread_mutex_lock(&engine->lock);
@@ -99,52 +100,52 @@ skip_op(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
 
 /* ------------------------------------------------------------------------------ doubting */
 
-typedef struct doubt {
+typedef struct resync {
     tutti_coll_item item;
     tutti_coll_group *group;
     uint64_t epoch;
-} doubt;
+} resync;
 
-/* Those whose fate was heard before there was a doubt. */
+/* Those whose pending abort was heard before there was a resync. */
 static void
-skip_fates(tutti_coll_group *group)
+skip_pending_aborts(tutti_coll_group *group)
 {
     tutti_map_node *node;
     unsigned char key[8];
 
-    while ((node = tutti_map_find(&group->fates, tutti_map_key_u64(key, group->begun + 1))) !=
-           NULL) {
-        fate *one = tutti_container_of(node, fate, node);
+    while ((node = tutti_map_find(&group->pending_aborts,
+                                  tutti_map_key_u64(key, group->begun + 1))) != NULL) {
+        pending *one = tutti_container_of(node, pending, node);
 
         if (!skip_op(group, group->begun + 1, &one->err)) {
             return;
         }
-        tutti_map_remove(&group->fates, node);
+        tutti_map_remove(&group->pending_aborts, node);
         free(one);
     }
 }
 
-/* Of the doubt that this op has ended. */
+/* Of the resync that this op has ended. */
 void
 tutti_coll_settle(const tutti_coll_op *op)
 {
-    if (op->group->doubtful && !tutti_coll_op_is_p2p(op)) {
-        op->group->doubtful = false;
-        op->group->settled_by = op->sequence;
+    if (op->group->needs_resync && !tutti_coll_op_is_p2p(op)) {
+        op->group->needs_resync = false;
+        op->group->resynced_by = op->sequence;
     }
 }
 
 static void
-begin_doubt(tutti_coll_group *group)
+begin_resync(tutti_coll_group *group)
 {
-    group->doubtful = true;
-    group->settled_by = 0;
-    skip_fates(group);
+    group->needs_resync = true;
+    group->resynced_by = 0;
+    skip_pending_aborts(group);
 }
 
 /* Another member says that an op is over. */
 void
-tutti_coll_hear_abort(tutti_coll_group *group, const tutti_packet *packet, const tutti_error *err)
+tutti_coll_recv_abort(tutti_coll_group *group, const tutti_packet *packet, const tutti_error *err)
 {
     unsigned char key[8];
     tutti_map_node *node = tutti_map_find(&group->ops, tutti_map_key_u64(key, packet->sequence));
@@ -154,33 +155,33 @@ tutti_coll_hear_abort(tutti_coll_group *group, const tutti_packet *packet, const
     if (node != NULL) {
         tutti_coll_op_fail(tutti_container_of(node, tutti_coll_op, by_sequence), &mine, false);
     } else if (packet->sequence > group->begun && !skip_op(group, packet->sequence, err)) {
-        keep_fate(group, packet->sequence, &mine);
-    } else if (packet->sequence == group->settled_by && may_part(err)) {
+        add_pending_abort(group, packet->sequence, &mine);
+    } else if (packet->sequence == group->resynced_by && may_part(err)) {
         /* It has succeeded here alone, by what another rank had given before that one's time was
          * up: it may have met another call of that rank's than the one meant for it. */
-        begin_doubt(group);
+        begin_resync(group);
     }
 }
 
 static void
-run_doubt(tutti_coll_engine *engine, tutti_coll_item *item)
+run_resync(tutti_coll_engine *engine, tutti_coll_item *item)
 {
-    doubt *self = tutti_container_of(item, doubt, item);
+    resync *self = tutti_container_of(item, resync, item);
     tutti_coll_group *group = self->group;
 
     (void)engine;
     if (!group->closed && self->epoch == group->live_epoch) {
-        begin_doubt(group);
+        begin_resync(group);
     }
     tutti_coll_group_unref(group);
     free(self);
 }
 
 void
-tutti_coll_group_doubt(tutti_coll_group *group)
+tutti_coll_group_resync(tutti_coll_group *group)
 {
     tutti_coll_engine *engine = group->engine;
-    doubt *self = calloc(1, sizeof(*self));
+    resync *self = calloc(1, sizeof(*self));
     bool stopping;
 
     if (self == NULL) {
@@ -191,7 +192,7 @@ tutti_coll_group_doubt(tutti_coll_group *group)
     stopping = engine->stopping;
     if (!stopping) {
         atomic_fetch_add(&group->refs, 1);
-        *self = (doubt){.item.run = run_doubt, .group = group, .epoch = group->epoch};
+        *self = (resync){.item.run = run_resync, .group = group, .epoch = group->epoch};
     }
     (void)pthread_mutex_unlock(&engine->lock);
     if (stopping) {
@@ -202,30 +203,30 @@ tutti_coll_group_doubt(tutti_coll_group *group)
 }
 
 bool
-tutti_coll_take_fate(tutti_coll_group *group, uint64_t sequence, tutti_error *ret_err)
+tutti_coll_take_pending_abort(tutti_coll_group *group, uint64_t sequence, tutti_error *ret_err)
 {
     unsigned char key[8];
-    tutti_map_node *node = tutti_map_find(&group->fates, tutti_map_key_u64(key, sequence));
-    fate *one;
+    tutti_map_node *node = tutti_map_find(&group->pending_aborts, tutti_map_key_u64(key, sequence));
+    pending *one;
 
     if (node == NULL) {
         return false;
     }
-    one = tutti_container_of(node, fate, node);
+    one = tutti_container_of(node, pending, node);
     *ret_err = one->err;
-    tutti_map_remove(&group->fates, node);
+    tutti_map_remove(&group->pending_aborts, node);
     free(one);
     return true;
 }
 
 void
-tutti_coll_free_fates(tutti_coll_group *group)
+tutti_coll_free_pending_aborts(tutti_coll_group *group)
 {
     tutti_map_node *node;
 
-    while ((node = tutti_map_first(&group->fates)) != NULL) {
-        tutti_map_remove(&group->fates, node);
-        free(tutti_container_of(node, fate, node));
+    while ((node = tutti_map_first(&group->pending_aborts)) != NULL) {
+        tutti_map_remove(&group->pending_aborts, node);
+        free(tutti_container_of(node, pending, node));
     }
 }
 
@@ -248,7 +249,7 @@ run_refuse(tutti_coll_engine *engine, tutti_coll_item *item)
 
     if (!group->closed && self->epoch == group->live_epoch) {
         group->begun = self->sequence;
-        if (!tutti_coll_take_fate(group, self->sequence, &unused)) {
+        if (!tutti_coll_take_pending_abort(group, self->sequence, &unused)) {
             tutti_error_set_op(&self->why, group->name, self->sequence, (int32_t)engine->rank);
             tutti_coll_tell(group, self->epoch, self->sequence, &self->why);
         }
@@ -348,7 +349,7 @@ take_leave(tutti_coll_group *group, uint32_t rank, uint64_t last, const char *re
 }
 
 void
-tutti_coll_hear_leave(tutti_coll_group *group, const tutti_packet *packet, const tutti_error *err)
+tutti_coll_recv_leave(tutti_coll_group *group, const tutti_packet *packet, const tutti_error *err)
 {
     take_leave(group, packet->from, packet->sequence, err->text);
 }

@@ -22,27 +22,27 @@
 /* ------------------------------ what the root says */
 
 tutti_code
-tutti_coll_told_new(tutti_coll_op *op, size_t bytes, tutti_error *err)
+tutti_coll_announced_new(tutti_coll_op *op, size_t bytes, tutti_error *err)
 {
-    op->told = calloc(1, sizeof(*op->told));
-    if (op->told != NULL) {
-        op->told->bytes = malloc(bytes > 0 ? bytes : 1);
+    op->announced = calloc(1, sizeof(*op->announced));
+    if (op->announced != NULL) {
+        op->announced->bytes = malloc(bytes > 0 ? bytes : 1);
     }
-    if (op->told == NULL || op->told->bytes == NULL) {
+    if (op->announced == NULL || op->announced->bytes == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for what a root tells");
     }
     return TUTTI_OK;
 }
 
 static size_t
-head_bytes_max(const tutti_coll_args *args)
+root_info_bytes_max(const tutti_coll_args *args)
 {
     return 8 + args->meta.size + (size_t)args->split_count * 8 +
            (size_t)args->list_count * (4 + TUTTI_PACKET_SPEC_BYTES);
 }
 
 static size_t
-write_head(const tutti_coll_args *args, unsigned char *bytes)
+write_root_info(const tutti_coll_args *args, unsigned char *bytes)
 {
     const uint32_t tensors = args->coalesced ? args->list_count : 0;
     const uint32_t splits = args->root_splits != NULL ? args->split_count : 0;
@@ -66,7 +66,7 @@ write_head(const tutti_coll_args *args, unsigned char *bytes)
 }
 
 static tutti_code
-send_head(tutti_coll_op *op, tutti_error *err)
+send_root_info(tutti_coll_op *op, tutti_error *err)
 {
     const tutti_coll_group *group = op->group;
     size_t size;
@@ -76,14 +76,14 @@ send_head(tutti_coll_op *op, tutti_error *err)
         tutti_coll_expect(op, STEP_ANNOUNCE, group->ranks[op->args.root], NULL, 0, true, NULL);
         return TUTTI_OK;
     }
-    if (tutti_coll_told_new(op, head_bytes_max(&op->args), err) != TUTTI_OK) {
+    if (tutti_coll_announced_new(op, root_info_bytes_max(&op->args), err) != TUTTI_OK) {
         return err->code;
     }
-    size = write_head(&op->args, op->told->bytes);
+    size = write_root_info(&op->args, op->announced->bytes);
     for (i = 0; i < group->size; i++) {
         if (i != group->rank) {
             tutti_coll_post_packet(op, TUTTI_PACKET_DATA, STEP_ANNOUNCE, group->ranks[i],
-                                   op->told->bytes, size, 0);
+                                   op->announced->bytes, size, 0);
         }
     }
     return TUTTI_OK;
@@ -129,45 +129,45 @@ read_tensors(reader *self, uint32_t count, tutti_coll_tensor *tensors)
 }
 
 static tutti_code
-read_head(tutti_coll_op *op, reader *self, tutti_error *err)
+read_root_info(tutti_coll_op *op, reader *self, tutti_error *err)
 {
-    tutti_coll_told *told = op->told;
+    tutti_coll_announced *announced = op->announced;
     const uint32_t tensors = read_u32(self);
     uint32_t splits;
     uint32_t i;
 
     self->broken = self->broken || tensors > TUTTI_COLL_LIST_MAX;
-    told->list = calloc(self->broken ? 1 : tensors + 1, sizeof(*told->list));
-    if (told->list == NULL) {
+    announced->list = calloc(self->broken ? 1 : tensors + 1, sizeof(*announced->list));
+    if (announced->list == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of tensors");
     }
-    read_tensors(self, tensors, told->list);
+    read_tensors(self, tensors, announced->list);
     splits = read_u32(self);
     self->broken = self->broken || (size_t)splits * 8 > self->left;
-    told->splits = calloc(self->broken ? 1 : splits + 1, sizeof(*told->splits));
-    if (told->splits == NULL) {
+    announced->splits = calloc(self->broken ? 1 : splits + 1, sizeof(*announced->splits));
+    if (announced->splits == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for splits");
     }
     for (i = 0; i < splits && !self->broken; i++) {
         const uint64_t low = read_u32(self);
 
-        told->splits[i] = (int64_t)(low | (uint64_t)read_u32(self) << 32);
+        announced->splits[i] = (int64_t)(low | (uint64_t)read_u32(self) << 32);
     }
-    op->args.list = tensors > 0 ? told->list : NULL;
+    op->args.list = tensors > 0 ? announced->list : NULL;
     op->args.list_count = tensors;
-    op->args.root_splits = splits > 0 ? told->splits : NULL;
+    op->args.root_splits = splits > 0 ? announced->splits : NULL;
     op->args.split_count = splits;
     return TUTTI_OK;
 }
 
 static tutti_code
-hear_head(tutti_coll_op *op, const void *bytes, size_t size, tutti_error *err)
+recv_root_info(tutti_coll_op *op, const void *bytes, size_t size, tutti_error *err)
 {
     reader in = {.at = bytes, .left = size};
-    tutti_code code = tutti_coll_told_new(op, size, err);
+    tutti_code code = tutti_coll_announced_new(op, size, err);
 
     if (code == TUTTI_OK) {
-        code = read_head(op, &in, err);
+        code = read_root_info(op, &in, err);
     }
     if (code == TUTTI_OK && (in.broken || in.left > TUTTI_COLL_META_MAX ||
                              (op->args.list == NULL) == op->args.coalesced)) {
@@ -176,8 +176,8 @@ hear_head(tutti_coll_op *op, const void *bytes, size_t size, tutti_error *err)
         code = TUTTI_FAIL(err, TUTTI_INTERNAL, "what the root told is malformed");
     }
     if (code == TUTTI_OK) {
-        memcpy(op->told->bytes, in.at, in.left);
-        op->meta = (tutti_bytes){op->told->bytes, in.left};
+        memcpy(op->announced->bytes, in.at, in.left);
+        op->meta = (tutti_bytes){op->announced->bytes, in.left};
     }
     return code;
 }
@@ -218,7 +218,7 @@ send_shapes(tutti_coll_op *op, tutti_error *err)
     const tutti_coll_group *group = op->group;
     const uint32_t count = tutti_coll_parts(&op->args);
     const size_t room = (size_t)count * TUTTI_PACKET_SPEC_BYTES;
-    tutti_code code = tutti_coll_told_new(op, room * group->size, err);
+    tutti_code code = tutti_coll_announced_new(op, room * group->size, err);
     uint32_t i;
     uint32_t k;
 
@@ -227,7 +227,7 @@ send_shapes(tutti_coll_op *op, tutti_error *err)
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the shapes of a list");
     }
     for (i = 0; i < group->size; i++) {
-        unsigned char *bytes = op->told->bytes + room * i;
+        unsigned char *bytes = op->announced->bytes + room * i;
 
         if (i == group->rank) {
             for (k = 0; k < count; k++) {
@@ -247,7 +247,7 @@ send_shapes(tutti_coll_op *op, tutti_error *err)
 }
 
 static tutti_code
-hear_shapes(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size, tutti_error *err)
+recv_shapes(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size, tutti_error *err)
 {
     const uint32_t count = tutti_coll_parts(&op->args);
     const unsigned char *at = bytes;
@@ -336,47 +336,47 @@ compare_splits(const tutti_coll_op *op, tutti_error *err)
 /* ------------------------------ the two rounds */
 
 enum {
-    TELLS_NOTHING,
-    TELLS_SPLITS,
-    TELLS_SHAPES,
-    TELLS_HEAD
+    ANNOUNCE_NOTHING,
+    ANNOUNCE_SPLITS,
+    ANNOUNCE_SHAPES,
+    ANNOUNCE_ROOT_INFO
 };
 
 void
 tutti_coll_tell_what(tutti_coll_op *op, const tutti_coll_args *reference)
 {
-    op->tells = TELLS_NOTHING;
+    op->announces = ANNOUNCE_NOTHING;
     if (op->args.has_splits) {
-        op->tells = TELLS_SPLITS;
+        op->announces = ANNOUNCE_SPLITS;
     } else if (tutti_signature_is_open(reference)) {
-        op->tells = TELLS_SHAPES;
-    } else if (tutti_signature_has_head(reference)) {
-        op->tells = TELLS_HEAD;
+        op->announces = ANNOUNCE_SHAPES;
+    } else if (tutti_signature_has_root_info(reference)) {
+        op->announces = ANNOUNCE_ROOT_INFO;
     }
 }
 
 tutti_code
 tutti_coll_announce(tutti_coll_op *op, tutti_error *err)
 {
-    switch (op->tells) {
-    case TELLS_SPLITS:
+    switch (op->announces) {
+    case ANNOUNCE_SPLITS:
         return send_splits(op, err);
-    case TELLS_SHAPES:
+    case ANNOUNCE_SHAPES:
         return send_shapes(op, err);
     default:
-        return send_head(op, err);
+        return send_root_info(op, err);
     }
 }
 
 tutti_code
-coll_announce_hear(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size,
+coll_announce_recv(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size,
                    tutti_error *err)
 {
     if (tutti_coll_op_is_p2p(op)) {
-        return tutti_coll_p2p_hear_meta(op, bytes, size, err);
+        return tutti_coll_p2p_recv_meta(op, bytes, size, err);
     }
-    return op->tells == TELLS_SHAPES ? hear_shapes(op, from, bytes, size, err)
-                                     : hear_head(op, bytes, size, err);
+    return op->announces == ANNOUNCE_SHAPES ? recv_shapes(op, from, bytes, size, err)
+                                            : recv_root_info(op, bytes, size, err);
 }
 
 /* A list from the root: what each tensor of it becomes here. */
@@ -399,14 +399,14 @@ use_list(tutti_coll_op *op, tutti_error *err)
 }
 
 tutti_code
-tutti_coll_use_told(tutti_coll_op *op, tutti_error *err)
+tutti_coll_use_announced(tutti_coll_op *op, tutti_error *err)
 {
     const tutti_coll_group *group = op->group;
 
-    if (op->tells == TELLS_SPLITS) {
+    if (op->announces == ANNOUNCE_SPLITS) {
         return compare_splits(op, err);
     }
-    if (op->tells == TELLS_HEAD) {
+    if (op->announces == ANNOUNCE_ROOT_INFO) {
         return use_list(op, err);
     }
     if (tutti_coll_is_to_root(op->args.kind) && group->rank != op->args.root) {
@@ -416,17 +416,17 @@ tutti_coll_use_told(tutti_coll_op *op, tutti_error *err)
 }
 
 void
-tutti_coll_forget_told(tutti_coll_op *op)
+tutti_coll_free_announced(tutti_coll_op *op)
 {
     free(op->counts);
     free(op->shapes);
-    if (op->told != NULL) {
-        free(op->told->bytes);
-        free(op->told->list);
-        free(op->told->splits);
-        free(op->told);
+    if (op->announced != NULL) {
+        free(op->announced->bytes);
+        free(op->announced->list);
+        free(op->announced->splits);
+        free(op->announced);
     }
     op->counts = NULL;
     op->shapes = NULL;
-    op->told = NULL;
+    op->announced = NULL;
 }

@@ -24,19 +24,19 @@ tutti_coll_device_of(const tutti_coll_op *op)
 }
 
 void
-tutti_coll_take_off(tutti_coll_op *op)
+tutti_coll_device_submit(tutti_coll_op *op)
 {
     op->pending++;
 }
 
 void
-tutti_coll_land(tutti_coll_op *op)
+tutti_coll_device_complete(tutti_coll_op *op)
 {
     tutti_coll_lose_one(op);
 }
 
 void
-tutti_coll_give_up(tutti_coll_op *op, const tutti_error *err)
+tutti_coll_device_fail(tutti_coll_op *op, const tutti_error *err)
 {
     tutti_coll_op_fail(op, err, true);
 }
@@ -117,11 +117,11 @@ uint64_t
 tutti_coll_layout(void)
 {
     const size_t numbers[] = {sizeof(tutti_coll_op),      offsetof(tutti_coll_op, pending),
-                              sizeof(tutti_coll_args),    offsetof(tutti_coll_op, near),
+                              sizeof(tutti_coll_args),    offsetof(tutti_coll_op, same_host),
                               sizeof(tutti_coll_group),   offsetof(tutti_coll_group, ops),
                               sizeof(tutti_coll_engine),  offsetof(tutti_coll_engine, timers),
                               sizeof(tutti_coll_backend), sizeof(coll_io),
-                              sizeof(coll_peer),          sizeof(tutti_wire_ops)};
+                              sizeof(coll_peer),          sizeof(tutti_transport_ops)};
     uint64_t sum = 14695981039346656037ULL; /* FNV-1a, as in signature.c */
     size_t i;
 

@@ -26,14 +26,15 @@
 #include "coll/state/inbox.h"
 
 #define SPIN_NS (20 * TUTTI_NS_PER_US) /* look around before sleeping, while ops run */
-#define NAP_NS (500 * TUTTI_NS_PER_MS) /* the wire keeps its connections alive in progress */
-#define PROGRESS_MOST 64
+#define POLL_TIMEOUT_NS                                                                            \
+    (500 * TUTTI_NS_PER_MS) /* the transport keeps its connections alive in progress */
+#define PROGRESS_MAX 64
 
 static unsigned
 run_inbox(tutti_coll_engine *engine)
 {
-    tutti_link mine;
-    tutti_link *link;
+    tutti_list_node mine;
+    tutti_list_node *link;
     unsigned count = 0;
 
     tutti_list_init(&mine);
@@ -50,34 +51,34 @@ run_inbox(tutti_coll_engine *engine)
 }
 
 static unsigned
-progress_wire(tutti_coll_engine *engine)
+progress_transport(tutti_coll_engine *engine)
 {
     unsigned total = 0;
     unsigned did = 1;
 
-    while (did > 0 && total < PROGRESS_MOST) {
-        did = engine->wire->ops->progress(engine->wire);
+    while (did > 0 && total < PROGRESS_MAX) {
+        did = engine->transport->ops->progress(engine->transport);
         total += did;
     }
     return total;
 }
 
-/* Sleep until the inbox, the wire or a timer has work. */
+/* Sleep until the inbox, the transport or a timer has work. */
 static void
 sleep_for_work(tutti_coll_engine *engine)
 {
     const uint64_t due = tutti_timers_next(&engine->timers);
     const uint64_t next = due < engine->device_ns ? due : engine->device_ns;
-    uint64_t wait_ns = NAP_NS;
+    uint64_t wait_ns = POLL_TIMEOUT_NS;
     struct epoll_event events[2];
     uint64_t count;
     bool work;
 
     if (next != TUTTI_TIMERS_NEVER) {
         wait_ns = next <= engine->now_ns ? 0 : next - engine->now_ns;
-        wait_ns = wait_ns < NAP_NS ? wait_ns : NAP_NS;
+        wait_ns = wait_ns < POLL_TIMEOUT_NS ? wait_ns : POLL_TIMEOUT_NS;
     }
-    if (!engine->wire->ops->arm(engine->wire, engine->ops.count == 0)) {
+    if (!engine->transport->ops->arm(engine->transport, engine->ops.count == 0)) {
         return;
     }
     (void)pthread_mutex_lock(&engine->lock);
@@ -88,9 +89,9 @@ sleep_for_work(tutti_coll_engine *engine)
         return;
     }
     engine->sleeps_to_ns = engine->now_ns + wait_ns;
-    (void)pthread_mutex_unlock(&engine->baton);
+    (void)pthread_mutex_unlock(&engine->progress_lock);
     (void)epoll_wait(engine->poller, events, 2, (int)((wait_ns + 999999) / TUTTI_NS_PER_MS));
-    (void)pthread_mutex_lock(&engine->baton);
+    (void)pthread_mutex_lock(&engine->progress_lock);
     (void)pthread_mutex_lock(&engine->lock);
     engine->awake = true;
     (void)pthread_mutex_unlock(&engine->lock);
@@ -99,11 +100,11 @@ sleep_for_work(tutti_coll_engine *engine)
 }
 
 /* Until all ops are let go and the last words have left. What a stopped process still has of our
- * memory comes back when the wire is closed. */
+ * memory comes back when the transport is closed. */
 static bool
 is_over(const tutti_coll_engine *engine)
 {
-    if (!engine->ending || engine->now_ns > engine->ending_ns + ENDING_LOANS_NS) {
+    if (!engine->ending || engine->now_ns > engine->ending_ns + ENDING_REGIONS_NS) {
         return engine->ending;
     }
     return engine->ops.count == 0 && (engine->notes == 0 || engine->now_ns > engine->ending_ns);
@@ -116,7 +117,7 @@ tutti_coll_engine_step(tutti_coll_engine *engine)
 
     engine->now_ns = tutti_clock_ns();
     did = run_inbox(engine);
-    did += progress_wire(engine);
+    did += progress_transport(engine);
     did += tutti_coll_run_turns(engine);
     did += tutti_coll_poll_devices(engine);
     tutti_timers_run(&engine->timers, engine->now_ns);
@@ -131,7 +132,7 @@ run_engine(void *arg)
     uint64_t busy_ns = tutti_clock_ns();
 
     (void)pthread_setname_np(pthread_self(), "tutti-engine");
-    (void)pthread_mutex_lock(&engine->baton);
+    (void)pthread_mutex_lock(&engine->progress_lock);
     while (!is_over(engine)) {
         if (tutti_coll_engine_step(engine) > 0) {
             busy_ns = engine->now_ns;
@@ -141,7 +142,7 @@ run_engine(void *arg)
             (void)sched_yield();
         }
     }
-    (void)pthread_mutex_unlock(&engine->baton);
+    (void)pthread_mutex_unlock(&engine->progress_lock);
     return NULL;
 }
 
@@ -168,7 +169,7 @@ open_descriptors(tutti_coll_engine *engine, tutti_error *err)
     }
     code = watch(engine, engine->wake, err);
     if (code == TUTTI_OK) {
-        code = watch(engine, engine->wire->ops->descriptor(engine->wire), err);
+        code = watch(engine, engine->transport->ops->descriptor(engine->transport), err);
     }
     return code;
 }
@@ -176,9 +177,9 @@ open_descriptors(tutti_coll_engine *engine, tutti_error *err)
 static void
 free_engine(tutti_coll_engine *engine)
 {
-    tutti_coll_unpark_all(engine, &engine->early);
-    tutti_coll_peers_drop_ways(engine);
-    engine->wire->ops->close(engine->wire);
+    tutti_coll_unpark_all(engine, &engine->unexpected);
+    tutti_coll_peers_drop_conns(engine);
+    engine->transport->ops->close(engine->transport);
     tutti_coll_peers_free(engine);
     tutti_coll_close_devices(&engine->options);
     tutti_coll_ios_free(engine);
@@ -189,7 +190,7 @@ free_engine(tutti_coll_engine *engine)
         (void)close(engine->poller);
     }
     (void)pthread_mutex_destroy(&engine->lock);
-    (void)pthread_mutex_destroy(&engine->baton);
+    (void)pthread_mutex_destroy(&engine->progress_lock);
     free(engine);
 }
 
@@ -198,7 +199,7 @@ static const coll_events events_of_ops = {
     .op_succeed = coll_op_succeed,
     .op_fail = coll_op_fail,
     .op_release = coll_op_release,
-    .announce_hear = coll_announce_hear,
+    .announce_recv = coll_announce_recv,
     .group_look = coll_group_look,
     .replay = coll_route_replay,
 };
@@ -208,17 +209,17 @@ init_engine(tutti_coll_engine *engine, const tutti_coll_engine_options *options)
 {
     engine->options = *options;
     engine->events = &events_of_ops;
-    engine->wire = options->wire;
+    engine->transport = options->transport;
     engine->wake = -1;
     engine->poller = -1;
     engine->awake = true;
     engine->rank = NO_RANK;
-    engine->help_ns = TUTTI_COLL_HELP_NS;
+    engine->inline_ns = TUTTI_COLL_INLINE_NS;
     engine->device_ns = TUTTI_TIMERS_NEVER;
     (void)pthread_mutex_init(&engine->lock, NULL);
-    (void)pthread_mutex_init(&engine->baton, NULL);
+    (void)pthread_mutex_init(&engine->progress_lock, NULL);
     tutti_list_init(&engine->inbox);
-    tutti_list_init(&engine->early);
+    tutti_list_init(&engine->unexpected);
     tutti_list_init(&engine->asks);
     tutti_list_init(&engine->probes);
     tutti_list_init(&engine->spare_ios);
@@ -233,18 +234,18 @@ tutti_code
 tutti_coll_engine_start(const tutti_coll_engine_options *options, tutti_coll_engine **ret_engine,
                         tutti_error *err)
 {
-    static const tutti_wire_events events = {tutti_coll_arrive, tutti_coll_peer_broke};
+    static const tutti_transport_events events = {tutti_coll_arrive, tutti_coll_peer_broke};
     tutti_coll_engine *self = calloc(1, sizeof(*self));
     tutti_code code;
     int number;
 
     if (self == NULL) {
-        options->wire->ops->close(options->wire);
+        options->transport->ops->close(options->transport);
         tutti_coll_close_devices(options);
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the engine");
     }
     init_engine(self, options);
-    self->wire->ops->listen(self->wire, &events, self);
+    self->transport->ops->listen(self->transport, &events, self);
     code = open_descriptors(self, err);
     if (code == TUTTI_OK) {
         number = pthread_create(&self->thread, NULL, run_engine, self);
@@ -263,7 +264,7 @@ tutti_coll_engine_start(const tutti_coll_engine_options *options, tutti_coll_eng
 tutti_bytes
 tutti_coll_engine_address(const tutti_coll_engine *engine)
 {
-    return engine->wire->ops->address(engine->wire);
+    return engine->transport->ops->address(engine->transport);
 }
 
 void
@@ -358,11 +359,12 @@ tutti_coll_stat(tutti_coll_engine *engine, tutti_coll_stats *ret_stats)
 
 /* ------------------------------ progress by a poster */
 
-#define HELP_MOST_NS (1000 * TUTTI_NS_PER_US) /* even of work that goes well */
-#define HELP_LEAST_NS (50 * TUTTI_NS_PER_US)
-#define ARM_MOST 4 /* times to try: what happened meanwhile is done first */
+#define INLINE_MAX_NS (1000 * TUTTI_NS_PER_US) /* even of work that goes well */
+#define INLINE_MIN_NS (50 * TUTTI_NS_PER_US)
+#define ARM_MAX 4 /* times to try: what happened meanwhile is done first */
 
-/* This thread holds a baton: what it posts from a callback is done when the callback has returned.
+/* This thread holds a progress_lock: what it posts from a callback is done when the callback has
+ * returned.
  */
 static _Thread_local bool helping;
 
@@ -381,7 +383,8 @@ work(tutti_coll_engine *engine)
         } else {
             (void)sched_yield();
         }
-    } while (engine->now_ns - busy_ns < engine->help_ns && engine->now_ns - began < HELP_MOST_NS);
+    } while (engine->now_ns - busy_ns < engine->inline_ns &&
+             engine->now_ns - began < INLINE_MAX_NS);
     return false;
 }
 
@@ -393,8 +396,8 @@ leave_asleep(tutti_coll_engine *engine)
     bool armed = false;
     unsigned i;
 
-    for (i = 0; i < ARM_MOST && calm && !armed; i++) {
-        armed = engine->wire->ops->arm(engine->wire, engine->ops.count == 0);
+    for (i = 0; i < ARM_MAX && calm && !armed; i++) {
+        armed = engine->transport->ops->arm(engine->transport, engine->ops.count == 0);
         if (!armed) {
             (void)tutti_coll_engine_step(engine);
         }
@@ -409,25 +412,25 @@ leave_asleep(tutti_coll_engine *engine)
 }
 
 bool
-tutti_coll_help(tutti_coll_engine *engine)
+tutti_coll_progress_inline(tutti_coll_engine *engine)
 {
     bool calm = false;
 
-    if (helping || pthread_mutex_trylock(&engine->baton) != 0) {
+    if (helping || pthread_mutex_trylock(&engine->progress_lock) != 0) {
         return false;
     }
     helping = true;
     if (engine->ops.count == 0 && !engine->ending) {
         bool went_well;
 
-        tutti_wire_disarm(engine->wire);
+        tutti_transport_disarm(engine->transport);
         went_well = work(engine);
 
-        engine->help_ns = went_well ? TUTTI_COLL_HELP_NS : engine->help_ns / 2;
-        engine->help_ns = engine->help_ns < HELP_LEAST_NS ? HELP_LEAST_NS : engine->help_ns;
+        engine->inline_ns = went_well ? TUTTI_COLL_INLINE_NS : engine->inline_ns / 2;
+        engine->inline_ns = engine->inline_ns < INLINE_MIN_NS ? INLINE_MIN_NS : engine->inline_ns;
         calm = went_well && leave_asleep(engine);
     }
     helping = false;
-    (void)pthread_mutex_unlock(&engine->baton);
+    (void)pthread_mutex_unlock(&engine->progress_lock);
     return calm;
 }

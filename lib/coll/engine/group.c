@@ -24,8 +24,8 @@ tutti_coll_group_unref(tutti_coll_group *group)
     if (atomic_fetch_sub(&group->refs, 1) > 1) {
         return;
     }
-    tutti_coll_free_fates(group);
-    tutti_coll_unpark_all(group->engine, &group->early);
+    tutti_coll_free_pending_aborts(group);
+    tutti_coll_unpark_all(group->engine, &group->unexpected);
     tutti_coll_unpark_all(group->engine, &group->sends);
     tutti_coll_unpark_all(group->engine, &group->metas);
     free(group->backend_note);
@@ -135,16 +135,16 @@ static void
 run_open(tutti_coll_engine *engine, tutti_coll_item *item)
 {
     tutti_coll_group *group = tutti_container_of(item, tutti_coll_group, open_item);
-    tutti_link *link;
-    tutti_link *spare;
-    tutti_link mine;
+    tutti_list_node *link;
+    tutti_list_node *spare;
+    tutti_list_node mine;
 
     (void)tutti_map_add(&engine->groups, &group->node);
     tutti_coll_group_look(group);
     tutti_list_init(&mine);
-    tutti_list_each(link, spare, &engine->early)
+    tutti_list_each(link, spare, &engine->unexpected)
     {
-        if (tutti_container_of(link, coll_parked, link)->packet.group == group->id) {
+        if (tutti_container_of(link, coll_unexpected, link)->packet.group == group->id) {
             tutti_list_remove(link);
             tutti_list_add(&mine, link);
         }
@@ -174,8 +174,8 @@ new_group(tutti_coll_engine *engine, const uint32_t *ranks, uint32_t count)
     group->loss_timer.on_expiry = on_loss_expiry;
     group->close_timer.on_expiry = on_close_expiry;
     tutti_map_init(&group->ops);
-    tutti_map_init(&group->fates);
-    tutti_list_init(&group->early);
+    tutti_map_init(&group->pending_aborts);
+    tutti_list_init(&group->unexpected);
     tutti_list_init(&group->sends);
     tutti_list_init(&group->metas);
     tutti_list_init(&group->receives);
@@ -204,7 +204,7 @@ tutti_coll_group_open(tutti_coll_engine *engine, uint64_t id, const char *name, 
     self->id = id;
     self->epoch = epoch;
     self->live_epoch = epoch;
-    self->doubtful = epoch > 1;
+    self->needs_resync = epoch > 1;
     (void)snprintf(self->name, sizeof(self->name), "%s", name);
     self->node.key = tutti_map_key_u64(self->key, id);
     self->open_item.run = run_open;
@@ -227,7 +227,7 @@ run_renew(tutti_coll_engine *engine, tutti_coll_item *item)
 {
     renewal *self = tutti_container_of(item, renewal, item);
     tutti_coll_group *group = self->group;
-    tutti_link mine;
+    tutti_list_node mine;
     tutti_error err;
 
     (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "EPOCH_CHANGED",
@@ -236,15 +236,15 @@ run_renew(tutti_coll_engine *engine, tutti_coll_item *item)
     tutti_coll_group_fail_all(group, &err, false);
     tutti_coll_forget_group(group);
     group->live_epoch = self->epoch;
-    group->doubtful = true;
-    group->settled_by = 0;
+    group->needs_resync = true;
+    group->resynced_by = 0;
     group->begun = 0;
     group->leaver = NO_RANK;
-    tutti_coll_free_fates(group);
+    tutti_coll_free_pending_aborts(group);
     tutti_coll_unpark_all(engine, &group->sends);
     tutti_coll_unpark_all(engine, &group->metas);
     tutti_list_init(&mine);
-    tutti_list_splice(&mine, &group->early);
+    tutti_list_splice(&mine, &group->unexpected);
     tutti_coll_replay(engine, &mine);
     tutti_coll_group_unref(group);
     free(self);

@@ -80,7 +80,7 @@ static uint32_t
 add_waited(const tutti_coll_op *op, bool incoming, tutti_text *text)
 {
     uint32_t count = 0;
-    const tutti_link *link;
+    const tutti_list_node *link;
 
     for (link = op->ios.next; link != &op->ios; link = link->next) {
         const coll_io *io = tutti_container_of(link, coll_io, in_op);
@@ -246,7 +246,7 @@ end_inquiry(tutti_coll_op *op)
 }
 
 void
-tutti_coll_hear_report(tutti_coll_op *op, const tutti_packet *packet, const void *words,
+tutti_coll_recv_report(tutti_coll_op *op, const tutti_packet *packet, const void *words,
                        size_t size)
 {
     const uint32_t member = tutti_coll_group_rank_of(op->group, packet->from);

@@ -9,7 +9,7 @@
 
 void tutti_coll_on_deadline(tutti_timer *timer);
 void tutti_coll_answer_query(tutti_coll_engine *engine, const tutti_packet *packet);
-void tutti_coll_hear_report(tutti_coll_op *op, const tutti_packet *packet, const void *words,
+void tutti_coll_recv_report(tutti_coll_op *op, const tutti_packet *packet, const void *words,
                             size_t size);
 void tutti_coll_inquiry_free(tutti_coll_op *op);
 

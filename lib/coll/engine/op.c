@@ -28,7 +28,7 @@
 
 /* ------------------------------------------------------------------------------ the end */
 
-/* Nothing of the wire or of ours points to it any more. */
+/* Nothing of the transport or of ours points to it any more. */
 void
 coll_op_release(tutti_coll_op *op)
 {
@@ -46,7 +46,7 @@ coll_op_release(tutti_coll_op *op)
     }
     tutti_agree_free(op->agree);
     op->agree = NULL;
-    tutti_coll_forget_told(op);
+    tutti_coll_free_announced(op);
     (void)pthread_mutex_lock(&engine->lock);
     engine->op_count--;
     (void)pthread_mutex_unlock(&engine->lock);
@@ -77,7 +77,7 @@ coll_op_succeed(tutti_coll_op *op)
     tutti_coll_group *group = op->group;
 
     assert(op->pending == 0 && !op->ended);
-    tutti_chaos_at(TUTTI_CHAOS_BEFORE_DONE);
+    tutti_fault_at(TUTTI_FAULT_BEFORE_DONE);
     unlink_op(op);
     tutti_coll_settle(op);
     atomic_fetch_add(&group->engine->done, 1);
@@ -88,7 +88,8 @@ coll_op_succeed(tutti_coll_op *op)
     }
 }
 
-/* A failed op's memory is still in the hands of a wire that does not move: tear it from there. */
+/* A failed op's memory is still in the hands of a transport that does not move: tear it from there.
+ */
 static void
 on_zombie(tutti_timer *timer)
 {
@@ -99,13 +100,13 @@ on_zombie(tutti_timer *timer)
 
     while (op != NULL && !tutti_list_empty(&op->ios)) {
         peer = tutti_container_of(op->ios.next, coll_io, in_op)->peer;
-        if (peer == NULL || peer->way == NULL) {
+        if (peer == NULL || peer->conn == NULL) {
             tutti_timers_start(&engine->timers, &op->timer, engine->now_ns + ZOMBIE_NS);
             return;
         }
         TUTTI_LOG("coll", DEBUG, "rank %" PRIu32 " holds memory of a failed op: way torn down",
                   peer->rank);
-        tutti_coll_peer_drop_way(peer);
+        tutti_coll_peer_drop_conn(peer);
         op = tutti_coll_op_by_id(engine, id);
     }
 }
@@ -114,14 +115,14 @@ on_zombie(tutti_timer *timer)
 static void
 abandon(tutti_coll_op *op)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     while ((link = tutti_list_pop(&op->expected)) != NULL) {
         tutti_coll_io_end(tutti_container_of(link, coll_io, queue));
     }
-    tutti_coll_return_views(op, false);
-    tutti_coll_unpark_all(op->group->engine, &op->parked);
+    tutti_coll_unmap_all(op, false);
+    tutti_coll_unpark_all(op->group->engine, &op->stored);
     tutti_list_each(link, spare, &op->ios)
     {
         coll_io *io = tutti_container_of(link, coll_io, in_op);
@@ -214,8 +215,8 @@ settle(tutti_coll_op *op, outcome *ret, tutti_error *err)
         op->args.count_only = false;
     }
     op->round = 0;
-    op->phase = op->tells != 0 ? PHASE_ANNOUNCE : open ? PHASE_CONFIRM : PHASE_START;
-    return op->tells != 0 ? TUTTI_OK : learn(op, err);
+    op->phase = op->announces != 0 ? PHASE_ANNOUNCE : open ? PHASE_CONFIRM : PHASE_START;
+    return op->announces != 0 ? TUTTI_OK : learn(op, err);
 }
 
 /* What signatures do not hold is told, and used; then all say once more that they can. */
@@ -231,7 +232,7 @@ tell(tutti_coll_op *op, tutti_error *err)
             return code;
         }
     }
-    code = tutti_coll_use_told(op, err);
+    code = tutti_coll_use_announced(op, err);
     if (code == TUTTI_OK) {
         code = learn(op, err);
     }
@@ -252,10 +253,11 @@ agree_round(tutti_coll_op *op, uint32_t step, tutti_error *err)
     const tutti_code code = tutti_agree_write(op->agree, &known, err);
 
     if (code == TUTTI_OK) {
-        tutti_coll_hear_near(op);
+        tutti_coll_set_same_host(op);
         tutti_coll_post_packet(op, TUTTI_PACKET_AGREE, step + round, group->ranks[to], known.data,
-                               known.size, op->near);
-        tutti_coll_expect(op, step + round, group->ranks[from], NULL, 0, true, &op->heard_near);
+                               known.size, op->same_host);
+        tutti_coll_expect(op, step + round, group->ranks[from], NULL, 0, true,
+                          &op->same_host_known);
     }
     return code;
 }
@@ -315,9 +317,9 @@ start_part(tutti_coll_op *op, tutti_error *err)
 {
     tutti_code code;
 
-    tutti_chaos_at(TUTTI_CHAOS_AFTER_AGREE);
+    tutti_fault_at(TUTTI_FAULT_AFTER_AGREE);
     tutti_coll_take_part(op, op->part);
-    tutti_coll_hear_near(op);
+    tutti_coll_set_same_host(op);
     op->returning = false;
     code = tutti_coll_backend_of(op)->start(op, err);
     if (code == TUTTI_OK) {
@@ -360,7 +362,7 @@ advance(tutti_coll_op *op, outcome *ret, tutti_error *err)
             return code;
         }
     }
-    tutti_chaos_at(op->round == 0 ? TUTTI_CHAOS_BEFORE_DATA : TUTTI_CHAOS_MID_DATA);
+    tutti_fault_at(op->round == 0 ? TUTTI_FAULT_BEFORE_DATA : TUTTI_FAULT_MID_DATA);
     code = tutti_coll_backend_of(op)->advance(op, &ret->done, err);
     op->round++;
     if (code == TUTTI_OK && ret->done) {

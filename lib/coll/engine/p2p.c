@@ -79,7 +79,7 @@ check_spec(tutti_coll_op *op, uint32_t from, const tutti_spec *sent, tutti_error
 /* A send has met its receive. */
 static void
 take(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *spec, const void *data,
-     size_t size, tutti_wire_parcel *parcel)
+     size_t size, tutti_transport_rndv *rndv)
 {
     tutti_coll_engine *engine = op->group->engine;
     taking *it = op->backend_state;
@@ -105,8 +105,8 @@ take(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *spec, cons
             (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "rank %" PRIu32 " has no memory",
                              engine->rank);
         }
-        if (parcel != NULL) {
-            engine->wire->ops->drop(engine->wire, parcel);
+        if (rndv != NULL) {
+            engine->transport->ops->drop(engine->transport, rndv);
         }
         tutti_coll_p2p_drop_meta(op->group, packet->from, packet->extra);
         tutti_coll_op_fail(op, &err, true);
@@ -118,14 +118,14 @@ take(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *spec, cons
     io->incoming = true;
     io->data = place;
     io->size = size;
-    tutti_coll_io_take(io, packet, data, size, parcel);
+    tutti_coll_io_take(io, packet, data, size, rndv);
 }
 
 /* The receive that waited for a sender, as a message that has not come: ends without one. */
 static void
 stop_waiting(tutti_coll_op *op)
 {
-    tutti_link *link = tutti_list_pop(&op->expected);
+    tutti_list_node *link = tutti_list_pop(&op->expected);
 
     if (link != NULL) {
         tutti_coll_io_end(tutti_container_of(link, coll_io, queue));
@@ -144,11 +144,11 @@ fits(const tutti_coll_op *op, const tutti_packet *packet)
 /* Run `take` without the op being let go or run inside of it. */
 static void
 take_held(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *spec, const void *data,
-          size_t size, tutti_wire_parcel *parcel)
+          size_t size, tutti_transport_rndv *rndv)
 {
     op->held = true;
     stop_waiting(op);
-    take(op, packet, spec, data, size, parcel);
+    take(op, packet, spec, data, size, rndv);
     op->held = false;
     if (op->ended && op->pending == 0) {
         tutti_coll_op_release(op);
@@ -159,33 +159,33 @@ take_held(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *spec,
 
 void
 tutti_coll_p2p_arrive(tutti_coll_group *group, const tutti_packet *packet, const tutti_spec *spec,
-                      const void *data, size_t size, tutti_wire_parcel *parcel)
+                      const void *data, size_t size, tutti_transport_rndv *rndv)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (link = group->receives.next; link != &group->receives; link = link->next) {
         tutti_coll_item *item = tutti_container_of(link, tutti_coll_item, link);
         tutti_coll_op *op = tutti_container_of(item, tutti_coll_op, item);
 
         if (fits(op, packet)) {
-            take_held(op, packet, spec, data, size, parcel);
+            take_held(op, packet, spec, data, size, rndv);
             return;
         }
     }
-    tutti_coll_park(group->engine, &group->sends, packet, spec, data, size, parcel);
+    tutti_coll_unexpected_add(group->engine, &group->sends, packet, spec, data, size, rndv);
 }
 
 /* The oldest send that is waiting for this receive. */
-static coll_parked *
+static coll_unexpected *
 find_send(tutti_coll_op *op)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (link = op->group->sends.next; link != &op->group->sends; link = link->next) {
-        coll_parked *parked = tutti_container_of(link, coll_parked, link);
+        coll_unexpected *stored = tutti_container_of(link, coll_unexpected, link);
 
-        if (fits(op, &parked->packet)) {
-            return parked;
+        if (fits(op, &stored->packet)) {
+            return stored;
         }
     }
     return NULL;
@@ -195,8 +195,8 @@ static void
 begin_recv(tutti_coll_op *op)
 {
     tutti_coll_group *group = op->group;
-    coll_parked *parked = find_send(op);
-    tutti_wire_parcel *parcel;
+    coll_unexpected *stored = find_send(op);
+    tutti_transport_rndv *rndv;
 
     op->backend_state = calloc(1, sizeof(taking));
     if (op->backend_state == NULL) {
@@ -206,7 +206,7 @@ begin_recv(tutti_coll_op *op)
         tutti_coll_op_fail(op, &err, true);
         return;
     }
-    if (parked == NULL) {
+    if (stored == NULL) {
         tutti_list_add(&group->receives, &op->item.link);
         op->held = true;
         tutti_coll_expect(
@@ -218,10 +218,10 @@ begin_recv(tutti_coll_op *op)
         }
         return;
     }
-    parcel = parked->parcel;
-    parked->parcel = NULL;
-    take_held(op, &parked->packet, &parked->spec, parked->data, parked->size, parcel);
-    tutti_coll_unpark(group->engine, parked);
+    rndv = stored->rndv;
+    stored->rndv = NULL;
+    take_held(op, &stored->packet, &stored->spec, stored->data, stored->size, rndv);
+    tutti_coll_unpark(group->engine, stored);
 }
 
 /* Held. What is in a device's memory is fetched first. Returns whether that, or all, is under way.
@@ -332,7 +332,7 @@ tutti_coll_p2p_answer(tutti_coll_engine *engine, const tutti_packet *packet, con
                       size_t size)
 {
     tutti_coll_op *op = tutti_coll_op_by_id(engine, packet->extra);
-    tutti_link *link;
+    tutti_list_node *link;
     tutti_error err;
 
     if (op == NULL || op->ended || op->args.kind != TUTTI_COLL_SEND ||
@@ -375,18 +375,18 @@ tutti_coll_p2p_retract(tutti_coll_group *group, const tutti_packet *packet, cons
                        size_t size)
 {
     tutti_coll_op *op = tutti_coll_p2p_taker(group, packet->from, packet->extra);
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
     tutti_error err;
 
     tutti_coll_p2p_drop_meta(group, packet->from, packet->extra);
 
     tutti_list_each(link, spare, &group->sends)
     {
-        coll_parked *parked = tutti_container_of(link, coll_parked, link);
+        coll_unexpected *stored = tutti_container_of(link, coll_unexpected, link);
 
-        if (parked->packet.from == packet->from && parked->packet.extra == packet->extra) {
-            tutti_coll_unpark(group->engine, parked);
+        if (stored->packet.from == packet->from && stored->packet.extra == packet->extra) {
+            tutti_coll_unpark(group->engine, stored);
             return;
         }
     }
@@ -409,16 +409,16 @@ tutti_coll_p2p_post_meta(tutti_coll_op *op, uint32_t rank)
     }
 }
 
-static coll_parked *
+static coll_unexpected *
 find_meta(tutti_coll_group *group, uint32_t from, uint64_t send_id)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (link = group->metas.next; link != &group->metas; link = link->next) {
-        coll_parked *parked = tutti_container_of(link, coll_parked, link);
+        coll_unexpected *stored = tutti_container_of(link, coll_unexpected, link);
 
-        if (parked->packet.from == from && parked->packet.extra == send_id) {
-            return parked;
+        if (stored->packet.from == from && stored->packet.extra == send_id) {
+            return stored;
         }
     }
     return NULL;
@@ -427,25 +427,25 @@ find_meta(tutti_coll_group *group, uint32_t from, uint64_t send_id)
 void
 tutti_coll_p2p_drop_meta(tutti_coll_group *group, uint32_t from, uint64_t send_id)
 {
-    coll_parked *parked = find_meta(group, from, send_id);
+    coll_unexpected *stored = find_meta(group, from, send_id);
 
-    if (parked != NULL) {
-        tutti_coll_unpark(group->engine, parked);
+    if (stored != NULL) {
+        tutti_coll_unpark(group->engine, stored);
     }
 }
 
 void
 tutti_coll_p2p_expect_meta(tutti_coll_op *op, uint32_t from, uint64_t send_id)
 {
-    coll_parked *parked = find_meta(op->group, from, send_id);
+    coll_unexpected *stored = find_meta(op->group, from, send_id);
 
     tutti_coll_expect(op, STEP_ANNOUNCE, from, NULL, 0, true, NULL);
-    if (parked != NULL) {
-        tutti_wire_parcel *parcel = parked->parcel;
+    if (stored != NULL) {
+        tutti_transport_rndv *rndv = stored->rndv;
 
-        parked->parcel = NULL;
-        tutti_coll_p2p_meta_arrive(op->group, &parked->packet, parked->data, parked->size, parcel);
-        tutti_coll_unpark(op->group->engine, parked);
+        stored->rndv = NULL;
+        tutti_coll_p2p_meta_arrive(op->group, &stored->packet, stored->data, stored->size, rndv);
+        tutti_coll_unpark(op->group->engine, stored);
     }
 }
 
@@ -453,7 +453,7 @@ tutti_coll_p2p_expect_meta(tutti_coll_op *op, uint32_t from, uint64_t send_id)
 static coll_io *
 find_expected(tutti_coll_op *op)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (link = op->expected.next; link != &op->expected; link = link->next) {
         coll_io *io = tutti_container_of(link, coll_io, queue);
@@ -467,26 +467,26 @@ find_expected(tutti_coll_op *op)
 
 void
 tutti_coll_p2p_meta_arrive(tutti_coll_group *group, const tutti_packet *packet, const void *data,
-                           size_t size, tutti_wire_parcel *parcel)
+                           size_t size, tutti_transport_rndv *rndv)
 {
     tutti_coll_op *op = tutti_coll_p2p_taker(group, packet->from, packet->extra);
     coll_io *io = op == NULL ? NULL : find_expected(op);
 
     if (io != NULL) {
-        tutti_coll_io_take(io, packet, data, size, parcel);
+        tutti_coll_io_take(io, packet, data, size, rndv);
     } else {
-        tutti_coll_park(group->engine, &group->metas, packet, NULL, data, size, parcel);
+        tutti_coll_unexpected_add(group->engine, &group->metas, packet, NULL, data, size, rndv);
     }
 }
 
 tutti_code
-tutti_coll_p2p_hear_meta(tutti_coll_op *op, const void *bytes, size_t size, tutti_error *err)
+tutti_coll_p2p_recv_meta(tutti_coll_op *op, const void *bytes, size_t size, tutti_error *err)
 {
-    const tutti_code code = tutti_coll_told_new(op, size, err);
+    const tutti_code code = tutti_coll_announced_new(op, size, err);
 
     if (code == TUTTI_OK) {
-        memcpy(op->told->bytes, bytes, size);
-        op->meta = (tutti_bytes){op->told->bytes, size};
+        memcpy(op->announced->bytes, bytes, size);
+        op->meta = (tutti_bytes){op->announced->bytes, size};
     }
     return code;
 }

@@ -10,7 +10,7 @@ void tutti_coll_p2p_begin(tutti_coll_op *op);
 void tutti_coll_p2p_step(tutti_coll_op *op);
 void tutti_coll_p2p_arrive(tutti_coll_group *group, const tutti_packet *packet,
                            const tutti_spec *spec, const void *data, size_t size,
-                           tutti_wire_parcel *parcel);
+                           tutti_transport_rndv *rndv);
 void tutti_coll_p2p_answer(tutti_coll_engine *engine, const tutti_packet *packet, const void *data,
                            size_t size);
 void tutti_coll_p2p_retract(tutti_coll_group *group, const tutti_packet *packet, const void *data,
@@ -24,8 +24,8 @@ void tutti_coll_p2p_post_meta(tutti_coll_op *op, uint32_t rank);
 void tutti_coll_p2p_expect_meta(tutti_coll_op *op, uint32_t from, uint64_t send_id);
 void tutti_coll_p2p_drop_meta(tutti_coll_group *group, uint32_t from, uint64_t send_id);
 void tutti_coll_p2p_meta_arrive(tutti_coll_group *group, const tutti_packet *packet,
-                                const void *data, size_t size, tutti_wire_parcel *parcel);
-tutti_code tutti_coll_p2p_hear_meta(tutti_coll_op *op, const void *bytes, size_t size,
+                                const void *data, size_t size, tutti_transport_rndv *rndv);
+tutti_code tutti_coll_p2p_recv_meta(tutti_coll_op *op, const void *bytes, size_t size,
                                     tutti_error *err);
 
 #endif

@@ -38,7 +38,7 @@ is_doomed(tutti_coll_op *op, tutti_error *ret_err, bool *ret_tell)
                              "group %s: a member has come back: call again", group->name);
         return true;
     }
-    if (!tutti_coll_op_is_p2p(op) && tutti_coll_take_fate(group, op->sequence, ret_err)) {
+    if (!tutti_coll_op_is_p2p(op) && tutti_coll_take_pending_abort(group, op->sequence, ret_err)) {
         return true;
     }
     if (!tutti_coll_op_is_p2p(op) && tutti_coll_is_behind_leaver(op, ret_err)) {
@@ -56,18 +56,18 @@ is_doomed(tutti_coll_op *op, tutti_error *ret_err, bool *ret_tell)
 
 /* Packets that came for it before it was called. */
 static void
-collect_early(tutti_coll_op *op)
+collect_unexpected(tutti_coll_op *op)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
-    tutti_list_each(link, spare, &op->group->early)
+    tutti_list_each(link, spare, &op->group->unexpected)
     {
-        const tutti_packet *packet = &tutti_container_of(link, coll_parked, link)->packet;
+        const tutti_packet *packet = &tutti_container_of(link, coll_unexpected, link)->packet;
 
         if (packet->sequence == op->sequence && packet->epoch == op->epoch) {
             tutti_list_remove(link);
-            tutti_list_add(&op->parked, link);
+            tutti_list_add(&op->stored, link);
         }
     }
 }
@@ -83,11 +83,11 @@ enter_group(tutti_coll_op *op)
         group->begun = op->sequence;
         group->begun_args = op->args;
     }
-    collect_early(op);
+    collect_unexpected(op);
 }
 
-_Static_assert(TUTTI_COLL_RIDE_MAX == TUTTI_AGREE_RIDER_MAX &&
-                   TUTTI_COLL_RIDE_RANKS_MAX == TUTTI_AGREE_RIDING_RANKS_MAX,
+_Static_assert(TUTTI_COLL_PIGGYBACK_MAX == TUTTI_AGREE_PIGGYBACK_MAX &&
+                   TUTTI_COLL_PIGGYBACK_RANKS_MAX == TUTTI_AGREE_RIDING_RANKS_MAX,
                "a backend boards what the agreement takes");
 
 /* What is small enough travels with the signature. */
@@ -95,11 +95,11 @@ static void
 board(tutti_coll_op *op)
 {
     const tutti_coll_backend *backend = tutti_coll_backend_of(op);
-    unsigned char bytes[TUTTI_COLL_RIDE_MAX];
-    const size_t size = backend->ride != NULL ? backend->ride(op, bytes) : 0;
+    unsigned char bytes[TUTTI_COLL_PIGGYBACK_MAX];
+    const size_t size = backend->piggyback != NULL ? backend->piggyback(op, bytes) : 0;
 
     if (size > 0) {
-        tutti_agree_ride(op->agree, bytes, size);
+        tutti_agree_piggyback(op->agree, bytes, size);
     }
 }
 
@@ -110,8 +110,8 @@ begin_collective(tutti_coll_op *op, tutti_error *err)
 
     op->phase = op->args.kind == TUTTI_COLL_BARRIER ? PHASE_BEHIND : PHASE_AGREE;
     if (group->size > 1) {
-        op->near = tutti_coll_own_word(op);
-        op->heard_near = UINT64_MAX;
+        op->same_host = tutti_coll_own_word(op);
+        op->same_host_known = UINT64_MAX;
         op->agree = tutti_agree_new(group->size, group->rank, &op->args);
         if (op->agree == NULL) {
             return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
@@ -164,12 +164,12 @@ init_op(tutti_coll_group *group, tutti_coll_op *op)
     op->inquiry = NULL;
     op->counts = NULL;
     op->shapes = NULL;
-    op->told = NULL;
-    op->tells = 0;
+    op->announced = NULL;
+    op->announces = 0;
     op->part = 0;
     op->meta = op->args.meta;
     op->pending = 0;
-    op->near = 0;
+    op->same_host = 0;
     op->backend_pin = NULL;
     op->lent = 0;
     op->returning = false;
@@ -184,7 +184,7 @@ init_op(tutti_coll_group *group, tutti_coll_op *op)
     op->sequence = 0;
     tutti_list_init(&op->ios);
     tutti_list_init(&op->expected);
-    tutti_list_init(&op->parked);
+    tutti_list_init(&op->stored);
     tutti_list_init(&op->item.link);
     op->item.run = tutti_coll_op_begin;
 }
@@ -233,7 +233,7 @@ tutti_coll_post(tutti_coll_group *group, tutti_coll_op *op, uint64_t expect, tut
         asleep = tutti_coll_engine_put(engine, &op->item);
     }
     (void)pthread_mutex_unlock(&engine->lock);
-    if (asleep && !tutti_coll_help(engine)) {
+    if (asleep && !tutti_coll_progress_inline(engine)) {
         tutti_coll_engine_wake(engine);
     }
     return code;

@@ -22,7 +22,7 @@
 static coll_io *
 find_expected(tutti_coll_op *op, const tutti_packet *packet)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (link = op->expected.next; link != &op->expected; link = link->next) {
         coll_io *io = tutti_container_of(link, coll_io, queue);
@@ -39,14 +39,14 @@ typedef struct arrival {
     tutti_spec spec;
     const void *data;
     size_t size;
-    tutti_wire_parcel *parcel;
+    tutti_transport_rndv *rndv;
 } arrival;
 
 static void
 drop_arrival(tutti_coll_engine *engine, const arrival *it)
 {
-    if (it->parcel != NULL) {
-        engine->wire->ops->drop(engine->wire, it->parcel);
+    if (it->rndv != NULL) {
+        engine->transport->ops->drop(engine->transport, it->rndv);
     }
 }
 
@@ -62,8 +62,8 @@ route_to_op(tutti_coll_group *group, const arrival *it)
 
     if (node == NULL) {
         if (it->packet.sequence > group->begun) {
-            tutti_coll_park(engine, &group->early, &it->packet, NULL, it->data, it->size,
-                            it->parcel);
+            tutti_coll_unexpected_add(engine, &group->unexpected, &it->packet, NULL, it->data,
+                                      it->size, it->rndv);
         } else {
             drop_arrival(engine, it);
         }
@@ -72,9 +72,10 @@ route_to_op(tutti_coll_group *group, const arrival *it)
     op = tutti_container_of(node, tutti_coll_op, by_sequence);
     io = find_expected(op, &it->packet);
     if (io != NULL) {
-        tutti_coll_io_take(io, &it->packet, it->data, it->size, it->parcel);
+        tutti_coll_io_take(io, &it->packet, it->data, it->size, it->rndv);
     } else {
-        tutti_coll_park(engine, &op->parked, &it->packet, NULL, it->data, it->size, it->parcel);
+        tutti_coll_unexpected_add(engine, &op->stored, &it->packet, NULL, it->data, it->size,
+                                  it->rndv);
     }
 }
 
@@ -85,7 +86,7 @@ route_report(tutti_coll_group *group, const arrival *it)
     tutti_map_node *node = tutti_map_find(&group->ops, tutti_map_key_u64(key, it->packet.sequence));
 
     if (node != NULL) {
-        tutti_coll_hear_report(tutti_container_of(node, tutti_coll_op, by_sequence), &it->packet,
+        tutti_coll_recv_report(tutti_container_of(node, tutti_coll_op, by_sequence), &it->packet,
                                it->data, it->size);
     }
 }
@@ -102,18 +103,18 @@ route_in_group(tutti_coll_group *group, const arrival *it)
         route_to_op(group, it);
         return;
     case TUTTI_PACKET_SEND:
-        tutti_coll_p2p_arrive(group, &it->packet, &it->spec, it->data, it->size, it->parcel);
+        tutti_coll_p2p_arrive(group, &it->packet, &it->spec, it->data, it->size, it->rndv);
         return;
     case TUTTI_PACKET_META:
-        tutti_coll_p2p_meta_arrive(group, &it->packet, it->data, it->size, it->parcel);
+        tutti_coll_p2p_meta_arrive(group, &it->packet, it->data, it->size, it->rndv);
         return;
     case TUTTI_PACKET_ABORT:
         tutti_packet_read_error(it->data, it->size, &err);
-        tutti_coll_hear_abort(group, &it->packet, &err);
+        tutti_coll_recv_abort(group, &it->packet, &err);
         break;
     case TUTTI_PACKET_LEAVE:
         tutti_packet_read_error(it->data, it->size, &err);
-        tutti_coll_hear_leave(group, &it->packet, &err);
+        tutti_coll_recv_leave(group, &it->packet, &err);
         break;
     case TUTTI_PACKET_RETRACT:
         tutti_coll_p2p_retract(group, &it->packet, it->data, it->size);
@@ -150,7 +151,7 @@ route(tutti_coll_engine *engine, const arrival *it)
     if (it->packet.kind == TUTTI_PACKET_QUERY) {
         tutti_coll_answer_query(engine, &it->packet);
     } else if (it->packet.kind == TUTTI_PACKET_RESET) {
-        tutti_coll_hear_reset(engine, &it->packet);
+        tutti_coll_recv_reset(engine, &it->packet);
     } else if (it->packet.kind == TUTTI_PACKET_REPORT && it->packet.group == NO_GROUP) {
         tutti_coll_probe_heard(engine, &it->packet);
     } else if (it->packet.kind == TUTTI_PACKET_TAKEN || it->packet.kind == TUTTI_PACKET_REFUSED) {
@@ -158,13 +159,13 @@ route(tutti_coll_engine *engine, const arrival *it)
     } else {
         group = tutti_coll_group_by_id(engine, it->packet.group);
         if (group == NULL) {
-            tutti_coll_park(engine, &engine->early, &it->packet, &it->spec, it->data, it->size,
-                            it->parcel);
+            tutti_coll_unexpected_add(engine, &engine->unexpected, &it->packet, &it->spec, it->data,
+                                      it->size, it->rndv);
             return;
         }
         if (it->packet.epoch > group->live_epoch) {
-            tutti_coll_park(engine, &group->early, &it->packet, &it->spec, it->data, it->size,
-                            it->parcel);
+            tutti_coll_unexpected_add(engine, &group->unexpected, &it->packet, &it->spec, it->data,
+                                      it->size, it->rndv);
             return;
         }
         if (it->packet.epoch == group->live_epoch && !is_stale(engine, &it->packet) &&
@@ -178,10 +179,10 @@ route(tutti_coll_engine *engine, const arrival *it)
 
 void
 tutti_coll_arrive(void *arg, const void *header, size_t header_size, const void *data, size_t size,
-                  tutti_wire_parcel *parcel)
+                  tutti_transport_rndv *rndv)
 {
     tutti_coll_engine *engine = arg;
-    arrival it = {.data = data, .size = size, .parcel = parcel};
+    arrival it = {.data = data, .size = size, .rndv = rndv};
     bool good = tutti_packet_read(header, header_size, &it.packet);
 
     if (good && it.packet.kind == TUTTI_PACKET_SEND) {
@@ -189,7 +190,7 @@ tutti_coll_arrive(void *arg, const void *header, size_t header_size, const void 
                                       header_size - TUTTI_PACKET_BYTES, &it.spec) > 0 &&
                tutti_spec_bytes(&it.spec) == size;
     }
-    if (good && parcel != NULL && it.packet.kind > TUTTI_PACKET_DATA &&
+    if (good && rndv != NULL && it.packet.kind > TUTTI_PACKET_DATA &&
         it.packet.kind != TUTTI_PACKET_SEND && it.packet.kind != TUTTI_PACKET_META) {
         good = false; /* words are small and come at once */
     }
@@ -202,20 +203,20 @@ tutti_coll_arrive(void *arg, const void *header, size_t header_size, const void 
 }
 
 void
-coll_route_replay(tutti_coll_engine *engine, tutti_link *where)
+coll_route_replay(tutti_coll_engine *engine, tutti_list_node *where)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     while ((link = tutti_list_pop(where)) != NULL) {
-        coll_parked *parked = tutti_container_of(link, coll_parked, link);
-        const arrival it = {.packet = parked->packet,
-                            .spec = parked->spec,
-                            .data = parked->data,
-                            .size = parked->size,
-                            .parcel = parked->parcel};
+        coll_unexpected *stored = tutti_container_of(link, coll_unexpected, link);
+        const arrival it = {.packet = stored->packet,
+                            .spec = stored->spec,
+                            .data = stored->data,
+                            .size = stored->size,
+                            .rndv = stored->rndv};
 
-        parked->parcel = NULL;
+        stored->rndv = NULL;
         route(engine, &it);
-        tutti_coll_unpark(engine, parked);
+        tutti_coll_unpark(engine, stored);
     }
 }

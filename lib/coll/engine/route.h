@@ -8,9 +8,9 @@
 #include "coll/wire.h"
 
 void tutti_coll_arrive(void *engine, const void *header, size_t header_size, const void *data,
-                       size_t size, tutti_wire_parcel *parcel);
+                       size_t size, tutti_transport_rndv *rndv);
 
 /* Route packets that waited once more: the event of events.h. */
-void coll_route_replay(tutti_coll_engine *engine, tutti_link *where);
+void coll_route_replay(tutti_coll_engine *engine, tutti_list_node *where);
 
 #endif

@@ -18,21 +18,21 @@
 
 #define DELAY_MS_MAX 60000
 
-static const char *const points[TUTTI_CHAOS_POINTS] = {
+static const char *const points[TUTTI_FAULT_POINTS] = {
     "",      "agree",       "data",        "abort",    "query",       "report",
     "send",  "taken",       "refused",     "retract",  "meta",        "leave",
     "reset", "after-agree", "before-data", "mid-data", "before-done", "after-key"};
 static const char *const actions[] = {"", "delay", "drop", "duplicate", "cut", "kill", "stop"};
 
 static struct {
-    tutti_chaos_page *page; /* NULL: off */
-    tutti_chaos_page own;   /* of a rule that stays */
+    tutti_fault_page *page; /* NULL: off */
+    tutti_fault_page own;   /* of a rule that stays */
     bool mapped;
     unsigned seen; /* generation of the rule */
-    tutti_chaos_rule rule;
+    tutti_fault_rule rule;
     uint32_t passed;
     bool cut;
-} chaos;
+} fault;
 
 /* ------------------------------------------------------------------------------ rules */
 
@@ -62,34 +62,34 @@ read_number(const char *text, const char *end, uint32_t most)
 }
 
 static bool
-read_action(const char *text, size_t size, tutti_chaos_rule *rule)
+read_action(const char *text, size_t size, tutti_fault_rule *rule)
 {
     const char *value = memchr(text, '=', size);
     const size_t word = value == NULL ? size : (size_t)(value - text);
 
     rule->action =
-        (tutti_chaos_action)find_word(actions, sizeof(actions) / sizeof(actions[0]), text, word);
-    if (rule->action == TUTTI_CHAOS_DELAY) {
+        (tutti_fault_action)find_word(actions, sizeof(actions) / sizeof(actions[0]), text, word);
+    if (rule->action == TUTTI_FAULT_DELAY) {
         rule->delay_ms = value == NULL ? 0 : read_number(value + 1, text + size, DELAY_MS_MAX);
         return rule->delay_ms > 0;
     }
-    if ((rule->action == TUTTI_CHAOS_DROP || rule->action == TUTTI_CHAOS_DUPLICATE) &&
+    if ((rule->action == TUTTI_FAULT_DROP || rule->action == TUTTI_FAULT_DUPLICATE) &&
         rule->point > TUTTI_PACKET_RESET) {
         return false;
     }
-    return rule->action != TUTTI_CHAOS_NOTHING && value == NULL;
+    return rule->action != TUTTI_FAULT_NOTHING && value == NULL;
 }
 
 tutti_code
-tutti_chaos_read_rule(const char *text, tutti_chaos_rule *ret_rule, tutti_error *err)
+tutti_fault_read_rule(const char *text, tutti_fault_rule *ret_rule, tutti_error *err)
 {
     const char *end = text + strlen(text);
     const char *action = strchr(text, ':');
     const char *count = action == NULL ? NULL : strchr(action + 1, ':');
-    tutti_chaos_rule rule = {.nth = 1};
+    tutti_fault_rule rule = {.nth = 1};
 
     if (action != NULL) {
-        rule.point = find_word(points, TUTTI_CHAOS_POINTS, text, (size_t)(action - text));
+        rule.point = find_word(points, TUTTI_FAULT_POINTS, text, (size_t)(action - text));
         if (count != NULL) {
             rule.nth = read_number(count + 1, end, UINT32_MAX);
         }
@@ -117,60 +117,60 @@ open_page(const char *path, tutti_error *err)
     void *page = MAP_FAILED;
     const int file = open(path, O_RDWR | O_CLOEXEC);
 
-    if (file >= 0 && fstat(file, &about) == 0 && about.st_size >= (off_t)sizeof(tutti_chaos_page)) {
-        page = mmap(NULL, sizeof(tutti_chaos_page), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (file >= 0 && fstat(file, &about) == 0 && about.st_size >= (off_t)sizeof(tutti_fault_page)) {
+        page = mmap(NULL, sizeof(tutti_fault_page), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     }
     if (file >= 0) {
         (void)close(file);
     }
     if (page == MAP_FAILED) {
         return TUTTI_FAIL(err, TUTTI_NOT_FOUND, "TUTTI_CHAOS=%s: need a file of %zu bytes or more",
-                          path, sizeof(tutti_chaos_page));
+                          path, sizeof(tutti_fault_page));
     }
-    chaos.page = page;
-    chaos.mapped = true;
+    fault.page = page;
+    fault.mapped = true;
     return TUTTI_OK;
 }
 
 tutti_code
-tutti_chaos_open(const char *text, tutti_error *err)
+tutti_fault_open(const char *text, tutti_error *err)
 {
-    tutti_chaos_rule rule;
+    tutti_fault_rule rule;
     tutti_code code = TUTTI_OK;
 
-    assert(chaos.page == NULL);
+    assert(fault.page == NULL);
     if (text == NULL || text[strspn(text, "0123456789")] == '\0') {
         return TUTTI_OK;
     }
     if (text[0] == '/') {
         code = open_page(text, err);
     } else {
-        code = tutti_chaos_read_rule(text, &rule, err);
+        code = tutti_fault_read_rule(text, &rule, err);
     }
     if (code != TUTTI_OK) {
         return code;
     }
-    if (!chaos.mapped) {
-        chaos.rule = rule;
-        chaos.page = &chaos.own;
+    if (!fault.mapped) {
+        fault.rule = rule;
+        fault.page = &fault.own;
     }
     TUTTI_LOG("coll", WARN, "TUTTI_CHAOS=%s: this process spoils its own data plane", text);
     return TUTTI_OK;
 }
 
 bool
-tutti_chaos_is_on(void)
+tutti_fault_is_on(void)
 {
-    return chaos.page != NULL;
+    return fault.page != NULL;
 }
 
 void
-tutti_chaos_close(void)
+tutti_fault_close(void)
 {
-    if (chaos.mapped) {
-        (void)munmap(chaos.page, sizeof(*chaos.page));
+    if (fault.mapped) {
+        (void)munmap(fault.page, sizeof(*fault.page));
     }
-    memset(&chaos, 0, sizeof(chaos));
+    memset(&fault, 0, sizeof(fault));
 }
 
 /* ------------------------------------------------------------------------------ passing */
@@ -179,68 +179,68 @@ tutti_chaos_close(void)
 static void
 look_again(void)
 {
-    const unsigned generation = atomic_load(&chaos.page->generation);
-    char text[TUTTI_CHAOS_RULE_BYTES];
+    const unsigned generation = atomic_load(&fault.page->generation);
+    char text[TUTTI_FAULT_RULE_BYTES];
     tutti_error err;
 
-    if (generation == chaos.seen) {
+    if (generation == fault.seen) {
         return;
     }
-    chaos.seen = generation;
-    chaos.passed = 0;
-    memcpy(text, chaos.page->rule, sizeof(text));
+    fault.seen = generation;
+    fault.passed = 0;
+    memcpy(text, fault.page->rule, sizeof(text));
     text[sizeof(text) - 1] = '\0';
-    chaos.rule = (tutti_chaos_rule){0};
-    if (text[0] != '\0' && tutti_chaos_read_rule(text, &chaos.rule, &err) != TUTTI_OK) {
+    fault.rule = (tutti_fault_rule){0};
+    if (text[0] != '\0' && tutti_fault_read_rule(text, &fault.rule, &err) != TUTTI_OK) {
         TUTTI_LOG("coll", WARN, "%s", err.text);
     }
 }
 
-static tutti_chaos_action
+static tutti_fault_action
 pass(uint32_t point)
 {
     look_again();
-    if (chaos.rule.point != point || ++chaos.passed != chaos.rule.nth) {
-        return TUTTI_CHAOS_NOTHING;
+    if (fault.rule.point != point || ++fault.passed != fault.rule.nth) {
+        return TUTTI_FAULT_NOTHING;
     }
-    (void)atomic_fetch_add(&chaos.page->struck, 1);
-    if (chaos.rule.action == TUTTI_CHAOS_KILL) {
+    (void)atomic_fetch_add(&fault.page->struck, 1);
+    if (fault.rule.action == TUTTI_FAULT_KILL) {
         (void)kill(getpid(), SIGKILL);
-    } else if (chaos.rule.action == TUTTI_CHAOS_STOP) {
+    } else if (fault.rule.action == TUTTI_FAULT_STOP) {
         (void)kill(getpid(), SIGSTOP);
     }
-    return chaos.rule.action;
+    return fault.rule.action;
 }
 
-tutti_chaos_action
-tutti_chaos_packet(tutti_packet_kind kind, uint32_t *ret_delay_ms)
+tutti_fault_action
+tutti_fault_packet(tutti_packet_kind kind, uint32_t *ret_delay_ms)
 {
-    const tutti_chaos_action action = chaos.page == NULL ? TUTTI_CHAOS_NOTHING : pass(kind);
+    const tutti_fault_action action = fault.page == NULL ? TUTTI_FAULT_NOTHING : pass(kind);
 
-    *ret_delay_ms = chaos.rule.delay_ms;
+    *ret_delay_ms = fault.rule.delay_ms;
     return action;
 }
 
 void
-tutti_chaos_at(tutti_chaos_point point)
+tutti_fault_at(tutti_fault_point point)
 {
-    const tutti_chaos_action action = chaos.page == NULL ? TUTTI_CHAOS_NOTHING : pass(point);
-    struct timespec time = {.tv_sec = (time_t)(chaos.rule.delay_ms / 1000),
-                            .tv_nsec = (long)(chaos.rule.delay_ms % 1000) * 1000000};
+    const tutti_fault_action action = fault.page == NULL ? TUTTI_FAULT_NOTHING : pass(point);
+    struct timespec time = {.tv_sec = (time_t)(fault.rule.delay_ms / 1000),
+                            .tv_nsec = (long)(fault.rule.delay_ms % 1000) * 1000000};
 
-    if (action == TUTTI_CHAOS_DELAY) {
+    if (action == TUTTI_FAULT_DELAY) {
         while (nanosleep(&time, &time) != 0 && errno == EINTR) {
         }
-    } else if (action == TUTTI_CHAOS_CUT) {
-        chaos.cut = true;
+    } else if (action == TUTTI_FAULT_CUT) {
+        fault.cut = true;
     }
 }
 
 bool
-tutti_chaos_take_cut(void)
+tutti_fault_take_cut(void)
 {
-    const bool cut = chaos.cut;
+    const bool cut = fault.cut;
 
-    chaos.cut = false;
+    fault.cut = false;
     return cut;
 }

@@ -84,5 +84,5 @@ const tutti_coll_backend tutti_coll_host = {
     .advance = advance,
     .finish = tutti_coll_host_finish,
     .vote = tutti_coll_host_vote,
-    .ride = tutti_coll_host_ride,
+    .piggyback = tutti_coll_host_piggyback,
 };

@@ -1,5 +1,5 @@
 /*
- * The host backend: data in host memory, moved by the engine's wire.
+ * The host backend: data in host memory, moved by the engine's transport.
  *
  * Which algorithm an op takes is chosen by rules (coll/choose; docs/algorithms.md says what each of
  * them does and costs). Where all ranks are of one host, large ops work in each other's memory
@@ -8,7 +8,7 @@
  * coll_host_all_reduce.c (flat, direct), coll_host_all_gather.c (direct) and coll_host_exchange.c
  * (direct, pairwise). The barrier is the agreement alone, which is a dissemination.
  *
- * backend_arg of the engine is its tutti_choices, borrowed; NULL: tutti_choice_base.
+ * backend_arg of the engine is its tutti_selector, borrowed; NULL: tutti_selection_base.
  */
 #ifndef TUTTI_COLL_HOST_COLL_HOST_H
 #define TUTTI_COLL_HOST_COLL_HOST_H
@@ -18,16 +18,16 @@
 
 extern const tutti_coll_backend tutti_coll_host;
 
-/* An all-reduce of at most so many bytes, among at most TUTTI_COLL_RIDE_RANKS_MAX ranks, travels
- * with the agreement, unless an algorithm is forced. */
-#define TUTTI_COLL_HOST_RIDE_BYTES 64
-bool tutti_coll_host_rides(const tutti_choice *choice, const tutti_choice_query *query);
+/* An all-reduce of at most so many bytes, among at most TUTTI_COLL_PIGGYBACK_RANKS_MAX ranks,
+ * travels with the agreement, unless an algorithm is forced. */
+#define TUTTI_COLL_HOST_PIGGYBACK_BYTES 64
+bool tutti_coll_host_rides(const tutti_selection *selection, const tutti_selection_query *query);
 
 /* What the last op of a group found; all 0 before the first. */
 typedef struct tutti_coll_host_facts {
     bool known;
-    bool near;  /* all ranks share memory */
-    bool alike; /* all ranks have the same choice */
+    bool same_host; /* all ranks share memory */
+    bool alike;     /* all ranks have the same selection */
     uint32_t host_count;
 } tutti_coll_host_facts;
 

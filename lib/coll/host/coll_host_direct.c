@@ -1,5 +1,5 @@
 /*
- * Direct: all ranks are processes of one host and work in each other's memory. One round to lend
+ * Direct: all ranks are processes of one host and work in each other's memory. One round to expose
  * what the others need of ours, then each rank does its share, then all give back; an op ends when
  * all have given back what they had of us.
  *
@@ -11,24 +11,24 @@
  *                       and the others would wait for each other they share the copying
  *
  * A slice is read and written by one rank alone, so it does not matter whether some ranks work in
- * place. Where an op in place would overwrite what others still read, or memory cannot be lent, the
- * rank lends nothing, all see it, and all fall back to messages.
+ * place. Where an op in place would overwrite what others still read, or memory cannot be exposed,
+ * the rank exposes nothing, all see it, and all fall back to messages.
  */
 #include <string.h>
 
 #include "coll/host/coll_host_direct.h"
 
-#define STEP_LOAN 0x40000U     /* beyond those of any message of an op */
+#define STEP_REGION 0x40000U   /* beyond those of any message of an op */
 #define BLOCK_BYTES (8U << 10) /* of a result: it is in the first-level cache when it is copied */
 #define TURN_BYTES (2U << 20)  /* before others have their turn */
-#define NOTHING UINT64_C(0x7ff4746f6e74616e) /* instead of a factor: it cannot be lent */
+#define NOTHING UINT64_C(0x7ff4746f6e74616e) /* instead of a factor: it cannot be exposed */
 
 /* ------------------------------------------------------------------------------ reducing */
 
 /* In place the lines are in the cache, for they have just been read. */
 static void
-write_result(const host_direct *self, const tutti_wire_loan *to, uint64_t at, const void *result,
-             uint64_t bytes)
+write_result(const host_direct *self, const tutti_transport_region *to, uint64_t at,
+             const void *result, uint64_t bytes)
 {
     unsigned char *dest = (unsigned char *)to->output + at;
 
@@ -47,8 +47,8 @@ reduce_run(tutti_coll_op *op, host_exchange *self, uint64_t in_at, uint64_t out_
     const uint32_t me = tutti_coll_group_rank(op->group);
     const uint32_t first = op->args.kind == TUTTI_COLL_REDUCE ? op->args.root : me;
     const uint32_t count = op->args.kind == TUTTI_COLL_ALL_REDUCE ? size : 1;
-    const tutti_coll_view *views = self->direct->views;
-    const tutti_wire_loan *own = &views[first].memory;
+    const tutti_coll_mapping *views = self->direct->views;
+    const tutti_transport_region *own = &views[first].memory;
     const bool in_place = own->output == own->input || self->direct->block == NULL;
     void *result = in_place ? (unsigned char *)own->output + out_at : self->direct->block;
     uint32_t i;
@@ -68,7 +68,7 @@ reduce_run(tutti_coll_op *op, host_exchange *self, uint64_t in_at, uint64_t out_
 static uint64_t
 next_block(const tutti_coll_op *op, const host_direct *self, uint64_t *ret_in_at)
 {
-    const tutti_piece slice =
+    const tutti_strided slice =
         tutti_host_exchange_source(op, op->output, self->bytes); /* the base says nothing */
     const uint64_t in_row = self->at % slice.row_bytes;
     const uint64_t rest = slice.row_bytes - in_row;
@@ -111,9 +111,9 @@ copy_some(tutti_coll_op *op, host_exchange *exchange)
         const uint64_t bytes = rest < budget ? rest : budget;
 
         if (bytes > 0 && self->huge) {
-            tutti_host_piece_copy_past_cache(&one.to, at, &one.from, at, bytes);
+            tutti_host_strided_copy_past_cache(&one.to, at, &one.from, at, bytes);
         } else if (bytes > 0) {
-            tutti_host_piece_copy(&one.to, at, &one.from, at, bytes);
+            tutti_host_strided_copy(&one.to, at, &one.from, at, bytes);
         }
         self->at += bytes;
         budget -= bytes;
@@ -137,31 +137,31 @@ factor_of(const tutti_coll_op *op)
 }
 
 static void
-lend_and_borrow(tutti_coll_op *op, const host_exchange *exchange)
+expose_and_map(tutti_coll_op *op, const host_exchange *exchange)
 {
-    static const tutti_wire_loan none = {0};
+    static const tutti_transport_region none = {0};
     const uint32_t size = tutti_coll_group_size(op->group);
     const uint32_t me = tutti_coll_group_rank(op->group);
     host_direct *self = exchange->direct;
     const uint64_t extra = self->lends ? factor_of(op) : NOTHING;
     uint32_t k;
 
-    self->views[me].memory = tutti_host_direct_loan_for(op, exchange, me);
+    self->views[me].memory = tutti_host_direct_region_for(op, exchange, me);
     self->views[me].memory.output = op->output; /* also when nobody else writes there */
     for (k = 1; k < size; k++) {
         const uint32_t to = (me + k) % size;
-        const tutti_wire_loan loan = tutti_host_direct_loan_for(op, exchange, to);
+        const tutti_transport_region region = tutti_host_direct_region_for(op, exchange, to);
 
-        tutti_coll_lend(op, STEP_LOAN, to, self->lends ? &loan : &none, extra);
+        tutti_coll_expose(op, STEP_REGION, to, self->lends ? &region : &none, extra);
     }
     for (k = 1; k < size; k++) {
         const uint32_t from = (me + size - k) % size;
 
-        tutti_coll_borrow(op, STEP_LOAN, from, &self->views[from]);
+        tutti_coll_map(op, STEP_REGION, from, &self->views[from]);
     }
 }
 
-/* Did every rank lend what it has to? All see the same. */
+/* Did every rank expose what it has to? All see the same. */
 static bool
 is_all_there(const tutti_coll_op *op, const host_direct *self)
 {
@@ -188,7 +188,7 @@ take_factors(tutti_coll_op *op, host_exchange *exchange)
     }
 }
 
-/* A round of work; what the others lent is long enough, or they called another op. */
+/* A round of work; what the others exposed is long enough, or they called another op. */
 static void
 work(tutti_coll_op *op, host_exchange *exchange)
 {
@@ -196,7 +196,7 @@ work(tutti_coll_op *op, host_exchange *exchange)
 
     self->done = self->reduces ? reduce_some(op, exchange) : copy_some(op, exchange);
     if (self->done) {
-        tutti_coll_return(op);
+        tutti_coll_unmap(op);
     } else {
         tutti_coll_again(op);
     }
@@ -209,18 +209,18 @@ advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
     host_direct *self = exchange->direct;
 
     if (op->round == 0) {
-        lend_and_borrow(op, exchange);
+        expose_and_map(op, exchange);
         return TUTTI_OK;
     }
     if (op->round == 1 && !is_all_there(op, self)) {
         self->fallen = true;
-        tutti_coll_return(op);
+        tutti_coll_unmap(op);
         return TUTTI_OK;
     }
     if (self->fallen) {
         return tutti_coll_host_restart(op, self->by_messages, false, ret_done, err);
     }
-    if (op->round == 1 && tutti_host_direct_check_loans(op, exchange, err) != TUTTI_OK) {
+    if (op->round == 1 && tutti_host_direct_check_regions(op, exchange, err) != TUTTI_OK) {
         return TUTTI_INTERNAL;
     }
     if (op->round == 1 && self->reduces) {
@@ -244,7 +244,7 @@ tutti_coll_host_direct(tutti_coll_op *op, host_start_fn by_messages, tutti_error
     const bool reduces = op->args.kind == TUTTI_COLL_ALL_REDUCE ||
                          op->args.kind == TUTTI_COLL_REDUCE ||
                          op->args.kind == TUTTI_COLL_REDUCE_SCATTER;
-    const size_t bytes = sizeof(host_direct) + size * sizeof(tutti_coll_view);
+    const size_t bytes = sizeof(host_direct) + size * sizeof(tutti_coll_mapping);
     host_exchange *exchange = NULL;
     unsigned char *stage = NULL;
     bool in_place = false;
@@ -257,7 +257,7 @@ tutti_coll_host_direct(tutti_coll_op *op, host_start_fn by_messages, tutti_error
         memset(stage, 0, bytes);
         exchange->base.algorithm = &algorithm;
         exchange->direct = (host_direct *)(void *)stage;
-        exchange->direct->views = (tutti_coll_view *)(exchange->direct + 1);
+        exchange->direct->views = (tutti_coll_mapping *)(exchange->direct + 1);
         exchange->direct->by_messages = by_messages;
         exchange->direct->reduces = reduces;
         exchange->direct->huge = tutti_spec_bytes(&op->args.spec) * size >=
@@ -265,7 +265,7 @@ tutti_coll_host_direct(tutti_coll_op *op, host_start_fn by_messages, tutti_error
         code = tutti_host_direct_set_up(op, exchange, &in_place, err);
     }
     if (code == TUTTI_OK) {
-        exchange->direct->lends = !in_place && tutti_host_direct_can_lend(op, exchange);
+        exchange->direct->lends = !in_place && tutti_host_direct_can_expose(op, exchange);
     }
     if (code == TUTTI_OK && reduces) {
         tutti_host_direct_take_slice(op, exchange);

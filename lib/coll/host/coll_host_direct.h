@@ -5,10 +5,10 @@
 #include "coll/host/coll_host_exchange.h"
 
 typedef struct host_direct {
-    tutti_coll_view *views;    /* [size]; ours too, not borrowed */
+    tutti_coll_mapping *views; /* [size]; ours too, not borrowed */
     host_start_fn by_messages; /* what it falls back to */
     bool reduces;
-    bool lends;  /* our part can be lent */
+    bool lends;  /* our part can be exposed */
     bool fallen; /* back to messages */
     bool done;
     bool huge;            /* far more than caches hold */
@@ -30,35 +30,35 @@ tutti_code tutti_host_direct_set_up(tutti_coll_op *op, host_exchange *exchange, 
 void tutti_host_direct_take_slice(const tutti_coll_op *op, const host_exchange *exchange);
 
 /* All bytes of a piece lie in here, to be read. */
-tutti_wire_loan tutti_host_direct_loan_of(const tutti_piece *piece);
+tutti_transport_region tutti_host_direct_region_of(const tutti_strided *piece);
 
 /* What rank `to` needs of ours. */
-tutti_wire_loan tutti_host_direct_loan_for(const tutti_coll_op *op, const host_exchange *exchange,
-                                           uint32_t to);
-bool tutti_host_direct_can_lend(const tutti_coll_op *op, const host_exchange *exchange);
+tutti_transport_region tutti_host_direct_region_for(const tutti_coll_op *op,
+                                                    const host_exchange *exchange, uint32_t to);
+bool tutti_host_direct_can_expose(const tutti_coll_op *op, const host_exchange *exchange);
 
 /*
- * Is what the others lent as long as was agreed?
- * TUTTI_INTERNAL  else; who lent less is named
+ * Is what the others exposed as long as was agreed?
+ * TUTTI_INTERNAL  else; who exposed less is named
  */
-tutti_code tutti_host_direct_check_loans(const tutti_coll_op *op, const host_exchange *exchange,
-                                         tutti_error *err);
+tutti_code tutti_host_direct_check_regions(const tutti_coll_op *op, const host_exchange *exchange,
+                                           tutti_error *err);
 
 /* ------------------------------------------------------------------ coll_host_direct_share.c */
 
 /* Bytes that one rank copies: [at, end) of a piece. */
 typedef struct host_transfer {
-    tutti_piece to;
-    tutti_piece from;
+    tutti_strided to;
+    tutti_strided from;
     uint64_t at;
     uint64_t end;
 } host_transfer;
 
 /* Where in our memory rank `to` may help us by writing what it has for us; empty: nowhere. */
-tutti_wire_loan tutti_host_direct_help_for(const tutti_coll_op *op, const host_exchange *exchange,
-                                           uint32_t to);
+tutti_transport_region tutti_host_direct_help_for(const tutti_coll_op *op,
+                                                  const host_exchange *exchange, uint32_t to);
 
-/* How long the memory is in which we help rank `to`, if it lends it to us. */
+/* How long the memory is in which we help rank `to`, if it exposes it to us. */
 uint64_t tutti_host_direct_helped(const tutti_coll_op *op, const host_exchange *exchange,
                                   uint32_t to);
 

@@ -13,15 +13,15 @@
 #include "base/error/fail.h"
 
 #define CHUNK_BYTES (1u << 20)
-#define STEPS_MAX 0x40000U      /* messages of an op between two ranks; loans come behind */
+#define STEPS_MAX 0x40000U /* messages of an op between two ranks; exposed regions come behind */
 #define ROUND_BYTES (16u << 20) /* staged at once, for all ranks together */
 
 static const host_algorithm algorithm;
 
 static uint64_t
-chunk_of(const host_exchange *self, const tutti_piece *piece, uint32_t round)
+chunk_of(const host_exchange *self, const tutti_strided *piece, uint32_t round)
 {
-    const uint64_t bytes = tutti_piece_bytes(piece);
+    const uint64_t bytes = tutti_strided_bytes(piece);
     const uint64_t begin = self->chunk * round;
 
     return begin >= bytes ? 0 : bytes - begin < self->chunk ? bytes - begin : self->chunk;
@@ -39,11 +39,11 @@ static void
 pack(const host_exchange *self, uint32_t to, uint32_t round)
 {
     const uint64_t bytes = chunk_of(self, &self->out[to], round);
-    tutti_piece staged;
+    tutti_strided staged;
 
     if (self->send_stage != NULL && bytes > 0) {
-        staged = tutti_piece_of(place_out(self, to, round), bytes);
-        tutti_host_piece_copy(&staged, 0, &self->out[to], self->chunk * round, bytes);
+        staged = tutti_strided_view(place_out(self, to, round), bytes);
+        tutti_host_strided_copy(&staged, 0, &self->out[to], self->chunk * round, bytes);
     }
 }
 
@@ -119,11 +119,12 @@ place_round(tutti_coll_op *op, const host_exchange *self, uint32_t round)
         const uint64_t at = self->chunk * round;
 
         if (i == me && bytes > 0) {
-            tutti_host_piece_copy(&self->in[i], at, &self->out[me], at, bytes);
+            tutti_host_strided_copy(&self->in[i], at, &self->out[me], at, bytes);
         } else if (self->recv_stage != NULL && bytes > 0) {
-            const tutti_piece staged = tutti_piece_of(self->recv_stage + i * self->chunk, bytes);
+            const tutti_strided staged =
+                tutti_strided_view(self->recv_stage + i * self->chunk, bytes);
 
-            tutti_host_piece_copy(&self->in[i], at, &staged, 0, bytes);
+            tutti_host_strided_copy(&self->in[i], at, &staged, 0, bytes);
         }
     }
 }
@@ -180,12 +181,12 @@ static const host_algorithm algorithm = {.advance = advance};
 
 /* Are all pieces such that the network can read, or write, them where they are? */
 static uint64_t
-largest(const tutti_piece *pieces, uint32_t size, uint64_t most)
+largest(const tutti_strided *pieces, uint32_t size, uint64_t most)
 {
     uint32_t i;
 
     for (i = 0; i < size; i++) {
-        const uint64_t bytes = tutti_piece_bytes(&pieces[i]);
+        const uint64_t bytes = tutti_strided_bytes(&pieces[i]);
 
         most = bytes > most ? bytes : most;
     }
@@ -208,7 +209,7 @@ tutti_host_exchange_new(tutti_coll_op *op, bool reduces, host_exchange **ret_exc
     const uint32_t size = tutti_coll_group_size(op->group);
     const size_t bytes =
         sizeof(host_exchange) +
-        size * (2 * sizeof(tutti_piece) + sizeof(uint64_t) + sizeof(double) + sizeof(void *));
+        size * (2 * sizeof(tutti_strided) + sizeof(uint64_t) + sizeof(double) + sizeof(void *));
     void *memory = NULL;
     const tutti_code code = tutti_coll_host_state(op, bytes, 0, &memory, err);
     host_exchange *self = memory;
@@ -219,7 +220,7 @@ tutti_host_exchange_new(tutti_coll_op *op, bool reduces, host_exchange **ret_exc
         self->chunk = chunk_bytes(size);
         self->partners = size > 1 ? size - 1 : 1;
         self->turns = 1;
-        self->out = (tutti_piece *)(self + 1);
+        self->out = (tutti_strided *)(self + 1);
         self->in = self->out + size;
         self->factor_bits = (uint64_t *)(self->in + size);
         self->factors = (double *)(self->factor_bits + size);

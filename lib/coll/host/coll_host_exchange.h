@@ -10,9 +10,9 @@
 
 typedef struct host_exchange {
     host_state base;
-    bool reduces;     /* what comes is as long as in[own rank], and is reduced into it */
-    tutti_piece *out; /* [size] of the input, for each rank */
-    tutti_piece *in;  /* [size] of the output, from each rank; both of a pair have as many bytes */
+    bool reduces;       /* what comes is as long as in[own rank], and is reduced into it */
+    tutti_strided *out; /* [size] of the input, for each rank */
+    tutti_strided *in; /* [size] of the output, from each rank; both of a pair have as many bytes */
     uint64_t chunk;
     uint32_t rounds;           /* of chunks */
     uint32_t partners;         /* that are dealt with at once */
@@ -38,9 +38,9 @@ tutti_code tutti_host_exchange_pieces(tutti_coll_op *op, host_exchange *exchange
                                       bool *ret_in_place, tutti_error *err);
 
 /* The shape that what another rank has for us has there: `base` is where it begins. */
-tutti_piece tutti_host_exchange_source(const tutti_coll_op *op, const void *base, uint64_t bytes);
+tutti_strided tutti_host_exchange_source(const tutti_coll_op *op, const void *base, uint64_t bytes);
 
 /* The same of where the root of a gather wants what we have for it. */
-tutti_piece tutti_host_exchange_dest(const tutti_coll_op *op, void *base, uint64_t bytes);
+tutti_strided tutti_host_exchange_dest(const tutti_coll_op *op, void *base, uint64_t bytes);
 
 #endif

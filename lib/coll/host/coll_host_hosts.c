@@ -10,7 +10,7 @@
 #include "base/error/fail.h"
 #include "coll/host/coll_host_pick.h"
 
-#define STEP_HOSTS 0x50000U /* beyond those of plans and loans */
+#define STEP_HOSTS 0x50000U /* beyond those of plans and exposed regions */
 
 typedef struct host_map {
     uint64_t epoch;

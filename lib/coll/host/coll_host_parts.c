@@ -40,7 +40,7 @@ cut_input(const tutti_coll_op *op, host_exchange *exchange)
     uint32_t i;
 
     for (i = 0; i < size; i++) {
-        exchange->out[i] = tutti_piece_cut(op->input, &at.spec, at.axis, i, size);
+        exchange->out[i] = tutti_strided_cut(op->input, &at.spec, at.axis, i, size);
     }
 }
 
@@ -52,7 +52,7 @@ take_list(const tutti_coll_op *op, host_exchange *exchange)
 
     for (i = 0; i < op->args.list_count; i++) {
         exchange->out[i] =
-            tutti_piece_of(op->args.list[i].data, tutti_spec_bytes(&op->args.list[i].spec));
+            tutti_strided_view(op->args.list[i].data, tutti_spec_bytes(&op->args.list[i].spec));
     }
 }
 
@@ -68,9 +68,9 @@ set_up_reduce(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_place, tu
 
     (void)ret_in_place;
     (void)err;
-    exchange->out[op->args.root] = tutti_piece_of(op->input, bytes);
+    exchange->out[op->args.root] = tutti_strided_view(op->input, bytes);
     for (i = 0; i < size && tutti_coll_group_rank(op->group) == op->args.root; i++) {
-        exchange->in[i] = tutti_piece_of(op->output, bytes);
+        exchange->in[i] = tutti_strided_view(op->output, bytes);
     }
     return TUTTI_OK;
 }
@@ -84,8 +84,8 @@ join_list(const tutti_coll_op *op, host_exchange *exchange, bool gets)
     uint32_t i;
 
     for (i = 0; i < size && gets; i++) {
-        exchange->in[i] =
-            tutti_piece_of(op->outputs[first + i].data, tutti_spec_bytes(&op->shapes[first + i]));
+        exchange->in[i] = tutti_strided_view(op->outputs[first + i].data,
+                                             tutti_spec_bytes(&op->shapes[first + i]));
     }
 }
 
@@ -98,7 +98,7 @@ set_up_all_gather(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_place
     (void)ret_in_place;
     (void)err;
     for (i = 0; i < tutti_coll_group_size(op->group); i++) {
-        exchange->out[i] = tutti_piece_of(op->input, bytes);
+        exchange->out[i] = tutti_strided_view(op->input, bytes);
     }
     join_list(op, exchange, true);
     return TUTTI_OK;
@@ -114,13 +114,13 @@ set_up_gather(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_place, tu
 
     (void)ret_in_place;
     (void)err;
-    exchange->out[op->args.root] = tutti_piece_of(op->input, bytes);
+    exchange->out[op->args.root] = tutti_strided_view(op->input, bytes);
     if (op->args.form == TUTTI_FORM_LIST) {
         join_list(op, exchange, tutti_coll_group_rank(op->group) == op->args.root);
         return TUTTI_OK;
     }
     for (i = 0; i < size && tutti_coll_group_rank(op->group) == op->args.root; i++) {
-        exchange->in[i] = tutti_piece_join(op->output, &at.spec, at.axis, i, size);
+        exchange->in[i] = tutti_strided_join(op->output, &at.spec, at.axis, i, size);
     }
     return TUTTI_OK;
 }
@@ -145,7 +145,7 @@ set_up_scatter(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_place, t
     } else if (me == op->args.root) {
         cut_input(op, exchange);
     }
-    exchange->in[op->args.root] = tutti_piece_of(op->output, tutti_spec_bytes(&part));
+    exchange->in[op->args.root] = tutti_strided_view(op->output, tutti_spec_bytes(&part));
     return TUTTI_OK;
 }
 
@@ -163,12 +163,12 @@ set_up_reduce_scatter(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_p
     (void)err;
     if (op->args.form == TUTTI_FORM_LIST) {
         take_list(op, exchange);
-        bytes = tutti_piece_bytes(&exchange->out[tutti_coll_group_rank(op->group)]);
+        bytes = tutti_strided_bytes(&exchange->out[tutti_coll_group_rank(op->group)]);
     } else {
         cut_input(op, exchange);
     }
     for (i = 0; i < size; i++) {
-        exchange->in[i] = tutti_piece_of(op->output, bytes);
+        exchange->in[i] = tutti_strided_view(op->output, bytes);
     }
     return TUTTI_OK;
 }
@@ -216,8 +216,8 @@ set_up_all_to_all(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_place
         return TUTTI_OK;
     }
     for (i = 0; i < size && code == TUTTI_OK; i++) {
-        exchange->out[i] = tutti_piece_cut(input, &op->args.spec, op->args.axis, i, size);
-        exchange->in[i] = tutti_piece_join(op->output, &part, op->args.concat_axis, i, size);
+        exchange->out[i] = tutti_strided_cut(input, &op->args.spec, op->args.axis, i, size);
+        exchange->in[i] = tutti_strided_join(op->output, &part, op->args.concat_axis, i, size);
     }
     return code;
 }
@@ -231,10 +231,10 @@ set_up_permute(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_place, t
 
     (void)err;
     *ret_in_place = op->input == op->output;
-    exchange->out[op->args.to[me]] = tutti_piece_of(op->input, bytes);
+    exchange->out[op->args.to[me]] = tutti_strided_view(op->input, bytes);
     for (i = 0; i < op->args.to_count; i++) {
         if (op->args.to[i] == me) {
-            exchange->in[i] = tutti_piece_of(op->output, bytes);
+            exchange->in[i] = tutti_strided_view(op->output, bytes);
         }
     }
     return TUTTI_OK;
@@ -280,32 +280,32 @@ tutti_host_exchange_pieces(tutti_coll_op *op, host_exchange *exchange, bool *ret
     return set_up(op, exchange, ret_in_place, err);
 }
 
-tutti_piece
+tutti_strided
 tutti_host_exchange_source(const tutti_coll_op *op, const void *base, uint64_t bytes)
 {
     const place at = place_in(op);
 
     if (op->args.form == TUTTI_FORM_LIST || op->args.root_splits != NULL) {
-        return tutti_piece_of(base, bytes);
+        return tutti_strided_view(base, bytes);
     }
     if (op->args.kind == TUTTI_COLL_SCATTER || op->args.kind == TUTTI_COLL_REDUCE_SCATTER) {
-        return tutti_piece_cut(base, &at.spec, at.axis, 0, tutti_coll_group_size(op->group));
+        return tutti_strided_cut(base, &at.spec, at.axis, 0, tutti_coll_group_size(op->group));
     }
     if (op->args.kind == TUTTI_COLL_ALL_TO_ALL && !op->args.has_splits) {
-        return tutti_piece_cut(base, &op->args.spec, op->args.axis, 0,
-                               tutti_coll_group_size(op->group));
+        return tutti_strided_cut(base, &op->args.spec, op->args.axis, 0,
+                                 tutti_coll_group_size(op->group));
     }
-    return tutti_piece_of(base, bytes);
+    return tutti_strided_view(base, bytes);
 }
 
-tutti_piece
+tutti_strided
 tutti_host_exchange_dest(const tutti_coll_op *op, void *base, uint64_t bytes)
 {
     const place at = place_in(op);
 
     return op->args.kind == TUTTI_COLL_GATHER && op->args.form != TUTTI_FORM_LIST
-               ? tutti_piece_join(base, &at.spec, at.axis, 0, tutti_coll_group_size(op->group))
-               : tutti_piece_of(base, bytes);
+               ? tutti_strided_join(base, &at.spec, at.axis, 0, tutti_coll_group_size(op->group))
+               : tutti_strided_view(base, bytes);
 }
 
 tutti_code

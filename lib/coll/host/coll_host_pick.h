@@ -11,12 +11,12 @@
 /* Begin an op over messages. `learnt`: which ranks share a host was learnt just now. */
 tutti_code tutti_coll_host_pick(tutti_coll_op *op, bool learnt, tutti_error *err);
 
-/* What this rank says yes to: that it knows the hosts, and which choice it has. */
+/* What this rank says yes to: that it knows the hosts, and which selection it has. */
 uint64_t tutti_coll_host_vote(tutti_coll_op *op);
 
 /* May its data travel with the agreement? After the vote. Not before the hosts are known: an op by
  * messages learns them. */
-bool tutti_coll_host_may_ride(const tutti_coll_op *op);
+bool tutti_coll_host_may_piggyback(const tutti_coll_op *op);
 
 /* For those who ask (tutti_coll_host_look): hosts that are known, and whether all choose alike. */
 void tutti_coll_host_tell(const tutti_coll_op *op);

@@ -6,11 +6,11 @@
 #include <immintrin.h>
 #endif
 
-#define ROW_BYTES_LEAST 4096 /* to go past the caches */
+#define ROW_BYTES_MIN 4096 /* to go past the caches */
 
 /* Where byte `at` stands, and how many follow it in its row. */
 static unsigned char *
-place_of(const tutti_piece *piece, uint64_t at, uint64_t *ret_run)
+place_of(const tutti_strided *piece, uint64_t at, uint64_t *ret_run)
 {
     const uint64_t row = at / piece->row_bytes;
     const uint64_t in_row = at % piece->row_bytes;
@@ -22,7 +22,7 @@ place_of(const tutti_piece *piece, uint64_t at, uint64_t *ret_run)
 typedef void *(*copy_fn)(void *to, const void *from, size_t size);
 
 static void
-copy_with(copy_fn copy, const tutti_piece *to, uint64_t to_at, const tutti_piece *from,
+copy_with(copy_fn copy, const tutti_strided *to, uint64_t to_at, const tutti_strided *from,
           uint64_t from_at, uint64_t size)
 {
     while (size > 0) {
@@ -43,8 +43,8 @@ copy_with(copy_fn copy, const tutti_piece *to, uint64_t to_at, const tutti_piece
 }
 
 void
-tutti_host_piece_copy(const tutti_piece *to, uint64_t to_at, const tutti_piece *from,
-                      uint64_t from_at, uint64_t size)
+tutti_host_strided_copy(const tutti_strided *to, uint64_t to_at, const tutti_strided *from,
+                        uint64_t from_at, uint64_t size)
 {
     copy_with(memcpy, to, to_at, from, from_at, size);
 }
@@ -143,10 +143,10 @@ stream(void *to, const void *from, size_t size)
 
 /* A short row costs more by the fence behind it than it saves. */
 void
-tutti_host_piece_copy_past_cache(const tutti_piece *to, uint64_t to_at, const tutti_piece *from,
-                                 uint64_t from_at, uint64_t size)
+tutti_host_strided_copy_past_cache(const tutti_strided *to, uint64_t to_at,
+                                   const tutti_strided *from, uint64_t from_at, uint64_t size)
 {
-    const bool is_long = to->row_bytes >= ROW_BYTES_LEAST && from->row_bytes >= ROW_BYTES_LEAST;
+    const bool is_long = to->row_bytes >= ROW_BYTES_MIN && from->row_bytes >= ROW_BYTES_MIN;
 
     copy_with(is_long ? stream : memcpy, to, to_at, from, from_at, size);
 }

@@ -7,15 +7,15 @@
 
 /* Bytes [at, at + size) of one into those of the other. The same memory is fine, no other overlap.
  */
-void tutti_host_piece_copy(const tutti_piece *to, uint64_t to_at, const tutti_piece *from,
-                           uint64_t from_at, uint64_t size);
+void tutti_host_strided_copy(const tutti_strided *to, uint64_t to_at, const tutti_strided *from,
+                             uint64_t from_at, uint64_t size);
 
 /*
  * The same for what is far larger than the caches: what is written there would only push out what
  * is read. Where the processor knows no such stores it is the same.
  */
-void tutti_host_piece_copy_past_cache(const tutti_piece *to, uint64_t to_at,
-                                      const tutti_piece *from, uint64_t from_at, uint64_t size);
+void tutti_host_strided_copy_past_cache(const tutti_strided *to, uint64_t to_at,
+                                        const tutti_strided *from, uint64_t from_at, uint64_t size);
 void tutti_host_copy_past_cache(void *to, const void *from, size_t size);
 
 /*

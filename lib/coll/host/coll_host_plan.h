@@ -52,14 +52,14 @@ typedef struct host_plan {
 } host_plan;
 
 /* Who takes part, and where. */
-typedef struct host_scene {
+typedef struct host_topology {
     uint32_t size;
     uint32_t me;
     uint32_t root;
     bool whole_rows;       /* blocks of the output, or input, are such that messages can use them */
     const uint32_t *hosts; /* [size] number of each rank's host, from 0; NULL = not known */
     uint32_t host_count;
-} host_scene;
+} host_topology;
 
 /* Rounds in which what doubles reaches `size`. */
 uint32_t tutti_host_log2_up(uint32_t size);
@@ -77,41 +77,41 @@ void tutti_host_plan_send_staged(host_plan *plan, uint32_t round, uint32_t to, u
 void tutti_host_plan_recv_staged(host_plan *plan, uint32_t round, uint32_t from, uint32_t first,
                                  uint32_t count);
 
-typedef void (*host_plan_fn)(host_plan *plan, const host_scene *scene);
+typedef void (*host_plan_fn)(host_plan *plan, const host_topology *topology);
 
 /* coll_host_plan.c: NULL where there is no plan for it */
 host_plan_fn tutti_host_plan_of(tutti_coll_kind kind, tutti_algorithm algorithm);
 
 /* coll_host_plan_reduce.c */
-void tutti_host_plan_doubling(host_plan *plan, const host_scene *scene);
-void tutti_host_plan_rabenseifner(host_plan *plan, const host_scene *scene);
-void tutti_host_plan_ring(host_plan *plan, const host_scene *scene);
-void tutti_host_plan_chain(host_plan *plan, const host_scene *scene);
-void tutti_host_plan_bruck(host_plan *plan, const host_scene *scene);
+void tutti_host_plan_doubling(host_plan *plan, const host_topology *topology);
+void tutti_host_plan_rabenseifner(host_plan *plan, const host_topology *topology);
+void tutti_host_plan_ring(host_plan *plan, const host_topology *topology);
+void tutti_host_plan_chain(host_plan *plan, const host_topology *topology);
+void tutti_host_plan_bruck(host_plan *plan, const host_topology *topology);
 
 /* coll_host_plan_tree.c */
-void tutti_host_plan_reduce_binomial(host_plan *plan, const host_scene *scene);
-void tutti_host_plan_reduce_chain(host_plan *plan, const host_scene *scene);
-void tutti_host_plan_broadcast_binomial(host_plan *plan, const host_scene *scene);
-void tutti_host_plan_broadcast_chain(host_plan *plan, const host_scene *scene);
-void tutti_host_plan_gather_binomial(host_plan *plan, const host_scene *scene);
-void tutti_host_plan_scatter_binomial(host_plan *plan, const host_scene *scene);
+void tutti_host_plan_reduce_binomial(host_plan *plan, const host_topology *topology);
+void tutti_host_plan_reduce_chain(host_plan *plan, const host_topology *topology);
+void tutti_host_plan_broadcast_binomial(host_plan *plan, const host_topology *topology);
+void tutti_host_plan_broadcast_chain(host_plan *plan, const host_topology *topology);
+void tutti_host_plan_gather_binomial(host_plan *plan, const host_topology *topology);
+void tutti_host_plan_scatter_binomial(host_plan *plan, const host_topology *topology);
 
 /* coll_host_plan_blocks.c */
-void tutti_host_plan_all_gather_ring(host_plan *plan, const host_scene *scene);
-void tutti_host_plan_all_gather_doubling(host_plan *plan, const host_scene *scene);
-void tutti_host_plan_all_gather_bruck(host_plan *plan, const host_scene *scene);
-void tutti_host_plan_reduce_scatter_ring(host_plan *plan, const host_scene *scene);
-void tutti_host_plan_reduce_scatter_halving(host_plan *plan, const host_scene *scene);
-void tutti_host_plan_all_to_all_bruck(host_plan *plan, const host_scene *scene);
+void tutti_host_plan_all_gather_ring(host_plan *plan, const host_topology *topology);
+void tutti_host_plan_all_gather_doubling(host_plan *plan, const host_topology *topology);
+void tutti_host_plan_all_gather_bruck(host_plan *plan, const host_topology *topology);
+void tutti_host_plan_reduce_scatter_ring(host_plan *plan, const host_topology *topology);
+void tutti_host_plan_reduce_scatter_halving(host_plan *plan, const host_topology *topology);
+void tutti_host_plan_all_to_all_bruck(host_plan *plan, const host_topology *topology);
 
 /* coll_host_plan_hosts.c */
-void tutti_host_plan_hosts_all_reduce(host_plan *plan, const host_scene *scene);
-void tutti_host_plan_hosts_broadcast(host_plan *plan, const host_scene *scene);
-void tutti_host_plan_hosts_all_gather(host_plan *plan, const host_scene *scene);
+void tutti_host_plan_hosts_all_reduce(host_plan *plan, const host_topology *topology);
+void tutti_host_plan_hosts_broadcast(host_plan *plan, const host_topology *topology);
+void tutti_host_plan_hosts_all_gather(host_plan *plan, const host_topology *topology);
 
 /* coll_host_run_open.c: make the plan for an op, and run it. */
-tutti_code tutti_coll_host_run(tutti_coll_op *op, host_plan_fn make, const host_scene *scene,
+tutti_code tutti_coll_host_run(tutti_coll_op *op, host_plan_fn make, const host_topology *topology,
                                tutti_error *err);
 
 #endif

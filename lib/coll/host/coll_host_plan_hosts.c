@@ -21,50 +21,50 @@ typedef struct standing {
 } standing;
 
 static uint32_t
-count_in(const host_scene *scene, uint32_t host)
+count_in(const host_topology *topology, uint32_t host)
 {
     uint32_t count = 0;
     uint32_t i;
 
-    for (i = 0; i < scene->size; i++) {
-        count += scene->hosts[i] == host ? 1 : 0;
+    for (i = 0; i < topology->size; i++) {
+        count += topology->hosts[i] == host ? 1 : 0;
     }
     return count;
 }
 
 static uint32_t
-local_of(const host_scene *scene, uint32_t rank)
+local_of(const host_topology *topology, uint32_t rank)
 {
     uint32_t local = 0;
     uint32_t i;
 
     for (i = 0; i < rank; i++) {
-        local += scene->hosts[i] == scene->hosts[rank] ? 1 : 0;
+        local += topology->hosts[i] == topology->hosts[rank] ? 1 : 0;
     }
     return local;
 }
 
 static uint32_t
-rank_of(const host_scene *scene, uint32_t host, uint32_t local)
+rank_of(const host_topology *topology, uint32_t host, uint32_t local)
 {
     uint32_t i = 0;
 
-    while (scene->hosts[i] != host || local-- > 0) {
+    while (topology->hosts[i] != host || local-- > 0) {
         i++;
     }
     return i;
 }
 
 static standing
-stand(const host_scene *scene)
+stand(const host_topology *topology)
 {
-    standing self = {.host = scene->hosts[scene->me], .even = true};
+    standing self = {.host = topology->hosts[topology->me], .even = true};
     uint32_t h;
 
-    self.local = local_of(scene, scene->me);
-    self.mates = count_in(scene, self.host);
-    for (h = 0; h < scene->host_count; h++) {
-        const uint32_t count = count_in(scene, h);
+    self.local = local_of(topology, topology->me);
+    self.mates = count_in(topology, self.host);
+    for (h = 0; h < topology->host_count; h++) {
+        const uint32_t count = count_in(topology, h);
 
         self.even = self.even && count == self.mates;
         self.mates_most = count > self.mates_most ? count : self.mates_most;
@@ -121,67 +121,67 @@ ring_gather(host_plan *plan, const ring *self)
 }
 
 static ring
-ring_of_mates(const host_scene *scene, const standing *at)
+ring_of_mates(const host_topology *topology, const standing *at)
 {
     return (ring){
         .size = at->mates,
         .place = at->local,
-        .next = rank_of(scene, at->host, (at->local + 1) % at->mates),
-        .before = rank_of(scene, at->host, (at->local + at->mates - 1) % at->mates),
-        .width = scene->host_count,
+        .next = rank_of(topology, at->host, (at->local + 1) % at->mates),
+        .before = rank_of(topology, at->host, (at->local + at->mates - 1) % at->mates),
+        .width = topology->host_count,
     };
 }
 
 /* Of the ranks that are the same in their hosts. */
 static ring
-ring_of_hosts(const host_scene *scene, const standing *at)
+ring_of_hosts(const host_topology *topology, const standing *at)
 {
-    const uint32_t hosts = scene->host_count;
+    const uint32_t hosts = topology->host_count;
 
     return (ring){.size = hosts,
                   .place = at->host,
-                  .next = rank_of(scene, (at->host + 1) % hosts, at->local),
-                  .before = rank_of(scene, (at->host + hosts - 1) % hosts, at->local),
+                  .next = rank_of(topology, (at->host + 1) % hosts, at->local),
+                  .before = rank_of(topology, (at->host + hosts - 1) % hosts, at->local),
                   .width = 1};
 }
 
 /* ------------------------------------------------------------------------------ all_reduce */
 
 static void
-reduce_in_two(host_plan *plan, const host_scene *scene, const standing *at)
+reduce_in_two(host_plan *plan, const host_topology *topology, const standing *at)
 {
-    ring mates = ring_of_mates(scene, at);
-    ring hosts = ring_of_hosts(scene, at);
+    ring mates = ring_of_mates(topology, at);
+    ring hosts = ring_of_hosts(topology, at);
 
-    plan->units = at->mates * scene->host_count;
-    plan->rounds = 2 * (at->mates - 1) + 2 * (scene->host_count - 1);
+    plan->units = at->mates * topology->host_count;
+    plan->rounds = 2 * (at->mates - 1) + 2 * (topology->host_count - 1);
     plan->gap = (plan->rounds + 1) / 2;
     tutti_host_plan_add(plan, 0, PLAN_LOAD, 0, plan->units, 0);
     ring_reduce(plan, &mates);
     hosts.first = unit_of(&mates, at->local + 1);
     hosts.begin = at->mates - 1;
     ring_reduce(plan, &hosts);
-    hosts.begin += scene->host_count - 1;
+    hosts.begin += topology->host_count - 1;
     tutti_host_plan_add(plan, hosts.begin, PLAN_FINISH, unit_of(&hosts, at->host + 1), 1, 0);
     ring_gather(plan, &hosts);
-    mates.begin = hosts.begin + scene->host_count - 1;
+    mates.begin = hosts.begin + topology->host_count - 1;
     ring_gather(plan, &mates);
 }
 
 /* In our host, to the first rank; `level` 2^k is round k. */
 static void
-climb(host_plan *plan, const host_scene *scene, const standing *at)
+climb(host_plan *plan, const host_topology *topology, const standing *at)
 {
     const uint32_t levels = tutti_host_log2_up(at->mates_most);
     uint32_t k;
 
     for (k = 0; k < levels && (at->local & ((1U << k) - 1)) == 0; k++) {
         if ((at->local >> k & 1) != 0) {
-            tutti_host_plan_send(plan, k, rank_of(scene, at->host, at->local - (1U << k)), 0,
+            tutti_host_plan_send(plan, k, rank_of(topology, at->host, at->local - (1U << k)), 0,
                                  plan->units);
         } else if (at->local + (1U << k) < at->mates) {
-            tutti_host_plan_recv_staged(plan, k, rank_of(scene, at->host, at->local + (1U << k)), 0,
-                                        plan->units);
+            tutti_host_plan_recv_staged(plan, k, rank_of(topology, at->host, at->local + (1U << k)),
+                                        0, plan->units);
             tutti_host_plan_add(plan, k + 1, PLAN_REDUCE, 0, plan->units, 0);
         }
     }
@@ -189,7 +189,7 @@ climb(host_plan *plan, const host_scene *scene, const standing *at)
 
 /* In our host, from `local` 0 as counted by `shift`, from round `begin` on. */
 static void
-descend(host_plan *plan, const host_scene *scene, const standing *at, uint32_t shift,
+descend(host_plan *plan, const host_topology *topology, const standing *at, uint32_t shift,
         uint32_t begin)
 {
     const uint32_t levels = tutti_host_log2_up(at->mates_most);
@@ -201,49 +201,49 @@ descend(host_plan *plan, const host_scene *scene, const standing *at, uint32_t s
 
         if (place < bit && place + bit < at->mates) {
             tutti_host_plan_send(plan, begin + k,
-                                 rank_of(scene, at->host, (place + bit + shift) % at->mates), 0,
+                                 rank_of(topology, at->host, (place + bit + shift) % at->mates), 0,
                                  plan->units);
         } else if (place >= bit && place < 2 * bit) {
             tutti_host_plan_recv(plan, begin + k,
-                                 rank_of(scene, at->host, (place - bit + shift) % at->mates), 0,
+                                 rank_of(topology, at->host, (place - bit + shift) % at->mates), 0,
                                  plan->units);
         }
     }
 }
 
 static void
-reduce_by_firsts(host_plan *plan, const host_scene *scene, const standing *at)
+reduce_by_firsts(host_plan *plan, const host_topology *topology, const standing *at)
 {
     const uint32_t levels = tutti_host_log2_up(at->mates_most);
-    const uint32_t hosts = scene->host_count;
+    const uint32_t hosts = topology->host_count;
     ring firsts;
 
     plan->units = hosts;
     plan->rounds = 2 * levels + 2 * (hosts - 1);
     plan->gap = (plan->rounds + 1) / 2;
     tutti_host_plan_add(plan, 0, PLAN_LOAD, 0, plan->units, 0);
-    climb(plan, scene, at);
+    climb(plan, topology, at);
     if (at->local == 0) {
-        firsts = ring_of_hosts(scene, at);
+        firsts = ring_of_hosts(topology, at);
         firsts.begin = levels;
         ring_reduce(plan, &firsts);
         firsts.begin += hosts - 1;
         tutti_host_plan_add(plan, firsts.begin, PLAN_FINISH, unit_of(&firsts, at->host + 1), 1, 0);
         ring_gather(plan, &firsts);
     }
-    descend(plan, scene, at, 0, levels + 2 * (hosts - 1));
+    descend(plan, topology, at, 0, levels + 2 * (hosts - 1));
 }
 
 void
-tutti_host_plan_hosts_all_reduce(host_plan *plan, const host_scene *scene)
+tutti_host_plan_hosts_all_reduce(host_plan *plan, const host_topology *topology)
 {
-    const standing at = stand(scene);
+    const standing at = stand(topology);
 
     plan->staged = true;
     if (at.even) {
-        reduce_in_two(plan, scene, &at);
+        reduce_in_two(plan, topology, &at);
     } else {
-        reduce_by_firsts(plan, scene, &at);
+        reduce_by_firsts(plan, topology, &at);
     }
 }
 
@@ -251,17 +251,17 @@ tutti_host_plan_hosts_all_reduce(host_plan *plan, const host_scene *scene)
 
 /* The rank that speaks for a host: the root for its own. */
 static uint32_t
-speaker(const host_scene *scene, uint32_t host)
+speaker(const host_topology *topology, uint32_t host)
 {
-    return host == scene->hosts[scene->root] ? scene->root : rank_of(scene, host, 0);
+    return host == topology->hosts[topology->root] ? topology->root : rank_of(topology, host, 0);
 }
 
 void
-tutti_host_plan_hosts_broadcast(host_plan *plan, const host_scene *scene)
+tutti_host_plan_hosts_broadcast(host_plan *plan, const host_topology *topology)
 {
-    const standing at = stand(scene);
-    const uint32_t hosts = scene->host_count;
-    const uint32_t home = scene->hosts[scene->root];
+    const standing at = stand(topology);
+    const uint32_t hosts = topology->host_count;
+    const uint32_t home = topology->hosts[topology->root];
     const uint32_t place = (at.host + hosts - home) % hosts;
     const uint32_t levels = tutti_host_log2_up(hosts);
     uint32_t k;
@@ -269,77 +269,79 @@ tutti_host_plan_hosts_broadcast(host_plan *plan, const host_scene *scene)
     plan->units = 1;
     plan->rounds = levels + tutti_host_log2_up(at.mates_most);
     plan->gap = 1;
-    if (scene->me == scene->root) {
+    if (topology->me == topology->root) {
         tutti_host_plan_add(plan, 0, PLAN_LOAD, 0, 1, 0);
     }
-    for (k = 0; k < levels && scene->me == speaker(scene, at.host); k++) {
+    for (k = 0; k < levels && topology->me == speaker(topology, at.host); k++) {
         const uint32_t bit = 1U << k;
 
         if (place < bit && place + bit < hosts) {
-            tutti_host_plan_send(plan, k, speaker(scene, (place + bit + home) % hosts), 0, 1);
+            tutti_host_plan_send(plan, k, speaker(topology, (place + bit + home) % hosts), 0, 1);
         } else if (place >= bit && place < 2 * bit) {
-            tutti_host_plan_recv(plan, k, speaker(scene, (place - bit + home) % hosts), 0, 1);
+            tutti_host_plan_recv(plan, k, speaker(topology, (place - bit + home) % hosts), 0, 1);
         }
     }
-    descend(plan, scene, &at, at.host == home ? local_of(scene, scene->root) : 0, levels);
+    descend(plan, topology, &at, at.host == home ? local_of(topology, topology->root) : 0, levels);
 }
 
 /* ------------------------------------------------------------------------------ all_gather */
 
 /* In scratch, blocks are sorted by hosts. */
 static uint32_t
-first_of_host(const host_scene *scene, uint32_t host)
+first_of_host(const host_topology *topology, uint32_t host)
 {
     uint32_t count = 0;
     uint32_t i;
 
-    for (i = 0; i < scene->size; i++) {
-        count += scene->hosts[i] < host ? 1 : 0;
+    for (i = 0; i < topology->size; i++) {
+        count += topology->hosts[i] < host ? 1 : 0;
     }
     return count;
 }
 
 static void
-gather_among_firsts(host_plan *plan, const host_scene *scene, const standing *at)
+gather_among_firsts(host_plan *plan, const host_topology *topology, const standing *at)
 {
-    const uint32_t hosts = scene->host_count;
-    const uint32_t own = first_of_host(scene, at->host);
-    const uint32_t next = rank_of(scene, (at->host + 1) % hosts, 0);
-    const uint32_t before = rank_of(scene, (at->host + hosts - 1) % hosts, 0);
+    const uint32_t hosts = topology->host_count;
+    const uint32_t own = first_of_host(topology, at->host);
+    const uint32_t next = rank_of(topology, (at->host + 1) % hosts, 0);
+    const uint32_t before = rank_of(topology, (at->host + hosts - 1) % hosts, 0);
     uint32_t s;
 
     for (s = 1; s < at->mates; s++) {
-        tutti_host_plan_recv(plan, 0, rank_of(scene, at->host, s), own + s, 1);
+        tutti_host_plan_recv(plan, 0, rank_of(topology, at->host, s), own + s, 1);
     }
     for (s = 0; s + 1 < hosts; s++) {
         const uint32_t out = (at->host + hosts - s) % hosts;
         const uint32_t in = (at->host + 2 * hosts - s - 1) % hosts;
 
-        tutti_host_plan_send(plan, 1 + s, next, first_of_host(scene, out), count_in(scene, out));
-        tutti_host_plan_recv(plan, 1 + s, before, first_of_host(scene, in), count_in(scene, in));
+        tutti_host_plan_send(plan, 1 + s, next, first_of_host(topology, out),
+                             count_in(topology, out));
+        tutti_host_plan_recv(plan, 1 + s, before, first_of_host(topology, in),
+                             count_in(topology, in));
     }
 }
 
 void
-tutti_host_plan_hosts_all_gather(host_plan *plan, const host_scene *scene)
+tutti_host_plan_hosts_all_gather(host_plan *plan, const host_topology *topology)
 {
-    const standing at = stand(scene);
-    const uint32_t own = first_of_host(scene, at.host) + at.local;
+    const standing at = stand(topology);
+    const uint32_t own = first_of_host(topology, at.host) + at.local;
     uint32_t i;
 
-    plan->units = scene->size;
+    plan->units = topology->size;
     plan->scratch = true;
-    plan->rounds = scene->host_count + tutti_host_log2_up(at.mates_most);
+    plan->rounds = topology->host_count + tutti_host_log2_up(at.mates_most);
     plan->gap = (plan->rounds + 1) / 2;
-    tutti_host_plan_add(plan, 0, PLAN_LOAD, own, 1, scene->me);
+    tutti_host_plan_add(plan, 0, PLAN_LOAD, own, 1, topology->me);
     if (at.local == 0) {
-        gather_among_firsts(plan, scene, &at);
+        gather_among_firsts(plan, topology, &at);
     } else {
-        tutti_host_plan_send(plan, 0, rank_of(scene, at.host, 0), own, 1);
+        tutti_host_plan_send(plan, 0, rank_of(topology, at.host, 0), own, 1);
     }
-    descend(plan, scene, &at, 0, scene->host_count);
-    for (i = 0; i < scene->size; i++) {
-        const uint32_t unit = first_of_host(scene, scene->hosts[i]) + local_of(scene, i);
+    descend(plan, topology, &at, 0, topology->host_count);
+    for (i = 0; i < topology->size; i++) {
+        const uint32_t unit = first_of_host(topology, topology->hosts[i]) + local_of(topology, i);
 
         tutti_host_plan_add(plan, plan->rounds, PLAN_STORE, unit, 1, i);
     }

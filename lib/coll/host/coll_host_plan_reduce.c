@@ -30,16 +30,16 @@ typedef struct folding {
 } folding;
 
 static folding
-fold_of(const host_scene *scene)
+fold_of(const host_topology *topology)
 {
     folding self = {0};
 
-    while ((UINT64_C(2) << self.bits) <= scene->size) {
+    while ((UINT64_C(2) << self.bits) <= topology->size) {
         self.bits++;
     }
-    self.extra = scene->size - (1U << self.bits);
-    self.out = scene->me < 2 * self.extra && scene->me % 2 == 0;
-    self.number = scene->me < 2 * self.extra ? scene->me / 2 : scene->me - self.extra;
+    self.extra = topology->size - (1U << self.bits);
+    self.out = topology->me < 2 * self.extra && topology->me % 2 == 0;
+    self.number = topology->me < 2 * self.extra ? topology->me / 2 : topology->me - self.extra;
     self.begin = self.extra > 0 ? 1 : 0;
     return self;
 }
@@ -52,43 +52,43 @@ rank_of(const folding *self, uint32_t number)
 
 /* Round 0 of both. */
 static void
-fold_in(host_plan *plan, const host_scene *scene, const folding *fold)
+fold_in(host_plan *plan, const host_topology *topology, const folding *fold)
 {
     const uint32_t all = plan->units;
 
     tutti_host_plan_add(plan, 0, PLAN_LOAD, 0, all, 0);
-    if (scene->me < 2 * fold->extra && fold->out) {
-        tutti_host_plan_send(plan, 0, scene->me + 1, 0, all);
-    } else if (scene->me < 2 * fold->extra) {
-        tutti_host_plan_recv_staged(plan, 0, scene->me - 1, 0, all);
+    if (topology->me < 2 * fold->extra && fold->out) {
+        tutti_host_plan_send(plan, 0, topology->me + 1, 0, all);
+    } else if (topology->me < 2 * fold->extra) {
+        tutti_host_plan_recv_staged(plan, 0, topology->me - 1, 0, all);
         tutti_host_plan_add(plan, 1, PLAN_REDUCE, 0, all, 0);
     }
 }
 
 /* The last round of both. */
 static void
-fold_out(host_plan *plan, const host_scene *scene, const folding *fold)
+fold_out(host_plan *plan, const host_topology *topology, const folding *fold)
 {
     const uint32_t all = plan->units;
 
-    if (scene->me < 2 * fold->extra && fold->out) {
-        tutti_host_plan_recv(plan, plan->rounds - 1, scene->me + 1, 0, all);
-    } else if (scene->me < 2 * fold->extra) {
-        tutti_host_plan_send(plan, plan->rounds - 1, scene->me - 1, 0, all);
+    if (topology->me < 2 * fold->extra && fold->out) {
+        tutti_host_plan_recv(plan, plan->rounds - 1, topology->me + 1, 0, all);
+    } else if (topology->me < 2 * fold->extra) {
+        tutti_host_plan_send(plan, plan->rounds - 1, topology->me - 1, 0, all);
     }
 }
 
 void
-tutti_host_plan_doubling(host_plan *plan, const host_scene *scene)
+tutti_host_plan_doubling(host_plan *plan, const host_topology *topology)
 {
-    const folding fold = fold_of(scene);
+    const folding fold = fold_of(topology);
     uint32_t k;
 
     plan->units = 1;
     plan->staged = true;
     plan->rounds = fold.bits + 2 * fold.begin;
     plan->gap = (plan->rounds + 1) / 2;
-    fold_in(plan, scene, &fold);
+    fold_in(plan, topology, &fold);
     for (k = 0; k < fold.bits && !fold.out; k++) {
         const uint32_t peer = rank_of(&fold, fold.number ^ 1U << k);
 
@@ -99,7 +99,7 @@ tutti_host_plan_doubling(host_plan *plan, const host_scene *scene)
     if (!fold.out) {
         tutti_host_plan_add(plan, fold.begin + fold.bits, PLAN_FINISH, 0, 1, 0);
     }
-    fold_out(plan, scene, &fold);
+    fold_out(plan, topology, &fold);
 }
 
 /* Returns the first unit of this rank's own, when only one is left. */
@@ -125,9 +125,9 @@ halve(host_plan *plan, const folding *fold)
 }
 
 void
-tutti_host_plan_rabenseifner(host_plan *plan, const host_scene *scene)
+tutti_host_plan_rabenseifner(host_plan *plan, const host_topology *topology)
 {
-    const folding fold = fold_of(scene);
+    const folding fold = fold_of(topology);
     uint32_t first;
     uint32_t k;
 
@@ -135,7 +135,7 @@ tutti_host_plan_rabenseifner(host_plan *plan, const host_scene *scene)
     plan->staged = true;
     plan->rounds = 2 * fold.bits + 2 * fold.begin;
     plan->gap = (plan->rounds + 1) / 2;
-    fold_in(plan, scene, &fold);
+    fold_in(plan, topology, &fold);
     if (!fold.out) {
         first = halve(plan, &fold);
         tutti_host_plan_add(plan, fold.begin + fold.bits, PLAN_FINISH, first, 1, 0);
@@ -147,17 +147,17 @@ tutti_host_plan_rabenseifner(host_plan *plan, const host_scene *scene)
             tutti_host_plan_recv(plan, fold.begin + fold.bits + k, peer, own ^ 1U << k, 1U << k);
         }
     }
-    fold_out(plan, scene, &fold);
+    fold_out(plan, topology, &fold);
 }
 
 /* ------------------------------------------------------------------------------ rings */
 
 void
-tutti_host_plan_ring(host_plan *plan, const host_scene *scene)
+tutti_host_plan_ring(host_plan *plan, const host_topology *topology)
 {
-    const uint32_t n = scene->size;
-    const uint32_t next = (scene->me + 1) % n;
-    const uint32_t before = (scene->me + n - 1) % n;
+    const uint32_t n = topology->size;
+    const uint32_t next = (topology->me + 1) % n;
+    const uint32_t before = (topology->me + n - 1) % n;
     uint32_t s;
 
     plan->units = n;
@@ -166,24 +166,24 @@ tutti_host_plan_ring(host_plan *plan, const host_scene *scene)
     plan->gap = n - 1;
     tutti_host_plan_add(plan, 0, PLAN_LOAD, 0, n, 0);
     for (s = 0; s < n - 1; s++) {
-        const uint32_t in = (scene->me + 2 * n - s - 1) % n;
+        const uint32_t in = (topology->me + 2 * n - s - 1) % n;
 
-        tutti_host_plan_send(plan, s, next, (scene->me + n - s) % n, 1);
+        tutti_host_plan_send(plan, s, next, (topology->me + n - s) % n, 1);
         tutti_host_plan_recv_staged(plan, s, before, in, 1);
         tutti_host_plan_add(plan, s + 1, PLAN_REDUCE, in, 1, 0);
     }
     tutti_host_plan_add(plan, n - 1, PLAN_FINISH, next, 1, 0);
     for (s = 0; s < n - 1; s++) {
         tutti_host_plan_send(plan, n - 1 + s, next, (next + n - s) % n, 1);
-        tutti_host_plan_recv(plan, n - 1 + s, before, (scene->me + n - s) % n, 1);
+        tutti_host_plan_recv(plan, n - 1 + s, before, (topology->me + n - s) % n, 1);
     }
 }
 
 void
-tutti_host_plan_chain(host_plan *plan, const host_scene *scene)
+tutti_host_plan_chain(host_plan *plan, const host_topology *topology)
 {
-    const uint32_t n = scene->size;
-    const uint32_t me = scene->me;
+    const uint32_t n = topology->size;
+    const uint32_t me = topology->me;
     const uint32_t back = 2 * n - 3 - me; /* the round in which the result comes */
 
     plan->units = 1;
@@ -213,9 +213,9 @@ tutti_host_plan_chain(host_plan *plan, const host_scene *scene)
 /* ------------------------------------------------------------------------------ all inputs */
 
 void
-tutti_host_plan_bruck(host_plan *plan, const host_scene *scene)
+tutti_host_plan_bruck(host_plan *plan, const host_topology *topology)
 {
-    const uint32_t n = scene->size;
+    const uint32_t n = topology->size;
     uint32_t k;
 
     plan->units = 1;
@@ -229,8 +229,8 @@ tutti_host_plan_bruck(host_plan *plan, const host_scene *scene)
         const uint32_t have = 1U << k;
         const uint32_t count = have < n - have ? have : n - have;
 
-        tutti_host_plan_send_staged(plan, k, (scene->me + n - have) % n, 0, count);
-        tutti_host_plan_recv_staged(plan, k, (scene->me + have) % n, have, count);
+        tutti_host_plan_send_staged(plan, k, (topology->me + n - have) % n, 0, count);
+        tutti_host_plan_recv_staged(plan, k, (topology->me + have) % n, have, count);
     }
-    tutti_host_plan_add(plan, plan->rounds, PLAN_FOLD, (n - scene->me) % n, 1, 0);
+    tutti_host_plan_add(plan, plan->rounds, PLAN_FOLD, (n - topology->me) % n, 1, 0);
 }

@@ -37,7 +37,7 @@ bool tutti_coll_host_is_direct(const tutti_coll_op *op);
 /* coll_host_ride.c: ops whose data travels with the agreement. Has that of all ranks? */
 bool tutti_coll_host_has_ridden(const tutti_coll_op *op);
 tutti_code tutti_coll_host_ridden(tutti_coll_op *op, tutti_error *err);
-size_t tutti_coll_host_ride(tutti_coll_op *op, unsigned char *ret_bytes);
+size_t tutti_coll_host_piggyback(tutti_coll_op *op, unsigned char *ret_bytes);
 
 /* Free the state. */
 void tutti_coll_host_finish(tutti_coll_op *op);

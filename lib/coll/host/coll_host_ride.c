@@ -19,14 +19,14 @@ factor_at(const tutti_coll_op *op)
 }
 
 size_t
-tutti_coll_host_ride(tutti_coll_op *op, unsigned char *ret_bytes)
+tutti_coll_host_piggyback(tutti_coll_op *op, unsigned char *ret_bytes)
 {
     const tutti_coll_args *args = &op->args;
     const uint64_t factor = tutti_coll_host_factor(op);
     const bool scaled = args->reduce == TUTTI_REDUCE_PREMUL_SUM;
     size_t size;
 
-    if (!tutti_coll_host_may_ride(op)) {
+    if (!tutti_coll_host_may_piggyback(op)) {
         return 0;
     }
     size = factor_at(op) + (scaled ? BOUNDARY : 0);
@@ -41,8 +41,8 @@ tutti_coll_host_ride(tutti_coll_op *op, unsigned char *ret_bytes)
 static tutti_code
 advance_ridden(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 {
-    const void *inputs[TUTTI_COLL_RIDE_RANKS_MAX];
-    double factors[TUTTI_COLL_RIDE_RANKS_MAX];
+    const void *inputs[TUTTI_COLL_PIGGYBACK_RANKS_MAX];
+    double factors[TUTTI_COLL_PIGGYBACK_RANKS_MAX];
     const uint32_t ranks = tutti_coll_group_size(op->group);
     const bool scaled = op->args.reduce == TUTTI_REDUCE_PREMUL_SUM;
     size_t size;

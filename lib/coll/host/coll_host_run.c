@@ -8,20 +8,20 @@
 #include "coll/host/coll_host_run.h"
 
 /* A chunk at work. */
-typedef struct piece_of_work {
+typedef struct chunk_job {
     tutti_coll_op *op;
     const host_exchange *exchange;
     const host_run *run;
     uint32_t chunk;
     uint64_t bytes; /* of the tensor or a block */
-} piece_of_work;
+} chunk_job;
 
 /* ------------------------------------------------------------------------------ where things are
  */
 
 /* Where unit `unit` begins in a chunk, in bytes. */
 static uint64_t
-offset_of(const piece_of_work *at, uint32_t unit)
+offset_of(const chunk_job *at, uint32_t unit)
 {
     const host_run *run = at->run;
     const uint64_t count = at->bytes / run->element;
@@ -34,13 +34,13 @@ offset_of(const piece_of_work *at, uint32_t unit)
 }
 
 static uint64_t
-bytes_of(const piece_of_work *at, uint32_t first, uint32_t count)
+bytes_of(const chunk_job *at, uint32_t first, uint32_t count)
 {
     return offset_of(at, first + count) - offset_of(at, first);
 }
 
 static unsigned char *
-data_at(const piece_of_work *at, uint32_t unit)
+data_at(const chunk_job *at, uint32_t unit)
 {
     const host_run *run = at->run;
 
@@ -54,7 +54,7 @@ data_at(const piece_of_work *at, uint32_t unit)
 }
 
 static unsigned char *
-stage_at(const piece_of_work *at, uint32_t unit)
+stage_at(const chunk_job *at, uint32_t unit)
 {
     const host_run *run = at->run;
     const uint64_t offset = run->plan.stage_units > 0 ? at->bytes * unit : offset_of(at, unit);
@@ -79,18 +79,18 @@ reduce_two(const tutti_coll_op *op, const void *left, const void *right, uint64_
 }
 
 static void
-load(const piece_of_work *at, const host_plan_step *step)
+load(const chunk_job *at, const host_plan_step *step)
 {
     const tutti_coll_op *op = at->op;
     const uint64_t bytes = bytes_of(at, step->first, step->count);
     unsigned char *data = data_at(at, step->first);
     const uint64_t begin = at->chunk * at->run->chunk;
     const void *inputs[1];
-    tutti_piece dest;
+    tutti_strided dest;
 
     if (at->run->blocks) {
-        dest = tutti_piece_of(data, bytes);
-        tutti_host_piece_copy(&dest, 0, &at->exchange->out[step->other], begin, bytes);
+        dest = tutti_strided_view(data, bytes);
+        tutti_host_strided_copy(&dest, 0, &at->exchange->out[step->other], begin, bytes);
         if (op->args.reduce != TUTTI_REDUCE_PREMUL_SUM) {
             return;
         }
@@ -107,18 +107,18 @@ load(const piece_of_work *at, const host_plan_step *step)
 }
 
 static void
-store(const piece_of_work *at, const host_plan_step *step)
+store(const chunk_job *at, const host_plan_step *step)
 {
     const uint64_t bytes = bytes_of(at, step->first, 1);
-    const tutti_piece source = tutti_piece_of(data_at(at, step->first), bytes);
+    const tutti_strided source = tutti_strided_view(data_at(at, step->first), bytes);
 
-    tutti_host_piece_copy(&at->exchange->in[step->other], at->chunk * at->run->chunk, &source, 0,
-                          bytes);
+    tutti_host_strided_copy(&at->exchange->in[step->other], at->chunk * at->run->chunk, &source, 0,
+                            bytes);
 }
 
 /* All inputs are there, beginning with our own. */
 static void
-fold(const piece_of_work *at, const host_plan_step *step)
+fold(const chunk_job *at, const host_plan_step *step)
 {
     const tutti_coll_op *op = at->op;
     const uint32_t size = tutti_coll_group_size(op->group);
@@ -134,7 +134,7 @@ fold(const piece_of_work *at, const host_plan_step *step)
 }
 
 static void
-finish_sum(const piece_of_work *at, const host_plan_step *step)
+finish_sum(const chunk_job *at, const host_plan_step *step)
 {
     const tutti_coll_op *op = at->op;
 
@@ -148,7 +148,7 @@ finish_sum(const piece_of_work *at, const host_plan_step *step)
 /* ------------------------------------------------------------------------------ steps */
 
 static void
-post(const piece_of_work *at, const host_plan_step *step)
+post(const chunk_job *at, const host_plan_step *step)
 {
     const host_run *run = at->run;
     const uint32_t number = at->chunk * (run->plan.rounds + 1) + step->round;
@@ -168,7 +168,7 @@ post(const piece_of_work *at, const host_plan_step *step)
 }
 
 static void
-do_step(const piece_of_work *at, const host_plan_step *step)
+do_step(const chunk_job *at, const host_plan_step *step)
 {
     switch ((host_plan_verb)step->verb) {
     case PLAN_LOAD:
@@ -205,11 +205,11 @@ do_round(tutti_coll_op *op, const host_exchange *exchange, uint32_t chunk, uint3
 {
     const host_run *run = exchange->run;
     const uint64_t rest = run->bytes - chunk * run->chunk;
-    const piece_of_work at = {.op = op,
-                              .exchange = exchange,
-                              .run = run,
-                              .chunk = chunk,
-                              .bytes = rest < run->chunk ? rest : run->chunk};
+    const chunk_job at = {.op = op,
+                          .exchange = exchange,
+                          .run = run,
+                          .chunk = chunk,
+                          .bytes = rest < run->chunk ? rest : run->chunk};
     size_t i;
 
     for (i = run->rounds[round]; i < run->rounds[round + 1]; i++) {

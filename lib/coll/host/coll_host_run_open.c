@@ -9,7 +9,7 @@
 #define PIECE_MAX (1U << 20)
 #define PIECES 8                /* of one that is between */
 #define CHUNK_BYTES (16U << 20) /* of all of them together */
-#define STEPS_MAX 0x40000U      /* messages of an op between two ranks; loans come behind */
+#define STEPS_MAX 0x40000U /* messages of an op between two ranks; exposed regions come behind */
 
 static void
 cut(host_run *self)
@@ -67,7 +67,7 @@ index_rounds(host_run *self)
 
 /* The plan is made twice: once to count its steps, once to write them down. */
 static tutti_code
-make_plan(tutti_coll_op *op, host_plan_fn make, const host_scene *scene, host_run **ret,
+make_plan(tutti_coll_op *op, host_plan_fn make, const host_topology *topology, host_run **ret,
           tutti_error *err)
 {
     host_plan counted = {0};
@@ -76,7 +76,7 @@ make_plan(tutti_coll_op *op, host_plan_fn make, const host_scene *scene, host_ru
     tutti_code code;
     size_t bytes;
 
-    make(&counted, scene);
+    make(&counted, topology);
     bytes = sizeof(host_run) + counted.count * sizeof(host_plan_step) +
             ((size_t)counted.rounds + 2) * sizeof(size_t);
     code = tutti_coll_host_stage(op, bytes, &memory, err);
@@ -87,7 +87,7 @@ make_plan(tutti_coll_op *op, host_plan_fn make, const host_scene *scene, host_ru
     self = (host_run *)(void *)memory;
     self->rounds = (size_t *)(self + 1);
     self->plan.steps = (host_plan_step *)(self->rounds + counted.rounds + 2);
-    make(&self->plan, scene);
+    make(&self->plan, topology);
     self->plan.lives = self->plan.lives > 0 ? self->plan.lives : self->plan.rounds;
     self->plan.gap = self->plan.gap > 0 ? self->plan.gap : self->plan.rounds;
     index_rounds(self);
@@ -112,13 +112,14 @@ block_bytes(const tutti_coll_op *op)
 }
 
 tutti_code
-tutti_coll_host_run(tutti_coll_op *op, host_plan_fn make, const host_scene *given, tutti_error *err)
+tutti_coll_host_run(tutti_coll_op *op, host_plan_fn make, const host_topology *given,
+                    tutti_error *err)
 {
     static const host_algorithm algorithm = {.advance = tutti_host_run_advance};
     const bool reduces = op->args.kind == TUTTI_COLL_ALL_REDUCE ||
                          op->args.kind == TUTTI_COLL_REDUCE ||
                          op->args.kind == TUTTI_COLL_REDUCE_SCATTER;
-    host_scene scene = *given;
+    host_topology topology = *given;
     host_exchange *exchange = NULL;
     host_run *self = NULL;
     bool in_place = false;
@@ -126,10 +127,11 @@ tutti_coll_host_run(tutti_coll_op *op, host_plan_fn make, const host_scene *give
 
     if (code == TUTTI_OK && is_on_blocks(op->args.kind)) {
         code = tutti_host_direct_set_up(op, exchange, &in_place, err);
-        scene.whole_rows = code == TUTTI_OK && tutti_pieces_are_whole(exchange->in, scene.size);
+        topology.whole_rows =
+            code == TUTTI_OK && tutti_pieces_are_whole(exchange->in, topology.size);
     }
     if (code == TUTTI_OK) {
-        code = make_plan(op, make, &scene, &self, err);
+        code = make_plan(op, make, &topology, &self, err);
     }
     if (code == TUTTI_OK) {
         exchange->base.algorithm = &algorithm;

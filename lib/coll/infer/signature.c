@@ -11,7 +11,7 @@
 #define FLAG_SPLITS 8
 #define FLAG_LIST 16
 #define FLAG_COALESCED 32
-#define FLAG_HEAD 64 /* the root has more to tell than a signature holds */
+#define FLAG_ROOT_INFO 64 /* the root has more to tell than a signature holds */
 #define FLAG_DEVICE 128
 #define FLAG_STEP 256 /* 0 does not travel */
 #define STEP_BYTES 8
@@ -97,7 +97,7 @@ tutti_signature_is_open(const tutti_coll_args *args)
 }
 
 bool
-tutti_signature_has_head(const tutti_coll_args *args)
+tutti_signature_has_root_info(const tutti_coll_args *args)
 {
     return tutti_coll_is_from_root(args->kind) && args->has_spec && !args->count_only &&
            (args->coalesced || args->root_splits != NULL || args->meta.size > 0);
@@ -110,7 +110,7 @@ flags_of(const tutti_coll_args *args)
            (args->form == TUTTI_FORM_STACK ? FLAG_STACK : 0u) |
            (args->form == TUTTI_FORM_LIST ? FLAG_LIST : 0u) |
            (args->has_splits ? FLAG_SPLITS : 0u) | (args->coalesced ? FLAG_COALESCED : 0u) |
-           (tutti_signature_has_head(args) ? FLAG_HEAD : 0u) |
+           (tutti_signature_has_root_info(args) ? FLAG_ROOT_INFO : 0u) |
            (args->on_device ? FLAG_DEVICE : 0u) | (args->step != 0 ? FLAG_STEP : 0u);
 }
 
@@ -169,7 +169,7 @@ read_flags(uint32_t flags, tutti_coll_args *args)
     args->has_splits = (flags & FLAG_SPLITS) != 0;
     args->coalesced = (flags & FLAG_COALESCED) != 0;
     args->on_device = (flags & FLAG_DEVICE) != 0;
-    args->meta.size = (flags & FLAG_HEAD) != 0 ? 1 : 0;
+    args->meta.size = (flags & FLAG_ROOT_INFO) != 0 ? 1 : 0;
 }
 
 bool

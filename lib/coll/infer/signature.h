@@ -18,7 +18,7 @@ size_t tutti_signature_write(const tutti_coll_args *args, unsigned char *ret_byt
 bool tutti_signature_is_open(const tutti_coll_args *args);
 
 /* Does the root tell more than a signature holds? (root_info.c) */
-bool tutti_signature_has_head(const tutti_coll_args *args);
+bool tutti_signature_has_root_info(const tutti_coll_args *args);
 
 /*
  * False: malformed. Fields that do not travel (factor, peer, tag, flat, to, list) are 0; of a

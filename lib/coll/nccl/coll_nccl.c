@@ -16,7 +16,7 @@ static void
 take_off(nccl_op *self)
 {
     self->off = true;
-    tutti_coll_take_off(self->op);
+    tutti_coll_device_submit(self->op);
 }
 
 /* ------------------------------------------------------------------------------ start, finish */
@@ -260,7 +260,7 @@ static void
 forget(tutti_coll_backend *door, uint64_t group_id)
 {
     nccl_backend *self = tutti_container_of(door, nccl_backend, door);
-    tutti_link *link;
+    tutti_list_node *link;
     tutti_error why;
 
     (void)TUTTI_FAIL(&why, TUTTI_UNAVAILABLE, "the group is gone");
@@ -358,7 +358,7 @@ tutti_coll_nccl_open(const tutti_coll_nccl_options *options, tutti_coll_backend 
     self->device = options->device;
     tutti_nccl_line_init(&self->line);
     tutti_list_init(&self->behind);
-    tutti_list_init(&self->aloft);
+    tutti_list_init(&self->pending);
     tutti_list_init(&self->moving);
     tutti_list_init(&self->spare);
     tutti_list_init(&self->comms);

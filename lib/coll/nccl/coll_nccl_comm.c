@@ -18,7 +18,7 @@ nccl_comm *
 tutti_nccl_comm_of(nccl_backend *backend, uint64_t group)
 {
     nccl_comm *self;
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (link = backend->comms.next; link != &backend->comms; link = link->next) {
         self = tutti_container_of(link, nccl_comm, link);
@@ -188,7 +188,7 @@ tutti_nccl_comm_ask(nccl_comm *self)
 static nccl_op *
 unheard(const nccl_comm *self)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (link = self->ops.next; link != &self->ops; link = link->next) {
         nccl_op *op = tutti_container_of(link, nccl_op, in_comm);
@@ -235,7 +235,7 @@ unsigned
 tutti_nccl_comms_poll(nccl_backend *backend, uint64_t now_ns)
 {
     const bool asks = now_ns >= backend->asked_ns + ASK_NS;
-    tutti_link *link = backend->comms.next;
+    tutti_list_node *link = backend->comms.next;
     unsigned did = 0;
 
     while (link != &backend->comms) {
@@ -260,7 +260,7 @@ void
 tutti_nccl_comms_close(nccl_backend *backend)
 {
     const uint64_t begun_ns = tutti_clock_ns();
-    tutti_link *link;
+    tutti_list_node *link;
     tutti_error err;
 
     (void)TUTTI_FAIL(&err, TUTTI_UNAVAILABLE, "the agent stops");

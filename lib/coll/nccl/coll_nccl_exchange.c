@@ -19,19 +19,19 @@ typedef struct exchange {
 
 /* A piece as it can leave: in one run. */
 static tutti_code
-pack(exchange *self, const tutti_piece *piece, tutti_piece *ret_run, tutti_error *err)
+pack(exchange *self, const tutti_strided *piece, tutti_strided *ret_run, tutti_error *err)
 {
-    const uint64_t bytes = tutti_piece_bytes(piece);
+    const uint64_t bytes = tutti_strided_bytes(piece);
     unsigned char *stage = NULL;
     tutti_code code;
 
-    if (tutti_piece_is_whole(piece)) {
-        *ret_run = tutti_piece_of(piece->base, bytes);
+    if (tutti_strided_is_whole(piece)) {
+        *ret_run = tutti_strided_view(piece->base, bytes);
         return TUTTI_OK;
     }
     code = tutti_nccl_plan_stage(self->plan, bytes, &stage, err);
     if (code == TUTTI_OK) {
-        *ret_run = tutti_piece_of(stage, bytes);
+        *ret_run = tutti_strided_view(stage, bytes);
         code = tutti_nccl_plan_copy(&self->plan->packs, ret_run, piece, err);
     }
     return code;
@@ -39,24 +39,24 @@ pack(exchange *self, const tutti_piece *piece, tutti_piece *ret_run, tutti_error
 
 /* Where a piece can arrive, which is unpacked behind. */
 static tutti_code
-unpack(exchange *self, uint32_t from, tutti_piece *ret_run, tutti_error *err)
+unpack(exchange *self, uint32_t from, tutti_strided *ret_run, tutti_error *err)
 {
-    const tutti_piece *piece = &self->pieces.in[from];
-    const uint64_t bytes = tutti_piece_bytes(piece);
+    const tutti_strided *piece = &self->pieces.in[from];
+    const uint64_t bytes = tutti_strided_bytes(piece);
     unsigned char *stage = NULL;
     tutti_code code;
 
     if (self->inputs != NULL) {
-        *ret_run = tutti_piece_of(self->inputs + from * bytes, bytes);
+        *ret_run = tutti_strided_view(self->inputs + from * bytes, bytes);
         return TUTTI_OK;
     }
-    if (tutti_piece_is_whole(piece)) {
-        *ret_run = tutti_piece_of(piece->base, bytes);
+    if (tutti_strided_is_whole(piece)) {
+        *ret_run = tutti_strided_view(piece->base, bytes);
         return TUTTI_OK;
     }
     code = tutti_nccl_plan_stage(self->plan, bytes, &stage, err);
     if (code == TUTTI_OK) {
-        *ret_run = tutti_piece_of(stage, bytes);
+        *ret_run = tutti_strided_view(stage, bytes);
         code = tutti_nccl_plan_copy(&self->plan->unpacks, piece, ret_run, err);
     }
     return code;
@@ -66,13 +66,13 @@ unpack(exchange *self, uint32_t from, tutti_piece *ret_run, tutti_error *err)
 static tutti_code
 keep_own(exchange *self, tutti_error *err)
 {
-    const tutti_piece *out = &self->pieces.out[self->me];
-    const tutti_piece *in = &self->pieces.in[self->me];
-    tutti_piece from;
-    tutti_piece to;
+    const tutti_strided *out = &self->pieces.out[self->me];
+    const tutti_strided *in = &self->pieces.in[self->me];
+    tutti_strided from;
+    tutti_strided to;
     tutti_code code = pack(self, out, &from, err);
 
-    if (code != TUTTI_OK || tutti_piece_bytes(out) == 0 || tutti_piece_bytes(in) == 0) {
+    if (code != TUTTI_OK || tutti_strided_bytes(out) == 0 || tutti_strided_bytes(in) == 0) {
         return code;
     }
     if (self->inputs == NULL) {
@@ -85,16 +85,16 @@ keep_own(exchange *self, tutti_error *err)
 static tutti_code
 trade_with(exchange *self, uint32_t rank, tutti_error *err)
 {
-    tutti_piece run;
+    tutti_strided run;
     tutti_code code = TUTTI_OK;
 
-    if (tutti_piece_bytes(&self->pieces.out[rank]) > 0) {
+    if (tutti_strided_bytes(&self->pieces.out[rank]) > 0) {
         code = pack(self, &self->pieces.out[rank], &run, err);
         if (code == TUTTI_OK) {
             code = tutti_nccl_plan_move(&self->plan->first, NCCL_CALL_SEND, &run, rank, err);
         }
     }
-    if (code == TUTTI_OK && tutti_piece_bytes(&self->pieces.in[rank]) > 0) {
+    if (code == TUTTI_OK && tutti_strided_bytes(&self->pieces.in[rank]) > 0) {
         code = unpack(self, rank, &run, err);
         if (code == TUTTI_OK) {
             code = tutti_nccl_plan_move(&self->plan->first, NCCL_CALL_RECV, &run, rank, err);
@@ -107,7 +107,7 @@ trade_with(exchange *self, uint32_t rank, tutti_error *err)
 static tutti_code
 reduce_all(exchange *self, tutti_error *err)
 {
-    const uint64_t bytes = tutti_piece_bytes(&self->pieces.in[self->me]);
+    const uint64_t bytes = tutti_strided_bytes(&self->pieces.in[self->me]);
     const nccl_kernel kernel = {.inputs = self->inputs,
                                 .stride = bytes,
                                 .input_count = self->size,
@@ -128,7 +128,7 @@ run(exchange *self, tutti_error *err)
 
     if (reduces) {
         code = tutti_nccl_plan_stage(self->plan,
-                                     self->size * tutti_piece_bytes(&self->pieces.in[self->me]),
+                                     self->size * tutti_strided_bytes(&self->pieces.in[self->me]),
                                      &self->inputs, err);
     }
     if (code == TUTTI_OK) {
@@ -146,8 +146,8 @@ copy_input(nccl_plan *plan, const tutti_coll_op *op, const void **ret_input, tut
 {
     const uint64_t bytes = op->input != NULL ? tutti_spec_bytes(&op->args.spec) : 0;
     unsigned char *stage = NULL;
-    tutti_piece from;
-    tutti_piece to;
+    tutti_strided from;
+    tutti_strided to;
     tutti_code code;
 
     *ret_input = op->input;
@@ -156,8 +156,8 @@ copy_input(nccl_plan *plan, const tutti_coll_op *op, const void **ret_input, tut
     }
     code = tutti_nccl_plan_stage(plan, bytes, &stage, err);
     if (code == TUTTI_OK) {
-        from = tutti_piece_of(op->input, bytes);
-        to = tutti_piece_of(stage, bytes);
+        from = tutti_strided_view(op->input, bytes);
+        to = tutti_strided_view(stage, bytes);
         code = tutti_nccl_plan_copy(&plan->packs, &to, &from, err);
         *ret_input = stage;
     }
@@ -174,7 +174,7 @@ tutti_nccl_plan_exchange(nccl_plan *plan, const tutti_coll_op *op, tutti_error *
     const void *input = NULL;
     tutti_code code;
 
-    self.pieces.out = calloc(2 * (size_t)self.size, sizeof(tutti_piece));
+    self.pieces.out = calloc(2 * (size_t)self.size, sizeof(tutti_strided));
     if (self.pieces.out == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the pieces of an op");
     }

@@ -21,13 +21,13 @@ enum {
 
 /* A stride, where the other side may be one run of bytes. */
 static uint64_t
-pitch_of(const tutti_piece *piece, const tutti_piece *rows)
+pitch_of(const tutti_strided *piece, const tutti_strided *rows)
 {
     return piece->rows > 1 ? piece->stride : rows->row_bytes;
 }
 
 static cudaError_t
-copy_row_by_row(const nccl_copy *copy, const tutti_piece *rows, cudaStream_t stream)
+copy_row_by_row(const nccl_copy *copy, const tutti_strided *rows, cudaStream_t stream)
 {
     cudaError_t said = cudaSuccess;
     uint64_t i;
@@ -43,12 +43,12 @@ copy_row_by_row(const nccl_copy *copy, const tutti_piece *rows, cudaStream_t str
 static cudaError_t
 copy_one(const nccl_copy *copy, cudaStream_t stream)
 {
-    const tutti_piece *rows = copy->to.rows > 1 ? &copy->to : &copy->from;
+    const tutti_strided *rows = copy->to.rows > 1 ? &copy->to : &copy->from;
     const uint64_t to_pitch = pitch_of(&copy->to, rows);
     const uint64_t from_pitch = pitch_of(&copy->from, rows);
 
-    if (tutti_piece_is_whole(&copy->to) && tutti_piece_is_whole(&copy->from)) {
-        return cudaMemcpyAsync(copy->to.base, copy->from.base, tutti_piece_bytes(rows),
+    if (tutti_strided_is_whole(&copy->to) && tutti_strided_is_whole(&copy->from)) {
+        return cudaMemcpyAsync(copy->to.base, copy->from.base, tutti_strided_bytes(rows),
                                cudaMemcpyDefault, stream);
     }
     if (to_pitch > PITCH_MAX || from_pitch > PITCH_MAX) {

@@ -41,7 +41,7 @@ nccl_place *
 tutti_nccl_line_head(const nccl_line *line)
 {
     nccl_place *head = NULL;
-    const tutti_link *link;
+    const tutti_list_node *link;
 
     for (link = line->places.next; link != &line->places; link = link->next) {
         nccl_place *place = tutti_container_of(link, nccl_place, link);

@@ -20,7 +20,7 @@
 
 /* An op in the line. Embedded. */
 typedef struct nccl_place {
-    tutti_link link;
+    tutti_list_node link;
     uint64_t ticket; /* proposed, or final */
     uint64_t group;  /* equal tickets: by group, then by number */
     uint64_t sequence;
@@ -29,7 +29,7 @@ typedef struct nccl_place {
 
 typedef struct nccl_line {
     uint64_t clock;
-    tutti_link places;
+    tutti_list_node places;
 } nccl_line;
 
 void tutti_nccl_line_init(nccl_line *line);

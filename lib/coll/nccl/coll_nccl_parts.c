@@ -30,7 +30,7 @@ cut_input(const tutti_coll_op *op, const void *input, nccl_pieces *pieces)
     uint32_t i;
 
     for (i = 0; i < size; i++) {
-        pieces->out[i] = tutti_piece_cut(input, &view, axis, i, size);
+        pieces->out[i] = tutti_strided_cut(input, &view, axis, i, size);
     }
 }
 
@@ -41,7 +41,7 @@ cut_list(const tutti_coll_op *op, nccl_pieces *pieces)
 
     for (i = 0; i < op->args.list_count; i++) {
         pieces->out[i] =
-            tutti_piece_of(op->args.list[i].data, tutti_spec_bytes(&op->args.list[i].spec));
+            tutti_strided_view(op->args.list[i].data, tutti_spec_bytes(&op->args.list[i].spec));
     }
 }
 
@@ -54,8 +54,8 @@ join_list(const tutti_coll_op *op, nccl_pieces *pieces)
     uint32_t i;
 
     for (i = 0; i < size; i++) {
-        pieces->in[i] =
-            tutti_piece_of(op->outputs[first + i].data, tutti_spec_bytes(&op->shapes[first + i]));
+        pieces->in[i] = tutti_strided_view(op->outputs[first + i].data,
+                                           tutti_spec_bytes(&op->shapes[first + i]));
     }
 }
 
@@ -66,7 +66,7 @@ set_all_gather(const tutti_coll_op *op, const void *input, nccl_pieces *pieces)
     uint32_t i;
 
     for (i = 0; i < tutti_coll_group_size(op->group); i++) {
-        pieces->out[i] = tutti_piece_of(input, bytes);
+        pieces->out[i] = tutti_strided_view(input, bytes);
     }
     join_list(op, pieces);
 }
@@ -79,7 +79,7 @@ set_gather(const tutti_coll_op *op, const void *input, nccl_pieces *pieces)
     const tutti_spec view = tutti_nccl_view_of(op, &axis);
     uint32_t i;
 
-    pieces->out[op->args.root] = tutti_piece_of(input, tutti_spec_bytes(&op->args.spec));
+    pieces->out[op->args.root] = tutti_strided_view(input, tutti_spec_bytes(&op->args.spec));
     if (tutti_coll_group_rank(op->group) != op->args.root) {
         return;
     }
@@ -88,7 +88,7 @@ set_gather(const tutti_coll_op *op, const void *input, nccl_pieces *pieces)
         return;
     }
     for (i = 0; i < size; i++) {
-        pieces->in[i] = tutti_piece_join(op->output, &view, axis, i, size);
+        pieces->in[i] = tutti_strided_join(op->output, &view, axis, i, size);
     }
 }
 
@@ -111,7 +111,7 @@ set_scatter(const tutti_coll_op *op, const void *input, nccl_pieces *pieces, tut
     } else if (me == op->args.root) {
         cut_input(op, input, pieces);
     }
-    pieces->in[op->args.root] = tutti_piece_of(op->output, tutti_spec_bytes(&part));
+    pieces->in[op->args.root] = tutti_strided_view(op->output, tutti_spec_bytes(&part));
     return TUTTI_OK;
 }
 
@@ -128,9 +128,9 @@ set_reduce_scatter(const tutti_coll_op *op, const void *input, nccl_pieces *piec
     } else {
         cut_input(op, input, pieces);
     }
-    bytes = tutti_piece_bytes(&pieces->out[tutti_coll_group_rank(op->group)]);
+    bytes = tutti_strided_bytes(&pieces->out[tutti_coll_group_rank(op->group)]);
     for (i = 0; i < size; i++) {
-        pieces->in[i] = tutti_piece_of(op->output, bytes);
+        pieces->in[i] = tutti_strided_view(op->output, bytes);
     }
 }
 
@@ -156,8 +156,8 @@ set_all_to_all(const tutti_coll_op *op, const void *input, nccl_pieces *pieces, 
     }
     code = tutti_coll_infer_part(&op->args, size, &part, err);
     for (i = 0; i < size && code == TUTTI_OK; i++) {
-        pieces->out[i] = tutti_piece_cut(input, &op->args.spec, op->args.axis, i, size);
-        pieces->in[i] = tutti_piece_join(op->output, &part, op->args.concat_axis, i, size);
+        pieces->out[i] = tutti_strided_cut(input, &op->args.spec, op->args.axis, i, size);
+        pieces->in[i] = tutti_strided_join(op->output, &part, op->args.concat_axis, i, size);
     }
     return code;
 }
@@ -169,10 +169,10 @@ set_permute(const tutti_coll_op *op, const void *input, nccl_pieces *pieces)
     const uint32_t me = tutti_coll_group_rank(op->group);
     uint32_t i;
 
-    pieces->out[op->args.to[me]] = tutti_piece_of(input, bytes);
+    pieces->out[op->args.to[me]] = tutti_strided_view(input, bytes);
     for (i = 0; i < op->args.to_count; i++) {
         if (op->args.to[i] == me) {
-            pieces->in[i] = tutti_piece_of(op->output, bytes);
+            pieces->in[i] = tutti_strided_view(op->output, bytes);
         }
     }
 }

@@ -56,12 +56,12 @@ tutti_nccl_plan_stage(nccl_plan *plan, uint64_t bytes, unsigned char **ret_stage
 }
 
 tutti_code
-tutti_nccl_plan_copy(tutti_buf *where, const tutti_piece *to, const tutti_piece *from,
+tutti_nccl_plan_copy(tutti_buf *where, const tutti_strided *to, const tutti_strided *from,
                      tutti_error *err)
 {
     const nccl_copy copy = {.to = *to, .from = *from};
 
-    if (tutti_piece_bytes(to) == 0 || to->base == from->base) {
+    if (tutti_strided_bytes(to) == 0 || to->base == from->base) {
         return TUTTI_OK;
     }
     return tutti_buf_add(where, &copy, sizeof(copy), err);
@@ -74,13 +74,13 @@ tutti_nccl_plan_call(tutti_buf *where, const nccl_call *call, tutti_error *err)
 }
 
 tutti_code
-tutti_nccl_plan_move(tutti_buf *where, nccl_call_kind kind, const tutti_piece *piece, uint32_t peer,
-                     tutti_error *err)
+tutti_nccl_plan_move(tutti_buf *where, nccl_call_kind kind, const tutti_strided *piece,
+                     uint32_t peer, tutti_error *err)
 {
     const nccl_call call = {.kind = kind,
                             .input = piece->base,
                             .output = piece->base,
-                            .count = tutti_piece_bytes(piece),
+                            .count = tutti_strided_bytes(piece),
                             .dtype = TUTTI_DTYPE_UINT8,
                             .peer = peer};
 
@@ -151,23 +151,23 @@ typedef struct slices {
     unsigned char *output; /* of all elements; for a share of ours that goes to a root: a stage */
 } slices;
 
-static tutti_piece
+static tutti_strided
 slice_of(const slices *self, const void *base, uint32_t i)
 {
     const uint64_t share = self->count / self->size;
     const uint64_t more = self->count % self->size;
     const uint64_t begin = i * share + (i < more ? i : more);
 
-    return tutti_piece_of((const unsigned char *)base + begin * self->element,
-                          (share + (i < more ? 1 : 0)) * self->element);
+    return tutti_strided_view((const unsigned char *)base + begin * self->element,
+                              (share + (i < more ? 1 : 0)) * self->element);
 }
 
 static tutti_code
 collect_share(slices *self, tutti_error *err)
 {
-    const tutti_piece own = slice_of(self, self->op->input, self->me);
-    const tutti_piece result = slice_of(self, self->output, self->me);
-    const uint64_t bytes = tutti_piece_bytes(&own);
+    const tutti_strided own = slice_of(self, self->op->input, self->me);
+    const tutti_strided result = slice_of(self, self->output, self->me);
+    const uint64_t bytes = tutti_strided_bytes(&own);
     nccl_kernel kernel = {.stride = bytes,
                           .input_count = self->size,
                           .reduce = self->op->args.reduce,
@@ -179,8 +179,8 @@ collect_share(slices *self, tutti_error *err)
     uint32_t i;
 
     for (i = 0; i < self->size && code == TUTTI_OK; i++) {
-        const tutti_piece theirs = slice_of(self, self->op->input, i);
-        const tutti_piece room = tutti_piece_of(stage + i * bytes, bytes);
+        const tutti_strided theirs = slice_of(self, self->op->input, i);
+        const tutti_strided room = tutti_strided_view(stage + i * bytes, bytes);
 
         if (i == self->me) {
             code = tutti_nccl_plan_copy(&self->plan->packs, &room, &own, err);
@@ -199,12 +199,12 @@ static tutti_code
 give_share(slices *self, tutti_error *err)
 {
     const bool to_root = self->op->args.kind == TUTTI_COLL_REDUCE;
-    const tutti_piece mine = slice_of(self, self->output, self->me);
+    const tutti_strided mine = slice_of(self, self->output, self->me);
     tutti_code code = TUTTI_OK;
     uint32_t i;
 
     for (i = 0; i < self->size && code == TUTTI_OK; i++) {
-        const tutti_piece theirs = slice_of(self, self->output, i);
+        const tutti_strided theirs = slice_of(self, self->output, i);
 
         if (i != self->me && (!to_root || i == self->op->args.root)) {
             code = tutti_nccl_plan_move(&self->plan->second, NCCL_CALL_SEND, &mine, i, err);
@@ -280,13 +280,13 @@ plan_reduce_scatter(nccl_plan *plan, const tutti_coll_op *op, tutti_error *err)
     tutti_code code = TUTTI_OK;
     uint32_t i;
 
-    if (tutti_piece_cut(op->input, &view, axis, 0, size).rows > 1 && bytes > 0) {
+    if (tutti_strided_cut(op->input, &view, axis, 0, size).rows > 1 && bytes > 0) {
         code = tutti_nccl_plan_stage(plan, bytes, &stage, err);
         call.input = stage;
     }
     for (i = 0; i < size && stage != NULL && code == TUTTI_OK; i++) {
-        const tutti_piece to = tutti_piece_of(stage + i * (bytes / size), bytes / size);
-        const tutti_piece from = tutti_piece_cut(op->input, &view, axis, i, size);
+        const tutti_strided to = tutti_strided_view(stage + i * (bytes / size), bytes / size);
+        const tutti_strided from = tutti_strided_cut(op->input, &view, axis, i, size);
 
         code = tutti_nccl_plan_copy(&plan->packs, &to, &from, err);
     }
@@ -326,13 +326,13 @@ plan_all_gather(nccl_plan *plan, const tutti_coll_op *op, tutti_error *err)
     tutti_code code = TUTTI_OK;
     uint32_t i;
 
-    if (tutti_piece_join(op->output, &view, axis, 0, size).rows > 1 && bytes > 0) {
+    if (tutti_strided_join(op->output, &view, axis, 0, size).rows > 1 && bytes > 0) {
         code = tutti_nccl_plan_stage(plan, bytes * size, &stage, err);
         call.output = stage;
     }
     for (i = 0; i < size && stage != NULL && code == TUTTI_OK; i++) {
-        const tutti_piece from = tutti_piece_of(stage + i * bytes, bytes);
-        const tutti_piece to = tutti_piece_join(op->output, &view, axis, i, size);
+        const tutti_strided from = tutti_strided_view(stage + i * bytes, bytes);
+        const tutti_strided to = tutti_strided_join(op->output, &view, axis, i, size);
 
         code = tutti_nccl_plan_copy(&plan->unpacks, &to, &from, err);
     }
@@ -368,8 +368,8 @@ static tutti_code
 keep(tutti_buf *where, const tutti_coll_op *op, void *copy, const void *tensor, tutti_error *err)
 {
     const uint64_t bytes = tutti_spec_bytes(&op->args.spec);
-    const tutti_piece to = tutti_piece_of(copy, bytes);
-    const tutti_piece from = tutti_piece_of(tensor, bytes);
+    const tutti_strided to = tutti_strided_view(copy, bytes);
+    const tutti_strided from = tutti_strided_view(tensor, bytes);
 
     return copy == NULL ? TUTTI_OK : tutti_nccl_plan_copy(where, &to, &from, err);
 }

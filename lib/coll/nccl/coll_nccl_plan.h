@@ -12,8 +12,8 @@
 #include "coll/packet/strided.h"
 
 typedef struct nccl_copy {
-    tutti_piece to;
-    tutti_piece from;
+    tutti_strided to;
+    tutti_strided from;
 } nccl_copy;
 
 typedef enum nccl_call_kind {
@@ -76,11 +76,11 @@ bool tutti_nccl_is_native(tutti_reduce reduce, tutti_dtype dtype);
 
 tutti_code tutti_nccl_plan_stage(nccl_plan *plan, uint64_t bytes, unsigned char **ret_stage,
                                  tutti_error *err);
-tutti_code tutti_nccl_plan_copy(tutti_buf *where, const tutti_piece *to, const tutti_piece *from,
-                                tutti_error *err);
+tutti_code tutti_nccl_plan_copy(tutti_buf *where, const tutti_strided *to,
+                                const tutti_strided *from, tutti_error *err);
 tutti_code tutti_nccl_plan_call(tutti_buf *where, const nccl_call *call, tutti_error *err);
 /* A send or receive of a whole piece. */
-tutti_code tutti_nccl_plan_move(tutti_buf *where, nccl_call_kind kind, const tutti_piece *piece,
+tutti_code tutti_nccl_plan_move(tutti_buf *where, nccl_call_kind kind, const tutti_strided *piece,
                                 uint32_t peer, tutti_error *err);
 tutti_code tutti_nccl_plan_kernel(nccl_plan *plan, const nccl_kernel *kernel, tutti_error *err);
 
@@ -89,8 +89,8 @@ tutti_code tutti_nccl_plan_exchange(nccl_plan *plan, const tutti_coll_op *op, tu
 
 /* coll_nccl_parts.c: which piece goes where */
 typedef struct nccl_pieces {
-    tutti_piece *out; /* [size] of the input, for each rank */
-    tutti_piece *in;  /* [size] of the output, from each rank */
+    tutti_strided *out; /* [size] of the input, for each rank */
+    tutti_strided *in;  /* [size] of the output, from each rank */
 } nccl_pieces;
 
 /* As the op's args see the tensor: flat and scalar ones have one dimension. */

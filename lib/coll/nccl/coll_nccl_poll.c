@@ -4,8 +4,8 @@
 #include "coll/nccl/coll_nccl_fail.h"
 #include "coll/nccl/coll_nccl_private.h"
 
-#define SPIN_NS (1 * TUTTI_NS_PER_MS) /* look without sleeping, after something moved */
-#define NAP_NS (1 * TUTTI_NS_PER_MS)  /* then so often */
+#define SPIN_NS (1 * TUTTI_NS_PER_MS)         /* look without sleeping, after something moved */
+#define POLL_TIMEOUT_NS (1 * TUTTI_NS_PER_MS) /* then so often */
 
 void
 tutti_nccl_op_detach(nccl_op *self)
@@ -23,16 +23,16 @@ tutti_nccl_op_give_up(nccl_op *self, uint64_t now_ns)
         return false;
     }
     tutti_error_set_op(&why, tutti_coll_group_name(self->op->group), self->op->sequence, why.rank);
-    tutti_coll_give_up(self->op, &why);
+    tutti_coll_device_fail(self->op, &why);
     return true;
 }
 
 void
-tutti_nccl_op_land(nccl_op *self)
+tutti_nccl_op_complete(nccl_op *self)
 {
     if (self->off) {
         self->off = false;
-        tutti_coll_land(self->op); /* may free it */
+        tutti_coll_device_complete(self->op); /* may free it */
     }
 }
 
@@ -59,9 +59,9 @@ tutti_nccl_abandon(tutti_coll_op *op)
     if (stage == NCCL_STAGE_LAUNCH) {
         /* NCCL may still be putting things into the stream: see poll_dead. */
         tutti_list_add(&self->backend->behind, &self->link);
-    } else if (stage != NCCL_STAGE_ALOFT) {
+    } else if (stage != NCCL_STAGE_PENDING) {
         tutti_list_remove(&self->link);
-        tutti_nccl_op_land(self);
+        tutti_nccl_op_complete(self);
     }
 }
 
@@ -81,9 +81,9 @@ poll_dead(nccl_op *self)
     if (cudaEventCreateWithFlags(&self->event, cudaEventDisableTiming) == cudaSuccess) {
         (void)cudaEventRecord(self->event, self->backend->stream);
     }
-    self->stage = NCCL_STAGE_ALOFT;
+    self->stage = NCCL_STAGE_PENDING;
     tutti_list_remove(&self->link);
-    tutti_list_add(&self->backend->aloft, &self->link);
+    tutti_list_add(&self->backend->pending, &self->link);
     return true;
 }
 
@@ -91,7 +91,7 @@ poll_dead(nccl_op *self)
 static bool
 poll_behind(nccl_backend *backend)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (link = backend->behind.next; link != &backend->behind; link = link->next) {
         nccl_op *self = tutti_container_of(link, nccl_op, link);
@@ -102,7 +102,7 @@ poll_behind(nccl_backend *backend)
             }
         } else if (tutti_coll_is_next(self->op)) {
             tutti_list_remove(&self->link);
-            tutti_nccl_op_land(self);
+            tutti_nccl_op_complete(self);
             return true;
         }
     }
@@ -123,13 +123,13 @@ poll_line(nccl_backend *backend)
     }
     self->stage = NCCL_STAGE_LAUNCH;
     if (tutti_nccl_launch(self, &done, &err) != TUTTI_OK) {
-        tutti_coll_give_up(self->op, &err);
+        tutti_coll_device_fail(self->op, &err);
         return true;
     }
     if (done) {
         tutti_nccl_line_leave(&self->place);
-        self->stage = NCCL_STAGE_ALOFT;
-        tutti_list_add(&backend->aloft, &self->link);
+        self->stage = NCCL_STAGE_PENDING;
+        tutti_list_add(&backend->pending, &self->link);
         tutti_coll_mark_launched(self->op);
         return true;
     }
@@ -151,23 +151,23 @@ is_sound(nccl_op *self)
 
 /* The oldest that the device has: is it through with it? */
 static bool
-poll_aloft(nccl_backend *backend, uint64_t now_ns)
+poll_pending(nccl_backend *backend, uint64_t now_ns)
 {
     nccl_op *self;
     cudaError_t said;
     tutti_error err;
 
-    if (tutti_list_empty(&backend->aloft)) {
+    if (tutti_list_empty(&backend->pending)) {
         return false;
     }
-    self = tutti_container_of(backend->aloft.next, nccl_op, link);
+    self = tutti_container_of(backend->pending.next, nccl_op, link);
     said = self->event == NULL ? cudaSuccess : cudaEventQuery(self->event);
     if (said == cudaErrorNotReady) {
         return false;
     }
     if (said != cudaSuccess && !self->dead) {
         (void)tutti_nccl_fail_cuda(&err, "cudaEventQuery", said);
-        tutti_coll_give_up(self->op, &err); /* dead now, and looked at once more */
+        tutti_coll_device_fail(self->op, &err); /* dead now, and looked at once more */
         return true;
     }
     if (!is_sound(self)) {
@@ -176,7 +176,7 @@ poll_aloft(nccl_backend *backend, uint64_t now_ns)
     tutti_list_remove(&self->link);
     self->stage = NCCL_STAGE_DONE;
     tutti_nccl_op_detach(self);
-    tutti_nccl_op_land(self);
+    tutti_nccl_op_complete(self);
     return true;
 }
 
@@ -196,8 +196,8 @@ tutti_nccl_poll(tutti_coll_backend *door, uint64_t now_ns, uint64_t *ret_next_ns
     did += tutti_nccl_stages_poll(self);
     did += poll_behind(self) ? 1 : 0;
     did += poll_line(self) ? 1 : 0;
-    did += poll_aloft(self, now_ns) ? 1 : 0;
+    did += poll_pending(self, now_ns) ? 1 : 0;
     self->busy_ns = did > 0 ? now_ns : self->busy_ns;
-    *ret_next_ns = now_ns < self->busy_ns + SPIN_NS ? now_ns : now_ns + NAP_NS;
+    *ret_next_ns = now_ns < self->busy_ns + SPIN_NS ? now_ns : now_ns + POLL_TIMEOUT_NS;
     return did;
 }

@@ -35,15 +35,15 @@ typedef struct nccl_backend {
     cudaStream_t stream;
     cudaMemPool_t pool; /* of what ops work in */
     nccl_line line;
-    tutti_link behind;   /* ops that wait for others of their group: nccl_op.link */
-    tutti_link aloft;    /* launched, in the order of the stream: nccl_op.link */
-    cudaStream_t copies; /* of sends and receives: not behind ops that wait for other ranks */
-    tutti_link moving;   /* nccl_stage_memory.link */
-    tutti_link spare;
+    tutti_list_node behind;  /* ops that wait for others of their group: nccl_op.link */
+    tutti_list_node pending; /* launched, in the order of the stream: nccl_op.link */
+    cudaStream_t copies;     /* of sends and receives: not behind ops that wait for other ranks */
+    tutti_list_node moving;  /* nccl_stage_memory.link */
+    tutti_list_node spare;
     size_t spare_bytes;
-    tutti_link comms;  /* all of them: nccl_comm.link */
-    uint64_t busy_ns;  /* something moved last */
-    uint64_t asked_ns; /* communicators were asked for errors last */
+    tutti_list_node comms; /* all of them: nccl_comm.link */
+    uint64_t busy_ns;      /* something moved last */
+    uint64_t asked_ns;     /* communicators were asked for errors last */
 } nccl_backend;
 
 typedef enum nccl_comm_state {
@@ -54,15 +54,15 @@ typedef enum nccl_comm_state {
 } nccl_comm_state;
 
 typedef struct nccl_comm {
-    tutti_link link;
+    tutti_list_node link;
     nccl_backend *backend;
     uint64_t group;
     nccl_comm_state state;
     ncclComm_t comm;
     char name[TUTTI_NAME_MAX + 1]; /* NCCL may look at it as long as it lives */
-    uint64_t tag;    /* the same on all members when they have the same one; 0 = none */
-    tutti_link ops;  /* nccl_op.in_comm */
-    tutti_error why; /* ENDING: what its ops end with */
+    uint64_t tag;        /* the same on all members when they have the same one; 0 = none */
+    tutti_list_node ops; /* nccl_op.in_comm */
+    tutti_error why;     /* ENDING: what its ops end with */
     pthread_t thread;
     bool threaded;
     bool aborts; /* else it is destroyed: nothing is under way */
@@ -79,7 +79,7 @@ typedef enum nccl_stage {
     NCCL_STAGE_MEET,
     NCCL_STAGE_TURN,
     NCCL_STAGE_LAUNCH,
-    NCCL_STAGE_ALOFT,
+    NCCL_STAGE_PENDING,
     NCCL_STAGE_DONE,
 } nccl_stage;
 
@@ -98,8 +98,8 @@ typedef struct nccl_invitation {
 typedef struct nccl_op {
     tutti_coll_op *op;
     nccl_backend *backend;
-    tutti_link link;
-    tutti_link in_comm;
+    tutti_list_node link;
+    tutti_list_node in_comm;
     nccl_comm *comm;
     nccl_stage stage;
     nccl_place place;
@@ -143,8 +143,8 @@ void tutti_nccl_stages_close(nccl_backend *backend);
 tutti_code tutti_nccl_kernel_run(const nccl_kernel *kernel, cudaStream_t stream, tutti_error *err);
 
 /* coll_nccl_poll.c */
-void tutti_nccl_op_land(nccl_op *self);   /* may free it */
-void tutti_nccl_op_detach(nccl_op *self); /* from its communicator */
+void tutti_nccl_op_complete(nccl_op *self); /* may free it */
+void tutti_nccl_op_detach(nccl_op *self);   /* from its communicator */
 /* With what its communicator ended for. False: not yet. */
 bool tutti_nccl_op_give_up(nccl_op *self, uint64_t now_ns);
 void tutti_nccl_abandon(tutti_coll_op *op);

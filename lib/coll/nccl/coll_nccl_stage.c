@@ -1,6 +1,6 @@
 /*
- * Sends and receives: by the wire, which knows tags and receives from anybody, as NCCL does not.
- * The device copies to or from pinned memory, of which some is kept for the next.
+ * Sends and receives: by the transport, which knows tags and receives from anybody, as NCCL does
+ * not. The device copies to or from pinned memory, of which some is kept for the next.
  */
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 
 /* In front of the bytes, in memory of its own: op->device_stage points to `data`. */
 typedef struct stage {
-    tutti_link link; /* moving, or spare */
+    tutti_list_node link; /* moving, or spare */
     tutti_coll_op *op;
     cudaEvent_t event;
     size_t size;
@@ -22,7 +22,7 @@ typedef struct stage {
 static stage *
 take_spare(nccl_backend *backend, size_t bytes)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (link = backend->spare.next; link != &backend->spare; link = link->next) {
         stage *self = tutti_container_of(link, stage, link);
@@ -122,7 +122,7 @@ copy(tutti_coll_op *op, void *to, const void *from, size_t bytes, tutti_error *e
         return tutti_nccl_fail_cuda(err, "cudaMemcpyAsync", said);
     }
     tutti_list_add(&backend->moving, &self->link);
-    tutti_coll_take_off(op);
+    tutti_coll_device_submit(op);
     return TUTTI_OK;
 }
 
@@ -172,16 +172,16 @@ tutti_nccl_stages_poll(nccl_backend *backend)
     tutti_list_remove(&self->link);
     if (said != cudaSuccess) {
         (void)tutti_nccl_fail_cuda(&err, "cudaEventQuery", said);
-        tutti_coll_give_up(self->op, &err);
+        tutti_coll_device_fail(self->op, &err);
     }
-    tutti_coll_land(self->op);
+    tutti_coll_device_complete(self->op);
     return 1;
 }
 
 void
 tutti_nccl_stages_close(nccl_backend *backend)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     while ((link = tutti_list_pop(&backend->spare)) != NULL) {
         free_stage(tutti_container_of(link, stage, link));

@@ -12,40 +12,40 @@
 #include "coll/state/op.h"
 
 #define STEP_NEVER UINT32_MAX
-#define NEAR_MAX 64 /* ranks of a group that all meet each other for this */
+#define SAME_HOST_MAX 64 /* ranks of a group that all meet each other for this */
 
-/* Has it a way over which memory can be lent? Makes one where there may be. */
+/* Has it a way over which memory can be exposed? Makes one where there may be. */
 static bool
-is_peer_near(tutti_coll_engine *engine, uint32_t rank)
+is_peer_on_same_host(tutti_coll_engine *engine, uint32_t rank)
 {
-    const tutti_wire_ops *ops = engine->wire->ops;
+    const tutti_transport_ops *ops = engine->transport->ops;
     coll_peer *peer = tutti_coll_peer_of(engine, rank);
 
     if (peer == NULL || peer->lost) {
         return false;
     }
     if (peer->address != NULL &&
-        !ops->maybe_near(engine->wire, (tutti_bytes){peer->address, peer->address_size})) {
+        !ops->can_map_peer(engine->transport, (tutti_bytes){peer->address, peer->address_size})) {
         return false;
     }
     tutti_coll_peer_watch(peer);
-    return peer->way != NULL && ops->near(peer->way);
+    return peer->conn != NULL && ops->same_host(peer->conn);
 }
 
 /* Not yet is no: the next op may find them all. */
 static bool
-is_group_near(tutti_coll_group *group)
+is_group_on_one_host(tutti_coll_group *group)
 {
     tutti_coll_engine *engine = group->engine;
-    bool near = engine->wire->ops->near != NULL && group->size <= NEAR_MAX;
+    bool same_host = engine->transport->ops->same_host != NULL && group->size <= SAME_HOST_MAX;
     uint32_t i;
 
-    for (i = 0; i < group->size && near; i++) {
+    for (i = 0; i < group->size && same_host; i++) {
         if (i != group->rank) {
-            near = is_peer_near(engine, group->ranks[i]);
+            same_host = is_peer_on_same_host(engine, group->ranks[i]);
         }
     }
-    return near;
+    return same_host;
 }
 
 uint64_t
@@ -54,26 +54,26 @@ tutti_coll_own_word(tutti_coll_op *op)
     const tutti_coll_backend *backend = op->group->engine->options.backend;
     const uint64_t votes = backend->vote != NULL ? backend->vote(op) : 0;
 
-    return votes << 1 | (is_group_near(op->group) ? 1 : 0);
+    return votes << 1 | (is_group_on_one_host(op->group) ? 1 : 0);
 }
 
 /* Disseminated with the signatures: after the last round it is the AND over all ranks. */
 void
-tutti_coll_hear_near(tutti_coll_op *op)
+tutti_coll_set_same_host(tutti_coll_op *op)
 {
-    op->near &= op->heard_near;
+    op->same_host &= op->same_host_known;
 }
 
 bool
-tutti_coll_is_near(const tutti_coll_op *op)
+tutti_coll_is_same_host(const tutti_coll_op *op)
 {
-    return (op->near & 1) != 0;
+    return (op->same_host & 1) != 0;
 }
 
 uint64_t
 tutti_coll_votes(const tutti_coll_op *op)
 {
-    return op->near >> 1;
+    return op->same_host >> 1;
 }
 
 const unsigned char *
@@ -110,19 +110,21 @@ uint64_t
 tutti_coll_host_number(const tutti_coll_op *op)
 {
     const tutti_coll_engine *engine = op->group->engine;
-    const tutti_wire_ops *ops = engine->wire->ops;
-    const uint64_t number = ops->host != NULL ? ops->host(engine->wire) : 0;
+    const tutti_transport_ops *ops = engine->transport->ops;
+    const uint64_t number = ops->host != NULL ? ops->host(engine->transport) : 0;
 
     return number != 0 ? number : engine->incarnation;
 }
 
 bool
-tutti_coll_can_lend(const tutti_coll_op *op, const tutti_wire_loan *loan)
+tutti_coll_can_expose(const tutti_coll_op *op, const tutti_transport_region *region)
 {
-    tutti_wire *wire = op->group->engine->wire;
+    tutti_transport *transport = op->group->engine->transport;
 
-    return (loan->input_size == 0 || wire->ops->holds(wire, loan->input, loan->input_size)) &&
-           (loan->output_size == 0 || wire->ops->holds(wire, loan->output, loan->output_size));
+    return (region->input_size == 0 ||
+            transport->ops->holds(transport, region->input, region->input_size)) &&
+           (region->output_size == 0 ||
+            transport->ops->holds(transport, region->output, region->output_size));
 }
 
 /* ------------------------------------------------------------------------------ lending */
@@ -134,14 +136,14 @@ step_of(const tutti_coll_op *op, uint32_t step)
 }
 
 void
-tutti_coll_lend(tutti_coll_op *op, uint32_t step, uint32_t to, const tutti_wire_loan *loan,
-                uint64_t extra)
+tutti_coll_expose(tutti_coll_op *op, uint32_t step, uint32_t to,
+                  const tutti_transport_region *region, uint64_t extra)
 {
     const uint32_t rank = op->group->ranks[to];
     tutti_packet packet;
     coll_io *io;
 
-    if (loan->input_size == 0 && loan->output_size == 0) {
+    if (region->input_size == 0 && region->output_size == 0) {
         tutti_coll_post_packet(op, TUTTI_PACKET_DATA, step_of(op, step), rank, NULL, 0, extra);
         return;
     }
@@ -154,14 +156,14 @@ tutti_coll_lend(tutti_coll_op *op, uint32_t step, uint32_t to, const tutti_wire_
     packet.extra = extra;
     tutti_coll_io_write(io, &packet, NULL);
     io->lent = true;
-    io->loan = *loan;
+    io->region = *region;
     op->lent++;
     tutti_coll_io_submit(io);
 }
 
 /* It came back too early: the op waits for whoever says why. */
 void
-tutti_coll_loan_over(coll_io *io)
+tutti_coll_region_released(coll_io *io)
 {
     tutti_coll_op *op = io->op;
 
@@ -179,7 +181,7 @@ tutti_coll_loan_over(coll_io *io)
 /* ------------------------------------------------------------------------------ borrowing */
 
 void
-tutti_coll_borrow(tutti_coll_op *op, uint32_t step, uint32_t from, tutti_coll_view *view)
+tutti_coll_map(tutti_coll_op *op, uint32_t step, uint32_t from, tutti_coll_mapping *view)
 {
     coll_io *io = tutti_coll_io_for(op, op->group->ranks[from]);
 
@@ -195,39 +197,39 @@ tutti_coll_borrow(tutti_coll_op *op, uint32_t step, uint32_t from, tutti_coll_vi
 }
 
 void
-tutti_coll_take_view(coll_io *io, tutti_wire_parcel *parcel)
+tutti_coll_take_mapping(coll_io *io, tutti_transport_rndv *rndv)
 {
-    tutti_wire *wire = io->engine->wire;
-    tutti_coll_view *view = io->view;
+    tutti_transport *transport = io->engine->transport;
+    tutti_coll_mapping *view = io->view;
 
-    if (parcel != NULL && !io->op->failed && wire->ops->view(wire, parcel, &view->memory)) {
-        view->parcel = parcel;
+    if (rndv != NULL && !io->op->failed && transport->ops->view(transport, rndv, &view->memory)) {
+        view->rndv = rndv;
         tutti_list_add(&io->op->views, &view->link);
-    } else if (parcel != NULL) {
-        wire->ops->drop(wire, parcel);
+    } else if (rndv != NULL) {
+        transport->ops->drop(transport, rndv);
     }
     tutti_coll_io_end(io);
 }
 
 void
-tutti_coll_return_views(tutti_coll_op *op, bool done)
+tutti_coll_unmap_all(tutti_coll_op *op, bool done)
 {
-    tutti_wire *wire = op->group->engine->wire;
-    tutti_link *link;
+    tutti_transport *transport = op->group->engine->transport;
+    tutti_list_node *link;
 
     while ((link = tutti_list_pop(&op->views)) != NULL) {
-        tutti_coll_view *view = tutti_container_of(link, tutti_coll_view, link);
+        tutti_coll_mapping *view = tutti_container_of(link, tutti_coll_mapping, link);
 
         memset(&view->memory, 0, sizeof(view->memory));
-        wire->ops->give_back(wire, view->parcel, done);
+        transport->ops->give_back(transport, view->rndv, done);
     }
 }
 
 void
-tutti_coll_return(tutti_coll_op *op)
+tutti_coll_unmap(tutti_coll_op *op)
 {
     op->returning = true;
-    tutti_coll_return_views(op, true);
+    tutti_coll_unmap_all(op, true);
 }
 
 /* ------------------------------------------------------------------------------ turns */
@@ -242,8 +244,8 @@ tutti_coll_again(tutti_coll_op *op)
 unsigned
 tutti_coll_run_turns(tutti_coll_engine *engine)
 {
-    tutti_link mine;
-    tutti_link *link;
+    tutti_list_node mine;
+    tutti_list_node *link;
     unsigned did = 0;
 
     tutti_list_init(&mine);

@@ -17,13 +17,13 @@
 #include "coll/state/lookup.h"
 #include "coll/state/op.h"
 
-static void on_flown(tutti_wire_ticket *ticket, bool ok);
+static void on_flown(tutti_transport_ticket *ticket, bool ok);
 
 /* From the engine's spares, or the heap. NULL: no memory. */
 coll_io *
 tutti_coll_io_new(tutti_coll_op *op, tutti_coll_engine *engine, uint32_t rank)
 {
-    tutti_link *spare = tutti_list_pop(&engine->spare_ios);
+    tutti_list_node *spare = tutti_list_pop(&engine->spare_ios);
     coll_io *io = spare != NULL ? tutti_container_of(spare, coll_io, queue) : malloc(sizeof(*io));
 
     if (io == NULL) {
@@ -97,7 +97,7 @@ tutti_coll_io_end(coll_io *io)
 void
 tutti_coll_ios_free(tutti_coll_engine *engine)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     while ((link = tutti_list_pop(&engine->spare_ios)) != NULL) {
         free(tutti_container_of(link, coll_io, queue));
@@ -113,8 +113,8 @@ read_whole(coll_io *io)
     tutti_error err;
 
     if (!op->failed && io->step == STEP_ANNOUNCE) {
-        code = tutti_coll_hear(op, tutti_coll_group_rank_of(op->group, io->from), io->data,
-                               io->size, &err);
+        code = tutti_coll_announce_recv(op, tutti_coll_group_rank_of(op->group, io->from), io->data,
+                                        io->size, &err);
     } else if (!op->failed) {
         code = tutti_agree_read(op->agree, io->data, io->size, &err);
     }
@@ -137,13 +137,13 @@ fail_io(coll_io *io, const char *what)
 }
 
 static void
-on_flown(tutti_wire_ticket *ticket, bool ok)
+on_flown(tutti_transport_ticket *ticket, bool ok)
 {
     coll_io *io = tutti_container_of(ticket, coll_io, ticket);
 
     io->flying = false;
     if (io->lent && ok && ticket->unfinished) {
-        tutti_coll_loan_over(io);
+        tutti_coll_region_released(io);
         return;
     }
     if (!ok) {
@@ -164,15 +164,15 @@ tutti_coll_io_write(coll_io *io, const tutti_packet *packet, const tutti_spec *s
     }
 }
 
-static tutti_wire_result
+static tutti_transport_result
 fly(coll_io *io)
 {
-    const tutti_wire_ops *ops = io->engine->wire->ops;
+    const tutti_transport_ops *ops = io->engine->transport->ops;
 
     if (io->lent) {
-        return ops->lend(io->peer->way, io->header, io->header_size, &io->loan, &io->ticket);
+        return ops->expose(io->peer->conn, io->header, io->header_size, &io->region, &io->ticket);
     }
-    return ops->send(io->peer->way, io->header, io->header_size, io->data, io->size, &io->ticket);
+    return ops->send(io->peer->conn, io->header, io->header_size, io->data, io->size, &io->ticket);
 }
 
 /* Send, or wait until the peer's address is known. */
@@ -181,7 +181,7 @@ tutti_coll_io_submit(coll_io *io)
 {
     coll_peer *peer = io->peer;
     const char *why = "the connection to it broke";
-    tutti_wire_result result = TUTTI_WIRE_FAILED;
+    tutti_transport_result result = TUTTI_TRANSPORT_FAILED;
 
     if (!peer->lost && peer->address == NULL) {
         tutti_list_add(&peer->waiting, &io->queue);
@@ -192,11 +192,11 @@ tutti_coll_io_submit(coll_io *io)
         io->flying = true;
         result = fly(io);
     }
-    if (result == TUTTI_WIRE_LATER) {
+    if (result == TUTTI_TRANSPORT_LATER) {
         return;
     }
     io->flying = false;
-    if (result == TUTTI_WIRE_FAILED) {
+    if (result == TUTTI_TRANSPORT_FAILED) {
         fail_io(io, why);
     }
     tutti_coll_io_end(io);
@@ -205,10 +205,10 @@ tutti_coll_io_submit(coll_io *io)
 /* Incoming bytes for a receive that was waiting for them. */
 void
 tutti_coll_io_take(coll_io *io, const tutti_packet *packet, const void *data, size_t size,
-                   tutti_wire_parcel *parcel)
+                   tutti_transport_rndv *rndv)
 {
-    tutti_wire *wire = io->engine->wire;
-    tutti_wire_result result = TUTTI_WIRE_DONE;
+    tutti_transport *transport = io->engine->transport;
+    tutti_transport_result result = TUTTI_TRANSPORT_DONE;
     bool good = io->whole || size == io->size;
 
     tutti_list_remove(&io->queue);
@@ -216,7 +216,7 @@ tutti_coll_io_take(coll_io *io, const tutti_packet *packet, const void *data, si
         *io->ret_extra = packet->extra;
     }
     if (io->view != NULL) {
-        tutti_coll_take_view(io, parcel);
+        tutti_coll_take_mapping(io, rndv);
         return;
     }
     if (io->whole) {
@@ -226,21 +226,21 @@ tutti_coll_io_take(coll_io *io, const tutti_packet *packet, const void *data, si
         good = io->owned != NULL;
     }
     if (!good) {
-        if (parcel != NULL) {
-            wire->ops->drop(wire, parcel);
+        if (rndv != NULL) {
+            transport->ops->drop(transport, rndv);
         }
         fail_io(io, "it sent a message of another size than expected");
-    } else if (parcel != NULL) {
+    } else if (rndv != NULL) {
         io->flying = true;
-        result = wire->ops->pull(wire, parcel, io->data, size, &io->ticket);
+        result = transport->ops->fetch(transport, rndv, io->data, size, &io->ticket);
     } else if (size > 0) {
         memcpy(io->data, data, size);
     }
-    if (result == TUTTI_WIRE_LATER) {
+    if (result == TUTTI_TRANSPORT_LATER) {
         return;
     }
     io->flying = false;
-    if (result == TUTTI_WIRE_FAILED) {
+    if (result == TUTTI_TRANSPORT_FAILED) {
         fail_io(io, "the connection to it broke");
     } else if (good && io->whole) {
         read_whole(io);
@@ -293,17 +293,17 @@ void
 tutti_coll_submit_expected(coll_io *io)
 {
     tutti_coll_op *op = io->op;
-    tutti_link *link;
+    tutti_list_node *link;
 
-    for (link = op->parked.next; link != &op->parked; link = link->next) {
-        coll_parked *parked = tutti_container_of(link, coll_parked, link);
+    for (link = op->stored.next; link != &op->stored; link = link->next) {
+        coll_unexpected *stored = tutti_container_of(link, coll_unexpected, link);
 
-        if (parked->packet.step == io->step && parked->packet.from == io->from) {
-            tutti_wire_parcel *parcel = parked->parcel;
+        if (stored->packet.step == io->step && stored->packet.from == io->from) {
+            tutti_transport_rndv *rndv = stored->rndv;
 
-            parked->parcel = NULL;
-            tutti_coll_io_take(io, &parked->packet, parked->data, parked->size, parcel);
-            tutti_coll_unpark(op->group->engine, parked);
+            stored->rndv = NULL;
+            tutti_coll_io_take(io, &stored->packet, stored->data, stored->size, rndv);
+            tutti_coll_unpark(op->group->engine, stored);
             return;
         }
     }

@@ -10,27 +10,27 @@
 
 /* One message out or in. Those of ops hang on the op and on the peer; the others stand alone. */
 typedef struct coll_io {
-    tutti_wire_ticket ticket;
+    tutti_transport_ticket ticket;
     tutti_coll_engine *engine;
     tutti_coll_op *op; /* NULL: a note, such as an abort */
     coll_peer *peer;   /* NULL: a receive from anybody */
-    tutti_link in_op;
-    tutti_link in_peer;
-    tutti_link queue; /* op->expected, or peer->waiting */
+    tutti_list_node in_op;
+    tutti_list_node in_peer;
+    tutti_list_node queue; /* op->expected, or peer->waiting */
     bool incoming;
-    bool flying; /* the wire has it: ticket will come back */
+    bool flying; /* the transport has it: ticket will come back */
     bool whole;  /* incoming: any size, into memory of our own */
     uint32_t step;
     uint32_t from; /* rank of the job */
     size_t header_size;
-    unsigned char header[TUTTI_WIRE_HEADER_MAX];
+    unsigned char header[TUTTI_TRANSPORT_HEADER_MAX];
     void *data;
     size_t size;
     void *owned; /* freed with it */
     uint64_t *ret_extra;
-    bool lent;             /* outgoing: memory that the peer works in */
-    tutti_wire_loan loan;  /* ... which */
-    tutti_coll_view *view; /* incoming: the peer's memory */
+    bool lent;                     /* outgoing: memory that the peer works in */
+    tutti_transport_region region; /* ... which */
+    tutti_coll_mapping *view;      /* incoming: the peer's memory */
 } coll_io;
 
 coll_io *tutti_coll_io_new(tutti_coll_op *op, tutti_coll_engine *engine, uint32_t rank);
@@ -38,7 +38,7 @@ void tutti_coll_io_end(coll_io *io); /* over: takes it off its op, which may go 
 void tutti_coll_io_submit(coll_io *io);
 void tutti_coll_io_write(coll_io *io, const tutti_packet *packet, const tutti_spec *spec);
 void tutti_coll_io_take(coll_io *io, const tutti_packet *packet, const void *data, size_t size,
-                        tutti_wire_parcel *parcel);
+                        tutti_transport_rndv *rndv);
 void tutti_coll_expect(tutti_coll_op *op, uint32_t step, uint32_t rank, void *dest, size_t size,
                        bool whole, uint64_t *ret_extra);
 coll_io *tutti_coll_io_for(tutti_coll_op *op, uint32_t rank); /* NULL: the op has failed */

@@ -15,15 +15,15 @@
 #include "coll/state/inbox.h"
 #include "coll/state/lookup.h"
 
-#define ASK_MOST 256
+#define ASK_MAX 256
 
 static void
-expel(coll_peer *peer)
+revoke(coll_peer *peer)
 {
-    tutti_wire *wire = peer->engine->wire;
+    tutti_transport *transport = peer->engine->transport;
 
-    if (wire->ops->expel != NULL && peer->incarnation != 0) {
-        wire->ops->expel(wire, peer->rank, peer->incarnation);
+    if (transport->ops->revoke != NULL && peer->incarnation != 0) {
+        transport->ops->revoke(transport, peer->rank, peer->incarnation);
     }
 }
 
@@ -34,7 +34,7 @@ on_expulsion(tutti_timer *timer)
     coll_peer *peer = tutti_container_of(timer, coll_peer, expulsion);
 
     if (peer->lost) {
-        expel(peer);
+        revoke(peer);
     }
 }
 
@@ -68,14 +68,14 @@ static void fail_needing(coll_peer *peer, const char *reason);
 
 /* Take the way down; sends that were on it come back as failed. */
 void
-tutti_coll_peer_drop_way(coll_peer *peer)
+tutti_coll_peer_drop_conn(coll_peer *peer)
 {
-    tutti_wire_link *way = peer->way;
+    tutti_transport_conn *conn = peer->conn;
 
-    peer->way = NULL;
-    if (way != NULL) {
+    peer->conn = NULL;
+    if (conn != NULL) {
         peer->torn++;
-        peer->engine->wire->ops->disconnect(way);
+        peer->engine->transport->ops->disconnect(conn);
     }
 }
 
@@ -99,7 +99,7 @@ tell_reset(coll_peer *peer)
 
 /* What we have sent and it has not taken fails; what it sends comes on its new way. */
 void
-tutti_coll_hear_reset(tutti_coll_engine *engine, const tutti_packet *packet)
+tutti_coll_recv_reset(tutti_coll_engine *engine, const tutti_packet *packet)
 {
     unsigned char key[8];
     tutti_map_node *node = tutti_map_find(&engine->peers, tutti_map_key_u64(key, packet->from));
@@ -107,7 +107,7 @@ tutti_coll_hear_reset(tutti_coll_engine *engine, const tutti_packet *packet)
 
     if (peer != NULL && peer->incarnation == packet->incarnation && packet->extra > peer->torn) {
         TUTTI_LOG("coll", DEBUG, "rank %u has made the way to us anew", peer->rank);
-        tutti_coll_peer_drop_way(peer);
+        tutti_coll_peer_drop_conn(peer);
         peer->torn = packet->extra;
     }
 }
@@ -123,18 +123,18 @@ tutti_coll_peer_ask(coll_peer *peer)
 bool
 tutti_coll_peer_connect(coll_peer *peer, const char **ret_why)
 {
-    tutti_wire *wire = peer->engine->wire;
+    tutti_transport *transport = peer->engine->transport;
     tutti_error err;
 
     if (peer->lost) {
         *ret_why = peer->reason;
         return false;
     }
-    if (peer->way != NULL) {
+    if (peer->conn != NULL) {
         return true;
     }
-    if (wire->ops->connect(wire, (tutti_bytes){peer->address, peer->address_size}, peer, &peer->way,
-                           &err) != TUTTI_OK) {
+    if (transport->ops->connect(transport, (tutti_bytes){peer->address, peer->address_size}, peer,
+                                &peer->conn, &err) != TUTTI_OK) {
         TUTTI_LOG("coll", DEBUG, "rank %u: %s", peer->rank, err.text);
         (void)snprintf(peer->reason, sizeof(peer->reason), "%.190s", err.text);
         *ret_why = peer->reason;
@@ -152,7 +152,7 @@ tutti_coll_peer_watch(coll_peer *peer)
 {
     const char *why;
 
-    if (peer->lost || peer->way != NULL) {
+    if (peer->lost || peer->conn != NULL) {
         return;
     }
     if (peer->address == NULL) {
@@ -166,7 +166,7 @@ tutti_coll_peer_watch(coll_peer *peer)
 static tutti_coll_op *
 find_needing(const coll_peer *peer)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (link = peer->ios.next; link != &peer->ios; link = link->next) {
         const coll_io *io = tutti_container_of(link, coll_io, in_peer);
@@ -199,7 +199,7 @@ tutti_coll_peer_broke(void *engine, void *owner, const char *why)
     (void)engine;
     (void)snprintf(reason, sizeof(reason), "the connection to it broke (%s)", why);
     TUTTI_LOG("coll", DEBUG, "rank %u: %s", peer->rank, reason);
-    tutti_coll_peer_drop_way(peer);
+    tutti_coll_peer_drop_conn(peer);
     fail_needing(peer, reason);
 }
 
@@ -207,20 +207,20 @@ void
 tutti_coll_peer_give_up(coll_peer *peer)
 {
     fail_needing(peer, peer->reason);
-    tutti_coll_peer_drop_way(peer);
+    tutti_coll_peer_drop_conn(peer);
 }
 
 /* Tell the owner which ranks we need to know, in few calls. */
 void
 tutti_coll_peers_ask(tutti_coll_engine *engine)
 {
-    uint32_t ranks[ASK_MOST];
-    tutti_link *link;
+    uint32_t ranks[ASK_MAX];
+    tutti_list_node *link;
     size_t count;
 
     while (!tutti_list_empty(&engine->asks)) {
         count = 0;
-        while (count < ASK_MOST && (link = tutti_list_pop(&engine->asks)) != NULL) {
+        while (count < ASK_MAX && (link = tutti_list_pop(&engine->asks)) != NULL) {
             ranks[count++] = tutti_container_of(link, coll_peer, ask)->rank;
         }
         engine->options.on_need_peers(engine->options.arg, ranks, count);
@@ -253,8 +253,8 @@ look_at_groups(tutti_coll_engine *engine, uint32_t rank)
 static void
 flush_waiting(coll_peer *peer)
 {
-    tutti_link mine;
-    tutti_link *link;
+    tutti_list_node mine;
+    tutti_list_node *link;
 
     tutti_list_init(&mine);
     tutti_list_splice(&mine, &peer->waiting);
@@ -281,8 +281,8 @@ learn_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
         return;
     }
     if (peer->incarnation != 0 && peer->incarnation != news->incarnation) {
-        expel(peer);
-        tutti_coll_peer_drop_way(peer);
+        revoke(peer);
+        tutti_coll_peer_drop_conn(peer);
         fail_needing(peer, "another process has taken its seat");
     }
     free(peer->address);
@@ -299,7 +299,7 @@ learn_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
 static void
 lose_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     if (news->incarnation != 0 && peer->incarnation != 0 &&
         peer->incarnation != news->incarnation) {
@@ -371,10 +371,10 @@ tutti_coll_lose_peer(tutti_coll_engine *engine, uint32_t rank, uint64_t incarnat
 
 /* What waits for an address will not leave any more. */
 void
-tutti_coll_peers_drop_ways(tutti_coll_engine *engine)
+tutti_coll_peers_drop_conns(tutti_coll_engine *engine)
 {
     tutti_map_node *node;
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (node = tutti_map_first(&engine->peers); node != NULL; node = tutti_map_next(node)) {
         coll_peer *peer = tutti_container_of(node, coll_peer, node);
@@ -382,7 +382,7 @@ tutti_coll_peers_drop_ways(tutti_coll_engine *engine)
         while ((link = tutti_list_pop(&peer->waiting)) != NULL) {
             tutti_coll_io_end(tutti_container_of(link, coll_io, queue));
         }
-        tutti_coll_peer_drop_way(peer);
+        tutti_coll_peer_drop_conn(peer);
     }
 }
 

@@ -17,11 +17,11 @@ typedef struct coll_peer {
     uint64_t incarnation; /* 0 = not known yet */
     unsigned char *address;
     size_t address_size;
-    tutti_wire_link *way;
-    uint64_t torn;      /* how often the way between us has been torn, as far as we know */
-    tutti_link ios;     /* of ops, that need this peer */
-    tutti_link waiting; /* sends that wait for the address: by their `queue` */
-    tutti_link ask;     /* in engine->asks */
+    tutti_transport_conn *conn;
+    uint64_t torn;           /* how often the way between us has been torn, as far as we know */
+    tutti_list_node ios;     /* of ops, that need this peer */
+    tutti_list_node waiting; /* sends that wait for the address: by their `queue` */
+    tutti_list_node ask;     /* in engine->asks */
     bool lost;
     tutti_timer expulsion; /* when what it still says is not heard any more */
     char reason[192];
@@ -34,9 +34,9 @@ void tutti_coll_peer_watch(coll_peer *peer); /* have a way, so that its death is
 bool tutti_coll_peer_connect(coll_peer *peer, const char **ret_why);
 void tutti_coll_peer_ask(coll_peer *peer);     /* where is it? */
 void tutti_coll_peer_give_up(coll_peer *peer); /* fail the ops that need it, tear down the way */
-void tutti_coll_peer_drop_way(coll_peer *peer);
-void tutti_coll_hear_reset(tutti_coll_engine *engine, const tutti_packet *packet);
-void tutti_coll_peers_drop_ways(tutti_coll_engine *engine);
-void tutti_coll_peers_free(tutti_coll_engine *engine); /* after the wire is closed */
+void tutti_coll_peer_drop_conn(coll_peer *peer);
+void tutti_coll_recv_reset(tutti_coll_engine *engine, const tutti_packet *packet);
+void tutti_coll_peers_drop_conns(tutti_coll_engine *engine);
+void tutti_coll_peers_free(tutti_coll_engine *engine); /* after the transport is closed */
 
 #endif

@@ -20,7 +20,7 @@
 
 typedef struct coll_probe {
     tutti_coll_item item;
-    tutti_link link; /* in the engine's */
+    tutti_list_node link; /* in the engine's */
     tutti_coll_engine *engine;
     uint64_t id;
     uint64_t wait_ns;
@@ -45,7 +45,7 @@ explain(const coll_probe *self, tutti_coll_reach *reach)
         (void)snprintf(reach->why, sizeof(reach->why), "it is gone: %.150s", peer->reason);
     } else if (peer->address == NULL) {
         (void)snprintf(reach->why, sizeof(reach->why), "the coordinator has not told its address");
-    } else if (peer->way == NULL) {
+    } else if (peer->conn == NULL) {
         (void)snprintf(reach->why, sizeof(reach->why), "the connection to it broke");
     } else {
         (void)snprintf(reach->why, sizeof(reach->why), "no answer in %.3g s",
@@ -120,7 +120,7 @@ hear(coll_probe *self, uint32_t rank)
 void
 tutti_coll_probe_heard(tutti_coll_engine *engine, const tutti_packet *report)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (link = engine->probes.next; link != &engine->probes; link = link->next) {
         coll_probe *self = tutti_container_of(link, coll_probe, link);

@@ -1,4 +1,4 @@
-/* An epoch's key, on its way to the wire. */
+/* An epoch's key, on its way to the transport. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 typedef struct key_item {
     tutti_coll_item item;
-    tutti_wire_key key;
+    tutti_transport_key key;
 } key_item;
 
 static void
@@ -16,17 +16,17 @@ run_key_item(tutti_coll_engine *engine, tutti_coll_item *item)
 {
     key_item *news = tutti_container_of(item, key_item, item);
 
-    engine->wire->ops->rekey(engine->wire, &news->key);
+    engine->transport->ops->rekey(engine->transport, &news->key);
     memset(&news->key, 0, sizeof(news->key));
     free(news);
 }
 
 void
-tutti_coll_engine_rekey(tutti_coll_engine *engine, const tutti_wire_key *key)
+tutti_coll_engine_rekey(tutti_coll_engine *engine, const tutti_transport_key *key)
 {
     key_item *news;
 
-    if (engine->wire->ops->rekey == NULL) {
+    if (engine->transport->ops->rekey == NULL) {
         return;
     }
     news = malloc(sizeof(*news));

@@ -10,53 +10,56 @@
 #include "coll/state/engine.h"
 
 void
-tutti_coll_unpark(tutti_coll_engine *engine, coll_parked *parked)
+tutti_coll_unpark(tutti_coll_engine *engine, coll_unexpected *stored)
 {
-    tutti_list_remove(&parked->link);
-    if (parked->parcel != NULL) {
-        engine->wire->ops->drop(engine->wire, parked->parcel);
+    tutti_list_remove(&stored->link);
+    if (stored->rndv != NULL) {
+        engine->transport->ops->drop(engine->transport, stored->rndv);
     }
-    engine->parked_count--;
-    free(parked);
+    engine->unexpected_count--;
+    free(stored);
 }
 
 void
-tutti_coll_unpark_all(tutti_coll_engine *engine, tutti_link *where)
+tutti_coll_unpark_all(tutti_coll_engine *engine, tutti_list_node *where)
 {
     while (!tutti_list_empty(where)) {
-        tutti_coll_unpark(engine, tutti_container_of(where->next, coll_parked, link));
+        tutti_coll_unpark(engine, tutti_container_of(where->next, coll_unexpected, link));
     }
 }
 
 /*
  * Keep a packet until somebody wants it. What a member of the job can make us keep is bounded:
- * small data by PARKED_MAX packets of TUTTI_WIRE_EAGER_MAX, large data stays with its sender.
+ * small data by UNEXPECTED_MAX packets of TUTTI_TRANSPORT_EAGER_MAX, large data stays with its
+ * sender.
  */
 void
-tutti_coll_park(tutti_coll_engine *engine, tutti_link *where, const tutti_packet *packet,
-                const tutti_spec *spec, const void *data, size_t size, tutti_wire_parcel *parcel)
+tutti_coll_unexpected_add(tutti_coll_engine *engine, tutti_list_node *where,
+                          const tutti_packet *packet, const tutti_spec *spec, const void *data,
+                          size_t size, tutti_transport_rndv *rndv)
 {
-    const size_t kept = parcel == NULL ? size : 0;
-    coll_parked *parked = engine->parked_count < PARKED_MAX ? malloc(sizeof(*parked) + kept) : NULL;
+    const size_t kept = rndv == NULL ? size : 0;
+    coll_unexpected *stored =
+        engine->unexpected_count < UNEXPECTED_MAX ? malloc(sizeof(*stored) + kept) : NULL;
 
-    if (parked == NULL) {
+    if (stored == NULL) {
         TUTTI_LOG("coll", ERROR,
                   "dropped a packet of rank %" PRIu32 ": %" PRIu32
                   " are waiting for ops that were not called here",
-                  packet->from, engine->parked_count);
-        if (parcel != NULL) {
-            engine->wire->ops->drop(engine->wire, parcel);
+                  packet->from, engine->unexpected_count);
+        if (rndv != NULL) {
+            engine->transport->ops->drop(engine->transport, rndv);
         }
         return;
     }
-    parked->packet = *packet;
-    parked->parcel = parcel;
-    parked->size = size;
-    parked->spec = spec == NULL ? (tutti_spec){0} : *spec;
+    stored->packet = *packet;
+    stored->rndv = rndv;
+    stored->size = size;
+    stored->spec = spec == NULL ? (tutti_spec){0} : *spec;
     if (kept > 0) {
-        memcpy(parked->data, data, kept);
+        memcpy(stored->data, data, kept);
     }
-    engine->parked_count++;
-    tutti_list_init(&parked->link);
-    tutti_list_add(where, &parked->link);
+    engine->unexpected_count++;
+    tutti_list_init(&stored->link);
+    tutti_list_add(where, &stored->link);
 }

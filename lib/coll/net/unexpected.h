@@ -7,22 +7,22 @@
 #include "coll/packet/packet.h"
 #include "coll/wire.h"
 
-#define PARKED_MAX 65536 /* packets that came before they were wanted */
+#define UNEXPECTED_MAX 65536 /* packets that came before they were wanted */
 
 /* A packet that came before it was wanted. */
-typedef struct coll_parked {
-    tutti_link link;
+typedef struct coll_unexpected {
+    tutti_list_node link;
     tutti_packet packet;
-    tutti_wire_parcel *parcel;
+    tutti_transport_rndv *rndv;
     tutti_spec spec; /* of a SEND */
     size_t size;
-    unsigned char data[]; /* when there is no parcel */
-} coll_parked;
+    unsigned char data[]; /* when there is no rndv */
+} coll_unexpected;
 
-void tutti_coll_park(tutti_coll_engine *engine, tutti_link *where, const tutti_packet *packet,
-                     const tutti_spec *spec, const void *data, size_t size,
-                     tutti_wire_parcel *parcel);
-void tutti_coll_unpark(tutti_coll_engine *engine, coll_parked *parked);
-void tutti_coll_unpark_all(tutti_coll_engine *engine, tutti_link *where);
+void tutti_coll_unexpected_add(tutti_coll_engine *engine, tutti_list_node *where,
+                               const tutti_packet *packet, const tutti_spec *spec, const void *data,
+                               size_t size, tutti_transport_rndv *rndv);
+void tutti_coll_unpark(tutti_coll_engine *engine, coll_unexpected *stored);
+void tutti_coll_unpark_all(tutti_coll_engine *engine, tutti_list_node *where);
 
 #endif

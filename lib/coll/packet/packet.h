@@ -1,5 +1,6 @@
 /*
- * Packet: the header that every message between engines begins with. Little-endian on the wire.
+ * Packet: the header that every message between engines begins with. Little-endian on the
+ * transport.
  */
 #ifndef TUTTI_COLL_PACKET_PACKET_H
 #define TUTTI_COLL_PACKET_PACKET_H

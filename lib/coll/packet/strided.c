@@ -3,37 +3,37 @@
 #include "tensor/spec.h"
 
 uint64_t
-tutti_piece_bytes(const tutti_piece *piece)
+tutti_strided_bytes(const tutti_strided *piece)
 {
     return piece->rows * piece->row_bytes;
 }
 
 bool
-tutti_piece_is_whole(const tutti_piece *piece)
+tutti_strided_is_whole(const tutti_strided *piece)
 {
     return piece->rows <= 1 || piece->row_bytes == piece->stride;
 }
 
 bool
-tutti_pieces_are_whole(const tutti_piece *pieces, uint32_t count)
+tutti_pieces_are_whole(const tutti_strided *pieces, uint32_t count)
 {
     uint32_t i;
 
     for (i = 0; i < count; i++) {
-        if (!tutti_piece_is_whole(&pieces[i])) {
+        if (!tutti_strided_is_whole(&pieces[i])) {
             return false;
         }
     }
     return true;
 }
 
-tutti_piece
-tutti_piece_of(const void *base, uint64_t bytes)
+tutti_strided
+tutti_strided_view(const void *base, uint64_t bytes)
 {
-    return (tutti_piece){.base = (unsigned char *)(uintptr_t)base,
-                         .rows = bytes > 0 ? 1 : 0,
-                         .row_bytes = bytes,
-                         .stride = bytes};
+    return (tutti_strided){.base = (unsigned char *)(uintptr_t)base,
+                           .rows = bytes > 0 ? 1 : 0,
+                           .row_bytes = bytes,
+                           .stride = bytes};
 }
 
 /* Elements of dimensions [first, end). */
@@ -49,34 +49,35 @@ count_between(const tutti_spec *spec, uint32_t first, uint32_t end)
     return count;
 }
 
-tutti_piece
-tutti_piece_cut(const void *base, const tutti_spec *spec, uint32_t axis, uint32_t i, uint32_t size)
+tutti_strided
+tutti_strided_cut(const void *base, const tutti_spec *spec, uint32_t axis, uint32_t i,
+                  uint32_t size)
 {
     const uint64_t stride =
         count_between(spec, axis, spec->dim_count) * tutti_dtype_bytes(spec->dtype);
     const uint64_t row = stride / size;
 
-    return (tutti_piece){.base = (unsigned char *)(uintptr_t)base + i * row,
-                         .rows = count_between(spec, 0, axis),
-                         .row_bytes = row,
-                         .stride = stride};
+    return (tutti_strided){.base = (unsigned char *)(uintptr_t)base + i * row,
+                           .rows = count_between(spec, 0, axis),
+                           .row_bytes = row,
+                           .stride = stride};
 }
 
-tutti_piece
-tutti_piece_join(void *base, const tutti_spec *spec, uint32_t axis, uint32_t i, uint32_t size)
+tutti_strided
+tutti_strided_join(void *base, const tutti_spec *spec, uint32_t axis, uint32_t i, uint32_t size)
 {
     const uint64_t row =
         count_between(spec, axis, spec->dim_count) * tutti_dtype_bytes(spec->dtype);
 
-    return (tutti_piece){.base = (unsigned char *)base + i * row,
-                         .rows = count_between(spec, 0, axis),
-                         .row_bytes = row,
-                         .stride = row * size};
+    return (tutti_strided){.base = (unsigned char *)base + i * row,
+                           .rows = count_between(spec, 0, axis),
+                           .row_bytes = row,
+                           .stride = row * size};
 }
 
 void
 tutti_pieces_of_rows(const void *base, const tutti_spec *spec, const int64_t *splits, uint32_t size,
-                     tutti_piece *ret_pieces)
+                     tutti_strided *ret_pieces)
 {
     const unsigned char *at = base;
     tutti_spec row = *spec;
@@ -86,7 +87,7 @@ tutti_pieces_of_rows(const void *base, const tutti_spec *spec, const int64_t *sp
     row.dims[0] = 1;
     bytes = tutti_spec_bytes(&row);
     for (i = 0; i < size; i++) {
-        ret_pieces[i] = tutti_piece_of(at, (uint64_t)splits[i] * bytes);
+        ret_pieces[i] = tutti_strided_view(at, (uint64_t)splits[i] * bytes);
         at += (uint64_t)splits[i] * bytes;
     }
 }

@@ -7,28 +7,28 @@
 #include "base/os/log.h"
 #include "coll/seal/coll_seal_private.h"
 
-static const tutti_wire_ops seal_ops;
+static const tutti_transport_ops auth_ops;
 
-seal *
-seal_from(tutti_wire *wire)
+auth *
+auth_from(tutti_transport *transport)
 {
-    assert(wire->ops == &seal_ops);
-    return tutti_container_of(wire, seal, base);
+    assert(transport->ops == &auth_ops);
+    return tutti_container_of(transport, auth, base);
 }
 
 /* ------------------------------------------------------------------------------ packets in */
 
 void
-seal_drop(seal *self, tutti_wire_parcel *parcel)
+auth_drop(auth *self, tutti_transport_rndv *rndv)
 {
-    if (parcel != NULL) {
-        self->inner->ops->drop(self->inner, parcel);
+    if (rndv != NULL) {
+        self->inner->ops->drop(self->inner, rndv);
     }
 }
 
 /* A stranger can make us say it as often as he likes: each power of two is enough. */
 void
-seal_refuse(seal *self, tutti_wire_parcel *parcel)
+auth_refuse(auth *self, tutti_transport_rndv *rndv)
 {
     self->stats.strange++;
     if ((self->stats.strange & (self->stats.strange - 1)) == 0) {
@@ -37,37 +37,37 @@ seal_refuse(seal *self, tutti_wire_parcel *parcel)
                   "%" PRIu64 " so far",
                   self->stats.strange);
     }
-    seal_drop(self, parcel);
+    auth_drop(self, rndv);
 }
 
 void
-seal_hear(seal *self, const void *header, size_t header_size, const void *data, size_t size,
-          tutti_wire_parcel *parcel)
+auth_hear(auth *self, const void *header, size_t header_size, const void *data, size_t size,
+          tutti_transport_rndv *rndv)
 {
-    self->events->on_packet(self->arg, header, header_size - TUTTI_WIRE_SEAL_BYTES, data, size,
-                            parcel);
+    self->events->on_packet(self->arg, header, header_size - TUTTI_TRANSPORT_AUTH_BYTES, data, size,
+                            rndv);
 }
 
 static void
 on_packet(void *arg, const void *header, size_t header_size, const void *data, size_t size,
-          tutti_wire_parcel *parcel)
+          tutti_transport_rndv *rndv)
 {
-    seal *self = arg;
+    auth *self = arg;
 
-    switch (seal_accept(self, header, header_size, size)) {
-    case TUTTI_WIRE_MEMBER:
-        seal_hear(self, header, header_size, data, size, parcel);
+    switch (auth_accept(self, header, header_size, size)) {
+    case TUTTI_TRANSPORT_MEMBER:
+        auth_hear(self, header, header_size, data, size, rndv);
         break;
-    case TUTTI_WIRE_AHEAD:
-        if (!seal_wait(self, header, header_size, data, size, parcel)) {
-            seal_refuse(self, parcel);
+    case TUTTI_TRANSPORT_AHEAD:
+        if (!auth_wait(self, header, header_size, data, size, rndv)) {
+            auth_refuse(self, rndv);
         }
         break;
-    case TUTTI_WIRE_OVER:
-        seal_drop(self, parcel);
+    case TUTTI_TRANSPORT_OVER:
+        auth_drop(self, rndv);
         break;
-    case TUTTI_WIRE_REFUSED:
-        seal_refuse(self, parcel);
+    case TUTTI_TRANSPORT_REFUSED:
+        auth_refuse(self, rndv);
         break;
     }
 }
@@ -75,90 +75,90 @@ on_packet(void *arg, const void *header, size_t header_size, const void *data, s
 static void
 on_broken(void *arg, void *owner, const char *why)
 {
-    seal *self = arg;
-    const tutti_wire_link *link = owner;
+    auth *self = arg;
+    const tutti_transport_conn *link = owner;
 
     self->events->on_broken(self->arg, link->owner, why);
 }
 
-static const tutti_wire_events inner_events = {on_packet, on_broken};
+static const tutti_transport_events inner_events = {on_packet, on_broken};
 
 /* ------------------------------------------------------------------------------ passed through */
 
 static tutti_bytes
-seal_wire_address(tutti_wire *wire)
+auth_transport_address(tutti_transport *transport)
 {
-    const seal *self = seal_from(wire);
+    const auth *self = auth_from(transport);
 
     return (tutti_bytes){self->address, self->address_size};
 }
 
 static void
-seal_wire_listen(tutti_wire *wire, const tutti_wire_events *events, void *arg)
+auth_transport_listen(tutti_transport *transport, const tutti_transport_events *events, void *arg)
 {
-    seal *self = seal_from(wire);
+    auth *self = auth_from(transport);
 
     self->events = events;
     self->arg = arg;
     self->inner->ops->listen(self->inner, &inner_events, self);
 }
 
-static tutti_wire_result
-seal_wire_pull(tutti_wire *wire, tutti_wire_parcel *parcel, void *dest, size_t size,
-               tutti_wire_ticket *ticket)
+static tutti_transport_result
+auth_transport_fetch(tutti_transport *transport, tutti_transport_rndv *rndv, void *dest,
+                     size_t size, tutti_transport_ticket *ticket)
 {
-    tutti_wire *inner = seal_from(wire)->inner;
+    tutti_transport *inner = auth_from(transport)->inner;
 
-    return inner->ops->pull(inner, parcel, dest, size, ticket);
+    return inner->ops->fetch(inner, rndv, dest, size, ticket);
 }
 
 static void
-seal_wire_drop(tutti_wire *wire, tutti_wire_parcel *parcel)
+auth_transport_drop(tutti_transport *transport, tutti_transport_rndv *rndv)
 {
-    tutti_wire *inner = seal_from(wire)->inner;
+    tutti_transport *inner = auth_from(transport)->inner;
 
-    inner->ops->drop(inner, parcel);
+    inner->ops->drop(inner, rndv);
 }
 
 static unsigned
-seal_wire_progress(tutti_wire *wire)
+auth_transport_progress(tutti_transport *transport)
 {
-    tutti_wire *inner = seal_from(wire)->inner;
+    tutti_transport *inner = auth_from(transport)->inner;
 
     return inner->ops->progress(inner);
 }
 
 static int
-seal_wire_descriptor(tutti_wire *wire)
+auth_transport_descriptor(tutti_transport *transport)
 {
-    tutti_wire *inner = seal_from(wire)->inner;
+    tutti_transport *inner = auth_from(transport)->inner;
 
     return inner->ops->descriptor(inner);
 }
 
 static bool
-seal_wire_arm(tutti_wire *wire, bool idle)
+auth_transport_arm(tutti_transport *transport, bool idle)
 {
-    tutti_wire *inner = seal_from(wire)->inner;
+    tutti_transport *inner = auth_from(transport)->inner;
 
     return inner->ops->arm(inner, idle);
 }
 
 static void
-seal_wire_disarm(tutti_wire *wire)
+auth_transport_disarm(tutti_transport *transport)
 {
-    tutti_wire_disarm(seal_from(wire)->inner);
+    tutti_transport_disarm(auth_from(transport)->inner);
 }
 
 static void
-seal_wire_close(tutti_wire *wire)
+auth_transport_close(tutti_transport *transport)
 {
-    seal *self = seal_from(wire);
+    auth *self = auth_from(transport);
 
-    seal_wait_fini(self);
+    auth_wait_fini(self);
     self->inner->ops->close(self->inner); /* what is out comes back first */
-    seal_links_fini(self);
-    seal_forget(self, UINT64_MAX);
+    auth_links_fini(self);
+    auth_forget(self, UINT64_MAX);
     EVP_KDF_CTX_free(self->derive);
     EVP_MAC_CTX_free(self->context);
     EVP_MAC_free(self->mac);
@@ -170,61 +170,61 @@ seal_wire_close(tutti_wire *wire)
     free(self);
 }
 
-static const tutti_wire_ops seal_ops = {
-    .size = sizeof(tutti_wire_ops),
-    .address = seal_wire_address,
-    .listen = seal_wire_listen,
-    .connect = seal_wire_connect,
-    .disconnect = seal_wire_disconnect,
-    .send = seal_wire_send,
-    .pull = seal_wire_pull,
-    .drop = seal_wire_drop,
-    .progress = seal_wire_progress,
-    .descriptor = seal_wire_descriptor,
-    .arm = seal_wire_arm,
-    .disarm = seal_wire_disarm,
-    .close = seal_wire_close,
-    .rekey = seal_wire_rekey,
-    .expel = seal_wire_expel,
-    .prove = seal_wire_prove,
-    .check = seal_wire_check,
+static const tutti_transport_ops auth_ops = {
+    .size = sizeof(tutti_transport_ops),
+    .address = auth_transport_address,
+    .listen = auth_transport_listen,
+    .connect = auth_transport_connect,
+    .disconnect = auth_transport_disconnect,
+    .send = auth_transport_send,
+    .fetch = auth_transport_fetch,
+    .drop = auth_transport_drop,
+    .progress = auth_transport_progress,
+    .descriptor = auth_transport_descriptor,
+    .arm = auth_transport_arm,
+    .disarm = auth_transport_disarm,
+    .close = auth_transport_close,
+    .rekey = auth_transport_rekey,
+    .revoke = auth_transport_revoke,
+    .sign_packet = auth_transport_sign,
+    .check = auth_transport_verify,
 };
 
 tutti_code
-tutti_wire_seal_open(tutti_wire *inner, uint64_t incarnation, tutti_wire **ret_wire,
-                     tutti_error *err)
+tutti_transport_auth_open(tutti_transport *inner, uint64_t incarnation,
+                          tutti_transport **ret_transport, tutti_error *err)
 {
-    seal *self = calloc(1, sizeof(*self));
+    auth *self = calloc(1, sizeof(*self));
     tutti_code code;
 
     if (self == NULL) {
         inner->ops->close(inner);
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the data plane");
     }
-    self->base.ops = &seal_ops;
+    self->base.ops = &auth_ops;
     self->inner = inner;
     self->incarnation = incarnation;
-    self->grace_ns = TUTTI_WIRE_SEAL_GRACE_NS;
+    self->grace_ns = TUTTI_TRANSPORT_AUTH_GRACE_NS;
     tutti_map_init(&self->senders);
     tutti_list_init(&self->waiting);
     tutti_list_init(&self->spare);
-    code = seal_make_address(self, err);
+    code = auth_make_address(self, err);
     if (code != TUTTI_OK) {
-        seal_wire_close(&self->base);
+        auth_transport_close(&self->base);
         return code;
     }
-    *ret_wire = &self->base;
+    *ret_transport = &self->base;
     return TUTTI_OK;
 }
 
 void
-tutti_wire_seal_set_grace(tutti_wire *wire, uint64_t grace_ns)
+tutti_transport_auth_set_grace(tutti_transport *transport, uint64_t grace_ns)
 {
-    seal_from(wire)->grace_ns = grace_ns;
+    auth_from(transport)->grace_ns = grace_ns;
 }
 
 void
-tutti_wire_seal_stat(const tutti_wire *wire, tutti_wire_seal_stats *ret_stats)
+tutti_transport_auth_stat(const tutti_transport *transport, tutti_transport_auth_stats *ret_stats)
 {
-    *ret_stats = tutti_container_of(wire, const seal, base)->stats;
+    *ret_stats = tutti_container_of(transport, const auth, base)->stats;
 }

@@ -1,5 +1,5 @@
 /*
- * Seal: a wire around a wire, that lets members in and nobody else.
+ * Seal: a transport around a transport, that lets members in and nobody else.
  *
  * The coordinator gives the members of a job a key for each epoch. What goes from one process to
  * another is sealed with a key made of that (HKDF), of a number that the receiver drew and puts
@@ -11,40 +11,42 @@
  * and nothing is hidden: this is about who may speak, not about who may listen on the way.
  *
  * Members learn of an epoch at different times. What is sealed for the one before is heard for
- * TUTTI_WIRE_SEAL_GRACE_NS more, except from who was expelled; what is sealed for one that we do
- * not know yet waits for its key, if its sender has been told our address.
+ * TUTTI_TRANSPORT_AUTH_GRACE_NS more, except from who was revoked; what is sealed for one that we
+ * do not know yet waits for its key, if its sender has been told our address.
  */
 #ifndef TUTTI_COLL_SEAL_COLL_SEAL_H
 #define TUTTI_COLL_SEAL_COLL_SEAL_H
 
 #include "coll/wire.h"
 
-#define TUTTI_WIRE_SEAL_KEY_BYTES 16
-#define TUTTI_WIRE_SEAL_ADDRESS_BYTES (TUTTI_WIRE_SEAL_KEY_BYTES + 8) /* before the inner one */
-#define TUTTI_WIRE_SEAL_BYTES (24 + TUTTI_WIRE_PROOF_BYTES)           /* behind a header */
+#define TUTTI_TRANSPORT_AUTH_KEY_BYTES 16
+#define TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES                                                         \
+    (TUTTI_TRANSPORT_AUTH_KEY_BYTES + 8)                              /* before the inner one */
+#define TUTTI_TRANSPORT_AUTH_BYTES (24 + TUTTI_TRANSPORT_PROOF_BYTES) /* behind a header */
 
-#define TUTTI_WIRE_SEAL_GRACE_NS 2000000000ULL
+#define TUTTI_TRANSPORT_AUTH_GRACE_NS 2000000000ULL
 
 /*
- * [in, moved] inner        closed with the seal, also when this fails
+ * [in, moved] inner        closed with the authentication tag, also when this fails
  * [in]        incarnation  of this process
  *
  * TUTTI_RESOURCE_EXHAUSTED  no memory
  * TUTTI_INTERNAL            OpenSSL has no random numbers, no SipHash or no HKDF
  */
-tutti_code tutti_wire_seal_open(tutti_wire *inner, uint64_t incarnation, tutti_wire **ret_wire,
-                                tutti_error *err);
+tutti_code tutti_transport_auth_open(tutti_transport *inner, uint64_t incarnation,
+                                     tutti_transport **ret_transport, tutti_error *err);
 
-/* TUTTI_WIRE_SEAL_GRACE_NS else. Before the first packet. */
-void tutti_wire_seal_set_grace(tutti_wire *wire, uint64_t grace_ns);
+/* TUTTI_TRANSPORT_AUTH_GRACE_NS else. Before the first packet. */
+void tutti_transport_auth_set_grace(tutti_transport *transport, uint64_t grace_ns);
 
-typedef struct tutti_wire_seal_stats {
+typedef struct tutti_transport_auth_stats {
     uint64_t strange; /* packets and hellos that no member sealed, or that came twice */
     uint64_t over;    /* ... that were sealed by who is no member any more */
     uint64_t waiting; /* packets that wait for the key of their epoch, now */
-} tutti_wire_seal_stats;
+} tutti_transport_auth_stats;
 
 /* Engine's thread. */
-void tutti_wire_seal_stat(const tutti_wire *wire, tutti_wire_seal_stats *ret_stats);
+void tutti_transport_auth_stat(const tutti_transport *transport,
+                               tutti_transport_auth_stats *ret_stats);
 
 #endif

@@ -27,7 +27,7 @@ new_derivation(void)
 }
 
 tutti_code
-seal_make_address(seal *self, tutti_error *err)
+auth_make_address(auth *self, tutti_error *err)
 {
     const tutti_bytes inner = self->inner->ops->address(self->inner);
 
@@ -35,25 +35,25 @@ seal_make_address(seal *self, tutti_error *err)
     self->derive = new_derivation();
     self->mac = EVP_MAC_fetch(NULL, OSSL_MAC_NAME_SIPHASH, NULL);
     self->context = self->mac == NULL ? NULL : EVP_MAC_CTX_new(self->mac);
-    self->address_size = TUTTI_WIRE_SEAL_ADDRESS_BYTES + inner.size;
+    self->address_size = TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES + inner.size;
     self->address = malloc(self->address_size);
     if (self->address == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the data plane");
     }
     if (self->context == NULL || self->derive == NULL ||
-        RAND_bytes(self->address, TUTTI_WIRE_SEAL_KEY_BYTES) != 1) {
+        RAND_bytes(self->address, TUTTI_TRANSPORT_AUTH_KEY_BYTES) != 1) {
         return TUTTI_FAIL(err, TUTTI_INTERNAL,
                           "OpenSSL has no SipHash, no HKDF or no random numbers");
     }
-    seal_put_u64(self->address + TUTTI_WIRE_SEAL_KEY_BYTES, self->incarnation);
-    memcpy(self->address + TUTTI_WIRE_SEAL_ADDRESS_BYTES, inner.data, inner.size);
+    auth_put_u64(self->address + TUTTI_TRANSPORT_AUTH_KEY_BYTES, self->incarnation);
+    memcpy(self->address + TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES, inner.data, inner.size);
     return TUTTI_OK;
 }
 
 /* ------------------------------------------------------------------------------ deriving */
 
 static bool
-derive(seal *self, const tutti_wire_key *key, tutti_bytes salt, tutti_bytes info, void *ret,
+derive(auth *self, const tutti_transport_key *key, tutti_bytes salt, tutti_bytes info, void *ret,
        size_t size)
 {
     static char digest[] = "SHA256";
@@ -73,52 +73,52 @@ derive(seal *self, const tutti_wire_key *key, tutti_bytes salt, tutti_bytes info
 }
 
 bool
-seal_derive(seal *self, const seal_epoch *epoch, uint64_t from,
-            const unsigned char to[TUTTI_WIRE_SEAL_ADDRESS_BYTES],
-            unsigned char ret_key[TUTTI_WIRE_SEAL_KEY_BYTES])
+auth_derive(auth *self, const auth_epoch *epoch, uint64_t from,
+            const unsigned char to[TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES],
+            unsigned char ret_key[TUTTI_TRANSPORT_AUTH_KEY_BYTES])
 {
     unsigned char info[16 + 4 * 8] = "tutti way 1";
 
-    seal_put_u64(info + 16, epoch->key.job_id);
-    seal_put_u64(info + 24, epoch->key.epoch);
-    seal_put_u64(info + 32, from);
-    memcpy(info + 40, to + TUTTI_WIRE_SEAL_KEY_BYTES, 8);
-    return derive(self, &epoch->key, (tutti_bytes){to, TUTTI_WIRE_SEAL_KEY_BYTES},
-                  (tutti_bytes){info, sizeof(info)}, ret_key, TUTTI_WIRE_SEAL_KEY_BYTES);
+    auth_put_u64(info + 16, epoch->key.job_id);
+    auth_put_u64(info + 24, epoch->key.epoch);
+    auth_put_u64(info + 32, from);
+    memcpy(info + 40, to + TUTTI_TRANSPORT_AUTH_KEY_BYTES, 8);
+    return derive(self, &epoch->key, (tutti_bytes){to, TUTTI_TRANSPORT_AUTH_KEY_BYTES},
+                  (tutti_bytes){info, sizeof(info)}, ret_key, TUTTI_TRANSPORT_AUTH_KEY_BYTES);
 }
 
 static bool
-derive_name(seal *self, seal_epoch *epoch)
+derive_name(auth *self, auth_epoch *epoch)
 {
     static const char salt[] = "tutti name 1";
     unsigned char info[16];
     unsigned char name[8];
 
-    seal_put_u64(info, epoch->key.job_id);
-    seal_put_u64(info + 8, epoch->key.epoch);
+    auth_put_u64(info, epoch->key.job_id);
+    auth_put_u64(info + 8, epoch->key.epoch);
     if (!derive(self, &epoch->key, (tutti_bytes){salt, sizeof(salt)},
                 (tutti_bytes){info, sizeof(info)}, name, sizeof(name))) {
         return false;
     }
-    epoch->name = seal_get_u64(name);
+    epoch->name = auth_get_u64(name);
     return true;
 }
 
 /* ------------------------------------------------------------------------------ epochs */
 
-const seal_epoch *
-seal_present(const seal *self)
+const auth_epoch *
+auth_present(const auth *self)
 {
-    return self->turn == 0 ? NULL : &self->epochs[self->turn % SEAL_EPOCHS_MAX];
+    return self->turn == 0 ? NULL : &self->epochs[self->turn % AUTH_EPOCHS_MAX];
 }
 
-const seal_epoch *
-seal_find_epoch(const seal *self, uint64_t name)
+const auth_epoch *
+auth_find_epoch(const auth *self, uint64_t name)
 {
     size_t i;
 
-    for (i = 0; i < SEAL_EPOCHS_MAX && i < self->turn; i++) { /* the present one first */
-        const seal_epoch *epoch = &self->epochs[(self->turn - i) % SEAL_EPOCHS_MAX];
+    for (i = 0; i < AUTH_EPOCHS_MAX && i < self->turn; i++) { /* the present one first */
+        const auth_epoch *epoch = &self->epochs[(self->turn - i) % AUTH_EPOCHS_MAX];
 
         if (epoch->name == name) {
             return epoch;
@@ -128,9 +128,9 @@ seal_find_epoch(const seal *self, uint64_t name)
 }
 
 static bool
-is_known(const seal *self, const tutti_wire_key *key)
+is_known(const auth *self, const tutti_transport_key *key)
 {
-    const seal_epoch *present = seal_present(self);
+    const auth_epoch *present = auth_present(self);
 
     return present != NULL && present->key.job_id == key->job_id &&
            (key->epoch < present->key.epoch ||
@@ -139,12 +139,12 @@ is_known(const seal *self, const tutti_wire_key *key)
 }
 
 void
-seal_wire_rekey(tutti_wire *wire, const tutti_wire_key *key)
+auth_transport_rekey(tutti_transport *transport, const tutti_transport_key *key)
 {
-    seal *self = seal_from(wire);
-    const seal_epoch *present = seal_present(self);
+    auth *self = auth_from(transport);
+    const auth_epoch *present = auth_present(self);
     uint64_t grace_ns = self->grace_ns;
-    seal_epoch next = {.key = *key, .turn = self->turn + 1, .ends_ns = UINT64_MAX};
+    auth_epoch next = {.key = *key, .turn = self->turn + 1, .ends_ns = UINT64_MAX};
 
     if (is_known(self, key)) {
         return;
@@ -154,36 +154,36 @@ seal_wire_rekey(tutti_wire *wire, const tutti_wire_key *key)
         return;
     }
     if (present != NULL) {
-        grace_ns = present->key.job_id == key->job_id ? grace_ns : SEAL_NEW_JOB_NS;
-        self->epochs[self->turn % SEAL_EPOCHS_MAX].ends_ns =
+        grace_ns = present->key.job_id == key->job_id ? grace_ns : AUTH_NEW_JOB_NS;
+        self->epochs[self->turn % AUTH_EPOCHS_MAX].ends_ns =
             tutti_clock_add(tutti_clock_ns(), grace_ns);
     }
     self->turn = next.turn;
-    self->epochs[next.turn % SEAL_EPOCHS_MAX] = next;
+    self->epochs[next.turn % AUTH_EPOCHS_MAX] = next;
     OPENSSL_cleanse(&next, sizeof(next));
-    seal_forget(self, self->turn < SEAL_EPOCHS_MAX ? 0 : self->turn - SEAL_EPOCHS_MAX + 1);
-    seal_wait_over(self);
+    auth_forget(self, self->turn < AUTH_EPOCHS_MAX ? 0 : self->turn - AUTH_EPOCHS_MAX + 1);
+    auth_wait_over(self);
 }
 
 /* ------------------------------------------------------------------------------ the end */
 
 void
-seal_wire_expel(tutti_wire *wire, uint32_t rank, uint64_t incarnation)
+auth_transport_revoke(tutti_transport *transport, uint32_t rank, uint64_t incarnation)
 {
-    seal *self = seal_from(wire);
+    auth *self = auth_from(transport);
 
-    self->expelled[self->expelled_count++ % SEAL_EXPELLED_MAX] =
-        (seal_expelled){.incarnation = incarnation, .rank = rank, .turn = self->turn};
+    self->expelled[self->expelled_count++ % AUTH_REVOKED_MAX] =
+        (auth_revoked){.incarnation = incarnation, .rank = rank, .turn = self->turn};
 }
 
-/* The newest first: who was expelled before the epoch began does not know its key. */
-static const seal_expelled *
-find_expelled(const seal *self, const seal_epoch *epoch, uint64_t incarnation)
+/* The newest first: who was revoked before the epoch began does not know its key. */
+static const auth_revoked *
+find_expelled(const auth *self, const auth_epoch *epoch, uint64_t incarnation)
 {
     size_t i;
 
-    for (i = 1; i <= SEAL_EXPELLED_MAX && i <= self->expelled_count; i++) {
-        const seal_expelled *who = &self->expelled[(self->expelled_count - i) % SEAL_EXPELLED_MAX];
+    for (i = 1; i <= AUTH_REVOKED_MAX && i <= self->expelled_count; i++) {
+        const auth_revoked *who = &self->expelled[(self->expelled_count - i) % AUTH_REVOKED_MAX];
 
         if (who->turn < epoch->turn) {
             return NULL;
@@ -196,9 +196,9 @@ find_expelled(const seal *self, const seal_epoch *epoch, uint64_t incarnation)
 }
 
 bool
-seal_is_over(seal *self, const seal_epoch *epoch, uint64_t incarnation)
+auth_is_over(auth *self, const auth_epoch *epoch, uint64_t incarnation)
 {
-    const seal_expelled *who = find_expelled(self, epoch, incarnation);
+    const auth_revoked *who = find_expelled(self, epoch, incarnation);
     char name[32] = "a process";
 
     if (who == NULL && (epoch->turn == self->turn || tutti_clock_ns() < epoch->ends_ns)) {

@@ -12,13 +12,13 @@
 #define PROOF_AT 24
 
 void
-seal_put_u64(unsigned char at[8], uint64_t number)
+auth_put_u64(unsigned char at[8], uint64_t number)
 {
     (void)tutti_map_key_u64(at, number);
 }
 
 uint64_t
-seal_get_u64(const unsigned char at[8])
+auth_get_u64(const unsigned char at[8])
 {
     uint64_t number = 0;
     size_t i;
@@ -29,34 +29,34 @@ seal_get_u64(const unsigned char at[8])
     return number;
 }
 
-seal_proof
-seal_read_proof(const unsigned char bytes[TUTTI_WIRE_PROOF_BYTES])
+auth_proof
+auth_read_proof(const unsigned char bytes[TUTTI_TRANSPORT_PROOF_BYTES])
 {
-    return (seal_proof){seal_get_u64(bytes), seal_get_u64(bytes + 8), bytes + 16};
+    return (auth_proof){auth_get_u64(bytes), auth_get_u64(bytes + 8), bytes + 16};
 }
 
 bool
-seal_tag(seal *self, const unsigned char key[TUTTI_WIRE_SEAL_KEY_BYTES], const void *words,
-         size_t size, uint64_t data_size, unsigned char ret_tag[SEAL_TAG_BYTES])
+auth_tag(auth *self, const unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES], const void *words,
+         size_t size, uint64_t data_size, unsigned char ret_tag[AUTH_TAG_BYTES])
 {
     unsigned char length[8];
     size_t done = 0;
 
-    seal_put_u64(length, data_size);
-    return EVP_MAC_init(self->context, key, TUTTI_WIRE_SEAL_KEY_BYTES, NULL) == 1 &&
+    auth_put_u64(length, data_size);
+    return EVP_MAC_init(self->context, key, TUTTI_TRANSPORT_AUTH_KEY_BYTES, NULL) == 1 &&
            EVP_MAC_update(self->context, words, size) == 1 &&
            EVP_MAC_update(self->context, length, sizeof(length)) == 1 &&
-           EVP_MAC_final(self->context, ret_tag, &done, SEAL_TAG_BYTES) == 1 &&
-           done == SEAL_TAG_BYTES;
+           EVP_MAC_final(self->context, ret_tag, &done, AUTH_TAG_BYTES) == 1 &&
+           done == AUTH_TAG_BYTES;
 }
 
 bool
-seal_pass(seal *self, const unsigned char to[TUTTI_WIRE_SEAL_ADDRESS_BYTES],
+auth_pass(auth *self, const unsigned char to[TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES],
           const unsigned char id[8], unsigned char ret_pass[8])
 {
-    unsigned char tag[SEAL_TAG_BYTES];
+    unsigned char tag[AUTH_TAG_BYTES];
 
-    if (!seal_tag(self, to, id, 8, 0, tag)) {
+    if (!auth_tag(self, to, id, 8, 0, tag)) {
         return false;
     }
     memcpy(ret_pass, tag, 8);
@@ -66,24 +66,24 @@ seal_pass(seal *self, const unsigned char to[TUTTI_WIRE_SEAL_ADDRESS_BYTES],
 /* ------------------------------------------------------------------------------ senders */
 
 /* NULL: we have not heard it. */
-static seal_sender *
-find_sender(seal *self, const unsigned char id[8])
+static auth_sender *
+find_sender(auth *self, const unsigned char id[8])
 {
     tutti_map_node *node = tutti_map_find(&self->senders, (tutti_bytes){id, 8});
 
-    return node == NULL ? NULL : tutti_container_of(node, seal_sender, node);
+    return node == NULL ? NULL : tutti_container_of(node, auth_sender, node);
 }
 
 /* NULL without memory. */
-static seal_sender *
-add_sender(seal *self, const unsigned char id[8])
+static auth_sender *
+add_sender(auth *self, const unsigned char id[8])
 {
-    seal_sender *sender;
+    auth_sender *sender;
 
-    if (self->senders.count == SEAL_SENDERS_MAX) { /* members reconnected that often */
+    if (self->senders.count == AUTH_SENDERS_MAX) { /* members reconnected that often */
         TUTTI_LOG("coll", WARN, "more than %d ways in: old packets may be heard again",
-                  SEAL_SENDERS_MAX);
-        seal_forget(self, UINT64_MAX);
+                  AUTH_SENDERS_MAX);
+        auth_forget(self, UINT64_MAX);
     }
     sender = calloc(1, sizeof(*sender));
     if (sender != NULL) {
@@ -95,12 +95,12 @@ add_sender(seal *self, const unsigned char id[8])
 }
 
 void
-seal_forget(seal *self, uint64_t before_turn)
+auth_forget(auth *self, uint64_t before_turn)
 {
     tutti_map_node *node = tutti_map_first(&self->senders);
 
     while (node != NULL) {
-        seal_sender *sender = tutti_container_of(node, seal_sender, node);
+        auth_sender *sender = tutti_container_of(node, auth_sender, node);
 
         node = tutti_map_next(node);
         if (sender->turn < before_turn) {
@@ -113,21 +113,21 @@ seal_forget(seal *self, uint64_t before_turn)
 
 /* Counts begin at 1. False: seen before, or so old that nobody knows. */
 static bool
-mark(seal_sender *sender, uint64_t count)
+mark(auth_sender *sender, uint64_t count)
 {
-    uint64_t *word = &sender->seen[count % SEAL_WINDOW / 64];
+    uint64_t *word = &sender->seen[count % AUTH_WINDOW / 64];
     const uint64_t bit = 1ULL << count % 64;
     uint64_t at;
 
-    if (count == 0 || (count <= sender->newest && sender->newest - count >= SEAL_WINDOW)) {
+    if (count == 0 || (count <= sender->newest && sender->newest - count >= AUTH_WINDOW)) {
         return false;
     }
-    if (count > sender->newest && count - sender->newest >= SEAL_WINDOW) {
+    if (count > sender->newest && count - sender->newest >= AUTH_WINDOW) {
         memset(sender->seen, 0, sizeof(sender->seen));
         sender->newest = count;
     }
     for (at = sender->newest + 1; at <= count; at++) { /* what lies between has not been seen */
-        sender->seen[at % SEAL_WINDOW / 64] &= ~(1ULL << at % 64);
+        sender->seen[at % AUTH_WINDOW / 64] &= ~(1ULL << at % 64);
     }
     sender->newest = count > sender->newest ? count : sender->newest;
     if ((*word & bit) != 0) {
@@ -140,39 +140,39 @@ mark(seal_sender *sender, uint64_t count)
 /* ------------------------------------------------------------------------------ packets */
 
 static bool
-has_pass(seal *self, const unsigned char *behind)
+has_pass(auth *self, const unsigned char *behind)
 {
     unsigned char pass[8];
 
-    return seal_pass(self, self->address, behind + ID_AT, pass) &&
+    return auth_pass(self, self->address, behind + ID_AT, pass) &&
            CRYPTO_memcmp(pass, behind + PASS_AT, sizeof(pass)) == 0;
 }
 
 /* The key of the way that a packet says it has come; of a sender that we know it is there. */
 static bool
-find_key(seal *self, const seal_sender *sender, const seal_epoch *epoch, uint64_t incarnation,
-         unsigned char ret_key[TUTTI_WIRE_SEAL_KEY_BYTES])
+find_key(auth *self, const auth_sender *sender, const auth_epoch *epoch, uint64_t incarnation,
+         unsigned char ret_key[TUTTI_TRANSPORT_AUTH_KEY_BYTES])
 {
     if (sender != NULL && sender->turn == epoch->turn && sender->incarnation == incarnation) {
-        memcpy(ret_key, sender->key, TUTTI_WIRE_SEAL_KEY_BYTES);
+        memcpy(ret_key, sender->key, TUTTI_TRANSPORT_AUTH_KEY_BYTES);
         return true;
     }
-    return seal_derive(self, epoch, incarnation, self->address, ret_key);
+    return auth_derive(self, epoch, incarnation, self->address, ret_key);
 }
 
 static bool
-fits(seal *self, const unsigned char *key, tutti_bytes words, uint64_t data_size,
+fits(auth *self, const unsigned char *key, tutti_bytes words, uint64_t data_size,
      const unsigned char *claimed)
 {
-    unsigned char tag[SEAL_TAG_BYTES];
+    unsigned char tag[AUTH_TAG_BYTES];
 
-    return seal_tag(self, key, words.data, words.size, data_size, tag) &&
+    return auth_tag(self, key, words.data, words.size, data_size, tag) &&
            CRYPTO_memcmp(tag, claimed, sizeof(tag)) == 0;
 }
 
 /* It has proved itself. False: this is not the first time. */
 static bool
-note(seal *self, seal_sender *sender, const seal_sender *proved, const unsigned char *behind)
+note(auth *self, auth_sender *sender, const auth_sender *proved, const unsigned char *behind)
 {
     if (sender == NULL) {
         sender = add_sender(self, behind + ID_AT);
@@ -183,43 +183,43 @@ note(seal *self, seal_sender *sender, const seal_sender *proved, const unsigned 
     memcpy(sender->key, proved->key, sizeof(sender->key));
     sender->turn = proved->turn;
     sender->incarnation = proved->incarnation;
-    return mark(sender, seal_get_u64(behind + COUNT_AT));
+    return mark(sender, auth_get_u64(behind + COUNT_AT));
 }
 
-static tutti_wire_verdict
-accept_of(seal *self, const seal_epoch *epoch, const unsigned char *header, size_t size,
+static tutti_transport_verdict
+accept_of(auth *self, const auth_epoch *epoch, const unsigned char *header, size_t size,
           uint64_t data_size)
 {
-    const unsigned char *behind = header + size - TUTTI_WIRE_SEAL_BYTES;
-    const seal_proof proof = seal_read_proof(behind + PROOF_AT);
-    seal_sender *sender = find_sender(self, behind + ID_AT);
-    seal_sender proved;
+    const unsigned char *behind = header + size - TUTTI_TRANSPORT_AUTH_BYTES;
+    const auth_proof proof = auth_read_proof(behind + PROOF_AT);
+    auth_sender *sender = find_sender(self, behind + ID_AT);
+    auth_sender proved;
 
     proved.turn = epoch->turn;
     proved.incarnation = proof.incarnation;
     if (!find_key(self, sender, epoch, proof.incarnation, proved.key) ||
-        !fits(self, proved.key, (tutti_bytes){header, size - SEAL_TAG_BYTES}, data_size,
+        !fits(self, proved.key, (tutti_bytes){header, size - AUTH_TAG_BYTES}, data_size,
               proof.tag)) {
-        return TUTTI_WIRE_REFUSED;
+        return TUTTI_TRANSPORT_REFUSED;
     }
-    if (seal_is_over(self, epoch, proof.incarnation)) {
-        return TUTTI_WIRE_OVER;
+    if (auth_is_over(self, epoch, proof.incarnation)) {
+        return TUTTI_TRANSPORT_OVER;
     }
-    return note(self, sender, &proved, behind) ? TUTTI_WIRE_MEMBER : TUTTI_WIRE_REFUSED;
+    return note(self, sender, &proved, behind) ? TUTTI_TRANSPORT_MEMBER : TUTTI_TRANSPORT_REFUSED;
 }
 
-tutti_wire_verdict
-seal_accept(seal *self, const unsigned char *header, size_t size, uint64_t data_size)
+tutti_transport_verdict
+auth_accept(auth *self, const unsigned char *header, size_t size, uint64_t data_size)
 {
-    const unsigned char *behind = header + size - TUTTI_WIRE_SEAL_BYTES;
-    const seal_epoch *epoch;
+    const unsigned char *behind = header + size - TUTTI_TRANSPORT_AUTH_BYTES;
+    const auth_epoch *epoch;
 
-    if (size < TUTTI_WIRE_SEAL_BYTES) {
-        return TUTTI_WIRE_REFUSED;
+    if (size < TUTTI_TRANSPORT_AUTH_BYTES) {
+        return TUTTI_TRANSPORT_REFUSED;
     }
-    epoch = seal_find_epoch(self, seal_read_proof(behind + PROOF_AT).name);
+    epoch = auth_find_epoch(self, auth_read_proof(behind + PROOF_AT).name);
     if (epoch == NULL) {
-        return has_pass(self, behind) ? TUTTI_WIRE_AHEAD : TUTTI_WIRE_REFUSED;
+        return has_pass(self, behind) ? TUTTI_TRANSPORT_AHEAD : TUTTI_TRANSPORT_REFUSED;
     }
     return accept_of(self, epoch, header, size, data_size);
 }
@@ -227,39 +227,40 @@ seal_accept(seal *self, const unsigned char *header, size_t size, uint64_t data_
 /* ------------------------------------------------------------------------------ other words */
 
 bool
-seal_wire_prove(tutti_wire *wire, tutti_bytes address, tutti_bytes words,
-                tutti_wire_proof *ret_proof)
+auth_transport_sign(tutti_transport *transport, tutti_bytes address, tutti_bytes words,
+                    tutti_transport_proof *ret_proof)
 {
-    seal *self = seal_from(wire);
-    const seal_epoch *epoch = seal_present(self);
-    unsigned char key[TUTTI_WIRE_SEAL_KEY_BYTES];
+    auth *self = auth_from(transport);
+    const auth_epoch *epoch = auth_present(self);
+    unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES];
 
-    if (epoch == NULL || address.size <= TUTTI_WIRE_SEAL_ADDRESS_BYTES ||
-        !seal_derive(self, epoch, self->incarnation, address.data, key)) {
+    if (epoch == NULL || address.size <= TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES ||
+        !auth_derive(self, epoch, self->incarnation, address.data, key)) {
         return false;
     }
-    seal_put_u64(ret_proof->bytes, epoch->name);
-    seal_put_u64(ret_proof->bytes + 8, self->incarnation);
-    return seal_tag(self, key, words.data, words.size, 0, ret_proof->bytes + 16);
+    auth_put_u64(ret_proof->bytes, epoch->name);
+    auth_put_u64(ret_proof->bytes + 8, self->incarnation);
+    return auth_tag(self, key, words.data, words.size, 0, ret_proof->bytes + 16);
 }
 
-tutti_wire_verdict
-seal_wire_check(tutti_wire *wire, tutti_bytes words, const tutti_wire_proof *proof,
-                uint64_t *ret_incarnation)
+tutti_transport_verdict
+auth_transport_verify(tutti_transport *transport, tutti_bytes words,
+                      const tutti_transport_proof *proof, uint64_t *ret_incarnation)
 {
-    seal *self = seal_from(wire);
-    const seal_proof it = seal_read_proof(proof->bytes);
-    const seal_epoch *epoch = seal_find_epoch(self, it.name);
-    unsigned char key[TUTTI_WIRE_SEAL_KEY_BYTES];
+    auth *self = auth_from(transport);
+    const auth_proof it = auth_read_proof(proof->bytes);
+    const auth_epoch *epoch = auth_find_epoch(self, it.name);
+    unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES];
 
     *ret_incarnation = it.incarnation;
     if (epoch == NULL) {
-        return TUTTI_WIRE_AHEAD;
+        return TUTTI_TRANSPORT_AHEAD;
     }
-    if (!seal_derive(self, epoch, it.incarnation, self->address, key) ||
+    if (!auth_derive(self, epoch, it.incarnation, self->address, key) ||
         !fits(self, key, words, 0, it.tag)) {
         self->stats.strange++;
-        return TUTTI_WIRE_REFUSED;
+        return TUTTI_TRANSPORT_REFUSED;
     }
-    return seal_is_over(self, epoch, it.incarnation) ? TUTTI_WIRE_OVER : TUTTI_WIRE_MEMBER;
+    return auth_is_over(self, epoch, it.incarnation) ? TUTTI_TRANSPORT_OVER
+                                                     : TUTTI_TRANSPORT_MEMBER;
 }

@@ -6,25 +6,25 @@
 #include "coll/seal/coll_seal_private.h"
 
 typedef struct waiting {
-    tutti_link link;
+    tutti_list_node link;
     uint64_t since_ns;
-    tutti_wire_parcel *parcel;
+    tutti_transport_rndv *rndv;
     size_t header_size;
     size_t size;
-    unsigned char header[TUTTI_WIRE_HEADER_MAX];
-    unsigned char data[]; /* when there is no parcel */
+    unsigned char header[TUTTI_TRANSPORT_HEADER_MAX];
+    unsigned char data[]; /* when there is no rndv */
 } waiting;
 
 static size_t
 bytes_of(const waiting *it)
 {
-    return sizeof(*it) + (it->parcel == NULL ? it->size : 0);
+    return sizeof(*it) + (it->rndv == NULL ? it->size : 0);
 }
 
 static waiting *
-take_first(seal *self)
+take_first(auth *self)
 {
-    tutti_link *link = tutti_list_pop(&self->waiting);
+    tutti_list_node *link = tutti_list_pop(&self->waiting);
     waiting *it = link == NULL ? NULL : tutti_container_of(link, waiting, link);
 
     if (it != NULL) {
@@ -35,7 +35,7 @@ take_first(seal *self)
 }
 
 static void
-put(seal *self, waiting *it)
+put(auth *self, waiting *it)
 {
     tutti_list_init(&it->link);
     tutti_list_add(&self->waiting, &it->link);
@@ -46,32 +46,32 @@ put(seal *self, waiting *it)
 static bool
 is_old(const waiting *it, uint64_t now_ns)
 {
-    return now_ns > tutti_clock_add(it->since_ns, SEAL_NEW_JOB_NS);
+    return now_ns > tutti_clock_add(it->since_ns, AUTH_NEW_JOB_NS);
 }
 
 static void
-drop_old(seal *self, uint64_t now_ns)
+drop_old(auth *self, uint64_t now_ns)
 {
     while (!tutti_list_empty(&self->waiting) &&
            is_old(tutti_container_of(self->waiting.next, waiting, link), now_ns)) {
         waiting *it = take_first(self);
 
-        seal_drop(self, it->parcel);
+        auth_drop(self, it->rndv);
         free(it);
     }
 }
 
 bool
-seal_wait(seal *self, const void *header, size_t header_size, const void *data, size_t size,
-          tutti_wire_parcel *parcel)
+auth_wait(auth *self, const void *header, size_t header_size, const void *data, size_t size,
+          tutti_transport_rndv *rndv)
 {
-    const size_t copied = parcel == NULL ? size : 0;
+    const size_t copied = rndv == NULL ? size : 0;
     const uint64_t now_ns = tutti_clock_ns();
     waiting *it;
 
     drop_old(self, now_ns);
-    if (self->stats.waiting == SEAL_WAITING_MAX || header_size > TUTTI_WIRE_HEADER_MAX ||
-        self->waiting_bytes + sizeof(*it) + copied > SEAL_WAITING_BYTES_MAX) {
+    if (self->stats.waiting == AUTH_WAITING_MAX || header_size > TUTTI_TRANSPORT_HEADER_MAX ||
+        self->waiting_bytes + sizeof(*it) + copied > AUTH_WAITING_BYTES_MAX) {
         return false;
     }
     it = malloc(sizeof(*it) + copied);
@@ -79,7 +79,7 @@ seal_wait(seal *self, const void *header, size_t header_size, const void *data, 
         return false;
     }
     it->since_ns = now_ns;
-    it->parcel = parcel;
+    it->rndv = rndv;
     it->header_size = header_size;
     it->size = size;
     memcpy(it->header, header, header_size);
@@ -92,25 +92,26 @@ seal_wait(seal *self, const void *header, size_t header_size, const void *data, 
 
 /* As it came. */
 static void
-look_again(seal *self, waiting *it, uint64_t now_ns)
+look_again(auth *self, waiting *it, uint64_t now_ns)
 {
-    const tutti_wire_verdict verdict = seal_accept(self, it->header, it->header_size, it->size);
+    const tutti_transport_verdict verdict =
+        auth_accept(self, it->header, it->header_size, it->size);
 
-    if (verdict == TUTTI_WIRE_AHEAD && !is_old(it, now_ns)) {
+    if (verdict == TUTTI_TRANSPORT_AHEAD && !is_old(it, now_ns)) {
         put(self, it);
         return;
     }
-    if (verdict == TUTTI_WIRE_MEMBER) {
-        seal_hear(self, it->header, it->header_size, it->parcel == NULL ? it->data : NULL, it->size,
-                  it->parcel);
+    if (verdict == TUTTI_TRANSPORT_MEMBER) {
+        auth_hear(self, it->header, it->header_size, it->rndv == NULL ? it->data : NULL, it->size,
+                  it->rndv);
     } else {
-        seal_drop(self, it->parcel);
+        auth_drop(self, it->rndv);
     }
     free(it);
 }
 
 void
-seal_wait_over(seal *self)
+auth_wait_over(auth *self)
 {
     const uint64_t now_ns = tutti_clock_ns();
     uint64_t left = self->stats.waiting;
@@ -121,12 +122,12 @@ seal_wait_over(seal *self)
 }
 
 void
-seal_wait_fini(seal *self)
+auth_wait_fini(auth *self)
 {
     waiting *it;
 
     while ((it = take_first(self)) != NULL) {
-        seal_drop(self, it->parcel);
+        auth_drop(self, it->rndv);
         free(it);
     }
 }

@@ -8,19 +8,20 @@
 #include "coll/shm/coll_shm_chaos.h"
 #include "coll/shm/coll_shm_wire.h"
 
-#define INNER_EVERY 16  /* turns between looks at an inner wire that carries no link of ours */
-#define EVENTS_MOST 16  /* of sockets, per look */
+#define INNER_EVERY 16  /* turns between looks at an inner transport that carries no link of ours  \
+                         */
+#define EVENTS_MAX 16   /* of sockets, per look */
 #define EVENTS_EVERY 64 /* turns between looks at sockets while we do not sleep */
 
-wire_shm *
-tutti_wire_shm_from(tutti_wire *wire)
+transport_shm *
+tutti_transport_shm_from(tutti_transport *transport)
 {
-    assert(wire->ops == &tutti_wire_shm_ops);
-    return tutti_container_of(wire, wire_shm, base);
+    assert(transport->ops == &tutti_transport_shm_ops);
+    return tutti_container_of(transport, transport_shm, base);
 }
 
 bool
-tutti_shm_watch(wire_shm *self, shm_watch *watch)
+tutti_shm_watch(transport_shm *self, shm_watch *watch)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
 
@@ -28,7 +29,7 @@ tutti_shm_watch(wire_shm *self, shm_watch *watch)
 }
 
 void
-tutti_shm_unwatch(wire_shm *self, shm_watch *watch)
+tutti_shm_unwatch(transport_shm *self, shm_watch *watch)
 {
     if (watch->fd >= 0) {
         (void)epoll_ctl(self->poller, EPOLL_CTL_DEL, watch->fd, NULL);
@@ -38,26 +39,26 @@ tutti_shm_unwatch(wire_shm *self, shm_watch *watch)
 }
 
 void
-tutti_shm_ring_bell(const shm_bell *bell, bool patient)
+tutti_shm_ring_doorbell(const shm_doorbell *doorbell, bool patient)
 {
     const uint64_t one = 1;
     uint32_t asleep;
 
-    tutti_shm_chaos();
-    asleep = atomic_load_explicit(&bell->page->asleep, memory_order_seq_cst);
+    tutti_shm_fault();
+    asleep = atomic_load_explicit(&doorbell->page->asleep, memory_order_seq_cst);
     if (asleep != SHM_AWAKE && !(patient && asleep == SHM_IDLE) &&
-        atomic_exchange_explicit(&bell->page->asleep, SHM_AWAKE, memory_order_seq_cst) !=
+        atomic_exchange_explicit(&doorbell->page->asleep, SHM_AWAKE, memory_order_seq_cst) !=
             SHM_AWAKE) {
-        const ssize_t put = write(bell->fd, &one, sizeof(one));
+        const ssize_t put = write(doorbell->fd, &one, sizeof(one));
 
         (void)put; /* full is rung */
     }
 }
 
 bool
-tutti_shm_holds(tutti_wire *wire, const void *data, uint64_t size)
+tutti_shm_holds(tutti_transport *transport, const void *data, uint64_t size)
 {
-    const wire_shm *self = tutti_wire_shm_from(wire);
+    const transport_shm *self = tutti_transport_shm_from(transport);
     const uint64_t at = (uint64_t)((uintptr_t)data - (uintptr_t)self->options.base);
 
     if (!self->on || self->options.inside || self->options.memory < 0) {
@@ -68,16 +69,16 @@ tutti_shm_holds(tutti_wire *wire, const void *data, uint64_t size)
 }
 
 static bool
-is_near(const tutti_wire_link *link)
+is_same_host(const tutti_transport_conn *link)
 {
-    return link->state == SHM_NEAR && !link->broken;
+    return link->state == SHM_SAME_HOST && !link->broken;
 }
 
 /* FNV-1a (Fowler, Noll, Vo 1991) of its id. */
 static uint64_t
-host_number(const tutti_wire *wire)
+host_number(const tutti_transport *transport)
 {
-    const wire_shm *self = (const wire_shm *)(const void *)wire;
+    const transport_shm *self = (const transport_shm *)(const void *)transport;
     uint64_t number = UINT64_C(14695981039346656037);
     const char *at;
 
@@ -88,9 +89,9 @@ host_number(const tutti_wire *wire)
 }
 
 static bool
-maybe_near(tutti_wire *wire, tutti_bytes bytes)
+can_map_peer(tutti_transport *transport, tutti_bytes bytes)
 {
-    const wire_shm *self = tutti_wire_shm_from(wire);
+    const transport_shm *self = tutti_transport_shm_from(transport);
     shm_address address;
 
     return self->on && tutti_shm_address_read(bytes, &address) && address.host_size > 0 &&
@@ -98,40 +99,41 @@ maybe_near(tutti_wire *wire, tutti_bytes bytes)
            memcmp(address.host_id, self->host_id, address.host_size) == 0;
 }
 
-/* ------------------------------------------------------------------------------ the inner wire */
+/* ------------------------------------------------------------------------------ the inner
+ * transport */
 
 static void
 on_inner_packet(void *arg, const void *header, size_t header_size, const void *data, size_t size,
-                tutti_wire_parcel *inner)
+                tutti_transport_rndv *inner)
 {
-    wire_shm *self = arg;
-    tutti_wire_parcel *parcel = NULL;
+    transport_shm *self = arg;
+    tutti_transport_rndv *rndv = NULL;
 
     if (inner != NULL) {
-        parcel = calloc(1, sizeof(*parcel));
-        if (parcel == NULL) {
+        rndv = calloc(1, sizeof(*rndv));
+        if (rndv == NULL) {
             self->inner->ops->drop(self->inner, inner);
             return;
         }
-        parcel->inner = inner;
+        rndv->inner = inner;
     }
-    self->events->on_packet(self->arg, header, header_size, data, size, parcel);
+    self->events->on_packet(self->arg, header, header_size, data, size, rndv);
 }
 
 static void
 on_inner_broken(void *arg, void *owner, const char *why)
 {
-    wire_shm *self = arg;
+    transport_shm *self = arg;
 
     self->events->on_broken(self->arg, owner, why);
 }
 
-const tutti_wire_events tutti_shm_inner_events = {on_inner_packet, on_inner_broken};
+const tutti_transport_events tutti_shm_inner_events = {on_inner_packet, on_inner_broken};
 
 static void
-wire_shm_listen(tutti_wire *wire, const tutti_wire_events *events, void *arg)
+transport_shm_listen(tutti_transport *transport, const tutti_transport_events *events, void *arg)
 {
-    wire_shm *self = tutti_wire_shm_from(wire);
+    transport_shm *self = tutti_transport_shm_from(transport);
 
     self->events = events;
     self->arg = arg;
@@ -142,12 +144,12 @@ wire_shm_listen(tutti_wire *wire, const tutti_wire_events *events, void *arg)
 
 /* Handlers may free what other events are about, so one event is fetched at a time. */
 static unsigned
-look_at_sockets(wire_shm *self)
+look_at_sockets(transport_shm *self)
 {
     struct epoll_event event;
     unsigned did = 0;
 
-    while (did < EVENTS_MOST && epoll_wait(self->poller, &event, 1, 0) == 1) {
+    while (did < EVENTS_MAX && epoll_wait(self->poller, &event, 1, 0) == 1) {
         shm_watch *watch = event.data.ptr;
 
         watch->on_event(watch);
@@ -157,10 +159,10 @@ look_at_sockets(wire_shm *self)
 }
 
 static unsigned
-progress_rings(wire_shm *self)
+progress_rings(transport_shm *self)
 {
-    tutti_link *at;
-    tutti_link *spare;
+    tutti_list_node *at;
+    tutti_list_node *spare;
     unsigned did = 0;
 
     tutti_list_each(at, spare, &self->sources)
@@ -169,19 +171,19 @@ progress_rings(wire_shm *self)
     }
     tutti_list_each(at, spare, &self->links)
     {
-        did += tutti_shm_link_progress(tutti_container_of(at, tutti_wire_link, link));
+        did += tutti_shm_link_progress(tutti_container_of(at, tutti_transport_conn, link));
     }
     return did + tutti_shm_pulls_progress(self);
 }
 
 static unsigned
-wire_shm_progress(tutti_wire *wire)
+transport_shm_progress(tutti_transport *transport)
 {
-    wire_shm *self = tutti_wire_shm_from(wire);
+    transport_shm *self = tutti_transport_shm_from(transport);
     unsigned did = progress_rings(self);
 
     self->turn++;
-    if (self->far_count > 0 || self->turn % INNER_EVERY == 0) {
+    if (self->remote_count > 0 || self->turn % INNER_EVERY == 0) {
         did += self->inner->ops->progress(self->inner);
     }
     if (self->on && self->turn % EVENTS_EVERY == 0) {
@@ -192,26 +194,26 @@ wire_shm_progress(tutti_wire *wire)
 }
 
 static int
-wire_shm_descriptor(tutti_wire *wire)
+transport_shm_descriptor(tutti_transport *transport)
 {
-    const wire_shm *self = tutti_wire_shm_from(wire);
+    const transport_shm *self = tutti_transport_shm_from(transport);
 
     return self->on ? self->poller : self->inner->ops->descriptor(self->inner);
 }
 
 /* Nothing came back, and who waits for room still does: room that was made while we did not sleep
- * yet rang no bell. */
+ * yet rang no doorbell. */
 static bool
-is_quiet(const tutti_wire_link *link)
+is_quiet(const tutti_transport_conn *link)
 {
-    return link->state != SHM_NEAR ||
+    return link->state != SHM_SAME_HOST ||
            (tutti_shm_is_empty(&link->back) && !tutti_shm_was_unblocked(&link->out));
 }
 
 static bool
-are_empty(const wire_shm *self)
+are_empty(const transport_shm *self)
 {
-    const tutti_link *at;
+    const tutti_list_node *at;
 
     for (at = self->sources.next; at != &self->sources; at = at->next) {
         const shm_source *source = tutti_container_of(at, shm_source, link);
@@ -221,7 +223,7 @@ are_empty(const wire_shm *self)
         }
     }
     for (at = self->links.next; at != &self->links; at = at->next) {
-        if (!is_quiet(tutti_container_of(at, tutti_wire_link, link))) {
+        if (!is_quiet(tutti_container_of(at, tutti_transport_conn, link))) {
             return false;
         }
     }
@@ -229,22 +231,22 @@ are_empty(const wire_shm *self)
 }
 
 static bool
-wire_shm_arm(tutti_wire *wire, bool idle)
+transport_shm_arm(tutti_transport *transport, bool idle)
 {
-    wire_shm *self = tutti_wire_shm_from(wire);
+    transport_shm *self = tutti_transport_shm_from(transport);
 
     if (!self->on) {
         return self->inner->ops->arm(self->inner, idle);
     }
     tutti_shm_forget_gone(self);
     if (look_at_sockets(self) > 0) {
-        self->turn = INNER_EVERY - 1;                   /* one of them may be the inner wire's */
+        self->turn = INNER_EVERY - 1; /* one of them may be the inner transport's */
         (void)self->inner->ops->arm(self->inner, idle); /* which alone takes what only wakes it */
         return false;
     }
-    tutti_shm_chaos();
+    tutti_shm_fault();
     atomic_store_explicit(&self->page->asleep, idle ? SHM_IDLE : SHM_ASLEEP, memory_order_seq_cst);
-    tutti_shm_chaos();
+    tutti_shm_fault();
     if (are_empty(self) && self->inner->ops->arm(self->inner, idle)) {
         return true;
     }
@@ -254,20 +256,20 @@ wire_shm_arm(tutti_wire *wire, bool idle)
 }
 
 static void
-wire_shm_disarm(tutti_wire *wire)
+transport_shm_disarm(tutti_transport *transport)
 {
-    wire_shm *self = tutti_wire_shm_from(wire);
+    transport_shm *self = tutti_transport_shm_from(transport);
 
     if (self->on) {
         atomic_store_explicit(&self->page->asleep, SHM_AWAKE, memory_order_relaxed);
     }
-    tutti_wire_disarm(self->inner);
+    tutti_transport_disarm(self->inner);
 }
 
 static tutti_bytes
-wire_shm_address(tutti_wire *wire)
+transport_shm_address(tutti_transport *transport)
 {
-    const wire_shm *self = tutti_wire_shm_from(wire);
+    const transport_shm *self = tutti_transport_shm_from(transport);
 
     return (tutti_bytes){self->address, self->address_size};
 }
@@ -275,11 +277,11 @@ wire_shm_address(tutti_wire *wire)
 /* ------------------------------------------------------------------------------ members */
 
 static void
-wire_shm_rekey(tutti_wire *wire, const tutti_wire_key *key)
+transport_shm_rekey(tutti_transport *transport, const tutti_transport_key *key)
 {
-    wire_shm *self = tutti_wire_shm_from(wire);
-    tutti_link *at;
-    tutti_link *spare;
+    transport_shm *self = tutti_transport_shm_from(transport);
+    tutti_list_node *at;
+    tutti_list_node *spare;
 
     if (self->inner->ops->rekey != NULL) {
         self->inner->ops->rekey(self->inner, key);
@@ -296,14 +298,14 @@ wire_shm_rekey(tutti_wire *wire, const tutti_wire_key *key)
 
 /* What it has said has been heard; its ring ends here. */
 static void
-wire_shm_expel(tutti_wire *wire, uint32_t rank, uint64_t incarnation)
+transport_shm_revoke(tutti_transport *transport, uint32_t rank, uint64_t incarnation)
 {
-    wire_shm *self = tutti_wire_shm_from(wire);
-    tutti_link *at;
-    tutti_link *spare;
+    transport_shm *self = tutti_transport_shm_from(transport);
+    tutti_list_node *at;
+    tutti_list_node *spare;
 
-    if (self->inner->ops->expel != NULL) {
-        self->inner->ops->expel(self->inner, rank, incarnation);
+    if (self->inner->ops->revoke != NULL) {
+        self->inner->ops->revoke(self->inner, rank, incarnation);
     }
     tutti_list_each(at, spare, &self->sources)
     {
@@ -316,27 +318,27 @@ wire_shm_expel(tutti_wire *wire, uint32_t rank, uint64_t incarnation)
     }
 }
 
-const tutti_wire_ops tutti_wire_shm_ops = {
-    .size = sizeof(tutti_wire_ops),
-    .address = wire_shm_address,
-    .listen = wire_shm_listen,
+const tutti_transport_ops tutti_transport_shm_ops = {
+    .size = sizeof(tutti_transport_ops),
+    .address = transport_shm_address,
+    .listen = transport_shm_listen,
     .connect = tutti_shm_link_open,
     .disconnect = tutti_shm_disconnect,
     .send = tutti_shm_send_packet,
-    .pull = tutti_shm_pull,
+    .fetch = tutti_shm_fetch,
     .drop = tutti_shm_drop,
-    .progress = wire_shm_progress,
-    .descriptor = wire_shm_descriptor,
-    .arm = wire_shm_arm,
+    .progress = transport_shm_progress,
+    .descriptor = transport_shm_descriptor,
+    .arm = transport_shm_arm,
     .close = tutti_shm_close,
-    .disarm = wire_shm_disarm,
-    .near = is_near,
-    .maybe_near = maybe_near,
+    .disarm = transport_shm_disarm,
+    .same_host = is_same_host,
+    .can_map_peer = can_map_peer,
     .host = host_number,
     .holds = tutti_shm_holds,
-    .lend = tutti_shm_lend,
-    .view = tutti_shm_view,
+    .expose = tutti_shm_expose,
+    .view = tutti_shm_map,
     .give_back = tutti_shm_give_back,
-    .rekey = wire_shm_rekey,
-    .expel = wire_shm_expel,
+    .rekey = transport_shm_rekey,
+    .revoke = transport_shm_revoke,
 };

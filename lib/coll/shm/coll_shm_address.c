@@ -18,14 +18,15 @@ put(unsigned char *at, const void *bytes, size_t size)
 }
 
 tutti_code
-tutti_shm_address_make(wire_shm *self, const unsigned char name[SHM_NAME_BYTES], tutti_error *err)
+tutti_shm_address_make(transport_shm *self, const unsigned char name[SHM_NAME_BYTES],
+                       tutti_error *err)
 {
     const tutti_bytes inner = self->inner->ops->address(self->inner);
     const size_t host_size = self->on ? strlen(self->host_id) : 0;
     const unsigned char host_bytes = (unsigned char)host_size;
     unsigned char *at;
 
-    assert(host_size < TUTTI_WIRE_SHM_HOST_MAX);
+    assert(host_size < TUTTI_TRANSPORT_SHM_HOST_MAX);
     self->address_size =
         sizeof(magic) + 1 + host_size + SHM_NAME_BYTES + sizeof(self->secret) + inner.size;
     self->address = malloc(self->address_size);

@@ -12,7 +12,7 @@ static atomic_uint one_in; /* 0 = never */
 static _Thread_local uint32_t state;
 
 void
-tutti_shm_chaos_init(void)
+tutti_shm_fault_init(void)
 {
     const char *text = getenv("TUTTI_CHAOS");
     const unsigned long number = text == NULL ? 0 : strtoul(text, NULL, 10);
@@ -33,7 +33,7 @@ draw(void)
 }
 
 void
-tutti_shm_chaos(void)
+tutti_shm_fault(void)
 {
     const unsigned limit = atomic_load_explicit(&one_in, memory_order_relaxed);
     struct timespec moment = {0};

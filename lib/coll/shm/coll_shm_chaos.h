@@ -5,7 +5,7 @@
 #ifndef TUTTI_COLL_SHM_COLL_SHM_CHAOS_H
 #define TUTTI_COLL_SHM_COLL_SHM_CHAOS_H
 
-void tutti_shm_chaos_init(void); /* reads the environment; any thread */
-void tutti_shm_chaos(void);
+void tutti_shm_fault_init(void); /* reads the environment; any thread */
+void tutti_shm_fault(void);
 
 #endif

@@ -9,7 +9,7 @@
 static void
 end_out(shm_out *out, bool ok)
 {
-    tutti_wire_ticket *ticket = out->ticket;
+    tutti_transport_ticket *ticket = out->ticket;
 
     tutti_list_remove(&out->link);
     free(out);
@@ -19,22 +19,23 @@ end_out(shm_out *out, bool ok)
 }
 
 static void
-end_all(tutti_link *list, bool ok)
+end_all(tutti_list_node *list, bool ok)
 {
     while (!tutti_list_empty(list)) {
         end_out(tutti_container_of(list->next, shm_out, link), ok);
     }
 }
 
-/* ------------------------------------------------------------------------------ by the inner wire
+/* ------------------------------------------------------------------------------ by the inner
+ * transport
  */
 
 /* The inner way, made when it is not there. */
 static tutti_code
-have_inner(tutti_wire_link *link, tutti_error *err)
+have_inner(tutti_transport_conn *link, tutti_error *err)
 {
     const tutti_bytes address = {link->inner_address, link->inner_size};
-    tutti_wire *inner = link->wire->inner;
+    tutti_transport *inner = link->transport->inner;
     tutti_code code;
 
     if (link->inner != NULL) {
@@ -48,42 +49,42 @@ have_inner(tutti_wire_link *link, tutti_error *err)
         link->inner = NULL;
         return code;
     }
-    link->wire->far_count++;
+    link->transport->remote_count++;
     return TUTTI_OK;
 }
 
-static tutti_wire_result
-send_inner(tutti_wire_link *link, const void *header, size_t header_size, const void *data,
-           size_t size, tutti_wire_ticket *ticket)
+static tutti_transport_result
+send_inner(tutti_transport_conn *link, const void *header, size_t header_size, const void *data,
+           size_t size, tutti_transport_ticket *ticket)
 {
     if (have_inner(link, NULL) != TUTTI_OK) {
-        return TUTTI_WIRE_FAILED;
+        return TUTTI_TRANSPORT_FAILED;
     }
-    return link->wire->inner->ops->send(link->inner, header, header_size, data, size, ticket);
+    return link->transport->inner->ops->send(link->inner, header, header_size, data, size, ticket);
 }
 
 /* It had to wait; its ticket is out. */
 static void
-send_waiting(tutti_wire_link *link, shm_out *out)
+send_waiting(tutti_transport_conn *link, shm_out *out)
 {
-    tutti_wire_result result = TUTTI_WIRE_FAILED;
+    tutti_transport_result result = TUTTI_TRANSPORT_FAILED;
 
-    if (out->kind != SHM_LOAN) {
+    if (out->kind != SHM_REGION) {
         tutti_list_remove(&out->link);
         result = send_inner(link, out->header, out->header_size, out->data, out->size, out->ticket);
     }
-    if (result == TUTTI_WIRE_LATER) {
-        out->ticket = NULL; /* the inner wire has it */
+    if (result == TUTTI_TRANSPORT_LATER) {
+        out->ticket = NULL; /* the inner transport has it */
     }
-    end_out(out, result == TUTTI_WIRE_DONE);
+    end_out(out, result == TUTTI_TRANSPORT_DONE);
 }
 
 void
-tutti_shm_go_far(tutti_wire_link *link)
+tutti_shm_set_remote(tutti_transport_conn *link)
 {
-    link->state = SHM_FAR;
+    link->state = SHM_REMOTE;
     if (link->watch.fd >= 0) {
-        tutti_shm_unwatch(link->wire, &link->watch);
+        tutti_shm_unwatch(link->transport, &link->watch);
     }
     while (!tutti_list_empty(&link->queue)) {
         send_waiting(link, tutti_container_of(link->queue.next, shm_out, link));
@@ -93,7 +94,7 @@ tutti_shm_go_far(tutti_wire_link *link)
 /* ------------------------------------------------------------------------------ by the ring */
 
 static bool
-put(tutti_wire_link *link, shm_out *out)
+put(tutti_transport_conn *link, shm_out *out)
 {
     const bool has_data = out->kind == SHM_EAGER;
     shm_record record = {.kind = out->kind,
@@ -101,31 +102,31 @@ put(tutti_wire_link *link, shm_out *out)
                          .id = out->id,
                          .data_size = has_data ? out->size : 0};
 
-    if (link->broken || (!has_data && link->lent_count >= SHM_LOANS_MAX)) {
+    if (link->broken || (!has_data && link->lent_count >= SHM_REGION_MAX)) {
         return false;
     }
-    if (out->kind == SHM_PARCEL) {
-        out->loan = (tutti_wire_loan){.input = out->data, .input_size = out->size};
+    if (out->kind == SHM_RNDV) {
+        out->rma = (tutti_transport_region){.input = out->data, .input_size = out->size};
     }
     if (!has_data && !tutti_shm_place(link, out, &record)) {
         return false;
     }
     if (!tutti_shm_put(&link->out, &record, out->header, out->data)) {
-        tutti_shm_ring_bell(&link->bell, false); /* make room, though nothing runs there */
+        tutti_shm_ring_doorbell(&link->doorbell, false); /* make room, though nothing runs there */
         return false;
     }
-    tutti_shm_ring_bell(&link->bell, out->ticket != NULL && out->ticket->patient);
+    tutti_shm_ring_doorbell(&link->doorbell, out->ticket != NULL && out->ticket->patient);
     return true;
 }
 
 /* A copy on the heap, for what is not over at once. */
-static tutti_wire_result
-keep(tutti_wire_link *link, const shm_out *model, tutti_link *where)
+static tutti_transport_result
+keep(tutti_transport_conn *link, const shm_out *model, tutti_list_node *where)
 {
     shm_out *out = malloc(sizeof(*out));
 
     if (out == NULL) {
-        return TUTTI_WIRE_FAILED;
+        return TUTTI_TRANSPORT_FAILED;
     }
     *out = *model;
     tutti_list_init(&out->link);
@@ -133,24 +134,24 @@ keep(tutti_wire_link *link, const shm_out *model, tutti_link *where)
     if (where == &link->lent) {
         link->lent_count++;
     }
-    return TUTTI_WIRE_LATER;
+    return TUTTI_TRANSPORT_LATER;
 }
 
-static tutti_wire_result
-submit(tutti_wire_link *link, shm_out *model)
+static tutti_transport_result
+submit(tutti_transport_conn *link, shm_out *model)
 {
     const bool has_data = model->kind == SHM_EAGER;
-    tutti_wire_result result;
+    tutti_transport_result result;
 
     model->id = ++link->next_id;
-    if (link->state != SHM_NEAR || !tutti_list_empty(&link->queue)) {
+    if (link->state != SHM_SAME_HOST || !tutti_list_empty(&link->queue)) {
         return keep(link, model, &link->queue);
     }
     if (has_data) {
-        return put(link, model) ? TUTTI_WIRE_DONE : keep(link, model, &link->queue);
+        return put(link, model) ? TUTTI_TRANSPORT_DONE : keep(link, model, &link->queue);
     }
     result = keep(link, model, &link->lent); /* before it can come back */
-    if (result == TUTTI_WIRE_LATER) {
+    if (result == TUTTI_TRANSPORT_LATER) {
         shm_out *out = tutti_container_of(link->lent.before, shm_out, link);
 
         if (!put(link, out)) {
@@ -164,7 +165,7 @@ submit(tutti_wire_link *link, shm_out *model)
 
 /* What had to wait for room. */
 static unsigned
-flush(tutti_wire_link *link)
+flush(tutti_transport_conn *link)
 {
     unsigned did = 0;
 
@@ -187,19 +188,19 @@ flush(tutti_wire_link *link)
 }
 
 void
-tutti_shm_go_near(tutti_wire_link *link)
+tutti_shm_set_same_host(tutti_transport_conn *link)
 {
-    link->state = SHM_NEAR;
+    link->state = SHM_SAME_HOST;
     (void)flush(link);
 }
 
 /* ------------------------------------------------------------------------------ what comes back */
 
 static void
-take_back(tutti_wire_link *link, const shm_record *record)
+take_back(tutti_transport_conn *link, const shm_record *record)
 {
-    tutti_link *at;
-    tutti_link *spare;
+    tutti_list_node *at;
+    tutti_list_node *spare;
 
     tutti_list_each(at, spare, &link->lent)
     {
@@ -208,7 +209,7 @@ take_back(tutti_wire_link *link, const shm_record *record)
         if (out->id == record->id) {
             link->lent_count--;
             if (out->ticket != NULL) {
-                out->ticket->unfinished = record->kind == SHM_UNDONE && out->kind == SHM_LOAN;
+                out->ticket->unfinished = record->kind == SHM_UNDONE && out->kind == SHM_REGION;
             }
             end_out(out, true);
             return;
@@ -217,7 +218,7 @@ take_back(tutti_wire_link *link, const shm_record *record)
 }
 
 static unsigned
-take_backs(tutti_wire_link *link)
+take_backs(tutti_transport_conn *link)
 {
     const unsigned char *unused;
     shm_record record;
@@ -233,12 +234,12 @@ take_backs(tutti_wire_link *link)
 
 /* The peer is dead: what it said before counts, what it holds is free. */
 void
-tutti_shm_hang_up(tutti_wire_link *link)
+tutti_shm_hang_up(tutti_transport_conn *link)
 {
-    wire_shm *self = link->wire;
+    transport_shm *self = link->transport;
     void *owner = link->owner;
-    tutti_link *at;
-    tutti_link *spare;
+    tutti_list_node *at;
+    tutti_list_node *spare;
 
     tutti_list_each(at, spare, &self->sources) /* its last words */
     {
@@ -258,11 +259,11 @@ tutti_shm_hang_up(tutti_wire_link *link)
 }
 
 unsigned
-tutti_shm_link_progress(tutti_wire_link *link)
+tutti_shm_link_progress(tutti_transport_conn *link)
 {
     unsigned did = 0;
 
-    if (link->state != SHM_NEAR || link->broken) {
+    if (link->state != SHM_SAME_HOST || link->broken) {
         return 0;
     }
     did = take_backs(link);
@@ -283,9 +284,9 @@ tutti_shm_link_progress(tutti_wire_link *link)
  */
 
 void
-tutti_shm_link_free(tutti_wire_link *link)
+tutti_shm_link_free(tutti_transport_conn *link)
 {
-    wire_shm *self = link->wire;
+    transport_shm *self = link->transport;
 
     tutti_list_remove(&link->link);
     end_all(&link->queue, false);
@@ -294,36 +295,37 @@ tutti_shm_link_free(tutti_wire_link *link)
         tutti_shm_unwatch(self, &link->watch);
     }
     free(link->told);
-    tutti_shm_bell_close(self, &link->bell);
+    tutti_shm_doorbell_close(self, &link->doorbell);
     tutti_shm_segment_close(self, link->segment);
     free(link);
 }
 
 tutti_code
-tutti_shm_link_open(tutti_wire *wire, tutti_bytes bytes, void *owner, tutti_wire_link **ret_link,
-                    tutti_error *err)
+tutti_shm_link_open(tutti_transport *transport, tutti_bytes bytes, void *owner,
+                    tutti_transport_conn **ret_link, tutti_error *err)
 {
-    wire_shm *self = tutti_wire_shm_from(wire);
+    transport_shm *self = tutti_transport_shm_from(transport);
     shm_address address = {.inner = bytes};
     const bool ours = tutti_shm_address_read(bytes, &address);
-    tutti_wire_link *link = calloc(1, sizeof(*link) + address.inner.size);
+    tutti_transport_conn *link = calloc(1, sizeof(*link) + address.inner.size);
     tutti_code code;
 
     if (link == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");
     }
-    link->wire = self;
+    link->transport = self;
     link->owner = owner;
     link->watch.fd = -1;
-    link->bell.fd = -1;
+    link->doorbell.fd = -1;
     tutti_list_init(&link->link);
     tutti_list_init(&link->queue);
     tutti_list_init(&link->lent);
     link->inner_size = address.inner.size;
     memcpy(link->inner_address, address.inner.data, address.inner.size);
     tutti_list_add(&self->links, &link->link);
-    if (!ours || !wire->ops->maybe_near(wire, bytes) || !tutti_shm_meet(link, &address)) {
-        link->state = SHM_FAR;
+    if (!ours || !transport->ops->can_map_peer(transport, bytes) ||
+        !tutti_shm_meet(link, &address)) {
+        link->state = SHM_REMOTE;
         code = have_inner(link, err);
         if (code != TUTTI_OK) {
             tutti_shm_link_free(link);
@@ -335,60 +337,61 @@ tutti_shm_link_open(tutti_wire *wire, tutti_bytes bytes, void *owner, tutti_wire
 }
 
 void
-tutti_shm_disconnect(tutti_wire_link *link)
+tutti_shm_disconnect(tutti_transport_conn *link)
 {
-    wire_shm *self = link->wire;
+    transport_shm *self = link->transport;
 
     link->owner = NULL;
     if (link->inner != NULL) {
-        tutti_wire_link *inner = link->inner;
+        tutti_transport_conn *inner = link->inner;
 
         link->inner = NULL;
-        self->far_count--;
+        self->remote_count--;
         self->inner->ops->disconnect(inner);
     }
     end_all(&link->queue, false);
-    if (link->lent_count == 0) { /* else it waits for its loans: see tutti_wire_ops.lend */
+    if (link->lent_count ==
+        0) { /* else it waits for its exposed regions: see tutti_transport_ops.lend */
         tutti_shm_link_free(link);
     }
 }
 
 /* ------------------------------------------------------------------------------ sending */
 
-tutti_wire_result
-tutti_shm_send_packet(tutti_wire_link *link, const void *header, size_t header_size,
-                      const void *data, size_t size, tutti_wire_ticket *ticket)
+tutti_transport_result
+tutti_shm_send_packet(tutti_transport_conn *link, const void *header, size_t header_size,
+                      const void *data, size_t size, tutti_transport_ticket *ticket)
 {
     shm_out model = {.ticket = ticket,
-                     .kind = size > TUTTI_WIRE_EAGER_MAX ? SHM_PARCEL : SHM_EAGER,
+                     .kind = size > TUTTI_TRANSPORT_EAGER_MAX ? SHM_RNDV : SHM_EAGER,
                      .header = header,
                      .header_size = header_size,
                      .data = data,
                      .size = size};
 
     if (link->broken) {
-        return TUTTI_WIRE_FAILED;
+        return TUTTI_TRANSPORT_FAILED;
     }
-    if (link->state == SHM_FAR ||
-        (model.kind == SHM_PARCEL && !tutti_shm_holds(&link->wire->base, data, size))) {
+    if (link->state == SHM_REMOTE ||
+        (model.kind == SHM_RNDV && !tutti_shm_holds(&link->transport->base, data, size))) {
         return send_inner(link, header, header_size, data, size, ticket);
     }
     return submit(link, &model);
 }
 
-tutti_wire_result
-tutti_shm_lend(tutti_wire_link *link, const void *header, size_t header_size,
-               const tutti_wire_loan *loan, tutti_wire_ticket *ticket)
+tutti_transport_result
+tutti_shm_expose(tutti_transport_conn *link, const void *header, size_t header_size,
+                 const tutti_transport_region *rma, tutti_transport_ticket *ticket)
 {
     shm_out model = {.ticket = ticket,
-                     .kind = SHM_LOAN,
+                     .kind = SHM_REGION,
                      .header = header,
                      .header_size = header_size,
-                     .loan = *loan};
+                     .rma = *rma};
 
     ticket->unfinished = false;
-    if (link->broken || link->state != SHM_NEAR) {
-        return TUTTI_WIRE_FAILED;
+    if (link->broken || link->state != SHM_SAME_HOST) {
+        return TUTTI_TRANSPORT_FAILED;
     }
     return submit(link, &model);
 }

@@ -1,9 +1,9 @@
 /*
  * Meeting: who is called on says a number that it has just drawn; who connects says hello, with a
- * ring made for the purpose, the memory and its bell; the called one answers with its bell. Both
- * check that the other is of the same user, and the called one that the caller knows the secret and
- * is a member: its hello holds a proof (wire.h) over the number, so no hello is good twice. Nothing
- * here waits, but a hello of an epoch that we are about to hear of.
+ * ring made for the purpose, the memory and its doorbell; the called one answers with its doorbell.
+ * Both check that the other is of the same user, and the called one that the caller knows the
+ * secret and is a member: its hello holds a proof (wire.h) over the number, so no hello is good
+ * twice. Nothing here waits, but a hello of an epoch that we are about to hear of.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -39,14 +39,14 @@ typedef struct answer {
 } answer;
 
 enum {
-    FD_BELL,
+    FD_DOORBELL,
     FD_PAGE,
     FD_SEGMENT,
     FD_MEMORY
 };
 
 void
-tutti_shm_segment_close(const wire_shm *self, shm_segment *segment)
+tutti_shm_segment_close(const transport_shm *self, shm_segment *segment)
 {
     if (segment != NULL && (!self->options.inside || atomic_fetch_sub(&segment->refs, 1) == 1)) {
         (void)munmap(segment, sizeof(*segment));
@@ -54,25 +54,27 @@ tutti_shm_segment_close(const wire_shm *self, shm_segment *segment)
 }
 
 void
-tutti_shm_bell_close(const wire_shm *self, shm_bell *bell)
+tutti_shm_doorbell_close(const transport_shm *self, shm_doorbell *doorbell)
 {
-    if (bell->page != NULL && !self->options.inside) {
-        (void)munmap(bell->page, sizeof(*bell->page));
+    if (doorbell->page != NULL && !self->options.inside) {
+        (void)munmap(doorbell->page, sizeof(*doorbell->page));
     }
-    if (bell->fd >= 0) {
-        (void)close(bell->fd);
+    if (doorbell->fd >= 0) {
+        (void)close(doorbell->fd);
     }
-    *bell = (shm_bell){.fd = -1};
+    *doorbell = (shm_doorbell){.fd = -1};
 }
 
 /* Takes the two descriptors, also when it fails. */
 static bool
-open_bell(const wire_shm *self, shm_bell *bell, int bell_fd, int page_fd, shm_page *inside)
+open_doorbell(const transport_shm *self, shm_doorbell *doorbell, int doorbell_fd, int page_fd,
+              shm_page *inside)
 {
-    bell->fd = bell_fd;
-    bell->page = self->options.inside ? inside : tutti_local_map(page_fd, sizeof(*bell->page));
+    doorbell->fd = doorbell_fd;
+    doorbell->page =
+        self->options.inside ? inside : tutti_local_map(page_fd, sizeof(*doorbell->page));
     (void)close(page_fd);
-    return bell->page != NULL;
+    return doorbell->page != NULL;
 }
 
 static vow
@@ -88,7 +90,7 @@ make_vow(const shm_hello *it, const uint64_t nonce[2])
 
 /* Rooms do not speak at this level, but here somebody should know, and nobody gets an error. */
 static void
-say_far(wire_shm *self, const char *why)
+log_remote(transport_shm *self, const char *why)
 {
     TUTTI_LOG("coll/shm", DEBUG, "no shared memory with a peer of this host: %s", why);
     if (!self->said_why) {
@@ -104,13 +106,13 @@ say_far(wire_shm *self, const char *why)
 static void
 on_link_event(shm_watch *watch)
 {
-    tutti_shm_hang_up(tutti_container_of(watch, tutti_wire_link, watch));
+    tutti_shm_hang_up(tutti_container_of(watch, tutti_transport_conn, watch));
 }
 
 static void
 on_answer(shm_watch *watch)
 {
-    tutti_wire_link *link = tutti_container_of(watch, tutti_wire_link, watch);
+    tutti_transport_conn *link = tutti_container_of(watch, tutti_transport_conn, watch);
     int fds[TUTTI_LOCAL_FDS_MAX];
     answer said = {0};
     size_t count = 0;
@@ -120,40 +122,41 @@ on_answer(shm_watch *watch)
         return;
     }
     if (size == sizeof(said) && said.magic == ANSWER && count == 2 &&
-        open_bell(link->wire, &link->bell, fds[FD_BELL], fds[FD_PAGE], said.page)) {
+        open_doorbell(link->transport, &link->doorbell, fds[FD_DOORBELL], fds[FD_PAGE],
+                      said.page)) {
         watch->on_event = on_link_event;
-        tutti_shm_go_near(link);
+        tutti_shm_set_same_host(link);
         return;
     }
-    if (link->bell.fd < 0) {
+    if (link->doorbell.fd < 0) {
         tutti_local_close_all(fds, count);
     }
     if (size == sizeof(said)) {
-        say_far(link->wire, "it turned our call away");
+        log_remote(link->transport, "it turned our call away");
     } else {
         TUTTI_LOG("coll/shm", DEBUG, "a peer ended while we met it");
     }
-    tutti_shm_go_far(link);
+    tutti_shm_set_remote(link);
 }
 
 /* True where nobody is kept out. */
 static bool
-sign(tutti_wire_link *link, const uint64_t nonce[2], shm_hello *it)
+sign(tutti_transport_conn *link, const uint64_t nonce[2], shm_hello *it)
 {
-    tutti_wire *inner = link->wire->inner;
+    tutti_transport *inner = link->transport->inner;
     const vow words = make_vow(it, nonce);
 
-    return inner->ops->prove == NULL ||
-           inner->ops->prove(inner, (tutti_bytes){link->inner_address, link->inner_size},
-                             (tutti_bytes){&words, sizeof(words)}, &it->proof);
+    return inner->ops->sign_packet == NULL ||
+           inner->ops->sign_packet(inner, (tutti_bytes){link->inner_address, link->inner_size},
+                                   (tutti_bytes){&words, sizeof(words)}, &it->proof);
 }
 
 static bool
-say_hello(tutti_wire_link *link, const uint64_t nonce[2])
+say_hello(tutti_transport_conn *link, const uint64_t nonce[2])
 {
-    wire_shm *self = link->wire;
+    transport_shm *self = link->transport;
     const bool has_memory = self->options.memory >= 0;
-    int fds[TUTTI_LOCAL_FDS_MAX] = {self->bell, self->page_fd, -1, self->options.memory};
+    int fds[TUTTI_LOCAL_FDS_MAX] = {self->doorbell, self->page_fd, -1, self->options.memory};
     shm_hello it = {.magic = HELLO,
                     .secret = {link->secret[0], link->secret[1]},
                     .memory_size = has_memory ? self->options.size : 0};
@@ -180,7 +183,7 @@ say_hello(tutti_wire_link *link, const uint64_t nonce[2])
 static void
 on_challenge(shm_watch *watch)
 {
-    tutti_wire_link *link = tutti_container_of(watch, tutti_wire_link, watch);
+    tutti_transport_conn *link = tutti_container_of(watch, tutti_transport_conn, watch);
     int fds[TUTTI_LOCAL_FDS_MAX];
     challenge said = {0};
     size_t count = 0;
@@ -191,31 +194,31 @@ on_challenge(shm_watch *watch)
     }
     tutti_local_close_all(fds, count);
     if (size != sizeof(said) || said.magic != CHALLENGE) {
-        say_far(link->wire, size == 0 ? "it ended" : "it turned our call away");
+        log_remote(link->transport, size == 0 ? "it ended" : "it turned our call away");
     } else if (!say_hello(link, said.nonce)) {
-        say_far(link->wire, "it is of another user, or descriptors are short");
+        log_remote(link->transport, "it is of another user, or descriptors are short");
     } else {
         link->out = (shm_end){.ring = &link->segment->out};
         link->back = (shm_end){.ring = &link->segment->back};
         watch->on_event = on_answer;
         return;
     }
-    tutti_shm_go_far(link);
+    tutti_shm_set_remote(link);
 }
 
 bool
-tutti_shm_meet(tutti_wire_link *link, const shm_address *address)
+tutti_shm_meet(tutti_transport_conn *link, const shm_address *address)
 {
     link->watch =
         (shm_watch){.on_event = on_challenge,
                     .fd = tutti_local_connect((tutti_bytes){address->name, SHM_NAME_BYTES})};
     memcpy(link->secret, address->secret, sizeof(link->secret));
     if (link->watch.fd < 0) {
-        say_far(link->wire, strerror(errno));
+        log_remote(link->transport, strerror(errno));
         return false;
     }
-    if (!tutti_shm_watch(link->wire, &link->watch)) {
-        say_far(link->wire, "descriptors are short");
+    if (!tutti_shm_watch(link->transport, &link->watch)) {
+        log_remote(link->transport, "descriptors are short");
         (void)close(link->watch.fd);
         link->watch.fd = -1;
         return false;
@@ -241,13 +244,13 @@ on_source_event(shm_watch *watch)
 static bool
 take_hello(shm_source *source)
 {
-    const wire_shm *self = source->wire;
+    const transport_shm *self = source->transport;
     const shm_hello *it = &source->hello;
     const size_t count = source->fd_count;
     int *fds = source->fds;
 
     source->fd_count = 0;
-    if (!open_bell(self, &source->bell, fds[FD_BELL], fds[FD_PAGE], it->page)) {
+    if (!open_doorbell(self, &source->doorbell, fds[FD_DOORBELL], fds[FD_PAGE], it->page)) {
         tutti_local_close_all(fds + FD_SEGMENT, count - FD_SEGMENT);
         return false;
     }
@@ -261,19 +264,19 @@ take_hello(shm_source *source)
     return source->segment != NULL && (source->memory != NULL || count <= FD_MEMORY);
 }
 
-static tutti_wire_verdict
+static tutti_transport_verdict
 judge(shm_source *source)
 {
-    const wire_shm *self = source->wire;
+    const transport_shm *self = source->transport;
     const shm_hello *it = &source->hello;
     const vow words = make_vow(it, source->nonce);
 
     if (it->magic != HELLO || it->secret[0] != self->secret[0] ||
         it->secret[1] != self->secret[1] || source->fd_count < 3) {
-        return TUTTI_WIRE_REFUSED;
+        return TUTTI_TRANSPORT_REFUSED;
     }
     if (self->inner->ops->check == NULL) {
-        return TUTTI_WIRE_MEMBER;
+        return TUTTI_TRANSPORT_MEMBER;
     }
     return self->inner->ops->check(self->inner, (tutti_bytes){&words, sizeof(words)}, &it->proof,
                                    &source->incarnation);
@@ -291,8 +294,8 @@ turn_away(int fd)
 static void
 welcome(shm_source *source)
 {
-    wire_shm *self = source->wire;
-    const int mine[2] = {self->bell, self->page_fd};
+    transport_shm *self = source->transport;
+    const int mine[2] = {self->doorbell, self->page_fd};
     const answer said = {.magic = ANSWER, .page = self->page};
 
     if (!take_hello(source) || !tutti_local_send(source->watch.fd, &said, sizeof(said), mine, 2)) {
@@ -308,11 +311,11 @@ welcome(shm_source *source)
 void
 tutti_shm_judge_again(shm_source *source)
 {
-    const tutti_wire_verdict verdict = judge(source);
+    const tutti_transport_verdict verdict = judge(source);
 
-    if (verdict == TUTTI_WIRE_MEMBER) {
+    if (verdict == TUTTI_TRANSPORT_MEMBER) {
         welcome(source);
-    } else if (verdict != TUTTI_WIRE_AHEAD) {
+    } else if (verdict != TUTTI_TRANSPORT_AHEAD) {
         turn_away(source->watch.fd);
         tutti_shm_source_gone(source);
     }
@@ -346,7 +349,7 @@ say_challenge(shm_source *source)
 }
 
 static void
-take_caller(wire_shm *self, int fd)
+take_caller(transport_shm *self, int fd)
 {
     shm_source *source = NULL;
 
@@ -358,9 +361,9 @@ take_caller(wire_shm *self, int fd)
         (void)close(fd);
         return;
     }
-    source->wire = self;
+    source->transport = self;
     source->watch = (shm_watch){.on_event = on_hello, .fd = fd};
-    source->bell.fd = -1;
+    source->doorbell.fd = -1;
     tutti_list_init(&source->link);
     tutti_list_init(&source->regions);
     tutti_list_add(&self->sources, &source->link);
@@ -373,7 +376,7 @@ take_caller(wire_shm *self, int fd)
 void
 tutti_shm_on_knock(shm_watch *listener)
 {
-    wire_shm *self = tutti_container_of(listener, wire_shm, listener);
+    transport_shm *self = tutti_container_of(listener, transport_shm, listener);
     const int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     if (fd >= 0) {

@@ -25,25 +25,25 @@ close_fd(int *fd)
 }
 
 static void
-close_pulls(wire_shm *self)
+close_pulls(transport_shm *self)
 {
-    tutti_link *at;
+    tutti_list_node *at;
 
     while ((at = tutti_list_pop(&self->pulls)) != NULL) {
-        tutti_wire_parcel *parcel = tutti_container_of(at, tutti_wire_parcel, link);
-        tutti_wire_ticket *ticket = parcel->ticket;
+        tutti_transport_rndv *rndv = tutti_container_of(at, tutti_transport_rndv, link);
+        tutti_transport_ticket *ticket = rndv->ticket;
 
-        tutti_shm_give_back(&self->base, parcel, false);
+        tutti_shm_give_back(&self->base, rndv, false);
         ticket->on_done(ticket, false);
     }
 }
 
 static void
-close_ways(wire_shm *self)
+close_ways(transport_shm *self)
 {
     close_pulls(self);
     while (!tutti_list_empty(&self->links)) {
-        tutti_shm_link_free(tutti_container_of(self->links.next, tutti_wire_link, link));
+        tutti_shm_link_free(tutti_container_of(self->links.next, tutti_transport_conn, link));
     }
     while (!tutti_list_empty(&self->sources)) {
         shm_source *source = tutti_container_of(self->sources.next, shm_source, link);
@@ -54,10 +54,10 @@ close_ways(wire_shm *self)
 }
 
 static void
-close_own(wire_shm *self)
+close_own(transport_shm *self)
 {
     close_fd(&self->listener.fd);
-    close_fd(&self->bell);
+    close_fd(&self->doorbell);
     close_fd(&self->page_fd);
     close_fd(&self->poller);
     if (self->page != NULL && !self->options.inside) { /* else a peer may still ring */
@@ -67,9 +67,9 @@ close_own(wire_shm *self)
 }
 
 void
-tutti_shm_close(tutti_wire *wire)
+tutti_shm_close(tutti_transport *transport)
 {
-    wire_shm *self = tutti_wire_shm_from(wire);
+    transport_shm *self = tutti_transport_shm_from(transport);
 
     close_ways(self);
     self->inner->ops->close(self->inner);
@@ -81,7 +81,7 @@ tutti_shm_close(tutti_wire *wire)
 /* ------------------------------------------------------------------------------ opening */
 
 static void
-on_bell(shm_watch *watch)
+on_doorbell(shm_watch *watch)
 {
     uint64_t count;
     const ssize_t got = read(watch->fd, &count, sizeof(count));
@@ -97,18 +97,19 @@ on_inner(shm_watch *watch)
 }
 
 static bool
-open_own(wire_shm *self, const unsigned char name[SHM_NAME_BYTES])
+open_own(transport_shm *self, const unsigned char name[SHM_NAME_BYTES])
 {
     self->poller = epoll_create1(EPOLL_CLOEXEC);
-    self->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    self->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     self->page = tutti_local_create("tutti-page", sizeof(*self->page), &self->page_fd);
     self->listener = (shm_watch){.on_event = tutti_shm_on_knock,
                                  .fd = tutti_local_listen((tutti_bytes){name, SHM_NAME_BYTES})};
-    self->bell_watch = (shm_watch){.on_event = on_bell, .fd = self->bell};
+    self->doorbell_watch = (shm_watch){.on_event = on_doorbell, .fd = self->doorbell};
     self->inner_watch =
         (shm_watch){.on_event = on_inner, .fd = self->inner->ops->descriptor(self->inner)};
-    return self->poller >= 0 && self->bell >= 0 && self->page != NULL && self->listener.fd >= 0 &&
-           tutti_shm_watch(self, &self->listener) && tutti_shm_watch(self, &self->bell_watch) &&
+    return self->poller >= 0 && self->doorbell >= 0 && self->page != NULL &&
+           self->listener.fd >= 0 && tutti_shm_watch(self, &self->listener) &&
+           tutti_shm_watch(self, &self->doorbell_watch) &&
            (self->inner_watch.fd < 0 || tutti_shm_watch(self, &self->inner_watch));
 }
 
@@ -124,13 +125,13 @@ draw_name(unsigned char ret_name[SHM_NAME_BYTES])
 }
 
 static void
-init(wire_shm *self, const tutti_wire_shm_options *options)
+init(transport_shm *self, const tutti_transport_shm_options *options)
 {
-    self->base.ops = &tutti_wire_shm_ops;
+    self->base.ops = &tutti_transport_shm_ops;
     self->options = *options;
     self->inner = options->inner;
     self->poller = -1;
-    self->bell = -1;
+    self->doorbell = -1;
     self->page_fd = -1;
     self->listener.fd = -1;
     self->secret[0] = tutti_id_draw();
@@ -143,9 +144,10 @@ init(wire_shm *self, const tutti_wire_shm_options *options)
 }
 
 tutti_code
-tutti_wire_shm_open(const tutti_wire_shm_options *options, tutti_wire **ret_wire, tutti_error *err)
+tutti_transport_shm_open(const tutti_transport_shm_options *options,
+                         tutti_transport **ret_transport, tutti_error *err)
 {
-    wire_shm *self = calloc(1, sizeof(*self));
+    transport_shm *self = calloc(1, sizeof(*self));
     unsigned char name[SHM_NAME_BYTES];
     tutti_code code;
 
@@ -153,7 +155,7 @@ tutti_wire_shm_open(const tutti_wire_shm_options *options, tutti_wire **ret_wire
         options->inner->ops->close(options->inner);
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the data plane");
     }
-    tutti_shm_chaos_init();
+    tutti_shm_fault_init();
     init(self, options);
     draw_name(name);
     self->on = !options->off && open_own(self, name);
@@ -168,6 +170,6 @@ tutti_wire_shm_open(const tutti_wire_shm_options *options, tutti_wire **ret_wire
         tutti_shm_close(&self->base);
         return code;
     }
-    *ret_wire = &self->base;
+    *ret_transport = &self->base;
     return TUTTI_OK;
 }

@@ -1,7 +1,7 @@
 /*
  * Regions: memory of single tensors, beside the memory that both sides map when they meet. Who
- * lends of one sends its descriptor over the socket, once, before the record that names it; so who
- * takes that record finds the note in the socket. What is gone is said likewise.
+ * exposes of one sends its descriptor over the socket, once, before the record that names it; so
+ * who takes that record finds the note in the socket. What is gone is said likewise.
  */
 #include <errno.h>
 #include <poll.h>
@@ -22,25 +22,25 @@ typedef struct note {
     uint32_t reserved;
 } note;
 
-/* ------------------------------------------------------------------------------ who lends */
+/* ------------------------------------------------------------------------------ who exposes */
 
 static bool
-find(const wire_shm *self, const void *data, uint64_t size, tutti_wire_shm_region *ret)
+find(const transport_shm *self, const void *data, uint64_t size, tutti_transport_shm_region *ret)
 {
     return self->options.find_region != NULL &&
            self->options.find_region(self->options.arg, data, size, ret);
 }
 
 bool
-tutti_shm_is_in_region(const wire_shm *self, const void *data, uint64_t size)
+tutti_shm_is_in_region(const transport_shm *self, const void *data, uint64_t size)
 {
-    tutti_wire_shm_region region;
+    tutti_transport_shm_region region;
 
     return find(self, data, size, &region);
 }
 
 static bool
-is_in_arena(const wire_shm *self, const void *data)
+is_in_arena(const transport_shm *self, const void *data)
 {
     const uint64_t at = (uint64_t)((uintptr_t)data - (uintptr_t)self->options.base);
 
@@ -49,7 +49,7 @@ is_in_arena(const wire_shm *self, const void *data)
 
 /* A peer that reads nothing for that long is as good as dead: its link breaks. */
 static bool
-send_note(tutti_wire_link *link, const note *it, int fd)
+send_note(tutti_transport_conn *link, const note *it, int fd)
 {
     struct pollfd room = {.fd = link->watch.fd, .events = POLLOUT};
     const size_t count = fd >= 0 ? 1 : 0;
@@ -66,7 +66,7 @@ send_note(tutti_wire_link *link, const note *it, int fd)
 }
 
 static bool
-send_gone(tutti_wire_link *link, uint32_t at)
+send_gone(tutti_transport_conn *link, uint32_t at)
 {
     const note it = {.magic = NOTE, .id = link->told[at].id};
 
@@ -75,13 +75,13 @@ send_gone(tutti_wire_link *link, uint32_t at)
 }
 
 /*
- * The peer has as many as it maps at once: one makes room, and comes anew when it is lent again.
+ * The peer has as many as it maps at once: one makes room, and comes anew when it is exposed again.
  * But notes overtake records: so not while the peer may have one before it that names a region.
  */
 static bool
-make_room(tutti_wire_link *link, const shm_out *out, uint32_t keep)
+make_room(tutti_transport_conn *link, const shm_out *out, uint32_t keep)
 {
-    const tutti_link *first = link->lent.next;
+    const tutti_list_node *first = link->lent.next;
     const bool idle =
         first == &link->lent || (first == &out->link && link->lent.before == &out->link);
 
@@ -89,7 +89,8 @@ make_room(tutti_wire_link *link, const shm_out *out, uint32_t keep)
 }
 
 static bool
-tell(tutti_wire_link *link, const shm_out *out, const tutti_wire_shm_region *region, uint32_t keep)
+tell(tutti_transport_conn *link, const shm_out *out, const tutti_transport_shm_region *region,
+     uint32_t keep)
 {
     const note it = {.magic = NOTE, .size = region->size, .id = region->id};
     uint32_t i;
@@ -116,11 +117,11 @@ tell(tutti_wire_link *link, const shm_out *out, const tutti_wire_shm_region *reg
 
 /* As the peer finds it: in our memory, or in a region it is told of. */
 static bool
-place(tutti_wire_link *link, const shm_out *out, tutti_bytes data, uint64_t *ret_at,
+place(tutti_transport_conn *link, const shm_out *out, tutti_bytes data, uint64_t *ret_at,
       uint32_t *ret_region, uint32_t keep)
 {
-    const wire_shm *self = link->wire;
-    tutti_wire_shm_region region;
+    const transport_shm *self = link->transport;
+    tutti_transport_shm_region region;
 
     *ret_at =
         data.data == NULL ? 0 : (uint64_t)((uintptr_t)data.data - (uintptr_t)self->options.base);
@@ -138,10 +139,10 @@ place(tutti_wire_link *link, const shm_out *out, tutti_bytes data, uint64_t *ret
 }
 
 bool
-tutti_shm_place(tutti_wire_link *link, const shm_out *out, shm_record *record)
+tutti_shm_place(tutti_transport_conn *link, const shm_out *out, shm_record *record)
 {
-    const tutti_bytes input = {out->loan.input, (size_t)out->loan.input_size};
-    const tutti_bytes output = {out->loan.output, (size_t)out->loan.output_size};
+    const tutti_bytes input = {out->rma.input, (size_t)out->rma.input_size};
+    const tutti_bytes output = {out->rma.output, (size_t)out->rma.output_size};
 
     record->input_size = input.size;
     record->output_size = output.size;
@@ -150,13 +151,14 @@ tutti_shm_place(tutti_wire_link *link, const shm_out *out, shm_record *record)
 }
 
 static void
-forget_of(tutti_wire_link *link)
+forget_of(tutti_transport_conn *link)
 {
-    tutti_wire_shm_region region;
+    tutti_transport_shm_region region;
     uint32_t i = 0;
 
     while (i < link->told_count && !link->out.broken) {
-        if (find(link->wire, link->told[i].base, 1, &region) && region.id == link->told[i].id) {
+        if (find(link->transport, link->told[i].base, 1, &region) &&
+            region.id == link->told[i].id) {
             i++;
         } else {
             (void)send_gone(link, i);
@@ -165,26 +167,26 @@ forget_of(tutti_wire_link *link)
 }
 
 void
-tutti_shm_forget_gone(wire_shm *self)
+tutti_shm_forget_gone(transport_shm *self)
 {
     const uint64_t gone =
         self->options.regions_gone == NULL ? 0 : self->options.regions_gone(self->options.arg);
-    tutti_link *at;
+    tutti_list_node *at;
 
     if (gone == self->gone_seen) {
         return;
     }
     self->gone_seen = gone;
     for (at = self->links.next; at != &self->links; at = at->next) {
-        tutti_wire_link *link = tutti_container_of(at, tutti_wire_link, link);
+        tutti_transport_conn *link = tutti_container_of(at, tutti_transport_conn, link);
 
-        if (link->state == SHM_NEAR && !link->broken) {
+        if (link->state == SHM_SAME_HOST && !link->broken) {
             forget_of(link);
         }
     }
 }
 
-/* ------------------------------------------------------------------------------ who borrows */
+/* ------------------------------------------------------------------------------ who maps */
 
 void
 tutti_shm_region_drop(shm_region *region)
@@ -199,7 +201,7 @@ tutti_shm_region_drop(shm_region *region)
 static shm_region *
 known(const shm_source *source, uint32_t id)
 {
-    tutti_link *at;
+    tutti_list_node *at;
 
     for (at = source->regions.next; at != &source->regions; at = at->next) {
         shm_region *region = tutti_container_of(at, shm_region, link);
@@ -219,7 +221,7 @@ take_gone(shm_source *source, uint32_t id)
     if (region != NULL) {
         tutti_list_remove(&region->link);
         source->region_count--;
-        tutti_shm_region_drop(region); /* parcels may still be in it */
+        tutti_shm_region_drop(region); /* rendezvous messages may still be in it */
     }
 }
 

@@ -34,9 +34,9 @@ has_room(shm_end *end, uint64_t bytes)
         look(end);
     }
     if (end->at + bytes - end->seen > SHM_RING_BYTES) {
-        tutti_shm_chaos();
+        tutti_shm_fault();
         atomic_store_explicit(&end->ring->blocked, 1, memory_order_seq_cst);
-        tutti_shm_chaos();
+        tutti_shm_fault();
         look(end);
     }
     end->waits = end->at + bytes - end->seen > SHM_RING_BYTES;
@@ -72,7 +72,7 @@ tutti_shm_put(shm_end *end, shm_record *record, const void *header, const void *
         memcpy(to + sizeof(*record) + record->header_size, data, (size_t)record->data_size);
     }
     end->at += pad + record->bytes;
-    tutti_shm_chaos();
+    tutti_shm_fault();
     atomic_store_explicit(&end->ring->tail, end->at, memory_order_seq_cst);
     return true;
 }
@@ -124,7 +124,7 @@ void
 tutti_shm_took(shm_end *end, const shm_record *record)
 {
     end->at += record->bytes;
-    tutti_shm_chaos();
+    tutti_shm_fault();
     atomic_store_explicit(&end->ring->head, end->at, memory_order_seq_cst);
 }
 

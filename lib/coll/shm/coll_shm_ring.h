@@ -36,7 +36,7 @@ typedef struct shm_record {
 typedef struct shm_ring {
     _Alignas(64) _Atomic uint64_t tail; /* bytes ever put; written by who puts */
     _Alignas(64) _Atomic uint64_t head; /* bytes ever taken; written by who takes */
-    _Atomic uint32_t blocked;           /* who puts waits for room: ring its bell */
+    _Atomic uint32_t blocked;           /* who puts waits for room: ring its doorbell */
     _Alignas(64) unsigned char bytes[SHM_RING_BYTES];
 } shm_ring;
 

@@ -8,7 +8,7 @@
 #include "coll/shm/coll_shm_chaos.h"
 #include "coll/shm/coll_shm_wire.h"
 
-#define POLL_MOST 16 /* packets of one peer before the next one's turn */
+#define POLL_MAX 16 /* packets of one peer before the next one's turn */
 
 static void
 free_source(shm_source *source)
@@ -18,8 +18,8 @@ free_source(shm_source *source)
     if (source->memory != NULL) {
         (void)munmap(source->memory, (size_t)source->memory_size);
     }
-    tutti_shm_bell_close(source->wire, &source->bell);
-    tutti_shm_segment_close(source->wire, source->segment);
+    tutti_shm_doorbell_close(source->transport, &source->doorbell);
+    tutti_shm_segment_close(source->transport, source->segment);
     free(source);
 }
 
@@ -32,11 +32,11 @@ tutti_shm_source_gone(shm_source *source)
     while (tutti_shm_source_progress(source) > 0) { /* its last words */
     }
     source->gone = true;
-    source->wire->source_count--;
+    source->transport->source_count--;
     tutti_list_remove(&source->link);
     tutti_local_close_all(source->fds, source->fd_count); /* of a hello that waited */
     source->fd_count = 0;
-    tutti_shm_unwatch(source->wire, &source->watch);
+    tutti_shm_unwatch(source->transport, &source->watch);
     if (source->parcels == 0) {
         free_source(source);
     }
@@ -56,7 +56,7 @@ find(shm_source *source, uint32_t id, uint64_t at, uint64_t size, void **ret, sh
     if (size == 0) {
         return true;
     }
-    if (source->wire->options.inside) {
+    if (source->transport->options.inside) {
         *ret = (void *)(uintptr_t)at;
         return true;
     }
@@ -70,58 +70,58 @@ find(shm_source *source, uint32_t id, uint64_t at, uint64_t size, void **ret, sh
 }
 
 static void
-free_parcel(tutti_wire_parcel *parcel)
+free_rndv(tutti_transport_rndv *rndv)
 {
-    tutti_shm_region_drop(parcel->input_region);
-    tutti_shm_region_drop(parcel->output_region);
-    free(parcel);
+    tutti_shm_region_drop(rndv->input_region);
+    tutti_shm_region_drop(rndv->output_region);
+    free(rndv);
 }
 
 /* NULL: it makes no sense, or there is no memory. */
-static tutti_wire_parcel *
-new_parcel(shm_source *source, const shm_record *record)
+static tutti_transport_rndv *
+new_rndv(shm_source *source, const shm_record *record)
 {
-    tutti_wire_parcel *parcel = calloc(1, sizeof(*parcel));
+    tutti_transport_rndv *rndv = calloc(1, sizeof(*rndv));
     void *input = NULL;
     void *output = NULL;
 
-    if (parcel == NULL) {
+    if (rndv == NULL) {
         return NULL;
     }
     if (!find(source, record->input_region, record->input, record->input_size, &input,
-              &parcel->input_region) ||
+              &rndv->input_region) ||
         !find(source, record->output_region, record->output, record->output_size, &output,
-              &parcel->output_region)) {
-        free_parcel(parcel);
+              &rndv->output_region)) {
+        free_rndv(rndv);
         return NULL;
     }
-    parcel->source = source;
-    parcel->id = record->id;
-    parcel->is_loan = record->kind == SHM_LOAN;
-    parcel->loan = (tutti_wire_loan){input, record->input_size, output, record->output_size};
-    tutti_list_init(&parcel->link);
+    rndv->source = source;
+    rndv->id = record->id;
+    rndv->is_region = record->kind == SHM_REGION;
+    rndv->rma = (tutti_transport_region){input, record->input_size, output, record->output_size};
+    tutti_list_init(&rndv->link);
     source->parcels++;
-    return parcel;
+    return rndv;
 }
 
 static void
 hand_over(shm_source *source, const shm_record *record, const unsigned char *bytes)
 {
-    const wire_shm *self = source->wire;
-    unsigned char header[TUTTI_WIRE_HEADER_MAX];
-    tutti_wire_parcel *parcel = NULL;
+    const transport_shm *self = source->transport;
+    unsigned char header[TUTTI_TRANSPORT_HEADER_MAX];
+    tutti_transport_rndv *rndv = NULL;
 
     memcpy(header, bytes, record->header_size);
     if (record->kind != SHM_EAGER) {
-        parcel = new_parcel(source, record);
-        if (parcel == NULL) {
+        rndv = new_rndv(source, record);
+        if (rndv == NULL) {
             TUTTI_LOG("coll/shm", ERROR, "dropped a parcel of a peer: no memory for it");
             return;
         }
     }
-    self->events->on_packet(
-        self->arg, header, record->header_size, parcel == NULL ? bytes + record->header_size : NULL,
-        (size_t)(parcel == NULL ? record->data_size : record->input_size), parcel);
+    self->events->on_packet(self->arg, header, record->header_size,
+                            rndv == NULL ? bytes + record->header_size : NULL,
+                            (size_t)(rndv == NULL ? record->data_size : record->input_size), rndv);
 }
 
 unsigned
@@ -134,127 +134,128 @@ tutti_shm_source_progress(shm_source *source)
     if (!source->met) {
         return 0;
     }
-    while (did < POLL_MOST && tutti_shm_peek(&source->in, &record, &bytes)) {
+    while (did < POLL_MAX && tutti_shm_peek(&source->in, &record, &bytes)) {
         did++;
-        if (record.header_size > TUTTI_WIRE_HEADER_MAX || record.kind > SHM_LOAN) {
+        if (record.header_size > TUTTI_TRANSPORT_HEADER_MAX || record.kind > SHM_REGION) {
             source->in.broken = true;
             break;
         }
         hand_over(source, &record, bytes);
         tutti_shm_took(&source->in, &record);
         if (tutti_shm_unblocks(&source->in)) {
-            tutti_shm_ring_bell(&source->bell, false);
+            tutti_shm_ring_doorbell(&source->doorbell, false);
         }
     }
     return did;
 }
 
-/* ------------------------------------------------------------------------------ parcels */
+/* ------------------------------------------------------------------------------ rendezvous
+ * messages */
 
-/* Of the inner wire; our wrapping goes. */
-static tutti_wire_parcel *
-unwrap(tutti_wire_parcel *parcel)
+/* Of the inner transport; our wrapping goes. */
+static tutti_transport_rndv *
+unwrap(tutti_transport_rndv *rndv)
 {
-    tutti_wire_parcel *inner = parcel->inner;
+    tutti_transport_rndv *inner = rndv->inner;
 
-    free(parcel);
+    free(rndv);
     return inner;
 }
 
 void
-tutti_shm_give_back(tutti_wire *wire, tutti_wire_parcel *parcel, bool done)
+tutti_shm_give_back(tutti_transport *transport, tutti_transport_rndv *rndv, bool done)
 {
-    shm_source *source = parcel->source;
-    shm_record record = {.kind = done ? SHM_BACK : SHM_UNDONE, .id = parcel->id};
+    shm_source *source = rndv->source;
+    shm_record record = {.kind = done ? SHM_BACK : SHM_UNDONE, .id = rndv->id};
 
-    (void)wire;
-    assert(parcel->inner == NULL);
-    tutti_list_remove(&parcel->link);
-    free_parcel(parcel);
+    (void)transport;
+    assert(rndv->inner == NULL);
+    tutti_list_remove(&rndv->link);
+    free_rndv(rndv);
     source->parcels--;
-    tutti_shm_chaos();
+    tutti_shm_fault();
     if (!source->gone) {
-        (void)tutti_shm_put(&source->back, &record, NULL, NULL); /* has room: SHM_LOANS_MAX */
-        tutti_shm_ring_bell(&source->bell, false);
+        (void)tutti_shm_put(&source->back, &record, NULL, NULL); /* has room: SHM_REGION_MAX */
+        tutti_shm_ring_doorbell(&source->doorbell, false);
     } else if (source->parcels == 0) {
         free_source(source);
     }
 }
 
 void
-tutti_shm_drop(tutti_wire *wire, tutti_wire_parcel *parcel)
+tutti_shm_drop(tutti_transport *transport, tutti_transport_rndv *rndv)
 {
-    wire_shm *self = tutti_wire_shm_from(wire);
+    transport_shm *self = tutti_transport_shm_from(transport);
 
-    if (parcel->inner != NULL) {
-        self->inner->ops->drop(self->inner, unwrap(parcel));
+    if (rndv->inner != NULL) {
+        self->inner->ops->drop(self->inner, unwrap(rndv));
     } else {
-        tutti_shm_give_back(wire, parcel, !parcel->is_loan);
+        tutti_shm_give_back(transport, rndv, !rndv->is_region);
     }
 }
 
 bool
-tutti_shm_view(tutti_wire *wire, tutti_wire_parcel *parcel, tutti_wire_loan *ret_loan)
+tutti_shm_map(tutti_transport *transport, tutti_transport_rndv *rndv,
+              tutti_transport_region *ret_region)
 {
-    (void)wire;
-    if (parcel->inner != NULL || !parcel->is_loan) {
+    (void)transport;
+    if (rndv->inner != NULL || !rndv->is_region) {
         return false;
     }
-    *ret_loan = parcel->loan;
+    *ret_region = rndv->rma;
     return true;
 }
 
 /* Copy the next bytes. True: that was all. */
 static bool
-copy_some(tutti_wire_parcel *parcel)
+copy_some(tutti_transport_rndv *rndv)
 {
-    const uint64_t rest = parcel->loan.input_size - parcel->copied;
+    const uint64_t rest = rndv->rma.input_size - rndv->copied;
     const uint64_t size = rest < SHM_COPY_BYTES ? rest : SHM_COPY_BYTES;
 
-    memcpy(parcel->dest + parcel->copied, (const char *)parcel->loan.input + parcel->copied,
-           (size_t)size);
-    parcel->copied += size;
+    memcpy(rndv->dest + rndv->copied, (const char *)rndv->rma.input + rndv->copied, (size_t)size);
+    rndv->copied += size;
     return size == rest;
 }
 
-tutti_wire_result
-tutti_shm_pull(tutti_wire *wire, tutti_wire_parcel *parcel, void *dest, size_t size,
-               tutti_wire_ticket *ticket)
+tutti_transport_result
+tutti_shm_fetch(tutti_transport *transport, tutti_transport_rndv *rndv, void *dest, size_t size,
+                tutti_transport_ticket *ticket)
 {
-    wire_shm *self = tutti_wire_shm_from(wire);
+    transport_shm *self = tutti_transport_shm_from(transport);
 
-    if (parcel->inner != NULL) {
-        return self->inner->ops->pull(self->inner, unwrap(parcel), dest, size, ticket);
+    if (rndv->inner != NULL) {
+        return self->inner->ops->fetch(self->inner, unwrap(rndv), dest, size, ticket);
     }
-    assert(size == parcel->loan.input_size);
-    parcel->dest = dest;
+    assert(size == rndv->rma.input_size);
+    rndv->dest = dest;
     if (size <= SHM_COPY_BYTES) {
-        (void)copy_some(parcel);
-        tutti_shm_give_back(wire, parcel, true);
-        return TUTTI_WIRE_DONE;
+        (void)copy_some(rndv);
+        tutti_shm_give_back(transport, rndv, true);
+        return TUTTI_TRANSPORT_DONE;
     }
-    parcel->ticket = ticket;
-    tutti_list_add(&self->pulls, &parcel->link);
-    return TUTTI_WIRE_LATER;
+    rndv->ticket = ticket;
+    tutti_list_add(&self->pulls, &rndv->link);
+    return TUTTI_TRANSPORT_LATER;
 }
 
 unsigned
-tutti_shm_pulls_progress(wire_shm *self)
+tutti_shm_pulls_progress(transport_shm *self)
 {
-    tutti_link *first = tutti_list_pop(&self->pulls);
-    tutti_wire_parcel *parcel;
-    tutti_wire_ticket *ticket;
+    tutti_list_node *first = tutti_list_pop(&self->pulls);
+    tutti_transport_rndv *rndv;
+    tutti_transport_ticket *ticket;
 
     if (first == NULL) {
         return 0;
     }
-    parcel = tutti_container_of(first, tutti_wire_parcel, link);
-    ticket = parcel->ticket;
-    if (!copy_some(parcel)) {
-        tutti_list_add(&self->pulls, &parcel->link);
+    rndv = tutti_container_of(first, tutti_transport_rndv, link);
+    ticket = rndv->ticket;
+    if (!copy_some(rndv)) {
+        tutti_list_add(&self->pulls, &rndv->link);
         return 1;
     }
-    tutti_shm_give_back(&self->base, parcel, true);
+    tutti_shm_give_back(&self->base, rndv, true);
     ticket->on_done(ticket, true);
     return 1;
 }

@@ -11,14 +11,14 @@
 
 struct tutti_coll_engine {
     tutti_coll_engine_options options;
-    tutti_wire *wire;
+    tutti_transport *transport;
     pthread_t thread;
     int wake;   /* eventfd */
-    int poller; /* epoll: wake and the wire */
+    int poller; /* epoll: wake and the transport */
 
     pthread_mutex_t
         lock; /* guards what follows, and the posting side of groups; nothing is called under it */
-    tutti_link inbox;
+    tutti_list_node inbox;
     bool awake; /* the thread will look at the inbox before it sleeps */
     bool stopping;
     tutti_coll_item refusal;
@@ -30,26 +30,26 @@ struct tutti_coll_engine {
 
     /*
      * What follows, and what hangs on it, belongs to the engine's thread: that is who holds the
-     * baton. Its own thread lets go of it to sleep only; then a poster may take it
+     * progress_lock. Its own thread lets go of it to sleep only; then a poster may take it
      * (progress_inline.c). Taken before the lock.
      */
-    pthread_mutex_t baton;
+    pthread_mutex_t progress_lock;
     uint64_t sleeps_to_ns; /* the engine's own thread looks at the timers then */
-    uint64_t help_ns;      /* how long a poster tries */
+    uint64_t inline_ns;    /* how long a poster tries */
     tutti_timers timers;
     uint64_t now_ns;
     tutti_map groups;
     tutti_map peers;
-    tutti_map ops;    /* by id, all in flight */
-    tutti_link early; /* packets for groups that are not open yet */
-    uint32_t parked_count;
-    tutti_link asks; /* peers to look up */
-    tutti_link probes;
-    tutti_link spare_ios;
-    tutti_link turns;   /* ops to be advanced: by their `turn` */
-    uint64_t device_ns; /* when a device is to be asked again */
-    uint32_t notes;     /* packets without an op that have not left yet */
-    uint64_t ending_ns; /* give notes until then to leave */
+    tutti_map ops;              /* by id, all in flight */
+    tutti_list_node unexpected; /* packets for groups that are not open yet */
+    uint32_t unexpected_count;
+    tutti_list_node asks; /* peers to look up */
+    tutti_list_node probes;
+    tutti_list_node spare_ios;
+    tutti_list_node turns; /* ops to be advanced: by their `turn` */
+    uint64_t device_ns;    /* when a device is to be asked again */
+    uint32_t notes;        /* packets without an op that have not left yet */
+    uint64_t ending_ns;    /* give notes until then to leave */
     bool ending;
 
     const struct coll_events *events;
@@ -57,7 +57,7 @@ struct tutti_coll_engine {
     atomic_uint_fast64_t failed;
 };
 
-#define ENDING_NS (500 * 1000000ULL)        /* for last words to leave when stopping */
-#define ENDING_LOANS_NS (2500 * 1000000ULL) /* ... and for loans to come back */
+#define ENDING_NS (500 * 1000000ULL)          /* for last words to leave when stopping */
+#define ENDING_REGIONS_NS (2500 * 1000000ULL) /* ... and for exposed regions to come back */
 
 #endif

@@ -28,9 +28,10 @@ tutti_coll_op_release(tutti_coll_op *op)
 }
 
 tutti_code
-tutti_coll_hear(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size, tutti_error *err)
+tutti_coll_announce_recv(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size,
+                         tutti_error *err)
 {
-    return op->group->engine->events->announce_hear(op, from, bytes, size, err);
+    return op->group->engine->events->announce_recv(op, from, bytes, size, err);
 }
 
 void
@@ -40,7 +41,7 @@ tutti_coll_group_look(tutti_coll_group *group)
 }
 
 void
-tutti_coll_replay(tutti_coll_engine *engine, tutti_link *where)
+tutti_coll_replay(tutti_coll_engine *engine, tutti_list_node *where)
 {
     engine->events->replay(engine, where);
 }

@@ -18,10 +18,10 @@ typedef struct coll_events {
     void (*op_succeed)(tutti_coll_op *op);
     void (*op_fail)(tutti_coll_op *op, const tutti_error *err, bool tell);
     void (*op_release)(tutti_coll_op *op);
-    tutti_code (*announce_hear)(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size,
+    tutti_code (*announce_recv)(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size,
                                 tutti_error *err);
     void (*group_look)(tutti_coll_group *group);
-    void (*replay)(tutti_coll_engine *engine, tutti_link *where);
+    void (*replay)(tutti_coll_engine *engine, tutti_list_node *where);
 } coll_events;
 
 /* What the op waited for is there: it goes on, and may be over when this returns. */
@@ -35,13 +35,13 @@ void tutti_coll_op_fail(tutti_coll_op *op, const tutti_error *err, bool tell);
 void tutti_coll_op_release(tutti_coll_op *op);
 
 /* A rank has told what its signature does not hold (announce.h). */
-tutti_code tutti_coll_hear(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size,
-                           tutti_error *err);
+tutti_code tutti_coll_announce_recv(tutti_coll_op *op, uint32_t from, const void *bytes,
+                                    size_t size, tutti_error *err);
 
 /* A member may be lost: the ops of the group look. */
 void tutti_coll_group_look(tutti_coll_group *group);
 
 /* Packets that waited (unexpected.h) take their way once more. */
-void tutti_coll_replay(tutti_coll_engine *engine, tutti_link *where);
+void tutti_coll_replay(tutti_coll_engine *engine, tutti_list_node *where);
 
 #endif

@@ -9,7 +9,7 @@
 #include "coll/coll.h"
 
 #define LEAVE_REASON_MAX 160
-#define FATES_MAX 1024 /* per group: ops that ended before we called them */
+#define PENDING_ABORTS_MAX 1024 /* per group: ops that ended before we called them */
 #define NO_RANK UINT32_MAX
 #define NO_GROUP 0                         /* coordinators count from 1 */
 #define LOSS_GRACE_NS (300 * 1000000ULL)   /* for ops that may not need the lost rank any more */
@@ -34,16 +34,17 @@ struct tutti_coll_group {
     tutti_map_node node;
     unsigned char key[8];
     uint64_t live_epoch;
-    bool doubtful; /* ranks may count apart: a return or a doubt, and no op has succeeded since */
-    uint64_t settled_by; /* the op whose success ended the last doubt; 0 = none of this epoch */
-    uint64_t begun;      /* the newest sequence of this epoch that an op or a refusal has had */
+    bool needs_resync; /* ranks may count apart: a return or a resync, and no op has succeeded since
+                        */
+    uint64_t resynced_by; /* the op whose success ended the last resync; 0 = none of this epoch */
+    uint64_t begun;       /* the newest sequence of this epoch that an op or a refusal has had */
     tutti_coll_args begun_args;
-    tutti_map ops;       /* collectives by sequence */
-    tutti_map fates;     /* of sequences not begun */
-    tutti_link early;    /* packets for ops not begun, or of newer epochs */
-    tutti_link sends;    /* SEND packets nobody has received */
-    tutti_link metas;    /* META packets whose SEND nobody has received */
-    tutti_link receives; /* Recv ops nobody has sent to: by their items */
+    tutti_map ops;              /* collectives by sequence */
+    tutti_map pending_aborts;   /* of sequences not begun */
+    tutti_list_node unexpected; /* packets for ops not begun, or of newer epochs */
+    tutti_list_node sends;      /* SEND packets nobody has received */
+    tutti_list_node metas;      /* META packets whose SEND nobody has received */
+    tutti_list_node receives;   /* Recv ops nobody has sent to: by their items */
     tutti_timer loss_timer;
     tutti_timer close_timer;
     uint32_t lost_rank; /* a member that is gone, of the job; NO_RANK = all there */

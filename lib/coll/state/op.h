@@ -2,7 +2,7 @@
 #ifndef TUTTI_COLL_STATE_OP_H
 #define TUTTI_COLL_STATE_OP_H
 
-#define ZOMBIE_NS (1000 * 1000000ULL) /* until a failed op's memory is torn from the wire */
+#define ZOMBIE_NS (1000 * 1000000ULL) /* until a failed op's memory is torn from the transport */
 #define STEP_TAKEN 1                  /* of the packets that end a Send */
 #define STEP_CONFIRM 32      /* of the rounds that confirm; those of the agreement begin at 0 */
 #define STEP_ANNOUNCE 63     /* of the round that tells what signatures do not hold */

@@ -15,31 +15,31 @@
 #include "base/os/clock.h"
 #include "coll/tcp/coll_tcp_private.h"
 
-#define EVENTS_MOST 16 /* in a turn */
+#define EVENTS_MAX 16 /* in a turn */
 #define LULL_NS TUTTI_NS_PER_MS
 #define LOOK_EVERY_NS (50 * TUTTI_NS_PER_MS)
 #define SEE_OFF_NS TUTTI_NS_PER_S
 #define CREDIT_BYTES (64ULL << 20) /* that all peers together may send unasked */
 
-static const tutti_wire_ops wire_tcp_ops;
+static const tutti_transport_ops transport_tcp_ops;
 
-wire_tcp *
-tutti_tcp_from(tutti_wire *wire)
+transport_tcp *
+tutti_tcp_from(tutti_transport *transport)
 {
-    assert(wire->ops == &wire_tcp_ops);
-    return tutti_container_of(wire, wire_tcp, base);
+    assert(transport->ops == &transport_tcp_ops);
+    return tutti_container_of(transport, transport_tcp, base);
 }
 
 /* ------------------------------------------------------------------------------ the loop */
 
 static void
-free_gone(wire_tcp *self)
+free_gone(transport_tcp *self)
 {
-    tutti_link *at, *spare;
+    tutti_list_node *at, *spare;
 
     tutti_list_each(at, spare, &self->gone_links)
     {
-        tutti_tcp_link_free(tutti_container_of(at, tutti_wire_link, link));
+        tutti_tcp_link_free(tutti_container_of(at, tutti_transport_conn, link));
     }
     tutti_list_each(at, spare, &self->gone_sources)
     {
@@ -48,14 +48,14 @@ free_gone(wire_tcp *self)
 }
 
 static bool
-hurry_links(wire_tcp *self, uint64_t now_ns)
+hurry_links(transport_tcp *self, uint64_t now_ns)
 {
-    tutti_link *at, *spare;
+    tutti_list_node *at, *spare;
     bool hurry = false;
 
     tutti_list_each(at, spare, &self->links)
     {
-        tutti_wire_link *link = tutti_container_of(at, tutti_wire_link, link);
+        tutti_transport_conn *link = tutti_container_of(at, tutti_transport_conn, link);
 
         tutti_tcp_link_hurry(link, now_ns);
         hurry = hurry || link->state == TCP_CONNECTING || link->state == TCP_GREETING;
@@ -65,23 +65,23 @@ hurry_links(wire_tcp *self, uint64_t now_ns)
 
 /* Is there one left? */
 static bool
-hurry_leaving(wire_tcp *self, uint64_t now_ns)
+hurry_leaving(transport_tcp *self, uint64_t now_ns)
 {
-    tutti_link *at, *spare;
+    tutti_list_node *at, *spare;
 
     tutti_list_each(at, spare, &self->leaving)
     {
-        tutti_tcp_link_leave(tutti_container_of(at, tutti_wire_link, link), now_ns);
+        tutti_tcp_link_leave(tutti_container_of(at, tutti_transport_conn, link), now_ns);
     }
     return !tutti_list_empty(&self->leaving);
 }
 
 /* Strangers and links that are being made or left have a time. */
 static void
-hurry(wire_tcp *self)
+hurry(transport_tcp *self)
 {
     const uint64_t now_ns = tutti_clock_ns();
-    tutti_link *at, *spare;
+    tutti_list_node *at, *spare;
     bool leaving;
 
     if (now_ns < self->look_ns) {
@@ -103,13 +103,13 @@ hurry(wire_tcp *self)
 }
 
 static unsigned
-tell_broken(wire_tcp *self)
+tell_broken(transport_tcp *self)
 {
-    tutti_link *first;
+    tutti_list_node *first;
     unsigned did = 0;
 
     while ((first = tutti_list_pop(&self->broken)) != NULL) {
-        tutti_wire_link *link = tutti_container_of(first, tutti_wire_link, broken);
+        tutti_transport_conn *link = tutti_container_of(first, tutti_transport_conn, broken);
 
         self->events->on_broken(self->arg, link->owner, link->why);
         did++;
@@ -118,14 +118,14 @@ tell_broken(wire_tcp *self)
 }
 
 static unsigned
-wire_tcp_progress(tutti_wire *wire)
+transport_tcp_progress(tutti_transport *transport)
 {
-    wire_tcp *self = tutti_tcp_from(wire);
-    struct epoll_event events[EVENTS_MOST];
+    transport_tcp *self = tutti_tcp_from(transport);
+    struct epoll_event events[EVENTS_MAX];
     int count, i;
 
     free_gone(self);
-    count = epoll_wait(self->poller, events, EVENTS_MOST, 0);
+    count = epoll_wait(self->poller, events, EVENTS_MAX, 0);
     for (i = 0; i < count; i++) {
         tcp_watch *watch = events[i].data.ptr;
 
@@ -140,17 +140,18 @@ wire_tcp_progress(tutti_wire *wire)
 }
 
 static int
-wire_tcp_descriptor(tutti_wire *wire)
+transport_tcp_descriptor(tutti_transport *transport)
 {
-    return tutti_tcp_from(wire)->bell;
+    return tutti_tcp_from(transport)->doorbell;
 }
 
 static bool
-set_bell(wire_tcp *self, bool armed)
+set_doorbell(transport_tcp *self, bool armed)
 {
     struct epoll_event event = {.events = armed ? EPOLLIN : 0U};
 
-    if (self->armed != armed && epoll_ctl(self->bell, EPOLL_CTL_MOD, self->poller, &event) == 0) {
+    if (self->armed != armed &&
+        epoll_ctl(self->doorbell, EPOLL_CTL_MOD, self->poller, &event) == 0) {
         self->armed = armed;
     }
     return self->armed == armed;
@@ -158,7 +159,7 @@ set_bell(wire_tcp *self, bool armed)
 
 /* It rings that long after the last op, not after the first one: nobody wants it between two. */
 static void
-set_alarm(wire_tcp *self)
+set_alarm(transport_tcp *self)
 {
     static const struct itimerspec lull = {.it_value.tv_nsec = (long)LULL_NS};
 
@@ -168,7 +169,7 @@ set_alarm(wire_tcp *self)
 
 /* If it has rung it is quiet now. */
 static void
-take_alarm(wire_tcp *self)
+take_alarm(transport_tcp *self)
 {
     uint64_t times;
 
@@ -183,50 +184,50 @@ take_alarm(wire_tcp *self)
  * once.
  */
 static bool
-is_lull(wire_tcp *self, bool idle)
+is_lull(transport_tcp *self, bool idle)
 {
     take_alarm(self); /* or it rings on while an op runs */
     self->stirred = self->stirred || !idle;
     if (idle && self->stirred) {
         set_alarm(self);
     }
-    return idle && self->alarm_set && set_bell(self, false);
+    return idle && self->alarm_set && set_doorbell(self, false);
 }
 
 /* What comes behind this look rings: the poller is readable as long as something is to be done. */
 static bool
-wire_tcp_arm(tutti_wire *wire, bool idle)
+transport_tcp_arm(tutti_transport *transport, bool idle)
 {
-    wire_tcp *self = tutti_tcp_from(wire);
+    transport_tcp *self = tutti_tcp_from(transport);
     struct epoll_event event;
 
     if (!tutti_list_empty(&self->broken) || epoll_wait(self->poller, &event, 1, 0) != 0) {
         return false;
     }
-    return is_lull(self, idle) || set_bell(self, true);
+    return is_lull(self, idle) || set_doorbell(self, true);
 }
 
 static void
-wire_tcp_disarm(tutti_wire *wire)
+transport_tcp_disarm(tutti_transport *transport)
 {
-    wire_tcp *self = tutti_tcp_from(wire);
+    transport_tcp *self = tutti_tcp_from(transport);
 
     self->stirred = true;
-    (void)set_bell(self, false);
+    (void)set_doorbell(self, false);
 }
 
 static tutti_bytes
-wire_tcp_address(tutti_wire *wire)
+transport_tcp_address(tutti_transport *transport)
 {
-    const wire_tcp *self = tutti_tcp_from(wire);
+    const transport_tcp *self = tutti_tcp_from(transport);
 
     return (tutti_bytes){self->address, self->address_size};
 }
 
 static void
-wire_tcp_listen(tutti_wire *wire, const tutti_wire_events *events, void *arg)
+transport_tcp_listen(tutti_transport *transport, const tutti_transport_events *events, void *arg)
 {
-    wire_tcp *self = tutti_tcp_from(wire);
+    transport_tcp *self = tutti_tcp_from(transport);
 
     self->events = events;
     self->arg = arg;
@@ -235,9 +236,9 @@ wire_tcp_listen(tutti_wire *wire, const tutti_wire_events *events, void *arg)
 /* ------------------------------------------------------------------------------ its life */
 
 static void
-end_sources(tutti_link *sources)
+end_sources(tutti_list_node *sources)
 {
-    tutti_link *at, *spare;
+    tutti_list_node *at, *spare;
 
     tutti_list_each(at, spare, sources)
     {
@@ -255,22 +256,22 @@ close_one(int fd)
 
 /* What was sent before a way was left gets some time to arrive, then none. */
 static void
-see_off(wire_tcp *self)
+see_off(transport_tcp *self)
 {
     const uint64_t until = tutti_clock_ns() + SEE_OFF_NS;
-    const struct timespec nap = {.tv_nsec = (long)TUTTI_NS_PER_MS};
+    const struct timespec poll_timeout = {.tv_nsec = (long)TUTTI_NS_PER_MS};
 
     while (hurry_leaving(self, tutti_clock_ns()) && tutti_clock_ns() < until) {
-        (void)nanosleep(&nap, NULL);
+        (void)nanosleep(&poll_timeout, NULL);
     }
     (void)hurry_leaving(self, UINT64_MAX);
 }
 
 static void
-wire_tcp_close(tutti_wire *wire)
+transport_tcp_close(tutti_transport *transport)
 {
-    wire_tcp *self = tutti_tcp_from(wire);
-    tutti_link *first;
+    transport_tcp *self = tutti_tcp_from(transport);
+    tutti_list_node *first;
     size_t i;
 
     assert(tutti_list_empty(&self->links));
@@ -279,39 +280,39 @@ wire_tcp_close(tutti_wire *wire)
     end_sources(&self->strangers);
     see_off(self);
     while ((first = tutti_list_pop(&self->orphans)) != NULL) {
-        tutti_tcp_parcel_free(tutti_container_of(first, tutti_wire_parcel, link));
+        tutti_tcp_rndv_free(tutti_container_of(first, tutti_transport_rndv, link));
     }
     free_gone(self);
     for (i = 0; i < self->listener_count; i++) {
         tutti_tcp_unwatch(self, &self->listeners[i].watch);
     }
     close_one(self->poller);
-    close_one(self->bell);
+    close_one(self->doorbell);
     close_one(self->alarm);
     explicit_bzero(self, sizeof(*self));
     free(self);
 }
 
-static const tutti_wire_ops wire_tcp_ops = {
-    .size = sizeof(tutti_wire_ops),
-    .address = wire_tcp_address,
-    .listen = wire_tcp_listen,
+static const tutti_transport_ops transport_tcp_ops = {
+    .size = sizeof(tutti_transport_ops),
+    .address = transport_tcp_address,
+    .listen = transport_tcp_listen,
     .connect = tutti_tcp_connect,
     .disconnect = tutti_tcp_disconnect,
     .send = tutti_tcp_send,
-    .pull = tutti_tcp_pull,
+    .fetch = tutti_tcp_fetch,
     .drop = tutti_tcp_drop,
-    .progress = wire_tcp_progress,
-    .descriptor = wire_tcp_descriptor,
-    .arm = wire_tcp_arm,
-    .disarm = wire_tcp_disarm,
-    .close = wire_tcp_close,
+    .progress = transport_tcp_progress,
+    .descriptor = transport_tcp_descriptor,
+    .arm = transport_tcp_arm,
+    .disarm = transport_tcp_disarm,
+    .close = transport_tcp_close,
 };
 
 const char *
-tutti_wire_tcp_describe(tutti_wire *wire, char *ret_text, size_t size)
+tutti_transport_tcp_describe(tutti_transport *transport, char *ret_text, size_t size)
 {
-    const tcp_address *own = &tutti_tcp_from(wire)->own;
+    const tcp_address *own = &tutti_tcp_from(transport)->own;
     tutti_text text = tutti_text_in(ret_text, size);
     char one[80];
     size_t i;
@@ -323,15 +324,15 @@ tutti_wire_tcp_describe(tutti_wire *wire, char *ret_text, size_t size)
     return ret_text;
 }
 
-static wire_tcp *
-new_wire(void)
+static transport_tcp *
+new_transport(void)
 {
-    wire_tcp *self = calloc(1, sizeof(*self));
+    transport_tcp *self = calloc(1, sizeof(*self));
 
     if (self == NULL) {
         return NULL;
     }
-    self->base.ops = &wire_tcp_ops;
+    self->base.ops = &transport_tcp_ops;
     tutti_list_init(&self->links);
     tutti_list_init(&self->broken);
     tutti_list_init(&self->leaving);
@@ -343,43 +344,44 @@ new_wire(void)
     self->credit = CREDIT_BYTES;
     arc4random_buf(self->own.token, sizeof(self->own.token));
     self->poller = epoll_create1(EPOLL_CLOEXEC);
-    self->bell = epoll_create1(EPOLL_CLOEXEC);
+    self->doorbell = epoll_create1(EPOLL_CLOEXEC);
     self->alarm = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     return self;
 }
 
 static tutti_code
-hang_bell(wire_tcp *self, tutti_error *err)
+hang_doorbell(transport_tcp *self, tutti_error *err)
 {
     struct epoll_event off = {.events = 0};
     struct epoll_event on = {.events = EPOLLIN};
 
-    if (self->poller < 0 || self->bell < 0 || self->alarm < 0 ||
-        epoll_ctl(self->bell, EPOLL_CTL_ADD, self->poller, &off) != 0 ||
-        epoll_ctl(self->bell, EPOLL_CTL_ADD, self->alarm, &on) != 0) {
+    if (self->poller < 0 || self->doorbell < 0 || self->alarm < 0 ||
+        epoll_ctl(self->doorbell, EPOLL_CTL_ADD, self->poller, &off) != 0 ||
+        epoll_ctl(self->doorbell, EPOLL_CTL_ADD, self->alarm, &on) != 0) {
         return TUTTI_FAIL_ERRNO(err, errno, "could not make a poller");
     }
     return TUTTI_OK;
 }
 
 tutti_code
-tutti_wire_tcp_open(const tutti_wire_tcp_options *options, tutti_wire **ret_wire, tutti_error *err)
+tutti_transport_tcp_open(const tutti_transport_tcp_options *options,
+                         tutti_transport **ret_transport, tutti_error *err)
 {
-    wire_tcp *self = new_wire();
+    transport_tcp *self = new_transport();
     tutti_code code;
 
     if (self == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the data plane");
     }
-    code = hang_bell(self, err);
+    code = hang_doorbell(self, err);
     if (code == TUTTI_OK) {
         code = tutti_tcp_listen(self, options, err);
     }
     if (code != TUTTI_OK) {
-        wire_tcp_close(&self->base);
+        transport_tcp_close(&self->base);
         return code;
     }
     self->address_size = tutti_tcp_address_write(&self->own, self->address);
-    *ret_wire = &self->base;
+    *ret_transport = &self->base;
     return TUTTI_OK;
 }

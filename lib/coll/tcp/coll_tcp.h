@@ -1,5 +1,5 @@
 /*
- * The wire over TCP of our own: sockets of the kernel, nothing between them and a tensor.
+ * The transport over TCP of our own: sockets of the kernel, nothing between them and a tensor.
  *
  * A way to a peer is a connection that we make; what the peer sends us comes by one that it makes.
  * Small packets go at once. Large data is offered and stays with its sender until the receiver
@@ -14,7 +14,7 @@
 
 #include "coll/wire.h"
 
-typedef struct tutti_wire_tcp_options {
+typedef struct tutti_transport_tcp_options {
     const char *devices; /* "eth0,eth1"; "" = all but loopback, or that when there is no other */
     uint16_t port;       /* 0 = any that is free */
     /*
@@ -22,10 +22,10 @@ typedef struct tutti_wire_tcp_options {
      * bbr, whose pacing keeps a network from carrying what it can when nobody else is on it.
      */
     const char *congestion;
-} tutti_wire_tcp_options;
+} tutti_transport_tcp_options;
 
 /*
- * A wire over TCP.
+ * A transport over TCP.
  *
  * [in] options  NULL = defaults
  *
@@ -34,15 +34,15 @@ typedef struct tutti_wire_tcp_options {
  * TUTTI_RESOURCE_EXHAUSTED   no memory or no descriptors
  * TUTTI_INTERNAL             anything else the kernel says
  */
-tutti_code tutti_wire_tcp_open(const tutti_wire_tcp_options *options, tutti_wire **ret_wire,
-                               tutti_error *err);
+tutti_code tutti_transport_tcp_open(const tutti_transport_tcp_options *options,
+                                    tutti_transport **ret_transport, tutti_error *err);
 
-#define TUTTI_WIRE_TCP_TEXT_MAX 256
+#define TUTTI_TRANSPORT_TCP_TEXT_MAX 256
 
 /* Where it listens, for a log: "10.0.0.1:4711, [fd00::1]:4711". Returns `ret_text`. */
-const char *tutti_wire_tcp_describe(tutti_wire *wire, char *ret_text, size_t size);
+const char *tutti_transport_tcp_describe(tutti_transport *transport, char *ret_text, size_t size);
 
-/* Is it the address of a wire like this one? Any thread. */
-bool tutti_wire_tcp_is_address(tutti_bytes address);
+/* Is it the address of a transport like this one? Any thread. */
+bool tutti_transport_tcp_is_address(tutti_bytes address);
 
 #endif

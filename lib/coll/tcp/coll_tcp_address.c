@@ -281,7 +281,7 @@ tutti_tcp_address_write(const tcp_address *address, unsigned char ret_bytes[TCP_
 }
 
 bool
-tutti_wire_tcp_is_address(tutti_bytes address)
+tutti_transport_tcp_is_address(tutti_bytes address)
 {
     return address.size > sizeof(magic) + TCP_TOKEN_BYTES &&
            memcmp(address.data, magic, sizeof(magic)) == 0;
@@ -314,7 +314,7 @@ tutti_tcp_address_read(tutti_bytes bytes, tcp_address *ret_address)
     const unsigned char *at = bytes.data;
     size_t left = bytes.size, i;
 
-    if (!tutti_wire_tcp_is_address(bytes)) {
+    if (!tutti_transport_tcp_is_address(bytes)) {
         return false;
     }
     memcpy(ret_address->token, at + sizeof(magic), TCP_TOKEN_BYTES);

@@ -20,19 +20,19 @@ is_sound(const tcp_head *head)
     case TCP_HELLO:
         return head->header_size == 0 && head->size == TCP_TOKEN_BYTES;
     case TCP_PACKET:
-        return head->header_size <= TUTTI_WIRE_HEADER_MAX && head->size <= TUTTI_WIRE_EAGER_MAX &&
-               head->id == 0;
+        return head->header_size <= TUTTI_TRANSPORT_HEADER_MAX &&
+               head->size <= TUTTI_TRANSPORT_EAGER_MAX && head->id == 0;
     case TCP_OFFER:
-        return head->header_size <= TUTTI_WIRE_HEADER_MAX && head->size > 0;
+        return head->header_size <= TUTTI_TRANSPORT_HEADER_MAX && head->size > 0;
     case TCP_DATA:
         return head->header_size == 0 && head->size > 0 && head->size <= TCP_CHUNK_BYTES;
     case TCP_PUSH:
-        return head->header_size <= TUTTI_WIRE_HEADER_MAX && head->size > 0 &&
+        return head->header_size <= TUTTI_TRANSPORT_HEADER_MAX && head->size > 0 &&
                head->size <= TCP_PUSH_MAX;
     case TCP_WELCOME:
     case TCP_CREDIT:
         return head->header_size == 0 && head->size <= TCP_CREDIT_MAX;
-    case TCP_PULL:
+    case TCP_FETCH:
     case TCP_DROP:
         return head->header_size == 0 && head->size == 0;
     }

@@ -23,7 +23,7 @@ typedef enum tcp_kind {
     TCP_WELCOME = 2, /* id: TCP_VERSION; size: credit */
     TCP_PACKET = 3,  /* header and data follow */
     TCP_OFFER = 4,   /* the header follows; `size` bytes of data wait under `id` */
-    TCP_PULL = 5,    /* send what waits under `id` */
+    TCP_FETCH = 5,   /* send what waits under `id` */
     TCP_DROP = 6,    /* nobody wants it */
     TCP_DATA = 7,    /* the next `size` bytes of it follow */
     TCP_PUSH = 8,    /* header and data follow, more than a packet's, but not than the credit */
@@ -45,6 +45,6 @@ bool tutti_tcp_head_read(const unsigned char bytes[TCP_HEAD_BYTES], tcp_head *re
 /* Bytes behind the head that belong to the frame; of DATA none: it is read where it belongs. */
 size_t tutti_tcp_head_follows(const tcp_head *head);
 
-#define TCP_FRAME_MAX (TCP_HEAD_BYTES + TUTTI_WIRE_HEADER_MAX + TUTTI_WIRE_EAGER_MAX)
+#define TCP_FRAME_MAX (TCP_HEAD_BYTES + TUTTI_TRANSPORT_HEADER_MAX + TUTTI_TRANSPORT_EAGER_MAX)
 
 #endif

@@ -15,13 +15,13 @@
 static void
 count_body(tcp_source *source, size_t size)
 {
-    tutti_wire_parcel *parcel = source->body;
+    tutti_transport_rndv *rndv = source->body;
 
     source->body_left -= size;
     if (source->body_left == 0) {
         source->body = NULL;
     }
-    tutti_tcp_parcel_count(parcel, size);
+    tutti_tcp_rndv_count(rndv, size);
 }
 
 /* Of what was read with the head. Bytes used; 0 = no memory. */
@@ -29,7 +29,7 @@ static size_t
 feed_body(tcp_source *source, const unsigned char *at, size_t left)
 {
     const size_t some = left < source->body_left ? left : (size_t)source->body_left;
-    unsigned char *place = tutti_tcp_parcel_place(source->body);
+    unsigned char *place = tutti_tcp_rndv_place(source->body);
 
     if (place == NULL) {
         tutti_tcp_source_end(source, "no memory for what came unasked");
@@ -41,9 +41,9 @@ feed_body(tcp_source *source, const unsigned char *at, size_t left)
 }
 
 static void
-begin_body(tcp_source *source, tutti_wire_parcel *parcel, uint64_t size)
+begin_body(tcp_source *source, tutti_transport_rndv *rndv, uint64_t size)
 {
-    source->body = parcel;
+    source->body = rndv;
     source->body_left = size;
 }
 
@@ -51,14 +51,14 @@ begin_body(tcp_source *source, tutti_wire_parcel *parcel, uint64_t size)
 static bool
 hear_data(tcp_source *source, const tcp_head *head)
 {
-    tutti_link *at, *spare;
+    tutti_list_node *at, *spare;
 
     tutti_list_each(at, spare, &source->coming)
     {
-        tutti_wire_parcel *parcel = tutti_container_of(at, tutti_wire_parcel, link);
+        tutti_transport_rndv *rndv = tutti_container_of(at, tutti_transport_rndv, link);
 
-        if (!parcel->pushed && parcel->id == head->id && head->size <= parcel->size - parcel->got) {
-            begin_body(source, parcel, head->size);
+        if (!rndv->pushed && rndv->id == head->id && head->size <= rndv->size - rndv->got) {
+            begin_body(source, rndv, head->size);
             return true;
         }
     }
@@ -83,7 +83,8 @@ is_token(const unsigned char *left, const unsigned char *right)
 static bool
 hear_hello(tcp_source *source, const tcp_head *head, const unsigned char *token)
 {
-    if (source->known || head->id != TCP_VERSION || !is_token(token, source->wire->own.token)) {
+    if (source->known || head->id != TCP_VERSION ||
+        !is_token(token, source->transport->own.token)) {
         return false;
     }
     return tutti_tcp_source_know(source);
@@ -92,11 +93,11 @@ hear_hello(tcp_source *source, const tcp_head *head, const unsigned char *token)
 static void
 hear_packet(tcp_source *source, const tcp_head *head, const unsigned char *rest)
 {
-    wire_tcp *wire = source->wire;
+    transport_tcp *transport = source->transport;
 
-    if (wire->events != NULL) {
-        wire->events->on_packet(wire->arg, rest, head->header_size, rest + head->header_size,
-                                (size_t)head->size, NULL);
+    if (transport->events != NULL) {
+        transport->events->on_packet(transport->arg, rest, head->header_size,
+                                     rest + head->header_size, (size_t)head->size, NULL);
     }
 }
 
@@ -105,24 +106,24 @@ static bool
 hear_offer(tcp_source *source, const tcp_head *head, const unsigned char *rest)
 {
     const bool pushed = head->kind == TCP_PUSH;
-    wire_tcp *wire = source->wire;
-    tutti_wire_parcel *parcel;
+    transport_tcp *transport = source->transport;
+    tutti_transport_rndv *rndv;
 
     if (pushed && head->size > source->credit - source->pushed) {
         return false;
     }
-    parcel = tutti_tcp_parcel_new(source, head);
-    if (parcel == NULL) {
+    rndv = tutti_tcp_rndv_new(source, head);
+    if (rndv == NULL) {
         return false;
     }
     if (pushed) {
-        begin_body(source, parcel, head->size);
+        begin_body(source, rndv, head->size);
     }
-    if (wire->events == NULL) {
-        tutti_tcp_drop(&wire->base, parcel);
+    if (transport->events == NULL) {
+        tutti_tcp_drop(&transport->base, rndv);
     } else {
-        wire->events->on_packet(wire->arg, rest, head->header_size, NULL, (size_t)head->size,
-                                parcel);
+        transport->events->on_packet(transport->arg, rest, head->header_size, NULL,
+                                     (size_t)head->size, rndv);
     }
     return true;
 }
@@ -221,7 +222,7 @@ aim(tcp_source *source, struct iovec parts[2])
     if (source->body == NULL) {
         return true;
     }
-    parts[0].iov_base = tutti_tcp_parcel_place(source->body);
+    parts[0].iov_base = tutti_tcp_rndv_place(source->body);
     parts[0].iov_len = (size_t)source->body_left;
     return parts[0].iov_base != NULL;
 }

@@ -19,15 +19,15 @@
 #define AWAY_MAX 64                    /* reads, in a turn */
 
 void
-tutti_tcp_link_break(tutti_wire_link *link, const char *why)
+tutti_tcp_link_break(tutti_transport_conn *link, const char *why)
 {
     if (link->state == TCP_BROKEN) {
         return;
     }
     link->state = TCP_BROKEN;
     (void)snprintf(link->why, sizeof(link->why), "%s", why);
-    tutti_tcp_unwatch(link->wire, &link->watch);
-    tutti_list_add(&link->wire->broken, &link->broken);
+    tutti_tcp_unwatch(link->transport, &link->watch);
+    tutti_list_add(&link->transport->broken, &link->broken);
 }
 
 /* ------------------------------------------------------------------------------ addresses in turn
@@ -35,7 +35,7 @@ tutti_tcp_link_break(tutti_wire_link *link, const char *why)
 
 /* False: this address does not work, errno says why. */
 static bool
-try_one(tutti_wire_link *link, const struct sockaddr_storage *address)
+try_one(tutti_transport_conn *link, const struct sockaddr_storage *address)
 {
     const int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     int number;
@@ -43,22 +43,22 @@ try_one(tutti_wire_link *link, const struct sockaddr_storage *address)
     if (fd < 0) {
         return false;
     }
-    tutti_tcp_tune(link->wire, fd);
+    tutti_tcp_tune(link->transport, fd);
     link->watch.fd = fd;
     if ((connect(fd, (const struct sockaddr *)address, tutti_tcp_address_size(address)) == 0 ||
          errno == EINPROGRESS) &&
-        tutti_tcp_watch(link->wire, &link->watch, EPOLLOUT)) {
+        tutti_tcp_watch(link->transport, &link->watch, EPOLLOUT)) {
         return true;
     }
     number = errno;
-    tutti_tcp_unwatch(link->wire, &link->watch);
+    tutti_tcp_unwatch(link->transport, &link->watch);
     errno = number;
     return false;
 }
 
 /* Words about the address that was tried last. */
 static void
-note(tutti_wire_link *link, const char *what)
+note(tutti_transport_conn *link, const char *what)
 {
     char text[80];
 
@@ -68,11 +68,11 @@ note(tutti_wire_link *link, const char *what)
 }
 
 static void
-try_next(tutti_wire_link *link)
+try_next(tutti_transport_conn *link)
 {
     char why[sizeof(link->why)];
 
-    tutti_tcp_unwatch(link->wire, &link->watch);
+    tutti_tcp_unwatch(link->transport, &link->watch);
     link->heard_size = 0;
     while (link->next < link->to.count) {
         const tcp_target *target = &link->to.targets[link->next++];
@@ -89,7 +89,7 @@ try_next(tutti_wire_link *link)
 }
 
 void
-tutti_tcp_link_hurry(tutti_wire_link *link, uint64_t now_ns)
+tutti_tcp_link_hurry(tutti_transport_conn *link, uint64_t now_ns)
 {
     if ((link->state == TCP_CONNECTING || link->state == TCP_GREETING) &&
         now_ns >= link->patience) {
@@ -101,7 +101,7 @@ tutti_tcp_link_hurry(tutti_wire_link *link, uint64_t now_ns)
 /* ------------------------------------------------------------------------------ how it is made */
 
 static void
-on_connected(tutti_wire_link *link)
+on_connected(tutti_transport_conn *link)
 {
     unsigned char hello[TCP_HEAD_BYTES + TCP_TOKEN_BYTES];
     int number = 0;
@@ -117,7 +117,7 @@ on_connected(tutti_wire_link *link)
                          hello);
     memcpy(hello + TCP_HEAD_BYTES, link->to.token, TCP_TOKEN_BYTES);
     if (send(link->watch.fd, hello, sizeof(hello), MSG_NOSIGNAL) != (ssize_t)sizeof(hello) ||
-        !tutti_tcp_watch(link->wire, &link->watch, EPOLLIN)) {
+        !tutti_tcp_watch(link->transport, &link->watch, EPOLLIN)) {
         note(link, strerror(errno));
         try_next(link);
         return;
@@ -129,7 +129,7 @@ on_connected(tutti_wire_link *link)
 }
 
 static void
-on_greeted(tutti_wire_link *link)
+on_greeted(tutti_transport_conn *link)
 {
     const size_t left = TCP_HEAD_BYTES - link->heard_size;
     const ssize_t got = recv(link->watch.fd, link->heard + link->heard_size, left, 0);
@@ -162,7 +162,7 @@ on_greeted(tutti_wire_link *link)
 static void
 on_ready(tcp_watch *watch, uint32_t events)
 {
-    tutti_wire_link *link = tutti_container_of(watch, tutti_wire_link, watch);
+    tutti_transport_conn *link = tutti_container_of(watch, tutti_transport_conn, watch);
 
     switch (link->state) {
     case TCP_CONNECTING:
@@ -188,11 +188,11 @@ on_ready(tcp_watch *watch, uint32_t events)
 /* ------------------------------------------------------------------------------ its life */
 
 tutti_code
-tutti_tcp_connect(tutti_wire *wire, tutti_bytes address, void *owner, tutti_wire_link **ret_link,
-                  tutti_error *err)
+tutti_tcp_connect(tutti_transport *transport, tutti_bytes address, void *owner,
+                  tutti_transport_conn **ret_link, tutti_error *err)
 {
-    wire_tcp *self = tutti_tcp_from(wire);
-    tutti_wire_link *link = calloc(1, sizeof(*link));
+    transport_tcp *self = tutti_tcp_from(transport);
+    tutti_transport_conn *link = calloc(1, sizeof(*link));
 
     if (link == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");
@@ -204,7 +204,7 @@ tutti_tcp_connect(tutti_wire *wire, tutti_bytes address, void *owner, tutti_wire
                           "--transports than this rank; give all agents of a job the same");
     }
     tutti_tcp_address_sort(&link->to, &self->own);
-    link->wire = self;
+    link->transport = self;
     link->owner = owner;
     link->watch = (tcp_watch){.fd = -1, .on_ready = on_ready};
     tutti_list_init(&link->broken);
@@ -220,7 +220,7 @@ tutti_tcp_connect(tutti_wire *wire, tutti_bytes address, void *owner, tutti_wire
 
 /* What the peer says is of no use any more. False: it hung up. */
 static bool
-read_away(tutti_wire_link *link)
+read_away(tutti_transport_conn *link)
 {
     ssize_t got = 1;
     unsigned i;
@@ -233,7 +233,7 @@ read_away(tutti_wire_link *link)
 
 /* Is all that was written with the peer's kernel? */
 static bool
-has_left(const tutti_wire_link *link)
+has_left(const tutti_transport_conn *link)
 {
     int waiting = 0;
 
@@ -242,15 +242,15 @@ has_left(const tutti_wire_link *link)
 
 /* The next turn frees it. */
 static void
-bury(tutti_wire_link *link)
+bury(tutti_transport_conn *link)
 {
-    tutti_tcp_unwatch(link->wire, &link->watch);
+    tutti_tcp_unwatch(link->transport, &link->watch);
     tutti_list_remove(&link->link);
-    tutti_list_add(&link->wire->gone_links, &link->link);
+    tutti_list_add(&link->transport->gone_links, &link->link);
 }
 
 void
-tutti_tcp_link_leave(tutti_wire_link *link, uint64_t now_ns)
+tutti_tcp_link_leave(tutti_transport_conn *link, uint64_t now_ns)
 {
     if (!read_away(link) || has_left(link) || now_ns >= link->patience) {
         bury(link);
@@ -262,22 +262,22 @@ tutti_tcp_link_leave(tutti_wire_link *link, uint64_t now_ns)
  * credit say. So one that has something to send stays open until the peer has it all.
  */
 static void
-leave(tutti_wire_link *link)
+leave(tutti_transport_conn *link)
 {
-    wire_tcp *wire = link->wire;
+    transport_tcp *transport = link->transport;
 
     link->patience = tutti_clock_ns() + LEAVE_NS;
     if (read_away(link) && !has_left(link) && shutdown(link->watch.fd, SHUT_WR) == 0 &&
-        tutti_tcp_watch(wire, &link->watch, EPOLLIN)) {
-        tutti_list_add(&wire->leaving, &link->link);
-        wire->hurry = true;
+        tutti_tcp_watch(transport, &link->watch, EPOLLIN)) {
+        tutti_list_add(&transport->leaving, &link->link);
+        transport->hurry = true;
         return;
     }
     bury(link);
 }
 
 void
-tutti_tcp_disconnect(tutti_wire_link *link)
+tutti_tcp_disconnect(tutti_transport_conn *link)
 {
     const bool open = link->state == TCP_OPEN;
 
@@ -294,7 +294,7 @@ tutti_tcp_disconnect(tutti_wire_link *link)
 }
 
 void
-tutti_tcp_link_free(tutti_wire_link *link)
+tutti_tcp_link_free(tutti_transport_conn *link)
 {
     tutti_list_remove(&link->link);
     free(link);

@@ -1,24 +1,25 @@
-/* Parcels: data that waits at its sender, or comes unasked, or has come before it was asked for. */
+/* Rendezvous messages: data that waits at its sender, or comes unasked, or has come before it was
+ * asked for. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "coll/tcp/coll_tcp_private.h"
 
-tutti_wire_parcel *
-tutti_tcp_parcel_new(tcp_source *source, const tcp_head *head)
+tutti_transport_rndv *
+tutti_tcp_rndv_new(tcp_source *source, const tcp_head *head)
 {
-    tutti_wire_parcel *parcel = calloc(1, sizeof(*parcel));
+    tutti_transport_rndv *rndv = calloc(1, sizeof(*rndv));
 
-    if (parcel == NULL) {
+    if (rndv == NULL) {
         return NULL;
     }
-    parcel->source = source;
-    parcel->id = head->id;
-    parcel->size = head->size;
-    parcel->pushed = head->kind == TCP_PUSH;
-    source->pushed += parcel->pushed ? head->size : 0;
-    tutti_list_add(&source->offers, &parcel->link);
-    return parcel;
+    rndv->source = source;
+    rndv->id = head->id;
+    rndv->size = head->size;
+    rndv->pushed = head->kind == TCP_PUSH;
+    source->pushed += rndv->pushed ? head->size : 0;
+    tutti_list_add(&source->offers, &rndv->link);
+    return rndv;
 }
 
 /* What it took of the credit is free again; the peer hears of it when it is worth a word. */
@@ -34,24 +35,24 @@ give_credit(tcp_source *source, uint64_t size)
 }
 
 void
-tutti_tcp_parcel_free(tutti_wire_parcel *parcel)
+tutti_tcp_rndv_free(tutti_transport_rndv *rndv)
 {
-    tcp_source *source = parcel->source;
+    tcp_source *source = rndv->source;
 
-    tutti_list_remove(&parcel->link);
-    if (source != NULL && source->watch.fd >= 0 && parcel->pushed) {
-        give_credit(source, parcel->size);
+    tutti_list_remove(&rndv->link);
+    if (source != NULL && source->watch.fd >= 0 && rndv->pushed) {
+        give_credit(source, rndv->size);
     }
-    free(parcel->early);
-    free(parcel);
+    free(rndv->unexpected);
+    free(rndv);
 }
 
 void
-tutti_tcp_parcel_end(tutti_wire_parcel *parcel, bool ok)
+tutti_tcp_rndv_end(tutti_transport_rndv *rndv, bool ok)
 {
-    tutti_wire_ticket *ticket = parcel->ticket;
+    tutti_transport_ticket *ticket = rndv->ticket;
 
-    tutti_tcp_parcel_free(parcel);
+    tutti_tcp_rndv_free(rndv);
     if (ticket != NULL) {
         ticket->on_done(ticket, ok);
     }
@@ -60,81 +61,81 @@ tutti_tcp_parcel_end(tutti_wire_parcel *parcel, bool ok)
 /* ------------------------------------------------------------------------------ what comes */
 
 unsigned char *
-tutti_tcp_parcel_place(tutti_wire_parcel *parcel)
+tutti_tcp_rndv_place(tutti_transport_rndv *rndv)
 {
-    if (parcel->dest == NULL && parcel->early == NULL) {
-        parcel->early = malloc((size_t)parcel->size);
+    if (rndv->dest == NULL && rndv->unexpected == NULL) {
+        rndv->unexpected = malloc((size_t)rndv->size);
     }
-    if (parcel->dest == NULL && parcel->early == NULL) {
+    if (rndv->dest == NULL && rndv->unexpected == NULL) {
         return NULL;
     }
-    return (parcel->dest != NULL ? parcel->dest : parcel->early) + parcel->got;
+    return (rndv->dest != NULL ? rndv->dest : rndv->unexpected) + rndv->got;
 }
 
 void
-tutti_tcp_parcel_count(tutti_wire_parcel *parcel, uint64_t size)
+tutti_tcp_rndv_count(tutti_transport_rndv *rndv, uint64_t size)
 {
-    parcel->got += size;
-    if (parcel->got == parcel->size && parcel->state != TCP_OFFERED) {
-        tutti_tcp_parcel_end(parcel, true);
+    rndv->got += size;
+    if (rndv->got == rndv->size && rndv->state != TCP_OFFERED) {
+        tutti_tcp_rndv_end(rndv, true);
     }
 }
 
 /* ------------------------------------------------------------------------------ what is wanted */
 
 static void
-expect(tutti_wire_parcel *parcel, tcp_parcel_state state)
+expect(tutti_transport_rndv *rndv, tcp_rndv_state state)
 {
-    parcel->state = state;
-    tutti_list_remove(&parcel->link);
-    tutti_list_add(&parcel->source->coming, &parcel->link);
+    rndv->state = state;
+    tutti_list_remove(&rndv->link);
+    tutti_list_add(&rndv->source->coming, &rndv->link);
 }
 
 void
-tutti_tcp_drop(tutti_wire *wire, tutti_wire_parcel *parcel)
+tutti_tcp_drop(tutti_transport *transport, tutti_transport_rndv *rndv)
 {
-    (void)wire;
-    if (parcel->source != NULL && parcel->pushed && parcel->got < parcel->size) {
-        expect(parcel, TCP_DROPPED);
+    (void)transport;
+    if (rndv->source != NULL && rndv->pushed && rndv->got < rndv->size) {
+        expect(rndv, TCP_DROPPED);
         return;
     }
-    if (parcel->source != NULL && !parcel->pushed) {
-        (void)tutti_tcp_source_say(parcel->source, TCP_DROP, parcel->id, 0);
+    if (rndv->source != NULL && !rndv->pushed) {
+        (void)tutti_tcp_source_say(rndv->source, TCP_DROP, rndv->id, 0);
     }
-    tutti_tcp_parcel_free(parcel);
+    tutti_tcp_rndv_free(rndv);
 }
 
 static void
-take_early(tutti_wire_parcel *parcel)
+take_early(tutti_transport_rndv *rndv)
 {
-    if (parcel->early != NULL) {
-        memcpy(parcel->dest, parcel->early, (size_t)parcel->got);
-        free(parcel->early);
-        parcel->early = NULL;
+    if (rndv->unexpected != NULL) {
+        memcpy(rndv->dest, rndv->unexpected, (size_t)rndv->got);
+        free(rndv->unexpected);
+        rndv->unexpected = NULL;
     }
 }
 
-tutti_wire_result
-tutti_tcp_pull(tutti_wire *wire, tutti_wire_parcel *parcel, void *dest, size_t size,
-               tutti_wire_ticket *ticket)
+tutti_transport_result
+tutti_tcp_fetch(tutti_transport *transport, tutti_transport_rndv *rndv, void *dest, size_t size,
+                tutti_transport_ticket *ticket)
 {
-    if (size != parcel->size) {
-        tutti_tcp_drop(wire, parcel);
-        return TUTTI_WIRE_FAILED;
+    if (size != rndv->size) {
+        tutti_tcp_drop(transport, rndv);
+        return TUTTI_TRANSPORT_FAILED;
     }
     tutti_list_init(&ticket->link);
-    parcel->dest = dest;
-    parcel->ticket = ticket;
-    take_early(parcel);
-    if (parcel->got == parcel->size) {
-        tutti_tcp_parcel_free(parcel);
-        return TUTTI_WIRE_DONE;
+    rndv->dest = dest;
+    rndv->ticket = ticket;
+    take_early(rndv);
+    if (rndv->got == rndv->size) {
+        tutti_tcp_rndv_free(rndv);
+        return TUTTI_TRANSPORT_DONE;
     }
-    if (parcel->source == NULL ||
-        (!parcel->pushed && !tutti_tcp_source_say(parcel->source, TCP_PULL, parcel->id, 0))) {
-        tutti_tcp_parcel_free(parcel);
-        return TUTTI_WIRE_FAILED;
+    if (rndv->source == NULL ||
+        (!rndv->pushed && !tutti_tcp_source_say(rndv->source, TCP_FETCH, rndv->id, 0))) {
+        tutti_tcp_rndv_free(rndv);
+        return TUTTI_TRANSPORT_FAILED;
     }
-    expect(parcel, TCP_PULLED);
-    return TUTTI_WIRE_LATER;
+    expect(rndv, TCP_PULLED);
+    return TUTTI_TRANSPORT_LATER;
 }

@@ -70,7 +70,7 @@ advance(tcp_send *send, size_t size)
 
 /* True: all of its frame is with the kernel. False: later, or the way is broken. */
 static bool
-write_frame(tutti_wire_link *link, tcp_send *send)
+write_frame(tutti_transport_conn *link, tcp_send *send)
 {
     ssize_t wrote;
 
@@ -92,7 +92,7 @@ write_frame(tutti_wire_link *link, tcp_send *send)
 static void
 end_send(tcp_send *send, bool ok)
 {
-    tutti_wire_ticket *ticket = send->ticket;
+    tutti_transport_ticket *ticket = send->ticket;
 
     tutti_list_remove(&send->link);
     free(send);
@@ -101,7 +101,7 @@ end_send(tcp_send *send, bool ok)
 
 /* The frame of `now` is written. */
 static void
-finish_frame(tutti_wire_link *link)
+finish_frame(tutti_transport_conn *link)
 {
     tcp_send *send = link->now;
 
@@ -120,9 +120,9 @@ finish_frame(tutti_wire_link *link)
 }
 
 static bool
-next_frame(tutti_wire_link *link)
+next_frame(tutti_transport_conn *link)
 {
-    tutti_link *first;
+    tutti_list_node *first;
 
     if (link->now != NULL) {
         return true;
@@ -139,7 +139,7 @@ next_frame(tutti_wire_link *link)
 }
 
 static bool
-is_idle(const tutti_wire_link *link)
+is_idle(const tutti_transport_conn *link)
 {
     return link->state == TCP_OPEN && link->now == NULL && tutti_list_empty(&link->packets) &&
            tutti_list_empty(&link->pulled);
@@ -147,16 +147,16 @@ is_idle(const tutti_wire_link *link)
 
 /* Hear of room in the socket as long as something is to be written. */
 static void
-await_room(tutti_wire_link *link)
+await_room(tutti_transport_conn *link)
 {
-    if (link->state == TCP_OPEN &&
-        !tutti_tcp_watch(link->wire, &link->watch, is_idle(link) ? EPOLLIN : EPOLLIN | EPOLLOUT)) {
+    if (link->state == TCP_OPEN && !tutti_tcp_watch(link->transport, &link->watch,
+                                                    is_idle(link) ? EPOLLIN : EPOLLIN | EPOLLOUT)) {
         tutti_tcp_link_break(link, strerror(errno));
     }
 }
 
 void
-tutti_tcp_flush(tutti_wire_link *link)
+tutti_tcp_flush(tutti_transport_conn *link)
 {
     unsigned frames = 0;
 
@@ -169,8 +169,8 @@ tutti_tcp_flush(tutti_wire_link *link)
 }
 
 /* Into the socket if it can go there at once, else into the queue. */
-static tutti_wire_result
-post(tutti_wire_link *link, const tcp_send *template)
+static tutti_transport_result
+post(tutti_transport_conn *link, const tcp_send *template)
 {
     tcp_send now = *template;
     bool begun = false, whole = false;
@@ -182,15 +182,15 @@ post(tutti_wire_link *link, const tcp_send *template)
         whole = write_frame(link, &now);
     }
     if (link->state == TCP_BROKEN) {
-        return TUTTI_WIRE_FAILED;
+        return TUTTI_TRANSPORT_FAILED;
     }
     if (whole && now.kind != TCP_OFFER) {
-        return TUTTI_WIRE_DONE;
+        return TUTTI_TRANSPORT_DONE;
     }
     send = malloc(sizeof(*send));
     if (send == NULL) { /* half a frame is with the peer */
         tutti_tcp_link_break(link, "no memory for a message");
-        return TUTTI_WIRE_FAILED;
+        return TUTTI_TRANSPORT_FAILED;
     }
     *send = now;
     tutti_list_init(&send->link);
@@ -203,12 +203,12 @@ post(tutti_wire_link *link, const tcp_send *template)
     } else {
         tutti_list_add(&link->packets, &send->link);
     }
-    return TUTTI_WIRE_LATER;
+    return TUTTI_TRANSPORT_LATER;
 }
 
-tutti_wire_result
-tutti_tcp_send(tutti_wire_link *link, const void *header, size_t header_size, const void *data,
-               size_t size, tutti_wire_ticket *ticket)
+tutti_transport_result
+tutti_tcp_send(tutti_transport_conn *link, const void *header, size_t header_size, const void *data,
+               size_t size, tutti_transport_ticket *ticket)
 {
     tcp_send send = {.kind = TCP_PACKET,
                      .ticket = ticket,
@@ -217,15 +217,15 @@ tutti_tcp_send(tutti_wire_link *link, const void *header, size_t header_size, co
                      .data = size > 0 ? data : "",
                      .size = size};
 
-    assert(header_size <= TUTTI_WIRE_HEADER_MAX);
+    assert(header_size <= TUTTI_TRANSPORT_HEADER_MAX);
     if (link->state == TCP_BROKEN) {
-        return TUTTI_WIRE_FAILED;
+        return TUTTI_TRANSPORT_FAILED;
     }
     tutti_list_init(&ticket->link);
-    if (size > TUTTI_WIRE_EAGER_MAX && size <= TCP_PUSH_MAX && size <= link->credit) {
+    if (size > TUTTI_TRANSPORT_EAGER_MAX && size <= TCP_PUSH_MAX && size <= link->credit) {
         send.kind = TCP_PUSH;
         link->credit -= size;
-    } else if (size > TUTTI_WIRE_EAGER_MAX) {
+    } else if (size > TUTTI_TRANSPORT_EAGER_MAX) {
         send.kind = TCP_OFFER;
         send.id = ++link->last_id;
     }
@@ -236,9 +236,9 @@ tutti_tcp_send(tutti_wire_link *link, const void *header, size_t header_size, co
  */
 
 static tcp_send *
-find_offer(tutti_wire_link *link, uint64_t id)
+find_offer(tutti_transport_conn *link, uint64_t id)
 {
-    tutti_link *at, *spare;
+    tutti_list_node *at, *spare;
 
     tutti_list_each(at, spare, &link->offered)
     {
@@ -253,7 +253,7 @@ find_offer(tutti_wire_link *link, uint64_t id)
 
 /* What an offer is about, and whether it is wanted. False: there is none. */
 static bool
-take_answer(tutti_wire_link *link, const tcp_head *head)
+take_answer(tutti_transport_conn *link, const tcp_head *head)
 {
     tcp_send *send = find_offer(link, head->id);
 
@@ -272,7 +272,7 @@ take_answer(tutti_wire_link *link, const tcp_head *head)
 
 /* False: it makes no sense. */
 static bool
-take_word(tutti_wire_link *link, const unsigned char *bytes)
+take_word(tutti_transport_conn *link, const unsigned char *bytes)
 {
     tcp_head head;
 
@@ -283,11 +283,11 @@ take_word(tutti_wire_link *link, const unsigned char *bytes)
         link->credit += head.size;
         return link->credit <= TCP_CREDIT_MAX;
     }
-    return (head.kind == TCP_PULL || head.kind == TCP_DROP) && take_answer(link, &head);
+    return (head.kind == TCP_FETCH || head.kind == TCP_DROP) && take_answer(link, &head);
 }
 
 static void
-take_words(tutti_wire_link *link)
+take_words(tutti_transport_conn *link)
 {
     size_t at = 0;
 
@@ -302,7 +302,7 @@ take_words(tutti_wire_link *link)
 }
 
 void
-tutti_tcp_heard(tutti_wire_link *link)
+tutti_tcp_heard(tutti_transport_conn *link)
 {
     const ssize_t got = recv(link->watch.fd, link->heard + link->heard_size,
                              sizeof(link->heard) - link->heard_size, 0);
@@ -320,9 +320,9 @@ tutti_tcp_heard(tutti_wire_link *link)
 }
 
 static void
-fail_all(tutti_link *sends)
+fail_all(tutti_list_node *sends)
 {
-    tutti_link *first;
+    tutti_list_node *first;
 
     while ((first = tutti_list_pop(sends)) != NULL) {
         end_send(tutti_container_of(first, tcp_send, link), false);
@@ -330,7 +330,7 @@ fail_all(tutti_link *sends)
 }
 
 void
-tutti_tcp_fail_sends(tutti_wire_link *link)
+tutti_tcp_fail_sends(tutti_transport_conn *link)
 {
     tcp_send *now = link->now;
 

@@ -23,7 +23,7 @@
 #define SILENCE_MS 60000
 
 bool
-tutti_tcp_watch(wire_tcp *wire, tcp_watch *watch, uint32_t events)
+tutti_tcp_watch(transport_tcp *transport, tcp_watch *watch, uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.ptr = watch};
     const int how = watch->events != 0 ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
@@ -31,7 +31,7 @@ tutti_tcp_watch(wire_tcp *wire, tcp_watch *watch, uint32_t events)
     if (watch->fd < 0 || watch->events == events) {
         return watch->fd >= 0;
     }
-    if (epoll_ctl(wire->poller, how, watch->fd, &event) != 0) {
+    if (epoll_ctl(transport->poller, how, watch->fd, &event) != 0) {
         return false;
     }
     watch->events = events;
@@ -39,13 +39,13 @@ tutti_tcp_watch(wire_tcp *wire, tcp_watch *watch, uint32_t events)
 }
 
 void
-tutti_tcp_unwatch(wire_tcp *wire, tcp_watch *watch)
+tutti_tcp_unwatch(transport_tcp *transport, tcp_watch *watch)
 {
     if (watch->fd < 0) {
         return;
     }
     if (watch->events != 0) {
-        (void)epoll_ctl(wire->poller, EPOLL_CTL_DEL, watch->fd, NULL);
+        (void)epoll_ctl(transport->poller, EPOLL_CTL_DEL, watch->fd, NULL);
     }
     (void)close(watch->fd);
     watch->fd = -1;
@@ -59,7 +59,7 @@ set_congestion(int fd, const char *name)
 }
 
 void
-tutti_tcp_tune(const wire_tcp *wire, int fd)
+tutti_tcp_tune(const transport_tcp *transport, int fd)
 {
     static const struct {
         int level, name, value;
@@ -77,8 +77,8 @@ tutti_tcp_tune(const wire_tcp *wire, int fd)
         (void)setsockopt(fd, wanted[i].level, wanted[i].name, &wanted[i].value,
                          sizeof(wanted[i].value));
     }
-    if (wire->congestion[0] != '\0') {
-        (void)set_congestion(fd, wire->congestion);
+    if (transport->congestion[0] != '\0') {
+        (void)set_congestion(fd, transport->congestion);
     }
 }
 
@@ -112,7 +112,7 @@ better_congestion(int fd)
 }
 
 static tutti_code
-choose_congestion(wire_tcp *wire, const char *wanted, tutti_error *err)
+choose_congestion(transport_tcp *transport, const char *wanted, tutti_error *err)
 {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const char *name = wanted[0] != '\0' ? wanted : NULL;
@@ -124,13 +124,13 @@ choose_congestion(wire_tcp *wire, const char *wanted, tutti_error *err)
     }
     if (name == NULL) {
         name = better_congestion(fd);
-    } else if (strlen(name) >= sizeof(wire->congestion) || !set_congestion(fd, name)) {
+    } else if (strlen(name) >= sizeof(transport->congestion) || !set_congestion(fd, name)) {
         code = TUTTI_FAIL(err, TUTTI_FAILED_PRECONDITION,
                           "no congestion control %s for this process; the kernel has: %s", name,
                           known_congestions(known, sizeof(known)));
     }
     if (code == TUTTI_OK && name != NULL) {
-        (void)snprintf(wire->congestion, sizeof(wire->congestion), "%s", name);
+        (void)snprintf(transport->congestion, sizeof(transport->congestion), "%s", name);
     }
     (void)close(fd);
     return code;
@@ -141,14 +141,14 @@ choose_congestion(wire_tcp *wire, const char *wanted, tutti_error *err)
 static void
 run_out(tcp_listener *listener, uint64_t now_ns)
 {
-    wire_tcp *wire = listener->wire;
+    transport_tcp *transport = listener->transport;
 
     TUTTI_LOG("coll/tcp", WARN,
               "no descriptor is left for a connection of a rank: trying again each second; raise "
               "the limit (ulimit -n)");
-    wire->accept_again_ns = now_ns + ACCEPT_AGAIN_NS;
-    wire->hurry = true;
-    (void)epoll_ctl(wire->poller, EPOLL_CTL_DEL, listener->watch.fd, NULL);
+    transport->accept_again_ns = now_ns + ACCEPT_AGAIN_NS;
+    transport->hurry = true;
+    (void)epoll_ctl(transport->poller, EPOLL_CTL_DEL, listener->watch.fd, NULL);
     listener->watch.events = 0;
 }
 
@@ -164,7 +164,7 @@ on_call(tcp_watch *watch, uint32_t events)
         const int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (fd >= 0) {
-            tutti_tcp_source_new(listener->wire, fd, now_ns);
+            tutti_tcp_source_new(listener->transport, fd, now_ns);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             run_out(listener, now_ns);
             return;
@@ -175,16 +175,16 @@ on_call(tcp_watch *watch, uint32_t events)
 }
 
 void
-tutti_tcp_accept_again(wire_tcp *wire, uint64_t now_ns)
+tutti_tcp_accept_again(transport_tcp *transport, uint64_t now_ns)
 {
     size_t i;
 
-    if (wire->accept_again_ns == 0 || now_ns < wire->accept_again_ns) {
+    if (transport->accept_again_ns == 0 || now_ns < transport->accept_again_ns) {
         return;
     }
-    wire->accept_again_ns = 0;
-    for (i = 0; i < wire->listener_count; i++) {
-        (void)tutti_tcp_watch(wire, &wire->listeners[i].watch, EPOLLIN);
+    transport->accept_again_ns = 0;
+    for (i = 0; i < transport->listener_count; i++) {
+        (void)tutti_tcp_watch(transport, &transport->listeners[i].watch, EPOLLIN);
     }
 }
 
@@ -216,26 +216,26 @@ listen_at(const struct sockaddr_storage *address)
 }
 
 static bool
-add_listener(wire_tcp *wire, const struct sockaddr_storage *at, uint16_t *ret_port)
+add_listener(transport_tcp *transport, const struct sockaddr_storage *at, uint16_t *ret_port)
 {
-    tcp_listener *listener = &wire->listeners[wire->listener_count];
+    tcp_listener *listener = &transport->listeners[transport->listener_count];
     struct sockaddr_storage bound = {0};
     socklen_t size = sizeof(bound);
 
-    listener->wire = wire;
+    listener->transport = transport;
     listener->watch.on_ready = on_call;
     listener->watch.fd = listen_at(at);
     if (listener->watch.fd < 0) {
         return false;
     }
-    if (!tutti_tcp_watch(wire, &listener->watch, EPOLLIN)) {
+    if (!tutti_tcp_watch(transport, &listener->watch, EPOLLIN)) {
         const int number = errno;
 
-        tutti_tcp_unwatch(wire, &listener->watch);
+        tutti_tcp_unwatch(transport, &listener->watch);
         errno = number;
         return false;
     }
-    wire->listener_count++;
+    transport->listener_count++;
     (void)getsockname(listener->watch.fd, (struct sockaddr *)&bound, &size);
     *ret_port = tutti_tcp_port(&bound);
     return true;
@@ -258,38 +258,38 @@ refuse(const struct sockaddr_storage *at, tutti_error *err)
 
 /* One socket for all addresses, of either family. */
 static tutti_code
-listen_everywhere(wire_tcp *wire, uint16_t port, tutti_error *err)
+listen_everywhere(transport_tcp *transport, uint16_t port, tutti_error *err)
 {
     struct sockaddr_storage any = {.ss_family = AF_INET6};
     uint16_t bound = 0;
     size_t i;
 
     tutti_tcp_set_port(&any, port);
-    if (!add_listener(wire, &any, &bound)) { /* a kernel without IPv6 */
+    if (!add_listener(transport, &any, &bound)) { /* a kernel without IPv6 */
         any = (struct sockaddr_storage){.ss_family = AF_INET};
         tutti_tcp_set_port(&any, port);
-        if (!add_listener(wire, &any, &bound)) {
+        if (!add_listener(transport, &any, &bound)) {
             return refuse(&any, err);
         }
     }
-    for (i = 0; i < wire->own.count; i++) {
-        tutti_tcp_set_port(&wire->own.targets[i].address, bound);
+    for (i = 0; i < transport->own.count; i++) {
+        tutti_tcp_set_port(&transport->own.targets[i].address, bound);
     }
     return TUTTI_OK;
 }
 
 /* At a port like the others', or where any will do at another one. */
 static bool
-listen_one(wire_tcp *wire, struct sockaddr_storage *at, uint16_t wanted, bool any)
+listen_one(transport_tcp *transport, struct sockaddr_storage *at, uint16_t wanted, bool any)
 {
     uint16_t bound = 0;
     bool ok;
 
     tutti_tcp_set_port(at, wanted);
-    ok = add_listener(wire, at, &bound);
+    ok = add_listener(transport, at, &bound);
     if (!ok && any && wanted != 0 && errno == EADDRINUSE) {
         tutti_tcp_set_port(at, 0);
-        ok = add_listener(wire, at, &bound);
+        ok = add_listener(transport, at, &bound);
     }
     if (ok) {
         tutti_tcp_set_port(at, bound);
@@ -299,16 +299,16 @@ listen_one(wire_tcp *wire, struct sockaddr_storage *at, uint16_t wanted, bool an
 
 /* A socket for each address. One of IPv6 that is not ready yet, or never, is left out. */
 static tutti_code
-listen_there(wire_tcp *wire, uint16_t port, tutti_error *err)
+listen_there(transport_tcp *transport, uint16_t port, tutti_error *err)
 {
-    tcp_address *own = &wire->own;
+    tcp_address *own = &transport->own;
     uint16_t wanted = port;
     size_t i = 0;
 
     while (i < own->count) {
         struct sockaddr_storage *at = &own->targets[i].address;
 
-        if (listen_one(wire, at, wanted, port == 0)) {
+        if (listen_one(transport, at, wanted, port == 0)) {
             wanted = tutti_tcp_port(at);
             i++;
         } else if (errno == EADDRNOTAVAIL && own->count > 1) {
@@ -321,20 +321,21 @@ listen_there(wire_tcp *wire, uint16_t port, tutti_error *err)
 }
 
 tutti_code
-tutti_tcp_listen(wire_tcp *wire, const tutti_wire_tcp_options *options, tutti_error *err)
+tutti_tcp_listen(transport_tcp *transport, const tutti_transport_tcp_options *options,
+                 tutti_error *err)
 {
     const char *devices = options != NULL && options->devices != NULL ? options->devices : "";
     const uint16_t port = options != NULL ? options->port : 0;
     const char *congestion =
         options != NULL && options->congestion != NULL ? options->congestion : "";
-    tutti_code code = tutti_tcp_find_own(devices, &wire->own, err);
+    tutti_code code = tutti_tcp_find_own(devices, &transport->own, err);
 
     if (code == TUTTI_OK) {
-        code = choose_congestion(wire, congestion, err);
+        code = choose_congestion(transport, congestion, err);
     }
     if (code == TUTTI_OK) {
-        code =
-            devices[0] == '\0' ? listen_everywhere(wire, port, err) : listen_there(wire, port, err);
+        code = devices[0] == '\0' ? listen_everywhere(transport, port, err)
+                                  : listen_there(transport, port, err);
     }
     return code;
 }

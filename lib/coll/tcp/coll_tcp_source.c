@@ -1,4 +1,5 @@
-/* The ways in: connections that peers make, the parcels they offer there, and what we answer. */
+/* The ways in: connections that peers make, the rendezvous messages they offer there, and what we
+ * answer. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,20 +30,20 @@ on_ready(tcp_watch *watch, uint32_t events)
 }
 
 static tcp_source *
-new_source(wire_tcp *wire, int fd, uint64_t now_ns)
+new_source(transport_tcp *transport, int fd, uint64_t now_ns)
 {
     tcp_source *source = calloc(1, sizeof(*source));
 
     if (source == NULL) {
         return NULL;
     }
-    source->wire = wire;
+    source->transport = transport;
     source->watch = (tcp_watch){.fd = fd, .on_ready = on_ready};
     source->patience = now_ns + STRANGER_NS;
     tutti_list_init(&source->offers);
     tutti_list_init(&source->coming);
     tutti_buf_init(&source->out, OUT_MAX);
-    if (!tutti_tcp_watch(wire, &source->watch, EPOLLIN)) {
+    if (!tutti_tcp_watch(transport, &source->watch, EPOLLIN)) {
         free(source);
         return NULL;
     }
@@ -50,56 +51,56 @@ new_source(wire_tcp *wire, int fd, uint64_t now_ns)
 }
 
 void
-tutti_tcp_source_new(wire_tcp *wire, int fd, uint64_t now_ns)
+tutti_tcp_source_new(transport_tcp *transport, int fd, uint64_t now_ns)
 {
     tcp_source *source;
 
-    tutti_tcp_tune(wire, fd);
-    if (wire->stranger_count >= STRANGERS_MAX) {
-        tutti_tcp_source_end(tutti_container_of(wire->strangers.next, tcp_source, link),
+    tutti_tcp_tune(transport, fd);
+    if (transport->stranger_count >= STRANGERS_MAX) {
+        tutti_tcp_source_end(tutti_container_of(transport->strangers.next, tcp_source, link),
                              "too many connections that say nothing");
     }
-    source = new_source(wire, fd, now_ns);
+    source = new_source(transport, fd, now_ns);
     if (source == NULL) {
-        tutti_tcp_unwatch(wire, &(tcp_watch){.fd = fd});
+        tutti_tcp_unwatch(transport, &(tcp_watch){.fd = fd});
         return;
     }
-    tutti_list_add(&wire->strangers, &source->link);
-    wire->stranger_count++;
-    wire->hurry = true;
+    tutti_list_add(&transport->strangers, &source->link);
+    transport->stranger_count++;
+    transport->hurry = true;
 }
 
 bool
 tutti_tcp_source_know(tcp_source *source)
 {
-    wire_tcp *wire = source->wire;
+    transport_tcp *transport = source->transport;
 
-    source->credit = wire->credit < TCP_CREDIT_MAX ? wire->credit : TCP_CREDIT_MAX;
-    wire->credit -= source->credit;
+    source->credit = transport->credit < TCP_CREDIT_MAX ? transport->credit : TCP_CREDIT_MAX;
+    transport->credit -= source->credit;
     source->known = true;
-    wire->stranger_count--;
+    transport->stranger_count--;
     tutti_list_remove(&source->link);
-    tutti_list_add(&wire->sources, &source->link);
+    tutti_list_add(&transport->sources, &source->link);
     return tutti_tcp_source_say(source, TCP_WELCOME, TCP_VERSION, source->credit);
 }
 
 static void
 orphan(tcp_source *source)
 {
-    tutti_link *at, *spare;
+    tutti_list_node *at, *spare;
 
     tutti_list_each(at, spare, &source->offers)
     {
-        tutti_container_of(at, tutti_wire_parcel, link)->source = NULL;
+        tutti_container_of(at, tutti_transport_rndv, link)->source = NULL;
     }
-    tutti_list_splice(&source->wire->orphans, &source->offers);
+    tutti_list_splice(&source->transport->orphans, &source->offers);
 }
 
 void
 tutti_tcp_source_end(tcp_source *source, const char *why)
 {
-    wire_tcp *wire = source->wire;
-    tutti_link *first;
+    transport_tcp *transport = source->transport;
+    tutti_list_node *first;
 
     if (source->watch.fd < 0) {
         return;
@@ -107,15 +108,15 @@ tutti_tcp_source_end(tcp_source *source, const char *why)
     if (why != NULL) {
         TUTTI_LOG("coll/tcp", DEBUG, "hung up on a connection: %s", why);
     }
-    tutti_tcp_unwatch(wire, &source->watch);
-    wire->stranger_count -= !source->known;
-    wire->credit += source->credit;
+    tutti_tcp_unwatch(transport, &source->watch);
+    transport->stranger_count -= !source->known;
+    transport->credit += source->credit;
     tutti_list_remove(&source->link);
-    tutti_list_add(&wire->gone_sources, &source->link);
+    tutti_list_add(&transport->gone_sources, &source->link);
     source->body = NULL;
     orphan(source);
     while ((first = tutti_list_pop(&source->coming)) != NULL) {
-        tutti_tcp_parcel_end(tutti_container_of(first, tutti_wire_parcel, link), false);
+        tutti_tcp_rndv_end(tutti_container_of(first, tutti_transport_rndv, link), false);
     }
 }
 
@@ -149,7 +150,7 @@ tutti_tcp_source_answer(tcp_source *source)
     }
     out->size -= wrote > 0 ? (size_t)wrote : 0;
     memmove(out->data, out->data + (wrote > 0 ? wrote : 0), out->size);
-    if (!tutti_tcp_watch(source->wire, &source->watch,
+    if (!tutti_tcp_watch(source->transport, &source->watch,
                          (out->size < OUT_ENOUGH ? EPOLLIN : 0U) |
                              (out->size > 0 ? EPOLLOUT : 0U))) {
         hang_up_later(source);

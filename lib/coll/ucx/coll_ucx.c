@@ -5,20 +5,20 @@
 #include "base/error/fail.h"
 #include "coll/ucx/coll_ucx_wire.h"
 
-wire_ucx *
-tutti_wire_ucx_from(tutti_wire *wire)
+transport_ucx *
+tutti_transport_ucx_from(tutti_transport *transport)
 {
-    assert(wire->ops == &tutti_wire_ucx_ops);
-    return tutti_container_of(wire, wire_ucx, base);
+    assert(transport->ops == &tutti_transport_ucx_ops);
+    return tutti_container_of(transport, transport_ucx, base);
 }
 
 /* ------------------------------------------------------------------------------ packets in */
 
 ucs_status_t
-tutti_wire_ucx_on_message(void *arg, const void *header, size_t header_size, void *data,
-                          size_t size, const ucp_am_recv_param_t *param)
+tutti_transport_ucx_on_message(void *arg, const void *header, size_t header_size, void *data,
+                               size_t size, const ucp_am_recv_param_t *param)
 {
-    wire_ucx *self = arg;
+    transport_ucx *self = arg;
     const bool waits = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
 
     if (self->events == NULL) {
@@ -40,7 +40,7 @@ tutti_wire_ucx_on_message(void *arg, const void *header, size_t header_size, voi
  * ticket is not out yet then: how it ended is left in it, and that call answers.
  */
 static void
-finish_ticket(tutti_wire_ticket *ticket, ucs_status_t status)
+finish_ticket(tutti_transport_ticket *ticket, ucs_status_t status)
 {
     if (tutti_list_empty(&ticket->link)) {
         ticket->link.next = NULL;
@@ -66,30 +66,30 @@ on_pulled(void *request, ucs_status_t status, size_t size, void *user_data)
     finish_ticket(user_data, status);
 }
 
-static tutti_wire_result
-hand_out(wire_ucx *self, ucs_status_ptr_t request, tutti_wire_ticket *ticket)
+static tutti_transport_result
+hand_out(transport_ucx *self, ucs_status_ptr_t request, tutti_transport_ticket *ticket)
 {
     if (ticket->link.next == NULL) { /* it has ended inside: the request is gone */
         const bool ok = ticket->link.before != NULL;
 
         tutti_list_init(&ticket->link);
-        return ok ? TUTTI_WIRE_DONE : TUTTI_WIRE_FAILED;
+        return ok ? TUTTI_TRANSPORT_DONE : TUTTI_TRANSPORT_FAILED;
     }
     if (request == NULL) {
-        return TUTTI_WIRE_DONE;
+        return TUTTI_TRANSPORT_DONE;
     }
     if (UCS_PTR_IS_ERR(request)) {
-        return TUTTI_WIRE_FAILED;
+        return TUTTI_TRANSPORT_FAILED;
     }
     tutti_list_add(&self->tickets, &ticket->link);
-    return TUTTI_WIRE_LATER;
+    return TUTTI_TRANSPORT_LATER;
 }
 
-static tutti_wire_result
-wire_ucx_pull(tutti_wire *wire, tutti_wire_parcel *parcel, void *dest, size_t size,
-              tutti_wire_ticket *ticket)
+static tutti_transport_result
+transport_ucx_fetch(tutti_transport *transport, tutti_transport_rndv *rndv, void *dest, size_t size,
+                    tutti_transport_ticket *ticket)
 {
-    wire_ucx *self = tutti_wire_ucx_from(wire);
+    transport_ucx *self = tutti_transport_ucx_from(transport);
     const ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
         .cb.recv_am = on_pulled,
@@ -97,40 +97,40 @@ wire_ucx_pull(tutti_wire *wire, tutti_wire_parcel *parcel, void *dest, size_t si
     };
 
     tutti_list_init(&ticket->link);
-    return hand_out(self, ucp_am_recv_data_nbx(self->worker, parcel, dest, size, &param), ticket);
+    return hand_out(self, ucp_am_recv_data_nbx(self->worker, rndv, dest, size, &param), ticket);
 }
 
 static void
-wire_ucx_drop(tutti_wire *wire, tutti_wire_parcel *parcel)
+transport_ucx_drop(tutti_transport *transport, tutti_transport_rndv *rndv)
 {
-    wire_ucx *self = tutti_wire_ucx_from(wire);
+    transport_ucx *self = tutti_transport_ucx_from(transport);
 
-    if (parcel == self->arriving) {
+    if (rndv == self->arriving) {
         self->dropped = true;
     } else {
-        ucp_am_data_release(self->worker, parcel);
+        ucp_am_data_release(self->worker, rndv);
     }
 }
 
 /* ------------------------------------------------------------------------------ packets out */
 
-static tutti_wire_result
-wire_ucx_send(tutti_wire_link *link, const void *header, size_t header_size, const void *data,
-              size_t size, tutti_wire_ticket *ticket)
+static tutti_transport_result
+transport_ucx_send(tutti_transport_conn *link, const void *header, size_t header_size,
+                   const void *data, size_t size, tutti_transport_ticket *ticket)
 {
     const ucp_request_param_t param = {
         .op_attr_mask =
             UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
-        .flags = size > TUTTI_WIRE_EAGER_MAX ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER,
+        .flags = size > TUTTI_TRANSPORT_EAGER_MAX ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER,
         .cb.send = on_sent,
         .user_data = ticket,
     };
 
     if (link->status != UCS_OK) {
-        return TUTTI_WIRE_FAILED;
+        return TUTTI_TRANSPORT_FAILED;
     }
     tutti_list_init(&ticket->link);
-    return hand_out(link->wire,
+    return hand_out(link->transport,
                     ucp_am_send_nbx(link->endpoint, AM_ID, header, header_size, data, size, &param),
                     ticket);
 }
@@ -139,21 +139,21 @@ wire_ucx_send(tutti_wire_link *link, const void *header, size_t header_size, con
 static void
 on_endpoint_error(void *arg, ucp_ep_h endpoint, ucs_status_t status)
 {
-    tutti_wire_link *link = arg;
+    tutti_transport_conn *link = arg;
 
     (void)endpoint;
     if (link->status == UCS_OK && link->owner != NULL) {
         link->status = status;
-        tutti_list_add(&link->wire->broken, &link->broken_link);
+        tutti_list_add(&link->transport->broken, &link->broken_link);
     }
 }
 
 static tutti_code
-wire_ucx_connect(tutti_wire *wire, tutti_bytes address, void *owner, tutti_wire_link **ret_link,
-                 tutti_error *err)
+transport_ucx_connect(tutti_transport *transport, tutti_bytes address, void *owner,
+                      tutti_transport_conn **ret_link, tutti_error *err)
 {
-    wire_ucx *self = tutti_wire_ucx_from(wire);
-    tutti_wire_link *link;
+    transport_ucx *self = tutti_transport_ucx_from(transport);
+    tutti_transport_conn *link;
     ucp_ep_params_t params = {
         .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER,
@@ -173,14 +173,14 @@ wire_ucx_connect(tutti_wire *wire, tutti_bytes address, void *owner, tutti_wire_
     }
     params.address = (const ucp_address_t *)((const unsigned char *)address.data + UCX_MAGIC_BYTES);
     params.err_handler.arg = link;
-    link->wire = self;
+    link->transport = self;
     link->owner = owner;
     tutti_list_init(&link->link);
     tutti_list_init(&link->broken_link);
     status = ucp_ep_create(self->worker, &params, &link->endpoint);
     if (status != UCS_OK) {
         free(link);
-        return tutti_wire_ucx_fail(err, status, "connect");
+        return tutti_transport_ucx_fail(err, status, "connect");
     }
     tutti_list_add(&self->links, &link->link);
     *ret_link = link;
@@ -190,7 +190,7 @@ wire_ucx_connect(tutti_wire *wire, tutti_bytes address, void *owner, tutti_wire_
 static void
 on_closed(void *request, ucs_status_t status, void *user_data)
 {
-    tutti_wire_link *link = user_data;
+    tutti_transport_conn *link = user_data;
 
     (void)status;
     ucp_request_free(request);
@@ -200,9 +200,9 @@ on_closed(void *request, ucs_status_t status, void *user_data)
 
 /* Tear it down at once: what is in flight on it comes back as cancelled. */
 static void
-wire_ucx_disconnect(tutti_wire_link *link)
+transport_ucx_disconnect(tutti_transport_conn *link)
 {
-    wire_ucx *self = link->wire;
+    transport_ucx *self = link->transport;
     const ucp_request_param_t param = {
         .op_attr_mask =
             UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
@@ -226,15 +226,15 @@ wire_ucx_disconnect(tutti_wire_link *link)
 /* ------------------------------------------------------------------------------ the loop */
 
 static unsigned
-wire_ucx_progress(tutti_wire *wire)
+transport_ucx_progress(tutti_transport *transport)
 {
-    wire_ucx *self = tutti_wire_ucx_from(wire);
-    tutti_link *first;
+    transport_ucx *self = tutti_transport_ucx_from(transport);
+    tutti_list_node *first;
     unsigned did;
 
     did = ucp_worker_progress(self->worker);
     while ((first = tutti_list_pop(&self->broken)) != NULL) {
-        tutti_wire_link *link = tutti_container_of(first, tutti_wire_link, broken_link);
+        tutti_transport_conn *link = tutti_container_of(first, tutti_transport_conn, broken_link);
 
         did++;
         self->events->on_broken(self->arg, link->owner, ucs_status_string(link->status));
@@ -243,46 +243,46 @@ wire_ucx_progress(tutti_wire *wire)
 }
 
 static int
-wire_ucx_descriptor(tutti_wire *wire)
+transport_ucx_descriptor(tutti_transport *transport)
 {
-    return tutti_wire_ucx_from(wire)->descriptor;
+    return tutti_transport_ucx_from(transport)->descriptor;
 }
 
 static bool
-wire_ucx_arm(tutti_wire *wire, bool idle)
+transport_ucx_arm(tutti_transport *transport, bool idle)
 {
     (void)idle;
-    return ucp_worker_arm(tutti_wire_ucx_from(wire)->worker) == UCS_OK;
+    return ucp_worker_arm(tutti_transport_ucx_from(transport)->worker) == UCS_OK;
 }
 
 static tutti_bytes
-wire_ucx_address(tutti_wire *wire)
+transport_ucx_address(tutti_transport *transport)
 {
-    const wire_ucx *self = tutti_wire_ucx_from(wire);
+    const transport_ucx *self = tutti_transport_ucx_from(transport);
 
     return (tutti_bytes){self->address, self->address_size};
 }
 
 static void
-wire_ucx_listen(tutti_wire *wire, const tutti_wire_events *events, void *arg)
+transport_ucx_listen(tutti_transport *transport, const tutti_transport_events *events, void *arg)
 {
-    wire_ucx *self = tutti_wire_ucx_from(wire);
+    transport_ucx *self = tutti_transport_ucx_from(transport);
 
     self->events = events;
     self->arg = arg;
 }
 
-const tutti_wire_ops tutti_wire_ucx_ops = {
-    .size = sizeof(tutti_wire_ops),
-    .address = wire_ucx_address,
-    .listen = wire_ucx_listen,
-    .connect = wire_ucx_connect,
-    .disconnect = wire_ucx_disconnect,
-    .send = wire_ucx_send,
-    .pull = wire_ucx_pull,
-    .drop = wire_ucx_drop,
-    .progress = wire_ucx_progress,
-    .descriptor = wire_ucx_descriptor,
-    .arm = wire_ucx_arm,
-    .close = tutti_wire_ucx_close,
+const tutti_transport_ops tutti_transport_ucx_ops = {
+    .size = sizeof(tutti_transport_ops),
+    .address = transport_ucx_address,
+    .listen = transport_ucx_listen,
+    .connect = transport_ucx_connect,
+    .disconnect = transport_ucx_disconnect,
+    .send = transport_ucx_send,
+    .fetch = transport_ucx_fetch,
+    .drop = transport_ucx_drop,
+    .progress = transport_ucx_progress,
+    .descriptor = transport_ucx_descriptor,
+    .arm = transport_ucx_arm,
+    .close = tutti_transport_ucx_close,
 };

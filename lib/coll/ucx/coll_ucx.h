@@ -1,5 +1,5 @@
 /*
- * The wire over UCX's active messages: TCP everywhere, RDMA where there is some.
+ * The transport over UCX's active messages: TCP everywhere, RDMA where there is some.
  *
  * Small packets are eager messages; large data is a rendezvous that the receiver starts, so it
  * stays with its sender until it is wanted. Every endpoint has peer error handling: a dead peer is
@@ -10,13 +10,13 @@
 
 #include "coll/wire.h"
 
-typedef struct tutti_wire_ucx_options {
+typedef struct tutti_transport_ucx_options {
     const char *transports; /* UCX_TLS, for instance "tcp"; "" = all but shared memory */
     const char *devices;    /* UCX_NET_DEVICES, for instance "eth0"; "" = all */
-} tutti_wire_ucx_options;
+} tutti_transport_ucx_options;
 
 /*
- * A wire over UCX's active messages.
+ * A transport over UCX's active messages.
  *
  * [in] options  NULL = defaults. The environment's UCX_TLS and UCX_NET_DEVICES win over both
  *
@@ -24,7 +24,7 @@ typedef struct tutti_wire_ucx_options {
  * TUTTI_RESOURCE_EXHAUSTED   no memory
  * TUTTI_INTERNAL             anything else UCX says
  */
-tutti_code tutti_wire_ucx_open(const tutti_wire_ucx_options *options, tutti_wire **ret_wire,
-                               tutti_error *err);
+tutti_code tutti_transport_ucx_open(const tutti_transport_ucx_options *options,
+                                    tutti_transport **ret_transport, tutti_error *err);
 
 #endif

@@ -38,7 +38,7 @@ push_handler(void)
 }
 
 void
-tutti_wire_ucx_take_log(void)
+tutti_transport_ucx_take_log(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 

@@ -2,6 +2,6 @@
 #ifndef TUTTI_COLL_UCX_COLL_UCX_LOG_H
 #define TUTTI_COLL_UCX_COLL_UCX_LOG_H
 
-void tutti_wire_ucx_take_log(void);
+void tutti_transport_ucx_take_log(void);
 
 #endif

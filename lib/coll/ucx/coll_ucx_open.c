@@ -15,7 +15,7 @@
 #define SETTLE_NS (20 * TUTTI_NS_PER_MS) /* it takes about half a one */
 
 tutti_code
-tutti_wire_ucx_fail(tutti_error *err, ucs_status_t status, const char *doing)
+tutti_transport_ucx_fail(tutti_error *err, ucs_status_t status, const char *doing)
 {
     tutti_code code = TUTTI_INTERNAL;
 
@@ -55,7 +55,7 @@ settle(ucp_worker_h worker)
     return request == NULL;
 }
 
-static wire_ucx *abandoned;
+static transport_ucx *abandoned;
 
 #if defined(__SANITIZE_ADDRESS__)
 /* The leak checker asks before it looks: what is abandoned was meant to be. */
@@ -73,7 +73,7 @@ __lsan_is_turned_off(void)
  * for a connection ("got REP message"). Such a worker is left as it is: agents close when they end.
  */
 static void
-abandon(wire_ucx *self)
+abandon(transport_ucx *self)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -86,23 +86,23 @@ abandon(wire_ucx *self)
 }
 
 static void
-take_back_tickets(wire_ucx *self)
+take_back_tickets(transport_ucx *self)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     while ((link = tutti_list_pop(&self->tickets)) != NULL) {
-        tutti_wire_ticket *ticket = tutti_container_of(link, tutti_wire_ticket, link);
+        tutti_transport_ticket *ticket = tutti_container_of(link, tutti_transport_ticket, link);
 
         ticket->on_done(ticket, false);
     }
 }
 
 void
-tutti_wire_ucx_close(tutti_wire *wire)
+tutti_transport_ucx_close(tutti_transport *transport)
 {
-    wire_ucx *self = tutti_wire_ucx_from(wire);
+    transport_ucx *self = tutti_transport_ucx_from(transport);
     const uint64_t until = tutti_clock_ns() + CLOSE_NS;
-    tutti_link *link;
+    tutti_list_node *link;
     bool settled;
 
     self->events = NULL; /* nobody hears of packets any more */
@@ -123,14 +123,14 @@ tutti_wire_ucx_close(tutti_wire *wire)
         ucp_cleanup(self->context);
     }
     while ((link = tutti_list_pop(&self->closing)) != NULL) {
-        free(tutti_container_of(link, tutti_wire_link, link));
+        free(tutti_container_of(link, tutti_transport_conn, link));
     }
     free(self);
 }
 
 /* The environment speaks last: UCX has read it into `config` already. */
 static void
-configure(ucp_config_t *config, const tutti_wire_ucx_options *options)
+configure(ucp_config_t *config, const tutti_transport_ucx_options *options)
 {
     const char *transports = options != NULL ? options->transports : NULL;
     const char *devices = options != NULL ? options->devices : NULL;
@@ -149,7 +149,7 @@ configure(ucp_config_t *config, const tutti_wire_ucx_options *options)
 }
 
 static tutti_code
-open_context(wire_ucx *self, const tutti_wire_ucx_options *options, tutti_error *err)
+open_context(transport_ucx *self, const tutti_transport_ucx_options *options, tutti_error *err)
 {
     const ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME,
@@ -160,16 +160,16 @@ open_context(wire_ucx *self, const tutti_wire_ucx_options *options, tutti_error 
     ucs_status_t status = ucp_config_read(NULL, NULL, &config);
 
     if (status != UCS_OK) {
-        return tutti_wire_ucx_fail(err, status, "read its configuration");
+        return tutti_transport_ucx_fail(err, status, "read its configuration");
     }
     configure(config, options);
     status = ucp_init(&params, config, &self->context);
     ucp_config_release(config);
-    return status == UCS_OK ? TUTTI_OK : tutti_wire_ucx_fail(err, status, "find a transport");
+    return status == UCS_OK ? TUTTI_OK : tutti_transport_ucx_fail(err, status, "find a transport");
 }
 
 static tutti_code
-open_worker(wire_ucx *self, tutti_error *err)
+open_worker(transport_ucx *self, tutti_error *err)
 {
     const ucp_worker_params_t params = {
         .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -179,14 +179,14 @@ open_worker(wire_ucx *self, tutti_error *err)
 
     if (status != UCS_OK) {
         self->worker = NULL;
-        return tutti_wire_ucx_fail(err, status, "create a worker");
+        return tutti_transport_ucx_fail(err, status, "create a worker");
     }
     status = ucp_worker_get_efd(self->worker, &self->descriptor);
-    return status == UCS_OK ? TUTTI_OK : tutti_wire_ucx_fail(err, status, "give a descriptor");
+    return status == UCS_OK ? TUTTI_OK : tutti_transport_ucx_fail(err, status, "give a descriptor");
 }
 
 static bool
-keep_address(wire_ucx *self, const ucp_worker_attr_t *attributes)
+keep_address(transport_ucx *self, const ucp_worker_attr_t *attributes)
 {
     self->address_size = UCX_MAGIC_BYTES + attributes->address_length;
     self->address = malloc(self->address_size);
@@ -199,13 +199,13 @@ keep_address(wire_ucx *self, const ucp_worker_attr_t *attributes)
 }
 
 static tutti_code
-open_address(wire_ucx *self, tutti_error *err)
+open_address(transport_ucx *self, tutti_error *err)
 {
     const ucp_am_handler_param_t handler = {
         .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
                       UCP_AM_HANDLER_PARAM_FIELD_ARG,
         .id = AM_ID,
-        .cb = tutti_wire_ucx_on_message,
+        .cb = tutti_transport_ucx_on_message,
         .arg = self,
     };
     ucp_worker_attr_t attributes = {
@@ -218,24 +218,25 @@ open_address(wire_ucx *self, tutti_error *err)
         status = ucp_worker_query(self->worker, &attributes);
     }
     if (status != UCS_OK) {
-        return tutti_wire_ucx_fail(err, status, "say its address");
+        return tutti_transport_ucx_fail(err, status, "say its address");
     }
     status = keep_address(self, &attributes) ? UCS_OK : UCS_ERR_NO_MEMORY;
     ucp_worker_release_address(self->worker, attributes.address);
-    return status == UCS_OK ? TUTTI_OK : tutti_wire_ucx_fail(err, status, "keep its address");
+    return status == UCS_OK ? TUTTI_OK : tutti_transport_ucx_fail(err, status, "keep its address");
 }
 
 tutti_code
-tutti_wire_ucx_open(const tutti_wire_ucx_options *options, tutti_wire **ret_wire, tutti_error *err)
+tutti_transport_ucx_open(const tutti_transport_ucx_options *options,
+                         tutti_transport **ret_transport, tutti_error *err)
 {
-    wire_ucx *self = calloc(1, sizeof(*self));
+    transport_ucx *self = calloc(1, sizeof(*self));
     tutti_code code;
 
     if (self == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the data plane");
     }
-    tutti_wire_ucx_take_log();
-    self->base.ops = &tutti_wire_ucx_ops;
+    tutti_transport_ucx_take_log();
+    self->base.ops = &tutti_transport_ucx_ops;
     tutti_list_init(&self->links);
     tutti_list_init(&self->broken);
     tutti_list_init(&self->closing);
@@ -248,9 +249,9 @@ tutti_wire_ucx_open(const tutti_wire_ucx_options *options, tutti_wire **ret_wire
         code = open_address(self, err);
     }
     if (code != TUTTI_OK) {
-        tutti_wire_ucx_close(&self->base);
+        tutti_transport_ucx_close(&self->base);
         return code;
     }
-    *ret_wire = &self->base;
+    *ret_transport = &self->base;
     return TUTTI_OK;
 }

@@ -183,7 +183,7 @@ rpc_outcome_read(const rpc_outcome *outcome, tutti_rpc_channel *channel, const r
     code = rpc_status_decode(outcome->status, slice_bytes(&outcome->text),
                              find_details(&outcome->trailing), &from_peer, &all);
     if (!from_peer) {
-        rpc_reach_explain(channel, known, &all);
+        rpc_connect_error_explain(channel, known, &all);
     }
     (void)tutti_error_pass(err, &all);
     return code;
@@ -238,7 +238,7 @@ run_unary(tutti_rpc_channel *channel, const rpc_known *known, const tutti_rpc_ca
     rpc_outcome_fini(&outcome);
     grpc_call_unref(call); /* what it received went with it */
     if (code != TUTTI_OK) {
-        rpc_reach_ask(channel, queue, &all);
+        rpc_connect_error_ask(channel, queue, &all);
         tutti_rpc_channel_name_certificate(channel, &all);
         (void)tutti_error_pass(err, &all);
     }

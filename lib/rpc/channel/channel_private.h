@@ -133,11 +133,13 @@ tutti_code rpc_outcome_read(const rpc_outcome *outcome, tutti_rpc_channel *chann
                             const rpc_known *known, tutti_error *err);
 
 /* connect_error.c: put gRPC's own errors into words that a person understands. */
-void rpc_reach_explain(tutti_rpc_channel *channel, const rpc_known *known, tutti_error *err);
+void rpc_connect_error_explain(tutti_rpc_channel *channel, const rpc_known *known,
+                               tutti_error *err);
 
 /* When a wait for the server ended with the deadline, find out why it is not there. Blocks shortly;
  * `queue` is a pluck queue. */
-void rpc_reach_ask(tutti_rpc_channel *channel, grpc_completion_queue *queue, tutti_error *err);
+void rpc_connect_error_ask(tutti_rpc_channel *channel, grpc_completion_queue *queue,
+                           tutti_error *err);
 
 /* Unpack a response; malformed ones are TUTTI_DATA_LOSS here. [in, moved] received */
 tutti_code rpc_response_unpack(const rpc_known *known, grpc_byte_buffer *received,

@@ -152,7 +152,7 @@ explain_http(const char *target, tutti_error *err)
 }
 
 void
-rpc_reach_explain(tutti_rpc_channel *channel, const rpc_known *known, tutti_error *err)
+rpc_connect_error_explain(tutti_rpc_channel *channel, const rpc_known *known, tutti_error *err)
 {
     if (explain_http(channel->address.text, err)) {
         return;
@@ -169,7 +169,7 @@ rpc_reach_explain(tutti_rpc_channel *channel, const rpc_known *known, tutti_erro
  * without waiting. While the last attempt counts as failed that is answered at once.
  */
 void
-rpc_reach_ask(tutti_rpc_channel *channel, grpc_completion_queue *queue, tutti_error *err)
+rpc_connect_error_ask(tutti_rpc_channel *channel, grpc_completion_queue *queue, tutti_error *err)
 {
     static const char path[] = "/grpc.health.v1.Health/Check";
     tutti_error found;

@@ -31,13 +31,13 @@ struct tutti_rpc_loop {
     bool started;
     bool stopped;
     bool dozes;
-    tutti_link idle;      /* tasks that wait until nothing else is to do, ... */
+    tutti_list_node idle; /* tasks that wait until nothing else is to do, ... */
     uint64_t idle_ns;     /* ... since when */
     unsigned looks;       /* at the queue and the sockets, since something was found */
     bool is_idle;         /* while those tasks run: nothing was found */
     atomic_bool posted;   /* there are tasks: the quick answer */
     pthread_mutex_t lock; /* guards all below */
-    tutti_link tasks;
+    tutti_list_node tasks;
     bool waking; /* an empty batch is under way */
     bool closed; /* the queue takes no batches any more */
 
@@ -103,9 +103,9 @@ tutti_rpc_loop_new(const char *name, tutti_rpc_loop **ret_loop, tutti_error *err
 }
 
 static void
-run_round(tutti_link *round)
+run_round(tutti_list_node *round)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     while ((link = tutti_list_pop(round)) != NULL) {
         tutti_rpc_task *task = tutti_container_of(link, tutti_rpc_task, link);
@@ -118,7 +118,7 @@ run_round(tutti_link *round)
 static void
 run_tasks(tutti_rpc_loop *self)
 {
-    tutti_link round;
+    tutti_list_node round;
 
     if (!atomic_load_explicit(&self->posted, memory_order_acquire)) {
         return;
@@ -140,7 +140,7 @@ run_tasks(tutti_rpc_loop *self)
 static void
 run_idle(tutti_rpc_loop *self, bool found)
 {
-    tutti_link round;
+    tutti_list_node round;
 
     if (tutti_list_empty(&self->idle)) {
         return;
@@ -189,7 +189,7 @@ sleep_once(tutti_rpc_loop *self)
 /* Nothing will come out of the queue: sleep until there is something to do. False: ask the queue.
  */
 static bool
-doze(tutti_rpc_loop *self)
+may_idle(tutti_rpc_loop *self)
 {
     bool idle;
 
@@ -204,7 +204,7 @@ doze(tutti_rpc_loop *self)
 static grpc_event
 next_event(tutti_rpc_loop *self)
 {
-    if (self->dozes && doze(self)) {
+    if (self->dozes && may_idle(self)) {
         return (grpc_event){.type = GRPC_QUEUE_TIMEOUT};
     }
     return grpc_completion_queue_next(self->queue, sleep_until(self), NULL);
@@ -363,7 +363,7 @@ tutti_rpc_loop_is_current(const tutti_rpc_loop *loop)
 }
 
 void
-tutti_rpc_loop_doze(tutti_rpc_loop *loop)
+tutti_rpc_loop_idle(tutti_rpc_loop *loop)
 {
     assert(!loop->started);
     loop->dozes = true;

@@ -17,18 +17,18 @@ static void on_arrived(tutti_rpc_tag *tag, bool ok);
 
 /* NULL is the method nobody knows. */
 static unsigned *
-waiting_of(rpc_lane *lane, rpc_route *route)
+waiting_of(rpc_server_loop *server_loop, rpc_route *route)
 {
-    return route == NULL ? &lane->waiting : &route->waiting;
+    return route == NULL ? &server_loop->waiting : &route->waiting;
 }
 
 static grpc_call_error
-request(rpc_lane *lane, rpc_route *route, tutti_rpc_call *call)
+request(rpc_server_loop *server_loop, rpc_route *route, tutti_rpc_call *call)
 {
-    grpc_completion_queue *queue = rpc_loop_queue(lane->loop);
+    grpc_completion_queue *queue = rpc_loop_queue(server_loop->loop);
     grpc_completion_queue *told = /* nobody looks into the queue of a loop that dozes */
-        rpc_loop_dozes(lane->loop) ? rpc_loop_queue(lane->server->loop) : queue;
-    grpc_server *server = lane->server->grpc;
+        rpc_loop_dozes(server_loop->loop) ? rpc_loop_queue(server_loop->server->loop) : queue;
+    grpc_server *server = server_loop->server->grpc;
 
     rpc_tag_release(&call->arrived);
     if (route == NULL) {
@@ -41,31 +41,31 @@ request(rpc_lane *lane, rpc_route *route, tutti_rpc_call *call)
 }
 
 static bool
-post(rpc_lane *lane, rpc_route *route)
+post(rpc_server_loop *server_loop, rpc_route *route)
 {
-    tutti_rpc_call *call = rpc_call_new(lane, route);
+    tutti_rpc_call *call = rpc_call_new(server_loop, route);
     grpc_call_error refused;
 
     if (call == NULL) {
         return false;
     }
     call->arrived.on_done = on_arrived;
-    refused = request(lane, route, call);
+    refused = request(server_loop, route, call);
     assert(refused == GRPC_CALL_OK);
     (void)refused;
-    (*waiting_of(lane, route))++;
+    (*waiting_of(server_loop, route))++;
     return true;
 }
 
 /* Without memory what is missing is posted later: with none waiting, calls would hang. */
 static void
-fill(rpc_lane *lane, rpc_route *route)
+fill(rpc_server_loop *server_loop, rpc_route *route)
 {
-    const unsigned *waiting = waiting_of(lane, route);
+    const unsigned *waiting = waiting_of(server_loop, route);
 
-    while (*waiting < WAITING_WANTED && !atomic_load(&lane->server->draining)) {
-        if (!post(lane, route)) {
-            tutti_rpc_loop_timer_start(lane->loop, &lane->again,
+    while (*waiting < WAITING_WANTED && !atomic_load(&server_loop->server->draining)) {
+        if (!post(server_loop, route)) {
+            tutti_rpc_loop_timer_start(server_loop->loop, &server_loop->again,
                                        tutti_clock_add(tutti_clock_ns(), AGAIN_NS));
             return;
         }
@@ -73,15 +73,15 @@ fill(rpc_lane *lane, rpc_route *route)
 }
 
 void
-rpc_lane_fill(rpc_lane *lane)
+rpc_server_loop_fill(rpc_server_loop *server_loop)
 {
-    tutti_rpc_server *server = lane->server;
+    tutti_rpc_server *server = server_loop->server;
     size_t i;
 
-    fill(lane, NULL);
+    fill(server_loop, NULL);
     for (i = 0; i < server->route_count; i++) {
-        if (server->routes[i].lane == lane) {
-            fill(lane, &server->routes[i]);
+        if (server->routes[i].server_loop == server_loop) {
+            fill(server_loop, &server->routes[i]);
         }
     }
 }
@@ -90,16 +90,17 @@ rpc_lane_fill(rpc_lane *lane)
 static void
 arrive(tutti_rpc_call *call)
 {
-    (*waiting_of(call->lane, call->route))--;
+    (*waiting_of(call->server_loop, call->route))--;
     if (!call->came) { /* the server shuts down */
-        rpc_loop_drop(call->lane->loop);
+        rpc_loop_drop(call->server_loop->loop);
         rpc_call_discard(call);
         return;
     }
     if (call->route == NULL) {
         call->deadline = call->details.deadline;
     }
-    fill(call->lane, call->route); /* first, so that the next one need not wait for this one */
+    fill(call->server_loop,
+         call->route); /* first, so that the next one need not wait for this one */
     rpc_call_begin(call);
 }
 
@@ -113,7 +114,7 @@ static void
 on_arrived(tutti_rpc_tag *tag, bool ok)
 {
     tutti_rpc_call *call = tutti_container_of(tag, tutti_rpc_call, arrived);
-    tutti_rpc_loop *loop = call->lane->loop;
+    tutti_rpc_loop *loop = call->server_loop->loop;
 
     call->came = ok;
     rpc_loop_hold(loop); /* until the call ends */
@@ -128,16 +129,16 @@ on_arrived(tutti_rpc_tag *tag, bool ok)
 static void
 on_again(tutti_timer *timer)
 {
-    rpc_lane_fill(tutti_container_of(timer, rpc_lane, again));
+    rpc_server_loop_fill(tutti_container_of(timer, rpc_server_loop, again));
 }
 
 static void
 on_fill(tutti_rpc_task *task)
 {
-    rpc_lane *lane = tutti_container_of(task, rpc_lane, fill);
+    rpc_server_loop *server_loop = tutti_container_of(task, rpc_server_loop, fill);
 
-    rpc_lane_fill(lane);
-    rpc_server_release(lane->server);
+    rpc_server_loop_fill(server_loop);
+    rpc_server_release(server_loop->server);
 }
 
 /* Draining: whoever is parked shall know. The list does not change meanwhile: calls end by events.
@@ -145,24 +146,24 @@ on_fill(tutti_rpc_task *task)
 static void
 on_sweep(tutti_rpc_task *task)
 {
-    rpc_lane *lane = tutti_container_of(task, rpc_lane, sweep);
-    tutti_link *link;
-    tutti_link *spare;
+    rpc_server_loop *server_loop = tutti_container_of(task, rpc_server_loop, sweep);
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
-    tutti_rpc_loop_timer_stop(lane->loop, &lane->again);
-    tutti_list_each(link, spare, &lane->calls)
+    tutti_rpc_loop_timer_stop(server_loop->loop, &server_loop->again);
+    tutti_list_each(link, spare, &server_loop->calls)
     {
         rpc_call_tell(tutti_container_of(link, tutti_rpc_call, link));
     }
-    rpc_server_release(lane->server);
+    rpc_server_release(server_loop->server);
 }
 
 void
-rpc_lane_init(rpc_lane *lane, tutti_rpc_server *server, tutti_rpc_loop *loop)
+rpc_server_loop_init(rpc_server_loop *server_loop, tutti_rpc_server *server, tutti_rpc_loop *loop)
 {
-    *lane = (rpc_lane){.server = server, .loop = loop};
-    tutti_list_init(&lane->calls);
-    lane->fill.on_run = on_fill;
-    lane->sweep.on_run = on_sweep;
-    lane->again.on_expiry = on_again;
+    *server_loop = (rpc_server_loop){.server = server, .loop = loop};
+    tutti_list_init(&server_loop->calls);
+    server_loop->fill.on_run = on_fill;
+    server_loop->sweep.on_run = on_sweep;
+    server_loop->again.on_expiry = on_again;
 }

@@ -67,7 +67,7 @@ is_this_machine(const char *peer)
 static tutti_code
 check_way(const tutti_rpc_call *call, const char *token, tutti_error *err)
 {
-    if (token[0] == '\0' || !call->lane->server->strangers ||
+    if (token[0] == '\0' || !call->server_loop->server->strangers ||
         is_this_machine(tutti_rpc_call_peer(call))) {
         return TUTTI_OK;
     }
@@ -94,7 +94,7 @@ static tutti_code
 ask_guard(const tutti_rpc_call *call, const char *method, const char *token, void **ret_grant,
           char *ret_identity, tutti_error *err)
 {
-    const tutti_rpc_server *server = call->lane->server;
+    const tutti_rpc_server *server = call->server_loop->server;
     char certificate[IDENTITY_BYTES_MAX] = "";
     const tutti_rpc_visit visit = {.method = method, .token = token, .certificate = certificate};
     const char *identity = NULL;
@@ -114,7 +114,7 @@ static tutti_code
 decide(const tutti_rpc_call *call, const char *method, const char *token, void **ret_grant,
        char *ret_identity, tutti_error *err)
 {
-    const tutti_rpc_server *server = call->lane->server;
+    const tutti_rpc_server *server = call->server_loop->server;
     const bool asked = server->authorize != NULL || (server->guard_asks && token[0] != '\0');
     tutti_code code = TUTTI_OK;
 
@@ -140,7 +140,7 @@ asks(const tutti_rpc_server *server)
 tutti_code
 rpc_call_authorize(tutti_rpc_call *call, tutti_error *err)
 {
-    const tutti_rpc_server *server = call->lane->server;
+    const tutti_rpc_server *server = call->server_loop->server;
     char token[TOKEN_BYTES_MAX];
     char identity[IDENTITY_BYTES_MAX] = "";
     tutti_code code = TUTTI_OK;
@@ -182,7 +182,7 @@ tutti_code
 rpc_call_authorize_nested(const tutti_rpc_call *stream, const rpc_route *route,
                           const struct ProtobufCMessage *request, tutti_error *err)
 {
-    const tutti_rpc_server *server = stream->lane->server;
+    const tutti_rpc_server *server = stream->server_loop->server;
     char token[TOKEN_BYTES_MAX];
     char identity[IDENTITY_BYTES_MAX] = "";
     void *grant = NULL;
@@ -203,12 +203,12 @@ rpc_call_authorize_nested(const tutti_rpc_call *stream, const rpc_route *route,
 tutti_code
 rpc_call_check(const tutti_rpc_call *call, const tutti_rpc_message *message, tutti_error *err)
 {
-    return check_message(call->lane->server, call->grant, call->route->path,
+    return check_message(call->server_loop->server, call->grant, call->route->path,
                          tutti_rpc_message_get(message), err);
 }
 
 bool
 tutti_rpc_call_may(const tutti_rpc_call *call, const char *method)
 {
-    return call->grant == NULL || call->lane->server->guard->may(call->grant, method);
+    return call->grant == NULL || call->server_loop->server->guard->may(call->grant, method);
 }

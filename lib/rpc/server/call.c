@@ -23,8 +23,8 @@
 static void
 end_call(tutti_rpc_call *call)
 {
-    tutti_rpc_server *server = call->lane->server;
-    tutti_rpc_loop *loop = call->lane->loop;
+    tutti_rpc_server *server = call->server_loop->server;
+    tutti_rpc_loop *loop = call->server_loop->loop;
     rpc_route *route = call->route;
 
     rpc_server_note(server, route, (int)call->status.code, tutti_clock_ns() - call->came_ns);
@@ -67,7 +67,7 @@ void
 rpc_call_drop_later(tutti_rpc_call *call)
 {
     if (atomic_fetch_sub(&call->parts, 1) == 1) {
-        tutti_rpc_loop_post(call->lane->loop, &call->end);
+        tutti_rpc_loop_post(call->server_loop->loop, &call->end);
     }
 }
 
@@ -118,7 +118,7 @@ on_finished(tutti_rpc_tag *tag, bool ok)
 }
 
 tutti_rpc_call *
-rpc_call_new(rpc_lane *lane, rpc_route *route)
+rpc_call_new(rpc_server_loop *server_loop, rpc_route *route)
 {
     tutti_rpc_call *call = malloc(sizeof(*call)); /* glibc's calloc has no thread cache */
 
@@ -126,7 +126,7 @@ rpc_call_new(rpc_lane *lane, rpc_route *route)
         return NULL;
     }
     memset(call, 0, sizeof(*call));
-    call->lane = lane;
+    call->server_loop = server_loop;
     call->route = route;
     atomic_init(&call->refs, 1);
     atomic_init(&call->parts, PARTS_ALWAYS);
@@ -138,14 +138,14 @@ rpc_call_new(rpc_lane *lane, rpc_route *route)
     call->finished.on_done = on_finished;
     call->end.on_run = on_end;
     (void)pthread_mutex_init(&call->lock, NULL);
-    rpc_server_hold(lane->server);
+    rpc_server_hold(server_loop->server);
     return call;
 }
 
 void
 rpc_call_discard(tutti_rpc_call *call)
 {
-    tutti_rpc_server *server = call->lane->server;
+    tutti_rpc_server *server = call->server_loop->server;
 
     tutti_rpc_call_unref(call);
     rpc_server_release(server);
@@ -174,7 +174,7 @@ tutti_rpc_call_unref(tutti_rpc_call *call)
     gpr_free(call->peer);
     free(call->identity);
     if (call->grant != NULL) {
-        call->lane->server->guard->release(call->grant);
+        call->server_loop->server->guard->release(call->grant);
     }
     (void)pthread_mutex_destroy(&call->lock);
     free(call);
@@ -214,7 +214,7 @@ admit(tutti_rpc_call *call, tutti_error *err)
 {
     tutti_code code;
 
-    if (atomic_load(&call->lane->server->draining)) {
+    if (atomic_load(&call->server_loop->server->draining)) {
         return TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "DRAINING", "the server is shutting down");
     }
     if (call->route == NULL) {
@@ -231,7 +231,7 @@ hand_over(tutti_rpc_call *call)
 
     call->handed = true;
     (void)atomic_fetch_add(&call->parts, 1);
-    (void)atomic_fetch_add(&call->lane->server->call_count, 1);
+    (void)atomic_fetch_add(&call->server_loop->server->call_count, 1);
     if (route->method->stream == NULL) {
         route->method->on_call(call, route->self);
     } else if (route->method->stream->on_open != NULL) {
@@ -247,7 +247,7 @@ rpc_call_begin(tutti_rpc_call *call)
     tutti_error err;
 
     call->came_ns = tutti_clock_ns();
-    tutti_list_add(&call->lane->calls, &call->link);
+    tutti_list_add(&call->server_loop->calls, &call->link);
     call->beginning = true;
     if (admit(call, &err) == TUTTI_OK) {
         hand_over(call);
@@ -396,7 +396,7 @@ join_close(tutti_rpc_call *call, bool current)
 void
 rpc_call_send_last(tutti_rpc_call *call)
 {
-    const bool joined = join_close(call, tutti_rpc_loop_is_current(call->lane->loop));
+    const bool joined = join_close(call, tutti_rpc_loop_is_current(call->server_loop->loop));
     grpc_byte_buffer *message = call->last;
     grpc_op ops[4] = {0};
     size_t count = 0;
@@ -503,7 +503,7 @@ rpc_call_refuse(tutti_rpc_call *call, const tutti_error *err)
     if (call->handed) {
         (void)atomic_fetch_add(&call->parts, 1);
         call->tell.on_run = on_tell;
-        tutti_rpc_loop_post(call->lane->loop, &call->tell);
+        tutti_rpc_loop_post(call->server_loop->loop, &call->tell);
     }
     if (now) {
         rpc_call_send_last(call);

@@ -24,9 +24,9 @@
 struct ProtobufCMessage;
 
 struct tutti_rpc_call {
-    rpc_lane *lane;
-    rpc_route *route; /* NULL: nobody knows the method */
-    tutti_link link;  /* in the lane's calls */
+    rpc_server_loop *server_loop;
+    rpc_route *route;     /* NULL: nobody knows the method */
+    tutti_list_node link; /* in the lane's calls */
     grpc_call *call;
     atomic_uint refs;
     atomic_uint parts;
@@ -83,7 +83,7 @@ struct tutti_rpc_call {
 };
 
 /* For one request that gRPC will fill in; NULL without memory. Holds a life of the server. */
-tutti_rpc_call *rpc_call_new(rpc_lane *lane, rpc_route *route);
+tutti_rpc_call *rpc_call_new(rpc_server_loop *server_loop, rpc_route *route);
 
 /* It was never announced. */
 void rpc_call_discard(tutti_rpc_call *call);

@@ -81,9 +81,9 @@ on_stop(tutti_rpc_task *task)
     if (self->on_drain != NULL) {
         self->on_drain(self->on_drain_arg);
     }
-    for (i = 0; i < self->lane_count; i++) {
+    for (i = 0; i < self->server_loop_count; i++) {
         rpc_server_hold(self);
-        tutti_rpc_loop_post(self->lanes[i].loop, &self->lanes[i].sweep);
+        tutti_rpc_loop_post(self->server_loops[i].loop, &self->server_loops[i].sweep);
     }
     self->grace.on_expiry = on_grace;
     tutti_rpc_loop_timer_start(self->loop, &self->grace,

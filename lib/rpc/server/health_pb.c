@@ -19,7 +19,7 @@ typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving_status;
 
 /* A client that watches. It is told the newest state when its last message has left. */
 typedef struct watch {
-    tutti_link link;
+    tutti_list_node link;
     tutti_rpc_call *call;
     int told; /* the status it has been sent; -1 = none */
 } watch;
@@ -154,8 +154,8 @@ static void
 on_changed(tutti_rpc_task *task)
 {
     rpc_health *self = tutti_container_of(task, rpc_health, changed);
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     (void)pthread_mutex_lock(&self->lock);
     self->posted = false;

@@ -19,11 +19,11 @@
 typedef struct rpc_health {
     tutti_rpc_loop *loop;
     tutti_rpc_task changed;
-    tutti_link watches;   /* loop's thread */
-    size_t watch_count;   /* likewise */
-    pthread_mutex_t lock; /* guards all below */
-    bool live;            /* between start and drain: changes are told */
-    bool posted;          /* `changed` is under way */
+    tutti_list_node watches; /* loop's thread */
+    size_t watch_count;      /* likewise */
+    pthread_mutex_t lock;    /* guards all below */
+    bool live;               /* between start and drain: changes are told */
+    bool posted;             /* `changed` is under way */
     bool draining;
     size_t count;
     struct {

@@ -250,10 +250,10 @@ rpc_listen_bind(rpc_listener *listener, grpc_server *server,
 {
     tutti_code code;
 
-    rpc_log_hush(true);
+    rpc_log_quiet(true);
     code = is_unix(&listener->address) ? bind_unix(listener, server, err)
                                        : bind_tcp(listener, server, options, err);
-    rpc_log_hush(false);
+    rpc_log_quiet(false);
     return code;
 }
 

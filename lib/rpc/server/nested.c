@@ -65,9 +65,9 @@ static void on_end(tutti_rpc_task *task);
 tutti_code
 tutti_rpc_nested_new(const tutti_rpc_nested *nested, tutti_rpc_call **ret_call, tutti_error *err)
 {
-    rpc_route *route = find_route(nested->stream->lane->server, nested->request->descriptor);
+    rpc_route *route = find_route(nested->stream->server_loop->server, nested->request->descriptor);
     tutti_code code = check(nested, route, err);
-    tutti_rpc_call *call = code == TUTTI_OK ? rpc_call_new(route->lane, route) : NULL;
+    tutti_rpc_call *call = code == TUTTI_OK ? rpc_call_new(route->server_loop, route) : NULL;
 
     if (call == NULL) {
         tutti_rpc_message_free(nested->message);
@@ -92,7 +92,7 @@ tutti_rpc_nested_new(const tutti_rpc_nested *nested, tutti_rpc_call **ret_call, 
 tutti_rpc_loop *
 tutti_rpc_nested_loop(const tutti_rpc_call *call)
 {
-    return call->lane->loop;
+    return call->server_loop->loop;
 }
 
 void
@@ -100,7 +100,7 @@ tutti_rpc_nested_start(tutti_rpc_call *call)
 {
     const rpc_route *route = call->route;
 
-    assert(tutti_rpc_loop_is_current(call->lane->loop) && !call->handed);
+    assert(tutti_rpc_loop_is_current(call->server_loop->loop) && !call->handed);
     call->handed = true;
     tutti_rpc_call_ref(call); /* it may be answered, and over, before the handler returns */
     route->method->on_call(call, route->self);
@@ -135,13 +135,13 @@ tutti_rpc_nested_cancel(tutti_rpc_call *call, bool gone)
         atomic_store(&call->cancelled, true);
     }
     tutti_rpc_call_ref(call);
-    tutti_rpc_loop_post(call->lane->loop, &call->tell);
+    tutti_rpc_loop_post(call->server_loop->loop, &call->tell);
 }
 
 static void
 end_call(tutti_rpc_call *call)
 {
-    tutti_rpc_server *server = call->lane->server;
+    tutti_rpc_server *server = call->server_loop->server;
 
     if (call->handed) { /* counted as a call of its own */
         rpc_server_note(server, call->route, (int)call->status.code,
@@ -166,9 +166,10 @@ void
 tutti_rpc_nested_end(tutti_rpc_call *call, bool delivered)
 {
     atomic_store(&call->cancelled, !delivered);
-    if (delivered && tutti_rpc_loop_is_current(call->lane->loop)) { /* else perhaps in its answer */
+    if (delivered &&
+        tutti_rpc_loop_is_current(call->server_loop->loop)) { /* else perhaps in its answer */
         end_call(call);
     } else {
-        tutti_rpc_loop_post(call->lane->loop, &call->end);
+        tutti_rpc_loop_post(call->server_loop->loop, &call->end);
     }
 }

@@ -8,19 +8,19 @@
 #include "rpc/server.h"
 #include "rpc/server/server_private.h"
 
-static rpc_lane *
-find_lane(tutti_rpc_server *server, tutti_rpc_loop *loop)
+static rpc_server_loop *
+find_server_loop(tutti_rpc_server *server, tutti_rpc_loop *loop)
 {
     size_t i;
 
-    for (i = 0; i < server->lane_count; i++) {
-        if (server->lanes[i].loop == loop) {
-            return &server->lanes[i];
+    for (i = 0; i < server->server_loop_count; i++) {
+        if (server->server_loops[i].loop == loop) {
+            return &server->server_loops[i];
         }
     }
-    assert(server->lane_count < TUTTI_RPC_LANES_MAX);
-    rpc_lane_init(&server->lanes[server->lane_count], server, loop);
-    return &server->lanes[server->lane_count++];
+    assert(server->server_loop_count < TUTTI_RPC_LANES_MAX);
+    rpc_server_loop_init(&server->server_loops[server->server_loop_count], server, loop);
+    return &server->server_loops[server->server_loop_count++];
 }
 
 /* A streaming method needs stream operations, any other a function: the .proto decides. */
@@ -44,7 +44,7 @@ make_route(tutti_rpc_server *server, const tutti_rpc_service *service,
     const char *name = rpc_service_name(service->descriptor);
     const size_t number = rpc_service_find(service->descriptor, method->name);
 
-    route->lane = find_lane(server, service->loop);
+    route->server_loop = find_server_loop(server, service->loop);
     route->method = method;
     route->self = service->self;
     route->path = rpc_service_path(service->descriptor, method->name);
@@ -77,7 +77,7 @@ rpc_routes_make(tutti_rpc_server *server, tutti_error *err)
     if (server->routes == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu methods", total);
     }
-    (void)find_lane(server, server->loop);
+    (void)find_server_loop(server, server->loop);
     for (s = 0; s < server->service_count; s++) {
         const tutti_rpc_service *service = &server->services[s];
 

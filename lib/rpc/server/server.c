@@ -168,9 +168,9 @@ make_grpc(tutti_rpc_server *self)
     grpc_resource_quota_resize(self->quota, quota > SIZE_MAX ? SIZE_MAX : (size_t)quota);
     all = (grpc_channel_args){.num_args = fill_args(self, args), .args = args};
     self->grpc = grpc_server_create(&all, NULL);
-    for (i = 0; i < self->lane_count; i++) {
-        grpc_server_register_completion_queue(self->grpc, rpc_loop_queue(self->lanes[i].loop),
-                                              NULL);
+    for (i = 0; i < self->server_loop_count; i++) {
+        grpc_server_register_completion_queue(self->grpc,
+                                              rpc_loop_queue(self->server_loops[i].loop), NULL);
     }
     for (i = 0; i < self->route_count; i++) {
         rpc_route *route = &self->routes[i];
@@ -294,9 +294,9 @@ tutti_rpc_server_start(tutti_rpc_server *server, tutti_error *err)
     atomic_store(&server->routed, true);
     rpc_health_start(&server->health);
     grpc_server_start(server->grpc);
-    for (i = 0; i < server->lane_count; i++) {
+    for (i = 0; i < server->server_loop_count; i++) {
         rpc_server_hold(server);
-        tutti_rpc_loop_post(server->lanes[i].loop, &server->lanes[i].fill);
+        tutti_rpc_loop_post(server->server_loops[i].loop, &server->server_loops[i].fill);
     }
     rpc_probe_init(&server->probe, server->loop, server->addresses, server->listener_count);
     rpc_server_hold(server);

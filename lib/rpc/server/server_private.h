@@ -31,20 +31,20 @@
 struct ProtobufCMessageDescriptor;
 
 /* A loop that serves calls. Its thread owns all of it. */
-typedef struct rpc_lane {
+typedef struct rpc_server_loop {
     tutti_rpc_server *server;
     tutti_rpc_loop *loop;
-    tutti_link calls;     /* that came in and have not ended */
-    unsigned waiting;     /* requests posted for methods nobody knows */
-    bool filled;          /* requests have been posted once */
-    tutti_rpc_task fill;  /* post the first requests */
-    tutti_rpc_task sweep; /* draining: tell every call */
-    tutti_timer again;    /* post what could not be posted for want of memory */
-} rpc_lane;
+    tutti_list_node calls; /* that came in and have not ended */
+    unsigned waiting;      /* requests posted for methods nobody knows */
+    bool filled;           /* requests have been posted once */
+    tutti_rpc_task fill;   /* post the first requests */
+    tutti_rpc_task sweep;  /* draining: tell every call */
+    tutti_timer again;     /* post what could not be posted for want of memory */
+} rpc_server_loop;
 
 /* A method with a handler. The lane's thread owns `waiting`; all else is read only once started. */
 typedef struct rpc_route {
-    rpc_lane *lane;
+    rpc_server_loop *server_loop;
     const tutti_rpc_method *method;
     void *self; /* the handler's */
     char *path;
@@ -71,8 +71,8 @@ struct tutti_rpc_server {
 
     tutti_rpc_service services[TUTTI_RPC_SERVICES_MAX];
     size_t service_count;
-    rpc_lane lanes[TUTTI_RPC_LANES_MAX];
-    size_t lane_count;
+    rpc_server_loop server_loops[TUTTI_RPC_LANES_MAX];
+    size_t server_loop_count;
     rpc_route *routes;
     size_t route_count;
 
@@ -123,8 +123,9 @@ rpc_server_hold(tutti_rpc_server *server)
 void rpc_server_release(tutti_rpc_server *server);
 
 /* accept.c: have requests waiting for every method of the lane. Its thread. */
-void rpc_lane_fill(rpc_lane *lane);
-void rpc_lane_init(rpc_lane *lane, tutti_rpc_server *server, tutti_rpc_loop *loop);
+void rpc_server_loop_fill(rpc_server_loop *server_loop);
+void rpc_server_loop_init(rpc_server_loop *server_loop, tutti_rpc_server *server,
+                          tutti_rpc_loop *loop);
 
 /* route.c: make routes and lanes from what was added. */
 tutti_code rpc_routes_make(tutti_rpc_server *server, tutti_error *err);

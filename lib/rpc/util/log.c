@@ -73,7 +73,7 @@ rpc_log_init(void)
 }
 
 void
-rpc_log_hush(bool hushed)
+rpc_log_quiet(bool hushed)
 {
     quiet = hushed;
 }
@@ -88,7 +88,7 @@ rpc_log_init(void)
 }
 
 void
-rpc_log_hush(bool hushed)
+rpc_log_quiet(bool hushed)
 {
     (void)hushed;
 }

@@ -8,6 +8,6 @@
 void rpc_log_init(void);
 
 /* What gRPC complains of on this thread goes to DEBUG, as long as the caller says it better. */
-void rpc_log_hush(bool hushed);
+void rpc_log_quiet(bool hushed);
 
 #endif

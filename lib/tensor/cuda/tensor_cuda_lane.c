@@ -9,7 +9,7 @@
 static tutti_move *
 next_move(cuda_lane *lane)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     (void)pthread_mutex_lock(&lane->lock);
     while (tutti_list_empty(&lane->queue) && !lane->stopping) {

@@ -5,7 +5,7 @@ static tutti_slot *
 take_slot(tutti_space *space)
 {
     cuda_ring *ring = &cuda_space_from(space)->ring;
-    tutti_link *link;
+    tutti_list_node *link;
 
     (void)pthread_mutex_lock(&ring->lock);
     link = tutti_list_pop(&ring->idle);
@@ -19,7 +19,7 @@ give_slot(tutti_space *space, tutti_slot *slot)
 {
     cuda_ring *ring = &cuda_space_from(space)->ring;
     tutti_slot_wish *wish;
-    tutti_link *link;
+    tutti_list_node *link;
 
     (void)pthread_mutex_lock(&ring->lock);
     link = tutti_list_pop(&ring->wishes);
@@ -38,7 +38,7 @@ static void
 wait_slot(tutti_space *space, tutti_slot_wish *wish)
 {
     cuda_ring *ring = &cuda_space_from(space)->ring;
-    tutti_link *link;
+    tutti_list_node *link;
 
     (void)pthread_mutex_lock(&ring->lock);
     link = tutti_list_pop(&ring->idle); /* one came back since it was asked for */

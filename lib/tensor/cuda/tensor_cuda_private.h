@@ -23,8 +23,8 @@ typedef struct cuda_ring {
     unsigned char *memory; /* pinned */
     uint32_t count;
     pthread_mutex_t lock;
-    tutti_link idle;
-    tutti_link wishes;
+    tutti_list_node idle;
+    tutti_list_node wishes;
     uint32_t idle_count;
 } cuda_ring;
 
@@ -40,7 +40,7 @@ typedef struct cuda_lane {
     bool started;
     pthread_mutex_t lock;
     pthread_cond_t filled;
-    tutti_link queue;
+    tutti_list_node queue;
     bool stopping;
 } cuda_lane;
 

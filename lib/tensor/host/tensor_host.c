@@ -164,7 +164,7 @@ space_host_give(tutti_space *space, tutti_tensor *tensor)
 static const tutti_block *
 find_hole(const space_host *self, uint64_t at)
 {
-    const tutti_link *link;
+    const tutti_list_node *link;
 
     for (link = self->blocks.all.next; link != &self->blocks.all; link = link->next) {
         const tutti_block *block = tutti_container_of(link, tutti_block, links);

@@ -33,7 +33,7 @@ round_up(uint64_t number, uint64_t align)
 }
 
 static tutti_block *
-block_of(tutti_link *link)
+block_of(tutti_list_node *link)
 {
     return tutti_container_of(link, tutti_block, links);
 }
@@ -162,7 +162,7 @@ swallow_next(tutti_blocks *blocks, tutti_block *block)
 static tutti_block *
 make_hole(tutti_blocks *blocks, tutti_block *block)
 {
-    tutti_link *before = block->links.before;
+    tutti_list_node *before = block->links.before;
 
     block->taken = false;
     swallow_next(blocks, block);

@@ -15,7 +15,7 @@
 #define TUTTI_BLOCK_HUGE (2048U << 10) /* likewise multiples of 2 MiB, and from 32 MiB all */
 
 typedef struct tutti_block {
-    tutti_link links;              /* all blocks, by offset, without gaps */
+    tutti_list_node links;         /* all blocks, by offset, without gaps */
     RB_ENTRY(tutti_block) by_size; /* the holes, by size, then offset */
     uint64_t offset;
     uint64_t size;
@@ -23,7 +23,7 @@ typedef struct tutti_block {
 } tutti_block;
 
 typedef struct tutti_blocks {
-    tutti_link all;
+    tutti_list_node all;
     RB_HEAD(tutti_block_holes, tutti_block) holes;
     uint64_t used_bytes;
     uint64_t limit_bytes;

@@ -22,70 +22,70 @@
 /* ------------------------------------------------------------------------------ the end */
 
 static void
-let_go(agent_walk *walk)
+let_go(agent_backward_pass *backward)
 {
     size_t i;
 
-    if (!walk->over || walk->posted || (walk->call != NULL && !walk->call_over)) {
+    if (!backward->over || backward->posted || (backward->call != NULL && !backward->call_over)) {
         return;
     }
-    if (walk->call != NULL) {
-        for (i = 0; i < walk->want_count && tutti_rpc_call_cancelled(walk->call); i++) {
+    if (backward->call != NULL) {
+        for (i = 0; i < backward->grad_out_count && tutti_rpc_call_cancelled(backward->call); i++) {
             char handle[TUTTI_TABLE_HANDLE_SIZE];
             char *handles[] = {handle};
 
-            tutti_table_handle_of(walk->agent->table, walk->wants[i].gradient, handle);
-            if (walk->wants[i].found) { /* nobody was told of it */
-                (void)tutti_table_delete(walk->agent->table, handles, 1, NULL);
+            tutti_table_handle_of(backward->agent->table, backward->grads_out[i].gradient, handle);
+            if (backward->grads_out[i].found) { /* nobody was told of it */
+                (void)tutti_table_delete(backward->agent->table, handles, 1, NULL);
             }
         }
-        tutti_rpc_call_unref(walk->call);
+        tutti_rpc_call_unref(backward->call);
     }
-    free(walk->wants);
-    free(walk->seeds);
-    free(walk);
+    free(backward->grads_out);
+    free(backward->grads_in);
+    free(backward);
 }
 
 static void
 on_call_end(tutti_rpc_call *call, void *self)
 {
-    agent_walk *walk = tutti_rpc_call_user(call);
+    agent_backward_pass *backward = tutti_rpc_call_user(call);
 
     (void)self;
-    walk->call_over = true;
-    let_go(walk);
+    backward->call_over = true;
+    let_go(backward);
 }
 
 static void
-tell_call(agent_walk *walk)
+tell_call(agent_backward_pass *backward)
 {
-    agent_gradient *gradients = walk->failed ? NULL : agent_walk_describe(walk);
+    agent_gradient *gradients = backward->failed ? NULL : agent_backward_describe(backward);
 
-    if (walk->failed) {
-        tutti_rpc_call_fail(walk->call, &walk->err);
+    if (backward->failed) {
+        tutti_rpc_call_fail(backward->call, &backward->err);
     } else if (gradients == NULL) {
-        (void)TUTTI_FAIL(&walk->err, TUTTI_RESOURCE_EXHAUSTED, "no memory to answer");
-        tutti_rpc_call_fail(walk->call, &walk->err);
+        (void)TUTTI_FAIL(&backward->err, TUTTI_RESOURCE_EXHAUSTED, "no memory to answer");
+        tutti_rpc_call_fail(backward->call, &backward->err);
     } else {
-        walk->answer(walk->call, gradients, walk->want_count, "",
-                     (tutti_clock_ns() - walk->as_op.came_ns) / TUTTI_NS_PER_US);
+        backward->answer(backward->call, gradients, backward->grad_out_count, "",
+                         (tutti_clock_ns() - backward->as_op.enqueued_ns) / TUTTI_NS_PER_US);
     }
     free(gradients);
 }
 
 /* Who waits for ops hears of it as of one. */
 static void
-tell_waiting(agent_walk *walk)
+tell_waiting(agent_backward_pass *backward)
 {
-    agent_op *op = &walk->as_op;
+    agent_op *op = &backward->as_op;
 
-    op->failed = walk->failed;
-    op->err = walk->err;
+    op->failed = backward->failed;
+    op->err = backward->err;
     op->ended_ns = tutti_clock_ns();
-    if (walk->work != NULL) {
-        agent_work_done(walk->work, op);
+    if (backward->work != NULL) {
+        agent_work_done(backward->work, op);
     }
-    agent_sync_op_ended(walk->agent, op);
+    agent_sync_op_ended(backward->agent, op);
     tutti_list_remove(&op->live);
 }
 
@@ -93,140 +93,141 @@ tell_waiting(agent_walk *walk)
 static void
 look_at_others(tutti_agent *agent)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
-    for (link = agent->walks.next; link != &agent->walks; link = link->next) {
-        agent_walk *walk = tutti_container_of(link, agent_walk, link);
+    for (link = agent->backwards.next; link != &agent->backwards; link = link->next) {
+        agent_backward_pass *backward = tutti_container_of(link, agent_backward_pass, link);
 
-        if (!walk->started) {
-            agent_walk_post(walk);
+        if (!backward->started) {
+            agent_backward_post(backward);
         }
     }
 }
 
 static void
-end_walk(agent_walk *walk)
+end_backward(agent_backward_pass *backward)
 {
-    tutti_agent *agent = walk->agent;
+    tutti_agent *agent = backward->agent;
 
-    if (!walk->failed) {
-        agent_walk_give(walk);
+    if (!backward->failed) {
+        agent_backward_write_grads(backward);
     }
-    if (walk->started) {
-        if (!walk->failed && !walk->keep) {
-            tutti_tape_clear(walk->tape, true);
+    if (backward->started) {
+        if (!backward->failed && !backward->keep) {
+            tutti_tape_clear(backward->tape, true);
         }
-        tutti_tape_drop_gradients(walk->tape);
+        tutti_tape_drop_gradients(backward->tape);
     }
-    agent_walk_free_nodes(walk);
-    if (walk->call != NULL) {
-        tell_call(walk);
+    agent_backward_free_nodes(backward);
+    if (backward->call != NULL) {
+        tell_call(backward);
     }
-    agent_walk_drop_args(walk);
-    tell_waiting(walk);
-    walk->tape->walk_count--;
-    tutti_tape_unref(walk->tape);
-    tutti_list_remove(&walk->link);
+    agent_backward_drop_args(backward);
+    tell_waiting(backward);
+    backward->tape->backward_count--;
+    tutti_tape_unref(backward->tape);
+    tutti_list_remove(&backward->link);
     agent->ops_live--;
-    agent_client_leave(&agent->clients, walk->client);
-    walk->over = true;
-    let_go(walk);
+    agent_client_leave(&agent->clients, backward->client);
+    backward->over = true;
+    let_go(backward);
     look_at_others(agent);
 }
 
 void
-agent_walk_fail(agent_walk *walk, const tutti_error *err, walk_line *line)
+agent_backward_fail(agent_backward_pass *backward, const tutti_error *err, grad_queue *queue)
 {
     size_t i;
 
-    if (line != NULL) {
-        line->told = true;
+    if (queue != NULL) {
+        queue->told = true;
     }
-    if (walk->failed || walk->over) {
+    if (backward->failed || backward->over) {
         return;
     }
-    walk->failed = true;
-    walk->err = *err;
-    for (i = 0; i < walk->node_count && walk->agent->engine != NULL; i++) {
-        const agent_op *op = walk->nodes[i].op;
+    backward->failed = true;
+    backward->err = *err;
+    for (i = 0; i < backward->node_count && backward->agent->engine != NULL; i++) {
+        const agent_op *op = backward->nodes[i].op;
 
         if (op != NULL && op->posted) {
-            tutti_coll_cancel(walk->agent->engine, op->op.id, err);
+            tutti_coll_cancel(backward->agent->engine, op->op.id, err);
         }
     }
-    agent_walk_post(walk);
+    agent_backward_post(backward);
 }
 
 /* ------------------------------------------------------------------------------ going on */
 
 static void
-start(agent_walk *walk)
+start(agent_backward_pass *backward)
 {
     tutti_error err;
-    tutti_code code = agent_walk_make_nodes(walk, &err);
+    tutti_code code = agent_backward_make_nodes(backward, &err);
 
-    walk->started = true;
+    backward->started = true;
     if (code == TUTTI_OK) {
-        code = agent_walk_take_seeds(walk, &err);
+        code = agent_backward_take_grads_in(backward, &err);
     }
     if (code != TUTTI_OK) {
-        agent_walk_fail(walk, &err, NULL);
+        agent_backward_fail(backward, &err, NULL);
     }
 }
 
 /* Nothing of it is under way. */
 static bool
-rests(const agent_walk *walk)
+rests(const agent_backward_pass *backward)
 {
-    return (walk->failed || (walk->started && walk->nodes_left == 0)) && walk->flying == 0 &&
-           walk->claims_waiting + walk->ops_waiting == 0 && tutti_list_empty(&walk->lines);
+    return (backward->failed || (backward->started && backward->nodes_left == 0)) &&
+           backward->flying == 0 && backward->lock_sets_waiting + backward->ops_waiting == 0 &&
+           tutti_list_empty(&backward->queues);
 }
 
 static void
-look(agent_walk *walk)
+look(agent_backward_pass *backward)
 {
     tutti_error err;
 
-    if (!walk->started && !walk->failed && !agent_walk_must_wait(walk)) {
-        start(walk);
+    if (!backward->started && !backward->failed && !agent_backward_must_wait(backward)) {
+        start(backward);
     }
-    if (walk->started && !walk->failed && walk->adding == 0) {
-        agent_walk_go_on(walk);
+    if (backward->started && !backward->failed && backward->adding == 0) {
+        agent_backward_advance(backward);
     }
-    if (walk->failed) {
-        agent_walk_unwind(walk);
+    if (backward->failed) {
+        agent_backward_fail_queues(backward);
     }
-    if (rests(walk) && !walk->failed && !walk->giving) {
-        walk->giving = true;
-        if (agent_walk_own(walk, &err) != TUTTI_OK) {
-            agent_walk_fail(walk, &err, NULL);
+    if (rests(backward) && !backward->failed && !backward->giving) {
+        backward->giving = true;
+        if (agent_backward_own(backward, &err) != TUTTI_OK) {
+            agent_backward_fail(backward, &err, NULL);
         }
     }
-    if (rests(walk)) {
-        end_walk(walk);
+    if (rests(backward)) {
+        end_backward(backward);
     }
 }
 
 static void
 run(tutti_rpc_task *task)
 {
-    agent_walk *walk = tutti_container_of(task, agent_walk, task);
+    agent_backward_pass *backward = tutti_container_of(task, agent_backward_pass, task);
 
-    walk->posted = false;
-    if (walk->over) {
-        let_go(walk);
+    backward->posted = false;
+    if (backward->over) {
+        let_go(backward);
     } else {
-        look(walk);
+        look(backward);
     }
 }
 
 void
-agent_walk_post(agent_walk *walk)
+agent_backward_post(agent_backward_pass *backward)
 {
-    if (!walk->posted) {
-        walk->posted = true;
-        walk->task.on_run = run;
-        tutti_rpc_loop_post(walk->agent->control, &walk->task);
+    if (!backward->posted) {
+        backward->posted = true;
+        backward->task.on_run = run;
+        tutti_rpc_loop_post(backward->agent->control, &backward->task);
     }
 }
 
@@ -236,7 +237,7 @@ static void
 on_cancel(tutti_rpc_call *call, void *self)
 {
     tutti_agent *agent = self;
-    agent_walk *walk = tutti_rpc_call_user(call);
+    agent_backward_pass *backward = tutti_rpc_call_user(call);
     tutti_error err;
 
     if (agent->state == AGENT_LEAVING) {
@@ -249,7 +250,7 @@ on_cancel(tutti_rpc_call *call, void *self)
                              "the caller of rank %" PRIu32 " went away", agent->rank);
     }
     tutti_error_set_op(&err, NULL, 0, (int32_t)agent->rank);
-    agent_walk_fail(walk, &err, NULL);
+    agent_backward_fail(backward, &err, NULL);
 }
 
 static tutti_code
@@ -269,62 +270,64 @@ admit(const tutti_agent *agent, const agent_backward *request, tutti_tape **ret_
     return tutti_tape_find(agent->tapes, request->tracer, ret_tape, err);
 }
 
-static agent_walk *
-new_walk(tutti_agent *agent, tutti_rpc_call *call, const agent_backward *request, tutti_tape *tape)
+static agent_backward_pass *
+new_backward(tutti_agent *agent, tutti_rpc_call *call, const agent_backward *request,
+             tutti_tape *tape)
 {
-    agent_walk *walk = calloc(1, sizeof(*walk));
+    agent_backward_pass *backward = calloc(1, sizeof(*backward));
 
-    if (walk == NULL) {
+    if (backward == NULL) {
         return NULL;
     }
-    walk->agent = agent;
-    walk->tape = tape;
-    walk->keep = request->keep;
-    walk->as_op.agent = agent;
-    walk->as_op.number = ++agent->ops_last;
-    walk->as_op.came_ns = tutti_clock_ns();
-    tutti_list_init(&walk->as_op.live);
-    tutti_list_add(&agent->ops, &walk->as_op.live);
-    walk->deadline_ns =
-        tutti_clock_deadline(walk->as_op.came_ns, request->timeout_ms,
+    backward->agent = agent;
+    backward->tape = tape;
+    backward->keep = request->keep;
+    backward->as_op.agent = agent;
+    backward->as_op.number = ++agent->ops_last;
+    backward->as_op.enqueued_ns = tutti_clock_ns();
+    tutti_list_init(&backward->as_op.live);
+    tutti_list_add(&agent->ops, &backward->as_op.live);
+    backward->deadline_ns =
+        tutti_clock_deadline(backward->as_op.enqueued_ns, request->timeout_ms,
                              request->async ? TUTTI_TIMERS_NEVER : tutti_rpc_call_deadline(call),
                              agent->options->op_timeout_ns);
-    tutti_list_init(&walk->lines);
-    tutti_list_init(&walk->ready);
-    tutti_list_init(&walk->link);
-    tutti_list_add(&agent->walks, &walk->link);
+    tutti_list_init(&backward->queues);
+    tutti_list_init(&backward->ready);
+    tutti_list_init(&backward->link);
+    tutti_list_add(&agent->backwards, &backward->link);
     tutti_tape_ref(tape);
-    tape->walk_count++;
+    tape->backward_count++;
     agent->ops_live++;
-    return walk;
+    return backward;
 }
 
 static tutti_code
-answer_async(agent_walk *walk, tutti_rpc_call *call, agent_gradients_fn answer, tutti_error *err)
+answer_async(agent_backward_pass *backward, tutti_rpc_call *call, agent_gradients_fn answer,
+             tutti_error *err)
 {
-    agent_gradient *gradients = agent_walk_describe(walk);
+    agent_gradient *gradients = agent_backward_describe(backward);
     char name[AGENT_WORK_SIZE];
     tutti_code code = TUTTI_OK;
 
     if (gradients == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to answer");
     }
-    code = agent_work_new(walk->agent, &walk->work, err);
+    code = agent_work_new(backward->agent, &backward->work, err);
     if (code == TUTTI_OK) {
-        agent_work_name(walk->work, name);
-        answer(call, gradients, walk->want_count, name, 0);
+        agent_work_name(backward->work, name);
+        answer(call, gradients, backward->grad_out_count, name, 0);
     }
     free(gradients);
     return code;
 }
 
 void
-agent_walk_start(tutti_agent *agent, tutti_rpc_call *call, const agent_backward *request,
-                 agent_gradients_fn answer)
+agent_backward_start(tutti_agent *agent, tutti_rpc_call *call, const agent_backward *request,
+                     agent_gradients_fn answer)
 {
     agent_client *client = NULL;
     tutti_tape *tape = NULL;
-    agent_walk *walk = NULL;
+    agent_backward_pass *backward = NULL;
     tutti_error err;
     tutti_code code = admit(agent, request, &tape, &err);
 
@@ -332,37 +335,37 @@ agent_walk_start(tutti_agent *agent, tutti_rpc_call *call, const agent_backward 
         code = agent_client_enter(&agent->clients, call, &client, &err);
     }
     if (code == TUTTI_OK) {
-        walk = new_walk(agent, call, request, tape);
+        backward = new_backward(agent, call, request, tape);
         (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a Backward");
     }
-    if (walk == NULL) {
+    if (backward == NULL) {
         agent_client_leave(&agent->clients, client);
         tutti_rpc_call_fail(call, &err);
         return;
     }
-    walk->client = client;
-    code = agent_own_claim(&walk->as_op.claim, call, &err);
-    code = code == TUTTI_OK ? agent_walk_take(walk, request, &err) : code;
+    backward->client = client;
+    code = agent_lock_own(&backward->as_op.lock_set, call, &err);
+    code = code == TUTTI_OK ? agent_backward_take(backward, request, &err) : code;
     if (code == TUTTI_OK && request->async) {
-        code = answer_async(walk, call, answer, &err);
+        code = answer_async(backward, call, answer, &err);
     }
-    if (walk->work == NULL) {
-        walk->call = call;
-        walk->answer = answer;
+    if (backward->work == NULL) {
+        backward->call = call;
+        backward->answer = answer;
         tutti_rpc_call_ref(call);
-        tutti_rpc_call_set_user(call, walk);
+        tutti_rpc_call_set_user(call, backward);
         tutti_rpc_call_on_cancel(call, on_cancel);
         tutti_rpc_call_on_end(call, on_call_end);
     }
     if (code != TUTTI_OK) { /* the others are in theirs, and hear of it */
-        agent_walk_fail(walk, &err, NULL);
+        agent_backward_fail(backward, &err, NULL);
     }
-    code = agent_walk_open_lines(walk, &err);
+    code = agent_backward_open_queues(backward, &err);
     if (code == TUTTI_OK) {
-        code = agent_walk_await(walk, &err);
+        code = agent_backward_find_earlier(backward, &err);
     }
     if (code != TUTTI_OK) {
-        agent_walk_fail(walk, &err, NULL);
+        agent_backward_fail(backward, &err, NULL);
     }
-    agent_walk_post(walk);
+    agent_backward_post(backward);
 }

@@ -1,5 +1,5 @@
 /*
- * Backward: calls that walk a tape from its end. What it takes is in backward_private.h.
+ * Backward: calls that run a tape from its end. What it takes is in backward_private.h.
  */
 #ifndef TUTTI_SERVER_AGENT_AUTOGRAD_BACKWARD_H
 #define TUTTI_SERVER_AGENT_AUTOGRAD_BACKWARD_H
@@ -16,13 +16,13 @@ typedef struct agent_gradient {
     tutti_spec spec;
 } agent_gradient;
 
-/* What a Backward is asked. Borrowed for agent_walk_start. */
+/* What a Backward is asked. Borrowed for agent_backward_start. */
 typedef struct agent_backward {
     const char *tracer;
     const char *(*tensor_of)(const void *message, size_t i);
     const char *(*gradient_of)(const void *message, size_t i);
     const void *message; /* for these two */
-    size_t seed_count;
+    size_t grad_in_count;
     char *const *wanted;
     size_t wanted_count;
     bool keep;
@@ -34,11 +34,11 @@ typedef struct agent_backward {
 typedef void (*agent_gradients_fn)(tutti_rpc_call *call, const agent_gradient *gradients,
                                    size_t count, const char *work, uint64_t elapsed_us);
 
-void agent_walk_start(tutti_agent *agent, tutti_rpc_call *call, const agent_backward *request,
-                      agent_gradients_fn answer);
+void agent_backward_start(tutti_agent *agent, tutti_rpc_call *call, const agent_backward *request,
+                          agent_gradients_fn answer);
 
 /* For op.c and group.c: an op has ended; a Backward's place in the queue is the first. */
 void agent_walks_op_ended(agent_op *op);
-void agent_walk_reached(agent_op *hold);
+void agent_backward_on_slot_reached(agent_op *slot);
 
 #endif

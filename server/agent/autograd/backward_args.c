@@ -25,94 +25,96 @@ check_count(size_t count, const char *what, tutti_error *err)
 }
 
 static void
-on_granted(tutti_claim *claim)
+on_granted(tutti_lock_set *lock_set)
 {
-    walk_seed *seed = tutti_container_of(claim, walk_seed, claim);
+    grad_in *in_grad = tutti_container_of(lock_set, grad_in, lock_set);
 
-    seed->walk->claims_waiting--;
-    agent_walk_post(seed->walk);
+    in_grad->backward->lock_sets_waiting--;
+    agent_backward_post(in_grad->backward);
 }
 
 static tutti_code
-claim_seed(agent_walk *walk, const agent_backward *request, size_t i, tutti_error *err)
+lock_grad_in(agent_backward_pass *backward, const agent_backward *request, size_t i,
+             tutti_error *err)
 {
-    tutti_table *table = walk->agent->table;
-    walk_seed *seed = &walk->seeds[i];
+    tutti_table *table = backward->agent->table;
+    grad_in *in_grad = &backward->grads_in[i];
     tutti_table_info info;
     tutti_code code = tutti_table_stat(table, request->tensor_of(request->message, i), &info, err);
 
     if (code == TUTTI_OK) {
-        code = tutti_table_want(table, &seed->claim, request->gradient_of(request->message, i),
-                                false, err);
+        code = tutti_table_lock_by_name(table, &in_grad->lock_set,
+                                        request->gradient_of(request->message, i), false, err);
     }
     if (code != TUTTI_OK) {
         return code;
     }
-    seed->walk = walk;
-    seed->tensor = info.number;
-    seed->claim.loop = walk->agent->control;
-    seed->claim.on_ready = on_granted;
-    if (!tutti_table_claim(table, &seed->claim)) {
-        walk->claims_waiting++;
+    in_grad->backward = backward;
+    in_grad->tensor = info.number;
+    in_grad->lock_set.loop = backward->agent->control;
+    in_grad->lock_set.on_ready = on_granted;
+    if (!tutti_table_acquire(table, &in_grad->lock_set)) {
+        backward->lock_sets_waiting++;
     }
     return TUTTI_OK;
 }
 
 static tutti_code
-make_want(agent_walk *walk, uint64_t tensor, walk_want *want, tutti_error *err)
+make_grad_out(agent_backward_pass *backward, uint64_t tensor, grad_out *out_grad, tutti_error *err)
 {
-    const tutti_claim *callers = &walk->as_op.claim;
+    const tutti_lock_set *callers = &backward->as_op.lock_set;
     tutti_code code;
 
-    memcpy(want->claim.owner, callers->owner, sizeof(want->claim.owner));
-    want->claim.lease = callers->lease;
-    code = tutti_table_make(walk->agent->table, &want->claim, "", err);
-    want->tensor = tensor;
+    memcpy(out_grad->lock_set.owner, callers->owner, sizeof(out_grad->lock_set.owner));
+    out_grad->lock_set.lease = callers->lease;
+    code = tutti_table_create_locked(backward->agent->table, &out_grad->lock_set, "", err);
+    out_grad->tensor = tensor;
     if (code == TUTTI_OK) {
-        want->made = true;
-        want->gradient = tutti_table_number(&want->claim.uses[0]);
-        want->claim.loop = walk->agent->control;
-        (void)tutti_table_claim(walk->agent->table, &want->claim); /* nobody else knows it */
+        out_grad->made = true;
+        out_grad->gradient = tutti_table_number(&out_grad->lock_set.locks[0]);
+        out_grad->lock_set.loop = backward->agent->control;
+        (void)tutti_table_acquire(backward->agent->table,
+                                  &out_grad->lock_set); /* nobody else knows it */
     }
     return code;
 }
 
 static tutti_code
-want_named(agent_walk *walk, const agent_backward *request, tutti_error *err)
+lock_named(agent_backward_pass *backward, const agent_backward *request, tutti_error *err)
 {
     tutti_table_info info;
     tutti_code code = TUTTI_OK;
     size_t i;
 
     for (i = 0; i < request->wanted_count && code == TUTTI_OK; i++) {
-        code = tutti_table_stat(walk->agent->table, request->wanted[i], &info, err);
+        code = tutti_table_stat(backward->agent->table, request->wanted[i], &info, err);
         if (code == TUTTI_OK) {
-            code = make_want(walk, info.number, &walk->wants[i], err);
+            code = make_grad_out(backward, info.number, &backward->grads_out[i], err);
         }
     }
     return code;
 }
 
 static tutti_code
-want_leaves(agent_walk *walk, tutti_error *err)
+lock_leaves(agent_backward_pass *backward, tutti_error *err)
 {
-    const tutti_link *leaves = &walk->tape->leaves;
-    const tutti_link *link;
+    const tutti_list_node *leaves = &backward->tape->leaves;
+    const tutti_list_node *link;
     tutti_code code = TUTTI_OK;
     size_t i = 0;
 
     for (link = leaves->next; link != leaves && code == TUTTI_OK; link = link->next) {
-        code = make_want(walk, tutti_container_of(link, tutti_tape_var, leaf)->tensor,
-                         &walk->wants[i++], err);
+        code = make_grad_out(backward, tutti_container_of(link, tutti_tape_var, leaf)->tensor,
+                             &backward->grads_out[i++], err);
     }
     return code;
 }
 
 tutti_code
-agent_walk_take(agent_walk *walk, const agent_backward *request, tutti_error *err)
+agent_backward_take(agent_backward_pass *backward, const agent_backward *request, tutti_error *err)
 {
     const bool named = request->wanted_count > 0;
-    tutti_code code = check_count(request->seed_count, "given", err);
+    tutti_code code = check_count(request->grad_in_count, "given", err);
     size_t i;
 
     if (code == TUTTI_OK) {
@@ -121,18 +123,18 @@ agent_walk_take(agent_walk *walk, const agent_backward *request, tutti_error *er
     if (code != TUTTI_OK) {
         return code;
     }
-    walk->seed_count = request->seed_count;
-    walk->want_count = named ? request->wanted_count : walk->tape->leaf_count;
-    walk->seeds = calloc(walk->seed_count + 1, sizeof(walk->seeds[0]));
-    walk->wants = calloc(walk->want_count + 1, sizeof(walk->wants[0]));
-    if (walk->seeds == NULL || walk->wants == NULL) {
-        walk->seed_count = 0;
-        walk->want_count = 0;
+    backward->grad_in_count = request->grad_in_count;
+    backward->grad_out_count = named ? request->wanted_count : backward->tape->leaf_count;
+    backward->grads_in = calloc(backward->grad_in_count + 1, sizeof(backward->grads_in[0]));
+    backward->grads_out = calloc(backward->grad_out_count + 1, sizeof(backward->grads_out[0]));
+    if (backward->grads_in == NULL || backward->grads_out == NULL) {
+        backward->grad_in_count = 0;
+        backward->grad_out_count = 0;
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for gradients");
     }
-    code = named ? want_named(walk, request, err) : want_leaves(walk, err);
-    for (i = 0; i < walk->seed_count && code == TUTTI_OK; i++) {
-        code = claim_seed(walk, request, i, err);
+    code = named ? lock_named(backward, request, err) : lock_leaves(backward, err);
+    for (i = 0; i < backward->grad_in_count && code == TUTTI_OK; i++) {
+        code = lock_grad_in(backward, request, i, err);
     }
     return code;
 }
@@ -140,11 +142,11 @@ agent_walk_take(agent_walk *walk, const agent_backward *request, tutti_error *er
 /* ------------------------------------------------------------------------------ starting */
 
 static tutti_code
-find_var(const agent_walk *walk, uint64_t tensor, bool leaf_first, tutti_tape_var **ret,
-         tutti_error *err)
+find_var(const agent_backward_pass *backward, uint64_t tensor, bool leaf_first,
+         tutti_tape_var **ret, tutti_error *err)
 {
-    tutti_tape_var *leaf = tutti_tape_leaf_of(walk->tape, tensor);
-    tutti_tape_var *now = tutti_tape_var_of(walk->tape, tensor);
+    tutti_tape_var *leaf = tutti_tape_leaf_of(backward->tape, tensor);
+    tutti_tape_var *now = tutti_tape_var_of(backward->tape, tensor);
     char handle[TUTTI_TABLE_HANDLE_SIZE];
 
     *ret = leaf_first ? leaf : now;
@@ -152,10 +154,10 @@ find_var(const agent_walk *walk, uint64_t tensor, bool leaf_first, tutti_tape_va
         *ret = leaf_first ? now : leaf;
     }
     if (*ret == NULL) {
-        tutti_table_handle_of(walk->agent->table, tensor, handle);
+        tutti_table_handle_of(backward->agent->table, tensor, handle);
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NOT_ON_TAPE",
                               "tracer %s knows nothing of %s: attach it before it is used",
-                              walk->tape->name, handle);
+                              backward->tape->name, handle);
     }
     return TUTTI_OK;
 }
@@ -177,43 +179,43 @@ check_gradient(const tutti_tape_var *var, const tutti_tensor *gradient, tutti_er
     }
     if (!tutti_spec_same_shape(&var->spec, spec)) {
         char got[256];
-        char want[256];
+        char out_grad[256];
         tutti_text got_text = tutti_text_in(got, sizeof(got));
-        tutti_text want_text = tutti_text_in(want, sizeof(want));
+        tutti_text want_text = tutti_text_in(out_grad, sizeof(out_grad));
 
         tutti_spec_describe(spec, &got_text);
         tutti_spec_describe(&var->spec, &want_text);
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SHAPE_MISMATCH",
-                              "a gradient is %.80s, its tensor %.80s", got, want);
+                              "a gradient is %.80s, its tensor %.80s", got, out_grad);
     }
     return TUTTI_OK;
 }
 
 tutti_code
-agent_walk_take_seeds(agent_walk *walk, tutti_error *err)
+agent_backward_take_grads_in(agent_backward_pass *backward, tutti_error *err)
 {
-    tutti_table *table = walk->agent->table;
+    tutti_table *table = backward->agent->table;
     tutti_code code = TUTTI_OK;
     tutti_tape_var *var = NULL;
     size_t i;
 
-    for (i = 0; i < walk->want_count && code == TUTTI_OK; i++) {
-        code = find_var(walk, walk->wants[i].tensor, true, &var, err);
+    for (i = 0; i < backward->grad_out_count && code == TUTTI_OK; i++) {
+        code = find_var(backward, backward->grads_out[i].tensor, true, &var, err);
     }
-    for (i = 0; i < walk->seed_count && code == TUTTI_OK; i++) {
-        const tutti_use *use = &walk->seeds[i].claim.uses[0];
-        tutti_tensor *gradient = tutti_table_tensor(table, use);
+    for (i = 0; i < backward->grad_in_count && code == TUTTI_OK; i++) {
+        const tutti_lock *lock = &backward->grads_in[i].lock_set.locks[0];
+        tutti_tensor *gradient = tutti_table_tensor(table, lock);
 
-        code = tutti_table_check(table, use, err);
+        code = tutti_table_check(table, lock, err);
         if (code == TUTTI_OK) {
-            code = find_var(walk, walk->seeds[i].tensor, false, &var, err);
+            code = find_var(backward, backward->grads_in[i].tensor, false, &var, err);
         }
         if (code == TUTTI_OK) {
             code = check_gradient(var, gradient, err);
         }
         if (code == TUTTI_OK) {
             tutti_tensor_ref(gradient);
-            code = agent_walk_take_given(walk, var, gradient, err);
+            code = agent_backward_take_given(backward, var, gradient, err);
         }
     }
     return code;
@@ -224,123 +226,125 @@ agent_walk_take_seeds(agent_walk *walk, tutti_error *err)
 static void
 on_copied(agent_posted_move *posted, const tutti_error *err)
 {
-    walk_want *want = tutti_container_of(posted, walk_want, posted);
+    grad_out *out_grad = tutti_container_of(posted, grad_out, posted);
 
-    want->walk->flying--;
+    out_grad->backward->flying--;
     if (err != NULL) {
-        agent_walk_fail(want->walk, err, NULL);
+        agent_backward_fail(out_grad->backward, err, NULL);
     }
-    agent_walk_post(want->walk);
+    agent_backward_post(out_grad->backward);
 }
 
 static void
-copy(walk_want *want, tutti_tensor *from)
+copy(grad_out *out_grad, tutti_tensor *from)
 {
     if (tutti_tensor_is_host(from)) {
-        memcpy(want->own->data, from->data, (size_t)from->bytes);
+        memcpy(out_grad->own->data, from->data, (size_t)from->bytes);
     } else if (from->bytes > 0) {
-        want->walk->flying++;
-        tutti_move_copy(agent_posted_move_of(&want->posted, want->walk->agent->control, on_copied),
-                        from, want->own);
+        out_grad->backward->flying++;
+        tutti_move_copy(
+            agent_posted_move_of(&out_grad->posted, out_grad->backward->agent->control, on_copied),
+            from, out_grad->own);
     }
 }
 
 /* Bytes that nobody else has. */
 static tutti_code
-own(walk_want *want, tutti_tape_var *var, tutti_error *err)
+own(grad_out *out_grad, tutti_tape_var *var, tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
 
     if (var->shared) {
-        code = tutti_tensor_new(var->gradient->space, &var->spec, false, &want->own, err);
+        code = tutti_tensor_new(var->gradient->space, &var->spec, false, &out_grad->own, err);
         if (code == TUTTI_OK) {
-            copy(want, var->gradient);
+            copy(out_grad, var->gradient);
         }
         return code;
     }
     tutti_tensor_ref(var->gradient);
-    want->own = var->gradient;
+    out_grad->own = var->gradient;
     var->shared = true;
     return code;
 }
 
 tutti_code
-agent_walk_own(agent_walk *walk, tutti_error *err)
+agent_backward_own(agent_backward_pass *backward, tutti_error *err)
 {
     tutti_tape_var *var = NULL;
     tutti_code code = TUTTI_OK;
     size_t i;
 
-    for (i = 0; i < walk->want_count && code == TUTTI_OK; i++) {
-        walk->wants[i].walk = walk;
-        code = find_var(walk, walk->wants[i].tensor, true, &var, err);
+    for (i = 0; i < backward->grad_out_count && code == TUTTI_OK; i++) {
+        backward->grads_out[i].backward = backward;
+        code = find_var(backward, backward->grads_out[i].tensor, true, &var, err);
         if (code == TUTTI_OK && var->gradient != NULL) {
-            code = own(&walk->wants[i], var, err);
+            code = own(&backward->grads_out[i], var, err);
         }
     }
     return code;
 }
 
 void
-agent_walk_give(agent_walk *walk)
+agent_backward_write_grads(agent_backward_pass *backward)
 {
     size_t i;
 
-    for (i = 0; i < walk->want_count; i++) {
-        walk_want *want = &walk->wants[i];
+    for (i = 0; i < backward->grad_out_count; i++) {
+        grad_out *out_grad = &backward->grads_out[i];
 
-        if (want->own != NULL) {
-            tutti_table_fill(walk->agent->table, &want->claim.uses[0], want->own);
-            want->own = NULL;
-            want->found = true;
+        if (out_grad->own != NULL) {
+            tutti_table_fill(backward->agent->table, &out_grad->lock_set.locks[0], out_grad->own);
+            out_grad->own = NULL;
+            out_grad->found = true;
         }
     }
 }
 
 static void
-drop_want(agent_walk *walk, walk_want *want)
+drop_grad_out(agent_backward_pass *backward, grad_out *out_grad)
 {
-    tutti_table *table = walk->agent->table;
+    tutti_table *table = backward->agent->table;
 
-    tutti_tensor_unref(want->own);
-    want->own = NULL;
-    if (!want->made) {
+    tutti_tensor_unref(out_grad->own);
+    out_grad->own = NULL;
+    if (!out_grad->made) {
         return;
     }
-    if (walk->failed && walk->work != NULL) {
-        tutti_table_mark(table, &want->claim.uses[0], &walk->err);
-    } else if (walk->failed || !want->found) {
-        tutti_table_drop_new(table, &want->claim.uses[0]);
+    if (backward->failed && backward->work != NULL) {
+        tutti_table_mark(table, &out_grad->lock_set.locks[0], &backward->err);
+    } else if (backward->failed || !out_grad->found) {
+        tutti_table_drop_new(table, &out_grad->lock_set.locks[0]);
     }
-    tutti_table_release(table, &want->claim);
+    tutti_table_release(table, &out_grad->lock_set);
 }
 
 void
-agent_walk_drop_args(agent_walk *walk)
+agent_backward_drop_args(agent_backward_pass *backward)
 {
     size_t i;
 
-    for (i = 0; i < walk->want_count; i++) {
-        drop_want(walk, &walk->wants[i]);
+    for (i = 0; i < backward->grad_out_count; i++) {
+        drop_grad_out(backward, &backward->grads_out[i]);
     }
-    for (i = 0; i < walk->seed_count; i++) {
-        tutti_table_release(walk->agent->table, &walk->seeds[i].claim);
+    for (i = 0; i < backward->grad_in_count; i++) {
+        tutti_table_release(backward->agent->table, &backward->grads_in[i].lock_set);
     }
 }
 
 agent_gradient *
-agent_walk_describe(const agent_walk *walk)
+agent_backward_describe(const agent_backward_pass *backward)
 {
-    agent_gradient *gradients = calloc(walk->want_count + 1, sizeof(*gradients));
+    agent_gradient *gradients = calloc(backward->grad_out_count + 1, sizeof(*gradients));
     size_t i;
 
-    for (i = 0; i < walk->want_count && gradients != NULL; i++) {
-        const walk_want *want = &walk->wants[i];
-        const tutti_tensor *tensor = tutti_table_tensor(walk->agent->table, &want->claim.uses[0]);
+    for (i = 0; i < backward->grad_out_count && gradients != NULL; i++) {
+        const grad_out *out_grad = &backward->grads_out[i];
+        const tutti_tensor *tensor =
+            tutti_table_tensor(backward->agent->table, &out_grad->lock_set.locks[0]);
 
-        tutti_table_handle_of(walk->agent->table, want->tensor, gradients[i].tensor);
-        if (want->found || walk->call == NULL) { /* of an async one: a promise */
-            tutti_table_handle(&want->claim.uses[0], gradients[i].gradient);
+        tutti_table_handle_of(backward->agent->table, out_grad->tensor, gradients[i].tensor);
+        if (out_grad->found || backward->call == NULL) { /* of an async one: a promise */
+            tutti_table_handle(&out_grad->lock_set.locks[0], gradients[i].gradient);
         }
         if (tensor != NULL) {
             gradients[i].has_spec = true;

@@ -1,4 +1,5 @@
-/* The ops of one record in a Backward: the ranks agree whether there are gradients, then the dual.
+/* The ops of one record in a Backward: the ranks agree whether there are gradients, then the
+ * gradient op.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -32,16 +33,16 @@ number_of(const tutti_tape_record *record)
 }
 
 static tutti_tensor *
-gradient_of(const walk_node *node)
+gradient_of(const grad_node *node)
 {
     return node->record->out == NULL ? NULL : node->record->out->gradient;
 }
 
 /* In host memory. */
 static tutti_code
-new_tensor(const walk_node *node, const tutti_spec *spec, tutti_tensor **ret, tutti_error *err)
+new_tensor(const grad_node *node, const tutti_spec *spec, tutti_tensor **ret, tutti_error *err)
 {
-    return tutti_tensor_new(node->walk->agent->space, spec, true, ret, err);
+    return tutti_tensor_new(node->backward->agent->space, spec, true, ret, err);
 }
 
 /* ------------------------------------------------------------------------------ ops */
@@ -49,9 +50,9 @@ new_tensor(const walk_node *node, const tutti_spec *spec, tutti_tensor **ret, tu
 static void on_op_end(agent_op *op);
 
 static agent_op *
-new_op(walk_node *node, agent_group *group, tutti_error *err)
+new_op(grad_node *node, agent_group *group, tutti_error *err)
 {
-    agent_op *op = agent_walk_op(node->walk, group, on_op_end, node);
+    agent_op *op = agent_backward_op(node->backward, group, on_op_end, node);
 
     if (op == NULL) {
         (void)TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a dual op");
@@ -63,27 +64,27 @@ new_op(walk_node *node, agent_group *group, tutti_error *err)
 
 /* [in, moved] input  NULL = none */
 static void
-launch(walk_node *node, agent_op *op, tutti_tensor *input)
+launch(grad_node *node, agent_op *op, tutti_tensor *input)
 {
     op->inline_in = input;
     node->op = op;
-    node->walk->flying++;
-    node->line->flying++;
+    node->backward->flying++;
+    node->queue->flying++;
     agent_op_launch(op);
 }
 
 /* The group, as it was when the op was recorded. */
 static tutti_code
-find_group(const walk_node *node, agent_group **ret_group, tutti_error *err)
+find_group(const grad_node *node, agent_group **ret_group, tutti_error *err)
 {
     const tutti_tape_record *record = node->record;
     agent_group *group;
 
-    if (node->walk->agent->engine == NULL) {
+    if (node->backward->agent->engine == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "STOPPING", "this agent is stopping");
     }
-    group = node->line->hold != NULL ? node->line->group
-                                     : agent_group_of(node->walk->agent, record->group, err);
+    group = node->queue->slot != NULL ? node->queue->group
+                                      : agent_group_of(node->backward->agent, record->group, err);
 
     if (group == NULL) {
         return err->code;
@@ -102,7 +103,7 @@ find_group(const walk_node *node, agent_group **ret_group, tutti_error *err)
 /* ------------------------------------------------------------------------------ agreeing */
 
 static tutti_code
-agree(walk_node *node, agent_group *group, tutti_error *err)
+agree(grad_node *node, agent_group *group, tutti_error *err)
 {
     const tutti_spec spec = {.dtype = TUTTI_DTYPE_UINT64, .dim_count = 1, .dims = {WORD_COUNT}};
     tutti_tensor *words = NULL;
@@ -128,7 +129,7 @@ agree(walk_node *node, agent_group *group, tutti_error *err)
 }
 
 static tutti_code
-read_agreement(walk_node *node, const agent_op *op, bool *ret_any, tutti_error *err)
+read_agreement(grad_node *node, const agent_op *op, bool *ret_any, tutti_error *err)
 {
     const uint64_t *word = op->inline_out->data;
     const uint64_t least = ~word[WORD_REVERSED];
@@ -146,11 +147,11 @@ read_agreement(walk_node *node, const agent_op *op, bool *ret_any, tutti_error *
     return TUTTI_OK;
 }
 
-/* ------------------------------------------------------------------------------ the dual */
+/* ------------------------------------------------------------------------------ the gradient op */
 
 /* This rank's gradient, or the zeros that stand for it. [out, owned] */
 static tutti_code
-take_gradient(const walk_node *node, tutti_tensor **ret, tutti_error *err)
+take_gradient(const grad_node *node, tutti_tensor **ret, tutti_error *err)
 {
     tutti_tensor *gradient = gradient_of(node);
 
@@ -163,14 +164,14 @@ take_gradient(const walk_node *node, tutti_tensor **ret, tutti_error *err)
 }
 
 static tutti_code
-start_dual(walk_node *node, agent_group *group, tutti_error *err)
+start_grad_op(grad_node *node, agent_group *group, tutti_error *err)
 {
     tutti_tensor *input = NULL;
     tutti_coll_args args;
     bool gives = false;
     agent_op *op;
 
-    tutti_dual_args(node->record, &args, &gives);
+    tutti_grad_op_args(node->record, &args, &gives);
     if (gives && take_gradient(node, &input, err) != TUTTI_OK) {
         return err->code;
     }
@@ -190,7 +191,7 @@ start_dual(walk_node *node, agent_group *group, tutti_error *err)
 
 /* To whom it was received from. No bytes say that there is no gradient. */
 static tutti_code
-start_send(walk_node *node, agent_group *group, tutti_error *err)
+start_send(grad_node *node, agent_group *group, tutti_error *err)
 {
     const tutti_spec nothing = {.dtype = TUTTI_DTYPE_UINT8, .dim_count = 1, .dims = {0}};
     tutti_tensor *input = gradient_of(node);
@@ -207,14 +208,14 @@ start_send(walk_node *node, agent_group *group, tutti_error *err)
         tutti_tensor_unref(input);
         return err->code;
     }
-    tutti_dual_args(node->record, &op->op.args, &gives);
+    tutti_grad_op_args(node->record, &op->op.args, &gives);
     op->out_inline = false;
     launch(node, op, input);
     return TUTTI_OK;
 }
 
 static tutti_code
-start_recv(walk_node *node, agent_group *group, tutti_error *err)
+start_recv(grad_node *node, agent_group *group, tutti_error *err)
 {
     agent_op *op = new_op(node, group, err);
     bool gives;
@@ -222,32 +223,32 @@ start_recv(walk_node *node, agent_group *group, tutti_error *err)
     if (op == NULL) {
         return err->code;
     }
-    tutti_dual_args(node->record, &op->op.args, &gives);
+    tutti_grad_op_args(node->record, &op->op.args, &gives);
     op->space = node->record->space;
     launch(node, op, NULL);
     return TUTTI_OK;
 }
 
 static tutti_code
-run_local(walk_node *node, tutti_error *err)
+run_local(grad_node *node, tutti_error *err)
 {
     tutti_tensor *gradient = gradient_of(node);
 
     if (gradient == NULL || node->record->in == NULL) {
-        agent_walk_node_over(node);
+        agent_backward_node_over(node);
         return TUTTI_OK;
     }
     tutti_tensor_ref(gradient);
-    return agent_walk_take_gradient(node, gradient, err);
+    return agent_backward_take_gradient(node, gradient, err);
 }
 
 tutti_code
-agent_walk_node_start(walk_node *node, tutti_error *err)
+agent_backward_node_start(grad_node *node, tutti_error *err)
 {
     agent_group *group = NULL;
     tutti_code code;
 
-    if (node->line == NULL) {
+    if (node->queue == NULL) {
         return run_local(node, err);
     }
     code = find_group(node, &group, err);
@@ -265,29 +266,29 @@ agent_walk_node_start(walk_node *node, tutti_error *err)
 
 /* [in, moved] gradient  of the input, as it came: with any shape */
 static tutti_code
-take_result(walk_node *node, tutti_tensor *gradient, tutti_error *err)
+take_result(grad_node *node, tutti_tensor *gradient, tutti_error *err)
 {
     const tutti_spec *spec = &node->record->in->spec;
 
     if (gradient->spec.dtype != spec->dtype ||
         tutti_spec_count(&gradient->spec) != tutti_spec_count(spec)) {
         char got[128];
-        char want[128];
+        char out_grad[128];
         tutti_text got_text = tutti_text_in(got, sizeof(got));
-        tutti_text want_text = tutti_text_in(want, sizeof(want));
+        tutti_text want_text = tutti_text_in(out_grad, sizeof(out_grad));
 
         tutti_spec_describe(&gradient->spec, &got_text);
         tutti_spec_describe(spec, &want_text);
         tutti_tensor_unref(gradient);
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SHAPE_MISMATCH",
-                              "a gradient of %s came for a tensor of %s", got, want);
+                              "a gradient of %s came for a tensor of %s", got, out_grad);
     }
     gradient->spec = *spec; /* as many bytes */
-    return agent_walk_take_gradient(node, gradient, err);
+    return agent_backward_take_gradient(node, gradient, err);
 }
 
 static bool
-says_nothing(const walk_node *node, const tutti_tensor *result)
+says_nothing(const grad_node *node, const tutti_tensor *result)
 {
     return result == NULL || node->record->in == NULL ||
            (node->record->args.kind == TUTTI_COLL_SEND && result->bytes == 0 &&
@@ -295,12 +296,12 @@ says_nothing(const walk_node *node, const tutti_tensor *result)
 }
 
 static tutti_code
-end_dual(walk_node *node, agent_op *op, tutti_error *err)
+end_grad_op(grad_node *node, agent_op *op, tutti_error *err)
 {
     tutti_tensor *result = op->inline_out;
 
-    if (node->walk->failed || says_nothing(node, result)) {
-        agent_walk_node_over(node);
+    if (node->backward->failed || says_nothing(node, result)) {
+        agent_backward_node_over(node);
         return TUTTI_OK;
     }
     op->inline_out = NULL; /* ours now */
@@ -308,46 +309,48 @@ end_dual(walk_node *node, agent_op *op, tutti_error *err)
 }
 
 static tutti_code
-end_agreement(walk_node *node, const agent_op *op, tutti_error *err)
+end_agreement(grad_node *node, const agent_op *op, tutti_error *err)
 {
     bool any = false;
     tutti_code code = read_agreement(node, op, &any, err);
     agent_group *group = NULL;
 
     if (code != TUTTI_OK) {
-        node->line->told = true;
+        node->queue->told = true;
         return code;
     }
     if (!any) {
-        agent_walk_node_over(node);
+        agent_backward_node_over(node);
         return TUTTI_OK;
     }
-    if (node->walk->failed) { /* the others go on to the dual op: they are told instead */
+    if (node->backward
+            ->failed) { /* the others go on to the gradient op op: they are told instead */
         return TUTTI_OK;
     }
     code = find_group(node, &group, err);
-    return code == TUTTI_OK ? start_dual(node, group, err) : code;
+    return code == TUTTI_OK ? start_grad_op(node, group, err) : code;
 }
 
 static void
 on_op_end(agent_op *op)
 {
-    walk_node *node = op->owner;
-    agent_walk *walk = node->walk;
+    grad_node *node = op->owner;
+    agent_backward_pass *backward = node->backward;
     const bool message = op->op.args.kind == TUTTI_COLL_SEND || op->op.args.kind == TUTTI_COLL_RECV;
     tutti_error err;
     tutti_code code;
 
     node->op = NULL;
-    walk->flying--;
-    node->line->flying--;
+    backward->flying--;
+    node->queue->flying--;
     if (op->failed) {
-        agent_walk_fail(walk, &op->err, message ? NULL : node->line);
+        agent_backward_fail(backward, &op->err, message ? NULL : node->queue);
     } else {
-        code = node->agreed || message ? end_dual(node, op, &err) : end_agreement(node, op, &err);
+        code =
+            node->agreed || message ? end_grad_op(node, op, &err) : end_agreement(node, op, &err);
         if (code != TUTTI_OK) {
-            agent_walk_fail(walk, &err, NULL);
+            agent_backward_fail(backward, &err, NULL);
         }
     }
-    agent_walk_post(walk);
+    agent_backward_post(backward);
 }

@@ -19,109 +19,112 @@
 /* ------------------------------------------------------------------------------ opening */
 
 agent_op *
-agent_walk_op(agent_walk *walk, agent_group *group, void (*on_end)(agent_op *op), void *owner)
+agent_backward_op(agent_backward_pass *backward, agent_group *group, void (*on_end)(agent_op *op),
+                  void *owner)
 {
     agent_op *op = calloc(1, sizeof(*op));
 
     if (op == NULL) {
         return NULL;
     }
-    op->agent = walk->agent;
+    op->agent = backward->agent;
     op->group = group;
     op->on_end = on_end;
     op->owner = owner;
     op->async = true; /* no call waits for it */
     op->ready = true;
-    op->came_ns = tutti_clock_ns();
-    op->deadline_ns = walk->deadline_ns;
+    op->enqueued_ns = tutti_clock_ns();
+    op->deadline_ns = backward->deadline_ns;
     tutti_list_init(&op->link);
     tutti_list_init(&op->live);
-    walk->agent->ops_live++;
+    backward->agent->ops_live++;
     return op;
 }
 
 static void
-on_hold_end(agent_op *hold)
+on_slot_end(agent_op *slot)
 {
-    walk_line *line = hold->owner;
-    agent_walk *walk = line->walk;
+    grad_queue *queue = slot->owner;
+    agent_backward_pass *backward = queue->backward;
 
-    agent_group_unhold(hold);
-    line->hold = NULL;
-    if (hold->failed && !walk->failed) { /* the group is gone, or has begun a new epoch */
-        agent_walk_fail(walk, &hold->err, line);
+    agent_group_unhold(slot);
+    queue->slot = NULL;
+    if (slot->failed && !backward->failed) { /* the group is gone, or has begun a new epoch */
+        agent_backward_fail(backward, &slot->err, queue);
     }
-    if (line->flying == 0 || walk->failed) {
-        agent_walk_post(walk);
+    if (queue->flying == 0 || backward->failed) {
+        agent_backward_post(backward);
     }
 }
 
-static walk_line *
-find_line(const agent_walk *walk, const char *group)
+static grad_queue *
+find_queue(const agent_backward_pass *backward, const char *group)
 {
-    const tutti_link *link;
+    const tutti_list_node *link;
 
-    for (link = walk->lines.next; link != &walk->lines; link = link->next) {
-        walk_line *line = tutti_container_of(link, walk_line, link);
+    for (link = backward->queues.next; link != &backward->queues; link = link->next) {
+        grad_queue *queue = tutti_container_of(link, grad_queue, link);
 
-        if (strcmp(line->name, group) == 0) {
-            return line;
+        if (strcmp(queue->name, group) == 0) {
+            return queue;
         }
     }
     return NULL;
 }
 
-static walk_line *
-open_line(agent_walk *walk, const char *name, tutti_error *err)
+static grad_queue *
+open_queue(agent_backward_pass *backward, const char *name, tutti_error *err)
 {
-    agent_group *group = agent_group_of(walk->agent, name, err);
-    walk_line *line = group == NULL ? NULL : calloc(1, sizeof(*line));
+    agent_group *group = agent_group_of(backward->agent, name, err);
+    grad_queue *queue = group == NULL ? NULL : calloc(1, sizeof(*queue));
 
-    if (line != NULL) {
-        line->hold = agent_walk_op(walk, group, on_hold_end, line);
+    if (queue != NULL) {
+        queue->slot = agent_backward_op(backward, group, on_slot_end, queue);
     }
-    if (line == NULL || line->hold == NULL) {
-        free(line);
+    if (queue == NULL || queue->slot == NULL) {
+        free(queue);
         (void)TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to wait in group %s", name);
         return NULL;
     }
-    line->walk = walk;
-    line->group = group;
-    (void)snprintf(line->name, sizeof(line->name), "%s", name);
-    tutti_list_init(&line->link);
-    tutti_list_add(&walk->lines, &line->link);
-    line->hold->op.args.kind = TUTTI_COLL_BARRIER; /* should it have to be refused */
-    agent_group_hold(line->hold);
-    return line;
+    queue->backward = backward;
+    queue->group = group;
+    (void)snprintf(queue->name, sizeof(queue->name), "%s", name);
+    tutti_list_init(&queue->link);
+    tutti_list_add(&backward->queues, &queue->link);
+    queue->slot->op.args.kind = TUTTI_COLL_BARRIER; /* should it have to be refused */
+    agent_group_add_slot(queue->slot);
+    return queue;
 }
 
-walk_line *
-agent_walk_line_of(agent_walk *walk, const char *group, bool shared, tutti_error *err)
+grad_queue *
+agent_backward_find_queue(agent_backward_pass *backward, const char *group, bool shared,
+                          tutti_error *err)
 {
-    walk_line *line = find_line(walk, group);
+    grad_queue *queue = find_queue(backward, group);
 
-    if (line == NULL) {
-        line = open_line(walk, group, err);
+    if (queue == NULL) {
+        queue = open_queue(backward, group, err);
     }
-    if (line != NULL) {
-        line->shared = line->shared || shared;
+    if (queue != NULL) {
+        queue->shared = queue->shared || shared;
     }
-    return line;
+    return queue;
 }
 
 tutti_code
-agent_walk_open_lines(agent_walk *walk, tutti_error *err)
+agent_backward_open_queues(agent_backward_pass *backward, tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
-    tutti_link *link;
+    tutti_list_node *link;
 
-    for (link = walk->tape->records.next; link != &walk->tape->records && code == TUTTI_OK;
+    for (link = backward->tape->records.next; link != &backward->tape->records && code == TUTTI_OK;
          link = link->next) {
         const tutti_tape_record *record = tutti_container_of(link, tutti_tape_record, link);
         const bool p2p =
             record->args.kind == TUTTI_COLL_SEND || record->args.kind == TUTTI_COLL_RECV;
 
-        if (!record->local && agent_walk_line_of(walk, record->group, !p2p, err) == NULL) {
+        if (!record->local &&
+            agent_backward_find_queue(backward, record->group, !p2p, err) == NULL) {
             code = err->code;
         }
     }
@@ -131,93 +134,95 @@ agent_walk_open_lines(agent_walk *walk, tutti_error *err)
 /* ------------------------------------------------------------------------------ the end */
 
 void
-agent_walk_reached(agent_op *hold)
+agent_backward_on_slot_reached(agent_op *slot)
 {
-    walk_line *line = hold->owner;
+    grad_queue *queue = slot->owner;
 
-    if (!line->reached) {
-        line->reached = true;
-        agent_walk_post(line->walk);
+    if (!queue->reached) {
+        queue->reached = true;
+        agent_backward_post(queue->backward);
     }
 }
 
 void
-agent_walk_let_go(walk_line *line)
+agent_backward_release_slot(grad_queue *queue)
 {
-    agent_group *group = line->group;
-    agent_op *hold = line->hold;
+    agent_group *group = queue->group;
+    agent_op *slot = queue->slot;
 
-    if (hold != NULL) {
-        tutti_list_remove(&hold->link);
-        agent_op_finish(hold);
-        agent_group_pump(group);
+    if (slot != NULL) {
+        tutti_list_remove(&slot->link);
+        agent_op_finish(slot);
+        agent_group_dispatch(group);
     }
 }
 
 void
-agent_walk_tidy(agent_walk *walk)
+agent_backward_release_idle_slots(agent_backward_pass *backward)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
-    tutti_list_each(link, spare, &walk->lines)
+    tutti_list_each(link, spare, &backward->queues)
     {
-        walk_line *line = tutti_container_of(link, walk_line, link);
+        grad_queue *queue = tutti_container_of(link, grad_queue, link);
 
-        if (line->left == 0 && line->flying == 0 && (line->reached || line->messages == 0)) {
-            agent_walk_let_go(line);
+        if (queue->left == 0 && queue->flying == 0 && (queue->reached || queue->messages == 0)) {
+            agent_backward_release_slot(queue);
         }
-        if (line->hold == NULL && line->left == 0 && line->messages == 0) {
-            tutti_list_remove(&line->link);
-            free(line);
+        if (queue->slot == NULL && queue->left == 0 && queue->messages == 0) {
+            tutti_list_remove(&queue->link);
+            free(queue);
         }
     }
 }
 
 /* Ranks whose time was up at the same moment may have come to different ops of it. */
 static void
-doubt_line(const walk_line *line)
+resync_queue(const grad_queue *queue)
 {
-    if (line->group->coll != NULL && line->walk->started && line->walk->agent->engine != NULL) {
-        tutti_coll_group_doubt(line->group->coll);
+    if (queue->group->coll != NULL && queue->backward->started &&
+        queue->backward->agent->engine != NULL) {
+        tutti_coll_group_resync(queue->group->coll);
     }
 }
 
 /* The hold becomes an op that is refused when its turn comes: so the others hear why. */
 static void
-refuse_line(walk_line *line)
+refuse_queue(grad_queue *queue)
 {
-    agent_op *hold = line->hold;
+    agent_op *slot = queue->slot;
 
-    if (!hold->failed) {
-        hold->failed = true;
-        hold->err = line->walk->err;
-        agent_group_pump(line->group);
+    if (!slot->failed) {
+        slot->failed = true;
+        slot->err = queue->backward->err;
+        agent_group_dispatch(queue->group);
     }
 }
 
 void
-agent_walk_unwind(agent_walk *walk)
+agent_backward_fail_queues(agent_backward_pass *backward)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
-    tutti_list_each(link, spare, &walk->lines)
+    tutti_list_each(link, spare, &backward->queues)
     {
-        walk_line *line = tutti_container_of(link, walk_line, link);
-        const bool others = walk->started && walk->nodes != NULL ? line->left > 0 : line->shared;
+        grad_queue *queue = tutti_container_of(link, grad_queue, link);
+        const bool others =
+            backward->started && backward->nodes != NULL ? queue->left > 0 : queue->shared;
 
-        if (line->hold != NULL && line->flying == 0) {
-            doubt_line(line);
-            if (others && !line->told && walk->agent->engine != NULL) {
-                refuse_line(line);
+        if (queue->slot != NULL && queue->flying == 0) {
+            resync_queue(queue);
+            if (others && !queue->told && backward->agent->engine != NULL) {
+                refuse_queue(queue);
             } else {
-                agent_walk_let_go(line);
+                agent_backward_release_slot(queue);
             }
         }
-        if (line->hold == NULL && line->flying == 0) {
-            tutti_list_remove(&line->link);
-            free(line);
+        if (queue->slot == NULL && queue->flying == 0) {
+            tutti_list_remove(&queue->link);
+            free(queue);
         }
     }
 }
@@ -285,32 +290,33 @@ matters(const agent_op *op, const tutti_tape *tape, const numbers *made)
 }
 
 static tutti_code
-await(agent_walk *walk, agent_op *op, tutti_error *err)
+await(agent_backward_pass *backward, agent_op *op, tutti_error *err)
 {
     const bool local = op->op.args.kind == TUTTI_COLL_BARRIER || op->local_grad ||
                        op->group == NULL; /* what becomes of it is told without a group */
-    walk_wait *wait = malloc(sizeof(*wait));
+    backward_wait *wait = malloc(sizeof(*wait));
 
     if (wait == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a Backward");
     }
-    wait->walk = walk;
+    wait->backward = backward;
     wait->next = op->waits;
     op->waits = wait;
-    walk->ops_waiting++;
-    if (!local && agent_walk_line_of(walk, op->group->name, !agent_op_is_p2p(op), err) == NULL) {
+    backward->ops_waiting++;
+    if (!local &&
+        agent_backward_find_queue(backward, op->group->name, !agent_op_is_p2p(op), err) == NULL) {
         return err->code;
     }
     return TUTTI_OK;
 }
 
 tutti_code
-agent_walk_await(agent_walk *walk, tutti_error *err)
+agent_backward_find_earlier(agent_backward_pass *backward, tutti_error *err)
 {
-    const tutti_link *ops = &walk->agent->ops;
-    numbers made = {.items = calloc(walk->agent->ops_live + 1, sizeof(uint64_t))};
+    const tutti_list_node *ops = &backward->agent->ops;
+    numbers made = {.items = calloc(backward->agent->ops_live + 1, sizeof(uint64_t))};
     tutti_code code = TUTTI_OK;
-    const tutti_link *link;
+    const tutti_list_node *link;
 
     if (made.items == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a Backward");
@@ -318,11 +324,11 @@ agent_walk_await(agent_walk *walk, tutti_error *err)
     for (link = ops->next; link != ops && code == TUTTI_OK; link = link->next) {
         agent_op *op = tutti_container_of(link, agent_op, live);
 
-        if (matters(op, walk->tape, &made)) {
+        if (matters(op, backward->tape, &made)) {
             if (op->out != NULL) {
                 made.items[made.count++] = tutti_table_number(op->out);
             }
-            code = await(walk, op, err);
+            code = await(backward, op, err);
         }
     }
     free(made.items);
@@ -332,26 +338,26 @@ agent_walk_await(agent_walk *walk, tutti_error *err)
 void
 agent_walks_op_ended(agent_op *op)
 {
-    walk_wait *wait;
+    backward_wait *wait;
 
     while ((wait = op->waits) != NULL) {
         op->waits = wait->next;
-        assert(wait->walk->ops_waiting > 0);
-        wait->walk->ops_waiting--;
-        agent_walk_post(wait->walk);
+        assert(wait->backward->ops_waiting > 0);
+        wait->backward->ops_waiting--;
+        agent_backward_post(wait->backward);
         free(wait);
     }
 }
 
 bool
-agent_walk_must_wait(const agent_walk *walk)
+agent_backward_must_wait(const agent_backward_pass *backward)
 {
-    const tutti_link *link;
+    const tutti_list_node *link;
 
-    for (link = walk->agent->walks.next; link != &walk->link; link = link->next) {
-        if (tutti_container_of(link, agent_walk, link)->tape == walk->tape) {
+    for (link = backward->agent->backwards.next; link != &backward->link; link = link->next) {
+        if (tutti_container_of(link, agent_backward_pass, link)->tape == backward->tape) {
             return true;
         }
     }
-    return walk->ops_waiting > 0 || walk->claims_waiting > 0;
+    return backward->ops_waiting > 0 || backward->lock_sets_waiting > 0;
 }

@@ -1,7 +1,7 @@
 /*
- * What a Backward works out without communication: factors, masks, sums, the duals of local ops.
- * Gradients in a device's memory are fetched for that, worked on in host memory, and brought back;
- * one that needs nothing of the kind stays where it is.
+ * What a Backward works out without communication: factors, masks, sums, the gradient ops of local
+ * ops. Gradients in a device's memory are fetched for that, worked on in host memory, and brought
+ * back; one that needs nothing of the kind stays where it is.
  */
 #include <stdlib.h>
 
@@ -23,24 +23,24 @@ enum {
 };
 
 /* A gradient that is fetched. */
-typedef struct walk_sum {
-    agent_walk *walk;
-    walk_node *node; /* NULL = it was given */
+typedef struct grad_sum {
+    agent_backward_pass *backward;
+    grad_node *node; /* NULL = it was given */
     tutti_tape_var *var;
     bool shared;                     /* the gradient must not be written */
-    bool finished;                   /* the dual is: only sums are left */
+    bool finished;                   /* the gradient op is: only sums are left */
     tutti_tensor *there[PART_COUNT]; /* [owned] on the device; NULL = not needed */
     tutti_tensor *here[PART_COUNT];  /* [owned] the same in host memory */
     uint32_t at;                     /* the part under way; PART_COUNT: back again */
     agent_posted_move posted;
     tutti_code code;
     tutti_error err;
-} walk_sum;
+} grad_sum;
 
 /* ------------------------------------------------------------------------------ the end */
 
 static void
-drop_parts(walk_sum *self)
+drop_parts(grad_sum *self)
 {
     uint32_t i;
 
@@ -52,46 +52,46 @@ drop_parts(walk_sum *self)
     }
 }
 
-/* The ranks have run its dual, so the node is over, also where it fails here alone. */
+/* The ranks have run its gradient op, so the node is over, also where it fails here alone. */
 static void
-end(walk_sum *self)
+end(grad_sum *self)
 {
-    agent_walk *walk = self->walk;
-    walk_node *node = self->node;
+    agent_backward_pass *backward = self->backward;
+    grad_node *node = self->node;
 
-    walk->flying--;
+    backward->flying--;
     if (node == NULL) {
-        walk->adding--;
+        backward->adding--;
     } else {
-        if (node->line != NULL) {
-            node->line->flying--;
+        if (node->queue != NULL) {
+            node->queue->flying--;
         }
-        agent_walk_node_over(node);
+        agent_backward_node_over(node);
     }
     if (self->code != TUTTI_OK) {
-        agent_walk_fail(walk, &self->err, NULL);
+        agent_backward_fail(backward, &self->err, NULL);
     }
     drop_parts(self);
     free(self);
-    agent_walk_post(walk);
+    agent_backward_post(backward);
 }
 
 /* ------------------------------------------------------------------------------ in host memory */
 
 static tutti_code
-make_mask(walk_sum *self)
+make_mask(grad_sum *self)
 {
     tutti_tape_record *record = self->node->record;
     tutti_spec spec = record->made->spec;
     tutti_code code;
 
     spec.dtype = TUTTI_DTYPE_BOOL;
-    code = tutti_tensor_new(self->walk->agent->space, &spec, false, &record->mask, &self->err);
+    code = tutti_tensor_new(self->backward->agent->space, &spec, false, &record->mask, &self->err);
     if (code != TUTTI_OK) {
         return code;
     }
-    tutti_dual_mask(&record->made->spec, self->here[PART_INPUT]->data,
-                    self->here[PART_RESULT]->data, record->mask->data);
+    tutti_grad_op_mask(&record->made->spec, self->here[PART_INPUT]->data,
+                       self->here[PART_RESULT]->data, record->mask->data);
     tutti_tensor_unref(record->made);
     tutti_tensor_unref(record->kept);
     record->made = NULL;
@@ -108,12 +108,12 @@ work_out(const tutti_tape_record *record, tutti_space *space, tutti_tensor **gra
     tutti_code code;
 
     if (!record->local) {
-        tutti_dual_finish(record, *gradient);
+        tutti_grad_op_finish(record, *gradient);
         return TUTTI_OK;
     }
     code = tutti_tensor_new(space, &record->in->spec, true, &result, err);
     if (code == TUTTI_OK) {
-        tutti_dual_local(record, *gradient, result);
+        tutti_grad_op_local(record, *gradient, result);
         tutti_tensor_unref(*gradient);
         *gradient = result;
     }
@@ -121,7 +121,7 @@ work_out(const tutti_tape_record *record, tutti_space *space, tutti_tensor **gra
 }
 
 static tutti_code
-finish_dual(walk_sum *self)
+finish_grad_op(grad_sum *self)
 {
     tutti_code code = TUTTI_OK;
 
@@ -132,13 +132,13 @@ finish_dual(walk_sum *self)
     if (self->here[PART_INPUT] != NULL) {
         code = make_mask(self);
     }
-    return code == TUTTI_OK ? work_out(self->node->record, self->walk->agent->space,
+    return code == TUTTI_OK ? work_out(self->node->record, self->backward->agent->space,
                                        &self->here[PART_GRADIENT], &self->err)
                             : code;
 }
 
 static void
-add_before(const walk_sum *self)
+add_before(const grad_sum *self)
 {
     tutti_tensor *gradient = self->here[PART_GRADIENT];
     const tutti_tensor *before = self->here[PART_BEFORE];
@@ -154,18 +154,18 @@ add_before(const walk_sum *self)
 
 /* ------------------------------------------------------------------------------ there and back */
 
-static void go_on(walk_sum *self);
-static void begin(walk_sum *self);
+static void go_on(grad_sum *self);
+static void begin(grad_sum *self);
 
 static void
 on_moved(agent_posted_move *posted, const tutti_error *err)
 {
-    walk_sum *self = tutti_container_of(posted, walk_sum, posted);
+    grad_sum *self = tutti_container_of(posted, grad_sum, posted);
 
     if (err != NULL) {
         self->code = tutti_error_pass(&self->err, err);
     }
-    if (self->code != TUTTI_OK || self->walk->failed) {
+    if (self->code != TUTTI_OK || self->backward->failed) {
         end(self);
         return;
     }
@@ -174,26 +174,26 @@ on_moved(agent_posted_move *posted, const tutti_error *err)
 }
 
 static void
-move(walk_sum *self, tutti_tensor *from, tutti_tensor *to)
+move(grad_sum *self, tutti_tensor *from, tutti_tensor *to)
 {
-    tutti_move_copy(agent_posted_move_of(&self->posted, self->walk->agent->control, on_moved), from,
-                    to);
+    tutti_move_copy(agent_posted_move_of(&self->posted, self->backward->agent->control, on_moved),
+                    from, to);
 }
 
 static tutti_code
-fetch(walk_sum *self)
+fetch(grad_sum *self)
 {
-    return tutti_tensor_new(self->walk->agent->space, &self->there[self->at]->spec, false,
+    return tutti_tensor_new(self->backward->agent->space, &self->there[self->at]->spec, false,
                             &self->here[self->at], &self->err);
 }
 
 /* Into the gradient's own memory, where that is ours and as large. */
 static tutti_code
-bring_back(walk_sum *self)
+bring_back(grad_sum *self)
 {
     tutti_tensor **there = &self->there[PART_GRADIENT];
     tutti_space *space = (*there)->space;
-    tutti_code code = finish_dual(self);
+    tutti_code code = finish_grad_op(self);
 
     if (code == TUTTI_OK) {
         add_before(self);
@@ -208,7 +208,7 @@ bring_back(walk_sum *self)
 
 /* Another gradient may have come meanwhile: then it begins anew with both. */
 static void
-settle(walk_sum *self)
+settle(grad_sum *self)
 {
     tutti_tensor *gradient = self->there[PART_GRADIENT];
 
@@ -227,7 +227,7 @@ settle(walk_sum *self)
 
 /* The next part that has bytes. */
 static void
-go_on(walk_sum *self)
+go_on(grad_sum *self)
 {
     for (; self->at < PART_COUNT; self->at++) {
         if (self->there[self->at] == NULL) {
@@ -258,7 +258,7 @@ go_on(walk_sum *self)
 }
 
 static void
-begin(walk_sum *self)
+begin(grad_sum *self)
 {
     const tutti_tape_record *record = self->node == NULL ? NULL : self->node->record;
 
@@ -278,9 +278,9 @@ begin(walk_sum *self)
 /* ------------------------------------------------------------------------------ gradients */
 
 static tutti_code
-take_on_host(walk_node *node, tutti_tensor *gradient, tutti_error *err)
+take_on_host(grad_node *node, tutti_tensor *gradient, tutti_error *err)
 {
-    const tutti_code code = work_out(node->record, node->walk->agent->space, &gradient, err);
+    const tutti_code code = work_out(node->record, node->backward->agent->space, &gradient, err);
 
     if (code != TUTTI_OK) {
         tutti_tensor_unref(gradient);
@@ -290,28 +290,28 @@ take_on_host(walk_node *node, tutti_tensor *gradient, tutti_error *err)
 }
 
 static tutti_code
-start(agent_walk *walk, walk_node *node, tutti_tape_var *var, tutti_tensor *gradient, bool shared,
-      tutti_error *err)
+start(agent_backward_pass *backward, grad_node *node, tutti_tape_var *var, tutti_tensor *gradient,
+      bool shared, tutti_error *err)
 {
-    walk_sum *self = calloc(1, sizeof(*self));
+    grad_sum *self = calloc(1, sizeof(*self));
 
     if (self == NULL) {
         tutti_tensor_unref(gradient);
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to work out a gradient");
     }
-    self->walk = walk;
+    self->backward = backward;
     self->node = node;
     self->var = var;
     self->shared = shared;
     self->there[PART_GRADIENT] = gradient;
-    walk->flying++;
+    backward->flying++;
     if (node == NULL) {
         self->finished = true;
-        walk->adding++;
+        backward->adding++;
     } else {
-        self->finished = tutti_dual_is_plain(node->record);
-        if (node->line != NULL) {
-            node->line->flying++;
+        self->finished = tutti_grad_op_is_plain(node->record);
+        if (node->queue != NULL) {
+            node->queue->flying++;
         }
     }
     begin(self);
@@ -319,30 +319,30 @@ start(agent_walk *walk, walk_node *node, tutti_tape_var *var, tutti_tensor *grad
 }
 
 tutti_code
-agent_walk_take_gradient(walk_node *node, tutti_tensor *gradient, tutti_error *err)
+agent_backward_take_gradient(grad_node *node, tutti_tensor *gradient, tutti_error *err)
 {
     tutti_tape_var *in = node->record->in;
     const bool local = node->record->local;
     tutti_code code;
 
     if (!tutti_tensor_is_host(gradient) &&
-        (in->gradient != NULL || !tutti_dual_is_plain(node->record))) {
-        return start(node->walk, node, in, gradient, local, err);
+        (in->gradient != NULL || !tutti_grad_op_is_plain(node->record))) {
+        return start(node->backward, node, in, gradient, local, err);
     }
     code = tutti_tensor_is_host(gradient) ? take_on_host(node, gradient, err)
                                           : tutti_tape_add_gradient(in, gradient, false, err);
     if (code == TUTTI_OK) {
-        agent_walk_node_over(node);
+        agent_backward_node_over(node);
     }
     return code;
 }
 
 tutti_code
-agent_walk_take_given(agent_walk *walk, tutti_tape_var *var, tutti_tensor *gradient,
-                      tutti_error *err)
+agent_backward_take_given(agent_backward_pass *backward, tutti_tape_var *var,
+                          tutti_tensor *gradient, tutti_error *err)
 {
     if (!tutti_tensor_is_host(gradient) && var->gradient != NULL) {
-        return start(walk, NULL, var, gradient, true, err);
+        return start(backward, NULL, var, gradient, true, err);
     }
     return tutti_tape_add_gradient(var, gradient, true, err);
 }

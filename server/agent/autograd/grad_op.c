@@ -22,7 +22,7 @@ reduces(tutti_coll_kind kind)
 }
 
 bool
-tutti_dual_masks(const tutti_coll_args *args)
+tutti_grad_op_masks(const tutti_coll_args *args)
 {
     return args->kind == TUTTI_COLL_ALL_REDUCE &&
            (args->reduce == TUTTI_REDUCE_MAX || args->reduce == TUTTI_REDUCE_MIN);
@@ -41,9 +41,9 @@ check_local(tutti_coll_kind kind, tutti_error *err)
 }
 
 tutti_code
-tutti_dual_check(const tutti_coll_args *args, bool local, tutti_error *err)
+tutti_grad_op_check(const tutti_coll_args *args, bool local, tutti_error *err)
 {
-    if (reduces(args->kind) && !is_linear(args->reduce) && !tutti_dual_masks(args)) {
+    if (reduces(args->kind) && !is_linear(args->reduce) && !tutti_grad_op_masks(args)) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_REDUCE_OP",
                               "%s here has no gradient, and the tensor is traced: use sum, avg or "
                               "premul_sum, all_reduce with max or min, or no_grad",
@@ -84,7 +84,8 @@ MASK_OF(uint32_t)
 MASK_OF(uint64_t)
 
 void
-tutti_dual_mask(const tutti_spec *spec, const void *input, const void *output, unsigned char *mask)
+tutti_grad_op_mask(const tutti_spec *spec, const void *input, const void *output,
+                   unsigned char *mask)
 {
     const uint64_t count = tutti_spec_count(spec);
 
@@ -117,10 +118,10 @@ keep_masked(const tutti_tape_record *record, tutti_tensor *gradient)
     }
 }
 
-/* ------------------------------------------------------------------------------ dual ops */
+/* ------------------------------------------------------------------------------ gradient op ops */
 
 static tutti_coll_kind
-dual_kind(tutti_coll_kind kind)
+grad_op_kind(tutti_coll_kind kind)
 {
     switch (kind) {
     case TUTTI_COLL_BROADCAST:
@@ -145,13 +146,13 @@ dual_kind(tutti_coll_kind kind)
 }
 
 void
-tutti_dual_args(const tutti_tape_record *record, tutti_coll_args *ret_args, bool *ret_gives)
+tutti_grad_op_args(const tutti_tape_record *record, tutti_coll_args *ret_args, bool *ret_gives)
 {
     const tutti_coll_args *args = &record->args;
     const bool avg = args->kind == TUTTI_COLL_ALL_REDUCE && args->reduce == TUTTI_REDUCE_AVG;
 
     *ret_args = (tutti_coll_args){
-        .kind = dual_kind(args->kind),
+        .kind = grad_op_kind(args->kind),
         .reduce = avg ? TUTTI_REDUCE_AVG : TUTTI_REDUCE_SUM,
         .root = args->root,
         .peer = args->peer,
@@ -183,7 +184,8 @@ scale(double factor, tutti_tensor *gradient)
     }
 }
 
-/* By what this rank's input was multiplied; the avg of an all_reduce is in the dual op itself. */
+/* By what this rank's input was multiplied; the avg of an all_reduce is in the gradient op op
+ * itself. */
 static double
 factor_of(const tutti_tape_record *record)
 {
@@ -202,13 +204,13 @@ factor_of(const tutti_tape_record *record)
 }
 
 bool
-tutti_dual_is_plain(const tutti_tape_record *record)
+tutti_grad_op_is_plain(const tutti_tape_record *record)
 {
-    return !record->local && !tutti_dual_masks(&record->args) && factor_of(record) == 1;
+    return !record->local && !tutti_grad_op_masks(&record->args) && factor_of(record) == 1;
 }
 
 void
-tutti_dual_finish(const tutti_tape_record *record, tutti_tensor *gradient)
+tutti_grad_op_finish(const tutti_tape_record *record, tutti_tensor *gradient)
 {
     scale(factor_of(record), gradient);
     if (record->mask != NULL) {
@@ -277,7 +279,8 @@ copy_part(const part *from, const void *source, const part *to, void *target)
 }
 
 void
-tutti_dual_local(const tutti_tape_record *record, const tutti_tensor *gradient, tutti_tensor *ret)
+tutti_grad_op_local(const tutti_tape_record *record, const tutti_tensor *gradient,
+                    tutti_tensor *ret)
 {
     const tutti_coll_args *args = &record->args;
     const tutti_spec *result = &record->result;
@@ -296,5 +299,5 @@ tutti_dual_local(const tutti_tape_record *record, const tutti_tensor *gradient, 
         to = part_of(record, &args->spec, args->axis);
     }
     copy_part(&from, gradient->data, &to, ret->data);
-    tutti_dual_finish(record, ret);
+    tutti_grad_op_finish(record, ret);
 }

@@ -34,7 +34,7 @@ check_names(const agent_op *op, const agent_request *request, tutti_error *err)
 }
 
 tutti_code
-agent_trace_take(agent_op *op, const agent_request *request, tutti_error *err)
+agent_recording_take(agent_op *op, const agent_request *request, tutti_error *err)
 {
     tutti_code code = check_names(op, request, err);
     tutti_tape *tape = NULL;
@@ -60,7 +60,7 @@ agent_trace_take(agent_op *op, const agent_request *request, tutti_error *err)
 }
 
 void
-agent_trace_drop_names(agent_op *op)
+agent_recording_drop_names(agent_op *op)
 {
     while (op->tape_count > 0) {
         tutti_tape_unref(op->tapes[--op->tape_count]);
@@ -72,7 +72,7 @@ agent_trace_drop_names(agent_op *op)
 /* ------------------------------------------------------------------------------ beginning */
 
 bool
-agent_trace_is_on(const agent_op *op, const tutti_tape *tape, uint32_t part)
+agent_recording_is_on(const agent_op *op, const tutti_tape *tape, uint32_t part)
 {
     const tutti_tape_record *record;
 
@@ -90,11 +90,11 @@ add_record(agent_op *op, tutti_tape *tape, tutti_tape_entry *entry, tutti_error 
     tutti_tape_record *record = NULL;
     tutti_code code = TUTTI_OK;
 
-    if (tape->deleted || agent_trace_is_on(op, tape, entry->part)) {
+    if (tape->deleted || agent_recording_is_on(op, tape, entry->part)) {
         return TUTTI_OK;
     }
-    if (tutti_dual_masks(entry->args)) {
-        code = agent_trace_mask(op, entry, err);
+    if (tutti_grad_op_masks(entry->args)) {
+        code = agent_recording_mask(op, entry, err);
     }
     if (code == TUTTI_OK) {
         code = tutti_tape_record_new(tape, entry, &record, err);
@@ -134,7 +134,7 @@ is_traced(const agent_op *op, const tutti_tape_entry *entry)
 }
 
 void
-agent_trace_describe(const agent_op *op, const tutti_spec *result, tutti_tape_entry *ret)
+agent_recording_describe(const agent_op *op, const tutti_spec *result, tutti_tape_entry *ret)
 {
     const tutti_coll_group *coll = op->group->coll;
     const tutti_tensor *output =
@@ -167,7 +167,7 @@ agent_trace_describe(const agent_op *op, const tutti_spec *result, tutti_tape_en
 static tutti_code
 record(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
 {
-    tutti_code code = tutti_dual_check(entry->args, op->local_grad, err);
+    tutti_code code = tutti_grad_op_check(entry->args, op->local_grad, err);
     uint32_t i;
 
     if (code == TUTTI_OK && entry->in_tensor != 0) {
@@ -182,7 +182,7 @@ record(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
 /* On the tapes with it, or off them with what it overwrites; in place, a tensor stays what it is.
  */
 tutti_code
-agent_trace_one(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
+agent_recording_one(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
 {
     if (is_traced(op, entry)) {
         return record(op, entry, err);
@@ -201,22 +201,22 @@ may_hear(const agent_op *op)
 }
 
 tutti_code
-agent_trace_begin(agent_op *op, const tutti_spec *result, tutti_error *err)
+agent_recording_begin(agent_op *op, const tutti_spec *result, tutti_error *err)
 {
     tutti_tape_entry entry;
     tutti_code code = TUTTI_OK;
 
     if (tutti_tapes_empty(op->agent->tapes)) {
-        agent_trace_drop_names(op);
+        agent_recording_drop_names(op);
         return TUTTI_OK;
     }
     if (op->list != NULL) {
-        return agent_trace_list(op, err);
+        return agent_recording_list(op, err);
     }
-    agent_trace_describe(op, result, &entry);
-    code = agent_trace_one(op, &entry, err);
-    agent_trace_drop_names(op);
-    return code == TUTTI_OK && may_hear(op) ? agent_carry_expect(op, &entry, err) : code;
+    agent_recording_describe(op, result, &entry);
+    code = agent_recording_one(op, &entry, err);
+    agent_recording_drop_names(op);
+    return code == TUTTI_OK && may_hear(op) ? agent_tensor_meta_expect(op, &entry, err) : code;
 }
 
 /* ------------------------------------------------------------------------------ ending */
@@ -224,9 +224,9 @@ agent_trace_begin(agent_op *op, const tutti_spec *result, tutti_error *err)
 static const tutti_tensor *
 made_by(const agent_op *op, uint32_t part)
 {
-    const tutti_use *use = op->list != NULL ? op->list->out_uses[part] : op->out;
+    const tutti_lock *lock = op->list != NULL ? op->list->out_locks[part] : op->out;
 
-    return use == NULL ? op->inline_out : tutti_table_tensor(op->agent->table, use);
+    return lock == NULL ? op->inline_out : tutti_table_tensor(op->agent->table, lock);
 }
 
 /* A given output may have another shape than what came. */
@@ -262,11 +262,11 @@ end_record(const agent_op *op, tutti_tape_record *record)
 }
 
 void
-agent_trace_end(agent_op *op)
+agent_recording_end(agent_op *op)
 {
-    agent_trace_drop_names(op);
+    agent_recording_drop_names(op);
     if (op->late != NULL) {
-        agent_carry_end(op);
+        agent_tensor_meta_end(op);
     }
     while (op->records != NULL) {
         tutti_tape_record *record = op->records;

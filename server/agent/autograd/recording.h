@@ -11,29 +11,29 @@
 
 /* The op has come: find the tracers it names. TUTTI_NOT_FOUND NO_TRACER; TUTTI_INVALID_ARGUMENT
  * TRACED_INLINE, TRACER_COUNT */
-tutti_code agent_trace_take(agent_op *op, const agent_request *request, tutti_error *err);
+tutti_code agent_recording_take(agent_op *op, const agent_request *request, tutti_error *err);
 /* It is about to be posted: on the tapes with it. [in] result  what it makes here */
-tutti_code agent_trace_begin(agent_op *op, const tutti_spec *result, tutti_error *err);
+tutti_code agent_recording_begin(agent_op *op, const tutti_spec *result, tutti_error *err);
 /* Pack what goes with the tensor: user_meta and the tracers of a root or sender. */
-tutti_code agent_trace_pack(agent_op *op, tutti_error *err);
+tutti_code agent_recording_pack(agent_op *op, tutti_error *err);
 /* Engine's thread: what has come with it; op.meta is user_meta then. */
-void agent_trace_unpack(agent_op *op);
+void agent_recording_unpack(agent_op *op);
 /* recording.c, recording_list.c and recording_meta.c, for each other: a receiver that may hear of
  * tracers; it has ended. */
-tutti_code agent_carry_expect(agent_op *op, const tutti_tape_entry *entry, tutti_error *err);
-void agent_carry_end(agent_op *op);
-void agent_trace_drop_names(agent_op *op);
-void agent_trace_describe(const agent_op *op, const tutti_spec *result, tutti_tape_entry *ret);
+tutti_code agent_tensor_meta_expect(agent_op *op, const tutti_tape_entry *entry, tutti_error *err);
+void agent_tensor_meta_end(agent_op *op);
+void agent_recording_drop_names(agent_op *op);
+void agent_recording_describe(const agent_op *op, const tutti_spec *result, tutti_tape_entry *ret);
 /* On the tapes with it, or off them with what it overwrites; in place, a tensor stays what it is.
  */
-tutti_code agent_trace_one(agent_op *op, tutti_tape_entry *entry, tutti_error *err);
-bool agent_trace_is_on(const agent_op *op, const tutti_tape *tape, uint32_t part);
+tutti_code agent_recording_one(agent_op *op, tutti_tape_entry *entry, tutti_error *err);
+bool agent_recording_is_on(const agent_op *op, const tutti_tape *tape, uint32_t part);
 /* The same of an op on a list: a coalesced one is as many ops. TUTTI_INVALID_ARGUMENT TRACED_LIST
  */
-tutti_code agent_trace_list(agent_op *op, tutti_error *err);
-/* What the dual of a max or min will need, as far as that is to be kept: in the entry. */
-tutti_code agent_trace_mask(agent_op *op, tutti_tape_entry *entry, tutti_error *err);
-void agent_trace_computed(agent_op *op); /* engine's thread: result and input are still there */
-void agent_trace_end(agent_op *op);      /* it is over, its tensors are still claimed */
+tutti_code agent_recording_list(agent_op *op, tutti_error *err);
+/* What the gradient op of a max or min will need, as far as that is to be kept: in the entry. */
+tutti_code agent_recording_mask(agent_op *op, tutti_tape_entry *entry, tutti_error *err);
+void agent_recording_computed(agent_op *op); /* engine's thread: result and input are still there */
+void agent_recording_end(agent_op *op);      /* it is over, its tensors are still claimed */
 
 #endif

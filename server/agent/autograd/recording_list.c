@@ -7,9 +7,10 @@
 #include "server/agent/tensor/table.h"
 
 static bool
-is_use_traced(const agent_op *op, const tutti_use *use)
+is_use_traced(const agent_op *op, const tutti_lock *lock)
 {
-    return use != NULL && tutti_tapes_first_var(op->agent->tapes, tutti_table_number(use)) != NULL;
+    return lock != NULL &&
+           tutti_tapes_first_var(op->agent->tapes, tutti_table_number(lock)) != NULL;
 }
 
 static bool
@@ -19,7 +20,7 @@ is_list_traced(const agent_op *op)
     uint32_t i;
 
     for (i = 0; i < op->list->in_count && !traced; i++) {
-        traced = is_use_traced(op, op->list->in_uses[i]);
+        traced = is_use_traced(op, op->list->in_locks[i]);
     }
     return traced && !op->no_grad;
 }
@@ -30,8 +31,8 @@ describe_part(const agent_op *op, uint32_t i, tutti_coll_args *args, tutti_tape_
 {
     const agent_list *list = op->list;
     const tutti_spec nothing = {.dtype = TUTTI_DTYPE_NONE};
-    const tutti_use *in = list->in_uses[i];
-    const tutti_use *out = op->no_result ? NULL : list->out_uses[i];
+    const tutti_lock *in = list->in_locks[i];
+    const tutti_lock *out = op->no_result ? NULL : list->out_locks[i];
 
     *args = op->op.args;
     args->coalesced = false;
@@ -40,7 +41,7 @@ describe_part(const agent_op *op, uint32_t i, tutti_coll_args *args, tutti_tape_
     args->has_spec = true;
     args->spec = list->in[i].spec;
     args->axis = list->in[i].axis;
-    agent_trace_describe(op, op->no_result ? &nothing : &list->out[i].spec, ret);
+    agent_recording_describe(op, op->no_result ? &nothing : &list->out[i].spec, ret);
     ret->args = args;
     ret->part = i;
     ret->in_tensor = in == NULL ? 0 : tutti_table_number(in);
@@ -60,7 +61,7 @@ record_parts(agent_op *op, tutti_error *err)
 
     for (i = 0; i < op->list->in_count && code == TUTTI_OK; i++) {
         describe_part(op, i, &args, &entry);
-        code = agent_trace_one(op, &entry, err);
+        code = agent_recording_one(op, &entry, err);
     }
     return code;
 }
@@ -71,12 +72,12 @@ forget_outputs(const agent_op *op)
     uint32_t i;
 
     for (i = 0; i < op->list->given_count && !op->no_grad; i++) {
-        tutti_tapes_overwrite(op->agent->tapes, tutti_table_number(op->list->out_uses[i]));
+        tutti_tapes_overwrite(op->agent->tapes, tutti_table_number(op->list->out_locks[i]));
     }
 }
 
 tutti_code
-agent_trace_list(agent_op *op, tutti_error *err)
+agent_recording_list(agent_op *op, tutti_error *err)
 {
     const tutti_coll_args *args = &op->op.args;
     tutti_code code = TUTTI_OK;
@@ -92,6 +93,6 @@ agent_trace_list(agent_op *op, tutti_error *err)
                            "lists by rank, and those from a root, are not recorded, and a tensor "
                            "is traced: call it for each tensor, or with no_grad");
     }
-    agent_trace_drop_names(op);
+    agent_recording_drop_names(op);
     return code;
 }

@@ -1,7 +1,7 @@
 /*
- * Ops whose dual needs to know where the input is the result: max and min. In host memory the mask
- * is made when the op ends. A device leaves copies of both beside the op, and the mask is made of
- * them when a Backward comes this way.
+ * Ops whose gradient op needs to know where the input is the result: max and min. In host memory
+ * the mask is made when the op ends. A device leaves copies of both beside the op, and the mask is
+ * made of them when a Backward comes this way.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -105,21 +105,22 @@ keep_both(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
 }
 
 tutti_code
-agent_trace_mask(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
+agent_recording_mask(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
 {
     return op->op.args.on_device ? keep_both(op, entry, err) : make_mask(op, entry, err);
 }
 
 void
-agent_trace_computed(agent_op *op)
+agent_recording_computed(agent_op *op)
 {
     const tutti_tape_record *record;
 
     for (record = op->records; record != NULL; record = record->of_op) {
         if (record->mask != NULL) {
-            tutti_dual_mask(&record->args.spec,
-                            record->kept != NULL ? record->kept->data : input_of(op, record->part),
-                            output_of(op, record->part), record->mask->data);
+            tutti_grad_op_mask(&record->args.spec,
+                               record->kept != NULL ? record->kept->data
+                                                    : input_of(op, record->part),
+                               output_of(op, record->part), record->mask->data);
         }
     }
 }

@@ -42,9 +42,10 @@ gather_names(const agent_op *op, const char **names, size_t *ret_count, tutti_er
     const tutti_tape_record *record;
 
     for (record = op->records; record != NULL; record = record->of_op) {
-        if (*ret_count == TUTTI_CARRY_NAMES_MAX) {
+        if (*ret_count == TUTTI_TENSOR_META_NAMES_MAX) {
             return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "TRACER_COUNT",
-                                  "more than %d tracers go with one tensor", TUTTI_CARRY_NAMES_MAX);
+                                  "more than %d tracers go with one tensor",
+                                  TUTTI_TENSOR_META_NAMES_MAX);
         }
         if (!record->local) {
             names[(*ret_count)++] = record->tape->name;
@@ -54,9 +55,9 @@ gather_names(const agent_op *op, const char **names, size_t *ret_count, tutti_er
 }
 
 tutti_code
-agent_trace_pack(agent_op *op, tutti_error *err)
+agent_recording_pack(agent_op *op, tutti_error *err)
 {
-    const char *names[TUTTI_CARRY_NAMES_MAX];
+    const char *names[TUTTI_TENSOR_META_NAMES_MAX];
     const tutti_bytes user = {op->meta, op->meta_size};
     unsigned char *packed;
     size_t count = 0;
@@ -67,11 +68,11 @@ agent_trace_pack(agent_op *op, tutti_error *err)
     if (gather_names(op, names, &count, err) != TUTTI_OK) {
         return err->code;
     }
-    packed = malloc(TUTTI_CARRY_EXTRA_MAX + user.size);
+    packed = malloc(TUTTI_TENSOR_META_EXTRA_MAX + user.size);
     if (packed == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for what goes with a tensor");
     }
-    op->op.args.meta = (tutti_bytes){packed, tutti_carry_write(names, count, user, packed)};
+    op->op.args.meta = (tutti_bytes){packed, tutti_tensor_meta_write(names, count, user, packed)};
     free(op->meta);
     op->meta = packed;
     op->meta_size = op->op.args.meta.size;
@@ -81,7 +82,7 @@ agent_trace_pack(agent_op *op, tutti_error *err)
 /* ------------------------------------------------------------------------------ getting */
 
 tutti_code
-agent_carry_expect(agent_op *op, const tutti_tape_entry *entry, tutti_error *err)
+agent_tensor_meta_expect(agent_op *op, const tutti_tape_entry *entry, tutti_error *err)
 {
     agent_late *late = calloc(1, sizeof(*late));
 
@@ -98,7 +99,7 @@ agent_carry_expect(agent_op *op, const tutti_tape_entry *entry, tutti_error *err
 }
 
 void
-agent_trace_unpack(agent_op *op)
+agent_recording_unpack(agent_op *op)
 {
     tutti_bytes names;
     tutti_bytes user;
@@ -106,7 +107,7 @@ agent_trace_unpack(agent_op *op)
     if (op->on_end != NULL || op->op.meta.size == 0) {
         return;
     }
-    if (!tutti_carry_read(op->op.meta, &names, &user)) {
+    if (!tutti_tensor_meta_read(op->op.meta, &names, &user)) {
         user = (tutti_bytes){NULL, 0}; /* an agent of another version */
     }
     if (op->late != NULL && names.size > 0) {
@@ -126,7 +127,7 @@ record_late(agent_op *op, const tutti_tape_entry *entry, tutti_tape *tape)
 {
     tutti_tape_record *record = NULL;
 
-    if (agent_trace_is_on(op, tape, 0)) {
+    if (agent_recording_is_on(op, tape, 0)) {
         return;
     }
     if (tutti_tape_record_new(tape, entry, &record, NULL) != TUTTI_OK) {
@@ -146,10 +147,10 @@ record_names(agent_op *op)
     tutti_tape *tape;
 
     late->entry.args = &op->op.args;
-    if (tutti_dual_check(late->entry.args, false, NULL) != TUTTI_OK) {
+    if (tutti_grad_op_check(late->entry.args, false, NULL) != TUTTI_OK) {
         return;
     }
-    while (tutti_carry_next(&names, name)) {
+    while (tutti_tensor_meta_next(&names, name)) {
         if (tutti_tape_find(op->agent->tapes, name, &tape, NULL) == TUTTI_OK) {
             record_late(op, &late->entry, tape);
         }
@@ -157,7 +158,7 @@ record_names(agent_op *op)
 }
 
 void
-agent_carry_end(agent_op *op)
+agent_tensor_meta_end(agent_op *op)
 {
     agent_late *late = op->late;
 

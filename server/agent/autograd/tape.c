@@ -129,7 +129,7 @@ agent_tape_room(const tutti_tape *tape, tutti_error *err)
 static void
 remap_leaves(tutti_tape *tape)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (link = tape->leaves.next; link != &tape->leaves; link = link->next) {
         tutti_tape_var *var = tutti_container_of(link, tutti_tape_var, leaf);
@@ -143,8 +143,8 @@ remap_leaves(tutti_tape *tape)
 void
 tutti_tape_clear(tutti_tape *tape, bool walked)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     tutti_list_each(link, spare, &tape->records)
     {
@@ -186,12 +186,13 @@ tutti_tape_unref(tutti_tape *tape)
 void
 tutti_tape_delete(tutti_tape *tape)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     assert(!tape->deleted);
     tape->deleted = true;
     tutti_map_remove(&tape->tapes->by_name, &tape->by_name);
-    if (tape->walk_count > 0) { /* Backwards still look for tensors on it; no op records on it */
+    if (tape->backward_count >
+        0) { /* Backwards still look for tensors on it; no op records on it */
         tutti_tape_unref(tape);
         return;
     }

@@ -26,7 +26,7 @@ typedef struct tutti_tape_record tutti_tape_record;
 struct tutti_tape_var {
     tutti_map_node by_tensor; /* while it is what its tensor holds */
     unsigned char key[TUTTI_TAPE_KEY_SIZE];
-    tutti_link leaf; /* in the tape's leaves */
+    tutti_list_node leaf; /* in the tape's leaves */
     tutti_tape *tape;
     uint64_t tensor;
     bool mapped;
@@ -35,12 +35,12 @@ struct tutti_tape_var {
     tutti_space *space;       /* where its gradients are */
     tutti_tape_record *maker; /* [borrowed] the op that made it; NULL = none on this tape */
     uint32_t refs;            /* records, the map, the leaves */
-    tutti_tensor *gradient;   /* [owned] of the Backward that walks the tape; NULL = none */
+    tutti_tensor *gradient;   /* [owned] of the Backward that reads the tape; NULL = none */
     bool shared;              /* ... which somebody else has too: not to be written */
 };
 
 struct tutti_tape_record {
-    tutti_link link;          /* on the tape, by number */
+    tutti_list_node link;     /* on the tape, by number */
     tutti_tape_record *of_op; /* the next record of the same op, on another tape */
     tutti_tape *tape;         /* [ref] while pending */
     uint64_t number;          /* counts ops as they came */
@@ -66,7 +66,7 @@ struct tutti_tape_record {
     tutti_tensor *made; /* [owned] of an op on a device: its result, for the mask, which a Backward
                            makes of this and `kept`; NULL = none, or it has */
     tutti_space *space; /* where the op ran */
-    void *node;         /* of the Backward that walks the tape */
+    void *node;         /* of the Backward that reads the tape */
 };
 
 struct tutti_tape {
@@ -74,11 +74,11 @@ struct tutti_tape {
     char name[TUTTI_NAME_MAX + 1];
     tutti_tapes *tapes;
     uint64_t id;
-    tutti_link records;
-    tutti_link leaves;
+    tutti_list_node records;
+    tutti_list_node leaves;
     uint32_t record_count;
     uint32_t leaf_count;
-    uint32_t walk_count; /* Backwards, under way or waiting */
+    uint32_t backward_count; /* Backwards, under way or waiting */
     uint32_t refs;
     bool deleted;
     bool lossy; /* an op should have been recorded, and could not */

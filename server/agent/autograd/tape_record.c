@@ -101,7 +101,7 @@ make_record(tutti_tape *tape, const tutti_tape_entry *entry)
 static void
 insert(tutti_tape *tape, tutti_tape_record *record)
 {
-    tutti_link *link = tape->records.before;
+    tutti_list_node *link = tape->records.before;
 
     while (link != &tape->records &&
            tutti_container_of(link, tutti_tape_record, link)->number > record->number) {

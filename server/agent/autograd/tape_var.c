@@ -107,7 +107,7 @@ first_var(const tutti_tapes *tapes, uint64_t tensor)
     return var_if(tutti_map_from(&tapes->by_tensor, make_key(key, tensor, 0)), tensor);
 }
 
-/* A deleted tape that Backwards still walk records nothing more. */
+/* A deleted tape that Backwards still read records nothing more. */
 static tutti_tape_var *
 skip_deleted(tutti_tape_var *var)
 {
@@ -145,7 +145,7 @@ tutti_tape_var *
 tutti_tape_leaf_of(const tutti_tape *tape, uint64_t tensor)
 {
     tutti_tape_var *var = tutti_tape_var_of(tape, tensor);
-    tutti_link *link;
+    tutti_list_node *link;
 
     if (var != NULL && !tutti_list_empty(&var->leaf)) {
         return var;
@@ -270,7 +270,7 @@ drop_gradient(tutti_tape_var *var)
 void
 tutti_tape_drop_gradients(tutti_tape *tape)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (link = tape->leaves.next; link != &tape->leaves; link = link->next) {
         drop_gradient(tutti_container_of(link, tutti_tape_var, leaf));

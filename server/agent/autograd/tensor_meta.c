@@ -9,12 +9,13 @@ enum {
 };
 
 size_t
-tutti_carry_write(const char *const *names, size_t name_count, tutti_bytes user, unsigned char *ret)
+tutti_tensor_meta_write(const char *const *names, size_t name_count, tutti_bytes user,
+                        unsigned char *ret)
 {
     size_t at = 0;
     size_t i;
 
-    assert(name_count <= TUTTI_CARRY_NAMES_MAX);
+    assert(name_count <= TUTTI_TENSOR_META_NAMES_MAX);
     if (name_count == 0 && user.size == 0) {
         return 0;
     }
@@ -37,7 +38,7 @@ tutti_carry_write(const char *const *names, size_t name_count, tutti_bytes user,
 }
 
 bool
-tutti_carry_read(tutti_bytes bytes, tutti_bytes *ret_names, tutti_bytes *ret_user)
+tutti_tensor_meta_read(tutti_bytes bytes, tutti_bytes *ret_names, tutti_bytes *ret_user)
 {
     const unsigned char *data = bytes.data;
     size_t at = 1;
@@ -65,7 +66,7 @@ tutti_carry_read(tutti_bytes bytes, tutti_bytes *ret_names, tutti_bytes *ret_use
 }
 
 bool
-tutti_carry_next(tutti_bytes *names, char ret_name[TUTTI_NAME_MAX + 1])
+tutti_tensor_meta_next(tutti_bytes *names, char ret_name[TUTTI_NAME_MAX + 1])
 {
     const unsigned char *data = names->data;
 

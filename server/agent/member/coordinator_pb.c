@@ -117,7 +117,7 @@ agent_wire_join(tutti_agent *agent, const tutti_rpc_flow_ops *ops, tutti_rpc_flo
 static void
 take_key(tutti_agent *agent, uint64_t job_id, const Tutti__V1__EpochKey *wire)
 {
-    tutti_wire_key key = {.job_id = job_id};
+    tutti_transport_key key = {.job_id = job_id};
 
     if (wire == NULL) {
         return;
@@ -146,7 +146,7 @@ agent_wire_join_message(tutti_agent *agent, tutti_rpc_message *message)
         tutti_coll_engine_sit(agent->engine, response->joined->job_id, response->joined->rank,
                               agent->incarnation);
         take_key(agent, response->joined->job_id, response->joined->key);
-        tutti_chaos_at(TUTTI_CHAOS_AFTER_KEY);
+        tutti_fault_at(TUTTI_FAULT_AFTER_KEY);
         agent->elastic = response->joined->min_world_size != 0 &&
                          response->joined->min_world_size < response->joined->world_size;
         agent_joined(
@@ -278,7 +278,7 @@ agent_wire_leave_answer(tutti_agent *agent, tutti_rpc_message *message)
 /* ------------------------------------------------------------------------------ lookup */
 
 typedef struct lookup {
-    agent_ask ask; /* first: what ends it frees it */
+    agent_coordinator_request coord_request; /* first: what ends it frees it */
     uint64_t epoch;
     size_t count;
     uint32_t ranks[];
@@ -303,38 +303,39 @@ learn_rank(tutti_agent *agent, const Tutti__V1__RankInfo *info)
 static void
 on_again(tutti_timer *timer)
 {
-    ask_lookup(tutti_container_of(tutti_container_of(timer, agent_ask, again), lookup, ask));
+    ask_lookup(tutti_container_of(tutti_container_of(timer, agent_coordinator_request, again),
+                                  lookup, coord_request));
 }
 
 /* The coordinator is away: ops that need the ranks wait, up to their deadlines. */
 static void
 ask_again(lookup *self, const tutti_error *err)
 {
-    tutti_agent *agent = self->ask.agent;
+    tutti_agent *agent = self->coord_request.agent;
 
     if (agent->state == AGENT_LEAVING) {
-        agent_ask_end(&self->ask);
+        agent_coordinator_request_end(&self->coord_request);
         return;
     }
     TUTTI_LOG("agent", WARN, "where rank %u is could not be asked: %s", self->ranks[0], err->text);
-    agent_ask_later(&self->ask, on_again);
+    agent_coordinator_request_later(&self->coord_request, on_again);
 }
 
 static void
 on_lookup(void *arg, tutti_rpc_message *response, const tutti_error *err)
 {
     lookup *self = arg;
-    tutti_agent *agent = self->ask.agent;
+    tutti_agent *agent = self->coord_request.agent;
     const Tutti__V1__LookupRanksResponse *found;
     size_t i;
 
-    self->ask.request = NULL;
+    self->coord_request.request = NULL;
     if (err != NULL) {
         ask_again(self, err);
         return;
     }
     if (agent->state == AGENT_LEAVING) {
-        agent_ask_end(&self->ask);
+        agent_coordinator_request_end(&self->coord_request);
         return;
     }
     found = tutti_rpc_message_get(response);
@@ -347,14 +348,14 @@ on_lookup(void *arg, tutti_rpc_message *response, const tutti_error *err)
     for (i = 0; i < self->count && self->epoch != 0; i++) {
         agent_groups_renew(agent, self->ranks[i], self->epoch);
     }
-    agent_ask_end(&self->ask);
+    agent_coordinator_request_end(&self->coord_request);
 }
 
 static void
 ask_lookup(lookup *self)
 {
     Tutti__V1__LookupRanksRequest request = TUTTI__V1__LOOKUP_RANKS_REQUEST__INIT;
-    tutti_agent *agent = self->ask.agent;
+    tutti_agent *agent = self->coord_request.agent;
     const tutti_rpc_call_options options = within(CALL_NS);
     tutti_error err;
 
@@ -362,7 +363,8 @@ ask_lookup(lookup *self)
     request.ranks = self->ranks;
     request.n_ranks = self->count;
     if (tutti_rpc_request_start(agent->coordinator, agent->control, &stub_lookup, &request.base,
-                                &options, on_lookup, self, &self->ask.request, &err) != TUTTI_OK) {
+                                &options, on_lookup, self, &self->coord_request.request,
+                                &err) != TUTTI_OK) {
         ask_again(self, &err);
     }
 }
@@ -376,7 +378,7 @@ agent_wire_lookup(tutti_agent *agent, const uint32_t *ranks, size_t count, uint6
         TUTTI_LOG("agent", ERROR, "no memory to look up %zu ranks", count);
         return;
     }
-    agent_ask_begin(&self->ask, agent);
+    agent_coordinator_request_begin(&self->coord_request, agent);
     self->epoch = epoch;
     self->count = count;
     memcpy(self->ranks, ranks, count * sizeof(*ranks));

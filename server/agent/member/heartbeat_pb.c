@@ -49,14 +49,14 @@ add_pending(const agent_op *op, const tutti_coll_args *args, uint64_t now_ns, wi
         return;
     }
     tutti__v1__pending_op__init(message);
-    if (op->holds) {
+    if (op->barriers) {
         (void)snprintf(wire->words[at], WORDS_SIZE, "backward");
     } else {
         describe(args, wire->words[at]);
     }
     message->op = wire->words[at];
     message->sequence = op->sequence;
-    message->waited_ms = (now_ns - op->came_ns) / TUTTI_NS_PER_MS;
+    message->waited_ms = (now_ns - op->enqueued_ns) / TUTTI_NS_PER_MS;
     message->queued = args != &op->said;
     if (!message->queued && agent_op_is_p2p(op) && args->peer < tutti_coll_group_size(group)) {
         message->opt_peer_case = TUTTI__V1__PENDING_OP__OPT_PEER_PEER;
@@ -70,7 +70,7 @@ static void
 fill_group(const agent_group *group, uint64_t now_ns, wire_group *wire)
 {
     Tutti__V1__GroupProgress *message = &wire->message;
-    tutti_link *link;
+    tutti_list_node *link;
 
     tutti__v1__group_progress__init(message);
     message->group = (char *)(uintptr_t)group->name;

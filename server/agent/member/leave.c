@@ -14,7 +14,7 @@ left(struct agent_member *self)
         tutti_rpc_flow_cancel(self->flow);
     }
     tutti_rpc_loop_timer_stop(self->agent->control, &self->beat);
-    tutti_rpc_loop_timer_stop(self->agent->control, &self->silence);
+    tutti_rpc_loop_timer_stop(self->agent->control, &self->partition);
     self->on_left(self->agent);
 }
 

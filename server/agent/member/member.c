@@ -22,16 +22,16 @@
 #include "server/agent/state/state.h"
 #include "server/agent/tensor/table.h"
 
-#define RETRY_LEAST_NS (200 * TUTTI_NS_PER_MS)
-#define RETRY_MOST_NS (5 * TUTTI_NS_PER_S)
+#define RETRY_MIN_NS (200 * TUTTI_NS_PER_MS)
+#define RETRY_MAX_NS (5 * TUTTI_NS_PER_S)
 #define SEAT_WAIT_NS (2 * TUTTI_NS_PER_S)
 #define SETTLE_NS (200 * TUTTI_NS_PER_MS)
 #define SAY_AGAIN_NS (5 * TUTTI_NS_PER_S)
 #define SAY_OFTEN 3 /* times; then it is known, and a line a minute will do */
 #define SAY_SELDOM_NS (60 * TUTTI_NS_PER_S)
-#define PACED_WORLD 1000                  /* ranks: fewer may come at one instant */
-#define PACE_NS (200 * (uint64_t)1000)    /* for each rank: 2 s for 10 000 */
-#define PACE_MOST_NS (4 * TUTTI_NS_PER_S) /* a new coordinator waits 10 s for its ranks */
+#define PACED_WORLD 1000                 /* ranks: fewer may come at one instant */
+#define PACE_NS (200 * (uint64_t)1000)   /* for each rank: 2 s for 10 000 */
+#define PACE_MAX_NS (4 * TUTTI_NS_PER_S) /* a new coordinator waits 10 s for its ranks */
 
 static void begin_join(struct agent_member *self);
 static void begin_session(struct agent_member *self);
@@ -45,7 +45,7 @@ agent_member_open(tutti_agent *agent, tutti_error *err)
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the session");
     }
     self->agent = agent;
-    self->wait_ns = RETRY_LEAST_NS;
+    self->wait_ns = RETRY_MIN_NS;
     agent->member = self;
     return TUTTI_OK;
 }
@@ -90,7 +90,7 @@ draw_pace(const tutti_agent *agent)
     if (agent->options->world_size < PACED_WORLD) {
         return 0;
     }
-    return tutti_id_draw() % (wanted_ns < PACE_MOST_NS ? wanted_ns : PACE_MOST_NS);
+    return tutti_id_draw() % (wanted_ns < PACE_MAX_NS ? wanted_ns : PACE_MAX_NS);
 }
 
 /*
@@ -100,7 +100,7 @@ draw_pace(const tutti_agent *agent)
 static uint64_t
 draw_pace_again(const struct agent_member *self)
 {
-    return self->wait_ns > RETRY_LEAST_NS ? draw_pace(self->agent) : 0;
+    return self->wait_ns > RETRY_MIN_NS ? draw_pace(self->agent) : 0;
 }
 
 /* Waits double up to a limit; a random half keeps agents from coming at once. */
@@ -117,7 +117,7 @@ try_later(struct agent_member *self)
     tutti_rpc_loop_timer_start(self->agent->control, &self->retry,
                                tutti_clock_ns() + half + tutti_id_draw() % (half + 1) +
                                    draw_pace_again(self));
-    self->wait_ns = self->wait_ns * 2 < RETRY_MOST_NS ? self->wait_ns * 2 : RETRY_MOST_NS;
+    self->wait_ns = self->wait_ns * 2 < RETRY_MAX_NS ? self->wait_ns * 2 : RETRY_MAX_NS;
 }
 
 static bool
@@ -145,7 +145,7 @@ agent_join_waits(tutti_agent *agent, uint32_t joined, uint32_t world_size, const
     struct agent_member *self = agent->member;
     tutti_text text = tutti_text_in(self->waits, sizeof(self->waits));
 
-    self->wait_ns = RETRY_LEAST_NS;
+    self->wait_ns = RETRY_MIN_NS;
     tutti_text_add(&text, "job %s: %" PRIu32 " of %" PRIu32 " ranks are here", agent_job(agent),
                    joined, world_size);
     if (missing_count > 0 && missing_count == world_size - joined) {
@@ -164,8 +164,8 @@ agent_joined(tutti_agent *agent, uint32_t rank, uint32_t world_size, uint64_t ep
     char context[64];
 
     agent->member->heartbeat_ns = heartbeat_ms * TUTTI_NS_PER_MS;
-    agent_silence_begins(agent->member, timeout_ms * TUTTI_NS_PER_MS);
-    agent->member->wait_ns = RETRY_LEAST_NS;
+    agent_partition_watch(agent->member, timeout_ms * TUTTI_NS_PER_MS);
+    agent->member->wait_ns = RETRY_MIN_NS;
     agent->member->said_ns = 0;
     if (agent->job_id != 0 && agent->job_id != job_id) {
         TUTTI_LOG("agent", WARN, "job %s was begun anew by the coordinator", agent_job(agent));
@@ -361,12 +361,12 @@ on_session_message(void *arg, tutti_rpc_message *message)
 {
     struct agent_member *self = arg;
 
-    agent_silence_ends(self);
+    agent_partition_end(self);
     if (agent_wire_session_message(self->agent, message)) {
         self->accepted = true;
         self->agent->in_session = true;
         tutti_count(&self->agent->numbers.sessions, 1);
-        self->wait_ns = RETRY_LEAST_NS;
+        self->wait_ns = RETRY_MIN_NS;
         self->said_ns = 0;
         agent_say_serving(self->agent);
         if (self->broke) {
@@ -374,7 +374,7 @@ on_session_message(void *arg, tutti_rpc_message *message)
             agent_groups_check(self->agent);
         }
         if (self->agent->draining) { /* a coordinator that was started again may not know */
-            self->agent->untold++;
+            self->agent->announcements_pending++;
             agent_member_announce(self->agent);
         }
         self->broke = true;
@@ -406,7 +406,7 @@ on_session_end(void *arg, const tutti_error *err)
     self->flow = NULL;
     self->agent->in_session = false;
     tutti_rpc_loop_timer_stop(self->agent->control, &self->beat);
-    agent_silence_look(self, err);
+    agent_partition_check(self, err);
     if (self->agent->state == AGENT_LEAVING) {
         return;
     }

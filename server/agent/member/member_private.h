@@ -22,19 +22,19 @@ struct agent_member {
     tutti_timer beat;
     uint64_t heartbeat_ns;
     uint64_t beats;
-    uint64_t wanted;     /* the newest question about progress; 0 = none is open */
-    uint64_t wait_ns;    /* before the next attempt */
-    uint64_t said_ns;    /* when we last said that we wait */
-    uint32_t said_count; /* how often, of this wait */
-    uint64_t began_ns;   /* joining */
-    tutti_timer limit;   /* --join-timeout */
-    char waits[480];     /* what we wait for */
-    tutti_timer silence; /* partition.c */
-    uint64_t silence_timeout_ns;
-    uint64_t silence_ns; /* of the coordinator, so far; while this process ran */
+    uint64_t wanted;       /* the newest question about progress; 0 = none is open */
+    uint64_t wait_ns;      /* before the next attempt */
+    uint64_t said_ns;      /* when we last said that we wait */
+    uint32_t said_count;   /* how often, of this wait */
+    uint64_t began_ns;     /* joining */
+    tutti_timer limit;     /* --join-timeout */
+    char waits[480];       /* what we wait for */
+    tutti_timer partition; /* partition.c */
+    uint64_t partition_timeout_ns;
+    uint64_t partition_ns; /* of the coordinator, so far; while this process ran */
     uint64_t ticked_ns;
     bool away;     /* nobody is where the coordinator was: it is started again, we go on */
-    bool cut;      /* ops are refused for the silence */
+    bool isolated; /* ops are refused for the silence */
     bool accepted; /* the session stands */
     bool broke;    /* one stood before */
     void (*on_left)(tutti_agent *agent);
@@ -46,9 +46,9 @@ struct agent_member {
  * heard nothing for as long lets no op begin or go on, until it hears something, or that nobody is
  * where the coordinator was: it is being started again.
  */
-void agent_silence_begins(struct agent_member *self, uint64_t timeout_ns);  /* 0 = never mind */
-void agent_silence_ends(struct agent_member *self);                         /* it spoke */
-void agent_silence_look(struct agent_member *self, const tutti_error *err); /* a session ended */
+void agent_partition_watch(struct agent_member *self, uint64_t timeout_ns);    /* 0 = never mind */
+void agent_partition_end(struct agent_member *self);                           /* it spoke */
+void agent_partition_check(struct agent_member *self, const tutti_error *err); /* a session ended */
 
 /* join_advice.c: what to do about it; NULL: nothing more than its text says. */
 const char *agent_join_advice(const tutti_error *err);

@@ -16,13 +16,13 @@
 static uint64_t
 tick_of(const struct agent_member *self)
 {
-    const uint64_t tick = self->silence_timeout_ns / TICKS;
+    const uint64_t tick = self->partition_timeout_ns / TICKS;
 
     return tick < TUTTI_NS_PER_MS ? TUTTI_NS_PER_MS : tick;
 }
 
 static void
-cut_off_words(const struct agent_member *self, tutti_error *ret_err)
+isolated_words(const struct agent_member *self, tutti_error *ret_err)
 {
     const tutti_agent *agent = self->agent;
 
@@ -31,7 +31,7 @@ cut_off_words(const struct agent_member *self, tutti_error *ret_err)
         "rank %" PRIu32
         " has heard nothing from the coordinator at %s for %.3g s: it may have been "
         "given up, and waits until the coordinator answers (--silence-timeout)",
-        agent->rank, agent->options->coordinator, (double)self->silence_ns / TUTTI_NS_PER_S);
+        agent->rank, agent->options->coordinator, (double)self->partition_ns / TUTTI_NS_PER_S);
     tutti_error_set_op(ret_err, NULL, 0, (int32_t)agent->rank);
 }
 
@@ -40,10 +40,10 @@ agent_check_begin(const tutti_agent *agent, tutti_error *err)
 {
     const tutti_code code = agent_check_open(agent, err);
 
-    if (code != TUTTI_OK || !agent->member->cut) {
+    if (code != TUTTI_OK || !agent->member->isolated) {
         return code;
     }
-    cut_off_words(agent->member, err);
+    isolated_words(agent->member, err);
     return TUTTI_UNAVAILABLE;
 }
 
@@ -52,14 +52,14 @@ static void
 cut_off(struct agent_member *self)
 {
     tutti_agent *agent = self->agent;
-    tutti_link *link;
+    tutti_list_node *link;
     tutti_error err;
 
-    self->cut = true;
-    cut_off_words(self, &err);
+    self->isolated = true;
+    isolated_words(self, &err);
     TUTTI_LOG("agent", WARN, "%s", err.text);
-    for (link = agent->walks.next; link != &agent->walks; link = link->next) {
-        agent_walk_fail(tutti_container_of(link, agent_walk, link), &err, NULL);
+    for (link = agent->backwards.next; link != &agent->backwards; link = link->next) {
+        agent_backward_fail(tutti_container_of(link, agent_backward_pass, link), &err, NULL);
     }
     agent_ops_give_up(agent, &err);
 }
@@ -68,14 +68,14 @@ cut_off(struct agent_member *self)
 static void
 on_tick(tutti_timer *timer)
 {
-    struct agent_member *self = tutti_container_of(timer, struct agent_member, silence);
+    struct agent_member *self = tutti_container_of(timer, struct agent_member, partition);
     const uint64_t tick = tick_of(self);
     const uint64_t now = tutti_clock_ns();
     const uint64_t passed = now - self->ticked_ns;
 
     self->ticked_ns = now;
-    self->silence_ns += self->away ? 0 : passed < 2 * tick ? passed : tick;
-    if (self->silence_ns >= self->silence_timeout_ns && !self->cut &&
+    self->partition_ns += self->away ? 0 : passed < 2 * tick ? passed : tick;
+    if (self->partition_ns >= self->partition_timeout_ns && !self->isolated &&
         self->agent->state == AGENT_JOINED) {
         cut_off(self);
     }
@@ -83,40 +83,40 @@ on_tick(tutti_timer *timer)
 }
 
 void
-agent_silence_begins(struct agent_member *self, uint64_t timeout_ns)
+agent_partition_watch(struct agent_member *self, uint64_t timeout_ns)
 {
-    const uint64_t wanted = self->agent->options->silence_timeout_ns;
+    const uint64_t wanted = self->agent->options->partition_timeout_ns;
 
-    agent_silence_ends(self);
-    tutti_rpc_loop_timer_stop(self->agent->control, &self->silence);
+    agent_partition_end(self);
+    tutti_rpc_loop_timer_stop(self->agent->control, &self->partition);
     if (timeout_ns == 0) {
         return; /* a coordinator that does not answer heartbeats */
     }
-    self->silence_timeout_ns = wanted != 0 ? wanted : timeout_ns;
+    self->partition_timeout_ns = wanted != 0 ? wanted : timeout_ns;
     self->ticked_ns = tutti_clock_ns();
-    self->silence.on_expiry = on_tick;
-    tutti_rpc_loop_timer_start(self->agent->control, &self->silence,
+    self->partition.on_expiry = on_tick;
+    tutti_rpc_loop_timer_start(self->agent->control, &self->partition,
                                self->ticked_ns + tick_of(self));
 }
 
 void
-agent_silence_ends(struct agent_member *self)
+agent_partition_end(struct agent_member *self)
 {
-    self->silence_ns = 0;
+    self->partition_ns = 0;
     self->away = false;
-    if (self->cut) {
-        self->cut = false;
+    if (self->isolated) {
+        self->isolated = false;
         TUTTI_LOG("agent", INFO, "the coordinator is not silent any more: ops may begin");
     }
 }
 
 void
-agent_silence_look(struct agent_member *self, const tutti_error *err)
+agent_partition_check(struct agent_member *self, const tutti_error *err)
 {
     const bool nobody = err != NULL && tutti_rpc_nobody_there(err);
 
     if (nobody) {
-        agent_silence_ends(self);
+        agent_partition_end(self);
     }
     self->away = nobody;
 }

@@ -19,7 +19,7 @@
 struct agent_kept {
     tutti_map_node node;
     unsigned char key[KEY_SIZE];
-    tutti_link link; /* among those whose op has ended, the oldest first; else alone */
+    tutti_list_node link; /* among those whose op has ended, the oldest first; else alone */
     tutti_agent *agent;
     agent_op *op;      /* NULL: freed */
     atomic_bool noted; /* the result is complete: it can be repeated */
@@ -255,7 +255,7 @@ agent_answers_settle(agent_op *op)
 }
 
 bool
-agent_answers_let_go(agent_op *op, bool reached)
+agent_answers_release(agent_op *op, bool reached)
 {
     agent_kept *self = op->kept_answer;
 

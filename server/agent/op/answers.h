@@ -34,6 +34,6 @@ void agent_answers_settle(agent_op *op);
  *
  * Returns whether its new results stay, for a caller that comes again.
  */
-bool agent_answers_let_go(agent_op *op, bool reached);
+bool agent_answers_release(agent_op *op, bool reached);
 
 #endif

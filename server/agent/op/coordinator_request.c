@@ -10,44 +10,46 @@
 #define AGAIN_NS (200 * TUTTI_NS_PER_MS)
 
 void
-agent_ask_begin(agent_ask *ask, tutti_agent *agent)
+agent_coordinator_request_begin(agent_coordinator_request *coord_request, tutti_agent *agent)
 {
-    ask->agent = agent;
-    tutti_list_init(&ask->link);
-    tutti_list_add(&agent->asks, &ask->link);
+    coord_request->agent = agent;
+    tutti_list_init(&coord_request->link);
+    tutti_list_add(&agent->coordinator_requests, &coord_request->link);
 }
 
 /* A random half keeps thousands of agents from coming at once. */
 void
-agent_ask_later(agent_ask *ask, void (*on_again)(tutti_timer *timer))
+agent_coordinator_request_later(agent_coordinator_request *coord_request,
+                                void (*on_again)(tutti_timer *timer))
 {
-    ask->again.on_expiry = on_again;
-    tutti_rpc_loop_timer_start(ask->agent->control, &ask->again,
+    coord_request->again.on_expiry = on_again;
+    tutti_rpc_loop_timer_start(coord_request->agent->control, &coord_request->again,
                                tutti_clock_ns() + AGAIN_NS + tutti_id_draw() % AGAIN_NS);
 }
 
 void
-agent_ask_end(agent_ask *ask)
+agent_coordinator_request_end(agent_coordinator_request *coord_request)
 {
-    tutti_rpc_loop_timer_stop(ask->agent->control, &ask->again);
-    tutti_list_remove(&ask->link);
-    free(ask);
+    tutti_rpc_loop_timer_stop(coord_request->agent->control, &coord_request->again);
+    tutti_list_remove(&coord_request->link);
+    free(coord_request);
 }
 
 void
-agent_asks_cancel(tutti_agent *agent)
+agent_coordinator_requests_cancel(tutti_agent *agent)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
-    tutti_list_each(link, spare, &agent->asks)
+    tutti_list_each(link, spare, &agent->coordinator_requests)
     {
-        agent_ask *ask = tutti_container_of(link, agent_ask, link);
+        agent_coordinator_request *coord_request =
+            tutti_container_of(link, agent_coordinator_request, link);
 
-        if (ask->request != NULL) {
-            tutti_rpc_request_cancel(ask->request);
+        if (coord_request->request != NULL) {
+            tutti_rpc_request_cancel(coord_request->request);
         } else {
-            agent_ask_end(ask);
+            agent_coordinator_request_end(coord_request);
         }
     }
 }

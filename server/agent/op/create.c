@@ -98,10 +98,10 @@ agent_op_new(tutti_agent *agent, tutti_rpc_call *call, const agent_request *requ
     op->axis = request->axis;
     op->concat_axis = request->concat_axis;
     op->async = request->async;
-    op->claim.loop = agent->control;
-    op->came_ns = tutti_clock_ns();
+    op->lock_set.loop = agent->control;
+    op->enqueued_ns = tutti_clock_ns();
     op->deadline_ns =
-        tutti_clock_deadline(op->came_ns, request->timeout_ms,
+        tutti_clock_deadline(op->enqueued_ns, request->timeout_ms,
                              request->async ? TUTTI_TIMERS_NEVER : tutti_rpc_call_deadline(call),
                              agent->options->op_timeout_ns);
     tutti_list_init(&op->link);

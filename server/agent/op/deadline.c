@@ -53,7 +53,7 @@ on_late(tutti_timer *timer)
                          op->group->name, tutti_coll_kind_name(op->op.args.kind),
                          (unsigned)op->agent->rank, why_waiting(op));
     fail_in_line(op, &err);
-    agent_group_pump(op->group);
+    agent_group_dispatch(op->group);
 }
 
 void
@@ -77,7 +77,7 @@ agent_ops_give_up(tutti_agent *agent, const tutti_error *err)
 {
     tutti_map_node *node;
     tutti_map_node *next;
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (link = agent->ops.next; link != &agent->ops; link = link->next) {
         agent_op *op = tutti_container_of(link, agent_op, live);
@@ -90,6 +90,6 @@ agent_ops_give_up(tutti_agent *agent, const tutti_error *err)
     }
     for (node = tutti_map_first(&agent->groups); node != NULL; node = next) {
         next = tutti_map_next(node);
-        agent_group_pump(tutti_container_of(node, agent_group, by_name));
+        agent_group_dispatch(tutti_container_of(node, agent_group, by_name));
     }
 }

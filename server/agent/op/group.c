@@ -62,21 +62,21 @@ next_op(agent_group *group)
         return NULL;
     }
     op = tutti_container_of(group->queue.next, agent_op, link);
-    return op->ready && !agent_group_pauses(group, op) ? op : NULL;
+    return op->ready && !agent_group_backs_off(group, op) ? op : NULL;
 }
 
 void
 agent_group_fail_before(agent_group *group, uint64_t since_ns, const tutti_error *err)
 {
-    tutti_link mine;
-    tutti_link *link;
+    tutti_list_node mine;
+    tutti_list_node *link;
 
     tutti_list_init(&mine);
     tutti_list_splice(&mine, &group->queue);
     while ((link = tutti_list_pop(&mine)) != NULL) {
         agent_op *op = tutti_container_of(link, agent_op, link);
 
-        if (since_ns != 0 && op->came_ns >= since_ns) {
+        if (since_ns != 0 && op->enqueued_ns >= since_ns) {
             tutti_list_add(&group->queue, &op->link);
             continue;
         }
@@ -94,7 +94,7 @@ agent_group_fail_before(agent_group *group, uint64_t since_ns, const tutti_error
 static void
 forget_running(agent_group *group)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     while ((link = tutti_list_pop(&group->running)) != NULL) {
         tutti_container_of(link, agent_op, link)->group = NULL;
@@ -115,7 +115,7 @@ drop_group(agent_group *group)
         tutti_coll_group_close(group->coll);
         group->coll = NULL;
     }
-    tutti_rpc_loop_timer_stop(group->agent->control, &group->pause);
+    tutti_rpc_loop_timer_stop(group->agent->control, &group->backoff);
     tutti_map_remove(&group->agent->groups, &group->by_name);
     free(group);
 }
@@ -136,8 +136,8 @@ end_stopped(agent_group *group)
 static void
 pass_messages(agent_group *group)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     tutti_list_each(link, spare, &group->queue)
     {
@@ -156,7 +156,7 @@ pass_messages(agent_group *group)
 /* Give the engine whatever may go, in order. Not from inside itself: a launched op may end at once.
  */
 void
-agent_group_pump(agent_group *group)
+agent_group_dispatch(agent_group *group)
 {
     agent_op *op;
 
@@ -169,7 +169,7 @@ agent_group_pump(agent_group *group)
     }
     group->pumping = true;
     while (group->coll != NULL && (op = next_op(group)) != NULL) {
-        if (op->holds && !op->failed) {
+        if (op->barriers && !op->failed) {
             op->agent->hooks->place_reached(op);
             pass_messages(group);
             break;
@@ -197,7 +197,7 @@ agent_group_add(agent_group *group, agent_op *op)
         agent_wire_get_group(group);
         group->pumping = false;
     }
-    agent_group_pump(group);
+    agent_group_dispatch(group);
 }
 
 /* It is open, and was asked for again. */
@@ -210,10 +210,10 @@ check_known(agent_group *group, uint64_t id)
 }
 
 void
-agent_group_hold(agent_op *hold)
+agent_group_add_slot(agent_op *hold)
 {
-    hold->holds = true;
-    hold->group->holds++;
+    hold->barriers = true;
+    hold->group->barriers++;
     agent_group_add(hold->group, hold);
 }
 
@@ -221,7 +221,7 @@ void
 agent_group_count_again(agent_group *group)
 {
     char words[64];
-    tutti_link *link;
+    tutti_list_node *link;
 
     if (group->coll == NULL || group->agent->engine == NULL) {
         return;
@@ -241,9 +241,9 @@ agent_group_unhold(agent_op *hold)
 {
     agent_group *group = hold->group;
 
-    assert(group->holds > 0);
-    group->holds--;
-    if (group->holds == 0) {
+    assert(group->barriers > 0);
+    group->barriers--;
+    if (group->barriers == 0) {
         agent_group_count_again(group);
     }
 }
@@ -272,7 +272,7 @@ agent_group_known(agent_group *group, uint64_t id, uint64_t epoch, const uint32_
     group->id = id;
     group->epoch = epoch;
     TUTTI_LOG("agent", INFO, "group %s opened with %" PRIu32 " ranks", group->name, count);
-    agent_group_pump(group);
+    agent_group_dispatch(group);
 }
 
 /* Nobody counts ops of a group that we are not in: its ops just fail. */
@@ -289,7 +289,7 @@ agent_group_unknown(agent_group *group, const tutti_error *err)
     group->sequence = 0;
     group->entered = 0;
     fail_queue(group, err);
-    agent_group_pump(group);
+    agent_group_dispatch(group);
 }
 
 uint64_t
@@ -297,7 +297,7 @@ agent_group_waits_until(const agent_group *group)
 {
     uint64_t until = tutti_clock_ns();
     const uint64_t now = until;
-    const tutti_link *link;
+    const tutti_list_node *link;
 
     for (link = group->queue.next; link != &group->queue; link = link->next) {
         const agent_op *op = tutti_container_of(link, agent_op, link);
@@ -352,7 +352,7 @@ agent_groups_free(tutti_agent *agent)
 
         assert(tutti_list_empty(&group->queue));
         forget_running(group);
-        tutti_rpc_loop_timer_stop(agent->control, &group->pause);
+        tutti_rpc_loop_timer_stop(agent->control, &group->backoff);
         tutti_map_remove(&agent->groups, node);
         free(group);
     }

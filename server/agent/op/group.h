@@ -12,9 +12,9 @@
 /* The group of that name, made and asked for when it is not known yet. NULL: no memory. */
 agent_group *agent_group_of(tutti_agent *agent, const char *name, tutti_error *err);
 void agent_group_add(agent_group *group, agent_op *op);
-void agent_group_pump(agent_group *group);
-void agent_group_hold(agent_op *hold);   /* a Backward takes its place in the queue */
-void agent_group_unhold(agent_op *hold); /* its place is over, and not in the queue any more */
+void agent_group_dispatch(agent_group *group);
+void agent_group_add_slot(agent_op *hold); /* a Backward takes its place in the queue */
+void agent_group_unhold(agent_op *hold);   /* its place is over, and not in the queue any more */
 void agent_groups_renew(tutti_agent *agent, uint32_t rank, uint64_t epoch);
 void agent_group_deleted(tutti_agent *agent, const char *name);
 void agent_groups_free(tutti_agent *agent);

@@ -11,12 +11,12 @@
 #define LOOK_AGAIN_NS (10 * TUTTI_NS_PER_MS)
 
 static void
-on_pause(tutti_timer *timer)
+on_backoff(tutti_timer *timer)
 {
-    agent_group *group = tutti_container_of(timer, agent_group, pause);
+    agent_group *group = tutti_container_of(timer, agent_group, backoff);
 
     if (group->change_ns == 0) {
-        agent_group_pump(group);
+        agent_group_dispatch(group);
     } else if (tutti_list_empty(&group->running) || group->change_ns <= tutti_clock_ns()) {
         agent_world_changed(group->agent, group->next_epoch, "has left");
     } else {
@@ -27,20 +27,20 @@ on_pause(tutti_timer *timer)
 void
 agent_group_watch(agent_group *group)
 {
-    group->pause.on_expiry = on_pause;
-    tutti_rpc_loop_timer_start(group->agent->control, &group->pause,
+    group->backoff.on_expiry = on_backoff;
+    tutti_rpc_loop_timer_start(group->agent->control, &group->backoff,
                                tutti_clock_ns() + LOOK_AGAIN_NS);
 }
 
 bool
-agent_group_pauses(agent_group *group, const agent_op *op)
+agent_group_backs_off(agent_group *group, const agent_op *op)
 {
     tutti_agent *agent = group->agent;
     const uint64_t now = tutti_clock_ns();
     uint64_t until = agent->settled_ns;
 
-    if (group->broken && op->came_ns + AGENT_PAUSE_NS > until) {
-        until = op->came_ns + AGENT_PAUSE_NS;
+    if (group->broken && op->enqueued_ns + AGENT_BACKOFF_NS > until) {
+        until = op->enqueued_ns + AGENT_BACKOFF_NS;
     }
     if (group->change_ns != 0 && !op->failed && !op->cancelled) {
         return true; /* its world is another one soon: agent_group_watch */
@@ -48,8 +48,8 @@ agent_group_pauses(agent_group *group, const agent_op *op)
     if (op->failed || op->cancelled || until <= now || agent->state != AGENT_JOINED) {
         return false;
     }
-    group->pause.on_expiry = on_pause;
-    tutti_rpc_loop_timer_start(agent->control, &group->pause, until);
+    group->backoff.on_expiry = on_backoff;
+    tutti_rpc_loop_timer_start(agent->control, &group->backoff, until);
     return true;
 }
 

@@ -14,8 +14,8 @@
  * once because a member is gone, or that a fresh process makes while the others do not know it yet,
  * waits a little for that news: else the ranks would count their calls apart for ever after.
  */
-#define AGENT_PAUSE_NS (250 * TUTTI_NS_PER_MS)
-bool agent_group_pauses(agent_group *group, const agent_op *op);
+#define AGENT_BACKOFF_NS (250 * TUTTI_NS_PER_MS)
+bool agent_group_backs_off(agent_group *group, const agent_op *op);
 /* How an op has ended; a member was lost. */
 void agent_groups_note_end(tutti_agent *agent, const agent_op *op);
 void agent_groups_note_lost(tutti_agent *agent, uint32_t rank);

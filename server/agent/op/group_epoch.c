@@ -37,7 +37,7 @@ agent_groups_leave(tutti_agent *agent)
         any = any || group->coll != NULL;
         say_leaving(group);
         agent_group_fail_before(group, 0, &why);
-        agent_group_pump(group);
+        agent_group_dispatch(group);
     }
     return any;
 }
@@ -64,12 +64,12 @@ agent_groups_renew(tutti_agent *agent, uint32_t rank, uint64_t epoch)
         group->entered = 0;
         agent_group_changed(group);
         group->broken = false;
-        agent_group_fail_before(group, tutti_clock_ns() - AGENT_PAUSE_NS, &err);
+        agent_group_fail_before(group, tutti_clock_ns() - AGENT_BACKOFF_NS, &err);
         tutti_coll_group_renew(group->coll, epoch);
         say_leaving(group);
         agent_group_count_again(group);
         TUTTI_LOG("agent", INFO, "group %s goes on at epoch %" PRIu64, group->name, epoch);
-        agent_group_pump(group);
+        agent_group_dispatch(group);
     }
 }
 
@@ -114,11 +114,11 @@ agent_world_changed(tutti_agent *agent, uint64_t epoch, const char *why)
     tutti_coll_group_close(group->coll);
     group->coll = NULL;
     group->broken = false;
-    agent_group_fail_before(group, tutti_clock_ns() - AGENT_PAUSE_NS, &err);
+    agent_group_fail_before(group, tutti_clock_ns() - AGENT_BACKOFF_NS, &err);
     group->sequence = 0;
     if (!tutti_list_empty(&group->queue)) {
         group->asking = true;
         agent_wire_get_group(group);
     }
-    agent_group_pump(group);
+    agent_group_dispatch(group);
 }

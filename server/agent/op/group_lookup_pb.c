@@ -16,16 +16,17 @@
 #define CALL_NS (10 * TUTTI_NS_PER_S)
 
 typedef struct group_ask {
-    agent_ask ask; /* first: what ends it frees it */
+    agent_coordinator_request coord_request; /* first: what ends it frees it */
     char name[TUTTI_NAME_MAX + 1];
 } group_ask;
 
-static void ask_group(group_ask *self);
+static void request_group(group_ask *self);
 
 static agent_group *
 asked_group(const group_ask *self)
 {
-    tutti_map_node *node = tutti_map_find(&self->ask.agent->groups, tutti_bytes_of(self->name));
+    tutti_map_node *node =
+        tutti_map_find(&self->coord_request.agent->groups, tutti_bytes_of(self->name));
 
     return node == NULL ? NULL : tutti_container_of(node, agent_group, by_name);
 }
@@ -33,7 +34,8 @@ asked_group(const group_ask *self)
 static void
 on_again(tutti_timer *timer)
 {
-    ask_group(tutti_container_of(tutti_container_of(timer, agent_ask, again), group_ask, ask));
+    request_group(tutti_container_of(tutti_container_of(timer, agent_coordinator_request, again),
+                                     group_ask, coord_request));
 }
 
 /* The coordinator is away, or does not answer: it may come back. */
@@ -43,7 +45,7 @@ may_ask_again(const group_ask *self, agent_group *group, const tutti_error *err)
     if (err->code != TUTTI_UNAVAILABLE && err->code != TUTTI_DEADLINE_EXCEEDED) {
         return false;
     }
-    if (self->ask.agent->state == AGENT_LEAVING || group == NULL) {
+    if (self->coord_request.agent->state == AGENT_LEAVING || group == NULL) {
         return false;
     }
     return group->coll != NULL || agent_group_waits_until(group) != 0;
@@ -101,13 +103,13 @@ on_group(void *arg, tutti_rpc_message *response, const tutti_error *err)
     group_ask *self = arg;
     agent_group *group = asked_group(self);
 
-    self->ask.request = NULL;
+    self->coord_request.request = NULL;
     if (err != NULL && may_ask_again(self, group, err)) {
         TUTTI_LOG("agent", DEBUG, "group %s could not be asked for: %s", self->name, err->text);
-        agent_ask_later(&self->ask, on_again);
+        agent_coordinator_request_later(&self->coord_request, on_again);
         return;
     }
-    agent_ask_end(&self->ask);
+    agent_coordinator_request_end(&self->coord_request);
     if (group != NULL && err != NULL) {
         give_up(group, err);
     } else if (group != NULL) {
@@ -134,11 +136,11 @@ deadline_of(const agent_group *group)
 }
 
 static void
-ask_group(group_ask *self)
+request_group(group_ask *self)
 {
     static const tutti_rpc_stub stub = {&tutti__v1__coordinator_service__descriptor, "GetGroup"};
     Tutti__V1__GetGroupRequest request = TUTTI__V1__GET_GROUP_REQUEST__INIT;
-    tutti_agent *agent = self->ask.agent;
+    tutti_agent *agent = self->coord_request.agent;
     const tutti_rpc_call_options options = {.deadline_ns = deadline_of(asked_group(self))};
     tutti_error err;
 
@@ -148,7 +150,7 @@ ask_group(group_ask *self)
     request.rank = agent->rank; /* which of a mesh's groups it is */
     request.accept_spans = true;
     if (tutti_rpc_request_start(agent->coordinator, agent->control, &stub, &request.base, &options,
-                                on_group, self, &self->ask.request, &err) != TUTTI_OK) {
+                                on_group, self, &self->coord_request.request, &err) != TUTTI_OK) {
         on_group(self, NULL, &err);
     }
 }
@@ -165,7 +167,7 @@ agent_wire_get_group(agent_group *group)
         agent_group_unknown(group, &err);
         return;
     }
-    agent_ask_begin(&self->ask, group->agent);
+    agent_coordinator_request_begin(&self->coord_request, group->agent);
     memcpy(self->name, group->name, sizeof(self->name));
-    ask_group(self);
+    request_group(self);
 }

@@ -35,7 +35,7 @@ new_list(size_t inputs)
         return NULL;
     }
     self->in = calloc(inputs + 1, sizeof(*self->in));
-    self->in_uses = calloc(inputs + 1, sizeof(tutti_use *));
+    self->in_locks = calloc(inputs + 1, sizeof(tutti_lock *));
     self->axes = calloc(inputs + 1, sizeof(*self->axes));
     self->in_count = (uint32_t)inputs;
     return self;
@@ -53,10 +53,10 @@ agent_list_free(agent_op *op)
     tutti_tensor_unref(self->in_memory);
     tutti_tensor_unref(self->out_memory);
     free(self->in);
-    free(self->in_uses);
+    free(self->in_locks);
     free(self->axes);
     free(self->out);
-    free(self->out_uses);
+    free(self->out_locks);
     free(self);
     op->list = NULL;
 }
@@ -146,31 +146,31 @@ keep_inline(agent_op *op, const agent_request *request, tutti_error *err)
 }
 
 static tutti_code
-want_inputs(agent_op *op, const agent_request *request, tutti_error *err)
+lock_inputs(agent_op *op, const agent_request *request, tutti_error *err)
 {
     agent_list *list = op->list;
     tutti_code code = TUTTI_OK;
     uint32_t i;
 
     for (i = 0; i < list->in_count && code == TUTTI_OK; i++) {
-        code =
-            tutti_table_want(op->agent->table, &op->claim, request->inputs[i].handle, false, err);
+        code = tutti_table_lock_by_name(op->agent->table, &op->lock_set, request->inputs[i].handle,
+                                        false, err);
         if (code == TUTTI_OK) {
-            list->in_uses[i] = &op->claim.uses[op->claim.count - 1];
+            list->in_locks[i] = &op->lock_set.locks[op->lock_set.count - 1];
         }
     }
     return code;
 }
 
-/* The use of the same tensor, among the first `count` of the claim. */
-static tutti_use *
-find_same(const tutti_claim *claim, const tutti_use *use)
+/* The use of the same tensor, among the first `count` of the lock set. */
+static tutti_lock *
+find_same(const tutti_lock_set *lock_set, const tutti_lock *lock)
 {
     uint32_t i;
 
-    for (i = 0; i + 1 < claim->count; i++) {
-        if (claim->uses[i].entry == use->entry) {
-            return &claim->uses[i];
+    for (i = 0; i + 1 < lock_set->count; i++) {
+        if (lock_set->locks[i].entry == lock->entry) {
+            return &lock_set->locks[i];
         }
     }
     return NULL;
@@ -178,23 +178,24 @@ find_same(const tutti_claim *claim, const tutti_use *use)
 
 /* An output may be the input in its own place, and else none of the tensors named before it. */
 static tutti_code
-want_output(agent_op *op, uint32_t at, const char *handle, tutti_use **ret, tutti_error *err)
+lock_output(agent_op *op, uint32_t at, const char *handle, tutti_lock **ret, tutti_error *err)
 {
     const agent_list *list = op->list;
     const bool pairs = op->op.args.coalesced && op->op.args.form != TUTTI_FORM_LIST;
-    tutti_use *same;
-    const tutti_code code = tutti_table_want(op->agent->table, &op->claim, handle, true, err);
+    tutti_lock *same;
+    const tutti_code code =
+        tutti_table_lock_by_name(op->agent->table, &op->lock_set, handle, true, err);
 
     if (code != TUTTI_OK) {
         return code;
     }
-    *ret = &op->claim.uses[op->claim.count - 1];
-    same = find_same(&op->claim, *ret);
+    *ret = &op->lock_set.locks[op->lock_set.count - 1];
+    same = find_same(&op->lock_set, *ret);
     if (same == NULL) {
         return TUTTI_OK;
     }
-    tutti_table_unwant(op->agent->table, &op->claim);
-    if (!pairs || at >= list->in_count || list->in_uses[at] != same || same->exclusive) {
+    tutti_table_unwant(op->agent->table, &op->lock_set);
+    if (!pairs || at >= list->in_count || list->in_locks[at] != same || same->exclusive) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "OUTPUT_ALIAS",
                               "output %" PRIu32 " is there twice, or is another tensor's input",
                               at);
@@ -205,7 +206,7 @@ want_output(agent_op *op, uint32_t at, const char *handle, tutti_use **ret, tutt
 }
 
 static tutti_code
-want_outputs(agent_op *op, const agent_request *request, tutti_error *err)
+lock_outputs(agent_op *op, const agent_request *request, tutti_error *err)
 {
     agent_list *list = op->list;
     tutti_code code = TUTTI_OK;
@@ -213,10 +214,10 @@ want_outputs(agent_op *op, const agent_request *request, tutti_error *err)
 
     list->given_count = (uint32_t)request->output_count;
     for (i = 0; i < list->given_count && code == TUTTI_OK; i++) {
-        code = want_output(op, i, request->outputs[i], &list->out_uses[i], err);
+        code = lock_output(op, i, request->outputs[i], &list->out_locks[i], err);
     }
     if (code == TUTTI_OK && request->output[0] != '\0') { /* of a list of parts: one result */
-        code = want_output(op, UINT32_MAX, request->output, &op->out, err);
+        code = lock_output(op, UINT32_MAX, request->output, &op->out, err);
     }
     return code;
 }
@@ -233,9 +234,9 @@ make_outputs(agent_op *op, tutti_error *err)
 
     list->out_is_new = list->given_count == 0 && !op->out_inline;
     for (i = 0; i < list->in_count && known && list->out_is_new && code == TUTTI_OK; i++) {
-        code = tutti_table_make(op->agent->table, &op->claim, "", err);
+        code = tutti_table_create_locked(op->agent->table, &op->lock_set, "", err);
         if (code == TUTTI_OK) {
-            list->out_uses[i] = &op->claim.uses[op->claim.count - 1];
+            list->out_locks[i] = &op->lock_set.locks[op->lock_set.count - 1];
             list->out_count = i + 1;
         }
     }
@@ -251,9 +252,9 @@ make_output(agent_op *op, const agent_request *request, tutti_error *err)
     if (op->out_inline || request->output[0] != '\0') {
         return TUTTI_OK;
     }
-    code = tutti_table_make(op->agent->table, &op->claim, "", err);
+    code = tutti_table_create_locked(op->agent->table, &op->lock_set, "", err);
     if (code == TUTTI_OK) {
-        op->out = &op->claim.uses[op->claim.count - 1];
+        op->out = &op->lock_set.locks[op->lock_set.count - 1];
         op->out_is_new = true;
     }
     return code;
@@ -280,22 +281,22 @@ check_request(const agent_request *request, tutti_error *err)
 static tutti_code
 prepare_list(agent_op *op, const agent_request *request, tutti_error *err)
 {
-    const size_t uses = 2 * request->input_count + request->output_count + 1;
+    const size_t locks = 2 * request->input_count + request->output_count + 1;
     agent_list *list = new_list(request->input_count);
     uint32_t i;
 
     op->list = list;
-    if (list == NULL || list->in == NULL || list->in_uses == NULL || list->axes == NULL) {
+    if (list == NULL || list->in == NULL || list->in_locks == NULL || list->axes == NULL) {
         return fail_memory(request->input_count, err);
     }
-    list->out_uses = calloc(uses, sizeof(tutti_use *));
-    if (list->out_uses == NULL) {
+    list->out_locks = calloc(locks, sizeof(tutti_lock *));
+    if (list->out_locks == NULL) {
         return fail_memory(request->output_count, err);
     }
     for (i = 0; i < list->in_count; i++) {
         list->axes[i] = request->axis_count > 0 ? request->axes[i] : request->axis;
     }
-    return tutti_table_reserve(&op->claim, (uint32_t)uses, err);
+    return tutti_table_reserve(&op->lock_set, (uint32_t)locks, err);
 }
 
 tutti_code
@@ -310,10 +311,10 @@ agent_list_take(agent_op *op, agent_request *request, tutti_error *err)
     if (code == TUTTI_OK && request->inline_input && request->input_count > 0) {
         code = keep_inline(op, request, err);
     } else if (code == TUTTI_OK) {
-        code = want_inputs(op, request, err);
+        code = lock_inputs(op, request, err);
     }
     if (code == TUTTI_OK) {
-        code = want_outputs(op, request, err);
+        code = lock_outputs(op, request, err);
     }
     if (code == TUTTI_OK) {
         code = makes_list ? make_outputs(op, err) : make_output(op, request, err);
@@ -331,14 +332,14 @@ take_input(agent_op *op, uint32_t i, tutti_error *err)
 {
     agent_list *list = op->list;
 
-    if (list->in_uses[i] != NULL) {
+    if (list->in_locks[i] != NULL) {
         const tutti_tensor *tensor;
-        const tutti_code code = tutti_table_check(op->agent->table, list->in_uses[i], err);
+        const tutti_code code = tutti_table_check(op->agent->table, list->in_locks[i], err);
 
         if (code != TUTTI_OK) {
             return code;
         }
-        tensor = tutti_table_tensor(op->agent->table, list->in_uses[i]);
+        tensor = tutti_table_tensor(op->agent->table, list->in_locks[i]);
         list->in[i].spec = tensor->spec;
         list->in[i].data = tensor->data;
     }
@@ -381,11 +382,11 @@ static tutti_code
 use_given(agent_op *op, uint32_t i, tutti_error *err)
 {
     agent_list *list = op->list;
-    const tutti_tensor *tensor = tutti_table_tensor(op->agent->table, list->out_uses[i]);
+    const tutti_tensor *tensor = tutti_table_tensor(op->agent->table, list->out_locks[i]);
     tutti_code code;
 
     if (tensor == NULL) {
-        return tutti_table_check(op->agent->table, list->out_uses[i], err);
+        return tutti_table_check(op->agent->table, list->out_locks[i], err);
     }
     code = agent_check_output(&tensor->spec, &list->out[i].spec, err);
     list->out[i].data = tensor->data;
@@ -401,7 +402,7 @@ fill_new(agent_op *op, uint32_t i, tutti_error *err)
 
     if (code == TUTTI_OK) {
         list->out[i].data = tensor->data;
-        tutti_table_fill(op->agent->table, list->out_uses[i], tensor);
+        tutti_table_fill(op->agent->table, list->out_locks[i], tensor);
     }
     return code;
 }
@@ -410,14 +411,14 @@ fill_new(agent_op *op, uint32_t i, tutti_error *err)
 static tutti_code
 make_room(agent_list *list, uint32_t count, tutti_error *err)
 {
-    tutti_use **uses = calloc((size_t)count + 1, sizeof(tutti_use *));
+    tutti_lock **locks = calloc((size_t)count + 1, sizeof(tutti_lock *));
 
-    if (uses == NULL) {
+    if (locks == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
                           "no memory for a list of %" PRIu32 " tensors", count);
     }
-    free(list->out_uses);
-    list->out_uses = uses;
+    free(list->out_locks);
+    list->out_locks = locks;
     return TUTTI_OK;
 }
 
@@ -431,17 +432,17 @@ make_late(agent_op *op, uint32_t count, tutti_error *err)
 
     if (code == TUTTI_OK) {
         code = tutti_table_reserve(&list->made, count, err);
-        memcpy(list->made.owner, op->claim.owner, sizeof(list->made.owner));
-        list->made.lease = op->claim.lease;
+        memcpy(list->made.owner, op->lock_set.owner, sizeof(list->made.owner));
+        list->made.lease = op->lock_set.lease;
     }
     for (i = 0; i < count && code == TUTTI_OK; i++) {
-        code = tutti_table_make(op->agent->table, &list->made, "", err);
+        code = tutti_table_create_locked(op->agent->table, &list->made, "", err);
         if (code == TUTTI_OK) {
-            list->out_uses[i] = &list->made.uses[i];
+            list->out_locks[i] = &list->made.locks[i];
             list->out_count = i + 1;
         }
     }
-    (void)tutti_table_claim(op->agent->table, &list->made);
+    (void)tutti_table_acquire(op->agent->table, &list->made);
     return code;
 }
 
@@ -524,7 +525,7 @@ place_of_root(agent_op *op, const tutti_spec *specs, uint32_t count, tutti_error
                           "no memory for a list of %" PRIu32 " tensors", count);
     }
     memcpy(list->out, list->in, count * sizeof(*list->out));
-    memcpy(list->out_uses, list->in_uses, count * sizeof(tutti_use *));
+    memcpy(list->out_locks, list->in_locks, count * sizeof(tutti_lock *));
     list->out_count = count;
     list->out_is_new = false;
     op->op.outputs = list->out;
@@ -570,14 +571,15 @@ agent_list_outputs(const agent_op *op, uint32_t *ret_count)
     }
     outputs = calloc(list->out_count, sizeof(*outputs));
     for (i = 0; i < list->out_count && outputs != NULL; i++) {
-        if (list->out_uses[i] != NULL) {
-            tutti_table_handle(list->out_uses[i], outputs[i].handle);
+        if (list->out_locks[i] != NULL) {
+            tutti_table_handle(list->out_locks[i], outputs[i].handle);
         }
         outputs[i].has_spec = list->out != NULL;
         if (list->out != NULL) {
             const tutti_tensor *tensor =
-                list->out_uses[i] == NULL ? NULL
-                                          : tutti_table_tensor(op->agent->table, list->out_uses[i]);
+                list->out_locks[i] == NULL
+                    ? NULL
+                    : tutti_table_tensor(op->agent->table, list->out_locks[i]);
 
             outputs[i].spec = tensor != NULL ? tensor->spec : list->out[i].spec;
         }
@@ -608,8 +610,8 @@ agent_list_mark(agent_op *op, const tutti_error *err)
     uint32_t i;
 
     for (i = 0; i < list->out_count; i++) {
-        if (list->out_uses[i] != NULL && list->out_uses[i]->exclusive) {
-            tutti_table_mark(op->agent->table, list->out_uses[i], err);
+        if (list->out_locks[i] != NULL && list->out_locks[i]->exclusive) {
+            tutti_table_mark(op->agent->table, list->out_locks[i], err);
         }
     }
 }
@@ -621,6 +623,6 @@ agent_list_drop_new(agent_op *op)
     uint32_t i;
 
     for (i = 0; i < list->out_count && list->out_is_new; i++) {
-        tutti_table_drop_new(op->agent->table, list->out_uses[i]);
+        tutti_table_drop_new(op->agent->table, list->out_locks[i]);
     }
 }

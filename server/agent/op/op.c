@@ -68,12 +68,12 @@ let_go(agent_op *op)
     if (op->call != NULL) {
         const bool reached = !tutti_rpc_call_cancelled(op->call);
 
-        if (!agent_answers_let_go(op, reached) && !reached) {
+        if (!agent_answers_release(op, reached) && !reached) {
             forget_results(op);
         }
         tutti_rpc_call_unref(op->call);
     } else {
-        (void)agent_answers_let_go(op, true);
+        (void)agent_answers_release(op, true);
     }
     free(op->outputs);
     free(op);
@@ -94,7 +94,7 @@ release_op(agent_op *op)
 {
     tutti_list_remove(&op->live);
     agent_op_unwatch(op);
-    tutti_table_release(op->agent->table, &op->claim);
+    tutti_table_release(op->agent->table, &op->lock_set);
     tutti_tensor_unref(op->inline_in);
     tutti_tensor_unref(op->inline_out);
     op->agent->ops_live--;
@@ -185,7 +185,7 @@ fill_result(agent_op *op, agent_op_result *result)
                                 .output_count = op->output_count,
                                 .outputs = op->outputs,
                                 .meta = op->op.meta};
-    result->elapsed_us = (op->ended_ns - op->came_ns) / TUTTI_NS_PER_US;
+    result->elapsed_us = (op->ended_ns - op->enqueued_ns) / TUTTI_NS_PER_US;
     result->source_global = op->source_global;
     if (op->out != NULL && !op->no_result) {
         tutti_table_handle(op->out, result->handle);
@@ -298,12 +298,12 @@ agent_op_end_early(agent_op *op, const tutti_error *err)
 /* ------------------------------------------------------------------------------ its coming */
 
 static void
-on_claimed(tutti_claim *claim)
+on_claimed(tutti_lock_set *lock_set)
 {
-    agent_op *op = tutti_container_of(claim, agent_op, claim);
+    agent_op *op = tutti_container_of(lock_set, agent_op, lock_set);
 
     op->ready = true;
-    agent_group_pump(op->group);
+    agent_group_dispatch(op->group);
 }
 
 /* The caller went away. When only its time is up, the engine's own deadline says it better. */
@@ -356,7 +356,7 @@ admit(tutti_agent *agent, const agent_request *request, agent_group **ret_group,
     if (*ret_group == NULL) {
         return err->code;
     }
-    if (request->sequence != 0 && (*ret_group)->holds == 0 &&
+    if (request->sequence != 0 && (*ret_group)->barriers == 0 &&
         request->sequence != (*ret_group)->sequence + 1) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "OUT_OF_SEQUENCE",
                               "op %" PRIu64 " of group %s: the next one is %" PRIu64,
@@ -399,24 +399,24 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
     }
     op->client = client;
     if (agent_answers_expect(op, request, &op->err) != TUTTI_OK ||
-        (may_make(request) && agent_own_claim(&op->claim, call, &op->err) != TUTTI_OK) ||
+        (may_make(request) && agent_lock_own(&op->lock_set, call, &op->err) != TUTTI_OK) ||
         agent_op_take(op, request, &op->err) != TUTTI_OK) {
         op->failed = true;
-        tutti_table_release(agent->table, &op->claim);
+        tutti_table_release(agent->table, &op->lock_set);
         agent_list_free(op);
         op->in = NULL;
         op->out = NULL;
     }
-    if (group->holds > 0) { /* known when the Backwards before it are over */
+    if (group->barriers > 0) { /* known when the Backwards before it are over */
         op->expect = request->sequence;
     } else if (!agent_op_is_p2p(op)) {
         op->sequence = ++group->sequence;
     }
-    op->claim.on_ready = on_claimed;
+    op->lock_set.on_ready = on_claimed;
     op->group = group;
-    agent_op_record_came(op);
+    agent_op_record_enqueued(op);
     agent_group_changed(group);
-    op->ready = tutti_table_claim(agent->table, &op->claim);
+    op->ready = tutti_table_acquire(agent->table, &op->lock_set);
     if (!op->async || op->failed) {
         tutti_rpc_call_set_user(call, op);
         tutti_rpc_call_on_cancel(call, on_cancel);

@@ -27,9 +27,10 @@ add_tensor(agent_op *op, const tutti_tensor *tensor, tutti_error *err)
 }
 
 static tutti_code
-add_use(agent_op *op, const tutti_use *use, tutti_error *err)
+add_lock(agent_op *op, const tutti_lock *lock, tutti_error *err)
 {
-    return use == NULL ? TUTTI_OK : add_tensor(op, tutti_table_tensor(op->agent->table, use), err);
+    return lock == NULL ? TUTTI_OK
+                        : add_tensor(op, tutti_table_tensor(op->agent->table, lock), err);
 }
 
 static tutti_code
@@ -40,10 +41,10 @@ add_list(agent_op *op, tutti_error *err)
     uint32_t i;
 
     for (i = 0; i < list->in_count && code == TUTTI_OK; i++) {
-        code = add_use(op, list->in_uses[i], err);
+        code = add_lock(op, list->in_locks[i], err);
     }
     for (i = 0; i < list->given_count && code == TUTTI_OK; i++) {
-        code = add_use(op, list->out_uses[i], err);
+        code = add_lock(op, list->out_locks[i], err);
     }
     return code;
 }
@@ -118,10 +119,10 @@ agent_op_find_place(agent_op *op, tutti_error *err)
     tutti_code code = gives ? add_tensor(op, op->inline_in, err) : TUTTI_OK;
 
     if (code == TUTTI_OK && gives) {
-        code = add_use(op, op->in, err);
+        code = add_lock(op, op->in, err);
     }
     if (code == TUTTI_OK && !op->out_is_new) {
-        code = add_use(op, op->out, err);
+        code = add_lock(op, op->out, err);
     }
     if (code == TUTTI_OK && op->list != NULL) {
         code = add_list(op, err);

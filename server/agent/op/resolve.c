@@ -50,7 +50,7 @@ makes_output(tutti_coll_kind kind)
 
 /* Find what is named: the same tensor as input and output is one exclusive use. */
 static tutti_code
-want_tensors(agent_op *op, const agent_request *request, tutti_error *err)
+lock_tensors(agent_op *op, const agent_request *request, tutti_error *err)
 {
     tutti_table *table = op->agent->table;
     const bool in_place = request->input != NULL && request->output[0] != '\0' &&
@@ -58,41 +58,41 @@ want_tensors(agent_op *op, const agent_request *request, tutti_error *err)
     tutti_code code = TUTTI_OK;
 
     if (request->input != NULL) {
-        code = tutti_table_want(table, &op->claim, request->input, in_place, err);
+        code = tutti_table_lock_by_name(table, &op->lock_set, request->input, in_place, err);
         if (code != TUTTI_OK) {
             return code;
         }
-        op->in = &op->claim.uses[op->claim.count - 1];
+        op->in = &op->lock_set.locks[op->lock_set.count - 1];
     }
     if (in_place) {
         op->out = op->in;
         return TUTTI_OK;
     }
     if (request->output[0] != '\0') {
-        code = tutti_table_want(table, &op->claim, request->output, true, err);
+        code = tutti_table_lock_by_name(table, &op->lock_set, request->output, true, err);
         if (code == TUTTI_OK && op->in != NULL &&
-            op->claim.uses[op->claim.count - 1].entry == op->in->entry) {
-            tutti_table_unwant(table, &op->claim); /* the same tensor by another name */
+            op->lock_set.locks[op->lock_set.count - 1].entry == op->in->entry) {
+            tutti_table_unwant(table, &op->lock_set); /* the same tensor by another name */
             op->in->exclusive = true;
             op->out = op->in;
             return TUTTI_OK;
         }
     } else if (makes_output(request->args.kind) && !op->out_inline &&
                !(request->args.kind == TUTTI_COLL_BROADCAST && op->in != NULL)) {
-        code = tutti_table_make(table, &op->claim, "", err);
+        code = tutti_table_create_locked(table, &op->lock_set, "", err);
         op->out_is_new = code == TUTTI_OK;
     } else {
         return TUTTI_OK;
     }
     if (code == TUTTI_OK) {
-        op->out = &op->claim.uses[op->claim.count - 1];
+        op->out = &op->lock_set.locks[op->lock_set.count - 1];
     }
     return code;
 }
 
-/* The input of an op whose outputs are a list, and are in the claim. */
+/* The input of an op whose outputs are a list, and are in the lock set. */
 static tutti_code
-want_input(agent_op *op, const agent_request *request, tutti_error *err)
+lock_input(agent_op *op, const agent_request *request, tutti_error *err)
 {
     tutti_code code;
     uint32_t i;
@@ -100,13 +100,13 @@ want_input(agent_op *op, const agent_request *request, tutti_error *err)
     if (request->input == NULL) {
         return TUTTI_OK;
     }
-    code = tutti_table_want(op->agent->table, &op->claim, request->input, false, err);
+    code = tutti_table_lock_by_name(op->agent->table, &op->lock_set, request->input, false, err);
     if (code != TUTTI_OK) {
         return code;
     }
-    op->in = &op->claim.uses[op->claim.count - 1];
-    for (i = 0; i + 1 < op->claim.count; i++) {
-        if (op->claim.uses[i].entry == op->in->entry) {
+    op->in = &op->lock_set.locks[op->lock_set.count - 1];
+    for (i = 0; i + 1 < op->lock_set.count; i++) {
+        if (op->lock_set.locks[i].entry == op->in->entry) {
             return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "OUTPUT_ALIAS",
                                   "output %" PRIu32 " is the input", i);
         }
@@ -138,13 +138,13 @@ take_one(agent_op *op, agent_request *request, tutti_error *err)
     }
     if (!tutti_coll_makes_list(&op->op.args)) {
         return request->output_count == 0
-                   ? want_tensors(op, request, err)
+                   ? lock_tensors(op, request, err)
                    : TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "LIST_SIZE",
                                     "%zu outputs for one result: use `output`",
                                     request->output_count);
     }
     code = agent_list_take(op, request, err);
-    return code == TUTTI_OK ? want_input(op, request, err) : code;
+    return code == TUTTI_OK ? lock_input(op, request, err) : code;
 }
 
 tutti_code

@@ -16,7 +16,7 @@
 #define OPS_NAMED 8
 
 typedef struct sync_call {
-    tutti_link link; /* in the agent's syncs */
+    tutti_list_node link; /* in the agent's syncs */
     tutti_agent *agent;
     tutti_rpc_call *call; /* [ref] */
     agent_sync_fn answer;
@@ -56,8 +56,8 @@ static void
 name_missing(const sync_call *sync, tutti_text *text)
 {
     uint64_t named = 0;
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     tutti_list_each(link, spare, &sync->agent->ops)
     {
@@ -113,8 +113,8 @@ static sync_call *
 new_sync(tutti_agent *agent, tutti_rpc_call *call, const char *group, agent_sync_fn answer)
 {
     sync_call *sync = calloc(1, sizeof(*sync));
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     if (sync == NULL) {
         return NULL;
@@ -168,8 +168,8 @@ agent_sync(tutti_agent *agent, tutti_rpc_call *call, const char *group, uint32_t
 void
 agent_sync_op_ended(tutti_agent *agent, const agent_op *op)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     tutti_list_each(link, spare, &agent->syncs)
     {

@@ -127,7 +127,7 @@ agent_work_find(const tutti_agent *agent, const char *name, agent_work **ret, tu
 }
 
 agent_work *
-agent_work_pinned(const tutti_agent *agent, uint64_t number)
+agent_work_is_pinned(const tutti_agent *agent, uint64_t number)
 {
     unsigned char key[8];
     tutti_map_node *node = tutti_map_find(&agent->works->by_number, tutti_map_key_u64(key, number));
@@ -159,7 +159,7 @@ fill_status(agent_work_status *status, agent_op *op)
     status->done = true;
     status->failed = op->failed;
     status->err = op->err;
-    status->elapsed_us = (op->ended_ns - op->came_ns) / TUTTI_NS_PER_US;
+    status->elapsed_us = (op->ended_ns - op->enqueued_ns) / TUTTI_NS_PER_US;
     if (op->out != NULL && !op->no_result) {
         tutti_table_handle(op->out, status->handle);
         tensor = tutti_table_tensor(op->agent->table, op->out);
@@ -179,7 +179,7 @@ void
 agent_work_done(agent_work *work, agent_op *op)
 {
     struct agent_works *works = op->agent->works;
-    tutti_link *link;
+    tutti_list_node *link;
 
     fill_status(&work->status, op);
     tutti_list_add(&works->finished, &work->finished);

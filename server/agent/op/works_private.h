@@ -7,31 +7,31 @@
 struct agent_work {
     tutti_map_node by_number;
     unsigned char key[8];
-    tutti_link finished; /* in works->finished, the oldest first */
-    tutti_link waits;    /* agent_wait_link.of_work, of calls that have not heard of its end */
-    uint32_t pins;       /* calls that will want to know how it stands */
+    tutti_list_node finished; /* in works->finished, the oldest first */
+    tutti_list_node waits;    /* agent_wait_link.of_work, of calls that have not heard of its end */
+    uint32_t pins;            /* calls that will want to know how it stands */
     uint64_t number;
     agent_work_status status;
 };
 
 struct agent_works {
     tutti_map by_number;
-    tutti_link finished;
+    tutti_list_node finished;
     uint64_t finished_count;
     uint64_t last_number;
-    tutti_link waits; /* all calls that wait */
+    tutti_list_node waits; /* all calls that wait */
 };
 
 typedef struct agent_wait agent_wait;
 
 /* One work that a call waits for. */
 typedef struct agent_wait_link {
-    tutti_link of_work;
+    tutti_list_node of_work;
     agent_wait *wait;
 } agent_wait_link;
 
 struct agent_wait {
-    tutti_link link;
+    tutti_list_node link;
     tutti_agent *agent;
     tutti_rpc_call *call;
     agent_statuses_fn answer;
@@ -52,7 +52,7 @@ struct agent_wait {
  */
 tutti_code agent_work_find(const tutti_agent *agent, const char *name, agent_work **ret,
                            tutti_error *err);
-agent_work *agent_work_pinned(const tutti_agent *agent, uint64_t number); /* so it is there */
+agent_work *agent_work_is_pinned(const tutti_agent *agent, uint64_t number); /* so it is there */
 
 /* works_wait.c */
 

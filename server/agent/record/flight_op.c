@@ -11,7 +11,7 @@
 #include "server/agent/tensor/table.h"
 
 void
-agent_op_record_came(agent_op *op)
+agent_op_record_enqueued(agent_op *op)
 {
     agent_group *group = op->group;
     agent_flight_entry *entry = agent_flight_begin(op->agent->flight);
@@ -22,9 +22,10 @@ agent_op_record_came(agent_op *op)
     entry->op_number = ++group->op_count;
     entry->p2p_number = agent_op_is_p2p(op) ? ++group->p2p_count : 0;
     entry->sequence = op->sequence;
-    entry->created_ns = op->came_ns;
-    entry->timeout_ms =
-        op->deadline_ns > op->came_ns ? (op->deadline_ns - op->came_ns) / TUTTI_NS_PER_MS : 0;
+    entry->created_ns = op->enqueued_ns;
+    entry->timeout_ms = op->deadline_ns > op->enqueued_ns
+                            ? (op->deadline_ns - op->enqueued_ns) / TUTTI_NS_PER_MS
+                            : 0;
     entry->peer = op->op.args.peer;
     memcpy(entry->group, group->name, strlen(group->name) + 1);
     memcpy(entry->trace, op->trace, sizeof(entry->trace));
@@ -39,7 +40,7 @@ agent_op_record_started(agent_op *op)
     agent_flight_entry *entry;
 
     if (!op->recorded) { /* of a Backward: it never stood in line */
-        agent_op_record_came(op);
+        agent_op_record_enqueued(op);
     }
     entry = agent_flight_change(op->agent->flight, op->record_id);
     if (entry == NULL) {
@@ -109,7 +110,7 @@ agent_op_record_ended(agent_op *op)
     agent_flight_entry *entry;
 
     if (!op->recorded) {
-        agent_op_record_came(op);
+        agent_op_record_enqueued(op);
     }
     entry = agent_flight_change(op->agent->flight, op->record_id);
     if (entry == NULL) {

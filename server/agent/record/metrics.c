@@ -44,7 +44,7 @@ log_op(const agent_op *op)
     TUTTI_LOG("agent/op", DEBUG, "group %s op %" PRIu64 " %s: %s in %" PRIu64 " us%s%s",
               op->group == NULL ? "?" : op->group->name, op->sequence,
               tutti_coll_kind_name(op->op.args.kind), result,
-              (uint64_t)((op->ended_ns - op->came_ns) / TUTTI_NS_PER_US),
+              (uint64_t)((op->ended_ns - op->enqueued_ns) / TUTTI_NS_PER_US),
               op->trace[0] == '\0' ? "" : ", trace ", op->trace);
 }
 
@@ -56,7 +56,7 @@ agent_note_op(agent_op *op)
     const size_t code = op->failed ? (size_t)op->err.code : 0;
 
     tutti_count(&numbers->ops[kind][code < AGENT_CODES ? code : TUTTI_UNKNOWN], 1);
-    tutti_meter_add(&numbers->op_durations[kind], op->ended_ns - op->came_ns);
+    tutti_meter_add(&numbers->op_durations[kind], op->ended_ns - op->enqueued_ns);
     if (!op->failed) {
         tutti_count(&numbers->op_bytes[kind], bytes_of(op));
     }

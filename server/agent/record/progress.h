@@ -7,10 +7,10 @@
 
 /* ------------------------------------------------------------------ flight_op.c: its records */
 
-void agent_op_record_came(agent_op *op);    /* control loop: it has its group */
-void agent_op_record_started(agent_op *op); /* control loop: about to be posted */
-void agent_op_record_posted(agent_op *op);  /* control loop: it has its number */
-void agent_op_record_ended(agent_op *op);   /* any thread: before anybody hears of the end */
+void agent_op_record_enqueued(agent_op *op); /* control loop: it has its group */
+void agent_op_record_started(agent_op *op);  /* control loop: about to be posted */
+void agent_op_record_posted(agent_op *op);   /* control loop: it has its number */
+void agent_op_record_ended(agent_op *op);    /* any thread: before anybody hears of the end */
 void agent_op_record_retired(const agent_op *op);
 
 /* ------------------------------------------------------------------ flight_dump.c: into a file */

@@ -18,8 +18,9 @@ static void
 answer(agent_access *access)
 {
     Tutti__V1__CopyResponse response = TUTTI__V1__COPY_RESPONSE__INIT;
-    const uint32_t last = access->claim.count - 1;
-    const tutti_tensor *to = tutti_table_tensor(access->agent->table, &access->claim.uses[last]);
+    const uint32_t last = access->lock_set.count - 1;
+    const tutti_tensor *to =
+        tutti_table_tensor(access->agent->table, &access->lock_set.locks[last]);
     wire_use ref;
 
     agent_write_use(access, last, &to->spec, &ref);
@@ -30,7 +31,7 @@ answer(agent_access *access)
 }
 
 static void
-on_copied(agent_piece *piece, const tutti_error *err)
+on_copied(agent_gpu_chunk *piece, const tutti_error *err)
 {
     agent_access *access = piece->access;
 
@@ -39,13 +40,13 @@ on_copied(agent_piece *piece, const tutti_error *err)
     } else {
         answer(access);
     }
-    agent_piece_free(piece);
+    agent_gpu_chunk_free(piece);
 }
 
 static void
 copy_staged(agent_access *access, tutti_tensor *from, tutti_tensor *to)
 {
-    agent_piece *piece = agent_piece_new(access, 0, 0);
+    agent_gpu_chunk *piece = agent_gpu_chunk_new(access, 0, 0);
     tutti_error err;
 
     if (piece == NULL) {
@@ -53,7 +54,7 @@ copy_staged(agent_access *access, tutti_tensor *from, tutti_tensor *to)
         agent_access_fail(access, &err);
         return;
     }
-    agent_piece_copy(piece, from, to, on_copied);
+    agent_gpu_chunk_copy(piece, from, to, on_copied);
 }
 
 /* A new tensor, where the call says, or where the original is. */
@@ -71,7 +72,8 @@ make_copy(agent_access *access, const char *device, const tutti_tensor *from, tu
         code = tutti_tensor_new(space, &from->spec, false, ret, err);
     }
     if (code == TUTTI_OK) {
-        tutti_table_fill(access->agent->table, &access->claim.uses[access->claim.count - 1], *ret);
+        tutti_table_fill(access->agent->table, &access->lock_set.locks[access->lock_set.count - 1],
+                         *ret);
     }
     return code;
 }
@@ -86,7 +88,7 @@ turn(agent_access *access)
     tutti_code code = agent_access_tensor(access, 0, &from, &err);
 
     if (code == TUTTI_OK && request->into[0] != '\0') {
-        code = agent_access_check(access, access->claim.count - 1, &from->spec, &to, &err);
+        code = agent_access_check(access, access->lock_set.count - 1, &from->spec, &to, &err);
     } else if (code == TUTTI_OK) {
         code = make_copy(access, request->device, from, &to, &err);
     }
@@ -122,7 +124,7 @@ want(agent_access *access, const Tutti__V1__CopyRequest *request, tutti_error *e
     tutti_code code = check(access, request, err);
 
     if (code == TUTTI_OK) {
-        code = tutti_table_want(table, &access->claim, request->handle, false, err);
+        code = tutti_table_lock_by_name(table, &access->lock_set, request->handle, false, err);
     }
     if (code != TUTTI_OK) {
         return code;
@@ -132,10 +134,10 @@ want(agent_access *access, const Tutti__V1__CopyRequest *request, tutti_error *e
         access->made = code == TUTTI_OK;
         return code;
     }
-    code = tutti_table_want(table, &access->claim, request->into, true, err);
-    if (code == TUTTI_OK && access->claim.uses[0].entry == access->claim.uses[1].entry) {
-        tutti_table_unwant(table, &access->claim);
-        access->claim.uses[0].exclusive = true;
+    code = tutti_table_lock_by_name(table, &access->lock_set, request->into, true, err);
+    if (code == TUTTI_OK && access->lock_set.locks[0].entry == access->lock_set.locks[1].entry) {
+        tutti_table_unwant(table, &access->lock_set);
+        access->lock_set.locks[0].exclusive = true;
     }
     return code;
 }

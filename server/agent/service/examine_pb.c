@@ -23,7 +23,7 @@
 #define RDMA_NAME_SIZE 64
 
 /* What an answer is made of. */
-typedef struct exam {
+typedef struct self_check {
     tutti_agent *agent;
     tutti_rpc_call *call;
     Tutti__V1__ExamineResponse response;
@@ -35,7 +35,7 @@ typedef struct exam {
     char *gpu_pointers[AGENT_DEVICES_MAX];
     Tutti__V1__Reach reaches[RANKS_MAX];
     Tutti__V1__Reach *pointers[RANKS_MAX];
-} exam;
+} self_check;
 
 static char *
 text_of(const char *text)
@@ -74,7 +74,7 @@ limit_of(rlim_t limit)
 }
 
 static void
-fill_limits(exam *self)
+fill_limits(self_check *self)
 {
     struct rlimit limit;
 
@@ -90,7 +90,7 @@ fill_limits(exam *self)
 }
 
 static void
-fill_machine(exam *self)
+fill_machine(self_check *self)
 {
     struct utsname name;
     size_t count = list_folder("/sys/class/infiniband", self->rdma, RDMA_MAX);
@@ -109,7 +109,7 @@ fill_machine(exam *self)
 }
 
 static void
-fill_gpus(exam *self)
+fill_gpus(self_check *self)
 {
     const agent_devices *devices = &self->agent->devices;
     size_t i;
@@ -125,7 +125,7 @@ fill_gpus(exam *self)
 }
 
 static void
-fill(exam *self)
+fill(self_check *self)
 {
     tutti_agent *agent = self->agent;
     const char *listen = agent->server_options->listen;
@@ -139,8 +139,8 @@ fill(exam *self)
     response->device = text_of(agent->options->device);
     response->addresses = self->addresses;
     response->n_addresses = agent_addresses(agent, self->addresses);
-    response->transports = text_of(tutti_agent_plane_name(agent->options, listen));
-    response->net_devices = text_of(tutti_agent_plane_devices(agent->options, listen));
+    response->transports = text_of(tutti_agent_data_plane_name(agent->options, listen));
+    response->net_devices = text_of(tutti_agent_data_plane_devices(agent->options, listen));
     fill_limits(self);
     fill_machine(self);
     fill_gpus(self);
@@ -150,7 +150,7 @@ fill(exam *self)
 static void
 on_probed(void *arg, const tutti_coll_reach *reaches, size_t count)
 {
-    exam *self = arg;
+    self_check *self = arg;
     size_t i;
 
     for (i = 0; i < count; i++) {
@@ -203,7 +203,7 @@ start(tutti_agent *agent, tutti_rpc_call *call, tutti_error *err)
     size_t count = 0;
     size_t i;
     tutti_code code = check(agent, request, err);
-    exam *self = code == TUTTI_OK ? calloc(1, sizeof(*self)) : NULL;
+    self_check *self = code == TUTTI_OK ? calloc(1, sizeof(*self)) : NULL;
 
     if (self == NULL) {
         return code != TUTTI_OK

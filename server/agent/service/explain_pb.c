@@ -14,7 +14,7 @@
 #define RULE_BYTES 192
 
 typedef struct wire_explanation {
-    tutti_choice_query query;
+    tutti_selection_query query;
     Tutti__V1__ExplainResponse message;
     Tutti__V1__Alternative alternatives[TUTTI_ALGORITHM_COUNT];
     Tutti__V1__Alternative *pointers[TUTTI_ALGORITHM_COUNT];
@@ -31,7 +31,7 @@ text_of(const char *text)
 /* ------------------------------------------------------------------------------ the question */
 
 static tutti_code
-read_order(const Tutti__V1__ExplainRequest *request, tutti_choice_query *query, tutti_error *err)
+read_order(const Tutti__V1__ExplainRequest *request, tutti_selection_query *query, tutti_error *err)
 {
     const tutti_dtype dtype = request->dtype != TUTTI__V1__DTYPE__DTYPE_UNSPECIFIED
                                   ? (tutti_dtype)request->dtype
@@ -42,15 +42,16 @@ read_order(const Tutti__V1__ExplainRequest *request, tutti_choice_query *query, 
     const bool reduces = query->kind == TUTTI_COLL_ALL_REDUCE || query->kind == TUTTI_COLL_REDUCE ||
                          query->kind == TUTTI_COLL_REDUCE_SCATTER;
 
-    query->class_ = tutti_choice_class_of(query->kind, reduce, dtype);
+    query->class_ = tutti_selection_class_of(query->kind, reduce, dtype);
     query->scaled = reduce == TUTTI_REDUCE_PREMUL_SUM;
     return reduces ? tutti_reduce_check(reduce, dtype, err) : TUTTI_OK;
 }
 
 static tutti_code
-read_question(const Tutti__V1__ExplainRequest *request, tutti_choice_query *query, tutti_error *err)
+read_question(const Tutti__V1__ExplainRequest *request, tutti_selection_query *query,
+              tutti_error *err)
 {
-    query->kind = tutti_choice_kind_of(request->op, strlen(request->op));
+    query->kind = tutti_selection_kind_of(request->op, strlen(request->op));
     query->bytes = request->bytes;
     query->regular = true;
     if (query->kind == 0) {
@@ -67,7 +68,7 @@ take_hosts(const tutti_agent *agent, uint32_t told, wire_explanation *self)
     const uint32_t ranks = self->query.ranks;
 
     self->query.hosts = told == 0 || told > ranks ? ranks : told;
-    self->query.near = self->query.hosts == 1 && ranks > 1 && !agent->options->no_shm;
+    self->query.same_host = self->query.hosts == 1 && ranks > 1 && !agent->options->no_shm;
 }
 
 /* The group as its last op found it. */
@@ -92,12 +93,12 @@ look_at_group(tutti_agent *agent, const char *name, uint32_t told, wire_explanat
     }
     self->query.ranks = coll != NULL ? tutti_coll_group_size(coll) : agent->world_size;
     self->query.hosts = facts.host_count;
-    self->query.near = facts.near;
+    self->query.same_host = facts.same_host;
     if (!facts.known) {
         take_hosts(agent, told, self);
     }
     self->message.settled = facts.known;
-    self->message.near = self->query.near;
+    self->message.same_host = self->query.same_host;
     self->message.alike = facts.alike || !facts.known;
     return TUTTI_OK;
 }
@@ -105,25 +106,25 @@ look_at_group(tutti_agent *agent, const char *name, uint32_t told, wire_explanat
 /* ------------------------------------------------------------------------------ the answer */
 
 static void
-write_choice(wire_explanation *self, const tutti_choice *choice)
+write_selection(wire_explanation *self, const tutti_selection *selection)
 {
     static const char *const whys[] = {"forced", "rule", "base"};
-    const tutti_choice_query *query = &self->query;
-    const tutti_algorithm forced = choice->forced[query->kind];
+    const tutti_selection_query *query = &self->query;
+    const tutti_algorithm forced = selection->forced[query->kind];
     const char *why_not = "";
-    tutti_choice_why why = TUTTI_CHOICE_BASE;
+    tutti_selection_why why = TUTTI_SELECTION_BASE;
     tutti_text text = tutti_text_in(self->rule, sizeof(self->rule));
     size_t rule = 0;
-    tutti_algorithm algorithm = tutti_choice_base(query);
+    tutti_algorithm algorithm = tutti_selection_base(query);
     /* But the first op of a group of many, which learns the hosts. */
     const bool rides =
-        (self->message.settled || query->ranks <= 2) && tutti_coll_host_rides(choice, query);
+        (self->message.settled || query->ranks <= 2) && tutti_coll_host_rides(selection, query);
 
     if (self->message.alike) {
-        algorithm = tutti_choice_take(choice, query, &why, &rule);
+        algorithm = tutti_selection_pick(selection, query, &why, &rule);
     }
-    if (why == TUTTI_CHOICE_RULE && !rides) {
-        tutti_choice_write_rule(&choice->rules[rule], &text);
+    if (why == TUTTI_SELECTION_RULE && !rides) {
+        tutti_selection_write_rule(&selection->rules[rule], &text);
         self->message.rule_number = (uint32_t)rule + 1;
     }
     text = tutti_text_in(self->passed_over, sizeof(self->passed_over));
@@ -134,16 +135,16 @@ write_choice(wire_explanation *self, const tutti_choice *choice)
     self->message.why = text_of(rides ? "small" : whys[why]);
     self->message.rule = self->rule;
     self->message.passed_over = self->passed_over;
-    self->message.rule_count = (uint32_t)choice->rule_count;
+    self->message.rule_count = (uint32_t)selection->rule_count;
 }
 
 static void
 write_alternatives(wire_explanation *self)
 {
-    tutti_choice_model model;
+    tutti_selection_model model;
     int i;
 
-    tutti_choice_model_init(&model);
+    tutti_selection_model_init(&model);
     for (i = 1; i < TUTTI_ALGORITHM_COUNT; i++) {
         const tutti_algorithm algorithm = (tutti_algorithm)i;
         Tutti__V1__Alternative *one = &self->alternatives[self->message.n_alternatives];
@@ -157,7 +158,7 @@ write_alternatives(wire_explanation *self)
         one->possible = tutti_algorithm_fits(algorithm, &self->query, &why_not);
         one->why_not = text_of(why_not);
         one->predicted_ns =
-            one->possible ? tutti_choice_cost_ns(algorithm, &self->query, &model) : 0;
+            one->possible ? tutti_selection_cost_ns(algorithm, &self->query, &model) : 0;
         one->keeps_order = tutti_algorithm_keeps_order(algorithm, self->query.kind);
         self->pointers[self->message.n_alternatives++] = one;
     }
@@ -171,8 +172,8 @@ agent_on_explain(tutti_rpc_call *call, void *self)
     const Tutti__V1__ExplainRequest *request = tutti_rpc_call_request(call);
     const char *name = request->group[0] != '\0' ? request->group : "world";
     wire_explanation answer = {.message = TUTTI__V1__EXPLAIN_RESPONSE__INIT};
-    const tutti_choice *choice = tutti_choices_now(agent->choices);
-    const bool is_told = choice->rules != agent->first_choice->rules;
+    const tutti_selection *selection = tutti_selector_current(agent->selector);
+    const bool is_told = selection->rules != agent->first_selection->rules;
     tutti_error err;
     tutti_code code = read_question(request, &answer.query, &err);
 
@@ -188,12 +189,12 @@ agent_on_explain(tutti_rpc_call *call, void *self)
     answer.message.bytes = request->bytes;
     answer.message.rank_count = answer.query.ranks;
     answer.message.host_count = answer.query.hosts;
-    answer.message.order_class = text_of(tutti_choice_class_name(answer.query.class_));
+    answer.message.order_class = text_of(tutti_selection_class_name(answer.query.class_));
     answer.message.table =
         text_of(is_told                                 ? "told"
                 : agent->options->tune_table[0] != '\0' ? agent->options->tune_table
                                                         : "shipped");
-    write_choice(&answer, choice);
+    write_selection(&answer, selection);
     write_alternatives(&answer);
     tutti_rpc_call_reply(call, &answer.message.base, NULL);
 }
@@ -206,10 +207,10 @@ agent_on_set_algorithms(tutti_rpc_call *call, void *self)
     Tutti__V1__SetAlgorithmsResponse response = TUTTI__V1__SET_ALGORITHMS_RESPONSE__INIT;
     tutti_error err;
 
-    if (agent_choice_set(agent, request->table, request->forced, &err) != TUTTI_OK) {
+    if (agent_algorithms_set(agent, request->table, request->forced, &err) != TUTTI_OK) {
         tutti_rpc_call_fail(call, &err);
         return;
     }
-    response.rule_count = (uint32_t)tutti_choices_now(agent->choices)->rule_count;
+    response.rule_count = (uint32_t)tutti_selector_current(agent->selector)->rule_count;
     tutti_rpc_call_reply(call, &response.base, NULL);
 }

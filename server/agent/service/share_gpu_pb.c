@@ -15,7 +15,7 @@
 #include "tutti/v1/tensors_service.pb-c.h"
 
 typedef struct gpu_share {
-    agent_access *access; /* until the handle is sent: then it gives its claim back */
+    agent_access *access; /* until the handle is sent: then it gives its lock set back */
     tutti_tensor *tensor; /* [ref] from then on */
 } gpu_share;
 
@@ -49,7 +49,7 @@ send(agent_access *access, const tutti_tensor *tensor, unsigned char *handle)
 
 /* From here on the reference keeps the memory, and others may use the tensor. */
 static void
-on_owned(agent_piece *piece, const tutti_error *err)
+on_owned(agent_gpu_chunk *piece, const tutti_error *err)
 {
     agent_access *access = piece->access;
     gpu_share *self;
@@ -64,7 +64,7 @@ on_owned(agent_piece *piece, const tutti_error *err)
         self->access = NULL;
         agent_access_drop(access);
     }
-    agent_piece_free(piece);
+    agent_gpu_chunk_free(piece);
 }
 
 static tutti_code
@@ -85,7 +85,7 @@ static void
 turn(agent_access *access)
 {
     tutti_tensor *tensor = NULL;
-    agent_piece *piece = NULL;
+    agent_gpu_chunk *piece = NULL;
     tutti_error err;
     tutti_code code = agent_access_tensor(access, 0, &tensor, &err);
 
@@ -93,7 +93,7 @@ turn(agent_access *access)
         code = check(tensor, &err);
     }
     if (code == TUTTI_OK) {
-        piece = agent_piece_new(access, 0, 0);
+        piece = agent_gpu_chunk_new(access, 0, 0);
         if (piece != NULL) {
             piece->heap = malloc(TUTTI_CUDA_IPC_SIZE);
         }
@@ -102,11 +102,11 @@ turn(agent_access *access)
         }
     }
     if (code == TUTTI_OK) {
-        agent_piece_own(piece, tensor, on_owned);
+        agent_gpu_chunk_own(piece, tensor, on_owned);
         return;
     }
     if (piece != NULL) {
-        agent_piece_free(piece);
+        agent_gpu_chunk_free(piece);
     }
     agent_stream_finish(access, &err);
 }
@@ -128,8 +128,8 @@ on_open(tutti_rpc_call *call, void *arg)
     if (self->access == NULL) {
         return;
     }
-    if (tutti_table_want(self->access->agent->table, &self->access->claim, request->handle, true,
-                         &err) != TUTTI_OK) {
+    if (tutti_table_lock_by_name(self->access->agent->table, &self->access->lock_set,
+                                 request->handle, true, &err) != TUTTI_OK) {
         agent_stream_finish(self->access, &err);
         return;
     }

@@ -16,17 +16,17 @@ turn_share(agent_access *access)
     const Tutti__V1__ShareRequest *request = tutti_rpc_call_request(access->call);
     Tutti__V1__ShareResponse response = TUTTI__V1__SHARE_RESPONSE__INIT;
     tutti_agent *agent = access->agent;
-    const tutti_use *use = &access->claim.uses[0];
+    const tutti_lock *lock = &access->lock_set.locks[0];
     const tutti_tensor *tensor;
     agent_shared shared;
     tutti_error err;
     wire_use ref;
 
-    if (agent_share_tensor(agent, use, request->writable, &shared, &err) != TUTTI_OK) {
+    if (agent_share_tensor(agent, lock, request->writable, &shared, &err) != TUTTI_OK) {
         agent_access_fail(access, &err);
         return;
     }
-    tensor = tutti_table_tensor(agent->table, use);
+    tensor = tutti_table_tensor(agent->table, lock);
     agent_write_use(access, 0, &tensor->spec, &ref);
     response.tensor = &ref.message;
     response.token = (ProtobufCBinaryData){sizeof(shared.token), shared.token};
@@ -68,7 +68,8 @@ agent_on_share(tutti_rpc_call *call, void *self)
     }
     code = check_share(access->agent, request, &err);
     if (code == TUTTI_OK) {
-        code = tutti_table_want(access->agent->table, &access->claim, request->handle, true, &err);
+        code = tutti_table_lock_by_name(access->agent->table, &access->lock_set, request->handle,
+                                        true, &err);
     }
     if (code != TUTTI_OK) {
         agent_access_fail(access, &err);

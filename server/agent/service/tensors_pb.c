@@ -19,7 +19,8 @@ static void
 turn_create(agent_access *access)
 {
     Tutti__V1__CreateResponse response = TUTTI__V1__CREATE_RESPONSE__INIT;
-    const tutti_tensor *tensor = tutti_table_tensor(access->agent->table, &access->claim.uses[0]);
+    const tutti_tensor *tensor =
+        tutti_table_tensor(access->agent->table, &access->lock_set.locks[0]);
     wire_use ref;
 
     agent_write_use(access, 0, &tensor->spec, &ref);
@@ -71,16 +72,16 @@ answer_put(agent_access *access, const tutti_tensor *tensor)
 
 /* Of a device's memory. */
 static void
-on_put_copied(agent_piece *piece, const tutti_error *err)
+on_put_copied(agent_gpu_chunk *piece, const tutti_error *err)
 {
     agent_access *access = piece->access;
 
     if (err != NULL) {
         agent_access_fail(access, err);
     } else {
-        answer_put(access, tutti_table_tensor(access->agent->table, &access->claim.uses[0]));
+        answer_put(access, tutti_table_tensor(access->agent->table, &access->lock_set.locks[0]));
     }
-    agent_piece_free(piece);
+    agent_gpu_chunk_free(piece);
 }
 
 static void
@@ -170,18 +171,18 @@ answer_get(agent_access *access, const tutti_tensor *tensor, const tutti_rpc_blo
 
 /* Of a device's memory. */
 static void
-on_get_copied(agent_piece *piece, const tutti_error *err)
+on_get_copied(agent_gpu_chunk *piece, const tutti_error *err)
 {
     agent_access *access = piece->access;
     tutti_rpc_blob blob;
 
     if (err != NULL) {
         agent_access_fail(access, err);
-        agent_piece_free(piece);
+        agent_gpu_chunk_free(piece);
         return;
     }
-    blob = agent_piece_blob(piece);
-    answer_get(access, tutti_table_tensor(access->agent->table, &access->claim.uses[0]), &blob);
+    blob = agent_gpu_chunk_blob(piece);
+    answer_get(access, tutti_table_tensor(access->agent->table, &access->lock_set.locks[0]), &blob);
 }
 
 static void
@@ -222,8 +223,8 @@ on_get(tutti_rpc_call *call, void *self)
     if (access == NULL) {
         return;
     }
-    if (tutti_table_want(access->agent->table, &access->claim, request->handle, false, &err) !=
-        TUTTI_OK) {
+    if (tutti_table_lock_by_name(access->agent->table, &access->lock_set, request->handle, false,
+                                 &err) != TUTTI_OK) {
         agent_access_fail(access, &err);
         return;
     }

@@ -112,7 +112,7 @@ on_clear(tutti_rpc_call *call, void *self)
     tutti_error err;
     tutti_code code = tutti_tape_find(agent->tapes, request->tracer, &tape, &err);
 
-    if (code == TUTTI_OK && tape->walk_count > 0) {
+    if (code == TUTTI_OK && tape->backward_count > 0) {
         code = TUTTI_FAIL_FOR(&err, TUTTI_FAILED_PRECONDITION, "TRACER_BUSY",
                               "a Backward walks tracer %s: wait for it", tape->name);
     }
@@ -162,7 +162,7 @@ write_tape(tutti_tape *tape, Tutti__V1__TracerInfo *ret)
     ret->name = tape->name;
     ret->op_count = tape->record_count;
     ret->attached_count = tape->leaf_count;
-    ret->walking = tape->walk_count > 0;
+    ret->walking = tape->backward_count > 0;
 }
 
 static void
@@ -265,7 +265,7 @@ on_backward(tutti_rpc_call *call, void *self)
         .tensor_of = tensor_of,
         .gradient_of = gradient_of,
         .message = message,
-        .seed_count = message->n_gradients,
+        .grad_in_count = message->n_gradients,
         .wanted = message->wanted,
         .wanted_count = message->n_wanted,
         .keep = message->keep,
@@ -273,7 +273,7 @@ on_backward(tutti_rpc_call *call, void *self)
         .timeout_ms = message->options != NULL ? message->options->timeout_ms : 0,
     };
 
-    agent_walk_start(self, call, &request, answer);
+    agent_backward_start(self, call, &request, answer);
 }
 
 void

@@ -11,7 +11,7 @@
 #include "tutti/v1/tensors_service.pb-c.h"
 
 #define CHUNK_DEFAULT (2u << 20)
-#define CHUNK_LEAST 4096
+#define CHUNK_MIN 4096
 
 /* ------------------------------------------------------------------------------ Upload */
 
@@ -22,7 +22,7 @@ agent_answer_upload(agent_access *access, const tutti_tensor *tensor)
     wire_use ref;
 
     if (access->leader == NULL) {
-        agent_write_use(access, access->claim.count - 1, &tensor->spec, &ref);
+        agent_write_use(access, access->lock_set.count - 1, &tensor->spec, &ref);
         response.tensor = &ref.message;
         response.byte_count = access->total_bytes;
     } else {
@@ -47,7 +47,7 @@ upload_on_open(tutti_rpc_call *call, void *self)
 static void
 turn_into(agent_access *access)
 {
-    tutti_tensor *tensor = tutti_table_tensor(access->agent->table, &access->claim.uses[0]);
+    tutti_tensor *tensor = tutti_table_tensor(access->agent->table, &access->lock_set.locks[0]);
     tutti_error err;
 
     if (tensor == NULL || tensor->bytes != access->total_bytes) {
@@ -106,7 +106,7 @@ begin_upload(agent_access *access, const Tutti__V1__UploadStart *start, tutti_er
 static void
 go(agent_access *access)
 {
-    if (access->claim.count > 0) {
+    if (access->lock_set.count > 0) {
         agent_access_go(access);
     } else if (access->granted && !access->sending) { /* its leader's turn has come before */
         agent_upload_turn(access);
@@ -118,7 +118,7 @@ upload_on_message(tutti_rpc_call *call, void *self, tutti_rpc_message *message)
 {
     const Tutti__V1__UploadRequest *request = tutti_rpc_message_get(message);
     agent_access *access = tutti_rpc_call_user(call);
-    const bool begins = access->claim.count == 0 && !access->parted;
+    const bool begins = access->lock_set.count == 0 && !access->parted;
     tutti_error err;
     tutti_code code = TUTTI_OK;
 
@@ -159,7 +159,7 @@ upload_on_half_close(tutti_rpc_call *call, void *self)
     if (access->over) {
         return;
     }
-    if (access->claim.count == 0 && !access->parted) {
+    if (access->lock_set.count == 0 && !access->parted) {
         (void)TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "NO_START",
                              "the upload ended before it began");
         agent_stream_finish(access, &err);
@@ -195,7 +195,7 @@ stream_on_end(tutti_rpc_call *call, void *self)
     agent_access_unwatch(access);
     agent_staged_end(access);
     agent_parts_end(access);
-    if (access->granted || access->claim.count == 0 || !access->in_line) {
+    if (access->granted || access->lock_set.count == 0 || !access->in_line) {
         agent_access_drop(access);
     } /* else its turn will come, and drop it */
 }
@@ -211,7 +211,7 @@ agent_write_download(agent_access *access, const tutti_tensor *tensor, const tut
     if (access->first) {
         agent_write_use(access, 0, &tensor->spec, &ref);
         response.tensor = &ref.message;
-        response.version = tutti_table_version(access->agent->table, &access->claim.uses[0]);
+        response.version = tutti_table_version(access->agent->table, &access->lock_set.locks[0]);
     }
     response.offset = access->offset;
     tutti_rpc_call_write(access->call, &response.base, blob);
@@ -222,15 +222,16 @@ begin_download(agent_access *access, const Tutti__V1__DownloadRequest *request, 
 {
     const uint32_t chunk = request->chunk_bytes == 0 ? CHUNK_DEFAULT : request->chunk_bytes;
 
-    if (chunk < CHUNK_LEAST || chunk > TUTTI_CHUNK_BYTES_MAX) {
+    if (chunk < CHUNK_MIN || chunk > TUTTI_CHUNK_BYTES_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "CHUNK_LIMIT",
-                              "chunks of %" PRIu32 " bytes, need %u to %u", chunk, CHUNK_LEAST,
+                              "chunks of %" PRIu32 " bytes, need %u to %u", chunk, CHUNK_MIN,
                               TUTTI_CHUNK_BYTES_MAX);
     }
     access->chunk_bytes = chunk;
     access->offset = request->offset;
     access->end_offset = request->length;
-    return tutti_table_want(access->agent->table, &access->claim, request->handle, false, err);
+    return tutti_table_lock_by_name(access->agent->table, &access->lock_set, request->handle, false,
+                                    err);
 }
 
 static void

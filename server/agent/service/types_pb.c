@@ -52,9 +52,9 @@ agent_write_ref(const char *handle, wire_spec *spec, Tutti__V1__TensorRef *ret)
 }
 
 void
-agent_write_use(const agent_access *access, uint32_t use, const tutti_spec *spec, wire_use *ret)
+agent_write_use(const agent_access *access, uint32_t lock, const tutti_spec *spec, wire_use *ret)
 {
-    tutti_table_handle(&access->claim.uses[use], ret->handle);
+    tutti_table_handle(&access->lock_set.locks[lock], ret->handle);
     agent_write_spec(spec, &ret->spec);
     agent_write_ref(ret->handle, &ret->spec, &ret->message);
 }

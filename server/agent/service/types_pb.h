@@ -28,7 +28,7 @@ typedef struct wire_use {
     char handle[TUTTI_TABLE_HANDLE_SIZE];
 } wire_use;
 
-void agent_write_use(const agent_access *access, uint32_t use, const tutti_spec *spec,
+void agent_write_use(const agent_access *access, uint32_t lock, const tutti_spec *spec,
                      wire_use *ret);
 
 void agent_write_error(const tutti_error *err, Tutti__V1__Error *ret);

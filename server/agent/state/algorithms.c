@@ -13,48 +13,48 @@
 
 /* [out, owned] ret_rules  free it when the choice was put */
 static tutti_code
-read_table(const char *text, size_t size, tutti_choice *choice, tutti_choice_rule **ret_rules,
-           tutti_error *err)
+read_table(const char *text, size_t size, tutti_selection *selection,
+           tutti_selection_rule **ret_rules, tutti_error *err)
 {
-    tutti_choice_rule *rules = calloc(TUTTI_CHOICE_RULES_MAX, sizeof(*rules));
+    tutti_selection_rule *rules = calloc(TUTTI_SELECTION_RULES_MAX, sizeof(*rules));
     tutti_code code;
 
     if (rules == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a table of algorithms");
     }
-    code = tutti_choice_parse(text, size, rules, &choice->rule_count, err);
-    choice->rules = rules;
+    code = tutti_selection_parse(text, size, rules, &selection->rule_count, err);
+    selection->rules = rules;
     *ret_rules = rules;
     return code;
 }
 
 tutti_code
-agent_choice_open(tutti_agent *agent, tutti_error *err)
+agent_algorithms_open(tutti_agent *agent, tutti_error *err)
 {
     const char *path = agent->options->tune_table;
-    tutti_choice_rule *rules = NULL;
-    tutti_choice choice;
+    tutti_selection_rule *rules = NULL;
+    tutti_selection selection;
     char *text = NULL;
     size_t size = 0;
     tutti_code code = TUTTI_OK;
 
-    tutti_choice_init(&choice);
+    tutti_selection_init(&selection);
     if (path[0] != '\0') {
         code = tutti_file_read(path, TABLE_BYTES_MAX, &text, &size, err);
     }
     if (code == TUTTI_OK && path[0] != '\0') {
-        code = read_table(text, size, &choice, &rules, err);
+        code = read_table(text, size, &selection, &rules, err);
     }
     if (code == TUTTI_OK) {
-        code = tutti_choice_force(&choice, agent->options->algorithm, err);
+        code = tutti_selection_force(&selection, agent->options->algorithm, err);
     }
     if (code == TUTTI_OK) {
-        code = tutti_choices_new(&choice, rules != NULL, &agent->choices, err);
-        agent->first_choice = code == TUTTI_OK ? tutti_choices_now(agent->choices) : NULL;
+        code = tutti_selector_new(&selection, rules != NULL, &agent->selector, err);
+        agent->first_selection = code == TUTTI_OK ? tutti_selector_current(agent->selector) : NULL;
     }
     if (code == TUTTI_OK && path[0] != '\0') {
         TUTTI_LOG("agent", INFO, "%zu rules from %s say which algorithms are taken",
-                  choice.rule_count, path);
+                  selection.rule_count, path);
     }
     free(text);
     free(rules);
@@ -62,14 +62,14 @@ agent_choice_open(tutti_agent *agent, tutti_error *err)
 }
 
 tutti_code
-agent_choice_set(tutti_agent *agent, const char *table, const char *forced, tutti_error *err)
+agent_algorithms_set(tutti_agent *agent, const char *table, const char *forced, tutti_error *err)
 {
-    tutti_choice choice = *agent->first_choice;
-    tutti_choice_rule *rules = NULL;
+    tutti_selection selection = *agent->first_selection;
+    tutti_selection_rule *rules = NULL;
     tutti_code code = TUTTI_OK;
 
     if (table[0] != '\0' || forced[0] != '\0') { /* else as at the start */
-        memset(choice.forced, 0, sizeof(choice.forced));
+        memset(selection.forced, 0, sizeof(selection.forced));
     }
     if (strlen(table) > TABLE_BYTES_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_TABLE",
@@ -77,18 +77,18 @@ agent_choice_set(tutti_agent *agent, const char *table, const char *forced, tutt
                               TABLE_BYTES_MAX);
     }
     if (table[0] != '\0') {
-        code = read_table(table, strlen(table), &choice, &rules, err);
+        code = read_table(table, strlen(table), &selection, &rules, err);
     }
     if (code == TUTTI_OK) {
-        code = tutti_choice_force(&choice, forced, err);
+        code = tutti_selection_force(&selection, forced, err);
     }
     if (code == TUTTI_OK) {
-        code = tutti_choices_put(agent->choices, &choice, rules != NULL, err);
+        code = tutti_selector_put(agent->selector, &selection, rules != NULL, err);
     }
     free(rules);
     if (code == TUTTI_OK) {
         TUTTI_LOG("agent", INFO, "told to take %s of %zu rules, and %s",
-                  table[0] != '\0' ? "a table" : "the table", choice.rule_count,
+                  table[0] != '\0' ? "a table" : "the table", selection.rule_count,
                   forced[0] != '\0' ? forced : "to force nothing");
     }
     return code;

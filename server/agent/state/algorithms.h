@@ -6,10 +6,10 @@
 #include "server/agent/state/types.h"
 
 /* algorithms.c: of the options. BAD_TABLE, BAD_ALGORITHM */
-tutti_code agent_choice_open(tutti_agent *agent, tutti_error *err);
+tutti_code agent_algorithms_open(tutti_agent *agent, tutti_error *err);
 /* Also CHOICE_LIMIT. [in] table  "" = that of the options */
-tutti_code agent_choice_set(tutti_agent *agent, const char *table, const char *forced,
-                            tutti_error *err);
+tutti_code agent_algorithms_set(tutti_agent *agent, const char *table, const char *forced,
+                                tutti_error *err);
 
 /* group.c. NULL: nobody named it yet. */
 agent_group *agent_group_find(tutti_agent *agent, const char *name);

@@ -39,7 +39,7 @@ serves_others(const char *listen)
 }
 
 const char *
-tutti_agent_plane_devices(const tutti_agent_options *options, const char *listen)
+tutti_agent_data_plane_devices(const tutti_agent_options *options, const char *listen)
 {
     return options->net_devices[0] != '\0' || serves_others(listen) ? options->net_devices
                                                                     : LOOPBACK;
@@ -49,11 +49,12 @@ tutti_agent_plane_devices(const tutti_agent_options *options, const char *listen
 static bool
 is_kept_here(const tutti_agent_options *options, const char *listen)
 {
-    return options->net_devices[0] == '\0' && tutti_agent_plane_devices(options, listen)[0] != '\0';
+    return options->net_devices[0] == '\0' &&
+           tutti_agent_data_plane_devices(options, listen)[0] != '\0';
 }
 
 const char *
-tutti_agent_plane_name(const tutti_agent_options *options, const char *listen)
+tutti_agent_data_plane_name(const tutti_agent_options *options, const char *listen)
 {
     const char *tls = getenv("UCX_TLS");
 
@@ -82,45 +83,47 @@ warn_kept_here(const tutti_agent_options *options, const char *listen)
 }
 
 static tutti_code
-open_ucx(const tutti_agent_options *options, const char *listen, tutti_wire **ret_wire,
+open_ucx(const tutti_agent_options *options, const char *listen, tutti_transport **ret_wire,
          tutti_error *err)
 {
-    const bool named = strcmp(tutti_agent_plane_name(options, listen), "ucx") != 0;
-    const tutti_wire_ucx_options ucx = {.transports = named ? options->transports : "",
-                                        .devices = tutti_agent_plane_devices(options, listen)};
+    const bool named = strcmp(tutti_agent_data_plane_name(options, listen), "ucx") != 0;
+    const tutti_transport_ucx_options ucx = {.transports = named ? options->transports : "",
+                                             .devices =
+                                                 tutti_agent_data_plane_devices(options, listen)};
 
     if (options->data_port != 0) {
         return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
                           "--data-port is for --transports tcp: UCX takes any port");
     }
     TUTTI_LOG("agent", INFO, "data goes between hosts by UCX");
-    return tutti_wire_ucx_open(&ucx, ret_wire, err);
+    return tutti_transport_ucx_open(&ucx, ret_wire, err);
 }
 
 static tutti_code
-open_tcp(const tutti_agent_options *options, const char *listen, tutti_wire **ret_wire,
+open_tcp(const tutti_agent_options *options, const char *listen, tutti_transport **ret_wire,
          tutti_error *err)
 {
-    const tutti_wire_tcp_options tcp = {.devices = tutti_agent_plane_devices(options, listen),
-                                        .port = (uint16_t)options->data_port,
-                                        .congestion = options->congestion};
-    tutti_code code = tutti_wire_tcp_open(&tcp, ret_wire, err);
+    const tutti_transport_tcp_options tcp = {.devices =
+                                                 tutti_agent_data_plane_devices(options, listen),
+                                             .port = (uint16_t)options->data_port,
+                                             .congestion = options->congestion};
+    tutti_code code = tutti_transport_tcp_open(&tcp, ret_wire, err);
 
     if (code == TUTTI_OK) {
-        char text[TUTTI_WIRE_TCP_TEXT_MAX];
+        char text[TUTTI_TRANSPORT_TCP_TEXT_MAX];
 
         TUTTI_LOG("agent", INFO, "data goes between hosts by TCP: %s",
-                  tutti_wire_tcp_describe(*ret_wire, text, sizeof(text)));
+                  tutti_transport_tcp_describe(*ret_wire, text, sizeof(text)));
     }
     return code;
 }
 
 tutti_code
-tutti_agent_plane_open(const tutti_agent_options *options, const char *listen,
-                       tutti_wire **ret_wire, tutti_error *err)
+tutti_agent_data_plane_open(const tutti_agent_options *options, const char *listen,
+                            tutti_transport **ret_wire, tutti_error *err)
 {
     warn_kept_here(options, listen);
-    return strcmp(tutti_agent_plane_name(options, listen), "tcp") != 0
+    return strcmp(tutti_agent_data_plane_name(options, listen), "tcp") != 0
                ? open_ucx(options, listen, ret_wire, err)
                : open_tcp(options, listen, ret_wire, err);
 }

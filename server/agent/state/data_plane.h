@@ -7,7 +7,8 @@
 struct tutti_agent_options;
 
 /* "tcp", "ucx", or what UCX may use. Borrowed from the options. [in] listen  as below */
-const char *tutti_agent_plane_name(const struct tutti_agent_options *options, const char *listen);
+const char *tutti_agent_data_plane_name(const struct tutti_agent_options *options,
+                                        const char *listen);
 
 /*
  * The interfaces on which the agents of other hosts are heard: those of --net-devices; without it
@@ -15,8 +16,8 @@ const char *tutti_agent_plane_name(const struct tutti_agent_options *options, co
  *
  * [in] listen  --listen, which was checked
  */
-const char *tutti_agent_plane_devices(const struct tutti_agent_options *options,
-                                      const char *listen);
+const char *tutti_agent_data_plane_devices(const struct tutti_agent_options *options,
+                                           const char *listen);
 
 /*
  * The wire between hosts: UCX when the options name it or what it may use, or when they say nothing
@@ -28,7 +29,8 @@ const char *tutti_agent_plane_devices(const struct tutti_agent_options *options,
  * TUTTI_FAILED_PRECONDITION  no such interface or transport, or the port is taken
  * TUTTI_INVALID_ARGUMENT     a port for UCX, which takes any
  */
-tutti_code tutti_agent_plane_open(const struct tutti_agent_options *options, const char *listen,
-                                  tutti_wire **ret_wire, tutti_error *err);
+tutti_code tutti_agent_data_plane_open(const struct tutti_agent_options *options,
+                                       const char *listen, tutti_transport **ret_wire,
+                                       tutti_error *err);
 
 #endif

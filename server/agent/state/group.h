@@ -18,14 +18,14 @@ struct agent_group {
     tutti_coll_group *coll; /* NULL until the coordinator has answered */
     uint64_t id;
     uint64_t epoch;
-    tutti_link queue;  /* ops in the order they came, the first one next */
-    uint64_t sequence; /* of the last op that came, as it will be numbered */
-    uint32_t holds;    /* Backwards in the queue: nobody knows yet how many ops they will make */
+    tutti_list_node queue; /* ops in the order they came, the first one next */
+    uint64_t sequence;     /* of the last op that came, as it will be numbered */
+    uint32_t barriers; /* Backwards in the queue: nobody knows yet how many ops they will make */
     bool asking;       /* the first time; a group that is open may be asked for again beside this */
     uint64_t op_count; /* all that came, sends and receives too */
     uint64_t p2p_count;
     uint64_t entered;          /* the number of the last op that the engine was given */
-    tutti_link running;        /* ops that the engine has, the oldest first */
+    tutti_list_node running;   /* ops that the engine has, the oldest first */
     tutti_coll_args last_args; /* for its words: of the op that ended last, ... */
     uint64_t last_sequence;    /* ... its number, 0 = a send or receive, ... */
     uint64_t last_ns;          /* ... and when; 0 = none did */
@@ -35,7 +35,7 @@ struct agent_group {
     tutti_space *place;  /* the GPU on which its collectives run here; NULL = none yet, ... */
     uint64_t placed;     /* ... and in which epoch */
     bool broken;         /* a member is gone, as far as we know; its return is news soon */
-    tutti_timer pause;   /* until the first op in line is let go */
+    tutti_timer backoff; /* until the first op in line is let go */
     uint64_t next_epoch; /* of an elastic world: changes to that when its ops have ended, ... */
     uint64_t change_ns;  /* ... or at this time; 0 = does not change */
 };

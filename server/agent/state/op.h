@@ -14,16 +14,16 @@
 struct agent_list {
     uint32_t in_count;
     tutti_coll_tensor *in;
-    tutti_use **in_uses;     /* NULL: inline */
+    tutti_lock **in_locks;   /* NULL: inline */
     int32_t *axes;           /* as given */
     tutti_tensor *in_memory; /* of the inline ones */
     uint32_t out_count;
     tutti_coll_tensor *out;
-    tutti_use **out_uses; /* NULL: inline, or the input stands for it */
+    tutti_lock **out_locks; /* NULL: inline, or the input stands for it */
     tutti_tensor *out_memory;
     uint32_t given_count; /* outputs that the caller named: the first uses of out_uses */
     bool out_is_new;
-    tutti_claim made; /* results that came to be when their number was known */
+    tutti_lock_set made; /* results that came to be when their number was known */
 };
 
 struct agent_op {
@@ -31,16 +31,16 @@ struct agent_op {
     tutti_coll_args said; /* for its words: those of `op` are the engine's once it runs */
     tutti_agent *agent;
     agent_group *group;   /* NULL: it runs, and its group is gone */
-    tutti_link link;      /* in the group's queue, then among those that run */
-    tutti_link live;      /* in the agent's ops */
+    tutti_list_node link; /* in the group's queue, then among those that run */
+    tutti_list_node live; /* in the agent's ops */
     uint64_t number;      /* in the order they came to this agent */
     tutti_rpc_call *call; /* [ref] */
-    agent_client *client; /* whose; NULL = of a walk */
+    agent_client *client; /* whose; NULL = of a backward pass */
     agent_answer_fn answer;
     struct agent_kept *kept_answer; /* answers.h; NULL = none */
-    tutti_claim claim;
-    tutti_use *in;  /* of the claim; NULL = none */
-    tutti_use *out; /* may be `in` */
+    tutti_lock_set lock_set;
+    tutti_lock *in;  /* of the lock set; NULL = none */
+    tutti_lock *out; /* may be `in` */
     tutti_tensor *inline_in;
     tutti_tensor *inline_out;
     agent_list *list;      /* [owned] NULL = one tensor in, one out */
@@ -64,7 +64,7 @@ struct agent_op {
     int64_t *splits;                  /* [owned] those of args point here */
     uint32_t *to;                     /* [owned] args.to points here */
     char trace[TUTTI_RPC_TRACE_SIZE]; /* the caller's; "" = none */
-    bool ready;                       /* the claim is granted */
+    bool ready;                       /* the lock set is granted */
     bool posted;
     bool cancelled;
     bool failed;
@@ -74,7 +74,7 @@ struct agent_op {
     tutti_error err;                      /* refused, or failed */
     uint64_t expect;                      /* the number the caller asked for */
     uint64_t sequence;                    /* the number it will have */
-    uint64_t came_ns;
+    uint64_t enqueued_ns;
     uint64_t ended_ns;
     uint64_t record_id;     /* of its entry in the flight recorder, ... */
     bool recorded;          /* ... when it has one */
@@ -92,13 +92,13 @@ struct agent_op {
     struct tutti_tape **tapes; /* [owned, refs] that the caller has named, until it is launched */
     struct tutti_tape_record *records; /* of this op, one a tape */
     tutti_coll_kept *kept;             /* [owned] of those on a device: op.kept points here */
-    struct walk_wait *waits;           /* [owned] Backwards that wait for its end */
+    struct backward_wait *waits;       /* [owned] Backwards that wait for its end */
     struct agent_late *late; /* [owned] of a receiver: it is recorded when the root says so */
 
     /* Of a Backward: an op without a call, or a place in the queue (`holds`). */
     void (*on_end)(agent_op *op); /* control loop; inline_out may be taken */
     void *owner;
-    bool holds;
+    bool barriers;
     const tutti_spec *view; /* what inline_in counts as; NULL = as it is */
 };
 

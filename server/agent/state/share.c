@@ -81,14 +81,14 @@ on_gone(void *arg)
 }
 
 static bool
-find_region(void *arg, const void *data, uint64_t size, tutti_wire_shm_region *ret)
+find_region(void *arg, const void *data, uint64_t size, tutti_transport_shm_region *ret)
 {
     tutti_space_host_region region;
 
     if (!tutti_space_host_find(arg, data, size, &region)) {
         return false;
     }
-    *ret = (tutti_wire_shm_region){region.id, region.fd, region.base, region.size};
+    *ret = (tutti_transport_shm_region){region.id, region.fd, region.base, region.size};
     return true;
 }
 
@@ -99,7 +99,7 @@ regions_gone(void *arg)
 }
 
 void
-agent_share_lend(tutti_agent *agent, tutti_wire_shm_options *options)
+agent_share_expose(tutti_agent *agent, tutti_transport_shm_options *options)
 {
     if (agent->share == NULL) {
         return; /* no tensor has memory of its own */
@@ -130,9 +130,9 @@ check_own(tutti_agent *agent, const tutti_tensor *tensor, tutti_error *err)
  * where they are, and the handle gets a copy.
  */
 static tutti_code
-make_own(tutti_agent *agent, const tutti_use *use, tutti_tensor **ret_tensor, tutti_error *err)
+make_own(tutti_agent *agent, const tutti_lock *lock, tutti_tensor **ret_tensor, tutti_error *err)
 {
-    tutti_tensor *tensor = tutti_table_tensor(agent->table, use);
+    tutti_tensor *tensor = tutti_table_tensor(agent->table, lock);
     tutti_tensor *copy = NULL;
     tutti_code code;
 
@@ -156,21 +156,21 @@ make_own(tutti_agent *agent, const tutti_use *use, tutti_tensor **ret_tensor, tu
         return code;
     }
     memcpy(copy->data, tensor->data, (size_t)tensor->bytes);
-    tutti_table_replace(agent->table, use, copy);
+    tutti_table_replace(agent->table, lock, copy);
     *ret_tensor = copy;
     return TUTTI_OK;
 }
 
 tutti_code
-agent_share_tensor(tutti_agent *agent, const tutti_use *use, bool writable,
+agent_share_tensor(tutti_agent *agent, const tutti_lock *lock, bool writable,
                    agent_shared *ret_shared, tutti_error *err)
 {
     tutti_tensor *tensor = NULL;
     tutti_share_item item;
-    tutti_code code = tutti_table_check(agent->table, use, err);
+    tutti_code code = tutti_table_check(agent->table, lock, err);
 
     if (code == TUTTI_OK) {
-        code = make_own(agent, use, &tensor, err);
+        code = make_own(agent, lock, &tensor, err);
     }
     if (code != TUTTI_OK) {
         return code;

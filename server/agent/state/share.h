@@ -12,7 +12,7 @@ void agent_share_open(tutti_agent *agent);
 void agent_share_close(tutti_agent *agent); /* before the table goes */
 
 /* Agents of this machine work in such tensors, too: for the options of the data plane. */
-void agent_share_lend(tutti_agent *agent, tutti_wire_shm_options *options);
+void agent_share_expose(tutti_agent *agent, tutti_transport_shm_options *options);
 
 /* What a client needs to get a tensor's memory. */
 typedef struct agent_shared {
@@ -26,7 +26,7 @@ typedef struct agent_shared {
  * TUTTI_FAILED_PRECONDITION  CANNOT_SHARE
  * TUTTI_RESOURCE_EXHAUSTED   SHARE_LIMIT, MEMORY_LIMIT
  */
-tutti_code agent_share_tensor(tutti_agent *agent, const tutti_use *use, bool writable,
+tutti_code agent_share_tensor(tutti_agent *agent, const tutti_lock *lock, bool writable,
                               agent_shared *ret_shared, tutti_error *err);
 
 #endif

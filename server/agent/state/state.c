@@ -54,7 +54,7 @@ agent_check_open(const tutti_agent *agent, tutti_error *err)
 uint64_t
 agent_group_left(const agent_group *group)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     for (link = group->running.next; link != &group->running; link = link->next) {
         const agent_op *op = tutti_container_of(link, agent_op, link);

@@ -19,7 +19,7 @@ enum agent_state {
 /* answers.h: answers of ops with tokens */
 typedef struct agent_answers {
     tutti_map by_key;
-    tutti_link kept; /* that can be repeated, the oldest first */
+    tutti_list_node kept; /* that can be repeated, the oldest first */
     uint64_t bytes;
     tutti_timer expiry;
 } agent_answers;
@@ -35,8 +35,8 @@ struct tutti_agent {
     tutti_coll_engine *engine;
     tutti_space *space; /* host memory: there is some wherever tensors live */
     agent_devices devices;
-    tutti_choices *choices;           /* which algorithms are taken */
-    const tutti_choice *first_choice; /* of the options */
+    tutti_selector *selector;               /* which algorithms are taken */
+    const tutti_selection *first_selection; /* of the options */
     tutti_table *table;
     uint64_t incarnation;
     char host[128];
@@ -57,12 +57,12 @@ struct tutti_agent {
     agent_clients clients;
     agent_answers answers;
     uint64_t ops_live;
-    uint64_t ops_last; /* the number of the op that came last */
-    tutti_link ops;    /* those that live, in the order they came */
-    tutti_link syncs;  /* calls that wait for them */
+    uint64_t ops_last;     /* the number of the op that came last */
+    tutti_list_node ops;   /* those that live, in the order they came */
+    tutti_list_node syncs; /* calls that wait for them */
     struct tutti_tapes *tapes;
-    tutti_link walks; /* Backwards, as they came */
-    tutti_link asks;
+    tutti_list_node backwards; /* Backwards, as they came */
+    tutti_list_node coordinator_requests;
     char advertised[TUTTI_ADDRESSES_MAX][TUTTI_ADDRESS_MAX];
     size_t advertised_count;
     struct agent_works *works;
@@ -80,11 +80,11 @@ struct tutti_agent {
     tutti_rpc_task start_task;
     tutti_rpc_task stop_task;
     tutti_rpc_task end_task;
-    tutti_rpc_task hurry_task;
-    atomic_uint stops; /* how often it was told to stop */
-    bool draining;     /* it leaves: no op begins any more */
-    uint32_t untold;   /* ... and that many ways of telling the others are under way */
-    tutti_rpc_task told_task;
+    tutti_rpc_task stop_now_task;
+    atomic_uint stops;              /* how often it was told to stop */
+    bool draining;                  /* it leaves: no op begins any more */
+    uint32_t announcements_pending; /* ... and that many ways of telling the others are under way */
+    tutti_rpc_task announced_task;
     tutti_timer leave_timer; /* until the second phase */
     tutti_timer trim_timer;  /* when free memory goes back: trim.c */
     bool failed;

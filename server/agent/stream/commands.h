@@ -17,7 +17,7 @@
 typedef struct agent_stream agent_stream;
 
 typedef struct agent_command {
-    tutti_link link; /* in the stream's waiting, running or answered */
+    tutti_list_node link; /* in the stream's waiting, running or answered */
     tutti_map_node by_id;
     unsigned char key[8];
     agent_stream *stream;
@@ -41,11 +41,11 @@ struct agent_stream {
     bool stop_on_error;
     uint32_t count_max;
 
-    pthread_mutex_t lock; /* guards all below; nothing of rpc but posts is called with it held */
-    tutti_map by_id;      /* commands whose answers are not leaving yet */
-    tutti_link waiting;   /* in the order they came */
-    tutti_link running;
-    tutti_link answered; /* their answers wait to be written */
+    pthread_mutex_t lock;    /* guards all below; nothing of rpc but posts is called with it held */
+    tutti_map by_id;         /* commands whose answers are not leaving yet */
+    tutti_list_node waiting; /* in the order they came */
+    tutti_list_node running;
+    tutti_list_node answered; /* their answers wait to be written */
     agent_command *writing;
     agent_command *awaited; /* it has stop_on_error and runs: nothing begins behind it */
     uint32_t count;         /* of all commands */

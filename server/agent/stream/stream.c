@@ -44,7 +44,7 @@ on_write(tutti_rpc_task *task)
 static agent_command *
 next_answer(agent_stream *stream)
 {
-    tutti_link *link = may_write(stream) ? tutti_list_pop(&stream->answered) : NULL;
+    tutti_list_node *link = may_write(stream) ? tutti_list_pop(&stream->answered) : NULL;
 
     if (link == NULL) {
         return NULL;
@@ -182,9 +182,9 @@ agent_stream_close(agent_stream *stream, const tutti_error *err)
 /* ------------------------------------------------------------------------------ the end */
 
 static void
-free_all(tutti_link *commands)
+free_all(tutti_list_node *commands)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     while ((link = tutti_list_pop(commands)) != NULL) {
         agent_command_free(tutti_container_of(link, agent_command, link), false);
@@ -193,7 +193,7 @@ free_all(tutti_link *commands)
 
 /* With the lock: move to `gone` what nobody will hear of. */
 static void
-forget_all(agent_stream *stream, tutti_link *commands, tutti_link *gone)
+forget_all(agent_stream *stream, tutti_list_node *commands, tutti_list_node *gone)
 {
     while (!tutti_list_empty(commands)) {
         agent_command *command = tutti_container_of(commands->next, agent_command, link);
@@ -207,8 +207,8 @@ forget_all(agent_stream *stream, tutti_link *commands, tutti_link *gone)
 static void
 tell(agent_stream *stream, bool gone)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     if (stream->told) {
         return;
@@ -226,7 +226,7 @@ tell(agent_stream *stream, bool gone)
 
 /* With the lock: what nobody will hear of goes to `gone`. */
 static void
-die(agent_stream *stream, tutti_link *gone)
+die(agent_stream *stream, tutti_list_node *gone)
 {
     stream->dead = true;
     forget_all(stream, &stream->waiting, gone);
@@ -243,7 +243,7 @@ die(agent_stream *stream, tutti_link *gone)
 void
 agent_stream_cancel(agent_stream *stream, bool gone)
 {
-    tutti_link lost;
+    tutti_list_node lost;
     tutti_error err;
 
     tutti_list_init(&lost);

@@ -33,7 +33,7 @@ tutti_table_new(uint64_t incarnation, uint32_t handles_max, tutti_table **ret_ta
     if (self == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the table of tensors");
     }
-    (void)pthread_mutex_init(&self->lock, NULL);
+    (void)pthread_mutex_init(&self->mutex, NULL);
     self->incarnation = incarnation;
     self->handles_max = handles_max;
     tutti_map_init(&self->by_number);
@@ -47,7 +47,7 @@ tutti_table_new(uint64_t incarnation, uint32_t handles_max, tutti_table **ret_ta
 void
 agent_table_lock(tutti_table *table)
 {
-    (void)pthread_mutex_lock(&table->lock);
+    (void)pthread_mutex_lock(&table->mutex);
 }
 
 static void
@@ -81,12 +81,12 @@ free_entry(const tutti_table *table, tutti_entry *entry)
 void
 agent_table_unlock(tutti_table *table)
 {
-    tutti_link dead;
-    tutti_link *link;
+    tutti_list_node dead;
+    tutti_list_node *link;
 
     tutti_list_init(&dead);
     tutti_list_splice(&dead, &table->dead);
-    (void)pthread_mutex_unlock(&table->lock);
+    (void)pthread_mutex_unlock(&table->mutex);
     while ((link = tutti_list_pop(&dead)) != NULL) {
         free_entry(table, tutti_container_of(link, tutti_entry, line));
     }
@@ -131,7 +131,7 @@ tutti_table_free(tutti_table *table)
     }
     agent_table_free_leases(table);
     agent_table_unlock(table);
-    (void)pthread_mutex_destroy(&table->lock);
+    (void)pthread_mutex_destroy(&table->mutex);
     free(table);
 }
 
@@ -147,40 +147,40 @@ tutti_table_set_rank(tutti_table *table, uint32_t rank)
  */
 
 tutti_tensor *
-tutti_table_tensor(tutti_table *table, const tutti_use *use)
+tutti_table_tensor(tutti_table *table, const tutti_lock *lock)
 {
     tutti_tensor *tensor;
 
     agent_table_lock(table);
-    tensor = use->entry->tensor;
+    tensor = lock->entry->tensor;
     agent_table_unlock(table);
     return tensor;
 }
 
 void
-tutti_table_fill(tutti_table *table, const tutti_use *use, tutti_tensor *tensor)
+tutti_table_fill(tutti_table *table, const tutti_lock *lock, tutti_tensor *tensor)
 {
     agent_table_lock(table);
-    assert(use->exclusive && use->entry->tensor == NULL);
-    use->entry->tensor = tensor;
+    assert(lock->exclusive && lock->entry->tensor == NULL);
+    lock->entry->tensor = tensor;
     agent_table_unlock(table);
 }
 
 void
-tutti_table_replace(tutti_table *table, const tutti_use *use, tutti_tensor *tensor)
+tutti_table_replace(tutti_table *table, const tutti_lock *lock, tutti_tensor *tensor)
 {
     tutti_tensor *before;
 
     agent_table_lock(table);
-    assert(use->exclusive && use->granted);
-    before = use->entry->tensor;
-    use->entry->tensor = tensor;
+    assert(lock->exclusive && lock->granted);
+    before = lock->entry->tensor;
+    lock->entry->tensor = tensor;
     agent_table_unlock(table);
     tutti_tensor_unref(before);
 }
 
 void
-tutti_table_mark(tutti_table *table, const tutti_use *use, const tutti_error *err)
+tutti_table_mark(tutti_table *table, const tutti_lock *lock, const tutti_error *err)
 {
     tutti_error *copy = err == NULL ? NULL : malloc(sizeof(*copy));
     const tutti_error *old;
@@ -189,21 +189,21 @@ tutti_table_mark(tutti_table *table, const tutti_use *use, const tutti_error *er
         *copy = *err;
     }
     agent_table_lock(table);
-    old = use->entry->err;
-    use->entry->err = err != NULL && copy == NULL ? &unsaid : copy;
+    old = lock->entry->err;
+    lock->entry->err = err != NULL && copy == NULL ? &unsaid : copy;
     agent_table_unlock(table);
     free_err(old);
 }
 
 tutti_code
-tutti_table_check(tutti_table *table, const tutti_use *use, tutti_error *err)
+tutti_table_check(tutti_table *table, const tutti_lock *lock, tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
 
     agent_table_lock(table);
-    if (use->entry->err != NULL) {
-        code = tutti_error_pass(err, use->entry->err);
-    } else if (use->entry->tensor == NULL) {
+    if (lock->entry->err != NULL) {
+        code = tutti_error_pass(err, lock->entry->err);
+    } else if (lock->entry->tensor == NULL) {
         code = tutti_error_pass(err, &unwritten);
     }
     agent_table_unlock(table);
@@ -211,26 +211,26 @@ tutti_table_check(tutti_table *table, const tutti_use *use, tutti_error *err)
 }
 
 void
-tutti_table_drop_new(tutti_table *table, const tutti_use *use)
+tutti_table_drop_new(tutti_table *table, const tutti_lock *lock)
 {
     agent_table_lock(table);
-    agent_table_unlist(table, use->entry); /* the use still holds it */
-    if (use->entry->err == NULL) {
-        use->entry->err = &unwritten;
+    agent_table_unlist(table, lock->entry); /* the use still holds it */
+    if (lock->entry->err == NULL) {
+        lock->entry->err = &unwritten;
     }
     agent_table_unlock(table);
 }
 
 void
-tutti_table_handle(const tutti_use *use, char ret_handle[TUTTI_TABLE_HANDLE_SIZE])
+tutti_table_handle(const tutti_lock *lock, char ret_handle[TUTTI_TABLE_HANDLE_SIZE])
 {
-    agent_table_format_handle(use->entry, ret_handle); /* fixed for the entry's life */
+    agent_table_format_handle(lock->entry, ret_handle); /* fixed for the entry's life */
 }
 
 uint64_t
-tutti_table_number(const tutti_use *use)
+tutti_table_number(const tutti_lock *lock)
 {
-    return use->entry->number;
+    return lock->entry->number;
 }
 
 void
@@ -270,7 +270,7 @@ tutti_table_delete(tutti_table *table, char *const *handles, size_t count, tutti
 static void
 fill_info(const tutti_entry *entry, tutti_table_info *info)
 {
-    const tutti_link *link;
+    const tutti_list_node *link;
 
     *info = (tutti_table_info){.number = entry->number};
     agent_table_format_handle(entry, info->handle);
@@ -285,7 +285,7 @@ fill_info(const tutti_entry *entry, tutti_table_info *info)
                        tutti_space_device(entry->tensor->space));
     }
     for (link = entry->line.next; link != &entry->line; link = link->next) {
-        info->pending = info->pending || tutti_container_of(link, tutti_use, link)->exclusive;
+        info->pending = info->pending || tutti_container_of(link, tutti_lock, link)->exclusive;
     }
     if (entry->err != NULL) {
         info->failed = true;

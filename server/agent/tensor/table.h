@@ -1,10 +1,10 @@
 /*
  * Table: the tensors of an agent by handle and by name, and who may touch which of them when.
  *
- * A use is one call's wish to read (shared) or write (exclusive) one tensor; a claim is all wishes
- * of one call, made at once. Uses of a tensor are granted in the order of the claims: a reader
- * waits for the writers before it, a writer for everybody before it. So an op may name the result
- * of an op that still runs, and two calls can never wait for each other.
+ * A use is one call's wish to read (shared) or write (exclusive) one tensor; a lock set is all
+ * wishes of one call, made at once. Uses of a tensor are granted in the order of the lock sets: a
+ * reader waits for the writers before it, a writer for everybody before it. So an op may name the
+ * result of an op that still runs, and two calls can never wait for each other.
  *
  * Any thread; one lock inside, under which nothing is called.
  */
@@ -23,34 +23,34 @@
 
 typedef struct tutti_table tutti_table;
 typedef struct tutti_entry tutti_entry; /* a tensor with its handle */
-typedef struct tutti_claim tutti_claim;
+typedef struct tutti_lock_set tutti_lock_set;
 
-/* A wish. Filled by tutti_table_want and tutti_table_make. */
-typedef struct tutti_use {
-    tutti_link link;
+/* A wish. Filled by tutti_table_lock_by_name and tutti_table_create_locked. */
+typedef struct tutti_lock {
+    tutti_list_node link;
     tutti_entry *entry; /* counted: stays until release, also when it is deleted */
-    tutti_claim *claim;
+    tutti_lock_set *lock_set;
     bool exclusive;
     bool granted;
-} tutti_use;
+} tutti_lock;
 
-#define TUTTI_CLAIM_USES_FEW 2
+#define TUTTI_LOCK_SET_FEW 2
 #define TUTTI_OWNER_SIZE 64 /* longer ones are cut */
 
 /*
  * All wishes of a call. Exclusive ones are for a tensor that no other of its wishes is for (compare
  * `entry`: two names may mean the same one). Zero it, reserve when it will have more than a few,
- * want or make its uses, then claim.
+ * want or make its uses, then acquire it.
  */
-struct tutti_claim {
-    tutti_use *uses; /* stay where they are until the release */
-    tutti_use few[TUTTI_CLAIM_USES_FEW];
+struct tutti_lock_set {
+    tutti_lock *locks; /* stay where they are until the release */
+    tutti_lock few[TUTTI_LOCK_SET_FEW];
     uint32_t room;
     uint32_t count;
     uint32_t waiting;     /* uses not granted yet */
     tutti_rpc_loop *loop; /* where on_ready runs */
     tutti_rpc_task task;
-    void (*on_ready)(tutti_claim *claim);
+    void (*on_ready)(tutti_lock_set *lock_set);
     char owner[TUTTI_OWNER_SIZE]; /* of the entries that it makes: who calls; "" = nobody */
     uint64_t lease;               /* with which those end; 0 = with none */
 };
@@ -70,8 +70,8 @@ void tutti_table_on_leave(tutti_table *table, void (*on_leave)(void *arg, tutti_
 /* The rank that stands in handles; 0 before. */
 void tutti_table_set_rank(tutti_table *table, uint32_t rank);
 
-/* Room for `count` uses, of a claim that has none. TUTTI_RESOURCE_EXHAUSTED */
-tutti_code tutti_table_reserve(tutti_claim *claim, uint32_t count, tutti_error *err);
+/* Room for `count` uses, of a lock set that has none. TUTTI_RESOURCE_EXHAUSTED */
+tutti_code tutti_table_reserve(tutti_lock_set *lock_set, uint32_t count, tutti_error *err);
 
 /*
  * Add a wish for a tensor that is there.
@@ -80,8 +80,8 @@ tutti_code tutti_table_reserve(tutti_claim *claim, uint32_t count, tutti_error *
  * TUTTI_FAILED_PRECONDITION  FOREIGN_HANDLE, STALE_HANDLE
  * TUTTI_INVALID_ARGUMENT     BAD_HANDLE
  */
-tutti_code tutti_table_want(tutti_table *table, tutti_claim *claim, const char *handle,
-                            bool exclusive, tutti_error *err);
+tutti_code tutti_table_lock_by_name(tutti_table *table, tutti_lock_set *lock_set,
+                                    const char *handle, bool exclusive, tutti_error *err);
 
 /*
  * Add an exclusive wish for a new entry, which has no tensor yet (tutti_table_fill gives it one).
@@ -91,55 +91,56 @@ tutti_code tutti_table_want(tutti_table *table, tutti_claim *claim, const char *
  * TUTTI_ALREADY_EXISTS      NAME_TAKEN
  * TUTTI_INVALID_ARGUMENT    BAD_NAME
  * TUTTI_RESOURCE_EXHAUSTED  HANDLE_LIMIT, or no memory
- * TUTTI_FAILED_PRECONDITION LEASE_OVER: the claim's lease
+ * TUTTI_FAILED_PRECONDITION LEASE_OVER: the lock set's lease
  */
-tutti_code tutti_table_make(tutti_table *table, tutti_claim *claim, const char *name,
-                            tutti_error *err);
+tutti_code tutti_table_create_locked(tutti_table *table, tutti_lock_set *lock_set, const char *name,
+                                     tutti_error *err);
 
-/* Take back the last use of a claim that is not in line yet. */
-void tutti_table_unwant(tutti_table *table, tutti_claim *claim);
+/* Take back the last use of a lock set that is not in line yet. */
+void tutti_table_unwant(tutti_table *table, tutti_lock_set *lock_set);
 
 /* Get in line. True: everything is granted, on_ready will not run. False: on_ready follows. */
-bool tutti_table_claim(tutti_table *table, tutti_claim *claim);
+bool tutti_table_acquire(tutti_table *table, tutti_lock_set *lock_set);
 
 /*
- * Leave the line: others may go on. The claim is empty again. A claim that is in line and not ready
- * has to wait for its on_ready first; one that was never claimed is fine.
+ * Leave the line: others may go on. The lock set is empty again. A lock set that is in line and not
+ * ready has to wait for its on_ready first; one that was never claimed is fine.
  */
-void tutti_table_release(tutti_table *table, tutti_claim *claim);
+void tutti_table_release(tutti_table *table, tutti_lock_set *lock_set);
 
-/* The tensor of a granted use (or of any, when the claim's owner needs no bytes); NULL: none yet.
+/* The tensor of a granted use (or of any, when the lock set's owner needs no bytes); NULL: none
+ * yet.
  */
-tutti_tensor *tutti_table_tensor(tutti_table *table, const tutti_use *use);
+tutti_tensor *tutti_table_tensor(tutti_table *table, const tutti_lock *lock);
 
 /* Give the entry of an exclusive use its tensor [moved]. */
-void tutti_table_fill(tutti_table *table, const tutti_use *use, tutti_tensor *tensor);
+void tutti_table_fill(tutti_table *table, const tutti_lock *lock, tutti_tensor *tensor);
 
 /* Give it another tensor [moved] instead of the one it has. */
-void tutti_table_replace(tutti_table *table, const tutti_use *use, tutti_tensor *tensor);
+void tutti_table_replace(tutti_table *table, const tutti_lock *lock, tutti_tensor *tensor);
 
 /*
  * The op that wrote it failed (err), or succeeded (NULL). What reads it next gets that error, or
  * RESOURCE_EXHAUSTED when there is no memory to keep it.
  */
-void tutti_table_mark(tutti_table *table, const tutti_use *use, const tutti_error *err);
+void tutti_table_mark(tutti_table *table, const tutti_lock *lock, const tutti_error *err);
 
 /* TUTTI_OK, or the error of the op that was to write it. */
-tutti_code tutti_table_check(tutti_table *table, const tutti_use *use, tutti_error *err);
+tutti_code tutti_table_check(tutti_table *table, const tutti_lock *lock, tutti_error *err);
 
 /*
- * Take an entry that tutti_table_make made out of the table again: its handle and name are gone,
- * the rest goes with its last use. Who waits for it finds a tensor that was never written.
+ * Take an entry that tutti_table_create_locked made out of the table again: its handle and name are
+ * gone, the rest goes with its last use. Who waits for it finds a tensor that was never written.
  */
-void tutti_table_drop_new(tutti_table *table, const tutti_use *use);
+void tutti_table_drop_new(tutti_table *table, const tutti_lock *lock);
 
 /* Of a granted use: how many writers have had their turn, so that readers see what is new. */
-uint64_t tutti_table_version(tutti_table *table, const tutti_use *use);
+uint64_t tutti_table_version(tutti_table *table, const tutti_lock *lock);
 
-void tutti_table_handle(const tutti_use *use, char ret_handle[TUTTI_TABLE_HANDLE_SIZE]);
+void tutti_table_handle(const tutti_lock *lock, char ret_handle[TUTTI_TABLE_HANDLE_SIZE]);
 
 /* The number in the handle, from 1: never given to another tensor of this process. */
-uint64_t tutti_table_number(const tutti_use *use);
+uint64_t tutti_table_number(const tutti_lock *lock);
 
 /* The handle of a tensor with that number, whether it is still there or not. */
 void tutti_table_handle_of(tutti_table *table, uint64_t number,
@@ -147,13 +148,13 @@ void tutti_table_handle_of(tutti_table *table, uint64_t number,
 
 /*
  * Forget handles and names; tensors go when their last use is released. All or none.
- * Codes as tutti_table_want.
+ * Codes as tutti_table_lock_by_name.
  */
 tutti_code tutti_table_delete(tutti_table *table, char *const *handles, size_t count,
                               tutti_error *err);
 
 /*
- * A lease: entries of claims that name it are deleted with it.
+ * A lease: entries of lock sets that name it are deleted with it.
  *
  * [in] leases_max  at once
  *
@@ -181,7 +182,7 @@ typedef struct tutti_table_info {
     tutti_error err;
 } tutti_table_info;
 
-/* Without waiting. Codes as tutti_table_want. */
+/* Without waiting. Codes as tutti_table_lock_by_name. */
 tutti_code tutti_table_stat(tutti_table *table, const char *handle, tutti_table_info *ret_info,
                             tutti_error *err);
 

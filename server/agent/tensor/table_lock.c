@@ -10,45 +10,45 @@
 #include "server/agent/tensor/table_private.h"
 
 tutti_code
-tutti_table_reserve(tutti_claim *claim, uint32_t count, tutti_error *err)
+tutti_table_reserve(tutti_lock_set *lock_set, uint32_t count, tutti_error *err)
 {
-    assert(claim->count == 0 && claim->uses == NULL);
-    if (count <= TUTTI_CLAIM_USES_FEW) {
+    assert(lock_set->count == 0 && lock_set->locks == NULL);
+    if (count <= TUTTI_LOCK_SET_FEW) {
         return TUTTI_OK;
     }
-    claim->uses = calloc(count, sizeof(*claim->uses));
-    if (claim->uses == NULL) {
+    lock_set->locks = calloc(count, sizeof(*lock_set->locks));
+    if (lock_set->locks == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to claim %" PRIu32 " tensors",
                           count);
     }
-    claim->room = count;
+    lock_set->room = count;
     return TUTTI_OK;
 }
 
-static tutti_use *
-next_use(tutti_claim *claim)
+static tutti_lock *
+next_lock(tutti_lock_set *lock_set)
 {
-    if (claim->uses == NULL) {
-        claim->uses = claim->few;
-        claim->room = TUTTI_CLAIM_USES_FEW;
+    if (lock_set->locks == NULL) {
+        lock_set->locks = lock_set->few;
+        lock_set->room = TUTTI_LOCK_SET_FEW;
     }
-    assert(claim->count < claim->room);
-    return &claim->uses[claim->count++];
+    assert(lock_set->count < lock_set->room);
+    return &lock_set->locks[lock_set->count++];
 }
 
 static void
-add_use(tutti_claim *claim, tutti_entry *entry, bool exclusive)
+add_lock(tutti_lock_set *lock_set, tutti_entry *entry, bool exclusive)
 {
-    tutti_use *use = next_use(claim);
+    tutti_lock *lock = next_lock(lock_set);
 
-    *use = (tutti_use){.entry = entry, .claim = claim, .exclusive = exclusive};
-    tutti_list_init(&use->link);
+    *lock = (tutti_lock){.entry = entry, .lock_set = lock_set, .exclusive = exclusive};
+    tutti_list_init(&lock->link);
     entry->refs++;
 }
 
 tutti_code
-tutti_table_want(tutti_table *table, tutti_claim *claim, const char *handle, bool exclusive,
-                 tutti_error *err)
+tutti_table_lock_by_name(tutti_table *table, tutti_lock_set *lock_set, const char *handle,
+                         bool exclusive, tutti_error *err)
 {
     tutti_entry *entry = NULL;
     tutti_code code;
@@ -56,7 +56,7 @@ tutti_table_want(tutti_table *table, tutti_claim *claim, const char *handle, boo
     agent_table_lock(table);
     code = agent_table_find(table, handle, &entry, err);
     if (code == TUTTI_OK) {
-        add_use(claim, entry, exclusive);
+        add_lock(lock_set, entry, exclusive);
     }
     agent_table_unlock(table);
     return code;
@@ -105,17 +105,18 @@ list_entry(tutti_table *table, tutti_entry *entry, const char *name)
 }
 
 void
-tutti_table_unwant(tutti_table *table, tutti_claim *claim)
+tutti_table_unwant(tutti_table *table, tutti_lock_set *lock_set)
 {
-    assert(claim->count > 0);
+    assert(lock_set->count > 0);
     agent_table_lock(table);
-    claim->count--;
-    agent_table_unref(table, claim->uses[claim->count].entry);
+    lock_set->count--;
+    agent_table_unref(table, lock_set->locks[lock_set->count].entry);
     agent_table_unlock(table);
 }
 
 tutti_code
-tutti_table_make(tutti_table *table, tutti_claim *claim, const char *name, tutti_error *err)
+tutti_table_create_locked(tutti_table *table, tutti_lock_set *lock_set, const char *name,
+                          tutti_error *err)
 {
     tutti_entry *entry = calloc(1, sizeof(*entry));
     tutti_code code;
@@ -125,12 +126,12 @@ tutti_table_make(tutti_table *table, tutti_claim *claim, const char *name, tutti
     }
     agent_table_lock(table);
     code = check_new(table, name, err);
-    code = code == TUTTI_OK ? agent_table_check_lease(table, claim->lease, err) : code;
+    code = code == TUTTI_OK ? agent_table_check_lease(table, lock_set->lease, err) : code;
     if (code == TUTTI_OK) {
         list_entry(table, entry, name);
-        entry->lease = claim->lease;
-        memcpy(entry->owner, claim->owner, sizeof(entry->owner));
-        add_use(claim, entry, true);
+        entry->lease = lock_set->lease;
+        memcpy(entry->owner, lock_set->owner, sizeof(entry->owner));
+        add_lock(lock_set, entry, true);
         entry = NULL;
     }
     agent_table_unlock(table);
@@ -140,29 +141,29 @@ tutti_table_make(tutti_table *table, tutti_claim *claim, const char *name, tutti
 
 /* ------------------------------------------------------------------------------ the line */
 
-/* Grant what can be granted; claims that got their last one go to `ready`. */
+/* Grant what can be granted; lock sets that got their last one go to `ready`. */
 static void
-grant(tutti_entry *entry, tutti_link *ready)
+grant(tutti_entry *entry, tutti_list_node *ready)
 {
-    tutti_link *link;
+    tutti_list_node *link;
     bool first = true;
 
     for (link = entry->line.next; link != &entry->line; link = link->next) {
-        tutti_use *use = tutti_container_of(link, tutti_use, link);
+        tutti_lock *lock = tutti_container_of(link, tutti_lock, link);
 
-        if (use->exclusive && !first) {
+        if (lock->exclusive && !first) {
             return;
         }
         first = false;
-        if (!use->granted) {
-            use->granted = true;
-            entry->version += use->exclusive ? 1 : 0;
-            use->claim->waiting--;
-            if (use->claim->waiting == 0 && ready != NULL) {
-                tutti_list_add(ready, &use->claim->task.link);
+        if (!lock->granted) {
+            lock->granted = true;
+            entry->version += lock->exclusive ? 1 : 0;
+            lock->lock_set->waiting--;
+            if (lock->lock_set->waiting == 0 && ready != NULL) {
+                tutti_list_add(ready, &lock->lock_set->task.link);
             }
         }
-        if (use->exclusive) {
+        if (lock->exclusive) {
             return;
         }
     }
@@ -171,74 +172,74 @@ grant(tutti_entry *entry, tutti_link *ready)
 static void
 run_ready(tutti_rpc_task *task)
 {
-    tutti_claim *claim = tutti_container_of(task, tutti_claim, task);
+    tutti_lock_set *lock_set = tutti_container_of(task, tutti_lock_set, task);
 
-    claim->on_ready(claim);
+    lock_set->on_ready(lock_set);
 }
 
 bool
-tutti_table_claim(tutti_table *table, tutti_claim *claim)
+tutti_table_acquire(tutti_table *table, tutti_lock_set *lock_set)
 {
     bool ready;
     uint32_t i;
 
-    claim->task.on_run = run_ready;
-    tutti_list_init(&claim->task.link);
+    lock_set->task.on_run = run_ready;
+    tutti_list_init(&lock_set->task.link);
     agent_table_lock(table);
-    claim->waiting = claim->count;
-    for (i = 0; i < claim->count; i++) {
-        tutti_list_add(&claim->uses[i].entry->line, &claim->uses[i].link);
-        grant(claim->uses[i].entry, NULL);
+    lock_set->waiting = lock_set->count;
+    for (i = 0; i < lock_set->count; i++) {
+        tutti_list_add(&lock_set->locks[i].entry->line, &lock_set->locks[i].link);
+        grant(lock_set->locks[i].entry, NULL);
     }
-    ready = claim->waiting == 0;
+    ready = lock_set->waiting == 0;
     agent_table_unlock(table);
     return ready;
 }
 
 uint64_t
-tutti_table_version(tutti_table *table, const tutti_use *use)
+tutti_table_version(tutti_table *table, const tutti_lock *lock)
 {
     uint64_t version;
 
     agent_table_lock(table);
-    version = use->entry->version;
+    version = lock->entry->version;
     agent_table_unlock(table);
     return version;
 }
 
 static void
-post_ready(tutti_link *ready)
+post_ready(tutti_list_node *ready)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     while ((link = tutti_list_pop(ready)) != NULL) {
-        tutti_claim *claim =
-            tutti_container_of(tutti_container_of(link, tutti_rpc_task, link), tutti_claim, task);
+        tutti_lock_set *lock_set = tutti_container_of(
+            tutti_container_of(link, tutti_rpc_task, link), tutti_lock_set, task);
 
-        tutti_rpc_loop_post(claim->loop, &claim->task);
+        tutti_rpc_loop_post(lock_set->loop, &lock_set->task);
     }
 }
 
 void
-tutti_table_release(tutti_table *table, tutti_claim *claim)
+tutti_table_release(tutti_table *table, tutti_lock_set *lock_set)
 {
-    tutti_link ready;
+    tutti_list_node ready;
     uint32_t i;
 
     tutti_list_init(&ready);
     agent_table_lock(table);
-    for (i = 0; i < claim->count; i++) {
-        tutti_use *use = &claim->uses[i];
+    for (i = 0; i < lock_set->count; i++) {
+        tutti_lock *lock = &lock_set->locks[i];
 
-        tutti_list_remove(&use->link);
-        grant(use->entry, &ready);
-        agent_table_unref(table, use->entry);
+        tutti_list_remove(&lock->link);
+        grant(lock->entry, &ready);
+        agent_table_unref(table, lock->entry);
     }
-    claim->count = 0;
+    lock_set->count = 0;
     agent_table_unlock(table);
-    if (claim->uses != claim->few) {
-        free(claim->uses);
+    if (lock_set->locks != lock_set->few) {
+        free(lock_set->locks);
     }
-    claim->uses = NULL;
+    lock_set->locks = NULL;
     post_ready(&ready);
 }

@@ -19,14 +19,14 @@ struct tutti_entry {
     uint64_t incarnation;
     tutti_tensor *tensor;
     const tutti_error *err; /* of the op that was to write it: owned, or a static one */
-    tutti_link line;        /* uses, in order; of a dead entry its place in table->dead */
+    tutti_list_node line;   /* uses, in order; of a dead entry its place in table->dead */
     uint32_t refs;          /* uses, and the table while it has a handle */
     bool listed;
     uint64_t version; /* counts the writers that had their turn */
 };
 
 struct tutti_table {
-    pthread_mutex_t lock;
+    pthread_mutex_t mutex;
     uint64_t incarnation;
     uint32_t rank;
     uint32_t handles_max;
@@ -36,7 +36,7 @@ struct tutti_table {
     tutti_map leases;
     void (*on_leave)(void *arg, tutti_tensor *tensor); /* NULL = nobody asks */
     void *on_leave_arg;
-    tutti_link dead; /* entries to be freed when the lock is */
+    tutti_list_node dead; /* entries to be freed when the lock is */
 };
 
 /* table.c; all but the first with the lock held */
@@ -50,7 +50,7 @@ tutti_code agent_table_check_lease(const tutti_table *table, uint64_t lease, tut
 
 void agent_table_free_leases(tutti_table *table);
 
-/* table_find.c: handles and names; codes as tutti_table_want. With the lock held. */
+/* table_find.c: handles and names; codes as tutti_table_lock_by_name. With the lock held. */
 tutti_code agent_table_find(const tutti_table *table, const char *text, tutti_entry **ret,
                             tutti_error *err);
 void agent_table_format_handle(const tutti_entry *entry, char ret[TUTTI_TABLE_HANDLE_SIZE]);

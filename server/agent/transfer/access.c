@@ -17,9 +17,9 @@
 #include "tensor/space.h"
 
 static void
-on_ready(tutti_claim *claim)
+on_ready(tutti_lock_set *lock_set)
 {
-    agent_access *self = tutti_container_of(claim, agent_access, claim);
+    agent_access *self = tutti_container_of(lock_set, agent_access, lock_set);
 
     self->granted = true;
     agent_access_moved(self);
@@ -70,8 +70,8 @@ agent_access_new(tutti_agent *agent, tutti_rpc_call *call, agent_access_fn on_tu
     self->agent = agent;
     self->call = call;
     self->on_turn = on_turn;
-    self->claim.loop = agent->bulk;
-    self->claim.on_ready = on_ready;
+    self->lock_set.loop = agent->bulk;
+    self->lock_set.on_ready = on_ready;
     atomic_init(&self->refs, 1);
     atomic_fetch_add(&agent->calls, 1);
     return self;
@@ -83,7 +83,7 @@ agent_access_go(agent_access *access)
     const bool unary = tutti_rpc_call_user(access->call) == NULL; /* streams have set it */
 
     access->in_line = true;
-    access->granted = tutti_table_claim(access->agent->table, &access->claim);
+    access->granted = tutti_table_acquire(access->agent->table, &access->lock_set);
     if (access->granted) {
         access->on_turn(access);
     } else if (unary) {
@@ -99,10 +99,10 @@ run_end(tutti_rpc_task *task)
     agent_access *self = tutti_container_of(task, agent_access, end);
     tutti_table *table = self->agent->table;
 
-    if (self->made && !self->kept && self->claim.count > 0) {
-        tutti_table_drop_new(table, &self->claim.uses[self->claim.count - 1]);
+    if (self->made && !self->kept && self->lock_set.count > 0) {
+        tutti_table_drop_new(table, &self->lock_set.locks[self->lock_set.count - 1]);
     }
-    tutti_table_release(table, &self->claim);
+    tutti_table_release(table, &self->lock_set);
     atomic_fetch_sub(&self->agent->calls, 1);
     if (self->leader != NULL) {
         agent_access_drop(self->leader);
@@ -129,9 +129,10 @@ agent_access_fail(agent_access *access, const tutti_error *err)
 }
 
 tutti_code
-agent_access_tensor(agent_access *access, uint32_t use, tutti_tensor **ret_tensor, tutti_error *err)
+agent_access_tensor(agent_access *access, uint32_t lock, tutti_tensor **ret_tensor,
+                    tutti_error *err)
 {
-    const tutti_use *one = &access->claim.uses[use];
+    const tutti_lock *one = &access->lock_set.locks[lock];
     const tutti_code code = tutti_table_check(access->agent->table, one, err);
 
     if (code == TUTTI_OK) {
@@ -145,17 +146,18 @@ agent_access_last(const agent_access *access)
 {
     const agent_access *owner = access->leader != NULL ? access->leader : access;
 
-    return tutti_table_tensor(owner->agent->table, &owner->claim.uses[owner->claim.count - 1]);
+    return tutti_table_tensor(owner->agent->table,
+                              &owner->lock_set.locks[owner->lock_set.count - 1]);
 }
 
 tutti_code
-agent_access_check(agent_access *access, uint32_t use, const tutti_spec *spec,
+agent_access_check(agent_access *access, uint32_t lock, const tutti_spec *spec,
                    tutti_tensor **ret_tensor, tutti_error *err)
 {
-    tutti_tensor *tensor = tutti_table_tensor(access->agent->table, &access->claim.uses[use]);
+    tutti_tensor *tensor = tutti_table_tensor(access->agent->table, &access->lock_set.locks[lock]);
 
     if (tensor == NULL) {
-        return tutti_table_check(access->agent->table, &access->claim.uses[use], err);
+        return tutti_table_check(access->agent->table, &access->lock_set.locks[lock], err);
     }
     if (tensor->spec.dtype != spec->dtype) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DTYPE_MISMATCH",
@@ -194,22 +196,23 @@ read_lease(const tutti_rpc_call *call, uint64_t *ret_lease, tutti_error *err)
 }
 
 tutti_code
-agent_own_claim(tutti_claim *claim, const tutti_rpc_call *call, tutti_error *err)
+agent_lock_own(tutti_lock_set *lock_set, const tutti_rpc_call *call, tutti_error *err)
 {
     const char *who = tutti_rpc_call_identity(call);
 
-    (void)snprintf(claim->owner, sizeof(claim->owner), "%s",
+    (void)snprintf(lock_set->owner, sizeof(lock_set->owner), "%s",
                    who[0] != '\0' ? who : tutti_rpc_call_peer(call));
-    return read_lease(call, &claim->lease, err);
+    return read_lease(call, &lock_set->lease, err);
 }
 
 tutti_code
 agent_access_make(agent_access *access, const char *name, tutti_error *err)
 {
-    const tutti_code code = agent_own_claim(&access->claim, access->call, err);
+    const tutti_code code = agent_lock_own(&access->lock_set, access->call, err);
 
-    return code == TUTTI_OK ? tutti_table_make(access->agent->table, &access->claim, name, err)
-                            : code;
+    return code == TUTTI_OK
+               ? tutti_table_create_locked(access->agent->table, &access->lock_set, name, err)
+               : code;
 }
 
 tutti_code
@@ -225,7 +228,7 @@ agent_access_destination(agent_access *access, const tutti_spec *spec, const cha
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_NAME", AGENT_SAY_INTO);
     }
     if (into[0] != '\0') {
-        return tutti_table_want(agent->table, &access->claim, into, true, err);
+        return tutti_table_lock_by_name(agent->table, &access->lock_set, into, true, err);
     }
     code = agent_devices_find(agent, device, &space, err);
     code = code == TUTTI_OK ? agent_access_make(access, name, err) : code;
@@ -235,15 +238,15 @@ agent_access_destination(agent_access *access, const tutti_spec *spec, const cha
     access->made = true;
     code = tutti_tensor_new(space, spec, zeroed, &tensor, err);
     if (code == TUTTI_OK) {
-        tutti_table_fill(agent->table, &access->claim.uses[access->claim.count - 1], tensor);
+        tutti_table_fill(agent->table, &access->lock_set.locks[access->lock_set.count - 1], tensor);
     }
     return code;
 }
 
 void
-agent_access_written(agent_access *access, uint32_t use)
+agent_access_written(agent_access *access, uint32_t lock)
 {
-    tutti_table_mark(access->agent->table, &access->claim.uses[use], NULL);
+    tutti_table_mark(access->agent->table, &access->lock_set.locks[lock], NULL);
     access->kept = true;
 }
 

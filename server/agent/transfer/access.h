@@ -31,7 +31,7 @@ typedef struct agent_ranges {
 struct agent_access {
     tutti_agent *agent;
     tutti_rpc_call *call;
-    tutti_claim claim;
+    tutti_lock_set lock_set;
     agent_access_fn on_turn;
     tutti_rpc_task end;
     atomic_uint refs; /* the call, and each piece of memory that gRPC holds */
@@ -54,7 +54,7 @@ struct agent_access {
     /* ... an upload in parts */
     bool parted;
     unsigned char transfer[AGENT_TRANSFER_BYTES];
-    tutti_link part;      /* in the agent's uploads */
+    tutti_list_node part; /* in the agent's uploads */
     agent_access *leader; /* [ref] which brings the first byte; NULL: it does, or is not here yet */
     uint64_t begin_offset;  /* of its part, which ends at end_offset */
     uint64_t total_bytes;   /* of the tensor; a part's: 0 */
@@ -62,10 +62,10 @@ struct agent_access {
     agent_ranges *taken;    /* [owned] of a leader */
     bool whole;             /* all of its part is here */
     /* ... of tensors in a device's memory: gpu.h */
-    tutti_link pieces;    /* of a download, in order; not sent yet */
-    uint32_t piece_count; /* these, or those of an upload that are under way */
-    uint64_t ahead;       /* where the next piece of a download begins */
-    bool sending;         /* a message leaves; an upload: none is read, for there is no slot */
+    tutti_list_node pieces; /* of a download, in order; not sent yet */
+    uint32_t piece_count;   /* these, or those of an upload that are under way */
+    uint64_t ahead;         /* where the next piece of a download begins */
+    bool sending;           /* a message leaves; an upload: none is read, for there is no slot */
 };
 
 /* NULL: no memory, and the call has been told. */
@@ -84,13 +84,14 @@ void agent_access_drop(agent_access *access);
 void agent_access_fail(agent_access *access, const tutti_error *err);
 
 /* The tensor of a use, or its error when the op that was to write it failed. */
-tutti_code agent_access_tensor(agent_access *access, uint32_t use, tutti_tensor **ret_tensor,
+tutti_code agent_access_tensor(agent_access *access, uint32_t lock, tutti_tensor **ret_tensor,
                                tutti_error *err);
 
 /* Of the last use, or its leader's, which is where bytes go: granted, and checked. */
 tutti_tensor *agent_access_last(const agent_access *access);
 
-/* A new entry for the caller, the last use of the claim. Codes as tutti_table_make; BAD_LEASE. */
+/* A new entry for the caller, the last use of the lock set. Codes as tutti_table_create_locked;
+ * BAD_LEASE. */
 tutti_code agent_access_make(agent_access *access, const char *name, tutti_error *err);
 
 /*
@@ -102,11 +103,11 @@ tutti_code agent_access_destination(agent_access *access, const tutti_spec *spec
                                     tutti_error *err);
 
 /* Of `into`: same dtype and element count? */
-tutti_code agent_access_check(agent_access *access, uint32_t use, const tutti_spec *spec,
+tutti_code agent_access_check(agent_access *access, uint32_t lock, const tutti_spec *spec,
                               tutti_tensor **ret_tensor, tutti_error *err);
 
 /* Its bytes are written: what is new stays, and an old error is gone. */
-void agent_access_written(agent_access *access, uint32_t use);
+void agent_access_written(agent_access *access, uint32_t lock);
 
 /* A blob over part of a tensor, which keeps the access alive until gRPC has let go of it. */
 tutti_rpc_blob agent_access_blob(agent_access *access, const tutti_tensor *tensor, uint64_t offset,
@@ -126,8 +127,8 @@ void agent_parts_close(tutti_agent *agent);
 
 /*
  * upload_parts.c. One tensor over several streams: the leader brings the first byte and has the
- * claim, and its call is answered when all parts are here. Parts hold on to the leader; when one of
- * them ends early all do. Those that come before their leader wait for it, --op-timeout at most.
+ * lock set, and its call is answered when all parts are here. Parts hold on to the leader; when one
+ * of them ends early all do. Those that come before their leader wait for it, --op-timeout at most.
  *
  * TUTTI_INVALID_ARGUMENT  BAD_PART
  * TUTTI_ALREADY_EXISTS    TRANSFER_TAKEN
@@ -158,7 +159,7 @@ void agent_download_next(agent_access *access);
 extern const tutti_rpc_stream_ops agent_upload_ops;
 extern const tutti_rpc_stream_ops agent_download_ops;
 extern const tutti_rpc_stream_ops agent_share_gpu_ops; /* share_gpu_pb.c */
-/* Say in a claim who calls, before the first entry is made for him. access.c */
-tutti_code agent_own_claim(tutti_claim *claim, const tutti_rpc_call *call, tutti_error *err);
+/* Say in a lock set who calls, before the first entry is made for him. access.c */
+tutti_code agent_lock_own(tutti_lock_set *lock_set, const tutti_rpc_call *call, tutti_error *err);
 
 #endif

@@ -11,10 +11,10 @@
 #include "server/agent/transfer/access.h"
 #include "tensor/space.h"
 
-agent_piece *
-agent_piece_new(agent_access *access, uint64_t offset, size_t size)
+agent_gpu_chunk *
+agent_gpu_chunk_new(agent_access *access, uint64_t offset, size_t size)
 {
-    agent_piece *self = calloc(1, sizeof(*self));
+    agent_gpu_chunk *self = calloc(1, sizeof(*self));
 
     if (self != NULL) {
         self->access = access;
@@ -27,7 +27,7 @@ agent_piece_new(agent_access *access, uint64_t offset, size_t size)
 }
 
 void
-agent_piece_free(agent_piece *piece)
+agent_gpu_chunk_free(agent_gpu_chunk *piece)
 {
     agent_access *access = piece->access;
 
@@ -44,7 +44,7 @@ agent_piece_free(agent_piece *piece)
 static void
 run_slot(tutti_rpc_task *task)
 {
-    agent_piece *self = tutti_container_of(task, agent_piece, task);
+    agent_gpu_chunk *self = tutti_container_of(task, agent_gpu_chunk, task);
 
     self->on_slot(self, NULL);
 }
@@ -53,7 +53,7 @@ run_slot(tutti_rpc_task *task)
 static void
 on_slot(tutti_slot_wish *wish, tutti_slot *slot)
 {
-    agent_piece *self = tutti_container_of(wish, agent_piece, wish);
+    agent_gpu_chunk *self = tutti_container_of(wish, agent_gpu_chunk, wish);
 
     self->slot = slot;
     self->task.on_run = run_slot;
@@ -61,7 +61,7 @@ on_slot(tutti_slot_wish *wish, tutti_slot *slot)
 }
 
 void
-agent_piece_get_slot(agent_piece *piece, tutti_space *space, agent_piece_fn on_slot_fn)
+agent_gpu_chunk_get_slot(agent_gpu_chunk *piece, tutti_space *space, agent_gpu_chunk_fn on_slot_fn)
 {
     piece->slot = tutti_slot_take(space);
     piece->on_slot = on_slot_fn;
@@ -69,11 +69,11 @@ agent_piece_get_slot(agent_piece *piece, tutti_space *space, agent_piece_fn on_s
         on_slot_fn(piece, NULL);
         return;
     }
-    agent_piece_wait_slot(piece, space, on_slot_fn);
+    agent_gpu_chunk_wait_slot(piece, space, on_slot_fn);
 }
 
 void
-agent_piece_wait_slot(agent_piece *piece, tutti_space *space, agent_piece_fn on_slot_fn)
+agent_gpu_chunk_wait_slot(agent_gpu_chunk *piece, tutti_space *space, agent_gpu_chunk_fn on_slot_fn)
 {
     piece->on_slot = on_slot_fn;
     piece->wish.on_slot = on_slot;
@@ -83,39 +83,39 @@ agent_piece_wait_slot(agent_piece *piece, tutti_space *space, agent_piece_fn on_
 static void
 on_done(agent_posted_move *posted, const tutti_error *err)
 {
-    agent_piece *self = tutti_container_of(posted, agent_piece, posted);
+    agent_gpu_chunk *self = tutti_container_of(posted, agent_gpu_chunk, posted);
 
     self->on_done(self, err);
 }
 
 static tutti_move *
-move_of(agent_piece *self, agent_piece_fn on_done_fn)
+move_of(agent_gpu_chunk *self, agent_gpu_chunk_fn on_done_fn)
 {
     self->on_done = on_done_fn;
     return agent_posted_move_of(&self->posted, self->access->agent->bulk, on_done);
 }
 
 void
-agent_piece_in(agent_piece *piece, tutti_tensor *tensor, agent_piece_fn on_done_fn)
+agent_gpu_chunk_in(agent_gpu_chunk *piece, tutti_tensor *tensor, agent_gpu_chunk_fn on_done_fn)
 {
     tutti_move_in(move_of(piece, on_done_fn), tensor, piece->offset, piece->slot, piece->size);
 }
 
 void
-agent_piece_out(agent_piece *piece, tutti_tensor *tensor, agent_piece_fn on_done_fn)
+agent_gpu_chunk_out(agent_gpu_chunk *piece, tutti_tensor *tensor, agent_gpu_chunk_fn on_done_fn)
 {
     tutti_move_out(move_of(piece, on_done_fn), tensor, piece->offset, piece->slot, piece->size);
 }
 
 void
-agent_piece_copy(agent_piece *piece, tutti_tensor *from, tutti_tensor *to,
-                 agent_piece_fn on_done_fn)
+agent_gpu_chunk_copy(agent_gpu_chunk *piece, tutti_tensor *from, tutti_tensor *to,
+                     agent_gpu_chunk_fn on_done_fn)
 {
     tutti_move_copy(move_of(piece, on_done_fn), from, to);
 }
 
 void
-agent_piece_own(agent_piece *piece, tutti_tensor *tensor, agent_piece_fn on_done_fn)
+agent_gpu_chunk_own(agent_gpu_chunk *piece, tutti_tensor *tensor, agent_gpu_chunk_fn on_done_fn)
 {
     piece->access->agent->devices.cuda->own(move_of(piece, on_done_fn), tensor, piece->heap);
 }
@@ -125,12 +125,12 @@ agent_piece_own(agent_piece *piece, tutti_tensor *tensor, agent_piece_fn on_done
 static void
 release(void *arg)
 {
-    agent_piece_free(arg);
+    agent_gpu_chunk_free(arg);
 }
 
 /* Gives the slot back to those who wait for one, if memory can be had. */
 static void
-leave_slot(agent_piece *piece)
+leave_slot(agent_gpu_chunk *piece)
 {
     if (!tutti_slot_is_scarce(piece->slot)) {
         return;
@@ -144,7 +144,7 @@ leave_slot(agent_piece *piece)
 }
 
 tutti_rpc_blob
-agent_piece_blob(agent_piece *piece)
+agent_gpu_chunk_blob(agent_gpu_chunk *piece)
 {
     const void *data = piece->slot != NULL ? piece->slot->data : piece->heap;
 
@@ -154,16 +154,16 @@ agent_piece_blob(agent_piece *piece)
 /* ------------------------------------------------------------------------------ put, get */
 
 static void
-put_on_slot(agent_piece *piece, const tutti_error *err)
+put_on_slot(agent_gpu_chunk *piece, const tutti_error *err)
 {
     (void)err;
     tutti_rpc_message_read(tutti_rpc_call_message(piece->access->call), piece->slot->data,
                            piece->size);
-    agent_piece_in(piece, agent_access_last(piece->access), piece->on_done);
+    agent_gpu_chunk_in(piece, agent_access_last(piece->access), piece->on_done);
 }
 
 static void
-get_on_copied(agent_piece *piece, const tutti_error *err)
+get_on_copied(agent_gpu_chunk *piece, const tutti_error *err)
 {
     if (err == NULL) {
         leave_slot(piece);
@@ -172,19 +172,20 @@ get_on_copied(agent_piece *piece, const tutti_error *err)
 }
 
 static void
-get_on_slot(agent_piece *piece, const tutti_error *err)
+get_on_slot(agent_gpu_chunk *piece, const tutti_error *err)
 {
-    const agent_piece_fn answer = piece->on_done;
+    const agent_gpu_chunk_fn answer = piece->on_done;
 
     (void)err;
-    agent_piece_out(piece, agent_access_last(piece->access), get_on_copied);
+    agent_gpu_chunk_out(piece, agent_access_last(piece->access), get_on_copied);
     piece->on_slot = answer; /* it has its slot */
 }
 
 static void
-begin(agent_access *access, tutti_tensor *tensor, agent_piece_fn on_slot_fn, agent_piece_fn answer)
+begin(agent_access *access, tutti_tensor *tensor, agent_gpu_chunk_fn on_slot_fn,
+      agent_gpu_chunk_fn answer)
 {
-    agent_piece *piece = agent_piece_new(access, 0, (size_t)tensor->bytes);
+    agent_gpu_chunk *piece = agent_gpu_chunk_new(access, 0, (size_t)tensor->bytes);
     tutti_error err;
 
     if (piece == NULL) {
@@ -193,17 +194,17 @@ begin(agent_access *access, tutti_tensor *tensor, agent_piece_fn on_slot_fn, age
         return;
     }
     piece->on_done = answer;
-    agent_piece_get_slot(piece, tensor->space, on_slot_fn);
+    agent_gpu_chunk_get_slot(piece, tensor->space, on_slot_fn);
 }
 
 void
-agent_staged_put(agent_access *access, tutti_tensor *tensor, agent_piece_fn answer)
+agent_staged_put(agent_access *access, tutti_tensor *tensor, agent_gpu_chunk_fn answer)
 {
     begin(access, tensor, put_on_slot, answer);
 }
 
 void
-agent_staged_get(agent_access *access, tutti_tensor *tensor, agent_piece_fn answer)
+agent_staged_get(agent_access *access, tutti_tensor *tensor, agent_gpu_chunk_fn answer)
 {
     begin(access, tensor, get_on_slot, answer);
 }
@@ -214,7 +215,7 @@ agent_staged_get(agent_access *access, tutti_tensor *tensor, agent_piece_fn answ
 static void
 send(agent_access *access, tutti_tensor *tensor)
 {
-    agent_piece *piece = tutti_container_of(access->pieces.next, agent_piece, link);
+    agent_gpu_chunk *piece = tutti_container_of(access->pieces.next, agent_gpu_chunk, link);
     tutti_rpc_blob blob;
 
     if (access->over || access->sending || tutti_list_empty(&access->pieces) || !piece->ready) {
@@ -224,7 +225,7 @@ send(agent_access *access, tutti_tensor *tensor)
     access->piece_count--;
     access->sending = true;
     access->offset = piece->offset;
-    blob = agent_piece_blob(piece);
+    blob = agent_gpu_chunk_blob(piece);
     tutti_count(&access->agent->numbers.bytes_out, piece->size);
     access->agent->hooks->write_download(access, tensor, &blob);
     access->first = false;
@@ -234,26 +235,26 @@ send(agent_access *access, tutti_tensor *tensor)
 void
 agent_staged_end(agent_access *access)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     if (access->pieces.next == NULL) {
         return; /* no download of a device's memory */
     }
     tutti_list_each(link, spare, &access->pieces)
     {
-        agent_piece *piece = tutti_container_of(link, agent_piece, link);
+        agent_gpu_chunk *piece = tutti_container_of(link, agent_gpu_chunk, link);
 
         if (piece->ready) { /* the others come back by themselves */
             tutti_list_remove(link);
             access->piece_count--;
-            agent_piece_free(piece);
+            agent_gpu_chunk_free(piece);
         }
     }
 }
 
 static void
-download_on_copied(agent_piece *piece, const tutti_error *err)
+download_on_copied(agent_gpu_chunk *piece, const tutti_error *err)
 {
     agent_access *access = piece->access;
 
@@ -270,10 +271,10 @@ download_on_copied(agent_piece *piece, const tutti_error *err)
 }
 
 static void
-download_on_slot(agent_piece *piece, const tutti_error *err)
+download_on_slot(agent_gpu_chunk *piece, const tutti_error *err)
 {
     (void)err;
-    agent_piece_out(piece, agent_access_last(piece->access), download_on_copied);
+    agent_gpu_chunk_out(piece, agent_access_last(piece->access), download_on_copied);
 }
 
 /* Copy ahead of what is sent. */
@@ -283,7 +284,7 @@ copy_ahead(agent_access *access, tutti_tensor *tensor, tutti_error *err)
     while (access->ahead < access->end_offset && access->piece_count < AGENT_PIECES_AHEAD) {
         const uint64_t left = access->end_offset - access->ahead;
         const size_t size = (size_t)(left < access->chunk_bytes ? left : access->chunk_bytes);
-        agent_piece *piece = agent_piece_new(access, access->ahead, size);
+        agent_gpu_chunk *piece = agent_gpu_chunk_new(access, access->ahead, size);
 
         if (piece == NULL) {
             return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a piece of a tensor");
@@ -291,7 +292,7 @@ copy_ahead(agent_access *access, tutti_tensor *tensor, tutti_error *err)
         access->ahead += size;
         access->piece_count++;
         tutti_list_add(&access->pieces, &piece->link);
-        agent_piece_get_slot(piece, tensor->space, download_on_slot);
+        agent_gpu_chunk_get_slot(piece, tensor->space, download_on_slot);
     }
     return TUTTI_OK;
 }

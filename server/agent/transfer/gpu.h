@@ -14,55 +14,57 @@
 #include "server/agent/state/types.h"
 #include "server/agent/tensor/device_copy.h"
 
-typedef struct agent_piece agent_piece;
+typedef struct agent_gpu_chunk agent_gpu_chunk;
 
 /* Bulk loop. NULL = well. */
-typedef void (*agent_piece_fn)(agent_piece *piece, const tutti_error *err);
+typedef void (*agent_gpu_chunk_fn)(agent_gpu_chunk *piece, const tutti_error *err);
 
-struct agent_piece {
+struct agent_gpu_chunk {
     agent_access *access; /* [ref] */
     tutti_slot *slot;
     unsigned char *heap; /* bytes that have no slot */
     uint64_t offset;
     size_t size;
     bool ready; /* of a download: it is copied */
-    agent_piece_fn on_slot;
-    agent_piece_fn on_done;
+    agent_gpu_chunk_fn on_slot;
+    agent_gpu_chunk_fn on_done;
     tutti_slot_wish wish;
     tutti_rpc_task task; /* of a slot that came */
     agent_posted_move posted;
-    tutti_link link; /* of a download's, in order */
+    tutti_list_node link; /* of a download's, in order */
 };
 
 /* NULL: no memory. */
-agent_piece *agent_piece_new(agent_access *access, uint64_t offset, size_t size);
+agent_gpu_chunk *agent_gpu_chunk_new(agent_access *access, uint64_t offset, size_t size);
 
 /* With its slot and bytes, and its hold on the access. */
-void agent_piece_free(agent_piece *piece);
+void agent_gpu_chunk_free(agent_gpu_chunk *piece);
 
 /* on_slot follows: at once, or when a slot came back. */
-void agent_piece_get_slot(agent_piece *piece, tutti_space *space, agent_piece_fn on_slot);
+void agent_gpu_chunk_get_slot(agent_gpu_chunk *piece, tutti_space *space,
+                              agent_gpu_chunk_fn on_slot);
 
 /* The same, but never at once: when all slots were lent a moment ago. */
-void agent_piece_wait_slot(agent_piece *piece, tutti_space *space, agent_piece_fn on_slot);
+void agent_gpu_chunk_wait_slot(agent_gpu_chunk *piece, tutti_space *space,
+                               agent_gpu_chunk_fn on_slot);
 
 /* From its slot to the tensor, and back; between tensors. on_done follows. */
-void agent_piece_in(agent_piece *piece, tutti_tensor *tensor, agent_piece_fn on_done);
-void agent_piece_out(agent_piece *piece, tutti_tensor *tensor, agent_piece_fn on_done);
-void agent_piece_copy(agent_piece *piece, tutti_tensor *from, tutti_tensor *to,
-                      agent_piece_fn on_done);
+void agent_gpu_chunk_in(agent_gpu_chunk *piece, tutti_tensor *tensor, agent_gpu_chunk_fn on_done);
+void agent_gpu_chunk_out(agent_gpu_chunk *piece, tutti_tensor *tensor, agent_gpu_chunk_fn on_done);
+void agent_gpu_chunk_copy(agent_gpu_chunk *piece, tutti_tensor *from, tutti_tensor *to,
+                          agent_gpu_chunk_fn on_done);
 
 /* The tensor moves to memory of its own; the handle is in `heap` then. */
-void agent_piece_own(agent_piece *piece, tutti_tensor *tensor, agent_piece_fn on_done);
+void agent_gpu_chunk_own(agent_gpu_chunk *piece, tutti_tensor *tensor, agent_gpu_chunk_fn on_done);
 
 /* Its bytes as a blob, which takes it: it is freed when gRPC has let go of them. Any thread. */
-tutti_rpc_blob agent_piece_blob(agent_piece *piece);
+tutti_rpc_blob agent_gpu_chunk_blob(agent_gpu_chunk *piece);
 
 /* ------------------------------------------------------------------------------ calls */
 
 /* A tensor's bytes from the message of a call, or into its answer: `answer` says how it went. */
-void agent_staged_put(agent_access *access, tutti_tensor *tensor, agent_piece_fn answer);
-void agent_staged_get(agent_access *access, tutti_tensor *tensor, agent_piece_fn answer);
+void agent_staged_put(agent_access *access, tutti_tensor *tensor, agent_gpu_chunk_fn answer);
+void agent_staged_get(agent_access *access, tutti_tensor *tensor, agent_gpu_chunk_fn answer);
 
 /* Uploads: as access.h has them. */
 tutti_code agent_staged_chunk(agent_access *access, tutti_tensor *tensor,

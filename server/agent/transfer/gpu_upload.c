@@ -22,7 +22,7 @@ fail(agent_access *access, const tutti_error *err)
 }
 
 static void
-on_copied(agent_piece *piece, const tutti_error *err)
+on_copied(agent_gpu_chunk *piece, const tutti_error *err)
 {
     agent_access *access = piece->access;
 
@@ -33,12 +33,12 @@ on_copied(agent_piece *piece, const tutti_error *err)
     if (!access->over && access->half_closed && access->piece_count == 0) {
         agent_upload_end(access);
     }
-    agent_piece_free(piece);
+    agent_gpu_chunk_free(piece);
 }
 
 /* What was kept meanwhile goes on its way, and the next message may come. */
 static void
-on_late_slot(agent_piece *piece, const tutti_error *err)
+on_late_slot(agent_gpu_chunk *piece, const tutti_error *err)
 {
     agent_access *access = piece->access;
 
@@ -46,22 +46,22 @@ on_late_slot(agent_piece *piece, const tutti_error *err)
     access->sending = false;
     if (access->over) {
         access->piece_count--;
-        agent_piece_free(piece);
+        agent_gpu_chunk_free(piece);
         return;
     }
     memcpy(piece->slot->data, piece->heap, piece->size);
     free(piece->heap);
     piece->heap = NULL;
-    agent_piece_in(piece, agent_access_last(access), on_copied);
+    agent_gpu_chunk_in(piece, agent_access_last(access), on_copied);
     if (!access->half_closed) {
         tutti_rpc_call_read(access->call);
     }
 }
 
-static agent_piece *
+static agent_gpu_chunk *
 new_piece(agent_access *access, size_t size, tutti_error *err)
 {
-    agent_piece *piece = agent_piece_new(access, access->offset, size);
+    agent_gpu_chunk *piece = agent_gpu_chunk_new(access, access->offset, size);
 
     if (piece == NULL) {
         (void)TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a piece of a tensor");
@@ -74,7 +74,7 @@ new_piece(agent_access *access, size_t size, tutti_error *err)
 
 /* All slots are lent: keep the bytes, and read on when one comes back. */
 static tutti_code
-wait_for_slot(agent_piece *piece, tutti_tensor *tensor, tutti_rpc_message *message,
+wait_for_slot(agent_gpu_chunk *piece, tutti_tensor *tensor, tutti_rpc_message *message,
               tutti_error *err)
 {
     agent_access *access = piece->access;
@@ -82,12 +82,12 @@ wait_for_slot(agent_piece *piece, tutti_tensor *tensor, tutti_rpc_message *messa
     piece->heap = malloc(piece->size);
     if (piece->heap == NULL) {
         access->piece_count--;
-        agent_piece_free(piece);
+        agent_gpu_chunk_free(piece);
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to keep a message");
     }
     tutti_rpc_message_read(message, piece->heap, piece->size);
     access->sending = true;
-    agent_piece_wait_slot(piece, tensor->space, on_late_slot);
+    agent_gpu_chunk_wait_slot(piece, tensor->space, on_late_slot);
     return TUTTI_OK;
 }
 
@@ -95,7 +95,7 @@ tutti_code
 agent_staged_chunk(agent_access *access, tutti_tensor *tensor, tutti_rpc_message *message,
                    size_t size, tutti_error *err)
 {
-    agent_piece *piece = new_piece(access, size, err);
+    agent_gpu_chunk *piece = new_piece(access, size, err);
 
     if (piece == NULL) {
         return TUTTI_RESOURCE_EXHAUSTED;
@@ -105,7 +105,7 @@ agent_staged_chunk(agent_access *access, tutti_tensor *tensor, tutti_rpc_message
         return wait_for_slot(piece, tensor, message, err);
     }
     tutti_rpc_message_read(message, piece->slot->data, size);
-    agent_piece_in(piece, tensor, on_copied);
+    agent_gpu_chunk_in(piece, tensor, on_copied);
     return TUTTI_OK;
 }
 
@@ -113,7 +113,7 @@ void
 agent_staged_early(agent_access *access, tutti_tensor *tensor)
 {
     tutti_error err;
-    agent_piece *piece = new_piece(access, access->early_size, &err);
+    agent_gpu_chunk *piece = new_piece(access, access->early_size, &err);
 
     if (piece == NULL) {
         fail(access, &err);
@@ -122,5 +122,5 @@ agent_staged_early(agent_access *access, tutti_tensor *tensor)
     piece->heap = access->early;
     agent_upload_drop_early(access, true);
     access->sending = true;
-    agent_piece_wait_slot(piece, tensor->space, on_late_slot);
+    agent_gpu_chunk_wait_slot(piece, tensor->space, on_late_slot);
 }

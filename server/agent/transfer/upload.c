@@ -10,12 +10,12 @@
 #include "server/agent/transfer/gpu.h"
 
 #define EARLY_PART 16
-#define EARLY_LEAST (16ULL << 20)
+#define EARLY_MIN (16ULL << 20)
 
 void
 agent_upload_commit(agent_access *access)
 {
-    agent_access_written(access, access->claim.count - 1);
+    agent_access_written(access, access->lock_set.count - 1);
     access->over = true;
     access->agent->hooks->answer_upload(access, agent_access_last(access));
 }
@@ -112,12 +112,11 @@ early_bytes_max(tutti_agent *agent)
     tutti_space_stats space;
 
     tutti_space_stat(agent->space, &space);
-    return space.limit_bytes / EARLY_PART > EARLY_LEAST ? space.limit_bytes / EARLY_PART
-                                                        : EARLY_LEAST;
+    return space.limit_bytes / EARLY_PART > EARLY_MIN ? space.limit_bytes / EARLY_PART : EARLY_MIN;
 }
 
 static tutti_code
-keep_early(agent_access *self, tutti_rpc_message *message, size_t size, tutti_error *err)
+keep_chunk(agent_access *self, tutti_rpc_message *message, size_t size, tutti_error *err)
 {
     tutti_agent *agent = self->agent;
     const uint64_t most = early_bytes_max(agent);
@@ -154,7 +153,7 @@ agent_upload_chunk(agent_access *access, uint64_t offset, tutti_rpc_message *mes
             code = agent_staged_chunk(access, tensor, message, size, &err);
         }
     } else if (code == TUTTI_OK && size > 0) {
-        code = keep_early(access, message, size, &err);
+        code = keep_chunk(access, message, size, &err);
     }
     tutti_count(&access->agent->numbers.bytes_in, code == TUTTI_OK ? size : 0);
     if (code != TUTTI_OK) {

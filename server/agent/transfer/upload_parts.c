@@ -11,7 +11,7 @@
 #define ENDED_KEPT 256 /* transfers whose first byte's stream has ended, and may miss parts yet */
 
 struct agent_uploads {
-    tutti_link parts; /* that live */
+    tutti_list_node parts; /* that live */
     unsigned char ended[ENDED_KEPT][AGENT_TRANSFER_BYTES];
     size_t ended_count; /* ever; the newest of them are kept */
 };
@@ -35,7 +35,7 @@ agent_parts_close(tutti_agent *agent)
 }
 
 static agent_access *
-access_from(tutti_link *link)
+access_from(tutti_list_node *link)
 {
     return tutti_container_of(link, agent_access, part);
 }
@@ -57,8 +57,8 @@ belongs(const agent_access *left, const agent_access *right)
 static agent_access *
 find_leader(const agent_access *access)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     tutti_list_each(link, spare, &access->agent->uploads->parts)
     {
@@ -195,8 +195,8 @@ agent_parts_follow(agent_access *access, tutti_bytes transfer, uint64_t offset, 
 static void
 gather(agent_access *leader)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
     tutti_error err;
 
     tutti_list_each(link, spare, &leader->agent->uploads->parts)
@@ -235,8 +235,8 @@ agent_parts_lead(agent_access *access, tutti_bytes transfer, uint64_t bytes, tut
 void
 agent_parts_turn(agent_access *access)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     if (!is_leader(access)) {
         return;
@@ -276,8 +276,8 @@ agent_parts_arrived(agent_access *access)
 static void
 end_followers(agent_access *leader)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
     tutti_error err;
 
     (void)TUTTI_FAIL_FOR(&err, TUTTI_ABORTED, "PART_FAILED",

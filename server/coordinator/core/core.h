@@ -11,12 +11,12 @@
 #define COORD_SLICE 16 /* units of work that one tutti_coordinator_turn does */
 
 /* Something that is done in slices, so that nobody waits long for its turn. */
-typedef struct coord_work coord_work;
-struct coord_work {
-    tutti_link link;
-    /* Do at most `budget` units (an answer is one); queue again with coord_later when some are
+typedef struct coord_task coord_task;
+struct coord_task {
+    tutti_list_node link;
+    /* Do at most `budget` units (an answer is one); queue again with coord_defer when some are
      * left. Returns those done. */
-    size_t (*on_run)(coord_work *work, size_t budget);
+    size_t (*on_run)(coord_task *work, size_t budget);
 };
 
 struct tutti_coordinator {
@@ -30,57 +30,57 @@ struct tutti_coordinator {
     uint64_t awake_ns; /* when we last came back from not running at all */
     tutti_timers timers;
     tutti_timer pulse; /* so that we notice when we did not run */
-    tutti_link work;
-    tutti_link suspects; /* sessions that have been silent for too long, it seems */
-    tutti_link waits;    /* all that is parked */
+    tutti_list_node work;
+    tutti_list_node suspects; /* sessions that have been silent for too long, it seems */
+    tutti_list_node waits;    /* all that is parked */
     size_t parked;
     size_t waiter_count; /* of them, what counts against waiter_limit */
     bool draining;
-    coord_work drain;
+    coord_task drain;
 
-    tutti_link questions; /* about progress, that are parked */
+    tutti_list_node queries; /* about progress, that are parked */
     tutti_map jobs;
     uint64_t seat_count;
     uint64_t lost_total;                  /* ranks, since the start */
     struct tutti_coordinator_event *told; /* [owned] scratch: TUTTI_COORDINATOR_LOST_MAX */
 
-    tutti_link retired; /* meetings that are over, the oldest first */
+    tutti_list_node retired; /* exchange rounds that are over, the oldest first */
     tutti_timer retire;
     uint64_t metadata_bytes;
 
-    tutti_map wanted;             /* topics: keys that somebody waits for */
-    tutti_map watched;            /* topics: prefixes that somebody watches */
+    tutti_map wanted;             /* subscriptions: keys that somebody waits for */
+    tutti_map watched;            /* subscriptions: prefixes that somebody watches */
     struct coord_length *lengths; /* of those prefixes */
     size_t length_count;
-    size_t length_room;
-    tutti_link ready; /* waits whose last key has come */
-    tutti_link due;   /* watches that have something to send */
-    tutti_link counting;
-    coord_work ready_work;
-    coord_work due_work;
-    coord_work count_work;
-    tutti_link reaping; /* jobs whose keys go */
-    coord_work reap_work;
-    tutti_map takers;      /* topics: keys and queues that somebody wants to take from */
+    size_t length_capacity;
+    tutti_list_node ready; /* waits whose last key has come */
+    tutti_list_node due;   /* watches that have something to send */
+    tutti_list_node counting;
+    coord_task ready_task;
+    coord_task due_task;
+    coord_task count_task;
+    tutti_list_node reaping; /* jobs whose keys go */
+    coord_task gc_task;
+    tutti_map takers;      /* subscriptions: keys and queues that somebody wants to take from */
     tutti_map take_tokens; /* of those that wait */
-    tutti_link takes_ready;
-    coord_work take_work;
-    tutti_map answers;   /* kept for calls that come again, by their tokens */
-    tutti_link answered; /* the same, the oldest first */
+    tutti_list_node takes_ready;
+    coord_task take_task;
+    tutti_map answers;        /* kept for calls that come again, by their tokens */
+    tutti_list_node answered; /* the same, the oldest first */
     uint64_t answer_bytes;
     tutti_map rendezvous;        /* keys at which somebody waits for others */
     tutti_map rendezvous_tokens; /* of those that wait */
-    tutti_link met;              /* calls that have their answer */
-    coord_work met_work;
+    tutti_list_node met;         /* calls that have their answer */
+    coord_task met_task;
     size_t watcher_count;
     uint64_t wait_bytes;
     uint64_t watch_bytes;
 };
 
 /* Get a turn in tutti_coordinator_turn. Queued already is fine. */
-void coord_work_init(coord_work *work, size_t (*on_run)(coord_work *work, size_t budget));
-void coord_later(tutti_coordinator *self, coord_work *work);
-void coord_work_stop(coord_work *work);
+void coord_task_init(coord_task *work, size_t (*on_run)(coord_task *work, size_t budget));
+void coord_defer(tutti_coordinator *self, coord_task *work);
+void coord_task_stop(coord_task *work);
 
 /* ------------------------------------------------------------------------------ parked calls */
 
@@ -100,11 +100,11 @@ tutti_code coord_watch_check(const tutti_coordinator *self, tutti_error *err);
  *
  * [in] deadline_ns  when on_end runs with NULL; TUTTI_TIMERS_NEVER = not
  */
-void coord_wait_start(tutti_coordinator *self, tutti_coordinator_wait *wait, bool counted,
+void coord_wait_start(tutti_coordinator *self, tutti_coordinator_pending_call *wait, bool counted,
                       uint64_t deadline_ns);
 
 /* No longer parked: what an answer and a withdrawal do first. */
-void coord_wait_stop(tutti_coordinator_wait *wait);
+void coord_wait_stop(tutti_coordinator_pending_call *wait);
 
 /* UNAVAILABLE, DRAINING. */
 tutti_code coord_fail_draining(tutti_error *err);

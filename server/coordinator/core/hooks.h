@@ -28,11 +28,11 @@ struct coord_hooks {
     void (*record_formed)(coord_job *job);
     void (*record_group)(coord_group *group);
     void (*record_mesh)(coord_mesh *mesh);
-    void (*record_roster)(coord_roster *roster, uint32_t position);
+    void (*record_registry)(coord_group_registry *registry, uint32_t position);
     void (*unrecord_job)(coord_job *job);
     void (*unrecord_group)(const coord_group *group);
     void (*unrecord_mesh)(const coord_mesh *mesh);
-    void (*unrecord_roster)(const coord_roster *roster);
+    void (*unrecord_registry)(const coord_group_registry *registry);
 };
 
 #endif

@@ -46,13 +46,14 @@ coord_watch_check(const tutti_coordinator *self, tutti_error *err)
 static void
 on_expiry(tutti_timer *timer)
 {
-    tutti_coordinator_wait *wait = tutti_container_of(timer, tutti_coordinator_wait, timer);
+    tutti_coordinator_pending_call *wait =
+        tutti_container_of(timer, tutti_coordinator_pending_call, timer);
 
     wait->on_end(wait, NULL);
 }
 
 void
-coord_wait_start(tutti_coordinator *self, tutti_coordinator_wait *wait, bool counted,
+coord_wait_start(tutti_coordinator *self, tutti_coordinator_pending_call *wait, bool counted,
                  uint64_t deadline_ns)
 {
     assert(wait->owner == NULL && wait->on_end != NULL);
@@ -66,7 +67,7 @@ coord_wait_start(tutti_coordinator *self, tutti_coordinator_wait *wait, bool cou
 }
 
 void
-coord_wait_stop(tutti_coordinator_wait *wait)
+coord_wait_stop(tutti_coordinator_pending_call *wait)
 {
     tutti_coordinator *self = wait->owner;
 

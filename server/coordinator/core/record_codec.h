@@ -30,7 +30,7 @@ void coord_record_bytes(coord_record *record, const void *data, size_t size);
 void coord_record_text(coord_record *record, const char *text); /* NULL counts as empty */
 void coord_record_ranks(coord_record *record, const uint32_t *ranks, uint32_t count);
 
-/* Reading: each takes from the front, and 0 or nothing once there was too little. */
+/* Reading: each takes from the service loop, and 0 or nothing once there was too little. */
 typedef struct coord_reading {
     const unsigned char *at;
     size_t left;

@@ -2,14 +2,14 @@
 #include "server/coordinator/core/core.h"
 
 void
-coord_work_init(coord_work *work, size_t (*on_run)(coord_work *work, size_t budget))
+coord_task_init(coord_task *work, size_t (*on_run)(coord_task *work, size_t budget))
 {
     tutti_list_init(&work->link);
     work->on_run = on_run;
 }
 
 void
-coord_later(tutti_coordinator *self, coord_work *work)
+coord_defer(tutti_coordinator *self, coord_task *work)
 {
     if (tutti_list_empty(&work->link)) {
         tutti_list_add(&self->work, &work->link);
@@ -17,7 +17,7 @@ coord_later(tutti_coordinator *self, coord_work *work)
 }
 
 void
-coord_work_stop(coord_work *work)
+coord_task_stop(coord_task *work)
 {
     tutti_list_remove(&work->link);
 }

@@ -9,6 +9,6 @@ typedef struct coord_group coord_group;       /* group/group.h */
 typedef struct coord_job coord_job;           /* member/job.h */
 typedef struct coord_mesh coord_mesh;         /* group/mesh.h */
 typedef struct coord_news coord_news;         /* kv/keys_private.h */
-typedef struct coord_roster coord_roster;
+typedef struct coord_group_registry coord_group_registry;
 
 #endif

@@ -44,8 +44,8 @@ fail_taken(const coord_group *group, tutti_error *err)
         tutti_text_add(&text, "ranks ");
         tutti_text_add_ranks(&text, group->ranks, group->count, 16);
     }
-    if (group->roster != NULL && coord_roster_tag(group->roster)[0] != '\0') {
-        tutti_text_add(&text, ", tag %s", coord_roster_tag(group->roster));
+    if (group->registry != NULL && coord_group_registry_tag(group->registry)[0] != '\0') {
+        tutti_text_add(&text, ", tag %s", coord_group_registry_tag(group->registry));
     }
     (void)TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN", "group %s stands for %s",
                          group->name, buffer);
@@ -55,8 +55,8 @@ fail_taken(const coord_group *group, tutti_error *err)
 
 /* Put what was made where it is found again. */
 static tutti_code
-make_group(const coord_claim *claim, const char *name, coord_roster *roster, uint64_t turn,
-           coord_group **ret_group, tutti_error *err)
+make_group(const coord_claim *claim, const char *name, coord_group_registry *registry,
+           uint64_t turn, coord_group **ret_group, tutti_error *err)
 {
     coord_job *job = claim->agent->job;
     coord_group *group;
@@ -78,8 +78,8 @@ make_group(const coord_claim *claim, const char *name, coord_roster *roster, uin
         return code;
     }
     coord_group_add(group);
-    if (roster != NULL) {
-        coord_roster_add(roster, group, turn);
+    if (registry != NULL) {
+        coord_group_registry_add(registry, group, turn);
     }
     group->job->owner->hooks->record_group(group);
     *ret_group = group;
@@ -103,7 +103,7 @@ draw_name(const coord_job *job, char *ret, size_t size)
 static tutti_code
 check_found(const coord_claim *claim, const coord_group *group, tutti_error *err)
 {
-    const char *tag = group->roster == NULL ? "" : coord_roster_tag(group->roster);
+    const char *tag = group->registry == NULL ? "" : coord_group_registry_tag(group->registry);
 
     if (!same_ranks(group, claim->ranks, claim->count) || strcmp(tag, claim->tag) != 0 ||
         (claim->name[0] != '\0' && strcmp(group->name, claim->name) != 0)) {
@@ -114,11 +114,11 @@ check_found(const coord_claim *claim, const coord_group *group, tutti_error *err
 
 /* What has the name, or what has the tag: both, when there are two. */
 static tutti_code
-find_known(const coord_claim *claim, coord_roster *roster, coord_group **ret_group,
+find_known(const coord_claim *claim, coord_group_registry *registry, coord_group **ret_group,
            tutti_error *err)
 {
     coord_job *job = claim->agent->job;
-    coord_group *tagged = roster == NULL ? NULL : coord_roster_find(roster, 0);
+    coord_group *tagged = registry == NULL ? NULL : coord_group_registry_find(registry, 0);
     coord_group *named = NULL;
 
     if (claim->name[0] != '\0') {
@@ -132,24 +132,25 @@ static tutti_code
 claim_known(const coord_claim *claim, coord_group **ret_group, bool *ret_created, tutti_error *err)
 {
     coord_job *job = claim->agent->job;
-    coord_roster *roster = NULL;
+    coord_group_registry *registry = NULL;
     char drawn[TUTTI_NAME_MAX + 1];
     tutti_code code = TUTTI_OK;
 
     if (claim->tag[0] != '\0') {
-        code = coord_roster_of(job, claim->tag, claim->ranks, claim->count, true, &roster, err);
+        code = coord_group_registry_of(job, claim->tag, claim->ranks, claim->count, true, &registry,
+                                       err);
     }
     if (code == TUTTI_OK) {
-        code = find_known(claim, roster, ret_group, err);
+        code = find_known(claim, registry, ret_group, err);
     }
     if (code == TUTTI_OK && *ret_group == NULL) {
         draw_name(job, drawn, sizeof(drawn));
         *ret_created = true;
-        code = make_group(claim, claim->name[0] == '\0' ? drawn : claim->name, roster, 0, ret_group,
-                          err);
+        code = make_group(claim, claim->name[0] == '\0' ? drawn : claim->name, registry, 0,
+                          ret_group, err);
     }
-    if (roster != NULL) {
-        coord_roster_settle(roster);
+    if (registry != NULL) {
+        coord_group_registry_settle(registry);
     }
     return code;
 }
@@ -158,7 +159,7 @@ claim_known(const coord_claim *claim, coord_group **ret_group, bool *ret_created
 
 /* The turns of the process that calls: a fresh one has had none. */
 static coord_turns *
-turns_of(const coord_claim *claim, coord_roster *roster)
+turns_of(const coord_claim *claim, coord_group_registry *registry)
 {
     coord_turns *turns;
     uint32_t i = 0;
@@ -166,7 +167,7 @@ turns_of(const coord_claim *claim, coord_roster *roster)
     while (claim->ranks[i] != claim->agent->rank) {
         i++;
     }
-    turns = &roster->turns[i];
+    turns = &registry->turns[i];
     if (turns->incarnation != claim->agent->incarnation) {
         *turns = (coord_turns){.incarnation = claim->agent->incarnation};
     }
@@ -174,20 +175,20 @@ turns_of(const coord_claim *claim, coord_roster *roster)
 }
 
 static tutti_code
-take_turn(const coord_claim *claim, coord_roster *roster, uint64_t turn, coord_group **ret_group,
-          bool *ret_created, tutti_error *err)
+take_turn(const coord_claim *claim, coord_group_registry *registry, uint64_t turn,
+          coord_group **ret_group, bool *ret_created, tutti_error *err)
 {
     char name[TUTTI_NAME_MAX + 1];
     tutti_code code;
 
-    if (turn > roster->turn_count) {
+    if (turn > registry->turn_count) {
         draw_name(claim->agent->job, name, sizeof(name));
-        code = make_group(claim, name, roster, turn, ret_group, err);
-        roster->turn_count += code == TUTTI_OK ? 1 : 0;
+        code = make_group(claim, name, registry, turn, ret_group, err);
+        registry->turn_count += code == TUTTI_OK ? 1 : 0;
         *ret_created = true;
         return code;
     }
-    *ret_group = coord_roster_find(roster, turn);
+    *ret_group = coord_group_registry_find(registry, turn);
     if (*ret_group == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_GROUP",
                               "group %" PRIu64 " of these ranks without name and tag was deleted "
@@ -200,24 +201,24 @@ take_turn(const coord_claim *claim, coord_roster *roster, uint64_t turn, coord_g
 static tutti_code
 claim_turn(const coord_claim *claim, coord_group **ret_group, bool *ret_created, tutti_error *err)
 {
-    coord_roster *roster = NULL;
+    coord_group_registry *registry = NULL;
     coord_turns *turns;
     bool again;
-    tutti_code code =
-        coord_roster_of(claim->agent->job, "", claim->ranks, claim->count, true, &roster, err);
+    tutti_code code = coord_group_registry_of(claim->agent->job, "", claim->ranks, claim->count,
+                                              true, &registry, err);
 
     if (code != TUTTI_OK) {
         return code;
     }
-    turns = turns_of(claim, roster);
+    turns = turns_of(claim, registry);
     again = claim->token != 0 && claim->token == turns->token;
-    code = take_turn(claim, roster, turns->count + (again ? 0 : 1), ret_group, ret_created, err);
+    code = take_turn(claim, registry, turns->count + (again ? 0 : 1), ret_group, ret_created, err);
     if (code == TUTTI_OK || code == TUTTI_NOT_FOUND) {
         turns->count += again ? 0 : 1;
         turns->token = claim->token;
-        roster->job->owner->hooks->record_roster(roster, (uint32_t)(turns - roster->turns));
+        registry->job->owner->hooks->record_registry(registry, (uint32_t)(turns - registry->turns));
     }
-    coord_roster_settle(roster);
+    coord_group_registry_settle(registry);
     return code;
 }
 

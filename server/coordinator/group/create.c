@@ -49,7 +49,7 @@ check_words(const tutti_coordinator_group_request *request, tutti_error *err)
 /* The list in ranks of the job; the caller is in it. */
 static tutti_code
 take_list(const coord_agent *agent, const tutti_coordinator_group_request *request,
-          coord_layout *ret_layout, tutti_error *err)
+          coord_rank_lists *ret_layout, tutti_error *err)
 {
     const tutti_coordinator_list list = {request->ranks, request->count};
     char what[TUTTI_NAME_MAX + 8] = "a group";
@@ -61,10 +61,10 @@ take_list(const coord_agent *agent, const tutti_coordinator_group_request *reque
         (void)snprintf(what, sizeof(what), "group %s", request->name);
     }
     if (code == TUTTI_OK) {
-        code = coord_layout_take(parent, what, &list, 1, ret_layout, err);
+        code = coord_rank_lists_take(parent, what, &list, 1, ret_layout, err);
     }
-    if (code == TUTTI_OK && !coord_layout_find(ret_layout, agent->rank, &place[0], &place[1])) {
-        coord_layout_fini(ret_layout);
+    if (code == TUTTI_OK && !coord_rank_lists_find(ret_layout, agent->rank, &place[0], &place[1])) {
+        coord_rank_lists_fini(ret_layout);
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NOT_IN_GROUP",
                               "rank %" PRIu32 " asks for %s and is not in its list", agent->rank,
                               what);
@@ -80,7 +80,7 @@ tutti_coordinator_group_create(tutti_coordinator *self,
 {
     coord_agent *agent = NULL;
     coord_group *group = NULL;
-    coord_layout layout = {0};
+    coord_rank_lists rank_lists = {0};
     coord_claim claim;
     tutti_code code = coord_member_check(self, &request->member, &agent, err);
 
@@ -88,21 +88,21 @@ tutti_coordinator_group_create(tutti_coordinator *self,
         code = check_words(request, err);
     }
     if (code == TUTTI_OK) {
-        code = take_list(agent, request, &layout, err);
+        code = take_list(agent, request, &rank_lists, err);
     }
     if (code == TUTTI_OK) {
         claim = (coord_claim){.agent = agent,
                               .name = or_empty(request->name),
                               .tag = or_empty(request->tag),
                               .token = request->token,
-                              .ranks = layout.ranks,
-                              .count = layout.ends[0]};
+                              .ranks = rank_lists.ranks,
+                              .count = rank_lists.ends[0]};
         code = coord_group_claim(&claim, &group, ret_created, err);
     }
     if (code == TUTTI_OK) {
         describe_for(group, agent->rank, ret_group);
     }
-    coord_layout_fini(&layout);
+    coord_rank_lists_fini(&rank_lists);
     return code;
 }
 

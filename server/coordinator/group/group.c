@@ -68,7 +68,7 @@ void
 coord_group_remove(coord_group *group)
 {
     group->job->owner->hooks->group_deleted(group);
-    coord_roster_leave(group);
+    coord_group_registry_leave(group);
     tutti_map_remove(&group->job->groups, &group->node);
     if (!coord_group_is_world(group)) {
         group->job->member_count -= group->count;
@@ -218,7 +218,7 @@ coord_group_describe(coord_group *group, tutti_coordinator_group *ret_group)
     *ret_group = (tutti_coordinator_group){
         .id = group->id,
         .name = group->name,
-        .tag = group->roster == NULL ? "" : coord_roster_tag(group->roster),
+        .tag = group->registry == NULL ? "" : coord_group_registry_tag(group->registry),
         .ranks = group->ranks,
         .count = group->count,
         .epoch = newest_epoch(group),

@@ -14,19 +14,19 @@ struct coord_group {
     uint64_t id;
     char name[TUTTI_NAME_MAX + 1];
     uint32_t count;
-    uint32_t *ranks;     /* NULL = world: 0 .. count-1, when it is not elastic */
-    uint32_t *order;     /* positions in the order of their ranks; NULL = world */
-    uint64_t epoch;      /* the newest at which a member joined, ... */
-    uint64_t seen_epoch; /* ... looked for when this was the job's last_joined_epoch */
-    tutti_map channels;  /* (key) of its meetings */
-    tutti_link talking;  /* in the job's list when it has channels */
-    coord_event event;   /* of its deletion */
-    coord_mesh *mesh;    /* of which it is a row; NULL = of none */
+    uint32_t *ranks;         /* NULL = world: 0 .. count-1, when it is not elastic */
+    uint32_t *order;         /* positions in the order of their ranks; NULL = world */
+    uint64_t epoch;          /* the newest at which a member joined, ... */
+    uint64_t seen_epoch;     /* ... looked for when this was the job's last_joined_epoch */
+    tutti_map channels;      /* (key) of its exchange rounds */
+    tutti_list_node talking; /* in the job's list when it has channels */
+    coord_event event;       /* of its deletion */
+    coord_mesh *mesh;        /* of which it is a row; NULL = of none */
     unsigned char key[8];
-    coord_roster
-        *roster;      /* of those that share tag and ranks; NULL = it has neither tag nor turn */
-    tutti_link mates; /* in the roster, in order of their turns */
-    uint64_t turn;    /* it is what a member's call of this number is for; 0 = it has a tag */
+    coord_group_registry
+        *registry; /* of those that share tag and ranks; NULL = it has neither tag nor turn */
+    tutti_list_node mates; /* in the group registry, in order of their turns */
+    uint64_t turn;         /* it is what a member's call of this number is for; 0 = it has a tag */
 };
 
 /* A group in no map, without ranks; NULL = no memory. [in] name: checked */
@@ -40,7 +40,7 @@ bool coord_group_is_world(const coord_group *group);
 /* Into the job's map, with a new id. */
 void coord_group_add(coord_group *group);
 
-/* Out of the job's map; its meetings fail. */
+/* Out of the job's map; its exchange rounds fail. */
 void coord_group_remove(coord_group *group);
 
 /* NULL for NULL. */

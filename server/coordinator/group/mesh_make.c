@@ -161,15 +161,15 @@ set_name(coord_mesh *mesh, const char *name)
 /* 0, 1, 2, ... when no ranks are given. */
 static tutti_code
 take_ranks(coord_group *world, const tutti_coordinator_mesh_request *request, uint32_t places,
-           coord_layout *ret_layout, tutti_error *err)
+           coord_rank_lists *ret_layout, tutti_error *err)
 {
     const tutti_coordinator_list list = {request->ranks, request->rank_count};
     tutti_code code;
 
     if (request->rank_count != 0) {
-        return coord_layout_take(world, "the mesh", &list, 1, ret_layout, err);
+        return coord_rank_lists_take(world, "the mesh", &list, 1, ret_layout, err);
     }
-    code = coord_layout_blocks(world, world->count, ret_layout, err);
+    code = coord_rank_lists_blocks(world, world->count, ret_layout, err);
     if (code == TUTTI_OK) {
         ret_layout->ends[0] = places;
     }
@@ -181,18 +181,18 @@ set_ranks(coord_mesh *mesh, const tutti_coordinator_mesh_request *request, uint3
           tutti_error *err)
 {
     coord_group *world = NULL;
-    coord_layout layout = {0};
+    coord_rank_lists rank_lists = {0};
     tutti_code code = coord_group_find(mesh->job, NULL, COORD_NOBODY, &world, err);
 
     if (code == TUTTI_OK) {
-        code = take_ranks(world, request, places, &layout, err);
+        code = take_ranks(world, request, places, &rank_lists, err);
     }
     if (code == TUTTI_OK) {
         mesh->all = coord_group_new(mesh->job, "", places);
         code = mesh->all == NULL ? coord_fail_memory(err, "a mesh")
-                                 : coord_group_fill(mesh->all, layout.ranks, err);
+                                 : coord_group_fill(mesh->all, rank_lists.ranks, err);
     }
-    coord_layout_fini(&layout);
+    coord_rank_lists_fini(&rank_lists);
     return code;
 }
 

@@ -11,31 +11,31 @@
 #include "server/coordinator/group/groups.h"
 
 void
-coord_layout_fini(coord_layout *layout)
+coord_rank_lists_fini(coord_rank_lists *rank_lists)
 {
-    free(layout->ranks);
-    free(layout->ends);
-    *layout = (coord_layout){0};
+    free(rank_lists->ranks);
+    free(rank_lists->ends);
+    *rank_lists = (coord_rank_lists){0};
 }
 
 static tutti_code
-layout_init(coord_layout *layout, uint32_t rank_count, size_t list_count, tutti_error *err)
+layout_init(coord_rank_lists *rank_lists, uint32_t rank_count, size_t list_count, tutti_error *err)
 {
-    *layout = (coord_layout){.ranks = malloc(rank_count * sizeof(uint32_t)),
-                             .ends = malloc(list_count * sizeof(uint32_t))};
-    if (layout->ranks == NULL || layout->ends == NULL) {
-        coord_layout_fini(layout);
+    *rank_lists = (coord_rank_lists){.ranks = malloc(rank_count * sizeof(uint32_t)),
+                                     .ends = malloc(list_count * sizeof(uint32_t))};
+    if (rank_lists->ranks == NULL || rank_lists->ends == NULL) {
+        coord_rank_lists_fini(rank_lists);
         return coord_fail_memory(err, "lists of ranks");
     }
     return TUTTI_OK;
 }
 
-/* Lists on their way into a layout. */
+/* Lists on their way into a rank lists. */
 typedef struct reading {
     const coord_group *parent;
     const char *what;
     size_t list_total;
-    coord_layout layout;
+    coord_rank_lists rank_lists;
     uint32_t *owner; /* by position in the parent: 1 + the list it is in; 0 = in none */
     uint32_t used;
 } reading;
@@ -47,7 +47,7 @@ say_list(const reading *self, char *ret, size_t size)
     if (self->list_total == 1) {
         (void)snprintf(ret, size, "%s", self->what);
     } else {
-        (void)snprintf(ret, size, "%s: list %" PRIu32, self->what, self->layout.list_count);
+        (void)snprintf(ret, size, "%s: list %" PRIu32, self->what, self->rank_lists.list_count);
     }
     return ret;
 }
@@ -55,7 +55,7 @@ say_list(const reading *self, char *ret, size_t size)
 static tutti_code
 fail_twice(const reading *self, uint32_t rank, uint32_t owner, tutti_error *err)
 {
-    const uint32_t list = self->layout.list_count;
+    const uint32_t list = self->rank_lists.list_count;
     char what[256];
 
     if (owner == list + 1) {
@@ -127,12 +127,12 @@ read_list(reading *self, const tutti_coordinator_list *list, tutti_error *err)
         if (self->owner[position] != 0) {
             code = fail_twice(self, position, self->owner[position], err);
         } else {
-            self->owner[position] = self->layout.list_count + 1;
-            self->layout.ranks[self->used++] = coord_group_rank(self->parent, position);
+            self->owner[position] = self->rank_lists.list_count + 1;
+            self->rank_lists.ranks[self->used++] = coord_group_rank(self->parent, position);
         }
     }
-    self->layout.ends[self->layout.list_count] = self->used;
-    self->layout.list_count++;
+    self->rank_lists.ends[self->rank_lists.list_count] = self->used;
+    self->rank_lists.list_count++;
     return code;
 }
 
@@ -149,8 +149,9 @@ read_lists(reading *self, const tutti_coordinator_list *lists, tutti_error *err)
 }
 
 tutti_code
-coord_layout_take(const coord_group *parent, const char *what, const tutti_coordinator_list *lists,
-                  size_t count, coord_layout *ret_layout, tutti_error *err)
+coord_rank_lists_take(const coord_group *parent, const char *what,
+                      const tutti_coordinator_list *lists, size_t count,
+                      coord_rank_lists *ret_layout, tutti_error *err)
 {
     reading self = {.parent = parent, .what = what, .list_total = count};
     tutti_code code;
@@ -159,7 +160,7 @@ coord_layout_take(const coord_group *parent, const char *what, const tutti_coord
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "EMPTY_GROUP",
                               "%s: no lists, need at least one", what);
     }
-    code = layout_init(&self.layout, parent->count, count, err);
+    code = layout_init(&self.rank_lists, parent->count, count, err);
     if (code != TUTTI_OK) {
         return code;
     }
@@ -168,16 +169,16 @@ coord_layout_take(const coord_group *parent, const char *what, const tutti_coord
                               : read_lists(&self, lists, err);
     free(self.owner);
     if (code == TUTTI_OK) {
-        *ret_layout = self.layout;
+        *ret_layout = self.rank_lists;
     } else {
-        coord_layout_fini(&self.layout);
+        coord_rank_lists_fini(&self.rank_lists);
     }
     return code;
 }
 
 tutti_code
-coord_layout_blocks(const coord_group *parent, uint32_t size, coord_layout *ret_layout,
-                    tutti_error *err)
+coord_rank_lists_blocks(const coord_group *parent, uint32_t size, coord_rank_lists *ret_layout,
+                        tutti_error *err)
 {
     const uint32_t lists = parent->count / size;
     tutti_code code = layout_init(ret_layout, parent->count, lists, err);
@@ -197,17 +198,17 @@ coord_layout_blocks(const coord_group *parent, uint32_t size, coord_layout *ret_
 }
 
 bool
-coord_layout_find(const coord_layout *layout, uint32_t rank, uint32_t *ret_list,
-                  uint32_t *ret_position)
+coord_rank_lists_find(const coord_rank_lists *rank_lists, uint32_t rank, uint32_t *ret_list,
+                      uint32_t *ret_position)
 {
     uint32_t list;
     uint32_t i = 0;
 
-    for (list = 0; list < layout->list_count; list++) {
+    for (list = 0; list < rank_lists->list_count; list++) {
         const uint32_t begin = i;
 
-        for (; i < layout->ends[list]; i++) {
-            if (layout->ranks[i] == rank) {
+        for (; i < rank_lists->ends[list]; i++) {
+            if (rank_lists->ranks[i] == rank) {
                 *ret_list = list;
                 *ret_position = i - begin;
                 return true;
@@ -218,13 +219,13 @@ coord_layout_find(const coord_layout *layout, uint32_t rank, uint32_t *ret_list,
 }
 
 uint32_t
-coord_layout_size(const coord_layout *layout)
+coord_rank_lists_size(const coord_rank_lists *rank_lists)
 {
-    const uint32_t size = layout->ends[0];
+    const uint32_t size = rank_lists->ends[0];
     uint32_t list;
 
-    for (list = 1; list < layout->list_count; list++) {
-        if (layout->ends[list] - layout->ends[list - 1] != size) {
+    for (list = 1; list < rank_lists->list_count; list++) {
+        if (rank_lists->ends[list] - rank_lists->ends[list - 1] != size) {
             return 0;
         }
     }

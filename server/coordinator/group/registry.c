@@ -8,10 +8,10 @@
 #include "server/coordinator/group/group.h"
 #include "server/coordinator/member/job.h"
 
-static coord_roster *
-roster_from(tutti_map_node *node)
+static coord_group_registry *
+registry_from(tutti_map_node *node)
 {
-    return node == NULL ? NULL : tutti_container_of(node, coord_roster, node);
+    return node == NULL ? NULL : tutti_container_of(node, coord_group_registry, node);
 }
 
 /* The tag, its NUL, and the ranks. */
@@ -21,69 +21,69 @@ key_size_of(const char *tag, uint32_t count)
     return strlen(tag) + 1 + count * sizeof(uint32_t);
 }
 
-static coord_roster *
-roster_new(coord_job *job, const char *tag, const uint32_t *ranks, uint32_t count)
+static coord_group_registry *
+registry_new(coord_job *job, const char *tag, const uint32_t *ranks, uint32_t count)
 {
     const size_t size = key_size_of(tag, count);
-    coord_roster *roster = calloc(1, sizeof(*roster) + size);
+    coord_group_registry *registry = calloc(1, sizeof(*registry) + size);
 
-    if (roster == NULL) {
+    if (registry == NULL) {
         return NULL;
     }
-    roster->job = job;
-    roster->count = count;
-    roster->key_size = size;
-    memcpy(roster->key, tag, strlen(tag));
-    memcpy(roster->key + strlen(tag) + 1, ranks, count * sizeof(*ranks));
-    roster->node.key = (tutti_bytes){roster->key, size};
-    tutti_list_init(&roster->groups);
+    registry->job = job;
+    registry->count = count;
+    registry->key_size = size;
+    memcpy(registry->key, tag, strlen(tag));
+    memcpy(registry->key + strlen(tag) + 1, ranks, count * sizeof(*ranks));
+    registry->node.key = (tutti_bytes){registry->key, size};
+    tutti_list_init(&registry->groups);
     if (tag[0] == '\0') {
-        roster->turns = calloc(count, sizeof(*roster->turns));
+        registry->turns = calloc(count, sizeof(*registry->turns));
     }
-    if (tag[0] == '\0' && roster->turns == NULL) {
-        free(roster);
+    if (tag[0] == '\0' && registry->turns == NULL) {
+        free(registry);
         return NULL;
     }
-    return roster;
+    return registry;
 }
 
 static void
-roster_free(coord_roster *roster)
+registry_free(coord_group_registry *registry)
 {
-    tutti_map_remove(&roster->job->rosters, &roster->node);
-    if (roster->turns != NULL) {
-        roster->job->member_count -= roster->count;
+    tutti_map_remove(&registry->job->rosters, &registry->node);
+    if (registry->turns != NULL) {
+        registry->job->member_count -= registry->count;
     }
-    free(roster->turns);
-    free(roster);
+    free(registry->turns);
+    free(registry);
 }
 
 static tutti_code
-make_roster(coord_job *job, const char *tag, const uint32_t *ranks, uint32_t count,
-            coord_roster **ret_roster, tutti_error *err)
+make_registry(coord_job *job, const char *tag, const uint32_t *ranks, uint32_t count,
+              coord_group_registry **ret_registry, tutti_error *err)
 {
-    coord_roster *roster;
+    coord_group_registry *registry;
 
     /* What remembers turns outlives its groups, so it counts like one. */
     if (tag[0] == '\0' && coord_group_check_limits(job, count, err) != TUTTI_OK) {
         return TUTTI_RESOURCE_EXHAUSTED;
     }
-    roster = roster_new(job, tag, ranks, count);
-    if (roster == NULL) {
+    registry = registry_new(job, tag, ranks, count);
+    if (registry == NULL) {
         return coord_fail_memory(err, "a group");
     }
-    (void)tutti_map_add(&job->rosters, &roster->node);
-    if (roster->turns != NULL) {
+    (void)tutti_map_add(&job->rosters, &registry->node);
+    if (registry->turns != NULL) {
         job->member_count += count;
-        roster->number = ++job->roster_numbers;
+        registry->number = ++job->registry_numbers;
     }
-    *ret_roster = roster;
+    *ret_registry = registry;
     return TUTTI_OK;
 }
 
 tutti_code
-coord_roster_of(coord_job *job, const char *tag, const uint32_t *ranks, uint32_t count, bool make,
-                coord_roster **ret_roster, tutti_error *err)
+coord_group_registry_of(coord_job *job, const char *tag, const uint32_t *ranks, uint32_t count,
+                        bool make, coord_group_registry **ret_registry, tutti_error *err)
 {
     const size_t size = key_size_of(tag, count);
     unsigned char *key = calloc(1, size);
@@ -93,27 +93,27 @@ coord_roster_of(coord_job *job, const char *tag, const uint32_t *ranks, uint32_t
     }
     memcpy(key, tag, strlen(tag));
     memcpy(key + strlen(tag) + 1, ranks, count * sizeof(*ranks));
-    *ret_roster = roster_from(tutti_map_find(&job->rosters, (tutti_bytes){key, size}));
+    *ret_registry = registry_from(tutti_map_find(&job->rosters, (tutti_bytes){key, size}));
     free(key);
-    if (*ret_roster != NULL || !make) {
+    if (*ret_registry != NULL || !make) {
         return TUTTI_OK;
     }
-    return make_roster(job, tag, ranks, count, ret_roster, err);
+    return make_registry(job, tag, ranks, count, ret_registry, err);
 }
 
 const char *
-coord_roster_tag(const coord_roster *roster)
+coord_group_registry_tag(const coord_group_registry *registry)
 {
-    return (const char *)roster->key;
+    return (const char *)registry->key;
 }
 
 /* From the newest: that is what is asked for. */
 coord_group *
-coord_roster_find(const coord_roster *roster, uint64_t turn)
+coord_group_registry_find(const coord_group_registry *registry, uint64_t turn)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
-    for (link = roster->groups.before; link != &roster->groups; link = link->before) {
+    for (link = registry->groups.before; link != &registry->groups; link = link->before) {
         coord_group *group = tutti_container_of(link, coord_group, mates);
 
         if (group->turn <= turn) {
@@ -124,40 +124,40 @@ coord_roster_find(const coord_roster *roster, uint64_t turn)
 }
 
 void
-coord_roster_add(coord_roster *roster, coord_group *group, uint64_t turn)
+coord_group_registry_add(coord_group_registry *registry, coord_group *group, uint64_t turn)
 {
-    group->roster = roster;
+    group->registry = registry;
     group->turn = turn;
-    tutti_list_add(&roster->groups, &group->mates);
+    tutti_list_add(&registry->groups, &group->mates);
 }
 
 void
-coord_roster_leave(coord_group *group)
+coord_group_registry_leave(coord_group *group)
 {
-    coord_roster *roster = group->roster;
+    coord_group_registry *registry = group->registry;
 
-    if (roster != NULL) {
+    if (registry != NULL) {
         tutti_list_remove(&group->mates);
-        group->roster = NULL;
-        coord_roster_settle(roster);
+        group->registry = NULL;
+        coord_group_registry_settle(registry);
     }
 }
 
 void
-coord_roster_settle(coord_roster *roster)
+coord_group_registry_settle(coord_group_registry *registry)
 {
     uint32_t i;
 
-    if (!tutti_list_empty(&roster->groups)) {
+    if (!tutti_list_empty(&registry->groups)) {
         return;
     }
-    for (i = 0; roster->turns != NULL && i < roster->count; i++) {
-        if (roster->turns[i].count != roster->turn_count) {
+    for (i = 0; registry->turns != NULL && i < registry->count; i++) {
+        if (registry->turns[i].count != registry->turn_count) {
             return; /* its call of a turn that is gone must not be taken for a new one */
         }
     }
-    roster->job->owner->hooks->unrecord_roster(roster);
-    roster_free(roster);
+    registry->job->owner->hooks->unrecord_registry(registry);
+    registry_free(registry);
 }
 
 void
@@ -166,6 +166,6 @@ coord_rosters_fini(coord_job *job)
     tutti_map_node *node;
 
     while ((node = tutti_map_first(&job->rosters)) != NULL) {
-        roster_free(roster_from(node));
+        registry_free(registry_from(node));
     }
 }

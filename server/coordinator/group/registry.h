@@ -21,36 +21,38 @@ typedef struct coord_turns {
     uint64_t token; /* of its last call */
 } coord_turns;
 
-struct coord_roster {
+struct coord_group_registry {
     tutti_map_node node; /* in the job's */
     coord_job *job;
     uint64_t number; /* unique in the job; 0 = it has a tag */
     uint32_t count;
     uint64_t turn_count;    /* the newest */
     uint64_t recorded_turn; /* as the store has it */
-    tutti_link groups;
+    tutti_list_node groups;
     coord_turns *turns; /* by position; NULL = it has a tag */
     size_t key_size;
     unsigned char key[];
 };
 
-/* NULL = no memory. [out] ret_roster  NULL when there is none and it was not to be made */
-tutti_code coord_roster_of(coord_job *job, const char *tag, const uint32_t *ranks, uint32_t count,
-                           bool make, coord_roster **ret_roster, tutti_error *err);
+/* NULL = no memory. [out] ret_registry  NULL when there is none and it was not to be made */
+tutti_code coord_group_registry_of(coord_job *job, const char *tag, const uint32_t *ranks,
+                                   uint32_t count, bool make, coord_group_registry **ret_registry,
+                                   tutti_error *err);
 
 /* Its tag; "" = none. */
-const char *coord_roster_tag(const coord_roster *roster);
+const char *coord_group_registry_tag(const coord_group_registry *registry);
 
 /* The newest group of a turn, or of the tag (0); NULL = it was deleted or never there. */
-coord_group *coord_roster_find(const coord_roster *roster, uint64_t turn);
+coord_group *coord_group_registry_find(const coord_group_registry *registry, uint64_t turn);
 
-void coord_roster_add(coord_roster *roster, coord_group *group, uint64_t turn);
+void coord_group_registry_add(coord_group_registry *registry, coord_group *group, uint64_t turn);
 
-/* The group is gone: out of its roster, which may go too. A group without roster is fine. */
-void coord_roster_leave(coord_group *group);
+/* The group is gone: out of its group registry, which may go too. A group without group registry is
+ * fine. */
+void coord_group_registry_leave(coord_group *group);
 
 /* Gone when nobody needs it any more. */
-void coord_roster_settle(coord_roster *roster);
+void coord_group_registry_settle(coord_group_registry *registry);
 
 void coord_rosters_fini(coord_job *job);
 

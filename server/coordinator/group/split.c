@@ -33,7 +33,7 @@ fail_size(const coord_group *parent, const char *what, int32_t number, tutti_err
 
 static tutti_code
 make_blocks(const coord_group *parent, const tutti_coordinator_split_request *request,
-            coord_layout *ret_layout, tutti_error *err)
+            coord_rank_lists *ret_layout, tutti_error *err)
 {
     const bool sized = request->kind == TUTTI_COORDINATOR_SPLIT_SIZE;
     const uint32_t number = (uint32_t)request->number;
@@ -41,26 +41,28 @@ make_blocks(const coord_group *parent, const tutti_coordinator_split_request *re
     if (request->number < 1 || number > parent->count || parent->count % number != 0) {
         return fail_size(parent, sized ? "size" : "number of groups", request->number, err);
     }
-    return coord_layout_blocks(parent, sized ? number : parent->count / number, ret_layout, err);
+    return coord_rank_lists_blocks(parent, sized ? number : parent->count / number, ret_layout,
+                                   err);
 }
 
 static tutti_code
-fail_unequal(const coord_layout *layout, tutti_error *err)
+fail_unequal(const coord_rank_lists *rank_lists, tutti_error *err)
 {
     uint32_t list = 1;
 
-    while (layout->ends[list] - layout->ends[list - 1] == layout->ends[0]) {
+    while (rank_lists->ends[list] - rank_lists->ends[list - 1] == rank_lists->ends[0]) {
         list++;
     }
     return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "GROUP_SIZE",
                           "sub-groups: list 0 has %" PRIu32 " ranks and list %" PRIu32
                           " has %" PRIu32 ", need equal sizes",
-                          layout->ends[0], list, layout->ends[list] - layout->ends[list - 1]);
+                          rank_lists->ends[0], list,
+                          rank_lists->ends[list] - rank_lists->ends[list - 1]);
 }
 
 static tutti_code
 make_layout(const coord_group *parent, const tutti_coordinator_split_request *request,
-            coord_layout *ret_layout, tutti_error *err)
+            coord_rank_lists *ret_layout, tutti_error *err)
 {
     tutti_code code;
 
@@ -74,11 +76,11 @@ make_layout(const coord_group *parent, const tutti_coordinator_split_request *re
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "EMPTY_GROUP",
                               "sub-groups: neither a size, a number of groups nor lists are given");
     }
-    code = coord_layout_take(parent, "sub-groups", request->lists, request->list_count, ret_layout,
-                             err);
-    if (code == TUTTI_OK && request->equal && coord_layout_size(ret_layout) == 0) {
+    code = coord_rank_lists_take(parent, "sub-groups", request->lists, request->list_count,
+                                 ret_layout, err);
+    if (code == TUTTI_OK && request->equal && coord_rank_lists_size(ret_layout) == 0) {
         code = fail_unequal(ret_layout, err);
-        coord_layout_fini(ret_layout);
+        coord_rank_lists_fini(ret_layout);
     }
     return code;
 }
@@ -104,17 +106,17 @@ say_name(const tutti_coordinator_split_request *request, uint32_t index, char *r
 
 static tutti_code
 make_part(const coord_agent *agent, const tutti_coordinator_split_request *request,
-          const coord_layout *layout, tutti_coordinator_split *split, tutti_error *err)
+          const coord_rank_lists *rank_lists, tutti_coordinator_split *split, tutti_error *err)
 {
-    const uint32_t begin = split->index == 0 ? 0 : layout->ends[split->index - 1];
+    const uint32_t begin = split->index == 0 ? 0 : rank_lists->ends[split->index - 1];
     char name[TUTTI_NAME_MAX + 16 + TUTTI_NAME_MAX];
     coord_group *group = NULL;
     coord_claim claim = {.agent = agent,
                          .name = name,
                          .tag = request->tag == NULL ? "" : request->tag,
                          .token = request->token,
-                         .ranks = layout->ranks + begin,
-                         .count = layout->ends[split->index] - begin};
+                         .ranks = rank_lists->ranks + begin,
+                         .count = rank_lists->ends[split->index] - begin};
     tutti_code code = say_name(request, split->index, name, sizeof(name), err);
 
     if (code == TUTTI_OK) {
@@ -155,28 +157,28 @@ tutti_coordinator_group_split(tutti_coordinator *self,
 {
     coord_agent *agent = NULL;
     coord_group *parent = NULL;
-    coord_layout layout = {0};
+    coord_rank_lists rank_lists = {0};
     tutti_coordinator_split split = {0};
     tutti_code code = find_parent(self, request, &agent, &parent, err);
 
     if (code == TUTTI_OK) {
-        code = make_layout(parent, request, &layout, err);
+        code = make_layout(parent, request, &rank_lists, err);
     }
     if (code != TUTTI_OK) {
         return code;
     }
-    split.inside = coord_layout_find(&layout, agent->rank, &split.index, &split.rank);
-    split.size = coord_layout_size(&layout);
+    split.inside = coord_rank_lists_find(&rank_lists, agent->rank, &split.index, &split.rank);
+    split.size = coord_rank_lists_size(&rank_lists);
     if (split.inside && !request->validate_only) {
-        code = make_part(agent, request, &layout, &split, err);
+        code = make_part(agent, request, &rank_lists, &split, err);
     }
     if (code != TUTTI_OK) {
-        coord_layout_fini(&layout);
+        coord_rank_lists_fini(&rank_lists);
         return code;
     }
-    split.list_count = layout.list_count;
-    split.ranks = layout.ranks;
-    split.ends = layout.ends;
+    split.list_count = rank_lists.list_count;
+    split.ranks = rank_lists.ranks;
+    split.ends = rank_lists.ends;
     *ret_split = split;
     return TUTTI_OK;
 }

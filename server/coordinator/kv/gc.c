@@ -14,7 +14,7 @@ static const coord_tag tags[] = {COORD_TAG_NONE, COORD_TAG_QUEUE, COORD_TAG_VALU
 #define TAG_COUNT (sizeof(tags) / sizeof(tags[0]))
 
 typedef struct reap {
-    tutti_link link;
+    tutti_list_node link;
     coord_full_key job; /* of a key of no byte */
     size_t tag;
 } reap;
@@ -67,9 +67,9 @@ finish(tutti_coordinator *self, reap *one)
 }
 
 static size_t
-on_reap_work(coord_work *work, size_t budget)
+on_gc_task(coord_task *work, size_t budget)
 {
-    tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, reap_work);
+    tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, gc_task);
     size_t done = 0;
 
     while (done < budget && !tutti_list_empty(&self->reaping)) {
@@ -82,7 +82,7 @@ on_reap_work(coord_work *work, size_t budget)
         done++;
     }
     if (!tutti_list_empty(&self->reaping)) {
-        coord_later(self, work);
+        coord_defer(self, work);
     }
     return done;
 }
@@ -105,15 +105,15 @@ coord_keys_forget(tutti_coordinator *self, const char *job)
     }
     *one = at_once;
     tutti_list_add(&self->reaping, &one->link);
-    coord_later(self, &self->reap_work);
+    coord_defer(self, &self->gc_task);
 }
 
 void
-coord_reap_finish(tutti_coordinator *self, const coord_full_key *full)
+coord_gc_finish(tutti_coordinator *self, const coord_full_key *full)
 {
     const tutti_bytes job = {full->data, full->job_size};
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     tutti_list_each(link, spare, &self->reaping)
     {
@@ -126,14 +126,14 @@ coord_reap_finish(tutti_coordinator *self, const coord_full_key *full)
 }
 
 void
-coord_reap_init(tutti_coordinator *self)
+coord_gc_init(tutti_coordinator *self)
 {
     tutti_list_init(&self->reaping);
-    coord_work_init(&self->reap_work, on_reap_work);
+    coord_task_init(&self->gc_task, on_gc_task);
 }
 
 void
-coord_reap_fini(tutti_coordinator *self)
+coord_gc_fini(tutti_coordinator *self)
 {
     while (!tutti_list_empty(&self->reaping)) {
         finish(self, tutti_container_of(self->reaping.next, reap, link));

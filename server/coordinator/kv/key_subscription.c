@@ -6,45 +6,46 @@
 
 #include "server/coordinator/core/core.h"
 
-coord_topic *
-coord_topic_find(const tutti_map *topics, tutti_bytes key)
+coord_key_subscription *
+coord_key_subscription_find(const tutti_map *topics, tutti_bytes key)
 {
     tutti_map_node *node = tutti_map_find(topics, key);
 
-    return node == NULL ? NULL : tutti_container_of(node, coord_topic, node);
+    return node == NULL ? NULL : tutti_container_of(node, coord_key_subscription, node);
 }
 
-static coord_topic *
-topic_new(tutti_map *topics, tutti_bytes key)
+static coord_key_subscription *
+subscription_new(tutti_map *topics, tutti_bytes key)
 {
-    coord_topic *topic = calloc(1, sizeof(*topic) + key.size);
+    coord_key_subscription *subscription = calloc(1, sizeof(*subscription) + key.size);
     tutti_map_node *there;
 
-    if (topic != NULL) {
-        memcpy(topic->key, key.data, key.size);
-        topic->node.key = (tutti_bytes){topic->key, key.size};
-        tutti_list_init(&topic->members);
-        there = tutti_map_add(topics, &topic->node);
+    if (subscription != NULL) {
+        memcpy(subscription->key, key.data, key.size);
+        subscription->node.key = (tutti_bytes){subscription->key, key.size};
+        tutti_list_init(&subscription->members);
+        there = tutti_map_add(topics, &subscription->node);
         assert(there == NULL);
     }
-    return topic;
+    return subscription;
 }
 
 tutti_code
-coord_topic_add(tutti_map *topics, tutti_bytes key, tutti_link *link, coord_topic **ret_topic,
-                bool *ret_created, tutti_error *err)
+coord_key_subscription_add(tutti_map *topics, tutti_bytes key, tutti_list_node *link,
+                           coord_key_subscription **ret_subscription, bool *ret_created,
+                           tutti_error *err)
 {
-    coord_topic *topic = coord_topic_find(topics, key);
-    const bool created = topic == NULL;
+    coord_key_subscription *subscription = coord_key_subscription_find(topics, key);
+    const bool created = subscription == NULL;
 
     if (created) {
-        topic = topic_new(topics, key);
+        subscription = subscription_new(topics, key);
     }
-    if (topic == NULL) {
+    if (subscription == NULL) {
         return coord_fail_memory(err, "a key that is waited for");
     }
-    tutti_list_add(&topic->members, link);
-    *ret_topic = topic;
+    tutti_list_add(&subscription->members, link);
+    *ret_subscription = subscription;
     if (ret_created != NULL) {
         *ret_created = created;
     }
@@ -52,13 +53,14 @@ coord_topic_add(tutti_map *topics, tutti_bytes key, tutti_link *link, coord_topi
 }
 
 bool
-coord_topic_remove(tutti_map *topics, coord_topic *topic, tutti_link *link)
+coord_key_subscription_remove(tutti_map *topics, coord_key_subscription *subscription,
+                              tutti_list_node *link)
 {
     tutti_list_remove(link);
-    if (!tutti_list_empty(&topic->members)) {
+    if (!tutti_list_empty(&subscription->members)) {
         return false;
     }
-    tutti_map_remove(topics, &topic->node);
-    free(topic);
+    tutti_map_remove(topics, &subscription->node);
+    free(subscription);
     return true;
 }

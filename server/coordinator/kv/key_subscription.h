@@ -7,26 +7,28 @@
 #include "base/data/list.h"
 #include "base/data/map.h"
 
-typedef struct coord_topic {
+typedef struct coord_key_subscription {
     tutti_map_node node;
-    tutti_link members;
+    tutti_list_node members;
     unsigned char key[];
-} coord_topic;
+} coord_key_subscription;
 
 /*
- * Put `link` to the topic of a key.
+ * Put `link` to the subscription of a key.
  *
  * [out] ret_created  it is the first there; NULL is fine
  *
  * TUTTI_RESOURCE_EXHAUSTED  no memory
  */
-tutti_code coord_topic_add(tutti_map *topics, tutti_bytes key, tutti_link *link,
-                           coord_topic **ret_topic, bool *ret_created, tutti_error *err);
+tutti_code coord_key_subscription_add(tutti_map *topics, tutti_bytes key, tutti_list_node *link,
+                                      coord_key_subscription **ret_subscription, bool *ret_created,
+                                      tutti_error *err);
 
 /* NULL = nobody cares. */
-coord_topic *coord_topic_find(const tutti_map *topics, tutti_bytes key);
+coord_key_subscription *coord_key_subscription_find(const tutti_map *topics, tutti_bytes key);
 
-/* Take `link` out. Returns true when it was the last, and the topic is gone. */
-bool coord_topic_remove(tutti_map *topics, coord_topic *topic, tutti_link *link);
+/* Take `link` out. Returns true when it was the last, and the subscription is gone. */
+bool coord_key_subscription_remove(tutti_map *topics, coord_key_subscription *subscription,
+                                   tutti_list_node *link);
 
 #endif

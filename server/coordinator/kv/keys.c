@@ -94,7 +94,7 @@ coord_key_set(tutti_coordinator *self, const coord_full_key *full, tutti_bytes v
     const tutti_store_change change = {.key = bytes, .value = value};
     coord_news news = {
         .kind = TUTTI_COORDINATOR_SET, .full = bytes, .job_size = full->job_size, .value = value};
-    const tutti_code code = coord_answers_apply(self, ride, &change, 1, &news.version, err);
+    const tutti_code code = coord_retry_cache_apply(self, ride, &change, 1, &news.version, err);
 
     if (code == TUTTI_OK) {
         coord_key_tell(self, &news);

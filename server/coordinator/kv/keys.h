@@ -121,8 +121,8 @@ typedef struct tutti_coordinator_count tutti_coordinator_count;
 struct tutti_coordinator_count {
     void (*on_answer)(tutti_coordinator_count *count, uint64_t number, const tutti_error *err);
     /* The coordinator's: */
-    tutti_coordinator_wait wait;
-    tutti_link link;
+    tutti_coordinator_pending_call wait;
+    tutti_list_node link;
     uint64_t number;
     size_t prefix_size;
     size_t after_size;
@@ -146,11 +146,11 @@ struct tutti_coordinator_key_wait {
     void (*on_answer)(tutti_coordinator_key_wait *wait, uint64_t version, const tutti_error *err);
     const tutti_coordinator_page *values; /* lent while on_answer runs; entries have no keys */
     /* The coordinator's: */
-    tutti_coordinator_wait wait;
-    tutti_link link; /* among those that are ready */
+    tutti_coordinator_pending_call wait;
+    tutti_list_node link; /* among those that are ready */
     const char *job;
     bool with_values;
-    struct coord_want *wants;
+    struct coord_wanted_key *wants;
     size_t count;
     size_t missing;
     size_t bytes;
@@ -201,12 +201,12 @@ struct tutti_coordinator_watch {
     /* End the stream: RESOURCE_EXHAUSTED SLOW_WATCHER, UNAVAILABLE DRAINING. */
     void (*on_end)(tutti_coordinator_watch *watch, const tutti_error *err);
     /* The coordinator's: */
-    tutti_coordinator_wait wait;
-    tutti_link link; /* among those that watch the same prefix */
-    tutti_link due;  /* among those that have something to send */
-    struct coord_topic *topic;
+    tutti_coordinator_pending_call wait;
+    tutti_list_node link; /* among those that watch the same prefix */
+    tutti_list_node due;  /* among those that have something to send */
+    struct coord_key_subscription *subscription;
     struct coord_change **changes; /* a ring */
-    size_t room;
+    size_t capacity;
     size_t first;
     size_t count;
     size_t bytes;

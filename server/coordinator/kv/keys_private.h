@@ -1,8 +1,8 @@
 /*
  * Keys, as the files of this folder see them. Private to this folder.
  *
- * A topic is a key or a prefix that somebody waits for or watches, with the list of who does: so a
- * change looks up those it concerns instead of asking all.
+ * A subscription is a key or a prefix that somebody waits for or watches, with the list of who
+ * does: so a change looks up those it concerns instead of asking all.
  */
 #ifndef TUTTI_SERVER_COORDINATOR_KV_KEYS_PRIVATE_H
 #define TUTTI_SERVER_COORDINATOR_KV_KEYS_PRIVATE_H
@@ -91,8 +91,8 @@ void coord_kv_changed(tutti_coordinator *self, const coord_news *news);
 /* A key has changed: who watches it is told. */
 void coord_watches_tell(tutti_coordinator *self, const coord_news *news);
 
-size_t coord_on_ready_work(coord_work *work, size_t budget);
-size_t coord_on_due_work(coord_work *work, size_t budget);
-size_t coord_on_count_work(coord_work *work, size_t budget);
+size_t coord_on_ready_task(coord_task *work, size_t budget);
+size_t coord_on_due_task(coord_task *work, size_t budget);
+size_t coord_on_count_task(coord_task *work, size_t budget);
 
 #endif

@@ -27,12 +27,12 @@ coord_keys_init(tutti_coordinator *self)
     tutti_list_init(&self->ready);
     tutti_list_init(&self->due);
     tutti_list_init(&self->counting);
-    coord_work_init(&self->ready_work, coord_on_ready_work);
-    coord_work_init(&self->due_work, coord_on_due_work);
-    coord_work_init(&self->count_work, coord_on_count_work);
-    coord_reap_init(self);
+    coord_task_init(&self->ready_task, coord_on_ready_task);
+    coord_task_init(&self->due_task, coord_on_due_task);
+    coord_task_init(&self->count_task, coord_on_count_task);
+    coord_gc_init(self);
     coord_takes_init(self);
-    coord_answers_init(self);
+    coord_retry_cache_init(self);
 }
 
 void
@@ -40,8 +40,8 @@ coord_keys_fini(tutti_coordinator *self)
 {
     assert(self->wanted.count == 0 && self->watched.count == 0 && self->length_count == 0);
     assert(self->wait_bytes == 0 && self->watch_bytes == 0);
-    coord_reap_fini(self);
+    coord_gc_fini(self);
     coord_takes_fini(self);
-    coord_answers_fini(self);
+    coord_retry_cache_fini(self);
     free(self->lengths);
 }

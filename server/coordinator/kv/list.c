@@ -134,7 +134,7 @@ detach(tutti_coordinator_count *count)
 }
 
 static void
-on_end(tutti_coordinator_wait *wait, const tutti_error *err)
+on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
 {
     tutti_coordinator_count *count = tutti_container_of(wait, tutti_coordinator_count, wait);
 
@@ -166,10 +166,10 @@ go_on(tutti_coordinator_count *count, size_t most, tutti_error *err)
 }
 
 size_t
-coord_on_count_work(coord_work *work, size_t budget)
+coord_on_count_task(coord_task *work, size_t budget)
 {
-    tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, count_work);
-    tutti_link *link = tutti_list_pop(&self->counting);
+    tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, count_task);
+    tutti_list_node *link = tutti_list_pop(&self->counting);
     tutti_coordinator_count *count;
     tutti_code code;
     tutti_error err;
@@ -186,7 +186,7 @@ coord_on_count_work(coord_work *work, size_t budget)
         count->on_answer(count, count->number, code == TUTTI_NOT_FOUND ? NULL : &err);
     }
     if (!tutti_list_empty(&self->counting)) {
-        coord_later(self, work);
+        coord_defer(self, work);
     }
     return budget;
 }
@@ -211,7 +211,7 @@ tutti_coordinator_count_start(tutti_coordinator *self, const tutti_coordinator_k
     count->wait.on_end = on_end;
     coord_wait_start(self, &count->wait, true, TUTTI_TIMERS_NEVER);
     tutti_list_add(&self->counting, &count->link);
-    coord_later(self, &self->count_work);
+    coord_defer(self, &self->count_task);
     return TUTTI_OK;
 }
 

@@ -88,7 +88,7 @@ change(tutti_coordinator *self, const coord_full_key *full, const tutti_store_ch
     coord_tagged_key_write(&key, COORD_TAG_QUEUE, full);
     changes[1].key = coord_tagged_key_bytes(&key);
     changes[1].remove = now->first == now->next;
-    return coord_answers_apply(self, ride, changes, 2, ret_version, err);
+    return coord_retry_cache_apply(self, ride, changes, 2, ret_version, err);
 }
 
 bool

@@ -36,10 +36,10 @@ struct tutti_coordinator_take {
     void (*on_answer)(tutti_coordinator_take *take, const tutti_store_entry *entry,
                       const tutti_error *err);
     /* The coordinator's: */
-    tutti_coordinator_wait wait;
-    tutti_link link;  /* in its topic */
-    tutti_link ready; /* among those that may find something */
-    struct coord_topic *topic;
+    tutti_coordinator_pending_call wait;
+    tutti_list_node link;  /* in its subscription */
+    tutti_list_node ready; /* among those that may find something */
+    struct coord_key_subscription *subscription;
     struct coord_take_place *place;
 };
 

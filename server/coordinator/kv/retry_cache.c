@@ -15,12 +15,12 @@
 #include "server/coordinator/kv/keys_private.h"
 
 #define RECORD_LETTER 'a'
-#define FORGET_MOST 2 /* records of old answers that go with a new one */
+#define FORGET_MAX 2 /* records of old answers that go with a new one */
 
 /* An answer that is kept: its key, then its value. */
 typedef struct kept_answer {
     tutti_map_node node;
-    tutti_link link; /* the oldest first */
+    tutti_list_node link; /* the oldest first */
     uint64_t until_ns;
     bool stored; /* it has a record */
     coord_answer answer;
@@ -172,12 +172,12 @@ fill_record(const tutti_coordinator *self, coord_record *record, const coord_ans
 
 /* Old answers whose records go: the first ones, as they stand in the list. */
 static size_t
-find_old(const tutti_coordinator *self, kept_answer *ret_old[FORGET_MOST])
+find_old(const tutti_coordinator *self, kept_answer *ret_old[FORGET_MAX])
 {
-    tutti_link *link = self->answered.next;
+    tutti_list_node *link = self->answered.next;
     size_t count = 0;
 
-    while (link != &self->answered && count < FORGET_MOST) {
+    while (link != &self->answered && count < FORGET_MAX) {
         kept_answer *one = tutti_container_of(link, kept_answer, link);
 
         if (one->until_ns > self->now_ns) {
@@ -194,9 +194,9 @@ apply_with_record(tutti_coordinator *self, const coord_ride *ride,
                   const tutti_store_change *changes, size_t count, uint64_t *ret_version,
                   tutti_error *err)
 {
-    tutti_store_change all[COORD_RIDE_CHANGES_MAX + 1 + FORGET_MOST];
-    coord_record records[1 + FORGET_MOST];
-    kept_answer *old[FORGET_MOST];
+    tutti_store_change all[COORD_RIDE_CHANGES_MAX + 1 + FORGET_MAX];
+    coord_record records[1 + FORGET_MAX];
+    kept_answer *old[FORGET_MAX];
     const size_t old_count = find_old(self, old);
     tutti_code code;
     size_t i;
@@ -226,8 +226,9 @@ apply_with_record(tutti_coordinator *self, const coord_ride *ride,
 }
 
 tutti_code
-coord_answers_apply(tutti_coordinator *self, coord_ride *ride, const tutti_store_change *changes,
-                    size_t count, uint64_t *ret_version, tutti_error *err)
+coord_retry_cache_apply(tutti_coordinator *self, coord_ride *ride,
+                        const tutti_store_change *changes, size_t count, uint64_t *ret_version,
+                        tutti_error *err)
 {
     const bool kept = ride != NULL && ride->key->size > 0 && self->options.retry_window_ns > 0;
     const bool stored = kept && self->options.durable;
@@ -258,7 +259,7 @@ coord_answer_keep(tutti_coordinator *self, const coord_answer_key *key, const co
 {
     coord_ride ride = {key, *answer};
 
-    if (coord_answers_apply(self, &ride, NULL, 0, NULL, NULL) != TUTTI_OK) {
+    if (coord_retry_cache_apply(self, &ride, NULL, 0, NULL, NULL) != TUTTI_OK) {
         drop_old(self);
         keep(self, key, answer, tutti_clock_add(self->now_ns, self->options.retry_window_ns),
              false);
@@ -292,7 +293,7 @@ load(tutti_coordinator *self, const tutti_store_entry *entry)
 }
 
 void
-coord_answers_restore(tutti_coordinator *self)
+coord_retry_cache_restore(tutti_coordinator *self)
 {
     const char prefix[] = {'!', RECORD_LETTER};
     const uint64_t limit = self->options.retry_bytes_limit;
@@ -324,14 +325,14 @@ coord_answer_find_changed(tutti_coordinator *self, const coord_answer_key *key,
 }
 
 void
-coord_answers_init(tutti_coordinator *self)
+coord_retry_cache_init(tutti_coordinator *self)
 {
     tutti_map_init(&self->answers);
     tutti_list_init(&self->answered);
 }
 
 void
-coord_answers_fini(tutti_coordinator *self)
+coord_retry_cache_fini(tutti_coordinator *self)
 {
     while (!tutti_list_empty(&self->answered)) {
         drop(self, tutti_container_of(self->answered.next, kept_answer, link));

@@ -27,8 +27,8 @@ typedef struct coord_answer {
     tutti_bytes value; /* borrowed until the next call on answers */
 } coord_answer;
 
-void coord_answers_init(tutti_coordinator *self);
-void coord_answers_fini(tutti_coordinator *self);
+void coord_retry_cache_init(tutti_coordinator *self);
+void coord_retry_cache_fini(tutti_coordinator *self);
 void coord_answer_key_write(coord_answer_key *key, coord_answer_kind kind,
                             const coord_full_key *full, uint64_t token);
 
@@ -57,11 +57,11 @@ typedef struct coord_ride {
  * [in] ride   NULL = nothing to keep
  * [in] count  at most COORD_RIDE_CHANGES_MAX
  */
-tutti_code coord_answers_apply(tutti_coordinator *self, coord_ride *ride,
-                               const tutti_store_change *changes, size_t count,
-                               uint64_t *ret_version, tutti_error *err);
+tutti_code coord_retry_cache_apply(tutti_coordinator *self, coord_ride *ride,
+                                   const tutti_store_change *changes, size_t count,
+                                   uint64_t *ret_version, tutti_error *err);
 
 /* Those that an earlier process has left in the store. */
-void coord_answers_restore(tutti_coordinator *self);
+void coord_retry_cache_restore(tutti_coordinator *self);
 
 #endif

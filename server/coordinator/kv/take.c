@@ -32,24 +32,24 @@ has_token(const coord_take_place *place)
 }
 
 static void
-wake_first(tutti_coordinator *self, const coord_topic *topic)
+wake_first(tutti_coordinator *self, const coord_key_subscription *subscription)
 {
     tutti_coordinator_take *first =
-        tutti_container_of(topic->members.next, tutti_coordinator_take, link);
+        tutti_container_of(subscription->members.next, tutti_coordinator_take, link);
 
     if (tutti_list_empty(&first->ready)) {
         tutti_list_add(&self->takes_ready, &first->ready);
-        coord_later(self, &self->take_work);
+        coord_defer(self, &self->take_task);
     }
 }
 
 void
 coord_takes_wake(tutti_coordinator *self, tutti_bytes key)
 {
-    const coord_topic *topic = coord_topic_find(&self->takers, key);
+    const coord_key_subscription *subscription = coord_key_subscription_find(&self->takers, key);
 
-    if (topic != NULL) {
-        wake_first(self, topic);
+    if (subscription != NULL) {
+        wake_first(self, subscription);
     }
 }
 
@@ -61,8 +61,8 @@ detach(tutti_coordinator_take *take)
     coord_take_place *place = take->place;
 
     tutti_list_remove(&take->ready);
-    if (!coord_topic_remove(&self->takers, take->topic, &take->link)) {
-        wake_first(self, take->topic);
+    if (!coord_key_subscription_remove(&self->takers, take->subscription, &take->link)) {
+        wake_first(self, take->subscription);
     }
     if (has_token(place)) {
         tutti_map_remove(&self->take_tokens, &place->node);
@@ -71,7 +71,7 @@ detach(tutti_coordinator_take *take)
     coord_wait_stop(&take->wait);
     free(place);
     take->place = NULL;
-    take->topic = NULL;
+    take->subscription = NULL;
 }
 
 static void
@@ -103,7 +103,7 @@ drop(tutti_coordinator *self, const coord_take_place *place, coord_ride *ride, t
     if (place->from_queue) {
         return coord_queue_drop(self, &place->full, ride, err);
     }
-    code = coord_answers_apply(self, ride, &gone, 1, &news.version, err);
+    code = coord_retry_cache_apply(self, ride, &gone, 1, &news.version, err);
     if (code == TUTTI_OK) {
         coord_key_tell(self, &news);
     }
@@ -185,9 +185,9 @@ serve(tutti_coordinator_take *take)
 }
 
 static size_t
-on_take_work(coord_work *work, size_t budget)
+on_take_task(coord_task *work, size_t budget)
 {
-    tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, take_work);
+    tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, take_task);
     size_t done = 0;
 
     while (done < budget && !tutti_list_empty(&self->takes_ready)) {
@@ -196,13 +196,13 @@ on_take_work(coord_work *work, size_t budget)
         done++;
     }
     if (!tutti_list_empty(&self->takes_ready)) {
-        coord_later(self, work);
+        coord_defer(self, work);
     }
     return done;
 }
 
 static void
-on_end(tutti_coordinator_wait *base, const tutti_error *err)
+on_end(tutti_coordinator_pending_call *base, const tutti_error *err)
 {
     tutti_coordinator_take *take = tutti_container_of(base, tutti_coordinator_take, wait);
     const coord_take_place *place = take->place;
@@ -274,7 +274,7 @@ prepare(tutti_coordinator *self, const tutti_coordinator_take_request *request,
     }
     place->from_queue = request->from_queue;
     place->at_once = request->at_once;
-    place->bytes = sizeof(*place) + sizeof(coord_topic) + place->full.size;
+    place->bytes = sizeof(*place) + sizeof(coord_key_subscription) + place->full.size;
     coord_answer_key_write(&place->which,
                            request->from_queue ? COORD_ANSWER_POP : COORD_ANSWER_TAKE, &place->full,
                            request->token);
@@ -296,8 +296,8 @@ park(tutti_coordinator *self, tutti_coordinator_take *take, coord_take_place *pl
     if (has_token(place)) {
         supersede(self, place);
     }
-    code = coord_topic_add(&self->takers, coord_tagged_key_bytes(&key), &take->link, &take->topic,
-                           NULL, err);
+    code = coord_key_subscription_add(&self->takers, coord_tagged_key_bytes(&key), &take->link,
+                                      &take->subscription, NULL, err);
     if (code != TUTTI_OK) {
         return code;
     }
@@ -312,7 +312,7 @@ park(tutti_coordinator *self, tutti_coordinator_take *take, coord_take_place *pl
     coord_wait_start(self, &take->wait, true, deadline_ns);
     tutti_list_init(&take->ready);
     tutti_list_add(&self->takes_ready, &take->ready);
-    coord_later(self, &self->take_work);
+    coord_defer(self, &self->take_task);
     return TUTTI_OK;
 }
 
@@ -354,7 +354,7 @@ coord_takes_init(tutti_coordinator *self)
     tutti_map_init(&self->takers);
     tutti_map_init(&self->take_tokens);
     tutti_list_init(&self->takes_ready);
-    coord_work_init(&self->take_work, on_take_work);
+    coord_task_init(&self->take_task, on_take_task);
 }
 
 void

@@ -14,12 +14,12 @@
 #define CHECK_COST 16 /* keys that are looked up in the time of one answer */
 
 /* One key that a call waits for. */
-typedef struct coord_want {
-    tutti_link link;    /* in its topic */
-    coord_topic *topic; /* NULL = the key was there */
+typedef struct coord_wanted_key {
+    tutti_list_node link;                 /* in its subscription */
+    coord_key_subscription *subscription; /* NULL = the key was there */
     tutti_coordinator_key_wait *wait;
     tutti_bytes key; /* borrowed from the request */
-} coord_want;
+} coord_wanted_key;
 
 static void
 unregister(tutti_coordinator *self, tutti_coordinator_key_wait *wait)
@@ -27,11 +27,11 @@ unregister(tutti_coordinator *self, tutti_coordinator_key_wait *wait)
     size_t i;
 
     for (i = 0; i < wait->count; i++) {
-        coord_want *want = &wait->wants[i];
+        coord_wanted_key *want = &wait->wants[i];
 
-        if (want->topic != NULL) {
-            (void)coord_topic_remove(&self->wanted, want->topic, &want->link);
-            want->topic = NULL;
+        if (want->subscription != NULL) {
+            (void)coord_key_subscription_remove(&self->wanted, want->subscription, &want->link);
+            want->subscription = NULL;
         }
     }
     wait->missing = 0;
@@ -47,13 +47,13 @@ register_missing(tutti_coordinator *self, tutti_coordinator_key_wait *wait, tutt
 
     wait->missing = 0;
     for (i = 0; i < wait->count && code == TUTTI_OK; i++) {
-        coord_want *want = &wait->wants[i];
+        coord_wanted_key *want = &wait->wants[i];
         const tutti_coordinator_key key = {wait->job, want->key};
 
         code = coord_full_key_write(self, &key, 1, &full, err);
         if (code == TUTTI_OK && !coord_key_exists(self, &full, !wait->with_values)) {
-            code = coord_topic_add(&self->wanted, coord_full_key_bytes(&full), &want->link,
-                                   &want->topic, NULL, err);
+            code = coord_key_subscription_add(&self->wanted, coord_full_key_bytes(&full),
+                                              &want->link, &want->subscription, NULL, err);
             wait->missing += code == TUTTI_OK ? 1 : 0;
         }
     }
@@ -112,7 +112,7 @@ say_missing(const tutti_coordinator_key_wait *wait, tutti_error *err)
     size_t i;
 
     for (i = 0; i < wait->count && shown < SHOWN_MAX; i++) {
-        if (wait->wants[i].topic != NULL) {
+        if (wait->wants[i].subscription != NULL) {
             coord_quote(wait->wants[i].key, 32, key, sizeof(key));
             tutti_text_add(&text, "%s\"%s\"", shown == 0 ? "" : ", ", key);
             shown++;
@@ -147,7 +147,7 @@ try_answer(tutti_coordinator_key_wait *wait)
 }
 
 static void
-on_end(tutti_coordinator_wait *base, const tutti_error *err)
+on_end(tutti_coordinator_pending_call *base, const tutti_error *err)
 {
     tutti_coordinator_key_wait *wait = tutti_container_of(base, tutti_coordinator_key_wait, wait);
     tutti_error late;
@@ -163,9 +163,9 @@ on_end(tutti_coordinator_wait *base, const tutti_error *err)
 }
 
 size_t
-coord_on_ready_work(coord_work *work, size_t budget)
+coord_on_ready_task(coord_task *work, size_t budget)
 {
-    tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, ready_work);
+    tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, ready_task);
     size_t done = 0;
 
     while (done < budget && !tutti_list_empty(&self->ready)) {
@@ -176,7 +176,7 @@ coord_on_ready_work(coord_work *work, size_t budget)
         (void)try_answer(wait);
     }
     if (!tutti_list_empty(&self->ready)) {
-        coord_later(self, work);
+        coord_defer(self, work);
     }
     return done;
 }
@@ -184,18 +184,19 @@ coord_on_ready_work(coord_work *work, size_t budget)
 void
 coord_waits_wake(tutti_coordinator *self, tutti_bytes full)
 {
-    coord_topic *topic = coord_topic_find(&self->wanted, full);
-    bool last = topic == NULL;
+    coord_key_subscription *subscription = coord_key_subscription_find(&self->wanted, full);
+    bool last = subscription == NULL;
 
     while (!last) {
-        coord_want *want = tutti_container_of(topic->members.next, coord_want, link);
+        coord_wanted_key *want =
+            tutti_container_of(subscription->members.next, coord_wanted_key, link);
 
-        last = coord_topic_remove(&self->wanted, topic, &want->link);
-        want->topic = NULL;
+        last = coord_key_subscription_remove(&self->wanted, subscription, &want->link);
+        want->subscription = NULL;
         want->wait->missing--;
         if (want->wait->missing == 0) {
             tutti_list_add(&self->ready, &want->wait->link);
-            coord_later(self, &self->ready_work);
+            coord_defer(self, &self->ready_task);
         }
     }
 }
@@ -222,8 +223,9 @@ check_request(const tutti_coordinator *self, const tutti_coordinator_wait_reques
                               TUTTI_COORDINATOR_WAIT_KEYS_MAX);
     }
     for (i = 0; i < request->count; i++) {
-        /* Its request, its want and its topic; what is too long is refused in a moment. */
-        bytes += 2 * request->keys[i].size + sizeof(coord_want) + sizeof(coord_topic);
+        /* Its request, its want and its subscription; what is too long is refused in a moment. */
+        bytes +=
+            2 * request->keys[i].size + sizeof(coord_wanted_key) + sizeof(coord_key_subscription);
     }
     if (bytes > self->options.wait_bytes_limit - self->wait_bytes) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "WAITER_LIMIT",
@@ -242,7 +244,7 @@ start(tutti_coordinator *self, const tutti_coordinator_wait_request *request,
     tutti_code code;
     size_t i;
 
-    wait->wants = calloc(request->count, sizeof(coord_want));
+    wait->wants = calloc(request->count, sizeof(coord_wanted_key));
     if (wait->wants == NULL) {
         return coord_fail_memory(err, "keys to wait for");
     }
@@ -285,7 +287,7 @@ tutti_coordinator_key_wait_start(tutti_coordinator *self,
     coord_wait_start(self, &wait->wait, true, request->deadline_ns);
     if (wait->missing == 0) {
         tutti_list_add(&self->ready, &wait->link);
-        coord_later(self, &self->ready_work);
+        coord_defer(self, &self->ready_task);
     }
     return TUTTI_OK;
 }

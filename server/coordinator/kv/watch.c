@@ -74,20 +74,20 @@ change_unref(tutti_coordinator *self, coord_change *change)
 static bool
 grow(tutti_coordinator_watch *watch, size_t most)
 {
-    const size_t wanted = watch->room == 0 ? 8 : watch->room * 2;
-    const size_t room = wanted > most ? most : wanted;
-    coord_change **changes = calloc(room, sizeof(coord_change *));
+    const size_t wanted = watch->capacity == 0 ? 8 : watch->capacity * 2;
+    const size_t capacity = wanted > most ? most : wanted;
+    coord_change **changes = calloc(capacity, sizeof(coord_change *));
     size_t i;
 
     if (changes == NULL) {
         return false;
     }
     for (i = 0; i < watch->count; i++) {
-        changes[i] = watch->changes[(watch->first + i) % watch->room];
+        changes[i] = watch->changes[(watch->first + i) % watch->capacity];
     }
     free(watch->changes);
     watch->changes = changes;
-    watch->room = room;
+    watch->capacity = capacity;
     watch->first = 0;
     return true;
 }
@@ -97,7 +97,7 @@ take(tutti_coordinator_watch *watch)
 {
     coord_change *change = watch->changes[watch->first];
 
-    watch->first = (watch->first + 1) % watch->room;
+    watch->first = (watch->first + 1) % watch->capacity;
     watch->count--;
     watch->bytes -= change_bytes(change);
     return change;
@@ -111,7 +111,7 @@ drop_backlog(tutti_coordinator *self, tutti_coordinator_watch *watch)
     }
     free(watch->changes);
     watch->changes = NULL;
-    watch->room = 0;
+    watch->capacity = 0;
     watch->first = 0;
 }
 
@@ -130,10 +130,10 @@ enqueue(tutti_coordinator *self, tutti_coordinator_watch *watch, coord_change *c
         watch->slow = "changes (--watch-changes-limit)";
     } else if (change_bytes(change) > options->watch_backlog_limit - watch->bytes) {
         watch->slow = "bytes of changes (--watch-backlog-limit)";
-    } else if (watch->count == watch->room && !grow(watch, options->watch_changes_limit)) {
+    } else if (watch->count == watch->capacity && !grow(watch, options->watch_changes_limit)) {
         watch->slow = "changes than there is memory";
     } else {
-        watch->changes[(watch->first + watch->count) % watch->room] = change;
+        watch->changes[(watch->first + watch->count) % watch->capacity] = change;
         watch->count++;
         watch->bytes += change_bytes(change);
         change->refs++;
@@ -143,7 +143,7 @@ enqueue(tutti_coordinator *self, tutti_coordinator_watch *watch, coord_change *c
     }
     if (tutti_list_empty(&watch->due)) {
         tutti_list_add(&self->due, &watch->due);
-        coord_later(self, &self->due_work);
+        coord_defer(self, &self->due_task);
     }
 }
 
@@ -160,15 +160,15 @@ add_length(tutti_coordinator *self, size_t length)
             return true;
         }
     }
-    if (self->length_count == self->length_room) {
-        const size_t room = self->length_room == 0 ? 8 : self->length_room * 2;
-        coord_length *more = realloc(self->lengths, room * sizeof(*more));
+    if (self->length_count == self->length_capacity) {
+        const size_t capacity = self->length_capacity == 0 ? 8 : self->length_capacity * 2;
+        coord_length *more = realloc(self->lengths, capacity * sizeof(*more));
 
         if (more == NULL) {
             return false;
         }
         self->lengths = more;
-        self->length_room = room;
+        self->length_capacity = capacity;
     }
     self->lengths[self->length_count++] = (coord_length){length, 1};
     return true;
@@ -193,25 +193,25 @@ coord_watches_tell(tutti_coordinator *self, const coord_news *news)
 {
     coord_change *change = NULL;
     bool tried = false;
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
     size_t i;
 
     for (i = 0; i < self->length_count; i++) {
-        coord_topic *topic = NULL;
+        coord_key_subscription *subscription = NULL;
 
         if (self->lengths[i].length <= news->full.size) {
-            topic = coord_topic_find(&self->watched,
-                                     (tutti_bytes){news->full.data, self->lengths[i].length});
+            subscription = coord_key_subscription_find(
+                &self->watched, (tutti_bytes){news->full.data, self->lengths[i].length});
         }
-        if (topic == NULL) {
+        if (subscription == NULL) {
             continue;
         }
         if (!tried) {
             change = change_new(self, news);
             tried = true;
         }
-        tutti_list_each(link, spare, &topic->members)
+        tutti_list_each(link, spare, &subscription->members)
         {
             enqueue(self, tutti_container_of(link, tutti_coordinator_watch, link), change);
         }
@@ -225,12 +225,12 @@ static void
 detach(tutti_coordinator_watch *watch)
 {
     tutti_coordinator *self = watch->wait.owner;
-    const size_t length = watch->topic->node.key.size;
+    const size_t length = watch->subscription->node.key.size;
 
-    if (coord_topic_remove(&self->watched, watch->topic, &watch->link)) {
+    if (coord_key_subscription_remove(&self->watched, watch->subscription, &watch->link)) {
         remove_length(self, length);
     }
-    watch->topic = NULL;
+    watch->subscription = NULL;
     drop_backlog(self, watch);
     tutti_list_remove(&watch->due);
     coord_wait_stop(&watch->wait);
@@ -238,7 +238,7 @@ detach(tutti_coordinator_watch *watch)
 }
 
 static void
-on_end(tutti_coordinator_wait *wait, const tutti_error *err)
+on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
 {
     tutti_coordinator_watch *watch = tutti_container_of(wait, tutti_coordinator_watch, wait);
 
@@ -288,9 +288,9 @@ push(tutti_coordinator_watch *watch)
 }
 
 size_t
-coord_on_due_work(coord_work *work, size_t budget)
+coord_on_due_task(coord_task *work, size_t budget)
 {
-    tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, due_work);
+    tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, due_task);
     size_t done = 0;
 
     while (done < budget && !tutti_list_empty(&self->due)) {
@@ -298,22 +298,22 @@ coord_on_due_work(coord_work *work, size_t budget)
         done++;
     }
     if (!tutti_list_empty(&self->due)) {
-        coord_later(self, work);
+        coord_defer(self, work);
     }
     return done;
 }
 
 static tutti_code
-add_topic(tutti_coordinator *self, const coord_full_key *full, tutti_coordinator_watch *watch,
-          tutti_error *err)
+add_subscription(tutti_coordinator *self, const coord_full_key *full,
+                 tutti_coordinator_watch *watch, tutti_error *err)
 {
     bool created = false;
-    tutti_code code = coord_topic_add(&self->watched, coord_full_key_bytes(full), &watch->link,
-                                      &watch->topic, &created, err);
+    tutti_code code = coord_key_subscription_add(&self->watched, coord_full_key_bytes(full),
+                                                 &watch->link, &watch->subscription, &created, err);
 
     if (code == TUTTI_OK && created && !add_length(self, full->size)) {
-        (void)coord_topic_remove(&self->watched, watch->topic, &watch->link);
-        watch->topic = NULL;
+        (void)coord_key_subscription_remove(&self->watched, watch->subscription, &watch->link);
+        watch->subscription = NULL;
         code = coord_fail_memory(err, "a prefix to watch");
     }
     return code;
@@ -330,7 +330,7 @@ tutti_coordinator_watch_start(tutti_coordinator *self, const tutti_coordinator_k
         code = coord_full_key_write(self, prefix, 0, &full, err);
     }
     if (code == TUTTI_OK) {
-        code = add_topic(self, &full, watch, err);
+        code = add_subscription(self, &full, watch, err);
     }
     if (code != TUTTI_OK) {
         return code;
@@ -341,7 +341,7 @@ tutti_coordinator_watch_start(tutti_coordinator *self, const tutti_coordinator_k
     coord_wait_start(self, &watch->wait, false, TUTTI_TIMERS_NEVER);
     self->watcher_count++;
     tutti_list_add(&self->due, &watch->due);
-    coord_later(self, &self->due_work);
+    coord_defer(self, &self->due_task);
     return TUTTI_OK;
 }
 

@@ -6,8 +6,8 @@
  *    ├──── joins: waiting, due for a progress message, due for their answer
  *    ├──── sessions: idle, or behind the events
  *    ├──── events: the last change of each rank, and deleted groups, by number
- *    ├──── groups by name, and rosters: who made those that are known by tag or by their turn
- *    └──── meshes by name, with the groups along their dimensions
+ *    ├──── groups by name, and group registries: who made those that are known by tag or by their
+ * turn └──── meshes by name, with the groups along their dimensions
  *
  * Two agents of a job never have one incarnation; a seat is freed only by the next agent in it, or
  * when its agent goes before the world was ever complete.
@@ -30,9 +30,9 @@ struct coord_event {
     unsigned char key[8];
     uint64_t number; /* 0 = not among the events */
     bool of_group;
-    tutti_link deleted;     /* of a group: in the job's list, ... */
-    uint64_t group_id;      /* ... and what it was */
-    const char *group_name; /* borrowed while it is among the events */
+    tutti_list_node deleted; /* of a group: in the job's list, ... */
+    uint64_t group_id;       /* ... and what it was */
+    const char *group_name;  /* borrowed while it is among the events */
 };
 
 struct coord_agent {
@@ -46,9 +46,9 @@ struct coord_agent {
     uint64_t joined_epoch;
     uint64_t changed_epoch;
     uint64_t since_ms;
-    tutti_link unassigned; /* among those that wait to be given a rank, in order of arrival */
-    tutti_link joins;      /* its parked Join calls */
-    tutti_timer timer;     /* gives up the seat, or the rank, when nobody calls */
+    tutti_list_node unassigned; /* among those that wait to be given a rank, in order of arrival */
+    tutti_list_node joins;      /* its parked Join calls */
+    tutti_timer timer;          /* gives up the seat, or the rank, when nobody calls */
     tutti_coordinator_session *session; /* borrowed */
     bool had_session;
     bool restored;        /* out of the store, and not heard of since */
@@ -56,7 +56,7 @@ struct coord_agent {
     tutti_map told;       /* its progress, by group: progress_private.h */
     uint64_t told_wanted; /* the newest question that its session was told, */
     uint64_t answered;    /* ... and that it has answered */
-    uint64_t heard;       /* the number of the last event that its session was told */
+    uint64_t acked_event; /* the number of the last event that its session was told */
     coord_event event;
     struct coord_gpus *gpus;       /* in the job's map; NULL = none. gpus.c */
     tutti_coordinator_agent info;  /* points into `data` */
@@ -81,7 +81,7 @@ struct coord_job {
     uint64_t *asked; /* a bit per rank: taken by number or given, and not lost */
     tutti_map agents;
     tutti_map gpus; /* of them: gpus.c */
-    tutti_link unassigned;
+    tutti_list_node unassigned;
     uint32_t unassigned_count;
     uint32_t present;  /* waiting and alive */
     uint32_t attached; /* waiting, with a call */
@@ -89,36 +89,36 @@ struct coord_job {
     uint32_t lost_count;
     uint64_t last_joined_epoch;
 
-    tutti_link joins;   /* told lately */
-    tutti_link due;     /* to be told `progress` */
-    tutti_link answers; /* to be told their seat */
+    tutti_list_node joins;   /* told lately */
+    tutti_list_node due;     /* to be told `progress` */
+    tutti_list_node answers; /* to be told their seat */
     tutti_timer tick;
     tutti_coordinator_progress progress;
     uint64_t progress_ns;
     bool changed; /* since then */
-    coord_work join_work;
+    coord_task join_task;
 
     uint64_t wanted;     /* the newest question about progress, */
     uint64_t wanted_ns;  /* ... and when it was asked */
     tutti_timer wanting; /* asks the next one */
-    tutti_link idle;
-    tutti_link behind;
-    coord_work fan_out;
-    tutti_link watches; /* of members: told all, ... */
-    tutti_link watches_behind;
-    coord_work watch_work;
+    tutti_list_node idle;
+    tutti_list_node behind;
+    coord_task fan_out;
+    tutti_list_node watches; /* of members: told all, ... */
+    tutti_list_node watches_behind;
+    coord_task watch_task;
     tutti_map events;
-    uint64_t event_count; /* numbers given */
-    uint64_t trimmed;     /* the number of the newest event that was thrown away */
-    tutti_link deleted;   /* groups among the events, the oldest first */
+    uint64_t event_count;    /* numbers given */
+    uint64_t trimmed;        /* the number of the newest event that was thrown away */
+    tutti_list_node deleted; /* groups among the events, the oldest first */
     uint32_t deleted_count;
 
     tutti_map groups;
-    tutti_link talking; /* groups that have meetings */
+    tutti_list_node talking; /* groups that have exchange rounds */
     uint64_t group_ids;
     uint64_t member_count; /* of all groups but world, and of meshes */
     tutti_map rosters;     /* by tag and ranks */
-    uint64_t roster_numbers;
+    uint64_t registry_numbers;
     uint64_t restored_world; /* the id of "world", out of the store */
     tutti_map meshes;
     uint64_t row_count; /* groups of meshes */

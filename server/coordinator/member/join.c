@@ -21,7 +21,7 @@
 #define QUIET_NS (5 * TUTTI_NS_PER_S) /* a progress message comes at least that often */
 
 static tutti_coordinator_join *
-join_from(tutti_link *link)
+join_from(tutti_list_node *link)
 {
     return tutti_container_of(link, tutti_coordinator_join, link);
 }
@@ -168,7 +168,7 @@ say_missing(const coord_job *job, tutti_error *err)
 
 /* Its time is up, or we drain. */
 static void
-on_end(tutti_coordinator_wait *wait, const tutti_error *err)
+on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
 {
     tutti_coordinator_join *join = tutti_container_of(wait, tutti_coordinator_join, wait);
     tutti_error late;
@@ -198,7 +198,7 @@ form(coord_job *job)
     tutti_timers_stop(&job->owner->timers, &job->tick);
     tutti_list_splice(&job->answers, &job->joins);
     tutti_list_splice(&job->answers, &job->due);
-    coord_later(job->owner, &job->join_work);
+    coord_defer(job->owner, &job->join_task);
 }
 
 tutti_code
@@ -223,7 +223,7 @@ tutti_coordinator_join_start(tutti_coordinator *self, const tutti_coordinator_jo
     if (agent->state == TUTTI_COORDINATOR_ALIVE) {
         tutti_list_remove(&join->link);
         tutti_list_add(&agent->job->answers, &join->link);
-        coord_later(self, &agent->job->join_work);
+        coord_defer(self, &agent->job->join_task);
     } else if (agent->job->attached == agent->job->world_size) {
         form(agent->job);
     } else {
@@ -294,9 +294,9 @@ answer(tutti_coordinator_join *join)
 }
 
 static size_t
-on_join_work(coord_work *work, size_t budget)
+on_join_task(coord_task *work, size_t budget)
 {
-    coord_job *job = tutti_container_of(work, coord_job, join_work);
+    coord_job *job = tutti_container_of(work, coord_job, join_task);
     size_t done = 0;
 
     while (done < budget && !tutti_list_empty(&job->answers)) {
@@ -311,7 +311,7 @@ on_join_work(coord_work *work, size_t budget)
         done++;
     }
     if (!tutti_list_empty(&job->answers) || !tutti_list_empty(&job->due)) {
-        coord_later(job->owner, work);
+        coord_defer(job->owner, work);
     }
     return done;
 }
@@ -333,7 +333,7 @@ on_tick(tutti_timer *timer)
         job->progress_ns = self->now_ns;
         job->changed = false;
         tutti_list_splice(&job->due, &job->joins);
-        coord_later(self, &job->join_work);
+        coord_defer(self, &job->join_task);
     }
     if (coord_elastic_ripe(job) && coord_elastic_fill(job)) {
         form(job);
@@ -349,7 +349,7 @@ coord_joins_init(coord_job *job)
     tutti_list_init(&job->due);
     tutti_list_init(&job->answers);
     job->tick.on_expiry = on_tick;
-    coord_work_init(&job->join_work, on_join_work);
+    coord_task_init(&job->join_task, on_join_task);
 }
 
 void
@@ -358,5 +358,5 @@ coord_joins_fini(coord_job *job)
     assert(tutti_list_empty(&job->joins) && tutti_list_empty(&job->due) &&
            tutti_list_empty(&job->answers));
     tutti_timers_stop(&job->owner->timers, &job->tick);
-    coord_work_stop(&job->join_work);
+    coord_task_stop(&job->join_task);
 }

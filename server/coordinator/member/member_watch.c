@@ -12,7 +12,7 @@
 #include "server/coordinator/member/members.h"
 
 static tutti_coordinator_member_watch *
-watch_from(tutti_link *link)
+watch_from(tutti_list_node *link)
 {
     return tutti_container_of(link, tutti_coordinator_member_watch, link);
 }
@@ -27,7 +27,7 @@ detach(tutti_coordinator_member_watch *watch)
 }
 
 static void
-on_end(tutti_coordinator_wait *wait, const tutti_error *err)
+on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
 {
     tutti_coordinator_member_watch *watch =
         tutti_container_of(wait, tutti_coordinator_member_watch, wait);
@@ -53,7 +53,7 @@ is_news(const tutti_coordinator_member_watch *watch, const coord_event *event)
 static coord_event *
 find_news(const tutti_coordinator_member_watch *watch)
 {
-    coord_event *event = coord_event_after(watch->job, watch->heard);
+    coord_event *event = coord_event_after(watch->job, watch->acked_event);
 
     while (event != NULL && !is_news(watch, event)) {
         event = coord_event_after(watch->job, event->number);
@@ -84,7 +84,7 @@ push(tutti_coordinator_member_watch *watch)
     if (watch->writing) {
         return;
     }
-    watch->sending = watch->heard;
+    watch->sending = watch->acked_event;
     if (!watch->begun || (!watch->formed && watch->job->epoch > 0)) {
         send_now(watch);
         return;
@@ -99,9 +99,9 @@ push(tutti_coordinator_member_watch *watch)
 }
 
 static size_t
-on_work(coord_work *work, size_t budget)
+on_work(coord_task *work, size_t budget)
 {
-    coord_job *job = tutti_container_of(work, coord_job, watch_work);
+    coord_job *job = tutti_container_of(work, coord_job, watch_task);
     size_t done = 0;
 
     while (done < budget && !tutti_list_empty(&job->watches_behind)) {
@@ -112,7 +112,7 @@ on_work(coord_work *work, size_t budget)
         done++;
     }
     if (!tutti_list_empty(&job->watches_behind)) {
-        coord_later(job->owner, work);
+        coord_defer(job->owner, work);
     }
     return done;
 }
@@ -122,7 +122,7 @@ coord_member_watches_wake(coord_job *job)
 {
     tutti_list_splice(&job->watches_behind, &job->watches);
     if (!tutti_list_empty(&job->watches_behind)) {
-        coord_later(job->owner, &job->watch_work);
+        coord_defer(job->owner, &job->watch_task);
     }
 }
 
@@ -131,7 +131,7 @@ coord_member_watches_init(coord_job *job)
 {
     tutti_list_init(&job->watches);
     tutti_list_init(&job->watches_behind);
-    coord_work_init(&job->watch_work, on_work);
+    coord_task_init(&job->watch_task, on_work);
 }
 
 void
@@ -148,7 +148,7 @@ coord_member_watches_fini(coord_job *job)
                              "job %s has ended, or was begun anew: watch again", job->name);
         watch->on_end(watch, &err);
     }
-    coord_work_stop(&job->watch_work);
+    coord_task_stop(&job->watch_task);
 }
 
 /* ------------------------------------------------------------------------------ door */
@@ -173,7 +173,7 @@ tutti_coordinator_member_watch_start(tutti_coordinator *self, const char *job, u
     coord_wait_start(self, &watch->wait, false, TUTTI_TIMERS_NEVER);
     self->watcher_count++;
     tutti_list_add(&found->watches_behind, &watch->link);
-    coord_later(self, &found->watch_work);
+    coord_defer(self, &found->watch_task);
     return TUTTI_OK;
 }
 
@@ -182,7 +182,7 @@ tutti_coordinator_member_watch_written(tutti_coordinator_member_watch *watch)
 {
     if (watch->wait.owner != NULL && watch->writing) {
         watch->writing = false;
-        watch->heard = watch->sending;
+        watch->acked_event = watch->sending;
         push(watch);
     }
 }

@@ -100,9 +100,9 @@ struct tutti_coordinator_join {
     void (*on_answer)(tutti_coordinator_join *join, const tutti_coordinator_seat *seat,
                       const tutti_error *err);
     /* The coordinator's: */
-    tutti_coordinator_wait wait;
-    tutti_link link; /* in one of its job's lists */
-    tutti_link peer; /* in its agent's list */
+    tutti_coordinator_pending_call wait;
+    tutti_list_node link; /* in one of its job's lists */
+    tutti_list_node peer; /* in its agent's list */
     struct coord_agent *agent;
 };
 
@@ -171,20 +171,20 @@ struct tutti_coordinator_session {
     /* Likewise a message: its agent is asked to say where its ops stand (progress.h). */
     void (*on_wanted)(tutti_coordinator_session *session, uint64_t number);
     /* Likewise: it is heard, and has been told nothing for a quarter of the heartbeat timeout. */
-    void (*on_heard)(tutti_coordinator_session *session);
+    void (*on_heartbeat_ack)(tutti_coordinator_session *session);
     /* The last: end the stream. `err` NULL = it left. The session is the owner's again. */
     void (*on_end)(tutti_coordinator_session *session, const tutti_error *err);
     /* The coordinator's: */
-    tutti_coordinator_wait wait;
-    tutti_link link;           /* in its job's list of idle sessions, or of those behind */
-    tutti_link suspect;        /* in the coordinator's list of those that are silent */
+    tutti_coordinator_pending_call wait;
+    tutti_list_node link;      /* in its job's list of idle sessions, or of those behind */
+    tutti_list_node suspect;   /* in the coordinator's list of those that are silent */
     struct coord_agent *agent; /* NULL = not open yet */
     uint64_t seen_ns;          /* the last sign of life */
     uint64_t write_ns;         /* since when the message in flight is in flight */
     uint64_t sending;          /* the number of the last event in flight */
     bool writing;
     bool accepted;
-    bool beaten; /* a heartbeat has come that nothing has answered for long */
+    bool heartbeat_due; /* a heartbeat has come that nothing has answered for long */
 };
 
 /* The key of its job's epoch at this moment, for an accepted one to be told with what changed. */
@@ -296,12 +296,12 @@ struct tutti_coordinator_member_watch {
     void (*on_event)(tutti_coordinator_member_watch *watch, const tutti_coordinator_event *event);
     void (*on_end)(tutti_coordinator_member_watch *watch, const tutti_error *err);
     /* The coordinator's: */
-    tutti_coordinator_wait wait;
-    tutti_link link; /* in one of its job's lists */
+    tutti_coordinator_pending_call wait;
+    tutti_list_node link; /* in one of its job's lists */
     struct coord_job *job;
     uint64_t after_epoch;
-    uint64_t heard;   /* the number of the last event it was told, ... */
-    uint64_t sending; /* ... or will have been */
+    uint64_t acked_event; /* the number of the last event it was told, ... */
+    uint64_t sending;     /* ... or will have been */
     bool writing;
     bool begun;
     bool formed; /* as it was told */

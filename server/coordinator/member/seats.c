@@ -161,7 +161,7 @@ make_alive(coord_agent *agent, uint32_t rank)
     agent->joined_epoch = job->epoch;
     agent->changed_epoch = job->epoch;
     agent->since_ms = job->owner->wall_ns / TUTTI_NS_PER_MS;
-    agent->heard = job->event_count;
+    agent->acked_event = job->event_count;
     job->seats[rank] = agent;
     job->last_joined_epoch = job->epoch;
     job->alive_count++;
@@ -296,7 +296,7 @@ coord_seat_restore(coord_agent *agent, uint32_t rank, tutti_coordinator_state st
 /* ------------------------------------------------------------------------------ assigned ranks */
 
 static int
-compare(const tutti_link *left, const tutti_link *right)
+compare(const tutti_list_node *left, const tutti_list_node *right)
 {
     const coord_agent *a = tutti_container_of(left, coord_agent, unassigned);
     const coord_agent *b = tutti_container_of(right, coord_agent, unassigned);
@@ -313,11 +313,11 @@ compare(const tutti_link *left, const tutti_link *right)
 
 /* Merge sort of a list: no memory that could be missing, and equals keep their order of arrival. */
 static void
-sort(tutti_link *head, uint32_t count)
+sort(tutti_list_node *head, uint32_t count)
 {
     const uint32_t half = count / 2;
-    tutti_link left;
-    tutti_link sorted;
+    tutti_list_node left;
+    tutti_list_node sorted;
     uint32_t i;
 
     if (count < 2) {

@@ -23,7 +23,7 @@
 #define HEARD_PARTS 4
 
 static tutti_coordinator_session *
-session_from(tutti_link *link)
+session_from(tutti_list_node *link)
 {
     return tutti_container_of(link, tutti_coordinator_session, link);
 }
@@ -97,11 +97,11 @@ send_accepted(tutti_coordinator_session *session)
         last = event->number;
         event = coord_event_after(job, last);
     }
-    if (event != NULL && session->agent->heard > last) {
-        session->agent->heard = last; /* the rest of them follows as events */
+    if (event != NULL && session->agent->acked_event > last) {
+        session->agent->acked_event = last; /* the rest of them follows as events */
     }
     session->accepted = true;
-    session->sending = session->agent->heard;
+    session->sending = session->agent->acked_event;
     session->on_accepted(session, job->epoch, lost, count);
 }
 
@@ -110,7 +110,7 @@ static coord_event *
 find_news(const tutti_coordinator_session *session)
 {
     const coord_agent *agent = session->agent;
-    coord_event *event = coord_event_after(agent->job, agent->heard);
+    coord_event *event = coord_event_after(agent->job, agent->acked_event);
 
     while (event != NULL && event == &agent->event) {
         event = coord_event_after(agent->job, event->number);
@@ -163,8 +163,8 @@ push(tutti_coordinator_session *session)
         send_accepted(session);
         return;
     }
-    if (agent->heard < agent->job->trimmed) {
-        agent->heard = agent->job->trimmed;
+    if (agent->acked_event < agent->job->trimmed) {
+        agent->acked_event = agent->job->trimmed;
         end_slow(session, "more groups were deleted than are remembered for a session");
         return;
     }
@@ -174,15 +174,15 @@ push(tutti_coordinator_session *session)
         send_changes(session, event);
     } else if (agent->told_wanted < agent->job->wanted) {
         session->writing = true;
-        session->sending = agent->heard;
+        session->sending = agent->acked_event;
         agent->told_wanted = agent->job->wanted;
         session->on_wanted(session, agent->told_wanted);
-    } else if (session->beaten) {
+    } else if (session->heartbeat_due) {
         session->writing = true;
-        session->sending = agent->heard;
-        session->on_heard(session);
+        session->sending = agent->acked_event;
+        session->on_heartbeat_ack(session);
     }
-    session->beaten = false;
+    session->heartbeat_due = false;
 }
 
 /* It has to be told something, when its turn comes. */
@@ -193,11 +193,11 @@ fall_behind(tutti_coordinator_session *session)
 
     tutti_list_remove(&session->link);
     tutti_list_add(&job->behind, &session->link);
-    coord_later(job->owner, &job->fan_out);
+    coord_defer(job->owner, &job->fan_out);
 }
 
 static size_t
-on_fan_out(coord_work *work, size_t budget)
+on_fan_out(coord_task *work, size_t budget)
 {
     coord_job *job = tutti_container_of(work, coord_job, fan_out);
     size_t done = 0;
@@ -210,7 +210,7 @@ on_fan_out(coord_work *work, size_t budget)
         done++;
     }
     if (!tutti_list_empty(&job->behind)) {
-        coord_later(job->owner, work);
+        coord_defer(job->owner, work);
     }
     return done;
 }
@@ -290,7 +290,7 @@ void
 coord_sessions_judge(tutti_coordinator *self, size_t budget)
 {
     const uint64_t timeout = self->options.heartbeat_timeout_ns;
-    tutti_link *link;
+    tutti_list_node *link;
 
     while (budget-- > 0 && (link = tutti_list_pop(&self->suspects)) != NULL) {
         tutti_coordinator_session *session =
@@ -305,7 +305,7 @@ coord_sessions_judge(tutti_coordinator *self, size_t budget)
 }
 
 static void
-on_end(tutti_coordinator_wait *wait, const tutti_error *err)
+on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
 {
     tutti_coordinator_session *session = tutti_container_of(wait, tutti_coordinator_session, wait);
 
@@ -397,7 +397,7 @@ answer_heartbeat(tutti_coordinator_session *session)
     const uint64_t patience = self->options.heartbeat_timeout_ns / HEARD_PARTS;
 
     if (session->accepted && self->now_ns - session->write_ns >= patience) {
-        session->beaten = true;
+        session->heartbeat_due = true;
         fall_behind(session);
     }
 }
@@ -422,7 +422,7 @@ tutti_coordinator_session_written(tutti_coordinator_session *session)
         return;
     }
     session->writing = false;
-    session->agent->heard = session->sending;
+    session->agent->acked_event = session->sending;
     if (find_news(session) != NULL || session->agent->told_wanted < session->agent->job->wanted) {
         fall_behind(session);
     }
@@ -447,7 +447,7 @@ coord_sessions_wake(coord_job *job)
 {
     tutti_list_splice(&job->behind, &job->idle);
     if (!tutti_list_empty(&job->behind)) {
-        coord_later(job->owner, &job->fan_out);
+        coord_defer(job->owner, &job->fan_out);
     }
 }
 
@@ -456,14 +456,14 @@ coord_sessions_init(coord_job *job)
 {
     tutti_list_init(&job->idle);
     tutti_list_init(&job->behind);
-    coord_work_init(&job->fan_out, on_fan_out);
+    coord_task_init(&job->fan_out, on_fan_out);
 }
 
 void
 coord_sessions_fini(coord_job *job)
 {
     assert(tutti_list_empty(&job->idle) && tutti_list_empty(&job->behind));
-    coord_work_stop(&job->fan_out);
+    coord_task_stop(&job->fan_out);
 }
 
 tutti_coordinator_epoch_key

@@ -55,41 +55,41 @@ coord_channel_settle(coord_channel *channel)
     free(channel);
 }
 
-coord_meeting *
+coord_exchange_round *
 coord_channel_find_token(const coord_channel *channel, uint32_t position, uint64_t token)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     if (channel == NULL || token == 0) {
         return NULL;
     }
     tutti_list_each(link, spare, &channel->meetings)
     {
-        coord_meeting *meeting = tutti_container_of(link, coord_meeting, link);
+        coord_exchange_round *round = tutti_container_of(link, coord_exchange_round, link);
 
-        if (meeting->places[position].token == token) {
-            return meeting;
+        if (round->places[position].token == token) {
+            return round;
         }
     }
     return NULL;
 }
 
-coord_meeting *
+coord_exchange_round *
 coord_channel_find_next(const coord_channel *channel, uint32_t position)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     if (channel == NULL) {
         return NULL;
     }
     tutti_list_each(link, spare, &channel->meetings)
     {
-        coord_meeting *meeting = tutti_container_of(link, coord_meeting, link);
+        coord_exchange_round *round = tutti_container_of(link, coord_exchange_round, link);
 
-        if (!meeting->places[position].came) {
-            return meeting;
+        if (!round->places[position].came) {
+            return round;
         }
     }
     return NULL;
@@ -99,16 +99,17 @@ static void
 delete_channel(coord_channel *channel, const tutti_error *err)
 {
     while (!tutti_list_empty(&channel->meetings)) {
-        coord_meeting *meeting = tutti_container_of(channel->meetings.next, coord_meeting, link);
+        coord_exchange_round *round =
+            tutti_container_of(channel->meetings.next, coord_exchange_round, link);
 
-        tutti_list_remove(&meeting->link);
-        tutti_list_remove(&meeting->retired_link);
-        meeting->channel = NULL;
-        if (meeting->state == COORD_MEETING_OPEN) {
-            coord_meeting_fail(meeting, err);
+        tutti_list_remove(&round->link);
+        tutti_list_remove(&round->retired_link);
+        round->channel = NULL;
+        if (round->state == COORD_EXCHANGE_ROUND_OPEN) {
+            coord_exchange_round_fail(round, err);
         }
-        meeting->retired = false;
-        coord_meeting_settle(meeting);
+        round->retired = false;
+        coord_exchange_round_settle(round);
     }
     coord_channel_settle(channel);
 }

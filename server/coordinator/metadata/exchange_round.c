@@ -15,78 +15,78 @@
 #define ANSWER_BYTES (64u << 10) /* an answer of so many bytes takes the time of two small ones */
 
 static size_t
-value_room(const coord_meeting *meeting)
+value_capacity(const coord_exchange_round *round)
 {
-    return meeting->kind == TUTTI_COORDINATOR_BROADCAST ? 1 : meeting->count;
+    return round->kind == TUTTI_COORDINATOR_BROADCAST ? 1 : round->count;
 }
 
 static void
-drop_value(coord_meeting *meeting, tutti_bytes *value)
+drop_value(coord_exchange_round *round, tutti_bytes *value)
 {
-    meeting->owner->metadata_bytes -= value->size;
-    meeting->bytes -= value->size;
-    meeting->value_bytes -= value->size;
+    round->owner->metadata_bytes -= value->size;
+    round->bytes -= value->size;
+    round->value_bytes -= value->size;
     free((void *)(uintptr_t)value->data);
     *value = (tutti_bytes){0};
 }
 
 static void
-drop_values(coord_meeting *meeting)
+drop_values(coord_exchange_round *round)
 {
     size_t i;
 
-    for (i = 0; meeting->values != NULL && i < value_room(meeting); i++) {
-        drop_value(meeting, &meeting->values[i]);
+    for (i = 0; round->values != NULL && i < value_capacity(round); i++) {
+        drop_value(round, &round->values[i]);
     }
-    meeting->value_count = 0;
+    round->value_count = 0;
 }
 
 static void
-meeting_free(coord_meeting *meeting)
+round_free(coord_exchange_round *round)
 {
-    coord_channel *channel = meeting->channel;
+    coord_channel *channel = round->channel;
 
-    assert(tutti_list_empty(&meeting->waiting));
-    coord_work_stop(&meeting->work);
-    tutti_list_remove(&meeting->link);
-    tutti_list_remove(&meeting->retired_link);
-    drop_values(meeting);
-    meeting->owner->metadata_bytes -= meeting->bytes;
+    assert(tutti_list_empty(&round->waiting));
+    coord_task_stop(&round->work);
+    tutti_list_remove(&round->link);
+    tutti_list_remove(&round->retired_link);
+    drop_values(round);
+    round->owner->metadata_bytes -= round->bytes;
     if (channel != NULL) {
-        channel->retired_count -= meeting->retired ? 1 : 0;
-        channel->live_count -= meeting->retired ? 0 : 1;
+        channel->retired_count -= round->retired ? 1 : 0;
+        channel->live_count -= round->retired ? 0 : 1;
         coord_channel_settle(channel);
     }
-    free(meeting->places);
-    free(meeting->values);
-    free(meeting);
+    free(round->places);
+    free(round->values);
+    free(round);
 }
 
 /* ------------------------------------------------------------------------------ answers */
 
 static void
-deliver(coord_meeting *meeting, tutti_coordinator_meet *meet)
+deliver(coord_exchange_round *round, tutti_coordinator_meet *meet)
 {
-    coord_meeting_leave(meet);
-    if (meeting->state == COORD_MEETING_OVER) {
-        meet->on_answer(meet, NULL, 0, &meeting->failure);
+    coord_exchange_round_leave(meet);
+    if (round->state == COORD_EXCHANGE_ROUND_OVER) {
+        meet->on_answer(meet, NULL, 0, &round->failure);
     } else {
-        meet->on_answer(meet, meeting->values, value_room(meeting), NULL);
+        meet->on_answer(meet, round->values, value_capacity(round), NULL);
     }
 }
 
 static size_t
-on_work(coord_work *work, size_t budget)
+on_work(coord_task *work, size_t budget)
 {
-    coord_meeting *meeting = tutti_container_of(work, coord_meeting, work);
-    const size_t cost = 1 + meeting->value_bytes / ANSWER_BYTES;
+    coord_exchange_round *round = tutti_container_of(work, coord_exchange_round, work);
+    const size_t cost = 1 + round->value_bytes / ANSWER_BYTES;
     size_t done = 0;
 
-    while (done < budget && !tutti_list_empty(&meeting->waiting)) {
-        deliver(meeting, tutti_container_of(meeting->waiting.next, tutti_coordinator_meet, link));
+    while (done < budget && !tutti_list_empty(&round->waiting)) {
+        deliver(round, tutti_container_of(round->waiting.next, tutti_coordinator_meet, link));
         done += cost;
     }
-    coord_meeting_settle(meeting);
+    coord_exchange_round_settle(round);
     return done;
 }
 
@@ -106,88 +106,88 @@ check_bytes(const tutti_coordinator *self, size_t more, tutti_error *err)
 }
 
 static void
-excuse_lost(coord_meeting *meeting)
+excuse_lost(coord_exchange_round *round)
 {
-    const coord_group *group = meeting->channel->group;
+    const coord_group *group = round->channel->group;
     uint32_t i;
 
-    for (i = 0; group->job->lost_count > 0 && i < meeting->count; i++) {
+    for (i = 0; group->job->lost_count > 0 && i < round->count; i++) {
         if (group->job->seats[coord_group_rank(group, i)]->state != TUTTI_COORDINATOR_ALIVE) {
-            coord_meeting_excuse(meeting, i);
+            coord_exchange_round_excuse(round, i);
         }
     }
 }
 
 /*
- * More are retired than are kept: the oldest go. Only when a new meeting begins, so that nobody who
- * walks the meetings loses one under his feet.
+ * More are retired than are kept: the oldest go. Only when a new exchange round begins, so that
+ * nobody who walks the exchange rounds loses one under his feet.
  */
 static void
 trim_retired(coord_channel *channel)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     tutti_list_each(link, spare, &channel->meetings)
     {
-        coord_meeting *meeting = tutti_container_of(link, coord_meeting, link);
+        coord_exchange_round *round = tutti_container_of(link, coord_exchange_round, link);
 
         if (channel->retired_count <= COORD_RETIRED_MAX) {
             return;
         }
-        if (meeting->retired && tutti_list_empty(&meeting->waiting)) {
-            meeting_free(meeting);
+        if (round->retired && tutti_list_empty(&round->waiting)) {
+            round_free(round);
         }
     }
 }
 
 static void
-meeting_init(coord_meeting *meeting, coord_channel *channel)
+round_init(coord_exchange_round *round, coord_channel *channel)
 {
-    meeting->channel = channel;
-    meeting->owner = channel->group->job->owner;
-    meeting->count = channel->group->count;
-    tutti_list_init(&meeting->link);
-    tutti_list_init(&meeting->retired_link);
-    tutti_list_init(&meeting->waiting);
-    coord_work_init(&meeting->work, on_work);
-    meeting->bytes = sizeof(*meeting) + meeting->count * sizeof(coord_place) +
-                     value_room(meeting) * sizeof(tutti_bytes);
+    round->channel = channel;
+    round->owner = channel->group->job->owner;
+    round->count = channel->group->count;
+    tutti_list_init(&round->link);
+    tutti_list_init(&round->retired_link);
+    tutti_list_init(&round->waiting);
+    coord_task_init(&round->work, on_work);
+    round->bytes = sizeof(*round) + round->count * sizeof(coord_place) +
+                   value_capacity(round) * sizeof(tutti_bytes);
 }
 
 tutti_code
-coord_meeting_new(coord_channel *channel, tutti_coordinator_meet_kind kind, uint32_t root,
-                  coord_meeting **ret_meeting, tutti_error *err)
+coord_exchange_round_new(coord_channel *channel, tutti_coordinator_meet_kind kind, uint32_t root,
+                         coord_exchange_round **ret_round, tutti_error *err)
 {
-    coord_meeting *meeting = calloc(1, sizeof(*meeting));
+    coord_exchange_round *round = calloc(1, sizeof(*round));
     tutti_code code;
 
-    if (meeting == NULL) {
+    if (round == NULL) {
         return coord_fail_memory(err, "a meeting");
     }
-    meeting->kind = kind;
-    meeting->root = root;
-    meeting_init(meeting, channel);
-    code = check_bytes(meeting->owner, meeting->bytes, err);
+    round->kind = kind;
+    round->root = root;
+    round_init(round, channel);
+    code = check_bytes(round->owner, round->bytes, err);
     if (code == TUTTI_OK) {
-        meeting->places = calloc(meeting->count, sizeof(coord_place));
-        meeting->values = calloc(value_room(meeting), sizeof(tutti_bytes));
-        if (meeting->places == NULL || meeting->values == NULL) {
+        round->places = calloc(round->count, sizeof(coord_place));
+        round->values = calloc(value_capacity(round), sizeof(tutti_bytes));
+        if (round->places == NULL || round->values == NULL) {
             code = coord_fail_memory(err, "a meeting's members");
         }
     }
     if (code != TUTTI_OK) {
-        free(meeting->places);
-        free(meeting->values);
-        free(meeting);
+        free(round->places);
+        free(round->values);
+        free(round);
         return code;
     }
-    meeting->owner->metadata_bytes += meeting->bytes;
-    tutti_list_add(&channel->meetings, &meeting->link);
+    round->owner->metadata_bytes += round->bytes;
+    tutti_list_add(&channel->meetings, &round->link);
     channel->live_count++;
-    excuse_lost(meeting);
+    excuse_lost(round);
     trim_retired(channel);
-    *ret_meeting = meeting;
+    *ret_round = round;
     return TUTTI_OK;
 }
 
@@ -195,96 +195,96 @@ coord_meeting_new(coord_channel *channel, tutti_coordinator_meet_kind kind, uint
 
 /* Where the value that this member gives belongs; NULL = nowhere. */
 static tutti_bytes *
-find_room(coord_meeting *meeting, uint32_t position)
+find_room(coord_exchange_round *round, uint32_t position)
 {
-    if (meeting->state != COORD_MEETING_OPEN) {
+    if (round->state != COORD_EXCHANGE_ROUND_OPEN) {
         return NULL;
     }
-    if (meeting->kind == TUTTI_COORDINATOR_ALL_GATHER) {
-        return &meeting->values[position];
+    if (round->kind == TUTTI_COORDINATOR_ALL_GATHER) {
+        return &round->values[position];
     }
-    return position == meeting->root ? &meeting->values[0] : NULL;
+    return position == round->root ? &round->values[0] : NULL;
 }
 
 tutti_code
-coord_meeting_come(coord_meeting *meeting, uint32_t position,
-                   tutti_coordinator_meet_request *request, tutti_error *err)
+coord_exchange_round_join(coord_exchange_round *round, uint32_t position,
+                          tutti_coordinator_meet_request *request, tutti_error *err)
 {
-    coord_place *place = &meeting->places[position];
-    tutti_bytes *room = find_room(meeting, position);
+    coord_place *place = &round->places[position];
+    tutti_bytes *capacity = find_room(round, position);
     tutti_code code = TUTTI_OK;
 
     assert(!place->came);
-    if (room == NULL) {
+    if (capacity == NULL) {
         free(request->value);
     } else {
-        code = check_bytes(meeting->owner, request->value_size, err);
+        code = check_bytes(round->owner, request->value_size, err);
         if (code != TUTTI_OK) {
             return code;
         }
-        *room = (tutti_bytes){request->value, request->value_size};
-        meeting->value_count++;
-        meeting->value_bytes += request->value_size;
-        meeting->bytes += request->value_size;
-        meeting->owner->metadata_bytes += request->value_size;
+        *capacity = (tutti_bytes){request->value, request->value_size};
+        round->value_count++;
+        round->value_bytes += request->value_size;
+        round->bytes += request->value_size;
+        round->owner->metadata_bytes += request->value_size;
     }
     request->value = NULL;
     place->came = true;
     place->called = true;
     place->token = request->token;
-    meeting->has_tokens = meeting->has_tokens || request->token != 0;
-    meeting->came_count++;
-    meeting->called_count++;
+    round->has_tokens = round->has_tokens || request->token != 0;
+    round->came_count++;
+    round->called_count++;
     return TUTTI_OK;
 }
 
 void
-coord_meeting_uncome(coord_meeting *meeting, uint32_t position)
+coord_exchange_round_unjoin(coord_exchange_round *round, uint32_t position)
 {
-    coord_place *place = &meeting->places[position];
+    coord_place *place = &round->places[position];
 
-    assert(meeting->state == COORD_MEETING_OPEN && place->called);
-    if (meeting->kind == TUTTI_COORDINATOR_ALL_GATHER) {
-        drop_value(meeting, &meeting->values[position]);
-        meeting->value_count--;
+    assert(round->state == COORD_EXCHANGE_ROUND_OPEN && place->called);
+    if (round->kind == TUTTI_COORDINATOR_ALL_GATHER) {
+        drop_value(round, &round->values[position]);
+        round->value_count--;
     }
     *place = (coord_place){.meet = place->meet};
-    meeting->came_count--;
-    meeting->called_count--;
+    round->came_count--;
+    round->called_count--;
 }
 
 void
-coord_meeting_excuse(coord_meeting *meeting, uint32_t position)
+coord_exchange_round_excuse(coord_exchange_round *round, uint32_t position)
 {
-    if (!meeting->places[position].came) {
-        meeting->places[position].came = true;
-        meeting->came_count++;
+    if (!round->places[position].came) {
+        round->places[position].came = true;
+        round->came_count++;
     }
 }
 
 void
-coord_meeting_fail(coord_meeting *meeting, const tutti_error *err)
+coord_exchange_round_fail(coord_exchange_round *round, const tutti_error *err)
 {
-    meeting->state = COORD_MEETING_OVER;
-    meeting->failure = *err;
-    drop_values(meeting);
+    round->state = COORD_EXCHANGE_ROUND_OVER;
+    round->failure = *err;
+    drop_values(round);
 }
 
 void
-coord_meeting_wait(coord_meeting *meeting, tutti_coordinator_meet *meet)
+coord_exchange_round_wait(coord_exchange_round *round, tutti_coordinator_meet *meet)
 {
-    meet->meeting = meeting;
-    tutti_list_add(&meeting->waiting, &meet->link);
-    meeting->places[meet->position].meet = meet;
+    meet->round = round;
+    tutti_list_add(&round->waiting, &meet->link);
+    round->places[meet->position].meet = meet;
 }
 
 void
-coord_meeting_leave(tutti_coordinator_meet *meet)
+coord_exchange_round_leave(tutti_coordinator_meet *meet)
 {
     coord_wait_stop(&meet->wait);
     tutti_list_remove(&meet->link);
-    meet->meeting->places[meet->position].meet = NULL;
-    meet->meeting = NULL;
+    meet->round->places[meet->position].meet = NULL;
+    meet->round = NULL;
 }
 
 /* ------------------------------------------------------------------------------ end */
@@ -296,7 +296,8 @@ on_retire(tutti_timer *timer)
     const uint64_t window = self->options.retry_window_ns;
 
     while (!tutti_list_empty(&self->retired)) {
-        coord_meeting *oldest = tutti_container_of(self->retired.next, coord_meeting, retired_link);
+        coord_exchange_round *oldest =
+            tutti_container_of(self->retired.next, coord_exchange_round, retired_link);
         const uint64_t until = tutti_clock_add(oldest->retired_ns, window);
 
         if (until > self->now_ns) {
@@ -305,21 +306,21 @@ on_retire(tutti_timer *timer)
         }
         tutti_list_remove(&oldest->retired_link);
         if (tutti_list_empty(&oldest->waiting)) {
-            meeting_free(oldest);
+            round_free(oldest);
         } /* else the last answer frees it */
     }
 }
 
 static void
-retire(coord_meeting *meeting)
+retire(coord_exchange_round *round)
 {
-    tutti_coordinator *self = meeting->owner;
+    tutti_coordinator *self = round->owner;
 
-    meeting->retired = true;
-    meeting->retired_ns = self->now_ns;
-    meeting->channel->live_count--;
-    meeting->channel->retired_count++;
-    tutti_list_add(&self->retired, &meeting->retired_link);
+    round->retired = true;
+    round->retired_ns = self->now_ns;
+    round->channel->live_count--;
+    round->channel->retired_count++;
+    tutti_list_add(&self->retired, &round->retired_link);
     if (!self->retire.running) {
         tutti_timers_start(&self->timers, &self->retire,
                            tutti_clock_add(self->now_ns, self->options.retry_window_ns));
@@ -328,39 +329,39 @@ retire(coord_meeting *meeting)
 
 /* Nobody needs it, or nobody ever came. */
 static bool
-is_finished(const coord_meeting *meeting)
+is_finished(const coord_exchange_round *round)
 {
-    if (!tutti_list_empty(&meeting->waiting)) {
+    if (!tutti_list_empty(&round->waiting)) {
         return false;
     }
-    if (meeting->state == COORD_MEETING_OPEN) {
-        return meeting->called_count == 0 || meeting->channel == NULL;
+    if (round->state == COORD_EXCHANGE_ROUND_OPEN) {
+        return round->called_count == 0 || round->channel == NULL;
     }
-    return meeting->came_count == meeting->count || meeting->channel == NULL;
+    return round->came_count == round->count || round->channel == NULL;
 }
 
 void
-coord_meeting_settle(coord_meeting *meeting)
+coord_exchange_round_settle(coord_exchange_round *round)
 {
-    const bool complete = meeting->value_count == value_room(meeting);
+    const bool complete = round->value_count == value_capacity(round);
 
-    if (meeting->state == COORD_MEETING_OPEN && complete) {
-        meeting->state = COORD_MEETING_DONE;
+    if (round->state == COORD_EXCHANGE_ROUND_OPEN && complete) {
+        round->state = COORD_EXCHANGE_ROUND_DONE;
     }
-    if (meeting->state != COORD_MEETING_OPEN && !tutti_list_empty(&meeting->waiting)) {
-        coord_later(meeting->owner, &meeting->work);
+    if (round->state != COORD_EXCHANGE_ROUND_OPEN && !tutti_list_empty(&round->waiting)) {
+        coord_defer(round->owner, &round->work);
     }
-    if (!is_finished(meeting)) {
+    if (!is_finished(round)) {
         return;
     }
-    if (meeting->retired) {
-        if (tutti_list_empty(&meeting->retired_link)) {
-            meeting_free(meeting); /* its time had come while a call still waited */
+    if (round->retired) {
+        if (tutti_list_empty(&round->retired_link)) {
+            round_free(round); /* its time had come while a call still waited */
         }
-    } else if (meeting->has_tokens && meeting->called_count > 0 && meeting->channel != NULL) {
-        retire(meeting);
+    } else if (round->has_tokens && round->called_count > 0 && round->channel != NULL) {
+        retire(round);
     } else {
-        meeting_free(meeting);
+        round_free(round);
     }
 }
 

@@ -98,79 +98,80 @@ kind_name(tutti_coordinator_meet_kind kind)
 }
 
 static void
-say_missing(const coord_meeting *meeting, tutti_error *err)
+say_missing(const coord_exchange_round *round, tutti_error *err)
 {
-    const coord_group *group = meeting->channel->group;
+    const coord_group *group = round->channel->group;
     char buffer[512];
-    tutti_text text = begin_text(meeting->channel, buffer, sizeof(buffer));
+    tutti_text text = begin_text(round->channel, buffer, sizeof(buffer));
     uint32_t ranks[MISSING_MAX];
     uint32_t count = 0;
     uint32_t i;
 
-    if (meeting->kind == TUTTI_COORDINATOR_BROADCAST) {
-        ranks[count++] = coord_group_rank(group, meeting->root);
+    if (round->kind == TUTTI_COORDINATOR_BROADCAST) {
+        ranks[count++] = coord_group_rank(group, round->root);
         tutti_text_add(&text, "the root, rank %" PRIu32 ", did not come in time", ranks[0]);
     } else {
-        for (i = 0; i < meeting->count && count < MISSING_MAX; i++) {
-            if (!meeting->places[i].came) {
+        for (i = 0; i < round->count && count < MISSING_MAX; i++) {
+            if (!round->places[i].came) {
                 ranks[count++] = coord_group_rank(group, i);
             }
         }
         tutti_text_add(&text, "%" PRIu32 " of %" PRIu32 " members came in time, missing rank%s ",
-                       meeting->came_count, meeting->count, count == 1 ? "" : "s");
+                       round->came_count, round->count, count == 1 ? "" : "s");
         tutti_text_add_ranks(&text, ranks, count, 16);
     }
-    finish(meeting->channel, &text, TUTTI_DEADLINE_EXCEEDED, "MISSING_RANKS",
+    finish(round->channel, &text, TUTTI_DEADLINE_EXCEEDED, "MISSING_RANKS",
            count > 0 ? (int32_t)ranks[0] : TUTTI_ERROR_RANK_NONE, err);
 }
 
 /*
- * Do this call and the meeting it comes to fit together? If not, the meeting is over, and the call
- * is told so like all others.
+ * Do this call and the exchange round it comes to fit together? If not, the exchange round is over,
+ * and the call is told so like all others.
  */
 static void
-check_fit(coord_meeting *meeting, const caller *who, const tutti_coordinator_meet_request *request)
+check_fit(coord_exchange_round *round, const caller *who,
+          const tutti_coordinator_meet_request *request)
 {
     char buffer[512];
-    tutti_text text = begin_text(meeting->channel, buffer, sizeof(buffer));
+    tutti_text text = begin_text(round->channel, buffer, sizeof(buffer));
     const char *reason = NULL;
     tutti_code code = TUTTI_FAILED_PRECONDITION;
     tutti_error err;
 
-    if (meeting->state == COORD_MEETING_OVER) {
+    if (round->state == COORD_EXCHANGE_ROUND_OVER) {
         return;
     }
-    if (request->kind != meeting->kind) {
+    if (request->kind != round->kind) {
         reason = "METHOD_MISMATCH";
         tutti_text_add(&text, "rank %" PRIu32 " called %s, others %s", who->agent->rank,
-                       kind_name(request->kind), kind_name(meeting->kind));
-    } else if (request->kind == TUTTI_COORDINATOR_BROADCAST && request->root != meeting->root) {
+                       kind_name(request->kind), kind_name(round->kind));
+    } else if (request->kind == TUTTI_COORDINATOR_BROADCAST && request->root != round->root) {
         reason = "ROOT_MISMATCH";
         tutti_text_add(&text, "rank %" PRIu32 " named the root %" PRIu32 ", others %" PRIu32,
-                       who->agent->rank, request->root, meeting->root);
+                       who->agent->rank, request->root, round->root);
     } else if (request->kind == TUTTI_COORDINATOR_ALL_GATHER &&
-               meeting->value_bytes + request->value_size > TUTTI_COORDINATOR_MEET_TOGETHER_MAX) {
+               round->value_bytes + request->value_size > TUTTI_COORDINATOR_MEET_TOGETHER_MAX) {
         reason = "VALUE_LIMIT";
         code = TUTTI_INVALID_ARGUMENT;
         tutti_text_add(&text, "values of %zu bytes together, at most %u",
-                       meeting->value_bytes + request->value_size,
+                       round->value_bytes + request->value_size,
                        TUTTI_COORDINATOR_MEET_TOGETHER_MAX);
     } else {
         return;
     }
-    finish(meeting->channel, &text, code, reason, (int32_t)who->agent->rank, &err);
-    coord_meeting_fail(meeting, &err);
+    finish(round->channel, &text, code, reason, (int32_t)who->agent->rank, &err);
+    coord_exchange_round_fail(round, &err);
 }
 
 /* ------------------------------------------------------------------------------ begin */
 
-/* May a new meeting begin? Not when a rank whose value it needs is gone. */
+/* May a new exchange round begin? Not when a rank whose value it needs is gone. */
 static tutti_code
 check_new(const caller *who, const coord_channel *channel,
           const tutti_coordinator_meet_request *request, tutti_error *err)
 {
     const coord_group *group = who->group;
-    const uint64_t limit = group->job->owner->options.meeting_limit;
+    const uint64_t limit = group->job->owner->options.exchange_round_limit;
     const coord_agent *needed;
 
     if (request->kind == TUTTI_COORDINATOR_ALL_GATHER) {
@@ -191,9 +192,9 @@ check_new(const caller *who, const coord_channel *channel,
 }
 
 static tutti_code
-begin_meeting(const caller *who, coord_channel *channel,
-              const tutti_coordinator_meet_request *request, coord_meeting **ret_meeting,
-              tutti_error *err)
+begin_round(const caller *who, coord_channel *channel,
+            const tutti_coordinator_meet_request *request, coord_exchange_round **ret_round,
+            tutti_error *err)
 {
     tutti_code code = check_new(who, channel, request, err);
 
@@ -203,7 +204,7 @@ begin_meeting(const caller *who, coord_channel *channel,
     if (code != TUTTI_OK) {
         return code;
     }
-    code = coord_meeting_new(channel, request->kind, request->root, ret_meeting, err);
+    code = coord_exchange_round_new(channel, request->kind, request->root, ret_round, err);
     if (code != TUTTI_OK) {
         coord_channel_settle(channel);
     }
@@ -215,63 +216,63 @@ begin_meeting(const caller *who, coord_channel *channel,
 static void
 answer(tutti_coordinator_meet *meet, const tutti_error *err)
 {
-    coord_meeting *meeting = meet->meeting;
+    coord_exchange_round *round = meet->round;
 
-    coord_meeting_leave(meet);
+    coord_exchange_round_leave(meet);
     meet->on_answer(meet, NULL, 0, err);
-    coord_meeting_settle(meeting);
+    coord_exchange_round_settle(round);
 }
 
 /* Its time is up, or we drain. When its answer was on its way already, that comes. */
 static void
-on_end(tutti_coordinator_wait *wait, const tutti_error *err)
+on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
 {
     tutti_coordinator_meet *meet = tutti_container_of(wait, tutti_coordinator_meet, wait);
-    coord_meeting *meeting = meet->meeting;
+    coord_exchange_round *round = meet->round;
     tutti_error missing;
 
-    if (err == NULL && meeting->state != COORD_MEETING_OPEN) {
-        coord_later(meeting->owner, &meeting->work);
+    if (err == NULL && round->state != COORD_EXCHANGE_ROUND_OPEN) {
+        coord_defer(round->owner, &round->work);
         return;
     }
     if (err == NULL) {
-        say_missing(meeting, &missing);
-        coord_meeting_fail(meeting, &missing);
+        say_missing(round, &missing);
+        coord_exchange_round_fail(round, &missing);
         err = &missing;
     }
     answer(meet, err);
 }
 
 static void
-park(tutti_coordinator *self, coord_meeting *meeting, tutti_coordinator_meet *meet,
+park(tutti_coordinator *self, coord_exchange_round *round, tutti_coordinator_meet *meet,
      uint64_t deadline_ns)
 {
     meet->wait.on_end = on_end;
     coord_wait_start(self, &meet->wait, true, deadline_ns);
-    coord_meeting_wait(meeting, meet);
-    coord_meeting_settle(meeting);
+    coord_exchange_round_wait(round, meet);
+    coord_exchange_round_settle(round);
 }
 
 /* A call with the token of one that came before takes its place. */
 static tutti_code
-resume(tutti_coordinator *self, coord_meeting *meeting,
+resume(tutti_coordinator *self, coord_exchange_round *round,
        const tutti_coordinator_meet_request *request, tutti_coordinator_meet *meet,
        tutti_error *err)
 {
-    tutti_coordinator_meet *old = meeting->places[meet->position].meet;
+    tutti_coordinator_meet *old = round->places[meet->position].meet;
     tutti_error superseded;
 
-    if (meeting->kind != request->kind) {
+    if (round->kind != request->kind) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "METHOD_MISMATCH",
-                              "the token belongs to a call of %s", kind_name(meeting->kind));
+                              "the token belongs to a call of %s", kind_name(round->kind));
     }
     if (old != NULL) {
-        coord_meeting_leave(old);
+        coord_exchange_round_leave(old);
         (void)TUTTI_FAIL_FOR(&superseded, TUTTI_ABORTED, "SUPERSEDED",
                              "another call with the same token took this one's place");
         old->on_answer(old, NULL, 0, &superseded);
     }
-    park(self, meeting, meet, request->deadline_ns);
+    park(self, round, meet, request->deadline_ns);
     return TUTTI_OK;
 }
 
@@ -280,28 +281,28 @@ come(tutti_coordinator *self, const caller *who, tutti_coordinator_meet_request 
      tutti_coordinator_meet *meet, tutti_error *err)
 {
     coord_channel *channel = coord_channel_find(who->group, request->key);
-    coord_meeting *meeting = coord_channel_find_token(channel, who->position, request->token);
+    coord_exchange_round *round = coord_channel_find_token(channel, who->position, request->token);
     tutti_code code = TUTTI_OK;
 
     meet->position = who->position;
-    if (meeting != NULL) {
-        return resume(self, meeting, request, meet, err);
+    if (round != NULL) {
+        return resume(self, round, request, meet, err);
     }
-    meeting = coord_channel_find_next(channel, who->position);
-    if (meeting == NULL) {
-        code = begin_meeting(who, channel, request, &meeting, err);
+    round = coord_channel_find_next(channel, who->position);
+    if (round == NULL) {
+        code = begin_round(who, channel, request, &round, err);
     } else {
-        check_fit(meeting, who, request);
+        check_fit(round, who, request);
     }
     if (code != TUTTI_OK) {
         return code;
     }
-    code = coord_meeting_come(meeting, who->position, request, err);
+    code = coord_exchange_round_join(round, who->position, request, err);
     if (code != TUTTI_OK) {
-        coord_meeting_settle(meeting); /* it may have begun for nothing */
+        coord_exchange_round_settle(round); /* it may have begun for nothing */
         return code;
     }
-    park(self, meeting, meet, request->deadline_ns);
+    park(self, round, meet, request->deadline_ns);
     return TUTTI_OK;
 }
 
@@ -329,14 +330,14 @@ tutti_coordinator_meet_start(tutti_coordinator *self, tutti_coordinator_meet_req
 void
 tutti_coordinator_meet_withdraw(tutti_coordinator_meet *meet)
 {
-    coord_meeting *meeting = meet->meeting;
+    coord_exchange_round *round = meet->round;
 
     if (meet->wait.owner == NULL) {
         return;
     }
-    if (meeting->state == COORD_MEETING_OPEN && meeting->places[meet->position].token == 0) {
-        coord_meeting_uncome(meeting, meet->position);
+    if (round->state == COORD_EXCHANGE_ROUND_OPEN && round->places[meet->position].token == 0) {
+        coord_exchange_round_unjoin(round, meet->position);
     }
-    coord_meeting_leave(meet);
-    coord_meeting_settle(meeting);
+    coord_exchange_round_leave(meet);
+    coord_exchange_round_settle(round);
 }

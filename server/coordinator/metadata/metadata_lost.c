@@ -18,24 +18,24 @@ coord_fail_lost(const coord_group *group, const coord_agent *agent, tutti_error 
 }
 
 static void
-lose_in_meeting(coord_meeting *meeting, uint32_t position, const coord_agent *agent)
+lose_in_round(coord_exchange_round *round, uint32_t position, const coord_agent *agent)
 {
-    coord_place *place = &meeting->places[position];
-    const bool needed = meeting->kind == TUTTI_COORDINATOR_ALL_GATHER || position == meeting->root;
+    coord_place *place = &round->places[position];
+    const bool needed = round->kind == TUTTI_COORDINATOR_ALL_GATHER || position == round->root;
     tutti_coordinator_meet *meet = place->meet;
     tutti_error err;
 
-    (void)coord_fail_lost(meeting->channel->group, agent, &err);
-    if (meeting->state == COORD_MEETING_OPEN && needed && !place->came) {
-        coord_meeting_fail(meeting, &err);
+    (void)coord_fail_lost(round->channel->group, agent, &err);
+    if (round->state == COORD_EXCHANGE_ROUND_OPEN && needed && !place->came) {
+        coord_exchange_round_fail(round, &err);
     }
     if (meet != NULL) { /* somebody called in its name */
-        coord_meeting_leave(meet);
+        coord_exchange_round_leave(meet);
         meet->on_answer(meet, NULL, 0, &err);
     }
-    coord_meeting_excuse(meeting, position);
+    coord_exchange_round_excuse(round, position);
     place->token = 0;
-    coord_meeting_settle(meeting);
+    coord_exchange_round_settle(round);
 }
 
 static void
@@ -45,15 +45,15 @@ lose_in_group(coord_group *group, uint32_t position, const coord_agent *agent)
 
     while (node != NULL) {
         coord_channel *channel = tutti_container_of(node, coord_channel, node);
-        tutti_link *link = channel->meetings.next;
+        tutti_list_node *link = channel->meetings.next;
 
-        node = tutti_map_next(node); /* the channel goes with its last meeting */
+        node = tutti_map_next(node); /* the channel goes with its last exchange round */
         while (link != &channel->meetings) {
-            coord_meeting *meeting = tutti_container_of(link, coord_meeting, link);
+            coord_exchange_round *round = tutti_container_of(link, coord_exchange_round, link);
             const bool last = link->next == &channel->meetings;
 
             link = link->next;
-            lose_in_meeting(meeting, position, agent);
+            lose_in_round(round, position, agent);
             if (last) {
                 break;
             }
@@ -64,8 +64,8 @@ lose_in_group(coord_group *group, uint32_t position, const coord_agent *agent)
 void
 coord_meetings_lose(const coord_agent *agent)
 {
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
     uint32_t position;
 
     tutti_list_each(link, spare, &agent->job->talking)

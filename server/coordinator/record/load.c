@@ -79,7 +79,7 @@ load_job(tutti_coordinator *self, const char *name, coord_reading *value, tutti_
     job->epoch = coord_reading_u64(value);
     job->since_ms = coord_reading_u64(value);
     job->group_ids = coord_reading_u64(value);
-    job->roster_numbers = coord_reading_u64(value);
+    job->registry_numbers = coord_reading_u64(value);
     job->min_world = coord_reading_u32(value);
     job->restored_world = coord_reading_u64(value);
     load_key(job, value);
@@ -277,7 +277,7 @@ tutti_coordinator_restore(tutti_coordinator *self, tutti_error *err)
     } kinds[] = {
         {'j', NULL},
         {'s', load_seat},
-        {'o', coord_load_roster},
+        {'o', coord_load_registry},
         {'t', coord_load_turns},
         {'g', coord_load_group},
         {'m', coord_load_mesh},
@@ -292,7 +292,7 @@ tutti_coordinator_restore(tutti_coordinator *self, tutti_error *err)
         code = load_all(self, kinds[i].letter, kinds[i].load, err);
     }
     if (self->options.durable && code == TUTTI_OK) {
-        coord_answers_restore(self);
+        coord_retry_cache_restore(self);
     }
     return code == TUTTI_OK ? finish_all(self, err) : code;
 }

@@ -11,10 +11,10 @@ tutti_code coord_fail_record(const coord_job *job, const char *what, tutti_error
 
 /*
  * One record each; `key` stands behind the job's name. Codes: coord_fail_record, and no memory. In
- * this order: rosters, turns, groups; meshes, rows.
+ * this order: group registries, turns, groups; meshes, rows.
  */
-tutti_code coord_load_roster(tutti_coordinator *self, coord_job *job, coord_reading *key,
-                             coord_reading *value, tutti_error *err);
+tutti_code coord_load_registry(tutti_coordinator *self, coord_job *job, coord_reading *key,
+                               coord_reading *value, tutti_error *err);
 tutti_code coord_load_turns(tutti_coordinator *self, coord_job *job, coord_reading *key,
                             coord_reading *value, tutti_error *err);
 tutti_code coord_load_group(tutti_coordinator *self, coord_job *job, coord_reading *key,

@@ -1,4 +1,4 @@
-/* Groups, rosters and meshes out of the store. */
+/* Groups, group registries and meshes out of the store. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,44 +14,45 @@
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/record/load.h"
 
-/* ------------------------------------------------------------------------------ rosters */
+/* ------------------------------------------------------------------------------ group registries
+ */
 
 tutti_code
-coord_load_roster(tutti_coordinator *self, coord_job *job, coord_reading *key, coord_reading *value,
-                  tutti_error *err)
+coord_load_registry(tutti_coordinator *self, coord_job *job, coord_reading *key,
+                    coord_reading *value, tutti_error *err)
 {
     const uint64_t number = coord_reading_big_u64(key);
     const uint64_t turn_count = coord_reading_u64(value);
-    coord_roster *roster = NULL;
+    coord_group_registry *registry = NULL;
     uint32_t count = 0;
     uint32_t *ranks = coord_reading_ranks(value, job->world_size, &count);
     tutti_code code;
 
     (void)self;
-    if (key->failed || value->failed || number > job->roster_numbers) {
+    if (key->failed || value->failed || number > job->registry_numbers) {
         free(ranks);
         return coord_fail_record(job, "the turns of a group", err);
     }
-    code = coord_roster_of(job, "", ranks, count, true, &roster, err);
+    code = coord_group_registry_of(job, "", ranks, count, true, &registry, err);
     if (code == TUTTI_OK) {
-        roster->number = number;
-        roster->turn_count = turn_count;
-        roster->recorded_turn = turn_count;
+        registry->number = number;
+        registry->turn_count = turn_count;
+        registry->recorded_turn = turn_count;
     }
     free(ranks);
     return code;
 }
 
-static coord_roster *
-find_roster(const coord_job *job, uint64_t number)
+static coord_group_registry *
+find_registry(const coord_job *job, uint64_t number)
 {
     tutti_map_node *node = tutti_map_first(&job->rosters);
 
     for (; node != NULL; node = tutti_map_next(node)) {
-        coord_roster *roster = tutti_container_of(node, coord_roster, node);
+        coord_group_registry *registry = tutti_container_of(node, coord_group_registry, node);
 
-        if (roster->turns != NULL && roster->number == number) {
-            return roster;
+        if (registry->turns != NULL && registry->number == number) {
+            return registry;
         }
     }
     return NULL;
@@ -61,7 +62,7 @@ tutti_code
 coord_load_turns(tutti_coordinator *self, coord_job *job, coord_reading *key, coord_reading *value,
                  tutti_error *err)
 {
-    coord_roster *roster = find_roster(job, coord_reading_big_u64(key));
+    coord_group_registry *registry = find_registry(job, coord_reading_big_u64(key));
     const uint32_t position = coord_reading_big_u32(key);
     coord_turns turns;
 
@@ -69,14 +70,14 @@ coord_load_turns(tutti_coordinator *self, coord_job *job, coord_reading *key, co
     turns.incarnation = coord_reading_u64(value);
     turns.count = coord_reading_u64(value);
     turns.token = coord_reading_u64(value);
-    if (roster == NULL) {
+    if (registry == NULL) {
         return TUTTI_OK; /* on its way out */
     }
-    if (key->failed || value->failed || position >= roster->count ||
-        turns.count > roster->turn_count) {
+    if (key->failed || value->failed || position >= registry->count ||
+        turns.count > registry->turn_count) {
         return coord_fail_record(job, "the turns of a group", err);
     }
-    roster->turns[position] = turns;
+    registry->turns[position] = turns;
     return TUTTI_OK;
 }
 
@@ -127,7 +128,7 @@ coord_load_group(tutti_coordinator *self, coord_job *job, coord_reading *key, co
     const char *tag = coord_reading_text(value);
     const uint64_t turn = coord_reading_u64(value);
     coord_group *group = NULL;
-    coord_roster *roster = NULL;
+    coord_group_registry *registry = NULL;
     uint32_t count = 0;
     uint32_t *ranks = coord_reading_ranks(value, job->world_size, &count);
     tutti_code code = TUTTI_OK;
@@ -139,7 +140,7 @@ coord_load_group(tutti_coordinator *self, coord_job *job, coord_reading *key, co
         return coord_fail_record(job, "a group", err);
     }
     if (tag[0] != '\0' || turn > 0) {
-        code = coord_roster_of(job, tag, ranks, count, true, &roster, err);
+        code = coord_group_registry_of(job, tag, ranks, count, true, &registry, err);
     }
     if (code != TUTTI_OK) {
         free(ranks);
@@ -149,9 +150,9 @@ coord_load_group(tutti_coordinator *self, coord_job *job, coord_reading *key, co
     if (code == TUTTI_OK) {
         code = place_group(job, group, id, err);
     }
-    if (code == TUTTI_OK && roster != NULL) {
-        roster->turn_count = turn > roster->turn_count ? turn : roster->turn_count;
-        coord_roster_add(roster, group, turn);
+    if (code == TUTTI_OK && registry != NULL) {
+        registry->turn_count = turn > registry->turn_count ? turn : registry->turn_count;
+        coord_group_registry_add(registry, group, turn);
     }
     return code;
 }

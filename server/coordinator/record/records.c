@@ -13,7 +13,7 @@
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
 
-#define BATCH_MOST 32
+#define BATCH_MAX 32
 
 /* ------------------------------------------------------------------------------ put, remove */
 
@@ -53,8 +53,8 @@ put(const coord_job *job, coord_record *record)
 typedef struct batch {
     const coord_job *job;
     size_t count;
-    tutti_store_change changes[BATCH_MOST];
-    coord_record records[BATCH_MOST];
+    tutti_store_change changes[BATCH_MAX];
+    coord_record records[BATCH_MAX];
 } batch;
 
 /* False: it could not be, which is noted. */
@@ -80,7 +80,7 @@ batch_flush(batch *self)
 static coord_record *
 batch_next(batch *self)
 {
-    if (self->count == BATCH_MOST) {
+    if (self->count == BATCH_MAX) {
         (void)batch_flush(self);
     }
     return &self->records[self->count];
@@ -124,7 +124,7 @@ collect(batch *gone, tutti_bytes start)
     tutti_store *store = gone->job->owner->store;
     tutti_store_entry entry = {0};
 
-    while (gone->count < BATCH_MOST &&
+    while (gone->count < BATCH_MAX &&
            tutti_store_next(store, start, entry.key, &entry, NULL) == TUTTI_OK) {
         coord_record_begin_bytes(batch_next(gone), entry.key);
         batch_added(gone, true);
@@ -169,7 +169,7 @@ coord_record_job(coord_job *job)
     coord_record_u64(&record, job->epoch);
     coord_record_u64(&record, job->since_ms);
     coord_record_u64(&record, job->group_ids);
-    coord_record_u64(&record, job->roster_numbers);
+    coord_record_u64(&record, job->registry_numbers);
     coord_record_u32(&record, job->min_world);
     coord_record_u64(&record, world_id(job));
     coord_record_bytes(&record, job->epoch_key, sizeof(job->epoch_key));
@@ -286,7 +286,8 @@ coord_record_group(coord_group *group)
     coord_record_begin(&record, 'g', group->job->name);
     coord_record_key_u64(&record, group->id);
     coord_record_text(&record, group->name);
-    coord_record_text(&record, group->roster == NULL ? "" : coord_roster_tag(group->roster));
+    coord_record_text(&record,
+                      group->registry == NULL ? "" : coord_group_registry_tag(group->registry));
     coord_record_u64(&record, group->turn);
     coord_record_ranks(&record, group->ranks, group->count);
     put(group->job, &record);
@@ -342,57 +343,58 @@ coord_unrecord_mesh(const coord_mesh *mesh)
     }
 }
 
-/* ------------------------------------------------------------------------------ rosters */
+/* ------------------------------------------------------------------------------ group registries
+ */
 
 static void
-put_roster(coord_roster *roster)
+put_registry(coord_group_registry *registry)
 {
-    const char *tag = coord_roster_tag(roster);
-    const unsigned char *ranks = roster->key + strlen(tag) + 1;
+    const char *tag = coord_group_registry_tag(registry);
+    const unsigned char *ranks = registry->key + strlen(tag) + 1;
     coord_record record;
 
-    coord_record_begin(&record, 'o', roster->job->name);
-    coord_record_key_u64(&record, roster->number);
-    coord_record_u64(&record, roster->turn_count);
-    coord_record_u32(&record, roster->count);
-    if (tutti_buf_add(&record.value, ranks, roster->count * sizeof(uint32_t), NULL) != TUTTI_OK) {
+    coord_record_begin(&record, 'o', registry->job->name);
+    coord_record_key_u64(&record, registry->number);
+    coord_record_u64(&record, registry->turn_count);
+    coord_record_u32(&record, registry->count);
+    if (tutti_buf_add(&record.value, ranks, registry->count * sizeof(uint32_t), NULL) != TUTTI_OK) {
         record.failed = true;
     }
-    put(roster->job, &record);
+    put(registry->job, &record);
 }
 
 void
-coord_record_roster(coord_roster *roster, uint32_t position)
+coord_record_registry(coord_group_registry *registry, uint32_t position)
 {
-    const coord_turns *turns = &roster->turns[position];
+    const coord_turns *turns = &registry->turns[position];
     coord_record record;
 
-    if (!is_kept(roster->job)) {
+    if (!is_kept(registry->job)) {
         return;
     }
-    if (roster->recorded_turn != roster->turn_count || roster->turn_count == 0) {
-        put_roster(roster);
-        roster->recorded_turn = roster->turn_count;
+    if (registry->recorded_turn != registry->turn_count || registry->turn_count == 0) {
+        put_registry(registry);
+        registry->recorded_turn = registry->turn_count;
     }
-    coord_record_begin(&record, 't', roster->job->name);
-    coord_record_key_u64(&record, roster->number);
+    coord_record_begin(&record, 't', registry->job->name);
+    coord_record_key_u64(&record, registry->number);
     coord_record_key_u32(&record, position);
     coord_record_u64(&record, turns->incarnation);
     coord_record_u64(&record, turns->count);
     coord_record_u64(&record, turns->token);
-    put(roster->job, &record);
+    put(registry->job, &record);
 }
 
 void
-coord_unrecord_roster(const coord_roster *roster)
+coord_unrecord_registry(const coord_group_registry *registry)
 {
     static const char letters[] = "ot";
     coord_record prefix;
     size_t i;
 
-    for (i = 0; is_kept(roster->job) && roster->turns != NULL && letters[i] != '\0'; i++) {
-        coord_record_begin(&prefix, letters[i], roster->job->name);
-        coord_record_key_u64(&prefix, roster->number);
-        remove_all(roster->job, &prefix);
+    for (i = 0; is_kept(registry->job) && registry->turns != NULL && letters[i] != '\0'; i++) {
+        coord_record_begin(&prefix, letters[i], registry->job->name);
+        coord_record_key_u64(&prefix, registry->number);
+        remove_all(registry->job, &prefix);
     }
 }

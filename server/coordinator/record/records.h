@@ -11,7 +11,7 @@
  *   !g job NUL id                     a group
  *   !m job NUL name                   a mesh
  *   !r job NUL mesh NUL key           the id of a mesh's group
- *   !o job NUL number                 a roster of groups that are known by their turn
+ *   !o job NUL number                 a group registry of groups that are known by their turn
  *   !t job NUL number position        a member's turns in it
  *   !a job NUL key token kind         an answer to a call with a token (retry_cache.c)
  *
@@ -29,11 +29,11 @@ void coord_record_agent(coord_agent *agent); /* and its job */
 void coord_record_formed(coord_job *job); /* all of it; what an older job of that name left goes */
 void coord_record_group(coord_group *group); /* also one of a mesh; and its job */
 void coord_record_mesh(coord_mesh *mesh);    /* and its job */
-void coord_record_roster(coord_roster *roster, uint32_t position); /* and these turns */
+void coord_record_registry(coord_group_registry *registry, uint32_t position); /* and these turns */
 
 void coord_unrecord_job(coord_job *job);
 void coord_unrecord_group(const coord_group *group); /* not one of a mesh */
 void coord_unrecord_mesh(const coord_mesh *mesh);    /* and its groups */
-void coord_unrecord_roster(const coord_roster *roster);
+void coord_unrecord_registry(const coord_group_registry *registry);
 
 #endif

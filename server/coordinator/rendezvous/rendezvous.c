@@ -29,14 +29,14 @@ drop_token(tutti_coordinator *self, tutti_coordinator_caller *caller)
 static void
 leave(tutti_coordinator *self, tutti_coordinator_caller *caller)
 {
-    coord_rendezvous *meeting = caller->meeting;
+    coord_rendezvous *round = caller->round;
 
     tutti_list_remove(&caller->link);
     drop_token(self, caller);
-    caller->meeting = NULL;
-    if (meeting != NULL && --meeting->arrived == 0) {
-        tutti_map_remove(&self->rendezvous, &meeting->node);
-        free(meeting);
+    caller->round = NULL;
+    if (round != NULL && --round->arrived == 0) {
+        tutti_map_remove(&self->rendezvous, &round->node);
+        free(round);
     }
 }
 
@@ -63,18 +63,18 @@ settle(tutti_coordinator *self, tutti_coordinator_caller *caller)
 {
     leave(self, caller);
     tutti_list_add(&self->met, &caller->link);
-    coord_later(self, &self->met_work);
+    coord_defer(self, &self->met_task);
 }
 
 void
-coord_rendezvous_settle_all(tutti_coordinator *self, coord_rendezvous *meeting, const char *refused,
+coord_rendezvous_settle_all(tutti_coordinator *self, coord_rendezvous *round, const char *refused,
                             uint32_t other)
 {
-    uint32_t left = meeting->arrived;
+    uint32_t left = round->arrived;
 
-    while (left-- > 0) { /* the meeting goes with the last one */
+    while (left-- > 0) { /* the exchange round goes with the last one */
         tutti_coordinator_caller *caller =
-            tutti_container_of(meeting->callers.next, tutti_coordinator_caller, link);
+            tutti_container_of(round->callers.next, tutti_coordinator_caller, link);
 
         caller->refused = refused;
         caller->other = other;
@@ -85,9 +85,9 @@ coord_rendezvous_settle_all(tutti_coordinator *self, coord_rendezvous *meeting, 
 /* ------------------------------------------------------------------------------ answering */
 
 static size_t
-on_met_work(coord_work *work, size_t budget)
+on_met_task(coord_task *work, size_t budget)
 {
-    tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, met_work);
+    tutti_coordinator *self = tutti_container_of(work, tutti_coordinator, met_task);
     size_t done = 0;
 
     while (done < budget && !tutti_list_empty(&self->met)) {
@@ -107,22 +107,22 @@ on_met_work(coord_work *work, size_t budget)
         done++;
     }
     if (!tutti_list_empty(&self->met)) {
-        coord_later(self, work);
+        coord_defer(self, work);
     }
     return done;
 }
 
 static void
-on_end(tutti_coordinator_wait *base, const tutti_error *err)
+on_end(tutti_coordinator_pending_call *base, const tutti_error *err)
 {
     tutti_coordinator_caller *caller = tutti_container_of(base, tutti_coordinator_caller, wait);
     tutti_error late;
 
     if (err == NULL) {
-        if (caller->meeting == NULL) {
+        if (caller->round == NULL) {
             return; /* it has its answer, and is told in a moment */
         }
-        coord_rendezvous_say_missing(caller->meeting, &late);
+        coord_rendezvous_say_missing(caller->round, &late);
         err = &late;
     }
     fail(caller, err);
@@ -162,20 +162,20 @@ static coord_rendezvous *
 find_or_begin(tutti_coordinator *self, const coord_full_key *full, uint32_t count)
 {
     tutti_map_node *node = tutti_map_find(&self->rendezvous, coord_full_key_bytes(full));
-    coord_rendezvous *meeting;
+    coord_rendezvous *round;
 
     if (node != NULL) {
         return tutti_container_of(node, coord_rendezvous, node);
     }
-    meeting = calloc(1, sizeof(*meeting));
-    if (meeting != NULL) {
-        meeting->full = *full;
-        meeting->count = count;
-        tutti_list_init(&meeting->callers);
-        meeting->node.key = coord_full_key_bytes(&meeting->full);
-        (void)tutti_map_add(&self->rendezvous, &meeting->node);
+    round = calloc(1, sizeof(*round));
+    if (round != NULL) {
+        round->full = *full;
+        round->count = count;
+        tutti_list_init(&round->callers);
+        round->node.key = coord_full_key_bytes(&round->full);
+        (void)tutti_map_add(&self->rendezvous, &round->node);
     }
-    return meeting;
+    return round;
 }
 
 /* Its own place is taken by a call that comes again. */
@@ -217,24 +217,23 @@ come(tutti_coordinator *self, const coord_full_key *full,
      const tutti_coordinator_caller_request *request, tutti_coordinator_caller *caller,
      tutti_error *err)
 {
-    coord_rendezvous *meeting = find_or_begin(self, full, request->count);
+    coord_rendezvous *round = find_or_begin(self, full, request->count);
 
-    if (meeting == NULL) {
+    if (round == NULL) {
         return coord_fail_memory(err, "a rendezvous");
     }
-    if (meeting->count != request->count) {
+    if (round->count != request->count) {
         caller->refused = "GROUP_SIZE";
-        caller->other = meeting->count;
-        coord_rendezvous_settle_all(self, meeting, "GROUP_SIZE", request->count);
+        caller->other = round->count;
+        coord_rendezvous_settle_all(self, round, "GROUP_SIZE", request->count);
         coord_rendezvous_say_refused(caller, err);
         return TUTTI_INVALID_ARGUMENT;
     }
-    caller->meeting = meeting;
-    caller->order = meeting->next_order++;
-    tutti_list_add(&meeting->callers, &caller->link);
-    meeting->arrived++;
-    return meeting->arrived == meeting->count ? coord_rendezvous_complete(self, meeting, err)
-                                              : TUTTI_OK;
+    caller->round = round;
+    caller->order = round->next_order++;
+    tutti_list_add(&round->callers, &caller->link);
+    round->arrived++;
+    return round->arrived == round->count ? coord_rendezvous_complete(self, round, err) : TUTTI_OK;
 }
 
 tutti_code
@@ -296,7 +295,7 @@ coord_rendezvous_init(tutti_coordinator *self)
     tutti_map_init(&self->rendezvous);
     tutti_map_init(&self->rendezvous_tokens);
     tutti_list_init(&self->met);
-    coord_work_init(&self->met_work, on_met_work);
+    coord_task_init(&self->met_task, on_met_task);
 }
 
 /* ------------------------------ the end of a rendezvous */
@@ -378,29 +377,29 @@ keep_answers(tutti_coordinator *self, tutti_coordinator_caller *const *callers, 
 }
 
 tutti_code
-coord_rendezvous_complete(tutti_coordinator *self, coord_rendezvous *meeting, tutti_error *err)
+coord_rendezvous_complete(tutti_coordinator *self, coord_rendezvous *round, tutti_error *err)
 {
-    tutti_coordinator_caller **callers = calloc(meeting->count, sizeof(*callers));
-    bool *seen = calloc(meeting->count, sizeof(*seen));
+    tutti_coordinator_caller **callers = calloc(round->count, sizeof(*callers));
+    bool *seen = calloc(round->count, sizeof(*seen));
     uint32_t twice = 0;
     uint32_t n = 0;
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     if (callers == NULL || seen == NULL) {
         free(callers);
         free(seen);
         return coord_fail_memory(err, "a rendezvous");
     }
-    tutti_list_each(link, spare, &meeting->callers)
+    tutti_list_each(link, spare, &round->callers)
     {
         callers[n++] = tutti_container_of(link, tutti_coordinator_caller, link);
     }
     if (number(callers, n, seen, &twice)) {
         keep_answers(self, callers, n);
-        coord_rendezvous_settle_all(self, meeting, NULL, 0);
+        coord_rendezvous_settle_all(self, round, NULL, 0);
     } else {
-        coord_rendezvous_settle_all(self, meeting, "DUPLICATE_RANK", twice);
+        coord_rendezvous_settle_all(self, round, "DUPLICATE_RANK", twice);
     }
     free(callers);
     free(seen);
@@ -422,16 +421,16 @@ coord_rendezvous_say_refused(const tutti_coordinator_caller *caller, tutti_error
 }
 
 void
-coord_rendezvous_say_missing(const coord_rendezvous *meeting, tutti_error *err)
+coord_rendezvous_say_missing(const coord_rendezvous *round, tutti_error *err)
 {
     char buffer[TUTTI_ERROR_TEXT_MAX];
     tutti_text text = tutti_text_in(buffer, sizeof(buffer));
     char name[80];
     uint32_t shown = 0;
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
-    tutti_list_each(link, spare, &meeting->callers)
+    tutti_list_each(link, spare, &round->callers)
     {
         const tutti_coordinator_caller *one =
             tutti_container_of(link, tutti_coordinator_caller, link);
@@ -446,10 +445,10 @@ coord_rendezvous_say_missing(const coord_rendezvous *meeting, tutti_error *err)
             shown++;
         }
     }
-    coord_quote(coord_full_key_client(&meeting->full), 32, name, sizeof(name));
+    coord_quote(coord_full_key_client(&round->full), 32, name, sizeof(name));
     (void)TUTTI_FAIL_FOR(err, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
                          "%" PRIu32 " of %" PRIu32 " callers did not come to \"%s\" in time; here: "
                          "%s%s",
-                         meeting->count - meeting->arrived, meeting->count, name, buffer,
-                         meeting->arrived > shown ? ", ..." : "");
+                         round->count - round->arrived, round->count, name, buffer,
+                         round->arrived > shown ? ", ..." : "");
 }

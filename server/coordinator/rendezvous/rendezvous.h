@@ -28,11 +28,11 @@ struct tutti_coordinator_caller {
     void (*on_answer)(tutti_coordinator_caller *caller, const tutti_coordinator_met *met,
                       const tutti_error *err);
     /* The coordinator's: */
-    tutti_coordinator_wait wait;
-    tutti_link link;                  /* in its rendezvous, or among those that have an answer */
-    struct coord_rendezvous *meeting; /* NULL = it has its answer */
-    tutti_map_node node;              /* by its token, while it waits */
-    void *which;                      /* the token's bytes */
+    tutti_coordinator_pending_call wait;
+    tutti_list_node link;           /* in its rendezvous, or among those that have an answer */
+    struct coord_rendezvous *round; /* NULL = it has its answer */
+    tutti_map_node node;            /* by its token, while it waits */
+    void *which;                    /* the token's bytes */
     tutti_bytes name;
     uint64_t order;
     uint32_t stated; /* TUTTI_COORDINATOR_NO_CALLER = to be assigned */

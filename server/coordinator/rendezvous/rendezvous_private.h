@@ -8,7 +8,7 @@
 /* Those that wait at one key. */
 typedef struct coord_rendezvous {
     tutti_map_node node;
-    tutti_link callers;
+    tutti_list_node callers;
     coord_full_key full;
     uint32_t count;
     uint32_t arrived;
@@ -17,8 +17,8 @@ typedef struct coord_rendezvous {
 
 /* ------------------------------------------------------------------------------ rendezvous.c */
 
-/* All get their answer: `refused` NULL = it went well. The meeting is gone. */
-void coord_rendezvous_settle_all(tutti_coordinator *self, coord_rendezvous *meeting,
+/* All get their answer: `refused` NULL = it went well. The exchange round is gone. */
+void coord_rendezvous_settle_all(tutti_coordinator *self, coord_rendezvous *round,
                                  const char *refused, uint32_t other);
 
 /* ------------------------------------------------------------------------------ rendezvous_end.c
@@ -27,16 +27,16 @@ void coord_rendezvous_settle_all(tutti_coordinator *self, coord_rendezvous *meet
 /*
  * All have come: number them, and settle.
  *
- * TUTTI_RESOURCE_EXHAUSTED  no memory; the meeting is as before
+ * TUTTI_RESOURCE_EXHAUSTED  no memory; the exchange round is as before
  */
-tutti_code coord_rendezvous_complete(tutti_coordinator *self, coord_rendezvous *meeting,
+tutti_code coord_rendezvous_complete(tutti_coordinator *self, coord_rendezvous *round,
                                      tutti_error *err);
 
 /* Why this caller was refused. */
 void coord_rendezvous_say_refused(const tutti_coordinator_caller *caller, tutti_error *err);
 
 /* How many are missing, and who is here. */
-void coord_rendezvous_say_missing(const coord_rendezvous *meeting, tutti_error *err);
+void coord_rendezvous_say_missing(const coord_rendezvous *round, tutti_error *err);
 
 void coord_rendezvous_init(tutti_coordinator *self);
 

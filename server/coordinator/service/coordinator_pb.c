@@ -50,7 +50,7 @@ on_leave(tutti_rpc_call *call, void *arg)
     const Tutti__V1__LeaveRequest *wire = tutti_rpc_call_request(call);
     const Tutti__V1__LeaveResponse response = TUTTI__V1__LEAVE_RESPONSE__INIT;
     const tutti_coordinator_member member = member_from_wire(wire->member);
-    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_coordinator *core = service_loop_enter(arg);
     tutti_error err;
 
     if (wire->announce) {
@@ -60,7 +60,7 @@ on_leave(tutti_rpc_call *call, void *arg)
     } else {
         tutti_rpc_call_fail(call, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 /* ------------------------------------------------------------------------------ lookup */
@@ -128,7 +128,7 @@ on_lookup_ranks(tutti_rpc_call *call, void *arg)
     const Tutti__V1__LookupRanksRequest *wire = tutti_rpc_call_request(call);
     Tutti__V1__LookupRanksResponse response = TUTTI__V1__LOOKUP_RANKS_RESPONSE__INIT;
     rank_page *page = malloc(sizeof(*page));
-    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_coordinator *core = service_loop_enter(arg);
     size_t count = 0;
     size_t i;
     tutti_error err;
@@ -149,7 +149,7 @@ on_lookup_ranks(tutti_rpc_call *call, void *arg)
         tutti_rpc_call_fail(call, &err);
     }
     free(page);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 /* ------------------------------------------------------------------------------ jobs */
@@ -177,14 +177,14 @@ on_get_job(tutti_rpc_call *call, void *arg)
     Tutti__V1__Job found;
     tutti_error err;
 
-    if (tutti_coordinator_job_get(coord_front_enter(arg), wire->job, &job, &err) == TUTTI_OK) {
+    if (tutti_coordinator_job_get(service_loop_enter(arg), wire->job, &job, &err) == TUTTI_OK) {
         job_to_wire(&job, &found);
         response.job = &found;
         tutti_rpc_call_reply(call, &response.base, NULL);
     } else {
         tutti_rpc_call_fail(call, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -213,7 +213,7 @@ static void
 on_list_jobs(tutti_rpc_call *call, void *arg)
 {
     const Tutti__V1__ListJobsRequest *wire = tutti_rpc_call_request(call);
-    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_coordinator *core = service_loop_enter(arg);
     size_t size = 0;
     tutti_error err;
 
@@ -222,7 +222,7 @@ on_list_jobs(tutti_rpc_call *call, void *arg)
     } else {
         tutti_rpc_call_fail(call, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static const tutti_rpc_method methods[] = {

@@ -124,7 +124,7 @@ coord_on_create_group(tutti_rpc_call *call, void *arg)
                                                .tag = wire->tag,
                                                .parent = wire->parent,
                                                .token = wire->token};
-    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_coordinator *core = service_loop_enter(arg);
     tutti_coordinator_group group;
     uint32_t *unpacked = NULL;
     bool created = false;
@@ -140,7 +140,7 @@ coord_on_create_group(tutti_rpc_call *call, void *arg)
     } else {
         tutti_rpc_call_fail(call, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 void
@@ -155,7 +155,7 @@ coord_on_get_group(tutti_rpc_call *call, void *arg)
                               ? (int64_t)wire->rank
                               : -1;
     tutti_error err;
-    tutti_code code = tutti_coordinator_group_get(coord_front_enter(arg), wire->job, wire->name,
+    tutti_code code = tutti_coordinator_group_get(service_loop_enter(arg), wire->job, wire->name,
                                                   asker, &group, &err);
 
     if (code == TUTTI_OK) {
@@ -169,7 +169,7 @@ coord_on_get_group(tutti_rpc_call *call, void *arg)
     } else {
         tutti_rpc_call_fail(call, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 void
@@ -184,14 +184,14 @@ coord_on_delete_group(tutti_rpc_call *call, void *arg)
     bool deleted = false;
     tutti_error err;
 
-    if (tutti_coordinator_group_delete(coord_front_enter(arg), &request, &deleted, &err) ==
+    if (tutti_coordinator_group_delete(service_loop_enter(arg), &request, &deleted, &err) ==
         TUTTI_OK) {
         response.deleted = deleted;
         tutti_rpc_call_reply(call, &response.base, NULL);
     } else {
         tutti_rpc_call_fail(call, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 /* A page of groups, on its way to the wire. */
@@ -275,7 +275,7 @@ void
 coord_on_list_groups(tutti_rpc_call *call, void *arg)
 {
     const Tutti__V1__ListGroupsRequest *wire = tutti_rpc_call_request(call);
-    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_coordinator *core = service_loop_enter(arg);
     group_page page = {0};
     size_t size = 0;
     tutti_error err;
@@ -293,5 +293,5 @@ coord_on_list_groups(tutti_rpc_call *call, void *arg)
         tutti_rpc_call_fail(call, &err);
     }
     group_page_fini(&page);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }

@@ -126,25 +126,25 @@ on_open(tutti_rpc_call *call, void *arg)
 {
     tutti_coordinator_join_request request;
     join_call *self = calloc(1, sizeof(*self));
-    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_coordinator *core = service_loop_enter(arg);
     tutti_error err;
 
     tutti_rpc_call_set_user(call, self);
     if (self == NULL) {
         (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
         tutti_rpc_call_finish(call, &err);
-        coord_front_leave(arg);
+        service_loop_leave(arg);
         return;
     }
     self->call = call;
     self->join.on_progress = on_progress;
     self->join.on_answer = on_answer;
     request_from_wire(tutti_rpc_call_request(call), &request);
-    request.deadline_ns = coord_front_deadline(arg, call, 0);
+    request.deadline_ns = service_loop_deadline(arg, call, 0);
     if (tutti_coordinator_join_start(core, &request, &self->join, &err) != TUTTI_OK) {
         finish(self, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -167,10 +167,10 @@ on_cancel(tutti_rpc_call *call, void *arg)
     if (self == NULL || self->finished) {
         return;
     }
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     tutti_coordinator_join_withdraw(&self->join);
-    finish(self, coord_front_say_gone(call, &err));
-    coord_front_leave(arg);
+    finish(self, service_loop_say_gone(call, &err));
+    service_loop_leave(arg);
 }
 
 static void

@@ -97,10 +97,10 @@ on_open(tutti_rpc_call *call, void *arg)
 {
     tutti_error err;
 
-    if (begin(call, coord_front_enter(arg), &err) != TUTTI_OK) {
+    if (begin(call, service_loop_enter(arg), &err) != TUTTI_OK) {
         tutti_rpc_call_finish(call, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -108,9 +108,9 @@ on_written(tutti_rpc_call *call, void *arg)
 {
     watch_call *self = tutti_rpc_call_user(call);
 
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     tutti_coordinator_member_watch_written(&self->watch);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -122,11 +122,11 @@ on_cancel(tutti_rpc_call *call, void *arg)
     if (self == NULL || self->finished) {
         return;
     }
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     tutti_coordinator_member_watch_withdraw(&self->watch);
     self->finished = true;
-    tutti_rpc_call_finish(call, coord_front_say_gone(call, &err));
-    coord_front_leave(arg);
+    tutti_rpc_call_finish(call, service_loop_say_gone(call, &err));
+    service_loop_leave(arg);
 }
 
 static void

@@ -58,7 +58,7 @@ on_create_mesh(tutti_rpc_call *call, void *arg)
     bool created = false;
     tutti_error err;
 
-    if (tutti_coordinator_mesh_create(coord_front_enter(arg), &request, &mesh, &created, &err) ==
+    if (tutti_coordinator_mesh_create(service_loop_enter(arg), &request, &mesh, &created, &err) ==
         TUTTI_OK) {
         mesh_to_wire(&mesh, &made);
         response.mesh = &made;
@@ -69,7 +69,7 @@ on_create_mesh(tutti_rpc_call *call, void *arg)
     } else {
         tutti_rpc_call_fail(call, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -82,7 +82,7 @@ on_get_mesh(tutti_rpc_call *call, void *arg)
     Tutti__V1__Mesh found;
     tutti_error err;
 
-    if (tutti_coordinator_mesh_get(coord_front_enter(arg), wire->job, wire->name,
+    if (tutti_coordinator_mesh_get(service_loop_enter(arg), wire->job, wire->name,
                                    asked ? (int64_t)wire->rank : -1, &mesh, &err) == TUTTI_OK) {
         mesh_to_wire(&mesh, &found);
         response.mesh = &found;
@@ -92,7 +92,7 @@ on_get_mesh(tutti_rpc_call *call, void *arg)
     } else {
         tutti_rpc_call_fail(call, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -104,14 +104,14 @@ on_delete_mesh(tutti_rpc_call *call, void *arg)
     bool deleted = false;
     tutti_error err;
 
-    if (tutti_coordinator_mesh_delete(coord_front_enter(arg), &member, wire->name,
+    if (tutti_coordinator_mesh_delete(service_loop_enter(arg), &member, wire->name,
                                       wire->allow_missing, &deleted, &err) == TUTTI_OK) {
         response.deleted = deleted;
         tutti_rpc_call_reply(call, &response.base, NULL);
     } else {
         tutti_rpc_call_fail(call, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 /* ------------------------------------------------------------------------------ list */
@@ -161,7 +161,7 @@ on_list_meshes(tutti_rpc_call *call, void *arg)
 {
     const Tutti__V1__ListMeshesRequest *wire = tutti_rpc_call_request(call);
     Tutti__V1__ListMeshesResponse response = TUTTI__V1__LIST_MESHES_RESPONSE__INIT;
-    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_coordinator *core = service_loop_enter(arg);
     mesh_page page = {0};
     size_t size = 0;
     tutti_error err;
@@ -183,7 +183,7 @@ on_list_meshes(tutti_rpc_call *call, void *arg)
     }
     free(page.wires);
     free(page.pointers);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 /* ------------------------------------------------------------------------------ groups, slices */
@@ -221,7 +221,7 @@ on_list_mesh_groups(tutti_rpc_call *call, void *arg)
                                             .number = numbered ? wire->dim : 0};
     tutti_coordinator_mesh_groups groups = {0};
     tutti_error err;
-    tutti_code code = tutti_coordinator_mesh_list(coord_front_enter(arg), wire->job, wire->name,
+    tutti_code code = tutti_coordinator_mesh_list(service_loop_enter(arg), wire->job, wire->name,
                                                   &dim, &groups, &err);
 
     if (code == TUTTI_OK) {
@@ -231,7 +231,7 @@ on_list_mesh_groups(tutti_rpc_call *call, void *arg)
         tutti_rpc_call_fail(call, &err);
     }
     free(groups.ranks);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -265,13 +265,13 @@ on_slice_mesh(tutti_rpc_call *call, void *arg)
     tutti_coordinator_slice slice = {0};
     tutti_error err;
 
-    if (tutti_coordinator_mesh_slice(coord_front_enter(arg), &request, &slice, &err) == TUTTI_OK) {
+    if (tutti_coordinator_mesh_slice(service_loop_enter(arg), &request, &slice, &err) == TUTTI_OK) {
         reply_slice(call, &slice, wire->flatten);
     } else {
         tutti_rpc_call_fail(call, &err);
     }
     free(slice.ranks);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static const tutti_rpc_method methods[] = {

@@ -85,11 +85,11 @@ on_cancel(tutti_rpc_call *call, void *arg)
     meet_call *self = tutti_rpc_call_user(call);
     tutti_error err;
 
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     tutti_coordinator_meet_withdraw(&self->meet);
-    tutti_rpc_call_fail(call, coord_front_say_gone(call, &err));
+    tutti_rpc_call_fail(call, service_loop_say_gone(call, &err));
     free(self);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 /* Take the payload out of the message, unless it is refused for its size anyway. */
@@ -112,13 +112,14 @@ take_value(tutti_rpc_call *call, tutti_coordinator_meet_request *request, tutti_
 }
 
 static tutti_code
-park(tutti_coordinator_front *front, tutti_rpc_call *call, tutti_coordinator_meet_request *request,
-     meet_call *self, tutti_error *err)
+park(tutti_service_loop *service_loop, tutti_rpc_call *call,
+     tutti_coordinator_meet_request *request, meet_call *self, tutti_error *err)
 {
     tutti_code code = take_value(call, request, err);
 
     if (code == TUTTI_OK) {
-        code = tutti_coordinator_meet_start(coord_front_enter(front), request, &self->meet, err);
+        code = tutti_coordinator_meet_start(service_loop_enter(service_loop), request, &self->meet,
+                                            err);
     }
     if (code == TUTTI_OK) {
         tutti_rpc_call_set_user(call, self);
@@ -128,7 +129,8 @@ park(tutti_coordinator_front *front, tutti_rpc_call *call, tutti_coordinator_mee
 }
 
 static void
-start(tutti_coordinator_front *front, tutti_rpc_call *call, tutti_coordinator_meet_request *request)
+start(tutti_service_loop *service_loop, tutti_rpc_call *call,
+      tutti_coordinator_meet_request *request)
 {
     meet_call *self = calloc(1, sizeof(*self));
     tutti_error err;
@@ -140,7 +142,7 @@ start(tutti_coordinator_front *front, tutti_rpc_call *call, tutti_coordinator_me
         self->call = call;
         self->meet.on_answer = request->kind == TUTTI_COORDINATOR_BROADCAST ? on_broadcast_answer
                                                                             : on_all_gather_answer;
-        code = park(front, call, request, self, &err);
+        code = park(service_loop, call, request, self, &err);
     }
     if (code != TUTTI_OK) {
         free(self);
@@ -154,7 +156,7 @@ on_broadcast(tutti_rpc_call *call, void *arg)
     const Tutti__V1__MetadataServiceBroadcastRequest *wire = tutti_rpc_call_request(call);
     tutti_coordinator_meet_request request;
 
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     request = (tutti_coordinator_meet_request){
         .kind = TUTTI_COORDINATOR_BROADCAST,
         .member = member_from_wire(wire->member),
@@ -162,10 +164,10 @@ on_broadcast(tutti_rpc_call *call, void *arg)
         .key = tutti_bytes_of(wire->key),
         .root = wire->root,
         .token = wire->token,
-        .deadline_ns = coord_front_deadline(arg, call, wire->timeout_ms),
+        .deadline_ns = service_loop_deadline(arg, call, wire->timeout_ms),
     };
     start(arg, call, &request);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -174,17 +176,17 @@ on_all_gather(tutti_rpc_call *call, void *arg)
     const Tutti__V1__MetadataServiceAllGatherRequest *wire = tutti_rpc_call_request(call);
     tutti_coordinator_meet_request request;
 
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     request = (tutti_coordinator_meet_request){
         .kind = TUTTI_COORDINATOR_ALL_GATHER,
         .member = member_from_wire(wire->member),
         .group = wire->group,
         .key = tutti_bytes_of(wire->key),
         .token = wire->token,
-        .deadline_ns = coord_front_deadline(arg, call, wire->timeout_ms),
+        .deadline_ns = service_loop_deadline(arg, call, wire->timeout_ms),
     };
     start(arg, call, &request);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static const tutti_rpc_method methods[] = {

@@ -19,16 +19,16 @@ static void
 take_group(tutti_coordinator_session *session, const Tutti__V1__GroupProgress *wire)
 {
     tutti_coordinator_pending pending[TUTTI_COORDINATOR_PENDING_MAX];
-    tutti_coordinator_told told = {.group = wire->group,
-                                   .id = wire->id,
-                                   .epoch = wire->epoch,
-                                   .came = wire->came,
-                                   .entered = wire->entered,
-                                   .left = wire->left,
-                                   .last_op = wire->last_op,
-                                   .last_ms = wire->last_ms,
-                                   .last_sequence = wire->last_sequence,
-                                   .pending = pending};
+    tutti_coordinator_progress_report told = {.group = wire->group,
+                                              .id = wire->id,
+                                              .epoch = wire->epoch,
+                                              .came = wire->came,
+                                              .entered = wire->entered,
+                                              .left = wire->left,
+                                              .last_op = wire->last_op,
+                                              .last_ms = wire->last_ms,
+                                              .last_sequence = wire->last_sequence,
+                                              .pending = pending};
     size_t i;
 
     for (i = 0; i < wire->n_pending && i < TUTTI_COORDINATOR_PENDING_MAX; i++) {
@@ -42,7 +42,7 @@ take_group(tutti_coordinator_session *session, const Tutti__V1__GroupProgress *w
                                                  .peer = peer ? (int64_t)one->peer : -1};
     }
     told.pending_count = i;
-    tutti_coordinator_session_told(session, &told);
+    tutti_coordinator_session_report(session, &told);
 }
 
 void
@@ -50,7 +50,7 @@ coord_take_progress(tutti_coordinator_session *session, const Tutti__V1__Heartbe
 {
     size_t i;
 
-    for (i = 0; i < wire->n_progress && i < TUTTI_COORDINATOR_GROUPS_TOLD_MAX; i++) {
+    for (i = 0; i < wire->n_progress && i < TUTTI_COORDINATOR_GROUPS_REPORTED_MAX; i++) {
         take_group(session, wire->progress[i]);
     }
     if (wire->answers != 0) {
@@ -61,7 +61,7 @@ coord_take_progress(tutti_coordinator_session *session, const Tutti__V1__Heartbe
 /* ------------------------------------------------------------------------------ stalls */
 
 typedef struct stall_call {
-    tutti_coordinator_question question;
+    tutti_coordinator_stall_query query;
     tutti_rpc_call *call;
 } stall_call;
 
@@ -155,10 +155,10 @@ reply(tutti_rpc_call *call, const tutti_coordinator_stalls *stalls)
 }
 
 static void
-on_answer(tutti_coordinator_question *question, const tutti_coordinator_stalls *stalls,
+on_answer(tutti_coordinator_stall_query *query, const tutti_coordinator_stalls *stalls,
           const tutti_error *err)
 {
-    stall_call *self = tutti_container_of(question, stall_call, question);
+    stall_call *self = tutti_container_of(query, stall_call, query);
 
     if (err != NULL) {
         tutti_rpc_call_fail(self->call, err);
@@ -174,28 +174,28 @@ on_cancel(tutti_rpc_call *call, void *arg)
     stall_call *self = tutti_rpc_call_user(call);
     tutti_error err;
 
-    (void)coord_front_enter(arg);
-    tutti_coordinator_question_withdraw(&self->question);
-    tutti_rpc_call_fail(call, coord_front_say_gone(call, &err));
+    (void)service_loop_enter(arg);
+    tutti_coordinator_stall_query_withdraw(&self->query);
+    tutti_rpc_call_fail(call, service_loop_say_gone(call, &err));
     free(self);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static tutti_code
 start(tutti_coordinator *core, tutti_rpc_call *call, stall_call *self, tutti_error *err)
 {
     const Tutti__V1__DescribeStallRequest *wire = tutti_rpc_call_request(call);
-    const tutti_coordinator_question_request request = {.job = wire->job,
-                                                        .group = wire->group,
-                                                        .older_than_ms = wire->older_than_ms,
-                                                        .wait_ms = wire->wait_ms};
+    const tutti_coordinator_stall_query_request request = {.job = wire->job,
+                                                           .group = wire->group,
+                                                           .older_than_ms = wire->older_than_ms,
+                                                           .wait_ms = wire->wait_ms};
 
     if (self == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
     }
     self->call = call;
-    self->question.on_answer = on_answer;
-    return tutti_coordinator_question_start(core, &request, &self->question, err);
+    self->query.on_answer = on_answer;
+    return tutti_coordinator_stall_query_start(core, &request, &self->query, err);
 }
 
 void
@@ -204,12 +204,12 @@ coord_on_describe_stall(tutti_rpc_call *call, void *arg)
     stall_call *self = calloc(1, sizeof(*self));
     tutti_error err;
 
-    if (start(coord_front_enter(arg), call, self, &err) == TUTTI_OK) {
+    if (start(service_loop_enter(arg), call, self, &err) == TUTTI_OK) {
         tutti_rpc_call_set_user(call, self);
         tutti_rpc_call_on_cancel(call, on_cancel);
     } else {
         free(self);
         tutti_rpc_call_fail(call, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }

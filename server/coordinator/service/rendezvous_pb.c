@@ -42,21 +42,22 @@ on_meet_cancel(tutti_rpc_call *call, void *arg)
     meet_call *self = tutti_rpc_call_user(call);
     tutti_error err;
 
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     tutti_coordinator_caller_withdraw(&self->caller);
-    tutti_rpc_call_fail(call, coord_front_say_gone(call, &err));
+    tutti_rpc_call_fail(call, service_loop_say_gone(call, &err));
     free(self);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 /* The name stays in the message, which lives until the call is answered. */
 static tutti_code
-start_meet(tutti_coordinator_front *front, tutti_rpc_call *call, meet_call *self, tutti_error *err)
+start_meet(tutti_service_loop *service_loop, tutti_rpc_call *call, meet_call *self,
+           tutti_error *err)
 {
     const Tutti__V1__RendezvousServiceMeetRequest *wire = tutti_rpc_call_request(call);
     const bool stated = wire->opt_group_rank_case ==
                         TUTTI__V1__RENDEZVOUS_SERVICE_MEET_REQUEST__OPT_GROUP_RANK_GROUP_RANK;
-    tutti_coordinator *core = coord_front_enter(front);
+    tutti_coordinator *core = service_loop_enter(service_loop);
     const tutti_coordinator_caller_request request = {
         .key = {.job = wire->job, .key = bytes_from_wire(wire->key)},
         .count = wire->count,
@@ -64,7 +65,7 @@ start_meet(tutti_coordinator_front *front, tutti_rpc_call *call, meet_call *self
         .is_root = wire->is_root,
         .name = bytes_from_wire(wire->name),
         .token = wire->token,
-        .deadline_ns = coord_front_deadline(front, call, wire->timeout_ms),
+        .deadline_ns = service_loop_deadline(service_loop, call, wire->timeout_ms),
     };
 
     if (self == NULL) {
@@ -88,7 +89,7 @@ on_meet(tutti_rpc_call *call, void *arg)
         free(self);
         tutti_rpc_call_fail(call, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static const tutti_rpc_method methods[] = {

@@ -8,7 +8,7 @@
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
 
-struct tutti_coordinator_front {
+struct tutti_service_loop {
     const tutti_coordinator_options *options; /* borrowed */
     tutti_coordinator *core;
     tutti_rpc_loop *loop; /* borrowed */
@@ -19,7 +19,7 @@ struct tutti_coordinator_front {
 };
 
 static void
-arm(tutti_coordinator_front *self)
+arm(tutti_service_loop *self)
 {
     uint64_t next_ns = tutti_coordinator_next(self->core);
 
@@ -35,11 +35,11 @@ arm(tutti_coordinator_front *self)
 }
 
 tutti_coordinator *
-coord_front_enter(tutti_coordinator_front *front)
+service_loop_enter(tutti_service_loop *service_loop)
 {
-    front->now_ns = tutti_clock_ns();
-    tutti_coordinator_set_time(front->core, front->now_ns, tutti_clock_wall_ns());
-    return front->core;
+    service_loop->now_ns = tutti_clock_ns();
+    tutti_coordinator_set_time(service_loop->core, service_loop->now_ns, tutti_clock_wall_ns());
+    return service_loop->core;
 }
 
 /*
@@ -47,33 +47,33 @@ coord_front_enter(tutti_coordinator_front *front)
  * to be told, what is left after a slice waits until all that has been received is read.
  */
 void
-coord_front_leave(tutti_coordinator_front *front)
+service_loop_leave(tutti_service_loop *service_loop)
 {
-    if (tutti_coordinator_next(front->core) <= front->now_ns) {
-        tutti_coordinator_run(front->core);
+    if (tutti_coordinator_next(service_loop->core) <= service_loop->now_ns) {
+        tutti_coordinator_run(service_loop->core);
     }
-    if (!front->waiting) {
-        tutti_coordinator_turn(front->core, false);
+    if (!service_loop->waiting) {
+        tutti_coordinator_turn(service_loop->core, false);
     }
-    arm(front);
+    arm(service_loop);
 }
 
 static void
 on_timer(tutti_timer *timer)
 {
-    tutti_coordinator_front *self = tutti_container_of(timer, tutti_coordinator_front, timer);
+    tutti_service_loop *self = tutti_container_of(timer, tutti_service_loop, timer);
 
-    (void)coord_front_enter(self);
-    coord_front_leave(self);
+    (void)service_loop_enter(self);
+    service_loop_leave(self);
 }
 
 static void
 on_turn(tutti_rpc_task *task)
 {
-    tutti_coordinator_front *self = tutti_container_of(task, tutti_coordinator_front, turn);
+    tutti_service_loop *self = tutti_container_of(task, tutti_service_loop, turn);
 
     self->waiting = false;
-    tutti_coordinator_turn(coord_front_enter(self), tutti_rpc_loop_is_idle(self->loop));
+    tutti_coordinator_turn(service_loop_enter(self), tutti_rpc_loop_is_idle(self->loop));
     arm(self);
 }
 
@@ -85,11 +85,10 @@ on_note(void *arg, const char *sentence)
 }
 
 tutti_code
-tutti_coordinator_front_new(const tutti_coordinator_options *options, tutti_store *store,
-                            tutti_rpc_loop *loop, tutti_coordinator_front **ret_front,
-                            tutti_error *err)
+tutti_service_loop_new(const tutti_coordinator_options *options, tutti_store *store,
+                       tutti_rpc_loop *loop, tutti_service_loop **ret_loop, tutti_error *err)
 {
-    tutti_coordinator_front *self = calloc(1, sizeof(*self));
+    tutti_service_loop *self = calloc(1, sizeof(*self));
     tutti_code code;
 
     if (self == NULL) {
@@ -105,57 +104,57 @@ tutti_coordinator_front_new(const tutti_coordinator_options *options, tutti_stor
         return code;
     }
     tutti_coordinator_set_observer(self->core, on_note, NULL);
-    code = tutti_coordinator_restore(coord_front_enter(self), err);
+    code = tutti_coordinator_restore(service_loop_enter(self), err);
     if (code != TUTTI_OK) {
         tutti_coordinator_free(self->core);
         free(self);
         return code;
     }
     arm(self);
-    *ret_front = self;
+    *ret_loop = self;
     return TUTTI_OK;
 }
 
 void
-tutti_coordinator_front_free(tutti_coordinator_front *front)
+tutti_service_loop_free(tutti_service_loop *service_loop)
 {
-    if (front == NULL) {
+    if (service_loop == NULL) {
         return;
     }
-    tutti_rpc_loop_timer_stop(front->loop, &front->timer);
-    if (front->waiting) {
-        tutti_rpc_loop_cancel_idle(front->loop, &front->turn);
+    tutti_rpc_loop_timer_stop(service_loop->loop, &service_loop->timer);
+    if (service_loop->waiting) {
+        tutti_rpc_loop_cancel_idle(service_loop->loop, &service_loop->turn);
     }
-    tutti_coordinator_free(front->core);
-    free(front);
+    tutti_coordinator_free(service_loop->core);
+    free(service_loop);
 }
 
 static void
 on_drain(void *arg)
 {
-    tutti_coordinator_front *self = arg;
+    tutti_service_loop *self = arg;
 
-    tutti_coordinator_drain(coord_front_enter(self));
-    coord_front_leave(self);
+    tutti_coordinator_drain(service_loop_enter(self));
+    service_loop_leave(self);
 }
 
 void
-tutti_coordinator_front_expose(tutti_coordinator_front *front, tutti_page *page)
+tutti_service_loop_expose(tutti_service_loop *service_loop, tutti_page *page)
 {
-    tutti_coordinator_expose(coord_front_enter(front), page);
-    coord_front_leave(front);
+    tutti_coordinator_expose(service_loop_enter(service_loop), page);
+    service_loop_leave(service_loop);
 }
 
 uint64_t
-coord_front_deadline(const tutti_coordinator_front *front, const tutti_rpc_call *call,
-                     uint32_t timeout_ms)
+service_loop_deadline(const tutti_service_loop *service_loop, const tutti_rpc_call *call,
+                      uint32_t timeout_ms)
 {
-    return tutti_clock_deadline(front->now_ns, timeout_ms, tutti_rpc_call_deadline(call),
-                                front->options->wait_timeout_ns);
+    return tutti_clock_deadline(service_loop->now_ns, timeout_ms, tutti_rpc_call_deadline(call),
+                                service_loop->options->wait_timeout_ns);
 }
 
 const tutti_error *
-coord_front_say_gone(const tutti_rpc_call *call, tutti_error *err)
+service_loop_say_gone(const tutti_rpc_call *call, tutti_error *err)
 {
     if (tutti_rpc_call_cancelled(call)) {
         (void)TUTTI_FAIL(err, TUTTI_CANCELLED, "the caller went away");
@@ -167,18 +166,18 @@ coord_front_say_gone(const tutti_rpc_call *call, tutti_error *err)
 }
 
 void
-coord_front_add(tutti_coordinator_front *front, tutti_rpc_server *server,
-                const tutti_rpc_service *service)
+service_loop_add(tutti_service_loop *service_loop, tutti_rpc_server *server,
+                 const tutti_rpc_service *service)
 {
     tutti_rpc_service own = *service;
 
-    own.self = front;
-    own.loop = front->loop;
+    own.self = service_loop;
+    own.loop = service_loop->loop;
     tutti_rpc_server_add(server, &own);
 }
 
 void
-coord_front_drain_with(tutti_coordinator_front *front, tutti_rpc_server *server)
+service_loop_drain_with(tutti_service_loop *service_loop, tutti_rpc_server *server)
 {
-    tutti_rpc_server_on_drain(server, on_drain, front);
+    tutti_rpc_server_on_drain(server, on_drain, service_loop);
 }

@@ -1,5 +1,5 @@
 /*
- * Front: the coordinator on a loop, with a clock, a timer and its gRPC services.
+ * Service loop: the coordinator on a loop, with a clock, a timer and its gRPC services.
  *
  * All state belongs to the loop's thread: handlers of the services run there, tell the core what
  * time it is, call it, and let it run what is due. Here, and only here, the room meets gRPC.
@@ -10,49 +10,49 @@
 #include "rpc/server.h"
 #include "server/coordinator/coordinator.h"
 
-typedef struct tutti_coordinator_front tutti_coordinator_front;
+typedef struct tutti_service_loop tutti_service_loop;
 
 /*
- * [in] options  borrowed for the front's life
+ * [in] options  borrowed for the service loop's life
  * [in] store    borrowed, likewise
  * [in] loop     borrowed, likewise; it does not run yet
  *
  * TUTTI_RESOURCE_EXHAUSTED  no memory
  * and what tutti_coordinator_restore says
  */
-tutti_code tutti_coordinator_front_new(const tutti_coordinator_options *options, tutti_store *store,
-                                       tutti_rpc_loop *loop, tutti_coordinator_front **ret_front,
-                                       tutti_error *err);
+tutti_code tutti_service_loop_new(const tutti_coordinator_options *options, tutti_store *store,
+                                  tutti_rpc_loop *loop, tutti_service_loop **ret_loop,
+                                  tutti_error *err);
 
 /* The server has stopped, and so has the loop. NULL is fine. */
-void tutti_coordinator_front_free(tutti_coordinator_front *front);
+void tutti_service_loop_free(tutti_service_loop *service_loop);
 
 /* Add the services, and drain with the server. Before the server starts. */
-void tutti_coordinator_front_serve(tutti_coordinator_front *front, tutti_rpc_server *server);
+void tutti_service_loop_serve(tutti_service_loop *service_loop, tutti_rpc_server *server);
 
 /* What those see who watch it, for tutti_metrics_source. Loop's thread. */
-void tutti_coordinator_front_expose(tutti_coordinator_front *front, tutti_page *page);
+void tutti_service_loop_expose(tutti_service_loop *service_loop, tutti_page *page);
 
 /* Health of all services. Any thread. */
-void tutti_coordinator_front_set_health(tutti_rpc_server *server, bool serving);
+void tutti_service_loop_set_health(tutti_rpc_server *server, bool serving);
 
 /* ------------------------------------------------------------ for the wire files of this folder */
 
-/* The core, with the time told. Each handler begins with this and ends with coord_front_leave. */
-tutti_coordinator *coord_front_enter(tutti_coordinator_front *front);
-void coord_front_leave(tutti_coordinator_front *front);
+/* The core, with the time told. Each handler begins with this and ends with service_loop_leave. */
+tutti_coordinator *service_loop_enter(tutti_service_loop *service_loop);
+void service_loop_leave(tutti_service_loop *service_loop);
 
 /* Until when a call may wait. */
-uint64_t coord_front_deadline(const tutti_coordinator_front *front, const tutti_rpc_call *call,
-                              uint32_t timeout_ms);
+uint64_t service_loop_deadline(const tutti_service_loop *service_loop, const tutti_rpc_call *call,
+                               uint32_t timeout_ms);
 
 /* Why a parked call ends whose caller went away, or that is drained. Returns `err`. */
-const tutti_error *coord_front_say_gone(const tutti_rpc_call *call, tutti_error *err);
+const tutti_error *service_loop_say_gone(const tutti_rpc_call *call, tutti_error *err);
 
-/* services.c: a service whose handlers get the front; and draining with the server. */
-void coord_front_add(tutti_coordinator_front *front, tutti_rpc_server *server,
-                     const tutti_rpc_service *service);
-void coord_front_drain_with(tutti_coordinator_front *front, tutti_rpc_server *server);
+/* services.c: a service whose handlers get the service loop; and draining with the server. */
+void service_loop_add(tutti_service_loop *service_loop, tutti_rpc_server *server,
+                      const tutti_rpc_service *service);
+void service_loop_drain_with(tutti_service_loop *service_loop, tutti_rpc_server *server);
 
 extern const tutti_rpc_service coord_coordinator_service;
 extern const tutti_rpc_service coord_mesh_service;

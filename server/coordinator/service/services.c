@@ -7,18 +7,18 @@ static const tutti_rpc_service *const services[] = {
 };
 
 void
-tutti_coordinator_front_serve(tutti_coordinator_front *front, tutti_rpc_server *server)
+tutti_service_loop_serve(tutti_service_loop *service_loop, tutti_rpc_server *server)
 {
     size_t i;
 
     for (i = 0; i < sizeof(services) / sizeof(services[0]); i++) {
-        coord_front_add(front, server, services[i]);
+        service_loop_add(service_loop, server, services[i]);
     }
-    coord_front_drain_with(front, server);
+    service_loop_drain_with(service_loop, server);
 }
 
 void
-tutti_coordinator_front_set_health(tutti_rpc_server *server, bool serving)
+tutti_service_loop_set_health(tutti_rpc_server *server, bool serving)
 {
     tutti_rpc_server_set_health(server, "", serving);
     tutti_rpc_server_set_health(server, "tutti.v1.CoordinatorService", serving);

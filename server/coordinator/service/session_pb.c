@@ -147,13 +147,13 @@ on_wanted(tutti_coordinator_session *session, uint64_t number)
 }
 
 static void
-on_heard(tutti_coordinator_session *session)
+on_heartbeat_ack(tutti_coordinator_session *session)
 {
     Tutti__V1__SessionResponse response = TUTTI__V1__SESSION_RESPONSE__INIT;
-    Tutti__V1__HeartbeatHeard heard = TUTTI__V1__HEARTBEAT_HEARD__INIT;
+    Tutti__V1__HeartbeatHeard acked_event = TUTTI__V1__HEARTBEAT_HEARD__INIT;
 
     response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_HEARTBEAT_HEARD;
-    response.heartbeat_heard = &heard;
+    response.heartbeat_heard = &acked_event;
     tutti_rpc_call_write(call_from(session)->call, &response.base, NULL);
 }
 
@@ -167,7 +167,7 @@ static void
 on_open(tutti_rpc_call *call, void *arg)
 {
     session_call *self = calloc(1, sizeof(*self));
-    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_coordinator *core = service_loop_enter(arg);
     tutti_error err;
 
     tutti_rpc_call_set_user(call, self);
@@ -179,12 +179,12 @@ on_open(tutti_rpc_call *call, void *arg)
         self->session.on_accepted = on_accepted;
         self->session.on_changes = on_changes;
         self->session.on_wanted = on_wanted;
-        self->session.on_heard = on_heard;
+        self->session.on_heartbeat_ack = on_heartbeat_ack;
         self->session.on_end = on_session_end;
         tutti_coordinator_session_start(core, &self->session);
         tutti_rpc_call_read(call);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static tutti_code
@@ -225,13 +225,13 @@ on_message(tutti_rpc_call *call, void *arg, tutti_rpc_message *message)
     if (self->finished) {
         return;
     }
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     if (take_message(self, tutti_rpc_message_get(message), &err) != TUTTI_OK) {
         finish(self, &err);
     } else {
         tutti_rpc_call_read(call);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 /* The stream ends on the agent's side, without Leave: it counts as broken. */
@@ -243,10 +243,10 @@ on_half_close(tutti_rpc_call *call, void *arg)
     if (self->finished) {
         return;
     }
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     tutti_coordinator_session_withdraw(&self->session);
     finish(self, NULL);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -254,9 +254,9 @@ on_written(tutti_rpc_call *call, void *arg)
 {
     session_call *self = tutti_rpc_call_user(call);
 
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     tutti_coordinator_session_written(&self->session);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -268,10 +268,10 @@ on_cancel(tutti_rpc_call *call, void *arg)
     if (self == NULL || self->finished) {
         return;
     }
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     tutti_coordinator_session_withdraw(&self->session);
-    finish(self, coord_front_say_gone(call, &err));
-    coord_front_leave(arg);
+    finish(self, service_loop_say_gone(call, &err));
+    service_loop_leave(arg);
 }
 
 static void

@@ -146,7 +146,7 @@ void
 coord_on_create_subgroups(tutti_rpc_call *call, void *arg)
 {
     const Tutti__V1__CreateSubgroupsRequest *wire = tutti_rpc_call_request(call);
-    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_coordinator *core = service_loop_enter(arg);
     tutti_coordinator_split_request request;
     tutti_coordinator_list *lists = NULL;
     tutti_coordinator_split split = {0};
@@ -164,7 +164,7 @@ coord_on_create_subgroups(tutti_rpc_call *call, void *arg)
     }
     tutti_coordinator_split_fini(&split);
     free(lists);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 /* ------------------------------------------------------------------------------ translation */
@@ -174,7 +174,7 @@ coord_on_translate_ranks(tutti_rpc_call *call, void *arg)
 {
     const Tutti__V1__TranslateRanksRequest *wire = tutti_rpc_call_request(call);
     Tutti__V1__TranslateRanksResponse response = TUTTI__V1__TRANSLATE_RANKS_RESPONSE__INIT;
-    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_coordinator *core = service_loop_enter(arg);
     const bool asked = wire->opt_rank_case == TUTTI__V1__TRANSLATE_RANKS_REQUEST__OPT_RANK_RANK;
     const tutti_coordinator_translation request = {.job = wire->job,
                                                    .from = wire->from_group,
@@ -196,5 +196,5 @@ coord_on_translate_ranks(tutti_rpc_call *call, void *arg)
         tutti_rpc_call_fail(call, &err);
     }
     free(ranks);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }

@@ -64,15 +64,15 @@ on_get_cancel(tutti_rpc_call *call, void *arg)
     get_call *self = tutti_rpc_call_user(call);
     tutti_error err;
 
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     tutti_coordinator_key_wait_withdraw(&self->wait);
-    tutti_rpc_call_fail(call, coord_front_say_gone(call, &err));
+    tutti_rpc_call_fail(call, service_loop_say_gone(call, &err));
     free(self);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
-get_at_once(tutti_coordinator_front *front, tutti_rpc_call *call)
+get_at_once(tutti_service_loop *service_loop, tutti_rpc_call *call)
 {
     const Tutti__V1__StoreServiceMultiGetRequest *wire = tutti_rpc_call_request(call);
     tutti_bytes keys[TUTTI_COORDINATOR_WAIT_KEYS_MAX];
@@ -81,28 +81,29 @@ get_at_once(tutti_coordinator_front *front, tutti_rpc_call *call)
     tutti_error err;
 
     keys_from_wire(wire->keys, wire->n_keys, keys);
-    if (tutti_coordinator_keys_get(coord_front_enter(front), &request, &page, &err) == TUTTI_OK) {
+    if (tutti_coordinator_keys_get(service_loop_enter(service_loop), &request, &page, &err) ==
+        TUTTI_OK) {
         reply_values(call, &page);
     } else {
         tutti_rpc_call_fail(call, &err);
     }
     tutti_coordinator_page_fini(&page);
-    coord_front_leave(front);
+    service_loop_leave(service_loop);
 }
 
 /* The keys' bytes stay in the message, which lives until the call is answered. */
 static tutti_code
-start_get(tutti_coordinator_front *front, tutti_rpc_call *call, get_call *self, tutti_error *err)
+start_get(tutti_service_loop *service_loop, tutti_rpc_call *call, get_call *self, tutti_error *err)
 {
     const Tutti__V1__StoreServiceMultiGetRequest *wire = tutti_rpc_call_request(call);
-    tutti_coordinator *core = coord_front_enter(front);
+    tutti_coordinator *core = service_loop_enter(service_loop);
     tutti_bytes keys[TUTTI_COORDINATOR_WAIT_KEYS_MAX];
     const tutti_coordinator_wait_request request = {
         .job = wire->job,
         .keys = keys,
         .count = wire->n_keys,
         .with_values = true,
-        .deadline_ns = coord_front_deadline(front, call, wire->timeout_ms),
+        .deadline_ns = service_loop_deadline(service_loop, call, wire->timeout_ms),
     };
 
     if (self == NULL) {
@@ -133,7 +134,7 @@ coord_on_multi_get(tutti_rpc_call *call, void *arg)
         free(self);
         tutti_rpc_call_fail(call, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 /* ------------------------------------------------------------------------------ at once */
@@ -153,7 +154,7 @@ coord_on_check(tutti_rpc_call *call, void *arg)
     size_t i;
 
     keys_from_wire(wire->keys, wire->n_keys, keys);
-    code = tutti_coordinator_keys_check(coord_front_enter(arg), &request, exist, &all, &err);
+    code = tutti_coordinator_keys_check(service_loop_enter(arg), &request, exist, &all, &err);
     for (i = 0; i < wire->n_keys && code == TUTTI_OK; i++) {
         answers[i] = exist[i];
     }
@@ -161,7 +162,7 @@ coord_on_check(tutti_rpc_call *call, void *arg)
     response.n_exist = wire->n_keys;
     response.exist = answers;
     coord_store_answer(call, code, &response.base, &err);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -189,10 +190,10 @@ coord_on_multi_set(tutti_rpc_call *call, void *arg)
     tutti_code code;
 
     entries_from_wire(wire->entries, wire->n_entries, keys, values);
-    code = tutti_coordinator_keys_set(coord_front_enter(arg), &request, values, &response.version,
+    code = tutti_coordinator_keys_set(service_loop_enter(arg), &request, values, &response.version,
                                       &err);
     coord_store_answer(call, code, &response.base, &err);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 void
@@ -204,10 +205,10 @@ coord_on_append(tutti_rpc_call *call, void *arg)
     tutti_coordinator_changed changed = {0};
     tutti_error err;
     const tutti_code code = tutti_coordinator_key_append(
-        coord_front_enter(arg), &change, bytes_from_wire(wire->value), &changed, &err);
+        service_loop_enter(arg), &change, bytes_from_wire(wire->value), &changed, &err);
 
     response.size = (uint64_t)changed.number;
     response.version = changed.version;
     coord_store_answer(call, code, &response.base, &err);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }

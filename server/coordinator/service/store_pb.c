@@ -29,12 +29,12 @@ on_get(tutti_rpc_call *call, void *arg)
     const tutti_coordinator_key key = key_from_wire(wire->job, wire->key);
     tutti_store_entry entry = {0};
     tutti_error err;
-    const tutti_code code = tutti_coordinator_key_get(coord_front_enter(arg), &key, &entry, &err);
+    const tutti_code code = tutti_coordinator_key_get(service_loop_enter(arg), &key, &entry, &err);
 
     response.value = bytes_to_wire(entry.value);
     response.version = entry.version;
     coord_store_answer(call, code, &response.base, &err);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -45,10 +45,10 @@ on_set(tutti_rpc_call *call, void *arg)
     const tutti_coordinator_key key = key_from_wire(wire->job, wire->key);
     tutti_error err;
     const tutti_code code = tutti_coordinator_key_set(
-        coord_front_enter(arg), &key, bytes_from_wire(wire->value), &response.version, &err);
+        service_loop_enter(arg), &key, bytes_from_wire(wire->value), &response.version, &err);
 
     coord_store_answer(call, code, &response.base, &err);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -69,14 +69,14 @@ on_compare_and_set(tutti_rpc_call *call, void *arg)
     tutti_coordinator_swap swap = {0};
     tutti_error err;
     const tutti_code code =
-        tutti_coordinator_key_swap(coord_front_enter(arg), &request, &swap, &err);
+        tutti_coordinator_key_swap(service_loop_enter(arg), &request, &swap, &err);
 
     response.swapped = swap.swapped;
     response.exists = swap.exists;
     response.value = bytes_to_wire(swap.entry.value);
     response.version = swap.entry.version;
     coord_store_answer(call, code, &response.base, &err);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -88,12 +88,12 @@ on_add(tutti_rpc_call *call, void *arg)
     tutti_coordinator_changed changed = {0};
     tutti_error err;
     const tutti_code code =
-        tutti_coordinator_key_add(coord_front_enter(arg), &change, wire->delta, &changed, &err);
+        tutti_coordinator_key_add(service_loop_enter(arg), &change, wire->delta, &changed, &err);
 
     response.value = changed.number;
     response.version = changed.version;
     coord_store_answer(call, code, &response.base, &err);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -105,11 +105,11 @@ on_delete(tutti_rpc_call *call, void *arg)
     bool existed = false;
     tutti_error err;
     const tutti_code code =
-        tutti_coordinator_key_delete(coord_front_enter(arg), &key, &existed, &err);
+        tutti_coordinator_key_delete(service_loop_enter(arg), &key, &existed, &err);
 
     response.existed = existed;
     coord_store_answer(call, code, &response.base, &err);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -153,13 +153,13 @@ on_list(tutti_rpc_call *call, void *arg)
     tutti_coordinator_page page = {0};
     tutti_error err;
 
-    if (tutti_coordinator_key_list(coord_front_enter(arg), &request, &page, &err) == TUTTI_OK) {
+    if (tutti_coordinator_key_list(service_loop_enter(arg), &request, &page, &err) == TUTTI_OK) {
         reply_page(call, &page);
     } else {
         tutti_rpc_call_fail(call, &err);
     }
     tutti_coordinator_page_fini(&page);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 /* ------------------------------------------------------------------------------ count */
@@ -186,11 +186,11 @@ on_count_cancel(tutti_rpc_call *call, void *arg)
     count_call *self = tutti_rpc_call_user(call);
     tutti_error err;
 
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     tutti_coordinator_count_withdraw(&self->count);
-    tutti_rpc_call_fail(call, coord_front_say_gone(call, &err));
+    tutti_rpc_call_fail(call, service_loop_say_gone(call, &err));
     free(self);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -199,7 +199,7 @@ on_count(tutti_rpc_call *call, void *arg)
     const Tutti__V1__StoreServiceCountRequest *wire = tutti_rpc_call_request(call);
     const tutti_coordinator_key prefix = key_from_wire(wire->job, wire->prefix);
     count_call *self = calloc(1, sizeof(*self));
-    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_coordinator *core = service_loop_enter(arg);
     tutti_error err;
     tutti_code code;
 
@@ -217,7 +217,7 @@ on_count(tutti_rpc_call *call, void *arg)
         free(self);
         tutti_rpc_call_fail(call, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 /* ------------------------------------------------------------------------------ wait */
@@ -244,25 +244,26 @@ on_wait_cancel(tutti_rpc_call *call, void *arg)
     wait_call *self = tutti_rpc_call_user(call);
     tutti_error err;
 
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     tutti_coordinator_key_wait_withdraw(&self->wait);
-    tutti_rpc_call_fail(call, coord_front_say_gone(call, &err));
+    tutti_rpc_call_fail(call, service_loop_say_gone(call, &err));
     free(self);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 /* The keys' bytes stay in the message, which lives until the call is answered. */
 static tutti_code
-start_wait(tutti_coordinator_front *front, tutti_rpc_call *call, wait_call *self, tutti_error *err)
+start_wait(tutti_service_loop *service_loop, tutti_rpc_call *call, wait_call *self,
+           tutti_error *err)
 {
     const Tutti__V1__StoreServiceWaitRequest *wire = tutti_rpc_call_request(call);
-    tutti_coordinator *core = coord_front_enter(front);
+    tutti_coordinator *core = service_loop_enter(service_loop);
     tutti_bytes keys[TUTTI_COORDINATOR_WAIT_KEYS_MAX];
     const tutti_coordinator_wait_request request = {
         .job = wire->job,
         .keys = keys,
         .count = wire->n_keys,
-        .deadline_ns = coord_front_deadline(front, call, wire->timeout_ms),
+        .deadline_ns = service_loop_deadline(service_loop, call, wire->timeout_ms),
     };
 
     keys_from_wire(wire->keys, wire->n_keys, keys);
@@ -277,7 +278,7 @@ on_wait(tutti_rpc_call *call, void *arg)
     tutti_code code;
 
     if (self == NULL) {
-        (void)coord_front_enter(arg);
+        (void)service_loop_enter(arg);
         code = TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a call");
     } else {
         self->call = call;
@@ -291,7 +292,7 @@ on_wait(tutti_rpc_call *call, void *arg)
         free(self);
         tutti_rpc_call_fail(call, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 /* ------------------------------------------------------------------------------ the service */

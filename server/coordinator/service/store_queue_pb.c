@@ -59,11 +59,11 @@ on_take_cancel(tutti_rpc_call *call, void *arg)
     take_call *self = tutti_rpc_call_user(call);
     tutti_error err;
 
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     tutti_coordinator_take_withdraw(&self->take);
-    tutti_rpc_call_fail(call, coord_front_say_gone(call, &err));
+    tutti_rpc_call_fail(call, service_loop_say_gone(call, &err));
     free(self);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -95,33 +95,33 @@ void
 coord_on_take(tutti_rpc_call *call, void *arg)
 {
     const Tutti__V1__StoreServiceTakeRequest *wire = tutti_rpc_call_request(call);
-    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_coordinator *core = service_loop_enter(arg);
     const tutti_coordinator_take_request request = {
         .key = key_from_wire(wire->job, wire->key),
         .at_once = wire->at_once,
         .token = wire->token,
-        .deadline_ns = coord_front_deadline(arg, call, wire->timeout_ms),
+        .deadline_ns = service_loop_deadline(arg, call, wire->timeout_ms),
     };
 
     start_take(core, call, &request);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 void
 coord_on_queue_pop(tutti_rpc_call *call, void *arg)
 {
     const Tutti__V1__StoreServiceQueuePopRequest *wire = tutti_rpc_call_request(call);
-    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_coordinator *core = service_loop_enter(arg);
     const tutti_coordinator_take_request request = {
         .key = key_from_wire(wire->job, wire->key),
         .from_queue = true,
         .at_once = wire->at_once,
         .token = wire->token,
-        .deadline_ns = coord_front_deadline(arg, call, wire->timeout_ms),
+        .deadline_ns = service_loop_deadline(arg, call, wire->timeout_ms),
     };
 
     start_take(core, call, &request);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 /* ------------------------------------------------------------------------------ at once */
@@ -136,12 +136,12 @@ coord_on_queue_push(tutti_rpc_call *call, void *arg)
     tutti_coordinator_changed changed = {0};
     tutti_error err;
     const tutti_code code = tutti_coordinator_queue_push(
-        coord_front_enter(arg), &change, bytes_from_wire(wire->value), &changed, &err);
+        service_loop_enter(arg), &change, bytes_from_wire(wire->value), &changed, &err);
 
     response.length = (uint64_t)changed.number;
     response.version = changed.version;
     coord_store_answer(call, code, &response.base, &err);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 void
@@ -153,8 +153,8 @@ coord_on_queue_len(tutti_rpc_call *call, void *arg)
     const tutti_coordinator_key key = key_from_wire(wire->job, wire->key);
     tutti_error err;
     const tutti_code code =
-        tutti_coordinator_queue_length(coord_front_enter(arg), &key, &response.length, &err);
+        tutti_coordinator_queue_length(service_loop_enter(arg), &key, &response.length, &err);
 
     coord_store_answer(call, code, &response.base, &err);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }

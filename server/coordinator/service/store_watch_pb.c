@@ -41,7 +41,7 @@ on_watch_open(tutti_rpc_call *call, void *arg)
     const Tutti__V1__StoreServiceWatchRequest *wire = tutti_rpc_call_request(call);
     const tutti_coordinator_key prefix = key_from_wire(wire->job, wire->prefix);
     watch_call *self = calloc(1, sizeof(*self));
-    tutti_coordinator *core = coord_front_enter(arg);
+    tutti_coordinator *core = service_loop_enter(arg);
     tutti_error err;
     tutti_code code;
 
@@ -58,7 +58,7 @@ on_watch_open(tutti_rpc_call *call, void *arg)
     if (code != TUTTI_OK) {
         tutti_rpc_call_finish(call, &err);
     }
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -66,9 +66,9 @@ on_watch_written(tutti_rpc_call *call, void *arg)
 {
     watch_call *self = tutti_rpc_call_user(call);
 
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     tutti_coordinator_watch_written(&self->watch);
-    coord_front_leave(arg);
+    service_loop_leave(arg);
 }
 
 static void
@@ -80,11 +80,11 @@ on_watch_cancel(tutti_rpc_call *call, void *arg)
     if (self == NULL || self->finished) {
         return;
     }
-    (void)coord_front_enter(arg);
+    (void)service_loop_enter(arg);
     tutti_coordinator_watch_withdraw(&self->watch);
     self->finished = true;
-    tutti_rpc_call_finish(call, coord_front_say_gone(call, &err));
-    coord_front_leave(arg);
+    tutti_rpc_call_finish(call, service_loop_say_gone(call, &err));
+    service_loop_leave(arg);
 }
 
 static void

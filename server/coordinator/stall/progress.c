@@ -19,23 +19,23 @@
 
 /* ------------------------------------------------------------------------------ what was told */
 
-coord_told *
-coord_told_find(const coord_agent *agent, uint64_t id)
+coord_progress_report *
+coord_progress_report_find(const coord_agent *agent, uint64_t id)
 {
     unsigned char key[8];
     tutti_map_node *node = tutti_map_find(&agent->told, tutti_map_key_u64(key, id));
 
-    return node == NULL ? NULL : tutti_container_of(node, coord_told, node);
+    return node == NULL ? NULL : tutti_container_of(node, coord_progress_report, node);
 }
 
 uint64_t
-coord_told_ms(const coord_told *told, uint64_t ms, uint64_t now_ns)
+coord_progress_report_ms(const coord_progress_report *told, uint64_t ms, uint64_t now_ns)
 {
     return ms + (now_ns - told->at_ns) / TUTTI_NS_PER_MS;
 }
 
 static void
-forget(coord_agent *agent, coord_told *told)
+forget(coord_agent *agent, coord_progress_report *told)
 {
     tutti_map_remove(&agent->told, &told->node);
     free(told->pending);
@@ -43,12 +43,12 @@ forget(coord_agent *agent, coord_told *told)
 }
 
 void
-coord_told_fini(coord_agent *agent)
+coord_progress_report_fini(coord_agent *agent)
 {
     tutti_map_node *node;
 
     while ((node = tutti_map_first(&agent->told)) != NULL) {
-        forget(agent, tutti_container_of(node, coord_told, node));
+        forget(agent, tutti_container_of(node, coord_progress_report, node));
     }
 }
 
@@ -58,11 +58,11 @@ make_room(coord_agent *agent)
 {
     tutti_map_node *node;
 
-    if (agent->told.count < TUTTI_COORDINATOR_GROUPS_TOLD_MAX) {
+    if (agent->told.count < TUTTI_COORDINATOR_GROUPS_REPORTED_MAX) {
         return true;
     }
     for (node = tutti_map_first(&agent->told); node != NULL; node = tutti_map_next(node)) {
-        coord_told *told = tutti_container_of(node, coord_told, node);
+        coord_progress_report *told = tutti_container_of(node, coord_progress_report, node);
 
         if (told->pending_count == 0) {
             forget(agent, told);
@@ -73,10 +73,10 @@ make_room(coord_agent *agent)
 }
 
 /* NULL: no memory, or no room. */
-static coord_told *
+static coord_progress_report *
 told_of(coord_agent *agent, uint64_t id)
 {
-    coord_told *told = coord_told_find(agent, id);
+    coord_progress_report *told = coord_progress_report_find(agent, id);
 
     if (told != NULL || !make_room(agent)) {
         return told;
@@ -103,7 +103,7 @@ keep_words(char *ret_words, size_t size, const char *words)
 }
 
 static void
-keep_pending(coord_told *told, const tutti_coordinator_pending *pending, size_t count)
+keep_pending(coord_progress_report *told, const tutti_coordinator_pending *pending, size_t count)
 {
     size_t i;
 
@@ -122,10 +122,10 @@ keep_pending(coord_told *told, const tutti_coordinator_pending *pending, size_t 
 }
 
 void
-tutti_coordinator_session_told(tutti_coordinator_session *session,
-                               const tutti_coordinator_told *told)
+tutti_coordinator_session_report(tutti_coordinator_session *session,
+                                 const tutti_coordinator_progress_report *told)
 {
-    coord_told *kept = session->agent == NULL ? NULL : told_of(session->agent, told->id);
+    coord_progress_report *kept = session->agent == NULL ? NULL : told_of(session->agent, told->id);
 
     if (kept == NULL) {
         return;
@@ -145,41 +145,41 @@ tutti_coordinator_session_told(tutti_coordinator_session *session,
 /* ------------------------------------------------------------------------------ questions */
 
 static void
-end_question(tutti_coordinator_question *question, const tutti_error *err)
+end_query(tutti_coordinator_stall_query *query, const tutti_error *err)
 {
-    tutti_coordinator *self = question->wait.owner;
+    tutti_coordinator *self = query->wait.owner;
     tutti_coordinator_stalls stalls = {0};
     coord_job *job = NULL;
     tutti_error inner;
     tutti_code code = TUTTI_OK;
 
-    coord_wait_stop(&question->wait);
-    tutti_list_remove(&question->link);
+    coord_wait_stop(&query->wait);
+    tutti_list_remove(&query->link);
     if (err == NULL) {
-        code = coord_job_find(self, question->job, &job, &inner);
+        code = coord_job_find(self, query->job, &job, &inner);
         if (code == TUTTI_OK) {
-            code = coord_stalls_find(job, question, &stalls, &inner);
+            code = coord_stalls_find(job, query, &stalls, &inner);
         }
     }
-    question->on_answer(question, code == TUTTI_OK && err == NULL ? &stalls : NULL,
-                        err != NULL        ? err
-                        : code != TUTTI_OK ? &inner
-                                           : NULL);
+    query->on_answer(query, code == TUTTI_OK && err == NULL ? &stalls : NULL,
+                     err != NULL        ? err
+                     : code != TUTTI_OK ? &inner
+                                        : NULL);
     free(stalls.stalls);
 }
 
 static void
-on_end(tutti_coordinator_wait *wait, const tutti_error *err)
+on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
 {
-    end_question(tutti_container_of(wait, tutti_coordinator_question, wait), err);
+    end_query(tutti_container_of(wait, tutti_coordinator_stall_query, wait), err);
 }
 
 void
 tutti_coordinator_session_answered(tutti_coordinator_session *session, uint64_t number)
 {
     coord_agent *agent = session->agent;
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
     uint64_t before;
 
     if (agent == NULL || number <= agent->answered || number > agent->job->wanted) {
@@ -187,14 +187,14 @@ tutti_coordinator_session_answered(tutti_coordinator_session *session, uint64_t 
     }
     before = agent->answered;
     agent->answered = number;
-    tutti_list_each(link, spare, &agent->job->owner->questions)
+    tutti_list_each(link, spare, &agent->job->owner->queries)
     {
-        tutti_coordinator_question *one =
-            tutti_container_of(link, tutti_coordinator_question, link);
+        tutti_coordinator_stall_query *one =
+            tutti_container_of(link, tutti_coordinator_stall_query, link);
 
         if (one->job_id == agent->job->id && one->number > before && one->number <= number &&
             one->awaited > 0 && --one->awaited == 0) {
-            end_question(one, NULL);
+            end_query(one, NULL);
         }
     }
 }
@@ -217,13 +217,13 @@ ask_all(coord_job *job)
 {
     tutti_coordinator *self = job->owner;
     const uint32_t count = count_sessions(job);
-    tutti_link *link;
+    tutti_list_node *link;
 
     job->wanted++;
     job->wanted_ns = self->now_ns;
-    for (link = self->questions.next; link != &self->questions; link = link->next) {
-        tutti_coordinator_question *one =
-            tutti_container_of(link, tutti_coordinator_question, link);
+    for (link = self->queries.next; link != &self->queries; link = link->next) {
+        tutti_coordinator_stall_query *one =
+            tutti_container_of(link, tutti_coordinator_stall_query, link);
 
         if (one->job_id == job->id && one->number == job->wanted) {
             one->awaited = count;
@@ -256,15 +256,15 @@ ask_soon(coord_job *job)
 }
 
 static tutti_code
-check_request(tutti_coordinator *self, const tutti_coordinator_question_request *request,
+check_request(tutti_coordinator *self, const tutti_coordinator_stall_query_request *request,
               coord_job **ret_job, tutti_error *err)
 {
     tutti_code code = coord_wait_check(self, err);
 
-    if (code == TUTTI_OK && request->wait_ms > TUTTI_COORDINATOR_ASK_MS_MAX) {
+    if (code == TUTTI_OK && request->wait_ms > TUTTI_COORDINATOR_QUERY_MS_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_WAIT",
                               "wait_ms of %" PRIu32 ", at most %d", request->wait_ms,
-                              TUTTI_COORDINATOR_ASK_MS_MAX);
+                              TUTTI_COORDINATOR_QUERY_MS_MAX);
     }
     if (code == TUTTI_OK && request->group != NULL && request->group[0] != '\0') {
         code = tutti_check_group_name(request->group, err);
@@ -273,9 +273,9 @@ check_request(tutti_coordinator *self, const tutti_coordinator_question_request 
 }
 
 tutti_code
-tutti_coordinator_question_start(tutti_coordinator *self,
-                                 const tutti_coordinator_question_request *request,
-                                 tutti_coordinator_question *question, tutti_error *err)
+tutti_coordinator_stall_query_start(tutti_coordinator *self,
+                                    const tutti_coordinator_stall_query_request *request,
+                                    tutti_coordinator_stall_query *query, tutti_error *err)
 {
     const uint64_t wait_ms = request->wait_ms == 0 ? ASK_MS : request->wait_ms;
     coord_job *job = NULL;
@@ -284,27 +284,27 @@ tutti_coordinator_question_start(tutti_coordinator *self,
     if (code != TUTTI_OK) {
         return code;
     }
-    (void)snprintf(question->job, sizeof(question->job), "%s", job->name);
-    (void)snprintf(question->group, sizeof(question->group), "%s",
+    (void)snprintf(query->job, sizeof(query->job), "%s", job->name);
+    (void)snprintf(query->group, sizeof(query->group), "%s",
                    request->group == NULL ? "" : request->group);
-    question->job_id = job->id;
-    question->older_than_ms = request->older_than_ms;
-    question->number = job->wanted + 1;
-    question->wait_ns = wait_ms * TUTTI_NS_PER_MS;
-    question->awaited = 0;
-    question->wait.on_end = on_end;
-    tutti_list_add(&self->questions, &question->link);
-    coord_wait_start(self, &question->wait, true,
-                     tutti_clock_add(self->now_ns, question->wait_ns + BETWEEN_NS));
+    query->job_id = job->id;
+    query->older_than_ms = request->older_than_ms;
+    query->number = job->wanted + 1;
+    query->wait_ns = wait_ms * TUTTI_NS_PER_MS;
+    query->awaited = 0;
+    query->wait.on_end = on_end;
+    tutti_list_add(&self->queries, &query->link);
+    coord_wait_start(self, &query->wait, true,
+                     tutti_clock_add(self->now_ns, query->wait_ns + BETWEEN_NS));
     ask_soon(job);
     return TUTTI_OK;
 }
 
 void
-tutti_coordinator_question_withdraw(tutti_coordinator_question *question)
+tutti_coordinator_stall_query_withdraw(tutti_coordinator_stall_query *query)
 {
-    if (question->wait.owner != NULL) {
-        coord_wait_stop(&question->wait);
-        tutti_list_remove(&question->link);
+    if (query->wait.owner != NULL) {
+        coord_wait_stop(&query->wait);
+        tutti_list_remove(&query->link);
     }
 }

@@ -16,13 +16,13 @@
 #include "server/coordinator/member/members.h"
 #include "tutti/types.h"
 
-#define TUTTI_COORDINATOR_GROUPS_TOLD_MAX 256 /* of one heartbeat, and kept of one agent */
-#define TUTTI_COORDINATOR_PENDING_MAX 8       /* ops of one group */
-#define TUTTI_COORDINATOR_OP_WORDS_MAX 128    /* bytes of an op in words, with the NUL */
+#define TUTTI_COORDINATOR_GROUPS_REPORTED_MAX 256 /* of one heartbeat, and kept of one agent */
+#define TUTTI_COORDINATOR_PENDING_MAX 8           /* ops of one group */
+#define TUTTI_COORDINATOR_OP_WORDS_MAX 128        /* bytes of an op in words, with the NUL */
 #define TUTTI_COORDINATOR_STALLS_MAX 256
 #define TUTTI_COORDINATOR_ARRIVED_MAX 1024
 #define TUTTI_COORDINATOR_OTHERS_MAX 64
-#define TUTTI_COORDINATOR_ASK_MS_MAX 10000
+#define TUTTI_COORDINATOR_QUERY_MS_MAX 10000
 
 /* An op that has not ended. */
 typedef struct tutti_coordinator_pending {
@@ -34,7 +34,7 @@ typedef struct tutti_coordinator_pending {
 } tutti_coordinator_pending;
 
 /* How far a rank is in a group; as tutti.v1.GroupProgress. */
-typedef struct tutti_coordinator_told {
+typedef struct tutti_coordinator_progress_report {
     const char *group;
     uint64_t id;
     uint64_t epoch;
@@ -46,14 +46,14 @@ typedef struct tutti_coordinator_told {
     uint64_t last_sequence;
     const tutti_coordinator_pending *pending;
     size_t pending_count;
-} tutti_coordinator_told;
+} tutti_coordinator_progress_report;
 
 /*
  * After a heartbeat: what came with it, of one group. What is too long is cut, what is too much is
  * left out. A session that is not open is fine.
  */
-void tutti_coordinator_session_told(tutti_coordinator_session *session,
-                                    const tutti_coordinator_told *told);
+void tutti_coordinator_session_report(tutti_coordinator_session *session,
+                                      const tutti_coordinator_progress_report *told);
 
 /* After that: the heartbeat answers that question. */
 void tutti_coordinator_session_answered(tutti_coordinator_session *session, uint64_t number);
@@ -108,22 +108,22 @@ typedef struct tutti_coordinator_stalls {
     tutti_coordinator_stalled_rank others[TUTTI_COORDINATOR_OTHERS_MAX];
 } tutti_coordinator_stalls;
 
-typedef struct tutti_coordinator_question_request {
+typedef struct tutti_coordinator_stall_query_request {
     const char *job;
     const char *group; /* NULL or "" = all */
     uint64_t older_than_ms;
     uint32_t wait_ms; /* 0 = 500 */
-} tutti_coordinator_question_request;
+} tutti_coordinator_stall_query_request;
 
 /* A parked DescribeStall. Zero it and set the callback. */
-typedef struct tutti_coordinator_question tutti_coordinator_question;
-struct tutti_coordinator_question {
+typedef struct tutti_coordinator_stall_query tutti_coordinator_stall_query;
+struct tutti_coordinator_stall_query {
     /* The answer: `stalls`, or `err` when that is not NULL. */
-    void (*on_answer)(tutti_coordinator_question *question, const tutti_coordinator_stalls *stalls,
+    void (*on_answer)(tutti_coordinator_stall_query *query, const tutti_coordinator_stalls *stalls,
                       const tutti_error *err);
     /* The coordinator's: */
-    tutti_coordinator_wait wait;
-    tutti_link link; /* among the questions */
+    tutti_coordinator_pending_call wait;
+    tutti_list_node link; /* among the questions */
     char job[TUTTI_NAME_MAX + 1];
     uint64_t job_id;
     char group[TUTTI_NAME_MAX + 1];
@@ -140,17 +140,18 @@ struct tutti_coordinator_question {
  * TUTTI_RESOURCE_EXHAUSTED  WAITER_LIMIT
  * TUTTI_UNAVAILABLE         DRAINING
  */
-tutti_code tutti_coordinator_question_start(tutti_coordinator *self,
-                                            const tutti_coordinator_question_request *request,
-                                            tutti_coordinator_question *question, tutti_error *err);
+tutti_code tutti_coordinator_stall_query_start(tutti_coordinator *self,
+                                               const tutti_coordinator_stall_query_request *request,
+                                               tutti_coordinator_stall_query *query,
+                                               tutti_error *err);
 
 /* The caller went away. Not parked is fine. */
-void tutti_coordinator_question_withdraw(tutti_coordinator_question *question);
+void tutti_coordinator_stall_query_withdraw(tutti_coordinator_stall_query *query);
 
 /* "group world op 41 all_reduce(sum, FP32[4]): 3 of 4 ranks are in it, since 12.3 s; rank 2 ..." */
 void tutti_coordinator_stall_describe(const tutti_coordinator_stall *stall, tutti_text *text);
 
 /* The agent is freed: what it reported goes. */
-void coord_told_fini(coord_agent *agent);
+void coord_progress_report_fini(coord_agent *agent);
 
 #endif

@@ -14,7 +14,7 @@ typedef struct coord_pending {
 } coord_pending;
 
 /* The last word of an agent on a group. */
-typedef struct coord_told {
+typedef struct coord_progress_report {
     tutti_map_node node; /* in the agent's, by id */
     unsigned char key[8];
     uint64_t id;
@@ -29,15 +29,16 @@ typedef struct coord_told {
     char last_op[TUTTI_COORDINATOR_OP_WORDS_MAX];
     size_t pending_count;
     coord_pending *pending;
-} coord_told;
+} coord_progress_report;
 
-coord_told *coord_told_find(const coord_agent *agent, uint64_t id); /* NULL = nothing was told */
+coord_progress_report *coord_progress_report_find(const coord_agent *agent,
+                                                  uint64_t id); /* NULL = nothing was told */
 
 /* What is counted in ms when it was told, now. */
-uint64_t coord_told_ms(const coord_told *told, uint64_t ms, uint64_t now_ns);
+uint64_t coord_progress_report_ms(const coord_progress_report *told, uint64_t ms, uint64_t now_ns);
 
 /* stall.c: who is in what. TUTTI_RESOURCE_EXHAUSTED: no memory; [owned] ret_stalls->stalls */
-tutti_code coord_stalls_find(coord_job *job, const tutti_coordinator_question *question,
+tutti_code coord_stalls_find(coord_job *job, const tutti_coordinator_stall_query *query,
                              tutti_coordinator_stalls *ret_stalls, tutti_error *err);
 
 #endif

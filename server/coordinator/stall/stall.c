@@ -17,7 +17,7 @@
 
 /* An op that somebody is in. */
 typedef struct found {
-    const coord_told *told; /* of that rank */
+    const coord_progress_report *told; /* of that rank */
     const coord_pending *pending;
     uint32_t rank;
     uint64_t waited_ms;
@@ -25,7 +25,7 @@ typedef struct found {
 
 typedef struct search {
     coord_job *job;
-    const tutti_coordinator_question *question;
+    const tutti_coordinator_stall_query *query;
     uint64_t now_ns;
     size_t count;
     found founds[TUTTI_COORDINATOR_STALLS_MAX];
@@ -72,18 +72,18 @@ search_agent(search *self, const coord_agent *agent)
     tutti_map_node *node;
 
     for (node = tutti_map_first(&agent->told); node != NULL; node = tutti_map_next(node)) {
-        const coord_told *told = tutti_container_of(node, coord_told, node);
+        const coord_progress_report *told = tutti_container_of(node, coord_progress_report, node);
         size_t i;
 
-        if (self->question->group[0] != '\0' && strcmp(self->question->group, told->group) != 0) {
+        if (self->query->group[0] != '\0' && strcmp(self->query->group, told->group) != 0) {
             continue;
         }
         for (i = 0; i < told->pending_count; i++) {
             const found one = {.told = told,
                                .pending = &told->pending[i],
                                .rank = agent->rank,
-                               .waited_ms =
-                                   coord_told_ms(told, told->pending[i].waited_ms, self->now_ns)};
+                               .waited_ms = coord_progress_report_ms(
+                                   told, told->pending[i].waited_ms, self->now_ns)};
 
             add_found(self, &one);
         }
@@ -114,7 +114,7 @@ find_all(search *self)
     }
     qsort(self->founds, self->count, sizeof(self->founds[0]), compare);
     while (self->count > 0 &&
-           self->founds[self->count - 1].waited_ms < self->question->older_than_ms) {
+           self->founds[self->count - 1].waited_ms < self->query->older_than_ms) {
         self->count--;
     }
 }
@@ -134,7 +134,7 @@ stand_without_word(const search *self, uint32_t rank, tutti_coordinator_stalled_
         ret->reason = agent == NULL ? "nobody has its seat" : agent->reason;
         return;
     }
-    if (agent->answered < self->question->number) {
+    if (agent->answered < self->query->number) {
         ret->standing = TUTTI_COORDINATOR_SILENT;
         seen_ns = agent->session != NULL ? agent->session->seen_ns : agent->gone_ns;
         ret->silent_ms = seen_ns == 0 ? 0 : (self->now_ns - seen_ns) / TUTTI_NS_PER_MS;
@@ -144,16 +144,17 @@ stand_without_word(const search *self, uint32_t rank, tutti_coordinator_stalled_
 
 /* What it does on the group, when that is something else. */
 static void
-take_words(const search *self, const coord_told *told, tutti_coordinator_stalled_rank *ret)
+take_words(const search *self, const coord_progress_report *told,
+           tutti_coordinator_stalled_rank *ret)
 {
     ret->last_op = told->last_op;
     ret->last_sequence = told->last_sequence;
-    ret->last_ms = coord_told_ms(told, told->last_ms, self->now_ns);
+    ret->last_ms = coord_progress_report_ms(told, told->last_ms, self->now_ns);
 }
 
 /* It answers, and is not in the op: what does it do instead? */
 static void
-stand_beside(const search *self, const coord_told *told, uint64_t sequence,
+stand_beside(const search *self, const coord_progress_report *told, uint64_t sequence,
              tutti_coordinator_stalled_rank *ret)
 {
     size_t i;
@@ -168,7 +169,7 @@ stand_beside(const search *self, const coord_told *told, uint64_t sequence,
             pending->sequence < sequence ? TUTTI_COORDINATOR_SLOW : TUTTI_COORDINATOR_QUEUED;
         ret->last_sequence = pending->sequence;
         ret->last_op = pending->op;
-        ret->last_ms = coord_told_ms(told, pending->waited_ms, self->now_ns);
+        ret->last_ms = coord_progress_report_ms(told, pending->waited_ms, self->now_ns);
         return;
     }
     if (told->last_op[0] != '\0' && ret->last_ms < SLOW_MS) {
@@ -180,14 +181,14 @@ static void
 stand(const search *self, const found *one, uint32_t rank, tutti_coordinator_stalled_rank *ret)
 {
     const coord_agent *agent = self->job->seats[rank];
-    const coord_told *told = NULL;
+    const coord_progress_report *told = NULL;
     const uint64_t sequence = one->pending->sequence;
 
     stand_without_word(self, rank, ret);
     if (agent == NULL || ret->standing == TUTTI_COORDINATOR_GONE) {
         return;
     }
-    told = coord_told_find(agent, one->told->id);
+    told = coord_progress_report_find(agent, one->told->id);
     if (told == NULL || told->epoch != one->told->epoch) {
         return;
     }
@@ -275,7 +276,7 @@ find_troubled(const search *self, tutti_coordinator_stalls *ret)
 }
 
 tutti_code
-coord_stalls_find(coord_job *job, const tutti_coordinator_question *question,
+coord_stalls_find(coord_job *job, const tutti_coordinator_stall_query *query,
                   tutti_coordinator_stalls *ret_stalls, tutti_error *err)
 {
     search *self = calloc(1, sizeof(*self));
@@ -285,7 +286,7 @@ coord_stalls_find(coord_job *job, const tutti_coordinator_question *question,
         return coord_fail_memory(err, "an answer");
     }
     self->job = job;
-    self->question = question;
+    self->query = query;
     self->now_ns = job->owner->now_ns;
     find_all(self);
     *ret_stalls = (tutti_coordinator_stalls){

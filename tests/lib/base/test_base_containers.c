@@ -10,7 +10,7 @@
 
 typedef struct item {
     tutti_map_node node;
-    tutti_link link;
+    tutti_list_node link;
     unsigned char key[8];
     uint64_t number;
 } item;
@@ -19,10 +19,10 @@ static void
 test_list__adds_removes_and_splices_in_order(void **state)
 {
     item items[4];
-    tutti_link head;
-    tutti_link other;
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node head;
+    tutti_list_node other;
+    tutti_list_node *link;
+    tutti_list_node *spare;
     uint64_t seen = 0;
     size_t i;
 

@@ -1,7 +1,7 @@
 /*
- * Goal: every op gives every rank the right bytes, on every wire, for every number of ranks.
- * Method: one list of sentences, built once per wire; results are compared with what the inputs
- * alone say.
+ * Goal: every op gives every rank the right bytes, on every transport, for every number of ranks.
+ * Method: one list of sentences, built once per transport; results are compared with what the
+ * inputs alone say.
  */
 #include "support/testing.h"
 
@@ -246,7 +246,7 @@ typedef struct pair {
     run *earlier;
     run *barrier;
     void (*on_done)(tutti_coll_op *op, const tutti_error *err); /* the world's */
-    bool early;
+    bool unexpected;
 } pair;
 
 static pair pairs[WORLD_MAX];
@@ -260,7 +260,7 @@ look_back(tutti_coll_op *op, const tutti_error *err)
     for (i = 0; i < WORLD_MAX; i++) {
         if (pairs[i].barrier != NULL && &pairs[i].barrier->op == op) {
             (void)pthread_mutex_lock(&pairs[i].earlier->lock);
-            pairs[i].early = !pairs[i].earlier->released;
+            pairs[i].unexpected = !pairs[i].earlier->released;
             (void)pthread_mutex_unlock(&pairs[i].earlier->lock);
             pairs[i].on_done(op, err);
             return;
@@ -298,7 +298,7 @@ test_barrier__ends_after_what_was_posted_before_has_been_let_go(void **state)
         for (i = 0; i < size; i++) {
             assert_int_equal(run_wait(pairs[i].barrier), TUTTI_OK);
             assert_int_equal(run_wait(pairs[i].earlier), TUTTI_OK);
-            assert_false(pairs[i].early);
+            assert_false(pairs[i].unexpected);
         }
         for (i = 0; i < size; i++) {
             run_free(pairs[i].barrier);

@@ -1,6 +1,6 @@
 /*
  * Goal: ops that cut tensors into parts and join parts give every rank the right elements, on every
- * wire, for every number of ranks, form and axis.
+ * transport, for every number of ranks, form and axis.
  * Method: elements are numbers that say whose they are; results are compared element by element
  * with what indices alone say.
  */

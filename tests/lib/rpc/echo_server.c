@@ -52,7 +52,7 @@ start_loops(echo_server *self, size_t loop_count, tutti_error *err)
         code = tutti_rpc_loop_new(names[self->loop_count], &self->loops[self->loop_count], err);
         if (code == TUTTI_OK) {
             if (self->loop_count > 0) {
-                tutti_rpc_loop_doze(self->loops[self->loop_count]);
+                tutti_rpc_loop_idle(self->loops[self->loop_count]);
             }
             code = tutti_rpc_loop_start(self->loops[self->loop_count++], err);
         }

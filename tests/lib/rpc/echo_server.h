@@ -40,8 +40,8 @@ typedef struct echo_server {
     bool open_calls; /* Unary needs no credentials */
     bool open_enums; /* enum numbers nobody knows reach the handlers */
     tutti_rpc_task release;
-    tutti_link parked; /* loop's thread */
-    tutti_link slow;   /* likewise */
+    tutti_list_node parked; /* loop's thread */
+    tutti_list_node slow;   /* likewise */
     atomic_size_t parked_count;
     atomic_size_t cancel_count; /* on_cancel of parked calls and streams */
     atomic_size_t half_close_count;

@@ -9,7 +9,7 @@
 
 /* A stream's own state. */
 typedef struct stream {
-    tutti_link link;
+    tutti_list_node link;
     tutti_rpc_call *call;
     uint64_t messages;
     uint64_t bytes;
@@ -221,7 +221,7 @@ const tutti_rpc_stream_ops echo_chat_ops = {.on_open = on_upload_open,
 void
 echo_release_slow(echo_server *self)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
     while ((link = tutti_list_pop(&self->slow)) != NULL) {
         tutti_rpc_call_read(tutti_container_of(link, stream, link)->call);

@@ -12,7 +12,7 @@
 #include "rpc/util/process.h"
 
 typedef struct parked_call {
-    tutti_link link;
+    tutti_list_node link;
     tutti_rpc_call *call;
     echo_server *server;
 } parked_call;

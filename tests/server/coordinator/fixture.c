@@ -93,8 +93,8 @@ static bool
 write_all(fixture *at)
 {
     bool any = false;
-    tutti_link *link;
-    tutti_link *spare;
+    tutti_list_node *link;
+    tutti_list_node *spare;
 
     tutti_list_each(link, spare, &at->lines)
     {
@@ -328,7 +328,7 @@ on_changes(tutti_coordinator_session *session, const tutti_coordinator_event *ch
 }
 
 static void
-on_heard(tutti_coordinator_session *session)
+on_heartbeat_ack(tutti_coordinator_session *session)
 {
     line *one = tutti_container_of(session, line, session);
 
@@ -351,10 +351,10 @@ on_line_end(tutti_coordinator_session *session, const tutti_error *err)
 
 /* Take `link` out when it is in; it may have been in the list of an earlier fixture. */
 static void
-unlist(tutti_link *head, tutti_link *link)
+unlist(tutti_list_node *head, tutti_list_node *link)
 {
-    tutti_link *other;
-    tutti_link *spare;
+    tutti_list_node *other;
+    tutti_list_node *spare;
 
     tutti_list_each(other, spare, head)
     {
@@ -371,7 +371,7 @@ line_open(fixture *at, line *one, const tutti_coordinator_member *member, tutti_
     unlist(&at->lines, &one->link);
     *one = (line){.session = {.on_accepted = on_accepted,
                               .on_changes = on_changes,
-                              .on_heard = on_heard,
+                              .on_heartbeat_ack = on_heartbeat_ack,
                               .on_end = on_line_end}};
     tutti_list_add(&at->lines, &one->link);
     tutti_coordinator_session_start(at->self, &one->session);

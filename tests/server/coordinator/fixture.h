@@ -23,9 +23,9 @@ typedef struct fixture {
     tutti_store *store;
     tutti_coordinator_options options;
     uint64_t now_ns;
-    tutti_link lines;    /* sessions whose messages leave at once */
-    tutti_link watchers; /* likewise */
-    char notes[1024];    /* what happened, with a semicolon behind each sentence */
+    tutti_list_node lines;    /* sessions whose messages leave at once */
+    tutti_list_node watchers; /* likewise */
+    char notes[1024];         /* what happened, with a semicolon behind each sentence */
 } fixture;
 
 /* That of the test that runs. */
@@ -96,7 +96,7 @@ tutti_coordinator_member member_of(uint32_t rank);
 
 typedef struct line {
     tutti_coordinator_session session;
-    tutti_link link;
+    tutti_list_node link;
     bool stuck; /* its messages do not leave */
     bool in_flight;
     int accepted_count;
@@ -150,7 +150,7 @@ typedef struct counter {
 
 typedef struct watcher {
     tutti_coordinator_watch watch;
-    tutti_link link;
+    tutti_list_node link;
     bool stuck;
     bool in_flight;
     size_t change_count;

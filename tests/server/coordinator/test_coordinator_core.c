@@ -189,7 +189,7 @@ session_storm(line *lines, const joiner *joiners, uint32_t count)
 
         lines[i] = (line){.session = {.on_accepted = lines[0].session.on_accepted,
                                       .on_changes = lines[0].session.on_changes,
-                                      .on_heard = lines[0].session.on_heard,
+                                      .on_heartbeat_ack = lines[0].session.on_heartbeat_ack,
                                       .on_end = lines[0].session.on_end}};
         tutti_list_add(&fix.lines, &lines[i].link);
         tutti_coordinator_session_start(fix.self, &lines[i].session);
@@ -397,7 +397,7 @@ live_keys(parked *all)
     assert_int_equal(code, TUTTI_OK);
 }
 
-/* Taking, meeting and answers that are kept. */
+/* Taking, exchange round and answers that are kept. */
 typedef struct told {
     tutti_coordinator_take take;
     tutti_coordinator_caller caller;

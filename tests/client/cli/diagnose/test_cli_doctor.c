@@ -12,7 +12,7 @@
 static tutti_rank_info infos[RANKS];
 static doctor_patient patients[RANKS];
 static tutti_reach reaches[RANKS];
-static cli_survey survey;
+static cli_fan_out fan_out;
 static doctor all;
 
 /* Three ranks that are well. */
@@ -22,21 +22,22 @@ begin(void **state)
     uint32_t i;
 
     (void)state;
-    survey = (cli_survey){.infos = infos, .count = RANKS, .job = {.world_size = RANKS}};
-    all = (doctor){.survey = &survey, .patients = patients};
+    fan_out = (cli_fan_out){.infos = infos, .count = RANKS, .job = {.world_size = RANKS}};
+    all = (doctor){.fan_out = &fan_out, .patients = patients};
     for (i = 0; i < RANKS; i++) {
         infos[i] = (tutti_rank_info){
             .rank = i, .state = TUTTI_RANK_ALIVE, .host = "a", .address = "10.0.0.1:29601"};
         patients[i] = (doctor_patient){
             .answered = true,
-            .exam = {.rank = i, .host = "a", .files = 20000, .memlock_bytes = 8u << 20},
+            .self_check = {.rank = i, .host = "a", .files = 20000, .memlock_bytes = 8u << 20},
         };
-        (void)snprintf(patients[i].exam.version, sizeof(patients[i].exam.version), "%s",
+        (void)snprintf(patients[i].self_check.version, sizeof(patients[i].self_check.version), "%s",
                        tutti_version());
-        (void)snprintf(patients[i].exam.addresses[0], sizeof(patients[i].exam.addresses[0]),
-                       "10.0.0.1:29601");
-        patients[i].exam.address_count = 1;
-        (void)snprintf(patients[i].exam.transports, sizeof(patients[i].exam.transports), "tcp");
+        (void)snprintf(patients[i].self_check.addresses[0],
+                       sizeof(patients[i].self_check.addresses[0]), "10.0.0.1:29601");
+        patients[i].self_check.address_count = 1;
+        (void)snprintf(patients[i].self_check.transports, sizeof(patients[i].self_check.transports),
+                       "tcp");
     }
     return 0;
 }
@@ -143,7 +144,8 @@ static void
 test_doctor__finds_hosts_that_do_not_speak_alike(void **state)
 {
     (void)state;
-    (void)snprintf(patients[1].exam.transports, sizeof(patients[1].exam.transports), "ucx");
+    (void)snprintf(patients[1].self_check.transports, sizeof(patients[1].self_check.transports),
+                   "ucx");
     must_find(true, "by tcp on rank 0, by ucx on rank 1", "--transports");
 }
 
@@ -152,7 +154,7 @@ test_doctor__finds_an_address_that_others_cannot_use(void **state)
 {
     (void)state;
     (void)snprintf(infos[1].host, sizeof(infos[1].host), "b");
-    (void)snprintf(patients[1].exam.addresses[0], sizeof(patients[1].exam.addresses[0]),
+    (void)snprintf(patients[1].self_check.addresses[0], sizeof(patients[1].self_check.addresses[0]),
                    "127.0.0.1:29601");
     must_find(false, "rank 1 advertises only 127.0.0.1:29601", "--listen 0.0.0.0");
 }
@@ -180,8 +182,8 @@ static void
 test_doctor__finds_low_limits(void **state)
 {
     (void)state;
-    patients[0].exam.files = 256;
-    patients[0].exam.files_open = 250;
+    patients[0].self_check.files = 256;
+    patients[0].self_check.files_open = 250;
     must_find(true, "rank 0 may open 256 files (250 are open)", "LimitNOFILE");
 }
 
@@ -189,9 +191,9 @@ static void
 test_doctor__wants_locked_memory_where_there_is_rdma(void **state)
 {
     (void)state;
-    (void)snprintf(patients[0].exam.rdma_devices[0], sizeof(patients[0].exam.rdma_devices[0]),
-                   "mlx5_0");
-    patients[0].exam.rdma_device_count = 1;
+    (void)snprintf(patients[0].self_check.rdma_devices[0],
+                   sizeof(patients[0].self_check.rdma_devices[0]), "mlx5_0");
+    patients[0].self_check.rdma_device_count = 1;
     must_find(false, "rank 0 may lock 8192 KiB of memory and has the RDMA device mlx5_0",
               "memlock");
 }
@@ -200,7 +202,7 @@ static void
 test_doctor__finds_versions_that_differ(void **state)
 {
     (void)state;
-    (void)snprintf(patients[2].exam.version, sizeof(patients[2].exam.version), "9.9.9");
+    (void)snprintf(patients[2].self_check.version, sizeof(patients[2].self_check.version), "9.9.9");
     must_find(false, "rank 2 of version 9.9.9", "same version");
 }
 

@@ -13,7 +13,7 @@ static tutti_flight_entry left[4];
 static tutti_flight_entry right[4];
 static trace_flown flown[2];
 static tutti_rank_info infos[2];
-static cli_survey survey;
+static cli_fan_out fan_out;
 static trace whole;
 
 static tutti_flight_entry
@@ -38,10 +38,10 @@ match(size_t left_count, size_t right_count)
 {
     infos[0] = (tutti_rank_info){.rank = 0, .state = TUTTI_RANK_ALIVE, .host = "a"};
     infos[1] = (tutti_rank_info){.rank = 1, .state = TUTTI_RANK_ALIVE, .host = "b"};
-    survey = (cli_survey){.infos = infos, .count = 2, .job = {.name = "default"}};
+    fan_out = (cli_fan_out){.infos = infos, .count = 2, .job = {.name = "default"}};
     flown[0] = (trace_flown){.answered = true, .entries = left, .count = left_count};
     flown[1] = (trace_flown){.answered = true, .entries = right, .count = right_count};
-    whole = (trace){.survey = &survey, .flown = flown};
+    whole = (trace){.fan_out = &fan_out, .flown = flown};
     trace_match(&whole);
 }
 

@@ -274,7 +274,7 @@ static void
 test_agree__refuses_bytes_that_are_no_signatures(void **state)
 {
     const tutti_coll_args args = all_reduce(TUTTI_DTYPE_FP32, 3);
-    static const unsigned char rider[64] = {1};
+    static const unsigned char part[64] = {1};
     tutti_coll_agree *self = tutti_agree_new(4, 1, &args);
     unsigned char bytes[600];
     tutti_bytes known;
@@ -290,7 +290,7 @@ test_agree__refuses_bytes_that_are_no_signatures(void **state)
             fail_msg("%zu of %zu bytes were taken", i, known.size);
         }
     }
-    tutti_agree_ride(self, rider, sizeof(rider));
+    tutti_agree_piggyback(self, part, sizeof(part));
     for (i = 0; i < 20000; i++) { /* nothing breaks, whatever comes */
         const size_t size = 1 + i % sizeof(bytes);
         size_t k;
@@ -306,9 +306,9 @@ test_agree__refuses_bytes_that_are_no_signatures(void **state)
 
 /* [in] walker  the rank that has no rider; `size` = none */
 static void
-ride(uint32_t size, uint32_t walker, size_t rider_size)
+piggyback(uint32_t size, uint32_t walker, size_t piggyback_size)
 {
-    unsigned char bytes[TUTTI_AGREE_RIDER_MAX];
+    unsigned char bytes[TUTTI_AGREE_PIGGYBACK_MAX];
     tutti_coll_args args[SIZE_MAX_];
     uint32_t i;
 
@@ -319,7 +319,7 @@ ride(uint32_t size, uint32_t walker, size_t rider_size)
     for (i = 0; i < size; i++) {
         memset(bytes, (int)i + 1, sizeof(bytes));
         if (i != walker) {
-            tutti_agree_ride(members[i], bytes, rider_size);
+            tutti_agree_piggyback(members[i], bytes, piggyback_size);
         }
     }
     exchange(size);
@@ -328,7 +328,7 @@ ride(uint32_t size, uint32_t walker, size_t rider_size)
 static void
 test_riders__of_all_ranks_are_everywhere_in_their_order(void **state)
 {
-    unsigned char wanted[TUTTI_AGREE_RIDER_MAX];
+    unsigned char wanted[TUTTI_AGREE_PIGGYBACK_MAX];
     const unsigned char *riders;
     uint32_t size;
     uint32_t i;
@@ -337,7 +337,7 @@ test_riders__of_all_ranks_are_everywhere_in_their_order(void **state)
 
     (void)state;
     for (size = 2; size <= TUTTI_AGREE_RIDING_RANKS_MAX; size++) {
-        ride(size, size, 16 * (1 + size % 8));
+        piggyback(size, size, 16 * (1 + size % 8));
         for (i = 0; i < size; i++) {
             riders = tutti_agree_riders(members[i], &bytes);
             assert_non_null(riders);
@@ -360,9 +360,9 @@ test_riders__are_nowhere_when_one_rank_has_none(void **state)
     size_t bytes;
 
     (void)state;
-    for (size = 2; size <= SIZE_MAX_; size++) { /* of the last, nobody rides */
+    for (size = 2; size <= SIZE_MAX_; size++) { /* of the last, nobody is piggybacked */
         for (walker = 0; walker < size; walker++) {
-            ride(size, walker, 16);
+            piggyback(size, walker, 16);
             for (i = 0; i < size; i++) {
                 assert_null(tutti_agree_riders(members[i], &bytes));
             }
@@ -389,8 +389,8 @@ test_riders__that_are_malformed_do_not_ride(void **state)
         tutti_coll_agree *one = tutti_agree_new(2, 1, &args);
         tutti_coll_agree *other = tutti_agree_new(2, 0, &args);
 
-        tutti_agree_ride(one, own, sizeof(own));
-        tutti_agree_ride(other, own, i % 2 == 0 ? sizeof(own) : sizeof(own) / 2);
+        tutti_agree_piggyback(one, own, sizeof(own));
+        tutti_agree_piggyback(other, own, i % 2 == 0 ? sizeof(own) : sizeof(own) / 2);
         assert_ok(tutti_agree_write(other, &known, &err));
         length = known.size;
         memset(bytes, 0, sizeof(bytes));

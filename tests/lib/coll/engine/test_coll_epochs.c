@@ -1,7 +1,8 @@
 /*
  * Goal: ops go on while members learn of an epoch one after the other; who is not a member any more
  * hinders nobody.
- * Method: engines over sealed wires that are told of epochs in any order, with ops on their way.
+ * Method: engines over sealed transports that are told of epochs in any order, with ops on their
+ * way.
  */
 #include "support/testing.h"
 

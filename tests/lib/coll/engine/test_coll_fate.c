@@ -1,7 +1,7 @@
 /*
  * Goal: an op that cannot end well ends for every rank, in bounded time, with the culprit named,
  * and its group goes on. Method: calls that differ, refusals, deadlines, cancellations, ranks that
- * die, freeze and come back, on the fake wire, where all of these are exact.
+ * die, freeze and come back, on the fake transport, where all of these are exact.
  */
 #include "support/testing.h"
 
@@ -43,7 +43,7 @@ check_group_works(world *w)
     }
 }
 
-/* Back when rank `to` has heard all that `from` said before: the fake wire keeps the order. */
+/* Back when rank `to` has heard all that `from` said before: the fake transport keeps the order. */
 static void
 hear(world *w, uint32_t from, uint32_t to)
 {
@@ -69,7 +69,7 @@ test_mismatch__is_the_same_error_on_every_rank_and_touches_no_data(void **state)
     uint32_t i;
 
     (void)state;
-    world_open(&w, world_wire_fake, 5);
+    world_open(&w, world_transport_fake, 5);
     for (i = 0; i < w.size; i++) {
         runs[i] = reduce_one(&w, i, i == 3 ? 2 : 1, LONG_MS);
     }
@@ -99,7 +99,7 @@ test_mismatch__of_steps_names_who_is_at_which(void **state)
     uint32_t i;
 
     (void)state;
-    world_open(&w, world_wire_fake, 3);
+    world_open(&w, world_transport_fake, 3);
     for (i = 0; i < 3; i++) {
         runs[i] = run_new(TUTTI_COLL_ALL_REDUCE);
         numbers[i] = 1;
@@ -130,7 +130,7 @@ test_mismatch__of_a_step_and_none_is_found(void **state)
     run *other;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     one = reduce_one(&w, 0, 1, LONG_MS);
     other = run_new(TUTTI_COLL_BARRIER);
     other->op.args.step = 7;
@@ -153,7 +153,7 @@ test_mismatch__of_ops_is_found_too(void **state)
     run *other;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     one = reduce_one(&w, 0, 1, LONG_MS);
     other = run_new(TUTTI_COLL_BARRIER);
     run_post(other, w.groups[1], LONG_MS);
@@ -175,7 +175,7 @@ test_refusal__of_one_rank_is_heard_by_all_before_and_after_they_call(void **stat
     tutti_error why;
 
     (void)state;
-    world_open(&w, world_wire_fake, 3);
+    world_open(&w, world_transport_fake, 3);
     (void)TUTTI_FAIL_FOR(&why, TUTTI_INVALID_ARGUMENT, "BAD_SHAPE", "dimension -1");
     runs[0] = reduce_one(&w, 0, 1, LONG_MS); /* calls before */
     assert_int_equal(tutti_coll_refuse(w.groups[1], 0, &why), 1);
@@ -200,7 +200,7 @@ test_deadline__names_who_has_not_called_and_what_it_did_last(void **state)
     uint32_t i;
 
     (void)state;
-    world_open(&w, world_wire_fake, 4);
+    world_open(&w, world_transport_fake, 4);
     check_group_works(&w);
     for (i = 0; i < 3; i++) {
         runs[i] = reduce_one(&w, i, 1, i == 0 ? SHORT_MS : LONG_MS);
@@ -237,16 +237,16 @@ test_deadline__says_who_does_not_answer(void **state)
     run *one;
 
     (void)state;
-    world_open(&w, world_wire_fake, 3);
+    world_open(&w, world_transport_fake, 3);
     check_group_works(&w);
-    fake_wire_freeze(w.wires[1], true);
+    fake_transport_freeze(w.wires[1], true);
     one = reduce_one(&w, 0, 1, 10 * SHORT_MS); /* rank 2 has time to answer */
     assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
     assert_text_has(one->err.text, "rank 1 does not answer");
     assert_text_has(one->err.text, "rank 2 has not called it");
     assert_int_equal(one->err.rank, TUTTI_ERROR_RANK_NONE);
     run_free(one);
-    fake_wire_freeze(w.wires[1], false);
+    fake_transport_freeze(w.wires[1], false);
     world_close(&w);
 }
 
@@ -262,7 +262,7 @@ test_deadline__frees_memory_that_a_frozen_rank_holds(void **state)
     int32_t *data[2];
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     check_group_works(&w);
     for (i = 0; i < 2; i++) {
         data[i] = calloc(COUNT, sizeof(int32_t));
@@ -270,11 +270,11 @@ test_deadline__frees_memory_that_a_frozen_rank_holds(void **state)
         run_give(runs[i], TUTTI_DTYPE_INT32, COUNT, data[i], NULL);
         runs[i]->op.args.peer = 1 - i;
     }
-    fake_wire_freeze(w.wires[1], true);
+    fake_transport_freeze(w.wires[1], true);
     run_post(runs[0], w.groups[0], SHORT_MS);
     assert_int_equal(run_wait(runs[0]), TUTTI_DEADLINE_EXCEEDED); /* released, too */
     assert_text_has(runs[0]->err.text, "rank 1 has not received it");
-    fake_wire_freeze(w.wires[1], false);
+    fake_transport_freeze(w.wires[1], false);
     for (i = 0; i < 2; i++) {
         free(data[i]);
         run_free(runs[i]);
@@ -290,7 +290,7 @@ test_cancel__is_told_to_all(void **state)
     tutti_error why;
 
     (void)state;
-    world_open(&w, world_wire_fake, 3);
+    world_open(&w, world_transport_fake, 3);
     runs[0] = reduce_one(&w, 0, 1, LONG_MS);
     runs[1] = reduce_one(&w, 1, 1, LONG_MS);
     (void)TUTTI_FAIL_FOR(&why, TUTTI_CANCELLED, "CALLER_GONE", "rank 0's caller went away");
@@ -317,7 +317,7 @@ test_shape__that_a_receiver_cannot_take_fails_for_all(void **state)
     uint32_t i;
 
     (void)state;
-    world_open(&w, world_wire_fake, 3);
+    world_open(&w, world_transport_fake, 3);
     for (i = 0; i < 3; i++) {
         runs[i] = run_new(TUTTI_COLL_BROADCAST);
         if (i == 0) {
@@ -344,7 +344,7 @@ test_death__is_named_to_every_rank_long_before_its_deadline(void **state)
     uint32_t i;
 
     (void)state;
-    world_open(&w, world_wire_fake, 4);
+    world_open(&w, world_transport_fake, 4);
     check_group_works(&w);
     for (i = 0; i < 3; i++) {
         runs[i] = reduce_one(&w, i, 1, LONG_MS);
@@ -371,9 +371,9 @@ test_loss__that_only_the_coordinator_saw_ends_ops_now_and_later(void **state)
     uint32_t i;
 
     (void)state;
-    world_open(&w, world_wire_fake, 3);
+    world_open(&w, world_transport_fake, 3);
     check_group_works(&w);
-    fake_wire_freeze(w.wires[2], true);
+    fake_transport_freeze(w.wires[2], true);
     one = reduce_one(&w, 0, 1, LONG_MS);
     for (i = 0; i < 2; i++) {
         tutti_coll_lose_peer(w.engines[i], 2, w.incarnations[2], "no heartbeat for 10 s");
@@ -387,7 +387,7 @@ test_loss__that_only_the_coordinator_saw_ends_ops_now_and_later(void **state)
     one = reduce_one(&w, 1, 1, LONG_MS);
     assert_int_equal(run_wait(one), TUTTI_UNAVAILABLE);
     run_free(one);
-    fake_wire_freeze(w.wires[2], false);
+    fake_transport_freeze(w.wires[2], false);
     world_close(&w);
 }
 
@@ -401,7 +401,7 @@ test_return__of_a_rank_makes_its_groups_work_again(void **state)
     tutti_error err;
 
     (void)state;
-    world_open(&w, world_wire_fake, 3);
+    world_open(&w, world_transport_fake, 3);
     check_group_works(&w);
     world_kill(&w, 1);
     one = reduce_one(&w, 0, 1, LONG_MS);
@@ -431,7 +431,7 @@ test_renewal__fails_what_runs_and_counts_from_one(void **state)
     run *late;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     check_group_works(&w);
     one = reduce_one(&w, 0, 1, LONG_MS);
     tutti_coll_group_renew(w.groups[0], 2);
@@ -460,18 +460,18 @@ test_doubt__lets_ranks_count_alike_until_an_op_succeeds(void **state)
 
     (void)state;
     for (late = 0; late < 2; late++) {
-        world_open(&w, world_wire_fake, 2);
+        world_open(&w, world_transport_fake, 2);
         check_group_works(&w);
         if (!late) {
-            tutti_coll_group_doubt(w.groups[1]);
+            tutti_coll_group_resync(w.groups[1]);
         }
         one = reduce_one(&w, 0, 1, SHORT_MS);
         assert_int_equal(run_wait(one), TUTTI_DEADLINE_EXCEEDED);
         run_free(one);
         hear(&w, 0, 1);
         if (late) {
-            tutti_coll_group_doubt(w.groups[1]);
-            hear(&w, 0, 1); /* and it has come to its own doubt */
+            tutti_coll_group_resync(w.groups[1]);
+            hear(&w, 0, 1); /* and it has come to its own resync */
         }
         check_group_works(&w);
         assert_int_equal(tutti_coll_group_last(w.groups[0], last, sizeof(last)), 3);
@@ -502,18 +502,18 @@ test_doubt__comes_back_when_the_op_that_ended_it_failed_elsewhere(void **state)
     run *tried;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     check_group_works(&w);
-    tutti_coll_group_doubt(w.groups[1]);
+    tutti_coll_group_resync(w.groups[1]);
     first = reduce_one(&w, 0, 1, LONG_MS);
     hear(&w, 0, 1); /* rank 1 has what it gave */
-    fake_wire_freeze(w.wires[1], true);
+    fake_transport_freeze(w.wires[1], true);
     (void)TUTTI_FAIL_FOR(&why, TUTTI_CANCELLED, "CALLER_GONE", "rank 0's caller went away");
     tutti_coll_cancel(w.engines[0], first->op.id, &why);
     assert_int_equal(run_wait(first), TUTTI_CANCELLED);
     stale = reduce_one(&w, 1, 1, LONG_MS);
     assert_int_equal(run_wait(stale), TUTTI_OK);
-    fake_wire_freeze(w.wires[1], false);
+    fake_transport_freeze(w.wires[1], false);
     tried = reduce_one(&w, 0, 1, SHORT_MS);
     assert_int_equal(run_wait(tried), TUTTI_DEADLINE_EXCEEDED);
     hear(&w, 0, 1);
@@ -535,7 +535,7 @@ test_renewal__lets_ranks_count_alike_until_an_op_succeeds(void **state)
     int met = 0;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     check_group_works(&w);
     tutti_coll_group_renew(w.groups[0], 2);
     tutti_coll_group_renew(w.groups[1], 2);
@@ -569,7 +569,7 @@ test_closing__a_group_ends_its_ops(void **state)
     run *got;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     one = reduce_one(&w, 0, 1, LONG_MS);
     got = run_new(TUTTI_COLL_RECV);
     got->op.args.peer = TUTTI_COLL_ANY_SOURCE;
@@ -588,17 +588,17 @@ static void
 test_closing__a_group_lets_the_ops_end_that_all_call(void **state)
 {
     world w;
-    run *early;
+    run *unexpected;
     run *late;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
-    early = reduce_one(&w, 0, 1, LONG_MS);
+    world_open(&w, world_transport_fake, 2);
+    unexpected = reduce_one(&w, 0, 1, LONG_MS);
     tutti_coll_group_close(w.groups[0]);
     late = reduce_one(&w, 1, 1, LONG_MS); /* it has not heard of the deletion */
-    assert_int_equal(run_wait(early), TUTTI_OK);
+    assert_int_equal(run_wait(unexpected), TUTTI_OK);
     assert_int_equal(run_wait(late), TUTTI_OK);
-    run_free(early);
+    run_free(unexpected);
     run_free(late);
     world_close(&w);
 }
@@ -610,7 +610,7 @@ test_closing__group_outlives_the_loss_of_a_member(void **state)
     run *one;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     one = reduce_one(&w, 0, 1, LONG_MS);
     tutti_coll_group_close(w.groups[0]);
     tutti_coll_lose_peer(w.engines[0], 1, w.incarnations[1], "left");
@@ -626,7 +626,7 @@ test_stopping__an_engine_ends_groups_that_close(void **state)
     run *one;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     one = reduce_one(&w, 0, 1, LONG_MS);
     tutti_coll_group_close(w.groups[0]);
     tutti_coll_engine_stop(w.engines[0]);
@@ -643,7 +643,7 @@ test_stopping__an_engine_is_told_to_the_others(void **state)
     run *runs[2];
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     check_group_works(&w);
     runs[0] = reduce_one(&w, 0, 1, LONG_MS);
     runs[1] = run_new(TUTTI_COLL_RECV); /* keeps rank 1 busy */
@@ -668,7 +668,7 @@ test_post__keeps_to_the_number_that_was_asked_for(void **state)
     tutti_error err;
 
     (void)state;
-    world_open(&w, world_wire_fake, 1);
+    world_open(&w, world_transport_fake, 1);
     one->op.deadline_ns = tutti_clock_ns() + TUTTI_NS_PER_S;
     assert_fails(tutti_coll_post(w.groups[0], &one->op, 2, &err), TUTTI_FAILED_PRECONDITION);
     assert_string_equal(err.reason, "OUT_OF_SEQUENCE");
@@ -687,7 +687,7 @@ test_retracted__send_leaves_nothing_for_a_later_receive(void **state)
     run *got;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     sent = run_new(TUTTI_COLL_SEND);
     run_give(sent, TUTTI_DTYPE_INT32, 1, &numbers[0], NULL);
     sent->op.args.peer = 1;
@@ -711,7 +711,7 @@ test_receive__ends_when_its_sender_dies(void **state)
     run *got;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     check_group_works(&w);
     got = run_new(TUTTI_COLL_RECV);
     got->op.args.peer = 1;

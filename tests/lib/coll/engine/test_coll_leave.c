@@ -1,6 +1,6 @@
 /*
  * Goal: a rank that leaves says so, ends what is under way, and nobody waits for it in vain.
- * Method: engines on the fake wire; who has begun what is exact.
+ * Method: engines on the fake transport; who has begun what is exact.
  */
 #include "support/testing.h"
 
@@ -54,7 +54,7 @@ test_leave__lets_end_what_the_leaver_has_begun(void **state)
     world w;
 
     (void)state;
-    world_open(&w, world_wire_fake, 3);
+    world_open(&w, world_transport_fake, 3);
     first[0] = reduce_one(&w, 0);
     second[0] = reduce_one(&w, 0); /* the leaver never begins it */
     first[2] = reduce_one(&w, 2);
@@ -80,7 +80,7 @@ test_leave__of_two_counts_from_who_began_less(void **state)
     world w;
 
     (void)state;
-    world_open(&w, world_wire_fake, 3);
+    world_open(&w, world_transport_fake, 3);
     first[1] = reduce_one(&w, 1);
     second = reduce_one(&w, 1);
     first[0] = reduce_one(&w, 0);
@@ -104,7 +104,7 @@ test_leave__ends_with_the_loss_and_with_a_new_epoch(void **state)
     uint32_t i;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     tutti_coll_group_leave(w.groups[1], "pod deleted");
     expect_leaving(reduce_one(&w, 0), 1, 1);
     tutti_coll_lose_peer(w.engines[0], 1, w.incarnations[1], "left: pod deleted");

@@ -21,7 +21,7 @@ typedef struct answer {
 } answer;
 
 static world all;
-static answer told;
+static answer announced;
 
 static void
 on_done(void *arg, const tutti_coll_reach *reaches, size_t count)
@@ -41,20 +41,20 @@ start(const uint32_t *ranks, size_t count, uint64_t wait_ns)
 {
     tutti_error err;
 
-    told = (answer){.count = 0};
-    (void)pthread_mutex_init(&told.lock, NULL);
-    (void)pthread_cond_init(&told.changed, NULL);
-    assert_ok(tutti_coll_probe(all.engines[0], ranks, count, wait_ns, on_done, &told, &err));
+    announced = (answer){.count = 0};
+    (void)pthread_mutex_init(&announced.lock, NULL);
+    (void)pthread_cond_init(&announced.changed, NULL);
+    assert_ok(tutti_coll_probe(all.engines[0], ranks, count, wait_ns, on_done, &announced, &err));
 }
 
 static void
 wait_for_answer(void)
 {
-    (void)pthread_mutex_lock(&told.lock);
-    while (told.count == 0) {
-        (void)pthread_cond_wait(&told.changed, &told.lock);
+    (void)pthread_mutex_lock(&announced.lock);
+    while (announced.count == 0) {
+        (void)pthread_cond_wait(&announced.changed, &announced.lock);
     }
-    (void)pthread_mutex_unlock(&told.lock);
+    (void)pthread_mutex_unlock(&announced.lock);
 }
 
 static void
@@ -63,15 +63,15 @@ test_probe__reaches_ranks_that_live(void **state)
     static const uint32_t ranks[] = {2, 1};
 
     (void)state;
-    world_open(&all, world_wire_fake, 3);
+    world_open(&all, world_transport_fake, 3);
     start(ranks, COUNT_OF(ranks), LONG_NS);
     wait_for_answer();
-    assert_int_equal(told.reach_count, 2);
-    assert_int_equal(told.reaches[0].rank, 2);
-    assert_true(told.reaches[0].reached && told.reaches[1].reached);
-    assert_true(told.reaches[1].trip_ns > 0);
+    assert_int_equal(announced.reach_count, 2);
+    assert_int_equal(announced.reaches[0].rank, 2);
+    assert_true(announced.reaches[0].reached && announced.reaches[1].reached);
+    assert_true(announced.reaches[1].trip_ns > 0);
     world_close(&all);
-    assert_int_equal(told.count, 1);
+    assert_int_equal(announced.count, 1);
 }
 
 static void
@@ -81,16 +81,16 @@ test_probe__of_a_dead_rank_ends_when_its_time_is_up(void **state)
     uint64_t wait_ns = SHORT_NS;
 
     (void)state;
-    world_open(&all, world_wire_fake, 3);
+    world_open(&all, world_transport_fake, 3);
     world_kill(&all, 2);
     do { /* a busy machine may need more than a short time to reach rank 1 */
         start(ranks, COUNT_OF(ranks), wait_ns);
         wait_for_answer();
         wait_ns *= 2;
-    } while (!told.reaches[0].reached && wait_ns < LONG_NS);
-    assert_true(told.reaches[0].reached);
-    assert_false(told.reaches[1].reached);
-    assert_true(told.reaches[1].why[0] != '\0');
+    } while (!announced.reaches[0].reached && wait_ns < LONG_NS);
+    assert_true(announced.reaches[0].reached);
+    assert_false(announced.reaches[1].reached);
+    assert_true(announced.reaches[1].why[0] != '\0');
     world_close(&all);
 }
 
@@ -100,12 +100,12 @@ test_probe__of_a_lost_rank_says_why(void **state)
     static const uint32_t ranks[] = {1};
 
     (void)state;
-    world_open(&all, world_wire_fake, 2);
+    world_open(&all, world_transport_fake, 2);
     tutti_coll_lose_peer(all.engines[0], 1, 0, "left: pod deleted");
     start(ranks, 1, SHORT_NS);
     wait_for_answer();
-    assert_false(told.reaches[0].reached);
-    assert_string_equal(told.reaches[0].why, "it is gone: left: pod deleted");
+    assert_false(announced.reaches[0].reached);
+    assert_string_equal(announced.reaches[0].why, "it is gone: left: pod deleted");
     world_close(&all);
 }
 
@@ -113,10 +113,10 @@ static void
 test_probe__of_nobody_is_over_at_once(void **state)
 {
     (void)state;
-    world_open(&all, world_wire_fake, 2);
+    world_open(&all, world_transport_fake, 2);
     start(NULL, 0, LONG_NS);
     wait_for_answer();
-    assert_int_equal(told.reach_count, 0);
+    assert_int_equal(announced.reach_count, 0);
     world_close(&all);
 }
 
@@ -127,16 +127,16 @@ test_probe__ends_with_the_engine(void **state)
     tutti_error err;
 
     (void)state;
-    world_open(&all, world_wire_fake, 2);
+    world_open(&all, world_transport_fake, 2);
     world_kill(&all, 1);
     start(ranks, 1, LONG_NS);
     tutti_coll_engine_refuse(all.engines[0]);
     wait_for_answer();
-    assert_false(told.reaches[0].reached);
-    assert_fails(tutti_coll_probe(all.engines[0], ranks, 1, LONG_NS, on_done, &told, &err),
+    assert_false(announced.reaches[0].reached);
+    assert_fails(tutti_coll_probe(all.engines[0], ranks, 1, LONG_NS, on_done, &announced, &err),
                  TUTTI_UNAVAILABLE);
     world_close(&all);
-    assert_int_equal(told.count, 1);
+    assert_int_equal(announced.count, 1);
 }
 
 int

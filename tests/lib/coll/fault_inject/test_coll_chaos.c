@@ -1,7 +1,7 @@
 /*
- * Goal: chaos strikes where it is told to, once, and a wire around which it lies keeps its
- * contract: every ticket that is out comes back. Method: rules as text; and a wire that counts what
- * reaches it.
+ * Goal: fault injection strikes where it is told to, once, and a transport around which it lies
+ * keeps its contract: every ticket that is out comes back. Method: rules as text; and a transport
+ * that counts what reaches it.
  */
 #include "coll/packet/packet.h"
 #include "support/testing.h"
@@ -13,44 +13,44 @@
 #include "coll/fault_inject/fault_inject.h"
 
 typedef struct counter {
-    tutti_wire base;
+    tutti_transport base;
     size_t sent;
     uint32_t last_step;
 } counter;
 
-struct tutti_wire_link {
-    counter *wire;
+struct tutti_transport_conn {
+    counter *transport;
 };
 
 static void
-count_listen(tutti_wire *wire, const tutti_wire_events *events, void *arg)
+count_listen(tutti_transport *transport, const tutti_transport_events *events, void *arg)
 {
-    (void)wire;
+    (void)transport;
     (void)events;
     (void)arg;
 }
 
 static tutti_code
-count_connect(tutti_wire *wire, tutti_bytes address, void *owner, tutti_wire_link **ret_link,
-              tutti_error *err)
+count_connect(tutti_transport *transport, tutti_bytes address, void *owner,
+              tutti_transport_conn **ret_link, tutti_error *err)
 {
     (void)address;
     (void)owner;
     (void)err;
     *ret_link = calloc(1, sizeof(**ret_link));
-    (*ret_link)->wire = tutti_container_of(wire, counter, base);
+    (*ret_link)->transport = tutti_container_of(transport, counter, base);
     return TUTTI_OK;
 }
 
 static void
-count_disconnect(tutti_wire_link *link)
+count_disconnect(tutti_transport_conn *link)
 {
     free(link);
 }
 
-static tutti_wire_result
-count_send(tutti_wire_link *link, const void *header, size_t header_size, const void *data,
-           size_t size, tutti_wire_ticket *ticket)
+static tutti_transport_result
+count_send(tutti_transport_conn *link, const void *header, size_t header_size, const void *data,
+           size_t size, tutti_transport_ticket *ticket)
 {
     tutti_packet packet;
 
@@ -58,54 +58,54 @@ count_send(tutti_wire_link *link, const void *header, size_t header_size, const 
     (void)size;
     (void)ticket;
     assert_true(tutti_packet_read(header, header_size, &packet));
-    link->wire->sent++;
-    link->wire->last_step = packet.step;
-    return TUTTI_WIRE_DONE;
+    link->transport->sent++;
+    link->transport->last_step = packet.step;
+    return TUTTI_TRANSPORT_DONE;
 }
 
 static unsigned
-count_progress(tutti_wire *wire)
+count_progress(tutti_transport *transport)
 {
-    (void)wire;
+    (void)transport;
     return 0;
 }
 
 static bool
-count_arm(tutti_wire *wire, bool idle)
+count_arm(tutti_transport *transport, bool idle)
 {
     (void)idle;
-    (void)wire;
+    (void)transport;
     return true;
 }
 
 static void
-count_close(tutti_wire *wire)
+count_close(tutti_transport *transport)
 {
-    (void)wire;
+    (void)transport;
 }
 
-static const tutti_wire_ops count_ops = {.size = sizeof(count_ops),
-                                         .listen = count_listen,
-                                         .connect = count_connect,
-                                         .disconnect = count_disconnect,
-                                         .send = count_send,
-                                         .progress = count_progress,
-                                         .arm = count_arm,
-                                         .close = count_close};
+static const tutti_transport_ops count_ops = {.size = sizeof(count_ops),
+                                              .listen = count_listen,
+                                              .connect = count_connect,
+                                              .disconnect = count_disconnect,
+                                              .send = count_send,
+                                              .progress = count_progress,
+                                              .arm = count_arm,
+                                              .close = count_close};
 
-typedef struct chaos_world {
+typedef struct fault_world {
     counter inner;
-    tutti_wire *wire;
-    tutti_wire_link *way;
+    tutti_transport *transport;
+    tutti_transport_conn *conn;
     unsigned char header[TUTTI_PACKET_BYTES];
-    tutti_wire_ticket ticket;
+    tutti_transport_ticket ticket;
     size_t went, failed, broken;
-} chaos_world;
+} fault_world;
 
 static void
-on_done(tutti_wire_ticket *ticket, bool ok)
+on_done(tutti_transport_ticket *ticket, bool ok)
 {
-    chaos_world *self = tutti_container_of(ticket, chaos_world, ticket);
+    fault_world *self = tutti_container_of(ticket, fault_world, ticket);
 
     *(ok ? &self->went : &self->failed) += 1;
 }
@@ -113,51 +113,51 @@ on_done(tutti_wire_ticket *ticket, bool ok)
 static void
 on_broken(void *arg, void *owner, const char *why)
 {
-    chaos_world *self = arg;
+    fault_world *self = arg;
 
     (void)why;
     assert_ptr_equal(owner, &self->went);
     self->broken++;
-    self->wire->ops->disconnect(self->way);
-    self->way = NULL;
+    self->transport->ops->disconnect(self->conn);
+    self->conn = NULL;
 }
 
-static const tutti_wire_events events = {NULL, on_broken};
+static const tutti_transport_events events = {NULL, on_broken};
 
 static void
-open_world(chaos_world *self, const char *rule)
+open_world(fault_world *self, const char *rule)
 {
     tutti_error err;
 
     memset(self, 0, sizeof(*self));
     self->inner.base.ops = &count_ops;
     self->ticket.on_done = on_done;
-    assert_ok(tutti_chaos_open(rule, &err));
-    assert_true(tutti_chaos_is_on());
-    assert_ok(tutti_wire_chaos_open(&self->inner.base, &self->wire, &err));
-    self->wire->ops->listen(self->wire, &events, self);
-    assert_ok(
-        self->wire->ops->connect(self->wire, (tutti_bytes){"", 0}, &self->went, &self->way, &err));
+    assert_ok(tutti_fault_open(rule, &err));
+    assert_true(tutti_fault_is_on());
+    assert_ok(tutti_transport_fault_open(&self->inner.base, &self->transport, &err));
+    self->transport->ops->listen(self->transport, &events, self);
+    assert_ok(self->transport->ops->connect(self->transport, (tutti_bytes){"", 0}, &self->went,
+                                            &self->conn, &err));
 }
 
 static void
-close_world(chaos_world *self)
+close_world(fault_world *self)
 {
-    if (self->way != NULL) {
-        self->wire->ops->disconnect(self->way);
+    if (self->conn != NULL) {
+        self->transport->ops->disconnect(self->conn);
     }
-    self->wire->ops->close(self->wire);
-    assert_false(tutti_chaos_is_on());
+    self->transport->ops->close(self->transport);
+    assert_false(tutti_fault_is_on());
 }
 
-static tutti_wire_result
-send_one(chaos_world *self, tutti_packet_kind kind, uint32_t step)
+static tutti_transport_result
+send_one(fault_world *self, tutti_packet_kind kind, uint32_t step)
 {
     const tutti_packet packet = {.kind = kind, .step = step};
 
     tutti_packet_write(&packet, self->header);
-    return self->wire->ops->send(self->way, self->header, sizeof(self->header), "data", 4,
-                                 &self->ticket);
+    return self->transport->ops->send(self->conn, self->header, sizeof(self->header), "data", 4,
+                                      &self->ticket);
 }
 
 static void
@@ -178,37 +178,37 @@ test_chaos__rules_that_cannot_be_are_refused(void **state)
                                         "before-done:drop",
                                         "after-agree:duplicate",
                                         "agree:drop:99999999999"};
-    tutti_chaos_rule rule = {0};
+    tutti_fault_rule rule = {0};
     tutti_error err;
     size_t i;
 
     (void)state;
     for (i = 0; i < COUNT_OF(wrong); i++) {
-        assert_fails(tutti_chaos_read_rule(wrong[i], &rule, &err), TUTTI_INVALID_ARGUMENT);
+        assert_fails(tutti_fault_read_rule(wrong[i], &rule, &err), TUTTI_INVALID_ARGUMENT);
         assert_int_equal(rule.point, 0);
     }
     assert_text_has(err.text, "after-agree");
-    assert_ok(tutti_chaos_read_rule("mid-data:delay=250:3", &rule, &err));
-    assert_int_equal(rule.point, TUTTI_CHAOS_MID_DATA);
-    assert_int_equal(rule.action, TUTTI_CHAOS_DELAY);
+    assert_ok(tutti_fault_read_rule("mid-data:delay=250:3", &rule, &err));
+    assert_int_equal(rule.point, TUTTI_FAULT_MID_DATA);
+    assert_int_equal(rule.action, TUTTI_FAULT_DELAY);
     assert_int_equal(rule.delay_ms, 250);
     assert_int_equal(rule.nth, 3);
-    assert_fails(tutti_chaos_open("/nowhere/at/all", &err), TUTTI_NOT_FOUND);
-    assert_ok(tutti_chaos_open("20", &err)); /* delays of shared memory */
-    assert_false(tutti_chaos_is_on());
+    assert_fails(tutti_fault_open("/nowhere/at/all", &err), TUTTI_NOT_FOUND);
+    assert_ok(tutti_fault_open("20", &err)); /* delays of shared memory */
+    assert_false(tutti_fault_is_on());
 }
 
 static void
 test_drop__loses_the_nth_packet_of_its_kind_and_no_other(void **state)
 {
-    chaos_world world;
+    fault_world world;
     uint32_t i;
 
     (void)state;
     open_world(&world, "data:drop:2");
-    assert_int_equal(send_one(&world, TUTTI_PACKET_AGREE, 0), TUTTI_WIRE_DONE);
+    assert_int_equal(send_one(&world, TUTTI_PACKET_AGREE, 0), TUTTI_TRANSPORT_DONE);
     for (i = 1; i <= 4; i++) {
-        assert_int_equal(send_one(&world, TUTTI_PACKET_DATA, i), TUTTI_WIRE_DONE);
+        assert_int_equal(send_one(&world, TUTTI_PACKET_DATA, i), TUTTI_TRANSPORT_DONE);
         assert_int_equal(world.inner.sent, i < 2 ? 1 + i : i);
         assert_int_equal(world.inner.last_step, i == 2 ? 1 : i);
     }
@@ -218,13 +218,13 @@ test_drop__loses_the_nth_packet_of_its_kind_and_no_other(void **state)
 static void
 test_duplicate__sends_it_twice_and_ends_it_once(void **state)
 {
-    chaos_world world;
+    fault_world world;
 
     (void)state;
     open_world(&world, "agree:duplicate");
-    assert_int_equal(send_one(&world, TUTTI_PACKET_AGREE, 1), TUTTI_WIRE_DONE);
+    assert_int_equal(send_one(&world, TUTTI_PACKET_AGREE, 1), TUTTI_TRANSPORT_DONE);
     assert_int_equal(world.inner.sent, 2);
-    assert_int_equal(send_one(&world, TUTTI_PACKET_AGREE, 2), TUTTI_WIRE_DONE);
+    assert_int_equal(send_one(&world, TUTTI_PACKET_AGREE, 2), TUTTI_TRANSPORT_DONE);
     assert_int_equal(world.inner.sent, 3);
     close_world(&world);
 }
@@ -232,30 +232,30 @@ test_duplicate__sends_it_twice_and_ends_it_once(void **state)
 static void
 test_delay__holds_it_until_its_time_and_the_engine_stays_awake(void **state)
 {
-    chaos_world world;
+    fault_world world;
 
     (void)state;
     open_world(&world, "agree:delay=1");
-    assert_int_equal(send_one(&world, TUTTI_PACKET_AGREE, 1), TUTTI_WIRE_LATER);
+    assert_int_equal(send_one(&world, TUTTI_PACKET_AGREE, 1), TUTTI_TRANSPORT_LATER);
     while (world.went == 0) {
-        assert_false(world.wire->ops->arm(world.wire, false));
-        (void)world.wire->ops->progress(world.wire);
+        assert_false(world.transport->ops->arm(world.transport, false));
+        (void)world.transport->ops->progress(world.transport);
     }
     assert_int_equal(world.inner.sent, 1);
-    assert_true(world.wire->ops->arm(world.wire, false));
+    assert_true(world.transport->ops->arm(world.transport, false));
     close_world(&world);
 }
 
 static void
 test_cut__breaks_the_way_and_brings_back_the_ticket(void **state)
 {
-    chaos_world world;
+    fault_world world;
 
     (void)state;
     open_world(&world, "data:cut");
-    assert_int_equal(send_one(&world, TUTTI_PACKET_DATA, 1), TUTTI_WIRE_LATER);
-    assert_false(world.wire->ops->arm(world.wire, false));
-    (void)world.wire->ops->progress(world.wire);
+    assert_int_equal(send_one(&world, TUTTI_PACKET_DATA, 1), TUTTI_TRANSPORT_LATER);
+    assert_false(world.transport->ops->arm(world.transport, false));
+    (void)world.transport->ops->progress(world.transport);
     assert_int_equal(world.broken, 1);
     assert_int_equal(world.failed, 1);
     assert_int_equal(world.inner.sent, 0);
@@ -265,15 +265,15 @@ test_cut__breaks_the_way_and_brings_back_the_ticket(void **state)
 static void
 test_point_of_an_op__cuts_all_ways(void **state)
 {
-    chaos_world world;
+    fault_world world;
 
     (void)state;
     open_world(&world, "before-done:cut");
-    tutti_chaos_at(TUTTI_CHAOS_AFTER_AGREE);
-    assert_true(world.wire->ops->arm(world.wire, false));
-    tutti_chaos_at(TUTTI_CHAOS_BEFORE_DONE);
-    assert_false(world.wire->ops->arm(world.wire, false));
-    (void)world.wire->ops->progress(world.wire);
+    tutti_fault_at(TUTTI_FAULT_AFTER_AGREE);
+    assert_true(world.transport->ops->arm(world.transport, false));
+    tutti_fault_at(TUTTI_FAULT_BEFORE_DONE);
+    assert_false(world.transport->ops->arm(world.transport, false));
+    (void)world.transport->ops->progress(world.transport);
     assert_int_equal(world.broken, 1);
     close_world(&world);
 }
@@ -284,8 +284,8 @@ test_page__may_be_changed_and_counts_what_struck(void **state)
 {
     char path[] = "/tmp/tutti-chaos-XXXXXX";
     const int file = mkstemp(path);
-    tutti_chaos_page *page;
-    chaos_world world;
+    tutti_fault_page *page;
+    fault_world world;
 
     (void)state;
     assert_int_equal(ftruncate(file, sizeof(*page)), 0);

@@ -32,22 +32,22 @@ static const tutti_algorithm reducing[] = {TUTTI_ALGORITHM_FLAT,
                                            TUTTI_ALGORITHM_SHARED};
 
 static void
-force(tutti_choice *choice, tutti_coll_kind kind, tutti_algorithm algorithm)
+force(tutti_selection *selection, tutti_coll_kind kind, tutti_algorithm algorithm)
 {
-    tutti_choice_init(choice);
-    choice->forced[kind] = algorithm;
-    tutti_choice_seal(choice);
+    tutti_selection_init(selection);
+    selection->forced[kind] = algorithm;
+    tutti_selection_seal(selection);
 }
 
-/* A world in which all ranks have one choice, and `per_host` of them share a host. */
+/* A world in which all ranks have one selection, and `per_host` of them share a host. */
 static void
-open_forced(world *w, const tutti_choice *choice, uint32_t size, unsigned per_host)
+open_forced(world *w, const tutti_selection *selection, uint32_t size, unsigned per_host)
 {
     uint32_t i;
 
     *w = (world){.per_host = per_host};
     for (i = 0; i < size; i++) {
-        w->choices[i] = choice;
+        w->selector[i] = selection;
     }
     world_open_with(w, WIRE, size);
 }
@@ -153,15 +153,15 @@ compare(const table *t, uint32_t i, const unsigned char *wanted)
     const size_t whole = t->count * tutti_dtype_bytes(t->dtype);
     const bool cuts = t->kind == TUTTI_COLL_REDUCE_SCATTER;
     const size_t bytes = cuts ? whole / t->w->size : whole;
-    const tutti_choice *choice = t->w->choices[i];
+    const tutti_selection *selection = t->w->selector[i];
 
     if (t->kind == TUTTI_COLL_REDUCE && i != t->w->size / 2) {
         return;
     }
     if (memcmp(t->outputs[i], wanted + (cuts ? bytes * i : 0), bytes) != 0) {
         fail_msg("%s by %s of %zu %s, %s, is wrong on rank %u of %u", tutti_coll_kind_name(t->kind),
-                 choice == NULL ? "any" : tutti_algorithm_name(choice->forced[t->kind]), t->count,
-                 tutti_dtype_name(t->dtype), tutti_reduce_name(t->reduce), i, t->w->size);
+                 selection == NULL ? "any" : tutti_algorithm_name(selection->forced[t->kind]),
+                 t->count, tutti_dtype_name(t->dtype), tutti_reduce_name(t->reduce), i, t->w->size);
     }
 }
 
@@ -202,12 +202,12 @@ check_lengths(tutti_coll_kind kind, tutti_algorithm algorithm, uint32_t size, un
 {
     static const size_t counts[] = {0, 1, 3, 17, 1000, 16384, 65537, 262144, 600001};
     const size_t step = kind == TUTTI_COLL_REDUCE_SCATTER ? size : 1;
-    tutti_choice choice;
+    tutti_selection selection;
     world w;
     size_t c;
 
-    force(&choice, kind, algorithm);
-    open_forced(&w, &choice, size, per_host);
+    force(&selection, kind, algorithm);
+    open_forced(&w, &selection, size, per_host);
     for (c = 0; c < COUNT_OF(counts) - (size > LONG_FOR ? 2 : 0); c++) {
         const size_t count = counts[c] / step * step;
 
@@ -280,11 +280,11 @@ test_all_reduce__by_any_algorithm_knows_every_reduce_op_and_dtype(void **state)
 
     (void)state;
     for (a = 0; a < COUNT_OF(reducing); a++) {
-        tutti_choice choice;
+        tutti_selection selection;
         world w;
 
-        force(&choice, TUTTI_COLL_ALL_REDUCE, reducing[a]);
-        open_forced(&w, &choice, 5, 2);
+        force(&selection, TUTTI_COLL_ALL_REDUCE, reducing[a]);
+        open_forced(&w, &selection, 5, 2);
         for (reduce = 1; reduce <= TUTTI_REDUCE_PREMUL_SUM; reduce++) {
             for (dtype = 1; dtype <= TUTTI_DTYPE_FP8_E5M2; dtype++) {
                 if (tutti_reduce_check((tutti_reduce)reduce, (tutti_dtype)dtype, NULL) ==
@@ -305,15 +305,15 @@ test_all_reduce__by_any_algorithm_knows_every_reduce_op_and_dtype(void **state)
 static void
 test_all_reduce__of_ranks_with_different_choices_is_right_all_the_same(void **state)
 {
-    tutti_choice choices[COUNT_OF(reducing)];
+    tutti_selection selector[COUNT_OF(reducing)];
     world w = {.per_host = 2};
     size_t a;
     int k;
 
     (void)state;
     for (a = 0; a < COUNT_OF(reducing); a++) {
-        force(&choices[a], TUTTI_COLL_ALL_REDUCE, reducing[a]);
-        w.choices[a] = a == 0 ? NULL : &choices[a];
+        force(&selector[a], TUTTI_COLL_ALL_REDUCE, reducing[a]);
+        w.selector[a] = a == 0 ? NULL : &selector[a];
     }
     world_open_with(&w, WIRE, COUNT_OF(reducing));
     for (k = 0; k < 3; k++) {

@@ -112,15 +112,15 @@ test_copy__reads_nothing_behind_the_end(void **state)
 static void
 check_rows(const places *self, uint64_t row)
 {
-    const tutti_piece from = {
+    const tutti_strided from = {
         .base = self->from, .rows = 4, .row_bytes = 2 * row, .stride = 2 * row + 128};
-    const tutti_piece to = {.base = self->to, .rows = 8, .row_bytes = row, .stride = row + 192};
+    const tutti_strided to = {.base = self->to, .rows = 8, .row_bytes = row, .stride = row + 192};
     const uint64_t at = row / 3;
     const uint64_t size = 4 * row;
     uint64_t i;
 
     memset(self->to, COLOUR, MOST + PAGE);
-    tutti_host_piece_copy_past_cache(&to, at, &from, at, size);
+    tutti_host_strided_copy_past_cache(&to, at, &from, at, size);
     for (i = at; i < at + size; i++) {
         assert_int_equal(self->to[i / row * to.stride + i % row],
                          self->from[i / (2 * row) * from.stride + i % (2 * row)]);

@@ -104,7 +104,7 @@ test_group__has_one_communicator_from_its_first_op_to_its_end(void **state)
     int k;
 
     (void)state;
-    world_open(&w, world_wire_fake, 3);
+    world_open(&w, world_transport_fake, 3);
     assert_int_equal(tutti_standin_nccl_left(), 0);
     for (k = 0; k < 5; k++) {
         check_group_works(&w);
@@ -122,7 +122,7 @@ test_group__that_is_closed_destroys_its_communicator(void **state)
     uint32_t i;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     check_group_works(&w);
     for (i = 0; i < w.size; i++) {
         tutti_coll_group_close(w.groups[i]);
@@ -153,7 +153,7 @@ test_groups__that_share_devices_never_wait_for_each_other_for_ever(void **state)
     int k;
 
     (void)state;
-    world_open(&w, world_wire_fake, 3);
+    world_open(&w, world_transport_fake, 3);
     fake_network_shuffle(w.network, 4, 5);
     for (g = 0; g < 4; g++) {
         world_group(&w, "g", lists[g], counts[g], groups[g]);
@@ -194,7 +194,7 @@ test_mismatch__is_refused_before_anything_is_launched(void **state)
     run *other;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     one = reduce_on(w.groups[0], &numbers[0], 1, LONG_MS);
     other = reduce_on(w.groups[1], &numbers[1], 2, LONG_MS);
     assert_int_equal(run_wait(one), TUTTI_INVALID_ARGUMENT);
@@ -217,7 +217,7 @@ test_mismatch__of_places_names_who_is_where(void **state)
     tutti_error err;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     one = reduce_one(&w, 0, LONG_MS);
     other = run_new(TUTTI_COLL_ALL_REDUCE);
     run_give(other, TUTTI_DTYPE_INT32, 1, &numbers[1], &numbers[1]);
@@ -249,7 +249,7 @@ test_failure__of_any_call_is_told_to_all_with_nccls_words(void **state)
 
     (void)state;
     for (i = 0; i < COUNT_OF(calls); i++) {
-        world_open(&w, world_wire_fake, 3);
+        world_open(&w, world_transport_fake, 3);
         (void)snprintf(setting, sizeof(setting), "fail:%s:1", calls[i]);
         (void)snprintf(words, sizeof(words), "%s: unhandled system error",
                        i < COUNT_OF(calls) - 1 ? calls[i] : "ncclCommInitRankConfig");
@@ -266,7 +266,7 @@ test_failure__says_the_op_the_ranks_and_what_to_do(void **state)
     world w;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     tutti_standin_nccl_set("fail:ncclAllReduce:1");
     check_all_fail(&w, TUTTI_INTERNAL, "NCCL_FAILED",
                    "group world op 1: all_reduce(sum, INT32[1]) on cuda at rank ");
@@ -306,7 +306,7 @@ test_failure__of_cuda_is_told_too(void **state)
     world w;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     check_group_works(&w);
     tutti_standin_cuda_fail("cudaEventRecord", 1);
     check_some_fail(&w, TUTTI_INTERNAL, "DEVICE_FAILED", "cudaEventRecord: ");
@@ -323,7 +323,7 @@ test_async_error__is_noticed_and_the_communicator_replaced(void **state)
     world w;
 
     (void)state;
-    world_open(&w, world_wire_fake, 3);
+    world_open(&w, world_transport_fake, 3);
     check_group_works(&w);
     tutti_standin_nccl_set("async:1");
     check_all_fail(&w, TUTTI_UNAVAILABLE, "NCCL_FAILED",
@@ -342,7 +342,7 @@ test_making__that_fails_is_an_error_and_the_next_op_tries_again(void **state)
     world w;
 
     (void)state;
-    world_open(&w, world_wire_fake, 3);
+    world_open(&w, world_transport_fake, 3);
     tutti_standin_nccl_set("init:2");
     check_all_fail(&w, TUTTI_UNAVAILABLE, "NCCL_FAILED", "ncclCommInitRankConfig: ");
     check_group_works(&w);
@@ -359,7 +359,7 @@ test_hang__ends_at_the_deadline_for_all_and_memory_comes_back(void **state)
     uint32_t i;
 
     (void)state;
-    world_open(&w, world_wire_fake, 3);
+    world_open(&w, world_transport_fake, 3);
     check_group_works(&w);
     tutti_standin_nccl_set("hang:2");
     reduce_all(&w, runs, SHORT_MS);
@@ -384,7 +384,7 @@ test_hang__of_one_group_fails_later_ops_of_it_and_delays_those_of_others(void **
     uint32_t i;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     world_group(&w, "other", ranks, 2, groups);
     check_group_works(&w);
     tutti_standin_nccl_set("hang:1");
@@ -421,7 +421,7 @@ test_abort__that_takes_long_does_not_keep_the_caller_waiting(void **state)
     uint32_t i;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     tutti_standin_nccl_set("fail:ncclAllReduce:1,abort:3000");
     reduce_all(&w, runs, LONG_MS);
     while (!run_is_done(runs[0]) || !run_is_done(runs[1])) {
@@ -446,7 +446,7 @@ test_death__of_a_member_aborts_what_the_others_launched(void **state)
     uint32_t i;
 
     (void)state;
-    world_open(&w, world_wire_fake, 3);
+    world_open(&w, world_transport_fake, 3);
     check_group_works(&w);
     tutti_standin_nccl_set("hang:1");
     reduce_all(&w, runs, LONG_MS);
@@ -475,7 +475,7 @@ test_send__goes_on_while_an_op_of_the_device_hangs(void **state)
     uint32_t i;
 
     (void)state;
-    world_open(&w, world_wire_fake, 2);
+    world_open(&w, world_transport_fake, 2);
     tutti_standin_nccl_set("hang:1");
     reduce_all(&w, runs, LONG_MS);
     send = run_new(TUTTI_COLL_SEND);

@@ -33,20 +33,20 @@ test_line__lets_nobody_go_before_its_ticket_is_known(void **state)
 static void
 test_line__waits_for_one_that_may_still_be_earlier(void **state)
 {
-    nccl_place early = place_of(1);
+    nccl_place unexpected = place_of(1);
     nccl_place late = place_of(2);
     nccl_line line;
 
     (void)state;
     tutti_nccl_line_init(&line);
-    tutti_nccl_line_propose(&line, &early); /* 1 */
-    tutti_nccl_line_propose(&line, &late);  /* 2 */
+    tutti_nccl_line_propose(&line, &unexpected); /* 1 */
+    tutti_nccl_line_propose(&line, &late);       /* 2 */
     tutti_nccl_line_settle(&line, &late, 2);
     assert_null(tutti_nccl_line_head(&line));
-    tutti_nccl_line_settle(&line, &early, 7);
+    tutti_nccl_line_settle(&line, &unexpected, 7);
     assert_ptr_equal(tutti_nccl_line_head(&line), &late);
     tutti_nccl_line_leave(&late);
-    assert_ptr_equal(tutti_nccl_line_head(&line), &early);
+    assert_ptr_equal(tutti_nccl_line_head(&line), &unexpected);
 }
 
 static void

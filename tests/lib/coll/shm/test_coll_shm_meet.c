@@ -1,7 +1,7 @@
 /*
  * Goal: a ring is had by members of this epoch alone: with a fresh proof, and as long as they are
- * members. Who is ahead of us waits; who is refused has the inner wire, which refuses it, too.
- * Method: two wires of one thread, sealed; a relay between them that hears and repeats hellos.
+ * members. Who is ahead of us waits; who is refused has the inner transport, which refuses it, too.
+ * Method: two transports of one thread, sealed; a relay between them that hears and repeats hellos.
  */
 #include "support/testing.h"
 
@@ -15,8 +15,8 @@
 #include "support/wire_fake.h"
 
 typedef struct side {
-    tutti_wire *seal;
-    tutti_wire *wire;
+    tutti_transport *seal;
+    tutti_transport *transport;
     size_t heard;
     bool broken;
 } side;
@@ -24,12 +24,12 @@ typedef struct side {
 typedef struct pair {
     fake_network *network;
     side sides[2]; /* 0 connects to 1 */
-    tutti_wire_link *way;
+    tutti_transport_conn *conn;
 } pair;
 
 static void
 on_packet(void *arg, const void *header, size_t header_size, const void *data, size_t size,
-          tutti_wire_parcel *parcel)
+          tutti_transport_rndv *rndv)
 {
     side *self = arg;
 
@@ -37,7 +37,7 @@ on_packet(void *arg, const void *header, size_t header_size, const void *data, s
     (void)header_size;
     (void)data;
     (void)size;
-    (void)parcel;
+    (void)rndv;
     self->heard++;
 }
 
@@ -51,29 +51,30 @@ on_broken(void *arg, void *owner, const char *why)
     self->broken = true;
 }
 
-static const tutti_wire_events events = {on_packet, on_broken};
+static const tutti_transport_events events = {on_packet, on_broken};
 
 static void
 rekey(pair *self, int which, uint64_t epoch)
 {
-    tutti_wire_key key = {.job_id = 7, .epoch = epoch};
-    tutti_wire *wire = self->sides[which].wire;
+    tutti_transport_key key = {.job_id = 7, .epoch = epoch};
+    tutti_transport *transport = self->sides[which].transport;
 
     memset(key.bytes, (int)epoch, sizeof(key.bytes));
-    wire->ops->rekey(wire, &key);
+    transport->ops->rekey(transport, &key);
 }
 
 static void
 open_side(pair *self, size_t i)
 {
-    tutti_wire_shm_options options = {.host_id = "this host", .memory = -1, .inside = true};
+    tutti_transport_shm_options options = {.host_id = "this host", .memory = -1, .inside = true};
     side *it = &self->sides[i];
     tutti_error err;
 
-    assert_ok(tutti_wire_seal_open(fake_wire_new(self->network), 100 + i, &options.inner, &err));
+    assert_ok(tutti_transport_auth_open(fake_transport_new(self->network), 100 + i, &options.inner,
+                                        &err));
     it->seal = options.inner;
-    assert_ok(tutti_wire_shm_open(&options, &it->wire, &err));
-    it->wire->ops->listen(it->wire, &events, it);
+    assert_ok(tutti_transport_shm_open(&options, &it->transport, &err));
+    it->transport->ops->listen(it->transport, &events, it);
     rekey(self, (int)i, 1);
 }
 
@@ -94,11 +95,11 @@ end(void **state)
 {
     pair *self = *state;
 
-    if (self->way != NULL) {
-        self->sides[0].wire->ops->disconnect(self->way);
+    if (self->conn != NULL) {
+        self->sides[0].transport->ops->disconnect(self->conn);
     }
-    self->sides[0].wire->ops->close(self->sides[0].wire);
-    self->sides[1].wire->ops->close(self->sides[1].wire);
+    self->sides[0].transport->ops->close(self->sides[0].transport);
+    self->sides[1].transport->ops->close(self->sides[1].transport);
     fake_network_free(self->network);
     free(self);
     return 0;
@@ -110,12 +111,12 @@ turn(pair *self)
     size_t i;
 
     for (i = 0; i < 2; i++) {
-        tutti_wire *wire = self->sides[i].wire;
+        tutti_transport *transport = self->sides[i].transport;
 
-        while (wire->ops->progress(wire) > 0) {
+        while (transport->ops->progress(transport) > 0) {
         }
-        if (wire->ops->arm(wire, false)) {
-            wire->ops->disarm(wire);
+        if (transport->ops->arm(transport, false)) {
+            transport->ops->disarm(transport);
         }
     }
 }
@@ -133,24 +134,24 @@ connect_to(pair *self, tutti_bytes address)
 {
     tutti_error err;
 
-    assert_ok(
-        self->sides[0].wire->ops->connect(self->sides[0].wire, address, self, &self->way, &err));
+    assert_ok(self->sides[0].transport->ops->connect(self->sides[0].transport, address, self,
+                                                     &self->conn, &err));
 }
 
 static tutti_bytes
 address_of(const pair *self, size_t i)
 {
-    return self->sides[i].wire->ops->address(self->sides[i].wire);
+    return self->sides[i].transport->ops->address(self->sides[i].transport);
 }
 
 static bool
-is_near(const pair *self)
+is_same_host(const pair *self)
 {
-    return self->sides[0].wire->ops->near(self->way);
+    return self->sides[0].transport->ops->same_host(self->conn);
 }
 
 static void
-ignore(tutti_wire_ticket *ticket, bool ok)
+ignore(tutti_transport_ticket *ticket, bool ok)
 {
     (void)ticket;
     (void)ok;
@@ -159,18 +160,19 @@ ignore(tutti_wire_ticket *ticket, bool ok)
 static void
 send_one(pair *self)
 {
-    static tutti_wire_ticket ticket = {.on_done = ignore};
+    static tutti_transport_ticket ticket = {.on_done = ignore};
 
-    assert_int_not_equal(self->sides[0].wire->ops->send(self->way, "header", 6, "data", 4, &ticket),
-                         TUTTI_WIRE_FAILED);
+    assert_int_not_equal(
+        self->sides[0].transport->ops->send(self->conn, "header", 6, "data", 4, &ticket),
+        TUTTI_TRANSPORT_FAILED);
 }
 
-static tutti_wire_seal_stats
+static tutti_transport_auth_stats
 stats_of(const pair *self)
 {
-    tutti_wire_seal_stats stats;
+    tutti_transport_auth_stats stats;
 
-    tutti_wire_seal_stat(self->sides[1].seal, &stats);
+    tutti_transport_auth_stat(self->sides[1].seal, &stats);
     return stats;
 }
 
@@ -182,7 +184,7 @@ test_meeting__of_members_gives_a_ring(void **state)
     connect_to(self, address_of(self, 1));
     send_one(self); /* waits for the meeting */
     turns(self, 10);
-    assert_true(is_near(self));
+    assert_true(is_same_host(self));
     assert_int_equal(self->sides[1].heard, 1);
 }
 
@@ -190,8 +192,8 @@ test_meeting__of_members_gives_a_ring(void **state)
 static bool
 is_woken(const pair *self, size_t i)
 {
-    tutti_wire *wire = self->sides[i].wire;
-    struct pollfd one = {.fd = wire->ops->descriptor(wire), .events = POLLIN};
+    tutti_transport *transport = self->sides[i].transport;
+    struct pollfd one = {.fd = transport->ops->descriptor(transport), .events = POLLIN};
 
     return poll(&one, 1, 0) == 1;
 }
@@ -200,8 +202,8 @@ is_woken(const pair *self, size_t i)
 static bool
 wakes(pair *self, bool idle, bool patient)
 {
-    static tutti_wire_ticket ticket = {.on_done = ignore};
-    tutti_wire *sleeper = self->sides[1].wire;
+    static tutti_transport_ticket ticket = {.on_done = ignore};
+    tutti_transport *sleeper = self->sides[1].transport;
     const unsigned heard = (unsigned)self->sides[1].heard;
     bool woken;
 
@@ -209,8 +211,9 @@ wakes(pair *self, bool idle, bool patient)
         (void)sleeper->ops->progress(sleeper);
     }
     ticket.patient = patient;
-    assert_int_equal(self->sides[0].wire->ops->send(self->way, "header", 6, "data", 4, &ticket),
-                     TUTTI_WIRE_DONE);
+    assert_int_equal(
+        self->sides[0].transport->ops->send(self->conn, "header", 6, "data", 4, &ticket),
+        TUTTI_TRANSPORT_DONE);
     woken = is_woken(self, 1);
     turns(self, 2);
     assert_int_equal(self->sides[1].heard, heard + 1);
@@ -218,13 +221,13 @@ wakes(pair *self, bool idle, bool patient)
 }
 
 static void
-test_bell__of_an_idle_one_is_not_rung_by_the_patient(void **state)
+test_doorbell__of_an_idle_one_is_not_rung_by_the_patient(void **state)
 {
     pair *self = *state;
 
     connect_to(self, address_of(self, 1));
     turns(self, 10);
-    assert_true(is_near(self));
+    assert_true(is_same_host(self));
     assert_true(wakes(self, false, false));
     assert_true(wakes(self, false, true));
     assert_true(wakes(self, true, false));
@@ -233,21 +236,21 @@ test_bell__of_an_idle_one_is_not_rung_by_the_patient(void **state)
 
 /* Idle or not: who has to make room hears of it. */
 static void
-test_bell__is_rung_when_there_is_no_room(void **state)
+test_doorbell__is_rung_when_there_is_no_room(void **state)
 {
-    static tutti_wire_ticket ticket = {.on_done = ignore, .patient = true};
+    static tutti_transport_ticket ticket = {.on_done = ignore, .patient = true};
     static const char data[4096];
     pair *self = *state;
-    tutti_wire *sleeper;
+    tutti_transport *sleeper;
 
     connect_to(self, address_of(self, 1));
     turns(self, 10);
-    sleeper = self->sides[1].wire;
+    sleeper = self->sides[1].transport;
     while (!sleeper->ops->arm(sleeper, true)) {
         (void)sleeper->ops->progress(sleeper);
     }
-    while (self->sides[0].wire->ops->send(self->way, "header", 6, data, sizeof(data), &ticket) ==
-           TUTTI_WIRE_DONE) {
+    while (self->sides[0].transport->ops->send(self->conn, "header", 6, data, sizeof(data),
+                                               &ticket) == TUTTI_TRANSPORT_DONE) {
         assert_false(is_woken(self, 1));
     }
     assert_true(is_woken(self, 1));
@@ -263,11 +266,11 @@ test_meeting__with_who_has_not_heard_of_our_epoch_waits(void **state)
     connect_to(self, address_of(self, 1));
     send_one(self);
     turns(self, 50);
-    assert_false(is_near(self));
+    assert_false(is_same_host(self));
     assert_int_equal(self->sides[1].heard, 0);
     rekey(self, 1, 2);
     turns(self, 10);
-    assert_true(is_near(self));
+    assert_true(is_same_host(self));
     assert_int_equal(self->sides[1].heard, 1);
 }
 
@@ -279,8 +282,8 @@ test_meeting__ends_with_who_goes_while_it_waits(void **state)
     rekey(self, 0, 2);
     connect_to(self, address_of(self, 1));
     turns(self, 10);
-    self->sides[0].wire->ops->disconnect(self->way);
-    self->way = NULL;
+    self->sides[0].transport->ops->disconnect(self->conn);
+    self->conn = NULL;
     turns(self, 10);
     rekey(self, 1, 2); /* its descriptors are closed: valgrind and asan know */
     turns(self, 10);
@@ -291,38 +294,38 @@ test_meeting__with_a_key_that_is_over_is_refused(void **state)
 {
     pair *self = *state;
 
-    tutti_wire_seal_set_grace(self->sides[1].seal, 0);
+    tutti_transport_auth_set_grace(self->sides[1].seal, 0);
     rekey(self, 1, 2);
     connect_to(self, address_of(self, 1));
     send_one(self);
     turns(self, 20);
-    assert_false(is_near(self));
+    assert_false(is_same_host(self));
     assert_int_equal(self->sides[1].heard, 0);
-    assert_int_equal(stats_of(self).over, 2); /* the hello, and what went by the inner wire */
+    assert_int_equal(stats_of(self).over, 2); /* the hello, and what went by the inner transport */
 }
 
 static void
 test_meeting__is_over_for_who_is_expelled(void **state)
 {
     pair *self = *state;
-    tutti_wire *wire = self->sides[1].wire;
+    tutti_transport *transport = self->sides[1].transport;
 
     connect_to(self, address_of(self, 1));
     turns(self, 10);
-    assert_true(is_near(self));
+    assert_true(is_same_host(self));
     rekey(self, 0, 2);
     rekey(self, 1, 2);
     turns(self, 10);
-    assert_true(is_near(self)); /* members stay */
-    wire->ops->expel(wire, 3, 555);
+    assert_true(is_same_host(self)); /* members stay */
+    transport->ops->revoke(transport, 3, 555);
     turns(self, 10);
-    assert_true(is_near(self)); /* somebody else */
+    assert_true(is_same_host(self)); /* somebody else */
     send_one(self);
-    wire->ops->expel(wire, 0, 100);
+    transport->ops->revoke(transport, 0, 100);
     turns(self, 10);
     assert_int_equal(self->sides[1].heard, 1); /* its last words */
     assert_true(self->sides[0].broken);
-    assert_false(is_near(self));
+    assert_false(is_same_host(self));
 }
 
 /* ------------------------------------------------------------------------------ a relay */
@@ -426,8 +429,8 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         MEET_TEST(test_meeting__of_members_gives_a_ring),
-        MEET_TEST(test_bell__of_an_idle_one_is_not_rung_by_the_patient),
-        MEET_TEST(test_bell__is_rung_when_there_is_no_room),
+        MEET_TEST(test_doorbell__of_an_idle_one_is_not_rung_by_the_patient),
+        MEET_TEST(test_doorbell__is_rung_when_there_is_no_room),
         MEET_TEST(test_meeting__with_who_has_not_heard_of_our_epoch_waits),
         MEET_TEST(test_meeting__ends_with_who_goes_while_it_waits),
         MEET_TEST(test_meeting__with_a_key_that_is_over_is_refused),

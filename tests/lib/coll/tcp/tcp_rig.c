@@ -31,7 +31,7 @@ tcp_rig_data(uint64_t number)
 
 static void
 on_packet(void *arg, const void *header, size_t header_size, const void *data, size_t size,
-          tutti_wire_parcel *parcel)
+          tutti_transport_rndv *rndv)
 {
     tcp_node *self = arg;
 
@@ -41,15 +41,15 @@ on_packet(void *arg, const void *header, size_t header_size, const void *data, s
     }
     self->packets++;
     self->bytes += size;
-    if (parcel == NULL && size > 0) {
+    if (rndv == NULL && size > 0) {
         assert_memory_equal(data, tcp_rig_data(self->number), size);
     }
     if (self->on_packet != NULL) {
-        self->on_packet(self, self->number, size, parcel);
-    } else if (parcel != NULL) {
+        self->on_packet(self, self->number, size, rndv);
+    } else if (rndv != NULL) {
         assert_true(self->kept_count < COUNT_OF(self->kept));
         self->kept_numbers[self->kept_count] = self->number;
-        self->kept[self->kept_count++] = parcel;
+        self->kept[self->kept_count++] = rndv;
     }
 }
 
@@ -57,44 +57,44 @@ static void
 on_broken(void *arg, void *owner, const char *why)
 {
     tcp_node *self = arg;
-    tcp_way *way = owner;
+    tcp_way *conn = owner;
 
-    assert_non_null(way);
-    way->broken++;
-    (void)snprintf(way->why, sizeof(way->why), "%s", why);
+    assert_non_null(conn);
+    conn->broken++;
+    (void)snprintf(conn->why, sizeof(conn->why), "%s", why);
     if (self->on_broken != NULL) {
         self->on_broken(self);
     }
 }
 
-static const tutti_wire_events events = {on_packet, on_broken};
+static const tutti_transport_events events = {on_packet, on_broken};
 
 void
 tcp_rig_open(tcp_node *node)
 {
-    const tutti_wire_tcp_options options = {.devices = "lo"};
+    const tutti_transport_tcp_options options = {.devices = "lo"};
     tutti_error err;
 
-    assert_ok(tutti_wire_tcp_open(&options, &node->wire, &err));
-    node->wire->ops->listen(node->wire, &events, node);
+    assert_ok(tutti_transport_tcp_open(&options, &node->transport, &err));
+    node->transport->ops->listen(node->transport, &events, node);
 }
 
 void
-tcp_rig_connect(tcp_node *node, tutti_bytes address, tcp_way *way)
+tcp_rig_connect(tcp_node *node, tutti_bytes address, tcp_way *conn)
 {
     tutti_error err;
 
-    assert_ok(node->wire->ops->connect(node->wire, address, way, &way->link, &err));
+    assert_ok(node->transport->ops->connect(node->transport, address, conn, &conn->link, &err));
 }
 
 void
-tcp_rig_disconnect(tcp_node *node, tcp_way *way)
+tcp_rig_disconnect(tcp_node *node, tcp_way *conn)
 {
-    tutti_wire_link *link = way->link;
+    tutti_transport_conn *link = conn->link;
 
-    way->link = NULL;
+    conn->link = NULL;
     if (link != NULL) {
-        node->wire->ops->disconnect(link);
+        node->transport->ops->disconnect(link);
     }
 }
 
@@ -117,8 +117,8 @@ tcp_rig_begin_way(void **state)
 
     (void)tcp_rig_begin(state);
     self = *state;
-    tcp_rig_connect(&self->nodes[0], self->nodes[1].wire->ops->address(self->nodes[1].wire),
-                    &self->way);
+    tcp_rig_connect(&self->nodes[0],
+                    self->nodes[1].transport->ops->address(self->nodes[1].transport), &self->conn);
     return 0;
 }
 
@@ -132,8 +132,8 @@ void
 tcp_rig_open_way(tcp_rig *rig)
 {
     tcp_rig_until(rig,
-                  rig->way.link->state != TCP_CONNECTING && rig->way.link->state != TCP_GREETING);
-    assert_int_equal(rig->way.link->state, TCP_OPEN);
+                  rig->conn.link->state != TCP_CONNECTING && rig->conn.link->state != TCP_GREETING);
+    assert_int_equal(rig->conn.link->state, TCP_OPEN);
 }
 
 int
@@ -142,10 +142,10 @@ tcp_rig_end(void **state)
     tcp_rig *self = *state;
     size_t i;
 
-    tcp_rig_disconnect(&self->nodes[0], &self->way);
+    tcp_rig_disconnect(&self->nodes[0], &self->conn);
     for (i = 0; i < 2; i++) {
-        if (self->nodes[i].wire != NULL) {
-            self->nodes[i].wire->ops->close(self->nodes[i].wire);
+        if (self->nodes[i].transport != NULL) {
+            self->nodes[i].transport->ops->close(self->nodes[i].transport);
         }
     }
     free(self);
@@ -159,8 +159,8 @@ tcp_rig_turn(tcp_rig *rig)
     size_t i;
 
     for (i = 0; i < 2; i++) {
-        if (rig->nodes[i].wire != NULL) {
-            did += rig->nodes[i].wire->ops->progress(rig->nodes[i].wire);
+        if (rig->nodes[i].transport != NULL) {
+            did += rig->nodes[i].transport->ops->progress(rig->nodes[i].transport);
         }
     }
     if (did == 0) {
@@ -171,7 +171,7 @@ tcp_rig_turn(tcp_rig *rig)
 /* ------------------------------------------------------------------------------ mail */
 
 static void
-on_done(tutti_wire_ticket *ticket, bool ok)
+on_done(tutti_transport_ticket *ticket, bool ok)
 {
     tcp_mail *mail = tutti_container_of(ticket, tcp_mail, ticket);
 
@@ -182,32 +182,33 @@ on_done(tutti_wire_ticket *ticket, bool ok)
     }
 }
 
-static tutti_wire_result
-note(tcp_mail *mail, tutti_wire_result result)
+static tutti_transport_result
+note(tcp_mail *mail, tutti_transport_result result)
 {
-    if (result != TUTTI_WIRE_LATER) {
+    if (result != TUTTI_TRANSPORT_LATER) {
         mail->came++;
-        mail->ok = result == TUTTI_WIRE_DONE;
+        mail->ok = result == TUTTI_TRANSPORT_DONE;
     }
     return result;
 }
 
-tutti_wire_result
-tcp_rig_send(tcp_way *way, tcp_mail *mail, uint64_t number, size_t size)
+tutti_transport_result
+tcp_rig_send(tcp_way *conn, tcp_mail *mail, uint64_t number, size_t size)
 {
-    const tutti_wire_ops *ops = ((tutti_wire *)way->link->wire)->ops;
+    const tutti_transport_ops *ops = ((tutti_transport *)conn->link->transport)->ops;
 
     mail->ticket.on_done = on_done;
     mail->number = number;
-    return note(mail, ops->send(way->link, &mail->number, sizeof(mail->number),
+    return note(mail, ops->send(conn->link, &mail->number, sizeof(mail->number),
                                 size > 0 ? tcp_rig_data(number) : NULL, size, &mail->ticket));
 }
 
-tutti_wire_result
-tcp_rig_pull(tcp_node *node, tutti_wire_parcel *parcel, tcp_mail *mail, void *dest, size_t size)
+tutti_transport_result
+tcp_rig_fetch(tcp_node *node, tutti_transport_rndv *rndv, tcp_mail *mail, void *dest, size_t size)
 {
     mail->ticket.on_done = on_done;
-    return note(mail, node->wire->ops->pull(node->wire, parcel, dest, size, &mail->ticket));
+    return note(mail,
+                node->transport->ops->fetch(node->transport, rndv, dest, size, &mail->ticket));
 }
 
 /* ------------------------------------------------------------------------------ bare sockets */
@@ -237,8 +238,8 @@ int
 tcp_rig_call(const tcp_node *node)
 {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const wire_tcp *wire = tutti_tcp_from(node->wire);
-    const struct sockaddr_in at = loopback(tutti_tcp_port(&wire->own.targets[0].address));
+    const transport_tcp *transport = tutti_tcp_from(node->transport);
+    const struct sockaddr_in at = loopback(tutti_tcp_port(&transport->own.targets[0].address));
 
     assert_int_equal(connect(fd, (const struct sockaddr *)&at, sizeof(at)), 0);
     assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
@@ -252,7 +253,7 @@ tcp_rig_call_known(tcp_rig *rig, tcp_node *node, uint64_t *ret_credit)
     tcp_head head;
 
     assert_true(tcp_rig_say_head(rig, fd, TCP_HELLO, 0, TCP_VERSION, TCP_TOKEN_BYTES));
-    assert_true(tcp_rig_say(rig, fd, tutti_tcp_from(node->wire)->own.token, TCP_TOKEN_BYTES));
+    assert_true(tcp_rig_say(rig, fd, tutti_tcp_from(node->transport)->own.token, TCP_TOKEN_BYTES));
     assert_true(tcp_rig_hear_head(rig, fd, &head));
     assert_int_equal(head.kind, TCP_WELCOME);
     assert_int_equal(head.id, TCP_VERSION);
@@ -270,7 +271,7 @@ tcp_rig_address(const tcp_node *node, const uint16_t *ports, size_t count,
     size_t i;
 
     if (node != NULL) {
-        memcpy(address.token, tutti_tcp_from(node->wire)->own.token, TCP_TOKEN_BYTES);
+        memcpy(address.token, tutti_tcp_from(node->transport)->own.token, TCP_TOKEN_BYTES);
     }
     for (i = 0; i < count; i++) {
         const struct sockaddr_in at = loopback(ports[i]);
@@ -299,12 +300,12 @@ tcp_rig_connect_bare(tcp_rig *rig, uint64_t credit)
     int fd;
 
     tcp_rig_connect(&rig->nodes[0], (tutti_bytes){bytes, tcp_rig_address(NULL, &port, 1, bytes)},
-                    &rig->way);
+                    &rig->conn);
     fd = accept_one(rig, listener);
     (void)close(listener);
     assert_true(tcp_rig_hear(rig, fd, hello, sizeof(hello)));
     assert_true(tcp_rig_say_head(rig, fd, TCP_WELCOME, 0, TCP_VERSION, credit));
-    tcp_rig_until(rig, rig->way.link->state == TCP_OPEN);
+    tcp_rig_until(rig, rig->conn.link->state == TCP_OPEN);
     return fd;
 }
 

@@ -1,7 +1,7 @@
 /*
- * Rig: two wires over TCP in one thread, a way from the first to the second, and sockets without a
- * wire that say whatever a test likes. What is sent is a number (the header) and a piece of a
- * pattern that the number tells.
+ * Rig: two transports over TCP in one thread, a way from the first to the second, and sockets
+ * without a transport that say whatever a test likes. What is sent is a number (the header) and a
+ * piece of a pattern that the number tells.
  */
 #ifndef TUTTI_TESTS_TCP_RIG_H
 #define TUTTI_TESTS_TCP_RIG_H
@@ -17,28 +17,28 @@
 
 typedef struct tcp_node tcp_node;
 struct tcp_node {
-    tutti_wire *wire;
-    /* NULL: the parcel is kept. `data` was looked at already. */
-    void (*on_packet)(tcp_node *node, uint64_t number, size_t size, tutti_wire_parcel *parcel);
+    tutti_transport *transport;
+    /* NULL: the rndv is kept. `data` was looked at already. */
+    void (*on_packet)(tcp_node *node, uint64_t number, size_t size, tutti_transport_rndv *rndv);
     void (*on_broken)(tcp_node *node);
-    uint64_t packets; /* that came, parcels too */
+    uint64_t packets; /* that came, rendezvous messages too */
     uint64_t bytes;   /* of data that came with them */
     uint64_t number;  /* of the last */
-    tutti_wire_parcel *kept[64];
+    tutti_transport_rndv *kept[64];
     uint64_t kept_numbers[64];
     size_t kept_count;
     void *arg; /* the test's */
 };
 
 typedef struct tcp_way {
-    tutti_wire_link *link;
+    tutti_transport_conn *link;
     unsigned broken; /* times we were told */
     char why[128];
 } tcp_way;
 
 /* A send or a pull. */
 typedef struct tcp_mail {
-    tutti_wire_ticket ticket;
+    tutti_transport_ticket ticket;
     uint64_t number; /* the header */
     unsigned came;   /* times it was over; 1 is right */
     bool ok;
@@ -48,7 +48,7 @@ typedef struct tcp_mail {
 
 typedef struct tcp_rig {
     tcp_node nodes[2];
-    tcp_way way; /* from the first to the second */
+    tcp_way conn; /* from the first to the second */
 } tcp_rig;
 
 /* For cmocka: the state is a tcp_rig. */
@@ -60,8 +60,8 @@ tcp_node *tcp_rig_there(tcp_rig *rig); /* where the way leads */
 void tcp_rig_open_way(tcp_rig *rig);   /* let it be made */
 
 void tcp_rig_open(tcp_node *node);
-void tcp_rig_connect(tcp_node *node, tutti_bytes address, tcp_way *way);
-void tcp_rig_disconnect(tcp_node *node, tcp_way *way);
+void tcp_rig_connect(tcp_node *node, tutti_bytes address, tcp_way *conn);
+void tcp_rig_disconnect(tcp_node *node, tcp_way *conn);
 void tcp_rig_turn(tcp_rig *rig);
 
 /* Let both work until it is so. */
@@ -78,15 +78,15 @@ void tcp_rig_turn(tcp_rig *rig);
 
 /* The data of a number. */
 const unsigned char *tcp_rig_data(uint64_t number);
-tutti_wire_result tcp_rig_send(tcp_way *way, tcp_mail *mail, uint64_t number, size_t size);
-tutti_wire_result tcp_rig_pull(tcp_node *node, tutti_wire_parcel *parcel, tcp_mail *mail,
-                               void *dest, size_t size);
+tutti_transport_result tcp_rig_send(tcp_way *conn, tcp_mail *mail, uint64_t number, size_t size);
+tutti_transport_result tcp_rig_fetch(tcp_node *node, tutti_transport_rndv *rndv, tcp_mail *mail,
+                                     void *dest, size_t size);
 
 /* ------------------------------------------------------------------------------ bare sockets */
 
 /* One that listens on loopback, and where. */
 int tcp_rig_listen(uint16_t *ret_port);
-/* One that is connected to the wire of a node, and has said nothing. */
+/* One that is connected to the transport of a node, and has said nothing. */
 int tcp_rig_call(const tcp_node *node);
 /* The same, and it is welcome: `ret_credit` may be NULL. */
 int tcp_rig_call_known(tcp_rig *rig, tcp_node *node, uint64_t *ret_credit);

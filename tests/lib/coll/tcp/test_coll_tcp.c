@@ -1,14 +1,14 @@
 /*
  * Goal: what is sent over TCP comes once, in order where it is small and whole where it is large;
  * every ticket comes back exactly once; who sleeps is woken.
- * Method: two wires of one thread; their private state says which way data took.
+ * Method: two transports of one thread; their private state says which way data took.
  */
 #include "tcp_rig.h"
 
 #include <poll.h>
 #include <unistd.h>
 
-#define PACKETS (TUTTI_WIRE_EAGER_MAX + 1)
+#define PACKETS (TUTTI_TRANSPORT_EAGER_MAX + 1)
 #define POOL_PEERS 36 /* more than the credit of all is enough for */
 #define POOL_BYTES (64 * (uint64_t)TCP_RIG_MIB)
 
@@ -25,9 +25,9 @@ begin(void **state)
 /* ------------------------------------------------------------------------------ packets */
 
 static void
-in_order(tcp_node *node, uint64_t number, size_t size, tutti_wire_parcel *parcel)
+in_order(tcp_node *node, uint64_t number, size_t size, tutti_transport_rndv *rndv)
 {
-    assert_null(parcel);
+    assert_null(rndv);
     assert_int_equal(number, node->packets - 1);
     assert_int_equal(size, number);
 }
@@ -40,7 +40,7 @@ test_packets__of_all_sizes_come_in_order(void **state)
 
     tcp_rig_there(self)->on_packet = in_order;
     for (i = 0; i < PACKETS; i++) {
-        assert_int_not_equal(tcp_rig_send(&self->way, &mails[i], i, i), TUTTI_WIRE_FAILED);
+        assert_int_not_equal(tcp_rig_send(&self->conn, &mails[i], i, i), TUTTI_TRANSPORT_FAILED);
         if (i % 64 == 63) {
             tcp_rig_turn(self);
         }
@@ -54,15 +54,15 @@ test_packets__of_all_sizes_come_in_order(void **state)
 static void
 test_packets__have_headers_of_all_sizes(void **state)
 {
-    static unsigned char header[TUTTI_WIRE_HEADER_MAX];
+    static unsigned char header[TUTTI_TRANSPORT_HEADER_MAX];
     tcp_rig *self = *state;
-    const tutti_wire_ops *ops = self->nodes[0].wire->ops;
+    const tutti_transport_ops *ops = self->nodes[0].transport->ops;
     size_t i;
 
     tcp_rig_open_way(self);
     for (i = 0; i <= sizeof(header); i++) {
-        assert_int_equal(ops->send(self->way.link, header, i, NULL, 0, &mails[i].ticket),
-                         TUTTI_WIRE_DONE);
+        assert_int_equal(ops->send(self->conn.link, header, i, NULL, 0, &mails[i].ticket),
+                         TUTTI_TRANSPORT_DONE);
     }
     tcp_rig_until(self, tcp_rig_there(self)->packets == sizeof(header) + 1);
 }
@@ -74,17 +74,17 @@ static bool
 fetch(tcp_rig *self, size_t size, uint64_t number)
 {
     tcp_mail out = {0}, in = {0};
-    tutti_wire_parcel *parcel;
+    tutti_transport_rndv *rndv;
     bool pushed;
 
-    assert_int_not_equal(tcp_rig_send(&self->way, &out, number, size), TUTTI_WIRE_FAILED);
+    assert_int_not_equal(tcp_rig_send(&self->conn, &out, number, size), TUTTI_TRANSPORT_FAILED);
     tcp_rig_until(self, tcp_rig_there(self)->kept_count == 1);
     assert_int_equal(tcp_rig_there(self)->kept_numbers[0], number);
     tcp_rig_there(self)->kept_count = 0;
-    parcel = tcp_rig_there(self)->kept[0];
-    pushed = parcel->pushed;
-    assert_int_not_equal(tcp_rig_pull(tcp_rig_there(self), parcel, &in, room, size),
-                         TUTTI_WIRE_FAILED);
+    rndv = tcp_rig_there(self)->kept[0];
+    pushed = rndv->pushed;
+    assert_int_not_equal(tcp_rig_fetch(tcp_rig_there(self), rndv, &in, room, size),
+                         TUTTI_TRANSPORT_FAILED);
     tcp_rig_until(self, in.came > 0 && out.came > 0);
     assert_true(in.came == 1 && in.ok && out.came == 1 && out.ok);
     assert_memory_equal(room, tcp_rig_data(number), size);
@@ -113,17 +113,17 @@ test_data__is_asked_for_where_no_credit_is_left(void **state)
 
     tcp_rig_open_way(self);
     for (i = 0; i < 4; i++) {
-        (void)tcp_rig_send(&self->way, &mails[i], i, TCP_PUSH_MAX);
+        (void)tcp_rig_send(&self->conn, &mails[i], i, TCP_PUSH_MAX);
     }
-    assert_int_equal(self->way.link->credit, 0);
+    assert_int_equal(self->conn.link->credit, 0);
     tcp_rig_until(self, tcp_rig_there(self)->kept_count == 4);
     for (i = 0; i < 4; i++) {
         assert_int_equal(tcp_rig_there(self)->kept[i]->pushed, i < 2);
-        tcp_rig_there(self)->wire->ops->drop(tcp_rig_there(self)->wire,
-                                             tcp_rig_there(self)->kept[i]);
+        tcp_rig_there(self)->transport->ops->drop(tcp_rig_there(self)->transport,
+                                                  tcp_rig_there(self)->kept[i]);
     }
     tcp_rig_until(self, mails[2].came == 1 && mails[3].came == 1);
-    tcp_rig_until(self, self->way.link->credit == TCP_CREDIT_MAX);
+    tcp_rig_until(self, self->conn.link->credit == TCP_CREDIT_MAX);
 }
 
 static void
@@ -134,11 +134,11 @@ test_credit__comes_back_for_as_much_as_is_sent(void **state)
 
     tcp_rig_open_way(self);
     for (i = 0; i < 100; i++) {
-        tcp_rig_until(self, self->way.link->credit >= TCP_PUSH_MAX);
+        tcp_rig_until(self, self->conn.link->credit >= TCP_PUSH_MAX);
         assert_true(fetch(self, TCP_PUSH_MAX, i));
     }
     for (i = 0; i < 1000; i++) { /* what is owed is said before there is too little */
-        assert_true(fetch(self, 8193 + i * 91, i) || self->way.link->credit < 8193 + i * 91);
+        assert_true(fetch(self, 8193 + i * 91, i) || self->conn.link->credit < 8193 + i * 91);
     }
 }
 
@@ -154,10 +154,10 @@ fetch_kept(tcp_rig *self, tcp_mail *in, unsigned char *to, size_t size)
         const size_t at = node->kept_count - 1 - i;
 
         if (at % 4 == 3) {
-            node->wire->ops->drop(node->wire, node->kept[at]);
+            node->transport->ops->drop(node->transport, node->kept[at]);
         } else {
-            assert_int_not_equal(tcp_rig_pull(node, node->kept[at], &in[at], to + at * size, size),
-                                 TUTTI_WIRE_FAILED);
+            assert_int_not_equal(tcp_rig_fetch(node, node->kept[at], &in[at], to + at * size, size),
+                                 TUTTI_TRANSPORT_FAILED);
         }
     }
 }
@@ -175,13 +175,13 @@ test_data__of_several_comes_among_packets(void **state)
     size_t i;
 
     for (i = 0; i < MANY; i++) {
-        (void)tcp_rig_send(&self->way, &mails[2 * i], i, SIZE);
-        (void)tcp_rig_send(&self->way, &mails[2 * i + 1], 1000 + i, 100);
+        (void)tcp_rig_send(&self->conn, &mails[2 * i], i, SIZE);
+        (void)tcp_rig_send(&self->conn, &mails[2 * i + 1], 1000 + i, 100);
     }
     tcp_rig_until(self, tcp_rig_there(self)->packets == 2 * (size_t)MANY);
     fetch_kept(self, in, to, SIZE);
     for (i = 0; i < MANY; i++) {
-        (void)tcp_rig_send(&self->way, &mails[2 * MANY + i], i, i * 600);
+        (void)tcp_rig_send(&self->conn, &mails[2 * MANY + i], i, i * 600);
         tcp_rig_until(self, mails[2 * i].came == 1 && (i % 4 == 3 || in[i].came == 1));
         assert_true(mails[2 * i].ok && mails[2 * i + 1].came == 1);
         assert_true(i % 4 == 3 || memcmp(to + i * SIZE, tcp_rig_data(i), SIZE) == 0);
@@ -191,10 +191,10 @@ test_data__of_several_comes_among_packets(void **state)
 }
 
 static void
-pull_at_once(tcp_node *node, uint64_t number, size_t size, tutti_wire_parcel *parcel)
+fetch_at_once(tcp_node *node, uint64_t number, size_t size, tutti_transport_rndv *rndv)
 {
     (void)number;
-    assert_int_equal(tcp_rig_pull(node, parcel, node->arg, room, size), TUTTI_WIRE_LATER);
+    assert_int_equal(tcp_rig_fetch(node, rndv, node->arg, room, size), TUTTI_TRANSPORT_LATER);
 }
 
 static void
@@ -204,12 +204,12 @@ test_data__is_pulled_when_it_is_heard_of(void **state)
     tcp_rig *self = *state;
     size_t i;
 
-    tcp_rig_there(self)->on_packet = pull_at_once;
+    tcp_rig_there(self)->on_packet = fetch_at_once;
     for (i = 0; i < COUNT_OF(sizes); i++) {
         tcp_mail in = {0};
 
         tcp_rig_there(self)->arg = &in;
-        (void)tcp_rig_send(&self->way, &mails[i], i, sizes[i]);
+        (void)tcp_rig_send(&self->conn, &mails[i], i, sizes[i]);
         tcp_rig_until(self, in.came == 1 && mails[i].came == 1);
         assert_true(in.ok && mails[i].ok);
         assert_memory_equal(room, tcp_rig_data(i), sizes[i]);
@@ -217,12 +217,12 @@ test_data__is_pulled_when_it_is_heard_of(void **state)
 }
 
 static void
-drop_at_once(tcp_node *node, uint64_t number, size_t size, tutti_wire_parcel *parcel)
+drop_at_once(tcp_node *node, uint64_t number, size_t size, tutti_transport_rndv *rndv)
 {
     (void)number;
     (void)size;
-    if (parcel != NULL) {
-        node->wire->ops->drop(node->wire, parcel);
+    if (rndv != NULL) {
+        node->transport->ops->drop(node->transport, rndv);
     }
 }
 
@@ -235,13 +235,13 @@ test_data__is_dropped_when_it_is_heard_of(void **state)
     tcp_rig_there(self)->on_packet = drop_at_once;
     tcp_rig_open_way(self);
     for (i = 0; i < 20; i++) {
-        (void)tcp_rig_send(&self->way, &mails[2 * i], i, i % 2 == 0 ? 1000000 : 2000000);
-        (void)tcp_rig_send(&self->way, &mails[2 * i + 1], i, i);
+        (void)tcp_rig_send(&self->conn, &mails[2 * i], i, i % 2 == 0 ? 1000000 : 2000000);
+        (void)tcp_rig_send(&self->conn, &mails[2 * i + 1], i, i);
         tcp_rig_until(self, mails[2 * i].came == 1 && mails[2 * i + 1].came == 1);
         assert_true(mails[2 * i].ok);
     }
     tcp_rig_until(self, tcp_rig_there(self)->packets == 40);
-    tcp_rig_until(self, self->way.link->credit == TCP_CREDIT_MAX);
+    tcp_rig_until(self, self->conn.link->credit == TCP_CREDIT_MAX);
 }
 
 static void
@@ -253,44 +253,45 @@ test_pull__of_another_size_fails_and_gives_the_credit_back(void **state)
 
     tcp_rig_open_way(self);
     for (i = 0; i < 3; i++) {
-        (void)tcp_rig_send(&self->way, &mails[i], i, i < 2 ? TCP_PUSH_MAX : 2000000);
+        (void)tcp_rig_send(&self->conn, &mails[i], i, i < 2 ? TCP_PUSH_MAX : 2000000);
     }
     tcp_rig_until(self, tcp_rig_there(self)->kept_count == 3);
     for (i = 0; i < 3; i++) {
         assert_int_equal(
-            tcp_rig_pull(tcp_rig_there(self), tcp_rig_there(self)->kept[i], &in[i], room, 9000),
-            TUTTI_WIRE_FAILED);
+            tcp_rig_fetch(tcp_rig_there(self), tcp_rig_there(self)->kept[i], &in[i], room, 9000),
+            TUTTI_TRANSPORT_FAILED);
     }
-    tcp_rig_until(self, mails[2].came == 1 && self->way.link->credit == TCP_CREDIT_MAX);
+    tcp_rig_until(self, mails[2].came == 1 && self->conn.link->credit == TCP_CREDIT_MAX);
 }
 
 static void
 test_credit__of_all_peers_has_a_limit(void **state)
 {
-    static tcp_way ways[POOL_PEERS];
+    static tcp_way conns[POOL_PEERS];
     tcp_rig *self = *state;
-    wire_tcp *wire = tutti_tcp_from(tcp_rig_there(self)->wire);
+    transport_tcp *transport = tutti_tcp_from(tcp_rig_there(self)->transport);
     uint64_t given = 0;
     size_t i;
 
-    tcp_rig_disconnect(&self->nodes[0], &self->way);
-    tcp_rig_until(self, wire->credit == POOL_BYTES);
+    tcp_rig_disconnect(&self->nodes[0], &self->conn);
+    tcp_rig_until(self, transport->credit == POOL_BYTES);
     for (i = 0; i < POOL_PEERS; i++) {
-        tcp_rig_connect(&self->nodes[0],
-                        tcp_rig_there(self)->wire->ops->address(tcp_rig_there(self)->wire),
-                        &ways[i]);
-        tcp_rig_until(self, ways[i].link->state == TCP_OPEN);
-        given += ways[i].link->credit;
-        assert_int_equal(wire->credit, POOL_BYTES - given);
+        tcp_rig_connect(
+            &self->nodes[0],
+            tcp_rig_there(self)->transport->ops->address(tcp_rig_there(self)->transport),
+            &conns[i]);
+        tcp_rig_until(self, conns[i].link->state == TCP_OPEN);
+        given += conns[i].link->credit;
+        assert_int_equal(transport->credit, POOL_BYTES - given);
     }
     assert_int_equal(given, POOL_BYTES);
-    self->way = ways[POOL_PEERS - 1]; /* has none, and gets through all the same */
+    self->conn = conns[POOL_PEERS - 1]; /* has none, and gets through all the same */
     assert_false(fetch(self, 10000, 1));
     for (i = 0; i < POOL_PEERS; i++) {
-        tcp_rig_disconnect(&self->nodes[0], &ways[i]);
+        tcp_rig_disconnect(&self->nodes[0], &conns[i]);
     }
-    self->way.link = NULL;
-    tcp_rig_until(self, wire->credit == POOL_BYTES);
+    self->conn.link = NULL;
+    tcp_rig_until(self, transport->credit == POOL_BYTES);
 }
 
 /* ------------------------------------------------------------------------------ sleeping */
@@ -298,27 +299,27 @@ test_credit__of_all_peers_has_a_limit(void **state)
 static bool
 rings(const tcp_node *node, int timeout_ms)
 {
-    struct pollfd it = {.fd = node->wire->ops->descriptor(node->wire), .events = POLLIN};
+    struct pollfd it = {.fd = node->transport->ops->descriptor(node->transport), .events = POLLIN};
 
     return poll(&it, 1, timeout_ms) == 1;
 }
 
-/* Until the bell of a node is silent when it is armed. */
+/* Until the doorbell of a node is silent when it is armed. */
 static void
 fall_asleep(tcp_rig *self, tcp_node *node)
 {
     tcp_rig_turn(self);
-    tcp_rig_until(self, node->wire->ops->arm(node->wire, false) && !rings(node, 0));
+    tcp_rig_until(self, node->transport->ops->arm(node->transport, false) && !rings(node, 0));
 }
 
 static void
 send_one(tcp_rig *self, size_t which)
 {
-    assert_int_equal(tcp_rig_send(&self->way, &mails[which], which, 100), TUTTI_WIRE_DONE);
+    assert_int_equal(tcp_rig_send(&self->conn, &mails[which], which, 100), TUTTI_TRANSPORT_DONE);
 }
 
 static void
-test_bell__rings_for_a_packet_while_it_is_armed(void **state)
+test_doorbell__rings_for_a_packet_while_it_is_armed(void **state)
 {
     tcp_rig *self = *state;
     tcp_node *node = tcp_rig_there(self);
@@ -327,11 +328,11 @@ test_bell__rings_for_a_packet_while_it_is_armed(void **state)
     fall_asleep(self, node);
     send_one(self, 0);
     assert_true(rings(node, 10000));
-    node->wire->ops->disarm(node->wire);
+    node->transport->ops->disarm(node->transport);
     assert_false(rings(node, 0));
     send_one(self, 1);
     assert_false(rings(node, 10));
-    assert_true(!node->wire->ops->arm(node->wire, false) || rings(node, 10000));
+    assert_true(!node->transport->ops->arm(node->transport, false) || rings(node, 10000));
     tcp_rig_until(self, node->packets == 2);
     fall_asleep(self, node);
     send_one(self, 2);
@@ -340,7 +341,7 @@ test_bell__rings_for_a_packet_while_it_is_armed(void **state)
 
 /* ... and may then sleep a while longer, but not for ever. */
 static void
-test_bell__rings_for_a_packet_where_nothing_runs(void **state)
+test_doorbell__rings_for_a_packet_where_nothing_runs(void **state)
 {
     tcp_rig *self = *state;
     tcp_node *node = tcp_rig_there(self);
@@ -349,38 +350,38 @@ test_bell__rings_for_a_packet_where_nothing_runs(void **state)
 
     tcp_rig_open_way(self);
     for (i = 0; i < 20; i++) {
-        while (!node->wire->ops->arm(node->wire, true)) {
-            (void)node->wire->ops->progress(node->wire);
+        while (!node->transport->ops->arm(node->transport, true)) {
+            (void)node->transport->ops->progress(node->transport);
         }
         send_one(self, i);
         while (node->packets == i) {
-            assert_true(!node->wire->ops->arm(node->wire, true) || rings(node, 10000));
+            assert_true(!node->transport->ops->arm(node->transport, true) || rings(node, 10000));
             assert_true(++naps < 1000);
-            (void)node->wire->ops->progress(node->wire);
+            (void)node->transport->ops->progress(node->transport);
         }
     }
 }
 
 /* What rang because nothing ran is no reason to wake for who waits for something now. */
 static void
-test_bell__is_silent_where_something_runs_and_nothing_comes(void **state)
+test_doorbell__is_silent_where_something_runs_and_nothing_comes(void **state)
 {
     tcp_rig *self = *state;
     tcp_node *node = tcp_rig_there(self);
 
     tcp_rig_open_way(self);
     fall_asleep(self, node);
-    assert_true(node->wire->ops->arm(node->wire, true));
+    assert_true(node->transport->ops->arm(node->transport, true));
     (void)rings(node, 20); /* an alarm, where there is one */
     fall_asleep(self, node);
     assert_false(rings(node, 20));
-    node->wire->ops->disarm(node->wire);
+    node->transport->ops->disarm(node->transport);
     assert_false(rings(node, 20));
 }
 
 /* What rang while somebody looked says nothing of the idleness behind it. */
 static void
-test_bell__has_a_new_lull_behind_each_look(void **state)
+test_doorbell__has_a_new_lull_behind_each_look(void **state)
 {
     tcp_rig *self = *state;
     tcp_node *node = tcp_rig_there(self);
@@ -389,20 +390,20 @@ test_bell__has_a_new_lull_behind_each_look(void **state)
     tcp_rig_open_way(self);
     fall_asleep(self, node);
     for (i = 0; i < 3; i++) {
-        assert_true(node->wire->ops->arm(node->wire, true));
+        assert_true(node->transport->ops->arm(node->transport, true));
         assert_true(rings(node, 10000));
-        node->wire->ops->disarm(node->wire);
+        node->transport->ops->disarm(node->transport);
     }
-    assert_true(node->wire->ops->arm(node->wire, true));
+    assert_true(node->transport->ops->arm(node->transport, true));
     assert_true(rings(node, 10000));
     for (i = 0; i < 2; i++) { /* nobody looked: from now on only a packet rings */
-        assert_true(node->wire->ops->arm(node->wire, true));
+        assert_true(node->transport->ops->arm(node->transport, true));
         assert_false(rings(node, 20));
     }
 }
 
 static void
-test_bell__rings_for_a_connection_and_for_its_end(void **state)
+test_doorbell__rings_for_a_connection_and_for_its_end(void **state)
 {
     tcp_rig *self = *state;
     tcp_node *node = tcp_rig_there(self);
@@ -416,12 +417,12 @@ test_bell__rings_for_a_connection_and_for_its_end(void **state)
     (void)close(fd);
     assert_true(rings(node, 10000));
     fall_asleep(self, node);
-    tcp_rig_disconnect(&self->nodes[0], &self->way);
+    tcp_rig_disconnect(&self->nodes[0], &self->conn);
     assert_true(rings(node, 10000));
 }
 
 static void
-test_bell__rings_for_room_to_write(void **state)
+test_doorbell__rings_for_room_to_write(void **state)
 {
     tcp_rig *self = *state;
     tcp_node *node = &self->nodes[0];
@@ -430,13 +431,13 @@ test_bell__rings_for_room_to_write(void **state)
     tcp_rig_open_way(self);
     for (i = 0; i == 0 || mails[i - 1].came == 1; i++) {
         assert_true(i < PACKETS);
-        (void)tcp_rig_send(&self->way, &mails[i], i, 8000);
+        (void)tcp_rig_send(&self->conn, &mails[i], i, 8000);
     }
     while (tcp_rig_there(self)->packets < i - 1) {
-        if (!node->wire->ops->arm(node->wire, false) || rings(node, 0)) {
-            (void)node->wire->ops->progress(node->wire);
+        if (!node->transport->ops->arm(node->transport, false) || rings(node, 0)) {
+            (void)node->transport->ops->progress(node->transport);
         }
-        (void)tcp_rig_there(self)->wire->ops->progress(tcp_rig_there(self)->wire);
+        (void)tcp_rig_there(self)->transport->ops->progress(tcp_rig_there(self)->transport);
     }
     tcp_rig_until(self, mails[i - 1].came == 1);
 }
@@ -448,18 +449,18 @@ test_arm__says_no_while_there_is_bad_news(void **state)
     tcp_node *node = &self->nodes[0];
     unsigned char bytes[TCP_ADDRESS_MAX];
     uint16_t port;
-    tcp_way way = {0};
+    tcp_way conn = {0};
 
     (void)close(tcp_rig_listen(&port));
-    tcp_rig_connect(node, (tutti_bytes){bytes, tcp_rig_address(NULL, &port, 1, bytes)}, &way);
-    while (way.link->state != TCP_BROKEN) {
-        assert_true(!node->wire->ops->arm(node->wire, false) || rings(node, 10000));
-        (void)node->wire->ops->progress(node->wire);
+    tcp_rig_connect(node, (tutti_bytes){bytes, tcp_rig_address(NULL, &port, 1, bytes)}, &conn);
+    while (conn.link->state != TCP_BROKEN) {
+        assert_true(!node->transport->ops->arm(node->transport, false) || rings(node, 10000));
+        (void)node->transport->ops->progress(node->transport);
     }
-    assert_true(way.broken == 1 || !node->wire->ops->arm(node->wire, true));
-    tcp_rig_until(self, way.broken == 1);
-    assert_text_has(way.why, "127.0.0.1:");
-    tcp_rig_disconnect(node, &way);
+    assert_true(conn.broken == 1 || !node->transport->ops->arm(node->transport, true));
+    tcp_rig_until(self, conn.broken == 1);
+    assert_text_has(conn.why, "127.0.0.1:");
+    tcp_rig_disconnect(node, &conn);
 }
 
 #define sentence(name) cmocka_unit_test_setup_teardown(name, begin, tcp_rig_end)
@@ -478,12 +479,12 @@ main(void)
         sentence(test_data__is_dropped_when_it_is_heard_of),
         sentence(test_pull__of_another_size_fails_and_gives_the_credit_back),
         sentence(test_credit__of_all_peers_has_a_limit),
-        sentence(test_bell__rings_for_a_packet_while_it_is_armed),
-        sentence(test_bell__rings_for_a_packet_where_nothing_runs),
-        sentence(test_bell__is_silent_where_something_runs_and_nothing_comes),
-        sentence(test_bell__has_a_new_lull_behind_each_look),
-        sentence(test_bell__rings_for_a_connection_and_for_its_end),
-        sentence(test_bell__rings_for_room_to_write),
+        sentence(test_doorbell__rings_for_a_packet_while_it_is_armed),
+        sentence(test_doorbell__rings_for_a_packet_where_nothing_runs),
+        sentence(test_doorbell__is_silent_where_something_runs_and_nothing_comes),
+        sentence(test_doorbell__has_a_new_lull_behind_each_look),
+        sentence(test_doorbell__rings_for_a_connection_and_for_its_end),
+        sentence(test_doorbell__rings_for_room_to_write),
         sentence(test_arm__says_no_while_there_is_bad_news),
     };
 

@@ -209,12 +209,12 @@ test_head__comes_back_or_is_refused(void **state)
     static const tcp_head good[] = {
         {TCP_HELLO, 0, TCP_VERSION, TCP_TOKEN_BYTES},
         {TCP_WELCOME, 0, TCP_VERSION, TCP_CREDIT_MAX},
-        {TCP_PACKET, TUTTI_WIRE_HEADER_MAX, 0, TUTTI_WIRE_EAGER_MAX},
-        {TCP_OFFER, TUTTI_WIRE_HEADER_MAX, UINT64_MAX, UINT64_MAX},
-        {TCP_PULL, 0, 1, 0},
+        {TCP_PACKET, TUTTI_TRANSPORT_HEADER_MAX, 0, TUTTI_TRANSPORT_EAGER_MAX},
+        {TCP_OFFER, TUTTI_TRANSPORT_HEADER_MAX, UINT64_MAX, UINT64_MAX},
+        {TCP_FETCH, 0, 1, 0},
         {TCP_DROP, 0, UINT64_MAX, 0},
         {TCP_DATA, 0, 7, TCP_CHUNK_BYTES},
-        {TCP_PUSH, TUTTI_WIRE_HEADER_MAX, 0, TCP_PUSH_MAX},
+        {TCP_PUSH, TUTTI_TRANSPORT_HEADER_MAX, 0, TCP_PUSH_MAX},
         {TCP_CREDIT, 0, 0, TCP_CREDIT_MAX},
     };
     unsigned char bytes[TCP_HEAD_BYTES];
@@ -246,14 +246,14 @@ test_head__has_sizes_within_limits(void **state)
         {TCP_HELLO, 0, 1, 15},
         {TCP_HELLO, 1, 1, 16},
         {TCP_WELCOME, 0, 1, TCP_CREDIT_MAX + 1},
-        {TCP_PACKET, TUTTI_WIRE_HEADER_MAX + 1, 0, 0},
-        {TCP_PACKET, 0, 0, TUTTI_WIRE_EAGER_MAX + 1},
+        {TCP_PACKET, TUTTI_TRANSPORT_HEADER_MAX + 1, 0, 0},
+        {TCP_PACKET, 0, 0, TUTTI_TRANSPORT_EAGER_MAX + 1},
         {TCP_PACKET, 0, 0, 1ULL << 63},
         {TCP_PACKET, 0, 1, 0},
-        {TCP_OFFER, TUTTI_WIRE_HEADER_MAX + 1, 1, 1},
+        {TCP_OFFER, TUTTI_TRANSPORT_HEADER_MAX + 1, 1, 1},
         {TCP_OFFER, 0, 1, 0},
-        {TCP_PULL, 1, 1, 0},
-        {TCP_PULL, 0, 1, 1},
+        {TCP_FETCH, 1, 1, 0},
+        {TCP_FETCH, 0, 1, 1},
         {TCP_DROP, 0, 1, 1},
         {TCP_DATA, 0, 1, 0},
         {TCP_DATA, 0, 1, TCP_CHUNK_BYTES + 1},
@@ -278,24 +278,25 @@ test_head__has_sizes_within_limits(void **state)
 /* ------------------------------------------------------------------------------ opening */
 
 static uint16_t
-port_of(const tutti_wire *wire, size_t which)
+port_of(const tutti_transport *transport, size_t which)
 {
-    return tutti_tcp_port(&((const wire_tcp *)wire)->own.targets[which].address);
+    return tutti_tcp_port(&((const transport_tcp *)transport)->own.targets[which].address);
 }
 
 static void
 test_open__refuses_interfaces_that_are_none(void **state)
 {
     static const char *const devices[] = {"nonesuch", "lo,nonesuch", "nonesuch,lo", "lo,nonesuch,"};
-    tutti_wire *wire;
+    tutti_transport *transport;
     tutti_error err;
     size_t i;
 
     (void)state;
     for (i = 0; i < COUNT_OF(devices); i++) {
-        const tutti_wire_tcp_options options = {.devices = devices[i]};
+        const tutti_transport_tcp_options options = {.devices = devices[i]};
 
-        assert_fails(tutti_wire_tcp_open(&options, &wire, &err), TUTTI_FAILED_PRECONDITION);
+        assert_fails(tutti_transport_tcp_open(&options, &transport, &err),
+                     TUTTI_FAILED_PRECONDITION);
         assert_text_has(err.text, "interface nonesuch,");
         assert_text_has(err.text, "it has: lo");
     }
@@ -305,17 +306,19 @@ static void
 test_open__refuses_names_that_others_begin_with(void **state)
 {
     static const char *const devices[] = {"l", "lo0", "o", ",", ",lo", " lo"};
-    tutti_wire *wire;
+    tutti_transport *transport;
     tutti_error err;
     size_t i;
 
     (void)state;
     for (i = 0; i < COUNT_OF(devices); i++) {
-        const tutti_wire_tcp_options options = {.devices = devices[i]};
+        const tutti_transport_tcp_options options = {.devices = devices[i]};
 
-        assert_fails(tutti_wire_tcp_open(&options, &wire, &err), TUTTI_FAILED_PRECONDITION);
+        assert_fails(tutti_transport_tcp_open(&options, &transport, &err),
+                     TUTTI_FAILED_PRECONDITION);
     }
-    assert_fails(tutti_wire_tcp_open(&(tutti_wire_tcp_options){.devices = "nonesuch"}, &wire, NULL),
+    assert_fails(tutti_transport_tcp_open(&(tutti_transport_tcp_options){.devices = "nonesuch"},
+                                          &transport, NULL),
                  TUTTI_FAILED_PRECONDITION);
 }
 
@@ -323,9 +326,9 @@ static void
 test_open__takes_the_port_it_is_told_or_refuses(void **state)
 {
     static const char *const devices[] = {"lo", ""};
-    tutti_wire_tcp_options options = {.devices = "lo"};
-    char text[TUTTI_WIRE_TCP_TEXT_MAX], wanted[24];
-    tutti_wire *wire, *other;
+    tutti_transport_tcp_options options = {.devices = "lo"};
+    char text[TUTTI_TRANSPORT_TCP_TEXT_MAX], wanted[24];
+    tutti_transport *transport, *other;
     tutti_error err;
     size_t i, j;
 
@@ -333,17 +336,17 @@ test_open__takes_the_port_it_is_told_or_refuses(void **state)
     for (i = 0; i < 4; i++) { /* a free one, then that one; of one interface and of all */
         options.devices = devices[i / 2];
         options.port = i % 2 == 0 ? 0 : options.port;
-        assert_ok(tutti_wire_tcp_open(&options, &wire, &err));
-        assert_true(i % 2 == 0 || port_of(wire, 0) == options.port);
-        options.port = port_of(wire, 0);
-        for (j = 0; j < ((wire_tcp *)wire)->own.count; j++) {
-            assert_true(i % 2 == 0 || port_of(wire, j) == options.port);
+        assert_ok(tutti_transport_tcp_open(&options, &transport, &err));
+        assert_true(i % 2 == 0 || port_of(transport, 0) == options.port);
+        options.port = port_of(transport, 0);
+        for (j = 0; j < ((transport_tcp *)transport)->own.count; j++) {
+            assert_true(i % 2 == 0 || port_of(transport, j) == options.port);
         }
         (void)snprintf(wanted, sizeof(wanted), ":%u", (unsigned)options.port);
-        assert_text_has(tutti_wire_tcp_describe(wire, text, sizeof(text)), wanted);
-        assert_fails(tutti_wire_tcp_open(&options, &other, &err), TUTTI_FAILED_PRECONDITION);
+        assert_text_has(tutti_transport_tcp_describe(transport, text, sizeof(text)), wanted);
+        assert_fails(tutti_transport_tcp_open(&options, &other, &err), TUTTI_FAILED_PRECONDITION);
         assert_text_has(err.text, wanted);
-        wire->ops->close(wire);
+        transport->ops->close(transport);
     }
 }
 
@@ -359,23 +362,24 @@ congestion_of(int fd, char ret_name[17])
 static void
 test_open__takes_the_congestion_control_it_is_told_or_refuses(void **state)
 {
-    tutti_wire_tcp_options options = {.devices = "lo", .congestion = "nonsense"};
+    tutti_transport_tcp_options options = {.devices = "lo", .congestion = "nonsense"};
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    tutti_wire *wire = NULL;
+    tutti_transport *transport = NULL;
     char name[17];
     tutti_error err;
 
     (void)state;
     assert_true(fd >= 0);
-    assert_int_equal(tutti_wire_tcp_open(&options, &wire, &err), TUTTI_FAILED_PRECONDITION);
+    assert_int_equal(tutti_transport_tcp_open(&options, &transport, &err),
+                     TUTTI_FAILED_PRECONDITION);
     assert_non_null(strstr(err.text, "no congestion control nonsense"));
     assert_non_null(strstr(err.text, "reno"));
     options.congestion = "reno"; /* which every kernel has */
-    assert_ok(tutti_wire_tcp_open(&options, &wire, &err));
-    tutti_tcp_tune(tutti_tcp_from(wire), fd);
+    assert_ok(tutti_transport_tcp_open(&options, &transport, &err));
+    tutti_tcp_tune(tutti_tcp_from(transport), fd);
     congestion_of(fd, name);
     assert_string_equal(name, "reno");
-    wire->ops->close(wire);
+    transport->ops->close(transport);
     (void)close(fd);
 }
 
@@ -383,40 +387,40 @@ test_open__takes_the_congestion_control_it_is_told_or_refuses(void **state)
 static void
 test_open__takes_no_bbr_unless_told(void **state)
 {
-    const tutti_wire_tcp_options options = {.devices = "lo"};
+    const tutti_transport_tcp_options options = {.devices = "lo"};
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    tutti_wire *wire = NULL;
+    tutti_transport *transport = NULL;
     char before[17], name[17];
     tutti_error err;
 
     (void)state;
     assert_true(fd >= 0);
     congestion_of(fd, before);
-    assert_ok(tutti_wire_tcp_open(&options, &wire, &err));
-    tutti_tcp_tune(tutti_tcp_from(wire), fd);
+    assert_ok(tutti_transport_tcp_open(&options, &transport, &err));
+    tutti_tcp_tune(tutti_tcp_from(transport), fd);
     congestion_of(fd, name);
     assert_true(strncmp(name, "bbr", 3) != 0);
     assert_true(strncmp(before, "bbr", 3) == 0 || strcmp(name, before) == 0);
-    wire->ops->close(wire);
+    transport->ops->close(transport);
     (void)close(fd);
 }
 
 static void
 test_open__without_options_says_where_it_is(void **state)
 {
-    char text[TUTTI_WIRE_TCP_TEXT_MAX];
-    tutti_wire *wire;
+    char text[TUTTI_TRANSPORT_TCP_TEXT_MAX];
+    tutti_transport *transport;
     tutti_error err;
     tcp_address back;
 
     (void)state;
-    assert_ok(tutti_wire_tcp_open(NULL, &wire, &err));
-    assert_true(tutti_wire_tcp_is_address(wire->ops->address(wire)));
-    assert_true(tutti_tcp_address_read(wire->ops->address(wire), &back));
-    assert_int_equal(tutti_tcp_port(&back.targets[0].address), port_of(wire, 0));
-    assert_true(strlen(tutti_wire_tcp_describe(wire, text, sizeof(text))) > 0);
-    assert_true(strlen(tutti_wire_tcp_describe(wire, text, 8)) < 8);
-    wire->ops->close(wire);
+    assert_ok(tutti_transport_tcp_open(NULL, &transport, &err));
+    assert_true(tutti_transport_tcp_is_address(transport->ops->address(transport)));
+    assert_true(tutti_tcp_address_read(transport->ops->address(transport), &back));
+    assert_int_equal(tutti_tcp_port(&back.targets[0].address), port_of(transport, 0));
+    assert_true(strlen(tutti_transport_tcp_describe(transport, text, sizeof(text))) > 0);
+    assert_true(strlen(tutti_transport_tcp_describe(transport, text, 8)) < 8);
+    transport->ops->close(transport);
 }
 
 /* ------------------------------------------------------------------------------ ways */
@@ -430,9 +434,9 @@ connect_by(tcp_rig *self, const uint16_t *ports, size_t count)
     size_t size;
 
     memcpy(all, ports, count * sizeof(ports[0]));
-    all[count] = port_of(self->nodes[1].wire, 0);
+    all[count] = port_of(self->nodes[1].transport, 0);
     size = tcp_rig_address(&self->nodes[1], all, count + 1, bytes);
-    tcp_rig_connect(&self->nodes[0], (tutti_bytes){bytes, size}, &self->way);
+    tcp_rig_connect(&self->nodes[0], (tutti_bytes){bytes, size}, &self->conn);
 }
 
 static void
@@ -441,10 +445,10 @@ get_through(tcp_rig *self)
     static tcp_mail mail;
 
     mail = (tcp_mail){0};
-    assert_int_not_equal(tcp_rig_send(&self->way, &mail, 42, 4711), TUTTI_WIRE_FAILED);
+    assert_int_not_equal(tcp_rig_send(&self->conn, &mail, 42, 4711), TUTTI_TRANSPORT_FAILED);
     tcp_rig_until(self, self->nodes[1].packets == 1 && mail.came == 1);
     assert_int_equal(self->nodes[1].number, 42);
-    assert_int_equal(self->way.broken, 0);
+    assert_int_equal(self->conn.broken, 0);
 }
 
 static void
@@ -489,7 +493,7 @@ test_connect__goes_on_where_another_process_answers(void **state)
     size_t i;
 
     tutti_tcp_head_write(&(tcp_head){.kind = TCP_WELCOME, .id = TCP_VERSION + 1}, heads[1]);
-    tutti_tcp_head_write(&(tcp_head){.kind = TCP_PULL, .id = TCP_VERSION}, heads[2]);
+    tutti_tcp_head_write(&(tcp_head){.kind = TCP_FETCH, .id = TCP_VERSION}, heads[2]);
     for (i = 0; i < 4; i++) {
         listeners[i] = tcp_rig_listen(&ports[i]);
     }
@@ -504,7 +508,7 @@ static void
 test_connect__goes_on_where_another_rank_listens(void **state)
 {
     tcp_rig *self = *state;
-    const uint16_t port = port_of(self->nodes[0].wire, 0); /* its own: the token is another */
+    const uint16_t port = port_of(self->nodes[0].transport, 0); /* its own: the token is another */
 
     connect_by(self, &port, 1);
     get_through(self);
@@ -522,19 +526,19 @@ test_connect__hears_a_welcome_that_comes_in_pieces(void **state)
     size_t i;
 
     tcp_rig_connect(&self->nodes[0], (tutti_bytes){bytes, tcp_rig_address(NULL, &port, 1, bytes)},
-                    &self->way);
+                    &self->conn);
     tcp_rig_until(self, (fd = accept(listener, NULL, NULL)) >= 0);
     tutti_tcp_head_write(&(tcp_head){.kind = TCP_WELCOME, .id = TCP_VERSION, .size = 12345}, head);
     for (i = 0; i < sizeof(head); i++) {
-        assert_int_not_equal(self->way.link->state, TCP_OPEN);
+        assert_int_not_equal(self->conn.link->state, TCP_OPEN);
         assert_true(tcp_rig_say(self, fd, head + i, 1));
         tcp_rig_turn(self);
     }
-    tcp_rig_until(self, self->way.link->state == TCP_OPEN);
-    assert_int_equal(self->way.link->credit, 12345);
+    tcp_rig_until(self, self->conn.link->state == TCP_OPEN);
+    assert_int_equal(self->conn.link->credit, 12345);
     (void)close(fd);
     (void)close(listener);
-    tcp_rig_until(self, self->way.broken == 1);
+    tcp_rig_until(self, self->conn.broken == 1);
 }
 
 static void
@@ -550,30 +554,30 @@ test_connect__that_finds_nobody_has_words(void **state)
     (void)close(tcp_rig_listen(&ports[0]));
     (void)close(tcp_rig_listen(&ports[1]));
     size = tcp_rig_address(NULL, ports, 2, bytes);
-    tcp_rig_connect(&self->nodes[0], (tutti_bytes){bytes, size}, &self->way);
-    (void)tcp_rig_send(&self->way, &mails[0], 0, 10);
-    (void)tcp_rig_send(&self->way, &mails[1], 0, 1000000);
-    tcp_rig_until(self, self->way.broken == 1);
+    tcp_rig_connect(&self->nodes[0], (tutti_bytes){bytes, size}, &self->conn);
+    (void)tcp_rig_send(&self->conn, &mails[0], 0, 10);
+    (void)tcp_rig_send(&self->conn, &mails[1], 0, 1000000);
+    tcp_rig_until(self, self->conn.broken == 1);
     (void)snprintf(wanted, sizeof(wanted), "127.0.0.1:%u: ", ports[1]);
-    assert_text_has(self->way.why, wanted);
-    assert_text_has(self->way.why, "refused");
+    assert_text_has(self->conn.why, wanted);
+    assert_text_has(self->conn.why, "refused");
     assert_int_equal(mails[0].came + mails[1].came, 0);
-    tcp_rig_disconnect(&self->nodes[0], &self->way);
+    tcp_rig_disconnect(&self->nodes[0], &self->conn);
     assert_true(mails[0].came == 1 && !mails[0].ok && mails[1].came == 1 && !mails[1].ok);
 }
 
 static void
-test_connect__refuses_an_address_of_another_wire(void **state)
+test_connect__refuses_an_address_of_another_transport(void **state)
 {
     tcp_rig *self = *state;
-    tutti_wire *wire = self->nodes[0].wire;
-    tutti_wire_link *link = NULL;
+    tutti_transport *transport = self->nodes[0].transport;
+    tutti_transport_conn *link = NULL;
     tutti_error err;
 
-    assert_fails(wire->ops->connect(wire, tutti_bytes_of("/tmp/x"), NULL, &link, &err),
+    assert_fails(transport->ops->connect(transport, tutti_bytes_of("/tmp/x"), NULL, &link, &err),
                  TUTTI_UNAVAILABLE);
     assert_text_has(err.text, "--transports");
-    assert_fails(wire->ops->connect(wire, (tutti_bytes){NULL, 0}, NULL, &link, &err),
+    assert_fails(transport->ops->connect(transport, (tutti_bytes){NULL, 0}, NULL, &link, &err),
                  TUTTI_UNAVAILABLE);
     assert_null(link);
 }
@@ -603,7 +607,7 @@ main(void)
         sentence(test_connect__goes_on_where_another_rank_listens),
         sentence(test_connect__hears_a_welcome_that_comes_in_pieces),
         sentence(test_connect__that_finds_nobody_has_words),
-        sentence(test_connect__refuses_an_address_of_another_wire),
+        sentence(test_connect__refuses_an_address_of_another_transport),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /*
- * Goal: whatever a stranger, or a member that lost its mind, says to a wire over TCP ends its own
- * connection and nothing else: others get through, no memory is given without credit, and each
+ * Goal: whatever a stranger, or a member that lost its mind, says to a transport over TCP ends its
+ * own connection and nothing else: others get through, no memory is given without credit, and each
  * ticket comes back once. So it is where descriptors run out.
  * Method: bare sockets that say what a test likes, on both sides of a connection.
  */
@@ -29,11 +29,11 @@ get_through(tcp_rig *self)
     const uint64_t before = there(self)->packets;
 
     mail = (tcp_mail){0};
-    if (self->way.link == NULL) {
-        tcp_rig_connect(&self->nodes[0], there(self)->wire->ops->address(there(self)->wire),
-                        &self->way);
+    if (self->conn.link == NULL) {
+        tcp_rig_connect(&self->nodes[0],
+                        there(self)->transport->ops->address(there(self)->transport), &self->conn);
     }
-    assert_int_not_equal(tcp_rig_send(&self->way, &mail, 42, 4711), TUTTI_WIRE_FAILED);
+    assert_int_not_equal(tcp_rig_send(&self->conn, &mail, 42, 4711), TUTTI_TRANSPORT_FAILED);
     tcp_rig_until(self, there(self)->packets > before && mail.came == 1);
 }
 
@@ -51,7 +51,7 @@ test_stranger__that_says_nonsense_is_hung_up_on(void **state)
         {TCP_DATA, 0, 1, 100},
         {TCP_WELCOME, 0, TCP_VERSION, 0},
         {TCP_CREDIT, 0, 0, 100},
-        {TCP_PULL, 0, 1, 0},
+        {TCP_FETCH, 0, 1, 0},
         {(tcp_kind)77, 0, 0, 0},
     };
     tcp_rig *self = *state;
@@ -80,7 +80,7 @@ test_stranger__is_not_told_how_much_of_a_token_was_right(void **state)
         const int fd = tcp_rig_call(there(self));
         unsigned char byte;
 
-        memcpy(token, tutti_tcp_from(there(self)->wire)->own.token, sizeof(token));
+        memcpy(token, tutti_tcp_from(there(self)->transport)->own.token, sizeof(token));
         token[i] ^= (unsigned char)(1U << (i % 8));
         (void)tcp_rig_say_head(self, fd, TCP_HELLO, 0, TCP_VERSION, TCP_TOKEN_BYTES);
         (void)tcp_rig_say(self, fd, token, sizeof(token));
@@ -99,7 +99,8 @@ test_stranger__may_say_hello_byte_by_byte(void **state)
     size_t i;
 
     tutti_tcp_head_write(&head, hello);
-    memcpy(hello + TCP_HEAD_BYTES, tutti_tcp_from(there(self)->wire)->own.token, TCP_TOKEN_BYTES);
+    memcpy(hello + TCP_HEAD_BYTES, tutti_tcp_from(there(self)->transport)->own.token,
+           TCP_TOKEN_BYTES);
     for (i = 0; i < sizeof(hello); i++) {
         assert_true(tcp_rig_say(self, fd, hello + i, 1));
         tcp_rig_turn(self);
@@ -113,7 +114,7 @@ static void
 test_strangers__of_any_number_let_members_through(void **state)
 {
     tcp_rig *self = *state;
-    wire_tcp *wire = tutti_tcp_from(there(self)->wire);
+    transport_tcp *transport = tutti_tcp_from(there(self)->transport);
     int fds[STRANGERS];
     size_t i;
 
@@ -124,13 +125,13 @@ test_strangers__of_any_number_let_members_through(void **state)
         }
     }
     get_through(self);
-    tcp_rig_until(self, wire->stranger_count <= 256);
+    tcp_rig_until(self, transport->stranger_count <= 256);
     tcp_rig_await_end(self, fds[0]); /* the oldest had to go */
     get_through(self);
     for (i = 1; i < STRANGERS; i++) {
         (void)close(fds[i]);
     }
-    tcp_rig_until(self, wire->stranger_count == 0 && tutti_list_empty(&wire->strangers));
+    tcp_rig_until(self, transport->stranger_count == 0 && tutti_list_empty(&transport->strangers));
     get_through(self);
 }
 
@@ -139,7 +140,7 @@ test_strangers__of_any_number_let_members_through(void **state)
 static void
 say_text(tcp_rig *self, int fd, const tcp_head *head, size_t more)
 {
-    static unsigned char header[TUTTI_WIRE_HEADER_MAX]; /* number 0 */
+    static unsigned char header[TUTTI_TRANSPORT_HEADER_MAX]; /* number 0 */
 
     assert_true(head->header_size <= sizeof(header));
     (void)tcp_rig_say_head(self, fd, head->kind, head->header_size, head->id, head->size);
@@ -154,7 +155,7 @@ test_member__that_says_nonsense_is_hung_up_on(void **state)
         {TCP_HELLO, 0, TCP_VERSION, TCP_TOKEN_BYTES}, /* and again the token */
         {TCP_WELCOME, 0, TCP_VERSION, 0},
         {TCP_CREDIT, 0, 0, 100},
-        {TCP_PULL, 0, 1, 0},
+        {TCP_FETCH, 0, 1, 0},
         {TCP_DROP, 0, 1, 0},
         {TCP_DATA, 0, 1, 100}, /* nobody asked */
         {(tcp_kind)0, 0, 0, 0},
@@ -178,7 +179,7 @@ test_member__that_says_nonsense_is_hung_up_on(void **state)
         (void)tcp_rig_say_head(self, fd, heads[i].kind, heads[i].header_size, heads[i].id,
                                heads[i].size);
         if (heads[i].kind == TCP_HELLO) {
-            (void)tcp_rig_say(self, fd, tutti_tcp_from(there(self)->wire)->own.token,
+            (void)tcp_rig_say(self, fd, tutti_tcp_from(there(self)->transport)->own.token,
                               TCP_TOKEN_BYTES);
         }
         tcp_rig_await_end(self, fd);
@@ -205,9 +206,10 @@ test_member__that_pushes_more_than_its_credit_is_hung_up_on(void **state)
     (void)tcp_rig_say_head(self, fd, TCP_PUSH, 0, 0, 1);
     tcp_rig_await_end(self, fd);
     assert_int_equal(node->packets, 2);
-    assert_int_equal(tcp_rig_pull(node, node->kept[0], &in, room, TCP_PUSH_MAX), TUTTI_WIRE_DONE);
-    node->wire->ops->drop(node->wire, node->kept[1]);
-    assert_int_equal(tutti_tcp_from(node->wire)->credit, 64 * TCP_RIG_MIB);
+    assert_int_equal(tcp_rig_fetch(node, node->kept[0], &in, room, TCP_PUSH_MAX),
+                     TUTTI_TRANSPORT_DONE);
+    node->transport->ops->drop(node->transport, node->kept[1]);
+    assert_int_equal(tutti_tcp_from(node->transport)->credit, 64 * TCP_RIG_MIB);
 }
 
 static void
@@ -224,7 +226,7 @@ test_member__has_its_credit_again_once_and_no_more(void **state)
     for (i = 0; i < 8; i++) {
         say_text(self, fd, &push, TCP_PUSH_MAX);
         tcp_rig_until(self, node->kept_count == 1 && node->kept[0]->got == TCP_PUSH_MAX);
-        node->wire->ops->drop(node->wire, node->kept[0]);
+        node->transport->ops->drop(node->transport, node->kept[0]);
         node->kept_count = 0;
         assert_true(tcp_rig_hear_head(self, fd, &head));
         assert_int_equal(head.kind, TCP_CREDIT);
@@ -250,15 +252,17 @@ test_member__that_dies_in_the_middle_of_data(void **state)
         say_text(self, fds[i], &push, 250000);
         tcp_rig_until(self, node->kept_count == i + 1 && node->kept[i]->got == 250000);
     }
-    assert_int_equal(tcp_rig_pull(node, node->kept[0], &in[0], room, 500000), TUTTI_WIRE_LATER);
-    node->wire->ops->drop(node->wire, node->kept[1]);
+    assert_int_equal(tcp_rig_fetch(node, node->kept[0], &in[0], room, 500000),
+                     TUTTI_TRANSPORT_LATER);
+    node->transport->ops->drop(node->transport, node->kept[1]);
     for (i = 0; i < 3; i++) {
         (void)close(fds[i]);
     }
-    tcp_rig_until(self, tutti_list_empty(&tutti_tcp_from(node->wire)->sources));
+    tcp_rig_until(self, tutti_list_empty(&tutti_tcp_from(node->transport)->sources));
     assert_true(in[0].came == 1 && !in[0].ok);
-    assert_int_equal(tcp_rig_pull(node, node->kept[2], &in[2], room, 500000), TUTTI_WIRE_FAILED);
-    assert_int_equal(tutti_tcp_from(node->wire)->credit, 64 * TCP_RIG_MIB);
+    assert_int_equal(tcp_rig_fetch(node, node->kept[2], &in[2], room, 500000),
+                     TUTTI_TRANSPORT_FAILED);
+    assert_int_equal(tutti_tcp_from(node->transport)->credit, 64 * TCP_RIG_MIB);
 }
 
 static void
@@ -273,9 +277,9 @@ test_member__that_sends_more_data_than_it_offered_is_hung_up_on(void **state)
 
     say_text(self, fd, &offer, 0);
     tcp_rig_until(self, node->kept_count == 1);
-    assert_int_equal(tcp_rig_pull(node, node->kept[0], &in, room, 300000), TUTTI_WIRE_LATER);
+    assert_int_equal(tcp_rig_fetch(node, node->kept[0], &in, room, 300000), TUTTI_TRANSPORT_LATER);
     assert_true(tcp_rig_hear_head(self, fd, &head));
-    assert_true(head.kind == TCP_PULL && head.id == 7);
+    assert_true(head.kind == TCP_FETCH && head.id == 7);
     (void)tcp_rig_say_head(self, fd, TCP_DATA, 0, 7, 200000);
     (void)tcp_rig_say(self, fd, tcp_rig_data(0), 200000);
     tcp_rig_until(self, self->nodes[1].kept[0]->got == 200000);
@@ -299,7 +303,7 @@ test_member__that_offers_the_same_twice_harms_itself_alone(void **state)
     say_text(self, fd, &offer, 0);
     tcp_rig_until(self, node->kept_count == 2);
     for (i = 0; i < 2; i++) {
-        (void)tcp_rig_pull(node, node->kept[i], &in[i], room + i * 300000, 300000);
+        (void)tcp_rig_fetch(node, node->kept[i], &in[i], room + i * 300000, 300000);
     }
     for (i = 0; i < 2; i++) {
         (void)tcp_rig_say_head(self, fd, TCP_DATA, 0, 7, 300000);
@@ -328,9 +332,10 @@ test_member__may_offer_more_than_there_is(void **state)
         say_text(self, fd, &offer, 0);
         tcp_rig_until(self, node->kept_count == i + 1);
         if (i == 0) {
-            assert_int_equal(tcp_rig_pull(node, node->kept[0], &in, room, 100), TUTTI_WIRE_FAILED);
+            assert_int_equal(tcp_rig_fetch(node, node->kept[0], &in, room, 100),
+                             TUTTI_TRANSPORT_FAILED);
         } else {
-            node->wire->ops->drop(node->wire, node->kept[i]);
+            node->transport->ops->drop(node->transport, node->kept[i]);
         }
         assert_true(tcp_rig_hear_head(self, fd, &head));
         assert_true(head.kind == TCP_DROP && head.id == i);
@@ -339,12 +344,12 @@ test_member__may_offer_more_than_there_is(void **state)
 }
 
 static void
-drop_it(tcp_node *node, uint64_t number, size_t size, tutti_wire_parcel *parcel)
+drop_it(tcp_node *node, uint64_t number, size_t size, tutti_transport_rndv *rndv)
 {
     (void)number;
     (void)size;
-    if (parcel != NULL) {
-        node->wire->ops->drop(node->wire, parcel);
+    if (rndv != NULL) {
+        node->transport->ops->drop(node->transport, rndv);
     }
 }
 
@@ -381,7 +386,7 @@ test_member__that_does_not_read_is_not_heard_for_ever(void **state)
     assert_int_equal(idle, 1000);
     get_through(self);
     (void)close(fd);
-    tcp_rig_until(self, tutti_tcp_from(node->wire)->credit == 62 * TCP_RIG_MIB);
+    tcp_rig_until(self, tutti_tcp_from(node->transport)->credit == 62 * TCP_RIG_MIB);
 }
 
 /* ------------------------------------------------------------------------------ who is called */
@@ -390,9 +395,9 @@ static void
 test_called__that_answers_nonsense_breaks_the_way(void **state)
 {
     static const tcp_head heads[] = {
-        {TCP_PULL, 0, 1, 0}, /* never offered */
+        {TCP_FETCH, 0, 1, 0}, /* never offered */
         {TCP_DROP, 0, 0, 0},
-        {TCP_PULL, 0, UINT64_MAX, 0},
+        {TCP_FETCH, 0, UINT64_MAX, 0},
         {TCP_CREDIT, 0, 0, 2}, /* more than there can be */
         {TCP_WELCOME, 0, TCP_VERSION, 0},
         {TCP_HELLO, 0, TCP_VERSION, TCP_TOKEN_BYTES},
@@ -408,10 +413,10 @@ test_called__that_answers_nonsense_breaks_the_way(void **state)
         tcp_mail mail = {0};
 
         (void)tcp_rig_say_head(self, fd, heads[i].kind, 0, heads[i].id, heads[i].size);
-        tcp_rig_until(self, self->way.broken == i + 1);
-        assert_text_has(self->way.why, "nobody asked");
-        assert_int_equal(tcp_rig_send(&self->way, &mail, 1, 10), TUTTI_WIRE_FAILED);
-        tcp_rig_disconnect(&self->nodes[0], &self->way);
+        tcp_rig_until(self, self->conn.broken == i + 1);
+        assert_text_has(self->conn.why, "nobody asked");
+        assert_int_equal(tcp_rig_send(&self->conn, &mail, 1, 10), TUTTI_TRANSPORT_FAILED);
+        tcp_rig_disconnect(&self->nodes[0], &self->conn);
         tcp_rig_await_end(self, fd);
     }
 }
@@ -420,7 +425,7 @@ static void
 test_called__that_asks_twice_breaks_the_way(void **state)
 {
     static const tcp_kind kinds[][2] = {
-        {TCP_PULL, TCP_PULL}, {TCP_PULL, TCP_DROP}, {TCP_DROP, TCP_PULL}, {TCP_DROP, TCP_DROP}};
+        {TCP_FETCH, TCP_FETCH}, {TCP_FETCH, TCP_DROP}, {TCP_DROP, TCP_FETCH}, {TCP_DROP, TCP_DROP}};
     tcp_rig *self = *state;
     size_t i;
 
@@ -429,13 +434,14 @@ test_called__that_asks_twice_breaks_the_way(void **state)
         tcp_mail mail = {0};
         tcp_head head;
 
-        assert_int_equal(tcp_rig_send(&self->way, &mail, 1, 5 * TCP_RIG_MIB), TUTTI_WIRE_LATER);
+        assert_int_equal(tcp_rig_send(&self->conn, &mail, 1, 5 * TCP_RIG_MIB),
+                         TUTTI_TRANSPORT_LATER);
         assert_true(tcp_rig_hear_head(self, fd, &head));
         assert_int_equal(head.kind, TCP_OFFER);
         (void)tcp_rig_say_head(self, fd, kinds[i][0], 0, head.id, 0);
         (void)tcp_rig_say_head(self, fd, kinds[i][1], 0, head.id, 0);
-        tcp_rig_until(self, self->way.broken == i + 1);
-        tcp_rig_disconnect(&self->nodes[0], &self->way);
+        tcp_rig_until(self, self->conn.broken == i + 1);
+        tcp_rig_disconnect(&self->nodes[0], &self->conn);
         assert_int_equal(mail.came, 1);
         assert_int_equal(mail.ok, kinds[i][0] == TCP_DROP);
         tcp_rig_await_end(self, fd);
@@ -457,13 +463,13 @@ test_called__that_never_reads_keeps_no_ticket(void **state)
     for (i = 0; i < MOST; i++) {
         static const size_t sizes[] = {100, 8192, 1000000, 3000000};
 
-        (void)tcp_rig_send(&self->way, &mails[i], i, sizes[i % 4]);
+        (void)tcp_rig_send(&self->conn, &mails[i], i, sizes[i % 4]);
         if (i % 16 == 0) {
             tcp_rig_turn(self);
         }
     }
     assert_int_equal(mails[MOST - 1].came, 0);
-    tcp_rig_disconnect(&self->nodes[0], &self->way);
+    tcp_rig_disconnect(&self->nodes[0], &self->conn);
     for (i = 0; i < MOST; i++) {
         assert_int_equal(mails[i].came, 1);
     }
@@ -482,7 +488,7 @@ test_called__that_reads_late_gets_it_all(void **state)
     uint64_t i;
 
     for (i = 0; i < COUNT_OF(mails); i++) {
-        assert_int_not_equal(tcp_rig_send(&self->way, &mails[i], i, 8192), TUTTI_WIRE_FAILED);
+        assert_int_not_equal(tcp_rig_send(&self->conn, &mails[i], i, 8192), TUTTI_TRANSPORT_FAILED);
     }
     for (i = 0; i < COUNT_OF(mails); i++) {
         assert_true(tcp_rig_hear_head(self, fd, &head));
@@ -509,13 +515,13 @@ test_called__that_says_nothing_is_one_address_of_two(void **state)
     tcp_mail mail = {0};
     size_t size;
 
-    ports[1] = tutti_tcp_port(&tutti_tcp_from(there(self)->wire)->own.targets[0].address);
+    ports[1] = tutti_tcp_port(&tutti_tcp_from(there(self)->transport)->own.targets[0].address);
     size = tcp_rig_address(there(self), ports, 2, bytes);
-    tcp_rig_connect(&self->nodes[0], (tutti_bytes){bytes, size}, &self->way);
-    (void)tcp_rig_send(&self->way, &mail, 1, 1000);
+    tcp_rig_connect(&self->nodes[0], (tutti_bytes){bytes, size}, &self->conn);
+    (void)tcp_rig_send(&self->conn, &mail, 1, 1000);
     tcp_rig_until(self, there(self)->packets == 1 && mail.came == 1);
     assert_true(tutti_clock_ns() - began >= TUTTI_NS_PER_S);
-    assert_int_equal(self->way.broken, 0);
+    assert_int_equal(self->conn.broken, 0);
     (void)close(silent);
 }
 
@@ -542,20 +548,20 @@ first_free(void)
     return (rlim_t)fd;
 }
 
-/* Nothing but who called is there to remind the wire: it is heard when there is room again. */
+/* Nothing but who called is there to remind the transport: it is heard when there is room again. */
 static void
 test_accept__goes_on_when_there_are_descriptors_again(void **state)
 {
     tcp_rig *self = *state;
-    wire_tcp *wire = tutti_tcp_from(there(self)->wire);
+    transport_tcp *transport = tutti_tcp_from(there(self)->transport);
     const int fd = tcp_rig_call(there(self));
     const struct rlimit was = limit_descriptors(first_free());
     tcp_head head;
 
-    tcp_rig_until(self, wire->accept_again_ns != 0);
+    tcp_rig_until(self, transport->accept_again_ns != 0);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
     assert_true(tcp_rig_say_head(self, fd, TCP_HELLO, 0, TCP_VERSION, TCP_TOKEN_BYTES));
-    assert_true(tcp_rig_say(self, fd, wire->own.token, TCP_TOKEN_BYTES));
+    assert_true(tcp_rig_say(self, fd, transport->own.token, TCP_TOKEN_BYTES));
     assert_true(tcp_rig_hear_head(self, fd, &head));
     assert_int_equal(head.kind, TCP_WELCOME);
     (void)close(fd);
@@ -566,14 +572,14 @@ static void
 test_connect__without_descriptors_has_words(void **state)
 {
     tcp_rig *self = *state;
-    tutti_wire *wire = there(self)->wire;
+    tutti_transport *transport = there(self)->transport;
     const struct rlimit was = limit_descriptors(first_free());
 
-    tcp_rig_connect(&self->nodes[0], wire->ops->address(wire), &self->way);
-    tcp_rig_until(self, self->way.broken == 1);
+    tcp_rig_connect(&self->nodes[0], transport->ops->address(transport), &self->conn);
+    tcp_rig_until(self, self->conn.broken == 1);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
-    assert_text_has(self->way.why, strerror(EMFILE));
-    tcp_rig_disconnect(&self->nodes[0], &self->way);
+    assert_text_has(self->conn.why, strerror(EMFILE));
+    tcp_rig_disconnect(&self->nodes[0], &self->conn);
 }
 
 static void
@@ -581,7 +587,7 @@ test_open__without_descriptors_says_so(void **state)
 {
     const rlim_t least = first_free();
     tutti_code code = TUTTI_RESOURCE_EXHAUSTED;
-    tutti_wire *wire;
+    tutti_transport *transport;
     tutti_error err;
     rlim_t more;
 
@@ -589,12 +595,12 @@ test_open__without_descriptors_says_so(void **state)
     for (more = 0; more < 16 && code != TUTTI_OK; more++) {
         const struct rlimit was = limit_descriptors(least + more);
 
-        code = tutti_wire_tcp_open(NULL, &wire, &err);
+        code = tutti_transport_tcp_open(NULL, &transport, &err);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
         assert_true(code == TUTTI_OK || code == TUTTI_RESOURCE_EXHAUSTED);
     }
     assert_int_equal(code, TUTTI_OK);
-    wire->ops->close(wire);
+    transport->ops->close(transport);
 }
 
 #define sentence(name) cmocka_unit_test_setup_teardown(name, tcp_rig_begin, tcp_rig_end)

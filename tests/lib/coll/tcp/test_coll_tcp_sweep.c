@@ -1,7 +1,7 @@
 /*
- * Goal: where there is no memory for it, a wire over TCP says so or hangs up: no ticket is lost, no
- * connection is left half made, and with memory again everything works.
- * Method: two wires talk; the n-th allocation fails, for every n.
+ * Goal: where there is no memory for it, a transport over TCP says so or hangs up: no ticket is
+ * lost, no connection is left half made, and with memory again everything works. Method: two
+ * transports talk; the n-th allocation fails, for every n.
  */
 #include "tcp_rig.h"
 
@@ -15,8 +15,8 @@ static unsigned char room[SENDS][2 * TCP_RIG_MIB];
 static void
 test_open__without_memory_fails(void **state)
 {
-    const tutti_wire_tcp_options options = {.devices = "lo"};
-    tutti_wire *wire = NULL;
+    const tutti_transport_tcp_options options = {.devices = "lo"};
+    tutti_transport *transport = NULL;
     bool failed = true;
     size_t n;
 
@@ -27,12 +27,12 @@ test_open__without_memory_fails(void **state)
         tutti_code code;
 
         sweep_fail_at(n);
-        code = tutti_wire_tcp_open(&options, &wire, &err);
+        code = tutti_transport_tcp_open(&options, &transport, &err);
         failed = sweep_stop();
         assert_int_equal(code == TUTTI_OK, !failed);
         assert_true(code == TUTTI_OK || code == TUTTI_RESOURCE_EXHAUSTED);
         if (code == TUTTI_OK) {
-            wire->ops->close(wire);
+            transport->ops->close(transport);
         }
     }
     assert_true(n > 1);
@@ -47,19 +47,19 @@ typedef struct talk {
 } talk;
 
 static void
-pull_or_drop(tcp_node *node, uint64_t number, size_t size, tutti_wire_parcel *parcel)
+fetch_or_drop(tcp_node *node, uint64_t number, size_t size, tutti_transport_rndv *rndv)
 {
     talk *self = node->arg;
 
-    if (parcel == NULL) {
+    if (rndv == NULL) {
         return;
     }
     if (number % 3 == 2) {
-        node->wire->ops->drop(node->wire, parcel);
+        node->transport->ops->drop(node->transport, rndv);
     } else {
         const size_t at = self->pulled++;
 
-        (void)tcp_rig_pull(node, parcel, &self->in[at], room[at], size);
+        (void)tcp_rig_fetch(node, rndv, &self->in[at], room[at], size);
     }
 }
 
@@ -70,7 +70,7 @@ is_over(const tcp_rig *self, const talk *it)
 
     for (i = 0; i < it->sent; i++) {
         if (it->out[i].came == 0) {
-            return self->way.broken > 0;
+            return self->conn.broken > 0;
         }
     }
     return self->nodes[1].packets == it->sent;
@@ -81,22 +81,22 @@ static bool
 converse(tcp_rig *self, talk *it)
 {
     static const size_t sizes[SENDS] = {100, 500000, 1500000, 8192, 900000, 2000000};
-    tutti_wire *there = self->nodes[1].wire, *here = self->nodes[0].wire;
+    tutti_transport *there = self->nodes[1].transport, *here = self->nodes[0].transport;
     unsigned turns = 0;
     tutti_error err;
 
-    if (here->ops->connect(here, there->ops->address(there), &self->way, &self->way.link, &err) !=
+    if (here->ops->connect(here, there->ops->address(there), &self->conn, &self->conn.link, &err) !=
         TUTTI_OK) {
-        self->way.link = NULL;
+        self->conn.link = NULL;
         return false;
     }
     for (it->sent = 0; it->sent < SENDS; it->sent++) {
-        (void)tcp_rig_send(&self->way, &it->out[it->sent], it->sent, sizes[it->sent]);
+        (void)tcp_rig_send(&self->conn, &it->out[it->sent], it->sent, sizes[it->sent]);
     }
     while (!is_over(self, it) && turns++ < TURNS) {
         tcp_rig_turn(self);
     }
-    return is_over(self, it) && self->way.broken == 0;
+    return is_over(self, it) && self->conn.broken == 0;
 }
 
 static void
@@ -104,9 +104,9 @@ check_tickets(tcp_rig *self, const talk *it, bool well)
 {
     size_t i;
 
-    tcp_rig_disconnect(&self->nodes[0], &self->way);
-    tcp_rig_until(self, tutti_list_empty(&tutti_tcp_from(self->nodes[1].wire)->sources) &&
-                            tutti_list_empty(&tutti_tcp_from(self->nodes[1].wire)->strangers));
+    tcp_rig_disconnect(&self->nodes[0], &self->conn);
+    tcp_rig_until(self, tutti_list_empty(&tutti_tcp_from(self->nodes[1].transport)->sources) &&
+                            tutti_list_empty(&tutti_tcp_from(self->nodes[1].transport)->strangers));
     for (i = 0; i < it->sent; i++) {
         assert_int_equal(it->out[i].came, 1);
         assert_true(!well || it->out[i].ok);
@@ -127,7 +127,7 @@ try_talk(size_t n, bool once)
 
     (void)tcp_rig_begin(&state);
     self = state;
-    self->nodes[1].on_packet = pull_or_drop;
+    self->nodes[1].on_packet = fetch_or_drop;
     self->nodes[1].arg = &it;
     (once ? sweep_fail_once : sweep_fail_at)(n);
     well = converse(self, &it);

@@ -1,5 +1,5 @@
 /*
- * Goal: a wire over UCX can be closed at any moment, whatever its peers are doing.
+ * Goal: a transport over UCX can be closed at any moment, whatever its peers are doing.
  * Method: a peer in a process of its own (Debian's UCX 1.13 checks its assertions, and a failed one
  * is the end of a process) that says hello and is then stopped, so that nothing answers it.
  */
@@ -19,14 +19,14 @@
 
 static void
 on_packet(void *arg, const void *header, size_t header_size, const void *data, size_t size,
-          tutti_wire_parcel *parcel)
+          tutti_transport_rndv *rndv)
 {
     int *heard = arg;
 
     (void)header;
     (void)data;
     (void)size;
-    (void)parcel;
+    (void)rndv;
     *heard += header_size == sizeof(HELLO);
 }
 
@@ -38,34 +38,34 @@ on_broken(void *arg, void *owner, const char *why)
     (void)why;
 }
 
-static const tutti_wire_events events = {on_packet, on_broken};
+static const tutti_transport_events events = {on_packet, on_broken};
 
 static void
-on_done(tutti_wire_ticket *ticket, bool ok)
+on_done(tutti_transport_ticket *ticket, bool ok)
 {
     (void)ticket;
     (void)ok;
 }
 
-static tutti_wire *
-open_wire(int *heard)
+static tutti_transport *
+open_transport(int *heard)
 {
-    const tutti_wire_ucx_options options = {.transports = "tcp", .devices = "lo"};
-    tutti_wire *wire;
+    const tutti_transport_ucx_options options = {.transports = "tcp", .devices = "lo"};
+    tutti_transport *transport;
     tutti_error err;
 
-    assert_ok(tutti_wire_ucx_open(&options, &wire, &err));
-    wire->ops->listen(wire, &events, heard);
-    return wire;
+    assert_ok(tutti_transport_ucx_open(&options, &transport, &err));
+    transport->ops->listen(transport, &events, heard);
+    return transport;
 }
 
 static void
-work(tutti_wire *wire, uint64_t for_ns)
+work(tutti_transport *transport, uint64_t for_ns)
 {
     const uint64_t until = tutti_clock_ns() + for_ns;
 
     while (tutti_clock_ns() < until) {
-        (void)wire->ops->progress(wire);
+        (void)transport->ops->progress(transport);
     }
 }
 
@@ -84,21 +84,22 @@ rest(uint64_t for_ns)
 static void
 say_hello(int source)
 {
-    static tutti_wire_ticket ticket;
+    static tutti_transport_ticket ticket;
     char address[ADDRESS_MAX];
     const ssize_t size = read(source, address, sizeof(address));
     int heard = 0;
-    tutti_wire *wire = open_wire(&heard);
-    tutti_wire_link *link;
+    tutti_transport *transport = open_transport(&heard);
+    tutti_transport_conn *link;
     tutti_error err;
 
     ticket.on_done = on_done;
     assert_true(size > 0);
-    assert_ok(wire->ops->connect(wire, (tutti_bytes){address, (size_t)size}, &ticket, &link, &err));
-    (void)wire->ops->send(link, HELLO, sizeof(HELLO), NULL, 0, &ticket);
-    work(wire, TURN_NS);
+    assert_ok(transport->ops->connect(transport, (tutti_bytes){address, (size_t)size}, &ticket,
+                                      &link, &err));
+    (void)transport->ops->send(link, HELLO, sizeof(HELLO), NULL, 0, &ticket);
+    work(transport, TURN_NS);
     rest(2 * TURN_NS);
-    work(wire, TURN_NS);
+    work(transport, TURN_NS);
     (void)raise(SIGSTOP);
     _exit(0);
 }
@@ -126,18 +127,18 @@ test_close__while_a_stopped_peer_waits_for_an_answer(void **state)
 {
     int heard = 0, status = 0, end;
     const pid_t peer = start_peer(&end); /* before UCX has threads here */
-    tutti_wire *wire = open_wire(&heard);
-    const tutti_bytes address = wire->ops->address(wire);
+    tutti_transport *transport = open_transport(&heard);
+    const tutti_bytes address = transport->ops->address(transport);
 
     (void)state;
     assert_int_equal(write(end, address.data, address.size), address.size);
     (void)close(end);
     rest(3 * TURN_NS / 2);
-    work(wire, TURN_NS);
+    work(transport, TURN_NS);
     assert_int_equal(waitpid(peer, &status, WUNTRACED), peer);
     assert_true(WIFSTOPPED(status));
-    work(wire, TURN_NS);
-    wire->ops->close(wire);
+    work(transport, TURN_NS);
+    transport->ops->close(transport);
     assert_int_equal(kill(peer, SIGKILL), 0);
     assert_int_equal(waitpid(peer, &status, 0), peer);
     assert_int_equal(heard, 0);

@@ -40,7 +40,7 @@ make_loop(void **state)
 
     assert_ok(tutti_rpc_loop_new("test-loop", &loop, &err));
     if (*dozes) {
-        tutti_rpc_loop_doze(loop);
+        tutti_rpc_loop_idle(loop);
     }
     return loop;
 }

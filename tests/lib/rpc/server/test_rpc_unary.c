@@ -291,7 +291,7 @@ test_errors_of_grpc__are_put_into_words(void **state)
     (void)snprintf(channel->address.text, sizeof(channel->address.text), "HERE");
     for (i = 0; i < COUNT_OF(wordings); i++) {
         (void)TUTTI_FAIL(&err, wordings[i].code, "%s", wordings[i].grpc);
-        rpc_reach_explain(channel, NULL, &err);
+        rpc_connect_error_explain(channel, NULL, &err);
         assert_string_equal(err.text, wordings[i].ours);
         assert_int_equal(err.code, wordings[i].code);
     }

@@ -15,13 +15,13 @@ bytes_of(const char *text)
 static void
 test_carry__nothing_takes_no_bytes(void **state)
 {
-    unsigned char wire[TUTTI_CARRY_EXTRA_MAX];
+    unsigned char wire[TUTTI_TENSOR_META_EXTRA_MAX];
     tutti_bytes names;
     tutti_bytes user;
 
     (void)state;
-    assert_int_equal(tutti_carry_write(NULL, 0, (tutti_bytes){NULL, 0}, wire), 0);
-    assert_true(tutti_carry_read((tutti_bytes){wire, 0}, &names, &user));
+    assert_int_equal(tutti_tensor_meta_write(NULL, 0, (tutti_bytes){NULL, 0}, wire), 0);
+    assert_true(tutti_tensor_meta_read((tutti_bytes){wire, 0}, &names, &user));
     assert_int_equal(names.size + user.size, 0);
 }
 
@@ -29,7 +29,7 @@ static void
 test_carry__gives_back_names_and_bytes(void **state)
 {
     static const char *const given[] = {"a", "some/tracer-2", "c"};
-    unsigned char wire[TUTTI_CARRY_EXTRA_MAX + 16];
+    unsigned char wire[TUTTI_TENSOR_META_EXTRA_MAX + 16];
     char name[TUTTI_NAME_MAX + 1];
     tutti_bytes names;
     tutti_bytes user;
@@ -39,15 +39,15 @@ test_carry__gives_back_names_and_bytes(void **state)
 
     (void)state;
     for (count = 0; count <= COUNT_OF(given); count++) {
-        size = tutti_carry_write(given, count, bytes_of("\1\1x"), wire);
-        assert_true(tutti_carry_read((tutti_bytes){wire, size}, &names, &user));
+        size = tutti_tensor_meta_write(given, count, bytes_of("\1\1x"), wire);
+        assert_true(tutti_tensor_meta_read((tutti_bytes){wire, size}, &names, &user));
         assert_int_equal(user.size, 3);
         assert_memory_equal(user.data, "\1\1x", 3);
         for (i = 0; i < count; i++) {
-            assert_true(tutti_carry_next(&names, name));
+            assert_true(tutti_tensor_meta_next(&names, name));
             assert_string_equal(name, given[i]);
         }
-        assert_false(tutti_carry_next(&names, name));
+        assert_false(tutti_tensor_meta_next(&names, name));
     }
 }
 
@@ -61,9 +61,9 @@ check_any(const unsigned char *wire, size_t size)
     tutti_bytes user;
 
     memcpy(exact, wire, size);
-    if (tutti_carry_read((tutti_bytes){exact, size}, &names, &user)) {
+    if (tutti_tensor_meta_read((tutti_bytes){exact, size}, &names, &user)) {
         assert_true(user.size <= size);
-        while (tutti_carry_next(&names, name)) {
+        while (tutti_tensor_meta_next(&names, name)) {
             assert_true(strlen(name) <= TUTTI_NAME_MAX);
         }
     } else {
@@ -76,8 +76,8 @@ static void
 test_carry__survives_whatever_comes(void **state)
 {
     static const char *const given[] = {"first", "second"};
-    unsigned char wire[TUTTI_CARRY_EXTRA_MAX + 16];
-    const size_t size = tutti_carry_write(given, 2, bytes_of("user"), wire);
+    unsigned char wire[TUTTI_TENSOR_META_EXTRA_MAX + 16];
+    const size_t size = tutti_tensor_meta_write(given, 2, bytes_of("user"), wire);
     size_t i;
     unsigned value;
 

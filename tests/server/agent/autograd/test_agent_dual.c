@@ -1,8 +1,8 @@
 /*
- * Goal: what tutti_dual_args says, run by the ranks, is the adjoint of the op: with L the op and D
- * its dual, <L x, g> = <x, D g> summed over all ranks. The local dual is that of a rank's own part.
- * Method: random linear ops on random shapes and groups, on engines of one process, from a seed
- * that is printed and can be given, TUTTI_TEST_SEED.
+ * Goal: what tutti_grad_op_args says, run by the ranks, is the adjoint of the op: with L the op and
+ * D its gradient op, <L x, g> = <x, D g> summed over all ranks. The local gradient op is that of a
+ * rank's own part. Method: random linear ops on random shapes and groups, on engines of one
+ * process, from a seed that is printed and can be given, TUTTI_TEST_SEED.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -21,13 +21,13 @@
 #define Y 2U
 
 static uint64_t first_seed;
-static uint64_t seed;
+static uint64_t in_grad;
 
 /* SplitMix64: Steele, Lea, Flood 2014. */
 static uint64_t
 draw(void)
 {
-    uint64_t z = seed += 0x9e3779b97f4a7c15u;
+    uint64_t z = in_grad += 0x9e3779b97f4a7c15u;
 
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -170,13 +170,13 @@ record(seat *self, uint32_t size, uint32_t rank, bool local)
     if (entry.in_tensor != 0) {
         assert_ok(tutti_tape_attach(self->rig.tape, X, &self->in, self->rig.space, &err));
     }
-    assert_ok(tutti_dual_check(&args, local, &err));
+    assert_ok(tutti_grad_op_check(&args, local, &err));
     assert_ok(tutti_tape_record_new(self->rig.tape, &entry, &self->record, &err));
     tutti_tape_record_end(self->record, 1, self->y == NULL ? NULL : &self->out);
 }
 
 static void
-run_dual(trial *t)
+run_grad_op(trial *t)
 {
     bool given;
     uint32_t i;
@@ -185,7 +185,7 @@ run_dual(trial *t)
         seat *self = &t->seats[i];
         tutti_coll_args args;
 
-        tutti_dual_args(self->record, &args, &given);
+        tutti_grad_op_args(self->record, &args, &given);
         assert_int_equal(given, self->g != NULL);
         args.spec = self->out;
         self->d = gives(self, i) ? new_tensor(self, &self->in, false) : NULL;
@@ -194,7 +194,7 @@ run_dual(trial *t)
     wait_all(t);
     for (i = 0; i < t->size; i++) {
         if (t->seats[i].d != NULL) {
-            tutti_dual_finish(t->seats[i].record, t->seats[i].d);
+            tutti_grad_op_finish(t->seats[i].record, t->seats[i].d);
         }
     }
 }
@@ -324,7 +324,7 @@ open_trial(trial *t)
     uint32_t i;
 
     *t = (trial){.size = 1 + below(SIZE_MAX_)};
-    world_open(&t->w, world_wire_fake, t->size);
+    world_open(&t->w, world_transport_fake, t->size);
     for (i = 0; i < t->size; i++) {
         ranks[i] = (i + 1) % t->size;
     }
@@ -379,7 +379,7 @@ test_dual__is_the_adjoint(void **state)
     int round;
 
     (void)state;
-    seed = first_seed;
+    in_grad = first_seed;
     for (round = 0; round < ROUNDS; round++) {
         double left = 0;
         double right = 0;
@@ -391,7 +391,7 @@ test_dual__is_the_adjoint(void **state)
         for (i = 0; i < t.size; i++) {
             record(&t.seats[i], t.size, i, false);
         }
-        run_dual(&t);
+        run_grad_op(&t);
         for (i = 0; i < t.size; i++) {
             left += product(t.seats[i].y, t.seats[i].g);
             right += product(gives(&t.seats[i], i) ? t.seats[i].x : NULL, t.seats[i].d);
@@ -408,7 +408,7 @@ test_dual_local__is_the_adjoint_of_a_ranks_own_part(void **state)
     int round;
 
     (void)state;
-    seed = first_seed;
+    in_grad = first_seed;
     for (round = 0; round < ROUNDS; round++) {
         uint32_t me;
         uint32_t i;
@@ -423,11 +423,11 @@ test_dual_local__is_the_adjoint_of_a_ranks_own_part(void **state)
                 memset(t.seats[i].x->data, 0, t.seats[i].x->bytes);
             }
         }
-        if (tutti_dual_check(&self->args, true, NULL) == TUTTI_OK) {
+        if (tutti_grad_op_check(&self->args, true, NULL) == TUTTI_OK) {
             run_forward(&t);
             record(self, t.size, me, true);
             self->d = new_tensor(self, &self->in, false);
-            tutti_dual_local(self->record, self->g, self->d);
+            tutti_grad_op_local(self->record, self->g, self->d);
             assert_near(product(self->y, self->g), product(self->x, self->d), &t);
         }
         close_trial(&t);
@@ -441,25 +441,25 @@ test_dual_check__refuses_what_has_no_gradient(void **state)
     tutti_error err;
 
     (void)state;
-    assert_ok(tutti_dual_check(&args, true, &err));
-    assert_true(tutti_dual_masks(&args));
+    assert_ok(tutti_grad_op_check(&args, true, &err));
+    assert_true(tutti_grad_op_masks(&args));
     args.kind = TUTTI_COLL_REDUCE_SCATTER;
-    assert_fails(tutti_dual_check(&args, false, &err), TUTTI_INVALID_ARGUMENT);
+    assert_fails(tutti_grad_op_check(&args, false, &err), TUTTI_INVALID_ARGUMENT);
     assert_string_equal(err.reason, "BAD_REDUCE_OP");
     args.kind = TUTTI_COLL_ALL_REDUCE;
     for (args.reduce = TUTTI_REDUCE_PROD; args.reduce <= TUTTI_REDUCE_BXOR; args.reduce++) {
         const bool good = args.reduce == TUTTI_REDUCE_MIN || args.reduce == TUTTI_REDUCE_MAX ||
                           args.reduce == TUTTI_REDUCE_AVG;
 
-        assert_int_equal(tutti_dual_check(&args, false, &err),
+        assert_int_equal(tutti_grad_op_check(&args, false, &err),
                          good ? TUTTI_OK : TUTTI_INVALID_ARGUMENT);
     }
     args = (tutti_coll_args){.kind = TUTTI_COLL_BROADCAST};
-    assert_fails(tutti_dual_check(&args, true, &err), TUTTI_INVALID_ARGUMENT);
+    assert_fails(tutti_grad_op_check(&args, true, &err), TUTTI_INVALID_ARGUMENT);
     assert_string_equal(err.reason, "BAD_LOCAL_GRAD");
     args.has_spec = true;
     args.spec.dtype = TUTTI_DTYPE_FP8_E5M2;
-    assert_fails(tutti_dual_check(&args, false, &err), TUTTI_INVALID_ARGUMENT);
+    assert_fails(tutti_grad_op_check(&args, false, &err), TUTTI_INVALID_ARGUMENT);
     assert_string_equal(err.reason, "DTYPE_UNSUPPORTED");
 }
 
@@ -476,11 +476,11 @@ test_dual_mask__is_where_the_input_is_the_result(void **state)
     unsigned char mask[4];
 
     (void)state;
-    tutti_dual_mask(&halves, half[0], half[1], mask);
+    tutti_grad_op_mask(&halves, half[0], half[1], mask);
     assert_memory_equal(mask, expected, 4);
-    tutti_dual_mask(&singles, single[0], single[1], mask);
+    tutti_grad_op_mask(&singles, single[0], single[1], mask);
     assert_memory_equal(mask, expected, 4);
-    tutti_dual_mask(&doubles, wide[0], wide[1], mask);
+    tutti_grad_op_mask(&doubles, wide[0], wide[1], mask);
     assert_memory_equal(mask, expected, 4);
 }
 

@@ -80,7 +80,7 @@ static void
 test_tape__records_are_in_the_order_in_which_ops_came(void **state)
 {
     uint64_t last = 0;
-    tutti_link *link;
+    tutti_list_node *link;
     tape_rig rig;
 
     (void)state;

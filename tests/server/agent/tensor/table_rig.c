@@ -8,30 +8,30 @@
 void
 tutti_rpc_loop_post(tutti_rpc_loop *loop, tutti_rpc_task *task)
 {
-    (void)pthread_mutex_lock(&loop->lock);
+    (void)pthread_mutex_lock(&loop->mutex);
     tutti_list_add(&loop->tasks, &task->link);
     (void)pthread_cond_signal(&loop->posted);
-    (void)pthread_mutex_unlock(&loop->lock);
+    (void)pthread_mutex_unlock(&loop->mutex);
 }
 
-static tutti_link *
+static tutti_list_node *
 take(tutti_rpc_loop *loop, bool wait)
 {
-    tutti_link *link;
+    tutti_list_node *link;
 
-    (void)pthread_mutex_lock(&loop->lock);
+    (void)pthread_mutex_lock(&loop->mutex);
     while (wait && tutti_list_empty(&loop->tasks) && !loop->stopped) {
-        (void)pthread_cond_wait(&loop->posted, &loop->lock);
+        (void)pthread_cond_wait(&loop->posted, &loop->mutex);
     }
     link = tutti_list_pop(&loop->tasks);
-    (void)pthread_mutex_unlock(&loop->lock);
+    (void)pthread_mutex_unlock(&loop->mutex);
     return link;
 }
 
 static unsigned
 run_tasks(tutti_rpc_loop *loop, bool wait)
 {
-    tutti_link *link;
+    tutti_list_node *link;
     unsigned count = 0;
 
     while ((link = take(loop, wait)) != NULL) {
@@ -58,10 +58,10 @@ rig_serve_loop(tutti_rpc_loop *loop)
 void
 rig_end_loop(tutti_rpc_loop *loop)
 {
-    (void)pthread_mutex_lock(&loop->lock);
+    (void)pthread_mutex_lock(&loop->mutex);
     loop->stopped = true;
     (void)pthread_cond_signal(&loop->posted);
-    (void)pthread_mutex_unlock(&loop->lock);
+    (void)pthread_mutex_unlock(&loop->mutex);
 }
 
 /* ------------------------------------------------------------------------------ the rig */
@@ -73,7 +73,7 @@ rig_start(table_rig *self, uint32_t handles_max)
     tutti_error err;
 
     *self = (table_rig){0};
-    (void)pthread_mutex_init(&self->loop.lock, NULL);
+    (void)pthread_mutex_init(&self->loop.mutex, NULL);
     (void)pthread_cond_init(&self->loop.posted, NULL);
     tutti_list_init(&self->loop.tasks);
     assert_ok(tutti_space_host_open(&options, &self->space, &err));
@@ -88,7 +88,7 @@ rig_stop(table_rig *self)
     assert_int_equal(rig_tensor_count(self), 0);
     tutti_space_close(self->space);
     (void)pthread_cond_destroy(&self->loop.posted);
-    (void)pthread_mutex_destroy(&self->loop.lock);
+    (void)pthread_mutex_destroy(&self->loop.mutex);
 }
 
 uint64_t
@@ -107,10 +107,10 @@ rig_make(table_rig *self, const char *name, char ret_handle[TUTTI_TABLE_HANDLE_S
     table_call one;
 
     call_init(&one, self);
-    assert_ok(tutti_table_make(self->table, &one.claim, name, &err));
+    assert_ok(tutti_table_create_locked(self->table, &one.lock_set, name, &err));
     assert_true(call_claim(&one));
     call_fill(&one, 0);
-    tutti_table_handle(&one.claim.uses[0], ret_handle);
+    tutti_table_handle(&one.lock_set.locks[0], ret_handle);
     call_release(&one);
 }
 
@@ -126,9 +126,9 @@ rig_delete(table_rig *self, const char *handle)
 /* ------------------------------------------------------------------------------ calls */
 
 static void
-on_ready(tutti_claim *claim)
+on_ready(tutti_lock_set *lock_set)
 {
-    table_call *self = tutti_container_of(claim, table_call, claim);
+    table_call *self = tutti_container_of(lock_set, table_call, lock_set);
 
     assert_false(self->ready); /* once, and not when claim() has said so */
     self->ready = true;
@@ -139,8 +139,8 @@ void
 call_init(table_call *self, table_rig *rig)
 {
     *self = (table_call){.rig = rig};
-    self->claim.loop = &rig->loop;
-    self->claim.on_ready = on_ready;
+    self->lock_set.loop = &rig->loop;
+    self->lock_set.on_ready = on_ready;
 }
 
 void
@@ -148,21 +148,21 @@ call_want(table_call *self, const char *handle, bool exclusive)
 {
     tutti_error err;
 
-    assert_ok(tutti_table_want(self->rig->table, &self->claim, handle, exclusive, &err));
+    assert_ok(tutti_table_lock_by_name(self->rig->table, &self->lock_set, handle, exclusive, &err));
 }
 
 bool
 call_claim(table_call *self)
 {
-    self->ready = tutti_table_claim(self->rig->table, &self->claim);
+    self->ready = tutti_table_acquire(self->rig->table, &self->lock_set);
     return self->ready;
 }
 
 void
 call_release(table_call *self)
 {
-    tutti_table_release(self->rig->table, &self->claim);
-    assert_int_equal(self->claim.count, 0);
+    tutti_table_release(self->rig->table, &self->lock_set);
+    assert_int_equal(self->lock_set.count, 0);
 }
 
 static void
@@ -186,12 +186,12 @@ call_write(table_call *self, table_rig *rig, const char *handle)
 }
 
 void
-call_fill(table_call *self, uint32_t use)
+call_fill(table_call *self, uint32_t lock)
 {
     const tutti_spec spec = {TUTTI_DTYPE_UINT8, 1, {RIG_TENSOR_BYTES}};
     tutti_tensor *tensor = NULL;
     tutti_error err;
 
     assert_ok(tutti_tensor_new(self->rig->space, &spec, true, &tensor, &err));
-    tutti_table_fill(self->rig->table, &self->claim.uses[use], tensor);
+    tutti_table_fill(self->rig->table, &self->lock_set.locks[lock], tensor);
 }

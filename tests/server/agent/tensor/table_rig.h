@@ -1,4 +1,4 @@
-/* A table with memory for its tensors, and calls that claim them. */
+/* A table with memory for its tensors, and calls that lock them. */
 #ifndef TUTTI_TESTS_TABLE_RIG_H
 #define TUTTI_TESTS_TABLE_RIG_H
 
@@ -13,9 +13,9 @@
 
 /* In the place of lib/rpc's loop, which is gRPC's: tasks in order, run when a test says so. */
 struct tutti_rpc_loop {
-    pthread_mutex_t lock;
+    pthread_mutex_t mutex;
     pthread_cond_t posted;
-    tutti_link tasks;
+    tutti_list_node tasks;
     bool stopped;
 };
 
@@ -28,7 +28,7 @@ typedef struct table_rig {
 
 /* A call. `turn`: of all, it was the how manieth to be told that its turn has come; 0 = not yet. */
 typedef struct table_call {
-    tutti_claim claim;
+    tutti_lock_set lock_set;
     table_rig *rig;
     unsigned turn;
     bool ready; /* granted at once, or told */
@@ -53,7 +53,7 @@ void call_read(table_call *self, table_rig *rig, const char *handle);
 void call_write(table_call *self, table_rig *rig, const char *handle);
 
 /* Give a new entry memory of RIG_TENSOR_BYTES. */
-void call_fill(table_call *self, uint32_t use);
+void call_fill(table_call *self, uint32_t lock);
 
 /* A tensor with bytes that nobody uses; "" = no name. */
 void rig_make(table_rig *self, const char *name, char ret_handle[TUTTI_TABLE_HANDLE_SIZE]);

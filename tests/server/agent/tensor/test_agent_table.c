@@ -52,11 +52,11 @@ test_table_handle__of_the_time_before_joining_stays_good(void **state)
     rig_make(self, "", handle);
     tutti_table_set_rank(self->table, 5);
     call_read(&reader, self, handle);
-    assert_non_null(tutti_table_tensor(self->table, &reader.claim.uses[0]));
+    assert_non_null(tutti_table_tensor(self->table, &reader.lock_set.locks[0]));
     call_release(&reader);
 }
 
-/* What want says of a text: the reason, and that the claim is as it was. */
+/* What want says of a text: the reason, and that the lock set is as it was. */
 static void
 check_want(table_rig *self, const char *text, tutti_code code, const char *reason)
 {
@@ -64,11 +64,11 @@ check_want(table_rig *self, const char *text, tutti_code code, const char *reaso
     table_call one;
 
     call_init(&one, self);
-    assert_fails(tutti_table_want(self->table, &one.claim, text, false, &err), code);
+    assert_fails(tutti_table_lock_by_name(self->table, &one.lock_set, text, false, &err), code);
     if (strcmp(err.reason, reason) != 0) {
         fail_msg("\"%.100s\": %s, wanted %s", text, err.reason, reason);
     }
-    assert_int_equal(one.claim.count, 0);
+    assert_int_equal(one.lock_set.count, 0);
 }
 
 static void
@@ -125,9 +125,9 @@ test_table_want__tells_foreign_stale_and_unknown_handles_apart(void **state)
 
     tutti_table_set_rank(self->table, 2);
     call_init(&one, self);
-    assert_fails(
-        tutti_table_want(self->table, &one.claim, "tensor:1.fedcba9876543210.7", false, &err),
-        TUTTI_FAILED_PRECONDITION);
+    assert_fails(tutti_table_lock_by_name(self->table, &one.lock_set, "tensor:1.fedcba9876543210.7",
+                                          false, &err),
+                 TUTTI_FAILED_PRECONDITION);
     assert_string_equal(err.reason, "FOREIGN_HANDLE");
     assert_text_has(err.text, "belongs to rank 1, this is rank 2");
     check_want(self, "tensor:2.fedcba9876543210.7", TUTTI_FAILED_PRECONDITION, "STALE_HANDLE");
@@ -147,7 +147,7 @@ test_table_want__finds_by_name_what_it_finds_by_handle(void **state)
     rig_make(self, "layers/0.weight", handle);
     call_read(&by_name, self, "layers/0.weight");
     call_read(&by_handle, self, handle);
-    assert_ptr_equal(by_name.claim.uses[0].entry, by_handle.claim.uses[0].entry);
+    assert_ptr_equal(by_name.lock_set.locks[0].entry, by_handle.lock_set.locks[0].entry);
     call_release(&by_name);
     call_release(&by_handle);
 }
@@ -161,9 +161,9 @@ check_make(table_rig *self, const char *name, tutti_code code, const char *reaso
     table_call one;
 
     call_init(&one, self);
-    assert_fails(tutti_table_make(self->table, &one.claim, name, &err), code);
+    assert_fails(tutti_table_create_locked(self->table, &one.lock_set, name, &err), code);
     assert_string_equal(err.reason, reason);
-    assert_int_equal(one.claim.count, 0);
+    assert_int_equal(one.lock_set.count, 0);
 }
 
 static void
@@ -227,16 +227,16 @@ test_table_drop_new__leaves_nothing_behind(void **state)
     table_call reader;
 
     call_init(&writer, self);
-    assert_ok(tutti_table_make(self->table, &writer.claim, "half", &err));
+    assert_ok(tutti_table_create_locked(self->table, &writer.lock_set, "half", &err));
     assert_true(call_claim(&writer));
     call_read(&reader, self, "half");
-    tutti_table_drop_new(self->table, &writer.claim.uses[0]);
-    tutti_table_drop_new(self->table, &writer.claim.uses[0]); /* twice is once */
+    tutti_table_drop_new(self->table, &writer.lock_set.locks[0]);
+    tutti_table_drop_new(self->table, &writer.lock_set.locks[0]); /* twice is once */
     check_want(self, "half", TUTTI_NOT_FOUND, "NO_TENSOR");
     assert_int_equal(tutti_table_count(self->table), 0);
     call_release(&writer);
     assert_int_equal(rig_run(self), 1);
-    assert_fails(tutti_table_check(self->table, &reader.claim.uses[0], &err),
+    assert_fails(tutti_table_check(self->table, &reader.lock_set.locks[0], &err),
                  TUTTI_FAILED_PRECONDITION);
     assert_text_has(err.text, "never written");
     call_release(&reader);
@@ -255,14 +255,14 @@ test_table_unwant__takes_the_last_wish_back(void **state)
     call_init(&one, self);
     call_want(&one, handle, false);
     call_want(&one, "x", true); /* the same by its other name */
-    assert_ptr_equal(one.claim.uses[0].entry, one.claim.uses[1].entry);
-    tutti_table_unwant(self->table, &one.claim);
-    one.claim.uses[0].exclusive = true;
+    assert_ptr_equal(one.lock_set.locks[0].entry, one.lock_set.locks[1].entry);
+    tutti_table_unwant(self->table, &one.lock_set);
+    one.lock_set.locks[0].exclusive = true;
     assert_true(call_claim(&one));
     call_init(&other, self);
-    assert_ok(tutti_table_make(self->table, &other.claim, "y", &err));
-    tutti_table_drop_new(self->table, &other.claim.uses[0]);
-    tutti_table_unwant(self->table, &other.claim); /* the entry goes with it */
+    assert_ok(tutti_table_create_locked(self->table, &other.lock_set, "y", &err));
+    tutti_table_drop_new(self->table, &other.lock_set.locks[0]);
+    tutti_table_unwant(self->table, &other.lock_set); /* the entry goes with it */
     assert_true(call_claim(&other));
     call_release(&other);
     call_release(&one);
@@ -285,12 +285,12 @@ test_table_delete__of_a_tensor_in_use_waits_for_the_last_use(void **state)
     rig_delete(self, handle);
     check_want(self, handle, TUTTI_NOT_FOUND, "NO_TENSOR");
     check_want(self, "x", TUTTI_NOT_FOUND, "NO_TENSOR");
-    tensor = tutti_table_tensor(self->table, &reader.claim.uses[0]);
+    tensor = tutti_table_tensor(self->table, &reader.lock_set.locks[0]);
     memset(tensor->data, 7, RIG_TENSOR_BYTES);
     call_release(&reader);
     assert_int_equal(rig_run(self), 1);
     assert_true(writer.ready); /* who stood in line gets its turn all the same */
-    assert_ptr_equal(tutti_table_tensor(self->table, &writer.claim.uses[0]), tensor);
+    assert_ptr_equal(tutti_table_tensor(self->table, &writer.lock_set.locks[0]), tensor);
     assert_int_equal(rig_tensor_count(self), 1);
     call_release(&writer);
     assert_int_equal(rig_tensor_count(self), 0);
@@ -337,27 +337,27 @@ test_table_check__tells_what_the_writer_came_to(void **state)
     table_rig *self = *state;
     tutti_error err;
     tutti_error why;
-    tutti_use *use;
+    tutti_lock *lock;
     table_call writer;
 
     call_init(&writer, self);
-    assert_ok(tutti_table_make(self->table, &writer.claim, "", &err));
+    assert_ok(tutti_table_create_locked(self->table, &writer.lock_set, "", &err));
     assert_true(call_claim(&writer));
-    use = &writer.claim.uses[0];
-    assert_null(tutti_table_tensor(self->table, use));
-    assert_fails(tutti_table_check(self->table, use, &err), TUTTI_FAILED_PRECONDITION);
+    lock = &writer.lock_set.locks[0];
+    assert_null(tutti_table_tensor(self->table, lock));
+    assert_fails(tutti_table_check(self->table, lock, &err), TUTTI_FAILED_PRECONDITION);
     call_fill(&writer, 0);
-    assert_ok(tutti_table_check(self->table, use, &err));
+    assert_ok(tutti_table_check(self->table, lock, &err));
     (void)TUTTI_FAIL_FOR(&why, TUTTI_UNAVAILABLE, "RANK_LOST", "rank 3 is gone");
-    tutti_table_mark(self->table, use, &why);
-    assert_fails(tutti_table_check(self->table, use, &err), TUTTI_UNAVAILABLE);
+    tutti_table_mark(self->table, lock, &why);
+    assert_fails(tutti_table_check(self->table, lock, &err), TUTTI_UNAVAILABLE);
     assert_string_equal(err.reason, "RANK_LOST");
     assert_string_equal(err.text, "rank 3 is gone");
     (void)TUTTI_FAIL(&why, TUTTI_ABORTED, "something newer");
-    tutti_table_mark(self->table, use, &why);
-    assert_fails(tutti_table_check(self->table, use, NULL), TUTTI_ABORTED);
-    tutti_table_mark(self->table, use, NULL);
-    assert_ok(tutti_table_check(self->table, use, &err));
+    tutti_table_mark(self->table, lock, &why);
+    assert_fails(tutti_table_check(self->table, lock, NULL), TUTTI_ABORTED);
+    tutti_table_mark(self->table, lock, NULL);
+    assert_ok(tutti_table_check(self->table, lock, &err));
     call_release(&writer);
 }
 
@@ -375,16 +375,17 @@ test_table_mark__without_memory_is_a_failure_all_the_same(void **state)
     call_write(&writer, self, handle);
     (void)TUTTI_FAIL(&why, TUTTI_UNAVAILABLE, "rank 3 is gone");
     sweep_fail_at(0);
-    tutti_table_mark(self->table, &writer.claim.uses[0], &why);
+    tutti_table_mark(self->table, &writer.lock_set.locks[0], &why);
     assert_true(sweep_stop());
-    assert_fails(tutti_table_check(self->table, &writer.claim.uses[0], &err),
+    assert_fails(tutti_table_check(self->table, &writer.lock_set.locks[0], &err),
                  TUTTI_RESOURCE_EXHAUSTED);
     assert_text_has(err.text, "no memory");
     assert_int_equal(err.rank, TUTTI_ERROR_RANK_NONE);
     assert_ok(tutti_table_stat(self->table, handle, &info, &err));
     assert_true(info.failed);
-    tutti_table_mark(self->table, &writer.claim.uses[0], &why);
-    assert_fails(tutti_table_check(self->table, &writer.claim.uses[0], &err), TUTTI_UNAVAILABLE);
+    tutti_table_mark(self->table, &writer.lock_set.locks[0], &why);
+    assert_fails(tutti_table_check(self->table, &writer.lock_set.locks[0], &err),
+                 TUTTI_UNAVAILABLE);
     call_release(&writer);
 }
 
@@ -402,13 +403,13 @@ test_table_stat__shows_a_tensor_without_waiting(void **state)
     table_call reader;
 
     call_init(&writer, self);
-    assert_ok(tutti_table_make(self->table, &writer.claim, "x", &err));
+    assert_ok(tutti_table_create_locked(self->table, &writer.lock_set, "x", &err));
     assert_true(call_claim(&writer));
     assert_ok(tutti_table_stat(self->table, "x", &info, &err));
     assert_true(info.pending);
     assert_false(info.has_spec);
     assert_false(info.failed);
-    tutti_table_handle(&writer.claim.uses[0], handle);
+    tutti_table_handle(&writer.lock_set.locks[0], handle);
     assert_string_equal(info.handle, handle);
     call_fill(&writer, 0);
     call_release(&writer);
@@ -448,7 +449,7 @@ test_table_next__walks_in_the_order_of_making(void **state)
         assert_string_equal(info.handle, handles[i]);
     }
     assert_int_equal(tutti_table_next(self->table, number, &info), 0);
-    rig_delete(self, handles[3]); /* a walk goes on behind what was deleted meanwhile */
+    rig_delete(self, handles[3]); /* a backward pass goes on behind what was deleted meanwhile */
     assert_int_equal(tutti_table_next(self->table, 3, &info), 0);
     assert_int_equal(tutti_table_next(self->table, 1, &info), 3);
 }
@@ -458,15 +459,15 @@ test_table_next__walks_in_the_order_of_making(void **state)
 static tutti_code
 make_with_lease(table_rig *self, uint64_t lease, const char *name, tutti_error *err)
 {
-    tutti_claim claim = {.loop = &self->loop, .lease = lease};
+    tutti_lock_set lock_set = {.loop = &self->loop, .lease = lease};
     const tutti_spec spec = {TUTTI_DTYPE_UINT8, 1, {RIG_TENSOR_BYTES}};
     tutti_tensor *tensor = NULL;
-    const tutti_code code = tutti_table_make(self->table, &claim, name, err);
+    const tutti_code code = tutti_table_create_locked(self->table, &lock_set, name, err);
 
     if (code == TUTTI_OK) {
         assert_int_equal(tutti_tensor_new(self->space, &spec, false, &tensor, err), TUTTI_OK);
-        tutti_table_fill(self->table, &claim.uses[0], tensor);
-        tutti_table_release(self->table, &claim);
+        tutti_table_fill(self->table, &lock_set.locks[0], tensor);
+        tutti_table_release(self->table, &lock_set);
     }
     return code;
 }
@@ -527,26 +528,26 @@ live(table_rig *self, tutti_table **ret_table, tutti_error *err)
     const tutti_spec spec = {TUTTI_DTYPE_UINT8, 1, {RIG_TENSOR_BYTES}};
     tutti_tensor *tensor = NULL;
     tutti_table *table = NULL;
-    tutti_claim claim = {.loop = &self->loop};
+    tutti_lock_set lock_set = {.loop = &self->loop};
     tutti_code code = tutti_table_new(1, 4, &table, err);
 
     if (code == TUTTI_OK) {
         *ret_table = table;
-        code = tutti_table_make(table, &claim, "x", err);
+        code = tutti_table_create_locked(table, &lock_set, "x", err);
     }
     if (code == TUTTI_OK) {
         code = tutti_tensor_new(self->space, &spec, false, &tensor, err);
         if (code == TUTTI_OK) {
-            tutti_table_fill(table, &claim.uses[0], tensor);
+            tutti_table_fill(table, &lock_set.locks[0], tensor);
         } else {
-            tutti_table_drop_new(table, &claim.uses[0]);
+            tutti_table_drop_new(table, &lock_set.locks[0]);
         }
-        tutti_table_release(table, &claim);
+        tutti_table_release(table, &lock_set);
     }
     if (code == TUTTI_OK) {
-        code = tutti_table_want(table, &claim, "x", true, err);
+        code = tutti_table_lock_by_name(table, &lock_set, "x", true, err);
         assert_int_equal(code, TUTTI_OK); /* takes no memory */
-        tutti_table_release(table, &claim);
+        tutti_table_release(table, &lock_set);
     }
     return code;
 }

@@ -1,8 +1,8 @@
 /*
- * Goal: readers share, writers are alone, everybody gets its turn in the order of the claims, and
- * no two calls wait for each other.
- * Method: by hand on one thread; then drawn claims against a model of the line; then threads that
- * would race for plain memory if the table granted what it must not.
+ * Goal: readers share, writers are alone, everybody gets its turn in the order of the lock sets,
+ * and no two calls wait for each other. Method: by hand on one thread; then drawn lock sets against
+ * a model of the line; then threads that would race for plain memory if the table granted what it
+ * must not.
  */
 #include "support/testing.h"
 #include "table_rig.h"
@@ -242,14 +242,14 @@ test_table_claim__of_a_result_that_is_still_written_waits_for_it(void **state)
     table_call reader;
 
     call_init(&maker, self);
-    assert_ok(tutti_table_make(self->table, &maker.claim, "x", &err));
+    assert_ok(tutti_table_create_locked(self->table, &maker.lock_set, "x", &err));
     assert_true(call_claim(&maker));
     call_read(&reader, self, "x");
     assert_false(reader.ready);
     call_fill(&maker, 0);
     call_release(&maker);
     assert_int_equal(rig_run(self), 1);
-    assert_ok(tutti_table_check(self->table, &reader.claim.uses[0], &err));
+    assert_ok(tutti_table_check(self->table, &reader.lock_set.locks[0], &err));
     call_release(&reader);
 }
 
@@ -268,12 +268,12 @@ typedef struct drawn {
 } drawn;
 
 static uint32_t
-draw(uint32_t *seed, uint32_t below)
+draw(uint32_t *grads_in, uint32_t below)
 {
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 17;
-    *seed ^= *seed << 5;
-    return *seed % below;
+    *grads_in ^= *grads_in << 13;
+    *grads_in ^= *grads_in >> 17;
+    *grads_in ^= *grads_in << 5;
+    return *grads_in % below;
 }
 
 /* By the rule alone: nobody before it, of those not over, stands against one of its uses. */
@@ -301,17 +301,17 @@ may_go(const drawn *calls, size_t which)
 }
 
 static void
-draw_call(drawn *self, table_rig *rig, char handles[][TUTTI_TABLE_HANDLE_SIZE], uint32_t *seed)
+draw_call(drawn *self, table_rig *rig, char handles[][TUTTI_TABLE_HANDLE_SIZE], uint32_t *grads_in)
 {
     uint32_t i;
 
     self->over = false;
-    self->count = 1 + draw(seed, 2);
-    self->tensors[0] = draw(seed, DRAWN_TENSORS);
-    self->tensors[1] = (self->tensors[0] + 1 + draw(seed, DRAWN_TENSORS - 1)) % DRAWN_TENSORS;
+    self->count = 1 + draw(grads_in, 2);
+    self->tensors[0] = draw(grads_in, DRAWN_TENSORS);
+    self->tensors[1] = (self->tensors[0] + 1 + draw(grads_in, DRAWN_TENSORS - 1)) % DRAWN_TENSORS;
     call_init(&self->call, rig);
     for (i = 0; i < self->count; i++) {
-        self->exclusive[i] = draw(seed, 2) == 0;
+        self->exclusive[i] = draw(grads_in, 2) == 0;
         call_want(&self->call, handles[self->tensors[i]], self->exclusive[i]);
     }
     (void)call_claim(&self->call);
@@ -335,7 +335,7 @@ test_table_claim__drawn_at_random_follows_the_rule_and_ends(void **state)
     table_rig *self = *state;
     char handles[DRAWN_TENSORS][TUTTI_TABLE_HANDLE_SIZE];
     static drawn calls[DRAWN_CALLS];
-    uint32_t seed = 20260701;
+    uint32_t grads_in = 20260701;
     size_t round;
     size_t i;
 
@@ -346,11 +346,11 @@ test_table_claim__drawn_at_random_follows_the_rule_and_ends(void **state)
         size_t left = DRAWN_CALLS;
 
         for (i = 0; i < DRAWN_CALLS; i++) {
-            draw_call(&calls[i], self, handles, &seed);
+            draw_call(&calls[i], self, handles, &grads_in);
             check_model(calls, i + 1);
         }
         while (left > 0) {
-            i = draw(&seed, DRAWN_CALLS);
+            i = draw(&grads_in, DRAWN_CALLS);
             while (calls[i].over || !calls[i].call.ready) { /* there is always one that can end */
                 i = (i + 1) % DRAWN_CALLS;
             }
@@ -372,39 +372,39 @@ test_table_claim__drawn_at_random_follows_the_rule_and_ends(void **state)
 /* One thread that makes calls, one after the other, and waits for each turn. */
 typedef struct worker {
     table_rig *rig;
-    tutti_claim claim;
+    tutti_lock_set lock_set;
     pthread_t thread;
-    pthread_mutex_t lock;
+    pthread_mutex_t mutex;
     pthread_cond_t told;
     bool ready;
-    uint32_t seed;
+    uint32_t grads_in;
     uint64_t written[THREAD_TENSORS];
     char (*handles)[TUTTI_TABLE_HANDLE_SIZE];
 } worker;
 
 static void
-on_worker_ready(tutti_claim *claim)
+on_worker_ready(tutti_lock_set *lock_set)
 {
-    worker *self = tutti_container_of(claim, worker, claim);
+    worker *self = tutti_container_of(lock_set, worker, lock_set);
 
-    (void)pthread_mutex_lock(&self->lock);
+    (void)pthread_mutex_lock(&self->mutex);
     self->ready = true;
     (void)pthread_cond_signal(&self->told);
-    (void)pthread_mutex_unlock(&self->lock);
+    (void)pthread_mutex_unlock(&self->mutex);
 }
 
 static void
 wait_turn(worker *self)
 {
-    if (tutti_table_claim(self->rig->table, &self->claim)) {
+    if (tutti_table_acquire(self->rig->table, &self->lock_set)) {
         return;
     }
-    (void)pthread_mutex_lock(&self->lock);
+    (void)pthread_mutex_lock(&self->mutex);
     while (!self->ready) {
-        (void)pthread_cond_wait(&self->told, &self->lock);
+        (void)pthread_cond_wait(&self->told, &self->mutex);
     }
     self->ready = false;
-    (void)pthread_mutex_unlock(&self->lock);
+    (void)pthread_mutex_unlock(&self->mutex);
 }
 
 /* Plain memory: two at once would lose counts, or show as a race. Returns false for a torn one. */
@@ -425,25 +425,25 @@ static bool
 work_once(worker *self)
 {
     tutti_table *table = self->rig->table;
-    const uint32_t first = draw(&self->seed, THREAD_TENSORS);
+    const uint32_t first = draw(&self->grads_in, THREAD_TENSORS);
     const uint32_t which[2] = {first, (first + 1) % THREAD_TENSORS};
-    const uint32_t count = 1 + draw(&self->seed, 2);
+    const uint32_t count = 1 + draw(&self->grads_in, 2);
     bool good = true;
     uint32_t i;
 
     for (i = 0; i < count; i++) {
-        good = tutti_table_want(table, &self->claim, self->handles[which[i]],
-                                draw(&self->seed, 2) == 0, NULL) == TUTTI_OK &&
+        good = tutti_table_lock_by_name(table, &self->lock_set, self->handles[which[i]],
+                                        draw(&self->grads_in, 2) == 0, NULL) == TUTTI_OK &&
                good;
     }
     wait_turn(self);
     for (i = 0; i < count; i++) {
-        const tutti_use *use = &self->claim.uses[i];
+        const tutti_lock *lock = &self->lock_set.locks[i];
 
-        good = touch(tutti_table_tensor(table, use), use->exclusive) && good;
-        self->written[which[i]] += use->exclusive ? 1 : 0;
+        good = touch(tutti_table_tensor(table, lock), lock->exclusive) && good;
+        self->written[which[i]] += lock->exclusive ? 1 : 0;
     }
-    tutti_table_release(table, &self->claim);
+    tutti_table_release(table, &self->lock_set);
     return good;
 }
 
@@ -469,19 +469,19 @@ run_visitor(void *arg)
     int i;
 
     for (i = 0; i < THREAD_ROUNDS; i++) {
-        tutti_claim claim = {.loop = &self->loop};
+        tutti_lock_set lock_set = {.loop = &self->loop};
         char name[] = "passing";
         char *names[] = {name};
         tutti_table_info info;
         uint64_t number = 0;
 
-        good = tutti_table_make(self->table, &claim, name, NULL) == TUTTI_OK && good;
-        good = tutti_table_claim(self->table, &claim) && good;
+        good = tutti_table_create_locked(self->table, &lock_set, name, NULL) == TUTTI_OK && good;
+        good = tutti_table_acquire(self->table, &lock_set) && good;
         while ((number = tutti_table_next(self->table, number, &info)) != 0) {
             good = tutti_table_stat(self->table, info.handle, &info, NULL) == TUTTI_OK && good;
         }
         good = tutti_table_delete(self->table, names, 1, NULL) == TUTTI_OK && good;
-        tutti_table_release(self->table, &claim);
+        tutti_table_release(self->table, &lock_set);
     }
     return good ? self : NULL;
 }
@@ -494,12 +494,13 @@ run_loop(void *arg)
 }
 
 static void
-start_worker(worker *self, table_rig *rig, char (*handles)[TUTTI_TABLE_HANDLE_SIZE], uint32_t seed)
+start_worker(worker *self, table_rig *rig, char (*handles)[TUTTI_TABLE_HANDLE_SIZE],
+             uint32_t grads_in)
 {
-    *self = (worker){.rig = rig, .handles = handles, .seed = seed};
-    self->claim.loop = &rig->loop;
-    self->claim.on_ready = on_worker_ready;
-    (void)pthread_mutex_init(&self->lock, NULL);
+    *self = (worker){.rig = rig, .handles = handles, .grads_in = grads_in};
+    self->lock_set.loop = &rig->loop;
+    self->lock_set.on_ready = on_worker_ready;
+    (void)pthread_mutex_init(&self->mutex, NULL);
     (void)pthread_cond_init(&self->told, NULL);
     assert_int_equal(pthread_create(&self->thread, NULL, run_worker, self), 0);
 }
@@ -526,7 +527,7 @@ check_sum(table_rig *self, const worker *workers, char (*handles)[TUTTI_TABLE_HA
     }
     call_read(&reader, self, handles[which]);
     assert_true(reader.ready); /* everybody has let go */
-    assert_int_equal(*(uint64_t *)tutti_table_tensor(self->table, &reader.claim.uses[0])->data,
+    assert_int_equal(*(uint64_t *)tutti_table_tensor(self->table, &reader.lock_set.locks[0])->data,
                      sum);
     assert_true(sum > 0);
     call_release(&reader);
@@ -553,7 +554,7 @@ test_table__keeps_threads_apart(void **state)
     for (i = 0; i < THREADS; i++) {
         join_good(workers[i].thread);
         (void)pthread_cond_destroy(&workers[i].told);
-        (void)pthread_mutex_destroy(&workers[i].lock);
+        (void)pthread_mutex_destroy(&workers[i].mutex);
     }
     join_good(visitor);
     rig_end_loop(&self->loop);

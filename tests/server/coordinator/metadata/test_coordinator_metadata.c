@@ -610,7 +610,7 @@ test_member__that_is_too_far_ahead_is_refused(void **state)
 
     (void)state;
     fixture_options(&options);
-    options.meeting_limit = 3;
+    options.exchange_round_limit = 3;
     reopen(&options);
     broadcast(&meeters[0], 0, 0, "1");
     broadcast(&meeters[1], 0, 0, "2");
@@ -696,7 +696,7 @@ test_token__of_a_lost_process_is_not_its_successors(void **state)
     gather(&meeters[2], 2, "c");
     fixture_settle(&fix);
     assert_got(&meeters[0], "a,b,c,old,");
-    assert_int_equal(meeters[4].answer_count, 0); /* it waits for the next meeting */
+    assert_int_equal(meeters[4].answer_count, 0); /* it waits for the next exchange round */
     tutti_coordinator_meet_withdraw(&meeters[4].meet);
 }
 

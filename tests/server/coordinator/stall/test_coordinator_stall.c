@@ -13,7 +13,7 @@
 
 /* Somebody who asks, and a copy of what was answered. */
 typedef struct asker {
-    tutti_coordinator_question question;
+    tutti_coordinator_stall_query query;
     int answer_count;
     bool failed;
     tutti_error err;
@@ -55,10 +55,10 @@ begin(void **state)
 }
 
 static void
-on_answer(tutti_coordinator_question *question, const tutti_coordinator_stalls *stalls,
+on_answer(tutti_coordinator_stall_query *query, const tutti_coordinator_stalls *stalls,
           const tutti_error *err)
 {
-    asker *self = tutti_container_of(question, asker, question);
+    asker *self = tutti_container_of(query, asker, query);
     tutti_text text = tutti_text_in(self->text, sizeof(self->text));
 
     self->answer_count++;
@@ -77,18 +77,18 @@ on_answer(tutti_coordinator_question *question, const tutti_coordinator_stalls *
 }
 
 static tutti_code
-start(const tutti_coordinator_question_request *request, tutti_error *err)
+start(const tutti_coordinator_stall_query_request *request, tutti_error *err)
 {
     tutti_code code;
 
-    one = (asker){.question.on_answer = on_answer};
-    code = tutti_coordinator_question_start(fix.self, request, &one.question, err);
+    one = (asker){.query.on_answer = on_answer};
+    code = tutti_coordinator_stall_query_start(fix.self, request, &one.query, err);
     fixture_settle(&fix);
     return code;
 }
 
 static void
-ask(const tutti_coordinator_question_request *request)
+ask(const tutti_coordinator_stall_query_request *request)
 {
     tutti_error err;
 
@@ -113,26 +113,26 @@ answer(uint32_t first, uint32_t behind)
 }
 
 static void
-tell(uint32_t rank, const tutti_coordinator_told *told)
+tell(uint32_t rank, const tutti_coordinator_progress_report *told)
 {
     line_beat(&lines[rank]);
-    tutti_coordinator_session_told(&lines[rank].session, told);
+    tutti_coordinator_session_report(&lines[rank].session, told);
 }
 
-static tutti_coordinator_told
+static tutti_coordinator_progress_report
 told_of(uint64_t left, uint64_t entered, const tutti_coordinator_pending *pending)
 {
-    return (tutti_coordinator_told){.group = "world",
-                                    .id = WORLD_ID,
-                                    .epoch = 1,
-                                    .came = entered,
-                                    .entered = entered,
-                                    .left = left,
-                                    .last_op = "all_reduce(sum, FP32[4])",
-                                    .last_ms = 4000,
-                                    .last_sequence = left,
-                                    .pending = pending,
-                                    .pending_count = pending == NULL ? 0 : 1};
+    return (tutti_coordinator_progress_report){.group = "world",
+                                               .id = WORLD_ID,
+                                               .epoch = 1,
+                                               .came = entered,
+                                               .entered = entered,
+                                               .left = left,
+                                               .last_op = "all_reduce(sum, FP32[4])",
+                                               .last_ms = 4000,
+                                               .last_sequence = left,
+                                               .pending = pending,
+                                               .pending_count = pending == NULL ? 0 : 1};
 }
 
 static const tutti_coordinator_pending in_barrier = {
@@ -142,7 +142,7 @@ static const tutti_coordinator_pending in_barrier = {
 static void
 enter(uint32_t behind)
 {
-    const tutti_coordinator_told told = told_of(7, 8, &in_barrier);
+    const tutti_coordinator_progress_report told = told_of(7, 8, &in_barrier);
     uint32_t rank;
 
     for (rank = 0; rank < behind; rank++) {
@@ -153,7 +153,7 @@ enter(uint32_t behind)
 static void
 ask_and_answer(void)
 {
-    const tutti_coordinator_question_request request = {.job = NULL};
+    const tutti_coordinator_stall_query_request request = {.job = NULL};
 
     ask(&request);
     answer(0, RANKS);
@@ -166,7 +166,7 @@ ask_and_answer(void)
 static void
 test_stall__names_who_has_not_come_and_what_it_did_last(void **state)
 {
-    const tutti_coordinator_told outside = told_of(7, 7, NULL);
+    const tutti_coordinator_progress_report outside = told_of(7, 7, NULL);
 
     (void)state;
     enter(3);
@@ -194,7 +194,7 @@ test_stall__tells_a_rank_that_never_did_anything(void **state)
 static void
 test_stall__tells_a_silent_rank_apart_when_time_is_up(void **state)
 {
-    const tutti_coordinator_question_request request = {.wait_ms = 200};
+    const tutti_coordinator_stall_query_request request = {.wait_ms = 200};
 
     (void)state;
     enter(3);
@@ -232,7 +232,7 @@ static void
 test_stall__tells_a_slow_rank_apart(void **state)
 {
     const tutti_coordinator_pending earlier = {.sequence = 7, .op = "reduce()", .waited_ms = 500};
-    tutti_coordinator_told told = told_of(6, 7, &earlier);
+    tutti_coordinator_progress_report told = told_of(6, 7, &earlier);
 
     (void)state;
     enter(3);
@@ -254,7 +254,7 @@ test_stall__tells_a_call_that_waits_for_its_tensors(void **state)
 {
     const tutti_coordinator_pending queued = {
         .sequence = 8, .op = "barrier()", .queued = true, .waited_ms = 2000, .peer = -1};
-    const tutti_coordinator_told told = told_of(7, 7, &queued);
+    const tutti_coordinator_progress_report told = told_of(7, 7, &queued);
 
     (void)state;
     enter(3);
@@ -281,7 +281,7 @@ test_stall__of_a_receive_names_the_sender(void **state)
 {
     const tutti_coordinator_pending pending = {
         .op = "recv(from group rank 2, tag 7)", .waited_ms = 1500, .peer = 2};
-    const tutti_coordinator_told told = told_of(0, 0, &pending);
+    const tutti_coordinator_progress_report told = told_of(0, 0, &pending);
 
     (void)state;
     tell(1, &told);
@@ -296,7 +296,7 @@ test_stall__of_a_receive_names_the_sender(void **state)
 static void
 test_question__is_answered_when_the_last_agent_has_told(void **state)
 {
-    const tutti_coordinator_question_request request = {.wait_ms = 10000};
+    const tutti_coordinator_stall_query_request request = {.wait_ms = 10000};
 
     (void)state;
     ask(&request);
@@ -314,13 +314,13 @@ static void
 test_question__just_behind_another_waits_for_its_turn(void **state)
 {
     static asker other;
-    const tutti_coordinator_question_request request = {.wait_ms = 10000};
+    const tutti_coordinator_stall_query_request request = {.wait_ms = 10000};
     tutti_error err;
 
     (void)state;
     ask(&request);
-    other = (asker){.question.on_answer = on_answer};
-    assert_ok(tutti_coordinator_question_start(fix.self, &request, &other.question, &err));
+    other = (asker){.query.on_answer = on_answer};
+    assert_ok(tutti_coordinator_stall_query_start(fix.self, &request, &other.query, &err));
     fixture_settle(&fix);
     assert_int_equal(wanted[0], 1); /* nobody is asked yet for the second one */
     answer(0, RANKS);
@@ -337,14 +337,14 @@ test_question__just_behind_another_waits_for_its_turn(void **state)
 static void
 test_question__leaves_out_other_groups_and_young_ops(void **state)
 {
-    tutti_coordinator_question_request request = {.group = "tp", .wait_ms = 1};
+    tutti_coordinator_stall_query_request request = {.group = "tp", .wait_ms = 1};
 
     (void)state;
     enter(3);
     ask(&request);
     answer(0, RANKS);
     assert_int_equal(one.count, 0);
-    request = (tutti_coordinator_question_request){.older_than_ms = 3200};
+    request = (tutti_coordinator_stall_query_request){.older_than_ms = 3200};
     fixture_advance(&fix, 100 * MS);
     ask(&request);
     answer(0, RANKS);
@@ -359,27 +359,27 @@ test_question__leaves_out_other_groups_and_young_ops(void **state)
 static void
 test_question__that_makes_no_sense_is_refused(void **state)
 {
-    tutti_coordinator_question_request request = {.wait_ms = 10001};
+    tutti_coordinator_stall_query_request request = {.wait_ms = 10001};
     tutti_error err;
 
     (void)state;
     assert_fails(start(&request, &err), TUTTI_INVALID_ARGUMENT);
     assert_string_equal(err.reason, "BAD_WAIT");
-    request = (tutti_coordinator_question_request){.job = "none"};
+    request = (tutti_coordinator_stall_query_request){.job = "none"};
     assert_fails(start(&request, &err), TUTTI_NOT_FOUND);
-    request = (tutti_coordinator_question_request){.group = "a b"};
+    request = (tutti_coordinator_stall_query_request){.group = "a b"};
     assert_fails(start(&request, &err), TUTTI_INVALID_ARGUMENT);
 }
 
 static void
 test_question__ends_with_a_drain_and_can_be_withdrawn(void **state)
 {
-    const tutti_coordinator_question_request request = {.wait_ms = 10000};
+    const tutti_coordinator_stall_query_request request = {.wait_ms = 10000};
 
     (void)state;
     ask(&request);
-    tutti_coordinator_question_withdraw(&one.question);
-    tutti_coordinator_question_withdraw(&one.question);
+    tutti_coordinator_stall_query_withdraw(&one.query);
+    tutti_coordinator_stall_query_withdraw(&one.query);
     fixture_advance(&fix, 20 * MS);
     assert_int_equal(one.answer_count, 0);
     ask(&request);
@@ -395,7 +395,7 @@ static void
 test_told__of_an_older_epoch_does_not_count_as_arrived(void **state)
 {
     const tutti_coordinator_pending first = {.sequence = 1, .op = "barrier()", .peer = -1};
-    tutti_coordinator_told told = told_of(0, 1, &first);
+    tutti_coordinator_progress_report told = told_of(0, 1, &first);
 
     (void)state;
     enter(1); /* op 8 of epoch 1 */
@@ -411,7 +411,7 @@ test_told__of_an_older_epoch_does_not_count_as_arrived(void **state)
 static void
 test_told__of_a_group_that_is_none_is_left_out(void **state)
 {
-    tutti_coordinator_told told = told_of(7, 8, &in_barrier);
+    tutti_coordinator_progress_report told = told_of(7, 8, &in_barrier);
 
     (void)state;
     told.group = "none";
@@ -429,7 +429,7 @@ test_told__is_bounded_and_made_printable(void **state)
 {
     static tutti_coordinator_pending many[3 * TUTTI_COORDINATOR_PENDING_MAX];
     char words[2 * TUTTI_COORDINATOR_OP_WORDS_MAX];
-    tutti_coordinator_told told = told_of(0, 1, many);
+    tutti_coordinator_progress_report told = told_of(0, 1, many);
     size_t i;
 
     (void)state;
@@ -441,7 +441,7 @@ test_told__is_bounded_and_made_printable(void **state)
     }
     told.pending_count = COUNT_OF(many);
     tell(0, &told);
-    for (i = 0; i < 3 * TUTTI_COORDINATOR_GROUPS_TOLD_MAX; i++) {
+    for (i = 0; i < 3 * TUTTI_COORDINATOR_GROUPS_REPORTED_MAX; i++) {
         told.id = 1000 + i;
         tell(1, &told);
     }
@@ -454,7 +454,7 @@ test_told__is_bounded_and_made_printable(void **state)
 static void
 test_answered__of_a_question_that_nobody_asked_is_ignored(void **state)
 {
-    const tutti_coordinator_question_request request = {.wait_ms = 100};
+    const tutti_coordinator_stall_query_request request = {.wait_ms = 100};
 
     (void)state;
     tutti_coordinator_session_answered(&lines[0].session, UINT64_MAX);

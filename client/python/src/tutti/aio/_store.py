@@ -24,7 +24,7 @@ _WITH_TOKEN = frozenset(("Append", "Add", "Take", "QueuePush", "QueuePop"))
 # What changes nothing may be asked again.
 _READING = frozenset(("Get", "MultiGet", "Check", "Wait", "QueueLen", "Count", "List"))
 _PAUSE = 0.005  # seconds before a call is made again at first; pauses double
-_PAUSE_MOST = 0.2
+_PAUSE_MAX = 0.2
 
 _random = random.SystemRandom()  # two processes never draw the same
 
@@ -95,7 +95,7 @@ class Store:
                 if not _may_ask_again(method, line.answered, error) or left <= 0:
                     raise
                 await pause(nap)  # a server that shuts down says so at once
-                nap = min(nap * 2, _PAUSE_MOST)
+                nap = min(nap * 2, _PAUSE_MAX)
                 if not await line.is_back(left):
                     raise
 
