@@ -16,7 +16,7 @@
 
 #include "base/os/clock.h"
 #include "bench_number.h"
-#include "coll/host/coll_host_piece.h"
+#include "coll/host/strided_copy.h"
 
 #define BYTES_MAX ((size_t)64 << 20)
 #define TURNS 21

@@ -48,7 +48,7 @@ endfunction()
 
 function(tutti_cuda)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lib/tensor/cuda/*.c)
-  list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/lib/tensor/cuda/tensor_cuda_load.c)
+  list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/lib/tensor/cuda/load.c)
   if(NOT TUTTI_CUDA_FOUND AND NOT TUTTI_TESTS)
     return()
   endif()

@@ -24,15 +24,15 @@ endif()
 
 # The kernels as bytes in an object; 64 zeros where there is no nvcc.
 function(tutti_nccl_kernels ret_source)
-  set(source ${PROJECT_BINARY_DIR}/nccl/coll_nccl_fatbin.c)
-  set(head "#include \"coll/nccl/coll_nccl_fatbin.h\"\n\n")
+  set(source ${PROJECT_BINARY_DIR}/nccl/nccl_fatbin.c)
+  set(head "#include \"coll/nccl/fatbin.h\"\n\n")
   if(TUTTI_NCCL_FOUND AND TUTTI_NVCC)
-    set(fatbin ${PROJECT_BINARY_DIR}/nccl/coll_nccl_reduce.fatbin)
-    set(kernels ${PROJECT_SOURCE_DIR}/lib/coll/nccl/coll_nccl_reduce.cu)
+    set(fatbin ${PROJECT_BINARY_DIR}/nccl/nccl_reduce.fatbin)
+    set(kernels ${PROJECT_SOURCE_DIR}/lib/coll/nccl/reduce.cu)
     add_custom_command(OUTPUT ${fatbin}
       COMMAND ${TUTTI_NVCC} -fatbin -arch=all-major -Wno-deprecated-gpu-targets -Werror all-warnings
               -I ${PROJECT_SOURCE_DIR}/include -I ${PROJECT_SOURCE_DIR}/lib -o ${fatbin} ${kernels}
-      DEPENDS ${kernels} ${PROJECT_SOURCE_DIR}/lib/coll/nccl/coll_nccl_kernel.h
+      DEPENDS ${kernels} ${PROJECT_SOURCE_DIR}/lib/coll/nccl/kernel.h
       COMMENT "Compiling kernels with nvcc" VERBATIM)
     file(CONFIGURE OUTPUT ${source} CONTENT "${head}__asm__(\".section .rodata\\n.balign 64\\n\"
         \".globl tutti_nccl_fatbin\\n.hidden tutti_nccl_fatbin\\n\"
@@ -49,7 +49,7 @@ add_custom_target(tutti_modules)
 
 function(tutti_nccl)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lib/coll/nccl/*.c)
-  list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/lib/coll/nccl/coll_nccl_load.c)
+  list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/lib/coll/nccl/load.c)
   if(NOT TUTTI_NCCL_FOUND AND NOT TUTTI_TESTS)
     return()
   endif()

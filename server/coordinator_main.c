@@ -19,8 +19,8 @@
 #include "server/coordinator/service/service_loop.h"
 #include "server/fair_reads.h"
 #include "server/guard.h"
-#include "store/lmdb/store_lmdb.h"
-#include "store/memory/store_memory.h"
+#include "store/lmdb/lmdb.h"
+#include "store/memory/memory.h"
 #include "tutti/version.h"
 #include "tutti_descriptor_set.h"
 

@@ -69,7 +69,7 @@ tutti_code auth_keys_add(tutti_auth_keys *keys, const char *name, const tutti_au
 tutti_code auth_keys_add_public(tutti_auth_keys *keys, const char *name, const char *id,
                                 struct evp_pkey_st *pkey, tutti_error *err);
 
-/* auth_jwks.c */
+/* jwks.c */
 tutti_code auth_keys_parse_jwks(tutti_auth_keys *keys, const char *name, const char *text,
                                 size_t size, tutti_error *err);
 

@@ -51,7 +51,7 @@ tutti_code tutti_auth_key_make(tutti_auth_algorithm algorithm, const char *path,
 struct evp_pkey_st;
 
 /*
- * auth_files.c: PEM into a file that must not be there, of mode 0600 for private keys.
+ * files.c: PEM into a file that must not be there, of mode 0600 for private keys.
  *
  * TUTTI_ALREADY_EXISTS, ...  from the system, with the path
  */

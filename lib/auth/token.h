@@ -50,7 +50,7 @@ tutti_code tutti_auth_subjects_parse(const char *text, tutti_auth_subject_rule *
 int auth_library_algorithm(tutti_auth_algorithm algorithm); /* libjwt's number */
 
 /*
- * auth_claims.c: what the signed JSON says.
+ * claims.c: what the signed JSON says.
  *
  * [in] claims  the JSON's text
  */

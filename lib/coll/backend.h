@@ -9,7 +9,7 @@
 #define TUTTI_COLL_BACKEND_H
 
 #include "coll/coll.h"
-#include "coll/wire.h"
+#include "coll/transport.h"
 
 typedef struct tutti_coll_backend tutti_coll_backend;
 struct tutti_coll_backend {

@@ -274,7 +274,8 @@ tutti_bytes tutti_coll_engine_address(const tutti_coll_engine *engine);
 void tutti_coll_engine_sit(tutti_coll_engine *engine, uint64_t job_id, uint32_t rank,
                            uint64_t incarnation);
 
-/* The key of an epoch, as members are told it (wire.h). Before ranks that it knows, or does not. */
+/* The key of an epoch, as members are told it (transport.h). Before ranks that it knows, or does
+ * not. */
 void tutti_coll_engine_rekey(tutti_coll_engine *engine, const struct tutti_transport_key *key);
 
 /*

@@ -14,11 +14,11 @@ typedef enum metrics_topic {
     METRICS_READINESS,
 } metrics_topic;
 
-/* metrics_ask.c: asks the loop and waits. Fills an empty page; the HTTP status. Any thread. */
+/* ask.c: asks the loop and waits. Fills an empty page; the HTTP status. Any thread. */
 unsigned metrics_ask(const tutti_metrics_source *source, metrics_topic topic, tutti_page *page);
 
 /*
- * metrics_visitors.c: connections. When there are too many, the one that has been idle for longest
+ * visitors.c: connections. When there are too many, the one that has been idle for longest
  * is hung up on; when none is idle, the one whose request began first. Any thread.
  */
 typedef struct metrics_visitor metrics_visitor;
@@ -35,11 +35,11 @@ metrics_visitor *metrics_visitors_come(metrics_visitors *self, int socket);
 void metrics_visitors_turn(metrics_visitors *self, metrics_visitor *visitor, bool busy);
 void metrics_visitors_go(metrics_visitors *self, metrics_visitor *visitor); /* frees it */
 
-/* metrics_listen.c: a socket that listens; *ret_address says where. */
+/* listen.c: a socket that listens; *ret_address says where. */
 tutti_code metrics_listen(const tutti_metrics_options *options, int *ret_socket,
                           tutti_address *ret_address, tutti_error *err);
 
-/* metrics_process.c: memory, descriptors, time, version. Any thread. */
+/* process.c: memory, descriptors, time, version. Any thread. */
 void metrics_add_process(tutti_page *page, const char *program);
 
 #endif

@@ -82,7 +82,7 @@ struct tutti_share {
     bool stopping;
 };
 
-/* share_door.c: the thread */
+/* door.c: the thread */
 void *tutti_share_run(void *share);
 /* Ends a connection and what it leases. */
 void tutti_share_end_guest(tutti_share *self, share_guest *guest);

@@ -14,9 +14,9 @@
 #include "base/os/log.h"
 #include "base/os/process.h"
 #include "coll/fault_inject/fault_inject.h"
-#include "coll/host/coll_host.h"
-#include "coll/seal/coll_seal.h"
-#include "coll/shm/coll_shm.h"
+#include "coll/host/host.h"
+#include "coll/shm/shm.h"
+#include "coll/transport_auth/transport_auth.h"
 #include "server/agent/autograd/backward.h"
 #include "server/agent/autograd/recording.h"
 #include "server/agent/autograd/tape.h"
@@ -41,7 +41,7 @@
 #include "server/agent/state/trim.h"
 #include "server/agent/tensor/table.h"
 #include "server/agent/transfer/access.h"
-#include "tensor/host/tensor_host.h"
+#include "tensor/host/host.h"
 #include "tutti/version.h"
 
 extern const unsigned char tutti_descriptor_set[];

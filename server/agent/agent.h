@@ -33,7 +33,7 @@ typedef struct tutti_agent_options {
     const char *rank;        /* "" = assigned */
     const char *transports;  /* "" = as data_plane.h says */
     const char *net_devices; /* "" = as --listen */
-    const char *congestion;  /* of coll/tcp; "" = as coll_tcp.h says */
+    const char *congestion;  /* of coll/tcp; "" = as coll/tcp/tcp.h says */
     const char *tune_table;  /* file of rules; "" = the shipped ones */
     const char *algorithm;   /* "all_reduce=ring,..."; "" = by the rules */
     const char *flight_dir;  /* where records go when an op fails; "" = nowhere */

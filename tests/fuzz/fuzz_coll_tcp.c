@@ -14,7 +14,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "coll/tcp/coll_tcp_private.h"
+#include "coll/tcp/tcp_private.h"
 
 #define KEPT_MAX 16
 #define MAIL_MAX 64

@@ -4,8 +4,8 @@
  */
 #include "support/testing.h"
 
-#include "store/lmdb/store_lmdb.h"
-#include "store/memory/store_memory.h"
+#include "store/lmdb/lmdb.h"
+#include "store/memory/memory.h"
 #include "store/store.h"
 #include "support/sweep.h"
 

@@ -16,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "store/lmdb/store_lmdb.h"
-#include "store/memory/store_memory.h"
+#include "store/lmdb/lmdb.h"
+#include "store/memory/memory.h"
 
 #define DAMAGES 200
 #define FILE_ROOM (32U << 20)

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "store/lmdb/store_lmdb.h"
+#include "store/lmdb/lmdb.h"
 
 #define BYTES(text) ((tutti_bytes){(text), sizeof(text) - 1})
 

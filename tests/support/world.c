@@ -4,8 +4,8 @@
 
 #include "base/data/id.h"
 #include "base/os/clock.h"
-#include "coll/choose/choose.h"
-#include "coll/host/coll_host.h"
+#include "coll/host/host.h"
+#include "coll/select/select.h"
 #include "support/testing.h"
 
 #define JOB 77

@@ -9,7 +9,7 @@
 
 #include "coll/backend.h"
 #include "coll/coll.h"
-#include "support/wire_fake.h"
+#include "support/transport_fake.h"
 
 #define WORLD_MAX 16
 
@@ -22,7 +22,7 @@ tutti_transport *world_transport_fake(struct world *world); /* tests/support/tra
 tutti_transport *world_transport_ucx(struct world *world); /* coll/ucx over loopback: world_ucx.c */
 tutti_transport *world_transport_tcp(struct world *world); /* coll/tcp over loopback: world_tcp.c */
 tutti_transport *
-world_transport_auth(struct world *world); /* coll/seal around coll/tcp: world_seal.c */
+world_transport_auth(struct world *world); /* coll/transport_auth around coll/tcp: world_auth.c */
 tutti_transport *
 world_transport_shm(struct world *world); /* coll/shm around a fake one: world_shm.c */
 

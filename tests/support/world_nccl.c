@@ -1,7 +1,7 @@
 /* Worlds whose tensors are a device's, on the stand-ins for CUDA and NCCL. */
 #include <stdlib.h>
 
-#include "coll/nccl/coll_nccl.h"
+#include "coll/nccl/nccl.h"
 #include "support/testing.h"
 #include "support/world.h"
 

@@ -1,4 +1,4 @@
-#include "coll/shm/coll_shm.h"
+#include "coll/shm/shm.h"
 #include "support/testing.h"
 #include "support/world.h"
 

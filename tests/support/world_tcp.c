@@ -1,4 +1,4 @@
-#include "coll/tcp/coll_tcp.h"
+#include "coll/tcp/tcp.h"
 #include "support/testing.h"
 #include "support/world.h"
 

@@ -1,4 +1,4 @@
-#include "coll/ucx/coll_ucx.h"
+#include "coll/ucx/ucx.h"
 #include "support/testing.h"
 #include "support/world.h"
 

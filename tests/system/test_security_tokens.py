@@ -67,8 +67,8 @@ def field(data, number=1):
 
 
 def read_table():
-    """The rows of lib/auth/auth_roles.c: path -> (roles, scope, open)."""
-    path = os.path.join(support.SOURCE, "lib", "auth", "auth_roles.c")
+    """The rows of lib/auth/roles.c: path -> (roles, scope, open)."""
+    path = os.path.join(support.SOURCE, "lib", "auth", "roles.c")
     with open(path) as file:
         rows = re.findall(r'\{"(/[^"]+)", (\w+), (\w+), (\w+)\}', file.read())
     roles = {"CLIENT": {"client"}, "AGENT": {"agent"}, "BOTH": {"client", "agent"}, "ADMIN": set()}
@@ -193,8 +193,8 @@ class Table(unittest.TestCase):
 
     def test_every_method_has_a_row_and_every_row_a_method(self):
         paths = {method.path for method in read_methods()}
-        self.assertEqual(paths - set(self.table), set(), "add a row to lib/auth/auth_roles.c")
-        self.assertEqual(set(self.table) - paths, set(), "rows of lib/auth/auth_roles.c")
+        self.assertEqual(paths - set(self.table), set(), "add a row to lib/auth/roles.c")
+        self.assertEqual(set(self.table) - paths, set(), "rows of lib/auth/roles.c")
         self.assertGreater(len(paths), 60)
         self.assertEqual(list(self.table), sorted(self.table), "the table has to be sorted")
 

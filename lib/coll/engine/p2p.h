@@ -4,7 +4,7 @@
 
 #include "coll/coll.h"
 #include "coll/packet/packet.h"
-#include "coll/wire.h"
+#include "coll/transport.h"
 
 void tutti_coll_p2p_begin(tutti_coll_op *op);
 void tutti_coll_p2p_step(tutti_coll_op *op);

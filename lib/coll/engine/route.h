@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "coll/coll.h"
-#include "coll/wire.h"
+#include "coll/transport.h"
 
 void tutti_coll_arrive(void *engine, const void *header, size_t header_size, const void *data,
                        size_t size, tutti_transport_rndv *rndv);

@@ -24,7 +24,7 @@
 #include <stdatomic.h>
 
 #include "coll/packet/packet.h"
-#include "coll/wire.h"
+#include "coll/transport.h"
 
 #define TUTTI_FAULT_RULE_BYTES 120
 

@@ -4,7 +4,7 @@
 
 #include "coll/coll.h"
 #include "coll/net/io.h"
-#include "coll/wire.h"
+#include "coll/transport.h"
 
 uint64_t tutti_coll_own_word(tutti_coll_op *op);  /* what this rank says yes to */
 void tutti_coll_set_same_host(tutti_coll_op *op); /* what a round of the agreement brought */

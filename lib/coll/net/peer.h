@@ -4,7 +4,7 @@
 
 #include "coll/coll.h"
 #include "coll/packet/packet.h"
-#include "coll/wire.h"
+#include "coll/transport.h"
 
 #define PEER_ADDRESS_MAX 4096
 

@@ -5,7 +5,7 @@
 
 #include "coll/coll.h"
 #include "coll/packet/packet.h"
-#include "coll/wire.h"
+#include "coll/transport.h"
 
 #define UNEXPECTED_MAX 65536 /* packets that came before they were wanted */
 

@@ -7,7 +7,7 @@
 
 #include "coll/coll.h"
 #include "coll/state/events.h"
-#include "coll/wire.h"
+#include "coll/transport.h"
 
 struct tutti_coll_engine {
     tutti_coll_engine_options options;

@@ -8,7 +8,7 @@
 #include "base/os/clock.h"
 #include "base/os/log.h"
 #include "coll/fault_inject/fault_inject.h"
-#include "coll/wire.h"
+#include "coll/transport.h"
 #include "server/agent/member/member.h"
 #include "server/agent/op/coordinator_request.h"
 #include "server/agent/op/group.h"

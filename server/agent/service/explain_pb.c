@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/error/fail.h"
-#include "coll/host/coll_host.h"
+#include "coll/host/host.h"
 #include "coll/reduce/reduce.h"
 #include "server/agent/record/progress.h"
 #include "server/agent/state/algorithms.h"

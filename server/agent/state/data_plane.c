@@ -7,8 +7,8 @@
 #include "base/config/address.h"
 #include "base/error/fail.h"
 #include "base/os/log.h"
-#include "coll/tcp/coll_tcp.h"
-#include "coll/ucx/coll_ucx.h"
+#include "coll/tcp/tcp.h"
+#include "coll/ucx/ucx.h"
 #include "server/agent/agent.h"
 
 #define LOOPBACK "lo"

@@ -2,7 +2,7 @@
 #ifndef TUTTI_SERVER_AGENT_STATE_DATA_PLANE_H
 #define TUTTI_SERVER_AGENT_STATE_DATA_PLANE_H
 
-#include "coll/wire.h"
+#include "coll/transport.h"
 
 struct tutti_agent_options;
 

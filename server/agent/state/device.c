@@ -6,7 +6,7 @@
 #include "base/error/fail.h"
 #include "base/error/text.h"
 #include "base/os/log.h"
-#include "coll/nccl/coll_nccl.h"
+#include "coll/nccl/nccl.h"
 #include "server/agent/state/state.h"
 #include "tensor/space.h"
 

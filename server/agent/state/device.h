@@ -6,7 +6,7 @@
 #define TUTTI_SERVER_AGENT_STATE_DEVICE_H
 
 #include "coll/coll.h"
-#include "tensor/cuda/tensor_cuda.h"
+#include "tensor/cuda/cuda.h"
 #include "tensor/tensor.h"
 
 #define AGENT_DEVICES_MAX TUTTI_COLL_DEVICES_MAX

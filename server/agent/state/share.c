@@ -8,7 +8,7 @@
 #include "base/os/log.h"
 #include "server/agent/state/state.h"
 #include "server/agent/tensor/table.h"
-#include "tensor/host/tensor_host.h"
+#include "tensor/host/host.h"
 
 static void
 on_over(void *owner)

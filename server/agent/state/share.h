@@ -2,7 +2,7 @@
 #ifndef TUTTI_SERVER_AGENT_STATE_SHARE_H
 #define TUTTI_SERVER_AGENT_STATE_SHARE_H
 
-#include "coll/shm/coll_shm.h"
+#include "coll/shm/shm.h"
 #include "server/agent/agent.h"
 #include "server/agent/tensor/table.h"
 #include "share/share.h"

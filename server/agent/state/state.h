@@ -2,7 +2,7 @@
 #ifndef TUTTI_SERVER_AGENT_STATE_STATE_H
 #define TUTTI_SERVER_AGENT_STATE_STATE_H
 
-#include "coll/choose/choose.h"
+#include "coll/select/select.h"
 #include "server/agent/agent.h"
 #include "server/agent/state/clients.h"
 #include "server/agent/state/counters.h"

@@ -4,7 +4,7 @@
 
 #include "base/os/clock.h"
 #include "server/agent/state/state.h"
-#include "tensor/host/tensor_host.h"
+#include "tensor/host/host.h"
 
 /* The control loop answers heartbeats in between. */
 #define TURN_BYTES (256ULL << 20)

@@ -12,8 +12,8 @@
 
 #include "support/testing.h"
 
-#include "tensor/cuda/tensor_cuda.h"
-#include "tensor/host/tensor_host.h"
+#include "tensor/cuda/cuda.h"
+#include "tensor/host/host.h"
 #include "tensor/move.h"
 
 #define KIB 1024ULL

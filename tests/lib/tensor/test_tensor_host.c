@@ -13,7 +13,7 @@
 #include "support/sweep.h"
 #include "support/testing.h"
 
-#include "tensor/host/tensor_host.h"
+#include "tensor/host/host.h"
 
 #define KIB 1024ULL
 #define MIB (1024ULL * KIB)

@@ -5,7 +5,7 @@
 #include "support/sweep.h"
 #include "support/testing.h"
 
-#include "tensor/host/tensor_host_blocks.h"
+#include "tensor/host/blocks.h"
 
 #define UNIT TUTTI_BLOCK_ALIGN
 #define UNITS 8192U

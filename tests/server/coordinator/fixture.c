@@ -1,7 +1,7 @@
 #include "support/testing.h"
 
 #include "server/coordinator/fixture.h"
-#include "store/memory/store_memory.h"
+#include "store/memory/memory.h"
 
 #define WALL_OFFSET_NS (1700000000ULL * SECOND)
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "coll/nccl/coll_nccl_kernel.h"
+#include "coll/nccl/kernel.h"
 #include "coll/reduce/reduce.h"
 
 /* ------------------------------------------------------------------------------ rows */

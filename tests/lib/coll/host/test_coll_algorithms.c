@@ -6,8 +6,8 @@
  */
 #include "support/testing.h"
 
-#include "coll/choose/choose.h"
 #include "coll/reduce/reduce.h"
+#include "coll/select/select.h"
 #include "support/world.h"
 
 #define LONG_MS 60000

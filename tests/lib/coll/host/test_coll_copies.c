@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "coll/host/coll_host_piece.h"
+#include "coll/host/strided_copy.h"
 
 #define PAGE 4096
 #define BLOCK (4 * PAGE)

@@ -4,7 +4,7 @@
  */
 #include "support/testing.h"
 
-#include "coll/nccl/coll_nccl_order.h"
+#include "coll/nccl/order.h"
 
 static nccl_place
 place_of(uint64_t group)

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "base/os/clock.h"
-#include "coll/seal/coll_seal.h"
-#include "coll/shm/coll_shm_wire.h"
-#include "support/wire_fake.h"
+#include "coll/shm/shm_private.h"
+#include "coll/transport_auth/transport_auth.h"
+#include "support/transport_fake.h"
 
 typedef struct side {
     tutti_transport *seal;

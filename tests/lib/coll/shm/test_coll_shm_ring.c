@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "coll/shm/coll_shm_ring.h"
+#include "coll/shm/ring.h"
 
 #define MESSAGES 20000
 

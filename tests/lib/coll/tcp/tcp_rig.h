@@ -9,7 +9,7 @@
 #include "support/testing.h"
 
 #include "base/os/clock.h"
-#include "coll/tcp/coll_tcp_private.h"
+#include "coll/tcp/tcp_private.h"
 
 #define TCP_RIG_LATE_NS (60 * TUTTI_NS_PER_S) /* whatever takes so long never comes */
 #define TCP_RIG_MIB ((size_t)1 << 20)

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/os/clock.h"
-#include "coll/ucx/coll_ucx.h"
+#include "coll/ucx/ucx.h"
 #include "support/testing.h"
 
 #define ADDRESS_MAX 4096

@@ -1,6 +1,6 @@
 #include "server/agent/autograd/tape_rig.h"
 #include "support/testing.h"
-#include "tensor/host/tensor_host.h"
+#include "tensor/host/host.h"
 
 const tutti_spec tape_rig_spec = {.dtype = TUTTI_DTYPE_FP64, .dim_count = 1, .dims = {2}};
 

@@ -1,7 +1,7 @@
 #include "table_rig.h"
 
 #include "support/testing.h"
-#include "tensor/host/tensor_host.h"
+#include "tensor/host/host.h"
 
 /* ------------------------------------------------------------------------------ the loop */
 

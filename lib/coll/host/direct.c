@@ -1,0 +1,277 @@
+/*
+ * Direct: all ranks are processes of one host and work in each other's memory. One round to expose
+ * what the others need of ours, then each rank does its share, then all give back; an op ends when
+ * all have given back what they had of us.
+ *
+ *   all_reduce, reduce  each rank reduces one slice of the elements from all inputs, in the order
+ *                       of group ranks, and writes it to all outputs (the root's): block by block,
+ *                       so that a block is still in the cache when it is written again
+ *   reduce_scatter      the same, but the slice is the piece that it gets
+ *   all others          each rank copies what it gets, straight from where it stands; where a root
+ *                       and the others would wait for each other they share the copying
+ *
+ * A slice is read and written by one rank alone, so it does not matter whether some ranks work in
+ * place. Where an op in place would overwrite what others still read, or memory cannot be exposed,
+ * the rank exposes nothing, all see it, and all fall back to messages.
+ */
+#include <string.h>
+
+#include "coll/host/direct.h"
+
+#define STEP_REGION 0x40000U   /* beyond those of any message of an op */
+#define BLOCK_BYTES (8U << 10) /* of a result: it is in the first-level cache when it is copied */
+#define TURN_BYTES (2U << 20)  /* before others have their turn */
+#define NOTHING UINT64_C(0x7ff4746f6e74616e) /* instead of a factor: it cannot be exposed */
+
+/* ------------------------------------------------------------------------------ reducing */
+
+/* In place the lines are in the cache, for they have just been read. */
+static void
+write_result(const host_direct *self, const tutti_transport_region *to, uint64_t at,
+             const void *result, uint64_t bytes)
+{
+    unsigned char *dest = (unsigned char *)to->output + at;
+
+    if (self->huge && to->output != to->input) {
+        tutti_host_copy_past_cache(dest, result, (size_t)bytes);
+    } else {
+        memcpy(dest, result, (size_t)bytes);
+    }
+}
+
+/* The kernel writes to the first output, or, when that is better not read, to a block of ours. */
+static void
+reduce_run(tutti_coll_op *op, host_exchange *self, uint64_t in_at, uint64_t out_at, uint64_t bytes)
+{
+    const uint32_t size = tutti_coll_group_size(op->group);
+    const uint32_t me = tutti_coll_group_rank(op->group);
+    const uint32_t first = op->args.kind == TUTTI_COLL_REDUCE ? op->args.root : me;
+    const uint32_t count = op->args.kind == TUTTI_COLL_ALL_REDUCE ? size : 1;
+    const tutti_coll_mapping *views = self->direct->views;
+    const tutti_transport_region *own = &views[first].memory;
+    const bool in_place = own->output == own->input || self->direct->block == NULL;
+    void *result = in_place ? (unsigned char *)own->output + out_at : self->direct->block;
+    uint32_t i;
+
+    for (i = 0; i < size; i++) {
+        self->inputs[i] = (const char *)views[i].memory.input + in_at;
+    }
+    tutti_reduce_run_far(op->args.reduce, op->args.spec.dtype, self->inputs, size,
+                         op->args.reduce == TUTTI_REDUCE_PREMUL_SUM ? self->factors : NULL,
+                         (size_t)(bytes / tutti_dtype_bytes(op->args.spec.dtype)), result);
+    for (i = in_place ? 1 : 0; i < count; i++) {
+        write_result(self->direct, &views[(first + i) % size].memory, out_at, result, bytes);
+    }
+}
+
+/* The next block of our slice, and no farther than its row: where it stands in the inputs. */
+static uint64_t
+next_block(const tutti_coll_op *op, const host_direct *self, uint64_t *ret_in_at)
+{
+    const tutti_strided slice =
+        tutti_host_exchange_source(op, op->output, self->bytes); /* the base says nothing */
+    const uint64_t in_row = self->at % slice.row_bytes;
+    const uint64_t rest = slice.row_bytes - in_row;
+
+    *ret_in_at = self->first + self->at / slice.row_bytes * slice.stride + in_row;
+    return rest < BLOCK_BYTES ? rest : BLOCK_BYTES;
+}
+
+static bool
+reduce_some(tutti_coll_op *op, host_exchange *exchange)
+{
+    host_direct *self = exchange->direct;
+    uint64_t budget = TURN_BYTES;
+
+    while (self->at < self->bytes && budget > 0) {
+        uint64_t in_at;
+        const uint64_t bytes = next_block(op, self, &in_at);
+        const bool whole = op->args.kind != TUTTI_COLL_REDUCE_SCATTER;
+
+        reduce_run(op, exchange, in_at, whole ? in_at : self->at, bytes);
+        self->at += bytes;
+        budget -= bytes < budget ? bytes : budget;
+    }
+    return self->at == self->bytes;
+}
+
+/* ------------------------------------------------------------------------------ copying */
+
+static bool
+copy_some(tutti_coll_op *op, host_exchange *exchange)
+{
+    const uint32_t count = 2 * tutti_coll_group_size(op->group);
+    host_direct *self = exchange->direct;
+    uint64_t budget = TURN_BYTES;
+
+    while (self->copy < count && budget > 0) {
+        const host_transfer one = tutti_host_direct_transfer(op, exchange, self->copy);
+        const uint64_t at = one.at + self->at;
+        const uint64_t rest = one.end - at;
+        const uint64_t bytes = rest < budget ? rest : budget;
+
+        if (bytes > 0 && self->huge) {
+            tutti_host_strided_copy_past_cache(&one.to, at, &one.from, at, bytes);
+        } else if (bytes > 0) {
+            tutti_host_strided_copy(&one.to, at, &one.from, at, bytes);
+        }
+        self->at += bytes;
+        budget -= bytes;
+        if (bytes == rest) {
+            self->copy++;
+            self->at = 0;
+        }
+    }
+    return self->copy == count;
+}
+
+/* ------------------------------------------------------------------------------ rounds */
+
+/* A NaN that somebody made to confuse us is another NaN. */
+static uint64_t
+factor_of(const tutti_coll_op *op)
+{
+    const uint64_t factor = tutti_coll_host_factor(op);
+
+    return factor == NOTHING ? factor + 1 : factor;
+}
+
+static void
+expose_and_map(tutti_coll_op *op, const host_exchange *exchange)
+{
+    static const tutti_transport_region none = {0};
+    const uint32_t size = tutti_coll_group_size(op->group);
+    const uint32_t me = tutti_coll_group_rank(op->group);
+    host_direct *self = exchange->direct;
+    const uint64_t extra = self->lends ? factor_of(op) : NOTHING;
+    uint32_t k;
+
+    self->views[me].memory = tutti_host_direct_region_for(op, exchange, me);
+    self->views[me].memory.output = op->output; /* also when nobody else writes there */
+    for (k = 1; k < size; k++) {
+        const uint32_t to = (me + k) % size;
+        const tutti_transport_region region = tutti_host_direct_region_for(op, exchange, to);
+
+        tutti_coll_expose(op, STEP_REGION, to, self->lends ? &region : &none, extra);
+    }
+    for (k = 1; k < size; k++) {
+        const uint32_t from = (me + size - k) % size;
+
+        tutti_coll_map(op, STEP_REGION, from, &self->views[from]);
+    }
+}
+
+/* Did every rank expose what it has to? All see the same. */
+static bool
+is_all_there(const tutti_coll_op *op, const host_direct *self)
+{
+    const uint32_t size = tutti_coll_group_size(op->group);
+    bool good = self->lends;
+    uint32_t i;
+
+    for (i = 0; i < size && good; i++) {
+        good = i == tutti_coll_group_rank(op->group) || self->views[i].extra != NOTHING;
+    }
+    return good;
+}
+
+static void
+take_factors(tutti_coll_op *op, host_exchange *exchange)
+{
+    const uint32_t size = tutti_coll_group_size(op->group);
+    host_direct *self = exchange->direct;
+    uint32_t i;
+
+    self->views[tutti_coll_group_rank(op->group)].extra = factor_of(op);
+    for (i = 0; i < size; i++) {
+        memcpy(&exchange->factors[i], &self->views[i].extra, sizeof(double));
+    }
+}
+
+/* A round of work; what the others exposed is long enough, or they called another op. */
+static void
+work(tutti_coll_op *op, host_exchange *exchange)
+{
+    host_direct *self = exchange->direct;
+
+    self->done = self->reduces ? reduce_some(op, exchange) : copy_some(op, exchange);
+    if (self->done) {
+        tutti_coll_unmap(op);
+    } else {
+        tutti_coll_again(op);
+    }
+}
+
+static tutti_code
+advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
+{
+    host_exchange *exchange = op->backend_state;
+    host_direct *self = exchange->direct;
+
+    if (op->round == 0) {
+        expose_and_map(op, exchange);
+        return TUTTI_OK;
+    }
+    if (op->round == 1 && !is_all_there(op, self)) {
+        self->fallen = true;
+        tutti_coll_unmap(op);
+        return TUTTI_OK;
+    }
+    if (self->fallen) {
+        return tutti_coll_host_restart(op, self->by_messages, false, ret_done, err);
+    }
+    if (op->round == 1 && tutti_host_direct_check_regions(op, exchange, err) != TUTTI_OK) {
+        return TUTTI_INTERNAL;
+    }
+    if (op->round == 1 && self->reduces) {
+        take_factors(op, exchange);
+    }
+    if (self->done) {
+        *ret_done = true;
+        return TUTTI_OK;
+    }
+    work(op, exchange);
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ starting */
+
+tutti_code
+tutti_coll_host_direct(tutti_coll_op *op, host_start_fn by_messages, tutti_error *err)
+{
+    static const host_algorithm algorithm = {.advance = advance};
+    const uint32_t size = tutti_coll_group_size(op->group);
+    const bool reduces = op->args.kind == TUTTI_COLL_ALL_REDUCE ||
+                         op->args.kind == TUTTI_COLL_REDUCE ||
+                         op->args.kind == TUTTI_COLL_REDUCE_SCATTER;
+    const size_t bytes = sizeof(host_direct) + size * sizeof(tutti_coll_mapping);
+    host_exchange *exchange = NULL;
+    unsigned char *stage = NULL;
+    bool in_place = false;
+    tutti_code code = tutti_host_exchange_new(op, reduces, &exchange, err);
+
+    if (code == TUTTI_OK) {
+        code = tutti_coll_host_stage(op, bytes, &stage, err);
+    }
+    if (code == TUTTI_OK) {
+        memset(stage, 0, bytes);
+        exchange->base.algorithm = &algorithm;
+        exchange->direct = (host_direct *)(void *)stage;
+        exchange->direct->views = (tutti_coll_mapping *)(exchange->direct + 1);
+        exchange->direct->by_messages = by_messages;
+        exchange->direct->reduces = reduces;
+        exchange->direct->huge = tutti_spec_bytes(&op->args.spec) * size >=
+                                 (reduces ? HOST_REDUCE_PAST_CACHE_BYTES : HOST_PAST_CACHE_BYTES);
+        code = tutti_host_direct_set_up(op, exchange, &in_place, err);
+    }
+    if (code == TUTTI_OK) {
+        exchange->direct->lends = !in_place && tutti_host_direct_can_expose(op, exchange);
+    }
+    if (code == TUTTI_OK && reduces) {
+        tutti_host_direct_take_slice(op, exchange);
+    }
+    if (code == TUTTI_OK && reduces && exchange->direct->huge) {
+        code = tutti_coll_host_stage(op, BLOCK_BYTES, &exchange->direct->block, err);
+    }
+    return code;
+}

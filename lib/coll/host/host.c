@@ -1,0 +1,88 @@
+#include "coll/host/pick.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error/fail.h"
+
+/* Nothing to move: a group of one, or no bytes. */
+static tutti_code
+advance_nothing(tutti_coll_op *op, bool *ret_done, tutti_error *err)
+{
+    (void)op;
+    (void)err;
+    *ret_done = true;
+    return TUTTI_OK;
+}
+
+static tutti_code
+start_nothing(tutti_coll_op *op, tutti_error *err)
+{
+    static const host_algorithm nothing = {.advance = advance_nothing};
+    void *state = NULL;
+    const tutti_code code = tutti_coll_host_state(op, sizeof(host_state), 0, &state, err);
+
+    if (code == TUTTI_OK) {
+        ((host_state *)state)->algorithm = &nothing;
+    }
+    return code;
+}
+
+/* The same on all ranks: who has nothing may still be needed, to learn hosts say. */
+static bool
+moves_nothing(const tutti_coll_op *op)
+{
+    const tutti_coll_args *args = &op->args;
+
+    if (args->kind == TUTTI_COLL_BARRIER || !args->has_spec) {
+        return true;
+    }
+    if (args->form == TUTTI_FORM_LIST || args->has_splits) { /* others may have something */
+        return false;
+    }
+    return tutti_spec_bytes(&args->spec) == 0;
+}
+
+static tutti_code
+start_by_messages(tutti_coll_op *op, bool learnt, tutti_error *err)
+{
+    return moves_nothing(op) ? start_nothing(op, err) : tutti_coll_host_pick(op, learnt, err);
+}
+
+static tutti_code
+start(tutti_coll_op *op, tutti_error *err)
+{
+    tutti_code code;
+
+    op->backend_state = NULL;
+    if (tutti_coll_host_has_ridden(op)) {
+        code = tutti_coll_host_ridden(op, err);
+    } else if (tutti_coll_host_is_direct(op)) {
+        code = tutti_coll_host_direct(op, start_by_messages, err);
+    } else {
+        code = start_by_messages(op, false, err);
+    }
+    if (code != TUTTI_OK) {
+        tutti_coll_host_finish(op);
+    }
+    return code;
+}
+
+static tutti_code
+advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
+{
+    const host_state *state = op->backend_state;
+
+    return state->algorithm->advance(op, ret_done, err);
+}
+
+const tutti_coll_backend tutti_coll_host = {
+    .size = sizeof(tutti_coll_backend),
+    .name = "host",
+    .start = start,
+    .advance = advance,
+    .finish = tutti_coll_host_finish,
+    .vote = tutti_coll_host_vote,
+    .piggyback = tutti_coll_host_piggyback,
+};

@@ -1,0 +1,235 @@
+/*
+ * Runs plans. Round r of the op is round r - gap * c of chunk c, so several chunks are on their way
+ * at once: while what came for one of them is reduced, the messages of those before it are in
+ * flight.
+ */
+#include <string.h>
+
+#include "coll/host/run.h"
+
+/* A chunk at work. */
+typedef struct chunk_job {
+    tutti_coll_op *op;
+    const host_exchange *exchange;
+    const host_run *run;
+    uint32_t chunk;
+    uint64_t bytes; /* of the tensor or a block */
+} chunk_job;
+
+/* ------------------------------------------------------------------------------ where things are
+ */
+
+/* Where unit `unit` begins in a chunk, in bytes. */
+static uint64_t
+offset_of(const chunk_job *at, uint32_t unit)
+{
+    const host_run *run = at->run;
+    const uint64_t count = at->bytes / run->element;
+    const uint64_t longer = count % run->plan.units;
+
+    if (run->blocks) {
+        return at->bytes * unit;
+    }
+    return (count / run->plan.units * unit + (unit < longer ? unit : longer)) * run->element;
+}
+
+static uint64_t
+bytes_of(const chunk_job *at, uint32_t first, uint32_t count)
+{
+    return offset_of(at, first + count) - offset_of(at, first);
+}
+
+static unsigned char *
+data_at(const chunk_job *at, uint32_t unit)
+{
+    const host_run *run = at->run;
+
+    if (run->plan.scratch) {
+        return run->data + at->chunk % run->slots * run->data_slot + offset_of(at, unit);
+    }
+    if (run->blocks) {
+        return at->exchange->in[unit].base + at->chunk * run->chunk;
+    }
+    return run->data + at->chunk * run->chunk + offset_of(at, unit);
+}
+
+static unsigned char *
+stage_at(const chunk_job *at, uint32_t unit)
+{
+    const host_run *run = at->run;
+    const uint64_t offset = run->plan.stage_units > 0 ? at->bytes * unit : offset_of(at, unit);
+
+    return run->stage + at->chunk % run->slots * run->stage_slot + offset;
+}
+
+/* ------------------------------------------------------------------------------ local steps */
+
+static void
+reduce_two(const tutti_coll_op *op, const void *left, const void *right, uint64_t bytes,
+           void *output)
+{
+    const void *const inputs[] = {left, right};
+    tutti_reduce reduce = op->args.reduce;
+
+    if (reduce == TUTTI_REDUCE_AVG || reduce == TUTTI_REDUCE_PREMUL_SUM) {
+        reduce = TUTTI_REDUCE_SUM;
+    }
+    tutti_reduce_run(reduce, op->args.spec.dtype, inputs, 2, NULL,
+                     (size_t)(bytes / tutti_dtype_bytes(op->args.spec.dtype)), output);
+}
+
+static void
+load(const chunk_job *at, const host_plan_step *step)
+{
+    const tutti_coll_op *op = at->op;
+    const uint64_t bytes = bytes_of(at, step->first, step->count);
+    unsigned char *data = data_at(at, step->first);
+    const uint64_t begin = at->chunk * at->run->chunk;
+    const void *inputs[1];
+    tutti_strided dest;
+
+    if (at->run->blocks) {
+        dest = tutti_strided_view(data, bytes);
+        tutti_host_strided_copy(&dest, 0, &at->exchange->out[step->other], begin, bytes);
+        if (op->args.reduce != TUTTI_REDUCE_PREMUL_SUM) {
+            return;
+        }
+        inputs[0] = data;
+    } else {
+        inputs[0] = (const unsigned char *)op->input + begin + offset_of(at, step->first);
+    }
+    if (at->exchange->reduces && op->args.reduce == TUTTI_REDUCE_PREMUL_SUM) {
+        tutti_reduce_run(TUTTI_REDUCE_PREMUL_SUM, op->args.spec.dtype, inputs, 1, &op->args.factor,
+                         (size_t)(bytes / at->run->element), data);
+    } else if (inputs[0] != data && bytes > 0) {
+        memcpy(data, inputs[0], (size_t)bytes);
+    }
+}
+
+static void
+store(const chunk_job *at, const host_plan_step *step)
+{
+    const uint64_t bytes = bytes_of(at, step->first, 1);
+    const tutti_strided source = tutti_strided_view(data_at(at, step->first), bytes);
+
+    tutti_host_strided_copy(&at->exchange->in[step->other], at->chunk * at->run->chunk, &source, 0,
+                            bytes);
+}
+
+/* All inputs are there, beginning with our own. */
+static void
+fold(const chunk_job *at, const host_plan_step *step)
+{
+    const tutti_coll_op *op = at->op;
+    const uint32_t size = tutti_coll_group_size(op->group);
+    const bool scaled = op->args.reduce == TUTTI_REDUCE_PREMUL_SUM; /* it was, by load */
+    uint32_t i;
+
+    for (i = 0; i < size; i++) {
+        at->exchange->inputs[i] = stage_at(at, (step->first + i) % size);
+    }
+    tutti_reduce_run(scaled ? TUTTI_REDUCE_SUM : op->args.reduce, op->args.spec.dtype,
+                     at->exchange->inputs, size, NULL, (size_t)(at->bytes / at->run->element),
+                     data_at(at, 0));
+}
+
+static void
+finish_sum(const chunk_job *at, const host_plan_step *step)
+{
+    const tutti_coll_op *op = at->op;
+
+    if (op->args.reduce == TUTTI_REDUCE_AVG) {
+        tutti_reduce_divide(op->args.spec.dtype, tutti_coll_group_size(op->group),
+                            (size_t)(bytes_of(at, step->first, step->count) / at->run->element),
+                            data_at(at, step->first));
+    }
+}
+
+/* ------------------------------------------------------------------------------ steps */
+
+static void
+post(const chunk_job *at, const host_plan_step *step)
+{
+    const host_run *run = at->run;
+    const uint32_t number = at->chunk * (run->plan.rounds + 1) + step->round;
+    unsigned char *data = step->staged ? stage_at(at, step->first) : data_at(at, step->first);
+    const uint64_t bytes = step->staged && run->plan.stage_units > 0
+                               ? at->bytes * step->count
+                               : bytes_of(at, step->first, step->count);
+
+    if (bytes == 0) { /* nor does the other side */
+        return;
+    }
+    if (step->verb == PLAN_SEND) {
+        tutti_coll_send(at->op, number, step->other, data, (size_t)bytes, 0);
+    } else {
+        tutti_coll_recv(at->op, number, step->other, data, (size_t)bytes, NULL);
+    }
+}
+
+static void
+do_step(const chunk_job *at, const host_plan_step *step)
+{
+    switch ((host_plan_verb)step->verb) {
+    case PLAN_LOAD:
+        load(at, step);
+        break;
+    case PLAN_STORE:
+        store(at, step);
+        break;
+    case PLAN_REDUCE:
+        reduce_two(at->op, data_at(at, step->first), stage_at(at, step->first),
+                   bytes_of(at, step->first, step->count), data_at(at, step->first));
+        break;
+    case PLAN_FINISH:
+        finish_sum(at, step);
+        break;
+    case PLAN_FOLD:
+        fold(at, step);
+        break;
+    case PLAN_KEEP:
+        memcpy(stage_at(at, step->other), data_at(at, step->first), (size_t)at->bytes);
+        break;
+    case PLAN_TAKE:
+        memcpy(data_at(at, step->first), stage_at(at, step->other), (size_t)at->bytes);
+        break;
+    case PLAN_SEND:
+    case PLAN_RECV:
+        post(at, step);
+        break;
+    }
+}
+
+static void
+do_round(tutti_coll_op *op, const host_exchange *exchange, uint32_t chunk, uint32_t round)
+{
+    const host_run *run = exchange->run;
+    const uint64_t rest = run->bytes - chunk * run->chunk;
+    const chunk_job at = {.op = op,
+                          .exchange = exchange,
+                          .run = run,
+                          .chunk = chunk,
+                          .bytes = rest < run->chunk ? rest : run->chunk};
+    size_t i;
+
+    for (i = run->rounds[round]; i < run->rounds[round + 1]; i++) {
+        do_step(&at, &run->plan.steps[i]);
+    }
+}
+
+tutti_code
+tutti_host_run_advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
+{
+    const host_exchange *exchange = op->backend_state;
+    const host_run *run = exchange->run;
+    const uint64_t now = op->round;
+    const uint64_t behind = now > run->plan.rounds ? now - run->plan.rounds : 0;
+    uint64_t chunk = (behind + run->plan.gap - 1) / run->plan.gap;
+
+    (void)err;
+    for (; chunk < run->chunks && chunk * run->plan.gap <= now; chunk++) {
+        do_round(op, exchange, (uint32_t)chunk, (uint32_t)(now - chunk * run->plan.gap));
+    }
+    *ret_done = now == (uint64_t)(run->chunks - 1) * run->plan.gap + run->plan.rounds;
+    return TUTTI_OK;
+}

@@ -1,0 +1,80 @@
+/* The memory of an op: its state and its stages. */
+#include "coll/host/host_private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error/fail.h"
+
+tutti_code
+tutti_coll_host_state(tutti_coll_op *op, size_t bytes, size_t stage_bytes, void **ret_state,
+                      tutti_error *err)
+{
+    void *state = malloc(bytes + stage_bytes);
+
+    if (state == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
+                          "no memory for the %zu bytes that an op works in", bytes + stage_bytes);
+    }
+    memset(state, 0, bytes);
+    op->backend_state = state;
+    *ret_state = state;
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_coll_host_stage(tutti_coll_op *op, size_t bytes, unsigned char **ret_stage, tutti_error *err)
+{
+    host_state *state = op->backend_state;
+    size_t i = 0;
+
+    while (state->stages[i] != NULL) {
+        i++;
+        assert(i < HOST_STAGES_MAX);
+    }
+    state->stages[i] = malloc(bytes > 0 ? bytes : 1);
+    if (state->stages[i] == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
+                          "no memory for the %zu bytes that an op works in", bytes);
+    }
+    *ret_stage = state->stages[i];
+    return TUTTI_OK;
+}
+
+uint64_t
+tutti_coll_host_factor(const tutti_coll_op *op)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &op->args.factor, sizeof(bits));
+    return bits;
+}
+
+void
+tutti_coll_host_finish(tutti_coll_op *op)
+{
+    host_state *state = op->backend_state;
+    size_t i;
+
+    for (i = 0; i < HOST_STAGES_MAX && state != NULL; i++) {
+        free(state->stages[i]);
+    }
+    free(state);
+    op->backend_state = NULL;
+}
+
+tutti_code
+tutti_coll_host_restart(tutti_coll_op *op, host_start_fn start, bool learnt, bool *ret_done,
+                        tutti_error *err)
+{
+    tutti_code code;
+
+    tutti_coll_host_finish(op);
+    op->round = 0;
+    code = start(op, learnt, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    return ((const host_state *)op->backend_state)->algorithm->advance(op, ret_done, err);
+}

@@ -1,0 +1,78 @@
+/*
+ * Kernels of ours, for what NCCL cannot reduce. They are compiled to one fat binary, which lies in
+ * this module as bytes: so the rest of it is C, and is built where there is no nvcc too.
+ */
+#include "coll/nccl/kernel.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "base/error/fail.h"
+#include "coll/nccl/fail.h"
+#include "coll/nccl/fatbin.h"
+#include "coll/nccl/nccl_private.h"
+
+#define BLOCK 256
+#define BLOCKS_MAX 2048
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static cudaLibrary_t library; /* under the lock; stays until the process ends */
+
+static cudaError_t
+load(cudaLibrary_t *ret_library)
+{
+    cudaError_t said = cudaSuccess;
+
+    (void)pthread_mutex_lock(&lock);
+    if (library == NULL) {
+        said = cudaLibraryLoadData(&library, tutti_nccl_fatbin, NULL, NULL, 0, NULL, NULL, 0);
+    }
+    *ret_library = library;
+    (void)pthread_mutex_unlock(&lock);
+    return said;
+}
+
+static tutti_code
+find(tutti_dtype dtype, cudaKernel_t *ret_kernel, tutti_error *err)
+{
+    cudaLibrary_t from = NULL;
+    cudaError_t said = load(&from);
+    char name[64];
+
+    if (said != cudaSuccess && TUTTI_NCCL_FATBIN_EMPTY) {
+        return TUTTI_FAIL_FOR(err, TUTTI_UNIMPLEMENTED, "DTYPE_UNSUPPORTED",
+                              "%s cannot be reduced so by this agent: its module was built without "
+                              "nvcc, and NCCL alone does not know how",
+                              tutti_dtype_name(dtype));
+    }
+    if (said != cudaSuccess) {
+        return tutti_nccl_fail_cuda(err, "cudaLibraryLoadData", said);
+    }
+    (void)snprintf(name, sizeof(name), NCCL_KERNEL_PREFIX "%s", tutti_dtype_name(dtype));
+    said = cudaLibraryGetKernel(ret_kernel, from, name);
+    return said == cudaSuccess ? TUTTI_OK : tutti_nccl_fail_cuda(err, "cudaLibraryGetKernel", said);
+}
+
+tutti_code
+tutti_nccl_kernel_run(const nccl_kernel *kernel, cudaStream_t stream, tutti_error *err)
+{
+    nccl_kernel_args values = {.inputs = kernel->inputs,
+                               .stride = kernel->stride,
+                               .count = kernel->count,
+                               .output = kernel->output,
+                               .input_count = kernel->input_count,
+                               .reduce = (uint32_t)kernel->reduce};
+    const uint64_t blocks = (kernel->count + BLOCK - 1) / BLOCK;
+    const dim3 grid = {.x = (unsigned)(blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX), .y = 1, .z = 1};
+    const dim3 block = {.x = BLOCK, .y = 1, .z = 1};
+    void *args[] = {&values};
+    cudaKernel_t found = NULL;
+    tutti_code code = find(kernel->dtype, &found, err);
+    cudaError_t said;
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    said = cudaLaunchKernel((const void *)found, grid, block, args, 0, stream);
+    return said == cudaSuccess ? TUTTI_OK : tutti_nccl_fail_cuda(err, "cudaLaunchKernel", said);
+}

@@ -1,0 +1,282 @@
+/*
+ * Launching a plan: copies, a group, kernels, a group, copies; then an event. NCCL may go on with a
+ * group by itself for a while, and what is behind it in the stream has to wait for that.
+ */
+#include "base/error/fail.h"
+#include "coll/nccl/fail.h"
+#include "coll/nccl/map.h"
+#include "coll/nccl/nccl_private.h"
+
+enum {
+    STEP_FOLLOW,
+    STEP_PACK,
+    STEP_FIRST,
+    STEP_KERNELS,
+    STEP_SECOND,
+    STEP_UNPACK,
+    STEP_END
+};
+
+#define PITCH_MAX 2147483647ULL /* of cudaMemcpy2DAsync, on all devices */
+
+/* A stride, where the other side may be one run of bytes. */
+static uint64_t
+pitch_of(const tutti_strided *piece, const tutti_strided *rows)
+{
+    return piece->rows > 1 ? piece->stride : rows->row_bytes;
+}
+
+static cudaError_t
+copy_row_by_row(const nccl_copy *copy, const tutti_strided *rows, cudaStream_t stream)
+{
+    cudaError_t said = cudaSuccess;
+    uint64_t i;
+
+    for (i = 0; i < rows->rows && said == cudaSuccess; i++) {
+        said = cudaMemcpyAsync(copy->to.base + i * pitch_of(&copy->to, rows),
+                               copy->from.base + i * pitch_of(&copy->from, rows), rows->row_bytes,
+                               cudaMemcpyDefault, stream);
+    }
+    return said;
+}
+
+static cudaError_t
+copy_one(const nccl_copy *copy, cudaStream_t stream)
+{
+    const tutti_strided *rows = copy->to.rows > 1 ? &copy->to : &copy->from;
+    const uint64_t to_pitch = pitch_of(&copy->to, rows);
+    const uint64_t from_pitch = pitch_of(&copy->from, rows);
+
+    if (tutti_strided_is_whole(&copy->to) && tutti_strided_is_whole(&copy->from)) {
+        return cudaMemcpyAsync(copy->to.base, copy->from.base, tutti_strided_bytes(rows),
+                               cudaMemcpyDefault, stream);
+    }
+    if (to_pitch > PITCH_MAX || from_pitch > PITCH_MAX) {
+        return copy_row_by_row(copy, rows, stream);
+    }
+    return cudaMemcpy2DAsync(copy->to.base, to_pitch, copy->from.base, from_pitch, rows->row_bytes,
+                             rows->rows, cudaMemcpyDefault, stream);
+}
+
+static tutti_code
+copy_all(const nccl_op *self, const tutti_buf *list, tutti_error *err)
+{
+    const nccl_copy *copies = (const nccl_copy *)(const void *)list->data;
+    cudaError_t said = cudaSuccess;
+    size_t i;
+
+    for (i = 0; i < list->size / sizeof(*copies) && said == cudaSuccess; i++) {
+        said = copy_one(&copies[i], self->backend->stream);
+    }
+    return said == cudaSuccess ? TUTTI_OK : tutti_nccl_fail_cuda(err, "cudaMemcpy2DAsync", said);
+}
+
+/* ------------------------------------------------------------------------------ calls */
+
+static const char *
+name_of(nccl_call_kind kind)
+{
+    static const char *const names[] = {[NCCL_CALL_ALL_REDUCE] = "ncclAllReduce",
+                                        [NCCL_CALL_REDUCE] = "ncclReduce",
+                                        [NCCL_CALL_BROADCAST] = "ncclBroadcast",
+                                        [NCCL_CALL_ALL_GATHER] = "ncclAllGather",
+                                        [NCCL_CALL_REDUCE_SCATTER] = "ncclReduceScatter",
+                                        [NCCL_CALL_SEND] = "ncclSend",
+                                        [NCCL_CALL_RECV] = "ncclRecv"};
+
+    return names[kind];
+}
+
+static ncclResult_t
+issue(const nccl_op *self, const nccl_call *call, ncclRedOp_t reduce)
+{
+    const cudaStream_t stream = self->backend->stream;
+    const ncclComm_t comm = self->comm->comm;
+    const int peer = (int)call->peer;
+    uint32_t each;
+    const ncclDataType_t type = tutti_nccl_type(call->dtype, &each);
+    const size_t count = call->count * each;
+
+    switch (call->kind) {
+    case NCCL_CALL_ALL_REDUCE:
+        return ncclAllReduce(call->input, call->output, count, type, reduce, comm, stream);
+    case NCCL_CALL_REDUCE:
+        return ncclReduce(call->input, call->output, count, type, reduce, peer, comm, stream);
+    case NCCL_CALL_BROADCAST:
+        return ncclBroadcast(call->input, call->output, count, type, peer, comm, stream);
+    case NCCL_CALL_ALL_GATHER:
+        return ncclAllGather(call->input, call->output, count, type, comm, stream);
+    case NCCL_CALL_REDUCE_SCATTER:
+        return ncclReduceScatter(call->input, call->output, count, type, reduce, comm, stream);
+    case NCCL_CALL_SEND:
+        return ncclSend(call->input, count, type, peer, comm, stream);
+    default:
+        return ncclRecv(call->output, count, type, peer, comm, stream);
+    }
+}
+
+/* A reduce op of its own for a factor: its number is kept in `made`, to be destroyed. */
+static tutti_code
+reduce_of(const nccl_op *self, const nccl_call *call, tutti_buf *made, ncclRedOp_t *ret_reduce,
+          tutti_error *err)
+{
+    uint32_t each;
+    const ncclDataType_t type = tutti_nccl_type(call->dtype, &each);
+    unsigned char scalar[sizeof(double)];
+    ncclResult_t said;
+
+    *ret_reduce = tutti_nccl_op(call->reduce);
+    if (call->reduce != TUTTI_REDUCE_PREMUL_SUM) {
+        return TUTTI_OK;
+    }
+    tutti_nccl_scalar(type, call->factor, scalar);
+    said = ncclRedOpCreatePreMulSum(ret_reduce, scalar, type, ncclScalarHostImmediate,
+                                    self->comm->comm);
+    if (said != ncclSuccess) {
+        return tutti_nccl_fail(err, self->op, self->comm->comm, "ncclRedOpCreatePreMulSum", said);
+    }
+    return tutti_buf_add(made, ret_reduce, sizeof(*ret_reduce), err);
+}
+
+static tutti_code
+issue_all(nccl_op *self, const tutti_buf *list, tutti_buf *made, tutti_error *err)
+{
+    const nccl_call *calls = (const nccl_call *)(const void *)list->data;
+    ncclResult_t said = ncclSuccess;
+    ncclRedOp_t reduce = ncclSum;
+    tutti_code code = TUTTI_OK;
+    size_t i;
+
+    for (i = 0; i < list->size / sizeof(*calls) && code == TUTTI_OK; i++) {
+        code = reduce_of(self, &calls[i], made, &reduce, err);
+        said = code == TUTTI_OK ? issue(self, &calls[i], reduce) : ncclSuccess;
+        if (said != ncclSuccess && said != ncclInProgress) {
+            code = tutti_nccl_fail(err, self->op, self->comm->comm, name_of(calls[i].kind), said);
+        }
+    }
+    return code;
+}
+
+static tutti_code
+run_group(nccl_op *self, const tutti_buf *list, tutti_error *err)
+{
+    const ncclComm_t comm = self->comm->comm;
+    ncclResult_t said;
+    tutti_buf made;
+    tutti_code code;
+    size_t i;
+
+    if (list->size == 0) {
+        return TUTTI_OK;
+    }
+    said = ncclGroupStart();
+    if (said != ncclSuccess) {
+        return tutti_nccl_fail(err, self->op, comm, "ncclGroupStart", said);
+    }
+    tutti_buf_init(&made, list->size);
+    code = issue_all(self, list, &made, err);
+    said = ncclGroupEnd();
+    if (code == TUTTI_OK && said != ncclSuccess && said != ncclInProgress) {
+        code = tutti_nccl_fail(err, self->op, comm, "ncclGroupEnd", said);
+    }
+    self->issuing = said == ncclInProgress;
+    for (i = 0; i < made.size / sizeof(ncclRedOp_t); i++) {
+        (void)ncclRedOpDestroy(((const ncclRedOp_t *)(const void *)made.data)[i], comm);
+    }
+    tutti_buf_fini(&made);
+    return code;
+}
+
+/* ------------------------------------------------------------------------------ steps */
+
+static tutti_code
+run_kernels(const nccl_op *self, tutti_error *err)
+{
+    const nccl_kernel *kernels = (const nccl_kernel *)(const void *)self->plan.kernels.data;
+    tutti_code code = TUTTI_OK;
+    size_t i;
+
+    for (i = 0; i < self->plan.kernels.size / sizeof(*kernels) && code == TUTTI_OK; i++) {
+        code = tutti_nccl_kernel_run(&kernels[i], self->backend->stream, err);
+    }
+    return code;
+}
+
+static tutti_code
+follow(const nccl_backend *backend, tutti_error *err)
+{
+    const tutti_coll_nccl_options *options = &backend->options;
+
+    return options->follow == NULL ? TUTTI_OK
+                                   : options->follow(options->space, backend->stream, err);
+}
+
+static tutti_code
+mark_end(nccl_op *self, tutti_error *err)
+{
+    cudaError_t said = cudaEventCreateWithFlags(&self->event, cudaEventDisableTiming);
+
+    if (said == cudaSuccess) {
+        said = cudaEventRecord(self->event, self->backend->stream);
+    }
+    return said == cudaSuccess ? TUTTI_OK : tutti_nccl_fail_cuda(err, "cudaEventRecord", said);
+}
+
+static tutti_code
+run_step(nccl_op *self, tutti_error *err)
+{
+    switch (self->step) {
+    case STEP_FOLLOW:
+        return follow(self->backend, err);
+    case STEP_PACK:
+        return copy_all(self, &self->plan.packs, err);
+    case STEP_FIRST:
+        return run_group(self, &self->plan.first, err);
+    case STEP_KERNELS:
+        return run_kernels(self, err);
+    case STEP_SECOND:
+        return run_group(self, &self->plan.second, err);
+    case STEP_UNPACK:
+        return copy_all(self, &self->plan.unpacks, err);
+    default:
+        return mark_end(self, err);
+    }
+}
+
+/* Has NCCL put the last group into the stream? */
+static tutti_code
+see_issued(nccl_op *self, tutti_error *err)
+{
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t said = ncclCommGetAsyncError(self->comm->comm, &state);
+    const ncclResult_t result = said != ncclSuccess ? said : state;
+
+    self->issuing = result == ncclInProgress || result == ncclRemoteError;
+    if (result == ncclRemoteError) {
+        tutti_nccl_comm_ask(self->comm); /* ends it; its ops are told in a moment */
+    }
+    if (result == ncclSuccess || self->issuing) {
+        return TUTTI_OK;
+    }
+    return tutti_nccl_fail(err, self->op, self->comm->comm, "ncclGroupEnd", result);
+}
+
+tutti_code
+tutti_nccl_launch(nccl_op *self, bool *ret_done, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+
+    *ret_done = false;
+    while (code == TUTTI_OK && !*ret_done) {
+        if (self->issuing) {
+            code = see_issued(self, err);
+            if (code != TUTTI_OK || self->issuing) {
+                return code;
+            }
+        }
+        code = run_step(self, err);
+        *ret_done = self->step == STEP_END;
+        self->step++;
+    }
+    return code;
+}

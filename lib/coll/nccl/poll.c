@@ -1,0 +1,203 @@
+/* What goes on without the engine: whose turn it is, what the device is through with, and ends. */
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "coll/nccl/fail.h"
+#include "coll/nccl/nccl_private.h"
+
+#define SPIN_NS (1 * TUTTI_NS_PER_MS)         /* look without sleeping, after something moved */
+#define POLL_TIMEOUT_NS (1 * TUTTI_NS_PER_MS) /* then so often */
+
+void
+tutti_nccl_op_detach(nccl_op *self)
+{
+    tutti_list_remove(&self->in_comm);
+    self->comm = NULL;
+}
+
+bool
+tutti_nccl_op_give_up(nccl_op *self, uint64_t now_ns)
+{
+    tutti_error why = self->comm->why;
+
+    if (now_ns < self->comm->tell_ns) {
+        return false;
+    }
+    tutti_error_set_op(&why, tutti_coll_group_name(self->op->group), self->op->sequence, why.rank);
+    tutti_coll_device_fail(self->op, &why);
+    return true;
+}
+
+void
+tutti_nccl_op_complete(nccl_op *self)
+{
+    if (self->off) {
+        self->off = false;
+        tutti_coll_device_complete(self->op); /* may free it */
+    }
+}
+
+/* ------------------------------------------------------------------------------ failing */
+
+/* The op failed. What the device may still do with its memory is waited for; see the header. */
+void
+tutti_nccl_abandon(tutti_coll_op *op)
+{
+    nccl_op *self = op->backend_state;
+    const nccl_stage stage = self->stage;
+    tutti_error why;
+
+    (void)cudaSetDevice(self->backend->device);
+    self->dead = true;
+    tutti_nccl_line_leave(&self->place);
+    if (self->comm != NULL && stage != NCCL_STAGE_DONE) {
+        (void)TUTTI_FAIL_FOR(&why, TUTTI_UNAVAILABLE, "NCCL_FAILED",
+                             "group %s: its communicator was aborted with another op (%llu); call "
+                             "again",
+                             tutti_coll_group_name(op->group), (unsigned long long)op->sequence);
+        tutti_nccl_comm_end(self->comm, true, &why);
+    }
+    if (stage == NCCL_STAGE_LAUNCH) {
+        /* NCCL may still be putting things into the stream: see poll_dead. */
+        tutti_list_add(&self->backend->behind, &self->link);
+    } else if (stage != NCCL_STAGE_PENDING) {
+        tutti_list_remove(&self->link);
+        tutti_nccl_op_complete(self);
+    }
+}
+
+/* ------------------------------------------------------------------------------ polling */
+
+/* An op that failed while it was launched: once NCCL has let go, the stream tells the rest. */
+static bool
+poll_dead(nccl_op *self)
+{
+    if (self->comm != NULL && !atomic_load(&self->comm->ended)) {
+        return false;
+    }
+    if (self->event != NULL) {
+        (void)cudaEventDestroy(self->event);
+        self->event = NULL;
+    }
+    if (cudaEventCreateWithFlags(&self->event, cudaEventDisableTiming) == cudaSuccess) {
+        (void)cudaEventRecord(self->event, self->backend->stream);
+    }
+    self->stage = NCCL_STAGE_PENDING;
+    tutti_list_remove(&self->link);
+    tutti_list_add(&self->backend->pending, &self->link);
+    return true;
+}
+
+/* One of those that wait for others of their group. */
+static bool
+poll_behind(nccl_backend *backend)
+{
+    tutti_list_node *link;
+
+    for (link = backend->behind.next; link != &backend->behind; link = link->next) {
+        nccl_op *self = tutti_container_of(link, nccl_op, link);
+
+        if (self->dead) {
+            if (poll_dead(self)) {
+                return true;
+            }
+        } else if (tutti_coll_is_next(self->op)) {
+            tutti_list_remove(&self->link);
+            tutti_nccl_op_complete(self);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool
+poll_line(nccl_backend *backend)
+{
+    nccl_place *head = tutti_nccl_line_head(&backend->line);
+    nccl_op *self = head == NULL ? NULL : tutti_container_of(head, nccl_op, place);
+    const uint32_t step = self == NULL ? 0 : self->step;
+    bool done = false;
+    tutti_error err;
+
+    if (self == NULL || self->stage < NCCL_STAGE_TURN || self->comm->state != NCCL_COMM_READY) {
+        return false;
+    }
+    self->stage = NCCL_STAGE_LAUNCH;
+    if (tutti_nccl_launch(self, &done, &err) != TUTTI_OK) {
+        tutti_coll_device_fail(self->op, &err);
+        return true;
+    }
+    if (done) {
+        tutti_nccl_line_leave(&self->place);
+        self->stage = NCCL_STAGE_PENDING;
+        tutti_list_add(&backend->pending, &self->link);
+        tutti_coll_mark_launched(self->op);
+        return true;
+    }
+    return self->step != step;
+}
+
+/* The device ran over it: because it is done, or because its communicator was aborted? */
+static bool
+is_sound(nccl_op *self)
+{
+    if (self->dead) {
+        return true; /* nobody wants to know */
+    }
+    if (self->comm->state == NCCL_COMM_READY) {
+        tutti_nccl_comm_ask(self->comm);
+    }
+    return self->comm->state == NCCL_COMM_READY;
+}
+
+/* The oldest that the device has: is it through with it? */
+static bool
+poll_pending(nccl_backend *backend, uint64_t now_ns)
+{
+    nccl_op *self;
+    cudaError_t said;
+    tutti_error err;
+
+    if (tutti_list_empty(&backend->pending)) {
+        return false;
+    }
+    self = tutti_container_of(backend->pending.next, nccl_op, link);
+    said = self->event == NULL ? cudaSuccess : cudaEventQuery(self->event);
+    if (said == cudaErrorNotReady) {
+        return false;
+    }
+    if (said != cudaSuccess && !self->dead) {
+        (void)tutti_nccl_fail_cuda(&err, "cudaEventQuery", said);
+        tutti_coll_device_fail(self->op, &err); /* dead now, and looked at once more */
+        return true;
+    }
+    if (!is_sound(self)) {
+        return tutti_nccl_op_give_up(self, now_ns);
+    }
+    tutti_list_remove(&self->link);
+    self->stage = NCCL_STAGE_DONE;
+    tutti_nccl_op_detach(self);
+    tutti_nccl_op_complete(self);
+    return true;
+}
+
+unsigned
+tutti_nccl_poll(tutti_coll_backend *door, uint64_t now_ns, uint64_t *ret_next_ns)
+{
+    nccl_backend *self = tutti_container_of(door, nccl_backend, door);
+    unsigned did = 0;
+
+    *ret_next_ns = UINT64_MAX;
+    if (tutti_list_empty(&self->comms) && tutti_list_empty(&self->behind) &&
+        tutti_list_empty(&self->moving)) {
+        return 0; /* whoever is further has a communicator */
+    }
+    (void)cudaSetDevice(self->device);
+    did += tutti_nccl_comms_poll(self, now_ns);
+    did += tutti_nccl_stages_poll(self);
+    did += poll_behind(self) ? 1 : 0;
+    did += poll_line(self) ? 1 : 0;
+    did += poll_pending(self, now_ns) ? 1 : 0;
+    self->busy_ns = did > 0 ? now_ns : self->busy_ns;
+    *ret_next_ns = now_ns < self->busy_ns + SPIN_NS ? now_ns : now_ns + POLL_TIMEOUT_NS;
+    return did;
+}

@@ -1,0 +1,189 @@
+/*
+ * Sends and receives: by the transport, which knows tags and receives from anybody, as NCCL does
+ * not. The device copies to or from pinned memory, of which some is kept for the next.
+ */
+#include <stdlib.h>
+
+#include "base/error/fail.h"
+#include "coll/nccl/fail.h"
+#include "coll/nccl/nccl_private.h"
+
+#define SPARE_BYTES_MAX (64u << 20)
+
+/* In front of the bytes, in memory of its own: op->device_stage points to `data`. */
+typedef struct stage {
+    tutti_list_node link; /* moving, or spare */
+    tutti_coll_op *op;
+    cudaEvent_t event;
+    size_t size;
+    void *data;
+} stage;
+
+static stage *
+take_spare(nccl_backend *backend, size_t bytes)
+{
+    tutti_list_node *link;
+
+    for (link = backend->spare.next; link != &backend->spare; link = link->next) {
+        stage *self = tutti_container_of(link, stage, link);
+
+        if (self->size >= bytes && self->size / 4 <= bytes) {
+            tutti_list_remove(link);
+            backend->spare_bytes -= self->size;
+            return self;
+        }
+    }
+    return NULL;
+}
+
+static void
+free_stage(stage *self)
+{
+    if (self->event != NULL) {
+        (void)cudaEventDestroy(self->event);
+    }
+    if (self->data != NULL) {
+        (void)cudaFreeHost(self->data);
+    }
+    free(self);
+}
+
+static tutti_code
+new_stage(size_t bytes, stage **ret, tutti_error *err)
+{
+    stage *self = calloc(1, sizeof(*self));
+    cudaError_t said;
+
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a stage");
+    }
+    tutti_list_init(&self->link);
+    self->size = bytes;
+    said = cudaHostAlloc(&self->data, bytes, cudaHostAllocDefault);
+    if (said == cudaSuccess) {
+        said = cudaEventCreateWithFlags(&self->event, cudaEventDisableTiming);
+    }
+    if (said != cudaSuccess) {
+        free_stage(self);
+        return tutti_nccl_fail_cuda(err, "cudaHostAlloc", said);
+    }
+    *ret = self;
+    return TUTTI_OK;
+}
+
+static nccl_backend *
+backend_of(const tutti_coll_op *op)
+{
+    nccl_backend *self = tutti_container_of(tutti_coll_device_of(op), nccl_backend, door);
+
+    (void)cudaSetDevice(self->device);
+    return self;
+}
+
+/* The one that an op has: by where its bytes are. */
+static stage *
+stage_of(const tutti_coll_op *op)
+{
+    return op->device_stage == NULL ? NULL : op->backend_stage;
+}
+
+tutti_code
+tutti_nccl_stage(tutti_coll_op *op, size_t bytes, tutti_error *err)
+{
+    stage *self = take_spare(backend_of(op), bytes);
+    tutti_code code = self == NULL ? new_stage(bytes, &self, err) : TUTTI_OK;
+
+    if (code == TUTTI_OK) {
+        self->op = op;
+        op->backend_stage = self;
+        op->device_stage = self->data;
+    }
+    return code;
+}
+
+static tutti_code
+copy(tutti_coll_op *op, void *to, const void *from, size_t bytes, tutti_error *err)
+{
+    nccl_backend *backend = backend_of(op);
+    const tutti_coll_nccl_options *options = &backend->options;
+    stage *self = stage_of(op);
+    cudaError_t said;
+    tutti_code code =
+        options->follow == NULL ? TUTTI_OK : options->follow(options->space, backend->copies, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    said = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, backend->copies);
+    if (said == cudaSuccess) {
+        said = cudaEventRecord(self->event, backend->copies);
+    }
+    if (said != cudaSuccess) {
+        return tutti_nccl_fail_cuda(err, "cudaMemcpyAsync", said);
+    }
+    tutti_list_add(&backend->moving, &self->link);
+    tutti_coll_device_submit(op);
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_nccl_fetch(tutti_coll_op *op, size_t bytes, tutti_error *err)
+{
+    return copy(op, op->device_stage, op->input, bytes, err);
+}
+
+tutti_code
+tutti_nccl_store(tutti_coll_op *op, size_t bytes, tutti_error *err)
+{
+    return copy(op, op->output, op->device_stage, bytes, err);
+}
+
+void
+tutti_nccl_unstage(tutti_coll_op *op)
+{
+    nccl_backend *backend = backend_of(op);
+    stage *self = stage_of(op);
+
+    op->device_stage = NULL;
+    if (backend->spare_bytes + self->size > SPARE_BYTES_MAX) {
+        free_stage(self);
+        return;
+    }
+    backend->spare_bytes += self->size;
+    tutti_list_add(&backend->spare, &self->link);
+}
+
+/* The oldest copy: is it through? */
+unsigned
+tutti_nccl_stages_poll(nccl_backend *backend)
+{
+    stage *self;
+    cudaError_t said;
+    tutti_error err;
+
+    if (tutti_list_empty(&backend->moving)) {
+        return 0;
+    }
+    self = tutti_container_of(backend->moving.next, stage, link);
+    said = cudaEventQuery(self->event);
+    if (said == cudaErrorNotReady) {
+        return 0;
+    }
+    tutti_list_remove(&self->link);
+    if (said != cudaSuccess) {
+        (void)tutti_nccl_fail_cuda(&err, "cudaEventQuery", said);
+        tutti_coll_device_fail(self->op, &err);
+    }
+    tutti_coll_device_complete(self->op);
+    return 1;
+}
+
+void
+tutti_nccl_stages_close(nccl_backend *backend)
+{
+    tutti_list_node *link;
+
+    while ((link = tutti_list_pop(&backend->spare)) != NULL) {
+        free_stage(tutti_container_of(link, stage, link));
+    }
+}

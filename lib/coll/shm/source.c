@@ -1,0 +1,261 @@
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/os/log.h"
+#include "coll/shm/fault.h"
+#include "coll/shm/shm_private.h"
+
+#define POLL_MAX 16 /* packets of one peer before the next one's turn */
+
+static void
+free_source(shm_source *source)
+{
+    assert(source->parcels == 0);
+    tutti_shm_regions_close(source);
+    if (source->memory != NULL) {
+        (void)munmap(source->memory, (size_t)source->memory_size);
+    }
+    tutti_shm_doorbell_close(source->transport, &source->doorbell);
+    tutti_shm_segment_close(source->transport, source->segment);
+    free(source);
+}
+
+void
+tutti_shm_source_gone(shm_source *source)
+{
+    if (source->gone) {
+        return;
+    }
+    while (tutti_shm_source_progress(source) > 0) { /* its last words */
+    }
+    source->gone = true;
+    source->transport->source_count--;
+    tutti_list_remove(&source->link);
+    tutti_local_close_all(source->fds, source->fd_count); /* of a hello that waited */
+    source->fd_count = 0;
+    tutti_shm_unwatch(source->transport, &source->watch);
+    if (source->parcels == 0) {
+        free_source(source);
+    }
+}
+
+/* ------------------------------------------------------------------------------ packets in */
+
+/* Where a range of the peer's memory is here, and the region it is in. False: it has no such bytes.
+ */
+static bool
+find(shm_source *source, uint32_t id, uint64_t at, uint64_t size, void **ret, shm_region **region)
+{
+    uint64_t room = source->memory_size;
+    unsigned char *memory = source->memory;
+
+    *ret = NULL;
+    if (size == 0) {
+        return true;
+    }
+    if (source->transport->options.inside) {
+        *ret = (void *)(uintptr_t)at;
+        return true;
+    }
+    if (id != 0) {
+        *region = tutti_shm_region_get(source, id);
+        room = *region == NULL ? 0 : (*region)->size;
+        memory = *region == NULL ? NULL : (*region)->data;
+    }
+    *ret = memory + at;
+    return memory != NULL && at <= room && size <= room - at;
+}
+
+static void
+free_rndv(tutti_transport_rndv *rndv)
+{
+    tutti_shm_region_drop(rndv->input_region);
+    tutti_shm_region_drop(rndv->output_region);
+    free(rndv);
+}
+
+/* NULL: it makes no sense, or there is no memory. */
+static tutti_transport_rndv *
+new_rndv(shm_source *source, const shm_record *record)
+{
+    tutti_transport_rndv *rndv = calloc(1, sizeof(*rndv));
+    void *input = NULL;
+    void *output = NULL;
+
+    if (rndv == NULL) {
+        return NULL;
+    }
+    if (!find(source, record->input_region, record->input, record->input_size, &input,
+              &rndv->input_region) ||
+        !find(source, record->output_region, record->output, record->output_size, &output,
+              &rndv->output_region)) {
+        free_rndv(rndv);
+        return NULL;
+    }
+    rndv->source = source;
+    rndv->id = record->id;
+    rndv->is_region = record->kind == SHM_REGION;
+    rndv->rma = (tutti_transport_region){input, record->input_size, output, record->output_size};
+    tutti_list_init(&rndv->link);
+    source->parcels++;
+    return rndv;
+}
+
+static void
+hand_over(shm_source *source, const shm_record *record, const unsigned char *bytes)
+{
+    const transport_shm *self = source->transport;
+    unsigned char header[TUTTI_TRANSPORT_HEADER_MAX];
+    tutti_transport_rndv *rndv = NULL;
+
+    memcpy(header, bytes, record->header_size);
+    if (record->kind != SHM_EAGER) {
+        rndv = new_rndv(source, record);
+        if (rndv == NULL) {
+            TUTTI_LOG("coll/shm", ERROR, "dropped a parcel of a peer: no memory for it");
+            return;
+        }
+    }
+    self->events->on_packet(self->arg, header, record->header_size,
+                            rndv == NULL ? bytes + record->header_size : NULL,
+                            (size_t)(rndv == NULL ? record->data_size : record->input_size), rndv);
+}
+
+unsigned
+tutti_shm_source_progress(shm_source *source)
+{
+    const unsigned char *bytes;
+    shm_record record;
+    unsigned did = 0;
+
+    if (!source->met) {
+        return 0;
+    }
+    while (did < POLL_MAX && tutti_shm_peek(&source->in, &record, &bytes)) {
+        did++;
+        if (record.header_size > TUTTI_TRANSPORT_HEADER_MAX || record.kind > SHM_REGION) {
+            source->in.broken = true;
+            break;
+        }
+        hand_over(source, &record, bytes);
+        tutti_shm_took(&source->in, &record);
+        if (tutti_shm_unblocks(&source->in)) {
+            tutti_shm_ring_doorbell(&source->doorbell, false);
+        }
+    }
+    return did;
+}
+
+/* ------------------------------------------------------------------------------ rendezvous
+ * messages */
+
+/* Of the inner transport; our wrapping goes. */
+static tutti_transport_rndv *
+unwrap(tutti_transport_rndv *rndv)
+{
+    tutti_transport_rndv *inner = rndv->inner;
+
+    free(rndv);
+    return inner;
+}
+
+void
+tutti_shm_give_back(tutti_transport *transport, tutti_transport_rndv *rndv, bool done)
+{
+    shm_source *source = rndv->source;
+    shm_record record = {.kind = done ? SHM_BACK : SHM_UNDONE, .id = rndv->id};
+
+    (void)transport;
+    assert(rndv->inner == NULL);
+    tutti_list_remove(&rndv->link);
+    free_rndv(rndv);
+    source->parcels--;
+    tutti_shm_fault();
+    if (!source->gone) {
+        (void)tutti_shm_put(&source->back, &record, NULL, NULL); /* has room: SHM_REGION_MAX */
+        tutti_shm_ring_doorbell(&source->doorbell, false);
+    } else if (source->parcels == 0) {
+        free_source(source);
+    }
+}
+
+void
+tutti_shm_drop(tutti_transport *transport, tutti_transport_rndv *rndv)
+{
+    transport_shm *self = tutti_transport_shm_from(transport);
+
+    if (rndv->inner != NULL) {
+        self->inner->ops->drop(self->inner, unwrap(rndv));
+    } else {
+        tutti_shm_give_back(transport, rndv, !rndv->is_region);
+    }
+}
+
+bool
+tutti_shm_map(tutti_transport *transport, tutti_transport_rndv *rndv,
+              tutti_transport_region *ret_region)
+{
+    (void)transport;
+    if (rndv->inner != NULL || !rndv->is_region) {
+        return false;
+    }
+    *ret_region = rndv->rma;
+    return true;
+}
+
+/* Copy the next bytes. True: that was all. */
+static bool
+copy_some(tutti_transport_rndv *rndv)
+{
+    const uint64_t rest = rndv->rma.input_size - rndv->copied;
+    const uint64_t size = rest < SHM_COPY_BYTES ? rest : SHM_COPY_BYTES;
+
+    memcpy(rndv->dest + rndv->copied, (const char *)rndv->rma.input + rndv->copied, (size_t)size);
+    rndv->copied += size;
+    return size == rest;
+}
+
+tutti_transport_result
+tutti_shm_fetch(tutti_transport *transport, tutti_transport_rndv *rndv, void *dest, size_t size,
+                tutti_transport_ticket *ticket)
+{
+    transport_shm *self = tutti_transport_shm_from(transport);
+
+    if (rndv->inner != NULL) {
+        return self->inner->ops->fetch(self->inner, unwrap(rndv), dest, size, ticket);
+    }
+    assert(size == rndv->rma.input_size);
+    rndv->dest = dest;
+    if (size <= SHM_COPY_BYTES) {
+        (void)copy_some(rndv);
+        tutti_shm_give_back(transport, rndv, true);
+        return TUTTI_TRANSPORT_DONE;
+    }
+    rndv->ticket = ticket;
+    tutti_list_add(&self->pulls, &rndv->link);
+    return TUTTI_TRANSPORT_LATER;
+}
+
+unsigned
+tutti_shm_pulls_progress(transport_shm *self)
+{
+    tutti_list_node *first = tutti_list_pop(&self->pulls);
+    tutti_transport_rndv *rndv;
+    tutti_transport_ticket *ticket;
+
+    if (first == NULL) {
+        return 0;
+    }
+    rndv = tutti_container_of(first, tutti_transport_rndv, link);
+    ticket = rndv->ticket;
+    if (!copy_some(rndv)) {
+        tutti_list_add(&self->pulls, &rndv->link);
+        return 1;
+    }
+    tutti_shm_give_back(&self->base, rndv, true);
+    ticket->on_done(ticket, true);
+    return 1;
+}

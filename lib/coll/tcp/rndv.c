@@ -1,0 +1,141 @@
+/* Rendezvous messages: data that waits at its sender, or comes unasked, or has come before it was
+ * asked for. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "coll/tcp/tcp_private.h"
+
+tutti_transport_rndv *
+tutti_tcp_rndv_new(tcp_source *source, const tcp_head *head)
+{
+    tutti_transport_rndv *rndv = calloc(1, sizeof(*rndv));
+
+    if (rndv == NULL) {
+        return NULL;
+    }
+    rndv->source = source;
+    rndv->id = head->id;
+    rndv->size = head->size;
+    rndv->pushed = head->kind == TCP_PUSH;
+    source->pushed += rndv->pushed ? head->size : 0;
+    tutti_list_add(&source->offers, &rndv->link);
+    return rndv;
+}
+
+/* What it took of the credit is free again; the peer hears of it when it is worth a word. */
+static void
+give_credit(tcp_source *source, uint64_t size)
+{
+    source->owed += size;
+    if (source->owed >= source->credit / 2) {
+        source->pushed -= source->owed;
+        (void)tutti_tcp_source_say(source, TCP_CREDIT, 0, source->owed);
+        source->owed = 0;
+    }
+}
+
+void
+tutti_tcp_rndv_free(tutti_transport_rndv *rndv)
+{
+    tcp_source *source = rndv->source;
+
+    tutti_list_remove(&rndv->link);
+    if (source != NULL && source->watch.fd >= 0 && rndv->pushed) {
+        give_credit(source, rndv->size);
+    }
+    free(rndv->unexpected);
+    free(rndv);
+}
+
+void
+tutti_tcp_rndv_end(tutti_transport_rndv *rndv, bool ok)
+{
+    tutti_transport_ticket *ticket = rndv->ticket;
+
+    tutti_tcp_rndv_free(rndv);
+    if (ticket != NULL) {
+        ticket->on_done(ticket, ok);
+    }
+}
+
+/* ------------------------------------------------------------------------------ what comes */
+
+unsigned char *
+tutti_tcp_rndv_place(tutti_transport_rndv *rndv)
+{
+    if (rndv->dest == NULL && rndv->unexpected == NULL) {
+        rndv->unexpected = malloc((size_t)rndv->size);
+    }
+    if (rndv->dest == NULL && rndv->unexpected == NULL) {
+        return NULL;
+    }
+    return (rndv->dest != NULL ? rndv->dest : rndv->unexpected) + rndv->got;
+}
+
+void
+tutti_tcp_rndv_count(tutti_transport_rndv *rndv, uint64_t size)
+{
+    rndv->got += size;
+    if (rndv->got == rndv->size && rndv->state != TCP_OFFERED) {
+        tutti_tcp_rndv_end(rndv, true);
+    }
+}
+
+/* ------------------------------------------------------------------------------ what is wanted */
+
+static void
+expect(tutti_transport_rndv *rndv, tcp_rndv_state state)
+{
+    rndv->state = state;
+    tutti_list_remove(&rndv->link);
+    tutti_list_add(&rndv->source->coming, &rndv->link);
+}
+
+void
+tutti_tcp_drop(tutti_transport *transport, tutti_transport_rndv *rndv)
+{
+    (void)transport;
+    if (rndv->source != NULL && rndv->pushed && rndv->got < rndv->size) {
+        expect(rndv, TCP_DROPPED);
+        return;
+    }
+    if (rndv->source != NULL && !rndv->pushed) {
+        (void)tutti_tcp_source_say(rndv->source, TCP_DROP, rndv->id, 0);
+    }
+    tutti_tcp_rndv_free(rndv);
+}
+
+static void
+take_early(tutti_transport_rndv *rndv)
+{
+    if (rndv->unexpected != NULL) {
+        memcpy(rndv->dest, rndv->unexpected, (size_t)rndv->got);
+        free(rndv->unexpected);
+        rndv->unexpected = NULL;
+    }
+}
+
+tutti_transport_result
+tutti_tcp_fetch(tutti_transport *transport, tutti_transport_rndv *rndv, void *dest, size_t size,
+                tutti_transport_ticket *ticket)
+{
+    if (size != rndv->size) {
+        tutti_tcp_drop(transport, rndv);
+        return TUTTI_TRANSPORT_FAILED;
+    }
+    tutti_list_init(&ticket->link);
+    rndv->dest = dest;
+    rndv->ticket = ticket;
+    take_early(rndv);
+    if (rndv->got == rndv->size) {
+        tutti_tcp_rndv_free(rndv);
+        return TUTTI_TRANSPORT_DONE;
+    }
+    if (rndv->source == NULL ||
+        (!rndv->pushed && !tutti_tcp_source_say(rndv->source, TCP_FETCH, rndv->id, 0))) {
+        tutti_tcp_rndv_free(rndv);
+        return TUTTI_TRANSPORT_FAILED;
+    }
+    expect(rndv, TCP_PULLED);
+    return TUTTI_TRANSPORT_LATER;
+}

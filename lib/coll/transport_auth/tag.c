@@ -1,0 +1,266 @@
+/* Tags: what shows that a member says something, to us, for the first time. */
+#include <openssl/crypto.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/os/log.h"
+#include "coll/transport_auth/transport_auth_private.h"
+
+#define ID_AT 0 /* of what stands behind a header */
+#define COUNT_AT 8
+#define PASS_AT 16
+#define PROOF_AT 24
+
+void
+auth_put_u64(unsigned char at[8], uint64_t number)
+{
+    (void)tutti_map_key_u64(at, number);
+}
+
+uint64_t
+auth_get_u64(const unsigned char at[8])
+{
+    uint64_t number = 0;
+    size_t i;
+
+    for (i = 0; i < 8; i++) {
+        number = number << 8 | at[i];
+    }
+    return number;
+}
+
+auth_proof
+auth_read_proof(const unsigned char bytes[TUTTI_TRANSPORT_PROOF_BYTES])
+{
+    return (auth_proof){auth_get_u64(bytes), auth_get_u64(bytes + 8), bytes + 16};
+}
+
+bool
+auth_tag(auth *self, const unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES], const void *words,
+         size_t size, uint64_t data_size, unsigned char ret_tag[AUTH_TAG_BYTES])
+{
+    unsigned char length[8];
+    size_t done = 0;
+
+    auth_put_u64(length, data_size);
+    return EVP_MAC_init(self->context, key, TUTTI_TRANSPORT_AUTH_KEY_BYTES, NULL) == 1 &&
+           EVP_MAC_update(self->context, words, size) == 1 &&
+           EVP_MAC_update(self->context, length, sizeof(length)) == 1 &&
+           EVP_MAC_final(self->context, ret_tag, &done, AUTH_TAG_BYTES) == 1 &&
+           done == AUTH_TAG_BYTES;
+}
+
+bool
+auth_pass(auth *self, const unsigned char to[TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES],
+          const unsigned char id[8], unsigned char ret_pass[8])
+{
+    unsigned char tag[AUTH_TAG_BYTES];
+
+    if (!auth_tag(self, to, id, 8, 0, tag)) {
+        return false;
+    }
+    memcpy(ret_pass, tag, 8);
+    return true;
+}
+
+/* ------------------------------------------------------------------------------ senders */
+
+/* NULL: we have not heard it. */
+static auth_sender *
+find_sender(auth *self, const unsigned char id[8])
+{
+    tutti_map_node *node = tutti_map_find(&self->senders, (tutti_bytes){id, 8});
+
+    return node == NULL ? NULL : tutti_container_of(node, auth_sender, node);
+}
+
+/* NULL without memory. */
+static auth_sender *
+add_sender(auth *self, const unsigned char id[8])
+{
+    auth_sender *sender;
+
+    if (self->senders.count == AUTH_SENDERS_MAX) { /* members reconnected that often */
+        TUTTI_LOG("coll", WARN, "more than %d ways in: old packets may be heard again",
+                  AUTH_SENDERS_MAX);
+        auth_forget(self, UINT64_MAX);
+    }
+    sender = calloc(1, sizeof(*sender));
+    if (sender != NULL) {
+        memcpy(sender->id, id, sizeof(sender->id));
+        sender->node.key = (tutti_bytes){sender->id, sizeof(sender->id)};
+        (void)tutti_map_add(&self->senders, &sender->node);
+    }
+    return sender;
+}
+
+void
+auth_forget(auth *self, uint64_t before_turn)
+{
+    tutti_map_node *node = tutti_map_first(&self->senders);
+
+    while (node != NULL) {
+        auth_sender *sender = tutti_container_of(node, auth_sender, node);
+
+        node = tutti_map_next(node);
+        if (sender->turn < before_turn) {
+            tutti_map_remove(&self->senders, &sender->node);
+            OPENSSL_cleanse(sender->key, sizeof(sender->key));
+            free(sender);
+        }
+    }
+}
+
+/* Counts begin at 1. False: seen before, or so old that nobody knows. */
+static bool
+mark(auth_sender *sender, uint64_t count)
+{
+    uint64_t *word = &sender->seen[count % AUTH_WINDOW / 64];
+    const uint64_t bit = 1ULL << count % 64;
+    uint64_t at;
+
+    if (count == 0 || (count <= sender->newest && sender->newest - count >= AUTH_WINDOW)) {
+        return false;
+    }
+    if (count > sender->newest && count - sender->newest >= AUTH_WINDOW) {
+        memset(sender->seen, 0, sizeof(sender->seen));
+        sender->newest = count;
+    }
+    for (at = sender->newest + 1; at <= count; at++) { /* what lies between has not been seen */
+        sender->seen[at % AUTH_WINDOW / 64] &= ~(1ULL << at % 64);
+    }
+    sender->newest = count > sender->newest ? count : sender->newest;
+    if ((*word & bit) != 0) {
+        return false;
+    }
+    *word |= bit;
+    return true;
+}
+
+/* ------------------------------------------------------------------------------ packets */
+
+static bool
+has_pass(auth *self, const unsigned char *behind)
+{
+    unsigned char pass[8];
+
+    return auth_pass(self, self->address, behind + ID_AT, pass) &&
+           CRYPTO_memcmp(pass, behind + PASS_AT, sizeof(pass)) == 0;
+}
+
+/* The key of the way that a packet says it has come; of a sender that we know it is there. */
+static bool
+find_key(auth *self, const auth_sender *sender, const auth_epoch *epoch, uint64_t incarnation,
+         unsigned char ret_key[TUTTI_TRANSPORT_AUTH_KEY_BYTES])
+{
+    if (sender != NULL && sender->turn == epoch->turn && sender->incarnation == incarnation) {
+        memcpy(ret_key, sender->key, TUTTI_TRANSPORT_AUTH_KEY_BYTES);
+        return true;
+    }
+    return auth_derive(self, epoch, incarnation, self->address, ret_key);
+}
+
+static bool
+fits(auth *self, const unsigned char *key, tutti_bytes words, uint64_t data_size,
+     const unsigned char *claimed)
+{
+    unsigned char tag[AUTH_TAG_BYTES];
+
+    return auth_tag(self, key, words.data, words.size, data_size, tag) &&
+           CRYPTO_memcmp(tag, claimed, sizeof(tag)) == 0;
+}
+
+/* It has proved itself. False: this is not the first time. */
+static bool
+note(auth *self, auth_sender *sender, const auth_sender *proved, const unsigned char *behind)
+{
+    if (sender == NULL) {
+        sender = add_sender(self, behind + ID_AT);
+    }
+    if (sender == NULL) {
+        return false;
+    }
+    memcpy(sender->key, proved->key, sizeof(sender->key));
+    sender->turn = proved->turn;
+    sender->incarnation = proved->incarnation;
+    return mark(sender, auth_get_u64(behind + COUNT_AT));
+}
+
+static tutti_transport_verdict
+accept_of(auth *self, const auth_epoch *epoch, const unsigned char *header, size_t size,
+          uint64_t data_size)
+{
+    const unsigned char *behind = header + size - TUTTI_TRANSPORT_AUTH_BYTES;
+    const auth_proof proof = auth_read_proof(behind + PROOF_AT);
+    auth_sender *sender = find_sender(self, behind + ID_AT);
+    auth_sender proved;
+
+    proved.turn = epoch->turn;
+    proved.incarnation = proof.incarnation;
+    if (!find_key(self, sender, epoch, proof.incarnation, proved.key) ||
+        !fits(self, proved.key, (tutti_bytes){header, size - AUTH_TAG_BYTES}, data_size,
+              proof.tag)) {
+        return TUTTI_TRANSPORT_REFUSED;
+    }
+    if (auth_is_over(self, epoch, proof.incarnation)) {
+        return TUTTI_TRANSPORT_OVER;
+    }
+    return note(self, sender, &proved, behind) ? TUTTI_TRANSPORT_MEMBER : TUTTI_TRANSPORT_REFUSED;
+}
+
+tutti_transport_verdict
+auth_accept(auth *self, const unsigned char *header, size_t size, uint64_t data_size)
+{
+    const unsigned char *behind = header + size - TUTTI_TRANSPORT_AUTH_BYTES;
+    const auth_epoch *epoch;
+
+    if (size < TUTTI_TRANSPORT_AUTH_BYTES) {
+        return TUTTI_TRANSPORT_REFUSED;
+    }
+    epoch = auth_find_epoch(self, auth_read_proof(behind + PROOF_AT).name);
+    if (epoch == NULL) {
+        return has_pass(self, behind) ? TUTTI_TRANSPORT_AHEAD : TUTTI_TRANSPORT_REFUSED;
+    }
+    return accept_of(self, epoch, header, size, data_size);
+}
+
+/* ------------------------------------------------------------------------------ other words */
+
+bool
+auth_transport_sign(tutti_transport *transport, tutti_bytes address, tutti_bytes words,
+                    tutti_transport_proof *ret_proof)
+{
+    auth *self = auth_from(transport);
+    const auth_epoch *epoch = auth_present(self);
+    unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES];
+
+    if (epoch == NULL || address.size <= TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES ||
+        !auth_derive(self, epoch, self->incarnation, address.data, key)) {
+        return false;
+    }
+    auth_put_u64(ret_proof->bytes, epoch->name);
+    auth_put_u64(ret_proof->bytes + 8, self->incarnation);
+    return auth_tag(self, key, words.data, words.size, 0, ret_proof->bytes + 16);
+}
+
+tutti_transport_verdict
+auth_transport_verify(tutti_transport *transport, tutti_bytes words,
+                      const tutti_transport_proof *proof, uint64_t *ret_incarnation)
+{
+    auth *self = auth_from(transport);
+    const auth_proof it = auth_read_proof(proof->bytes);
+    const auth_epoch *epoch = auth_find_epoch(self, it.name);
+    unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES];
+
+    *ret_incarnation = it.incarnation;
+    if (epoch == NULL) {
+        return TUTTI_TRANSPORT_AHEAD;
+    }
+    if (!auth_derive(self, epoch, it.incarnation, self->address, key) ||
+        !fits(self, key, words, 0, it.tag)) {
+        self->stats.strange++;
+        return TUTTI_TRANSPORT_REFUSED;
+    }
+    return auth_is_over(self, epoch, it.incarnation) ? TUTTI_TRANSPORT_OVER
+                                                     : TUTTI_TRANSPORT_MEMBER;
+}

@@ -1,0 +1,230 @@
+#include <assert.h>
+#include <inttypes.h>
+#include <openssl/crypto.h>
+#include <stdlib.h>
+
+#include "base/error/fail.h"
+#include "base/os/log.h"
+#include "coll/transport_auth/transport_auth_private.h"
+
+static const tutti_transport_ops auth_ops;
+
+auth *
+auth_from(tutti_transport *transport)
+{
+    assert(transport->ops == &auth_ops);
+    return tutti_container_of(transport, auth, base);
+}
+
+/* ------------------------------------------------------------------------------ packets in */
+
+void
+auth_drop(auth *self, tutti_transport_rndv *rndv)
+{
+    if (rndv != NULL) {
+        self->inner->ops->drop(self->inner, rndv);
+    }
+}
+
+/* A stranger can make us say it as often as he likes: each power of two is enough. */
+void
+auth_refuse(auth *self, tutti_transport_rndv *rndv)
+{
+    self->stats.strange++;
+    if ((self->stats.strange & (self->stats.strange - 1)) == 0) {
+        TUTTI_LOG("coll", WARN,
+                  "dropped packets that no member of the job has sealed, or that came twice: "
+                  "%" PRIu64 " so far",
+                  self->stats.strange);
+    }
+    auth_drop(self, rndv);
+}
+
+void
+auth_hear(auth *self, const void *header, size_t header_size, const void *data, size_t size,
+          tutti_transport_rndv *rndv)
+{
+    self->events->on_packet(self->arg, header, header_size - TUTTI_TRANSPORT_AUTH_BYTES, data, size,
+                            rndv);
+}
+
+static void
+on_packet(void *arg, const void *header, size_t header_size, const void *data, size_t size,
+          tutti_transport_rndv *rndv)
+{
+    auth *self = arg;
+
+    switch (auth_accept(self, header, header_size, size)) {
+    case TUTTI_TRANSPORT_MEMBER:
+        auth_hear(self, header, header_size, data, size, rndv);
+        break;
+    case TUTTI_TRANSPORT_AHEAD:
+        if (!auth_wait(self, header, header_size, data, size, rndv)) {
+            auth_refuse(self, rndv);
+        }
+        break;
+    case TUTTI_TRANSPORT_OVER:
+        auth_drop(self, rndv);
+        break;
+    case TUTTI_TRANSPORT_REFUSED:
+        auth_refuse(self, rndv);
+        break;
+    }
+}
+
+static void
+on_broken(void *arg, void *owner, const char *why)
+{
+    auth *self = arg;
+    const tutti_transport_conn *link = owner;
+
+    self->events->on_broken(self->arg, link->owner, why);
+}
+
+static const tutti_transport_events inner_events = {on_packet, on_broken};
+
+/* ------------------------------------------------------------------------------ passed through */
+
+static tutti_bytes
+auth_transport_address(tutti_transport *transport)
+{
+    const auth *self = auth_from(transport);
+
+    return (tutti_bytes){self->address, self->address_size};
+}
+
+static void
+auth_transport_listen(tutti_transport *transport, const tutti_transport_events *events, void *arg)
+{
+    auth *self = auth_from(transport);
+
+    self->events = events;
+    self->arg = arg;
+    self->inner->ops->listen(self->inner, &inner_events, self);
+}
+
+static tutti_transport_result
+auth_transport_fetch(tutti_transport *transport, tutti_transport_rndv *rndv, void *dest,
+                     size_t size, tutti_transport_ticket *ticket)
+{
+    tutti_transport *inner = auth_from(transport)->inner;
+
+    return inner->ops->fetch(inner, rndv, dest, size, ticket);
+}
+
+static void
+auth_transport_drop(tutti_transport *transport, tutti_transport_rndv *rndv)
+{
+    tutti_transport *inner = auth_from(transport)->inner;
+
+    inner->ops->drop(inner, rndv);
+}
+
+static unsigned
+auth_transport_progress(tutti_transport *transport)
+{
+    tutti_transport *inner = auth_from(transport)->inner;
+
+    return inner->ops->progress(inner);
+}
+
+static int
+auth_transport_descriptor(tutti_transport *transport)
+{
+    tutti_transport *inner = auth_from(transport)->inner;
+
+    return inner->ops->descriptor(inner);
+}
+
+static bool
+auth_transport_arm(tutti_transport *transport, bool idle)
+{
+    tutti_transport *inner = auth_from(transport)->inner;
+
+    return inner->ops->arm(inner, idle);
+}
+
+static void
+auth_transport_disarm(tutti_transport *transport)
+{
+    tutti_transport_disarm(auth_from(transport)->inner);
+}
+
+static void
+auth_transport_close(tutti_transport *transport)
+{
+    auth *self = auth_from(transport);
+
+    auth_wait_fini(self);
+    self->inner->ops->close(self->inner); /* what is out comes back first */
+    auth_links_fini(self);
+    auth_forget(self, UINT64_MAX);
+    EVP_KDF_CTX_free(self->derive);
+    EVP_MAC_CTX_free(self->context);
+    EVP_MAC_free(self->mac);
+    if (self->address != NULL) {
+        OPENSSL_cleanse(self->address, self->address_size);
+    }
+    free(self->address);
+    OPENSSL_cleanse(self, sizeof(*self));
+    free(self);
+}
+
+static const tutti_transport_ops auth_ops = {
+    .size = sizeof(tutti_transport_ops),
+    .address = auth_transport_address,
+    .listen = auth_transport_listen,
+    .connect = auth_transport_connect,
+    .disconnect = auth_transport_disconnect,
+    .send = auth_transport_send,
+    .fetch = auth_transport_fetch,
+    .drop = auth_transport_drop,
+    .progress = auth_transport_progress,
+    .descriptor = auth_transport_descriptor,
+    .arm = auth_transport_arm,
+    .disarm = auth_transport_disarm,
+    .close = auth_transport_close,
+    .rekey = auth_transport_rekey,
+    .revoke = auth_transport_revoke,
+    .sign_packet = auth_transport_sign,
+    .check = auth_transport_verify,
+};
+
+tutti_code
+tutti_transport_auth_open(tutti_transport *inner, uint64_t incarnation,
+                          tutti_transport **ret_transport, tutti_error *err)
+{
+    auth *self = calloc(1, sizeof(*self));
+    tutti_code code;
+
+    if (self == NULL) {
+        inner->ops->close(inner);
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the data plane");
+    }
+    self->base.ops = &auth_ops;
+    self->inner = inner;
+    self->incarnation = incarnation;
+    self->grace_ns = TUTTI_TRANSPORT_AUTH_GRACE_NS;
+    tutti_map_init(&self->senders);
+    tutti_list_init(&self->waiting);
+    tutti_list_init(&self->spare);
+    code = auth_make_address(self, err);
+    if (code != TUTTI_OK) {
+        auth_transport_close(&self->base);
+        return code;
+    }
+    *ret_transport = &self->base;
+    return TUTTI_OK;
+}
+
+void
+tutti_transport_auth_set_grace(tutti_transport *transport, uint64_t grace_ns)
+{
+    auth_from(transport)->grace_ns = grace_ns;
+}
+
+void
+tutti_transport_auth_stat(const tutti_transport *transport, tutti_transport_auth_stats *ret_stats)
+{
+    *ret_stats = tutti_container_of(transport, const auth, base)->stats;
+}

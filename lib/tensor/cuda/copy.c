@@ -1,0 +1,124 @@
+/*
+ * Copies between tensors, on a thread of their own: between devices one copy, between the host and
+ * a device through two pinned buffers, of which one is filled or emptied while the other moves.
+ */
+#include <string.h>
+
+#include "tensor/cuda/cuda_private.h"
+
+static tutti_code
+wait_for(const cuda_slot *buffer, tutti_error *err)
+{
+    return cuda_check(cudaEventSynchronize(buffer->over), "copying", err);
+}
+
+/* Begin a piece; the buffer's event says when it is over. */
+static tutti_code
+begin(cuda_lane *lane, cuda_slot *buffer, void *to, const void *from, size_t size, tutti_error *err)
+{
+    tutti_code code = cuda_check(cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, lane->stream),
+                                 "cudaMemcpyAsync", err);
+
+    if (code == TUTTI_OK) {
+        code = cuda_check(cudaEventRecord(buffer->over, lane->stream), "cudaEventRecord", err);
+    }
+    return code;
+}
+
+static size_t
+piece_at(uint64_t at, uint64_t bytes)
+{
+    const uint64_t left = bytes - at;
+
+    return left < TUTTI_SLOT_BYTES ? (size_t)left : TUTTI_SLOT_BYTES;
+}
+
+static tutti_code
+copy_up(cuda_lane *lane, const tutti_tensor *from, const tutti_tensor *to, tutti_error *err)
+{
+    const unsigned char *source = from->data;
+    unsigned char *target = to->data;
+    tutti_code code = TUTTI_OK;
+    tutti_code last;
+    uint64_t at = 0;
+    uint32_t i;
+
+    for (i = 0; at < to->bytes && code == TUTTI_OK; i++) {
+        cuda_slot *buffer = &lane->space->buffers[i % CUDA_COPY_BUFFERS];
+        const size_t size = piece_at(at, to->bytes);
+
+        code = wait_for(buffer, err); /* of a fresh event: at once */
+        if (code == TUTTI_OK) {
+            memcpy(buffer->base.data, source + at, size);
+            code = begin(lane, buffer, target + at, buffer->base.data, size, err);
+        }
+        at += size;
+    }
+    for (i = 0; i < CUDA_COPY_BUFFERS; i++) {
+        last = wait_for(&lane->space->buffers[i], code == TUTTI_OK ? err : NULL);
+        code = code == TUTTI_OK ? last : code;
+    }
+    return code;
+}
+
+static tutti_code
+begin_down(cuda_lane *lane, const tutti_tensor *from, uint64_t at, tutti_error *err)
+{
+    cuda_slot *buffer = &lane->space->buffers[at / TUTTI_SLOT_BYTES % CUDA_COPY_BUFFERS];
+    const unsigned char *source = from->data;
+
+    return begin(lane, buffer, buffer->base.data, source + at, piece_at(at, from->bytes), err);
+}
+
+static tutti_code
+copy_down(cuda_lane *lane, const tutti_tensor *from, const tutti_tensor *to, tutti_error *err)
+{
+    unsigned char *target = to->data;
+    tutti_code code = begin_down(lane, from, 0, err);
+    uint64_t at;
+
+    for (at = 0; at < from->bytes && code == TUTTI_OK; at += TUTTI_SLOT_BYTES) {
+        cuda_slot *buffer = &lane->space->buffers[at / TUTTI_SLOT_BYTES % CUDA_COPY_BUFFERS];
+
+        if (at + TUTTI_SLOT_BYTES < from->bytes) {
+            code = begin_down(lane, from, at + TUTTI_SLOT_BYTES, err);
+        }
+        if (code == TUTTI_OK) {
+            code = wait_for(buffer, err);
+        }
+        if (code == TUTTI_OK) {
+            memcpy(target + at, buffer->base.data, piece_at(at, from->bytes));
+        }
+    }
+    return code;
+}
+
+static tutti_code
+copy_across(cuda_lane *lane, const tutti_tensor *from, const tutti_tensor *to, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+
+    if (from->space != to->space && cuda_space_is(from->space)) { /* of another device */
+        code = cuda_follow(cuda_space_from(from->space), lane->stream, err);
+    }
+    if (code == TUTTI_OK) {
+        code = begin(lane, &lane->space->buffers[0], to->data, from->data, (size_t)to->bytes, err);
+    }
+    return code == TUTTI_OK ? wait_for(&lane->space->buffers[0], err) : code;
+}
+
+void
+cuda_work_copy(cuda_lane *lane, tutti_move *move)
+{
+    move->code = cuda_follow(lane->space, lane->stream, &move->err);
+    if (move->code != TUTTI_OK) {
+        return;
+    }
+    if (tutti_tensor_is_host(move->from)) {
+        move->code = copy_up(lane, move->from, move->to, &move->err);
+    } else if (tutti_tensor_is_host(move->to)) {
+        move->code = copy_down(lane, move->from, move->to, &move->err);
+    } else {
+        move->code = copy_across(lane, move->from, move->to, &move->err);
+    }
+}

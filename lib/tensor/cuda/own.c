@@ -1,0 +1,154 @@
+/*
+ * Memory of its own, for a tensor that other processes open. A handle of CUDA opens a whole
+ * allocation of cudaMalloc, in steps of 2 MiB, so a shared tensor has one alone; what a pool gives
+ * cannot be opened that way. docs/decisions/0019.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/cuda/cuda_private.h"
+
+#define STEP ((uint64_t)2 << 20)
+
+/* ------------------------------------------------------------------------------ making */
+
+static uint64_t
+steps_of(uint64_t bytes)
+{
+    return (bytes + STEP - 1) / STEP * STEP;
+}
+
+static tutti_code
+allocate(space_cuda *space, const tutti_tensor *tensor, cuda_own *own, tutti_error *err)
+{
+    const uint64_t bytes = steps_of(tensor->bytes);
+    tutti_code code;
+
+    own->space = space;
+    own->extra_bytes = bytes - cuda_rounded(tensor->bytes);
+    code = cuda_count_in(space, own->extra_bytes, err);
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    code = cuda_check_memory(cudaMalloc(&own->data, (size_t)bytes), "cudaMalloc", bytes, err);
+    if (code != TUTTI_OK) {
+        cuda_count_out(space, own->extra_bytes);
+    }
+    return code;
+}
+
+/* Nothing of what was there before may be seen behind the tensor's end. */
+static tutti_code
+fill(cuda_lane *lane, const tutti_tensor *tensor, const cuda_own *own, tutti_error *err)
+{
+    cudaEvent_t over = lane->space->buffers[0].over;
+    tutti_code code =
+        cuda_check(cudaMemsetAsync(own->data, 0, (size_t)steps_of(tensor->bytes), lane->stream),
+                   "cudaMemsetAsync", err);
+
+    if (code == TUTTI_OK) {
+        code = cuda_follow(lane->space, lane->stream, err);
+    }
+    if (code == TUTTI_OK) {
+        code = cuda_check(cudaMemcpyAsync(own->data, tensor->data, (size_t)tensor->bytes,
+                                          cudaMemcpyDefault, lane->stream),
+                          "cudaMemcpyAsync", err);
+    }
+    if (code == TUTTI_OK) {
+        code = cuda_check(cudaEventRecord(over, lane->stream), "cudaEventRecord", err);
+    }
+    return code == TUTTI_OK ? cuda_check(cudaEventSynchronize(over), "copying", err) : code;
+}
+
+static tutti_code
+make_own(cuda_lane *lane, tutti_tensor *tensor, tutti_error *err)
+{
+    cuda_own *own = calloc(1, sizeof(*own));
+    tutti_code code;
+
+    if (own == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a shared tensor's record");
+    }
+    code = allocate(lane->space, tensor, own, err);
+    if (code != TUTTI_OK) {
+        free(own);
+        return code;
+    }
+    code = cuda_check(cudaIpcGetMemHandle(&own->handle, own->data), "cudaIpcGetMemHandle", err);
+    if (code == TUTTI_OK) {
+        code = fill(lane, tensor, own, err);
+    }
+    if (code != TUTTI_OK) {
+        (void)cudaFree(own->data);
+        cuda_count_out(lane->space, own->extra_bytes);
+        free(own);
+        return code;
+    }
+    (void)cudaFreeAsync(tensor->data, lane->space->memory);
+    tensor->data = own->data;
+    tensor->block = own;
+    return TUTTI_OK;
+}
+
+static void
+work_on_own(cuda_lane *lane, tutti_move *move)
+{
+    const cuda_own *own;
+
+    if (move->to->block == NULL) {
+        move->code = make_own(lane, move->to, &move->err);
+    }
+    own = move->to->block;
+    if (move->code == TUTTI_OK) {
+        memcpy(move->more, &own->handle, TUTTI_CUDA_IPC_SIZE);
+    }
+}
+
+void
+cuda_work_between(cuda_lane *lane, tutti_move *move)
+{
+    if (move->more != NULL) { /* where the handle goes */
+        work_on_own(lane, move);
+    } else {
+        cuda_work_copy(lane, move);
+    }
+}
+
+static void
+put(cuda_lane *lane, tutti_move *move)
+{
+    (void)pthread_mutex_lock(&lane->lock);
+    cuda_lane_put(lane, move);
+    (void)pthread_mutex_unlock(&lane->lock);
+}
+
+void
+cuda_make_own(tutti_move *move, tutti_tensor *tensor, unsigned char ret_handle[TUTTI_CUDA_IPC_SIZE])
+{
+    _Static_assert(sizeof(cudaIpcMemHandle_t) == TUTTI_CUDA_IPC_SIZE, "it is copied whole");
+    move->to = tensor;
+    move->more = ret_handle;
+    move->code = TUTTI_OK;
+    put(&cuda_space_from(tensor->space)->between, move);
+}
+
+/* ------------------------------------------------------------------------------ giving back */
+
+/* The lane has nothing to copy: this is all there is to do, on its thread. */
+static void
+on_turn(tutti_move *move, const tutti_error *err)
+{
+    cuda_own *own = tutti_container_of(move, cuda_own, move);
+
+    (void)err;
+    (void)cudaFree(own->data);
+    cuda_count_out(own->space, own->extra_bytes);
+    free(own);
+}
+
+void
+cuda_own_give(cuda_own *own)
+{
+    own->move = (tutti_move){.on_done = on_turn, .code = TUTTI_CANCELLED};
+    put(&own->space->between, &own->move);
+}

@@ -1,0 +1,241 @@
+/*
+ * Changes: first into a transaction of LMDB, then in memory, which knows the limits, then the
+ * transaction is done. Should that fail, memory gets back what it had.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error/fail.h"
+#include "store/lmdb/lmdb_private.h"
+#include "store/memory/memory.h"
+
+/* What one change is about, as it was before all of them. */
+typedef struct step {
+    unsigned char *copy; /* [owned] its key, and the value it had */
+    tutti_store_entry old;
+    bool was;        /* there was an entry */
+    uint64_t digest; /* of the row that its key had */
+    bool has_turned; /* it has another digest since */
+} step;
+
+static tutti_code
+fail_memory(tutti_error *err)
+{
+    return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "NO_MEMORY", "no memory for a change");
+}
+
+static tutti_code
+remember(store_lmdb *self, const tutti_store_change *change, step *one, tutti_error *err)
+{
+    tutti_store_entry entry = {0};
+
+    one->was = tutti_store_get(self->memory, change->key, &entry, NULL) == TUTTI_OK;
+    one->copy = malloc(change->key.size + entry.value.size);
+    if (one->copy == NULL) {
+        return fail_memory(err);
+    }
+    memcpy(one->copy, change->key.data, change->key.size);
+    if (entry.value.size > 0) {
+        memcpy(one->copy + change->key.size, entry.value.data, entry.value.size);
+    }
+    one->old = (tutti_store_entry){
+        .key = {one->copy, change->key.size},
+        .value = {one->copy + change->key.size, entry.value.size},
+        .version = entry.version,
+    };
+    return TUTTI_OK;
+}
+
+static tutti_code
+write_one(store_lmdb *self, MDB_txn *txn, const tutti_store_change *change, step *one,
+          tutti_error *err)
+{
+    lmdb_name *name = store_lmdb_name_find(self, change->key);
+    const tutti_store_entry entry = {.key = change->key,
+                                     .value = change->value,
+                                     .version = tutti_store_version(self->memory) + 1};
+    int code;
+
+    if (change->remove && name == NULL) {
+        return TUTTI_OK;
+    }
+    if (name == NULL) {
+        name = store_lmdb_name_new(self, change->key, ++self->last_number);
+    }
+    if (name == NULL) {
+        return fail_memory(err);
+    }
+    code = change->remove ? store_lmdb_del(self, txn, name->number)
+                          : store_lmdb_put(self, txn, name->number, &entry);
+    if (code != MDB_SUCCESS) {
+        return store_lmdb_fail(self, err, code, "write to");
+    }
+    one->digest = name->digest;
+    one->has_turned = true;
+    store_lmdb_name_turn(self, name, change->remove ? 0 : store_lmdb_digest(name->number, &entry));
+    return TUTTI_OK;
+}
+
+static tutti_code
+write_all(store_lmdb *self, MDB_txn *txn, const tutti_store_change *changes, size_t count,
+          step *steps, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+    int own;
+    size_t i;
+
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        code = remember(self, &changes[i], &steps[i], err);
+    }
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        code = write_one(self, txn, &changes[i], &steps[i], err);
+    }
+    if (code == TUTTI_OK) {
+        own = store_lmdb_put_own(self, txn, tutti_store_version(self->memory) + 1);
+        code = own == MDB_SUCCESS ? TUTTI_OK : store_lmdb_fail(self, err, own, "write to");
+    }
+    return code;
+}
+
+/* Nothing was written: digests are what they were. */
+static void
+turn_back(store_lmdb *self, size_t count, const step *steps)
+{
+    while (count-- > 0) {
+        if (steps[count].has_turned) {
+            store_lmdb_name_turn(self, store_lmdb_name_find(self, steps[count].old.key),
+                                 steps[count].digest);
+        }
+    }
+}
+
+/* The transaction could not be done. What was there before fits, so memory can only be missing. */
+static tutti_code
+take_back(store_lmdb *self, uint64_t version, size_t count, const step *steps, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        if (!steps[i].was) {
+            tutti_store_memory_forget(self->memory, steps[i].old.key);
+        } else if (tutti_store_memory_restore(self->memory, &steps[i].old, err) != TUTTI_OK) {
+            code = TUTTI_RESOURCE_EXHAUSTED;
+        }
+    }
+    tutti_store_memory_turn(self->memory, version);
+    return code;
+}
+
+/* Numbers of keys that came for nothing, or that are gone. */
+static void
+end_steps(store_lmdb *self, size_t count, step *steps)
+{
+    tutti_store_entry entry;
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        if (steps[i].copy != NULL &&
+            tutti_store_get(self->memory, steps[i].old.key, &entry, NULL) != TUTTI_OK) {
+            store_lmdb_name_free(self, store_lmdb_name_find(self, steps[i].old.key));
+        }
+        free(steps[i].copy);
+    }
+    free(steps);
+}
+
+/* [in, moved] txn */
+static tutti_code
+change_both(store_lmdb *self, MDB_txn *txn, const tutti_store_change *changes, size_t count,
+            step *steps, uint64_t *ret_version, tutti_error *err)
+{
+    const uint64_t before = tutti_store_version(self->memory);
+    tutti_code code = write_all(self, txn, changes, count, steps, err);
+    int done;
+
+    if (code == TUTTI_OK) {
+        code = tutti_store_apply(self->memory, changes, count, ret_version, err);
+    }
+    if (code != TUTTI_OK || *ret_version == before) { /* nothing has changed */
+        mdb_txn_abort(txn);
+        turn_back(self, count, steps);
+        return code;
+    }
+    done = mdb_txn_commit(txn);
+    if (done != MDB_SUCCESS) {
+        turn_back(self, count, steps);
+        code = take_back(self, before, count, steps, err);
+        return code == TUTTI_OK ? store_lmdb_fail(self, err, done, "write to") : code;
+    }
+    (void)store_lmdb_check_length(self, NULL); /* it may be longer now; the next change tells */
+    return TUTTI_OK;
+}
+
+static tutti_code
+fail_broken(const store_lmdb *self, tutti_error *err)
+{
+    return store_lmdb_fail_format(err, self->path, "LMDB has found pages that cannot be");
+}
+
+/* LMDB jumps here instead of ending the process: somebody has spoilt its pages while it ran. Its
+ * transaction stays as it is; it is never called again. */
+static tutti_code
+end_broken(store_lmdb *self, uint64_t before, size_t count, const step *steps, tutti_error *err)
+{
+    self->is_broken = true;
+    turn_back(self, count, steps);
+    if (tutti_store_version(self->memory) != before) {
+        (void)take_back(self, before, count, steps, NULL);
+    }
+    return fail_broken(self, err);
+}
+
+static tutti_code
+change_guarded(store_lmdb *self, const tutti_store_change *changes, size_t count, step *steps,
+               uint64_t *ret_version, tutti_error *err)
+{
+    const uint64_t before = tutti_store_version(self->memory);
+    MDB_txn *txn = NULL;
+    int begun;
+
+    if (setjmp(self->on_assert) != 0) {
+        return end_broken(self, before, count, steps, err);
+    }
+    begun = mdb_txn_begin(self->env, NULL, 0, &txn);
+    return begun == MDB_SUCCESS ? change_both(self, txn, changes, count, steps, ret_version, err)
+                                : store_lmdb_fail(self, err, begun, "write to");
+}
+
+/* Who watches hears of the first change that cannot be written, and of the next that can. A store
+ * that is full by its own limits is its caller's business. */
+static void
+tell_watcher(store_lmdb *self, tutti_code code, const tutti_error *err)
+{
+    const bool fails = code != TUTTI_OK && strcmp(err->reason, "STORE_LIMIT") != 0;
+
+    if (fails != self->is_failing && self->on_write != NULL) {
+        self->on_write(self->context, fails ? err : NULL);
+    }
+    self->is_failing = fails;
+}
+
+tutti_code
+store_lmdb_apply(tutti_store *store, const tutti_store_change *changes, size_t count,
+                 uint64_t *ret_version, tutti_error *err)
+{
+    store_lmdb *self = store_lmdb_from(store);
+    step *steps = calloc(count + 1, sizeof(*steps));
+    tutti_error why = {0};
+    tutti_code code;
+
+    if (steps == NULL) {
+        return fail_memory(err);
+    }
+    code = self->is_broken ? fail_broken(self, &why) : store_lmdb_check_length(self, &why);
+    if (code == TUTTI_OK) {
+        code = change_guarded(self, changes, count, steps, ret_version, &why);
+    }
+    tell_watcher(self, code, &why);
+    end_steps(self, count, steps);
+    return code == TUTTI_OK ? code : tutti_error_pass(err, &why);
+}

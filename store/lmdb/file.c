@@ -1,0 +1,456 @@
+/* The folder: its lock, LMDB's files, and reading all of it into memory. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error/fail.h"
+#include "store/lmdb/lmdb_private.h"
+#include "store/memory/memory.h"
+
+#define DEFAULT_BYTES_MAX (256ULL << 20)
+#define SPARE_BYTES (64ULL << 20)
+#define PATH_BYTES 4096
+
+static tutti_code
+make_folder(const char *path, tutti_error *err)
+{
+    if (mkdir(path, 0700) != 0 && errno != EEXIST) {
+        return TUTTI_FAIL_ERRNO(err, errno, "could not make the store's folder %s", path);
+    }
+    return TUTTI_OK;
+}
+
+/* Two coordinators on one folder would give the same numbers to different things. */
+static tutti_code
+take_lock(store_lmdb *self, const char *path, tutti_error *err)
+{
+    char file[PATH_BYTES];
+
+    if ((size_t)snprintf(file, sizeof(file), "%s/tutti.lock", path) >= sizeof(file)) {
+        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "the store's path has %zu bytes, at most %d",
+                          strlen(path), PATH_BYTES - 16);
+    }
+    self->lock = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (self->lock < 0) {
+        return TUTTI_FAIL_ERRNO(err, errno, "could not open %s", file);
+    }
+    if (flock(self->lock, LOCK_EX | LOCK_NB) != 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "STORE_BUSY",
+                              "another process has the store %s open: stop it, or give this one a "
+                              "folder of its own",
+                              path);
+    }
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ who had it last */
+
+#define BOOT_BYTES 64
+
+/*
+ * The lock file has two lines: in which life of which machine the folder was open unsafely (empty =
+ * it was not), and that there is a store, so that a data.mdb which is empty or gone is not taken
+ * for a new one. An older one has the first line at most.
+ */
+#define HOLDS "holds a store\n"
+#define MARK_BYTES (BOOT_BYTES + sizeof(HOLDS) + 2)
+
+static void
+write_mark(const store_lmdb *self, const char *boot)
+{
+    char mark[MARK_BYTES];
+    const int size = snprintf(mark, sizeof(mark), "%s\n%s", boot, self->holds_store ? HOLDS : "");
+
+    (void)!pwrite(self->lock, mark, (size_t)size, 0);
+    (void)!ftruncate(self->lock, size);
+}
+
+static void
+read_boot(char boot[BOOT_BYTES])
+{
+    const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+    memset(boot, 0, BOOT_BYTES);
+    if (file >= 0) {
+        (void)!read(file, boot, BOOT_BYTES - 1);
+        (void)close(file);
+    }
+    boot[strcspn(boot, "\n")] = '\0';
+}
+
+static void
+read_mark(store_lmdb *self)
+{
+    char before[MARK_BYTES] = "";
+    char now[BOOT_BYTES];
+    char *second;
+
+    read_boot(now);
+    (void)!pread(self->lock, before, sizeof(before) - 1, 0);
+    second = strchr(before, '\n');
+    if (second != NULL) {
+        *second++ = '\0';
+        self->holds_store = strcmp(second, HOLDS) == 0;
+    }
+    self->was_cut = before[0] != '\0' && strcmp(before, now) != 0;
+}
+
+/* The store could be read, and is one. */
+static void
+take_mark(store_lmdb *self, const tutti_store_lmdb_options *options)
+{
+    char now[BOOT_BYTES];
+
+    read_boot(now);
+    self->holds_store = true;
+    write_mark(self, options->sync == TUTTI_STORE_LMDB_NONE ? now : "");
+}
+
+/* That the folder has new files is to be on the disk as well. */
+static void
+sync_folder(const tutti_store_lmdb_options *options)
+{
+    const int folder = options->sync == TUTTI_STORE_LMDB_NONE
+                           ? -1
+                           : open(options->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (folder >= 0) {
+        (void)fsync(folder);
+        (void)close(folder);
+    }
+}
+
+/* Pages are half full at worst, and a row has a head. */
+static size_t
+map_bytes(const tutti_store_lmdb_options *options)
+{
+    const uint64_t most = options->bytes_max == 0 ? DEFAULT_BYTES_MAX : options->bytes_max;
+    const uint64_t limit = (uint64_t)1 << 40;
+
+    return (size_t)((most < limit ? most : limit) * 4 + SPARE_BYTES);
+}
+
+/* LMDB ends the process when this returns. */
+static void
+leave_lmdb(MDB_env *env, const char *text)
+{
+    store_lmdb *self = mdb_env_get_userctx(env);
+
+    (void)text;
+    longjmp(self->on_assert, 1);
+}
+
+static int
+open_env(store_lmdb *self, const tutti_store_lmdb_options *options)
+{
+    static const unsigned flags[] = {MDB_NOSYNC, MDB_NOMETASYNC, 0};
+    const unsigned sync = flags[options->sync];
+    int code = mdb_env_create(&self->env);
+
+    if (code == MDB_SUCCESS) {
+        code = mdb_env_set_mapsize(self->env, map_bytes(options));
+    }
+    if (code == MDB_SUCCESS) {
+        code = mdb_env_set_userctx(self->env, self);
+    }
+    if (code == MDB_SUCCESS) {
+        code = mdb_env_set_assert(self->env, leave_lmdb);
+    }
+    if (code == MDB_SUCCESS) { /* one thread, and a lock of our own */
+        code = mdb_env_open(self->env, options->path, sync | MDB_NOLOCK | MDB_NOTLS, 0600);
+    }
+    return code;
+}
+
+/* ------------------------------------------------------------------------------ reading */
+
+static uint64_t
+read_little(const unsigned char *from, size_t bytes)
+{
+    uint64_t number = 0;
+
+    while (bytes-- > 0) {
+        number = number << 8 | from[bytes];
+    }
+    return number;
+}
+
+static uint64_t
+read_big(const unsigned char *from)
+{
+    uint64_t number = 0;
+    size_t i;
+
+    for (i = 0; i < 8; i++) {
+        number = number << 8 | from[i];
+    }
+    return number;
+}
+
+static bool
+parse_row(const MDB_val *row, tutti_store_entry *ret_entry)
+{
+    const unsigned char *at = row->mv_data;
+    uint64_t key_size;
+
+    if (row->mv_size < LMDB_ROW_HEAD) {
+        return false;
+    }
+    key_size = read_little(at + 8, 4);
+    if (key_size == 0 || key_size > TUTTI_STORE_KEY_MAX ||
+        key_size > row->mv_size - LMDB_ROW_HEAD ||
+        row->mv_size - LMDB_ROW_HEAD - key_size > TUTTI_STORE_VALUE_MAX) {
+        return false;
+    }
+    ret_entry->version = read_little(at, 8);
+    ret_entry->key = (tutti_bytes){at + LMDB_ROW_HEAD, key_size};
+    ret_entry->value =
+        (tutti_bytes){at + LMDB_ROW_HEAD + key_size, row->mv_size - LMDB_ROW_HEAD - key_size};
+    return ret_entry->version > 0 || key_size > 0;
+}
+
+static tutti_code
+take_own(store_lmdb *self, const tutti_store_entry *entry, tutti_error *err)
+{
+    if (!tutti_bytes_equal(entry->key, tutti_bytes_of(LMDB_OWN_KEY)) &&
+        (!tutti_bytes_equal(entry->key, tutti_bytes_of(LMDB_OWN_KEY_BEFORE)) ||
+         entry->value.size > 0)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "STORE_FORMAT",
+                              "the store %s is of another version: need \"%s\"", self->path,
+                              LMDB_OWN_KEY);
+    }
+    tutti_store_memory_turn(self->memory, entry->version);
+    return TUTTI_OK;
+}
+
+static tutti_code
+take_row(store_lmdb *self, uint64_t number, const tutti_store_entry *entry, tutti_error *err)
+{
+    lmdb_name *name = NULL;
+
+    if (entry->version == 0 || entry->version > tutti_store_version(self->memory) ||
+        store_lmdb_name_find(self, entry->key) != NULL) {
+        return store_lmdb_fail_format(err, self->path, "it has a row that cannot be");
+    }
+    name = store_lmdb_name_new(self, entry->key, number);
+    if (name == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "NO_MEMORY",
+                              "no memory for what the store holds");
+    }
+    store_lmdb_name_turn(self, name, store_lmdb_digest(number, entry));
+    self->last_number = number;
+    return tutti_store_memory_restore(self->memory, entry, err);
+}
+
+/* The store's own row comes first, as its number is 0. [out] ret_own  key.size 0 = there is none */
+static tutti_code
+read_rows(store_lmdb *self, MDB_cursor *cursor, tutti_store_entry *ret_own, tutti_error *err)
+{
+    MDB_val name;
+    MDB_val row;
+    tutti_code code = TUTTI_OK;
+    int found = mdb_cursor_get(cursor, &name, &row, MDB_FIRST);
+
+    while (found == MDB_SUCCESS && code == TUTTI_OK) {
+        tutti_store_entry entry = {0};
+        uint64_t number;
+
+        if (name.mv_size != 8 || !parse_row(&row, &entry)) {
+            return store_lmdb_fail_format(err, self->path, "it has a row that cannot be");
+        }
+        number = read_big(name.mv_data);
+        if ((ret_own->key.size == 0) != (number == 0)) {
+            return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "STORE_FORMAT",
+                                  "the folder %s holds a database that is not a store", self->path);
+        }
+        if (number == 0) {
+            *ret_own = entry;
+            code = take_own(self, &entry, err);
+        } else {
+            code = take_row(self, number, &entry, err);
+        }
+        found = mdb_cursor_get(cursor, &name, &row, MDB_NEXT);
+    }
+    if (code == TUTTI_OK && found != MDB_SUCCESS && found != MDB_NOTFOUND) {
+        code = store_lmdb_fail(self, err, found, "read");
+    }
+    return code;
+}
+
+/* Rows must be those that the store's own row counts; of a store that is new or of the format
+ * before, that row is written now. */
+static tutti_code
+settle_own(store_lmdb *self, MDB_txn *txn, const tutti_store_entry *own, tutti_error *err)
+{
+    const tutti_bytes key = own->key;
+    int code;
+
+    if (key.size > 0 && tutti_bytes_equal(key, tutti_bytes_of(LMDB_OWN_KEY))) {
+        return store_lmdb_own_agrees(self, own, mdb_txn_id(txn) - 1)
+                   ? TUTTI_OK
+                   : store_lmdb_fail_format(err, self->path, "its rows do not match their digest");
+    }
+    if (key.size == 0 && self->holds_store) {
+        return store_lmdb_fail_format(err, self->path, "it is empty and was not");
+    }
+    code = store_lmdb_put_own(self, txn, own->version);
+    return code == MDB_SUCCESS ? TUTTI_OK : store_lmdb_fail(self, err, code, "write to");
+}
+
+static tutti_code
+load_in(store_lmdb *self, MDB_txn *txn, tutti_error *err)
+{
+    tutti_store_entry own = {0};
+    MDB_cursor *cursor = NULL;
+    tutti_code code;
+    int done = mdb_dbi_open(txn, NULL, 0, &self->rows);
+
+    if (done == MDB_SUCCESS) {
+        done = mdb_cursor_open(txn, self->rows, &cursor);
+    }
+    if (done != MDB_SUCCESS) {
+        return store_lmdb_fail(self, err, done, "read");
+    }
+    code = read_rows(self, cursor, &own, err);
+    mdb_cursor_close(cursor);
+    return code == TUTTI_OK ? settle_own(self, txn, &own, err) : code;
+}
+
+static tutti_code
+load(store_lmdb *self, tutti_error *err)
+{
+    MDB_txn *txn = NULL;
+    tutti_code code;
+    int done;
+
+    if (setjmp(self->on_assert) != 0) {
+        return store_lmdb_fail_format(err, self->path, "LMDB has found pages that cannot be");
+    }
+    done = mdb_txn_begin(self->env, NULL, 0, &txn);
+    if (done != MDB_SUCCESS) {
+        return store_lmdb_fail(self, err, done, "read");
+    }
+    code = load_in(self, txn, err);
+    if (code != TUTTI_OK) {
+        mdb_txn_abort(txn);
+        return code;
+    }
+    done = mdb_txn_commit(txn);
+    return done == MDB_SUCCESS ? TUTTI_OK : store_lmdb_fail(self, err, done, "write to");
+}
+
+/* ------------------------------------------------------------------------------ the file */
+
+tutti_code
+store_lmdb_check_length(store_lmdb *self, tutti_error *err)
+{
+    struct stat now;
+    int file;
+
+    if (mdb_env_get_fd(self->env, &file) != MDB_SUCCESS || fstat(file, &now) != 0) {
+        return TUTTI_FAIL_ERRNO(err, errno, "could not look at %s/data.mdb", self->path);
+    }
+    if ((uint64_t)now.st_size < self->file_bytes) {
+        return store_lmdb_fail_format(err, self->path, "somebody has cut it off");
+    }
+    self->file_bytes = (uint64_t)now.st_size;
+    return TUTTI_OK;
+}
+
+/* [out] ret_fresh  there is no file, or an empty one and no store before it */
+static tutti_code
+check_file(const store_lmdb *self, bool *ret_fresh, tutti_error *err)
+{
+    char path[PATH_BYTES];
+    struct stat now;
+    tutti_code code = TUTTI_OK;
+    int file;
+
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", self->path);
+    file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0 && errno != ENOENT) {
+        return TUTTI_FAIL_ERRNO(err, errno, "could not open %s", path);
+    }
+    *ret_fresh = file < 0 || (fstat(file, &now) == 0 && now.st_size == 0);
+    if (*ret_fresh && self->holds_store) {
+        code = store_lmdb_fail_format(err, self->path, file < 0 ? "it is gone" : "it is empty");
+    } else if (!*ret_fresh) {
+        code = store_lmdb_check(file, self->path, self->was_cut, err);
+    }
+    if (file >= 0) {
+        (void)close(file);
+    }
+    return code;
+}
+
+/* A file that was begun and not completed would be refused ever after. */
+static void
+remove_begun(const store_lmdb *self)
+{
+    char path[PATH_BYTES];
+
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", self->path);
+    (void)unlink(path);
+}
+
+static tutti_code
+open_checked(store_lmdb *self, const tutti_store_lmdb_options *options, tutti_error *err)
+{
+    bool is_fresh = false;
+    tutti_code code = check_file(self, &is_fresh, err);
+    int opened;
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    opened = open_env(self, options);
+    sync_folder(options);
+    if (opened != MDB_SUCCESS) {
+        code = store_lmdb_fail(self, err, opened, "open");
+        if (is_fresh) {
+            remove_begun(self);
+        }
+        return code;
+    }
+    code = load(self, err);
+    return code == TUTTI_OK ? store_lmdb_check_length(self, err) : code;
+}
+
+tutti_code
+store_lmdb_open_file(store_lmdb *self, const tutti_store_lmdb_options *options, tutti_error *err)
+{
+    tutti_code code = make_folder(options->path, err);
+
+    if (code == TUTTI_OK) {
+        code = take_lock(self, options->path, err);
+    }
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    read_mark(self);
+    code = open_checked(self, options, err);
+    if (code == TUTTI_OK) {
+        take_mark(self, options);
+    }
+    self->is_open = code == TUTTI_OK;
+    return code;
+}
+
+void
+store_lmdb_close_file(store_lmdb *self)
+{
+    if (self->env != NULL) {
+        if (self->is_open && !self->is_broken && mdb_env_sync(self->env, 1) == MDB_SUCCESS) {
+            write_mark(self, "");
+        }
+        mdb_env_close(self->env);
+    }
+    if (self->lock >= 0) {
+        (void)close(self->lock);
+    }
+}

@@ -1,0 +1,98 @@
+/* What the files of this backend share. Private to this folder. */
+#ifndef TUTTI_STORE_LMDB_PRIVATE_H
+#define TUTTI_STORE_LMDB_PRIVATE_H
+
+#include <lmdb.h>
+#include <setjmp.h>
+
+#include "base/data/map.h"
+#include "store/lmdb/lmdb.h"
+#include "store/store_backend.h"
+
+/* LMDB's keys are short, ours need not be: each of ours has a number there. */
+typedef struct lmdb_name {
+    tutti_map_node node;
+    uint64_t number;
+    uint64_t digest; /* of its row; 0 = there is none yet, or no more */
+    unsigned char key[];
+} lmdb_name;
+
+typedef struct store_lmdb {
+    tutti_store base;
+    tutti_store *memory; /* [owned] all that is stored */
+    tutti_map names;
+    uint64_t last_number;
+    MDB_env *env;
+    MDB_dbi rows;
+    char *path;          /* [owned] */
+    uint64_t row_count;  /* with a digest */
+    uint64_t digest_sum; /* of all rows, modulo 2^64 */
+    uint64_t file_bytes; /* that data.mdb had at least, once */
+    int lock;            /* descriptor of the folder's lock file; -1 = none */
+    bool was_cut;
+    bool is_open;
+    bool holds_store; /* the lock file says so */
+    bool is_broken;   /* LMDB has found the file spoilt; it is not called any more */
+    bool is_failing;  /* the last change could not be written */
+    jmp_buf on_assert;
+    void (*on_write)(void *context, const tutti_error *why);
+    void *context;
+} store_lmdb;
+
+/* What lies under a number in LMDB; number 0 is the store itself. */
+#define LMDB_ROW_HEAD 12 /* version, size of the key: little-endian; then key and value */
+
+/* [in] what  "write to", with the store behind it */
+tutti_code store_lmdb_fail(const store_lmdb *self, tutti_error *err, int code, const char *what);
+
+/* STORE_FORMAT: data.mdb is damaged. [in] what  "page 7 is cut off" */
+tutti_code store_lmdb_fail_format(tutti_error *err, const char *path, const char *what);
+
+lmdb_name *store_lmdb_name_find(const store_lmdb *self, tutti_bytes key);
+
+/* NULL = no memory. The key is not there yet. */
+lmdb_name *store_lmdb_name_new(store_lmdb *self, tutti_bytes key, uint64_t number);
+void store_lmdb_name_free(store_lmdb *self, lmdb_name *name); /* NULL is fine */
+
+/* Of a row's bytes; never 0. */
+uint64_t store_lmdb_digest(uint64_t number, const tutti_store_entry *entry);
+
+/* The digest of a key's row is another one now; 0 = it has no row. */
+void store_lmdb_name_turn(store_lmdb *self, lmdb_name *name, uint64_t digest);
+
+/* One row; and the store's own, which says its format and its version, in which change of LMDB it
+ * was written, and the count and the digest of all other rows. MDB's codes. */
+int store_lmdb_put(store_lmdb *self, MDB_txn *txn, uint64_t number, const tutti_store_entry *entry);
+int store_lmdb_put_own(store_lmdb *self, MDB_txn *txn, uint64_t version);
+
+/* Does the store's own row say what was read? [in] txn  in which LMDB wrote it last */
+bool store_lmdb_own_agrees(const store_lmdb *self, const tutti_store_entry *own, uint64_t txn);
+
+/* In which change of LMDB the store's own row was written; 0 = it is not such a row. */
+uint64_t store_lmdb_own_txn(tutti_bytes row);
+
+#define LMDB_OWN_KEY "tutti store 2"
+#define LMDB_OWN_KEY_BEFORE "tutti store 1" /* without a digest */
+int store_lmdb_del(store_lmdb *self, MDB_txn *txn, uint64_t number);
+
+/* file.c: the folder, its lock, and what lies in it; closed by close_file, also when
+ * this fails. */
+tutti_code store_lmdb_open_file(store_lmdb *self, const tutti_store_lmdb_options *options,
+                                tutti_error *err);
+void store_lmdb_close_file(store_lmdb *self);
+
+/* Is data.mdb as long as it was? Asked before each change: LMDB would end the process. */
+tutti_code store_lmdb_check_length(store_lmdb *self, tutti_error *err);
+
+/* check.c: is data.mdb what LMDB may have written? It need not be, and nothing happens.
+ * [in] was_cut  a machine went down with it, and its two heads need not be neighbours
+ *
+ * TUTTI_DATA_LOSS  STORE_FORMAT */
+tutti_code store_lmdb_check(int file, const char *path, bool was_cut, tutti_error *err);
+
+/* apply.c */
+tutti_code store_lmdb_apply(tutti_store *store, const tutti_store_change *changes, size_t count,
+                            uint64_t *ret_version, tutti_error *err);
+store_lmdb *store_lmdb_from(tutti_store *store);
+
+#endif

@@ -1,0 +1,257 @@
+/* Rows of LMDB, and the numbers under which they lie. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error/fail.h"
+#include "store/lmdb/lmdb_private.h"
+
+#define PROBE_BYTES (1 << 20)
+#define OWN_BYTES 32 /* rows, their digest, the change of LMDB, the digest of this row: 8 each */
+
+tutti_code
+store_lmdb_fail_format(tutti_error *err, const char *path, const char *what)
+{
+    return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "STORE_FORMAT",
+                          "%s/data.mdb is damaged, %s: restore the folder from a backup, or "
+                          "move it away to begin with an empty store",
+                          path, what);
+}
+
+static tutti_code
+fail_full(const store_lmdb *self, tutti_error *err, int number)
+{
+    char reason[128];
+
+    (void)TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "STORE_FULL",
+                         "the disk of the store %s takes no more, and nothing was changed (%s): "
+                         "make room there, or delete keys",
+                         self->path, strerror_r(number, reason, sizeof(reason)));
+    tutti_error_set_cause(err, "errno", number);
+    return TUTTI_RESOURCE_EXHAUSTED;
+}
+
+/* LMDB makes EIO of a write that was too short. What the system says of another one of that kind:
+ * ENOSPC, EDQUOT; 0 = nothing. */
+static int
+ask_for_room(const store_lmdb *self)
+{
+    char file[PATH_MAX];
+    int number;
+    int probe;
+
+    if ((size_t)snprintf(file, sizeof(file), "%s/tutti.probe", self->path) >= sizeof(file)) {
+        return 0;
+    }
+    probe = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (probe < 0) {
+        return errno;
+    }
+    number = posix_fallocate(probe, 0, PROBE_BYTES);
+    (void)close(probe);
+    (void)unlink(file);
+    return number;
+}
+
+tutti_code
+store_lmdb_fail(const store_lmdb *self, tutti_error *err, int code, const char *what)
+{
+    const int number = code == EIO ? ask_for_room(self) : code;
+
+    if (number == ENOSPC || number == EDQUOT) {
+        return fail_full(self, err, number);
+    }
+    if (code == MDB_MAP_FULL || code == ENOMEM || code == MDB_TXN_FULL) {
+        (void)TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "STORE_LIMIT",
+                             "could not %s the store %s: %s", what, self->path, mdb_strerror(code));
+        tutti_error_set_cause(err, "lmdb", code);
+        return TUTTI_RESOURCE_EXHAUSTED;
+    }
+    if (code > 0) {
+        return TUTTI_FAIL_ERRNO(err, code, "could not %s the store %s", what, self->path);
+    }
+    (void)store_lmdb_fail_format(err, self->path, mdb_strerror(code));
+    tutti_error_set_cause(err, "lmdb", code);
+    return TUTTI_DATA_LOSS;
+}
+
+lmdb_name *
+store_lmdb_name_find(const store_lmdb *self, tutti_bytes key)
+{
+    tutti_map_node *node = tutti_map_find(&self->names, key);
+
+    return node == NULL ? NULL : tutti_container_of(node, lmdb_name, node);
+}
+
+lmdb_name *
+store_lmdb_name_new(store_lmdb *self, tutti_bytes key, uint64_t number)
+{
+    lmdb_name *name = calloc(1, sizeof(*name) + key.size);
+
+    if (name != NULL) {
+        memcpy(name->key, key.data, key.size);
+        name->number = number;
+        name->node.key = (tutti_bytes){name->key, key.size};
+        (void)tutti_map_add(&self->names, &name->node);
+    }
+    return name;
+}
+
+void
+store_lmdb_name_free(store_lmdb *self, lmdb_name *name)
+{
+    if (name != NULL) {
+        tutti_map_remove(&self->names, &name->node);
+        free(name);
+    }
+}
+
+void
+store_lmdb_name_turn(store_lmdb *self, lmdb_name *name, uint64_t digest)
+{
+    self->row_count += (digest != 0) - (uint64_t)(name->digest != 0);
+    self->digest_sum += digest - name->digest;
+    name->digest = digest;
+}
+
+/* For a given state two words never give the same one: a single wrong word is always seen. */
+static uint64_t
+mix(uint64_t state, uint64_t word)
+{
+    state = (state ^ word) * 0x9E3779B97F4A7C15U;
+    return state ^ state >> 29;
+}
+
+static uint64_t
+mix_bytes(uint64_t state, tutti_bytes bytes)
+{
+    const unsigned char *at = bytes.data;
+    size_t left = bytes.size;
+    uint64_t word;
+
+    state = mix(state, bytes.size);
+    for (; left >= sizeof(word); left -= sizeof(word), at += sizeof(word)) {
+        memcpy(&word, at, sizeof(word));
+        state = mix(state, word);
+    }
+    word = 0;
+    if (left > 0) {
+        memcpy(&word, at, left);
+    }
+    return mix(state, word);
+}
+
+uint64_t
+store_lmdb_digest(uint64_t number, const tutti_store_entry *entry)
+{
+    uint64_t state = mix(mix(1, number), entry->version);
+
+    state = mix_bytes(mix_bytes(state, entry->key), entry->value);
+    return state == 0 ? 1 : state;
+}
+
+static void
+write_number(unsigned char *to, uint64_t number, size_t bytes)
+{
+    size_t i;
+
+    for (i = 0; i < bytes; i++) {
+        to[i] = (unsigned char)(number >> (8 * i));
+    }
+}
+
+static uint64_t
+read_number(const unsigned char *from)
+{
+    uint64_t number = 0;
+    size_t i;
+
+    for (i = 0; i < sizeof(number); i++) {
+        number |= (uint64_t)from[i] << 8 * i;
+    }
+    return number;
+}
+
+int
+store_lmdb_put(store_lmdb *self, MDB_txn *txn, uint64_t number, const tutti_store_entry *entry)
+{
+    unsigned char storage[8];
+    const tutti_bytes key = tutti_map_key_u64(storage, number);
+    MDB_val name = {key.size, storage};
+    MDB_val row = {LMDB_ROW_HEAD + entry->key.size + entry->value.size, NULL};
+    const int code = mdb_put(txn, self->rows, &name, &row, MDB_RESERVE);
+    unsigned char *at = row.mv_data;
+
+    if (code != MDB_SUCCESS) {
+        return code;
+    }
+    write_number(at, entry->version, 8);
+    write_number(at + 8, entry->key.size, 4);
+    memcpy(at + LMDB_ROW_HEAD, entry->key.data, entry->key.size);
+    if (entry->value.size > 0) {
+        memcpy(at + LMDB_ROW_HEAD + entry->key.size, entry->value.data, entry->value.size);
+    }
+    return MDB_SUCCESS;
+}
+
+static tutti_store_entry
+fill_own(const store_lmdb *self, unsigned char value[OWN_BYTES], uint64_t version, uint64_t txn)
+{
+    tutti_store_entry own = {
+        .key = tutti_bytes_of(LMDB_OWN_KEY), .value = {value, OWN_BYTES - 8}, .version = version};
+
+    write_number(value, self->row_count, 8);
+    write_number(value + 8, self->digest_sum, 8);
+    write_number(value + 16, txn, 8);
+    write_number(value + 24, store_lmdb_digest(0, &own), 8);
+    own.value.size = OWN_BYTES;
+    return own;
+}
+
+int
+store_lmdb_put_own(store_lmdb *self, MDB_txn *txn, uint64_t version)
+{
+    unsigned char value[OWN_BYTES];
+    const tutti_store_entry own = fill_own(self, value, version, mdb_txn_id(txn));
+
+    return store_lmdb_put(self, txn, 0, &own);
+}
+
+bool
+store_lmdb_own_agrees(const store_lmdb *self, const tutti_store_entry *own, uint64_t txn)
+{
+    unsigned char value[OWN_BYTES];
+
+    return tutti_bytes_equal(own->value, fill_own(self, value, own->version, txn).value);
+}
+
+uint64_t
+store_lmdb_own_txn(tutti_bytes row)
+{
+    const size_t key_bytes = sizeof(LMDB_OWN_KEY) - 1;
+    const unsigned char *key = (const unsigned char *)row.data + LMDB_ROW_HEAD;
+    const unsigned char *value = key + key_bytes;
+    tutti_store_entry own = {.key = {key, key_bytes}, .value = {value, OWN_BYTES - 8}};
+
+    if (row.size != LMDB_ROW_HEAD + key_bytes + OWN_BYTES ||
+        memcmp(key, LMDB_OWN_KEY, key_bytes) != 0) {
+        return 0;
+    }
+    own.version = read_number(row.data);
+    return read_number(value + 24) == store_lmdb_digest(0, &own) ? read_number(value + 16) : 0;
+}
+
+int
+store_lmdb_del(store_lmdb *self, MDB_txn *txn, uint64_t number)
+{
+    unsigned char storage[8];
+    const tutti_bytes key = tutti_map_key_u64(storage, number);
+    MDB_val name = {key.size, storage};
+    const int code = mdb_del(txn, self->rows, &name, NULL);
+
+    return code == MDB_NOTFOUND ? MDB_SUCCESS : code;
+}

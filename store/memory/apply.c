@@ -1,0 +1,123 @@
+/* Several changes at once: all are put in place, then judged, and taken back when they are too
+ * much. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/error/fail.h"
+#include "store/memory/memory_private.h"
+
+/* A change under way. */
+typedef struct step {
+    record *fresh; /* NULL = the key goes */
+    record *old;   /* NULL = there was none */
+} step;
+
+static tutti_code
+make_fresh(const tutti_store_change *changes, size_t count, step *steps, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+    size_t i;
+
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        if (!changes[i].remove) {
+            code = store_memory_record_new(changes[i].key, changes[i].value, &steps[i].fresh, err);
+        }
+    }
+    return code;
+}
+
+/* What was lent may be among the keys: those of `fresh` are our own. Returns whether it changed. */
+static bool
+take_steps(store_memory *self, const tutti_store_change *changes, size_t count, step *steps)
+{
+    bool changed = false;
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        step *one = &steps[i];
+
+        one->old = store_memory_record_from(tutti_map_find(&self->records, changes[i].key));
+        if (one->old != NULL) {
+            store_memory_detach(self, one->old);
+        }
+        if (one->fresh != NULL) {
+            one->fresh->version = self->version + 1;
+            store_memory_attach(self, one->fresh);
+        }
+        changed = changed || one->old != NULL || one->fresh != NULL;
+    }
+    return changed;
+}
+
+static void
+undo_steps(store_memory *self, size_t count, step *steps)
+{
+    while (count-- > 0) {
+        if (steps[count].fresh != NULL) {
+            store_memory_detach(self, steps[count].fresh);
+        }
+        if (steps[count].old != NULL) {
+            store_memory_attach(self, steps[count].old);
+            steps[count].old = NULL;
+        }
+    }
+}
+
+/* The limits, once all is in place. */
+static tutti_code
+check_whole(const store_memory *self, tutti_error *err)
+{
+    if (self->records.count > self->keys_max) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "STORE_LIMIT",
+                              "the store would hold %zu keys, at most %" PRIu64
+                              " (--store-keys-limit)",
+                              self->records.count, self->keys_max);
+    }
+    if (self->used_bytes > self->bytes_max) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "STORE_LIMIT",
+                              "the store would hold %" PRIu64 " bytes, at most %" PRIu64
+                              " (--store-bytes-limit)",
+                              self->used_bytes, self->bytes_max);
+    }
+    return TUTTI_OK;
+}
+
+/* Whichever records of the steps are in no map now: the old ones, or after undoing the fresh. */
+static void
+end_steps(size_t count, step *steps, bool done)
+{
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        store_memory_record_free(done ? steps[i].old : steps[i].fresh);
+    }
+    free(steps);
+}
+
+tutti_code
+store_memory_apply(tutti_store *store, const tutti_store_change *changes, size_t count,
+                   uint64_t *ret_version, tutti_error *err)
+{
+    store_memory *self = store_memory_from(store);
+    step *steps = calloc(count + 1, sizeof(*steps));
+    bool changed = false;
+    tutti_code code;
+
+    if (steps == NULL) {
+        return store_memory_fail_memory(err, count * sizeof(*steps));
+    }
+    code = make_fresh(changes, count, steps, err);
+    if (code == TUTTI_OK) {
+        changed = take_steps(self, changes, count, steps);
+        code = check_whole(self, err);
+        if (code != TUTTI_OK) {
+            undo_steps(self, count, steps);
+        }
+    }
+    if (code == TUTTI_OK) {
+        self->version += changed ? 1 : 0;
+        *ret_version = self->version;
+    }
+    end_steps(count, steps, code == TUTTI_OK);
+    return code;
+}

@@ -1,0 +1,339 @@
+#include "store/memory/memory.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error/fail.h"
+#include "store/memory/memory_private.h"
+
+#define DEFAULT_BYTES_MAX (256ULL << 20)
+#define DEFAULT_KEYS_MAX 1000000ULL
+
+static const tutti_store_ops store_memory_ops;
+
+store_memory *
+store_memory_from(tutti_store *store)
+{
+    assert(store->ops == &store_memory_ops);
+    return tutti_container_of(store, store_memory, base);
+}
+
+record *
+store_memory_record_from(tutti_map_node *node)
+{
+    return node == NULL ? NULL : tutti_container_of(node, record, node);
+}
+
+static void
+lend(const record *one, tutti_store_entry *ret_entry)
+{
+    *ret_entry = (tutti_store_entry){
+        .key = one->node.key, .value = {one->value, one->value_size}, .version = one->version};
+}
+
+static tutti_code
+store_memory_get(tutti_store *store, tutti_bytes key, tutti_store_entry *ret_entry,
+                 tutti_error *err)
+{
+    store_memory *self = store_memory_from(store);
+    const record *one = store_memory_record_from(tutti_map_find(&self->records, key));
+
+    if (one == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_KEY", "there is no such key");
+    }
+    lend(one, ret_entry);
+    return TUTTI_OK;
+}
+
+static tutti_code
+check_limits(const store_memory *self, const record *old, uint64_t more, tutti_error *err)
+{
+    const uint64_t freed = old == NULL ? 0 : old->value_size;
+
+    if (old == NULL && self->records.count >= self->keys_max) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "STORE_LIMIT",
+                              "the store holds %zu keys, the limit (--store-keys-limit)",
+                              self->records.count);
+    }
+    if (more > freed && more - freed > self->bytes_max - self->used_bytes) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "STORE_LIMIT",
+                              "the store holds %" PRIu64 " bytes, %" PRIu64
+                              " more pass the limit of %" PRIu64 " (--store-bytes-limit)",
+                              self->used_bytes, more - freed, self->bytes_max);
+    }
+    return TUTTI_OK;
+}
+
+tutti_code
+store_memory_fail_memory(tutti_error *err, size_t size)
+{
+    return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "NO_MEMORY", "no memory for %zu bytes",
+                          size);
+}
+
+tutti_code
+store_memory_record_new(tutti_bytes key, tutti_bytes value, record **ret_record, tutti_error *err)
+{
+    record *one = calloc(1, sizeof(*one) + key.size);
+
+    if (one != NULL && value.size > 0) {
+        one->value = malloc(value.size);
+    }
+    if (one == NULL || (value.size > 0 && one->value == NULL)) {
+        free(one);
+        return store_memory_fail_memory(err, sizeof(*one) + key.size + value.size);
+    }
+    memcpy(one->key, key.data, key.size);
+    if (value.size > 0) {
+        memcpy(one->value, value.data, value.size);
+    }
+    one->value_size = value.size;
+    one->node.key = (tutti_bytes){one->key, key.size};
+    *ret_record = one;
+    return TUTTI_OK;
+}
+
+void
+store_memory_record_free(record *one)
+{
+    if (one != NULL) {
+        free(one->value);
+        free(one);
+    }
+}
+
+void
+store_memory_attach(store_memory *self, record *one)
+{
+    tutti_map_node *there = tutti_map_add(&self->records, &one->node);
+
+    assert(there == NULL); /* the caller has looked */
+    self->used_bytes += one->node.key.size + one->value_size;
+}
+
+void
+store_memory_detach(store_memory *self, record *one)
+{
+    tutti_map_remove(&self->records, &one->node);
+    self->used_bytes -= one->node.key.size + one->value_size;
+    if (self->last == one) {
+        self->last = NULL;
+    }
+}
+
+static tutti_code
+add_record(store_memory *self, tutti_bytes key, tutti_bytes value, tutti_error *err)
+{
+    record *one = NULL;
+    const tutti_code code = store_memory_record_new(key, value, &one, err);
+
+    if (code == TUTTI_OK) {
+        one->version = ++self->version;
+        store_memory_attach(self, one);
+    }
+    return code;
+}
+
+/* `value` may be bytes of this very store: the old ones are freed last. */
+static tutti_code
+replace_value(store_memory *self, record *one, tutti_bytes value, tutti_error *err)
+{
+    void *fresh = NULL;
+
+    if (value.size == one->value_size) {
+        if (value.size > 0) {
+            memmove(one->value, value.data, value.size);
+        }
+        one->version = ++self->version;
+        return TUTTI_OK;
+    }
+    if (value.size > 0) {
+        fresh = malloc(value.size);
+        if (fresh == NULL) {
+            return store_memory_fail_memory(err, value.size);
+        }
+        memcpy(fresh, value.data, value.size);
+    }
+    self->used_bytes = self->used_bytes - one->value_size + value.size;
+    free(one->value);
+    one->value = fresh;
+    one->value_size = value.size;
+    one->version = ++self->version;
+    return TUTTI_OK;
+}
+
+static tutti_code
+store_memory_set(tutti_store *store, tutti_bytes key, tutti_bytes value, uint64_t *ret_version,
+                 tutti_error *err)
+{
+    store_memory *self = store_memory_from(store);
+    record *one = store_memory_record_from(tutti_map_find(&self->records, key));
+    const uint64_t more = one == NULL ? key.size + value.size : value.size;
+    tutti_code code = check_limits(self, one, more, err);
+
+    if (code == TUTTI_OK) {
+        code =
+            one == NULL ? add_record(self, key, value, err) : replace_value(self, one, value, err);
+    }
+    if (code == TUTTI_OK) {
+        *ret_version = self->version;
+    }
+    return code;
+}
+
+static void
+drop(store_memory *self, record *one)
+{
+    store_memory_detach(self, one);
+    store_memory_record_free(one);
+}
+
+static tutti_code
+store_memory_remove(tutti_store *store, tutti_bytes key, bool *ret_existed, uint64_t *ret_version,
+                    tutti_error *err)
+{
+    store_memory *self = store_memory_from(store);
+    record *one = store_memory_record_from(tutti_map_find(&self->records, key));
+
+    (void)err; /* memory never fails to forget */
+    *ret_existed = one != NULL;
+    if (one != NULL) {
+        self->version++;
+        drop(self, one);
+    }
+    *ret_version = self->version;
+    return TUTTI_OK;
+}
+
+static record *
+first_after(store_memory *self, tutti_bytes prefix, tutti_bytes after)
+{
+    record *one;
+
+    if (self->last != NULL && after.data == self->last->key &&
+        after.size == self->last->node.key.size && tutti_bytes_compare(after, prefix) >= 0) {
+        return store_memory_record_from(tutti_map_next(&self->last->node));
+    }
+    if (tutti_bytes_compare(after, prefix) < 0) {
+        return store_memory_record_from(tutti_map_from(&self->records, prefix));
+    }
+    one = store_memory_record_from(tutti_map_from(&self->records, after));
+    if (one != NULL && after.size > 0 && tutti_bytes_equal(one->node.key, after)) {
+        one = store_memory_record_from(tutti_map_next(&one->node));
+    }
+    return one;
+}
+
+static tutti_code
+store_memory_next(tutti_store *store, tutti_bytes prefix, tutti_bytes after,
+                  tutti_store_entry *ret_entry, tutti_error *err)
+{
+    store_memory *self = store_memory_from(store);
+    record *one = first_after(self, prefix, after);
+
+    if (one == NULL || one->node.key.size < prefix.size ||
+        (prefix.size > 0 && memcmp(one->key, prefix.data, prefix.size) != 0)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_KEY", "there is no further key");
+    }
+    self->last = one;
+    lend(one, ret_entry);
+    return TUTTI_OK;
+}
+
+static uint64_t
+store_memory_version(tutti_store *store)
+{
+    return store_memory_from(store)->version;
+}
+
+static void
+store_memory_stat(tutti_store *store, tutti_store_stats *ret_stats)
+{
+    const store_memory *self = store_memory_from(store);
+
+    ret_stats->key_count = self->records.count;
+    ret_stats->used_bytes = self->used_bytes;
+}
+
+static void
+store_memory_close(tutti_store *store)
+{
+    store_memory *self = store_memory_from(store);
+    tutti_map_node *node;
+
+    while ((node = tutti_map_first(&self->records)) != NULL) {
+        drop(self, store_memory_record_from(node));
+    }
+    free(self);
+}
+
+tutti_code
+tutti_store_memory_restore(tutti_store *store, const tutti_store_entry *entry, tutti_error *err)
+{
+    store_memory *self = store_memory_from(store);
+    record *old = store_memory_record_from(tutti_map_find(&self->records, entry->key));
+    record *one = NULL;
+    const tutti_code code = store_memory_record_new(entry->key, entry->value, &one, err);
+
+    if (code == TUTTI_OK) {
+        if (old != NULL) {
+            drop(self, old);
+        }
+        one->version = entry->version;
+        store_memory_attach(self, one);
+    }
+    return code;
+}
+
+void
+tutti_store_memory_forget(tutti_store *store, tutti_bytes key)
+{
+    store_memory *self = store_memory_from(store);
+    record *one = store_memory_record_from(tutti_map_find(&self->records, key));
+
+    if (one != NULL) {
+        drop(self, one);
+    }
+}
+
+void
+tutti_store_memory_turn(tutti_store *store, uint64_t version)
+{
+    store_memory_from(store)->version = version;
+}
+
+static const tutti_store_ops store_memory_ops = {
+    .size = sizeof(tutti_store_ops),
+    .get = store_memory_get,
+    .set = store_memory_set,
+    .remove = store_memory_remove,
+    .apply = store_memory_apply,
+    .next = store_memory_next,
+    .version = store_memory_version,
+    .stat = store_memory_stat,
+    .close = store_memory_close,
+};
+
+tutti_code
+tutti_store_memory_open(const tutti_store_memory_options *options, tutti_store **ret_store,
+                        tutti_error *err)
+{
+    const tutti_store_memory_options none = {0};
+    store_memory *self = calloc(1, sizeof(*self));
+
+    assert(ret_store != NULL);
+    if (self == NULL) {
+        return store_memory_fail_memory(err, sizeof(*self));
+    }
+    if (options == NULL) {
+        options = &none;
+    }
+    self->base.ops = &store_memory_ops;
+    self->bytes_max = options->bytes_max == 0 ? DEFAULT_BYTES_MAX : options->bytes_max;
+    self->keys_max = options->keys_max == 0 ? DEFAULT_KEYS_MAX : options->keys_max;
+    tutti_map_init(&self->records);
+    *ret_store = &self->base;
+    return TUTTI_OK;
+}
