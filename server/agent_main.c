@@ -140,7 +140,7 @@ wait_for_end(tutti_agent *agent, const sigset_t *signals)
 }
 
 static int
-fail(const tutti_error *err, int status)
+fail_agent(const tutti_error *err, int status)
 {
     (void)fprintf(stderr, "tutti-agent: %s\n", err->text);
     return status;
@@ -180,7 +180,7 @@ on_ready(void *arg, tutti_text *why)
 }
 
 static tutti_code
-show(tutti_agent *agent, tutti_rpc_loop *control, tutti_error *err)
+show_agent(tutti_agent *agent, tutti_rpc_loop *control, tutti_error *err)
 {
     const tutti_metrics_source source = {.loop = control,
                                          .program = "tutti-agent",
@@ -192,10 +192,11 @@ show(tutti_agent *agent, tutti_rpc_loop *control, tutti_error *err)
 }
 
 static int
-serve(tutti_agent *agent, tutti_rpc_loop *control, tutti_rpc_loop *bulk, const sigset_t *signals)
+serve_agent(tutti_agent *agent, tutti_rpc_loop *control, tutti_rpc_loop *bulk,
+            const sigset_t *signals)
 {
     tutti_error err;
-    tutti_code code = show(agent, control, &err);
+    tutti_code code = show_agent(agent, control, &err);
 
     if (code == TUTTI_OK) {
         code = tutti_agent_start(agent, &err);
@@ -212,13 +213,13 @@ serve(tutti_agent *agent, tutti_rpc_loop *control, tutti_rpc_loop *bulk, const s
     }
     tutti_metrics_stop(state.metrics);
     if (code != TUTTI_OK) {
-        return fail(&err, 1);
+        return fail_agent(&err, 1);
     }
-    return state.failed ? fail(&state.why, 1) : 0;
+    return state.failed ? fail_agent(&state.why, 1) : 0;
 }
 
 static int
-run(const program *self, const sigset_t *signals)
+run_agent(const program *self, const sigset_t *signals)
 {
     tutti_auth *auth = NULL;
     tutti_rpc_loop *control = NULL;
@@ -242,9 +243,9 @@ run(const program *self, const sigset_t *signals)
     }
     if (code == TUTTI_OK) {
         put_guard(self, auth, agent);
-        status = serve(agent, control, bulk, signals);
+        status = serve_agent(agent, control, bulk, signals);
     } else {
-        (void)fail(&err, 1);
+        (void)fail_agent(&err, 1);
     }
     if (bulk != NULL) {
         tutti_rpc_loop_stop(bulk);
@@ -297,7 +298,7 @@ main(int argc, char **argv)
         tutti_log_set_format(self.logs.format, &err) != TUTTI_OK ||
         tutti_log_set_levels(self.logs.levels, &err) != TUTTI_OK) {
         tutti_config_free(config);
-        return fail(&err, 2);
+        return fail_agent(&err, 2);
     }
     look_at_launcher(config, &self.options);
     if (wish == TUTTI_CONFIG_HELP) {
@@ -322,11 +323,11 @@ main(int argc, char **argv)
             code = take_init_url(&self.options, &err);
         }
         if (code != TUTTI_OK) {
-            status = fail(&err, code == TUTTI_INVALID_ARGUMENT ? 2 : 1);
+            status = fail_agent(&err, code == TUTTI_INVALID_ARGUMENT ? 2 : 1);
         } else {
             server_abseil_init();
             tutti_rpc_init();
-            status = run(&self, &signals);
+            status = run_agent(&self, &signals);
             tutti_rpc_fini();
         }
     }

@@ -91,7 +91,7 @@ set_up_log(const log_options *options, tutti_error *err)
 
 /* Read the command line; *ret_done is set when there is nothing to run. */
 static tutti_code
-configure(program *self, int argc, char *const *argv, bool *ret_done, tutti_error *err)
+configure_coordinator(program *self, int argc, char *const *argv, bool *ret_done, tutti_error *err)
 {
     const tutti_option_set sets[] = {
         tutti_rpc_server_option_set(&self->serving, DEFAULT_LISTEN),
@@ -223,7 +223,7 @@ on_ready(void *arg, tutti_text *why)
 }
 
 static tutti_code
-show(program *self, tutti_error *err)
+show_coordinator(program *self, tutti_error *err)
 {
     const tutti_metrics_source source = {
         .loop = self->loop, .program = NAME, .on_page = on_page, .on_ready = on_ready, .arg = self};
@@ -295,7 +295,7 @@ open_store(program *self, tutti_error *err)
 }
 
 static tutti_code
-build(program *self, tutti_error *err)
+build_coordinator(program *self, tutti_error *err)
 {
     const tutti_bytes descriptors = {tutti_descriptor_set, tutti_descriptor_set_size};
     tutti_code code = open_store(self, err);
@@ -319,7 +319,7 @@ build(program *self, tutti_error *err)
     if (code == TUTTI_OK) {
         tutti_service_loop_serve(self->service_loop, self->server);
         tutti_guard_serve(self->auth, &self->guarding, self->server);
-        code = show(self, err);
+        code = show_coordinator(self, err);
     }
     if (code == TUTTI_OK) {
         code = tutti_rpc_server_start(self->server, err);
@@ -365,7 +365,7 @@ exit_code_for(tutti_code code)
 }
 
 static int
-run(program *self, tutti_error *err)
+run_coordinator(program *self, tutti_error *err)
 {
     int exit_code = EXIT_FINE;
     const char *const no_more[] = {NULL};
@@ -383,7 +383,7 @@ run(program *self, tutti_error *err)
     tutti_process_tune_malloc();
     server_abseil_init();
     tutti_rpc_init();
-    code = build(self, err);
+    code = build_coordinator(self, err);
     if (code == TUTTI_OK) {
         tutti_service_loop_set_health(self->server, true);
         say_where(self);
@@ -407,11 +407,11 @@ main(int argc, char **argv)
     block_signals();
     self.main_thread = pthread_self();
     atomic_init(&self.stopped, false);
-    code = configure(&self, argc, argv, &done, &err);
+    code = configure_coordinator(&self, argc, argv, &done, &err);
     if (code != TUTTI_OK) {
         exit_code = EXIT_USAGE;
     } else {
-        exit_code = done ? EXIT_FINE : run(&self, &err);
+        exit_code = done ? EXIT_FINE : run_coordinator(&self, &err);
     }
     if (exit_code != EXIT_FINE) {
         (void)fprintf(stderr, "%s: %s\n", NAME, err.text);

@@ -48,7 +48,7 @@ static pthread_cond_t stirred;
 static tutti_list_node paused; /* by when they are due */
 
 static watched *
-find(int descriptor)
+find_fd(int descriptor)
 {
     return table != NULL && descriptor >= 0 && (size_t)descriptor < table_count ? &table[descriptor]
                                                                                 : NULL;
@@ -56,7 +56,7 @@ find(int descriptor)
 
 /* With the lock. Have the kernel announce a socket that has something to read. */
 static void
-announce(watched *self)
+announce_reads(watched *self)
 {
     struct epoll_event event = self->event;
 
@@ -79,7 +79,7 @@ run_pauses(void *arg)
         first = tutti_container_of(paused.next, watched, link);
         if (tutti_clock_ns() >= first->due_ns) {
             tutti_list_remove(&first->link);
-            announce(first);
+            announce_reads(first);
         } else {
             (void)tutti_cond_wait_until(&stirred, &lock, first->due_ns);
         }
@@ -110,7 +110,7 @@ put_off(watched *self, bool later)
     if (later) {
         pause_reads(self);
     } else {
-        announce(self);
+        announce_reads(self);
     }
     (void)pthread_mutex_unlock(&lock);
     errno = EAGAIN;
@@ -123,7 +123,7 @@ put_off(watched *self, bool later)
  * wait for a processor says little.
  */
 static void
-judge(watched *self, uint64_t now_ns)
+judge_reads(watched *self, uint64_t now_ns)
 {
     const uint64_t took = now_ns > self->read_ns ? now_ns - self->read_ns : 1;
     uint64_t limit = (uint64_t)self->got * FAIR_READS_READ_NS / took;
@@ -136,7 +136,7 @@ judge(watched *self, uint64_t now_ns)
 
 /* The first `limit` bytes of what a message has room for. Returns how many those are. */
 static size_t
-shorten(struct msghdr *message, struct iovec ret_pieces[PIECES_MAX], size_t limit)
+shorten_reads(struct msghdr *message, struct iovec ret_pieces[PIECES_MAX], size_t limit)
 {
     size_t room = 0;
     size_t i;
@@ -159,7 +159,7 @@ read_some(watched *self, int descriptor, struct msghdr *message, int flags)
 {
     struct iovec pieces[PIECES_MAX];
     struct msghdr less = *message;
-    const size_t room = shorten(&less, pieces, self->limit);
+    const size_t room = shorten_reads(&less, pieces, self->limit);
     const ssize_t got = syscall(SYS_recvmsg, descriptor, &less, flags);
     const struct iovec *last = &pieces[less.msg_iovlen - 1];
 
@@ -181,7 +181,7 @@ read_some(watched *self, int descriptor, struct msghdr *message, int flags)
 INSTEAD_OF_LIBC ssize_t
 recvmsg(int descriptor, struct msghdr *message, int flags)
 {
-    watched *self = find(descriptor);
+    watched *self = find_fd(descriptor);
     uint64_t now_ns;
 
     if (self == NULL || message == NULL || message->msg_iovlen == 0 || flags != 0 ||
@@ -201,7 +201,7 @@ recvmsg(int descriptor, struct msghdr *message, int flags)
     }
     now_ns = tutti_clock_ns();
     if (self->got != 0) {
-        judge(self, now_ns);
+        judge_reads(self, now_ns);
     }
     if (self->since_ns == 0) {
         self->since_ns = now_ns;
@@ -213,7 +213,7 @@ recvmsg(int descriptor, struct msghdr *message, int flags)
 
 /* With the lock. */
 static void
-forget(watched *self)
+forget_fd(watched *self)
 {
     if (atomic_load(&self->known)) {
         atomic_store(&self->known, false);
@@ -224,11 +224,11 @@ forget(watched *self)
 INSTEAD_OF_LIBC int
 epoll_ctl(int set, int what, int descriptor, struct epoll_event *event)
 {
-    watched *self = find(descriptor);
+    watched *self = find_fd(descriptor);
 
     if (self != NULL) {
         (void)pthread_mutex_lock(&lock);
-        forget(self);
+        forget_fd(self);
         if (what != EPOLL_CTL_DEL && event != NULL && (event->events & EPOLLET) != 0) {
             *self = (watched){.limit = FAIR_READS_FIRST, .set = set, .event = *event};
             tutti_list_init(&self->link);
@@ -242,11 +242,11 @@ epoll_ctl(int set, int what, int descriptor, struct epoll_event *event)
 INSTEAD_OF_LIBC int
 close(int descriptor)
 {
-    watched *self = find(descriptor);
+    watched *self = find_fd(descriptor);
 
     if (self != NULL && atomic_load(&self->known)) { /* the number may be another file's at once */
         (void)pthread_mutex_lock(&lock);
-        forget(self);
+        forget_fd(self);
         (void)pthread_mutex_unlock(&lock);
     }
     return (int)syscall(SYS_close, descriptor);

@@ -4,8 +4,8 @@
 #include "base/os/process.h"
 
 static tutti_code
-admit(void *arg, const tutti_rpc_visit *visit, void **ret_grant, const char **ret_identity,
-      tutti_error *err)
+admit_guard(void *arg, const tutti_rpc_visit *visit, void **ret_grant, const char **ret_identity,
+            tutti_error *err)
 {
     const tutti_auth_visit shown = {
         .method = visit->method, .token = visit->token, .certificate = visit->certificate};
@@ -20,7 +20,8 @@ admit(void *arg, const tutti_rpc_visit *visit, void **ret_grant, const char **re
 }
 
 static tutti_code
-check(const void *grant, const char *method, const tutti_rpc_subject *subject, tutti_error *err)
+check_call(const void *grant, const char *method, const tutti_rpc_subject *subject,
+           tutti_error *err)
 {
     const tutti_auth_subject same = {.has_job = subject->has_job,
                                      .job = subject->job,
@@ -33,13 +34,13 @@ check(const void *grant, const char *method, const tutti_rpc_subject *subject, t
 }
 
 static bool
-may(const void *grant, const char *method)
+is_call_allowed(const void *grant, const char *method)
 {
     return tutti_auth_may(grant, method);
 }
 
 static void
-release(void *grant)
+release_call(void *grant)
 {
     tutti_auth_grant_unref(grant);
 }
@@ -71,7 +72,7 @@ tutti_guard_hide_keys(const tutti_auth_options *options, const tutti_rpc_server_
 void
 tutti_guard_serve(tutti_auth *auth, const tutti_auth_options *options, tutti_rpc_server *server)
 {
-    static const tutti_rpc_guard guard = {admit, check, may, release};
+    static const tutti_rpc_guard guard = {admit_guard, check_call, is_call_allowed, release_call};
 
     tutti_rpc_server_guard(server, &guard, options->keys[0] != '\0', auth);
 }

@@ -34,7 +34,7 @@ new_stream(tutti_client *client)
 }
 
 static void
-forget(tutti_client *client)
+forget_command_stream(tutti_client *client)
 {
     (void)pthread_mutex_lock(&client->lock);
     client->command_stream_count--;
@@ -86,7 +86,7 @@ client_command_stream_acquire(tutti_client *client)
     }
     commands = is_new ? new_stream(client) : NULL;
     if (is_new && commands == NULL) {
-        forget(client);
+        forget_command_stream(client);
     }
     return commands;
 }
@@ -106,7 +106,7 @@ client_command_stream_drop(tutti_client *client, client_command_stream *commands
 
     client_conn_give(client, commands->conn);
     free(commands);
-    forget(client);
+    forget_command_stream(client);
     return code;
 }
 

@@ -64,8 +64,8 @@ fail_late(const tutti_client *client, const client_call *call, tutti_error *err)
 /* [out, owned] ret_message  the answer; NULL: why there is none (TUTTI_OK: the stream has ended
  * well), and the command stream is gone */
 static tutti_code
-receive(tutti_client *client, client_command_stream *commands, const client_call *call,
-        tutti_rpc_message **ret_message, tutti_error *err)
+receive_command(tutti_client *client, client_command_stream *commands, const client_call *call,
+                tutti_rpc_message **ret_message, tutti_error *err)
 {
     tutti_error ended;
     tutti_code code;
@@ -98,8 +98,8 @@ is_refusal(tutti_code code)
 
 /* What the answer says. [in] number  of the command, and so of its result; [in, moved] message */
 static tutti_code
-read_answer(const client_command_stream *commands, uint32_t number, tutti_rpc_message *message,
-            tutti_rpc_message **ret_response, tutti_error *err)
+read_command_answer(const client_command_stream *commands, uint32_t number,
+                    tutti_rpc_message *message, tutti_rpc_message **ret_response, tutti_error *err)
 {
     const Tutti__V1__RunResponse *answer = tutti_rpc_message_get(message);
     const bool failed = answer->result_case == TUTTI__V1__RUN_RESPONSE__RESULT_ERROR;
@@ -150,9 +150,9 @@ goes_by_itself(tutti_client *client, tutti_code code, bool first, bool answered)
 
 /* [out] ret_answered  the agent has said what became of it, or nothing was sent */
 static tutti_code
-exchange(tutti_client *client, client_command_stream *commands, const client_call *call,
-         uint32_t number, const ProtobufCMessage *request, tutti_rpc_message **ret_response,
-         bool *ret_answered, tutti_error *err)
+exchange_command(tutti_client *client, client_command_stream *commands, const client_call *call,
+                 uint32_t number, const ProtobufCMessage *request, tutti_rpc_message **ret_response,
+                 bool *ret_answered, tutti_error *err)
 {
     tutti_rpc_message *message = NULL;
     tutti_code code = post_request(commands, call, number, request, err);
@@ -162,10 +162,10 @@ exchange(tutti_client *client, client_command_stream *commands, const client_cal
         put_away(client, commands, TUTTI_DATA_LOSS);
         return code;
     }
-    code = receive(client, commands, call, &message, err);
+    code = receive_command(client, commands, call, &message, err);
     *ret_answered = message != NULL;
     if (message != NULL) {
-        code = read_answer(commands, number, message, ret_response, err);
+        code = read_command_answer(commands, number, message, ret_response, err);
         put_away(client, commands, code);
     }
     return code;
@@ -187,7 +187,8 @@ client_command_stream_call(tutti_client *client, const client_call *call,
         return false;
     }
     first = commands->last_id == 0;
-    *ret_code = exchange(client, commands, call, number, request, ret_response, &answered, &failed);
+    *ret_code =
+        exchange_command(client, commands, call, number, request, ret_response, &answered, &failed);
     if (goes_by_itself(client, *ret_code, first, answered)) {
         return false;
     }

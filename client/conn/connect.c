@@ -218,7 +218,7 @@ new_client(const tutti_client_options *options, tutti_client **ret_client, tutti
 }
 
 static void
-fill_info(tutti_client *self)
+fill_client_info(tutti_client *self)
 {
     const client_description *agent = &self->agent;
 
@@ -284,7 +284,7 @@ tutti_connect_with(const tutti_client_options *options, tutti_client **ret_clien
         tutti_close(self);
         return code;
     }
-    fill_info(self);
+    fill_client_info(self);
     *ret_client = self;
     return TUTTI_OK;
 }

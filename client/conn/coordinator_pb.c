@@ -82,8 +82,8 @@ read_rank(const Tutti__V1__RankInfo *message, tutti_rank_info *ret)
 
 /* [out, owned] ret_message  its struct is a LookupRanksResponse */
 static tutti_code
-look_up(tutti_client *client, const uint32_t *ranks, size_t count, uint64_t deadline_ns,
-        tutti_rpc_message **ret_message, tutti_error *err)
+look_up_coordinator(tutti_client *client, const uint32_t *ranks, size_t count, uint64_t deadline_ns,
+                    tutti_rpc_message **ret_message, tutti_error *err)
 {
     Tutti__V1__LookupRanksRequest request = TUTTI__V1__LOOKUP_RANKS_REQUEST__INIT;
     client_call call = client_ask_coordinator(client, &stub_lookup);
@@ -108,7 +108,7 @@ tutti_ranks_get(tutti_client *client, const uint32_t *ranks, size_t count,
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "LOOKUP_LIMIT",
                               "%zu ranks at once, need 1 to %d", count, LOOKUP_MAX);
     }
-    code = look_up(client, ranks, count, client_deadline(client, 0), &message, err);
+    code = look_up_coordinator(client, ranks, count, client_deadline(client, 0), &message, err);
     if (code != TUTTI_OK) {
         return code;
     }
@@ -163,7 +163,7 @@ client_wire_host_count(tutti_client *client, uint32_t world_size, uint64_t deadl
     for (i = 0; i < world_size; i++) {
         ranks[i] = i;
     }
-    code = look_up(client, ranks, world_size, deadline_ns, &message, err);
+    code = look_up_coordinator(client, ranks, world_size, deadline_ns, &message, err);
     if (code == TUTTI_OK) {
         *ret_count = count_hosts(tutti_rpc_message_get(message));
         tutti_rpc_message_free(message);
@@ -177,7 +177,7 @@ client_wire_rank_states(tutti_client *client, uint64_t deadline_ns, tutti_rank_s
 {
     const Tutti__V1__LookupRanksResponse *response;
     tutti_rpc_message *message = NULL;
-    const tutti_code code = look_up(client, NULL, 0, deadline_ns, &message, err);
+    const tutti_code code = look_up_coordinator(client, NULL, 0, deadline_ns, &message, err);
     size_t i;
 
     if (code != TUTTI_OK) {

@@ -48,7 +48,8 @@ client_take_struct(void *own, size_t own_size, const void *given, size_t given_s
 
 /* [out, owned] a copy of the first that says something. */
 static tutti_code
-choose(const char *stated, const char *variable, const char *fallback, char **ret, tutti_error *err)
+choose_options(const char *stated, const char *variable, const char *fallback, char **ret,
+               tutti_error *err)
 {
     const char *chosen = stated;
 
@@ -66,33 +67,34 @@ choose(const char *stated, const char *variable, const char *fallback, char **re
 }
 
 static tutti_code
-fill(const tutti_client_options *options, client_settings *settings, tutti_error *err)
+fill_options(const tutti_client_options *options, client_settings *settings, tutti_error *err)
 {
-    tutti_code code = choose(options->agent, "TUTTI_AGENT", "", &settings->agent, err);
+    tutti_code code = choose_options(options->agent, "TUTTI_AGENT", "", &settings->agent, err);
 
     if (code == TUTTI_OK) {
-        code = choose(options->coordinator, NULL, "", &settings->coordinator, err);
+        code = choose_options(options->coordinator, NULL, "", &settings->coordinator, err);
     }
     if (code == TUTTI_OK) {
-        code = choose(options->job, "TUTTI_JOB", "default", &settings->job, err);
+        code = choose_options(options->job, "TUTTI_JOB", "default", &settings->job, err);
     }
     if (code == TUTTI_OK) {
-        code = choose(options->tls_ca, "TUTTI_TLS_CA", "", &settings->tls_ca, err);
+        code = choose_options(options->tls_ca, "TUTTI_TLS_CA", "", &settings->tls_ca, err);
     }
     if (code == TUTTI_OK) {
-        code = choose(options->tls_cert, "TUTTI_TLS_CERT", "", &settings->tls_cert, err);
+        code = choose_options(options->tls_cert, "TUTTI_TLS_CERT", "", &settings->tls_cert, err);
     }
     if (code == TUTTI_OK) {
-        code = choose(options->tls_key, "TUTTI_TLS_KEY", "", &settings->tls_key, err);
+        code = choose_options(options->tls_key, "TUTTI_TLS_KEY", "", &settings->tls_key, err);
     }
     if (code == TUTTI_OK) {
-        code = choose(options->tls_name, "TUTTI_TLS_NAME", "", &settings->tls_name, err);
+        code = choose_options(options->tls_name, "TUTTI_TLS_NAME", "", &settings->tls_name, err);
     }
     if (code == TUTTI_OK) {
-        code = choose(options->token_file, "TUTTI_TOKEN_FILE", "", &settings->token_file, err);
+        code =
+            choose_options(options->token_file, "TUTTI_TOKEN_FILE", "", &settings->token_file, err);
     }
     if (code == TUTTI_OK) {
-        code = choose(options->traceparent, "TRACEPARENT", "", &settings->trace, err);
+        code = choose_options(options->traceparent, "TRACEPARENT", "", &settings->trace, err);
     }
     return code;
 }
@@ -110,7 +112,7 @@ client_settings_read(const tutti_client_options *options, client_settings *ret_s
         code = client_take_struct(&own, sizeof(own), options, options->size, "client options", err);
     }
     if (code == TUTTI_OK) {
-        code = fill(&own, &settings, err);
+        code = fill_options(&own, &settings, err);
     }
     if (code != TUTTI_OK) {
         client_settings_fini(&settings);

@@ -19,7 +19,7 @@ client_stall_timer_init(client_stall_timer *watch)
 
 /* Give up what is due; when the next one will be. */
 static uint64_t
-look(client_stall_timer *watch, uint64_t now_ns)
+look_stall_timer(client_stall_timer *watch, uint64_t now_ns)
 {
     uint64_t next_ns = UINT64_MAX;
     tutti_list_node *link;
@@ -45,13 +45,14 @@ look(client_stall_timer *watch, uint64_t now_ns)
 }
 
 static void *
-run(void *arg)
+run_stall_timer(void *arg)
 {
     client_stall_timer *watch = arg;
 
     (void)pthread_mutex_lock(&watch->lock);
     while (!watch->stopping) {
-        (void)tutti_cond_wait_until(&watch->changed, &watch->lock, look(watch, tutti_clock_ns()));
+        (void)tutti_cond_wait_until(&watch->changed, &watch->lock,
+                                    look_stall_timer(watch, tutti_clock_ns()));
     }
     (void)pthread_mutex_unlock(&watch->lock);
     return NULL;
@@ -59,14 +60,14 @@ run(void *arg)
 
 /* With the lock held. */
 static tutti_code
-start(client_stall_timer *watch, tutti_error *err)
+start_stall_timer(client_stall_timer *watch, tutti_error *err)
 {
     int failed;
 
     if (watch->started) {
         return TUTTI_OK;
     }
-    failed = tutti_thread_start(&watch->thread, run, watch);
+    failed = tutti_thread_start(&watch->thread, run_stall_timer, watch);
     if (failed != 0) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no thread to watch a transfer: %s",
                           strerror(failed));
@@ -101,7 +102,7 @@ client_stall_timer_add(client_stall_timer *watch, client_watched *watched, tutti
     watched->stalled = false;
     atomic_init(&watched->moved_ns, tutti_clock_ns());
     (void)pthread_mutex_lock(&watch->lock);
-    code = start(watch, err);
+    code = start_stall_timer(watch, err);
     if (code == TUTTI_OK) {
         tutti_list_add(&watch->watched, &watched->link);
         (void)pthread_cond_signal(&watch->changed);

@@ -53,8 +53,8 @@ read_explanation(const Tutti__V1__ExplainResponse *response, tutti_explanation *
 }
 
 static tutti_code
-ask(tutti_client *client, const tutti_explain_question *question, uint32_t host_count,
-    tutti_explanation *ret_explanation, tutti_error *err)
+ask_explanation(tutti_client *client, const tutti_explain_question *question, uint32_t host_count,
+                tutti_explanation *ret_explanation, tutti_error *err)
 {
     Tutti__V1__ExplainRequest request = TUTTI__V1__EXPLAIN_REQUEST__INIT;
     const client_call call = {
@@ -86,12 +86,12 @@ tutti_explain(tutti_client *client, const tutti_explain_question *question,
                        strcmp(question->group, "world") == 0;
     tutti_explanation why;
     uint32_t hosts = 0;
-    tutti_code code = ask(client, question, 0, &why, err);
+    tutti_code code = ask_explanation(client, question, 0, &why, err);
 
     if (code == TUTTI_OK && world && !why.settled && why.rank_count > 1 &&
         client_wire_host_count(client, why.rank_count, client_deadline(client, HOSTS_TIMEOUT_MS),
                                &hosts, NULL) == TUTTI_OK) {
-        code = ask(client, question, hosts, &why, err);
+        code = ask_explanation(client, question, hosts, &why, err);
     }
     if (code == TUTTI_OK) {
         *ret_explanation = why;

@@ -57,13 +57,13 @@ read_shape(Tutti__V1__FlightShape *const *shapes, char *const *dtypes, size_t co
 }
 
 static size_t
-least(size_t left, size_t right)
+get_least(size_t left, size_t right)
 {
     return left < right ? left : right;
 }
 
 static void
-read_entry(const Tutti__V1__FlightEntry *message, tutti_flight_entry *ret)
+read_flight_entry(const Tutti__V1__FlightEntry *message, tutti_flight_entry *ret)
 {
     *ret = (tutti_flight_entry){.record_id = message->record_id,
                                 .group_id = message->pg_id,
@@ -82,9 +82,9 @@ read_entry(const Tutti__V1__FlightEntry *message, tutti_flight_entry *ret)
     client_read_text(message->error_reason, ret->error_reason, sizeof(ret->error_reason));
     client_read_text(message->error_text, ret->error_text, sizeof(ret->error_text));
     read_shape(message->input_sizes, message->input_dtypes,
-               least(message->n_input_sizes, message->n_input_dtypes), &ret->input);
+               get_least(message->n_input_sizes, message->n_input_dtypes), &ret->input);
     read_shape(message->output_sizes, message->output_dtypes,
-               least(message->n_output_sizes, message->n_output_dtypes), &ret->output);
+               get_least(message->n_output_sizes, message->n_output_dtypes), &ret->output);
 }
 
 /* *ret_more: there may be another page behind it. */
@@ -101,7 +101,7 @@ add_page(const Tutti__V1__GetFlightRecordResponse *page, tutti_flight_entry **en
     }
     *entries = more;
     for (i = 0; i < page->n_entries; i++) {
-        read_entry(page->entries[i], &more[(*count)++]);
+        read_flight_entry(page->entries[i], &more[(*count)++]);
     }
     *ret_more = page->n_entries > 0 && *count < ENTRIES_MAX;
     return TUTTI_OK;

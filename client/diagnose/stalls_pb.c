@@ -51,7 +51,7 @@ tutti_stalls_free(tutti_stalls *stalls)
 
 /* NULL: no memory. */
 static tutti_stalled_rank *
-read_ranks(Tutti__V1__StalledRank *const *messages, size_t count)
+read_stall_ranks(Tutti__V1__StalledRank *const *messages, size_t count)
 {
     tutti_stalled_rank *ranks = calloc(count + 1, sizeof(*ranks));
     size_t i;
@@ -87,7 +87,7 @@ read_stall(const Tutti__V1__Stall *message, tutti_stall *ret)
     client_read_text(message->op, ret->op, sizeof(ret->op));
     client_read_text(message->text, ret->text, sizeof(ret->text));
     ret->arrived = calloc(message->n_arrived + 1, sizeof(*ret->arrived));
-    ret->ranks = read_ranks(message->ranks, message->n_ranks);
+    ret->ranks = read_stall_ranks(message->ranks, message->n_ranks);
     for (i = 0; ret->arrived != NULL && i < message->n_arrived; i++) {
         ret->arrived[i] = message->arrived[i];
     }
@@ -107,7 +107,7 @@ read_stalls(const Tutti__V1__DescribeStallResponse *response, tutti_stalls *ret,
                           .lost_count = response->lost_count};
     client_read_text(response->job, ret->job, sizeof(ret->job));
     ret->stalls = calloc(response->n_stalls + 1, sizeof(*ret->stalls));
-    ret->ranks = read_ranks(response->ranks, response->n_ranks);
+    ret->ranks = read_stall_ranks(response->ranks, response->n_ranks);
     well = ret->stalls != NULL && ret->ranks != NULL;
     for (i = 0; well && i < response->n_stalls; i++) {
         well = read_stall(response->stalls[i], &ret->stalls[i]);

@@ -41,7 +41,7 @@ tutti_split_init(tutti_split *split)
 
 /* NULL = as init says. */
 static tutti_code
-take_options(const tutti_group_options *given, tutti_group_options *ret, tutti_error *err)
+take_group_options(const tutti_group_options *given, tutti_group_options *ret, tutti_error *err)
 {
     tutti_group_options_init(ret);
     return given == NULL ? TUTTI_OK
@@ -50,7 +50,7 @@ take_options(const tutti_group_options *given, tutti_group_options *ret, tutti_e
 }
 
 static int
-compare_ranks(const void *left, const void *right)
+compare_group_ranks(const void *left, const void *right)
 {
     const uint32_t a = *(const uint32_t *)left;
     const uint32_t b = *(const uint32_t *)right;
@@ -70,7 +70,7 @@ create_sorted(tutti_client *client, const tutti_group_options *options, const ui
     }
     if (count > 0) {
         memcpy(sorted, ranks, count * sizeof(*sorted));
-        qsort(sorted, count, sizeof(*sorted), compare_ranks);
+        qsort(sorted, count, sizeof(*sorted), compare_group_ranks);
     }
     code = client_wire_group_create(client, options, sorted, count, ret_info, err);
     free(sorted);
@@ -86,7 +86,7 @@ tutti_group_create_with(tutti_client *client, const tutti_group_options *options
     tutti_code code = client_check_member(client, err);
 
     if (code == TUTTI_OK) {
-        code = take_options(options, &own, err);
+        code = take_group_options(options, &own, err);
     }
     if (code != TUTTI_OK) {
         return code;
@@ -137,7 +137,7 @@ tutti_group_split(tutti_client *client, const tutti_group_options *options,
 
     tutti_split_init(&own_split);
     if (code == TUTTI_OK) {
-        code = take_options(options, &own, err);
+        code = take_group_options(options, &own, err);
     }
     if (code == TUTTI_OK) {
         code = client_take_struct(&own_split, sizeof(own_split), split, split->size, "tutti_split",

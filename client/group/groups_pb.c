@@ -24,8 +24,8 @@ static const tutti_rpc_stub stub_delete_group = {SERVICE, "DeleteGroup"};
 
 /* [out, owned] ret_ranks  free it */
 static tutti_code
-read_ranks(const Tutti__V1__Group *message, uint32_t **ret_ranks, size_t *ret_count,
-           tutti_error *err)
+read_groups_ranks(const Tutti__V1__Group *message, uint32_t **ret_ranks, size_t *ret_count,
+                  tutti_error *err)
 {
     const size_t bytes = message->n_ranks * sizeof(**ret_ranks);
 
@@ -54,7 +54,7 @@ client_read_group(const Tutti__V1__Group *message, tutti_group_info *ret, tutti_
         return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the coordinator answered a group of %zu ranks",
                           message == NULL ? 0 : message->n_ranks);
     }
-    code = read_ranks(message, &info.ranks, &count, err);
+    code = read_groups_ranks(message, &info.ranks, &count, err);
     if (code != TUTTI_OK) {
         return code;
     }
@@ -201,7 +201,8 @@ add_groups(group_list *list, const Tutti__V1__ListGroupsResponse *page, tutti_er
 }
 
 static tutti_code
-list_page(tutti_client *client, char *token, size_t token_size, group_list *list, tutti_error *err)
+list_groups_page(tutti_client *client, char *token, size_t token_size, group_list *list,
+                 tutti_error *err)
 {
     Tutti__V1__ListGroupsRequest request = TUTTI__V1__LIST_GROUPS_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_list_groups);
@@ -235,7 +236,7 @@ tutti_group_list(tutti_client *client, tutti_group_info **ret_infos, size_t *ret
     tutti_code code;
 
     do {
-        code = list_page(client, token, sizeof(token), &list, err);
+        code = list_groups_page(client, token, sizeof(token), &list, err);
     } while (code == TUTTI_OK && token[0] != '\0');
     if (code != TUTTI_OK) {
         free_groups(&list);

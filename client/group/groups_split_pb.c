@@ -85,8 +85,8 @@ list_message_init(list_message *self, const tutti_rank_lists *lists, tutti_error
 /* ------------------------------------------------------------------------------ parts */
 
 static tutti_code
-read_part(const Tutti__V1__CreateSubgroupsResponse *response, tutti_group_info *ret_info,
-          tutti_error *err)
+read_split_part(const Tutti__V1__CreateSubgroupsResponse *response, tutti_group_info *ret_info,
+                tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
 
@@ -112,7 +112,7 @@ split_group(tutti_client *client, const Tutti__V1__CreateSubgroupsRequest *reque
     }
     response = tutti_rpc_message_get(message);
     if (ret_info != NULL) {
-        code = read_part(response, ret_info, err);
+        code = read_split_part(response, ret_info, err);
     }
     if (code == TUTTI_OK && ret_lists != NULL) {
         code = client_read_lists(response->lists, response->n_lists, ret_lists, err);
@@ -175,8 +175,8 @@ client_wire_group_split(tutti_client *client, const tutti_group_options *options
 /* ------------------------------------------------------------------------------ translation */
 
 static tutti_code
-translate(tutti_client *client, const Tutti__V1__TranslateRanksRequest *request, int32_t *ret_ranks,
-          tutti_error *err)
+translate_split(tutti_client *client, const Tutti__V1__TranslateRanksRequest *request,
+                int32_t *ret_ranks, tutti_error *err)
 {
     const client_call call = client_ask_coordinator(client, &stub_translate);
     const Tutti__V1__TranslateRanksResponse *response;
@@ -218,5 +218,5 @@ tutti_ranks_translate(tutti_client *client, const char *from, const char *to, co
         request.opt_rank_case = TUTTI__V1__TRANSLATE_RANKS_REQUEST__OPT_RANK_RANK;
         request.rank = own->rank;
     }
-    return translate(client, &request, ret_ranks, err);
+    return translate_split(client, &request, ret_ranks, err);
 }

@@ -58,7 +58,7 @@ tutti_member_watch_options_init(tutti_member_watch_options *options)
 /* ------------------------------------------------------------------------------ telling */
 
 static void
-tell(tutti_member_watch *self, tutti_member_event *event)
+notify_follower(tutti_member_watch *self, tutti_member_event *event)
 {
     event->job_id = self->job_id;
     self->enough = self->enough || !self->on_event(self->arg, event);
@@ -70,7 +70,7 @@ tell_error(tutti_member_watch *self, tutti_member_change kind, const tutti_error
     tutti_member_event event = {
         .size = sizeof(event), .kind = kind, .reason = "", .error = why, .epoch = self->epoch};
 
-    tell(self, &event);
+    notify_follower(self, &event);
 }
 
 /* Another job of that name begins with epochs of its own. */
@@ -84,24 +84,24 @@ take_now(tutti_member_watch *self, tutti_member_event *event)
     self->job_id = event->job_id;
     self->away_ns = 0;
     self->pause_ns = PAUSE_MIN_NS;
-    tell(self, event);
+    notify_follower(self, event);
 }
 
 static void
-take(tutti_member_watch *self, tutti_member_event *event)
+take_membership(tutti_member_watch *self, tutti_member_event *event)
 {
     if (event->kind == TUTTI_MEMBERS_NOW) {
         take_now(self, event);
     } else if (event->kind != 0 && event->epoch > self->epoch) {
         self->epoch = event->epoch;
-        tell(self, event);
+        notify_follower(self, event);
     }
 }
 
 /* ------------------------------------------------------------------------------ one stream */
 
 static bool
-is_over(tutti_member_watch *self)
+is_follow_over(tutti_member_watch *self)
 {
     bool over;
 
@@ -113,7 +113,7 @@ is_over(tutti_member_watch *self)
 
 /* How the stream ended. */
 static void
-finish(tutti_member_watch *self, tutti_error *ret_why)
+finish_membership(tutti_member_watch *self, tutti_error *ret_why)
 {
     tutti_rpc_stream *stream;
 
@@ -130,13 +130,13 @@ finish(tutti_member_watch *self, tutti_error *ret_why)
 }
 
 static void
-follow(tutti_member_watch *self, tutti_error *ret_why)
+follow_membership(tutti_member_watch *self, tutti_error *ret_why)
 {
     tutti_rpc_message *message = self->first;
 
     self->first = NULL;
-    while (message != NULL && !is_over(self)) {
-        take(self, &self->event);
+    while (message != NULL && !is_follow_over(self)) {
+        take_membership(self, &self->event);
         tutti_rpc_message_free(message);
         message = NULL;
         if (!self->enough &&
@@ -145,12 +145,12 @@ follow(tutti_member_watch *self, tutti_error *ret_why)
         }
     }
     tutti_rpc_message_free(message);
-    finish(self, ret_why);
+    finish_membership(self, ret_why);
 }
 
 /* Ask, and wait for the first answer, which is to come within the client's time. */
 static tutti_code
-begin(tutti_member_watch *self, tutti_error *err)
+begin_membership(tutti_member_watch *self, tutti_error *err)
 {
     client_stall_timer *patience = &self->client->watch;
     client_watched watched = {.stalled = false};
@@ -172,7 +172,7 @@ begin(tutti_member_watch *self, tutti_error *err)
                                NULL) == TUTTI_OK) {
         (void)client_wire_members_read(stream, &self->first, &self->event, NULL);
         if (client_stall_timer_remove(patience, &watched)) {
-            finish(self, NULL);
+            finish_membership(self, NULL);
             return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED,
                               "the coordinator gave no answer in time");
         }
@@ -180,7 +180,7 @@ begin(tutti_member_watch *self, tutti_error *err)
         tutti_rpc_stream_cancel(stream);
     }
     if (self->first == NULL) {
-        finish(self, err);
+        finish_membership(self, err);
         return err == NULL ? TUTTI_UNAVAILABLE : err->code;
     }
     return TUTTI_OK;
@@ -227,7 +227,7 @@ static bool
 come_back(tutti_member_watch *self, tutti_error *why)
 {
     do {
-        if (is_over(self)) {
+        if (is_follow_over(self)) {
             return false;
         }
         if (!may_come_back(self, why)) {
@@ -239,18 +239,18 @@ come_back(tutti_member_watch *self, tutti_error *why)
             tell_error(self, TUTTI_MEMBERS_AWAY, why);
         }
         pause_a_while(self);
-    } while (is_over(self) || begin(self, why) != TUTTI_OK);
+    } while (is_follow_over(self) || begin_membership(self, why) != TUTTI_OK);
     return true;
 }
 
 static void *
-run(void *arg)
+run_membership(void *arg)
 {
     tutti_member_watch *self = arg;
     tutti_error why;
 
     do {
-        follow(self, &why);
+        follow_membership(self, &why);
     } while (come_back(self, &why));
     return NULL;
 }
@@ -258,7 +258,7 @@ run(void *arg)
 static tutti_code
 start_thread(tutti_member_watch *self, tutti_error *err)
 {
-    const int failed = tutti_thread_start(&self->thread, run, self);
+    const int failed = tutti_thread_start(&self->thread, run_membership, self);
 
     return failed == 0 ? TUTTI_OK
                        : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no thread to watch members: %s",
@@ -328,7 +328,7 @@ tutti_member_watch_start(tutti_client *client, const tutti_member_watch_options 
     self->arg = arg;
     code = client_conn_take(client, CLIENT_COORDINATOR, &self->conn, &failed);
     if (code == TUTTI_OK) {
-        code = begin(self, &failed);
+        code = begin_membership(self, &failed);
     }
     if (code == TUTTI_OK) {
         code = start_thread(self, &failed);

@@ -49,7 +49,7 @@ typedef struct mesh_words {
 } mesh_words;
 
 static tutti_code
-check_words(const mesh_words *words, tutti_error *err)
+check_meshes_words(const mesh_words *words, tutti_error *err)
 {
     if (words->dim_count == 0 || words->dim_count > TUTTI_MESH_DIMS_MAX ||
         words->name_count != words->dim_count || words->rank_count == 0 ||
@@ -69,7 +69,7 @@ read_words(const mesh_words *words, tutti_mesh_info *ret, tutti_error *err)
                             .dim_count = (uint32_t)words->dim_count,
                             .rank_count = (uint32_t)words->rank_count,
                             .inside = words->coordinate_count > 0};
-    const tutti_code code = check_words(words, err);
+    const tutti_code code = check_meshes_words(words, err);
     size_t i;
 
     if (code != TUTTI_OK) {
@@ -238,7 +238,8 @@ add_meshes(mesh_list *list, const Tutti__V1__ListMeshesResponse *page, tutti_err
 
 /* [in, out] token  "" = there are no more */
 static tutti_code
-list_page(tutti_client *client, char token[TUTTI_NAME_MAX + 1], mesh_list *list, tutti_error *err)
+list_meshes_page(tutti_client *client, char token[TUTTI_NAME_MAX + 1], mesh_list *list,
+                 tutti_error *err)
 {
     Tutti__V1__ListMeshesRequest request = TUTTI__V1__LIST_MESHES_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_list);
@@ -272,7 +273,7 @@ tutti_mesh_list(tutti_client *client, tutti_mesh_info **ret_infos, size_t *ret_c
     tutti_code code;
 
     do {
-        code = list_page(client, token, &list, err);
+        code = list_meshes_page(client, token, &list, err);
     } while (code == TUTTI_OK && token[0] != '\0');
     if (code != TUTTI_OK) {
         free_meshes(&list);
@@ -311,7 +312,8 @@ tutti_mesh_groups(tutti_client *client, const char *name, const char *dim,
 }
 
 static tutti_code
-read_part(const Tutti__V1__SliceMeshResponse *response, tutti_mesh_info *ret_info, tutti_error *err)
+read_meshes_part(const Tutti__V1__SliceMeshResponse *response, tutti_mesh_info *ret_info,
+                 tutti_error *err)
 {
     const mesh_words words = {.name = response->group_name,
                               .shape = response->shape,
@@ -345,7 +347,7 @@ tutti_mesh_slice(tutti_client *client, const char *name, int64_t rank, const cha
         code = client_invoke(client, &call, &request.base, &message, err);
     }
     if (code == TUTTI_OK) {
-        code = read_part(tutti_rpc_message_get(message), ret_info, err);
+        code = read_meshes_part(tutti_rpc_message_get(message), ret_info, err);
     }
     tutti_rpc_message_free(message);
     return code;

@@ -184,7 +184,7 @@ tutti_kv_delete(tutti_client *client, const void *key, size_t key_size, bool *re
 /* ------------------------------------------------------------------------------ list */
 
 static tutti_kv_entry
-read_entry(const Tutti__V1__Entry *message)
+read_store_entry(const Tutti__V1__Entry *message)
 {
     return (tutti_kv_entry){.key = message->key.data,
                             .key_size = message->key.len,
@@ -217,8 +217,9 @@ keep_token(const Tutti__V1__StoreServiceListResponse *page, page_token *ret, tut
 
 /* One page; *ret_more is false at the end, or when the caller has enough. */
 static tutti_code
-list_page(tutti_client *client, Tutti__V1__StoreServiceListRequest *request, page_token *token,
-          tutti_kv_fn on_entry, void *arg, bool *ret_more, tutti_error *err)
+list_store_page(tutti_client *client, Tutti__V1__StoreServiceListRequest *request,
+                page_token *token, tutti_kv_fn on_entry, void *arg, bool *ret_more,
+                tutti_error *err)
 {
     const client_call call = client_ask_coordinator(client, &stub_list);
     const Tutti__V1__StoreServiceListResponse *page;
@@ -234,7 +235,7 @@ list_page(tutti_client *client, Tutti__V1__StoreServiceListRequest *request, pag
     }
     page = tutti_rpc_message_get(message);
     for (i = 0; i < page->n_entries && !enough; i++) {
-        const tutti_kv_entry entry = read_entry(page->entries[i]);
+        const tutti_kv_entry entry = read_store_entry(page->entries[i]);
 
         enough = !on_entry(arg, &entry);
     }
@@ -257,7 +258,7 @@ tutti_kv_list(tutti_client *client, const void *prefix, size_t prefix_size, tutt
     request.prefix = client_write_bytes(prefix, prefix_size);
     request.page_size = PAGE_SIZE;
     while (code == TUTTI_OK && more) {
-        code = list_page(client, &request, &token, on_entry, arg, &more, err);
+        code = list_store_page(client, &request, &token, on_entry, arg, &more, err);
     }
     return code;
 }
@@ -299,7 +300,7 @@ typedef struct watching {
 } watching;
 
 static void
-tell(watching *self, const Tutti__V1__StoreServiceWatchResponse *response)
+notify_watcher(watching *self, const Tutti__V1__StoreServiceWatchResponse *response)
 {
     tutti_kv_entry entry = {0};
 
@@ -307,7 +308,7 @@ tell(watching *self, const Tutti__V1__StoreServiceWatchResponse *response)
         self->stands = true;
         entry.version = response->entry == NULL ? 0 : response->entry->version;
     } else if (response->entry != NULL) {
-        entry = read_entry(response->entry);
+        entry = read_store_entry(response->entry);
         entry.deleted = response->kind == TUTTI__V1__WATCH_KIND__WATCH_KIND_DELETED;
     } else {
         return;
@@ -326,7 +327,7 @@ read_changes(watching *self, tutti_error *err)
         if (code != TUTTI_OK || message == NULL) {
             return code;
         }
-        tell(self, tutti_rpc_message_get(message));
+        notify_watcher(self, tutti_rpc_message_get(message));
         tutti_rpc_message_free(message);
     }
     tutti_rpc_stream_cancel(self->stream);
@@ -334,7 +335,7 @@ read_changes(watching *self, tutti_error *err)
 }
 
 static tutti_code
-watch(watching *self, const Tutti__V1__StoreServiceWatchRequest *request, tutti_error *err)
+watch_store(watching *self, const Tutti__V1__StoreServiceWatchRequest *request, tutti_error *err)
 {
     tutti_error status;
     tutti_code ended;
@@ -375,7 +376,7 @@ tutti_kv_watch(tutti_client *client, const void *prefix, size_t prefix_size, uin
     request.prefix = client_write_bytes(prefix, prefix_size);
     code = tutti_rpc_stream_open(conn->channel, &stub_watch, &options, &self.stream, err);
     if (code == TUTTI_OK) {
-        code = watch(&self, &request, err);
+        code = watch_store(&self, &request, err);
     }
     client_conn_give(client, conn);
     return code;

@@ -6,7 +6,7 @@
 
 /* Put bytes behind what is there. */
 static bool
-add(char *bytes, size_t *size, const void *more, size_t more_size)
+add_store_view(char *bytes, size_t *size, const void *more, size_t more_size)
 {
     if (more_size > TUTTI_KV_KEY_MAX - *size) {
         return false;
@@ -27,9 +27,9 @@ tutti_kv_view_init(tutti_kv_view *view, const tutti_kv_view *outer, const char *
     if (prefix == NULL || prefix[0] == '\0') {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_KEY", "a view without a prefix");
     }
-    if ((outer != NULL && !add(fresh.bytes, &fresh.size, outer->bytes, outer->size)) ||
-        !add(fresh.bytes, &fresh.size, prefix, strlen(prefix)) ||
-        !add(fresh.bytes, &fresh.size, "/", 1)) {
+    if ((outer != NULL && !add_store_view(fresh.bytes, &fresh.size, outer->bytes, outer->size)) ||
+        !add_store_view(fresh.bytes, &fresh.size, prefix, strlen(prefix)) ||
+        !add_store_view(fresh.bytes, &fresh.size, "/", 1)) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_KEY",
                               "prefix of %zu bytes behind %zu others, keys have at most %d",
                               strlen(prefix) + 1, outer == NULL ? 0 : outer->size,
@@ -50,8 +50,8 @@ tutti_kv_view_key(const tutti_kv_view *view, const void *key, size_t key_size, v
                               "key of %zu bytes behind a prefix of %zu, at most %d together",
                               key_size, view->size, TUTTI_KV_KEY_MAX);
     }
-    (void)add(ret_key, &size, view->bytes, view->size);
-    (void)add(ret_key, &size, key, key_size);
+    (void)add_store_view(ret_key, &size, view->bytes, view->size);
+    (void)add_store_view(ret_key, &size, key, key_size);
     *ret_size = size;
     return TUTTI_OK;
 }

@@ -19,7 +19,7 @@ typedef struct inference {
 } inference;
 
 static tutti_code
-ask(inference *self, const Tutti__V1__InferRequest *request, tutti_error *err)
+ask_inference(inference *self, const Tutti__V1__InferRequest *request, tutti_error *err)
 {
     const client_call call = {.stub = &stub_infer,
                               .kind = CLIENT_CONTROL,
@@ -42,8 +42,8 @@ ask(inference *self, const Tutti__V1__InferRequest *request, tutti_error *err)
 
 /* Every op has a request type of its own, and with it a place in the oneof. */
 static tutti_code
-take_request(client_request_hook *request_hook, const ProtobufCMessage *request,
-             const void *payload, size_t payload_bytes, tutti_error *err)
+take_inference_request(client_request_hook *request_hook, const ProtobufCMessage *request,
+                       const void *payload, size_t payload_bytes, tutti_error *err)
 {
     inference *self = tutti_container_of(request_hook, inference, request_hook);
     const ProtobufCMessageDescriptor *type = &tutti__v1__infer_request__descriptor;
@@ -66,14 +66,14 @@ take_request(client_request_hook *request_hook, const ProtobufCMessage *request,
                               "there is nothing to infer of this op: it makes no tensor, or "
                               "whichever comes");
     }
-    return ask(self, &message, err);
+    return ask_inference(self, &message, err);
 }
 
 tutti_code
 tutti_infer(tutti_client *client, tutti_op_kind kind, const tutti_op *op, const tutti_spec *input,
             const tutti_infer_place *place, tutti_spec *ret_result, tutti_error *err)
 {
-    inference self = {.request_hook.take = take_request, .client = client};
+    inference self = {.request_hook.take = take_inference_request, .client = client};
     const client_inline memory = {
         .spec = input, .gives = input != NULL, .request_hook = &self.request_hook};
     const client_op_fn fn = client_op_of(kind);

@@ -59,8 +59,8 @@ check_object(const tutti_object *object, tutti_error *err)
 
 /* All of them in one tensor, one behind the other. [out] ret_sizes  of each; may be NULL */
 static tutti_code
-put(tutti_client *client, const tutti_object *objects, size_t count, int64_t *ret_sizes,
-    tutti_handle *ret_handle, tutti_error *err)
+put_object(tutti_client *client, const tutti_object *objects, size_t count, int64_t *ret_sizes,
+           tutti_handle *ret_handle, tutti_error *err)
 {
     tutti_spec spec = {.dtype = TUTTI_DTYPE_UINT8, .dim_count = 1};
     unsigned char *bytes;
@@ -96,7 +96,8 @@ put(tutti_client *client, const tutti_object *objects, size_t count, int64_t *re
 }
 
 static tutti_code
-get(tutti_client *client, const tutti_handle *handle, tutti_object *ret_object, tutti_error *err)
+get_object(tutti_client *client, const tutti_handle *handle, tutti_object *ret_object,
+           tutti_error *err)
 {
     unsigned char *bytes;
     uint64_t size = 0;
@@ -148,7 +149,7 @@ run_one(tutti_client *client, op_fn fn, tutti_op *op, const tutti_object *object
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu objects", count);
     }
     if (count > 0) {
-        code = put(client, objects, count, sizes, &input, err);
+        code = put_object(client, objects, count, sizes, &input, err);
         op->input = input.text;
     }
     if (fn == tutti_scatter && count > 0) {
@@ -159,7 +160,7 @@ run_one(tutti_client *client, op_fn fn, tutti_op *op, const tutti_object *object
         code = fn(client, op, &result, err);
     }
     if (code == TUTTI_OK && ret_object != NULL) {
-        code = get(client, &result.output, ret_object, err);
+        code = get_object(client, &result.output, ret_object, err);
     }
     if (ret_source != NULL) {
         *ret_source = result.source_global;
@@ -223,7 +224,7 @@ get_all(tutti_client *client, const tutti_op_more *more, tutti_object **ret_obje
                           more->output_count);
     }
     for (i = 0; i < more->output_count && code == TUTTI_OK; i++) {
-        code = get(client, &more->outputs[i], &objects[i], err);
+        code = get_object(client, &more->outputs[i], &objects[i], err);
     }
     if (code != TUTTI_OK || more->output_count == 0) {
         tutti_objects_free(objects, more->output_count);
@@ -238,13 +239,13 @@ get_all(tutti_client *client, const tutti_op_more *more, tutti_object **ret_obje
 
 /* An op that gives the objects of all ranks. */
 static tutti_code
-run_all(tutti_client *client, op_fn fn, const tutti_op *given, const tutti_object *object,
-        tutti_object **ret_objects, size_t *ret_count, tutti_error *err)
+run_all_object(tutti_client *client, op_fn fn, const tutti_op *given, const tutti_object *object,
+               tutti_object **ret_objects, size_t *ret_count, tutti_error *err)
 {
     tutti_op_more more = {0};
     tutti_op op = own_op(given, &more);
     tutti_handle input = {.text = ""};
-    tutti_code code = put(client, object, 1, NULL, &input, err);
+    tutti_code code = put_object(client, object, 1, NULL, &input, err);
     size_t i;
 
     op.form = TUTTI_FORM_LIST;
@@ -267,12 +268,12 @@ tutti_code
 tutti_object_all_gather(tutti_client *client, const tutti_op *op, const tutti_object *object,
                         tutti_object **ret_objects, size_t *ret_count, tutti_error *err)
 {
-    return run_all(client, tutti_all_gather, op, object, ret_objects, ret_count, err);
+    return run_all_object(client, tutti_all_gather, op, object, ret_objects, ret_count, err);
 }
 
 tutti_code
 tutti_object_gather(tutti_client *client, const tutti_op *op, const tutti_object *object,
                     tutti_object **ret_objects, size_t *ret_count, tutti_error *err)
 {
-    return run_all(client, tutti_gather, op, object, ret_objects, ret_count, err);
+    return run_all_object(client, tutti_gather, op, object, ret_objects, ret_count, err);
 }

@@ -8,7 +8,7 @@
 #include "tutti/v1/object.pb-c.h"
 
 static void
-fill(const tutti_object *object, Tutti__V1__Object *message)
+fill_object(const tutti_object *object, Tutti__V1__Object *message)
 {
     tutti__v1__object__init(message);
     message->content_type = client_write_text(object->content_type);
@@ -20,7 +20,7 @@ client_object_size(const tutti_object *object)
 {
     Tutti__V1__Object message;
 
-    fill(object, &message);
+    fill_object(object, &message);
     return tutti__v1__object__get_packed_size(&message);
 }
 
@@ -29,7 +29,7 @@ client_object_write(const tutti_object *object, unsigned char *ret_bytes)
 {
     Tutti__V1__Object message;
 
-    fill(object, &message);
+    fill_object(object, &message);
     return tutti__v1__object__pack(&message, ret_bytes);
 }
 

@@ -87,8 +87,8 @@ client_take_op(const tutti_op *given, tutti_op *ret_op, tutti_error *err)
 }
 
 static tutti_code
-run(client_op_fn wire, tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
-    tutti_error *err)
+run_op(client_op_fn wire, tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
+       tutti_error *err)
 {
     tutti_op_result result;
     tutti_op own;
@@ -107,80 +107,80 @@ tutti_code
 tutti_all_reduce(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
                  tutti_error *err)
 {
-    return run(client_wire_all_reduce, client, op, ret_result, err);
+    return run_op(client_wire_all_reduce, client, op, ret_result, err);
 }
 
 tutti_code
 tutti_broadcast(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
                 tutti_error *err)
 {
-    return run(client_wire_broadcast, client, op, ret_result, err);
+    return run_op(client_wire_broadcast, client, op, ret_result, err);
 }
 
 tutti_code
 tutti_all_gather(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
                  tutti_error *err)
 {
-    return run(client_wire_all_gather, client, op, ret_result, err);
+    return run_op(client_wire_all_gather, client, op, ret_result, err);
 }
 
 tutti_code
 tutti_reduce_to_root(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
                      tutti_error *err)
 {
-    return run(client_wire_reduce, client, op, ret_result, err);
+    return run_op(client_wire_reduce, client, op, ret_result, err);
 }
 
 tutti_code
 tutti_reduce_scatter(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
                      tutti_error *err)
 {
-    return run(client_wire_reduce_scatter, client, op, ret_result, err);
+    return run_op(client_wire_reduce_scatter, client, op, ret_result, err);
 }
 
 tutti_code
 tutti_gather(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
              tutti_error *err)
 {
-    return run(client_wire_gather, client, op, ret_result, err);
+    return run_op(client_wire_gather, client, op, ret_result, err);
 }
 
 tutti_code
 tutti_scatter(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
               tutti_error *err)
 {
-    return run(client_wire_scatter, client, op, ret_result, err);
+    return run_op(client_wire_scatter, client, op, ret_result, err);
 }
 
 tutti_code
 tutti_all_to_all(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
                  tutti_error *err)
 {
-    return run(client_wire_all_to_all, client, op, ret_result, err);
+    return run_op(client_wire_all_to_all, client, op, ret_result, err);
 }
 
 tutti_code
 tutti_permute(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
               tutti_error *err)
 {
-    return run(client_wire_permute, client, op, ret_result, err);
+    return run_op(client_wire_permute, client, op, ret_result, err);
 }
 
 tutti_code
 tutti_barrier(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
               tutti_error *err)
 {
-    return run(client_wire_barrier, client, op, ret_result, err);
+    return run_op(client_wire_barrier, client, op, ret_result, err);
 }
 
 tutti_code
 tutti_send(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result, tutti_error *err)
 {
-    return run(client_wire_send, client, op, ret_result, err);
+    return run_op(client_wire_send, client, op, ret_result, err);
 }
 
 tutti_code
 tutti_recv(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result, tutti_error *err)
 {
-    return run(client_wire_recv, client, op, ret_result, err);
+    return run_op(client_wire_recv, client, op, ret_result, err);
 }

@@ -54,7 +54,7 @@ run_inline(data_op *self)
 /* ------------------------------------------------------------------------------ temporaries */
 
 static void
-draw_name(char ret_name[TEMPORARY_NAME_SIZE])
+draw_op_data_name(char ret_name[TEMPORARY_NAME_SIZE])
 {
     char id[TUTTI_ID_TEXT_SIZE];
 
@@ -64,13 +64,13 @@ draw_name(char ret_name[TEMPORARY_NAME_SIZE])
 
 /* Its name is all that is known when the answer was lost. What is not there needs no deleting. */
 static void
-drop(data_op *self, const char *handle)
+drop_op_data(data_op *self, const char *handle)
 {
     (void)client_wire_delete(self->client, &handle, 1, NULL);
 }
 
 static tutti_code
-upload(data_op *self, const char *name)
+upload_op_data(data_op *self, const char *name)
 {
     const client_put put = {.spec = self->memory.spec, .data = self->memory.data, .name = name};
     tutti_handle handle;
@@ -94,7 +94,7 @@ create_result(data_op *self, const char *name)
 }
 
 static tutti_code
-download(data_op *self, const char *handle)
+download_op_data(data_op *self, const char *handle)
 {
     return tutti_tensor_read(self->client, handle, self->memory.result, self->memory.result_bytes,
                              NULL, self->err);
@@ -120,11 +120,11 @@ run_in_place(data_op *self)
     tutti_op_result result;
     tutti_code code;
 
-    draw_name(name);
+    draw_op_data_name(name);
     self->op.output = name;
     if (self->memory.gives) {
         self->op.input = name;
-        code = upload(self, name);
+        code = upload_op_data(self, name);
     } else {
         code = create_result(self, name);
     }
@@ -134,9 +134,9 @@ run_in_place(data_op *self)
         call_in_vain(self);
     }
     if (code == TUTTI_OK && self->memory.takes) {
-        code = download(self, name);
+        code = download_op_data(self, name);
     }
-    drop(self, name);
+    drop_op_data(self, name);
     return code;
 }
 
@@ -149,11 +149,11 @@ run_with_result(data_op *self)
     tutti_op_result result;
     tutti_code code;
 
-    draw_name(name);
-    draw_name(result_name);
+    draw_op_data_name(name);
+    draw_op_data_name(result_name);
     self->op.input = name;
     self->op.output = result_name;
-    code = upload(self, name);
+    code = upload_op_data(self, name);
     if (code == TUTTI_OK) {
         code = create_result(self, result_name);
     }
@@ -163,10 +163,10 @@ run_with_result(data_op *self)
         call_in_vain(self);
     }
     if (code == TUTTI_OK) {
-        code = download(self, result_name);
+        code = download_op_data(self, result_name);
     }
-    drop(self, result_name);
-    drop(self, name);
+    drop_op_data(self, result_name);
+    drop_op_data(self, name);
     return code;
 }
 
@@ -187,7 +187,7 @@ run_data(data_op *self)
 /* ------------------------------------------------------------------------------ roles */
 
 static tutti_code
-take(data_op *self, const tutti_op *op)
+take_op_outputs(data_op *self, const tutti_op *op)
 {
     tutti_code code = client_take_op(op, &self->op, self->err);
 
@@ -254,9 +254,9 @@ check_result(const data_op *self)
 }
 
 static tutti_code
-perform(data_op *self, const tutti_op *op)
+perform_op_data(data_op *self, const tutti_op *op)
 {
-    tutti_code code = take(self, op);
+    tutti_code code = take_op_outputs(self, op);
 
     if (code == TUTTI_OK) {
         code = take_role(self);
@@ -280,7 +280,7 @@ tutti_all_reduce_data(tutti_client *client, const tutti_op *op, const tutti_spec
                     .memory = {.spec = spec, .data = data, .result = result},
                     .err = err};
 
-    return perform(&self, op);
+    return perform_op_data(&self, op);
 }
 
 tutti_code
@@ -294,7 +294,7 @@ tutti_reduce_to_root_data(tutti_client *client, const tutti_op *op, const tutti_
                     .memory = {.spec = spec, .data = data, .result = result},
                     .err = err};
 
-    return perform(&self, op);
+    return perform_op_data(&self, op);
 }
 
 tutti_code
@@ -308,7 +308,7 @@ tutti_reduce_scatter_data(tutti_client *client, const tutti_op *op, const tutti_
         .memory = {.spec = spec, .data = data, .result = result, .result_bytes = result_bytes},
         .err = err};
 
-    return perform(&self, op);
+    return perform_op_data(&self, op);
 }
 
 tutti_code
@@ -322,7 +322,7 @@ tutti_broadcast_data(tutti_client *client, const tutti_op *op, const tutti_spec 
                     .memory = {.spec = spec, .data = data, .result = data},
                     .err = err};
 
-    return perform(&self, op);
+    return perform_op_data(&self, op);
 }
 
 tutti_code
@@ -336,7 +336,7 @@ tutti_all_gather_data(tutti_client *client, const tutti_op *op, const tutti_spec
         .memory = {.spec = spec, .data = data, .result = result, .result_bytes = result_bytes},
         .err = err};
 
-    return perform(&self, op);
+    return perform_op_data(&self, op);
 }
 
 tutti_code
@@ -350,7 +350,7 @@ tutti_gather_data(tutti_client *client, const tutti_op *op, const tutti_spec *sp
         .memory = {.spec = spec, .data = data, .result = result, .result_bytes = result_bytes},
         .err = err};
 
-    return perform(&self, op);
+    return perform_op_data(&self, op);
 }
 
 tutti_code
@@ -364,7 +364,7 @@ tutti_scatter_data(tutti_client *client, const tutti_op *op, const tutti_spec *s
         .memory = {.spec = spec, .data = data, .result = result, .result_bytes = result_bytes},
         .err = err};
 
-    return perform(&self, op);
+    return perform_op_data(&self, op);
 }
 
 tutti_code
@@ -378,7 +378,7 @@ tutti_all_to_all_data(tutti_client *client, const tutti_op *op, const tutti_spec
                     .memory = {.spec = spec, .data = data, .result = result},
                     .err = err};
 
-    return perform(&self, op);
+    return perform_op_data(&self, op);
 }
 
 tutti_code
@@ -392,5 +392,5 @@ tutti_permute_data(tutti_client *client, const tutti_op *op, const tutti_spec *s
                     .memory = {.spec = spec, .data = data, .result = result},
                     .err = err};
 
-    return perform(&self, op);
+    return perform_op_data(&self, op);
 }

@@ -21,8 +21,8 @@ static const tutti_rpc_stub stub_list = {SERVICE, "ListTracers"};
 static const tutti_rpc_stub stub_backward = {SERVICE, "Backward"};
 
 static tutti_code
-ask(tutti_client *client, const tutti_rpc_stub *stub, const ProtobufCMessage *request,
-    tutti_rpc_message **ret_message, tutti_error *err)
+ask_tracer(tutti_client *client, const tutti_rpc_stub *stub, const ProtobufCMessage *request,
+           tutti_rpc_message **ret_message, tutti_error *err)
 {
     const client_call call = {
         .stub = stub, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
@@ -32,11 +32,11 @@ ask(tutti_client *client, const tutti_rpc_stub *stub, const ProtobufCMessage *re
 
 /* Nothing is in the answer. */
 static tutti_code
-tell(tutti_client *client, const tutti_rpc_stub *stub, const ProtobufCMessage *request,
-     tutti_error *err)
+write_tracer(tutti_client *client, const tutti_rpc_stub *stub, const ProtobufCMessage *request,
+             tutti_error *err)
 {
     tutti_rpc_message *message = NULL;
-    const tutti_code code = ask(client, stub, request, &message, err);
+    const tutti_code code = ask_tracer(client, stub, request, &message, err);
 
     tutti_rpc_message_free(message);
     return code;
@@ -48,7 +48,7 @@ tutti_tracer_create(tutti_client *client, const char *name, tutti_error *err)
     Tutti__V1__CreateTracerRequest request = TUTTI__V1__CREATE_TRACER_REQUEST__INIT;
 
     request.name = client_write_text(name);
-    return tell(client, &stub_create, &request.base, err);
+    return write_tracer(client, &stub_create, &request.base, err);
 }
 
 tutti_code
@@ -60,7 +60,7 @@ tutti_tracer_attach(tutti_client *client, const char *name, const char *const *t
     request.tracer = client_write_text(name);
     request.n_tensors = count;
     request.tensors = (char **)(uintptr_t)tensors; /* protobuf-c has no const */
-    return tell(client, &stub_attach, &request.base, err);
+    return write_tracer(client, &stub_attach, &request.base, err);
 }
 
 tutti_code
@@ -69,7 +69,7 @@ tutti_tracer_clear(tutti_client *client, const char *name, tutti_error *err)
     Tutti__V1__ClearTracerRequest request = TUTTI__V1__CLEAR_TRACER_REQUEST__INIT;
 
     request.tracer = client_write_text(name);
-    return tell(client, &stub_clear, &request.base, err);
+    return write_tracer(client, &stub_clear, &request.base, err);
 }
 
 tutti_code
@@ -78,7 +78,7 @@ tutti_tracer_delete(tutti_client *client, const char *name, tutti_error *err)
     Tutti__V1__DeleteTracerRequest request = TUTTI__V1__DELETE_TRACER_REQUEST__INIT;
 
     request.tracer = client_write_text(name);
-    return tell(client, &stub_delete, &request.base, err);
+    return write_tracer(client, &stub_delete, &request.base, err);
 }
 
 /* ------------------------------------------------------------------------------ listing */
@@ -113,7 +113,7 @@ tutti_tracer_list(tutti_client *client, tutti_tracer_info **ret_infos, size_t *r
     const Tutti__V1__ListTracersRequest request = TUTTI__V1__LIST_TRACERS_REQUEST__INIT;
     const Tutti__V1__ListTracersResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code = ask(client, &stub_list, &request.base, &message, err);
+    tutti_code code = ask_tracer(client, &stub_list, &request.base, &message, err);
 
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
@@ -188,8 +188,8 @@ read_found(const Tutti__V1__BackwardResponse *response, tutti_gradient **ret_fou
 
 /* [out] ret_work  may be NULL */
 static tutti_code
-read_answer(tutti_rpc_message *message, tutti_gradient **ret_found, size_t *ret_count,
-            char *ret_work, tutti_error *err)
+read_tracer_answer(tutti_rpc_message *message, tutti_gradient **ret_found, size_t *ret_count,
+                   char *ret_work, tutti_error *err)
 {
     const Tutti__V1__BackwardResponse *response = tutti_rpc_message_get(message);
     char work[TUTTI_HANDLE_MAX + 1] = "";
@@ -251,7 +251,7 @@ tutti_backward(tutti_client *client, const char *name, const tutti_backward_opti
         code = client_invoke(client, &call, &request.base, &message, err);
     }
     if (code == TUTTI_OK) {
-        code = read_answer(message, ret_found, ret_count, ret_work, err);
+        code = read_tracer_answer(message, ret_found, ret_count, ret_work, err);
     }
     tutti_rpc_message_free(message);
     free(given.memory);

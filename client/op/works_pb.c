@@ -17,7 +17,7 @@ static const tutti_rpc_stub stub_test = {SERVICE, "Test"};
 static const tutti_rpc_stub stub_sync = {SERVICE, "Sync"};
 
 static tutti_code
-check_count(size_t count, tutti_error *err)
+check_works_count(size_t count, tutti_error *err)
 {
     if (count == 0 || count > WORKS_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_HANDLE", "%zu works, need 1 to %d",
@@ -69,15 +69,15 @@ read_statuses(Tutti__V1__WorkStatus *const *messages, size_t got, size_t count,
 
 /* [out] ret_more  of the only work; NULL = not wanted */
 static tutti_code
-wait_for(tutti_client *client, const char *const *works, size_t count, uint32_t timeout_ms,
-         tutti_work_status *ret_statuses, tutti_op_more *ret_more, tutti_error *err)
+wait_for_works(tutti_client *client, const char *const *works, size_t count, uint32_t timeout_ms,
+               tutti_work_status *ret_statuses, tutti_op_more *ret_more, tutti_error *err)
 {
     Tutti__V1__WaitRequest request = TUTTI__V1__WAIT_REQUEST__INIT;
     const client_call call = {
         .stub = &stub_wait, .kind = CLIENT_CONTROL, .deadline_ns = client_op_deadline(timeout_ms)};
     const Tutti__V1__WaitResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code = check_count(count, err);
+    tutti_code code = check_works_count(count, err);
 
     if (code != TUTTI_OK) {
         return code;
@@ -102,7 +102,7 @@ tutti_code
 tutti_wait(tutti_client *client, const char *const *works, size_t count, uint32_t timeout_ms,
            tutti_work_status *ret_statuses, tutti_error *err)
 {
-    return wait_for(client, works, count, timeout_ms, ret_statuses, NULL, err);
+    return wait_for_works(client, works, count, timeout_ms, ret_statuses, NULL, err);
 }
 
 tutti_code
@@ -110,7 +110,7 @@ tutti_wait_more(tutti_client *client, const char *work, uint32_t timeout_ms,
                 tutti_work_status *ret_status, tutti_op_more *ret_more, tutti_error *err)
 {
     *ret_more = (tutti_op_more){0};
-    return wait_for(client, &work, 1, timeout_ms, ret_status, ret_more, err);
+    return wait_for_works(client, &work, 1, timeout_ms, ret_status, ret_more, err);
 }
 
 tutti_code
@@ -122,7 +122,7 @@ tutti_test(tutti_client *client, const char *const *works, size_t count,
         .stub = &stub_test, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
     const Tutti__V1__TestResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code = check_count(count, err);
+    tutti_code code = check_works_count(count, err);
 
     if (code != TUTTI_OK) {
         return code;

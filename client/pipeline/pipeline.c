@@ -188,7 +188,7 @@ pipeline_answered(tutti_pipeline *pipeline, pipeline_call *call)
 
 /* One answer; what is held goes out first. */
 static tutti_code
-read_one(tutti_pipeline *pipeline, tutti_error *err)
+read_one_pipeline(tutti_pipeline *pipeline, tutti_error *err)
 {
     tutti_rpc_message *message = NULL;
     tutti_code code = tutti_pipeline_flush(pipeline, err);
@@ -216,7 +216,7 @@ make_room_for_bytes(tutti_pipeline *pipeline, size_t payload_bytes, tutti_error 
 
     while (code == TUTTI_OK && pipeline->unanswered > 0 &&
            pipeline->payload_bytes + payload_bytes > PAYLOAD_BYTES_MAX) {
-        code = read_one(pipeline, err);
+        code = read_one_pipeline(pipeline, err);
     }
     return code;
 }
@@ -234,14 +234,14 @@ pipeline_make_room(tutti_pipeline *pipeline, size_t payload_bytes, tutti_error *
     }
     /* Half of it at once, so that the next calls travel together. */
     while (code == TUTTI_OK && pipeline->unanswered > pipeline->in_flight_max / 2) {
-        code = read_one(pipeline, err);
+        code = read_one_pipeline(pipeline, err);
     }
     return code == TUTTI_OK ? make_room_for_bytes(pipeline, payload_bytes, err) : code;
 }
 
 /* The caller has it now. */
 static void
-hand_over(tutti_pipeline *pipeline, pipeline_call *call, tutti_pipeline_result *ret_result)
+hand_over_pipeline(tutti_pipeline *pipeline, pipeline_call *call, tutti_pipeline_result *ret_result)
 {
     if (call->message != NULL) {
         tutti_rpc_message_read(call->message, call->memory.result,
@@ -262,11 +262,11 @@ tutti_pipeline_next(tutti_pipeline *pipeline, tutti_pipeline_result *ret_result,
             return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NOTHING_SUBMITTED",
                                   "all results of the pipeline have been taken");
         }
-        code = read_one(pipeline, err);
+        code = read_one_pipeline(pipeline, err);
     }
     if (code == TUTTI_OK) {
-        hand_over(pipeline, tutti_container_of(pipeline->done.next, pipeline_call, done),
-                  ret_result);
+        hand_over_pipeline(pipeline, tutti_container_of(pipeline->done.next, pipeline_call, done),
+                           ret_result);
     }
     return code;
 }
@@ -283,10 +283,10 @@ tutti_pipeline_take(tutti_pipeline *pipeline, uint64_t id, tutti_pipeline_result
                               "no call %" PRIu64 " in the pipeline, or its result was taken", id);
     }
     while (code == TUTTI_OK && !call->answered) {
-        code = read_one(pipeline, err);
+        code = read_one_pipeline(pipeline, err);
     }
     if (code == TUTTI_OK) {
-        hand_over(pipeline, call, ret_result);
+        hand_over_pipeline(pipeline, call, ret_result);
     }
     return code;
 }

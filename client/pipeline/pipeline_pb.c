@@ -13,8 +13,8 @@
 /* ------------------------------------------------------------------------------ submitting */
 
 static tutti_code
-pack(const tutti_pipeline *pipeline, uint64_t id, const ProtobufCMessage *request,
-     tutti_bytes payload, tutti_rpc_packed **ret_packed, tutti_error *err)
+pack_pipeline(const tutti_pipeline *pipeline, uint64_t id, const ProtobufCMessage *request,
+              tutti_bytes payload, tutti_rpc_packed **ret_packed, tutti_error *err)
 {
     const tutti_rpc_blob blob = {.data = payload.data, .size = payload.size};
     Tutti__V1__RunRequest message = TUTTI__V1__RUN_REQUEST__INIT;
@@ -39,8 +39,8 @@ send_command(tutti_pipeline *pipeline, const ProtobufCMessage *request, const vo
     tutti_code code = pipeline_make_room(pipeline, payload_bytes, err);
 
     if (code == TUTTI_OK) {
-        code = pack(pipeline, pipeline->last_id + 1, request, (tutti_bytes){payload, payload_bytes},
-                    &packed, err);
+        code = pack_pipeline(pipeline, pipeline->last_id + 1, request,
+                             (tutti_bytes){payload, payload_bytes}, &packed, err);
     }
     if (code == TUTTI_OK) {
         code = pipeline_write(pipeline, packed, err);
@@ -59,8 +59,8 @@ send_command(tutti_pipeline *pipeline, const ProtobufCMessage *request, const vo
 }
 
 static tutti_code
-take_request(client_request_hook *request_hook, const ProtobufCMessage *request,
-             const void *payload, size_t payload_bytes, tutti_error *err)
+take_pipeline_request(client_request_hook *request_hook, const ProtobufCMessage *request,
+                      const void *payload, size_t payload_bytes, tutti_error *err)
 {
     return send_command(tutti_container_of(request_hook, tutti_pipeline, request_hook), request,
                         payload, payload_bytes, err);
@@ -69,13 +69,13 @@ take_request(client_request_hook *request_hook, const ProtobufCMessage *request,
 tutti_code
 pipeline_open_stream(tutti_pipeline *pipeline, tutti_error *err)
 {
-    pipeline->request_hook.take = take_request;
+    pipeline->request_hook.take = take_pipeline_request;
     return client_open_commands(pipeline->conn, &pipeline->stream, err);
 }
 
 /* A call about to be submitted; what becomes of it is pipeline->next. */
 static tutti_code
-begin(tutti_pipeline *pipeline, const client_inline *memory, tutti_error *err)
+begin_pipeline(tutti_pipeline *pipeline, const client_inline *memory, tutti_error *err)
 {
     pipeline_call *call = calloc(1, sizeof(*call));
 
@@ -94,7 +94,7 @@ begin(tutti_pipeline *pipeline, const client_inline *memory, tutti_error *err)
 
 /* It was submitted, unless pipeline->next is still there. */
 static tutti_code
-finish(tutti_pipeline *pipeline, tutti_code code, uint64_t *ret_id)
+finish_pipeline(tutti_pipeline *pipeline, tutti_code code, uint64_t *ret_id)
 {
     free(pipeline->next);
     pipeline->next = NULL;
@@ -105,8 +105,8 @@ finish(tutti_pipeline *pipeline, tutti_code code, uint64_t *ret_id)
 }
 
 static tutti_code
-submit(tutti_pipeline *pipeline, tutti_op_kind kind, const tutti_op *op, client_inline *memory,
-       tutti_error *err)
+submit_pipeline(tutti_pipeline *pipeline, tutti_op_kind kind, const tutti_op *op,
+                client_inline *memory, tutti_error *err)
 {
     const client_op_fn fn = client_op_of(kind);
     tutti_op_result none;
@@ -117,7 +117,7 @@ submit(tutti_pipeline *pipeline, tutti_op_kind kind, const tutti_op *op, client_
                               (int)kind);
     }
     memory->request_hook = &pipeline->request_hook;
-    code = begin(pipeline, memory, err);
+    code = begin_pipeline(pipeline, memory, err);
     return code == TUTTI_OK ? fn(pipeline->client, op, memory, &none, err) : code;
 }
 
@@ -130,9 +130,9 @@ tutti_pipeline_submit(tutti_pipeline *pipeline, tutti_op_kind kind, const tutti_
     tutti_code code = client_take_op(op, &own, err);
 
     if (code == TUTTI_OK) {
-        code = submit(pipeline, kind, &own, &memory, err);
+        code = submit_pipeline(pipeline, kind, &own, &memory, err);
     }
-    return finish(pipeline, code, ret_id);
+    return finish_pipeline(pipeline, code, ret_id);
 }
 
 static tutti_code
@@ -167,9 +167,9 @@ tutti_pipeline_submit_data(tutti_pipeline *pipeline, tutti_op_kind kind, const t
     if (code == TUTTI_OK) {
         own.input = NULL;
         own.output = NULL;
-        code = submit(pipeline, kind, &own, &memory, err);
+        code = submit_pipeline(pipeline, kind, &own, &memory, err);
     }
-    return finish(pipeline, code, ret_id);
+    return finish_pipeline(pipeline, code, ret_id);
 }
 
 tutti_code
@@ -187,7 +187,7 @@ tutti_pipeline_put(tutti_pipeline *pipeline, const tutti_spec *spec, const void 
                               bytes, TUTTI_INLINE_BYTES_MAX);
     }
     if (code == TUTTI_OK) {
-        code = begin(pipeline, NULL, err);
+        code = begin_pipeline(pipeline, NULL, err);
     }
     if (code == TUTTI_OK) {
         client_write_spec(spec, &wire);
@@ -197,7 +197,7 @@ tutti_pipeline_put(tutti_pipeline *pipeline, const tutti_spec *spec, const void 
         request.device = client_device(pipeline->client, into);
         code = send_command(pipeline, &request.base, data, (size_t)bytes, err);
     }
-    return finish(pipeline, code, ret_id);
+    return finish_pipeline(pipeline, code, ret_id);
 }
 
 /* A call without payload whose request is complete. */
@@ -205,12 +205,12 @@ static tutti_code
 send_plain(tutti_pipeline *pipeline, const ProtobufCMessage *request, const client_inline *memory,
            uint64_t *ret_id, tutti_error *err)
 {
-    tutti_code code = begin(pipeline, memory, err);
+    tutti_code code = begin_pipeline(pipeline, memory, err);
 
     if (code == TUTTI_OK) {
         code = send_command(pipeline, request, NULL, 0, err);
     }
-    return finish(pipeline, code, ret_id);
+    return finish_pipeline(pipeline, code, ret_id);
 }
 
 tutti_code

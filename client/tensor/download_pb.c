@@ -98,7 +98,7 @@ receive_all(client_transfer_stream *self, void *data, tutti_error *err)
 }
 
 static tutti_code
-ask(client_transfer_stream *self, tutti_error *err)
+ask_download(client_transfer_stream *self, tutti_error *err)
 {
     Tutti__V1__DownloadRequest request = TUTTI__V1__DOWNLOAD_REQUEST__INIT;
     const client_parallel_transfer *parallel = self->parallel;
@@ -121,7 +121,7 @@ download_part(client_parallel_transfer *parallel, size_t index, tutti_error *err
     if (code != TUTTI_OK) {
         return code;
     }
-    code = ask(&self, err);
+    code = ask_download(&self, err);
     if (code == TUTTI_OK) {
         code = receive_all(&self, parallel->data, err);
     }
@@ -130,7 +130,8 @@ download_part(client_parallel_transfer *parallel, size_t index, tutti_error *err
 
 /* [out] ret_again  it failed, and over one stream it may go well or tell a better reason */
 static tutti_code
-download(const client_parallel_transfer *wanted, size_t count, bool *ret_again, tutti_error *err)
+run_download(const client_parallel_transfer *wanted, size_t count, bool *ret_again,
+             tutti_error *err)
 {
     client_parallel_transfer parallel;
     tutti_error why;
@@ -161,7 +162,7 @@ client_wire_download(tutti_client *client, const char *handle, void *data, uint6
                                              .data = data};
     bool again = false;
     tutti_code code =
-        download(&wanted, client_parallel_transfer_count(client, transfer, bytes), &again, err);
+        run_download(&wanted, client_parallel_transfer_count(client, transfer, bytes), &again, err);
 
-    return again ? download(&wanted, 1, &again, err) : code;
+    return again ? run_download(&wanted, 1, &again, err) : code;
 }

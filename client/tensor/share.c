@@ -30,7 +30,8 @@ struct tutti_view {
 /* ------------------------------------------------------------------------------ mapping */
 
 static tutti_code
-map(tutti_client *client, const char *handle, bool writable, tutti_view *view, tutti_error *err)
+map_share(tutti_client *client, const char *handle, bool writable, tutti_view *view,
+          tutti_error *err)
 {
     char host_id[TUTTI_LOCAL_HOST_MAX + 1];
     client_share_offer offer;
@@ -75,7 +76,7 @@ helps_copy(const tutti_error *err)
 
 /* What it is, once the op that makes it has said so. */
 static tutti_code
-learn(tutti_client *client, const char *handle, tutti_view *view, tutti_error *err)
+learn_share(tutti_client *client, const char *handle, tutti_view *view, tutti_error *err)
 {
     const uint64_t deadline_ns = client_deadline(client, 0);
     tutti_tensor_info info;
@@ -101,9 +102,9 @@ learn(tutti_client *client, const char *handle, tutti_view *view, tutti_error *e
 }
 
 static tutti_code
-copy(tutti_client *client, const char *handle, tutti_view *view, tutti_error *err)
+copy_share(tutti_client *client, const char *handle, tutti_view *view, tutti_error *err)
 {
-    tutti_code code = learn(client, handle, view, err);
+    tutti_code code = learn_share(client, handle, view, err);
     size_t room;
 
     if (code != TUTTI_OK) {
@@ -135,7 +136,7 @@ static tutti_code
 fill_view(tutti_client *client, const char *handle, uint32_t flags, tutti_view *view,
           tutti_error *err)
 {
-    tutti_code code = map(client, handle, view->writable, view, &view->why);
+    tutti_code code = map_share(client, handle, view->writable, view, &view->why);
 
     if (code == TUTTI_OK) {
         return code;
@@ -144,7 +145,7 @@ fill_view(tutti_client *client, const char *handle, uint32_t flags, tutti_view *
         return tutti_error_pass(err, &view->why);
     }
     say_copy(&view->why);
-    return copy(client, handle, view, err);
+    return copy_share(client, handle, view, err);
 }
 
 tutti_code

@@ -24,7 +24,7 @@ static const tutti_rpc_stub stub_stat = {SERVICE, "Stat"};
 static const tutti_rpc_stub stub_list = {SERVICE, "List"};
 
 static client_call
-control(const tutti_client *client, const tutti_rpc_stub *stub)
+control_tensor(const tutti_client *client, const tutti_rpc_stub *stub)
 {
     return (client_call){
         .stub = stub, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
@@ -57,7 +57,7 @@ tutti_tensor_create(tutti_client *client, const tutti_spec *spec, const char *na
                     tutti_handle *ret_handle, tutti_error *err)
 {
     Tutti__V1__CreateRequest request = TUTTI__V1__CREATE_REQUEST__INIT;
-    const client_call call = control(client, &stub_create);
+    const client_call call = control_tensor(client, &stub_create);
     const Tutti__V1__CreateResponse *response;
     tutti_rpc_message *message = NULL;
     wire_spec wire;
@@ -113,7 +113,7 @@ tutti_tensor_copy(tutti_client *client, const char *handle, const char *into, co
                   tutti_handle *ret_handle, tutti_error *err)
 {
     Tutti__V1__CopyRequest request = TUTTI__V1__COPY_REQUEST__INIT;
-    const client_call call = control(client, &stub_copy);
+    const client_call call = control_tensor(client, &stub_copy);
     const Tutti__V1__CopyResponse *response;
     tutti_rpc_message *message = NULL;
     tutti_code code = client_check_handle(handle, err);
@@ -181,7 +181,7 @@ tutti_code
 client_wire_delete(tutti_client *client, const char *const *handles, size_t count, tutti_error *err)
 {
     Tutti__V1__DeleteRequest request = TUTTI__V1__DELETE_REQUEST__INIT;
-    const client_call call = control(client, &stub_delete);
+    const client_call call = control_tensor(client, &stub_delete);
 
     request.n_handles = count;
     request.handles = (char **)(uintptr_t)handles;
@@ -199,7 +199,7 @@ tutti_tensor_delete(tutti_client *client, const char *handle, tutti_error *err)
 /* ------------------------------------------------------------------------------ looking */
 
 static tutti_code
-read_info(const Tutti__V1__TensorInfo *message, tutti_tensor_info *ret, tutti_error *err)
+read_tensors_info(const Tutti__V1__TensorInfo *message, tutti_tensor_info *ret, tutti_error *err)
 {
     tutti_tensor_info info = {0};
     tutti_code code;
@@ -228,7 +228,7 @@ tutti_tensor_stat(tutti_client *client, const char *handle, tutti_tensor_info *r
                   tutti_error *err)
 {
     Tutti__V1__StatRequest request = TUTTI__V1__STAT_REQUEST__INIT;
-    const client_call call = control(client, &stub_stat);
+    const client_call call = control_tensor(client, &stub_stat);
     const Tutti__V1__StatResponse *response;
     tutti_rpc_message *message = NULL;
     tutti_code code = client_check_handle(handle, err);
@@ -240,7 +240,7 @@ tutti_tensor_stat(tutti_client *client, const char *handle, tutti_tensor_info *r
     code = client_invoke(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
-        code = read_info(response->info, ret_info, err);
+        code = read_tensors_info(response->info, ret_info, err);
         tutti_rpc_message_free(message);
     }
     return code;
@@ -266,7 +266,7 @@ add_page(info_list *list, const Tutti__V1__ListResponse *page, tutti_error *err)
     }
     list->infos = infos;
     for (i = 0; i < page->n_tensors && code == TUTTI_OK; i++) {
-        code = read_info(page->tensors[i], &infos[list->count], err);
+        code = read_tensors_info(page->tensors[i], &infos[list->count], err);
         list->count += code == TUTTI_OK ? 1 : 0;
     }
     return code;
@@ -274,10 +274,11 @@ add_page(info_list *list, const Tutti__V1__ListResponse *page, tutti_error *err)
 
 /* One page, and the token of the next: a page that says nothing new ends it. */
 static tutti_code
-list_page(tutti_client *client, char *token, size_t token_size, info_list *list, tutti_error *err)
+list_tensors_page(tutti_client *client, char *token, size_t token_size, info_list *list,
+                  tutti_error *err)
 {
     Tutti__V1__ListRequest request = TUTTI__V1__LIST_REQUEST__INIT;
-    const client_call call = control(client, &stub_list);
+    const client_call call = control_tensor(client, &stub_list);
     const Tutti__V1__ListResponse *response;
     tutti_rpc_message *message = NULL;
     tutti_code code;
@@ -307,7 +308,7 @@ tutti_tensor_list(tutti_client *client, tutti_tensor_info **ret_infos, size_t *r
     tutti_code code;
 
     do {
-        code = list_page(client, token, sizeof(token), &list, err);
+        code = list_tensors_page(client, token, sizeof(token), &list, err);
     } while (code == TUTTI_OK && token[0] != '\0');
     if (code != TUTTI_OK) {
         free(list.infos);

@@ -15,7 +15,7 @@
 
 /* A stream keeps a processor busy on each side: with two for all there is none left for another. */
 static bool
-pays(const tutti_client *client)
+is_parallel_worth_it(const tutti_client *client)
 {
     return !client_is_unix(client->settings.agent) &&
            sysconf(_SC_NPROCESSORS_ONLN) >= CLIENT_STREAMS_CPUS;
@@ -29,7 +29,7 @@ client_parallel_transfer_count(const tutti_client *client, const tutti_transfer 
     size_t count = transfer->streams;
 
     if (count == 0) {
-        count = bytes >= CLIENT_SPLIT_BYTES && pays(client) ? CLIENT_STREAMS : 1;
+        count = bytes >= CLIENT_SPLIT_BYTES && is_parallel_worth_it(client) ? CLIENT_STREAMS : 1;
     }
     count = count < client->agent.transfer_streams_max ? count : client->agent.transfer_streams_max;
     count = count < chunks ? count : (size_t)chunks;
@@ -71,7 +71,7 @@ is_echo(const tutti_error *err)
 }
 
 static void
-fail(client_parallel_transfer *self, size_t index, const tutti_error *why)
+fail_transfer(client_parallel_transfer *self, size_t index, const tutti_error *why)
 {
     tutti_text text;
     size_t i;
@@ -113,12 +113,12 @@ client_parallel_transfer_remove(client_parallel_transfer *self, size_t index)
 }
 
 static void
-move(client_parallel_transfer *self, size_t index)
+move_parts(client_parallel_transfer *self, size_t index)
 {
     tutti_error err;
 
     if (self->move(self, index, &err) != TUTTI_OK) {
-        fail(self, index, &err);
+        fail_transfer(self, index, &err);
     }
 }
 
@@ -127,7 +127,7 @@ run_other(void *arg)
 {
     client_parallel_transfer *self = arg;
 
-    move(self, atomic_fetch_add(&self->next, 1));
+    move_parts(self, atomic_fetch_add(&self->next, 1));
     return NULL;
 }
 
@@ -162,7 +162,7 @@ client_parallel_transfer_run(client_parallel_transfer *self, tutti_error *err)
 {
     size_t i;
 
-    move(self, 0);
+    move_parts(self, 0);
     for (i = 1; i <= self->started; i++) {
         (void)pthread_join(self->threads[i], NULL);
     }

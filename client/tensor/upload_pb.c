@@ -64,7 +64,7 @@ send_all(client_transfer_stream *self, const client_put *put, tutti_error *err)
 }
 
 static tutti_code
-read_answer(client_transfer_stream *self, tutti_handle *ret_handle, tutti_error *err)
+read_upload_answer(client_transfer_stream *self, tutti_handle *ret_handle, tutti_error *err)
 {
     const uint64_t sent_bytes = self->index == 0 ? self->parallel->total_bytes : self->total_bytes;
     const Tutti__V1__UploadResponse *response;
@@ -104,7 +104,7 @@ upload_part(client_parallel_transfer *parallel, size_t index, tutti_error *err)
         code = send_all(&self, parallel->put, err);
     }
     if (code == TUTTI_OK) {
-        code = read_answer(&self, &handle, err);
+        code = read_upload_answer(&self, &handle, err);
     }
     code = client_part_end(&self, code, err);
     if (code == TUTTI_OK && index == 0) {

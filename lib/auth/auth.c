@@ -167,7 +167,8 @@ auth_grant_dup(const tutti_auth_grant *from, tutti_error *err)
 
 /* With the lock held. A full place is given to the newest. */
 static void
-remember(tutti_auth *self, const unsigned char digest[AUTH_DIGEST_BYTES], tutti_auth_grant *grant)
+cache_token(tutti_auth *self, const unsigned char digest[AUTH_DIGEST_BYTES],
+            tutti_auth_grant *grant)
 {
     remembered *place = &self->places[digest[0]];
 
@@ -179,7 +180,8 @@ remember(tutti_auth *self, const unsigned char digest[AUTH_DIGEST_BYTES], tutti_
 
 /* With the lock held; NULL = it has to be checked. */
 static tutti_auth_grant *
-recall(const tutti_auth *self, const unsigned char digest[AUTH_DIGEST_BYTES], int64_t now_s)
+find_cached_token(const tutti_auth *self, const unsigned char digest[AUTH_DIGEST_BYTES],
+                  int64_t now_s)
 {
     const remembered *place = &self->places[digest[0]];
 
@@ -211,7 +213,7 @@ check_token(tutti_auth *self, tutti_auth_keys *keys, const char *token,
     }
     (void)pthread_mutex_lock(&self->lock);
     if (self->keys == keys) { /* else they have changed meanwhile */
-        remember(self, digest, kept);
+        cache_token(self, digest, kept);
     }
     (void)pthread_mutex_unlock(&self->lock);
     *ret_grant = kept;
@@ -231,7 +233,7 @@ auth_find_token(tutti_auth *self, const char *token, tutti_auth_grant **ret_gran
     }
     (void)pthread_mutex_lock(&self->lock);
     look_at_keys(self, tutti_clock_ns());
-    grant = recall(self, digest, (int64_t)time(NULL));
+    grant = find_cached_token(self, digest, (int64_t)time(NULL));
     keys = self->keys;
     (void)atomic_fetch_add(&keys->refs, 1);
     (void)pthread_mutex_unlock(&self->lock);

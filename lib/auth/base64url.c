@@ -4,7 +4,7 @@
 
 /* 0 to 63, or -1. */
 static int
-value_of(char character)
+get_base64url_value(char character)
 {
     if (character >= 'A' && character <= 'Z') {
         return character - 'A';
@@ -32,7 +32,7 @@ auth_base64url_decode(const char *text, size_t size, unsigned char *ret_bytes, s
         return false;
     }
     for (i = 0; i < size; i++) {
-        const int value = value_of(text[i]);
+        const int value = get_base64url_value(text[i]);
 
         if (value < 0) {
             return false;

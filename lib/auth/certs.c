@@ -31,7 +31,7 @@ typedef struct pair {
 } pair;
 
 static void
-fini(pair *self)
+fini_cert(pair *self)
 {
     X509_free(self->certificate);
     EVP_PKEY_free(self->key);
@@ -39,8 +39,8 @@ fini(pair *self)
 }
 
 static tutti_code
-join(const char *folder, const char *name, const char *end, char ret_path[PATH_BYTES],
-     tutti_error *err)
+join_cert(const char *folder, const char *name, const char *end, char ret_path[PATH_BYTES],
+          tutti_error *err)
 {
     const int size = snprintf(ret_path, PATH_BYTES, "%s/%s%s", folder, name, end);
 
@@ -97,7 +97,7 @@ put_name(X509 *certificate, const char *name)
 
 /* A certificate without what makes it an authority or not. */
 static bool
-begin(pair *self, const char *name, unsigned days)
+begin_cert(pair *self, const char *name, unsigned days)
 {
     self->key = EVP_EC_gen("P-256");
     self->certificate = X509_new();
@@ -115,18 +115,18 @@ write_pair(const char *folder, const char *name, pair *self, tutti_error *err)
     char path[PATH_BYTES];
     BIO *bio = BIO_new(BIO_s_mem());
     char *data = NULL;
-    tutti_code code = join(folder, name, ".key", path, err);
+    tutti_code code = join_cert(folder, name, ".key", path, err);
 
     if (bio == NULL || PEM_write_bio_X509(bio, self->certificate) != 1) {
         code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a certificate");
     }
     code = code == TUTTI_OK ? auth_write_private(path, self->key, err) : code;
-    code = code == TUTTI_OK ? join(folder, name, ".pem", path, err) : code;
+    code = code == TUTTI_OK ? join_cert(folder, name, ".pem", path, err) : code;
     if (code == TUTTI_OK) {
         const long size = BIO_get_mem_data(bio, &data);
 
         code = auth_write_new(path, data, size > 0 ? (size_t)size : 0, 0644, err);
-        if (code != TUTTI_OK && join(folder, name, ".key", path, NULL) == TUTTI_OK) {
+        if (code != TUTTI_OK && join_cert(folder, name, ".key", path, NULL) == TUTTI_OK) {
             (void)unlink(path); /* half a pair is of no use, and in the way the next time */
         }
     }
@@ -143,7 +143,7 @@ tutti_auth_authority_make(const char *folder, unsigned days, tutti_error *err)
     if (mkdir(folder, 0700) != 0 && errno != EEXIST) {
         return TUTTI_FAIL_ERRNO(err, errno, "could not make %s", folder);
     }
-    if (begin(&self, "tutti authority", days) &&
+    if (begin_cert(&self, "tutti authority", days) &&
         X509_set_issuer_name(self.certificate, X509_get_subject_name(self.certificate)) == 1 &&
         put_extension(self.certificate, self.certificate, NID_basic_constraints,
                       "critical,CA:TRUE,pathlen:0") &&
@@ -155,7 +155,7 @@ tutti_auth_authority_make(const char *folder, unsigned days, tutti_error *err)
     } else {
         code = fail_openssl(err, "an authority");
     }
-    fini(&self);
+    fini_cert(&self);
     return code;
 }
 
@@ -166,14 +166,14 @@ read_authority(const char *folder, pair *ret, tutti_error *err)
 {
     char path[PATH_BYTES];
     BIO *bio = NULL;
-    tutti_code code = join(folder, "ca", ".pem", path, err);
+    tutti_code code = join_cert(folder, "ca", ".pem", path, err);
 
     if (code == TUTTI_OK && (bio = BIO_new_file(path, "r")) != NULL) {
         ret->certificate = PEM_read_bio_X509(bio, NULL, NULL, NULL);
     }
     BIO_free(bio);
     bio = NULL;
-    code = code == TUTTI_OK ? join(folder, "ca", ".key", path, err) : code;
+    code = code == TUTTI_OK ? join_cert(folder, "ca", ".key", path, err) : code;
     if (code == TUTTI_OK && (bio = BIO_new_file(path, "r")) != NULL) {
         ret->key = PEM_read_bio_PrivateKey(bio, NULL, NULL, (void *)(uintptr_t) "");
     }
@@ -295,7 +295,7 @@ make_leaf(pair *self, pair *authority, const tutti_auth_certificate *wish, tutti
     X509 *issuer = authority->certificate;
     tutti_code code;
 
-    if (!begin(self, wish->name, wish->days) || !put_end(self->certificate, issuer) ||
+    if (!begin_cert(self, wish->name, wish->days) || !put_end(self->certificate, issuer) ||
         X509_set_issuer_name(self->certificate, X509_get_subject_name(issuer)) != 1 ||
         !put_extension(self->certificate, issuer, NID_basic_constraints, "critical,CA:FALSE") ||
         !put_extension(self->certificate, issuer, NID_key_usage, "critical,digitalSignature") ||
@@ -327,7 +327,7 @@ tutti_auth_certificate_make(const char *folder, const tutti_auth_certificate *wi
     code = code == TUTTI_OK ? read_authority(folder, &authority, err) : code;
     code = code == TUTTI_OK ? make_leaf(&self, &authority, wish, err) : code;
     code = code == TUTTI_OK ? write_pair(folder, wish->name, &self, err) : code;
-    fini(&authority);
-    fini(&self);
+    fini_cert(&authority);
+    fini_cert(&self);
     return code;
 }

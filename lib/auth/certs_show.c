@@ -14,7 +14,7 @@
 
 /* What a BIO holds, without what breaks lines. */
 static void
-take(BIO *bio, char *ret_text, size_t size)
+take_cert(BIO *bio, char *ret_text, size_t size)
 {
     const int length = bio == NULL ? 0 : BIO_read(bio, ret_text, (int)size - 1);
     size_t i;
@@ -38,7 +38,7 @@ show_name(const X509_NAME *name, char *ret_text, size_t size)
     if (bio != NULL) {
         (void)X509_NAME_print_ex(bio, name, 0, XN_FLAG_RFC2253);
     }
-    take(bio, ret_text, size);
+    take_cert(bio, ret_text, size);
     BIO_free(bio);
 }
 
@@ -50,7 +50,7 @@ show_time(const ASN1_TIME *moment, char *ret_text, size_t size)
     if (bio != NULL) {
         (void)ASN1_TIME_print(bio, moment);
     }
-    take(bio, ret_text, size);
+    take_cert(bio, ret_text, size);
     BIO_free(bio);
 }
 
@@ -63,7 +63,7 @@ show_names(X509 *certificate, char *ret_text, size_t size)
     if (bio != NULL && at >= 0) {
         (void)X509V3_EXT_print(bio, X509_get_ext(certificate, at), 0, 0);
     }
-    take(bio, ret_text, size);
+    take_cert(bio, ret_text, size);
     BIO_free(bio);
 }
 

@@ -151,7 +151,7 @@ read_job(const json_t *value, tutti_auth_grant *grant, tutti_error *err)
 }
 
 static tutti_code
-add_rank(const json_t *value, tutti_auth_grant *grant, tutti_error *err)
+add_claims_rank(const json_t *value, tutti_auth_grant *grant, tutti_error *err)
 {
     const json_int_t rank = json_integer_value(value);
 
@@ -166,7 +166,7 @@ add_rank(const json_t *value, tutti_auth_grant *grant, tutti_error *err)
 
 /* "0-3,7", 3, or [0, 1, 2]. An empty list is no rank at all, which nobody can want. */
 static tutti_code
-read_ranks(const json_t *value, tutti_auth_grant *grant, tutti_error *err)
+read_claims_ranks(const json_t *value, tutti_auth_grant *grant, tutti_error *err)
 {
     const json_t *one;
     tutti_code code = TUTTI_OK;
@@ -181,11 +181,11 @@ read_ranks(const json_t *value, tutti_auth_grant *grant, tutti_error *err)
                    : fail_claim(err, "ranks", "\"0-3,7\", or a list of at most 64 ranks");
     }
     if (!json_is_array(value) || json_array_size(value) == 0) {
-        return add_rank(value, grant, err);
+        return add_claims_rank(value, grant, err);
     }
     json_array_foreach(value, i, one)
     {
-        code = code == TUTTI_OK ? add_rank(one, grant, err) : code;
+        code = code == TUTTI_OK ? add_claims_rank(one, grant, err) : code;
     }
     return code;
 }
@@ -235,7 +235,8 @@ read_grant(const json_t *claims, const tutti_auth_rules *rules, tutti_auth_grant
     (void)snprintf(grant->identity, sizeof(grant->identity), "%s", subject == NULL ? "" : subject);
     code = read_roles(find_claim(claims, rules, "role"), grant, err);
     code = code == TUTTI_OK ? read_job(find_claim(claims, rules, "job"), grant, err) : code;
-    code = code == TUTTI_OK ? read_ranks(find_claim(claims, rules, "ranks"), grant, err) : code;
+    code =
+        code == TUTTI_OK ? read_claims_ranks(find_claim(claims, rules, "ranks"), grant, err) : code;
     if (code != TUTTI_OK) {
         return code;
     }

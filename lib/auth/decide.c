@@ -123,7 +123,8 @@ check_here(const tutti_auth *self, const tutti_auth_grant *grant, bool early, tu
 }
 
 static tutti_code
-decide(const tutti_auth *self, const tutti_auth_grant *grant, const char *method, tutti_error *err)
+decide_call(const tutti_auth *self, const tutti_auth_grant *grant, const char *method,
+            tutti_error *err)
 {
     const tutti_auth_row *row = tutti_auth_row_find(method);
     tutti_code code = check_role(grant, row, method, err);
@@ -147,7 +148,7 @@ tutti_auth_admit(tutti_auth *auth, const tutti_auth_visit *visit, tutti_auth_gra
     tutti_code code = find_grant(auth, visit, &grant, err);
 
     if (code == TUTTI_OK && grant != NULL) {
-        code = decide(auth, grant, visit->method, err);
+        code = decide_call(auth, grant, visit->method, err);
     }
     if (code != TUTTI_OK) {
         tutti_auth_grant_unref(grant);
@@ -158,7 +159,8 @@ tutti_auth_admit(tutti_auth *auth, const tutti_auth_visit *visit, tutti_auth_gra
 }
 
 static tutti_code
-check_seat(const tutti_auth_grant *grant, const tutti_auth_subject *subject, tutti_error *err)
+check_access_seat(const tutti_auth_grant *grant, const tutti_auth_subject *subject,
+                  tutti_error *err)
 {
     if (!subject->has_seat && grant->range_count > 0) {
         return TUTTI_FAIL_FOR(
@@ -185,6 +187,7 @@ tutti_auth_check(const tutti_auth_grant *grant, const char *method,
     if (code == TUTTI_OK && subject->has_rank) {
         code = check_rank(grant, subject->rank, err);
     }
-    return code == TUTTI_OK && row->scope == TUTTI_AUTH_SCOPE_SEAT ? check_seat(grant, subject, err)
-                                                                   : code;
+    return code == TUTTI_OK && row->scope == TUTTI_AUTH_SCOPE_SEAT
+               ? check_access_seat(grant, subject, err)
+               : code;
 }

@@ -10,7 +10,7 @@
 #include "base/error/fail.h"
 
 static tutti_code
-write_all(int descriptor, const char *path, const char *data, size_t size, tutti_error *err)
+write_all_file(int descriptor, const char *path, const char *data, size_t size, tutti_error *err)
 {
     while (size > 0) {
         const ssize_t written = write(descriptor, data, size);
@@ -38,7 +38,7 @@ auth_write_new(const char *path, const void *data, size_t size, unsigned mode, t
     if (descriptor < 0) {
         return TUTTI_FAIL_ERRNO(err, errno, "could not make %s", path);
     }
-    code = write_all(descriptor, path, data, size, err);
+    code = write_all_file(descriptor, path, data, size, err);
     if (close(descriptor) != 0 && code == TUTTI_OK) {
         code = TUTTI_FAIL_ERRNO(err, errno, "could not write %s", path);
     }

@@ -23,7 +23,7 @@ typedef struct number {
 } number;
 
 static const char *
-text_of(const json_t *object, const char *name)
+get_jwks_text(const json_t *object, const char *name)
 {
     const char *text = json_string_value(json_object_get(object, name));
 
@@ -31,9 +31,10 @@ text_of(const json_t *object, const char *name)
 }
 
 static tutti_code
-read_number(const json_t *jwk, const char *file, const char *name, number *ret, tutti_error *err)
+read_jwks_number(const json_t *jwk, const char *file, const char *name, number *ret,
+                 tutti_error *err)
 {
-    const char *text = text_of(jwk, name);
+    const char *text = get_jwks_text(jwk, name);
 
     if (!auth_base64url_decode(text, strlen(text), ret->bytes, sizeof(ret->bytes), &ret->size) ||
         ret->size == 0) {
@@ -109,9 +110,9 @@ add_pkey(tutti_auth_keys *keys, const char *file, const json_t *jwk, EVP_PKEY *p
     ERR_clear_error();
     if (pkey == NULL) {
         return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s: a key \"%.64s\" that is none", file,
-                          text_of(jwk, "kid"));
+                          get_jwks_text(jwk, "kid"));
     }
-    code = auth_keys_add_public(keys, file, text_of(jwk, "kid"), pkey, err);
+    code = auth_keys_add_public(keys, file, get_jwks_text(jwk, "kid"), pkey, err);
     EVP_PKEY_free(pkey);
     return code;
 }
@@ -121,9 +122,9 @@ add_rsa(tutti_auth_keys *keys, const char *file, const json_t *jwk, tutti_error 
 {
     number n;
     number e;
-    tutti_code code = read_number(jwk, file, "n", &n, err);
+    tutti_code code = read_jwks_number(jwk, file, "n", &n, err);
 
-    code = code == TUTTI_OK ? read_number(jwk, file, "e", &e, err) : code;
+    code = code == TUTTI_OK ? read_jwks_number(jwk, file, "e", &e, err) : code;
     return code == TUTTI_OK ? add_pkey(keys, file, jwk, make_rsa(&n, &e), err) : code;
 }
 
@@ -132,9 +133,9 @@ add_p256(tutti_auth_keys *keys, const char *file, const json_t *jwk, tutti_error
 {
     number x;
     number y;
-    tutti_code code = read_number(jwk, file, "x", &x, err);
+    tutti_code code = read_jwks_number(jwk, file, "x", &x, err);
 
-    code = code == TUTTI_OK ? read_number(jwk, file, "y", &y, err) : code;
+    code = code == TUTTI_OK ? read_jwks_number(jwk, file, "y", &y, err) : code;
     if (code == TUTTI_OK && (x.size != P256_BYTES || y.size != P256_BYTES)) {
         code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
                           "%s: a P-256 key of %zu and %zu bytes, need %d each", file, x.size,
@@ -148,11 +149,11 @@ add_secret(tutti_auth_keys *keys, const char *file, const json_t *jwk, tutti_err
 {
     number k;
     tutti_auth_key key = {.algorithm = TUTTI_AUTH_HS256, .bytes = (char *)k.bytes};
-    tutti_code code = read_number(jwk, file, "k", &k, err);
+    tutti_code code = read_jwks_number(jwk, file, "k", &k, err);
 
     if (code == TUTTI_OK) {
         key.size = k.size;
-        (void)snprintf(key.id, sizeof(key.id), "%s", text_of(jwk, "kid"));
+        (void)snprintf(key.id, sizeof(key.id), "%s", get_jwks_text(jwk, "kid"));
         code = auth_keys_add(keys, file, &key, err);
     }
     OPENSSL_cleanse(&k, sizeof(k));
@@ -163,10 +164,10 @@ add_secret(tutti_auth_keys *keys, const char *file, const json_t *jwk, tutti_err
 static bool
 is_for(const json_t *jwk, const char *kind, const char *algorithm)
 {
-    const char *stated = text_of(jwk, "alg");
-    const char *use = text_of(jwk, "use");
+    const char *stated = get_jwks_text(jwk, "alg");
+    const char *use = get_jwks_text(jwk, "use");
 
-    return strcmp(text_of(jwk, "kty"), kind) == 0 &&
+    return strcmp(get_jwks_text(jwk, "kty"), kind) == 0 &&
            (stated[0] == '\0' || strcmp(stated, algorithm) == 0) &&
            (use[0] == '\0' || strcmp(use, "sig") == 0);
 }
@@ -174,14 +175,14 @@ is_for(const json_t *jwk, const char *kind, const char *algorithm)
 static tutti_code
 add_jwk(tutti_auth_keys *keys, const char *file, const json_t *jwk, tutti_error *err)
 {
-    if (strlen(text_of(jwk, "kid")) > TUTTI_AUTH_KEY_ID_MAX) {
+    if (strlen(get_jwks_text(jwk, "kid")) > TUTTI_AUTH_KEY_ID_MAX) {
         return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s: \"kid\" of more than %d bytes", file,
                           TUTTI_AUTH_KEY_ID_MAX);
     }
     if (is_for(jwk, "RSA", "RS256")) {
         return add_rsa(keys, file, jwk, err);
     }
-    if (is_for(jwk, "EC", "ES256") && strcmp(text_of(jwk, "crv"), "P-256") == 0) {
+    if (is_for(jwk, "EC", "ES256") && strcmp(get_jwks_text(jwk, "crv"), "P-256") == 0) {
         return add_p256(keys, file, jwk, err);
     }
     return is_for(jwk, "oct", "HS256") ? add_secret(keys, file, jwk, err) : TUTTI_OK;

@@ -109,7 +109,7 @@ static const tutti_auth_row rows[] = {
 /* clang-format on */
 
 static int
-compare(const void *method, const void *row)
+compare_roles(const void *method, const void *row)
 {
     return strcmp(method, ((const tutti_auth_row *)row)->method);
 }
@@ -117,5 +117,5 @@ compare(const void *method, const void *row)
 const tutti_auth_row *
 tutti_auth_row_find(const char *method)
 {
-    return bsearch(method, rows, sizeof(rows) / sizeof(rows[0]), sizeof(rows[0]), compare);
+    return bsearch(method, rows, sizeof(rows) / sizeof(rows[0]), sizeof(rows[0]), compare_roles);
 }

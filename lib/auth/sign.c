@@ -104,7 +104,7 @@ add_text(jwt_t *jwt, const char *name, const char *value)
 }
 
 static bool
-fill(jwt_t *jwt, const tutti_auth_wish *wish, int64_t now_s)
+fill_token(jwt_t *jwt, const tutti_auth_wish *wish, int64_t now_s)
 {
     return add_text(jwt, "sub", wish->subject) && add_text(jwt, "iss", wish->issuer) &&
            add_text(jwt, "aud", wish->audience) && add_text(jwt, "role", wish->role) &&
@@ -115,14 +115,14 @@ fill(jwt_t *jwt, const tutti_auth_wish *wish, int64_t now_s)
 }
 
 static tutti_code
-sign(const tutti_auth_key *key, const tutti_auth_wish *wish, int64_t now_s, char *ret_token,
-     tutti_error *err)
+write_signature(const tutti_auth_key *key, const tutti_auth_wish *wish, int64_t now_s,
+                char *ret_token, tutti_error *err)
 {
     jwt_t *jwt = NULL;
     char *text = NULL;
     tutti_code code = TUTTI_OK;
 
-    if (jwt_new(&jwt) == 0 && fill(jwt, wish, now_s) &&
+    if (jwt_new(&jwt) == 0 && fill_token(jwt, wish, now_s) &&
         jwt_set_alg(jwt, (jwt_alg_t)auth_library_algorithm(key->algorithm),
                     (const unsigned char *)key->bytes, (int)key->size) == 0) {
         text = jwt_encode_str(jwt);
@@ -149,7 +149,7 @@ tutti_auth_token_make(const char *key_path, const tutti_auth_wish *wish, int64_t
         code = read_signing_key(key_path, &key, err);
     }
     if (code == TUTTI_OK) {
-        code = sign(&key, wish, now_s, ret_token, err);
+        code = write_signature(&key, wish, now_s, ret_token, err);
         OPENSSL_cleanse(key.bytes, key.size);
         free(key.bytes);
     }
@@ -160,7 +160,7 @@ tutti_auth_token_make(const char *key_path, const tutti_auth_wish *wish, int64_t
 
 /* One part of a token as JSON; NULL = it is none. */
 static json_t *
-read_part(const char *text, size_t size)
+read_token_part(const char *text, size_t size)
 {
     unsigned char bytes[TUTTI_AUTH_TOKEN_MAX];
     size_t done = 0;
@@ -175,8 +175,8 @@ tutti_auth_token_show(const char *token, char **ret_json, tutti_error *err)
 {
     const size_t first = strcspn(token, ".");
     const char *second = token + first + (token[first] == '.' ? 1 : 0);
-    json_t *header = read_part(token, first);
-    json_t *claims = read_part(second, strcspn(second, "."));
+    json_t *header = read_token_part(token, first);
+    json_t *claims = read_token_part(second, strcspn(second, "."));
     json_t *both = json_pack("{s:o?, s:o?}", "header", header, "claims", claims);
     const bool good = json_is_object(header) && json_is_object(claims);
 

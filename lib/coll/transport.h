@@ -9,8 +9,8 @@
  *
  * Everything here is called on the engine's thread, and calls back on it.
  */
-#ifndef TUTTI_COLL_WIRE_H
-#define TUTTI_COLL_WIRE_H
+#ifndef TUTTI_COLL_TRANSPORT_H
+#define TUTTI_COLL_TRANSPORT_H
 
 #include <stdbool.h>
 #include <stddef.h>

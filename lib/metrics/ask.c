@@ -34,7 +34,7 @@ free_question(question *self)
 }
 
 static void
-say(tutti_page *page, const char *words)
+write_query_answer(tutti_page *page, const char *words)
 {
     if (tutti_buf_add(&page->buf, words, strlen(words), NULL) != TUTTI_OK) {
         page->failed = true;
@@ -48,20 +48,20 @@ answer_readiness(question *self)
     tutti_text why = tutti_text_in(words, sizeof(words));
 
     if (self->source->on_ready(self->source->arg, &why)) {
-        say(&self->page, "ready\n");
+        write_query_answer(&self->page, "ready\n");
         return;
     }
     tutti_text_add(&why, "\n");
-    say(&self->page, words);
+    write_query_answer(&self->page, words);
     self->status = UNAVAILABLE;
 }
 
 static void
-answer(question *self)
+answer_query(question *self)
 {
     self->status = OK;
     if (self->topic == METRICS_HEALTH) {
-        say(&self->page, "ok\n");
+        write_query_answer(&self->page, "ok\n");
     } else if (self->topic == METRICS_READINESS) {
         answer_readiness(self);
     } else {
@@ -78,7 +78,7 @@ run_question(tutti_rpc_task *task)
     (void)pthread_mutex_lock(&self->lock);
     left = self->left;
     if (!left) {
-        answer(self);
+        answer_query(self);
         self->answered = true;
         (void)pthread_cond_signal(&self->changed);
     }
@@ -131,12 +131,12 @@ metrics_ask(const tutti_metrics_source *source, metrics_topic topic, tutti_page 
     unsigned status;
 
     if (self == NULL) {
-        say(page, "no memory for a question\n");
+        write_query_answer(page, "no memory for a question\n");
         return UNAVAILABLE;
     }
     tutti_rpc_loop_post(source->loop, &self->task);
     if (!wait_for_answer(self)) {
-        say(page, "the loop of this server did not answer within 2 s\n");
+        write_query_answer(page, "the loop of this server did not answer within 2 s\n");
         return UNAVAILABLE;
     }
     tutti_page_fini(page);

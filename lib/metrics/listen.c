@@ -32,7 +32,7 @@ check_address(const tutti_metrics_options *options, tutti_address *ret, tutti_er
 }
 
 static tutti_code
-look_up(const tutti_address *address, struct addrinfo **ret, tutti_error *err)
+look_up_topic(const tutti_address *address, struct addrinfo **ret, tutti_error *err)
 {
     const struct addrinfo wish = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
                                   .ai_socktype = SOCK_STREAM};
@@ -109,7 +109,7 @@ metrics_listen(const tutti_metrics_options *options, int *ret_socket, tutti_addr
     tutti_code code = check_address(options, ret_address, err);
 
     if (code == TUTTI_OK) {
-        code = look_up(ret_address, &found, err);
+        code = look_up_topic(ret_address, &found, err);
     }
     if (code == TUTTI_OK) {
         code = bind_to(found, ret_address, ret_socket, err);

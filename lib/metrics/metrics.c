@@ -51,7 +51,8 @@ tutti_metrics_option_set(tutti_metrics_options *target)
 
 /* The page's bytes are copied; MHD frees its copy. */
 static enum MHD_Result
-reply(struct MHD_Connection *connection, unsigned status, const tutti_page *page, const char *kind)
+reply_http(struct MHD_Connection *connection, unsigned status, const tutti_page *page,
+           const char *kind)
 {
     struct MHD_Response *response = MHD_create_response_from_buffer(
         page->buf.size, page->buf.data == NULL ? (void *)(uintptr_t) "" : page->buf.data,
@@ -72,14 +73,14 @@ reply(struct MHD_Connection *connection, unsigned status, const tutti_page *page
 }
 
 static enum MHD_Result
-refuse(struct MHD_Connection *connection, unsigned status, const char *words)
+refuse_http(struct MHD_Connection *connection, unsigned status, const char *words)
 {
     tutti_page page;
     enum MHD_Result result;
 
     tutti_page_init(&page);
     (void)tutti_buf_add(&page.buf, words, strlen(words), NULL);
-    result = reply(connection, status, &page, PLAIN);
+    result = reply_http(connection, status, &page, PLAIN);
     tutti_page_fini(&page);
     return result;
 }
@@ -128,7 +129,7 @@ end_turn(tutti_metrics *self)
 }
 
 static enum MHD_Result
-answer(tutti_metrics *self, struct MHD_Connection *connection, metrics_topic topic)
+answer_http(tutti_metrics *self, struct MHD_Connection *connection, metrics_topic topic)
 {
     const bool numbers = topic == METRICS_NUMBERS;
     tutti_page page;
@@ -136,15 +137,16 @@ answer(tutti_metrics *self, struct MHD_Connection *connection, metrics_topic top
     enum MHD_Result result;
 
     if (numbers && !take_turn(self)) {
-        return refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
-                      "others ask for this page, too, and it was not written within 2 s\n");
+        return refuse_http(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+                           "others ask for this page, too, and it was not written within 2 s\n");
     }
     tutti_page_init(&page);
     status = metrics_ask(&self->source, topic, &page);
     if (numbers) {
         end_turn(self);
     }
-    result = reply(connection, status, &page, numbers && status == MHD_HTTP_OK ? NUMBERS : PLAIN);
+    result =
+        reply_http(connection, status, &page, numbers && status == MHD_HTTP_OK ? NUMBERS : PLAIN);
     tutti_page_fini(&page);
     return result;
 }
@@ -171,12 +173,13 @@ on_request(void *arg, struct MHD_Connection *connection, const char *url, const 
     (void)request;
     metrics_visitors_turn(&self->visitors, visitor_of(connection), true);
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
-        return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET and HEAD only\n");
+        return refuse_http(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET and HEAD only\n");
     }
     if (!find_topic(url, &topic)) {
-        return refuse(connection, MHD_HTTP_NOT_FOUND, "there is /metrics, /healthz and /readyz\n");
+        return refuse_http(connection, MHD_HTTP_NOT_FOUND,
+                           "there is /metrics, /healthz and /readyz\n");
     }
-    return answer(self, connection, topic);
+    return answer_http(self, connection, topic);
 }
 
 static void

@@ -15,7 +15,7 @@
 #define STAT_BYTES_MAX 4096
 
 static void
-gauge(tutti_page *page, const char *name, const char *help, uint64_t value)
+write_process_gauge(tutti_page *page, const char *name, const char *help, uint64_t value)
 {
     tutti_page_family(page, name, "gauge", help);
     tutti_page_number(page, name, "", value);
@@ -109,7 +109,7 @@ metrics_add_process(tutti_page *page, const char *program)
     tutti_page_family(page, "process_start_time_seconds", "gauge",
                       "When the process started, since 1970.");
     tutti_page_seconds(page, "process_start_time_seconds", "", start_ns());
-    gauge(page, "process_resident_memory_bytes", "Memory in use.", resident_bytes());
-    gauge(page, "process_open_fds", "Open file descriptors.", count_files());
-    gauge(page, "process_max_fds", "Limit on open file descriptors.", files_limit());
+    write_process_gauge(page, "process_resident_memory_bytes", "Memory in use.", resident_bytes());
+    write_process_gauge(page, "process_open_fds", "Open file descriptors.", count_files());
+    write_process_gauge(page, "process_max_fds", "Limit on open file descriptors.", files_limit());
 }

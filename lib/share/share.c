@@ -35,7 +35,7 @@ tutti_share_unlock(tutti_share *self)
 }
 
 static void
-ring(const tutti_share *self)
+ring_doorbell(const tutti_share *self)
 {
     const uint64_t one = 1;
     const ssize_t put = write(self->bell, &one, sizeof(one));
@@ -145,7 +145,7 @@ tutti_share_offer(tutti_share *share, const tutti_share_item *item,
                               "--shares-max",
                               share->options.shares_max);
     }
-    ring(share); /* its time runs */
+    ring_doorbell(share); /* its time runs */
     return TUTTI_OK;
 }
 
@@ -181,7 +181,7 @@ tutti_share_revoke(tutti_share *share, const void *owner)
 /* ------------------------------------------------------------------------------ lifetime */
 
 static bool
-watch(const tutti_share *self, int fd, void *what)
+watch_share(const tutti_share *self, int fd, void *what)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = what};
 
@@ -200,7 +200,7 @@ open_descriptors(tutti_share *self, tutti_error *err)
     self->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     self->listener = tutti_local_listen(tutti_bytes_of(self->name));
     if (self->poller < 0 || self->bell < 0 || self->listener < 0 ||
-        !watch(self, self->bell, NULL) || !watch(self, self->listener, self)) {
+        !watch_share(self, self->bell, NULL) || !watch_share(self, self->listener, self)) {
         const int number = errno;
 
         return TUTTI_FAIL_ERRNO(err, number, "could not open a socket to share memory by");
@@ -209,7 +209,7 @@ open_descriptors(tutti_share *self, tutti_error *err)
 }
 
 static tutti_code
-start(tutti_share *self, tutti_error *err)
+start_share(tutti_share *self, tutti_error *err)
 {
     const int failed = tutti_thread_start(&self->thread, tutti_share_run, self);
 
@@ -237,7 +237,7 @@ tutti_share_open(const tutti_share_options *options, tutti_share **ret_share, tu
     tutti_list_init(&self->guests);
     code = open_descriptors(self, err);
     if (code == TUTTI_OK) {
-        code = start(self, err);
+        code = start_share(self, err);
     }
     if (code != TUTTI_OK) {
         tutti_share_close(self);
@@ -248,12 +248,12 @@ tutti_share_open(const tutti_share_options *options, tutti_share **ret_share, tu
 }
 
 static void
-stop(tutti_share *self)
+stop_share(tutti_share *self)
 {
     tutti_share_lock(self);
     self->stopping = true;
     tutti_share_unlock(self);
-    ring(self);
+    ring_doorbell(self);
     (void)pthread_join(self->thread, NULL);
 }
 
@@ -269,7 +269,7 @@ tutti_share_close(tutti_share *share)
         return;
     }
     if (share->started) {
-        stop(share);
+        stop_share(share);
     }
     while (!tutti_list_empty(&share->guests)) {
         tutti_share_end_guest(share, tutti_container_of(share->guests.next, share_guest, link));

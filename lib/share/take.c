@@ -95,7 +95,7 @@ hear_answer(int socket, uint32_t timeout_ms, share_answer *ret_answer, int *ret_
 
 /* Only what cannot shrink: memory that a file no longer has kills who touches it. */
 static tutti_code
-map(int fd, uint64_t bytes, bool writable, tutti_share_view *view, tutti_error *err)
+map_share(int fd, uint64_t bytes, bool writable, tutti_share_view *view, tutti_error *err)
 {
     const int seals = fcntl(fd, F_GET_SEALS);
     struct stat about;
@@ -134,7 +134,7 @@ tutti_share_take(const char *socket_name, tutti_bytes token, uint32_t timeout_ms
     }
     code = hear_answer(view.lease, timeout_ms, &answer, &fd, err);
     if (code == TUTTI_OK) {
-        code = map(fd, answer.bytes, answer.writable != 0, &view, err);
+        code = map_share(fd, answer.bytes, answer.writable != 0, &view, err);
         (void)close(fd);
     }
     if (code != TUTTI_OK) {

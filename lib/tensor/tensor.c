@@ -38,8 +38,8 @@ tutti_tensor_is_host(const tutti_tensor *tensor)
 }
 
 static tutti_code
-make(tutti_space *space, const tutti_spec *spec, tutti_fill fill, tutti_tensor **ret_tensor,
-     tutti_error *err)
+make_tensor(tutti_space *space, const tutti_spec *spec, tutti_fill fill, tutti_tensor **ret_tensor,
+            tutti_error *err)
 {
     tutti_tensor *self;
     uint64_t bytes = 0;
@@ -72,14 +72,14 @@ tutti_code
 tutti_tensor_new(tutti_space *space, const tutti_spec *spec, bool zeroed, tutti_tensor **ret_tensor,
                  tutti_error *err)
 {
-    return make(space, spec, zeroed ? TUTTI_FILL_ZERO : TUTTI_FILL_CLEAN, ret_tensor, err);
+    return make_tensor(space, spec, zeroed ? TUTTI_FILL_ZERO : TUTTI_FILL_CLEAN, ret_tensor, err);
 }
 
 tutti_code
 tutti_tensor_new_raw(tutti_space *space, const tutti_spec *spec, tutti_tensor **ret_tensor,
                      tutti_error *err)
 {
-    return make(space, spec, TUTTI_FILL_RAW, ret_tensor, err);
+    return make_tensor(space, spec, TUTTI_FILL_RAW, ret_tensor, err);
 }
 
 void

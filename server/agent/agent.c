@@ -61,7 +61,7 @@ read_host(tutti_agent *agent)
 }
 
 static void
-advertise(tutti_agent *agent, const tutti_address *address)
+advertise_agent(tutti_agent *agent, const tutti_address *address)
 {
     char *text = agent->advertised[agent->advertised_count++];
     const bool any = strcmp(address->host, "0.0.0.0") == 0 || strcmp(address->host, "::") == 0;
@@ -89,7 +89,7 @@ read_addresses(tutti_agent *agent, tutti_error *err)
         addresses = tutti_rpc_server_addresses(agent->server, &count);
     }
     for (i = 0; i < count && code == TUTTI_OK; i++) {
-        advertise(agent, &addresses[i]);
+        advertise_agent(agent, &addresses[i]);
     }
     return code;
 }

@@ -15,14 +15,14 @@
 /* ------------------------------------------------------------------------------ the page */
 
 static void
-one(tutti_page *page, const char *name, const char *type, const char *help, uint64_t value)
+write_gauge(tutti_page *page, const char *name, const char *type, const char *help, uint64_t value)
 {
     tutti_page_family(page, name, type, help);
     tutti_page_number(page, name, "", value);
 }
 
 static void
-label(char ret_labels[TUTTI_PAGE_LABELS_MAX], size_t kind, const char *key, const char *value)
+write_label(char ret_labels[TUTTI_PAGE_LABELS_MAX], size_t kind, const char *key, const char *value)
 {
     tutti_page_labels(ret_labels,
                       (const char *const[]){"kind", tutti_coll_kind_name((tutti_coll_kind)kind),
@@ -41,7 +41,7 @@ expose_counts(const agent_numbers *numbers, tutti_page *page)
     for (kind = 0; kind < AGENT_KINDS; kind++) {
         for (code = 0; code < AGENT_CODES; code++) {
             if (numbers->ops[kind][code] > 0) {
-                label(labels, kind, "result", tutti_code_name((tutti_code)code));
+                write_label(labels, kind, "result", tutti_code_name((tutti_code)code));
                 tutti_page_number(page, "tutti_agent_ops_total", labels, numbers->ops[kind][code]);
             }
         }
@@ -58,7 +58,7 @@ expose_bytes(const agent_numbers *numbers, tutti_page *page)
                       "Bytes that this rank gave to ops that succeeded.");
     for (kind = 0; kind < AGENT_KINDS; kind++) {
         if (tutti_meter_count(&numbers->op_durations[kind]) > 0) {
-            label(labels, kind, NULL, NULL);
+            write_label(labels, kind, NULL, NULL);
             tutti_page_number(page, "tutti_agent_op_bytes_total", labels, numbers->op_bytes[kind]);
         }
     }
@@ -74,7 +74,7 @@ expose_durations(const agent_numbers *numbers, tutti_page *page)
                       "Time from the call to the end of an op, waiting for others included.");
     for (kind = 0; kind < AGENT_KINDS; kind++) {
         if (tutti_meter_count(&numbers->op_durations[kind]) > 0) {
-            label(labels, kind, NULL, NULL);
+            write_label(labels, kind, NULL, NULL);
             tutti_page_meter(page, "tutti_agent_op_duration_seconds", labels,
                              &numbers->op_durations[kind]);
         }
@@ -94,15 +94,15 @@ expose_seat(const tutti_agent *agent, tutti_page *page)
                                                     "device", agent->options->device, NULL});
     tutti_page_family(page, "tutti_agent_info", "gauge", "Which seat this agent has; always 1.");
     tutti_page_number(page, "tutti_agent_info", labels, 1);
-    one(page, "tutti_agent_joined", "gauge", "1 while it has a seat in its job.",
-        agent->state == AGENT_JOINED);
-    one(page, "tutti_agent_session_up", "gauge", "1 while the coordinator hears it.",
-        agent->in_session);
-    one(page, "tutti_agent_sessions_total", "counter", "Sessions the coordinator accepted.",
-        agent->numbers.sessions);
-    one(page, "tutti_agent_epoch", "gauge", "Epoch of the job as this agent knows it.",
-        agent->epoch);
-    one(page, "tutti_agent_world_size", "gauge", "Ranks of the job.", agent->world_size);
+    write_gauge(page, "tutti_agent_joined", "gauge", "1 while it has a seat in its job.",
+                agent->state == AGENT_JOINED);
+    write_gauge(page, "tutti_agent_session_up", "gauge", "1 while the coordinator hears it.",
+                agent->in_session);
+    write_gauge(page, "tutti_agent_sessions_total", "counter", "Sessions the coordinator accepted.",
+                agent->numbers.sessions);
+    write_gauge(page, "tutti_agent_epoch", "gauge", "Epoch of the job as this agent knows it.",
+                agent->epoch);
+    write_gauge(page, "tutti_agent_world_size", "gauge", "Ranks of the job.", agent->world_size);
 }
 
 static void
@@ -111,20 +111,23 @@ expose_memory(tutti_agent *agent, tutti_page *page)
     tutti_space_stats space;
 
     tutti_space_stat(agent->space, &space);
-    one(page, "tutti_agent_tensors", "gauge", "Tensors held.", tutti_table_count(agent->table));
-    one(page, "tutti_agent_tensors_limit", "gauge", "Tensors it may hold (--handles-max).",
-        agent->options->handles_max);
-    one(page, "tutti_agent_shares", "gauge", "Tensors that clients have mapped, or may yet.",
-        agent->share == NULL ? 0 : tutti_share_count(agent->share));
-    one(page, "tutti_agent_memory_used_bytes", "gauge", "Tensor memory in use.", space.used_bytes);
-    one(page, "tutti_agent_memory_limit_bytes", "gauge", "Tensor memory there is.",
-        space.limit_bytes);
-    one(page, "tutti_agent_memory_largest_hole_bytes", "gauge",
-        "The largest tensor that has room now.", space.hole_bytes_max);
-    one(page, "tutti_agent_received_bytes_total", "counter", "Tensor bytes by Put and Upload.",
-        agent->numbers.bytes_in);
-    one(page, "tutti_agent_sent_bytes_total", "counter", "Tensor bytes by Get and Download.",
-        agent->numbers.bytes_out);
+    write_gauge(page, "tutti_agent_tensors", "gauge", "Tensors held.",
+                tutti_table_count(agent->table));
+    write_gauge(page, "tutti_agent_tensors_limit", "gauge", "Tensors it may hold (--handles-max).",
+                agent->options->handles_max);
+    write_gauge(page, "tutti_agent_shares", "gauge",
+                "Tensors that clients have mapped, or may yet.",
+                agent->share == NULL ? 0 : tutti_share_count(agent->share));
+    write_gauge(page, "tutti_agent_memory_used_bytes", "gauge", "Tensor memory in use.",
+                space.used_bytes);
+    write_gauge(page, "tutti_agent_memory_limit_bytes", "gauge", "Tensor memory there is.",
+                space.limit_bytes);
+    write_gauge(page, "tutti_agent_memory_largest_hole_bytes", "gauge",
+                "The largest tensor that has room now.", space.hole_bytes_max);
+    write_gauge(page, "tutti_agent_received_bytes_total", "counter",
+                "Tensor bytes by Put and Upload.", agent->numbers.bytes_in);
+    write_gauge(page, "tutti_agent_sent_bytes_total", "counter",
+                "Tensor bytes by Get and Download.", agent->numbers.bytes_out);
 }
 
 static void
@@ -157,13 +160,13 @@ tutti_agent_expose(tutti_agent *agent, tutti_page *page)
     expose_memory(agent, page);
     expose_gpus(agent, page, true);
     expose_gpus(agent, page, false);
-    one(page, "tutti_agent_groups", "gauge", "Groups it has met.", agent->groups.count);
-    one(page, "tutti_agent_ops_running", "gauge", "Ops that came and have not ended.",
-        agent->ops_live);
-    one(page, "tutti_agent_works", "gauge", "Async ops that run or are remembered.",
-        agent_works_count(agent));
-    one(page, "tutti_agent_transfers_running", "gauge", "Uploads, downloads and gets under way.",
-        atomic_load(&agent->calls));
+    write_gauge(page, "tutti_agent_groups", "gauge", "Groups it has met.", agent->groups.count);
+    write_gauge(page, "tutti_agent_ops_running", "gauge", "Ops that came and have not ended.",
+                agent->ops_live);
+    write_gauge(page, "tutti_agent_works", "gauge", "Async ops that run or are remembered.",
+                agent_works_count(agent));
+    write_gauge(page, "tutti_agent_transfers_running", "gauge",
+                "Uploads, downloads and gets under way.", atomic_load(&agent->calls));
     expose_counts(&agent->numbers, page);
     expose_bytes(&agent->numbers, page);
     expose_durations(&agent->numbers, page);

@@ -25,7 +25,7 @@
 
 /* Behind what the engine's last words have posted. Waits for the coordinator's last answers. */
 static void
-run_end(tutti_rpc_task *task)
+run_shutdown_end(tutti_rpc_task *task)
 {
     tutti_agent *agent = tutti_container_of(task, tutti_agent, end_task);
 
@@ -48,7 +48,7 @@ on_server_stopped(void *arg)
     agent->engine = NULL;
     agent_trim_stop(agent);
     agent_coordinator_requests_cancel(agent);
-    agent->end_task.on_run = run_end;
+    agent->end_task.on_run = run_shutdown_end;
     tutti_rpc_loop_post(agent->control, &agent->end_task);
 }
 
@@ -59,7 +59,7 @@ on_left(tutti_agent *agent)
 }
 
 static void
-go(tutti_agent *agent)
+begin_leave(tutti_agent *agent)
 {
     if (agent->state == AGENT_LEAVING) {
         return;
@@ -80,7 +80,7 @@ on_leave_timer(tutti_timer *timer)
                   "%" PRIu64 " ops are still under way after %.3g s (--leave-timeout): they fail",
                   agent->ops_live, (double)agent->options->leave_timeout_ns / TUTTI_NS_PER_S);
     }
-    go(agent);
+    begin_leave(agent);
 }
 
 void
@@ -142,7 +142,7 @@ probe_members(tutti_agent *agent)
 
 /* What waits for its turn never begins; what the engine has goes on. */
 static void
-drain(tutti_agent *agent)
+drain_shutdown(tutti_agent *agent)
 {
     agent->draining = true;
     agent->announcements_pending = 1; /* until all of this has begun */
@@ -164,20 +164,20 @@ run_stop(tutti_rpc_task *task)
     tutti_agent *agent = tutti_container_of(task, tutti_agent, stop_task);
 
     if (!agent->failed && agent->state == AGENT_JOINED && agent->options->leave_timeout_ns != 0) {
-        drain(agent);
+        drain_shutdown(agent);
         return;
     }
     if (!agent->failed) { /* else the reason is said at the end */
         TUTTI_LOG("agent", INFO, "stopping");
     }
-    go(agent);
+    begin_leave(agent);
 }
 
 /* Somebody cannot wait, or there is nothing to wait for. */
 static void
 run_stop_now(tutti_rpc_task *task)
 {
-    go(tutti_container_of(task, tutti_agent, stop_now_task));
+    begin_leave(tutti_container_of(task, tutti_agent, stop_now_task));
 }
 
 void

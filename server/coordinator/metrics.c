@@ -7,7 +7,7 @@
     1000 /* the numbers of further ones are left out; tutti_coordinator_jobs counts all */
 
 static void
-one(tutti_page *page, const char *name, const char *type, const char *help, uint64_t value)
+write_gauge(tutti_page *page, const char *name, const char *type, const char *help, uint64_t value)
 {
     tutti_page_family(page, name, type, help);
     tutti_page_number(page, name, "", value);
@@ -79,12 +79,14 @@ expose_store(tutti_coordinator *self, tutti_page *page)
     tutti_store_stats stats = {0};
 
     tutti_store_stat(self->store, &stats);
-    one(page, "tutti_coordinator_store_keys", "gauge", "Keys in the store.", stats.key_count);
-    one(page, "tutti_coordinator_store_keys_limit", "gauge", "Keys it may hold.",
-        self->options.store_keys_limit);
-    one(page, "tutti_coordinator_store_used_bytes", "gauge", "Keys and values.", stats.used_bytes);
-    one(page, "tutti_coordinator_store_limit_bytes", "gauge", "Bytes it may hold.",
-        self->options.store_bytes_limit);
+    write_gauge(page, "tutti_coordinator_store_keys", "gauge", "Keys in the store.",
+                stats.key_count);
+    write_gauge(page, "tutti_coordinator_store_keys_limit", "gauge", "Keys it may hold.",
+                self->options.store_keys_limit);
+    write_gauge(page, "tutti_coordinator_store_used_bytes", "gauge", "Keys and values.",
+                stats.used_bytes);
+    write_gauge(page, "tutti_coordinator_store_limit_bytes", "gauge", "Bytes it may hold.",
+                self->options.store_bytes_limit);
 }
 
 void
@@ -92,21 +94,22 @@ tutti_coordinator_expose(tutti_coordinator *self, tutti_page *page)
 {
     size_t i;
 
-    one(page, "tutti_coordinator_jobs", "gauge", "Jobs.", self->jobs.count);
-    one(page, "tutti_coordinator_seats", "gauge", "World sizes of all jobs together.",
-        self->seat_count);
-    one(page, "tutti_coordinator_ranks_lost_total", "counter", "Ranks that were lost.",
-        self->lost_total);
-    one(page, "tutti_coordinator_parked", "gauge", "Calls, sessions and watches that are open.",
-        self->parked);
-    one(page, "tutti_coordinator_waiters", "gauge", "Calls that wait.", self->waiter_count);
-    one(page, "tutti_coordinator_waiters_limit", "gauge", "Calls that may wait (--waiter-limit).",
-        self->options.waiter_limit);
-    one(page, "tutti_coordinator_watchers", "gauge", "Watches of keys.", self->watcher_count);
-    one(page, "tutti_coordinator_watch_queued_bytes", "gauge",
-        "Changes of keys that watchers have not read yet.", self->watch_bytes);
-    one(page, "tutti_coordinator_metadata_bytes", "gauge", "Values of meetings.",
-        self->metadata_bytes);
+    write_gauge(page, "tutti_coordinator_jobs", "gauge", "Jobs.", self->jobs.count);
+    write_gauge(page, "tutti_coordinator_seats", "gauge", "World sizes of all jobs together.",
+                self->seat_count);
+    write_gauge(page, "tutti_coordinator_ranks_lost_total", "counter", "Ranks that were lost.",
+                self->lost_total);
+    write_gauge(page, "tutti_coordinator_parked", "gauge",
+                "Calls, sessions and watches that are open.", self->parked);
+    write_gauge(page, "tutti_coordinator_waiters", "gauge", "Calls that wait.", self->waiter_count);
+    write_gauge(page, "tutti_coordinator_waiters_limit", "gauge",
+                "Calls that may wait (--waiter-limit).", self->options.waiter_limit);
+    write_gauge(page, "tutti_coordinator_watchers", "gauge", "Watches of keys.",
+                self->watcher_count);
+    write_gauge(page, "tutti_coordinator_watch_queued_bytes", "gauge",
+                "Changes of keys that watchers have not read yet.", self->watch_bytes);
+    write_gauge(page, "tutti_coordinator_metadata_bytes", "gauge", "Values of meetings.",
+                self->metadata_bytes);
     expose_store(self, page);
     for (i = 0; i < sizeof(job_numbers) / sizeof(job_numbers[0]); i++) {
         expose_job_number(self, &job_numbers[i], page);

@@ -25,7 +25,7 @@ fail_memory(tutti_error *err)
 }
 
 static tutti_code
-remember(store_lmdb *self, const tutti_store_change *change, step *one, tutti_error *err)
+remember_change(store_lmdb *self, const tutti_store_change *change, step *one, tutti_error *err)
 {
     tutti_store_entry entry = {0};
 
@@ -77,15 +77,15 @@ write_one(store_lmdb *self, MDB_txn *txn, const tutti_store_change *change, step
 }
 
 static tutti_code
-write_all(store_lmdb *self, MDB_txn *txn, const tutti_store_change *changes, size_t count,
-          step *steps, tutti_error *err)
+write_all_change(store_lmdb *self, MDB_txn *txn, const tutti_store_change *changes, size_t count,
+                 step *steps, tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
     int own;
     size_t i;
 
     for (i = 0; i < count && code == TUTTI_OK; i++) {
-        code = remember(self, &changes[i], &steps[i], err);
+        code = remember_change(self, &changes[i], &steps[i], err);
     }
     for (i = 0; i < count && code == TUTTI_OK; i++) {
         code = write_one(self, txn, &changes[i], &steps[i], err);
@@ -150,7 +150,7 @@ change_both(store_lmdb *self, MDB_txn *txn, const tutti_store_change *changes, s
             step *steps, uint64_t *ret_version, tutti_error *err)
 {
     const uint64_t before = tutti_store_version(self->memory);
-    tutti_code code = write_all(self, txn, changes, count, steps, err);
+    tutti_code code = write_all_change(self, txn, changes, count, steps, err);
     int done;
 
     if (code == TUTTI_OK) {

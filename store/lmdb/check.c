@@ -116,11 +116,11 @@ typedef struct node {
     uint64_t key;
 } node;
 
-static tutti_code refuse(checker *self, const char *format, ...)
+static tutti_code refuse_page(checker *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 static tutti_code
-refuse(checker *self, const char *format, ...)
+refuse_page(checker *self, const char *format, ...)
 {
     char what[128];
     va_list args;
@@ -143,7 +143,7 @@ read_at(checker *self, void *to, size_t bytes, uint64_t from, uint64_t number)
             return TUTTI_FAIL_ERRNO(self->err, errno, "could not read %s/data.mdb", self->path);
         }
         if (got == 0) {
-            return refuse(self, "page %llu is cut off", (unsigned long long)number);
+            return refuse_page(self, "page %llu is cut off", (unsigned long long)number);
         }
         have += got > 0 ? (size_t)got : 0;
     }
@@ -157,14 +157,15 @@ static tutti_code
 mark_page(checker *self, uint64_t number, bool is_free)
 {
     if (number < 2 || number > self->meta.last_page) {
-        return refuse(self, "page %llu is not one of the %llu there are",
-                      (unsigned long long)number, (unsigned long long)self->meta.last_page + 1);
+        return refuse_page(self, "page %llu is not one of the %llu there are",
+                           (unsigned long long)number,
+                           (unsigned long long)self->meta.last_page + 1);
     }
     if (number >= self->file_pages && !is_free) {
-        return refuse(self, "page %llu is cut off", (unsigned long long)number);
+        return refuse_page(self, "page %llu is cut off", (unsigned long long)number);
     }
     if ((self->seen[number / 8] >> number % 8 & 1) != 0) {
-        return refuse(self, "page %llu is used twice", (unsigned long long)number);
+        return refuse_page(self, "page %llu is used twice", (unsigned long long)number);
     }
     self->seen[number / 8] |= (unsigned char)(1U << number % 8);
     return TUTTI_OK;
@@ -189,10 +190,10 @@ read_page(checker *self, const walk *tree, page *ret_page)
     ret_page->count = (size_t)(head->lower - sizeof(*head)) / 2;
     if (head->number != number || head->flags != kind || head->lower < sizeof(*head) + 2 ||
         head->lower % 2 != 0 || head->lower > head->upper || head->upper > self->page_bytes) {
-        return refuse(self, "page %llu has another head", (unsigned long long)number);
+        return refuse_page(self, "page %llu has another head", (unsigned long long)number);
     }
     if (kind == PAGE_BRANCH && ret_page->count < 2 && !tree->is_free) {
-        return refuse(self, "page %llu has one branch", (unsigned long long)number);
+        return refuse_page(self, "page %llu has one branch", (unsigned long long)number);
     }
     return TUTTI_OK;
 }
@@ -242,8 +243,8 @@ read_node(checker *self, const walk *tree, const page *from, size_t index, unsig
     if (end == 0 || memchr(taken + at, 1, end - at) != NULL ||
         (from->head.flags == PAGE_LEAF && (ret_node->head.flags & ~NODE_ELSEWHERE) != 0) ||
         (ret_node->head.key_size != sizeof(uint64_t) && !first_branch)) {
-        return refuse(self, "page %llu has a node that cannot be",
-                      (unsigned long long)from->number);
+        return refuse_page(self, "page %llu has a node that cannot be",
+                           (unsigned long long)from->number);
     }
     memset(taken + at, 1, end - at);
     /* the first branch has whatever is less than the second's key */
@@ -274,7 +275,7 @@ check_overflow(checker *self, const page *from, const node *one, uint64_t *ret_f
     if (code == TUTTI_OK) {
         count = head.lower | (uint64_t)head.upper << 16;
         if (head.number != number || head.flags != PAGE_OVERFLOW || count < needs) {
-            return refuse(self, "page %llu has another head", (unsigned long long)number);
+            return refuse_page(self, "page %llu has another head", (unsigned long long)number);
         }
     }
     for (i = 1; i < count && code == TUTTI_OK; i++) {
@@ -298,14 +299,14 @@ check_free_list(checker *self, const unsigned char *list, size_t bytes, uint64_t
         memcpy(&count, list, sizeof(count));
     }
     if (bytes < sizeof(count) || bytes % sizeof(count) != 0 || count > bytes / sizeof(count) - 1) {
-        return refuse(self, "page %llu has a list of free pages that cannot be",
-                      (unsigned long long)number);
+        return refuse_page(self, "page %llu has a list of free pages that cannot be",
+                           (unsigned long long)number);
     }
     for (i = 1; i <= count && code == TUTTI_OK; i++) {
         memcpy(&one, list + sizeof(one) * i, sizeof(one));
         code = one < last ? mark_page(self, one, true)
-                          : refuse(self, "page %llu has free pages in another order",
-                                   (unsigned long long)number);
+                          : refuse_page(self, "page %llu has free pages in another order",
+                                        (unsigned long long)number);
         last = one;
     }
     return code;
@@ -342,8 +343,8 @@ check_value(checker *self, walk *tree, const page *from, const node *one)
         return code;
     }
     if (one->key > self->meta.txn) {
-        return refuse(self, "page %llu has free pages of a change to come",
-                      (unsigned long long)from->number);
+        return refuse_page(self, "page %llu has free pages of a change to come",
+                           (unsigned long long)from->number);
     }
     return elsewhere
                ? check_far_list(self, from, one, at)
@@ -365,7 +366,8 @@ check_leaf(checker *self, walk *tree, const page *from, unsigned char *taken, ra
     for (i = 0; i < from->count && code == TUTTI_OK; i++) {
         code = read_node(self, tree, from, i, taken, &one);
         if (code == TUTTI_OK && (one.key < keys.low || (keys.high != 0 && one.key >= keys.high))) {
-            code = refuse(self, "page %llu has keys of another", (unsigned long long)from->number);
+            code = refuse_page(self, "page %llu has keys of another",
+                               (unsigned long long)from->number);
         }
         if (code == TUTTI_OK) {
             code = check_value(self, tree, from, &one);
@@ -390,8 +392,8 @@ check_branch(checker *self, walk *tree, const page *from, unsigned char *taken, 
             below.high = one.key;
             code = one.key < keys.low || one.key <= below.low ||
                            (keys.high != 0 && one.key >= keys.high)
-                       ? refuse(self, "page %llu has keys of another",
-                                (unsigned long long)from->number)
+                       ? refuse_page(self, "page %llu has keys of another",
+                                     (unsigned long long)from->number)
                        : walk_page(self, tree, number, from->depth + 1, below);
             below.low = one.key;
         }
@@ -432,14 +434,15 @@ check_tree(checker *self, bool is_free)
 
     if (tree.head->flags != flags || tree.head->depth > DEPTH_MAX ||
         (tree.head->root == NO_PAGE) != (tree.head->depth == 0)) {
-        return refuse(self, "its head describes a tree that cannot be");
+        return refuse_page(self, "its head describes a tree that cannot be");
     }
     if (tree.head->root != NO_PAGE) {
         code = walk_page(self, &tree, tree.head->root, 1, (range){0, 0});
     }
     if (code == TUTTI_OK && tree.entries != tree.head->entries) {
-        code = refuse(self, "it has %llu rows and should have %llu",
-                      (unsigned long long)tree.entries, (unsigned long long)tree.head->entries);
+        code =
+            refuse_page(self, "it has %llu rows and should have %llu",
+                        (unsigned long long)tree.entries, (unsigned long long)tree.head->entries);
     }
     return code;
 }
@@ -460,10 +463,10 @@ read_meta(checker *self, unsigned which, meta_head *ret_meta)
         return code;
     }
     if (head.flags != PAGE_META || ret_meta->magic != MAGIC) {
-        return refuse(self, "it is not a database of LMDB");
+        return refuse_page(self, "it is not a database of LMDB");
     }
     if (ret_meta->format != FORMAT) {
-        return refuse(self, "it has LMDB's format %u, need %u", ret_meta->format, FORMAT);
+        return refuse_page(self, "it has LMDB's format %u, need %u", ret_meta->format, FORMAT);
     }
     return TUTTI_OK;
 }
@@ -493,7 +496,7 @@ check_metas(checker *self, bool was_cut)
     }
     bytes = metas[0].trees[0].page_bytes;
     if (bytes < PAGE_BYTES_MIN || bytes > PAGE_BYTES_MAX || (bytes & (bytes - 1)) != 0) {
-        return refuse(self, "pages of %llu bytes cannot be", (unsigned long long)bytes);
+        return refuse_page(self, "pages of %llu bytes cannot be", (unsigned long long)bytes);
     }
     self->page_bytes = (size_t)bytes;
     code = read_meta(self, 1, &metas[1]);
@@ -504,7 +507,7 @@ check_metas(checker *self, bool was_cut)
     self->before = metas[metas[1].txn > metas[0].txn ? 0 : 1];
     if (metas[1].trees[0].page_bytes != bytes || !are_neighbours(metas, was_cut) ||
         self->meta.last_page < 1 || self->meta.last_page >= FILE_BYTES_MAX / bytes) {
-        return refuse(self, "its two heads do not belong together");
+        return refuse_page(self, "its two heads do not belong together");
     }
     return TUTTI_OK;
 }
@@ -517,7 +520,7 @@ check_end(checker *self)
 
     for (number = self->file_pages; number <= self->meta.last_page; number++) {
         if (number < 2 || (self->seen[number / 8] >> number % 8 & 1) == 0) {
-            return refuse(self, "page %llu is cut off", (unsigned long long)number);
+            return refuse_page(self, "page %llu is cut off", (unsigned long long)number);
         }
     }
     return TUTTI_OK;
@@ -575,7 +578,7 @@ check_before(checker *self)
     }
     if (find_own_row(self, &self->before.trees[1], data, &row) &&
         store_lmdb_own_txn(row) > self->meta.txn) {
-        code = refuse(self, "one of its two heads is older than what it stands for");
+        code = refuse_page(self, "one of its two heads is older than what it stands for");
     }
     free(data);
     return code;

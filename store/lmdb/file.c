@@ -322,7 +322,7 @@ load_in(store_lmdb *self, MDB_txn *txn, tutti_error *err)
 }
 
 static tutti_code
-load(store_lmdb *self, tutti_error *err)
+load_lmdb_file(store_lmdb *self, tutti_error *err)
 {
     MDB_txn *txn = NULL;
     tutti_code code;
@@ -417,7 +417,7 @@ open_checked(store_lmdb *self, const tutti_store_lmdb_options *options, tutti_er
         }
         return code;
     }
-    code = load(self, err);
+    code = load_lmdb_file(self, err);
     return code == TUTTI_OK ? store_lmdb_check_length(self, err) : code;
 }
 

@@ -120,7 +120,7 @@ store_lmdb_name_turn(store_lmdb *self, lmdb_name *name, uint64_t digest)
 
 /* For a given state two words never give the same one: a single wrong word is always seen. */
 static uint64_t
-mix(uint64_t state, uint64_t word)
+mix_hash(uint64_t state, uint64_t word)
 {
     state = (state ^ word) * 0x9E3779B97F4A7C15U;
     return state ^ state >> 29;
@@ -133,22 +133,22 @@ mix_bytes(uint64_t state, tutti_bytes bytes)
     size_t left = bytes.size;
     uint64_t word;
 
-    state = mix(state, bytes.size);
+    state = mix_hash(state, bytes.size);
     for (; left >= sizeof(word); left -= sizeof(word), at += sizeof(word)) {
         memcpy(&word, at, sizeof(word));
-        state = mix(state, word);
+        state = mix_hash(state, word);
     }
     word = 0;
     if (left > 0) {
         memcpy(&word, at, left);
     }
-    return mix(state, word);
+    return mix_hash(state, word);
 }
 
 uint64_t
 store_lmdb_digest(uint64_t number, const tutti_store_entry *entry)
 {
-    uint64_t state = mix(mix(1, number), entry->version);
+    uint64_t state = mix_hash(mix_hash(1, number), entry->version);
 
     state = mix_bytes(mix_bytes(state, entry->key), entry->value);
     return state == 0 ? 1 : state;
@@ -165,7 +165,7 @@ write_number(unsigned char *to, uint64_t number, size_t bytes)
 }
 
 static uint64_t
-read_number(const unsigned char *from)
+read_row_number(const unsigned char *from)
 {
     uint64_t number = 0;
     size_t i;
@@ -241,8 +241,9 @@ store_lmdb_own_txn(tutti_bytes row)
         memcmp(key, LMDB_OWN_KEY, key_bytes) != 0) {
         return 0;
     }
-    own.version = read_number(row.data);
-    return read_number(value + 24) == store_lmdb_digest(0, &own) ? read_number(value + 16) : 0;
+    own.version = read_row_number(row.data);
+    return read_row_number(value + 24) == store_lmdb_digest(0, &own) ? read_row_number(value + 16)
+                                                                     : 0;
 }
 
 int

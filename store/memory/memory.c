@@ -27,7 +27,7 @@ store_memory_record_from(tutti_map_node *node)
 }
 
 static void
-lend(const record *one, tutti_store_entry *ret_entry)
+get_memory_value(const record *one, tutti_store_entry *ret_entry)
 {
     *ret_entry = (tutti_store_entry){
         .key = one->node.key, .value = {one->value, one->value_size}, .version = one->version};
@@ -43,12 +43,12 @@ store_memory_get(tutti_store *store, tutti_bytes key, tutti_store_entry *ret_ent
     if (one == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_KEY", "there is no such key");
     }
-    lend(one, ret_entry);
+    get_memory_value(one, ret_entry);
     return TUTTI_OK;
 }
 
 static tutti_code
-check_limits(const store_memory *self, const record *old, uint64_t more, tutti_error *err)
+check_memory_limits(const store_memory *self, const record *old, uint64_t more, tutti_error *err)
 {
     const uint64_t freed = old == NULL ? 0 : old->value_size;
 
@@ -171,7 +171,7 @@ store_memory_set(tutti_store *store, tutti_bytes key, tutti_bytes value, uint64_
     store_memory *self = store_memory_from(store);
     record *one = store_memory_record_from(tutti_map_find(&self->records, key));
     const uint64_t more = one == NULL ? key.size + value.size : value.size;
-    tutti_code code = check_limits(self, one, more, err);
+    tutti_code code = check_memory_limits(self, one, more, err);
 
     if (code == TUTTI_OK) {
         code =
@@ -184,7 +184,7 @@ store_memory_set(tutti_store *store, tutti_bytes key, tutti_bytes value, uint64_
 }
 
 static void
-drop(store_memory *self, record *one)
+drop_memory(store_memory *self, record *one)
 {
     store_memory_detach(self, one);
     store_memory_record_free(one);
@@ -201,7 +201,7 @@ store_memory_remove(tutti_store *store, tutti_bytes key, bool *ret_existed, uint
     *ret_existed = one != NULL;
     if (one != NULL) {
         self->version++;
-        drop(self, one);
+        drop_memory(self, one);
     }
     *ret_version = self->version;
     return TUTTI_OK;
@@ -238,7 +238,7 @@ store_memory_next(tutti_store *store, tutti_bytes prefix, tutti_bytes after,
         return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_KEY", "there is no further key");
     }
     self->last = one;
-    lend(one, ret_entry);
+    get_memory_value(one, ret_entry);
     return TUTTI_OK;
 }
 
@@ -264,7 +264,7 @@ store_memory_close(tutti_store *store)
     tutti_map_node *node;
 
     while ((node = tutti_map_first(&self->records)) != NULL) {
-        drop(self, store_memory_record_from(node));
+        drop_memory(self, store_memory_record_from(node));
     }
     free(self);
 }
@@ -279,7 +279,7 @@ tutti_store_memory_restore(tutti_store *store, const tutti_store_entry *entry, t
 
     if (code == TUTTI_OK) {
         if (old != NULL) {
-            drop(self, old);
+            drop_memory(self, old);
         }
         one->version = entry->version;
         store_memory_attach(self, one);
@@ -294,7 +294,7 @@ tutti_store_memory_forget(tutti_store *store, tutti_bytes key)
     record *one = store_memory_record_from(tutti_map_find(&self->records, key));
 
     if (one != NULL) {
-        drop(self, one);
+        drop_memory(self, one);
     }
 }
 

@@ -109,7 +109,7 @@ make_recv(const bench_run *run, uint32_t index, const tutti_op *send, tutti_op *
 }
 
 static tutti_code
-swap(const bench_run *run, uint32_t index, tutti_op *op, tutti_error *err)
+swap_tensors(const bench_run *run, uint32_t index, tutti_op *op, tutti_error *err)
 {
     tutti_client *client = run->world.clients[index];
     const char *waited[1];
@@ -133,7 +133,7 @@ call_handle(const bench_run *run, uint32_t index, tutti_op *op, tutti_error *err
 {
     add_tensors(run, index, op);
     return run->plan->op->kind == TUTTI_OP_SEND
-               ? swap(run, index, op, err)
+               ? swap_tensors(run, index, op, err)
                : run->plan->op->fn(run->world.clients[index], op, NULL, err);
 }
 

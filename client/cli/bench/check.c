@@ -26,7 +26,8 @@ count_of(const scratch *self, uint64_t bytes)
 }
 
 static tutti_code
-write_all(const scratch *self, uint32_t index, const char *handle, uint64_t bytes, tutti_error *err)
+write_all_bench_result(const scratch *self, uint32_t index, const char *handle, uint64_t bytes,
+                       tutti_error *err)
 {
     const tutti_spec spec = {self->pattern.dtype, 1, {(int64_t)count_of(self, bytes)}};
 
@@ -57,7 +58,7 @@ prepare_here(const scratch *self, uint32_t index, tutti_error *err)
 
 /* What comes in, and where results go something that is none. */
 static tutti_code
-prepare(const scratch *self, uint32_t index, tutti_error *err)
+prepare_bench_result(const scratch *self, uint32_t index, tutti_error *err)
 {
     bench_rank *rank = &self->run->ranks[index];
     tutti_code code = TUTTI_OK;
@@ -67,17 +68,17 @@ prepare(const scratch *self, uint32_t index, tutti_error *err)
     }
     if (rank->input[0] != '\0') {
         bench_pattern_fill(&self->pattern, index, count_of(self, rank->in_bytes), self->data);
-        code = write_all(self, index, rank->input, rank->in_bytes, err);
+        code = write_all_bench_result(self, index, rank->input, rank->in_bytes, err);
     }
     if (code == TUTTI_OK && rank->output[0] != '\0') {
         memset(self->data, poison_of(self), rank->out_bytes);
-        code = write_all(self, index, rank->output, rank->out_bytes, err);
+        code = write_all_bench_result(self, index, rank->output, rank->out_bytes, err);
     }
     return code;
 }
 
 static tutti_code
-look(const scratch *self, uint32_t index, uint64_t *wrong, tutti_error *err)
+look_bench_result(const scratch *self, uint32_t index, uint64_t *wrong, tutti_error *err)
 {
     const bench_rank *rank = &self->run->ranks[index];
     const bool shared = self->run->in_place && rank->in_bytes > 0;
@@ -115,13 +116,13 @@ check_data(scratch *self, uint64_t *ret_wrong, tutti_error *err)
     uint32_t i;
 
     for (i = 0; i < ranks && code == TUTTI_OK; i++) {
-        code = prepare(self, i, err);
+        code = prepare_bench_result(self, i, err);
     }
     if (code == TUTTI_OK) {
         code = cli_all_ranks_run(&self->run->world, call_one, self->run, err);
     }
     for (i = 0; i < ranks && code == TUTTI_OK; i++) {
-        code = look(self, i, &wrong, err);
+        code = look_bench_result(self, i, &wrong, err);
     }
     if (code == TUTTI_OK) {
         *ret_wrong = wrong;

@@ -35,7 +35,7 @@ has_form(const bench_run *run, bool in_place)
 
 /* One half of a row, on tensors of its own. */
 static tutti_code
-measure(bench_run *run, bench_figures *ret, tutti_error *err)
+measure_op(bench_run *run, bench_figures *ret, tutti_error *err)
 {
     tutti_code code = bench_memory_make(run, err);
     uint64_t wrong = 0;
@@ -77,7 +77,7 @@ run_row(bench_run *run, uint64_t bytes, totals *sum, tutti_error *err)
         cli_status_line(run->self, "%s of %s, %s", run->plan->op->word,
                         cli_format_size(bytes, size), form == 1 ? "in place" : "out of place");
         if (has_form(run, run->in_place)) {
-            code = measure(run, &figures[form], err);
+            code = measure_op(run, &figures[form], err);
         }
     }
     cli_status_clear(run->self);

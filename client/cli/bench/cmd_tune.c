@@ -17,7 +17,7 @@
 #define DEFAULT_FILE "tutti.table"
 
 static json_t *
-document(const tune *self, const char *path, const char *table, bool loaded)
+document_tuning(const tune *self, const char *path, const char *table, bool loaded)
 {
     json_t *points = json_array();
     size_t i;
@@ -36,7 +36,7 @@ document(const tune *self, const char *path, const char *table, bool loaded)
 }
 
 static tutti_code
-save(const cli *self, const char *path, const char *table, tutti_error *err)
+save_tuning(const cli *self, const char *path, const char *table, tutti_error *err)
 {
     FILE *file;
 
@@ -65,7 +65,7 @@ load_one(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
 }
 
 static void
-say(const tune *what, const char *path, bool loaded)
+say_tuning(const tune *what, const char *path, bool loaded)
 {
     const cli *self = what->self;
     const bool in_file = strcmp(path, "-") != 0;
@@ -96,14 +96,14 @@ measure_and_save(tune *what, const char *path, tutti_error *err)
         code = tune_write_table(what, &table, err);
     }
     if (code == TUTTI_OK) {
-        code = save(what->self, path, table, err);
+        code = save_tuning(what->self, path, table, err);
     }
     if (code == TUTTI_OK && load) {
         code = cli_all_ranks_run(&what->world, load_one, table, err);
     }
-    if (code == TUTTI_OK && !cli_print_json(what->self, document(what, path, table, load)) &&
+    if (code == TUTTI_OK && !cli_print_json(what->self, document_tuning(what, path, table, load)) &&
         strcmp(path, "-") != 0) {
-        say(what, path, load);
+        say_tuning(what, path, load);
     }
     free(table);
     return code;
@@ -122,7 +122,7 @@ read_size(cli *self, const char *option, uint64_t *ret)
 }
 
 static bool
-read_options(tune *what)
+read_tuning_options(tune *what)
 {
     cli *self = what->self;
     const char *time = cli_value(self, "time");
@@ -159,7 +159,7 @@ cli_tune(cli *self)
         abort();
     }
     *what = (tune){.self = self, .begin_bytes = 8, .end_bytes = 16 << 20, .host_count = 1};
-    if (read_options(what)) {
+    if (read_tuning_options(what)) {
         code = cli_all_ranks_open(self, NULL, &what->world, &err);
         if (code == TUTTI_OK && what->world.count < 2) {
             code = cli_fail(&err, TUTTI_FAILED_PRECONDITION, "one rank has nothing to choose");

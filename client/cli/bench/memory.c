@@ -22,8 +22,8 @@ share_of(const bench_run *run, bench_share share, uint32_t index)
 }
 
 static tutti_code
-create(const bench_run *run, tutti_client *client, uint64_t bytes, char ret[TUTTI_HANDLE_MAX + 1],
-       tutti_error *err)
+create_memory(const bench_run *run, tutti_client *client, uint64_t bytes,
+              char ret[TUTTI_HANDLE_MAX + 1], tutti_error *err)
 {
     const tutti_dtype dtype = run->plan->dtype;
     const tutti_spec spec = {dtype, 1, {(int64_t)(bytes / tutti_dtype_bytes(dtype))}};
@@ -41,7 +41,7 @@ create(const bench_run *run, tutti_client *client, uint64_t bytes, char ret[TUTT
 
 /* [out] ret_data  NULL for no bytes */
 static tutti_code
-allocate(uint64_t bytes, void **ret_data, tutti_error *err)
+allocate_memory(uint64_t bytes, void **ret_data, tutti_error *err)
 {
     *ret_data = bytes == 0 ? NULL : calloc(1, bytes);
     return bytes == 0 || *ret_data != NULL
@@ -53,8 +53,8 @@ allocate(uint64_t bytes, void **ret_data, tutti_error *err)
 
 /* The mapping and its bytes; a copy where there can be none, which libtutti says once. */
 static tutti_code
-map(tutti_client *client, const char *handle, tutti_view **ret_view, void **ret_data,
-    tutti_error *err)
+map_memory(tutti_client *client, const char *handle, tutti_view **ret_view, void **ret_data,
+           tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
 
@@ -70,10 +70,11 @@ map(tutti_client *client, const char *handle, tutti_view **ret_view, void **ret_
 static tutti_code
 map_both(tutti_client *client, bench_rank *rank, tutti_error *err)
 {
-    const tutti_code code = map(client, rank->input, &rank->in_view, &rank->in_data, err);
+    const tutti_code code = map_memory(client, rank->input, &rank->in_view, &rank->in_data, err);
 
-    return code == TUTTI_OK ? map(client, rank->output, &rank->out_view, &rank->out_data, err)
-                            : code;
+    return code == TUTTI_OK
+               ? map_memory(client, rank->output, &rank->out_view, &rank->out_data, err)
+               : code;
 }
 
 static tutti_code
@@ -86,15 +87,15 @@ make_one(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
     tutti_code code;
 
     if (run->plan->way == BENCH_INLINE) {
-        code = allocate(rank->in_bytes, &rank->in_data, err);
-        return code == TUTTI_OK ? allocate(out_bytes, &rank->out_data, err) : code;
+        code = allocate_memory(rank->in_bytes, &rank->in_data, err);
+        return code == TUTTI_OK ? allocate_memory(out_bytes, &rank->out_data, err) : code;
     }
     code = tutti_set_device(client, run->plan->device, err);
     if (code == TUTTI_OK) {
-        code = create(run, client, rank->in_bytes, rank->input, err);
+        code = create_memory(run, client, rank->in_bytes, rank->input, err);
     }
     if (code == TUTTI_OK) {
-        code = create(run, client, out_bytes, rank->output, err);
+        code = create_memory(run, client, out_bytes, rank->output, err);
     }
     return code == TUTTI_OK && run->plan->way == BENCH_SHARE ? map_both(client, rank, err) : code;
 }

@@ -124,7 +124,7 @@ read_op(cli *self, bench_plan *plan)
 
 /* What says nothing about this op is not silently left out. */
 static bool
-check_words(cli *self, const bench_plan *plan)
+check_op_words(cli *self, const bench_plan *plan)
 {
     static const char *const of_sizes[] = {"begin",  "end",    "factor", "dtype",
                                            "inline", "handle", "share",  NULL};
@@ -227,7 +227,7 @@ bench_plan_read(cli *self, bench_plan *ret_plan)
     plan.async = cli_flag(self, "async");
     plan.check = cli_flag(self, "check");
     plan.percentiles = cli_flag(self, "percentiles");
-    if (!check_words(self, &plan) || !read_types(self, &plan) || !read_sizes(self, &plan) ||
+    if (!check_op_words(self, &plan) || !read_types(self, &plan) || !read_sizes(self, &plan) ||
         !cli_number(self, "factor", 2, 1024, &plan.factor) ||
         !cli_number(self, "iterations", 1, TIMES_MAX, &plan.iterations) ||
         !cli_number(self, "warmup", 0, TIMES_MAX, &plan.warmup) ||

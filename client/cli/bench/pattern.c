@@ -18,7 +18,7 @@ typedef struct block {
 /* ------------------------------------------------------------------------------ what is given */
 
 static double
-value_of(const bench_pattern *self, uint32_t rank, uint64_t index)
+get_pattern_value(const bench_pattern *self, uint32_t rank, uint64_t index)
 {
     const uint64_t mixed = index * 7 + rank * 31u + self->salt * 3u;
 
@@ -37,8 +37,8 @@ value_of(const bench_pattern *self, uint32_t rank, uint64_t index)
 static void
 value_at(const bench_pattern *self, uint32_t rank, uint64_t index, double ret[2])
 {
-    ret[0] = value_of(self, rank, index);
-    ret[1] = value_of(self, rank, index + 5);
+    ret[0] = get_pattern_value(self, rank, index);
+    ret[1] = get_pattern_value(self, rank, index + 5);
 }
 
 /* ------------------------------------------------------------------------------ what is got */
@@ -86,7 +86,7 @@ join_numbers(tutti_reduce reduce, double left, double right)
 }
 
 static double
-finish(const bench_pattern *self, double joined)
+finish_pattern(const bench_pattern *self, double joined)
 {
     if (self->reduce == TUTTI_REDUCE_PREMUL_SUM) {
         return joined * BENCH_PREMUL_FACTOR;
@@ -116,7 +116,7 @@ reduce_at(const bench_pattern *self, uint64_t index, double ret[2])
         }
     }
     for (i = 0; i < 2; i++) {
-        ret[i] = finish(self, ret[i]);
+        ret[i] = finish_pattern(self, ret[i]);
     }
 }
 

@@ -135,7 +135,7 @@ time_one(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
 /* ------------------------------------------------------------------------------ figures */
 
 static int
-compare(const void *left, const void *right)
+compare_times(const void *left, const void *right)
 {
     const double one = *(const double *)left;
     const double other = *(const double *)right;
@@ -145,7 +145,7 @@ compare(const void *left, const void *right)
 
 /* Of all calls of all ranks: the nearest rank of a share. */
 static double
-percentile(const double *sorted, size_t count, unsigned percent)
+percentile_times(const double *sorted, size_t count, unsigned percent)
 {
     const size_t place = (count * percent + 99) / 100;
 
@@ -166,9 +166,9 @@ add_percentiles(const bench_run *run, bench_figures *ret)
     for (i = 0; i < count; i++) {
         all[i] = run->ranks[i / each].took_us[i % each];
     }
-    qsort(all, count, sizeof(*all), compare);
-    ret->p50_us = percentile(all, count, 50);
-    ret->p99_us = percentile(all, count, 99);
+    qsort(all, count, sizeof(*all), compare_times);
+    ret->p50_us = percentile_times(all, count, 50);
+    ret->p99_us = percentile_times(all, count, 99);
     free(all);
 }
 

@@ -176,7 +176,7 @@ fit_bytes(const tune *self, uint64_t bytes)
 }
 
 static bool
-is_over(tune *self)
+is_tuning_run_over(tune *self)
 {
     const bool over = interrupted || cli_now_ms() >= self->subject_ends_ms;
 
@@ -214,7 +214,7 @@ take_turns(tune *self, batch *what, size_t count, size_t sizes_left, tutti_error
     int turn;
 
     for (turn = 0; turn < BATCHES; turn++) {
-        for (i = 0; i < count && code == TUTTI_OK && !is_over(self); i++) {
+        for (i = 0; i < count && code == TUTTI_OK && !is_tuning_run_over(self); i++) {
             say_where(self, &points[i]);
             code = time_point(self, what, budget_us(self, count * sizes_left), &points[i], err);
         }
@@ -331,7 +331,7 @@ measure_subject(tune *self, batch *what, size_t subjects_left, tutti_error *err)
 
     self->subject_ends_ms = now + (self->ends_ms > now ? (self->ends_ms - now) / subjects_left : 0);
     for (bytes = self->begin_bytes;
-         bytes <= self->end_bytes && code == TUTTI_OK && !is_over(self) &&
+         bytes <= self->end_bytes && code == TUTTI_OK && !is_tuning_run_over(self) &&
          self->count + TUTTI_ALGORITHMS_MAX <= TUNE_POINTS_MAX;
          bytes *= STEP) {
         tutti_explanation why;
@@ -350,7 +350,7 @@ measure_subject(tune *self, batch *what, size_t subjects_left, tutti_error *err)
 
 /* Ranks meet, and learn which of them share a host and memory, beside the first ops. */
 static tutti_code
-settle(tune *self, batch *what, tutti_error *err)
+settle_tuning_run(tune *self, batch *what, tutti_error *err)
 {
     tutti_error ignored;
     sizing size = {what, fit_bytes(self, 8)};
@@ -386,7 +386,7 @@ tune_measure(tune *self, tutti_error *err)
         left += is_wanted(self, subjects[i].word) ? 1 : 0;
     }
     (void)sigaction(SIGINT, &stop, &before);
-    code = settle(self, what, err);
+    code = settle_tuning_run(self, what, err);
     for (i = 0; i < SUBJECTS && code == TUTTI_OK; i++) {
         if (is_wanted(self, subjects[i].word)) {
             what->subject = &subjects[i];

@@ -19,7 +19,7 @@ is_same_op(const tune_point *left, const tune_point *right)
 /* The fastest of the points from `first` on that are of one op and size. [out] ret_end behind them
  */
 static const tune_point *
-fastest(const tune *self, size_t first, const tune_point *before, size_t *ret_end)
+fastest_tuned_row(const tune *self, size_t first, const tune_point *before, size_t *ret_end)
 {
     const tune_point *best = &self->points[first];
     const tune_point *same = NULL;
@@ -58,7 +58,7 @@ write_rule(FILE *file, const tune *self, const tune_point *point, uint64_t from,
 /* Up to where the last sizes of an op speak for larger ones: 0 = for all, as they were the last to
  * be asked for. */
 static uint64_t
-reach(const tune *self, const tune_point *last)
+reach_tuned_row(const tune *self, const tune_point *last)
 {
     return last->bytes > self->end_bytes / 4 ? 0 : 2 * last->bytes;
 }
@@ -73,7 +73,7 @@ write_rules(FILE *file, const tune *self)
     while (at < self->count) {
         const bool goes_on = now != NULL && is_same_op(now, &self->points[at]);
         size_t end;
-        const tune_point *best = fastest(self, at, goes_on ? now : NULL, &end);
+        const tune_point *best = fastest_tuned_row(self, at, goes_on ? now : NULL, &end);
 
         if (goes_on && strcmp(best->algorithm, now->algorithm) != 0) {
             const uint64_t middle = self->points[at].bytes / 2;
@@ -81,14 +81,14 @@ write_rules(FILE *file, const tune *self)
             write_rule(file, self, now, from, middle);
             from = middle + 1;
         } else if (now != NULL && !goes_on) {
-            write_rule(file, self, now, from, reach(self, &self->points[at - 1]));
+            write_rule(file, self, now, from, reach_tuned_row(self, &self->points[at - 1]));
             from = 0;
         }
         now = best;
         at = end;
     }
     if (now != NULL) {
-        write_rule(file, self, now, from, reach(self, &self->points[at - 1]));
+        write_rule(file, self, now, from, reach_tuned_row(self, &self->points[at - 1]));
     }
 }
 

@@ -59,7 +59,7 @@ pause_shortly(void)
 }
 
 static tutti_code
-launch(starting *self, char *const *words, state_process *process, tutti_error *err)
+launch_cluster_agents(starting *self, char *const *words, state_process *process, tutti_error *err)
 {
     const int log = open(process->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     const process_plan plan = {.arguments = words,
@@ -201,7 +201,7 @@ start_coordinator(starting *self, tutti_error *err)
     state_path(self->cluster, "coordinator.port", 0, port_file);
     state_path(self->cluster, "coordinator.log", 0, process->log);
     cli_status_line(self->self, "starting the coordinator");
-    code = launch(self, words, process, err);
+    code = launch_cluster_agents(self, words, process, err);
     if (code == TUTTI_OK) {
         code = wait_for_port(self, process, port_file, "coordinator", err);
     }
@@ -257,7 +257,7 @@ start_agent(starting *self, uint32_t rank, tutti_error *err)
         words[n++] = self->cluster->options[i];
     }
     (void)unlink(port_file); /* of a process before this one */
-    code = launch(self, words, process, err);
+    code = launch_cluster_agents(self, words, process, err);
     free(words);
     return code;
 }
@@ -382,7 +382,7 @@ fail_running(const state *cluster, tutti_error *err)
 
 /* What is left of a former cluster of that name is swept away when nothing of it lives. */
 static tutti_code
-make_room(const cluster_plan *plan, state *cluster, tutti_error *err)
+make_room_cluster_agents(const cluster_plan *plan, state *cluster, tutti_error *err)
 {
     tutti_code code = state_init(cluster, plan->name, err);
 
@@ -467,7 +467,7 @@ cluster_start(const cli *self, const cluster_plan *plan, state *ret_state, tutti
     if (code != TUTTI_OK) {
         return code;
     }
-    code = make_room(plan, ret_state, err);
+    code = make_room_cluster_agents(plan, ret_state, err);
     if (code != TUTTI_OK) {
         state_fini(ret_state);
         return code;

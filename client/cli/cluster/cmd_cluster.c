@@ -149,7 +149,7 @@ cli_cluster_stop(cli *self)
 }
 
 static void
-add_row(cli_table *table, const char *name, const state_process *process)
+add_cluster_row(cli_table *table, const char *name, const state_process *process)
 {
     const bool alive = cluster_process_is_alive(process);
 
@@ -167,10 +167,10 @@ print_cluster(const cli *self, const state *cluster)
     char name[32];
     uint32_t i;
 
-    add_row(table, "coordinator", &cluster->coordinator);
+    add_cluster_row(table, "coordinator", &cluster->coordinator);
     for (i = 0; i < cluster->rank_count; i++) {
         (void)snprintf(name, sizeof(name), "agent %" PRIu32, i);
-        add_row(table, name, &cluster->ranks[i]);
+        add_cluster_row(table, name, &cluster->ranks[i]);
     }
     cli_table_print(self, table);
     cli_table_free(table);
@@ -281,7 +281,7 @@ cli_cluster_list(cli *self)
 /* ------------------------------------------------------------------------------ again */
 
 static int
-compare_ranks(const void *left, const void *right)
+compare_cluster_ranks(const void *left, const void *right)
 {
     const uint32_t a = *(const uint32_t *)left;
     const uint32_t b = *(const uint32_t *)right;
@@ -317,7 +317,7 @@ choose_ranks(const cli *self, const state *cluster, uint32_t **ret_ranks, size_t
                             "\"%.200s\" is no list of ranks: write 1, 0-3 or 1,5",
                             self->arguments[0]);
         }
-        qsort(*ret_ranks, *ret_count, sizeof(**ret_ranks), compare_ranks);
+        qsort(*ret_ranks, *ret_count, sizeof(**ret_ranks), compare_cluster_ranks);
         *ret_count = drop_twins(*ret_ranks, *ret_count);
         for (i = 0; i < *ret_count; i++) {
             if ((*ret_ranks)[i] >= cluster->rank_count) {

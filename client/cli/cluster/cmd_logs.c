@@ -39,7 +39,7 @@ take_stamp(log_reader *self)
 
 /* A line that is being written has no end yet: when more may come it is left for later. */
 static void
-read_line(log_reader *self, bool more_comes)
+read_log_line(log_reader *self, bool more_comes)
 {
     if (self->file == NULL || self->size > 0) {
         return;
@@ -78,7 +78,7 @@ find_earliest(log_reader *readers, size_t count, bool more_comes)
     size_t i;
 
     for (i = 0; i < count; i++) {
-        read_line(&readers[i], more_comes);
+        read_log_line(&readers[i], more_comes);
         if (readers[i].size > 0 && (first == NULL || strcmp(readers[i].stamp, first->stamp) < 0)) {
             first = &readers[i];
         }
@@ -106,7 +106,7 @@ print_json(const cli *self, const log_reader *from, size_t size)
 }
 
 static void
-print_line(const cli *self, const log_reader *from, bool named)
+print_log_line(const cli *self, const log_reader *from, bool named)
 {
     const size_t size = (size_t)from->size - (from->line[from->size - 1] == '\n' ? 1 : 0);
 
@@ -130,7 +130,7 @@ print_all(const cli *self, log_reader *readers, size_t count, bool more_comes)
     log_reader *next;
 
     while ((next = find_earliest(readers, count, more_comes)) != NULL) {
-        print_line(self, next, count > 1);
+        print_log_line(self, next, count > 1);
         next->size = 0;
     }
     return fflush(self->out) == 0 && ferror(self->out) == 0;
@@ -153,7 +153,7 @@ is_gone(const log_reader *readers, size_t count)
 }
 
 static void
-follow(const cli *self, log_reader *readers, size_t count)
+follow_log(const cli *self, log_reader *readers, size_t count)
 {
     const struct timespec shortly = {.tv_nsec = LOOK_AGAIN_MS * 1000000L};
     const uint64_t until_ms = cli_now_ms() + self->timeout_ms;
@@ -206,7 +206,7 @@ open_logs(const cli *self, const state *cluster, log_reader *readers, size_t *re
 }
 
 static void
-show(const cli *self, log_reader *readers, size_t count, int64_t lines)
+show_log(const cli *self, log_reader *readers, size_t count, int64_t lines)
 {
     size_t i;
 
@@ -214,7 +214,7 @@ show(const cli *self, log_reader *readers, size_t count, int64_t lines)
         skip_lines(&readers[i], lines);
     }
     if (cli_flag(self, "follow")) {
-        follow(self, readers, count);
+        follow_log(self, readers, count);
     } else {
         (void)print_all(self, readers, count, false);
     }
@@ -253,7 +253,7 @@ cli_logs(cli *self)
         code = open_logs(self, &cluster, readers, &count, &err);
     }
     if (code == TUTTI_OK) {
-        show(self, readers, count, lines);
+        show_log(self, readers, count, lines);
     }
     free(readers);
     state_fini(&cluster);

@@ -41,7 +41,7 @@ typedef struct running {
 } running;
 
 static bool
-read_options(running *self)
+read_program_options(running *self)
 {
     const char *memory = cli_value(self->cli, "memory-limit");
     uint64_t bytes;
@@ -241,7 +241,7 @@ say_failed(const cli *self, const programs *set)
 
 /* Why it ended, and what to exit with. */
 static int
-conclude(const running *self)
+conclude_program(const running *self)
 {
     const programs *set = &self->programs;
 
@@ -280,7 +280,7 @@ refused_code(int number)
 /* ------------------------------------------------------------------------------ all of it */
 
 static tutti_code
-run_all(running *self, int *ret_exit, tutti_error *err)
+run_all_program(running *self, int *ret_exit, tutti_error *err)
 {
     const char *name = cli_value(self->cli, "cluster");
     tutti_code code = name != NULL ? use_cluster(self, name, err) : start_cluster(self, err);
@@ -290,7 +290,7 @@ run_all(running *self, int *ret_exit, tutti_error *err)
     }
     if (code == TUTTI_OK) {
         programs_wait(&self->programs);
-        *ret_exit = conclude(self);
+        *ret_exit = conclude_program(self);
         (void)cli_print_json(self->cli, json_programs(&self->programs, *ret_exit));
     }
     programs_fini(&self->programs);
@@ -324,12 +324,12 @@ cli_run(cli *self)
                               .err = self->err,
                               .prefix = !cli_flag(self, "no-prefix"),
                               .limit_ms = self->timeout_ms};
-    if (!read_options(&all)) {
+    if (!read_program_options(&all)) {
         return CLI_USAGE;
     }
     code = programs_catch_signals(&err);
     if (code == TUTTI_OK) {
-        code = run_all(&all, &exit_code, &err);
+        code = run_all_program(&all, &exit_code, &err);
         leave_cluster(&all);
         programs_release_signals();
     }

@@ -62,7 +62,7 @@ static const struct list ranks[2] = {
 };
 
 static tutti_code
-wrong(const char *name, const char *need, tutti_error *err)
+refuse_batch_op(const char *name, const char *need, tutti_error *err)
 {
     return cli_fail(err, TUTTI_INVALID_ARGUMENT, "member \"%.60s\": need %s", name, need);
 }
@@ -86,8 +86,9 @@ read_integer(const json_t *value, const struct member *member, void *at, tutti_e
         *(uint64_t *)at = (uint64_t)number;
         return TUTTI_OK;
     }
-    return wrong(member->name,
-                 member->kind == MEMBER_INT ? "a number of 32 bits" : "a number from 0 on", err);
+    return refuse_batch_op(
+        member->name, member->kind == MEMBER_INT ? "a number of 32 bits" : "a number from 0 on",
+        err);
 }
 
 static tutti_code
@@ -98,13 +99,14 @@ read_member(const json_t *value, const struct member *member, tutti_op *op, tutt
     switch (member->kind) {
     case MEMBER_TEXT:
         *(const char **)at = json_string_value(value);
-        return json_is_string(value) ? TUTTI_OK : wrong(member->name, "a text", err);
+        return json_is_string(value) ? TUTTI_OK : refuse_batch_op(member->name, "a text", err);
     case MEMBER_FLAG:
         *(bool *)at = json_is_true(value);
-        return json_is_boolean(value) ? TUTTI_OK : wrong(member->name, "true or false", err);
+        return json_is_boolean(value) ? TUTTI_OK
+                                      : refuse_batch_op(member->name, "true or false", err);
     case MEMBER_REAL:
         *(double *)at = json_number_value(value);
-        return json_is_number(value) ? TUTTI_OK : wrong(member->name, "a number", err);
+        return json_is_number(value) ? TUTTI_OK : refuse_batch_op(member->name, "a number", err);
     default:
         return read_integer(value, member, at, err);
     }
@@ -141,7 +143,7 @@ read_list(const json_t *value, const struct list *list, int64_t **ret_owned, tut
 {
     *ret_owned = read_numbers(value);
     if (*ret_owned == NULL) {
-        return wrong(list->name, "a list of numbers", err);
+        return refuse_batch_op(list->name, "a list of numbers", err);
     }
     *(const int64_t **)(void *)((char *)op + list->at) = *ret_owned;
     *(size_t *)(void *)((char *)op + list->count_at) = json_array_size(value);
@@ -150,8 +152,8 @@ read_list(const json_t *value, const struct list *list, int64_t **ret_owned, tut
 
 /* Small numbers of an array; what does not fit is refused by the agent, as -1. */
 static tutti_code
-read_ranks(const json_t *value, const struct list *list, int32_t **ret_owned, tutti_op *op,
-           tutti_error *err)
+read_batch_op_ranks(const json_t *value, const struct list *list, int32_t **ret_owned, tutti_op *op,
+                    tutti_error *err)
 {
     int64_t *numbers = read_numbers(value);
     const size_t count = json_array_size(value);
@@ -165,7 +167,7 @@ read_ranks(const json_t *value, const struct list *list, int32_t **ret_owned, tu
     *ret_owned = small;
     *(const int32_t **)(void *)((char *)op + list->at) = small;
     *(size_t *)(void *)((char *)op + list->count_at) = count;
-    return small != NULL ? TUTTI_OK : wrong(list->name, "a list of numbers", err);
+    return small != NULL ? TUTTI_OK : refuse_batch_op(list->name, "a list of numbers", err);
 }
 
 /* Texts of an array, borrowed from it. */
@@ -185,7 +187,7 @@ read_texts(const json_t *value, const struct list *list, const char ***ret_owned
     *ret_owned = words;
     *(const char *const **)(void *)((char *)op + list->at) = words;
     *(size_t *)(void *)((char *)op + list->count_at) = count;
-    return good ? TUTTI_OK : wrong(list->name, "a list of texts", err);
+    return good ? TUTTI_OK : refuse_batch_op(list->name, "a list of texts", err);
 }
 
 static tutti_code
@@ -199,7 +201,8 @@ read_word(const char *name, const json_t *value, tutti_op *op, tutti_error *err)
 
     if (strcmp(name, "op") == 0) {
         op->reduce = word == NULL ? TUTTI_REDUCE_NONE : tutti_reduce_parse(word);
-        return op->reduce != TUTTI_REDUCE_NONE ? TUTTI_OK : wrong("op", "sum, max, ...", err);
+        return op->reduce != TUTTI_REDUCE_NONE ? TUTTI_OK
+                                               : refuse_batch_op("op", "sum, max, ...", err);
     }
     for (i = 0; word != NULL && i < 4; i++) {
         if (strcmp(word, forms[i]) == 0) {
@@ -207,7 +210,7 @@ read_word(const char *name, const json_t *value, tutti_op *op, tutti_error *err)
             return TUTTI_OK;
         }
     }
-    return wrong("form", "concat, stack, list or flat", err);
+    return refuse_batch_op("form", "concat, stack, list or flat", err);
 }
 
 /* *ret_known: it is the name of a list. The same name twice: jansson keeps the last. */
@@ -227,7 +230,7 @@ read_array(const char *name, const json_t *value, batch_op *ret, bool *ret_known
             return read_texts(value, &texts[i], &ret->texts[i], &ret->op, err);
         }
         if (strcmp(name, ranks[i].name) == 0) {
-            return read_ranks(value, &ranks[i], &ret->ranks[i], &ret->op, err);
+            return read_batch_op_ranks(value, &ranks[i], &ret->ranks[i], &ret->op, err);
         }
     }
     *ret_known = false;
@@ -235,7 +238,7 @@ read_array(const char *name, const json_t *value, batch_op *ret, bool *ret_known
 }
 
 static tutti_code
-read_one(const char *name, const json_t *value, batch_op *ret, tutti_error *err)
+read_one_batch_op(const char *name, const json_t *value, batch_op *ret, tutti_error *err)
 {
     bool known;
     tutti_code code;
@@ -256,7 +259,7 @@ read_one(const char *name, const json_t *value, batch_op *ret, tutti_error *err)
     if (strcmp(name, "user_meta") == 0) {
         ret->op.user_meta = json_string_value(value);
         ret->op.user_meta_size = json_string_length(value);
-        return json_is_string(value) ? TUTTI_OK : wrong(name, "a text", err);
+        return json_is_string(value) ? TUTTI_OK : refuse_batch_op(name, "a text", err);
     }
     return cli_fail(err, TUTTI_INVALID_ARGUMENT, "no op has a member \"%.60s\"", name);
 }
@@ -273,7 +276,7 @@ batch_op_read(const json_t *line, batch_op *ret_op, tutti_error *err)
     json_object_foreach((json_t *)(uintptr_t)line, name, value)
     {
         if (code == TUTTI_OK && strcmp(name, "call") != 0) {
-            code = read_one(name, value, ret_op, err);
+            code = read_one_batch_op(name, value, ret_op, err);
         }
     }
     return code;
@@ -314,7 +317,7 @@ batch_check_members(const json_t *line, const char *const *names, tutti_error *e
             return cli_fail(err, TUTTI_INVALID_ARGUMENT, "this call has no member \"%.60s\"", name);
         }
         if (strcmp(name, "timeout_ms") == 0 ? !json_is_integer(value) : !json_is_string(value)) {
-            return wrong(name, json_is_string(value) ? "a number" : "a text", err);
+            return refuse_batch_op(name, json_is_string(value) ? "a number" : "a text", err);
         }
     }
     return TUTTI_OK;

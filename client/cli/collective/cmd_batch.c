@@ -29,7 +29,7 @@ typedef struct batch {
 /* ------------------------------------------------------------------------------ answers */
 
 static void
-print_line(const batch *self, json_t *object)
+print_batch_line(const batch *self, json_t *object)
 {
     char *text = json_dumps(object, JSON_COMPACT);
 
@@ -42,8 +42,8 @@ static void
 say_failed(batch *self, uint64_t line, const tutti_error *err)
 {
     self->failed = true;
-    print_line(self,
-               json_pack("{s:I, s:o}", "line", (json_int_t)line, "error", cli_json_error(err)));
+    print_batch_line(
+        self, json_pack("{s:I, s:o}", "line", (json_int_t)line, "error", cli_json_error(err)));
 }
 
 /* The results of a list, and what came with a tensor if that is text. Empties it. */
@@ -97,7 +97,7 @@ say_result(batch *self, tutti_pipeline_result *result)
         (void)json_object_set_new(object, "work", json_string(op->work));
     }
     add_more(object, &result->more);
-    print_line(self, object);
+    print_batch_line(self, object);
 }
 
 /* ------------------------------------------------------------------------------ calls */
@@ -167,7 +167,7 @@ submit_sync(batch *self, const json_t *line, uint64_t *ret_id, tutti_error *err)
 }
 
 static tutti_code
-submit(batch *self, const json_t *line, uint64_t *ret_id, tutti_error *err)
+submit_batch(batch *self, const json_t *line, uint64_t *ret_id, tutti_error *err)
 {
     const char *call = batch_text(line, "call");
     tutti_op_kind kind;
@@ -194,7 +194,7 @@ submit(batch *self, const json_t *line, uint64_t *ret_id, tutti_error *err)
 /* ------------------------------------------------------------------------------ lines */
 
 static void
-note(batch *self, uint64_t id)
+note_batch(batch *self, uint64_t id)
 {
     if (id > self->line_room) {
         self->line_room = 2 * self->line_room + 64;
@@ -241,11 +241,11 @@ run_line(batch *self, const char *text)
     if (line == NULL) {
         code = cli_fail(&err, TUTTI_INVALID_ARGUMENT, "no JSON: %s", where.text);
     } else {
-        code = submit(self, line, &id, &err);
+        code = submit_batch(self, line, &id, &err);
     }
     json_decref(line);
     if (code == TUTTI_OK) {
-        note(self, id);
+        note_batch(self, id);
         code = take_some(self, &err);
     }
     if (code != TUTTI_OK) {
@@ -290,7 +290,7 @@ take_all(batch *self, tutti_error *err)
 }
 
 static tutti_code
-open_all(batch *self, uint32_t in_flight, tutti_error *err)
+open_all_batch(batch *self, uint32_t in_flight, tutti_error *err)
 {
     const char *path = self->tool->arguments[0];
     tutti_pipeline_options options;
@@ -323,7 +323,7 @@ cli_batch(cli *self)
         !cli_number(self, "in-flight", 1, UINT32_MAX, &in_flight)) {
         return CLI_USAGE;
     }
-    code = open_all(&own, (uint32_t)in_flight, &err);
+    code = open_all_batch(&own, (uint32_t)in_flight, &err);
     if (code == TUTTI_OK) {
         run_lines(&own);
         code = take_all(&own, &err);

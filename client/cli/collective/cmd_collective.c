@@ -13,7 +13,7 @@
 
 /* What is for one rank's call, or for everyone's, and is not silently left out of the other. */
 static bool
-check_words(const collective *self, int64_t rank)
+check_collective_words(const collective *self, int64_t rank)
 {
     const cli *tool = self->self;
     const char *path = cli_has_option(tool, "output") ? cli_value(tool, "output") : NULL;
@@ -35,12 +35,13 @@ check_words(const collective *self, int64_t rank)
 
 /* One rank's call when --rank says so, else everyone's. */
 static int
-run(collective *self)
+run_collective(collective *self)
 {
     int64_t rank = -1;
     int done = CLI_USAGE;
 
-    if (collective_read(self) && cli_rank_option(self->self, &rank) && check_words(self, rank)) {
+    if (collective_read(self) && cli_rank_option(self->self, &rank) &&
+        check_collective_words(self, rank)) {
         done = rank >= 0 ? collective_on_one(self) : collective_on_all(self);
     }
     collective_end(self);
@@ -52,7 +53,7 @@ cli_all_reduce(cli *self)
 {
     collective what = {.self = self, .word = "all_reduce", .fn = tutti_all_reduce};
 
-    return run(&what);
+    return run_collective(&what);
 }
 
 int
@@ -64,7 +65,7 @@ cli_reduce(cli *self)
                        .grows = true,
                        .result = COLLECTIVE_AT_ROOT};
 
-    return run(&what);
+    return run_collective(&what);
 }
 
 int
@@ -76,7 +77,7 @@ cli_reduce_scatter(cli *self)
                        .grows = true,
                        .result = COLLECTIVE_EACH};
 
-    return run(&what);
+    return run_collective(&what);
 }
 
 int
@@ -84,7 +85,7 @@ cli_broadcast(cli *self)
 {
     collective what = {.self = self, .word = "broadcast", .fn = tutti_broadcast, .from_root = true};
 
-    return run(&what);
+    return run_collective(&what);
 }
 
 int
@@ -92,7 +93,7 @@ cli_all_gather(cli *self)
 {
     collective what = {.self = self, .word = "all_gather", .fn = tutti_all_gather, .grows = true};
 
-    return run(&what);
+    return run_collective(&what);
 }
 
 int
@@ -104,7 +105,7 @@ cli_gather(cli *self)
                        .grows = true,
                        .result = COLLECTIVE_AT_ROOT};
 
-    return run(&what);
+    return run_collective(&what);
 }
 
 int
@@ -117,7 +118,7 @@ cli_scatter(cli *self)
                        .from_root = true,
                        .result = COLLECTIVE_EACH};
 
-    return run(&what);
+    return run_collective(&what);
 }
 
 int
@@ -129,7 +130,7 @@ cli_all_to_all(cli *self)
                        .grows = true,
                        .result = COLLECTIVE_EACH};
 
-    return run(&what);
+    return run_collective(&what);
 }
 
 int
@@ -141,7 +142,7 @@ cli_permute(cli *self)
                        .grows = true,
                        .result = COLLECTIVE_EACH};
 
-    return run(&what);
+    return run_collective(&what);
 }
 
 int
@@ -149,7 +150,7 @@ cli_barrier(cli *self)
 {
     collective what = {.self = self, .word = "barrier", .fn = tutti_barrier};
 
-    return run(&what);
+    return run_collective(&what);
 }
 
 int

@@ -57,7 +57,7 @@ typedef struct inference {
 } inference;
 
 static tutti_code
-ask(inference *self, tutti_client *client, tutti_error *err)
+ask_inference(inference *self, tutti_client *client, tutti_error *err)
 {
     tutti_op op = self->what.op;
     tutti_infer_place place = {.group_size = self->size};
@@ -79,7 +79,7 @@ ask(inference *self, tutti_client *client, tutti_error *err)
 }
 
 static json_t *
-document(const inference *self)
+document_inference(const inference *self)
 {
     json_t *results = json_array();
     uint32_t rank;
@@ -99,7 +99,7 @@ document(const inference *self)
 }
 
 static void
-say(const inference *self)
+say_inference(const inference *self)
 {
     cli *tool = self->what.self;
     cli_table *table = cli_table_new(">GROUP RANK|DTYPE|SHAPE|>BYTES");
@@ -130,7 +130,7 @@ say(const inference *self)
 }
 
 static int
-infer(inference *self)
+run_inference(inference *self)
 {
     cli *tool = self->what.self;
     tutti_client *client = NULL;
@@ -150,10 +150,10 @@ infer(inference *self)
         if (self->results == NULL) {
             abort();
         }
-        code = ask(self, client, &err);
+        code = ask_inference(self, client, &err);
     }
-    if (code == TUTTI_OK && !cli_print_json(tool, document(self))) {
-        say(self);
+    if (code == TUTTI_OK && !cli_print_json(tool, document_inference(self))) {
+        say_inference(self);
     }
     tutti_close(client);
     free(self->results);
@@ -193,7 +193,7 @@ cli_infer(cli *self)
             done =
                 cli_usage(self, "--group-rank %" PRId64 " of %" PRId64 " ranks", what.only, size);
         } else {
-            done = infer(&what);
+            done = run_inference(&what);
         }
     }
     collective_end(&what.what);

@@ -7,7 +7,7 @@
 #include "client/cli/util/output.h"
 
 static void
-say(const cli *self, const tutti_sync_result *result)
+say_sync(const cli *self, const tutti_sync_result *result)
 {
     json_t *object = json_pack("{s:I, s:I}", "waited", (json_int_t)result->waited_count, "failed",
                                (json_int_t)result->failed_count);
@@ -46,6 +46,6 @@ cli_sync(cli *self)
     if (code != TUTTI_OK) {
         return cli_failed(self, NULL, &err);
     }
-    say(self, &result);
+    say_sync(self, &result);
     return result.failed_count == 0 ? CLI_FINE : CLI_FAILED;
 }

@@ -38,7 +38,8 @@ read_reduce(collective *self)
 
 /* A number into an int32 of the op, when the command has the option. */
 static bool
-read_number(collective *self, const char *option, int64_t least, int64_t most, int32_t *ret)
+read_collective_number(collective *self, const char *option, int64_t least, int64_t most,
+                       int32_t *ret)
 {
     int64_t number = *ret;
 
@@ -55,7 +56,7 @@ read_number(collective *self, const char *option, int64_t least, int64_t most, i
 /* ------------------------------------------------------------------------------ parts */
 
 static const char *
-given(const collective *self, const char *option)
+is_option_given(const collective *self, const char *option)
 {
     return cli_has_option(self->self, option) ? cli_value(self->self, option) : NULL;
 }
@@ -65,15 +66,15 @@ read_root(collective *self)
 {
     int32_t *root = &self->op.root;
 
-    if (given(self, "root-global") == NULL) {
-        return read_number(self, "root", 0, TUTTI_RANKS_MAX - 1, root);
+    if (is_option_given(self, "root-global") == NULL) {
+        return read_collective_number(self, "root", 0, TUTTI_RANKS_MAX - 1, root);
     }
-    if (given(self, "root") != NULL) {
+    if (is_option_given(self, "root") != NULL) {
         (void)cli_usage(self->self, "--root and --root-global: say one");
         return false;
     }
     self->op.global = true;
-    return read_number(self, "root-global", 0, TUTTI_RANKS_MAX - 1, root);
+    return read_collective_number(self, "root-global", 0, TUTTI_RANKS_MAX - 1, root);
 }
 
 static bool
@@ -81,8 +82,8 @@ read_form(collective *self)
 {
     static const char *const words[] = {"concat", "stack", "flat"};
     static const tutti_form forms[] = {TUTTI_FORM_CONCAT, TUTTI_FORM_STACK, TUTTI_FORM_FLAT};
-    const char *word = given(self, "form");
-    const bool stack = given(self, "stack") != NULL;
+    const char *word = is_option_given(self, "form");
+    const bool stack = is_option_given(self, "stack") != NULL;
     size_t i;
 
     if (stack && word != NULL) {
@@ -131,7 +132,7 @@ parse_shape(collective *self, const char *text)
 static bool
 read_shape(collective *self)
 {
-    const char *text = given(self, "shape");
+    const char *text = is_option_given(self, "shape");
 
     if (text == NULL) {
         return true;
@@ -152,7 +153,7 @@ read_shape(collective *self)
 static bool
 read_destinations(collective *self)
 {
-    const char *text = given(self, "to");
+    const char *text = is_option_given(self, "to");
     uint32_t *ranks = NULL;
     size_t count = 0;
     size_t i;
@@ -187,9 +188,9 @@ read_parts(collective *self)
         return false;
     }
     return read_root(self) && read_form(self) && read_shape(self) && collective_read_splits(self) &&
-           read_number(self, "axis", -most, most, &self->op.axis) &&
-           read_number(self, "split-axis", -most, most, &self->op.split_axis) &&
-           read_number(self, "concat-axis", -most, most, &self->op.concat_axis);
+           read_collective_number(self, "axis", -most, most, &self->op.axis) &&
+           read_collective_number(self, "split-axis", -most, most, &self->op.split_axis) &&
+           read_collective_number(self, "concat-axis", -most, most, &self->op.concat_axis);
 }
 
 /* ------------------------------------------------------------------------------ all of them */
@@ -204,16 +205,17 @@ collective_read(collective *self)
 
     tutti_op_init(&self->op);
     self->op.timeout_ms = tool->timeout_ms;
-    self->op.group = given(self, "group");
-    self->op.monitored = given(self, "monitored") != NULL;
+    self->op.group = is_option_given(self, "group");
+    self->op.monitored = is_option_given(self, "monitored") != NULL;
     self->op.async = cli_has_option(tool, "async") && cli_flag(tool, "async");
     if (!read_parts(self) ||
         (self->fn == tutti_send &&
-         !read_number(self, "to", 0, TUTTI_RANKS_MAX - 1, &self->op.peer)) ||
-        !read_number(self, "from", 0, TUTTI_RANKS_MAX - 1, &self->op.peer) ||
-        !read_number(self, "group-offset", INT32_MIN, INT32_MAX, &self->op.group_offset) ||
-        !read_number(self, "group-count", 1, TUTTI_RANKS_MAX, &blocks) ||
-        !read_number(self, "tag", 0, INT32_MAX, &tag) ||
+         !read_collective_number(self, "to", 0, TUTTI_RANKS_MAX - 1, &self->op.peer)) ||
+        !read_collective_number(self, "from", 0, TUTTI_RANKS_MAX - 1, &self->op.peer) ||
+        !read_collective_number(self, "group-offset", INT32_MIN, INT32_MAX,
+                                &self->op.group_offset) ||
+        !read_collective_number(self, "group-count", 1, TUTTI_RANKS_MAX, &blocks) ||
+        !read_collective_number(self, "tag", 0, INT32_MAX, &tag) ||
         (cli_has_option(tool, "step") && !cli_number(tool, "step", 0, INT64_MAX, &step))) {
         return false;
     }

@@ -25,7 +25,7 @@ is_file(const char *argument)
 
 /* Ranks that give something: all, or the root alone. */
 static bool
-gives(const collective_run *run, uint32_t index)
+has_output(const collective_run *run, uint32_t index)
 {
     return !run->what->from_root || index == run->root;
 }
@@ -46,7 +46,7 @@ find_root(const collective_run *run)
 }
 
 static void
-put_text(char ret[TUTTI_NAME_MAX + 1], const char *text)
+put_outputs_text(char ret[TUTTI_NAME_MAX + 1], const char *text)
 {
     (void)snprintf(ret, TUTTI_NAME_MAX + 1, "%s", text);
 }
@@ -85,7 +85,7 @@ open_files(collective_run *run, tutti_error *err)
     for (i = 0; i < run->world.count && code == TUTTI_OK; i++) {
         const char *path = tool->arguments[wanted == 1 ? 0 : i];
 
-        if (gives(run, i)) {
+        if (has_output(run, i)) {
             code = npy_open(path, TUTTI_DTYPE_NONE, &run->ranks[i].array, &inner);
             run->spec = run->ranks[i].array.spec;
         }
@@ -109,8 +109,8 @@ name_inputs(collective_run *run, tutti_error *err)
                         "give one .npy file for each rank, or the name of a tensor on all ranks");
     }
     for (i = 0; i < run->world.count; i++) {
-        if (gives(run, i)) {
-            put_text(run->ranks[i].input, tool->arguments[0]);
+        if (has_output(run, i)) {
+            put_outputs_text(run->ranks[i].input, tool->arguments[0]);
         }
     }
     if (run->what->fn != tutti_broadcast || run->root >= run->world.count) {
@@ -136,7 +136,7 @@ make_labelled(collective_run *run, collective_rank *rank, tutti_client *client, 
 
     rank->created = code == TUTTI_OK;
     if (code == TUTTI_OK || code == TUTTI_ALREADY_EXISTS) {
-        put_text(rank->output, run->label);
+        put_outputs_text(rank->output, run->label);
         return TUTTI_OK;
     }
     return code;
@@ -153,7 +153,7 @@ prepare_one(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
     tutti_handle handle;
     tutti_code code;
 
-    if (!gives(run, index) && run->label != NULL) {
+    if (!has_output(run, index) && run->label != NULL) {
         return make_labelled(run, rank, client, err);
     }
     if (rank->array.spec.dtype == TUTTI_DTYPE_NONE) {
@@ -166,7 +166,7 @@ prepare_one(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
                             run->what->grows ? NULL : run->label, &transfer, &handle, err);
     if (code == TUTTI_OK) {
         rank->uploaded = true;
-        put_text(rank->input, handle.text);
+        put_outputs_text(rank->input, handle.text);
     }
     return code;
 }

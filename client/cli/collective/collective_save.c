@@ -79,7 +79,7 @@ collective_save(const collective_run *run, const char *path, tutti_error *err)
 
 /* One rank's entry: a handle, or the file that has taken its place. */
 static json_t *
-json_rank(const collective_run *run, uint32_t index, const char *path)
+json_saved_rank(const collective_run *run, uint32_t index, const char *path)
 {
     json_t *one = collective_json_result(run->world.ranks[index], &run->ranks[index].result);
     char name[PATH_MAX];
@@ -116,7 +116,7 @@ collective_print(const collective_run *run, const char *path)
     uint32_t i;
 
     for (i = 0; i < run->world.count; i++) {
-        (void)json_array_append_new(results, json_rank(run, i, path));
+        (void)json_array_append_new(results, json_saved_rank(run, i, path));
     }
     document = collective_json(what, &run->ranks[0].result, results);
     if (path != NULL && !names_ranks(path)) {

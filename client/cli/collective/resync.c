@@ -21,13 +21,13 @@ typedef struct standing {
 } standing;
 
 static tutti_code
-look(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
+look_resync(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
 {
     return tutti_agent_stat(client, &((standing *)arg)->ranks[index], err);
 }
 
 static tutti_code
-step(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
+step_resync(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
 {
     const standing *self = arg;
     const uint64_t until = cli_now_ms() + STEP_TIMEOUT_MS;
@@ -75,9 +75,9 @@ collective_catch_up(const cli_all_ranks *world, const char *group, tutti_error *
     if (self.ranks == NULL) {
         abort();
     }
-    code = cli_all_ranks_run(world, look, &self, err);
+    code = cli_all_ranks_run(world, look_resync, &self, err);
     if (code == TUTTI_OK && is_apart(&self, world->count)) {
-        code = cli_all_ranks_run(world, step, &self, err);
+        code = cli_all_ranks_run(world, step_resync, &self, err);
     }
     free(self.ranks);
     return code;

@@ -20,7 +20,7 @@ typedef struct place {
 } place;
 
 static void
-put_text(char ret[STATE_PATH_MAX], const char *text)
+put_agent_text(char ret[STATE_PATH_MAX], const char *text)
 {
     (void)snprintf(ret, STATE_PATH_MAX, "%s", text);
 }
@@ -41,14 +41,14 @@ find_cluster(const char *name, place *ret, tutti_error *err)
                         name);
     }
     if (code == TUTTI_OK) {
-        put_text(ret->agent, ret->cluster.ranks[0].socket);
-        put_text(ret->coordinator, ret->cluster.coordinator.socket);
+        put_agent_text(ret->agent, ret->cluster.ranks[0].socket);
+        put_agent_text(ret->coordinator, ret->cluster.coordinator.socket);
     }
     return code;
 }
 
 static tutti_code
-find_place(cli *self, place *ret, tutti_error *err)
+find_agent_place(cli *self, place *ret, tutti_error *err)
 {
     const char *agent = cli_value(self, "agent");
     const char *cluster = cli_value(self, "cluster");
@@ -60,7 +60,7 @@ find_place(cli *self, place *ret, tutti_error *err)
         agent = getenv("TUTTI_AGENT");
     }
     if (agent != NULL) {
-        put_text(ret->agent, agent);
+        put_agent_text(ret->agent, agent);
     } else {
         tutti_error inner;
 
@@ -77,7 +77,7 @@ find_place(cli *self, place *ret, tutti_error *err)
         }
     }
     if (coordinator != NULL) {
-        put_text(ret->coordinator, coordinator);
+        put_agent_text(ret->coordinator, coordinator);
     }
     self->local = ret->cluster.rank_count > 0;
     return code;
@@ -124,7 +124,8 @@ connect_to(const cli *self, const char *agent, const place *where, tutti_client 
 
 /* The job's own word on where a rank is. */
 static tutti_code
-look_up(tutti_client *client, uint32_t rank, char ret_address[STATE_PATH_MAX], tutti_error *err)
+look_up_agent(tutti_client *client, uint32_t rank, char ret_address[STATE_PATH_MAX],
+              tutti_error *err)
 {
     const uint32_t world_size = tutti_whoami(client)->world_size;
     tutti_rank_info info;
@@ -140,7 +141,7 @@ look_up(tutti_client *client, uint32_t rank, char ret_address[STATE_PATH_MAX], t
                         info.reason[0] != '\0' ? ": " : "", info.reason);
     }
     if (code == TUTTI_OK) {
-        put_text(ret_address, info.address);
+        put_agent_text(ret_address, info.address);
     }
     return code;
 }
@@ -182,7 +183,7 @@ connect_rank(const cli *self, const place *where, uint32_t rank, tutti_client **
         *ret_client = code == TUTTI_OK ? near : *ret_client;
         return code;
     }
-    code = look_up(near, rank, address, err);
+    code = look_up_agent(near, rank, address, err);
     tutti_close(near);
     return code == TUTTI_OK ? connect_named(self, address, where, rank, ret_client, err) : code;
 }
@@ -206,7 +207,7 @@ cli_connect(cli *self, const char *handle, tutti_client **ret_client, tutti_erro
     if (!cli_rank_option(self, &stated)) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT, "--rank makes no sense");
     }
-    code = find_place(self, &where, err);
+    code = find_agent_place(self, &where, err);
     if (code == TUTTI_OK && (stated >= 0 || (handle != NULL && cli_rank_of(handle, &rank)))) {
         code = connect_rank(self, &where, stated >= 0 ? (uint32_t)stated : rank, ret_client, err);
     } else if (code == TUTTI_OK) {
@@ -225,11 +226,11 @@ cli_connect_coordinator(cli *self, tutti_client **ret_client, tutti_error *err)
     tutti_code code = TUTTI_OK;
 
     if (cli_value(self, "coordinator") != NULL) {
-        put_text(where.coordinator, cli_value(self, "coordinator"));
+        put_agent_text(where.coordinator, cli_value(self, "coordinator"));
     } else if (stated != NULL && !agent_named && cli_value(self, "cluster") == NULL) {
-        put_text(where.coordinator, stated);
+        put_agent_text(where.coordinator, stated);
     } else {
-        code = find_place(self, &where, err);
+        code = find_agent_place(self, &where, err);
     }
     if (code == TUTTI_OK) {
         /* Nobody's agent, when the coordinator's address is known without one. */
@@ -239,7 +240,7 @@ cli_connect_coordinator(cli *self, tutti_client **ret_client, tutti_error *err)
     if (code == TUTTI_OK) {
         const tutti_agent_info *agent = tutti_whoami(*ret_client);
 
-        put_text(self->coordinator, agent != NULL ? agent->coordinator : where.coordinator);
+        put_agent_text(self->coordinator, agent != NULL ? agent->coordinator : where.coordinator);
     }
     state_fini(&where.cluster);
     return code;

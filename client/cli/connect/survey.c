@@ -12,7 +12,7 @@
 /* ------------------------------------------------------------------------------ opening */
 
 static tutti_code
-look_up(cli_fan_out *fan_out, tutti_client *client, tutti_error *err)
+look_up_fan_out(cli_fan_out *fan_out, tutti_client *client, tutti_error *err)
 {
     uint32_t ranks[CLI_FAN_OUT_MAX];
     uint32_t i;
@@ -41,7 +41,7 @@ cli_fan_out_open(cli *self, cli_fan_out *ret_fan_out, tutti_error *err)
     }
     code = tutti_job_get(client, &fan_out.job, err);
     if (code == TUTTI_OK) {
-        code = look_up(&fan_out, client, err);
+        code = look_up_fan_out(&fan_out, client, err);
     }
     tutti_close(client);
     if (code != TUTTI_OK) {
@@ -71,7 +71,7 @@ typedef struct round {
 } round_of;
 
 static void
-ask(const round_of *round, uint32_t rank)
+ask_fan_out(const round_of *round, uint32_t rank)
 {
     tutti_client_options options;
     tutti_client *client = NULL;
@@ -106,7 +106,7 @@ run_asking(void *arg)
             return NULL;
         }
         if (round->fan_out->infos[rank].state == TUTTI_RANK_ALIVE) {
-            ask(round, rank);
+            ask_fan_out(round, rank);
         }
     }
 }

@@ -107,7 +107,7 @@ run_part(void *arg)
 }
 
 static void
-run_all(part *parts, const cli_all_ranks *world, cli_rank_fn fn, void *arg)
+run_all_ranks(part *parts, const cli_all_ranks *world, cli_rank_fn fn, void *arg)
 {
     uint32_t i;
 
@@ -161,7 +161,7 @@ cli_all_ranks_run(const cli_all_ranks *world, cli_rank_fn fn, void *arg, tutti_e
     if (parts == NULL) {
         abort();
     }
-    run_all(parts, world, fn, arg);
+    run_all_ranks(parts, world, fn, arg);
     code = first_error(parts, world, err);
     free(parts);
     return code;

@@ -40,7 +40,7 @@ on_rank(void *arg, uint32_t rank, tutti_client *client, const tutti_error *err)
 }
 
 static void
-ask_all(const cli *self, doctor *all, uint32_t wait_ms)
+ask_all_doctor(const cli *self, doctor *all, uint32_t wait_ms)
 {
     const cli_fan_out *fan_out = all->fan_out;
     uint32_t *ranks = calloc(fan_out->count + 1, sizeof(*ranks));
@@ -182,7 +182,7 @@ add_limit(cli_table *table, uint64_t limit, bool bytes)
 }
 
 static void
-add_row(cli_table *table, const tutti_rank_info *info, const doctor_patient *patient)
+add_doctor_row(cli_table *table, const tutti_rank_info *info, const doctor_patient *patient)
 {
     const bool all = patient->answered && count_reached(patient) == patient->reach_count;
     char words[64];
@@ -255,7 +255,7 @@ print_doctor(const cli *self, const doctor *all)
                   " ranks alive, coordinator %s\n",
                   job->name, job->epoch, job->alive_count, job->world_size, self->coordinator);
     for (rank = 0; rank < all->fan_out->count; rank++) {
-        add_row(table, &all->fan_out->infos[rank], &all->patients[rank]);
+        add_doctor_row(table, &all->fan_out->infos[rank], &all->patients[rank]);
     }
     cli_table_print(self, table);
     cli_table_free(table);
@@ -289,7 +289,7 @@ cli_doctor(cli *self)
     if (all.patients == NULL) {
         abort();
     }
-    ask_all(self, &all, wait_ms);
+    ask_all_doctor(self, &all, wait_ms);
     doctor_check(&all);
     if (!cli_print_json(self, json_doctor(self, &all))) {
         print_doctor(self, &all);

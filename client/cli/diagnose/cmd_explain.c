@@ -34,7 +34,7 @@ json_alternatives(const tutti_explanation *why)
 }
 
 static json_t *
-document(const tutti_explain_question *question, const tutti_explanation *why)
+document_explanation(const tutti_explain_question *question, const tutti_explanation *why)
 {
     json_t *all = json_pack("{s:s, s:s, s:I, s:s, s:s, s:s, s:s}", "op", question->op, "group",
                             question->group == NULL ? "world" : question->group, "bytes",
@@ -112,7 +112,8 @@ say_alternatives(const cli *self, const tutti_explanation *why)
 }
 
 static void
-say(const cli *self, const tutti_explain_question *question, const tutti_explanation *why)
+say_explanation(const cli *self, const tutti_explain_question *question,
+                const tutti_explanation *why)
 {
     char size[CLI_WORD_SIZE];
 
@@ -178,8 +179,8 @@ cli_explain(cli *self)
     if (code != TUTTI_OK) {
         return cli_failed(self, NULL, &err);
     }
-    if (!cli_print_json(self, document(&question, &why))) {
-        say(self, &question, &why);
+    if (!cli_print_json(self, document_explanation(&question, &why))) {
+        say_explanation(self, &question, &why);
     }
     return CLI_FINE;
 }

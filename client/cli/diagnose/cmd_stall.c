@@ -14,7 +14,7 @@
 #define OLDER_MS 1000 /* younger ops are just running */
 
 static const char *
-seconds(uint64_t ms, char ret[CLI_WORD_SIZE])
+get_stall_seconds(uint64_t ms, char ret[CLI_WORD_SIZE])
 {
     (void)snprintf(ret, CLI_WORD_SIZE, "%.3g s", (double)ms / 1000.0);
     return ret;
@@ -23,7 +23,7 @@ seconds(uint64_t ms, char ret[CLI_WORD_SIZE])
 /* ------------------------------------------------------------------------------ documents */
 
 static json_t *
-json_rank(const tutti_stalled_rank *one)
+json_stall_rank(const tutti_stalled_rank *one)
 {
     json_t *rank = json_pack("{s:I, s:s, s:b}", "rank", (json_int_t)one->rank, "standing",
                              tutti_standing_name(one->standing), "arrived", (int)one->arrived);
@@ -49,7 +49,7 @@ json_ranks(const tutti_stalled_rank *ranks, size_t count)
     size_t i;
 
     for (i = 0; i < count; i++) {
-        (void)json_array_append_new(list, json_rank(&ranks[i]));
+        (void)json_array_append_new(list, json_stall_rank(&ranks[i]));
     }
     return list;
 }
@@ -95,7 +95,7 @@ style_of(tutti_standing standing)
 }
 
 static void
-add_rank(cli_table *table, const tutti_stalled_rank *one)
+add_stall_rank(cli_table *table, const tutti_stalled_rank *one)
 {
     char words[CLI_WORD_SIZE];
 
@@ -107,13 +107,13 @@ add_rank(cli_table *table, const tutti_stalled_rank *one)
         cli_table_add(table, "-");
     } else if (one->last_sequence != 0) {
         cli_table_add(table, "%" PRIu64 " %s", one->last_sequence, one->last_op);
-        cli_table_add(table, "%s ago", seconds(one->last_ms, words));
+        cli_table_add(table, "%s ago", get_stall_seconds(one->last_ms, words));
     } else {
         cli_table_add(table, "%s", one->last_op);
-        cli_table_add(table, "%s ago", seconds(one->last_ms, words));
+        cli_table_add(table, "%s ago", get_stall_seconds(one->last_ms, words));
     }
     if (one->standing == TUTTI_STANDING_SILENT) {
-        cli_table_add(table, "heard last %s ago", seconds(one->silent_ms, words));
+        cli_table_add(table, "heard last %s ago", get_stall_seconds(one->silent_ms, words));
     } else {
         cli_table_add(table, "%s", one->reason);
     }
@@ -126,7 +126,7 @@ print_ranks(const cli *self, const tutti_stalled_rank *ranks, size_t count)
     size_t i;
 
     for (i = 0; i < count; i++) {
-        add_rank(table, &ranks[i]);
+        add_stall_rank(table, &ranks[i]);
     }
     if (count > 0) {
         cli_table_print(self, table);
@@ -163,7 +163,7 @@ print_stalls(const cli *self, const tutti_stalls *all)
 /* ------------------------------------------------------------------------------ asking */
 
 static bool
-read_options(cli *self, tutti_stall_options *ret)
+read_stall_options(cli *self, tutti_stall_options *ret)
 {
     const char *older = cli_value(self, "older");
     uint32_t older_ms = OLDER_MS;
@@ -178,7 +178,7 @@ read_options(cli *self, tutti_stall_options *ret)
 }
 
 static tutti_code
-find(cli *self, const tutti_stall_options *options, tutti_stalls *ret, tutti_error *err)
+find_stall(cli *self, const tutti_stall_options *options, tutti_stalls *ret, tutti_error *err)
 {
     tutti_client *client = NULL;
     tutti_code code = cli_connect_coordinator(self, &client, err);
@@ -198,11 +198,11 @@ cli_stall(cli *self)
     tutti_error err;
     int status;
 
-    if (!read_options(self, &options)) {
+    if (!read_stall_options(self, &options)) {
         return cli_usage(self, "--older \"%s\" is no time: 250ms, 10s, 5m",
                          cli_value(self, "older"));
     }
-    if (find(self, &options, &all, &err) != TUTTI_OK) {
+    if (find_stall(self, &options, &all, &err) != TUTTI_OK) {
         return cli_failed(self, NULL, &err);
     }
     status = all.count > 0 ? CLI_FAILED : CLI_FINE;

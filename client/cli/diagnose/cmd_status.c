@@ -36,7 +36,7 @@ typedef struct fan_out {
 /* ------------------------------------------------------------------------------ asking */
 
 static void
-ask(const fan_out *self, seen *one)
+ask_status(const fan_out *self, seen *one)
 {
     tutti_client_options options;
     tutti_client *client = NULL;
@@ -68,13 +68,13 @@ run_asking(void *arg)
             return NULL;
         }
         if (self->ranks[index].info.state == TUTTI_RANK_ALIVE) {
-            ask(self, &self->ranks[index]);
+            ask_status(self, &self->ranks[index]);
         }
     }
 }
 
 static void
-ask_all(fan_out *self)
+ask_all_status(fan_out *self)
 {
     pthread_t threads[ASK_AT_ONCE];
     uint32_t count = 0;
@@ -92,7 +92,7 @@ ask_all(fan_out *self)
 }
 
 static tutti_code
-look_up(fan_out *self, tutti_client *client, tutti_error *err)
+look_up_status(fan_out *self, tutti_client *client, tutti_error *err)
 {
     uint32_t ranks[RANKS_MAX];
     tutti_rank_info *infos;
@@ -127,11 +127,11 @@ call_all_agents(fan_out *self, tutti_error *err)
     }
     code = tutti_job_get(client, &self->job, err);
     if (code == TUTTI_OK) {
-        code = look_up(self, client, err);
+        code = look_up_status(self, client, err);
     }
     tutti_close(client);
     if (code == TUTTI_OK) {
-        ask_all(self);
+        ask_all_status(self);
     }
     return code;
 }
@@ -164,7 +164,7 @@ health_word(const seen *one)
 }
 
 static json_t *
-json_rank(const seen *one)
+json_status_rank(const seen *one)
 {
     const tutti_rank_info *info = &one->info;
     json_t *rank =
@@ -204,7 +204,7 @@ json_agents(const fan_out *self)
     uint32_t i;
 
     for (i = 0; i < self->count; i++) {
-        (void)json_array_append_new(ranks, json_rank(&self->ranks[i]));
+        (void)json_array_append_new(ranks, json_status_rank(&self->ranks[i]));
     }
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:o}", "job", job->name, "epoch",
                      (json_int_t)job->epoch, "world_size", (json_int_t)job->world_size, "alive",
@@ -214,7 +214,7 @@ json_agents(const fan_out *self)
 }
 
 static void
-add_row(cli_table *table, const seen *one)
+add_status_row(cli_table *table, const seen *one)
 {
     const tutti_rank_info *info = &one->info;
     const cli_style style = one->answers                      ? CLI_GREEN
@@ -255,7 +255,7 @@ print_agents(const fan_out *self)
                   job->name, job->epoch, job->alive_count, job->world_size, job->group_count,
                   job->group_count == 1 ? "" : "s", self->self->coordinator);
     for (i = 0; i < self->count; i++) {
-        add_row(table, &self->ranks[i]);
+        add_status_row(table, &self->ranks[i]);
     }
     cli_table_print(self->self, table);
     if (self->count < job->world_size) {

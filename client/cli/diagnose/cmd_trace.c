@@ -28,23 +28,23 @@ typedef struct wish {
 /* ------------------------------------------------------------------------------ asking */
 
 static uint64_t
-moved(uint64_t at_ns, int64_t offset_ns)
+is_clock_moved(uint64_t at_ns, int64_t offset_ns)
 {
     return at_ns == 0 ? 0 : at_ns - (uint64_t)offset_ns;
 }
 
 /* To our clock. */
 static void
-correct(trace_flown *flown)
+correct_clock(trace_flown *flown)
 {
     size_t i;
 
     for (i = 0; i < flown->count; i++) {
         tutti_flight_entry *entry = &flown->entries[i];
 
-        entry->created_ns = moved(entry->created_ns, flown->offset_ns);
-        entry->started_ns = moved(entry->started_ns, flown->offset_ns);
-        entry->completed_ns = moved(entry->completed_ns, flown->offset_ns);
+        entry->created_ns = is_clock_moved(entry->created_ns, flown->offset_ns);
+        entry->started_ns = is_clock_moved(entry->started_ns, flown->offset_ns);
+        entry->completed_ns = is_clock_moved(entry->completed_ns, flown->offset_ns);
         if (entry->completed_ns != 0 && entry->completed_ns < entry->created_ns) {
             entry->completed_ns = entry->created_ns; /* no honest agent says so */
         }
@@ -63,7 +63,7 @@ on_rank(void *arg, uint32_t rank, tutti_client *client, const tutti_error *err)
     if (tutti_clock_compare(client, &flown->offset_ns, &flown->error_ns, &flown->err) == TUTTI_OK &&
         tutti_flight_get(client, &flown->entries, &flown->count, &flown->err) == TUTTI_OK) {
         flown->answered = true;
-        correct(flown);
+        correct_clock(flown);
     }
 }
 
@@ -116,7 +116,7 @@ json_latest(const trace_meet *meet)
 }
 
 static json_t *
-json_rank(const trace *self, uint32_t rank)
+json_trace_rank(const trace *self, uint32_t rank)
 {
     const trace_flown *flown = &self->flown[rank];
 
@@ -147,7 +147,7 @@ json_trace(const trace *self, const wish *asked)
     size_t i;
 
     for (rank = 0; rank < self->fan_out->count; rank++) {
-        (void)json_array_append_new(ranks, json_rank(self, rank));
+        (void)json_array_append_new(ranks, json_trace_rank(self, rank));
     }
     for (i = 0; i < count; i++) {
         (void)json_array_append_new(list, json_latest(latest[i]));
@@ -297,7 +297,7 @@ read_wish(cli *self, wish *ret)
 
 /* From the agents, or from what they have left. */
 static tutti_code
-collect(cli *self, trace *all, cli_fan_out *fan_out, tutti_error *err)
+collect_trace(cli *self, trace *all, cli_fan_out *fan_out, tutti_error *err)
 {
     const char *folder = cli_value(self, "from");
     tutti_code code;
@@ -331,7 +331,7 @@ reach_now(trace *all)
 static tutti_code
 run_trace(cli *self, trace *all, cli_fan_out *fan_out, const wish *asked, tutti_error *err)
 {
-    const tutti_code code = collect(self, all, fan_out, err);
+    const tutti_code code = collect_trace(self, all, fan_out, err);
 
     if (code != TUTTI_OK) {
         return code;

@@ -51,7 +51,7 @@ print_json(const cli *self, const tutti_member_event *event)
 }
 
 static void
-print_line(const cli *self, const tutti_member_event *event)
+print_change_line(const cli *self, const tutti_member_event *event)
 {
     static const cli_style styles[] = {CLI_PLAIN, CLI_PLAIN, CLI_GREEN, CLI_YELLOW, CLI_RED};
 
@@ -81,7 +81,7 @@ on_member(void *arg, const tutti_member_event *event)
     if (it->self->json) {
         print_json(it->self, event);
     } else {
-        print_line(it->self, event);
+        print_change_line(it->self, event);
     }
     if (event->kind == TUTTI_MEMBERS_END) {
         it->failed = true;
@@ -117,7 +117,7 @@ wait_for_end(following *it)
 }
 
 static tutti_code
-follow(cli *self, following *it, const tutti_member_watch_options *options, tutti_error *err)
+follow_change(cli *self, following *it, const tutti_member_watch_options *options, tutti_error *err)
 {
     tutti_member_watch *watch = NULL;
     tutti_client *client = NULL;
@@ -156,7 +156,7 @@ cli_watch(cli *self)
         options.after_epoch = (uint64_t)after;
     }
     (void)sem_init(&it.over, 0, 0);
-    code = follow(self, &it, &options, &err);
+    code = follow_change(self, &it, &options, &err);
     (void)sem_destroy(&it.over);
     return code == TUTTI_OK ? CLI_FINE : cli_failed(self, NULL, &err);
 }

@@ -142,7 +142,7 @@ add_op(drawing *self, const tutti_flight_entry *entry, const trace_meet *meet)
 }
 
 static void
-add_rank(drawing *self, uint32_t rank)
+add_event_rank(drawing *self, uint32_t rank)
 {
     const trace *whole = self->whole;
     const trace_flown *flown = &whole->flown[rank];
@@ -184,7 +184,7 @@ trace_events(const trace *self)
     all->events = events;
     for (rank = 0; rank < self->fan_out->count; rank++) {
         if (self->fan_out->infos[rank].state == TUTTI_RANK_ALIVE) {
-            add_rank(all, rank);
+            add_event_rank(all, rank);
         }
     }
     free(all);

@@ -52,7 +52,7 @@ read_spec(const json_t *entry, const char *sizes, const char *dtypes, tutti_spec
 }
 
 static void
-read_entry(const json_t *entry, tutti_flight_entry *ret)
+read_trace_entry(const json_t *entry, tutti_flight_entry *ret)
 {
     const json_t *error = json_object_get(entry, "error");
     const char *name = json_string_value(json_object_get(entry, "profiling_name"));
@@ -118,7 +118,7 @@ take_record(const char *path, const json_t *document, trace *self, cli_fan_out *
         return cli_fail(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %s", path);
     }
     for (i = 0; i < json_array_size(entries); i++) {
-        read_entry(json_array_get(entries, i), &flown->entries[flown->count++]);
+        read_trace_entry(json_array_get(entries, i), &flown->entries[flown->count++]);
     }
     flown->answered = true;
     (void)snprintf(fan_out->job.name, sizeof(fan_out->job.name), "%s", job);

@@ -74,7 +74,7 @@ list_places(const trace *self, size_t *ret_count)
 }
 
 static void
-join(trace_meet *meet, const place *one)
+join_match(trace_meet *meet, const place *one)
 {
     const tutti_flight_entry *entry = one->entry;
 
@@ -151,7 +151,7 @@ trace_match(trace *self)
         if (i == 0 || compare_entries(places[i - 1].entry, places[i].entry) != 0) {
             self->meet_count++;
         }
-        join(&self->meets[self->meet_count - 1], &places[i]);
+        join_match(&self->meets[self->meet_count - 1], &places[i]);
         self->flown[places[i].rank].meets[places[i].index] = self->meet_count - 1;
     }
     free(places);

@@ -193,7 +193,8 @@ print_ranks(const cli *self, const uint32_t *ranks, const int32_t *translated, s
 }
 
 static tutti_code
-translate(cli *self, const uint32_t *ranks, size_t count, int32_t *ret_ranks, tutti_error *err)
+translate_group_split(cli *self, const uint32_t *ranks, size_t count, int32_t *ret_ranks,
+                      tutti_error *err)
 {
     tutti_client *client = NULL;
     tutti_code code = cli_connect(self, NULL, &client, err);
@@ -224,7 +225,7 @@ cli_group_translate(cli *self)
     }
     translated = calloc(count, sizeof(*translated));
     code = translated == NULL ? cli_fail(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory")
-                              : translate(self, ranks, count, translated, &err);
+                              : translate_group_split(self, ranks, count, translated, &err);
     if (code == TUTTI_OK) {
         print_ranks(self, ranks, translated, count);
     }

@@ -35,7 +35,8 @@ swap_bytes(unsigned char *bytes, uint64_t size, size_t number_size)
 
 /* From Fortran order to C order: walk the result, step through the source. */
 static void
-reorder(const tutti_spec *spec, const unsigned char *from, unsigned char *to, uint64_t count)
+reorder_npy_file(const tutti_spec *spec, const unsigned char *from, unsigned char *to,
+                 uint64_t count)
 {
     const size_t size = tutti_dtype_bytes(spec->dtype);
     uint64_t strides[TUTTI_DIMS_MAX];
@@ -76,7 +77,7 @@ needs_reorder(const npy_header *header)
 }
 
 static tutti_code
-convert(const npy_header *header, npy_array *array, tutti_error *err)
+convert_npy_file(const npy_header *header, npy_array *array, tutti_error *err)
 {
     const tutti_dtype dtype = array->spec.dtype;
     const bool is_complex = dtype == TUTTI_DTYPE_COMPLEX64 || dtype == TUTTI_DTYPE_COMPLEX128;
@@ -92,7 +93,7 @@ convert(const npy_header *header, npy_array *array, tutti_error *err)
                         "no memory to convert an array of %" PRIu64 " bytes", array->bytes);
     }
     if (needs_reorder(header)) {
-        reorder(&array->spec, array->data, converted, array->bytes / size);
+        reorder_npy_file(&array->spec, array->data, converted, array->bytes / size);
     } else if (array->bytes > 0) {
         memcpy(converted, array->data, array->bytes);
     }
@@ -109,7 +110,7 @@ convert(const npy_header *header, npy_array *array, tutti_error *err)
 
 /* All of the file, in memory of ours or as a mapping. */
 static tutti_code
-load(int descriptor, size_t size, npy_array *array, tutti_error *err)
+load_npy_file(int descriptor, size_t size, npy_array *array, tutti_error *err)
 {
     char *bytes;
     size_t done = 0;
@@ -186,7 +187,7 @@ read_array(size_t size, tutti_dtype dtype, npy_array *array, tutti_error *err)
     array->spec = header.spec;
     array->bytes = header.bytes;
     array->data = (const char *)array->data + header.data_size;
-    return convert(&header, array, err);
+    return convert_npy_file(&header, array, err);
 }
 
 tutti_code
@@ -204,7 +205,7 @@ npy_open(const char *path, tutti_dtype dtype, npy_array *ret_array, tutti_error 
         (void)close(descriptor);
         return cli_fail(err, TUTTI_INVALID_ARGUMENT, "it is no regular file");
     }
-    code = load(descriptor, (size_t)stat.st_size, &array, err);
+    code = load_npy_file(descriptor, (size_t)stat.st_size, &array, err);
     (void)close(descriptor);
     if (code == TUTTI_OK) {
         code = read_array((size_t)stat.st_size, dtype, &array, err);

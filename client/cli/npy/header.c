@@ -79,7 +79,7 @@ skip_space(reader *in)
 
 /* The next character that is no space, taken when it is `wanted`. */
 static bool
-take(reader *in, char wanted)
+take_npy_header(reader *in, char wanted)
 {
     skip_space(in);
     if (in->at < in->end && *in->at == wanted) {
@@ -165,10 +165,10 @@ static tutti_code
 take_shape(reader *in, tutti_spec *spec, tutti_error *err)
 {
     spec->dim_count = 0;
-    if (!take(in, '(')) {
+    if (!take_npy_header(in, '(')) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT, "the header's shape is no tuple");
     }
-    while (!take(in, ')')) {
+    while (!take_npy_header(in, ')')) {
         if (spec->dim_count == TUTTI_DIMS_MAX) {
             return cli_fail(err, TUTTI_INVALID_ARGUMENT, "more than %d dimensions", TUTTI_DIMS_MAX);
         }
@@ -176,8 +176,8 @@ take_shape(reader *in, tutti_spec *spec, tutti_error *err)
             return cli_fail(err, TUTTI_INVALID_ARGUMENT,
                             "the header's shape holds something else than numbers of 63 bits");
         }
-        if (!take(in, ',')) {
-            if (spec->dim_count > 1 && take(in, ')')) {
+        if (!take_npy_header(in, ',')) {
+            if (spec->dim_count > 1 && take_npy_header(in, ')')) {
                 return TUTTI_OK;
             }
             return cli_fail(err, TUTTI_INVALID_ARGUMENT, "the header's shape misses a comma");
@@ -217,7 +217,7 @@ take_entry(reader *in, npy_header *header, unsigned *seen, tutti_error *err)
     unsigned which = 0;
     tutti_code code = TUTTI_OK;
 
-    if (!take_string(in, key) || !take(in, ':')) {
+    if (!take_string(in, key) || !take_npy_header(in, ':')) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT, "the header is no dictionary of strings");
     }
     if (strcmp(key, "descr") == 0) {
@@ -247,16 +247,16 @@ parse_dictionary(reader *in, npy_header *header, tutti_error *err)
     unsigned seen = 0;
     tutti_code code;
 
-    if (!take(in, '{')) {
+    if (!take_npy_header(in, '{')) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT, "the header is no dictionary");
     }
-    while (!take(in, '}')) {
+    while (!take_npy_header(in, '}')) {
         code = take_entry(in, header, &seen, err);
         if (code != TUTTI_OK) {
             return code;
         }
-        if (!take(in, ',')) {
-            if (!take(in, '}')) {
+        if (!take_npy_header(in, ',')) {
+            if (!take_npy_header(in, '}')) {
                 return cli_fail(err, TUTTI_INVALID_ARGUMENT, "the header's dictionary has no end");
             }
             break;

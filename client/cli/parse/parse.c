@@ -51,7 +51,7 @@ cli_usage(const cli *self, const char *format, ...)
 
 /* How many of the words a name has, when they begin with it; else 0. */
 static int
-match(const char *name, char *const *words, int count)
+match_arguments(const char *name, char *const *words, int count)
 {
     int used = 0;
 
@@ -74,7 +74,7 @@ cli_find_command(const cli_syntax *syntax, char *const *words, int count, int *r
     const cli_command *command;
 
     for (command = syntax->commands; command->name != NULL; command++) {
-        const int used = match(command->name, words, count);
+        const int used = match_arguments(command->name, words, count);
 
         if (used > 0) {
             *ret_used = used;
@@ -217,7 +217,8 @@ fail_option(const cli *self, int found, const char *word)
 
 /* Take options; *ret_first is the index of the first word that is none. False: *ret_exit. */
 static bool
-take_options(cli *self, int argc, char **argv, bool stop_at_argument, int *ret_first, int *ret_exit)
+take_arguments_options(cli *self, int argc, char **argv, bool stop_at_argument, int *ret_first,
+                       int *ret_exit)
 {
     getopt_tables tables;
     int found;
@@ -324,7 +325,7 @@ take_globals(cli *self, int *ret_exit)
 
 /* An unset variable of a script makes an empty one: a name is always meant. */
 static bool
-check_names(const cli *self, int *ret_exit)
+check_arguments_names(const cli *self, int *ret_exit)
 {
     static const char *const names[] = {"name", "into", "cluster", "group"};
     size_t i;
@@ -387,7 +388,7 @@ cli_parse(cli *self, int argc, char **argv, int *ret_exit)
     int used = 0;
 
     self->json = has_word(argv + 1, argc - 1, "--json", "-j"); /* also where the words are wrong */
-    if (!take_options(self, argc, argv, true, &first, ret_exit)) {
+    if (!take_arguments_options(self, argc, argv, true, &first, ret_exit)) {
         return false;
     }
     if (first < argc) {
@@ -406,12 +407,12 @@ cli_parse(cli *self, int argc, char **argv, int *ret_exit)
     /* getopt skips the first word: let that be the command's last one. */
     argv += first + used - 1;
     argc -= first + used - 1;
-    if (!take_options(self, argc, argv, self->command->program, &first, ret_exit) ||
+    if (!take_arguments_options(self, argc, argv, self->command->program, &first, ret_exit) ||
         wants_words(self, ret_exit)) {
         return false;
     }
     self->arguments = argv + first;
     self->argument_count = argc - first;
-    return take_globals(self, ret_exit) && check_names(self, ret_exit) &&
+    return take_globals(self, ret_exit) && check_arguments_names(self, ret_exit) &&
            check_arguments(self, ret_exit);
 }

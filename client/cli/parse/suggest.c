@@ -9,7 +9,7 @@
 #define WORD_MAX 64
 
 static size_t
-least(size_t a, size_t b)
+get_least(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -17,8 +17,8 @@ least(size_t a, size_t b)
 size_t
 cli_distance(const char *left, const char *right)
 {
-    const size_t left_size = least(strlen(left), WORD_MAX);
-    const size_t right_size = least(strlen(right), WORD_MAX);
+    const size_t left_size = get_least(strlen(left), WORD_MAX);
+    const size_t right_size = get_least(strlen(right), WORD_MAX);
     size_t cost[WORD_MAX + 1][WORD_MAX + 1];
     size_t i;
     size_t k;
@@ -29,11 +29,11 @@ cli_distance(const char *left, const char *right)
                 cost[i][k] = i + k;
                 continue;
             }
-            cost[i][k] = least(cost[i - 1][k], cost[i][k - 1]) + 1;
+            cost[i][k] = get_least(cost[i - 1][k], cost[i][k - 1]) + 1;
             cost[i][k] =
-                least(cost[i][k], cost[i - 1][k - 1] + (left[i - 1] == right[k - 1] ? 0 : 1));
+                get_least(cost[i][k], cost[i - 1][k - 1] + (left[i - 1] == right[k - 1] ? 0 : 1));
             if (i > 1 && k > 1 && left[i - 1] == right[k - 2] && left[i - 2] == right[k - 1]) {
-                cost[i][k] = least(cost[i][k], cost[i - 2][k - 2] + 1);
+                cost[i][k] = get_least(cost[i][k], cost[i - 2][k - 2] + 1);
             }
         }
     }
@@ -42,7 +42,8 @@ cli_distance(const char *left, const char *right)
 
 /* A candidate: the name, or its first word. */
 static void
-consider(const char *typed, const char *name, size_t size, size_t *best, char ret[CLI_NAME_SIZE])
+consider_suggestion(const char *typed, const char *name, size_t size, size_t *best,
+                    char ret[CLI_NAME_SIZE])
 {
     char candidate[CLI_NAME_SIZE];
     size_t distance;
@@ -63,8 +64,8 @@ cli_suggest(const cli_syntax *syntax, const char *typed, char ret[CLI_NAME_SIZE]
     const cli_command *command;
 
     for (command = syntax->commands; command->name != NULL; command++) {
-        consider(typed, command->name, strlen(command->name), &best, ret);
-        consider(typed, command->name, strcspn(command->name, " "), &best, ret);
+        consider_suggestion(typed, command->name, strlen(command->name), &best, ret);
+        consider_suggestion(typed, command->name, strcspn(command->name, " "), &best, ret);
     }
     return best <= allowed;
 }

@@ -22,7 +22,7 @@ typedef struct addresses {
 } addresses;
 
 static tutti_code
-cut(const char *list, addresses *ret, tutti_error *err)
+cut_name(const char *list, addresses *ret, tutti_error *err)
 {
     char *rest;
     char *word;
@@ -51,13 +51,13 @@ read_addresses(const cli *self, addresses *ret, tutti_error *err)
     char name[256] = "";
 
     if (stated != NULL) {
-        return cut(stated, ret, err);
+        return cut_name(stated, ret, err);
     }
     (void)gethostname(name, sizeof(name) - 1);
     (void)snprintf(own, sizeof(own), "localhost,127.0.0.1,::1%s%s",
                    name[0] != '\0' && strcmp(name, "localhost") != 0 ? "," : "",
                    strcmp(name, "localhost") != 0 ? name : "");
-    return cut(own, ret, err);
+    return cut_name(own, ret, err);
 }
 
 static tutti_code

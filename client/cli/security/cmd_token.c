@@ -16,7 +16,7 @@
 
 /* Into --output, for its owner only, or to standard output. */
 static int
-give(cli *self, const char *token, int64_t expires_s)
+print_token(cli *self, const char *token, int64_t expires_s)
 {
     const char *path = cli_value(self, "output");
     char line[TUTTI_AUTH_TOKEN_MAX + 2];
@@ -70,7 +70,7 @@ cli_token_make(cli *self)
     if (tutti_auth_token_make(self->arguments[0], &timed, now_s, token, &err) != TUTTI_OK) {
         return cli_failed(self, NULL, &err);
     }
-    return give(self, token, now_s + timed.lasts_s);
+    return print_token(self, token, now_s + timed.lasts_s);
 }
 
 /* The first word of a file; - is standard input. */

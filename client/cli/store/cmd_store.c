@@ -35,7 +35,7 @@ with_key(cli *self, key_fn fn)
 }
 
 static tutti_code
-get(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit, tutti_error *err)
+get_key(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit, tutti_error *err)
 {
     void *value = NULL;
     size_t size = 0;
@@ -63,11 +63,11 @@ get(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit, t
 int
 cli_store_get(cli *self)
 {
-    return with_key(self, get);
+    return with_key(self, get_key);
 }
 
 static tutti_code
-set(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit, tutti_error *err)
+set_key(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit, tutti_error *err)
 {
     char *value = NULL;
     size_t size = 0;
@@ -88,11 +88,12 @@ set(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit, t
 int
 cli_store_set(cli *self)
 {
-    return with_key(self, set);
+    return with_key(self, set_key);
 }
 
 static tutti_code
-swap(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit, tutti_error *err)
+swap_key(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit,
+         tutti_error *err)
 {
     const char *expected = cli_value(self, "expect");
     void *now = NULL;
@@ -129,11 +130,11 @@ swap(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit, 
 int
 cli_store_cas(cli *self)
 {
-    return with_key(self, swap);
+    return with_key(self, swap_key);
 }
 
 static tutti_code
-add(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit, tutti_error *err)
+add_key(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit, tutti_error *err)
 {
     int64_t delta = 1;
     int64_t value = 0;
@@ -154,7 +155,7 @@ add(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit, t
 int
 cli_store_add(cli *self)
 {
-    return with_key(self, add);
+    return with_key(self, add_key);
 }
 
 static tutti_code

@@ -25,7 +25,7 @@ typedef tutti_code (*call_fn)(call *one, tutti_error *err);
 
 /* [out] `one` has what the command answered */
 static int
-run(cli *self, call *one, call_fn fn)
+run_queue(cli *self, call *one, call_fn fn)
 {
     const char *key = self->argument_count > 0 ? self->arguments[0] : "";
     tutti_error err;
@@ -80,7 +80,7 @@ print_value(call *one, int exit_code)
 /* ------------------------------------------------------------------------------ values in */
 
 static tutti_code
-push(call *one, tutti_error *err)
+push_queue(call *one, tutti_error *err)
 {
     tutti_code code =
         store_value(one->self->arguments[1], (char **)&one->value, &one->value_size, err);
@@ -98,11 +98,11 @@ cli_store_push(cli *self)
 {
     call one = {0};
 
-    return print_number(&one, "length", run(self, &one, push));
+    return print_number(&one, "length", run_queue(self, &one, push_queue));
 }
 
 static tutti_code
-append(call *one, tutti_error *err)
+append_queue(call *one, tutti_error *err)
 {
     tutti_code code =
         store_value(one->self->arguments[1], (char **)&one->value, &one->value_size, err);
@@ -120,22 +120,22 @@ cli_store_append(cli *self)
 {
     call one = {0};
 
-    return print_number(&one, "bytes", run(self, &one, append));
+    return print_number(&one, "bytes", run_queue(self, &one, append_queue));
 }
 
 /* ------------------------------------------------------------------------------ values out */
 
 static uint32_t
-patience(const cli *self)
+get_queue_timeout(const cli *self)
 {
     return cli_flag(self, "no-wait") ? TUTTI_KV_AT_ONCE : self->timeout_ms;
 }
 
 static tutti_code
-pop(call *one, tutti_error *err)
+pop_queue(call *one, tutti_error *err)
 {
-    return tutti_kv_pop(one->client, one->key, one->key_size, patience(one->self), &one->value,
-                        &one->value_size, err);
+    return tutti_kv_pop(one->client, one->key, one->key_size, get_queue_timeout(one->self),
+                        &one->value, &one->value_size, err);
 }
 
 int
@@ -143,14 +143,14 @@ cli_store_pop(cli *self)
 {
     call one = {0};
 
-    return print_value(&one, run(self, &one, pop));
+    return print_value(&one, run_queue(self, &one, pop_queue));
 }
 
 static tutti_code
-take(call *one, tutti_error *err)
+take_queue(call *one, tutti_error *err)
 {
-    return tutti_kv_take(one->client, one->key, one->key_size, patience(one->self), &one->value,
-                         &one->value_size, err);
+    return tutti_kv_take(one->client, one->key, one->key_size, get_queue_timeout(one->self),
+                         &one->value, &one->value_size, err);
 }
 
 int
@@ -158,13 +158,13 @@ cli_store_take(cli *self)
 {
     call one = {0};
 
-    return print_value(&one, run(self, &one, take));
+    return print_value(&one, run_queue(self, &one, take_queue));
 }
 
 /* ------------------------------------------------------------------------------ numbers */
 
 static tutti_code
-length(call *one, tutti_error *err)
+print_queue_length(call *one, tutti_error *err)
 {
     return tutti_kv_length(one->client, one->key, one->key_size, &one->number, err);
 }
@@ -174,11 +174,11 @@ cli_store_len(cli *self)
 {
     call one = {0};
 
-    return print_number(&one, "length", run(self, &one, length));
+    return print_number(&one, "length", run_queue(self, &one, print_queue_length));
 }
 
 static tutti_code
-count(call *one, tutti_error *err)
+print_queue_count(call *one, tutti_error *err)
 {
     return tutti_kv_count(one->client, one->key, one->key_size, &one->number, err);
 }
@@ -188,5 +188,5 @@ cli_store_count(cli *self)
 {
     call one = {0};
 
-    return print_number(&one, "count", run(self, &one, count));
+    return print_number(&one, "count", run_queue(self, &one, print_queue_count));
 }

@@ -227,7 +227,7 @@ json_info(const tutti_tensor_info *info)
 }
 
 static void
-add_row(cli_table *table, const tutti_tensor_info *info)
+add_tensor_row(cli_table *table, const tutti_tensor_info *info)
 {
     const cli_style style = info->failed ? CLI_RED : info->pending ? CLI_YELLOW : CLI_PLAIN;
     char word[CLI_WORD_SIZE];
@@ -255,7 +255,7 @@ print_infos(const cli *self, const tutti_tensor_info *infos, size_t count)
     size_t i;
 
     for (i = 0; i < count; i++) {
-        add_row(table, &infos[i]);
+        add_tensor_row(table, &infos[i]);
     }
     cli_table_print(self, table);
     cli_table_free(table);

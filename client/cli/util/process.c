@@ -89,7 +89,7 @@ add_descriptor(posix_spawn_file_actions_t *actions, int given, int wanted)
 }
 
 static int
-spawn(const process_plan *plan, pid_t *ret_pid)
+spawn_process(const process_plan *plan, pid_t *ret_pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -121,7 +121,7 @@ spawn(const process_plan *plan, pid_t *ret_pid)
 tutti_code
 process_start(const process_plan *plan, pid_t *ret_pid, tutti_error *err)
 {
-    const int failed = spawn(plan, ret_pid);
+    const int failed = spawn_process(plan, ret_pid);
 
     return failed == 0 ? TUTTI_OK
                        : cli_fail_errno(err, failed, "could not run %.500s", plan->arguments[0]);
@@ -221,7 +221,7 @@ process_wait_all(process_ref *refs, size_t count, uint32_t timeout_ms)
 
 /* Does a change speak of this "NAME=value"? */
 static bool
-concerns(const char *change, const char *variable)
+is_process_group_of(const char *change, const char *variable)
 {
     const size_t size = strcspn(change, "=");
 
@@ -237,7 +237,7 @@ is_changed(const char *variable, const char *const *changes, size_t count)
     size_t i;
 
     for (i = 0; i < count; i++) {
-        if (concerns(changes[i], variable)) {
+        if (is_process_group_of(changes[i], variable)) {
             return true;
         }
     }

@@ -51,7 +51,7 @@ cli_bar_new(const cli *self, const char *what, uint64_t total_bytes)
 }
 
 static void
-draw(const cli_bar *bar, uint64_t now)
+draw_progress(const cli_bar *bar, uint64_t now)
 {
     const double part =
         bar->total_bytes == 0 ? 1 : (double)bar->done_bytes / (double)bar->total_bytes;
@@ -85,7 +85,7 @@ cli_bar_moved(void *arg, uint64_t done_bytes, uint64_t total_bytes)
     if (bar->self->progress && now - bar->began_ms >= SHOW_AFTER_MS &&
         now - bar->drawn_ms >= DRAW_EVERY_MS) {
         bar->drawn_ms = now;
-        draw(bar, now);
+        draw_progress(bar, now);
     }
     (void)pthread_mutex_unlock(&bar->lock);
     return true;

@@ -406,7 +406,7 @@ unpack_options(json_t *list, state *self)
 }
 
 static bool
-unpack(json_t *document, state *self)
+unpack_state(json_t *document, state *self)
 {
     json_t *ranks = json_object_get(document, "ranks");
     const size_t count = json_array_size(ranks);
@@ -446,7 +446,7 @@ state_read(state *self, tutti_error *err)
         return fail_absent(self, err);
     }
     document = json_load_file(path, JSON_REJECT_DUPLICATES, &reason);
-    good = document != NULL && unpack(document, self);
+    good = document != NULL && unpack_state(document, self);
     json_decref(document);
     return good ? TUTTI_OK
                 : cli_fail(err, TUTTI_DATA_LOSS, "%s makes no sense: %s", path,

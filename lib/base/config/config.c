@@ -73,7 +73,7 @@ apply_number(const config_value *one, tutti_error *err)
 }
 
 static tutti_code
-apply(const config_value *one, tutti_error *err)
+apply_option(const config_value *one, tutti_error *err)
 {
     tutti_error inner;
     tutti_code code = TUTTI_OK;
@@ -95,7 +95,8 @@ apply(const config_value *one, tutti_error *err)
 }
 
 static tutti_code
-collect(tutti_config *config, const tutti_option_set *sets, size_t set_count, tutti_error *err)
+collect_option(tutti_config *config, const tutti_option_set *sets, size_t set_count,
+               tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
     size_t s;
@@ -131,7 +132,7 @@ read_sources(tutti_config *config, int argc, char *const *argv, tutti_config_wis
         code = tutti_config_read_flags(config, argc, argv, ret_wish, err);
     }
     for (i = 0; i < config->count && code == TUTTI_OK; i++) {
-        code = apply(&config->values[i], err);
+        code = apply_option(&config->values[i], err);
     }
     return code;
 }
@@ -156,7 +157,7 @@ tutti_config_load(const tutti_option_set *sets, size_t set_count, int argc, char
         tutti_config_free(self);
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu options", total);
     }
-    code = collect(self, sets, set_count, err);
+    code = collect_option(self, sets, set_count, err);
     if (code == TUTTI_OK) {
         code = read_sources(self, argc, argv, &wish, err);
     }

@@ -38,7 +38,7 @@ is_on(const tutti_option *option)
 
 /* The sentence with the default and the other names. [out, owned] free it; NULL = no memory */
 static char *
-describe(const tutti_option *option)
+describe_option(const tutti_option *option)
 {
     const bool has_default = option->fallback[0] != '\0' && option->kind != TUTTI_OPTION_BOOL;
     char *text = NULL;
@@ -78,7 +78,7 @@ print_wrapped(const char *text, size_t column, FILE *file)
 static void
 help_option(const tutti_option *option, FILE *file)
 {
-    char *text = describe(option);
+    char *text = describe_option(option);
     char flag[64];
 
     (void)snprintf(flag, sizeof(flag), "--%s%s", option->name, kind_word(option->kind));
@@ -155,7 +155,7 @@ print_roff(const char *text, FILE *file)
 static void
 man_option(const tutti_option *option, FILE *file)
 {
-    char *text = describe(option);
+    char *text = describe_option(option);
     const char *kind = kind_word(option->kind);
 
     (void)fputs(".TP\n\\fB\\-\\-", file);

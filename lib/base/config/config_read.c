@@ -10,7 +10,7 @@
 #define ENV_NAME_MAX 80
 
 static char *
-trim(char *text)
+trim_config(char *text)
 {
     size_t size;
 
@@ -25,13 +25,14 @@ trim(char *text)
 }
 
 static tutti_code
-read_line(tutti_config *config, const char *path, unsigned number, char *line, tutti_error *err)
+read_config_line(tutti_config *config, const char *path, unsigned number, char *line,
+                 tutti_error *err)
 {
     char *equals = strchr(line, '=');
     char *key;
     config_value *one;
 
-    line = trim(line);
+    line = trim_config(line);
     if (line[0] == '\0' || line[0] == '#') {
         return TUTTI_OK;
     }
@@ -40,13 +41,13 @@ read_line(tutti_config *config, const char *path, unsigned number, char *line, t
                           number, line);
     }
     *equals = '\0';
-    key = trim(line);
+    key = trim_config(line);
     one = tutti_config_find_value(config, key, strlen(key));
     if (one == NULL) {
         return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s:%u: there is no option \"%s\"", path,
                           number, key);
     }
-    return tutti_config_set_value(one, trim(equals + 1), CONFIG_FROM_FILE, err);
+    return tutti_config_set_value(one, trim_config(equals + 1), CONFIG_FROM_FILE, err);
 }
 
 tutti_code
@@ -63,7 +64,7 @@ tutti_config_read_file(tutti_config *config, const char *path, tutti_error *err)
     }
     rest = text;
     while (code == TUTTI_OK && (line = strsep(&rest, "\n")) != NULL) {
-        code = read_line(config, path, ++number, line, err);
+        code = read_config_line(config, path, ++number, line, err);
     }
     free(text);
     return code;

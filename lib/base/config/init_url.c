@@ -182,7 +182,7 @@ hex_digit(char letter)
 
 /* "%20" is a space. False: it does not fit, or is a NUL. */
 static bool
-decode(const char *text, char *ret, size_t size)
+decode_init_url(const char *text, char *ret, size_t size)
 {
     size_t used = 0;
 
@@ -206,7 +206,7 @@ take_file(const parts *self, tutti_init_url *url, tutti_error *err)
     if (self->place[0] != '/' || self->place[1] == '\0') {
         return BAD(err, "init address " SHOWN ": path missing, write file:///path", self->url);
     }
-    if (!decode(self->place, url->path, sizeof(url->path))) {
+    if (!decode_init_url(self->place, url->path, sizeof(url->path))) {
         return BAD(err, "init address " SHOWN ": path of more than %d bytes, or with a zero in it",
                    self->url, TUTTI_INIT_PATH_MAX - 1);
     }

@@ -3,7 +3,7 @@
 #include <assert.h>
 
 static int
-compare(const tutti_map_node *left, const tutti_map_node *right)
+compare_map(const tutti_map_node *left, const tutti_map_node *right)
 {
     return tutti_bytes_compare(left->key, right->key);
 }
@@ -11,7 +11,7 @@ compare(const tutti_map_node *left, const tutti_map_node *right)
 /* The macros generate more than is used, and cast away const. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
-RB_GENERATE_INTERNAL(tutti_map_tree, tutti_map_node, links, compare, static)
+RB_GENERATE_INTERNAL(tutti_map_tree, tutti_map_node, links, compare_map, static)
 #pragma GCC diagnostic pop
 
 void

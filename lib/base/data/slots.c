@@ -24,7 +24,7 @@ tutti_slots_fini(tutti_slots *slots)
 }
 
 static tutti_code
-grow(tutti_slots *slots, tutti_error *err)
+grow_slots(tutti_slots *slots, tutti_error *err)
 {
     const uint32_t room = slots->room == 0 ? 64 : slots->room * 2;
     tutti_slot *more = realloc(slots->slots, room * sizeof(*more));
@@ -49,7 +49,7 @@ take_slot(tutti_slots *slots, uint32_t *ret_index, tutti_error *err)
         return TUTTI_OK;
     }
     if (slots->used == slots->room) {
-        code = grow(slots, err);
+        code = grow_slots(slots, err);
     }
     if (code == TUTTI_OK) {
         *ret_index = slots->used++;

@@ -21,7 +21,7 @@ tutti_code_name(tutti_code code)
 }
 
 static void
-begin(tutti_error *err, tutti_code code, const char *reason, const char *where)
+begin_error(tutti_error *err, tutti_code code, const char *reason, const char *where)
 {
     err->code = code;
     err->scope = TUTTI_SCOPE_CALL;
@@ -44,7 +44,7 @@ tutti_fail(tutti_error *err, tutti_code code, const char *reason, const char *wh
     if (err == NULL) {
         return code;
     }
-    begin(err, code, reason, where);
+    begin_error(err, code, reason, where);
     va_start(args, format);
     (void)vsnprintf(err->text, sizeof(err->text), format, args);
     va_end(args);
@@ -95,7 +95,7 @@ tutti_fail_errno(tutti_error *err, int number, const char *where, const char *fo
     if (err == NULL) {
         return code;
     }
-    begin(err, code, "", where);
+    begin_error(err, code, "", where);
     text = tutti_text_in(err->text, sizeof(err->text));
     va_start(args, format);
     tutti_text_add_args(&text, format, args);

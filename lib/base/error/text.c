@@ -50,7 +50,7 @@ tutti_text_add_count(tutti_text *text, uint64_t count, const char *word)
 
 /* The end of the run of consecutive numbers that begins at `first`. */
 static size_t
-run_end(const uint32_t *ranks, size_t first, size_t count)
+run_text_end(const uint32_t *ranks, size_t first, size_t count)
 {
     size_t last = first;
 
@@ -67,7 +67,7 @@ tutti_text_add_ranks(tutti_text *text, const uint32_t *ranks, size_t count, size
     size_t runs = 0;
 
     while (first < count) {
-        const size_t last = run_end(ranks, first, count);
+        const size_t last = run_text_end(ranks, first, count);
 
         if (runs == most) {
             tutti_text_add(text, ", and %zu more", count - first);

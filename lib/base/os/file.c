@@ -63,7 +63,7 @@ tutti_file_read(const char *path, size_t most, char **ret_data, size_t *ret_size
 }
 
 static int
-write_all(int descriptor, const char *data, size_t size)
+write_all_file(int descriptor, const char *data, size_t size)
 {
     while (size > 0) {
         const ssize_t put = write(descriptor, data, size);
@@ -91,7 +91,7 @@ tutti_file_write(const char *path, const void *data, size_t size, unsigned mode,
     if (descriptor < 0) {
         return TUTTI_FAIL_ERRNO(err, errno, "could not write %s", path);
     }
-    number = write_all(descriptor, data, size);
+    number = write_all_file(descriptor, data, size);
     if (close(descriptor) != 0 && number == 0) {
         number = errno;
     }

@@ -178,7 +178,7 @@ add_time(tutti_text *line)
 }
 
 static void
-add_head(tutti_text *line, const char *room, tutti_log_level level)
+add_log_head(tutti_text *line, const char *room, tutti_log_level level)
 {
     (void)pthread_mutex_lock(&state.lock);
     if (state.machine) {
@@ -217,7 +217,7 @@ tutti_log_write(const char *room, tutti_log_level level, const char *format, ...
     va_list args;
     ssize_t written;
 
-    add_head(&text, room, level);
+    add_log_head(&text, room, level);
     head = text.used;
     va_start(args, format);
     tutti_text_add_args(&text, format, args);

@@ -58,7 +58,7 @@ tutti_page_fini(tutti_page *page)
 }
 
 static void
-add(tutti_page *page, const char *text, size_t size)
+add_to_sample(tutti_page *page, const char *text, size_t size)
 {
     if (!page->failed && tutti_buf_add(&page->buf, text, size, NULL) != TUTTI_OK) {
         page->failed = true;
@@ -72,7 +72,7 @@ tutti_page_family(tutti_page *page, const char *name, const char *type, const ch
     const int size =
         snprintf(text, sizeof(text), "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 
-    add(page, text, (size_t)size < sizeof(text) ? (size_t)size : sizeof(text) - 1);
+    add_to_sample(page, text, (size_t)size < sizeof(text) ? (size_t)size : sizeof(text) - 1);
 }
 
 /* [in] tail  "_sum", or "" */
@@ -89,7 +89,7 @@ add_sample(tutti_page *page, const char *name, const char *tail, const char *lab
         page->failed = true;
         return;
     }
-    add(page, text, (size_t)size);
+    add_to_sample(page, text, (size_t)size);
 }
 
 static void
@@ -151,7 +151,7 @@ tutti_page_meter(tutti_page *page, const char *name, const char *labels, const t
 
 /* Backslash, quote and newline as the format has it; other control characters do not travel. */
 static size_t
-escape(char *to, size_t room, const char *from)
+escape_sample(char *to, size_t room, const char *from)
 {
     size_t used = 0;
 
@@ -181,7 +181,7 @@ tutti_page_labels(char ret_labels[TUTTI_PAGE_LABELS_MAX], const char *const *pai
         }
         used += (size_t)snprintf(ret_labels + used, room - used, "%s%s=\"", used == 0 ? "" : ",",
                                  pairs[0]);
-        used += escape(ret_labels + used, room - used, pairs[1]);
+        used += escape_sample(ret_labels + used, room - used, pairs[1]);
         ret_labels[used++] = '"';
         ret_labels[used] = '\0';
     }

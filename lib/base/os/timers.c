@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 static int
-compare(const tutti_timer *left, const tutti_timer *right)
+compare_timers(const tutti_timer *left, const tutti_timer *right)
 {
     if (left->at_ns != right->at_ns) {
         return left->at_ns < right->at_ns ? -1 : 1;
@@ -17,7 +17,7 @@ compare(const tutti_timer *left, const tutti_timer *right)
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
-RB_GENERATE_INTERNAL(tutti_timers_tree, tutti_timer, links, compare, static)
+RB_GENERATE_INTERNAL(tutti_timers_tree, tutti_timer, links, compare_timers, static)
 #pragma GCC diagnostic pop
 
 void

@@ -206,7 +206,7 @@ compare_camps(const void *left, const void *right)
 }
 
 static int
-compare_ranks(const void *left, const void *right)
+compare_agreement_ranks(const void *left, const void *right)
 {
     const uint32_t a = *(const uint32_t *)left;
     const uint32_t b = *(const uint32_t *)right;
@@ -231,7 +231,7 @@ describe_camp(const tutti_coll_agree *self, const camp *one, const uint32_t *ran
     }
     tutti_text_add(text, "%srank%s ", first ? "" : ", ", one->count == 1 ? "" : "s");
     if (members != NULL) {
-        qsort(members, count, sizeof(*members), compare_ranks);
+        qsort(members, count, sizeof(*members), compare_agreement_ranks);
         tutti_text_add_ranks(text, members, count, 8);
     }
     free(members);

@@ -102,7 +102,7 @@ sleep_for_work(tutti_coll_engine *engine)
 /* Until all ops are let go and the last words have left. What a stopped process still has of our
  * memory comes back when the transport is closed. */
 static bool
-is_over(const tutti_coll_engine *engine)
+is_stop_over(const tutti_coll_engine *engine)
 {
     if (!engine->ending || engine->now_ns > engine->ending_ns + ENDING_REGIONS_NS) {
         return engine->ending;
@@ -133,7 +133,7 @@ run_engine(void *arg)
 
     (void)pthread_setname_np(pthread_self(), "tutti-engine");
     (void)pthread_mutex_lock(&engine->progress_lock);
-    while (!is_over(engine)) {
+    while (!is_stop_over(engine)) {
         if (tutti_coll_engine_step(engine) > 0) {
             busy_ns = engine->now_ns;
         } else if (engine->ops.count == 0 || engine->now_ns - busy_ns > SPIN_NS) {
@@ -147,7 +147,7 @@ run_engine(void *arg)
 }
 
 static tutti_code
-watch(tutti_coll_engine *engine, int descriptor, tutti_error *err)
+watch_fd(tutti_coll_engine *engine, int descriptor, tutti_error *err)
 {
     struct epoll_event event = {.events = EPOLLIN};
 
@@ -167,9 +167,9 @@ open_descriptors(tutti_coll_engine *engine, tutti_error *err)
     if (engine->wake < 0 || engine->poller < 0) {
         return TUTTI_FAIL_ERRNO(err, errno, "the engine got no descriptors");
     }
-    code = watch(engine, engine->wake, err);
+    code = watch_fd(engine, engine->wake, err);
     if (code == TUTTI_OK) {
-        code = watch(engine, engine->transport->ops->descriptor(engine->transport), err);
+        code = watch_fd(engine, engine->transport->ops->descriptor(engine->transport), err);
     }
     return code;
 }
@@ -370,7 +370,7 @@ static _Thread_local bool helping;
 
 /* Until nothing runs any more; false when the time is up. */
 static bool
-work(tutti_coll_engine *engine)
+run_engine_work(tutti_coll_engine *engine)
 {
     const uint64_t began = tutti_clock_ns();
     uint64_t busy_ns = began;
@@ -424,7 +424,7 @@ tutti_coll_progress_inline(tutti_coll_engine *engine)
         bool went_well;
 
         tutti_transport_disarm(engine->transport);
-        went_well = work(engine);
+        went_well = run_engine_work(engine);
 
         engine->inline_ns = went_well ? TUTTI_COLL_INLINE_NS : engine->inline_ns / 2;
         engine->inline_ns = engine->inline_ns < INLINE_MIN_NS ? INLINE_MIN_NS : engine->inline_ns;

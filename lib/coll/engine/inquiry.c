@@ -210,7 +210,7 @@ find_culprit(const tutti_coll_op *op)
 }
 
 static void
-add_head(const tutti_coll_op *op, tutti_text *text)
+add_inquiry_head(const tutti_coll_op *op, tutti_text *text)
 {
     const double seconds =
         (double)(op->group->engine->now_ns - op->started_ns) / (double)TUTTI_NS_PER_S;
@@ -232,7 +232,7 @@ end_inquiry(tutti_coll_op *op)
     tutti_error err;
     size_t head;
 
-    add_head(op, &text);
+    add_inquiry_head(op, &text);
     head = text.used;
     add_named(op, STANDING_ABSENT, "has not called it", &text);
     add_named(op, STANDING_SILENT, "does not answer", &text);
@@ -275,7 +275,7 @@ fail_p2p(tutti_coll_op *op)
     int32_t culprit = TUTTI_ERROR_RANK_NONE;
     tutti_error err;
 
-    add_head(op, &text);
+    add_inquiry_head(op, &text);
     if (op->args.peer == TUTTI_COLL_ANY_SOURCE) {
         tutti_text_add(&text, "; no rank has sent");
     } else {

@@ -113,7 +113,7 @@ on_zombie(tutti_timer *timer)
 
 /* End the receives that nothing has come for, and drop what nobody will receive. */
 static void
-abandon(tutti_coll_op *op)
+abandon_op(tutti_coll_op *op)
 {
     tutti_list_node *link;
     tutti_list_node *spare;
@@ -158,7 +158,7 @@ coll_op_fail(tutti_coll_op *op, const tutti_error *err, bool tell)
     if (op->phase == PHASE_DATA && tutti_coll_backend_of(op)->abandon != NULL) {
         tutti_coll_backend_of(op)->abandon(op);
     }
-    abandon(op);
+    abandon_op(op);
     op->held = held;
     if (op->pending == 0 && !held) {
         tutti_coll_op_release(op);
@@ -179,7 +179,7 @@ typedef struct outcome {
 
 /* A shape that comes from the root becomes memory here. */
 static tutti_code
-learn(tutti_coll_op *op, tutti_error *err)
+learn_result(tutti_coll_op *op, tutti_error *err)
 {
     tutti_spec spec;
     tutti_code code;
@@ -193,7 +193,7 @@ learn(tutti_coll_op *op, tutti_error *err)
 
 /* The calls fit: now the shape is known, and everybody may look whether it can be taken. */
 static tutti_code
-settle(tutti_coll_op *op, outcome *ret, tutti_error *err)
+finish_round(tutti_coll_op *op, outcome *ret, tutti_error *err)
 {
     tutti_coll_group *group = op->group;
     tutti_coll_args reference = op->args;
@@ -216,12 +216,12 @@ settle(tutti_coll_op *op, outcome *ret, tutti_error *err)
     }
     op->round = 0;
     op->phase = op->announces != 0 ? PHASE_ANNOUNCE : open ? PHASE_CONFIRM : PHASE_START;
-    return op->announces != 0 ? TUTTI_OK : learn(op, err);
+    return op->announces != 0 ? TUTTI_OK : learn_result(op, err);
 }
 
 /* What signatures do not hold is told, and used; then all say once more that they can. */
 static tutti_code
-tell(tutti_coll_op *op, tutti_error *err)
+announce_failure(tutti_coll_op *op, tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
 
@@ -234,7 +234,7 @@ tell(tutti_coll_op *op, tutti_error *err)
     }
     code = tutti_coll_use_announced(op, err);
     if (code == TUTTI_OK) {
-        code = learn(op, err);
+        code = learn_result(op, err);
     }
     op->phase = PHASE_CONFIRM;
     op->round = 0;
@@ -264,7 +264,7 @@ agree_round(tutti_coll_op *op, uint32_t step, tutti_error *err)
 
 /* The rounds before any data moves; *ret_through when there are no more of them. */
 static tutti_code
-prepare(tutti_coll_op *op, outcome *ret, bool *ret_through, tutti_error *err)
+prepare_op(tutti_coll_op *op, outcome *ret, bool *ret_through, tutti_error *err)
 {
     const uint32_t rounds = tutti_agree_rounds(op->group->size);
     tutti_code code = TUTTI_OK;
@@ -274,10 +274,10 @@ prepare(tutti_coll_op *op, outcome *ret, bool *ret_through, tutti_error *err)
         if (op->round < rounds) {
             return agree_round(op, 0, err);
         }
-        code = settle(op, ret, err);
+        code = finish_round(op, ret, err);
     }
     if (code == TUTTI_OK && op->phase == PHASE_ANNOUNCE) {
-        code = tell(op, err);
+        code = announce_failure(op, err);
         if (code != TUTTI_OK || op->phase == PHASE_ANNOUNCE) {
             return code;
         }
@@ -342,7 +342,7 @@ end_part(tutti_coll_op *op, bool *done)
 
 /* Everything in flight is over: what next? */
 static tutti_code
-advance(tutti_coll_op *op, outcome *ret, tutti_error *err)
+advance_op(tutti_coll_op *op, outcome *ret, tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
     bool through = true;
@@ -354,7 +354,7 @@ advance(tutti_coll_op *op, outcome *ret, tutti_error *err)
         op->phase = PHASE_AGREE;
     }
     if (op->phase < PHASE_DATA) {
-        code = prepare(op, ret, &through, err);
+        code = prepare_op(op, ret, &through, err);
         if (code == TUTTI_OK && through) {
             code = start_part(op, err);
         }
@@ -385,7 +385,7 @@ coll_op_run(tutti_coll_op *op)
             tutti_coll_p2p_step(op);
             break;
         }
-        if (advance(op, &result, &err) != TUTTI_OK) {
+        if (advance_op(op, &result, &err) != TUTTI_OK) {
             tutti_coll_op_fail(op, &err, !result.known);
         }
         if (op->phase == PHASE_BEHIND) {

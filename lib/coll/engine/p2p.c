@@ -78,8 +78,8 @@ check_spec(tutti_coll_op *op, uint32_t from, const tutti_spec *sent, tutti_error
 
 /* A send has met its receive. */
 static void
-take(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *spec, const void *data,
-     size_t size, tutti_transport_rndv *rndv)
+take_message(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *spec,
+             const void *data, size_t size, tutti_transport_rndv *rndv)
 {
     tutti_coll_engine *engine = op->group->engine;
     taking *it = op->backend_state;
@@ -133,7 +133,7 @@ stop_waiting(tutti_coll_op *op)
 }
 
 static bool
-fits(const tutti_coll_op *op, const tutti_packet *packet)
+check_message_fits(const tutti_coll_op *op, const tutti_packet *packet)
 {
     const tutti_coll_group *group = op->group;
 
@@ -148,7 +148,7 @@ take_held(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *spec,
 {
     op->held = true;
     stop_waiting(op);
-    take(op, packet, spec, data, size, rndv);
+    take_message(op, packet, spec, data, size, rndv);
     op->held = false;
     if (op->ended && op->pending == 0) {
         tutti_coll_op_release(op);
@@ -167,7 +167,7 @@ tutti_coll_p2p_arrive(tutti_coll_group *group, const tutti_packet *packet, const
         tutti_coll_item *item = tutti_container_of(link, tutti_coll_item, link);
         tutti_coll_op *op = tutti_container_of(item, tutti_coll_op, item);
 
-        if (fits(op, packet)) {
+        if (check_message_fits(op, packet)) {
             take_held(op, packet, spec, data, size, rndv);
             return;
         }
@@ -184,7 +184,7 @@ find_send(tutti_coll_op *op)
     for (link = op->group->sends.next; link != &op->group->sends; link = link->next) {
         coll_unexpected *stored = tutti_container_of(link, coll_unexpected, link);
 
-        if (fits(op, &stored->packet)) {
+        if (check_message_fits(op, &stored->packet)) {
             return stored;
         }
     }

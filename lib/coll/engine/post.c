@@ -92,7 +92,7 @@ _Static_assert(TUTTI_COLL_PIGGYBACK_MAX == TUTTI_AGREE_PIGGYBACK_MAX &&
 
 /* What is small enough travels with the signature. */
 static void
-board(tutti_coll_op *op)
+attach_piggyback(tutti_coll_op *op)
 {
     const tutti_coll_backend *backend = tutti_coll_backend_of(op);
     unsigned char bytes[TUTTI_COLL_PIGGYBACK_MAX];
@@ -117,7 +117,7 @@ begin_collective(tutti_coll_op *op, tutti_error *err)
             return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
                               "rank %" PRIu32 " has no memory for signatures", group->engine->rank);
         }
-        board(op);
+        attach_piggyback(op);
     }
     return TUTTI_OK;
 }

@@ -144,7 +144,7 @@ is_stale(tutti_coll_engine *engine, const tutti_packet *packet)
 }
 
 static void
-route(tutti_coll_engine *engine, const arrival *it)
+route_packet(tutti_coll_engine *engine, const arrival *it)
 {
     tutti_coll_group *group;
 
@@ -199,7 +199,7 @@ tutti_coll_arrive(void *arg, const void *header, size_t header_size, const void 
         drop_arrival(engine, &it);
         return;
     }
-    route(engine, &it);
+    route_packet(engine, &it);
 }
 
 void
@@ -216,7 +216,7 @@ coll_route_replay(tutti_coll_engine *engine, tutti_list_node *where)
                             .rndv = stored->rndv};
 
         stored->rndv = NULL;
-        route(engine, &it);
+        route_packet(engine, &it);
         tutti_coll_unpark(engine, stored);
     }
 }

@@ -51,7 +51,7 @@ find_word(const char *const *words, size_t count, const char *text, size_t size)
 
 /* A number up to `most` that ends at `end`; 0 when there is none. */
 static uint32_t
-read_number(const char *text, const char *end, uint32_t most)
+read_fault_number(const char *text, const char *end, uint32_t most)
 {
     uint64_t number = 0;
 
@@ -70,7 +70,8 @@ read_action(const char *text, size_t size, tutti_fault_rule *rule)
     rule->action =
         (tutti_fault_action)find_word(actions, sizeof(actions) / sizeof(actions[0]), text, word);
     if (rule->action == TUTTI_FAULT_DELAY) {
-        rule->delay_ms = value == NULL ? 0 : read_number(value + 1, text + size, DELAY_MS_MAX);
+        rule->delay_ms =
+            value == NULL ? 0 : read_fault_number(value + 1, text + size, DELAY_MS_MAX);
         return rule->delay_ms > 0;
     }
     if ((rule->action == TUTTI_FAULT_DROP || rule->action == TUTTI_FAULT_DUPLICATE) &&
@@ -91,7 +92,7 @@ tutti_fault_read_rule(const char *text, tutti_fault_rule *ret_rule, tutti_error 
     if (action != NULL) {
         rule.point = find_word(points, TUTTI_FAULT_POINTS, text, (size_t)(action - text));
         if (count != NULL) {
-            rule.nth = read_number(count + 1, end, UINT32_MAX);
+            rule.nth = read_fault_number(count + 1, end, UINT32_MAX);
         }
         if (rule.point != 0 && rule.nth != 0 &&
             read_action(action + 1, (size_t)((count == NULL ? end : count) - action - 1), &rule)) {
@@ -197,7 +198,7 @@ look_again(void)
 }
 
 static tutti_fault_action
-pass(uint32_t point)
+pass_fault_point(uint32_t point)
 {
     look_again();
     if (fault.rule.point != point || ++fault.passed != fault.rule.nth) {
@@ -215,7 +216,8 @@ pass(uint32_t point)
 tutti_fault_action
 tutti_fault_packet(tutti_packet_kind kind, uint32_t *ret_delay_ms)
 {
-    const tutti_fault_action action = fault.page == NULL ? TUTTI_FAULT_NOTHING : pass(kind);
+    const tutti_fault_action action =
+        fault.page == NULL ? TUTTI_FAULT_NOTHING : pass_fault_point(kind);
 
     *ret_delay_ms = fault.rule.delay_ms;
     return action;
@@ -224,7 +226,8 @@ tutti_fault_packet(tutti_packet_kind kind, uint32_t *ret_delay_ms)
 void
 tutti_fault_at(tutti_fault_point point)
 {
-    const tutti_fault_action action = fault.page == NULL ? TUTTI_FAULT_NOTHING : pass(point);
+    const tutti_fault_action action =
+        fault.page == NULL ? TUTTI_FAULT_NOTHING : pass_fault_point(point);
     struct timespec time = {.tv_sec = (time_t)(fault.rule.delay_ms / 1000),
                             .tv_nsec = (long)(fault.rule.delay_ms % 1000) * 1000000};
 

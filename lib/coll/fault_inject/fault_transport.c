@@ -84,7 +84,7 @@ send_double(tutti_transport_conn *link, const void *header, size_t header_size, 
 }
 
 static tutti_transport_result
-hold(const held_send *send)
+delay_packet(const held_send *send)
 {
     held_send *self = malloc(sizeof(*self));
 
@@ -119,10 +119,10 @@ fault_send(tutti_transport_conn *link, const void *header, size_t header_size, c
             break;
         case TUTTI_FAULT_CUT:
             link->cut = true;
-            return hold(&send);
+            return delay_packet(&send);
         case TUTTI_FAULT_DELAY:
             send.due_ns = tutti_clock_ns() + delay_ms * TUTTI_NS_PER_MS;
-            return hold(&send);
+            return delay_packet(&send);
         default:
             break;
         }
@@ -134,7 +134,7 @@ fault_send(tutti_transport_conn *link, const void *header, size_t header_size, c
 
 /* Its time has come, or its way is gone. */
 static void
-let_go(held_send *self, bool leave)
+release_packets(held_send *self, bool leave)
 {
     tutti_transport *inner = self->conn->transport->inner;
     tutti_transport_result result = TUTTI_TRANSPORT_FAILED;
@@ -206,7 +206,7 @@ fault_progress(tutti_transport *transport)
     tutti_transport_conn *conn;
 
     while ((send = find_held(self, NULL)) != NULL) {
-        let_go(send, true);
+        release_packets(send, true);
         done++;
     }
     mark_all(self);
@@ -298,7 +298,7 @@ fault_disconnect(tutti_transport_conn *link)
     tutti_list_remove(&link->link);
     link->transport->inner->ops->disconnect(link->inner);
     while ((send = find_held(link->transport, link)) != NULL) {
-        let_go(send, false);
+        release_packets(send, false);
     }
     free(link);
 }

@@ -24,7 +24,7 @@ chunk_bytes(const all_gather *self, uint32_t round)
 
 /* Where byte `at` of rank i's input stands in the output. */
 static unsigned char *
-place_of(const tutti_coll_op *op, const all_gather *self, uint32_t i, uint64_t at)
+find_all_gather_place(const tutti_coll_op *op, const all_gather *self, uint32_t i, uint64_t at)
 {
     const uint64_t size = tutti_coll_group_size(op->group);
     const uint64_t row = at / self->row;
@@ -44,7 +44,7 @@ place_chunk(const tutti_coll_op *op, const all_gather *self, uint32_t i, uint32_
         const uint64_t in_row = self->row - at % self->row;
         const size_t length = (size_t)(in_row < end - at ? in_row : end - at);
 
-        memcpy(place_of(op, self, i, at), data, length);
+        memcpy(find_all_gather_place(op, self, i, at), data, length);
         data += length;
         at += length;
     }
@@ -81,14 +81,15 @@ post_round(tutti_coll_op *op, const all_gather *self, uint32_t round)
 
         tutti_coll_send(op, round, to, (const char *)op->input + self->chunk * round, bytes, 0);
         tutti_coll_recv(op, round, from,
-                        self->stage != NULL ? self->stage + from * self->chunk
-                                            : place_of(op, self, from, self->chunk * round),
+                        self->stage != NULL
+                            ? self->stage + from * self->chunk
+                            : find_all_gather_place(op, self, from, self->chunk * round),
                         bytes, NULL);
     }
 }
 
 static tutti_code
-advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
+advance_all_gather(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 {
     const all_gather *self = op->backend_state;
 
@@ -120,7 +121,7 @@ row_bytes(const tutti_coll_args *args)
 tutti_code
 tutti_coll_host_all_gather(tutti_coll_op *op, tutti_error *err)
 {
-    static const host_algorithm algorithm = {.advance = advance};
+    static const host_algorithm algorithm = {.advance = advance_all_gather};
     const uint64_t bytes = tutti_spec_bytes(&op->args.spec);
     const uint64_t row = row_bytes(&op->args);
     const uint64_t chunk = bytes < CHUNK_BYTES ? bytes : CHUNK_BYTES;

@@ -20,7 +20,7 @@ typedef struct all_reduce {
 } all_reduce;
 
 static void
-reduce(tutti_coll_op *op, const all_reduce *self, size_t count, void *output)
+reduce_parts(tutti_coll_op *op, const all_reduce *self, size_t count, void *output)
 {
     const uint32_t size = tutti_coll_group_size(op->group);
     const bool scaled = op->args.reduce == TUTTI_REDUCE_PREMUL_SUM;
@@ -46,7 +46,7 @@ advance_small(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 
     (void)err;
     if (op->round == 1) {
-        reduce(op, self, (size_t)self->count, op->output);
+        reduce_parts(op, self, (size_t)self->count, op->output);
         *ret_done = true;
         return TUTTI_OK;
     }
@@ -135,7 +135,7 @@ reduce_block(tutti_coll_op *op, all_reduce *self, uint32_t round)
     }
     self->inputs[me] = (const char *)op->input + offset;
     self->factor_bits[me] = tutti_coll_host_factor(op);
-    reduce(op, self, bytes / self->element, (char *)op->output + offset);
+    reduce_parts(op, self, bytes / self->element, (char *)op->output + offset);
 }
 
 /* Results of block `round`: mine to all, theirs to me. */

@@ -190,7 +190,7 @@ take_factors(tutti_coll_op *op, host_exchange *exchange)
 
 /* A round of work; what the others exposed is long enough, or they called another op. */
 static void
-work(tutti_coll_op *op, host_exchange *exchange)
+run_direct_part(tutti_coll_op *op, host_exchange *exchange)
 {
     host_direct *self = exchange->direct;
 
@@ -203,7 +203,7 @@ work(tutti_coll_op *op, host_exchange *exchange)
 }
 
 static tutti_code
-advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
+advance_direct(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 {
     host_exchange *exchange = op->backend_state;
     host_direct *self = exchange->direct;
@@ -230,7 +230,7 @@ advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
         *ret_done = true;
         return TUTTI_OK;
     }
-    work(op, exchange);
+    run_direct_part(op, exchange);
     return TUTTI_OK;
 }
 
@@ -239,7 +239,7 @@ advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 tutti_code
 tutti_coll_host_direct(tutti_coll_op *op, host_start_fn by_messages, tutti_error *err)
 {
-    static const host_algorithm algorithm = {.advance = advance};
+    static const host_algorithm algorithm = {.advance = advance_direct};
     const uint32_t size = tutti_coll_group_size(op->group);
     const bool reduces = op->args.kind == TUTTI_COLL_ALL_REDUCE ||
                          op->args.kind == TUTTI_COLL_REDUCE ||

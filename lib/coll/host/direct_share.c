@@ -58,7 +58,7 @@ tutti_host_direct_helped(const tutti_coll_op *op, const host_exchange *exchange,
 
 /* What we get from `from`, but for what it copies itself. */
 static host_transfer
-fetch(const tutti_coll_op *op, const host_exchange *exchange, uint32_t from)
+fetch_shared(const tutti_coll_op *op, const host_exchange *exchange, uint32_t from)
 {
     const uint32_t me = tutti_coll_group_rank(op->group);
     const uint64_t bytes = tutti_strided_bytes(&exchange->in[from]);
@@ -73,7 +73,7 @@ fetch(const tutti_coll_op *op, const host_exchange *exchange, uint32_t from)
 
 /* What we have for `to`, as far as we copy it. */
 static host_transfer
-push(const tutti_coll_op *op, const host_exchange *exchange, uint32_t to)
+push_shared(const tutti_coll_op *op, const host_exchange *exchange, uint32_t to)
 {
     const uint32_t me = tutti_coll_group_rank(op->group);
     const tutti_transport_region *lent = &exchange->direct->views[to].memory;
@@ -95,5 +95,5 @@ tutti_host_direct_transfer(const tutti_coll_op *op, const host_exchange *exchang
     const uint32_t first = shared ? 0 : tutti_coll_group_rank(op->group);
     const uint32_t other = (first + number) % size;
 
-    return number < size ? fetch(op, exchange, other) : push(op, exchange, other);
+    return number < size ? fetch_shared(op, exchange, other) : push_shared(op, exchange, other);
 }

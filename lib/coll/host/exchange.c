@@ -36,7 +36,7 @@ place_out(const host_exchange *self, uint32_t to, uint32_t round)
 }
 
 static void
-pack(const host_exchange *self, uint32_t to, uint32_t round)
+pack_exchange(const host_exchange *self, uint32_t to, uint32_t round)
 {
     const uint64_t bytes = chunk_of(self, &self->out[to], round);
     tutti_strided staged;
@@ -56,7 +56,7 @@ pack_round(const tutti_coll_op *op, const host_exchange *self, uint32_t round)
 
     for (i = 0; i < size; i++) {
         if (i != tutti_coll_group_rank(op->group) || self->reduces) {
-            pack(self, i, round);
+            pack_exchange(self, i, round);
         }
     }
 }
@@ -155,7 +155,7 @@ reduce_round(tutti_coll_op *op, const host_exchange *self, uint32_t round)
 }
 
 static tutti_code
-advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
+advance_exchange(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 {
     const host_exchange *self = op->backend_state;
     const uint32_t round = op->round / self->turns;
@@ -175,13 +175,13 @@ advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
     return TUTTI_OK;
 }
 
-static const host_algorithm algorithm = {.advance = advance};
+static const host_algorithm algorithm = {.advance = advance_exchange};
 
 /* ------------------------------------------------------------------------------ setting up */
 
 /* Are all pieces such that the network can read, or write, them where they are? */
 static uint64_t
-largest(const tutti_strided *pieces, uint32_t size, uint64_t most)
+find_largest_part(const tutti_strided *pieces, uint32_t size, uint64_t most)
 {
     uint32_t i;
 
@@ -234,7 +234,7 @@ tutti_code
 tutti_host_exchange_ready(tutti_coll_op *op, host_exchange *self, bool in_place, tutti_error *err)
 {
     const uint32_t size = tutti_coll_group_size(op->group);
-    const uint64_t most = largest(self->in, size, largest(self->out, size, 0));
+    const uint64_t most = find_largest_part(self->in, size, find_largest_part(self->out, size, 0));
     const bool packs = in_place || !tutti_pieces_are_whole(self->out, size);
     const bool unpacks = self->reduces || !tutti_pieces_are_whole(self->in, size);
     tutti_code code = TUTTI_OK;

@@ -51,7 +51,7 @@ start_by_messages(tutti_coll_op *op, bool learnt, tutti_error *err)
 }
 
 static tutti_code
-start(tutti_coll_op *op, tutti_error *err)
+start_host_op(tutti_coll_op *op, tutti_error *err)
 {
     tutti_code code;
 
@@ -70,7 +70,7 @@ start(tutti_coll_op *op, tutti_error *err)
 }
 
 static tutti_code
-advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
+advance_host_op(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 {
     const host_state *state = op->backend_state;
 
@@ -80,8 +80,8 @@ advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 const tutti_coll_backend tutti_coll_host = {
     .size = sizeof(tutti_coll_backend),
     .name = "host",
-    .start = start,
-    .advance = advance,
+    .start = start_host_op,
+    .advance = advance_host_op,
     .finish = tutti_coll_host_finish,
     .vote = tutti_coll_host_vote,
     .piggyback = tutti_coll_host_piggyback,

@@ -72,7 +72,7 @@ keep_map(const tutti_coll_op *op, tutti_error *err)
 }
 
 static tutti_code
-advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
+advance_hosts(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 {
     host_learning *self = op->backend_state;
     const uint32_t size = tutti_coll_group_size(op->group);
@@ -97,7 +97,7 @@ advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 tutti_code
 tutti_coll_host_learn(tutti_coll_op *op, host_start_fn then, tutti_error *err)
 {
-    static const host_algorithm algorithm = {.advance = advance};
+    static const host_algorithm algorithm = {.advance = advance_hosts};
     const size_t bytes = tutti_coll_group_size(op->group) * sizeof(uint64_t);
     void *memory = NULL;
     const tutti_code code =

@@ -46,7 +46,7 @@ cut_input(const tutti_coll_op *op, host_exchange *exchange)
 
 /* A tensor for each rank. */
 static void
-take_list(const tutti_coll_op *op, host_exchange *exchange)
+take_parts_list(const tutti_coll_op *op, host_exchange *exchange)
 {
     uint32_t i;
 
@@ -138,7 +138,7 @@ set_up_scatter(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_place, t
         return code;
     }
     if (me == op->args.root && op->args.form == TUTTI_FORM_LIST) {
-        take_list(op, exchange);
+        take_parts_list(op, exchange);
     } else if (me == op->args.root && op->args.root_splits != NULL) {
         tutti_pieces_of_rows(op->input, &op->args.spec, op->args.root_splits,
                              tutti_coll_group_size(op->group), exchange->out);
@@ -162,7 +162,7 @@ set_up_reduce_scatter(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_p
     (void)ret_in_place;
     (void)err;
     if (op->args.form == TUTTI_FORM_LIST) {
-        take_list(op, exchange);
+        take_parts_list(op, exchange);
         bytes = tutti_strided_bytes(&exchange->out[tutti_coll_group_rank(op->group)]);
     } else {
         cut_input(op, exchange);
@@ -201,7 +201,7 @@ set_up_all_to_all(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_place
 
     (void)ret_in_place;
     if (op->args.form == TUTTI_FORM_LIST) {
-        take_list(op, exchange);
+        take_parts_list(op, exchange);
         join_list(op, exchange, true);
         return TUTTI_OK;
     }

@@ -58,7 +58,7 @@ select_alike(const tutti_coll_op *op)
 #define FACT_HOSTS 8 /* bits before the number of hosts */
 
 static void
-tell(const tutti_coll_op *op, uint32_t host_count)
+vote_for_algorithm(const tutti_coll_op *op, uint32_t host_count)
 {
     tutti_coll_group_tell(op, FACT_KNOWN | (tutti_coll_is_same_host(op) ? FACT_SAME_HOST : 0) |
                                   (select_alike(op) ? FACT_ALIKE : 0) |
@@ -83,7 +83,7 @@ tutti_coll_host_tell(const tutti_coll_op *op)
     if (count > 2 && !tutti_coll_is_same_host(op)) {
         (void)tutti_coll_host_map(op, &count);
     }
-    tell(op, tutti_coll_is_same_host(op) ? 1 : count);
+    vote_for_algorithm(op, tutti_coll_is_same_host(op) ? 1 : count);
 }
 
 tutti_coll_host_facts
@@ -117,7 +117,7 @@ query_of(const tutti_coll_op *op, uint32_t host_count, bool same_host)
 }
 
 static tutti_algorithm
-pick(const tutti_coll_op *op, const tutti_selection_query *query)
+pick_algorithm(const tutti_coll_op *op, const tutti_selection_query *query)
 {
     const tutti_selection *selection = selection_of(op);
 
@@ -151,17 +151,18 @@ tutti_coll_host_is_direct(const tutti_coll_op *op)
     const tutti_selection_query query = query_of(op, 1, tutti_coll_is_same_host(op));
 
     if (!tutti_coll_is_same_host(op) || op->args.kind == TUTTI_COLL_BARRIER || !op->args.has_spec ||
-        pick(op, &query) != TUTTI_ALGORITHM_SHARED) {
+        pick_algorithm(op, &query) != TUTTI_ALGORITHM_SHARED) {
         return false;
     }
-    tell(op, 1);
+    vote_for_algorithm(op, 1);
     return true;
 }
 
 /* ------------------------------------------------------------------------------ beginning */
 
 static tutti_code
-begin(tutti_coll_op *op, tutti_algorithm algorithm, const host_topology *topology, tutti_error *err)
+begin_vote(tutti_coll_op *op, tutti_algorithm algorithm, const host_topology *topology,
+           tutti_error *err)
 {
     const host_plan_fn make = tutti_host_plan_of(op->args.kind, algorithm);
 
@@ -197,7 +198,7 @@ tutti_coll_host_pick(tutti_coll_op *op, bool learnt, tutti_error *err)
     if (size > 2 && !same_host) {
         topology.hosts = tutti_coll_host_map(op, &topology.host_count);
     }
-    tell(op, topology.host_count);
+    vote_for_algorithm(op, topology.host_count);
     query = query_of(op, topology.host_count, false);
-    return begin(op, pick(op, &query), &topology, err);
+    return begin_vote(op, pick_algorithm(op, &query), &topology, err);
 }

@@ -14,7 +14,7 @@ tutti_host_log2_up(uint32_t size)
 }
 
 static void
-add(host_plan *plan, const host_plan_step *step)
+add_plan_step(host_plan *plan, const host_plan_step *step)
 {
     if (step->count == 0) {
         return;
@@ -31,33 +31,33 @@ void
 tutti_host_plan_add(host_plan *plan, uint32_t round, host_plan_verb verb, uint32_t first,
                     uint32_t count, uint32_t other)
 {
-    add(plan, &(host_plan_step){round, first, count, other, (uint8_t)verb, false});
+    add_plan_step(plan, &(host_plan_step){round, first, count, other, (uint8_t)verb, false});
 }
 
 void
 tutti_host_plan_send(host_plan *plan, uint32_t round, uint32_t to, uint32_t first, uint32_t count)
 {
-    add(plan, &(host_plan_step){round, first, count, to, PLAN_SEND, false});
+    add_plan_step(plan, &(host_plan_step){round, first, count, to, PLAN_SEND, false});
 }
 
 void
 tutti_host_plan_recv(host_plan *plan, uint32_t round, uint32_t from, uint32_t first, uint32_t count)
 {
-    add(plan, &(host_plan_step){round, first, count, from, PLAN_RECV, false});
+    add_plan_step(plan, &(host_plan_step){round, first, count, from, PLAN_RECV, false});
 }
 
 void
 tutti_host_plan_send_staged(host_plan *plan, uint32_t round, uint32_t to, uint32_t first,
                             uint32_t count)
 {
-    add(plan, &(host_plan_step){round, first, count, to, PLAN_SEND, true});
+    add_plan_step(plan, &(host_plan_step){round, first, count, to, PLAN_SEND, true});
 }
 
 void
 tutti_host_plan_recv_staged(host_plan *plan, uint32_t round, uint32_t from, uint32_t first,
                             uint32_t count)
 {
-    add(plan, &(host_plan_step){round, first, count, from, PLAN_RECV, true});
+    add_plan_step(plan, &(host_plan_step){round, first, count, from, PLAN_RECV, true});
 }
 
 host_plan_fn

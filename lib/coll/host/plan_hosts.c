@@ -45,7 +45,7 @@ local_of(const host_topology *topology, uint32_t rank)
 }
 
 static uint32_t
-rank_of(const host_topology *topology, uint32_t host, uint32_t local)
+get_host_plan_rank(const host_topology *topology, uint32_t host, uint32_t local)
 {
     uint32_t i = 0;
 
@@ -56,7 +56,7 @@ rank_of(const host_topology *topology, uint32_t host, uint32_t local)
 }
 
 static standing
-stand(const host_topology *topology)
+find_own_host(const host_topology *topology)
 {
     standing self = {.host = topology->hosts[topology->me], .even = true};
     uint32_t h;
@@ -126,8 +126,8 @@ ring_of_mates(const host_topology *topology, const standing *at)
     return (ring){
         .size = at->mates,
         .place = at->local,
-        .next = rank_of(topology, at->host, (at->local + 1) % at->mates),
-        .before = rank_of(topology, at->host, (at->local + at->mates - 1) % at->mates),
+        .next = get_host_plan_rank(topology, at->host, (at->local + 1) % at->mates),
+        .before = get_host_plan_rank(topology, at->host, (at->local + at->mates - 1) % at->mates),
         .width = topology->host_count,
     };
 }
@@ -140,8 +140,8 @@ ring_of_hosts(const host_topology *topology, const standing *at)
 
     return (ring){.size = hosts,
                   .place = at->host,
-                  .next = rank_of(topology, (at->host + 1) % hosts, at->local),
-                  .before = rank_of(topology, (at->host + hosts - 1) % hosts, at->local),
+                  .next = get_host_plan_rank(topology, (at->host + 1) % hosts, at->local),
+                  .before = get_host_plan_rank(topology, (at->host + hosts - 1) % hosts, at->local),
                   .width = 1};
 }
 
@@ -170,18 +170,20 @@ reduce_in_two(host_plan *plan, const host_topology *topology, const standing *at
 
 /* In our host, to the first rank; `level` 2^k is round k. */
 static void
-climb(host_plan *plan, const host_topology *topology, const standing *at)
+plan_reduce_to_root(host_plan *plan, const host_topology *topology, const standing *at)
 {
     const uint32_t levels = tutti_host_log2_up(at->mates_most);
     uint32_t k;
 
     for (k = 0; k < levels && (at->local & ((1U << k) - 1)) == 0; k++) {
         if ((at->local >> k & 1) != 0) {
-            tutti_host_plan_send(plan, k, rank_of(topology, at->host, at->local - (1U << k)), 0,
+            tutti_host_plan_send(plan, k,
+                                 get_host_plan_rank(topology, at->host, at->local - (1U << k)), 0,
                                  plan->units);
         } else if (at->local + (1U << k) < at->mates) {
-            tutti_host_plan_recv_staged(plan, k, rank_of(topology, at->host, at->local + (1U << k)),
-                                        0, plan->units);
+            tutti_host_plan_recv_staged(
+                plan, k, get_host_plan_rank(topology, at->host, at->local + (1U << k)), 0,
+                plan->units);
             tutti_host_plan_add(plan, k + 1, PLAN_REDUCE, 0, plan->units, 0);
         }
     }
@@ -189,8 +191,8 @@ climb(host_plan *plan, const host_topology *topology, const standing *at)
 
 /* In our host, from `local` 0 as counted by `shift`, from round `begin` on. */
 static void
-descend(host_plan *plan, const host_topology *topology, const standing *at, uint32_t shift,
-        uint32_t begin)
+plan_broadcast_down(host_plan *plan, const host_topology *topology, const standing *at,
+                    uint32_t shift, uint32_t begin)
 {
     const uint32_t levels = tutti_host_log2_up(at->mates_most);
     const uint32_t place = (at->local + at->mates - shift) % at->mates;
@@ -200,13 +202,15 @@ descend(host_plan *plan, const host_topology *topology, const standing *at, uint
         const uint32_t bit = 1U << k;
 
         if (place < bit && place + bit < at->mates) {
-            tutti_host_plan_send(plan, begin + k,
-                                 rank_of(topology, at->host, (place + bit + shift) % at->mates), 0,
-                                 plan->units);
+            tutti_host_plan_send(
+                plan, begin + k,
+                get_host_plan_rank(topology, at->host, (place + bit + shift) % at->mates), 0,
+                plan->units);
         } else if (place >= bit && place < 2 * bit) {
-            tutti_host_plan_recv(plan, begin + k,
-                                 rank_of(topology, at->host, (place - bit + shift) % at->mates), 0,
-                                 plan->units);
+            tutti_host_plan_recv(
+                plan, begin + k,
+                get_host_plan_rank(topology, at->host, (place - bit + shift) % at->mates), 0,
+                plan->units);
         }
     }
 }
@@ -222,7 +226,7 @@ reduce_by_firsts(host_plan *plan, const host_topology *topology, const standing 
     plan->rounds = 2 * levels + 2 * (hosts - 1);
     plan->gap = (plan->rounds + 1) / 2;
     tutti_host_plan_add(plan, 0, PLAN_LOAD, 0, plan->units, 0);
-    climb(plan, topology, at);
+    plan_reduce_to_root(plan, topology, at);
     if (at->local == 0) {
         firsts = ring_of_hosts(topology, at);
         firsts.begin = levels;
@@ -231,13 +235,13 @@ reduce_by_firsts(host_plan *plan, const host_topology *topology, const standing 
         tutti_host_plan_add(plan, firsts.begin, PLAN_FINISH, unit_of(&firsts, at->host + 1), 1, 0);
         ring_gather(plan, &firsts);
     }
-    descend(plan, topology, at, 0, levels + 2 * (hosts - 1));
+    plan_broadcast_down(plan, topology, at, 0, levels + 2 * (hosts - 1));
 }
 
 void
 tutti_host_plan_hosts_all_reduce(host_plan *plan, const host_topology *topology)
 {
-    const standing at = stand(topology);
+    const standing at = find_own_host(topology);
 
     plan->staged = true;
     if (at.even) {
@@ -251,15 +255,16 @@ tutti_host_plan_hosts_all_reduce(host_plan *plan, const host_topology *topology)
 
 /* The rank that speaks for a host: the root for its own. */
 static uint32_t
-speaker(const host_topology *topology, uint32_t host)
+get_host_leader(const host_topology *topology, uint32_t host)
 {
-    return host == topology->hosts[topology->root] ? topology->root : rank_of(topology, host, 0);
+    return host == topology->hosts[topology->root] ? topology->root
+                                                   : get_host_plan_rank(topology, host, 0);
 }
 
 void
 tutti_host_plan_hosts_broadcast(host_plan *plan, const host_topology *topology)
 {
-    const standing at = stand(topology);
+    const standing at = find_own_host(topology);
     const uint32_t hosts = topology->host_count;
     const uint32_t home = topology->hosts[topology->root];
     const uint32_t place = (at.host + hosts - home) % hosts;
@@ -272,16 +277,19 @@ tutti_host_plan_hosts_broadcast(host_plan *plan, const host_topology *topology)
     if (topology->me == topology->root) {
         tutti_host_plan_add(plan, 0, PLAN_LOAD, 0, 1, 0);
     }
-    for (k = 0; k < levels && topology->me == speaker(topology, at.host); k++) {
+    for (k = 0; k < levels && topology->me == get_host_leader(topology, at.host); k++) {
         const uint32_t bit = 1U << k;
 
         if (place < bit && place + bit < hosts) {
-            tutti_host_plan_send(plan, k, speaker(topology, (place + bit + home) % hosts), 0, 1);
+            tutti_host_plan_send(plan, k, get_host_leader(topology, (place + bit + home) % hosts),
+                                 0, 1);
         } else if (place >= bit && place < 2 * bit) {
-            tutti_host_plan_recv(plan, k, speaker(topology, (place - bit + home) % hosts), 0, 1);
+            tutti_host_plan_recv(plan, k, get_host_leader(topology, (place - bit + home) % hosts),
+                                 0, 1);
         }
     }
-    descend(plan, topology, &at, at.host == home ? local_of(topology, topology->root) : 0, levels);
+    plan_broadcast_down(plan, topology, &at,
+                        at.host == home ? local_of(topology, topology->root) : 0, levels);
 }
 
 /* ------------------------------------------------------------------------------ all_gather */
@@ -304,12 +312,12 @@ gather_among_firsts(host_plan *plan, const host_topology *topology, const standi
 {
     const uint32_t hosts = topology->host_count;
     const uint32_t own = first_of_host(topology, at->host);
-    const uint32_t next = rank_of(topology, (at->host + 1) % hosts, 0);
-    const uint32_t before = rank_of(topology, (at->host + hosts - 1) % hosts, 0);
+    const uint32_t next = get_host_plan_rank(topology, (at->host + 1) % hosts, 0);
+    const uint32_t before = get_host_plan_rank(topology, (at->host + hosts - 1) % hosts, 0);
     uint32_t s;
 
     for (s = 1; s < at->mates; s++) {
-        tutti_host_plan_recv(plan, 0, rank_of(topology, at->host, s), own + s, 1);
+        tutti_host_plan_recv(plan, 0, get_host_plan_rank(topology, at->host, s), own + s, 1);
     }
     for (s = 0; s + 1 < hosts; s++) {
         const uint32_t out = (at->host + hosts - s) % hosts;
@@ -325,7 +333,7 @@ gather_among_firsts(host_plan *plan, const host_topology *topology, const standi
 void
 tutti_host_plan_hosts_all_gather(host_plan *plan, const host_topology *topology)
 {
-    const standing at = stand(topology);
+    const standing at = find_own_host(topology);
     const uint32_t own = first_of_host(topology, at.host) + at.local;
     uint32_t i;
 
@@ -337,9 +345,9 @@ tutti_host_plan_hosts_all_gather(host_plan *plan, const host_topology *topology)
     if (at.local == 0) {
         gather_among_firsts(plan, topology, &at);
     } else {
-        tutti_host_plan_send(plan, 0, rank_of(topology, at.host, 0), own, 1);
+        tutti_host_plan_send(plan, 0, get_host_plan_rank(topology, at.host, 0), own, 1);
     }
-    descend(plan, topology, &at, 0, topology->host_count);
+    plan_broadcast_down(plan, topology, &at, 0, topology->host_count);
     for (i = 0; i < topology->size; i++) {
         const uint32_t unit = first_of_host(topology, topology->hosts[i]) + local_of(topology, i);
 

@@ -45,7 +45,7 @@ fold_of(const host_topology *topology)
 }
 
 static uint32_t
-rank_of(const folding *self, uint32_t number)
+get_reduce_plan_rank(const folding *self, uint32_t number)
 {
     return number < self->extra ? 2 * number + 1 : number + self->extra;
 }
@@ -90,7 +90,7 @@ tutti_host_plan_doubling(host_plan *plan, const host_topology *topology)
     plan->gap = (plan->rounds + 1) / 2;
     fold_in(plan, topology, &fold);
     for (k = 0; k < fold.bits && !fold.out; k++) {
-        const uint32_t peer = rank_of(&fold, fold.number ^ 1U << k);
+        const uint32_t peer = get_reduce_plan_rank(&fold, fold.number ^ 1U << k);
 
         tutti_host_plan_send(plan, fold.begin + k, peer, 0, 1);
         tutti_host_plan_recv_staged(plan, fold.begin + k, peer, 0, 1);
@@ -104,7 +104,7 @@ tutti_host_plan_doubling(host_plan *plan, const host_topology *topology)
 
 /* Returns the first unit of this rank's own, when only one is left. */
 static uint32_t
-halve(host_plan *plan, const folding *fold)
+halve_reduce_plan(host_plan *plan, const folding *fold)
 {
     uint32_t first = 0;
     uint32_t k;
@@ -112,7 +112,7 @@ halve(host_plan *plan, const folding *fold)
     for (k = fold->bits; k-- > 0;) {
         const uint32_t half = 1U << k;
         const uint32_t round = fold->begin + (fold->bits - 1 - k);
-        const uint32_t peer = rank_of(fold, fold->number ^ half);
+        const uint32_t peer = get_reduce_plan_rank(fold, fold->number ^ half);
         const uint32_t mine = first + (fold->number & half);
         const uint32_t theirs = first + (half - (fold->number & half));
 
@@ -137,10 +137,10 @@ tutti_host_plan_rabenseifner(host_plan *plan, const host_topology *topology)
     plan->gap = (plan->rounds + 1) / 2;
     fold_in(plan, topology, &fold);
     if (!fold.out) {
-        first = halve(plan, &fold);
+        first = halve_reduce_plan(plan, &fold);
         tutti_host_plan_add(plan, fold.begin + fold.bits, PLAN_FINISH, first, 1, 0);
         for (k = 0; k < fold.bits; k++) {
-            const uint32_t peer = rank_of(&fold, fold.number ^ 1U << k);
+            const uint32_t peer = get_reduce_plan_rank(&fold, fold.number ^ 1U << k);
             const uint32_t own = first >> k << k;
 
             tutti_host_plan_send(plan, fold.begin + fold.bits + k, peer, own, 1U << k);

@@ -17,14 +17,14 @@ rank_at(const host_topology *topology, uint32_t place)
 }
 
 static uint32_t
-place_of(const host_topology *topology)
+find_tree_place(const host_topology *topology)
 {
     return (topology->me + topology->size - topology->root) % topology->size;
 }
 
 /* Places of the subtree of `place` whose root differs from its parent in bit k. */
 static uint32_t
-subtree(const host_topology *topology, uint32_t place, uint32_t k)
+get_subtree_size(const host_topology *topology, uint32_t place, uint32_t k)
 {
     const uint32_t most = 1U << k;
     const uint32_t rest = topology->size - place;
@@ -37,7 +37,7 @@ subtree(const host_topology *topology, uint32_t place, uint32_t k)
 void
 tutti_host_plan_reduce_binomial(host_plan *plan, const host_topology *topology)
 {
-    const uint32_t place = place_of(topology);
+    const uint32_t place = find_tree_place(topology);
     uint32_t k;
 
     plan->units = 1;
@@ -95,7 +95,7 @@ tutti_host_plan_reduce_chain(host_plan *plan, const host_topology *topology)
 void
 tutti_host_plan_broadcast_binomial(host_plan *plan, const host_topology *topology)
 {
-    const uint32_t place = place_of(topology);
+    const uint32_t place = find_tree_place(topology);
     uint32_t k;
 
     plan->units = 1;
@@ -118,7 +118,7 @@ tutti_host_plan_broadcast_binomial(host_plan *plan, const host_topology *topolog
 void
 tutti_host_plan_broadcast_chain(host_plan *plan, const host_topology *topology)
 {
-    const uint32_t place = place_of(topology);
+    const uint32_t place = find_tree_place(topology);
 
     plan->units = 1;
     plan->rounds = topology->size - 1;
@@ -138,7 +138,7 @@ tutti_host_plan_broadcast_chain(host_plan *plan, const host_topology *topology)
 void
 tutti_host_plan_gather_binomial(host_plan *plan, const host_topology *topology)
 {
-    const uint32_t place = place_of(topology);
+    const uint32_t place = find_tree_place(topology);
     uint32_t k;
 
     plan->units = topology->size;
@@ -151,10 +151,10 @@ tutti_host_plan_gather_binomial(host_plan *plan, const host_topology *topology)
 
         if ((place >> k & 1) != 0) {
             tutti_host_plan_send(plan, k, rank_at(topology, place - (1U << k)), place,
-                                 subtree(topology, place, k));
+                                 get_subtree_size(topology, place, k));
         } else if (child < topology->size) {
             tutti_host_plan_recv(plan, k, rank_at(topology, child), child,
-                                 subtree(topology, child, k));
+                                 get_subtree_size(topology, child, k));
         }
     }
     for (k = 0; k < topology->size && place == 0; k++) {
@@ -165,7 +165,7 @@ tutti_host_plan_gather_binomial(host_plan *plan, const host_topology *topology)
 void
 tutti_host_plan_scatter_binomial(host_plan *plan, const host_topology *topology)
 {
-    const uint32_t place = place_of(topology);
+    const uint32_t place = find_tree_place(topology);
     uint32_t round;
     uint32_t i;
 
@@ -183,10 +183,10 @@ tutti_host_plan_scatter_binomial(host_plan *plan, const host_topology *topology)
 
         if (low == 0 && child < topology->size) {
             tutti_host_plan_send(plan, round, rank_at(topology, child), child,
-                                 subtree(topology, child, k));
+                                 get_subtree_size(topology, child, k));
         } else if (low == 1U << k) {
             tutti_host_plan_recv(plan, round, rank_at(topology, place - low), place,
-                                 subtree(topology, place, k));
+                                 get_subtree_size(topology, place, k));
         }
     }
     tutti_host_plan_add(plan, plan->rounds, PLAN_STORE, place, 1, topology->root);

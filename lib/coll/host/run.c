@@ -34,7 +34,7 @@ offset_of(const chunk_job *at, uint32_t unit)
 }
 
 static uint64_t
-bytes_of(const chunk_job *at, uint32_t first, uint32_t count)
+get_step_bytes(const chunk_job *at, uint32_t first, uint32_t count)
 {
     return offset_of(at, first + count) - offset_of(at, first);
 }
@@ -79,10 +79,10 @@ reduce_two(const tutti_coll_op *op, const void *left, const void *right, uint64_
 }
 
 static void
-load(const chunk_job *at, const host_plan_step *step)
+load_step(const chunk_job *at, const host_plan_step *step)
 {
     const tutti_coll_op *op = at->op;
-    const uint64_t bytes = bytes_of(at, step->first, step->count);
+    const uint64_t bytes = get_step_bytes(at, step->first, step->count);
     unsigned char *data = data_at(at, step->first);
     const uint64_t begin = at->chunk * at->run->chunk;
     const void *inputs[1];
@@ -107,9 +107,9 @@ load(const chunk_job *at, const host_plan_step *step)
 }
 
 static void
-store(const chunk_job *at, const host_plan_step *step)
+store_step(const chunk_job *at, const host_plan_step *step)
 {
-    const uint64_t bytes = bytes_of(at, step->first, 1);
+    const uint64_t bytes = get_step_bytes(at, step->first, 1);
     const tutti_strided source = tutti_strided_view(data_at(at, step->first), bytes);
 
     tutti_host_strided_copy(&at->exchange->in[step->other], at->chunk * at->run->chunk, &source, 0,
@@ -118,7 +118,7 @@ store(const chunk_job *at, const host_plan_step *step)
 
 /* All inputs are there, beginning with our own. */
 static void
-fold(const chunk_job *at, const host_plan_step *step)
+fold_step(const chunk_job *at, const host_plan_step *step)
 {
     const tutti_coll_op *op = at->op;
     const uint32_t size = tutti_coll_group_size(op->group);
@@ -139,23 +139,24 @@ finish_sum(const chunk_job *at, const host_plan_step *step)
     const tutti_coll_op *op = at->op;
 
     if (op->args.reduce == TUTTI_REDUCE_AVG) {
-        tutti_reduce_divide(op->args.spec.dtype, tutti_coll_group_size(op->group),
-                            (size_t)(bytes_of(at, step->first, step->count) / at->run->element),
-                            data_at(at, step->first));
+        tutti_reduce_divide(
+            op->args.spec.dtype, tutti_coll_group_size(op->group),
+            (size_t)(get_step_bytes(at, step->first, step->count) / at->run->element),
+            data_at(at, step->first));
     }
 }
 
 /* ------------------------------------------------------------------------------ steps */
 
 static void
-post(const chunk_job *at, const host_plan_step *step)
+post_step(const chunk_job *at, const host_plan_step *step)
 {
     const host_run *run = at->run;
     const uint32_t number = at->chunk * (run->plan.rounds + 1) + step->round;
     unsigned char *data = step->staged ? stage_at(at, step->first) : data_at(at, step->first);
     const uint64_t bytes = step->staged && run->plan.stage_units > 0
                                ? at->bytes * step->count
-                               : bytes_of(at, step->first, step->count);
+                               : get_step_bytes(at, step->first, step->count);
 
     if (bytes == 0) { /* nor does the other side */
         return;
@@ -172,20 +173,20 @@ do_step(const chunk_job *at, const host_plan_step *step)
 {
     switch ((host_plan_verb)step->verb) {
     case PLAN_LOAD:
-        load(at, step);
+        load_step(at, step);
         break;
     case PLAN_STORE:
-        store(at, step);
+        store_step(at, step);
         break;
     case PLAN_REDUCE:
         reduce_two(at->op, data_at(at, step->first), stage_at(at, step->first),
-                   bytes_of(at, step->first, step->count), data_at(at, step->first));
+                   get_step_bytes(at, step->first, step->count), data_at(at, step->first));
         break;
     case PLAN_FINISH:
         finish_sum(at, step);
         break;
     case PLAN_FOLD:
-        fold(at, step);
+        fold_step(at, step);
         break;
     case PLAN_KEEP:
         memcpy(stage_at(at, step->other), data_at(at, step->first), (size_t)at->bytes);
@@ -195,7 +196,7 @@ do_step(const chunk_job *at, const host_plan_step *step)
         break;
     case PLAN_SEND:
     case PLAN_RECV:
-        post(at, step);
+        post_step(at, step);
         break;
     }
 }

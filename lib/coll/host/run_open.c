@@ -12,7 +12,7 @@
 #define STEPS_MAX 0x40000U /* messages of an op between two ranks; exposed regions come behind */
 
 static void
-cut(host_run *self)
+cut_chunk(host_run *self)
 {
     const host_plan *plan = &self->plan;
     const uint64_t share = CHUNK_BYTES / plan->units / 64 * 64;
@@ -139,7 +139,7 @@ tutti_coll_host_run(tutti_coll_op *op, host_plan_fn make, const host_topology *g
         self->blocks = is_on_blocks(op->args.kind);
         self->bytes = block_bytes(op);
         self->element = tutti_dtype_bytes(op->args.spec.dtype);
-        cut(self);
+        cut_chunk(self);
         code = take_memory(op, self, err);
     }
     return code;

@@ -10,7 +10,7 @@
 
 /* Where byte `at` stands, and how many follow it in its row. */
 static unsigned char *
-place_of(const tutti_strided *piece, uint64_t at, uint64_t *ret_run)
+find_copy_place(const tutti_strided *piece, uint64_t at, uint64_t *ret_run)
 {
     const uint64_t row = at / piece->row_bytes;
     const uint64_t in_row = at % piece->row_bytes;
@@ -28,8 +28,8 @@ copy_with(copy_fn copy, const tutti_strided *to, uint64_t to_at, const tutti_str
     while (size > 0) {
         uint64_t to_run;
         uint64_t run;
-        unsigned char *dest = place_of(to, to_at, &to_run);
-        const unsigned char *source = place_of(from, from_at, &run);
+        unsigned char *dest = find_copy_place(to, to_at, &to_run);
+        const unsigned char *source = find_copy_place(from, from_at, &run);
 
         run = run < to_run ? run : to_run;
         run = run < size ? run : size;
@@ -123,7 +123,7 @@ stream_chunks(chunk_fn copy, unsigned char *dest, const unsigned char *source, s
 }
 
 static void *
-stream(void *to, const void *from, size_t size)
+stream_copy(void *to, const void *from, size_t size)
 {
     unsigned char *dest = to;
     const unsigned char *source = from;
@@ -138,7 +138,7 @@ stream(void *to, const void *from, size_t size)
     return to;
 }
 #else
-#define stream memcpy
+#define stream_copy memcpy
 #endif
 
 /* A short row costs more by the fence behind it than it saves. */
@@ -148,11 +148,11 @@ tutti_host_strided_copy_past_cache(const tutti_strided *to, uint64_t to_at,
 {
     const bool is_long = to->row_bytes >= ROW_BYTES_MIN && from->row_bytes >= ROW_BYTES_MIN;
 
-    copy_with(is_long ? stream : memcpy, to, to_at, from, from_at, size);
+    copy_with(is_long ? stream_copy : memcpy, to, to_at, from, from_at, size);
 }
 
 void
 tutti_host_copy_past_cache(void *to, const void *from, size_t size)
 {
-    (void)stream(to, from, size);
+    (void)stream_copy(to, from, size);
 }

@@ -62,7 +62,7 @@ tutti_coll_grow_axis(tutti_spec *result, uint32_t axis, uint32_t size, tutti_err
 }
 
 static tutti_code
-insert(tutti_spec *result, uint32_t axis, uint32_t size, tutti_error *err)
+insert_dim(tutti_spec *result, uint32_t axis, uint32_t size, tutti_error *err)
 {
     if (result->dim_count == TUTTI_DIMS_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_SHAPE",
@@ -119,7 +119,7 @@ infer_gather(const tutti_coll_args *args, uint32_t size, tutti_spec *result, tut
     code = tutti_coll_check_axis(&args->spec, args->axis,
                                  args->spec.dim_count + (inserts ? 1u : 0u), err);
     if (code == TUTTI_OK) {
-        code = inserts ? insert(result, args->axis, size, err)
+        code = inserts ? insert_dim(result, args->axis, size, err)
                        : tutti_coll_grow_axis(result, args->axis, size, err);
     }
     return code;
@@ -182,7 +182,7 @@ infer_peer(const tutti_coll_args *args, uint32_t size, uint32_t group_rank, tutt
 }
 
 static bool
-reduces(tutti_coll_kind kind)
+is_reduction(tutti_coll_kind kind)
 {
     return kind == TUTTI_COLL_ALL_REDUCE || kind == TUTTI_COLL_REDUCE ||
            kind == TUTTI_COLL_REDUCE_SCATTER;
@@ -202,7 +202,7 @@ tutti_coll_infer(const tutti_coll_args *args, uint32_t size, uint32_t group_rank
     if (code == TUTTI_OK && (to_root || tutti_coll_is_from_root(args->kind))) {
         code = check_root(args, size, group_rank, err);
     }
-    if (code == TUTTI_OK && reduces(args->kind)) {
+    if (code == TUTTI_OK && is_reduction(args->kind)) {
         code = tutti_reduce_check(args->reduce, args->spec.dtype, err);
     }
     if (code != TUTTI_OK) {

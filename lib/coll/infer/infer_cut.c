@@ -6,7 +6,7 @@
 #include "coll/infer/infer.h"
 
 static tutti_code
-indivisible(uint32_t axis, int64_t length, uint32_t size, tutti_error *err)
+fail_indivisible(uint32_t axis, int64_t length, uint32_t size, tutti_error *err)
 {
     return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "INDIVISIBLE",
                           "dimension %" PRIu32 " of size %" PRId64
@@ -41,10 +41,10 @@ take_away(tutti_spec *result, uint32_t axis, uint32_t size, tutti_error *err)
 }
 
 static tutti_code
-shrink(tutti_spec *result, uint32_t axis, uint32_t size, tutti_error *err)
+shrink_dim(tutti_spec *result, uint32_t axis, uint32_t size, tutti_error *err)
 {
     if (result->dims[axis] % (int64_t)size != 0) {
-        return indivisible(axis, result->dims[axis], size, err);
+        return fail_indivisible(axis, result->dims[axis], size, err);
     }
     result->dims[axis] /= (int64_t)size;
     return TUTTI_OK;
@@ -61,12 +61,12 @@ tutti_coll_infer_part(const tutti_coll_args *args, uint32_t size, tutti_spec *re
 
     if (code == TUTTI_OK && args->form == TUTTI_FORM_FLAT) {
         code = count % size == 0 ? tutti_coll_flatten(args, count / size, &part, err)
-                                 : indivisible(0, (int64_t)count, size, err);
+                                 : fail_indivisible(0, (int64_t)count, size, err);
     } else if (code == TUTTI_OK) {
         code = tutti_spec_axis(&part, (int32_t)args->axis, false, &axis, err);
         if (code == TUTTI_OK) {
             code = args->form == TUTTI_FORM_STACK ? take_away(&part, axis, size, err)
-                                                  : shrink(&part, axis, size, err);
+                                                  : shrink_dim(&part, axis, size, err);
         }
     }
     if (code == TUTTI_OK) {
@@ -176,7 +176,7 @@ tutti_coll_infer_all_to_all(const tutti_coll_args *args, uint32_t size, tutti_sp
         code = tutti_coll_check_axis(&args->spec, args->concat_axis, args->spec.dim_count, err);
     }
     if (code == TUTTI_OK) {
-        code = shrink(result, args->axis, size, err);
+        code = shrink_dim(result, args->axis, size, err);
     }
     return code == TUTTI_OK ? tutti_coll_grow_axis(result, args->concat_axis, size, err) : code;
 }

@@ -98,7 +98,7 @@ tutti_nccl_comm_begin(nccl_op *self, tutti_error *err)
 
 /* All members have to take part in it: who does not come is waited for a moment only. */
 static bool
-finalize(nccl_comm *self)
+finalize_comm(nccl_comm *self)
 {
     const uint64_t until_ns = tutti_clock_ns() + FINALIZE_NS;
     ncclResult_t said = ncclCommFinalize(self->comm);
@@ -120,7 +120,7 @@ end_comm(void *arg)
     ncclResult_t said;
 
     (void)cudaSetDevice(self->backend->device);
-    if (!self->aborts && finalize(self)) {
+    if (!self->aborts && finalize_comm(self)) {
         said = ncclCommDestroy(self->comm);
     } else {
         call = "ncclCommAbort";
@@ -186,7 +186,7 @@ tutti_nccl_comm_ask(nccl_comm *self)
 
 /* The first op that has not heard yet; others may come and go while it hears. */
 static nccl_op *
-unheard(const nccl_comm *self)
+count_unheard(const nccl_comm *self)
 {
     tutti_list_node *link;
 
@@ -206,7 +206,7 @@ look_after_end(nccl_comm *self, uint64_t now_ns)
 {
     nccl_op *op;
 
-    while ((op = unheard(self)) != NULL && tutti_nccl_op_give_up(op, now_ns)) {
+    while ((op = count_unheard(self)) != NULL && tutti_nccl_op_give_up(op, now_ns)) {
     }
     if (!atomic_load(&self->ended)) {
         if (!self->late && now_ns > self->ending_ns + NCCL_ABORT_NS) {

@@ -19,7 +19,7 @@ typedef struct exchange {
 
 /* A piece as it can leave: in one run. */
 static tutti_code
-pack(exchange *self, const tutti_strided *piece, tutti_strided *ret_run, tutti_error *err)
+pack_exchange(exchange *self, const tutti_strided *piece, tutti_strided *ret_run, tutti_error *err)
 {
     const uint64_t bytes = tutti_strided_bytes(piece);
     unsigned char *stage = NULL;
@@ -39,7 +39,7 @@ pack(exchange *self, const tutti_strided *piece, tutti_strided *ret_run, tutti_e
 
 /* Where a piece can arrive, which is unpacked behind. */
 static tutti_code
-unpack(exchange *self, uint32_t from, tutti_strided *ret_run, tutti_error *err)
+unpack_exchange(exchange *self, uint32_t from, tutti_strided *ret_run, tutti_error *err)
 {
     const tutti_strided *piece = &self->pieces.in[from];
     const uint64_t bytes = tutti_strided_bytes(piece);
@@ -70,7 +70,7 @@ keep_own(exchange *self, tutti_error *err)
     const tutti_strided *in = &self->pieces.in[self->me];
     tutti_strided from;
     tutti_strided to;
-    tutti_code code = pack(self, out, &from, err);
+    tutti_code code = pack_exchange(self, out, &from, err);
 
     if (code != TUTTI_OK || tutti_strided_bytes(out) == 0 || tutti_strided_bytes(in) == 0) {
         return code;
@@ -78,7 +78,7 @@ keep_own(exchange *self, tutti_error *err)
     if (self->inputs == NULL) {
         return tutti_nccl_plan_copy(&self->plan->packs, in, &from, err);
     }
-    code = unpack(self, self->me, &to, err);
+    code = unpack_exchange(self, self->me, &to, err);
     return code == TUTTI_OK ? tutti_nccl_plan_copy(&self->plan->packs, &to, &from, err) : code;
 }
 
@@ -89,13 +89,13 @@ trade_with(exchange *self, uint32_t rank, tutti_error *err)
     tutti_code code = TUTTI_OK;
 
     if (tutti_strided_bytes(&self->pieces.out[rank]) > 0) {
-        code = pack(self, &self->pieces.out[rank], &run, err);
+        code = pack_exchange(self, &self->pieces.out[rank], &run, err);
         if (code == TUTTI_OK) {
             code = tutti_nccl_plan_move(&self->plan->first, NCCL_CALL_SEND, &run, rank, err);
         }
     }
     if (code == TUTTI_OK && tutti_strided_bytes(&self->pieces.in[rank]) > 0) {
-        code = unpack(self, rank, &run, err);
+        code = unpack_exchange(self, rank, &run, err);
         if (code == TUTTI_OK) {
             code = tutti_nccl_plan_move(&self->plan->first, NCCL_CALL_RECV, &run, rank, err);
         }
@@ -120,7 +120,7 @@ reduce_all(exchange *self, tutti_error *err)
 }
 
 static tutti_code
-run(exchange *self, tutti_error *err)
+run_exchange(exchange *self, tutti_error *err)
 {
     const bool reduces = self->op->args.kind == TUTTI_COLL_REDUCE_SCATTER;
     tutti_code code = TUTTI_OK;
@@ -184,7 +184,7 @@ tutti_nccl_plan_exchange(nccl_plan *plan, const tutti_coll_op *op, tutti_error *
         code = tutti_nccl_pieces_of(op, input, &self.pieces, err);
     }
     if (code == TUTTI_OK) {
-        code = run(&self, err);
+        code = run_exchange(&self, err);
     }
     free(self.pieces.out);
     return code;

@@ -19,7 +19,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cudaLibrary_t library; /* under the lock; stays until the process ends */
 
 static cudaError_t
-load(cudaLibrary_t *ret_library)
+load_kernel(cudaLibrary_t *ret_library)
 {
     cudaError_t said = cudaSuccess;
 
@@ -33,10 +33,10 @@ load(cudaLibrary_t *ret_library)
 }
 
 static tutti_code
-find(tutti_dtype dtype, cudaKernel_t *ret_kernel, tutti_error *err)
+find_kernel(tutti_dtype dtype, cudaKernel_t *ret_kernel, tutti_error *err)
 {
     cudaLibrary_t from = NULL;
-    cudaError_t said = load(&from);
+    cudaError_t said = load_kernel(&from);
     char name[64];
 
     if (said != cudaSuccess && TUTTI_NCCL_FATBIN_EMPTY) {
@@ -67,7 +67,7 @@ tutti_nccl_kernel_run(const nccl_kernel *kernel, cudaStream_t stream, tutti_erro
     const dim3 block = {.x = BLOCK, .y = 1, .z = 1};
     void *args[] = {&values};
     cudaKernel_t found = NULL;
-    tutti_code code = find(kernel->dtype, &found, err);
+    tutti_code code = find_kernel(kernel->dtype, &found, err);
     cudaError_t said;
 
     if (code != TUTTI_OK) {

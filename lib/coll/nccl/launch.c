@@ -88,7 +88,7 @@ name_of(nccl_call_kind kind)
 }
 
 static ncclResult_t
-issue(const nccl_op *self, const nccl_call *call, ncclRedOp_t reduce)
+issue_launch(const nccl_op *self, const nccl_call *call, ncclRedOp_t reduce)
 {
     const cudaStream_t stream = self->backend->stream;
     const ncclComm_t comm = self->comm->comm;
@@ -149,7 +149,7 @@ issue_all(nccl_op *self, const tutti_buf *list, tutti_buf *made, tutti_error *er
 
     for (i = 0; i < list->size / sizeof(*calls) && code == TUTTI_OK; i++) {
         code = reduce_of(self, &calls[i], made, &reduce, err);
-        said = code == TUTTI_OK ? issue(self, &calls[i], reduce) : ncclSuccess;
+        said = code == TUTTI_OK ? issue_launch(self, &calls[i], reduce) : ncclSuccess;
         if (said != ncclSuccess && said != ncclInProgress) {
             code = tutti_nccl_fail(err, self->op, self->comm->comm, name_of(calls[i].kind), said);
         }
@@ -203,7 +203,7 @@ run_kernels(const nccl_op *self, tutti_error *err)
 }
 
 static tutti_code
-follow(const nccl_backend *backend, tutti_error *err)
+follow_launch(const nccl_backend *backend, tutti_error *err)
 {
     const tutti_coll_nccl_options *options = &backend->options;
 
@@ -227,7 +227,7 @@ run_step(nccl_op *self, tutti_error *err)
 {
     switch (self->step) {
     case STEP_FOLLOW:
-        return follow(self->backend, err);
+        return follow_launch(self->backend, err);
     case STEP_PACK:
         return copy_all(self, &self->plan.packs, err);
     case STEP_FIRST:

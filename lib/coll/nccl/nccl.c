@@ -22,7 +22,7 @@ take_off(nccl_op *self)
 /* ------------------------------------------------------------------------------ start, finish */
 
 static tutti_code
-start(tutti_coll_op *op, tutti_error *err)
+start_nccl_op(tutti_coll_op *op, tutti_error *err)
 {
     nccl_backend *backend = tutti_container_of(tutti_coll_device_of(op), nccl_backend, door);
     nccl_op *self = calloc(1, sizeof(*self));
@@ -50,7 +50,7 @@ start(tutti_coll_op *op, tutti_error *err)
 }
 
 static void
-finish(tutti_coll_op *op)
+finish_nccl_op(tutti_coll_op *op)
 {
     nccl_op *self = op->backend_state;
 
@@ -90,7 +90,7 @@ enter_order(nccl_op *self, tutti_error *err)
 
 /* A ticket that no clock could have reached would leave none for those behind it. */
 static tutti_code
-hear(nccl_op *self, tutti_error *err)
+recv_line(nccl_op *self, tutti_error *err)
 {
     nccl_words *told = &self->told;
     const nccl_words *heard = &self->heard;
@@ -107,7 +107,7 @@ hear(nccl_op *self, tutti_error *err)
 }
 
 static void
-tell(nccl_op *self)
+send_line(nccl_op *self)
 {
     tutti_coll_op *op = self->op;
     const uint32_t size = tutti_coll_group_size(op->group);
@@ -123,7 +123,7 @@ tell(nccl_op *self)
 
 /* All throw away what they have, and the makers of ids tell all the others. */
 static tutti_code
-meet(nccl_op *self, tutti_error *err)
+meet_members(nccl_op *self, tutti_error *err)
 {
     tutti_coll_op *op = self->op;
     const uint32_t size = tutti_coll_group_size(op->group);
@@ -205,13 +205,13 @@ begin_or_wait(nccl_op *self, tutti_error *err)
 static tutti_code
 run_order(nccl_op *self, tutti_error *err)
 {
-    tutti_code code = hear(self, err);
+    tutti_code code = recv_line(self, err);
 
     if (code != TUTTI_OK) {
         return code;
     }
     if (self->round < tutti_agree_rounds(tutti_coll_group_size(self->op->group))) {
-        tell(self);
+        send_line(self);
         return TUTTI_OK;
     }
     tutti_nccl_line_settle(&self->backend->line, &self->place, self->told.ticket);
@@ -220,11 +220,11 @@ run_order(nccl_op *self, tutti_error *err)
         return TUTTI_OK;
     }
     code = replace_comm(self, err);
-    return code == TUTTI_OK ? meet(self, err) : code;
+    return code == TUTTI_OK ? meet_members(self, err) : code;
 }
 
 static tutti_code
-go_on(nccl_op *self, tutti_error *err)
+resume_nccl_op(nccl_op *self, tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
 
@@ -244,20 +244,20 @@ go_on(nccl_op *self, tutti_error *err)
 }
 
 static tutti_code
-advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
+advance_nccl_op(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 {
     nccl_op *self = op->backend_state;
 
     (void)cudaSetDevice(self->backend->device);
     self->backend->busy_ns = tutti_clock_ns();
     *ret_done = self->stage == NCCL_STAGE_DONE;
-    return *ret_done ? TUTTI_OK : go_on(self, err);
+    return *ret_done ? TUTTI_OK : resume_nccl_op(self, err);
 }
 
 /* ------------------------------------------------------------------------------ opening */
 
 static void
-forget(tutti_coll_backend *door, uint64_t group_id)
+forget_group(tutti_coll_backend *door, uint64_t group_id)
 {
     nccl_backend *self = tutti_container_of(door, nccl_backend, door);
     tutti_list_node *link;
@@ -330,16 +330,16 @@ close_all(tutti_coll_backend *door)
 static const tutti_coll_backend nccl_door = {
     .size = sizeof(tutti_coll_backend),
     .name = "nccl",
-    .start = start,
-    .advance = advance,
-    .finish = finish,
+    .start = start_nccl_op,
+    .advance = advance_nccl_op,
+    .finish = finish_nccl_op,
     .abandon = tutti_nccl_abandon,
     .poll = tutti_nccl_poll,
     .stage = tutti_nccl_stage,
     .fetch = tutti_nccl_fetch,
     .store = tutti_nccl_store,
     .unstage = tutti_nccl_unstage,
-    .forget = forget,
+    .forget = forget_group,
     .close = close_all,
 };
 
@@ -373,7 +373,7 @@ tutti_coll_nccl_open(const tutti_coll_nccl_options *options, tutti_coll_backend 
 }
 
 static int
-version(void)
+get_nccl_version(void)
 {
     int number = 0;
 
@@ -386,5 +386,5 @@ __attribute__((visibility("default"))) const tutti_nccl_module tutti_nccl_module
     .size = sizeof(tutti_nccl_module),
     .open = tutti_coll_nccl_open,
     .layout = tutti_coll_layout,
-    .version = version,
+    .version = get_nccl_version,
 };

@@ -122,8 +122,8 @@ tutti_nccl_is_native(tutti_reduce reduce, tutti_dtype dtype)
 }
 
 static nccl_call
-reducing(const tutti_coll_op *op, nccl_call_kind kind, const void *input, void *output,
-         uint64_t count)
+is_reducing(const tutti_coll_op *op, nccl_call_kind kind, const void *input, void *output,
+            uint64_t count)
 {
     return (nccl_call){.kind = kind,
                        .input = input,
@@ -240,9 +240,9 @@ plan_slices(nccl_plan *plan, const tutti_coll_op *op, tutti_error *err)
 static tutti_code
 plan_reduce(nccl_plan *plan, const tutti_coll_op *op, tutti_error *err)
 {
-    const nccl_call call =
-        reducing(op, op->args.kind == TUTTI_COLL_REDUCE ? NCCL_CALL_REDUCE : NCCL_CALL_ALL_REDUCE,
-                 op->input, op->output, tutti_spec_count(&op->args.spec));
+    const nccl_call call = is_reducing(
+        op, op->args.kind == TUTTI_COLL_REDUCE ? NCCL_CALL_REDUCE : NCCL_CALL_ALL_REDUCE, op->input,
+        op->output, tutti_spec_count(&op->args.spec));
 
     return tutti_nccl_is_native(op->args.reduce, op->args.spec.dtype)
                ? tutti_nccl_plan_call(&plan->first, &call, err)
@@ -258,8 +258,8 @@ plan_reduce_list(nccl_plan *plan, const tutti_coll_op *op, tutti_error *err)
 
     for (i = 0; i < op->args.list_count && code == TUTTI_OK; i++) {
         const tutti_coll_tensor *tensor = &op->args.list[i];
-        nccl_call call = reducing(op, NCCL_CALL_REDUCE, tensor->data, op->output,
-                                  tutti_spec_count(&tensor->spec));
+        nccl_call call = is_reducing(op, NCCL_CALL_REDUCE, tensor->data, op->output,
+                                     tutti_spec_count(&tensor->spec));
 
         call.peer = i;
         code = tutti_nccl_plan_call(&plan->first, &call, err);
@@ -274,8 +274,8 @@ plan_reduce_scatter(nccl_plan *plan, const tutti_coll_op *op, tutti_error *err)
     uint32_t axis;
     const tutti_spec view = tutti_nccl_view_of(op, &axis);
     const uint64_t bytes = tutti_spec_bytes(&view);
-    nccl_call call = reducing(op, NCCL_CALL_REDUCE_SCATTER, op->input, op->output,
-                              tutti_spec_count(&view) / size);
+    nccl_call call = is_reducing(op, NCCL_CALL_REDUCE_SCATTER, op->input, op->output,
+                                 tutti_spec_count(&view) / size);
     unsigned char *stage = NULL;
     tutti_code code = TUTTI_OK;
     uint32_t i;
@@ -365,7 +365,8 @@ plan_part(nccl_plan *plan, const tutti_coll_op *op, tutti_error *err)
 
 /* A copy of a whole tensor for who has asked for one; NULL: nobody has. */
 static tutti_code
-keep(tutti_buf *where, const tutti_coll_op *op, void *copy, const void *tensor, tutti_error *err)
+keep_plan_step(tutti_buf *where, const tutti_coll_op *op, void *copy, const void *tensor,
+               tutti_error *err)
 {
     const uint64_t bytes = tutti_spec_bytes(&op->args.spec);
     const tutti_strided to = tutti_strided_view(copy, bytes);
@@ -386,12 +387,12 @@ tutti_nccl_plan_op(nccl_plan *plan, tutti_coll_op *op, tutti_error *err)
         const tutti_coll_kept *kept = op->kept != NULL ? &op->kept[k] : &nothing;
 
         tutti_coll_take_part(op, k);
-        code = keep(&plan->packs, op, kept->input, op->input, err);
+        code = keep_plan_step(&plan->packs, op, kept->input, op->input, err);
         if (code == TUTTI_OK) {
             code = plan_part(plan, op, err);
         }
         if (code == TUTTI_OK) {
-            code = keep(&plan->unpacks, op, kept->output, op->output, err);
+            code = keep_plan_step(&plan->unpacks, op, kept->output, op->output, err);
         }
     }
     return code;

@@ -102,7 +102,7 @@ tutti_nccl_stage(tutti_coll_op *op, size_t bytes, tutti_error *err)
 }
 
 static tutti_code
-copy(tutti_coll_op *op, void *to, const void *from, size_t bytes, tutti_error *err)
+copy_stage(tutti_coll_op *op, void *to, const void *from, size_t bytes, tutti_error *err)
 {
     nccl_backend *backend = backend_of(op);
     const tutti_coll_nccl_options *options = &backend->options;
@@ -129,13 +129,13 @@ copy(tutti_coll_op *op, void *to, const void *from, size_t bytes, tutti_error *e
 tutti_code
 tutti_nccl_fetch(tutti_coll_op *op, size_t bytes, tutti_error *err)
 {
-    return copy(op, op->device_stage, op->input, bytes, err);
+    return copy_stage(op, op->device_stage, op->input, bytes, err);
 }
 
 tutti_code
 tutti_nccl_store(tutti_coll_op *op, size_t bytes, tutti_error *err)
 {
-    return copy(op, op->output, op->device_stage, bytes, err);
+    return copy_stage(op, op->output, op->device_stage, bytes, err);
 }
 
 void

@@ -165,7 +165,7 @@ tutti_coll_io_write(coll_io *io, const tutti_packet *packet, const tutti_spec *s
 }
 
 static tutti_transport_result
-fly(coll_io *io)
+send_io(coll_io *io)
 {
     const tutti_transport_ops *ops = io->engine->transport->ops;
 
@@ -190,7 +190,7 @@ tutti_coll_io_submit(coll_io *io)
     }
     if (tutti_coll_peer_connect(peer, &why)) {
         io->flying = true;
-        result = fly(io);
+        result = send_io(io);
     }
     if (result == TUTTI_TRANSPORT_LATER) {
         return;

@@ -18,7 +18,7 @@
 #define ASK_MAX 256
 
 static void
-revoke(coll_peer *peer)
+revoke_peer(coll_peer *peer)
 {
     tutti_transport *transport = peer->engine->transport;
 
@@ -34,7 +34,7 @@ on_expulsion(tutti_timer *timer)
     coll_peer *peer = tutti_container_of(timer, coll_peer, expulsion);
 
     if (peer->lost) {
-        revoke(peer);
+        revoke_peer(peer);
     }
 }
 
@@ -281,7 +281,7 @@ learn_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
         return;
     }
     if (peer->incarnation != 0 && peer->incarnation != news->incarnation) {
-        revoke(peer);
+        revoke_peer(peer);
         tutti_coll_peer_drop_conn(peer);
         fail_needing(peer, "another process has taken its seat");
     }

@@ -35,7 +35,7 @@ typedef struct coll_probe {
 
 /* Of who has not answered: what we know of it. */
 static void
-explain(const coll_probe *self, tutti_coll_reach *reach)
+explain_probe(const coll_probe *self, tutti_coll_reach *reach)
 {
     const coll_peer *peer = tutti_coll_peer_of(self->engine, reach->rank);
 
@@ -62,7 +62,7 @@ end_probe(coll_probe *self)
     tutti_list_remove(&self->link);
     for (i = 0; i < self->count; i++) {
         if (!self->reaches[i].reached) {
-            explain(self, &self->reaches[i]);
+            explain_probe(self, &self->reaches[i]);
         }
     }
     self->on_done(self->arg, self->reaches, self->count);
@@ -99,7 +99,7 @@ run_probe(tutti_coll_engine *engine, tutti_coll_item *item)
 }
 
 static void
-hear(coll_probe *self, uint32_t rank)
+recv_probe(coll_probe *self, uint32_t rank)
 {
     size_t i;
 
@@ -126,7 +126,7 @@ tutti_coll_probe_heard(tutti_coll_engine *engine, const tutti_packet *report)
         coll_probe *self = tutti_container_of(link, coll_probe, link);
 
         if (self->id == report->sequence) {
-            hear(self, report->from);
+            recv_probe(self, report->from);
             return;
         }
     }

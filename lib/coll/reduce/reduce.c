@@ -98,7 +98,7 @@ is_complex(tutti_dtype dtype)
 }
 
 static void
-run(tutti_reduce reduce, tutti_dtype dtype, tutti_reduce_job job)
+run_reduce(tutti_reduce reduce, tutti_dtype dtype, tutti_reduce_job job)
 {
     assert(is_in_table(reduce, dtype));
     assert(job.input_count >= 1 && job.input_count <= TUTTI_REDUCE_INPUTS_MAX);
@@ -111,17 +111,17 @@ void
 tutti_reduce_run(tutti_reduce reduce, tutti_dtype dtype, const void *const *inputs,
                  size_t input_count, const double *factors, size_t count, void *output)
 {
-    run(reduce, dtype,
-        (tutti_reduce_job){inputs, input_count, factors, .count = count, .output = output});
+    run_reduce(reduce, dtype,
+               (tutti_reduce_job){inputs, input_count, factors, .count = count, .output = output});
 }
 
 void
 tutti_reduce_run_far(tutti_reduce reduce, tutti_dtype dtype, const void *const *inputs,
                      size_t input_count, const double *factors, size_t count, void *output)
 {
-    run(reduce, dtype,
-        (tutti_reduce_job){inputs, input_count, factors, .count = count, .output = output,
-                           .far = true});
+    run_reduce(reduce, dtype,
+               (tutti_reduce_job){inputs, input_count, factors, .count = count, .output = output,
+                                  .far = true});
 }
 
 void

@@ -144,7 +144,7 @@ needs_power_of_two(tutti_algorithm algorithm, tutti_coll_kind kind)
 
 /* How many times its tensor it keeps beside it; 0 for what goes chunk by chunk. */
 static uint64_t
-copies(tutti_algorithm algorithm, const tutti_selection_query *query)
+copies_more(tutti_algorithm algorithm, const tutti_selection_query *query)
 {
     const bool joins = query->kind == TUTTI_COLL_ALL_GATHER || query->kind == TUTTI_COLL_GATHER;
 
@@ -166,7 +166,7 @@ static const char *
 why_not(tutti_algorithm algorithm, const tutti_selection_query *query)
 {
     const bool loose = algorithm == TUTTI_ALGORITHM_SHARED || algorithm == TUTTI_ALGORITHM_DIRECT;
-    const uint64_t kept = copies(algorithm, query);
+    const uint64_t kept = copies_more(algorithm, query);
 
     if (!tutti_algorithm_does(algorithm, query->kind)) {
         return "not for this op";
@@ -237,7 +237,7 @@ is_in(const tutti_selection_range *range, uint64_t number)
 
 /* With splits and lists each rank has bytes of its own: no rule may ask for them. */
 static bool
-holds(const tutti_selection_rule *rule, const tutti_selection_query *query)
+is_rule_holding(const tutti_selection_rule *rule, const tutti_selection_query *query)
 {
     const bool any = rule->class_ == TUTTI_CLASS_COUNT;
 
@@ -262,7 +262,7 @@ tutti_selection_pick(const tutti_selection *selection, const tutti_selection_que
         why = TUTTI_SELECTION_FORCED;
         algorithm = forced;
     } else {
-        while (i < selection->rule_count && !holds(&selection->rules[i], query)) {
+        while (i < selection->rule_count && !is_rule_holding(&selection->rules[i], query)) {
             i++;
         }
         if (i < selection->rule_count) {

@@ -30,7 +30,7 @@ typedef struct word {
 /* ------------------------------------------------------------------------------ hash */
 
 static uint64_t
-mix(uint64_t hash, uint64_t number)
+mix_hash(uint64_t hash, uint64_t number)
 {
     int byte;
 
@@ -43,22 +43,22 @@ mix(uint64_t hash, uint64_t number)
 static uint64_t
 mix_range(uint64_t hash, const tutti_selection_range *range)
 {
-    return mix(mix(hash, range->from), range->to);
+    return mix_hash(mix_hash(hash, range->from), range->to);
 }
 
 void
 tutti_selection_seal(tutti_selection *selection)
 {
-    uint64_t hash = mix(FNV_START, LANGUAGE);
+    uint64_t hash = mix_hash(FNV_START, LANGUAGE);
     size_t i;
 
     for (i = 0; i < sizeof(selection->forced) / sizeof(selection->forced[0]); i++) {
-        hash = mix(hash, selection->forced[i]);
+        hash = mix_hash(hash, selection->forced[i]);
     }
     for (i = 0; i < selection->rule_count; i++) {
         const tutti_selection_rule *rule = &selection->rules[i];
 
-        hash = mix(mix(mix(hash, rule->kind), rule->class_), rule->algorithm);
+        hash = mix_hash(mix_hash(mix_hash(hash, rule->kind), rule->class_), rule->algorithm);
         hash = mix_range(mix_range(mix_range(hash, &rule->bytes), &rule->ranks), &rule->per_host);
     }
     selection->hash = hash;
@@ -116,7 +116,7 @@ tutti_selection_write_rule(const tutti_selection_rule *rule, tutti_text *text)
 
 /* A whole number with a unit of K, M or G, or none. */
 static bool
-read_number(word text, uint64_t *ret)
+read_rule_number(word text, uint64_t *ret)
 {
     uint64_t number = 0;
     uint64_t unit = 1;
@@ -153,11 +153,11 @@ read_range(word text, tutti_selection_range *ret)
     }
     if (dots + 1 >= text.size) {
         ret->to = 0;
-        return read_number(text, &ret->from) && (ret->to = ret->from, true);
+        return read_rule_number(text, &ret->from) && (ret->to = ret->from, true);
     }
-    return text.size > 2 && (dots == 0 || read_number((word){text.at, dots}, &ret->from)) &&
+    return text.size > 2 && (dots == 0 || read_rule_number((word){text.at, dots}, &ret->from)) &&
            (dots + 2 == text.size ||
-            read_number((word){text.at + dots + 2, text.size - dots - 2}, &ret->to)) &&
+            read_rule_number((word){text.at + dots + 2, text.size - dots - 2}, &ret->to)) &&
            ret->from <= ret->to;
 }
 
@@ -243,7 +243,7 @@ add_rules(const tutti_selection_rule *added, size_t added_count, tutti_selection
 }
 
 static tutti_code
-read_line(word text, size_t line, tutti_selection_rule *rules, size_t *count, tutti_error *err)
+read_rule_line(word text, size_t line, tutti_selection_rule *rules, size_t *count, tutti_error *err)
 {
     word words[COLUMNS];
     const size_t found = cut_words(text, words);
@@ -287,7 +287,7 @@ tutti_selection_parse(const char *text, size_t size, tutti_selection_rule *ret_r
         const char *end = at < size ? memchr(text + at, '\n', size - at) : NULL;
         const size_t length = end != NULL ? (size_t)(end - (text + at)) : size - at;
 
-        code = read_line((word){text + at, length}, ++line, ret_rules, &count, err);
+        code = read_rule_line((word){text + at, length}, ++line, ret_rules, &count, err);
         at += length + 1;
     }
     if (code == TUTTI_OK) {

@@ -9,7 +9,7 @@
 static const unsigned char magic[8] = {'t', 'u', 't', 't', 'i', 's', 'm', '1'};
 
 static unsigned char *
-put(unsigned char *at, const void *bytes, size_t size)
+put_shm_address(unsigned char *at, const void *bytes, size_t size)
 {
     if (size > 0) {
         memcpy(at, bytes, size);
@@ -33,12 +33,12 @@ tutti_shm_address_make(transport_shm *self, const unsigned char name[SHM_NAME_BY
     if (self->address == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an address");
     }
-    at = put(self->address, magic, sizeof(magic));
-    at = put(at, &host_bytes, 1);
-    at = put(at, self->host_id, host_size);
-    at = put(at, name, SHM_NAME_BYTES);
-    at = put(at, self->secret, sizeof(self->secret));
-    (void)put(at, inner.data, inner.size);
+    at = put_shm_address(self->address, magic, sizeof(magic));
+    at = put_shm_address(at, &host_bytes, 1);
+    at = put_shm_address(at, self->host_id, host_size);
+    at = put_shm_address(at, name, SHM_NAME_BYTES);
+    at = put_shm_address(at, self->secret, sizeof(self->secret));
+    (void)put_shm_address(at, inner.data, inner.size);
     return TUTTI_OK;
 }
 

@@ -94,7 +94,7 @@ tutti_shm_set_remote(tutti_transport_conn *link)
 /* ------------------------------------------------------------------------------ by the ring */
 
 static bool
-put(tutti_transport_conn *link, shm_out *out)
+put_shm_conn(tutti_transport_conn *link, shm_out *out)
 {
     const bool has_data = out->kind == SHM_EAGER;
     shm_record record = {.kind = out->kind,
@@ -121,7 +121,7 @@ put(tutti_transport_conn *link, shm_out *out)
 
 /* A copy on the heap, for what is not over at once. */
 static tutti_transport_result
-keep(tutti_transport_conn *link, const shm_out *model, tutti_list_node *where)
+keep_shm_conn(tutti_transport_conn *link, const shm_out *model, tutti_list_node *where)
 {
     shm_out *out = malloc(sizeof(*out));
 
@@ -138,23 +138,24 @@ keep(tutti_transport_conn *link, const shm_out *model, tutti_list_node *where)
 }
 
 static tutti_transport_result
-submit(tutti_transport_conn *link, shm_out *model)
+submit_shm_conn(tutti_transport_conn *link, shm_out *model)
 {
     const bool has_data = model->kind == SHM_EAGER;
     tutti_transport_result result;
 
     model->id = ++link->next_id;
     if (link->state != SHM_SAME_HOST || !tutti_list_empty(&link->queue)) {
-        return keep(link, model, &link->queue);
+        return keep_shm_conn(link, model, &link->queue);
     }
     if (has_data) {
-        return put(link, model) ? TUTTI_TRANSPORT_DONE : keep(link, model, &link->queue);
+        return put_shm_conn(link, model) ? TUTTI_TRANSPORT_DONE
+                                         : keep_shm_conn(link, model, &link->queue);
     }
-    result = keep(link, model, &link->lent); /* before it can come back */
+    result = keep_shm_conn(link, model, &link->lent); /* before it can come back */
     if (result == TUTTI_TRANSPORT_LATER) {
         shm_out *out = tutti_container_of(link->lent.before, shm_out, link);
 
-        if (!put(link, out)) {
+        if (!put_shm_conn(link, out)) {
             tutti_list_remove(&out->link);
             tutti_list_add(&link->queue, &out->link);
             link->lent_count--;
@@ -165,14 +166,14 @@ submit(tutti_transport_conn *link, shm_out *model)
 
 /* What had to wait for room. */
 static unsigned
-flush(tutti_transport_conn *link)
+flush_shm_conn(tutti_transport_conn *link)
 {
     unsigned did = 0;
 
     while (!tutti_list_empty(&link->queue)) {
         shm_out *out = tutti_container_of(link->queue.next, shm_out, link);
 
-        if (!put(link, out)) {
+        if (!put_shm_conn(link, out)) {
             break;
         }
         did++;
@@ -191,7 +192,7 @@ void
 tutti_shm_set_same_host(tutti_transport_conn *link)
 {
     link->state = SHM_SAME_HOST;
-    (void)flush(link);
+    (void)flush_shm_conn(link);
 }
 
 /* ------------------------------------------------------------------------------ what comes back */
@@ -268,7 +269,7 @@ tutti_shm_link_progress(tutti_transport_conn *link)
     }
     did = take_backs(link);
     if (!tutti_list_empty(&link->queue)) {
-        did += flush(link);
+        did += flush_shm_conn(link);
     }
     if (link->out.broken || link->back.broken) {
         tutti_shm_hang_up(link); /* it writes what makes no sense: as good as dead */
@@ -376,7 +377,7 @@ tutti_shm_send_packet(tutti_transport_conn *link, const void *header, size_t hea
         (model.kind == SHM_RNDV && !tutti_shm_holds(&link->transport->base, data, size))) {
         return send_inner(link, header, header_size, data, size, ticket);
     }
-    return submit(link, &model);
+    return submit_shm_conn(link, &model);
 }
 
 tutti_transport_result
@@ -393,5 +394,5 @@ tutti_shm_expose(tutti_transport_conn *link, const void *header, size_t header_s
     if (link->broken || link->state != SHM_SAME_HOST) {
         return TUTTI_TRANSPORT_FAILED;
     }
-    return submit(link, &model);
+    return submit_shm_conn(link, &model);
 }

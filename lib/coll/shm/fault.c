@@ -21,7 +21,7 @@ tutti_shm_fault_init(void)
 }
 
 static uint32_t
-draw(void)
+draw_fault(void)
 {
     if (state == 0) {
         state = (uint32_t)(uintptr_t)&state | 1U; /* another one in every thread */
@@ -38,13 +38,13 @@ tutti_shm_fault(void)
     const unsigned limit = atomic_load_explicit(&one_in, memory_order_relaxed);
     struct timespec moment = {0};
 
-    if (limit == 0 || draw() % limit != 0) {
+    if (limit == 0 || draw_fault() % limit != 0) {
         return;
     }
-    if (draw() % 2 == 0) {
+    if (draw_fault() % 2 == 0) {
         (void)sched_yield();
         return;
     }
-    moment.tv_nsec = (long)(draw() % SLEEP_NS_MAX);
+    moment.tv_nsec = (long)(draw_fault() % SLEEP_NS_MAX);
     (void)nanosleep(&moment, NULL);
 }

@@ -141,7 +141,7 @@ on_answer(shm_watch *watch)
 
 /* True where nobody is kept out. */
 static bool
-sign(tutti_transport_conn *link, const uint64_t nonce[2], shm_hello *it)
+sign_hello(tutti_transport_conn *link, const uint64_t nonce[2], shm_hello *it)
 {
     tutti_transport *inner = link->transport->inner;
     const vow words = make_vow(it, nonce);
@@ -169,7 +169,7 @@ say_hello(tutti_transport_conn *link, const uint64_t nonce[2])
     it.segment = link->segment;
     it.page = self->page;
     atomic_store(&link->segment->refs, 2);
-    sent = tutti_local_is_same_user(link->watch.fd) && sign(link, nonce, &it) &&
+    sent = tutti_local_is_same_user(link->watch.fd) && sign_hello(link, nonce, &it) &&
            tutti_local_send(link->watch.fd, &it, sizeof(it), fds, has_memory ? 4 : 3);
     (void)close(fds[FD_SEGMENT]);
     if (!sent) {
@@ -265,7 +265,7 @@ take_hello(shm_source *source)
 }
 
 static tutti_transport_verdict
-judge(shm_source *source)
+check_hello(shm_source *source)
 {
     const transport_shm *self = source->transport;
     const shm_hello *it = &source->hello;
@@ -292,7 +292,7 @@ turn_away(int fd)
 }
 
 static void
-welcome(shm_source *source)
+accept_hello(shm_source *source)
 {
     transport_shm *self = source->transport;
     const int mine[2] = {self->doorbell, self->page_fd};
@@ -311,10 +311,10 @@ welcome(shm_source *source)
 void
 tutti_shm_judge_again(shm_source *source)
 {
-    const tutti_transport_verdict verdict = judge(source);
+    const tutti_transport_verdict verdict = check_hello(source);
 
     if (verdict == TUTTI_TRANSPORT_MEMBER) {
-        welcome(source);
+        accept_hello(source);
     } else if (verdict != TUTTI_TRANSPORT_AHEAD) {
         turn_away(source->watch.fd);
         tutti_shm_source_gone(source);

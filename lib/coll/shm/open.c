@@ -114,7 +114,7 @@ open_own(transport_shm *self, const unsigned char name[SHM_NAME_BYTES])
 }
 
 static void
-draw_name(unsigned char ret_name[SHM_NAME_BYTES])
+draw_shm_name(unsigned char ret_name[SHM_NAME_BYTES])
 {
     char text[TUTTI_ID_TEXT_SIZE];
     char name[SHM_NAME_BYTES + 1];
@@ -125,7 +125,7 @@ draw_name(unsigned char ret_name[SHM_NAME_BYTES])
 }
 
 static void
-init(transport_shm *self, const tutti_transport_shm_options *options)
+init_shm(transport_shm *self, const tutti_transport_shm_options *options)
 {
     self->base.ops = &tutti_transport_shm_ops;
     self->options = *options;
@@ -156,8 +156,8 @@ tutti_transport_shm_open(const tutti_transport_shm_options *options,
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the data plane");
     }
     tutti_shm_fault_init();
-    init(self, options);
-    draw_name(name);
+    init_shm(self, options);
+    draw_shm_name(name);
     self->on = !options->off && open_own(self, name);
     if (!self->on) {
         close_own(self);

@@ -25,7 +25,8 @@ typedef struct note {
 /* ------------------------------------------------------------------------------ who exposes */
 
 static bool
-find(const transport_shm *self, const void *data, uint64_t size, tutti_transport_shm_region *ret)
+find_mapped_region(const transport_shm *self, const void *data, uint64_t size,
+                   tutti_transport_shm_region *ret)
 {
     return self->options.find_region != NULL &&
            self->options.find_region(self->options.arg, data, size, ret);
@@ -36,7 +37,7 @@ tutti_shm_is_in_region(const transport_shm *self, const void *data, uint64_t siz
 {
     tutti_transport_shm_region region;
 
-    return find(self, data, size, &region);
+    return find_mapped_region(self, data, size, &region);
 }
 
 static bool
@@ -79,7 +80,7 @@ send_gone(tutti_transport_conn *link, uint32_t at)
  * But notes overtake records: so not while the peer may have one before it that names a region.
  */
 static bool
-make_room(tutti_transport_conn *link, const shm_out *out, uint32_t keep)
+make_room_region(tutti_transport_conn *link, const shm_out *out, uint32_t keep)
 {
     const tutti_list_node *first = link->lent.next;
     const bool idle =
@@ -89,8 +90,8 @@ make_room(tutti_transport_conn *link, const shm_out *out, uint32_t keep)
 }
 
 static bool
-tell(tutti_transport_conn *link, const shm_out *out, const tutti_transport_shm_region *region,
-     uint32_t keep)
+send_region(tutti_transport_conn *link, const shm_out *out,
+            const tutti_transport_shm_region *region, uint32_t keep)
 {
     const note it = {.magic = NOTE, .size = region->size, .id = region->id};
     uint32_t i;
@@ -107,7 +108,7 @@ tell(tutti_transport_conn *link, const shm_out *out, const tutti_transport_shm_r
         link->out.broken = true;
         return false;
     }
-    if ((link->told_count == SHM_REGIONS_MAX && !make_room(link, out, keep)) ||
+    if ((link->told_count == SHM_REGIONS_MAX && !make_room_region(link, out, keep)) ||
         !send_note(link, &it, region->fd)) {
         return false;
     }
@@ -117,8 +118,8 @@ tell(tutti_transport_conn *link, const shm_out *out, const tutti_transport_shm_r
 
 /* As the peer finds it: in our memory, or in a region it is told of. */
 static bool
-place(tutti_transport_conn *link, const shm_out *out, tutti_bytes data, uint64_t *ret_at,
-      uint32_t *ret_region, uint32_t keep)
+place_region(tutti_transport_conn *link, const shm_out *out, tutti_bytes data, uint64_t *ret_at,
+             uint32_t *ret_region, uint32_t keep)
 {
     const transport_shm *self = link->transport;
     tutti_transport_shm_region region;
@@ -129,13 +130,13 @@ place(tutti_transport_conn *link, const shm_out *out, tutti_bytes data, uint64_t
     if (data.size == 0 || is_in_arena(self, data.data)) {
         return true;
     }
-    if (!find(self, data.data, data.size, &region)) {
+    if (!find_mapped_region(self, data.data, data.size, &region)) {
         link->out.broken = true; /* cannot be: it was asked for before */
         return false;
     }
     *ret_at = (uint64_t)((uintptr_t)data.data - (uintptr_t)region.base);
     *ret_region = region.id;
-    return tell(link, out, &region, keep);
+    return send_region(link, out, &region, keep);
 }
 
 bool
@@ -146,8 +147,9 @@ tutti_shm_place(tutti_transport_conn *link, const shm_out *out, shm_record *reco
 
     record->input_size = input.size;
     record->output_size = output.size;
-    return place(link, out, input, &record->input, &record->input_region, 0) &&
-           place(link, out, output, &record->output, &record->output_region, record->input_region);
+    return place_region(link, out, input, &record->input, &record->input_region, 0) &&
+           place_region(link, out, output, &record->output, &record->output_region,
+                        record->input_region);
 }
 
 static void
@@ -157,7 +159,7 @@ forget_of(tutti_transport_conn *link)
     uint32_t i = 0;
 
     while (i < link->told_count && !link->out.broken) {
-        if (find(link->transport, link->told[i].base, 1, &region) &&
+        if (find_mapped_region(link->transport, link->told[i].base, 1, &region) &&
             region.id == link->told[i].id) {
             i++;
         } else {
@@ -199,7 +201,7 @@ tutti_shm_region_drop(shm_region *region)
 }
 
 static shm_region *
-known(const shm_source *source, uint32_t id)
+find_known_region(const shm_source *source, uint32_t id)
 {
     tutti_list_node *at;
 
@@ -216,7 +218,7 @@ known(const shm_source *source, uint32_t id)
 static void
 take_gone(shm_source *source, uint32_t id)
 {
-    shm_region *region = known(source, id);
+    shm_region *region = find_known_region(source, id);
 
     if (region != NULL) {
         tutti_list_remove(&region->link);
@@ -230,7 +232,8 @@ take_new(shm_source *source, const note *it, int fd)
 {
     shm_region *region = NULL;
 
-    if (source->region_count < SHM_REGIONS_MAX && it->id != 0 && known(source, it->id) == NULL) {
+    if (source->region_count < SHM_REGIONS_MAX && it->id != 0 &&
+        find_known_region(source, it->id) == NULL) {
         region = calloc(1, sizeof(*region));
     }
     if (region == NULL) {
@@ -284,10 +287,10 @@ tutti_shm_hear_notes(shm_source *source)
 shm_region *
 tutti_shm_region_get(shm_source *source, uint32_t id)
 {
-    shm_region *region = known(source, id);
+    shm_region *region = find_known_region(source, id);
 
     while (region == NULL && take_note(source) == 1) {
-        region = known(source, id);
+        region = find_known_region(source, id);
     }
     if (region != NULL) {
         region->refs++;

@@ -15,7 +15,7 @@ round_up(uint64_t bytes)
 
 /* How far has the taker come? */
 static void
-look(shm_end *end)
+peek_ring(shm_end *end)
 {
     const uint64_t head = atomic_load_explicit(&end->ring->head, memory_order_seq_cst);
 
@@ -31,13 +31,13 @@ static bool
 has_room(shm_end *end, uint64_t bytes)
 {
     if (end->at + bytes - end->seen > SHM_RING_BYTES) {
-        look(end);
+        peek_ring(end);
     }
     if (end->at + bytes - end->seen > SHM_RING_BYTES) {
         tutti_shm_fault();
         atomic_store_explicit(&end->ring->blocked, 1, memory_order_seq_cst);
         tutti_shm_fault();
-        look(end);
+        peek_ring(end);
     }
     end->waits = end->at + bytes - end->seen > SHM_RING_BYTES;
     return !end->broken && !end->waits;

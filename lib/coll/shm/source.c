@@ -47,7 +47,8 @@ tutti_shm_source_gone(shm_source *source)
 /* Where a range of the peer's memory is here, and the region it is in. False: it has no such bytes.
  */
 static bool
-find(shm_source *source, uint32_t id, uint64_t at, uint64_t size, void **ret, shm_region **region)
+find_source(shm_source *source, uint32_t id, uint64_t at, uint64_t size, void **ret,
+            shm_region **region)
 {
     uint64_t room = source->memory_size;
     unsigned char *memory = source->memory;
@@ -88,10 +89,10 @@ new_rndv(shm_source *source, const shm_record *record)
     if (rndv == NULL) {
         return NULL;
     }
-    if (!find(source, record->input_region, record->input, record->input_size, &input,
-              &rndv->input_region) ||
-        !find(source, record->output_region, record->output, record->output_size, &output,
-              &rndv->output_region)) {
+    if (!find_source(source, record->input_region, record->input, record->input_size, &input,
+                     &rndv->input_region) ||
+        !find_source(source, record->output_region, record->output, record->output_size, &output,
+                     &rndv->output_region)) {
         free_rndv(rndv);
         return NULL;
     }
@@ -105,7 +106,7 @@ new_rndv(shm_source *source, const shm_record *record)
 }
 
 static void
-hand_over(shm_source *source, const shm_record *record, const unsigned char *bytes)
+hand_over_source(shm_source *source, const shm_record *record, const unsigned char *bytes)
 {
     const transport_shm *self = source->transport;
     unsigned char header[TUTTI_TRANSPORT_HEADER_MAX];
@@ -140,7 +141,7 @@ tutti_shm_source_progress(shm_source *source)
             source->in.broken = true;
             break;
         }
-        hand_over(source, &record, bytes);
+        hand_over_source(source, &record, bytes);
         tutti_shm_took(&source->in, &record);
         if (tutti_shm_unblocks(&source->in)) {
             tutti_shm_ring_doorbell(&source->doorbell, false);
@@ -154,7 +155,7 @@ tutti_shm_source_progress(shm_source *source)
 
 /* Of the inner transport; our wrapping goes. */
 static tutti_transport_rndv *
-unwrap(tutti_transport_rndv *rndv)
+unwrap_source(tutti_transport_rndv *rndv)
 {
     tutti_transport_rndv *inner = rndv->inner;
 
@@ -188,7 +189,7 @@ tutti_shm_drop(tutti_transport *transport, tutti_transport_rndv *rndv)
     transport_shm *self = tutti_transport_shm_from(transport);
 
     if (rndv->inner != NULL) {
-        self->inner->ops->drop(self->inner, unwrap(rndv));
+        self->inner->ops->drop(self->inner, unwrap_source(rndv));
     } else {
         tutti_shm_give_back(transport, rndv, !rndv->is_region);
     }
@@ -225,7 +226,7 @@ tutti_shm_fetch(tutti_transport *transport, tutti_transport_rndv *rndv, void *de
     transport_shm *self = tutti_transport_shm_from(transport);
 
     if (rndv->inner != NULL) {
-        return self->inner->ops->fetch(self->inner, unwrap(rndv), dest, size, ticket);
+        return self->inner->ops->fetch(self->inner, unwrap_source(rndv), dest, size, ticket);
     }
     assert(size == rndv->rma.input_size);
     rndv->dest = dest;

@@ -26,7 +26,7 @@ enum {
  */
 
 static const unsigned char *
-bytes_of(const struct sockaddr_storage *address, size_t *ret_size)
+get_tcp_address_bytes(const struct sockaddr_storage *address, size_t *ret_size)
 {
     if (address->ss_family == AF_INET) {
         *ret_size = 4;
@@ -65,7 +65,8 @@ tutti_tcp_address_text(const struct sockaddr_storage *address, char *ret_text, s
     char number[INET6_ADDRSTRLEN] = "?";
     size_t ignored;
 
-    (void)inet_ntop(address->ss_family, bytes_of(address, &ignored), number, sizeof(number));
+    (void)inet_ntop(address->ss_family, get_tcp_address_bytes(address, &ignored), number,
+                    sizeof(number));
     (void)snprintf(ret_text, size, address->ss_family == AF_INET ? "%s:%u" : "[%s]:%u", number,
                    (unsigned)tutti_tcp_port(address));
 }
@@ -74,18 +75,19 @@ static bool
 is_loopback(const struct sockaddr_storage *address)
 {
     size_t size;
-    const unsigned char *bytes = bytes_of(address, &size);
+    const unsigned char *bytes = get_tcp_address_bytes(address, &size);
 
     return size == 4 ? bytes[0] == 127 : IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)bytes);
 }
 
 /* The first `bits` of two of one family. */
 static bool
-alike(const struct sockaddr_storage *left, const struct sockaddr_storage *right, unsigned bits)
+is_same_address(const struct sockaddr_storage *left, const struct sockaddr_storage *right,
+                unsigned bits)
 {
     size_t size;
-    const unsigned char *a = bytes_of(left, &size);
-    const unsigned char *b = bytes_of(right, &size);
+    const unsigned char *a = get_tcp_address_bytes(left, &size);
+    const unsigned char *b = get_tcp_address_bytes(right, &size);
     const unsigned char mask = (unsigned char)(0xff00U >> (bits % 8));
 
     return left->ss_family == right->ss_family && memcmp(a, b, bits / 8) == 0 &&
@@ -140,7 +142,7 @@ prefix_of(const struct ifaddrs *it)
            it->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
                                               : sizeof(struct sockaddr_in6));
     mask.ss_family = it->ifa_addr->sa_family;
-    bytes = bytes_of(&mask, &size);
+    bytes = get_tcp_address_bytes(&mask, &size);
     for (i = 0; i < size; i++) {
         bits += (unsigned)__builtin_popcount(bytes[i]);
     }
@@ -148,7 +150,7 @@ prefix_of(const struct ifaddrs *it)
 }
 
 static void
-take(tcp_address *own, const struct ifaddrs *it)
+take_tcp_address(tcp_address *own, const struct ifaddrs *it)
 {
     tcp_target *target = &own->targets[own->count++];
 
@@ -169,7 +171,7 @@ take_all(tcp_address *own, const struct ifaddrs *first, const char *devices, boo
                                               : ((it->ifa_flags & IFF_LOOPBACK) != 0) == loopback;
 
         if (named && is_usable(it)) {
-            take(own, it);
+            take_tcp_address(own, it);
         }
     }
 }
@@ -210,7 +212,8 @@ find_unknown(const struct ifaddrs *first, const char *devices)
 }
 
 static tutti_code
-refuse(const struct ifaddrs *first, const char *devices, tutti_bytes unknown, tutti_error *err)
+refuse_tcp_address(const struct ifaddrs *first, const char *devices, tutti_bytes unknown,
+                   tutti_error *err)
 {
     char buffer[256];
     tutti_text text = tutti_text_in(buffer, sizeof(buffer));
@@ -246,7 +249,7 @@ tutti_tcp_find_own(const char *devices, tcp_address *ret_own, tutti_error *err)
         }
     }
     if (ret_own->count == 0) {
-        code = refuse(first, devices, unknown, err);
+        code = refuse_tcp_address(first, devices, unknown, err);
     }
     freeifaddrs(first);
     return code;
@@ -268,7 +271,7 @@ tutti_tcp_address_write(const tcp_address *address, unsigned char ret_bytes[TCP_
         const tcp_target *target = &address->targets[i];
         const uint16_t port = tutti_tcp_port(&target->address);
         size_t size;
-        const unsigned char *bytes = bytes_of(&target->address, &size);
+        const unsigned char *bytes = get_tcp_address_bytes(&target->address, &size);
 
         *at++ = size == 4 ? 4 : 6;
         *at++ = target->prefix;
@@ -337,18 +340,18 @@ tutti_tcp_address_read(tutti_bytes bytes, tcp_address *ret_address)
 }
 
 static uint8_t
-rank_of(const tcp_target *target, const tcp_address *own)
+get_tcp_address_rank(const tcp_target *target, const tcp_address *own)
 {
     uint8_t rank = is_loopback(&target->address) ? LOOPBACK : ROUTED;
     size_t i, size;
 
-    (void)bytes_of(&target->address, &size);
+    (void)get_tcp_address_bytes(&target->address, &size);
     for (i = 0; i < own->count && rank < PERHAPS_OURSELVES; i++) {
         const tcp_target *ours = &own->targets[i];
 
-        if (alike(&target->address, &ours->address, (unsigned)size * 8)) {
+        if (is_same_address(&target->address, &ours->address, (unsigned)size * 8)) {
             rank = PERHAPS_OURSELVES; /* or a bridge that each host has with the same number */
-        } else if (alike(&target->address, &ours->address, ours->prefix)) {
+        } else if (is_same_address(&target->address, &ours->address, ours->prefix)) {
             rank = IN_OUR_NETWORK;
         }
     }
@@ -371,7 +374,7 @@ tutti_tcp_address_sort(tcp_address *address, const tcp_address *own)
 
     for (i = 0; i < address->count; i++) { /* equals stay in their order */
         address->targets[i].rank =
-            (uint8_t)(rank_of(&address->targets[i], own) * TCP_TARGETS_MAX + i);
+            (uint8_t)(get_tcp_address_rank(&address->targets[i], own) * TCP_TARGETS_MAX + i);
     }
     qsort(address->targets, address->count, sizeof(address->targets[0]), by_rank);
 }

@@ -58,7 +58,7 @@ try_one(tutti_transport_conn *link, const struct sockaddr_storage *address)
 
 /* Words about the address that was tried last. */
 static void
-note(tutti_transport_conn *link, const char *what)
+note_tcp_conn(tutti_transport_conn *link, const char *what)
 {
     char text[80];
 
@@ -82,7 +82,7 @@ try_next(tutti_transport_conn *link)
         if (try_one(link, &target->address)) {
             return;
         }
-        note(link, strerror(errno));
+        note_tcp_conn(link, strerror(errno));
     }
     (void)snprintf(why, sizeof(why), "%s", link->why);
     tutti_tcp_link_break(link, why);
@@ -93,7 +93,7 @@ tutti_tcp_link_hurry(tutti_transport_conn *link, uint64_t now_ns)
 {
     if ((link->state == TCP_CONNECTING || link->state == TCP_GREETING) &&
         now_ns >= link->patience) {
-        note(link, "no answer");
+        note_tcp_conn(link, "no answer");
         try_next(link);
     }
 }
@@ -109,7 +109,7 @@ on_connected(tutti_transport_conn *link)
 
     (void)getsockopt(link->watch.fd, SOL_SOCKET, SO_ERROR, &number, &size);
     if (number != 0) {
-        note(link, strerror(number));
+        note_tcp_conn(link, strerror(number));
         try_next(link);
         return;
     }
@@ -118,7 +118,7 @@ on_connected(tutti_transport_conn *link)
     memcpy(hello + TCP_HEAD_BYTES, link->to.token, TCP_TOKEN_BYTES);
     if (send(link->watch.fd, hello, sizeof(hello), MSG_NOSIGNAL) != (ssize_t)sizeof(hello) ||
         !tutti_tcp_watch(link->transport, &link->watch, EPOLLIN)) {
-        note(link, strerror(errno));
+        note_tcp_conn(link, strerror(errno));
         try_next(link);
         return;
     }
@@ -139,7 +139,8 @@ on_greeted(tutti_transport_conn *link)
         return;
     }
     if (got <= 0) {
-        note(link, got < 0 ? strerror(errno) : "it hung up: another process listens there");
+        note_tcp_conn(link,
+                      got < 0 ? strerror(errno) : "it hung up: another process listens there");
         try_next(link);
         return;
     }
@@ -150,7 +151,7 @@ on_greeted(tutti_transport_conn *link)
     link->heard_size = 0;
     if (!tutti_tcp_head_read(link->heard, &head) || head.kind != TCP_WELCOME ||
         head.id != TCP_VERSION) {
-        note(link, "what answers is not a rank of this version");
+        note_tcp_conn(link, "what answers is not a rank of this version");
         try_next(link);
         return;
     }
@@ -242,7 +243,7 @@ has_left(const tutti_transport_conn *link)
 
 /* The next turn frees it. */
 static void
-bury(tutti_transport_conn *link)
+free_dead_conn(tutti_transport_conn *link)
 {
     tutti_tcp_unwatch(link->transport, &link->watch);
     tutti_list_remove(&link->link);
@@ -253,7 +254,7 @@ void
 tutti_tcp_link_leave(tutti_transport_conn *link, uint64_t now_ns)
 {
     if (!read_away(link) || has_left(link) || now_ns >= link->patience) {
-        bury(link);
+        free_dead_conn(link);
     }
 }
 
@@ -262,7 +263,7 @@ tutti_tcp_link_leave(tutti_transport_conn *link, uint64_t now_ns)
  * credit say. So one that has something to send stays open until the peer has it all.
  */
 static void
-leave(tutti_transport_conn *link)
+leave_tcp_conn(tutti_transport_conn *link)
 {
     transport_tcp *transport = link->transport;
 
@@ -273,7 +274,7 @@ leave(tutti_transport_conn *link)
         transport->hurry = true;
         return;
     }
-    bury(link);
+    free_dead_conn(link);
 }
 
 void
@@ -286,9 +287,9 @@ tutti_tcp_disconnect(tutti_transport_conn *link)
     tutti_list_remove(&link->broken);
     tutti_list_remove(&link->link);
     if (open) {
-        leave(link);
+        leave_tcp_conn(link);
     } else {
-        bury(link);
+        free_dead_conn(link);
     }
     tutti_tcp_fail_sends(link);
 }

@@ -202,7 +202,7 @@ hear_buffer(tcp_source *source)
 
 /* How much of the buffer to fill. */
 static size_t
-room(const tcp_source *source)
+get_recv_capacity(const tcp_source *source)
 {
     const size_t whole = sizeof(source->buffer) - source->fill;
     tcp_head head;
@@ -215,10 +215,10 @@ room(const tcp_source *source)
 
 /* Where to read to: the body, and the buffer behind it. False: no memory. */
 static bool
-aim(tcp_source *source, struct iovec parts[2])
+set_recv_target(tcp_source *source, struct iovec parts[2])
 {
     parts[0] = (struct iovec){NULL, 0};
-    parts[1] = (struct iovec){source->buffer + source->fill, room(source)};
+    parts[1] = (struct iovec){source->buffer + source->fill, get_recv_capacity(source)};
     if (source->body == NULL) {
         return true;
     }
@@ -229,7 +229,7 @@ aim(tcp_source *source, struct iovec parts[2])
 
 /* Bytes came to where we aimed. */
 static void
-take(tcp_source *source, size_t got, size_t wanted_body)
+take_received(tcp_source *source, size_t got, size_t wanted_body)
 {
     const size_t body = got < wanted_body ? got : wanted_body;
 
@@ -247,13 +247,13 @@ hear_some(tcp_source *source)
     struct iovec parts[2];
     ssize_t got;
 
-    if (!aim(source, parts)) {
+    if (!set_recv_target(source, parts)) {
         tutti_tcp_source_end(source, "no memory for what came unasked");
         return false;
     }
     got = readv(source->watch.fd, parts, 2);
     if (got > 0) {
-        take(source, (size_t)got, parts[0].iov_len);
+        take_received(source, (size_t)got, parts[0].iov_len);
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
         tutti_tcp_source_end(source, got < 0 ? strerror(errno) : NULL);
     }

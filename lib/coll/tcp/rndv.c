@@ -84,7 +84,7 @@ tutti_tcp_rndv_count(tutti_transport_rndv *rndv, uint64_t size)
 /* ------------------------------------------------------------------------------ what is wanted */
 
 static void
-expect(tutti_transport_rndv *rndv, tcp_rndv_state state)
+expect_rndv(tutti_transport_rndv *rndv, tcp_rndv_state state)
 {
     rndv->state = state;
     tutti_list_remove(&rndv->link);
@@ -96,7 +96,7 @@ tutti_tcp_drop(tutti_transport *transport, tutti_transport_rndv *rndv)
 {
     (void)transport;
     if (rndv->source != NULL && rndv->pushed && rndv->got < rndv->size) {
-        expect(rndv, TCP_DROPPED);
+        expect_rndv(rndv, TCP_DROPPED);
         return;
     }
     if (rndv->source != NULL && !rndv->pushed) {
@@ -136,6 +136,6 @@ tutti_tcp_fetch(tutti_transport *transport, tutti_transport_rndv *rndv, void *de
         tutti_tcp_rndv_free(rndv);
         return TUTTI_TRANSPORT_FAILED;
     }
-    expect(rndv, TCP_PULLED);
+    expect_rndv(rndv, TCP_PULLED);
     return TUTTI_TRANSPORT_LATER;
 }

@@ -51,7 +51,7 @@ begin_frame(tcp_send *send)
 
 /* `size` bytes of it are with the kernel. True: all of it. */
 static bool
-advance(tcp_send *send, size_t size)
+advance_packet(tcp_send *send, size_t size)
 {
     while (send->part < 3) {
         struct iovec *part = &send->parts[send->part];
@@ -79,7 +79,7 @@ write_frame(tutti_transport_conn *link, tcp_send *send)
                                        .msg_iovlen = 3 - send->part};
 
         wrote = sendmsg(link->watch.fd, &message, MSG_NOSIGNAL);
-    } while ((wrote < 0 && errno == EINTR) || (wrote > 0 && !advance(send, (size_t)wrote)));
+    } while ((wrote < 0 && errno == EINTR) || (wrote > 0 && !advance_packet(send, (size_t)wrote)));
     if (wrote < 0 && errno != EAGAIN) {
         tutti_tcp_link_break(link, strerror(errno));
     }
@@ -170,7 +170,7 @@ tutti_tcp_flush(tutti_transport_conn *link)
 
 /* Into the socket if it can go there at once, else into the queue. */
 static tutti_transport_result
-post(tutti_transport_conn *link, const tcp_send *template)
+post_packet(tutti_transport_conn *link, const tcp_send *template)
 {
     tcp_send now = *template;
     bool begun = false, whole = false;
@@ -229,7 +229,7 @@ tutti_tcp_send(tutti_transport_conn *link, const void *header, size_t header_siz
         send.kind = TCP_OFFER;
         send.id = ++link->last_id;
     }
-    return post(link, &send);
+    return post_packet(link, &send);
 }
 
 /* ------------------------------------------------------------------------------ what the peer says

@@ -242,7 +242,7 @@ add_listener(transport_tcp *transport, const struct sockaddr_storage *at, uint16
 }
 
 static tutti_code
-refuse(const struct sockaddr_storage *at, tutti_error *err)
+refuse_socket(const struct sockaddr_storage *at, tutti_error *err)
 {
     char text[80];
     const int number = errno;
@@ -269,7 +269,7 @@ listen_everywhere(transport_tcp *transport, uint16_t port, tutti_error *err)
         any = (struct sockaddr_storage){.ss_family = AF_INET};
         tutti_tcp_set_port(&any, port);
         if (!add_listener(transport, &any, &bound)) {
-            return refuse(&any, err);
+            return refuse_socket(&any, err);
         }
     }
     for (i = 0; i < transport->own.count; i++) {
@@ -314,7 +314,7 @@ listen_there(transport_tcp *transport, uint16_t port, tutti_error *err)
         } else if (errno == EADDRNOTAVAIL && own->count > 1) {
             own->targets[i] = own->targets[--own->count];
         } else {
-            return refuse(at, err);
+            return refuse_socket(at, err);
         }
     }
     return TUTTI_OK;

@@ -85,7 +85,7 @@ tutti_tcp_source_know(tcp_source *source)
 }
 
 static void
-orphan(tcp_source *source)
+drop_source_conn(tcp_source *source)
 {
     tutti_list_node *at, *spare;
 
@@ -114,7 +114,7 @@ tutti_tcp_source_end(tcp_source *source, const char *why)
     tutti_list_remove(&source->link);
     tutti_list_add(&transport->gone_sources, &source->link);
     source->body = NULL;
-    orphan(source);
+    drop_source_conn(source);
     while ((first = tutti_list_pop(&source->coming)) != NULL) {
         tutti_tcp_rndv_end(tutti_container_of(first, tutti_transport_rndv, link), false);
     }

@@ -51,16 +51,16 @@ static bool
 hurry_links(transport_tcp *self, uint64_t now_ns)
 {
     tutti_list_node *at, *spare;
-    bool hurry = false;
+    bool stop_conns = false;
 
     tutti_list_each(at, spare, &self->links)
     {
         tutti_transport_conn *link = tutti_container_of(at, tutti_transport_conn, link);
 
         tutti_tcp_link_hurry(link, now_ns);
-        hurry = hurry || link->state == TCP_CONNECTING || link->state == TCP_GREETING;
+        stop_conns = stop_conns || link->state == TCP_CONNECTING || link->state == TCP_GREETING;
     }
-    return hurry;
+    return stop_conns;
 }
 
 /* Is there one left? */
@@ -78,7 +78,7 @@ hurry_leaving(transport_tcp *self, uint64_t now_ns)
 
 /* Strangers and links that are being made or left have a time. */
 static void
-hurry(transport_tcp *self)
+stop_conns(transport_tcp *self)
 {
     const uint64_t now_ns = tutti_clock_ns();
     tutti_list_node *at, *spare;
@@ -134,7 +134,7 @@ transport_tcp_progress(tutti_transport *transport)
         }
     }
     if (self->hurry) {
-        hurry(self);
+        stop_conns(self);
     }
     return tell_broken(self) + (count > 0 ? (unsigned)count : 0);
 }

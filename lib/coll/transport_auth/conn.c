@@ -51,7 +51,7 @@ take_send(auth *self)
 
 /* Has the way the present epoch's key? */
 static bool
-renew(tutti_transport_conn *link)
+renew_auth_conn(tutti_transport_conn *link)
 {
     const auth_epoch *epoch = auth_present(link->transport);
 
@@ -72,7 +72,7 @@ write_header(tutti_transport_conn *link, const void *header, size_t size, uint64
 {
     unsigned char *at = ret_header + size;
 
-    if (!renew(link)) {
+    if (!renew_auth_conn(link)) {
         return 0;
     }
     memcpy(ret_header, header, size);

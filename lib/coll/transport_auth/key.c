@@ -53,8 +53,8 @@ auth_make_address(auth *self, tutti_error *err)
 /* ------------------------------------------------------------------------------ deriving */
 
 static bool
-derive(auth *self, const tutti_transport_key *key, tutti_bytes salt, tutti_bytes info, void *ret,
-       size_t size)
+derive_key(auth *self, const tutti_transport_key *key, tutti_bytes salt, tutti_bytes info,
+           void *ret, size_t size)
 {
     static char digest[] = "SHA256";
     const OSSL_PARAM params[] = {
@@ -83,8 +83,8 @@ auth_derive(auth *self, const auth_epoch *epoch, uint64_t from,
     auth_put_u64(info + 24, epoch->key.epoch);
     auth_put_u64(info + 32, from);
     memcpy(info + 40, to + TUTTI_TRANSPORT_AUTH_KEY_BYTES, 8);
-    return derive(self, &epoch->key, (tutti_bytes){to, TUTTI_TRANSPORT_AUTH_KEY_BYTES},
-                  (tutti_bytes){info, sizeof(info)}, ret_key, TUTTI_TRANSPORT_AUTH_KEY_BYTES);
+    return derive_key(self, &epoch->key, (tutti_bytes){to, TUTTI_TRANSPORT_AUTH_KEY_BYTES},
+                      (tutti_bytes){info, sizeof(info)}, ret_key, TUTTI_TRANSPORT_AUTH_KEY_BYTES);
 }
 
 static bool
@@ -96,8 +96,8 @@ derive_name(auth *self, auth_epoch *epoch)
 
     auth_put_u64(info, epoch->key.job_id);
     auth_put_u64(info + 8, epoch->key.epoch);
-    if (!derive(self, &epoch->key, (tutti_bytes){salt, sizeof(salt)},
-                (tutti_bytes){info, sizeof(info)}, name, sizeof(name))) {
+    if (!derive_key(self, &epoch->key, (tutti_bytes){salt, sizeof(salt)},
+                    (tutti_bytes){info, sizeof(info)}, name, sizeof(name))) {
         return false;
     }
     epoch->name = auth_get_u64(name);

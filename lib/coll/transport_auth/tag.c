@@ -113,7 +113,7 @@ auth_forget(auth *self, uint64_t before_turn)
 
 /* Counts begin at 1. False: seen before, or so old that nobody knows. */
 static bool
-mark(auth_sender *sender, uint64_t count)
+mark_tag_seen(auth_sender *sender, uint64_t count)
 {
     uint64_t *word = &sender->seen[count % AUTH_WINDOW / 64];
     const uint64_t bit = 1ULL << count % 64;
@@ -161,8 +161,8 @@ find_key(auth *self, const auth_sender *sender, const auth_epoch *epoch, uint64_
 }
 
 static bool
-fits(auth *self, const unsigned char *key, tutti_bytes words, uint64_t data_size,
-     const unsigned char *claimed)
+is_tag_in_window(auth *self, const unsigned char *key, tutti_bytes words, uint64_t data_size,
+                 const unsigned char *claimed)
 {
     unsigned char tag[AUTH_TAG_BYTES];
 
@@ -172,7 +172,7 @@ fits(auth *self, const unsigned char *key, tutti_bytes words, uint64_t data_size
 
 /* It has proved itself. False: this is not the first time. */
 static bool
-note(auth *self, auth_sender *sender, const auth_sender *proved, const unsigned char *behind)
+note_tag(auth *self, auth_sender *sender, const auth_sender *proved, const unsigned char *behind)
 {
     if (sender == NULL) {
         sender = add_sender(self, behind + ID_AT);
@@ -183,7 +183,7 @@ note(auth *self, auth_sender *sender, const auth_sender *proved, const unsigned 
     memcpy(sender->key, proved->key, sizeof(sender->key));
     sender->turn = proved->turn;
     sender->incarnation = proved->incarnation;
-    return mark(sender, auth_get_u64(behind + COUNT_AT));
+    return mark_tag_seen(sender, auth_get_u64(behind + COUNT_AT));
 }
 
 static tutti_transport_verdict
@@ -198,14 +198,15 @@ accept_of(auth *self, const auth_epoch *epoch, const unsigned char *header, size
     proved.turn = epoch->turn;
     proved.incarnation = proof.incarnation;
     if (!find_key(self, sender, epoch, proof.incarnation, proved.key) ||
-        !fits(self, proved.key, (tutti_bytes){header, size - AUTH_TAG_BYTES}, data_size,
-              proof.tag)) {
+        !is_tag_in_window(self, proved.key, (tutti_bytes){header, size - AUTH_TAG_BYTES}, data_size,
+                          proof.tag)) {
         return TUTTI_TRANSPORT_REFUSED;
     }
     if (auth_is_over(self, epoch, proof.incarnation)) {
         return TUTTI_TRANSPORT_OVER;
     }
-    return note(self, sender, &proved, behind) ? TUTTI_TRANSPORT_MEMBER : TUTTI_TRANSPORT_REFUSED;
+    return note_tag(self, sender, &proved, behind) ? TUTTI_TRANSPORT_MEMBER
+                                                   : TUTTI_TRANSPORT_REFUSED;
 }
 
 tutti_transport_verdict
@@ -257,7 +258,7 @@ auth_transport_verify(tutti_transport *transport, tutti_bytes words,
         return TUTTI_TRANSPORT_AHEAD;
     }
     if (!auth_derive(self, epoch, it.incarnation, self->address, key) ||
-        !fits(self, key, words, 0, it.tag)) {
+        !is_tag_in_window(self, key, words, 0, it.tag)) {
         self->stats.strange++;
         return TUTTI_TRANSPORT_REFUSED;
     }

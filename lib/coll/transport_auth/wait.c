@@ -16,7 +16,7 @@ typedef struct waiting {
 } waiting;
 
 static size_t
-bytes_of(const waiting *it)
+get_waiting_bytes(const waiting *it)
 {
     return sizeof(*it) + (it->rndv == NULL ? it->size : 0);
 }
@@ -28,18 +28,18 @@ take_first(auth *self)
     waiting *it = link == NULL ? NULL : tutti_container_of(link, waiting, link);
 
     if (it != NULL) {
-        self->waiting_bytes -= bytes_of(it);
+        self->waiting_bytes -= get_waiting_bytes(it);
         self->stats.waiting--;
     }
     return it;
 }
 
 static void
-put(auth *self, waiting *it)
+put_waiting(auth *self, waiting *it)
 {
     tutti_list_init(&it->link);
     tutti_list_add(&self->waiting, &it->link);
-    self->waiting_bytes += bytes_of(it);
+    self->waiting_bytes += get_waiting_bytes(it);
     self->stats.waiting++;
 }
 
@@ -86,7 +86,7 @@ auth_wait(auth *self, const void *header, size_t header_size, const void *data, 
     if (copied > 0) {
         memcpy(it->data, data, copied);
     }
-    put(self, it);
+    put_waiting(self, it);
     return true;
 }
 
@@ -98,7 +98,7 @@ look_again(auth *self, waiting *it, uint64_t now_ns)
         auth_accept(self, it->header, it->header_size, it->size);
 
     if (verdict == TUTTI_TRANSPORT_AHEAD && !is_old(it, now_ns)) {
-        put(self, it);
+        put_waiting(self, it);
         return;
     }
     if (verdict == TUTTI_TRANSPORT_MEMBER) {

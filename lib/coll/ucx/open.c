@@ -38,7 +38,7 @@ tutti_transport_ucx_fail(tutti_error *err, ucs_status_t status, const char *doin
  * stopped can keep it from that forever.
  */
 static bool
-settle(ucp_worker_h worker)
+finish_ucx_open(ucp_worker_h worker)
 {
     const ucp_request_param_t param = {0};
     const uint64_t until = tutti_clock_ns() + SETTLE_NS;
@@ -73,7 +73,7 @@ __lsan_is_turned_off(void)
  * for a connection ("got REP message"). Such a worker is left as it is: agents close when they end.
  */
 static void
-abandon(transport_ucx *self)
+abandon_ucx_open(transport_ucx *self)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -109,10 +109,10 @@ tutti_transport_ucx_close(tutti_transport *transport)
     while (self->worker != NULL && !tutti_list_empty(&self->closing) && tutti_clock_ns() < until) {
         (void)ucp_worker_progress(self->worker);
     }
-    settled = self->worker == NULL || settle(self->worker);
+    settled = self->worker == NULL || finish_ucx_open(self->worker);
     take_back_tickets(self);
     if (!settled) {
-        abandon(self);
+        abandon_ucx_open(self);
         return;
     }
     free(self->address);
@@ -130,7 +130,7 @@ tutti_transport_ucx_close(tutti_transport *transport)
 
 /* The environment speaks last: UCX has read it into `config` already. */
 static void
-configure(ucp_config_t *config, const tutti_transport_ucx_options *options)
+configure_ucx(ucp_config_t *config, const tutti_transport_ucx_options *options)
 {
     const char *transports = options != NULL ? options->transports : NULL;
     const char *devices = options != NULL ? options->devices : NULL;
@@ -162,7 +162,7 @@ open_context(transport_ucx *self, const tutti_transport_ucx_options *options, tu
     if (status != UCS_OK) {
         return tutti_transport_ucx_fail(err, status, "read its configuration");
     }
-    configure(config, options);
+    configure_ucx(config, options);
     status = ucp_init(&params, config, &self->context);
     ucp_config_release(config);
     return status == UCS_OK ? TUTTI_OK : tutti_transport_ucx_fail(err, status, "find a transport");

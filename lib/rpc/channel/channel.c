@@ -26,7 +26,7 @@
 static const tutti_rpc_channel_options no_options;
 
 static int
-milliseconds(uint64_t ns)
+set_milliseconds(uint64_t ns)
 {
     const uint64_t ms = ns / TUTTI_NS_PER_MS;
 
@@ -34,7 +34,7 @@ milliseconds(uint64_t ns)
 }
 
 static void
-put(grpc_arg *args, size_t *count, const char *key, int value)
+put_channel_arg(grpc_arg *args, size_t *count, const char *key, int value)
 {
     assert(*count < ARGS_MAX);
     args[(*count)++] =
@@ -42,7 +42,7 @@ put(grpc_arg *args, size_t *count, const char *key, int value)
 }
 
 static void
-put_text(grpc_arg *args, size_t *count, const char *key, const char *value)
+put_channel_arg_text(grpc_arg *args, size_t *count, const char *key, const char *value)
 {
     assert(*count < ARGS_MAX);
     args[(*count)++] = (grpc_arg){.type = GRPC_ARG_STRING,
@@ -62,11 +62,11 @@ put_keepalive(const tutti_rpc_channel_options *options, grpc_arg *args, size_t *
     if (options->keepalive_ns == TUTTI_TIMERS_NEVER) {
         return;
     }
-    put(args, count, GRPC_ARG_KEEPALIVE_TIME_MS,
-        milliseconds(own ? options->keepalive_ns : KEEPALIVE_NS_DEFAULT));
-    put(args, count, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS);
-    put(args, count, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, own ? 1 : 0);
-    put(args, count, GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    put_channel_arg(args, count, GRPC_ARG_KEEPALIVE_TIME_MS,
+                    set_milliseconds(own ? options->keepalive_ns : KEEPALIVE_NS_DEFAULT));
+    put_channel_arg(args, count, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS);
+    put_channel_arg(args, count, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, own ? 1 : 0);
+    put_channel_arg(args, count, GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
 }
 
 static pthread_once_t drawn = PTHREAD_ONCE_INIT;
@@ -98,24 +98,25 @@ fill_args(const tutti_rpc_channel_options *options, grpc_arg args[ARGS_MAX])
         options->receive_bytes_max == 0 ? RECEIVE_BYTES_DEFAULT : options->receive_bytes_max;
     size_t n = 0;
 
-    put(args, &n, GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    put(args, &n, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
-    put(args, &n, GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1);
-    put(args, &n, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, receive > INT_MAX ? INT_MAX : (int)receive);
-    put(args, &n, GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, BACKOFF_FIRST_MS);
-    put(args, &n, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, CONNECT_MS_MIN);
-    put(args, &n, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS,
-        milliseconds(backoff < BACKOFF_FIRST_MS * TUTTI_NS_PER_MS
-                         ? BACKOFF_FIRST_MS * TUTTI_NS_PER_MS
-                         : backoff));
+    put_channel_arg(args, &n, GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    put_channel_arg(args, &n, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+    put_channel_arg(args, &n, GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1);
+    put_channel_arg(args, &n, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
+                    receive > INT_MAX ? INT_MAX : (int)receive);
+    put_channel_arg(args, &n, GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, BACKOFF_FIRST_MS);
+    put_channel_arg(args, &n, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, CONNECT_MS_MIN);
+    put_channel_arg(args, &n, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS,
+                    set_milliseconds(backoff < BACKOFF_FIRST_MS * TUTTI_NS_PER_MS
+                                         ? BACKOFF_FIRST_MS * TUTTI_NS_PER_MS
+                                         : backoff));
     put_keepalive(options, args, &n);
-    put_text(args, &n, GRPC_ARG_PRIMARY_USER_AGENT_STRING, user_agent());
+    put_channel_arg_text(args, &n, GRPC_ARG_PRIMARY_USER_AGENT_STRING, user_agent());
     if (options->bulk) {
-        put(args, &n, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-        put(args, &n, GRPC_ARG_ENABLE_RETRIES, 0);
+        put_channel_arg(args, &n, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+        put_channel_arg(args, &n, GRPC_ARG_ENABLE_RETRIES, 0);
     }
     if (rpc_is_given(options->tls_name)) {
-        put_text(args, &n, GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, options->tls_name);
+        put_channel_arg_text(args, &n, GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, options->tls_name);
     }
     return n;
 }

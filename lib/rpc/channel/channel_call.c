@@ -29,8 +29,8 @@ find_known(const tutti_rpc_channel *channel, const tutti_rpc_stub *stub)
 
 /* With the lock held: gRPC learns a method, others may look meanwhile. */
 static tutti_code
-learn(tutti_rpc_channel *channel, const tutti_rpc_stub *stub, const rpc_known **ret_known,
-      tutti_error *err)
+learn_server(tutti_rpc_channel *channel, const tutti_rpc_stub *stub, const rpc_known **ret_known,
+             tutti_error *err)
 {
     const size_t count = channel->known_count;
     const size_t number = rpc_service_find(stub->service, stub->method);
@@ -68,7 +68,7 @@ rpc_channel_find(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
     if (known == NULL) {
         (void)pthread_mutex_lock(&channel->lock);
         known = find_known(channel, stub);
-        code = known == NULL ? learn(channel, stub, &known, err) : TUTTI_OK;
+        code = known == NULL ? learn_server(channel, stub, &known, err) : TUTTI_OK;
         (void)pthread_mutex_unlock(&channel->lock);
     }
     *ret_known = known;

@@ -70,14 +70,14 @@ tutti_rpc_stream_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
 }
 
 static tutti_code
-ended(tutti_error *err)
+is_stream_ended(tutti_error *err)
 {
     return TUTTI_FAIL(err, TUTTI_ABORTED, "the stream has ended");
 }
 
 /* One write at a time. */
 static void
-settle(tutti_rpc_stream *self)
+settle_stream(tutti_rpc_stream *self)
 {
     if (self->posted) {
         self->posted = false;
@@ -94,7 +94,7 @@ start_write(tutti_rpc_stream *self, tutti_rpc_packed *packed, bool more)
                         .data.send_message.send_message = buffer};
 
     assert(!self->closed);
-    settle(self);
+    settle_stream(self);
     rpc_batch_start(self->call, &op, 1, &self->write_tag);
     grpc_byte_buffer_destroy(buffer);
 }
@@ -104,7 +104,7 @@ tutti_rpc_stream_write_packed(tutti_rpc_stream *stream, tutti_rpc_packed *packed
                               tutti_error *err)
 {
     start_write(stream, packed, more);
-    return rpc_channel_pluck(stream->queue, &stream->write_tag) ? TUTTI_OK : ended(err);
+    return rpc_channel_pluck(stream->queue, &stream->write_tag) ? TUTTI_OK : is_stream_ended(err);
 }
 
 void
@@ -130,15 +130,15 @@ tutti_rpc_stream_writes_done(tutti_rpc_stream *stream, tutti_error *err)
     const grpc_op op = {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
 
     assert(!stream->closed);
-    settle(stream);
+    settle_stream(stream);
     stream->closed = true;
     rpc_batch_start(stream->call, &op, 1, &stream->write_tag);
-    return rpc_channel_pluck(stream->queue, &stream->write_tag) ? TUTTI_OK : ended(err);
+    return rpc_channel_pluck(stream->queue, &stream->write_tag) ? TUTTI_OK : is_stream_ended(err);
 }
 
 /* Until the next message, or the end, is there; false: not by then. */
 static bool
-fetch(tutti_rpc_stream *self, uint64_t deadline_ns)
+fetch_stream(tutti_rpc_stream *self, uint64_t deadline_ns)
 {
     grpc_event event;
 
@@ -172,16 +172,16 @@ take_fetched(tutti_rpc_stream *self)
 }
 
 static grpc_byte_buffer *
-receive(tutti_rpc_stream *self)
+receive_stream(tutti_rpc_stream *self)
 {
-    (void)fetch(self, TUTTI_TIMERS_NEVER);
+    (void)fetch_stream(self, TUTTI_TIMERS_NEVER);
     return take_fetched(self);
 }
 
 tutti_code
 tutti_rpc_stream_read(tutti_rpc_stream *stream, tutti_rpc_message **ret_message, tutti_error *err)
 {
-    grpc_byte_buffer *received = receive(stream);
+    grpc_byte_buffer *received = receive_stream(stream);
     tutti_code code;
 
     if (received == NULL) {
@@ -199,7 +199,7 @@ tutti_rpc_stream_read(tutti_rpc_stream *stream, tutti_rpc_message **ret_message,
 bool
 tutti_rpc_stream_wait(tutti_rpc_stream *stream, uint64_t deadline_ns)
 {
-    return fetch(stream, deadline_ns == 0 ? TUTTI_TIMERS_NEVER : deadline_ns);
+    return fetch_stream(stream, deadline_ns == 0 ? TUTTI_TIMERS_NEVER : deadline_ns);
 }
 
 void
@@ -217,8 +217,8 @@ tutti_rpc_stream_finish(tutti_rpc_stream *stream, tutti_error *err)
     if (!stream->closed) {
         (void)tutti_rpc_stream_writes_done(stream, NULL);
     }
-    settle(stream);
-    while ((received = receive(stream)) != NULL) {
+    settle_stream(stream);
+    while ((received = receive_stream(stream)) != NULL) {
         grpc_byte_buffer_destroy(received);
     }
     (void)rpc_channel_pluck(stream->queue, &stream->opened_tag);

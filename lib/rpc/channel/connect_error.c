@@ -73,7 +73,8 @@ find_phrase(const phrase *phrases, size_t count, const char *text)
 }
 
 static void
-rewrite(tutti_error *err, const char *reason, const char *what, const char *target, const char *why)
+rewrite_connect_error(tutti_error *err, const char *reason, const char *what, const char *target,
+                      const char *why)
 {
     tutti_error copy = *err;
     tutti_text text = tutti_text_in(copy.text, sizeof(copy.text));
@@ -95,13 +96,14 @@ explain_unavailable(const char *target, tutti_error *err)
     if (connecting) {
         ours = find_phrase(while_connecting, sizeof(while_connecting) / sizeof(while_connecting[0]),
                            err->text);
-        rewrite(err, "UNREACHABLE", "could not reach", target,
-                ours != NULL ? ours : (last != NULL ? last + strlen("last error: ") : err->text));
+        rewrite_connect_error(
+            err, "UNREACHABLE", "could not reach", target,
+            ours != NULL ? ours : (last != NULL ? last + strlen("last error: ") : err->text));
         return;
     }
     ours = find_phrase(while_calling, sizeof(while_calling) / sizeof(while_calling[0]), err->text);
     if (ours != NULL) {
-        rewrite(err, "CONNECTION_LOST", "lost the connection to", target, ours);
+        rewrite_connect_error(err, "CONNECTION_LOST", "lost the connection to", target, ours);
     }
 }
 
@@ -118,7 +120,8 @@ explain_deadline(tutti_rpc_channel *channel, const rpc_known *known, tutti_error
                        known->path);
         return;
     }
-    rewrite(err, "UNREACHABLE", "could not reach", target, "no connection within the time given");
+    rewrite_connect_error(err, "UNREACHABLE", "could not reach", target,
+                          "no connection within the time given");
 }
 
 bool
@@ -215,5 +218,5 @@ tutti_rpc_channel_name_certificate(const tutti_rpc_channel *channel, tutti_error
         (void)snprintf(names, sizeof(names), "another name");
     }
     tutti_text_add(&text, "its certificate is for %s, not for %.80s", names, wanted);
-    rewrite(err, "UNREACHABLE", "could not reach", channel->address.text, why);
+    rewrite_connect_error(err, "UNREACHABLE", "could not reach", channel->address.text, why);
 }

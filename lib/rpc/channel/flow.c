@@ -52,7 +52,7 @@ end_flow(tutti_rpc_flow *self)
 }
 
 static void
-drop(tutti_rpc_flow *self)
+drop_message(tutti_rpc_flow *self)
 {
     if (--self->parts == 0) {
         end_flow(self);
@@ -78,7 +78,7 @@ start_read(tutti_rpc_flow *self)
 }
 
 static void
-deliver(tutti_rpc_flow *self, grpc_byte_buffer *received)
+deliver_message(tutti_rpc_flow *self, grpc_byte_buffer *received)
 {
     tutti_rpc_message *message = NULL;
 
@@ -101,10 +101,10 @@ on_read(tutti_rpc_tag *tag, bool ok)
     (void)ok;
     self->received = NULL;
     if (received == NULL) {
-        drop(self);
+        drop_message(self);
         return;
     }
-    deliver(self, received);
+    deliver_message(self, received);
     start_read(self); /* in place of the read that has come back */
 }
 
@@ -130,7 +130,7 @@ on_written(tutti_rpc_tag *tag, bool ok)
     } else if (!self->over && !self->closed && self->ops->on_written != NULL) {
         self->ops->on_written(self->arg);
     }
-    drop(self);
+    drop_message(self);
 }
 
 static void
@@ -140,21 +140,21 @@ on_ended(tutti_rpc_tag *tag, bool ok)
 
     (void)ok;
     self->over = true;
-    drop(self);
+    drop_message(self);
 }
 
 static void
 on_opened(tutti_rpc_tag *tag, bool ok)
 {
     (void)ok;
-    drop(tutti_container_of(tag, tutti_rpc_flow, opened));
+    drop_message(tutti_container_of(tag, tutti_rpc_flow, opened));
 }
 
 static void
 on_half_closed(tutti_rpc_tag *tag, bool ok)
 {
     (void)ok;
-    drop(tutti_container_of(tag, tutti_rpc_flow, half_closed));
+    drop_message(tutti_container_of(tag, tutti_rpc_flow, half_closed));
 }
 
 /*

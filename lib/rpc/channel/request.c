@@ -47,7 +47,8 @@ on_done(tutti_rpc_tag *tag, bool ok)
 
 /* [in, moved] message */
 static void
-start(tutti_rpc_request *self, const tutti_rpc_call_options *options, grpc_byte_buffer *message)
+start_request(tutti_rpc_request *self, const tutti_rpc_call_options *options,
+              grpc_byte_buffer *message)
 {
     grpc_op ops[6] = {0};
 
@@ -93,7 +94,7 @@ tutti_rpc_request_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop,
         *ret_request = self; /* before its events can run */
     }
     rpc_loop_hold(loop);
-    start(self, options, message);
+    start_request(self, options, message);
     return TUTTI_OK;
 }
 

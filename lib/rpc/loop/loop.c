@@ -211,7 +211,7 @@ next_event(tutti_rpc_loop *self)
 }
 
 static void
-serve(tutti_rpc_loop *self)
+serve_loop(tutti_rpc_loop *self)
 {
     grpc_event event;
 
@@ -240,7 +240,7 @@ run_thread(void *arg)
     tutti_rpc_loop *self = arg;
 
     (void)pthread_setname_np(pthread_self(), self->name);
-    serve(self);
+    serve_loop(self);
     return NULL;
 }
 
@@ -275,7 +275,7 @@ tutti_rpc_loop_stop(tutti_rpc_loop *loop)
     if (loop->started) {
         (void)pthread_join(loop->thread, NULL);
     } else {
-        serve(loop);
+        serve_loop(loop);
     }
     loop->stopped = true;
 }

@@ -99,7 +99,7 @@ rpc_token_close(rpc_token *token)
 }
 
 static void
-look(rpc_token *self, uint64_t now_ns)
+check_token(rpc_token *self, uint64_t now_ns)
 {
     const rpc_stamp stamp = rpc_stamp_take(self->path);
     tutti_error err;
@@ -126,7 +126,7 @@ rpc_token_matches(rpc_token *token, const char *presented, uint64_t now_ns)
     memcpy(copy, presented, size < sizeof(copy) ? size : sizeof(copy));
     (void)pthread_mutex_lock(&token->lock);
     if (now_ns >= token->look_ns) {
-        look(token, now_ns);
+        check_token(token, now_ns);
     }
     same = CRYPTO_memcmp(copy, token->text, sizeof(copy)) == 0;
     (void)pthread_mutex_unlock(&token->lock);
@@ -140,7 +140,7 @@ rpc_token_renew(rpc_token *token, uint64_t now_ns, char ret_text[TUTTI_RPC_TOKEN
 
     (void)pthread_mutex_lock(&token->lock);
     if (now_ns >= token->look_ns) {
-        look(token, now_ns);
+        check_token(token, now_ns);
     }
     changed = strcmp(ret_text, token->text) != 0;
     memcpy(ret_text, token->text, sizeof(token->text));

@@ -77,7 +77,7 @@ check_enum(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescripto
 }
 
 static tutti_code
-malformed(const ProtobufCMessageDescriptor *type, tutti_error *err)
+fail_malformed(const ProtobufCMessageDescriptor *type, tutti_error *err)
 {
     return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "MALFORMED_MESSAGE", "malformed %s",
                           type->name);
@@ -85,8 +85,8 @@ malformed(const ProtobufCMessageDescriptor *type, tutti_error *err)
 
 /* A field of wire type 2: text, a message, or packed numbers. */
 static tutti_code
-check_bytes(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field,
-            tutti_bytes value, walk at, tutti_error *err)
+check_field_bytes(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field,
+                  tutti_bytes value, walk at, tutti_error *err)
 {
     rpc_cursor cursor;
     uint64_t number = 0;
@@ -106,7 +106,7 @@ check_bytes(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescript
     rpc_cursor_init(&cursor, &value, value.size);
     while (cursor.left > 0 && code == TUTTI_OK) {
         code = rpc_cursor_varint(&cursor, 10, &number) ? check_enum(type, field, number, err)
-                                                       : malformed(type, err);
+                                                       : fail_malformed(type, err);
     }
     return code;
 }
@@ -122,13 +122,13 @@ check_field(const ProtobufCMessageDescriptor *type, rpc_cursor *cursor, walk at,
     size_t fixed;
 
     if (!rpc_cursor_varint(cursor, 5, &tag) || tag > UINT32_MAX || tag >> 3 == 0) {
-        return malformed(type, err);
+        return fail_malformed(type, err);
     }
     wire = (unsigned)(tag & 7);
     field = protobuf_c_message_descriptor_get_field(type, (unsigned)(tag >> 3));
     if (wire == PROTOBUF_C_WIRE_TYPE_VARINT || wire == PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED) {
         if (!rpc_cursor_varint(cursor, 10, &number)) {
-            return malformed(type, err);
+            return fail_malformed(type, err);
         }
     }
     if (wire == PROTOBUF_C_WIRE_TYPE_VARINT) {
@@ -139,11 +139,11 @@ check_field(const ProtobufCMessageDescriptor *type, rpc_cursor *cursor, walk at,
     if (wire == PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED && number <= cursor->left) {
         const tutti_bytes value = rpc_cursor_take(cursor, (size_t)number);
 
-        return field == NULL ? TUTTI_OK : check_bytes(type, field, value, at, err);
+        return field == NULL ? TUTTI_OK : check_field_bytes(type, field, value, at, err);
     }
     fixed = wire == PROTOBUF_C_WIRE_TYPE_32BIT ? 4 : wire == PROTOBUF_C_WIRE_TYPE_64BIT ? 8 : 0;
     if (fixed == 0 || fixed > cursor->left) {
-        return malformed(type, err);
+        return fail_malformed(type, err);
     }
     rpc_cursor_skip(cursor, fixed);
     return TUTTI_OK;

@@ -72,7 +72,7 @@ rpc_descriptors_close(rpc_descriptors *descriptors)
 
 /* What is left of `symbol` behind "scope." or "scope"; NULL when it is not inside that scope. */
 static const char *
-inside(const char *symbol, const char *scope)
+is_inside_descriptor(const char *symbol, const char *scope)
 {
     const size_t size = scope == NULL ? 0 : strlen(scope);
 
@@ -89,11 +89,11 @@ inside(const char *symbol, const char *scope)
 static const service_proto *
 find_service(const file_proto *file, const char *symbol, const char **ret_rest)
 {
-    const char *rest = inside(symbol, file->package);
+    const char *rest = is_inside_descriptor(symbol, file->package);
     size_t i;
 
     for (i = 0; rest != NULL && i < file->n_service; i++) {
-        *ret_rest = inside(rest, file->service[i]->name);
+        *ret_rest = is_inside_descriptor(rest, file->service[i]->name);
         if (*ret_rest != NULL && *ret_rest != rest) {
             return file->service[i];
         }
@@ -182,7 +182,7 @@ has_type(type_proto *const *types, size_t count, const char *name, bool only_typ
 
     for (i = 0; i < count; i++) {
         const type_proto *type = types[i];
-        const char *rest = inside(name, type->name);
+        const char *rest = is_inside_descriptor(name, type->name);
 
         if (rest == NULL || rest == name) {
             continue;
@@ -197,9 +197,9 @@ has_type(type_proto *const *types, size_t count, const char *name, bool only_typ
 }
 
 static bool
-declares(const file_proto *file, const char *symbol)
+descriptor_declares(const file_proto *file, const char *symbol)
 {
-    const char *rest = inside(symbol, file->package);
+    const char *rest = is_inside_descriptor(symbol, file->package);
     const char *method = NULL;
     const service_proto *service = find_service(file, symbol, &method);
 
@@ -217,7 +217,7 @@ rpc_descriptors_symbol(const rpc_descriptors *descriptors, const char *symbol)
     size_t i;
 
     for (i = 0; i < descriptors->count; i++) {
-        if (declares(descriptors->set->file[i], symbol)) {
+        if (descriptor_declares(descriptors->set->file[i], symbol)) {
             return (int)i;
         }
     }
@@ -231,7 +231,7 @@ rpc_descriptors_has_type(const rpc_descriptors *descriptors, const char *type)
 
     for (i = 0; i < descriptors->count; i++) {
         const file_proto *file = descriptors->set->file[i];
-        const char *rest = inside(type, file->package);
+        const char *rest = is_inside_descriptor(type, file->package);
 
         if (rest != NULL && has_type(file->message_type, file->n_message_type, rest, true)) {
             return true;
@@ -241,7 +241,7 @@ rpc_descriptors_has_type(const rpc_descriptors *descriptors, const char *type)
 }
 
 static void
-mark(const rpc_descriptors *self, int file, bool *marks)
+mark_descriptor(const rpc_descriptors *self, int file, bool *marks)
 {
     const file_proto *one = self->set->file[file];
     size_t i;
@@ -254,7 +254,7 @@ mark(const rpc_descriptors *self, int file, bool *marks)
         const int next = rpc_descriptors_file(self, one->dependency[i]);
 
         if (next >= 0) {
-            mark(self, next, marks);
+            mark_descriptor(self, next, marks);
         }
     }
 }
@@ -267,7 +267,7 @@ rpc_descriptors_closure(const rpc_descriptors *descriptors, int file,
     size_t count = 0;
     size_t i;
 
-    mark(descriptors, file, marks);
+    mark_descriptor(descriptors, file, marks);
     ret_files[count++] = descriptors->files[file]; /* what was asked for comes first */
     for (i = 0; i < descriptors->count; i++) {
         if (marks[i] && (int)i != file) {

@@ -16,7 +16,7 @@
 #define SLICE_BYTES_SMALL (4u << 10) /* below, gRPC's own allocation will do */
 
 static void
-release(const tutti_rpc_blob *payload)
+release_packed(const tutti_rpc_blob *payload)
 {
     if (payload != NULL && payload->on_release != NULL) {
         payload->on_release(payload->arg);
@@ -129,7 +129,7 @@ rpc_pack(const ProtobufCMessage *message, const tutti_rpc_blob *payload,
         code = no_memory(size, err);
     }
     if (code != TUTTI_OK || payload_bytes == 0) {
-        release(payload);
+        release_packed(payload);
     } else if (!wrap_payload(payload, &slices[1])) {
         grpc_slice_unref(slices[0]); /* nothing to release: only copies can fail */
         code = no_memory(payload_bytes, err);

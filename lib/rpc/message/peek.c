@@ -25,7 +25,7 @@
 /* ------------------------------------------------------------------------------ connecting */
 
 static bool
-wait_for(int descriptor, short events, uint64_t deadline_ns)
+wait_for_field(int descriptor, short events, uint64_t deadline_ns)
 {
     struct pollfd wanted = {.fd = descriptor, .events = events};
     const uint64_t now = tutti_clock_ns();
@@ -46,7 +46,7 @@ connect_to(const struct sockaddr *to, socklen_t size, uint64_t deadline_ns)
         return -1;
     }
     if (connect(descriptor, to, size) != 0 &&
-        (errno != EINPROGRESS || !wait_for(descriptor, POLLOUT, deadline_ns) ||
+        (errno != EINPROGRESS || !wait_for_field(descriptor, POLLOUT, deadline_ns) ||
          getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &failed, &failed_size) != 0 || failed != 0)) {
         (void)close(descriptor);
         return -1;
@@ -95,7 +95,8 @@ send_all(int descriptor, BIO *said, uint64_t deadline_ns)
             const ssize_t sent =
                 send(descriptor, piece + done, (size_t)(size - done), MSG_NOSIGNAL);
 
-            if (sent < 0 && (errno != EAGAIN || !wait_for(descriptor, POLLOUT, deadline_ns))) {
+            if (sent < 0 &&
+                (errno != EAGAIN || !wait_for_field(descriptor, POLLOUT, deadline_ns))) {
                 return false;
             }
             done += sent > 0 ? (int)sent : 0;
@@ -110,7 +111,7 @@ hear_some(int descriptor, BIO *heard, uint64_t deadline_ns)
     char piece[PIECE_BYTES];
     ssize_t size;
 
-    if (!wait_for(descriptor, POLLIN, deadline_ns)) {
+    if (!wait_for_field(descriptor, POLLIN, deadline_ns)) {
         return false;
     }
     size = recv(descriptor, piece, sizeof(piece), 0);
@@ -139,7 +140,7 @@ shake_hands(SSL *tls, int descriptor, uint64_t deadline_ns)
 
 /* Nothing is verified: the names are shown to a person, and nothing is sent. [out, owned] */
 static X509 *
-fetch(int descriptor, uint64_t deadline_ns)
+fetch_field(int descriptor, uint64_t deadline_ns)
 {
     static const unsigned char http2[] = {2, 'h', '2'};
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
@@ -224,7 +225,7 @@ rpc_peek_names(const tutti_address *address, uint64_t deadline_ns, char *ret_nam
 {
     tutti_text text = tutti_text_in(ret_names, size);
     const int descriptor = connect_address(address, deadline_ns);
-    X509 *certificate = descriptor < 0 ? NULL : fetch(descriptor, deadline_ns);
+    X509 *certificate = descriptor < 0 ? NULL : fetch_field(descriptor, deadline_ns);
     const size_t count = certificate == NULL ? 0 : add_names(certificate, &text);
 
     X509_free(certificate);

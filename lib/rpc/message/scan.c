@@ -16,7 +16,7 @@ typedef enum wire_type {
 
 /* Step over runs that are used up, so that the byte at the cursor can be read. */
 static void
-settle(rpc_cursor *cursor)
+settle_field(rpc_cursor *cursor)
 {
     while (cursor->left > 0 && cursor->offset == cursor->runs[cursor->run].size) {
         cursor->run++;
@@ -28,7 +28,7 @@ void
 rpc_cursor_init(rpc_cursor *cursor, const tutti_bytes *runs, size_t size)
 {
     *cursor = (rpc_cursor){.runs = runs, .left = size};
-    settle(cursor);
+    settle_field(cursor);
 }
 
 tutti_bytes
@@ -46,7 +46,7 @@ rpc_cursor_take(rpc_cursor *cursor, size_t most)
     taken.size = room < most ? room : most;
     cursor->offset += taken.size;
     cursor->left -= taken.size;
-    settle(cursor);
+    settle_field(cursor);
     return taken;
 }
 
@@ -137,7 +137,7 @@ scan_field(rpc_cursor *cursor, uint32_t field, bool *ret_is_payload, rpc_cursor 
 
 /* What lay together so far goes into the buffer, and from then on everything does. */
 static tutti_code
-spill(tutti_bytes *rest, tutti_buf *gather, tutti_bytes more, tutti_error *err)
+spill_field(tutti_bytes *rest, tutti_buf *gather, tutti_bytes more, tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
 
@@ -174,7 +174,7 @@ add_rest(tutti_bytes *rest, tutti_buf *gather, rpc_cursor from, size_t size, tut
                    (const unsigned char *)rest->data + rest->size == piece.data) {
             rest->size += piece.size;
         } else {
-            code = spill(rest, gather, piece, err);
+            code = spill_field(rest, gather, piece, err);
         }
     }
     return code;

@@ -159,7 +159,7 @@ parse_scope(const char *name)
 }
 
 static void
-read_entry(const entry *one, tutti_error *err)
+read_status_entry(const entry *one, tutti_error *err)
 {
     uint64_t number = 0;
 
@@ -179,7 +179,7 @@ read_entry(const entry *one, tutti_error *err)
 }
 
 static void
-read_info(const Google__Protobuf__Any *any, tutti_error *err)
+read_status_info(const Google__Protobuf__Any *any, tutti_error *err)
 {
     const tutti_bytes wire = {any->value.data, any->value.len};
     tutti_rpc_message *message = NULL;
@@ -197,7 +197,7 @@ read_info(const Google__Protobuf__Any *any, tutti_error *err)
                              SIZE_MAX);
         }
         for (i = 0; i < info->n_metadata; i++) {
-            read_entry(info->metadata[i], err);
+            read_status_entry(info->metadata[i], err);
         }
     }
     tutti_rpc_message_free(message);
@@ -222,7 +222,7 @@ read_details(tutti_bytes details, tutti_error *err)
         rpc_status_clean(err->text, sizeof(err->text), tutti_bytes_of(status->message), SIZE_MAX);
     }
     for (i = 0; same && i < status->n_details; i++) {
-        read_info(status->details[i], err);
+        read_status_info(status->details[i], err);
     }
     tutti_rpc_message_free(message);
     return same;

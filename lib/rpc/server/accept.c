@@ -23,7 +23,7 @@ waiting_of(rpc_server_loop *server_loop, rpc_route *route)
 }
 
 static grpc_call_error
-request(rpc_server_loop *server_loop, rpc_route *route, tutti_rpc_call *call)
+request_accepted(rpc_server_loop *server_loop, rpc_route *route, tutti_rpc_call *call)
 {
     grpc_completion_queue *queue = rpc_loop_queue(server_loop->loop);
     grpc_completion_queue *told = /* nobody looks into the queue of a loop that dozes */
@@ -41,7 +41,7 @@ request(rpc_server_loop *server_loop, rpc_route *route, tutti_rpc_call *call)
 }
 
 static bool
-post(rpc_server_loop *server_loop, rpc_route *route)
+post_accepted(rpc_server_loop *server_loop, rpc_route *route)
 {
     tutti_rpc_call *call = rpc_call_new(server_loop, route);
     grpc_call_error refused;
@@ -50,7 +50,7 @@ post(rpc_server_loop *server_loop, rpc_route *route)
         return false;
     }
     call->arrived.on_done = on_arrived;
-    refused = request(server_loop, route, call);
+    refused = request_accepted(server_loop, route, call);
     assert(refused == GRPC_CALL_OK);
     (void)refused;
     (*waiting_of(server_loop, route))++;
@@ -59,12 +59,12 @@ post(rpc_server_loop *server_loop, rpc_route *route)
 
 /* Without memory what is missing is posted later: with none waiting, calls would hang. */
 static void
-fill(rpc_server_loop *server_loop, rpc_route *route)
+fill_accepted(rpc_server_loop *server_loop, rpc_route *route)
 {
     const unsigned *waiting = waiting_of(server_loop, route);
 
     while (*waiting < WAITING_WANTED && !atomic_load(&server_loop->server->draining)) {
-        if (!post(server_loop, route)) {
+        if (!post_accepted(server_loop, route)) {
             tutti_rpc_loop_timer_start(server_loop->loop, &server_loop->again,
                                        tutti_clock_add(tutti_clock_ns(), AGAIN_NS));
             return;
@@ -78,17 +78,17 @@ rpc_server_loop_fill(rpc_server_loop *server_loop)
     tutti_rpc_server *server = server_loop->server;
     size_t i;
 
-    fill(server_loop, NULL);
+    fill_accepted(server_loop, NULL);
     for (i = 0; i < server->route_count; i++) {
         if (server->routes[i].server_loop == server_loop) {
-            fill(server_loop, &server->routes[i]);
+            fill_accepted(server_loop, &server->routes[i]);
         }
     }
 }
 
 /* On the lane's thread. */
 static void
-arrive(tutti_rpc_call *call)
+start_accepted_call(tutti_rpc_call *call)
 {
     (*waiting_of(call->server_loop, call->route))--;
     if (!call->came) { /* the server shuts down */
@@ -99,15 +99,15 @@ arrive(tutti_rpc_call *call)
     if (call->route == NULL) {
         call->deadline = call->details.deadline;
     }
-    fill(call->server_loop,
-         call->route); /* first, so that the next one need not wait for this one */
+    fill_accepted(call->server_loop,
+                  call->route); /* first, so that the next one need not wait for this one */
     rpc_call_begin(call);
 }
 
 static void
 on_enter(tutti_rpc_task *task)
 {
-    arrive(tutti_container_of(task, tutti_rpc_call, enter));
+    start_accepted_call(tutti_container_of(task, tutti_rpc_call, enter));
 }
 
 static void
@@ -119,7 +119,7 @@ on_arrived(tutti_rpc_tag *tag, bool ok)
     call->came = ok;
     rpc_loop_hold(loop); /* until the call ends */
     if (tutti_rpc_loop_is_current(loop)) {
-        arrive(call);
+        start_accepted_call(call);
     } else {
         call->enter.on_run = on_enter;
         tutti_rpc_loop_post(loop, &call->enter);

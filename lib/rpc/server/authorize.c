@@ -111,8 +111,8 @@ ask_guard(const tutti_rpc_call *call, const char *method, const char *token, voi
 }
 
 static tutti_code
-decide(const tutti_rpc_call *call, const char *method, const char *token, void **ret_grant,
-       char *ret_identity, tutti_error *err)
+decide_call(const tutti_rpc_call *call, const char *method, const char *token, void **ret_grant,
+            char *ret_identity, tutti_error *err)
 {
     const tutti_rpc_server *server = call->server_loop->server;
     const bool asked = server->authorize != NULL || (server->guard_asks && token[0] != '\0');
@@ -132,7 +132,7 @@ decide(const tutti_rpc_call *call, const char *method, const char *token, void *
 }
 
 static bool
-asks(const tutti_rpc_server *server)
+is_reflection_request(const tutti_rpc_server *server)
 {
     return server->authorize != NULL || server->guard != NULL || server->token != NULL;
 }
@@ -145,11 +145,11 @@ rpc_call_authorize(tutti_rpc_call *call, tutti_error *err)
     char identity[IDENTITY_BYTES_MAX] = "";
     tutti_code code = TUTTI_OK;
 
-    if (!call->route->method->open && asks(server)) {
+    if (!call->route->method->open && is_reflection_request(server)) {
         code = find_token(call, token, sizeof(token), err);
         code = code == TUTTI_OK ? check_way(call, token, err) : code;
         code = code == TUTTI_OK
-                   ? decide(call, call->route->path, token, &call->grant, identity, err)
+                   ? decide_call(call, call->route->path, token, &call->grant, identity, err)
                    : code;
     }
     if (code == TUTTI_OK && identity[0] == '\0' && server->options->tls_client_ca[0] != '\0') {
@@ -192,7 +192,7 @@ rpc_call_authorize_nested(const tutti_rpc_call *stream, const rpc_route *route,
         return TUTTI_OK; /* a token file lets in for everything */
     }
     code = find_token(stream, token, sizeof(token), err);
-    code = code == TUTTI_OK ? decide(stream, route->path, token, &grant, identity, err) : code;
+    code = code == TUTTI_OK ? decide_call(stream, route->path, token, &grant, identity, err) : code;
     code = code == TUTTI_OK ? check_message(server, grant, route->path, request, err) : code;
     if (grant != NULL) {
         server->guard->release(grant);

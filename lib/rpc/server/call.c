@@ -181,7 +181,7 @@ tutti_rpc_call_unref(tutti_rpc_call *call)
 }
 
 static tutti_code
-take_request(tutti_rpc_call *call, tutti_error *err)
+take_call_request(tutti_rpc_call *call, tutti_error *err)
 {
     grpc_byte_buffer *first = call->first;
     tutti_code code;
@@ -210,7 +210,7 @@ no_method(const tutti_rpc_call *call, tutti_error *err)
 
 /* May it come in? */
 static tutti_code
-admit(tutti_rpc_call *call, tutti_error *err)
+admit_call(tutti_rpc_call *call, tutti_error *err)
 {
     tutti_code code;
 
@@ -221,11 +221,11 @@ admit(tutti_rpc_call *call, tutti_error *err)
         return no_method(call, err);
     }
     code = rpc_call_authorize(call, err);
-    return code == TUTTI_OK ? take_request(call, err) : code;
+    return code == TUTTI_OK ? take_call_request(call, err) : code;
 }
 
 static void
-hand_over(tutti_rpc_call *call)
+hand_over_call(tutti_rpc_call *call)
 {
     const rpc_route *route = call->route;
 
@@ -249,8 +249,8 @@ rpc_call_begin(tutti_rpc_call *call)
     call->came_ns = tutti_clock_ns();
     tutti_list_add(&call->server_loop->calls, &call->link);
     call->beginning = true;
-    if (admit(call, &err) == TUTTI_OK) {
-        hand_over(call);
+    if (admit_call(call, &err) == TUTTI_OK) {
+        hand_over_call(call);
     } else {
         rpc_call_refuse(call, &err);
     }
@@ -427,7 +427,7 @@ rpc_call_send_last(tutti_rpc_call *call)
 
 /* Nobody will send it. */
 static void
-forget(grpc_byte_buffer *message, rpc_status *status)
+forget_call(grpc_byte_buffer *message, rpc_status *status)
 {
     if (message != NULL) {
         grpc_byte_buffer_destroy(message);
@@ -440,8 +440,8 @@ forget(grpc_byte_buffer *message, rpc_status *status)
  * at once, no write in flight has to leave first.
  */
 static bool
-claim(tutti_rpc_call *call, grpc_byte_buffer *message, rpc_status *status, bool by_handler,
-      bool *ret_now)
+claim_reply(tutti_rpc_call *call, grpc_byte_buffer *message, rpc_status *status, bool by_handler,
+            bool *ret_now)
 {
     bool late;
 
@@ -459,21 +459,21 @@ claim(tutti_rpc_call *call, grpc_byte_buffer *message, rpc_status *status, bool 
     }
     (void)pthread_mutex_unlock(&call->lock);
     if (late) {
-        forget(message, status);
+        forget_call(message, status);
     }
     return !late;
 }
 
 /* The handler's last word. [in, moved] message  NULL = none. `err` NULL = OK */
 static void
-answer(tutti_rpc_call *call, grpc_byte_buffer *message, const tutti_error *err)
+answer_call(tutti_rpc_call *call, grpc_byte_buffer *message, const tutti_error *err)
 {
     rpc_status status;
     bool now;
 
     rpc_status_init(&status, err);
     tutti_rpc_call_ref(call); /* its events may run before this returns */
-    (void)claim(call, message, &status, true, &now);
+    (void)claim_reply(call, message, &status, true, &now);
     rpc_call_drop_later(call);
     if (now) {
         rpc_call_send_last(call);
@@ -497,7 +497,7 @@ rpc_call_refuse(tutti_rpc_call *call, const tutti_error *err)
     bool now;
 
     rpc_status_init(&status, err);
-    if (!claim(call, NULL, &status, false, &now)) {
+    if (!claim_reply(call, NULL, &status, false, &now)) {
         return;
     }
     if (call->handed) {
@@ -523,10 +523,10 @@ tutti_rpc_call_reply(tutti_rpc_call *call, const struct ProtobufCMessage *respon
         return;
     }
     if (rpc_pack(response, payload, &message, &err) != TUTTI_OK) {
-        answer(call, NULL, &err);
+        answer_call(call, NULL, &err);
         return;
     }
-    answer(call, message, NULL);
+    answer_call(call, message, NULL);
 }
 
 void
@@ -537,14 +537,14 @@ tutti_rpc_call_fail(tutti_rpc_call *call, const tutti_error *err)
         rpc_nested_answer(call, NULL, NULL, err);
         return;
     }
-    answer(call, NULL, err);
+    answer_call(call, NULL, err);
 }
 
 void
 tutti_rpc_call_finish(tutti_rpc_call *call, const tutti_error *err)
 {
     assert(err != NULL || call->route->server_streams);
-    answer(call, NULL, err);
+    answer_call(call, NULL, err);
 }
 
 void

@@ -17,7 +17,7 @@ tutti_rpc_server_is_serving(tutti_rpc_server *server)
 
 /* "/tutti.v1.StoreService/Get" in its two halves. [in] code  NULL = none */
 static void
-label(const rpc_route *route, const char *code, char ret_labels[TUTTI_PAGE_LABELS_MAX])
+label_metric(const rpc_route *route, const char *code, char ret_labels[TUTTI_PAGE_LABELS_MAX])
 {
     char service[NAME_BYTES];
     const char *method = strrchr(route->path, '/') + 1;
@@ -38,7 +38,7 @@ expose_codes(const rpc_route *route, tutti_page *page)
         const uint64_t count = atomic_load_explicit(&route->ended[code], memory_order_relaxed);
 
         if (count > 0) {
-            label(route, tutti_code_name((tutti_code)code), labels);
+            label_metric(route, tutti_code_name((tutti_code)code), labels);
             tutti_page_number(page, "tutti_rpc_calls_total", labels, count);
         }
     }
@@ -56,7 +56,7 @@ expose_durations(const tutti_rpc_server *server, tutti_page *page)
         const rpc_route *route = &server->routes[i];
 
         if (tutti_meter_count(&route->durations) > 0) {
-            label(route, NULL, labels);
+            label_metric(route, NULL, labels);
             tutti_page_meter(page, "tutti_rpc_call_duration_seconds", labels, &route->durations);
         }
     }

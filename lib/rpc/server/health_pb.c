@@ -25,7 +25,7 @@ typedef struct watch {
 } watch;
 
 static size_t
-find(const rpc_health *self, const char *service)
+find_health(const rpc_health *self, const char *service)
 {
     size_t i;
 
@@ -38,13 +38,13 @@ find(const rpc_health *self, const char *service)
 }
 
 static serving_status
-look_up(rpc_health *self, const char *service)
+look_up_health(rpc_health *self, const char *service)
 {
     serving_status status = SERVICE_UNKNOWN;
     size_t found;
 
     (void)pthread_mutex_lock(&self->lock);
-    found = find(self, service);
+    found = find_health(self, service);
     if (found != SIZE_MAX) {
         status = self->services[found].serving && !self->draining ? SERVING : NOT_SERVING;
     }
@@ -55,7 +55,7 @@ look_up(rpc_health *self, const char *service)
 bool
 rpc_health_serves(rpc_health *health, const char *service)
 {
-    return look_up(health, service) == SERVING;
+    return look_up_health(health, service) == SERVING;
 }
 
 static void
@@ -65,7 +65,7 @@ on_check(tutti_rpc_call *call, void *arg)
     Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
     tutti_error err;
 
-    response.status = look_up(arg, request->service);
+    response.status = look_up_health(arg, request->service);
     if (response.status == SERVICE_UNKNOWN) {
         (void)TUTTI_FAIL_FOR(&err, TUTTI_NOT_FOUND, "NO_SERVICE",
                              "there is no service \"%.128s\" here", request->service);
@@ -77,12 +77,12 @@ on_check(tutti_rpc_call *call, void *arg)
 
 /* Tell a watcher when there is news and the way is free. */
 static void
-tell(rpc_health *self, watch *one)
+send_health(rpc_health *self, watch *one)
 {
     const Grpc__Health__V1__HealthCheckRequest *request = tutti_rpc_call_request(one->call);
     Grpc__Health__V1__HealthCheckResponse response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
 
-    response.status = look_up(self, request->service);
+    response.status = look_up_health(self, request->service);
     if ((int)response.status != one->told && tutti_rpc_call_writable(one->call)) {
         one->told = (int)response.status;
         tutti_rpc_call_write(one->call, &response.base, NULL);
@@ -90,7 +90,7 @@ tell(rpc_health *self, watch *one)
 }
 
 static void
-refuse(tutti_rpc_call *call)
+refuse_health(tutti_rpc_call *call)
 {
     tutti_error err;
 
@@ -109,7 +109,7 @@ on_open(tutti_rpc_call *call, void *arg)
         one = calloc(1, sizeof(*one));
     }
     if (one == NULL) {
-        refuse(call);
+        refuse_health(call);
         return;
     }
     one->call = call;
@@ -117,13 +117,13 @@ on_open(tutti_rpc_call *call, void *arg)
     tutti_list_add(&self->watches, &one->link);
     self->watch_count++;
     tutti_rpc_call_set_user(call, one);
-    tell(self, one);
+    send_health(self, one);
 }
 
 static void
 on_written(tutti_rpc_call *call, void *arg)
 {
-    tell(arg, tutti_rpc_call_user(call));
+    send_health(arg, tutti_rpc_call_user(call));
 }
 
 /* The client has gone, or the server drains: it has been told NOT_SERVING before. */
@@ -162,7 +162,7 @@ on_changed(tutti_rpc_task *task)
     (void)pthread_mutex_unlock(&self->lock);
     tutti_list_each(link, spare, &self->watches)
     {
-        tell(self, tutti_container_of(link, watch, link));
+        send_health(self, tutti_container_of(link, watch, link));
     }
 }
 
@@ -190,7 +190,7 @@ rpc_health_set(rpc_health *health, const char *service, bool serving)
 
     assert(strlen(service) < TUTTI_RPC_HEALTH_NAME_MAX);
     (void)pthread_mutex_lock(&health->lock);
-    found = find(health, service);
+    found = find_health(health, service);
     if (found == SIZE_MAX) {
         assert(health->count < TUTTI_RPC_HEALTH_MAX);
         found = health->count++;

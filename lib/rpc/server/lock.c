@@ -93,7 +93,7 @@ check_listener(const char *path, tutti_error *err)
 
 /* The lock is ours: say so, unless somebody without a lock is there. */
 static tutti_code
-take(const char *path, const char *file, int lock, int *ret_lock, tutti_error *err)
+take_lock(const char *path, const char *file, int lock, int *ret_lock, tutti_error *err)
 {
     const tutti_code code = check_listener(path, err);
 
@@ -127,7 +127,7 @@ rpc_lock_open(const char *path, int *ret_lock, tutti_error *err)
                                   "could not listen on unix:%s: in use by %s", path, holder);
         }
         if (is_current(lock, file)) {
-            return take(path, file, lock, ret_lock, err);
+            return take_lock(path, file, lock, ret_lock, err);
         }
         (void)close(lock);
     }

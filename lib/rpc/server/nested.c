@@ -46,7 +46,7 @@ check_payload(const ProtobufCMessage *request, tutti_error *err)
 }
 
 static tutti_code
-check(const tutti_rpc_nested *nested, const rpc_route *route, tutti_error *err)
+check_nested(const tutti_rpc_nested *nested, const rpc_route *route, tutti_error *err)
 {
     tutti_code code;
 
@@ -66,7 +66,7 @@ tutti_code
 tutti_rpc_nested_new(const tutti_rpc_nested *nested, tutti_rpc_call **ret_call, tutti_error *err)
 {
     rpc_route *route = find_route(nested->stream->server_loop->server, nested->request->descriptor);
-    tutti_code code = check(nested, route, err);
+    tutti_code code = check_nested(nested, route, err);
     tutti_rpc_call *call = code == TUTTI_OK ? rpc_call_new(route->server_loop, route) : NULL;
 
     if (call == NULL) {

@@ -17,7 +17,7 @@
 #define LOOK_EVERY_NS (50 * TUTTI_NS_PER_MS)
 #define EXIT_DEAF 70 /* EX_SOFTWARE */
 
-static void begin(rpc_probe *self);
+static void begin_probe(rpc_probe *self);
 
 static void
 set_unix(rpc_probe_target *target, const tutti_address *address)
@@ -84,7 +84,7 @@ rpc_probe_init(rpc_probe *probe, tutti_rpc_loop *loop, const tutti_address *addr
 }
 
 static void
-deaf(rpc_probe *self, const rpc_probe_target *target)
+is_port_deaf(rpc_probe *self, const rpc_probe_target *target)
 {
     TUTTI_LOG("rpc/server", ERROR,
               "%s does not answer any more: gRPC stopped accepting there, most likely when the "
@@ -99,7 +99,7 @@ deaf(rpc_probe *self, const rpc_probe_target *target)
 
 /* The target has answered or not: count, and go on with the next one. */
 static void
-judge(rpc_probe *self, bool heard)
+check_probe(rpc_probe *self, bool heard)
 {
     rpc_probe_target *target = &self->targets[self->current];
     const bool round_over = self->current + 1 == self->count;
@@ -111,7 +111,7 @@ judge(rpc_probe *self, bool heard)
     tutti_rpc_loop_timer_start(self->loop, &self->timer,
                                tutti_clock_add(tutti_clock_ns(), round_over ? self->every_ns : 0));
     if (target->silences == TUTTI_RPC_PROBE_SILENCES) {
-        deaf(self, target);
+        is_port_deaf(self, target);
     } else if (!heard) {
         TUTTI_LOG("rpc/server", WARN, "%s did not answer within %llu ms", target->text,
                   (unsigned long long)(self->patience_ns / TUTTI_NS_PER_MS));
@@ -127,7 +127,7 @@ end_our_side(int descriptor)
 
 /* Anything to be read, the end and errors included, was said by somebody who accepted. */
 static bool
-hears(int descriptor)
+does_port_answer(int descriptor)
 {
     struct pollfd wanted = {.fd = descriptor, .events = POLLIN};
     int number = 0;
@@ -150,18 +150,18 @@ on_timer(tutti_timer *timer)
         end_our_side(self->descriptor);
     }
     if (self->descriptor < 0) {
-        begin(self);
-    } else if (hears(self->descriptor)) {
-        judge(self, true);
+        begin_probe(self);
+    } else if (does_port_answer(self->descriptor)) {
+        check_probe(self, true);
     } else if (now >= self->give_up_ns) {
-        judge(self, false);
+        check_probe(self, false);
     } else {
         tutti_rpc_loop_timer_start(self->loop, &self->timer, tutti_clock_add(now, LOOK_EVERY_NS));
     }
 }
 
 static void
-begin(rpc_probe *self)
+begin_probe(rpc_probe *self)
 {
     const rpc_probe_target *target = &self->targets[self->current];
     const uint64_t now = tutti_clock_ns();
@@ -179,7 +179,7 @@ begin(rpc_probe *self)
                 target->address_size) == 0) {
         end_our_side(self->descriptor);
     } else if (errno != EINPROGRESS && errno != EAGAIN) {
-        judge(self, false);
+        check_probe(self, false);
         return;
     }
     self->give_up_ns = tutti_clock_add(now, self->patience_ns);

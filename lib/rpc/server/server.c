@@ -62,7 +62,7 @@ tutti_rpc_server_new(const tutti_rpc_server_options *options, tutti_bytes descri
 }
 
 static void
-add(tutti_rpc_server *self, const tutti_rpc_service *service)
+add_server_arg(tutti_rpc_server *self, const tutti_rpc_service *service)
 {
     assert(!self->started && self->service_count < TUTTI_RPC_SERVICES_MAX);
     assert(service->descriptor != NULL && service->loop != NULL);
@@ -72,7 +72,7 @@ add(tutti_rpc_server *self, const tutti_rpc_service *service)
 void
 tutti_rpc_server_add(tutti_rpc_server *server, const tutti_rpc_service *service)
 {
-    add(server, service);
+    add_server_arg(server, service);
     rpc_health_set(&server->health, rpc_service_name(service->descriptor), false);
 }
 
@@ -111,7 +111,7 @@ tutti_rpc_server_on_deaf(tutti_rpc_server *server, void (*on_deaf)(void *arg), v
 
 /* gRPC counts in milliseconds, in an int; never 0, which would mean something else. */
 static int
-milliseconds(uint64_t ns)
+set_server_milliseconds(uint64_t ns)
 {
     const uint64_t ms = ns / TUTTI_NS_PER_MS;
 
@@ -119,7 +119,7 @@ milliseconds(uint64_t ns)
 }
 
 static void
-put(grpc_arg *args, size_t *count, const char *key, int value)
+put_server_arg(grpc_arg *args, size_t *count, const char *key, int value)
 {
     assert(*count < ARGS_MAX);
     args[(*count)++] =
@@ -133,21 +133,25 @@ fill_args(const tutti_rpc_server *self, grpc_arg args[ARGS_MAX])
     const tutti_rpc_server_options *options = self->options;
     size_t n = 0;
 
-    put(args, &n, GRPC_ARG_ALLOW_REUSEPORT, 0);
-    put(args, &n, GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1);
-    put(args, &n, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
-        options->receive_bytes_max > INT_MAX ? INT_MAX : (int)options->receive_bytes_max);
-    put(args, &n, GRPC_ARG_MAX_CONCURRENT_STREAMS,
-        options->streams_max > INT_MAX ? INT_MAX : (int)options->streams_max);
-    put(args, &n, GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, milliseconds(options->handshake_ns));
-    put(args, &n, GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-        milliseconds(options->ping_interval_min_ns));
-    put(args, &n, GRPC_ARG_KEEPALIVE_TIME_MS,
-        options->keepalive_ns == 0 ? INT_MAX : milliseconds(options->keepalive_ns));
-    put(args, &n, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, milliseconds(options->keepalive_timeout_ns));
-    put(args, &n, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    put(args, &n, GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-    put(args, &n, GRPC_ARG_MAX_METADATA_SIZE, METADATA_BYTES_MAX);
+    put_server_arg(args, &n, GRPC_ARG_ALLOW_REUSEPORT, 0);
+    put_server_arg(args, &n, GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1);
+    put_server_arg(args, &n, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
+                   options->receive_bytes_max > INT_MAX ? INT_MAX
+                                                        : (int)options->receive_bytes_max);
+    put_server_arg(args, &n, GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                   options->streams_max > INT_MAX ? INT_MAX : (int)options->streams_max);
+    put_server_arg(args, &n, GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                   set_server_milliseconds(options->handshake_ns));
+    put_server_arg(args, &n, GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                   set_server_milliseconds(options->ping_interval_min_ns));
+    put_server_arg(args, &n, GRPC_ARG_KEEPALIVE_TIME_MS,
+                   options->keepalive_ns == 0 ? INT_MAX
+                                              : set_server_milliseconds(options->keepalive_ns));
+    put_server_arg(args, &n, GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                   set_server_milliseconds(options->keepalive_timeout_ns));
+    put_server_arg(args, &n, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    put_server_arg(args, &n, GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    put_server_arg(args, &n, GRPC_ARG_MAX_METADATA_SIZE, METADATA_BYTES_MAX);
     args[n++] = (grpc_arg){.type = GRPC_ARG_POINTER,
                            .key = (char *)(uintptr_t)GRPC_ARG_RESOURCE_QUOTA,
                            .value.pointer = {self->quota, grpc_resource_quota_arg_vtable()}};
@@ -223,15 +227,15 @@ add_own(tutti_rpc_server *self)
     const tutti_rpc_service v1 = rpc_reflection_service_v1(&self->reflection, self->loop);
     const tutti_rpc_service v1alpha = rpc_reflection_service_v1alpha(&self->reflection, self->loop);
 
-    add(self, &health);
+    add_server_arg(self, &health);
     if (self->options->reflection) {
-        add(self, &v1);
-        add(self, &v1alpha);
+        add_server_arg(self, &v1);
+        add_server_arg(self, &v1alpha);
     }
 }
 
 static tutti_code
-prepare(tutti_rpc_server *self, tutti_error *err)
+prepare_server(tutti_rpc_server *self, tutti_error *err)
 {
     const bool asks =
         self->authorize != NULL || self->guard_asks || self->options->token_file[0] != '\0';
@@ -254,7 +258,7 @@ prepare(tutti_rpc_server *self, tutti_error *err)
 
 /* A server that was never started still has to be shut down before it may be destroyed. */
 static void
-abandon(tutti_rpc_server *self)
+abandon_server(tutti_rpc_server *self)
 {
     grpc_completion_queue *queue = grpc_completion_queue_create_for_next(NULL);
     grpc_event event;
@@ -286,7 +290,7 @@ tutti_rpc_server_start(tutti_rpc_server *server, tutti_error *err)
     size_t i;
 
     assert(!server->started && server->grpc == NULL);
-    code = prepare(server, err);
+    code = prepare_server(server, err);
     if (code != TUTTI_OK) {
         return code;
     }
@@ -335,7 +339,7 @@ tutti_rpc_server_free(tutti_rpc_server *server)
     assert(!server->started || server->stopped);
     if (server->grpc != NULL) {
         if (!server->started) {
-            abandon(server);
+            abandon_server(server);
         }
         grpc_server_destroy(server->grpc);
         grpc_resource_quota_unref(server->quota);

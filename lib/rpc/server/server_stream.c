@@ -21,7 +21,7 @@ is_ending(tutti_rpc_call *call)
 }
 
 static void
-deliver(tutti_rpc_call *call, grpc_byte_buffer *received)
+deliver_message(tutti_rpc_call *call, grpc_byte_buffer *received)
 {
     const rpc_route *route = call->route;
     tutti_rpc_message *message = NULL;
@@ -63,7 +63,7 @@ on_read(tutti_rpc_tag *tag, bool ok)
             grpc_byte_buffer_destroy(received);
         }
     } else if (received != NULL) {
-        deliver(call, received);
+        deliver_message(call, received);
     } else if (ok && grpc_call_failed_before_recv_message(call->call) == 0 &&
                ops->on_half_close != NULL) {
         ops->on_half_close(call, call->route->self);

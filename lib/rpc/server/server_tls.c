@@ -60,7 +60,7 @@ rpc_tls_close(rpc_tls *tls)
 }
 
 static void
-look(rpc_tls *self)
+reload_certs(rpc_tls *self)
 {
     const rpc_stamps now = take_stamps(self);
     rpc_pems pems;
@@ -98,7 +98,7 @@ on_fetch(void *arg, grpc_ssl_server_certificate_config **config)
     grpc_ssl_certificate_config_reload_status status = GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
 
     (void)pthread_mutex_lock(&self->lock);
-    look(self);
+    reload_certs(self);
     if (self->fresh.cert != NULL) {
         *config = make_config(&self->fresh);
         rpc_pems_fini(&self->fresh);

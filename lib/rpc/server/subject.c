@@ -8,7 +8,7 @@
 
 /* A field that is not repeated, and set if it is one of several; NULL = it is not there. */
 static const void *
-value_of(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field)
+get_subject_value(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field)
 {
     const char *base = (const char *)message;
 
@@ -34,7 +34,7 @@ find_field(const ProtobufCMessage *message, const char *name, ProtobufCType type
 static const ProtobufCMessage *
 message_in(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field)
 {
-    const void *value = value_of(message, field);
+    const void *value = get_subject_value(message, field);
 
     return value == NULL ? NULL : *(const ProtobufCMessage *const *)value;
 }
@@ -42,7 +42,8 @@ message_in(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *fiel
 static bool
 read_job(const ProtobufCMessage *message, const char **ret_job)
 {
-    const void *value = value_of(message, find_field(message, "job", PROTOBUF_C_TYPE_STRING));
+    const void *value =
+        get_subject_value(message, find_field(message, "job", PROTOBUF_C_TYPE_STRING));
 
     if (value != NULL) {
         *ret_job = *(const char *const *)value;
@@ -51,9 +52,10 @@ read_job(const ProtobufCMessage *message, const char **ret_job)
 }
 
 static bool
-read_number(const ProtobufCMessage *message, const char *name, uint32_t *ret_number)
+read_subject_number(const ProtobufCMessage *message, const char *name, uint32_t *ret_number)
 {
-    const void *value = value_of(message, find_field(message, name, PROTOBUF_C_TYPE_UINT32));
+    const void *value =
+        get_subject_value(message, find_field(message, name, PROTOBUF_C_TYPE_UINT32));
 
     if (value != NULL) {
         *ret_number = *(const uint32_t *)value;
@@ -86,7 +88,8 @@ find_member(const ProtobufCMessage *message, unsigned deeper, const ProtobufCMes
 static bool
 read_seat(const ProtobufCMessage *message, uint32_t *ret_seat)
 {
-    return read_number(message, "rank", ret_seat) || read_number(message, "group_rank", ret_seat);
+    return read_subject_number(message, "rank", ret_seat) ||
+           read_subject_number(message, "group_rank", ret_seat);
 }
 
 tutti_rpc_subject
@@ -100,7 +103,7 @@ rpc_subject_of(const ProtobufCMessage *message)
     subject.has_seat = read_seat(message, &subject.seat);
     if (member != NULL) {
         subject.has_job = read_job(member, &subject.job) || subject.has_job;
-        subject.has_rank = read_number(member, "rank", &subject.rank);
+        subject.has_rank = read_subject_number(member, "rank", &subject.rank);
     } else if (placed) {
         subject.has_job = true; /* handlers take it for nobody of the job "default" */
         subject.job = "";

@@ -7,14 +7,15 @@
 #include "tensor/cuda/cuda_private.h"
 
 static tutti_code
-wait_for(const cuda_slot *buffer, tutti_error *err)
+wait_for_cuda_copy(const cuda_slot *buffer, tutti_error *err)
 {
     return cuda_check(cudaEventSynchronize(buffer->over), "copying", err);
 }
 
 /* Begin a piece; the buffer's event says when it is over. */
 static tutti_code
-begin(cuda_lane *lane, cuda_slot *buffer, void *to, const void *from, size_t size, tutti_error *err)
+begin_cuda_copy(cuda_lane *lane, cuda_slot *buffer, void *to, const void *from, size_t size,
+                tutti_error *err)
 {
     tutti_code code = cuda_check(cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, lane->stream),
                                  "cudaMemcpyAsync", err);
@@ -47,15 +48,15 @@ copy_up(cuda_lane *lane, const tutti_tensor *from, const tutti_tensor *to, tutti
         cuda_slot *buffer = &lane->space->buffers[i % CUDA_COPY_BUFFERS];
         const size_t size = piece_at(at, to->bytes);
 
-        code = wait_for(buffer, err); /* of a fresh event: at once */
+        code = wait_for_cuda_copy(buffer, err); /* of a fresh event: at once */
         if (code == TUTTI_OK) {
             memcpy(buffer->base.data, source + at, size);
-            code = begin(lane, buffer, target + at, buffer->base.data, size, err);
+            code = begin_cuda_copy(lane, buffer, target + at, buffer->base.data, size, err);
         }
         at += size;
     }
     for (i = 0; i < CUDA_COPY_BUFFERS; i++) {
-        last = wait_for(&lane->space->buffers[i], code == TUTTI_OK ? err : NULL);
+        last = wait_for_cuda_copy(&lane->space->buffers[i], code == TUTTI_OK ? err : NULL);
         code = code == TUTTI_OK ? last : code;
     }
     return code;
@@ -67,7 +68,8 @@ begin_down(cuda_lane *lane, const tutti_tensor *from, uint64_t at, tutti_error *
     cuda_slot *buffer = &lane->space->buffers[at / TUTTI_SLOT_BYTES % CUDA_COPY_BUFFERS];
     const unsigned char *source = from->data;
 
-    return begin(lane, buffer, buffer->base.data, source + at, piece_at(at, from->bytes), err);
+    return begin_cuda_copy(lane, buffer, buffer->base.data, source + at, piece_at(at, from->bytes),
+                           err);
 }
 
 static tutti_code
@@ -84,7 +86,7 @@ copy_down(cuda_lane *lane, const tutti_tensor *from, const tutti_tensor *to, tut
             code = begin_down(lane, from, at + TUTTI_SLOT_BYTES, err);
         }
         if (code == TUTTI_OK) {
-            code = wait_for(buffer, err);
+            code = wait_for_cuda_copy(buffer, err);
         }
         if (code == TUTTI_OK) {
             memcpy(target + at, buffer->base.data, piece_at(at, from->bytes));
@@ -102,9 +104,10 @@ copy_across(cuda_lane *lane, const tutti_tensor *from, const tutti_tensor *to, t
         code = cuda_follow(cuda_space_from(from->space), lane->stream, err);
     }
     if (code == TUTTI_OK) {
-        code = begin(lane, &lane->space->buffers[0], to->data, from->data, (size_t)to->bytes, err);
+        code = begin_cuda_copy(lane, &lane->space->buffers[0], to->data, from->data,
+                               (size_t)to->bytes, err);
     }
-    return code == TUTTI_OK ? wait_for(&lane->space->buffers[0], err) : code;
+    return code == TUTTI_OK ? wait_for_cuda_copy(&lane->space->buffers[0], err) : code;
 }
 
 void

@@ -83,7 +83,7 @@ cuda_look(int number, tutti_cuda_device *ret_device, tutti_error *err)
 }
 
 static tutti_code
-follow(tutti_space *space, void *stream, tutti_error *err)
+follow_device(tutti_space *space, void *stream, tutti_error *err)
 {
     space_cuda *self = cuda_space_from(space);
     const tutti_code code = cuda_enter(self, err);
@@ -92,7 +92,7 @@ follow(tutti_space *space, void *stream, tutti_error *err)
 }
 
 static int
-number(tutti_space *space)
+get_device_number(tutti_space *space)
 {
     return cuda_space_from(space)->number;
 }
@@ -104,7 +104,7 @@ __attribute__((visibility("default"))) const tutti_cuda_module tutti_cuda_module
     .count = cuda_count,
     .look = cuda_look,
     .open = cuda_open,
-    .follow = follow,
-    .number = number,
+    .follow = follow_device,
+    .number = get_device_number,
     .own = cuda_make_own,
 };

@@ -21,7 +21,7 @@ next_move(cuda_lane *lane)
 }
 
 static void *
-run(void *arg)
+run_lane(void *arg)
 {
     cuda_lane *lane = arg;
     tutti_move *move;
@@ -69,7 +69,7 @@ cuda_lane_open(cuda_lane *lane, space_cuda *space, void (*work)(cuda_lane *lane,
     tutti_list_init(&lane->queue);
     (void)pthread_mutex_init(&lane->lock, NULL); /* neither can fail on Linux */
     (void)pthread_cond_init(&lane->filled, NULL);
-    number = pthread_create(&lane->thread, NULL, run, lane);
+    number = pthread_create(&lane->thread, NULL, run_lane, lane);
     if (number != 0) {
         return TUTTI_FAIL_ERRNO(err, number, "could not start a thread for copies");
     }

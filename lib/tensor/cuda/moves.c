@@ -67,7 +67,7 @@ is_scarce(tutti_space *space)
 
 /* Begin it on the lane's stream. The order there is that of the queue: both under the lock. */
 static void
-begin(cuda_lane *lane, tutti_move *move, void *to, const void *from, size_t size)
+begin_moves(cuda_lane *lane, tutti_move *move, void *to, const void *from, size_t size)
 {
     cuda_slot *slot = tutti_container_of(move->slot, cuda_slot, base);
 
@@ -93,7 +93,7 @@ move_in(tutti_space *space, tutti_move *move, uint64_t offset, size_t size)
 {
     space_cuda *self = cuda_space_from(space);
 
-    begin(&self->in, move, (unsigned char *)move->to->data + offset, move->slot->data, size);
+    begin_moves(&self->in, move, (unsigned char *)move->to->data + offset, move->slot->data, size);
 }
 
 static void
@@ -101,7 +101,8 @@ move_out(tutti_space *space, tutti_move *move, uint64_t offset, size_t size)
 {
     space_cuda *self = cuda_space_from(space);
 
-    begin(&self->out, move, move->slot->data, (unsigned char *)move->from->data + offset, size);
+    begin_moves(&self->out, move, move->slot->data, (unsigned char *)move->from->data + offset,
+                size);
 }
 
 static void

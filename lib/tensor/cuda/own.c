@@ -19,7 +19,7 @@ steps_of(uint64_t bytes)
 }
 
 static tutti_code
-allocate(space_cuda *space, const tutti_tensor *tensor, cuda_own *own, tutti_error *err)
+allocate_allocation(space_cuda *space, const tutti_tensor *tensor, cuda_own *own, tutti_error *err)
 {
     const uint64_t bytes = steps_of(tensor->bytes);
     tutti_code code;
@@ -39,7 +39,7 @@ allocate(space_cuda *space, const tutti_tensor *tensor, cuda_own *own, tutti_err
 
 /* Nothing of what was there before may be seen behind the tensor's end. */
 static tutti_code
-fill(cuda_lane *lane, const tutti_tensor *tensor, const cuda_own *own, tutti_error *err)
+fill_allocation(cuda_lane *lane, const tutti_tensor *tensor, const cuda_own *own, tutti_error *err)
 {
     cudaEvent_t over = lane->space->buffers[0].over;
     tutti_code code =
@@ -69,14 +69,14 @@ make_own(cuda_lane *lane, tutti_tensor *tensor, tutti_error *err)
     if (own == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a shared tensor's record");
     }
-    code = allocate(lane->space, tensor, own, err);
+    code = allocate_allocation(lane->space, tensor, own, err);
     if (code != TUTTI_OK) {
         free(own);
         return code;
     }
     code = cuda_check(cudaIpcGetMemHandle(&own->handle, own->data), "cudaIpcGetMemHandle", err);
     if (code == TUTTI_OK) {
-        code = fill(lane, tensor, own, err);
+        code = fill_allocation(lane, tensor, own, err);
     }
     if (code != TUTTI_OK) {
         (void)cudaFree(own->data);
@@ -115,7 +115,7 @@ cuda_work_between(cuda_lane *lane, tutti_move *move)
 }
 
 static void
-put(cuda_lane *lane, tutti_move *move)
+put_allocation(cuda_lane *lane, tutti_move *move)
 {
     (void)pthread_mutex_lock(&lane->lock);
     cuda_lane_put(lane, move);
@@ -129,7 +129,7 @@ cuda_make_own(tutti_move *move, tutti_tensor *tensor, unsigned char ret_handle[T
     move->to = tensor;
     move->more = ret_handle;
     move->code = TUTTI_OK;
-    put(&cuda_space_from(tensor->space)->between, move);
+    put_allocation(&cuda_space_from(tensor->space)->between, move);
 }
 
 /* ------------------------------------------------------------------------------ giving back */
@@ -150,5 +150,5 @@ void
 cuda_own_give(cuda_own *own)
 {
     own->move = (tutti_move){.on_done = on_turn, .code = TUTTI_CANCELLED};
-    put(&own->space->between, &own->move);
+    put_allocation(&own->space->between, &own->move);
 }

@@ -269,7 +269,7 @@ open_buffers(space_cuda *self, tutti_error *err)
 }
 
 static tutti_code
-open_all(space_cuda *self, const tutti_space_cuda_options *options, tutti_error *err)
+open_all_space(space_cuda *self, const tutti_space_cuda_options *options, tutti_error *err)
 {
     const uint32_t slots = options->slot_count == 0 ? SLOTS_DEFAULT : options->slot_count;
     tutti_code code = cuda_enter(self, err);
@@ -315,7 +315,7 @@ cuda_open(const tutti_space_cuda_options *options, tutti_space **ret_space, tutt
     self->limit_bytes =
         options->limit_bytes == 0 ? device.free_bytes / 4 * 3 : options->limit_bytes;
     (void)pthread_mutex_init(&self->lock, NULL); /* cannot fail on Linux */
-    code = open_all(self, options, err);
+    code = open_all_space(self, options, err);
     if (code != TUTTI_OK) {
         space_cuda_close(&self->base);
         return code;

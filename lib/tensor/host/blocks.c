@@ -9,7 +9,7 @@
 #define TRIES_MAX 16
 
 static int
-compare(const tutti_block *left, const tutti_block *right)
+compare_block(const tutti_block *left, const tutti_block *right)
 {
     if (left->size != right->size) {
         return left->size < right->size ? -1 : 1;
@@ -23,7 +23,7 @@ compare(const tutti_block *left, const tutti_block *right)
 /* The macros generate more than is used, and cast away const. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
-RB_GENERATE_INTERNAL(tutti_block_holes, tutti_block, by_size, compare, static)
+RB_GENERATE_INTERNAL(tutti_block_holes, tutti_block, by_size, compare_block, static)
 #pragma GCC diagnostic pop
 
 static uint64_t
@@ -68,7 +68,7 @@ tutti_blocks_fini(tutti_blocks *blocks)
 }
 
 static bool
-fits(const tutti_block *hole, uint64_t size, uint64_t align)
+fits_block(const tutti_block *hole, uint64_t size, uint64_t align)
 {
     return round_up(hole->offset, align) + size <= hole->offset + hole->size;
 }
@@ -84,7 +84,7 @@ find_hole(tutti_blocks *blocks, uint64_t size, uint64_t align)
     tutti_block *hole = RB_NFIND(tutti_block_holes, &blocks->holes, &wanted);
     int tries;
 
-    for (tries = 0; hole != NULL && !fits(hole, size, align); tries++) {
+    for (tries = 0; hole != NULL && !fits_block(hole, size, align); tries++) {
         if (tries == TRIES_MAX) {
             wanted.size = size + align;
             return RB_NFIND(tutti_block_holes, &blocks->holes, &wanted);
@@ -106,7 +106,7 @@ best_align(uint64_t size)
 
 /* Alignment above 64 is a wish: a block that fits is never refused for it. */
 static tutti_block *
-find_place(tutti_blocks *blocks, uint64_t size, uint64_t *ret_offset)
+find_block_place(tutti_blocks *blocks, uint64_t size, uint64_t *ret_offset)
 {
     uint64_t align = best_align(size);
     tutti_block *hole = find_hole(blocks, size, align);
@@ -127,7 +127,7 @@ find_place(tutti_blocks *blocks, uint64_t size, uint64_t *ret_offset)
 
 /* Cut `block` at `offset`: it keeps what is before. Returns the rest; NULL: no memory, uncut. */
 static tutti_block *
-cut(tutti_block *block, uint64_t offset)
+cut_block(tutti_block *block, uint64_t offset)
 {
     tutti_block *rest = calloc(1, sizeof(*rest));
 
@@ -181,21 +181,21 @@ make_hole(tutti_blocks *blocks, tutti_block *block)
 
 /* Cut [offset, offset + size) out of `hole`, which is in no tree now; what is left are holes. */
 static tutti_block *
-carve(tutti_blocks *blocks, tutti_block *hole, uint64_t offset, uint64_t size)
+carve_block(tutti_blocks *blocks, tutti_block *hole, uint64_t offset, uint64_t size)
 {
     tutti_block *block = hole;
     tutti_block *rest;
 
     hole->taken = true;
     if (offset > hole->offset) {
-        block = cut(hole, offset);
+        block = cut_block(hole, offset);
         (void)make_hole(blocks, hole);
         if (block == NULL) {
             return NULL;
         }
     }
     if (size < block->size) {
-        rest = cut(block, offset + size);
+        rest = cut_block(block, offset + size);
         if (rest == NULL) {
             (void)make_hole(blocks, block);
             return NULL;
@@ -216,14 +216,14 @@ tutti_blocks_take(tutti_blocks *blocks, uint64_t bytes, tutti_block **ret_block,
     tutti_block *hole;
 
     assert(bytes >= 1 && bytes <= INT64_MAX);
-    hole = find_place(blocks, size, &offset);
+    hole = find_block_place(blocks, size, &offset);
     if (hole == NULL) {
         tutti_blocks_stat(blocks, &stats);
         return tutti_space_fail_limit(&stats, bytes, err);
     }
     range = (tutti_range){hole->offset, hole->offset + hole->size};
     RB_REMOVE(tutti_block_holes, &blocks->holes, hole);
-    hole = carve(blocks, hole, offset, size);
+    hole = carve_block(blocks, hole, offset, size);
     if (hole == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a block's record");
     }

@@ -52,7 +52,7 @@ space_host_from(tutti_space *space)
 }
 
 static void
-lock(space_host *self)
+lock_host_space(space_host *self)
 {
     const int failed = pthread_mutex_lock(&self->lock);
 
@@ -60,7 +60,7 @@ lock(space_host *self)
 }
 
 static void
-unlock(space_host *self)
+unlock_host_space(space_host *self)
 {
     const int failed = pthread_mutex_unlock(&self->lock);
 
@@ -87,13 +87,13 @@ space_host_take(tutti_space *space, uint64_t bytes, tutti_fill fill, tutti_tenso
     tutti_range hole = {0};
     tutti_code code;
 
-    lock(self);
+    lock_host_space(self);
     code = tutti_blocks_take(&self->blocks, bytes, &block, &hole, err);
     if (code == TUTTI_OK) {
         self->kept_bytes -=
             tutti_pages_touched(&self->pages, tutti_pages_chunks(hole, range_of(block)));
     }
-    unlock(self);
+    unlock_host_space(self);
     if (code != TUTTI_OK) {
         return code;
     }
@@ -114,9 +114,9 @@ return_early(space_host *self, tutti_range range)
 {
     bool much;
 
-    lock(self);
+    lock_host_space(self);
     much = range.end - range.offset > self->kept_bytes_max - self->kept_bytes;
-    unlock(self);
+    unlock_host_space(self);
     if (much) {
         tutti_pages_return(&self->pages, tutti_pages_chunks(range, range));
     }
@@ -125,10 +125,10 @@ return_early(space_host *self, tutti_range range)
 static void
 drop_own(space_host *self, tutti_own *own)
 {
-    lock(self);
+    lock_host_space(self);
     RB_REMOVE(tutti_owns, &self->owns, own);
     self->own_count--;
-    unlock(self);
+    unlock_host_space(self);
     tutti_own_close(own);
     atomic_fetch_add(&self->gone, 1);
     if (self->on_gone != NULL) {
@@ -148,7 +148,7 @@ space_host_give(tutti_space *space, tutti_tensor *tensor)
         drop_own(self, tensor->own);
     }
     return_early(self, range);
-    lock(self);
+    lock_host_space(self);
     chunks = tutti_pages_chunks(tutti_blocks_give(&self->blocks, tensor->block), range);
     touched = tutti_pages_touched(&self->pages, chunks);
     if (self->kept_bytes + touched > self->kept_bytes_max) {
@@ -157,7 +157,7 @@ space_host_give(tutti_space *space, tutti_tensor *tensor)
         touched = tutti_pages_touched(&self->pages, chunks);
     }
     self->kept_bytes += touched;
-    unlock(self);
+    unlock_host_space(self);
 }
 
 /* The first hole that ends behind `at`, or NULL. */
@@ -186,7 +186,7 @@ tutti_space_host_trim(tutti_space *space, uint64_t bytes_max)
     while (more && returned < bytes_max) {
         const tutti_block *hole;
 
-        lock(self); /* for a short step: others take and give blocks in between */
+        lock_host_space(self); /* for a short step: others take and give blocks in between */
         hole = find_hole(self, self->trim_at);
         if (hole == NULL) {
             self->trim_at = 0;
@@ -203,7 +203,7 @@ tutti_space_host_trim(tutti_space *space, uint64_t bytes_max)
             self->trim_at = part.end;
             returned += bytes;
         }
-        unlock(self);
+        unlock_host_space(self);
     }
     return more;
 }
@@ -213,10 +213,10 @@ space_host_stat(tutti_space *space, tutti_space_stats *ret_stats)
 {
     space_host *self = space_host_from(space);
 
-    lock(self);
+    lock_host_space(self);
     tutti_blocks_stat(&self->blocks, ret_stats);
     ret_stats->kept_bytes = self->kept_bytes;
-    unlock(self);
+    unlock_host_space(self);
 }
 
 static void
@@ -243,12 +243,12 @@ space_host_own(tutti_space *space, tutti_tensor *tensor, tutti_error *err)
     if (code == TUTTI_OK) {
         tensor->own = own;
         tensor->data = own->data;
-        lock(self);
+        lock_host_space(self);
         self->own_id += self->own_id == UINT32_MAX ? 2 : 1;
         own->id = self->own_id;
         RB_INSERT(tutti_owns, &self->owns, own);
         self->own_count++;
-        unlock(self);
+        unlock_host_space(self);
     }
     return code;
 }
@@ -262,7 +262,7 @@ tutti_space_host_find(tutti_space *space, const void *data, uint64_t size,
     tutti_own *at;
     tutti_own *found = NULL;
 
-    lock(self);
+    lock_host_space(self);
     at = RB_ROOT(&self->owns);
     while (at != NULL) { /* the last one that begins at or before it */
         const bool before = (const unsigned char *)at->data <= from;
@@ -276,7 +276,7 @@ tutti_space_host_find(tutti_space *space, const void *data, uint64_t size,
     } else {
         found = NULL;
     }
-    unlock(self);
+    unlock_host_space(self);
     return found != NULL;
 }
 
@@ -295,9 +295,9 @@ tutti_space_host_owned(tutti_space *space)
     space_host *self = space_host_from(space);
     uint64_t count;
 
-    lock(self);
+    lock_host_space(self);
     count = self->own_count;
-    unlock(self);
+    unlock_host_space(self);
     return count;
 }
 

@@ -54,7 +54,7 @@ tutti_memfd_advise(void *data, uint64_t size)
 }
 
 static tutti_code
-open_all(tutti_pages *pages, tutti_error *err)
+open_all_pages(tutti_pages *pages, tutti_error *err)
 {
     const char *failed = tutti_memfd_open("tutti-tensors", pages->size, &pages->fd);
     void *data;
@@ -83,7 +83,7 @@ tutti_pages_open(tutti_pages *pages, uint64_t size, tutti_error *err)
 
     assert(size > 0 && size <= INT64_MAX);
     *pages = (tutti_pages){.fd = -1, .size = size};
-    code = open_all(pages, err);
+    code = open_all_pages(pages, err);
     if (code != TUTTI_OK) {
         tutti_pages_close(pages);
     }

@@ -22,7 +22,7 @@
 /* ------------------------------------------------------------------------------ the end */
 
 static void
-let_go(agent_backward_pass *backward)
+release_backward(agent_backward_pass *backward)
 {
     size_t i;
 
@@ -53,7 +53,7 @@ on_call_end(tutti_rpc_call *call, void *self)
 
     (void)self;
     backward->call_over = true;
-    let_go(backward);
+    release_backward(backward);
 }
 
 static void
@@ -130,7 +130,7 @@ end_backward(agent_backward_pass *backward)
     agent->ops_live--;
     agent_client_leave(&agent->clients, backward->client);
     backward->over = true;
-    let_go(backward);
+    release_backward(backward);
     look_at_others(agent);
 }
 
@@ -160,7 +160,7 @@ agent_backward_fail(agent_backward_pass *backward, const tutti_error *err, grad_
 /* ------------------------------------------------------------------------------ going on */
 
 static void
-start(agent_backward_pass *backward)
+start_backward(agent_backward_pass *backward)
 {
     tutti_error err;
     tutti_code code = agent_backward_make_nodes(backward, &err);
@@ -176,7 +176,7 @@ start(agent_backward_pass *backward)
 
 /* Nothing of it is under way. */
 static bool
-rests(const agent_backward_pass *backward)
+is_backward_idle(const agent_backward_pass *backward)
 {
     return (backward->failed || (backward->started && backward->nodes_left == 0)) &&
            backward->flying == 0 && backward->lock_sets_waiting + backward->ops_waiting == 0 &&
@@ -184,12 +184,12 @@ rests(const agent_backward_pass *backward)
 }
 
 static void
-look(agent_backward_pass *backward)
+check_backward(agent_backward_pass *backward)
 {
     tutti_error err;
 
     if (!backward->started && !backward->failed && !agent_backward_must_wait(backward)) {
-        start(backward);
+        start_backward(backward);
     }
     if (backward->started && !backward->failed && backward->adding == 0) {
         agent_backward_advance(backward);
@@ -197,27 +197,27 @@ look(agent_backward_pass *backward)
     if (backward->failed) {
         agent_backward_fail_queues(backward);
     }
-    if (rests(backward) && !backward->failed && !backward->giving) {
+    if (is_backward_idle(backward) && !backward->failed && !backward->giving) {
         backward->giving = true;
         if (agent_backward_own(backward, &err) != TUTTI_OK) {
             agent_backward_fail(backward, &err, NULL);
         }
     }
-    if (rests(backward)) {
+    if (is_backward_idle(backward)) {
         end_backward(backward);
     }
 }
 
 static void
-run(tutti_rpc_task *task)
+run_backward(tutti_rpc_task *task)
 {
     agent_backward_pass *backward = tutti_container_of(task, agent_backward_pass, task);
 
     backward->posted = false;
     if (backward->over) {
-        let_go(backward);
+        release_backward(backward);
     } else {
-        look(backward);
+        check_backward(backward);
     }
 }
 
@@ -226,7 +226,7 @@ agent_backward_post(agent_backward_pass *backward)
 {
     if (!backward->posted) {
         backward->posted = true;
-        backward->task.on_run = run;
+        backward->task.on_run = run_backward;
         tutti_rpc_loop_post(backward->agent->control, &backward->task);
     }
 }
@@ -254,8 +254,8 @@ on_cancel(tutti_rpc_call *call, void *self)
 }
 
 static tutti_code
-admit(const tutti_agent *agent, const agent_backward *request, tutti_tape **ret_tape,
-      tutti_error *err)
+admit_backward(const tutti_agent *agent, const agent_backward *request, tutti_tape **ret_tape,
+               tutti_error *err)
 {
     const tutti_code code = agent->hooks->check_begin(agent, err);
 
@@ -329,7 +329,7 @@ agent_backward_start(tutti_agent *agent, tutti_rpc_call *call, const agent_backw
     tutti_tape *tape = NULL;
     agent_backward_pass *backward = NULL;
     tutti_error err;
-    tutti_code code = admit(agent, request, &tape, &err);
+    tutti_code code = admit_backward(agent, request, &tape, &err);
 
     if (code == TUTTI_OK) {
         code = agent_client_enter(&agent->clients, call, &client, &err);

@@ -15,7 +15,7 @@
 #define ARGS_MAX 1024
 
 static tutti_code
-check_count(size_t count, const char *what, tutti_error *err)
+check_grad_args_count(size_t count, const char *what, tutti_error *err)
 {
     if (count > ARGS_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "GRADIENT_COUNT",
@@ -114,11 +114,11 @@ tutti_code
 agent_backward_take(agent_backward_pass *backward, const agent_backward *request, tutti_error *err)
 {
     const bool named = request->wanted_count > 0;
-    tutti_code code = check_count(request->grad_in_count, "given", err);
+    tutti_code code = check_grad_args_count(request->grad_in_count, "given", err);
     size_t i;
 
     if (code == TUTTI_OK) {
-        code = check_count(request->wanted_count, "wanted", err);
+        code = check_grad_args_count(request->wanted_count, "wanted", err);
     }
     if (code != TUTTI_OK) {
         return code;
@@ -236,7 +236,7 @@ on_copied(agent_posted_move *posted, const tutti_error *err)
 }
 
 static void
-copy(grad_out *out_grad, tutti_tensor *from)
+copy_grad_args(grad_out *out_grad, tutti_tensor *from)
 {
     if (tutti_tensor_is_host(from)) {
         memcpy(out_grad->own->data, from->data, (size_t)from->bytes);
@@ -250,14 +250,14 @@ copy(grad_out *out_grad, tutti_tensor *from)
 
 /* Bytes that nobody else has. */
 static tutti_code
-own(grad_out *out_grad, tutti_tape_var *var, tutti_error *err)
+own_grad_out(grad_out *out_grad, tutti_tape_var *var, tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
 
     if (var->shared) {
         code = tutti_tensor_new(var->gradient->space, &var->spec, false, &out_grad->own, err);
         if (code == TUTTI_OK) {
-            copy(out_grad, var->gradient);
+            copy_grad_args(out_grad, var->gradient);
         }
         return code;
     }
@@ -278,7 +278,7 @@ agent_backward_own(agent_backward_pass *backward, tutti_error *err)
         backward->grads_out[i].backward = backward;
         code = find_var(backward, backward->grads_out[i].tensor, true, &var, err);
         if (code == TUTTI_OK && var->gradient != NULL) {
-            code = own(&backward->grads_out[i], var, err);
+            code = own_grad_out(&backward->grads_out[i], var, err);
         }
     }
     return code;

@@ -162,7 +162,7 @@ agent_backward_free_nodes(agent_backward_pass *backward)
 /* ------------------------------------------------------------------------------ going on */
 
 static void
-unblock(grad_node *node)
+unblock_node(grad_node *node)
 {
     if (node != NULL) {
         assert(node->blockers > 0);
@@ -182,8 +182,8 @@ agent_backward_node_over(grad_node *node)
     } else if (queue != NULL) {
         queue->left--;
     }
-    unblock(node->next);
-    unblock(maker_of(node));
+    unblock_node(node->next);
+    unblock_node(maker_of(node));
     agent_backward_post(node->backward);
 }
 

@@ -64,7 +64,7 @@ new_op(grad_node *node, agent_group *group, tutti_error *err)
 
 /* [in, moved] input  NULL = none */
 static void
-launch(grad_node *node, agent_op *op, tutti_tensor *input)
+launch_node(grad_node *node, agent_op *op, tutti_tensor *input)
 {
     op->inline_in = input;
     node->op = op;
@@ -103,7 +103,7 @@ find_group(const grad_node *node, agent_group **ret_group, tutti_error *err)
 /* ------------------------------------------------------------------------------ agreeing */
 
 static tutti_code
-agree(grad_node *node, agent_group *group, tutti_error *err)
+agree_on_node(grad_node *node, agent_group *group, tutti_error *err)
 {
     const tutti_spec spec = {.dtype = TUTTI_DTYPE_UINT64, .dim_count = 1, .dims = {WORD_COUNT}};
     tutti_tensor *words = NULL;
@@ -124,7 +124,7 @@ agree(grad_node *node, agent_group *group, tutti_error *err)
     word[WORD_ANY] = gradient_of(node) != NULL;
     op->op.args.kind = TUTTI_COLL_ALL_REDUCE;
     op->op.args.reduce = TUTTI_REDUCE_MAX;
-    launch(node, op, words);
+    launch_node(node, op, words);
     return TUTTI_OK;
 }
 
@@ -185,7 +185,7 @@ start_grad_op(grad_node *node, agent_group *group, tutti_error *err)
     op->concat_axis = (int32_t)args.concat_axis;
     op->view = &node->record->result;
     op->space = node->record->space;
-    launch(node, op, input);
+    launch_node(node, op, input);
     return TUTTI_OK;
 }
 
@@ -210,7 +210,7 @@ start_send(grad_node *node, agent_group *group, tutti_error *err)
     }
     tutti_grad_op_args(node->record, &op->op.args, &gives);
     op->out_inline = false;
-    launch(node, op, input);
+    launch_node(node, op, input);
     return TUTTI_OK;
 }
 
@@ -225,7 +225,7 @@ start_recv(grad_node *node, agent_group *group, tutti_error *err)
     }
     tutti_grad_op_args(node->record, &op->op.args, &gives);
     op->space = node->record->space;
-    launch(node, op, NULL);
+    launch_node(node, op, NULL);
     return TUTTI_OK;
 }
 
@@ -259,7 +259,7 @@ agent_backward_node_start(grad_node *node, tutti_error *err)
         return start_send(node, group, err);
     }
     return node->record->args.kind == TUTTI_COLL_SEND ? start_recv(node, group, err)
-                                                      : agree(node, group, err);
+                                                      : agree_on_node(node, group, err);
 }
 
 /* ------------------------------------------------------------------------------ their ends */

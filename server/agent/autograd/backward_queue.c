@@ -272,7 +272,7 @@ is_recorded(const agent_op *op, const tutti_tape *tape)
  * caller may know before us: or a receive for later would hold up what has to come before it.
  */
 static bool
-matters(const agent_op *op, const tutti_tape *tape, const numbers *made)
+does_op_matter(const agent_op *op, const tutti_tape *tape, const numbers *made)
 {
     uint64_t number;
 
@@ -290,7 +290,7 @@ matters(const agent_op *op, const tutti_tape *tape, const numbers *made)
 }
 
 static tutti_code
-await(agent_backward_pass *backward, agent_op *op, tutti_error *err)
+await_op(agent_backward_pass *backward, agent_op *op, tutti_error *err)
 {
     const bool local = op->op.args.kind == TUTTI_COLL_BARRIER || op->local_grad ||
                        op->group == NULL; /* what becomes of it is told without a group */
@@ -324,11 +324,11 @@ agent_backward_find_earlier(agent_backward_pass *backward, tutti_error *err)
     for (link = ops->next; link != ops && code == TUTTI_OK; link = link->next) {
         agent_op *op = tutti_container_of(link, agent_op, live);
 
-        if (matters(op, backward->tape, &made)) {
+        if (does_op_matter(op, backward->tape, &made)) {
             if (op->out != NULL) {
                 made.items[made.count++] = tutti_table_number(op->out);
             }
-            code = await(backward, op, err);
+            code = await_op(backward, op, err);
         }
     }
     free(made.items);

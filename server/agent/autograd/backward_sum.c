@@ -54,7 +54,7 @@ drop_parts(grad_sum *self)
 
 /* The ranks have run its gradient op, so the node is over, also where it fails here alone. */
 static void
-end(grad_sum *self)
+end_grad_sum(grad_sum *self)
 {
     agent_backward_pass *backward = self->backward;
     grad_node *node = self->node;
@@ -154,8 +154,8 @@ add_before(const grad_sum *self)
 
 /* ------------------------------------------------------------------------------ there and back */
 
-static void go_on(grad_sum *self);
-static void begin(grad_sum *self);
+static void resume_grad_sum(grad_sum *self);
+static void begin_grad_sum(grad_sum *self);
 
 static void
 on_moved(agent_posted_move *posted, const tutti_error *err)
@@ -166,22 +166,22 @@ on_moved(agent_posted_move *posted, const tutti_error *err)
         self->code = tutti_error_pass(&self->err, err);
     }
     if (self->code != TUTTI_OK || self->backward->failed) {
-        end(self);
+        end_grad_sum(self);
         return;
     }
     self->at++;
-    go_on(self);
+    resume_grad_sum(self);
 }
 
 static void
-move(grad_sum *self, tutti_tensor *from, tutti_tensor *to)
+copy_grad_in(grad_sum *self, tutti_tensor *from, tutti_tensor *to)
 {
     tutti_move_copy(agent_posted_move_of(&self->posted, self->backward->agent->control, on_moved),
                     from, to);
 }
 
 static tutti_code
-fetch(grad_sum *self)
+fetch_grad_sum(grad_sum *self)
 {
     return tutti_tensor_new(self->backward->agent->space, &self->there[self->at]->spec, false,
                             &self->here[self->at], &self->err);
@@ -208,7 +208,7 @@ bring_back(grad_sum *self)
 
 /* Another gradient may have come meanwhile: then it begins anew with both. */
 static void
-settle(grad_sum *self)
+settle_grad_sum(grad_sum *self)
 {
     tutti_tensor *gradient = self->there[PART_GRADIENT];
 
@@ -218,47 +218,47 @@ settle(grad_sum *self)
     if (self->var->gradient != NULL) {
         self->there[PART_GRADIENT] = gradient;
         self->shared = false;
-        begin(self);
+        begin_grad_sum(self);
         return;
     }
     self->code = tutti_tape_add_gradient(self->var, gradient, false, &self->err);
-    end(self);
+    end_grad_sum(self);
 }
 
 /* The next part that has bytes. */
 static void
-go_on(grad_sum *self)
+resume_grad_sum(grad_sum *self)
 {
     for (; self->at < PART_COUNT; self->at++) {
         if (self->there[self->at] == NULL) {
             continue;
         }
-        self->code = fetch(self);
+        self->code = fetch_grad_sum(self);
         if (self->code != TUTTI_OK) {
-            end(self);
+            end_grad_sum(self);
             return;
         }
         if (self->there[self->at]->bytes > 0) {
-            move(self, self->there[self->at], self->here[self->at]);
+            copy_grad_in(self, self->there[self->at], self->here[self->at]);
             return;
         }
     }
     if (self->at > PART_COUNT) {
-        settle(self);
+        settle_grad_sum(self);
         return;
     }
     self->code = bring_back(self);
     if (self->code != TUTTI_OK) {
-        end(self);
+        end_grad_sum(self);
     } else if (self->there[PART_GRADIENT]->bytes == 0) {
-        settle(self);
+        settle_grad_sum(self);
     } else {
-        move(self, self->here[PART_GRADIENT], self->there[PART_GRADIENT]);
+        copy_grad_in(self, self->here[PART_GRADIENT], self->there[PART_GRADIENT]);
     }
 }
 
 static void
-begin(grad_sum *self)
+begin_grad_sum(grad_sum *self)
 {
     const tutti_tape_record *record = self->node == NULL ? NULL : self->node->record;
 
@@ -272,7 +272,7 @@ begin(grad_sum *self)
         tutti_tensor_ref(record->made);
     }
     self->at = 0;
-    go_on(self);
+    resume_grad_sum(self);
 }
 
 /* ------------------------------------------------------------------------------ gradients */
@@ -290,8 +290,8 @@ take_on_host(grad_node *node, tutti_tensor *gradient, tutti_error *err)
 }
 
 static tutti_code
-start(agent_backward_pass *backward, grad_node *node, tutti_tape_var *var, tutti_tensor *gradient,
-      bool shared, tutti_error *err)
+start_grad_sum(agent_backward_pass *backward, grad_node *node, tutti_tape_var *var,
+               tutti_tensor *gradient, bool shared, tutti_error *err)
 {
     grad_sum *self = calloc(1, sizeof(*self));
 
@@ -314,7 +314,7 @@ start(agent_backward_pass *backward, grad_node *node, tutti_tape_var *var, tutti
             node->queue->flying++;
         }
     }
-    begin(self);
+    begin_grad_sum(self);
     return TUTTI_OK;
 }
 
@@ -327,7 +327,7 @@ agent_backward_take_gradient(grad_node *node, tutti_tensor *gradient, tutti_erro
 
     if (!tutti_tensor_is_host(gradient) &&
         (in->gradient != NULL || !tutti_grad_op_is_plain(node->record))) {
-        return start(node->backward, node, in, gradient, local, err);
+        return start_grad_sum(node->backward, node, in, gradient, local, err);
     }
     code = tutti_tensor_is_host(gradient) ? take_on_host(node, gradient, err)
                                           : tutti_tape_add_gradient(in, gradient, false, err);
@@ -342,7 +342,7 @@ agent_backward_take_given(agent_backward_pass *backward, tutti_tape_var *var,
                           tutti_tensor *gradient, tutti_error *err)
 {
     if (!tutti_tensor_is_host(gradient) && var->gradient != NULL) {
-        return start(backward, NULL, var, gradient, true, err);
+        return start_grad_sum(backward, NULL, var, gradient, true, err);
     }
     return tutti_tape_add_gradient(var, gradient, true, err);
 }

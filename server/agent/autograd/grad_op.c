@@ -15,7 +15,7 @@ is_linear(tutti_reduce reduce)
 }
 
 static bool
-reduces(tutti_coll_kind kind)
+is_reduction(tutti_coll_kind kind)
 {
     return kind == TUTTI_COLL_ALL_REDUCE || kind == TUTTI_COLL_REDUCE ||
            kind == TUTTI_COLL_REDUCE_SCATTER;
@@ -43,7 +43,7 @@ check_local(tutti_coll_kind kind, tutti_error *err)
 tutti_code
 tutti_grad_op_check(const tutti_coll_args *args, bool local, tutti_error *err)
 {
-    if (reduces(args->kind) && !is_linear(args->reduce) && !tutti_grad_op_masks(args)) {
+    if (is_reduction(args->kind) && !is_linear(args->reduce) && !tutti_grad_op_masks(args)) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_REDUCE_OP",
                               "%s here has no gradient, and the tensor is traced: use sum, avg or "
                               "premul_sum, all_reduce with max or min, or no_grad",
@@ -174,7 +174,7 @@ tutti_grad_op_args(const tutti_tape_record *record, tutti_coll_args *ret_args, b
 }
 
 static void
-scale(double factor, tutti_tensor *gradient)
+scale_grad_op(double factor, tutti_tensor *gradient)
 {
     const void *inputs[1] = {gradient->data};
 
@@ -191,7 +191,7 @@ factor_of(const tutti_tape_record *record)
 {
     const tutti_coll_args *args = &record->args;
 
-    if (!reduces(args->kind)) {
+    if (!is_reduction(args->kind)) {
         return 1;
     }
     if (args->reduce == TUTTI_REDUCE_PREMUL_SUM) {
@@ -212,7 +212,7 @@ tutti_grad_op_is_plain(const tutti_tape_record *record)
 void
 tutti_grad_op_finish(const tutti_tape_record *record, tutti_tensor *gradient)
 {
-    scale(factor_of(record), gradient);
+    scale_grad_op(factor_of(record), gradient);
     if (record->mask != NULL) {
         keep_masked(record, gradient);
     }

@@ -19,7 +19,7 @@
 #include "server/agent/tensor/table.h"
 
 static tutti_code
-check_names(const agent_op *op, const agent_request *request, tutti_error *err)
+check_recording_names(const agent_op *op, const agent_request *request, tutti_error *err)
 {
     if (request->tracer_count > AGENT_TRACERS_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "TRACER_COUNT",
@@ -36,7 +36,7 @@ check_names(const agent_op *op, const agent_request *request, tutti_error *err)
 tutti_code
 agent_recording_take(agent_op *op, const agent_request *request, tutti_error *err)
 {
-    tutti_code code = check_names(op, request, err);
+    tutti_code code = check_recording_names(op, request, err);
     tutti_tape *tape = NULL;
     size_t i;
 
@@ -165,7 +165,7 @@ agent_recording_describe(const agent_op *op, const tutti_spec *result, tutti_tap
 }
 
 static tutti_code
-record(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
+record_op(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
 {
     tutti_code code = tutti_grad_op_check(entry->args, op->local_grad, err);
     uint32_t i;
@@ -185,7 +185,7 @@ tutti_code
 agent_recording_one(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
 {
     if (is_traced(op, entry)) {
-        return record(op, entry, err);
+        return record_op(op, entry, err);
     }
     if (entry->out_tensor != 0 && entry->out_tensor != entry->in_tensor) {
         tutti_tapes_overwrite(op->agent->tapes, entry->out_tensor);
@@ -231,7 +231,7 @@ made_by(const agent_op *op, uint32_t part)
 
 /* A given output may have another shape than what came. */
 static void
-learn(const agent_op *op, tutti_tape_record *record)
+learn_recorded(const agent_op *op, tutti_tape_record *record)
 {
     const tutti_tensor *output = made_by(op, 0);
 
@@ -255,7 +255,7 @@ end_record(const agent_op *op, tutti_tape_record *record)
         return;
     }
     if (op->op.on_spec != NULL) { /* now it is known what has come */
-        learn(op, record);
+        learn_recorded(op, record);
     }
     output = op->no_result ? NULL : made_by(op, record->part);
     tutti_tape_record_end(record, op->op.sequence, output == NULL ? NULL : &output->spec);

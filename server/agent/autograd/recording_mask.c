@@ -65,7 +65,7 @@ find_kept(const agent_op *op, uint32_t part)
 }
 
 static tutti_code
-make_room(agent_op *op, tutti_error *err)
+make_room_mask(agent_op *op, tutti_error *err)
 {
     if (op->kept == NULL) {
         op->kept = calloc(op->list != NULL ? op->list->in_count : 1, sizeof(op->kept[0]));
@@ -89,7 +89,7 @@ keep_both(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
         tutti_tensor_ref(entry->made);
         return TUTTI_OK;
     }
-    code = make_room(op, err);
+    code = make_room_mask(op, err);
     if (code == TUTTI_OK) {
         code = tutti_tensor_new(op->space, &entry->args->spec, false, &entry->kept, err);
     }

@@ -28,7 +28,7 @@ typedef struct agent_late {
 /* ------------------------------------------------------------------------------ giving */
 
 static bool
-gives(const agent_op *op)
+has_output(const agent_op *op)
 {
     const tutti_coll_args *args = &op->op.args;
 
@@ -62,7 +62,7 @@ agent_recording_pack(agent_op *op, tutti_error *err)
     unsigned char *packed;
     size_t count = 0;
 
-    if (op->on_end != NULL || !gives(op) || (op->records == NULL && user.size == 0)) {
+    if (op->on_end != NULL || !has_output(op) || (op->records == NULL && user.size == 0)) {
         return TUTTI_OK;
     }
     if (gather_names(op, names, &count, err) != TUTTI_OK) {

@@ -55,7 +55,7 @@ tutti_tapes_next(const tutti_tapes *tapes, tutti_tape *tape)
 }
 
 static tutti_code
-check_new(const tutti_tapes *tapes, const char *name, tutti_error *err)
+check_tape_new(const tutti_tapes *tapes, const char *name, tutti_error *err)
 {
     tutti_code code = tutti_check_name(name, "tracer", err);
 
@@ -74,7 +74,7 @@ check_new(const tutti_tapes *tapes, const char *name, tutti_error *err)
 tutti_code
 tutti_tape_new(tutti_tapes *tapes, const char *name, tutti_tape **ret_tape, tutti_error *err)
 {
-    tutti_code code = check_new(tapes, name, err);
+    tutti_code code = check_tape_new(tapes, name, err);
     tutti_tape *tape;
 
     if (code != TUTTI_OK) {

@@ -99,7 +99,7 @@ make_record(tutti_tape *tape, const tutti_tape_entry *entry)
 }
 
 static void
-insert(tutti_tape *tape, tutti_tape_record *record)
+insert_tape_record(tutti_tape *tape, tutti_tape_record *record)
 {
     tutti_list_node *link = tape->records.before;
 
@@ -154,7 +154,7 @@ tutti_tape_record_new(tutti_tape *tape, const tutti_tape_entry *entry,
                                 : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
                                              "no memory to record an op on tracer %s", tape->name);
     }
-    insert(tape, record);
+    insert_tape_record(tape, record);
     record->in = entry->in_tensor == 0 ? NULL : tutti_tape_var_of(tape, entry->in_tensor);
     if (record->in != NULL) {
         agent_tape_var_ref(record->in);

@@ -33,13 +33,13 @@ static const tutti_rpc_stub stub_leave = STUB("Leave");
 static const tutti_rpc_stub stub_lookup = STUB("LookupRanks");
 
 static tutti_rpc_call_options
-within(uint64_t wait_ns)
+is_within(uint64_t wait_ns)
 {
     return (tutti_rpc_call_options){.deadline_ns = tutti_clock_ns() + wait_ns};
 }
 
 static char *
-text_of(const char *text)
+get_coordinator_text(const char *text)
 {
     return (char *)(uintptr_t)text; /* packed at once, never written */
 }
@@ -48,7 +48,7 @@ static void
 fill_member(const tutti_agent *agent, Tutti__V1__Member *member)
 {
     tutti__v1__member__init(member);
-    member->job = text_of(agent_job(agent));
+    member->job = get_coordinator_text(agent_job(agent));
     member->rank = agent->rank;
     member->incarnation = agent->incarnation;
 }
@@ -64,18 +64,18 @@ agent_wire_is_final(tutti_code code)
 /* ------------------------------------------------------------------------------ join */
 
 static void
-fill_info(tutti_agent *agent, char **addresses, char *gpus, Tutti__V1__AgentInfo *info)
+fill_coordinator_info(tutti_agent *agent, char **addresses, char *gpus, Tutti__V1__AgentInfo *info)
 {
     const tutti_bytes data = tutti_coll_engine_address(agent->engine);
 
     tutti__v1__agent_info__init(info);
-    info->host = text_of(agent->host);
-    info->host_id = text_of(agent->host_id);
+    info->host = get_coordinator_text(agent->host);
+    info->host_id = get_coordinator_text(agent->host_id);
     info->pid = (uint32_t)getpid();
     info->addresses = addresses;
     info->n_addresses = agent_addresses(agent, addresses);
-    info->device = text_of(agent->options->device);
-    info->version = text_of(TUTTI_VERSION);
+    info->device = get_coordinator_text(agent->options->device);
+    info->version = get_coordinator_text(TUTTI_VERSION);
     agent_devices_uuids(agent, gpus);
     info->gpus = gpus;
     info->allow_shared_gpu = agent->options->allow_shared_gpu;
@@ -95,8 +95,8 @@ agent_wire_join(tutti_agent *agent, const tutti_rpc_flow_ops *ops, tutti_rpc_flo
     const tutti_rpc_call_options options = {.deadline_ns = 0};
     uint64_t rank = 0;
 
-    fill_info(agent, addresses, gpus, &info);
-    request.job = text_of(agent_job(agent));
+    fill_coordinator_info(agent, addresses, gpus, &info);
+    request.job = get_coordinator_text(agent_job(agent));
     request.world_size = (uint32_t)(agent->options->max_world != 0 ? agent->options->max_world
                                                                    : agent->options->world_size);
     request.min_world_size = (uint32_t)agent->options->min_world;
@@ -256,11 +256,11 @@ agent_wire_leave(tutti_agent *agent, bool announce, tutti_rpc_reply_fn on_reply,
 {
     Tutti__V1__LeaveRequest request = TUTTI__V1__LEAVE_REQUEST__INIT;
     Tutti__V1__Member member;
-    const tutti_rpc_call_options options = within(LEAVE_NS);
+    const tutti_rpc_call_options options = is_within(LEAVE_NS);
 
     fill_member(agent, &member);
     request.member = &member;
-    request.reason = text_of("stopped");
+    request.reason = get_coordinator_text("stopped");
     request.announce = announce;
     return tutti_rpc_request_start(agent->coordinator, agent->control, &stub_leave, &request.base,
                                    &options, on_reply, agent, NULL, err);
@@ -356,10 +356,10 @@ ask_lookup(lookup *self)
 {
     Tutti__V1__LookupRanksRequest request = TUTTI__V1__LOOKUP_RANKS_REQUEST__INIT;
     tutti_agent *agent = self->coord_request.agent;
-    const tutti_rpc_call_options options = within(CALL_NS);
+    const tutti_rpc_call_options options = is_within(CALL_NS);
     tutti_error err;
 
-    request.job = text_of(agent_job(agent));
+    request.job = get_coordinator_text(agent_job(agent));
     request.ranks = self->ranks;
     request.n_ranks = self->count;
     if (tutti_rpc_request_start(agent->coordinator, agent->control, &stub_lookup, &request.base,

@@ -31,7 +31,7 @@ typedef struct wire_progress {
 } wire_progress;
 
 static void
-describe(const tutti_coll_args *args, char ret_words[WORDS_SIZE])
+describe_heartbeat(const tutti_coll_args *args, char ret_words[WORDS_SIZE])
 {
     tutti_text text = tutti_text_in(ret_words, WORDS_SIZE);
 
@@ -52,7 +52,7 @@ add_pending(const agent_op *op, const tutti_coll_args *args, uint64_t now_ns, wi
     if (op->barriers) {
         (void)snprintf(wire->words[at], WORDS_SIZE, "backward");
     } else {
-        describe(args, wire->words[at]);
+        describe_heartbeat(args, wire->words[at]);
     }
     message->op = wire->words[at];
     message->sequence = op->sequence;
@@ -81,7 +81,7 @@ fill_group(const agent_group *group, uint64_t now_ns, wire_group *wire)
     message->left = agent_group_left(group);
     message->pending = wire->pointers;
     if (group->last_ns != 0) {
-        describe(&group->last_args, wire->last);
+        describe_heartbeat(&group->last_args, wire->last);
         message->last_op = wire->last;
         message->last_ms = (now_ns - group->last_ns) / TUTTI_NS_PER_MS;
         message->last_sequence = group->last_sequence;
@@ -99,7 +99,7 @@ fill_group(const agent_group *group, uint64_t now_ns, wire_group *wire)
 }
 
 static void
-fill(tutti_agent *agent, wire_progress *self)
+fill_heartbeat(tutti_agent *agent, wire_progress *self)
 {
     tutti_map_node *node;
 
@@ -129,7 +129,7 @@ agent_wire_heartbeat(tutti_agent *agent, tutti_rpc_flow *flow, uint64_t number)
     heartbeat.answers = agent->progress_wanted;
     agent->progress_wanted = 0;
     if (progress != NULL) {
-        fill(agent, progress);
+        fill_heartbeat(agent, progress);
         heartbeat.progress = progress->pointers;
         heartbeat.n_progress = progress->count;
     } else {

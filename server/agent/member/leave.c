@@ -7,7 +7,7 @@
 #include "server/agent/state/state.h"
 
 static void
-left(struct agent_member *self)
+finish_leave(struct agent_member *self)
 {
     self->state = MEMBER_LEFT;
     if (self->flow != NULL) {
@@ -27,7 +27,7 @@ on_leave_reply(void *arg, tutti_rpc_message *response, const tutti_error *err)
     if (err != NULL) {
         TUTTI_LOG("agent", DEBUG, "could not say goodbye: %s", err->text);
     }
-    left(agent->member);
+    finish_leave(agent->member);
 }
 
 static void
@@ -74,6 +74,6 @@ agent_member_leave(tutti_agent *agent, void (*on_left)(tutti_agent *agent))
     tutti_rpc_loop_timer_stop(agent->control, &self->retry);
     tutti_rpc_loop_timer_stop(agent->control, &self->limit);
     if (!told || agent_wire_leave(agent, false, on_leave_reply, &err) != TUTTI_OK) {
-        left(self);
+        finish_leave(self);
     }
 }

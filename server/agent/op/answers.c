@@ -80,7 +80,7 @@ delete_results(const agent_kept *self)
 }
 
 static void
-drop(agent_kept *self)
+drop_answer(agent_kept *self)
 {
     agent_answers *answers = &self->agent->answers;
 
@@ -118,7 +118,7 @@ on_expiry(tutti_timer *timer)
         if (oldest->until_ns > now_ns) {
             break;
         }
-        drop(oldest);
+        drop_answer(oldest);
     }
     start_timer(agent);
 }
@@ -145,7 +145,7 @@ agent_answers_fini(tutti_agent *agent)
 }
 
 static agent_kept *
-find(const tutti_agent *agent, const agent_request *request)
+find_answer(const tutti_agent *agent, const agent_request *request)
 {
     unsigned char key[KEY_SIZE];
     tutti_map_node *node = tutti_map_find(&agent->answers.by_key, write_key(key, request));
@@ -157,7 +157,7 @@ bool
 agent_answers_repeat(tutti_agent *agent, tutti_rpc_call *call, const agent_request *request,
                      agent_answer_fn answer)
 {
-    agent_kept *self = request->token == 0 ? NULL : find(agent, request);
+    agent_kept *self = request->token == 0 ? NULL : find_answer(agent, request);
     tutti_error err;
 
     if (self == NULL) {
@@ -241,7 +241,7 @@ agent_answers_settle(agent_op *op)
     }
     answers->bytes += self->bytes;
     if (op->failed || !atomic_load(&self->noted)) {
-        drop(self);
+        drop_answer(self);
         return;
     }
     self->out_is_new = op->handle[0] != '\0';
@@ -249,7 +249,7 @@ agent_answers_settle(agent_op *op)
     self->until_ns = tutti_clock_add(tutti_clock_ns(), op->agent->options->retry_window_ns);
     tutti_list_add(&answers->kept, &self->link);
     while (answers->bytes > op->agent->options->retry_bytes_limit) {
-        drop(tutti_container_of(answers->kept.next, agent_kept, link));
+        drop_answer(tutti_container_of(answers->kept.next, agent_kept, link));
     }
     start_timer(op->agent);
 }

@@ -62,7 +62,7 @@ agent_list_free(agent_op *op)
 }
 
 static uint64_t
-aligned(uint64_t bytes)
+is_list_aligned(uint64_t bytes)
 {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
@@ -79,7 +79,7 @@ agent_list_share(const agent_op *op, tutti_coll_tensor *tensors, uint32_t count,
 
     for (i = 0; i < count && code == TUTTI_OK; i++) {
         bytes += tutti_spec_bytes(&tensors[i].spec);
-        total += aligned(tutti_spec_bytes(&tensors[i].spec));
+        total += is_list_aligned(tutti_spec_bytes(&tensors[i].spec));
         code = agent_check_inline(bytes, err);
     }
     spec.dims[0] = (int64_t)total;
@@ -89,7 +89,7 @@ agent_list_share(const agent_op *op, tutti_coll_tensor *tensors, uint32_t count,
     total = 0;
     for (i = 0; i < count && code == TUTTI_OK; i++) {
         tensors[i].data = (unsigned char *)(*ret)->data + total;
-        total += aligned(tutti_spec_bytes(&tensors[i].spec));
+        total += is_list_aligned(tutti_spec_bytes(&tensors[i].spec));
     }
     return code;
 }
@@ -261,7 +261,7 @@ make_output(agent_op *op, const agent_request *request, tutti_error *err)
 }
 
 static tutti_code
-check_request(const agent_request *request, tutti_error *err)
+check_list_request(const agent_request *request, tutti_error *err)
 {
     const size_t most =
         request->input_count > request->output_count ? request->input_count : request->output_count;
@@ -303,7 +303,7 @@ tutti_code
 agent_list_take(agent_op *op, agent_request *request, tutti_error *err)
 {
     const bool makes_list = tutti_coll_makes_list(&op->op.args);
-    tutti_code code = check_request(request, err);
+    tutti_code code = check_list_request(request, err);
 
     if (code == TUTTI_OK) {
         code = prepare_list(op, request, err);
@@ -409,7 +409,7 @@ fill_new(agent_op *op, uint32_t i, tutti_error *err)
 
 /* The number of results was not known before. */
 static tutti_code
-make_room(agent_list *list, uint32_t count, tutti_error *err)
+make_room_list(agent_list *list, uint32_t count, tutti_error *err)
 {
     tutti_lock **locks = calloc((size_t)count + 1, sizeof(tutti_lock *));
 
@@ -427,7 +427,7 @@ static tutti_code
 make_late(agent_op *op, uint32_t count, tutti_error *err)
 {
     agent_list *list = op->list;
-    tutti_code code = make_room(list, count, err);
+    tutti_code code = make_room_list(list, count, err);
     uint32_t i;
 
     if (code == TUTTI_OK) {
@@ -450,7 +450,7 @@ static tutti_code
 place_inline(agent_op *op, uint32_t count, tutti_error *err)
 {
     agent_list *list = op->list;
-    tutti_code code = make_room(list, count, err);
+    tutti_code code = make_room_list(list, count, err);
 
     if (code == TUTTI_OK) {
         code = agent_list_share(op, list->out, count, &list->out_memory, err);
@@ -477,7 +477,7 @@ place_each(agent_op *op, uint32_t count, tutti_error *err)
 
 /* The shapes are known: by now, or from others on the engine's thread. */
 static tutti_code
-place(agent_op *op, const tutti_spec *specs, uint32_t count, tutti_error *err)
+place_list(agent_op *op, const tutti_spec *specs, uint32_t count, tutti_error *err)
 {
     agent_list *list = op->list;
     uint32_t i;
@@ -507,7 +507,7 @@ place(agent_op *op, const tutti_spec *specs, uint32_t count, tutti_error *err)
 static tutti_code
 on_list(tutti_coll_op *engine_op, const tutti_spec *specs, uint32_t count, tutti_error *err)
 {
-    return place(tutti_container_of(engine_op, agent_op, op), specs, count, err);
+    return place_list(tutti_container_of(engine_op, agent_op, op), specs, count, err);
 }
 
 /* A root's list stands for its results, unless it named others. */
@@ -517,7 +517,7 @@ place_of_root(agent_op *op, const tutti_spec *specs, uint32_t count, tutti_error
     agent_list *list = op->list;
 
     if (op->op.args.kind != TUTTI_COLL_BROADCAST || list->given_count > 0 || op->out_inline) {
-        return place(op, specs, count, err);
+        return place_list(op, specs, count, err);
     }
     list->out = calloc((size_t)count + 1, sizeof(*list->out));
     if (list->out == NULL) {
@@ -550,7 +550,7 @@ agent_list_results(agent_op *op, tutti_error *err)
         op->op.on_list = on_list;
     } else if (code == TUTTI_OK && !op->no_result) {
         code = tutti_coll_is_from_root(args->kind) ? place_of_root(op, specs, count, err)
-                                                   : place(op, specs, count, err);
+                                                   : place_list(op, specs, count, err);
     }
     free(specs);
     return code;

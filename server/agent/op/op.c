@@ -60,7 +60,7 @@ forget_results(agent_op *op)
  * alone: when that did not reach it, the result goes.
  */
 static void
-let_go(agent_op *op)
+release_op_memory(agent_op *op)
 {
     if (!op->over || (op->call != NULL && !op->call_over)) {
         return;
@@ -86,7 +86,7 @@ on_call_end(tutti_rpc_call *call, void *self)
 
     (void)self;
     op->call_over = true;
-    let_go(op);
+    release_op_memory(op);
 }
 
 static void
@@ -166,7 +166,7 @@ agent_op_finish(agent_op *op)
     op->agent->hooks->op_ended(op);
     agent_answers_settle(op);
     release_op(op);
-    let_go(op);
+    release_op_memory(op);
 }
 
 static void
@@ -335,7 +335,8 @@ on_cancel(tutti_rpc_call *call, void *self)
 
 /* Before it has a place in any order: nobody else hears of it. */
 static tutti_code
-admit(tutti_agent *agent, const agent_request *request, agent_group **ret_group, tutti_error *err)
+admit_op(tutti_agent *agent, const agent_request *request, agent_group **ret_group,
+         tutti_error *err)
 {
     const char *name = request->group[0] == '\0' ? "world" : request->group;
     tutti_code code = agent->hooks->check_begin(agent, err);
@@ -385,7 +386,7 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
     if (agent_answers_repeat(agent, call, request, answer)) {
         return;
     }
-    if (admit(agent, request, &group, &err) != TUTTI_OK ||
+    if (admit_op(agent, request, &group, &err) != TUTTI_OK ||
         agent_client_enter(&agent->clients, call, &client, &err) != TUTTI_OK) {
         tutti_rpc_call_fail(call, &err);
         return;

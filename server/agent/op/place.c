@@ -51,7 +51,7 @@ add_list(agent_op *op, tutti_error *err)
 
 /* The GPU of the group's collectives in this epoch; NULL: none has used one. */
 static tutti_space *
-place_of(const agent_group *group)
+find_place(const agent_group *group)
 {
     return group->placed == group->epoch ? group->place : NULL;
 }
@@ -61,7 +61,7 @@ static tutti_code
 keep_place(const agent_op *op, tutti_error *err)
 {
     agent_group *group = op->group;
-    tutti_space *place = place_of(group);
+    tutti_space *place = find_place(group);
 
     if (place != NULL && place != op->space) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DEVICE_MISMATCH",
@@ -103,7 +103,7 @@ static tutti_space *
 default_place(const agent_op *op)
 {
     tutti_space *home = op->agent->devices.home;
-    tutti_space *place = place_of(op->group);
+    tutti_space *place = find_place(op->group);
 
     if (op->out_inline || op->op.args.kind == TUTTI_COLL_BARRIER) {
         return op->agent->space;

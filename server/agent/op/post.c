@@ -103,7 +103,7 @@ find_in_block(const agent_op *op, uint32_t *ret_peer, tutti_error *err)
 }
 
 static tutti_code
-translate(agent_op *op, tutti_error *err)
+translate_posted(agent_op *op, tutti_error *err)
 {
     tutti_coll_args *args = &op->op.args;
 
@@ -204,11 +204,11 @@ take_role(agent_op *op)
 
 /* Make the op what the engine wants: everything that can be wrong on this rank alone shows here. */
 static tutti_code
-prepare(agent_op *op, tutti_error *err)
+prepare_posted(agent_op *op, tutti_error *err)
 {
     tutti_coll_group *coll = op->group->coll;
     tutti_spec result = {0};
-    tutti_code code = translate(op, err);
+    tutti_code code = translate_posted(op, err);
 
     if (code == TUTTI_OK) {
         code = take_input(op, err);
@@ -263,7 +263,7 @@ agent_op_answer_async(agent_op *op)
 
 /* The group counts it all the same, and the others get its error. */
 static void
-refuse(agent_op *op, const tutti_error *why)
+refuse_posted(agent_op *op, const tutti_error *why)
 {
     tutti_error err = *why;
 
@@ -288,17 +288,17 @@ agent_op_launch(agent_op *op)
     op->said = op->op.args;
     if (op->failed || op->cancelled) {
         err = op->err;
-        refuse(op, &err);
+        refuse_posted(op, &err);
         return;
     }
-    code = prepare(op, &err);
+    code = prepare_posted(op, &err);
     if (code != TUTTI_OK) {
-        refuse(op, &err);
+        refuse_posted(op, &err);
         return;
     }
     code = op->agent->hooks->record_pack(op, &err);
     if (code != TUTTI_OK) {
-        refuse(op, &err);
+        refuse_posted(op, &err);
         return;
     }
     op->op.deadline_ns = op->deadline_ns;
@@ -316,6 +316,6 @@ agent_op_launch(agent_op *op)
     if (code != TUTTI_OK) {
         op->posted = false;
         tutti_list_remove(&op->link);
-        refuse(op, &err);
+        refuse_posted(op, &err);
     }
 }

@@ -115,7 +115,7 @@ lock_input(agent_op *op, const agent_request *request, tutti_error *err)
 }
 
 static tutti_code
-check_request(const agent_op *op, const agent_request *request, tutti_error *err)
+check_op_request(const agent_op *op, const agent_request *request, tutti_error *err)
 {
     if (request->refused.code != TUTTI_OK) {
         return tutti_error_pass(err, &request->refused);
@@ -155,7 +155,7 @@ agent_op_take(agent_op *op, agent_request *request, tutti_error *err)
     op->out_inline =
         request->inline_result || (request->inline_input && request->output[0] == '\0' &&
                                    request->output_count == 0 && makes_output(request->args.kind));
-    code = check_request(op, request, err);
+    code = check_op_request(op, request, err);
     if (code == TUTTI_OK) {
         code = request->is_list ? agent_list_take(op, request, err) : take_one(op, request, err);
     }

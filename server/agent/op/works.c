@@ -36,7 +36,7 @@ agent_works_open(tutti_agent *agent, tutti_error *err)
 }
 
 static void
-forget(struct agent_works *works, agent_work *work)
+forget_work(struct agent_works *works, agent_work *work)
 {
     assert(tutti_list_empty(&work->waits) && work->pins == 0);
     tutti_list_remove(&work->finished);
@@ -56,7 +56,7 @@ agent_works_close(tutti_agent *agent)
         return;
     }
     while ((node = tutti_map_first(&agent->works->by_number)) != NULL) {
-        forget(agent->works, tutti_container_of(node, agent_work, by_number));
+        forget_work(agent->works, tutti_container_of(node, agent_work, by_number));
     }
     free(agent->works);
     agent->works = NULL;
@@ -139,7 +139,7 @@ agent_work_is_pinned(const tutti_agent *agent, uint64_t number)
 /* ------------------------------------------------------------------------------ finishing */
 
 static void
-take_list(agent_work_status *status, agent_op *op)
+take_work_list(agent_work_status *status, agent_op *op)
 {
     if (op->failed) {
         return;
@@ -168,7 +168,7 @@ fill_status(agent_work_status *status, agent_op *op)
         status->has_spec = true;
         status->spec = tensor->spec;
     }
-    take_list(status, op);
+    take_work_list(status, op);
     if (op->op.args.kind == TUTTI_COLL_RECV && !op->failed) {
         status->source = op->op.source;
         status->source_global = op->source_global;
@@ -198,7 +198,7 @@ agent_work_done(agent_work *work, agent_op *op)
 
         link = link->next;
         if (oldest->pins == 0) {
-            forget(works, oldest);
+            forget_work(works, oldest);
         }
     }
 }

@@ -10,7 +10,7 @@
 #include "server/agent/state/state.h"
 
 static tutti_code
-check_count(size_t count, tutti_error *err)
+check_works_count(size_t count, tutti_error *err)
 {
     if (count == 0 || count > AGENT_WAIT_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "WORK_COUNT", "%zu works, need 1 to %d",
@@ -21,7 +21,7 @@ check_count(size_t count, tutti_error *err)
 
 /* How they stand, as one array. NULL: no memory. */
 static agent_work_status *
-gather(const tutti_agent *agent, const uint64_t *numbers, size_t count)
+gather_works(const tutti_agent *agent, const uint64_t *numbers, size_t count)
 {
     agent_work_status *statuses = calloc(count, sizeof(*statuses));
     size_t i;
@@ -56,7 +56,7 @@ agent_wait_end(agent_wait *wait, const tutti_error *err)
     tutti_error none;
 
     if (err == NULL) {
-        statuses = gather(wait->agent, wait->numbers, wait->count);
+        statuses = gather_works(wait->agent, wait->numbers, wait->count);
     }
     if (statuses != NULL) {
         wait->answer(wait->call, statuses, wait->count);
@@ -74,7 +74,7 @@ on_expiry(tutti_timer *timer)
     agent_wait *wait = tutti_container_of(timer, agent_wait, timer);
     char words[512];
     tutti_text text = tutti_text_in(words, sizeof(words));
-    agent_work_status *statuses = gather(wait->agent, wait->numbers, wait->count);
+    agent_work_status *statuses = gather_works(wait->agent, wait->numbers, wait->count);
     size_t named = 0;
     tutti_error err;
     size_t i;
@@ -161,7 +161,7 @@ agent_works_wait(tutti_agent *agent, tutti_rpc_call *call, char *const *works, s
 {
     agent_wait *wait = NULL;
     tutti_error err;
-    tutti_code code = check_count(count, &err);
+    tutti_code code = check_works_count(count, &err);
 
     if (code == TUTTI_OK) {
         wait = new_wait(agent, call, count, answer);
@@ -188,7 +188,7 @@ agent_works_test(tutti_agent *agent, tutti_rpc_call *call, char *const *works, s
 {
     agent_wait *wait = NULL;
     tutti_error err;
-    tutti_code code = check_count(count, &err);
+    tutti_code code = check_works_count(count, &err);
 
     if (code == TUTTI_OK) {
         wait = new_wait(agent, call, count, answer);

@@ -45,7 +45,7 @@ agent_flight_begin(agent_flight *flight)
 }
 
 static uint64_t
-oldest(const agent_flight *flight)
+get_oldest_record(const agent_flight *flight)
 {
     return flight->next < AGENT_FLIGHT_OPS ? 0 : flight->next - AGENT_FLIGHT_OPS;
 }
@@ -54,7 +54,7 @@ agent_flight_entry *
 agent_flight_change(agent_flight *flight, uint64_t record_id)
 {
     (void)pthread_mutex_lock(&flight->lock);
-    if (record_id >= oldest(flight) && record_id < flight->next) {
+    if (record_id >= get_oldest_record(flight) && record_id < flight->next) {
         return &flight->ring[record_id % AGENT_FLIGHT_OPS];
     }
     (void)pthread_mutex_unlock(&flight->lock);
@@ -74,7 +74,7 @@ agent_flight_read(agent_flight *flight, uint64_t from, agent_flight_entry *ret_e
     uint64_t at;
 
     (void)pthread_mutex_lock(&flight->lock);
-    at = from < oldest(flight) ? oldest(flight) : from;
+    at = from < get_oldest_record(flight) ? get_oldest_record(flight) : from;
     while (count < most && at < flight->next) {
         ret_entries[count++] = flight->ring[at++ % AGENT_FLIGHT_OPS];
     }

@@ -252,7 +252,7 @@ take_snapshot(const tutti_agent *agent)
 
 /* The thread has done its work, or never began. */
 static void
-reap(struct agent_dump *self)
+wait_for_dump(struct agent_dump *self)
 {
     if (self->started) {
         (void)pthread_join(self->thread, NULL);
@@ -261,7 +261,7 @@ reap(struct agent_dump *self)
 }
 
 static void
-arm(struct agent_dump *self, uint64_t at_ns)
+arm_dump(struct agent_dump *self, uint64_t at_ns)
 {
     self->due = true;
     tutti_rpc_loop_timer_start(self->agent->control, &self->timer, at_ns);
@@ -273,10 +273,10 @@ on_due(tutti_timer *timer)
     struct agent_dump *self = tutti_container_of(timer, struct agent_dump, timer);
 
     if (atomic_load(&self->busy)) { /* a slow disk */
-        arm(self, tutti_clock_ns() + AGAIN_NS);
+        arm_dump(self, tutti_clock_ns() + AGAIN_NS);
         return;
     }
-    reap(self);
+    wait_for_dump(self);
     self->due = false;
     self->last_ns = tutti_clock_ns();
     self->shot = take_snapshot(self->agent);
@@ -300,8 +300,9 @@ agent_dump_soon(tutti_agent *agent)
     if (agent->options->flight_dir[0] == '\0' || self->due) {
         return;
     }
-    arm(self, self->last_ns != 0 && self->last_ns + AGAIN_NS > soon_ns ? self->last_ns + AGAIN_NS
-                                                                       : soon_ns);
+    arm_dump(self, self->last_ns != 0 && self->last_ns + AGAIN_NS > soon_ns
+                       ? self->last_ns + AGAIN_NS
+                       : soon_ns);
 }
 
 void
@@ -311,7 +312,7 @@ agent_dump_flush(tutti_agent *agent)
 
     if (self->due) {
         tutti_rpc_loop_timer_stop(agent->control, &self->timer);
-        reap(self);
+        wait_for_dump(self);
         on_due(&self->timer);
     }
 }
@@ -320,7 +321,7 @@ void
 agent_dump_close(tutti_agent *agent)
 {
     if (agent->dump != NULL) {
-        reap(agent->dump);
+        wait_for_dump(agent->dump);
     }
     free(agent->dump);
     agent_flight_free(agent->flight);

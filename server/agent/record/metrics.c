@@ -20,7 +20,7 @@ kind_of(const agent_op *op)
 
 /* What this rank gave. */
 static uint64_t
-bytes_of(const agent_op *op)
+get_metrics_bytes(const agent_op *op)
 {
     const tutti_coll_args *args = &op->op.args;
     uint64_t bytes = 0;
@@ -58,7 +58,7 @@ agent_note_op(agent_op *op)
     tutti_count(&numbers->ops[kind][code < AGENT_CODES ? code : TUTTI_UNKNOWN], 1);
     tutti_meter_add(&numbers->op_durations[kind], op->ended_ns - op->enqueued_ns);
     if (!op->failed) {
-        tutti_count(&numbers->op_bytes[kind], bytes_of(op));
+        tutti_count(&numbers->op_bytes[kind], get_metrics_bytes(op));
     }
     log_op(op);
 }

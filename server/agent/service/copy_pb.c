@@ -15,7 +15,7 @@
 
 /* The last use, which is the first when a tensor is copied onto itself, is where it went. */
 static void
-answer(agent_access *access)
+answer_copy(agent_access *access)
 {
     Tutti__V1__CopyResponse response = TUTTI__V1__COPY_RESPONSE__INIT;
     const uint32_t last = access->lock_set.count - 1;
@@ -38,7 +38,7 @@ on_copied(agent_gpu_chunk *piece, const tutti_error *err)
     if (err != NULL) {
         agent_access_fail(access, err);
     } else {
-        answer(access);
+        answer_copy(access);
     }
     agent_gpu_chunk_free(piece);
 }
@@ -79,7 +79,7 @@ make_copy(agent_access *access, const char *device, const tutti_tensor *from, tu
 }
 
 static void
-turn(agent_access *access)
+start_copy(agent_access *access)
 {
     const Tutti__V1__CopyRequest *request = tutti_rpc_call_request(access->call);
     tutti_tensor *from = NULL;
@@ -97,17 +97,17 @@ turn(agent_access *access)
         return;
     }
     if (from == to || from->bytes == 0) {
-        answer(access);
+        answer_copy(access);
     } else if (tutti_tensor_is_host(from) && tutti_tensor_is_host(to)) {
         memcpy(to->data, from->data, (size_t)from->bytes);
-        answer(access);
+        answer_copy(access);
     } else {
         copy_staged(access, from, to);
     }
 }
 
 static tutti_code
-check(const agent_access *access, const Tutti__V1__CopyRequest *request, tutti_error *err)
+check_copy(const agent_access *access, const Tutti__V1__CopyRequest *request, tutti_error *err)
 {
     tutti_space *space = NULL;
 
@@ -118,10 +118,10 @@ check(const agent_access *access, const Tutti__V1__CopyRequest *request, tutti_e
 }
 
 static tutti_code
-want(agent_access *access, const Tutti__V1__CopyRequest *request, tutti_error *err)
+lock_copy_tensors(agent_access *access, const Tutti__V1__CopyRequest *request, tutti_error *err)
 {
     tutti_table *table = access->agent->table;
-    tutti_code code = check(access, request, err);
+    tutti_code code = check_copy(access, request, err);
 
     if (code == TUTTI_OK) {
         code = tutti_table_lock_by_name(table, &access->lock_set, request->handle, false, err);
@@ -146,13 +146,13 @@ void
 agent_on_copy(tutti_rpc_call *call, void *self)
 {
     const Tutti__V1__CopyRequest *request = tutti_rpc_call_request(call);
-    agent_access *access = agent_access_new(self, call, turn);
+    agent_access *access = agent_access_new(self, call, start_copy);
     tutti_error err;
 
     if (access == NULL) {
         return;
     }
-    if (want(access, request, &err) != TUTTI_OK) {
+    if (lock_copy_tensors(access, request, &err) != TUTTI_OK) {
         agent_access_fail(access, &err);
         return;
     }

@@ -21,7 +21,7 @@
 #define GROUPS_SHOWN 256
 
 static char *
-text_of(const char *text)
+get_diagnostics_text(const char *text)
 {
     return (char *)(uintptr_t)text;
 }
@@ -33,18 +33,18 @@ on_describe(tutti_rpc_call *call, void *self)
     Tutti__V1__DescribeAgentResponse response = TUTTI__V1__DESCRIBE_AGENT_RESPONSE__INIT;
     char *addresses[TUTTI_ADDRESSES_MAX];
 
-    response.job = text_of(agent_job(agent));
+    response.job = get_diagnostics_text(agent_job(agent));
     response.joined = agent->state == AGENT_JOINED;
     response.rank = agent->rank;
     response.world_size = agent->world_size;
     response.incarnation = agent->incarnation;
     response.epoch = agent->epoch;
-    response.coordinator = text_of(agent->options->coordinator);
+    response.coordinator = get_diagnostics_text(agent->options->coordinator);
     response.host = agent->host;
     response.host_id = agent->host_id;
     response.pid = (uint32_t)getpid();
-    response.device = text_of(agent->options->device);
-    response.version = text_of(TUTTI_VERSION);
+    response.device = get_diagnostics_text(agent->options->device);
+    response.version = get_diagnostics_text(TUTTI_VERSION);
     response.commands_max = (uint32_t)agent->options->commands_max;
     response.transfer_streams_max = AGENT_UPLOAD_PARTS_MAX;
     response.addresses = addresses;
@@ -85,7 +85,7 @@ on_capabilities(tutti_rpc_call *call, void *self)
         capabilities[i].element_bytes = (uint32_t)tutti_dtype_bytes(dtype);
         capabilities[i].reduce_ops = reduces[i];
         capabilities[i].n_reduce_ops = list_reduces(dtype, reduces[i]);
-        capabilities[i].backend = text_of("host");
+        capabilities[i].backend = get_diagnostics_text("host");
         pointers[i] = &capabilities[i];
     }
     response.capabilities = pointers;
@@ -145,7 +145,7 @@ list_gpus(tutti_agent *agent, wire_gpus *ret)
 
         tutti_space_stat(device->space, &space);
         tutti__v1__gpu_stats__init(message);
-        message->device = text_of(tutti_space_device(device->space));
+        message->device = get_diagnostics_text(tutti_space_device(device->space));
         message->uuid = device->cuda.uuid;
         message->name = device->cuda.name;
         message->tensor_count = space.tensor_count;

@@ -38,7 +38,7 @@ typedef struct self_check {
 } self_check;
 
 static char *
-text_of(const char *text)
+get_self_check_text(const char *text)
 {
     return (char *)(uintptr_t)text;
 }
@@ -125,7 +125,7 @@ fill_gpus(self_check *self)
 }
 
 static void
-fill(self_check *self)
+fill_self_check(self_check *self)
 {
     tutti_agent *agent = self->agent;
     const char *listen = agent->server_options->listen;
@@ -135,12 +135,13 @@ fill(self_check *self)
     response->rank = agent->rank;
     response->host = agent->host;
     response->pid = (uint32_t)getpid();
-    response->version = text_of(TUTTI_VERSION);
-    response->device = text_of(agent->options->device);
+    response->version = get_self_check_text(TUTTI_VERSION);
+    response->device = get_self_check_text(agent->options->device);
     response->addresses = self->addresses;
     response->n_addresses = agent_addresses(agent, self->addresses);
-    response->transports = text_of(tutti_agent_data_plane_name(agent->options, listen));
-    response->net_devices = text_of(tutti_agent_data_plane_devices(agent->options, listen));
+    response->transports = get_self_check_text(tutti_agent_data_plane_name(agent->options, listen));
+    response->net_devices =
+        get_self_check_text(tutti_agent_data_plane_devices(agent->options, listen));
     fill_limits(self);
     fill_machine(self);
     fill_gpus(self);
@@ -158,7 +159,7 @@ on_probed(void *arg, const tutti_coll_reach *reaches, size_t count)
         self->reaches[i].rank = reaches[i].rank;
         self->reaches[i].reached = reaches[i].reached;
         self->reaches[i].trip_us = reaches[i].trip_ns / TUTTI_NS_PER_US;
-        self->reaches[i].why = text_of(reaches[i].why);
+        self->reaches[i].why = get_self_check_text(reaches[i].why);
         self->pointers[i] = &self->reaches[i];
     }
     self->response.reaches = self->pointers;
@@ -169,7 +170,8 @@ on_probed(void *arg, const tutti_coll_reach *reaches, size_t count)
 }
 
 static tutti_code
-check(const tutti_agent *agent, const Tutti__V1__ExamineRequest *request, tutti_error *err)
+check_self_check(const tutti_agent *agent, const Tutti__V1__ExamineRequest *request,
+                 tutti_error *err)
 {
     size_t i;
 
@@ -195,14 +197,14 @@ check(const tutti_agent *agent, const Tutti__V1__ExamineRequest *request, tutti_
 }
 
 static tutti_code
-start(tutti_agent *agent, tutti_rpc_call *call, tutti_error *err)
+start_self_check(tutti_agent *agent, tutti_rpc_call *call, tutti_error *err)
 {
     const Tutti__V1__ExamineRequest *request = tutti_rpc_call_request(call);
     const uint64_t wait_ms = request->wait_ms == 0 ? WAIT_MS : request->wait_ms;
     uint32_t ranks[RANKS_MAX];
     size_t count = 0;
     size_t i;
-    tutti_code code = check(agent, request, err);
+    tutti_code code = check_self_check(agent, request, err);
     self_check *self = code == TUTTI_OK ? calloc(1, sizeof(*self)) : NULL;
 
     if (self == NULL) {
@@ -217,7 +219,7 @@ start(tutti_agent *agent, tutti_rpc_call *call, tutti_error *err)
     }
     self->agent = agent;
     self->call = call;
-    fill(self);
+    fill_self_check(self);
     tutti_rpc_call_ref(call);
     code = tutti_coll_probe(agent->engine, ranks, count, wait_ms * TUTTI_NS_PER_MS, on_probed, self,
                             err);
@@ -233,7 +235,7 @@ agent_on_examine(tutti_rpc_call *call, void *self)
 {
     tutti_error err;
 
-    if (start(self, call, &err) != TUTTI_OK) {
+    if (start_self_check(self, call, &err) != TUTTI_OK) {
         tutti_rpc_call_fail(call, &err);
     }
 }

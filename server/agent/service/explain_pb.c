@@ -23,7 +23,7 @@ typedef struct wire_explanation {
 } wire_explanation;
 
 static char *
-text_of(const char *text)
+get_explanation_text(const char *text)
 {
     return (char *)(uintptr_t)text;
 }
@@ -131,8 +131,9 @@ write_selection(wire_explanation *self, const tutti_selection *selection)
     if (forced != TUTTI_ALGORITHM_NONE && !tutti_algorithm_fits(forced, query, &why_not)) {
         tutti_text_add(&text, "%s: %s", tutti_algorithm_name(forced), why_not);
     }
-    self->message.algorithm = text_of(rides ? "agreement" : tutti_algorithm_name(algorithm));
-    self->message.why = text_of(rides ? "small" : whys[why]);
+    self->message.algorithm =
+        get_explanation_text(rides ? "agreement" : tutti_algorithm_name(algorithm));
+    self->message.why = get_explanation_text(rides ? "small" : whys[why]);
     self->message.rule = self->rule;
     self->message.passed_over = self->passed_over;
     self->message.rule_count = (uint32_t)selection->rule_count;
@@ -154,9 +155,9 @@ write_alternatives(wire_explanation *self)
             continue;
         }
         tutti__v1__alternative__init(one);
-        one->algorithm = text_of(tutti_algorithm_name(algorithm));
+        one->algorithm = get_explanation_text(tutti_algorithm_name(algorithm));
         one->possible = tutti_algorithm_fits(algorithm, &self->query, &why_not);
-        one->why_not = text_of(why_not);
+        one->why_not = get_explanation_text(why_not);
         one->predicted_ns =
             one->possible ? tutti_selection_cost_ns(algorithm, &self->query, &model) : 0;
         one->keeps_order = tutti_algorithm_keeps_order(algorithm, self->query.kind);
@@ -185,15 +186,16 @@ agent_on_explain(tutti_rpc_call *call, void *self)
         return;
     }
     answer.message.op = request->op;
-    answer.message.group = text_of(name);
+    answer.message.group = get_explanation_text(name);
     answer.message.bytes = request->bytes;
     answer.message.rank_count = answer.query.ranks;
     answer.message.host_count = answer.query.hosts;
-    answer.message.order_class = text_of(tutti_selection_class_name(answer.query.class_));
+    answer.message.order_class =
+        get_explanation_text(tutti_selection_class_name(answer.query.class_));
     answer.message.table =
-        text_of(is_told                                 ? "told"
-                : agent->options->tune_table[0] != '\0' ? agent->options->tune_table
-                                                        : "shipped");
+        get_explanation_text(is_told                                 ? "told"
+                             : agent->options->tune_table[0] != '\0' ? agent->options->tune_table
+                                                                     : "shipped");
     write_selection(&answer, selection);
     write_alternatives(&answer);
     tutti_rpc_call_reply(call, &answer.message.base, NULL);

@@ -36,7 +36,7 @@ typedef struct page {
 } page;
 
 static char *
-text_of(const char *text)
+get_flight_text(const char *text)
 {
     return (char *)(uintptr_t)text;
 }
@@ -56,8 +56,8 @@ tensors_to_wire(const agent_flight_entry *entry, wire_entry *wire)
     shape_to_wire(&entry->output, &wire->output);
     wire->inputs[0] = &wire->input;
     wire->outputs[0] = &wire->output;
-    wire->input_dtypes[0] = text_of(tutti_dtype_name(entry->input.dtype));
-    wire->output_dtypes[0] = text_of(tutti_dtype_name(entry->output.dtype));
+    wire->input_dtypes[0] = get_flight_text(tutti_dtype_name(entry->input.dtype));
+    wire->output_dtypes[0] = get_flight_text(tutti_dtype_name(entry->output.dtype));
     wire->message.input_sizes = wire->inputs;
     wire->message.input_dtypes = wire->input_dtypes;
     wire->message.output_sizes = wire->outputs;
@@ -98,12 +98,12 @@ entry_to_wire(agent_flight_entry *entry, uint64_t offset_ns, wire_entry *wire)
     message->p2p_seq_id = entry->p2p_number;
     message->op_id = entry->op_number;
     message->profiling_name = wire->name;
-    message->state = text_of(agent_flight_state_name(entry->state));
+    message->state = get_flight_text(agent_flight_state_name(entry->state));
     message->retired = entry->retired;
     message->timeout_ms = entry->timeout_ms;
     message->is_p2p = entry->p2p_number != 0;
     if (entry->code != TUTTI_OK) {
-        message->error_code = text_of(tutti_code_name(entry->code));
+        message->error_code = get_flight_text(tutti_code_name(entry->code));
         message->error_reason = entry->reason;
         message->error_text = entry->error;
     }
@@ -149,7 +149,7 @@ add_groups(const tutti_agent *agent, page *self)
 }
 
 static void
-fill(page *self, const tutti_agent *agent, uint64_t from, size_t size)
+fill_flight(page *self, const tutti_agent *agent, uint64_t from, size_t size)
 {
     const size_t count = agent_flight_read(agent->flight, from, self->entries, size);
     const uint64_t wall_ns = tutti_clock_wall_ns();
@@ -160,7 +160,7 @@ fill(page *self, const tutti_agent *agent, uint64_t from, size_t size)
         entry_to_wire(&self->entries[i], offset_ns, &self->wires[i]);
         self->pointers[i] = &self->wires[i].message;
     }
-    self->response.version = text_of(AGENT_FLIGHT_VERSION);
+    self->response.version = get_flight_text(AGENT_FLIGHT_VERSION);
     self->response.entries = self->pointers;
     self->response.n_entries = count;
     self->response.next_record_id =
@@ -193,8 +193,8 @@ agent_on_flight(tutti_rpc_call *call, void *self)
         return;
     }
     tutti__v1__get_flight_record_response__init(&answer->response);
-    fill(answer, self, request->from_record_id,
-         request->page_size == 0 ? PAGE_DEFAULT : request->page_size);
+    fill_flight(answer, self, request->from_record_id,
+                request->page_size == 0 ? PAGE_DEFAULT : request->page_size);
     tutti_rpc_call_reply(call, &answer->response.base, NULL);
     free(answer);
 }

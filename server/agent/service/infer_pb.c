@@ -104,8 +104,8 @@ take_tensor(const tutti_agent *agent, const agent_request *request, size_t i,
 
 /* [out] ret_list  to be freed */
 static tutti_code
-take_list(const tutti_agent *agent, agent_request *request, tutti_coll_tensor **ret_list,
-          tutti_error *err)
+take_inference_list(const tutti_agent *agent, agent_request *request, tutti_coll_tensor **ret_list,
+                    tutti_error *err)
 {
     tutti_coll_tensor *list = calloc(request->input_count + 1, sizeof(*list));
     tutti_code code = TUTTI_OK;
@@ -162,7 +162,7 @@ infer_request(const tutti_agent *agent, const Tutti__V1__InferRequest *message,
 
     ret->is_list = tutti_coll_makes_list(&request->args);
     if (code == TUTTI_OK) {
-        code = take_list(agent, request, &list, err);
+        code = take_inference_list(agent, request, &list, err);
     }
     if (code == TUTTI_OK) {
         code = take_one(agent, request, err);
@@ -178,8 +178,8 @@ infer_request(const tutti_agent *agent, const Tutti__V1__InferRequest *message,
 }
 
 static tutti_code
-infer(const tutti_agent *agent, const Tutti__V1__InferRequest *message, tutti_rpc_call *call,
-      inferred *ret, tutti_error *err)
+run_inference(const tutti_agent *agent, const Tutti__V1__InferRequest *message,
+              tutti_rpc_call *call, inferred *ret, tutti_error *err)
 {
     agent_request request = {0};
     tutti_spec flat;
@@ -235,7 +235,7 @@ agent_on_infer(tutti_rpc_call *call, void *self)
     inferred result = {0};
     tutti_error err;
 
-    if (infer(self, tutti_rpc_call_request(call), call, &result, &err) != TUTTI_OK) {
+    if (run_inference(self, tutti_rpc_call_request(call), call, &result, &err) != TUTTI_OK) {
         tutti_rpc_call_fail(call, &err);
     } else if (result.is_list) {
         answer_list(call, &result);

@@ -8,7 +8,7 @@
 #include "server/agent/state/request.h"
 
 static void
-read_one(const Tutti__V1__TensorArg *message, agent_input *input, agent_request *request)
+read_one_list(const Tutti__V1__TensorArg *message, agent_input *input, agent_request *request)
 {
     tutti_error err;
 
@@ -69,7 +69,7 @@ agent_read_list(size_t input_count, Tutti__V1__TensorArg *const *inputs, size_t 
         agent_request_refuse(request, &err);
     }
     for (i = 0; i < request->input_count; i++) {
-        read_one(inputs[i], &request->inputs[i], request);
+        read_one_list(inputs[i], &request->inputs[i], request);
     }
     if (output_count > 0 && input_count == 0 && tutti_coll_is_from_root(request->args.kind) &&
         request->args.form != TUTTI_FORM_LIST) {

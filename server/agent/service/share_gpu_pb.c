@@ -33,7 +33,7 @@ uuid_of(const tutti_agent *agent, const tutti_space *space)
 }
 
 static void
-send(agent_access *access, const tutti_tensor *tensor, unsigned char *handle)
+send_gpu_share(agent_access *access, const tutti_tensor *tensor, unsigned char *handle)
 {
     Tutti__V1__ShareGpuResponse response = TUTTI__V1__SHARE_GPU_RESPONSE__INIT;
     wire_use ref;
@@ -60,7 +60,7 @@ on_owned(agent_gpu_chunk *piece, const tutti_error *err)
         self = tutti_rpc_call_user(access->call);
         self->tensor = agent_access_last(access);
         tutti_tensor_ref(self->tensor);
-        send(access, self->tensor, piece->heap);
+        send_gpu_share(access, self->tensor, piece->heap);
         self->access = NULL;
         agent_access_drop(access);
     }
@@ -68,7 +68,7 @@ on_owned(agent_gpu_chunk *piece, const tutti_error *err)
 }
 
 static tutti_code
-check(const tutti_tensor *tensor, tutti_error *err)
+check_gpu_share(const tutti_tensor *tensor, tutti_error *err)
 {
     if (tutti_tensor_is_host(tensor)) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "CANNOT_SHARE",
@@ -82,7 +82,7 @@ check(const tutti_tensor *tensor, tutti_error *err)
 }
 
 static void
-turn(agent_access *access)
+start_gpu_share(agent_access *access)
 {
     tutti_tensor *tensor = NULL;
     agent_gpu_chunk *piece = NULL;
@@ -90,7 +90,7 @@ turn(agent_access *access)
     tutti_code code = agent_access_tensor(access, 0, &tensor, &err);
 
     if (code == TUTTI_OK) {
-        code = check(tensor, &err);
+        code = check_gpu_share(tensor, &err);
     }
     if (code == TUTTI_OK) {
         piece = agent_gpu_chunk_new(access, 0, 0);
@@ -124,7 +124,7 @@ on_open(tutti_rpc_call *call, void *arg)
         return;
     }
     tutti_rpc_call_set_user(call, self);
-    self->access = agent_access_new(arg, call, turn);
+    self->access = agent_access_new(arg, call, start_gpu_share);
     if (self->access == NULL) {
         return;
     }

@@ -35,8 +35,8 @@ on_create(tutti_rpc_call *call, void *self)
 
 /* What the handles name, before any of it is attached. */
 static tutti_code
-look_up(tutti_agent *agent, const Tutti__V1__AttachRequest *request, tutti_table_info *infos,
-        tutti_error *err)
+look_up_tracer(tutti_agent *agent, const Tutti__V1__AttachRequest *request, tutti_table_info *infos,
+               tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
     size_t i;
@@ -58,7 +58,7 @@ look_up(tutti_agent *agent, const Tutti__V1__AttachRequest *request, tutti_table
 }
 
 static tutti_code
-attach(tutti_agent *agent, const Tutti__V1__AttachRequest *request, tutti_error *err)
+attach_tracer(tutti_agent *agent, const Tutti__V1__AttachRequest *request, tutti_error *err)
 {
     tutti_table_info *infos = NULL;
     tutti_tape *tape = NULL;
@@ -78,7 +78,7 @@ attach(tutti_agent *agent, const Tutti__V1__AttachRequest *request, tutti_error 
     if (infos == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to attach tensors");
     }
-    code = look_up(agent, request, infos, err);
+    code = look_up_tracer(agent, request, infos, err);
     for (i = 0; i < request->n_tensors && code == TUTTI_OK; i++) {
         code = agent_devices_find(agent, infos[i].device, &space, err);
         if (code == TUTTI_OK) {
@@ -95,7 +95,7 @@ on_attach(tutti_rpc_call *call, void *self)
     Tutti__V1__AttachResponse response = TUTTI__V1__ATTACH_RESPONSE__INIT;
     tutti_error err;
 
-    if (attach(self, tutti_rpc_call_request(call), &err) != TUTTI_OK) {
+    if (attach_tracer(self, tutti_rpc_call_request(call), &err) != TUTTI_OK) {
         tutti_rpc_call_fail(call, &err);
         return;
     }
@@ -229,8 +229,8 @@ write_gradient(const agent_gradient *gradient, wire_gradient *ret)
 }
 
 static void
-answer(tutti_rpc_call *call, const agent_gradient *gradients, size_t count, const char *work,
-       uint64_t elapsed_us)
+answer_tracer(tutti_rpc_call *call, const agent_gradient *gradients, size_t count, const char *work,
+              uint64_t elapsed_us)
 {
     Tutti__V1__BackwardResponse response = TUTTI__V1__BACKWARD_RESPONSE__INIT;
     Tutti__V1__OpInfo info = TUTTI__V1__OP_INFO__INIT;
@@ -273,7 +273,7 @@ on_backward(tutti_rpc_call *call, void *self)
         .timeout_ms = message->options != NULL ? message->options->timeout_ms : 0,
     };
 
-    agent_backward_start(self, call, &request, answer);
+    agent_backward_start(self, call, &request, answer_tracer);
 }
 
 void

@@ -104,7 +104,7 @@ begin_upload(agent_access *access, const Tutti__V1__UploadStart *start, tutti_er
 }
 
 static void
-go(agent_access *access)
+start_transfer(agent_access *access)
 {
     if (access->lock_set.count > 0) {
         agent_access_go(access);
@@ -143,7 +143,7 @@ upload_on_message(tutti_rpc_call *call, void *self, tutti_rpc_message *message)
         return;
     }
     if (begins) {
-        go(access);
+        start_transfer(access);
     } else if (!access->sending) {
         tutti_rpc_call_read(call);
     }

@@ -63,7 +63,7 @@ next_command(agent_stream *stream)
 }
 
 static void
-begin(agent_command *command)
+begin_command(agent_command *command)
 {
     tutti_error err;
 
@@ -85,7 +85,7 @@ agent_stream_launch(agent_stream *stream)
         command = next_command(stream);
         (void)pthread_mutex_unlock(&stream->lock);
         if (command != NULL) {
-            begin(command);
+            begin_command(command);
         }
     } while (command != NULL);
 }

@@ -45,7 +45,7 @@ agent_command_pack(const agent_command *command, const ProtobufCMessage *respons
 /* ------------------------------------------------------------------------------ commands */
 
 static tutti_code
-take_options(agent_stream *stream, const Tutti__V1__RunRequest *message, tutti_error *err)
+take_command_options(agent_stream *stream, const Tutti__V1__RunRequest *message, tutti_error *err)
 {
     const Tutti__V1__RunOptions *options = message->options;
     const bool first = !stream->began;
@@ -67,8 +67,8 @@ take_options(agent_stream *stream, const Tutti__V1__RunRequest *message, tutti_e
 
 /* [in, moved] received */
 static tutti_code
-nest(agent_command *command, const Tutti__V1__RunRequest *message, tutti_rpc_message *received,
-     tutti_error *err)
+nest_command(agent_command *command, const Tutti__V1__RunRequest *message,
+             tutti_rpc_message *received, tutti_error *err)
 {
     const tutti_rpc_nested nested = {
         .stream = command->stream->call,
@@ -103,10 +103,10 @@ new_command(agent_stream *stream, tutti_rpc_message *received)
     self->id = message->id;
     self->number = (uint32_t)message->command_case;
     self->payload_bytes = tutti_rpc_message_payload_bytes(received);
-    code = take_options(stream, message, &self->err);
+    code = take_command_options(stream, message, &self->err);
     self->stop_on_error = stream->stop_on_error || message->stop_on_error;
     if (code == TUTTI_OK) {
-        (void)nest(self, message, received, &self->err);
+        (void)nest_command(self, message, received, &self->err);
     } else {
         tutti_rpc_message_free(received);
     }
@@ -133,7 +133,7 @@ on_open(tutti_rpc_call *call, void *self)
 
 /* With the lock. False: it is not the stream's. */
 static bool
-add(agent_stream *stream, agent_command *command)
+add_command(agent_stream *stream, agent_command *command)
 {
     tutti_error err;
 
@@ -160,7 +160,7 @@ on_message(tutti_rpc_call *call, void *self, tutti_rpc_message *message)
     (void)message; /* taken */
     agent_stream_enter(stream);
     stream->reading = false;
-    added = add(stream, command);
+    added = add_command(stream, command);
     agent_stream_leave(stream);
     if (!added && command != NULL) {
         agent_command_free(command, false);

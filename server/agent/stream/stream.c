@@ -205,7 +205,7 @@ forget_all(agent_stream *stream, tutti_list_node *commands, tutti_list_node *gon
 
 /* With the lock: whoever runs is told, once. */
 static void
-tell(agent_stream *stream, bool gone)
+send_stream_status(agent_stream *stream, bool gone)
 {
     tutti_list_node *link;
     tutti_list_node *spare;
@@ -226,7 +226,7 @@ tell(agent_stream *stream, bool gone)
 
 /* With the lock: what nobody will hear of goes to `gone`. */
 static void
-die(agent_stream *stream, tutti_list_node *gone)
+fail_stream(agent_stream *stream, tutti_list_node *gone)
 {
     stream->dead = true;
     forget_all(stream, &stream->waiting, gone);
@@ -254,9 +254,9 @@ agent_stream_cancel(agent_stream *stream, bool gone)
                              stream->agent->rank);
     }
     agent_stream_enter(stream);
-    tell(stream, gone);
+    send_stream_status(stream, gone);
     if (gone) {
-        die(stream, &lost);
+        fail_stream(stream, &lost);
     } else {
         stream->refuse = err;
     }

@@ -268,7 +268,7 @@ tutti_table_delete(tutti_table *table, char *const *handles, size_t count, tutti
 }
 
 static void
-fill_info(const tutti_entry *entry, tutti_table_info *info)
+fill_table_info(const tutti_entry *entry, tutti_table_info *info)
 {
     const tutti_list_node *link;
 
@@ -303,7 +303,7 @@ tutti_table_stat(tutti_table *table, const char *handle, tutti_table_info *ret_i
     agent_table_lock(table);
     code = agent_table_find(table, handle, &entry, err);
     if (code == TUTTI_OK) {
-        fill_info(entry, ret_info);
+        fill_table_info(entry, ret_info);
     }
     agent_table_unlock(table);
     return code;
@@ -322,7 +322,7 @@ tutti_table_next(tutti_table *table, uint64_t after, tutti_table_info *ret_info)
         const tutti_entry *entry = tutti_container_of(node, tutti_entry, by_number);
 
         number = entry->number;
-        fill_info(entry, ret_info);
+        fill_table_info(entry, ret_info);
     }
     agent_table_unlock(table);
     return number;

@@ -14,7 +14,7 @@ typedef struct lease {
 } lease;
 
 static lease *
-find(const tutti_table *table, uint64_t number)
+find_lease(const tutti_table *table, uint64_t number)
 {
     unsigned char key[8];
     tutti_map_node *node = tutti_map_find(&table->leases, tutti_map_key_u64(key, number));
@@ -39,7 +39,7 @@ tutti_table_open_lease(tutti_table *table, uint64_t leases_max, uint64_t *ret_le
     } else {
         do {
             self->number = tutti_id_draw();
-        } while (find(table, self->number) != NULL);
+        } while (find_lease(table, self->number) != NULL);
         self->node.key = tutti_map_key_u64(self->key, self->number);
         (void)tutti_map_add(&table->leases, &self->node);
         *ret_lease = self->number;
@@ -53,7 +53,7 @@ tutti_table_open_lease(tutti_table *table, uint64_t leases_max, uint64_t *ret_le
 tutti_code
 agent_table_check_lease(const tutti_table *table, uint64_t number, tutti_error *err)
 {
-    if (number == 0 || find(table, number) != NULL) {
+    if (number == 0 || find_lease(table, number) != NULL) {
         return TUTTI_OK;
     }
     return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "LEASE_OVER",
@@ -70,7 +70,7 @@ tutti_table_close_lease(tutti_table *table, uint64_t number)
     size_t ended = 0;
 
     agent_table_lock(table);
-    self = find(table, number);
+    self = find_lease(table, number);
     if (self != NULL) {
         tutti_map_remove(&table->leases, &self->node);
     }

@@ -63,7 +63,7 @@ tutti_table_lock_by_name(tutti_table *table, tutti_lock_set *lock_set, const cha
 }
 
 static tutti_code
-check_new(const tutti_table *table, const char *name, tutti_error *err)
+check_lock_new(const tutti_table *table, const char *name, tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
 
@@ -125,7 +125,7 @@ tutti_table_create_locked(tutti_table *table, tutti_lock_set *lock_set, const ch
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a handle");
     }
     agent_table_lock(table);
-    code = check_new(table, name, err);
+    code = check_lock_new(table, name, err);
     code = code == TUTTI_OK ? agent_table_check_lease(table, lock_set->lease, err) : code;
     if (code == TUTTI_OK) {
         list_entry(table, entry, name);
@@ -143,7 +143,7 @@ tutti_table_create_locked(tutti_table *table, tutti_lock_set *lock_set, const ch
 
 /* Grant what can be granted; lock sets that got their last one go to `ready`. */
 static void
-grant(tutti_entry *entry, tutti_list_node *ready)
+grant_lock(tutti_entry *entry, tutti_list_node *ready)
 {
     tutti_list_node *link;
     bool first = true;
@@ -189,7 +189,7 @@ tutti_table_acquire(tutti_table *table, tutti_lock_set *lock_set)
     lock_set->waiting = lock_set->count;
     for (i = 0; i < lock_set->count; i++) {
         tutti_list_add(&lock_set->locks[i].entry->line, &lock_set->locks[i].link);
-        grant(lock_set->locks[i].entry, NULL);
+        grant_lock(lock_set->locks[i].entry, NULL);
     }
     ready = lock_set->waiting == 0;
     agent_table_unlock(table);
@@ -232,7 +232,7 @@ tutti_table_release(tutti_table *table, tutti_lock_set *lock_set)
         tutti_lock *lock = &lock_set->locks[i];
 
         tutti_list_remove(&lock->link);
-        grant(lock->entry, &ready);
+        grant_lock(lock->entry, &ready);
         agent_table_unref(table, lock->entry);
     }
     lock_set->count = 0;

@@ -94,7 +94,7 @@ agent_access_go(agent_access *access)
 
 /* Bulk loop: nobody points to it or to the tensor's bytes any more. */
 static void
-run_end(tutti_rpc_task *task)
+run_access_end(tutti_rpc_task *task)
 {
     agent_access *self = tutti_container_of(task, agent_access, end);
     tutti_table *table = self->agent->table;
@@ -116,7 +116,7 @@ void
 agent_access_drop(agent_access *access)
 {
     if (atomic_fetch_sub(&access->refs, 1) == 1) {
-        access->end.on_run = run_end;
+        access->end.on_run = run_access_end;
         tutti_rpc_loop_post(access->agent->bulk, &access->end);
     }
 }
@@ -251,7 +251,7 @@ agent_access_written(agent_access *access, uint32_t lock)
 }
 
 static void
-release(void *arg)
+release_access(void *arg)
 {
     agent_access_drop(arg);
 }
@@ -262,7 +262,7 @@ agent_access_blob(agent_access *access, const tutti_tensor *tensor, uint64_t off
     atomic_fetch_add(&access->refs, 1);
     return (tutti_rpc_blob){.data = (const char *)tensor->data + offset,
                             .size = size,
-                            .on_release = release,
+                            .on_release = release_access,
                             .arg = access};
 }
 

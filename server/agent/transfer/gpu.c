@@ -123,7 +123,7 @@ agent_gpu_chunk_own(agent_gpu_chunk *piece, tutti_tensor *tensor, agent_gpu_chun
 /* ------------------------------------------------------------------------------ out again */
 
 static void
-release(void *arg)
+release_chunk(void *arg)
 {
     agent_gpu_chunk_free(arg);
 }
@@ -148,7 +148,8 @@ agent_gpu_chunk_blob(agent_gpu_chunk *piece)
 {
     const void *data = piece->slot != NULL ? piece->slot->data : piece->heap;
 
-    return (tutti_rpc_blob){.data = data, .size = piece->size, .on_release = release, .arg = piece};
+    return (tutti_rpc_blob){
+        .data = data, .size = piece->size, .on_release = release_chunk, .arg = piece};
 }
 
 /* ------------------------------------------------------------------------------ put, get */
@@ -182,8 +183,8 @@ get_on_slot(agent_gpu_chunk *piece, const tutti_error *err)
 }
 
 static void
-begin(agent_access *access, tutti_tensor *tensor, agent_gpu_chunk_fn on_slot_fn,
-      agent_gpu_chunk_fn answer)
+begin_chunk(agent_access *access, tutti_tensor *tensor, agent_gpu_chunk_fn on_slot_fn,
+            agent_gpu_chunk_fn answer)
 {
     agent_gpu_chunk *piece = agent_gpu_chunk_new(access, 0, (size_t)tensor->bytes);
     tutti_error err;
@@ -200,20 +201,20 @@ begin(agent_access *access, tutti_tensor *tensor, agent_gpu_chunk_fn on_slot_fn,
 void
 agent_staged_put(agent_access *access, tutti_tensor *tensor, agent_gpu_chunk_fn answer)
 {
-    begin(access, tensor, put_on_slot, answer);
+    begin_chunk(access, tensor, put_on_slot, answer);
 }
 
 void
 agent_staged_get(agent_access *access, tutti_tensor *tensor, agent_gpu_chunk_fn answer)
 {
-    begin(access, tensor, get_on_slot, answer);
+    begin_chunk(access, tensor, get_on_slot, answer);
 }
 
 /* ------------------------------------------------------------------------------ downloads */
 
 /* The message whose turn it is, if it is copied and none is being sent. */
 static void
-send(agent_access *access, tutti_tensor *tensor)
+send_gpu_chunk(agent_access *access, tutti_tensor *tensor)
 {
     agent_gpu_chunk *piece = tutti_container_of(access->pieces.next, agent_gpu_chunk, link);
     tutti_rpc_blob blob;
@@ -267,7 +268,7 @@ download_on_copied(agent_gpu_chunk *piece, const tutti_error *err)
         return;
     }
     leave_slot(piece);
-    send(access, agent_access_last(access));
+    send_gpu_chunk(access, agent_access_last(access));
 }
 
 static void
@@ -316,5 +317,5 @@ agent_staged_next(agent_access *access, tutti_tensor *tensor)
         agent_staged_end(access);
         return;
     }
-    send(access, tensor);
+    send_gpu_chunk(access, tensor);
 }

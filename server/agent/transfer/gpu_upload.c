@@ -13,7 +13,7 @@ agent_staged_is_busy(const agent_access *access)
 }
 
 static void
-fail(agent_access *access, const tutti_error *err)
+fail_upload(agent_access *access, const tutti_error *err)
 {
     if (!access->over) {
         access->over = true;
@@ -28,7 +28,7 @@ on_copied(agent_gpu_chunk *piece, const tutti_error *err)
 
     access->piece_count--;
     if (err != NULL) {
-        fail(access, err);
+        fail_upload(access, err);
     }
     if (!access->over && access->half_closed && access->piece_count == 0) {
         agent_upload_end(access);
@@ -116,7 +116,7 @@ agent_staged_early(agent_access *access, tutti_tensor *tensor)
     agent_gpu_chunk *piece = new_piece(access, access->early_size, &err);
 
     if (piece == NULL) {
-        fail(access, &err);
+        fail_upload(access, &err);
         return;
     }
     piece->heap = access->early;

@@ -48,7 +48,7 @@ is_leader(const agent_access *access)
 
 /* The caller is compared as well: what one has drawn, or seen in a log, is of no use to another. */
 static bool
-belongs(const agent_access *left, const agent_access *right)
+does_part_belong(const agent_access *left, const agent_access *right)
 {
     return memcmp(left->transfer, right->transfer, sizeof(left->transfer)) == 0 &&
            strcmp(tutti_rpc_call_identity(left->call), tutti_rpc_call_identity(right->call)) == 0;
@@ -64,7 +64,7 @@ find_leader(const agent_access *access)
     {
         agent_access *other = access_from(link);
 
-        if (is_leader(other) && belongs(access, other)) {
+        if (is_leader(other) && does_part_belong(access, other)) {
             return other;
         }
     }
@@ -133,7 +133,7 @@ take_range(const agent_access *self, agent_access *leader, tutti_error *err)
 
 /* [in] leader  is here, its turn may come later */
 static tutti_code
-attach(agent_access *self, agent_access *leader, tutti_error *err)
+attach_part(agent_access *self, agent_access *leader, tutti_error *err)
 {
     const tutti_code code = take_range(self, leader, err);
 
@@ -146,7 +146,8 @@ attach(agent_access *self, agent_access *leader, tutti_error *err)
 }
 
 static tutti_code
-join(agent_access *self, tutti_bytes transfer, uint64_t offset, uint64_t bytes, tutti_error *err)
+join_part(agent_access *self, tutti_bytes transfer, uint64_t offset, uint64_t bytes,
+          tutti_error *err)
 {
     if (transfer.size != AGENT_TRANSFER_BYTES) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_PART",
@@ -167,7 +168,7 @@ join(agent_access *self, tutti_bytes transfer, uint64_t offset, uint64_t bytes, 
 }
 
 static void
-list(agent_access *self)
+list_parts(agent_access *self)
 {
     self->parted = true;
     tutti_list_add(&self->agent->uploads->parts, &self->part);
@@ -177,23 +178,23 @@ tutti_code
 agent_parts_follow(agent_access *access, tutti_bytes transfer, uint64_t offset, uint64_t bytes,
                    tutti_error *err)
 {
-    tutti_code code = join(access, transfer, offset, bytes, err);
+    tutti_code code = join_part(access, transfer, offset, bytes, err);
     agent_access *leader = code == TUTTI_OK ? find_leader(access) : NULL;
 
     if (leader != NULL) {
-        code = attach(access, leader, err);
+        code = attach_part(access, leader, err);
     } else if (code == TUTTI_OK) {
         code = check_ended(access, err);
     }
     if (code == TUTTI_OK) {
-        list(access);
+        list_parts(access);
     }
     return code;
 }
 
 /* Parts that came before their leader. */
 static void
-gather(agent_access *leader)
+gather_part(agent_access *leader)
 {
     tutti_list_node *link;
     tutti_list_node *spare;
@@ -203,8 +204,8 @@ gather(agent_access *leader)
     {
         agent_access *other = access_from(link);
 
-        if (!is_leader(other) && other->leader == NULL && !other->over && belongs(other, leader) &&
-            attach(other, leader, &err) != TUTTI_OK) {
+        if (!is_leader(other) && other->leader == NULL && !other->over &&
+            does_part_belong(other, leader) && attach_part(other, leader, &err) != TUTTI_OK) {
             agent_stream_finish(other, &err);
         }
     }
@@ -213,7 +214,7 @@ gather(agent_access *leader)
 tutti_code
 agent_parts_lead(agent_access *access, tutti_bytes transfer, uint64_t bytes, tutti_error *err)
 {
-    tutti_code code = join(access, transfer, 0, bytes, err);
+    tutti_code code = join_part(access, transfer, 0, bytes, err);
 
     if (code == TUTTI_OK && find_leader(access) != NULL) {
         code = TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "TRANSFER_TAKEN",
@@ -226,8 +227,8 @@ agent_parts_lead(agent_access *access, tutti_bytes transfer, uint64_t bytes, tut
                    : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an upload in parts");
     }
     if (code == TUTTI_OK) {
-        list(access);
-        gather(access);
+        list_parts(access);
+        gather_part(access);
     }
     return code;
 }

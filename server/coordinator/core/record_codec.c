@@ -127,7 +127,7 @@ coord_record_ranks(coord_record *record, const uint32_t *ranks, uint32_t count)
 /* ------------------------------------------------------------------------------ reading */
 
 static const unsigned char *
-take(coord_reading *reading, size_t size)
+take_field(coord_reading *reading, size_t size)
 {
     const unsigned char *at = reading->at;
 
@@ -144,7 +144,7 @@ take(coord_reading *reading, size_t size)
 static uint64_t
 take_number(coord_reading *reading, size_t bytes, bool big)
 {
-    const unsigned char *at = take(reading, bytes);
+    const unsigned char *at = take_field(reading, bytes);
     uint64_t number = 0;
     size_t i;
 
@@ -182,7 +182,7 @@ tutti_bytes
 coord_reading_bytes(coord_reading *reading)
 {
     const uint32_t size = coord_reading_u32(reading);
-    const unsigned char *at = take(reading, size);
+    const unsigned char *at = take_field(reading, size);
 
     return (tutti_bytes){at, at == NULL ? 0 : size};
 }
@@ -204,7 +204,7 @@ const char *
 coord_reading_key_text(coord_reading *reading)
 {
     const size_t size = strnlen((const char *)reading->at, reading->left);
-    const unsigned char *at = take(reading, size + 1);
+    const unsigned char *at = take_field(reading, size + 1);
 
     return at == NULL ? "" : (const char *)at;
 }

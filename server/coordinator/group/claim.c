@@ -88,7 +88,7 @@ make_group(const coord_claim *claim, const char *name, coord_group_registry *reg
 
 /* A name that nobody has. */
 static void
-draw_name(const coord_job *job, char *ret, size_t size)
+draw_claim_name(const coord_job *job, char *ret, size_t size)
 {
     uint64_t number = job->group_ids;
 
@@ -144,7 +144,7 @@ claim_known(const coord_claim *claim, coord_group **ret_group, bool *ret_created
         code = find_known(claim, registry, ret_group, err);
     }
     if (code == TUTTI_OK && *ret_group == NULL) {
-        draw_name(job, drawn, sizeof(drawn));
+        draw_claim_name(job, drawn, sizeof(drawn));
         *ret_created = true;
         code = make_group(claim, claim->name[0] == '\0' ? drawn : claim->name, registry, 0,
                           ret_group, err);
@@ -182,7 +182,7 @@ take_turn(const coord_claim *claim, coord_group_registry *registry, uint64_t tur
     tutti_code code;
 
     if (turn > registry->turn_count) {
-        draw_name(claim->agent->job, name, sizeof(name));
+        draw_claim_name(claim->agent->job, name, sizeof(name));
         code = make_group(claim, name, registry, turn, ret_group, err);
         registry->turn_count += code == TUTTI_OK ? 1 : 0;
         *ret_created = true;

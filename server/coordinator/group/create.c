@@ -33,7 +33,7 @@ describe_for(coord_group *group, int64_t asker, tutti_coordinator_group *ret_gro
 /* ------------------------------------------------------------------------------ create */
 
 static tutti_code
-check_words(const tutti_coordinator_group_request *request, tutti_error *err)
+check_group_words(const tutti_coordinator_group_request *request, tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
 
@@ -48,8 +48,8 @@ check_words(const tutti_coordinator_group_request *request, tutti_error *err)
 
 /* The list in ranks of the job; the caller is in it. */
 static tutti_code
-take_list(const coord_agent *agent, const tutti_coordinator_group_request *request,
-          coord_rank_lists *ret_layout, tutti_error *err)
+take_group_list(const coord_agent *agent, const tutti_coordinator_group_request *request,
+                coord_rank_lists *ret_layout, tutti_error *err)
 {
     const tutti_coordinator_list list = {request->ranks, request->count};
     char what[TUTTI_NAME_MAX + 8] = "a group";
@@ -85,10 +85,10 @@ tutti_coordinator_group_create(tutti_coordinator *self,
     tutti_code code = coord_member_check(self, &request->member, &agent, err);
 
     if (code == TUTTI_OK) {
-        code = check_words(request, err);
+        code = check_group_words(request, err);
     }
     if (code == TUTTI_OK) {
-        code = take_list(agent, request, &rank_lists, err);
+        code = take_group_list(agent, request, &rank_lists, err);
     }
     if (code == TUTTI_OK) {
         claim = (coord_claim){.agent = agent,

@@ -83,7 +83,7 @@ check_dim_name(const tutti_coordinator_mesh_request *request, size_t dim, tutti_
 }
 
 static tutti_code
-check_names(const tutti_coordinator_mesh_request *request, tutti_error *err)
+check_mesh_names(const tutti_coordinator_mesh_request *request, tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
     size_t i;
@@ -130,7 +130,7 @@ set_dims(coord_mesh *mesh, const tutti_coordinator_mesh_request *request)
 }
 
 static uint64_t
-hash(uint64_t seed, const void *data, size_t size)
+hash_mesh(uint64_t seed, const void *data, size_t size)
 {
     const unsigned char *byte = data;
     size_t i;
@@ -150,9 +150,9 @@ set_name(coord_mesh *mesh, const char *name)
     if (name != NULL && name[0] != '\0') {
         (void)snprintf(mesh->name, sizeof(mesh->name), "%s", name);
     } else {
-        sum = hash(sum, mesh->shape, sizeof(mesh->shape));
-        sum = hash(sum, mesh->dims, sizeof(mesh->dims));
-        sum = hash(sum, mesh->all->ranks, mesh->all->count * sizeof(uint32_t));
+        sum = hash_mesh(sum, mesh->shape, sizeof(mesh->shape));
+        sum = hash_mesh(sum, mesh->dims, sizeof(mesh->dims));
+        sum = hash_mesh(sum, mesh->all->ranks, mesh->all->count * sizeof(uint32_t));
         (void)snprintf(mesh->name, sizeof(mesh->name), "unnamed-%016" PRIx64, sum);
     }
     mesh->node.key = tutti_bytes_of(mesh->name);
@@ -208,7 +208,7 @@ coord_mesh_make(coord_job *job, const tutti_coordinator_mesh_request *request,
         code = check_rank_count(request, places, err);
     }
     if (code == TUTTI_OK) {
-        code = check_names(request, err);
+        code = check_mesh_names(request, err);
     }
     if (code == TUTTI_OK) {
         mesh = calloc(1, sizeof(*mesh));

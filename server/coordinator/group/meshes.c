@@ -17,7 +17,7 @@
 #include "server/coordinator/member/members.h"
 
 static void
-describe(const coord_mesh *mesh, int64_t asker, tutti_coordinator_mesh *ret_mesh)
+describe_mesh(const coord_mesh *mesh, int64_t asker, tutti_coordinator_mesh *ret_mesh)
 {
     *ret_mesh = (tutti_coordinator_mesh){.id = mesh->id,
                                          .name = mesh->name,
@@ -60,7 +60,7 @@ fail_taken(const coord_mesh *mesh, tutti_error *err)
 
 /* Put a mesh in its job, or find that it is there. [in, moved] mesh */
 static tutti_code
-settle(coord_mesh *mesh, coord_mesh **ret_mesh, bool *ret_created, tutti_error *err)
+settle_mesh(coord_mesh *mesh, coord_mesh **ret_mesh, bool *ret_created, tutti_error *err)
 {
     coord_job *job = mesh->job;
     coord_mesh *there = coord_mesh_from(tutti_map_find(&job->meshes, mesh->node.key));
@@ -97,10 +97,10 @@ tutti_coordinator_mesh_create(tutti_coordinator *self,
         code = coord_mesh_make(agent->job, request, &mesh, err);
     }
     if (code == TUTTI_OK) {
-        code = settle(mesh, &mesh, ret_created, err);
+        code = settle_mesh(mesh, &mesh, ret_created, err);
     }
     if (code == TUTTI_OK) {
-        describe(mesh, agent->rank, ret_mesh);
+        describe_mesh(mesh, agent->rank, ret_mesh);
     }
     return code;
 }
@@ -108,8 +108,8 @@ tutti_coordinator_mesh_create(tutti_coordinator *self,
 /* ------------------------------------------------------------------------------ get, list */
 
 static tutti_code
-find(tutti_coordinator *self, const char *job, const char *name, coord_mesh **ret_mesh,
-     tutti_error *err)
+find_mesh(tutti_coordinator *self, const char *job, const char *name, coord_mesh **ret_mesh,
+          tutti_error *err)
 {
     coord_job *found = NULL;
     const tutti_code code = coord_job_find(self, job, &found, err);
@@ -123,10 +123,10 @@ tutti_coordinator_mesh_get(tutti_coordinator *self, const char *job, const char 
                            tutti_error *err)
 {
     coord_mesh *mesh = NULL;
-    const tutti_code code = find(self, job, name, &mesh, err);
+    const tutti_code code = find_mesh(self, job, name, &mesh, err);
 
     if (code == TUTTI_OK) {
-        describe(mesh, asker, ret_mesh);
+        describe_mesh(mesh, asker, ret_mesh);
     }
     return code;
 }
@@ -149,7 +149,7 @@ tutti_coordinator_mesh_next(tutti_coordinator *self, const char *job, const char
     }
     *ret_found = node != NULL;
     if (node != NULL) {
-        describe(coord_mesh_from(node), COORD_NOBODY, ret_mesh);
+        describe_mesh(coord_mesh_from(node), COORD_NOBODY, ret_mesh);
     }
     return TUTTI_OK;
 }
@@ -235,7 +235,7 @@ tutti_coordinator_mesh_list(tutti_coordinator *self, const char *job, const char
     tutti_coordinator_mesh_groups groups = {0};
     uint32_t number = 0;
     uint32_t i;
-    tutti_code code = find(self, job, name, &mesh, err);
+    tutti_code code = find_mesh(self, job, name, &mesh, err);
 
     if (code == TUTTI_OK) {
         code = pick_dim(mesh, dim, &number, err);
@@ -294,8 +294,8 @@ keep_dims(const coord_mesh *mesh, const tutti_coordinator_slice_request *request
 
 /* Where the rank is in its part. */
 static void
-find_place(const coord_mesh *mesh, uint32_t mask, const uint32_t *coordinate,
-           tutti_coordinator_slice *slice)
+find_mesh_place(const coord_mesh *mesh, uint32_t mask, const uint32_t *coordinate,
+                tutti_coordinator_slice *slice)
 {
     uint32_t kept = 0;
     uint32_t dim;
@@ -326,7 +326,7 @@ fill_slice(const coord_mesh *mesh, uint32_t rank, uint32_t mask, tutti_coordinat
     }
     coord_row_fill(mesh, coord_row_of(mesh, mask, position), slice->ranks);
     (void)coord_mesh_coordinate(mesh, rank, coordinate);
-    find_place(mesh, mask, coordinate, slice);
+    find_mesh_place(mesh, mask, coordinate, slice);
     return TUTTI_OK;
 }
 
@@ -337,7 +337,7 @@ tutti_coordinator_mesh_slice(tutti_coordinator *self,
 {
     coord_mesh *mesh = NULL;
     uint32_t mask = 0;
-    tutti_code code = find(self, request->job, request->name, &mesh, err);
+    tutti_code code = find_mesh(self, request->job, request->name, &mesh, err);
 
     *ret_slice = (tutti_coordinator_slice){0};
     if (code == TUTTI_OK) {

@@ -82,7 +82,7 @@ fail_range(const reading *self, int32_t rank, tutti_error *err)
 }
 
 static tutti_code
-check_count(const reading *self, const tutti_coordinator_list *list, tutti_error *err)
+check_rank_list_count(const reading *self, const tutti_coordinator_list *list, tutti_error *err)
 {
     char what[256];
 
@@ -115,7 +115,7 @@ check_ranges(const reading *self, const tutti_coordinator_list *list, tutti_erro
 static tutti_code
 read_list(reading *self, const tutti_coordinator_list *list, tutti_error *err)
 {
-    tutti_code code = check_count(self, list, err);
+    tutti_code code = check_rank_list_count(self, list, err);
     size_t i;
 
     if (code == TUTTI_OK) {

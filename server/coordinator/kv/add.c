@@ -36,8 +36,8 @@ parse_number(tutti_bytes text, int64_t *ret_number)
 }
 
 static tutti_code
-read_number(tutti_coordinator *self, const coord_full_key *full, int64_t *ret_number,
-            tutti_error *err)
+read_sum_number(tutti_coordinator *self, const coord_full_key *full, int64_t *ret_number,
+                tutti_error *err)
 {
     tutti_store_entry entry;
     char text[100];
@@ -57,13 +57,13 @@ read_number(tutti_coordinator *self, const coord_full_key *full, int64_t *ret_nu
 }
 
 static tutti_code
-add(tutti_coordinator *self, const coord_full_key *full, int64_t delta, coord_ride *ride,
-    tutti_coordinator_changed *ret_changed, tutti_error *err)
+add_to_key(tutti_coordinator *self, const coord_full_key *full, int64_t delta, coord_ride *ride,
+           tutti_coordinator_changed *ret_changed, tutti_error *err)
 {
     char text[NUMBER_MAX];
     int64_t number = 0;
     int64_t sum = 0;
-    tutti_code code = read_number(self, full, &number, err);
+    tutti_code code = read_sum_number(self, full, &number, err);
 
     if (code == TUTTI_OK && __builtin_add_overflow(number, delta, &sum)) {
         code = TUTTI_FAIL_FOR(err, TUTTI_OUT_OF_RANGE, "OVERFLOW",
@@ -96,7 +96,7 @@ tutti_coordinator_key_add(tutti_coordinator *self, const tutti_coordinator_chang
     if (coord_answer_find_changed(self, &which, ret_changed)) {
         return TUTTI_OK;
     }
-    return add(self, &full, delta, &ride, ret_changed, err);
+    return add_to_key(self, &full, delta, &ride, ret_changed, err);
 }
 
 /* ------------------------------------------------------------------------------ append */
@@ -126,8 +126,8 @@ set_both(tutti_coordinator *self, const coord_full_key *full, tutti_bytes before
 }
 
 static tutti_code
-append(tutti_coordinator *self, const coord_full_key *full, tutti_bytes value, coord_ride *ride,
-       tutti_coordinator_changed *ret_changed, tutti_error *err)
+append_to_key(tutti_coordinator *self, const coord_full_key *full, tutti_bytes value,
+              coord_ride *ride, tutti_coordinator_changed *ret_changed, tutti_error *err)
 {
     tutti_store_entry entry = {0};
     const tutti_code code = coord_key_get(self, full, &entry, err);
@@ -160,5 +160,5 @@ tutti_coordinator_key_append(tutti_coordinator *self, const tutti_coordinator_ch
     if (coord_answer_find_changed(self, &which, ret_changed)) {
         return TUTTI_OK;
     }
-    return append(self, &full, value, &ride, ret_changed, err);
+    return append_to_key(self, &full, value, &ride, ret_changed, err);
 }

@@ -46,7 +46,7 @@ remove_one(tutti_coordinator *self, const reap *one)
 
 /* False = all has gone. */
 static bool
-go_on(tutti_coordinator *self, reap *one)
+resume_gc(tutti_coordinator *self, reap *one)
 {
     while (one->tag < TAG_COUNT) {
         if (remove_one(self, one)) {
@@ -58,9 +58,9 @@ go_on(tutti_coordinator *self, reap *one)
 }
 
 static void
-finish(tutti_coordinator *self, reap *one)
+finish_gc(tutti_coordinator *self, reap *one)
 {
-    while (go_on(self, one)) {
+    while (resume_gc(self, one)) {
     }
     tutti_list_remove(&one->link);
     free(one);
@@ -75,7 +75,7 @@ on_gc_task(coord_task *work, size_t budget)
     while (done < budget && !tutti_list_empty(&self->reaping)) {
         reap *one = tutti_container_of(self->reaping.next, reap, link);
 
-        if (!go_on(self, one)) {
+        if (!resume_gc(self, one)) {
             tutti_list_remove(&one->link);
             free(one);
         }
@@ -99,7 +99,7 @@ coord_keys_forget(tutti_coordinator *self, const char *job)
         return; /* a job's name is good */
     }
     if (one == NULL) {
-        while (go_on(self, &at_once)) {
+        while (resume_gc(self, &at_once)) {
         }
         return;
     }
@@ -120,7 +120,7 @@ coord_gc_finish(tutti_coordinator *self, const coord_full_key *full)
         reap *one = tutti_container_of(link, reap, link);
 
         if (tutti_bytes_equal(job, coord_full_key_bytes(&one->job))) {
-            finish(self, one);
+            finish_gc(self, one);
         }
     }
 }
@@ -136,6 +136,6 @@ void
 coord_gc_fini(tutti_coordinator *self)
 {
     while (!tutti_list_empty(&self->reaping)) {
-        finish(self, tutti_container_of(self->reaping.next, reap, link));
+        finish_gc(self, tutti_container_of(self->reaping.next, reap, link));
     }
 }

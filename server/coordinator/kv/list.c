@@ -14,7 +14,8 @@
 
 /* Copy an entry to the page; the pointers are offsets until the page is full. */
 static tutti_code
-keep(tutti_coordinator_page *page, const tutti_store_entry *entry, bool keys_only, tutti_error *err)
+keep_listing(tutti_coordinator_page *page, const tutti_store_entry *entry, bool keys_only,
+             tutti_error *err)
 {
     tutti_store_entry *kept = &page->entries[page->count];
     const tutti_bytes value = keys_only ? (tutti_bytes){0} : entry->value;
@@ -34,7 +35,7 @@ keep(tutti_coordinator_page *page, const tutti_store_entry *entry, bool keys_onl
 }
 
 static void
-point(tutti_coordinator_page *page)
+point_listing(tutti_coordinator_page *page)
 {
     size_t i;
 
@@ -57,8 +58,9 @@ is_full(const tutti_coordinator_page *page, size_t page_size, const tutti_store_
 }
 
 static tutti_code
-fill(tutti_coordinator *self, const coord_full_key *prefix, const coord_full_key *after,
-     const tutti_coordinator_list_request *request, tutti_coordinator_page *page, tutti_error *err)
+fill_listing(tutti_coordinator *self, const coord_full_key *prefix, const coord_full_key *after,
+             const tutti_coordinator_list_request *request, tutti_coordinator_page *page,
+             tutti_error *err)
 {
     const size_t page_size =
         request->page_size == 0 ? TUTTI_COORDINATOR_PAGE_DEFAULT : request->page_size;
@@ -77,7 +79,7 @@ fill(tutti_coordinator *self, const coord_full_key *prefix, const coord_full_key
             page->more = true;
             return TUTTI_OK;
         }
-        code = keep(page, &entry, request->keys_only, err);
+        code = keep_listing(page, &entry, request->keys_only, err);
         if (code != TUTTI_OK) {
             return code;
         }
@@ -109,9 +111,9 @@ tutti_coordinator_key_list(tutti_coordinator *self, const tutti_coordinator_list
     if (ret_page->entries == NULL) {
         return coord_fail_memory(err, "a page of keys");
     }
-    code = fill(self, &prefix, &after, request, ret_page, err);
+    code = fill_listing(self, &prefix, &after, request, ret_page, err);
     if (code == TUTTI_OK) {
-        point(ret_page);
+        point_listing(ret_page);
     }
     return code;
 }
@@ -127,7 +129,7 @@ tutti_coordinator_page_fini(tutti_coordinator_page *page)
 /* ------------------------------------------------------------------------------ count */
 
 static void
-detach(tutti_coordinator_count *count)
+detach_listing(tutti_coordinator_count *count)
 {
     coord_wait_stop(&count->wait);
     tutti_list_remove(&count->link);
@@ -139,13 +141,13 @@ on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
     tutti_coordinator_count *count = tutti_container_of(wait, tutti_coordinator_count, wait);
 
     assert(err != NULL); /* it has no deadline */
-    detach(count);
+    detach_listing(count);
     count->on_answer(count, 0, err);
 }
 
 /* Count on; true when all are counted, or the store fails. */
 static tutti_code
-go_on(tutti_coordinator_count *count, size_t most, tutti_error *err)
+resume_listing(tutti_coordinator_count *count, size_t most, tutti_error *err)
 {
     tutti_store *store = count->wait.owner->store;
     const tutti_bytes prefix = {count->prefix, count->prefix_size};
@@ -178,11 +180,11 @@ coord_on_count_task(coord_task *work, size_t budget)
         return 0;
     }
     count = tutti_container_of(link, tutti_coordinator_count, link);
-    code = go_on(count, budget * COUNT_SLICE, &err);
+    code = resume_listing(count, budget * COUNT_SLICE, &err);
     if (code == TUTTI_OK) {
         tutti_list_add(&self->counting, link);
     } else {
-        detach(count);
+        detach_listing(count);
         count->on_answer(count, count->number, code == TUTTI_NOT_FOUND ? NULL : &err);
     }
     if (!tutti_list_empty(&self->counting)) {
@@ -219,6 +221,6 @@ void
 tutti_coordinator_count_withdraw(tutti_coordinator_count *count)
 {
     if (count->wait.owner != NULL) {
-        detach(count);
+        detach_listing(count);
     }
 }

@@ -50,7 +50,7 @@ collect_one(tutti_coordinator_page *page, const tutti_store_entry *entry, tutti_
 }
 
 static void
-point(tutti_coordinator_page *page)
+point_multi(tutti_coordinator_page *page)
 {
     size_t i;
 
@@ -86,7 +86,7 @@ coord_keys_collect(tutti_coordinator *self, const char *job, coord_nth_key_fn nt
             code = collect_one(ret_page, &entry, err);
         }
     }
-    point(ret_page);
+    point_multi(ret_page);
     return code;
 }
 
@@ -94,8 +94,8 @@ coord_keys_collect(tutti_coordinator *self, const char *job, coord_nth_key_fn nt
 
 /* Ask for each; `missing` gets the first ones' words. */
 static tutti_code
-look(tutti_coordinator *self, const tutti_coordinator_keys *keys, bool queues_too, bool *ret_exist,
-     size_t *ret_missing, tutti_text *missing, tutti_error *err)
+check_multi(tutti_coordinator *self, const tutti_coordinator_keys *keys, bool queues_too,
+            bool *ret_exist, size_t *ret_missing, tutti_text *missing, tutti_error *err)
 {
     coord_full_key full;
     char text[80];
@@ -141,7 +141,7 @@ tutti_coordinator_keys_get(tutti_coordinator *self, const tutti_coordinator_keys
     tutti_code code = coord_check_key_count(keys->count, err);
 
     if (code == TUTTI_OK) {
-        code = look(self, keys, false, NULL, &missing, &text, err);
+        code = check_multi(self, keys, false, NULL, &missing, &text, err);
     }
     if (code == TUTTI_OK && missing > 0) {
         if (missing > SHOWN_MAX) {
@@ -164,7 +164,7 @@ tutti_coordinator_keys_check(tutti_coordinator *self, const tutti_coordinator_ke
     tutti_code code = coord_check_key_count(keys->count, err);
 
     if (code == TUTTI_OK) {
-        code = look(self, keys, true, ret_exist, &missing, NULL, err);
+        code = check_multi(self, keys, true, ret_exist, &missing, NULL, err);
     }
     if (code == TUTTI_OK) {
         *ret_all = missing == 0;

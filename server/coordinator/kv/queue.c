@@ -76,8 +76,8 @@ read_ends(tutti_coordinator *self, const coord_full_key *full, ends *ret_ends)
 
 /* A value comes or goes, and the ends follow: both or neither. */
 static tutti_code
-change(tutti_coordinator *self, const coord_full_key *full, const tutti_store_change *value,
-       const ends *now, coord_ride *ride, uint64_t *ret_version, tutti_error *err)
+change_queue(tutti_coordinator *self, const coord_full_key *full, const tutti_store_change *value,
+             const ends *now, coord_ride *ride, uint64_t *ret_version, tutti_error *err)
 {
     unsigned char bytes[ENDS_BYTES];
     tutti_store_change changes[2] = {*value, {.value = {bytes, sizeof(bytes)}}};
@@ -129,14 +129,14 @@ coord_queue_drop(tutti_coordinator *self, const coord_full_key *full, coord_ride
     write_value_key(&key, full, now.first);
     gone.key = coord_tagged_key_bytes(&key);
     now.first++;
-    return change(self, full, &gone, &now, ride, NULL, err);
+    return change_queue(self, full, &gone, &now, ride, NULL, err);
 }
 
 /* ------------------------------------------------------------------------------ door */
 
 static tutti_code
-push(tutti_coordinator *self, const coord_full_key *full, tutti_bytes value, coord_ride *ride,
-     tutti_coordinator_changed *ret_changed, tutti_error *err)
+push_queue(tutti_coordinator *self, const coord_full_key *full, tutti_bytes value, coord_ride *ride,
+           tutti_coordinator_changed *ret_changed, tutti_error *err)
 {
     tutti_store_change come = {.value = value};
     coord_tagged_key key;
@@ -147,7 +147,7 @@ push(tutti_coordinator *self, const coord_full_key *full, tutti_bytes value, coo
     write_value_key(&key, full, now.next++);
     come.key = coord_tagged_key_bytes(&key);
     ride->answer.number = (int64_t)(now.next - now.first);
-    code = change(self, full, &come, &now, ride, &ret_changed->version, err);
+    code = change_queue(self, full, &come, &now, ride, &ret_changed->version, err);
     if (code == TUTTI_OK) {
         ret_changed->number = ride->answer.number;
         coord_tagged_key_write(&key, COORD_TAG_QUEUE, full);
@@ -174,7 +174,7 @@ tutti_coordinator_queue_push(tutti_coordinator *self, const tutti_coordinator_ch
     if (coord_answer_find_changed(self, &which, ret_changed)) {
         return TUTTI_OK;
     }
-    return push(self, &full, value, &ride, ret_changed, err);
+    return push_queue(self, &full, value, &ride, ret_changed, err);
 }
 
 tutti_code

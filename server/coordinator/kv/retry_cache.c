@@ -29,7 +29,7 @@ typedef struct kept_answer {
 } kept_answer;
 
 static void
-drop(tutti_coordinator *self, kept_answer *one)
+drop_kept(tutti_coordinator *self, kept_answer *one)
 {
     tutti_map_remove(&self->answers, &one->node);
     tutti_list_remove(&one->link);
@@ -50,7 +50,7 @@ drop_with_record(tutti_coordinator *self, kept_answer *one)
                                  NULL, NULL); /* what stays behind goes after a restart */
         coord_record_fini(&record);
     }
-    drop(self, one);
+    drop_kept(self, one);
 }
 
 /* Nobody needs a timer for this: what is too old is only memory, and that has its limit. Those with
@@ -64,12 +64,12 @@ drop_old(tutti_coordinator *self)
         if (one->stored || one->until_ns > self->now_ns) {
             return;
         }
-        drop(self, one);
+        drop_kept(self, one);
     }
 }
 
 static kept_answer *
-find(const tutti_coordinator *self, const coord_answer_key *key)
+find_kept_answer(const tutti_coordinator *self, const coord_answer_key *key)
 {
     tutti_map_node *node =
         key->size == 0 ? NULL : tutti_map_find(&self->answers, (tutti_bytes){key->data, key->size});
@@ -96,7 +96,7 @@ coord_answer_find(tutti_coordinator *self, const coord_answer_key *key, coord_an
     const kept_answer *one;
 
     drop_old(self);
-    one = find(self, key);
+    one = find_kept_answer(self, key);
     if (one == NULL || one->until_ns <= self->now_ns) {
         return false;
     }
@@ -126,13 +126,13 @@ kept_new(const coord_answer_key *key, const coord_answer *answer)
 
 /* In memory. An old one of the same token makes room. */
 static void
-keep(tutti_coordinator *self, const coord_answer_key *key, const coord_answer *answer,
-     uint64_t until_ns, bool stored)
+keep_kept(tutti_coordinator *self, const coord_answer_key *key, const coord_answer *answer,
+          uint64_t until_ns, bool stored)
 {
-    kept_answer *one = find(self, key);
+    kept_answer *one = find_kept_answer(self, key);
 
     if (one != NULL) {
-        drop(self, one);
+        drop_kept(self, one);
     }
     one = kept_new(key, answer);
     if (one == NULL) {
@@ -220,7 +220,7 @@ apply_with_record(tutti_coordinator *self, const coord_ride *ride,
         coord_record_fini(&records[i]);
     }
     for (i = 0; i < old_count && code == TUTTI_OK; i++) {
-        drop(self, old[i]);
+        drop_kept(self, old[i]);
     }
     return code;
 }
@@ -245,8 +245,8 @@ coord_retry_cache_apply(tutti_coordinator *self, coord_ride *ride,
     }
     if (kept) {
         drop_old(self);
-        keep(self, ride->key, &ride->answer,
-             tutti_clock_add(self->now_ns, self->options.retry_window_ns), stored);
+        keep_kept(self, ride->key, &ride->answer,
+                  tutti_clock_add(self->now_ns, self->options.retry_window_ns), stored);
     }
     if (ret_version != NULL) {
         *ret_version = version;
@@ -261,8 +261,8 @@ coord_answer_keep(tutti_coordinator *self, const coord_answer_key *key, const co
 
     if (coord_retry_cache_apply(self, &ride, NULL, 0, NULL, NULL) != TUTTI_OK) {
         drop_old(self);
-        keep(self, key, answer, tutti_clock_add(self->now_ns, self->options.retry_window_ns),
-             false);
+        keep_kept(self, key, answer, tutti_clock_add(self->now_ns, self->options.retry_window_ns),
+                  false);
     }
 }
 
@@ -270,7 +270,7 @@ coord_answer_keep(tutti_coordinator *self, const coord_answer_key *key, const co
 
 /* A record that cannot be read is one less. */
 static void
-load(tutti_coordinator *self, const tutti_store_entry *entry)
+load_kept(tutti_coordinator *self, const tutti_store_entry *entry)
 {
     coord_reading value = {entry->value.data, entry->value.size, false};
     coord_answer_key key = {.size = entry->key.size - 2};
@@ -289,7 +289,7 @@ load(tutti_coordinator *self, const tutti_store_entry *entry)
         until_ms = now_ms; /* it goes with the next change */
     }
     until_ms = until_ms - now_ms > most_ms ? now_ms + most_ms : until_ms;
-    keep(self, &key, &answer, self->now_ns + (until_ms - now_ms) * TUTTI_NS_PER_MS, true);
+    keep_kept(self, &key, &answer, self->now_ns + (until_ms - now_ms) * TUTTI_NS_PER_MS, true);
 }
 
 void
@@ -302,7 +302,7 @@ coord_retry_cache_restore(tutti_coordinator *self)
     self->options.retry_bytes_limit = UINT64_MAX; /* the walk stands on what the store has lent */
     while (tutti_store_next(self->store, (tutti_bytes){prefix, sizeof(prefix)}, entry.key, &entry,
                             NULL) == TUTTI_OK) {
-        load(self, &entry);
+        load_kept(self, &entry);
     }
     self->options.retry_bytes_limit = limit;
     while (self->answer_bytes > limit) {
@@ -335,6 +335,6 @@ void
 coord_retry_cache_fini(tutti_coordinator *self)
 {
     while (!tutti_list_empty(&self->answered)) {
-        drop(self, tutti_container_of(self->answered.next, kept_answer, link));
+        drop_kept(self, tutti_container_of(self->answered.next, kept_answer, link));
     }
 }

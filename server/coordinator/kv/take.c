@@ -55,7 +55,7 @@ coord_takes_wake(tutti_coordinator *self, tutti_bytes key)
 
 /* No longer parked. Whoever is first now may find what this one was about to take, or left. */
 static void
-detach(tutti_coordinator_take *take)
+detach_take(tutti_coordinator_take *take)
 {
     tutti_coordinator *self = take->wait.owner;
     coord_take_place *place = take->place;
@@ -75,24 +75,25 @@ detach(tutti_coordinator_take *take)
 }
 
 static void
-fail(tutti_coordinator_take *take, const tutti_error *err)
+fail_take(tutti_coordinator_take *take, const tutti_error *err)
 {
-    detach(take);
+    detach_take(take);
     take->on_answer(take, NULL, err);
 }
 
 /* ------------------------------------------------------------------------------ serving */
 
 static tutti_code
-look(tutti_coordinator *self, const coord_take_place *place, tutti_store_entry *ret_entry,
-     tutti_error *err)
+check_take(tutti_coordinator *self, const coord_take_place *place, tutti_store_entry *ret_entry,
+           tutti_error *err)
 {
     return place->from_queue ? coord_queue_first(self, &place->full, ret_entry, err)
                              : coord_key_get(self, &place->full, ret_entry, err);
 }
 
 static tutti_code
-drop(tutti_coordinator *self, const coord_take_place *place, coord_ride *ride, tutti_error *err)
+drop_take(tutti_coordinator *self, const coord_take_place *place, coord_ride *ride,
+          tutti_error *err)
 {
     const tutti_store_change gone = {.key = coord_full_key_bytes(&place->full), .remove = true};
     coord_news news = {.kind = TUTTI_COORDINATOR_DELETED,
@@ -112,9 +113,9 @@ drop(tutti_coordinator *self, const coord_take_place *place, coord_ride *ride, t
 
 /* Answer with a value of our own memory. */
 static void
-give(tutti_coordinator_take *take, const tutti_store_entry *entry)
+give_value(tutti_coordinator_take *take, const tutti_store_entry *entry)
 {
-    detach(take);
+    detach_take(take);
     take->on_answer(take, entry, NULL);
 }
 
@@ -135,9 +136,9 @@ take_value(tutti_coordinator_take *take, const tutti_store_entry *lent, tutti_er
     own.key = (tutti_bytes){0};
     own.value.data = copy;
     ride.answer = (coord_answer){.version = own.version, .value = own.value};
-    code = drop(take->wait.owner, take->place, &ride, err);
+    code = drop_take(take->wait.owner, take->place, &ride, err);
     if (code == TUTTI_OK) {
-        give(take, &own);
+        give_value(take, &own);
     }
     free(copy);
     return code;
@@ -145,7 +146,7 @@ take_value(tutti_coordinator_take *take, const tutti_store_entry *lent, tutti_er
 
 /* The answer that was given to a call with this token. */
 static bool
-repeat(tutti_coordinator_take *take)
+repeat_take(tutti_coordinator_take *take)
 {
     coord_answer answer;
     tutti_store_entry entry = {0};
@@ -155,23 +156,23 @@ repeat(tutti_coordinator_take *take)
     }
     entry.value = answer.value;
     entry.version = answer.version;
-    detach(take);
+    detach_take(take);
     take->on_answer(take, &entry, NULL);
     return true;
 }
 
 /* False: there is nothing, and it waits on. */
 static bool
-serve(tutti_coordinator_take *take)
+serve_take(tutti_coordinator_take *take)
 {
     tutti_store_entry entry;
     tutti_error err;
     tutti_code code;
 
-    if (repeat(take)) {
+    if (repeat_take(take)) {
         return true;
     }
-    code = look(take->wait.owner, take->place, &entry, &err);
+    code = check_take(take->wait.owner, take->place, &entry, &err);
     if (code == TUTTI_NOT_FOUND && !take->place->at_once) {
         return false;
     }
@@ -179,7 +180,7 @@ serve(tutti_coordinator_take *take)
         code = take_value(take, &entry, &err);
     }
     if (code != TUTTI_OK) {
-        fail(take, &err);
+        fail_take(take, &err);
     }
     return true;
 }
@@ -191,7 +192,7 @@ on_take_task(coord_task *work, size_t budget)
     size_t done = 0;
 
     while (done < budget && !tutti_list_empty(&self->takes_ready)) {
-        (void)serve(
+        (void)serve_take(
             tutti_container_of(tutti_list_pop(&self->takes_ready), tutti_coordinator_take, ready));
         done++;
     }
@@ -210,7 +211,7 @@ on_end(tutti_coordinator_pending_call *base, const tutti_error *err)
     tutti_error late;
 
     if (err == NULL) {
-        if (!tutti_list_empty(&take->ready) && serve(take)) {
+        if (!tutti_list_empty(&take->ready) && serve_take(take)) {
             return;
         }
         coord_quote(coord_full_key_client(&place->full), 48, text, sizeof(text));
@@ -220,13 +221,13 @@ on_end(tutti_coordinator_pending_call *base, const tutti_error *err)
                              text);
         err = &late;
     }
-    fail(take, err);
+    fail_take(take, err);
 }
 
 /* ------------------------------------------------------------------------------ door */
 
 static tutti_code
-check_bytes(const tutti_coordinator *self, size_t bytes, tutti_error *err)
+check_take_bytes(const tutti_coordinator *self, size_t bytes, tutti_error *err)
 {
     if (bytes > self->options.wait_bytes_limit - self->wait_bytes) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "WAITER_LIMIT",
@@ -239,7 +240,7 @@ check_bytes(const tutti_coordinator *self, size_t bytes, tutti_error *err)
 
 /* A call with the token of one that still waits takes its place. */
 static void
-supersede(tutti_coordinator *self, const coord_take_place *place)
+supersede_take(tutti_coordinator *self, const coord_take_place *place)
 {
     tutti_map_node *node =
         tutti_map_find(&self->take_tokens, (tutti_bytes){place->which.data, place->which.size});
@@ -248,7 +249,7 @@ supersede(tutti_coordinator *self, const coord_take_place *place)
     if (node != NULL) {
         (void)TUTTI_FAIL_FOR(&err, TUTTI_ABORTED, "SUPERSEDED",
                              "another call with the same token took this one's place");
-        fail(tutti_container_of(node, coord_take_place, node)->take, &err);
+        fail_take(tutti_container_of(node, coord_take_place, node)->take, &err);
     }
 }
 
@@ -260,12 +261,12 @@ check_there(tutti_coordinator *self, const coord_take_place *place, tutti_error 
     coord_answer answer;
 
     return coord_answer_find(self, &place->which, &answer) ? TUTTI_OK
-                                                           : look(self, place, &entry, err);
+                                                           : check_take(self, place, &entry, err);
 }
 
 static tutti_code
-prepare(tutti_coordinator *self, const tutti_coordinator_take_request *request,
-        coord_take_place *place, tutti_error *err)
+prepare_take(tutti_coordinator *self, const tutti_coordinator_take_request *request,
+             coord_take_place *place, tutti_error *err)
 {
     tutti_code code = coord_full_key_write(self, &request->key, 1, &place->full, err);
 
@@ -281,12 +282,12 @@ prepare(tutti_coordinator *self, const tutti_coordinator_take_request *request,
     if (request->at_once) {
         code = check_there(self, place, err);
     }
-    return code == TUTTI_OK ? check_bytes(self, place->bytes, err) : code;
+    return code == TUTTI_OK ? check_take_bytes(self, place->bytes, err) : code;
 }
 
 static tutti_code
-park(tutti_coordinator *self, tutti_coordinator_take *take, coord_take_place *place,
-     uint64_t deadline_ns, tutti_error *err)
+wait_for_value(tutti_coordinator *self, tutti_coordinator_take *take, coord_take_place *place,
+               uint64_t deadline_ns, tutti_error *err)
 {
     coord_tagged_key key;
     tutti_code code;
@@ -294,7 +295,7 @@ park(tutti_coordinator *self, tutti_coordinator_take *take, coord_take_place *pl
     coord_tagged_key_write(&key, place->from_queue ? COORD_TAG_QUEUE : COORD_TAG_NONE,
                            &place->full);
     if (has_token(place)) {
-        supersede(self, place);
+        supersede_take(self, place);
     }
     code = coord_key_subscription_add(&self->takers, coord_tagged_key_bytes(&key), &take->link,
                                       &take->subscription, NULL, err);
@@ -330,9 +331,9 @@ tutti_coordinator_take_start(tutti_coordinator *self, const tutti_coordinator_ta
     if (place == NULL) {
         return coord_fail_memory(err, "a call that takes");
     }
-    code = prepare(self, request, place, err);
+    code = prepare_take(self, request, place, err);
     if (code == TUTTI_OK) {
-        code = park(self, take, place, request->deadline_ns, err);
+        code = wait_for_value(self, take, place, request->deadline_ns, err);
     }
     if (code != TUTTI_OK) {
         free(place);
@@ -344,7 +345,7 @@ void
 tutti_coordinator_take_withdraw(tutti_coordinator_take *take)
 {
     if (take->wait.owner != NULL) {
-        detach(take);
+        detach_take(take);
     }
 }
 

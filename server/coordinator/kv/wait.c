@@ -22,7 +22,7 @@ typedef struct coord_wanted_key {
 } coord_wanted_key;
 
 static void
-unregister(tutti_coordinator *self, tutti_coordinator_key_wait *wait)
+unregister_wait(tutti_coordinator *self, tutti_coordinator_key_wait *wait)
 {
     size_t i;
 
@@ -58,17 +58,17 @@ register_missing(tutti_coordinator *self, tutti_coordinator_key_wait *wait, tutt
         }
     }
     if (code != TUTTI_OK) {
-        unregister(self, wait);
+        unregister_wait(self, wait);
     }
     return code;
 }
 
 static void
-detach(tutti_coordinator_key_wait *wait)
+detach_wait(tutti_coordinator_key_wait *wait)
 {
     tutti_coordinator *self = wait->wait.owner;
 
-    unregister(self, wait);
+    unregister_wait(self, wait);
     tutti_list_remove(&wait->link);
     coord_wait_stop(&wait->wait);
     self->wait_bytes -= wait->bytes;
@@ -85,7 +85,7 @@ nth_of_wait(const void *arg, size_t index)
 }
 
 static void
-answer(tutti_coordinator_key_wait *wait, const tutti_error *err)
+answer_wait(tutti_coordinator_key_wait *wait, const tutti_error *err)
 {
     tutti_coordinator *self = wait->wait.owner;
     tutti_coordinator_page values = {0};
@@ -96,14 +96,14 @@ answer(tutti_coordinator_key_wait *wait, const tutti_error *err)
             TUTTI_OK) {
         err = &other;
     }
-    detach(wait);
+    detach_wait(wait);
     wait->values = &values;
     wait->on_answer(wait, err == NULL ? tutti_store_version(self->store) : 0, err);
     tutti_coordinator_page_fini(&values); /* the call may be gone with its answer */
 }
 
 static void
-say_missing(const tutti_coordinator_key_wait *wait, tutti_error *err)
+say_wait_missing(const tutti_coordinator_key_wait *wait, tutti_error *err)
 {
     char buffer[TUTTI_ERROR_TEXT_MAX];
     char key[80];
@@ -137,9 +137,9 @@ try_answer(tutti_coordinator_key_wait *wait)
     const tutti_code code = register_missing(wait->wait.owner, wait, &err);
 
     if (code != TUTTI_OK) {
-        answer(wait, &err);
+        answer_wait(wait, &err);
     } else if (wait->missing == 0) {
-        answer(wait, NULL);
+        answer_wait(wait, NULL);
     } else {
         return false;
     }
@@ -156,10 +156,10 @@ on_end(tutti_coordinator_pending_call *base, const tutti_error *err)
         if (wait->missing == 0 && try_answer(wait)) {
             return;
         }
-        say_missing(wait, &late);
+        say_wait_missing(wait, &late);
         err = &late;
     }
-    answer(wait, err);
+    answer_wait(wait, err);
 }
 
 size_t
@@ -204,8 +204,8 @@ coord_waits_wake(tutti_coordinator *self, tutti_bytes full)
 /* ------------------------------------------------------------------------------ door */
 
 static tutti_code
-check_request(const tutti_coordinator *self, const tutti_coordinator_wait_request *request,
-              size_t *ret_bytes, tutti_error *err)
+check_wait_request(const tutti_coordinator *self, const tutti_coordinator_wait_request *request,
+                   size_t *ret_bytes, tutti_error *err)
 {
     size_t bytes = 0;
     size_t i;
@@ -238,8 +238,8 @@ check_request(const tutti_coordinator *self, const tutti_coordinator_wait_reques
 }
 
 static tutti_code
-start(tutti_coordinator *self, const tutti_coordinator_wait_request *request,
-      tutti_coordinator_key_wait *wait, tutti_error *err)
+start_wait(tutti_coordinator *self, const tutti_coordinator_wait_request *request,
+           tutti_coordinator_key_wait *wait, tutti_error *err)
 {
     tutti_code code;
     size_t i;
@@ -272,10 +272,10 @@ tutti_coordinator_key_wait_start(tutti_coordinator *self,
     tutti_code code = coord_wait_check(self, err);
 
     if (code == TUTTI_OK) {
-        code = check_request(self, request, &bytes, err);
+        code = check_wait_request(self, request, &bytes, err);
     }
     if (code == TUTTI_OK) {
-        code = start(self, request, wait, err);
+        code = start_wait(self, request, wait, err);
     }
     if (code != TUTTI_OK) {
         return code;
@@ -296,6 +296,6 @@ void
 tutti_coordinator_key_wait_withdraw(tutti_coordinator_key_wait *wait)
 {
     if (wait->wait.owner != NULL) {
-        detach(wait);
+        detach_wait(wait);
     }
 }

@@ -72,7 +72,7 @@ change_unref(tutti_coordinator *self, coord_change *change)
 /* ------------------------------------------------------------------------------ backlog */
 
 static bool
-grow(tutti_coordinator_watch *watch, size_t most)
+grow_watch(tutti_coordinator_watch *watch, size_t most)
 {
     const size_t wanted = watch->capacity == 0 ? 8 : watch->capacity * 2;
     const size_t capacity = wanted > most ? most : wanted;
@@ -93,7 +93,7 @@ grow(tutti_coordinator_watch *watch, size_t most)
 }
 
 static coord_change *
-take(tutti_coordinator_watch *watch)
+take_watch(tutti_coordinator_watch *watch)
 {
     coord_change *change = watch->changes[watch->first];
 
@@ -107,7 +107,7 @@ static void
 drop_backlog(tutti_coordinator *self, tutti_coordinator_watch *watch)
 {
     while (watch->count > 0) {
-        change_unref(self, take(watch));
+        change_unref(self, take_watch(watch));
     }
     free(watch->changes);
     watch->changes = NULL;
@@ -117,7 +117,7 @@ drop_backlog(tutti_coordinator *self, tutti_coordinator_watch *watch)
 
 /* `change` NULL = there was no memory for it. */
 static void
-enqueue(tutti_coordinator *self, tutti_coordinator_watch *watch, coord_change *change)
+enqueue_watch(tutti_coordinator *self, tutti_coordinator_watch *watch, coord_change *change)
 {
     const tutti_coordinator_options *options = &self->options;
 
@@ -130,7 +130,8 @@ enqueue(tutti_coordinator *self, tutti_coordinator_watch *watch, coord_change *c
         watch->slow = "changes (--watch-changes-limit)";
     } else if (change_bytes(change) > options->watch_backlog_limit - watch->bytes) {
         watch->slow = "bytes of changes (--watch-backlog-limit)";
-    } else if (watch->count == watch->capacity && !grow(watch, options->watch_changes_limit)) {
+    } else if (watch->count == watch->capacity &&
+               !grow_watch(watch, options->watch_changes_limit)) {
         watch->slow = "changes than there is memory";
     } else {
         watch->changes[(watch->first + watch->count) % watch->capacity] = change;
@@ -213,7 +214,7 @@ coord_watches_tell(tutti_coordinator *self, const coord_news *news)
         }
         tutti_list_each(link, spare, &subscription->members)
         {
-            enqueue(self, tutti_container_of(link, tutti_coordinator_watch, link), change);
+            enqueue_watch(self, tutti_container_of(link, tutti_coordinator_watch, link), change);
         }
     }
     change_unref(self, change);
@@ -222,7 +223,7 @@ coord_watches_tell(tutti_coordinator *self, const coord_news *news)
 /* ------------------------------------------------------------------------------ watches */
 
 static void
-detach(tutti_coordinator_watch *watch)
+detach_watch(tutti_coordinator_watch *watch)
 {
     tutti_coordinator *self = watch->wait.owner;
     const size_t length = watch->subscription->node.key.size;
@@ -243,7 +244,7 @@ on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
     tutti_coordinator_watch *watch = tutti_container_of(wait, tutti_coordinator_watch, wait);
 
     assert(err != NULL); /* it has no deadline */
-    detach(watch);
+    detach_watch(watch);
     watch->on_end(watch, err);
 }
 
@@ -253,7 +254,7 @@ end_slow(tutti_coordinator_watch *watch)
     const char *what = watch->slow;
     tutti_error err;
 
-    detach(watch);
+    detach_watch(watch);
     (void)TUTTI_FAIL_FOR(&err, TUTTI_RESOURCE_EXHAUSTED, "SLOW_WATCHER",
                          "more %s wait to be read than are kept: read the keys, then watch again",
                          what);
@@ -262,7 +263,7 @@ end_slow(tutti_coordinator_watch *watch)
 
 /* Send one message, when there is one and none is in flight. */
 static void
-push(tutti_coordinator_watch *watch)
+push_watch(tutti_coordinator_watch *watch)
 {
     tutti_store_entry entry = {0};
     coord_change *change;
@@ -277,7 +278,7 @@ push(tutti_coordinator_watch *watch)
         entry.version = watch->begun;
         watch->on_change(watch, TUTTI_COORDINATOR_BEGUN, &entry);
     } else if (watch->count > 0) {
-        change = take(watch);
+        change = take_watch(watch);
         entry.key = (tutti_bytes){change->data, change->key_size};
         entry.value = (tutti_bytes){change->data + change->key_size, change->value_size};
         entry.version = change->version;
@@ -294,7 +295,7 @@ coord_on_due_task(coord_task *work, size_t budget)
     size_t done = 0;
 
     while (done < budget && !tutti_list_empty(&self->due)) {
-        push(tutti_container_of(tutti_list_pop(&self->due), tutti_coordinator_watch, due));
+        push_watch(tutti_container_of(tutti_list_pop(&self->due), tutti_coordinator_watch, due));
         done++;
     }
     if (!tutti_list_empty(&self->due)) {
@@ -350,7 +351,7 @@ tutti_coordinator_watch_written(tutti_coordinator_watch *watch)
 {
     if (watch->wait.owner != NULL && watch->writing) {
         watch->writing = false;
-        push(watch);
+        push_watch(watch);
     }
 }
 
@@ -358,6 +359,6 @@ void
 tutti_coordinator_watch_withdraw(tutti_coordinator_watch *watch)
 {
     if (watch->wait.owner != NULL) {
-        detach(watch);
+        detach_watch(watch);
     }
 }

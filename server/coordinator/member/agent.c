@@ -104,7 +104,7 @@ data_bytes(const tutti_coordinator_agent *info)
 
 /* Copy a text to *at, which moves behind it. */
 static const char *
-keep(char **at, const char *text)
+keep_agent(char **at, const char *text)
 {
     const size_t size = strlen(or_empty(text)) + 1;
     char *kept = *at;
@@ -123,14 +123,14 @@ keep_info(coord_agent *agent, const tutti_coordinator_agent *info)
 
     agent->info = *info;
     for (i = 0; i < info->address_count; i++) {
-        addresses[i] = keep(&at, info->addresses[i]);
+        addresses[i] = keep_agent(&at, info->addresses[i]);
     }
     agent->info.addresses = addresses;
-    agent->info.host = keep(&at, info->host);
-    agent->info.host_id = keep(&at, info->host_id);
-    agent->info.device = keep(&at, info->device);
-    agent->info.version = keep(&at, info->version);
-    agent->info.gpus = keep(&at, info->gpus);
+    agent->info.host = keep_agent(&at, info->host);
+    agent->info.host_id = keep_agent(&at, info->host_id);
+    agent->info.device = keep_agent(&at, info->device);
+    agent->info.version = keep_agent(&at, info->version);
+    agent->info.gpus = keep_agent(&at, info->gpus);
     agent->info.data_address.data = at;
     if (info->data_address.size > 0) {
         memcpy(at, info->data_address.data, info->data_address.size);

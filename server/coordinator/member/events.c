@@ -33,7 +33,7 @@ coord_events_fini(coord_job *job)
 }
 
 static void
-trim(coord_job *job)
+trim_events(coord_job *job)
 {
     if (job->deleted_count > COORD_DELETED_MAX) {
         coord_event *oldest = tutti_container_of(job->deleted.next, coord_event, deleted);
@@ -56,7 +56,7 @@ coord_event_publish(coord_job *job, coord_event *event)
     if (event->of_group) {
         tutti_list_add(&job->deleted, &event->deleted);
         job->deleted_count++;
-        trim(job);
+        trim_events(job);
     }
     job->owner->hooks->wake_sessions(job);
     if (!event->of_group) {

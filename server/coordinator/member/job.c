@@ -62,8 +62,8 @@ coord_job_key(const coord_job *job)
 }
 
 static tutti_code
-check_seat(const coord_job *job, const tutti_coordinator_member *member, coord_agent **ret_agent,
-           tutti_error *err)
+check_job_seat(const coord_job *job, const tutti_coordinator_member *member,
+               coord_agent **ret_agent, tutti_error *err)
 {
     coord_agent *agent = member->rank < job->world_size ? job->seats[member->rank] : NULL;
 
@@ -106,7 +106,7 @@ coord_member_check(tutti_coordinator *self, const tutti_coordinator_member *memb
     }
     code = coord_job_find(self, member->job, &job, err);
     if (code == TUTTI_OK) {
-        code = check_seat(job, member, ret_agent, err);
+        code = check_job_seat(job, member, ret_agent, err);
         if (code != TUTTI_OK && member->rank < job->world_size) {
             tutti_error_set_op(err, NULL, 0, (int32_t)member->rank);
         }

@@ -110,8 +110,8 @@ job_new(tutti_coordinator *self, const char *name, uint32_t world_size, coord_jo
 }
 
 static tutti_code
-check_limits(const tutti_coordinator *self, const coord_job *old, uint32_t world_size,
-             tutti_error *err)
+check_job_limits(const tutti_coordinator *self, const coord_job *old, uint32_t world_size,
+                 tutti_error *err)
 {
     const uint64_t seats = self->seat_count - (old == NULL ? 0 : old->world_size);
 
@@ -135,7 +135,7 @@ job_replace(tutti_coordinator *self, coord_job *old, const char *name, uint32_t 
 {
     coord_job *job = NULL;
     tutti_map_node *there;
-    tutti_code code = check_limits(self, old, world_size, err);
+    tutti_code code = check_job_limits(self, old, world_size, err);
 
     if (code == TUTTI_OK) {
         code = job_new(self, name, world_size, &job, err);

@@ -27,7 +27,7 @@ join_from(tutti_list_node *link)
 }
 
 static tutti_code
-check_request(const tutti_coordinator_join_request *request, tutti_error *err)
+check_join_request(const tutti_coordinator_join_request *request, tutti_error *err)
 {
     if (request->world_size == 0 || request->world_size > TUTTI_RANKS_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "WORLD_SIZE",
@@ -98,7 +98,7 @@ find_seat(tutti_coordinator *self, const tutti_coordinator_join_request *request
 /* ------------------------------------------------------------------------------ parked */
 
 static void
-attach(coord_agent *agent, tutti_coordinator_join *join)
+attach_join(coord_agent *agent, tutti_coordinator_join *join)
 {
     coord_job *job = agent->job;
 
@@ -113,7 +113,7 @@ attach(coord_agent *agent, tutti_coordinator_join *join)
 }
 
 static void
-detach(tutti_coordinator_join *join)
+detach_join(tutti_coordinator_join *join)
 {
     coord_agent *agent = join->agent;
     coord_job *job = agent->job;
@@ -150,7 +150,7 @@ add_missing(tutti_text *text, const coord_job *job)
 }
 
 static void
-say_missing(const coord_job *job, tutti_error *err)
+say_join_missing(const coord_job *job, tutti_error *err)
 {
     char buffer[512];
     tutti_text text = tutti_text_in(buffer, sizeof(buffer));
@@ -174,10 +174,10 @@ on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
     tutti_error late;
 
     if (err == NULL) {
-        say_missing(join->agent->job, &late);
+        say_join_missing(join->agent->job, &late);
         err = &late;
     }
-    detach(join);
+    detach_join(join);
     join->on_answer(join, NULL, err);
 }
 
@@ -192,7 +192,7 @@ start_ticking(coord_job *job)
 }
 
 static void
-form(coord_job *job)
+form_join(coord_job *job)
 {
     coord_seats_form(job);
     tutti_timers_stop(&job->owner->timers, &job->tick);
@@ -209,7 +209,7 @@ tutti_coordinator_join_start(tutti_coordinator *self, const tutti_coordinator_jo
     tutti_code code = coord_wait_check(self, err);
 
     if (code == TUTTI_OK) {
-        code = check_request(request, err);
+        code = check_join_request(request, err);
     }
     if (code == TUTTI_OK) {
         code = find_seat(self, request, &agent, err);
@@ -217,7 +217,7 @@ tutti_coordinator_join_start(tutti_coordinator *self, const tutti_coordinator_jo
     if (code != TUTTI_OK) {
         return code;
     }
-    attach(agent, join);
+    attach_join(agent, join);
     join->wait.on_end = on_end;
     coord_wait_start(self, &join->wait, true, request->deadline_ns);
     if (agent->state == TUTTI_COORDINATOR_ALIVE) {
@@ -225,7 +225,7 @@ tutti_coordinator_join_start(tutti_coordinator *self, const tutti_coordinator_jo
         tutti_list_add(&agent->job->answers, &join->link);
         coord_defer(self, &agent->job->join_task);
     } else if (agent->job->attached == agent->job->world_size) {
-        form(agent->job);
+        form_join(agent->job);
     } else {
         agent->job->grown_ns = self->now_ns;
         start_ticking(agent->job);
@@ -237,7 +237,7 @@ void
 tutti_coordinator_join_withdraw(tutti_coordinator_join *join)
 {
     if (join->wait.owner != NULL) {
-        detach(join);
+        detach_join(join);
     }
 }
 
@@ -248,7 +248,7 @@ coord_joins_fail(coord_agent *agent, const tutti_error *err)
         tutti_coordinator_join *join =
             tutti_container_of(agent->joins.next, tutti_coordinator_join, peer);
 
-        detach(join);
+        detach_join(join);
         join->on_answer(join, NULL, err);
     }
 }
@@ -270,7 +270,7 @@ heartbeat_interval(const tutti_coordinator_options *options, uint32_t world_size
 }
 
 static void
-answer(tutti_coordinator_join *join)
+answer_join(tutti_coordinator_join *join)
 {
     const coord_agent *agent = join->agent;
     const tutti_coordinator_options *options = &agent->job->owner->options;
@@ -289,7 +289,7 @@ answer(tutti_coordinator_join *join)
     if (agent->session == NULL) {
         coord_agent_await_session(join->agent); /* its time begins when it knows */
     }
-    detach(join);
+    detach_join(join);
     join->on_answer(join, &seat, NULL);
 }
 
@@ -300,7 +300,7 @@ on_join_task(coord_task *work, size_t budget)
     size_t done = 0;
 
     while (done < budget && !tutti_list_empty(&job->answers)) {
-        answer(join_from(job->answers.next));
+        answer_join(join_from(job->answers.next));
         done++;
     }
     while (done < budget && !tutti_list_empty(&job->due)) {
@@ -336,7 +336,7 @@ on_tick(tutti_timer *timer)
         coord_defer(self, &job->join_task);
     }
     if (coord_elastic_ripe(job) && coord_elastic_fill(job)) {
-        form(job);
+        form_join(job);
         return;
     }
     start_ticking(job);

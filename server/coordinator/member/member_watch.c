@@ -18,7 +18,7 @@ watch_from(tutti_list_node *link)
 }
 
 static void
-detach(tutti_coordinator_member_watch *watch)
+detach_member_watch(tutti_coordinator_member_watch *watch)
 {
     watch->wait.owner->watcher_count--;
     coord_wait_stop(&watch->wait);
@@ -33,7 +33,7 @@ on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
         tutti_container_of(wait, tutti_coordinator_member_watch, wait);
 
     assert(err != NULL); /* it has no deadline */
-    detach(watch);
+    detach_member_watch(watch);
     watch->on_end(watch, err);
 }
 
@@ -76,7 +76,7 @@ send_now(tutti_coordinator_member_watch *watch)
 
 /* Send one message, when there is one and none is in flight. */
 static void
-push(tutti_coordinator_member_watch *watch)
+push_member_watch(tutti_coordinator_member_watch *watch)
 {
     tutti_coordinator_event told;
     coord_event *event;
@@ -108,7 +108,7 @@ on_work(coord_task *work, size_t budget)
         tutti_coordinator_member_watch *watch = watch_from(tutti_list_pop(&job->watches_behind));
 
         tutti_list_add(&job->watches, &watch->link);
-        push(watch);
+        push_member_watch(watch);
         done++;
     }
     if (!tutti_list_empty(&job->watches_behind)) {
@@ -143,7 +143,7 @@ coord_member_watches_fini(coord_job *job)
     while (!tutti_list_empty(&job->watches)) {
         tutti_coordinator_member_watch *watch = watch_from(job->watches.next);
 
-        detach(watch);
+        detach_member_watch(watch);
         (void)TUTTI_FAIL_FOR(&err, TUTTI_NOT_FOUND, "NO_JOB",
                              "job %s has ended, or was begun anew: watch again", job->name);
         watch->on_end(watch, &err);
@@ -183,7 +183,7 @@ tutti_coordinator_member_watch_written(tutti_coordinator_member_watch *watch)
     if (watch->wait.owner != NULL && watch->writing) {
         watch->writing = false;
         watch->acked_event = watch->sending;
-        push(watch);
+        push_member_watch(watch);
     }
 }
 
@@ -191,6 +191,6 @@ void
 tutti_coordinator_member_watch_withdraw(tutti_coordinator_member_watch *watch)
 {
     if (watch->wait.owner != NULL) {
-        detach(watch);
+        detach_member_watch(watch);
     }
 }

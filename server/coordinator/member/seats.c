@@ -108,7 +108,7 @@ check_wish(const coord_job *job, const tutti_coordinator_join_request *request,
 
 /* Forget an agent that waits. */
 static void
-drop(coord_agent *agent)
+drop_seat(coord_agent *agent)
 {
     coord_job *job = agent->job;
 
@@ -125,10 +125,10 @@ drop(coord_agent *agent)
 
 /* Whoever sat there and does not live any more goes. A formed job keeps who is lost in its seat. */
 static void
-vacate(coord_agent *occupant)
+vacate_seat(coord_agent *occupant)
 {
     if (occupant != NULL && occupant->state == TUTTI_COORDINATOR_WAITING) {
-        drop(occupant);
+        drop_seat(occupant);
     } else if (occupant != NULL && occupant->state == TUTTI_COORDINATOR_ALIVE) {
         coord_agent_lose(occupant, "another process took its place", NULL);
     }
@@ -208,7 +208,7 @@ coord_seat_newcomer(coord_job *job, const tutti_coordinator_join_request *reques
     if (code != TUTTI_OK) {
         return code;
     }
-    vacate(occupant);
+    vacate_seat(occupant);
     job->present++;
     agent->since_ms = job->owner->wall_ns / TUTTI_NS_PER_MS;
     if (job->epoch == 0) {
@@ -225,7 +225,7 @@ coord_seat_return(coord_agent *agent)
 {
     coord_job *job = agent->job;
 
-    drop(agent);
+    drop_seat(agent);
     coord_job_settle(job);
 }
 
@@ -296,7 +296,7 @@ coord_seat_restore(coord_agent *agent, uint32_t rank, tutti_coordinator_state st
 /* ------------------------------------------------------------------------------ assigned ranks */
 
 static int
-compare(const tutti_list_node *left, const tutti_list_node *right)
+compare_seat(const tutti_list_node *left, const tutti_list_node *right)
 {
     const coord_agent *a = tutti_container_of(left, coord_agent, unassigned);
     const coord_agent *b = tutti_container_of(right, coord_agent, unassigned);
@@ -313,7 +313,7 @@ compare(const tutti_list_node *left, const tutti_list_node *right)
 
 /* Merge sort of a list: no memory that could be missing, and equals keep their order of arrival. */
 static void
-sort(tutti_list_node *head, uint32_t count)
+sort_seats(tutti_list_node *head, uint32_t count)
 {
     const uint32_t half = count / 2;
     tutti_list_node left;
@@ -328,10 +328,11 @@ sort(tutti_list_node *head, uint32_t count)
     for (i = 0; i < half; i++) {
         tutti_list_add(&left, tutti_list_pop(head));
     }
-    sort(&left, half);
-    sort(head, count - half);
+    sort_seats(&left, half);
+    sort_seats(head, count - half);
     while (!tutti_list_empty(&left) && !tutti_list_empty(head)) {
-        tutti_list_add(&sorted, tutti_list_pop(compare(left.next, head->next) <= 0 ? &left : head));
+        tutti_list_add(&sorted,
+                       tutti_list_pop(compare_seat(left.next, head->next) <= 0 ? &left : head));
     }
     tutti_list_splice(&sorted, &left);
     tutti_list_splice(&sorted, head);
@@ -344,7 +345,7 @@ coord_seats_form(coord_job *job)
     uint32_t rank;
 
     assert(job->epoch == 0 && job->attached == job->present);
-    sort(&job->unassigned, job->unassigned_count);
+    sort_seats(&job->unassigned, job->unassigned_count);
     coord_job_next_epoch(job);
     job->ever_formed = true;
     job->attached = 0;

@@ -30,7 +30,7 @@ session_from(tutti_list_node *link)
 
 /* No longer parked, and out of its agent's hands. Returns the agent it had, or NULL. */
 static coord_agent *
-detach(tutti_coordinator_session *session)
+detach_session(tutti_coordinator_session *session)
 {
     coord_agent *agent = session->agent;
 
@@ -67,7 +67,7 @@ coord_agent_lose(coord_agent *agent, const char *reason, const tutti_error *err)
     coord_seat_lose(agent, reason);
     job->owner->lost_total++;
     if (session != NULL) {
-        (void)detach(session);
+        (void)detach_session(session);
         session->on_end(session, err);
     }
     (void)TUTTI_FAIL_FOR(&lost, TUTTI_UNAVAILABLE, "RANK_LOST", "rank %" PRIu32 " was lost: %s",
@@ -121,7 +121,7 @@ find_news(const tutti_coordinator_session *session)
 static void
 end_slow(tutti_coordinator_session *session, const char *why)
 {
-    coord_agent *agent = detach(session);
+    coord_agent *agent = detach_session(session);
     tutti_error err;
 
     coord_agent_await_session(agent);
@@ -149,7 +149,7 @@ send_changes(tutti_coordinator_session *session, coord_event *event)
 
 /* Send one message, when there is one and none is in flight. */
 static void
-push(tutti_coordinator_session *session)
+push_session(tutti_coordinator_session *session)
 {
     coord_agent *agent = session->agent;
     coord_event *event;
@@ -206,7 +206,7 @@ on_fan_out(coord_task *work, size_t budget)
         tutti_coordinator_session *session = session_from(tutti_list_pop(&job->behind));
 
         tutti_list_add(&job->idle, &session->link);
-        push(session);
+        push_session(session);
         done++;
     }
     if (!tutti_list_empty(&job->behind)) {
@@ -222,7 +222,7 @@ end_unopened(tutti_coordinator_session *session)
 {
     tutti_error err;
 
-    (void)detach(session);
+    (void)detach_session(session);
     (void)TUTTI_FAIL_FOR(&err, TUTTI_DEADLINE_EXCEEDED, "BAD_ORDER",
                          "no first message came: a session begins with `open`");
     session->on_end(session, &err);
@@ -255,7 +255,7 @@ seen_at(const tutti_coordinator_session *session)
 
 /* Its heartbeats may have come, and wait to be read. */
 static void
-suspect(tutti_coordinator_session *session)
+suspect_session(tutti_coordinator_session *session)
 {
     tutti_coordinator *self = session->wait.owner;
 
@@ -277,7 +277,7 @@ check_life(tutti_coordinator_session *session)
     if (tutti_clock_add(silent_at, timeout) <= self->now_ns) {
         end_silent(session);
     } else if (silent_at <= self->now_ns) {
-        suspect(session);
+        suspect_session(session);
     } else if (stuck_at <= self->now_ns) {
         end_slow(session, "a message could not be sent for the whole heartbeat timeout");
     } else {
@@ -310,7 +310,7 @@ on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
     tutti_coordinator_session *session = tutti_container_of(wait, tutti_coordinator_session, wait);
 
     if (err != NULL) {
-        (void)detach(session);
+        (void)detach_session(session);
         session->on_end(session, err);
     } else if (session->agent == NULL) {
         end_unopened(session);
@@ -332,7 +332,7 @@ tutti_coordinator_session_start(tutti_coordinator *self, tutti_coordinator_sessi
 }
 
 static void
-supersede(coord_agent *agent)
+supersede_session(coord_agent *agent)
 {
     tutti_coordinator_session *old = agent->session;
     tutti_error err;
@@ -340,7 +340,7 @@ supersede(coord_agent *agent)
     if (old == NULL) {
         return;
     }
-    (void)detach(old);
+    (void)detach_session(old);
     (void)TUTTI_FAIL_FOR(&err, TUTTI_ABORTED, "SUPERSEDED",
                          "rank %" PRIu32 " opened another session", agent->rank);
     old->on_end(old, &err);
@@ -375,7 +375,7 @@ tutti_coordinator_session_open(tutti_coordinator_session *session,
         tutti_coordinator_session_withdraw(session);
         return code;
     }
-    supersede(agent);
+    supersede_session(agent);
     tutti_timers_stop(&self->timers, &agent->timer);
     agent->session = session;
     agent->had_session = true;
@@ -406,7 +406,7 @@ tutti_code
 tutti_coordinator_session_heartbeat(tutti_coordinator_session *session, tutti_error *err)
 {
     if (session->agent == NULL) {
-        (void)detach(session);
+        (void)detach_session(session);
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_ORDER",
                               "a heartbeat came first: a session begins with `open`");
     }
@@ -436,7 +436,7 @@ tutti_coordinator_session_withdraw(tutti_coordinator_session *session)
     if (session->wait.owner == NULL) {
         return;
     }
-    agent = detach(session);
+    agent = detach_session(session);
     if (agent != NULL) {
         coord_agent_await_session(agent);
     }

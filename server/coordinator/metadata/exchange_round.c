@@ -65,7 +65,7 @@ round_free(coord_exchange_round *round)
 /* ------------------------------------------------------------------------------ answers */
 
 static void
-deliver(coord_exchange_round *round, tutti_coordinator_meet *meet)
+deliver_round(coord_exchange_round *round, tutti_coordinator_meet *meet)
 {
     coord_exchange_round_leave(meet);
     if (round->state == COORD_EXCHANGE_ROUND_OVER) {
@@ -83,7 +83,7 @@ on_work(coord_task *work, size_t budget)
     size_t done = 0;
 
     while (done < budget && !tutti_list_empty(&round->waiting)) {
-        deliver(round, tutti_container_of(round->waiting.next, tutti_coordinator_meet, link));
+        deliver_round(round, tutti_container_of(round->waiting.next, tutti_coordinator_meet, link));
         done += cost;
     }
     coord_exchange_round_settle(round);
@@ -93,7 +93,7 @@ on_work(coord_task *work, size_t budget)
 /* ------------------------------------------------------------------------------ begin */
 
 static tutti_code
-check_bytes(const tutti_coordinator *self, size_t more, tutti_error *err)
+check_round_bytes(const tutti_coordinator *self, size_t more, tutti_error *err)
 {
     if (more > self->options.metadata_bytes_limit ||
         self->metadata_bytes > self->options.metadata_bytes_limit - more) {
@@ -168,7 +168,7 @@ coord_exchange_round_new(coord_channel *channel, tutti_coordinator_meet_kind kin
     round->kind = kind;
     round->root = root;
     round_init(round, channel);
-    code = check_bytes(round->owner, round->bytes, err);
+    code = check_round_bytes(round->owner, round->bytes, err);
     if (code == TUTTI_OK) {
         round->places = calloc(round->count, sizeof(coord_place));
         round->values = calloc(value_capacity(round), sizeof(tutti_bytes));
@@ -218,7 +218,7 @@ coord_exchange_round_join(coord_exchange_round *round, uint32_t position,
     if (capacity == NULL) {
         free(request->value);
     } else {
-        code = check_bytes(round->owner, request->value_size, err);
+        code = check_round_bytes(round->owner, request->value_size, err);
         if (code != TUTTI_OK) {
             return code;
         }
@@ -312,7 +312,7 @@ on_retire(tutti_timer *timer)
 }
 
 static void
-retire(coord_exchange_round *round)
+retire_round(coord_exchange_round *round)
 {
     tutti_coordinator *self = round->owner;
 
@@ -359,7 +359,7 @@ coord_exchange_round_settle(coord_exchange_round *round)
             round_free(round); /* its time had come while a call still waited */
         }
     } else if (round->has_tokens && round->called_count > 0 && round->channel != NULL) {
-        retire(round);
+        retire_round(round);
     } else {
         round_free(round);
     }

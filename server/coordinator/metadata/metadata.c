@@ -84,8 +84,8 @@ begin_text(const coord_channel *channel, char *buffer, size_t size)
 }
 
 static void
-finish(const coord_channel *channel, const tutti_text *text, tutti_code code, const char *reason,
-       int32_t rank, tutti_error *err)
+finish_metadata(const coord_channel *channel, const tutti_text *text, tutti_code code,
+                const char *reason, int32_t rank, tutti_error *err)
 {
     (void)TUTTI_FAIL_FOR(err, code, reason, "%s", text->start);
     tutti_error_set_op(err, channel->group->name, 0, rank);
@@ -98,7 +98,7 @@ kind_name(tutti_coordinator_meet_kind kind)
 }
 
 static void
-say_missing(const coord_exchange_round *round, tutti_error *err)
+say_metadata_missing(const coord_exchange_round *round, tutti_error *err)
 {
     const coord_group *group = round->channel->group;
     char buffer[512];
@@ -120,8 +120,8 @@ say_missing(const coord_exchange_round *round, tutti_error *err)
                        round->came_count, round->count, count == 1 ? "" : "s");
         tutti_text_add_ranks(&text, ranks, count, 16);
     }
-    finish(round->channel, &text, TUTTI_DEADLINE_EXCEEDED, "MISSING_RANKS",
-           count > 0 ? (int32_t)ranks[0] : TUTTI_ERROR_RANK_NONE, err);
+    finish_metadata(round->channel, &text, TUTTI_DEADLINE_EXCEEDED, "MISSING_RANKS",
+                    count > 0 ? (int32_t)ranks[0] : TUTTI_ERROR_RANK_NONE, err);
 }
 
 /*
@@ -159,7 +159,7 @@ check_fit(coord_exchange_round *round, const caller *who,
     } else {
         return;
     }
-    finish(round->channel, &text, code, reason, (int32_t)who->agent->rank, &err);
+    finish_metadata(round->channel, &text, code, reason, (int32_t)who->agent->rank, &err);
     coord_exchange_round_fail(round, &err);
 }
 
@@ -167,8 +167,8 @@ check_fit(coord_exchange_round *round, const caller *who,
 
 /* May a new exchange round begin? Not when a rank whose value it needs is gone. */
 static tutti_code
-check_new(const caller *who, const coord_channel *channel,
-          const tutti_coordinator_meet_request *request, tutti_error *err)
+check_metadata_new(const caller *who, const coord_channel *channel,
+                   const tutti_coordinator_meet_request *request, tutti_error *err)
 {
     const coord_group *group = who->group;
     const uint64_t limit = group->job->owner->options.exchange_round_limit;
@@ -196,7 +196,7 @@ begin_round(const caller *who, coord_channel *channel,
             const tutti_coordinator_meet_request *request, coord_exchange_round **ret_round,
             tutti_error *err)
 {
-    tutti_code code = check_new(who, channel, request, err);
+    tutti_code code = check_metadata_new(who, channel, request, err);
 
     if (code == TUTTI_OK && channel == NULL) {
         code = coord_channel_open(who->group, request->key, &channel, err);
@@ -214,7 +214,7 @@ begin_round(const caller *who, coord_channel *channel,
 /* ------------------------------------------------------------------------------ parked */
 
 static void
-answer(tutti_coordinator_meet *meet, const tutti_error *err)
+answer_metadata(tutti_coordinator_meet *meet, const tutti_error *err)
 {
     coord_exchange_round *round = meet->round;
 
@@ -236,16 +236,16 @@ on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
         return;
     }
     if (err == NULL) {
-        say_missing(round, &missing);
+        say_metadata_missing(round, &missing);
         coord_exchange_round_fail(round, &missing);
         err = &missing;
     }
-    answer(meet, err);
+    answer_metadata(meet, err);
 }
 
 static void
-park(tutti_coordinator *self, coord_exchange_round *round, tutti_coordinator_meet *meet,
-     uint64_t deadline_ns)
+wait_for_round(tutti_coordinator *self, coord_exchange_round *round, tutti_coordinator_meet *meet,
+               uint64_t deadline_ns)
 {
     meet->wait.on_end = on_end;
     coord_wait_start(self, &meet->wait, true, deadline_ns);
@@ -255,9 +255,9 @@ park(tutti_coordinator *self, coord_exchange_round *round, tutti_coordinator_mee
 
 /* A call with the token of one that came before takes its place. */
 static tutti_code
-resume(tutti_coordinator *self, coord_exchange_round *round,
-       const tutti_coordinator_meet_request *request, tutti_coordinator_meet *meet,
-       tutti_error *err)
+resume_metadata(tutti_coordinator *self, coord_exchange_round *round,
+                const tutti_coordinator_meet_request *request, tutti_coordinator_meet *meet,
+                tutti_error *err)
 {
     tutti_coordinator_meet *old = round->places[meet->position].meet;
     tutti_error superseded;
@@ -272,13 +272,13 @@ resume(tutti_coordinator *self, coord_exchange_round *round,
                              "another call with the same token took this one's place");
         old->on_answer(old, NULL, 0, &superseded);
     }
-    park(self, round, meet, request->deadline_ns);
+    wait_for_round(self, round, meet, request->deadline_ns);
     return TUTTI_OK;
 }
 
 static tutti_code
-come(tutti_coordinator *self, const caller *who, tutti_coordinator_meet_request *request,
-     tutti_coordinator_meet *meet, tutti_error *err)
+enter_round(tutti_coordinator *self, const caller *who, tutti_coordinator_meet_request *request,
+            tutti_coordinator_meet *meet, tutti_error *err)
 {
     coord_channel *channel = coord_channel_find(who->group, request->key);
     coord_exchange_round *round = coord_channel_find_token(channel, who->position, request->token);
@@ -286,7 +286,7 @@ come(tutti_coordinator *self, const caller *who, tutti_coordinator_meet_request 
 
     meet->position = who->position;
     if (round != NULL) {
-        return resume(self, round, request, meet, err);
+        return resume_metadata(self, round, request, meet, err);
     }
     round = coord_channel_find_next(channel, who->position);
     if (round == NULL) {
@@ -302,7 +302,7 @@ come(tutti_coordinator *self, const caller *who, tutti_coordinator_meet_request 
         coord_exchange_round_settle(round); /* it may have begun for nothing */
         return code;
     }
-    park(self, round, meet, request->deadline_ns);
+    wait_for_round(self, round, meet, request->deadline_ns);
     return TUTTI_OK;
 }
 
@@ -320,7 +320,7 @@ tutti_coordinator_meet_start(tutti_coordinator *self, tutti_coordinator_meet_req
         code = check_caller(self, request, &who, err);
     }
     if (code == TUTTI_OK) {
-        code = come(self, &who, request, meet, err);
+        code = enter_round(self, &who, request, meet, err);
     }
     free(request->value); /* what nobody took over */
     request->value = NULL;

@@ -92,7 +92,7 @@ load_job(tutti_coordinator *self, const char *name, coord_reading *value, tutti_
 /* ------------------------------------------------------------------------------ seats */
 
 static void
-read_info(coord_reading *value, const char **addresses, tutti_coordinator_agent *info)
+read_record_info(coord_reading *value, const char **addresses, tutti_coordinator_agent *info)
 {
     size_t i;
 
@@ -130,7 +130,7 @@ make_agent(coord_job *job, uint64_t incarnation, coord_reading *value, coord_age
     head->since_ms = coord_reading_u64(value);
     reason = coord_reading_text(value);
     (void)snprintf(head->reason, sizeof(head->reason), "%s", reason);
-    read_info(value, addresses, &info);
+    read_record_info(value, addresses, &info);
     if (value->failed || incarnation == 0 || coord_agent_find(job, incarnation) != NULL ||
         coord_agent_check(&info, NULL) != TUTTI_OK ||
         (head->state != TUTTI_COORDINATOR_ALIVE && head->state != TUTTI_COORDINATOR_LOST)) {

@@ -33,7 +33,7 @@ note_unkept(const coord_job *job, const char *why)
 
 /* Write it and be done with it. */
 static void
-put(const coord_job *job, coord_record *record)
+put_record(const coord_job *job, coord_record *record)
 {
     tutti_error err = {0};
     tutti_code code = TUTTI_RESOURCE_EXHAUSTED;
@@ -119,7 +119,7 @@ batch_new(const coord_job *job)
 
 /* As many as one change takes. What the store lends ends with that. */
 static void
-collect(batch *gone, tutti_bytes start)
+collect_record(batch *gone, tutti_bytes start)
 {
     tutti_store *store = gone->job->owner->store;
     tutti_store_entry entry = {0};
@@ -139,7 +139,7 @@ remove_all(const coord_job *job, const coord_record *prefix)
     batch *gone = batch_new(job);
 
     while (gone != NULL) {
-        collect(gone, start);
+        collect_record(gone, start);
         if (gone->count == 0 || !batch_flush(gone)) {
             break;
         }
@@ -173,7 +173,7 @@ coord_record_job(coord_job *job)
     coord_record_u32(&record, job->min_world);
     coord_record_u64(&record, world_id(job));
     coord_record_bytes(&record, job->epoch_key, sizeof(job->epoch_key));
-    put(job, &record);
+    put_record(job, &record);
 }
 
 static void
@@ -216,7 +216,7 @@ coord_record_agent(coord_agent *agent)
 
     if (is_kept(agent->job)) {
         fill_seat(&record, agent);
-        put(agent->job, &record);
+        put_record(agent->job, &record);
         coord_record_job(agent->job);
     }
 }
@@ -267,7 +267,7 @@ put_row(const coord_group *group)
     coord_record_key_bytes(&record, group->key, sizeof(group->key));
     coord_record_u64(&record, group->id);
     coord_record_text(&record, group->name);
-    put(group->job, &record);
+    put_record(group->job, &record);
 }
 
 void
@@ -290,7 +290,7 @@ coord_record_group(coord_group *group)
                       group->registry == NULL ? "" : coord_group_registry_tag(group->registry));
     coord_record_u64(&record, group->turn);
     coord_record_ranks(&record, group->ranks, group->count);
-    put(group->job, &record);
+    put_record(group->job, &record);
 }
 
 void
@@ -326,7 +326,7 @@ coord_record_mesh(coord_mesh *mesh)
         coord_record_text(&record, mesh->dims[dim]);
     }
     coord_record_ranks(&record, mesh->all->ranks, mesh->all->count);
-    put(mesh->job, &record);
+    put_record(mesh->job, &record);
 }
 
 void
@@ -360,7 +360,7 @@ put_registry(coord_group_registry *registry)
     if (tutti_buf_add(&record.value, ranks, registry->count * sizeof(uint32_t), NULL) != TUTTI_OK) {
         record.failed = true;
     }
-    put(registry->job, &record);
+    put_record(registry->job, &record);
 }
 
 void
@@ -382,7 +382,7 @@ coord_record_registry(coord_group_registry *registry, uint32_t position)
     coord_record_u64(&record, turns->incarnation);
     coord_record_u64(&record, turns->count);
     coord_record_u64(&record, turns->token);
-    put(registry->job, &record);
+    put_record(registry->job, &record);
 }
 
 void

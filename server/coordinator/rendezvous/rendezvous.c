@@ -27,7 +27,7 @@ drop_token(tutti_coordinator *self, tutti_coordinator_caller *caller)
 
 /* Out of its rendezvous, which goes with its last caller. */
 static void
-leave(tutti_coordinator *self, tutti_coordinator_caller *caller)
+leave_rendezvous(tutti_coordinator *self, tutti_coordinator_caller *caller)
 {
     coord_rendezvous *round = caller->round;
 
@@ -41,27 +41,27 @@ leave(tutti_coordinator *self, tutti_coordinator_caller *caller)
 }
 
 static void
-detach(tutti_coordinator_caller *caller)
+detach_rendezvous(tutti_coordinator_caller *caller)
 {
     tutti_coordinator *self = caller->wait.owner;
 
-    leave(self, caller);
+    leave_rendezvous(self, caller);
     self->wait_bytes -= caller->bytes;
     coord_wait_stop(&caller->wait);
 }
 
 static void
-fail(tutti_coordinator_caller *caller, const tutti_error *err)
+fail_rendezvous(tutti_coordinator_caller *caller, const tutti_error *err)
 {
-    detach(caller);
+    detach_rendezvous(caller);
     caller->on_answer(caller, NULL, err);
 }
 
 /* It has its answer, and is told when its turn comes. */
 static void
-settle(tutti_coordinator *self, tutti_coordinator_caller *caller)
+settle_rendezvous(tutti_coordinator *self, tutti_coordinator_caller *caller)
 {
-    leave(self, caller);
+    leave_rendezvous(self, caller);
     tutti_list_add(&self->met, &caller->link);
     coord_defer(self, &self->met_task);
 }
@@ -78,7 +78,7 @@ coord_rendezvous_settle_all(tutti_coordinator *self, coord_rendezvous *round, co
 
         caller->refused = refused;
         caller->other = other;
-        settle(self, caller);
+        settle_rendezvous(self, caller);
     }
 }
 
@@ -97,11 +97,11 @@ on_met_task(coord_task *work, size_t budget)
 
         if (caller->refused != NULL) {
             coord_rendezvous_say_refused(caller, &err);
-            fail(caller, &err);
+            fail_rendezvous(caller, &err);
         } else {
             const tutti_coordinator_met met = caller->met;
 
-            detach(caller);
+            detach_rendezvous(caller);
             caller->on_answer(caller, &met, NULL);
         }
         done++;
@@ -125,14 +125,15 @@ on_end(tutti_coordinator_pending_call *base, const tutti_error *err)
         coord_rendezvous_say_missing(caller->round, &late);
         err = &late;
     }
-    fail(caller, err);
+    fail_rendezvous(caller, err);
 }
 
 /* ------------------------------------------------------------------------------ door */
 
 static tutti_code
-check_request(const tutti_coordinator *self, const tutti_coordinator_caller_request *request,
-              size_t bytes, tutti_error *err)
+check_rendezvous_request(const tutti_coordinator *self,
+                         const tutti_coordinator_caller_request *request, size_t bytes,
+                         tutti_error *err)
 {
     if (request->count == 0 || request->count > TUTTI_RANKS_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "GROUP_SIZE",
@@ -194,7 +195,7 @@ take_token(tutti_coordinator *self, const coord_answer_key *which, tutti_coordin
     if (node != NULL) {
         (void)TUTTI_FAIL_FOR(&superseded, TUTTI_ABORTED, "SUPERSEDED",
                              "another call with the same token took this one's place");
-        fail(tutti_container_of(node, tutti_coordinator_caller, node), &superseded);
+        fail_rendezvous(tutti_container_of(node, tutti_coordinator_caller, node), &superseded);
     }
     *own = *which;
     caller->which = own;
@@ -204,7 +205,7 @@ take_token(tutti_coordinator *self, const coord_answer_key *which, tutti_coordin
 }
 
 static void
-park(tutti_coordinator *self, tutti_coordinator_caller *caller, uint64_t deadline_ns)
+wait_for_rendezvous(tutti_coordinator *self, tutti_coordinator_caller *caller, uint64_t deadline_ns)
 {
     self->wait_bytes += caller->bytes;
     caller->wait.on_end = on_end;
@@ -213,9 +214,9 @@ park(tutti_coordinator *self, tutti_coordinator_caller *caller, uint64_t deadlin
 
 /* The place among those that wait; a count that does not fit ends it for all. */
 static tutti_code
-come(tutti_coordinator *self, const coord_full_key *full,
-     const tutti_coordinator_caller_request *request, tutti_coordinator_caller *caller,
-     tutti_error *err)
+enter_rendezvous(tutti_coordinator *self, const coord_full_key *full,
+                 const tutti_coordinator_caller_request *request, tutti_coordinator_caller *caller,
+                 tutti_error *err)
 {
     coord_rendezvous *round = find_or_begin(self, full, request->count);
 
@@ -253,7 +254,7 @@ tutti_coordinator_caller_start(tutti_coordinator *self,
         return code;
     }
     caller->bytes = sizeof(which) + sizeof(coord_rendezvous) + request->name.size;
-    code = check_request(self, request, caller->bytes, err);
+    code = check_rendezvous_request(self, request, caller->bytes, err);
     if (code != TUTTI_OK) {
         return code;
     }
@@ -266,18 +267,18 @@ tutti_coordinator_caller_start(tutti_coordinator *self,
     if (coord_answer_find(self, &which, &answer) &&
         answer.value.size == sizeof(caller->met)) { /* else it is of another version's store */
         memcpy(&caller->met, answer.value.data, sizeof(caller->met));
-        settle(self, caller);
+        settle_rendezvous(self, caller);
     } else {
         code = which.size > 0 ? take_token(self, &which, caller, err) : TUTTI_OK;
         if (code == TUTTI_OK) {
-            code = come(self, &full, request, caller, err);
+            code = enter_rendezvous(self, &full, request, caller, err);
         }
     }
     if (code != TUTTI_OK) {
-        leave(self, caller);
+        leave_rendezvous(self, caller);
         return code;
     }
-    park(self, caller, request->deadline_ns);
+    wait_for_rendezvous(self, caller, request->deadline_ns);
     return TUTTI_OK;
 }
 
@@ -285,7 +286,7 @@ void
 tutti_coordinator_caller_withdraw(tutti_coordinator_caller *caller)
 {
     if (caller->wait.owner != NULL) {
-        detach(caller);
+        detach_rendezvous(caller);
     }
 }
 
@@ -328,7 +329,8 @@ hash_bytes(uint64_t hash, const void *data, size_t size)
 
 /* Sort, number, find the root. Returns false when two callers state the same rank, *ret_twice. */
 static bool
-number(tutti_coordinator_caller **callers, uint32_t count, bool *seen, uint32_t *ret_twice)
+number_rendezvous(tutti_coordinator_caller **callers, uint32_t count, bool *seen,
+                  uint32_t *ret_twice)
 {
     uint32_t root = TUTTI_COORDINATOR_NO_CALLER;
     uint64_t hash = HASH_START;
@@ -395,7 +397,7 @@ coord_rendezvous_complete(tutti_coordinator *self, coord_rendezvous *round, tutt
     {
         callers[n++] = tutti_container_of(link, tutti_coordinator_caller, link);
     }
-    if (number(callers, n, seen, &twice)) {
+    if (number_rendezvous(callers, n, seen, &twice)) {
         keep_answers(self, callers, n);
         coord_rendezvous_settle_all(self, round, NULL, 0);
     } else {

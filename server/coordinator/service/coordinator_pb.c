@@ -26,8 +26,8 @@ coord_page_size(uint32_t wanted, size_t *ret_size, tutti_error *err)
 /* ------------------------------------------------------------------------------ leave */
 
 static void
-announce(tutti_rpc_call *call, tutti_coordinator *core, const tutti_coordinator_member *member,
-         const char *reason)
+announce_coordinator(tutti_rpc_call *call, tutti_coordinator *core,
+                     const tutti_coordinator_member *member, const char *reason)
 {
     Tutti__V1__LeaveResponse response = TUTTI__V1__LEAVE_RESPONSE__INIT;
     Tutti__V1__EpochKey wire = TUTTI__V1__EPOCH_KEY__INIT;
@@ -54,7 +54,7 @@ on_leave(tutti_rpc_call *call, void *arg)
     tutti_error err;
 
     if (wire->announce) {
-        announce(call, core, &member, wire->reason);
+        announce_coordinator(call, core, &member, wire->reason);
     } else if (tutti_coordinator_leave(core, &member, wire->reason, &err) == TUTTI_OK) {
         tutti_rpc_call_reply(call, &response.base, NULL);
     } else {

@@ -18,13 +18,13 @@ typedef struct join_call {
 } join_call;
 
 static join_call *
-call_from(tutti_coordinator_join *join)
+get_join_call(tutti_coordinator_join *join)
 {
     return tutti_container_of(join, join_call, join);
 }
 
 static void
-finish(join_call *self, const tutti_error *err)
+finish_join(join_call *self, const tutti_error *err)
 {
     self->finished = true;
     tutti_rpc_call_finish(self->call, err);
@@ -33,7 +33,7 @@ finish(join_call *self, const tutti_error *err)
 static void
 on_progress(tutti_coordinator_join *join, const tutti_coordinator_progress *progress)
 {
-    join_call *self = call_from(join);
+    join_call *self = get_join_call(join);
     Tutti__V1__JoinResponse response = TUTTI__V1__JOIN_RESPONSE__INIT;
     Tutti__V1__JoinProgress waiting = TUTTI__V1__JOIN_PROGRESS__INIT;
 
@@ -70,16 +70,16 @@ send_seat(join_call *self)
     response.answer_case = TUTTI__V1__JOIN_RESPONSE__ANSWER_JOINED;
     response.joined = &joined;
     tutti_rpc_call_write(self->call, &response.base, NULL);
-    finish(self, NULL);
+    finish_join(self, NULL);
 }
 
 static void
 on_answer(tutti_coordinator_join *join, const tutti_coordinator_seat *seat, const tutti_error *err)
 {
-    join_call *self = call_from(join);
+    join_call *self = get_join_call(join);
 
     if (err != NULL) {
-        finish(self, err);
+        finish_join(self, err);
         return;
     }
     self->seat = *seat;
@@ -142,7 +142,7 @@ on_open(tutti_rpc_call *call, void *arg)
     request_from_wire(tutti_rpc_call_request(call), &request);
     request.deadline_ns = service_loop_deadline(arg, call, 0);
     if (tutti_coordinator_join_start(core, &request, &self->join, &err) != TUTTI_OK) {
-        finish(self, &err);
+        finish_join(self, &err);
     }
     service_loop_leave(arg);
 }
@@ -169,7 +169,7 @@ on_cancel(tutti_rpc_call *call, void *arg)
     }
     (void)service_loop_enter(arg);
     tutti_coordinator_join_withdraw(&self->join);
-    finish(self, service_loop_say_gone(call, &err));
+    finish_join(self, service_loop_say_gone(call, &err));
     service_loop_leave(arg);
 }
 

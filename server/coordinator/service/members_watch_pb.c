@@ -72,7 +72,7 @@ on_over(tutti_coordinator_member_watch *watch, const tutti_error *err)
 }
 
 static tutti_code
-begin(tutti_rpc_call *call, tutti_coordinator *core, tutti_error *err)
+begin_watch(tutti_rpc_call *call, tutti_coordinator *core, tutti_error *err)
 {
     const Tutti__V1__WatchMembersRequest *wire = tutti_rpc_call_request(call);
     watch_call *self = calloc(1, sizeof(*self));
@@ -97,7 +97,7 @@ on_open(tutti_rpc_call *call, void *arg)
 {
     tutti_error err;
 
-    if (begin(call, service_loop_enter(arg), &err) != TUTTI_OK) {
+    if (begin_watch(call, service_loop_enter(arg), &err) != TUTTI_OK) {
         tutti_rpc_call_finish(call, &err);
     }
     service_loop_leave(arg);

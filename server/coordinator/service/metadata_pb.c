@@ -13,7 +13,7 @@ typedef struct meet_call {
 } meet_call;
 
 static meet_call *
-call_from(tutti_coordinator_meet *meet)
+get_metadata_call(tutti_coordinator_meet *meet)
 {
     return tutti_container_of(meet, meet_call, meet);
 }
@@ -54,7 +54,7 @@ static void
 on_broadcast_answer(tutti_coordinator_meet *meet, const tutti_bytes *values, size_t count,
                     const tutti_error *err)
 {
-    meet_call *self = call_from(meet);
+    meet_call *self = get_metadata_call(meet);
 
     (void)count; /* one */
     if (err != NULL) {
@@ -69,7 +69,7 @@ static void
 on_all_gather_answer(tutti_coordinator_meet *meet, const tutti_bytes *values, size_t count,
                      const tutti_error *err)
 {
-    meet_call *self = call_from(meet);
+    meet_call *self = get_metadata_call(meet);
 
     if (err != NULL) {
         tutti_rpc_call_fail(self->call, err);
@@ -112,8 +112,8 @@ take_value(tutti_rpc_call *call, tutti_coordinator_meet_request *request, tutti_
 }
 
 static tutti_code
-park(tutti_service_loop *service_loop, tutti_rpc_call *call,
-     tutti_coordinator_meet_request *request, meet_call *self, tutti_error *err)
+add_pending(tutti_service_loop *service_loop, tutti_rpc_call *call,
+            tutti_coordinator_meet_request *request, meet_call *self, tutti_error *err)
 {
     tutti_code code = take_value(call, request, err);
 
@@ -129,8 +129,8 @@ park(tutti_service_loop *service_loop, tutti_rpc_call *call,
 }
 
 static void
-start(tutti_service_loop *service_loop, tutti_rpc_call *call,
-      tutti_coordinator_meet_request *request)
+start_metadata(tutti_service_loop *service_loop, tutti_rpc_call *call,
+               tutti_coordinator_meet_request *request)
 {
     meet_call *self = calloc(1, sizeof(*self));
     tutti_error err;
@@ -142,7 +142,7 @@ start(tutti_service_loop *service_loop, tutti_rpc_call *call,
         self->call = call;
         self->meet.on_answer = request->kind == TUTTI_COORDINATOR_BROADCAST ? on_broadcast_answer
                                                                             : on_all_gather_answer;
-        code = park(service_loop, call, request, self, &err);
+        code = add_pending(service_loop, call, request, self, &err);
     }
     if (code != TUTTI_OK) {
         free(self);
@@ -166,7 +166,7 @@ on_broadcast(tutti_rpc_call *call, void *arg)
         .token = wire->token,
         .deadline_ns = service_loop_deadline(arg, call, wire->timeout_ms),
     };
-    start(arg, call, &request);
+    start_metadata(arg, call, &request);
     service_loop_leave(arg);
 }
 
@@ -185,7 +185,7 @@ on_all_gather(tutti_rpc_call *call, void *arg)
         .token = wire->token,
         .deadline_ns = service_loop_deadline(arg, call, wire->timeout_ms),
     };
-    start(arg, call, &request);
+    start_metadata(arg, call, &request);
     service_loop_leave(arg);
 }
 

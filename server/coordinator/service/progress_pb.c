@@ -122,7 +122,7 @@ stall_to_wire(tutti_coordinator_stall *stall, wire_stall *wire)
 }
 
 static void
-reply(tutti_rpc_call *call, const tutti_coordinator_stalls *stalls)
+reply_progress(tutti_rpc_call *call, const tutti_coordinator_stalls *stalls)
 {
     Tutti__V1__DescribeStallResponse response = TUTTI__V1__DESCRIBE_STALL_RESPONSE__INIT;
     Tutti__V1__StalledRank ranks[TUTTI_COORDINATOR_OTHERS_MAX];
@@ -163,7 +163,7 @@ on_answer(tutti_coordinator_stall_query *query, const tutti_coordinator_stalls *
     if (err != NULL) {
         tutti_rpc_call_fail(self->call, err);
     } else {
-        reply(self->call, stalls);
+        reply_progress(self->call, stalls);
     }
     free(self);
 }
@@ -182,7 +182,7 @@ on_cancel(tutti_rpc_call *call, void *arg)
 }
 
 static tutti_code
-start(tutti_coordinator *core, tutti_rpc_call *call, stall_call *self, tutti_error *err)
+start_progress(tutti_coordinator *core, tutti_rpc_call *call, stall_call *self, tutti_error *err)
 {
     const Tutti__V1__DescribeStallRequest *wire = tutti_rpc_call_request(call);
     const tutti_coordinator_stall_query_request request = {.job = wire->job,
@@ -204,7 +204,7 @@ coord_on_describe_stall(tutti_rpc_call *call, void *arg)
     stall_call *self = calloc(1, sizeof(*self));
     tutti_error err;
 
-    if (start(service_loop_enter(arg), call, self, &err) == TUTTI_OK) {
+    if (start_progress(service_loop_enter(arg), call, self, &err) == TUTTI_OK) {
         tutti_rpc_call_set_user(call, self);
         tutti_rpc_call_on_cancel(call, on_cancel);
     } else {

@@ -19,7 +19,7 @@ struct tutti_service_loop {
 };
 
 static void
-arm(tutti_service_loop *self)
+arm_service_loop(tutti_service_loop *self)
 {
     uint64_t next_ns = tutti_coordinator_next(self->core);
 
@@ -55,7 +55,7 @@ service_loop_leave(tutti_service_loop *service_loop)
     if (!service_loop->waiting) {
         tutti_coordinator_turn(service_loop->core, false);
     }
-    arm(service_loop);
+    arm_service_loop(service_loop);
 }
 
 static void
@@ -74,7 +74,7 @@ on_turn(tutti_rpc_task *task)
 
     self->waiting = false;
     tutti_coordinator_turn(service_loop_enter(self), tutti_rpc_loop_is_idle(self->loop));
-    arm(self);
+    arm_service_loop(self);
 }
 
 static void
@@ -110,7 +110,7 @@ tutti_service_loop_new(const tutti_coordinator_options *options, tutti_store *st
         free(self);
         return code;
     }
-    arm(self);
+    arm_service_loop(self);
     *ret_loop = self;
     return TUTTI_OK;
 }

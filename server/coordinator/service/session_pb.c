@@ -31,13 +31,13 @@ typedef struct change_list {
 } change_list;
 
 static session_call *
-call_from(tutti_coordinator_session *session)
+get_session_call(tutti_coordinator_session *session)
 {
     return tutti_container_of(session, session_call, session);
 }
 
 static void
-finish(session_call *self, const tutti_error *err)
+finish_session(session_call *self, const tutti_error *err)
 {
     self->finished = true;
     tutti_rpc_call_finish(self->call, err);
@@ -83,7 +83,7 @@ on_accepted(tutti_coordinator_session *session, uint64_t epoch, const tutti_coor
     accepted.n_lost = lost_count;
     response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_ACCEPTED;
     response.accepted = &accepted;
-    send_keyed(call_from(session), &response);
+    send_keyed(get_session_call(session), &response);
 }
 
 static void
@@ -131,7 +131,7 @@ on_changes(tutti_coordinator_session *session, const tutti_coordinator_event *ev
     changes.n_changes = count;
     response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_CHANGES;
     response.changes = &changes;
-    send_keyed(call_from(session), &response);
+    send_keyed(get_session_call(session), &response);
 }
 
 static void
@@ -143,7 +143,7 @@ on_wanted(tutti_coordinator_session *session, uint64_t number)
     wanted.number = number;
     response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_PROGRESS_WANTED;
     response.progress_wanted = &wanted;
-    tutti_rpc_call_write(call_from(session)->call, &response.base, NULL);
+    tutti_rpc_call_write(get_session_call(session)->call, &response.base, NULL);
 }
 
 static void
@@ -154,13 +154,13 @@ on_heartbeat_ack(tutti_coordinator_session *session)
 
     response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_HEARTBEAT_HEARD;
     response.heartbeat_heard = &acked_event;
-    tutti_rpc_call_write(call_from(session)->call, &response.base, NULL);
+    tutti_rpc_call_write(get_session_call(session)->call, &response.base, NULL);
 }
 
 static void
 on_session_end(tutti_coordinator_session *session, const tutti_error *err)
 {
-    finish(call_from(session), err);
+    finish_session(get_session_call(session), err);
 }
 
 static void
@@ -227,7 +227,7 @@ on_message(tutti_rpc_call *call, void *arg, tutti_rpc_message *message)
     }
     (void)service_loop_enter(arg);
     if (take_message(self, tutti_rpc_message_get(message), &err) != TUTTI_OK) {
-        finish(self, &err);
+        finish_session(self, &err);
     } else {
         tutti_rpc_call_read(call);
     }
@@ -245,7 +245,7 @@ on_half_close(tutti_rpc_call *call, void *arg)
     }
     (void)service_loop_enter(arg);
     tutti_coordinator_session_withdraw(&self->session);
-    finish(self, NULL);
+    finish_session(self, NULL);
     service_loop_leave(arg);
 }
 
@@ -270,7 +270,7 @@ on_cancel(tutti_rpc_call *call, void *arg)
     }
     (void)service_loop_enter(arg);
     tutti_coordinator_session_withdraw(&self->session);
-    finish(self, service_loop_say_gone(call, &err));
+    finish_session(self, service_loop_say_gone(call, &err));
     service_loop_leave(arg);
 }
 

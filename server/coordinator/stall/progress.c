@@ -35,7 +35,7 @@ coord_progress_report_ms(const coord_progress_report *told, uint64_t ms, uint64_
 }
 
 static void
-forget(coord_agent *agent, coord_progress_report *told)
+forget_progress(coord_agent *agent, coord_progress_report *told)
 {
     tutti_map_remove(&agent->told, &told->node);
     free(told->pending);
@@ -48,13 +48,13 @@ coord_progress_report_fini(coord_agent *agent)
     tutti_map_node *node;
 
     while ((node = tutti_map_first(&agent->told)) != NULL) {
-        forget(agent, tutti_container_of(node, coord_progress_report, node));
+        forget_progress(agent, tutti_container_of(node, coord_progress_report, node));
     }
 }
 
 /* One of no interest any more makes room. */
 static bool
-make_room(coord_agent *agent)
+make_room_progress(coord_agent *agent)
 {
     tutti_map_node *node;
 
@@ -65,7 +65,7 @@ make_room(coord_agent *agent)
         coord_progress_report *told = tutti_container_of(node, coord_progress_report, node);
 
         if (told->pending_count == 0) {
-            forget(agent, told);
+            forget_progress(agent, told);
             return true;
         }
     }
@@ -78,7 +78,7 @@ told_of(coord_agent *agent, uint64_t id)
 {
     coord_progress_report *told = coord_progress_report_find(agent, id);
 
-    if (told != NULL || !make_room(agent)) {
+    if (told != NULL || !make_room_progress(agent)) {
         return told;
     }
     told = calloc(1, sizeof(*told));
@@ -213,7 +213,7 @@ count_sessions(const coord_job *job)
 
 /* All that have come since the last time have one number. */
 static void
-ask_all(coord_job *job)
+ask_all_progress(coord_job *job)
 {
     tutti_coordinator *self = job->owner;
     const uint32_t count = count_sessions(job);
@@ -238,7 +238,7 @@ ask_all(coord_job *job)
 static void
 on_wanting(tutti_timer *timer)
 {
-    ask_all(tutti_container_of(timer, coord_job, wanting));
+    ask_all_progress(tutti_container_of(timer, coord_job, wanting));
 }
 
 /* A question is a message to every agent: not more than ten times a second. */
@@ -248,7 +248,7 @@ ask_soon(coord_job *job)
     tutti_coordinator *self = job->owner;
 
     if (job->wanted == 0 || self->now_ns - job->wanted_ns >= BETWEEN_NS) {
-        ask_all(job);
+        ask_all_progress(job);
     } else if (!job->wanting.running) {
         job->wanting.on_expiry = on_wanting;
         tutti_timers_start(&self->timers, &job->wanting, job->wanted_ns + BETWEEN_NS);
@@ -256,8 +256,9 @@ ask_soon(coord_job *job)
 }
 
 static tutti_code
-check_request(tutti_coordinator *self, const tutti_coordinator_stall_query_request *request,
-              coord_job **ret_job, tutti_error *err)
+check_progress_request(tutti_coordinator *self,
+                       const tutti_coordinator_stall_query_request *request, coord_job **ret_job,
+                       tutti_error *err)
 {
     tutti_code code = coord_wait_check(self, err);
 
@@ -279,7 +280,7 @@ tutti_coordinator_stall_query_start(tutti_coordinator *self,
 {
     const uint64_t wait_ms = request->wait_ms == 0 ? ASK_MS : request->wait_ms;
     coord_job *job = NULL;
-    tutti_code code = check_request(self, request, &job, err);
+    tutti_code code = check_progress_request(self, request, &job, err);
 
     if (code != TUTTI_OK) {
         return code;

@@ -35,7 +35,7 @@ typedef struct search {
 
 /* The older op of a group counts, of the newer epoch; the longer wait is told. */
 static void
-merge(found *one, const found *other)
+merge_reports(found *one, const found *other)
 {
     const uint64_t waited_ms =
         one->waited_ms > other->waited_ms ? one->waited_ms : other->waited_ms;
@@ -57,7 +57,7 @@ add_found(search *self, const found *one)
 
     for (i = 0; i < self->count && one->pending->sequence != 0; i++) {
         if (self->founds[i].told->id == one->told->id && self->founds[i].pending->sequence != 0) {
-            merge(&self->founds[i], one);
+            merge_reports(&self->founds[i], one);
             return;
         }
     }
@@ -91,7 +91,7 @@ search_agent(search *self, const coord_agent *agent)
 }
 
 static int
-compare(const void *left, const void *right)
+compare_stall(const void *left, const void *right)
 {
     const found *a = left;
     const found *b = right;
@@ -112,7 +112,7 @@ find_all(search *self)
             search_agent(self, agent);
         }
     }
-    qsort(self->founds, self->count, sizeof(self->founds[0]), compare);
+    qsort(self->founds, self->count, sizeof(self->founds[0]), compare_stall);
     while (self->count > 0 &&
            self->founds[self->count - 1].waited_ms < self->query->older_than_ms) {
         self->count--;
@@ -178,7 +178,8 @@ stand_beside(const search *self, const coord_progress_report *told, uint64_t seq
 }
 
 static void
-stand(const search *self, const found *one, uint32_t rank, tutti_coordinator_stalled_rank *ret)
+get_rank_state(const search *self, const found *one, uint32_t rank,
+               tutti_coordinator_stalled_rank *ret)
 {
     const coord_agent *agent = self->job->seats[rank];
     const coord_progress_report *told = NULL;
@@ -205,11 +206,11 @@ stand(const search *self, const found *one, uint32_t rank, tutti_coordinator_sta
 }
 
 static void
-add_rank(const search *self, const found *one, uint32_t rank, tutti_coordinator_stall *ret)
+add_stall_rank(const search *self, const found *one, uint32_t rank, tutti_coordinator_stall *ret)
 {
     tutti_coordinator_stalled_rank standing;
 
-    stand(self, one, rank, &standing);
+    get_rank_state(self, one, rank, &standing);
     if (standing.arrived) {
         if (ret->arrived_count < TUTTI_COORDINATOR_ARRIVED_MAX) {
             ret->arrived[ret->arrived_count] = rank;
@@ -243,14 +244,14 @@ fill_stall(const search *self, const found *one, tutti_coordinator_stall *ret)
     }
     ret->group_size = group->count;
     if (ret->sequence == 0) {
-        add_rank(self, one, one->rank, ret);
+        add_stall_rank(self, one, one->rank, ret);
         if (one->pending->peer >= 0 && one->pending->peer < self->job->world_size) {
-            add_rank(self, one, (uint32_t)one->pending->peer, ret);
+            add_stall_rank(self, one, (uint32_t)one->pending->peer, ret);
         }
         return true;
     }
     for (i = 0; i < group->count; i++) {
-        add_rank(self, one, coord_group_rank(group, i), ret);
+        add_stall_rank(self, one, coord_group_rank(group, i), ret);
     }
     return true;
 }

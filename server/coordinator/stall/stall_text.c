@@ -45,7 +45,7 @@ add_busy(const tutti_coordinator_stalled_rank *one, const char *doing, tutti_tex
 }
 
 static void
-add_rank(const tutti_coordinator_stalled_rank *one, tutti_text *text)
+add_stall_text_rank(const tutti_coordinator_stalled_rank *one, tutti_text *text)
 {
     tutti_text_add(text, "rank %" PRIu32 " ", one->rank);
     switch (one->standing) {
@@ -74,7 +74,7 @@ add_rank(const tutti_coordinator_stalled_rank *one, tutti_text *text)
 }
 
 static void
-add_head(const tutti_coordinator_stall *stall, tutti_text *text)
+add_stall_text_head(const tutti_coordinator_stall *stall, tutti_text *text)
 {
     tutti_text_add(text, "group %s ", stall->group);
     if (stall->sequence != 0) {
@@ -96,10 +96,10 @@ tutti_coordinator_stall_describe(const tutti_coordinator_stall *stall, tutti_tex
 {
     uint32_t i;
 
-    add_head(stall, text);
+    add_stall_text_head(stall, text);
     for (i = 0; i < stall->other_count && i < NAMED_MAX; i++) {
         tutti_text_add(text, "; ");
-        add_rank(&stall->others[i], text);
+        add_stall_text_rank(&stall->others[i], text);
     }
     if (stall->other_count > NAMED_MAX) {
         tutti_text_add(text, "; and %" PRIu32 " more", stall->other_count - NAMED_MAX);
