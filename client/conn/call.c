@@ -5,9 +5,9 @@
 
 #include "base/error/fail.h"
 #include "base/os/clock.h"
-#include "client/conn/channel_pool.h"
 #include "client/conn/client.h"
 #include "client/conn/command_stream.h"
+#include "client/conn/conn_pool.h"
 #include "client/conn/zero_copy.h"
 
 #define PAUSE_MIN_NS (5 * TUTTI_NS_PER_MS)

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/conn/channel_pool.h"
+#include "client/conn/conn_pool.h"
 #include "rpc/channel.h"
 #include "tutti/client.h"
 

@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 #include "base/data/list.h"
-#include "client/conn/channel_pool.h"
+#include "client/conn/conn_pool.h"
 #include "client/conn/options.h"
 #include "client/conn/stall_timer.h"
 #include "rpc/channel.h"

@@ -1,7 +1,7 @@
 /* CommandsService: requests of calls as the commands of a stream. */
 #include "client/conn/command_pb.h"
 
-#include "client/conn/channel_pool.h"
+#include "client/conn/conn_pool.h"
 
 static const tutti_rpc_stub stub_run = {&tutti__v1__commands_service__descriptor, "Run"};
 

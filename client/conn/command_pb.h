@@ -2,7 +2,7 @@
 #ifndef TUTTI_CLIENT_CONN_COMMAND_PB_H
 #define TUTTI_CLIENT_CONN_COMMAND_PB_H
 
-#include "client/conn/channel_pool.h"
+#include "client/conn/conn_pool.h"
 #include "tutti/v1/commands_service.pb-c.h"
 
 /* The number of the command that a request is; 0 = it is none. */

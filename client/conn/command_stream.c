@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/os/clock.h"
-#include "client/conn/channel_pool.h"
 #include "client/conn/client.h"
+#include "client/conn/conn_pool.h"
 
 #define COMMAND_STREAMS_MAX 16 /* of one client: more calls at once go by themselves */
 #define CLOSE_MS 100           /* for the agent to say that it has heard */

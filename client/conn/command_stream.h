@@ -3,7 +3,7 @@
 #define TUTTI_CLIENT_CONN_COMMAND_STREAM_H
 
 #include "client/conn/call.h"
-#include "client/conn/channel_pool.h"
+#include "client/conn/conn_pool.h"
 
 /* ------------------------------------------------------------------ command_stream.c */
 

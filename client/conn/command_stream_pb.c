@@ -4,10 +4,10 @@
 
 #include "base/error/fail.h"
 #include "client/conn/call.h"
-#include "client/conn/channel_pool.h"
 #include "client/conn/client.h"
 #include "client/conn/command_pb.h"
 #include "client/conn/command_stream.h"
+#include "client/conn/conn_pool.h"
 #include "client/conn/types_pb.h"
 
 #define CALLS_BEFORE 2 /* of one client: who makes so few has no use for a stream */

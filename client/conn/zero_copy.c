@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <time.h>
 
-#include "client/conn/channel_pool.h"
 #include "client/conn/client.h"
+#include "client/conn/conn_pool.h"
 
 #define PATIENCE_S 1 /* for a connection that is alive to let go of what it still holds */
 

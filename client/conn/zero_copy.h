@@ -4,7 +4,7 @@
 
 #include <semaphore.h>
 
-#include "client/conn/channel_pool.h"
+#include "client/conn/conn_pool.h"
 
 /* The caller's memory while gRPC looks at it. Any thread gives back; one thread lends. */
 typedef struct client_zero_copy_ref {

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "client/conn/call.h"
-#include "client/conn/channel_pool.h"
 #include "client/conn/client.h"
+#include "client/conn/conn_pool.h"
 #include "client/conn/coordinator.h"
 #include "client/conn/types_pb.h"
 #include "tutti/algorithms.h"

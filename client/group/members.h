@@ -2,7 +2,7 @@
 #ifndef TUTTI_CLIENT_GROUP_MEMBERS_H
 #define TUTTI_CLIENT_GROUP_MEMBERS_H
 
-#include "client/conn/channel_pool.h"
+#include "client/conn/conn_pool.h"
 #include "tutti/membership.h"
 
 /* Ask. What the server thinks of it is told by the first read. */

@@ -1,6 +1,6 @@
 /* CoordinatorService.WatchMembers. */
-#include "client/conn/channel_pool.h"
 #include "client/conn/client.h"
+#include "client/conn/conn_pool.h"
 #include "client/conn/types_pb.h"
 #include "client/group/members.h"
 #include "tutti/v1/coordinator_service.pb-c.h"

@@ -4,8 +4,8 @@
 
 #include "base/error/fail.h"
 #include "client/conn/call.h"
-#include "client/conn/channel_pool.h"
 #include "client/conn/client.h"
+#include "client/conn/conn_pool.h"
 #include "client/conn/types_pb.h"
 #include "client/op/collectives.h"
 

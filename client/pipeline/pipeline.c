@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #include "base/error/fail.h"
-#include "client/conn/channel_pool.h"
 #include "client/conn/client.h"
+#include "client/conn/conn_pool.h"
 #include "client/conn/options.h"
 
 #define IN_FLIGHT_DEFAULT 256                /* the agent's default */

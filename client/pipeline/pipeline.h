@@ -4,7 +4,7 @@
 
 #include "base/data/map.h"
 #include "client/conn/call.h"
-#include "client/conn/channel_pool.h"
+#include "client/conn/conn_pool.h"
 #include "client/op/collectives.h"
 
 /* A call that was submitted, until its result is taken. */

@@ -6,8 +6,8 @@
 
 #include "base/error/fail.h"
 #include "client/conn/call.h"
-#include "client/conn/channel_pool.h"
 #include "client/conn/client.h"
+#include "client/conn/conn_pool.h"
 #include "client/conn/types_pb.h"
 #include "client/tensor/tensors.h"
 #include "tutti/v1/tensors_service.pb-c.h"

@@ -2,7 +2,7 @@
 #ifndef TUTTI_CLIENT_TENSOR_TRANSFER_STREAM_H
 #define TUTTI_CLIENT_TENSOR_TRANSFER_STREAM_H
 
-#include "client/conn/channel_pool.h"
+#include "client/conn/conn_pool.h"
 #include "client/conn/stall_timer.h"
 #include "client/conn/zero_copy.h"
 #include "client/tensor/transfer.h"

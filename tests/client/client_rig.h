@@ -2,7 +2,7 @@
 #ifndef TUTTI_TESTS_CLIENT_RIG_H
 #define TUTTI_TESTS_CLIENT_RIG_H
 
-#include "client/conn/channel_pool.h"
+#include "client/conn/conn_pool.h"
 #include "fake_agent.h"
 
 typedef struct client_rig {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "client/cli/cli.h"
-#include "client/cli/connect/survey.h"
+#include "client/cli/connect/fan_out.h"
 #include "client/cli/diagnose/commands.h"
 #include "client/cli/diagnose/doctor.h"
 #include "client/cli/parse/parse.h"

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "client/cli/cli.h"
-#include "client/cli/connect/survey.h"
+#include "client/cli/connect/fan_out.h"
 #include "client/cli/diagnose/commands.h"
 #include "client/cli/diagnose/trace.h"
 #include "client/cli/parse/parse.h"

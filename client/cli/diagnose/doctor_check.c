@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/cli/connect/survey.h"
+#include "client/cli/connect/fan_out.h"
 #include "client/cli/diagnose/doctor.h"
 
 #define CLOCK_NS 50000000ULL    /* clocks may differ by that: logs are read beside each other */

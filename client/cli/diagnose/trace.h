@@ -7,7 +7,7 @@
 #ifndef TUTTI_CLIENT_CLI_DIAGNOSE_TRACE_H
 #define TUTTI_CLIENT_CLI_DIAGNOSE_TRACE_H
 
-#include "client/cli/connect/survey.h"
+#include "client/cli/connect/fan_out.h"
 #include "tutti/diagnose.h"
 
 /* What one rank did. */

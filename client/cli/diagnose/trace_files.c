@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "client/cli/connect/survey.h"
+#include "client/cli/connect/fan_out.h"
 #include "client/cli/diagnose/trace.h"
 #include "client/cli/util/output.h"
 

@@ -2,7 +2,7 @@
  * Goal: what is wrong with a job is found and named once, the worst first, with what to do.
  * Method: agents' answers written by hand.
  */
-#include "client/cli/connect/survey.h"
+#include "client/cli/connect/fan_out.h"
 #include "client/cli/diagnose/doctor.h"
 #include "support/testing.h"
 

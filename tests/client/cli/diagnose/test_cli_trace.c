@@ -2,7 +2,7 @@
  * Goal: flight records of several ranks become one timeline that says who was late.
  * Method: records written by hand; what comes out is read as JSON.
  */
-#include "client/cli/connect/survey.h"
+#include "client/cli/connect/fan_out.h"
 #include "client/cli/diagnose/trace.h"
 #include "support/testing.h"
 

@@ -1,6 +1,6 @@
 /* Private to client: the connections of a client, lent to one call at a time. */
-#ifndef TUTTI_CLIENT_CONN_CHANNEL_POOL_H
-#define TUTTI_CLIENT_CONN_CHANNEL_POOL_H
+#ifndef TUTTI_CLIENT_CONN_CONN_POOL_H
+#define TUTTI_CLIENT_CONN_CONN_POOL_H
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* The connections of a client, and gRPC itself: there while somebody uses them. */
-#include "client/conn/channel_pool.h"
+#include "client/conn/conn_pool.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "client/cli/connect/survey.h"
+#include "client/cli/connect/fan_out.h"
 
 #include <pthread.h>
 #include <stdlib.h>
