@@ -1,0 +1,167 @@
+/* Group: ranks that call collectives together, and the ops that this rank posts in it. See coll.h;
+ * any thread. */
+#ifndef TUTTI_COLL_GROUP_H
+#define TUTTI_COLL_GROUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/data/list.h"
+#include "base/data/map.h"
+#include "base/os/timers.h"
+#include "coll/args.h"
+#include "coll/engine.h"
+
+typedef struct tutti_coll_group tutti_coll_group;
+typedef struct tutti_coll_op tutti_coll_op;
+
+/*
+ * An op. The caller embeds it, zeroes it, fills the first part, posts it, and leaves it alone until
+ * on_released; the memory it points to must stay until then too.
+ */
+struct tutti_coll_op {
+    tutti_coll_args args;
+    /* args.on_device: which of the engine's; alike in all collectives of a group's epoch here */
+    uint32_t device;
+    const void *input;    /* NULL where the rank gives nothing */
+    void *output;         /* may be the input; NULL where there is none, or until on_spec */
+    uint64_t deadline_ns; /* on tutti_clock_ns() */
+    /*
+     * The shape of what will be received is known now: set `output`. For broadcast receivers and
+     * Recv; also when the output was given. An error refuses the op for the whole group. May be
+     * NULL when output is given.
+     */
+    tutti_code (*on_spec)(tutti_coll_op *op, const tutti_spec *spec, tutti_error *err);
+    /*
+     * The same of an op that makes a list, when its shapes are known from others: set `outputs`.
+     * May be NULL where they are known at the post: coalesced, and not from a root.
+     */
+    tutti_code (*on_list)(tutti_coll_op *op, const tutti_spec *specs, uint32_t count,
+                          tutti_error *err);
+    const tutti_coll_tensor *outputs; /* of a list: where its tensors go */
+    /* On a device, but for sends and receives: one, or one for each of a coalesced op's tensors.
+     * NULL = none. Memory of the host is copied by who wants that. */
+    const tutti_coll_kept *kept;
+    /* How it ended; NULL = well. Once; inside the post, too. */
+    void (*on_done)(tutti_coll_op *op, const tutti_error *err);
+    /* Nothing touches the op or its memory any more: after on_done, mostly at once. */
+    void (*on_released)(tutti_coll_op *op);
+
+    uint64_t id;       /* [out] of the post: unique in the engine; for tutti_coll_cancel */
+    uint64_t sequence; /* [out] of the post: its number in the group from 1; 0 for send and recv */
+    uint32_t source;   /* [out] of a Recv: the sender's group rank */
+    tutti_bytes meta;  /* [out] what came with the tensor, or was sent with it; until on_released */
+
+    /* private to lib/coll */
+    tutti_coll_item item;
+    tutti_coll_group *group;
+    uint64_t epoch;
+    tutti_map_node by_sequence;
+    unsigned char sequence_key[8];
+    tutti_map_node by_id;
+    unsigned char id_key[8];
+    tutti_timer timer;
+    tutti_list_node ios;      /* sends and receives in flight */
+    tutti_list_node expected; /* receives without a packet yet */
+    uint64_t *counts;         /* all_to_all with splits: what each rank sends us */
+    tutti_spec *shapes;       /* of a list: what comes from each rank, [tensor][rank] */
+    struct tutti_coll_announced *announced; /* memory of what was told */
+    uint8_t announces;
+    uint32_t part;          /* of a coalesced op: the one that runs */
+    tutti_list_node stored; /* packets without a receive yet */
+    tutti_list_node views;  /* memory of others that we have mapped */
+    tutti_list_node turn;   /* in the engine's list of ops that go on without a packet */
+    /* What all ranks say yes to, as far as heard. Bit 0: every other's memory can be touched;
+     * above: what the backend asked. */
+    uint64_t same_host;
+    uint64_t same_host_known;
+    uint32_t lent;  /* of the pending: exposed regions that others have of us */
+    bool returning; /* ... which are waited for now */
+    struct tutti_coll_agree *agree;
+    struct tutti_coll_inquiry *inquiry;
+    void *backend_state;
+    void *device_stage;  /* host memory of a device's tensor on its way */
+    void *backend_stage; /* the backend's, for it */
+    size_t stage_size;
+    const void *backend_pin; /* the backend's, from its vote on; NULL before */
+    uint64_t started_ns;
+    uint32_t pending;
+    uint32_t round;
+    uint8_t phase;
+    bool launched; /* on a device */
+    bool held;
+    bool failed;
+    bool ended;
+};
+
+/*
+ * A group this rank is a member of.
+ *
+ * [in] epoch  that all members agree on; ops of other epochs do not meet
+ * [in] ranks  of the job, in the order of group ranks; copied
+ *
+ * TUTTI_FAILED_PRECONDITION  NOT_IN_GROUP: our rank is not in the list
+ * TUTTI_RESOURCE_EXHAUSTED   no memory
+ */
+tutti_code tutti_coll_group_open(tutti_coll_engine *engine, uint64_t id, const char *name,
+                                 uint64_t epoch, const uint32_t *ranks, uint32_t count,
+                                 tutti_coll_group **ret_group, tutti_error *err);
+
+/* A member came back: fail what runs, count ops from 1 again. Nothing when it is no newer epoch. */
+void tutti_coll_group_renew(tutti_coll_group *group, uint64_t epoch);
+
+/* One rank may have begun more ops than another. Until one succeeds, who has not come to an op that
+ * timed out goes on behind it: then all count alike again. */
+void tutti_coll_group_resync(tutti_coll_group *group);
+
+/*
+ * Forget the group when the ops that run in it have ended. Those that not every rank has called
+ * within a second fail with NOT_FOUND NO_GROUP. Nothing is posted to it any more.
+ */
+void tutti_coll_group_close(tutti_coll_group *group);
+
+/* Fixed for the group's life; any thread. */
+uint32_t tutti_coll_group_size(const tutti_coll_group *group);
+uint32_t tutti_coll_group_rank(const tutti_coll_group *group); /* our own */
+const uint32_t *tutti_coll_group_ranks(const tutti_coll_group *group);
+const char *tutti_coll_group_name(const tutti_coll_group *group);
+uint64_t tutti_coll_group_id(const tutti_coll_group *group);
+
+/* What the backend said last of its work here: it says what that means; 0 = nothing yet. */
+uint64_t tutti_coll_group_facts(const tutti_coll_group *group);
+
+/* The number of the last op that was posted here, and its words. */
+uint64_t tutti_coll_group_last(tutti_coll_group *group, char *ret_text, size_t size);
+
+/*
+ * Begin an op; ops of one group are numbered in the order of the posts.
+ *
+ * [in] expect  the number it must get; 0 = whatever comes next
+ *
+ * TUTTI_FAILED_PRECONDITION  OUT_OF_SEQUENCE: it would get another number; nothing was posted
+ * TUTTI_RESOURCE_EXHAUSTED   OP_LIMIT: TUTTI_COLL_OPS_MAX are in flight; nothing was posted
+ */
+tutti_code tutti_coll_post(tutti_coll_group *group, tutti_coll_op *op, uint64_t expect,
+                           tutti_error *err);
+
+#define TUTTI_COLL_OPS_MAX 8192
+
+/*
+ * This rank's call had to be refused before it became an op: it counts as one, and the others get
+ * `why` for it. Returns the number it had; 0 when `expect` (as in tutti_coll_post) does not hold.
+ */
+uint64_t tutti_coll_refuse(tutti_coll_group *group, uint64_t expect, const tutti_error *why);
+
+/*
+ * This rank is about to leave: it begins no op of the group behind those that were posted. All
+ * members hear of it from us: their later ops, and those that they have begun, fail with
+ * UNAVAILABLE, RANK_LEAVING and `reason`; the ops up to the last one go on. Good for this epoch:
+ * say it again after a renewal.
+ */
+void tutti_coll_group_leave(tutti_coll_group *group, const char *reason);
+
+/* Fail an op for the whole group; nothing when it has ended. */
+void tutti_coll_cancel(tutti_coll_engine *engine, uint64_t id, const tutti_error *why);
+
+#endif
