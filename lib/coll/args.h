@@ -27,7 +27,6 @@ typedef enum tutti_coll_kind {
 } tutti_coll_kind;
 
 #define TUTTI_COLL_ANY_SOURCE UINT32_MAX
-#define TUTTI_COLL_DEVICES_MAX 8
 #define TUTTI_COLL_LIST_MAX 1024  /* tensors that one rank gives in one op */
 #define TUTTI_COLL_META_MAX 24576 /* bytes beside a tensor: a caller's, and an agent's */
 

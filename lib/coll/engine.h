@@ -22,6 +22,8 @@ struct tutti_coll_item {
     void (*run)(tutti_coll_engine *engine, tutti_coll_item *item);
 };
 
+#define TUTTI_COLL_DEVICES_MAX 8 /* of one agent */
+
 typedef struct tutti_coll_engine_options {
     struct tutti_transport *transport;        /* moved: the engine closes it */
     const struct tutti_coll_backend *backend; /* static */
