@@ -26,10 +26,28 @@ PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION
 LATE = grpc.StatusCode.DEADLINE_EXCEEDED
 SIZE = 10 << 20
 PARTS_MAX = 16
+CROSSINGS = 200  # of an end of one stream and a cancel of the next
 
 
 def pattern(size=SIZE):
     return np.arange(size, dtype=np.uint32).astype(np.uint8)
+
+
+class Whole:
+    """An upload into a tensor that is there, by one stream."""
+
+    def __init__(self, stub, into, array):
+        self.data, self.sent = array.tobytes(), 0
+        self.start = tensors.UploadStart(spec=spec_of(array), into=into)
+        self.messages = queue.Queue()
+        self.call = stub.Upload.future(iter(self.messages.get, None), timeout=LONG_S)
+
+    def begin(self, size):
+        self.messages.put(tensors.UploadRequest(start=self.start, payload=self.data[:size]))
+        self.sent = size
+
+    def rest(self):
+        self.messages.put(tensors.UploadRequest(offset=self.sent, payload=self.data[self.sent :]))
 
 
 class Part:
@@ -233,6 +251,21 @@ class Streams(StreamsCase):
         self.assert_failed(part.failure(), ABORTED, "PART_FAILED", "first byte")
         self.assertFalse(waiting.call.done())
         waiting.call.cancel()
+
+    def test_a_stream_whose_caller_goes_as_its_turn_comes_ends_once(self):
+        array = pattern(4096)
+        self.stub.Put(tensors.PutRequest(name="both", spec=spec_of(array), payload=array.tobytes()))
+        for _ in range(CROSSINGS):
+            holder, waiter = (Whole(self.stub, "both", array) for _ in range(2))
+            holder.begin(1000)
+            time.sleep(0.001)
+            waiter.begin(1000)
+            time.sleep(0.002)
+            holder.rest()
+            holder.messages.put(None)
+            waiter.call.cancel()
+            holder.call.result()
+        self.assertEqual(self.read("both")[0], array.tobytes())
 
     def test_who_waits_for_a_tensor_that_does_not_come_gets_none_of_its_bytes(self):
         for others in range(2):

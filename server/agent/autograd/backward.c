@@ -150,7 +150,7 @@ agent_backward_fail(agent_backward_pass *backward, const tutti_error *err, grad_
     for (i = 0; i < backward->node_count && backward->agent->engine != NULL; i++) {
         const agent_op *op = backward->nodes[i].op;
 
-        if (op != NULL && op->posted) {
+        if (op != NULL && op->state == AGENT_OP_POSTED) {
             tutti_coll_cancel(backward->agent->engine, op->op.id, err);
         }
     }

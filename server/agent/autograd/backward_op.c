@@ -181,8 +181,8 @@ start_grad_op(grad_node *node, agent_group *group, tutti_error *err)
         return err->code;
     }
     op->op.args = args;
-    op->axis = (int32_t)args.axis;
-    op->concat_axis = (int32_t)args.concat_axis;
+    op->options.axis = (int32_t)args.axis;
+    op->options.concat_axis = (int32_t)args.concat_axis;
     op->view = &node->record->result;
     op->space = node->record->space;
     launch_node(node, op, input);

@@ -31,7 +31,7 @@ agent_backward_op(agent_backward_pass *backward, agent_group *group, void (*on_e
     op->group = group;
     op->on_end = on_end;
     op->owner = owner;
-    op->async = true; /* no call waits for it */
+    op->options.async = true; /* no call waits for it */
     op->ready = true;
     op->enqueued_ns = tutti_clock_ns();
     op->deadline_ns = backward->deadline_ns;
@@ -282,7 +282,7 @@ does_op_matter(const agent_op *op, const tutti_tape *tape, const numbers *made)
     if (op->op.on_spec != NULL && atomic_load(&op->told)) {
         return true;
     }
-    if (op->in == NULL || op->no_grad || op->posted) {
+    if (op->in == NULL || op->options.no_grad || op->state == AGENT_OP_POSTED) {
         return false;
     }
     number = tutti_table_number(op->in);
@@ -292,7 +292,7 @@ does_op_matter(const agent_op *op, const tutti_tape *tape, const numbers *made)
 static tutti_code
 await_op(agent_backward_pass *backward, agent_op *op, tutti_error *err)
 {
-    const bool local = op->op.args.kind == TUTTI_COLL_BARRIER || op->local_grad ||
+    const bool local = op->op.args.kind == TUTTI_COLL_BARRIER || op->options.local_grad ||
                        op->group == NULL; /* what becomes of it is told without a group */
     backward_wait *wait = malloc(sizeof(*wait));
 

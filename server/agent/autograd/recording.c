@@ -40,8 +40,6 @@ agent_recording_take(agent_op *op, const agent_request *request, tutti_error *er
     tutti_tape *tape = NULL;
     size_t i;
 
-    op->no_grad = request->no_grad;
-    op->local_grad = request->local_grad;
     if (code != TUTTI_OK || request->tracer_count == 0) {
         return code;
     }
@@ -125,7 +123,7 @@ add_known(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
 static bool
 is_traced(const agent_op *op, const tutti_tape_entry *entry)
 {
-    if (op->no_grad || op->on_end != NULL || op->op.args.kind == TUTTI_COLL_BARRIER) {
+    if (op->options.no_grad || op->on_end != NULL || op->op.args.kind == TUTTI_COLL_BARRIER) {
         return false;
     }
     return op->tape_count > 0 ||
@@ -147,7 +145,7 @@ agent_recording_describe(const agent_op *op, const tutti_spec *result, tutti_tap
         .epoch = op->group->epoch,
         .size = tutti_coll_group_size(coll),
         .rank = tutti_coll_group_rank(coll),
-        .local = op->local_grad,
+        .local = op->options.local_grad,
         .args = &op->op.args,
         .result = *result,
         .space = op->space,
@@ -167,7 +165,7 @@ agent_recording_describe(const agent_op *op, const tutti_spec *result, tutti_tap
 static tutti_code
 record_op(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
 {
-    tutti_code code = tutti_grad_op_check(entry->args, op->local_grad, err);
+    tutti_code code = tutti_grad_op_check(entry->args, op->options.local_grad, err);
     uint32_t i;
 
     if (code == TUTTI_OK && entry->in_tensor != 0) {
@@ -197,7 +195,7 @@ agent_recording_one(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
 static bool
 may_hear(const agent_op *op)
 {
-    return op->op.on_spec != NULL && op->on_end == NULL && !op->no_grad;
+    return op->op.on_spec != NULL && op->on_end == NULL && !op->options.no_grad;
 }
 
 tutti_code

@@ -22,7 +22,7 @@ is_list_traced(const agent_op *op)
     for (i = 0; i < op->list->in_count && !traced; i++) {
         traced = is_use_traced(op, op->list->in_locks[i]);
     }
-    return traced && !op->no_grad;
+    return traced && !op->options.no_grad;
 }
 
 /* One tensor of a coalesced op, as an op of its own. */
@@ -71,7 +71,7 @@ forget_outputs(const agent_op *op)
 {
     uint32_t i;
 
-    for (i = 0; i < op->list->given_count && !op->no_grad; i++) {
+    for (i = 0; i < op->list->given_count && !op->options.no_grad; i++) {
         tutti_tapes_overwrite(op->agent->tapes, tutti_table_number(op->list->out_locks[i]));
     }
 }

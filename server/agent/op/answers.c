@@ -37,7 +37,7 @@ write_key(unsigned char key[KEY_SIZE], const agent_request *request)
     const char *group = request->group[0] == '\0' ? "world" : request->group;
     const size_t size = strnlen(group, TUTTI_NAME_MAX);
 
-    (void)tutti_map_key_u64(key, request->token);
+    (void)tutti_map_key_u64(key, request->options.token);
     key[8] = (unsigned char)request->args.kind;
     memcpy(key + 9, group, size);
     return (tutti_bytes){key, 9 + size};
@@ -157,7 +157,7 @@ bool
 agent_answers_repeat(tutti_agent *agent, tutti_rpc_call *call, const agent_request *request,
                      agent_answer_fn answer)
 {
-    agent_kept *self = request->token == 0 ? NULL : find_answer(agent, request);
+    agent_kept *self = request->options.token == 0 ? NULL : find_answer(agent, request);
     tutti_error err;
 
     if (self == NULL) {
@@ -166,7 +166,7 @@ agent_answers_repeat(tutti_agent *agent, tutti_rpc_call *call, const agent_reque
     if (!atomic_load(&self->noted)) {
         (void)TUTTI_FAIL_FOR(&err, TUTTI_ABORTED, "TOKEN_IN_FLIGHT",
                              "the op with token %" PRIu64 " is in flight: call again in a moment",
-                             request->token);
+                             request->options.token);
         tutti_rpc_call_fail(call, &err);
     } else {
         self->reached = true;
@@ -180,7 +180,7 @@ agent_answers_expect(agent_op *op, const agent_request *request, tutti_error *er
 {
     agent_kept *self;
 
-    if (request->token == 0) {
+    if (request->options.token == 0) {
         return TUTTI_OK;
     }
     self = calloc(1, sizeof(*self));

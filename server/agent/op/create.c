@@ -91,19 +91,13 @@ agent_op_new(tutti_agent *agent, tutti_rpc_call *call, const agent_request *requ
     op->agent = agent;
     op->call = call;
     op->answer = answer;
-    op->global = request->root_global;
-    op->has_block = request->has_block;
-    op->block_offset = request->block_offset;
-    op->block_count = request->block_count;
-    op->axis = request->axis;
-    op->concat_axis = request->concat_axis;
-    op->async = request->async;
+    op->options = request->options;
     op->lock_set.loop = agent->control;
     op->enqueued_ns = tutti_clock_ns();
-    op->deadline_ns =
-        tutti_clock_deadline(op->enqueued_ns, request->timeout_ms,
-                             request->async ? TUTTI_TIMERS_NEVER : tutti_rpc_call_deadline(call),
-                             agent->options->op_timeout_ns);
+    op->deadline_ns = tutti_clock_deadline(op->enqueued_ns, request->options.timeout_ms,
+                                           request->options.async ? TUTTI_TIMERS_NEVER
+                                                                  : tutti_rpc_call_deadline(call),
+                                           agent->options->op_timeout_ns);
     tutti_list_init(&op->link);
     tutti_list_init(&op->live);
     tutti_list_add(&agent->ops, &op->live);

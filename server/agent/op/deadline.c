@@ -33,7 +33,7 @@ fail_in_line(agent_op *op, const tutti_error *err)
     op->err = *err;
     tutti_error_set_op(&op->err, op->group->name, op->sequence, (int32_t)op->agent->rank);
     op->failed = true;
-    if (op->on_end == NULL && op->call != NULL && !op->async) {
+    if (op->on_end == NULL && op->call != NULL && !op->options.async) {
         op->answered = true;
         tutti_rpc_call_fail(op->call, &op->err);
     }
@@ -45,7 +45,7 @@ on_late(tutti_timer *timer)
     agent_op *op = tutti_container_of(timer, agent_op, overdue);
     tutti_error err;
 
-    if (op->posted || op->failed || op->cancelled) {
+    if (op->state == AGENT_OP_POSTED || op->failed) {
         return;
     }
     (void)TUTTI_FAIL_FOR(&err, TUTTI_DEADLINE_EXCEEDED, "TIMEOUT",
@@ -82,9 +82,9 @@ agent_ops_give_up(tutti_agent *agent, const tutti_error *err)
     for (link = agent->ops.next; link != &agent->ops; link = link->next) {
         agent_op *op = tutti_container_of(link, agent_op, live);
 
-        if (op->posted) {
+        if (op->state == AGENT_OP_POSTED) {
             tutti_coll_cancel(agent->engine, op->op.id, err);
-        } else if (!op->failed && !op->cancelled && op->group != NULL) { /* no Backward */
+        } else if (!op->failed && op->group != NULL) { /* no Backward */
             fail_in_line(op, err);
         }
     }

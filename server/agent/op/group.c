@@ -190,6 +190,7 @@ agent_group_dispatch(agent_group *group)
 void
 agent_group_add(agent_group *group, agent_op *op)
 {
+    agent_op_move(op, AGENT_OP_QUEUED);
     tutti_list_add(&group->queue, &op->link);
     if (group->coll == NULL && !group->asking) {
         group->asking = true;
@@ -302,7 +303,7 @@ agent_group_waits_until(const agent_group *group)
     for (link = group->queue.next; link != &group->queue; link = link->next) {
         const agent_op *op = tutti_container_of(link, agent_op, link);
 
-        if (!op->failed && !op->cancelled && op->deadline_ns > until) {
+        if (!op->failed && op->deadline_ns > until) {
             until = op->deadline_ns;
         }
     }

@@ -42,10 +42,10 @@ agent_group_backs_off(agent_group *group, const agent_op *op)
     if (group->broken && op->enqueued_ns + AGENT_BACKOFF_NS > until) {
         until = op->enqueued_ns + AGENT_BACKOFF_NS;
     }
-    if (group->change_ns != 0 && !op->failed && !op->cancelled) {
+    if (group->change_ns != 0 && !op->failed) {
         return true; /* its world is another one soon: agent_group_watch */
     }
-    if (op->failed || op->cancelled || until <= now || agent->state != AGENT_JOINED) {
+    if (op->failed || until <= now || agent->state != AGENT_JOINED) {
         return false;
     }
     group->backoff.on_expiry = on_backoff;

@@ -294,7 +294,7 @@ prepare_list(agent_op *op, const agent_request *request, tutti_error *err)
         return fail_memory(request->output_count, err);
     }
     for (i = 0; i < list->in_count; i++) {
-        list->axes[i] = request->axis_count > 0 ? request->axes[i] : request->axis;
+        list->axes[i] = request->axis_count > 0 ? request->axes[i] : request->options.axis;
     }
     return tutti_table_reserve(&op->lock_set, (uint32_t)locks, err);
 }

@@ -62,7 +62,7 @@ forget_results(agent_op *op)
 static void
 release_op_memory(agent_op *op)
 {
-    if (!op->over || (op->call != NULL && !op->call_over)) {
+    if (op->state != AGENT_OP_OVER || (op->call != NULL && !op->call_over)) {
         return;
     }
     if (op->call != NULL) {
@@ -107,7 +107,7 @@ release_op(agent_op *op)
     free(op->splits);
     free(op->kept);
     op->meta = NULL;
-    op->over = true;
+    agent_op_move(op, AGENT_OP_OVER);
 }
 
 /* The same for a list. */
@@ -120,7 +120,7 @@ settle_list(agent_op *op)
     if (!op->list->out_is_new) {
         return;
     }
-    if (op->failed && op->async && told && !op->no_result) {
+    if (op->failed && op->options.async && told && !op->no_result) {
         agent_list_mark(op, &op->err);
     } else if (op->failed || op->no_result) {
         agent_list_drop_new(op);
@@ -137,11 +137,11 @@ settle_output(agent_op *op)
     if (op->out == NULL || !op->out_is_new) {
         return;
     }
-    if (op->failed && op->async && !op->no_result) {
+    if (op->failed && op->options.async && !op->no_result) {
         tutti_table_mark(op->agent->table, op->out, &op->err);
     } else if (op->failed || op->no_result) {
         tutti_table_drop_new(op->agent->table, op->out);
-    } else if (!op->async) {
+    } else if (!op->options.async) {
         tutti_table_handle(op->out, op->handle);
     }
 }
@@ -210,7 +210,7 @@ keep_meta(agent_op *op)
     const tutti_bytes meta = op->op.meta;
     unsigned char *kept;
 
-    if (!op->async || meta.data == op->meta || meta.size == 0) {
+    if (!op->options.async || meta.data == op->meta || meta.size == 0) {
         return;
     }
     kept = malloc(meta.size);
@@ -260,7 +260,7 @@ agent_op_on_done(tutti_coll_op *engine_op, const tutti_error *err)
     }
     agent_op_record_ended(op);
     atomic_store(&op->told, true);
-    if (op->async) {
+    if (op->options.async) {
         return;
     }
     if (err != NULL) {
@@ -289,7 +289,7 @@ agent_op_end_early(agent_op *op, const tutti_error *err)
     op->err = *err;
     op->ended_ns = tutti_clock_ns();
     agent_op_record_ended(op);
-    if (op->on_end == NULL && (!op->async || op->work == NULL) && !op->answered) {
+    if (op->on_end == NULL && (!op->options.async || op->work == NULL) && !op->answered) {
         tutti_rpc_call_fail(op->call, err);
     }
     agent_op_finish(op);
@@ -314,7 +314,8 @@ on_cancel(tutti_rpc_call *call, void *self)
     agent_op *op = tutti_rpc_call_user(call);
     tutti_error err;
 
-    if (op->over || tutti_clock_ns() + 5 * TUTTI_NS_PER_MS >= tutti_rpc_call_deadline(call)) {
+    if (op->state == AGENT_OP_OVER ||
+        tutti_clock_ns() + 5 * TUTTI_NS_PER_MS >= tutti_rpc_call_deadline(call)) {
         return;
     }
     if (agent->state == AGENT_LEAVING) {
@@ -325,10 +326,10 @@ on_cancel(tutti_rpc_call *call, void *self)
                              "the caller of rank %" PRIu32 " went away", agent->rank);
     }
     tutti_error_set_op(&err, NULL, 0, (int32_t)agent->rank);
-    if (op->posted) {
+    if (op->state == AGENT_OP_POSTED) {
         tutti_coll_cancel(agent->engine, op->op.id, &err);
     } else if (!op->failed) {
-        op->cancelled = true;
+        op->failed = true;
         op->err = err;
     }
 }
@@ -357,11 +358,11 @@ admit_op(tutti_agent *agent, const agent_request *request, agent_group **ret_gro
     if (*ret_group == NULL) {
         return err->code;
     }
-    if (request->sequence != 0 && (*ret_group)->barriers == 0 &&
-        request->sequence != (*ret_group)->sequence + 1) {
+    if (request->options.sequence != 0 && (*ret_group)->barriers == 0 &&
+        request->options.sequence != (*ret_group)->sequence + 1) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "OUT_OF_SEQUENCE",
                               "op %" PRIu64 " of group %s: the next one is %" PRIu64,
-                              request->sequence, name, (*ret_group)->sequence + 1);
+                              request->options.sequence, name, (*ret_group)->sequence + 1);
     }
     return TUTTI_OK;
 }
@@ -370,8 +371,8 @@ admit_op(tutti_agent *agent, const agent_request *request, agent_group **ret_gro
 static bool
 may_make(const agent_request *request)
 {
-    return !request->inline_result && request->output[0] == '\0' && request->output_count == 0 &&
-           request->args.kind != TUTTI_COLL_BARRIER;
+    return !request->options.inline_result && request->output[0] == '\0' &&
+           request->output_count == 0 && request->args.kind != TUTTI_COLL_BARRIER;
 }
 
 void
@@ -409,7 +410,7 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
         op->out = NULL;
     }
     if (group->barriers > 0) { /* known when the Backwards before it are over */
-        op->expect = request->sequence;
+        op->expect = request->options.sequence;
     } else if (!agent_op_is_p2p(op)) {
         op->sequence = ++group->sequence;
     }
@@ -418,7 +419,7 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
     agent_op_record_enqueued(op);
     agent_group_changed(group);
     op->ready = tutti_table_acquire(agent->table, &op->lock_set);
-    if (!op->async || op->failed) {
+    if (!op->options.async || op->failed) {
         tutti_rpc_call_set_user(call, op);
         tutti_rpc_call_on_cancel(call, on_cancel);
         tutti_rpc_call_on_end(call, on_call_end);

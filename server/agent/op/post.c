@@ -82,7 +82,7 @@ find_in_block(const agent_op *op, uint32_t *ret_peer, tutti_error *err)
 {
     const uint32_t size = tutti_coll_group_size(op->group->coll);
     const uint32_t rank = tutti_coll_group_rank(op->group->coll);
-    const uint32_t count = op->block_count;
+    const uint32_t count = op->options.block_count;
     int64_t block;
 
     if (count == 0 || count > size || size % count != 0) {
@@ -91,12 +91,12 @@ find_in_block(const agent_op *op, uint32_t *ret_peer, tutti_error *err)
                               " ranks of group %s",
                               count, size, op->group->name);
     }
-    block = (int64_t)(rank / (size / count)) + op->block_offset;
+    block = (int64_t)(rank / (size / count)) + op->options.block_offset;
     if (block < 0 || block >= count) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_NEXT_GROUP",
                               "rank %" PRIu32 " is in block %" PRIu32 " of %" PRIu32
                               ": there is none %" PRId32 " further",
-                              rank, rank / (size / count), count, op->block_offset);
+                              rank, rank / (size / count), count, op->options.block_offset);
     }
     *ret_peer = (uint32_t)block * (size / count) + rank % (size / count);
     return TUTTI_OK;
@@ -107,10 +107,10 @@ translate_posted(agent_op *op, tutti_error *err)
 {
     tutti_coll_args *args = &op->op.args;
 
-    if (op->has_block) {
+    if (op->options.has_block) {
         return find_in_block(op, &args->peer, err);
     }
-    if (!op->global) {
+    if (!op->options.root_global) {
         return TUTTI_OK;
     }
     return agent_op_is_p2p(op) ? translate_rank(op, &args->peer, "RANK_NOT_IN_GROUP", err)
@@ -214,7 +214,7 @@ prepare_posted(agent_op *op, tutti_error *err)
         code = take_input(op, err);
     }
     if (code == TUTTI_OK && !op->op.args.coalesced && op->op.args.form != TUTTI_FORM_LIST) {
-        code = agent_take_axes(&op->op.args, op->axis, op->concat_axis, err);
+        code = agent_take_axes(&op->op.args, op->options.axis, op->options.concat_axis, err);
     }
     if (code == TUTTI_OK) {
         take_role(op);
@@ -286,7 +286,7 @@ agent_op_launch(agent_op *op)
 
     agent_op_unwatch(op);
     op->said = op->op.args;
-    if (op->failed || op->cancelled) {
+    if (op->failed) {
         err = op->err;
         refuse_posted(op, &err);
         return;
@@ -304,7 +304,7 @@ agent_op_launch(agent_op *op)
     op->op.deadline_ns = op->deadline_ns;
     op->op.on_done = agent_op_on_done;
     op->op.on_released = agent_op_on_released;
-    op->posted = true;
+    agent_op_move(op, AGENT_OP_POSTED);
     agent_op_record_started(op);
     op->said = op->op.args;
     agent_group_changed(op->group);
@@ -314,7 +314,6 @@ agent_op_launch(agent_op *op)
         agent_op_record_posted(op);
     }
     if (code != TUTTI_OK) {
-        op->posted = false;
         tutti_list_remove(&op->link);
         refuse_posted(op, &err);
     }

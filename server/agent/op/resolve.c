@@ -120,7 +120,7 @@ check_op_request(const agent_op *op, const agent_request *request, tutti_error *
     if (request->refused.code != TUTTI_OK) {
         return tutti_error_pass(err, &request->refused);
     }
-    if (request->async && (request->inline_input || op->out_inline)) {
+    if (request->options.async && (request->inline_input || op->out_inline)) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "ASYNC_INLINE",
                               "an async op cannot take or give inline tensors: use handles");
     }
@@ -152,9 +152,9 @@ agent_op_take(agent_op *op, agent_request *request, tutti_error *err)
 {
     tutti_code code;
 
-    op->out_inline =
-        request->inline_result || (request->inline_input && request->output[0] == '\0' &&
-                                   request->output_count == 0 && makes_output(request->args.kind));
+    op->out_inline = request->options.inline_result ||
+                     (request->inline_input && request->output[0] == '\0' &&
+                      request->output_count == 0 && makes_output(request->args.kind));
     code = check_op_request(op, request, err);
     if (code == TUTTI_OK) {
         code = request->is_list ? agent_list_take(op, request, err) : take_one(op, request, err);
@@ -162,7 +162,7 @@ agent_op_take(agent_op *op, agent_request *request, tutti_error *err)
     if (code == TUTTI_OK) {
         code = op->agent->hooks->record_take(op, request, err);
     }
-    if (code == TUTTI_OK && request->async) {
+    if (code == TUTTI_OK && request->options.async) {
         code = agent_work_new(op->agent, &op->work, err);
     }
     return code;

@@ -41,7 +41,7 @@ agent_read_broadcast(const Tutti__V1__BroadcastRequest *message, tutti_rpc_call 
     (void)flat;
     request->group = message->group;
     request->output = message->output;
-    request->inline_result = message->inline_result;
+    request->options.inline_result = message->inline_result;
     request->args.kind = TUTTI_COLL_BROADCAST;
     AGENT_READ_ROOT(message, BROADCAST, request);
     agent_read_input(message->input, call, request);
@@ -61,7 +61,7 @@ agent_read_all_gather(const Tutti__V1__AllGatherRequest *message, tutti_rpc_call
 {
     request->group = message->group;
     request->output = message->output;
-    request->axis = message->axis;
+    request->options.axis = message->axis;
     request->args.kind = TUTTI_COLL_ALL_GATHER;
     agent_read_form(message->form, message->n_out_shape, message->out_shape, flat, request);
     agent_read_input(message->input, call, request);
@@ -131,9 +131,9 @@ static void
 take_block(agent_request *request, int32_t offset, uint32_t count)
 {
     request->args.peer = 0;
-    request->has_block = true;
-    request->block_offset = offset;
-    request->block_count = count;
+    request->options.has_block = true;
+    request->options.block_offset = offset;
+    request->options.block_count = count;
 }
 
 static void
@@ -150,7 +150,7 @@ on_send(tutti_rpc_call *call, void *self)
     } else if (message->opt_destination_case ==
                TUTTI__V1__SEND_REQUEST__OPT_DESTINATION_DESTINATION_GLOBAL) {
         request.args.peer = (uint32_t)message->destination_global;
-        request.root_global = true;
+        request.options.root_global = true;
     } else if (message->opt_destination_case ==
                TUTTI__V1__SEND_REQUEST__OPT_DESTINATION_GROUP_OFFSET) {
         take_block(&request, message->group_offset, message->group_count);
@@ -188,7 +188,7 @@ on_recv(tutti_rpc_call *call, void *self)
     const Tutti__V1__RecvRequest *message = tutti_rpc_call_request(call);
     agent_request request = {.group = message->group,
                              .output = message->output,
-                             .inline_result = message->inline_result};
+                             .options.inline_result = message->inline_result};
     tutti_error err;
 
     request.args.kind = TUTTI_COLL_RECV;
@@ -198,7 +198,7 @@ on_recv(tutti_rpc_call *call, void *self)
         request.args.peer = (uint32_t)message->source;
     } else if (message->opt_source_case == TUTTI__V1__RECV_REQUEST__OPT_SOURCE_SOURCE_GLOBAL) {
         request.args.peer = (uint32_t)message->source_global;
-        request.root_global = true;
+        request.options.root_global = true;
     } else if (message->opt_source_case == TUTTI__V1__RECV_REQUEST__OPT_SOURCE_GROUP_OFFSET) {
         take_block(&request, message->group_offset, message->group_count);
     }

@@ -131,7 +131,7 @@ lock_copy_tensors(agent_access *access, const Tutti__V1__CopyRequest *request, t
     }
     if (request->into[0] == '\0') {
         code = agent_access_make(access, request->name, err);
-        access->made = code == TUTTI_OK;
+        access->entry = code == TUTTI_OK ? AGENT_ENTRY_NEW : AGENT_ENTRY_FOUND;
         return code;
     }
     code = tutti_table_lock_by_name(table, &access->lock_set, request->into, true, err);

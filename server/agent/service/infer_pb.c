@@ -76,7 +76,8 @@ take_one(const tutti_agent *agent, agent_request *request, tutti_error *err)
         request->args.has_spec = code == TUTTI_OK;
     }
     if (code == TUTTI_OK && !request->args.coalesced && request->args.form != TUTTI_FORM_LIST) {
-        code = agent_take_axes(&request->args, request->axis, request->concat_axis, err);
+        code = agent_take_axes(&request->args, request->options.axis, request->options.concat_axis,
+                               err);
     }
     return code;
 }
@@ -94,12 +95,12 @@ take_tensor(const tutti_agent *agent, const agent_request *request, size_t i,
     } else {
         code = tutti_spec_check(&tensor->spec, NULL, NULL, err);
     }
-    return code == TUTTI_OK
-               ? agent_take_list_axis(&request->args,
-                                      request->axis_count == request->input_count ? request->axes[i]
-                                                                                  : request->axis,
-                                      tensor, err)
-               : code;
+    return code == TUTTI_OK ? agent_take_list_axis(&request->args,
+                                                   request->axis_count == request->input_count
+                                                       ? request->axes[i]
+                                                       : request->options.axis,
+                                                   tensor, err)
+                            : code;
 }
 
 /* [out] ret_list  to be freed */
@@ -137,7 +138,7 @@ check_group(const Tutti__V1__InferRequest *message, uint32_t size, const agent_r
                               "group rank %" PRIu32 " of %" PRIu32 " ranks", message->group_rank,
                               size);
     }
-    if (request->root_global) {
+    if (request->options.root_global) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ROOT",
                               "a rank of the job means nothing here: give the root's group rank");
     }

@@ -52,15 +52,15 @@ void
 agent_read_options(const Tutti__V1__OpOptions *options, agent_request *request)
 {
     if (options != NULL) {
-        request->async = options->async;
-        request->timeout_ms = options->timeout_ms;
-        request->sequence = options->sequence;
+        request->options.async = options->async;
+        request->options.timeout_ms = options->timeout_ms;
+        request->options.sequence = options->sequence;
         request->tracers = options->tracers;
         request->tracer_count = options->n_tracers;
-        request->no_grad = options->no_grad;
+        request->options.no_grad = options->no_grad;
         request->args.step = options->step;
-        request->token = options->token;
-        request->local_grad = options->local_grad;
+        request->options.token = options->token;
+        request->options.local_grad = options->local_grad;
     }
 }
 
@@ -139,7 +139,7 @@ agent_request_root(agent_request *request, bool has_root, int32_t root, bool has
     tutti_error err;
 
     request->args.root = (uint32_t)(has_global ? root_global : has_root ? root : 0);
-    request->root_global = has_global;
+    request->options.root_global = has_global;
     if (has_root && has_global) {
         (void)TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "BOTH_RANKS",
                              "root %" PRId32 " and root_global %" PRId32 ": give one of them", root,

@@ -31,7 +31,7 @@ agent_read_reduce_scatter(const Tutti__V1__ReduceScatterRequest *message, tutti_
 {
     request->group = message->group;
     request->output = message->output;
-    request->axis = message->axis;
+    request->options.axis = message->axis;
     request->args.kind = TUTTI_COLL_REDUCE_SCATTER;
     request->args.reduce = (tutti_reduce)message->reduce_op;
     request->args.factor = message->factor;
@@ -54,7 +54,7 @@ agent_read_gather(const Tutti__V1__GatherRequest *message, tutti_rpc_call *call,
 {
     request->group = message->group;
     request->output = message->output;
-    request->axis = message->axis;
+    request->options.axis = message->axis;
     request->args.kind = TUTTI_COLL_GATHER;
     AGENT_READ_ROOT(message, GATHER, request);
     agent_read_form(message->form, message->n_out_shape, message->out_shape, flat, request);
@@ -74,8 +74,8 @@ agent_read_scatter(const Tutti__V1__ScatterRequest *message, tutti_rpc_call *cal
 {
     request->group = message->group;
     request->output = message->output;
-    request->axis = message->axis;
-    request->inline_result = message->inline_result;
+    request->options.axis = message->axis;
+    request->options.inline_result = message->inline_result;
     request->args.kind = TUTTI_COLL_SCATTER;
     AGENT_READ_ROOT(message, SCATTER, request);
     agent_read_form(message->form, message->n_out_shape, message->out_shape, flat, request);
@@ -120,8 +120,8 @@ agent_read_all_to_all(const Tutti__V1__AllToAllRequest *message, tutti_rpc_call 
     (void)flat;
     request->group = message->group;
     request->output = message->output;
-    request->axis = message->split_axis;
-    request->concat_axis = message->concat_axis;
+    request->options.axis = message->split_axis;
+    request->options.concat_axis = message->concat_axis;
     request->args.kind = TUTTI_COLL_ALL_TO_ALL;
     if (message->form != TUTTI__V1__FORM__FORM_CONCAT &&
         message->form != TUTTI__V1__FORM__FORM_LIST) {

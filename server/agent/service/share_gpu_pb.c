@@ -54,9 +54,9 @@ on_owned(agent_gpu_chunk *piece, const tutti_error *err)
     agent_access *access = piece->access;
     gpu_share *self;
 
-    if (!access->over && err != NULL) {
+    if (agent_access_is_open(access) && err != NULL) {
         agent_stream_finish(access, err);
-    } else if (!access->over) {
+    } else if (agent_access_is_open(access)) {
         self = tutti_rpc_call_user(access->call);
         self->tensor = agent_access_last(access);
         tutti_tensor_ref(self->tensor);
@@ -143,7 +143,7 @@ on_cancel(tutti_rpc_call *call, void *arg)
     const tutti_agent *agent = arg;
     tutti_error err;
 
-    if (self == NULL || (self->access != NULL && self->access->over)) {
+    if (self == NULL || (self->access != NULL && !agent_access_is_open(self->access))) {
         return;
     }
     if (self->access != NULL) {
@@ -165,10 +165,7 @@ on_end(tutti_rpc_call *call, void *arg)
         return;
     }
     if (self->access != NULL) {
-        self->access->over = true;
-        if (self->access->granted || !self->access->in_line) {
-            agent_access_drop(self->access);
-        } /* else its turn will come, and drop it */
+        agent_access_end_call(self->access);
     }
     tutti_tensor_unref(self->tensor);
     free(self);

@@ -43,23 +43,6 @@ upload_on_open(tutti_rpc_call *call, void *self)
     }
 }
 
-/* The turn of an upload into an existing tensor: is it one that these bytes fit? */
-static void
-turn_into(agent_access *access)
-{
-    tutti_tensor *tensor = tutti_table_tensor(access->agent->table, &access->lock_set.locks[0]);
-    tutti_error err;
-
-    if (tensor == NULL || tensor->bytes != access->total_bytes) {
-        (void)TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "SHAPE_MISMATCH",
-                             "an upload of %" PRIu64 " bytes into a tensor of %" PRIu64,
-                             access->total_bytes, tensor == NULL ? 0 : tensor->bytes);
-        agent_stream_finish(access, &err);
-        return;
-    }
-    agent_upload_turn(access);
-}
-
 static tutti_code
 begin_whole(agent_access *access, const Tutti__V1__UploadStart *start, tutti_error *err)
 {
@@ -74,7 +57,6 @@ begin_whole(agent_access *access, const Tutti__V1__UploadStart *start, tutti_err
                                   "%s bytes for a tensor of %s", tutti_dtype_name(spec.dtype),
                                   tutti_dtype_name(info.spec.dtype));
         }
-        access->on_turn = turn_into;
     }
     if (code == TUTTI_OK) {
         code = agent_access_destination(access, &spec, start->into, start->name, start->device,
@@ -104,16 +86,6 @@ begin_upload(agent_access *access, const Tutti__V1__UploadStart *start, tutti_er
 }
 
 static void
-start_transfer(agent_access *access)
-{
-    if (access->lock_set.count > 0) {
-        agent_access_go(access);
-    } else if (access->granted && !access->sending) { /* its leader's turn has come before */
-        agent_upload_turn(access);
-    }
-}
-
-static void
 upload_on_message(tutti_rpc_call *call, void *self, tutti_rpc_message *message)
 {
     const Tutti__V1__UploadRequest *request = tutti_rpc_message_get(message);
@@ -123,7 +95,7 @@ upload_on_message(tutti_rpc_call *call, void *self, tutti_rpc_message *message)
     tutti_code code = TUTTI_OK;
 
     (void)self;
-    if (access->over) {
+    if (!agent_access_is_open(access)) {
         return;
     }
     agent_access_moved(access);
@@ -138,15 +110,16 @@ upload_on_message(tutti_rpc_call *call, void *self, tutti_rpc_message *message)
         agent_stream_finish(access, &err);
         return;
     }
-    agent_upload_chunk(access, request->offset, message);
-    if (access->over) {
+    /* A tensor that nobody else uses is written at once; else the message is kept until then. */
+    if (begins && access->lock_set.count > 0 && agent_access_acquire(access) &&
+        !agent_upload_open(access)) {
         return;
     }
-    if (begins) {
-        start_transfer(access);
-    } else if (!access->sending) {
+    agent_upload_chunk(access, request->offset, message);
+    if (agent_access_is_open(access) && agent_access_is_granted(access) &&
+        !access->waits_for_slot) {
         tutti_rpc_call_read(call);
-    }
+    } /* else its turn, or its slot, reads on */
 }
 
 static void
@@ -156,7 +129,7 @@ upload_on_half_close(tutti_rpc_call *call, void *self)
     tutti_error err;
 
     (void)self;
-    if (access->over) {
+    if (!agent_access_is_open(access)) {
         return;
     }
     if (access->lock_set.count == 0 && !access->parted) {
@@ -175,7 +148,8 @@ stream_on_cancel(tutti_rpc_call *call, void *self)
     tutti_error err;
 
     (void)self;
-    if (access == NULL || access->over || (access->granted && !tutti_rpc_call_cancelled(call))) {
+    if (access == NULL || !agent_access_is_open(access) ||
+        (agent_access_is_granted(access) && !tutti_rpc_call_cancelled(call))) {
         return; /* what moves already may end within the grace */
     }
     agent_access_stop_waiting(access, &err);
@@ -191,13 +165,13 @@ stream_on_end(tutti_rpc_call *call, void *self)
     if (access == NULL) {
         return;
     }
-    access->over = true;
     agent_access_unwatch(access);
+    if (agent_access_is_open(access)) {
+        agent_access_answered(access);
+    }
     agent_staged_end(access);
     agent_parts_end(access);
-    if (access->granted || access->lock_set.count == 0 || !access->in_line) {
-        agent_access_drop(access);
-    } /* else its turn will come, and drop it */
+    agent_access_end_call(access);
 }
 
 /* ------------------------------------------------------------------------------ Download */
@@ -229,7 +203,7 @@ begin_download(agent_access *access, const Tutti__V1__DownloadRequest *request, 
     }
     access->chunk_bytes = chunk;
     access->offset = request->offset;
-    access->end_offset = request->length;
+    access->length = request->length;
     return tutti_table_lock_by_name(access->agent->table, &access->lock_set, request->handle, false,
                                     err);
 }
@@ -247,8 +221,7 @@ download_on_open(tutti_rpc_call *call, void *self)
     tutti_rpc_call_set_user(call, access);
     agent_access_watch(access, true);
     if (begin_download(access, request, &err) != TUTTI_OK) {
-        access->over = true;
-        tutti_rpc_call_finish(call, &err);
+        agent_stream_finish(access, &err);
         return;
     }
     agent_access_go(access);

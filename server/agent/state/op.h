@@ -4,6 +4,8 @@
 #ifndef TUTTI_SERVER_AGENT_STATE_OP_H
 #define TUTTI_SERVER_AGENT_STATE_OP_H
 
+#include <assert.h>
+
 #include "server/agent/agent.h"
 #include "server/agent/state/clients.h"
 #include "server/agent/state/request.h"
@@ -25,6 +27,26 @@ struct agent_list {
     bool out_is_new;
     tutti_lock_set made; /* results that came to be when their number was known */
 };
+
+/*
+ * How far an op is. It only moves forward, on the control loop, by agent_op_move:
+ *
+ *   NEW     made of a request; its lock set is not asked for yet
+ *   QUEUED  in its group's queue, or with the backward pass that made it. Its lock set may be
+ *           granted (`ready`) or not. When it has failed here (refused, its time is up, its caller
+ *           is gone), it keeps its place: the other ranks may have counted it
+ *   POSTED  the engine has it. agent_op_on_done says its end, on the thread that runs the engine:
+ *           `failed`, `err` and the results belong to that thread until `ended` is posted
+ *   OVER    nothing of it is used any more; it is freed when its call is over, too
+ *
+ * QUEUED may be skipped by an op that a backward pass posts itself, POSTED by one that is refused.
+ */
+typedef enum agent_op_state {
+    AGENT_OP_NEW,
+    AGENT_OP_QUEUED,
+    AGENT_OP_POSTED,
+    AGENT_OP_OVER,
+} agent_op_state;
 
 struct agent_op {
     tutti_coll_op op;     /* the engine's */
@@ -49,27 +71,19 @@ struct agent_op {
     bool list_is_new;
     unsigned char *meta; /* [owned] args.meta points here, then: what has come */
     size_t meta_size;
+    agent_op_options options; /* as the caller gave them */
+    bool out_inline; /* the result goes into the answer: asked for, or nobody can name it */
     bool out_is_new;
-    bool out_inline;
-    bool async;
-    bool global;    /* root and peer are ranks of the job until the group is known */
-    bool has_block; /* the peer is to be found by these */
-    int32_t block_offset;
-    uint32_t block_count;
-    int32_t axis; /* as given, until the shape is known */
-    int32_t concat_axis;
-    bool no_result;                   /* this rank gets none: it is not the root */
-    tutti_space *space;               /* where new results go */
-    tutti_spec flat;                  /* args.flat points here */
-    int64_t *splits;                  /* [owned] those of args point here */
-    uint32_t *to;                     /* [owned] args.to points here */
-    char trace[TUTTI_RPC_TRACE_SIZE]; /* the caller's; "" = none */
-    bool ready;                       /* the lock set is granted */
-    bool posted;
-    bool cancelled;
-    bool failed;
-    bool over;                            /* nothing of it is used any more, ... */
-    bool call_over;                       /* ... nor of its call: both on the control loop */
+    bool no_result;                       /* this rank gets none: it is not the root */
+    tutti_space *space;                   /* where new results go */
+    tutti_spec flat;                      /* args.flat points here */
+    int64_t *splits;                      /* [owned] those of args point here */
+    uint32_t *to;                         /* [owned] args.to points here */
+    char trace[TUTTI_RPC_TRACE_SIZE];     /* the caller's; "" = none */
+    agent_op_state state;                 /* control loop */
+    bool ready;                           /* the lock set is granted; control loop */
+    bool failed;                          /* `err` says why; see above */
+    bool call_over;                       /* nothing of the call is used any more; control loop */
     char handle[TUTTI_TABLE_HANDLE_SIZE]; /* of a new result that the answer tells; "" = none */
     tutti_error err;                      /* refused, or failed */
     uint64_t expect;                      /* the number the caller asked for */
@@ -85,8 +99,6 @@ struct agent_op {
     tutti_timer overdue;  /* its time is up while it is in line */
     bool answered;        /* ... and its caller was told */
 
-    bool no_grad;
-    bool local_grad;
     atomic_bool told; /* its caller knows of the end */
     uint32_t tape_count;
     struct tutti_tape **tapes; /* [owned, refs] that the caller has named, until it is launched */
@@ -101,6 +113,13 @@ struct agent_op {
     bool barriers;
     const tutti_spec *view; /* what inline_in counts as; NULL = as it is */
 };
+
+static inline void
+agent_op_move(agent_op *op, agent_op_state state)
+{
+    assert(state > op->state);
+    op->state = state;
+}
 
 static inline bool
 agent_op_is_p2p(const agent_op *op)

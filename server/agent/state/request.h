@@ -44,26 +44,36 @@ typedef struct agent_op_result {
 /* Says how it went to the caller: written by the wire file of the method. Any thread, once. */
 typedef void (*agent_answer_fn)(tutti_rpc_call *call, const agent_op_result *result);
 
-/* What a caller asks. Borrowed for agent_op_start, payload included. */
-typedef struct agent_request {
-    const char *group;    /* "" = world */
-    tutti_coll_args args; /* as far as the request says; spec of an inline input or of `expect` */
-    bool root_global;     /* args.root, args.peer are ranks of the job */
-    bool has_block;       /* args.peer is the rank in our place, block_offset blocks further */
+/*
+ * What a caller asks beside the arguments of the collective. It points nowhere: the op has it as
+ * the request had it, for its whole life.
+ */
+typedef struct agent_op_options {
+    bool root_global; /* args.root, args.peer are ranks of the job */
+    bool has_block;   /* args.peer is the rank in our place, block_offset blocks further */
     int32_t block_offset;
     uint32_t block_count; /* of the group */
     int32_t axis;         /* as given; args.axis is found when the shape is known */
     int32_t concat_axis;
+    bool inline_result; /* the answer has the result; else it is a tensor of the agent */
+    bool async;         /* the call is answered when the op has its place in the order */
+    uint32_t timeout_ms;
+    uint64_t sequence; /* that the op must get; 0 = any */
+    uint64_t token;    /* of the caller, for calling again; 0 = none */
+    bool no_grad;
+    bool local_grad;
+} agent_op_options;
+
+/* What a caller asks. Borrowed for agent_op_start, payload included. */
+typedef struct agent_request {
+    const char *group;    /* "" = world */
+    tutti_coll_args args; /* as far as the request says; spec of an inline input or of `expect` */
+    agent_op_options options;
     const char *input; /* a handle; NULL = none */
     bool inline_input; /* args.spec and the payload */
     tutti_rpc_message *payload;
     const char *output; /* a handle; "" = a new tensor */
-    bool inline_result;
-    bool async;
-    uint32_t timeout_ms;
-    uint64_t sequence; /* expected; 0 = any */
-    uint64_t token;    /* of the caller, for calling again; 0 = none */
-    bool is_list;      /* what follows; args.coalesced and args.form say which */
+    bool is_list;       /* what follows; args.coalesced and args.form say which */
     size_t input_count;
     agent_input *inputs; /* [owned] see agent_request_fini */
     size_t output_count;
@@ -72,8 +82,6 @@ typedef struct agent_request {
     const int32_t *axes;  /* one for each input, or none: `axis` */
     char *const *tracers; /* names: record the op on these */
     size_t tracer_count;
-    bool no_grad;
-    bool local_grad;
     tutti_error refused; /* code not OK: what the wire file has found wrong already */
 } agent_request;
 

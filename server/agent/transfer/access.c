@@ -21,19 +21,43 @@ on_ready(tutti_lock_set *lock_set)
 {
     agent_access *self = tutti_container_of(lock_set, agent_access, lock_set);
 
-    self->granted = true;
+    agent_access_grant(self);
     agent_access_moved(self);
-    if (self->over) {
+    if (self->call_state == AGENT_CALL_ENDED) {
         agent_access_drop(self);
-    } else {
+    } else if (agent_access_is_open(self)) {
         self->on_turn(self);
+    } /* else the end of the call drops it */
+}
+
+void
+agent_access_grant(agent_access *access)
+{
+    assert(access->turn < AGENT_TURN_GRANTED);
+    access->turn = AGENT_TURN_GRANTED;
+}
+
+void
+agent_access_answered(agent_access *access)
+{
+    assert(access->call_state < AGENT_CALL_ENDED);
+    access->call_state = AGENT_CALL_ANSWERED;
+}
+
+void
+agent_access_end_call(agent_access *access)
+{
+    assert(access->call_state < AGENT_CALL_ENDED);
+    access->call_state = AGENT_CALL_ENDED;
+    if (access->turn != AGENT_TURN_QUEUED) {
+        agent_access_drop(access);
     }
 }
 
 void
 agent_access_stop_waiting(agent_access *access, tutti_error *err)
 {
-    access->over = true;
+    agent_access_answered(access);
     if (tutti_rpc_call_cancelled(access->call)) {
         (void)TUTTI_FAIL_FOR(err, TUTTI_CANCELLED, "CALLER_GONE", "the call was given up");
     } else {
@@ -50,9 +74,10 @@ on_cancel(tutti_rpc_call *call, void *self)
     tutti_error err;
 
     (void)self;
-    if (!access->granted) {
+    if (!agent_access_is_granted(access)) {
         agent_access_stop_waiting(access, &err);
         tutti_rpc_call_fail(call, &err);
+        agent_access_end_call(access);
     }
 }
 
@@ -77,18 +102,29 @@ agent_access_new(tutti_agent *agent, tutti_rpc_call *call, agent_access_fn on_tu
     return self;
 }
 
-void
-agent_access_go(agent_access *access)
+bool
+agent_access_acquire(agent_access *access)
 {
     const bool unary = tutti_rpc_call_user(access->call) == NULL; /* streams have set it */
 
-    access->in_line = true;
-    access->granted = tutti_table_acquire(access->agent->table, &access->lock_set);
-    if (access->granted) {
-        access->on_turn(access);
-    } else if (unary) {
+    assert(access->turn == AGENT_TURN_NONE);
+    access->turn = AGENT_TURN_QUEUED;
+    if (tutti_table_acquire(access->agent->table, &access->lock_set)) {
+        agent_access_grant(access);
+        return true;
+    }
+    if (unary) {
         tutti_rpc_call_set_user(access->call, access);
         tutti_rpc_call_on_cancel(access->call, on_cancel);
+    }
+    return false;
+}
+
+void
+agent_access_go(agent_access *access)
+{
+    if (agent_access_acquire(access)) {
+        access->on_turn(access);
     }
 }
 
@@ -99,7 +135,7 @@ run_access_end(tutti_rpc_task *task)
     agent_access *self = tutti_container_of(task, agent_access, end);
     tutti_table *table = self->agent->table;
 
-    if (self->made && !self->kept && self->lock_set.count > 0) {
+    if (self->entry == AGENT_ENTRY_NEW) {
         tutti_table_drop_new(table, &self->lock_set.locks[self->lock_set.count - 1]);
     }
     tutti_table_release(table, &self->lock_set);
@@ -235,7 +271,7 @@ agent_access_destination(agent_access *access, const tutti_spec *spec, const cha
     if (code != TUTTI_OK) {
         return code;
     }
-    access->made = true;
+    access->entry = AGENT_ENTRY_NEW;
     code = tutti_tensor_new(space, spec, zeroed, &tensor, err);
     if (code == TUTTI_OK) {
         tutti_table_fill(agent->table, &access->lock_set.locks[access->lock_set.count - 1], tensor);
@@ -247,7 +283,7 @@ void
 agent_access_written(agent_access *access, uint32_t lock)
 {
     tutti_table_mark(access->agent->table, &access->lock_set.locks[lock], NULL);
-    access->kept = true;
+    access->entry = AGENT_ENTRY_WRITTEN;
 }
 
 static void
@@ -269,7 +305,7 @@ agent_access_blob(agent_access *access, const tutti_tensor *tensor, uint64_t off
 void
 agent_stream_finish(agent_access *access, const tutti_error *err)
 {
-    access->over = true;
+    agent_access_answered(access);
     tutti_rpc_call_finish(access->call, err);
 }
 
@@ -278,16 +314,15 @@ agent_stream_finish(agent_access *access, const tutti_error *err)
 static tutti_code
 check_range(agent_access *self, const tutti_tensor *tensor, tutti_error *err)
 {
-    if (self->offset > tensor->bytes || self->end_offset > tensor->bytes - self->offset) {
+    if (self->offset > tensor->bytes || self->length > tensor->bytes - self->offset) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OFFSET",
                               "bytes %" PRIu64 " to %" PRIu64 " of a tensor of %" PRIu64,
-                              self->offset, self->offset + self->end_offset, tensor->bytes);
+                              self->offset, self->offset + self->length, tensor->bytes);
     }
-    self->end_offset = self->end_offset == 0 ? tensor->bytes : self->offset + self->end_offset;
+    self->end_offset = self->length == 0 ? tensor->bytes : self->offset + self->length;
     return TUTTI_OK;
 }
 
-/* Before the turn end_offset is the length that was asked for. */
 void
 agent_download_turn(agent_access *access)
 {
@@ -315,12 +350,11 @@ agent_download_next(agent_access *access)
     tutti_rpc_blob blob;
     tutti_error err;
 
-    if (access->over) {
+    if (!agent_access_is_open(access)) {
         return;
     }
     if (left == 0 && !access->first) {
-        access->over = true;
-        tutti_rpc_call_finish(access->call, NULL);
+        agent_stream_finish(access, NULL);
         return;
     }
     if (agent_access_tensor(access, 0, &tensor, &err) != TUTTI_OK) {

@@ -28,6 +28,40 @@ typedef struct agent_ranges {
     size_t count;
 } agent_ranges;
 
+/*
+ * Whether it may touch its tensors. Only forward:
+ *
+ *   NONE     its lock set is not asked for. A part of an upload has none: it follows its leader
+ *   QUEUED   asked for; on_ready will come
+ *   GRANTED  its own lock set, or its leader's
+ */
+typedef enum agent_turn {
+    AGENT_TURN_NONE,
+    AGENT_TURN_QUEUED,
+    AGENT_TURN_GRANTED,
+} agent_turn;
+
+/*
+ * What has been said to its caller. Only forward; OPEN to ENDED when the caller ends it.
+ *
+ *   OPEN      its messages are read and written
+ *   ANSWERED  its status is said: nothing more is read or written
+ *   ENDED     gRPC is done with the call. The access ends with it, or, where it is QUEUED, with
+ *             its turn: on_ready is on its way to it
+ */
+typedef enum agent_call_state {
+    AGENT_CALL_OPEN,
+    AGENT_CALL_ANSWERED,
+    AGENT_CALL_ENDED,
+} agent_call_state;
+
+/* The entry of its last lock: what a call that fails leaves. NEW is dropped then. */
+typedef enum agent_entry_state {
+    AGENT_ENTRY_FOUND, /* it was there before */
+    AGENT_ENTRY_NEW,
+    AGENT_ENTRY_WRITTEN,
+} agent_entry_state;
+
 struct agent_access {
     tutti_agent *agent;
     tutti_rpc_call *call;
@@ -35,16 +69,15 @@ struct agent_access {
     agent_access_fn on_turn;
     tutti_rpc_task end;
     atomic_uint refs; /* the call, and each piece of memory that gRPC holds */
-    bool in_line;     /* claimed: granted, or will be */
-    bool granted;
-    bool made;         /* the last use is a new entry */
-    bool kept;         /* ... that stays */
-    bool over;         /* the call has ended while it waited */
+    agent_turn turn;
+    agent_call_state call_state;
+    agent_entry_state entry;
     tutti_timer stall; /* a transfer that does not move */
     uint64_t moved_ns;
     /* uploads, downloads */
     uint64_t offset;
     uint64_t end_offset;
+    uint64_t length; /* that a download asks for; 0 = to the end */
     uint32_t chunk_bytes;
     bool first; /* the next message of a download is its first */
     bool half_closed;
@@ -65,17 +98,42 @@ struct agent_access {
     tutti_list_node pieces; /* of a download, in order; not sent yet */
     uint32_t piece_count;   /* these, or those of an upload that are under way */
     uint64_t ahead;         /* where the next piece of a download begins */
-    bool sending;           /* a message leaves; an upload: none is read, for there is no slot */
+    bool sending;           /* of a download: a message leaves */
+    bool waits_for_slot;    /* of an upload: no message is read until there is one */
 };
 
 /* NULL: no memory, and the call has been told. */
 agent_access *agent_access_new(tutti_agent *agent, tutti_rpc_call *call, agent_access_fn on_turn);
 
-/* All uses are wanted: run on_turn now, or when it is our turn. */
+/* Ask for its lock set. True: it is granted; else on_turn runs when it is. */
+bool agent_access_acquire(agent_access *access);
+
+/* Ask for its lock set, and run on_turn now or when it is granted. */
 void agent_access_go(agent_access *access);
 
-/* The caller went away, or we stop, before its turn: why, for the call. The turn will drop it. */
+/* The turn of its leader has come. */
+void agent_access_grant(agent_access *access);
+
+/* The caller went away, or we stop, before its turn: why, for the call. */
 void agent_access_stop_waiting(agent_access *access, tutti_error *err);
+
+/* Its status is said. */
+void agent_access_answered(agent_access *access);
+
+/* gRPC is done with its call: the access ends, or its turn ends it. */
+void agent_access_end_call(agent_access *access);
+
+static inline bool
+agent_access_is_open(const agent_access *access)
+{
+    return access->call_state == AGENT_CALL_OPEN;
+}
+
+static inline bool
+agent_access_is_granted(const agent_access *access)
+{
+    return access->turn == AGENT_TURN_GRANTED;
+}
 
 /* Let go of one reference; the last one gives up the turn and frees it. Any thread. */
 void agent_access_drop(agent_access *access);
@@ -149,7 +207,9 @@ void agent_parts_say_stalled(const agent_access *access, double seconds, tutti_e
 void agent_stream_finish(agent_access *access, const tutti_error *err); /* NULL = well */
 void agent_upload_chunk(agent_access *access, uint64_t offset, tutti_rpc_message *message);
 void agent_upload_end(agent_access *access); /* the client has sent all */
-void agent_upload_turn(agent_access *access);
+/* Its turn has come: that of its parts too. False: its tensor is not the one that it was for. */
+bool agent_upload_open(agent_access *access);
+void agent_upload_turn(agent_access *access); /* ... and take what was kept, and read on */
 /* Free what was kept until the turn, or count it no more: take is true where somebody else frees
  * it. */
 void agent_upload_drop_early(agent_access *access, bool take);

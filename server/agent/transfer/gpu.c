@@ -219,7 +219,8 @@ send_gpu_chunk(agent_access *access, tutti_tensor *tensor)
     agent_gpu_chunk *piece = tutti_container_of(access->pieces.next, agent_gpu_chunk, link);
     tutti_rpc_blob blob;
 
-    if (access->over || access->sending || tutti_list_empty(&access->pieces) || !piece->ready) {
+    if (!agent_access_is_open(access) || access->sending || tutti_list_empty(&access->pieces) ||
+        !piece->ready) {
         return;
     }
     tutti_list_remove(&piece->link);
@@ -260,10 +261,10 @@ download_on_copied(agent_gpu_chunk *piece, const tutti_error *err)
     agent_access *access = piece->access;
 
     piece->ready = true;
-    if (err != NULL && !access->over) {
+    if (err != NULL && agent_access_is_open(access)) {
         agent_stream_finish(access, err);
     }
-    if (access->over) {
+    if (!agent_access_is_open(access)) {
         agent_staged_end(access); /* with this one */
         return;
     }
@@ -304,7 +305,7 @@ agent_staged_next(agent_access *access, tutti_tensor *tensor)
     tutti_error err;
 
     access->sending = false;
-    if (access->over) {
+    if (!agent_access_is_open(access)) {
         agent_staged_end(access);
         return;
     }

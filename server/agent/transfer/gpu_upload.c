@@ -15,9 +15,8 @@ agent_staged_is_busy(const agent_access *access)
 static void
 fail_upload(agent_access *access, const tutti_error *err)
 {
-    if (!access->over) {
-        access->over = true;
-        tutti_rpc_call_finish(access->call, err);
+    if (agent_access_is_open(access)) {
+        agent_stream_finish(access, err);
     }
 }
 
@@ -30,7 +29,7 @@ on_copied(agent_gpu_chunk *piece, const tutti_error *err)
     if (err != NULL) {
         fail_upload(access, err);
     }
-    if (!access->over && access->half_closed && access->piece_count == 0) {
+    if (agent_access_is_open(access) && access->half_closed && access->piece_count == 0) {
         agent_upload_end(access);
     }
     agent_gpu_chunk_free(piece);
@@ -43,8 +42,8 @@ on_late_slot(agent_gpu_chunk *piece, const tutti_error *err)
     agent_access *access = piece->access;
 
     (void)err;
-    access->sending = false;
-    if (access->over) {
+    access->waits_for_slot = false;
+    if (!agent_access_is_open(access)) {
         access->piece_count--;
         agent_gpu_chunk_free(piece);
         return;
@@ -86,7 +85,7 @@ wait_for_slot(agent_gpu_chunk *piece, tutti_tensor *tensor, tutti_rpc_message *m
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to keep a message");
     }
     tutti_rpc_message_read(message, piece->heap, piece->size);
-    access->sending = true;
+    access->waits_for_slot = true;
     agent_gpu_chunk_wait_slot(piece, tensor->space, on_late_slot);
     return TUTTI_OK;
 }
@@ -121,6 +120,6 @@ agent_staged_early(agent_access *access, tutti_tensor *tensor)
     }
     piece->heap = access->early;
     agent_upload_drop_early(access, true);
-    access->sending = true;
+    access->waits_for_slot = true;
     agent_gpu_chunk_wait_slot(piece, tensor->space, on_late_slot);
 }

@@ -30,10 +30,10 @@ on_stall(tutti_timer *timer)
     const uint64_t limit_ns = access->agent->options->op_timeout_ns;
     tutti_error err;
 
-    if (access->over) {
+    if (!agent_access_is_open(access)) {
         return;
     }
-    if ((access->in_line && !access->granted) || agent_parts_waits(access)) {
+    if (access->turn == AGENT_TURN_QUEUED || agent_parts_waits(access)) {
         access->moved_ns = now_ns;
     }
     if (now_ns - access->moved_ns < limit_ns) {

@@ -16,7 +16,7 @@ void
 agent_upload_commit(agent_access *access)
 {
     agent_access_written(access, access->lock_set.count - 1);
-    access->over = true;
+    agent_access_answered(access);
     access->agent->hooks->answer_upload(access, agent_access_last(access));
 }
 
@@ -50,12 +50,33 @@ write_early(agent_access *self)
     }
 }
 
+/* An existing tensor may have changed since the upload began: do these bytes still fit? */
+bool
+agent_upload_open(agent_access *access)
+{
+    const tutti_tensor *tensor = agent_access_last(access);
+    tutti_error err;
+
+    if (access->leader == NULL && (tensor == NULL || tensor->bytes != access->total_bytes)) {
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "SHAPE_MISMATCH",
+                             "an upload of %" PRIu64 " bytes into a tensor of %" PRIu64,
+                             access->total_bytes, tensor == NULL ? 0 : tensor->bytes);
+        agent_stream_finish(access, &err);
+        return false;
+    }
+    agent_parts_turn(access);
+    return true;
+}
+
 void
 agent_upload_turn(agent_access *access)
 {
-    tutti_tensor *tensor = agent_access_last(access);
+    tutti_tensor *tensor;
 
-    agent_parts_turn(access);
+    if (!agent_upload_open(access)) {
+        return;
+    }
+    tensor = agent_access_last(access);
     if (access->early != NULL && !tutti_tensor_is_host(tensor)) {
         agent_staged_early(access, tensor); /* and reads on */
         return;
@@ -143,7 +164,7 @@ agent_upload_chunk(agent_access *access, uint64_t offset, tutti_rpc_message *mes
     tutti_error err;
     tutti_code code = check_chunk(access, offset, size, &err);
 
-    if (code == TUTTI_OK && size > 0 && access->granted) {
+    if (code == TUTTI_OK && size > 0 && agent_access_is_granted(access)) {
         tutti_tensor *tensor = agent_access_last(access);
 
         if (tutti_tensor_is_host(tensor)) {
@@ -165,7 +186,7 @@ void
 agent_upload_end(agent_access *access)
 {
     access->half_closed = true;
-    if (access->granted && !agent_staged_is_busy(access)) {
+    if (agent_access_is_granted(access) && !agent_staged_is_busy(access)) {
         finish_upload(access);
     }
 }

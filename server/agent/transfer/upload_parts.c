@@ -107,11 +107,12 @@ take_range(const agent_access *self, agent_access *leader, tutti_error *err)
     agent_ranges *taken = leader->taken;
     size_t i;
 
-    if (leader->over || self->end_offset > leader->total_bytes) {
+    if (!agent_access_is_open(leader) || self->end_offset > leader->total_bytes) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_PART",
                               "bytes %" PRIu64 " to %" PRIu64 " of %s of %" PRIu64,
                               self->begin_offset, self->end_offset,
-                              leader->over ? "an upload that has ended," : "a tensor",
+                              !agent_access_is_open(leader) ? "an upload that has ended,"
+                                                            : "a tensor",
                               leader->total_bytes);
     }
     for (i = 0; i < taken->count; i++) {
@@ -139,7 +140,9 @@ attach_part(agent_access *self, agent_access *leader, tutti_error *err)
 
     if (code == TUTTI_OK) {
         self->leader = leader;
-        self->granted = leader->granted;
+        if (agent_access_is_granted(leader)) {
+            agent_access_grant(self);
+        }
         atomic_fetch_add(&leader->refs, 1);
     }
     return code;
@@ -204,7 +207,7 @@ gather_part(agent_access *leader)
     {
         agent_access *other = access_from(link);
 
-        if (!is_leader(other) && other->leader == NULL && !other->over &&
+        if (!is_leader(other) && other->leader == NULL && agent_access_is_open(other) &&
             does_part_belong(other, leader) && attach_part(other, leader, &err) != TUTTI_OK) {
             agent_stream_finish(other, &err);
         }
@@ -246,8 +249,9 @@ agent_parts_turn(agent_access *access)
     {
         agent_access *other = access_from(link);
 
-        if (other->leader == access && !other->over && !other->granted) {
-            other->granted = true;
+        if (other->leader == access && agent_access_is_open(other) &&
+            !agent_access_is_granted(other)) {
+            agent_access_grant(other);
             agent_access_moved(other);
             agent_upload_turn(other);
         }
@@ -266,9 +270,9 @@ agent_parts_arrived(agent_access *access)
     if (leader == access) {
         return all;
     }
-    access->over = true;
+    agent_access_answered(access);
     access->agent->hooks->answer_upload(access, NULL);
-    if (all && !leader->over) {
+    if (all && agent_access_is_open(leader)) {
         agent_upload_commit(leader);
     }
     return false;
@@ -287,7 +291,7 @@ end_followers(agent_access *leader)
     {
         agent_access *other = access_from(link);
 
-        if (other->leader == leader && !other->over) {
+        if (other->leader == leader && agent_access_is_open(other)) {
             agent_stream_finish(other, &err);
         }
     }
@@ -305,7 +309,7 @@ agent_parts_end(agent_access *access)
     if (is_leader(access)) {
         remember_ended(access);
         end_followers(access);
-    } else if (access->leader != NULL && !access->whole && !access->leader->over) {
+    } else if (access->leader != NULL && !access->whole && agent_access_is_open(access->leader)) {
         (void)TUTTI_FAIL_FOR(
             &err, TUTTI_ABORTED, "PART_FAILED",
             "the stream of bytes %" PRIu64 " to %" PRIu64 " of this tensor ended after %" PRIu64,
@@ -317,7 +321,7 @@ agent_parts_end(agent_access *access)
 bool
 agent_parts_waits(const agent_access *access)
 {
-    return access->leader != NULL && !access->leader->granted;
+    return access->leader != NULL && !agent_access_is_granted(access->leader);
 }
 
 void
