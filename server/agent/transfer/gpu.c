@@ -1,6 +1,7 @@
 /* Pieces, and the calls that have one. */
 #include "server/agent/transfer/gpu.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,12 +86,16 @@ on_done(agent_posted_move *posted, const tutti_error *err)
 {
     agent_gpu_chunk *self = tutti_container_of(posted, agent_gpu_chunk, posted);
 
+    assert(self->state == AGENT_GPU_CHUNK_COPYING);
+    self->state = AGENT_GPU_CHUNK_COPIED;
     self->on_done(self, err);
 }
 
 static tutti_move *
 move_of(agent_gpu_chunk *self, agent_gpu_chunk_fn on_done_fn)
 {
+    assert(self->state == AGENT_GPU_CHUNK_NEW);
+    self->state = AGENT_GPU_CHUNK_COPYING;
     self->on_done = on_done_fn;
     return agent_posted_move_of(&self->posted, self->access->agent->bulk, on_done);
 }
@@ -160,7 +165,7 @@ put_on_slot(agent_gpu_chunk *piece, const tutti_error *err)
     (void)err;
     tutti_rpc_message_read(tutti_rpc_call_message(piece->access->call), piece->slot->data,
                            piece->size);
-    agent_gpu_chunk_in(piece, agent_access_last(piece->access), piece->on_done);
+    agent_gpu_chunk_in(piece, agent_access_last(piece->access), piece->answer);
 }
 
 static void
@@ -169,17 +174,14 @@ get_on_copied(agent_gpu_chunk *piece, const tutti_error *err)
     if (err == NULL) {
         leave_slot(piece);
     }
-    piece->on_slot(piece, err);
+    piece->answer(piece, err);
 }
 
 static void
 get_on_slot(agent_gpu_chunk *piece, const tutti_error *err)
 {
-    const agent_gpu_chunk_fn answer = piece->on_done;
-
     (void)err;
     agent_gpu_chunk_out(piece, agent_access_last(piece->access), get_on_copied);
-    piece->on_slot = answer; /* it has its slot */
 }
 
 static void
@@ -194,7 +196,7 @@ begin_chunk(agent_access *access, tutti_tensor *tensor, agent_gpu_chunk_fn on_sl
         agent_access_fail(access, &err);
         return;
     }
-    piece->on_done = answer;
+    piece->answer = answer;
     agent_gpu_chunk_get_slot(piece, tensor->space, on_slot_fn);
 }
 
@@ -220,7 +222,7 @@ send_gpu_chunk(agent_access *access, tutti_tensor *tensor)
     tutti_rpc_blob blob;
 
     if (!agent_access_is_open(access) || access->sending || tutti_list_empty(&access->pieces) ||
-        !piece->ready) {
+        piece->state != AGENT_GPU_CHUNK_COPIED) {
         return;
     }
     tutti_list_remove(&piece->link);
@@ -247,7 +249,7 @@ agent_staged_end(agent_access *access)
     {
         agent_gpu_chunk *piece = tutti_container_of(link, agent_gpu_chunk, link);
 
-        if (piece->ready) { /* the others come back by themselves */
+        if (piece->state == AGENT_GPU_CHUNK_COPIED) { /* the others come back by themselves */
             tutti_list_remove(link);
             access->piece_count--;
             agent_gpu_chunk_free(piece);
@@ -260,7 +262,6 @@ download_on_copied(agent_gpu_chunk *piece, const tutti_error *err)
 {
     agent_access *access = piece->access;
 
-    piece->ready = true;
     if (err != NULL && agent_access_is_open(access)) {
         agent_stream_finish(access, err);
     }

@@ -19,15 +19,29 @@ typedef struct agent_gpu_chunk agent_gpu_chunk;
 /* Bulk loop. NULL = well. */
 typedef void (*agent_gpu_chunk_fn)(agent_gpu_chunk *piece, const tutti_error *err);
 
+/*
+ * Where a chunk is. Bulk loop; only forward.
+ *
+ *   NEW      it has no slot yet, or has one and is filled from a message
+ *   COPYING  between its slot and the device: nothing of it may be freed until on_done
+ *   COPIED   on_done has come. One of a download waits here until it is its turn to be sent
+ */
+typedef enum agent_gpu_chunk_state {
+    AGENT_GPU_CHUNK_NEW,
+    AGENT_GPU_CHUNK_COPYING,
+    AGENT_GPU_CHUNK_COPIED,
+} agent_gpu_chunk_state;
+
 struct agent_gpu_chunk {
     agent_access *access; /* [ref] */
     tutti_slot *slot;
     unsigned char *heap; /* bytes that have no slot */
     uint64_t offset;
     size_t size;
-    bool ready; /* of a download: it is copied */
+    agent_gpu_chunk_state state;
     agent_gpu_chunk_fn on_slot;
     agent_gpu_chunk_fn on_done;
+    agent_gpu_chunk_fn answer; /* of agent_staged_put and agent_staged_get */
     tutti_slot_wish wish;
     tutti_rpc_task task; /* of a slot that came */
     agent_posted_move posted;
