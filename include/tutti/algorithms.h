@@ -40,7 +40,8 @@ typedef struct tutti_explain_question {
 
 typedef struct tutti_explanation {
     char algorithm[32];
-    char why[16];         /* "forced"; "rule"; "base": no rule fits, or the ranks differ; "small" */
+    char why[16];         /* "forced"; "rule"; "base": no rule fits, or the ranks differ; "small";
+                             "one_rank": nothing to choose, and no alternatives */
     char rule[192];       /* as a line of a table; "" = none */
     uint32_t rule_number; /* from 1 */
     uint32_t rule_count;

@@ -25,8 +25,9 @@ struct tutti_coll_item {
 #define TUTTI_COLL_DEVICES_MAX 8 /* of one agent */
 
 typedef struct tutti_coll_engine_options {
-    struct tutti_transport *transport;        /* moved: the engine closes it */
-    const struct tutti_coll_backend *backend; /* static */
+    struct tutti_transport *transport;             /* moved: the engine closes it */
+    const struct tutti_coll_backend *backend;      /* of groups of two ranks and more; static */
+    const struct tutti_coll_backend *self_backend; /* of groups of one rank; static */
     /* moved: for ops with args.on_device, by their `device`; NULL = none there */
     struct tutti_coll_backend *devices[TUTTI_COLL_DEVICES_MAX];
     void *backend_arg; /* the backend knows what it is; borrowed; NULL is fine */

@@ -15,6 +15,7 @@
 #include "base/os/process.h"
 #include "coll/fault_inject/fault_inject.h"
 #include "coll/host/host.h"
+#include "coll/self/self.h"
 #include "coll/shm/shm.h"
 #include "coll/transport_auth/transport_auth.h"
 #include "server/agent/autograd/backward.h"
@@ -147,8 +148,10 @@ on_need_peers(void *arg, const uint32_t *ranks, size_t count)
 static tutti_code
 open_engine(tutti_agent *agent, tutti_error *err)
 {
-    tutti_coll_engine_options options = {
-        .backend = &tutti_coll_host, .on_need_peers = on_need_peers, .arg = agent};
+    tutti_coll_engine_options options = {.backend = &tutti_coll_host,
+                                         .self_backend = &tutti_coll_self,
+                                         .on_need_peers = on_need_peers,
+                                         .arg = agent};
     tutti_transport_shm_options shm = {.off = agent->options->no_shm, .host_id = agent->host_id};
     tutti_code code = agent_algorithms_open(agent, err);
 

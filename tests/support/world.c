@@ -6,6 +6,7 @@
 #include "base/os/clock.h"
 #include "coll/host/host.h"
 #include "coll/select/select.h"
+#include "coll/self/self.h"
 #include "support/testing.h"
 
 #define JOB 77
@@ -105,6 +106,7 @@ static void
 open_engine(world *self, uint32_t rank)
 {
     tutti_coll_engine_options options = {.backend = &tutti_coll_host,
+                                         .self_backend = &tutti_coll_self,
                                          .on_need_peers = on_need_peers};
     tutti_coll_engine *engine = NULL;
     tutti_error err;

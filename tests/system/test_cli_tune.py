@@ -87,6 +87,23 @@ class Told(unittest.TestCase):
         self.assertEqual((why["algorithm"], why["why"]), ("agreement", "small"))
         self.assertIn("travel with the agreement", self.tutti("explain", "all_reduce", "-b", "8"))
 
+    def test_explain_of_one_rank_says_self(self):
+        alone = Cluster(1, "--algorithm", "all_reduce=ring")
+        self.addCleanup(alone.stop)
+        alone.agents[0].wait_joined()
+        words = ["tutti", "--agent", alone.agents[0].program.address, "--no-progress", "explain", "all_reduce"]
+        for told in ("before the first op", "after it"):
+            got, out, err = support.run(*words, "-b", "1M", "--json", timeout=60)
+            why = json.loads(out)
+            self.assertEqual((why["algorithm"], why["why"], why["alternatives"]), ("self", "one_rank", []), told + err)
+            self.assertEqual((why["ranks"], why["settled"], why["alike"]), (1, True, True), told)
+            self.assertEqual(why["passed_over"], "ring: needs two ranks")
+            self.assertNotIn("rule", why)
+            all_reduce(alone.agents[0], np.arange(5, dtype=np.int32))
+        got, out, err = support.run(*words, timeout=60)
+        self.assertIn("because the group has one rank", out)
+        self.assertNotIn("ALGORITHM", out)
+
     def test_explain_of_what_is_forced_says_so(self):
         why = self.explain("broadcast", "-b", "8")
         self.assertEqual((why["algorithm"], why["why"]), ("chain", "forced"))

@@ -67,6 +67,9 @@ say_why(const cli *self, const tutti_explanation *why)
     } else if (strcmp(why->why, "small") == 0) {
         (void)fprintf(out, "because so few bytes travel with the agreement that comes before every "
                            "op: none of the algorithms runs\n");
+    } else if (strcmp(why->why, "one_rank") == 0) {
+        (void)fprintf(out, "because the group has one rank: the input is copied to the output, and "
+                           "there is nothing to choose\n");
     } else if (why->rule_number > 0) {
         (void)fprintf(out, "by rule %" PRIu32 " of %" PRIu32 " (%s): %s\n", why->rule_number,
                       why->rule_count, why->table, why->rule);
@@ -124,9 +127,11 @@ say_explanation(const cli *self, const tutti_explain_question *question,
                   why->host_count == 1 ? "" : "s", why->same_host ? ", sharing memory" : "",
                   cli_style_begin(self, CLI_BOLD), why->algorithm, cli_style_end(self));
     say_why(self, why);
-    say_alternatives(self, why);
-    cli_say(self,
-            "predicted by the model of docs/algorithms.md, not measured here: tutti tune does");
+    if (why->alternative_count > 0) {
+        say_alternatives(self, why);
+        cli_say(self,
+                "predicted by the model of docs/algorithms.md, not measured here: tutti tune does");
+    }
 }
 
 static bool

@@ -13,7 +13,12 @@
 const tutti_coll_backend *
 tutti_coll_backend_of(const tutti_coll_op *op)
 {
-    return op->args.on_device ? tutti_coll_device_of(op) : op->group->engine->options.backend;
+    const tutti_coll_engine_options *options = &op->group->engine->options;
+
+    if (op->args.on_device) {
+        return tutti_coll_device_of(op);
+    }
+    return op->group->size == 1 ? options->self_backend : options->backend;
 }
 
 tutti_coll_backend *

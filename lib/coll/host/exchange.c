@@ -218,7 +218,7 @@ tutti_host_exchange_new(tutti_coll_op *op, bool reduces, host_exchange **ret_exc
         self->base.algorithm = &algorithm;
         self->reduces = reduces;
         self->chunk = chunk_bytes(size);
-        self->partners = size > 1 ? size - 1 : 1;
+        self->partners = size - 1;
         self->turns = 1;
         self->out = (tutti_strided *)(self + 1);
         self->in = self->out + size;
@@ -239,7 +239,7 @@ tutti_host_exchange_ready(tutti_coll_op *op, host_exchange *self, bool in_place,
     const bool unpacks = self->reduces || !tutti_pieces_are_whole(self->in, size);
     tutti_code code = TUTTI_OK;
 
-    self->turns = size > 1 ? (size - 2) / self->partners + 1 : 1;
+    self->turns = (size - 2) / self->partners + 1;
     while (self->turns > 1 && most / self->chunk >= STEPS_MAX / self->turns) {
         self->chunk *= 2;
     }

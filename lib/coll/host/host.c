@@ -6,7 +6,7 @@
 
 #include "base/error/fail.h"
 
-/* Nothing to move: a group of one, or no bytes. */
+/* Nothing to move: a barrier, or no bytes. */
 static tutti_code
 advance_nothing(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 {
@@ -55,6 +55,7 @@ start_host_op(tutti_coll_op *op, tutti_error *err)
 {
     tutti_code code;
 
+    assert(tutti_coll_group_size(op->group) > 1); /* coll/self has groups of one rank */
     op->backend_state = NULL;
     if (tutti_coll_host_has_ridden(op)) {
         code = tutti_coll_host_ridden(op, err);

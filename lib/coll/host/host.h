@@ -1,5 +1,6 @@
 /*
- * The host backend: data in host memory, moved by the engine's transport.
+ * The host backend: data in host memory, moved by the engine's transport, in groups of two ranks
+ * and more. Groups of one rank have coll/self.
  *
  * Which algorithm an op takes is chosen by rules (coll/select; docs/algorithms.md says what each of
  * them does and costs). Where all ranks are of one host, large ops work in each other's memory

@@ -11,7 +11,7 @@
 #include "server/agent/state/state.h"
 
 static size_t
-kind_of(const agent_op *op)
+kind_of_metrics(const agent_op *op)
 {
     const size_t kind = (size_t)op->op.args.kind;
 
@@ -52,7 +52,7 @@ void
 agent_note_op(agent_op *op)
 {
     agent_numbers *numbers = &op->agent->numbers;
-    const size_t kind = kind_of(op);
+    const size_t kind = kind_of_metrics(op);
     const size_t code = op->failed ? (size_t)op->err.code : 0;
 
     tutti_count(&numbers->ops[kind][code < AGENT_CODES ? code : TUTTI_UNKNOWN], 1);

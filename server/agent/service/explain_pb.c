@@ -5,6 +5,7 @@
 #include "base/error/fail.h"
 #include "coll/host/host.h"
 #include "coll/reduce/reduce.h"
+#include "coll/self/self.h"
 #include "server/agent/record/progress.h"
 #include "server/agent/state/algorithms.h"
 #include "server/agent/state/group.h"
@@ -97,7 +98,7 @@ look_at_group(tutti_agent *agent, const char *name, uint32_t told, wire_explanat
     if (!facts.known) {
         take_hosts(agent, told, self);
     }
-    self->message.settled = facts.known;
+    self->message.settled = facts.known || self->query.ranks == 1;
     self->message.same_host = self->query.same_host;
     self->message.alike = facts.alike || !facts.known;
     return TUTTI_OK;
@@ -134,6 +135,23 @@ write_selection(wire_explanation *self, const tutti_selection *selection)
     self->message.algorithm =
         get_explanation_text(rides ? "agreement" : tutti_algorithm_name(algorithm));
     self->message.why = get_explanation_text(rides ? "small" : whys[why]);
+    self->message.rule = self->rule;
+    self->message.passed_over = self->passed_over;
+    self->message.rule_count = (uint32_t)selection->rule_count;
+}
+
+/* A group of one rank has a backend of its own, which has nothing to choose. */
+static void
+write_self(wire_explanation *self, const tutti_selection *selection)
+{
+    const tutti_algorithm forced = selection->forced[self->query.kind];
+    tutti_text text = tutti_text_in(self->passed_over, sizeof(self->passed_over));
+
+    if (forced != TUTTI_ALGORITHM_NONE) {
+        tutti_text_add(&text, "%s: needs two ranks", tutti_algorithm_name(forced));
+    }
+    self->message.algorithm = get_explanation_text(tutti_coll_self.name);
+    self->message.why = get_explanation_text("one_rank");
     self->message.rule = self->rule;
     self->message.passed_over = self->passed_over;
     self->message.rule_count = (uint32_t)selection->rule_count;
@@ -196,8 +214,12 @@ agent_on_explain(tutti_rpc_call *call, void *self)
         get_explanation_text(is_told                                 ? "told"
                              : agent->options->tune_table[0] != '\0' ? agent->options->tune_table
                                                                      : "shipped");
-    write_selection(&answer, selection);
-    write_alternatives(&answer);
+    if (answer.query.ranks == 1) {
+        write_self(&answer, selection);
+    } else {
+        write_selection(&answer, selection);
+        write_alternatives(&answer);
+    }
     tutti_rpc_call_reply(call, &answer.message.base, NULL);
 }
 

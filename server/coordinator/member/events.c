@@ -83,7 +83,7 @@ coord_event_after(const coord_job *job, uint64_t number)
 }
 
 static tutti_coordinator_event_kind
-kind_of(const coord_agent *agent)
+kind_of_events(const coord_agent *agent)
 {
     if (agent->state == TUTTI_COORDINATOR_LOST) {
         return TUTTI_COORDINATOR_RANK_LOST;
@@ -105,7 +105,7 @@ coord_event_describe(const coord_event *event, tutti_coordinator_event *ret_even
     }
     agent = tutti_container_of(event, coord_agent, event);
     *ret_event = (tutti_coordinator_event){
-        .kind = kind_of(agent),
+        .kind = kind_of_events(agent),
         .rank = agent->rank,
         .incarnation = agent->incarnation,
         .epoch = agent->changed_epoch,
