@@ -11,19 +11,26 @@
 #include "tensor/spec.h"
 #include "tutti/error.h"
 
+/* Kinds of ops: X(NAME, number, "word"). Numbers travel: a new kind gets the next one. */
+#define TUTTI_COLL_KIND_MAP(X)                                                                     \
+    X(ALL_REDUCE, 1, "all_reduce")                                                                 \
+    X(BROADCAST, 2, "broadcast")                                                                   \
+    X(ALL_GATHER, 3, "all_gather")                                                                 \
+    X(BARRIER, 4, "barrier")                                                                       \
+    X(SEND, 5, "send")                                                                             \
+    X(RECV, 6, "recv")                                                                             \
+    X(REDUCE, 7, "reduce")                                                                         \
+    X(GATHER, 8, "gather")                                                                         \
+    X(SCATTER, 9, "scatter")                                                                       \
+    X(REDUCE_SCATTER, 10, "reduce_scatter")                                                        \
+    X(ALL_TO_ALL, 11, "all_to_all")                                                                \
+    X(PERMUTE, 12, "permute")
+
 typedef enum tutti_coll_kind {
-    TUTTI_COLL_ALL_REDUCE = 1,
-    TUTTI_COLL_BROADCAST = 2,
-    TUTTI_COLL_ALL_GATHER = 3,
-    TUTTI_COLL_BARRIER = 4,
-    TUTTI_COLL_SEND = 5,
-    TUTTI_COLL_RECV = 6,
-    TUTTI_COLL_REDUCE = 7,
-    TUTTI_COLL_GATHER = 8,
-    TUTTI_COLL_SCATTER = 9,
-    TUTTI_COLL_REDUCE_SCATTER = 10,
-    TUTTI_COLL_ALL_TO_ALL = 11,
-    TUTTI_COLL_PERMUTE = 12,
+#define TUTTI_COLL_KIND_ENUM(name, number, word) TUTTI_COLL_##name = number,
+    TUTTI_COLL_KIND_MAP(TUTTI_COLL_KIND_ENUM)
+#undef TUTTI_COLL_KIND_ENUM
+    TUTTI_COLL_KIND_COUNT, /* one more than the last */
 } tutti_coll_kind;
 
 #define TUTTI_COLL_ANY_SOURCE UINT32_MAX
@@ -95,6 +102,9 @@ bool tutti_coll_is_from_root(tutti_coll_kind kind);
 
 /* Does the root alone get the result? */
 bool tutti_coll_is_to_root(tutti_coll_kind kind);
+
+/* Does it combine elements with a reduce op? */
+bool tutti_coll_is_reduction(tutti_coll_kind kind);
 
 /* Is the result a list: coalesced, or what was joined, tensor by tensor? */
 bool tutti_coll_makes_list(const tutti_coll_args *args);

@@ -241,9 +241,7 @@ tutti_coll_host_direct(tutti_coll_op *op, host_start_fn by_messages, tutti_error
 {
     static const host_algorithm algorithm = {.advance = advance_direct};
     const uint32_t size = tutti_coll_group_size(op->group);
-    const bool reduces = op->args.kind == TUTTI_COLL_ALL_REDUCE ||
-                         op->args.kind == TUTTI_COLL_REDUCE ||
-                         op->args.kind == TUTTI_COLL_REDUCE_SCATTER;
+    const bool reduces = tutti_coll_is_reduction(op->args.kind);
     const size_t bytes = sizeof(host_direct) + size * sizeof(tutti_coll_mapping);
     host_exchange *exchange = NULL;
     unsigned char *stage = NULL;

@@ -116,9 +116,7 @@ tutti_coll_host_run(tutti_coll_op *op, host_plan_fn make, const host_topology *g
                     tutti_error *err)
 {
     static const host_algorithm algorithm = {.advance = tutti_host_run_advance};
-    const bool reduces = op->args.kind == TUTTI_COLL_ALL_REDUCE ||
-                         op->args.kind == TUTTI_COLL_REDUCE ||
-                         op->args.kind == TUTTI_COLL_REDUCE_SCATTER;
+    const bool reduces = tutti_coll_is_reduction(op->args.kind);
     host_topology topology = *given;
     host_exchange *exchange = NULL;
     host_run *self = NULL;

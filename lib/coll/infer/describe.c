@@ -4,16 +4,16 @@
 
 #include "coll/infer/signature.h"
 
-static const char *const kind_names[] = {
-    "op_<?>", "all_reduce", "broadcast", "all_gather",     "barrier",    "send",   "recv",
-    "reduce", "gather",     "scatter",   "reduce_scatter", "all_to_all", "permute"};
+static const char *const kind_names[TUTTI_COLL_KIND_COUNT] = {
+#define KIND_NAME(name, number, word) [number] = word,
+    TUTTI_COLL_KIND_MAP(KIND_NAME)
+#undef KIND_NAME
+};
 
 const char *
 tutti_coll_kind_name(tutti_coll_kind kind)
 {
-    const size_t at = (size_t)kind;
-
-    return kind_names[at < sizeof(kind_names) / sizeof(kind_names[0]) ? at : 0];
+    return kind > 0 && kind < TUTTI_COLL_KIND_COUNT ? kind_names[kind] : "op_<?>";
 }
 
 static void
@@ -105,16 +105,15 @@ tutti_coll_describe(const tutti_coll_args *args, tutti_text *text)
         describe_axes(args, text);
         describe_spec(args, ", ", text);
         break;
-    case TUTTI_COLL_PERMUTE:
-        describe_spec(args, "", text);
-        break;
     case TUTTI_COLL_SEND:
     case TUTTI_COLL_RECV:
         describe_peer(args, text);
         describe_spec(args, ", ", text);
         break;
     case TUTTI_COLL_BARRIER:
+        break;
     default:
+        describe_spec(args, "", text);
         break;
     }
     tutti_text_add(text, args->on_device ? ") on cuda" : ")");

@@ -19,6 +19,13 @@ tutti_coll_is_to_root(tutti_coll_kind kind)
     return kind == TUTTI_COLL_REDUCE || kind == TUTTI_COLL_GATHER;
 }
 
+bool
+tutti_coll_is_reduction(tutti_coll_kind kind)
+{
+    return kind == TUTTI_COLL_ALL_REDUCE || kind == TUTTI_COLL_REDUCE ||
+           kind == TUTTI_COLL_REDUCE_SCATTER;
+}
+
 static tutti_code
 check_root(const tutti_coll_args *args, uint32_t size, uint32_t group_rank, tutti_error *err)
 {
@@ -181,13 +188,6 @@ infer_peer(const tutti_coll_args *args, uint32_t size, uint32_t group_rank, tutt
     return TUTTI_OK;
 }
 
-static bool
-is_reduction(tutti_coll_kind kind)
-{
-    return kind == TUTTI_COLL_ALL_REDUCE || kind == TUTTI_COLL_REDUCE ||
-           kind == TUTTI_COLL_REDUCE_SCATTER;
-}
-
 tutti_code
 tutti_coll_infer(const tutti_coll_args *args, uint32_t size, uint32_t group_rank,
                  tutti_spec *ret_result, tutti_error *err)
@@ -202,7 +202,7 @@ tutti_coll_infer(const tutti_coll_args *args, uint32_t size, uint32_t group_rank
     if (code == TUTTI_OK && (to_root || tutti_coll_is_from_root(args->kind))) {
         code = check_root(args, size, group_rank, err);
     }
-    if (code == TUTTI_OK && is_reduction(args->kind)) {
+    if (code == TUTTI_OK && tutti_coll_is_reduction(args->kind)) {
         code = tutti_reduce_check(args->reduce, args->spec.dtype, err);
     }
     if (code != TUTTI_OK) {

@@ -15,7 +15,7 @@ tutti_selection_kind_of(const char *word, size_t size)
 {
     int kind;
 
-    for (kind = 1; kind <= TUTTI_COLL_PERMUTE; kind++) {
+    for (kind = 1; kind < TUTTI_COLL_KIND_COUNT; kind++) {
         if (is_word(tutti_coll_kind_name((tutti_coll_kind)kind), word, size) &&
             kind != TUTTI_COLL_SEND && kind != TUTTI_COLL_RECV) {
             return (tutti_coll_kind)kind;
@@ -48,7 +48,7 @@ tutti_selection_check_pair(const char *kind_word, size_t kind_size, const char *
     tutti_text text = tutti_text_in(list, sizeof(list));
     int i;
 
-    for (i = 1; kind == 0 && i <= TUTTI_COLL_PERMUTE; i++) {
+    for (i = 1; kind == 0 && i < TUTTI_COLL_KIND_COUNT; i++) {
         if (i != TUTTI_COLL_SEND && i != TUTTI_COLL_RECV) {
             tutti_text_add(&text, " %s", tutti_coll_kind_name((tutti_coll_kind)i));
         }

@@ -64,12 +64,13 @@ all_of(tutti_coll_kind kind)
         return BIT(SHARED) | BIT(DIRECT) | BIT(PAIRWISE) | BIT(RING) | BIT(RECURSIVE_HALVING);
     case TUTTI_COLL_ALL_TO_ALL:
         return BIT(SHARED) | BIT(DIRECT) | BIT(PAIRWISE) | BIT(BRUCK);
-    case TUTTI_COLL_PERMUTE:
-        return BIT(SHARED) | BIT(DIRECT);
     case TUTTI_COLL_BARRIER:
         return BIT(DISSEMINATION);
-    default:
+    case TUTTI_COLL_SEND:
+    case TUTTI_COLL_RECV:
         return 0;
+    default: /* what moves pieces, and nothing more: coll_host_parts.c */
+        return kind > 0 && kind < TUTTI_COLL_KIND_COUNT ? BIT(SHARED) | BIT(DIRECT) : 0;
     }
 }
 
@@ -84,8 +85,7 @@ tutti_algorithm_does(tutti_algorithm algorithm, tutti_coll_kind kind)
 tutti_selection_class
 tutti_selection_class_of(tutti_coll_kind kind, tutti_reduce reduce, tutti_dtype dtype)
 {
-    const bool reduces = kind == TUTTI_COLL_ALL_REDUCE || kind == TUTTI_COLL_REDUCE ||
-                         kind == TUTTI_COLL_REDUCE_SCATTER;
+    const bool reduces = tutti_coll_is_reduction(kind);
     const bool rounds = reduce == TUTTI_REDUCE_SUM || reduce == TUTTI_REDUCE_PROD ||
                         reduce == TUTTI_REDUCE_AVG || reduce == TUTTI_REDUCE_PREMUL_SUM;
 
@@ -110,8 +110,7 @@ tutti_selection_class_of(tutti_coll_kind kind, tutti_reduce reduce, tutti_dtype 
 static bool
 sees_all(tutti_algorithm algorithm, tutti_coll_kind kind)
 {
-    const bool reduces = kind == TUTTI_COLL_ALL_REDUCE || kind == TUTTI_COLL_REDUCE ||
-                         kind == TUTTI_COLL_REDUCE_SCATTER;
+    const bool reduces = tutti_coll_is_reduction(kind);
 
     return !reduces ||
            ((BIT(SHARED) | BIT(FLAT) | BIT(DIRECT) | BIT(PAIRWISE)) >> algorithm & 1) != 0 ||
@@ -121,8 +120,7 @@ sees_all(tutti_algorithm algorithm, tutti_coll_kind kind)
 bool
 tutti_algorithm_keeps_order(tutti_algorithm algorithm, tutti_coll_kind kind)
 {
-    const bool reduces = kind == TUTTI_COLL_ALL_REDUCE || kind == TUTTI_COLL_REDUCE ||
-                         kind == TUTTI_COLL_REDUCE_SCATTER;
+    const bool reduces = tutti_coll_is_reduction(kind);
 
     return !reduces || sees_all(algorithm, kind) || algorithm == TUTTI_ALGORITHM_CHAIN;
 }
@@ -216,7 +214,8 @@ tutti_selection_base(const tutti_selection_query *query)
     if (query->kind == TUTTI_COLL_BARRIER) {
         return TUTTI_ALGORITHM_DISSEMINATION;
     }
-    if (query->same_host && (!small || !query->regular)) {
+    if (query->same_host && (!small || !query->regular) &&
+        tutti_algorithm_does(TUTTI_ALGORITHM_SHARED, query->kind)) {
         return TUTTI_ALGORITHM_SHARED;
     }
     if (query->kind == TUTTI_COLL_ALL_REDUCE) {

@@ -102,8 +102,8 @@ typedef struct tutti_selection_rule {
 } tutti_selection_rule;
 
 typedef struct tutti_selection {
-    tutti_algorithm forced[TUTTI_COLL_PERMUTE + 1]; /* by kind; NONE = by the table */
-    const tutti_selection_rule *rules;              /* the first that fits holds; NULL = shipped */
+    tutti_algorithm forced[TUTTI_COLL_KIND_COUNT]; /* by kind; NONE = by the table */
+    const tutti_selection_rule *rules;             /* the first that fits holds; NULL = shipped */
     size_t rule_count;
     uint64_t hash; /* of all this, and of the rules' language: tutti_selection_seal */
 } tutti_selection;

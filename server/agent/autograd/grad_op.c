@@ -14,13 +14,6 @@ is_linear(tutti_reduce reduce)
            reduce == TUTTI_REDUCE_PREMUL_SUM;
 }
 
-static bool
-is_reduction(tutti_coll_kind kind)
-{
-    return kind == TUTTI_COLL_ALL_REDUCE || kind == TUTTI_COLL_REDUCE ||
-           kind == TUTTI_COLL_REDUCE_SCATTER;
-}
-
 bool
 tutti_grad_op_masks(const tutti_coll_args *args)
 {
@@ -40,14 +33,51 @@ check_local(tutti_coll_kind kind, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* 0: there is none. */
+static tutti_coll_kind
+grad_op_kind(tutti_coll_kind kind)
+{
+    switch (kind) {
+    case TUTTI_COLL_BROADCAST:
+        return TUTTI_COLL_REDUCE;
+    case TUTTI_COLL_REDUCE:
+        return TUTTI_COLL_BROADCAST;
+    case TUTTI_COLL_ALL_GATHER:
+        return TUTTI_COLL_REDUCE_SCATTER;
+    case TUTTI_COLL_REDUCE_SCATTER:
+        return TUTTI_COLL_ALL_GATHER;
+    case TUTTI_COLL_GATHER:
+        return TUTTI_COLL_SCATTER;
+    case TUTTI_COLL_SCATTER:
+        return TUTTI_COLL_GATHER;
+    case TUTTI_COLL_SEND:
+        return TUTTI_COLL_RECV;
+    case TUTTI_COLL_RECV:
+        return TUTTI_COLL_SEND;
+    case TUTTI_COLL_ALL_REDUCE:
+    case TUTTI_COLL_ALL_TO_ALL:
+    case TUTTI_COLL_PERMUTE:
+    case TUTTI_COLL_BARRIER:
+        return kind;
+    default:
+        return 0;
+    }
+}
+
 tutti_code
 tutti_grad_op_check(const tutti_coll_args *args, bool local, tutti_error *err)
 {
-    if (is_reduction(args->kind) && !is_linear(args->reduce) && !tutti_grad_op_masks(args)) {
+    if (tutti_coll_is_reduction(args->kind) && !is_linear(args->reduce) &&
+        !tutti_grad_op_masks(args)) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_REDUCE_OP",
                               "%s here has no gradient, and the tensor is traced: use sum, avg or "
                               "premul_sum, all_reduce with max or min, or no_grad",
                               tutti_reduce_name(args->reduce));
+    }
+    if (grad_op_kind(args->kind) == 0) {
+        return TUTTI_FAIL(err, TUTTI_UNIMPLEMENTED,
+                          "%s has no gradient, and the tensor is traced: use no_grad",
+                          tutti_coll_kind_name(args->kind));
     }
     if (args->has_spec &&
         tutti_reduce_check(TUTTI_REDUCE_PREMUL_SUM, args->spec.dtype, NULL) != TUTTI_OK) {
@@ -120,31 +150,6 @@ keep_masked(const tutti_tape_record *record, tutti_tensor *gradient)
 
 /* ------------------------------------------------------------------------------ gradient op ops */
 
-static tutti_coll_kind
-grad_op_kind(tutti_coll_kind kind)
-{
-    switch (kind) {
-    case TUTTI_COLL_BROADCAST:
-        return TUTTI_COLL_REDUCE;
-    case TUTTI_COLL_REDUCE:
-        return TUTTI_COLL_BROADCAST;
-    case TUTTI_COLL_ALL_GATHER:
-        return TUTTI_COLL_REDUCE_SCATTER;
-    case TUTTI_COLL_REDUCE_SCATTER:
-        return TUTTI_COLL_ALL_GATHER;
-    case TUTTI_COLL_GATHER:
-        return TUTTI_COLL_SCATTER;
-    case TUTTI_COLL_SCATTER:
-        return TUTTI_COLL_GATHER;
-    case TUTTI_COLL_SEND:
-        return TUTTI_COLL_RECV;
-    case TUTTI_COLL_RECV:
-        return TUTTI_COLL_SEND;
-    default:
-        return kind;
-    }
-}
-
 void
 tutti_grad_op_args(const tutti_tape_record *record, tutti_coll_args *ret_args, bool *ret_gives)
 {
@@ -191,7 +196,7 @@ factor_of(const tutti_tape_record *record)
 {
     const tutti_coll_args *args = &record->args;
 
-    if (!is_reduction(args->kind)) {
+    if (!tutti_coll_is_reduction(args->kind)) {
         return 1;
     }
     if (args->reduce == TUTTI_REDUCE_PREMUL_SUM) {

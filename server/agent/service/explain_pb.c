@@ -40,8 +40,7 @@ read_order(const Tutti__V1__ExplainRequest *request, tutti_selection_query *quer
     const tutti_reduce reduce = request->reduce_op != TUTTI__V1__REDUCE_OP__REDUCE_OP_UNSPECIFIED
                                     ? (tutti_reduce)request->reduce_op
                                     : TUTTI_REDUCE_SUM;
-    const bool reduces = query->kind == TUTTI_COLL_ALL_REDUCE || query->kind == TUTTI_COLL_REDUCE ||
-                         query->kind == TUTTI_COLL_REDUCE_SCATTER;
+    const bool reduces = tutti_coll_is_reduction(query->kind);
 
     query->class_ = tutti_selection_class_of(query->kind, reduce, dtype);
     query->scaled = reduce == TUTTI_REDUCE_PREMUL_SUM;

@@ -62,7 +62,7 @@ test_choice_base__always_fits(void **state)
     int kind;
 
     (void)state;
-    for (kind = 1; kind <= TUTTI_COLL_PERMUTE; kind++) {
+    for (kind = 1; kind < TUTTI_COLL_KIND_COUNT; kind++) {
         for (ranks = 1; ranks <= 65536; ranks *= 4) {
             for (bytes = 1; bytes < UINT64_C(1) << 60; bytes *= 32) {
                 tutti_selection_query query =
