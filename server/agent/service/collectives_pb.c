@@ -220,19 +220,13 @@ on_recv(tutti_rpc_call *call, void *self)
 
 /* ------------------------------------------------------------------------------ the service */
 
+#define METHOD(op, Name, NAME) TUTTI_RPC_UNARY(#Name, agent_on_##op),
+
 void
 agent_add_collectives(tutti_agent *agent)
 {
     static const tutti_rpc_method methods[] = {
-        TUTTI_RPC_UNARY("AllReduce", agent_on_all_reduce),
-        TUTTI_RPC_UNARY("Broadcast", agent_on_broadcast),
-        TUTTI_RPC_UNARY("AllGather", agent_on_all_gather),
-        TUTTI_RPC_UNARY("Reduce", agent_on_reduce),
-        TUTTI_RPC_UNARY("ReduceScatter", agent_on_reduce_scatter),
-        TUTTI_RPC_UNARY("Gather", agent_on_gather),
-        TUTTI_RPC_UNARY("Scatter", agent_on_scatter),
-        TUTTI_RPC_UNARY("AllToAll", agent_on_all_to_all),
-        TUTTI_RPC_UNARY("Permute", agent_on_permute),
+        AGENT_OP_MAP(METHOD) /* those with an AGENT_OP_METHOD */
         TUTTI_RPC_UNARY("Infer", agent_on_infer),
         TUTTI_RPC_UNARY("Barrier", on_barrier),
         TUTTI_RPC_UNARY("Send", on_send),

@@ -17,37 +17,15 @@ read_op(const Tutti__V1__InferRequest *message, tutti_rpc_call *call, agent_requ
         tutti_spec *flat)
 {
     switch (message->op_case) {
-    case TUTTI__V1__INFER_REQUEST__OP_ALL_REDUCE:
-        agent_read_all_reduce(message->all_reduce, call, request, flat);
-        break;
-    case TUTTI__V1__INFER_REQUEST__OP_BROADCAST:
-        agent_read_broadcast(message->broadcast, call, request, flat);
-        break;
-    case TUTTI__V1__INFER_REQUEST__OP_ALL_GATHER:
-        agent_read_all_gather(message->all_gather, call, request, flat);
-        break;
-    case TUTTI__V1__INFER_REQUEST__OP_REDUCE:
-        agent_read_reduce(message->reduce, call, request, flat);
-        break;
-    case TUTTI__V1__INFER_REQUEST__OP_REDUCE_SCATTER:
-        agent_read_reduce_scatter(message->reduce_scatter, call, request, flat);
-        break;
-    case TUTTI__V1__INFER_REQUEST__OP_GATHER:
-        agent_read_gather(message->gather, call, request, flat);
-        break;
-    case TUTTI__V1__INFER_REQUEST__OP_SCATTER:
-        agent_read_scatter(message->scatter, call, request, flat);
-        break;
-    case TUTTI__V1__INFER_REQUEST__OP_ALL_TO_ALL:
-        agent_read_all_to_all(message->all_to_all, call, request, flat);
-        break;
-    case TUTTI__V1__INFER_REQUEST__OP_PERMUTE:
-        agent_read_permute(message->permute, call, request, flat);
-        break;
+#define READ(op, Name, NAME)                                                                       \
+    case TUTTI__V1__INFER_REQUEST__OP_##NAME:                                                      \
+        agent_read_##op(message->op, call, request, flat);                                         \
+        return true;
+        AGENT_OP_MAP(READ)
+#undef READ
     default:
         return false;
     }
-    return true;
 }
 
 static tutti_code

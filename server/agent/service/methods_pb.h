@@ -4,17 +4,6 @@
 
 #include "rpc/server.h"
 
-/* collectives_pb.c, parts_pb.c: of CollectivesService */
-void agent_on_all_reduce(tutti_rpc_call *call, void *self);
-void agent_on_broadcast(tutti_rpc_call *call, void *self);
-void agent_on_all_gather(tutti_rpc_call *call, void *self);
-void agent_on_reduce(tutti_rpc_call *call, void *self);
-void agent_on_reduce_scatter(tutti_rpc_call *call, void *self);
-void agent_on_gather(tutti_rpc_call *call, void *self);
-void agent_on_scatter(tutti_rpc_call *call, void *self);
-void agent_on_all_to_all(tutti_rpc_call *call, void *self);
-void agent_on_permute(tutti_rpc_call *call, void *self);
-
 /* infer_pb.c: of CollectivesService */
 void agent_on_infer(tutti_rpc_call *call, void *self);
 

@@ -21,27 +21,30 @@ void agent_read_form(Tutti__V1__Form form, size_t dim_count, const int64_t *dims
                      tutti_spec *ret_flat, agent_request *request);
 
 /*
- * Requests of the ops. [in] call  for the bytes of an inline input; [out] flat  memory for a shape
- * that the request points to
+ * The ops that Infer knows too: X(op, Name, NAME), as the proto's <Name>Request. A new op is a row
+ * here, and in parts_pb.c its agent_read_<op> and an AGENT_OP_METHOD.
  */
-void agent_read_all_reduce(const Tutti__V1__AllReduceRequest *message, tutti_rpc_call *call,
-                           agent_request *request, tutti_spec *flat);
-void agent_read_broadcast(const Tutti__V1__BroadcastRequest *message, tutti_rpc_call *call,
-                          agent_request *request, tutti_spec *flat);
-void agent_read_all_gather(const Tutti__V1__AllGatherRequest *message, tutti_rpc_call *call,
-                           agent_request *request, tutti_spec *flat);
-void agent_read_reduce(const Tutti__V1__ReduceRequest *message, tutti_rpc_call *call,
-                       agent_request *request, tutti_spec *flat);
-void agent_read_reduce_scatter(const Tutti__V1__ReduceScatterRequest *message, tutti_rpc_call *call,
-                               agent_request *request, tutti_spec *flat);
-void agent_read_gather(const Tutti__V1__GatherRequest *message, tutti_rpc_call *call,
-                       agent_request *request, tutti_spec *flat);
-void agent_read_scatter(const Tutti__V1__ScatterRequest *message, tutti_rpc_call *call,
-                        agent_request *request, tutti_spec *flat);
-void agent_read_all_to_all(const Tutti__V1__AllToAllRequest *message, tutti_rpc_call *call,
-                           agent_request *request, tutti_spec *flat);
-void agent_read_permute(const Tutti__V1__PermuteRequest *message, tutti_rpc_call *call,
-                        agent_request *request, tutti_spec *flat);
+#define AGENT_OP_MAP(X)                                                                            \
+    X(all_reduce, AllReduce, ALL_REDUCE)                                                           \
+    X(broadcast, Broadcast, BROADCAST)                                                             \
+    X(all_gather, AllGather, ALL_GATHER)                                                           \
+    X(reduce, Reduce, REDUCE)                                                                      \
+    X(reduce_scatter, ReduceScatter, REDUCE_SCATTER)                                               \
+    X(gather, Gather, GATHER)                                                                      \
+    X(scatter, Scatter, SCATTER)                                                                   \
+    X(all_to_all, AllToAll, ALL_TO_ALL)                                                            \
+    X(permute, Permute, PERMUTE)
+
+/*
+ * Requests of the ops. [in] call  for the bytes of an inline input; [out] flat  memory for a shape
+ * that the request points to. Then the handler of its method.
+ */
+#define AGENT_OP_DECLARE(op, Name, NAME)                                                           \
+    void agent_read_##op(const Tutti__V1__##Name##Request *message, tutti_rpc_call *call,          \
+                         agent_request *request, tutti_spec *flat);                                \
+    void agent_on_##op(tutti_rpc_call *call, void *self);
+AGENT_OP_MAP(AGENT_OP_DECLARE)
+#undef AGENT_OP_DECLARE
 
 /* A list of tensors: in their own arrays, freed by agent_request_fini. */
 void agent_read_list(size_t input_count, Tutti__V1__TensorArg *const *inputs, size_t output_count,
