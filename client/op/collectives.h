@@ -21,38 +21,30 @@ typedef tutti_code (*client_op_fn)(tutti_client *client, const tutti_op *op,
                                    const client_inline *memory, tutti_op_result *ret_result,
                                    tutti_error *err);
 
+/*
+ * All ops: X(op, wire, NAME), of tutti_<op>, client_wire_<wire> and TUTTI_OP_<NAME>. A new op is a
+ * row here, and in parts_pb.c its write_<wire> and a CLIENT_OP_METHOD.
+ */
+#define CLIENT_OP_MAP(X)                                                                           \
+    X(all_reduce, all_reduce, ALL_REDUCE)                                                          \
+    X(reduce_to_root, reduce, REDUCE_TO_ROOT)                                                      \
+    X(reduce_scatter, reduce_scatter, REDUCE_SCATTER)                                              \
+    X(broadcast, broadcast, BROADCAST)                                                             \
+    X(all_gather, all_gather, ALL_GATHER)                                                          \
+    X(gather, gather, GATHER)                                                                      \
+    X(scatter, scatter, SCATTER)                                                                   \
+    X(all_to_all, all_to_all, ALL_TO_ALL)                                                          \
+    X(permute, permute, PERMUTE)                                                                   \
+    X(barrier, barrier, BARRIER)                                                                   \
+    X(send, send, SEND)                                                                            \
+    X(recv, recv, RECV)
+
 /* `op` is taken and complete; `memory` NULL = handles. */
-tutti_code client_wire_all_reduce(tutti_client *client, const tutti_op *op,
-                                  const client_inline *memory, tutti_op_result *ret_result,
+#define CLIENT_OP_DECLARE(op_name, wire, NAME)                                                     \
+    tutti_code client_wire_##wire(tutti_client *client, const tutti_op *op,                        \
+                                  const client_inline *memory, tutti_op_result *ret_result,        \
                                   tutti_error *err);
-tutti_code client_wire_broadcast(tutti_client *client, const tutti_op *op,
-                                 const client_inline *memory, tutti_op_result *ret_result,
-                                 tutti_error *err);
-tutti_code client_wire_all_gather(tutti_client *client, const tutti_op *op,
-                                  const client_inline *memory, tutti_op_result *ret_result,
-                                  tutti_error *err);
-tutti_code client_wire_reduce(tutti_client *client, const tutti_op *op, const client_inline *memory,
-                              tutti_op_result *ret_result, tutti_error *err);
-tutti_code client_wire_reduce_scatter(tutti_client *client, const tutti_op *op,
-                                      const client_inline *memory, tutti_op_result *ret_result,
-                                      tutti_error *err);
-tutti_code client_wire_gather(tutti_client *client, const tutti_op *op, const client_inline *memory,
-                              tutti_op_result *ret_result, tutti_error *err);
-tutti_code client_wire_scatter(tutti_client *client, const tutti_op *op,
-                               const client_inline *memory, tutti_op_result *ret_result,
-                               tutti_error *err);
-tutti_code client_wire_all_to_all(tutti_client *client, const tutti_op *op,
-                                  const client_inline *memory, tutti_op_result *ret_result,
-                                  tutti_error *err);
-tutti_code client_wire_permute(tutti_client *client, const tutti_op *op,
-                               const client_inline *memory, tutti_op_result *ret_result,
-                               tutti_error *err);
-tutti_code client_wire_barrier(tutti_client *client, const tutti_op *op,
-                               const client_inline *memory, tutti_op_result *ret_result,
-                               tutti_error *err);
-tutti_code client_wire_send(tutti_client *client, const tutti_op *op, const client_inline *memory,
-                            tutti_op_result *ret_result, tutti_error *err);
-tutti_code client_wire_recv(tutti_client *client, const tutti_op *op, const client_inline *memory,
-                            tutti_op_result *ret_result, tutti_error *err);
+CLIENT_OP_MAP(CLIENT_OP_DECLARE)
+#undef CLIENT_OP_DECLARE
 
 #endif

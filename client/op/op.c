@@ -18,24 +18,20 @@ static const struct op_kind {
     const char *name;
     client_op_fn fn;
 } kinds[TUTTI_OP_KINDS + 1] = {
-    [TUTTI_OP_ALL_REDUCE] = {"all_reduce", client_wire_all_reduce},
-    [TUTTI_OP_REDUCE_TO_ROOT] = {"reduce_to_root", client_wire_reduce},
-    [TUTTI_OP_REDUCE_SCATTER] = {"reduce_scatter", client_wire_reduce_scatter},
-    [TUTTI_OP_BROADCAST] = {"broadcast", client_wire_broadcast},
-    [TUTTI_OP_ALL_GATHER] = {"all_gather", client_wire_all_gather},
-    [TUTTI_OP_GATHER] = {"gather", client_wire_gather},
-    [TUTTI_OP_SCATTER] = {"scatter", client_wire_scatter},
-    [TUTTI_OP_ALL_TO_ALL] = {"all_to_all", client_wire_all_to_all},
-    [TUTTI_OP_PERMUTE] = {"permute", client_wire_permute},
-    [TUTTI_OP_BARRIER] = {"barrier", client_wire_barrier},
-    [TUTTI_OP_SEND] = {"send", client_wire_send},
-    [TUTTI_OP_RECV] = {"recv", client_wire_recv},
+#define OP_KIND(op, wire, NAME) [TUTTI_OP_##NAME] = {#op, client_wire_##wire},
+    CLIENT_OP_MAP(OP_KIND)
+#undef OP_KIND
 };
+
+#define PLUS_ONE(op, wire, NAME) +1
+_Static_assert(0 CLIENT_OP_MAP(PLUS_ONE) == TUTTI_OP_KINDS,
+               "a row for each kind of tutti/client.h");
+#undef PLUS_ONE
 
 client_op_fn
 client_op_of(tutti_op_kind kind)
 {
-    return kind >= TUTTI_OP_ALL_REDUCE && kind <= TUTTI_OP_RECV ? kinds[kind].fn : NULL;
+    return kind > 0 && kind <= TUTTI_OP_KINDS ? kinds[kind].fn : NULL;
 }
 
 const char *
@@ -58,7 +54,7 @@ tutti_op_kind_parse(const char *name, tutti_op_kind *ret_kind)
 {
     int kind;
 
-    for (kind = TUTTI_OP_ALL_REDUCE; kind <= TUTTI_OP_RECV; kind++) {
+    for (kind = 1; kind <= TUTTI_OP_KINDS; kind++) {
         if (same_words(kinds[kind].name, name)) {
             *ret_kind = (tutti_op_kind)kind;
             return true;
@@ -103,84 +99,11 @@ run_op(client_op_fn wire, tutti_client *client, const tutti_op *op, tutti_op_res
     return code;
 }
 
-tutti_code
-tutti_all_reduce(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
-                 tutti_error *err)
-{
-    return run_op(client_wire_all_reduce, client, op, ret_result, err);
-}
-
-tutti_code
-tutti_broadcast(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
-                tutti_error *err)
-{
-    return run_op(client_wire_broadcast, client, op, ret_result, err);
-}
-
-tutti_code
-tutti_all_gather(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
-                 tutti_error *err)
-{
-    return run_op(client_wire_all_gather, client, op, ret_result, err);
-}
-
-tutti_code
-tutti_reduce_to_root(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
-                     tutti_error *err)
-{
-    return run_op(client_wire_reduce, client, op, ret_result, err);
-}
-
-tutti_code
-tutti_reduce_scatter(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
-                     tutti_error *err)
-{
-    return run_op(client_wire_reduce_scatter, client, op, ret_result, err);
-}
-
-tutti_code
-tutti_gather(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
-             tutti_error *err)
-{
-    return run_op(client_wire_gather, client, op, ret_result, err);
-}
-
-tutti_code
-tutti_scatter(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
-              tutti_error *err)
-{
-    return run_op(client_wire_scatter, client, op, ret_result, err);
-}
-
-tutti_code
-tutti_all_to_all(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
-                 tutti_error *err)
-{
-    return run_op(client_wire_all_to_all, client, op, ret_result, err);
-}
-
-tutti_code
-tutti_permute(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
-              tutti_error *err)
-{
-    return run_op(client_wire_permute, client, op, ret_result, err);
-}
-
-tutti_code
-tutti_barrier(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
-              tutti_error *err)
-{
-    return run_op(client_wire_barrier, client, op, ret_result, err);
-}
-
-tutti_code
-tutti_send(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result, tutti_error *err)
-{
-    return run_op(client_wire_send, client, op, ret_result, err);
-}
-
-tutti_code
-tutti_recv(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result, tutti_error *err)
-{
-    return run_op(client_wire_recv, client, op, ret_result, err);
-}
+#define OP_FUNCTION(op_name, wire, NAME)                                                           \
+    tutti_code tutti_##op_name(tutti_client *client, const tutti_op *op,                           \
+                               tutti_op_result *ret_result, tutti_error *err)                      \
+    {                                                                                              \
+        return run_op(client_wire_##wire, client, op, ret_result, err);                            \
+    }
+CLIENT_OP_MAP(OP_FUNCTION)
+#undef OP_FUNCTION

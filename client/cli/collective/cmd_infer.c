@@ -165,7 +165,7 @@ static bool
 parse_kind(const char *word, tutti_op_kind *ret)
 {
     return tutti_op_kind_parse(strcmp(word, "reduce") == 0 ? "reduce_to_root" : word, ret) &&
-           *ret < TUTTI_OP_BARRIER;
+           *ret != TUTTI_OP_BARRIER && *ret != TUTTI_OP_SEND && *ret != TUTTI_OP_RECV;
 }
 
 int
