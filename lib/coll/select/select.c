@@ -64,13 +64,15 @@ all_of(tutti_coll_kind kind)
         return BIT(SHARED) | BIT(DIRECT) | BIT(PAIRWISE) | BIT(RING) | BIT(RECURSIVE_HALVING);
     case TUTTI_COLL_ALL_TO_ALL:
         return BIT(SHARED) | BIT(DIRECT) | BIT(PAIRWISE) | BIT(BRUCK);
+    case TUTTI_COLL_PERMUTE:
+        return BIT(SHARED) | BIT(DIRECT);
     case TUTTI_COLL_BARRIER:
         return BIT(DISSEMINATION);
     case TUTTI_COLL_SEND:
     case TUTTI_COLL_RECV:
         return 0;
-    default: /* what moves pieces, and nothing more: coll_host_parts.c */
-        return kind > 0 && kind < TUTTI_COLL_KIND_COUNT ? BIT(SHARED) | BIT(DIRECT) : 0;
+    default: /* what coll_host_parts.c alone knows */
+        return kind > 0 && kind < TUTTI_COLL_KIND_COUNT ? BIT(DIRECT) : 0;
     }
 }
 
