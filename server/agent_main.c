@@ -99,22 +99,17 @@ take_init_url(tutti_agent_options *options, tutti_error *err)
     static char address[TUTTI_ADDRESS_MAX];
     static char rank[16];
     tutti_init_url url;
-    tutti_code code;
 
     if (!tutti_init_url_is(options->coordinator)) {
         return TUTTI_OK;
     }
-    code = tutti_init_url_parse(options->coordinator, getenv, &url, err);
-    if (code == TUTTI_OK) {
-        code = wait_for_address(&url, options->join_timeout_ns, address, err);
-    }
-    if (code == TUTTI_OK) {
-        (void)snprintf(rank, sizeof(rank), "%u", (unsigned)url.rank);
-        options->coordinator = address;
-        options->rank = rank;
-        options->world_size = url.world_size;
-    }
-    return code;
+    TUTTI_TRY(tutti_init_url_parse(options->coordinator, getenv, &url, err));
+    TUTTI_TRY(wait_for_address(&url, options->join_timeout_ns, address, err));
+    (void)snprintf(rank, sizeof(rank), "%u", (unsigned)url.rank);
+    options->coordinator = address;
+    options->rank = rank;
+    options->world_size = url.world_size;
+    return TUTTI_OK;
 }
 
 static tutti_code

@@ -84,9 +84,9 @@ typedef struct program {
 static tutti_code
 set_up_log(const log_options *options, tutti_error *err)
 {
-    const tutti_code code = tutti_log_set_format(options->format, err);
+    TUTTI_TRY(tutti_log_set_format(options->format, err));
 
-    return code == TUTTI_OK ? tutti_log_set_levels(options->levels, err) : code;
+    return tutti_log_set_levels(options->levels, err);
 }
 
 /* Read the command line; *ret_done is set when there is nothing to run. */
@@ -298,33 +298,18 @@ static tutti_code
 build_coordinator(program *self, tutti_error *err)
 {
     const tutti_bytes descriptors = {tutti_descriptor_set, tutti_descriptor_set_size};
-    tutti_code code = open_store(self, err);
 
-    if (code == TUTTI_OK) {
-        code = tutti_auth_open(&self->guarding, &self->auth, err);
-    }
-    if (code == TUTTI_OK) {
-        code = tutti_rpc_loop_new("coordinator", &self->loop, err);
-    }
-    if (code == TUTTI_OK) {
-        code = tutti_service_loop_new(&self->coordinating, self->store, self->loop,
-                                      &self->service_loop, err);
-    }
-    if (code == TUTTI_OK) {
-        code = tutti_rpc_loop_start(self->loop, err);
-    }
-    if (code == TUTTI_OK) {
-        code = tutti_rpc_server_new(&self->serving, descriptors, self->loop, &self->server, err);
-    }
-    if (code == TUTTI_OK) {
-        tutti_service_loop_serve(self->service_loop, self->server);
-        tutti_guard_serve(self->auth, &self->guarding, self->server);
-        code = show_coordinator(self, err);
-    }
-    if (code == TUTTI_OK) {
-        code = tutti_rpc_server_start(self->server, err);
-    }
-    return code;
+    TUTTI_TRY(open_store(self, err));
+    TUTTI_TRY(tutti_auth_open(&self->guarding, &self->auth, err));
+    TUTTI_TRY(tutti_rpc_loop_new("coordinator", &self->loop, err));
+    TUTTI_TRY(tutti_service_loop_new(&self->coordinating, self->store, self->loop,
+                                     &self->service_loop, err));
+    TUTTI_TRY(tutti_rpc_loop_start(self->loop, err));
+    TUTTI_TRY(tutti_rpc_server_new(&self->serving, descriptors, self->loop, &self->server, err));
+    tutti_service_loop_serve(self->service_loop, self->server);
+    tutti_guard_serve(self->auth, &self->guarding, self->server);
+    TUTTI_TRY(show_coordinator(self, err));
+    return tutti_rpc_server_start(self->server, err);
 }
 
 static void

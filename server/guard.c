@@ -1,5 +1,6 @@
 #include "server/guard.h"
 
+#include "base/error/fail.h"
 #include "base/os/log.h"
 #include "base/os/process.h"
 
@@ -10,13 +11,12 @@ admit_guard(void *arg, const tutti_rpc_visit *visit, void **ret_grant, const cha
     const tutti_auth_visit shown = {
         .method = visit->method, .token = visit->token, .certificate = visit->certificate};
     tutti_auth_grant *grant = NULL;
-    const tutti_code code = tutti_auth_admit(arg, &shown, &grant, err);
 
-    if (code == TUTTI_OK) {
-        *ret_grant = grant;
-        *ret_identity = grant == NULL ? NULL : grant->identity;
-    }
-    return code;
+    TUTTI_TRY(tutti_auth_admit(arg, &shown, &grant, err));
+
+    *ret_grant = grant;
+    *ret_identity = grant == NULL ? NULL : grant->identity;
+    return TUTTI_OK;
 }
 
 static tutti_code

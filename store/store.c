@@ -29,19 +29,14 @@ tutti_code
 tutti_store_get(tutti_store *store, tutti_bytes key, tutti_store_entry *ret_entry, tutti_error *err)
 {
     tutti_store_entry entry = {0};
-    tutti_code code;
 
     assert(store != NULL && ret_entry != NULL);
-    code = check_key(key, err);
-    if (code == TUTTI_OK) {
-        code = store->ops->get(store, key, &entry, err);
-    }
-    if (code == TUTTI_OK) {
-        assert(tutti_bytes_equal(entry.key, key) && entry.value.size <= TUTTI_STORE_VALUE_MAX);
-        assert(entry.version > 0 && entry.version <= store->ops->version(store));
-        *ret_entry = entry;
-    }
-    return code;
+    TUTTI_TRY(check_key(key, err));
+    TUTTI_TRY(store->ops->get(store, key, &entry, err));
+    assert(tutti_bytes_equal(entry.key, key) && entry.value.size <= TUTTI_STORE_VALUE_MAX);
+    assert(entry.version > 0 && entry.version <= store->ops->version(store));
+    *ret_entry = entry;
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -50,25 +45,17 @@ tutti_store_set(tutti_store *store, tutti_bytes key, tutti_bytes value, uint64_t
 {
     uint64_t before;
     uint64_t version = 0;
-    tutti_code code;
 
     assert(store != NULL);
-    code = check_key(key, err);
-    if (code == TUTTI_OK) {
-        code = check_value(value, err);
-    }
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(check_key(key, err));
+    TUTTI_TRY(check_value(value, err));
     before = store->ops->version(store);
-    code = store->ops->set(store, key, value, &version, err);
-    if (code == TUTTI_OK) {
-        assert(version > before); /* every change has a version of its own */
-        if (ret_version != NULL) {
-            *ret_version = version;
-        }
+    TUTTI_TRY(store->ops->set(store, key, value, &version, err));
+    assert(version > before); /* every change has a version of its own */
+    if (ret_version != NULL) {
+        *ret_version = version;
     }
-    return code;
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -78,18 +65,11 @@ tutti_store_delete(tutti_store *store, tutti_bytes key, bool *ret_existed, uint6
     uint64_t before;
     uint64_t version = 0;
     bool existed = false;
-    tutti_code code;
 
     assert(store != NULL);
-    code = check_key(key, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(check_key(key, err));
     before = store->ops->version(store);
-    code = store->ops->remove(store, key, &existed, &version, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(store->ops->remove(store, key, &existed, &version, err));
     assert(existed ? version > before : version == before);
     if (ret_existed != NULL) {
         *ret_existed = existed;
@@ -142,17 +122,14 @@ tutti_store_next(tutti_store *store, tutti_bytes prefix, tutti_bytes after,
                  tutti_store_entry *ret_entry, tutti_error *err)
 {
     tutti_store_entry entry = {0};
-    tutti_code code;
 
     assert(store != NULL && ret_entry != NULL);
     assert(prefix.size <= TUTTI_STORE_KEY_MAX && after.size <= TUTTI_STORE_KEY_MAX);
-    code = store->ops->next(store, prefix, after, &entry, err);
-    if (code == TUTTI_OK) {
-        assert(entry.key.size >= prefix.size);
-        assert(after.size == 0 || tutti_bytes_compare(entry.key, after) > 0);
-        *ret_entry = entry;
-    }
-    return code;
+    TUTTI_TRY(store->ops->next(store, prefix, after, &entry, err));
+    assert(entry.key.size >= prefix.size);
+    assert(after.size == 0 || tutti_bytes_compare(entry.key, after) > 0);
+    *ret_entry = entry;
+    return TUTTI_OK;
 }
 
 uint64_t

@@ -64,10 +64,7 @@ client_invoke(tutti_client *client, const client_call *call, const struct Protob
     if (client_command_stream_call(client, call, request, ret_response, &code, err)) {
         return code;
     }
-    code = client_conn_take(client, call->kind, &conn, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_conn_take(client, call->kind, &conn, err));
     options.wait_for_ready = is_patient(call, conn);
     client_zero_copy_init(&ref);
     if (loaded) {

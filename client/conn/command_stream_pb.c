@@ -39,7 +39,6 @@ post_request(client_command_stream *commands, const client_call *call, uint32_t 
     Tutti__V1__RunRequest message = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__RunOptions options = TUTTI__V1__RUN_OPTIONS__INIT;
     tutti_rpc_packed *packed = NULL;
-    tutti_code code;
 
     message.id = ++commands->last_id;
     if (message.id == 1) { /* so it looks for no second one while it works on the first */
@@ -47,11 +46,9 @@ post_request(client_command_stream *commands, const client_call *call, uint32_t 
         message.options = &options;
     }
     client_set_command(&message, number, request);
-    code = tutti_rpc_pack(&message.base, blob.size > 0 ? &blob : NULL, &packed, err);
-    if (code == TUTTI_OK) {
-        tutti_rpc_stream_post(commands->stream, packed);
-    }
-    return code;
+    TUTTI_TRY(tutti_rpc_pack(&message.base, blob.size > 0 ? &blob : NULL, &packed, err));
+    tutti_rpc_stream_post(commands->stream, packed);
+    return TUTTI_OK;
 }
 
 static tutti_code

@@ -116,11 +116,9 @@ open_conn(const tutti_client *client, client_conn_kind kind, client_conn **ret_c
                                                .bulk = kind == CLIENT_BULK || kind >= CLIENT_MORE};
     const char *address = NULL;
     client_conn *conn;
-    tutti_code code = find_address(client, kind, &address, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(find_address(client, kind, &address, err));
     conn = calloc(1, sizeof(*conn));
     if (conn == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");

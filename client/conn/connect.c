@@ -242,20 +242,15 @@ static tutti_code
 check_coordinator(tutti_client *self, const tutti_client_options *options, tutti_error *err)
 {
     client_conn *conn = NULL;
-    tutti_code code;
 
     if (options == NULL || options->agent == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_AGENT",
                               "no agent: give its address, or set TUTTI_AGENT");
     }
-    code = tutti_check_name(self->settings.job, "job", err);
-    if (code == TUTTI_OK) {
-        code = client_conn_take(self, CLIENT_COORDINATOR, &conn, err);
-    }
-    if (code == TUTTI_OK) {
-        client_conn_give(self, conn);
-    }
-    return code;
+    TUTTI_TRY(tutti_check_name(self->settings.job, "job", err));
+    TUTTI_TRY(client_conn_take(self, CLIENT_COORDINATOR, &conn, err));
+    client_conn_give(self, conn);
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -263,11 +258,9 @@ tutti_connect_with(const tutti_client_options *options, tutti_client **ret_clien
 {
     tutti_client *self = NULL;
     uint32_t world_size = 0;
-    tutti_code code = new_client(options, &self, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(new_client(options, &self, err));
     code = client_init_find(self, &world_size, err);
     if (code == TUTTI_OK && self->settings.agent[0] == '\0') {
         code = check_coordinator(self, options, err);
@@ -328,11 +321,9 @@ tutti_health_check(const tutti_client_options *options, const char *service, boo
                    tutti_error *err)
 {
     tutti_client *self = NULL;
-    tutti_code code = new_client(options, &self, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(new_client(options, &self, err));
     code = client_wire_health(self, service, client_deadline(self, 0), ret_serving, err);
     tutti_close(self);
     return code;

@@ -153,7 +153,6 @@ client_wire_host_count(tutti_client *client, uint32_t world_size, uint64_t deadl
 {
     tutti_rpc_message *message = NULL;
     uint32_t ranks[LOOKUP_MAX];
-    tutti_code code;
     uint32_t i;
 
     if (world_size > LOOKUP_MAX) {
@@ -163,12 +162,10 @@ client_wire_host_count(tutti_client *client, uint32_t world_size, uint64_t deadl
     for (i = 0; i < world_size; i++) {
         ranks[i] = i;
     }
-    code = look_up_coordinator(client, ranks, world_size, deadline_ns, &message, err);
-    if (code == TUTTI_OK) {
-        *ret_count = count_hosts(tutti_rpc_message_get(message));
-        tutti_rpc_message_free(message);
-    }
-    return code;
+    TUTTI_TRY(look_up_coordinator(client, ranks, world_size, deadline_ns, &message, err));
+    *ret_count = count_hosts(tutti_rpc_message_get(message));
+    tutti_rpc_message_free(message);
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -177,12 +174,9 @@ client_wire_rank_states(tutti_client *client, uint64_t deadline_ns, tutti_rank_s
 {
     const Tutti__V1__LookupRanksResponse *response;
     tutti_rpc_message *message = NULL;
-    const tutti_code code = look_up_coordinator(client, NULL, 0, deadline_ns, &message, err);
     size_t i;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(look_up_coordinator(client, NULL, 0, deadline_ns, &message, err));
     response = tutti_rpc_message_get(message);
     for (i = 0; i < response->n_ranks && i < LOOKUP_MAX; i++) {
         ret_states[i] = (tutti_rank_state)response->ranks[i]->state;

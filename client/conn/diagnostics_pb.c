@@ -46,13 +46,12 @@ client_wire_describe(tutti_client *client, uint64_t deadline_ns,
     const client_call call = {
         .stub = &stub_describe, .kind = CLIENT_CONTROL, .deadline_ns = deadline_ns};
     tutti_rpc_message *message = NULL;
-    const tutti_code code = client_invoke(client, &call, &request.base, &message, err);
 
-    if (code == TUTTI_OK) {
-        read_description(tutti_rpc_message_get(message), ret_description);
-        tutti_rpc_message_free(message);
-    }
-    return code;
+    TUTTI_TRY(client_invoke(client, &call, &request.base, &message, err));
+
+    read_description(tutti_rpc_message_get(message), ret_description);
+    tutti_rpc_message_free(message);
+    return TUTTI_OK;
 }
 
 static void
@@ -89,11 +88,8 @@ tutti_agent_stat(tutti_client *client, tutti_agent_stats *ret_stats, tutti_error
         .stub = &stub_stats, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
     const Tutti__V1__GetStatsResponse *response;
     tutti_rpc_message *message = NULL;
-    const tutti_code code = client_invoke(client, &call, &request.base, &message, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_invoke(client, &call, &request.base, &message, err));
     response = tutti_rpc_message_get(message);
     *ret_stats = (tutti_agent_stats){.tensor_count = response->tensor_count,
                                      .memory_used_bytes = response->memory_used_bytes,
@@ -118,15 +114,12 @@ client_wire_health(tutti_client *client, const char *service, uint64_t deadline_
         .stub = &stub_health, .kind = CLIENT_CONTROL, .deadline_ns = deadline_ns};
     const Grpc__Health__V1__HealthCheckResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code;
 
     request.service = client_write_text(service);
-    code = client_invoke(client, &call, &request.base, &message, err);
-    if (code == TUTTI_OK) {
-        response = tutti_rpc_message_get(message);
-        *ret_serving =
-            response->status == GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING;
-        tutti_rpc_message_free(message);
-    }
-    return code;
+    TUTTI_TRY(client_invoke(client, &call, &request.base, &message, err));
+    response = tutti_rpc_message_get(message);
+    *ret_serving =
+        response->status == GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING;
+    tutti_rpc_message_free(message);
+    return TUTTI_OK;
 }

@@ -20,11 +20,9 @@ tutti_init_parse(const char *url, tutti_init_info *ret_info, tutti_error *err)
 {
     tutti_init_url parsed;
     tutti_init_info info = {0};
-    tutti_code code = tutti_init_url_parse(url, getenv, &parsed, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_init_url_parse(url, getenv, &parsed, err));
     (void)snprintf(info.scheme, sizeof(info.scheme), "%s", tutti_init_kind_name(parsed.kind));
     (void)snprintf(info.path, sizeof(info.path), "%s", parsed.path);
     info.rank = parsed.rank;
@@ -63,14 +61,12 @@ static tutti_code
 find_coordinator(search *self, tutti_error *err)
 {
     char address[TUTTI_ADDRESS_MAX] = "";
-    tutti_code code;
 
     if (self->client->settings.coordinator[0] != '\0') {
         return TUTTI_OK; /* found before, or the caller knows better */
     }
-    code = tutti_init_url_resolve(&self->url, address, err);
-    return code == TUTTI_OK ? replace_text(&self->client->settings.coordinator, address, err)
-                            : code;
+    TUTTI_TRY(tutti_init_url_resolve(&self->url, address, err));
+    return replace_text(&self->client->settings.coordinator, address, err);
 }
 
 static tutti_code

@@ -69,34 +69,17 @@ choose_options(const char *stated, const char *variable, const char *fallback, c
 static tutti_code
 fill_options(const tutti_client_options *options, client_settings *settings, tutti_error *err)
 {
-    tutti_code code = choose_options(options->agent, "TUTTI_AGENT", "", &settings->agent, err);
+    TUTTI_TRY(choose_options(options->agent, "TUTTI_AGENT", "", &settings->agent, err));
 
-    if (code == TUTTI_OK) {
-        code = choose_options(options->coordinator, NULL, "", &settings->coordinator, err);
-    }
-    if (code == TUTTI_OK) {
-        code = choose_options(options->job, "TUTTI_JOB", "default", &settings->job, err);
-    }
-    if (code == TUTTI_OK) {
-        code = choose_options(options->tls_ca, "TUTTI_TLS_CA", "", &settings->tls_ca, err);
-    }
-    if (code == TUTTI_OK) {
-        code = choose_options(options->tls_cert, "TUTTI_TLS_CERT", "", &settings->tls_cert, err);
-    }
-    if (code == TUTTI_OK) {
-        code = choose_options(options->tls_key, "TUTTI_TLS_KEY", "", &settings->tls_key, err);
-    }
-    if (code == TUTTI_OK) {
-        code = choose_options(options->tls_name, "TUTTI_TLS_NAME", "", &settings->tls_name, err);
-    }
-    if (code == TUTTI_OK) {
-        code =
-            choose_options(options->token_file, "TUTTI_TOKEN_FILE", "", &settings->token_file, err);
-    }
-    if (code == TUTTI_OK) {
-        code = choose_options(options->traceparent, "TRACEPARENT", "", &settings->trace, err);
-    }
-    return code;
+    TUTTI_TRY(choose_options(options->coordinator, NULL, "", &settings->coordinator, err));
+    TUTTI_TRY(choose_options(options->job, "TUTTI_JOB", "default", &settings->job, err));
+    TUTTI_TRY(choose_options(options->tls_ca, "TUTTI_TLS_CA", "", &settings->tls_ca, err));
+    TUTTI_TRY(choose_options(options->tls_cert, "TUTTI_TLS_CERT", "", &settings->tls_cert, err));
+    TUTTI_TRY(choose_options(options->tls_key, "TUTTI_TLS_KEY", "", &settings->tls_key, err));
+    TUTTI_TRY(choose_options(options->tls_name, "TUTTI_TLS_NAME", "", &settings->tls_name, err));
+    TUTTI_TRY(
+        choose_options(options->token_file, "TUTTI_TOKEN_FILE", "", &settings->token_file, err));
+    return choose_options(options->traceparent, "TRACEPARENT", "", &settings->trace, err);
 }
 
 tutti_code

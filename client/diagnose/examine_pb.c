@@ -92,10 +92,7 @@ tutti_agent_examine(tutti_client *client, const uint32_t *ranks, size_t count, u
     request.ranks = (uint32_t *)(uintptr_t)ranks;
     request.n_ranks = count;
     request.wait_ms = wait_ms;
-    code = client_invoke(client, &call, &request.base, &message, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_invoke(client, &call, &request.base, &message, err));
     response = tutti_rpc_message_get(message);
     code = read_reaches(response, ret_reaches, err);
     if (code == TUTTI_OK) {

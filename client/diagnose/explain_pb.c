@@ -1,6 +1,7 @@
 /* DiagnosticsService.Explain and SetAlgorithms. */
 #include <string.h>
 
+#include "base/error/fail.h"
 #include "client/conn/call.h"
 #include "client/conn/client.h"
 #include "client/conn/conn_pool.h"
@@ -60,7 +61,6 @@ ask_explanation(tutti_client *client, const tutti_explain_question *question, ui
     const client_call call = {
         .stub = &stub_explain, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
     tutti_rpc_message *message = NULL;
-    tutti_code code;
 
     request.op = client_write_text(question->op);
     request.group = client_write_text(question->group);
@@ -68,12 +68,10 @@ ask_explanation(tutti_client *client, const tutti_explain_question *question, ui
     request.dtype = (Tutti__V1__Dtype)question->dtype;
     request.reduce_op = (Tutti__V1__ReduceOp)question->reduce;
     request.host_count = host_count;
-    code = client_invoke(client, &call, &request.base, &message, err);
-    if (code == TUTTI_OK) {
-        read_explanation(tutti_rpc_message_get(message), ret_explanation);
-        tutti_rpc_message_free(message);
-    }
-    return code;
+    TUTTI_TRY(client_invoke(client, &call, &request.base, &message, err));
+    read_explanation(tutti_rpc_message_get(message), ret_explanation);
+    tutti_rpc_message_free(message);
+    return TUTTI_OK;
 }
 
 /* Agents learn hosts with the first op of a group; the coordinator knows them before. When it does
@@ -86,17 +84,16 @@ tutti_explain(tutti_client *client, const tutti_explain_question *question,
                        strcmp(question->group, "world") == 0;
     tutti_explanation why;
     uint32_t hosts = 0;
-    tutti_code code = ask_explanation(client, question, 0, &why, err);
 
-    if (code == TUTTI_OK && world && !why.settled && why.rank_count > 1 &&
+    TUTTI_TRY(ask_explanation(client, question, 0, &why, err));
+
+    if (world && !why.settled && why.rank_count > 1 &&
         client_wire_host_count(client, why.rank_count, client_deadline(client, HOSTS_TIMEOUT_MS),
                                &hosts, NULL) == TUTTI_OK) {
-        code = ask_explanation(client, question, hosts, &why, err);
+        TUTTI_TRY(ask_explanation(client, question, hosts, &why, err));
     }
-    if (code == TUTTI_OK) {
-        *ret_explanation = why;
-    }
-    return code;
+    *ret_explanation = why;
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -106,13 +103,10 @@ tutti_algorithms_set(tutti_client *client, const char *table, const char *forced
     const client_call call = {
         .stub = &stub_set, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
     tutti_rpc_message *message = NULL;
-    tutti_code code;
 
     request.table = client_write_text(table);
     request.forced = client_write_text(forced);
-    code = client_invoke(client, &call, &request.base, &message, err);
-    if (code == TUTTI_OK) {
-        tutti_rpc_message_free(message);
-    }
-    return code;
+    TUTTI_TRY(client_invoke(client, &call, &request.base, &message, err));
+    tutti_rpc_message_free(message);
+    return TUTTI_OK;
 }

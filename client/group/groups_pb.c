@@ -47,17 +47,13 @@ client_read_group(const Tutti__V1__Group *message, tutti_group_info *ret, tutti_
 {
     tutti_group_info info = {.rank = -1};
     size_t count = 0;
-    tutti_code code;
 
     if (message == NULL || message->n_ranks > TUTTI_RANKS_MAX ||
         (message->n_ranks == 0 && message->n_spans == 0)) {
         return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the coordinator answered a group of %zu ranks",
                           message == NULL ? 0 : message->n_ranks);
     }
-    code = read_groups_ranks(message, &info.ranks, &count, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(read_groups_ranks(message, &info.ranks, &count, err));
     info.rank_count = (uint32_t)count;
     info.id = message->id;
     info.epoch = message->epoch;
@@ -150,11 +146,8 @@ client_wire_group_delete(tutti_client *client, const char *name, uint64_t id, bo
     Tutti__V1__DeleteGroupRequest request = TUTTI__V1__DELETE_GROUP_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_delete_group);
     Tutti__V1__Member member;
-    tutti_code code = client_check_member(client, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_check_member(client, err));
     client_write_member(client, &member);
     request.member = &member;
     request.name = client_write_text(name);
@@ -213,10 +206,7 @@ list_groups_page(tutti_client *client, char *token, size_t token_size, group_lis
     request.job = client_write_text(client_job(client));
     request.page_size = PAGE_SIZE;
     request.page_token = token;
-    code = client_invoke(client, &call, &request.base, &message, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_invoke(client, &call, &request.base, &message, err));
     response = tutti_rpc_message_get(message);
     code = add_groups(list, response, err);
     if (code == TUTTI_OK) {

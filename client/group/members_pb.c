@@ -1,4 +1,5 @@
 /* CoordinatorService.WatchMembers. */
+#include "base/error/fail.h"
 #include "client/conn/client.h"
 #include "client/conn/conn_pool.h"
 #include "client/conn/types_pb.h"
@@ -15,11 +16,9 @@ client_wire_members_open(tutti_client *client, client_conn *conn, uint64_t after
     Tutti__V1__WatchMembersRequest request = TUTTI__V1__WATCH_MEMBERS_REQUEST__INIT;
     const tutti_rpc_call_options options = {.deadline_ns = 0};
     tutti_rpc_stream *stream = NULL;
-    tutti_code code = tutti_rpc_stream_open(conn->channel, &stub_watch, &options, &stream, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_rpc_stream_open(conn->channel, &stub_watch, &options, &stream, err));
     request.job = client_write_text(client_job(client));
     request.after_epoch = after_epoch;
     request.job_id = job_id;
@@ -72,11 +71,8 @@ client_wire_members_read(tutti_rpc_stream *stream, tutti_rpc_message **ret_messa
                          tutti_member_event *ret_event, tutti_error *err)
 {
     tutti_rpc_message *message = NULL;
-    const tutti_code code = tutti_rpc_stream_read(stream, &message, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_rpc_stream_read(stream, &message, err));
     if (message != NULL) {
         read_event(tutti_rpc_message_get(message), ret_event);
     }

@@ -69,12 +69,9 @@ read_words(const mesh_words *words, tutti_mesh_info *ret, tutti_error *err)
                             .dim_count = (uint32_t)words->dim_count,
                             .rank_count = (uint32_t)words->rank_count,
                             .inside = words->coordinate_count > 0};
-    const tutti_code code = check_meshes_words(words, err);
     size_t i;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(check_meshes_words(words, err));
     info.ranks = calloc(words->rank_count, sizeof(*info.ranks));
     if (info.ranks == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a mesh of %zu ranks",
@@ -137,11 +134,8 @@ tutti_mesh_create(tutti_client *client, const char *name, const uint32_t *shape,
 {
     Tutti__V1__CreateMeshRequest request = TUTTI__V1__CREATE_MESH_REQUEST__INIT;
     Tutti__V1__Member member;
-    tutti_code code = client_check_member(client, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_check_member(client, err));
     client_write_member(client, &member);
     request.member = &member;
     request.name = client_write_text(name);
@@ -186,11 +180,8 @@ tutti_mesh_delete(tutti_client *client, const char *name, tutti_error *err)
     Tutti__V1__DeleteMeshRequest request = TUTTI__V1__DELETE_MESH_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_delete);
     Tutti__V1__Member member;
-    tutti_code code = client_check_member(client, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_check_member(client, err));
     client_write_member(client, &member);
     request.member = &member;
     request.name = client_write_text(name);
@@ -250,10 +241,7 @@ list_meshes_page(tutti_client *client, char token[TUTTI_NAME_MAX + 1], mesh_list
     request.job = client_write_text(client_job(client));
     request.page_size = PAGE_SIZE;
     request.page_token = token;
-    code = client_invoke(client, &call, &request.base, &message, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_invoke(client, &call, &request.base, &message, err));
     response = tutti_rpc_message_get(message);
     code = add_meshes(list, response, err);
     if (code == TUTTI_OK) {

@@ -54,11 +54,8 @@ tutti_meet(tutti_client *client, const void *key, size_t key_size, tutti_meeting
         TUTTI__V1__RENDEZVOUS_SERVICE_MEET_REQUEST__INIT;
     client_call call = {.stub = &stub_meet, .kind = CLIENT_COORDINATOR};
     tutti_rpc_message *message = NULL;
-    tutti_code code = check_meeting(meeting, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(check_meeting(meeting, err));
     request.job = client_write_text(client_job(client));
     request.key = client_write_bytes(key, key_size);
     request.count = meeting->count;
@@ -73,10 +70,8 @@ tutti_meet(tutti_client *client, const void *key, size_t key_size, tutti_meeting
         meeting->timeout_ms != 0 ? meeting->timeout_ms : client->settings.timeout_ms;
     request.token = tutti_id_draw();
     call.deadline_ns = client_op_deadline(request.timeout_ms);
-    code = client_invoke_again(client, &call, &request.base, &message, err);
-    if (code == TUTTI_OK) {
-        read_meeting(tutti_rpc_message_get(message), meeting);
-        tutti_rpc_message_free(message);
-    }
-    return code;
+    TUTTI_TRY(client_invoke_again(client, &call, &request.base, &message, err));
+    read_meeting(tutti_rpc_message_get(message), meeting);
+    tutti_rpc_message_free(message);
+    return TUTTI_OK;
 }

@@ -88,11 +88,9 @@ tutti_kv_multi_get(tutti_client *client, const tutti_kv_bytes *keys, size_t coun
     const client_call call = ask_and_wait(client, &stub_multi_get, timeout_ms, &request.timeout_ms);
     ProtobufCBinaryData wire[KEYS_MAX];
     tutti_rpc_message *message = NULL;
-    tutti_code code = write_keys(keys, count, wire, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(write_keys(keys, count, wire, err));
     request.job = client_write_text(client_job(client));
     request.n_keys = count;
     request.keys = wire;
@@ -115,12 +113,9 @@ tutti_kv_multi_set(tutti_client *client, const tutti_kv_bytes *keys, const tutti
     ProtobufCBinaryData wire[KEYS_MAX];
     Tutti__V1__Entry entries[KEYS_MAX];
     Tutti__V1__Entry *pointers[KEYS_MAX];
-    const tutti_code code = write_keys(keys, count, wire, err);
     size_t i;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(write_keys(keys, count, wire, err));
     for (i = 0; i < count; i++) {
         tutti__v1__entry__init(&entries[i]);
         entries[i].key = wire[i];
@@ -160,11 +155,9 @@ tutti_kv_check(tutti_client *client, const tutti_kv_bytes *keys, size_t count, b
     const client_call call = client_ask_coordinator(client, &stub_check);
     ProtobufCBinaryData wire[KEYS_MAX];
     tutti_rpc_message *message = NULL;
-    tutti_code code = write_keys(keys, count, wire, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(write_keys(keys, count, wire, err));
     request.job = client_write_text(client_job(client));
     request.n_keys = count;
     request.keys = wire;
@@ -196,16 +189,13 @@ tutti_kv_count(tutti_client *client, const void *prefix, size_t prefix_size, uin
     const client_call call = client_ask_coordinator(client, &stub_count);
     const Tutti__V1__StoreServiceCountResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code;
 
     request.job = client_write_text(client_job(client));
     request.prefix = client_write_bytes(prefix, prefix_size);
-    code = client_invoke_again(client, &call, &request.base, &message, err);
-    if (code == TUTTI_OK) {
-        response = tutti_rpc_message_get(message);
-        put_number(ret_count, response->count, message);
-    }
-    return code;
+    TUTTI_TRY(client_invoke_again(client, &call, &request.base, &message, err));
+    response = tutti_rpc_message_get(message);
+    put_number(ret_count, response->count, message);
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -216,18 +206,15 @@ tutti_kv_append(tutti_client *client, const void *key, size_t key_size, const vo
     const client_call call = client_ask_coordinator(client, &stub_append);
     const Tutti__V1__StoreServiceAppendResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code;
 
     request.job = client_write_text(client_job(client));
     request.key = client_write_bytes(key, key_size);
     request.value = client_write_bytes(value, value_size);
     request.token = tutti_id_draw();
-    code = client_invoke_again(client, &call, &request.base, &message, err);
-    if (code == TUTTI_OK) {
-        response = tutti_rpc_message_get(message);
-        put_number(ret_size, response->size, message);
-    }
-    return code;
+    TUTTI_TRY(client_invoke_again(client, &call, &request.base, &message, err));
+    response = tutti_rpc_message_get(message);
+    put_number(ret_size, response->size, message);
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -239,18 +226,15 @@ tutti_kv_push(tutti_client *client, const void *key, size_t key_size, const void
     const client_call call = client_ask_coordinator(client, &stub_push);
     const Tutti__V1__StoreServiceQueuePushResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code;
 
     request.job = client_write_text(client_job(client));
     request.key = client_write_bytes(key, key_size);
     request.value = client_write_bytes(value, value_size);
     request.token = tutti_id_draw();
-    code = client_invoke_again(client, &call, &request.base, &message, err);
-    if (code == TUTTI_OK) {
-        response = tutti_rpc_message_get(message);
-        put_number(ret_length, response->length, message);
-    }
-    return code;
+    TUTTI_TRY(client_invoke_again(client, &call, &request.base, &message, err));
+    response = tutti_rpc_message_get(message);
+    put_number(ret_length, response->length, message);
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -262,16 +246,13 @@ tutti_kv_length(tutti_client *client, const void *key, size_t key_size, uint64_t
     const client_call call = client_ask_coordinator(client, &stub_len);
     const Tutti__V1__StoreServiceQueueLenResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code;
 
     request.job = client_write_text(client_job(client));
     request.key = client_write_bytes(key, key_size);
-    code = client_invoke_again(client, &call, &request.base, &message, err);
-    if (code == TUTTI_OK) {
-        response = tutti_rpc_message_get(message);
-        put_number(ret_length, response->length, message);
-    }
-    return code;
+    TUTTI_TRY(client_invoke_again(client, &call, &request.base, &message, err));
+    response = tutti_rpc_message_get(message);
+    put_number(ret_length, response->length, message);
+    return TUTTI_OK;
 }
 
 /* ------------------------------------------------------------------------------ taking */

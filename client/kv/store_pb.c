@@ -141,21 +141,18 @@ tutti_kv_add(tutti_client *client, const void *key, size_t key_size, int64_t del
     const client_call call = client_ask_coordinator(client, &stub_add);
     const Tutti__V1__StoreServiceAddResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code;
 
     request.job = client_write_text(client_job(client));
     request.key = client_write_bytes(key, key_size);
     request.delta = delta;
     request.token = tutti_id_draw();
-    code = client_invoke_again(client, &call, &request.base, &message, err);
-    if (code == TUTTI_OK) {
-        response = tutti_rpc_message_get(message);
-        if (ret_value != NULL) {
-            *ret_value = response->value;
-        }
-        tutti_rpc_message_free(message);
+    TUTTI_TRY(client_invoke_again(client, &call, &request.base, &message, err));
+    response = tutti_rpc_message_get(message);
+    if (ret_value != NULL) {
+        *ret_value = response->value;
     }
-    return code;
+    tutti_rpc_message_free(message);
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -166,19 +163,16 @@ tutti_kv_delete(tutti_client *client, const void *key, size_t key_size, bool *re
     const client_call call = client_ask_coordinator(client, &stub_delete);
     const Tutti__V1__StoreServiceDeleteResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code;
 
     request.job = client_write_text(client_job(client));
     request.key = client_write_bytes(key, key_size);
-    code = client_invoke(client, &call, &request.base, &message, err);
-    if (code == TUTTI_OK) {
-        response = tutti_rpc_message_get(message);
-        if (ret_existed != NULL) {
-            *ret_existed = response->existed;
-        }
-        tutti_rpc_message_free(message);
+    TUTTI_TRY(client_invoke(client, &call, &request.base, &message, err));
+    response = tutti_rpc_message_get(message);
+    if (ret_existed != NULL) {
+        *ret_existed = response->existed;
     }
-    return code;
+    tutti_rpc_message_free(message);
+    return TUTTI_OK;
 }
 
 /* ------------------------------------------------------------------------------ list */
@@ -229,10 +223,7 @@ list_store_page(tutti_client *client, Tutti__V1__StoreServiceListRequest *reques
     size_t i;
 
     request->page_token = client_write_bytes(token->bytes, token->size);
-    code = client_invoke_again(client, &call, &request->base, &message, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_invoke_again(client, &call, &request->base, &message, err));
     page = tutti_rpc_message_get(message);
     for (i = 0; i < page->n_entries && !enough; i++) {
         const tutti_kv_entry entry = read_store_entry(page->entries[i]);
@@ -367,11 +358,9 @@ tutti_kv_watch(tutti_client *client, const void *prefix, size_t prefix_size, uin
         .deadline_ns = timeout_ms == 0 ? 0 : client_deadline(client, timeout_ms)};
     watching self = {.on_entry = on_entry, .arg = arg};
     client_conn *conn = NULL;
-    tutti_code code = client_conn_take(client, CLIENT_COORDINATOR, &conn, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_conn_take(client, CLIENT_COORDINATOR, &conn, err));
     request.job = client_write_text(client_job(client));
     request.prefix = client_write_bytes(prefix, prefix_size);
     code = tutti_rpc_stream_open(conn->channel, &stub_watch, &options, &self.stream, err);

@@ -79,20 +79,16 @@ tutti_infer(tutti_client *client, tutti_op_kind kind, const tutti_op *op, const 
     const client_op_fn fn = client_op_of(kind);
     tutti_op_result none;
     tutti_op own;
-    tutti_code code = client_take_op(op, &own, err);
 
-    if (code == TUTTI_OK && fn == NULL) {
-        code =
-            TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_OP", "%d is no kind of op", (int)kind);
-    }
-    if (code != TUTTI_OK) {
-        return code;
+    TUTTI_TRY(client_take_op(op, &own, err));
+
+    if (fn == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_OP", "%d is no kind of op",
+                              (int)kind);
     }
     self.place = place == NULL ? (tutti_infer_place){0} : *place;
     own.input = input == NULL ? own.input : NULL;
-    code = fn(client, &own, &memory, &none, err);
-    if (code == TUTTI_OK) {
-        *ret_result = self.result;
-    }
-    return code;
+    TUTTI_TRY(fn(client, &own, &memory, &none, err));
+    *ret_result = self.result;
+    return TUTTI_OK;
 }

@@ -41,7 +41,6 @@ static tutti_code
 read_outputs(Tutti__V1__TensorRef *const *outputs, size_t count, tutti_op_more *more,
              tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
     size_t i;
 
     if (count == 0) {
@@ -53,10 +52,10 @@ read_outputs(Tutti__V1__TensorRef *const *outputs, size_t count, tutti_op_more *
                           count);
     }
     more->output_count = count;
-    for (i = 0; i < count && code == TUTTI_OK; i++) {
-        code = client_read_handle(outputs[i], true, &more->outputs[i], err);
+    for (i = 0; i < count; i++) {
+        TUTTI_TRY(client_read_handle(outputs[i], true, &more->outputs[i], err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 tutti_code

@@ -101,11 +101,9 @@ get_object(tutti_client *client, const tutti_handle *handle, tutti_object *ret_o
 {
     unsigned char *bytes;
     uint64_t size = 0;
-    tutti_code code = tutti_spec_size(&handle->spec, NULL, &size, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_spec_size(&handle->spec, NULL, &size, err));
     bytes = malloc((size_t)size + 1);
     if (bytes == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an object of %zu bytes",

@@ -67,19 +67,16 @@ tutti_code
 client_take_op(const tutti_op *given, tutti_op *ret_op, tutti_error *err)
 {
     tutti_op own;
-    tutti_code code = TUTTI_OK;
 
     tutti_op_init(&own);
     if (given != NULL) {
-        code = client_take_struct(&own, sizeof(own), given, given->size, "op", err);
+        TUTTI_TRY(client_take_struct(&own, sizeof(own), given, given->size, "op", err));
     }
-    if (code == TUTTI_OK) {
-        *ret_op = own;
-        if (own.more != NULL) {
-            *own.more = (tutti_op_more){0};
-        }
+    *ret_op = own;
+    if (own.more != NULL) {
+        *own.more = (tutti_op_more){0};
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static tutti_code
@@ -88,15 +85,13 @@ run_op(client_op_fn wire, tutti_client *client, const tutti_op *op, tutti_op_res
 {
     tutti_op_result result;
     tutti_op own;
-    tutti_code code = client_take_op(op, &own, err);
 
-    if (code == TUTTI_OK) {
-        code = wire(client, &own, NULL, &result, err);
-    }
-    if (code == TUTTI_OK && ret_result != NULL) {
+    TUTTI_TRY(client_take_op(op, &own, err));
+    TUTTI_TRY(wire(client, &own, NULL, &result, err));
+    if (ret_result != NULL) {
         *ret_result = result;
     }
-    return code;
+    return TUTTI_OK;
 }
 
 #define OP_FUNCTION(op_name, wire, NAME)                                                           \

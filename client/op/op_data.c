@@ -189,16 +189,14 @@ run_data(data_op *self)
 static tutti_code
 take_op_outputs(data_op *self, const tutti_op *op)
 {
-    tutti_code code = client_take_op(op, &self->op, self->err);
+    TUTTI_TRY(client_take_op(op, &self->op, self->err));
 
-    if (code == TUTTI_OK) {
-        assert(self->op.input == NULL && self->op.output == NULL && !self->op.async);
-        code = tutti_spec_size(self->memory.spec, NULL, &self->memory.bytes, self->err);
-    }
-    if (code == TUTTI_OK && self->keeps_size) {
+    assert(self->op.input == NULL && self->op.output == NULL && !self->op.async);
+    TUTTI_TRY(tutti_spec_size(self->memory.spec, NULL, &self->memory.bytes, self->err));
+    if (self->keeps_size) {
         self->memory.result_bytes = self->memory.bytes;
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* Is this rank the op's root? */
@@ -208,22 +206,17 @@ find_root(const data_op *self, bool *ret_root)
     const tutti_op *op = &self->op;
     const uint32_t rank = self->client->agent.rank;
     tutti_group_info group;
-    tutti_code code = client_check_member(self->client, self->err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_check_member(self->client, self->err));
     if (op->global || op->group == NULL || strcmp(op->group, "world") == 0) {
         *ret_root = op->root >= 0 && (uint32_t)op->root == rank;
         return TUTTI_OK;
     }
-    code = tutti_group_get(self->client, op->group, &group, self->err);
-    if (code == TUTTI_OK) {
-        *ret_root =
-            op->root >= 0 && (uint32_t)op->root < group.rank_count && group.ranks[op->root] == rank;
-        tutti_group_info_free(&group);
-    }
-    return code;
+    TUTTI_TRY(tutti_group_get(self->client, op->group, &group, self->err));
+    *ret_root =
+        op->root >= 0 && (uint32_t)op->root < group.rank_count && group.ranks[op->root] == rank;
+    tutti_group_info_free(&group);
+    return TUTTI_OK;
 }
 
 static tutti_code
@@ -256,15 +249,11 @@ check_result(const data_op *self)
 static tutti_code
 perform_op_data(data_op *self, const tutti_op *op)
 {
-    tutti_code code = take_op_outputs(self, op);
+    TUTTI_TRY(take_op_outputs(self, op));
 
-    if (code == TUTTI_OK) {
-        code = take_role(self);
-    }
-    if (code == TUTTI_OK) {
-        code = check_result(self);
-    }
-    return code == TUTTI_OK ? run_data(self) : code;
+    TUTTI_TRY(take_role(self));
+    TUTTI_TRY(check_result(self));
+    return run_data(self);
 }
 
 /* ------------------------------------------------------------------------------ the ops */

@@ -68,15 +68,14 @@ read_result(const Tutti__V1__TensorRef *output, const Tutti__V1__OpInfo *info,
 {
     tutti_op_result result = {.sequence = info == NULL ? 0 : info->sequence,
                               .elapsed_us = info == NULL ? 0 : info->elapsed_us};
-    tutti_code code = client_read_handle(output, false, &result.output, err);
 
-    if (code == TUTTI_OK && info != NULL) {
-        code = client_read_id(info->work, result.work, err);
+    TUTTI_TRY(client_read_handle(output, false, &result.output, err));
+
+    if (info != NULL) {
+        TUTTI_TRY(client_read_id(info->work, result.work, err));
     }
-    if (code == TUTTI_OK) {
-        *ret_result = result;
-    }
-    return code;
+    *ret_result = result;
+    return TUTTI_OK;
 }
 
 /* The bytes of an inline result go where the caller wants them, if they are what was expected. */
@@ -108,7 +107,7 @@ client_read_op(tutti_rpc_message *message, const Tutti__V1__TensorRef *output,
                const Tutti__V1__OpInfo *info, const client_inline *memory,
                tutti_op_result *ret_result, tutti_error *err)
 {
-    const tutti_code code = read_result(output, info, ret_result, err);
+    TUTTI_TRY(read_result(output, info, ret_result, err));
 
-    return code == TUTTI_OK ? read_memory(message, ret_result, memory, err) : code;
+    return read_memory(message, ret_result, memory, err);
 }

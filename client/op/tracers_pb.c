@@ -193,21 +193,16 @@ read_tracer_answer(tutti_rpc_message *message, tutti_gradient **ret_found, size_
 {
     const Tutti__V1__BackwardResponse *response = tutti_rpc_message_get(message);
     char work[TUTTI_HANDLE_MAX + 1] = "";
-    tutti_code code = TUTTI_OK;
 
     if (response->info != NULL) {
-        code = client_read_id(response->info->work, work, err);
+        TUTTI_TRY(client_read_id(response->info->work, work, err));
     }
-    if (code == TUTTI_OK) {
-        code = read_found(response, ret_found, err);
+    TUTTI_TRY(read_found(response, ret_found, err));
+    *ret_count = response->n_gradients;
+    if (ret_work != NULL) {
+        memcpy(ret_work, work, sizeof(work));
     }
-    if (code == TUTTI_OK) {
-        *ret_count = response->n_gradients;
-        if (ret_work != NULL) {
-            memcpy(ret_work, work, sizeof(work));
-        }
-    }
-    return code;
+    return TUTTI_OK;
 }
 
 static void

@@ -33,16 +33,12 @@ read_status(const Tutti__V1__WorkStatus *message, tutti_work_status *ret, tutti_
                                 .source = message->source,
                                 .source_global = message->source_global,
                                 .elapsed_us = message->elapsed_us};
-    tutti_code code = client_read_id(message->work, status.work, err);
 
-    if (code == TUTTI_OK) {
-        code = client_read_handle(message->output, false, &status.output, err);
-    }
-    if (code == TUTTI_OK) {
-        client_read_error(message->error, &status.error);
-        *ret = status;
-    }
-    return code;
+    TUTTI_TRY(client_read_id(message->work, status.work, err));
+    TUTTI_TRY(client_read_handle(message->output, false, &status.output, err));
+    client_read_error(message->error, &status.error);
+    *ret = status;
+    return TUTTI_OK;
 }
 
 /* All of them, or, where nobody wants them, the first that failed. */
@@ -77,11 +73,9 @@ wait_for_works(tutti_client *client, const char *const *works, size_t count, uin
         .stub = &stub_wait, .kind = CLIENT_CONTROL, .deadline_ns = client_op_deadline(timeout_ms)};
     const Tutti__V1__WaitResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code = check_works_count(count, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(check_works_count(count, err));
     request.n_works = count;
     request.works = (char **)(uintptr_t)works;
     request.timeout_ms = timeout_ms;
@@ -122,11 +116,9 @@ tutti_test(tutti_client *client, const char *const *works, size_t count,
         .stub = &stub_test, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
     const Tutti__V1__TestResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code = check_works_count(count, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(check_works_count(count, err));
     request.n_works = count;
     request.works = (char **)(uintptr_t)works;
     code = client_invoke(client, &call, &request.base, &message, err);

@@ -66,14 +66,13 @@ tutti_pipeline_open(tutti_client *client, const tutti_pipeline_options *options,
                     tutti_pipeline **ret_pipeline, tutti_error *err)
 {
     tutti_pipeline_options own;
-    tutti_code code = TUTTI_OK;
 
     tutti_pipeline_options_init(&own);
     if (options != NULL) {
-        code =
-            client_take_struct(&own, sizeof(own), options, options->size, "pipeline options", err);
+        TUTTI_TRY(
+            client_take_struct(&own, sizeof(own), options, options->size, "pipeline options", err));
     }
-    return code == TUTTI_OK ? new_pipeline(client, &own, ret_pipeline, err) : code;
+    return new_pipeline(client, &own, ret_pipeline, err);
 }
 
 static void
@@ -191,11 +190,9 @@ static tutti_code
 read_one_pipeline(tutti_pipeline *pipeline, tutti_error *err)
 {
     tutti_rpc_message *message = NULL;
-    tutti_code code = tutti_pipeline_flush(pipeline, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_pipeline_flush(pipeline, err));
     if (tutti_rpc_stream_read(pipeline->stream, &message, NULL) != TUTTI_OK || message == NULL) {
         return pipeline_end(pipeline, err);
     }

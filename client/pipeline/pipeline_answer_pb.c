@@ -62,19 +62,16 @@ read_response(const Tutti__V1__RunResponse *answer, tutti_rpc_message *message, 
     const ProtobufCMessage *response =
         (const ProtobufCMessage *)answer->all_reduce; /* whichever it is */
     const client_inline nothing = {0};
-    tutti_code code;
 
     if (answer->result_case == TUTTI__V1__RUN_RESPONSE__RESULT_SYNC) {
         client_read_error(answer->sync->error, &call->result.error);
         return TUTTI_OK;
     }
-    code = client_read_op(message, member_of(response, 1, &tutti__v1__tensor_ref__descriptor),
-                          member_of(response, 2, &tutti__v1__op_info__descriptor), &nothing,
-                          &call->result.op, err);
-    if (code == TUTTI_OK) {
-        code = read_more(response, &call->result.more, err);
-    }
-    return code == TUTTI_OK ? read_recv(answer, &call->result.op) : code;
+    TUTTI_TRY(client_read_op(message, member_of(response, 1, &tutti__v1__tensor_ref__descriptor),
+                             member_of(response, 2, &tutti__v1__op_info__descriptor), &nothing,
+                             &call->result.op, err));
+    TUTTI_TRY(read_more(response, &call->result.more, err));
+    return read_recv(answer, &call->result.op);
 }
 
 /* The caller's memory is written when he takes the result; whether it fits is known now. */
@@ -103,8 +100,6 @@ static tutti_code
 read_call(const Tutti__V1__RunResponse *answer, tutti_rpc_message *message, pipeline_call *call,
           tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
-
     call->result.id = call->id;
     client_read_error(NULL, &call->result.error);
     if (answer->result_case == TUTTI__V1__RUN_RESPONSE__RESULT__NOT_SET) {
@@ -115,11 +110,11 @@ read_call(const Tutti__V1__RunResponse *answer, tutti_rpc_message *message, pipe
         client_read_error(answer->error, &call->result.error);
         return TUTTI_OK;
     }
-    code = read_response(answer, message, call, err);
-    if (code == TUTTI_OK && call->memory.takes && call->result.op.work[0] == '\0') {
+    TUTTI_TRY(read_response(answer, message, call, err));
+    if (call->memory.takes && call->result.op.work[0] == '\0') {
         keep_bytes(call, message);
     }
-    return code;
+    return TUTTI_OK;
 }
 
 tutti_code

@@ -110,15 +110,14 @@ submit_pipeline(tutti_pipeline *pipeline, tutti_op_kind kind, const tutti_op *op
 {
     const client_op_fn fn = client_op_of(kind);
     tutti_op_result none;
-    tutti_code code;
 
     if (fn == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_OP", "%d is no kind of op",
                               (int)kind);
     }
     memory->request_hook = &pipeline->request_hook;
-    code = begin_pipeline(pipeline, memory, err);
-    return code == TUTTI_OK ? fn(pipeline->client, op, memory, &none, err) : code;
+    TUTTI_TRY(begin_pipeline(pipeline, memory, err));
+    return fn(pipeline->client, op, memory, &none, err);
 }
 
 tutti_code

@@ -102,25 +102,22 @@ ask_download(client_transfer_stream *self, tutti_error *err)
 {
     Tutti__V1__DownloadRequest request = TUTTI__V1__DOWNLOAD_REQUEST__INIT;
     const client_parallel_transfer *parallel = self->parallel;
-    tutti_code code;
 
     request.handle = client_write_text(self->index == 0 ? parallel->handle : parallel->found.text);
     request.offset = self->offset;
     request.length = parallel->count > 1 ? self->total_bytes : 0;
     request.chunk_bytes = self->transfer->chunk_bytes;
-    code = tutti_rpc_stream_write(self->stream, &request.base, NULL, err);
-    return code == TUTTI_OK ? tutti_rpc_stream_writes_done(self->stream, err) : code;
+    TUTTI_TRY(tutti_rpc_stream_write(self->stream, &request.base, NULL, err));
+    return tutti_rpc_stream_writes_done(self->stream, err);
 }
 
 static tutti_code
 download_part(client_parallel_transfer *parallel, size_t index, tutti_error *err)
 {
     client_transfer_stream self = client_part_of(parallel, index);
-    tutti_code code = client_part_begin(&self, &stub_download, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_part_begin(&self, &stub_download, err));
     code = ask_download(&self, err);
     if (code == TUTTI_OK) {
         code = receive_all(&self, parallel->data, err);

@@ -35,18 +35,11 @@ map_share(tutti_client *client, const char *handle, bool writable, tutti_view *v
 {
     char host_id[TUTTI_LOCAL_HOST_MAX + 1];
     client_share_offer offer;
-    tutti_code code;
 
     tutti_local_host_id(getenv("TUTTI_HOST_ID"), host_id);
-    code = client_wire_share(client, handle, writable, host_id, &offer, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
-    code = tutti_share_take(offer.socket, (tutti_bytes){offer.token, sizeof(offer.token)},
-                            client->settings.timeout_ms, &view->share, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_wire_share(client, handle, writable, host_id, &offer, err));
+    TUTTI_TRY(tutti_share_take(offer.socket, (tutti_bytes){offer.token, sizeof(offer.token)},
+                               client->settings.timeout_ms, &view->share, err));
     if (view->share.bytes != offer.bytes || view->share.writable != writable) {
         tutti_share_drop(&view->share);
         return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the memory that came is not what was asked for");
@@ -104,12 +97,9 @@ learn_share(tutti_client *client, const char *handle, tutti_view *view, tutti_er
 static tutti_code
 copy_share(tutti_client *client, const char *handle, tutti_view *view, tutti_error *err)
 {
-    tutti_code code = learn_share(client, handle, view, err);
     size_t room;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(learn_share(client, handle, view, err));
     room = ((size_t)view->bytes / ALIGN + 1) * ALIGN;
     view->copy = view->bytes > SIZE_MAX / 2 ? NULL : aligned_alloc(ALIGN, room);
     if (view->copy == NULL) {

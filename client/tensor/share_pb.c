@@ -15,12 +15,9 @@ static tutti_code
 read_offer(const Tutti__V1__ShareResponse *response, client_share_offer *ret, tutti_error *err)
 {
     client_share_offer offer = {.bytes = response->byte_count};
-    tutti_code code = client_read_handle(response->tensor, true, &offer.handle, err);
     uint64_t bytes = 0;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_read_handle(response->tensor, true, &offer.handle, err));
     if (response->token.len != sizeof(offer.token) ||
         strlen(response->socket) >= sizeof(offer.socket) || !offer.handle.known ||
         tutti_spec_size(&offer.handle.spec, NULL, &bytes, NULL) != TUTTI_OK ||

@@ -66,17 +66,13 @@ static tutti_code
 put_any(tutti_client *client, const client_put *put, const tutti_transfer *transfer,
         tutti_handle *ret_handle, tutti_error *err)
 {
-    tutti_code code;
-
     if (put->bytes > TUTTI_INLINE_BYTES_MAX) {
         return client_wire_upload(client, put, transfer, ret_handle, err);
     }
-    code = client_wire_put(client, put, client_deadline(client, transfer->timeout_ms), ret_handle,
-                           err);
-    if (code == TUTTI_OK) {
-        tell_done(transfer, put->bytes);
-    }
-    return code;
+    TUTTI_TRY(client_wire_put(client, put, client_deadline(client, transfer->timeout_ms),
+                              ret_handle, err));
+    tell_done(transfer, put->bytes);
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -85,12 +81,10 @@ client_put_any(tutti_client *client, const client_put *put, const tutti_transfer
 {
     client_put checked = *put;
     tutti_transfer own;
-    tutti_code code = tutti_spec_size(put->spec, NULL, &checked.bytes, err);
 
-    if (code == TUTTI_OK) {
-        code = take_transfer(transfer, &own, err);
-    }
-    return code == TUTTI_OK ? put_any(client, &checked, &own, ret_handle, err) : code;
+    TUTTI_TRY(tutti_spec_size(put->spec, NULL, &checked.bytes, err));
+    TUTTI_TRY(take_transfer(transfer, &own, err));
+    return put_any(client, &checked, &own, ret_handle, err);
 }
 
 tutti_code
@@ -108,9 +102,10 @@ tutti_tensor_write(tutti_client *client, const char *handle, const tutti_spec *s
 {
     const client_put put = {.spec = spec, .data = data, .into = handle};
     tutti_handle written;
-    tutti_code code = client_check_handle(handle, err);
 
-    return code == TUTTI_OK ? client_put_any(client, &put, transfer, &written, err) : code;
+    TUTTI_TRY(client_check_handle(handle, err));
+
+    return client_put_any(client, &put, transfer, &written, err);
 }
 
 tutti_code
@@ -118,21 +113,14 @@ tutti_tensor_read(tutti_client *client, const char *handle, void *data, uint64_t
                   const tutti_transfer *transfer, tutti_error *err)
 {
     tutti_transfer own;
-    tutti_code code = client_check_handle(handle, err);
 
-    if (code == TUTTI_OK) {
-        code = take_transfer(transfer, &own, err);
-    }
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_check_handle(handle, err));
+    TUTTI_TRY(take_transfer(transfer, &own, err));
     if (bytes > TUTTI_INLINE_BYTES_MAX) {
         return client_wire_download(client, handle, data, bytes, &own, err);
     }
-    code =
-        client_wire_get(client, handle, data, bytes, client_deadline(client, own.timeout_ms), err);
-    if (code == TUTTI_OK) {
-        tell_done(&own, bytes);
-    }
-    return code;
+    TUTTI_TRY(
+        client_wire_get(client, handle, data, bytes, client_deadline(client, own.timeout_ms), err));
+    tell_done(&own, bytes);
+    return TUTTI_OK;
 }

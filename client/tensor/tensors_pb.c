@@ -61,11 +61,9 @@ tutti_tensor_create(tutti_client *client, const tutti_spec *spec, const char *na
     const Tutti__V1__CreateResponse *response;
     tutti_rpc_message *message = NULL;
     wire_spec wire;
-    tutti_code code = tutti_spec_size(spec, NULL, NULL, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_spec_size(spec, NULL, NULL, err));
     client_write_spec(spec, &wire);
     request.spec = &wire.message;
     request.name = client_write_text(name);
@@ -116,11 +114,9 @@ tutti_tensor_copy(tutti_client *client, const char *handle, const char *into, co
     const client_call call = control_tensor(client, &stub_copy);
     const Tutti__V1__CopyResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code = client_check_handle(handle, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_check_handle(handle, err));
     request.handle = client_write_text(handle);
     request.into = client_write_text(into);
     request.name = client_write_text(name);
@@ -191,9 +187,9 @@ client_wire_delete(tutti_client *client, const char *const *handles, size_t coun
 tutti_code
 tutti_tensor_delete(tutti_client *client, const char *handle, tutti_error *err)
 {
-    const tutti_code code = client_check_handle(handle, err);
+    TUTTI_TRY(client_check_handle(handle, err));
 
-    return code == TUTTI_OK ? client_wire_delete(client, &handle, 1, err) : code;
+    return client_wire_delete(client, &handle, 1, err);
 }
 
 /* ------------------------------------------------------------------------------ looking */
@@ -202,15 +198,11 @@ static tutti_code
 read_tensors_info(const Tutti__V1__TensorInfo *message, tutti_tensor_info *ret, tutti_error *err)
 {
     tutti_tensor_info info = {0};
-    tutti_code code;
 
     if (message == NULL) {
         return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent answered nothing about the tensor");
     }
-    code = client_read_handle(message->tensor, true, &info.handle, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_read_handle(message->tensor, true, &info.handle, err));
     client_read_text(message->name, info.name, sizeof(info.name));
     info.bytes = message->byte_count;
     client_read_text(message->device, info.device, sizeof(info.device));
@@ -231,11 +223,9 @@ tutti_tensor_stat(tutti_client *client, const char *handle, tutti_tensor_info *r
     const client_call call = control_tensor(client, &stub_stat);
     const Tutti__V1__StatResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code = client_check_handle(handle, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_check_handle(handle, err));
     request.handle = client_write_text(handle);
     code = client_invoke(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
@@ -285,10 +275,7 @@ list_tensors_page(tutti_client *client, char *token, size_t token_size, info_lis
 
     request.page_size = PAGE_SIZE;
     request.page_token = token;
-    code = client_invoke(client, &call, &request.base, &message, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_invoke(client, &call, &request.base, &message, err));
     response = tutti_rpc_message_get(message);
     code = add_page(list, response, err);
     if (code == TUTTI_OK) {

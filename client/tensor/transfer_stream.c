@@ -36,11 +36,9 @@ client_part_begin(client_transfer_stream *self, const tutti_rpc_stub *stub, tutt
 {
     const client_conn_kind kind =
         self->index == 0 ? CLIENT_BULK : (client_conn_kind)(CLIENT_MORE + self->index - 1);
-    tutti_code code = client_conn_take(self->client, kind, &self->conn, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_conn_take(self->client, kind, &self->conn, err));
     code = tutti_rpc_stream_open(self->conn->channel, stub, NULL, &self->stream, err);
     if (code == TUTTI_OK) {
         code = client_stall_timer_add(&self->client->watch, self->watched, self->stream,

@@ -94,11 +94,9 @@ upload_part(client_parallel_transfer *parallel, size_t index, tutti_error *err)
 {
     client_transfer_stream self = client_part_of(parallel, index);
     tutti_handle handle = {0};
-    tutti_code code = client_part_begin(&self, &stub_upload, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(client_part_begin(&self, &stub_upload, err));
     code = index == 0 ? client_parallel_transfer_start_others(parallel, err) : TUTTI_OK;
     if (code == TUTTI_OK) {
         code = send_all(&self, parallel->put, err);
@@ -131,7 +129,6 @@ client_wire_upload(tutti_client *client, const client_put *put, const tutti_tran
                    tutti_handle *ret_handle, tutti_error *err)
 {
     client_parallel_transfer parallel;
-    tutti_code code;
 
     client_parallel_transfer_init(&parallel, client, transfer, put->bytes,
                                   client_parallel_transfer_count(client, transfer, put->bytes));
@@ -140,9 +137,7 @@ client_wire_upload(tutti_client *client, const client_put *put, const tutti_tran
     if (parallel.count > 1) {
         draw_token(&parallel);
     }
-    code = client_parallel_transfer_run(&parallel, err);
-    if (code == TUTTI_OK) {
-        *ret_handle = parallel.made;
-    }
-    return code;
+    TUTTI_TRY(client_parallel_transfer_run(&parallel, err));
+    *ret_handle = parallel.made;
+    return TUTTI_OK;
 }

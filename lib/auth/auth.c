@@ -201,12 +201,8 @@ check_token(tutti_auth *self, tutti_auth_keys *keys, const char *token,
 {
     tutti_auth_grant grant;
     tutti_auth_grant *kept;
-    const tutti_code code =
-        tutti_auth_token_read(keys, &self->rules, token, (int64_t)time(NULL), &grant, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_auth_token_read(keys, &self->rules, token, (int64_t)time(NULL), &grant, err));
     kept = auth_grant_dup(&grant, err);
     if (kept == NULL) {
         return TUTTI_RESOURCE_EXHAUSTED;

@@ -247,22 +247,22 @@ push_names(GENERAL_NAMES *names, const tutti_auth_certificate *wish, tutti_error
 {
     char uri[256];
     tutti_auth_grant grant;
-    tutti_code code = TUTTI_OK;
     size_t i;
 
-    for (i = 0; i < wish->address_count && code == TUTTI_OK; i++) {
-        code = push_address(names, wish->addresses[i], err);
+    for (i = 0; i < wish->address_count; i++) {
+        TUTTI_TRY(push_address(names, wish->addresses[i], err));
     }
-    if (code == TUTTI_OK && wish->grant != NULL) {
-        code = tutti_auth_grant_parse(wish->grant, &grant, err);
+    if (wish->grant != NULL) {
+        TUTTI_TRY(tutti_auth_grant_parse(wish->grant, &grant, err));
     }
-    if (code == TUTTI_OK && wish->grant != NULL) {
+    if (wish->grant != NULL) {
         (void)snprintf(uri, sizeof(uri), "tutti:%.240s", wish->grant);
-        code = strlen(wish->grant) <= 240 && push_text(names, GEN_URI, uri)
-                   ? TUTTI_OK
-                   : TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "\"%.64s\" is too long", wish->grant);
+        TUTTI_TRY(
+            strlen(wish->grant) <= 240 && push_text(names, GEN_URI, uri)
+                ? TUTTI_OK
+                : TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "\"%.64s\" is too long", wish->grant));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static tutti_code
@@ -293,7 +293,6 @@ static tutti_code
 make_leaf(pair *self, pair *authority, const tutti_auth_certificate *wish, tutti_error *err)
 {
     X509 *issuer = authority->certificate;
-    tutti_code code;
 
     if (!begin_cert(self, wish->name, wish->days) || !put_end(self->certificate, issuer) ||
         X509_set_issuer_name(self->certificate, X509_get_subject_name(issuer)) != 1 ||
@@ -304,11 +303,11 @@ make_leaf(pair *self, pair *authority, const tutti_auth_certificate *wish, tutti
         !put_extension(self->certificate, issuer, NID_authority_key_identifier, "keyid")) {
         return fail_openssl(err, "a certificate");
     }
-    code = put_names(self->certificate, wish, err);
-    if (code == TUTTI_OK && X509_sign(self->certificate, authority->key, EVP_sha256()) <= 0) {
-        code = fail_openssl(err, "a signature");
+    TUTTI_TRY(put_names(self->certificate, wish, err));
+    if (X509_sign(self->certificate, authority->key, EVP_sha256()) <= 0) {
+        TUTTI_TRY(fail_openssl(err, "a signature"));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 tutti_code

@@ -75,11 +75,8 @@ tutti_auth_certificate_show(const char *path, tutti_auth_shown *ret, tutti_error
     X509 *certificate;
     int days = 0;
     int seconds = 0;
-    tutti_code code = tutti_file_read(path, PEM_BYTES_MAX, &pem, NULL, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_file_read(path, PEM_BYTES_MAX, &pem, NULL, err));
     bio = BIO_new_mem_buf(pem, -1);
     certificate = bio == NULL ? NULL : PEM_read_bio_X509(bio, NULL, NULL, NULL);
     BIO_free(bio);

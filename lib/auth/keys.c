@@ -1,3 +1,5 @@
+#include "auth/keys.h"
+
 #include <assert.h>
 #include <openssl/bio.h>
 #include <openssl/crypto.h>
@@ -11,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "auth/keys.h"
 #include "base/error/fail.h"
 #include "base/os/file.h"
 
@@ -237,11 +238,9 @@ tutti_auth_keys_read(const char *path, tutti_auth_keys **ret_keys, tutti_error *
 {
     char *text = NULL;
     size_t size = 0;
-    tutti_code code = tutti_file_read(path, TUTTI_AUTH_KEY_FILE_MAX, &text, &size, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_file_read(path, TUTTI_AUTH_KEY_FILE_MAX, &text, &size, err));
     code = tutti_auth_keys_parse(path, text, size, ret_keys, err);
     OPENSSL_cleanse(text, size);
     free(text);

@@ -15,20 +15,20 @@
 static tutti_code
 check_address(const tutti_metrics_options *options, tutti_address *ret, tutti_error *err)
 {
-    tutti_code code = tutti_address_parse(options->listen, ret, err);
+    TUTTI_TRY(tutti_address_parse(options->listen, ret, err));
 
-    if (code == TUTTI_OK && ret->path[0] != '\0') {
+    if (ret->path[0] != '\0') {
         return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
                           "option --metrics: \"%s\" is a Unix socket, need host:port",
                           options->listen);
     }
-    if (code == TUTTI_OK && !options->open && !tutti_address_is_local(ret)) {
+    if (!options->open && !tutti_address_is_local(ret)) {
         return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
                           "option --metrics: others can reach %s, and metrics ask for no "
                           "credentials: listen on 127.0.0.1, or say --metrics-open",
                           options->listen);
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static tutti_code

@@ -127,11 +127,9 @@ tutti_share_take(const char *socket_name, tutti_bytes token, uint32_t timeout_ms
     tutti_share_view view = {.lease = -1};
     share_answer answer = {0};
     int fd = -1;
-    tutti_code code = show_token(socket_name, token, &view.lease, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(show_token(socket_name, token, &view.lease, err));
     code = hear_answer(view.lease, timeout_ms, &answer, &fd, err);
     if (code == TUTTI_OK) {
         code = map_share(fd, answer.bytes, answer.writable != 0, &view, err);

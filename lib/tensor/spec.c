@@ -47,7 +47,6 @@ tutti_code
 tutti_spec_check(const tutti_spec *spec, uint64_t *ret_count, uint64_t *ret_bytes, tutti_error *err)
 {
     uint64_t count = 0;
-    tutti_code code;
 
     assert(spec != NULL);
     if (tutti_dtype_bytes(spec->dtype) == 0) {
@@ -59,10 +58,7 @@ tutti_spec_check(const tutti_spec *spec, uint64_t *ret_count, uint64_t *ret_byte
                               "%" PRIu32 " dimensions, at most %d", spec->dim_count,
                               TUTTI_DIMS_MAX);
     }
-    code = count_elements(spec, &count, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(count_elements(spec, &count, err));
     if (ret_count != NULL) {
         *ret_count = count;
     }

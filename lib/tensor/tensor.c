@@ -46,10 +46,7 @@ make_tensor(tutti_space *space, const tutti_spec *spec, tutti_fill fill, tutti_t
     tutti_code code;
 
     assert(space != NULL && ret_tensor != NULL);
-    code = tutti_spec_check(spec, NULL, &bytes, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_spec_check(spec, NULL, &bytes, err));
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a tensor's record");

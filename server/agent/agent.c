@@ -153,33 +153,22 @@ open_engine(tutti_agent *agent, tutti_error *err)
                                          .on_need_peers = on_need_peers,
                                          .arg = agent};
     tutti_transport_shm_options shm = {.off = agent->options->no_shm, .host_id = agent->host_id};
-    tutti_code code = agent_algorithms_open(agent, err);
 
-    if (code == TUTTI_OK) {
-        code = tutti_fault_open(getenv("TUTTI_CHAOS"), err);
+    TUTTI_TRY(agent_algorithms_open(agent, err));
+    TUTTI_TRY(tutti_fault_open(getenv("TUTTI_CHAOS"), err));
+    TUTTI_TRY(tutti_agent_data_plane_open(agent->options, agent->server_options->listen, &shm.inner,
+                                          err));
+    if (tutti_fault_is_on()) {
+        TUTTI_TRY(tutti_transport_fault_open(shm.inner, &shm.inner, err));
     }
-    if (code == TUTTI_OK) {
-        code = tutti_agent_data_plane_open(agent->options, agent->server_options->listen,
-                                           &shm.inner, err);
-    }
-    if (code == TUTTI_OK && tutti_fault_is_on()) {
-        code = tutti_transport_fault_open(shm.inner, &shm.inner, err);
-    }
-    if (code == TUTTI_OK) {
-        code = tutti_transport_auth_open(shm.inner, agent->incarnation, &shm.inner, err);
-    }
-    if (code == TUTTI_OK) {
-        shm.memory = tutti_space_host_descriptor(agent->space);
-        shm.base = tutti_space_host_memory(agent->space, &shm.size);
-        agent_share_expose(agent, &shm);
-        code = tutti_transport_shm_open(&shm, &options.transport, err);
-    }
-    if (code == TUTTI_OK) {
-        agent_devices_backends(agent, options.devices);
-        options.backend_arg = agent->selector;
-        code = tutti_coll_engine_start(&options, &agent->engine, err);
-    }
-    return code;
+    TUTTI_TRY(tutti_transport_auth_open(shm.inner, agent->incarnation, &shm.inner, err));
+    shm.memory = tutti_space_host_descriptor(agent->space);
+    shm.base = tutti_space_host_memory(agent->space, &shm.size);
+    agent_share_expose(agent, &shm);
+    TUTTI_TRY(tutti_transport_shm_open(&shm, &options.transport, err));
+    agent_devices_backends(agent, options.devices);
+    options.backend_arg = agent->selector;
+    return tutti_coll_engine_start(&options, &agent->engine, err);
 }
 
 static tutti_code
@@ -215,34 +204,31 @@ on_drain(void *arg)
 static tutti_code
 open_services(tutti_agent *agent, tutti_error *err)
 {
-    tutti_code code = agent_open_channel(agent, err);
+    TUTTI_TRY(agent_open_channel(agent, err));
 
-    if (code == TUTTI_OK) {
-        code = tutti_rpc_server_new(agent->server_options,
-                                    (tutti_bytes){tutti_descriptor_set, tutti_descriptor_set_size},
-                                    agent->control, &agent->server, err);
-    }
-    if (code == TUTTI_OK) {
-        agent_add_tensors(agent);
-        agent_add_collectives(agent);
-        agent_add_diagnostics(agent);
-        agent_add_commands(agent);
-        agent_add_tracers(agent);
-        tutti_rpc_server_on_drain(agent->server, on_drain, agent);
-    }
-    return code == TUTTI_OK ? open_engine(agent, err) : code;
+    TUTTI_TRY(tutti_rpc_server_new(agent->server_options,
+                                   (tutti_bytes){tutti_descriptor_set, tutti_descriptor_set_size},
+                                   agent->control, &agent->server, err));
+    agent_add_tensors(agent);
+    agent_add_collectives(agent);
+    agent_add_diagnostics(agent);
+    agent_add_commands(agent);
+    agent_add_tracers(agent);
+    tutti_rpc_server_on_drain(agent->server, on_drain, agent);
+    return open_engine(agent, err);
 }
 
 static tutti_code
 check_options(const tutti_agent_options *options, tutti_error *err)
 {
     uint64_t rank = 0;
-    tutti_code code = tutti_check_name(options->job, "job", err);
 
-    if (code == TUTTI_OK && options->rank[0] != '\0') {
-        code = tutti_parse_uint(options->rank, TUTTI_RANKS_MAX - 1, &rank, err);
+    TUTTI_TRY(tutti_check_name(options->job, "job", err));
+
+    if (options->rank[0] != '\0') {
+        TUTTI_TRY(tutti_parse_uint(options->rank, TUTTI_RANKS_MAX - 1, &rank, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static const struct agent_hooks hooks_of_rooms = {
@@ -329,19 +315,13 @@ run_start(tutti_rpc_task *task)
 tutti_code
 tutti_agent_start(tutti_agent *agent, tutti_error *err)
 {
-    tutti_code code = tutti_rpc_server_start(agent->server, err);
+    TUTTI_TRY(tutti_rpc_server_start(agent->server, err));
 
-    if (code == TUTTI_OK) {
-        code = read_addresses(agent, err);
-    }
-    if (code == TUTTI_OK) {
-        say_addresses(agent);
-    }
-    if (code == TUTTI_OK) {
-        agent->start_task.on_run = run_start;
-        tutti_rpc_loop_post(agent->control, &agent->start_task);
-    }
-    return code;
+    TUTTI_TRY(read_addresses(agent, err));
+    say_addresses(agent);
+    agent->start_task.on_run = run_start;
+    tutti_rpc_loop_post(agent->control, &agent->start_task);
+    return TUTTI_OK;
 }
 
 void

@@ -80,21 +80,17 @@ static tutti_code
 write_all_change(store_lmdb *self, MDB_txn *txn, const tutti_store_change *changes, size_t count,
                  step *steps, tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
     int own;
     size_t i;
 
-    for (i = 0; i < count && code == TUTTI_OK; i++) {
-        code = remember_change(self, &changes[i], &steps[i], err);
+    for (i = 0; i < count; i++) {
+        TUTTI_TRY(remember_change(self, &changes[i], &steps[i], err));
     }
-    for (i = 0; i < count && code == TUTTI_OK; i++) {
-        code = write_one(self, txn, &changes[i], &steps[i], err);
+    for (i = 0; i < count; i++) {
+        TUTTI_TRY(write_one(self, txn, &changes[i], &steps[i], err));
     }
-    if (code == TUTTI_OK) {
-        own = store_lmdb_put_own(self, txn, tutti_store_version(self->memory) + 1);
-        code = own == MDB_SUCCESS ? TUTTI_OK : store_lmdb_fail(self, err, own, "write to");
-    }
-    return code;
+    own = store_lmdb_put_own(self, txn, tutti_store_version(self->memory) + 1);
+    return own == MDB_SUCCESS ? TUTTI_OK : store_lmdb_fail(self, err, own, "write to");
 }
 
 /* Nothing was written: digests are what they were. */

@@ -430,21 +430,20 @@ check_tree(checker *self, bool is_free)
 {
     walk tree = {.head = &self->meta.trees[is_free ? 0 : 1], .is_free = is_free};
     const uint16_t flags = is_free ? KEYS_ARE_NUMBERS : 0;
-    tutti_code code = TUTTI_OK;
 
     if (tree.head->flags != flags || tree.head->depth > DEPTH_MAX ||
         (tree.head->root == NO_PAGE) != (tree.head->depth == 0)) {
         return refuse_page(self, "its head describes a tree that cannot be");
     }
     if (tree.head->root != NO_PAGE) {
-        code = walk_page(self, &tree, tree.head->root, 1, (range){0, 0});
+        TUTTI_TRY(walk_page(self, &tree, tree.head->root, 1, (range){0, 0}));
     }
-    if (code == TUTTI_OK && tree.entries != tree.head->entries) {
-        code =
-            refuse_page(self, "it has %llu rows and should have %llu",
-                        (unsigned long long)tree.entries, (unsigned long long)tree.head->entries);
+    if (tree.entries != tree.head->entries) {
+        TUTTI_TRY(refuse_page(self, "it has %llu rows and should have %llu",
+                              (unsigned long long)tree.entries,
+                              (unsigned long long)tree.head->entries));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* ------------------------------------------------------------------------------ heads */
@@ -489,20 +488,14 @@ check_metas(checker *self, bool was_cut)
 {
     meta_head metas[2];
     uint64_t bytes;
-    tutti_code code = read_meta(self, 0, &metas[0]);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(read_meta(self, 0, &metas[0]));
     bytes = metas[0].trees[0].page_bytes;
     if (bytes < PAGE_BYTES_MIN || bytes > PAGE_BYTES_MAX || (bytes & (bytes - 1)) != 0) {
         return refuse_page(self, "pages of %llu bytes cannot be", (unsigned long long)bytes);
     }
     self->page_bytes = (size_t)bytes;
-    code = read_meta(self, 1, &metas[1]);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(read_meta(self, 1, &metas[1]));
     self->meta = metas[metas[1].txn > metas[0].txn ? 1 : 0];
     self->before = metas[metas[1].txn > metas[0].txn ? 0 : 1];
     if (metas[1].trees[0].page_bytes != bytes || !are_neighbours(metas, was_cut) ||
@@ -611,15 +604,11 @@ store_lmdb_check(int file, const char *path, bool was_cut, tutti_error *err)
 {
     checker self = {.file = file, .path = path, .page_bytes = PAGE_BYTES_MIN, .err = err};
     struct stat stat;
-    tutti_code code;
 
     if (fstat(file, &stat) != 0) {
         return TUTTI_FAIL_ERRNO(err, errno, "could not look at %s/data.mdb", path);
     }
-    code = check_metas(&self, was_cut);
-    if (code == TUTTI_OK) {
-        self.file_pages = (uint64_t)stat.st_size / self.page_bytes;
-        code = check_pages(&self);
-    }
-    return code;
+    TUTTI_TRY(check_metas(&self, was_cut));
+    self.file_pages = (uint64_t)stat.st_size / self.page_bytes;
+    return check_pages(&self);
 }

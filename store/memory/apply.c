@@ -15,15 +15,15 @@ typedef struct step {
 static tutti_code
 make_fresh(const tutti_store_change *changes, size_t count, step *steps, tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
     size_t i;
 
-    for (i = 0; i < count && code == TUTTI_OK; i++) {
+    for (i = 0; i < count; i++) {
         if (!changes[i].remove) {
-            code = store_memory_record_new(changes[i].key, changes[i].value, &steps[i].fresh, err);
+            TUTTI_TRY(
+                store_memory_record_new(changes[i].key, changes[i].value, &steps[i].fresh, err));
         }
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* What was lent may be among the keys: those of `fresh` are our own. Returns whether it changed. */

@@ -127,13 +127,12 @@ static tutti_code
 add_record(store_memory *self, tutti_bytes key, tutti_bytes value, tutti_error *err)
 {
     record *one = NULL;
-    const tutti_code code = store_memory_record_new(key, value, &one, err);
 
-    if (code == TUTTI_OK) {
-        one->version = ++self->version;
-        store_memory_attach(self, one);
-    }
-    return code;
+    TUTTI_TRY(store_memory_record_new(key, value, &one, err));
+
+    one->version = ++self->version;
+    store_memory_attach(self, one);
+    return TUTTI_OK;
 }
 
 /* `value` may be bytes of this very store: the old ones are freed last. */
@@ -171,16 +170,12 @@ store_memory_set(tutti_store *store, tutti_bytes key, tutti_bytes value, uint64_
     store_memory *self = store_memory_from(store);
     record *one = store_memory_record_from(tutti_map_find(&self->records, key));
     const uint64_t more = one == NULL ? key.size + value.size : value.size;
-    tutti_code code = check_memory_limits(self, one, more, err);
 
-    if (code == TUTTI_OK) {
-        code =
-            one == NULL ? add_record(self, key, value, err) : replace_value(self, one, value, err);
-    }
-    if (code == TUTTI_OK) {
-        *ret_version = self->version;
-    }
-    return code;
+    TUTTI_TRY(check_memory_limits(self, one, more, err));
+    TUTTI_TRY(one == NULL ? add_record(self, key, value, err)
+                          : replace_value(self, one, value, err));
+    *ret_version = self->version;
+    return TUTTI_OK;
 }
 
 static void
@@ -275,16 +270,15 @@ tutti_store_memory_restore(tutti_store *store, const tutti_store_entry *entry, t
     store_memory *self = store_memory_from(store);
     record *old = store_memory_record_from(tutti_map_find(&self->records, entry->key));
     record *one = NULL;
-    const tutti_code code = store_memory_record_new(entry->key, entry->value, &one, err);
 
-    if (code == TUTTI_OK) {
-        if (old != NULL) {
-            drop_memory(self, old);
-        }
-        one->version = entry->version;
-        store_memory_attach(self, one);
+    TUTTI_TRY(store_memory_record_new(entry->key, entry->value, &one, err));
+
+    if (old != NULL) {
+        drop_memory(self, old);
     }
-    return code;
+    one->version = entry->version;
+    store_memory_attach(self, one);
+    return TUTTI_OK;
 }
 
 void

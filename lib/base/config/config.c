@@ -60,16 +60,15 @@ apply_number(const config_value *one, tutti_error *err)
     const tutti_option *option = one->option;
     const uint64_t most = option->most == 0 ? UINT64_MAX : option->most;
     uint64_t number = 0;
-    tutti_code code = parse_number(option, one->text, &number, err);
 
-    if (code == TUTTI_OK && (number < option->least || number > most)) {
-        code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s, need %" PRIu64 " to %" PRIu64,
+    TUTTI_TRY(parse_number(option, one->text, &number, err));
+
+    if (number < option->least || number > most) {
+        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s, need %" PRIu64 " to %" PRIu64,
                           one->text, option->least, most);
     }
-    if (code == TUTTI_OK) {
-        memcpy(one->member, &number, sizeof(number));
-    }
-    return code;
+    memcpy(one->member, &number, sizeof(number));
+    return TUTTI_OK;
 }
 
 static tutti_code
@@ -98,20 +97,19 @@ static tutti_code
 collect_option(tutti_config *config, const tutti_option_set *sets, size_t set_count,
                tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
     size_t s;
     size_t i;
 
-    for (s = 0; s < set_count && code == TUTTI_OK; s++) {
-        for (i = 0; i < sets[s].count && code == TUTTI_OK; i++) {
+    for (s = 0; s < set_count; s++) {
+        for (i = 0; i < sets[s].count; i++) {
             config_value *one = &config->values[config->count++];
 
             one->option = &sets[s].options[i];
             one->member = (char *)sets[s].target + one->option->offset;
-            code = tutti_config_set_value(one, one->option->fallback, CONFIG_FROM_DEFAULT, err);
+            TUTTI_TRY(tutti_config_set_value(one, one->option->fallback, CONFIG_FROM_DEFAULT, err));
         }
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static tutti_code
@@ -119,22 +117,17 @@ read_sources(tutti_config *config, int argc, char *const *argv, tutti_config_wis
              tutti_error *err)
 {
     const char *path = tutti_config_find_path(argc, argv);
-    tutti_code code = TUTTI_OK;
     size_t i;
 
     if (path != NULL && path[0] != '\0') {
-        code = tutti_config_read_file(config, path, err);
+        TUTTI_TRY(tutti_config_read_file(config, path, err));
     }
-    if (code == TUTTI_OK) {
-        code = tutti_config_read_environment(config, err);
+    TUTTI_TRY(tutti_config_read_environment(config, err));
+    TUTTI_TRY(tutti_config_read_flags(config, argc, argv, ret_wish, err));
+    for (i = 0; i < config->count; i++) {
+        TUTTI_TRY(apply_option(&config->values[i], err));
     }
-    if (code == TUTTI_OK) {
-        code = tutti_config_read_flags(config, argc, argv, ret_wish, err);
-    }
-    for (i = 0; i < config->count && code == TUTTI_OK; i++) {
-        code = apply_option(&config->values[i], err);
-    }
-    return code;
+    return TUTTI_OK;
 }
 
 tutti_code

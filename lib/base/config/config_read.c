@@ -105,17 +105,17 @@ find_env(const tutti_option *option)
 tutti_code
 tutti_config_read_environment(tutti_config *config, tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
     size_t i;
 
-    for (i = 0; i < config->count && code == TUTTI_OK; i++) {
+    for (i = 0; i < config->count; i++) {
         const char *text = find_env(config->values[i].option);
 
         if (text != NULL) {
-            code = tutti_config_set_value(&config->values[i], text, CONFIG_FROM_ENVIRONMENT, err);
+            TUTTI_TRY(
+                tutti_config_set_value(&config->values[i], text, CONFIG_FROM_ENVIRONMENT, err));
         }
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static bool

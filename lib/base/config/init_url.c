@@ -101,18 +101,16 @@ static tutti_code
 find_numbers(const parts *self, bool from_environment, tutti_init_lookup_fn lookup,
              tutti_init_url *url, tutti_error *err)
 {
-    tutti_code code = find_number(self, self->rank, "rank", from_environment ? "RANK" : NULL,
-                                  lookup, &url->rank, err);
+    TUTTI_TRY(find_number(self, self->rank, "rank", from_environment ? "RANK" : NULL, lookup,
+                          &url->rank, err));
 
-    if (code == TUTTI_OK) {
-        code = find_number(self, self->world_size, "world size",
-                           from_environment ? "WORLD_SIZE" : NULL, lookup, &url->world_size, err);
+    TUTTI_TRY(find_number(self, self->world_size, "world size",
+                          from_environment ? "WORLD_SIZE" : NULL, lookup, &url->world_size, err));
+    if (url->rank >= url->world_size) {
+        TUTTI_TRY(BAD(err, "init address " SHOWN ": rank %u in a world of %u", self->url,
+                      (unsigned)url->rank, (unsigned)url->world_size));
     }
-    if (code == TUTTI_OK && url->rank >= url->world_size) {
-        code = BAD(err, "init address " SHOWN ": rank %u in a world of %u", self->url,
-                   (unsigned)url->rank, (unsigned)url->world_size);
-    }
-    return code;
+    return TUTTI_OK;
 }
 
 /* ------------------------------------------------------------------------------ the place */
@@ -238,7 +236,6 @@ tutti_init_url_parse(const char *given, tutti_init_lookup_fn lookup, tutti_init_
     char copy[URL_BYTES_MAX];
     parts self = {.url = given};
     tutti_init_url url = {0};
-    tutti_code code;
     char *rest;
 
     if (snprintf(copy, sizeof(copy), "%s", given) >= (int)sizeof(copy)) {
@@ -253,22 +250,14 @@ tutti_init_url_parse(const char *given, tutti_init_lookup_fn lookup, tutti_init_
     self.place = rest + 3;
     rest = self.place;
     (void)strsep(&rest, "?");
-    code = find_kind(given, copy, &url.kind, err);
-    if (code == TUTTI_OK) {
-        code = split_query(&self, rest, err);
-    }
-    if (code == TUTTI_OK) {
-        code = url.kind == TUTTI_INIT_ENV   ? take_env(&self, lookup, &url, err)
-               : url.kind == TUTTI_INIT_TCP ? take_tcp(&self, &url, err)
-                                            : take_file(&self, &url, err);
-    }
-    if (code == TUTTI_OK) {
-        code = find_numbers(&self, url.kind == TUTTI_INIT_ENV, lookup, &url, err);
-    }
-    if (code == TUTTI_OK) {
-        *ret_url = url;
-    }
-    return code;
+    TUTTI_TRY(find_kind(given, copy, &url.kind, err));
+    TUTTI_TRY(split_query(&self, rest, err));
+    TUTTI_TRY(url.kind == TUTTI_INIT_ENV   ? take_env(&self, lookup, &url, err)
+              : url.kind == TUTTI_INIT_TCP ? take_tcp(&self, &url, err)
+                                           : take_file(&self, &url, err));
+    TUTTI_TRY(find_numbers(&self, url.kind == TUTTI_INIT_ENV, lookup, &url, err));
+    *ret_url = url;
+    return TUTTI_OK;
 }
 
 /* The first line of a file's text, which is cut there. */

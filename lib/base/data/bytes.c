@@ -73,11 +73,11 @@ tutti_buf_reserve(tutti_buf *buf, size_t size, tutti_error *err)
 tutti_code
 tutti_buf_add(tutti_buf *buf, const void *data, size_t size, tutti_error *err)
 {
-    const tutti_code code = tutti_buf_reserve(buf, size, err);
+    TUTTI_TRY(tutti_buf_reserve(buf, size, err));
 
-    if (code == TUTTI_OK && size > 0) {
+    if (size > 0) {
         memcpy(buf->data + buf->size, data, size);
         buf->size += size;
     }
-    return code;
+    return TUTTI_OK;
 }

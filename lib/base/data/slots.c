@@ -41,38 +41,30 @@ grow_slots(tutti_slots *slots, tutti_error *err)
 static tutti_code
 take_slot(tutti_slots *slots, uint32_t *ret_index, tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
-
     if (slots->first_free != NO_SLOT) {
         *ret_index = slots->first_free;
         slots->first_free = slots->slots[slots->first_free].next_free;
         return TUTTI_OK;
     }
     if (slots->used == slots->room) {
-        code = grow_slots(slots, err);
+        TUTTI_TRY(grow_slots(slots, err));
     }
-    if (code == TUTTI_OK) {
-        *ret_index = slots->used++;
-        slots->slots[*ret_index] = (tutti_slot){.generation = 1};
-    }
-    return code;
+    *ret_index = slots->used++;
+    slots->slots[*ret_index] = (tutti_slot){.generation = 1};
+    return TUTTI_OK;
 }
 
 tutti_code
 tutti_slots_add(tutti_slots *slots, void *owner, uint64_t *ret_number, tutti_error *err)
 {
     uint32_t index = 0;
-    tutti_code code;
 
     assert(owner != NULL);
     if (slots->count == slots->most) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "HANDLE_LIMIT",
                               "%u handles are in use, the limit", slots->most);
     }
-    code = take_slot(slots, &index, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(take_slot(slots, &index, err));
     slots->slots[index].owner = owner;
     slots->count++;
     *ret_number = slots->slots[index].generation << INDEX_BITS | index;

@@ -106,13 +106,10 @@ tutti_spans_unpack(const uint32_t *numbers, size_t count, uint32_t **ret_ranks, 
 {
     size_t total = 0;
     size_t used = 0;
-    const tutti_code code = check_spans(numbers, count, &total, err);
     uint32_t *ranks;
     size_t i;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(check_spans(numbers, count, &total, err));
     ranks = malloc((total + 1) * sizeof(*ranks));
     if (ranks == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "NO_MEMORY",

@@ -28,6 +28,19 @@
 #define TUTTI_FAIL_ERRNO(err, number, ...)                                                         \
     tutti_fail_errno((err), (number), TUTTI_HERE, __VA_ARGS__)
 
+/*
+ * Return the code of a call that has failed, from a function that owes nothing at that point: no
+ * memory, no lock, no state to undo. Where something is owed, `code` and one label at the end.
+ */
+#define TUTTI_TRY(call)                                                                            \
+    do {                                                                                           \
+        const tutti_code try_code_ = (call);                                                       \
+                                                                                                   \
+        if (try_code_ != TUTTI_OK) {                                                               \
+            return try_code_;                                                                      \
+        }                                                                                          \
+    } while (0)
+
 tutti_code tutti_fail(tutti_error *err, tutti_code code, const char *reason, const char *where,
                       const char *format, ...) __attribute__((format(printf, 5, 6)));
 

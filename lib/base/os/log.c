@@ -61,7 +61,6 @@ set_one(char *item, tutti_error *err)
 {
     char *equals = strchr(item, '=');
     room_level *entry = &state.rooms[state.room_count];
-    tutti_code code;
 
     if (equals == NULL) {
         return parse_level(item, &state.level, err);
@@ -71,12 +70,10 @@ set_one(char *item, tutti_error *err)
                           ROOMS_MAX);
     }
     *equals = '\0';
-    code = parse_level(equals + 1, &entry->level, err);
-    if (code == TUTTI_OK) {
-        (void)snprintf(entry->room, sizeof(entry->room), "%s", item);
-        state.room_count++;
-    }
-    return code;
+    TUTTI_TRY(parse_level(equals + 1, &entry->level, err));
+    (void)snprintf(entry->room, sizeof(entry->room), "%s", item);
+    state.room_count++;
+    return TUTTI_OK;
 }
 
 tutti_code

@@ -69,17 +69,16 @@ write_run(tutti_coll_agree *self, uint32_t first, uint32_t count, uint8_t of, tu
 {
     const agree_kind *one = of == OTHER ? NULL : &self->kinds[of];
     unsigned char head[RUN_BYTES];
-    tutti_code code;
 
     tutti_packet_put_u32(head, first);
     tutti_packet_put_u32(head + 4, count);
     head[8] = (unsigned char)(one == NULL ? 0 : one->size);
     head[9] = 0;
-    code = tutti_buf_add(&self->out, head, sizeof(head), err);
-    if (code == TUTTI_OK && one != NULL) {
-        code = tutti_buf_add(&self->out, one->bytes, one->size, err);
+    TUTTI_TRY(tutti_buf_add(&self->out, head, sizeof(head), err));
+    if (one != NULL) {
+        TUTTI_TRY(tutti_buf_add(&self->out, one->bytes, one->size, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 tutti_code

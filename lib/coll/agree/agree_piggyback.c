@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error/fail.h"
 #include "coll/agree/agree.h"
 #include "coll/agree/agree_private.h"
 #include "coll/packet/packet.h"
@@ -30,18 +31,17 @@ tutti_code
 tutti_agree_write_riders(tutti_coll_agree *self, tutti_error *err)
 {
     unsigned char head[RUN_BYTES] = {0};
-    tutti_code code;
     uint32_t i;
 
     tutti_packet_put_u32(head, (uint32_t)self->piggyback_size);
-    code = tutti_buf_add(&self->out, head, sizeof(head), err);
-    for (i = 0; i < self->size && code == TUTTI_OK; i++) {
+    TUTTI_TRY(tutti_buf_add(&self->out, head, sizeof(head), err));
+    for (i = 0; i < self->size; i++) {
         if (self->of[i] != UNKNOWN) {
-            code = tutti_buf_add(&self->out, self->riders + i * self->piggyback_size,
-                                 self->piggyback_size, err);
+            TUTTI_TRY(tutti_buf_add(&self->out, self->riders + i * self->piggyback_size,
+                                    self->piggyback_size, err));
         }
     }
-    return code;
+    return TUTTI_OK;
 }
 
 bool

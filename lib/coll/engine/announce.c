@@ -164,22 +164,18 @@ static tutti_code
 recv_root_info(tutti_coll_op *op, const void *bytes, size_t size, tutti_error *err)
 {
     reader in = {.at = bytes, .left = size};
-    tutti_code code = tutti_coll_announced_new(op, size, err);
 
-    if (code == TUTTI_OK) {
-        code = read_root_info(op, &in, err);
-    }
-    if (code == TUTTI_OK && (in.broken || in.left > TUTTI_COLL_META_MAX ||
-                             (op->args.list == NULL) == op->args.coalesced)) {
+    TUTTI_TRY(tutti_coll_announced_new(op, size, err));
+    TUTTI_TRY(read_root_info(op, &in, err));
+    if (in.broken || in.left > TUTTI_COLL_META_MAX ||
+        (op->args.list == NULL) == op->args.coalesced) {
         op->args.list_count = 0;
         op->args.coalesced = false;
-        code = TUTTI_FAIL(err, TUTTI_INTERNAL, "what the root told is malformed");
+        return TUTTI_FAIL(err, TUTTI_INTERNAL, "what the root told is malformed");
     }
-    if (code == TUTTI_OK) {
-        memcpy(op->announced->bytes, in.at, in.left);
-        op->meta = (tutti_bytes){op->announced->bytes, in.left};
-    }
-    return code;
+    memcpy(op->announced->bytes, in.at, in.left);
+    op->meta = (tutti_bytes){op->announced->bytes, in.left};
+    return TUTTI_OK;
 }
 
 /* ------------------------------ shapes */

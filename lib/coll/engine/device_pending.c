@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "base/error/fail.h"
 #include "coll/engine/engine.h"
 #include "coll/engine/group.h"
 #include "coll/infer/infer.h"
@@ -149,15 +150,14 @@ tutti_code
 tutti_coll_fetch(tutti_coll_op *op, bool *ret_begun, tutti_error *err)
 {
     const size_t bytes = (size_t)tutti_spec_bytes(&op->args.spec);
-    tutti_code code;
 
     *ret_begun = op->args.on_device && bytes > 0 && op->round == 0;
     op->round = 1;
     if (!*ret_begun) {
         return TUTTI_OK;
     }
-    code = tutti_coll_device_of(op)->stage(op, bytes, err);
-    return code == TUTTI_OK ? tutti_coll_device_of(op)->fetch(op, bytes, err) : code;
+    TUTTI_TRY(tutti_coll_device_of(op)->stage(op, bytes, err));
+    return tutti_coll_device_of(op)->fetch(op, bytes, err);
 }
 
 tutti_code

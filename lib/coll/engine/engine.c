@@ -160,18 +160,13 @@ watch_fd(tutti_coll_engine *engine, int descriptor, tutti_error *err)
 static tutti_code
 open_descriptors(tutti_coll_engine *engine, tutti_error *err)
 {
-    tutti_code code;
-
     engine->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->poller = epoll_create1(EPOLL_CLOEXEC);
     if (engine->wake < 0 || engine->poller < 0) {
         return TUTTI_FAIL_ERRNO(err, errno, "the engine got no descriptors");
     }
-    code = watch_fd(engine, engine->wake, err);
-    if (code == TUTTI_OK) {
-        code = watch_fd(engine, engine->transport->ops->descriptor(engine->transport), err);
-    }
-    return code;
+    TUTTI_TRY(watch_fd(engine, engine->wake, err));
+    return watch_fd(engine, engine->transport->ops->descriptor(engine->transport), err);
 }
 
 static void

@@ -182,13 +182,12 @@ static tutti_code
 learn_result(tutti_coll_op *op, tutti_error *err)
 {
     tutti_spec spec;
-    tutti_code code;
 
     if (op->on_spec == NULL || op->args.coalesced || !tutti_coll_is_from_root(op->args.kind)) {
         return TUTTI_OK;
     }
-    code = tutti_coll_infer(&op->args, op->group->size, op->group->rank, &spec, err);
-    return code == TUTTI_OK ? op->on_spec(op, &spec, err) : code;
+    TUTTI_TRY(tutti_coll_infer(&op->args, op->group->size, op->group->rank, &spec, err));
+    return op->on_spec(op, &spec, err);
 }
 
 /* The calls fit: now the shape is known, and everybody may look whether it can be taken. */
@@ -250,16 +249,14 @@ agree_round(tutti_coll_op *op, uint32_t step, tutti_error *err)
     const uint32_t to = tutti_agree_to(group->size, group->rank, round);
     const uint32_t from = tutti_agree_from(group->size, group->rank, round);
     tutti_bytes known;
-    const tutti_code code = tutti_agree_write(op->agree, &known, err);
 
-    if (code == TUTTI_OK) {
-        tutti_coll_set_same_host(op);
-        tutti_coll_post_packet(op, TUTTI_PACKET_AGREE, step + round, group->ranks[to], known.data,
-                               known.size, op->same_host);
-        tutti_coll_expect(op, step + round, group->ranks[from], NULL, 0, true,
-                          &op->same_host_known);
-    }
-    return code;
+    TUTTI_TRY(tutti_agree_write(op->agree, &known, err));
+
+    tutti_coll_set_same_host(op);
+    tutti_coll_post_packet(op, TUTTI_PACKET_AGREE, step + round, group->ranks[to], known.data,
+                           known.size, op->same_host);
+    tutti_coll_expect(op, step + round, group->ranks[from], NULL, 0, true, &op->same_host_known);
+    return TUTTI_OK;
 }
 
 /* The rounds before any data moves; *ret_through when there are no more of them. */
@@ -315,18 +312,14 @@ tutti_coll_take_part(tutti_coll_op *op, uint32_t k)
 static tutti_code
 start_part(tutti_coll_op *op, tutti_error *err)
 {
-    tutti_code code;
-
     tutti_fault_at(TUTTI_FAULT_AFTER_AGREE);
     tutti_coll_take_part(op, op->part);
     tutti_coll_set_same_host(op);
     op->returning = false;
-    code = tutti_coll_backend_of(op)->start(op, err);
-    if (code == TUTTI_OK) {
-        op->phase = PHASE_DATA;
-        op->round = 0;
-    }
-    return code;
+    TUTTI_TRY(tutti_coll_backend_of(op)->start(op, err));
+    op->phase = PHASE_DATA;
+    op->round = 0;
+    return TUTTI_OK;
 }
 
 static void

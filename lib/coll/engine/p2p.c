@@ -482,11 +482,9 @@ tutti_coll_p2p_meta_arrive(tutti_coll_group *group, const tutti_packet *packet, 
 tutti_code
 tutti_coll_p2p_recv_meta(tutti_coll_op *op, const void *bytes, size_t size, tutti_error *err)
 {
-    const tutti_code code = tutti_coll_announced_new(op, size, err);
+    TUTTI_TRY(tutti_coll_announced_new(op, size, err));
 
-    if (code == TUTTI_OK) {
-        memcpy(op->announced->bytes, bytes, size);
-        op->meta = (tutti_bytes){op->announced->bytes, size};
-    }
-    return code;
+    memcpy(op->announced->bytes, bytes, size);
+    op->meta = (tutti_bytes){op->announced->bytes, size};
+    return TUTTI_OK;
 }

@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "base/error/fail.h"
 #include "coll/host/host_private.h"
 #include "coll/reduce/reduce.h"
 
@@ -220,15 +221,14 @@ tutti_coll_host_all_reduce(tutti_coll_op *op, bool flat, tutti_error *err)
     const uint64_t block = slice < BLOCK_BYTES / element ? slice : BLOCK_BYTES / element;
     const size_t stage = (size_t)(flat ? count : block) * element * size;
     all_reduce *self = NULL;
-    const tutti_code code = new_state(op, stage, &self, err);
 
-    if (code == TUTTI_OK) {
-        self->base.algorithm = flat ? &small : &large;
-        self->element = element;
-        self->count = count;
-        self->slice_count = slice;
-        self->block_count = block;
-        self->rounds = (uint32_t)((slice + block - 1) / block);
-    }
-    return code;
+    TUTTI_TRY(new_state(op, stage, &self, err));
+
+    self->base.algorithm = flat ? &small : &large;
+    self->element = element;
+    self->count = count;
+    self->slice_count = slice;
+    self->block_count = block;
+    self->rounds = (uint32_t)((slice + block - 1) / block);
+    return TUTTI_OK;
 }

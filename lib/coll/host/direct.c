@@ -14,9 +14,11 @@
  * place. Where an op in place would overwrite what others still read, or memory cannot be exposed,
  * the rank exposes nothing, all see it, and all fall back to messages.
  */
+#include "coll/host/direct.h"
+
 #include <string.h>
 
-#include "coll/host/direct.h"
+#include "base/error/fail.h"
 
 #define STEP_REGION 0x40000U   /* beyond those of any message of an op */
 #define BLOCK_BYTES (8U << 10) /* of a result: it is in the first-level cache when it is copied */
@@ -246,30 +248,24 @@ tutti_coll_host_direct(tutti_coll_op *op, host_start_fn by_messages, tutti_error
     host_exchange *exchange = NULL;
     unsigned char *stage = NULL;
     bool in_place = false;
-    tutti_code code = tutti_host_exchange_new(op, reduces, &exchange, err);
 
-    if (code == TUTTI_OK) {
-        code = tutti_coll_host_stage(op, bytes, &stage, err);
-    }
-    if (code == TUTTI_OK) {
-        memset(stage, 0, bytes);
-        exchange->base.algorithm = &algorithm;
-        exchange->direct = (host_direct *)(void *)stage;
-        exchange->direct->views = (tutti_coll_mapping *)(exchange->direct + 1);
-        exchange->direct->by_messages = by_messages;
-        exchange->direct->reduces = reduces;
-        exchange->direct->huge = tutti_spec_bytes(&op->args.spec) * size >=
-                                 (reduces ? HOST_REDUCE_PAST_CACHE_BYTES : HOST_PAST_CACHE_BYTES);
-        code = tutti_host_direct_set_up(op, exchange, &in_place, err);
-    }
-    if (code == TUTTI_OK) {
-        exchange->direct->lends = !in_place && tutti_host_direct_can_expose(op, exchange);
-    }
-    if (code == TUTTI_OK && reduces) {
+    TUTTI_TRY(tutti_host_exchange_new(op, reduces, &exchange, err));
+    TUTTI_TRY(tutti_coll_host_stage(op, bytes, &stage, err));
+    memset(stage, 0, bytes);
+    exchange->base.algorithm = &algorithm;
+    exchange->direct = (host_direct *)(void *)stage;
+    exchange->direct->views = (tutti_coll_mapping *)(exchange->direct + 1);
+    exchange->direct->by_messages = by_messages;
+    exchange->direct->reduces = reduces;
+    exchange->direct->huge = tutti_spec_bytes(&op->args.spec) * size >=
+                             (reduces ? HOST_REDUCE_PAST_CACHE_BYTES : HOST_PAST_CACHE_BYTES);
+    TUTTI_TRY(tutti_host_direct_set_up(op, exchange, &in_place, err));
+    exchange->direct->lends = !in_place && tutti_host_direct_can_expose(op, exchange);
+    if (reduces) {
         tutti_host_direct_take_slice(op, exchange);
     }
-    if (code == TUTTI_OK && reduces && exchange->direct->huge) {
-        code = tutti_coll_host_stage(op, BLOCK_BYTES, &exchange->direct->block, err);
+    if (reduces && exchange->direct->huge) {
+        TUTTI_TRY(tutti_coll_host_stage(op, BLOCK_BYTES, &exchange->direct->block, err));
     }
-    return code;
+    return TUTTI_OK;
 }

@@ -237,7 +237,6 @@ tutti_host_exchange_ready(tutti_coll_op *op, host_exchange *self, bool in_place,
     const uint64_t most = find_largest_part(self->in, size, find_largest_part(self->out, size, 0));
     const bool packs = in_place || !tutti_pieces_are_whole(self->out, size);
     const bool unpacks = self->reduces || !tutti_pieces_are_whole(self->in, size);
-    tutti_code code = TUTTI_OK;
 
     self->turns = (size - 2) / self->partners + 1;
     while (self->turns > 1 && most / self->chunk >= STEPS_MAX / self->turns) {
@@ -247,11 +246,11 @@ tutti_host_exchange_ready(tutti_coll_op *op, host_exchange *self, bool in_place,
     if (most < self->chunk) {
         self->chunk = most;
     }
-    if (code == TUTTI_OK && packs) {
-        code = tutti_coll_host_stage(op, size * self->chunk, &self->send_stage, err);
+    if (packs) {
+        TUTTI_TRY(tutti_coll_host_stage(op, size * self->chunk, &self->send_stage, err));
     }
-    if (code == TUTTI_OK && unpacks) {
-        code = tutti_coll_host_stage(op, size * self->chunk, &self->recv_stage, err);
+    if (unpacks) {
+        TUTTI_TRY(tutti_coll_host_stage(op, size * self->chunk, &self->recv_stage, err));
     }
-    return code;
+    return TUTTI_OK;
 }

@@ -21,12 +21,11 @@ start_nothing(tutti_coll_op *op, tutti_error *err)
 {
     static const host_algorithm nothing = {.advance = advance_nothing};
     void *state = NULL;
-    const tutti_code code = tutti_coll_host_state(op, sizeof(host_state), 0, &state, err);
 
-    if (code == TUTTI_OK) {
-        ((host_state *)state)->algorithm = &nothing;
-    }
-    return code;
+    TUTTI_TRY(tutti_coll_host_state(op, sizeof(host_state), 0, &state, err));
+
+    ((host_state *)state)->algorithm = &nothing;
+    return TUTTI_OK;
 }
 
 /* The same on all ranks: who has nothing may still be needed, to learn hosts say. */

@@ -179,13 +179,12 @@ copy_input(tutti_coll_op *op, const void **ret_input, tutti_error *err)
 {
     const size_t bytes = (size_t)tutti_spec_bytes(&op->args.spec);
     unsigned char *copy = NULL;
-    const tutti_code code = tutti_coll_host_stage(op, bytes, &copy, err);
 
-    if (code == TUTTI_OK) {
-        memcpy(copy, op->input, bytes);
-        *ret_input = copy;
-    }
-    return code;
+    TUTTI_TRY(tutti_coll_host_stage(op, bytes, &copy, err));
+
+    memcpy(copy, op->input, bytes);
+    *ret_input = copy;
+    return TUTTI_OK;
 }
 
 static tutti_code
@@ -315,14 +314,9 @@ tutti_coll_host_exchange(tutti_coll_op *op, bool pairwise, tutti_error *err)
         op->args.kind == TUTTI_COLL_REDUCE || op->args.kind == TUTTI_COLL_REDUCE_SCATTER;
     host_exchange *exchange = NULL;
     bool in_place = false;
-    tutti_code code = tutti_host_exchange_new(op, reduces, &exchange, err);
 
-    if (code == TUTTI_OK) {
-        code = tutti_host_exchange_pieces(op, exchange, &in_place, err);
-    }
-    if (code == TUTTI_OK) {
-        exchange->partners = pairwise ? 1 : exchange->partners;
-        code = tutti_host_exchange_ready(op, exchange, in_place, err);
-    }
-    return code;
+    TUTTI_TRY(tutti_host_exchange_new(op, reduces, &exchange, err));
+    TUTTI_TRY(tutti_host_exchange_pieces(op, exchange, &in_place, err));
+    exchange->partners = pairwise ? 1 : exchange->partners;
+    return tutti_host_exchange_ready(op, exchange, in_place, err);
 }

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/error/fail.h"
 #include "coll/host/direct.h"
 #include "coll/host/run.h"
 
@@ -35,17 +36,16 @@ cut_chunk(host_run *self)
 static tutti_code
 take_memory(tutti_coll_op *op, host_run *self, tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
-
     self->data = op->output != NULL ? op->output : (void *)(uintptr_t)op->input;
     if (self->plan.scratch) {
-        code = tutti_coll_host_stage(op, (size_t)(self->slots * self->data_slot), &self->data, err);
+        TUTTI_TRY(
+            tutti_coll_host_stage(op, (size_t)(self->slots * self->data_slot), &self->data, err));
     }
-    if (code == TUTTI_OK && self->plan.staged) {
-        code =
-            tutti_coll_host_stage(op, (size_t)(self->slots * self->stage_slot), &self->stage, err);
+    if (self->plan.staged) {
+        TUTTI_TRY(
+            tutti_coll_host_stage(op, (size_t)(self->slots * self->stage_slot), &self->stage, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* Where the steps of each round begin. */
@@ -73,16 +73,12 @@ make_plan(tutti_coll_op *op, host_plan_fn make, const host_topology *topology, h
     host_plan counted = {0};
     unsigned char *memory = NULL;
     host_run *self;
-    tutti_code code;
     size_t bytes;
 
     make(&counted, topology);
     bytes = sizeof(host_run) + counted.count * sizeof(host_plan_step) +
             ((size_t)counted.rounds + 2) * sizeof(size_t);
-    code = tutti_coll_host_stage(op, bytes, &memory, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_coll_host_stage(op, bytes, &memory, err));
     memset(memory, 0, bytes);
     self = (host_run *)(void *)memory;
     self->rounds = (size_t *)(self + 1);

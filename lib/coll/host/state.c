@@ -68,13 +68,8 @@ tutti_code
 tutti_coll_host_restart(tutti_coll_op *op, host_start_fn start, bool learnt, bool *ret_done,
                         tutti_error *err)
 {
-    tutti_code code;
-
     tutti_coll_host_finish(op);
     op->round = 0;
-    code = start(op, learnt, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(start(op, learnt, err));
     return ((const host_state *)op->backend_state)->algorithm->advance(op, ret_done, err);
 }

@@ -90,7 +90,6 @@ tutti_coll_flatten(const tutti_coll_args *args, uint64_t count, tutti_spec *resu
 {
     const tutti_dtype dtype = result->dtype;
     uint64_t wanted = count;
-    tutti_code code = TUTTI_OK;
 
     if (args->flat == NULL) {
         *result = (tutti_spec){.dtype = dtype, .dim_count = 1, .dims = {(int64_t)count}};
@@ -98,13 +97,13 @@ tutti_coll_flatten(const tutti_coll_args *args, uint64_t count, tutti_spec *resu
     }
     *result = *args->flat;
     result->dtype = dtype;
-    code = tutti_spec_check(result, &wanted, NULL, err);
-    if (code == TUTTI_OK && wanted != count) {
-        code =
-            TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "OUT_SHAPE",
-                           "%" PRIu64 " elements do not fill a shape of %" PRIu64, count, wanted);
+    TUTTI_TRY(tutti_spec_check(result, &wanted, NULL, err));
+    if (wanted != count) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "OUT_SHAPE",
+                              "%" PRIu64 " elements do not fill a shape of %" PRIu64, count,
+                              wanted);
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* concat: the axis grows by the group's size; stack: a new axis of that length. 0-d gives [size].
@@ -114,7 +113,6 @@ infer_gather(const tutti_coll_args *args, uint32_t size, tutti_spec *result, tut
 {
     const bool inserts = args->form == TUTTI_FORM_STACK || args->spec.dim_count == 0;
     uint64_t count;
-    tutti_code code;
 
     *result = args->spec;
     if (args->form == TUTTI_FORM_FLAT) {
@@ -123,13 +121,10 @@ infer_gather(const tutti_coll_args *args, uint32_t size, tutti_spec *result, tut
         }
         return tutti_coll_flatten(args, count, result, err);
     }
-    code = tutti_coll_check_axis(&args->spec, args->axis,
-                                 args->spec.dim_count + (inserts ? 1u : 0u), err);
-    if (code == TUTTI_OK) {
-        code = inserts ? insert_dim(result, args->axis, size, err)
-                       : tutti_coll_grow_axis(result, args->axis, size, err);
-    }
-    return code;
+    TUTTI_TRY(tutti_coll_check_axis(&args->spec, args->axis,
+                                    args->spec.dim_count + (inserts ? 1u : 0u), err));
+    return inserts ? insert_dim(result, args->axis, size, err)
+                   : tutti_coll_grow_axis(result, args->axis, size, err);
 }
 
 /* ------------------------------------------------------------------------------ permuting */

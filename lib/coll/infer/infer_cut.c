@@ -96,7 +96,6 @@ static tutti_code
 infer_splits(const tutti_coll_args *args, uint32_t size, tutti_spec *result, tutti_error *err)
 {
     int64_t out = 0;
-    tutti_code code = TUTTI_OK;
 
     if (args->split_count != size) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SPLITS_MISMATCH",
@@ -104,16 +103,14 @@ infer_splits(const tutti_coll_args *args, uint32_t size, tutti_spec *result, tut
                               " ranks: need input and output splits, one for each rank",
                               args->split_count, size);
     }
-    code = sum_splits(args->send_splits, size, &out, err);
-    if (code == TUTTI_OK && out != args->spec.dims[0]) {
-        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SPLITS_MISMATCH",
+    TUTTI_TRY(sum_splits(args->send_splits, size, &out, err));
+    if (out != args->spec.dims[0]) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SPLITS_MISMATCH",
                               "input splits of %" PRId64 " rows in all, the tensor has %" PRId64,
                               out, args->spec.dims[0]);
     }
-    if (code == TUTTI_OK) {
-        code = sum_splits(args->recv_splits, size, &result->dims[0], err);
-    }
-    return code == TUTTI_OK ? tutti_spec_check(result, NULL, NULL, err) : code;
+    TUTTI_TRY(sum_splits(args->recv_splits, size, &result->dims[0], err));
+    return tutti_spec_check(result, NULL, NULL, err);
 }
 
 /* Rows of any number for each rank, of a scatter. */
@@ -122,24 +119,21 @@ infer_rows(const tutti_coll_args *args, uint32_t size, uint32_t group_rank, tutt
            tutti_error *err)
 {
     int64_t rows = 0;
-    tutti_code code = check_scalar(&args->spec, err);
 
-    if (code == TUTTI_OK && args->split_count != size) {
-        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SPLITS_MISMATCH",
+    TUTTI_TRY(check_scalar(&args->spec, err));
+
+    if (args->split_count != size) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SPLITS_MISMATCH",
                               "%" PRIu32 " splits for %" PRIu32 " ranks", args->split_count, size);
     }
-    if (code == TUTTI_OK) {
-        code = sum_splits(args->root_splits, size, &rows, err);
-    }
-    if (code == TUTTI_OK && rows != args->spec.dims[0]) {
-        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SPLITS_MISMATCH",
+    TUTTI_TRY(sum_splits(args->root_splits, size, &rows, err));
+    if (rows != args->spec.dims[0]) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SPLITS_MISMATCH",
                               "splits of %" PRId64 " rows in all, the tensor has %" PRId64, rows,
                               args->spec.dims[0]);
     }
-    if (code == TUTTI_OK) {
-        result->dims[0] = args->root_splits[group_rank];
-    }
-    return code;
+    result->dims[0] = args->root_splits[group_rank];
+    return TUTTI_OK;
 }
 
 /* A part of what is scattered or reduced. */

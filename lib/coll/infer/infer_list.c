@@ -60,12 +60,11 @@ tutti_coll_infer_pick(const tutti_coll_args *args, uint32_t size, uint32_t group
                       tutti_spec *ret_result, tutti_error *err)
 {
     const bool learns = args->kind == TUTTI_COLL_SCATTER && group_rank != args->root;
-    const tutti_code code = learns ? TUTTI_OK : check_list(args, size, err);
 
-    if (code == TUTTI_OK) {
-        *ret_result = args->list_count == size ? args->list[group_rank].spec : args->spec;
-    }
-    return code;
+    TUTTI_TRY(learns ? TUTTI_OK : check_list(args, size, err));
+
+    *ret_result = args->list_count == size ? args->list[group_rank].spec : args->spec;
+    return TUTTI_OK;
 }
 
 /* Tensors that each one of the list becomes here. */
@@ -146,13 +145,14 @@ static tutti_code
 infer_all_to_all(const tutti_coll_args *args, uint32_t size, uint32_t group_rank,
                  tutti_spec *results, tutti_error *err)
 {
-    const tutti_code code = check_list(args, size, err);
     uint32_t i;
 
-    for (i = 0; i < size && code == TUTTI_OK; i++) {
+    TUTTI_TRY(check_list(args, size, err));
+
+    for (i = 0; i < size; i++) {
         results[i] = args->list[group_rank].spec;
     }
-    return code;
+    return TUTTI_OK;
 }
 
 tutti_code

@@ -23,18 +23,14 @@ pack_exchange(exchange *self, const tutti_strided *piece, tutti_strided *ret_run
 {
     const uint64_t bytes = tutti_strided_bytes(piece);
     unsigned char *stage = NULL;
-    tutti_code code;
 
     if (tutti_strided_is_whole(piece)) {
         *ret_run = tutti_strided_view(piece->base, bytes);
         return TUTTI_OK;
     }
-    code = tutti_nccl_plan_stage(self->plan, bytes, &stage, err);
-    if (code == TUTTI_OK) {
-        *ret_run = tutti_strided_view(stage, bytes);
-        code = tutti_nccl_plan_copy(&self->plan->packs, ret_run, piece, err);
-    }
-    return code;
+    TUTTI_TRY(tutti_nccl_plan_stage(self->plan, bytes, &stage, err));
+    *ret_run = tutti_strided_view(stage, bytes);
+    return tutti_nccl_plan_copy(&self->plan->packs, ret_run, piece, err);
 }
 
 /* Where a piece can arrive, which is unpacked behind. */
@@ -44,7 +40,6 @@ unpack_exchange(exchange *self, uint32_t from, tutti_strided *ret_run, tutti_err
     const tutti_strided *piece = &self->pieces.in[from];
     const uint64_t bytes = tutti_strided_bytes(piece);
     unsigned char *stage = NULL;
-    tutti_code code;
 
     if (self->inputs != NULL) {
         *ret_run = tutti_strided_view(self->inputs + from * bytes, bytes);
@@ -54,12 +49,9 @@ unpack_exchange(exchange *self, uint32_t from, tutti_strided *ret_run, tutti_err
         *ret_run = tutti_strided_view(piece->base, bytes);
         return TUTTI_OK;
     }
-    code = tutti_nccl_plan_stage(self->plan, bytes, &stage, err);
-    if (code == TUTTI_OK) {
-        *ret_run = tutti_strided_view(stage, bytes);
-        code = tutti_nccl_plan_copy(&self->plan->unpacks, piece, ret_run, err);
-    }
-    return code;
+    TUTTI_TRY(tutti_nccl_plan_stage(self->plan, bytes, &stage, err));
+    *ret_run = tutti_strided_view(stage, bytes);
+    return tutti_nccl_plan_copy(&self->plan->unpacks, piece, ret_run, err);
 }
 
 /* What is for ourselves does not go through NCCL. */
@@ -86,21 +78,16 @@ static tutti_code
 trade_with(exchange *self, uint32_t rank, tutti_error *err)
 {
     tutti_strided run;
-    tutti_code code = TUTTI_OK;
 
     if (tutti_strided_bytes(&self->pieces.out[rank]) > 0) {
-        code = pack_exchange(self, &self->pieces.out[rank], &run, err);
-        if (code == TUTTI_OK) {
-            code = tutti_nccl_plan_move(&self->plan->first, NCCL_CALL_SEND, &run, rank, err);
-        }
+        TUTTI_TRY(pack_exchange(self, &self->pieces.out[rank], &run, err));
+        TUTTI_TRY(tutti_nccl_plan_move(&self->plan->first, NCCL_CALL_SEND, &run, rank, err));
     }
-    if (code == TUTTI_OK && tutti_strided_bytes(&self->pieces.in[rank]) > 0) {
-        code = unpack_exchange(self, rank, &run, err);
-        if (code == TUTTI_OK) {
-            code = tutti_nccl_plan_move(&self->plan->first, NCCL_CALL_RECV, &run, rank, err);
-        }
+    if (tutti_strided_bytes(&self->pieces.in[rank]) > 0) {
+        TUTTI_TRY(unpack_exchange(self, rank, &run, err));
+        TUTTI_TRY(tutti_nccl_plan_move(&self->plan->first, NCCL_CALL_RECV, &run, rank, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* The kernel that takes the place of unpacking. */

@@ -67,12 +67,9 @@ tutti_nccl_kernel_run(const nccl_kernel *kernel, cudaStream_t stream, tutti_erro
     const dim3 block = {.x = BLOCK, .y = 1, .z = 1};
     void *args[] = {&values};
     cudaKernel_t found = NULL;
-    tutti_code code = find_kernel(kernel->dtype, &found, err);
     cudaError_t said;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(find_kernel(kernel->dtype, &found, err));
     said = cudaLaunchKernel((const void *)found, grid, block, args, 0, stream);
     return said == cudaSuccess ? TUTTI_OK : tutti_nccl_fail_cuda(err, "cudaLaunchKernel", said);
 }

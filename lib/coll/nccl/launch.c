@@ -193,13 +193,12 @@ static tutti_code
 run_kernels(const nccl_op *self, tutti_error *err)
 {
     const nccl_kernel *kernels = (const nccl_kernel *)(const void *)self->plan.kernels.data;
-    tutti_code code = TUTTI_OK;
     size_t i;
 
-    for (i = 0; i < self->plan.kernels.size / sizeof(*kernels) && code == TUTTI_OK; i++) {
-        code = tutti_nccl_kernel_run(&kernels[i], self->backend->stream, err);
+    for (i = 0; i < self->plan.kernels.size / sizeof(*kernels); i++) {
+        TUTTI_TRY(tutti_nccl_kernel_run(&kernels[i], self->backend->stream, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static tutti_code

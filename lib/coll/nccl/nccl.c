@@ -205,11 +205,7 @@ begin_or_wait(nccl_op *self, tutti_error *err)
 static tutti_code
 run_order(nccl_op *self, tutti_error *err)
 {
-    tutti_code code = recv_line(self, err);
-
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(recv_line(self, err));
     if (self->round < tutti_agree_rounds(tutti_coll_group_size(self->op->group))) {
         send_line(self);
         return TUTTI_OK;
@@ -219,28 +215,24 @@ run_order(nccl_op *self, tutti_error *err)
         wait_turn(self);
         return TUTTI_OK;
     }
-    code = replace_comm(self, err);
-    return code == TUTTI_OK ? meet_members(self, err) : code;
+    TUTTI_TRY(replace_comm(self, err));
+    return meet_members(self, err);
 }
 
 static tutti_code
 resume_nccl_op(nccl_op *self, tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
-
     if (self->stage == NCCL_STAGE_NEW || self->stage == NCCL_STAGE_BEHIND) {
-        code = begin_or_wait(self, err);
+        TUTTI_TRY(begin_or_wait(self, err));
     }
-    if (code == TUTTI_OK && self->stage == NCCL_STAGE_ORDER) {
+    if (self->stage == NCCL_STAGE_ORDER) {
         return run_order(self, err);
     }
-    if (code == TUTTI_OK && self->stage == NCCL_STAGE_MEET) {
-        code = tutti_nccl_comm_begin(self, err);
-        if (code == TUTTI_OK) {
-            wait_turn(self);
-        }
+    if (self->stage == NCCL_STAGE_MEET) {
+        TUTTI_TRY(tutti_nccl_comm_begin(self, err));
+        wait_turn(self);
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static tutti_code

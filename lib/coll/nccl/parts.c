@@ -1,4 +1,5 @@
 /* Which piece goes where in each op that is an exchange. */
+#include "base/error/fail.h"
 #include "coll/infer/infer.h"
 #include "coll/nccl/plan.h"
 #include "coll/packet/strided.h"
@@ -97,12 +98,8 @@ set_scatter(const tutti_coll_op *op, const void *input, nccl_pieces *pieces, tut
 {
     const uint32_t me = tutti_coll_group_rank(op->group);
     tutti_spec part;
-    const tutti_code code =
-        tutti_coll_infer(&op->args, tutti_coll_group_size(op->group), me, &part, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_coll_infer(&op->args, tutti_coll_group_size(op->group), me, &part, err));
     if (me == op->args.root && op->args.form == TUTTI_FORM_LIST) {
         cut_list(op, pieces);
     } else if (me == op->args.root && op->args.root_splits != NULL) {
@@ -139,7 +136,6 @@ set_all_to_all(const tutti_coll_op *op, const void *input, nccl_pieces *pieces, 
 {
     const uint32_t size = tutti_coll_group_size(op->group);
     tutti_spec part = {0};
-    tutti_code code;
     uint32_t i;
 
     if (op->args.form == TUTTI_FORM_LIST) {
@@ -154,12 +150,12 @@ set_all_to_all(const tutti_coll_op *op, const void *input, nccl_pieces *pieces, 
                              tutti_coll_group_size(op->group), pieces->in);
         return TUTTI_OK;
     }
-    code = tutti_coll_infer_part(&op->args, size, &part, err);
-    for (i = 0; i < size && code == TUTTI_OK; i++) {
+    TUTTI_TRY(tutti_coll_infer_part(&op->args, size, &part, err));
+    for (i = 0; i < size; i++) {
         pieces->out[i] = tutti_strided_cut(input, &op->args.spec, op->args.axis, i, size);
         pieces->in[i] = tutti_strided_join(op->output, &part, op->args.concat_axis, i, size);
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static void

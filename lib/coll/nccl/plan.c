@@ -200,20 +200,19 @@ give_share(slices *self, tutti_error *err)
 {
     const bool to_root = self->op->args.kind == TUTTI_COLL_REDUCE;
     const tutti_strided mine = slice_of(self, self->output, self->me);
-    tutti_code code = TUTTI_OK;
     uint32_t i;
 
-    for (i = 0; i < self->size && code == TUTTI_OK; i++) {
+    for (i = 0; i < self->size; i++) {
         const tutti_strided theirs = slice_of(self, self->output, i);
 
         if (i != self->me && (!to_root || i == self->op->args.root)) {
-            code = tutti_nccl_plan_move(&self->plan->second, NCCL_CALL_SEND, &mine, i, err);
+            TUTTI_TRY(tutti_nccl_plan_move(&self->plan->second, NCCL_CALL_SEND, &mine, i, err));
         }
-        if (code == TUTTI_OK && i != self->me && (!to_root || self->me == self->op->args.root)) {
-            code = tutti_nccl_plan_move(&self->plan->second, NCCL_CALL_RECV, &theirs, i, err);
+        if (i != self->me && (!to_root || self->me == self->op->args.root)) {
+            TUTTI_TRY(tutti_nccl_plan_move(&self->plan->second, NCCL_CALL_RECV, &theirs, i, err));
         }
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static tutti_code
@@ -226,15 +225,12 @@ plan_slices(nccl_plan *plan, const tutti_coll_op *op, tutti_error *err)
                    .size = tutti_coll_group_size(op->group),
                    .me = tutti_coll_group_rank(op->group),
                    .output = op->output};
-    tutti_code code = TUTTI_OK;
 
     if (op->args.kind == TUTTI_COLL_REDUCE && self.me != op->args.root) {
-        code = tutti_nccl_plan_stage(plan, self.count * self.element, &self.output, err);
+        TUTTI_TRY(tutti_nccl_plan_stage(plan, self.count * self.element, &self.output, err));
     }
-    if (code == TUTTI_OK) {
-        code = collect_share(&self, err);
-    }
-    return code == TUTTI_OK ? give_share(&self, err) : code;
+    TUTTI_TRY(collect_share(&self, err));
+    return give_share(&self, err);
 }
 
 static tutti_code
@@ -253,18 +249,17 @@ plan_reduce(nccl_plan *plan, const tutti_coll_op *op, tutti_error *err)
 static tutti_code
 plan_reduce_list(nccl_plan *plan, const tutti_coll_op *op, tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
     uint32_t i;
 
-    for (i = 0; i < op->args.list_count && code == TUTTI_OK; i++) {
+    for (i = 0; i < op->args.list_count; i++) {
         const tutti_coll_tensor *tensor = &op->args.list[i];
         nccl_call call = is_reducing(op, NCCL_CALL_REDUCE, tensor->data, op->output,
                                      tutti_spec_count(&tensor->spec));
 
         call.peer = i;
-        code = tutti_nccl_plan_call(&plan->first, &call, err);
+        TUTTI_TRY(tutti_nccl_plan_call(&plan->first, &call, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static tutti_code
@@ -380,20 +375,15 @@ tutti_nccl_plan_op(nccl_plan *plan, tutti_coll_op *op, tutti_error *err)
 {
     static const tutti_coll_kept nothing = {0};
     const uint32_t parts = tutti_coll_part_count(op);
-    tutti_code code = TUTTI_OK;
     uint32_t k;
 
-    for (k = 0; k < parts && code == TUTTI_OK; k++) {
+    for (k = 0; k < parts; k++) {
         const tutti_coll_kept *kept = op->kept != NULL ? &op->kept[k] : &nothing;
 
         tutti_coll_take_part(op, k);
-        code = keep_plan_step(&plan->packs, op, kept->input, op->input, err);
-        if (code == TUTTI_OK) {
-            code = plan_part(plan, op, err);
-        }
-        if (code == TUTTI_OK) {
-            code = keep_plan_step(&plan->unpacks, op, kept->output, op->output, err);
-        }
+        TUTTI_TRY(keep_plan_step(&plan->packs, op, kept->input, op->input, err));
+        TUTTI_TRY(plan_part(plan, op, err));
+        TUTTI_TRY(keep_plan_step(&plan->unpacks, op, kept->output, op->output, err));
     }
-    return code;
+    return TUTTI_OK;
 }

@@ -91,14 +91,13 @@ tutti_code
 tutti_nccl_stage(tutti_coll_op *op, size_t bytes, tutti_error *err)
 {
     stage *self = take_spare(backend_of(op), bytes);
-    tutti_code code = self == NULL ? new_stage(bytes, &self, err) : TUTTI_OK;
 
-    if (code == TUTTI_OK) {
-        self->op = op;
-        op->backend_stage = self;
-        op->device_stage = self->data;
-    }
-    return code;
+    TUTTI_TRY(self == NULL ? new_stage(bytes, &self, err) : TUTTI_OK);
+
+    self->op = op;
+    op->backend_stage = self;
+    op->device_stage = self->data;
+    return TUTTI_OK;
 }
 
 static tutti_code
@@ -108,12 +107,9 @@ copy_stage(tutti_coll_op *op, void *to, const void *from, size_t bytes, tutti_er
     const tutti_coll_nccl_options *options = &backend->options;
     stage *self = stage_of(op);
     cudaError_t said;
-    tutti_code code =
-        options->follow == NULL ? TUTTI_OK : options->follow(options->space, backend->copies, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(options->follow == NULL ? TUTTI_OK
+                                      : options->follow(options->space, backend->copies, err));
     said = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, backend->copies);
     if (said == cudaSuccess) {
         said = cudaEventRecord(self->event, backend->copies);

@@ -248,7 +248,6 @@ read_rule_line(word text, size_t line, tutti_selection_rule *rules, size_t *coun
     word words[COLUMNS];
     const size_t found = cut_words(text, words);
     tutti_selection_rule rule;
-    tutti_code code;
 
     if (line == 1 && (text.size != strlen(HEAD) || memcmp(text.at, HEAD, text.size) != 0)) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_TABLE",
@@ -270,8 +269,8 @@ read_rule_line(word text, size_t line, tutti_selection_rule *rules, size_t *coun
                               "ranks, ranks per host, algorithm",
                               line, found < COLUMNS ? "fewer" : "more", COLUMNS);
     }
-    code = read_rule(words, line, &rule, err);
-    return code == TUTTI_OK ? add_rules(&rule, 1, rules, count, err) : code;
+    TUTTI_TRY(read_rule(words, line, &rule, err));
+    return add_rules(&rule, 1, rules, count, err);
 }
 
 tutti_code

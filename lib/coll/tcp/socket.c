@@ -328,14 +328,9 @@ tutti_tcp_listen(transport_tcp *transport, const tutti_transport_tcp_options *op
     const uint16_t port = options != NULL ? options->port : 0;
     const char *congestion =
         options != NULL && options->congestion != NULL ? options->congestion : "";
-    tutti_code code = tutti_tcp_find_own(devices, &transport->own, err);
 
-    if (code == TUTTI_OK) {
-        code = choose_congestion(transport, congestion, err);
-    }
-    if (code == TUTTI_OK) {
-        code = devices[0] == '\0' ? listen_everywhere(transport, port, err)
-                                  : listen_there(transport, port, err);
-    }
-    return code;
+    TUTTI_TRY(tutti_tcp_find_own(devices, &transport->own, err));
+    TUTTI_TRY(choose_congestion(transport, congestion, err));
+    return devices[0] == '\0' ? listen_everywhere(transport, port, err)
+                              : listen_there(transport, port, err);
 }

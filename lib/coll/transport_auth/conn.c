@@ -153,11 +153,9 @@ auth_transport_connect(tutti_transport *transport, tutti_bytes address, void *ow
     const size_t ours = TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES;
     auth *self = auth_from(transport);
     tutti_transport_conn *link = NULL;
-    tutti_code code = new_link(self, address, owner, &link, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(new_link(self, address, owner, &link, err));
     code = self->inner->ops->connect(
         self->inner, (tutti_bytes){(const unsigned char *)address.data + ours, address.size - ours},
         link, &link->inner, err);

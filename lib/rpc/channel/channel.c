@@ -127,11 +127,8 @@ rpc_channel_make(tutti_rpc_channel *channel, grpc_channel **ret_grpc, tutti_erro
     grpc_channel_credentials *credentials = NULL;
     grpc_arg args[ARGS_MAX];
     const grpc_channel_args all = {.num_args = fill_args(&channel->options, args), .args = args};
-    const tutti_code code = rpc_channel_credentials(channel, &credentials, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(rpc_channel_credentials(channel, &credentials, err));
     *ret_grpc = grpc_channel_create(channel->address.text, credentials, &all);
     grpc_channel_credentials_release(credentials);
     return TUTTI_OK;
@@ -143,11 +140,9 @@ tutti_rpc_channel_open(const char *target, const tutti_rpc_channel_options *opti
 {
     const tutti_rpc_channel_options *wanted = options == NULL ? &no_options : options;
     tutti_rpc_channel *self;
-    tutti_code code = rpc_check_process(err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(rpc_check_process(err));
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a channel");

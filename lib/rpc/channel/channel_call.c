@@ -255,11 +255,9 @@ tutti_rpc_invoke(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
     const rpc_known *known = NULL;
     grpc_byte_buffer *message = NULL;
     grpc_byte_buffer *received = NULL;
-    tutti_code code = rpc_pack(request, payload, &message, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(rpc_pack(request, payload, &message, err));
     code = rpc_channel_find(channel, stub, &known, err);
     if (code != TUTTI_OK) {
         grpc_byte_buffer_destroy(message);

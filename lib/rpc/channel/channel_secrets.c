@@ -41,16 +41,12 @@ rpc_channel_credentials(const tutti_rpc_channel *channel, grpc_channel_credentia
     const tutti_rpc_channel_options *options = &channel->options;
     rpc_pems pems = {0};
     grpc_ssl_pem_key_cert_pair pair;
-    tutti_code code;
 
     if (!channel->secrets.tls) {
         *ret = grpc_insecure_credentials_create();
         return TUTTI_OK;
     }
-    code = rpc_pems_read(options->tls_cert, options->tls_key, options->tls_ca, &pems, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(rpc_pems_read(options->tls_cert, options->tls_key, options->tls_ca, &pems, err));
     pair = (grpc_ssl_pem_key_cert_pair){.private_key = pems.key, .cert_chain = pems.cert};
     *ret = grpc_ssl_credentials_create_ex(pems.ca, pems.cert == NULL ? NULL : &pair, NULL, NULL);
     rpc_pems_fini(&pems);
@@ -106,19 +102,18 @@ open_token(tutti_rpc_channel *self, const char *token, tutti_error *err)
 {
     rpc_secrets *secrets = &self->secrets;
     const bool file = rpc_is_given(self->options.token_file);
-    tutti_code code = TUTTI_OK;
 
     if (!file && !rpc_is_given(token)) {
         return TUTTI_OK;
     }
-    code = check_way(self, err);
-    if (code == TUTTI_OK && file) {
-        code = rpc_token_open(self->options.token_file, &secrets->token, err);
+    TUTTI_TRY(check_way(self, err));
+    if (file) {
+        TUTTI_TRY(rpc_token_open(self->options.token_file, &secrets->token, err));
     }
-    if (code == TUTTI_OK && file) {
+    if (file) {
         (void)rpc_token_renew(secrets->token, tutti_clock_ns(), secrets->shown);
     }
-    return code == TUTTI_OK ? put_bearer(secrets, file ? secrets->shown : token, err) : code;
+    return put_bearer(secrets, file ? secrets->shown : token, err);
 }
 
 grpc_metadata *

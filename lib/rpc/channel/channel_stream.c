@@ -119,9 +119,10 @@ tutti_rpc_stream_write(tutti_rpc_stream *stream, const struct ProtobufCMessage *
                        const tutti_rpc_blob *payload, tutti_error *err)
 {
     tutti_rpc_packed *packed = NULL;
-    const tutti_code code = tutti_rpc_pack(message, payload, &packed, err);
 
-    return code == TUTTI_OK ? tutti_rpc_stream_write_packed(stream, packed, false, err) : code;
+    TUTTI_TRY(tutti_rpc_pack(message, payload, &packed, err));
+
+    return tutti_rpc_stream_write_packed(stream, packed, false, err);
 }
 
 tutti_code

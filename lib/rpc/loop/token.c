@@ -49,10 +49,7 @@ read_token(rpc_token *self, tutti_error *err)
     tutti_code code;
 
     self->stamp = rpc_stamp_take(self->path);
-    code = tutti_file_read(self->path, 2 * TUTTI_RPC_TOKEN_MAX, &data, &size, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_file_read(self->path, 2 * TUTTI_RPC_TOKEN_MAX, &data, &size, err));
     text = data + strspn(data, white);
     while (size > (size_t)(text - data) && strchr(white, data[size - 1]) != NULL) {
         size--;

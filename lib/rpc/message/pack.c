@@ -150,12 +150,11 @@ tutti_rpc_pack(const ProtobufCMessage *message, const tutti_rpc_blob *payload,
                tutti_rpc_packed **ret_packed, tutti_error *err)
 {
     grpc_byte_buffer *buffer = NULL;
-    const tutti_code code = rpc_pack(message, payload, &buffer, err);
 
-    if (code == TUTTI_OK) {
-        *ret_packed = rpc_packed_from(buffer);
-    }
-    return code;
+    TUTTI_TRY(rpc_pack(message, payload, &buffer, err));
+
+    *ret_packed = rpc_packed_from(buffer);
+    return TUTTI_OK;
 }
 
 void

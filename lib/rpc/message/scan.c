@@ -139,18 +139,12 @@ scan_field(rpc_cursor *cursor, uint32_t field, bool *ret_is_payload, rpc_cursor 
 static tutti_code
 spill_field(tutti_bytes *rest, tutti_buf *gather, tutti_bytes more, tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
-
     if (gather->size == 0) {
-        code = tutti_buf_add(gather, rest->data, rest->size, err);
+        TUTTI_TRY(tutti_buf_add(gather, rest->data, rest->size, err));
     }
-    if (code == TUTTI_OK) {
-        code = tutti_buf_add(gather, more.data, more.size, err);
-    }
-    if (code == TUTTI_OK) {
-        *rest = (tutti_bytes){gather->data, gather->size};
-    }
-    return code;
+    TUTTI_TRY(tutti_buf_add(gather, more.data, more.size, err));
+    *rest = (tutti_bytes){gather->data, gather->size};
+    return TUTTI_OK;
 }
 
 /* Add the `size` bytes at `from` to the rest. */
@@ -217,17 +211,14 @@ rpc_scan_message(const tutti_bytes *runs, size_t run_count, uint32_t field, tutt
     rpc_cursor cursor;
     size_t size = 0;
     size_t i;
-    tutti_code code;
 
     assert(gather->size == 0);
     for (i = 0; i < run_count; i++) {
         size += runs[i].size;
     }
     rpc_cursor_init(&cursor, runs, size);
-    code = field == 0 ? add_rest(&scan.rest, gather, cursor, size, err)
-                      : scan_fields(cursor, field, gather, &scan, err);
-    if (code == TUTTI_OK) {
-        *ret_scan = scan;
-    }
-    return code;
+    TUTTI_TRY(field == 0 ? add_rest(&scan.rest, gather, cursor, size, err)
+                         : scan_fields(cursor, field, gather, &scan, err));
+    *ret_scan = scan;
+    return TUTTI_OK;
 }

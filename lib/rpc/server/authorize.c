@@ -98,16 +98,15 @@ ask_guard(const tutti_rpc_call *call, const char *method, const char *token, voi
     char certificate[IDENTITY_BYTES_MAX] = "";
     const tutti_rpc_visit visit = {.method = method, .token = token, .certificate = certificate};
     const char *identity = NULL;
-    tutti_code code;
 
     if (server->options->tls_client_ca[0] != '\0') {
         rpc_tls_uri(call->call, certificate, sizeof(certificate));
     }
-    code = server->guard->admit(server->guard_arg, &visit, ret_grant, &identity, err);
-    if (code == TUTTI_OK && identity != NULL) {
+    TUTTI_TRY(server->guard->admit(server->guard_arg, &visit, ret_grant, &identity, err));
+    if (identity != NULL) {
         (void)snprintf(ret_identity, IDENTITY_BYTES_MAX, "%s", identity);
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static tutti_code

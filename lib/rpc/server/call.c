@@ -184,7 +184,6 @@ static tutti_code
 take_call_request(tutti_rpc_call *call, tutti_error *err)
 {
     grpc_byte_buffer *first = call->first;
-    tutti_code code;
 
     if (call->route->client_streams) {
         return TUTTI_OK;
@@ -194,8 +193,8 @@ take_call_request(tutti_rpc_call *call, tutti_error *err)
                               "the call ended without a request");
     }
     call->first = NULL;
-    code = rpc_unpack(call->route->input, first, !call->route->open_enums, &call->request, err);
-    return code == TUTTI_OK ? rpc_call_check(call, call->request, err) : code;
+    TUTTI_TRY(rpc_unpack(call->route->input, first, !call->route->open_enums, &call->request, err));
+    return rpc_call_check(call, call->request, err);
 }
 
 static tutti_code
@@ -212,16 +211,14 @@ no_method(const tutti_rpc_call *call, tutti_error *err)
 static tutti_code
 admit_call(tutti_rpc_call *call, tutti_error *err)
 {
-    tutti_code code;
-
     if (atomic_load(&call->server_loop->server->draining)) {
         return TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "DRAINING", "the server is shutting down");
     }
     if (call->route == NULL) {
         return no_method(call, err);
     }
-    code = rpc_call_authorize(call, err);
-    return code == TUTTI_OK ? take_call_request(call, err) : code;
+    TUTTI_TRY(rpc_call_authorize(call, err));
+    return take_call_request(call, err);
 }
 
 static void

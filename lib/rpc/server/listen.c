@@ -209,11 +209,7 @@ add_tcp_port(rpc_listener *listener, grpc_server *server)
 static tutti_code
 bind_unix(rpc_listener *listener, grpc_server *server, tutti_error *err)
 {
-    const tutti_code code = rpc_lock_open(listener->address.path, &listener->lock, err);
-
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(rpc_lock_open(listener->address.path, &listener->lock, err));
     if (add_unix_port(listener, server) <= 0) {
         return explain_unix(&listener->address, err);
     }

@@ -48,15 +48,12 @@ check_payload(const ProtobufCMessage *request, tutti_error *err)
 static tutti_code
 check_nested(const tutti_rpc_nested *nested, const rpc_route *route, tutti_error *err)
 {
-    tutti_code code;
-
     if (route == NULL) {
         return TUTTI_FAIL(err, TUTTI_UNIMPLEMENTED, "no method here takes a %s",
                           nested->request->descriptor->short_name);
     }
-    code = check_payload(nested->request, err);
-    return code == TUTTI_OK ? rpc_call_authorize_nested(nested->stream, route, nested->request, err)
-                            : code;
+    TUTTI_TRY(check_payload(nested->request, err));
+    return rpc_call_authorize_nested(nested->stream, route, nested->request, err);
 }
 
 static void on_tell(tutti_rpc_task *task);

@@ -32,11 +32,9 @@ tutti_rpc_server_new(const tutti_rpc_server_options *options, tutti_bytes descri
                      tutti_rpc_loop *loop, tutti_rpc_server **ret_server, tutti_error *err)
 {
     tutti_rpc_server *self;
-    tutti_code code = rpc_check_process(err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(rpc_check_process(err));
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a server");
@@ -239,21 +237,17 @@ prepare_server(tutti_rpc_server *self, tutti_error *err)
 {
     const bool asks =
         self->authorize != NULL || self->guard_asks || self->options->token_file[0] != '\0';
-    tutti_code code = TUTTI_OK;
 
     add_own(self);
-    code = rpc_listen_check_open(self->listeners, self->listener_count, self->options, asks, err);
-    if (code == TUTTI_OK && self->options->token_file[0] != '\0') {
-        code = rpc_token_open(self->options->token_file, &self->token, err);
+    TUTTI_TRY(
+        rpc_listen_check_open(self->listeners, self->listener_count, self->options, asks, err));
+    if (self->options->token_file[0] != '\0') {
+        TUTTI_TRY(rpc_token_open(self->options->token_file, &self->token, err));
     }
-    if (code == TUTTI_OK) {
-        code = rpc_routes_make(self, err);
-    }
-    if (code == TUTTI_OK) {
-        make_grpc(self);
-        code = bind_all(self, err);
-    }
-    return code == TUTTI_OK ? write_port_file(self, err) : code;
+    TUTTI_TRY(rpc_routes_make(self, err));
+    make_grpc(self);
+    TUTTI_TRY(bind_all(self, err));
+    return write_port_file(self, err);
 }
 
 /* A server that was never started still has to be shut down before it may be destroyed. */
@@ -286,14 +280,10 @@ on_probe(tutti_rpc_task *task)
 tutti_code
 tutti_rpc_server_start(tutti_rpc_server *server, tutti_error *err)
 {
-    tutti_code code;
     size_t i;
 
     assert(!server->started && server->grpc == NULL);
-    code = prepare_server(server, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(prepare_server(server, err));
     server->started = true;
     atomic_store(&server->routed, true);
     rpc_health_start(&server->health);

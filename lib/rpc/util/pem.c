@@ -158,18 +158,16 @@ static tutti_code
 read_all(const char *cert_path, const char *key_path, const char *ca_path, rpc_pems *pems,
          tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
-
     if (is_given(cert_path)) {
-        code = tutti_file_read(cert_path, TUTTI_RPC_PEM_MAX, &pems->cert, NULL, err);
+        TUTTI_TRY(tutti_file_read(cert_path, TUTTI_RPC_PEM_MAX, &pems->cert, NULL, err));
     }
-    if (code == TUTTI_OK && is_given(key_path)) {
-        code = tutti_file_read(key_path, TUTTI_RPC_PEM_MAX, &pems->key, NULL, err);
+    if (is_given(key_path)) {
+        TUTTI_TRY(tutti_file_read(key_path, TUTTI_RPC_PEM_MAX, &pems->key, NULL, err));
     }
-    if (code == TUTTI_OK && is_given(ca_path)) {
-        code = tutti_file_read(ca_path, TUTTI_RPC_PEM_MAX, &pems->ca, NULL, err);
+    if (is_given(ca_path)) {
+        TUTTI_TRY(tutti_file_read(ca_path, TUTTI_RPC_PEM_MAX, &pems->ca, NULL, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 tutti_code

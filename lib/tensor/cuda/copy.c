@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "base/error/fail.h"
 #include "tensor/cuda/cuda_private.h"
 
 static tutti_code
@@ -17,13 +18,10 @@ static tutti_code
 begin_cuda_copy(cuda_lane *lane, cuda_slot *buffer, void *to, const void *from, size_t size,
                 tutti_error *err)
 {
-    tutti_code code = cuda_check(cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, lane->stream),
-                                 "cudaMemcpyAsync", err);
+    TUTTI_TRY(cuda_check(cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, lane->stream),
+                         "cudaMemcpyAsync", err));
 
-    if (code == TUTTI_OK) {
-        code = cuda_check(cudaEventRecord(buffer->over, lane->stream), "cudaEventRecord", err);
-    }
-    return code;
+    return cuda_check(cudaEventRecord(buffer->over, lane->stream), "cudaEventRecord", err);
 }
 
 static size_t
@@ -76,23 +74,20 @@ static tutti_code
 copy_down(cuda_lane *lane, const tutti_tensor *from, const tutti_tensor *to, tutti_error *err)
 {
     unsigned char *target = to->data;
-    tutti_code code = begin_down(lane, from, 0, err);
     uint64_t at;
 
-    for (at = 0; at < from->bytes && code == TUTTI_OK; at += TUTTI_SLOT_BYTES) {
+    TUTTI_TRY(begin_down(lane, from, 0, err));
+
+    for (at = 0; at < from->bytes; at += TUTTI_SLOT_BYTES) {
         cuda_slot *buffer = &lane->space->buffers[at / TUTTI_SLOT_BYTES % CUDA_COPY_BUFFERS];
 
         if (at + TUTTI_SLOT_BYTES < from->bytes) {
-            code = begin_down(lane, from, at + TUTTI_SLOT_BYTES, err);
+            TUTTI_TRY(begin_down(lane, from, at + TUTTI_SLOT_BYTES, err));
         }
-        if (code == TUTTI_OK) {
-            code = wait_for_cuda_copy(buffer, err);
-        }
-        if (code == TUTTI_OK) {
-            memcpy(target + at, buffer->base.data, piece_at(at, from->bytes));
-        }
+        TUTTI_TRY(wait_for_cuda_copy(buffer, err));
+        memcpy(target + at, buffer->base.data, piece_at(at, from->bytes));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static tutti_code

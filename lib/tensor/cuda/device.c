@@ -3,19 +3,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/error/fail.h"
 #include "tensor/cuda/cuda_private.h"
 
 tutti_code
 cuda_count(int *ret_count, tutti_error *err)
 {
     int count = 0;
-    const tutti_code code =
-        cuda_check_device(cudaGetDeviceCount(&count), "cudaGetDeviceCount", err);
 
-    if (code == TUTTI_OK) {
-        *ret_count = count;
-    }
-    return code;
+    TUTTI_TRY(cuda_check_device(cudaGetDeviceCount(&count), "cudaGetDeviceCount", err));
+
+    *ret_count = count;
+    return TUTTI_OK;
 }
 
 /* As nvidia-smi spells it: GPU-8-4-4-4-12. */
@@ -68,11 +67,8 @@ tutti_code
 cuda_look(int number, tutti_cuda_device *ret_device, tutti_error *err)
 {
     int count = 0;
-    const tutti_code code = cuda_count(&count, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(cuda_count(&count, err));
     if (number < 0 || number >= count) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_DEVICE",
                               "no such device: this process sees %d, numbered from 0 "
@@ -86,9 +82,10 @@ static tutti_code
 follow_device(tutti_space *space, void *stream, tutti_error *err)
 {
     space_cuda *self = cuda_space_from(space);
-    const tutti_code code = cuda_enter(self, err);
 
-    return code == TUTTI_OK ? cuda_follow(self, stream, err) : code;
+    TUTTI_TRY(cuda_enter(self, err));
+
+    return cuda_follow(self, stream, err);
 }
 
 static int

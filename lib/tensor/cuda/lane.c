@@ -4,6 +4,7 @@
  */
 #include <assert.h>
 
+#include "base/error/fail.h"
 #include "tensor/cuda/cuda_private.h"
 
 static tutti_move *
@@ -57,13 +58,9 @@ cuda_lane_open(cuda_lane *lane, space_cuda *space, void (*work)(cuda_lane *lane,
                tutti_error *err)
 {
     int number;
-    const tutti_code code =
-        cuda_check(cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking),
-                   "cudaStreamCreateWithFlags", err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(cuda_check(cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking),
+                         "cudaStreamCreateWithFlags", err));
     lane->space = space;
     lane->work = work;
     tutti_list_init(&lane->queue);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error/fail.h"
 #include "tensor/cuda/cuda_private.h"
 
 #define STEP ((uint64_t)2 << 20)
@@ -26,10 +27,7 @@ allocate_allocation(space_cuda *space, const tutti_tensor *tensor, cuda_own *own
 
     own->space = space;
     own->extra_bytes = bytes - cuda_rounded(tensor->bytes);
-    code = cuda_count_in(space, own->extra_bytes, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(cuda_count_in(space, own->extra_bytes, err));
     code = cuda_check_memory(cudaMalloc(&own->data, (size_t)bytes), "cudaMalloc", bytes, err);
     if (code != TUTTI_OK) {
         cuda_count_out(space, own->extra_bytes);
@@ -42,22 +40,17 @@ static tutti_code
 fill_allocation(cuda_lane *lane, const tutti_tensor *tensor, const cuda_own *own, tutti_error *err)
 {
     cudaEvent_t over = lane->space->buffers[0].over;
-    tutti_code code =
-        cuda_check(cudaMemsetAsync(own->data, 0, (size_t)steps_of(tensor->bytes), lane->stream),
-                   "cudaMemsetAsync", err);
 
-    if (code == TUTTI_OK) {
-        code = cuda_follow(lane->space, lane->stream, err);
-    }
-    if (code == TUTTI_OK) {
-        code = cuda_check(cudaMemcpyAsync(own->data, tensor->data, (size_t)tensor->bytes,
-                                          cudaMemcpyDefault, lane->stream),
-                          "cudaMemcpyAsync", err);
-    }
-    if (code == TUTTI_OK) {
-        code = cuda_check(cudaEventRecord(over, lane->stream), "cudaEventRecord", err);
-    }
-    return code == TUTTI_OK ? cuda_check(cudaEventSynchronize(over), "copying", err) : code;
+    TUTTI_TRY(
+        cuda_check(cudaMemsetAsync(own->data, 0, (size_t)steps_of(tensor->bytes), lane->stream),
+                   "cudaMemsetAsync", err));
+
+    TUTTI_TRY(cuda_follow(lane->space, lane->stream, err));
+    TUTTI_TRY(cuda_check(cudaMemcpyAsync(own->data, tensor->data, (size_t)tensor->bytes,
+                                         cudaMemcpyDefault, lane->stream),
+                         "cudaMemcpyAsync", err));
+    TUTTI_TRY(cuda_check(cudaEventRecord(over, lane->stream), "cudaEventRecord", err));
+    return cuda_check(cudaEventSynchronize(over), "copying", err);
 }
 
 static tutti_code

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/error/fail.h"
 #include "base/error/text.h"
 #include "tensor/cuda/cuda_private.h"
 
@@ -224,75 +225,55 @@ open_pool(space_cuda *self, uint64_t kept_bytes_max, tutti_error *err)
         .location = {.type = cudaMemLocationTypeDevice, .id = self->number},
     };
     uint64_t threshold = kept_bytes_max == 0 ? self->limit_bytes / 4 : kept_bytes_max;
-    tutti_code code =
-        cuda_check(cudaMemPoolCreate(&self->pool, &properties), "cudaMemPoolCreate", err);
 
-    if (code == TUTTI_OK) {
-        code = cuda_check(
-            cudaMemPoolSetAttribute(self->pool, cudaMemPoolAttrReleaseThreshold, &threshold),
-            "cudaMemPoolSetAttribute", err);
-    }
-    return code;
+    TUTTI_TRY(cuda_check(cudaMemPoolCreate(&self->pool, &properties), "cudaMemPoolCreate", err));
+    return cuda_check(
+        cudaMemPoolSetAttribute(self->pool, cudaMemPoolAttrReleaseThreshold, &threshold),
+        "cudaMemPoolSetAttribute", err);
 }
 
 /* `taken` is recorded once, so that waiting for it before the first tensor is fine too. */
 static tutti_code
 open_stream(space_cuda *self, tutti_error *err)
 {
-    tutti_code code = cuda_check(cudaStreamCreateWithFlags(&self->memory, cudaStreamNonBlocking),
-                                 "cudaStreamCreateWithFlags", err);
+    TUTTI_TRY(cuda_check(cudaStreamCreateWithFlags(&self->memory, cudaStreamNonBlocking),
+                         "cudaStreamCreateWithFlags", err));
 
-    if (code == TUTTI_OK) {
-        code = cuda_check(cudaEventCreateWithFlags(&self->taken, cudaEventDisableTiming),
-                          "cudaEventCreateWithFlags", err);
-    }
-    if (code == TUTTI_OK) {
-        code = cuda_check(cudaEventRecord(self->taken, self->memory), "cudaEventRecord", err);
-    }
-    return code;
+    TUTTI_TRY(cuda_check(cudaEventCreateWithFlags(&self->taken, cudaEventDisableTiming),
+                         "cudaEventCreateWithFlags", err));
+    return cuda_check(cudaEventRecord(self->taken, self->memory), "cudaEventRecord", err);
 }
 
 static tutti_code
 open_buffers(space_cuda *self, tutti_error *err)
 {
     void *memory = NULL;
-    tutti_code code = cuda_check(
-        cudaHostAlloc(&memory, CUDA_COPY_BUFFERS * TUTTI_SLOT_BYTES, cudaHostAllocDefault),
-        "cudaHostAlloc", err);
     size_t i;
 
-    for (i = 0; i < CUDA_COPY_BUFFERS && code == TUTTI_OK; i++) {
-        code = cuda_slot_open(&self->buffers[i], &self->base,
-                              (unsigned char *)memory + i * TUTTI_SLOT_BYTES, err);
+    TUTTI_TRY(cuda_check(
+        cudaHostAlloc(&memory, CUDA_COPY_BUFFERS * TUTTI_SLOT_BYTES, cudaHostAllocDefault),
+        "cudaHostAlloc", err));
+
+    for (i = 0; i < CUDA_COPY_BUFFERS; i++) {
+        TUTTI_TRY(cuda_slot_open(&self->buffers[i], &self->base,
+                                 (unsigned char *)memory + i * TUTTI_SLOT_BYTES, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static tutti_code
 open_all_space(space_cuda *self, const tutti_space_cuda_options *options, tutti_error *err)
 {
     const uint32_t slots = options->slot_count == 0 ? SLOTS_DEFAULT : options->slot_count;
-    tutti_code code = cuda_enter(self, err);
 
-    if (code == TUTTI_OK) {
-        code = open_pool(self, options->kept_bytes_max, err);
-    }
-    if (code == TUTTI_OK) {
-        code = open_stream(self, err);
-    }
-    if (code == TUTTI_OK) {
-        code = open_buffers(self, err);
-    }
-    if (code == TUTTI_OK) {
-        code = cuda_ring_open(&self->ring, &self->base, slots, err);
-    }
-    if (code == TUTTI_OK) {
-        code = cuda_lane_open(&self->in, self, cuda_work_wait, err);
-    }
-    if (code == TUTTI_OK) {
-        code = cuda_lane_open(&self->out, self, cuda_work_wait, err);
-    }
-    return code == TUTTI_OK ? cuda_lane_open(&self->between, self, cuda_work_between, err) : code;
+    TUTTI_TRY(cuda_enter(self, err));
+    TUTTI_TRY(open_pool(self, options->kept_bytes_max, err));
+    TUTTI_TRY(open_stream(self, err));
+    TUTTI_TRY(open_buffers(self, err));
+    TUTTI_TRY(cuda_ring_open(&self->ring, &self->base, slots, err));
+    TUTTI_TRY(cuda_lane_open(&self->in, self, cuda_work_wait, err));
+    TUTTI_TRY(cuda_lane_open(&self->out, self, cuda_work_wait, err));
+    return cuda_lane_open(&self->between, self, cuda_work_between, err);
 }
 
 tutti_code

@@ -237,20 +237,18 @@ space_host_own(tutti_space *space, tutti_tensor *tensor, tutti_error *err)
 {
     space_host *self = space_host_from(space);
     tutti_own *own = NULL;
-    const tutti_code code =
-        tutti_own_open(&self->pages, range_of(tensor->block), tensor->bytes, &own, err);
 
-    if (code == TUTTI_OK) {
-        tensor->own = own;
-        tensor->data = own->data;
-        lock_host_space(self);
-        self->own_id += self->own_id == UINT32_MAX ? 2 : 1;
-        own->id = self->own_id;
-        RB_INSERT(tutti_owns, &self->owns, own);
-        self->own_count++;
-        unlock_host_space(self);
-    }
-    return code;
+    TUTTI_TRY(tutti_own_open(&self->pages, range_of(tensor->block), tensor->bytes, &own, err));
+
+    tensor->own = own;
+    tensor->data = own->data;
+    lock_host_space(self);
+    self->own_id += self->own_id == UINT32_MAX ? 2 : 1;
+    own->id = self->own_id;
+    RB_INSERT(tutti_owns, &self->owns, own);
+    self->own_count++;
+    unlock_host_space(self);
+    return TUTTI_OK;
 }
 
 bool
@@ -339,11 +337,9 @@ round_limit(uint64_t limit_bytes, uint64_t *ret_size, tutti_error *err)
 static tutti_code
 space_host_init(space_host *self, uint64_t size, uint64_t kept_bytes_max, tutti_error *err)
 {
-    tutti_code code = tutti_pages_open(&self->pages, size, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_pages_open(&self->pages, size, err));
     code = tutti_blocks_init(&self->blocks, size, err);
     if (code != TUTTI_OK) {
         tutti_pages_close(&self->pages);
@@ -364,10 +360,7 @@ tutti_space_host_open(const tutti_space_host_options *options, tutti_space **ret
     tutti_code code;
 
     assert(options != NULL && ret_space != NULL);
-    code = round_limit(options->limit_bytes, &size, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(round_limit(options->limit_bytes, &size, err));
     self = calloc(1, sizeof(*self));
     if (self == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a space");

@@ -257,11 +257,7 @@ static tutti_code
 admit_backward(const tutti_agent *agent, const agent_backward *request, tutti_tape **ret_tape,
                tutti_error *err)
 {
-    const tutti_code code = agent->hooks->check_begin(agent, err);
-
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(agent->hooks->check_begin(agent, err));
     if (agent->ops_live >= agent->options->ops_max) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "OP_LIMIT",
                               "%" PRIu64 " ops are in flight, the limit (--ops-max)",

@@ -83,16 +83,13 @@ static tutti_code
 lock_named(agent_backward_pass *backward, const agent_backward *request, tutti_error *err)
 {
     tutti_table_info info;
-    tutti_code code = TUTTI_OK;
     size_t i;
 
-    for (i = 0; i < request->wanted_count && code == TUTTI_OK; i++) {
-        code = tutti_table_stat(backward->agent->table, request->wanted[i], &info, err);
-        if (code == TUTTI_OK) {
-            code = make_grad_out(backward, info.number, &backward->grads_out[i], err);
-        }
+    for (i = 0; i < request->wanted_count; i++) {
+        TUTTI_TRY(tutti_table_stat(backward->agent->table, request->wanted[i], &info, err));
+        TUTTI_TRY(make_grad_out(backward, info.number, &backward->grads_out[i], err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static tutti_code
@@ -100,29 +97,23 @@ lock_leaves(agent_backward_pass *backward, tutti_error *err)
 {
     const tutti_list_node *leaves = &backward->tape->leaves;
     const tutti_list_node *link;
-    tutti_code code = TUTTI_OK;
     size_t i = 0;
 
-    for (link = leaves->next; link != leaves && code == TUTTI_OK; link = link->next) {
-        code = make_grad_out(backward, tutti_container_of(link, tutti_tape_var, leaf)->tensor,
-                             &backward->grads_out[i++], err);
+    for (link = leaves->next; link != leaves; link = link->next) {
+        TUTTI_TRY(make_grad_out(backward, tutti_container_of(link, tutti_tape_var, leaf)->tensor,
+                                &backward->grads_out[i++], err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 tutti_code
 agent_backward_take(agent_backward_pass *backward, const agent_backward *request, tutti_error *err)
 {
     const bool named = request->wanted_count > 0;
-    tutti_code code = check_grad_args_count(request->grad_in_count, "given", err);
     size_t i;
 
-    if (code == TUTTI_OK) {
-        code = check_grad_args_count(request->wanted_count, "wanted", err);
-    }
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(check_grad_args_count(request->grad_in_count, "given", err));
+    TUTTI_TRY(check_grad_args_count(request->wanted_count, "wanted", err));
     backward->grad_in_count = request->grad_in_count;
     backward->grad_out_count = named ? request->wanted_count : backward->tape->leaf_count;
     backward->grads_in = calloc(backward->grad_in_count + 1, sizeof(backward->grads_in[0]));
@@ -132,11 +123,11 @@ agent_backward_take(agent_backward_pass *backward, const agent_backward *request
         backward->grad_out_count = 0;
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for gradients");
     }
-    code = named ? lock_named(backward, request, err) : lock_leaves(backward, err);
-    for (i = 0; i < backward->grad_in_count && code == TUTTI_OK; i++) {
-        code = lock_grad_in(backward, request, i, err);
+    TUTTI_TRY(named ? lock_named(backward, request, err) : lock_leaves(backward, err));
+    for (i = 0; i < backward->grad_in_count; i++) {
+        TUTTI_TRY(lock_grad_in(backward, request, i, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* ------------------------------------------------------------------------------ starting */
@@ -195,30 +186,23 @@ tutti_code
 agent_backward_take_grads_in(agent_backward_pass *backward, tutti_error *err)
 {
     tutti_table *table = backward->agent->table;
-    tutti_code code = TUTTI_OK;
     tutti_tape_var *var = NULL;
     size_t i;
 
-    for (i = 0; i < backward->grad_out_count && code == TUTTI_OK; i++) {
-        code = find_var(backward, backward->grads_out[i].tensor, true, &var, err);
+    for (i = 0; i < backward->grad_out_count; i++) {
+        TUTTI_TRY(find_var(backward, backward->grads_out[i].tensor, true, &var, err));
     }
-    for (i = 0; i < backward->grad_in_count && code == TUTTI_OK; i++) {
+    for (i = 0; i < backward->grad_in_count; i++) {
         const tutti_lock *lock = &backward->grads_in[i].lock_set.locks[0];
         tutti_tensor *gradient = tutti_table_tensor(table, lock);
 
-        code = tutti_table_check(table, lock, err);
-        if (code == TUTTI_OK) {
-            code = find_var(backward, backward->grads_in[i].tensor, false, &var, err);
-        }
-        if (code == TUTTI_OK) {
-            code = check_gradient(var, gradient, err);
-        }
-        if (code == TUTTI_OK) {
-            tutti_tensor_ref(gradient);
-            code = agent_backward_take_given(backward, var, gradient, err);
-        }
+        TUTTI_TRY(tutti_table_check(table, lock, err));
+        TUTTI_TRY(find_var(backward, backward->grads_in[i].tensor, false, &var, err));
+        TUTTI_TRY(check_gradient(var, gradient, err));
+        tutti_tensor_ref(gradient);
+        TUTTI_TRY(agent_backward_take_given(backward, var, gradient, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* ------------------------------------------------------------------------------ ending */
@@ -271,17 +255,16 @@ tutti_code
 agent_backward_own(agent_backward_pass *backward, tutti_error *err)
 {
     tutti_tape_var *var = NULL;
-    tutti_code code = TUTTI_OK;
     size_t i;
 
-    for (i = 0; i < backward->grad_out_count && code == TUTTI_OK; i++) {
+    for (i = 0; i < backward->grad_out_count; i++) {
         backward->grads_out[i].backward = backward;
-        code = find_var(backward, backward->grads_out[i].tensor, true, &var, err);
-        if (code == TUTTI_OK && var->gradient != NULL) {
-            code = own_grad_out(&backward->grads_out[i], var, err);
+        TUTTI_TRY(find_var(backward, backward->grads_out[i].tensor, true, &var, err));
+        if (var->gradient != NULL) {
+            TUTTI_TRY(own_grad_out(&backward->grads_out[i], var, err));
         }
     }
-    return code;
+    return TUTTI_OK;
 }
 
 void

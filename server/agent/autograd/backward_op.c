@@ -246,15 +246,11 @@ tutti_code
 agent_backward_node_start(grad_node *node, tutti_error *err)
 {
     agent_group *group = NULL;
-    tutti_code code;
 
     if (node->queue == NULL) {
         return run_local(node, err);
     }
-    code = find_group(node, &group, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(find_group(node, &group, err));
     if (node->record->args.kind == TUTTI_COLL_RECV) {
         return start_send(node, group, err);
     }

@@ -83,13 +83,10 @@ make_mask(grad_sum *self)
 {
     tutti_tape_record *record = self->node->record;
     tutti_spec spec = record->made->spec;
-    tutti_code code;
 
     spec.dtype = TUTTI_DTYPE_BOOL;
-    code = tutti_tensor_new(self->backward->agent->space, &spec, false, &record->mask, &self->err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(
+        tutti_tensor_new(self->backward->agent->space, &spec, false, &record->mask, &self->err));
     tutti_grad_op_mask(&record->made->spec, self->here[PART_INPUT]->data,
                        self->here[PART_RESULT]->data, record->mask->data);
     tutti_tensor_unref(record->made);
@@ -105,36 +102,30 @@ work_out(const tutti_tape_record *record, tutti_space *space, tutti_tensor **gra
          tutti_error *err)
 {
     tutti_tensor *result = NULL;
-    tutti_code code;
 
     if (!record->local) {
         tutti_grad_op_finish(record, *gradient);
         return TUTTI_OK;
     }
-    code = tutti_tensor_new(space, &record->in->spec, true, &result, err);
-    if (code == TUTTI_OK) {
-        tutti_grad_op_local(record, *gradient, result);
-        tutti_tensor_unref(*gradient);
-        *gradient = result;
-    }
-    return code;
+    TUTTI_TRY(tutti_tensor_new(space, &record->in->spec, true, &result, err));
+    tutti_grad_op_local(record, *gradient, result);
+    tutti_tensor_unref(*gradient);
+    *gradient = result;
+    return TUTTI_OK;
 }
 
 static tutti_code
 finish_grad_op(grad_sum *self)
 {
-    tutti_code code = TUTTI_OK;
-
     if (self->finished) {
         return TUTTI_OK;
     }
     self->finished = true;
     if (self->here[PART_INPUT] != NULL) {
-        code = make_mask(self);
+        TUTTI_TRY(make_mask(self));
     }
-    return code == TUTTI_OK ? work_out(self->node->record, self->backward->agent->space,
-                                       &self->here[PART_GRADIENT], &self->err)
-                            : code;
+    return work_out(self->node->record, self->backward->agent->space, &self->here[PART_GRADIENT],
+                    &self->err);
 }
 
 static void
@@ -193,17 +184,16 @@ bring_back(grad_sum *self)
 {
     tutti_tensor **there = &self->there[PART_GRADIENT];
     tutti_space *space = (*there)->space;
-    tutti_code code = finish_grad_op(self);
 
-    if (code == TUTTI_OK) {
-        add_before(self);
-    }
-    if (code == TUTTI_OK && (self->shared || (*there)->bytes != self->here[PART_GRADIENT]->bytes)) {
+    TUTTI_TRY(finish_grad_op(self));
+
+    add_before(self);
+    if (self->shared || (*there)->bytes != self->here[PART_GRADIENT]->bytes) {
         tutti_tensor_unref(*there);
         *there = NULL;
-        code = tutti_tensor_new(space, &self->var->spec, false, there, &self->err);
+        TUTTI_TRY(tutti_tensor_new(space, &self->var->spec, false, there, &self->err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* Another gradient may have come meanwhile: then it begins anew with both. */
@@ -323,18 +313,15 @@ agent_backward_take_gradient(grad_node *node, tutti_tensor *gradient, tutti_erro
 {
     tutti_tape_var *in = node->record->in;
     const bool local = node->record->local;
-    tutti_code code;
 
     if (!tutti_tensor_is_host(gradient) &&
         (in->gradient != NULL || !tutti_grad_op_is_plain(node->record))) {
         return start_grad_sum(node->backward, node, in, gradient, local, err);
     }
-    code = tutti_tensor_is_host(gradient) ? take_on_host(node, gradient, err)
-                                          : tutti_tape_add_gradient(in, gradient, false, err);
-    if (code == TUTTI_OK) {
-        agent_backward_node_over(node);
-    }
-    return code;
+    TUTTI_TRY(tutti_tensor_is_host(gradient) ? take_on_host(node, gradient, err)
+                                             : tutti_tape_add_gradient(in, gradient, false, err));
+    agent_backward_node_over(node);
+    return TUTTI_OK;
 }
 
 tutti_code

@@ -86,22 +86,17 @@ static tutti_code
 add_record(agent_op *op, tutti_tape *tape, tutti_tape_entry *entry, tutti_error *err)
 {
     tutti_tape_record *record = NULL;
-    tutti_code code = TUTTI_OK;
 
     if (tape->deleted || agent_recording_is_on(op, tape, entry->part)) {
         return TUTTI_OK;
     }
     if (tutti_grad_op_masks(entry->args)) {
-        code = agent_recording_mask(op, entry, err);
+        TUTTI_TRY(agent_recording_mask(op, entry, err));
     }
-    if (code == TUTTI_OK) {
-        code = tutti_tape_record_new(tape, entry, &record, err);
-    }
-    if (code == TUTTI_OK) {
-        record->of_op = op->records;
-        op->records = record;
-    }
-    return code;
+    TUTTI_TRY(tutti_tape_record_new(tape, entry, &record, err));
+    record->of_op = op->records;
+    op->records = record;
+    return TUTTI_OK;
 }
 
 /* Tapes that know the input, whose variables the records are about to change. */
@@ -165,16 +160,17 @@ agent_recording_describe(const agent_op *op, const tutti_spec *result, tutti_tap
 static tutti_code
 record_op(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
 {
-    tutti_code code = tutti_grad_op_check(entry->args, op->options.local_grad, err);
     uint32_t i;
 
-    if (code == TUTTI_OK && entry->in_tensor != 0) {
-        code = add_known(op, entry, err);
+    TUTTI_TRY(tutti_grad_op_check(entry->args, op->options.local_grad, err));
+
+    if (entry->in_tensor != 0) {
+        TUTTI_TRY(add_known(op, entry, err));
     }
-    for (i = 0; i < op->tape_count && code == TUTTI_OK; i++) {
-        code = add_record(op, op->tapes[i], entry, err);
+    for (i = 0; i < op->tape_count; i++) {
+        TUTTI_TRY(add_record(op, op->tapes[i], entry, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* On the tapes with it, or off them with what it overwrites; in place, a tensor stays what it is.

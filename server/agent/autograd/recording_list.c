@@ -56,14 +56,13 @@ record_parts(agent_op *op, tutti_error *err)
 {
     tutti_coll_args args;
     tutti_tape_entry entry;
-    tutti_code code = TUTTI_OK;
     uint32_t i;
 
-    for (i = 0; i < op->list->in_count && code == TUTTI_OK; i++) {
+    for (i = 0; i < op->list->in_count; i++) {
         describe_part(op, i, &args, &entry);
-        code = agent_recording_one(op, &entry, err);
+        TUTTI_TRY(agent_recording_one(op, &entry, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static void

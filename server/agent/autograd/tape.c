@@ -57,29 +57,26 @@ tutti_tapes_next(const tutti_tapes *tapes, tutti_tape *tape)
 static tutti_code
 check_tape_new(const tutti_tapes *tapes, const char *name, tutti_error *err)
 {
-    tutti_code code = tutti_check_name(name, "tracer", err);
+    TUTTI_TRY(tutti_check_name(name, "tracer", err));
 
-    if (code == TUTTI_OK && tutti_map_find(&tapes->by_name, tutti_bytes_of(name)) != NULL) {
-        code = TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN",
+    if (tutti_map_find(&tapes->by_name, tutti_bytes_of(name)) != NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN",
                               "a tracer is named \"%s\" already", name);
     }
-    if (code == TUTTI_OK && tapes->by_name.count >= tapes->tapes_max) {
-        code = TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "TRACER_LIMIT",
+    if (tapes->by_name.count >= tapes->tapes_max) {
+        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "TRACER_LIMIT",
                               "%" PRIu32 " tracers are here, the limit (--tracers-max)",
                               tapes->tapes_max);
     }
-    return code;
+    return TUTTI_OK;
 }
 
 tutti_code
 tutti_tape_new(tutti_tapes *tapes, const char *name, tutti_tape **ret_tape, tutti_error *err)
 {
-    tutti_code code = check_tape_new(tapes, name, err);
     tutti_tape *tape;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(check_tape_new(tapes, name, err));
     tape = calloc(1, sizeof(*tape));
     if (tape == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for tracer %s", name);

@@ -190,10 +190,7 @@ tutti_tape_attach(tutti_tape *tape, uint64_t tensor, const tutti_spec *spec, tut
     if (code != TUTTI_OK || (var != NULL && !tutti_list_empty(&var->leaf))) {
         return code;
     }
-    code = agent_tape_room(tape, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(agent_tape_room(tape, err));
     if (var == NULL) {
         var = agent_tape_var_new(tape, tensor);
         if (var == NULL) {

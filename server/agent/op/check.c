@@ -46,7 +46,6 @@ agent_take_axes(tutti_coll_args *args, int32_t axis, int32_t concat_axis, tutti_
 {
     const bool joins = args->kind == TUTTI_COLL_ALL_GATHER || args->kind == TUTTI_COLL_GATHER;
     const bool scalar = args->spec.dim_count == 0;
-    tutti_code code;
 
     if (args->kind == TUTTI_COLL_SCATTER) { /* who receives does not know the dimensions */
         args->axis = args->form == TUTTI_FORM_FLAT ? 0 : (uint32_t)axis;
@@ -55,12 +54,12 @@ agent_take_axes(tutti_coll_args *args, int32_t axis, int32_t concat_axis, tutti_
         (scalar && !joins)) {
         return TUTTI_OK;
     }
-    code = tutti_spec_axis(&args->spec, axis, joins && (args->form == TUTTI_FORM_STACK || scalar),
-                           &args->axis, err);
-    if (code == TUTTI_OK && args->kind == TUTTI_COLL_ALL_TO_ALL) {
-        code = tutti_spec_axis(&args->spec, concat_axis, false, &args->concat_axis, err);
+    TUTTI_TRY(tutti_spec_axis(
+        &args->spec, axis, joins && (args->form == TUTTI_FORM_STACK || scalar), &args->axis, err));
+    if (args->kind == TUTTI_COLL_ALL_TO_ALL) {
+        TUTTI_TRY(tutti_spec_axis(&args->spec, concat_axis, false, &args->concat_axis, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* Of one tensor of a list: each has its own where they are ops of their own, else none has. */

@@ -126,10 +126,9 @@ static tutti_code
 keep_inline(agent_op *op, const agent_request *request, tutti_error *err)
 {
     agent_list *list = op->list;
-    tutti_code code = TUTTI_OK;
     uint32_t i;
 
-    for (i = 0; i < list->in_count && code == TUTTI_OK; i++) {
+    for (i = 0; i < list->in_count; i++) {
         if (request->inputs[i].handle != NULL) {
             return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "UNEXPECTED_INPUT",
                                   "tensor %" PRIu32
@@ -137,29 +136,24 @@ keep_inline(agent_op *op, const agent_request *request, tutti_error *err)
                                   i);
         }
         list->in[i].spec = request->inputs[i].spec;
-        code = tutti_spec_check(&list->in[i].spec, NULL, NULL, err);
+        TUTTI_TRY(tutti_spec_check(&list->in[i].spec, NULL, NULL, err));
     }
-    if (code == TUTTI_OK) {
-        code = agent_list_share(op, list->in, list->in_count, &list->in_memory, err);
-    }
-    return code == TUTTI_OK ? read_payload(op, request, err) : code;
+    TUTTI_TRY(agent_list_share(op, list->in, list->in_count, &list->in_memory, err));
+    return read_payload(op, request, err);
 }
 
 static tutti_code
 lock_inputs(agent_op *op, const agent_request *request, tutti_error *err)
 {
     agent_list *list = op->list;
-    tutti_code code = TUTTI_OK;
     uint32_t i;
 
-    for (i = 0; i < list->in_count && code == TUTTI_OK; i++) {
-        code = tutti_table_lock_by_name(op->agent->table, &op->lock_set, request->inputs[i].handle,
-                                        false, err);
-        if (code == TUTTI_OK) {
-            list->in_locks[i] = &op->lock_set.locks[op->lock_set.count - 1];
-        }
+    for (i = 0; i < list->in_count; i++) {
+        TUTTI_TRY(tutti_table_lock_by_name(op->agent->table, &op->lock_set,
+                                           request->inputs[i].handle, false, err));
+        list->in_locks[i] = &op->lock_set.locks[op->lock_set.count - 1];
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* The use of the same tensor, among the first `count` of the lock set. */
@@ -183,12 +177,8 @@ lock_output(agent_op *op, uint32_t at, const char *handle, tutti_lock **ret, tut
     const agent_list *list = op->list;
     const bool pairs = op->op.args.coalesced && op->op.args.form != TUTTI_FORM_LIST;
     tutti_lock *same;
-    const tutti_code code =
-        tutti_table_lock_by_name(op->agent->table, &op->lock_set, handle, true, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_table_lock_by_name(op->agent->table, &op->lock_set, handle, true, err));
     *ret = &op->lock_set.locks[op->lock_set.count - 1];
     same = find_same(&op->lock_set, *ret);
     if (same == NULL) {
@@ -229,35 +219,28 @@ make_outputs(agent_op *op, tutti_error *err)
     agent_list *list = op->list;
     const bool known = op->op.args.coalesced && op->op.args.form != TUTTI_FORM_LIST &&
                        !tutti_coll_is_from_root(op->op.args.kind);
-    tutti_code code = TUTTI_OK;
     uint32_t i;
 
     list->out_is_new = list->given_count == 0 && !op->out_inline;
-    for (i = 0; i < list->in_count && known && list->out_is_new && code == TUTTI_OK; i++) {
-        code = tutti_table_create_locked(op->agent->table, &op->lock_set, "", err);
-        if (code == TUTTI_OK) {
-            list->out_locks[i] = &op->lock_set.locks[op->lock_set.count - 1];
-            list->out_count = i + 1;
-        }
+    for (i = 0; i < list->in_count && known && list->out_is_new; i++) {
+        TUTTI_TRY(tutti_table_create_locked(op->agent->table, &op->lock_set, "", err));
+        list->out_locks[i] = &op->lock_set.locks[op->lock_set.count - 1];
+        list->out_count = i + 1;
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* A list goes in, one tensor comes out. */
 static tutti_code
 make_output(agent_op *op, const agent_request *request, tutti_error *err)
 {
-    tutti_code code;
-
     if (op->out_inline || request->output[0] != '\0') {
         return TUTTI_OK;
     }
-    code = tutti_table_create_locked(op->agent->table, &op->lock_set, "", err);
-    if (code == TUTTI_OK) {
-        op->out = &op->lock_set.locks[op->lock_set.count - 1];
-        op->out_is_new = true;
-    }
-    return code;
+    TUTTI_TRY(tutti_table_create_locked(op->agent->table, &op->lock_set, "", err));
+    op->out = &op->lock_set.locks[op->lock_set.count - 1];
+    op->out_is_new = true;
+    return TUTTI_OK;
 }
 
 static tutti_code
@@ -398,13 +381,12 @@ fill_new(agent_op *op, uint32_t i, tutti_error *err)
 {
     agent_list *list = op->list;
     tutti_tensor *tensor = NULL;
-    const tutti_code code = tutti_tensor_new(op->space, &list->out[i].spec, false, &tensor, err);
 
-    if (code == TUTTI_OK) {
-        list->out[i].data = tensor->data;
-        tutti_table_fill(op->agent->table, list->out_locks[i], tensor);
-    }
-    return code;
+    TUTTI_TRY(tutti_tensor_new(op->space, &list->out[i].spec, false, &tensor, err));
+
+    list->out[i].data = tensor->data;
+    tutti_table_fill(op->agent->table, list->out_locks[i], tensor);
+    return TUTTI_OK;
 }
 
 /* The number of results was not known before. */
@@ -463,16 +445,15 @@ static tutti_code
 place_each(agent_op *op, uint32_t count, tutti_error *err)
 {
     agent_list *list = op->list;
-    tutti_code code = TUTTI_OK;
     uint32_t i;
 
     if (list->out_is_new && list->out_count == 0) {
-        code = make_late(op, count, err);
+        TUTTI_TRY(make_late(op, count, err));
     }
-    for (i = 0; i < count && code == TUTTI_OK; i++) {
-        code = list->out_is_new ? fill_new(op, i, err) : use_given(op, i, err);
+    for (i = 0; i < count; i++) {
+        TUTTI_TRY(list->out_is_new ? fill_new(op, i, err) : use_given(op, i, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* The shapes are known: by now, or from others on the engine's thread. */

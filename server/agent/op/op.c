@@ -340,11 +340,9 @@ admit_op(tutti_agent *agent, const agent_request *request, agent_group **ret_gro
          tutti_error *err)
 {
     const char *name = request->group[0] == '\0' ? "world" : request->group;
-    tutti_code code = agent->hooks->check_begin(agent, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(agent->hooks->check_begin(agent, err));
     if (agent->ops_live >= agent->options->ops_max) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "OP_LIMIT",
                               "%" PRIu64 " ops are in flight, the limit (--ops-max)",

@@ -37,16 +37,17 @@ static tutti_code
 add_list(agent_op *op, tutti_error *err)
 {
     const agent_list *list = op->list;
-    tutti_code code = add_tensor(op, list->in_memory, err);
     uint32_t i;
 
-    for (i = 0; i < list->in_count && code == TUTTI_OK; i++) {
-        code = add_lock(op, list->in_locks[i], err);
+    TUTTI_TRY(add_tensor(op, list->in_memory, err));
+
+    for (i = 0; i < list->in_count; i++) {
+        TUTTI_TRY(add_lock(op, list->in_locks[i], err));
     }
-    for (i = 0; i < list->given_count && code == TUTTI_OK; i++) {
-        code = add_lock(op, list->out_locks[i], err);
+    for (i = 0; i < list->given_count; i++) {
+        TUTTI_TRY(add_lock(op, list->out_locks[i], err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* The GPU of the group's collectives in this epoch; NULL: none has used one. */
@@ -116,29 +117,27 @@ tutti_code
 agent_op_find_place(agent_op *op, tutti_error *err)
 {
     const bool gives = op->op.input != NULL;
-    tutti_code code = gives ? add_tensor(op, op->inline_in, err) : TUTTI_OK;
 
-    if (code == TUTTI_OK && gives) {
-        code = add_lock(op, op->in, err);
+    TUTTI_TRY(gives ? add_tensor(op, op->inline_in, err) : TUTTI_OK);
+
+    if (gives) {
+        TUTTI_TRY(add_lock(op, op->in, err));
     }
-    if (code == TUTTI_OK && !op->out_is_new) {
-        code = add_lock(op, op->out, err);
+    if (!op->out_is_new) {
+        TUTTI_TRY(add_lock(op, op->out, err));
     }
-    if (code == TUTTI_OK && op->list != NULL) {
-        code = add_list(op, err);
+    if (op->list != NULL) {
+        TUTTI_TRY(add_list(op, err));
     }
-    if (code == TUTTI_OK && op->out_inline && op->on_end == NULL && op->space != NULL &&
+    if (op->out_inline && op->on_end == NULL && op->space != NULL &&
         op->space != op->agent->space) {
-        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DEVICE_MISMATCH",
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DEVICE_MISMATCH",
                               "an inline result of tensors on %s: ask for a handle, and Get it",
                               tutti_space_device(op->space));
     }
-    if (code == TUTTI_OK && op->space == NULL) {
+    if (op->space == NULL) {
         op->space = default_place(op);
     }
-    if (code == TUTTI_OK) {
-        op->op.args.on_device = op->space != op->agent->space;
-        code = take_backend(op, err);
-    }
-    return code;
+    op->op.args.on_device = op->space != op->agent->space;
+    return take_backend(op, err);
 }

@@ -163,7 +163,6 @@ static tutti_code
 take_output(agent_op *op, const tutti_spec *result, tutti_error *err)
 {
     tutti_tensor *tensor;
-    tutti_code code;
 
     if (op->out_is_new || op->out_inline) {
         return make_output(op, result, err);
@@ -175,11 +174,9 @@ take_output(agent_op *op, const tutti_spec *result, tutti_error *err)
     if (tensor == NULL) {
         return tutti_table_check(op->agent->table, op->out, err);
     }
-    code = agent_check_output(&tensor->spec, result, err);
-    if (code == TUTTI_OK) {
-        op->op.output = tensor->data;
-    }
-    return code;
+    TUTTI_TRY(agent_check_output(&tensor->spec, result, err));
+    op->op.output = tensor->data;
+    return TUTTI_OK;
 }
 
 /* What a rank gives and gets may depend on who it is. */

@@ -94,16 +94,13 @@ lock_tensors(agent_op *op, const agent_request *request, tutti_error *err)
 static tutti_code
 lock_input(agent_op *op, const agent_request *request, tutti_error *err)
 {
-    tutti_code code;
     uint32_t i;
 
     if (request->input == NULL) {
         return TUTTI_OK;
     }
-    code = tutti_table_lock_by_name(op->agent->table, &op->lock_set, request->input, false, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(
+        tutti_table_lock_by_name(op->agent->table, &op->lock_set, request->input, false, err));
     op->in = &op->lock_set.locks[op->lock_set.count - 1];
     for (i = 0; i + 1 < op->lock_set.count; i++) {
         if (op->lock_set.locks[i].entry == op->in->entry) {
@@ -131,11 +128,7 @@ check_op_request(const agent_op *op, const agent_request *request, tutti_error *
 static tutti_code
 take_one(agent_op *op, agent_request *request, tutti_error *err)
 {
-    tutti_code code = request->inline_input ? keep_inline(op, request, err) : TUTTI_OK;
-
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(request->inline_input ? keep_inline(op, request, err) : TUTTI_OK);
     if (!tutti_coll_makes_list(&op->op.args)) {
         return request->output_count == 0
                    ? lock_tensors(op, request, err)
@@ -143,27 +136,21 @@ take_one(agent_op *op, agent_request *request, tutti_error *err)
                                     "%zu outputs for one result: use `output`",
                                     request->output_count);
     }
-    code = agent_list_take(op, request, err);
-    return code == TUTTI_OK ? lock_input(op, request, err) : code;
+    TUTTI_TRY(agent_list_take(op, request, err));
+    return lock_input(op, request, err);
 }
 
 tutti_code
 agent_op_take(agent_op *op, agent_request *request, tutti_error *err)
 {
-    tutti_code code;
-
     op->out_inline = request->options.inline_result ||
                      (request->inline_input && request->output[0] == '\0' &&
                       request->output_count == 0 && makes_output(request->args.kind));
-    code = check_op_request(op, request, err);
-    if (code == TUTTI_OK) {
-        code = request->is_list ? agent_list_take(op, request, err) : take_one(op, request, err);
+    TUTTI_TRY(check_op_request(op, request, err));
+    TUTTI_TRY(request->is_list ? agent_list_take(op, request, err) : take_one(op, request, err));
+    TUTTI_TRY(op->agent->hooks->record_take(op, request, err));
+    if (request->options.async) {
+        TUTTI_TRY(agent_work_new(op->agent, &op->work, err));
     }
-    if (code == TUTTI_OK) {
-        code = op->agent->hooks->record_take(op, request, err);
-    }
-    if (code == TUTTI_OK && request->options.async) {
-        code = agent_work_new(op->agent, &op->work, err);
-    }
-    return code;
+    return TUTTI_OK;
 }

@@ -136,23 +136,20 @@ new_wait(tutti_agent *agent, tutti_rpc_call *call, size_t count, agent_statuses_
 static tutti_code
 join_works(agent_wait *wait, char *const *works, size_t count, tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
     agent_work *work = NULL;
     size_t i;
 
-    for (i = 0; i < count && code == TUTTI_OK; i++) {
-        code = agent_work_find(wait->agent, works[i], &work, err);
-        if (code == TUTTI_OK) {
-            wait->links[i].wait = wait;
-            wait->numbers[i] = work->number;
-            tutti_list_init(&wait->links[i].of_work);
-            tutti_list_add(&work->waits, &wait->links[i].of_work);
-            work->pins++;
-            wait->missing += work->status.done ? 0 : 1;
-            wait->count++;
-        }
+    for (i = 0; i < count; i++) {
+        TUTTI_TRY(agent_work_find(wait->agent, works[i], &work, err));
+        wait->links[i].wait = wait;
+        wait->numbers[i] = work->number;
+        tutti_list_init(&wait->links[i].of_work);
+        tutti_list_add(&work->waits, &wait->links[i].of_work);
+        work->pins++;
+        wait->missing += work->status.done ? 0 : 1;
+        wait->count++;
     }
-    return code;
+    return TUTTI_OK;
 }
 
 void

@@ -63,19 +63,14 @@ make_copy(agent_access *access, const char *device, const tutti_tensor *from, tu
           tutti_error *err)
 {
     tutti_space *space = from->space;
-    tutti_code code = TUTTI_OK;
 
     if (device[0] != '\0') {
-        code = agent_devices_find(access->agent, device, &space, err);
+        TUTTI_TRY(agent_devices_find(access->agent, device, &space, err));
     }
-    if (code == TUTTI_OK) {
-        code = tutti_tensor_new(space, &from->spec, false, ret, err);
-    }
-    if (code == TUTTI_OK) {
-        tutti_table_fill(access->agent->table, &access->lock_set.locks[access->lock_set.count - 1],
-                         *ret);
-    }
-    return code;
+    TUTTI_TRY(tutti_tensor_new(space, &from->spec, false, ret, err));
+    tutti_table_fill(access->agent->table, &access->lock_set.locks[access->lock_set.count - 1],
+                     *ret);
+    return TUTTI_OK;
 }
 
 static void

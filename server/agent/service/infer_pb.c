@@ -32,16 +32,15 @@ static tutti_code
 take_handle(const tutti_agent *agent, const char *handle, tutti_spec *ret_spec, tutti_error *err)
 {
     tutti_table_info info;
-    tutti_code code = tutti_table_stat(agent->table, handle, &info, err);
 
-    if (code == TUTTI_OK && !info.has_spec) {
-        code = TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "PENDING",
+    TUTTI_TRY(tutti_table_stat(agent->table, handle, &info, err));
+
+    if (!info.has_spec) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "PENDING",
                               "%s has no shape yet: an op makes it", handle);
     }
-    if (code == TUTTI_OK) {
-        *ret_spec = info.spec;
-    }
-    return code;
+    *ret_spec = info.spec;
+    return TUTTI_OK;
 }
 
 static tutti_code

@@ -68,8 +68,6 @@ static tutti_code
 read_page(const Tutti__V1__ListRequest *request, uint32_t *ret_size, uint64_t *ret_after,
           tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
-
     *ret_size = request->page_size == 0 ? PAGE_DEFAULT : request->page_size;
     *ret_after = 0;
     if (*ret_size > PAGE_MAX) {
@@ -77,9 +75,9 @@ read_page(const Tutti__V1__ListRequest *request, uint32_t *ret_size, uint64_t *r
                               "pages of %" PRIu32 ", at most %d", *ret_size, PAGE_MAX);
     }
     if (request->page_token[0] != '\0') {
-        code = tutti_parse_uint(request->page_token, UINT64_MAX - 1, ret_after, err);
+        TUTTI_TRY(tutti_parse_uint(request->page_token, UINT64_MAX - 1, ret_after, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static uint32_t

@@ -48,32 +48,28 @@ begin_whole(agent_access *access, const Tutti__V1__UploadStart *start, tutti_err
 {
     tutti_table_info info;
     tutti_spec spec;
-    tutti_code code = agent_read_spec(start->spec, &spec, err);
 
-    if (code == TUTTI_OK && start->into[0] != '\0') {
-        code = tutti_table_stat(access->agent->table, start->into, &info, err);
-        if (code == TUTTI_OK && info.has_spec && info.spec.dtype != spec.dtype) {
-            code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DTYPE_MISMATCH",
+    TUTTI_TRY(agent_read_spec(start->spec, &spec, err));
+
+    if (start->into[0] != '\0') {
+        TUTTI_TRY(tutti_table_stat(access->agent->table, start->into, &info, err));
+        if (info.has_spec && info.spec.dtype != spec.dtype) {
+            return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DTYPE_MISMATCH",
                                   "%s bytes for a tensor of %s", tutti_dtype_name(spec.dtype),
                                   tutti_dtype_name(info.spec.dtype));
         }
     }
-    if (code == TUTTI_OK) {
-        code = agent_access_destination(access, &spec, start->into, start->name, start->device,
-                                        false, err);
-    }
-    if (code == TUTTI_OK) {
-        access->total_bytes = tutti_spec_bytes(&spec);
-        access->end_offset = access->total_bytes;
-    }
-    return code;
+    TUTTI_TRY(agent_access_destination(access, &spec, start->into, start->name, start->device,
+                                       false, err));
+    access->total_bytes = tutti_spec_bytes(&spec);
+    access->end_offset = access->total_bytes;
+    return TUTTI_OK;
 }
 
 static tutti_code
 begin_upload(agent_access *access, const Tutti__V1__UploadStart *start, tutti_error *err)
 {
     const tutti_bytes transfer = {start->transfer.data, start->transfer.len};
-    tutti_code code;
 
     if (transfer.size == 0 && start->part_offset == 0 && start->part_bytes == 0) {
         return begin_whole(access, start, err);
@@ -81,8 +77,8 @@ begin_upload(agent_access *access, const Tutti__V1__UploadStart *start, tutti_er
     if (start->part_offset > 0) {
         return agent_parts_follow(access, transfer, start->part_offset, start->part_bytes, err);
     }
-    code = begin_whole(access, start, err);
-    return code == TUTTI_OK ? agent_parts_lead(access, transfer, start->part_bytes, err) : code;
+    TUTTI_TRY(begin_whole(access, start, err));
+    return agent_parts_lead(access, transfer, start->part_bytes, err);
 }
 
 static void

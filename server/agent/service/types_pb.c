@@ -10,7 +10,6 @@ tutti_code
 agent_read_spec(const Tutti__V1__TensorSpec *message, tutti_spec *ret_spec, tutti_error *err)
 {
     tutti_spec spec = {0};
-    tutti_code code;
     size_t i;
 
     if (message == NULL) {
@@ -26,11 +25,9 @@ agent_read_spec(const Tutti__V1__TensorSpec *message, tutti_spec *ret_spec, tutt
     for (i = 0; i < message->n_shape; i++) {
         spec.dims[i] = message->shape[i];
     }
-    code = tutti_spec_check(&spec, NULL, NULL, err);
-    if (code == TUTTI_OK) {
-        *ret_spec = spec;
-    }
-    return code;
+    TUTTI_TRY(tutti_spec_check(&spec, NULL, NULL, err));
+    *ret_spec = spec;
+    return TUTTI_OK;
 }
 
 void

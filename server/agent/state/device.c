@@ -32,16 +32,12 @@ open_cuda(tutti_agent *agent, int number, tutti_error *err)
     agent_device *device = &devices->list[devices->count];
     const tutti_space_cuda_options options = {.number = number,
                                               .limit_bytes = agent->options->device_memory_limit};
-    tutti_code code = tutti_cuda_find(number, &devices->cuda, &device->cuda, err);
 
-    if (code == TUTTI_OK) {
-        code = devices->cuda->open(&options, &device->space, err);
-    }
-    if (code == TUTTI_OK) {
-        devices->count++;
-        TUTTI_LOG("agent", INFO, "cuda:%d is %s, %s", number, device->cuda.name, device->cuda.uuid);
-    }
-    return code;
+    TUTTI_TRY(tutti_cuda_find(number, &devices->cuda, &device->cuda, err));
+    TUTTI_TRY(devices->cuda->open(&options, &device->space, err));
+    devices->count++;
+    TUTTI_LOG("agent", INFO, "cuda:%d is %s, %s", number, device->cuda.name, device->cuda.uuid);
+    return TUTTI_OK;
 }
 
 static tutti_code
@@ -49,7 +45,6 @@ open_named(tutti_agent *agent, const char *name, tutti_error *err)
 {
     agent_devices *devices = &agent->devices;
     const int number = tutti_cuda_parse(name);
-    tutti_code code = TUTTI_OK;
 
     if (number < 0 && strcmp(name, "cpu") != 0) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_DEVICE",
@@ -61,12 +56,12 @@ open_named(tutti_agent *agent, const char *name, tutti_error *err)
                               AGENT_DEVICES_MAX);
     }
     if (number >= 0) {
-        code = open_cuda(agent, number, err);
+        TUTTI_TRY(open_cuda(agent, number, err));
     }
-    if (code == TUTTI_OK && devices->home == NULL) {
+    if (devices->home == NULL) {
         devices->home = number < 0 ? agent->space : devices->list[0].space;
     }
-    return code;
+    return TUTTI_OK;
 }
 
 tutti_code

@@ -32,11 +32,8 @@ static tutti_code
 find_handle(const tutti_table *table, const char *text, tutti_entry **ret, tutti_error *err)
 {
     tutti_ref parts;
-    tutti_code code = parse_handle(text, &parts, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(parse_handle(text, &parts, err));
     if (parts.incarnation != table->incarnation) {
         return parts.rank == table->rank
                    ? TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "STALE_HANDLE",
@@ -59,7 +56,6 @@ tutti_code
 agent_table_find(const tutti_table *table, const char *text, tutti_entry **ret, tutti_error *err)
 {
     tutti_map_node *node;
-    tutti_code code;
 
     if (strncmp(text, "tensor:", 7) == 0) {
         return find_handle(table, text, ret, err);
@@ -68,10 +64,7 @@ agent_table_find(const tutti_table *table, const char *text, tutti_entry **ret, 
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_HANDLE",
                               "an empty handle, need tensor:... or a name");
     }
-    code = tutti_check_name(text, "tensor", err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_check_name(text, "tensor", err));
     node = tutti_map_find(&table->by_name, tutti_bytes_of(text));
     if (node == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_TENSOR", "no tensor is named \"%s\"", text);

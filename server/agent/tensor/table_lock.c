@@ -65,25 +65,22 @@ tutti_table_lock_by_name(tutti_table *table, tutti_lock_set *lock_set, const cha
 static tutti_code
 check_lock_new(const tutti_table *table, const char *name, tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
-
     if (table->by_number.count >= table->handles_max) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "HANDLE_LIMIT",
                               "%" PRIu32 " tensors are here, the limit (--handles-max)",
                               table->handles_max);
     }
     if (name[0] != '\0') {
-        code = tutti_check_name(name, "tensor", err);
+        TUTTI_TRY(tutti_check_name(name, "tensor", err));
     }
-    if (code == TUTTI_OK && name[0] != '\0' &&
-        tutti_map_find(&table->by_name, tutti_bytes_of(name)) != NULL) {
-        code =
-            TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN",
-                           "a tensor is named \"%s\" already: delete it, overwrite it (into), or "
-                           "choose another name",
-                           name);
+    if (name[0] != '\0' && tutti_map_find(&table->by_name, tutti_bytes_of(name)) != NULL) {
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN",
+            "a tensor is named \"%s\" already: delete it, overwrite it (into), or "
+            "choose another name",
+            name);
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static void

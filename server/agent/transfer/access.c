@@ -169,12 +169,11 @@ agent_access_tensor(agent_access *access, uint32_t lock, tutti_tensor **ret_tens
                     tutti_error *err)
 {
     const tutti_lock *one = &access->lock_set.locks[lock];
-    const tutti_code code = tutti_table_check(access->agent->table, one, err);
 
-    if (code == TUTTI_OK) {
-        *ret_tensor = tutti_table_tensor(access->agent->table, one);
-    }
-    return code;
+    TUTTI_TRY(tutti_table_check(access->agent->table, one, err));
+
+    *ret_tensor = tutti_table_tensor(access->agent->table, one);
+    return TUTTI_OK;
 }
 
 tutti_tensor *

@@ -136,16 +136,14 @@ take_range(const agent_access *self, agent_access *leader, tutti_error *err)
 static tutti_code
 attach_part(agent_access *self, agent_access *leader, tutti_error *err)
 {
-    const tutti_code code = take_range(self, leader, err);
+    TUTTI_TRY(take_range(self, leader, err));
 
-    if (code == TUTTI_OK) {
-        self->leader = leader;
-        if (agent_access_is_granted(leader)) {
-            agent_access_grant(self);
-        }
-        atomic_fetch_add(&leader->refs, 1);
+    self->leader = leader;
+    if (agent_access_is_granted(leader)) {
+        agent_access_grant(self);
     }
-    return code;
+    atomic_fetch_add(&leader->refs, 1);
+    return TUTTI_OK;
 }
 
 static tutti_code
@@ -217,23 +215,19 @@ gather_part(agent_access *leader)
 tutti_code
 agent_parts_lead(agent_access *access, tutti_bytes transfer, uint64_t bytes, tutti_error *err)
 {
-    tutti_code code = join_part(access, transfer, 0, bytes, err);
+    TUTTI_TRY(join_part(access, transfer, 0, bytes, err));
 
-    if (code == TUTTI_OK && find_leader(access) != NULL) {
-        code = TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "TRANSFER_TAKEN",
+    if (find_leader(access) != NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "TRANSFER_TAKEN",
                               "another upload has this transfer: draw 16 random bytes for each");
     }
-    if (code == TUTTI_OK) {
-        access->taken = calloc(1, sizeof(*access->taken));
-        code = access->taken != NULL
-                   ? take_range(access, access, err)
-                   : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an upload in parts");
-    }
-    if (code == TUTTI_OK) {
-        list_parts(access);
-        gather_part(access);
-    }
-    return code;
+    access->taken = calloc(1, sizeof(*access->taken));
+    TUTTI_TRY(access->taken != NULL
+                  ? take_range(access, access, err)
+                  : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an upload in parts"));
+    list_parts(access);
+    gather_part(access);
+    return TUTTI_OK;
 }
 
 void

@@ -60,11 +60,9 @@ make_group(const coord_claim *claim, const char *name, coord_group_registry *reg
 {
     coord_job *job = claim->agent->job;
     coord_group *group;
-    tutti_code code = coord_group_check_limits(job, claim->count, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_group_check_limits(job, claim->count, err));
     group = coord_group_new(job, name, claim->count);
     if (group == NULL) {
         return coord_fail_memory(err, "a group");
@@ -204,12 +202,10 @@ claim_turn(const coord_claim *claim, coord_group **ret_group, bool *ret_created,
     coord_group_registry *registry = NULL;
     coord_turns *turns;
     bool again;
-    tutti_code code = coord_group_registry_of(claim->agent->job, "", claim->ranks, claim->count,
-                                              true, &registry, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_group_registry_of(claim->agent->job, "", claim->ranks, claim->count, true,
+                                      &registry, err));
     turns = turns_of(claim, registry);
     again = claim->token != 0 && claim->token == turns->token;
     code = take_turn(claim, registry, turns->count + (again ? 0 : 1), ret_group, ret_created, err);

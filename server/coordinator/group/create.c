@@ -35,15 +35,13 @@ describe_for(coord_group *group, int64_t asker, tutti_coordinator_group *ret_gro
 static tutti_code
 check_group_words(const tutti_coordinator_group_request *request, tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
-
     if (or_empty(request->name)[0] != '\0') {
-        code = tutti_check_name(request->name, "group", err);
+        TUTTI_TRY(tutti_check_name(request->name, "group", err));
     }
-    if (code == TUTTI_OK && or_empty(request->tag)[0] != '\0') {
-        code = tutti_check_name(request->tag, "tag", err);
+    if (or_empty(request->tag)[0] != '\0') {
+        TUTTI_TRY(tutti_check_name(request->tag, "tag", err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* The list in ranks of the job; the caller is in it. */
@@ -115,15 +113,11 @@ tutti_coordinator_group_get(tutti_coordinator *self, const char *job, const char
 {
     coord_job *found = NULL;
     coord_group *group = NULL;
-    tutti_code code = coord_job_find(self, job, &found, err);
 
-    if (code == TUTTI_OK) {
-        code = coord_group_find(found, name, asker, &group, err);
-    }
-    if (code == TUTTI_OK) {
-        describe_for(group, asker, ret_group);
-    }
-    return code;
+    TUTTI_TRY(coord_job_find(self, job, &found, err));
+    TUTTI_TRY(coord_group_find(found, name, asker, &group, err));
+    describe_for(group, asker, ret_group);
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -133,11 +127,8 @@ tutti_coordinator_group_next(tutti_coordinator *self, const char *job, const cha
     const tutti_bytes name = tutti_bytes_of(after);
     coord_job *found = NULL;
     tutti_map_node *node = NULL;
-    const tutti_code code = coord_job_find(self, job, &found, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_job_find(self, job, &found, err));
     if (found->epoch != 0) {
         node = tutti_map_from(&found->groups, name);
         if (node != NULL && tutti_bytes_equal(node->key, name)) {
@@ -256,21 +247,18 @@ tutti_coordinator_translate(tutti_coordinator *self, const tutti_coordinator_tra
 {
     coord_job *job = NULL;
     translation both = {.members_only = request->members_only};
-    tutti_code code = coord_job_find(self, request->job, &job, err);
     size_t i;
 
-    if (code == TUTTI_OK && request->count > TUTTI_RANKS_MAX) {
-        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "LOOKUP_LIMIT",
+    TUTTI_TRY(coord_job_find(self, request->job, &job, err));
+
+    if (request->count > TUTTI_RANKS_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "LOOKUP_LIMIT",
                               "%zu ranks in one call, at most %d", request->count, TUTTI_RANKS_MAX);
     }
-    if (code == TUTTI_OK) {
-        code = coord_group_find(job, request->from, request->asker, &both.from, err);
+    TUTTI_TRY(coord_group_find(job, request->from, request->asker, &both.from, err));
+    TUTTI_TRY(coord_group_find(job, request->to, request->asker, &both.to, err));
+    for (i = 0; i < request->count; i++) {
+        TUTTI_TRY(translate_one(&both, request->ranks[i], &ret_ranks[i], err));
     }
-    if (code == TUTTI_OK) {
-        code = coord_group_find(job, request->to, request->asker, &both.to, err);
-    }
-    for (i = 0; i < request->count && code == TUTTI_OK; i++) {
-        code = translate_one(&both, request->ranks[i], &ret_ranks[i], err);
-    }
-    return code;
+    return TUTTI_OK;
 }

@@ -119,12 +119,9 @@ coord_group_find(coord_job *job, const char *name, int64_t asker, coord_group **
                  tutti_error *err)
 {
     const char *wanted = name == NULL || name[0] == '\0' ? "world" : name;
-    tutti_code code = tutti_check_group_name(wanted, err);
     coord_group *group;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_check_group_name(wanted, err));
     if (strncmp(wanted, TUTTI_MESH_PREFIX, sizeof(TUTTI_MESH_PREFIX) - 1) == 0) {
         return coord_mesh_find_group(job, wanted, asker, ret_group, err);
     }

@@ -79,12 +79,9 @@ tutti_code
 coord_mesh_find(coord_job *job, const char *name, coord_mesh **ret_mesh, tutti_error *err)
 {
     const char *wanted = name == NULL ? "" : name;
-    tutti_code code = tutti_check_name(wanted, "mesh", err);
     coord_mesh *mesh;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(tutti_check_name(wanted, "mesh", err));
     mesh = coord_mesh_from(tutti_map_find(&job->meshes, tutti_bytes_of(wanted)));
     if (mesh == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_MESH", "there is no mesh %s in job %s",

@@ -85,26 +85,25 @@ check_dim_name(const tutti_coordinator_mesh_request *request, size_t dim, tutti_
 static tutti_code
 check_mesh_names(const tutti_coordinator_mesh_request *request, tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
     size_t i;
 
     if (request->name != NULL && request->name[0] != '\0') {
-        code = tutti_check_name(request->name, "mesh", err);
-        if (code == TUTTI_OK && strlen(request->name) > TUTTI_COORDINATOR_MESH_NAME_MAX) {
-            code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_NAME",
+        TUTTI_TRY(tutti_check_name(request->name, "mesh", err));
+        if (strlen(request->name) > TUTTI_COORDINATOR_MESH_NAME_MAX) {
+            return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_NAME",
                                   "mesh name of %zu bytes, need 1 to %d", strlen(request->name),
                                   TUTTI_COORDINATOR_MESH_NAME_MAX);
         }
     }
-    if (code == TUTTI_OK && request->name_count != 0 && request->name_count != request->dim_count) {
-        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "MESH_DIM",
+    if (request->name_count != 0 && request->name_count != request->dim_count) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "MESH_DIM",
                               "%zu names for %zu dimensions, need one for each or none",
                               request->name_count, request->dim_count);
     }
-    for (i = 0; i < request->name_count && code == TUTTI_OK; i++) {
-        code = check_dim_name(request, i, err);
+    for (i = 0; i < request->name_count; i++) {
+        TUTTI_TRY(check_dim_name(request, i, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 /* ------------------------------------------------------------------------------ the mesh */
@@ -164,16 +163,13 @@ take_ranks(coord_group *world, const tutti_coordinator_mesh_request *request, ui
            coord_rank_lists *ret_layout, tutti_error *err)
 {
     const tutti_coordinator_list list = {request->ranks, request->rank_count};
-    tutti_code code;
 
     if (request->rank_count != 0) {
         return coord_rank_lists_take(world, "the mesh", &list, 1, ret_layout, err);
     }
-    code = coord_rank_lists_blocks(world, world->count, ret_layout, err);
-    if (code == TUTTI_OK) {
-        ret_layout->ends[0] = places;
-    }
-    return code;
+    TUTTI_TRY(coord_rank_lists_blocks(world, world->count, ret_layout, err));
+    ret_layout->ends[0] = places;
+    return TUTTI_OK;
 }
 
 static tutti_code

@@ -175,28 +175,23 @@ static tutti_code
 make_row(coord_mesh *mesh, coord_row row, const char *name, coord_group **ret_group,
          tutti_error *err)
 {
-    tutti_code code = coord_group_check_limits(mesh->job, coord_row_size(mesh, row.mask), err);
+    TUTTI_TRY(coord_group_check_limits(mesh->job, coord_row_size(mesh, row.mask), err));
 
-    if (code == TUTTI_OK) {
-        code = place_row(mesh, row, name, ret_group, err);
-    }
-    if (code == TUTTI_OK) {
-        (*ret_group)->id = ++mesh->job->group_ids;
-        (*ret_group)->job->owner->hooks->record_group(*ret_group);
-    }
-    return code;
+    TUTTI_TRY(place_row(mesh, row, name, ret_group, err));
+    (*ret_group)->id = ++mesh->job->group_ids;
+    (*ret_group)->job->owner->hooks->record_group(*ret_group);
+    return TUTTI_OK;
 }
 
 tutti_code
 coord_row_restore(coord_mesh *mesh, coord_row row, const char *name, uint64_t id, tutti_error *err)
 {
     coord_group *group = NULL;
-    const tutti_code code = place_row(mesh, row, name, &group, err);
 
-    if (code == TUTTI_OK) {
-        group->id = id;
-    }
-    return code;
+    TUTTI_TRY(place_row(mesh, row, name, &group, err));
+
+    group->id = id;
+    return TUTTI_OK;
 }
 
 /* "mesh:NAME/DIM+DIM": the mesh, and the words behind the last stroke. */

@@ -91,18 +91,12 @@ tutti_coordinator_mesh_create(tutti_coordinator *self,
 {
     coord_agent *agent = NULL;
     coord_mesh *mesh = NULL;
-    tutti_code code = coord_member_check(self, &request->member, &agent, err);
 
-    if (code == TUTTI_OK) {
-        code = coord_mesh_make(agent->job, request, &mesh, err);
-    }
-    if (code == TUTTI_OK) {
-        code = settle_mesh(mesh, &mesh, ret_created, err);
-    }
-    if (code == TUTTI_OK) {
-        describe_mesh(mesh, agent->rank, ret_mesh);
-    }
-    return code;
+    TUTTI_TRY(coord_member_check(self, &request->member, &agent, err));
+    TUTTI_TRY(coord_mesh_make(agent->job, request, &mesh, err));
+    TUTTI_TRY(settle_mesh(mesh, &mesh, ret_created, err));
+    describe_mesh(mesh, agent->rank, ret_mesh);
+    return TUTTI_OK;
 }
 
 /* ------------------------------------------------------------------------------ get, list */
@@ -112,9 +106,10 @@ find_mesh(tutti_coordinator *self, const char *job, const char *name, coord_mesh
           tutti_error *err)
 {
     coord_job *found = NULL;
-    const tutti_code code = coord_job_find(self, job, &found, err);
 
-    return code == TUTTI_OK ? coord_mesh_find(found, name, ret_mesh, err) : code;
+    TUTTI_TRY(coord_job_find(self, job, &found, err));
+
+    return coord_mesh_find(found, name, ret_mesh, err);
 }
 
 tutti_code
@@ -123,12 +118,11 @@ tutti_coordinator_mesh_get(tutti_coordinator *self, const char *job, const char 
                            tutti_error *err)
 {
     coord_mesh *mesh = NULL;
-    const tutti_code code = find_mesh(self, job, name, &mesh, err);
 
-    if (code == TUTTI_OK) {
-        describe_mesh(mesh, asker, ret_mesh);
-    }
-    return code;
+    TUTTI_TRY(find_mesh(self, job, name, &mesh, err));
+
+    describe_mesh(mesh, asker, ret_mesh);
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -138,11 +132,8 @@ tutti_coordinator_mesh_next(tutti_coordinator *self, const char *job, const char
     const tutti_bytes name = tutti_bytes_of(after);
     coord_job *found = NULL;
     tutti_map_node *node;
-    const tutti_code code = coord_job_find(self, job, &found, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_job_find(self, job, &found, err));
     node = tutti_map_from(&found->meshes, name);
     if (node != NULL && tutti_bytes_equal(node->key, name)) {
         node = tutti_map_next(node);
@@ -162,11 +153,9 @@ tutti_coordinator_mesh_delete(tutti_coordinator *self, const tutti_coordinator_m
     coord_agent *agent = NULL;
     coord_mesh *mesh = NULL;
     uint32_t position;
-    tutti_code code = coord_member_check(self, member, &agent, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_member_check(self, member, &agent, err));
     code = coord_mesh_find(agent->job, name, &mesh, err);
     *ret_deleted = code == TUTTI_OK;
     if (code == TUTTI_NOT_FOUND && allow_missing) {

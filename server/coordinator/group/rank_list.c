@@ -139,13 +139,12 @@ read_list(reading *self, const tutti_coordinator_list *list, tutti_error *err)
 static tutti_code
 read_lists(reading *self, const tutti_coordinator_list *lists, tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
     size_t i;
 
-    for (i = 0; i < self->list_total && code == TUTTI_OK; i++) {
-        code = read_list(self, &lists[i], err);
+    for (i = 0; i < self->list_total; i++) {
+        TUTTI_TRY(read_list(self, &lists[i], err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -160,10 +159,7 @@ coord_rank_lists_take(const coord_group *parent, const char *what,
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "EMPTY_GROUP",
                               "%s: no lists, need at least one", what);
     }
-    code = layout_init(&self.rank_lists, parent->count, count, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(layout_init(&self.rank_lists, parent->count, count, err));
     self.owner = calloc(parent->count, sizeof(uint32_t));
     code = self.owner == NULL ? coord_fail_memory(err, "lists of ranks")
                               : read_lists(&self, lists, err);
@@ -181,12 +177,9 @@ coord_rank_lists_blocks(const coord_group *parent, uint32_t size, coord_rank_lis
                         tutti_error *err)
 {
     const uint32_t lists = parent->count / size;
-    tutti_code code = layout_init(ret_layout, parent->count, lists, err);
     uint32_t i;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(layout_init(ret_layout, parent->count, lists, err));
     for (i = 0; i < parent->count; i++) {
         ret_layout->ranks[i] = coord_group_rank(parent, i);
     }

@@ -91,17 +91,15 @@ static tutti_code
 say_name(const tutti_coordinator_split_request *request, uint32_t index, char *ret, size_t size,
          tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
-
     ret[0] = '\0';
     if (request->name != NULL && request->name[0] != '\0') {
         (void)snprintf(ret, size, "%s/%" PRIu32, request->name, index);
-        code = tutti_check_name(ret, "group", err);
+        TUTTI_TRY(tutti_check_name(ret, "group", err));
     }
-    if (code == TUTTI_OK && request->tag != NULL && request->tag[0] != '\0') {
-        code = tutti_check_name(request->tag, "tag", err);
+    if (request->tag != NULL && request->tag[0] != '\0') {
+        TUTTI_TRY(tutti_check_name(request->tag, "tag", err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static tutti_code
@@ -117,17 +115,13 @@ make_part(const coord_agent *agent, const tutti_coordinator_split_request *reque
                          .token = request->token,
                          .ranks = rank_lists->ranks + begin,
                          .count = rank_lists->ends[split->index] - begin};
-    tutti_code code = say_name(request, split->index, name, sizeof(name), err);
 
-    if (code == TUTTI_OK) {
-        code = coord_group_claim(&claim, &group, &split->created, err);
-    }
-    if (code == TUTTI_OK) {
-        split->made = true;
-        coord_group_describe(group, &split->group);
-        split->group.rank = split->rank;
-    }
-    return code;
+    TUTTI_TRY(say_name(request, split->index, name, sizeof(name), err));
+    TUTTI_TRY(coord_group_claim(&claim, &group, &split->created, err));
+    split->made = true;
+    coord_group_describe(group, &split->group);
+    split->group.rank = split->rank;
+    return TUTTI_OK;
 }
 
 /* Who speaks, and the group they split. */
@@ -136,18 +130,16 @@ find_parent(tutti_coordinator *self, const tutti_coordinator_split_request *requ
             coord_agent **ret_agent, coord_group **ret_parent, tutti_error *err)
 {
     uint32_t position;
-    tutti_code code = coord_member_check(self, &request->member, ret_agent, err);
 
-    if (code == TUTTI_OK) {
-        code = coord_group_find((*ret_agent)->job, request->parent, (*ret_agent)->rank, ret_parent,
-                                err);
-    }
-    if (code == TUTTI_OK && !coord_group_position(*ret_parent, (*ret_agent)->rank, &position)) {
-        code = TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NOT_IN_GROUP",
+    TUTTI_TRY(coord_member_check(self, &request->member, ret_agent, err));
+    TUTTI_TRY(
+        coord_group_find((*ret_agent)->job, request->parent, (*ret_agent)->rank, ret_parent, err));
+    if (!coord_group_position(*ret_parent, (*ret_agent)->rank, &position)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NOT_IN_GROUP",
                               "rank %" PRIu32 " is not in group %s and cannot split it",
                               (*ret_agent)->rank, (*ret_parent)->name);
     }
-    return code;
+    return TUTTI_OK;
 }
 
 tutti_code

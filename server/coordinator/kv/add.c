@@ -63,21 +63,18 @@ add_to_key(tutti_coordinator *self, const coord_full_key *full, int64_t delta, c
     char text[NUMBER_MAX];
     int64_t number = 0;
     int64_t sum = 0;
-    tutti_code code = read_sum_number(self, full, &number, err);
 
-    if (code == TUTTI_OK && __builtin_add_overflow(number, delta, &sum)) {
-        code = TUTTI_FAIL_FOR(err, TUTTI_OUT_OF_RANGE, "OVERFLOW",
+    TUTTI_TRY(read_sum_number(self, full, &number, err));
+
+    if (__builtin_add_overflow(number, delta, &sum)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_OUT_OF_RANGE, "OVERFLOW",
                               "%" PRId64 " + %" PRId64 " does not fit into 64 bits", number, delta);
     }
-    if (code == TUTTI_OK) {
-        (void)snprintf(text, sizeof(text), "%" PRId64, sum);
-        ride->answer.number = sum;
-        code = coord_key_set(self, full, tutti_bytes_of(text), ride, &ret_changed->version, err);
-    }
-    if (code == TUTTI_OK) {
-        ret_changed->number = sum;
-    }
-    return code;
+    (void)snprintf(text, sizeof(text), "%" PRId64, sum);
+    ride->answer.number = sum;
+    TUTTI_TRY(coord_key_set(self, full, tutti_bytes_of(text), ride, &ret_changed->version, err));
+    ret_changed->number = sum;
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -87,11 +84,8 @@ tutti_coordinator_key_add(tutti_coordinator *self, const tutti_coordinator_chang
     coord_answer_key which;
     coord_ride ride = {&which, {0}};
     coord_full_key full;
-    tutti_code code = coord_full_key_write(self, &change->key, 1, &full, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_full_key_write(self, &change->key, 1, &full, err));
     coord_answer_key_write(&which, COORD_ANSWER_ADD, &full, change->token);
     if (coord_answer_find_changed(self, &which, ret_changed)) {
         return TUTTI_OK;
@@ -151,11 +145,8 @@ tutti_coordinator_key_append(tutti_coordinator *self, const tutti_coordinator_ch
     coord_answer_key which;
     coord_ride ride = {&which, {0}};
     coord_full_key full;
-    tutti_code code = coord_full_key_write(self, &change->key, 1, &full, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_full_key_write(self, &change->key, 1, &full, err));
     coord_answer_key_write(&which, COORD_ANSWER_APPEND, &full, change->token);
     if (coord_answer_find_changed(self, &which, ret_changed)) {
         return TUTTI_OK;

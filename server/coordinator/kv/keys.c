@@ -17,11 +17,8 @@ coord_full_key_write(tutti_coordinator *self, const tutti_coordinator_key *key, 
                      coord_full_key *ret_full, tutti_error *err)
 {
     const char *job;
-    tutti_code code = coord_check_job(key->job, &job, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_check_job(key->job, &job, err));
     if (key->key.size < least || key->key.size > TUTTI_COORDINATOR_KEY_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_KEY",
                               "key of %zu bytes, need %zu to %d", key->key.size, least,
@@ -94,13 +91,12 @@ coord_key_set(tutti_coordinator *self, const coord_full_key *full, tutti_bytes v
     const tutti_store_change change = {.key = bytes, .value = value};
     coord_news news = {
         .kind = TUTTI_COORDINATOR_SET, .full = bytes, .job_size = full->job_size, .value = value};
-    const tutti_code code = coord_retry_cache_apply(self, ride, &change, 1, &news.version, err);
 
-    if (code == TUTTI_OK) {
-        coord_key_tell(self, &news);
-        *ret_version = news.version;
-    }
-    return code;
+    TUTTI_TRY(coord_retry_cache_apply(self, ride, &change, 1, &news.version, err));
+
+    coord_key_tell(self, &news);
+    *ret_version = news.version;
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -108,12 +104,9 @@ tutti_coordinator_key_get(tutti_coordinator *self, const tutti_coordinator_key *
                           tutti_store_entry *ret_entry, tutti_error *err)
 {
     coord_full_key full;
-    tutti_code code = coord_full_key_write(self, key, 1, &full, err);
 
-    if (code == TUTTI_OK) {
-        code = coord_key_get(self, &full, ret_entry, err);
-    }
-    return code;
+    TUTTI_TRY(coord_full_key_write(self, key, 1, &full, err));
+    return coord_key_get(self, &full, ret_entry, err);
 }
 
 tutti_code
@@ -121,12 +114,9 @@ tutti_coordinator_key_set(tutti_coordinator *self, const tutti_coordinator_key *
                           tutti_bytes value, uint64_t *ret_version, tutti_error *err)
 {
     coord_full_key full;
-    tutti_code code = coord_full_key_write(self, key, 1, &full, err);
 
-    if (code == TUTTI_OK) {
-        code = coord_key_set(self, &full, value, NULL, ret_version, err);
-    }
-    return code;
+    TUTTI_TRY(coord_full_key_write(self, key, 1, &full, err));
+    return coord_key_set(self, &full, value, NULL, ret_version, err);
 }
 
 /* Is what is there what was expected? */
@@ -147,11 +137,9 @@ tutti_coordinator_key_swap(tutti_coordinator *self, const tutti_coordinator_swap
     tutti_coordinator_swap swap = {0};
     coord_full_key full;
     uint64_t version;
-    tutti_code code = coord_full_key_write(self, &request->key, 1, &full, err);
+    tutti_code code;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_full_key_write(self, &request->key, 1, &full, err));
     code = coord_key_get(self, &full, &swap.entry, err);
     if (code != TUTTI_OK && code != TUTTI_NOT_FOUND) {
         return code;
@@ -178,18 +166,15 @@ tutti_coordinator_key_delete(tutti_coordinator *self, const tutti_coordinator_ke
 {
     coord_full_key full;
     coord_news news = {.kind = TUTTI_COORDINATOR_DELETED};
-    tutti_code code = coord_full_key_write(self, key, 1, &full, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_full_key_write(self, key, 1, &full, err));
     news.full = coord_full_key_bytes(&full);
     news.job_size = full.job_size;
-    code = tutti_store_delete(self->store, news.full, ret_existed, &news.version, err);
-    if (code == TUTTI_OK && *ret_existed) {
+    TUTTI_TRY(tutti_store_delete(self->store, news.full, ret_existed, &news.version, err));
+    if (*ret_existed) {
         coord_key_tell(self, &news);
     }
-    return code;
+    return TUTTI_OK;
 }
 
 void

@@ -19,19 +19,14 @@ keep_listing(tutti_coordinator_page *page, const tutti_store_entry *entry, bool 
 {
     tutti_store_entry *kept = &page->entries[page->count];
     const tutti_bytes value = keys_only ? (tutti_bytes){0} : entry->value;
-    tutti_code code;
 
     *kept = (tutti_store_entry){.key = {(void *)page->bytes.size, entry->key.size},
                                 .value = {(void *)(page->bytes.size + entry->key.size), value.size},
                                 .version = entry->version};
-    code = tutti_buf_add(&page->bytes, entry->key.data, entry->key.size, err);
-    if (code == TUTTI_OK) {
-        code = tutti_buf_add(&page->bytes, value.data, value.size, err);
-    }
-    if (code == TUTTI_OK) {
-        page->count++;
-    }
-    return code;
+    TUTTI_TRY(tutti_buf_add(&page->bytes, entry->key.data, entry->key.size, err));
+    TUTTI_TRY(tutti_buf_add(&page->bytes, value.data, value.size, err));
+    page->count++;
+    return TUTTI_OK;
 }
 
 static void
@@ -93,29 +88,22 @@ tutti_coordinator_key_list(tutti_coordinator *self, const tutti_coordinator_list
     const tutti_coordinator_key after_key = {request->prefix.job, request->after};
     coord_full_key prefix;
     coord_full_key after;
-    tutti_code code = coord_full_key_write(self, &request->prefix, 0, &prefix, err);
 
-    if (code == TUTTI_OK) {
-        code = coord_full_key_write(self, &after_key, 0, &after, err);
-    }
-    if (code == TUTTI_OK && request->page_size > TUTTI_COORDINATOR_PAGE_MAX) {
-        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "PAGE_LIMIT",
+    TUTTI_TRY(coord_full_key_write(self, &request->prefix, 0, &prefix, err));
+    TUTTI_TRY(coord_full_key_write(self, &after_key, 0, &after, err));
+    if (request->page_size > TUTTI_COORDINATOR_PAGE_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "PAGE_LIMIT",
                               "page of %u entries, at most %d", request->page_size,
                               TUTTI_COORDINATOR_PAGE_MAX);
-    }
-    if (code != TUTTI_OK) {
-        return code;
     }
     tutti_buf_init(&ret_page->bytes, TUTTI_COORDINATOR_PAGE_BYTES);
     ret_page->entries = calloc(TUTTI_COORDINATOR_PAGE_MAX, sizeof(tutti_store_entry));
     if (ret_page->entries == NULL) {
         return coord_fail_memory(err, "a page of keys");
     }
-    code = fill_listing(self, &prefix, &after, request, ret_page, err);
-    if (code == TUTTI_OK) {
-        point_listing(ret_page);
-    }
-    return code;
+    TUTTI_TRY(fill_listing(self, &prefix, &after, request, ret_page, err));
+    point_listing(ret_page);
+    return TUTTI_OK;
 }
 
 void

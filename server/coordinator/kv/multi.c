@@ -138,22 +138,17 @@ tutti_coordinator_keys_get(tutti_coordinator *self, const tutti_coordinator_keys
     char buffer[TUTTI_ERROR_TEXT_MAX];
     tutti_text text = tutti_text_in(buffer, sizeof(buffer));
     size_t missing = 0;
-    tutti_code code = coord_check_key_count(keys->count, err);
 
-    if (code == TUTTI_OK) {
-        code = check_multi(self, keys, false, NULL, &missing, &text, err);
-    }
-    if (code == TUTTI_OK && missing > 0) {
+    TUTTI_TRY(coord_check_key_count(keys->count, err));
+    TUTTI_TRY(check_multi(self, keys, false, NULL, &missing, &text, err));
+    if (missing > 0) {
         if (missing > SHOWN_MAX) {
             tutti_text_add(&text, ", and %zu more", missing - SHOWN_MAX);
         }
-        code = TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_KEY", "%zu of %zu keys are not there: %s",
+        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_KEY", "%zu of %zu keys are not there: %s",
                               missing, keys->count, buffer);
     }
-    if (code == TUTTI_OK) {
-        code = coord_keys_collect(self, keys->job, nth_of_keys, keys, keys->count, ret_page, err);
-    }
-    return code;
+    return coord_keys_collect(self, keys->job, nth_of_keys, keys, keys->count, ret_page, err);
 }
 
 tutti_code
@@ -161,15 +156,11 @@ tutti_coordinator_keys_check(tutti_coordinator *self, const tutti_coordinator_ke
                              bool *ret_exist, bool *ret_all, tutti_error *err)
 {
     size_t missing = 0;
-    tutti_code code = coord_check_key_count(keys->count, err);
 
-    if (code == TUTTI_OK) {
-        code = check_multi(self, keys, true, ret_exist, &missing, NULL, err);
-    }
-    if (code == TUTTI_OK) {
-        *ret_all = missing == 0;
-    }
-    return code;
+    TUTTI_TRY(coord_check_key_count(keys->count, err));
+    TUTTI_TRY(check_multi(self, keys, true, ret_exist, &missing, NULL, err));
+    *ret_all = missing == 0;
+    return TUTTI_OK;
 }
 
 /* ------------------------------------------------------------------------------ set */

@@ -140,21 +140,18 @@ push_queue(tutti_coordinator *self, const coord_full_key *full, tutti_bytes valu
 {
     tutti_store_change come = {.value = value};
     coord_tagged_key key;
-    tutti_code code;
     ends now;
 
     (void)read_ends(self, full, &now);
     write_value_key(&key, full, now.next++);
     come.key = coord_tagged_key_bytes(&key);
     ride->answer.number = (int64_t)(now.next - now.first);
-    code = change_queue(self, full, &come, &now, ride, &ret_changed->version, err);
-    if (code == TUTTI_OK) {
-        ret_changed->number = ride->answer.number;
-        coord_tagged_key_write(&key, COORD_TAG_QUEUE, full);
-        coord_waits_wake(self, coord_full_key_bytes(full)); /* who looks goes before who takes */
-        coord_takes_wake(self, coord_tagged_key_bytes(&key));
-    }
-    return code;
+    TUTTI_TRY(change_queue(self, full, &come, &now, ride, &ret_changed->version, err));
+    ret_changed->number = ride->answer.number;
+    coord_tagged_key_write(&key, COORD_TAG_QUEUE, full);
+    coord_waits_wake(self, coord_full_key_bytes(full)); /* who looks goes before who takes */
+    coord_takes_wake(self, coord_tagged_key_bytes(&key));
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -165,11 +162,8 @@ tutti_coordinator_queue_push(tutti_coordinator *self, const tutti_coordinator_ch
     coord_answer_key which;
     coord_ride ride = {&which, {0}};
     coord_full_key full;
-    tutti_code code = coord_full_key_write(self, &request->key, 1, &full, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_full_key_write(self, &request->key, 1, &full, err));
     coord_answer_key_write(&which, COORD_ANSWER_PUSH, &full, request->token);
     if (coord_answer_find_changed(self, &which, ret_changed)) {
         return TUTTI_OK;
@@ -182,12 +176,11 @@ tutti_coordinator_queue_length(tutti_coordinator *self, const tutti_coordinator_
                                uint64_t *ret_length, tutti_error *err)
 {
     coord_full_key full;
-    const tutti_code code = coord_full_key_write(self, key, 1, &full, err);
     ends now;
 
-    if (code == TUTTI_OK) {
-        (void)read_ends(self, &full, &now);
-        *ret_length = now.next - now.first;
-    }
-    return code;
+    TUTTI_TRY(coord_full_key_write(self, key, 1, &full, err));
+
+    (void)read_ends(self, &full, &now);
+    *ret_length = now.next - now.first;
+    return TUTTI_OK;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error/fail.h"
 #include "base/os/clock.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/core/record_codec.h"
@@ -233,16 +234,12 @@ coord_retry_cache_apply(tutti_coordinator *self, coord_ride *ride,
     const bool kept = ride != NULL && ride->key->size > 0 && self->options.retry_window_ns > 0;
     const bool stored = kept && self->options.durable;
     uint64_t version = tutti_store_version(self->store) + 1;
-    tutti_code code;
 
     if (kept && ride->answer.version == 0) {
         ride->answer.version = version;
     }
-    code = stored ? apply_with_record(self, ride, changes, count, &version, err)
-                  : tutti_store_apply(self->store, changes, count, &version, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(stored ? apply_with_record(self, ride, changes, count, &version, err)
+                     : tutti_store_apply(self->store, changes, count, &version, err));
     if (kept) {
         drop_old(self);
         keep_kept(self, ride->key, &ride->answer,

@@ -99,16 +99,13 @@ drop_take(tutti_coordinator *self, const coord_take_place *place, coord_ride *ri
     coord_news news = {.kind = TUTTI_COORDINATOR_DELETED,
                        .full = coord_full_key_bytes(&place->full),
                        .job_size = place->full.job_size};
-    tutti_code code;
 
     if (place->from_queue) {
         return coord_queue_drop(self, &place->full, ride, err);
     }
-    code = coord_retry_cache_apply(self, ride, &gone, 1, &news.version, err);
-    if (code == TUTTI_OK) {
-        coord_key_tell(self, &news);
-    }
-    return code;
+    TUTTI_TRY(coord_retry_cache_apply(self, ride, &gone, 1, &news.version, err));
+    coord_key_tell(self, &news);
+    return TUTTI_OK;
 }
 
 /* Answer with a value of our own memory. */
@@ -268,11 +265,7 @@ static tutti_code
 prepare_take(tutti_coordinator *self, const tutti_coordinator_take_request *request,
              coord_take_place *place, tutti_error *err)
 {
-    tutti_code code = coord_full_key_write(self, &request->key, 1, &place->full, err);
-
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_full_key_write(self, &request->key, 1, &place->full, err));
     place->from_queue = request->from_queue;
     place->at_once = request->at_once;
     place->bytes = sizeof(*place) + sizeof(coord_key_subscription) + place->full.size;
@@ -280,9 +273,9 @@ prepare_take(tutti_coordinator *self, const tutti_coordinator_take_request *requ
                            request->from_queue ? COORD_ANSWER_POP : COORD_ANSWER_TAKE, &place->full,
                            request->token);
     if (request->at_once) {
-        code = check_there(self, place, err);
+        TUTTI_TRY(check_there(self, place, err));
     }
-    return code == TUTTI_OK ? check_take_bytes(self, place->bytes, err) : code;
+    return check_take_bytes(self, place->bytes, err);
 }
 
 static tutti_code
@@ -290,18 +283,14 @@ wait_for_value(tutti_coordinator *self, tutti_coordinator_take *take, coord_take
                uint64_t deadline_ns, tutti_error *err)
 {
     coord_tagged_key key;
-    tutti_code code;
 
     coord_tagged_key_write(&key, place->from_queue ? COORD_TAG_QUEUE : COORD_TAG_NONE,
                            &place->full);
     if (has_token(place)) {
         supersede_take(self, place);
     }
-    code = coord_key_subscription_add(&self->takers, coord_tagged_key_bytes(&key), &take->link,
-                                      &take->subscription, NULL, err);
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_key_subscription_add(&self->takers, coord_tagged_key_bytes(&key), &take->link,
+                                         &take->subscription, NULL, err));
     place->take = take;
     take->place = place;
     if (has_token(place)) {
@@ -321,12 +310,10 @@ tutti_code
 tutti_coordinator_take_start(tutti_coordinator *self, const tutti_coordinator_take_request *request,
                              tutti_coordinator_take *take, tutti_error *err)
 {
-    tutti_code code = coord_wait_check(self, err);
+    tutti_code code;
     coord_take_place *place;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_wait_check(self, err));
     place = calloc(1, sizeof(*place));
     if (place == NULL) {
         return coord_fail_memory(err, "a call that takes");

@@ -309,15 +309,16 @@ add_subscription(tutti_coordinator *self, const coord_full_key *full,
                  tutti_coordinator_watch *watch, tutti_error *err)
 {
     bool created = false;
-    tutti_code code = coord_key_subscription_add(&self->watched, coord_full_key_bytes(full),
-                                                 &watch->link, &watch->subscription, &created, err);
 
-    if (code == TUTTI_OK && created && !add_length(self, full->size)) {
+    TUTTI_TRY(coord_key_subscription_add(&self->watched, coord_full_key_bytes(full), &watch->link,
+                                         &watch->subscription, &created, err));
+
+    if (created && !add_length(self, full->size)) {
         (void)coord_key_subscription_remove(&self->watched, watch->subscription, &watch->link);
         watch->subscription = NULL;
-        code = coord_fail_memory(err, "a prefix to watch");
+        TUTTI_TRY(coord_fail_memory(err, "a prefix to watch"));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 tutti_code

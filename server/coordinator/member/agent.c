@@ -45,7 +45,6 @@ check_text(const char *text, const char *what, size_t most, tutti_error *err)
 static tutti_code
 check_addresses(const tutti_coordinator_agent *info, tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
     size_t i;
 
     if (info->address_count > TUTTI_COORDINATOR_ADDRESSES_MAX) {
@@ -53,38 +52,28 @@ check_addresses(const tutti_coordinator_agent *info, tutti_error *err)
                               "the agent has %zu addresses, at most %d", info->address_count,
                               TUTTI_COORDINATOR_ADDRESSES_MAX);
     }
-    for (i = 0; i < info->address_count && code == TUTTI_OK; i++) {
-        code = check_text(info->addresses[i], "address", TUTTI_COORDINATOR_HOST_MAX, err);
+    for (i = 0; i < info->address_count; i++) {
+        TUTTI_TRY(check_text(info->addresses[i], "address", TUTTI_COORDINATOR_HOST_MAX, err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 tutti_code
 coord_agent_check(const tutti_coordinator_agent *info, tutti_error *err)
 {
-    tutti_code code = check_text(info->host, "host", TUTTI_COORDINATOR_HOST_MAX, err);
+    TUTTI_TRY(check_text(info->host, "host", TUTTI_COORDINATOR_HOST_MAX, err));
 
-    if (code == TUTTI_OK) {
-        code = check_text(info->host_id, "host_id", TUTTI_COORDINATOR_WORD_MAX, err);
-    }
-    if (code == TUTTI_OK) {
-        code = check_text(info->device, "device", TUTTI_COORDINATOR_WORD_MAX, err);
-    }
-    if (code == TUTTI_OK) {
-        code = check_text(info->version, "version", TUTTI_COORDINATOR_WORD_MAX, err);
-    }
-    if (code == TUTTI_OK) {
-        code = check_text(info->gpus, "list of GPUs", TUTTI_COORDINATOR_GPUS_MAX, err);
-    }
-    if (code == TUTTI_OK) {
-        code = check_addresses(info, err);
-    }
-    if (code == TUTTI_OK && info->data_address.size > TUTTI_COORDINATOR_DATA_ADDRESS_MAX) {
-        code = TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_AGENT",
+    TUTTI_TRY(check_text(info->host_id, "host_id", TUTTI_COORDINATOR_WORD_MAX, err));
+    TUTTI_TRY(check_text(info->device, "device", TUTTI_COORDINATOR_WORD_MAX, err));
+    TUTTI_TRY(check_text(info->version, "version", TUTTI_COORDINATOR_WORD_MAX, err));
+    TUTTI_TRY(check_text(info->gpus, "list of GPUs", TUTTI_COORDINATOR_GPUS_MAX, err));
+    TUTTI_TRY(check_addresses(info, err));
+    if (info->data_address.size > TUTTI_COORDINATOR_DATA_ADDRESS_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_AGENT",
                               "the agent's data_address has %zu bytes, at most %d",
                               info->data_address.size, TUTTI_COORDINATOR_DATA_ADDRESS_MAX);
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static size_t

@@ -20,11 +20,8 @@ coord_job_find(tutti_coordinator *self, const char *job, coord_job **ret_job, tu
 {
     const char *name;
     coord_job *found;
-    tutti_code code = coord_check_job(job, &name, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_check_job(job, &name, err));
     found = coord_job_from(tutti_map_find(&self->jobs, tutti_bytes_of(name)));
     if (found == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_JOB", "there is no job %s", name);

@@ -32,17 +32,16 @@ tutti_coordinator_announce_leave(tutti_coordinator *self, const tutti_coordinato
 {
     char words[COORD_REASON_MAX];
     coord_agent *agent = NULL;
-    tutti_code code = coord_member_check(self, member, &agent, err);
 
-    if (code == TUTTI_OK && agent->reason[0] == '\0') {
+    TUTTI_TRY(coord_member_check(self, member, &agent, err));
+
+    if (agent->reason[0] == '\0') {
         write_reason("", reason == NULL || reason[0] == '\0' ? "no reason given" : reason, words);
         coord_seat_announce(agent, words);
         coord_event_publish(agent->job, &agent->event);
     }
-    if (code == TUTTI_OK) {
-        *ret_key = coord_job_key(agent->job);
-    }
-    return code;
+    *ret_key = coord_job_key(agent->job);
+    return TUTTI_OK;
 }
 
 tutti_code
@@ -51,11 +50,10 @@ tutti_coordinator_leave(tutti_coordinator *self, const tutti_coordinator_member 
 {
     char words[COORD_REASON_MAX];
     coord_agent *agent = NULL;
-    tutti_code code = coord_member_check(self, member, &agent, err);
 
-    if (code == TUTTI_OK) {
-        write_reason(COORD_LEFT, reason, words);
-        coord_agent_lose(agent, words, NULL);
-    }
-    return code;
+    TUTTI_TRY(coord_member_check(self, member, &agent, err));
+
+    write_reason(COORD_LEFT, reason, words);
+    coord_agent_lose(agent, words, NULL);
+    return TUTTI_OK;
 }

@@ -89,12 +89,11 @@ tutti_coordinator_job_get(tutti_coordinator *self, const char *name, tutti_coord
                           tutti_error *err)
 {
     coord_job *job = NULL;
-    const tutti_code code = coord_job_find(self, name, &job, err);
 
-    if (code == TUTTI_OK) {
-        describe_job(job, ret_job);
-    }
-    return code;
+    TUTTI_TRY(coord_job_find(self, name, &job, err));
+
+    describe_job(job, ret_job);
+    return TUTTI_OK;
 }
 
 bool

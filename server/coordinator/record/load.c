@@ -147,21 +147,18 @@ load_seat(tutti_coordinator *self, coord_job *job, coord_reading *key, coord_rea
     const uint64_t incarnation = coord_reading_u64(value);
     coord_agent head;
     coord_agent *agent = NULL;
-    tutti_code code;
 
     (void)self;
     if (key->failed || rank >= job->world_size || job->seats[rank] != NULL) {
         return coord_fail_record(job, "a seat", err);
     }
-    code = make_agent(job, incarnation, value, &head, &agent, err);
-    if (code == TUTTI_OK) {
-        agent->joined_epoch = head.joined_epoch;
-        agent->changed_epoch = head.changed_epoch;
-        agent->since_ms = head.since_ms;
-        memcpy(agent->reason, head.reason, sizeof(agent->reason));
-        coord_seat_restore(agent, rank, head.state);
-    }
-    return code;
+    TUTTI_TRY(make_agent(job, incarnation, value, &head, &agent, err));
+    agent->joined_epoch = head.joined_epoch;
+    agent->changed_epoch = head.changed_epoch;
+    agent->since_ms = head.since_ms;
+    memcpy(agent->reason, head.reason, sizeof(agent->reason));
+    coord_seat_restore(agent, rank, head.state);
+    return TUTTI_OK;
 }
 
 /* ------------------------------------------------------------------------------ together */
@@ -205,7 +202,6 @@ static tutti_code
 finish_job(coord_job *job, tutti_error *err)
 {
     uint32_t rank;
-    tutti_code code;
 
     for (rank = 0; rank < job->world_size; rank++) {
         if (job->seats[rank] == NULL) {
@@ -213,16 +209,14 @@ finish_job(coord_job *job, tutti_error *err)
         }
     }
     coord_world_restore(job, job->restored_world);
-    code = publish_changes(job, err);
-    if (code == TUTTI_OK) {
-        coord_note(job->owner,
-                   "job %s: found in the store at epoch %" PRIu64 ", %" PRIu32 " of %" PRIu32
-                   " ranks have %" PRIu64 " s to come back",
-                   job->name, job->epoch, job->present, job->world_size,
-                   (uint64_t)(job->owner->options.heartbeat_timeout_ns / TUTTI_NS_PER_S));
-        coord_job_settle(job);
-    }
-    return code;
+    TUTTI_TRY(publish_changes(job, err));
+    coord_note(job->owner,
+               "job %s: found in the store at epoch %" PRIu64 ", %" PRIu32 " of %" PRIu32
+               " ranks have %" PRIu64 " s to come back",
+               job->name, job->epoch, job->present, job->world_size,
+               (uint64_t)(job->owner->options.heartbeat_timeout_ns / TUTTI_NS_PER_S));
+    coord_job_settle(job);
+    return TUTTI_OK;
 }
 
 /* One record. Those of a job that is not there were on their way in or out: they say nothing. */
@@ -260,12 +254,11 @@ static tutti_code
 finish_all(tutti_coordinator *self, tutti_error *err)
 {
     tutti_map_node *node = tutti_map_first(&self->jobs);
-    tutti_code code = TUTTI_OK;
 
-    for (; node != NULL && code == TUTTI_OK; node = tutti_map_next(node)) {
-        code = finish_job(tutti_container_of(node, coord_job, node), err);
+    for (; node != NULL; node = tutti_map_next(node)) {
+        TUTTI_TRY(finish_job(tutti_container_of(node, coord_job, node), err));
     }
-    return code;
+    return TUTTI_OK;
 }
 
 tutti_code

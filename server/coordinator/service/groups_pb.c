@@ -76,8 +76,6 @@ static tutti_code
 ranks_from_wire(const Tutti__V1__CreateGroupRequest *wire, tutti_coordinator_group_request *request,
                 uint32_t **ret_unpacked, tutti_error *err)
 {
-    tutti_code code;
-
     request->ranks = wire->ranks;
     request->count = wire->n_ranks;
     if (wire->n_spans == 0) {
@@ -88,11 +86,9 @@ ranks_from_wire(const Tutti__V1__CreateGroupRequest *wire, tutti_coordinator_gro
                               "the group is given as %zu ranks and as spans, need one of the two",
                               wire->n_ranks);
     }
-    code = tutti_spans_unpack(wire->spans, wire->n_spans, ret_unpacked, &request->count, err);
-    if (code == TUTTI_OK) {
-        request->ranks = (const int32_t *)*ret_unpacked; /* below TUTTI_RANKS_MAX */
-    }
-    return code;
+    TUTTI_TRY(tutti_spans_unpack(wire->spans, wire->n_spans, ret_unpacked, &request->count, err));
+    request->ranks = (const int32_t *)*ret_unpacked; /* below TUTTI_RANKS_MAX */
+    return TUTTI_OK;
 }
 
 static void

@@ -194,12 +194,9 @@ reply_mesh_groups(tutti_rpc_call *call, const tutti_coordinator_mesh_groups *gro
 {
     Tutti__V1__ListMeshGroupsResponse response = TUTTI__V1__LIST_MESH_GROUPS_RESPONSE__INIT;
     coord_wire_lists lists = {0};
-    const tutti_code code = coord_wire_lists_init(&lists, groups->group_count, err);
     size_t i;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(coord_wire_lists_init(&lists, groups->group_count, err));
     for (i = 0; i < groups->group_count; i++) {
         coord_wire_lists_set(&lists, i, groups->ranks + i * groups->size, groups->size);
     }

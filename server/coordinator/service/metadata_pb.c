@@ -115,17 +115,13 @@ static tutti_code
 add_pending(tutti_service_loop *service_loop, tutti_rpc_call *call,
             tutti_coordinator_meet_request *request, meet_call *self, tutti_error *err)
 {
-    tutti_code code = take_value(call, request, err);
+    TUTTI_TRY(take_value(call, request, err));
 
-    if (code == TUTTI_OK) {
-        code = tutti_coordinator_meet_start(service_loop_enter(service_loop), request, &self->meet,
-                                            err);
-    }
-    if (code == TUTTI_OK) {
-        tutti_rpc_call_set_user(call, self);
-        tutti_rpc_call_on_cancel(call, on_cancel);
-    }
-    return code;
+    TUTTI_TRY(
+        tutti_coordinator_meet_start(service_loop_enter(service_loop), request, &self->meet, err));
+    tutti_rpc_call_set_user(call, self);
+    tutti_rpc_call_on_cancel(call, on_cancel);
+    return TUTTI_OK;
 }
 
 static void

@@ -191,12 +191,12 @@ static tutti_code
 take_heartbeat(tutti_coordinator_session *session, const Tutti__V1__Heartbeat *wire,
                tutti_error *err)
 {
-    const tutti_code code = tutti_coordinator_session_heartbeat(session, err);
+    TUTTI_TRY(tutti_coordinator_session_heartbeat(session, err));
 
-    if (code == TUTTI_OK && wire != NULL) {
+    if (wire != NULL) {
         coord_take_progress(session, wire);
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static tutti_code

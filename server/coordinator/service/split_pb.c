@@ -97,15 +97,16 @@ split_from_wire(const Tutti__V1__CreateSubgroupsRequest *wire, tutti_coordinator
 static tutti_code
 lists_to_wire(const tutti_coordinator_split *split, coord_wire_lists *ret_lists, tutti_error *err)
 {
-    const tutti_code code = coord_wire_lists_init(ret_lists, split->list_count, err);
     uint32_t begin = 0;
     uint32_t i;
 
-    for (i = 0; i < split->list_count && code == TUTTI_OK; i++) {
+    TUTTI_TRY(coord_wire_lists_init(ret_lists, split->list_count, err));
+
+    for (i = 0; i < split->list_count; i++) {
         coord_wire_lists_set(ret_lists, i, split->ranks + begin, split->ends[i] - begin);
         begin = split->ends[i];
     }
-    return code;
+    return TUTTI_OK;
 }
 
 static tutti_code

@@ -260,17 +260,17 @@ check_progress_request(tutti_coordinator *self,
                        const tutti_coordinator_stall_query_request *request, coord_job **ret_job,
                        tutti_error *err)
 {
-    tutti_code code = coord_wait_check(self, err);
+    TUTTI_TRY(coord_wait_check(self, err));
 
-    if (code == TUTTI_OK && request->wait_ms > TUTTI_COORDINATOR_QUERY_MS_MAX) {
+    if (request->wait_ms > TUTTI_COORDINATOR_QUERY_MS_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_WAIT",
                               "wait_ms of %" PRIu32 ", at most %d", request->wait_ms,
                               TUTTI_COORDINATOR_QUERY_MS_MAX);
     }
-    if (code == TUTTI_OK && request->group != NULL && request->group[0] != '\0') {
-        code = tutti_check_group_name(request->group, err);
+    if (request->group != NULL && request->group[0] != '\0') {
+        TUTTI_TRY(tutti_check_group_name(request->group, err));
     }
-    return code == TUTTI_OK ? coord_job_find(self, request->job, ret_job, err) : code;
+    return coord_job_find(self, request->job, ret_job, err);
 }
 
 tutti_code
@@ -280,11 +280,8 @@ tutti_coordinator_stall_query_start(tutti_coordinator *self,
 {
     const uint64_t wait_ms = request->wait_ms == 0 ? ASK_MS : request->wait_ms;
     coord_job *job = NULL;
-    tutti_code code = check_progress_request(self, request, &job, err);
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
+    TUTTI_TRY(check_progress_request(self, request, &job, err));
     (void)snprintf(query->job, sizeof(query->job), "%s", job->name);
     (void)snprintf(query->group, sizeof(query->group), "%s",
                    request->group == NULL ? "" : request->group);
