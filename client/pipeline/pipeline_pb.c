@@ -4,7 +4,7 @@
 
 #include "base/error/fail.h"
 #include "client/conn/call.h"
-#include "client/conn/command_pb.h"
+#include "client/conn/command_stream_pb.h"
 #include "client/conn/types_pb.h"
 #include "client/op/collectives.h"
 #include "client/op/op.h"

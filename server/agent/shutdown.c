@@ -13,7 +13,6 @@
 #include "server/agent/member/member.h"
 #include "server/agent/op/coordinator_request.h"
 #include "server/agent/op/group.h"
-#include "server/agent/op/group_backoff.h"
 #include "server/agent/state/state.h"
 #include "server/agent/state/trim.h"
 

@@ -178,7 +178,7 @@ recv_root_info(tutti_coll_op *op, const void *bytes, size_t size, tutti_error *e
     return TUTTI_OK;
 }
 
-/* ------------------------------ shapes */
+/* ------------------------------------------------------------------------------ shapes */
 
 static const tutti_spec *
 spec_for(const tutti_coll_args *args, uint32_t rank, uint32_t k)
@@ -265,7 +265,7 @@ recv_shapes(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size, tu
     return TUTTI_OK;
 }
 
-/* ------------------------------ splits */
+/* ------------------------------------------------------------------------------ splits */
 
 #define SHOWN_MAX 16
 

@@ -269,3 +269,253 @@ tutti_coll_host_direct(tutti_coll_op *op, host_start_fn by_messages, tutti_error
     }
     return TUTTI_OK;
 }
+
+/* ------------------------------------------------------------------------------ direct regions */
+
+tutti_transport_region
+tutti_host_direct_region_of(const tutti_strided *piece)
+{
+    const uint64_t bytes = piece->rows == 0 || piece->row_bytes == 0
+                               ? 0
+                               : (piece->rows - 1) * piece->stride + piece->row_bytes;
+
+    return (tutti_transport_region){.input = bytes > 0 ? piece->base : NULL, .input_size = bytes};
+}
+
+/* What rank `to` needs of ours. */
+tutti_transport_region
+tutti_host_direct_region_for(const tutti_coll_op *op, const host_exchange *exchange, uint32_t to)
+{
+    const uint64_t bytes = tutti_spec_bytes(&op->args.spec);
+    const uint32_t me = tutti_coll_group_rank(op->group);
+    tutti_transport_region region = {.input = op->input, .input_size = bytes};
+
+    if (op->args.kind == TUTTI_COLL_ALL_REDUCE ||
+        (op->args.kind == TUTTI_COLL_REDUCE && me == op->args.root)) {
+        region.output = op->output;
+        region.output_size = bytes;
+    } else if (op->args.kind != TUTTI_COLL_REDUCE) {
+        const tutti_transport_region help = tutti_host_direct_help_for(op, exchange, to);
+
+        region = tutti_host_direct_region_of(&exchange->out[to]);
+        region.output = help.output;
+        region.output_size = help.output_size;
+    }
+    return region;
+}
+
+bool
+tutti_host_direct_can_expose(const tutti_coll_op *op, const host_exchange *exchange)
+{
+    const uint32_t size = tutti_coll_group_size(op->group);
+    uint32_t i;
+
+    for (i = 0; i < size; i++) {
+        const tutti_transport_region region = tutti_host_direct_region_for(op, exchange, i);
+
+        if (i != tutti_coll_group_rank(op->group) && !tutti_coll_can_expose(op, &region)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A rank that exposes less than was agreed would have us read what is not there. */
+tutti_code
+tutti_host_direct_check_regions(const tutti_coll_op *op, const host_exchange *exchange,
+                                tutti_error *err)
+{
+    const uint32_t size = tutti_coll_group_size(op->group);
+    const host_direct *self = exchange->direct;
+    const uint64_t whole = tutti_spec_bytes(&op->args.spec);
+    uint32_t i;
+
+    for (i = 0; i < size; i++) {
+        const tutti_transport_region *region = &self->views[i].memory;
+        const uint64_t bytes = tutti_strided_bytes(&exchange->in[i]);
+        uint64_t needed = 0;
+        uint64_t written = 0;
+
+        if (bytes > 0 && region->input_size > 0) {
+            const tutti_strided source = tutti_host_exchange_source(op, region->input, bytes);
+
+            needed = tutti_host_direct_region_of(&source).input_size;
+        } else if (bytes > 0) {
+            needed = bytes;
+        }
+        if (self->reduces && op->args.kind != TUTTI_COLL_REDUCE_SCATTER) {
+            needed = whole;
+            written = op->args.kind == TUTTI_COLL_ALL_REDUCE || i == op->args.root ? whole : 0;
+        } else if (region->output_size > 0) {
+            written = tutti_host_direct_helped(op, exchange, i);
+        }
+        if (region->input_size < needed || region->output_size < written) {
+            return TUTTI_FAIL(err, TUTTI_INTERNAL, "rank %u lent less memory than was agreed",
+                              tutti_coll_group_ranks(op->group)[i]);
+        }
+    }
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ setting up */
+
+/* The elements that this rank reduces. */
+void
+tutti_host_direct_take_slice(const tutti_coll_op *op, const host_exchange *exchange)
+{
+    const uint32_t size = tutti_coll_group_size(op->group);
+    const uint32_t me = tutti_coll_group_rank(op->group);
+    const uint64_t element = tutti_dtype_bytes(op->args.spec.dtype);
+    const uint64_t count = tutti_spec_count(&op->args.spec);
+    const uint64_t base = count / size;
+    const uint64_t longer = count % size;
+
+    if (op->args.kind == TUTTI_COLL_REDUCE_SCATTER) {
+        exchange->direct->bytes = tutti_strided_bytes(&exchange->out[me]);
+        return;
+    }
+    exchange->direct->first = (base * me + (me < longer ? me : longer)) * element;
+    exchange->direct->bytes = (base + (me < longer ? 1 : 0)) * element;
+}
+
+static void
+join_all(const tutti_coll_op *op, host_exchange *exchange)
+{
+    const uint64_t bytes = tutti_spec_bytes(&op->args.spec);
+    const uint32_t size = tutti_coll_group_size(op->group);
+    uint32_t i;
+
+    for (i = 0; i < size; i++) {
+        exchange->out[i] = tutti_strided_view(op->input, bytes);
+        exchange->in[i] = tutti_strided_join(op->output, &op->args.spec, op->args.axis, i, size);
+    }
+}
+
+static void
+take_from_root(const tutti_coll_op *op, host_exchange *exchange)
+{
+    const uint64_t bytes = tutti_spec_bytes(&op->args.spec);
+    const uint32_t size = tutti_coll_group_size(op->group);
+    const bool root = tutti_coll_group_rank(op->group) == op->args.root;
+    uint32_t i;
+
+    for (i = 0; i < size && root; i++) {
+        exchange->out[i] = tutti_strided_view(op->input, bytes);
+    }
+    if (!root || (op->output != NULL && op->output != op->input)) {
+        exchange->in[op->args.root] = tutti_strided_view(op->output, bytes);
+    }
+}
+
+/* What is where; `ret_in_place`: it would be overwritten while others read it. */
+tutti_code
+tutti_host_direct_set_up(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_place,
+                         tutti_error *err)
+{
+    switch (op->args.kind) {
+    case TUTTI_COLL_ALL_REDUCE:
+    case TUTTI_COLL_REDUCE:
+        return TUTTI_OK;
+    case TUTTI_COLL_ALL_GATHER:
+        if (op->args.form == TUTTI_FORM_LIST) {
+            break;
+        }
+        join_all(op, exchange);
+        return TUTTI_OK;
+    case TUTTI_COLL_BROADCAST:
+        take_from_root(op, exchange);
+        return TUTTI_OK;
+    default:
+        break;
+    }
+    return tutti_host_exchange_pieces(op, exchange, ret_in_place, err);
+}
+
+/* ------------------------------------------------------------------------------ direct share */
+
+#define SHARED_BYTES_MIN (64U << 10)
+#define PAGE_BYTES 4096U /* no page is written by two */
+
+/* Of a piece that goes from `from` to `to`: what its giver copies, if it may. */
+static uint64_t
+given_by_giver(const tutti_coll_op *op, uint32_t from, uint32_t to, uint64_t bytes)
+{
+    const uint32_t size = tutti_coll_group_size(op->group);
+    const bool gathers = op->args.kind == TUTTI_COLL_GATHER;
+    const bool spreads =
+        op->args.kind == TUTTI_COLL_BROADCAST || op->args.kind == TUTTI_COLL_SCATTER;
+    const uint32_t root = op->args.root;
+
+    if (from == to || bytes < SHARED_BYTES_MIN || (gathers && to != root) ||
+        (spreads && from != root) || (!gathers && !spreads)) {
+        return 0;
+    }
+    return bytes / size * (gathers ? size - 1 : 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+tutti_transport_region
+tutti_host_direct_help_for(const tutti_coll_op *op, const host_exchange *exchange, uint32_t to)
+{
+    const uint32_t me = tutti_coll_group_rank(op->group);
+    const tutti_strided *piece = &exchange->in[to];
+    const tutti_transport_region none = {0};
+    tutti_transport_region region;
+
+    if (given_by_giver(op, to, me, tutti_strided_bytes(piece)) == 0) {
+        return none;
+    }
+    region = tutti_host_direct_region_of(piece);
+    region = (tutti_transport_region){.output = piece->base, .output_size = region.input_size};
+    return tutti_coll_can_expose(op, &region) ? region : none;
+}
+
+uint64_t
+tutti_host_direct_helped(const tutti_coll_op *op, const host_exchange *exchange, uint32_t to)
+{
+    const tutti_strided dest = tutti_host_exchange_dest(
+        op, exchange->direct->views[to].memory.output, tutti_strided_bytes(&exchange->out[to]));
+
+    return tutti_host_direct_region_of(&dest).input_size;
+}
+
+/* What we get from `from`, but for what it copies itself. */
+static host_transfer
+fetch_shared(const tutti_coll_op *op, const host_exchange *exchange, uint32_t from)
+{
+    const uint32_t me = tutti_coll_group_rank(op->group);
+    const uint64_t bytes = tutti_strided_bytes(&exchange->in[from]);
+    const bool helped = tutti_host_direct_help_for(op, exchange, from).output_size > 0;
+
+    return (host_transfer){
+        .to = exchange->in[from],
+        .from = tutti_host_exchange_source(op, exchange->direct->views[from].memory.input, bytes),
+        .at = helped ? given_by_giver(op, from, me, bytes) : 0,
+        .end = bytes};
+}
+
+/* What we have for `to`, as far as we copy it. */
+static host_transfer
+push_shared(const tutti_coll_op *op, const host_exchange *exchange, uint32_t to)
+{
+    const uint32_t me = tutti_coll_group_rank(op->group);
+    const tutti_transport_region *lent = &exchange->direct->views[to].memory;
+    const uint64_t bytes = tutti_strided_bytes(&exchange->out[to]);
+
+    if (to == me || lent->output_size == 0) {
+        return (host_transfer){0};
+    }
+    return (host_transfer){.to = tutti_host_exchange_dest(op, lent->output, bytes),
+                           .from = exchange->out[to],
+                           .end = given_by_giver(op, me, to, bytes)};
+}
+
+host_transfer
+tutti_host_direct_transfer(const tutti_coll_op *op, const host_exchange *exchange, uint32_t number)
+{
+    const uint32_t size = tutti_coll_group_size(op->group);
+    const bool shared = exchange->direct->huge && op->args.kind == TUTTI_COLL_ALL_GATHER;
+    const uint32_t first = shared ? 0 : tutti_coll_group_rank(op->group);
+    const uint32_t other = (first + number) % size;
+
+    return number < size ? fetch_shared(op, exchange, other) : push_shared(op, exchange, other);
+}

@@ -1,8 +1,12 @@
 #include "coll/select/select.h"
 
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/data/list.h"
 #include "base/error/fail.h"
+#include "base/error/text.h"
 
 #define WHOLE_BYTES (64U << 20) /* what an algorithm keeps beside the tensors, at most */
 #define SMALL_BYTES 8192
@@ -276,4 +280,304 @@ tutti_selection_pick(const tutti_selection *selection, const tutti_selection_que
         *ret_rule = i;
     }
     return algorithm;
+}
+
+/* ------------------------------------------------------------------------------ force */
+
+static bool
+is_word(const char *name, const char *word, size_t size)
+{
+    return strlen(name) == size && memcmp(name, word, size) == 0;
+}
+
+tutti_coll_kind
+tutti_selection_kind_of(const char *word, size_t size)
+{
+    int kind;
+
+    for (kind = 1; kind < TUTTI_COLL_KIND_COUNT; kind++) {
+        if (is_word(tutti_coll_kind_name((tutti_coll_kind)kind), word, size) &&
+            kind != TUTTI_COLL_SEND && kind != TUTTI_COLL_RECV) {
+            return (tutti_coll_kind)kind;
+        }
+    }
+    return (tutti_coll_kind)0;
+}
+
+static tutti_algorithm
+get_set_algorithm(const char *word, size_t size)
+{
+    int algorithm;
+
+    for (algorithm = 1; algorithm < TUTTI_ALGORITHM_COUNT; algorithm++) {
+        if (is_word(tutti_algorithm_name((tutti_algorithm)algorithm), word, size)) {
+            return (tutti_algorithm)algorithm;
+        }
+    }
+    return TUTTI_ALGORITHM_NONE;
+}
+
+tutti_code
+tutti_selection_check_pair(const char *kind_word, size_t kind_size, const char *word, size_t size,
+                           tutti_coll_kind *ret_kind, tutti_algorithm *ret_algorithm,
+                           tutti_error *err)
+{
+    const tutti_coll_kind kind = tutti_selection_kind_of(kind_word, kind_size);
+    const tutti_algorithm algorithm = get_set_algorithm(word, size);
+    char list[256];
+    tutti_text text = tutti_text_in(list, sizeof(list));
+    int i;
+
+    for (i = 1; kind == 0 && i < TUTTI_COLL_KIND_COUNT; i++) {
+        if (i != TUTTI_COLL_SEND && i != TUTTI_COLL_RECV) {
+            tutti_text_add(&text, " %s", tutti_coll_kind_name((tutti_coll_kind)i));
+        }
+    }
+    if (kind == 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ALGORITHM",
+                              "%.*s is no op with algorithms: there are%s",
+                              (int)(kind_size < 64 ? kind_size : 64), kind_word, list);
+    }
+    for (i = 1; i < TUTTI_ALGORITHM_COUNT; i++) {
+        if (tutti_algorithm_does((tutti_algorithm)i, kind)) {
+            tutti_text_add(&text, " %s", tutti_algorithm_name((tutti_algorithm)i));
+        }
+    }
+    if (!tutti_algorithm_does(algorithm, kind)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ALGORITHM",
+                              "%.*s is no algorithm of %s: there are%s",
+                              (int)(size < 64 ? size : 64), word, tutti_coll_kind_name(kind), list);
+    }
+    *ret_kind = kind;
+    *ret_algorithm = algorithm;
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_selection_force(tutti_selection *selection, const char *text, tutti_error *err)
+{
+    const char *at = text;
+
+    while (*at != '\0') {
+        const size_t size = strcspn(at, ",");
+        const char *equals = memchr(at, '=', size);
+        tutti_coll_kind kind;
+        tutti_algorithm algorithm;
+        tutti_code code;
+
+        if (equals == NULL) {
+            return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ALGORITHM",
+                                  "%.*s says no algorithm: write it as all_reduce=ring",
+                                  (int)(size < 64 ? size : 64), at);
+        }
+        code = tutti_selection_check_pair(at, (size_t)(equals - at), equals + 1,
+                                          size - (size_t)(equals + 1 - at), &kind, &algorithm, err);
+        if (code != TUTTI_OK) {
+            return code;
+        }
+        selection->forced[kind] = algorithm;
+        at += size + (at[size] == ',' ? 1 : 0);
+    }
+    tutti_selection_seal(selection);
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ default */
+
+#define KIB UINT64_C(1024)
+#define MIB UINT64_C(1048576)
+#define UP_TO(most)                                                                                \
+    {                                                                                              \
+        0, most                                                                                    \
+    }
+#define FROM(least)                                                                                \
+    {                                                                                              \
+        least, UINT64_MAX                                                                          \
+    }
+#define ANY FROM(0)
+#define ALL TUTTI_CLASS_COUNT
+#define RULE(kind, class_, bytes, ranks, per_host, algorithm)                                      \
+    {                                                                                              \
+        TUTTI_COLL_##kind, class_, bytes, ranks, per_host, TUTTI_ALGORITHM_##algorithm             \
+    }
+
+/* op, class, bytes, ranks, ranks per host, algorithm; the first that fits */
+static const tutti_selection_rule default_rules[] = {
+    RULE(ALL_REDUCE, ALL, FROM(8 * KIB + 1), ANY, ANY, SHARED),
+    RULE(ALL_REDUCE, ALL, UP_TO(8 * KIB), UP_TO(8), ANY, FLAT),
+    RULE(ALL_REDUCE, TUTTI_CLASS_EXACT, FROM(64 * KIB), ANY, FROM(2), HIERARCHICAL),
+    RULE(ALL_REDUCE, TUTTI_CLASS_EXACT, UP_TO(32 * KIB), FROM(9), ANY, RECURSIVE_DOUBLING),
+    RULE(ALL_REDUCE, TUTTI_CLASS_EXACT, UP_TO(MIB), FROM(17), ANY, RABENSEIFNER),
+    RULE(ALL_REDUCE, TUTTI_CLASS_EXACT, FROM(MIB), FROM(33), ANY, RING),
+    RULE(ALL_REDUCE, ALL, UP_TO(8 * KIB), UP_TO(64), ANY, BRUCK),
+    RULE(ALL_REDUCE, ALL, UP_TO(512), ANY, ANY, BRUCK),
+    RULE(ALL_REDUCE, TUTTI_CLASS_FLOAT, FROM(4 * MIB), ANY, FROM(3), CHAIN),
+    RULE(ALL_REDUCE, TUTTI_CLASS_FLOAT, FROM(16 * MIB), FROM(33), ANY, CHAIN),
+
+    RULE(BROADCAST, ALL, FROM(8 * KIB + 1), ANY, ANY, SHARED),
+    RULE(BROADCAST, ALL, UP_TO(128 * KIB), ANY, FROM(2), HIERARCHICAL),
+    RULE(BROADCAST, ALL, UP_TO(4 * MIB), FROM(17), ANY, BINOMIAL),
+
+    RULE(ALL_GATHER, ALL, FROM(8 * KIB + 1), ANY, ANY, SHARED),
+    RULE(ALL_GATHER, ALL, UP_TO(64 * KIB), FROM(9), FROM(2), HIERARCHICAL),
+    RULE(ALL_GATHER, ALL, UP_TO(8 * KIB), FROM(9), ANY, RECURSIVE_DOUBLING),
+    RULE(ALL_GATHER, ALL, UP_TO(8 * KIB), FROM(9), ANY, BRUCK),
+    RULE(ALL_GATHER, ALL, FROM(64 * KIB), FROM(17), ANY, RING),
+
+    RULE(REDUCE_SCATTER, ALL, FROM(8 * KIB + 1), ANY, ANY, SHARED),
+    RULE(REDUCE_SCATTER, TUTTI_CLASS_EXACT, UP_TO(MIB), FROM(9), ANY, RECURSIVE_HALVING),
+    RULE(REDUCE_SCATTER, TUTTI_CLASS_EXACT, FROM(MIB), FROM(33), ANY, RING),
+    RULE(REDUCE_SCATTER, ALL, FROM(MIB), FROM(33), ANY, PAIRWISE),
+
+    RULE(ALL_TO_ALL, ALL, FROM(8 * KIB + 1), ANY, ANY, SHARED),
+    RULE(ALL_TO_ALL, ALL, UP_TO(8 * KIB), FROM(9), ANY, BRUCK),
+    RULE(ALL_TO_ALL, ALL, FROM(MIB), FROM(33), ANY, PAIRWISE),
+
+    RULE(REDUCE, ALL, FROM(8 * KIB + 1), ANY, ANY, SHARED),
+    RULE(REDUCE, TUTTI_CLASS_EXACT, UP_TO(64 * KIB), FROM(9), ANY, BINOMIAL),
+    RULE(REDUCE, TUTTI_CLASS_FLOAT, FROM(MIB), FROM(9), ANY, CHAIN),
+    RULE(REDUCE, TUTTI_CLASS_EXACT, FROM(MIB), FROM(9), ANY, CHAIN),
+
+    RULE(GATHER, ALL, FROM(8 * KIB + 1), ANY, ANY, SHARED),
+    RULE(GATHER, ALL, UP_TO(8 * KIB), FROM(9), ANY, BINOMIAL),
+    RULE(SCATTER, ALL, FROM(8 * KIB + 1), ANY, ANY, SHARED),
+    RULE(SCATTER, ALL, UP_TO(64 * KIB), FROM(9), ANY, BINOMIAL),
+};
+
+const tutti_selection_rule *
+tutti_selection_default(size_t *ret_count)
+{
+    *ret_count = sizeof(default_rules) / sizeof(default_rules[0]);
+    return default_rules;
+}
+
+void
+tutti_selection_init(tutti_selection *ret_selection)
+{
+    *ret_selection = (tutti_selection){
+        .rules = default_rules, .rule_count = sizeof(default_rules) / sizeof(default_rules[0])};
+    tutti_selection_seal(ret_selection);
+}
+
+/* ------------------------------------------------------------------------------ selector */
+
+#define SELECTORS_MAX 4096
+#define RULES_KEPT_MAX (16 * TUTTI_SELECTION_RULES_MAX)
+
+typedef struct kept {
+    tutti_list_node link;
+    tutti_selection selection;
+    tutti_selection_rule rules[]; /* those of a table of its own */
+} kept;
+
+struct tutti_selector {
+    pthread_mutex_t lock;
+    tutti_list_node all;
+    const tutti_selection *now;
+    size_t count;
+    size_t rules;
+};
+
+/* The same once more: agents that are tuned are told few things many times. */
+static const tutti_selection *
+find_kept(const tutti_selector *self, const tutti_selection *selection)
+{
+    const tutti_list_node *link;
+
+    for (link = self->all.next; link != &self->all; link = link->next) {
+        const kept *one = tutti_container_of(link, kept, link);
+
+        if (one->selection.rules == selection->rules &&
+            one->selection.rule_count == selection->rule_count &&
+            memcmp(one->selection.forced, selection->forced, sizeof(selection->forced)) == 0) {
+            return &one->selection;
+        }
+    }
+    return NULL;
+}
+
+tutti_code
+tutti_selector_put(tutti_selector *self, const tutti_selection *selection, bool own_rules,
+                   tutti_error *err)
+{
+    const size_t rules = own_rules ? selection->rule_count : 0;
+    kept *one = calloc(1, sizeof(*one) + rules * sizeof(one->rules[0]));
+    const tutti_selection *known;
+    tutti_code code = TUTTI_OK;
+
+    if (one == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu rules", rules);
+    }
+    one->selection = *selection;
+    if (own_rules) {
+        memcpy(one->rules, selection->rules, rules * sizeof(one->rules[0]));
+        one->selection.rules = one->rules;
+    }
+    tutti_selection_seal(&one->selection);
+    (void)pthread_mutex_lock(&self->lock);
+    known = own_rules ? NULL : find_kept(self, selection);
+    if (known != NULL) {
+        self->now = known;
+        free(one);
+    } else if (self->count == SELECTORS_MAX || self->rules + rules > RULES_KEPT_MAX) {
+        code = TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "CHOICE_LIMIT",
+                              "algorithms were set %zu times with %zu rules, the limits are %d and "
+                              "%d: start the agent anew",
+                              self->count, self->rules, SELECTORS_MAX, RULES_KEPT_MAX);
+        free(one);
+    } else {
+        tutti_list_add(&self->all, &one->link);
+        self->now = &one->selection;
+        self->count++;
+        self->rules += rules;
+    }
+    (void)pthread_mutex_unlock(&self->lock);
+    return code;
+}
+
+tutti_code
+tutti_selector_new(const tutti_selection *first, bool own_rules, tutti_selector **ret,
+                   tutti_error *err)
+{
+    tutti_selector *self = calloc(1, sizeof(*self));
+    tutti_code code;
+
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for rules");
+    }
+    (void)pthread_mutex_init(&self->lock, NULL);
+    tutti_list_init(&self->all);
+    code = tutti_selector_put(self, first, own_rules, err);
+    if (code != TUTTI_OK) {
+        tutti_selector_free(self);
+        return code;
+    }
+    *ret = self;
+    return TUTTI_OK;
+}
+
+const tutti_selection *
+tutti_selector_current(tutti_selector *self)
+{
+    const tutti_selection *now;
+
+    (void)pthread_mutex_lock(&self->lock);
+    now = self->now;
+    (void)pthread_mutex_unlock(&self->lock);
+    return now;
+}
+
+void
+tutti_selector_free(tutti_selector *self)
+{
+    tutti_list_node *link;
+
+    if (self == NULL) {
+        return;
+    }
+    while ((link = tutti_list_pop(&self->all)) != NULL) {
+        free(tutti_container_of(link, kept, link));
+    }
+    (void)pthread_mutex_destroy(&self->lock);
+    free(self);
 }

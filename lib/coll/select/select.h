@@ -145,7 +145,6 @@ tutti_code tutti_selection_check_pair(const char *kind_word, size_t kind_size, c
 
 /* 0, NONE: there is none of that name. */
 tutti_coll_kind tutti_selection_kind_of(const char *word, size_t size);
-tutti_algorithm tutti_selection_algorithm_of(const char *word, size_t size);
 
 /* Why an algorithm was taken. */
 typedef enum tutti_selection_why {

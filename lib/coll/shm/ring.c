@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "coll/shm/fault.h"
+#include "coll/shm/shm.h"
 
 #define KIND_PAD 0 /* nothing, up to the end of the memory */
 

@@ -1,11 +1,20 @@
 #include <assert.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/data/id.h"
+#include "base/error/fail.h"
 #include "base/os/log.h"
-#include "coll/shm/fault.h"
+#include "coll/shm/shm.h"
 #include "coll/shm/shm_private.h"
 
 #define INNER_EVERY                                                                                \
@@ -343,3 +352,271 @@ const tutti_transport_ops tutti_transport_shm_ops = {
     .rekey = transport_shm_rekey,
     .revoke = transport_shm_revoke,
 };
+
+/* ------------------------------------------------------------------------------ open */
+
+/* ------------------------------------------------------------------------------ closing */
+
+static void
+close_fd(int *fd)
+{
+    if (*fd >= 0) {
+        (void)close(*fd);
+        *fd = -1;
+    }
+}
+
+static void
+close_pulls(transport_shm *self)
+{
+    tutti_list_node *at;
+
+    while ((at = tutti_list_pop(&self->pulls)) != NULL) {
+        tutti_transport_rndv *rndv = tutti_container_of(at, tutti_transport_rndv, link);
+        tutti_transport_ticket *ticket = rndv->ticket;
+
+        tutti_shm_give_back(&self->base, rndv, false);
+        ticket->on_done(ticket, false);
+    }
+}
+
+static void
+close_ways(transport_shm *self)
+{
+    close_pulls(self);
+    while (!tutti_list_empty(&self->links)) {
+        tutti_shm_link_free(tutti_container_of(self->links.next, tutti_transport_conn, link));
+    }
+    while (!tutti_list_empty(&self->sources)) {
+        shm_source *source = tutti_container_of(self->sources.next, shm_source, link);
+
+        source->met = false; /* nobody listens to last words any more */
+        tutti_shm_source_gone(source);
+    }
+}
+
+static void
+close_own(transport_shm *self)
+{
+    close_fd(&self->listener.fd);
+    close_fd(&self->doorbell);
+    close_fd(&self->page_fd);
+    close_fd(&self->poller);
+    if (self->page != NULL && !self->options.inside) { /* else a peer may still ring */
+        (void)munmap(self->page, sizeof(*self->page));
+    }
+    self->page = NULL;
+}
+
+void
+tutti_shm_close(tutti_transport *transport)
+{
+    transport_shm *self = tutti_transport_shm_from(transport);
+
+    close_ways(self);
+    self->inner->ops->close(self->inner);
+    close_own(self);
+    free(self->address);
+    free(self);
+}
+
+/* ------------------------------------------------------------------------------ opening */
+
+static void
+on_doorbell(shm_watch *watch)
+{
+    uint64_t count;
+    const ssize_t got = read(watch->fd, &count, sizeof(count));
+
+    (void)got;
+}
+
+/* It has work: progress does it. */
+static void
+on_inner(shm_watch *watch)
+{
+    (void)watch;
+}
+
+static bool
+open_own(transport_shm *self, const unsigned char name[SHM_NAME_BYTES])
+{
+    self->poller = epoll_create1(EPOLL_CLOEXEC);
+    self->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    self->page = tutti_local_create("tutti-page", sizeof(*self->page), &self->page_fd);
+    self->listener = (shm_watch){.on_event = tutti_shm_on_knock,
+                                 .fd = tutti_local_listen((tutti_bytes){name, SHM_NAME_BYTES})};
+    self->doorbell_watch = (shm_watch){.on_event = on_doorbell, .fd = self->doorbell};
+    self->inner_watch =
+        (shm_watch){.on_event = on_inner, .fd = self->inner->ops->descriptor(self->inner)};
+    return self->poller >= 0 && self->doorbell >= 0 && self->page != NULL &&
+           self->listener.fd >= 0 && tutti_shm_watch(self, &self->listener) &&
+           tutti_shm_watch(self, &self->doorbell_watch) &&
+           (self->inner_watch.fd < 0 || tutti_shm_watch(self, &self->inner_watch));
+}
+
+static void
+draw_shm_name(unsigned char ret_name[SHM_NAME_BYTES])
+{
+    char text[TUTTI_ID_TEXT_SIZE];
+    char name[SHM_NAME_BYTES + 1];
+
+    tutti_id_format(tutti_id_draw(), text);
+    (void)snprintf(name, sizeof(name), "tutti-sh%s", text);
+    memcpy(ret_name, name, SHM_NAME_BYTES);
+}
+
+static void
+init_shm(transport_shm *self, const tutti_transport_shm_options *options)
+{
+    self->base.ops = &tutti_transport_shm_ops;
+    self->options = *options;
+    self->inner = options->inner;
+    self->poller = -1;
+    self->doorbell = -1;
+    self->page_fd = -1;
+    self->listener.fd = -1;
+    self->secret[0] = tutti_id_draw();
+    self->secret[1] = tutti_id_draw();
+    (void)snprintf(self->host_id, sizeof(self->host_id), "%s",
+                   options->host_id == NULL ? "" : options->host_id);
+    tutti_list_init(&self->links);
+    tutti_list_init(&self->sources);
+    tutti_list_init(&self->pulls);
+}
+
+tutti_code
+tutti_transport_shm_open(const tutti_transport_shm_options *options,
+                         tutti_transport **ret_transport, tutti_error *err)
+{
+    transport_shm *self = calloc(1, sizeof(*self));
+    unsigned char name[SHM_NAME_BYTES];
+    tutti_code code;
+
+    if (self == NULL) {
+        options->inner->ops->close(options->inner);
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the data plane");
+    }
+    tutti_shm_fault_init();
+    init_shm(self, options);
+    draw_shm_name(name);
+    self->on = !options->off && open_own(self, name);
+    if (!self->on) {
+        close_own(self);
+    }
+    if (!self->on && !options->off) {
+        TUTTI_LOG("coll/shm", WARN, "no descriptors for shared memory: all goes by the network");
+    }
+    code = tutti_shm_address_make(self, name, err);
+    if (code != TUTTI_OK) {
+        tutti_shm_close(&self->base);
+        return code;
+    }
+    *ret_transport = &self->base;
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ address */
+
+static const unsigned char magic[8] = {'t', 'u', 't', 't', 'i', 's', 'm', '1'};
+
+static unsigned char *
+put_shm_address(unsigned char *at, const void *bytes, size_t size)
+{
+    if (size > 0) {
+        memcpy(at, bytes, size);
+    }
+    return at + size;
+}
+
+tutti_code
+tutti_shm_address_make(transport_shm *self, const unsigned char name[SHM_NAME_BYTES],
+                       tutti_error *err)
+{
+    const tutti_bytes inner = self->inner->ops->address(self->inner);
+    const size_t host_size = self->on ? strlen(self->host_id) : 0;
+    const unsigned char host_bytes = (unsigned char)host_size;
+    unsigned char *at;
+
+    assert(host_size < TUTTI_TRANSPORT_SHM_HOST_MAX);
+    self->address_size =
+        sizeof(magic) + 1 + host_size + SHM_NAME_BYTES + sizeof(self->secret) + inner.size;
+    self->address = malloc(self->address_size);
+    if (self->address == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an address");
+    }
+    at = put_shm_address(self->address, magic, sizeof(magic));
+    at = put_shm_address(at, &host_bytes, 1);
+    at = put_shm_address(at, self->host_id, host_size);
+    at = put_shm_address(at, name, SHM_NAME_BYTES);
+    at = put_shm_address(at, self->secret, sizeof(self->secret));
+    (void)put_shm_address(at, inner.data, inner.size);
+    return TUTTI_OK;
+}
+
+bool
+tutti_shm_address_read(tutti_bytes bytes, shm_address *ret)
+{
+    const unsigned char *at = bytes.data;
+    const size_t fixed = sizeof(magic) + 1 + SHM_NAME_BYTES + sizeof(ret->secret);
+
+    if (bytes.size < fixed || memcmp(at, magic, sizeof(magic)) != 0 ||
+        bytes.size < fixed + at[sizeof(magic)]) {
+        return false;
+    }
+    ret->host_size = at[sizeof(magic)];
+    at += sizeof(magic) + 1;
+    ret->host_id = (const char *)at;
+    ret->name = at + ret->host_size;
+    at = ret->name + SHM_NAME_BYTES;
+    memcpy(ret->secret, at, sizeof(ret->secret));
+    at += sizeof(ret->secret);
+    ret->inner.data = at;
+    ret->inner.size = bytes.size - fixed - ret->host_size;
+    return true;
+}
+
+/* ------------------------------------------------------------------------------ fault */
+
+#define SLEEP_NS_MAX 200000U
+
+static atomic_uint one_in; /* 0 = never */
+static _Thread_local uint32_t state;
+
+void
+tutti_shm_fault_init(void)
+{
+    const char *text = getenv("TUTTI_CHAOS");
+    const unsigned long number = text == NULL ? 0 : strtoul(text, NULL, 10);
+
+    atomic_store_explicit(&one_in, number > 1000000 ? 0 : (unsigned)number, memory_order_relaxed);
+}
+
+static uint32_t
+draw_fault(void)
+{
+    if (state == 0) {
+        state = (uint32_t)(uintptr_t)&state | 1U; /* another one in every thread */
+    }
+    state ^= state << 13;
+    state ^= state >> 17;
+    state ^= state << 5;
+    return state;
+}
+
+void
+tutti_shm_fault(void)
+{
+    const unsigned limit = atomic_load_explicit(&one_in, memory_order_relaxed);
+    struct timespec moment = {0};
+
+    if (limit == 0 || draw_fault() % limit != 0) {
+        return;
+    }
+    if (draw_fault() % 2 == 0) {
+        (void)sched_yield();
+        return;
+    }
+    moment.tv_nsec = (long)(draw_fault() % SLEEP_NS_MAX);
+    (void)nanosleep(&moment, NULL);
+}

@@ -58,4 +58,12 @@ typedef struct tutti_transport_shm_options {
 tutti_code tutti_transport_shm_open(const tutti_transport_shm_options *options,
                                     tutti_transport **ret_transport, tutti_error *err);
 
+/* ------------------------------------------------------------------------------ fault */
+
+/* * Private to coll/shm: delays where the other side could come between. With TUTTI_CHAOS=N in the
+ * environment, about one in N passes sleeps a moment or gives up the processor; else nothing. */
+
+void tutti_shm_fault_init(void); /* reads the environment; any thread */
+void tutti_shm_fault(void);
+
 #endif

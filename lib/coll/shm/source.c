@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/os/log.h"
-#include "coll/shm/fault.h"
+#include "coll/shm/shm.h"
 #include "coll/shm/shm_private.h"
 
 #define POLL_MAX 16 /* packets of one peer before the next one's turn */

@@ -29,8 +29,8 @@ auth_get_u64(const unsigned char at[8])
     return number;
 }
 
-auth_proof
-auth_read_proof(const unsigned char bytes[TUTTI_TRANSPORT_PROOF_BYTES])
+static auth_proof
+read_proof(const unsigned char bytes[TUTTI_TRANSPORT_PROOF_BYTES])
 {
     return (auth_proof){auth_get_u64(bytes), auth_get_u64(bytes + 8), bytes + 16};
 }
@@ -191,7 +191,7 @@ accept_of(auth *self, const auth_epoch *epoch, const unsigned char *header, size
           uint64_t data_size)
 {
     const unsigned char *behind = header + size - TUTTI_TRANSPORT_AUTH_BYTES;
-    const auth_proof proof = auth_read_proof(behind + PROOF_AT);
+    const auth_proof proof = read_proof(behind + PROOF_AT);
     auth_sender *sender = find_sender(self, behind + ID_AT);
     auth_sender proved;
 
@@ -218,7 +218,7 @@ auth_accept(auth *self, const unsigned char *header, size_t size, uint64_t data_
     if (size < TUTTI_TRANSPORT_AUTH_BYTES) {
         return TUTTI_TRANSPORT_REFUSED;
     }
-    epoch = auth_find_epoch(self, auth_read_proof(behind + PROOF_AT).name);
+    epoch = auth_find_epoch(self, read_proof(behind + PROOF_AT).name);
     if (epoch == NULL) {
         return has_pass(self, behind) ? TUTTI_TRANSPORT_AHEAD : TUTTI_TRANSPORT_REFUSED;
     }
@@ -249,7 +249,7 @@ auth_transport_verify(tutti_transport *transport, tutti_bytes words,
                       const tutti_transport_proof *proof, uint64_t *ret_incarnation)
 {
     auth *self = auth_from(transport);
-    const auth_proof it = auth_read_proof(proof->bytes);
+    const auth_proof it = read_proof(proof->bytes);
     const auth_epoch *epoch = auth_find_epoch(self, it.name);
     unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES];
 

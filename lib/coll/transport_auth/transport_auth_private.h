@@ -114,7 +114,6 @@ void auth_transport_revoke(tutti_transport *transport, uint32_t rank, uint64_t i
 
 void auth_put_u64(unsigned char at[8], uint64_t number);
 uint64_t auth_get_u64(const unsigned char at[8]);
-auth_proof auth_read_proof(const unsigned char bytes[TUTTI_TRANSPORT_PROOF_BYTES]);
 
 /* The tag over words and the size of the data. */
 bool auth_tag(auth *self, const unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES],
@@ -163,6 +162,5 @@ auth *auth_from(tutti_transport *transport);
 void auth_hear(auth *self, const void *header, size_t header_size, const void *data, size_t size,
                tutti_transport_rndv *rndv);
 void auth_drop(auth *self, tutti_transport_rndv *rndv);
-void auth_refuse(auth *self, tutti_transport_rndv *rndv); /* ... of a stranger: it counts */
 
 #endif

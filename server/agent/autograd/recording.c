@@ -6,17 +6,22 @@
 #include "server/agent/autograd/recording.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error/fail.h"
 #include "server/agent/autograd/grad_op.h"
 #include "server/agent/autograd/tape.h"
+#include "server/agent/autograd/tensor_meta.h"
 #include "server/agent/state/group.h"
 #include "server/agent/state/op.h"
 #include "server/agent/state/request.h"
 #include "server/agent/state/state.h"
 #include "server/agent/tensor/table.h"
+
+/* What the gradient op of a max or min will need, as far as that is to be kept: in the entry. */
+static tutti_code record_mask(agent_op *op, tutti_tape_entry *entry, tutti_error *err);
 
 static tutti_code
 check_recording_names(const agent_op *op, const agent_request *request, tutti_error *err)
@@ -91,7 +96,7 @@ add_record(agent_op *op, tutti_tape *tape, tutti_tape_entry *entry, tutti_error 
         return TUTTI_OK;
     }
     if (tutti_grad_op_masks(entry->args)) {
-        TUTTI_TRY(agent_recording_mask(op, entry, err));
+        TUTTI_TRY(record_mask(op, entry, err));
     }
     TUTTI_TRY(tutti_tape_record_new(tape, entry, &record, err));
     record->of_op = op->records;
@@ -269,4 +274,365 @@ agent_recording_end(agent_op *op)
         record->of_op = NULL;
         end_record(op, record);
     }
+}
+
+/* ------------------------------------------------------------------------------ recording meta */
+
+/* What a receiver will put on its tapes, should the root say so. */
+typedef struct agent_late {
+    tutti_tape_entry entry;
+    char group[TUTTI_NAME_MAX + 1];
+    unsigned char *names; /* [owned] that have come */
+    size_t names_size;
+} agent_late;
+
+/* ------------------------------------------------------------------------------ giving */
+
+static bool
+has_output(const agent_op *op)
+{
+    const tutti_coll_args *args = &op->op.args;
+
+    return args->kind == TUTTI_COLL_SEND || (tutti_coll_is_from_root(args->kind) &&
+                                             args->root == tutti_coll_group_rank(op->group->coll));
+}
+
+static tutti_code
+gather_names(const agent_op *op, const char **names, size_t *ret_count, tutti_error *err)
+{
+    const tutti_tape_record *record;
+
+    for (record = op->records; record != NULL; record = record->of_op) {
+        if (*ret_count == TUTTI_TENSOR_META_NAMES_MAX) {
+            return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "TRACER_COUNT",
+                                  "more than %d tracers go with one tensor",
+                                  TUTTI_TENSOR_META_NAMES_MAX);
+        }
+        if (!record->local) {
+            names[(*ret_count)++] = record->tape->name;
+        }
+    }
+    return TUTTI_OK;
+}
+
+tutti_code
+agent_recording_pack(agent_op *op, tutti_error *err)
+{
+    const char *names[TUTTI_TENSOR_META_NAMES_MAX];
+    const tutti_bytes user = {op->meta, op->meta_size};
+    unsigned char *packed;
+    size_t count = 0;
+
+    if (op->on_end != NULL || !has_output(op) || (op->records == NULL && user.size == 0)) {
+        return TUTTI_OK;
+    }
+    if (gather_names(op, names, &count, err) != TUTTI_OK) {
+        return err->code;
+    }
+    packed = malloc(TUTTI_TENSOR_META_EXTRA_MAX + user.size);
+    if (packed == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for what goes with a tensor");
+    }
+    op->op.args.meta = (tutti_bytes){packed, tutti_tensor_meta_write(names, count, user, packed)};
+    free(op->meta);
+    op->meta = packed;
+    op->meta_size = op->op.args.meta.size;
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ getting */
+
+tutti_code
+agent_tensor_meta_expect(agent_op *op, const tutti_tape_entry *entry, tutti_error *err)
+{
+    agent_late *late = calloc(1, sizeof(*late));
+
+    if (late == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to record an op");
+    }
+    late->entry = *entry;
+    late->entry.late = true;
+    late->entry.local = false;
+    (void)snprintf(late->group, sizeof(late->group), "%s", entry->group);
+    late->entry.group = late->group; /* the op's may be gone at its end */
+    op->late = late;
+    return TUTTI_OK;
+}
+
+void
+agent_recording_unpack(agent_op *op)
+{
+    tutti_bytes names;
+    tutti_bytes user;
+
+    if (op->on_end != NULL || op->op.meta.size == 0) {
+        return;
+    }
+    if (!tutti_tensor_meta_read(op->op.meta, &names, &user)) {
+        user = (tutti_bytes){NULL, 0}; /* an agent of another version */
+    }
+    if (op->late != NULL && names.size > 0) {
+        op->late->names = malloc(names.size);
+        if (op->late->names != NULL) {
+            memcpy(op->late->names, names.data, names.size);
+        }
+        op->late->names_size = names.size;
+    }
+    op->op.meta = user;
+    op->meta_size = user.size == 0 ? 0 : op->meta_size;
+}
+
+/* It cannot be refused any more: a tape that has no room for it is of no use. */
+static void
+record_late(agent_op *op, const tutti_tape_entry *entry, tutti_tape *tape)
+{
+    tutti_tape_record *record = NULL;
+
+    if (agent_recording_is_on(op, tape, 0)) {
+        return;
+    }
+    if (tutti_tape_record_new(tape, entry, &record, NULL) != TUTTI_OK) {
+        tape->lossy = true;
+        return;
+    }
+    record->of_op = op->records; /* ended with the others */
+    op->records = record;
+}
+
+static void
+record_names(agent_op *op)
+{
+    agent_late *late = op->late;
+    tutti_bytes names = {late->names, late->names_size};
+    char name[TUTTI_NAME_MAX + 1];
+    tutti_tape *tape;
+
+    late->entry.args = &op->op.args;
+    if (tutti_grad_op_check(late->entry.args, false, NULL) != TUTTI_OK) {
+        return;
+    }
+    while (tutti_tensor_meta_next(&names, name)) {
+        if (tutti_tape_find(op->agent->tapes, name, &tape, NULL) == TUTTI_OK) {
+            record_late(op, &late->entry, tape);
+        }
+    }
+}
+
+void
+agent_tensor_meta_end(agent_op *op)
+{
+    agent_late *late = op->late;
+
+    if (!op->failed && late->names != NULL) {
+        record_names(op);
+    }
+    free(late->names);
+    free(late);
+    op->late = NULL;
+}
+
+/* ------------------------------------------------------------------------------ recording mask */
+
+/* What the op, or one tensor of a list, gives and gets. */
+static const void *
+input_of(const agent_op *op, uint32_t part)
+{
+    return op->list != NULL ? op->list->in[part].data : op->op.input;
+}
+
+static const void *
+output_of(const agent_op *op, uint32_t part)
+{
+    return op->list != NULL ? op->list->out[part].data : op->op.output;
+}
+
+/* In host memory: the mask is calculated when the result is there; the input may be gone by then.
+ */
+static tutti_code
+make_mask(const agent_op *op, tutti_tape_entry *entry, tutti_error *err)
+{
+    const void *input = input_of(op, entry->part);
+    tutti_spec spec = entry->args->spec;
+    tutti_code code = TUTTI_OK;
+
+    entry->kept = NULL;
+    if (input == output_of(op, entry->part)) {
+        code = tutti_tensor_new(op->agent->space, &spec, false, &entry->kept, err);
+        if (code == TUTTI_OK) {
+            memcpy(entry->kept->data, input, (size_t)entry->kept->bytes);
+        }
+    }
+    spec.dtype = TUTTI_DTYPE_BOOL;
+    if (code == TUTTI_OK) {
+        code = tutti_tensor_new(op->agent->space, &spec, false, &entry->mask, err);
+    }
+    if (code != TUTTI_OK) {
+        tutti_tensor_unref(entry->kept);
+    }
+    return code;
+}
+
+/* What another tape keeps of the same tensor. */
+static const tutti_tape_record *
+find_kept(const agent_op *op, uint32_t part)
+{
+    const tutti_tape_record *record = op->records;
+
+    while (record != NULL && (record->part != part || record->made == NULL)) {
+        record = record->of_op;
+    }
+    return record;
+}
+
+static tutti_code
+make_room_mask(agent_op *op, tutti_error *err)
+{
+    if (op->kept == NULL) {
+        op->kept = calloc(op->list != NULL ? op->list->in_count : 1, sizeof(op->kept[0]));
+        op->op.kept = op->kept;
+    }
+    return op->kept != NULL
+               ? TUTTI_OK
+               : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to record an op");
+}
+
+static tutti_code
+keep_both(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
+{
+    const tutti_tape_record *other = find_kept(op, entry->part);
+    tutti_code code = TUTTI_OK;
+
+    entry->kept = other != NULL ? other->kept : NULL;
+    entry->made = other != NULL ? other->made : NULL;
+    if (other != NULL) {
+        tutti_tensor_ref(entry->kept);
+        tutti_tensor_ref(entry->made);
+        return TUTTI_OK;
+    }
+    code = make_room_mask(op, err);
+    if (code == TUTTI_OK) {
+        code = tutti_tensor_new(op->space, &entry->args->spec, false, &entry->kept, err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_tensor_new(op->space, &entry->args->spec, false, &entry->made, err);
+    }
+    if (code != TUTTI_OK) {
+        tutti_tensor_unref(entry->kept);
+        return code;
+    }
+    op->kept[entry->part] = (tutti_coll_kept){entry->kept->data, entry->made->data};
+    return TUTTI_OK;
+}
+
+static tutti_code
+record_mask(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
+{
+    return op->op.args.on_device ? keep_both(op, entry, err) : make_mask(op, entry, err);
+}
+
+void
+agent_recording_computed(agent_op *op)
+{
+    const tutti_tape_record *record;
+
+    for (record = op->records; record != NULL; record = record->of_op) {
+        if (record->mask != NULL) {
+            tutti_grad_op_mask(&record->args.spec,
+                               record->kept != NULL ? record->kept->data
+                                                    : input_of(op, record->part),
+                               output_of(op, record->part), record->mask->data);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------ recording list */
+
+static bool
+is_use_traced(const agent_op *op, const tutti_lock *lock)
+{
+    return lock != NULL &&
+           tutti_tapes_first_var(op->agent->tapes, tutti_table_number(lock)) != NULL;
+}
+
+static bool
+is_list_traced(const agent_op *op)
+{
+    bool traced = op->tape_count > 0 || is_use_traced(op, op->in);
+    uint32_t i;
+
+    for (i = 0; i < op->list->in_count && !traced; i++) {
+        traced = is_use_traced(op, op->list->in_locks[i]);
+    }
+    return traced && !op->options.no_grad;
+}
+
+/* One tensor of a coalesced op, as an op of its own. */
+static void
+describe_part(const agent_op *op, uint32_t i, tutti_coll_args *args, tutti_tape_entry *ret)
+{
+    const agent_list *list = op->list;
+    const tutti_spec nothing = {.dtype = TUTTI_DTYPE_NONE};
+    const tutti_lock *in = list->in_locks[i];
+    const tutti_lock *out = op->no_result ? NULL : list->out_locks[i];
+
+    *args = op->op.args;
+    args->coalesced = false;
+    args->list = NULL;
+    args->list_count = 0;
+    args->has_spec = true;
+    args->spec = list->in[i].spec;
+    args->axis = list->in[i].axis;
+    agent_recording_describe(op, op->no_result ? &nothing : &list->out[i].spec, ret);
+    ret->args = args;
+    ret->part = i;
+    ret->in_tensor = in == NULL ? 0 : tutti_table_number(in);
+    if (out != NULL) {
+        ret->out_tensor = tutti_table_number(out);
+        ret->out_spec = tutti_table_tensor(op->agent->table, out)->spec;
+    }
+}
+
+static tutti_code
+record_parts(agent_op *op, tutti_error *err)
+{
+    tutti_coll_args args;
+    tutti_tape_entry entry;
+    uint32_t i;
+
+    for (i = 0; i < op->list->in_count; i++) {
+        describe_part(op, i, &args, &entry);
+        TUTTI_TRY(agent_recording_one(op, &entry, err));
+    }
+    return TUTTI_OK;
+}
+
+static void
+forget_outputs(const agent_op *op)
+{
+    uint32_t i;
+
+    for (i = 0; i < op->list->given_count && !op->options.no_grad; i++) {
+        tutti_tapes_overwrite(op->agent->tapes, tutti_table_number(op->list->out_locks[i]));
+    }
+}
+
+tutti_code
+agent_recording_list(agent_op *op, tutti_error *err)
+{
+    const tutti_coll_args *args = &op->op.args;
+    tutti_code code = TUTTI_OK;
+
+    if (!is_list_traced(op)) {
+        forget_outputs(op);
+    } else if (args->coalesced && args->form != TUTTI_FORM_LIST &&
+               !tutti_coll_is_from_root(args->kind)) {
+        code = record_parts(op, err);
+    } else {
+        code =
+            TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "TRACED_LIST",
+                           "lists by rank, and those from a root, are not recorded, and a tensor "
+                           "is traced: call it for each tensor, or with no_grad");
+    }
+    agent_recording_drop_names(op);
+    return code;
 }

@@ -31,8 +31,6 @@ bool agent_recording_is_on(const agent_op *op, const tutti_tape *tape, uint32_t 
 /* The same of an op on a list: a coalesced one is as many ops. TUTTI_INVALID_ARGUMENT TRACED_LIST
  */
 tutti_code agent_recording_list(agent_op *op, tutti_error *err);
-/* What the gradient op of a max or min will need, as far as that is to be kept: in the entry. */
-tutti_code agent_recording_mask(agent_op *op, tutti_tape_entry *entry, tutti_error *err);
 void agent_recording_computed(agent_op *op); /* engine's thread: result and input are still there */
 void agent_recording_end(agent_op *op);      /* it is over, its tensors are still claimed */
 

@@ -12,7 +12,6 @@
 #include "server/agent/member/member.h"
 #include "server/agent/op/coordinator_request.h"
 #include "server/agent/op/group.h"
-#include "server/agent/op/group_backoff.h"
 #include "server/agent/state/device.h"
 #include "server/agent/state/state.h"
 #include "tutti/v1/coordinator_service.pb-c.h"

@@ -16,11 +16,16 @@
 #include "base/os/log.h"
 #include "server/agent/member/member_private.h"
 #include "server/agent/op/group.h"
-#include "server/agent/op/group_backoff.h"
 #include "server/agent/record/progress.h"
 #include "server/agent/state/hooks.h"
 #include "server/agent/state/state.h"
 #include "server/agent/tensor/table.h"
+
+/* join_deadline.c: from now, in all. What is waited for is in `waits`. */
+static void limit_join(struct agent_member *self);
+
+/* join_advice.c: what to do about it; NULL: nothing more than its text says. */
+static const char *advise(const tutti_error *err);
 
 #define RETRY_MIN_NS (200 * TUTTI_NS_PER_MS)
 #define RETRY_MAX_NS (5 * TUTTI_NS_PER_S)
@@ -223,7 +228,7 @@ join_failed(struct agent_member *self, const tutti_error *err)
         /* Once, while this loop has nothing else to do than to wait for the coordinator. */
         tutti_rpc_channel_name_certificate(self->agent->coordinator, &all);
     }
-    advice = agent_join_advice(&all);
+    advice = advise(&all);
     if (advice != NULL) {
         char text[sizeof(all.text)];
 
@@ -269,7 +274,7 @@ begin_join(struct agent_member *self)
 
     if (self->began_ns == 0) {
         self->began_ns = tutti_clock_ns();
-        agent_join_limit(self);
+        limit_join(self);
     }
     self->state = MEMBER_JOIN;
     if (agent_wire_join(self->agent, &ops, &self->flow, &err) != TUTTI_OK) {
@@ -442,4 +447,74 @@ begin_session(struct agent_member *self)
     self->beat.on_expiry = on_beat;
     tutti_rpc_loop_timer_start(self->agent->control, &self->beat,
                                tutti_clock_ns() + self->heartbeat_ns);
+}
+
+/* ------------------------------------------------------------------------------ join advice */
+
+typedef struct piece {
+    const char *reason; /* of the error; NULL = any */
+    const char *words;  /* in its text; NULL = any */
+    const char *advice;
+} piece;
+
+/* The first that fits. */
+static const piece pieces[] = {
+    {"UNREACHABLE", "its certificate is for",
+     "name it as its certificate does (--coordinator), or say that name (--coordinator-name)"},
+    {"UNREACHABLE", "its certificate is not signed",
+     "give the authority that signed it (--coordinator-ca)"},
+    {"UNREACHABLE", "it wants a client certificate",
+     "give one (--coordinator-cert, --coordinator-key)"},
+    {"UNREACHABLE", "perhaps it wants TLS",
+     "see --coordinator-ca for TLS, --coordinator-cert and --coordinator-key for a certificate"},
+    {"UNREACHABLE", "does not speak TLS", "leave --coordinator-ca out"},
+    {"UNREACHABLE", "nothing listens there",
+     "start tutti-coordinator there, or say where it is (--coordinator)"},
+    {"UNREACHABLE", "there is no such socket",
+     "start tutti-coordinator there, or say where it is (--coordinator)"},
+    {"NO_TOKEN", NULL, "give one (--coordinator-token)"},
+    {NULL, "there is no method /tutti.v1.CoordinatorService",
+     "this is no coordinator: say where it is (--coordinator)"},
+};
+
+static const char *
+advise(const tutti_error *err)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
+        if ((pieces[i].reason == NULL || strcmp(err->reason, pieces[i].reason) == 0) &&
+            (pieces[i].words == NULL || strstr(err->text, pieces[i].words) != NULL)) {
+            return pieces[i].advice;
+        }
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------ join deadline */
+
+static void
+on_limit(tutti_timer *timer)
+{
+    struct agent_member *self = tutti_container_of(timer, struct agent_member, limit);
+    tutti_error late;
+
+    if (self->agent->state != AGENT_JOINING) {
+        return;
+    }
+    (void)TUTTI_FAIL_FOR(&late, TUTTI_DEADLINE_EXCEEDED, "JOIN_TIMEOUT",
+                         "not joined within %.3g s (--join-timeout): %s",
+                         (double)self->agent->options->join_timeout_ns / TUTTI_NS_PER_S,
+                         self->waits[0] != '\0' ? self->waits : "the coordinator has not answered");
+    self->agent->hooks->give_up(self->agent, &late);
+}
+
+static void
+limit_join(struct agent_member *self)
+{
+    const uint64_t limit = self->agent->options->join_timeout_ns;
+
+    self->limit.on_expiry = on_limit;
+    tutti_rpc_loop_timer_start(self->agent->control, &self->limit,
+                               limit == 0 ? TUTTI_TIMERS_NEVER : tutti_clock_ns() + limit);
 }

@@ -50,10 +50,4 @@ void agent_partition_watch(struct agent_member *self, uint64_t timeout_ns);    /
 void agent_partition_end(struct agent_member *self);                           /* it spoke */
 void agent_partition_check(struct agent_member *self, const tutti_error *err); /* a session ended */
 
-/* join_advice.c: what to do about it; NULL: nothing more than its text says. */
-const char *agent_join_advice(const tutti_error *err);
-
-/* join_deadline.c: from now, in all. What is waited for is in `waits`. */
-void agent_join_limit(struct agent_member *self);
-
 #endif

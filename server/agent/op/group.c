@@ -13,7 +13,6 @@
 #include "base/error/fail.h"
 #include "base/os/clock.h"
 #include "base/os/log.h"
-#include "server/agent/op/group_backoff.h"
 #include "server/agent/op/group_lookup.h"
 #include "server/agent/record/progress.h"
 #include "server/agent/state/algorithms.h"
@@ -21,6 +20,8 @@
 #include "server/agent/state/hooks.h"
 #include "server/agent/state/op.h"
 #include "server/agent/state/state.h"
+
+static bool is_backing_off(agent_group *group, const agent_op *op);
 
 agent_group *
 agent_group_find(tutti_agent *agent, const char *name)
@@ -62,7 +63,7 @@ next_op(agent_group *group)
         return NULL;
     }
     op = tutti_container_of(group->queue.next, agent_op, link);
-    return op->ready && !agent_group_backs_off(group, op) ? op : NULL;
+    return op->ready && !is_backing_off(group, op) ? op : NULL;
 }
 
 void
@@ -357,4 +358,217 @@ agent_groups_free(tutti_agent *agent)
         tutti_map_remove(&agent->groups, node);
         free(group);
     }
+}
+
+/* ------------------------------------------------------------------------------ backoff */
+
+#define LOOK_AGAIN_NS (10 * TUTTI_NS_PER_MS)
+
+static void
+on_backoff(tutti_timer *timer)
+{
+    agent_group *group = tutti_container_of(timer, agent_group, backoff);
+
+    if (group->change_ns == 0) {
+        agent_group_dispatch(group);
+    } else if (tutti_list_empty(&group->running) || group->change_ns <= tutti_clock_ns()) {
+        agent_world_changed(group->agent, group->next_epoch, "has left");
+    } else {
+        agent_group_watch(group);
+    }
+}
+
+void
+agent_group_watch(agent_group *group)
+{
+    group->backoff.on_expiry = on_backoff;
+    tutti_rpc_loop_timer_start(group->agent->control, &group->backoff,
+                               tutti_clock_ns() + LOOK_AGAIN_NS);
+}
+
+static bool
+is_backing_off(agent_group *group, const agent_op *op)
+{
+    tutti_agent *agent = group->agent;
+    const uint64_t now = tutti_clock_ns();
+    uint64_t until = agent->settled_ns;
+
+    if (group->broken && op->enqueued_ns + AGENT_BACKOFF_NS > until) {
+        until = op->enqueued_ns + AGENT_BACKOFF_NS;
+    }
+    if (group->change_ns != 0 && !op->failed) {
+        return true; /* its world is another one soon: agent_group_watch */
+    }
+    if (op->failed || until <= now || agent->state != AGENT_JOINED) {
+        return false;
+    }
+    group->backoff.on_expiry = on_backoff;
+    tutti_rpc_loop_timer_start(agent->control, &group->backoff, until);
+    return true;
+}
+
+bool
+agent_group_has(const agent_group *group, uint32_t rank)
+{
+    const uint32_t *ranks = tutti_coll_group_ranks(group->coll);
+    uint32_t i;
+
+    for (i = 0; i < tutti_coll_group_size(group->coll); i++) {
+        if (ranks[i] == rank) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The group may be gone, so it is looked for; most ends are successes with nothing broken. */
+void
+agent_groups_note_end(tutti_agent *agent, const agent_op *op)
+{
+    const bool lost = op->failed && (strcmp(op->err.reason, "RANK_LOST") == 0 ||
+                                     strcmp(op->err.reason, "RANK_LEAVING") == 0);
+    tutti_map_node *node;
+    bool any = false;
+
+    if (op->op.group == NULL || (!lost && (op->failed || !agent->broken))) {
+        return;
+    }
+    for (node = tutti_map_first(&agent->groups); node != NULL; node = tutti_map_next(node)) {
+        agent_group *group = tutti_container_of(node, agent_group, by_name);
+
+        if (group->coll == op->op.group) {
+            group->broken = lost;
+        }
+        any = any || group->broken;
+    }
+    agent->broken = any;
+}
+
+void
+agent_groups_note_lost(tutti_agent *agent, uint32_t rank)
+{
+    tutti_map_node *node;
+
+    for (node = tutti_map_first(&agent->groups); node != NULL; node = tutti_map_next(node)) {
+        agent_group *group = tutti_container_of(node, agent_group, by_name);
+
+        if (group->coll != NULL && agent_group_has(group, rank)) {
+            group->broken = true;
+            agent->broken = true;
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------ epoch */
+
+#define SETTLE_NS TUTTI_NS_PER_S
+
+static void
+say_leaving(agent_group *group)
+{
+    if (group->agent->draining && group->coll != NULL) {
+        tutti_coll_group_leave(group->coll, "stopped");
+    }
+}
+
+bool
+agent_groups_leave(tutti_agent *agent)
+{
+    tutti_map_node *node;
+    tutti_map_node *next;
+    bool any = false;
+    tutti_error why;
+
+    (void)agent_check_open(agent, &why);
+    for (node = tutti_map_first(&agent->groups); node != NULL; node = next) {
+        agent_group *group = tutti_container_of(node, agent_group, by_name);
+
+        next = tutti_map_next(node);
+        any = any || group->coll != NULL;
+        say_leaving(group);
+        agent_group_fail_before(group, 0, &why);
+        agent_group_dispatch(group);
+    }
+    return any;
+}
+
+/* A rank is back: its groups begin a new epoch, and count from one again. */
+void
+agent_groups_renew(tutti_agent *agent, uint32_t rank, uint64_t epoch)
+{
+    tutti_map_node *node;
+    tutti_map_node *next;
+
+    for (node = tutti_map_first(&agent->groups); node != NULL; node = next) {
+        agent_group *group = tutti_container_of(node, agent_group, by_name);
+        tutti_error err;
+
+        next = tutti_map_next(node);
+        if (group->coll == NULL || epoch <= group->epoch || !agent_group_has(group, rank)) {
+            continue;
+        }
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "EPOCH_CHANGED",
+                             "group %s: rank %" PRIu32 " has come back: call again", group->name,
+                             rank);
+        group->epoch = epoch;
+        group->entered = 0;
+        agent_group_changed(group);
+        group->broken = false;
+        agent_group_fail_before(group, tutti_clock_ns() - AGENT_BACKOFF_NS, &err);
+        tutti_coll_group_renew(group->coll, epoch);
+        say_leaving(group);
+        agent_group_count_again(group);
+        TUTTI_LOG("agent", INFO, "group %s goes on at epoch %" PRIu64, group->name, epoch);
+        agent_group_dispatch(group);
+    }
+}
+
+static agent_group *
+find_world(tutti_agent *agent, uint64_t epoch)
+{
+    tutti_map_node *node = tutti_map_find(&agent->groups, tutti_bytes_of("world"));
+    agent_group *group = node == NULL ? NULL : tutti_container_of(node, agent_group, by_name);
+    const bool changes =
+        agent->elastic && group != NULL && group->coll != NULL && epoch > group->epoch;
+
+    return changes ? group : NULL;
+}
+
+bool
+agent_world_settles(tutti_agent *agent, uint64_t epoch)
+{
+    agent_group *group = find_world(agent, epoch);
+
+    if (group == NULL || tutti_list_empty(&group->running)) {
+        return false;
+    }
+    group->next_epoch = epoch;
+    group->change_ns = tutti_clock_ns() + SETTLE_NS;
+    agent_group_watch(group);
+    return true;
+}
+
+void
+agent_world_changed(tutti_agent *agent, uint64_t epoch, const char *why)
+{
+    agent_group *group = find_world(agent, epoch);
+    tutti_error err;
+
+    if (group == NULL) {
+        return;
+    }
+    group->change_ns = 0;
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "EPOCH_CHANGED",
+                         "group world: a member %s (epoch %" PRIu64 "): call again", why, epoch);
+    tutti_coll_group_renew(group->coll, epoch); /* what runs fails by that name */
+    tutti_coll_group_close(group->coll);
+    group->coll = NULL;
+    group->broken = false;
+    agent_group_fail_before(group, tutti_clock_ns() - AGENT_BACKOFF_NS, &err);
+    group->sequence = 0;
+    if (!tutti_list_empty(&group->queue)) {
+        group->asking = true;
+        agent_wire_get_group(group);
+    }
+    agent_group_dispatch(group);
 }

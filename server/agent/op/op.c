@@ -16,7 +16,6 @@
 #include "server/agent/op/answers.h"
 #include "server/agent/op/deadline.h"
 #include "server/agent/op/group.h"
-#include "server/agent/op/group_backoff.h"
 #include "server/agent/op/list.h"
 #include "server/agent/op/sync.h"
 #include "server/agent/op/works.h"

@@ -6,7 +6,7 @@
 #include "server/agent/service/services.h"
 #include "server/agent/service/types_pb.h"
 #include "server/agent/state/state.h"
-#include "server/agent/stream/commands.h"
+#include "server/agent/stream/stream.h"
 #include "tutti/v1/commands_service.pb-c.h"
 
 /* ------------------------------------------------------------------------------ answers */

@@ -1,11 +1,15 @@
 #include "server/agent/tensor/table.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/data/id.h"
+#include "base/data/ref.h"
 #include "base/error/fail.h"
+#include "base/error/text.h"
 #include "server/agent/tensor/table_private.h"
 
 /* For a failed tensor when there is no memory to keep why: it must not pass for a good one. */
@@ -337,4 +341,174 @@ tutti_table_count(tutti_table *table)
     count = table->by_number.count;
     agent_table_unlock(table);
     return count;
+}
+
+/* ------------------------------------------------------------------------------ finding */
+
+static tutti_code
+parse_handle(const char *text, tutti_ref *ret, tutti_error *err)
+{
+    if (!tutti_ref_parse(text, "tensor", ret)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_HANDLE",
+                              "\"%.80s\" is no handle of a tensor, they look like "
+                              "tensor:0.0123456789abcdef.1",
+                              text);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_entry *
+find_number(const tutti_table *table, uint64_t number)
+{
+    unsigned char key[8];
+    tutti_map_node *node = tutti_map_find(&table->by_number, tutti_map_key_u64(key, number));
+
+    return node == NULL ? NULL : tutti_container_of(node, tutti_entry, by_number);
+}
+
+static tutti_code
+find_handle(const tutti_table *table, const char *text, tutti_entry **ret, tutti_error *err)
+{
+    tutti_ref parts;
+
+    TUTTI_TRY(parse_handle(text, &parts, err));
+    if (parts.incarnation != table->incarnation) {
+        return parts.rank == table->rank
+                   ? TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "STALE_HANDLE",
+                                    "%s belongs to a former process of rank %" PRIu32
+                                    ": its tensors are gone",
+                                    text, parts.rank)
+                   : TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "FOREIGN_HANDLE",
+                                    "%s belongs to rank %" PRIu32 ", this is rank %" PRIu32, text,
+                                    parts.rank, table->rank);
+    }
+    *ret = find_number(table, parts.number);
+    if (*ret == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_TENSOR", "%s was deleted, or never was",
+                              text);
+    }
+    return TUTTI_OK;
+}
+
+tutti_code
+agent_table_find(const tutti_table *table, const char *text, tutti_entry **ret, tutti_error *err)
+{
+    tutti_map_node *node;
+
+    if (strncmp(text, "tensor:", 7) == 0) {
+        return find_handle(table, text, ret, err);
+    }
+    if (text[0] == '\0') {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_HANDLE",
+                              "an empty handle, need tensor:... or a name");
+    }
+    TUTTI_TRY(tutti_check_name(text, "tensor", err));
+    node = tutti_map_find(&table->by_name, tutti_bytes_of(text));
+    if (node == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_TENSOR", "no tensor is named \"%s\"", text);
+    }
+    *ret = tutti_container_of(node, tutti_entry, by_name);
+    return TUTTI_OK;
+}
+
+void
+agent_table_format_handle(const tutti_entry *entry, char ret[TUTTI_TABLE_HANDLE_SIZE])
+{
+    const tutti_ref ref = {entry->rank, entry->incarnation, entry->number};
+
+    tutti_ref_format(&ref, "tensor", ret, TUTTI_TABLE_HANDLE_SIZE);
+}
+
+/* ------------------------------------------------------------------------------ leases */
+
+typedef struct lease {
+    tutti_map_node node;
+    unsigned char key[8];
+    uint64_t number;
+} lease;
+
+static lease *
+find_lease(const tutti_table *table, uint64_t number)
+{
+    unsigned char key[8];
+    tutti_map_node *node = tutti_map_find(&table->leases, tutti_map_key_u64(key, number));
+
+    return node == NULL ? NULL : tutti_container_of(node, lease, node);
+}
+
+tutti_code
+tutti_table_open_lease(tutti_table *table, uint64_t leases_max, uint64_t *ret_lease,
+                       tutti_error *err)
+{
+    lease *self = calloc(1, sizeof(*self));
+    tutti_code code = TUTTI_OK;
+
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a lease");
+    }
+    agent_table_lock(table);
+    if (table->leases.count >= leases_max) {
+        code = TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "LEASE_LIMIT",
+                              "%zu leases are open, the limit (--leases-max)", table->leases.count);
+    } else {
+        do {
+            self->number = tutti_id_draw();
+        } while (find_lease(table, self->number) != NULL);
+        self->node.key = tutti_map_key_u64(self->key, self->number);
+        (void)tutti_map_add(&table->leases, &self->node);
+        *ret_lease = self->number;
+        self = NULL;
+    }
+    agent_table_unlock(table);
+    free(self);
+    return code;
+}
+
+tutti_code
+agent_table_check_lease(const tutti_table *table, uint64_t number, tutti_error *err)
+{
+    if (number == 0 || find_lease(table, number) != NULL) {
+        return TUTTI_OK;
+    }
+    return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "LEASE_OVER",
+                          "lease %" PRIu64 " is over, its stream has ended: open another one",
+                          number);
+}
+
+size_t
+tutti_table_close_lease(tutti_table *table, uint64_t number)
+{
+    tutti_map_node *node;
+    tutti_map_node *next;
+    lease *self;
+    size_t ended = 0;
+
+    agent_table_lock(table);
+    self = find_lease(table, number);
+    if (self != NULL) {
+        tutti_map_remove(&table->leases, &self->node);
+    }
+    for (node = tutti_map_first(&table->by_number); self != NULL && node != NULL; node = next) {
+        tutti_entry *entry = tutti_container_of(node, tutti_entry, by_number);
+
+        next = tutti_map_next(node);
+        if (entry->lease == number) {
+            agent_table_unlist(table, entry);
+            ended++;
+        }
+    }
+    agent_table_unlock(table);
+    free(self);
+    return ended;
+}
+
+void
+agent_table_free_leases(tutti_table *table)
+{
+    tutti_map_node *node;
+
+    while ((node = tutti_map_first(&table->leases)) != NULL) {
+        tutti_map_remove(&table->leases, node);
+        free(tutti_container_of(node, lease, node));
+    }
 }

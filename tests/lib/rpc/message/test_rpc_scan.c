@@ -6,8 +6,8 @@
  */
 #include "support/testing.h"
 
-#include "rpc/message/arena.h"
 #include "rpc/message/check.h"
+#include "rpc/message/message.h"
 #include "rpc/message/scan.h"
 
 #define FIELD 100

@@ -1,6 +1,6 @@
 /* Private to client: calls as commands of a stream. */
-#ifndef TUTTI_CLIENT_CONN_COMMAND_PB_H
-#define TUTTI_CLIENT_CONN_COMMAND_PB_H
+#ifndef TUTTI_CLIENT_CONN_COMMAND_STREAM_PB_H
+#define TUTTI_CLIENT_CONN_COMMAND_STREAM_PB_H
 
 #include "client/conn/conn_pool.h"
 #include "tutti/v1/commands_service.pb-c.h"

@@ -6,8 +6,8 @@
  * thread and leave on the stream's loop, together with others that have come meanwhile; one that is
  * alone leaves at once. The lock guards what these share.
  */
-#ifndef TUTTI_SERVER_AGENT_STREAM_COMMANDS_H
-#define TUTTI_SERVER_AGENT_STREAM_COMMANDS_H
+#ifndef TUTTI_SERVER_AGENT_STREAM_STREAM_H
+#define TUTTI_SERVER_AGENT_STREAM_STREAM_H
 
 #include <pthread.h>
 
@@ -62,7 +62,7 @@ struct agent_stream {
     tutti_error last;   /* what the stream ends with */
 };
 
-/* ------------------------------------------------------------------ stream.c */
+/* ------------------------------------------------------------------ the stream */
 
 /* NULL: no memory. Freed when its call has ended. */
 agent_stream *agent_stream_new(tutti_agent *agent, tutti_rpc_call *call);
@@ -88,7 +88,7 @@ void agent_stream_written(agent_stream *stream);
 /* Nobody listens any more (`gone`), or the agent stops. */
 void agent_stream_cancel(agent_stream *stream, bool gone);
 
-/* ------------------------------------------------------------------ commands.c */
+/* ------------------------------------------------------------------ its commands */
 
 /* The call of a command has its answer: a tutti_rpc_nested_fn for an agent_command. */
 void agent_command_on_answer(void *arg, const struct ProtobufCMessage *response,
@@ -106,7 +106,7 @@ void agent_command_free(agent_command *command, bool delivered);
 void agent_stream_launch(agent_stream *stream);
 void agent_stream_on_launch(tutti_rpc_task *task); /* the same, as a task */
 
-/* ------------------------------------------------------------------ commands_pb.c */
+/* ------------------------------------------------------------------ commands as protobuf */
 
 /*
  * The response to a command, packed; NULL: no memory.

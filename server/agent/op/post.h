@@ -1,8 +1,8 @@
 /*
- * Where an op happens.
+ * Where an op happens (its device, and where its new results go), and how its result is posted.
  */
-#ifndef TUTTI_SERVER_AGENT_OP_PLACE_H
-#define TUTTI_SERVER_AGENT_OP_PLACE_H
+#ifndef TUTTI_SERVER_AGENT_OP_POST_H
+#define TUTTI_SERVER_AGENT_OP_POST_H
 
 #include "server/agent/state/types.h"
 #include "tutti/error.h"
