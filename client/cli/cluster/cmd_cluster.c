@@ -9,8 +9,8 @@
 #include "client/cli/parse/parse.h"
 #include "client/cli/util/output.h"
 #include "client/cli/util/progress.h"
+#include "client/cli/util/result.h"
 #include "client/cli/util/state.h"
-#include "client/cli/util/table.h"
 #include "client/cli/util/values.h"
 
 #define START_TIMEOUT_MS 60000
@@ -148,32 +148,45 @@ cli_cluster_stop(cli *self)
     return code == TUTTI_OK ? CLI_FINE : cli_failed(self, NULL, &err);
 }
 
-static void
-add_cluster_row(cli_table *table, const char *name, const state_process *process)
+static cli_style
+write_process(FILE *out, const json_t *row, const char *key)
 {
-    const bool alive = cluster_process_is_alive(process);
+    const json_t *rank = json_object_get(row, key);
 
-    cli_table_add(table, "%s", name);
-    cli_table_add_styled(table, alive ? CLI_GREEN : CLI_RED, alive ? "runs" : "is gone");
-    cli_table_add(table, "%ld", (long)process->pid);
-    cli_table_add(table, "%s", process->address);
-    cli_table_add(table, "%s", process->log);
+    if (rank == NULL) {
+        (void)fputs("coordinator", out);
+    } else {
+        (void)fprintf(out, "agent %" JSON_INTEGER_FORMAT, json_integer_value(rank));
+    }
+    return CLI_PLAIN;
 }
 
-static void
-print_cluster(const cli *self, const state *cluster)
+static cli_style
+write_alive(FILE *out, const json_t *row, const char *key)
 {
-    cli_table *table = cli_table_new("PROCESS|STATE|>PID|ADDRESS|LOG");
-    char name[32];
-    uint32_t i;
+    const bool alive = json_is_true(json_object_get(row, key));
 
-    add_cluster_row(table, "coordinator", &cluster->coordinator);
-    for (i = 0; i < cluster->rank_count; i++) {
-        (void)snprintf(name, sizeof(name), "agent %" PRIu32, i);
-        add_cluster_row(table, name, &cluster->ranks[i]);
-    }
-    cli_table_print(self, table);
-    cli_table_free(table);
+    (void)fputs(alive ? "runs" : "is gone", out);
+    return alive ? CLI_GREEN : CLI_RED;
+}
+
+static const cli_column process_columns[] = {
+    {"PROCESS", "rank", write_process},
+    {"STATE", "alive", write_alive},
+    {">PID", "pid", NULL},
+    {"ADDRESS", "address", NULL},
+    {"LOG", "log", NULL},
+    {0},
+};
+
+static void
+print_cluster(const cli *self, const json_t *document)
+{
+    json_t *rows = json_pack("[O]", json_object_get(document, "coordinator"));
+
+    (void)json_array_extend(rows, json_object_get(document, "agents"));
+    cli_print_rows(self, rows, process_columns);
+    json_decref(rows);
 }
 
 /* How many of its agents live. */
@@ -200,15 +213,18 @@ int
 cli_cluster_status(cli *self)
 {
     state cluster;
+    json_t *document;
     tutti_error err;
     bool whole = false;
     tutti_code code = open_cluster(self, false, &cluster, &err);
 
     if (code == TUTTI_OK) {
         whole = is_whole(&cluster);
-        if (!cli_print_json(self, json_cluster(&cluster))) {
-            print_cluster(self, &cluster);
+        document = json_cluster(&cluster);
+        if (!self->json) {
+            print_cluster(self, document);
         }
+        (void)cli_print_json(self, document);
     }
     state_fini(&cluster);
     return code != TUTTI_OK ? cli_failed(self, NULL, &err) : whole ? CLI_FINE : CLI_FAILED;
@@ -216,30 +232,64 @@ cli_cluster_status(cli *self)
 
 /* ------------------------------------------------------------------------------ all of them */
 
-static void
-add_cluster(cli_table *table, const state *cluster)
+static size_t
+count_agents_alive(const json_t *row)
 {
-    const uint32_t alive = count_alive(cluster);
-    const bool coordinator = cluster_process_is_alive(&cluster->coordinator);
+    const json_t *agents = json_object_get(row, "agents");
+    size_t count = 0;
+    size_t i;
 
-    cli_table_add(table, "%s", cluster->name);
-    if (is_whole(cluster)) {
-        cli_table_add_styled(table, cluster->ready ? CLI_GREEN : CLI_YELLOW,
-                             cluster->ready ? "runs" : "starting");
-    } else {
-        cli_table_add_styled(table, CLI_RED,
-                             alive == 0 && !coordinator ? "is gone"
-                             : coordinator              ? "lacks agents"
-                                                        : "lacks its coordinator");
+    for (i = 0; i < json_array_size(agents); i++) {
+        count += json_is_true(json_object_get(json_array_get(agents, i), "alive")) ? 1 : 0;
     }
-    cli_table_add(table, "%" PRIu32 " of %" PRIu32, alive, cluster->rank_count);
-    cli_table_add(table, "%s", cluster->coordinator.address);
-    cli_table_add(table, "%s", cluster->folder);
+    return count;
 }
+
+static cli_style
+write_cluster_state(FILE *out, const json_t *row, const char *key)
+{
+    const bool ready = json_is_true(json_object_get(row, key));
+    const bool coordinator =
+        json_is_true(json_object_get(json_object_get(row, "coordinator"), "alive"));
+    const size_t alive = count_agents_alive(row);
+
+    if (coordinator && alive == json_array_size(json_object_get(row, "agents"))) {
+        (void)fputs(ready ? "runs" : "starting", out);
+        return ready ? CLI_GREEN : CLI_YELLOW;
+    }
+    (void)fputs(alive == 0 && !coordinator ? "is gone"
+                : coordinator              ? "lacks agents"
+                                           : "lacks its coordinator",
+                out);
+    return CLI_RED;
+}
+
+static cli_style
+write_agents(FILE *out, const json_t *row, const char *key)
+{
+    (void)fprintf(out, "%zu of %zu", count_agents_alive(row),
+                  json_array_size(json_object_get(row, key)));
+    return CLI_PLAIN;
+}
+
+static cli_style
+write_coordinator(FILE *out, const json_t *row, const char *key)
+{
+    return cli_cell_value(out, json_object_get(row, key), "address");
+}
+
+static const cli_column cluster_columns[] = {
+    {"NAME", "name", NULL},
+    {"STATE", "ready", write_cluster_state},
+    {"AGENTS", "agents", write_agents},
+    {"COORDINATOR", "coordinator", write_coordinator},
+    {"FOLDER", "folder", NULL},
+    {0},
+};
 
 /* One that goes while we look is left out. */
 static void
-list_clusters(char **names, size_t count, cli_table *table, json_t *list)
+list_clusters(char **names, size_t count, json_t *list)
 {
     size_t i;
 
@@ -248,7 +298,6 @@ list_clusters(char **names, size_t count, cli_table *table, json_t *list)
 
         if (state_init(&cluster, names[i], NULL) == TUTTI_OK &&
             state_read(&cluster, NULL) == TUTTI_OK) {
-            add_cluster(table, &cluster);
             (void)json_array_append_new(list, json_cluster(&cluster));
         }
         state_fini(&cluster);
@@ -261,20 +310,15 @@ cli_cluster_list(cli *self)
     char **names = NULL;
     size_t count = 0;
     tutti_error err;
-    cli_table *table;
     json_t *list;
 
     if (state_names(&names, &count, &err) != TUTTI_OK) {
         return cli_failed(self, NULL, &err);
     }
-    table = cli_table_new("NAME|STATE|AGENTS|COORDINATOR|FOLDER");
     list = json_array();
-    list_clusters(names, count, table, list);
+    list_clusters(names, count, list);
     state_names_free(names, count);
-    if (!cli_print_json(self, json_pack("{s:o}", "clusters", list))) {
-        cli_table_print(self, table);
-    }
-    cli_table_free(table);
+    cli_print_result(self, json_pack("{s:o}", "clusters", list), "clusters", cluster_columns);
     return CLI_FINE;
 }
 

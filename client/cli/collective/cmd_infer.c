@@ -9,7 +9,7 @@
 #include "client/cli/connect/connect.h"
 #include "client/cli/parse/parse.h"
 #include "client/cli/util/output.h"
-#include "client/cli/util/table.h"
+#include "client/cli/util/result.h"
 #include "client/cli/util/values.h"
 
 #define RANKS_SHOWN_MAX 1024
@@ -98,36 +98,41 @@ document_inference(const inference *self)
                      (json_int_t)self->size, "results", results);
 }
 
-static void
-say_inference(const inference *self)
+/* A rank to which the op gives nothing has no dtype: "nothing", and empty cells behind it. */
+static cli_style
+write_dtype(FILE *out, const json_t *row, const char *key)
 {
-    cli *tool = self->what.self;
-    cli_table *table = cli_table_new(">GROUP RANK|DTYPE|SHAPE|>BYTES");
-    char word[CLI_WORD_SIZE];
-    uint32_t rank;
-
-    for (rank = 0; rank < self->size; rank++) {
-        const tutti_spec *result = &self->results[rank];
-        uint64_t bytes = 0;
-
-        if (self->only >= 0 && self->only != rank) {
-            continue;
-        }
-        cli_table_add(table, "%" PRIu32, rank);
-        if (result->dtype == TUTTI_DTYPE_NONE) {
-            cli_table_add(table, "nothing");
-            cli_table_add(table, " ");
-            cli_table_add(table, " ");
-            continue;
-        }
-        (void)tutti_spec_size(result, NULL, &bytes, NULL);
-        cli_table_add(table, "%s", tutti_dtype_name(result->dtype));
-        cli_table_add(table, "%s", cli_format_shape(result, word));
-        cli_table_add(table, "%" PRIu64, bytes);
-    }
-    cli_table_print(tool, table);
-    cli_table_free(table);
+    (void)fputs(json_object_get(row, key) == NULL ? "nothing" : cli_row_text(row, key), out);
+    return CLI_PLAIN;
 }
+
+static cli_style
+write_shape(FILE *out, const json_t *row, const char *key)
+{
+    if (json_object_get(row, key) == NULL) {
+        (void)fputc(' ', out);
+        return CLI_PLAIN;
+    }
+    return cli_cell_shape(out, row, key);
+}
+
+static cli_style
+write_bytes(FILE *out, const json_t *row, const char *key)
+{
+    if (json_object_get(row, key) == NULL) {
+        (void)fputc(' ', out);
+        return CLI_PLAIN;
+    }
+    return cli_cell_value(out, row, key);
+}
+
+static const cli_column inference_columns[] = {
+    {">GROUP RANK", "group_rank", NULL},
+    {"DTYPE", "dtype", write_dtype},
+    {"SHAPE", "shape", write_shape},
+    {">BYTES", "bytes", write_bytes},
+    {0},
+};
 
 static int
 run_inference(inference *self)
@@ -152,8 +157,8 @@ run_inference(inference *self)
         }
         code = ask_inference(self, client, &err);
     }
-    if (code == TUTTI_OK && !cli_print_json(tool, document_inference(self))) {
-        say_inference(self);
+    if (code == TUTTI_OK) {
+        cli_print_result(tool, document_inference(self), "results", inference_columns);
     }
     tutti_close(client);
     free(self->results);

@@ -5,7 +5,6 @@
 #include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
 #include "client/cli/util/output.h"
-#include "client/cli/util/table.h"
 
 json_t *
 cli_json_group(const tutti_group_info *info)
@@ -27,44 +26,22 @@ cli_json_ranks(const uint32_t *ranks, size_t count)
     return array;
 }
 
-void
-cli_format_ranks(const uint32_t *ranks, size_t count, char *ret, size_t size)
+/* How many ranks a group has. */
+static cli_style
+write_size(FILE *out, const json_t *row, const char *key)
 {
-    size_t used = 0;
-    size_t i;
-
-    ret[0] = '\0';
-    for (i = 0; i < count && used < size; i++) {
-        size_t last = i;
-
-        while (last + 1 < count && ranks[last + 1] == ranks[last] + 1) {
-            last++;
-        }
-        used += (size_t)snprintf(ret + used, size - used,
-                                 last > i ? "%s%" PRIu32 "-%" PRIu32 : "%s%" PRIu32,
-                                 i == 0 ? "" : ",", ranks[i], ranks[last]);
-        i = last;
-    }
+    (void)fprintf(out, "%zu", json_array_size(json_object_get(row, key)));
+    return CLI_PLAIN;
 }
 
-void
-cli_print_groups(const cli *self, const tutti_group_info *infos, size_t count)
-{
-    cli_table *table = cli_table_new("GROUP|>ID|>SIZE|>EPOCH|RANKS");
-    char ranks[1024];
-    size_t i;
-
-    for (i = 0; i < count; i++) {
-        cli_format_ranks(infos[i].ranks, infos[i].rank_count, ranks, sizeof(ranks));
-        cli_table_add(table, "%s", infos[i].name);
-        cli_table_add(table, "%" PRIu64, infos[i].id);
-        cli_table_add(table, "%" PRIu32, infos[i].rank_count);
-        cli_table_add(table, "%" PRIu64, infos[i].epoch);
-        cli_table_add(table, "%s", ranks);
-    }
-    cli_table_print(self, table);
-    cli_table_free(table);
-}
+const cli_column cli_group_columns[] = {
+    {"GROUP", "name", NULL},
+    {">ID", "id", NULL},
+    {">SIZE", "ranks", write_size},
+    {">EPOCH", "epoch", NULL},
+    {"RANKS", "ranks", cli_cell_ranks},
+    {0},
+};
 
 tutti_code
 cli_connect_member(cli *self, uint32_t rank, tutti_client **ret_client, tutti_error *err)

@@ -3,14 +3,13 @@
 #define TUTTI_CLIENT_CLI_CONNECT_RANKS_H
 
 #include "client/cli/cli.h"
+#include "client/cli/util/result.h"
 
 json_t *cli_json_ranks(const uint32_t *ranks, size_t count);
 json_t *cli_json_group(const tutti_group_info *info);
 
-/* "0-3,7": runs that go up by one; the order counts. */
-void cli_format_ranks(const uint32_t *ranks, size_t count, char *ret, size_t size);
-
-void cli_print_groups(const cli *self, const tutti_group_info *infos, size_t count);
+/* Columns of a table of cli_json_group's. */
+extern const cli_column cli_group_columns[];
 
 /* The agent of a rank speaks, unless --rank names another: a member has to. */
 tutti_code cli_connect_member(cli *self, uint32_t rank, tutti_client **ret_client,

@@ -8,7 +8,7 @@
 #include "client/cli/diagnose/doctor.h"
 #include "client/cli/parse/parse.h"
 #include "client/cli/util/output.h"
-#include "client/cli/util/table.h"
+#include "client/cli/util/result.h"
 #include "client/cli/util/values.h"
 
 #define SHOWN_MAX 64 /* findings; --json has all */
@@ -61,18 +61,6 @@ ask_all_doctor(const cli *self, doctor *all, uint32_t wait_ms)
 
 /* ------------------------------------------------------------------------------ telling */
 
-static size_t
-count_reached(const doctor_patient *patient)
-{
-    size_t count = 0;
-    size_t i;
-
-    for (i = 0; i < patient->reach_count; i++) {
-        count += patient->reaches[i].reached ? 1 : 0;
-    }
-    return count;
-}
-
 /* -1 = no limit. */
 static json_int_t
 json_limit(uint64_t limit)
@@ -119,15 +107,15 @@ json_patient(const tutti_rank_info *info, const doctor_patient *patient)
     const tutti_self_check *self_check = &patient->self_check;
 
     if (!patient->answered) {
-        return json_pack("{s:I, s:s, s:b}", "rank", (json_int_t)info->rank, "host", info->host,
-                         "answered", 0);
+        return json_pack("{s:I, s:s, s:s, s:b}", "rank", (json_int_t)info->rank, "host", info->host,
+                         "address", info->address, "answered", 0);
     }
     return json_pack(
-        "{s:I, s:s, s:b, s:I, s:s, s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:I, s:I, s:I, s:f, s:f, "
-        "s:o}",
-        "rank", (json_int_t)self_check->rank, "host", self_check->host, "answered", 1, "pid",
-        (json_int_t)self_check->pid, "version", self_check->version, "kernel", self_check->kernel,
-        "device", self_check->device, "addresses",
+        "{s:I, s:s, s:s, s:b, s:I, s:s, s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:I, s:I, s:I, s:f, "
+        "s:f, s:o}",
+        "rank", (json_int_t)info->rank, "host", info->host, "address", info->address, "answered", 1,
+        "pid", (json_int_t)self_check->pid, "version", self_check->version, "kernel",
+        self_check->kernel, "device", self_check->device, "addresses",
         json_texts(self_check->addresses[0], sizeof(self_check->addresses[0]),
                    self_check->address_count),
         "transports", self_check->transports, "net_devices", self_check->net_devices,
@@ -167,46 +155,67 @@ json_doctor(const cli *self, const doctor *all)
                      "well", (int)(all->bad_count == 0), "findings", findings, "ranks", ranks);
 }
 
-static void
-add_limit(cli_table *table, uint64_t limit, bool bytes)
-{
-    char words[CLI_WORD_SIZE];
+/* An empty text, and what a rank that does not answer cannot tell, are "-" (cli_cell_value). */
 
-    if (limit == TUTTI_NO_LIMIT) {
-        cli_table_add(table, "no limit");
-    } else if (bytes) {
-        cli_table_add(table, "%s", cli_format_size(limit, words));
-    } else {
-        cli_table_add(table, "%" PRIu64, limit);
+static cli_style
+write_clock(FILE *out, const json_t *row, const char *key)
+{
+    const json_t *offset_us = json_object_get(row, key);
+
+    if (offset_us == NULL) {
+        return cli_cell_value(out, row, key);
     }
+    (void)fprintf(out, "%+.3f ms", json_number_value(offset_us) / 1000.0);
+    return CLI_PLAIN;
 }
 
-static void
-add_doctor_row(cli_table *table, const tutti_rank_info *info, const doctor_patient *patient)
+static cli_style
+write_file_limit(FILE *out, const json_t *row, const char *key)
 {
-    const bool all = patient->answered && count_reached(patient) == patient->reach_count;
-    char words[64];
-    int i;
-
-    cli_table_add(table, "%" PRIu32, info->rank);
-    cli_table_add(table, "%s", info->host[0] != '\0' ? info->host : "-");
-    cli_table_add(table, "%s", info->address[0] != '\0' ? info->address : "-");
-    if (!patient->answered) {
-        for (i = 0; i < 5; i++) {
-            cli_table_add(table, "-");
-        }
-        cli_table_add_styled(table, CLI_RED, "no answer");
-        return;
+    if (cli_row_number(row, key) < 0) {
+        (void)fputs("no limit", out);
+        return CLI_PLAIN;
     }
-    cli_table_add(table, "%s", patient->self_check.device);
-    cli_table_add(table, "%s", patient->self_check.version);
-    cli_table_add(table, "%+.3f ms", (double)patient->offset_ns / 1e6);
-    add_limit(table, patient->self_check.files, false);
-    add_limit(table, patient->self_check.memlock_bytes, true);
-    (void)snprintf(words, sizeof(words), "%zu of %zu", count_reached(patient),
-                   patient->reach_count);
-    cli_table_add_styled(table, all ? CLI_GREEN : CLI_RED, words);
+    return cli_cell_value(out, row, key);
 }
+
+static cli_style
+write_byte_limit(FILE *out, const json_t *row, const char *key)
+{
+    return cli_row_number(row, key) < 0 ? write_file_limit(out, row, key)
+                                        : cli_cell_bytes(out, row, key);
+}
+
+static cli_style
+write_reaches(FILE *out, const json_t *row, const char *key)
+{
+    const json_t *reaches = json_object_get(row, key);
+    size_t count = 0;
+    size_t i;
+
+    if (reaches == NULL) {
+        (void)fputs("no answer", out);
+        return CLI_RED;
+    }
+    for (i = 0; i < json_array_size(reaches); i++) {
+        count += json_is_true(json_object_get(json_array_get(reaches, i), "reached")) ? 1 : 0;
+    }
+    (void)fprintf(out, "%zu of %zu", count, json_array_size(reaches));
+    return count == json_array_size(reaches) ? CLI_GREEN : CLI_RED;
+}
+
+static const cli_column doctor_columns[] = {
+    {">RANK", "rank", NULL},
+    {"HOST", "host", NULL},
+    {"ADVERTISES", "address", NULL},
+    {"DEVICE", "device", NULL},
+    {"VERSION", "version", NULL},
+    {">CLOCK", "clock_offset_us", write_clock},
+    {">FILES", "files", write_file_limit},
+    {">MEMLOCK", "memlock_bytes", write_byte_limit},
+    {">REACHES", "reaches", write_reaches},
+    {0},
+};
 
 static void
 print_findings(const cli *self, const doctor *all)
@@ -243,22 +252,15 @@ print_gpus(const cli *self, const doctor *all)
 }
 
 static void
-print_doctor(const cli *self, const doctor *all)
+print_doctor(const cli *self, const doctor *all, const json_t *document)
 {
     const tutti_job_info *job = &all->fan_out->job;
-    cli_table *table =
-        cli_table_new(">RANK|HOST|ADVERTISES|DEVICE|VERSION|>CLOCK|>FILES|>MEMLOCK|>REACHES");
-    uint32_t rank;
 
     (void)fprintf(self->out,
                   "job %s, epoch %" PRIu64 ": %" PRIu32 " of %" PRIu32
                   " ranks alive, coordinator %s\n",
                   job->name, job->epoch, job->alive_count, job->world_size, self->coordinator);
-    for (rank = 0; rank < all->fan_out->count; rank++) {
-        add_doctor_row(table, &all->fan_out->infos[rank], &all->patients[rank]);
-    }
-    cli_table_print(self, table);
-    cli_table_free(table);
+    cli_print_rows(self, json_object_get(document, "ranks"), doctor_columns);
     print_gpus(self, all);
     print_findings(self, all);
     if (all->finding_count == 0) {
@@ -273,6 +275,7 @@ cli_doctor(cli *self)
     cli_fan_out fan_out = {.count = 0};
     doctor all = {.fan_out = &fan_out};
     uint32_t wait_ms = 2000;
+    json_t *document;
     tutti_error err;
     uint32_t rank;
 
@@ -291,9 +294,11 @@ cli_doctor(cli *self)
     }
     ask_all_doctor(self, &all, wait_ms);
     doctor_check(&all);
-    if (!cli_print_json(self, json_doctor(self, &all))) {
-        print_doctor(self, &all);
+    document = json_doctor(self, &all);
+    if (!self->json) {
+        print_doctor(self, &all, document);
     }
+    (void)cli_print_json(self, document);
     for (rank = 0; rank < fan_out.count; rank++) {
         tutti_free(all.patients[rank].reaches);
     }

@@ -7,7 +7,7 @@
 #include "client/cli/diagnose/commands.h"
 #include "client/cli/parse/parse.h"
 #include "client/cli/util/output.h"
-#include "client/cli/util/table.h"
+#include "client/cli/util/result.h"
 #include "client/cli/util/values.h"
 #include "tutti/algorithms.h"
 
@@ -19,7 +19,8 @@ json_alternatives(const tutti_explanation *why)
 
     for (i = 0; i < why->alternative_count; i++) {
         const tutti_alternative *one = &why->alternatives[i];
-        json_t *object = json_pack("{s:s, s:b, s:b}", "algorithm", one->algorithm, "possible",
+        json_t *object = json_pack("{s:s, s:b, s:b, s:b}", "algorithm", one->algorithm, "taken",
+                                   strcmp(one->algorithm, why->algorithm) == 0, "possible",
                                    (int)one->possible, "keeps_order", (int)one->keeps_order);
 
         if (one->possible) {
@@ -91,32 +92,50 @@ say_why(const cli *self, const tutti_explanation *why)
     }
 }
 
-static void
-say_alternatives(const cli *self, const tutti_explanation *why)
+static cli_style
+write_predicted(FILE *out, const json_t *row, const char *key)
 {
-    cli_table *table = cli_table_new(" |ALGORITHM|>PREDICTED|ORDER|WHY NOT");
-    size_t i;
-
-    for (i = 0; i < why->alternative_count; i++) {
-        const tutti_alternative *one = &why->alternatives[i];
-
-        cli_table_add(table, "%s", strcmp(one->algorithm, why->algorithm) == 0 ? "*" : " ");
-        cli_table_add(table, "%s", one->algorithm);
-        if (one->possible) {
-            cli_table_add(table, "%.1f us", (double)one->predicted_ns / 1000.0);
-        } else {
-            cli_table_add(table, "-");
-        }
-        cli_table_add(table, "%s", one->keeps_order ? "kept" : "changed");
-        cli_table_add(table, "%s", one->possible ? " " : one->why_not);
+    if (json_object_get(row, key) == NULL) {
+        (void)fputc('-', out);
+    } else {
+        (void)fprintf(out, "%.1f us", json_real_value(json_object_get(row, key)));
     }
-    cli_table_print(self, table);
-    cli_table_free(table);
+    return CLI_PLAIN;
 }
+
+static cli_style
+write_order(FILE *out, const json_t *row, const char *key)
+{
+    (void)fputs(json_is_true(json_object_get(row, key)) ? "kept" : "changed", out);
+    return CLI_PLAIN;
+}
+
+static cli_style
+write_taken(FILE *out, const json_t *row, const char *key)
+{
+    (void)fputc(json_is_true(json_object_get(row, key)) ? '*' : ' ', out);
+    return CLI_PLAIN;
+}
+
+static cli_style
+write_why_not(FILE *out, const json_t *row, const char *key)
+{
+    (void)fputs(json_object_get(row, key) == NULL ? " " : cli_row_text(row, key), out);
+    return CLI_PLAIN;
+}
+
+static const cli_column alternative_columns[] = {
+    {" ", "taken", write_taken},
+    {"ALGORITHM", "algorithm", NULL},
+    {">PREDICTED", "predicted_us", write_predicted},
+    {"ORDER", "keeps_order", write_order},
+    {"WHY NOT", "why_not", write_why_not},
+    {0},
+};
 
 static void
 say_explanation(const cli *self, const tutti_explain_question *question,
-                const tutti_explanation *why)
+                const tutti_explanation *why, const json_t *alternatives)
 {
     char size[CLI_WORD_SIZE];
 
@@ -128,7 +147,7 @@ say_explanation(const cli *self, const tutti_explain_question *question,
                   cli_style_begin(self, CLI_BOLD), why->algorithm, cli_style_end(self));
     say_why(self, why);
     if (why->alternative_count > 0) {
-        say_alternatives(self, why);
+        cli_print_rows(self, alternatives, alternative_columns);
         cli_say(self,
                 "predicted by the model of docs/algorithms.md, not measured here: tutti tune does");
     }
@@ -169,6 +188,7 @@ cli_explain(cli *self)
     tutti_explain_question question;
     tutti_client *client = NULL;
     tutti_explanation why;
+    json_t *document;
     tutti_error err;
     char word[64];
     tutti_code code;
@@ -184,8 +204,10 @@ cli_explain(cli *self)
     if (code != TUTTI_OK) {
         return cli_failed(self, NULL, &err);
     }
-    if (!cli_print_json(self, document_explanation(&question, &why))) {
-        say_explanation(self, &question, &why);
+    document = document_explanation(&question, &why);
+    if (!self->json) {
+        say_explanation(self, &question, &why, json_object_get(document, "alternatives"));
     }
+    (void)cli_print_json(self, document);
     return CLI_FINE;
 }

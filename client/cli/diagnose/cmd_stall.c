@@ -1,24 +1,18 @@
 /* tutti stall: which ops wait, and for whom. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
 #include "client/cli/diagnose/commands.h"
 #include "client/cli/parse/parse.h"
 #include "client/cli/util/output.h"
-#include "client/cli/util/table.h"
+#include "client/cli/util/result.h"
 #include "client/cli/util/values.h"
 #include "tutti/diagnose.h"
 
 #define OLDER_MS 1000 /* younger ops are just running */
-
-static const char *
-get_stall_seconds(uint64_t ms, char ret[CLI_WORD_SIZE])
-{
-    (void)snprintf(ret, CLI_WORD_SIZE, "%.3g s", (double)ms / 1000.0);
-    return ret;
-}
 
 /* ------------------------------------------------------------------------------ documents */
 
@@ -88,63 +82,71 @@ json_stalls(const tutti_stalls *all)
 /* ------------------------------------------------------------------------------ tables */
 
 static cli_style
-style_of(tutti_standing standing)
+write_standing(FILE *out, const json_t *row, const char *key)
 {
-    return standing == TUTTI_STANDING_LOST || standing == TUTTI_STANDING_SILENT ? CLI_RED
-                                                                                : CLI_YELLOW;
+    const char *standing = cli_row_text(row, key);
+
+    (void)fputs(standing, out);
+    return strcmp(standing, tutti_standing_name(TUTTI_STANDING_LOST)) == 0 ||
+                   strcmp(standing, tutti_standing_name(TUTTI_STANDING_SILENT)) == 0
+               ? CLI_RED
+               : CLI_YELLOW;
 }
 
-static void
-add_stall_rank(cli_table *table, const tutti_stalled_rank *one)
+static cli_style
+write_last_op(FILE *out, const json_t *row, const char *key)
 {
-    char words[CLI_WORD_SIZE];
+    if (cli_row_number(row, "last_sequence") != 0) {
+        (void)fprintf(out, "%" JSON_INTEGER_FORMAT " ", cli_row_number(row, "last_sequence"));
+    }
+    return cli_cell_value(out, row, key);
+}
 
-    cli_table_add(table, "%" PRIu32, one->rank);
-    cli_table_add_styled(table, style_of(one->standing), tutti_standing_name(one->standing));
-    cli_table_add(table, "%s", one->arrived ? "yes" : "no");
-    if (one->last_op[0] == '\0') {
-        cli_table_add(table, "-");
-        cli_table_add(table, "-");
-    } else if (one->last_sequence != 0) {
-        cli_table_add(table, "%" PRIu64 " %s", one->last_sequence, one->last_op);
-        cli_table_add(table, "%s ago", get_stall_seconds(one->last_ms, words));
+static cli_style
+write_ended(FILE *out, const json_t *row, const char *key)
+{
+    if (json_object_get(row, key) == NULL) {
+        (void)fputc('-', out);
     } else {
-        cli_table_add(table, "%s", one->last_op);
-        cli_table_add(table, "%s ago", get_stall_seconds(one->last_ms, words));
+        (void)fprintf(out, "%.3g s ago", (double)cli_row_number(row, key) / 1000.0);
     }
-    if (one->standing == TUTTI_STANDING_SILENT) {
-        cli_table_add(table, "heard last %s ago", get_stall_seconds(one->silent_ms, words));
-    } else {
-        cli_table_add(table, "%s", one->reason);
+    return CLI_PLAIN;
+}
+
+static cli_style
+write_why(FILE *out, const json_t *row, const char *key)
+{
+    if (json_object_get(row, "silent_ms") != NULL) {
+        (void)fprintf(out, "heard last %.3g s ago",
+                      (double)cli_row_number(row, "silent_ms") / 1000.0);
+    } else if (json_object_get(row, key) != NULL) {
+        (void)fputs(cli_row_text(row, key), out);
+    }
+    return CLI_PLAIN;
+}
+
+static const cli_column stall_columns[] = {
+    {">RANK", "rank", NULL},
+    {"STANDING", "standing", write_standing},
+    {"IN IT", "arrived", NULL},
+    {"LAST OP", "last_op", write_last_op},
+    {"ENDED", "last_ms", write_ended},
+    {"WHY", "reason", write_why},
+    {0},
+};
+
+static void
+print_ranks(const cli *self, const json_t *ranks)
+{
+    if (json_array_size(ranks) > 0) {
+        cli_print_rows(self, ranks, stall_columns);
     }
 }
 
 static void
-print_ranks(const cli *self, const tutti_stalled_rank *ranks, size_t count)
+print_stalls(const cli *self, const tutti_stalls *all, const json_t *document)
 {
-    cli_table *table = cli_table_new(">RANK|STANDING|IN IT|LAST OP|ENDED|WHY");
-    size_t i;
-
-    for (i = 0; i < count; i++) {
-        add_stall_rank(table, &ranks[i]);
-    }
-    if (count > 0) {
-        cli_table_print(self, table);
-    }
-    cli_table_free(table);
-}
-
-static void
-print_stall(const cli *self, const tutti_stall *one)
-{
-    (void)fprintf(self->out, "\n%s%s%s\n", cli_style_begin(self, CLI_BOLD), one->text,
-                  cli_style_end(self));
-    print_ranks(self, one->ranks, one->rank_count);
-}
-
-static void
-print_stalls(const cli *self, const tutti_stalls *all)
-{
+    const json_t *stalls = json_object_get(document, "stalls");
     size_t i;
 
     (void)fprintf(self->out,
@@ -153,10 +155,12 @@ print_stalls(const cli *self, const tutti_stalls *all)
                   all->job, all->epoch, all->count, all->count == 1 ? "" : "s",
                   all->count == 1 ? "s" : "", all->silent_count, all->world_size, all->lost_count);
     for (i = 0; i < all->count; i++) {
-        print_stall(self, &all->stalls[i]);
+        (void)fprintf(self->out, "\n%s%s%s\n", cli_style_begin(self, CLI_BOLD), all->stalls[i].text,
+                      cli_style_end(self));
+        print_ranks(self, json_object_get(json_array_get(stalls, i), "ranks"));
     }
     if (all->count == 0) {
-        print_ranks(self, all->ranks, all->rank_count);
+        print_ranks(self, json_object_get(document, "ranks"));
     }
 }
 
@@ -195,6 +199,7 @@ cli_stall(cli *self)
 {
     tutti_stall_options options;
     tutti_stalls all;
+    json_t *document;
     tutti_error err;
     int status;
 
@@ -206,9 +211,11 @@ cli_stall(cli *self)
         return cli_failed(self, NULL, &err);
     }
     status = all.count > 0 ? CLI_FAILED : CLI_FINE;
-    if (!cli_print_json(self, json_stalls(&all))) {
-        print_stalls(self, &all);
+    document = json_stalls(&all);
+    if (!self->json) {
+        print_stalls(self, &all, document);
     }
+    (void)cli_print_json(self, document);
     tutti_stalls_free(&all);
     return status;
 }

@@ -8,7 +8,7 @@
 #include "client/cli/connect/connect.h"
 #include "client/cli/diagnose/commands.h"
 #include "client/cli/util/output.h"
-#include "client/cli/util/table.h"
+#include "client/cli/util/result.h"
 #include "client/cli/util/values.h"
 
 #define RANKS_MAX 1024 /* of one lookup; more are not shown */
@@ -213,56 +213,86 @@ json_agents(const fan_out *self)
                      ranks);
 }
 
-static void
-add_status_row(cli_table *table, const seen *one)
+static bool
+is_answering(const json_t *row)
 {
-    const tutti_rank_info *info = &one->info;
-    const cli_style style = one->answers                      ? CLI_GREEN
-                            : info->state == TUTTI_RANK_LOST  ? CLI_RED
-                            : info->state == TUTTI_RANK_ALIVE ? CLI_YELLOW
-                                                              : CLI_PLAIN;
-    char size[CLI_WORD_SIZE];
-
-    cli_table_add(table, "%" PRIu32, info->rank);
-    cli_table_add(table, "%s", state_word(info->state));
-    cli_table_add(table, "%s", info->host);
-    cli_table_add(table, "%s", info->device);
-    if (one->answers) {
-        cli_table_add(table, "%" PRIu64, one->stats.tensor_count);
-        cli_table_add(
-            table, "%s",
-            cli_format_size(one->stats.memory_used_bytes + one->stats.gpu_used_bytes, size));
-        cli_table_add(table, "%s%s", one->stats.op_running_count > 0 ? "* " : "",
-                      one->stats.world_last_op[0] != '\0' ? one->stats.world_last_op : "-");
-    } else {
-        cli_table_add(table, "-");
-        cli_table_add(table, "-");
-        cli_table_add(table, "%s", info->state == TUTTI_RANK_ALIVE ? one->err.text : info->reason);
-    }
-    cli_table_add_styled(table, style, health_word(one));
+    return json_object_get(row, "tensors") != NULL;
 }
 
+static cli_style
+write_memory(FILE *out, const json_t *row, const char *key)
+{
+    char size[CLI_WORD_SIZE];
+    const json_int_t used = cli_row_number(row, key) + cli_row_number(row, "gpu_used_bytes");
+
+    (void)fputs(is_answering(row) ? cli_format_size((uint64_t)used, size) : "-", out);
+    return CLI_PLAIN;
+}
+
+/* The last op, or why there is none to be known. */
+static cli_style
+write_last_op(FILE *out, const json_t *row, const char *key)
+{
+    const json_t *error = json_object_get(row, "error");
+
+    if (is_answering(row)) {
+        (void)fputs(cli_row_number(row, "ops_running") > 0 ? "* " : "", out);
+        return cli_cell_value(out, row, key);
+    }
+    if (error != NULL) {
+        (void)fputs(cli_row_text(error, "text"), out);
+    } else if (json_object_get(row, "reason") != NULL) {
+        (void)fputs(cli_row_text(row, "reason"), out);
+    }
+    return CLI_PLAIN;
+}
+
+static cli_style
+write_health(FILE *out, const json_t *row, const char *key)
+{
+    const char *state = cli_row_text(row, "state");
+
+    (void)cli_cell_value(out, row, key);
+    return is_answering(row)             ? CLI_GREEN
+           : strcmp(state, "lost") == 0  ? CLI_RED
+           : strcmp(state, "alive") == 0 ? CLI_YELLOW
+                                         : CLI_PLAIN;
+}
+
+static cli_style
+write_text(FILE *out, const json_t *row, const char *key)
+{
+    (void)fputs(cli_row_text(row, key), out);
+    return CLI_PLAIN;
+}
+
+static const cli_column status_columns[] = {
+    {">RANK", "rank", NULL},
+    {"STATE", "state", NULL},
+    {"HOST", "host", write_text},
+    {"DEVICE", "device", write_text},
+    {">TENSORS", "tensors", NULL},
+    {">MEMORY", "memory_used_bytes", write_memory},
+    {"LAST OP", "last_op", write_last_op},
+    {"HEALTH", "health", write_health},
+    {0},
+};
+
 static void
-print_agents(const fan_out *self)
+print_agents(const fan_out *self, const json_t *document)
 {
     const tutti_job_info *job = &self->job;
-    cli_table *table = cli_table_new(">RANK|STATE|HOST|DEVICE|>TENSORS|>MEMORY|LAST OP|HEALTH");
-    uint32_t i;
 
     (void)fprintf(self->self->out,
                   "job %s, epoch %" PRIu64 ": %" PRIu32 " of %" PRIu32 " ranks alive, %" PRIu32
                   " group%s, coordinator %s\n",
                   job->name, job->epoch, job->alive_count, job->world_size, job->group_count,
                   job->group_count == 1 ? "" : "s", self->self->coordinator);
-    for (i = 0; i < self->count; i++) {
-        add_status_row(table, &self->ranks[i]);
-    }
-    cli_table_print(self->self, table);
+    cli_print_rows(self->self, json_object_get(document, "ranks"), status_columns);
     if (self->count < job->world_size) {
         (void)fprintf(self->self->out, "... and %" PRIu32 " more ranks\n",
                       job->world_size - self->count);
     }
-    cli_table_free(table);
 }
 
 /* Nobody who is said to be alive answers: the job is not, whatever its coordinator thinks. */
@@ -303,8 +333,13 @@ cli_status(cli *self)
 
     (void)pthread_mutex_init(&all.lock, NULL);
     code = call_all_agents(&all, &err);
-    if (code == TUTTI_OK && !cli_print_json(self, json_agents(&all))) {
-        print_agents(&all);
+    if (code == TUTTI_OK) {
+        json_t *document = json_agents(&all);
+
+        if (!self->json) {
+            print_agents(&all, document);
+        }
+        (void)cli_print_json(self, document);
     }
     if (code == TUTTI_OK && is_silent(&all, &err)) {
         code = TUTTI_UNAVAILABLE;

@@ -11,7 +11,7 @@
 #include "client/cli/diagnose/trace.h"
 #include "client/cli/parse/parse.h"
 #include "client/cli/util/output.h"
-#include "client/cli/util/table.h"
+#include "client/cli/util/result.h"
 #include "client/cli/util/values.h"
 
 #define LATEST 10 /* ops that are listed */
@@ -157,30 +157,30 @@ json_trace(const trace *self, const wish *asked)
                      self->fan_out->job.name, "ranks", ranks, "latest", list);
 }
 
-static void
-print_latest(const cli *self, const trace *all)
+static cli_style
+write_op(FILE *out, const json_t *row, const char *key)
 {
-    size_t count = 0;
-    const trace_meet **latest = find_latest(all, &count);
-    cli_table *table = cli_table_new("GROUP|>SEQ|OP|>RANKS|>LAST RANK|>LATE BY");
-    size_t i;
-
-    for (i = 0; i < count; i++) {
-        const trace_meet *meet = latest[i];
-
-        cli_table_add(table, "%s", meet->one->group);
-        cli_table_add(table, "%" PRIu64, meet->one->sequence);
-        cli_table_add(table, "%s%s", meet->one->name, meet->open ? " (running)" : "");
-        cli_table_add(table, "%" PRIu32, meet->rank_count);
-        cli_table_add(table, "%" PRIu32, meet->last_rank);
-        cli_table_add(table, "%.3f ms", (double)trace_late_ns(meet) / 1e6);
-    }
-    if (count > 0) {
-        cli_table_print(self, table);
-    }
-    cli_table_free(table);
-    free(latest);
+    (void)fprintf(out, "%s%s", cli_row_text(row, key),
+                  json_is_true(json_object_get(row, "running")) ? " (running)" : "");
+    return CLI_PLAIN;
 }
+
+static cli_style
+write_late(FILE *out, const json_t *row, const char *key)
+{
+    (void)fprintf(out, "%.3f ms", json_real_value(json_object_get(row, key)) / 1000.0);
+    return CLI_PLAIN;
+}
+
+static const cli_column latest_columns[] = {
+    {"GROUP", "group", NULL},
+    {">SEQ", "sequence", NULL},
+    {"OP", "op", write_op},
+    {">RANKS", "ranks", NULL},
+    {">LAST RANK", "last_rank", NULL},
+    {">LATE BY", "late_us", write_late},
+    {0},
+};
 
 static const char *
 why_not(const trace *all, uint32_t rank)
@@ -194,7 +194,7 @@ why_not(const trace *all, uint32_t rank)
 }
 
 static void
-print_trace(const cli *self, const trace *all, const wish *asked)
+print_trace(const cli *self, const trace *all, const wish *asked, const json_t *latest)
 {
     uint64_t worst_ns = 0;
     char clocks[64];
@@ -225,8 +225,8 @@ print_trace(const cli *self, const trace *all, const wish *asked)
             "%s: %zu ops of %" PRIu32 " of %" PRIu32
             " ranks, %s; open it at https://ui.perfetto.dev",
             asked->output, ops, answered, all->fan_out->job.world_size, clocks);
-    if (!self->quiet) {
-        print_latest(self, all);
+    if (!self->quiet && json_array_size(latest) > 0) {
+        cli_print_rows(self, latest, latest_columns);
     }
 }
 
@@ -365,8 +365,13 @@ cli_trace(cli *self)
     }
     if (run_trace(self, &all, &fan_out, &asked, &err) != TUTTI_OK) {
         status = cli_failed(self, NULL, &err);
-    } else if (!cli_print_json(self, json_trace(&all, &asked))) {
-        print_trace(self, &all, &asked);
+    } else {
+        json_t *document = json_trace(&all, &asked);
+
+        if (!self->json) {
+            print_trace(self, &all, &asked, json_object_get(document, "latest"));
+        }
+        (void)cli_print_json(self, document);
     }
     for (rank = 0; rank < CLI_FAN_OUT_MAX; rank++) {
         tutti_free(all.flown[rank].entries);

@@ -8,6 +8,7 @@
 #include "client/cli/group/commands.h"
 #include "client/cli/parse/parse.h"
 #include "client/cli/util/output.h"
+#include "client/cli/util/result.h"
 #include "client/cli/util/values.h"
 
 /* Of a group that is known by name or tag one member's call is enough; of others all have to call,
@@ -62,8 +63,8 @@ cli_group_create(cli *self)
     options.tag = cli_value(self, "tag");
     options.sort = cli_flag(self, "sort");
     code = create_group(self, &options, ranks, count, &info, &err);
-    if (code == TUTTI_OK && !cli_print_json(self, cli_json_group(&info))) {
-        cli_print_groups(self, &info, 1);
+    if (code == TUTTI_OK) {
+        cli_print_result(self, cli_json_group(&info), NULL, cli_group_columns);
     }
     tutti_group_info_free(&info);
     free(ranks);
@@ -88,8 +89,8 @@ cli_group_get(cli *self)
     if (code == TUTTI_OK) {
         code = tutti_group_get(client, name, &info, &err);
     }
-    if (code == TUTTI_OK && !cli_print_json(self, cli_json_group(&info))) {
-        cli_print_groups(self, &info, 1);
+    if (code == TUTTI_OK) {
+        cli_print_result(self, cli_json_group(&info), NULL, cli_group_columns);
     }
     tutti_group_info_free(&info);
     tutti_close(client);
@@ -113,8 +114,8 @@ cli_group_list(cli *self)
     for (i = 0; i < count; i++) {
         (void)json_array_append_new(groups, cli_json_group(&infos[i]));
     }
-    if (code == TUTTI_OK && !cli_print_json(self, json_pack("{s:O}", "groups", groups))) {
-        cli_print_groups(self, infos, count);
+    if (code == TUTTI_OK) {
+        cli_print_result(self, json_pack("{s:O}", "groups", groups), "groups", cli_group_columns);
     }
     for (i = 0; i < count; i++) {
         tutti_group_info_free(&infos[i]);

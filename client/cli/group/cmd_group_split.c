@@ -9,7 +9,7 @@
 #include "client/cli/group/commands.h"
 #include "client/cli/parse/parse.h"
 #include "client/cli/util/output.h"
-#include "client/cli/util/table.h"
+#include "client/cli/util/result.h"
 #include "client/cli/util/values.h"
 
 /* ------------------------------------------------------------------------------ split */
@@ -117,10 +117,7 @@ print_parts(const cli *self, const tutti_group_info *infos, size_t count)
     for (i = 0; i < count; i++) {
         (void)json_array_append_new(groups, cli_json_group(&infos[i]));
     }
-    if (!cli_print_json(self, json_pack("{s:O}", "groups", groups))) {
-        cli_print_groups(self, infos, count);
-    }
-    json_decref(groups);
+    cli_print_result(self, json_pack("{s:o}", "groups", groups), "groups", cli_group_columns);
 }
 
 static int
@@ -173,23 +170,32 @@ cli_group_split(cli *self)
 
 /* ------------------------------------------------------------------------------ translate */
 
+static const cli_column translate_columns[] = {
+    {">RANK", "rank", NULL},
+    {">THERE", "there", NULL},
+    {0},
+};
+
 static void
 print_ranks(const cli *self, const uint32_t *ranks, const int32_t *translated, size_t count)
 {
     json_t *array = json_array();
-    cli_table *table = cli_table_new(">RANK|>THERE");
+    json_t *rows = json_array(); /* the same, beside the ranks that were asked for */
     size_t i;
 
     for (i = 0; i < count; i++) {
+        json_t *row = json_pack("{s:I}", "rank", (json_int_t)ranks[i]);
+
+        if (translated[i] >= 0) {
+            (void)json_object_set_new(row, "there", json_integer(translated[i]));
+        }
         (void)json_array_append_new(array, json_integer(translated[i]));
-        cli_table_add(table, "%" PRIu32, ranks[i]);
-        cli_table_add(table, translated[i] < 0 ? "-" : "%" PRId32, translated[i]);
+        (void)json_array_append_new(rows, row);
     }
-    if (!cli_print_json(self, json_pack("{s:O}", "ranks", array))) {
-        cli_table_print(self, table);
+    if (!cli_print_json(self, json_pack("{s:o}", "ranks", array))) {
+        cli_print_rows(self, rows, translate_columns);
     }
-    cli_table_free(table);
-    json_decref(array);
+    json_decref(rows);
 }
 
 static tutti_code

@@ -9,7 +9,7 @@
 #include "client/cli/group/commands.h"
 #include "client/cli/parse/parse.h"
 #include "client/cli/util/output.h"
-#include "client/cli/util/table.h"
+#include "client/cli/util/result.h"
 #include "client/cli/util/values.h"
 #include "tutti/mesh.h"
 
@@ -37,47 +37,40 @@ json_mesh(const tutti_mesh_info *info)
     return mesh;
 }
 
-/* "dp 2, tp 4" */
-static void
-format_dims(const tutti_mesh_info *info, const uint32_t *numbers, char *ret, size_t size)
+/* "dp 2, tp 4": the dimensions, each with its number in the array under `key`. */
+static cli_style
+write_dims(FILE *out, const json_t *row, const char *key)
 {
-    size_t used = 0;
-    uint32_t i;
-
-    ret[0] = '\0';
-    for (i = 0; i < info->dim_count && used < size; i++) {
-        used += (size_t)snprintf(ret + used, size - used, "%s%s %" PRIu32, i == 0 ? "" : ", ",
-                                 info->dims[i], numbers[i]);
-    }
-}
-
-static void
-print_meshes(const cli *self, const tutti_mesh_info *infos, size_t count)
-{
-    cli_table *table = cli_table_new("MESH|DIMENSIONS|HERE|RANKS");
-    char text[DIMS_SIZE];
+    const json_t *dims = json_object_get(row, "dims");
+    const json_t *numbers = json_object_get(row, key);
     size_t i;
 
-    for (i = 0; i < count; i++) {
-        cli_table_add(table, "%s", infos[i].name);
-        format_dims(&infos[i], infos[i].shape, text, sizeof(text));
-        cli_table_add(table, "%s", text);
-        format_dims(&infos[i], infos[i].coordinate, text, sizeof(text));
-        cli_table_add(table, "%s", infos[i].inside ? text : "-");
-        cli_format_ranks(infos[i].ranks, infos[i].rank_count, text, sizeof(text));
-        cli_table_add(table, "%s", text);
+    if (numbers == NULL) {
+        (void)fputc('-', out); /* this rank is not in the mesh */
     }
-    cli_table_print(self, table);
-    cli_table_free(table);
+    for (i = 0; i < json_array_size(numbers); i++) {
+        (void)fprintf(out, "%s%s %" JSON_INTEGER_FORMAT, i == 0 ? "" : ", ",
+                      json_string_value(json_array_get(dims, i)),
+                      json_integer_value(json_array_get(numbers, i)));
+    }
+    return CLI_PLAIN;
 }
+
+static const cli_column mesh_columns[] = {
+    {"MESH", "name", NULL},
+    {"DIMENSIONS", "shape", write_dims},
+    {"HERE", "coordinate", write_dims},
+    {"RANKS", "ranks", cli_cell_ranks},
+    {0},
+};
 
 /* And end: what was made of it is the exit code. */
 static int
 show_mesh(cli *self, tutti_client *client, tutti_mesh_info *info, tutti_code code,
           const tutti_error *err)
 {
-    if (code == TUTTI_OK && !cli_print_json(self, json_mesh(info))) {
-        print_meshes(self, info, 1);
+    if (code == TUTTI_OK) {
+        cli_print_result(self, json_mesh(info), NULL, mesh_columns);
     }
     tutti_mesh_info_free(info);
     tutti_close(client);
@@ -232,8 +225,8 @@ cli_mesh_list(cli *self)
     for (i = 0; i < count; i++) {
         (void)json_array_append_new(meshes, json_mesh(&infos[i]));
     }
-    if (code == TUTTI_OK && !cli_print_json(self, json_pack("{s:O}", "meshes", meshes))) {
-        print_meshes(self, infos, count);
+    if (code == TUTTI_OK) {
+        cli_print_result(self, json_pack("{s:O}", "meshes", meshes), "meshes", mesh_columns);
     }
     for (i = 0; i < count; i++) {
         tutti_mesh_info_free(&infos[i]);
@@ -244,27 +237,30 @@ cli_mesh_list(cli *self)
     return code == TUTTI_OK ? CLI_FINE : cli_failed(self, NULL, &err);
 }
 
+static const cli_column row_columns[] = {
+    {">ROW", "row", NULL},
+    {"RANKS", "ranks", cli_cell_ranks},
+    {0},
+};
+
 static void
 print_rows(const cli *self, const tutti_rank_lists *lists)
 {
-    cli_table *table = cli_table_new(">ROW|RANKS");
-    json_t *rows = json_array();
-    char text[DIMS_SIZE];
+    json_t *groups = json_array();
+    json_t *rows = json_array(); /* the same, numbered */
     size_t i;
 
     for (i = 0; i < lists->count; i++) {
-        const uint32_t *ranks = lists->ranks + lists->starts[i];
-        const size_t count = lists->starts[i + 1] - lists->starts[i];
+        json_t *ranks = cli_json_ranks(lists->ranks + lists->starts[i],
+                                       lists->starts[i + 1] - lists->starts[i]);
 
-        (void)json_array_append_new(rows, cli_json_ranks(ranks, count));
-        cli_format_ranks(ranks, count, text, sizeof(text));
-        cli_table_add(table, "%zu", i);
-        cli_table_add(table, "%s", text);
+        (void)json_array_append_new(rows,
+                                    json_pack("{s:I, s:O}", "row", (json_int_t)i, "ranks", ranks));
+        (void)json_array_append_new(groups, ranks);
     }
-    if (!cli_print_json(self, json_pack("{s:O}", "groups", rows))) {
-        cli_table_print(self, table);
+    if (!cli_print_json(self, json_pack("{s:o}", "groups", groups))) {
+        cli_print_rows(self, rows, row_columns);
     }
-    cli_table_free(table);
     json_decref(rows);
 }
 

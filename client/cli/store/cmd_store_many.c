@@ -69,14 +69,17 @@ read_prefix(const cli *self, char ret[TUTTI_KV_KEY_MAX], size_t *ret_size, tutti
 int
 cli_store_list(cli *self)
 {
-    listing list = {
-        .self = self, .table = cli_table_new("KEY|>VERSION|>BYTES|VALUE"), .keys = json_array()};
+    listing list = {.self = self, .table = cli_table_new(), .keys = json_array()};
     char prefix[TUTTI_KV_KEY_MAX];
     size_t size = 0;
     tutti_client *client = NULL;
     tutti_error err;
     tutti_code code = read_prefix(self, prefix, &size, &err);
 
+    cli_table_add_column(list.table, "KEY");
+    cli_table_add_column(list.table, ">VERSION");
+    cli_table_add_column(list.table, ">BYTES");
+    cli_table_add_column(list.table, "VALUE");
     if (code == TUTTI_OK) {
         code = cli_connect_coordinator(self, &client, &err);
     }

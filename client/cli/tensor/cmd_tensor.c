@@ -10,7 +10,7 @@
 #include "client/cli/tensor/commands.h"
 #include "client/cli/util/output.h"
 #include "client/cli/util/progress.h"
-#include "client/cli/util/table.h"
+#include "client/cli/util/result.h"
 #include "client/cli/util/values.h"
 
 static json_t *
@@ -226,40 +226,39 @@ json_info(const tutti_tensor_info *info)
     return object;
 }
 
-static void
-add_tensor_row(cli_table *table, const tutti_tensor_info *info)
+static cli_style
+write_state(FILE *out, const json_t *row, const char *key)
 {
-    const cli_style style = info->failed ? CLI_RED : info->pending ? CLI_YELLOW : CLI_PLAIN;
-    char word[CLI_WORD_SIZE];
+    const char *state = cli_row_text(row, key);
 
-    cli_table_add(table, "%s", info->handle.text);
-    cli_table_add(table, "%s", info->name[0] != '\0' ? info->name : "-");
-    if (info->handle.known) {
-        cli_table_add(table, "%s", tutti_dtype_name(info->handle.spec.dtype));
-        cli_table_add(table, "%s", cli_format_shape(&info->handle.spec, word));
-        cli_table_add(table, "%s", cli_format_size(info->bytes, word));
-    } else {
-        cli_table_add(table, "-");
-        cli_table_add(table, "-");
-        cli_table_add(table, "-");
-    }
-    cli_table_add_styled(table, style, state_word(info));
-    cli_table_add(table, "%s%s", info->owner[0] != '\0' ? info->owner : "-",
-                  info->ephemeral ? " (ephemeral)" : "");
+    (void)fputs(state, out);
+    return strcmp(state, "failed") == 0    ? CLI_RED
+           : strcmp(state, "pending") == 0 ? CLI_YELLOW
+                                           : CLI_PLAIN;
 }
 
-static void
-print_infos(const cli *self, const tutti_tensor_info *infos, size_t count)
+static cli_style
+write_owner(FILE *out, const json_t *row, const char *key)
 {
-    cli_table *table = cli_table_new("HANDLE|NAME|DTYPE|SHAPE|>SIZE|STATE|OWNER");
-    size_t i;
-
-    for (i = 0; i < count; i++) {
-        add_tensor_row(table, &infos[i]);
-    }
-    cli_table_print(self, table);
-    cli_table_free(table);
+    (void)cli_cell_value(out, row, key);
+    (void)fputs(json_is_true(json_object_get(row, "ephemeral")) ? " (ephemeral)" : "", out);
+    return CLI_PLAIN;
 }
+
+/* The size of a tensor that an op still makes is not known. */
+static cli_style
+write_bytes(FILE *out, const json_t *row, const char *key)
+{
+    return json_object_get(row, "dtype") == NULL ? cli_cell_value(out, NULL, key)
+                                                 : cli_cell_bytes(out, row, key);
+}
+
+static const cli_column tensor_columns[] = {
+    {"HANDLE", "handle", NULL},      {"NAME", "name", NULL},
+    {"DTYPE", "dtype", NULL},        {"SHAPE", "shape", cli_cell_shape},
+    {">SIZE", "bytes", write_bytes}, {"STATE", "state", write_state},
+    {"OWNER", "owner", write_owner}, {0},
+};
 
 int
 cli_list(cli *self)
@@ -284,10 +283,11 @@ cli_list(cli *self)
     for (i = 0; i < count; i++) {
         (void)json_array_append_new(tensors, json_info(&infos[i]));
     }
-    if (code == TUTTI_OK && !cli_print_json(self, json_pack("{s:I, s:O}", "rank",
-                                                            (json_int_t)tutti_whoami(client)->rank,
-                                                            "tensors", tensors))) {
-        print_infos(self, infos, count);
+    if (code == TUTTI_OK) {
+        cli_print_result(self,
+                         json_pack("{s:I, s:O}", "rank", (json_int_t)tutti_whoami(client)->rank,
+                                   "tensors", tensors),
+                         "tensors", tensor_columns);
     }
     json_decref(tensors);
     tutti_free(infos);
@@ -316,11 +316,9 @@ cli_stat(cli *self)
     if (code != TUTTI_OK) {
         return cli_failed(self, handle, &err);
     }
-    if (!cli_print_json(self, json_info(&info))) {
-        print_infos(self, &info, 1);
-        if (info.failed) {
-            cli_say(self, "%s", info.error.text);
-        }
+    cli_print_result(self, json_info(&info), NULL, tensor_columns);
+    if (info.failed && !self->json) {
+        cli_say(self, "%s", info.error.text);
     }
     return CLI_FINE;
 }

@@ -3,7 +3,7 @@
 #include "client/cli/parse/parse.h"
 #include "client/cli/tensor/commands.h"
 #include "client/cli/util/output.h"
-#include "client/cli/util/table.h"
+#include "client/cli/util/result.h"
 #include "tutti/tracer.h"
 
 #include <inttypes.h>
@@ -123,27 +123,34 @@ cli_tracer_delete(cli *self)
     return on_ranks(self, delete_one);
 }
 
-static void
-print_infos(const cli *self, const tutti_tracer_info *infos, size_t count)
+static cli_style
+write_walking(FILE *out, const json_t *row, const char *key)
 {
-    cli_table *table = cli_table_new("TRACER|>OPS|>ATTACHED|STATE");
+    (void)fputs(json_is_true(json_object_get(row, key)) ? "backward" : "", out);
+    return CLI_PLAIN;
+}
+
+static const cli_column tracer_columns[] = {
+    {"TRACER", "name", NULL},
+    {">OPS", "op_count", NULL},
+    {">ATTACHED", "attached_count", NULL},
+    {"STATE", "walking", write_walking},
+    {0},
+};
+
+static json_t *
+json_infos(const tutti_tracer_info *infos, size_t count)
+{
     json_t *tracers = json_array();
     size_t i;
 
     for (i = 0; i < count; i++) {
-        cli_table_add(table, "%s", infos[i].name);
-        cli_table_add(table, "%" PRIu32, infos[i].op_count);
-        cli_table_add(table, "%" PRIu32, infos[i].attached_count);
-        cli_table_add(table, "%s", infos[i].walking ? "backward" : "");
         (void)json_array_append_new(
             tracers, json_pack("{s:s, s:I, s:I, s:b}", "name", infos[i].name, "op_count",
                                (json_int_t)infos[i].op_count, "attached_count",
                                (json_int_t)infos[i].attached_count, "walking", infos[i].walking));
     }
-    if (!cli_print_json(self, json_pack("{s:o}", "tracers", tracers))) {
-        cli_table_print(self, table);
-    }
-    cli_table_free(table);
+    return json_pack("{s:o}", "tracers", tracers);
 }
 
 int
@@ -167,7 +174,7 @@ cli_tracer_list(cli *self)
     if (code != TUTTI_OK) {
         return cli_failed(self, NULL, &err);
     }
-    print_infos(self, infos, count);
+    cli_print_result(self, json_infos(infos, count), "tracers", tracer_columns);
     tutti_free(infos);
     return CLI_FINE;
 }
@@ -243,30 +250,46 @@ json_found(uint32_t rank, const found *mine)
     return json_pack("{s:I, s:o}", "rank", (json_int_t)rank, "gradients", gradients);
 }
 
+static cli_style
+write_gradient(FILE *out, const json_t *row, const char *key)
+{
+    const char *handle = cli_row_text(row, key);
+
+    (void)fputs(handle == NULL ? "none" : handle, out);
+    return CLI_PLAIN;
+}
+
+static const cli_column gradient_columns[] = {
+    {">RANK", "rank", NULL},
+    {"TENSOR", "tensor", NULL},
+    {"GRADIENT", "gradient", write_gradient},
+    {0},
+};
+
 static void
 print_founds(const backward *it)
 {
-    cli_table *table = cli_table_new(">RANK|TENSOR|GRADIENT");
     json_t *ranks = json_array();
+    json_t *rows = json_array(); /* the gradients of all ranks */
     uint32_t i;
     size_t k;
 
     for (i = 0; i < it->world.count; i++) {
-        const found *mine = &it->founds[i];
+        json_t *rank = json_found(it->world.ranks[i], &it->founds[i]);
+        const json_t *gradients = json_object_get(rank, "gradients");
 
-        (void)json_array_append_new(ranks, json_found(it->world.ranks[i], mine));
-        for (k = 0; k < mine->count; k++) {
-            const char *handle = mine->gradients[k].gradient.text;
+        for (k = 0; k < json_array_size(gradients); k++) {
+            json_t *row = json_copy(json_array_get(gradients, k));
 
-            cli_table_add(table, "%" PRIu32, it->world.ranks[i]);
-            cli_table_add(table, "%s", mine->gradients[k].tensor);
-            cli_table_add(table, "%s", handle[0] == '\0' ? "none" : handle);
+            (void)json_object_set_new(row, "rank", json_integer(it->world.ranks[i]));
+            (void)json_array_append_new(rows, row);
         }
+        (void)json_array_append_new(ranks, rank);
     }
     if (!cli_print_json(it->self, json_pack("{s:o}", "ranks", ranks))) {
-        cli_table_print(it->self, table);
+        cli_print_rows(it->self, rows, gradient_columns);
     }
-    cli_table_free(table);
+    json_decref(rows);
 }
 
 static tutti_code

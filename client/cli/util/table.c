@@ -51,25 +51,24 @@ add_cell(cli_table *table, cli_style style, char *text)
 }
 
 cli_table *
-cli_table_new(const char *headings)
+cli_table_new(void)
 {
     cli_table *table = calloc(1, sizeof(*table));
-    const char *at = headings;
 
     if (table == NULL) {
         abort();
     }
-    while (*at != '\0') {
-        const size_t size = strcspn(at, "|");
-        const bool right = *at == '>';
-
-        assert(table->columns < COLUMNS_MAX);
-        table->right[table->columns++] = right;
-        add_cell(table, CLI_BOLD, strndup(at + (right ? 1 : 0), size - (right ? 1 : 0)));
-        at += size;
-        at += *at == '|' ? 1 : 0;
-    }
     return table;
+}
+
+void
+cli_table_add_column(cli_table *table, const char *heading)
+{
+    const bool right = *heading == '>';
+
+    assert(table->columns < COLUMNS_MAX && table->count == table->columns);
+    table->right[table->columns++] = right;
+    add_cell(table, CLI_BOLD, strdup(heading + (right ? 1 : 0)));
 }
 
 void

@@ -8,8 +8,12 @@
 /* Rows of text in columns as wide as what is in them. */
 typedef struct cli_table cli_table;
 
-/* `headings`: as many as columns, separated by '|'; those that begin with '>' stand right. */
-cli_table *cli_table_new(const char *headings);
+/* [out, owned] Free it with cli_table_free. */
+cli_table *cli_table_new(void);
+
+/* A column; all of them before the first cell. '>' in front of its heading: aligned to the right.
+ */
+void cli_table_add_column(cli_table *table, const char *heading);
 
 /* One cell, in reading order. Copied. */
 void cli_table_add(cli_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));

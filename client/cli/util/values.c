@@ -222,6 +222,26 @@ cli_format_shape(const tutti_spec *spec, char *ret)
     return ret;
 }
 
+void
+cli_format_ranks(const uint32_t *ranks, size_t count, char *ret, size_t size)
+{
+    size_t used = 0;
+    size_t i;
+
+    ret[0] = '\0';
+    for (i = 0; i < count && used < size; i++) {
+        size_t last = i;
+
+        while (last + 1 < count && ranks[last + 1] == ranks[last] + 1) {
+            last++;
+        }
+        used += (size_t)snprintf(ret + used, size - used,
+                                 last > i ? "%s%" PRIu32 "-%" PRIu32 : "%s%" PRIu32,
+                                 i == 0 ? "" : ",", ranks[i], ranks[last]);
+        i = last;
+    }
+}
+
 /* ------------------------------------------------------------------------------ files */
 
 bool

@@ -26,6 +26,9 @@ bool cli_rank_of(const char *handle, uint32_t *ret_rank);
 const char *cli_format_size(uint64_t bytes, char *ret);
 const char *cli_format_shape(const tutti_spec *spec, char *ret);
 
+/* "0-3,7": runs that go up by one; the order counts. */
+void cli_format_ranks(const uint32_t *ranks, size_t count, char *ret, size_t size);
+
 /* "out.%d.npy" becomes "out.3.npy"; a path without %d stays. False: it is too long. */
 #define CLI_RANK_MARK "%d"
 bool cli_name_file(const char *path, uint32_t rank, char ret[PATH_MAX]);
