@@ -140,14 +140,3 @@ client_write_member(const tutti_client *client, Tutti__V1__Member *ret)
     ret->rank = client->agent.rank;
     ret->incarnation = client->agent.incarnation;
 }
-
-tutti_code
-client_read_page_token(const char *next, bool any, char *ret_token, size_t size, tutti_error *err)
-{
-    if (strlen(next) >= size) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "a page token of %zu bytes came, at most %zu",
-                          strlen(next), size - 1);
-    }
-    client_read_text(any ? next : "", ret_token, size);
-    return TUTTI_OK;
-}

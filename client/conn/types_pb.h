@@ -45,13 +45,6 @@ void client_read_error(const Tutti__V1__Error *message, tutti_error *ret);
 /* Text for people: what does not fit is cut. */
 void client_read_text(const char *text, char *ret, size_t size);
 
-/*
- * The token of the next page; "" ends the list, also behind a page with nothing on it.
- * TUTTI_DATA_LOSS  it is longer than any
- */
-tutti_code client_read_page_token(const char *next, bool any, char *ret_token, size_t size,
-                                  tutti_error *err);
-
 /* Who this client is to the coordinator. Borrows from the client. */
 void client_write_member(const tutti_client *client, Tutti__V1__Member *ret);
 

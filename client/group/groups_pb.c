@@ -11,11 +11,11 @@
 #include "client/conn/call.h"
 #include "client/conn/client.h"
 #include "client/conn/coordinator.h"
+#include "client/conn/pager.h"
 #include "client/conn/types_pb.h"
 #include "client/group/groups.h"
 
 #define SERVICE (&tutti__v1__coordinator_service__descriptor)
-#define PAGE_SIZE 1000
 
 static const tutti_rpc_stub stub_create_group = {SERVICE, "CreateGroup"};
 static const tutti_rpc_stub stub_get_group = {SERVICE, "GetGroup"};
@@ -156,83 +156,46 @@ client_wire_group_delete(tutti_client *client, const char *name, uint64_t id, bo
     return client_invoke(client, &call, &request.base, NULL, err);
 }
 
-/* A list that grows by pages. */
-typedef struct group_list {
-    tutti_group_info *infos;
-    size_t count;
-} group_list;
-
-static void
-free_groups(group_list *list)
-{
-    size_t i;
-
-    for (i = 0; i < list->count; i++) {
-        tutti_group_info_free(&list->infos[i]);
-    }
-    free(list->infos);
-}
-
 static tutti_code
-add_groups(group_list *list, const Tutti__V1__ListGroupsResponse *page, tutti_error *err)
-{
-    const size_t wanted = list->count + page->n_groups;
-    tutti_group_info *infos = reallocarray(list->infos, wanted + 1, sizeof(*infos));
-    tutti_code code = TUTTI_OK;
-    size_t i;
-
-    if (infos == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu groups",
-                          wanted);
-    }
-    list->infos = infos;
-    for (i = 0; i < page->n_groups && code == TUTTI_OK; i++) {
-        code = client_read_group(page->groups[i], &infos[list->count], err);
-        list->count += code == TUTTI_OK ? 1 : 0;
-    }
-    return code;
-}
-
-static tutti_code
-list_groups_page(tutti_client *client, char *token, size_t token_size, group_list *list,
-                 tutti_error *err)
+ask_groups(tutti_client *client, const char *token, tutti_rpc_message **ret_response,
+           client_page *ret_page, tutti_error *err)
 {
     Tutti__V1__ListGroupsRequest request = TUTTI__V1__LIST_GROUPS_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_list_groups);
     const Tutti__V1__ListGroupsResponse *response;
-    tutti_rpc_message *message = NULL;
-    tutti_code code;
 
     request.job = client_write_text(client_job(client));
-    request.page_size = PAGE_SIZE;
-    request.page_token = token;
-    TUTTI_TRY(client_invoke(client, &call, &request.base, &message, err));
-    response = tutti_rpc_message_get(message);
-    code = add_groups(list, response, err);
-    if (code == TUTTI_OK) {
-        code = client_read_page_token(response->next_page_token, response->n_groups > 0, token,
-                                      token_size, err);
-    }
-    tutti_rpc_message_free(message);
-    return code;
+    request.page_size = CLIENT_PAGE_SIZE;
+    request.page_token = client_write_text(token);
+    TUTTI_TRY(client_invoke(client, &call, &request.base, ret_response, err));
+    response = tutti_rpc_message_get(*ret_response);
+    *ret_page = (client_page){.items = (void *const *)response->groups,
+                              .count = response->n_groups,
+                              .next_token = response->next_page_token};
+    return TUTTI_OK;
+}
+
+static tutti_code
+read_group_item(const void *item, void *ret_item, tutti_error *err)
+{
+    return client_read_group(item, ret_item, err);
+}
+
+static void
+free_group_item(void *item)
+{
+    tutti_group_info_free(item);
 }
 
 tutti_code
 tutti_group_list(tutti_client *client, tutti_group_info **ret_infos, size_t *ret_count,
                  tutti_error *err)
 {
-    group_list list = {0};
-    char token[512] = "";
-    tutti_code code;
+    static const client_pager pager = {.what = "groups",
+                                       .item_size = sizeof(tutti_group_info),
+                                       .ask = ask_groups,
+                                       .read = read_group_item,
+                                       .free = free_group_item};
 
-    do {
-        code = list_groups_page(client, token, sizeof(token), &list, err);
-    } while (code == TUTTI_OK && token[0] != '\0');
-    if (code != TUTTI_OK) {
-        free_groups(&list);
-        return code;
-    }
-    *ret_infos = list.infos;
-    *ret_count = list.count;
-    return TUTTI_OK;
+    return client_list_pages(client, &pager, (void **)ret_infos, ret_count, err);
 }

@@ -7,13 +7,13 @@
 #include "client/conn/call.h"
 #include "client/conn/client.h"
 #include "client/conn/coordinator.h"
+#include "client/conn/pager.h"
 #include "client/conn/types_pb.h"
 #include "client/group/groups_pb.h"
 #include "tutti/mesh.h"
 #include "tutti/v1/mesh_service.pb-c.h"
 
 #define SERVICE (&tutti__v1__mesh_service__descriptor)
-#define PAGE_SIZE 1000
 
 static const tutti_rpc_stub stub_create = {SERVICE, "CreateMesh"};
 static const tutti_rpc_stub stub_get = {SERVICE, "GetMesh"};
@@ -190,86 +190,48 @@ tutti_mesh_delete(tutti_client *client, const char *name, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ all meshes */
 
-/* A list that grows by pages. */
-typedef struct mesh_list {
-    tutti_mesh_info *infos;
-    size_t count;
-} mesh_list;
-
-static void
-free_meshes(mesh_list *list)
-{
-    size_t i;
-
-    for (i = 0; i < list->count; i++) {
-        tutti_mesh_info_free(&list->infos[i]);
-    }
-    free(list->infos);
-}
-
 static tutti_code
-add_meshes(mesh_list *list, const Tutti__V1__ListMeshesResponse *page, tutti_error *err)
-{
-    const size_t wanted = list->count + page->n_meshes;
-    tutti_mesh_info *infos = reallocarray(list->infos, wanted + 1, sizeof(*infos));
-    tutti_code code = TUTTI_OK;
-    size_t i;
-
-    if (infos == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu meshes",
-                          wanted);
-    }
-    list->infos = infos;
-    for (i = 0; i < page->n_meshes && code == TUTTI_OK; i++) {
-        code = read_mesh(page->meshes[i], NULL, 0, &infos[list->count], err);
-        list->count += code == TUTTI_OK ? 1 : 0;
-    }
-    return code;
-}
-
-/* [in, out] token  "" = there are no more */
-static tutti_code
-list_meshes_page(tutti_client *client, char token[TUTTI_NAME_MAX + 1], mesh_list *list,
-                 tutti_error *err)
+ask_meshes(tutti_client *client, const char *token, tutti_rpc_message **ret_response,
+           client_page *ret_page, tutti_error *err)
 {
     Tutti__V1__ListMeshesRequest request = TUTTI__V1__LIST_MESHES_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_list);
     const Tutti__V1__ListMeshesResponse *response;
-    tutti_rpc_message *message = NULL;
-    tutti_code code;
 
     request.job = client_write_text(client_job(client));
-    request.page_size = PAGE_SIZE;
-    request.page_token = token;
-    TUTTI_TRY(client_invoke(client, &call, &request.base, &message, err));
-    response = tutti_rpc_message_get(message);
-    code = add_meshes(list, response, err);
-    if (code == TUTTI_OK) {
-        code = client_read_page_token(response->next_page_token, response->n_meshes > 0, token,
-                                      TUTTI_NAME_MAX + 1, err);
-    }
-    tutti_rpc_message_free(message);
-    return code;
+    request.page_size = CLIENT_PAGE_SIZE;
+    request.page_token = client_write_text(token);
+    TUTTI_TRY(client_invoke(client, &call, &request.base, ret_response, err));
+    response = tutti_rpc_message_get(*ret_response);
+    *ret_page = (client_page){.items = (void *const *)response->meshes,
+                              .count = response->n_meshes,
+                              .next_token = response->next_page_token};
+    return TUTTI_OK;
+}
+
+static tutti_code
+read_mesh_item(const void *item, void *ret_item, tutti_error *err)
+{
+    return read_mesh(item, NULL, 0, ret_item, err);
+}
+
+static void
+free_mesh_item(void *item)
+{
+    tutti_mesh_info_free(item);
 }
 
 tutti_code
 tutti_mesh_list(tutti_client *client, tutti_mesh_info **ret_infos, size_t *ret_count,
                 tutti_error *err)
 {
-    mesh_list list = {0};
-    char token[TUTTI_NAME_MAX + 1] = "";
-    tutti_code code;
+    static const client_pager pager = {.what = "meshes",
+                                       .item_size = sizeof(tutti_mesh_info),
+                                       .ask = ask_meshes,
+                                       .read = read_mesh_item,
+                                       .free = free_mesh_item};
 
-    do {
-        code = list_meshes_page(client, token, &list, err);
-    } while (code == TUTTI_OK && token[0] != '\0');
-    if (code != TUTTI_OK) {
-        free_meshes(&list);
-        return code;
-    }
-    *ret_infos = list.infos;
-    *ret_count = list.count;
-    return TUTTI_OK;
+    return client_list_pages(client, &pager, (void **)ret_infos, ret_count, err);
 }
 
 /* ------------------------------------------------------------------------------ groups, parts */

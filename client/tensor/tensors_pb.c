@@ -8,12 +8,12 @@
 #include "client/conn/call.h"
 #include "client/conn/client.h"
 #include "client/conn/conn_pool.h"
+#include "client/conn/pager.h"
 #include "client/conn/types_pb.h"
 #include "client/tensor/tensors.h"
 #include "tutti/v1/tensors_service.pb-c.h"
 
 #define SERVICE (&tutti__v1__tensors_service__descriptor)
-#define PAGE_SIZE 1000
 
 static const tutti_rpc_stub stub_create = {SERVICE, "Create"};
 static const tutti_rpc_stub stub_put = {SERVICE, "Put"};
@@ -236,72 +236,38 @@ tutti_tensor_stat(tutti_client *client, const char *handle, tutti_tensor_info *r
     return code;
 }
 
-/* A list that grows by pages. */
-typedef struct info_list {
-    tutti_tensor_info *infos;
-    size_t count;
-} info_list;
-
 static tutti_code
-add_page(info_list *list, const Tutti__V1__ListResponse *page, tutti_error *err)
-{
-    const size_t wanted = list->count + page->n_tensors;
-    tutti_tensor_info *infos = reallocarray(list->infos, wanted + 1, sizeof(*infos));
-    tutti_code code = TUTTI_OK;
-    size_t i;
-
-    if (infos == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu tensors",
-                          wanted);
-    }
-    list->infos = infos;
-    for (i = 0; i < page->n_tensors && code == TUTTI_OK; i++) {
-        code = read_tensors_info(page->tensors[i], &infos[list->count], err);
-        list->count += code == TUTTI_OK ? 1 : 0;
-    }
-    return code;
-}
-
-/* One page, and the token of the next: a page that says nothing new ends it. */
-static tutti_code
-list_tensors_page(tutti_client *client, char *token, size_t token_size, info_list *list,
-                  tutti_error *err)
+ask_tensors(tutti_client *client, const char *token, tutti_rpc_message **ret_response,
+            client_page *ret_page, tutti_error *err)
 {
     Tutti__V1__ListRequest request = TUTTI__V1__LIST_REQUEST__INIT;
     const client_call call = control_tensor(client, &stub_list);
     const Tutti__V1__ListResponse *response;
-    tutti_rpc_message *message = NULL;
-    tutti_code code;
 
-    request.page_size = PAGE_SIZE;
-    request.page_token = token;
-    TUTTI_TRY(client_invoke(client, &call, &request.base, &message, err));
-    response = tutti_rpc_message_get(message);
-    code = add_page(list, response, err);
-    if (code == TUTTI_OK) {
-        code = client_read_page_token(response->next_page_token, response->n_tensors > 0, token,
-                                      token_size, err);
-    }
-    tutti_rpc_message_free(message);
-    return code;
+    request.page_size = CLIENT_PAGE_SIZE;
+    request.page_token = client_write_text(token);
+    TUTTI_TRY(client_invoke(client, &call, &request.base, ret_response, err));
+    response = tutti_rpc_message_get(*ret_response);
+    *ret_page = (client_page){.items = (void *const *)response->tensors,
+                              .count = response->n_tensors,
+                              .next_token = response->next_page_token};
+    return TUTTI_OK;
+}
+
+static tutti_code
+read_tensor_item(const void *item, void *ret_item, tutti_error *err)
+{
+    return read_tensors_info(item, ret_item, err);
 }
 
 tutti_code
 tutti_tensor_list(tutti_client *client, tutti_tensor_info **ret_infos, size_t *ret_count,
                   tutti_error *err)
 {
-    info_list list = {0};
-    char token[256] = "";
-    tutti_code code;
+    static const client_pager pager = {.what = "tensors",
+                                       .item_size = sizeof(tutti_tensor_info),
+                                       .ask = ask_tensors,
+                                       .read = read_tensor_item};
 
-    do {
-        code = list_tensors_page(client, token, sizeof(token), &list, err);
-    } while (code == TUTTI_OK && token[0] != '\0');
-    if (code != TUTTI_OK) {
-        free(list.infos);
-        return code;
-    }
-    *ret_infos = list.infos;
-    *ret_count = list.count;
-    return TUTTI_OK;
+    return client_list_pages(client, &pager, (void **)ret_infos, ret_count, err);
 }
