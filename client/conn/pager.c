@@ -31,7 +31,7 @@ free_items(item_list *self)
 }
 
 static tutti_code
-add_page(item_list *self, const client_page *page, tutti_error *err)
+add_items(item_list *self, const client_page *page, tutti_error *err)
 {
     const size_t wanted = self->count + page->count;
     void *items = reallocarray(self->items, wanted + 1, self->pager->item_size);
@@ -51,14 +51,14 @@ add_page(item_list *self, const client_page *page, tutti_error *err)
 
 /* [in, out] token  of this page, then of the next one */
 static tutti_code
-read_page(item_list *self, tutti_client *client, char token[TOKEN_SIZE], tutti_error *err)
+list_page(item_list *self, tutti_client *client, char token[TOKEN_SIZE], tutti_error *err)
 {
     client_page page = {.next_token = ""};
     tutti_rpc_message *response = NULL;
     tutti_code code;
 
     TUTTI_TRY(self->pager->ask(client, token, &response, &page, err));
-    code = add_page(self, &page, err);
+    code = add_items(self, &page, err);
     if (code == TUTTI_OK && strlen(page.next_token) >= TOKEN_SIZE) {
         code = TUTTI_FAIL(err, TUTTI_DATA_LOSS,
                           "a page token of %zu bytes came with a list of %s, at most %d",
@@ -79,7 +79,7 @@ client_list_pages(tutti_client *client, const client_pager *pager, void **ret_it
     tutti_code code;
 
     do {
-        code = read_page(&list, client, token, err);
+        code = list_page(&list, client, token, err);
     } while (code == TUTTI_OK && token[0] != '\0');
     if (code != TUTTI_OK) {
         free_items(&list);

@@ -88,7 +88,7 @@ cli_cell_shape(FILE *out, const json_t *row, const char *key)
 /* ------------------------------------------------------------------------------ rows */
 
 static void
-add_cell(cli_table *table, const cli_column *column, const json_t *row)
+add_table_cell(cli_table *table, const cli_column *column, const json_t *row)
 {
     const cli_cell_fn write = column->write == NULL ? cli_cell_value : column->write;
     char *text = NULL;
@@ -119,7 +119,7 @@ cli_print_rows(const cli *self, const json_t *rows, const cli_column *columns)
     }
     for (i = 0; i < json_array_size(rows); i++) {
         for (column = columns; column->heading != NULL; column++) {
-            add_cell(table, column, json_array_get(rows, i));
+            add_table_cell(table, column, json_array_get(rows, i));
         }
     }
     cli_table_print(self, table);

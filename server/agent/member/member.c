@@ -25,7 +25,7 @@
 static void limit_join(struct agent_member *self);
 
 /* join_advice.c: what to do about it; NULL: nothing more than its text says. */
-static const char *advise(const tutti_error *err);
+static const char *advise_joiner(const tutti_error *err);
 
 #define RETRY_MIN_NS (200 * TUTTI_NS_PER_MS)
 #define RETRY_MAX_NS (5 * TUTTI_NS_PER_S)
@@ -228,7 +228,7 @@ join_failed(struct agent_member *self, const tutti_error *err)
         /* Once, while this loop has nothing else to do than to wait for the coordinator. */
         tutti_rpc_channel_name_certificate(self->agent->coordinator, &all);
     }
-    advice = advise(&all);
+    advice = advise_joiner(&all);
     if (advice != NULL) {
         char text[sizeof(all.text)];
 
@@ -478,7 +478,7 @@ static const piece pieces[] = {
 };
 
 static const char *
-advise(const tutti_error *err)
+advise_joiner(const tutti_error *err)
 {
     size_t i;
 
