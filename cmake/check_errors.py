@@ -1,54 +1,114 @@
 #!/usr/bin/env python3
-"""Every reason that the code gives stands in docs/errors.md, and the other way round."""
+"""docs/errors.md has an entry for every reason that the code gives, and each entry says what a reader needs.
+
+An entry is a heading of one or more reasons, a line with its status codes, and three parts. The codes are those with which the code
+gives the reason; the options and commands that an entry names exist.
+"""
 
 import pathlib
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ("lib", "server", "store", "client")
 # A reason is a constant: second-to-last before the words of an error, or handed around by name.
 REASON = re.compile(r'"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]{5,})"')
-OTHERS = re.compile(r"^(TUTTI|UCX|XDG|MASTER|NO_COLOR|NET_DEVICES|CONN_NB|LOCAL|WORLD_SIZE$|SLURM|POD|TRACEPARENT$)")
+OTHERS = re.compile(
+    r"^(TUTTI|UCX|XDG|MASTER|NO_COLOR|NET_DEVICES|CONN_NB|LOCAL|SLURM|POD|TRACEPARENT$|GOAWAY$)"
+)
 # What makes an error in the Python package, with its arguments.
 PYTHON = re.compile(r"\b(?:make|invalid)\((?:[^()]|\([^()]*\))*\)")
+# A code and a reason that stand beside each other.
+PAIR = re.compile(r'TUTTI_FAIL_FOR\([^,;]+,\s*TUTTI_([A-Z_]+),\s*"([A-Z_]+)"')
+ENTRY = re.compile(r"^### (.*)\n\n(`.*`)\n\n((?:(?!^#).*\n?)*)", re.M)
+PARTS = ("What happened", "What it means", "What to do")
+CODES = set(
+    "INVALID_ARGUMENT FAILED_PRECONDITION NOT_FOUND ALREADY_EXISTS OUT_OF_RANGE RESOURCE_EXHAUSTED DEADLINE_EXCEEDED CANCELLED "
+    "UNAVAILABLE ABORTED UNAUTHENTICATED PERMISSION_DENIED DATA_LOSS UNIMPLEMENTED INTERNAL".split()
+)
 
 
-def reasons_of_code():
-    found = {}
+def sources(root):
+    """Files of C that give errors to callers, and their text without comments."""
     for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.[ch]")):
-            if ROOT / "client" / "cli" in path.parents:
-                continue
-            text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
-            for match in re.finditer(r"(?:FAIL|fail|reason|return|\?|:|=|,)[^;]*?;", text, flags=re.S):
-                for word in REASON.findall(match[0]):
-                    found.setdefault(word, path.relative_to(ROOT))
-    for path in sorted((ROOT / "client" / "python" / "src").rglob("*.py")):
+        for path in sorted((root / folder).rglob("*.[ch]")):
+            if root / "client" / "cli" not in path.parents:
+                yield path.relative_to(root), re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
+
+
+def reasons_of_code(root):
+    found = {}
+    for path, text in sources(root):
+        for match in re.finditer(r"(?:FAIL|fail|reason|return|\?|:|=|,)[^;]*?;", text, flags=re.S):
+            for word in REASON.findall(match[0]):
+                found.setdefault(word, path)
+    for path in sorted((root / "client" / "python" / "src").rglob("*.py")):
         for match in PYTHON.finditer(path.read_text()):
             for word in REASON.findall(match[0]):
-                found.setdefault(word, path.relative_to(ROOT))
+                found.setdefault(word, path.relative_to(root))
+    return {word: path for word, path in found.items() if not OTHERS.match(word)}
+
+
+def codes_of_code(root):
+    found = {}
+    for _, text in sources(root):
+        for code, reason in PAIR.findall(text):
+            found.setdefault(reason, set()).add(code)
     return found
 
 
-def main():
-    page = (ROOT / "docs" / "errors.md").read_text()
-    listed = set()
-    for line in page.splitlines():
-        if line.startswith("| ") and line.count("|") == 4:
-            listed.update(re.findall(r"[A-Z][A-Z0-9_]{4,}", line.split("|")[1]))
-    code = reasons_of_code()
-    missing = {word: path for word, path in code.items() if word not in listed and not OTHERS.match(word)}
-    gone = {word for word in listed if word not in code} - {
-        "INVALID_ARGUMENT", "FAILED_PRECONDITION", "NOT_FOUND", "ALREADY_EXISTS", "OUT_OF_RANGE", "RESOURCE_EXHAUSTED",
-        "DEADLINE_EXCEEDED", "CANCELLED", "UNAVAILABLE", "ABORTED", "UNAUTHENTICATED", "UNIMPLEMENTED", "INTERNAL",
-    }
-    for word, path in sorted(missing.items()):
-        print("%s: reason %s is not in docs/errors.md" % (path, word))
-    for word in sorted(gone):
-        print("docs/errors.md: no code gives %s" % word)
-    return 1 if missing or gone else 0
+def names_of_code(root):
+    """Names in the option tables and the table of commands: the first word of a row."""
+    found = {"help", "version", "config", "print-config", "man"}
+    for folder in ("server", "lib", "client/cli"):
+        for path in (root / folder).rglob("*.[ch]"):
+            found.update(re.findall(r'\{[\s\\]*"([a-z][a-z0-9 -]*)",', path.read_text()))
+    return found
+
+
+def entries(page):
+    """Reasons, codes and text of each entry."""
+    return [(head.split(", "), set(re.findall(r"[A-Z_]+", codes)), text) for head, codes, text in ENTRY.findall(page)]
+
+
+def wrong_with_entry(reasons, codes, text, given, names):
+    where = "docs/errors.md: %s" % ", ".join(reasons)
+    for code in sorted(codes - CODES):
+        yield "%s: %s is no code" % (where, code)
+    for code in sorted(set().union(*(given.get(reason, set()) for reason in reasons)) - codes):
+        yield "%s: the code gives it with %s, too" % (where, code)
+    said = dict(re.findall(r"^\* \*\*(.*?):\*\* ((?:.|\n(?!\*))*)", text, re.M))
+    for part in PARTS:
+        if not re.search(r"\w.{8,}\.\s*$", said.get(part, ""), re.S):
+            yield "%s: no sentence for \"%s\"" % (where, part)
+    for option in re.findall(r"--([a-z][a-z-]+)", text):
+        if option not in names:
+            yield "%s: there is no option --%s" % (where, option)
+    for command in re.findall(r"`tutti (?:--\S+ [A-Z]+ )*([a-z][a-z-]*(?: [a-z-]+)?)", re.sub(r"\s+", " ", text)):
+        if command not in names and command.split()[0] not in names:
+            yield "%s: there is no command tutti %s" % (where, command)
+
+
+def main(root):
+    page = (root / "docs" / "errors.md").read_text()
+    code = reasons_of_code(root)
+    given = codes_of_code(root)
+    names = names_of_code(root)
+    found = []
+    listed = []
+    for reasons, codes, text in entries(page):
+        listed += reasons
+        found += wrong_with_entry(reasons, codes, text, given, names)
+    headings = len(re.findall(r"^### ", page, re.M))
+    if headings != len(entries(page)):
+        found.append("docs/errors.md: %d headings, %d entries: an entry is a heading, a line of codes, three parts"
+                     % (headings, len(entries(page))))
+    found += ["%s: reason %s is not in docs/errors.md" % (code[word], word) for word in sorted(set(code) - set(listed))]
+    found += ["docs/errors.md: no code gives %s" % word for word in sorted(set(listed) - set(code))]
+    found += ["docs/errors.md: %s has two entries" % word for word in sorted(set(listed)) if listed.count(word) > 1]
+    for line in found:
+        print(line)
+    return 1 if found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent))
