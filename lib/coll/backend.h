@@ -72,12 +72,15 @@ struct tutti_coll_backend {
     tutti_code (*start)(tutti_coll_op *op, tutti_error *err);
 
     /*
-     * Go on. Called with nothing in flight; op->round counts the calls from 0. It does one of:
+     * Go on. Called with nothing in flight; op->round counts the calls from 0.
      *
-     *   post       sends, receives, exposed regions, tutti_coll_again, tutti_coll_device_submit:
-     * any number of them. It is called again when all of these are over finish     *ret_done =
-     * true, with nothing posted in this call. The output is complete: the caller hears of it before
-     * finish is called neither    it is called again at once
+     * If it posts something (sends, receives, exposed regions, tutti_coll_again,
+     * tutti_coll_device_submit: any number of them), it is called again when all of these are over.
+     *
+     * If it sets *ret_done, with nothing posted in this call, the output is complete. The caller is
+     * told so before finish is called.
+     *
+     * If it does neither, it is called again at once.
      *
      * A send or receive may fail the op while advance posts: then all further ones do nothing, and
      * abandon has been called already. advance need not ask; it returns as if nothing had happened.

@@ -1,6 +1,8 @@
-"""Goal: a reader who follows a link of README.md, docs or a room's README arrives.
+"""Goal: a reader who follows a link of README.md, docs or a room's README arrives, and finds the files that it names.
 
-Method: every relative link of every Markdown file names a file of the tree, and every anchor a heading of it.
+Method: every relative link of every Markdown file names a file of the tree, and every anchor a heading of it. Every file of
+code that stands in backticks in a README.md, in CONTRIBUTING.md or in docs/ is in the tree; of a name without a folder the
+file is in the folder of the page or below it, in a room's README; else anywhere. So is every function, type and constant.
 """
 
 import os
@@ -43,7 +45,95 @@ def broken_links(path):
     return found
 
 
+CODE_FILE = re.compile(r"`([^`\s]*\.(?:c|cc|h|inc|cu|py|proto|sh))`")
+EXAMPLE = re.compile(r"[<*]|NAME|^\.[a-z]+$")  # test_*.py, coll_NAME.c, reduce_<level>.c, a bare .c
+DATED = ("docs/decisions/", "docs/measured/")  # they tell of the tree of their day
+
+
+def missing_files(page, text, files):
+    """Files of code that the page names and the tree, a list of paths, does not have."""
+    found = []
+    here = os.path.dirname(page)
+    room = os.path.basename(page) == "README.md"
+    for name in CODE_FILE.findall(re.sub(r"```.*?```", "", text, flags=re.S)):
+        below = here + "/" if room and here and "/" not in name else ""
+        known = {os.path.normpath(os.path.join(folder, name)) for folder in (here, "", "lib")}
+        if not EXAMPLE.search(name) and not known.intersection(files):
+            if not any(file.startswith(below) and ("/" + file).endswith("/" + name) for file in files):
+                found.append("%s: there is no %s" % (page, name))
+    return found
+
+
+IDENTIFIER = re.compile(r"(?<![\w.])(?:tutti|agent|coll|coord|rpc|client|TUTTI)_\w*[^\W_]\b(?!_)")
+CODE = (".c", ".cc", ".h", ".inc", ".cu", ".py", ".proto", ".cmake", ".txt", ".in", ".go", ".map", ".json", ".yaml", "run")
+
+
+def code_pages():
+    """Paths of the tree, and of its pages that tell of the tree of today; None outside of git."""
+    listed = subprocess.run(["git", "ls-files"], cwd=SOURCE, stdout=subprocess.PIPE)
+    if listed.returncode != 0:
+        return None, None
+    files = listed.stdout.decode().split()
+    pages = [
+        file
+        for file in files
+        if (file.endswith(("README.md", "CONTRIBUTING.md")) or re.match(r"docs/.*\.md$", file))
+        and not file.startswith(DATED)
+    ]
+    return files, pages
+
+
+def text_in(path):
+    with open(os.path.join(SOURCE, path), errors="replace") as file:
+        return file.read()
+
+
+def missing_names(page, text, known):
+    """Names of ours in backticks that no file of code has."""
+    spans = re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.S))
+    named = {name for span in spans for name in IDENTIFIER.findall(span)}
+    return ["%s: no code has %s" % (page, name) for name in sorted(named - known)]
+
+
 class Docs(unittest.TestCase):
+    def test_every_file_that_a_page_names_exists(self):
+        files, pages = code_pages()
+        if files is None:
+            self.skipTest("the tree is not a git checkout")
+        self.assertGreater(len(pages), 20)
+        missing = [line for page in pages for line in missing_files(page, text_in(page), files)]
+        self.assertEqual(missing, [])
+        self.assertGreater(sum(len(CODE_FILE.findall(text_in(page))) for page in pages), 200)
+
+    def test_every_name_that_a_page_has_is_in_the_code(self):
+        files, pages = code_pages()
+        if files is None:
+            self.skipTest("the tree is not a git checkout")
+        known = set()
+        for file in files:
+            if file.endswith(CODE):
+                known.update(re.findall(r"[A-Za-z]\w*", text_in(file)))
+                for option in re.findall(r'\{"([a-z][a-z-]+)",', text_in(file)):  # an environment variable too
+                    known.add("TUTTI_" + option.upper().replace("-", "_"))
+        missing = [line for page in pages for line in missing_names(page, text_in(page), known)]
+        self.assertEqual(missing, [])
+
+    def test_a_name_that_no_code_has_is_found(self):
+        text = "`tutti_coll_land(op)` `agent_op_start` rpc_gone `TUTTI_GONE=1` `tutti_agent_`, `_gone` ```\n`tutti_x`\n```"
+        self.assertEqual(
+            missing_names("a.md", text, {"agent_op_start"}),
+            ["a.md: no code has TUTTI_GONE", "a.md: no code has tutti_coll_land"],
+        )
+
+    def test_a_file_that_is_not_there_is_found(self):
+        files = ["lib/a/README.md", "lib/a/b/one.c", "lib/c/two.c", "lib/c/three.h"]
+        text = "`one.c` `b/one.c` `lib/c/two.c` `c/three.h` `two_NAME.c` `test_*.py` ```\n`four.c`\n``` `two.c` `four.c` `c/one.c`"
+        self.assertEqual(
+            missing_files("lib/a/README.md", text, files),
+            ["lib/a/README.md: there is no %s" % name for name in ("two.c", "four.c", "c/one.c")],
+        )
+        self.assertEqual(missing_files("docs/a.md", "`two.c` `five.c`", files), ["docs/a.md: there is no five.c"])
+
     def test_every_link_arrives(self):
         listed = subprocess.run(["git", "ls-files", "*.md"], cwd=SOURCE, stdout=subprocess.PIPE)
         pages = listed.stdout.decode().split()
