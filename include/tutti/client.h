@@ -22,14 +22,15 @@
  * Caveats
  *
  * - Ops on one group are matched by order. Two threads that call ops on the same group race for
- * their place in it: give such threads groups of their own, or use tutti_op.sequence. How it looks:
- * OP_MISMATCH, or wrong partners' data. What to do: one thread per group.
+ *   their place in it: give such threads groups of their own, or use tutti_op.sequence. How it
+ *   looks: OP_MISMATCH, or wrong partners' data. What to do: one thread per group.
  * - A call that one rank makes and another does not ends with DEADLINE_EXCEEDED on all ranks, after
  *   tutti_op.timeout_ms (else the agent's --op-timeout, 5 minutes).
  * - Do not fork after tutti_connect and use the client in the child: gRPC does not survive it. exec
- * is fine. How it looks: FAILED_PRECONDITION at best, a call that waits for its deadline at worst.
+ *   is fine. How it looks: FAILED_PRECONDITION at best, a call that waits for its deadline at
+ *   worst.
  * - The memory behind a handle belongs to the agent. A handle dies with tutti_tensor_delete, or
- * with the agent's process (STALE_HANDLE).
+ *   with the agent's process (STALE_HANDLE).
  * - Data of the *_data functions and of put, write and read is copied over a socket. What is used
  *   again and again should stay in the agent, as a handle.
  */

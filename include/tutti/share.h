@@ -22,7 +22,7 @@
  * Caveats
  *
  * - Nobody keeps the program's reads and writes apart from ops: what it reads while an op writes,
- * or writes while an op runs, may be of before or after. Touch the memory between ops.
+ *   or writes while an op runs, may be of before or after. Touch the memory between ops.
  * - After tutti_tensor_delete, or when the agent has ended, the memory stays mapped, but no op sees
  *   it any more: tutti_view_is_revoked. The agent counts it until it is unmapped.
  * - A child of fork has the memory too, and so keeps it from the agent until it ends or execs.

@@ -121,8 +121,8 @@ void tutti_coll_describe(const tutti_coll_args *args, tutti_text *text);
  * root or the sender knows it).
  *
  * TUTTI_INVALID_ARGUMENT  BAD_SHAPE, BAD_DTYPE, BAD_REDUCE_OP, DTYPE_UNSUPPORTED, BAD_ROOT,
- * BAD_AXIS, RANK_NOT_IN_GROUP, SELF_PEER, INDIVISIBLE, SCALAR_INPUT, OUT_SHAPE, BAD_PERMUTATION,
- * SPLITS_MISMATCH
+ *                         BAD_AXIS, RANK_NOT_IN_GROUP, SELF_PEER, INDIVISIBLE, SCALAR_INPUT,
+ *                         OUT_SHAPE, BAD_PERMUTATION, SPLITS_MISMATCH
  */
 tutti_code tutti_coll_infer(const tutti_coll_args *args, uint32_t size, uint32_t group_rank,
                             tutti_spec *ret_result, tutti_error *err);

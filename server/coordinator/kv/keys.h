@@ -169,10 +169,15 @@ typedef struct tutti_coordinator_wait_request {
  *
  * TUTTI_OK                  parked
  * TUTTI_INVALID_ARGUMENT    BAD_NAME, BAD_KEY; no key or too many: WAIT_LIMIT, with values
- * KEYS_LIMIT TUTTI_RESOURCE_EXHAUSTED  WAITER_LIMIT: calls, or bytes of keys; no memory
+ *                           KEYS_LIMIT
+ * TUTTI_RESOURCE_EXHAUSTED  WAITER_LIMIT: calls, or bytes of keys; no memory
  * TUTTI_UNAVAILABLE         DRAINING
- * The answer, beside OK: TUTTI_DEADLINE_EXCEEDED TIMEOUT, TUTTI_UNAVAILABLE DRAINING,
- * TUTTI_RESOURCE_EXHAUSTED MULTI_LIMIT: the values are too large for one answer.
+ *
+ * The answer, beside OK:
+ *
+ * TUTTI_DEADLINE_EXCEEDED   TIMEOUT
+ * TUTTI_UNAVAILABLE         DRAINING
+ * TUTTI_RESOURCE_EXHAUSTED  MULTI_LIMIT: the values are too large for one answer
  */
 tutti_code tutti_coordinator_key_wait_start(tutti_coordinator *self,
                                             const tutti_coordinator_wait_request *request,

@@ -59,8 +59,13 @@ typedef struct tutti_coordinator_take_request {
  * TUTTI_NOT_FOUND           at once: NO_KEY, QUEUE_EMPTY
  * TUTTI_RESOURCE_EXHAUSTED  WAITER_LIMIT: calls, or bytes of keys; no memory
  * TUTTI_UNAVAILABLE         DRAINING
- * The answer, beside OK: TUTTI_DEADLINE_EXCEEDED TIMEOUT, TUTTI_UNAVAILABLE DRAINING, TUTTI_ABORTED
- * SUPERSEDED, TUTTI_RESOURCE_EXHAUSTED no memory: the value stays.
+ *
+ * The answer, beside OK:
+ *
+ * TUTTI_DEADLINE_EXCEEDED   TIMEOUT
+ * TUTTI_UNAVAILABLE         DRAINING
+ * TUTTI_ABORTED             SUPERSEDED: another call with its token took its place
+ * TUTTI_RESOURCE_EXHAUSTED  no memory: the value stays
  */
 tutti_code tutti_coordinator_take_start(tutti_coordinator *self,
                                         const tutti_coordinator_take_request *request,

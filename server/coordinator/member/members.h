@@ -117,8 +117,11 @@ struct tutti_coordinator_join {
  * TUTTI_FAILED_PRECONDITION SHARED_GPU: and the agent does not allow it
  * TUTTI_RESOURCE_EXHAUSTED  WORLD_FULL, JOB_LIMIT, WAITER_LIMIT; no memory
  * TUTTI_UNAVAILABLE         DRAINING
- * The answer: TUTTI_DEADLINE_EXCEEDED JOIN_TIMEOUT, TUTTI_UNAVAILABLE RANK_LOST (its agent was lost
- * or left before it was told) or DRAINING.
+ *
+ * The answer, beside OK:
+ *
+ * TUTTI_DEADLINE_EXCEEDED   JOIN_TIMEOUT
+ * TUTTI_UNAVAILABLE         RANK_LOST: its agent was lost or left before it was told; DRAINING
  */
 tutti_code tutti_coordinator_join_start(tutti_coordinator *self,
                                         const tutti_coordinator_join_request *request,
@@ -312,10 +315,15 @@ struct tutti_coordinator_member_watch {
  *                           is still that job; job_id 0 = any
  *
  * TUTTI_OK                  parked
- * TUTTI_NOT_FOUND           NO_JOB; TUTTI_INVALID_ARGUMENT BAD_NAME
+ * TUTTI_NOT_FOUND           NO_JOB
+ * TUTTI_INVALID_ARGUMENT    BAD_NAME
  * TUTTI_RESOURCE_EXHAUSTED  WAITER_LIMIT: --watcher-limit
  * TUTTI_UNAVAILABLE         DRAINING
- * The end: TUTTI_NOT_FOUND NO_JOB: the job has ended, or was begun anew; DRAINING.
+ *
+ * The end:
+ *
+ * TUTTI_NOT_FOUND           NO_JOB: the job has ended, or was begun anew
+ * TUTTI_UNAVAILABLE         DRAINING
  */
 tutti_code tutti_coordinator_member_watch_start(tutti_coordinator *self, const char *job,
                                                 uint64_t job_id, uint64_t after_epoch,

@@ -66,11 +66,16 @@ struct tutti_coordinator_meet {
  * TUTTI_FAILED_PRECONDITION  STALE_INCARNATION, NOT_IN_GROUP
  * TUTTI_UNAVAILABLE          RANK_LOST: a rank whose value is needed is gone; DRAINING
  * TUTTI_RESOURCE_EXHAUSTED   WAITER_LIMIT; MEETING_LIMIT: the caller is that many exchange rounds
- * ahead of another member; METADATA_LIMIT: bytes; no memory The answer, beside values:
- * TUTTI_DEADLINE_EXCEEDED MISSING_RANKS; TUTTI_UNAVAILABLE RANK_LOST, DRAINING; TUTTI_NOT_FOUND
- * NO_GROUP (it was deleted); TUTTI_FAILED_PRECONDITION ROOT_MISMATCH, METHOD_MISMATCH (one called
- * Broadcast, another AllGather); TUTTI_INVALID_ARGUMENT VALUE_LIMIT; TUTTI_ABORTED SUPERSEDED:
- * another call with its token took its place.
+ *                            ahead of another member; METADATA_LIMIT: bytes; no memory
+ *
+ * The answer, beside values:
+ *
+ * TUTTI_DEADLINE_EXCEEDED    MISSING_RANKS
+ * TUTTI_UNAVAILABLE          RANK_LOST, DRAINING
+ * TUTTI_NOT_FOUND            NO_GROUP: it was deleted
+ * TUTTI_FAILED_PRECONDITION  ROOT_MISMATCH; METHOD_MISMATCH: one called Broadcast, another AllGather
+ * TUTTI_INVALID_ARGUMENT     VALUE_LIMIT
+ * TUTTI_ABORTED              SUPERSEDED: another call with its token took its place
  */
 tutti_code tutti_coordinator_meet_start(tutti_coordinator *self,
                                         tutti_coordinator_meet_request *request,

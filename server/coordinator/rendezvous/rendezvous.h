@@ -62,8 +62,13 @@ typedef struct tutti_coordinator_caller_request {
  *                           those that wait (they are told too); RANK_RANGE; NAME_LIMIT
  * TUTTI_RESOURCE_EXHAUSTED  WAITER_LIMIT: calls, or bytes of keys and names; no memory
  * TUTTI_UNAVAILABLE         DRAINING
- * The answer, beside OK: TUTTI_INVALID_ARGUMENT GROUP_SIZE, DUPLICATE_RANK;
- * TUTTI_DEADLINE_EXCEEDED TIMEOUT, TUTTI_UNAVAILABLE DRAINING, TUTTI_ABORTED SUPERSEDED.
+ *
+ * The answer, beside OK:
+ *
+ * TUTTI_INVALID_ARGUMENT    GROUP_SIZE, DUPLICATE_RANK
+ * TUTTI_DEADLINE_EXCEEDED   TIMEOUT
+ * TUTTI_UNAVAILABLE         DRAINING
+ * TUTTI_ABORTED             SUPERSEDED: another call with its token took its place
  */
 tutti_code tutti_coordinator_caller_start(tutti_coordinator *self,
                                           const tutti_coordinator_caller_request *request,
