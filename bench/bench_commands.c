@@ -15,7 +15,7 @@
 
 #include "base/os/clock.h"
 #include "bench_number.h"
-#include "tutti/client.h"
+#include "tutti/tutti.h"
 
 #define ROUNDS 9
 #define CALLS 3000     /* of a turn, one at a time */

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <tutti/client.h>
+#include <tutti/tutti.h>
 
 #include "bench/peers/peers_worker.h"
 

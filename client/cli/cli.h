@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "tutti/client.h"
+#include "tutti/tutti.h"
 
 enum {
     CLI_FINE = 0,

@@ -5,8 +5,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "tutti/client.h"
-
 bool client_is_unix(const char *address);
 
 /*

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "rpc/channel.h"
-#include "tutti/client.h"
+#include "tutti/tensor.h"
 
 /* Which connection a call takes: tensors in bulk do not get in the way of all else. */
 typedef enum client_conn_kind {

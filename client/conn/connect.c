@@ -19,6 +19,7 @@
 #include "client/conn/init.h"
 #include "client/conn/options.h"
 #include "client/conn/stall_timer.h"
+#include "tutti/client.h"
 
 /* The same agent, by another way. False: what was there before is as it was. */
 static bool

@@ -3,6 +3,7 @@
 #define TUTTI_CLIENT_CONN_COORDINATOR_H
 
 #include "client/conn/call.h"
+#include "tutti/job.h"
 
 /* A call of the coordinator, within the client's time. */
 client_call client_ask_coordinator(const tutti_client *client, const tutti_rpc_stub *stub);

@@ -10,6 +10,7 @@
 #include "client/conn/conn_pool.h"
 #include "client/conn/coordinator.h"
 #include "client/conn/types_pb.h"
+#include "tutti/job.h"
 #include "tutti/v1/coordinator_service.pb-c.h"
 
 #define SERVICE (&tutti__v1__coordinator_service__descriptor)

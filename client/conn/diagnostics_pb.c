@@ -9,6 +9,7 @@
 #include "client/conn/diagnostics.h"
 #include "client/conn/types_pb.h"
 #include "grpc/health/v1/health.pb-c.h"
+#include "tutti/client.h"
 #include "tutti/v1/diagnostics_service.pb-c.h"
 
 #define SERVICE (&tutti__v1__diagnostics_service__descriptor)

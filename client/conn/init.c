@@ -11,6 +11,8 @@
 #include "base/os/clock.h"
 #include "client/conn/call.h"
 #include "client/conn/client.h"
+#include "tutti/init.h"
+#include "tutti/job.h"
 
 #define ASK_AGAIN_MS_MIN 10
 #define ASK_AGAIN_MS_MAX 500

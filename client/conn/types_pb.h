@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tutti/client.h"
+#include "tutti/tensor.h"
 #include "tutti/v1/types.pb-c.h"
 
 /* A spec on its way out, with the memory its message points to. */

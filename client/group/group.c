@@ -6,6 +6,7 @@
 #include "client/conn/client.h"
 #include "client/conn/options.h"
 #include "client/group/groups.h"
+#include "tutti/group.h"
 
 void
 tutti_group_info_free(tutti_group_info *info)

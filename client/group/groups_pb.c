@@ -14,6 +14,7 @@
 #include "client/conn/pager.h"
 #include "client/conn/types_pb.h"
 #include "client/group/groups.h"
+#include "tutti/group.h"
 
 #define SERVICE (&tutti__v1__coordinator_service__descriptor)
 

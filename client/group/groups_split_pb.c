@@ -10,6 +10,7 @@
 #include "client/conn/types_pb.h"
 #include "client/group/groups.h"
 #include "client/group/groups_pb.h"
+#include "tutti/group.h"
 
 #define SERVICE (&tutti__v1__coordinator_service__descriptor)
 

@@ -7,6 +7,7 @@
 #include "client/conn/client.h"
 #include "client/conn/conn_pool.h"
 #include "client/conn/types_pb.h"
+#include "tutti/store.h"
 #include "tutti/v1/rendezvous_service.pb-c.h"
 
 static const tutti_rpc_stub stub_meet = {&tutti__v1__rendezvous_service__descriptor, "Meet"};

@@ -9,6 +9,7 @@
 #include "client/conn/client.h"
 #include "client/conn/coordinator.h"
 #include "client/conn/types_pb.h"
+#include "tutti/store.h"
 #include "tutti/v1/store_service.pb-c.h"
 
 #define SERVICE (&tutti__v1__store_service__descriptor)

@@ -12,6 +12,7 @@
 #include "client/conn/conn_pool.h"
 #include "client/conn/coordinator.h"
 #include "client/conn/types_pb.h"
+#include "tutti/store.h"
 #include "tutti/v1/store_service.pb-c.h"
 
 #define SERVICE (&tutti__v1__store_service__descriptor)

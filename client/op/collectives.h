@@ -3,6 +3,7 @@
 #define TUTTI_CLIENT_OP_COLLECTIVES_H
 
 #include "client/conn/call.h"
+#include "tutti/op.h"
 
 /* Memory of the caller's instead of handles. */
 typedef struct client_inline {

@@ -6,6 +6,7 @@
 #include "client/conn/types_pb.h"
 #include "client/op/collectives.h"
 #include "client/op/op.h"
+#include "tutti/op.h"
 #include "tutti/v1/collectives_service.pb-c.h"
 
 static const tutti_rpc_stub stub_infer = {&tutti__v1__collectives_service__descriptor, "Infer"};

@@ -7,6 +7,7 @@
 #include "base/error/fail.h"
 #include "client/conn/client.h"
 #include "tutti/list.h"
+#include "tutti/object.h"
 
 void
 tutti_object_clear(tutti_object *object)

@@ -24,8 +24,7 @@ static const struct op_kind {
 };
 
 #define PLUS_ONE(op, wire, NAME) +1
-_Static_assert(0 CLIENT_OP_MAP(PLUS_ONE) == TUTTI_OP_KINDS,
-               "a row for each kind of tutti/client.h");
+_Static_assert(0 CLIENT_OP_MAP(PLUS_ONE) == TUTTI_OP_KINDS, "a row for each kind of tutti/op.h");
 #undef PLUS_ONE
 
 client_op_fn

@@ -3,6 +3,7 @@
 #define TUTTI_CLIENT_OP_OP_H
 
 #include "client/op/collectives.h"
+#include "tutti/op.h"
 
 /* The function of a kind; NULL = there is no such kind. */
 client_op_fn client_op_of(tutti_op_kind kind);

@@ -15,6 +15,9 @@
 #include "client/op/op.h"
 #include "client/tensor/tensor.h"
 #include "client/tensor/tensors.h"
+#include "tutti/group.h"
+#include "tutti/op_data.h"
+#include "tutti/tensor.h"
 
 #define TEMPORARY_NAME_SIZE 32 /* "tutti.tmp/" and 16 hex digits */
 

@@ -8,6 +8,7 @@
 #include "client/conn/types_pb.h"
 #include "client/op/op_pb.h"
 #include "tutti/list.h"
+#include "tutti/work.h"
 
 #define SERVICE (&tutti__v1__collectives_service__descriptor)
 #define WORKS_MAX 1024

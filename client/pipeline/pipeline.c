@@ -12,6 +12,7 @@
 #include "client/conn/client.h"
 #include "client/conn/conn_pool.h"
 #include "client/conn/options.h"
+#include "tutti/pipeline.h"
 
 #define IN_FLIGHT_DEFAULT 256                /* the agent's default */
 #define PAYLOAD_BYTES_MAX ((size_t)16 << 20) /* less than what the agent reads of one stream */

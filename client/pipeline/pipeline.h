@@ -6,6 +6,7 @@
 #include "client/conn/call.h"
 #include "client/conn/conn_pool.h"
 #include "client/op/collectives.h"
+#include "tutti/pipeline.h"
 
 /* A call that was submitted, until its result is taken. */
 typedef struct pipeline_call {

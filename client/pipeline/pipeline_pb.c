@@ -9,6 +9,7 @@
 #include "client/op/collectives.h"
 #include "client/op/op.h"
 #include "client/pipeline/pipeline.h"
+#include "tutti/pipeline.h"
 
 /* ------------------------------------------------------------------------------ submitting */
 

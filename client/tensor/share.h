@@ -3,7 +3,7 @@
 #define TUTTI_CLIENT_TENSOR_SHARE_H
 
 #include "share/share.h"
-#include "tutti/client.h"
+#include "tutti/tensor.h"
 
 /* What an agent says of a tensor's memory, checked. */
 typedef struct client_share_offer {

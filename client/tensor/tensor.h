@@ -3,7 +3,7 @@
 #define TUTTI_CLIENT_TENSOR_TENSOR_H
 
 #include "client/tensor/tensors.h"
-#include "tutti/client.h"
+#include "tutti/tensor.h"
 
 /* The same as tutti_tensor_put and tutti_tensor_read, on a transfer that was taken. */
 tutti_code client_put_any(tutti_client *client, const client_put *put,

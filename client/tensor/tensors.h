@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tutti/client.h"
+#include "tutti/tensor.h"
 
 /* Where bytes go: a new tensor, named or not, or an existing one. */
 typedef struct client_put {

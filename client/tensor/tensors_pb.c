@@ -11,6 +11,7 @@
 #include "client/conn/pager.h"
 #include "client/conn/types_pb.h"
 #include "client/tensor/tensors.h"
+#include "tutti/tensor.h"
 #include "tutti/v1/tensors_service.pb-c.h"
 
 #define SERVICE (&tutti__v1__tensors_service__descriptor)

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <tutti/client.h>
+#include <tutti/tutti.h>
 
 #include "digits.h"
 

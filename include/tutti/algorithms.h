@@ -13,7 +13,12 @@
 #ifndef TUTTI_ALGORITHMS_H
 #define TUTTI_ALGORITHMS_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "tutti/client.h"
+#include "tutti/types.h"
 
 #ifdef __cplusplus
 extern "C" {

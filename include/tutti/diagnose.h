@@ -15,7 +15,12 @@
 #ifndef TUTTI_DIAGNOSE_H
 #define TUTTI_DIAGNOSE_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "tutti/client.h"
+#include "tutti/types.h"
 
 #ifdef __cplusplus
 extern "C" {

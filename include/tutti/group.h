@@ -8,7 +8,12 @@
 #ifndef TUTTI_GROUP_H
 #define TUTTI_GROUP_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "tutti/client.h"
+#include "tutti/types.h"
 
 #ifdef __cplusplus
 extern "C" {

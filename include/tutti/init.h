@@ -13,7 +13,10 @@
 #ifndef TUTTI_INIT_H
 #define TUTTI_INIT_H
 
-#include "tutti/client.h"
+#include <stdint.h>
+
+#include "tutti/code.h"
+#include "tutti/error.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -21,11 +21,23 @@
 
 #include <stddef.h>
 
-#include "tutti/client.h"
+#include "tutti/op.h"
+#include "tutti/work.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/*
+ * What an op gives besides its result, tutti/list.h: filled by one that succeeds, through op.more;
+ * free it with tutti_op_more_free.
+ */
+typedef struct tutti_op_more {
+    tutti_handle *outputs; /* [owned] the results of a list, in order; NULL = none */
+    size_t output_count;
+    void *user_meta; /* [owned] what came with the tensor; NULL = nothing */
+    size_t user_meta_size;
+} tutti_op_more;
 
 TUTTI_API void tutti_op_more_free(tutti_op_more *more); /* empties it; may be empty */
 

@@ -29,6 +29,10 @@
 #ifndef TUTTI_MEMBERSHIP_H
 #define TUTTI_MEMBERSHIP_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "tutti/client.h"
 
 #ifdef __cplusplus

@@ -13,7 +13,13 @@
 #ifndef TUTTI_MESH_H
 #define TUTTI_MESH_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "tutti/client.h"
+#include "tutti/group.h"
+#include "tutti/types.h"
 
 #ifdef __cplusplus
 extern "C" {

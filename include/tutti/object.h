@@ -22,7 +22,7 @@
 
 #include <stddef.h>
 
-#include "tutti/client.h"
+#include "tutti/op.h"
 
 #ifdef __cplusplus
 extern "C" {

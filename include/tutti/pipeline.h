@@ -32,7 +32,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tutti/client.h"
+#include "tutti/list.h"
+#include "tutti/op.h"
 
 #ifdef __cplusplus
 extern "C" {

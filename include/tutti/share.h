@@ -35,6 +35,7 @@
 #include <stdint.h>
 
 #include "tutti/client.h"
+#include "tutti/tensor.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -5,11 +5,76 @@
 #ifndef TUTTI_STORE_H
 #define TUTTI_STORE_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "tutti/client.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Keys: 1 to 1024 bytes; values: up to 1 MiB; both any bytes. Versions count the store's changes.
+ */
+
+/* [out, owned] ret_value  and a NUL behind it; TUTTI_NOT_FOUND  NO_KEY */
+TUTTI_API tutti_code tutti_kv_get(tutti_client *client, const void *key, size_t key_size,
+                                  void **ret_value, size_t *ret_size, tutti_error *err);
+TUTTI_API tutti_code tutti_kv_set(tutti_client *client, const void *key, size_t key_size,
+                                  const void *value, size_t value_size, tutti_error *err);
+
+/*
+ * Store `value` if what is there equals `expected` (NULL = if there is nothing).
+ * [out, owned] ret_value  what is there now; NULL = not wanted
+ */
+TUTTI_API tutti_code tutti_kv_compare_and_set(tutti_client *client, const void *key,
+                                              size_t key_size, const void *expected,
+                                              size_t expected_size, const void *value,
+                                              size_t value_size, bool *ret_swapped,
+                                              void **ret_value, size_t *ret_size, tutti_error *err);
+
+/* A counter of decimal text that begins at 0. TUTTI_FAILED_PRECONDITION NOT_A_NUMBER */
+TUTTI_API tutti_code tutti_kv_add(tutti_client *client, const void *key, size_t key_size,
+                                  int64_t delta, int64_t *ret_value, tutti_error *err);
+TUTTI_API tutti_code tutti_kv_delete(tutti_client *client, const void *key, size_t key_size,
+                                     bool *ret_existed, tutti_error *err);
+
+/* A key of the store. */
+typedef struct tutti_kv_entry {
+    const void *key;
+    size_t key_size;
+    const void *value;
+    size_t value_size;
+    uint64_t version;
+    bool deleted; /* of a watch: the key is gone */
+} tutti_kv_entry;
+
+/* Borrowed until it returns; return false to stop. */
+typedef bool (*tutti_kv_fn)(void *arg, const tutti_kv_entry *entry);
+
+/* All keys that begin with a prefix, in order; TUTTI_OK also when on_entry stopped it. */
+TUTTI_API tutti_code tutti_kv_list(tutti_client *client, const void *prefix, size_t prefix_size,
+                                   tutti_kv_fn on_entry, void *arg, tutti_error *err);
+
+/*
+ * Wait until all keys exist. [in] timeout_ms  0 = the client's
+ * TUTTI_DEADLINE_EXCEEDED  TIMEOUT: the text lists what is missing
+ */
+TUTTI_API tutti_code tutti_kv_wait(tutti_client *client, const void *const *keys,
+                                   const size_t *key_sizes, size_t count, uint32_t timeout_ms,
+                                   tutti_error *err);
+
+/*
+ * Every change from now on, until on_entry returns false or the time is up (0 = never): both are
+ * TUTTI_OK. The first call has no key: the watch stands.
+ *
+ * TUTTI_DEADLINE_EXCEEDED   the time was up before the watch stood
+ * TUTTI_RESOURCE_EXHAUSTED  SLOW_WATCHER: on_entry was too slow; read again, then watch again
+ */
+TUTTI_API tutti_code tutti_kv_watch(tutti_client *client, const void *prefix, size_t prefix_size,
+                                    uint32_t timeout_ms, tutti_kv_fn on_entry, void *arg,
+                                    tutti_error *err);
 
 /* Bytes of the caller's. */
 typedef struct tutti_kv_bytes {

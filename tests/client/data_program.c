@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tutti/client.h"
+#include "tutti/tutti.h"
 
 typedef struct program {
     tutti_client *client;

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 #include "rpc/server.h"
-#include "tutti/client.h"
+#include "tutti/tutti.h"
 
 #define FAKE_NAMES_MAX 32
 

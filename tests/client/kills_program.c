@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tutti/client.h"
 #include "tutti/store.h"
+#include "tutti/tutti.h"
 
 #define CALL_MS 60000
 

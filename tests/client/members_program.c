@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tutti/client.h"
+#include "tutti/tutti.h"
 
 typedef struct hearing {
     tutti_client *client;

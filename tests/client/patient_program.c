@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "tutti/client.h"
+#include "tutti/tutti.h"
 
 static void
 add_one(tutti_client *client)

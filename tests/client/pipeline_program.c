@@ -8,7 +8,7 @@
 
 #include <unistd.h>
 
-#include "tutti/client.h"
+#include "tutti/tutti.h"
 
 #define COUNT 1000
 

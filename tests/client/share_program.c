@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tutti/share.h"
+#include "tutti/tutti.h"
 
 #define COUNT 100000
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/os/clock.h"
-#include "tutti/client.h"
+#include "tutti/tutti.h"
 
 #define MIB (1u << 20)
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "client/cli/npy/npy.h"
-#include "tutti/client.h"
+#include "tutti/tutti.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "tutti/client.h"
+#include "tutti/op.h"
 
 #define BENCH_PERIOD 1009
 #define BENCH_PREMUL_FACTOR 2.0

@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "tutti/client.h"
+#include "tutti/op.h"
 
 #define BATCH_NUMBERS_MAX TUTTI_RANKS_MAX /* in a list */
 

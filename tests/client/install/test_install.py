@@ -88,6 +88,7 @@ class TestInstall(unittest.TestCase):
             "bin/tutti-agent",
             "bin/tutti-coordinator",
             "include/tutti/client.h",
+            "include/tutti/tutti.h",
             "include/tutti/version.h",
             "share/tutti/proto/tutti/v1/collectives_service.proto",
             "share/bash-completion/completions/tutti",

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <tutti/client.h>
+#include <tutti/tutti.h>
 #include <tutti/version.h>
 
 static int

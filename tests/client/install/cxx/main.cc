@@ -1,5 +1,5 @@
 /* A user's program in C++: one rank of an all-reduce and of an all-gather. */
-#include <tutti/client.h>
+#include <tutti/tutti.h>
 
 #include <cstdio>
 #include <memory>
