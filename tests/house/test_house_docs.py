@@ -151,6 +151,14 @@ class Docs(unittest.TestCase):
             broken = [line.split(": ")[1] for line in broken_links(page)]
         self.assertEqual(broken, ["b.md does not exist", "#none has no such heading"])
 
+    def test_the_files_of_how_to_add_an_op_have_the_op_that_is_its_example(self):
+        how = text_in("CONTRIBUTING.md").split("## How to add an op\n")[1].split("\n\nThen the tests")[0]
+        rows = re.findall(r"^\| `([^`]+)` \|", how, re.M)
+        self.assertIn(len(rows), range(5, 9), rows)
+        self.assertIn("`reduce_scatter`", how)
+        for row in rows:
+            self.assertRegex(text_in(row), r"(?i)reduce_?scatter", row)
+
 
 if __name__ == "__main__":
     tap.main()
