@@ -55,7 +55,7 @@ pack_round(const tutti_coll_op *op, const host_exchange *self, uint32_t round)
     uint32_t i;
 
     for (i = 0; i < size; i++) {
-        if (i != tutti_coll_group_rank(op->group) || self->reduces) {
+        if (i != tutti_coll_group_rank(op->group) || self->combine != NULL) {
             pack_exchange(self, i, round);
         }
     }
@@ -129,13 +129,30 @@ place_round(tutti_coll_op *op, const host_exchange *self, uint32_t round)
     }
 }
 
+/* The reduction that the op names. */
 static void
-reduce_round(tutti_coll_op *op, const host_exchange *self, uint32_t round)
+combine_by_reduction(const tutti_coll_op *op, const host_exchange *self, const void *const *inputs,
+                     uint64_t bytes, void *output)
+{
+    const uint32_t size = tutti_coll_group_size(op->group);
+    const bool scaled = op->args.reduce == TUTTI_REDUCE_PREMUL_SUM;
+    uint32_t i;
+
+    self->factor_bits[tutti_coll_group_rank(op->group)] = tutti_coll_host_factor(op);
+    for (i = 0; i < size && scaled; i++) {
+        memcpy(&self->factors[i], &self->factor_bits[i], sizeof(double));
+    }
+    tutti_reduce_run(op->args.reduce, op->args.spec.dtype, inputs, size,
+                     scaled ? self->factors : NULL,
+                     (size_t)(bytes / tutti_dtype_bytes(op->args.spec.dtype)), output);
+}
+
+static void
+combine_round(tutti_coll_op *op, const host_exchange *self, uint32_t round)
 {
     const uint32_t size = tutti_coll_group_size(op->group);
     const uint32_t me = tutti_coll_group_rank(op->group);
     const uint64_t bytes = chunk_of(self, &self->in[me], round);
-    const bool scaled = op->args.reduce == TUTTI_REDUCE_PREMUL_SUM;
     uint32_t i;
 
     if (bytes == 0) {
@@ -144,14 +161,7 @@ reduce_round(tutti_coll_op *op, const host_exchange *self, uint32_t round)
     for (i = 0; i < size; i++) {
         self->inputs[i] = i == me ? place_out(self, me, round) : self->recv_stage + i * self->chunk;
     }
-    self->factor_bits[me] = tutti_coll_host_factor(op);
-    for (i = 0; i < size && scaled; i++) {
-        memcpy(&self->factors[i], &self->factor_bits[i], sizeof(double));
-    }
-    tutti_reduce_run(op->args.reduce, op->args.spec.dtype, self->inputs, size,
-                     scaled ? self->factors : NULL,
-                     (size_t)(bytes / tutti_dtype_bytes(op->args.spec.dtype)),
-                     self->in[me].base + self->chunk * round);
+    self->combine(op, self, self->inputs, bytes, self->in[me].base + self->chunk * round);
 }
 
 static tutti_code
@@ -162,8 +172,8 @@ advance_exchange(tutti_coll_op *op, bool *ret_done, tutti_error *err)
     const uint32_t turn = op->round % self->turns;
 
     (void)err;
-    if (op->round > 0 && turn == 0 && self->reduces) {
-        reduce_round(op, self, round - 1);
+    if (op->round > 0 && turn == 0 && self->combine != NULL) {
+        combine_round(op, self, round - 1);
     } else if (op->round > 0 && turn == 0) {
         place_round(op, self, round - 1);
     }
@@ -216,7 +226,7 @@ tutti_host_exchange_new(tutti_coll_op *op, bool reduces, host_exchange **ret_exc
 
     if (code == TUTTI_OK) {
         self->base.algorithm = &algorithm;
-        self->reduces = reduces;
+        self->combine = reduces ? combine_by_reduction : NULL;
         self->chunk = chunk_bytes(size);
         self->partners = size - 1;
         self->turns = 1;
@@ -236,7 +246,7 @@ tutti_host_exchange_ready(tutti_coll_op *op, host_exchange *self, bool in_place,
     const uint32_t size = tutti_coll_group_size(op->group);
     const uint64_t most = find_largest_part(self->in, size, find_largest_part(self->out, size, 0));
     const bool packs = in_place || !tutti_pieces_are_whole(self->out, size);
-    const bool unpacks = self->reduces || !tutti_pieces_are_whole(self->in, size);
+    const bool unpacks = self->combine != NULL || !tutti_pieces_are_whole(self->in, size);
 
     self->turns = (size - 2) / self->partners + 1;
     while (self->turns > 1 && most / self->chunk >= STEPS_MAX / self->turns) {

@@ -8,9 +8,18 @@
 #include "coll/host/strided_copy.h"
 #include "coll/reduce/reduce.h"
 
-typedef struct host_exchange {
+typedef struct host_exchange host_exchange;
+
+/* What has come from all ranks, [group size] inputs of `bytes` in the order of group ranks, becomes
+ * `output`, which may be one of the inputs. */
+typedef void (*host_combine_fn)(const tutti_coll_op *op, const host_exchange *self,
+                                const void *const *inputs, uint64_t bytes, void *output);
+
+struct host_exchange {
     host_state base;
-    bool reduces;       /* what comes is as long as in[own rank], and is reduced into it */
+    /* NULL: what comes is moved to its place. Otherwise it is as long as in[own rank], and is
+     * combined into that; a set-up in parts.c may put another function than the reduction. */
+    host_combine_fn combine;
     tutti_strided *out; /* [size] of the input, for each rank */
     tutti_strided *in; /* [size] of the output, from each rank; both of a pair have as many bytes */
     uint64_t chunk;
@@ -24,8 +33,9 @@ typedef struct host_exchange {
     const void **inputs;
     struct host_direct *direct; /* direct.c: the rest of its state */
     struct host_run *run;       /* run.c: ... */
-} host_exchange;
+};
 
+/* [in] reduces  it combines by the op's reduction */
 tutti_code tutti_host_exchange_new(tutti_coll_op *op, bool reduces, host_exchange **ret_exchange,
                                    tutti_error *err);
 

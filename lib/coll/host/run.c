@@ -102,7 +102,7 @@ load_step(const chunk_job *at, const host_plan_step *step)
     } else {
         inputs[0] = (const unsigned char *)op->input + begin + offset_of(at, step->first);
     }
-    if (at->exchange->reduces && op->args.reduce == TUTTI_REDUCE_PREMUL_SUM) {
+    if (at->exchange->combine != NULL && op->args.reduce == TUTTI_REDUCE_PREMUL_SUM) {
         tutti_reduce_run(TUTTI_REDUCE_PREMUL_SUM, op->args.spec.dtype, inputs, 1, &op->args.factor,
                          (size_t)(bytes / at->run->element), data);
     } else if (inputs[0] != data && bytes > 0) {
