@@ -17,7 +17,7 @@ typedef struct wire_spec {
 
 void client_write_spec(const tutti_spec *spec, wire_spec *ret);
 
-/* protobuf-c has no const; NULL becomes "". */
+/* protobuf-c's pointers are not const; NULL becomes "". */
 char *client_write_text(const char *text);
 ProtobufCBinaryData client_write_bytes(const void *data, size_t size);
 

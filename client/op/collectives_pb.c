@@ -44,7 +44,8 @@ write_all_gather(const tutti_op *op, const client_inline *memory,
     (void)memory;
     request->axis = op->axis;
     request->form = (Tutti__V1__Form)op->form;
-    request->out_shape = (int64_t *)(uintptr_t)op->out_shape; /* protobuf-c has no const */
+    request->out_shape =
+        (int64_t *)(uintptr_t)op->out_shape; /* protobuf-c's pointers are not const */
     request->n_out_shape = op->out_shape_count;
     CLIENT_WRITE_AXES(request, op);
 }

@@ -21,12 +21,12 @@
 
 #define TEMPORARY_NAME_SIZE 32 /* "tutti.tmp/" and 16 hex digits */
 
-/* Who gives, who takes. */
+/* Which ranks give an input, and which take a result. */
 typedef enum data_role {
-    DATA_ALL,       /* everyone does both */
-    DATA_TO_ROOT,   /* the root alone takes */
-    DATA_FROM_ROOT, /* the root alone gives */
-    DATA_BROADCAST, /* ... and takes nothing */
+    DATA_ALL,       /* every rank does both */
+    DATA_TO_ROOT,   /* all ranks give, the root alone takes */
+    DATA_FROM_ROOT, /* the root alone gives, all ranks take */
+    DATA_BROADCAST, /* the root gives and takes nothing, the others take */
 } data_role;
 
 /* An op on the caller's memory. */

@@ -19,7 +19,8 @@ client_write_op(const tutti_op *op, const client_inline *memory, wire_op *ret)
     ret->options.async = op->async;
     ret->options.timeout_ms = op->timeout_ms;
     ret->options.sequence = op->sequence;
-    ret->options.tracers = (char **)(uintptr_t)op->tracers; /* protobuf-c has no const */
+    ret->options.tracers =
+        (char **)(uintptr_t)op->tracers; /* protobuf-c's pointers are not const */
     ret->options.n_tracers = op->tracer_count;
     ret->options.no_grad = op->no_grad;
     ret->options.local_grad = op->local_grad;
@@ -124,7 +125,7 @@ client_write_lists(const tutti_op *op, wire_op *ret, tutti_error *err)
 
     ret->memory = count == 0 ? NULL : calloc(count, sizeof(*ret->memory));
     ret->inputs = count == 0 ? NULL : calloc(count, sizeof(Tutti__V1__TensorArg *));
-    ret->outputs = (char **)(uintptr_t)op->outputs; /* protobuf-c has no const */
+    ret->outputs = (char **)(uintptr_t)op->outputs; /* protobuf-c's pointers are not const */
     ret->output_count = op->output_count;
     if (count > 0 && (ret->memory == NULL || ret->inputs == NULL)) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu tensors",

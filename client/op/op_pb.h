@@ -100,7 +100,7 @@ tutti_code client_read_op(tutti_rpc_message *message, const Tutti__V1__TensorRef
         return code;                                                                               \
     }
 
-/* An axis for each tensor of a list, and that it is one. protobuf-c has no const. */
+/* An axis for each tensor of a list, and that it is one. protobuf-c's pointers are not const. */
 #define CLIENT_WRITE_AXES(request, op)                                                             \
     ((request)->axes = (int32_t *)(uintptr_t)(op)->axes, (request)->n_axes = (op)->axis_count,     \
      (request)->coalesced = (op)->coalesced)

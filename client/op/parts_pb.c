@@ -3,7 +3,7 @@
 #include "client/op/collectives.h"
 #include "client/op/op_pb.h"
 
-/* protobuf-c has no const. */
+/* protobuf-c's pointers are not const. */
 static int64_t *
 shape_of(const tutti_op *op)
 {
@@ -83,7 +83,8 @@ write_all_to_all(const tutti_op *op, const client_inline *memory,
     request->split_axis = op->split_axis;
     request->concat_axis = op->concat_axis;
     request->form = (Tutti__V1__Form)op->form;
-    request->input_splits = (int64_t *)(uintptr_t)op->input_splits; /* protobuf-c has no const */
+    request->input_splits =
+        (int64_t *)(uintptr_t)op->input_splits; /* protobuf-c's pointers are not const */
     request->n_input_splits = op->input_split_count;
     request->output_splits = (int64_t *)(uintptr_t)op->output_splits;
     request->n_output_splits = op->output_split_count;
@@ -95,7 +96,7 @@ static void
 write_permute(const tutti_op *op, const client_inline *memory, Tutti__V1__PermuteRequest *request)
 {
     (void)memory;
-    request->src_dst = (int32_t *)(uintptr_t)op->src_dst; /* protobuf-c has no const */
+    request->src_dst = (int32_t *)(uintptr_t)op->src_dst; /* protobuf-c's pointers are not const */
     request->n_src_dst = op->src_dst_count;
     request->coalesced = op->coalesced;
 }

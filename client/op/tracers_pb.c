@@ -59,7 +59,7 @@ tutti_tracer_attach(tutti_client *client, const char *name, const char *const *t
 
     request.tracer = client_write_text(name);
     request.n_tensors = count;
-    request.tensors = (char **)(uintptr_t)tensors; /* protobuf-c has no const */
+    request.tensors = (char **)(uintptr_t)tensors; /* protobuf-c's pointers are not const */
     return write_tracer(client, &stub_attach, &request.base, err);
 }
 
@@ -213,7 +213,7 @@ write_backward(const char *name, const tutti_backward_options *options, const wi
     ret->n_gradients = options->given_count;
     ret->gradients = given->messages;
     ret->n_wanted = options->wanted_count;
-    ret->wanted = (char **)(uintptr_t)options->wanted; /* protobuf-c has no const */
+    ret->wanted = (char **)(uintptr_t)options->wanted; /* protobuf-c's pointers are not const */
     ret->keep = options->keep;
     ret->options->async = options->async;
     ret->options->timeout_ms = options->timeout_ms;

@@ -57,13 +57,12 @@ pipeline_call *pipeline_find(const tutti_pipeline *pipeline, uint64_t id);
 /* Its answer has come. */
 void pipeline_answered(tutti_pipeline *pipeline, pipeline_call *call);
 
-/* pipeline_pb.c */
-
-/* Which call is answered, and how: TUTTI_DATA_LOSS when it is none of ours. [in, moved] message */
+/* pipeline_answer_pb.c. Which call is answered, and how: TUTTI_DATA_LOSS when it is none of ours.
+ * [in, moved] message */
 tutti_code pipeline_read_answer(tutti_pipeline *pipeline, tutti_rpc_message *message,
                                 tutti_error *err);
 
-/* Open the stream. */
+/* pipeline_pb.c: open the stream. */
 tutti_code pipeline_open_stream(tutti_pipeline *pipeline, tutti_error *err);
 
 #endif

@@ -125,8 +125,9 @@ pipeline_read_answer(tutti_pipeline *pipeline, tutti_rpc_message *message, tutti
     tutti_code code;
 
     if (call == NULL || call->answered) {
-        code = TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent answered call %" PRIu64 ", which %s",
-                          answer->id, call == NULL ? "is none" : "it had answered");
+        code =
+            TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent answered call %" PRIu64 ", which %s",
+                       answer->id, call == NULL ? "was not submitted" : "it had answered already");
         tutti_rpc_message_free(message);
         return code;
     }

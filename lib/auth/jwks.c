@@ -109,7 +109,7 @@ add_pkey(tutti_auth_keys *keys, const char *file, const json_t *jwk, EVP_PKEY *p
 
     ERR_clear_error();
     if (pkey == NULL) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s: a key \"%.64s\" that is none", file,
+        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "%s: key \"%.64s\" is invalid", file,
                           get_jwks_text(jwk, "kid"));
     }
     code = auth_keys_add_public(keys, file, get_jwks_text(jwk, "kid"), pkey, err);

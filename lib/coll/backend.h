@@ -44,7 +44,7 @@
  * Three places of tutti_coll_engine_options take one:
  *
  *   backend       groups of two ranks and more, tensors in host memory, barriers. Static; may have
- *                 vote and ride. coll/host
+ *                 vote and piggyback. coll/host
  *   self_backend  groups of one rank, the same tensors. Static. coll/self
  *   devices[i]    tensors of device i, in groups of any size; its memory is not touched by the
  *                 engine. Opened by the caller, closed by the engine; has poll, stage, fetch,

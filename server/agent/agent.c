@@ -111,7 +111,7 @@ say_addresses(const tutti_agent *agent)
 
 /* ------------------------------------------------------------------------------ opening */
 
-/* Engine's thread: it wants to reach ranks. */
+/* The thread that runs the engine: it needs the addresses of ranks. */
 typedef struct need {
     tutti_rpc_task task;
     tutti_agent *agent;

@@ -104,7 +104,7 @@ run_announced(tutti_rpc_task *task)
     agent_announced(tutti_container_of(task, tutti_agent, announced_task));
 }
 
-/* Engine's thread. */
+/* The thread that runs the engine. */
 static void
 on_probed(void *arg, const tutti_coll_reach *reaches, size_t count)
 {

@@ -64,6 +64,13 @@ def missing_files(page, text, files):
     return found
 
 
+def missing_in_comments(path, text, names):
+    """Files of C that a comment names and that are not among these."""
+    comments = " ".join(re.findall(r"/\*.*?\*/", text, re.S))
+    named = re.findall(r"(?<![\w*])[a-z]\w*\.[ch]\b", re.sub(r"<[^>]*>", "", comments))
+    return ["%s: a comment names %s" % (path, name) for name in named if name not in names]
+
+
 IDENTIFIER = re.compile(r"(?<![\w.])(?:tutti|agent|coll|coord|rpc|client|TUTTI)_\w*[^\W_]\b(?!_)")
 CODE = (".c", ".cc", ".h", ".inc", ".cu", ".py", ".proto", ".cmake", ".txt", ".in", ".go", ".map", ".json", ".yaml", "run")
 
@@ -123,6 +130,20 @@ class Docs(unittest.TestCase):
         self.assertEqual(
             missing_names("a.md", text, {"agent_op_start"}),
             ["a.md: no code has TUTTI_GONE", "a.md: no code has tutti_coll_land"],
+        )
+
+    def test_every_file_that_a_comment_of_c_names_exists(self):
+        files, _ = code_pages()
+        if files is None:
+            self.skipTest("the tree is not a git checkout")
+        code = [file for file in files if re.match(r"(lib|server|store|client|include)/.*\.(c|h)$", file)]
+        names = {os.path.basename(file) for file in files}
+        names.update(("mdb.c", "version.h"))  # of LMDB; made by CMake
+        missing = [line for file in code for line in missing_in_comments(file, text_in(file), names)]
+        self.assertEqual(missing, [])
+        self.assertEqual(
+            missing_in_comments("a.c", '/* b.c and\n * lib/gone.h */\n#include "own.h"\nx = "y.c"; /* z_*.c */', {"b.c"}),
+            ["a.c: a comment names gone.h"],
         )
 
     def test_a_file_that_is_not_there_is_found(self):

@@ -112,7 +112,7 @@ class Told(unittest.TestCase):
         self.assertIn("is no op", self.tutti("explain", "fast", code=1))
         self.assertIn("no op was called on group nobody", self.tutti("explain", "reduce", "-g", "nobody", code=1))
         self.assertIn("is no size", self.tutti("explain", "reduce", "-b", "much", code=2))
-        self.assertIn("is none", self.tutti("explain", "reduce", "--dtype", "FP7", code=2))
+        self.assertIn("does not exist", self.tutti("explain", "reduce", "--dtype", "FP7", code=2))
 
     def test_tune_writes_a_table_that_agents_load(self):
         path = os.path.join(self.folder.name, "table")

@@ -1,4 +1,5 @@
-/* Survey: the ranks of a job as the coordinator sees them, and a question to each that is alive. */
+/* Fan out: the ranks of a job as the coordinator sees them, and a question to each that is alive.
+ */
 #ifndef TUTTI_CLIENT_CLI_CONNECT_FAN_OUT_H
 #define TUTTI_CLIENT_CLI_CONNECT_FAN_OUT_H
 

@@ -174,7 +174,7 @@ read_question(cli *self, char word[64], tutti_explain_question *ret)
     ret->dtype = dtype != NULL ? tutti_dtype_parse(dtype) : TUTTI_DTYPE_FP32;
     ret->reduce = reduce != NULL ? tutti_reduce_parse(reduce) : TUTTI_REDUCE_SUM;
     if (ret->dtype == TUTTI_DTYPE_NONE || ret->reduce == TUTTI_REDUCE_NONE) {
-        (void)cli_usage(self, "--%s \"%s\" is none",
+        (void)cli_usage(self, "--%s \"%s\" does not exist",
                         ret->dtype == TUTTI_DTYPE_NONE ? "dtype" : "op",
                         ret->dtype == TUTTI_DTYPE_NONE ? dtype : reduce);
         return false;

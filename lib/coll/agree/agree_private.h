@@ -31,8 +31,6 @@ struct tutti_coll_agree {
     uint8_t of[];          /* by group rank: an index into kinds, OTHER or UNKNOWN */
 };
 
-/* agree_piggyback.c */
-
 tutti_code tutti_agree_write_riders(tutti_coll_agree *self, tutti_error *err);
 
 /* The riders of the ranks in `runs`, which are well formed; they begin at `riders`, `size` bytes

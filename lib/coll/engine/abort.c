@@ -63,7 +63,7 @@ add_pending_abort(tutti_coll_group *group, uint64_t sequence, const tutti_error 
     }
 }
 
-/* Whether ranks may have had different numbers of calls when an op ended so. */
+/* May ranks have made different numbers of calls when an op ended with this error? */
 static bool
 may_part(const tutti_error *err)
 {
@@ -71,11 +71,14 @@ may_part(const tutti_error *err)
 }
 
 /*
- * After a return ranks learn of it at different moments, and a call that one counts first in the
- * new epoch may have failed in the old one on another; of ops that follow from each other (a
- * Backward) one rank may have begun one more than another, whose time was up. So until an op has
- * succeeded, who has not come to an op that timed out goes on behind it with its next call, and all
- * count alike again.
+ * Ranks may count a group's ops differently in two cases. After a restarted rank has returned, the
+ * others learn of the new epoch at different moments: one rank may count a call as the first of the
+ * new epoch that another rank made, and lost, in the old one. And in a chain of ops (a Backward)
+ * one rank may have begun one op more than a rank whose time was over.
+ *
+ * So the group needs a resync until one of its ops has succeeded. During it, when an op times out,
+ * a rank that has not called that op skips its number: its next call gets the number behind it.
+ * Then all ranks count alike again.
  */
 static bool
 skip_op(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
@@ -98,7 +101,7 @@ skip_op(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
     return skipped;
 }
 
-/* ------------------------------------------------------------------------------ doubting */
+/* ------------------------------------------------------------------------------ resync */
 
 typedef struct resync {
     tutti_coll_item item;

@@ -1,5 +1,5 @@
 /*
- * Chaos: spoil what goes over the data plane, at points that have names. For tests/faults.
+ * Fault injection: disturb packets of the data plane and ops, at named points. For tests/faults.
  *
  * TUTTI_CHAOS in the environment holds a rule, "point:action[:n]", that strikes once, when the
  * point is passed for the n-th time (n = 1 when it is not said); or a path that begins with "/": a

@@ -1,4 +1,5 @@
-/* Chaos as a transport around a transport: packets are held, lost or doubled, and ways break. */
+/* Fault injection as a transport around a transport: packets are held, lost or doubled, and ways
+ * break. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -20,8 +20,8 @@ typedef struct host_direct {
 } host_direct;
 
 /*
- * direct_regions.c: fill the pieces of the exchange, for the ops that copy.
- * [out] ret_in_place  what others still read would be overwritten
+ * Fill the pieces of the exchange, for the ops that copy.
+ * [out] ret_in_place  the op would overwrite what other ranks still read
  */
 tutti_code tutti_host_direct_set_up(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_place,
                                     tutti_error *err);
@@ -44,7 +44,7 @@ bool tutti_host_direct_can_expose(const tutti_coll_op *op, const host_exchange *
 tutti_code tutti_host_direct_check_regions(const tutti_coll_op *op, const host_exchange *exchange,
                                            tutti_error *err);
 
-/* ------------------------------------------------------------------ direct_share.c */
+/* ------------------------------------------------------------------ copies shared between ranks */
 
 /* Bytes that one rank copies: [at, end) of a piece. */
 typedef struct host_transfer {

@@ -4,10 +4,9 @@
  *
  * Which algorithm an op takes is chosen by rules (coll/select; docs/algorithms.md says what each of
  * them does and costs). Where all ranks are of one host, large ops work in each other's memory
- * (direct.c). All others go by messages: most of them as plans (plan.h),
- * written down by the files coll_host_plan_*.c and run by run.c; the rest by
- * all_reduce.c (flat, direct), all_gather.c (direct) and exchange.c
- * (direct, pairwise). The barrier is the agreement alone, which is a dissemination.
+ * (direct.c). All others go by messages: most of them as plans (plan.h), made by plan_*.c and run
+ * by run.c; the rest by all_reduce.c (flat, direct), all_gather.c (direct) and exchange.c (direct,
+ * pairwise). The barrier is the agreement alone, which is a dissemination.
  *
  * backend_arg of the engine is its tutti_selector, borrowed; NULL: tutti_selection_base.
  */

@@ -110,7 +110,7 @@ void tutti_host_plan_hosts_all_reduce(host_plan *plan, const host_topology *topo
 void tutti_host_plan_hosts_broadcast(host_plan *plan, const host_topology *topology);
 void tutti_host_plan_hosts_all_gather(host_plan *plan, const host_topology *topology);
 
-/* run_open.c: make the plan for an op, and run it. */
+/* run.c: make the plan for an op, and run it. */
 tutti_code tutti_coll_host_run(tutti_coll_op *op, host_plan_fn make, const host_topology *topology,
                                tutti_error *err);
 

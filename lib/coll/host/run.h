@@ -20,7 +20,7 @@ typedef struct host_run {
     uint64_t stage_slot;
 } host_run;
 
-/* run.c; what run_open.c makes is its state. */
+/* Its state is what tutti_coll_host_run (plan.h) makes. */
 tutti_code tutti_host_run_advance(tutti_coll_op *op, bool *ret_done, tutti_error *err);
 
 #endif

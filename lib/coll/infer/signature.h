@@ -17,7 +17,7 @@ size_t tutti_signature_write(const tutti_coll_args *args, unsigned char *ret_byt
 /* Has each rank shapes of its own, that no signature has to fit? */
 bool tutti_signature_is_open(const tutti_coll_args *args);
 
-/* Does the root tell more than a signature holds? (root_info.c) */
+/* Does the root announce more than a signature holds? See engine/announce.h. */
 bool tutti_signature_has_root_info(const tutti_coll_args *args);
 
 /*

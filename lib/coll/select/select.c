@@ -75,7 +75,7 @@ all_of(tutti_coll_kind kind)
     case TUTTI_COLL_SEND:
     case TUTTI_COLL_RECV:
         return 0;
-    default: /* what coll_host_parts.c alone knows */
+    default: /* what coll/host/parts.c alone knows */
         return kind > 0 && kind < TUTTI_COLL_KIND_COUNT ? BIT(DIRECT) : 0;
     }
 }

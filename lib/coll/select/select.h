@@ -1,5 +1,5 @@
 /*
- * Choose: which algorithm an op takes, of those of the host backend, and why.
+ * Selection: which algorithm an op takes, of those of the host backend, and why.
  *
  * A selection is plain data: a table of rules, and what the user forces. All ranks of an op must
  * choose alike; tutti_selection_hash is what they compare (lib/coll/host/pick.c). Nothing

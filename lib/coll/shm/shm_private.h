@@ -184,10 +184,10 @@ struct transport_shm {
     bool said_why;      /* that a peer could not be met; once */
 };
 
-/* open.c: lifetime */
+/* shm.c: lifetime */
 void tutti_shm_close(tutti_transport *transport);
 
-/* address.c: what others are told. The inner address is a part of it. */
+/* shm.c: the address that other processes get. The inner address is a part of it. */
 #define SHM_NAME_BYTES 24
 typedef struct shm_address {
     const char *host_id;

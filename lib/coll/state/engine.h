@@ -29,9 +29,9 @@ struct tutti_coll_engine {
     uint64_t incarnation;
 
     /*
-     * What follows, and what hangs on it, belongs to the engine's thread: that is who holds the
-     * progress_lock. Its own thread lets go of it to sleep only; then a poster may take it
-     * (progress_inline.c). Taken before the lock.
+     * What follows, and all that it points to, belongs to "the engine's thread": the thread that
+     * holds progress_lock. The engine's own thread gives it up to sleep only; then a poster may
+     * take it and run the engine (tutti_coll_progress_inline). progress_lock is taken before lock.
      */
     pthread_mutex_t progress_lock;
     uint64_t sleeps_to_ns; /* the engine's own thread looks at the timers then */

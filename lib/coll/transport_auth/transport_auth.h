@@ -1,5 +1,5 @@
 /*
- * Seal: a transport around a transport, that lets members in and nobody else.
+ * Transport auth: a transport around a transport, which drops what does not come from a member.
  *
  * The coordinator gives the members of a job a key for each epoch. What goes from one process to
  * another is sealed with a key made of that (HKDF), of a number that the receiver drew and puts

@@ -148,7 +148,6 @@ void auth_wait_over(auth *self);
 
 void auth_wait_fini(auth *self);
 
-/* conn.c */
 tutti_code auth_transport_connect(tutti_transport *transport, tutti_bytes address, void *owner,
                                   tutti_transport_conn **ret_link, tutti_error *err);
 void auth_transport_disconnect(tutti_transport_conn *link);

@@ -141,7 +141,8 @@ void rpc_connect_error_explain(tutti_rpc_channel *channel, const rpc_known *know
 void rpc_connect_error_ask(tutti_rpc_channel *channel, grpc_completion_queue *queue,
                            tutti_error *err);
 
-/* Unpack a response; malformed ones are TUTTI_DATA_LOSS here. [in, moved] received */
+/* channel_call.c: unpack a response; malformed ones are TUTTI_DATA_LOSS here. [in, moved] received
+ */
 tutti_code rpc_response_unpack(const rpc_known *known, grpc_byte_buffer *received,
                                tutti_rpc_message **ret_message, tutti_error *err);
 

@@ -123,7 +123,7 @@ void rpc_nested_answer(tutti_rpc_call *call, const struct ProtobufCMessage *resp
 tutti_code rpc_call_check(const tutti_rpc_call *call, const tutti_rpc_message *message,
                           tutti_error *err);
 
-/* subject.c: whom a message speaks for. Borrows from it. */
+/* authorize.c: whom a message speaks for. Borrows from it. */
 tutti_rpc_subject rpc_subject_of(const struct ProtobufCMessage *message);
 
 #endif

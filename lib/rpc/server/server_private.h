@@ -127,7 +127,7 @@ void rpc_server_loop_fill(rpc_server_loop *server_loop);
 void rpc_server_loop_init(rpc_server_loop *server_loop, tutti_rpc_server *server,
                           tutti_rpc_loop *loop);
 
-/* route.c: make routes and lanes from what was added. */
+/* Make routes and lanes from what was added. */
 tutti_code rpc_routes_make(tutti_rpc_server *server, tutti_error *err);
 void rpc_routes_free(tutti_rpc_server *server);
 

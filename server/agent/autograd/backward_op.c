@@ -38,7 +38,8 @@ gradient_of(const grad_node *node)
     return node->record->out == NULL ? NULL : node->record->out->gradient;
 }
 
-/* In host memory. */
+/* A tensor in host memory: for what the ranks agree about a gradient, or empty for an op without
+ * input. */
 static tutti_code
 new_tensor(const grad_node *node, const tutti_spec *spec, tutti_tensor **ret, tutti_error *err)
 {

@@ -1,6 +1,7 @@
 /*
- * Dual: how gradients of an op's result become gradients of its input. A linear op's gradient op is
- * its adjoint; of max and min the gradient goes to every rank that holds the result, ties included.
+ * Gradient op: how gradients of an op's result become gradients of its input. A linear op's
+ * gradient op is its adjoint; of max and min the gradient goes to every rank that holds the result,
+ * ties included.
  *
  * Pure functions of records (tape.h). Any thread.
  */

@@ -1,6 +1,6 @@
 /*
- * Trace: ops that are recorded on tapes. An op is looked at when it is launched, its place on a
- * tape is the one at which it came.
+ * Recording: ops that are put on tapes. An op is examined when it is launched; its place on a tape
+ * is the one at which its call came.
  */
 #ifndef TUTTI_SERVER_AGENT_AUTOGRAD_RECORDING_H
 #define TUTTI_SERVER_AGENT_AUTOGRAD_RECORDING_H
@@ -16,10 +16,10 @@ tutti_code agent_recording_take(agent_op *op, const agent_request *request, tutt
 tutti_code agent_recording_begin(agent_op *op, const tutti_spec *result, tutti_error *err);
 /* Pack what goes with the tensor: user_meta and the tracers of a root or sender. */
 tutti_code agent_recording_pack(agent_op *op, tutti_error *err);
-/* Engine's thread: what has come with it; op.meta is user_meta then. */
+/* What has come with the tensor; op.meta is user_meta then. The thread that runs the engine, which
+ * may be the control loop inside a post (coll/coll.h). */
 void agent_recording_unpack(agent_op *op);
-/* recording.c, recording_list.c and recording_meta.c, for each other: a receiver that may hear of
- * tracers; it has ended. */
+/* A receiver that may get names of tracers with its tensor; it has ended. */
 tutti_code agent_tensor_meta_expect(agent_op *op, const tutti_tape_entry *entry, tutti_error *err);
 void agent_tensor_meta_end(agent_op *op);
 void agent_recording_drop_names(agent_op *op);
@@ -31,7 +31,8 @@ bool agent_recording_is_on(const agent_op *op, const tutti_tape *tape, uint32_t 
 /* The same of an op on a list: a coalesced one is as many ops. TUTTI_INVALID_ARGUMENT TRACED_LIST
  */
 tutti_code agent_recording_list(agent_op *op, tutti_error *err);
-void agent_recording_computed(agent_op *op); /* engine's thread: result and input are still there */
-void agent_recording_end(agent_op *op);      /* it is over, its tensors are still claimed */
+/* Result and input are still there. The thread that runs the engine. */
+void agent_recording_computed(agent_op *op);
+void agent_recording_end(agent_op *op); /* it is over, its tensors are still locked */
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Carry: what an agent sends along with a tensor: names of tracers, and the caller's own bytes.
+ * Tensor meta: what an agent sends along with a tensor: names of tracers, and the caller's own
+ * bytes.
  *
  *     0 user bytes
  *     1 count { length name }... user bytes

@@ -21,10 +21,10 @@
 #include "server/agent/state/state.h"
 #include "server/agent/tensor/table.h"
 
-/* join_deadline.c: from now, in all. What is waited for is in `waits`. */
+/* Start --join-timeout, for all attempts together. `waits` says what the agent waits for. */
 static void limit_join(struct agent_member *self);
 
-/* join_advice.c: what to do about it; NULL: nothing more than its text says. */
+/* What to do about an error; NULL: nothing more than its text says. */
 static const char *advise_joiner(const tutti_error *err);
 
 #define RETRY_MIN_NS (200 * TUTTI_NS_PER_MS)

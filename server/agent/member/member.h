@@ -16,7 +16,7 @@ void agent_member_announce(tutti_agent *agent);
 void agent_member_leave(tutti_agent *agent, void (*on_left)(tutti_agent *agent));
 bool agent_member_idle(const tutti_agent *agent); /* no stream to the coordinator is open */
 void agent_member_close(tutti_agent *agent);
-/* What the coordinator said, read by coordinator_pb.c */
+/* What the coordinator said, as coordinator_pb.c has read it. */
 void agent_joined(tutti_agent *agent, uint32_t rank, uint32_t world_size, uint64_t epoch,
                   uint64_t job_id, uint32_t heartbeat_ms, uint32_t timeout_ms);
 void agent_join_waits(tutti_agent *agent, uint32_t joined, uint32_t world_size,
@@ -29,7 +29,7 @@ bool agent_rank_joined(tutti_agent *agent, uint32_t rank, uint64_t epoch);
 
 /* heartbeat_pb.c: with the progress of groups on which something has changed */
 void agent_wire_heartbeat(tutti_agent *agent, tutti_rpc_flow *flow, uint64_t number);
-void agent_beat_now(tutti_agent *agent);
+void agent_beat_now(tutti_agent *agent); /* member.c */
 
 /* coordinator_pb.c: calls to the coordinator, answered on the control loop */
 tutti_code agent_wire_join(tutti_agent *agent, const tutti_rpc_flow_ops *ops, tutti_rpc_flow **ret,

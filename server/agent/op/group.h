@@ -13,6 +13,8 @@
 
 /* The group of that name, made and asked for when it is not known yet. NULL: no memory. */
 agent_group *agent_group_of(tutti_agent *agent, const char *name, tutti_error *err);
+/* NULL: no call has named it yet. */
+agent_group *agent_group_find(tutti_agent *agent, const char *name);
 void agent_group_add(agent_group *group, agent_op *op);
 void agent_group_dispatch(agent_group *group);
 void agent_group_add_slot(agent_op *hold); /* a Backward takes its place in the queue */

@@ -456,7 +456,8 @@ place_each(agent_op *op, uint32_t count, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* The shapes are known: by now, or from others on the engine's thread. */
+/* The shapes are known: already when the op is launched, or later from other ranks, on the thread
+ * that runs the engine. */
 static tutti_code
 place_list(agent_op *op, const tutti_spec *specs, uint32_t count, tutti_error *err)
 {

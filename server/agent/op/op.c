@@ -240,7 +240,8 @@ take_results(agent_op *op)
     keep_meta(op);
 }
 
-/* Engine's thread: the caller hears of it without a detour. */
+/* The thread that runs the engine, which may be the control loop inside tutti_coll_post
+ * (coll/coll.h): the caller is answered from it, without a task for another thread. */
 void
 agent_op_on_done(tutti_coll_op *engine_op, const tutti_error *err)
 {

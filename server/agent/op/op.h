@@ -20,7 +20,9 @@ void agent_op_finish(agent_op *op); /* control loop: it is over in every sense *
 void agent_op_end_early(agent_op *op, const tutti_error *err); /* it never becomes an op */
 void agent_op_answer_async(agent_op *op); /* it has its place: handles and work id are good */
 
-void agent_op_on_done(tutti_coll_op *engine_op, const tutti_error *err); /* engine's thread */
-void agent_op_on_released(tutti_coll_op *engine_op);                     /* engine's thread */
+/* Callbacks of the engine: on the thread that runs it, which may be the control loop inside
+ * tutti_coll_post (coll/coll.h). */
+void agent_op_on_done(tutti_coll_op *engine_op, const tutti_error *err);
+void agent_op_on_released(tutti_coll_op *engine_op);
 
 #endif

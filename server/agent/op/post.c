@@ -46,7 +46,7 @@ make_output(agent_op *op, const tutti_spec *spec, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* Engine's thread: a receiver learns what comes. */
+/* The thread that runs the engine (see op.h): a receiver learns what comes. */
 static tutti_code
 on_spec(tutti_coll_op *engine_op, const tutti_spec *spec, tutti_error *err)
 {

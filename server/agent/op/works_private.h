@@ -1,4 +1,4 @@
-/* Private to works*.c: works, and the calls that wait for them. */
+/* Private to works.c: works, and the calls that wait for them. */
 #ifndef TUTTI_SERVER_AGENT_OP_WORKS_PRIVATE_H
 #define TUTTI_SERVER_AGENT_OP_WORKS_PRIVATE_H
 
@@ -43,8 +43,6 @@ struct agent_wait {
     agent_wait_link links[];
 };
 
-/* works.c */
-
 /*
  * TUTTI_INVALID_ARGUMENT     BAD_HANDLE
  * TUTTI_FAILED_PRECONDITION  STALE_HANDLE, FOREIGN_HANDLE
@@ -53,8 +51,6 @@ struct agent_wait {
 tutti_code agent_work_find(const tutti_agent *agent, const char *name, agent_work **ret,
                            tutti_error *err);
 agent_work *agent_work_is_pinned(const tutti_agent *agent, uint64_t number); /* so it is there */
-
-/* works_wait.c */
 
 /* Answer, or say why not, and free it. */
 void agent_wait_end(agent_wait *wait, const tutti_error *err);

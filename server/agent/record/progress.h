@@ -5,12 +5,13 @@
 #include "server/agent/agent.h"
 #include "server/agent/state/types.h"
 
-/* ------------------------------------------------------------------ flight_op.c: its records */
+/* ------------------------------------------------------------------ flight_op.c: what an op writes
+ */
 
 void agent_op_record_enqueued(agent_op *op); /* control loop: it has its group */
 void agent_op_record_started(agent_op *op);  /* control loop: about to be posted */
 void agent_op_record_posted(agent_op *op);   /* control loop: it has its number */
-void agent_op_record_ended(agent_op *op);    /* any thread: before anybody hears of the end */
+void agent_op_record_ended(agent_op *op);    /* any thread: before the caller is told */
 void agent_op_record_retired(const agent_op *op);
 
 /* ------------------------------------------------------------------ flight_dump.c: into a file */

@@ -147,7 +147,7 @@ fill_self_check(self_check *self)
     fill_gpus(self);
 }
 
-/* Engine's thread. */
+/* The thread that runs the engine. */
 static void
 on_probed(void *arg, const tutti_coll_reach *reaches, size_t count)
 {

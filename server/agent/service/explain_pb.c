@@ -6,6 +6,7 @@
 #include "coll/host/host.h"
 #include "coll/reduce/reduce.h"
 #include "coll/self/self.h"
+#include "server/agent/op/group.h"
 #include "server/agent/record/progress.h"
 #include "server/agent/state/algorithms.h"
 #include "server/agent/state/group.h"

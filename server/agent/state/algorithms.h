@@ -11,7 +11,4 @@ tutti_code agent_algorithms_open(tutti_agent *agent, tutti_error *err);
 tutti_code agent_algorithms_set(tutti_agent *agent, const char *table, const char *forced,
                                 tutti_error *err);
 
-/* group.c. NULL: nobody named it yet. */
-agent_group *agent_group_find(tutti_agent *agent, const char *name);
-
 #endif

@@ -1,4 +1,4 @@
-/* Plane: what goes between hosts goes by TCP of our own or by UCX, and by whose word. */
+/* Data plane: what goes between hosts goes by TCP of our own or by UCX, and by whose word. */
 #ifndef TUTTI_SERVER_AGENT_STATE_DATA_PLANE_H
 #define TUTTI_SERVER_AGENT_STATE_DATA_PLANE_H
 

@@ -39,18 +39,18 @@ struct tutti_table {
     tutti_list_node dead; /* entries to be freed when the lock is */
 };
 
-/* table.c; all but the first with the lock held */
+/* All of these but the first are called with the lock held. */
 void agent_table_lock(tutti_table *table);
 void agent_table_unlock(tutti_table *table);
 void agent_table_unref(tutti_table *table, tutti_entry *entry);
 void agent_table_unlist(tutti_table *table, tutti_entry *entry); /* take its handle and name away */
 
-/* table_lease.c: does it go on? LEASE_OVER. With the lock held. */
+/* Does the lease still exist? LEASE_OVER */
 tutti_code agent_table_check_lease(const tutti_table *table, uint64_t lease, tutti_error *err);
 
 void agent_table_free_leases(tutti_table *table);
 
-/* table_find.c: handles and names; codes as tutti_table_lock_by_name. With the lock held. */
+/* Handles and names; codes as tutti_table_lock_by_name. */
 tutti_code agent_table_find(const tutti_table *table, const char *text, tutti_entry **ret,
                             tutti_error *err);
 void agent_table_format_handle(const tutti_entry *entry, char ret[TUTTI_TABLE_HANDLE_SIZE]);

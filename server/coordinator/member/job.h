@@ -126,7 +126,7 @@ struct coord_job {
     tutti_timer linger;
 };
 
-/* ------------------------------------------------------------------------------ job.c */
+/* ------------------------------------------------------------------ job.c, job_life.c */
 
 /* Of the coordinator's map; NULL for NULL. */
 coord_job *coord_job_from(tutti_map_node *node);

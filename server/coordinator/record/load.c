@@ -28,8 +28,8 @@ tutti_code
 coord_fail_record(const coord_job *job, const char *what, tutti_error *err)
 {
     return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "STORE_FORMAT",
-                          "what the store says of %s of job %s cannot be: start with another "
-                          "--store, its ranks join anew",
+                          "the store has an invalid record of %s of job %s: start with another "
+                          "--store, then its ranks join anew",
                           what, job->name);
 }
 
@@ -66,8 +66,9 @@ load_job(tutti_coordinator *self, const char *name, coord_reading *value, tutti_
     tutti_code code = coord_check_job(name, &checked, err);
 
     if (code == TUTTI_OK && (value->failed || world_size == 0 || world_size > TUTTI_RANKS_MAX)) {
-        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "STORE_FORMAT",
-                              "what the store says of job %s cannot be", name);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_DATA_LOSS, "STORE_FORMAT",
+            "the store has an invalid record of job %s: start with another --store", name);
     }
     if (code == TUTTI_OK) {
         code = coord_job_begin(self, name, world_size, &job, err);

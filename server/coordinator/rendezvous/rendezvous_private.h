@@ -1,4 +1,4 @@
-/* A rendezvous, as the two files that make it see it. Private to them. */
+/* A rendezvous. Private to this folder. */
 #ifndef TUTTI_SERVER_COORDINATOR_RENDEZVOUS_RENDEZVOUS_PRIVATE_H
 #define TUTTI_SERVER_COORDINATOR_RENDEZVOUS_RENDEZVOUS_PRIVATE_H
 
@@ -15,14 +15,9 @@ typedef struct coord_rendezvous {
     uint64_t next_order;
 } coord_rendezvous;
 
-/* ------------------------------------------------------------------------------ rendezvous.c */
-
 /* All get their answer: `refused` NULL = it went well. The exchange round is gone. */
 void coord_rendezvous_settle_all(tutti_coordinator *self, coord_rendezvous *round,
                                  const char *refused, uint32_t other);
-
-/* ------------------------------------------------------------------------------ rendezvous_end.c
- */
 
 /*
  * All have come: number them, and settle.

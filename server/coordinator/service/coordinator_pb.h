@@ -1,4 +1,4 @@
-/* What CoordinatorService has in files of its own. For the wire files of this folder. */
+/* What CoordinatorService has in files of its own. For the *_pb.c files of this folder. */
 #ifndef TUTTI_SERVER_COORDINATOR_SERVICE_COORDINATOR_PB_H
 #define TUTTI_SERVER_COORDINATOR_SERVICE_COORDINATOR_PB_H
 
@@ -20,6 +20,8 @@ void coord_on_translate_ranks(tutti_rpc_call *call, void *arg);
 
 /* progress_pb.c */
 void coord_on_describe_stall(tutti_rpc_call *call, void *arg);
+
+/* coordinator_pb.c */
 
 /*
  * Entries of a page: those wanted, or the default for 0.

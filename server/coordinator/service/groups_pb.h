@@ -1,4 +1,4 @@
-/* Groups and lists of ranks on the wire. For the wire files of this folder. */
+/* Groups and lists of ranks on the wire. For the *_pb.c files of this folder. */
 #ifndef TUTTI_SERVER_COORDINATOR_SERVICE_GROUPS_PB_H
 #define TUTTI_SERVER_COORDINATOR_SERVICE_GROUPS_PB_H
 

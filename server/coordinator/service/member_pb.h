@@ -1,4 +1,4 @@
-/* Member: who speaks, from the wire. For the wire files of this folder. */
+/* Member: who speaks, from the wire. For the *_pb.c files of this folder. */
 #ifndef TUTTI_SERVER_COORDINATOR_SERVICE_MEMBER_PB_H
 #define TUTTI_SERVER_COORDINATOR_SERVICE_MEMBER_PB_H
 
@@ -19,7 +19,7 @@ member_from_wire(const Tutti__V1__Member *member)
         .job = member->job, .rank = member->rank, .incarnation = member->incarnation};
 }
 
-/* protobuf-c has no const; what it is lent here it only reads. */
+/* protobuf-c's pointers are not const; what it is lent here it only reads. */
 static inline char *
 text_to_wire(const char *text)
 {

@@ -12,7 +12,7 @@
 
 #define PAGE_RANKS_MAX 262144 /* ranks of all meshes of a page: it stays below a mebibyte */
 
-/* protobuf-c has no const; what it is lent here it only reads. */
+/* protobuf-c's pointers are not const; what it is lent here it only reads. */
 static uint32_t *
 numbers_to_wire(const uint32_t *numbers)
 {

@@ -1,4 +1,4 @@
-/* Progress from the wire. For the wire files of this folder. */
+/* Progress from the wire. For the *_pb.c files of this folder. */
 #ifndef TUTTI_SERVER_COORDINATOR_SERVICE_PROGRESS_PB_H
 #define TUTTI_SERVER_COORDINATOR_SERVICE_PROGRESS_PB_H
 

@@ -36,7 +36,8 @@ void tutti_service_loop_expose(tutti_service_loop *service_loop, tutti_page *pag
 /* Health of all services. Any thread. */
 void tutti_service_loop_set_health(tutti_rpc_server *server, bool serving);
 
-/* ------------------------------------------------------------ for the wire files of this folder */
+/* ------------------------------------------------------------ for the *_pb.c files of this folder
+ */
 
 /* The core, with the time told. Each handler begins with this and ends with service_loop_leave. */
 tutti_coordinator *service_loop_enter(tutti_service_loop *service_loop);

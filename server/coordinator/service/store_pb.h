@@ -1,4 +1,4 @@
-/* Keys and entries, from the wire and to it. For the wire files of this folder. */
+/* Keys and entries, from the wire and to it. For the *_pb.c files of this folder. */
 #ifndef TUTTI_SERVER_COORDINATOR_SERVICE_STORE_PB_H
 #define TUTTI_SERVER_COORDINATOR_SERVICE_STORE_PB_H
 
