@@ -268,7 +268,7 @@ tutti_kv_wait(tutti_client *client, const void *const *keys, const size_t *key_s
     size_t i;
 
     if (count == 0 || count > WAIT_KEYS_MAX) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_KEY",
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "WAIT_LIMIT",
                               "%zu keys to wait for, need 1 to %d", count, WAIT_KEYS_MAX);
     }
     for (i = 0; i < count; i++) {

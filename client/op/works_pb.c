@@ -21,7 +21,7 @@ static tutti_code
 check_works_count(size_t count, tutti_error *err)
 {
     if (count == 0 || count > WORKS_MAX) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_HANDLE", "%zu works, need 1 to %d",
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "WORK_COUNT", "%zu works, need 1 to %d",
                               count, WORKS_MAX);
     }
     return TUTTI_OK;

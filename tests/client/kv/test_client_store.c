@@ -67,6 +67,8 @@ test_multi__without_keys_or_with_too_many_asks_nobody(void **state)
     assert_string_equal(err.reason, "KEYS_LIMIT");
     assert_fails(tutti_kv_multi_set(rig->client, keys, keys, 1025, &err), TUTTI_INVALID_ARGUMENT);
     assert_fails(tutti_kv_check(rig->client, keys, 0, NULL, &all, &err), TUTTI_INVALID_ARGUMENT);
+    assert_fails(tutti_kv_wait(rig->client, NULL, NULL, 0, 0, &err), TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(err.reason, "WAIT_LIMIT");
 }
 
 static void

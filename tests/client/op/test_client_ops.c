@@ -195,6 +195,7 @@ test_wait__without_statuses_returns_the_first_failure(void **state)
     assert_int_equal(err.rank, 2);
     assert_fails(tutti_wait(rig->client, works, 3, 0, NULL, &err), TUTTI_DATA_LOSS);
     assert_fails(tutti_wait(rig->client, works, 0, 0, NULL, &err), TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(err.reason, "WORK_COUNT");
     assert_fails(tutti_wait(rig->client, works, 1025, 0, NULL, &err), TUTTI_INVALID_ARGUMENT);
 }
 
