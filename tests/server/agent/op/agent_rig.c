@@ -387,6 +387,17 @@ agent_rig_end(agent_rig *self, rig_call *call)
 }
 
 void
+agent_rig_end_in_time(agent_rig *self, rig_call *call)
+{
+    while (!call->call.over) {
+        agent_rig_step(self, 100 * TUTTI_NS_PER_MS);
+        if (!call->call.over) {
+            fake_loop_wait_briefly(&self->loop);
+        }
+    }
+}
+
+void
 agent_rig_end_well(agent_rig *self, rig_call *call)
 {
     if (agent_rig_end(self, call) != TUTTI_OK) {

@@ -140,6 +140,9 @@ rig_call *agent_rig_sync(agent_rig *self, uint32_t rank, const char *group, uint
 
 /* Run until it has ended. Returns how. */
 tutti_code agent_rig_end(agent_rig *self, rig_call *call);
+/* The same while time goes by, in steps of a tenth of a second: engines wait for something that
+ * does not come. */
+void agent_rig_end_in_time(agent_rig *self, rig_call *call);
 
 /* End, and check that it went well, or how it failed. */
 void agent_rig_end_well(agent_rig *self, rig_call *call);

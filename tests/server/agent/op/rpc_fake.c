@@ -7,7 +7,8 @@
 #include "support/testing.h"
 
 #define TICK_NS TUTTI_NS_PER_US
-#define HANGS_S 20
+#define HANGS_NS (20 * TUTTI_NS_PER_S)
+#define BRIEF_NS (10 * TUTTI_NS_PER_MS)
 
 /* ------------------------------------------------------------------------------ the clock */
 
@@ -114,22 +115,37 @@ fake_loop_run(tutti_rpc_loop *loop)
     return count;
 }
 
-void
-fake_loop_wait(tutti_rpc_loop *loop, const char *what)
+/* Until a task is posted; false when `ns` have passed. */
+static bool
+wait_posted(tutti_rpc_loop *loop, uint64_t ns)
 {
     struct timespec until;
     int late = 0;
 
     (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += HANGS_S;
+    until.tv_nsec += (long)(ns % TUTTI_NS_PER_S);
+    until.tv_sec += (time_t)(ns / TUTTI_NS_PER_S) + until.tv_nsec / (long)TUTTI_NS_PER_S;
+    until.tv_nsec %= (long)TUTTI_NS_PER_S;
     (void)pthread_mutex_lock(&loop->mutex);
     while (tutti_list_empty(&loop->tasks) && late == 0) {
         late = pthread_cond_timedwait(&loop->posted, &loop->mutex, &until);
     }
     (void)pthread_mutex_unlock(&loop->mutex);
-    if (late != 0) {
+    return late == 0;
+}
+
+void
+fake_loop_wait(tutti_rpc_loop *loop, const char *what)
+{
+    if (!wait_posted(loop, HANGS_NS)) {
         fail_msg("%s hangs", what);
     }
+}
+
+void
+fake_loop_wait_briefly(tutti_rpc_loop *loop)
+{
+    (void)wait_posted(loop, BRIEF_NS);
 }
 
 /* ------------------------------------------------------------------------------ messages */

@@ -47,6 +47,8 @@ unsigned fake_loop_run(tutti_rpc_loop *loop);
 
 /* Wait until a task is posted. Fails the test after 20 s: `what` hangs. */
 void fake_loop_wait(tutti_rpc_loop *loop, const char *what);
+/* The same, or some milliseconds: for who steps the clock meanwhile. */
+void fake_loop_wait_briefly(tutti_rpc_loop *loop);
 
 /* ------------------------------------------------------------------------------ messages */
 
