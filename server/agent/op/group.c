@@ -91,14 +91,17 @@ agent_group_fail_before(agent_group *group, uint64_t since_ns, const tutti_error
     }
 }
 
-/* Ops may outlive their group: they end without it. */
+/* Ops may outlive their group: they end without it. A Sync knows them by its name all the same. */
 static void
 forget_running(agent_group *group)
 {
     tutti_list_node *link;
 
     while ((link = tutti_list_pop(&group->running)) != NULL) {
-        tutti_container_of(link, agent_op, link)->group = NULL;
+        agent_op *op = tutti_container_of(link, agent_op, link);
+
+        memcpy(op->former_group, group->name, sizeof(op->former_group));
+        op->group = NULL;
     }
 }
 

@@ -28,12 +28,18 @@ typedef struct sync_call {
     agent_sync_result result;
 } sync_call;
 
+/* Also when the group is gone by now; "" = of a Backward. */
+static const char *
+op_group_name(const agent_op *op)
+{
+    return op->group != NULL ? op->group->name : op->former_group;
+}
+
 static bool
 is_awaited(const sync_call *sync, const agent_op *op)
 {
     return op->number <= sync->last &&
-           (sync->group[0] == '\0' ||
-            (op->group != NULL && strcmp(sync->group, op->group->name) == 0));
+           (sync->group[0] == '\0' || strcmp(sync->group, op_group_name(op)) == 0);
 }
 
 static void
@@ -65,12 +71,12 @@ name_missing(const sync_call *sync, tutti_text *text)
 
         if (named < OPS_NAMED && is_awaited(sync, op)) {
             tutti_text_add(text, named == 0 ? "" : ", ");
-            if (op->group == NULL) {
+            if (op_group_name(op)[0] == '\0') {
                 tutti_text_add(text, "a Backward");
             } else if (agent_op_is_p2p(op)) {
-                tutti_text_add(text, "a send or recv in group %s", op->group->name);
+                tutti_text_add(text, "a send or recv in group %s", op_group_name(op));
             } else {
-                tutti_text_add(text, "op %" PRIu64 " of group %s", op->sequence, op->group->name);
+                tutti_text_add(text, "op %" PRIu64 " of group %s", op->sequence, op_group_name(op));
             }
             named++;
         }

@@ -52,12 +52,13 @@ struct agent_op {
     tutti_coll_op op;     /* the engine's */
     tutti_coll_args said; /* for its words: those of `op` are the engine's once it runs */
     tutti_agent *agent;
-    agent_group *group;   /* NULL: it runs, and its group is gone */
-    tutti_list_node link; /* in the group's queue, then among those that run */
-    tutti_list_node live; /* in the agent's ops */
-    uint64_t number;      /* in the order they came to this agent */
-    tutti_rpc_call *call; /* [ref] */
-    agent_client *client; /* whose; NULL = of a backward pass */
+    agent_group *group; /* NULL: it runs, and its group is gone; or it is a Backward */
+    char former_group[TUTTI_NAME_MAX + 1]; /* the name of the group that is gone; "" = none is */
+    tutti_list_node link;                  /* in the group's queue, then among those that run */
+    tutti_list_node live;                  /* in the agent's ops */
+    uint64_t number;                       /* in the order they came to this agent */
+    tutti_rpc_call *call;                  /* [ref] */
+    agent_client *client;                  /* whose; NULL = of a backward pass */
     agent_answer_fn answer;
     struct agent_kept *kept_answer; /* answers.h; NULL = none */
     tutti_lock_set lock_set;

@@ -4,6 +4,7 @@
  * process; the test is their callers and their clock.
  */
 #include "server/agent/op/agent_rig.h"
+#include "server/agent/op/group.h"
 #include "server/agent/state/op.h"
 #include "support/testing.h"
 
@@ -390,6 +391,29 @@ test_sync__whose_time_is_up_names_what_still_runs(void **state)
     agent_rig_end_failed(rig, got, TUTTI_CANCELLED, "CALLER_GONE");
 }
 
+/* The group is forgotten before its op ends. */
+static void
+test_sync__of_a_group_that_is_deleted_ends_with_its_ops(void **state)
+{
+    static const uint32_t ranks[] = {0, 1};
+    agent_rig *rig = *state;
+    rig_call *sync;
+    rig_call *call;
+
+    (void)fake_coordinator_group(&rig->coordinator, "pair", ranks, 2);
+    call = begin_barrier(rig, 0, "pair", false);
+    (void)agent_rig_run(rig);
+    sync = agent_rig_sync(rig, 0, "pair", 0);
+    agent_group_deleted(rig->agents[0], "pair");
+    agent_rig_end_in_time(rig, call);
+    agent_rig_end_failed(rig, call, TUTTI_NOT_FOUND, "NO_GROUP");
+    agent_rig_settle(rig);
+    assert_true(is_answered(sync));
+    agent_rig_end_well(rig, sync);
+    assert_int_equal(sync->sync.failed, 1);
+    assert_string_equal(sync->sync.err.reason, "NO_GROUP");
+}
+
 static void
 test_sync__may_be_given_up(void **state)
 {
@@ -635,6 +659,7 @@ main(void)
         WITH_TWO(test_sync__of_a_group_waits_for_that_one),
         WITH_TWO(test_sync__tells_how_many_failed_and_why_the_first_one_did),
         WITH_TWO(test_sync__whose_time_is_up_names_what_still_runs),
+        WITH_TWO(test_sync__of_a_group_that_is_deleted_ends_with_its_ops),
         WITH_TWO(test_sync__may_be_given_up),
         WITH_TWO(test_token__gives_a_second_call_the_answer_of_the_first),
         WITH_TWO(test_token__of_an_op_that_runs_tells_to_come_later),
