@@ -43,6 +43,9 @@ struct tutti_coll_op {
     /* On a device, but for sends and receives: one, or one for each of a coalesced op's tensors.
      * NULL = none. Memory of the host is copied by who wants that. */
     const tutti_coll_kept *kept;
+    /* It is called because the group's op before it has succeeded here. When that one has failed on
+     * another rank, by its time or its caller, this one fails too: nobody there will call it. */
+    bool follows;
     /* How it ended; NULL = well. Once; inside the post, too. */
     void (*on_done)(tutti_coll_op *op, const tutti_error *err);
     /* Nothing touches the op or its memory any more: after on_done, mostly at once. */

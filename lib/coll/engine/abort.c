@@ -146,6 +146,37 @@ begin_resync(tutti_coll_group *group)
     skip_pending_aborts(group);
 }
 
+bool
+tutti_coll_is_parted(const tutti_coll_op *op, tutti_error *ret_err)
+{
+    const tutti_coll_group *group = op->group;
+
+    if (!op->follows || group->parted == 0 || op->sequence != group->parted + 1) {
+        return false;
+    }
+    *ret_err = group->parted_err;
+    tutti_error_set_op(ret_err, group->name, op->sequence, ret_err->rank);
+    return true;
+}
+
+/* An op that has succeeded here by what another rank had given before that one failed there. The
+ * op that follows from it may run by now, or come later. */
+static void
+part_group(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
+{
+    unsigned char key[8];
+    tutti_map_node *node = tutti_map_find(&group->ops, tutti_map_key_u64(key, sequence + 1));
+    tutti_coll_op *next =
+        node == NULL ? NULL : tutti_container_of(node, tutti_coll_op, by_sequence);
+    tutti_error mine;
+
+    group->parted = sequence;
+    group->parted_err = *err;
+    if (next != NULL && tutti_coll_is_parted(next, &mine)) {
+        tutti_coll_op_fail(next, &mine, true);
+    }
+}
+
 /* Another member says that an op is over. */
 void
 tutti_coll_recv_abort(tutti_coll_group *group, const tutti_packet *packet, const tutti_error *err)
@@ -159,10 +190,12 @@ tutti_coll_recv_abort(tutti_coll_group *group, const tutti_packet *packet, const
         tutti_coll_op_fail(tutti_container_of(node, tutti_coll_op, by_sequence), &mine, false);
     } else if (packet->sequence > group->begun && !skip_op(group, packet->sequence, err)) {
         add_pending_abort(group, packet->sequence, &mine);
-    } else if (packet->sequence == group->resynced_by && may_part(err)) {
-        /* It has succeeded here alone, by what another rank had given before that one's time was
-         * up: it may have met another call of that rank's than the one meant for it. */
-        begin_resync(group);
+    } else if (packet->sequence <= group->begun && may_part(err)) {
+        part_group(group, packet->sequence, &mine);
+        if (packet->sequence == group->resynced_by) {
+            /* It may have met another call of that rank's than the one meant for it. */
+            begin_resync(group);
+        }
     }
 }
 

@@ -8,6 +8,8 @@
 void tutti_coll_tell(tutti_coll_group *group, uint64_t epoch, uint64_t sequence,
                      const tutti_error *err);
 void tutti_coll_settle(const tutti_coll_op *op); /* it succeeds */
+/* Does it follow from one that has failed elsewhere? */
+bool tutti_coll_is_parted(const tutti_coll_op *op, tutti_error *ret_err);
 void tutti_coll_recv_abort(tutti_coll_group *group, const tutti_packet *packet,
                            const tutti_error *err);
 bool tutti_coll_take_pending_abort(tutti_coll_group *group, uint64_t sequence,

@@ -238,6 +238,7 @@ run_renew(tutti_coll_engine *engine, tutti_coll_item *item)
     group->live_epoch = self->epoch;
     group->needs_resync = true;
     group->resynced_by = 0;
+    group->parted = 0;
     group->begun = 0;
     group->leaver = NO_RANK;
     tutti_coll_free_pending_aborts(group);

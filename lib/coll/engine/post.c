@@ -44,6 +44,10 @@ is_doomed(tutti_coll_op *op, tutti_error *ret_err, bool *ret_tell)
     if (!tutti_coll_op_is_p2p(op) && tutti_coll_is_behind_leaver(op, ret_err)) {
         return true;
     }
+    if (!tutti_coll_op_is_p2p(op) && tutti_coll_is_parted(op, ret_err)) {
+        *ret_tell = true;
+        return true;
+    }
     if (!tutti_coll_op_is_p2p(op) && group->lost_rank != NO_RANK) {
         const coll_peer *peer = tutti_coll_peer_of(group->engine, group->lost_rank);
 

@@ -37,7 +37,11 @@ struct tutti_coll_group {
     bool needs_resync; /* ranks may count apart: a return or a resync, and no op has succeeded since
                         */
     uint64_t resynced_by; /* the op whose success ended the last resync; 0 = none of this epoch */
-    uint64_t begun;       /* the newest sequence of this epoch that an op or a refusal has had */
+    /* The last op that has succeeded here and failed elsewhere, by its time or its caller; 0 = none
+     * of this epoch. What follows from it fails with that error. */
+    uint64_t parted;
+    tutti_error parted_err;
+    uint64_t begun; /* the newest sequence of this epoch that an op or a refusal has had */
     tutti_coll_args begun_args;
     tutti_map ops;              /* collectives by sequence */
     tutti_map pending_aborts;   /* of sequences not begun */

@@ -69,6 +69,8 @@ launch_node(grad_node *node, agent_op *op, tutti_tensor *input)
 {
     op->inline_in = input;
     node->op = op;
+    op->op.follows = node->queue->went_on;
+    node->queue->went_on = true;
     node->backward->flying++;
     node->queue->flying++;
     agent_op_launch(op);

@@ -53,6 +53,7 @@ typedef struct grad_queue {
     bool reached;
     bool shared;       /* it has collectives, as far as is known before the start */
     bool told;         /* an op of ours has failed there: the others know */
+    bool went_on;      /* an op of ours was begun there: what comes next follows from it */
     uint32_t left;     /* collective records whose gradient ops are not over */
     uint32_t messages; /* the same of sends and receives: they need no place */
     uint32_t flying;   /* ops */

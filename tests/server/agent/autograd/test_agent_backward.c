@@ -7,6 +7,7 @@
 #include "server/agent/autograd/backward_rig.h"
 #include "server/agent/op/agent_rig.h"
 #include "server/agent/op/group.h"
+#include "server/agent/state/group.h"
 #include "server/agent/state/op.h"
 #include "support/testing.h"
 
@@ -632,6 +633,80 @@ test_backward__refuses_ops_of_an_epoch_that_is_over(void **state)
     assert_int_equal(t.tapes[0]->record_count, 0);
 }
 
+/* How many ops of the world the rank has counted. */
+static uint64_t
+count_ops(const agent_rig *rig, uint32_t rank)
+{
+    const tutti_map_node *node =
+        tutti_map_find(&rig->agents[rank]->groups, tutti_bytes_of("world"));
+    char words[64];
+
+    return tutti_coll_group_last(tutti_container_of(node, agent_group, by_name)->coll, words,
+                                 sizeof(words));
+}
+
+static void
+wait_for_ops(agent_rig *rig, uint32_t rank, uint64_t count)
+{
+    unsigned tries = 0;
+
+    while (count_ops(rig, rank) != count) {
+        if (tries++ == 2000) {
+            fail_msg("rank %u has counted %u ops, not %u", (unsigned)rank,
+                     (unsigned)count_ops(rig, rank), (unsigned)count);
+        }
+        (void)agent_rig_run(rig);
+        fake_loop_wait_briefly(&rig->loop);
+    }
+}
+
+/* Both are told, the tape is as it was, and the ranks count alike. */
+static void
+check_caller_gone(trial *t)
+{
+    uint32_t i;
+
+    for (i = 0; i < RANKS; i++) {
+        agent_rig_end_failed(t->rig, t->calls[i], TUTTI_CANCELLED, "CALLER_GONE");
+        assert_int_equal(t->calls[i]->call.err.rank, 0);
+    }
+    fake_transport_freeze(t->rig->transports[0], false);
+    agent_rig_settle(t->rig);
+    wait_for_ops(t->rig, 0, count_ops(t->rig, 1));
+    run_backwards(t);
+    rig_check_gradient(t->rig, 0, t->calls[0], 0, sums, 2);
+}
+
+static void
+test_backward__whose_caller_goes_fails_on_all_ranks(void **state)
+{
+    trial t;
+
+    open_sum(&t, *state);
+    t.calls[0] = agent_rig_backward(t.rig, 0, &t.requests[0]);
+    (void)agent_rig_run(t.rig);
+    fake_call_cancel(&t.calls[0]->call, false);
+    t.calls[1] = agent_rig_backward(t.rig, 1, &t.requests[1]);
+    check_caller_gone(&t);
+}
+
+/* Rank 1 has heard what rank 0 gives, and goes on; rank 0 has not heard of rank 1 when its caller
+ * goes. */
+static void
+test_backward__whose_caller_goes_fails_on_ranks_that_are_ahead(void **state)
+{
+    trial t;
+
+    open_sum(&t, *state);
+    fake_transport_freeze(t.rig->transports[0], true);
+    t.calls[0] = agent_rig_backward(t.rig, 0, &t.requests[0]);
+    t.calls[1] = agent_rig_backward(t.rig, 1, &t.requests[1]);
+    wait_for_ops(t.rig, 0, 2);
+    wait_for_ops(t.rig, 1, 3);
+    fake_call_cancel(&t.calls[0]->call, false);
+    check_caller_gone(&t);
+}
+
 static void
 test_backward__times_out_when_a_rank_does_not_call(void **state)
 {
@@ -691,6 +766,8 @@ main(void)
         WITH_TWO(test_backward__refuses_what_it_does_not_know),
         WITH_TWO(test_backward__tells_ranks_that_have_recorded_different_ops),
         WITH_TWO(test_backward__refuses_ops_of_an_epoch_that_is_over),
+        WITH_TWO(test_backward__whose_caller_goes_fails_on_all_ranks),
+        WITH_TWO(test_backward__whose_caller_goes_fails_on_ranks_that_are_ahead),
         WITH_TWO(test_backward__times_out_when_a_rank_does_not_call),
         WITH_TWO(test_backward__goes_on_when_its_tracer_is_deleted),
     };
