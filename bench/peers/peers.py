@@ -3,15 +3,18 @@
 
 usage: peers.py BUILD [--json FILE] [--markdown FILE] [--pairs N] [--only REGEX] [--ranks N,N] [--wait-idle S]
                 [--no-shm] [--hosts N,N] [--rate RATE] [--share-processors] [--device cuda:N,... [--stand-in]]
+                [--beside BUILD]
 
-Every side runs all the time and sleeps while it is not its turn. A row is one op on one size; a pair is a
-burst of ours and one of the peer, one behind the other; a row's figure is the median over the pairs. The
-time of a burst is that of its slowest rank. On a virtual machine a round of bursts from which the hypervisor
-took more than 2 % of the time is had again, up to three times as often as there are pairs; how often is said.
-With --hosts also ranks on hosts of their own: network namespaces, joined by veth pairs and a bridge, at most
---rate (1gbit, say; as fast as it goes when it is not said) to and from each, with processors of their own where
-there are enough, as hosts have (unless --share-processors). With --device tensors are on GPUs, one for each rank
-in turn, and the peer is NCCL called directly.
+Every side runs all the time and sleeps while it is not its turn. A row is one op on one size; a pair is a burst
+of ours and one of the peer, one behind the other; a row's figure is the median over the pairs. Every second
+round runs the sides in the opposite order: the first of two equal sides took up to 25 % longer. The time of a
+burst is that of its slowest rank. On a virtual machine a round of bursts from which the hypervisor took more
+than 2 % of the time is had again, up to three times as often as there are pairs; how often is said. With
+--hosts also ranks on hosts of their own: network namespaces, joined by veth pairs and a bridge, at most --rate
+(1gbit, say; as fast as it goes when it is not said) to and from each, with processors of their own where there
+are enough, as hosts have (unless --share-processors). With --device tensors are on GPUs, one for each rank in
+turn, and the peer is NCCL called directly. With --beside the peer is another build of Tutti, of an older commit
+for instance: its ratio says what the change between the two brought.
 """
 import argparse
 import json
@@ -81,13 +84,15 @@ class Rounds:
         self.op, self.size = op, size
         self.times = {side: times_of(side, op, size) for side in self.sides}
         self.took = {side: [] for side in self.sides}
-        self.busy = self.again = 0
+        self.busy = self.again = self.count = 0
 
     def one(self, patience):
         """The bursts of a round, and what share of it was stolen."""
         self.busy += patience > 0 and not wait_idle(patience)
         began, before = time.monotonic(), stolen()
-        bursts = {side: side.burst(self.op, self.size, times) for side, times in self.times.items() if times is not None}
+        self.count += 1
+        order = self.sides if self.count % 2 == 1 else self.sides[::-1]
+        bursts = {side: side.burst(self.op, self.size, self.times[side]) for side in order if self.times[side] is not None}
         return bursts, (stolen() - before) / (os.cpu_count() * (time.monotonic() - began))
 
     def run(self, pairs, patience):
@@ -186,8 +191,17 @@ class Comparison:
         build = self.options.build
         wanted = self.wanted([row[:2] for row in ROWS if row[2] == ranks])
         if wanted:
-            found = [sides.gloo(ranks), sides.mpi(build, ranks), sides.probe(build, ranks)]
-            self.run(wanted, sides.tutti(build, ranks, ["--no-shm"] if self.options.no_shm else []), found)
+            options = ["--no-shm"] if self.options.no_shm else []
+            found = self.other_build(ranks, options) or [sides.gloo(ranks), sides.mpi(build, ranks), sides.probe(build, ranks)]
+            self.run(wanted, sides.tutti(build, ranks, options), found)
+
+    def other_build(self, ranks, options=(), hosts=None):
+        """Of --beside; empty when it was not given."""
+        if self.options.beside is None:
+            return []
+        side = sides.tutti(self.options.beside, ranks, options, hosts)
+        side.name = "other build"
+        return [(side, f"beside {self.options.beside}")]
 
     def on_gpus(self, ranks):
         build, devices = self.options.build, self.options.device.split(",")
@@ -215,7 +229,7 @@ class Comparison:
             own = not self.options.share_processors and network.share_out_processors()
             self.say(f"hosts are network namespaces, {rate or 'as fast as veth goes'}, "
                      + (f"with {own} of the processors each" if own else "all of them on all processors"))
-            found = [sides.gloo(count, hosts), sides.mpi(build, count, hosts)]
+            found = self.other_build(count, hosts=hosts) or [sides.gloo(count, hosts), sides.mpi(build, count, hosts)]
             self.run(wanted, sides.tutti(build, count, hosts=hosts), found)
 
     def save(self):
@@ -247,6 +261,7 @@ def main():
                         help="before a pair, wait so long for a machine with nothing else to do")
     parser.add_argument("--no-shm", action="store_true")
     parser.add_argument("--device", help="cuda:0, or one for each rank in turn: cuda:0,cuda:1")
+    parser.add_argument("--beside", metavar="BUILD", help="compare with another build of Tutti instead of with other systems")
     parser.add_argument("--stand-in", action="store_true", help="for tests: what looks like CUDA and NCCL")
     comparison = Comparison(parser.parse_args())
     gpus = comparison.options.device
