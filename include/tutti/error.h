@@ -55,8 +55,8 @@ typedef enum tutti_scope {
     /* This call alone: correct the arguments, or call again. Most errors. */
     TUTTI_SCOPE_CALL = 0,
     /*
-     * The group: one of its ranks is lost (RANK_LOST) or about to leave (RANK_LEAVING). Ops on other
-     * groups go on. Call again after the rank has come back, or go on in a group without it.
+     * The group: one of its ranks is lost (RANK_LOST) or about to leave (RANK_LEAVING). Ops on
+     * other groups go on. Call again after the rank has come back, or go on in a group without it.
      */
     TUTTI_SCOPE_GROUP = 1,
     /*
