@@ -4,28 +4,42 @@
  *     tutti_view *view;
  *     float *x;
  *
- *     tutti_tensor_map(client, "weights", TUTTI_MAP_WRITE | TUTTI_MAP_OR_COPY, &view, &err);
- *     x = tutti_view_data(view);
- *     x[0] = 1;
- *     tutti_view_push(view, &err);                         // nothing to do when it is shared
- *     tutti_all_reduce(client, &op, &result, &err);        // in place on "weights"
- *     tutti_view_pull(view, &err);                         // likewise
- *     tutti_tensor_unmap(view);
+ *     code = tutti_tensor_map(client, "weights", TUTTI_MAP_WRITE | TUTTI_MAP_OR_COPY, &view, &err);
+ *     if (code == TUTTI_OK) {
+ *         x = (float *)tutti_view_data(view);
+ *         x[0] = 1;
+ *         code = tutti_view_push(view, &err);               // of a copy: to the agent
+ *         op.input = op.output = "weights";
+ *         code = tutti_all_reduce(client, &op, NULL, &err);  // in place
+ *         code = tutti_view_pull(view, &err);               // of a copy: from the agent
+ *         tutti_tensor_unmap(view);
+ *     }
  *
- * Nothing is uploaded or downloaded: the program and the ops work on the same bytes. Where that
- * cannot be, on another host, in another network namespace, at an agent with --no-share, mapping
- * fails and says why; with TUTTI_MAP_OR_COPY it gives a copy instead and says so once (a line of
- * the log, on standard error). A program that pushes and pulls is right in both cases.
+ * Nothing is uploaded or downloaded: the program and the ops work on the same bytes. Where that is
+ * not possible (on another host, in another network namespace, at an agent with --no-share, for a
+ * tensor on a GPU), mapping fails and says why. With TUTTI_MAP_OR_COPY it gives a copy instead and
+ * logs a warning once in the life of the process. A program that calls push and pull is right in
+ * both cases: of a shared view they do nothing.
  *
- * Any thread may use a view, one at a time.
+ * One host means: the same boot id and IPC namespace (or TUTTI_HOST_ID alike at both), and one
+ * network namespace. The agent must run as the same user, unless it was started with
+ * --share-any-user.
+ *
+ * Threads: tutti_tensor_map is as any call of tutti/client.h. Any thread may use a view, but one at
+ * a time. Errors, outputs and common statuses are those of tutti/client.h.
  *
  * Caveats
  *
- * - Nobody keeps the program's reads and writes apart from ops: what it reads while an op writes,
- *   or writes while an op runs, may be of before or after. Touch the memory between ops.
+ * - Nobody keeps the program's reads and writes apart from ops. The trap: the program touches the
+ *   memory while an op runs. How it looks: numbers of before, of after, or a mixture, on other
+ *   ranks, too. What to do: touch the memory between ops.
+ * - Without TUTTI_MAP_WRITE a shared view is read-only, and writing to it ends the program with
+ *   SIGSEGV. A copy can be written, but push refuses it (READ_ONLY).
  * - After tutti_tensor_delete, or when the agent has ended, the memory stays mapped, but no op sees
- *   it any more: tutti_view_is_revoked. The agent counts it until it is unmapped.
+ *   it any more. How it looks: results do not change. What to do: ask tutti_view_is_revoked. The
+ *   agent counts the memory towards --memory-limit until it is unmapped.
  * - A child of fork has the memory too, and so keeps it from the agent until it ends or execs.
+ * - The memory is left out of core dumps.
  */
 #ifndef TUTTI_SHARE_H
 #define TUTTI_SHARE_H
@@ -41,55 +55,113 @@
 extern "C" {
 #endif
 
+/* A tensor's memory in this process, or a copy of it. */
 typedef struct tutti_view tutti_view;
 
-#define TUTTI_MAP_WRITE 1u   /* to write it, too; else writing ends the program with SIGSEGV */
-#define TUTTI_MAP_OR_COPY 2u /* a copy where there can be no mapping */
+/* Flag of tutti_tensor_map: the program will write, too. Without it a shared view is read-only. */
+#define TUTTI_MAP_WRITE 1u
+/* Flag of tutti_tensor_map: where the memory cannot be mapped give a copy, instead of an error. */
+#define TUTTI_MAP_OR_COPY 2u
 
 /*
- * Map all of a tensor. Waits for the ops that use it, for the client's time at most.
+ * Map all of a tensor. It waits for the ops and calls before it that use the tensor, for the
+ * client's timeout_ms at most. The first time that a tensor is mapped the agent may move its bytes
+ * to memory of their own; a later mapping does not.
  *
- * [in]          client    outlives the view
+ * [in]          client    has to be closed after the view was unmapped
  * [in]          handle    or name
- * [in]          flags     TUTTI_MAP_...
+ * [in]          flags     0, or TUTTI_MAP_WRITE, TUTTI_MAP_OR_COPY, or both by |
  * [out, owned]  ret_view  tutti_tensor_unmap it
  *
- * TUTTI_FAILED_PRECONDITION  SHARE_OFF, OTHER_HOST, CANNOT_SHARE: no bytes; and as a handle may be
- * TUTTI_UNAVAILABLE          NO_SHARE_SOCKET
- * TUTTI_PERMISSION_DENIED    OTHER_USER
- * TUTTI_RESOURCE_EXHAUSTED   SHARE_LIMIT
- * TUTTI_UNIMPLEMENTED        the agent is older than that
- * TUTTI_INVALID_ARGUMENT     flags that are none
+ * With TUTTI_MAP_OR_COPY the statuses marked with * lead to a copy; tutti_view_why tells them.
  *
- * All of these but bad handles and flags lead to a copy where one is fine.
+ * TUTTI_FAILED_PRECONDITION  *SHARE_OFF: the agent was started with --no-share, or could not open
+ *                            its socket: see its log.
+ *                            *OTHER_HOST: the agent is on another host; the text has both ids.
+ *                            *CANNOT_SHARE: the tensor has no bytes, or is on a GPU.
+ *                            FOREIGN_HANDLE, STALE_HANDLE: as in tutti/tensor.h
+ * TUTTI_UNAVAILABLE          *NO_SHARE_SOCKET: nobody answers at the agent's socket for memory: it
+ *                            has ended, or is in another network namespace
+ * TUTTI_PERMISSION_DENIED    *OTHER_USER: the agent runs as another user, without --share-any-user.
+ *                            SHARE_TOKEN: the time between asking and mapping was longer than half
+ *                            a minute, or the tensor was deleted meanwhile. Call again
+ * TUTTI_RESOURCE_EXHAUSTED   *SHARE_LIMIT: --shares-max tensors (1024) are mapped, or were and are
+ *                            not deleted yet. Delete some.
+ *                            Without a reason: no memory or descriptor in this process
+ * TUTTI_UNIMPLEMENTED        *the agent is older than this call
+ * TUTTI_NOT_FOUND            NO_TENSOR
+ * TUTTI_INVALID_ARGUMENT     BAD_HANDLE; without a reason: a flag that is none
+ * TUTTI_DEADLINE_EXCEEDED    an op that uses the tensor did not end in time
+ * any other                  what the op that was to write the tensor failed with (tutti/op.h); of
+ *                            a copy also what tutti_tensor_read fails with
+ * and the statuses common to all calls (tutti/client.h)
  */
 TUTTI_API tutti_code tutti_tensor_map(tutti_client *client, const char *handle, uint32_t flags,
                                       tutti_view **ret_view, tutti_error *err);
 
-/* Let go of it; what was written to a copy and not pushed is lost. NULL is fine. */
+/*
+ * Unmap it, or free the copy. What was written to a copy and not pushed is lost. Pointers into the
+ * memory are invalid afterwards. The tensor stays.
+ *
+ * [in, moved]  view  NULL is fine
+ */
 TUTTI_API void tutti_tensor_unmap(tutti_view *view);
 
-/* The bytes; 64-byte aligned at least. Borrowed for the view's life. */
+/*
+ * The tensor's bytes, row-major; aligned to 64 bytes at least.
+ *
+ * Returns [out, borrowed] memory, of tutti_view_bytes bytes, that stays until tutti_tensor_unmap;
+ * never NULL, also for a tensor without bytes.
+ */
 TUTTI_API void *tutti_view_data(const tutti_view *view);
-TUTTI_API uint64_t tutti_view_bytes(const tutti_view *view);
-TUTTI_API const tutti_handle *tutti_view_handle(const tutti_view *view); /* with its spec */
 
-/* Is it the tensor's memory? Else it is a copy. */
+/* Bytes of the tensor: of its elements, without padding. 0 for a tensor without elements. */
+TUTTI_API uint64_t tutti_view_bytes(const tutti_view *view);
+
+/*
+ * Which tensor it is, with its dtype and shape (`known` is true), also if it was mapped by name.
+ *
+ * Returns [out, borrowed] memory that stays until tutti_tensor_unmap.
+ */
+TUTTI_API const tutti_handle *tutti_view_handle(const tutti_view *view);
+
+/* true = the view is the tensor's memory; false = it is a copy, and push and pull move bytes. */
 TUTTI_API bool tutti_view_is_shared(const tutti_view *view);
 
-/* Of a copy: why it is one. Borrowed for the view's life; NULL of a shared one. */
+/*
+ * Of a copy: the error with which mapping has failed.
+ *
+ * Returns [out, borrowed] memory that stays until tutti_tensor_unmap; NULL if the view is shared.
+ */
 TUTTI_API const tutti_error *tutti_view_why(const tutti_view *view);
 
-/* Of a shared one: nobody else sees these bytes any more. */
+/*
+ * Of a shared view: true = the tensor was deleted and no op uses it any more, or the agent has
+ * ended, so nobody else sees these bytes. It does not become false again. Of a copy: false always;
+ * push and pull then fail with NO_TENSOR, or with UNREACHABLE.
+ *
+ * It does not block, and asks the kernel each time.
+ */
 TUTTI_API bool tutti_view_is_revoked(const tutti_view *view);
 
 /*
- * Of a copy: to the tensor, or from it. Of a shared one nothing is to do.
+ * Write all bytes of a copy to the tensor, as tutti_tensor_write with the default transfer does. Of
+ * a shared view nothing is to do.
  *
- * TUTTI_FAILED_PRECONDITION  READ_ONLY: pushed without TUTTI_MAP_WRITE
- * others                     as tutti_tensor_write and tutti_tensor_read
+ * TUTTI_FAILED_PRECONDITION  READ_ONLY: the view was made without TUTTI_MAP_WRITE, shared or not.
+ *                            Map it with that flag. Nothing was written
+ * others                     as tutti_tensor_write, if it is a copy
  */
 TUTTI_API tutti_code tutti_view_push(tutti_view *view, tutti_error *err);
+
+/*
+ * Read all bytes of the tensor into a copy, as tutti_tensor_read with the default transfer does; it
+ * waits for the op that still writes the tensor, and what was written to the copy and not pushed is
+ * lost. Of a shared view nothing is to do, and so it waits for nothing.
+ *
+ * Statuses are those of tutti_tensor_read, if it is a copy. On failure a copy of more than
+ * TUTTI_INLINE_BYTES_MAX bytes may have changed in part.
+ */
 TUTTI_API tutti_code tutti_view_pull(tutti_view *view, tutti_error *err);
 
 #ifdef __cplusplus

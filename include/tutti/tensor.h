@@ -274,8 +274,8 @@ TUTTI_API tutti_code tutti_tensor_copy(tutti_client *client, const char *handle,
 
 /*
  * Delete a tensor. Its handle and name are gone at once, without waiting; ops and transfers that
- * use it go on, and its memory is freed when they have ended. A tape that has recorded it goes on, too
- * (tutti/tracer.h).
+ * use it go on, and its memory is freed when they have ended. A tape that has recorded it goes on,
+ * too (tutti/tracer.h).
  *
  * [in] handle  or name
  *
