@@ -1,19 +1,43 @@
 /*
  * All of libtutti in one include: collectives on tensors in agents, from C11 and C++11.
  *
+ *     #include <stdio.h>
  *     #include <tutti/tutti.h>
  *
- * A program that uses a part of it may include that part alone; each header includes what it needs.
+ *     int main(void)
+ *     {
+ *         float x[3] = {1, 2, 3};
+ *         const tutti_spec spec = {TUTTI_DTYPE_FP32, 1, {3}};
+ *         tutti_client *client;
+ *         tutti_error err;
+ *
+ *         if (tutti_connect(NULL, &client, &err) != TUTTI_OK ||
+ *             tutti_all_reduce_data(client, NULL, &spec, x, x, &err) != TUTTI_OK) {
+ *             fprintf(stderr, "%s\n", err.text);
+ *             return 1;
+ *         }
+ *         printf("%g %g %g\n", x[0], x[1], x[2]);   // the sum over all ranks
+ *         tutti_close(client);
+ *         return 0;
+ *     }
+ *
+ * Build it with `cc program.c $(pkg-config --cflags --libs tutti)`, or with find_package(tutti) of
+ * CMake; run it with `tutti run -n 2 -- ./program`, which starts an agent for each of two ranks and
+ * the program beside it.
+ *
+ * A program that uses a part of libtutti may include that part alone: each header includes what it
+ * needs, and each says what its functions take, give and fail with. client.h says what holds for
+ * all of them: threads, ownership, times, and the statuses common to all calls. Read it first.
  *
  *   code.h, error.h      how a call ended: for programs, and in words
  *   types.h              dtypes, reduce ops, specs, limits
  *   version.h            the version that a program was compiled with
  *   client.h             connecting to an agent; what it is; whether a server is healthy
- *   init.h               connecting by an init address, as PyTorch's init_method
+ *   init.h               connecting by an init address, as init_method of PyTorch
  *   tensor.h             tensors in an agent: create, put, write, read, copy, delete, list
  *   share.h              a tensor's memory mapped into this process
  *   op.h                 collectives, send and receive on tensors in agents
- *   op_data.h            the same on memory of the caller's
+ *   op_data.h            the same on memory of the caller
  *   list.h               several tensors in one op
  *   object.h             bytes of any length between ranks
  *   work.h               waiting for async ops
@@ -25,6 +49,9 @@
  *   store.h              the job's key-value store: keys, queues, meeting
  *   diagnose.h           which ops wait for whom; flight recorder; what may be wrong
  *   algorithms.h         which algorithm an op takes, and telling agents which to take
+ *
+ * Names: functions are tutti_<thing>_<verb>, constants TUTTI_...; nothing else is exported. What
+ * this library does with the wire is in proto/tutti/v1, which other languages use directly.
  */
 #ifndef TUTTI_TUTTI_H
 #define TUTTI_TUTTI_H
