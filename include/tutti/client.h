@@ -139,7 +139,7 @@ TUTTI_API const char *tutti_version(void);
  * tutti_connect_with copies the strings.
  *
  * For a string, NULL means "look into the environment", and "" means "none, whatever the
- * environment says"; `coordinator` differs.
+ * environment says"; `coordinator` and `job` differ.
  */
 typedef struct tutti_client_options {
     /*
@@ -159,7 +159,7 @@ typedef struct tutti_client_options {
     const char *coordinator;
     /*
      * The job that calls to the coordinator are about if there is no agent. NULL = $TUTTI_JOB, else
-     * "default". With an agent its job counts.
+     * "default"; "" is refused with BAD_NAME. With an agent its job counts.
      */
     const char *job;
     /*
