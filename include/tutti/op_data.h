@@ -1,4 +1,37 @@
-/* Ops on memory. */
+/*
+ * Ops on memory: the collectives of tutti/op.h on arrays of the caller instead of tensors that live
+ * in agents. One call uploads, runs the op and downloads.
+ *
+ *     float x[1000] = {...};
+ *     const tutti_spec spec = {TUTTI_DTYPE_FP32, 1, {1000}};
+ *     float all[4 * 1000];                                      // in a group of 4 ranks
+ *     tutti_op op;
+ *
+ *     tutti_op_init(&op);
+ *     code = tutti_all_reduce_data(client, &op, &spec, x, x, &err);
+ *     code = tutti_all_gather_data(client, &op, &spec, x, all, sizeof(all), &err);
+ *
+ * How. If what this rank gives and what it takes are at most TUTTI_INLINE_BYTES_MAX (3 MiB) each,
+ * they travel inside the call and the agent keeps nothing. Else the function makes temporary
+ * tensors named "tutti.tmp/" and 16 hex digits, uploads, runs the op on them, downloads, and
+ * deletes them. The choice is each rank's own: ranks that differ in it are in one op all the same,
+ * and so are ranks that call the function of tutti/op.h on tensors.
+ *
+ * Threads. As tutti/op.h: any thread, several at once; a call blocks until it has the result.
+ *
+ * Caveats
+ *
+ * - The bytes go over a socket to the agent and back with every call. How it looks: the call takes
+ *   much longer than tutti_op_result.elapsed_us of the same op on tensors. What to do: keep what is
+ *   used again in the agent (tutti/tensor.h), or map its memory (tutti/share.h).
+ * - op->timeout_ms is the time of the op alone. The upload and the download each may stand still
+ *   for the client's timeout_ms before they fail with STALLED.
+ * - If this process dies, or the agent cannot be reached any more, in the middle of a large call,
+ *   its "tutti.tmp/..." tensors stay in the agent. What to do: tutti_tensor_list shows them,
+ *   tutti_tensor_delete removes them.
+ * - Gradients do not go through these calls. Leave tutti_op.tracers unset: with small data it fails
+ *   with TRACED_INLINE.
+ */
 #ifndef TUTTI_OP_DATA_H
 #define TUTTI_OP_DATA_H
 
@@ -11,53 +44,140 @@ extern "C" {
 #endif
 
 /*
- * The same on memory of the caller's: small data travels with the call, larger data is uploaded,
- * run and downloaded. op->input, output and async must be unset (assert). Whatever happens, no
- * tensor stays in the agent as long as it can be reached; while they run, they are named
- * "tutti.tmp/...".
+ * Parameters of all functions here:
  *
- * all_reduce  [in] data, [out] result: both as `spec`; may be the same memory
- * broadcast   [in, out] data: as `spec` on every rank; the root's is sent, and not changed. In a
- *             group other than the world, with a root that is not global, this asks the coordinator
- *             who is who
- * all_gather  [in] data: as `spec`; [out] result: group size times as much
- * all_to_all  [in] data: as `spec`; [out] result: as many bytes; may be the same memory
- * permute     likewise
+ * [in]  client        connected to an agent
+ * [in]  op            the arguments of the op, as the function of tutti/op.h looks at them; NULL =
+ *                     as tutti_op_init. `input` and `output` must be NULL and `async` false: the
+ *                     library asserts that. No lists
+ * [in]  spec          dtype and shape of `data`; on ranks that only take, at least the dtype must
+ *                     be that of the result
+ * [in]  data          as many bytes as `spec` says; not looked at after the call
+ * [out] result        as many bytes as the function says, or result_bytes; row-major and
+ *                     little-endian. It may be `data` itself where the function says so, and must
+ *                     not overlap with it otherwise. Undefined if the function fails
+ * [in]  result_bytes  bytes of `result`: exactly those of the result
+ * [out] err           NULL = not wanted
  *
- * reduce_scatter  [in] data: as `spec`; [out] result: this rank's part
- * reduce_to_root  [in] data: as `spec`; [out] result: as `spec` too, on the root; elsewhere not
- *                 looked at. May be the same memory
- * gather          [in] data: as `spec`; [out] result: group size times as much, on the root;
- *                 elsewhere not looked at
- * scatter         [in] data: as `spec`, on the root; elsewhere neither is looked at, but for the
- *                 dtype; [out] result: this rank's part, on the root too
+ * Statuses of all functions here: those of the op (tutti/op.h), those of an upload and a download
+ * (tutti/tensor.h) if data is large, and:
  *
- * Those with a root find out who it is as broadcast does.
+ * TUTTI_INVALID_ARGUMENT     BAD_DTYPE, BAD_SHAPE: of `spec`. SIZE_MISMATCH: result_bytes is no
+ *                            multiple of the dtype's bytes. With these the op is not called, so
+ *                            that the other ranks wait for this one
+ *                            SIZE_MISMATCH, DTYPE_MISMATCH: the result, of small data, is not what
+ *                            `spec` and result_bytes say; the op has succeeded on the other ranks
+ *                            OUT_SHAPE, SHAPE_MISMATCH, INLINE_LIMIT: the result, of large data, is
+ *                            not what they say: all ranks fail
+ * TUTTI_FAILED_PRECONDITION  NO_AGENT: the client was connected without an agent
+ *
+ * If an upload fails, the function still calls the op, which the agent refuses: so the other ranks
+ * hear of it at once instead of waiting until their time is over.
+ *
+ * In the lines below n is the group's size.
+ */
+
+/*
+ * Every rank gets the reduction of `data` over all ranks.
+ *
+ * [in]  data    as `spec`, alike on all ranks
+ * [out] result  as `spec`; may be `data`
  */
 TUTTI_API tutti_code tutti_all_reduce_data(tutti_client *client, const tutti_op *op,
                                            const tutti_spec *spec, const void *data, void *result,
                                            tutti_error *err);
+
+/*
+ * Every rank gets the root's data.
+ *
+ * [in]      spec  alike on all ranks: dtype and size; the shape is the root's business
+ * [in, out] data  on the root: what is sent, unchanged afterwards. Elsewhere: what came
+ *
+ * If the group is not "world" and op->global is false, the function asks the coordinator first who
+ * op->root is; that takes one more call, and adds the statuses of tutti_group_get. The other
+ * functions with a root below do so too.
+ */
 TUTTI_API tutti_code tutti_broadcast_data(tutti_client *client, const tutti_op *op,
                                           const tutti_spec *spec, void *data, tutti_error *err);
+
+/*
+ * Every rank gets the data of all ranks, in the order of group ranks.
+ *
+ * [in]  data          as `spec`, alike on all ranks
+ * [out] result        n times as many bytes; op->axis and op->form say in which order. Not `data`
+ * [in]  result_bytes  n times the bytes of `spec`
+ */
 TUTTI_API tutti_code tutti_all_gather_data(tutti_client *client, const tutti_op *op,
                                            const tutti_spec *spec, const void *data, void *result,
                                            uint64_t result_bytes, tutti_error *err);
+
+/*
+ * The root gets the reduction of `data` over all ranks. The root is found as in
+ * tutti_broadcast_data.
+ *
+ * [in]  data    as `spec`, alike on all ranks
+ * [out] result  on the root: as `spec`; may be `data`. Elsewhere not looked at, may be NULL
+ */
 TUTTI_API tutti_code tutti_reduce_to_root_data(tutti_client *client, const tutti_op *op,
                                                const tutti_spec *spec, const void *data,
                                                void *result, tutti_error *err);
+
+/*
+ * Each rank gets its part of the reduction of `data` over all ranks.
+ *
+ * [in]  data          as `spec`, alike on all ranks; op->axis and op->form say how it is cut
+ * [out] result        this rank's part. Not `data`
+ * [in]  result_bytes  the bytes of `spec` divided by n
+ */
 TUTTI_API tutti_code tutti_reduce_scatter_data(tutti_client *client, const tutti_op *op,
                                                const tutti_spec *spec, const void *data,
                                                void *result, uint64_t result_bytes,
                                                tutti_error *err);
+
+/*
+ * The root gets the data of all ranks, in the order of group ranks. The root is found as in
+ * tutti_broadcast_data.
+ *
+ * [in]  data          as `spec`, alike on all ranks
+ * [out] result        on the root: n times as many bytes; not `data`. Elsewhere not looked at, may
+ *                     be NULL
+ * [in]  result_bytes  on the root: n times the bytes of `spec`. Elsewhere not looked at
+ */
 TUTTI_API tutti_code tutti_gather_data(tutti_client *client, const tutti_op *op,
                                        const tutti_spec *spec, const void *data, void *result,
                                        uint64_t result_bytes, tutti_error *err);
+
+/*
+ * Each rank gets its part of the root's data. The root is found as in tutti_broadcast_data.
+ *
+ * [in]  spec          on the root: of `data`. Elsewhere: the dtype counts, but it must be a valid
+ *                     spec
+ * [in]  data          on the root: what is cut. Elsewhere not looked at, may be NULL
+ * [out] result        this rank's part, on the root too. Not `data`
+ * [in]  result_bytes  the bytes of the root's data divided by n; with op->splits on the root: those
+ *                     of this rank's rows
+ */
 TUTTI_API tutti_code tutti_scatter_data(tutti_client *client, const tutti_op *op,
                                         const tutti_spec *spec, const void *data, void *result,
                                         uint64_t result_bytes, tutti_error *err);
+
+/*
+ * Each rank gives a part to each rank, and gets one from each.
+ *
+ * [in]  data    as `spec`
+ * [out] result  as many bytes as `spec` has; may be `data`. So with op->input_splits the
+ *               output_splits must have the same sum: else use tutti_all_to_all
+ */
 TUTTI_API tutti_code tutti_all_to_all_data(tutti_client *client, const tutti_op *op,
                                            const tutti_spec *spec, const void *data, void *result,
                                            tutti_error *err);
+
+/*
+ * Group rank i gives its data to group rank op->src_dst[i].
+ *
+ * [in]  data    as `spec`, alike on all ranks
+ * [out] result  as `spec`; may be `data`
+ */
 TUTTI_API tutti_code tutti_permute_data(tutti_client *client, const tutti_op *op,
                                         const tutti_spec *spec, const void *data, void *result,
                                         tutti_error *err);
