@@ -1,9 +1,52 @@
 /*
- * Groups: ordered lists of ranks, kept at the coordinator. Part of tutti/client.h, which says what
- * holds for all functions.
+ * Groups: named, ordered lists of distinct ranks, as communicators of MPI. The coordinator keeps
+ * them; an op names one in tutti_op.group.
  *
- * Wherever a group is named, "mesh:NAME/DIM" is the caller's group along a dimension of a mesh
- * (tutti/mesh.h).
+ *     const uint32_t ranks[] = {3, 1};                      // rank 3 is group rank 0
+ *     tutti_group_info pair;
+ *     tutti_op op;
+ *
+ *     code = tutti_group_create(client, "pair", ranks, 2, &pair, &err);   // on ranks 1 and 3
+ *     tutti_op_init(&op);
+ *     op.group = pair.name;
+ *     ...
+ *     tutti_group_destroy(client, &pair, &err);             // every member may
+ *     tutti_group_info_free(&pair);
+ *
+ * The group "world" has all ranks of the job in their order, and always exists. Wherever a group is
+ * named, "mesh:NAME/DIM" is the caller's group along a dimension of a mesh (tutti/mesh.h). A name
+ * that the caller gives has 1 to 127 bytes: letters, digits and . _ / - with a letter, digit or _
+ * in front.
+ *
+ * Creating a group is no collective: the coordinator answers each caller at once, and one member
+ * may do it for all if the group has a name or a tag. Members that do not call find it by its name
+ * when they first use it in an op.
+ *
+ * Threads. Any thread may call these functions, several at once. Each blocks for one or more calls
+ * to the coordinator, each of at most the client's timeout_ms. Outputs are written on success only.
+ *
+ * Statuses of all functions that take a client, besides the common statuses (tutti/client.h):
+ *
+ * TUTTI_FAILED_PRECONDITION  NO_COORDINATOR: neither the client's options, the agent nor
+ *                            $TUTTI_COORDINATOR say where it is
+ *                            STALE_INCARNATION: another process has the rank of this client's agent
+ *                            now: connect again
+ * TUTTI_NOT_FOUND            NO_JOB: no such job; NO_RANK: the client's rank was lost
+ * TUTTI_INVALID_ARGUMENT     BAD_NAME: no name that a group, tag or mesh could have; MESH_DIM: of
+ *                            "mesh:NAME/DIM": no such dimension
+ *                            RANK_NEEDED: "mesh:NAME/DIM" by a client without an agent
+ * TUTTI_RESOURCE_EXHAUSTED   no memory in this process, or in the coordinator
+ * TUTTI_DATA_LOSS            what answers is no coordinator
+ *
+ * Caveats
+ *
+ * - A group is made of ranks, not of processes. If a rank is restarted, the group goes on with a
+ *   new epoch and counts its ops from 1. How it looks: ops fail once with EPOCH_CHANGED. What to
+ *   do: call again on all ranks.
+ * - With neither a name nor a tag the coordinator matches calls by their turn. If an answer is
+ *   lost, the call may have counted. How it looks: this rank is one group ahead of the others for
+ *   the same list, and its ops wait until their time is over. What to do: name groups, or tag
+ *   them.
  */
 #ifndef TUTTI_GROUP_H
 #define TUTTI_GROUP_H
@@ -19,114 +62,247 @@
 extern "C" {
 #endif
 
+/* A group, as it was when the coordinator answered. */
 typedef struct tutti_group_info {
+    /* Unique in the job, never used again: tells a group from a later one of the same name. */
     uint64_t id;
+    /* As it was created, or as the coordinator called it: "unnamed/7". */
     char name[TUTTI_NAME_MAX + 1];
+    /* The newest epoch of the job at which one of its members joined. */
     uint64_t epoch;
+    /* How many members it has: 1 to TUTTI_RANKS_MAX; 0 = no group (tutti_group_split). */
     uint32_t rank_count;
-    uint32_t *ranks; /* position = group rank; [owned] freed by tutti_group_info_free */
-    int32_t rank;    /* of this client in it; -1 = no member, or a client without an agent */
-    char tag[TUTTI_NAME_MAX + 1]; /* "" = none */
+    /* [owned] Ranks of the job; the position is the group rank. tutti_group_info_free */
+    uint32_t *ranks;
+    /*
+     * Group rank of this client's agent; -1 = it is no member, the client has no agent, or the info
+     * is of tutti_group_list.
+     */
+    int32_t rank;
+    /* The tag with which it was created; "" = none. */
+    char tag[TUTTI_NAME_MAX + 1];
 } tutti_group_info;
 
-TUTTI_API void tutti_group_info_free(tutti_group_info *info); /* what it points to */
+/*
+ * Frees the ranks; the struct is the caller's, its other fields stay. The group itself stays. Any
+ * thread.
+ *
+ * [in] info  NULL is fine
+ */
+TUTTI_API void tutti_group_info_free(tutti_group_info *info);
 
 /*
- * What a group is to be. By name: the same name and list again is the same group. By tag: the same
- * tag and list is the same group, which the coordinator names. With neither every call makes a new
- * one, and the k-th call of a member for a list finds what the k-th call of another one made.
+ * What a group is to be, for tutti_group_create_with and tutti_group_split. Begin with
+ * tutti_group_options_init. When is the group of one call that of another?
+ *
+ *   with a name   the same name with the same ranks (and tag) is the same group
+ *   with a tag    the same tag with the same ranks is the same group; the coordinator names it
+ *   with neither  every call makes a new group, named by the coordinator; the k-th call of a rank
+ *                 for a list of ranks finds what the k-th call of another member for that list
+ *                 made. A restarted rank counts from one again
  */
 typedef struct tutti_group_options {
-    size_t size;        /* of this struct: set by init */
-    const char *name;   /* NULL = the coordinator names it */
-    const char *tag;    /* NULL = none */
-    const char *parent; /* the group whose ranks are listed; NULL = ranks of the job */
-    bool sort;          /* the list first: then its order does not matter */
+    /* Bytes of this struct. Set by init; do not change it. */
+    size_t size;
+    /* The group's name; for a split, what the names of the parts begin with. NULL = none. */
+    const char *name;
+    /* Part of what the group is, in the letters of a name. NULL = none. */
+    const char *tag;
+    /* The group whose group ranks are listed, or that is split. NULL = "world". */
+    const char *parent;
+    /*
+     * Sort the ranks first, so that members may list them in any order. Default: false. Not looked
+     * at by tutti_group_split.
+     */
+    bool sort;
 } tutti_group_options;
 
+/* [out] options  no name, no tag, the parent "world", sort false */
 TUTTI_API void tutti_group_options_init(tutti_group_options *options);
 
 /*
- * Make a group of an ordered list of ranks, this one among them. Every member may call it; of a
- * group with a name or a tag one is enough.
+ * Make a group with a name, or find the one of this name and these ranks.
  *
+ * [in]         name      not NULL or "": for groups without a name see tutti_group_create_with
+ * [in]         ranks     ranks of the job, each once, in the order of their group ranks; the rank
+ *                        of this client is among them
+ * [in]         count     of ranks: 1 to the world size
  * [out, owned] ret_info  tutti_group_info_free it; NULL = not wanted
  *
- * TUTTI_INVALID_ARGUMENT     EMPTY_GROUP, DUPLICATE_RANK, RANK_RANGE, BAD_NAME
- * TUTTI_FAILED_PRECONDITION  NOT_IN_GROUP
- * TUTTI_ALREADY_EXISTS       NAME_TAKEN
- * TUTTI_UNAVAILABLE          RANK_LOST
- * TUTTI_NOT_FOUND            NO_GROUP: the parent, or what this call is for was deleted already
+ * TUTTI_INVALID_ARGUMENT     EMPTY_GROUP: no ranks; DUPLICATE_RANK: a rank twice, or more ranks
+ *                            than there are; RANK_RANGE: not below the world size; BAD_NAME
+ * TUTTI_FAILED_PRECONDITION  NOT_IN_GROUP: this client's rank is not in the list; NO_AGENT: the
+ *                            client was connected without an agent
+ * TUTTI_ALREADY_EXISTS       NAME_TAKEN: the name stands for other ranks, another order or another
+ *                            tag: the text says for what
+ * TUTTI_UNAVAILABLE          RANK_LOST: a rank of the list is lost: make a group without it, or
+ *                            call again when it is back
+ * TUTTI_RESOURCE_EXHAUSTED   GROUP_LIMIT: the job has as many groups and meshes (--group-limit,
+ *                            4096), or its groups as many members (--group-members-limit, 1048576),
+ *                            as it may: delete some
+ * and the statuses of all functions here
  */
 TUTTI_API tutti_code tutti_group_create(tutti_client *client, const char *name,
                                         const uint32_t *ranks, size_t count,
                                         tutti_group_info *ret_info, tutti_error *err);
+
+/*
+ * Make a group, or find it, by name, by tag or by turn.
+ *
+ * [in]         options   NULL = as init: by turn
+ * [in]         ranks     as tutti_group_create, but group ranks of options->parent
+ * [in]         count     of ranks
+ * [out, owned] ret_info  tutti_group_info_free it; NULL = not wanted
+ *
+ * TUTTI_INVALID_ARGUMENT  options that were not initialised
+ * TUTTI_NOT_FOUND         NO_GROUP, NO_MESH: the parent; or, by turn: the group that this call is
+ *                         for was deleted before this rank called
+ * TUTTI_ALREADY_EXISTS    NAME_TAKEN: also: the tag of these ranks is that of a group of another
+ * name and what tutti_group_create says
+ */
 TUTTI_API tutti_code tutti_group_create_with(tutti_client *client,
                                              const tutti_group_options *options,
                                              const uint32_t *ranks, size_t count,
                                              tutti_group_info *ret_info, tutti_error *err);
+
+/*
+ * A group by its name. The client need not be a member, nor have an agent.
+ *
+ * [in]         name      NULL = "world"; "mesh:NAME/DIM" is this client's group
+ * [out, owned] ret_info  not NULL; tutti_group_info_free it
+ *
+ * TUTTI_NOT_FOUND            NO_GROUP: no such group, or the job is not complete yet; NO_MESH
+ * TUTTI_FAILED_PRECONDITION  NOT_IN_GROUP: "mesh:NAME/DIM", and this rank is not in the mesh
+ * and the statuses of all functions here
+ */
 TUTTI_API tutti_code tutti_group_get(tutti_client *client, const char *name,
                                      tutti_group_info *ret_info, tutti_error *err);
 
-/* delete: TUTTI_NOT_FOUND when there is none. destroy: that group, for all members to call. */
+/*
+ * Delete a group. Only a member may; the other members need not do anything. Ops that run when an
+ * agent hears of it run on; those that not every rank has called within a second fail with
+ * NO_GROUP.
+ *
+ * [in] name  the group that has this name at present
+ *
+ * TUTTI_NOT_FOUND            NO_GROUP: there is none
+ * TUTTI_FAILED_PRECONDITION  NOT_IN_GROUP: this rank is no member; WORLD_GROUP: "world" stays as
+ *                            long as its job; MESH_GROUP: it stays as long as its mesh: delete
+ *                            that; NO_AGENT
+ * and the statuses of all functions here
+ */
 TUTTI_API tutti_code tutti_group_delete(tutti_client *client, const char *name, tutti_error *err);
+
+/*
+ * Delete exactly this group, in a way that all members may call: if it is gone already, or its name
+ * is another group's now, the function returns TUTTI_OK and does nothing.
+ *
+ * [in] group  its id and name count; tutti_group_info_free it still
+ *
+ * TUTTI_FAILED_PRECONDITION  NOT_IN_GROUP, WORLD_GROUP, MESH_GROUP, NO_AGENT: as tutti_group_delete
+ * and the statuses of all functions here
+ */
 TUTTI_API tutti_code tutti_group_destroy(tutti_client *client, const tutti_group_info *group,
                                          tutti_error *err);
-/* [out, owned] ret_infos  free each with tutti_group_info_free, then the array with tutti_free */
+
+/*
+ * All groups of the job, "world" among them and groups of meshes not, in the order of their names.
+ * It asks for page after page: what is made or deleted meanwhile may be there or not.
+ *
+ * [out, owned] ret_infos  tutti_group_info_free each, then tutti_free the array; `rank` is -1 in
+ * all [out]        ret_count  of ret_infos; 0 = the job is not complete yet
+ *
+ * The statuses of all functions here.
+ */
 TUTTI_API tutti_code tutti_group_list(tutti_client *client, tutti_group_info **ret_infos,
                                       size_t *ret_count, tutti_error *err);
 
-/* Lists one after the other: of list i ranks[starts[i]] to ranks[starts[i + 1] - 1]. */
+/*
+ * Lists of ranks, one after the other: list i is ranks[starts[i]] to ranks[starts[i + 1] - 1]. As
+ * an input, both arrays are the caller's; as an output, tutti_rank_lists_free frees them.
+ */
 typedef struct tutti_rank_lists {
+    /* Number of lists. */
     size_t count;
-    size_t *starts;  /* count + 1 of them */
-    uint32_t *ranks; /* [owned] both, freed by tutti_rank_lists_free */
+    /* [owned] count + 1 positions in `ranks`: starts[0] is 0, starts[count] the length of ranks. */
+    size_t *starts;
+    /* [owned] The ranks of all lists. */
+    uint32_t *ranks;
 } tutti_rank_lists;
 
-TUTTI_API void tutti_rank_lists_free(tutti_rank_lists *lists); /* what it points to */
+/*
+ * Frees both arrays of an output, and empties it; the struct is the caller's. Any thread.
+ *
+ * [in] lists  NULL is fine
+ */
+TUTTI_API void tutti_rank_lists_free(tutti_rank_lists *lists);
 
+/* Into which parts a group is split. */
 typedef enum tutti_split_kind {
-    TUTTI_SPLIT_SIZE = 1,  /* blocks of `number` consecutive ranks */
-    TUTTI_SPLIT_COUNT = 2, /* `number` blocks */
-    TUTTI_SPLIT_LISTS = 3, /* any lists that do not overlap */
+    TUTTI_SPLIT_SIZE = 1,  /* blocks of `number` consecutive group ranks */
+    TUTTI_SPLIT_COUNT = 2, /* `number` blocks of consecutive group ranks */
+    TUTTI_SPLIT_LISTS = 3, /* any lists that do not overlap, as colors of MPI_Comm_split */
 } tutti_split_kind;
 
+/* How to split. Begin with tutti_split_init. All members of the group say the same. */
 typedef struct tutti_split {
-    size_t size; /* of this struct: set by init */
+    /* Bytes of this struct. Set by init; do not change it. */
+    size_t size;
+    /* Default: TUTTI_SPLIT_SIZE. */
     tutti_split_kind kind;
+    /* Of SIZE and COUNT: 1 or more; divides the size of the parent. Default: 1. */
     int32_t number;
-    const tutti_rank_lists *lists; /* group ranks of the parent */
-    bool equal_sizes;              /* lists must have them */
-    bool validate_only;            /* make no group */
+    /* Of LISTS: group ranks of the parent; not every rank has to be in a list. Default: NULL. */
+    const tutti_rank_lists *lists;
+    /* All lists must have the same size, else GROUP_SIZE. Default: false. */
+    bool equal_sizes;
+    /* Check, and fill ret_lists, but make no group. Default: false. */
+    bool validate_only;
 } tutti_split;
 
-TUTTI_API void tutti_split_init(tutti_split *split); /* into blocks of 1 */
+/* [out] split  into blocks of 1 */
+TUTTI_API void tutti_split_init(tutti_split *split);
 
 /*
- * Split a group (options->parent) into parts, of which this client gets the one it is in. Parts are
- * called options->name/0, /1, ...; or by tag, or by their turn, as single groups are.
+ * Split a group into parts, of which this client gets the one that its rank is in. Each rank that
+ * calls makes, or finds, its own part; the function does not wait for other ranks. Part i is called
+ * options->name/i; with a tag, or with neither, parts are found as single groups are.
  *
- * [in]         options    NULL = the world's parts, without name
- * [out, owned] ret_info   its rank_count is 0 when this client is in no list, or nothing was made;
- *                         NULL = not wanted
- * [out, owned] ret_lists  all parts, in ranks of the job; NULL = not wanted
+ * [in]         options    the parent, and names for the parts; NULL = parts of "world" by turn
+ * [in]         split      not NULL
+ * [out, owned] ret_info   tutti_group_info_free it. Its rank_count is 0 if this rank is in no list,
+ *                         or validate_only is set: `rank` is then the group rank that it would
+ *                         have, -1 = in no list. NULL = not wanted
+ * [out, owned] ret_lists  all parts, in ranks of the job; tutti_rank_lists_free it. NULL = not
+ *                         wanted
  *
- * TUTTI_INVALID_ARGUMENT     GROUP_SIZE: does not divide, or sizes differ; OVERLAP, EMPTY_GROUP,
- *                            DUPLICATE_RANK, RANK_RANGE, BAD_NAME
- * TUTTI_FAILED_PRECONDITION  NOT_IN_GROUP: not in the parent
- * and what tutti_group_create says
+ * TUTTI_INVALID_ARGUMENT     GROUP_SIZE: the number does not divide the parent's size, or lists
+ *                            differ in size and equal_sizes is set; OVERLAP: a rank is in two
+ *                            lists; EMPTY_GROUP: no lists, an empty one, or no such kind;
+ *                            DUPLICATE_RANK; RANK_RANGE; structs that were not initialised
+ * TUTTI_FAILED_PRECONDITION  NOT_IN_GROUP: this rank is not in the parent
+ * TUTTI_NOT_FOUND            NO_GROUP, NO_MESH: the parent
+ * and what tutti_group_create_with says of this rank's part
  */
 TUTTI_API tutti_code tutti_group_split(tutti_client *client, const tutti_group_options *options,
                                        const tutti_split *split, tutti_group_info *ret_info,
                                        tutti_rank_lists *ret_lists, tutti_error *err);
 
 /*
- * From group ranks of one group to those of another. NULL = "world"; -1 = no member, and stays -1.
+ * From group ranks of one group to those of another (MPI_Group_translate_ranks). With "world" as
+ * one of them it translates between group ranks and ranks of the job.
  *
- * [out] ret_ranks  `count` of them
+ * [in]  from       NULL = "world"
+ * [in]  to         NULL = "world"
+ * [in]  ranks      group ranks of `from`; -1 stays -1
+ * [in]  count      of ranks: 0 to TUTTI_RANKS_MAX
+ * [out] ret_ranks  `count` of them, in the same order; -1 = no member of `to`. May be `ranks`
  *
- * TUTTI_INVALID_ARGUMENT  RANK_RANGE: no rank of `from`; LOOKUP_LIMIT: more than TUTTI_RANKS_MAX
- * TUTTI_NOT_FOUND         NO_GROUP
+ * TUTTI_INVALID_ARGUMENT     RANK_RANGE: no group rank of `from`; LOOKUP_LIMIT: more than
+ *                            TUTTI_RANKS_MAX
+ * TUTTI_NOT_FOUND            NO_GROUP, NO_MESH
+ * TUTTI_FAILED_PRECONDITION  NOT_IN_GROUP: "mesh:NAME/DIM", and this rank is not in the mesh
+ * and the statuses of all functions here
  */
 TUTTI_API tutti_code tutti_ranks_translate(tutti_client *client, const char *from, const char *to,
                                            const int32_t *ranks, size_t count, int32_t *ret_ranks,
