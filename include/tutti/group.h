@@ -13,10 +13,10 @@
  *     tutti_group_destroy(client, &pair, &err);             // every member may
  *     tutti_group_info_free(&pair);
  *
- * The group "world" has all ranks of the job in their order, and always exists. Wherever a group is
- * named, "mesh:NAME/DIM" is the caller's group along a dimension of a mesh (tutti/mesh.h). A name
- * that the caller gives has 1 to 127 bytes: letters, digits and . _ / - with a letter, digit or _
- * in front.
+ * The group "world" has all ranks of the job in their order (of an elastic job: those that are
+ * there), and exists as long as the job. Wherever a group is named, "mesh:NAME/DIM" is the caller's
+ * group along a dimension of a mesh (tutti/mesh.h). A name that the caller gives has 1 to 127
+ * bytes: letters, digits and . _ / - with a letter, digit or _ in front.
  *
  * Creating a group is no collective: the coordinator answers each caller at once, and one member
  * may do it for all if the group has a name or a tag. Members that do not call find it by its name
