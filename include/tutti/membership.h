@@ -25,11 +25,11 @@
  * the watch could be told, only its last change is told, which shows as a gap between epochs.
  *
  * When the coordinator goes away, the watch says so once (TUTTI_MEMBERS_AWAY), and asks again after
- * pauses that double from 0.1 s to 5 s, each shortened at random by up to a half. When the coordinator
- * answers, TUTTI_MEMBERS_NOW comes again, and the watch goes on behind the last epoch that it has
- * told: with --store lmdb nothing is told twice, and no rank's last change is left out. If another
- * job of the same name has begun, job_id is another one, and the last change of each of its ranks
- * is told.
+ * pauses that double from 0.1 s to 5 s, each shortened at random by up to a half. When the
+ * coordinator answers, TUTTI_MEMBERS_NOW comes again, and the watch goes on behind the last epoch
+ * that it has told: with --store lmdb nothing is told twice, and no rank's last change is left out.
+ * If another job of the same name has begun, job_id is another one, and the last change of each of
+ * its ranks is told.
  *
  * Threads. Any thread may start or stop a watch; a client may have several. Events come on a thread
  * of the watch's own.
