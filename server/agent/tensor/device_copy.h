@@ -11,7 +11,7 @@
 
 typedef struct agent_posted_move agent_posted_move;
 
-/* On the loop. NULL = well; else it is of the move. */
+/* On the loop, once. err: NULL = well; else the move's error, borrowed from `posted`. */
 typedef void (*agent_posted_move_fn)(agent_posted_move *posted, const tutti_error *err);
 
 struct agent_posted_move {
