@@ -23,6 +23,9 @@ typedef struct tutti_tape tutti_tape;
 typedef struct tutti_tape_var tutti_tape_var;
 typedef struct tutti_tape_record tutti_tape_record;
 
+/*
+ * What a tensor holds between two ops that write it. At most one of a tensor on a tape is `mapped`.
+ */
 struct tutti_tape_var {
     tutti_map_node by_tensor; /* while it is what its tensor holds */
     unsigned char key[TUTTI_TAPE_KEY_SIZE];
@@ -39,6 +42,13 @@ struct tutti_tape_var {
     bool shared;              /* ... which somebody else has too: not to be written */
 };
 
+/*
+ * One op on one tape. pending: the op runs, `before` may be put back and a reference to the tape is
+ * held; it ends by tutti_tape_record_end or _drop. For max and min exactly one of these: `mask`
+ * (and `kept` in place, while pending) in host memory, or `kept` and `made` on a device until a
+ * Backward has made the mask of them.
+ *
+ */
 struct tutti_tape_record {
     tutti_list_node link;     /* on the tape, by number */
     tutti_tape_record *of_op; /* the next record of the same op, on another tape */
