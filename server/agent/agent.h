@@ -1,11 +1,11 @@
 /*
  * Agent: runs beside the memory of one rank. It owns tensors, runs the ops that clients ask for,
- * and keeps its seat at the coordinator. It moves; it decides nothing.
+ * and keeps its seat at the coordinator.
  *
  * Threads. The control loop owns all state here: groups, ops before and after the engine, works,
  * the session with the coordinator. The bulk loop moves tensor bytes of uploads and downloads. The
- * engine (lib/coll) runs collectives and answers their calls straight from its own thread. The
- * table of tensors has a lock, all else is posted.
+ * engine (lib/coll) runs collectives and answers their calls from the thread that runs it. What
+ * several threads use has a lock of its own (see README.md); everything else is posted.
  */
 #ifndef TUTTI_SERVER_AGENT_AGENT_H
 #define TUTTI_SERVER_AGENT_AGENT_H

@@ -18,7 +18,7 @@ kind_of_metrics(const agent_op *op)
     return kind < AGENT_KINDS ? kind : 0;
 }
 
-/* What this rank gave. */
+/* The bytes that this rank gave, from the specs; the tensors may be other sizes on other ranks. */
 static uint64_t
 get_metrics_bytes(const agent_op *op)
 {

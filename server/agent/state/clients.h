@@ -33,7 +33,7 @@ void agent_clients_init(agent_clients *clients, uint64_t ops_max);
 tutti_code agent_client_enter(agent_clients *clients, const tutti_rpc_call *call,
                               agent_client **ret_client, tutti_error *err);
 
-/* The op has ended. NULL is fine. */
+/* An op of that client has ended; the client may be freed with its last one. NULL is fine. */
 void agent_client_leave(agent_clients *clients, agent_client *client);
 
 #endif

@@ -12,13 +12,14 @@
 #define AGENT_META_MAX 16384 /* bytes of user_meta */
 #define AGENT_WORK_SIZE (TUTTI_HANDLE_MAX + 1)
 
-/* One result of a list, or a tensor argument of one: by handle, or inline. */
+/* One result of a list. */
 typedef struct agent_output {
     char handle[TUTTI_TABLE_HANDLE_SIZE]; /* "" = inline */
     bool has_spec;
     tutti_spec spec;
 } agent_output;
 
+/* One tensor argument of a list. */
 typedef struct agent_input {
     const char *handle; /* NULL = inline */
     tutti_spec spec;    /* of an inline one */
