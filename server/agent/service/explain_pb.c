@@ -1,4 +1,8 @@
-/* DiagnosticsService.Explain and SetAlgorithms: which algorithms ops take. */
+/*
+ * DiagnosticsService.Explain and SetAlgorithms: which algorithm an op of a size would take, and
+ * why; and another choice. Control loop. The answer comes from the same functions by which ops
+ * choose (lib/coll/select), with what the group's last op has learned of its hosts.
+ */
 #include <stdlib.h>
 #include <string.h>
 

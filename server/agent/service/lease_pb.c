@@ -1,4 +1,8 @@
-/* Lease of TensorsService: a stream that says nothing more than that its client lives. */
+/*
+ * TensorsService.Lease: a stream whose only meaning is that its client lives. Bulk loop. When it
+ * ends, whatever the reason (the client's connection broke, it took the call back, the agent
+ * stops), all tensors of the lease lose their handles; calls that use them end first.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 
