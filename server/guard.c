@@ -77,8 +77,8 @@ tutti_guard_hide_keys(const tutti_auth_options *options, const tutti_rpc_server_
 }
 
 /*
- * Messages are checked against grants only where there are keys: without them every caller may do
- * everything, and looking at fields would cost each call.
+ * With keys nobody is let in without a token, so the server may also serve other hosts in the clear
+ * where its options allow that (rpc/server.h).
  */
 void
 tutti_guard_serve(tutti_auth *auth, const tutti_auth_options *options, tutti_rpc_server *server)

@@ -17,7 +17,7 @@ typedef struct agent_gradient {
     tutti_spec spec;
 } agent_gradient;
 
-/* What a Backward is asked. Borrowed for agent_backward_start. */
+/* A request for a Backward. Borrowed for agent_backward_start. */
 typedef struct agent_backward {
     const char *tracer;
     const char *(*tensor_of)(const void *message, size_t i);

@@ -31,7 +31,7 @@
  */
 #define PARTS (2 * (uint64_t)TUTTI_COLL_LIST_MAX) /* more than an op has */
 
-/* What is agreed: the greatest of each of all ranks. */
+/* The words that the ranks agree on: of each, the greatest of all ranks. */
 enum {
     WORD_SEQUENCE, /* of the recorded op, and which tensor of it */
     WORD_REVERSED, /* its complement: so the least is known too */

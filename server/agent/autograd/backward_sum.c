@@ -21,7 +21,7 @@
 
 enum {
     PART_GRADIENT,
-    PART_INPUT, /* of the op, and what it made: for the mask */
+    PART_INPUT, /* input and, below, result of the op: for the mask */
     PART_RESULT,
     PART_BEFORE, /* the gradient that was there already */
     PART_COUNT,

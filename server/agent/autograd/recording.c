@@ -471,7 +471,7 @@ agent_tensor_meta_end(agent_op *op)
 
 /* ------------------------------------------------------------------------------ recording mask */
 
-/* What the op, or one tensor of a list, gives and gets. */
+/* The memory that the op, or one tensor of a list, reads; and, below, the memory that it writes. */
 static const void *
 input_of(const agent_op *op, uint32_t part)
 {

@@ -22,8 +22,10 @@ tutti_code agent_recording_take(agent_op *op, const agent_request *request, tutt
 tutti_code agent_recording_begin(agent_op *op, const tutti_spec *result, tutti_error *err);
 /* Pack what goes with the tensor: user_meta and the tracers of a root or sender. */
 tutti_code agent_recording_pack(agent_op *op, tutti_error *err);
-/* What has come with the tensor; op.meta is user_meta then. The thread that runs the engine, which
- * may be the control loop inside a post (coll/coll.h). */
+/*
+ * Take apart what has come with the tensor: names are kept, op.meta is user_meta then. The thread
+ * that runs the engine, which may be the control loop inside a post (coll/coll.h).
+ */
 void agent_recording_unpack(agent_op *op);
 /* A receiver that may get names of tracers with its tensor; it has ended. */
 tutti_code agent_tensor_meta_expect(agent_op *op, const tutti_tape_entry *entry, tutti_error *err);

@@ -66,7 +66,7 @@ struct tutti_tape_record {
     uint32_t part;        /* of a coalesced op: which of its tensors */
     uint32_t size;        /* of the group */
     uint32_t rank;        /* ours in the group */
-    tutti_coll_args args; /* lists are the record's own; of a recv, `peer` is who sent */
+    tutti_coll_args args; /* lists are the record's own; of a recv, `peer` is the sender */
     tutti_spec flat;
     void *lists;        /* [owned] */
     tutti_spec result;  /* what the op makes here (a given output may have another shape); dtype
@@ -170,7 +170,7 @@ void tutti_tape_drop_gradients(tutti_tape *tape);
 
 /* ------------------------------------------------------------------------------ records */
 
-/* What an op is about to do. Borrowed for the call. */
+/* An op that is about to be recorded. Borrowed for the call. */
 typedef struct tutti_tape_entry {
     uint64_t number;
     const char *group;
@@ -189,7 +189,7 @@ typedef struct tutti_tape_entry {
     tutti_tensor *kept;  /* [moved] NULL = none */
     tutti_tensor *made;  /* [moved] NULL = none */
     tutti_space *space;
-    bool late; /* it has ended: who has attached its result since meant this one */
+    bool late; /* the op has ended: a leaf attached to its result since then is its result */
 } tutti_tape_entry;
 
 /*

@@ -38,7 +38,7 @@
 /* Start --join-timeout, for all attempts together. `waits` says what the agent waits for. */
 static void limit_join(struct agent_member *self);
 
-/* What to do about an error; NULL: nothing more than its text says. */
+/* Advice to add to the text of a join error; NULL: there is none. */
 static const char *advise_joiner(const tutti_error *err);
 
 /*

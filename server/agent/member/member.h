@@ -29,7 +29,10 @@ void agent_member_announce(tutti_agent *agent);
 void agent_member_leave(tutti_agent *agent, void (*on_left)(tutti_agent *agent));
 bool agent_member_idle(const tutti_agent *agent); /* no stream to the coordinator is open */
 void agent_member_close(tutti_agent *agent);
-/* What the coordinator said, as coordinator_pb.c has read it. */
+/*
+ * News of the coordinator, as coordinator_pb.c has read them. Strings and lists are borrowed for
+ * the call. agent_rank_joined returns true when the rank has to be looked up (agent_wire_lookup).
+ */
 void agent_joined(tutti_agent *agent, uint32_t rank, uint32_t world_size, uint64_t epoch,
                   uint64_t job_id, uint32_t heartbeat_ms, uint32_t timeout_ms);
 void agent_join_waits(tutti_agent *agent, uint32_t joined, uint32_t world_size,
@@ -37,7 +40,6 @@ void agent_join_waits(tutti_agent *agent, uint32_t joined, uint32_t world_size,
 void agent_rank_lost(tutti_agent *agent, uint32_t rank, uint64_t incarnation, uint64_t epoch,
                      const char *reason, bool left);
 void agent_rank_leaving(tutti_agent *agent, uint32_t rank, uint64_t epoch, const char *reason);
-/* True: it has to be looked up. */
 bool agent_rank_joined(tutti_agent *agent, uint32_t rank, uint64_t epoch);
 
 /* heartbeat_pb.c: with the progress of groups on which something has changed */

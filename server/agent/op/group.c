@@ -686,7 +686,7 @@ agent_world_settles(tutti_agent *agent, uint64_t epoch)
 
 /*
  * "world" is another group from now on, with another id, so that ops of two memberships never meet.
- * Ops in line that came within the back-off stay, and the coordinator is asked who is in it.
+ * Ops in line that came within the back-off stay, and the coordinator is asked for its ranks.
  */
 void
 agent_world_changed(tutti_agent *agent, uint64_t epoch, const char *why)

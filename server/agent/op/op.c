@@ -297,8 +297,9 @@ keep_meta(agent_op *op)
 }
 
 /*
- * Before anybody hears of the end: whoever hears of it may use the results at once. An output that
- * already existed loses the error that an earlier failed op has left on it.
+ * Before anybody hears of the end: a caller that hears of it may use the results at once. An output
+ * that already existed loses the error that an earlier failed op has left on it.
+ *
  */
 static void
 take_results(agent_op *op)

@@ -9,7 +9,7 @@
 #include "server/agent/agent.h"
 #include "server/agent/state/types.h"
 
-/* What became of the ops that ran when a Sync came. */
+/* How the ops ended that a Sync waited for. */
 typedef struct agent_sync_result {
     uint64_t waited;
     uint64_t failed;

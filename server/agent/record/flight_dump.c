@@ -36,7 +36,7 @@
 #define AGAIN_NS TUTTI_NS_PER_S /* between one file and the next */
 #define PATH_SIZE 4096
 
-/* What one file is made of. */
+/* The contents of one file: made by the control loop, freed by the thread that has written it. */
 typedef struct snapshot {
     size_t count;
     uint64_t offset_ns; /* from our clock to 1970 */

@@ -92,7 +92,7 @@ agent_op_record_posted(agent_op *op)
     }
 }
 
-/* What it made: how many tensors, and the first of them. */
+/* How many tensors the op made, and the spec of the first of them. */
 static uint32_t
 find_output(const agent_op *op, tutti_spec *ret_spec)
 {

@@ -1,4 +1,4 @@
-/* What is counted of ops, and the line of the log that each has. */
+/* Counters of ops that have ended, and one line of the log for each. Control loop. */
 #include "server/agent/record/metrics.h"
 
 #include <inttypes.h>
@@ -35,7 +35,7 @@ get_metrics_bytes(const agent_op *op)
     return bytes;
 }
 
-/* One line per op, for those who look for one of them in all agents' logs. */
+/* One line per op: a person can look for one op in the logs of all agents, by group and number. */
 static void
 log_op(const agent_op *op)
 {

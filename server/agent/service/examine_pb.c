@@ -26,7 +26,7 @@
 #define RDMA_MAX 16
 #define RDMA_NAME_SIZE 64
 
-/* What an answer is made of. */
+/* One answer with the memory that it points to. */
 typedef struct self_check {
     tutti_agent *agent;
     tutti_rpc_call *call;

@@ -129,7 +129,7 @@ check_group(const Tutti__V1__InferRequest *message, uint32_t size, const agent_r
     return request->refused.code == TUTTI_OK ? TUTTI_OK : tutti_error_pass(err, &request->refused);
 }
 
-/* What comes out: one shape or a list of them. */
+/* The result of an inference: one shape or a list of them. */
 typedef struct inferred {
     bool is_list;
     uint32_t count;

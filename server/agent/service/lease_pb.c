@@ -41,7 +41,7 @@ on_open(tutti_rpc_call *call, void *arg)
     tutti_rpc_call_finish(call, &err);
 }
 
-/* Its client has gone or wants no more, or the agent stops. */
+/* The client has gone or has ended the lease, or the agent stops: all of them end the stream. */
 static void
 on_cancel(tutti_rpc_call *call, void *arg)
 {

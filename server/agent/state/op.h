@@ -117,7 +117,7 @@ struct agent_op {
     struct backward_wait *waits;       /* [owned] Backwards that wait for its end */
     struct agent_late *late; /* [owned] of a receiver: it is recorded when the root says so */
 
-    /* Of a Backward: an op without a call, or a place in the queue (`holds`). */
+    /* Of a Backward: an op without a call, or (`barriers`) a place in the queue. */
     void (*on_end)(agent_op *op); /* control loop; inline_out may be taken */
     void *owner;
     bool barriers;

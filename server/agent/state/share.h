@@ -17,7 +17,7 @@ void agent_share_close(tutti_agent *agent); /* before the table goes */
 /* Agents of this machine work in such tensors, too: for the options of the data plane. */
 void agent_share_expose(tutti_agent *agent, tutti_transport_shm_options *options);
 
-/* What a client needs to get a tensor's memory. */
+/* What a client shows at the agent's socket to get a descriptor of a tensor's memory. */
 typedef struct agent_shared {
     unsigned char token[TUTTI_SHARE_TOKEN_BYTES];
     const char *socket; /* borrowed for the agent's life */

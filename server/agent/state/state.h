@@ -55,7 +55,7 @@ struct tutti_agent {
     enum agent_state state;
     uint32_t rank;
     uint32_t world_size;
-    bool elastic;        /* world is whoever is there */
+    bool elastic;        /* group world has the ranks that are there */
     bool broken;         /* some group is */
     uint64_t settled_ns; /* when the others know us: a fresh process's first ops wait for that */
     uint64_t epoch;

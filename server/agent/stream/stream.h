@@ -108,8 +108,10 @@ void agent_command_free_id(agent_stream *stream, agent_command *command);
 /* It is forgotten, or was never added; was its answer `delivered`? Without the lock. */
 void agent_command_free(agent_command *command, bool delivered);
 
-/* Begin what waits, until there is nothing to begin on this thread. By the one who has set
- * `launching`, without the lock. */
+/*
+ * Begin commands that wait, until there is nothing to begin on this thread. Called by the thread
+ * that has set `launching`, without the lock.
+ */
 void agent_stream_launch(agent_stream *stream);
 void agent_stream_on_launch(tutti_rpc_task *task); /* the same, as a task */
 

@@ -3,7 +3,7 @@
  *
  * Any thread; one mutex guards everything that struct tutti_entry and struct tutti_table have.
  * Fields that are written before an entry is listed and never again (number, rank, incarnation,
- * name, owner) may be read without it by whoever holds a lock on the entry.
+ * name, owner) may be read without it by a thread that holds a lock on the entry.
  *
  * Under the mutex nothing is called that may wait: no callback, no allocation of tensors, no
  * freeing of their memory. An entry whose last reference goes is put on table->dead, and

@@ -41,16 +41,16 @@ typedef struct tutti_lock {
 #define TUTTI_OWNER_SIZE 64 /* longer ones are cut */
 
 /*
- * All wishes of a call. Exclusive ones are for a tensor that no other of its wishes is for (compare
- * `entry`: two names may mean the same one). Zero it, reserve when it will have more than a few,
- * want or make its uses, then acquire it.
+ * All locks of a call. A tensor with an exclusive lock has no other lock in the same set (compare
+ * `entry`: two names may mean the same tensor). Zero it, reserve when it will have more than a few,
+ * add its locks (lock_by_name, create_locked), then acquire it.
  */
 struct tutti_lock_set {
     tutti_lock *locks; /* stay where they are until the release */
     tutti_lock few[TUTTI_LOCK_SET_FEW];
     uint32_t room;
     uint32_t count;
-    uint32_t waiting;     /* uses not granted yet */
+    uint32_t waiting;     /* locks not granted yet */
     tutti_rpc_loop *loop; /* where on_ready runs */
     tutti_rpc_task task;
     void (*on_ready)(tutti_lock_set *lock_set);
@@ -112,8 +112,10 @@ bool tutti_table_acquire(tutti_table *table, tutti_lock_set *lock_set);
  */
 void tutti_table_release(tutti_table *table, tutti_lock_set *lock_set);
 
-/* The tensor of a granted use (or of any, when the lock set's owner needs no bytes); NULL: none
+/*
+ * The tensor of a granted lock (or of any, when the caller does not touch its bytes); NULL: none
  * yet.
+ *
  */
 tutti_tensor *tutti_table_tensor(tutti_table *table, const tutti_lock *lock);
 
@@ -139,7 +141,10 @@ tutti_code tutti_table_check(tutti_table *table, const tutti_lock *lock, tutti_e
  */
 void tutti_table_drop_new(tutti_table *table, const tutti_lock *lock);
 
-/* Of a granted use: how many writers have had their turn, so that readers see what is new. */
+/*
+ * Of a granted lock: how many writers have had their turn, so that readers see whether the bytes
+ * are new.
+ */
 uint64_t tutti_table_version(tutti_table *table, const tutti_lock *lock);
 
 void tutti_table_handle(const tutti_lock *lock, char ret_handle[TUTTI_TABLE_HANDLE_SIZE]);
@@ -171,7 +176,7 @@ tutti_code tutti_table_open_lease(tutti_table *table, uint64_t leases_max, uint6
 /* Returns how many tensors were deleted. */
 size_t tutti_table_close_lease(tutti_table *table, uint64_t lease);
 
-/* What a person sees of a tensor. */
+/* A tensor as List and Stat show it: a copy of one moment. */
 typedef struct tutti_table_info {
     uint64_t number;
     char handle[TUTTI_TABLE_HANDLE_SIZE];
@@ -180,7 +185,7 @@ typedef struct tutti_table_info {
     tutti_spec spec;
     uint64_t bytes;
     char device[TUTTI_DEVICE_MAX + 1]; /* "" = no tensor yet */
-    char owner[TUTTI_OWNER_SIZE];      /* who made it */
+    char owner[TUTTI_OWNER_SIZE];      /* the caller that made it */
     bool ephemeral;                    /* ends with a lease */
     bool pending;                      /* somebody writes it, or waits to */
     bool failed;

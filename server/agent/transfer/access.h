@@ -50,7 +50,7 @@ typedef enum agent_turn {
 } agent_turn;
 
 /*
- * What has been said to its caller. Only forward; OPEN to ENDED when the caller ends it.
+ * How far the call is. Only forward; OPEN to ENDED when the caller ends it.
  *
  *   OPEN      its messages are read and written
  *   ANSWERED  its status is said: nothing more is read or written
@@ -186,7 +186,8 @@ tutti_code agent_access_destination(agent_access *access, const tutti_spec *spec
                                     const char *name, const char *device, bool zeroed,
                                     tutti_error *err);
 
-/* Of `into`: same dtype and element count? */
+/* Does the tensor of that lock, named by `into`, have the dtype and element count of `spec`?
+ * DTYPE_MISMATCH, SHAPE_MISMATCH, or the error of an entry without tensor */
 tutti_code agent_access_check(agent_access *access, uint32_t lock, const tutti_spec *spec,
                               tutti_tensor **ret_tensor, tutti_error *err);
 
