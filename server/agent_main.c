@@ -51,7 +51,7 @@ static const tutti_option log_table[] = {
      "\"people\", or \"machine\" for key=value lines"},
 };
 
-/* What main waits for: a signal, or the agent's own end. */
+/* How the agent has ended, for main, which waits for a signal. */
 static struct {
     tutti_metrics_options showing;
     tutti_metrics *metrics;
@@ -87,7 +87,8 @@ look_at_launcher(const tutti_config *config, tutti_agent_options *options)
     }
 }
 
-/* The file of an init address may come later; as long as joining may take, so long it may too. */
+/* The file of an init address may be written later, by another process: it is waited for as long as
+ * joining may take. main's thread, before any other exists. */
 static tutti_code
 wait_for_address(const tutti_init_url *url, uint64_t timeout_ns, char *ret_address,
                  tutti_error *err)
@@ -104,7 +105,10 @@ wait_for_address(const tutti_init_url *url, uint64_t timeout_ns, char *ret_addre
     return code;
 }
 
-/* Coordinator, rank and world size in one: what the address says wins over options. */
+/*
+ * An init address has coordinator, rank and world size in one; it wins over the options. The texts
+ * are static, as the options borrow them for the life of the process.
+ */
 static tutti_code
 take_init_url(tutti_agent_options *options, tutti_error *err)
 {

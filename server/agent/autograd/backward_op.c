@@ -55,8 +55,10 @@ gradient_of(const grad_node *node)
     return node->record->out == NULL ? NULL : node->record->out->gradient;
 }
 
-/* A tensor in host memory: for what the ranks agree about a gradient, or empty for an op without
- * input. */
+/*
+ * A zeroed tensor in host memory: for the words of an agreement, or the empty message that says
+ * that there is no gradient.
+ */
 static tutti_code
 new_tensor(const grad_node *node, const tutti_spec *spec, tutti_tensor **ret, tutti_error *err)
 {

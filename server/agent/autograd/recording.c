@@ -252,7 +252,7 @@ made_by(const agent_op *op, uint32_t part)
     return lock == NULL ? op->inline_out : tutti_table_tensor(op->agent->table, lock);
 }
 
-/* A given output may have another shape than what came. */
+/* The record gets the spec that the root has said; a given output may have other dimensions. */
 static void
 learn_recorded(const agent_op *op, tutti_tape_record *record)
 {

@@ -220,7 +220,7 @@ tutti_tape_record_end(tutti_tape_record *record, uint64_t sequence, const tutti_
     tutti_tape_unref(record->tape);
 }
 
-/* Not when the op that made it was cleared meanwhile. */
+/* Does the tape still know the variable? Not when the record of its maker was cleared meanwhile. */
 static bool
 is_known(const tutti_tape_var *var)
 {

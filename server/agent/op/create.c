@@ -169,7 +169,7 @@ keep_inline(agent_op *op, agent_request *request, tutti_error *err)
     return code;
 }
 
-/* Has the op a result that may be one new tensor? */
+/* A barrier and a send have no result; every other op may make one new tensor. */
 static bool
 makes_output(tutti_coll_kind kind)
 {

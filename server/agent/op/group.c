@@ -590,8 +590,8 @@ say_leaving(agent_group *group)
 }
 
 /*
- * First the announcement, then the ops in line fail: an op that failed first would count as one
- * that this rank has come to.
+ * The announcement comes first: from then on this rank begins no op of the group, and the ops in
+ * line end without a number. Every member has the same last number of this rank.
  */
 bool
 agent_groups_leave(tutti_agent *agent)

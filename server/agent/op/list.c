@@ -362,7 +362,8 @@ take_input(agent_op *op, uint32_t i, tutti_error *err)
     return agent_take_list_axis(&op->op.args, list->axes[i], &list->in[i], err);
 }
 
-/* A list may be given by itself, or with one tensor: then that stays what it is. */
+/* A list replaces the single input: args.spec is that of its first tensor. Without a list nothing
+ * changes. */
 tutti_code
 agent_list_inputs(agent_op *op, tutti_error *err)
 {

@@ -205,8 +205,8 @@ settle_output(agent_op *op)
  *
  * - settle_output comes before works and Syncs are told: a caller that hears of the end may name
  *   the result at once.
- * - record_end comes before the locks are released: a later op on the result must find it on its
- *   tape.
+ * - record_end comes before the locks are released: it reads the tensors' specs, which the next op
+ *   in line may change.
  * - agent_work_done takes `outputs` and `meta` out of the op, so it comes before release_op frees.
  * - agent_answers_settle comes after settle_output, which writes op->handle.
  * - release_op_memory is last, as it may free the op.

@@ -121,7 +121,10 @@ write_selection(wire_explanation *self, const tutti_selection *selection)
     tutti_text text = tutti_text_in(self->rule, sizeof(self->rule));
     size_t rule = 0;
     tutti_algorithm algorithm = tutti_selection_base(query);
-    /* But the first op of a group of many, which learns the hosts. */
+    /*
+     * Small data travels inside the agreement, but not with the first op of a group of more than
+     * two ranks: that op learns the hosts.
+     */
     const bool rides =
         (self->message.settled || query->ranks <= 2) && tutti_coll_host_rides(selection, query);
 

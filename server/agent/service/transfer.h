@@ -1,5 +1,5 @@
 /*
- * Answers of uploads and downloads: hooks of transfer.
+ * Answers of uploads and downloads: hooks of the room transfer (state/hooks.h). Bulk loop.
  */
 #ifndef TUTTI_SERVER_AGENT_SERVICE_TRANSFER_H
 #define TUTTI_SERVER_AGENT_SERVICE_TRANSFER_H

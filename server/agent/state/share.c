@@ -68,7 +68,10 @@ agent_share_close(tutti_agent *agent)
 
 /* ------------------------------------------------------------------------------ the data plane */
 
-/* Control loop: peers that have it mapped let go of it, though nothing else happens. */
+/*
+ * Control loop: the engine tells peers that have the memory mapped; without this wake-up an idle
+ * engine would tell them only with its next op.
+ */
 static void
 run_gone(tutti_rpc_task *task)
 {

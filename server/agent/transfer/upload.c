@@ -61,7 +61,7 @@ finish_upload(agent_access *self)
     }
 }
 
-/* Bytes that came before the turn go where they belong. */
+/* The early message goes to its place in the tensor: host memory alone. */
 static void
 write_early(agent_access *self)
 {
