@@ -490,7 +490,7 @@ agent_group_watch(agent_group *group)
  * Must the head of the line wait for news (AGENT_BACKOFF_NS in group.h)? Starts the timer that
  * looks again if so. Two reasons: some member was lost, and this call is younger than 250 ms; or
  * this process is fresh, and the others may not know its epoch yet (settled_ns). A failed op does
- * not wait: its caller has been told already.
+ * not wait: it will only be refused, for which no member is needed.
  */
 static bool
 is_backing_off(agent_group *group, const agent_op *op)

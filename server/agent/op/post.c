@@ -306,8 +306,9 @@ agent_op_answer_async(agent_op *op)
 }
 
 /*
- * The group counts the refused op, and the others get its error under that number (docs/decisions/
- * 0002). A send or receive has no number, and no other rank counts it: only its caller is told.
+ * The group counts the refused op, and the others get its error under that number
+ * (docs/decisions/0002). A send or receive has no number, and no other rank counts it: only its
+ * caller is told.
  */
 static void
 refuse_posted(agent_op *op, const tutti_error *why)
