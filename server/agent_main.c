@@ -1,4 +1,15 @@
-/* tutti-agent: one per rank. Flags, config, start, signal, drain. */
+/*
+ * tutti-agent, one per rank: options, start, signals, end.
+ *
+ * Threads. main blocks all signals before any thread exists, so that all inherit that, and takes
+ * them by sigwait: no code of ours runs in a signal handler. Two loops are started, control and
+ * bulk. on_end runs on the control loop and wakes main by SIGUSR1; main then stops the loops and
+ * frees the agent.
+ *
+ * The order of the start matters: descriptors are raised before fair_reads makes its table of that
+ * size; memory is hidden before keys are read; gRPC starts after fair_reads and abseil are set,
+ * since it reads sockets and takes locks from its first moment.
+ */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +51,7 @@ static const tutti_option log_table[] = {
      "\"people\", or \"machine\" for key=value lines"},
 };
 
-/* What main waits for: a signal, or the agent's own end. */
+/* How the agent has ended, for main, which waits for a signal. */
 static struct {
     tutti_metrics_options showing;
     tutti_metrics *metrics;
@@ -49,6 +60,7 @@ static struct {
     tutti_error why;
 } state;
 
+/* Control loop. `state` is written before the signal is sent and read by main behind sigwait. */
 static void
 on_end(void *arg, const tutti_error *err)
 {
@@ -60,7 +72,7 @@ on_end(void *arg, const tutti_error *err)
     (void)kill(getpid(), SIGUSR1);
 }
 
-/* From MASTER_ADDR and MASTER_PORT, where no coordinator was named. */
+/* MASTER_ADDR and MASTER_PORT, as launchers of PyTorch set them, where no coordinator was named. */
 static void
 look_at_launcher(const tutti_config *config, tutti_agent_options *options)
 {
@@ -75,7 +87,8 @@ look_at_launcher(const tutti_config *config, tutti_agent_options *options)
     }
 }
 
-/* The file of an init address may come later; as long as joining may take, so long it may too. */
+/* The file of an init address may be written later, by another process: it is waited for as long as
+ * joining may take. main's thread, before any other exists. */
 static tutti_code
 wait_for_address(const tutti_init_url *url, uint64_t timeout_ns, char *ret_address,
                  tutti_error *err)
@@ -92,7 +105,10 @@ wait_for_address(const tutti_init_url *url, uint64_t timeout_ns, char *ret_addre
     return code;
 }
 
-/* Coordinator, rank and world size in one: what the address says wins over options. */
+/*
+ * An init address has coordinator, rank and world size in one; it wins over the options. The texts
+ * are static, as the options borrow them for the life of the process.
+ */
 static tutti_code
 take_init_url(tutti_agent_options *options, tutti_error *err)
 {
@@ -120,6 +136,10 @@ hide_keys(const program *self, tutti_error *err)
     return tutti_guard_hide_keys(&self->auth, &self->server, more, err);
 }
 
+/*
+ * Each SIGTERM or SIGINT is one tutti_agent_stop: the second one skips the first phase
+ * (shutdown.c).
+ */
 static void
 wait_for_end(tutti_agent *agent, const sigset_t *signals)
 {
@@ -141,13 +161,14 @@ fail_agent(const tutti_error *err, int status)
     return status;
 }
 
-/* Calls are for this job, and for the rank: the one it will ask for, or once it is known. */
+/* Grants name ranks; the agent's own is known when it has joined. */
 static void
 on_joined(void *arg, uint32_t rank)
 {
     tutti_auth_set_rank(arg, rank);
 }
 
+/* Before the server starts. With --rank, grants for that rank hold while the agent still joins. */
 static void
 put_guard(const program *self, tutti_auth *auth, tutti_agent *agent)
 {
@@ -255,6 +276,10 @@ run_agent(const program *self, const sigset_t *signals)
     return status;
 }
 
+/*
+ * Before any thread is made, so that all of them inherit it. SIGPIPE: writes to broken sockets fail
+ * with EPIPE instead.
+ */
 static void
 block_signals(sigset_t *signals)
 {

@@ -1,4 +1,12 @@
-/* tutti-coordinator: flags, start, signal, drain. */
+/*
+ * tutti-coordinator: options, start, signals, end.
+ *
+ * One loop has all state; main only waits for signals, which are blocked in every thread and taken
+ * by sigwait. The first SIGTERM or SIGINT drains: waiting calls are told, and the server ends when
+ * all calls are over. A second one ends the process at once, without writing anything: records are
+ * in the store before anybody is told of them, so the next process reads what the world has heard
+ * (docs/decisions/ 0014, 0017).
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -89,7 +97,10 @@ set_up_log(const log_options *options, tutti_error *err)
     return tutti_log_set_levels(options->levels, err);
 }
 
-/* Read the command line; *ret_done is set when there is nothing to run. */
+/*
+ * *ret_done is set when there is nothing to run: help, man page, version or the options were asked
+ * for.
+ */
 static tutti_code
 configure_coordinator(program *self, int argc, char *const *argv, bool *ret_done, tutti_error *err)
 {
@@ -154,6 +165,7 @@ block_signals(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
+/* The number of the next signal of the set; sigwait is asked again when it fails. */
 static int
 wait_for_signal(void)
 {
@@ -166,6 +178,10 @@ wait_for_signal(void)
     return number;
 }
 
+/*
+ * The loop's thread. The store of `stopped` comes before the signal, so main sees it when sigwait
+ * returns.
+ */
 static void
 on_stopped(void *arg)
 {
@@ -247,7 +263,10 @@ read_sync(const char *text, tutti_store_lmdb_sync *ret_sync, tutti_error *err)
                       "option --store-sync: \"%s\", need none, order or full", text);
 }
 
-/* Somebody has to make room, and hears of it once. */
+/*
+ * A store that is full or on a failed disk can still be read; the log says so once, and once when
+ * it can be written again.
+ */
 static void
 tell_of_store(void *context, const tutti_error *why)
 {
@@ -294,6 +313,11 @@ open_store(program *self, tutti_error *err)
     return code;
 }
 
+/*
+ * In the order of use. The loop runs before the server exists, so that it serves from its first
+ * call; the guard and the services are in place before the server starts. On failure tear_down
+ * frees what was made: everything else is NULL.
+ */
 static tutti_code
 build_coordinator(program *self, tutti_error *err)
 {
@@ -312,6 +336,9 @@ build_coordinator(program *self, tutti_error *err)
     return tutti_rpc_server_start(self->server, err);
 }
 
+/*
+ * On stdout as well, at once: programs that start a coordinator on port 0 read its address there.
+ */
 static void
 say_where(const program *self)
 {
@@ -329,6 +356,10 @@ say_where(const program *self)
     (void)fflush(stdout);
 }
 
+/*
+ * Against the order of making: metrics use the loop, the server's calls end on the loop, the core
+ * is freed when the loop has stopped, and the store when nothing can write to it any more.
+ */
 static void
 tear_down(program *self)
 {

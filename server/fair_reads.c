@@ -1,3 +1,19 @@
+/*
+ * recvmsg, epoll_ctl and close of this program, in front of libc's. fair_reads.h says what they do,
+ * and docs/decisions/0026 why.
+ *
+ * Threads: any thread of gRPC's calls them, one more (run_pauses) announces sockets whose pause is
+ * over. `known` publishes an entry: it is stored with release behind the writes of the other
+ * fields, and recvmsg loads it with acquire. `limit` to `since_ns` belong to the thread that reads
+ * the socket; gRPC reads a socket by one thread at a time and orders these threads itself. `set` to
+ * `due_ns`, and the list, are guarded by the mutex. The mutex is never held in a read of a socket
+ * that is not put off.
+ *
+ * These functions run inside of gRPC, where nothing may fail: they allocate nothing, and where an
+ * entry is missing (a descriptor above the table, before the start) they do what libc's do. A
+ * descriptor's number is given again by the kernel as soon as it is closed, so close forgets the
+ * entry before the system call.
+ */
 #include "server/fair_reads.h"
 
 #include <errno.h>
@@ -47,6 +63,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t stirred;
 static tutti_list_node paused; /* by when they are due */
 
+/* NULL before the start, and for descriptors above the table's end. */
 static watched *
 find_fd(int descriptor)
 {
@@ -54,7 +71,10 @@ find_fd(int descriptor)
                                                                                 : NULL;
 }
 
-/* With the lock. Have the kernel announce a socket that has something to read. */
+/*
+ * With the lock. EPOLL_CTL_MOD makes the kernel report an edge again if the socket has something to
+ * read. The result is ignored: a socket that was closed meanwhile needs no announcement.
+ */
 static void
 announce_reads(watched *self)
 {
@@ -65,6 +85,10 @@ announce_reads(watched *self)
     }
 }
 
+/*
+ * The thread of the pauses. The list is in the order of due times, as each pause has the same
+ * length.
+ */
 static void *
 run_pauses(void *arg)
 {
@@ -87,7 +111,7 @@ run_pauses(void *arg)
     return NULL;
 }
 
-/* With the lock. */
+/* With the lock. A socket that pauses already keeps its time. */
 static void
 pause_reads(watched *self)
 {
@@ -100,7 +124,11 @@ pause_reads(watched *self)
     }
 }
 
-/* Say that it is empty, and see to it that what is left is read later. */
+/*
+ * Say that the socket is empty (EAGAIN), and see to it that what is left is read later. gRPC then
+ * waits for an edge: without the announcement none would come, as the bytes are in the socket
+ * already.
+ */
 static ssize_t
 put_off(watched *self, bool later)
 {
@@ -118,9 +146,9 @@ put_off(watched *self, bool later)
 }
 
 /*
- * It had more than the last read took, so the time since then went into work on that: how much is
- * worked on in the time that a read should cost? Doubled or quartered at most: a thread that had to
- * wait for a processor says little.
+ * The last read did not empty the socket, so gRPC worked on its bytes and came back: the time since
+ * then is what these bytes cost. The new limit is how many bytes cost FAIR_READS_READ_NS. It grows
+ * to twice or falls to a quarter at most: a thread that had to wait for a processor says little.
  */
 static void
 judge_reads(watched *self, uint64_t now_ns)
@@ -153,7 +181,11 @@ shorten_reads(struct msghdr *message, struct iovec ret_pieces[PIECES_MAX], size_
     return room;
 }
 
-/* Read no more than its limit. */
+/*
+ * Read no more than the limit. A read that filled what was asked for may have left something
+ * (`got`). If it was cut by the limit, `rest` is where gRPC's own buffer goes on, so that recvmsg
+ * can tell a call that only fills the same buffer from a new turn.
+ */
 static ssize_t
 read_some(watched *self, int descriptor, struct msghdr *message, int flags)
 {
@@ -200,6 +232,7 @@ recvmsg(int descriptor, struct msghdr *message, int flags)
         return refused;
     }
     now_ns = tutti_clock_ns();
+    /* A new read of what was left: the bytes of the last one have been worked on. */
     if (self->got != 0) {
         judge_reads(self, now_ns);
     }
@@ -211,7 +244,10 @@ recvmsg(int descriptor, struct msghdr *message, int flags)
     return read_some(self, descriptor, message, flags);
 }
 
-/* With the lock. */
+/*
+ * With the lock. known is cleared first: a reader on another thread must not take the entry for
+ * good.
+ */
 static void
 forget_fd(watched *self)
 {
@@ -221,6 +257,10 @@ forget_fd(watched *self)
     }
 }
 
+/*
+ * gRPC adds each socket once, edge-triggered (EPOLLET). A descriptor that is added in another way,
+ * or removed, is not watched any more.
+ */
 INSTEAD_OF_LIBC int
 epoll_ctl(int set, int what, int descriptor, struct epoll_event *event)
 {
@@ -252,6 +292,10 @@ close(int descriptor)
     return (int)syscall(SYS_close, descriptor);
 }
 
+/*
+ * `table` is set last, by the one thread that there is besides run_pauses: from then on the
+ * functions above act. The thread is never joined, as gRPC may read until the process ends.
+ */
 tutti_code
 server_fair_reads_start(tutti_error *err)
 {

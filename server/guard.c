@@ -1,3 +1,8 @@
+/*
+ * Between lib/rpc, which knows calls, and lib/auth, which knows grants: the same facts in the
+ * structs of either, so that neither includes the other. Its callbacks run on the loops of the
+ * services, on several at once; a grant is counted by references.
+ */
 #include "server/guard.h"
 
 #include "base/error/fail.h"
@@ -45,6 +50,7 @@ release_call(void *grant)
     tutti_auth_grant_unref(grant);
 }
 
+/* Any file of a private key, a secret or a token counts, whether or not it can be read. */
 static bool
 holds_keys(const tutti_auth_options *options, const tutti_rpc_server_options *serving,
            const char *const *more)
@@ -58,6 +64,7 @@ holds_keys(const tutti_auth_options *options, const tutti_rpc_server_options *se
     return holds;
 }
 
+/* No core dumps and no ptrace by the same user, as either would show the keys. */
 tutti_code
 tutti_guard_hide_keys(const tutti_auth_options *options, const tutti_rpc_server_options *serving,
                       const char *const *more, tutti_error *err)
@@ -69,6 +76,10 @@ tutti_guard_hide_keys(const tutti_auth_options *options, const tutti_rpc_server_
     return tutti_process_hide_memory(err);
 }
 
+/*
+ * With keys nobody is let in without a token, so the server may also serve other hosts in the clear
+ * where its options allow that (rpc/server.h).
+ */
 void
 tutti_guard_serve(tutti_auth *auth, const tutti_auth_options *options, tutti_rpc_server *server)
 {

@@ -1,3 +1,11 @@
+/*
+ * Puts the rooms together: opens them in their order, fills the table of hooks, starts serving, and
+ * frees all in the end. How an agent ends while it runs is in shutdown.c.
+ *
+ * tutti_agent_new runs on main's thread before any loop runs, so nothing here needs a lock. If a
+ * room fails to open, tutti_agent_free closes those before it: every close is fine on what was not
+ * opened, as the struct is zeroed.
+ */
 #include "server/agent/agent.h"
 
 #include <assert.h>
@@ -61,6 +69,9 @@ read_host(tutti_agent *agent)
     tutti_local_host_id(agent->options->host_id, agent->host_id);
 }
 
+/*
+ * An agent that listens on all interfaces has no single address: clients are told the host's name.
+ */
 static void
 advertise_agent(tutti_agent *agent, const tutti_address *address)
 {
@@ -119,6 +130,10 @@ typedef struct need {
     uint32_t ranks[];
 } need;
 
+/*
+ * Control loop. An agent that is not joined has nobody to ask, and the engine will need the ranks
+ * again when ops are posted.
+ */
 static void
 run_need(tutti_rpc_task *task)
 {
@@ -130,6 +145,10 @@ run_need(tutti_rpc_task *task)
     free(self);
 }
 
+/*
+ * The thread that runs the engine: lookups are the control loop's, so it is posted. Without memory
+ * the ops that need the ranks end by their deadlines.
+ */
 static void
 on_need_peers(void *arg, const uint32_t *ranks, size_t count)
 {
@@ -145,6 +164,12 @@ on_need_peers(void *arg, const uint32_t *ranks, size_t count)
     tutti_rpc_loop_post(agent->control, &self->task);
 }
 
+/*
+ * Transports are stacked: what carries packets between hosts lies at the bottom, faults of tests on
+ * it, then authentication, and shared memory on top, which passes on what is not for this host.
+ * Faults lie below authentication, so a damaged packet is refused as one on a wire would be. Each
+ * open takes the one below, also when it fails.
+ */
 static tutti_code
 open_engine(tutti_agent *agent, tutti_error *err)
 {
@@ -191,6 +216,11 @@ open_memory(tutti_agent *agent, tutti_error *err)
     return code == TUTTI_OK ? agent_dump_open(agent, err) : code;
 }
 
+/*
+ * The server drains: no new calls, and those that wait must end. Control loop. The engine's refusal
+ * fails what runs on all ranks, which ends async ops and calls that wait for their tensors; Waits
+ * and Syncs are ended here.
+ */
 static void
 on_drain(void *arg)
 {
@@ -312,6 +342,10 @@ run_start(tutti_rpc_task *task)
     agent_member_start(agent);
 }
 
+/*
+ * The server listens before the job is joined: other calls are refused with NOT_JOINED, and health
+ * says so. Its addresses are known only now, and Join tells them.
+ */
 tutti_code
 tutti_agent_start(tutti_agent *agent, tutti_error *err)
 {
@@ -331,6 +365,11 @@ tutti_agent_on_end(tutti_agent *agent, void (*on_end)(void *arg, const tutti_err
     agent->on_end_arg = arg;
 }
 
+/*
+ * Both loops have stopped, so no callback can come. The order is that of use: the engine before the
+ * memory that its ops use, answers and tapes before the table and the spaces whose tensors they
+ * hold.
+ */
 void
 tutti_agent_free(tutti_agent *agent)
 {

@@ -1,11 +1,11 @@
 /*
  * Agent: runs beside the memory of one rank. It owns tensors, runs the ops that clients ask for,
- * and keeps its seat at the coordinator. It moves; it decides nothing.
+ * and keeps its seat at the coordinator.
  *
  * Threads. The control loop owns all state here: groups, ops before and after the engine, works,
  * the session with the coordinator. The bulk loop moves tensor bytes of uploads and downloads. The
- * engine (lib/coll) runs collectives and answers their calls straight from its own thread. The
- * table of tensors has a lock, all else is posted.
+ * engine (lib/coll) runs collectives and answers their calls from the thread that runs it. What
+ * several threads use has a lock of its own (see README.md); everything else is posted.
  */
 #ifndef TUTTI_SERVER_AGENT_AGENT_H
 #define TUTTI_SERVER_AGENT_AGENT_H
@@ -85,7 +85,7 @@ tutti_code tutti_agent_new(const tutti_agent_options *options,
                            const tutti_rpc_server_options *server_options, tutti_rpc_loop *control,
                            tutti_rpc_loop *bulk, tutti_agent **ret_agent, tutti_error *err);
 
-/* Its server, not started yet: for who guards it. Borrowed. */
+/* Its server, not started yet: the program puts a guard in front of it. Borrowed. */
 tutti_rpc_server *tutti_agent_server(tutti_agent *agent);
 
 /* Called with the rank when the job is joined, on the control loop's thread. Before start. */
@@ -102,7 +102,7 @@ tutti_code tutti_agent_start(tutti_agent *agent, tutti_error *err);
 void tutti_agent_on_end(tutti_agent *agent, void (*on_end)(void *arg, const tutti_error *err),
                         void *arg);
 
-/* What those see who watch it, for tutti_metrics_source. Control loop's thread. */
+/* The page of /metrics, and whether the agent is ready, for tutti_metrics_source. Control loop. */
 void tutti_agent_expose(tutti_agent *agent, tutti_page *page);
 bool tutti_agent_ready(tutti_agent *agent, tutti_text *why);
 

@@ -1,4 +1,8 @@
-/* What an agent counts, and how it shows that. */
+/*
+ * What an agent counts, as a page for /metrics. Control loop, which owns most of what is read here;
+ * numbers that other threads count are atomic, and the page may have two of them from different
+ * moments.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,6 +1,18 @@
 /*
- * The end of an agent, in two phases: it announces that it leaves and begins nothing any more,
- * while what is under way ends; then it gives its seat back and drains. Control loop.
+ * The end of an agent, in two phases. Control loop; tutti_agent_stop may come from any thread.
+ *
+ * First phase (drain_shutdown), only for an agent that is joined and was not told twice: `draining`
+ * refuses new ops; the members of each group and the coordinator are told; ops under way get
+ * --leave-timeout. It ends when all ways of telling are through and no op lives, or by leave_timer.
+ *
+ * Second phase (begin_leave): the seat is given back, the server drains (on_drain in agent.c fails
+ * what still runs), the engine stops, and on_end is called when nothing posts to the loops any
+ * more.
+ *
+ * The members are told over the data plane first: there packets keep their order with ops, so each
+ * member learns the number of the last op that goes on (docs/decisions/0014). A second signal, or
+ * an agent that has failed, skips the first phase. Nothing here waits for an answer without a
+ * limit.
  */
 #include "server/agent/shutdown.h"
 
@@ -16,21 +28,30 @@
 #include "server/agent/state/state.h"
 #include "server/agent/state/trim.h"
 
+/*
+ * How long the agent waits for members to confirm that they have heard; in a world of more than
+ * PROBE_MAX ranks it does not ask, and the coordinator's word has to do.
+ */
 #define PROBE_NS (200 * TUTTI_NS_PER_MS)
 #define PROBE_MAX 256 /* in a larger world the coordinator's word has to do */
 
 /* ------------------------------------------------------------------------------ the second phase
  */
 
-/* Behind what the engine's last words have posted. Waits for the coordinator's last answers. */
+/*
+ * Posts itself again until nothing is left that could still call back: questions to the
+ * coordinator, ops, streams to the coordinator, transfers. A task that is posted runs behind what
+ * the engine and others have posted before, so none of their tasks finds the agent gone. This keeps
+ * the loop busy for as long as it takes, which is short: all of these have been cancelled, only GPU
+ * copies end by themselves.
+ */
 static void
 run_shutdown_end(tutti_rpc_task *task)
 {
     tutti_agent *agent = tutti_container_of(task, tutti_agent, end_task);
 
     if (!tutti_list_empty(&agent->coordinator_requests) || agent->ops_live > 0 ||
-        !agent_member_idle(agent) ||
-        atomic_load(&agent->calls) > 0) { /* copies of a device end by themselves */
+        !agent_member_idle(agent) || atomic_load(&agent->calls) > 0) {
         tutti_rpc_loop_post(agent->control, &agent->end_task);
         return;
     }
@@ -38,6 +59,7 @@ run_shutdown_end(tutti_rpc_task *task)
     agent->on_end(agent->on_end_arg, agent->failed ? &agent->why : NULL);
 }
 
+/* No call is left. engine = NULL is what other rooms look at before they post or cancel. */
 static void
 on_server_stopped(void *arg)
 {
@@ -57,6 +79,7 @@ on_left(tutti_agent *agent)
     tutti_rpc_server_stop(agent->server, on_server_stopped, agent);
 }
 
+/* Both phases, a second signal and leave_timer come here; the first one counts. */
 static void
 begin_leave(tutti_agent *agent)
 {
@@ -82,6 +105,10 @@ on_leave_timer(tutti_timer *timer)
     begin_leave(agent);
 }
 
+/*
+ * Called at the end of each op, from inside of it: so the second phase begins by the timer, on a
+ * clean stack, and not here.
+ */
 void
 agent_stop_look(tutti_agent *agent)
 {
@@ -115,7 +142,11 @@ on_probed(void *arg, const tutti_coll_reach *reaches, size_t count)
     tutti_rpc_loop_post(agent->control, &agent->announced_task);
 }
 
-/* Packets of a way keep their order: who answers has heard before that we leave. */
+/*
+ * A probe is a packet that each member answers. Packets of a connection keep their order, so a
+ * member that answers has heard before that this rank leaves. announced_task is free: this runs
+ * once.
+ */
 static void
 probe_members(tutti_agent *agent)
 {
@@ -139,7 +170,10 @@ probe_members(tutti_agent *agent)
     }
 }
 
-/* What waits for its turn never begins; what the engine has goes on. */
+/*
+ * announcements_pending starts at 1, so that the second phase cannot begin before all ways of
+ * telling have been started: each of them may be through at once.
+ */
 static void
 drain_shutdown(tutti_agent *agent)
 {
@@ -172,13 +206,17 @@ run_stop(tutti_rpc_task *task)
     begin_leave(agent);
 }
 
-/* Somebody cannot wait, or there is nothing to wait for. */
+/* Told a second time: somebody cannot wait. */
 static void
 run_stop_now(tutti_rpc_task *task)
 {
     begin_leave(tutti_container_of(task, tutti_agent, stop_now_task));
 }
 
+/*
+ * Any thread. `stops` makes sure that each of the two tasks is posted once: a task may not be
+ * posted while it is.
+ */
 void
 tutti_agent_stop(tutti_agent *agent)
 {
@@ -193,6 +231,10 @@ tutti_agent_stop(tutti_agent *agent)
     }
 }
 
+/*
+ * The first reason is told at the end. A later call counts as a second stop, and so ends the first
+ * phase.
+ */
 void
 agent_give_up(tutti_agent *agent, const tutti_error *err)
 {

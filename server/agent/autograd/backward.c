@@ -1,3 +1,26 @@
+/*
+ * The life of a Backward: it comes, waits for ops and Backwards before it, runs, answers. Control
+ * loop. The argument for tapes, agreements and places is docs/decisions/0011.
+ *
+ * Events (an op ended, a lock granted, a place reached, a copy done) never work on the pass
+ * themselves: they change a count and call agent_backward_post, which posts one task.
+ * check_backward then looks at all counts and does what is due. So no code here runs inside of the
+ * callback of another room, and it does not matter which event comes first.
+ *
+ *   waiting   !started: in line for earlier ops, for its given gradients, for a Backward of the
+ *             same tape. It holds its places already, so collectives behind it wait
+ *   running   started: nodes and sums are under way
+ *   giving    all nodes are over: wanted gradients get memory of their own
+ *   failed    from any of these. Nothing new begins; what flies comes back; each group in which
+ *             others go on gets one refused op (agent_backward_fail_queues)
+ *   over      nothing is under way and it is in no list. Freed when its call is over too
+ *
+ * The pass is counted in agent->ops_live and has an entry in agent->ops (as_op), so that Sync, a
+ * Wait, limits and the agent's end treat it as an op.
+ *
+ * A dead rank or a deadline reaches the pass as the error of one of its ops, and the tape stays as
+ * it was, so that the caller may call Backward again.
+ */
 #include "server/agent/autograd/backward.h"
 
 #include <assert.h>
@@ -21,6 +44,11 @@
 
 /* ------------------------------------------------------------------------------ the end */
 
+/*
+ * Frees the pass when three things are over: the pass, its task, and its call. If the caller left
+ * before the answer reached it, nobody has the handles of the gradients, and they are deleted. An
+ * async caller has them already (call is NULL).
+ */
 static void
 release_backward(agent_backward_pass *backward)
 {
@@ -73,7 +101,10 @@ tell_call(agent_backward_pass *backward)
     free(gradients);
 }
 
-/* Who waits for ops hears of it as of one. */
+/*
+ * Work and Syncs hear of the end as of an op's. as_op never goes through agent_op_finish, as it has
+ * no group, tensors or call.
+ */
 static void
 tell_waiting(agent_backward_pass *backward)
 {
@@ -89,7 +120,7 @@ tell_waiting(agent_backward_pass *backward)
     tutti_list_remove(&op->live);
 }
 
-/* Those that have not started may have waited for one that is over now. */
+/* Backwards that have not started may have waited for this one (agent_backward_must_wait). */
 static void
 look_at_others(tutti_agent *agent)
 {
@@ -104,6 +135,11 @@ look_at_others(tutti_agent *agent)
     }
 }
 
+/*
+ * Results go into the table before anybody is told of them, and gradients on the tape are dropped
+ * in any case: they belong to one pass. A tape is cleared only when its gradients were computed and
+ * the caller did not ask to keep it.
+ */
 static void
 end_backward(agent_backward_pass *backward)
 {
@@ -134,6 +170,11 @@ end_backward(agent_backward_pass *backward)
     look_at_others(agent);
 }
 
+/*
+ * The first error is the pass's error. Its ops in the engine are cancelled, which fails them on all
+ * ranks; their ends come back by on_op_end. `queue`, if given, is one whose group has just seen
+ * this error, so it needs no refused op.
+ */
 void
 agent_backward_fail(agent_backward_pass *backward, const tutti_error *err, grad_queue *queue)
 {
@@ -159,6 +200,10 @@ agent_backward_fail(agent_backward_pass *backward, const tutti_error *err, grad_
 
 /* ------------------------------------------------------------------------------ going on */
 
+/*
+ * `started` is set even when this fails: from here on agent_backward_fail_queues uses the nodes to
+ * know where others go on.
+ */
 static void
 start_backward(agent_backward_pass *backward)
 {
@@ -174,7 +219,10 @@ start_backward(agent_backward_pass *backward)
     }
 }
 
-/* Nothing of it is under way. */
+/*
+ * Nothing of it is under way. A failed pass has to wait for its locks and earlier ops too, since
+ * their callbacks point to it.
+ */
 static bool
 is_backward_idle(const agent_backward_pass *backward)
 {
@@ -183,6 +231,10 @@ is_backward_idle(const agent_backward_pass *backward)
            tutti_list_empty(&backward->queues);
 }
 
+/*
+ * The one function that moves a pass on. `adding`: nodes begin when all given gradients are on the
+ * tape, since a node may read any of them.
+ */
 static void
 check_backward(agent_backward_pass *backward)
 {
@@ -203,11 +255,15 @@ check_backward(agent_backward_pass *backward)
             agent_backward_fail(backward, &err, NULL);
         }
     }
+    /* Again: agent_backward_own may have started copies, and then this is not the end yet. */
     if (is_backward_idle(backward)) {
         end_backward(backward);
     }
 }
 
+/*
+ * A post may still be on its way when the pass ends: then this task is the last that points to it.
+ */
 static void
 run_backward(tutti_rpc_task *task)
 {
@@ -233,6 +289,10 @@ agent_backward_post(agent_backward_pass *backward)
 
 /* ------------------------------------------------------------------------------ its coming */
 
+/*
+ * As on_cancel of op.c: within 5 ms of the call's deadline the ops' own deadlines give a better
+ * error.
+ */
 static void
 on_cancel(tutti_rpc_call *call, void *self)
 {
@@ -266,6 +326,7 @@ admit_backward(const tutti_agent *agent, const agent_backward *request, tutti_ta
     return tutti_tape_find(agent->tapes, request->tracer, ret_tape, err);
 }
 
+/* op number and place in agent->ops are taken now: they say which ops came before it. */
 static agent_backward_pass *
 new_backward(tutti_agent *agent, tutti_rpc_call *call, const agent_backward *request,
              tutti_tape *tape)
@@ -297,6 +358,10 @@ new_backward(tutti_agent *agent, tutti_rpc_call *call, const agent_backward *req
     return backward;
 }
 
+/*
+ * The handles are promises: each is a new tensor that this pass writes, or that keeps its error.
+ * The work is made last, as only it would have to be taken back.
+ */
 static tutti_code
 answer_async(agent_backward_pass *backward, tutti_rpc_call *call, agent_gradients_fn answer,
              tutti_error *err)
@@ -317,6 +382,10 @@ answer_async(agent_backward_pass *backward, tutti_rpc_call *call, agent_gradient
     return code;
 }
 
+/*
+ * A request that is wrong in itself still opens its places and then fails: the other ranks have
+ * called Backward too, and wait for this one in their agreements (docs/decisions/0002).
+ */
 void
 agent_backward_start(tutti_agent *agent, tutti_rpc_call *call, const agent_backward *request,
                      agent_gradients_fn answer)
@@ -332,6 +401,7 @@ agent_backward_start(tutti_agent *agent, tutti_rpc_call *call, const agent_backw
     }
     if (code == TUTTI_OK) {
         backward = new_backward(agent, call, request, tape);
+        /* Written in any case; it is told only when there is no pass. */
         (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a Backward");
     }
     if (backward == NULL) {
@@ -353,7 +423,7 @@ agent_backward_start(tutti_agent *agent, tutti_rpc_call *call, const agent_backw
         tutti_rpc_call_on_cancel(call, on_cancel);
         tutti_rpc_call_on_end(call, on_call_end);
     }
-    if (code != TUTTI_OK) { /* the others are in theirs, and hear of it */
+    if (code != TUTTI_OK) {
         agent_backward_fail(backward, &err, NULL);
     }
     code = agent_backward_open_queues(backward, &err);

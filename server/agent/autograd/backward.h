@@ -1,5 +1,6 @@
 /*
- * Backward: calls that run a tape from its end. What it takes is in backward_private.h.
+ * Backward: calls that run a tape from its end. Control loop. What it takes and how it goes is in
+ * backward_private.h.
  */
 #ifndef TUTTI_SERVER_AGENT_AUTOGRAD_BACKWARD_H
 #define TUTTI_SERVER_AGENT_AUTOGRAD_BACKWARD_H
@@ -16,7 +17,7 @@ typedef struct agent_gradient {
     tutti_spec spec;
 } agent_gradient;
 
-/* What a Backward is asked. Borrowed for agent_backward_start. */
+/* A request for a Backward. Borrowed for agent_backward_start. */
 typedef struct agent_backward {
     const char *tracer;
     const char *(*tensor_of)(const void *message, size_t i);
@@ -34,10 +35,20 @@ typedef struct agent_backward {
 typedef void (*agent_gradients_fn)(tutti_rpc_call *call, const agent_gradient *gradients,
                                    size_t count, const char *work, uint64_t elapsed_us);
 
+/*
+ * Begin a Backward, or refuse it. The call is answered exactly once: at once when it is refused
+ * before it has a place (NOT_JOINED, STOPPING, CUT_OFF, OP_LIMIT, NO_TRACER) or is async, else at
+ * its end.
+ *
+ * [in] request  borrowed until it returns
+ */
 void agent_backward_start(tutti_agent *agent, tutti_rpc_call *call, const agent_backward *request,
                           agent_gradients_fn answer);
 
-/* For op.c and group.c: an op has ended; a Backward's place in the queue is the first. */
+/*
+ * Hooks (state/hooks.h): an op has ended, its Backwards go on; a Backward's place is the first in
+ * the queue of its group, perhaps not for the first time.
+ */
 void agent_walks_op_ended(agent_op *op);
 void agent_backward_on_slot_reached(agent_op *slot);
 

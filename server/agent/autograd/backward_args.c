@@ -1,4 +1,11 @@
-/* What a Backward takes and gives: gradients by handle. */
+/*
+ * What a Backward takes and gives: gradients by handle. Control loop.
+ *
+ * Each given gradient has a shared lock from the call to the end of the pass. Each wanted one has a
+ * new entry with an exclusive lock, so that an async caller may name it at once and a call on it
+ * waits. Locks may come in any order and are counted in lock_sets_waiting. They cannot close a
+ * circle: new entries are nobody else's, and readers wait only for calls that came before.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +40,9 @@ on_granted(tutti_lock_set *lock_set)
     agent_backward_post(in_grad->backward);
 }
 
+/*
+ * The tensor itself is only looked up, without a lock: its number is all that a tape knows of it.
+ */
 static tutti_code
 lock_grad_in(agent_backward_pass *backward, const agent_backward *request, size_t i,
              tutti_error *err)
@@ -59,6 +69,7 @@ lock_grad_in(agent_backward_pass *backward, const agent_backward *request, size_
     return TUTTI_OK;
 }
 
+/* A new entry, which nobody else knows, is granted at once. */
 static tutti_code
 make_grad_out(agent_backward_pass *backward, uint64_t tensor, grad_out *out_grad, tutti_error *err)
 {
@@ -106,6 +117,10 @@ lock_leaves(agent_backward_pass *backward, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * Zeroed arrays with one element more: calloc(0) may return NULL. On failure, what was made so far
+ * stays in them, and agent_backward_drop_args lets go of it.
+ */
 tutti_code
 agent_backward_take(agent_backward_pass *backward, const agent_backward *request, tutti_error *err)
 {
@@ -132,6 +147,10 @@ agent_backward_take(agent_backward_pass *backward, const agent_backward *request
 
 /* ------------------------------------------------------------------------------ starting */
 
+/*
+ * A tensor may mean two variables: the leaf that was attached, and what an op has written there
+ * since. A wanted gradient means the leaf first; a given one means what the tensor holds now.
+ */
 static tutti_code
 find_var(const agent_backward_pass *backward, uint64_t tensor, bool leaf_first,
          tutti_tape_var **ret, tutti_error *err)
@@ -153,6 +172,7 @@ find_var(const agent_backward_pass *backward, uint64_t tensor, bool leaf_first,
     return TUTTI_OK;
 }
 
+/* A gradient has the shape of its tensor, dimensions included, and lies beside it. */
 static tutti_code
 check_gradient(const tutti_tape_var *var, const tutti_tensor *gradient, tutti_error *err)
 {
@@ -182,6 +202,10 @@ check_gradient(const tutti_tape_var *var, const tutti_tensor *gradient, tutti_er
     return TUTTI_OK;
 }
 
+/*
+ * First all wanted ones are looked for: a pass that cannot give what is asked fails before it adds
+ * anything.
+ */
 tutti_code
 agent_backward_take_grads_in(agent_backward_pass *backward, tutti_error *err)
 {
@@ -232,7 +256,10 @@ copy_grad_args(grad_out *out_grad, tutti_tensor *from)
     }
 }
 
-/* Bytes that nobody else has. */
+/*
+ * Bytes that nobody else has. A tensor that is wanted twice, or that the caller gave, is copied;
+ * else the pass's own is handed out, and counts as shared from then on.
+ */
 static tutti_code
 own_grad_out(grad_out *out_grad, tutti_tape_var *var, tutti_error *err)
 {
@@ -267,6 +294,7 @@ agent_backward_own(agent_backward_pass *backward, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* Without anything that can fail: the pass has succeeded on the other ranks. */
 void
 agent_backward_write_grads(agent_backward_pass *backward)
 {
@@ -283,6 +311,11 @@ agent_backward_write_grads(agent_backward_pass *backward)
     }
 }
 
+/*
+ * As settle_output in op.c: an async caller has the handle, so a failed gradient keeps its error; a
+ * sync caller has none, so it is dropped. A variable without gradient has none to give: dropped
+ * too.
+ */
 static void
 drop_grad_out(agent_backward_pass *backward, grad_out *out_grad)
 {

@@ -1,4 +1,15 @@
-/* Records as parts of a Backward: what comes after what. */
+/*
+ * Records as parts of a Backward: which node may begin when. Control loop.
+ *
+ * Two rules make the order (docs/decisions/0011). A node waits for all nodes that read its result,
+ * since its gradient is their sum. And a node waits for the next later node on the same channel: of
+ * one group, or of one peer, tag and direction; the other ranks' gradient ops meet it in that
+ * order. A list walked backwards would be simpler and can wait for ever: ranks may have called ops
+ * of two groups in different orders. Both rules follow the order in which ops were complete in the
+ * forward pass, which did not wait in a circle, so neither does this.
+ *
+ * `blockers` counts what a node waits for; at 0 it goes into backward->ready.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +24,20 @@ is_message(const tutti_tape_record *record)
     return record->args.kind == TUTTI_COLL_SEND || record->args.kind == TUTTI_COLL_RECV;
 }
 
+/*
+ * Ops that came after the Backward are not its own, also when they are on the tape by now. A
+ * pending record is one of those: the pass has waited for all earlier ones.
+ */
 static bool
 takes_part(const agent_backward_pass *backward, const tutti_tape_record *record)
 {
     return !record->pending && record->number < backward->as_op.number;
 }
 
-/* Duals that meet others in their order: of one group, or one peer, tag and direction. */
+/*
+ * Key of the channel: the queue's address, and for messages kind, peer and tag. The last word, 1,
+ * keeps a message's key apart from its group's key, which is zero there.
+ */
 static void
 make_channel(grad_node *node)
 {
@@ -35,7 +53,10 @@ make_channel(grad_node *node)
     node->by_channel.key = (tutti_bytes){node->channel, sizeof(node->channel)};
 }
 
-/* The node goes behind the one of its line that was the last so far. */
+/*
+ * Records are walked from the last to the first, so the node found is the next later one. The map
+ * always has the earliest node so far of each channel.
+ */
 static void
 join_queue(tutti_map *channels, grad_node *node)
 {
@@ -82,7 +103,7 @@ make_node(agent_backward_pass *backward, tutti_tape_record *record, tutti_map *c
     return TUTTI_OK;
 }
 
-/* The node whose result a node reads, on this backward pass. */
+/* NULL: what the node reads is a leaf, or its maker was cleared or takes no part in this pass. */
 static grad_node *
 maker_of(const grad_node *node)
 {
@@ -99,6 +120,7 @@ add_ready(grad_node *node)
     }
 }
 
+/* A second walk: a node becomes ready only when all of its blockers are counted. */
 static void
 block_makers(agent_backward_pass *backward)
 {
@@ -116,6 +138,11 @@ block_makers(agent_backward_pass *backward)
     }
 }
 
+/*
+ * One array, which does not move: records, queues and ops point to its elements. A tape that has
+ * lost an op (a receiver's, which could not be refused any more) would give wrong gradients, so it
+ * is refused.
+ */
 tutti_code
 agent_backward_make_nodes(agent_backward_pass *backward, tutti_error *err)
 {
@@ -171,6 +198,7 @@ unblock_node(grad_node *node)
     }
 }
 
+/* Also for a node without gradient: what waits for it must go on all the same. */
 void
 agent_backward_node_over(grad_node *node)
 {
@@ -187,7 +215,11 @@ agent_backward_node_over(grad_node *node)
     agent_backward_post(node->backward);
 }
 
-/* Start what may start; what waits for its turn in a group stays. */
+/*
+ * Nodes whose place in their group is not reached yet stay in the list. A node that starts may be
+ * over at once and make others ready; those were added to the end of the list, which this loop
+ * reaches too or the posted task looks at.
+ */
 void
 agent_backward_advance(agent_backward_pass *backward)
 {

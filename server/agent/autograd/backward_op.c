@@ -1,5 +1,14 @@
-/* The ops of one record in a Backward: the ranks agree whether there are gradients, then the
- * gradient op.
+/*
+ * The ops of one node of a Backward. Control loop; their ends come by on_op_end, as tasks.
+ *
+ * A collective is two ops. First the ranks agree: an all-reduce by MAX of three 64-bit words says
+ * whether all go back through the same recorded op and whether any rank has a gradient. Then, if
+ * one has, the gradient op runs, and ranks without a gradient give zeros. Both ops have their
+ * numbers in the group like any other, so a rank that fails between them refuses the second one and
+ * the others hear of it.
+ *
+ * A message is one op: the receiver of the recorded message sends the gradient back. No bytes say
+ * that there is none.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -16,9 +25,13 @@
 #include "server/agent/state/op.h"
 #include "server/agent/state/state.h"
 
+/*
+ * Number of the recorded op, and the tensor of it, as one word. More than an op has parts, so words
+ * of two ops differ.
+ */
 #define PARTS (2 * (uint64_t)TUTTI_COLL_LIST_MAX) /* more than an op has */
 
-/* What is agreed: the greatest of each of all ranks. */
+/* The words that the ranks agree on: of each, the greatest of all ranks. */
 enum {
     WORD_SEQUENCE, /* of the recorded op, and which tensor of it */
     WORD_REVERSED, /* its complement: so the least is known too */
@@ -26,6 +39,10 @@ enum {
     WORD_COUNT,
 };
 
+/*
+ * sequence * PARTS + part: a sequence number of 64 bits would overflow at 2^64 / PARTS ops of a
+ * group, which no group reaches.
+ */
 static uint64_t
 number_of(const tutti_tape_record *record)
 {
@@ -38,8 +55,10 @@ gradient_of(const grad_node *node)
     return node->record->out == NULL ? NULL : node->record->out->gradient;
 }
 
-/* A tensor in host memory: for what the ranks agree about a gradient, or empty for an op without
- * input. */
+/*
+ * A zeroed tensor in host memory: for the words of an agreement, or the empty message that says
+ * that there is no gradient.
+ */
 static tutti_code
 new_tensor(const grad_node *node, const tutti_spec *spec, tutti_tensor **ret, tutti_error *err)
 {
@@ -63,7 +82,11 @@ new_op(grad_node *node, agent_group *group, tutti_error *err)
     return op;
 }
 
-/* [in, moved] input  NULL = none */
+/*
+ * `follows`: this op is begun because the pass's op before it in the group has succeeded here. If
+ * that one failed elsewhere, by time or by its caller, this one fails too, instead of waiting for
+ * ranks that will not call it.
+ */
 static void
 launch_node(grad_node *node, agent_op *op, tutti_tensor *input)
 {
@@ -76,7 +99,11 @@ launch_node(grad_node *node, agent_op *op, tutti_tensor *input)
     agent_op_launch(op);
 }
 
-/* The group, as it was when the op was recorded. */
+/*
+ * The group as it was when the op was recorded: another id or epoch means other members, or another
+ * count of ops, and the gradient would go to the wrong ranks. A message may have let go of its
+ * place; then the group is looked for by name.
+ */
 static tutti_code
 find_group(const grad_node *node, agent_group **ret_group, tutti_error *err)
 {
@@ -105,6 +132,10 @@ find_group(const grad_node *node, agent_group **ret_group, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ agreeing */
 
+/*
+ * The complement of the number travels beside it: the greatest of the complements is the complement
+ * of the least number, so one MAX gives both ends.
+ */
 static tutti_code
 agree_on_node(grad_node *node, agent_group *group, tutti_error *err)
 {
@@ -152,7 +183,10 @@ read_agreement(grad_node *node, const agent_op *op, bool *ret_any, tutti_error *
 
 /* ------------------------------------------------------------------------------ the gradient op */
 
-/* This rank's gradient, or the zeros that stand for it. [out, owned] */
+/*
+ * The gradient on the tape stays where it is: the op reads it and the pass may add to it no more,
+ * as all readers of the result are over.
+ */
 static tutti_code
 take_gradient(const grad_node *node, tutti_tensor **ret, tutti_error *err)
 {
@@ -166,6 +200,10 @@ take_gradient(const grad_node *node, tutti_tensor **ret, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * `view`: the gradient op reads the gradient in the shape of the recorded op's result, which a
+ * given output may not have. New results go to the space where the recorded op ran.
+ */
 static tutti_code
 start_grad_op(grad_node *node, agent_group *group, tutti_error *err)
 {
@@ -192,7 +230,10 @@ start_grad_op(grad_node *node, agent_group *group, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* To whom it was received from. No bytes say that there is no gradient. */
+/*
+ * The gradient of a received tensor goes back to its sender. A message of zero bytes of uint8 says
+ * that there is none; no gradient has that dtype.
+ */
 static tutti_code
 start_send(grad_node *node, agent_group *group, tutti_error *err)
 {
@@ -232,6 +273,7 @@ start_recv(grad_node *node, agent_group *group, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* A record of local_grad: the rank's own gradient alone counts, and nothing is agreed. */
 static tutti_code
 run_local(grad_node *node, tutti_error *err)
 {
@@ -263,7 +305,10 @@ agent_backward_node_start(grad_node *node, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ their ends */
 
-/* [in, moved] gradient  of the input, as it came: with any shape */
+/*
+ * The bytes are the gradient's in the input's order; only the dimensions may differ (a flat
+ * result).
+ */
 static tutti_code
 take_result(grad_node *node, tutti_tensor *gradient, tutti_error *err)
 {
@@ -307,6 +352,10 @@ end_grad_op(grad_node *node, agent_op *op, tutti_error *err)
     return take_result(node, result, err);
 }
 
+/*
+ * Ranks whose tapes differ find that out here, all of them at the same op and with the same words,
+ * so `told`: nobody has to be told by a refused op.
+ */
 static tutti_code
 end_agreement(grad_node *node, const agent_op *op, tutti_error *err)
 {
@@ -322,14 +371,18 @@ end_agreement(grad_node *node, const agent_op *op, tutti_error *err)
         agent_backward_node_over(node);
         return TUTTI_OK;
     }
-    if (node->backward
-            ->failed) { /* the others go on to the gradient op op: they are told instead */
+    /* The others go on to the gradient op: agent_backward_fail_queues refuses it. */
+    if (node->backward->failed) {
         return TUTTI_OK;
     }
     code = find_group(node, &group, err);
     return code == TUTTI_OK ? start_grad_op(node, group, err) : code;
 }
 
+/*
+ * An op of the node has ended. Its group knows of a failed collective, since all ranks got its
+ * error; of a failed message only its two ranks know, so the group has to be told.
+ */
 static void
 on_op_end(agent_op *op)
 {

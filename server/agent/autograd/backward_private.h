@@ -23,7 +23,7 @@
 #define BACKWARDS_MAX 1024
 #define GRAD_CHANNEL_SIZE 24
 
-/* A gradient that is given. */
+/* A gradient that is given: the pass adds it to what the tape has for `tensor`. */
 typedef struct grad_in {
     agent_backward_pass *backward;
     uint64_t tensor;
@@ -31,7 +31,8 @@ typedef struct grad_in {
     bool taken;
 } grad_in;
 
-/* A gradient that is wanted. */
+/* A gradient that is wanted. `made`: it has an entry in the table, exclusively locked by the pass.
+ * `found`: the entry has its tensor. */
 typedef struct grad_out {
     uint64_t tensor;
     uint64_t gradient;       /* the new tensor */
@@ -43,9 +44,15 @@ typedef struct grad_out {
     agent_posted_move posted; /* ... while it is copied there */
 } grad_out;
 
-/* The place in a group's queue. */
+/*
+ * The place of a pass in a group's queue. It is held from agent_backward_start on, and let go when
+ * no node needs it any more. An op of the pass may run in the group only when the place is
+ * `reached`. The struct is freed when slot is NULL and nothing of `left`, `messages`, `flying` is
+ * left.
+ *
+ */
 typedef struct grad_queue {
-    tutti_list_node link; /* in walk->lines */
+    tutti_list_node link; /* in backward->queues */
     agent_backward_pass *backward;
     agent_op *slot;     /* NULL = let go */
     agent_group *group; /* [borrowed] while it is held */
@@ -59,11 +66,16 @@ typedef struct grad_queue {
     uint32_t flying;   /* ops */
 } grad_queue;
 
-/* A record, as a part of the backward pass. */
+/*
+ * A record, as a part of the backward pass. It is ready at blockers == 0: the number of nodes that
+ * read its result, and one for the later node of its channel. A node without a queue is a local
+ * one. `agreed`: the agreement is over, and the op in flight is the gradient op.
+ *
+ */
 typedef struct grad_node {
     tutti_map_node by_channel; /* the last one of its line, while nodes are made */
     unsigned char channel[GRAD_CHANNEL_SIZE];
-    tutti_list_node ready; /* in walk->ready */
+    tutti_list_node ready; /* in backward->ready */
     agent_backward_pass *backward;
     grad_queue *queue; /* NULL = no communication */
     tutti_tape_record *record;
@@ -73,14 +85,19 @@ typedef struct grad_node {
     bool agreed;
 } grad_node;
 
-/* It waits for an op that came before it. */
+/* The pass waits for an op that came before it: in op->waits, freed at the op's end. */
 typedef struct backward_wait {
     struct backward_wait *next; /* of the same op */
     agent_backward_pass *backward;
 } backward_wait;
 
+/*
+ * `flying` + `lock_sets_waiting` + `ops_waiting` + places held == 0 is the only state in which the
+ * pass may end: each of them is a callback that points here.
+ *
+ */
 struct agent_backward_pass {
-    tutti_list_node link; /* in agent->walks */
+    tutti_list_node link; /* in agent->backwards, in the order in which they came */
     tutti_agent *agent;
     tutti_rpc_call *call; /* [ref] NULL = async */
     agent_client *client;
@@ -115,7 +132,7 @@ struct agent_backward_pass {
 
 /* backward.c */
 void agent_backward_post(agent_backward_pass *backward); /* look at it again, soon */
-/* [in] line  whose ranks all know; NULL = none */
+/* Fail the pass; the first error counts. [in] queue  its group has heard of it; NULL = none has */
 void agent_backward_fail(agent_backward_pass *backward, const tutti_error *err, grad_queue *queue);
 
 /* backward_queue.c */
@@ -131,13 +148,17 @@ bool agent_backward_must_wait(
     const agent_backward_pass *backward); /* for those, or Backwards that came before */
 
 /* backward_queue.c */
-/* NULL: no memory */
+/*
+ * The pass's place in that group, made if there is none. `shared`: collectives of the tape ran
+ * there. NULL: no memory
+ */
 grad_queue *agent_backward_find_queue(agent_backward_pass *backward, const char *group, bool shared,
                                       tutti_error *err);
 void agent_backward_release_slot(grad_queue *queue);
 void agent_backward_release_idle_slots(
     agent_backward_pass *backward); /* let go of lines that are not needed any more */
-/* It has failed: tell those who do not know yet. */
+/* It has failed: refuse one op in each group whose other ranks do not know yet, and let go of all
+ * places in which nothing flies. */
 void agent_backward_fail_queues(agent_backward_pass *backward);
 
 /* backward_graph.c */
@@ -150,7 +171,9 @@ void agent_backward_node_over(grad_node *node);
 tutti_code agent_backward_node_start(grad_node *node, tutti_error *err);
 
 /* backward_sum.c: what a Backward works out by itself. [moved] gradient, also on failure. */
-/* What the gradient op op made; or, of a node without one, of its result. The node is over in time.
+/*
+ * A node's gradient: what its gradient op made or, of a local node, the gradient of its result. It
+ * is worked out and added to the node's input; then the node is over, perhaps after copies.
  */
 tutti_code agent_backward_take_gradient(grad_node *node, tutti_tensor *gradient, tutti_error *err);
 tutti_code agent_backward_take_given(agent_backward_pass *backward, tutti_tape_var *var,

@@ -1,4 +1,15 @@
-/* The places of a Backward in the queues of its groups, and whom it waits for. */
+/*
+ * The places of a Backward in the queues of its groups, and the ops that came before it. Control
+ * loop.
+ *
+ * A place is an agent_op of its own (the slot), with `barriers` set, in the group's queue. While it
+ * is there, collectives that came later wait behind it, and the ops of the pass are launched past
+ * the queue. The slot leaves by agent_backward_release_slot, or as a refused op when the pass has
+ * failed and the others do not know.
+ *
+ * The pass takes its places when it comes, before it has started: otherwise ops called behind it
+ * would be numbered between its ops, differently on each rank.
+ */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +29,7 @@
 
 /* ------------------------------------------------------------------------------ opening */
 
+/* Counted in ops_live but not in agent->ops: Sync counts the pass itself (as_op), not its parts. */
 agent_op *
 agent_backward_op(agent_backward_pass *backward, agent_group *group, void (*on_end)(agent_op *op),
                   void *owner)
@@ -41,6 +53,10 @@ agent_backward_op(agent_backward_pass *backward, agent_group *group, void (*on_e
     return op;
 }
 
+/*
+ * The slot is over: let go, refused, or failed by the group (deleted, a new epoch, the agent
+ * stops). In the last case the pass fails with it.
+ */
 static void
 on_slot_end(agent_op *slot)
 {
@@ -72,6 +88,10 @@ find_queue(const agent_backward_pass *backward, const char *group)
     return NULL;
 }
 
+/*
+ * The slot must look like a collective, as it may be refused and is then counted as one. It goes in
+ * line last, behind all that can fail: agent_group_add_slot may call back at once.
+ */
 static grad_queue *
 open_queue(agent_backward_pass *backward, const char *name, tutti_error *err)
 {
@@ -111,6 +131,10 @@ agent_backward_find_queue(agent_backward_pass *backward, const char *group, bool
     return queue;
 }
 
+/*
+ * A place in every group that the tape names, whether or not gradients will flow there: that is
+ * known only after agreements.
+ */
 tutti_code
 agent_backward_open_queues(agent_backward_pass *backward, tutti_error *err)
 {
@@ -133,6 +157,7 @@ agent_backward_open_queues(agent_backward_pass *backward, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ the end */
 
+/* The group calls this with each dispatch while the slot is at its head. */
 void
 agent_backward_on_slot_reached(agent_op *slot)
 {
@@ -144,6 +169,9 @@ agent_backward_on_slot_reached(agent_op *slot)
     }
 }
 
+/*
+ * `group` is read first: the slot is freed by agent_op_finish, and the dispatch may free the group.
+ */
 void
 agent_backward_release_slot(grad_queue *queue)
 {
@@ -157,6 +185,11 @@ agent_backward_release_slot(grad_queue *queue)
     }
 }
 
+/*
+ * A place is let go as soon as no collective of the pass needs it, so that ops behind it go on
+ * while the pass works elsewhere. Messages need no place once it was reached: the group is open
+ * then, and they are not numbered.
+ */
 void
 agent_backward_release_idle_slots(agent_backward_pass *backward)
 {
@@ -177,7 +210,11 @@ agent_backward_release_idle_slots(agent_backward_pass *backward)
     }
 }
 
-/* Ranks whose time was up at the same moment may have come to different ops of it. */
+/*
+ * Ranks whose time was up at the same moment may have come to different ops of the pass: one more
+ * than the others, at most. The engine lets a rank skip the number then (skip_op in
+ * lib/coll/engine/abort.c).
+ */
 static void
 resync_queue(const grad_queue *queue)
 {
@@ -187,7 +224,10 @@ resync_queue(const grad_queue *queue)
     }
 }
 
-/* The hold becomes an op that is refused when its turn comes: so the others hear why. */
+/*
+ * The slot becomes an op that is refused when its turn comes: the others hear the reason at their
+ * next agreement, under the number that this slot gets.
+ */
 static void
 refuse_queue(grad_queue *queue)
 {
@@ -200,6 +240,12 @@ refuse_queue(grad_queue *queue)
     }
 }
 
+/*
+ * For each place: tell the others, or let go. `others` is whether other ranks still expect ops of
+ * this rank there: when the nodes are known, those that are not over; before that, whether the tape
+ * had collectives in the group. `told` groups have seen an op of ours fail. Called again as ops
+ * come back, until no place is left; nothing is done twice, as refuse_queue looks at slot->failed.
+ */
 void
 agent_backward_fail_queues(agent_backward_pass *backward)
 {
@@ -235,6 +281,7 @@ typedef struct numbers {
     size_t count;
 } numbers;
 
+/* Linear: the set has at most as many tensors as ops are in flight. */
 static bool
 has_number(const numbers *set, uint64_t number)
 {
@@ -268,8 +315,12 @@ is_recorded(const agent_op *op, const tutti_tape *tape)
 }
 
 /*
- * Is the op on the tape, or will it be? One that only receives counts from its end, which its
- * caller may know before us: or a receive for later would hold up what has to come before it.
+ * Is the op on the tape, or will it be? Ops that were not launched yet have no records, so their
+ * input is looked at: a tensor on the tape, or the result of an op that matters. An op that only
+ * receives may turn out to be recorded when its root says so. It counts from its end (`told`),
+ * which its caller may know before the control loop does: the caller may have called Backward
+ * because of it. It does not count before: a receive that was called for later would hold up the
+ * Backward, which perhaps sends what the receive waits for.
  */
 static bool
 does_op_matter(const agent_op *op, const tutti_tape *tape, const numbers *made)
@@ -289,6 +340,10 @@ does_op_matter(const agent_op *op, const tutti_tape *tape, const numbers *made)
     return tutti_tape_var_of(tape, number) != NULL || has_number(made, number);
 }
 
+/*
+ * The op's group gets a place as well: the op is not on the tape yet, so agent_backward_open_queues
+ * has not seen it.
+ */
 static tutti_code
 await_op(agent_backward_pass *backward, agent_op *op, tutti_error *err)
 {
@@ -310,6 +365,7 @@ await_op(agent_backward_pass *backward, agent_op *op, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* In the order of arrival, so that what an earlier op makes is known when a later one reads it. */
 tutti_code
 agent_backward_find_earlier(agent_backward_pass *backward, tutti_error *err)
 {
@@ -349,6 +405,10 @@ agent_walks_op_ended(agent_op *op)
     }
 }
 
+/*
+ * Of one tape only one pass runs at a time, in the order of the calls: gradients lie on its
+ * variables.
+ */
 bool
 agent_backward_must_wait(const agent_backward_pass *backward)
 {

@@ -1,7 +1,12 @@
 /*
- * What a Backward works out without communication: factors, masks, sums, the gradient ops of local
- * ops. Gradients in a device's memory are fetched for that, worked on in host memory, and brought
- * back; one that needs nothing of the kind stays where it is.
+ * What a Backward works out without communication: factors, masks, sums, gradients of local ops.
+ * Control loop. In host memory it is done at once, and the loop does nothing else meanwhile.
+ *
+ * A gradient on a GPU that needs any of this goes through a grad_sum: the parts are copied to host
+ * memory one after the other (there -> here), the work is done, and the result is copied back.
+ * Copies end on a thread of the space and come back to the control loop as tasks (device_copy.h). A
+ * grad_sum counts as `flying`, so the pass outlives it; it frees itself in end_grad_sum, which is
+ * reached in every case: done, no memory, a failed copy, or a pass that has failed meanwhile.
  */
 #include <stdlib.h>
 
@@ -16,7 +21,7 @@
 
 enum {
     PART_GRADIENT,
-    PART_INPUT, /* of the op, and what it made: for the mask */
+    PART_INPUT, /* input and, below, result of the op: for the mask */
     PART_RESULT,
     PART_BEFORE, /* the gradient that was there already */
     PART_COUNT,
@@ -52,7 +57,10 @@ drop_parts(grad_sum *self)
     }
 }
 
-/* The ranks have run its gradient op, so the node is over, also where it fails here alone. */
+/*
+ * The ranks have run the gradient op, so for the others the node is over, also when the sum fails
+ * here.
+ */
 static void
 end_grad_sum(grad_sum *self)
 {
@@ -78,6 +86,10 @@ end_grad_sum(grad_sum *self)
 
 /* ------------------------------------------------------------------------------ in host memory */
 
+/*
+ * The mask stays on the record, so a pass that keeps the tape makes it once; input and result are
+ * not needed any more.
+ */
 static tutti_code
 make_mask(grad_sum *self)
 {
@@ -96,7 +108,11 @@ make_mask(grad_sum *self)
     return TUTTI_OK;
 }
 
-/* Make the gradient that of the op's input: of a local op a new one, else in place, so ours. */
+/*
+ * Makes the gradient of the op's result that of its input. A local op makes a new tensor, since
+ * shapes differ and the gradient may be shared; else it works in place, on what the gradient op has
+ * made.
+ */
 static tutti_code
 work_out(const tutti_tape_record *record, tutti_space *space, tutti_tensor **gradient,
          tutti_error *err)
@@ -114,6 +130,9 @@ work_out(const tutti_tape_record *record, tutti_space *space, tutti_tensor **gra
     return TUTTI_OK;
 }
 
+/*
+ * Once: when the sum begins anew with a second gradient, factor and mask must not be applied again.
+ */
 static tutti_code
 finish_grad_op(grad_sum *self)
 {
@@ -128,6 +147,10 @@ finish_grad_op(grad_sum *self)
                     &self->err);
 }
 
+/*
+ * The gradient that was there first comes first in the sum, as in host memory (tape_var.c), so both
+ * round alike.
+ */
 static void
 add_before(const grad_sum *self)
 {
@@ -178,7 +201,10 @@ fetch_grad_sum(grad_sum *self)
                             &self->here[self->at], &self->err);
 }
 
-/* Into the gradient's own memory, where that is ours and as large. */
+/*
+ * Into the gradient's own memory, where that is ours and as large; a shared one belongs to the
+ * caller.
+ */
 static tutti_code
 bring_back(grad_sum *self)
 {
@@ -196,7 +222,11 @@ bring_back(grad_sum *self)
     return TUTTI_OK;
 }
 
-/* Another gradient may have come meanwhile: then it begins anew with both. */
+/*
+ * The result is on the device again. Another node may have put a gradient on the variable while
+ * copies ran; then the sum begins anew with both, as sums in host memory are the only ones that
+ * exist.
+ */
 static void
 settle_grad_sum(grad_sum *self)
 {
@@ -215,7 +245,10 @@ settle_grad_sum(grad_sum *self)
     end_grad_sum(self);
 }
 
-/* The next part that has bytes. */
+/*
+ * `at` counts the parts, then PART_COUNT is the work and the way back, and PART_COUNT + 1 its end.
+ * Tensors without elements are not copied: a move of zero bytes has no meaning to a space.
+ */
 static void
 resume_grad_sum(grad_sum *self)
 {
@@ -247,6 +280,10 @@ resume_grad_sum(grad_sum *self)
     }
 }
 
+/*
+ * Takes the gradient that is there off the variable: while copies run, others that come find none
+ * and do not add to it.
+ */
 static void
 begin_grad_sum(grad_sum *self)
 {
@@ -308,6 +345,7 @@ start_grad_sum(agent_backward_pass *backward, grad_node *node, tutti_tape_var *v
     return TUTTI_OK;
 }
 
+/* A gradient on a GPU that is plain and the first of its variable stays where it is. */
 tutti_code
 agent_backward_take_gradient(grad_node *node, tutti_tensor *gradient, tutti_error *err)
 {
@@ -324,6 +362,10 @@ agent_backward_take_gradient(grad_node *node, tutti_tensor *gradient, tutti_erro
     return TUTTI_OK;
 }
 
+/*
+ * `shared`: the caller's tensor, under a shared lock until the pass is over, so it must not be
+ * written.
+ */
 tutti_code
 agent_backward_take_given(agent_backward_pass *backward, tutti_tape_var *var,
                           tutti_tensor *gradient, tutti_error *err)

@@ -1,3 +1,12 @@
+/*
+ * Gradients of ops. Pure functions.
+ *
+ * A linear op's gradient op is its adjoint: of the matrix that maps all ranks' inputs to all ranks'
+ * results, the transposed. So all-gather and reduce-scatter are each other's, broadcast and reduce,
+ * gather and scatter, send and receive; all-reduce by sum is its own, and permute's is the inverse
+ * permutation. max and min of all-reduce: the gradient is summed over the ranks, as for sum, and
+ * goes to each rank whose input is the result, ties included.
+ */
 #include "server/agent/autograd/grad_op.h"
 
 #include <assert.h>
@@ -33,7 +42,7 @@ check_local(tutti_coll_kind kind, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* 0: there is none. */
+/* 0: the op has no gradient op. */
 static tutti_coll_kind
 grad_op_kind(tutti_coll_kind kind)
 {
@@ -64,6 +73,10 @@ grad_op_kind(tutti_coll_kind kind)
     }
 }
 
+/*
+ * Asked before the op runs, so that a program learns at the forward op, and not at Backward, that
+ * gradients cannot go back through it.
+ */
 tutti_code
 tutti_grad_op_check(const tutti_coll_args *args, bool local, tutti_error *err)
 {
@@ -96,6 +109,11 @@ tutti_grad_op_check(const tutti_coll_args *args, bool local, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ masks */
 
+/*
+ * Equality is of bits, so that a NaN that is the result masks the inputs with the same bits: a
+ * comparison of floats would let no gradient through. Two zeros of different signs are equal, since
+ * max and min take either. Unsigned integers of the dtype's size serve all float formats.
+ */
 #define MASK_OF(type)                                                                              \
     static void mask_##type(const type *input, const type *output, uint64_t count,                 \
                             unsigned char *mask)                                                   \
@@ -132,6 +150,10 @@ tutti_grad_op_mask(const tutti_spec *spec, const void *input, const void *output
     }
 }
 
+/*
+ * Zero bytes, not a product with 0: a gradient that is infinite or NaN where the mask is 0 must
+ * become zero, and 0 * NaN is NaN.
+ */
 static void
 keep_masked(const tutti_tape_record *record, tutti_tensor *gradient)
 {
@@ -148,8 +170,13 @@ keep_masked(const tutti_tape_record *record, tutti_tensor *gradient)
     }
 }
 
-/* ------------------------------------------------------------------------------ gradient op ops */
+/* ------------------------------------------------------------------------------ gradient ops */
 
+/*
+ * The tag's top bit gives gradients' messages a space of their own, in which no message of the
+ * caller can meet them. Splits and axes change sides. An all-reduce by avg is its own gradient op,
+ * so factor_of has nothing to add there.
+ */
 void
 tutti_grad_op_args(const tutti_tape_record *record, tutti_coll_args *ret_args, bool *ret_gives)
 {
@@ -189,8 +216,10 @@ scale_grad_op(double factor, tutti_tensor *gradient)
     }
 }
 
-/* By what this rank's input was multiplied; the avg of an all_reduce is in the gradient op op
- * itself. */
+/*
+ * By what this rank's input was multiplied, as far as the gradient op does not do it itself: the
+ * avg of an all_reduce is in the op, unless the record is local.
+ */
 static double
 factor_of(const tutti_tape_record *record)
 {
@@ -233,7 +262,9 @@ typedef struct part {
     uint64_t offset;
 } part;
 
-/* The part of group rank `rank` in a tensor that is cut into equal ones at `axis`, or was joined.
+/*
+ * `bytes` is a block's length within one row of the dimensions before `axis`. A tensor without
+ * elements has no rows to divide by.
  */
 static part
 part_of(const tutti_tape_record *record, const tutti_spec *whole, uint32_t axis)
@@ -267,7 +298,11 @@ part_of_splits(const tutti_tape_record *record, const tutti_spec *whole, const i
     return result;
 }
 
-/* As many bytes in both, in pieces that are whole in each. */
+/*
+ * As many bytes in both. `piece` is the shorter of the two block lengths; one divides the other, as
+ * both are products of dimensions of the same elements, so no piece crosses a block's end in
+ * either.
+ */
 static void
 copy_part(const part *from, const void *source, const part *to, void *target)
 {

@@ -34,10 +34,12 @@ void tutti_grad_op_mask(const tutti_spec *spec, const void *input, const void *o
 void tutti_grad_op_args(const tutti_tape_record *record, tutti_coll_args *ret_args,
                         bool *ret_gives);
 
-/* Is what the gradient op op made the gradient as it is, with nothing to be done behind it? */
+/* Is what the gradient op made the gradient as it is, with nothing to be done behind it? */
 bool tutti_grad_op_is_plain(const tutti_tape_record *record);
 
-/* After the gradient op op, in place: by the factor, the mask. [in] gradient  of the input; its own
+/*
+ * Behind the gradient op, in place: by the factor, then the mask. [in] gradient  of the input, in
+ * host memory; written
  */
 void tutti_grad_op_finish(const tutti_tape_record *record, tutti_tensor *gradient);
 

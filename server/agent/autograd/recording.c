@@ -1,7 +1,15 @@
 /*
- * Ops and tapes: which ops are recorded. An op is looked at when it is launched, since what its
- * input is on a tape is known when the ops before it have ended; it keeps the place that it came
- * at.
+ * Which ops are recorded, and what of them is kept. Control loop, but for agent_recording_unpack
+ * and agent_recording_computed, which run on the thread that runs the engine.
+ *
+ * An op is looked at when it is launched and not when it comes: whether its input is on a tape is
+ * known when the ops before it have been launched. Its place on the tape is that of its arrival all
+ * the same.
+ *
+ * Receivers do not know whether the op is traced at its root. The root, or sender, tells the names
+ * of its tracers with the tensor (tensor_meta.h), and a receiver that has tracers of these names
+ * records the op at its end (agent_late). It cannot refuse the op any more then: the others have it
+ * on their tapes. A tape without room becomes `lossy`, and Backward on it is refused.
  */
 #include "server/agent/autograd/recording.h"
 
@@ -20,7 +28,10 @@
 #include "server/agent/state/state.h"
 #include "server/agent/tensor/table.h"
 
-/* What the gradient op of a max or min will need, as far as that is to be kept: in the entry. */
+/*
+ * What the gradient op of a max or min will need, into the entry: a mask in host memory, or copies
+ * of input and result on a device.
+ */
 static tutti_code record_mask(agent_op *op, tutti_tape_entry *entry, tutti_error *err);
 
 static tutti_code
@@ -38,6 +49,10 @@ check_recording_names(const agent_op *op, const agent_request *request, tutti_er
     return TUTTI_OK;
 }
 
+/*
+ * Found when the op comes, and referenced: a tracer may be deleted and made anew under its name
+ * before the op is launched, and the caller meant the first one.
+ */
 tutti_code
 agent_recording_take(agent_op *op, const agent_request *request, tutti_error *err)
 {
@@ -87,6 +102,7 @@ agent_recording_is_on(const agent_op *op, const tutti_tape *tape, uint32_t part)
     return false;
 }
 
+/* A tape may be named by the caller and know the input as well: it gets one record. */
 static tutti_code
 add_record(agent_op *op, tutti_tape *tape, tutti_tape_entry *entry, tutti_error *err)
 {
@@ -104,7 +120,10 @@ add_record(agent_op *op, tutti_tape *tape, tutti_tape_entry *entry, tutti_error 
     return TUTTI_OK;
 }
 
-/* Tapes that know the input, whose variables the records are about to change. */
+/*
+ * The next variable is read first: the new record maps another variable for the output, which may
+ * be the same tensor.
+ */
 static tutti_code
 add_known(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
 {
@@ -120,6 +139,7 @@ add_known(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
     return code;
 }
 
+/* Ops of a Backward (on_end) are never recorded: gradients of gradients are not supported. */
 static bool
 is_traced(const agent_op *op, const tutti_tape_entry *entry)
 {
@@ -131,6 +151,7 @@ is_traced(const agent_op *op, const tutti_tape_entry *entry)
             tutti_tapes_first_var(op->agent->tapes, entry->in_tensor) != NULL);
 }
 
+/* Borrows the op's arguments and names; tutti_tape_record_new copies what it keeps. */
 void
 agent_recording_describe(const agent_op *op, const tutti_spec *result, tutti_tape_entry *ret)
 {
@@ -178,7 +199,9 @@ record_op(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* On the tapes with it, or off them with what it overwrites; in place, a tensor stays what it is.
+/*
+ * An op that is not traced takes what it overwrites off the tapes: gradients must not go back
+ * through a tensor whose bytes are others now. In place (with no_grad) a tensor stays what it is.
  */
 tutti_code
 agent_recording_one(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
@@ -192,13 +215,14 @@ agent_recording_one(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* A receiver hears from the root whether it is recorded. */
+/* A receiver hears from the root whether the op is recorded. */
 static bool
 may_hear(const agent_op *op)
 {
     return op->op.on_spec != NULL && op->on_end == NULL && !op->options.no_grad;
 }
 
+/* The fast path: without any tape nothing of an op is looked at. */
 tutti_code
 agent_recording_begin(agent_op *op, const tutti_spec *result, tutti_error *err)
 {
@@ -228,7 +252,7 @@ made_by(const agent_op *op, uint32_t part)
     return lock == NULL ? op->inline_out : tutti_table_tensor(op->agent->table, lock);
 }
 
-/* A given output may have another shape than what came. */
+/* The record gets the spec that the root has said; a given output may have other dimensions. */
 static void
 learn_recorded(const agent_op *op, tutti_tape_record *record)
 {
@@ -244,6 +268,7 @@ learn_recorded(const agent_op *op, tutti_tape_record *record)
     }
 }
 
+/* While the tensors are still locked, so their specs are those of this op. */
 static void
 end_record(const agent_op *op, tutti_tape_record *record)
 {
@@ -278,7 +303,10 @@ agent_recording_end(agent_op *op)
 
 /* ------------------------------------------------------------------------------ recording meta */
 
-/* What a receiver will put on its tapes, should the root say so. */
+/*
+ * What a receiver will put on its tapes, should the root say so. `names` is written by the engine's
+ * thread before the op's end, and read by the control loop behind it.
+ */
 typedef struct agent_late {
     tutti_tape_entry entry;
     char group[TUTTI_NAME_MAX + 1];
@@ -297,6 +325,9 @@ has_output(const agent_op *op)
                                              args->root == tutti_coll_group_rank(op->group->coll));
 }
 
+/*
+ * A record without communication (local) is this rank's own matter: receivers are not told of it.
+ */
 static tutti_code
 gather_names(const agent_op *op, const char **names, size_t *ret_count, tutti_error *err)
 {
@@ -315,6 +346,7 @@ gather_names(const agent_op *op, const char **names, size_t *ret_count, tutti_er
     return TUTTI_OK;
 }
 
+/* Replaces the op's user_meta by names and user_meta in one; op->meta owns the new bytes. */
 tutti_code
 agent_recording_pack(agent_op *op, tutti_error *err)
 {
@@ -359,6 +391,12 @@ agent_tensor_meta_expect(agent_op *op, const tutti_tape_entry *entry, tutti_erro
     return TUTTI_OK;
 }
 
+/*
+ * The thread that runs the engine, before the caller is answered. What cannot be read comes from an
+ * agent of another version: it counts as no user_meta, and the op goes on. The names are copied, as
+ * the engine's memory is gone when the control loop records the op; without memory nothing is
+ * recorded.
+ */
 void
 agent_recording_unpack(agent_op *op)
 {
@@ -382,7 +420,7 @@ agent_recording_unpack(agent_op *op)
     op->meta_size = user.size == 0 ? 0 : op->meta_size;
 }
 
-/* It cannot be refused any more: a tape that has no room for it is of no use. */
+/* Too late to refuse the op: a tape that has no room for it is of no use any more. */
 static void
 record_late(agent_op *op, const tutti_tape_entry *entry, tutti_tape *tape)
 {
@@ -433,7 +471,7 @@ agent_tensor_meta_end(agent_op *op)
 
 /* ------------------------------------------------------------------------------ recording mask */
 
-/* What the op, or one tensor of a list, gives and gets. */
+/* The memory that the op, or one tensor of a list, reads; and, below, the memory that it writes. */
 static const void *
 input_of(const agent_op *op, uint32_t part)
 {
@@ -446,7 +484,10 @@ output_of(const agent_op *op, uint32_t part)
     return op->list != NULL ? op->list->out[part].data : op->op.output;
 }
 
-/* In host memory: the mask is calculated when the result is there; the input may be gone by then.
+/*
+ * In host memory, the mask is computed as soon as the result is there (agent_recording_computed): a
+ * caller may write the input at once after the answer. In place, the input is copied first, since
+ * the op overwrites it.
  */
 static tutti_code
 make_mask(const agent_op *op, tutti_tape_entry *entry, tutti_error *err)
@@ -472,7 +513,7 @@ make_mask(const agent_op *op, tutti_tape_entry *entry, tutti_error *err)
     return code;
 }
 
-/* What another tape keeps of the same tensor. */
+/* Two tapes of one op share the copies: they are large, and never written. */
 static const tutti_tape_record *
 find_kept(const agent_op *op, uint32_t part)
 {
@@ -496,6 +537,10 @@ make_room_mask(agent_op *op, tutti_error *err)
                : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to record an op");
 }
 
+/*
+ * On a device, the stream that runs the op copies input and result beside it (op->kept). The mask
+ * is made of them when a Backward comes, and never if none does.
+ */
 static tutti_code
 keep_both(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
 {
@@ -530,6 +575,10 @@ record_mask(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
     return op->op.args.on_device ? keep_both(op, entry, err) : make_mask(op, entry, err);
 }
 
+/*
+ * The thread that runs the engine, before the caller is answered: input and result are still locked
+ * and whole.
+ */
 void
 agent_recording_computed(agent_op *op)
 {
@@ -566,7 +615,10 @@ is_list_traced(const agent_op *op)
     return traced && !op->options.no_grad;
 }
 
-/* One tensor of a coalesced op, as an op of its own. */
+/*
+ * One tensor of a coalesced op, as an op of its own. `args` is the caller's, as the entry borrows
+ * it.
+ */
 static void
 describe_part(const agent_op *op, uint32_t i, tutti_coll_args *args, tutti_tape_entry *ret)
 {
@@ -606,6 +658,7 @@ record_parts(agent_op *op, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* New results are on no tape; given ones may have been. */
 static void
 forget_outputs(const agent_op *op)
 {

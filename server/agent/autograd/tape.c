@@ -1,3 +1,10 @@
+/*
+ * Tapes by name, their limits and their end. Control loop, without a lock.
+ *
+ * References to a tape: one of its name (tutti_tape_delete gives it back), one for each pending
+ * record, one for each Backward, and those of ops that name it before they are launched. Records of
+ * ops that have ended need none: they go with the tape.
+ */
 #include "server/agent/autograd/tape.h"
 
 #include <assert.h>
@@ -106,6 +113,7 @@ tutti_tape_find(const tutti_tapes *tapes, const char *name, tutti_tape **ret_tap
     return TUTTI_OK;
 }
 
+/* One limit for all tapes of the agent: a program may have many small ones. */
 tutti_code
 agent_tape_room(const tutti_tape *tape, tutti_error *err)
 {
@@ -123,6 +131,10 @@ agent_tape_room(const tutti_tape *tape, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ the end */
 
+/*
+ * A leaf that an op had overwritten is again what its tensor holds, as far as the tape knows: the
+ * op's record is gone.
+ */
 static void
 remap_leaves(tutti_tape *tape)
 {
@@ -137,6 +149,10 @@ remap_leaves(tutti_tape *tape)
     }
 }
 
+/*
+ * Pending records stay: their ops still point to them. With `walked`, records stay too that came
+ * after the Backward and had no node.
+ */
 void
 tutti_tape_clear(tutti_tape *tape, bool walked)
 {
@@ -180,6 +196,11 @@ tutti_tape_unref(tutti_tape *tape)
     free(tape);
 }
 
+/*
+ * Its name is free at once. Its variables leave the map of tensors, so no op is recorded on it any
+ * more. While a Backward still looks for tensors on it they stay in the map, and skip_deleted hides
+ * them from ops.
+ */
 void
 tutti_tape_delete(tutti_tape *tape)
 {
@@ -188,8 +209,7 @@ tutti_tape_delete(tutti_tape *tape)
     assert(!tape->deleted);
     tape->deleted = true;
     tutti_map_remove(&tape->tapes->by_name, &tape->by_name);
-    if (tape->backward_count >
-        0) { /* Backwards still look for tensors on it; no op records on it */
+    if (tape->backward_count > 0) {
         tutti_tape_unref(tape);
         return;
     }

@@ -23,6 +23,9 @@ typedef struct tutti_tape tutti_tape;
 typedef struct tutti_tape_var tutti_tape_var;
 typedef struct tutti_tape_record tutti_tape_record;
 
+/*
+ * What a tensor holds between two ops that write it. At most one of a tensor on a tape is `mapped`.
+ */
 struct tutti_tape_var {
     tutti_map_node by_tensor; /* while it is what its tensor holds */
     unsigned char key[TUTTI_TAPE_KEY_SIZE];
@@ -39,6 +42,13 @@ struct tutti_tape_var {
     bool shared;              /* ... which somebody else has too: not to be written */
 };
 
+/*
+ * One op on one tape. pending: the op runs, `before` may be put back and a reference to the tape is
+ * held; it ends by tutti_tape_record_end or _drop. For max and min exactly one of these: `mask`
+ * (and `kept` in place, while pending) in host memory, or `kept` and `made` on a device until a
+ * Backward has made the mask of them.
+ *
+ */
 struct tutti_tape_record {
     tutti_list_node link;     /* on the tape, by number */
     tutti_tape_record *of_op; /* the next record of the same op, on another tape */
@@ -56,7 +66,7 @@ struct tutti_tape_record {
     uint32_t part;        /* of a coalesced op: which of its tensors */
     uint32_t size;        /* of the group */
     uint32_t rank;        /* ours in the group */
-    tutti_coll_args args; /* lists are the record's own; of a recv, `peer` is who sent */
+    tutti_coll_args args; /* lists are the record's own; of a recv, `peer` is the sender */
     tutti_spec flat;
     void *lists;        /* [owned] */
     tutti_spec result;  /* what the op makes here (a given output may have another shape); dtype
@@ -160,7 +170,7 @@ void tutti_tape_drop_gradients(tutti_tape *tape);
 
 /* ------------------------------------------------------------------------------ records */
 
-/* What an op is about to do. Borrowed for the call. */
+/* An op that is about to be recorded. Borrowed for the call. */
 typedef struct tutti_tape_entry {
     uint64_t number;
     const char *group;
@@ -179,7 +189,7 @@ typedef struct tutti_tape_entry {
     tutti_tensor *kept;  /* [moved] NULL = none */
     tutti_tensor *made;  /* [moved] NULL = none */
     tutti_space *space;
-    bool late; /* it has ended: who has attached its result since meant this one */
+    bool late; /* the op has ended: a leaf attached to its result since then is its result */
 } tutti_tape_entry;
 
 /*

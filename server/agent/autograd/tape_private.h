@@ -1,4 +1,4 @@
-/* Private to tape*.c. */
+/* Private to tape*.c. Control loop. */
 #ifndef TUTTI_SERVER_AGENT_AUTOGRAD_TAPE_PRIVATE_H
 #define TUTTI_SERVER_AGENT_AUTOGRAD_TAPE_PRIVATE_H
 
@@ -16,7 +16,9 @@ struct tutti_tapes {
 /* TUTTI_RESOURCE_EXHAUSTED  TAPE_LIMIT */
 tutti_code agent_tape_room(const tutti_tape *tape, tutti_error *err);
 
-/* tape_record.c */
+/*
+ * tape_record.c: take it off its tape and free it with its references. It does not unref the tape.
+ */
 void agent_tape_free_record(tutti_tape_record *record);
 
 /* tape_var.c */
@@ -24,8 +26,11 @@ tutti_tape_var *agent_tape_var_new(tutti_tape *tape,
                                    uint64_t tensor); /* one reference; NULL: no memory */
 void agent_tape_var_ref(tutti_tape_var *var);
 void agent_tape_var_unref(tutti_tape_var *var); /* NULL is fine */
-void agent_tape_map(tutti_tape_var *var);       /* it is what its tensor holds; nothing else is */
+/* It is what its tensor holds on its tape, instead of what was; a reference for the map. */
+void agent_tape_map(tutti_tape_var *var);
+/* Its tensor holds nothing that the tape knows; fine when it is not mapped. May free it. */
 void agent_tape_unmap(tutti_tape_var *var);
+/* It is no leaf any more; may free it. */
 void agent_tape_unleaf(tutti_tape_var *var);
 
 #endif

@@ -1,4 +1,11 @@
-/* Records of tapes: what an op did. */
+/*
+ * Records of tapes: what an op did. Control loop.
+ *
+ * A record is made when its op is launched (pending), before it is known whether the op succeeds:
+ * the next op may be launched before this one has ended, and must find what its input is. `before`
+ * is what the output's tensor held until then; if the op fails, tutti_tape_record_drop puts it
+ * back.
+ */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +16,10 @@
 #include "server/agent/autograd/tape.h"
 #include "server/agent/autograd/tape_private.h"
 
-/* Its result is nothing that is traced any more, unless somebody has attached it. */
+/*
+ * Its result is nothing that is traced any more, unless somebody has attached it: then it is a
+ * leaf.
+ */
 void
 agent_tape_free_record(tutti_tape_record *record)
 {
@@ -34,7 +44,10 @@ agent_tape_free_record(tutti_tape_record *record)
     free(record);
 }
 
-/* Lists that the arguments point to become the record's own; permute's as its inverse. */
+/*
+ * Lists that the arguments point to become the record's own: the op's memory goes with the op. A
+ * permutation is kept as its inverse, which is what its gradient op needs.
+ */
 static bool
 keep_lists(tutti_tape_record *record, const tutti_coll_args *args)
 {
@@ -98,6 +111,10 @@ make_record(tutti_tape *tape, const tutti_tape_entry *entry)
     return record;
 }
 
+/*
+ * By the number of arrival, not of launch: ops of different groups are launched in any order, and a
+ * receiver's record comes at its end. Searched from the end, where nearly all belong.
+ */
 static void
 insert_tape_record(tutti_tape *tape, tutti_tape_record *record)
 {
@@ -113,7 +130,11 @@ insert_tape_record(tutti_tape *tape, tutti_tape_record *record)
     tutti_tape_ref(tape);
 }
 
-/* What the op writes: a fresh variable, or one that was attached before its op was recorded. */
+/*
+ * A fresh variable for what the op writes. A receiver's op is recorded at its end, and the caller
+ * may have attached its result meanwhile (it had the answer): that leaf is meant, not a variable
+ * before it.
+ */
 static tutti_tape_var *
 take_out(tutti_tape *tape, const tutti_tape_entry *entry, tutti_tape_var **ret_before)
 {
@@ -139,6 +160,10 @@ take_out(tutti_tape *tape, const tutti_tape_entry *entry, tutti_tape_var **ret_b
     return out;
 }
 
+/*
+ * mask, kept and made are the record's from the start, also when this fails: callers do not free
+ * them.
+ */
 tutti_code
 tutti_tape_record_new(tutti_tape *tape, const tutti_tape_entry *entry,
                       tutti_tape_record **ret_record, tutti_error *err)
@@ -172,6 +197,10 @@ tutti_tape_record_new(tutti_tape *tape, const tutti_tape_entry *entry,
     return TUTTI_OK;
 }
 
+/*
+ * The op has ended well: nothing will be put back. The kept input was only needed to make the mask;
+ * on a device the mask is made later, from `kept` and `made`.
+ */
 void
 tutti_tape_record_end(tutti_tape_record *record, uint64_t sequence, const tutti_spec *out_spec)
 {
@@ -191,13 +220,17 @@ tutti_tape_record_end(tutti_tape_record *record, uint64_t sequence, const tutti_
     tutti_tape_unref(record->tape);
 }
 
-/* Not when the op that made it was cleared meanwhile. */
+/* Does the tape still know the variable? Not when the record of its maker was cleared meanwhile. */
 static bool
 is_known(const tutti_tape_var *var)
 {
     return var != NULL && (var->maker != NULL || !tutti_list_empty(&var->leaf));
 }
 
+/*
+ * As if the op had never been. Only when its result is still what the tensor holds: a later op may
+ * have written it since, and its own record says what was before.
+ */
 void
 tutti_tape_record_drop(tutti_tape_record *record)
 {

@@ -1,4 +1,10 @@
-/* Variables of tapes: which of them a tensor holds, leaves, gradients. */
+/*
+ * Variables of tapes: what each tensor holds on each tape, leaves, gradients. Control loop.
+ *
+ * by_tensor has at most one variable for each pair of tensor and tape: the mapped one. Others live
+ * on as inputs and results of records. A variable is referenced by its mapping, by being a leaf,
+ * and by records; it is freed with the last of these.
+ */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -66,6 +72,10 @@ agent_tape_unmap(tutti_tape_var *var)
     }
 }
 
+/*
+ * Replaces the variable that was mapped. The new one is not mapped anywhere else, as its key has
+ * its own tensor and tape.
+ */
 void
 agent_tape_map(tutti_tape_var *var)
 {
@@ -129,6 +139,10 @@ tutti_tapes_next_var(tutti_tape_var *var)
     return skip_deleted(var_if(tutti_map_next(&var->by_tensor), var->tensor));
 }
 
+/*
+ * Deleted tapes included: a Backward that still reads one looks tensors up in this map, and the
+ * tensor is not what it was.
+ */
 void
 tutti_tapes_overwrite(tutti_tapes *tapes, uint64_t tensor)
 {
@@ -141,6 +155,9 @@ tutti_tapes_overwrite(tutti_tapes *tapes, uint64_t tensor)
 
 /* ------------------------------------------------------------------------------ leaves */
 
+/*
+ * The mapped variable first; else the leaf that an op has overwritten, which only the list knows.
+ */
 tutti_tape_var *
 tutti_tape_leaf_of(const tutti_tape *tape, uint64_t tensor)
 {
@@ -169,6 +186,7 @@ agent_tape_unleaf(tutti_tape_var *var)
     agent_tape_var_unref(var);
 }
 
+/* The dtypes that a factor can multiply are those that have gradients: FP8 is not among them. */
 tutti_code
 tutti_tape_check_dtype(tutti_dtype dtype, tutti_error *err)
 {
@@ -180,6 +198,7 @@ tutti_tape_check_dtype(tutti_dtype dtype, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* A second attach changes nothing. What an op has made becomes a leaf as it is, with its maker. */
 tutti_code
 tutti_tape_attach(tutti_tape *tape, uint64_t tensor, const tutti_spec *spec, tutti_space *space,
                   tutti_error *err)
@@ -211,7 +230,7 @@ tutti_tape_attach(tutti_tape *tape, uint64_t tensor, const tutti_spec *spec, tut
 
 /* ------------------------------------------------------------------------------ gradients */
 
-/* [moved] both */
+/* Into a new tensor, since neither may be written. Takes both. */
 static tutti_code
 add_up(tutti_tensor *left, tutti_tensor *right, tutti_tensor **ret_sum, tutti_error *err)
 {
@@ -229,6 +248,11 @@ add_up(tutti_tensor *left, tutti_tensor *right, tutti_tensor **ret_sum, tutti_er
     return code;
 }
 
+/*
+ * The gradient that was there first is the left operand, so the order of a sum is the order in
+ * which gradients came. That order may differ between runs where nodes of different groups end in
+ * another order, and floats may then round differently in the last place.
+ */
 tutti_code
 tutti_tape_add_gradient(tutti_tape_var *var, tutti_tensor *gradient, bool shared, tutti_error *err)
 {

@@ -1,3 +1,7 @@
+/*
+ * The bytes that travel with a tensor: tracers' names and user_meta. They come from another agent,
+ * so tutti_tensor_meta_read checks every length before tutti_tensor_meta_next walks the names.
+ */
 #include "server/agent/autograd/tensor_meta.h"
 
 #include <assert.h>
@@ -37,6 +41,10 @@ tutti_tensor_meta_write(const char *const *names, size_t name_count, tutti_bytes
     return at + user.size;
 }
 
+/*
+ * `>=` in the last test: a name's length byte and its bytes must both be inside. user_meta may be
+ * empty.
+ */
 bool
 tutti_tensor_meta_read(tutti_bytes bytes, tutti_bytes *ret_names, tutti_bytes *ret_user)
 {

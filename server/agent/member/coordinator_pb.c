@@ -1,4 +1,7 @@
-/* What the agent says to the coordinator, and what it hears from it. */
+/*
+ * What the agent says to the coordinator, and what it hears from it: Join, Session, Leave,
+ * LookupRanks. Control loop. What the answers mean is in member.c and op/group.c.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,6 +34,7 @@ static const tutti_rpc_stub stub_session = STUB("Session");
 static const tutti_rpc_stub stub_leave = STUB("Leave");
 static const tutti_rpc_stub stub_lookup = STUB("LookupRanks");
 
+/* Options of a call that must end within wait_ns. */
 static tutti_rpc_call_options
 is_within(uint64_t wait_ns)
 {
@@ -52,6 +56,7 @@ fill_member(const tutti_agent *agent, Tutti__V1__Member *member)
     member->incarnation = agent->incarnation;
 }
 
+/* INTERNAL, UNKNOWN and the like are not here: they may be a proxy's, and pass. */
 bool
 agent_wire_is_final(tutti_code code)
 {
@@ -102,6 +107,10 @@ agent_wire_join(tutti_agent *agent, const tutti_rpc_flow_ops *ops, tutti_rpc_flo
     request.incarnation = agent->incarnation;
     request.agent = &info;
     if (agent->job_id != 0) {
+        /*
+         * An agent that had a seat asks for that one, whatever --rank says: its tensors' handles
+         * have it.
+         */
         request.opt_rank_case = TUTTI__V1__JOIN_REQUEST__OPT_RANK_RANK;
         request.rank = agent->rank; /* the seat we had */
     } else if (tutti_parse_uint(agent->options->rank, TUTTI_RANKS_MAX, &rank, NULL) == TUTTI_OK) {
@@ -112,7 +121,10 @@ agent_wire_join(tutti_agent *agent, const tutti_rpc_flow_ops *ops, tutti_rpc_flo
                                 &options, ops, agent->member, ret, err);
 }
 
-/* Before what else a message says: ranks that come with an epoch know its key. */
+/*
+ * The key of an epoch, before anything else that the message says: ranks that came with this epoch
+ * send packets under it at once.
+ */
 static void
 take_key(tutti_agent *agent, uint64_t job_id, const Tutti__V1__EpochKey *wire)
 {
@@ -199,7 +211,10 @@ take_change(tutti_agent *agent, const Tutti__V1__SessionChange *change)
     }
 }
 
-/* Ranks that have come are looked up together, behind what else has changed. */
+/*
+ * Ranks that have come are looked up together, behind what else has changed: after a restart of
+ * many, one call serves up to 1024 of them.
+ */
 static void
 take_changes(tutti_agent *agent, const Tutti__V1__SessionChanges *changes)
 {
@@ -285,6 +300,10 @@ typedef struct lookup {
 
 static void ask_lookup(lookup *self);
 
+/*
+ * The engine takes addresses of at most 4096 bytes; a longer one cannot be an agent's of ours, and
+ * the rank counts as one that cannot be reached.
+ */
 static void
 learn_rank(tutti_agent *agent, const Tutti__V1__RankInfo *info)
 {
@@ -306,7 +325,7 @@ on_again(tutti_timer *timer)
                                   lookup, coord_request));
 }
 
-/* The coordinator is away: ops that need the ranks wait, up to their deadlines. */
+/* The coordinator is away. Ops that need the ranks wait in the engine, up to their deadlines. */
 static void
 ask_again(lookup *self, const tutti_error *err)
 {
@@ -320,6 +339,10 @@ ask_again(lookup *self, const tutti_error *err)
     agent_coordinator_request_later(&self->coord_request, on_again);
 }
 
+/*
+ * First the engine learns where the ranks are, then groups begin the new epoch: an op of the new
+ * epoch that begins at once must not go to the old process's address.
+ */
 static void
 on_lookup(void *arg, tutti_rpc_message *response, const tutti_error *err)
 {
@@ -368,6 +391,9 @@ ask_lookup(lookup *self)
     }
 }
 
+/*
+ * Without memory nothing is asked: ops that need the ranks end by their deadlines. The log says so.
+ */
 void
 agent_wire_lookup(tutti_agent *agent, const uint32_t *ranks, size_t count, uint64_t epoch)
 {

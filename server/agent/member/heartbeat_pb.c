@@ -1,4 +1,11 @@
-/* Heartbeats, and the progress that goes with them. */
+/*
+ * Heartbeats, and the progress of groups that goes with them: what `tutti stall` knows. Control
+ * loop.
+ *
+ * A group is told when something has changed on it since the last heartbeat (group->changes, told).
+ * At most GROUPS_MAX groups go with one heartbeat, and PENDING_MAX ops of each; groups that had no
+ * room stay changed and go with the next one.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,6 +37,9 @@ typedef struct wire_progress {
     wire_group groups[GROUPS_MAX];
 } wire_progress;
 
+/*
+ * Words of the op's arguments. Those of a running op come from op->said: `op.args` is the engine's.
+ */
 static void
 describe_heartbeat(const tutti_coll_args *args, char ret_words[WORDS_SIZE])
 {
@@ -38,6 +48,10 @@ describe_heartbeat(const tutti_coll_args *args, char ret_words[WORDS_SIZE])
     tutti_coll_describe(args, &text);
 }
 
+/*
+ * `queued` tells an op in line from one that the engine has: the caller passes said for the latter.
+ * A queued op's peer may still be a rank of the job, so it is not translated.
+ */
 static void
 add_pending(const agent_op *op, const tutti_coll_args *args, uint64_t now_ns, wire_group *wire)
 {
@@ -118,6 +132,9 @@ fill_heartbeat(tutti_agent *agent, wire_progress *self)
     }
 }
 
+/*
+ * Without memory for the progress the heartbeat goes without it: a rank must not be lost for that.
+ */
 void
 agent_wire_heartbeat(tutti_agent *agent, tutti_rpc_flow *flow, uint64_t number)
 {

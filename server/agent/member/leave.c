@@ -1,4 +1,11 @@
-/* Giving the seat back. Control loop. */
+/*
+ * Giving the seat back. Control loop.
+ *
+ * Two calls to the coordinator, in this order: an announcement (the agent is about to leave, no op
+ * begins any more), which begins a new epoch, and later the leave itself, which frees the seat.
+ * Neither is waited for beyond 2 s (LEAVE_NS in coordinator_pb.c), and an error of either is only
+ * logged: the agent ends in any case, and the coordinator then finds its session broken.
+ */
 #include "base/error/fail.h"
 #include "base/os/log.h"
 #include "server/agent/member/member.h"
@@ -6,6 +13,10 @@
 #include "server/agent/state/hooks.h"
 #include "server/agent/state/state.h"
 
+/*
+ * The session ends behind the Leave: a coordinator that saw the stream break first would call this
+ * rank lost.
+ */
 static void
 finish_leave(struct agent_member *self)
 {
@@ -43,15 +54,20 @@ on_announce_reply(void *arg, tutti_rpc_message *response, const tutti_error *err
     agent->hooks->announced(agent);
 }
 
-/* The seat is ours and the coordinator was not found away, though the session may yet have to be
- * accepted: who leaves then without a word is a rank whose connection broke. */
+/*
+ * Is there a seat, and a coordinator that is not known to be away? The session may not be accepted
+ * yet: without a word the coordinator would take the end of this process for a lost rank.
+ */
 static bool
 may_tell(const tutti_agent *agent)
 {
     return agent->state == AGENT_JOINED && agent->member->state != MEMBER_IDLE;
 }
 
-/* The data plane says it too, so nobody waits for a coordinator that is away. */
+/*
+ * hooks->announced follows in any case, perhaps before this returns. The data plane tells the
+ * members too (shutdown.c), so nothing waits for a coordinator that is away.
+ */
 void
 agent_member_announce(tutti_agent *agent)
 {
@@ -62,6 +78,7 @@ agent_member_announce(tutti_agent *agent)
     }
 }
 
+/* State LEAVING first: everything that ends from here on must not begin anew. */
 void
 agent_member_leave(tutti_agent *agent, void (*on_left)(tutti_agent *agent))
 {

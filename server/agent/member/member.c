@@ -1,6 +1,20 @@
 /*
- * The seat: join the job, keep a session with the coordinator, hear who comes and goes. When the
- * coordinator is away we say so, go on computing, and come back with jittered waits. Control loop.
+ * The seat of this agent: join the job, keep a session with the coordinator, hear who comes and
+ * goes. Control loop.
+ *
+ *   AGENT_JOINING  Join is called again and again, until it is answered, refused for good, or
+ *                  --join-timeout is over
+ *   AGENT_JOINED   a session is kept open; when it breaks it is opened again, for ever. Ops go on
+ *                  meanwhile with the peers that are known (partition.c says when they may not)
+ *   AGENT_LEAVING  leave.c; nothing is tried again
+ *
+ * Joined goes back to joining in one case: the coordinator does not know this agent (NOT_FOUND), as
+ * it was started again without its store. The agent then asks for the rank it had.
+ *
+ * `flow` is the one stream that may be open, a Join or a Session. Its callbacks point to the
+ * agent_member, so the agent ends only when flow is NULL (agent_member_idle). Every end of a flow
+ * leads to exactly one of: the next flow, a retry timer, giving up, or nothing because the agent
+ * leaves.
  */
 #include "server/agent/member/member.h"
 
@@ -24,9 +38,15 @@
 /* Start --join-timeout, for all attempts together. `waits` says what the agent waits for. */
 static void limit_join(struct agent_member *self);
 
-/* What to do about an error; NULL: nothing more than its text says. */
+/* Advice to add to the text of a join error; NULL: there is none. */
 static const char *advise_joiner(const tutti_error *err);
 
+/*
+ * Waits before another attempt. SEAT_WAIT_NS: how long a taken seat is asked for, as the process
+ * that had it may be dead and the coordinator about to notice. SETTLE_NS: a process that joins a
+ * job in progress holds its first ops, since other ranks hear of it at different moments
+ * (docs/decisions/0014).
+ */
 #define RETRY_MIN_NS (200 * TUTTI_NS_PER_MS)
 #define RETRY_MAX_NS (5 * TUTTI_NS_PER_S)
 #define SEAT_WAIT_NS (2 * TUTTI_NS_PER_S)
@@ -70,6 +90,10 @@ agent_member_close(tutti_agent *agent)
 
 /* ------------------------------------------------------------------------------ trying again */
 
+/*
+ * What is tried depends on the state now, not on what failed: the coordinator may have refused the
+ * session meanwhile.
+ */
 static void
 on_retry(tutti_timer *timer)
 {
@@ -99,8 +123,9 @@ draw_pace(const tutti_agent *agent)
 }
 
 /*
- * The first time it is tried again at once, as the connection alone may have broken: the seat waits
- * no longer than the coordinator's --lost-grace. Who fails once more is not alone, it seems.
+ * The first time it is tried again at once, as this connection alone may have broken, and the seat
+ * is held no longer than the coordinator's --lost-grace. If that fails too, the coordinator is
+ * probably away, and all agents of the job are trying.
  */
 static uint64_t
 draw_pace_again(const struct agent_member *self)
@@ -125,6 +150,9 @@ try_later(struct agent_member *self)
     self->wait_ns = self->wait_ns * 2 < RETRY_MAX_NS ? self->wait_ns * 2 : RETRY_MAX_NS;
 }
 
+/*
+ * At most one line every 5 s, and after three lines one a minute: thousands of agents write logs.
+ */
 static bool
 may_say(struct agent_member *self)
 {
@@ -162,6 +190,10 @@ agent_join_waits(tutti_agent *agent, uint32_t joined, uint32_t world_size, const
     }
 }
 
+/*
+ * Also called when an agent joins again. Heartbeats and the silence timeout follow the
+ * coordinator's answer; handles that the table makes from now on have the rank.
+ */
 void
 agent_joined(tutti_agent *agent, uint32_t rank, uint32_t world_size, uint64_t epoch,
              uint64_t job_id, uint32_t heartbeat_ms, uint32_t timeout_ms)
@@ -201,14 +233,14 @@ on_join_message(void *arg, tutti_rpc_message *message)
     agent_wire_join_message(self->agent, message);
 }
 
-/* Who sat there may be dead, and the coordinator about to notice. */
+/* The process that had this seat may be dead, and the coordinator about to notice. */
 static bool
 may_be_freed(const struct agent_member *self, const tutti_error *err)
 {
     return err->code == TUTTI_ALREADY_EXISTS && tutti_clock_ns() - self->began_ns < SEAT_WAIT_NS;
 }
 
-/* Said once: how long all this may take. */
+/* How long the attempts may go on: told with the first line only. */
 static const char *
 say_limit(const struct agent_member *self)
 {
@@ -218,6 +250,7 @@ say_limit(const struct agent_member *self)
                : " (tried for ever; --join-timeout says how long)";
 }
 
+/* A Join was refused or broke. A refusal that another attempt cannot change ends the agent. */
 static void
 join_failed(struct agent_member *self, const tutti_error *err)
 {
@@ -266,6 +299,7 @@ on_join_end(void *arg, const tutti_error *err)
     join_failed(self, err != NULL ? err : &none);
 }
 
+/* began_ns is 0 at the first attempt of a join: then the limit for all attempts together starts. */
 static void
 begin_join(struct agent_member *self)
 {
@@ -299,6 +333,11 @@ agent_member_start(tutti_agent *agent)
 
 /* ------------------------------------------------------------------------------ the session */
 
+/*
+ * The order matters: the engine fails ops that need the rank, then groups are marked so that new
+ * ops wait for news, then the world of an elastic job changes. A polite leave lets running ops end
+ * first.
+ */
 void
 agent_rank_lost(tutti_agent *agent, uint32_t rank, uint64_t incarnation, uint64_t epoch,
                 const char *reason, bool left)
@@ -316,7 +355,10 @@ agent_rank_lost(tutti_agent *agent, uint32_t rank, uint64_t incarnation, uint64_
     }
 }
 
-/* The data plane has said what that means for ops. */
+/*
+ * For the log and the epoch alone: the leaver has told the members of each group over the data
+ * plane which ops still go on (lib/coll/engine/abort.c).
+ */
 void
 agent_rank_leaving(tutti_agent *agent, uint32_t rank, uint64_t epoch, const char *reason)
 {
@@ -338,6 +380,7 @@ agent_rank_joined(tutti_agent *agent, uint32_t rank, uint64_t epoch)
     return true;
 }
 
+/* A heartbeat is skipped while the one before has not left: it would only wait behind it. */
 static void
 on_beat(tutti_timer *timer)
 {
@@ -361,6 +404,11 @@ agent_beat_now(tutti_agent *agent)
     }
 }
 
+/*
+ * Every message ends the silence. The first one that accepts the session resets the waits. After a
+ * break, groups are asked for again: news of a deleted group may have been lost with the old
+ * session.
+ */
 static void
 on_session_message(void *arg, tutti_rpc_message *message)
 {
@@ -386,7 +434,10 @@ on_session_message(void *arg, tutti_rpc_message *message)
     }
 }
 
-/* The seat is not ours any more, or was never known to this coordinator. */
+/*
+ * NOT_FOUND: this coordinator never knew the seat, as it was started again without its store: join
+ * again. Any other final answer means that the seat is another process's: the agent ends.
+ */
 static void
 session_refused(struct agent_member *self, const tutti_error *err)
 {
@@ -415,7 +466,10 @@ on_session_end(void *arg, const tutti_error *err)
     if (self->agent->state == AGENT_LEAVING) {
         return;
     }
-    /* A token that was good is renewed, or the keys are: both by others, and not at one moment. */
+    /*
+     * UNAUTHENTICATED is not final here: tokens and the coordinator's keys are renewed by others,
+     * and not at one moment.
+     */
     if (err != NULL && err->code != TUTTI_UNAUTHENTICATED &&
         (err->code == TUTTI_NOT_FOUND || agent_wire_is_final(err->code))) {
         session_refused(self, err);
@@ -429,6 +483,7 @@ on_session_end(void *arg, const tutti_error *err)
     try_later(self);
 }
 
+/* A new session has been told nothing of the groups' progress, so all of it is told again. */
 static void
 begin_session(struct agent_member *self)
 {
@@ -477,6 +532,10 @@ static const piece pieces[] = {
      "this is no coordinator: say where it is (--coordinator)"},
 };
 
+/*
+ * The first entry that fits. Texts of errors are compared, since the rooms below do not know the
+ * names of this program's options.
+ */
 static const char *
 advise_joiner(const tutti_error *err)
 {

@@ -1,4 +1,4 @@
-/* What the files of the seat share. Private to this folder. */
+/* What the files of the seat share. Private to this folder. Control loop. */
 #ifndef TUTTI_SERVER_AGENT_MEMBER_MEMBER_PRIVATE_H
 #define TUTTI_SERVER_AGENT_MEMBER_MEMBER_PRIVATE_H
 
@@ -7,6 +7,11 @@
 
 #include "server/agent/agent.h"
 
+/*
+ * IDLE -> JOIN -> SESSION -> IDLE (it broke; a retry timer runs) -> JOIN or SESSION. Any -> LEFT,
+ * for good. flow is NULL in IDLE.
+ *
+ */
 enum member_state {
     MEMBER_IDLE,
     MEMBER_JOIN,    /* the Join stream is open */

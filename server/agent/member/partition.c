@@ -1,4 +1,11 @@
-/* How long the coordinator has been silent, and what follows. Control loop. */
+/*
+ * How long the coordinator has been silent, and what follows. Control loop. The argument is
+ * docs/decisions/0014 ("Who is cut off stops"), the rule in member_private.h.
+ *
+ * A tick runs at a sixteenth of the limit and adds up silence. Time does not count in two cases:
+ * the coordinator's host says that nobody is there (`away`), or this process stood still itself,
+ * which shows as a tick that comes much too late.
+ */
 #include "server/agent/member/partition.h"
 
 #include <inttypes.h>
@@ -47,7 +54,10 @@ agent_check_begin(const tutti_agent *agent, tutti_error *err)
     return TUTTI_UNAVAILABLE;
 }
 
-/* What is under way would wait for others, who refuse to begin it. */
+/*
+ * Ops under way are failed, too: the other side of the cut refuses to begin them, so they could
+ * only wait for their deadlines. Backwards first, or each would begin its next op.
+ */
 static void
 cut_off(struct agent_member *self)
 {
@@ -64,7 +74,10 @@ cut_off(struct agent_member *self)
     agent_ops_give_up(agent, &err);
 }
 
-/* A process that stood still has not listened: that time does not count. */
+/*
+ * A process that stood still (a stopped container, a suspended machine) has not listened: a tick
+ * that comes late counts as one tick at most.
+ */
 static void
 on_tick(tutti_timer *timer)
 {
@@ -82,6 +95,10 @@ on_tick(tutti_timer *timer)
     tutti_rpc_loop_timer_start(self->agent->control, timer, now + tick);
 }
 
+/*
+ * A timeout of 0 comes from a coordinator that does not answer heartbeats: its silence says
+ * nothing.
+ */
 void
 agent_partition_watch(struct agent_member *self, uint64_t timeout_ns)
 {
@@ -110,6 +127,10 @@ agent_partition_end(struct agent_member *self)
     }
 }
 
+/*
+ * A session ended. If nobody listens where the coordinator was, it has been stopped or killed, and
+ * no other side has it: ops go on for as long as that lasts.
+ */
 void
 agent_partition_check(struct agent_member *self, const tutti_error *err)
 {

@@ -1,6 +1,4 @@
-/*
- * Which ops may begin: none while the coordinator is silent.
- */
+/* Which ops may begin: none while the coordinator is silent. Control loop. */
 #ifndef TUTTI_SERVER_AGENT_MEMBER_PARTITION_H
 #define TUTTI_SERVER_AGENT_MEMBER_PARTITION_H
 

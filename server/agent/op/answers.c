@@ -1,3 +1,23 @@
+/*
+ * Answers of ops with tokens, kept so that a call may be repeated when its answer was lost.
+ *
+ * An agent_kept is in answers->by_key from the time its op is admitted. It is in answers->kept,
+ * oldest first, from agent_answers_settle on: only those count against --retry-bytes-limit and
+ * expire.
+ *
+ *   in flight   op != NULL, noted = false    a repeated call gets TOKEN_IN_FLIGHT
+ *   noted       op != NULL, noted = true     a repeated call gets the answer
+ *   settled     in `kept`, until_ns is set   as noted, until it expires or there are too many
+ *   released    op == NULL                   the op is freed; the entry alone owns the answer
+ *
+ * All of it belongs to the control loop, but for one step: agent_answers_note runs on the thread
+ * that runs the engine. It writes `result` and `bytes` and then stores `noted`; readers on the
+ * control loop load `noted` first. Both are sequentially consistent, so what is read behind a true
+ * `noted` is complete. Nobody frees an entry whose op has not settled, so the writer cannot lose
+ * its entry.
+ *
+ * An op that failed is not kept: the caller may run it again with the same token.
+ */
 #include "server/agent/op/answers.h"
 
 #include <inttypes.h>
@@ -13,7 +33,10 @@
 #include "server/agent/state/types.h"
 #include "server/agent/tensor/table.h"
 
-/* Token, kind, group. */
+/*
+ * A key is token, kind and group: a token that one caller uses again for another op by mistake does
+ * not get the answer of the first.
+ */
 #define KEY_SIZE (8 + 1 + TUTTI_NAME_MAX)
 
 struct agent_kept {
@@ -43,6 +66,10 @@ write_key(unsigned char key[KEY_SIZE], const agent_request *request)
     return (tutti_bytes){key, 9 + size};
 }
 
+/*
+ * The op may still live, when its answer is dropped because there are too many: it must not point
+ * here any more.
+ */
 static void
 free_kept(agent_kept *self)
 {
@@ -65,7 +92,7 @@ delete_result(const agent_kept *self, const char *handle)
     }
 }
 
-/* Nobody came for them. */
+/* No caller has the answer and none can get it any more: nobody knows these handles. */
 static void
 delete_results(const agent_kept *self)
 {
@@ -79,6 +106,10 @@ delete_results(const agent_kept *self)
     }
 }
 
+/*
+ * `op != NULL` means that the op is not freed yet: then release_op_memory (op.c) decides over the
+ * results, when it is known whether the answer has reached the caller.
+ */
 static void
 drop_answer(agent_kept *self)
 {
@@ -93,6 +124,10 @@ drop_answer(agent_kept *self)
     free_kept(self);
 }
 
+/*
+ * One timer for all, for the oldest: the window is the same for each, so they expire in their
+ * order.
+ */
 static void
 start_timer(tutti_agent *agent)
 {
@@ -131,6 +166,7 @@ agent_answers_init(tutti_agent *agent)
     agent->answers.expiry.on_expiry = on_expiry;
 }
 
+/* The engine has stopped and no op lives. Results stay in the table, which is freed with them. */
 void
 agent_answers_fini(tutti_agent *agent)
 {
@@ -191,6 +227,7 @@ agent_answers_expect(agent_op *op, const agent_request *request, tutti_error *er
     self->op = op;
     self->node.key = write_key(self->key, request);
     tutti_list_init(&self->link);
+    /* The key is free: agent_answers_repeat has looked, on the same thread, just before. */
     (void)tutti_map_add(&op->agent->answers.by_key, &self->node);
     op->kept_answer = self;
     return TUTTI_OK;
@@ -207,6 +244,11 @@ copy_of(const void *data, size_t size)
     return made;
 }
 
+/*
+ * The result points into the op and the engine, which are gone when a call is repeated: so outputs
+ * and user_meta are copied, and an inline payload is counted (not copied). Without memory for a
+ * copy, `noted` stays false, and agent_answers_settle drops the entry.
+ */
 void
 agent_answers_note(agent_op *op, const agent_op_result *result)
 {
@@ -230,6 +272,10 @@ agent_answers_note(agent_op *op, const agent_op_result *result)
                                    (to->meta.data != NULL || result->meta.size == 0));
 }
 
+/*
+ * A sync op settles at its end, an async op when it has its place; then its end comes here a second
+ * time, and nothing is to be done.
+ */
 void
 agent_answers_settle(agent_op *op)
 {
@@ -248,6 +294,7 @@ agent_answers_settle(agent_op *op)
     self->list_is_new = op->list_is_new;
     self->until_ns = tutti_clock_add(tutti_clock_ns(), op->agent->options->retry_window_ns);
     tutti_list_add(&answers->kept, &self->link);
+    /* This may drop the entry that was just added, when it alone is above the limit. */
     while (answers->bytes > op->agent->options->retry_bytes_limit) {
         drop_answer(tutti_container_of(answers->kept.next, agent_kept, link));
     }

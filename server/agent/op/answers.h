@@ -1,7 +1,8 @@
 /*
  * Answers of ops whose calls have a token (OpOptions.token), kept for --retry-window: a call that
  * comes again with the token, because the answer was lost on its way, gets the answer of the first
- * one, and the op does not run twice. Control loop, but where it is said.
+ * one, and the op does not run twice. Control loop, except agent_answers_note. An op without a
+ * token (kept_answer is NULL) passes through all of these functions unchanged.
  */
 #ifndef TUTTI_SERVER_AGENT_OP_ANSWERS_H
 #define TUTTI_SERVER_AGENT_OP_ANSWERS_H
@@ -20,10 +21,16 @@ void agent_answers_fini(tutti_agent *agent); /* before the table and the spaces 
 bool agent_answers_repeat(tutti_agent *agent, tutti_rpc_call *call, const agent_request *request,
                           agent_answer_fn answer);
 
-/* The op has a token: its answer will be kept. TUTTI_RESOURCE_EXHAUSTED */
+/*
+ * The op has a token: its answer will be kept, and until then a call that comes again is told
+ * TOKEN_IN_FLIGHT. TUTTI_RESOURCE_EXHAUSTED: no memory; nothing is kept.
+ */
 tutti_code agent_answers_expect(agent_op *op, const agent_request *request, tutti_error *err);
 
-/* This is what its caller is told. Any thread; without memory nothing is kept. */
+/*
+ * This is what the op's caller is told. Copies what `result` points to. Any thread, once for an op,
+ * before agent_answers_settle. Without memory nothing is kept, and a repeated call runs anew.
+ */
 void agent_answers_note(agent_op *op, const agent_op_result *result);
 
 /* The op has come to its end, or is async and has its place: from now on it can be repeated. */

@@ -40,14 +40,19 @@ has_axis(tutti_coll_kind kind)
            kind == TUTTI_COLL_REDUCE_SCATTER || kind == TUTTI_COLL_ALL_TO_ALL;
 }
 
-/* Joining scalars makes a dimension, as stacking does; to cut them is refused later. */
+/*
+ * Joining scalars makes a dimension, as stacking does, so gathers take an axis of a scalar. Cutting
+ * a scalar is refused by the signature's own check (lib/coll/infer), with the op's number.
+ */
 tutti_code
 agent_take_axes(tutti_coll_args *args, int32_t axis, int32_t concat_axis, tutti_error *err)
 {
     const bool joins = args->kind == TUTTI_COLL_ALL_GATHER || args->kind == TUTTI_COLL_GATHER;
     const bool scalar = args->spec.dim_count == 0;
 
-    if (args->kind == TUTTI_COLL_SCATTER) { /* who receives does not know the dimensions */
+    /* A receiver does not know the number of dimensions, so a negative axis stays as it is, and all
+     * ranks' signatures have the same word for it. */
+    if (args->kind == TUTTI_COLL_SCATTER) {
         args->axis = args->form == TUTTI_FORM_FLAT ? 0 : (uint32_t)axis;
     }
     if (!has_axis(args->kind) || args->form == TUTTI_FORM_FLAT || args->has_splits ||
@@ -62,7 +67,10 @@ agent_take_axes(tutti_coll_args *args, int32_t axis, int32_t concat_axis, tutti_
     return TUTTI_OK;
 }
 
-/* Of one tensor of a list: each has its own where they are ops of their own, else none has. */
+/*
+ * Each tensor of a coalesced op is an op of its own and has its axis. In other lists the tensors
+ * are parts, which are not cut.
+ */
 tutti_code
 agent_take_list_axis(const tutti_coll_args *args, int32_t axis, tutti_coll_tensor *tensor,
                      tutti_error *err)

@@ -1,6 +1,4 @@
-/*
- * Arguments of ops, checked against the shapes that are known.
- */
+/* Arguments of ops, checked against the shapes that are known. Any thread; nothing is kept. */
 #ifndef TUTTI_SERVER_AGENT_OP_CHECK_H
 #define TUTTI_SERVER_AGENT_OP_CHECK_H
 
@@ -8,14 +6,19 @@
 
 #include "coll/coll.h"
 
-/* Can the output hold the result? DTYPE_MISMATCH, OUT_SHAPE */
+/* Can the output hold the result? Same dtype and element count; dimensions may differ.
+ * DTYPE_MISMATCH, OUT_SHAPE */
 tutti_code agent_check_output(const tutti_spec *output, const tutti_spec *result, tutti_error *err);
 /* Does a result of that many bytes fit into a message? INLINE_LIMIT */
 tutti_code agent_check_inline(uint64_t bytes, tutti_error *err);
 
-/* Axes as given become those of the spec, which is known; for scatter they stay. */
+/*
+ * Axes as the caller gave them (negative = from the end) become those of args->spec, which is
+ * known. For scatter they stay as given: receivers do not know the shape. BAD_AXIS
+ */
 tutti_code agent_take_axes(tutti_coll_args *args, int32_t axis, int32_t concat_axis,
                            tutti_error *err);
+/* The same for one tensor of a list, whose spec is tensor->spec. */
 tutti_code agent_take_list_axis(const tutti_coll_args *args, int32_t axis,
                                 tutti_coll_tensor *tensor, tutti_error *err);
 

@@ -1,4 +1,9 @@
-/* Questions to the coordinator that are asked again when it is away. */
+/*
+ * Questions to the coordinator that are asked again when it is away: groups (group_lookup_pb.c) and
+ * addresses of ranks (member/coordinator_pb.c). Control loop. Each is in
+ * agent->coordinator_requests from its beginning to its end, so that an agent that stops can wait
+ * for the list to be empty.
+ */
 #include "server/agent/op/coordinator_request.h"
 
 #include <stdlib.h>
@@ -17,7 +22,10 @@ agent_coordinator_request_begin(agent_coordinator_request *coord_request, tutti_
     tutti_list_add(&agent->coordinator_requests, &coord_request->link);
 }
 
-/* A random half keeps thousands of agents from coming at once. */
+/*
+ * 200 ms to 400 ms: the random part keeps thousands of agents from asking a coordinator that has
+ * just come back at the same moment.
+ */
 void
 agent_coordinator_request_later(agent_coordinator_request *coord_request,
                                 void (*on_again)(tutti_timer *timer))
@@ -35,6 +43,10 @@ agent_coordinator_request_end(agent_coordinator_request *coord_request)
     free(coord_request);
 }
 
+/*
+ * A request that is under way is cancelled and ends by its callback, which asks no more once the
+ * agent leaves. One that waits for its timer has no callback to come, so it ends here.
+ */
 void
 agent_coordinator_requests_cancel(tutti_agent *agent)
 {

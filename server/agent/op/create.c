@@ -1,4 +1,10 @@
-/* A call's op, with copies of all that its arguments point to. */
+/*
+ * The beginning of an op: a struct with copies of all that the request's arguments point to, and
+ * the locks of the tensors that the request names. Control loop.
+ *
+ * Why copies: the request is gRPC's memory and is gone when the handler returns, while the op waits
+ * for its turn and then runs. Tensor bytes are not copied, but for inline arguments.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +21,10 @@
 #include "server/agent/tensor/table.h"
 #include "server/agent/tensor/table_private.h"
 
-/* Splits of both ends, or of a root: one behind the other. */
+/*
+ * One allocation for both lists: all-to-all has send and receive splits, a scatter or gather has
+ * the root's splits alone.
+ */
 static bool
 keep_splits(agent_op *op, const tutti_coll_args *args)
 {
@@ -36,7 +45,10 @@ keep_splits(agent_op *op, const tutti_coll_args *args)
     return true;
 }
 
-/* Arguments that point into the request. */
+/*
+ * The arguments with every pointer turned to memory of the op, so that `args` stays valid until the
+ * op is freed.
+ */
 static bool
 keep_lists(agent_op *op, const tutti_coll_args *args)
 {
@@ -46,6 +58,7 @@ keep_lists(agent_op *op, const tutti_coll_args *args)
         op->op.args.flat = &op->flat;
     }
     if (args->kind == TUTTI_COLL_PERMUTE) {
+        /* One element more: calloc(0) may return NULL, which would look like a failure. */
         op->to = calloc(args->to_count + 1, sizeof(*op->to));
         if (op->to == NULL) {
             return false;
@@ -85,6 +98,10 @@ free_op(agent_op *op)
     }
 }
 
+/*
+ * Nothing that needs undoing is done before the last allocation has succeeded: the op joins
+ * agent->ops, is counted and takes its reference to the call behind that.
+ */
 agent_op *
 agent_op_new(tutti_agent *agent, tutti_rpc_call *call, const agent_request *request,
              agent_answer_fn answer)
@@ -101,6 +118,10 @@ agent_op_new(tutti_agent *agent, tutti_rpc_call *call, const agent_request *requ
     op->options = request->options;
     op->lock_set.loop = agent->control;
     op->enqueued_ns = tutti_clock_ns();
+    /*
+     * The client may leave an async call at once, so that call's gRPC deadline says nothing about
+     * how long the op may take.
+     */
     op->deadline_ns = tutti_clock_deadline(op->enqueued_ns, request->options.timeout_ms,
                                            request->options.async ? TUTTI_TIMERS_NEVER
                                                                   : tutti_rpc_call_deadline(call),
@@ -117,7 +138,10 @@ agent_op_new(tutti_agent *agent, tutti_rpc_call *call, const agent_request *requ
 
 /* ------------------------------------------------------------------------------ resolve */
 
-/* The bytes of an inline argument become a tensor of their own. */
+/*
+ * The bytes of an inline argument become a host tensor of the op, which no handle names. Sizes are
+ * compared before memory is asked for, so a false header costs no memory.
+ */
 static tutti_code
 keep_inline(agent_op *op, agent_request *request, tutti_error *err)
 {
@@ -145,14 +169,22 @@ keep_inline(agent_op *op, agent_request *request, tutti_error *err)
     return code;
 }
 
-/* Has the op a result that may be one new tensor? */
+/* A barrier and a send have no result; every other op may make one new tensor. */
 static bool
 makes_output(tutti_coll_kind kind)
 {
     return kind != TUTTI_COLL_BARRIER && kind != TUTTI_COLL_SEND;
 }
 
-/* Find what is named: the same tensor as input and output is one exclusive use. */
+/*
+ * Locks for one input and one output. The same tensor as both is one exclusive lock: two locks of
+ * one op would wait for each other for ever. Both names are resolved before they are compared, as a
+ * handle and a name may mean the same tensor.
+ *
+ * A new output gets its entry now, although its shape may be unknown until another rank says it: so
+ * the caller of an async op has the handle at once, and a later op may name it and waits in line. A
+ * broadcast without an output overwrites its input at receivers, and makes none.
+ */
 static tutti_code
 lock_tensors(agent_op *op, const agent_request *request, tutti_error *err)
 {
@@ -194,7 +226,10 @@ lock_tensors(agent_op *op, const agent_request *request, tutti_error *err)
     return code;
 }
 
-/* The input of an op whose outputs are a list, and are in the lock set. */
+/*
+ * The input of an op that makes a list. The outputs are in the lock set already, all exclusive, so
+ * the input may be none of them.
+ */
 static tutti_code
 lock_input(agent_op *op, const agent_request *request, tutti_error *err)
 {
@@ -244,6 +279,10 @@ take_one(agent_op *op, agent_request *request, tutti_error *err)
     return lock_input(op, request, err);
 }
 
+/*
+ * The result is inline when that was asked for, or when an inline input has no named output: a
+ * caller that sends bytes wants bytes. The work comes last, as only it would have to be taken back.
+ */
 tutti_code
 agent_op_take(agent_op *op, agent_request *request, tutti_error *err)
 {

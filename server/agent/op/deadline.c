@@ -1,6 +1,8 @@
 /*
- * Ops in line have deadlines too: their caller is told when the time is up. They keep their place,
- * for the other ranks may have counted them. Control loop.
+ * Deadlines of ops in line. The engine watches only ops that were posted to it. An op that still
+ * waits here for a tensor, for its group or for an op before it has a timer of this file. When the
+ * timer expires, the caller is told, and the op keeps its place with the error: the other ranks may
+ * have counted it, and they are told when its turn comes (refuse_posted in post.c). Control loop.
  */
 #include "server/agent/op/deadline.h"
 
@@ -11,7 +13,10 @@
 #include "server/agent/state/op.h"
 #include "server/agent/state/state.h"
 
-/* Behind the engine's own word, when it has got the op just now. */
+/*
+ * The engine's own deadline error is better: it names the rank that did not call the op. When an op
+ * goes to the engine just before its deadline, these 5 ms let the engine speak first.
+ */
 #define LATER_NS (5 * TUTTI_NS_PER_MS)
 
 static const char *
@@ -26,7 +31,11 @@ why_waiting(const agent_op *op)
     return "an earlier op of the group has not begun yet";
 }
 
-/* Its caller is told now. */
+/*
+ * The op fails in its place, and a sync caller is told now instead of at the op's turn. `answered`
+ * keeps agent_op_end_early from answering a second time. An op of a Backward has no caller, and an
+ * async op's error is told by Wait.
+ */
 static void
 fail_in_line(agent_op *op, const tutti_error *err)
 {
@@ -53,6 +62,10 @@ on_late(tutti_timer *timer)
                          op->group->name, tutti_coll_kind_name(op->op.args.kind),
                          (unsigned)op->agent->rank, why_waiting(op));
     fail_in_line(op, &err);
+    /*
+     * A failed op does not wait for the back-off, so it may be able to go now. Last: it may free
+     * both.
+     */
     agent_group_dispatch(op->group);
 }
 
@@ -72,6 +85,10 @@ agent_op_unwatch(agent_op *op)
     }
 }
 
+/*
+ * The agent cannot go on with anything (it is cut off from the coordinator). Posted ops are failed
+ * in the engine, on all ranks. The dispatch may free a group, so the next node is read before it.
+ */
 void
 agent_ops_give_up(tutti_agent *agent, const tutti_error *err)
 {

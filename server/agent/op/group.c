@@ -1,6 +1,22 @@
 /*
- * Groups as the agent knows them: asked for at the coordinator when they are first named, with a
- * line of ops that take their turns in the order in which they came.
+ * Groups as this agent knows them, and the line of ops in front of each. Control loop.
+ *
+ * A group is made when a call first names it, and the coordinator is asked what it is. Its ops wait
+ * in `queue` meanwhile, in the order of the calls, and later until they are ready (locks), until a
+ * Backward before them is over, or for the back-off. agent_group_dispatch gives the engine all that
+ * may go, and only from the head of the line: so the order of the calls on this rank is the order
+ * of the ops in the group, on which MPI-like matching depends.
+ *
+ *   asking, coll == NULL     the coordinator is being asked; ops wait
+ *   coll != NULL             open: ops go to the engine
+ *   !asking, coll == NULL    unknown, deleted, or its world has changed. Ops that still wait for a
+ *                            lock fail when they get it; when the line is empty, the group is freed
+ *
+ * So agent_group_dispatch may free the group: callers touch it no more, and loops over
+ * agent->groups read the next node before they call it.
+ *
+ * The coordinator, or a member, may go away at any time: what runs is the engine's to fail. What is
+ * in line waits for news for a short time (back-off, below) or fails with the reason that is known.
  */
 #include "server/agent/op/group.h"
 
@@ -53,7 +69,10 @@ agent_group_of(tutti_agent *agent, const char *name, tutti_error *err)
     return group;
 }
 
-/* An op that is next and may go; NULL when it has to wait. */
+/*
+ * The head of the line, if it may go; NULL when it has to wait. is_backing_off comes last since it
+ * starts the timer that looks again.
+ */
 static agent_op *
 next_op(agent_group *group)
 {
@@ -66,6 +85,10 @@ next_op(agent_group *group)
     return op->ready && !is_backing_off(group, op) ? op : NULL;
 }
 
+/*
+ * Fail what is in line. The line is moved to a list of our own first: end_early runs hooks that may
+ * add ops to this queue, and those must not be failed with the others.
+ */
 void
 agent_group_fail_before(agent_group *group, uint64_t since_ns, const tutti_error *err)
 {
@@ -81,7 +104,12 @@ agent_group_fail_before(agent_group *group, uint64_t since_ns, const tutti_error
             tutti_list_add(&group->queue, &op->link);
             continue;
         }
-        if (!op->ready) { /* in line for a tensor: fails when its turn comes there */
+        if (!op->ready) {
+            /*
+             * A lock set in line may not be released before its on_ready has run (table.h): the
+             * task may be on its way. The op fails when its turn comes there; on_claimed dispatches
+             * it then.
+             */
             op->failed = true;
             op->err = *err;
             tutti_list_add(&group->queue, &op->link);
@@ -91,7 +119,11 @@ agent_group_fail_before(agent_group *group, uint64_t since_ns, const tutti_error
     }
 }
 
-/* Ops may outlive their group: they end without it. A Sync knows them by its name all the same. */
+/*
+ * Ops in the engine may outlive their group: they end without it. A Sync of the group by name has
+ * to know them still, so each gets a copy of the name. Done here and not for each op that comes, so
+ * ops that end before their group (nearly all) pay nothing.
+ */
 static void
 forget_running(agent_group *group)
 {
@@ -111,6 +143,10 @@ fail_queue(agent_group *group, const tutti_error *err)
     agent_group_fail_before(group, 0, err);
 }
 
+/*
+ * The last of the group on this agent. The engine forgets its own part when the ops in it have
+ * ended.
+ */
 static void
 drop_group(agent_group *group)
 {
@@ -124,7 +160,10 @@ drop_group(agent_group *group)
     free(group);
 }
 
-/* The engine has stopped, and its groups with it: nothing can be told to anybody. */
+/*
+ * The engine has stopped, and its groups with it: no other rank can be told. `pumping` keeps the
+ * ends of these ops from dispatching the same group again, from inside of the loop.
+ */
 static void
 end_stopped(agent_group *group)
 {
@@ -136,7 +175,10 @@ end_stopped(agent_group *group)
     group->pumping = false;
 }
 
-/* Messages are not counted, and need not wait for a Backward. */
+/*
+ * Sends and receives are matched by peer and tag and have no numbers, so they may pass a Backward
+ * that holds the line. They may not pass each other: the first that is not ready ends the loop.
+ */
 static void
 pass_messages(agent_group *group)
 {
@@ -157,7 +199,12 @@ pass_messages(agent_group *group)
     }
 }
 
-/* Give the engine whatever may go, in order. Not from inside itself: a launched op may end at once.
+/*
+ * Give the engine whatever may go, in order. May free the group.
+ *
+ * `pumping` makes this function not re-entrant: a launched op may be refused and end inside of
+ * launch, and its end calls hooks that dispatch again. The outer loop sees what they would have
+ * done.
  */
 void
 agent_group_dispatch(agent_group *group)
@@ -174,6 +221,10 @@ agent_group_dispatch(agent_group *group)
     group->pumping = true;
     while (group->coll != NULL && (op = next_op(group)) != NULL) {
         if (op->barriers && !op->failed) {
+            /*
+             * A Backward has reached the head. Its place stays there until the Backward takes it
+             * out, and holds back all collectives behind it; it posts its own ops past the line.
+             */
             op->agent->hooks->place_reached(op);
             pass_messages(group);
             break;
@@ -191,6 +242,11 @@ agent_group_dispatch(agent_group *group)
     }
 }
 
+/*
+ * The op gets its place. The first op of an unknown group asks the coordinator. `pumping` is set
+ * around that: the question may fail at once, and agent_group_unknown would free the group under
+ * our feet.
+ */
 void
 agent_group_add(agent_group *group, agent_op *op)
 {
@@ -205,7 +261,10 @@ agent_group_add(agent_group *group, agent_op *op)
     agent_group_dispatch(group);
 }
 
-/* It is open, and was asked for again. */
+/*
+ * The group was open and was asked for again, after a time without the coordinator. Another id
+ * means that it was deleted and made anew meanwhile: ops of the old one end, and the next op asks.
+ */
 static void
 check_known(agent_group *group, uint64_t id)
 {
@@ -214,6 +273,10 @@ check_known(agent_group *group, uint64_t id)
     }
 }
 
+/*
+ * From now on the numbers of later ops are not known: nobody can say how many ops the Backward
+ * makes.
+ */
 void
 agent_group_add_slot(agent_op *hold)
 {
@@ -222,6 +285,10 @@ agent_group_add_slot(agent_op *hold)
     agent_group_add(hold->group, hold);
 }
 
+/*
+ * The engine's number is the truth, as it counts ops at the post. The ops in line are numbered from
+ * there, in their order.
+ */
 void
 agent_group_count_again(agent_group *group)
 {
@@ -253,6 +320,10 @@ agent_group_unhold(agent_op *hold)
     }
 }
 
+/*
+ * The coordinator's answer. The agent may have begun to leave, or its engine may have stopped,
+ * since it asked: then the group is not opened any more.
+ */
 void
 agent_group_known(agent_group *group, uint64_t id, uint64_t epoch, const uint32_t *ranks,
                   uint32_t count)
@@ -280,7 +351,10 @@ agent_group_known(agent_group *group, uint64_t id, uint64_t epoch, const uint32_
     agent_group_dispatch(group);
 }
 
-/* Nobody counts ops of a group that we are not in: its ops just fail. */
+/*
+ * This rank is in no such group, or the question failed. The ops in line simply fail: no other rank
+ * counts ops of this rank in that group. Numbers begin again, should the group come to exist.
+ */
 void
 agent_group_unknown(agent_group *group, const tutti_error *err)
 {
@@ -297,6 +371,10 @@ agent_group_unknown(agent_group *group, const tutti_error *err)
     agent_group_dispatch(group);
 }
 
+/*
+ * The latest deadline of the ops that still wait. The question to the coordinator is asked for as
+ * long as one of them has time.
+ */
 uint64_t
 agent_group_waits_until(const agent_group *group)
 {
@@ -314,6 +392,10 @@ agent_group_waits_until(const agent_group *group)
     return until > now ? until : 0;
 }
 
+/*
+ * The coordinator was away and is back. Groups may have been deleted meanwhile, and the news of it
+ * is lost. "world" cannot be deleted; its changes come with the session.
+ */
 void
 agent_groups_check(tutti_agent *agent)
 {
@@ -330,6 +412,10 @@ agent_groups_check(tutti_agent *agent)
     }
 }
 
+/*
+ * Ops in the engine go on until they end, or fail there (tutti_coll_group_close); those in line
+ * fail now. agent_group_unknown frees the group when nothing is left in line.
+ */
 void
 agent_group_deleted(tutti_agent *agent, const char *name)
 {
@@ -345,7 +431,10 @@ agent_group_deleted(tutti_agent *agent, const char *name)
     agent_group_unknown(group, &err);
 }
 
-/* The engine has stopped: its groups are gone, ours are only names. */
+/*
+ * The engine has stopped and every op has ended: groups are only names. The flight recorder's dump
+ * names them, so it is written before.
+ */
 void
 agent_groups_free(tutti_agent *agent)
 {
@@ -367,6 +456,10 @@ agent_groups_free(tutti_agent *agent)
 
 #define LOOK_AGAIN_NS (10 * TUTTI_NS_PER_MS)
 
+/*
+ * One timer serves two waits: the head of the line backs off, or the world of an elastic job waits
+ * for its running ops (change_ns). The second excludes the first, as no op begins during it.
+ */
 static void
 on_backoff(tutti_timer *timer)
 {
@@ -381,6 +474,10 @@ on_backoff(tutti_timer *timer)
     }
 }
 
+/*
+ * Look every 10 ms whether the running ops have ended: no event tells it, and the wait is a second
+ * at most.
+ */
 void
 agent_group_watch(agent_group *group)
 {
@@ -389,6 +486,12 @@ agent_group_watch(agent_group *group)
                                tutti_clock_ns() + LOOK_AGAIN_NS);
 }
 
+/*
+ * Must the head of the line wait for news (AGENT_BACKOFF_NS in group.h)? Starts the timer that
+ * looks again if so. Two reasons: some member was lost, and this call is younger than 250 ms; or
+ * this process is fresh, and the others may not know its epoch yet (settled_ns). A failed op does
+ * not wait: it will only be refused, for which no member is needed.
+ */
 static bool
 is_backing_off(agent_group *group, const agent_op *op)
 {
@@ -424,7 +527,14 @@ agent_group_has(const agent_group *group, uint32_t rank)
     return false;
 }
 
-/* The group may be gone, so it is looked for; most ends are successes with nothing broken. */
+/*
+ * An op's end is the only proof that a group works, or does not. A success clears `broken`, a lost
+ * or leaving rank sets it; other errors say nothing about members. The group is looked for by its
+ * engine handle, because the op may have outlived it.
+ *
+ * agent->broken is true while any group is, so that ends of ops cost nothing when nothing is
+ * broken.
+ */
 void
 agent_groups_note_end(tutti_agent *agent, const agent_op *op)
 {
@@ -447,6 +557,7 @@ agent_groups_note_end(tutti_agent *agent, const agent_op *op)
     agent->broken = any;
 }
 
+/* The coordinator says that a rank is lost, perhaps before any op has noticed. */
 void
 agent_groups_note_lost(tutti_agent *agent, uint32_t rank)
 {
@@ -466,6 +577,10 @@ agent_groups_note_lost(tutti_agent *agent, uint32_t rank)
 
 #define SETTLE_NS TUTTI_NS_PER_S
 
+/*
+ * The engine tells the members of this group the number of our last op in it: later ones fail for
+ * all of them by the same name (docs/decisions/0014). An announcement is good for one epoch.
+ */
 static void
 say_leaving(agent_group *group)
 {
@@ -474,6 +589,10 @@ say_leaving(agent_group *group)
     }
 }
 
+/*
+ * The announcement comes first: from then on this rank begins no op of the group, and the ops in
+ * line end without a number. Every member has the same last number of this rank.
+ */
 bool
 agent_groups_leave(tutti_agent *agent)
 {
@@ -495,7 +614,13 @@ agent_groups_leave(tutti_agent *agent)
     return any;
 }
 
-/* A rank is back: its groups begin a new epoch, and count from one again. */
+/*
+ * A rank has come back: its groups begin a new epoch and count ops from 1 again. The order matters.
+ * Ops in line that are older than the back-off fail with EPOCH_CHANGED, as a call of the old epoch
+ * on another rank would have; younger ones waited for this news and stay, as the first of the new
+ * epoch. Then the engine fails what runs and starts to count anew, and the ops in line are numbered
+ * behind that.
+ */
 void
 agent_groups_renew(tutti_agent *agent, uint32_t rank, uint64_t epoch)
 {
@@ -526,6 +651,10 @@ agent_groups_renew(tutti_agent *agent, uint32_t rank, uint64_t epoch)
     }
 }
 
+/*
+ * The world of an elastic job, if this epoch is news to it. In a job of fixed size, "world" is
+ * renewed like any other group.
+ */
 static agent_group *
 find_world(tutti_agent *agent, uint64_t epoch)
 {
@@ -537,6 +666,10 @@ find_world(tutti_agent *agent, uint64_t epoch)
     return changes ? group : NULL;
 }
 
+/*
+ * A member has left politely: ops that it took part in can still end, so they get SETTLE_NS before
+ * the world changes. No op begins meanwhile (is_backing_off).
+ */
 bool
 agent_world_settles(tutti_agent *agent, uint64_t epoch)
 {
@@ -551,6 +684,10 @@ agent_world_settles(tutti_agent *agent, uint64_t epoch)
     return true;
 }
 
+/*
+ * "world" is another group from now on, with another id, so that ops of two memberships never meet.
+ * Ops in line that came within the back-off stay, and the coordinator is asked for its ranks.
+ */
 void
 agent_world_changed(tutti_agent *agent, uint64_t epoch, const char *why)
 {
@@ -563,7 +700,11 @@ agent_world_changed(tutti_agent *agent, uint64_t epoch, const char *why)
     group->change_ns = 0;
     (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "EPOCH_CHANGED",
                          "group world: a member %s (epoch %" PRIu64 "): call again", why, epoch);
-    tutti_coll_group_renew(group->coll, epoch); /* what runs fails by that name */
+    tutti_coll_group_renew(group->coll, epoch);
+    /*
+     * Behind the renewal: a close alone would fail what runs with NO_GROUP, and the caller must
+     * read EPOCH_CHANGED.
+     */
     tutti_coll_group_close(group->coll);
     group->coll = NULL;
     group->broken = false;

@@ -1,12 +1,14 @@
-/*
- * Groups, asked of the coordinator.
- */
+/* Groups, asked of the coordinator. Control loop. */
 #ifndef TUTTI_SERVER_AGENT_OP_GROUP_LOOKUP_H
 #define TUTTI_SERVER_AGENT_OP_GROUP_LOOKUP_H
 
 #include "server/agent/state/types.h"
 
-/* Until it has answered: agent_group_known, agent_group_unknown. */
+/*
+ * Ask until the coordinator has answered, or no op in line has time left; then agent_group_known or
+ * agent_group_unknown is called, perhaps before this returns. The group may be gone by the time of
+ * the answer: it is looked for by name.
+ */
 void agent_wire_get_group(agent_group *group);
 
 #endif

@@ -1,4 +1,9 @@
-/* What a name stands for, asked of the coordinator. */
+/*
+ * GetGroup: what a group's name stands for, asked of the coordinator. Control loop.
+ *
+ * A question holds the group's name and not the group: the group may be freed, and another one of
+ * the same name made, before the answer comes. The answer is right for either of them.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +43,11 @@ on_again(tutti_timer *timer)
                                      group_ask, coord_request));
 }
 
-/* The coordinator is away, or does not answer: it may come back. */
+/*
+ * Only when the coordinator is away or does not answer, which may pass; a refusal is final. For a
+ * group that is open there is no hurry: the question whether it still exists is asked until it is
+ * answered. For one that is not, it is asked while an op in line has time.
+ */
 static bool
 may_ask_again(const group_ask *self, agent_group *group, const tutti_error *err)
 {
@@ -57,6 +66,10 @@ fail_answer(tutti_error *err)
     return TUTTI_FAIL(err, TUTTI_INTERNAL, "the coordinator's answer has no group");
 }
 
+/*
+ * Ranks come as a list or, for large groups, as spans. A coordinator that answers without a group,
+ * or with more ranks than a job may have, is not believed.
+ */
 static void
 read_group(agent_group *group, tutti_rpc_message *response)
 {
@@ -83,7 +96,10 @@ read_group(agent_group *group, tutti_rpc_message *response)
     free(unpacked);
 }
 
-/* No op wants to know any more, or there is another reason. */
+/*
+ * The ops' time is up: TIMEOUT says what they waited for, instead of the deadline of a call that
+ * their caller has never heard of.
+ */
 static void
 give_up(agent_group *group, const tutti_error *err)
 {
@@ -109,6 +125,7 @@ on_group(void *arg, tutti_rpc_message *response, const tutti_error *err)
         agent_coordinator_request_later(&self->coord_request, on_again);
         return;
     }
+    /* Frees `self`; only `group` is used from here on. */
     agent_coordinator_request_end(&self->coord_request);
     if (group != NULL && err != NULL) {
         give_up(group, err);
@@ -117,7 +134,10 @@ on_group(void *arg, tutti_rpc_message *response, const tutti_error *err)
     }
 }
 
-/* Not beyond the time of the ops that want to know; when it is up for all, this fails at once. */
+/*
+ * Not beyond the time of the ops that want to know. When it is up for all of them, the call fails
+ * at once, and they with it.
+ */
 static uint64_t
 deadline_of(const agent_group *group)
 {

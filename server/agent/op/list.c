@@ -1,6 +1,16 @@
 /*
- * Ops that take or make lists of tensors: what a call brings, and what is in it when its turn has
- * come.
+ * Ops that take or make lists of tensors. The files of an op call this room at the same places as
+ * for one tensor: when the call comes (agent_list_take: copy or lock inputs, lock or make outputs),
+ * when the op's turn has come (agent_list_inputs, agent_list_results), and at its end.
+ *
+ * When the number of results is known at the call, the new results have entries in the op's own
+ * lock set and their handles can be told at once. Else (a receiver of a broadcast list, a gather of
+ * lists) they are made when another rank has said how many there are, in the lock set list->made:
+ * on the thread that runs the engine. Nobody can wait for such a new entry, so it is granted at
+ * once.
+ *
+ * Control loop, but for on_list and what it calls. Then the op's list belongs to the engine's
+ * thread.
  */
 #include "server/agent/op/list.h"
 
@@ -26,6 +36,10 @@ fail_memory(size_t count, tutti_error *err)
     return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu tensors", count);
 }
 
+/*
+ * One element more than asked for: calloc of zero bytes may return NULL. A caller that finds one of
+ * the arrays NULL frees all by agent_list_free.
+ */
 static agent_list *
 new_list(size_t inputs)
 {
@@ -61,12 +75,18 @@ agent_list_free(agent_op *op)
     op->list = NULL;
 }
 
+/* The bytes, rounded up to a multiple of ALIGNMENT. */
 static uint64_t
 is_list_aligned(uint64_t bytes)
 {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+/*
+ * One allocation for all inline tensors of a list: a list may have thousands of small ones, and
+ * each allocation of a space costs a call. The limit of a message is checked with each step, so the
+ * sums cannot overflow.
+ */
 tutti_code
 agent_list_share(const agent_op *op, tutti_coll_tensor *tensors, uint32_t count, tutti_tensor **ret,
                  tutti_error *err)
@@ -96,6 +116,7 @@ agent_list_share(const agent_op *op, tutti_coll_tensor *tensors, uint32_t count,
 
 /* ------------------------------------------------------------------------------ its coming */
 
+/* The payload has the tensors' bytes one behind the other, without the padding of the memory. */
 static tutti_code
 read_payload(agent_op *op, const agent_request *request, tutti_error *err)
 {
@@ -170,7 +191,11 @@ find_same(const tutti_lock_set *lock_set, const tutti_lock *lock)
     return NULL;
 }
 
-/* An output may be the input in its own place, and else none of the tensors named before it. */
+/*
+ * An output may be the input at the same place of the list (in-place), and else none of the tensors
+ * named before it: two locks of one op on one tensor would wait for each other. `same->exclusive`
+ * is true when the tensor is already an output.
+ */
 static tutti_code
 lock_output(agent_op *op, uint32_t at, const char *handle, tutti_lock **ret, tutti_error *err)
 {
@@ -212,7 +237,10 @@ lock_outputs(agent_op *op, const agent_request *request, tutti_error *err)
     return code;
 }
 
-/* New results have handles from the beginning, when their number is known. */
+/*
+ * New results get their entries here when their number is known: a coalesced op makes one for each
+ * input. What comes from a root has the root's number.
+ */
 static tutti_code
 make_outputs(agent_op *op, tutti_error *err)
 {
@@ -261,6 +289,10 @@ check_list_request(const agent_request *request, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * Locks must not move once they are made (op->in points to one), so room for all of them is made
+ * first: inputs, given outputs, one new output for each input, and one single output.
+ */
 static tutti_code
 prepare_list(agent_op *op, const agent_request *request, tutti_error *err)
 {
@@ -282,6 +314,7 @@ prepare_list(agent_op *op, const agent_request *request, tutti_error *err)
     return tutti_table_reserve(&op->lock_set, (uint32_t)locks, err);
 }
 
+/* On failure the new entries are dropped; their locks are released by agent_op_start. */
 tutti_code
 agent_list_take(agent_op *op, agent_request *request, tutti_error *err)
 {
@@ -329,7 +362,8 @@ take_input(agent_op *op, uint32_t i, tutti_error *err)
     return agent_take_list_axis(&op->op.args, list->axes[i], &list->in[i], err);
 }
 
-/* A list may be given by itself, or with one tensor: then that stays what it is. */
+/* A list replaces the single input: args.spec is that of its first tensor. Without a list nothing
+ * changes. */
 tutti_code
 agent_list_inputs(agent_op *op, tutti_error *err)
 {
@@ -389,7 +423,10 @@ fill_new(agent_op *op, uint32_t i, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* The number of results was not known before. */
+/*
+ * out_locks had room for the number of outputs that the request named; the real number is known
+ * now.
+ */
 static tutti_code
 make_room_list(agent_list *list, uint32_t count, tutti_error *err)
 {
@@ -404,7 +441,11 @@ make_room_list(agent_list *list, uint32_t count, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* Handles for such results: nobody can be in line for them. */
+/*
+ * Entries for results whose number another rank has said. Owner and lease are those of the call.
+ * The lock set is acquired in any case: release_op releases it, and the entries that were made
+ * before a failure are dropped by settle_list.
+ */
 static tutti_code
 make_late(agent_op *op, uint32_t count, tutti_error *err)
 {
@@ -456,8 +497,10 @@ place_each(agent_op *op, uint32_t count, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* The shapes are known: already when the op is launched, or later from other ranks, on the thread
- * that runs the engine. */
+/*
+ * The shapes are known: when the op is launched, or later from other ranks (on_list). An error here
+ * refuses the op for the whole group, before data is moved.
+ */
 static tutti_code
 place_list(agent_op *op, const tutti_spec *specs, uint32_t count, tutti_error *err)
 {
@@ -492,7 +535,10 @@ on_list(tutti_coll_op *engine_op, const tutti_spec *specs, uint32_t count, tutti
     return place_list(tutti_container_of(engine_op, agent_op, op), specs, count, err);
 }
 
-/* A root's list stands for its results, unless it named others. */
+/*
+ * A broadcasting root that named no outputs keeps its input tensors as results: no memory, no copy.
+ * They are the caller's, so they count as given.
+ */
 static tutti_code
 place_of_root(agent_op *op, const tutti_spec *specs, uint32_t count, tutti_error *err)
 {
@@ -514,6 +560,10 @@ place_of_root(agent_op *op, const tutti_spec *specs, uint32_t count, tutti_error
     return TUTTI_OK;
 }
 
+/*
+ * A receiver learns number and shapes from the root; a rank that gives a list of parts learns those
+ * of the others. Both get them by on_list.
+ */
 tutti_code
 agent_list_results(agent_op *op, tutti_error *err)
 {
@@ -540,6 +590,7 @@ agent_list_results(agent_op *op, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ what is said */
 
+/* The specs are those of the tensors, when they exist: a given output keeps its dimensions. */
 agent_output *
 agent_list_outputs(const agent_op *op, uint32_t *ret_count)
 {
@@ -570,6 +621,11 @@ agent_list_outputs(const agent_op *op, uint32_t *ret_count)
     return outputs;
 }
 
+/*
+ * The padding between the results is squeezed out in place. memmove: a result may overlap the place
+ * that it goes to. Afterwards list->out[].data is not valid any more; nobody reads it behind the
+ * end.
+ */
 uint64_t
 agent_list_pack(agent_list *list)
 {

@@ -1,7 +1,22 @@
 /*
- * A call that becomes an op: its tensors are claimed when it comes, it waits for its turn in its
- * group, and then it is given to the engine. A call that has to be refused still takes its turn, so
- * that every rank counts alike and the others hear why.
+ * The life of an op, from the request to the last free. A call becomes an agent_op when it comes
+ * in: the op takes its locks, its place in the group's queue and its number at that moment, so the
+ * order of the calls is the order of the ops. A call that this rank has to refuse takes its place
+ * too (docs/decisions/0002): the other ranks count it, and they get its error.
+ *
+ * Threads. The control loop owns every agent_op. The one exception is agent_op_on_done, which runs
+ * on the thread that runs the engine (the engine's own, or the control loop inside
+ * tutti_coll_post). Between agent_op_move(POSTED) and the task `ended`, `failed`, `err`, `ended_ns`
+ * and the results belong to that thread. The control loop reads them only in agent_op_finish:
+ * posting the task orders the writes before the reads.
+ *
+ * The end has three parts, in this order: agent_op_on_done answers the caller; agent_op_on_released
+ * says that neither the engine nor the network uses the op's memory; agent_op_finish, as a task,
+ * releases locks and frees. A lock released before on_released would give memory to the next op
+ * while a peer may still read or write it.
+ *
+ * A dead rank, a deadline and a vanished caller all reach this file as an error of on_done. Only
+ * ops that are not posted are failed here (on_cancel, and deadline.c).
  */
 #include "server/agent/op/op.h"
 
@@ -32,17 +47,24 @@
 
 /* ------------------------------------------------------------------------------ the end */
 
+/* The caller has never heard of this handle, so nobody else can delete the tensor. */
 static void
 forget_result(agent_op *op, char *handle)
 {
     tutti_error err;
 
     if (handle[0] != '\0') {
+        /*
+         * An error is ignored: a lease that ended, or a client that listed the tensors, may have
+         * deleted it.
+         */
         (void)tutti_table_delete(op->agent->table, &handle, 1, &err); /* may be gone already */
     }
 }
 
-/* New ones only: the others were there before. */
+/*
+ * Only tensors that this op made: tensors that the caller named as outputs existed before the op.
+ */
 static void
 forget_results(agent_op *op)
 {
@@ -55,8 +77,15 @@ forget_results(agent_op *op)
 }
 
 /*
- * The op and its call end in any order. A caller learns the handle of a new result from the answer
- * alone: when that did not reach it, the result goes.
+ * Frees the op when both have ended: the op (OVER) and its call (call_over). They end in any order,
+ * since the answer leaves from the engine's thread and on_call_end is a task of the control loop.
+ *
+ * A caller learns the handle of a new result from the answer alone. If the answer did not reach the
+ * caller, the result is deleted, unless the op has a token: then the answer is kept, and a caller
+ * that comes again within --retry-window gets it (answers.c).
+ *
+ * An async op has no call any more at this point: agent_op_answer_async has answered and dropped
+ * it.
  */
 static void
 release_op_memory(agent_op *op)
@@ -88,6 +117,10 @@ on_call_end(tutti_rpc_call *call, void *self)
     release_op_memory(op);
 }
 
+/*
+ * Gives back all that the op holds but its own memory, which the end of the call may still need.
+ * The locks go first of the resources: the next op in line for a tensor may begin at once.
+ */
 static void
 release_op(agent_op *op)
 {
@@ -98,7 +131,14 @@ release_op(agent_op *op)
     tutti_tensor_unref(op->inline_out);
     op->agent->ops_live--;
     agent_client_leave(&op->agent->clients, op->client);
+    /*
+     * The op may live on until its call is over, and must not count against the client a second
+     * time.
+     */
     op->client = NULL;
+    /*
+     * Behind ops_live--: an agent that leaves looks here whether this was the last op (shutdown.c).
+     */
     op->agent->hooks->op_over(op->agent);
     agent_list_free(op);
     free(op->meta);
@@ -109,7 +149,11 @@ release_op(agent_op *op)
     agent_op_move(op, AGENT_OP_OVER);
 }
 
-/* The same for a list. */
+/*
+ * As settle_output, for each tensor of a list. `told` is true when the handles existed from the
+ * beginning, so an async caller has them in its answer. When the number of results was unknown, the
+ * handles are in list->made, and nobody has heard of them.
+ */
 static void
 settle_list(agent_op *op)
 {
@@ -126,7 +170,17 @@ settle_list(agent_op *op)
     }
 }
 
-/* Results that nobody was told of go; those that somebody may name keep the error. */
+/*
+ * What becomes of a result tensor that the op made:
+ *
+ *   failed, async, has a result  the caller has the handle already: the tensor stays and keeps the
+ *                                error, so a Get or an op on it fails for the same reason
+ *   failed, or no result here    nobody has the handle: the entry is dropped. Calls that wait for
+ *                                its lock get "the tensor was never written"
+ *   succeeded, sync              op->handle is kept, for the case that the answer is lost
+ *
+ * A caller's own output tensor is not touched: its bytes may be half written, as in MPI.
+ */
 static void
 settle_output(agent_op *op)
 {
@@ -145,7 +199,18 @@ settle_output(agent_op *op)
     }
 }
 
-/* On the control loop: the op is over in every sense. */
+/*
+ * The op is over in every sense. Control loop; for an op that ran, as the task that
+ * agent_op_on_released posts. The order matters:
+ *
+ * - settle_output comes before works and Syncs are told: a caller that hears of the end may name
+ *   the result at once.
+ * - record_end comes before the locks are released: it reads the tensors' specs, which the next op
+ *   in line may change.
+ * - agent_work_done takes `outputs` and `meta` out of the op, so it comes before release_op frees.
+ * - agent_answers_settle comes after settle_output, which writes op->handle.
+ * - release_op_memory is last, as it may free the op.
+ */
 void
 agent_op_finish(agent_op *op)
 {
@@ -174,6 +239,11 @@ on_ended(tutti_rpc_task *task)
     agent_op_finish(tutti_container_of(task, agent_op, ended));
 }
 
+/*
+ * The answer's contents. The thread that runs the engine: it reads the table under the table's
+ * lock, and the rest is the op's own. An op with a new tensor fills `handle`, an inline one
+ * `payload`.
+ */
 static void
 fill_result(agent_op *op, agent_op_result *result)
 {
@@ -202,7 +272,12 @@ fill_result(agent_op *op, agent_op_result *result)
     }
 }
 
-/* What came with the tensor, for a Wait: the engine forgets it. */
+/*
+ * A copy of the sender's user_meta for a later Wait: the engine's own copy is valid until
+ * on_released only. Not needed by a sync op, whose answer is written before that. Without memory
+ * the result comes without its user_meta; the op has succeeded on all ranks and cannot fail any
+ * more.
+ */
 static void
 keep_meta(agent_op *op)
 {
@@ -221,7 +296,11 @@ keep_meta(agent_op *op)
     op->meta_size = kept == NULL ? 0 : meta.size;
 }
 
-/* Before anybody hears of the end. */
+/*
+ * Before anybody hears of the end: a caller that hears of it may use the results at once. An output
+ * that already existed loses the error that an earlier failed op has left on it.
+ *
+ */
 static void
 take_results(agent_op *op)
 {
@@ -240,8 +319,15 @@ take_results(agent_op *op)
     keep_meta(op);
 }
 
-/* The thread that runs the engine, which may be the control loop inside tutti_coll_post
- * (coll/coll.h): the caller is answered from it, without a task for another thread. */
+/*
+ * The engine's word that the op has ended. It runs on the thread that runs the engine, which may be
+ * the control loop inside tutti_coll_post (coll/coll.h). The caller is answered from here: a task
+ * for the control loop would add a wake-up of another thread to every op's latency.
+ *
+ * `told` is stored with sequential consistency, after the results and the record are written:
+ * backward_queue.c reads it on the control loop to tell an op whose caller may know of the end (and
+ * may so have called Backward because of it) from one that runs.
+ */
 void
 agent_op_on_done(tutti_coll_op *engine_op, const tutti_error *err)
 {
@@ -260,6 +346,7 @@ agent_op_on_done(tutti_coll_op *engine_op, const tutti_error *err)
     }
     agent_op_record_ended(op);
     atomic_store(&op->told, true);
+    /* Its call was answered when it had its place; agent_op_finish tells those who Wait. */
     if (op->options.async) {
         return;
     }
@@ -272,6 +359,11 @@ agent_op_on_done(tutti_coll_op *engine_op, const tutti_error *err)
     op->answer(op->call, &result);
 }
 
+/*
+ * The thread that runs the engine. Locks, lists and works are the control loop's, so the rest of
+ * the end is a task there. The op must not be touched after the post: the control loop may free it
+ * at once.
+ */
 void
 agent_op_on_released(tutti_coll_op *engine_op)
 {
@@ -281,7 +373,12 @@ agent_op_on_released(tutti_coll_op *engine_op)
     tutti_rpc_loop_post(op->agent->control, &op->ended);
 }
 
-/* It never came to the engine: answer, and let the others know when it had a place in the order. */
+/*
+ * The op ends without having run in the engine. Control loop. The caller is answered here unless it
+ * has its answer already: an async op has its place's answer (a Wait tells the error), and an op
+ * whose time was up in line was answered by deadline.c. refuse_posted (post.c) has told the other
+ * ranks before, where the group counts the op.
+ */
 void
 agent_op_end_early(agent_op *op, const tutti_error *err)
 {
@@ -297,6 +394,10 @@ agent_op_end_early(agent_op *op, const tutti_error *err)
 
 /* ------------------------------------------------------------------------------ its coming */
 
+/*
+ * The lock set is granted. The op may not be the first in line, so the group decides what goes
+ * next.
+ */
 static void
 on_claimed(tutti_lock_set *lock_set)
 {
@@ -306,7 +407,17 @@ on_claimed(tutti_lock_set *lock_set)
     agent_group_dispatch(op->group);
 }
 
-/* The caller went away. When only its time is up, the engine's own deadline says it better. */
+/*
+ * The caller went away, or the server drains. Control loop, at most once.
+ *
+ * A call's gRPC deadline and the op's own one end at the same moment. The engine's deadline gives
+ * the better error, since it asks the other ranks where they stand. So within 5 ms of the deadline
+ * this does nothing, and the engine (or deadline.c) ends the op.
+ *
+ * A posted op is cancelled in the engine, which fails it on all ranks. An op in line keeps its
+ * place with its error, because the other ranks may have counted it; it ends when its turn comes.
+ * No dispatch is needed: an op is not held back by its own failure.
+ */
 static void
 on_cancel(tutti_rpc_call *call, void *self)
 {
@@ -334,7 +445,14 @@ on_cancel(tutti_rpc_call *call, void *self)
     }
 }
 
-/* Before it has a place in any order: nobody else hears of it. */
+/*
+ * Checks that come before the call has a place in any order. The other ranks never hear of a call
+ * that is refused here, so only conditions belong here that the caller can see on this rank alone:
+ * the agent is not open, a limit, a bad name, a number that does not fit.
+ *
+ * The number is not checked while a Backward is in line (`barriers`): how many ops it makes is not
+ * known. The number is then checked by the engine at the post (op->expect).
+ */
 static tutti_code
 admit_op(tutti_agent *agent, const agent_request *request, agent_group **ret_group,
          tutti_error *err)
@@ -365,7 +483,10 @@ admit_op(tutti_agent *agent, const agent_request *request, agent_group **ret_gro
     return TUTTI_OK;
 }
 
-/* New tensors, which need an owner? Nobody else pays for finding out who calls. */
+/*
+ * Can the op make new tensors? They are labelled with the caller's identity and lease, and reading
+ * those from the call's metadata costs time that other ops need not spend.
+ */
 static bool
 may_make(const agent_request *request)
 {
@@ -373,6 +494,11 @@ may_make(const agent_request *request)
            request->output_count == 0 && request->args.kind != TUTTI_COLL_BARRIER;
 }
 
+/*
+ * From request to place in line. Control loop; the request is borrowed until this returns. Each
+ * outcome answers the call exactly once: a repeated answer, a refusal without a place, or the end
+ * of the op.
+ */
 void
 agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
                agent_answer_fn answer)
@@ -401,6 +527,10 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
     if (agent_answers_expect(op, request, &op->err) != TUTTI_OK ||
         (may_make(request) && agent_lock_own(&op->lock_set, call, &op->err) != TUTTI_OK) ||
         agent_op_take(op, request, &op->err) != TUTTI_OK) {
+        /*
+         * Refused, but it keeps its place in the group (docs/decisions/0002). It holds no tensor
+         * meanwhile: later calls on the same tensors need not wait for it.
+         */
         op->failed = true;
         tutti_table_release(agent->table, &op->lock_set);
         agent_list_free(op);
@@ -416,7 +546,13 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
     op->group = group;
     agent_op_record_enqueued(op);
     agent_group_changed(group);
+    /*
+     * In line for all locks at once, on the thread on which calls come: so two ops can never wait
+     * for each other's tensors. When it is not granted now, on_claimed follows as a task of this
+     * loop, so not before this function has returned.
+     */
     op->ready = tutti_table_acquire(agent->table, &op->lock_set);
+    /* A refused async op is answered like a sync one: it has no work that could tell the error. */
     if (!op->options.async || op->failed) {
         tutti_rpc_call_set_user(call, op);
         tutti_rpc_call_on_cancel(call, on_cancel);
@@ -424,8 +560,13 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
     } else {
         agent_op_answer_async(op);
     }
+    /*
+     * An op that goes to the engine at once has the engine's deadline and needs no timer of its
+     * own.
+     */
     if (!op->ready || group->coll == NULL || !tutti_list_empty(&group->queue)) {
         agent_op_watch(op);
     }
+    /* Last: it may launch, end and free the op, and free the group. */
     agent_group_add(group, op);
 }

@@ -1,5 +1,15 @@
-/* An op whose turn has come: what can be wrong on this rank alone shows here, or it goes to the
- * engine. */
+/*
+ * An op whose turn has come: its locks are granted and all ops before it have been given to the
+ * engine. Everything that can be wrong on this rank alone (an unknown rank, shapes, devices,
+ * memory) is found here, before the engine exchanges signatures; such an op is refused to the whole
+ * group under its number (refuse_posted).
+ *
+ * Control loop, but for on_spec, which the engine calls when a receiver learns the shape.
+ *
+ * An op between agent_op_move(POSTED) and the return of tutti_coll_post may end inside the post, on
+ * this thread: its on_done is called and `ended` posted before tutti_coll_post returns. The op
+ * itself is freed by that task, so it may be read after the post; its results may not be changed.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -21,7 +31,13 @@
 #include "server/agent/tensor/table.h"
 #include "tensor/space.h"
 
-/* Memory for a result, under its handle or for the answer. */
+/*
+ * Memory for a result that the op makes itself. Control loop, or the engine's thread by on_spec:
+ * the table and the space have locks of their own.
+ *
+ * A message has a limit, and an inline result is checked against it before any byte is moved. The
+ * ops of a Backward (on_end) keep their inline results in this process, so the limit is not theirs.
+ */
 static tutti_code
 make_output(agent_op *op, const tutti_spec *spec, tutti_error *err)
 {
@@ -46,7 +62,11 @@ make_output(agent_op *op, const tutti_spec *spec, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* The thread that runs the engine (see op.h): a receiver learns what comes. */
+/*
+ * A receiver learns dtype and shape from the sender or root. The thread that runs the engine
+ * (op.h). An error here refuses the op for the whole group: without memory at one receiver, no
+ * rank's data has been touched yet.
+ */
 static tutti_code
 on_spec(tutti_coll_op *engine_op, const tutti_spec *spec, tutti_error *err)
 {
@@ -55,12 +75,17 @@ on_spec(tutti_coll_op *engine_op, const tutti_spec *spec, tutti_error *err)
     if (op->op.output == NULL) {
         return make_output(op, spec, err);
     }
-    if (op->op.args.kind == TUTTI_COLL_SCATTER) { /* others have told what they can take */
+    /*
+     * A scatter's receiver gets a part, whose shape is known only now. Other receivers have put
+     * their output's spec into their signature (take_destination), so the verdict has checked it.
+     */
+    if (op->op.args.kind == TUTTI_COLL_SCATTER) {
         return agent_check_output(&tutti_table_tensor(op->agent->table, op->out)->spec, spec, err);
     }
     return TUTTI_OK;
 }
 
+/* A rank of the job becomes a group rank. Linear: a caller states one rank for one op. */
 static tutti_code
 translate_rank(const agent_op *op, uint32_t *rank, const char *reason, tutti_error *err)
 {
@@ -78,7 +103,10 @@ translate_rank(const agent_op *op, uint32_t *rank, const char *reason, tutti_err
                           "rank %" PRId32 " is not in group %s", (int32_t)*rank, op->group->name);
 }
 
-/* The rank in our place of another block of consecutive group ranks. */
+/*
+ * The rank that stands in our place in another block of consecutive group ranks: pipeline stages,
+ * say, of which each has size / count ranks.
+ */
 static tutti_code
 find_in_block(const agent_op *op, uint32_t *ret_peer, tutti_error *err)
 {
@@ -119,7 +147,10 @@ translate_posted(agent_op *op, tutti_error *err)
                                : translate_rank(op, &args->root, "BAD_ROOT", err);
 }
 
-/* What is in the tensor that is given; none for receivers. */
+/*
+ * An input whose op has failed has no bytes: the op is refused with the error of the op that should
+ * have written it, so the first cause travels through a chain of async ops.
+ */
 static tutti_code
 take_input(agent_op *op, tutti_error *err)
 {
@@ -138,7 +169,10 @@ take_input(agent_op *op, tutti_error *err)
     return code == TUTTI_OK ? agent_list_inputs(op, err) : code;
 }
 
-/* What a receiver has stated as its output is what it insists on. */
+/*
+ * A receiver that named its output insists on that shape: the spec goes into this rank's signature
+ * with count_only, so the verdict compares dtype and element count, and dimensions may differ.
+ */
 static tutti_code
 take_destination(agent_op *op, tutti_error *err)
 {
@@ -181,7 +215,10 @@ take_output(agent_op *op, const tutti_spec *result, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* What a rank gives and gets may depend on who it is. */
+/*
+ * What a rank gives and gets depends on whether it is the root. Before the place is looked for:
+ * what a receiver names as input is ignored, so its device does not count either.
+ */
 static void
 take_role(agent_op *op)
 {
@@ -201,7 +238,11 @@ take_role(agent_op *op)
     }
 }
 
-/* Make the op what the engine wants: everything that can be wrong on this rank alone shows here. */
+/*
+ * Fill `op->op`. The order is one of dependencies: ranks before roles, specs before axes, roles
+ * before destinations, all tensors before the device, the device before memory for results, and
+ * results before records, which name them.
+ */
 static tutti_code
 prepare_posted(agent_op *op, tutti_error *err)
 {
@@ -236,7 +277,11 @@ prepare_posted(agent_op *op, tutti_error *err)
     return code == TUTTI_OK ? op->agent->hooks->record_begin(op, &result, err) : code;
 }
 
-/* An async op is answered when it has its place: handles and work id are good from now on. */
+/*
+ * An async op is answered when it has its place in the order: handles and work id are valid from
+ * now on, although the tensors may have no shape yet. The answer is noted for repeats before it
+ * leaves, so a caller that loses the answer and comes again finds it.
+ */
 void
 agent_op_answer_async(agent_op *op)
 {
@@ -260,7 +305,11 @@ agent_op_answer_async(agent_op *op)
     op->call = NULL;
 }
 
-/* The group counts it all the same, and the others get its error. */
+/*
+ * The group counts the refused op, and the others get its error under that number
+ * (docs/decisions/0002). A send or receive has no number, and no other rank counts it: only its
+ * caller is told.
+ */
 static void
 refuse_posted(agent_op *op, const tutti_error *why)
 {
@@ -268,6 +317,10 @@ refuse_posted(agent_op *op, const tutti_error *why)
 
     if (!agent_op_is_p2p(op)) {
         op->sequence = tutti_coll_refuse(op->group->coll, 0, why);
+        /*
+         * Progress as the coordinator hears it: this rank has come to the op, so it is not the one
+         * that others wait for.
+         */
         op->group->entered = op->sequence;
         agent_group_note_end(op->group, op);
     }
@@ -277,6 +330,10 @@ refuse_posted(agent_op *op, const tutti_error *why)
     agent_op_end_early(op, &err);
 }
 
+/*
+ * Post the op, or refuse it. An op that has failed in line (a refusal, its deadline, its caller)
+ * comes here too: its turn is the moment at which the others may be told under the right number.
+ */
 void
 agent_op_launch(agent_op *op)
 {
@@ -300,6 +357,10 @@ agent_op_launch(agent_op *op)
         refuse_posted(op, &err);
         return;
     }
+    /*
+     * Nothing has failed. From the move on, the engine's thread may write to the op, so what this
+     * thread needs (`said`, the running list, the record) is set before the post.
+     */
     op->op.deadline_ns = op->deadline_ns;
     op->op.on_done = agent_op_on_done;
     op->op.on_released = agent_op_on_released;
@@ -313,6 +374,7 @@ agent_op_launch(agent_op *op)
         agent_op_record_posted(op);
     }
     if (code != TUTTI_OK) {
+        /* OP_LIMIT or OUT_OF_SEQUENCE: the engine has not taken it, and no callback will come. */
         tutti_list_remove(&op->link);
         refuse_posted(op, &err);
     }
@@ -320,7 +382,10 @@ agent_op_launch(agent_op *op)
 
 /* ------------------------------------------------------------------------------ place */
 
-/* One more tensor of the op: it has to be where the others are. NULL is fine. */
+/*
+ * One more tensor of the op: it has to be in the same space as those before it. Transfers between
+ * devices are never made silently, as they cost more than most ops. NULL is fine.
+ */
 static tutti_code
 add_tensor(agent_op *op, const tutti_tensor *tensor, tutti_error *err)
 {
@@ -368,7 +433,11 @@ find_place(const agent_group *group)
     return group->placed == group->epoch ? group->place : NULL;
 }
 
-/* Communicators are the group's, so its ops do not change from one GPU to another. */
+/*
+ * NCCL communicators belong to a group and a GPU. A group whose ops changed from one GPU to another
+ * would need a second communicator, whose making is itself a collective that other ranks do not
+ * know they have to join. So the first collective of an epoch fixes the GPU.
+ */
 static tutti_code
 keep_place(const agent_op *op, tutti_error *err)
 {
@@ -387,6 +456,10 @@ keep_place(const agent_op *op, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * Which of the engine's device backends runs the op. A GPU without one (tutti-nccl.so was not
+ * found) holds tensors and runs no ops.
+ */
 static tutti_code
 take_backend(agent_op *op, tutti_error *err)
 {
@@ -410,7 +483,11 @@ take_backend(agent_op *op, tutti_error *err)
     return agent_op_is_p2p(op) ? TUTTI_OK : keep_place(op, err);
 }
 
-/* Where an op happens that names no tensor: where the group's others do, if that is a GPU. */
+/*
+ * Where results of an op go that names no tensor of this rank, such as a broadcast's receiver: on
+ * the GPU on which the group's other ops run, else on the first device of --device. An inline
+ * result is always in host memory, as it becomes part of a message.
+ */
 static tutti_space *
 default_place(const agent_op *op)
 {
@@ -423,7 +500,10 @@ default_place(const agent_op *op)
     return home == op->agent->space || place == NULL || agent_op_is_p2p(op) ? home : place;
 }
 
-/* What a receiver of a broadcast gives is ignored, so it may be anywhere. */
+/*
+ * What a receiver of a broadcast names as input is ignored, so it may be on any device: `gives` is
+ * false there. A new output has no tensor yet and follows the others.
+ */
 tutti_code
 agent_op_find_place(agent_op *op, tutti_error *err)
 {

@@ -1,6 +1,4 @@
-/*
- * Where an op happens (its device, and where its new results go), and how its result is posted.
- */
+/* The device of an op, and of its new results. agent_op_launch, which posts the op, is in op.h. */
 #ifndef TUTTI_SERVER_AGENT_OP_POST_H
 #define TUTTI_SERVER_AGENT_OP_POST_H
 

@@ -1,4 +1,14 @@
-/* Calls that wait for all ops this agent was given before them. All on the control loop. */
+/*
+ * Sync: a call that ends when all ops that came to this agent before it have ended, of one group or
+ * of all. Control loop.
+ *
+ * Ops are numbered as they come (op->number), so "before it" is a comparison with the last number
+ * at the time of the call; no list of ops is kept. `missing` counts those that still live. Each op
+ * that ends is shown to every Sync (agent_sync_op_ended), so the cost is ops times waiting Syncs.
+ *
+ * A Sync ends exactly once: by its last op, its timer, its caller's going, or the agent's drain.
+ * Each of these runs on the control loop and frees the struct, so none of them can meet another.
+ */
 #include "server/agent/op/sync.h"
 
 #include <inttypes.h>
@@ -28,7 +38,10 @@ typedef struct sync_call {
     agent_sync_result result;
 } sync_call;
 
-/* Also when the group is gone by now; "" = of a Backward. */
+/*
+ * An op may outlive its group, which was deleted: the name was copied then. Without that, a Sync of
+ * the group would count such an op as missing and never see it end. "" = an op of a Backward.
+ */
 static const char *
 op_group_name(const agent_op *op)
 {
@@ -42,6 +55,10 @@ is_awaited(const sync_call *sync, const agent_op *op)
            (sync->group[0] == '\0' || strcmp(sync->group, op_group_name(op)) == 0);
 }
 
+/*
+ * The user pointer is cleared before the answer: on_cancel may still be delivered for this call,
+ * and finds NULL then.
+ */
 static void
 end_sync(sync_call *sync, const tutti_error *err)
 {
@@ -184,6 +201,7 @@ agent_sync_op_ended(tutti_agent *agent, const agent_op *op)
         if (!is_awaited(sync, op)) {
             continue;
         }
+        /* Only the first error is told; the others are counted. */
         if (op->failed && sync->result.failed++ == 0) {
             sync->result.err = op->err;
         }
@@ -194,6 +212,7 @@ agent_sync_op_ended(tutti_agent *agent, const agent_op *op)
     }
 }
 
+/* The agent stops: calls that wait must end before the server can. */
 void
 agent_sync_drain(tutti_agent *agent)
 {

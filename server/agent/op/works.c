@@ -1,8 +1,15 @@
 /*
- * Works: async ops by their ids, and the calls that wait for them. All on the control loop.
+ * Works: async ops by their ids, and the calls (Wait, Test) that ask for them. Control loop.
  *
  * A work lives while its op runs, and is remembered afterwards until --works-max newer ones have
- * finished: waiting again is fine.
+ * finished, so a caller may wait for the same work again. Work numbers are never given twice, and
+ * the id has the incarnation, so an id of a former process is told apart from one that was
+ * forgotten.
+ *
+ * A call that waits is an agent_wait with one link in the list of each work that it names. It pins
+ * these works: a pinned work is not forgotten, since the answer will read it. A work named twice in
+ * one call has two links and two pins. Whatever ends a wait (the last work, the timer, the caller's
+ * going, the drain) runs on this thread and unlinks all of them at once in free_wait.
  */
 #include "server/agent/op/works.h"
 
@@ -36,6 +43,7 @@ agent_works_open(tutti_agent *agent, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* `finished` is initialised for each work, so removing one that runs (at close) is fine. */
 static void
 forget_work(struct agent_works *works, agent_work *work)
 {
@@ -97,6 +105,7 @@ agent_works_count(const tutti_agent *agent)
 
 /* ------------------------------------------------------------------------------ finding */
 
+/* The incarnation decides first: a number of another process may by chance be one of ours. */
 tutti_code
 agent_work_find(const tutti_agent *agent, const char *name, agent_work **ret, tutti_error *err)
 {
@@ -139,6 +148,10 @@ agent_work_is_pinned(const tutti_agent *agent, uint64_t number)
 
 /* ------------------------------------------------------------------------------ finishing */
 
+/*
+ * Moved, not copied: the op is about to be freed. A failed op tells no outputs; its `meta` may be
+ * what it was to send, so that stays with the op, which frees it.
+ */
 static void
 take_work_list(agent_work_status *status, agent_op *op)
 {
@@ -176,6 +189,11 @@ fill_status(agent_work_status *status, agent_op *op)
     }
 }
 
+/*
+ * First all waits that this work completes are answered, then old works are forgotten: the answers
+ * read the works, this one included. Pinned works are skipped, so more than --works-max may be
+ * remembered while calls wait for them.
+ */
 void
 agent_work_done(agent_work *work, agent_op *op)
 {
@@ -216,7 +234,10 @@ check_works_count(size_t count, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* How they stand, as one array. NULL: no memory. */
+/*
+ * Copies of the structs, not of what they point to: the answer is packed before this thread does
+ * anything else.
+ */
 static agent_work_status *
 gather_works(const tutti_agent *agent, const uint64_t *numbers, size_t count)
 {
@@ -229,6 +250,7 @@ gather_works(const tutti_agent *agent, const uint64_t *numbers, size_t count)
     return statuses;
 }
 
+/* The user pointer is cleared, since on_cancel may still come for the call. */
 static void
 free_wait(agent_wait *wait)
 {
@@ -265,6 +287,7 @@ agent_wait_end(agent_wait *wait, const tutti_error *err)
     free_wait(wait);
 }
 
+/* Name up to 8 works that still run: a caller that waits for 1000 needs to know which. */
 static void
 on_expiry(tutti_timer *timer)
 {
@@ -342,8 +365,15 @@ join_works(agent_wait *wait, char *const *works, size_t count, tutti_error *err)
         wait->numbers[i] = work->number;
         tutti_list_init(&wait->links[i].of_work);
         tutti_list_add(&work->waits, &wait->links[i].of_work);
+        /*
+         * Also a link in a work that is done: agent_work_done will not look at it again, and
+         * free_wait removes it with the others.
+         */
         work->pins++;
         wait->missing += work->status.done ? 0 : 1;
+        /*
+         * Behind the link, so that free_wait undoes exactly what was done when the next id is bad.
+         */
         wait->count++;
     }
     return TUTTI_OK;
@@ -376,6 +406,7 @@ agent_works_wait(tutti_agent *agent, tutti_rpc_call *call, char *const *works, s
     }
 }
 
+/* As a Wait that ends at once, done or not. */
 void
 agent_works_test(tutti_agent *agent, tutti_rpc_call *call, char *const *works, size_t count,
                  agent_statuses_fn answer)

@@ -1,6 +1,4 @@
-/*
- * Async ops: how they stand, and calls that wait for them.
- */
+/* Async ops: how they stand, and calls that wait for them. Control loop. */
 #ifndef TUTTI_SERVER_AGENT_OP_WORKS_H
 #define TUTTI_SERVER_AGENT_OP_WORKS_H
 
@@ -28,11 +26,18 @@ typedef struct agent_work_status {
     uint64_t elapsed_us;
 } agent_work_status;
 
+/* Before the services open; close frees all works, when no call waits any more. */
 tutti_code agent_works_open(tutti_agent *agent, tutti_error *err);
 void agent_works_close(tutti_agent *agent);
+/*
+ * A work for an op that begins, with an id of its own. It belongs to the agent: whoever made it
+ * must see to it that agent_work_done follows, or it is remembered as running until the agent ends.
+ */
 tutti_code agent_work_new(tutti_agent *agent, agent_work **ret_work, tutti_error *err);
 void agent_work_name(const agent_work *work, char ret_name[AGENT_WORK_SIZE]);
-void agent_work_done(agent_work *work, agent_op *op); /* takes `outputs` and `meta` of the op */
+/* The op has ended: keep its outcome, answer calls that waited for it, forget the oldest finished
+ * works beyond --works-max. Takes `outputs` and `meta` of an op that succeeded. */
+void agent_work_done(agent_work *work, agent_op *op);
 uint64_t agent_works_count(const tutti_agent *agent);
 
 /* Writes the answer of a Wait or Test: by the wire file. */

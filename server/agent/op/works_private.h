@@ -4,6 +4,8 @@
 
 #include "server/agent/op/works.h"
 
+/* Running: status.done is false, `finished` is in no list. Done: in works->finished, until it is
+ * forgotten, which needs pins == 0. */
 struct agent_work {
     tutti_map_node by_number;
     unsigned char key[8];
@@ -30,6 +32,8 @@ typedef struct agent_wait_link {
     agent_wait *wait;
 } agent_wait_link;
 
+/* A Wait or Test. `missing` of the first `count` works are not done. numbers[i] and links[i] are of
+ * the same work, and each counts one pin of it. */
 struct agent_wait {
     tutti_list_node link;
     tutti_agent *agent;
@@ -50,9 +54,10 @@ struct agent_wait {
  */
 tutti_code agent_work_find(const tutti_agent *agent, const char *name, agent_work **ret,
                            tutti_error *err);
-agent_work *agent_work_is_pinned(const tutti_agent *agent, uint64_t number); /* so it is there */
+/* The work with that number, which the caller has pinned: so it has not been forgotten. */
+agent_work *agent_work_is_pinned(const tutti_agent *agent, uint64_t number);
 
-/* Answer, or say why not, and free it. */
+/* Answer the call with how all of its works stand (err is NULL), or with err, and free the wait. */
 void agent_wait_end(agent_wait *wait, const tutti_error *err);
 
 #endif

@@ -1,3 +1,11 @@
+/*
+ * The flight recorder's ring. One mutex, which begin and change leave locked for the caller to fill
+ * the entry in place: no copy, and no entry that is half written in a reader's eyes. Ops write some
+ * hundred bytes under it; a reader takes a page of entries at a time, so no op waits long.
+ *
+ * An entry is addressed by its record_id. When 4096 newer ops have come, it is overwritten, and
+ * agent_flight_change returns NULL: an op that is older than that is no longer recorded.
+ */
 #include "server/agent/record/flight.h"
 
 #include <inttypes.h>
@@ -33,6 +41,7 @@ agent_flight_free(agent_flight *flight)
     }
 }
 
+/* Never fails: the place of the oldest entry is taken, whatever became of its op. */
 agent_flight_entry *
 agent_flight_begin(agent_flight *flight)
 {

@@ -1,7 +1,14 @@
 /*
- * The flight record as a file, when an op has failed and --flight-dir is given. A little later than
- * the failure, so that ops that fail together are in one record; by a thread of its own, since
- * disks may take their time and the control loop has none.
+ * The flight record as a file, when an op has failed and --flight-dir is given; in the format that
+ * readers of PyTorch's flight recorder take.
+ *
+ * Control loop: it waits a little, so that ops that fail together are in one record, takes a copy
+ * of all entries (snapshot), and hands it to a thread. The thread formats and writes, since disks
+ * may take their time and the control loop has none. At most one thread runs: `busy` is its last
+ * store, and the control loop joins it before it starts the next one, so path and shot are only
+ * written while no thread reads them.
+ *
+ * Failures are logged and otherwise ignored: a record must not make anything worse.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -21,11 +28,15 @@
 #include "server/agent/state/group.h"
 #include "server/agent/state/state.h"
 
+/*
+ * A failure usually fails several ops within some milliseconds; and a program that fails in a loop
+ * must not write a file for each.
+ */
 #define SOON_NS (100 * TUTTI_NS_PER_MS)
 #define AGAIN_NS TUTTI_NS_PER_S /* between one file and the next */
 #define PATH_SIZE 4096
 
-/* What one file is made of. */
+/* The contents of one file: made by the control loop, freed by the thread that has written it. */
 typedef struct snapshot {
     size_t count;
     uint64_t offset_ns; /* from our clock to 1970 */
@@ -91,6 +102,7 @@ ranks_text(const agent_group *group)
     return text;
 }
 
+/* Groups are named here and not by the thread: they belong to the control loop. */
 static json_t *
 write_head(const tutti_agent *agent)
 {
@@ -250,7 +262,9 @@ take_snapshot(const tutti_agent *agent)
     return shot;
 }
 
-/* The thread has done its work, or never began. */
+/*
+ * Joins a thread that is done or about to be. Blocks only where that is wanted: at the agent's end.
+ */
 static void
 wait_for_dump(struct agent_dump *self)
 {
@@ -267,6 +281,10 @@ arm_dump(struct agent_dump *self, uint64_t at_ns)
     tutti_rpc_loop_timer_start(self->agent->control, &self->timer, at_ns);
 }
 
+/*
+ * Without a thread it is written here: late is better than never, and the agent is in trouble
+ * anyway.
+ */
 static void
 on_due(tutti_timer *timer)
 {
@@ -305,6 +323,10 @@ agent_dump_soon(tutti_agent *agent)
                        : soon_ns);
 }
 
+/*
+ * What is due is written before the groups go, as it names them. on_due finds no thread busy: it
+ * was joined.
+ */
 void
 agent_dump_flush(tutti_agent *agent)
 {

@@ -1,4 +1,8 @@
-/* What ops write into the flight recorder. */
+/*
+ * What an op writes into the flight recorder, at five moments. Control loop, but for
+ * agent_op_record_ended, which runs on the thread that runs the engine before the caller is told: a
+ * caller that hears of a failure and asks for the record must find it there.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -32,6 +36,10 @@ agent_op_record_enqueued(agent_op *op)
     agent_flight_unlock(op->agent->flight);
 }
 
+/*
+ * Before the post, as the op may end inside of it, and its end must not be overwritten by its
+ * start.
+ */
 void
 agent_op_record_started(agent_op *op)
 {
@@ -59,7 +67,11 @@ agent_op_record_started(agent_op *op)
     agent_flight_unlock(op->agent->flight);
 }
 
-/* Where a Backward is about, the number is known here at the earliest. */
+/*
+ * The engine has numbered the op. It is the number that this agent expected, except where a
+ * Backward stood in line. Behind the post; the op may have ended, but is not freed (its `ended`
+ * task comes later).
+ */
 void
 agent_op_record_posted(agent_op *op)
 {
@@ -80,7 +92,7 @@ agent_op_record_posted(agent_op *op)
     }
 }
 
-/* What it made: how many tensors, and the first of them. */
+/* How many tensors the op made, and the spec of the first of them. */
 static uint32_t
 find_output(const agent_op *op, tutti_spec *ret_spec)
 {

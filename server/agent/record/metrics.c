@@ -1,4 +1,4 @@
-/* What is counted of ops, and the line of the log that each has. */
+/* Counters of ops that have ended, and one line of the log for each. Control loop. */
 #include "server/agent/record/metrics.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@ kind_of_metrics(const agent_op *op)
     return kind < AGENT_KINDS ? kind : 0;
 }
 
-/* What this rank gave. */
+/* The bytes that this rank gave, from the specs; the tensors may be other sizes on other ranks. */
 static uint64_t
 get_metrics_bytes(const agent_op *op)
 {
@@ -35,7 +35,7 @@ get_metrics_bytes(const agent_op *op)
     return bytes;
 }
 
-/* One line per op, for those who look for one of them in all agents' logs. */
+/* One line per op: a person can look for one op in the logs of all agents, by group and number. */
 static void
 log_op(const agent_op *op)
 {

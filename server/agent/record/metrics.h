@@ -1,5 +1,5 @@
 /*
- * What is counted of ops.
+ * Counters of ops that have ended.
  */
 #ifndef TUTTI_SERVER_AGENT_RECORD_METRICS_H
 #define TUTTI_SERVER_AGENT_RECORD_METRICS_H

@@ -1,4 +1,7 @@
-/* Where ops stand: what the coordinator is told when it changes. Control loop. */
+/*
+ * Where the ops of each group stand: counters that heartbeats compare (group->changes, told), and
+ * the group's last op. Control loop.
+ */
 #include "server/agent/record/progress.h"
 
 #include "base/os/clock.h"
@@ -21,6 +24,7 @@ agent_group_note_end(agent_group *group, const agent_op *op)
     agent_group_changed(group);
 }
 
+/* Failed ops also make the flight record due. */
 void
 agent_op_note_over(agent_op *op)
 {
@@ -34,6 +38,10 @@ agent_op_note_over(agent_op *op)
     }
 }
 
+/*
+ * `told` differs from `changes` wherever anything has ever happened, so a new session is told of
+ * every group that was used.
+ */
 void
 agent_progress_again(tutti_agent *agent)
 {

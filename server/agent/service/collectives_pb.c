@@ -1,4 +1,9 @@
-/* CollectivesService: requests become agent_requests, results become responses. */
+/*
+ * CollectivesService: requests become agent_requests, results become responses. Control loop;
+ * answers are written on the thread that runs the engine. What all ops have in common is in
+ * op_pb.c. The service takes open enums, as an unknown number must reach the group as a refused op
+ * (docs/decisions/0002).
+ */
 #include <inttypes.h>
 
 #include "base/error/fail.h"
@@ -101,6 +106,7 @@ on_barrier(tutti_rpc_call *call, void *self)
 
 /* ------------------------------------------------------------------------------ Send, Recv */
 
+/* The upper half of the tags is for the messages of gradients (autograd/grad_op.c). */
 static void
 read_tag(uint32_t tag, agent_request *request)
 {
@@ -126,7 +132,7 @@ answer_send(tutti_rpc_call *call, const agent_op_result *result)
     tutti_rpc_call_reply(call, &response.base, NULL);
 }
 
-/* Who that is shows when the group is known. */
+/* The peer is found when the group is known (find_in_block in op/post.c). */
 static void
 take_block(agent_request *request, int32_t offset, uint32_t count)
 {

@@ -1,4 +1,7 @@
-/* TensorsService.Copy: within a kind of memory, and from one to another. */
+/*
+ * TensorsService.Copy: a tensor's bytes to another tensor, within a kind of memory or between two.
+ * Bulk loop.
+ */
 #include <string.h>
 
 #include "base/error/fail.h"
@@ -13,7 +16,7 @@
 #include "tensor/space.h"
 #include "tutti/v1/tensors_service.pb-c.h"
 
-/* The last use, which is the first when a tensor is copied onto itself, is where it went. */
+/* The last lock is the target; there is one lock only when a tensor is copied onto itself. */
 static void
 answer_copy(agent_access *access)
 {
@@ -43,6 +46,7 @@ on_copied(agent_gpu_chunk *piece, const tutti_error *err)
     agent_gpu_chunk_free(piece);
 }
 
+/* The chunk has no bytes of its own: it only keeps the access until the device's copy has ended. */
 static void
 copy_staged(agent_access *access, tutti_tensor *from, tutti_tensor *to)
 {
@@ -112,6 +116,10 @@ check_copy(const agent_access *access, const Tutti__V1__CopyRequest *request, tu
     return agent_devices_find(access->agent, request->device, &space, err);
 }
 
+/*
+ * A copy onto itself is one exclusive lock; two of one call on one tensor would wait for each
+ * other.
+ */
 static tutti_code
 lock_copy_tensors(agent_access *access, const Tutti__V1__CopyRequest *request, tutti_error *err)
 {

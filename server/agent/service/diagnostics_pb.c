@@ -1,4 +1,7 @@
-/* DiagnosticsService: who the agent is, what it can do, what it holds. */
+/*
+ * DiagnosticsService: what the agent is, what it can do, what it holds. Control loop. Answers are
+ * limited in length (GROUPS_SHOWN), since an agent may know thousands of groups.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,6 +23,7 @@
 #define REDUCES TUTTI_REDUCE_PREMUL_SUM
 #define GROUPS_SHOWN 256
 
+/* protobuf-c has pointers that are not const; the text is packed at once and never written. */
 static char *
 get_diagnostics_text(const char *text)
 {

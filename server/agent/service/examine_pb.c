@@ -1,4 +1,8 @@
-/* DiagnosticsService.Examine: limits, addresses, and the ways to other ranks. */
+/*
+ * DiagnosticsService.Examine: limits, addresses, and the ways to other ranks. The request and the
+ * local facts are read on the control loop; the answer leaves from the thread that runs the engine,
+ * when the probe has ended. The self_check belongs to the probe from tutti_coll_probe on.
+ */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +26,7 @@
 #define RDMA_MAX 16
 #define RDMA_NAME_SIZE 64
 
-/* What an answer is made of. */
+/* One answer with the memory that it points to. */
 typedef struct self_check {
     tutti_agent *agent;
     tutti_rpc_call *call;
@@ -147,7 +151,10 @@ fill_self_check(self_check *self)
     fill_gpus(self);
 }
 
-/* The thread that runs the engine. */
+/*
+ * The thread that runs the engine, once. `reaches` is borrowed until this returns, and the response
+ * is packed before that.
+ */
 static void
 on_probed(void *arg, const tutti_coll_reach *reaches, size_t count)
 {

@@ -1,4 +1,8 @@
-/* DiagnosticsService.Explain and SetAlgorithms: which algorithms ops take. */
+/*
+ * DiagnosticsService.Explain and SetAlgorithms: which algorithm an op of a size would take, and
+ * why; and another choice. Control loop. The answer comes from the same functions by which ops
+ * choose (lib/coll/select), with what the group's last op has learned of its hosts.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,7 +121,10 @@ write_selection(wire_explanation *self, const tutti_selection *selection)
     tutti_text text = tutti_text_in(self->rule, sizeof(self->rule));
     size_t rule = 0;
     tutti_algorithm algorithm = tutti_selection_base(query);
-    /* But the first op of a group of many, which learns the hosts. */
+    /*
+     * Small data travels inside the agreement, but not with the first op of a group of more than
+     * two ranks: that op learns the hosts.
+     */
     const bool rides =
         (self->message.settled || query->ranks <= 2) && tutti_coll_host_rides(selection, query);
 

@@ -1,4 +1,8 @@
-/* DiagnosticsService.GetFlightRecord: a page of the flight recorder. */
+/*
+ * DiagnosticsService.GetFlightRecord: a page of the flight recorder. Control loop. Entries are
+ * copied under the recorder's lock (agent_flight_read) and made into messages without it. Groups go
+ * with the first page alone, limited by the ranks that they list.
+ */
 #include <stdlib.h>
 
 #include "base/error/fail.h"

@@ -1,4 +1,8 @@
-/* CollectivesService.Infer: an op's request, looked at as the op itself would be, and not run. */
+/*
+ * CollectivesService.Infer: an op's request, looked at as the op itself would be, and not run.
+ * Control loop. No lock is taken and no op is counted: shapes are those that tensors have now. It
+ * runs the same readers and the same inference as the op, so that both answer alike.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -11,7 +15,10 @@
 #include "server/agent/state/state.h"
 #include "server/agent/tensor/table.h"
 
-/* False: no op at all. */
+/*
+ * The pointers of the oneof share their place: message->op is whichever is set. False: no op at
+ * all.
+ */
 static bool
 read_op(const Tutti__V1__InferRequest *message, tutti_rpc_call *call, agent_request *request,
         tutti_spec *flat)
@@ -122,7 +129,7 @@ check_group(const Tutti__V1__InferRequest *message, uint32_t size, const agent_r
     return request->refused.code == TUTTI_OK ? TUTTI_OK : tutti_error_pass(err, &request->refused);
 }
 
-/* What comes out: one shape or a list of them. */
+/* The result of an inference: one shape or a list of them. */
 typedef struct inferred {
     bool is_list;
     uint32_t count;

@@ -1,4 +1,8 @@
-/* Lease of TensorsService: a stream that says nothing more than that its client lives. */
+/*
+ * TensorsService.Lease: a stream whose only meaning is that its client lives. Bulk loop. When it
+ * ends, whatever the reason (the client's connection broke, it took the call back, the agent
+ * stops), all tensors of the lease lose their handles; calls that use them end first.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -37,7 +41,7 @@ on_open(tutti_rpc_call *call, void *arg)
     tutti_rpc_call_finish(call, &err);
 }
 
-/* Its client has gone or wants no more, or the agent stops. */
+/* The client has gone or has ended the lease, or the agent stops: all of them end the stream. */
 static void
 on_cancel(tutti_rpc_call *call, void *arg)
 {

@@ -1,4 +1,5 @@
-/* Private to server/agent: methods in files of their own, for the files of their services. */
+/* Private to server/agent: handlers of methods (rpc/server.h) that have files of their own, for the
+ * tables of their services. They run on the loop of their service; `self` is the tutti_agent. */
 #ifndef TUTTI_SERVER_AGENT_SERVICE_METHODS_PB_H
 #define TUTTI_SERVER_AGENT_SERVICE_METHODS_PB_H
 

@@ -1,3 +1,11 @@
+/*
+ * What requests and responses of all ops have in common. Requests are read on the control loop;
+ * results are written on the thread that runs the engine.
+ *
+ * Nothing is refused here: what is wrong with a request is kept in request->refused, and the call
+ * takes its number in the group with that error (docs/decisions/0002). So readers go on behind an
+ * error, and whatever they leave must be safe to look at.
+ */
 #include "server/agent/service/op_pb.h"
 
 #include <inttypes.h>
@@ -8,6 +16,7 @@
 #include "server/agent/service/types_pb.h"
 #include "server/agent/state/request.h"
 
+/* The first error counts: later ones often follow from it. */
 void
 agent_request_refuse(agent_request *request, const tutti_error *err)
 {
@@ -65,12 +74,17 @@ agent_read_options(const Tutti__V1__OpOptions *options, agent_request *request)
     }
 }
 
+/* gRPC has sent the bytes. Any thread. */
 static void
 release_tensor(void *tensor)
 {
     tutti_tensor_unref(tensor);
 }
 
+/*
+ * The payload gets a reference of its own for gRPC, since the op may be freed before the answer has
+ * left.
+ */
 void
 agent_write_result(const agent_op_result *result, wire_result *ret)
 {
@@ -170,6 +184,10 @@ read_one_list(const Tutti__V1__TensorArg *message, agent_input *input, agent_req
     }
 }
 
+/*
+ * A list with one tensor for each rank is one op; other lists are coalesced, as many ops as
+ * tensors.
+ */
 static bool
 is_by_rank(const tutti_coll_args *args)
 {
@@ -230,6 +248,7 @@ agent_read_coalesced(bool said, agent_request *request)
     check_list(request, said, request);
 }
 
+/* A user_meta that is too large is not kept: the op copies what args.meta says. */
 void
 agent_read_meta(ProtobufCBinaryData meta, agent_request *request)
 {

@@ -11,8 +11,13 @@
 /* The call will be refused, with the first of these errors; its group hears of it. */
 void agent_request_refuse(agent_request *request, const tutti_error *err);
 
+/*
+ * Fields that several requests share. What is wrong goes to request->refused. The request borrows
+ * from the message and the call.
+ */
 void agent_read_input(const Tutti__V1__TensorArg *input, tutti_rpc_call *call,
                       agent_request *request);
+/* This op has an input on every rank. NO_INPUT */
 void agent_need_input(agent_request *request);
 void agent_read_options(const Tutti__V1__OpOptions *options, agent_request *request);
 
@@ -71,6 +76,10 @@ typedef struct wire_result {
     bool has_blob;
 } wire_result;
 
+/*
+ * `ret` borrows from `result`; a payload gets a reference that the blob's release gives back, so a
+ * blob that was written must be sent. agent_result_fini frees the rest. Any thread.
+ */
 void agent_write_result(const agent_op_result *result, wire_result *ret);
 void agent_result_fini(wire_result *result);
 

@@ -1,4 +1,7 @@
-/* CollectivesService: the ops that cut tensors into parts, join parts, or have a root. */
+/*
+ * CollectivesService: the ops that cut tensors into parts, join parts, or have a root. As
+ * collectives_pb.c.
+ */
 #include "base/error/fail.h"
 #include "server/agent/service/op_pb.h"
 #include "server/agent/state/request.h"

@@ -6,6 +6,10 @@
 
 #include "server/agent/agent.h"
 
+/*
+ * Add a service to agent->server, before the server starts. TensorsService is served on the bulk
+ * loop, all others on the control loop.
+ */
 void agent_add_tensors(tutti_agent *agent);     /* tensors_pb.c */
 void agent_add_collectives(tutti_agent *agent); /* collectives_pb.c */
 void agent_add_diagnostics(tutti_agent *agent); /* diagnostics_pb.c */

@@ -1,6 +1,10 @@
 /*
- * ShareGpu: a tensor on a GPU, opened by other processes. The stream is the share: it holds a
- * reference from its message to its end, so a process that dies gives back what it had.
+ * TensorsService.ShareGpu: a tensor on a GPU, opened by other processes. Bulk loop.
+ *
+ * The stream is the share. Until the handle is sent, `access` holds an exclusive lock, under which
+ * the tensor moves to memory of its own. From then on `tensor`, a reference without a lock, keeps
+ * the memory, and other calls may use the tensor. The stream's end drops it, so a process that dies
+ * gives back what it had.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -47,7 +51,10 @@ send_gpu_share(agent_access *access, const tutti_tensor *tensor, unsigned char *
     tutti_rpc_call_write(access->call, &response.base, NULL);
 }
 
-/* From here on the reference keeps the memory, and others may use the tensor. */
+/*
+ * The tensor has memory of its own, or the device failed. If the stream has ended meanwhile, on_end
+ * has given up the access, and only the chunk is left to be freed.
+ */
 static void
 on_owned(agent_gpu_chunk *piece, const tutti_error *err)
 {
@@ -136,6 +143,10 @@ on_open(tutti_rpc_call *call, void *arg)
     agent_access_go(self->access);
 }
 
+/*
+ * An access that was answered is about to end anyway. Without an access the share stands, and its
+ * end is this call's end.
+ */
 static void
 on_cancel(tutti_rpc_call *call, void *arg)
 {

@@ -1,4 +1,6 @@
-/* Share: a call that lets a client of this machine map a tensor. */
+/*
+ * TensorsService.Share: lets a client of this machine map a tensor. Bulk loop. docs/decisions/0015.
+ */
 #include <string.h>
 
 #include "base/error/fail.h"
@@ -54,7 +56,11 @@ check_share(const tutti_agent *agent, const Tutti__V1__ShareRequest *request, tu
     return TUTTI_OK;
 }
 
-/* All uses before it have ended then: the bytes may move to memory of their own. */
+/*
+ * An exclusive lock: all calls before this one have ended at its turn, so the bytes may move to
+ * memory of their own. The lock ends with the answer; the client keeps its reads apart from ops by
+ * itself.
+ */
 void
 agent_on_share(tutti_rpc_call *call, void *self)
 {

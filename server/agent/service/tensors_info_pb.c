@@ -1,4 +1,10 @@
-/* Stat and List: what a person sees of tensors, as messages. */
+/*
+ * Stat and List: what a person sees of tensors, as messages. Bulk loop. Nothing is locked: an entry
+ * is read at one moment under the table's mutex.
+ *
+ * A page goes on behind the number of the last tensor of the page before, so tensors that come or
+ * go meanwhile neither repeat nor hide others.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,11 @@
-/* TensorsService: the messages of calls that make, read, write and list tensors. */
+/*
+ * TensorsService: the messages of calls that make, read, write and list tensors. Bulk loop.
+ *
+ * Each call makes an access (transfer/access.h), fills its lock set and goes in line; its turn_
+ * function answers when the locks are granted. A call that is refused before it is in line leaves
+ * no trace: new entries are dropped with the access. Requests stay valid until the call is
+ * answered, so they are read again at the turn instead of being copied.
+ */
 #include <inttypes.h>
 
 #include "base/error/fail.h"
@@ -70,7 +77,7 @@ answer_put(agent_access *access, const tutti_tensor *tensor)
     agent_access_drop(access);
 }
 
-/* Of a device's memory. */
+/* The bytes are on the GPU. The chunk is freed last: it holds a reference to the access. */
 static void
 on_put_copied(agent_gpu_chunk *piece, const tutti_error *err)
 {
@@ -84,6 +91,10 @@ on_put_copied(agent_gpu_chunk *piece, const tutti_error *err)
     agent_gpu_chunk_free(piece);
 }
 
+/*
+ * The spec is compared with the tensor at the turn, since `into` may have been replaced while the
+ * call was in line.
+ */
 static void
 turn_put(agent_access *access)
 {
@@ -108,6 +119,7 @@ turn_put(agent_access *access)
     answer_put(access, tensor);
 }
 
+/* Before memory is made: a message whose header and payload disagree costs nothing. */
 static tutti_code
 check_payload(const tutti_spec *spec, size_t got, tutti_error *err)
 {
@@ -155,7 +167,10 @@ on_put(tutti_rpc_call *call, void *self)
 
 /* ------------------------------------------------------------------------------ Get */
 
-/* NULL: no bytes. */
+/*
+ * blob: NULL = no bytes. It holds a reference of its own, so the tensor stays locked until gRPC has
+ * sent it, though the call's reference is dropped here.
+ */
 static void
 answer_get(agent_access *access, const tutti_tensor *tensor, const tutti_rpc_blob *blob)
 {
@@ -169,7 +184,7 @@ answer_get(agent_access *access, const tutti_tensor *tensor, const tutti_rpc_blo
     agent_access_drop(access);
 }
 
-/* Of a device's memory. */
+/* The blob takes the chunk, which is freed when gRPC has let go of the bytes. */
 static void
 on_get_copied(agent_gpu_chunk *piece, const tutti_error *err)
 {
@@ -233,6 +248,7 @@ on_get(tutti_rpc_call *call, void *self)
 
 /* ------------------------------------------------------------------------------ Delete */
 
+/* Without waiting: calls that hold or await the tensor keep it until they end. */
 static void
 on_delete(tutti_rpc_call *call, void *self)
 {

@@ -1,4 +1,7 @@
-/* TracersService: tapes by name; Backward's gradients as messages. */
+/*
+ * TracersService: tapes by name, and Backward's gradients as messages. Control loop, which owns the
+ * tapes.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +36,10 @@ on_create(tutti_rpc_call *call, void *self)
     tutti_rpc_call_reply(call, &response.base, NULL);
 }
 
-/* What the handles name, before any of it is attached. */
+/*
+ * All handles are looked up before any is attached, so that a bad one leaves the tape as it was. A
+ * tensor without a shape cannot be a leaf: its dtype is checked here and not at Backward.
+ */
 static tutti_code
 look_up_tracer(tutti_agent *agent, const Tutti__V1__AttachRequest *request, tutti_table_info *infos,
                tutti_error *err)
@@ -102,6 +108,7 @@ on_attach(tutti_rpc_call *call, void *self)
     tutti_rpc_call_reply(call, &response.base, NULL);
 }
 
+/* Not while a Backward reads the tape: its nodes point to the records. */
 static void
 on_clear(tutti_rpc_call *call, void *self)
 {

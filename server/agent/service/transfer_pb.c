@@ -1,4 +1,10 @@
-/* Upload and Download: tensors of any size in chunks. */
+/*
+ * Upload and Download: the messages of streams of chunks. Bulk loop. transfer/ has what they do.
+ *
+ * The user pointer of a call is its access, from on_open to on_end; NULL where there was no memory.
+ * stream_on_end is the last callback: it stops the timer, frees chunks, ends the parts of the same
+ * tensor, and gives up the call's reference.
+ */
 #include <inttypes.h>
 
 #include "base/error/fail.h"
@@ -15,6 +21,9 @@
 
 /* ------------------------------------------------------------------------------ Upload */
 
+/*
+ * A part's own stream is told how many bytes it brought; the tensor is named to the leader alone.
+ */
 void
 agent_answer_upload(agent_access *access, const tutti_tensor *tensor)
 {
@@ -43,6 +52,10 @@ upload_on_open(tutti_rpc_call *call, void *self)
     }
 }
 
+/*
+ * dtype is compared now, without a lock, so that a client hears of a mistake before it sends all
+ * bytes; the size is compared at the turn (agent_upload_open), when it is final.
+ */
 static tutti_code
 begin_whole(agent_access *access, const Tutti__V1__UploadStart *start, tutti_error *err)
 {
@@ -66,6 +79,7 @@ begin_whole(agent_access *access, const Tutti__V1__UploadStart *start, tutti_err
     return TUTTI_OK;
 }
 
+/* Part 0 of several is a whole upload that others follow. */
 static tutti_code
 begin_upload(agent_access *access, const Tutti__V1__UploadStart *start, tutti_error *err)
 {
@@ -106,16 +120,23 @@ upload_on_message(tutti_rpc_call *call, void *self, tutti_rpc_message *message)
         agent_stream_finish(access, &err);
         return;
     }
-    /* A tensor that nobody else uses is written at once; else the message is kept until then. */
+    /*
+     * In line before the first chunk is looked at: where nobody else uses the tensor, the turn
+     * comes at once and the bytes go to their place; else the message is kept until the turn.
+     */
     if (begins && access->lock_set.count > 0 && agent_access_acquire(access) &&
         !agent_upload_open(access)) {
         return;
     }
     agent_upload_chunk(access, request->offset, message);
+    /*
+     * Before the turn nothing more is read, and while a slot is awaited neither: agent_upload_turn
+     * or on_late_slot reads on.
+     */
     if (agent_access_is_open(access) && agent_access_is_granted(access) &&
         !access->waits_for_slot) {
         tutti_rpc_call_read(call);
-    } /* else its turn, or its slot, reads on */
+    }
 }
 
 static void
@@ -137,6 +158,10 @@ upload_on_half_close(tutti_rpc_call *call, void *self)
     agent_upload_end(access);
 }
 
+/*
+ * The client is gone, or the server drains. On a drain, transfers that move already may end within
+ * the grace; those that still wait for their turn end now.
+ */
 static void
 stream_on_cancel(tutti_rpc_call *call, void *self)
 {
@@ -146,7 +171,7 @@ stream_on_cancel(tutti_rpc_call *call, void *self)
     (void)self;
     if (access == NULL || !agent_access_is_open(access) ||
         (agent_access_is_granted(access) && !tutti_rpc_call_cancelled(call))) {
-        return; /* what moves already may end within the grace */
+        return;
     }
     agent_access_stop_waiting(access, &err);
     tutti_rpc_call_finish(call, &err);
@@ -172,6 +197,10 @@ stream_on_end(tutti_rpc_call *call, void *self)
 
 /* ------------------------------------------------------------------------------ Download */
 
+/*
+ * The first message says what the tensor is, and its version: a client that reads by several
+ * streams sees whether all of them read the same bytes.
+ */
 void
 agent_write_download(agent_access *access, const tutti_tensor *tensor, const tutti_rpc_blob *blob)
 {

@@ -1,3 +1,7 @@
+/*
+ * The words of types.proto as structs of ours and back. Any thread. What is written borrows from
+ * what was given, so it is packed before that changes.
+ */
 #include "server/agent/service/types_pb.h"
 
 #include <string.h>
@@ -6,6 +10,7 @@
 #include "server/agent/tensor/table.h"
 #include "server/agent/transfer/access.h"
 
+/* Written to *ret_spec only when it is right: callers go on behind an error with zeros. */
 tutti_code
 agent_read_spec(const Tutti__V1__TensorSpec *message, tutti_spec *ret_spec, tutti_error *err)
 {

@@ -1,4 +1,7 @@
-/* Private to server/agent: the words of types.proto, as structs of ours and back. */
+/*
+ * Private to server/agent: the messages of types.proto as structs of ours, and back. Any thread.
+ * What is written borrows from what it is written of.
+ */
 #ifndef TUTTI_SERVER_AGENT_SERVICE_TYPES_PB_H
 #define TUTTI_SERVER_AGENT_SERVICE_TYPES_PB_H
 

@@ -1,4 +1,4 @@
-/* Wait, Test and Sync: how works and ops stand, as messages. */
+/* Wait, Test and Sync: how works and ops stand, as messages. Control loop. */
 #include <stdlib.h>
 
 #include "base/error/fail.h"

@@ -1,4 +1,11 @@
-/* Which algorithms this agent takes: --tune-table and --algorithm, and what it is told later. */
+/*
+ * Which algorithms this agent takes: --tune-table and --algorithm when it opens, and what
+ * SetAlgorithms tells it later. The selector (lib/coll/select) hands choices to the thread that
+ * runs the engine.
+ *
+ * Ranks may be told at different moments: with every op they compare whether they choose alike, and
+ * take a common default where they do not (docs/decisions/0016).
+ */
 #include "server/agent/state/algorithms.h"
 
 #include <stdlib.h>
@@ -11,7 +18,7 @@
 
 #define TABLE_BYTES_MAX (256U << 10)
 
-/* [out, owned] ret_rules  free it when the choice was put */
+/* Rules of a fixed maximum, since the parser allocates nothing. */
 static tutti_code
 read_table(const char *text, size_t size, tutti_selection *selection,
            tutti_selection_rule **ret_rules, tutti_error *err)
@@ -61,6 +68,10 @@ agent_algorithms_open(tutti_agent *agent, tutti_error *err)
     return code;
 }
 
+/*
+ * Starts from the choice of the options, so that two empty arguments restore what the agent began
+ * with.
+ */
 tutti_code
 agent_algorithms_set(tutti_agent *agent, const char *table, const char *forced, tutti_error *err)
 {

@@ -1,3 +1,8 @@
+/*
+ * How many ops each client has in flight. Control loop: both kinds of callers, ops and Backwards,
+ * enter and leave there. An entry lives while its client has an op in flight, so clients that come
+ * and go leave nothing behind.
+ */
 #include "server/agent/state/clients.h"
 
 #include <inttypes.h>
@@ -22,6 +27,11 @@ agent_clients_init(agent_clients *clients, uint64_t ops_max)
     clients->ops_max = ops_max;
 }
 
+/*
+ * A long identity leaves less room for the rest, and clients of one identity may then share an
+ * entry: they share a limit, no more. What a call shows can be made up, so this guards against
+ * greedy clients and not against hostile ones, who have --ops-max in common.
+ */
 static void
 write_key(const tutti_rpc_call *call, char ret_key[KEY_SIZE])
 {

@@ -1,9 +1,11 @@
 /*
- * Clients: who has how many ops in flight, so that none takes the places of all. Control loop.
+ * Clients: how many ops each has in flight, so that no client takes the places of all. Control
+ * loop.
  *
- * A client is told by what each call shows: its identity, and beside that the user agent where that
- * is one of ours, which has a number of the process ("tutti/0.1.0 1f0c..."); else its connection.
- * On a Unix socket all foreign clients of one identity are one.
+ * A client is told from others by what each call shows: its identity and, if its user agent is one
+ * of Tutti's clients ("tutti/0.1.0 1f0c...", with a number of the process), that; else its
+ * connection. On a Unix socket all foreign clients of one identity are one.
+ *
  */
 #ifndef TUTTI_SERVER_AGENT_STATE_CLIENTS_H
 #define TUTTI_SERVER_AGENT_STATE_CLIENTS_H
@@ -24,7 +26,7 @@ typedef struct agent_client agent_client; /* with an op in flight */
 void agent_clients_init(agent_clients *clients, uint64_t ops_max);
 
 /*
- * One more op of whoever made the call.
+ * One more op of the client that made the call.
  *
  * [out, borrowed] ret_client  until agent_client_leave()
  *
@@ -33,7 +35,7 @@ void agent_clients_init(agent_clients *clients, uint64_t ops_max);
 tutti_code agent_client_enter(agent_clients *clients, const tutti_rpc_call *call,
                               agent_client **ret_client, tutti_error *err);
 
-/* The op has ended. NULL is fine. */
+/* An op of that client has ended; the client may be freed with its last one. NULL is fine. */
 void agent_client_leave(agent_clients *clients, agent_client *client);
 
 #endif

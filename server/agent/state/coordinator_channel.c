@@ -1,4 +1,7 @@
-/* What is shown to the coordinator, and what those need who look at what is shown to us. */
+/*
+ * The channel to the coordinator: what the agent shows there, and which certificate it expects.
+ * Also the two small functions of agent.h for programs that guard the server.
+ */
 #include "server/agent/state/coordinator_channel.h"
 
 #include "server/agent/agent.h"

@@ -6,7 +6,10 @@
 
 #include "server/agent/agent.h"
 
-/* Open it. */
+/*
+ * Open agent->coordinator. Nothing is sent yet: an address where nobody is shows with the first
+ * call. Codes of tutti_rpc_channel_open.
+ */
 tutti_code agent_open_channel(tutti_agent *agent, tutti_error *err);
 
 #endif

@@ -7,7 +7,10 @@
 #define AGENT_KINDS 32 /* of ops, 0 for one that is none */
 #define AGENT_CODES 17
 
-/* What is counted for the metrics. Any thread. */
+/*
+ * What is counted for the metrics. Any thread: each number by itself is right, and two of them may
+ * be of different moments.
+ */
 typedef struct agent_numbers {
     _Atomic uint64_t ops[AGENT_KINDS][AGENT_CODES]; /* that ended, by their end */
     _Atomic uint64_t op_bytes[AGENT_KINDS];         /* that this rank gave */

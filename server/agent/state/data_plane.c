@@ -1,3 +1,11 @@
+/*
+ * Which transport carries data between hosts, and on which interfaces it listens. Runs once, when
+ * the agent opens.
+ *
+ * An agent that listens for clients on this machine alone (the default) keeps its data plane to
+ * loopback as well: packets of strangers are authenticated, but a port that nobody needs should not
+ * be open. RDMA devices are reachable from other hosts, so they are not chosen by themselves then.
+ */
 #include "server/agent/state/data_plane.h"
 
 #include <glob.h>
@@ -13,6 +21,7 @@
 
 #define LOOPBACK "lo"
 
+/* The kernel's device files, as libibverbs finds them; nothing is opened. */
 static bool
 has_rdma(void)
 {
@@ -45,7 +54,7 @@ tutti_agent_data_plane_devices(const tutti_agent_options *options, const char *l
                                                                     : LOOPBACK;
 }
 
-/* Because nothing says otherwise. */
+/* Kept to loopback because nothing says otherwise: neither --net-devices nor --listen. */
 static bool
 is_kept_here(const tutti_agent_options *options, const char *listen)
 {
@@ -66,7 +75,7 @@ tutti_agent_data_plane_name(const tutti_agent_options *options, const char *list
                : "tcp";
 }
 
-/* Who joins a coordinator elsewhere may have meant to work with other hosts. */
+/* An agent whose coordinator is on another host was probably meant to work with other hosts. */
 static void
 warn_kept_here(const tutti_agent_options *options, const char *listen)
 {

@@ -1,3 +1,7 @@
+/*
+ * Opening and finding the devices of --device. All of it is fixed once the agent is open, so the
+ * functions that look things up may run on any thread without a lock.
+ */
 #include "server/agent/state/device.h"
 
 #include <stdio.h>
@@ -25,6 +29,7 @@ has_device(const agent_devices *devices, int number)
     return false;
 }
 
+/* count grows last: agent_devices_close closes exactly the spaces that were opened. */
 static tutti_code
 open_cuda(tutti_agent *agent, int number, tutti_error *err)
 {
@@ -40,6 +45,7 @@ open_cuda(tutti_agent *agent, int number, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* The first device named is where tensors live when a call names none (home). */
 static tutti_code
 open_named(tutti_agent *agent, const char *name, tutti_error *err)
 {
@@ -111,6 +117,7 @@ fail_unknown(const tutti_agent *agent, const char *device, tutti_error *err)
                           buffer);
 }
 
+/* "cuda" alone is the first GPU; "cpu" is host memory also on an agent that did not name it. */
 tutti_code
 agent_devices_find(tutti_agent *agent, const char *device, tutti_space **ret_space,
                    tutti_error *err)
@@ -132,6 +139,7 @@ agent_devices_find(tutti_agent *agent, const char *device, tutti_space **ret_spa
     return fail_unknown(agent, device, err);
 }
 
+/* A GPU without a backend stays usable for tensors, so this only warns. */
 static void
 open_backend(tutti_agent *agent, const tutti_nccl_module *module, size_t i,
              tutti_coll_backend **ret_backend)

@@ -44,8 +44,9 @@ tutti_code agent_devices_find(struct tutti_agent *agent, const char *device,
                               tutti_space **ret_space, tutti_error *err);
 
 /*
- * What runs ops on each of our GPUs, for the engine; NULL where there is none, or where
- * tutti-nccl.so cannot be loaded: then the agent holds tensors there, and refuses their ops.
+ * The backend that runs ops on each GPU of this agent, for the engine; NULL where there is none, or
+ * where tutti-nccl.so cannot be loaded: then the agent holds tensors there, and refuses their ops.
+ *
  */
 void agent_devices_backends(struct tutti_agent *agent,
                             struct tutti_coll_backend *ret_backends[AGENT_DEVICES_MAX]);

@@ -10,7 +10,14 @@
 #include "server/agent/agent.h"
 #include "server/agent/state/types.h"
 
-/* A group as this agent knows it. Control loop. */
+/*
+ * A group as this agent knows it. Control loop. op/group.c has its states.
+ *
+ * sequence >= entered >= what agent_group_left says. While barriers > 0, `sequence` does not grow
+ * and ops in line have sequence 0; agent_group_count_again numbers them. `place` counts only while
+ * placed is the epoch.
+ *
+ */
 struct agent_group {
     tutti_map_node by_name;
     char name[TUTTI_NAME_MAX + 1];

@@ -10,6 +10,8 @@
 #include "server/agent/state/request.h"
 #include "server/agent/state/types.h"
 
+/* All but record_unpack and record_computed are called on the control loop; those two on the thread
+ * that runs the engine. Transfers' two on the bulk loop. None is NULL. */
 struct agent_hooks {
     /* member: may a caller's op begin? */
     tutti_code (*check_begin)(const tutti_agent *agent, tutti_error *err);

@@ -12,7 +12,12 @@
 #include "server/agent/state/types.h"
 #include "server/agent/tensor/table.h"
 
-/* The tensors of an op that takes or makes a list. */
+/*
+ * The tensors of an op that takes or makes a list. Arrays in, in_locks and axes have in_count
+ * elements; out (NULL until the shapes are known) and out_locks have out_count. Locks point into
+ * op->lock_set or `made`. The list belongs to whichever thread the op belongs to (agent_op_state).
+ *
+ */
 struct agent_list {
     uint32_t in_count;
     tutti_coll_tensor *in;
@@ -48,6 +53,10 @@ typedef enum agent_op_state {
     AGENT_OP_OVER,
 } agent_op_state;
 
+/*
+ * Fields without a word on threads belong to the control loop. `op`, `failed`, `err`, `ended_ns`,
+ * inline_out, `outputs` and meta are the engine's thread's while the op is POSTED.
+ */
 struct agent_op {
     tutti_coll_op op;     /* the engine's */
     tutti_coll_args said; /* for its words: those of `op` are the engine's once it runs */
@@ -108,7 +117,7 @@ struct agent_op {
     struct backward_wait *waits;       /* [owned] Backwards that wait for its end */
     struct agent_late *late; /* [owned] of a receiver: it is recorded when the root says so */
 
-    /* Of a Backward: an op without a call, or a place in the queue (`holds`). */
+    /* Of a Backward: an op without a call, or (`barriers`) a place in the queue. */
     void (*on_end)(agent_op *op); /* control loop; inline_out may be taken */
     void *owner;
     bool barriers;

@@ -1,5 +1,5 @@
 /*
- * What a caller asks of an op, and what the op made.
+ * The request for an op, and its result, in structs that know nothing of protobuf.
  */
 #ifndef TUTTI_SERVER_AGENT_STATE_REQUEST_H
 #define TUTTI_SERVER_AGENT_STATE_REQUEST_H
@@ -12,19 +12,20 @@
 #define AGENT_META_MAX 16384 /* bytes of user_meta */
 #define AGENT_WORK_SIZE (TUTTI_HANDLE_MAX + 1)
 
-/* One result of a list, or a tensor argument of one: by handle, or inline. */
+/* One result of a list. */
 typedef struct agent_output {
     char handle[TUTTI_TABLE_HANDLE_SIZE]; /* "" = inline */
     bool has_spec;
     tutti_spec spec;
 } agent_output;
 
+/* One tensor argument of a list. */
 typedef struct agent_input {
     const char *handle; /* NULL = inline */
     tutti_spec spec;    /* of an inline one */
 } agent_input;
 
-/* What an op made. */
+/* The result of an op. Borrowed while its answer is written. */
 typedef struct agent_op_result {
     char handle[TUTTI_TABLE_HANDLE_SIZE]; /* "" = none, or inline */
     bool has_spec;
@@ -41,12 +42,16 @@ typedef struct agent_op_result {
     uint32_t source_global;
 } agent_op_result;
 
-/* Says how it went to the caller: written by the wire file of the method. Any thread, once. */
+/*
+ * Writes the response of an op that succeeded: a function of the method's wire file. Any thread;
+ * once, but for ops with tokens, whose answer may be repeated to further calls (op/answers.h).
+ */
 typedef void (*agent_answer_fn)(tutti_rpc_call *call, const agent_op_result *result);
 
 /*
- * What a caller asks beside the arguments of the collective. It points nowhere: the op has it as
- * the request had it, for its whole life.
+ * Options of a request beside the arguments of the collective. No pointers: the op keeps a copy for
+ * its whole life.
+ *
  */
 typedef struct agent_op_options {
     bool root_global; /* args.root, args.peer are ranks of the job */
@@ -64,7 +69,7 @@ typedef struct agent_op_options {
     bool local_grad;
 } agent_op_options;
 
-/* What a caller asks. Borrowed for agent_op_start, payload included. */
+/* A request for an op. Borrowed for agent_op_start, payload included. */
 typedef struct agent_request {
     const char *group;    /* "" = world */
     tutti_coll_args args; /* as far as the request says; spec of an inline input or of `expect` */

@@ -1,4 +1,13 @@
-/* Clients of this machine that map tensors: memory of its own for each such tensor, and its end. */
+/*
+ * Tensors that clients of this machine have mapped: each gets a memfd of its own, and peers and
+ * clients hear when it goes. docs/decisions/0015.
+ *
+ * Threads. agent_share_tensor runs under the tensor's exclusive lock, on the loop that answers
+ * Share, so nobody is in the memory while it moves. on_leave runs on any thread that lets go of a
+ * tensor, on_gone on the thread that has freed such memory, on_over on any thread when an offer is
+ * over: the reference that it drops keeps the memory from being used again while a client has it
+ * mapped.
+ */
 #include "server/agent/state/share.h"
 
 #include <inttypes.h>
@@ -16,6 +25,7 @@ on_over(void *owner)
     tutti_tensor_unref(owner);
 }
 
+/* The handle is deleted and no call uses the tensor: clients that have it mapped are told. */
 static void
 on_leave(void *arg, tutti_tensor *tensor)
 {
@@ -45,6 +55,7 @@ agent_share_open(tutti_agent *agent)
     tutti_table_on_leave(agent->table, on_leave, agent);
 }
 
+/* on_gone posts to a loop that does not run any more, so it is taken away first. */
 void
 agent_share_close(tutti_agent *agent)
 {
@@ -57,7 +68,10 @@ agent_share_close(tutti_agent *agent)
 
 /* ------------------------------------------------------------------------------ the data plane */
 
-/* Control loop: peers that have it mapped let go of it, though nothing else happens. */
+/*
+ * Control loop: the engine tells peers that have the memory mapped; without this wake-up an idle
+ * engine would tell them only with its next op.
+ */
 static void
 run_gone(tutti_rpc_task *task)
 {
@@ -69,6 +83,10 @@ run_gone(tutti_rpc_task *task)
     }
 }
 
+/*
+ * gone_posted keeps the task from being posted twice, which a loop does not allow. run_gone clears
+ * it before it wakes the engine, so memory that goes meanwhile posts again.
+ */
 static void
 on_gone(void *arg)
 {
@@ -112,7 +130,10 @@ agent_share_expose(tutti_agent *agent, tutti_transport_shm_options *options)
 
 /* ------------------------------------------------------------------------------ offers */
 
-/* It keeps a descriptor and a mapping for its life, also when nobody has it mapped any more. */
+/*
+ * A tensor with memory of its own keeps a descriptor and a mapping for its life, also when nobody
+ * has it mapped any more; so such tensors are limited, not only the mappings.
+ */
 static tutti_code
 check_own(tutti_agent *agent, const tutti_tensor *tensor, tutti_error *err)
 {
@@ -126,8 +147,8 @@ check_own(tutti_agent *agent, const tutti_tensor *tensor, tutti_error *err)
 }
 
 /*
- * Who holds a reference without a use, a tape say, may read the bytes at any time: then they stay
- * where they are, and the handle gets a copy.
+ * The tensor moves to memory of its own. A reference without a lock (a tape's) may read the bytes
+ * at any time, so such a tensor stays where it is, and the handle gets a copy.
  */
 static tutti_code
 make_own(tutti_agent *agent, const tutti_lock *lock, tutti_tensor **ret_tensor, tutti_error *err)
@@ -161,6 +182,7 @@ make_own(tutti_agent *agent, const tutti_lock *lock, tutti_tensor **ret_tensor, 
     return TUTTI_OK;
 }
 
+/* The reference belongs to the offer, and on_over gives it back. */
 tutti_code
 agent_share_tensor(tutti_agent *agent, const tutti_lock *lock, bool writable,
                    agent_shared *ret_shared, tutti_error *err)

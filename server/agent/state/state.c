@@ -1,4 +1,7 @@
-/* What every room asks of the agent. */
+/*
+ * What every room asks of the agent. Control loop, but for agent_job and agent_addresses, which are
+ * fixed once the agent serves.
+ */
 #include "server/agent/state/state.h"
 
 #include "base/error/fail.h"
@@ -22,6 +25,10 @@ agent_addresses(tutti_agent *agent, char *ret_addresses[TUTTI_ADDRESSES_MAX])
     return agent->advertised_count;
 }
 
+/*
+ * A draining agent is NOT_SERVING, so that load balancers send no more calls; those that come all
+ * the same are refused with STOPPING.
+ */
 void
 agent_say_serving(tutti_agent *agent)
 {
@@ -51,6 +58,10 @@ agent_check_open(const tutti_agent *agent, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * Ops end in any order; what the coordinator wants is the number up to which all have ended. An op
+ * of an older epoch has a number that means nothing now.
+ */
 uint64_t
 agent_group_left(const agent_group *group)
 {

@@ -10,6 +10,7 @@
 #include "server/agent/state/types.h"
 #include "server/agent/tensor/table_private.h"
 
+/* JOINING <-> JOINED (member.c); either -> LEAVING, for good. Control loop. */
 enum agent_state {
     AGENT_JOINING,
     AGENT_JOINED,
@@ -24,6 +25,13 @@ typedef struct agent_answers {
     tutti_timer expiry;
 } agent_answers;
 
+/*
+ * Fields belong to the control loop, with these exceptions: options to host_id are fixed once the
+ * services open (engine becomes NULL when it has stopped, on the control loop); numbers, calls,
+ * early_bytes, stops and gone_posted are atomic; `table`, `flight` and the spaces have locks of
+ * their own; `uploads` is the bulk loop's.
+ *
+ */
 struct tutti_agent {
     const tutti_agent_options *options;
     const tutti_rpc_server_options *server_options;
@@ -47,7 +55,7 @@ struct tutti_agent {
     enum agent_state state;
     uint32_t rank;
     uint32_t world_size;
-    bool elastic;        /* world is whoever is there */
+    bool elastic;        /* group world has the ranks that are there */
     bool broken;         /* some group is */
     uint64_t settled_ns; /* when the others know us: a fresh process's first ops wait for that */
     uint64_t epoch;
@@ -96,7 +104,7 @@ struct tutti_agent {
 };
 
 const char *agent_job(const tutti_agent *agent);
-/* We have joined, or are about to leave: health says so. */
+/* The agent has joined, or is about to leave: health says so. */
 void agent_say_serving(tutti_agent *agent);
 /* May an op begin? FAILED_PRECONDITION NOT_JOINED, UNAVAILABLE STOPPING */
 tutti_code agent_check_open(const tutti_agent *agent, tutti_error *err);
@@ -104,7 +112,7 @@ tutti_code agent_check_open(const tutti_agent *agent, tutti_error *err);
 /* Where clients reach it, borrowed for the agent's life; how many. */
 size_t agent_addresses(tutti_agent *agent, char *ret_addresses[TUTTI_ADDRESSES_MAX]);
 
-/* The number of the last op of which, and of all before it, nothing runs any more. */
+/* The number of the last op of the group that has ended here with all ops before it. */
 uint64_t agent_group_left(const agent_group *group);
 
 #endif

@@ -1,3 +1,10 @@
+/*
+ * Memory of deleted tensors goes back to the system some time after it was freed. Control loop.
+ *
+ * Freed memory is kept for --memory-keep, because giving it back and faulting it in again costs
+ * more than most ops. Each look gives back what has been free since the look before, so memory
+ * waits between once and twice that time.
+ */
 #include "server/agent/state/trim.h"
 
 #include <malloc.h>
@@ -6,7 +13,10 @@
 #include "server/agent/state/state.h"
 #include "tensor/host/host.h"
 
-/* The control loop answers heartbeats in between. */
+/*
+ * Giving back 256 MiB takes the kernel some milliseconds; between two turns the control loop
+ * answers heartbeats.
+ */
 #define TURN_BYTES (256ULL << 20)
 #define TURN_NS (20 * TUTTI_NS_PER_MS)
 

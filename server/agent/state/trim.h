@@ -4,6 +4,7 @@
 
 #include "server/agent/agent.h"
 
+/* The first look comes after --memory-keep; never when that is 0. */
 void agent_trim_start(tutti_agent *agent);
 void agent_trim_stop(tutti_agent *agent);
 

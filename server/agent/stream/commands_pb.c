@@ -1,4 +1,7 @@
-/* CommandsService: messages become commands, answers become messages. */
+/*
+ * CommandsService.Run: messages become commands, answers become messages. Control loop, but for
+ * agent_command_pack, which runs on the thread that answers. stream.c has the rules.
+ */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -11,7 +14,10 @@
 
 /* ------------------------------------------------------------------------------ answers */
 
-/* A call and its response have one number, in the oneof of either message. */
+/*
+ * A call and its response have the same field number in the oneofs of the two messages, so the
+ * command remembers one number and needs no table of types.
+ */
 static void
 set_response(Tutti__V1__RunResponse *message, uint32_t number, const ProtobufCMessage *response)
 {
@@ -44,6 +50,7 @@ agent_command_pack(const agent_command *command, const ProtobufCMessage *respons
 
 /* ------------------------------------------------------------------------------ commands */
 
+/* A client may lower the number of commands in flight, not raise it. */
 static tutti_code
 take_command_options(agent_stream *stream, const Tutti__V1__RunRequest *message, tutti_error *err)
 {
@@ -65,7 +72,7 @@ take_command_options(agent_stream *stream, const Tutti__V1__RunRequest *message,
     return TUTTI_OK;
 }
 
-/* [in, moved] received */
+/* The pointers of a oneof share their place, so any of its names reads whichever is set. */
 static tutti_code
 nest_command(agent_command *command, const Tutti__V1__RunRequest *message,
              tutti_rpc_message *received, tutti_error *err)
@@ -86,7 +93,10 @@ nest_command(agent_command *command, const Tutti__V1__RunRequest *message,
     return tutti_rpc_nested_new(&nested, &command->call, err);
 }
 
-/* What is wrong with it is its answer, in its turn. NULL: no memory. [in, moved] received */
+/*
+ * What is wrong with a command is its answer, in its turn: the order of answers to failed and good
+ * commands must not differ. The received message is taken in every case.
+ */
 static agent_command *
 new_command(agent_stream *stream, tutti_rpc_message *received)
 {
@@ -115,6 +125,7 @@ new_command(agent_stream *stream, tutti_rpc_message *received)
 
 /* ------------------------------------------------------------------------------ the stream */
 
+/* Entering and leaving asks for the first message, as there is nothing else to do. */
 static void
 on_open(tutti_rpc_call *call, void *self)
 {
@@ -131,7 +142,10 @@ on_open(tutti_rpc_call *call, void *self)
     agent_stream_leave(stream);
 }
 
-/* With the lock. False: it is not the stream's. */
+/*
+ * With the lock. A command that cannot be added ends the stream with the reason: the client counts
+ * on an answer for each command. False: the command is not the stream's.
+ */
 static bool
 add_command(agent_stream *stream, agent_command *command)
 {
@@ -185,7 +199,10 @@ on_written(tutti_rpc_call *call, void *self)
     agent_stream_written(tutti_rpc_call_user(call));
 }
 
-/* The client went away, or sent what is no message, or the agent stops. */
+/*
+ * A draining agent (LEAVING) lets answers leave; in all other cases, malformed messages included,
+ * the client hears no answers any more.
+ */
 static void
 on_cancel(tutti_rpc_call *call, void *self)
 {

@@ -1,4 +1,21 @@
-/* What happens to a stream of commands as a whole. */
+/*
+ * A stream of commands: when commands begin, when answers leave, and how the stream ends.
+ *
+ * Threads. Messages, on_written and the end come on the control loop. Commands begin on the loops
+ * of their services. Answers come from any thread: the engine's, the bulk loop's. One mutex guards
+ * all lists and flags. It is let go of around every call to lib/rpc except posts, because such a
+ * call may come back here on the same thread: an answer inside of tutti_rpc_nested_start, say.
+ *
+ * Everything that happens is put between agent_stream_enter and agent_stream_leave. Leave is the
+ * only place that acts, in a loop (do_next): it writes one answer, or reads one message, or begins
+ * commands, each claimed by a flag under the lock (writing, reading, launching), so two threads in
+ * here never do the same thing. `busy` counts threads inside; the stream finishes when no more
+ * commands come, none is left, and nobody is inside.
+ *
+ * A command is in exactly one list (waiting, running, answered) or is `writing`. It is freed when
+ * its answer has left, or when nobody will hear of it. After tutti_rpc_call_finish the control loop
+ * may free the stream at any moment.
+ */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,12 +24,20 @@
 #include "server/agent/state/state.h"
 #include "server/agent/stream/stream.h"
 
+/*
+ * Payload of all commands of one stream that are not over: beyond, it is not read from, and
+ * HTTP/2's flow control slows the client.
+ */
 #define PAYLOAD_BYTES_MAX ((size_t)64 << 20) /* of one stream: beyond, it is not read from */
 
 /* ------------------------------------------------------------------------------ writing */
 
-/* Many answers in one wake-up of the loop cost less than one of the engine's system calls for each;
- * who waits for a single one shall have it without a detour. */
+/*
+ * May this thread write the next answer? The control loop always. Another thread only when its
+ * answer is the stream's one command: a caller that waits for a single answer shall have it without
+ * a task's detour. Of several, the loop writes all that have come in one wake-up, with fewer system
+ * calls.
+ */
 static bool
 may_write(const agent_stream *stream)
 {
@@ -20,7 +45,10 @@ may_write(const agent_stream *stream)
            (stream->count == 1 || tutti_rpc_loop_is_current(stream->agent->control));
 }
 
-/* With the lock: answers that this thread has left behind. */
+/*
+ * With the lock: answers that this thread may not write are left to a task on the stream's loop.
+ * While an answer is leaving, on_written goes on with the next, and no task is needed.
+ */
 static void
 write_later(agent_stream *stream)
 {
@@ -40,7 +68,10 @@ on_write(tutti_rpc_task *task)
     agent_stream_leave(stream);
 }
 
-/* With the lock: the next answer to leave; NULL: none, another is leaving, or it leaves later. */
+/*
+ * With the lock: the next answer to leave; NULL: none, another one is leaving, or it leaves later.
+ * The id is free before the write: the client may use it again as soon as it has read this answer.
+ */
 static agent_command *
 next_answer(agent_stream *stream)
 {
@@ -50,12 +81,14 @@ next_answer(agent_stream *stream)
         return NULL;
     }
     stream->writing = tutti_container_of(link, agent_command, link);
-    agent_command_free_id(
-        stream, stream->writing); /* the client may use it again as soon as it has read this */
+    agent_command_free_id(stream, stream->writing);
     return stream->writing;
 }
 
-/* Without the lock. An answer that found no memory is as bad as one that nobody hears. */
+/*
+ * Without the lock. An answer that could not be packed, or cannot leave, is the end of the stream:
+ * the client would wait for it for ever.
+ */
 static void
 write_answer(agent_stream *stream, tutti_rpc_packed *answer, bool more)
 {
@@ -64,6 +97,7 @@ write_answer(agent_stream *stream, tutti_rpc_packed *answer, bool more)
     }
 }
 
+/* `writing` is NULL here when the stream failed meanwhile (fail_stream took the command). */
 void
 agent_stream_written(agent_stream *stream)
 {
@@ -72,7 +106,7 @@ agent_stream_written(agent_stream *stream)
     agent_stream_enter(stream);
     command = stream->writing;
     stream->writing = NULL;
-    if (command != NULL) { /* else it was given up meanwhile */
+    if (command != NULL) {
         agent_command_forget(stream, command);
         (void)pthread_mutex_unlock(&stream->lock);
         agent_command_free(command, true);
@@ -96,6 +130,7 @@ may_launch(const agent_stream *stream)
     return !stream->launching && stream->awaited == NULL && !tutti_list_empty(&stream->waiting);
 }
 
+/* One read at a time, and none beyond the limits of commands and payload. */
 static bool
 may_read(const agent_stream *stream)
 {
@@ -103,7 +138,14 @@ may_read(const agent_stream *stream)
            stream->payload_bytes < PAYLOAD_BYTES_MAX;
 }
 
-/* With the lock, which is let go of meanwhile: one thing that can be done. False: there is none. */
+/*
+ * With the lock, which is let go of meanwhile: one thing that can be done. False: there is none.
+ * Answers come first, as they make room for commands; then a read, which only asks for a message;
+ * then beginning commands, which may take long.
+ *
+ * The answer is taken out of the command under the lock: a cancel on another thread may free the
+ * command before it is written.
+ */
 static bool
 do_next(agent_stream *stream)
 {
@@ -116,7 +158,7 @@ do_next(agent_stream *stream)
     stream->reading = stream->reading || reads;
     stream->launching = stream->launching || launches;
     if (command != NULL) {
-        answer = command->answer; /* the command itself may be gone before it is written */
+        answer = command->answer;
         command->answer = NULL;
     }
     (void)pthread_mutex_unlock(&stream->lock);
@@ -131,6 +173,11 @@ do_next(agent_stream *stream)
     return command != NULL || reads || launches;
 }
 
+/*
+ * Does what can be done, then lets go of the lock and, as the last one inside, finishes the call.
+ * The call's pointer is read first: from busy-- and the unlock on, another thread may finish the
+ * stream and the control loop free it.
+ */
 void
 agent_stream_leave(agent_stream *stream)
 {
@@ -154,6 +201,9 @@ agent_stream_leave(agent_stream *stream)
     }
 }
 
+/*
+ * On failure by_id is marked as not in the map (key.size 0), so that freeing the command is fine.
+ */
 tutti_code
 agent_stream_add(agent_stream *stream, agent_command *command, tutti_error *err)
 {
@@ -170,6 +220,10 @@ agent_stream_add(agent_stream *stream, agent_command *command, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * The first error is what the stream ends with. Commands that were added still run and are
+ * answered, unless agent_stream_cancel took them.
+ */
 void
 agent_stream_close(agent_stream *stream, const tutti_error *err)
 {
@@ -191,7 +245,9 @@ free_all(tutti_list_node *commands)
     }
 }
 
-/* With the lock: move to `gone` what nobody will hear of. */
+/*
+ * With the lock: move to `gone` what nobody will hear of. They are freed later, without the lock.
+ */
 static void
 forget_all(agent_stream *stream, tutti_list_node *commands, tutti_list_node *gone)
 {
@@ -203,7 +259,10 @@ forget_all(agent_stream *stream, tutti_list_node *commands, tutti_list_node *gon
     }
 }
 
-/* With the lock: whoever runs is told, once. */
+/*
+ * With the lock: tell what runs that its caller is gone or the agent stops, once.
+ * tutti_rpc_nested_cancel only posts, so it may be called with the lock held.
+ */
 static void
 send_stream_status(agent_stream *stream, bool gone)
 {
@@ -224,7 +283,10 @@ send_stream_status(agent_stream *stream, bool gone)
     }
 }
 
-/* With the lock: what nobody will hear of goes to `gone`. */
+/*
+ * With the lock: nobody hears answers any more. Commands that run are left alone: each comes back
+ * with its answer and is freed in take_answer.
+ */
 static void
 fail_stream(agent_stream *stream, tutti_list_node *gone)
 {
@@ -240,6 +302,10 @@ fail_stream(agent_stream *stream, tutti_list_node *gone)
     }
 }
 
+/*
+ * Two cases. The client is gone: waiting and answered commands are dropped, running ones cancelled.
+ * The agent stops: what waits is refused with STOPPING, and all answers still leave.
+ */
 void
 agent_stream_cancel(agent_stream *stream, bool gone)
 {
@@ -247,7 +313,8 @@ agent_stream_cancel(agent_stream *stream, bool gone)
     tutti_error err;
 
     tutti_list_init(&lost);
-    if (gone) { /* heard only by those who did not go: their answer found no memory */
+    /* A client that is gone does not hear this error; one whose answer found no memory does. */
+    if (gone) {
         (void)TUTTI_FAIL(&err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the answer to a command");
     } else {
         (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "STOPPING", "rank %" PRIu32 " is stopping",
@@ -332,7 +399,12 @@ agent_command_free(agent_command *command, bool delivered)
 
 /* ------------------------------------------------------------------------------ beginning */
 
-/* With the lock: what is to begin now on this thread; NULL: nothing, or it begins elsewhere. */
+/*
+ * With the lock: what is to begin now on this thread; NULL: nothing, or it begins elsewhere.
+ * Commands begin in their order, so when the next one belongs to another loop, `launching` moves
+ * there with the posted task, and nobody else begins anything meanwhile. A command that only has an
+ * error to give needs no loop.
+ */
 static agent_command *
 next_command(agent_stream *stream)
 {
@@ -370,6 +442,10 @@ begin_command(agent_command *command)
     agent_command_on_answer(command, NULL, NULL, &err);
 }
 
+/*
+ * Called by the thread that has set `launching`, without the lock; next_command clears it, or hands
+ * it to another loop. The stream cannot end meanwhile, as `launching` keeps it.
+ */
 void
 agent_stream_launch(agent_stream *stream)
 {
@@ -399,6 +475,10 @@ agent_stream_on_launch(tutti_rpc_task *task)
 
 /* ------------------------------------------------------------------------------ answers */
 
+/*
+ * stop_on_error: the first failed command refuses all that have not begun. None has begun behind
+ * it, as `awaited` held them back.
+ */
 static void
 skip_others(agent_stream *stream, const agent_command *command, const tutti_error *err)
 {
@@ -428,6 +508,10 @@ take_answer(agent_stream *stream, agent_command *command, const tutti_error *err
     return true;
 }
 
+/*
+ * Any thread, once for a command. Packing is the large part of the work and needs no lock: the
+ * command is in no other thread's hands while it runs.
+ */
 void
 agent_command_on_answer(void *arg, const struct ProtobufCMessage *response,
                         const tutti_rpc_blob *payload, const tutti_error *err)

@@ -16,6 +16,10 @@
 
 typedef struct agent_stream agent_stream;
 
+/*
+ * A call that came as a message. In one list of its stream, or its `writing`; by_id.key.size is 0
+ * when its id is free.
+ */
 typedef struct agent_command {
     tutti_list_node link; /* in the stream's waiting, running or answered */
     tutti_map_node by_id;
@@ -64,7 +68,7 @@ struct agent_stream {
 
 /* ------------------------------------------------------------------ the stream */
 
-/* NULL: no memory. Freed when its call has ended. */
+/* NULL: no memory. agent_stream_free is for the end of its call, when no command is left. */
 agent_stream *agent_stream_new(tutti_agent *agent, tutti_rpc_call *call);
 void agent_stream_free(agent_stream *stream);
 
@@ -85,7 +89,10 @@ void agent_stream_close(agent_stream *stream, const tutti_error *err); /* NULL =
 /* The answer that was leaving has left. */
 void agent_stream_written(agent_stream *stream);
 
-/* Nobody listens any more (`gone`), or the agent stops. */
+/*
+ * Nobody listens any more (`gone`), or the agent stops. Any thread, without the lock; again is
+ * fine.
+ */
 void agent_stream_cancel(agent_stream *stream, bool gone);
 
 /* ------------------------------------------------------------------ its commands */
@@ -101,8 +108,10 @@ void agent_command_free_id(agent_stream *stream, agent_command *command);
 /* It is forgotten, or was never added; was its answer `delivered`? Without the lock. */
 void agent_command_free(agent_command *command, bool delivered);
 
-/* Begin what waits, until there is nothing to begin on this thread. By the one who has set
- * `launching`, without the lock. */
+/*
+ * Begin commands that wait, until there is nothing to begin on this thread. Called by the thread
+ * that has set `launching`, without the lock.
+ */
 void agent_stream_launch(agent_stream *stream);
 void agent_stream_on_launch(tutti_rpc_task *task); /* the same, as a task */
 

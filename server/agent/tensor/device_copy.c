@@ -1,3 +1,7 @@
+/*
+ * A copy whose end is told on a loop. The space reports on a thread of its own, which must not
+ * wait; the error is copied there, since the space's own is gone when its callback returns.
+ */
 #include "server/agent/tensor/device_copy.h"
 
 #include "base/error/fail.h"

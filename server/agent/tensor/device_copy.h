@@ -11,7 +11,7 @@
 
 typedef struct agent_posted_move agent_posted_move;
 
-/* On the loop. NULL = well; else it is of the move. */
+/* On the loop, once. err: NULL = well; else the move's error, borrowed from `posted`. */
 typedef void (*agent_posted_move_fn)(agent_posted_move *posted, const tutti_error *err);
 
 struct agent_posted_move {
@@ -23,7 +23,10 @@ struct agent_posted_move {
     tutti_error err;
 };
 
-/* What a function of tensor/move.h, or of a space, wants; on_done follows that. */
+/*
+ * Prepare `posted` and return the move to give to a function of tensor/move.h or of a space;
+ * on_done follows that call.
+ */
 tutti_move *agent_posted_move_of(agent_posted_move *posted, tutti_rpc_loop *loop,
                                  agent_posted_move_fn on_done);
 

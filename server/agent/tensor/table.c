@@ -1,3 +1,17 @@
+/*
+ * Tensors by handle and name, their errors, and leases. Locks are in table_lock.c.
+ *
+ * Any thread; one mutex guards everything that struct tutti_entry and struct tutti_table have.
+ * Fields that are written before an entry is listed and never again (number, rank, incarnation,
+ * name, owner) may be read without it by a thread that holds a lock on the entry.
+ *
+ * Under the mutex nothing is called that may wait: no callback, no allocation of tensors, no
+ * freeing of their memory. An entry whose last reference goes is put on table->dead, and
+ * agent_table_unlock frees it after the mutex is released.
+ *
+ * An entry outlives its handle: deleting only takes handle and name away, and the tensor goes with
+ * the last lock. So an op or a transfer never finds its memory gone.
+ */
 #include "server/agent/tensor/table.h"
 
 #include <assert.h>
@@ -20,7 +34,8 @@ static const tutti_error unsaid = {
     .text = "the op that was to write the tensor failed, and there was no memory to keep why",
 };
 
-/* Of what was to become a tensor: memory may be there, and whatever it held. */
+/* For an entry that was to become a tensor and did not. It may have memory already, which holds
+ * whatever was there before: another client's bytes, say, so nobody may read it. */
 static const tutti_error unwritten = {
     .code = TUTTI_FAILED_PRECONDITION,
     .where = TUTTI_HERE,
@@ -54,6 +69,7 @@ agent_table_lock(tutti_table *table)
     (void)pthread_mutex_lock(&table->mutex);
 }
 
+/* Two errors are static and shared; the others are copies. */
 static void
 free_err(const tutti_error *err)
 {
@@ -81,7 +97,10 @@ free_entry(const tutti_table *table, tutti_entry *entry)
     free(entry);
 }
 
-/* Giving memory back may take the system a while: not under the lock. */
+/*
+ * Also frees the entries that died under the lock. Giving memory back may take the system a while
+ * (large pages, a GPU), and every thread of the agent waits for this mutex.
+ */
 void
 agent_table_unlock(tutti_table *table)
 {
@@ -121,6 +140,7 @@ agent_table_unlist(tutti_table *table, tutti_entry *entry)
     agent_table_unref(table, entry);
 }
 
+/* No call holds a lock any more: each entry's only reference is its listing. */
 void
 tutti_table_free(tutti_table *table)
 {
@@ -150,6 +170,7 @@ tutti_table_set_rank(tutti_table *table, uint32_t rank)
 /* ------------------------------------------------------------------------------ what a use gives
  */
 
+/* The pointer stays valid while the lock is held: only a writer replaces a tensor. */
 tutti_tensor *
 tutti_table_tensor(tutti_table *table, const tutti_lock *lock)
 {
@@ -170,6 +191,7 @@ tutti_table_fill(tutti_table *table, const tutti_lock *lock, tutti_tensor *tenso
     agent_table_unlock(table);
 }
 
+/* The old tensor is freed behind the mutex, as in agent_table_unlock. */
 void
 tutti_table_replace(tutti_table *table, const tutti_lock *lock, tutti_tensor *tensor)
 {
@@ -183,6 +205,10 @@ tutti_table_replace(tutti_table *table, const tutti_lock *lock, tutti_tensor *te
     tutti_tensor_unref(before);
 }
 
+/*
+ * The copy is made before the mutex is taken. Without memory for it, the tensor gets a static
+ * error: a failed tensor must never be read as a good one.
+ */
 void
 tutti_table_mark(tutti_table *table, const tutti_lock *lock, const tutti_error *err)
 {
@@ -214,6 +240,7 @@ tutti_table_check(tutti_table *table, const tutti_lock *lock, tutti_error *err)
     return code;
 }
 
+/* Calls that are in line for the entry already will find `unwritten` when they get it. */
 void
 tutti_table_drop_new(tutti_table *table, const tutti_lock *lock)
 {
@@ -250,6 +277,10 @@ tutti_table_handle_of(tutti_table *table, uint64_t number, char ret_handle[TUTTI
 
 /* ------------------------------------------------------------------------------ the whole table */
 
+/*
+ * All or none: the first pass finds all, the second deletes. A handle that is named twice, or by
+ * its name as well, is gone at its second turn, which is fine.
+ */
 tutti_code
 tutti_table_delete(tutti_table *table, char *const *handles, size_t count, tutti_error *err)
 {
@@ -366,6 +397,10 @@ find_number(const tutti_table *table, uint64_t number)
     return node == NULL ? NULL : tutti_container_of(node, tutti_entry, by_number);
 }
 
+/*
+ * The incarnation tells processes apart: numbers begin at 1 in each. The rank in the handle is only
+ * used to say whose it is.
+ */
 static tutti_code
 find_handle(const tutti_table *table, const char *text, tutti_entry **ret, tutti_error *err)
 {
@@ -436,6 +471,10 @@ find_lease(const tutti_table *table, uint64_t number)
     return node == NULL ? NULL : tutti_container_of(node, lease, node);
 }
 
+/*
+ * Lease numbers are drawn and not counted, so that a caller cannot guess another one's and have its
+ * tensors end with it.
+ */
 tutti_code
 tutti_table_open_lease(tutti_table *table, uint64_t leases_max, uint64_t *ret_lease,
                        tutti_error *err)
@@ -475,6 +514,10 @@ agent_table_check_lease(const tutti_table *table, uint64_t number, tutti_error *
                           number);
 }
 
+/*
+ * A walk over all tensors: leases end seldom, and a list of each lease's tensors would cost every
+ * tensor two pointers. The lease goes first, so that no call can make an entry of it afterwards.
+ */
 size_t
 tutti_table_close_lease(tutti_table *table, uint64_t number)
 {

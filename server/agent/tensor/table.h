@@ -1,12 +1,15 @@
 /*
  * Table: the tensors of an agent by handle and by name, and who may touch which of them when.
  *
- * A use is one call's wish to read (shared) or write (exclusive) one tensor; a lock set is all
- * wishes of one call, made at once. Uses of a tensor are granted in the order of the lock sets: a
+ * A lock is one call's wish to read (shared) or write (exclusive) one tensor; a lock set is all
+ * wishes of one call, made at once. Locks on a tensor are granted in the order of the lock sets: a
  * reader waits for the writers before it, a writer for everybody before it. So an op may name the
  * result of an op that still runs, and two calls can never wait for each other.
  *
- * Any thread; one lock inside, under which nothing is called.
+ * Any thread; one mutex inside, under which nothing is called. A lock set itself belongs to the
+ * thread that made it, and is in one of three states: being filled, in line (from
+ * tutti_table_acquire until all is granted), granted. tutti_table_release brings it back to the
+ * first.
  */
 #ifndef TUTTI_SERVER_AGENT_TENSOR_TABLE_H
 #define TUTTI_SERVER_AGENT_TENSOR_TABLE_H
@@ -38,16 +41,16 @@ typedef struct tutti_lock {
 #define TUTTI_OWNER_SIZE 64 /* longer ones are cut */
 
 /*
- * All wishes of a call. Exclusive ones are for a tensor that no other of its wishes is for (compare
- * `entry`: two names may mean the same one). Zero it, reserve when it will have more than a few,
- * want or make its uses, then acquire it.
+ * All locks of a call. A tensor with an exclusive lock has no other lock in the same set (compare
+ * `entry`: two names may mean the same tensor). Zero it, reserve when it will have more than a few,
+ * add its locks (lock_by_name, create_locked), then acquire it.
  */
 struct tutti_lock_set {
     tutti_lock *locks; /* stay where they are until the release */
     tutti_lock few[TUTTI_LOCK_SET_FEW];
     uint32_t room;
     uint32_t count;
-    uint32_t waiting;     /* uses not granted yet */
+    uint32_t waiting;     /* locks not granted yet */
     tutti_rpc_loop *loop; /* where on_ready runs */
     tutti_rpc_task task;
     void (*on_ready)(tutti_lock_set *lock_set);
@@ -63,14 +66,15 @@ tutti_code tutti_table_new(uint64_t incarnation, uint32_t handles_max, tutti_tab
                            tutti_error *err);
 void tutti_table_free(tutti_table *table); /* with all tensors; NULL is fine */
 
-/* Who hears when a tensor leaves: it is deleted, and no call uses it any more. Any thread. */
+/* on_leave hears when a tensor leaves: it is deleted, and no call uses it any more. It runs on any
+ * thread, without the mutex, just before the tensor is freed. Set it before the first tensor. */
 void tutti_table_on_leave(tutti_table *table, void (*on_leave)(void *arg, tutti_tensor *tensor),
                           void *arg);
 
 /* The rank that stands in handles; 0 before. */
 void tutti_table_set_rank(tutti_table *table, uint32_t rank);
 
-/* Room for `count` uses, of a lock set that has none. TUTTI_RESOURCE_EXHAUSTED */
+/* Room for `count` locks, in a lock set that has none. TUTTI_RESOURCE_EXHAUSTED */
 tutti_code tutti_table_reserve(tutti_lock_set *lock_set, uint32_t count, tutti_error *err);
 
 /*
@@ -96,7 +100,7 @@ tutti_code tutti_table_lock_by_name(tutti_table *table, tutti_lock_set *lock_set
 tutti_code tutti_table_create_locked(tutti_table *table, tutti_lock_set *lock_set, const char *name,
                                      tutti_error *err);
 
-/* Take back the last use of a lock set that is not in line yet. */
+/* Take back the last lock of a lock set that is not in line yet. */
 void tutti_table_unwant(tutti_table *table, tutti_lock_set *lock_set);
 
 /* Get in line. True: everything is granted, on_ready will not run. False: on_ready follows. */
@@ -108,15 +112,18 @@ bool tutti_table_acquire(tutti_table *table, tutti_lock_set *lock_set);
  */
 void tutti_table_release(tutti_table *table, tutti_lock_set *lock_set);
 
-/* The tensor of a granted use (or of any, when the lock set's owner needs no bytes); NULL: none
+/*
+ * The tensor of a granted lock (or of any, when the caller does not touch its bytes); NULL: none
  * yet.
+ *
  */
 tutti_tensor *tutti_table_tensor(tutti_table *table, const tutti_lock *lock);
 
-/* Give the entry of an exclusive use its tensor [moved]. */
+/* Give the entry of an exclusive lock, which has none yet, its tensor [moved]. The lock need not be
+ * granted: nobody stands before the one that made the entry. */
 void tutti_table_fill(tutti_table *table, const tutti_lock *lock, tutti_tensor *tensor);
 
-/* Give it another tensor [moved] instead of the one it has. */
+/* Give the entry of a granted exclusive lock another tensor [moved] instead of the one it has. */
 void tutti_table_replace(tutti_table *table, const tutti_lock *lock, tutti_tensor *tensor);
 
 /*
@@ -134,7 +141,10 @@ tutti_code tutti_table_check(tutti_table *table, const tutti_lock *lock, tutti_e
  */
 void tutti_table_drop_new(tutti_table *table, const tutti_lock *lock);
 
-/* Of a granted use: how many writers have had their turn, so that readers see what is new. */
+/*
+ * Of a granted lock: how many writers have had their turn, so that readers see whether the bytes
+ * are new.
+ */
 uint64_t tutti_table_version(tutti_table *table, const tutti_lock *lock);
 
 void tutti_table_handle(const tutti_lock *lock, char ret_handle[TUTTI_TABLE_HANDLE_SIZE]);
@@ -166,7 +176,7 @@ tutti_code tutti_table_open_lease(tutti_table *table, uint64_t leases_max, uint6
 /* Returns how many tensors were deleted. */
 size_t tutti_table_close_lease(tutti_table *table, uint64_t lease);
 
-/* What a person sees of a tensor. */
+/* A tensor as List and Stat show it: a copy of one moment. */
 typedef struct tutti_table_info {
     uint64_t number;
     char handle[TUTTI_TABLE_HANDLE_SIZE];
@@ -175,7 +185,7 @@ typedef struct tutti_table_info {
     tutti_spec spec;
     uint64_t bytes;
     char device[TUTTI_DEVICE_MAX + 1]; /* "" = no tensor yet */
-    char owner[TUTTI_OWNER_SIZE];      /* who made it */
+    char owner[TUTTI_OWNER_SIZE];      /* the caller that made it */
     bool ephemeral;                    /* ends with a lease */
     bool pending;                      /* somebody writes it, or waits to */
     bool failed;

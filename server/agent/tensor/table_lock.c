@@ -1,3 +1,16 @@
+/*
+ * Locks on tensors. Each entry has a line of locks in the order in which their lock sets asked; at
+ * its head are the granted ones: one writer, or any number of readers.
+ *
+ * No deadlock: tutti_table_acquire puts all locks of a lock set in line under one hold of the
+ * mutex, so any two lock sets stand in the same order in every line that they share. The first lock
+ * set of all that are not granted can therefore always be granted when those before it are
+ * released.
+ *
+ * No call waits in a thread. The release that grants the last lock of a lock set posts the lock
+ * set's task to its loop. From acquire until that task has run, the lock set is not freed and not
+ * released: the table, or the loop's queue, points to it.
+ */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,6 +22,7 @@
 #include "server/agent/tensor/table.h"
 #include "server/agent/tensor/table_private.h"
 
+/* Locks may not move once they are made: lines and callers point to them. */
 tutti_code
 tutti_table_reserve(tutti_lock_set *lock_set, uint32_t count, tutti_error *err)
 {
@@ -36,6 +50,7 @@ next_lock(tutti_lock_set *lock_set)
     return &lock_set->locks[lock_set->count++];
 }
 
+/* The reference keeps the entry, and its tensor, also when the handle is deleted meanwhile. */
 static void
 add_lock(tutti_lock_set *lock_set, tutti_entry *entry, bool exclusive)
 {
@@ -83,6 +98,10 @@ check_lock_new(const tutti_table *table, const char *name, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * One reference for being listed; agent_table_unlist gives it back. The rank is copied: handles of
+ * an entry do not change when the agent learns its rank.
+ */
 static void
 list_entry(tutti_table *table, tutti_entry *entry, const char *name)
 {
@@ -111,6 +130,7 @@ tutti_table_unwant(tutti_table *table, tutti_lock_set *lock_set)
     agent_table_unlock(table);
 }
 
+/* The entry is allocated before the mutex is taken: nothing under it may wait for the system. */
 tutti_code
 tutti_table_create_locked(tutti_table *table, tutti_lock_set *lock_set, const char *name,
                           tutti_error *err)
@@ -138,7 +158,14 @@ tutti_table_create_locked(tutti_table *table, tutti_lock_set *lock_set, const ch
 
 /* ------------------------------------------------------------------------------ the line */
 
-/* Grant what can be granted; lock sets that got their last one go to `ready`. */
+/*
+ * Grant what can be granted at the head of the line; lock sets that got their last one go to
+ * `ready`. A writer is granted only as the first, and then nobody behind it; readers up to the
+ * first writer. So a stream of readers cannot starve a writer: a reader that comes later stands
+ * behind it.
+ *
+ * `ready` uses the task's own list node, so that nothing is allocated under the mutex.
+ */
 static void
 grant_lock(tutti_entry *entry, tutti_list_node *ready)
 {
@@ -186,6 +213,10 @@ tutti_table_acquire(tutti_table *table, tutti_lock_set *lock_set)
     lock_set->waiting = lock_set->count;
     for (i = 0; i < lock_set->count; i++) {
         tutti_list_add(&lock_set->locks[i].entry->line, &lock_set->locks[i].link);
+        /*
+         * NULL: what stood in line before was granted already if it could be, so this can only
+         * grant the lock that has just been added.
+         */
         grant_lock(lock_set->locks[i].entry, NULL);
     }
     ready = lock_set->waiting == 0;
@@ -204,6 +235,7 @@ tutti_table_version(tutti_table *table, const tutti_lock *lock)
     return version;
 }
 
+/* Without the mutex: a loop's mailbox has a lock of its own, and no two are held at once. */
 static void
 post_ready(tutti_list_node *ready)
 {
@@ -217,6 +249,10 @@ post_ready(tutti_list_node *ready)
     }
 }
 
+/*
+ * Each lock leaves its line, which may grant others. on_ready of those runs on their own loops,
+ * later.
+ */
 void
 tutti_table_release(tutti_table *table, tutti_lock_set *lock_set)
 {

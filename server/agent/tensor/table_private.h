@@ -7,6 +7,13 @@
 #include "base/data/map.h"
 #include "server/agent/tensor/table.h"
 
+/*
+ * A tensor with its handle. `listed`: in by_number (and by_name if it has a name), which is one of
+ * its references; the others are locks. `tensor` is NULL until it is filled; it may be filled and
+ * still have `err`. `line` is the queue of locks; when refs is 0 no lock is in it, and it links the
+ * entry in table->dead.
+ *
+ */
 struct tutti_entry {
     tutti_map_node by_number;
     unsigned char key[8];
@@ -39,11 +46,16 @@ struct tutti_table {
     tutti_list_node dead; /* entries to be freed when the lock is */
 };
 
-/* All of these but the first are called with the lock held. */
+/*
+ * All of these but the first are called with the lock held. unlock also frees dead entries, after
+ * it has released the mutex.
+ */
 void agent_table_lock(tutti_table *table);
 void agent_table_unlock(tutti_table *table);
+/* One reference less; the last one puts the entry among the dead. */
 void agent_table_unref(tutti_table *table, tutti_entry *entry);
-void agent_table_unlist(tutti_table *table, tutti_entry *entry); /* take its handle and name away */
+/* Take its handle and name away, and the reference of its listing. Fine when it has none. */
+void agent_table_unlist(tutti_table *table, tutti_entry *entry);
 
 /* Does the lease still exist? LEASE_OVER */
 tutti_code agent_table_check_lease(const tutti_table *table, uint64_t lease, tutti_error *err);

@@ -1,3 +1,23 @@
+/*
+ * One call that reads or writes the bytes of tensors: its locks, its references and its end; and
+ * downloads from host memory.
+ *
+ * The bulk loop runs everything here, with one exception: agent_access_drop runs on whatever thread
+ * gRPC frees a slice on. So `refs` is atomic, and the last drop posts run_access_end to the bulk
+ * loop.
+ *
+ * An access is referenced by its call, by each slice of tensor memory that gRPC still sends, by
+ * each GPU chunk, and by each part of an upload that follows it. Its lock is released with the last
+ * of them, not when the call ends: gRPC may still read the tensor's memory for a call that is over,
+ * and an op that got the lock would write into bytes on their way to a client.
+ *
+ * Two state machines (access.h) cross: the turn (on_ready, a task that cannot be recalled) and the
+ * call (its end). When the call ends while the lock set is QUEUED, the access must outlive it until
+ * on_ready has come; agent_access_end_call and on_ready each look at the other's state, on one
+ * thread, so exactly one of them drops the call's reference.
+ *
+ * agent->calls counts accesses in flight; the control loop reads it and ends the agent only at 0.
+ */
 #include "server/agent/transfer/access.h"
 
 #include <assert.h>
@@ -16,6 +36,10 @@
 #include "server/agent/transfer/gpu.h"
 #include "tensor/space.h"
 
+/*
+ * The lock set is granted. A call that has ended meanwhile left its reference to this function. A
+ * call that was answered but not ended yet (it was given up) is dropped by its end.
+ */
 static void
 on_ready(tutti_lock_set *lock_set)
 {
@@ -27,7 +51,7 @@ on_ready(tutti_lock_set *lock_set)
         agent_access_drop(self);
     } else if (agent_access_is_open(self)) {
         self->on_turn(self);
-    } /* else the end of the call drops it */
+    }
 }
 
 void
@@ -54,6 +78,10 @@ agent_access_end_call(agent_access *access)
     }
 }
 
+/*
+ * One word for both cases in which a call ends before its turn. The lock set stays in line: the
+ * table cannot take it back while its on_ready may be on the way.
+ */
 void
 agent_access_stop_waiting(agent_access *access, tutti_error *err)
 {
@@ -66,7 +94,10 @@ agent_access_stop_waiting(agent_access *access, tutti_error *err)
     }
 }
 
-/* A unary call that waits: its turn will come without it. */
+/*
+ * A unary call that waits is answered at once; its lock set stays in line without it. Behind its
+ * turn a unary call is about to be answered anyway.
+ */
 static void
 on_cancel(tutti_rpc_call *call, void *self)
 {
@@ -102,6 +133,10 @@ agent_access_new(tutti_agent *agent, tutti_rpc_call *call, agent_access_fn on_tu
     return self;
 }
 
+/*
+ * A unary call that has to wait gets this file's on_cancel. Streams have set the call's user
+ * pointer when they opened, and have an on_cancel of their own.
+ */
 bool
 agent_access_acquire(agent_access *access)
 {
@@ -128,7 +163,10 @@ agent_access_go(agent_access *access)
     }
 }
 
-/* Bulk loop: nobody points to it or to the tensor's bytes any more. */
+/*
+ * Bulk loop, as a task: no reference is left. A new entry that was not written is dropped before
+ * the release, so a call in line for it finds "never written" and not half of a tensor.
+ */
 static void
 run_access_end(tutti_rpc_task *task)
 {
@@ -148,6 +186,10 @@ run_access_end(tutti_rpc_task *task)
     free(self);
 }
 
+/*
+ * Any thread. A sequentially consistent decrement: what other holders did with the tensor is done
+ * before the last one posts the end.
+ */
 void
 agent_access_drop(agent_access *access)
 {
@@ -176,6 +218,7 @@ agent_access_tensor(agent_access *access, uint32_t lock, tutti_tensor **ret_tens
     return TUTTI_OK;
 }
 
+/* A part of an upload has no lock set of its own: its bytes go to its leader's tensor. */
 tutti_tensor *
 agent_access_last(const agent_access *access)
 {
@@ -185,6 +228,10 @@ agent_access_last(const agent_access *access)
                               &owner->lock_set.locks[owner->lock_set.count - 1]);
 }
 
+/*
+ * An overwritten tensor keeps its dimensions, so only dtype and element count must fit. An old
+ * error on it does not matter: all of it is about to be written.
+ */
 tutti_code
 agent_access_check(agent_access *access, uint32_t lock, const tutti_spec *spec,
                    tutti_tensor **ret_tensor, tutti_error *err)
@@ -230,6 +277,10 @@ read_lease(const tutti_rpc_call *call, uint64_t *ret_lease, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * The owner is the caller's identity, or its connection's address where calls have none; it is
+ * shown to people and grants nothing.
+ */
 tutti_code
 agent_lock_own(tutti_lock_set *lock_set, const tutti_rpc_call *call, tutti_error *err)
 {
@@ -250,6 +301,11 @@ agent_access_make(agent_access *access, const char *name, tutti_error *err)
                : code;
 }
 
+/*
+ * Memory is made now, not at the turn: a new entry is nobody else's, so its turn comes at once, and
+ * a client hears MEMORY_LIMIT before it sends gigabytes. `entry` is NEW before the allocation, so
+ * that a failure drops the entry.
+ */
 tutti_code
 agent_access_destination(agent_access *access, const tutti_spec *spec, const char *into,
                          const char *name, const char *device, bool zeroed, tutti_error *err)
@@ -291,6 +347,10 @@ release_access(void *arg)
     agent_access_drop(arg);
 }
 
+/*
+ * gRPC sends from the tensor's own memory. release_access runs on a thread of gRPC's when it has
+ * let go of the slice.
+ */
 tutti_rpc_blob
 agent_access_blob(agent_access *access, const tutti_tensor *tensor, uint64_t offset, size_t size)
 {
@@ -310,6 +370,7 @@ agent_stream_finish(agent_access *access, const tutti_error *err)
 
 /* ------------------------------------------------------------------------------ download */
 
+/* Compared without a sum, so that no offset and length can overflow. */
 static tutti_code
 check_range(agent_access *self, const tutti_tensor *tensor, tutti_error *err)
 {
@@ -340,6 +401,11 @@ agent_download_turn(agent_access *access)
     agent_download_next(access);
 }
 
+/*
+ * The next message. Called at the turn and then for each message that has left (on_written), so one
+ * message of a stream is in gRPC's hands at a time. An empty range is one message without bytes:
+ * the client learns the spec from it.
+ */
 void
 agent_download_next(agent_access *access)
 {
@@ -357,7 +423,8 @@ agent_download_next(agent_access *access)
         return;
     }
     if (agent_access_tensor(access, 0, &tensor, &err) != TUTTI_OK) {
-        agent_stream_finish(access, &err); /* cannot be: it was there */
+        /* Not reached: the lock has kept the tensor since agent_download_turn. */
+        agent_stream_finish(access, &err);
         return;
     }
     if (size > 0 && !tutti_tensor_is_host(tensor)) {

@@ -1,6 +1,11 @@
 /*
  * Access: calls that read or write the bytes of tensors, one struct each. They wait for their turn
- * in the table, and keep it until gRPC has let go of the memory. Bulk loop.
+ * in the table, and keep it until gRPC has let go of the memory. Bulk loop, where nothing else is
+ * said.
+ *
+ * access.c has the call and its locks, upload.c and upload_parts.c uploads, gpu.c and gpu_upload.c
+ * the way through pinned memory, stall.c the timer. service/transfer_pb.c reads and writes the
+ * messages.
  */
 #ifndef TUTTI_SERVER_AGENT_TRANSFER_ACCESS_H
 #define TUTTI_SERVER_AGENT_TRANSFER_ACCESS_H
@@ -18,10 +23,13 @@
 #define AGENT_UPLOAD_PARTS_MAX 16 /* streams that bring one tensor */
 #define AGENT_PIECES_AHEAD 3      /* of a download: copied before they are sent */
 
-/* A call's turn has come: answer it, one way or the other. */
+/*
+ * A call's turn has come: answer it, or begin to move bytes. Bulk loop, once, and only while the
+ * call is open.
+ */
 typedef void (*agent_access_fn)(agent_access *access);
 
-/* Of an upload: what parts bring, and have brought. */
+/* The byte ranges of an upload that its parts have taken, in no order; no two overlap. */
 typedef struct agent_ranges {
     uint64_t begins[AGENT_UPLOAD_PARTS_MAX];
     uint64_t ends[AGENT_UPLOAD_PARTS_MAX];
@@ -42,7 +50,7 @@ typedef enum agent_turn {
 } agent_turn;
 
 /*
- * What has been said to its caller. Only forward; OPEN to ENDED when the caller ends it.
+ * How far the call is. Only forward; OPEN to ENDED when the caller ends it.
  *
  *   OPEN      its messages are read and written
  *   ANSWERED  its status is said: nothing more is read or written
@@ -62,6 +70,11 @@ typedef enum agent_entry_state {
     AGENT_ENTRY_WRITTEN,
 } agent_entry_state;
 
+/*
+ * Fields below `stall` belong to streams. Of an upload, `offset` is where the next byte goes and
+ * end_offset where its last one ends; of a download, `offset` is the next byte to be sent. A part
+ * that follows has `leader`, an empty lock set and total_bytes 0.
+ */
 struct agent_access {
     tutti_agent *agent;
     tutti_rpc_call *call;
@@ -102,25 +115,33 @@ struct agent_access {
     bool waits_for_slot;    /* of an upload: no message is read until there is one */
 };
 
-/* NULL: no memory, and the call has been told. */
+/*
+ * An access with one reference, that of its call, which agent_access_fail, agent_access_end_call or
+ * a plain agent_access_drop gives up. NULL: no memory, and the call has been failed.
+ */
 agent_access *agent_access_new(tutti_agent *agent, tutti_rpc_call *call, agent_access_fn on_turn);
 
-/* Ask for its lock set. True: it is granted; else on_turn runs when it is. */
+/* Ask for its lock set, once. True: it is granted, and on_turn does not run; else on_turn runs when
+ * it is granted, unless the call has ended by then. */
 bool agent_access_acquire(agent_access *access);
 
 /* Ask for its lock set, and run on_turn now or when it is granted. */
 void agent_access_go(agent_access *access);
 
-/* The turn of its leader has come. */
+/* Its turn has come: its own lock set's, or its leader's. */
 void agent_access_grant(agent_access *access);
 
-/* The caller went away, or we stop, before its turn: why, for the call. */
+/*
+ * The caller went away, or the agent stops, before its turn: it counts as answered, and the caller
+ * of this answers with what is in `err` (CALLER_GONE, STOPPING).
+ */
 void agent_access_stop_waiting(agent_access *access, tutti_error *err);
 
-/* Its status is said. */
+/* Its status is said, or is about to be. */
 void agent_access_answered(agent_access *access);
 
-/* gRPC is done with its call: the access ends, or its turn ends it. */
+/* gRPC is done with its call: give up the call's reference, now or when on_ready has come. Once, as
+ * the last that is done for the call. */
 void agent_access_end_call(agent_access *access);
 
 static inline bool
@@ -141,15 +162,20 @@ void agent_access_drop(agent_access *access);
 /* Answer with an error and drop. Not for streams. */
 void agent_access_fail(agent_access *access, const tutti_error *err);
 
-/* The tensor of a use, or its error when the op that was to write it failed. */
+/*
+ * The tensor of a granted lock, or the error of the op that was to write it. Borrowed while the
+ * lock is held.
+ */
 tutti_code agent_access_tensor(agent_access *access, uint32_t lock, tutti_tensor **ret_tensor,
                                tutti_error *err);
 
-/* Of the last use, or its leader's, which is where bytes go: granted, and checked. */
+/*
+ * The tensor of the last lock, or of its leader's, which is where bytes go: granted, and checked.
+ */
 tutti_tensor *agent_access_last(const agent_access *access);
 
-/* A new entry for the caller, the last use of the lock set. Codes as tutti_table_create_locked;
- * BAD_LEASE. */
+/* A new entry in the caller's name and lease, the last lock of the lock set, which is not asked for
+ * yet. Codes as tutti_table_create_locked; BAD_LEASE. */
 tutti_code agent_access_make(agent_access *access, const char *name, tutti_error *err);
 
 /*
@@ -160,11 +186,12 @@ tutti_code agent_access_destination(agent_access *access, const tutti_spec *spec
                                     const char *name, const char *device, bool zeroed,
                                     tutti_error *err);
 
-/* Of `into`: same dtype and element count? */
+/* Does the tensor of that lock, named by `into`, have the dtype and element count of `spec`?
+ * DTYPE_MISMATCH, SHAPE_MISMATCH, or the error of an entry without tensor */
 tutti_code agent_access_check(agent_access *access, uint32_t lock, const tutti_spec *spec,
                               tutti_tensor **ret_tensor, tutti_error *err);
 
-/* Its bytes are written: what is new stays, and an old error is gone. */
+/* The tensor of that lock is written: a new entry stays, and an old error on it is gone. */
 void agent_access_written(agent_access *access, uint32_t lock);
 
 /* A blob over part of a tensor, which keeps the access alive until gRPC has let go of it. */
@@ -204,22 +231,40 @@ bool agent_parts_waits(const agent_access *access); /* for its leader's turn */
 void agent_parts_say_stalled(const agent_access *access, double seconds, tutti_error *err);
 
 /* Streams: transfer_pb.c reads and writes the messages. */
-void agent_stream_finish(agent_access *access, const tutti_error *err); /* NULL = well */
+
+/* End the stream of an open access: NULL = well. The access lives until the end of its call. */
+void agent_stream_finish(agent_access *access, const tutti_error *err);
+/*
+ * The payload of one message goes to its place; before the turn it is kept. Finishes the stream
+ * with CHUNK_LIMIT, BAD_OFFSET, SIZE_MISMATCH or MEMORY_LIMIT.
+ */
 void agent_upload_chunk(agent_access *access, uint64_t offset, tutti_rpc_message *message);
-void agent_upload_end(agent_access *access); /* the client has sent all */
-/* Its turn has come: that of its parts too. False: its tensor is not the one that it was for. */
+/*
+ * The client has half-closed: commit, or finish with SIZE_MISMATCH, now or when copies have ended.
+ */
+void agent_upload_end(agent_access *access);
+/* Its turn has come: that of its parts too. False: its tensor is not the one that it was for any
+ * more, and the stream is finished with SHAPE_MISMATCH. */
 bool agent_upload_open(agent_access *access);
-void agent_upload_turn(agent_access *access); /* ... and take what was kept, and read on */
-/* Free what was kept until the turn, or count it no more: take is true where somebody else frees
- * it. */
+/* agent_upload_open, then take what was kept, and read on. */
+void agent_upload_turn(agent_access *access);
+/*
+ * `early` is over and not counted any more. take: it belongs to the caller now; else it is freed.
+ */
 void agent_upload_drop_early(agent_access *access, bool take);
-void agent_upload_commit(agent_access *access); /* all of it is here */
+/* All bytes of the tensor are here: answer the call. Not of a part that follows. */
+void agent_upload_commit(agent_access *access);
+/* The turn of a download: check its range and send the first message. */
 void agent_download_turn(agent_access *access);
+/* Send the next message, or finish. Behind on_written. */
 void agent_download_next(agent_access *access);
 extern const tutti_rpc_stream_ops agent_upload_ops;
 extern const tutti_rpc_stream_ops agent_download_ops;
 extern const tutti_rpc_stream_ops agent_share_gpu_ops; /* share_gpu_pb.c */
-/* Say in a lock set who calls, before the first entry is made for him. access.c */
+/*
+ * Write owner and lease of a call into a lock set, before the first entry is made with it. Any
+ * loop. BAD_LEASE
+ */
 tutti_code agent_lock_own(tutti_lock_set *lock_set, const tutti_rpc_call *call, tutti_error *err);
 
 #endif

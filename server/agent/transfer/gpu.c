@@ -1,4 +1,16 @@
-/* Pieces, and the calls that have one. */
+/*
+ * GPU chunks: one message's worth of a GPU tensor's bytes, in a slot of pinned memory (or, while no
+ * slot can be had, on the heap), and the calls that use one: Put, Get, downloads. Uploads are in
+ * gpu_upload.c.
+ *
+ * Threads: the bulk loop has all states. on_slot comes on any thread, the end of a copy on a thread
+ * of the space: both post to the bulk loop. The blob's release runs on a thread of gRPC's; a chunk
+ * that was handed to gRPC belongs to it alone, so agent_gpu_chunk_free needs no lock.
+ *
+ * A chunk holds a reference to its access, so the tensor stays locked until every copy has ended. A
+ * copy cannot be recalled: when the call ends meanwhile, the chunk comes back by itself, finds the
+ * call closed, and is freed.
+ */
 #include "server/agent/transfer/gpu.h"
 
 #include <assert.h>
@@ -50,7 +62,10 @@ run_slot(tutti_rpc_task *task)
     self->on_slot(self, NULL);
 }
 
-/* Any thread. */
+/*
+ * Any thread, perhaps inside of tutti_slot_wait. Posted, so that callers of
+ * agent_gpu_chunk_wait_slot can finish what they do.
+ */
 static void
 on_slot(tutti_slot_wish *wish, tutti_slot *slot)
 {
@@ -133,7 +148,11 @@ release_chunk(void *arg)
     agent_gpu_chunk_free(arg);
 }
 
-/* Gives the slot back to those who wait for one, if memory can be had. */
+/*
+ * Slots are few. The client decides when the bytes leave, and a slow one would hold the slot of
+ * others: when slots are scarce, the bytes move to the heap. Without memory the chunk keeps its
+ * slot, which is slow for others but right.
+ */
 static void
 leave_slot(agent_gpu_chunk *piece)
 {
@@ -168,6 +187,7 @@ put_on_slot(agent_gpu_chunk *piece, const tutti_error *err)
     agent_gpu_chunk_in(piece, agent_access_last(piece->access), piece->answer);
 }
 
+/* After the copy the bytes wait for the client, so this is the moment to free the slot. */
 static void
 get_on_copied(agent_gpu_chunk *piece, const tutti_error *err)
 {
@@ -214,7 +234,11 @@ agent_staged_get(agent_access *access, tutti_tensor *tensor, agent_gpu_chunk_fn 
 
 /* ------------------------------------------------------------------------------ downloads */
 
-/* The message whose turn it is, if it is copied and none is being sent. */
+/*
+ * Messages leave in the order of their offsets, one at a time, though copies may end in any order:
+ * so only the first chunk of the list may go. Called when a copy has ended and when a message has
+ * left.
+ */
 static void
 send_gpu_chunk(agent_access *access, tutti_tensor *tensor)
 {
@@ -236,6 +260,10 @@ send_gpu_chunk(agent_access *access, tutti_tensor *tensor)
     access->offset += blob.size;
 }
 
+/*
+ * Chunks that are copied are freed here. Those whose slot or copy is under way must not be: they
+ * come to download_on_copied, which finds the call closed and calls this again.
+ */
 void
 agent_staged_end(agent_access *access)
 {
@@ -280,7 +308,10 @@ download_on_slot(agent_gpu_chunk *piece, const tutti_error *err)
     agent_gpu_chunk_out(piece, agent_access_last(piece->access), download_on_copied);
 }
 
-/* Copy ahead of what is sent. */
+/*
+ * Up to AGENT_PIECES_AHEAD chunks are copied before they are sent, so the copy of one overlaps with
+ * the sending of another. Chunks go to the list before they have a slot: the list is their order.
+ */
 static tutti_code
 copy_ahead(agent_access *access, tutti_tensor *tensor, tutti_error *err)
 {
@@ -300,6 +331,7 @@ copy_ahead(agent_access *access, tutti_tensor *tensor, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* The first message may leave, or a message has left. */
 void
 agent_staged_next(agent_access *access, tutti_tensor *tensor)
 {
@@ -310,6 +342,7 @@ agent_staged_next(agent_access *access, tutti_tensor *tensor)
         agent_staged_end(access);
         return;
     }
+    /* The list of an access without GPU chunks is zero, which agent_staged_end relies on. */
     if (access->first && access->pieces.next == NULL) {
         tutti_list_init(&access->pieces);
         access->ahead = access->offset;

@@ -1,4 +1,11 @@
-/* Uploads into a device's memory: a message is copied while the next one travels. */
+/*
+ * Uploads into a device's memory: while one message is copied from its slot, the next one travels.
+ * Bulk loop.
+ *
+ * `piece_count` counts chunks that are not copied yet; the upload is committed at 0. When all slots
+ * are lent, the message in hand is kept on the heap and no further one is read (`waits_for_slot`),
+ * so an upload keeps one message beyond its slots at most, and flow control slows the client.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +19,7 @@ agent_staged_is_busy(const agent_access *access)
     return access->piece_count > 0;
 }
 
+/* Several chunks may fail, one after the other; the first one answers the call. */
 static void
 fail_upload(agent_access *access, const tutti_error *err)
 {
@@ -20,6 +28,7 @@ fail_upload(agent_access *access, const tutti_error *err)
     }
 }
 
+/* The chunk is freed last: it holds the access, and may hold the last reference. */
 static void
 on_copied(agent_gpu_chunk *piece, const tutti_error *err)
 {
@@ -29,13 +38,17 @@ on_copied(agent_gpu_chunk *piece, const tutti_error *err)
     if (err != NULL) {
         fail_upload(access, err);
     }
+    /* The client has half-closed before this copy had ended: now the upload can be judged. */
     if (agent_access_is_open(access) && access->half_closed && access->piece_count == 0) {
         agent_upload_end(access);
     }
     agent_gpu_chunk_free(piece);
 }
 
-/* What was kept meanwhile goes on its way, and the next message may come. */
+/*
+ * A slot for bytes that were kept on the heap. Reading stopped when they were kept, and goes on
+ * here.
+ */
 static void
 on_late_slot(agent_gpu_chunk *piece, const tutti_error *err)
 {
@@ -71,7 +84,11 @@ new_piece(agent_access *access, size_t size, tutti_error *err)
     return piece;
 }
 
-/* All slots are lent: keep the bytes, and read on when one comes back. */
+/*
+ * Keep the message, as gRPC's memory is gone when on_message returns. agent_gpu_chunk_wait_slot
+ * never calls back at once, so `waits_for_slot` holds until this function's callers have looked at
+ * it.
+ */
 static tutti_code
 wait_for_slot(agent_gpu_chunk *piece, tutti_tensor *tensor, tutti_rpc_message *message,
               tutti_error *err)
@@ -108,6 +125,10 @@ agent_staged_chunk(agent_access *access, tutti_tensor *tensor, tutti_rpc_message
     return TUTTI_OK;
 }
 
+/*
+ * The bytes that came before the turn move to a chunk (no copy), which always waits for its slot by
+ * callback: agent_upload_turn does not read on then, and on_late_slot does.
+ */
 void
 agent_staged_early(agent_access *access, tutti_tensor *tensor)
 {

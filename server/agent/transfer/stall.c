@@ -1,4 +1,10 @@
-/* Transfers that do not move. Bulk loop. */
+/*
+ * Ends uploads and downloads whose client does nothing for --op-timeout. Such a client holds the
+ * tensor's lock, and every op on the tensor would fail by its own deadline. Bulk loop.
+ *
+ * One timer for each stream, which is not moved with every chunk: `moved_ns` is stored, and the
+ * timer looks at it when it expires and starts again for the rest.
+ */
 #include <inttypes.h>
 
 #include "base/error/fail.h"
@@ -22,6 +28,10 @@ say_stalled(const agent_access *access, tutti_error *err)
         access->reads ? "read, or end the call" : "send, or end the call");
 }
 
+/*
+ * While the stream waits for its turn, the client can do nothing: the time counts from its turn on.
+ * A part whose leader has not come at all does count, so that it cannot wait for ever.
+ */
 static void
 on_stall(tutti_timer *timer)
 {
@@ -41,7 +51,9 @@ on_stall(tutti_timer *timer)
         return;
     }
     say_stalled(access, &err);
-    if (access->reads) { /* what is in flight would be in front of our last word */
+    /* A download's client does not read, so the error would queue behind the message in flight and
+     * never arrive: the call is cut. An upload has nothing in flight to its client. */
+    if (access->reads) {
         tutti_rpc_call_cut(access->call, &err);
     } else {
         agent_stream_finish(access, &err);
@@ -58,6 +70,10 @@ agent_access_watch(agent_access *access, bool reads)
                                access->moved_ns + access->agent->options->op_timeout_ns);
 }
 
+/*
+ * A part that moves keeps its leader alive, too: the leader's own bytes may have come long ago, and
+ * its call stays open until all parts are here.
+ */
 void
 agent_access_moved(agent_access *access)
 {

@@ -1,4 +1,16 @@
-/* Uploads: bytes that go where they belong, in order. */
+/*
+ * Uploads into host memory. Chunks come in order, each is copied once, from gRPC's slices to its
+ * place in the tensor. Bulk loop.
+ *
+ * Before its turn an upload may keep one message (`early`): the first, which comes with the start.
+ * No further message is read until the turn, so a client that waits in line is slowed by HTTP/2's
+ * flow control instead of filling memory. The sum of early bytes of all uploads is limited
+ * (early_bytes_max).
+ *
+ * The end: the client half-closes, then the byte count decides. If anything fails before
+ * agent_upload_commit, the call ends with the error, a new entry is dropped with the access, and an
+ * overwritten tensor keeps a mixture of old and new bytes under its old handle.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +21,17 @@
 #include "server/agent/transfer/access.h"
 #include "server/agent/transfer/gpu.h"
 
+/*
+ * Early bytes may be a sixteenth of --memory-limit, but 16 MiB at least, so that a small limit lets
+ * a few uploads wait.
+ */
 #define EARLY_PART 16
 #define EARLY_MIN (16ULL << 20)
 
+/*
+ * All bytes of the tensor are here. The mark comes before the answer: a caller that has the answer
+ * may use the tensor at once.
+ */
 void
 agent_upload_commit(agent_access *access)
 {
@@ -20,6 +40,10 @@ agent_upload_commit(agent_access *access)
     access->agent->hooks->answer_upload(access, agent_access_last(access));
 }
 
+/*
+ * The client has sent all it wants. A part ends its own call, and the whole tensor is committed
+ * with the part that comes last (agent_parts_arrived).
+ */
 static void
 finish_upload(agent_access *self)
 {
@@ -37,7 +61,7 @@ finish_upload(agent_access *self)
     }
 }
 
-/* Bytes that came before the turn go where they belong. */
+/* The early message goes to its place in the tensor: host memory alone. */
 static void
 write_early(agent_access *self)
 {
@@ -50,7 +74,10 @@ write_early(agent_access *self)
     }
 }
 
-/* An existing tensor may have changed since the upload began: do these bytes still fit? */
+/*
+ * The turn of an upload: does its tensor still fit? The existing tensor of `into` may have been
+ * replaced by a call that was in line before. A part follows its leader, which was checked.
+ */
 bool
 agent_upload_open(agent_access *access)
 {
@@ -68,6 +95,10 @@ agent_upload_open(agent_access *access)
     return true;
 }
 
+/*
+ * The turn has come: the early message goes to its place, and reading goes on. For a GPU, the early
+ * bytes have to wait for a slot first, and the slot's callback reads on.
+ */
 void
 agent_upload_turn(agent_access *access)
 {
@@ -89,6 +120,10 @@ agent_upload_turn(agent_access *access)
     }
 }
 
+/*
+ * A chunk states its offset although chunks come in order: a client that lost count is refused
+ * instead of writing a shifted tensor. The sizes are compared without a sum, which could overflow.
+ */
 static tutti_code
 check_chunk(const agent_access *self, uint64_t offset, size_t size, tutti_error *err)
 {
@@ -125,7 +160,9 @@ agent_upload_drop_early(agent_access *access, bool take)
     access->early = NULL;
 }
 
-/* Of all uploads together: parts whose first part never comes must not be a way around the limit.
+/*
+ * For all uploads together, not for each: parts whose first part never comes must not be a way
+ * around --memory-limit.
  */
 static uint64_t
 early_bytes_max(tutti_agent *agent)
@@ -136,6 +173,10 @@ early_bytes_max(tutti_agent *agent)
     return space.limit_bytes / EARLY_PART > EARLY_MIN ? space.limit_bytes / EARLY_PART : EARLY_MIN;
 }
 
+/*
+ * The bytes are counted before they are allocated and taken back on failure, so the sum never
+ * exceeds the limit.
+ */
 static tutti_code
 keep_chunk(agent_access *self, tutti_rpc_message *message, size_t size, tutti_error *err)
 {
@@ -182,6 +223,10 @@ agent_upload_chunk(agent_access *access, uint64_t offset, tutti_rpc_message *mes
     }
 }
 
+/*
+ * Chunks may still be on their way to a GPU; the last of them (on_copied in gpu_upload.c) calls
+ * this again.
+ */
 void
 agent_upload_end(agent_access *access)
 {

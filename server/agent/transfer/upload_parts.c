@@ -1,4 +1,22 @@
-/* One tensor over several streams. Bulk loop: so nothing here has a lock. */
+/*
+ * One tensor over several streams, so that one upload can use several connections and cores. Bulk
+ * loop, which runs all streams of all parts: so nothing here has a lock.
+ *
+ * The stream that brings byte 0 is the leader. It names the tensor, has the lock set, and its
+ * answer is the answer of the whole. Other parts name only the transfer, 16 bytes that the client
+ * has drawn. Streams begin in any order:
+ *
+ * - a part that finds its leader takes its byte range there and follows it (self->leader, a
+ *   reference);
+ * - a part that comes before its leader waits in the list, --op-timeout at most (stall.c), and
+ *   gather_part attaches it when the leader comes;
+ * - a part that comes when its leader has gone is refused at once, as long as the leader's transfer
+ *   is among the last ENDED_KEPT.
+ *
+ * All end together. If a part's stream ends early, the leader fails, and with it the other parts.
+ * If the leader's stream ends, all of its parts fail. The tensor is released when the last part has
+ * let go of the leader.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +31,7 @@
 struct agent_uploads {
     tutti_list_node parts; /* that live */
     unsigned char ended[ENDED_KEPT][AGENT_TRANSFER_BYTES];
-    size_t ended_count; /* ever; the newest of them are kept */
+    size_t ended_count; /* ever; `ended` is a ring of the newest */
 };
 
 tutti_code
@@ -46,7 +64,10 @@ is_leader(const agent_access *access)
     return access->parted && access->begin_offset == 0;
 }
 
-/* The caller is compared as well: what one has drawn, or seen in a log, is of no use to another. */
+/*
+ * The same transfer and the same caller. Without the second, a caller that has seen the transfer of
+ * another (in a log, say) could write into its tensor.
+ */
 static bool
 does_part_belong(const agent_access *left, const agent_access *right)
 {
@@ -54,6 +75,7 @@ does_part_belong(const agent_access *left, const agent_access *right)
            strcmp(tutti_rpc_call_identity(left->call), tutti_rpc_call_identity(right->call)) == 0;
 }
 
+/* A walk over all parts that live: they are few, and this is once for each stream. */
 static agent_access *
 find_leader(const agent_access *access)
 {
@@ -80,7 +102,7 @@ remember_ended(const agent_access *leader)
            AGENT_TRANSFER_BYTES);
 }
 
-/* A part that comes when its leader has gone waits for nobody. */
+/* Without this a part that is late would wait --op-timeout for a leader that has been here. */
 static tutti_code
 check_ended(const agent_access *access, tutti_error *err)
 {
@@ -99,8 +121,11 @@ check_ended(const agent_access *access, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* Take a range that the leader misses. It stays taken when its stream has ended: no byte counts
- * twice. */
+/*
+ * Take a range of the leader's bytes. It stays taken when its stream has ended: arrived_bytes is a
+ * sum, and a range that came twice would count twice and commit a tensor with a gap. The leader
+ * calls this for its own range, too.
+ */
 static tutti_code
 take_range(const agent_access *self, agent_access *leader, tutti_error *err)
 {
@@ -132,7 +157,7 @@ take_range(const agent_access *self, agent_access *leader, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* [in] leader  is here, its turn may come later */
+/* The leader is here; its turn may come later, and then agent_parts_turn grants this part. */
 static tutti_code
 attach_part(agent_access *self, agent_access *leader, tutti_error *err)
 {
@@ -146,6 +171,7 @@ attach_part(agent_access *self, agent_access *leader, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* The range must fit in 63 bits, so sums of offsets cannot overflow from here on. */
 static tutti_code
 join_part(agent_access *self, tutti_bytes transfer, uint64_t offset, uint64_t bytes,
           tutti_error *err)
@@ -193,7 +219,9 @@ agent_parts_follow(agent_access *access, tutti_bytes transfer, uint64_t offset, 
     return code;
 }
 
-/* Parts that came before their leader. */
+/*
+ * Parts that came before their leader. Each was checked alone; whether it fits is known only now.
+ */
 static void
 gather_part(agent_access *leader)
 {
@@ -230,6 +258,7 @@ agent_parts_lead(agent_access *access, tutti_bytes transfer, uint64_t bytes, tut
     return TUTTI_OK;
 }
 
+/* The leader's turn is that of its parts: the lock set is granted once, for the tensor. */
 void
 agent_parts_turn(agent_access *access)
 {
@@ -252,6 +281,11 @@ agent_parts_turn(agent_access *access)
     }
 }
 
+/*
+ * The part is complete. A follower's call is answered now; the leader's call is answered with the
+ * part that comes last, whichever it is. Returns true when the caller is the leader and has to
+ * commit.
+ */
 bool
 agent_parts_arrived(agent_access *access)
 {
@@ -291,6 +325,10 @@ end_followers(agent_access *leader)
     }
 }
 
+/*
+ * The stream has ended, well or not, as the last call for this part. Out of the list first: the
+ * ends of other streams that follow from here must not find it.
+ */
 void
 agent_parts_end(agent_access *access)
 {
