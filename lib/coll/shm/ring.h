@@ -40,7 +40,11 @@ typedef struct shm_ring {
     _Alignas(64) unsigned char bytes[SHM_RING_BYTES];
 } shm_ring;
 
-/* One end of it; ours alone. */
+/*
+ * One end of it, in our own memory: the other process cannot change it. Of the end that puts, `at`
+ * is what tail was set to, and seen <= at <= seen + SHM_RING_BYTES; of the end that takes, `at` is
+ * what head was set to, and at <= seen <= at + SHM_RING_BYTES. `broken` is for ever.
+ */
 typedef struct shm_end {
     shm_ring *ring;
     uint64_t at;   /* how far we are */
