@@ -2,7 +2,7 @@
  * Private to coll/tcp: frames, as they stand in a connection. Little-endian.
  *
  * From who connected: HELLO and its token once, then PACKET, OFFER, PUSH and DATA. From who was
- * called: WELCOME once, then PULL, DROP and CREDIT. Anything else ends the connection.
+ * called: WELCOME once, then FETCH, DROP and CREDIT. Anything else ends the connection.
  */
 #ifndef TUTTI_COLL_TCP_FRAME_H
 #define TUTTI_COLL_TCP_FRAME_H
