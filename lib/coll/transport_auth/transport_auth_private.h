@@ -1,5 +1,5 @@
-/* The inside of the authentication tag: keys of epochs, tags, which counts have been seen, and what
- * waits. */
+/* The inside of transport auth: keys of epochs, tags, which counts have been seen, and what waits.
+ * Engine's thread. */
 #ifndef TUTTI_COLL_TRANSPORT_AUTH_TRANSPORT_AUTH_PRIVATE_H
 #define TUTTI_COLL_TRANSPORT_AUTH_TRANSPORT_AUTH_PRIVATE_H
 
@@ -34,7 +34,8 @@ typedef struct auth_revoked {
     uint64_t turn; /* it may know the keys up to this one */
 } auth_revoked;
 
-/* A sender we have heard: a way from one process to us. */
+/* A sender we have heard: a connection from one process to us. Made only for a packet with a good
+ * tag. `seen` is good for counts in (newest - AUTH_WINDOW, newest]. */
 typedef struct auth_sender {
     tutti_map_node node;
     unsigned char id[8];
@@ -75,7 +76,7 @@ struct tutti_transport_conn {
     void *owner;
     unsigned char to[TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES];
     unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES];
-    uint64_t turn; /* of the key */
+    uint64_t turn; /* of the key; 0 = none yet */
     unsigned char id[8];
     unsigned char pass[8];
     uint64_t count;
