@@ -1,4 +1,8 @@
-/* The ring: pinned memory in pieces, lent one after the other. */
+/*
+ * The ring: pinned memory in pieces, lent one after the other. Pinned memory is what a device
+ * copies from and to without the processor; it is slow to get, so it is taken once. Opening and
+ * closing are single-threaded.
+ */
 #include <assert.h>
 #include <stdlib.h>
 
