@@ -4,6 +4,8 @@
 
 #include "coll/host/exchange.h"
 
+/* `fallen` and `done` are set once. How far the work is: `copy` and `at` for ops that copy; `at`,
+ * `first` and `bytes` for ops that reduce. */
 typedef struct host_direct {
     tutti_coll_mapping *views; /* [size]; ours too, not borrowed */
     host_start_fn by_messages; /* what it falls back to */
