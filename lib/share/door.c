@@ -149,7 +149,7 @@ hear_guest(tutti_share *self, share_guest *guest)
     }
 }
 
-/* ------------------------------------------------------------------------------ who comes in */
+/* ------------------------------------------------------------------------------ callers */
 
 static bool
 is_welcome(const tutti_share *self, int socket)

@@ -13,7 +13,7 @@
 #define SHARE_REVOKED "ttended1"
 #define SHARE_STRANGERS_MAX 64 /* connections that have shown no token */
 
-/* From who takes, once. */
+/* From the borrower, once. */
 typedef struct share_hello {
     char magic[SHARE_MAGIC_BYTES]; /* without a NUL */
     unsigned char token[TUTTI_SHARE_TOKEN_BYTES];

@@ -16,7 +16,8 @@
 #include "base/os/local.h"
 #include "share/share_private.h"
 
-/* Who is not welcome is told so at once, and can say nothing any more: the answer is there. */
+/* A refused caller is told so at once, and the lender reads nothing more of it: then the send fails
+ * with EPIPE, and the answer is there to be read. */
 static bool
 say_hello(int socket, const share_hello *hello)
 {

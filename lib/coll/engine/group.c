@@ -253,7 +253,7 @@ typedef struct renewal {
  * A member came back. All members get the same news from the coordinator, so the failures are not
  * told. The order: first the ops fail, with the old epoch's state; then the state of the epoch is
  * cleared; then packets of the new epoch that were early go their way. `leaver` ends with the
- * epoch: who still leaves says so again.
+ * epoch: a member that still leaves says so again.
  */
 static void
 run_renew(tutti_coll_engine *engine, tutti_coll_item *item)

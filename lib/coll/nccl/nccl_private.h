@@ -6,9 +6,9 @@
  * (MEET); it waits for its turn among all ops of the device, and for the communicator (TURN); it is
  * launched, step by step (LAUNCH); an event says that the device is through with it (PENDING).
  *
- * When an op fails from ORDER on, somebody may have launched it, so its communicator is aborted and
- * all other ops on it fail too. Who finished the op first and heard nothing still has the old one:
- * the next ORDER shows that.
+ * When an op fails from ORDER on, some member may have launched it, so its communicator is aborted
+ * and all other ops on it fail too. A member that finished the op first and heard nothing still has
+ * the old one: the next ORDER shows that.
  */
 #ifndef TUTTI_COLL_NCCL_NCCL_PRIVATE_H
 #define TUTTI_COLL_NCCL_NCCL_PRIVATE_H

@@ -159,7 +159,7 @@ static bool
 is_sound(nccl_op *self)
 {
     if (self->dead) {
-        return true; /* nobody wants to know */
+        return true; /* its result does not matter */
     }
     if (self->comm->state == NCCL_COMM_READY) {
         tutti_nccl_comm_ask(self->comm);
@@ -210,7 +210,7 @@ tutti_nccl_poll(tutti_coll_backend *door, uint64_t now_ns, uint64_t *ret_next_ns
     *ret_next_ns = UINT64_MAX;
     if (tutti_list_empty(&self->comms) && tutti_list_empty(&self->behind) &&
         tutti_list_empty(&self->moving)) {
-        return 0; /* whoever is further has a communicator */
+        return 0; /* ops in later stages have a communicator, so there are none */
     }
     (void)cudaSetDevice(self->device);
     did += tutti_nccl_comms_poll(self, now_ns);

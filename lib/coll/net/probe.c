@@ -36,7 +36,7 @@ typedef struct coll_probe {
     tutti_coll_reach reaches[];
 } coll_probe;
 
-/* Of who has not answered: what we know of it. */
+/* Why a rank has not answered, as far as this rank knows. */
 static void
 explain_probe(const coll_probe *self, tutti_coll_reach *reach)
 {

@@ -1,7 +1,7 @@
 /*
  * Ops of groups of one rank: a copy, or a reduction of one input. docs/backend.md explains this
  * file step by step. Engine's thread; the state is op->backend_state, freed by finish; there are no
- * messages, so nothing can fail after start.
+ * messages, and advance cannot fail.
  */
 #include "coll/self/self.h"
 

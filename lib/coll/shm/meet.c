@@ -106,7 +106,7 @@ make_vow(const shm_hello *it, const uint64_t nonce[2])
     return words;
 }
 
-/* ------------------------------------------------------------------------------ who connects */
+/* -------------------------------------------------------------------- the process that connects */
 
 /* Nobody gets an error for this, and ops are slower by it, so it is said once at INFO. */
 static void
@@ -161,7 +161,7 @@ on_answer(shm_watch *watch)
     tutti_shm_set_remote(link);
 }
 
-/* True where nobody is kept out. */
+/* True also if the inner transport asks for no proof. */
 static bool
 sign_hello(tutti_transport_conn *link, const uint64_t nonce[2], shm_hello *it)
 {

@@ -28,7 +28,7 @@ typedef struct note {
     uint32_t reserved;
 } note;
 
-/* ------------------------------------------------------------------------------ who exposes */
+/* --------------------------------------------------------------------- the process that exposes */
 
 static bool
 find_mapped_region(const transport_shm *self, const void *data, uint64_t size,
@@ -205,7 +205,7 @@ tutti_shm_forget_gone(transport_shm *self)
     }
 }
 
-/* ------------------------------------------------------------------------------ who maps */
+/* ------------------------------------------------------------------------ the process that maps */
 
 void
 tutti_shm_region_drop(shm_region *region)

@@ -14,7 +14,7 @@
 
 #define SHM_REGION_MAX                                                                             \
     1000 /* rendezvous messages in one peer's hands; their returns always have room */
-#define SHM_SOURCES_MAX 4096      /* who may send to us at once */
+#define SHM_SOURCES_MAX 4096      /* processes that may send to us at once */
 #define SHM_REGIONS_MAX 256       /* of one peer, mapped at once */
 #define SHM_COPY_BYTES (1U << 20) /* of a pull, in one go */
 
@@ -50,11 +50,11 @@ typedef struct shm_doorbell {
     shm_page *page;
 } shm_doorbell;
 
-/* One per link, made by who connects. */
+/* One per link, made by the process that connects. */
 typedef struct shm_segment {
-    shm_ring out;          /* from who connected */
-    shm_ring back;         /* to who connected */
-    _Atomic uint32_t refs; /* of an `inside` transport: who unmaps it */
+    shm_ring out;          /* from the process that connected */
+    shm_ring back;         /* to the process that connected: returns */
+    _Atomic uint32_t refs; /* of an `inside` transport: the last one unmaps it */
 } shm_segment;
 
 typedef enum shm_state {
@@ -111,7 +111,7 @@ typedef struct shm_out {
     tutti_transport_region rma;
 } shm_out;
 
-/* What who connects says, after we have drawn a number for it to answer with. */
+/* The message of the process that connects, after it has got our random number. */
 typedef struct shm_hello {
     uint64_t magic;
     uint64_t secret[2];

@@ -74,7 +74,7 @@ hear_data(tcp_source *source, const tcp_head *head)
 
 /* ------------------------------------------------------------------------------ frames */
 
-/* In a time that says nothing of where they differ. */
+/* In constant time: a stranger must not learn how many bytes of its guess were right. */
 static bool
 is_token(const unsigned char *left, const unsigned char *right)
 {

@@ -144,7 +144,8 @@ tutti_tcp_source_free(tcp_source *source)
 
 /* ------------------------------------------------------------------------------ what we say */
 
-/* The next look at it finds it closed: now we may be inside a call of who uses it. */
+/* It ends in a next turn, which finds the socket closed: this may be inside of a call of the engine
+ * that holds a rndv of it. */
 static void
 hang_up_later(tcp_source *source)
 {

@@ -7,7 +7,7 @@
  * the tensor, and other packets pass between the chunks. A dead peer is noticed by its
  * connection; a host that fell silent by keepalives and by data that nobody acknowledges.
  *
- * Who connects says a number that stands in our address; to who does not, nothing is answered.
+ * A process that connects says a number that stands in our address; others get no answer.
  */
 #ifndef TUTTI_COLL_TCP_TCP_H
 #define TUTTI_COLL_TCP_TCP_H

@@ -24,7 +24,7 @@ struct tcp_watch {
     void (*on_ready)(tcp_watch *watch, uint32_t events);
 };
 
-/* Where a process can be reached. */
+/* One of the addresses by which a process can be reached. */
 typedef struct tcp_target {
     struct sockaddr_storage address;
     uint8_t prefix; /* bits of its network */
@@ -45,7 +45,7 @@ typedef struct tcp_listener {
 struct transport_tcp {
     tutti_transport base;
     int poller;   /* of all sockets */
-    int doorbell; /* of the poller, while we are armed: who looks without being woken is not woken
+    int doorbell; /* of the poller, while we are armed: a thread that polls is not woken
                    */
     bool armed;
     int alarm; /* rings the doorbell some time after we became idle */

@@ -105,7 +105,8 @@ bool auth_derive(auth *self, const auth_epoch *epoch, uint64_t from,
                  const unsigned char to[TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES],
                  unsigned char ret_key[TUTTI_TRANSPORT_AUTH_KEY_BYTES]);
 
-/* Is it too late for who knows this epoch's key? Says so, and counts. */
+/* Is the epoch over for this process: by its time, or because the process was revoked? Logs and
+ * counts it. */
 bool auth_is_over(auth *self, const auth_epoch *epoch, uint64_t incarnation);
 
 void auth_transport_rekey(tutti_transport *transport, const tutti_transport_key *key);

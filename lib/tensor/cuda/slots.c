@@ -49,7 +49,7 @@ cuda_ring_close(cuda_ring *ring)
 {
     uint32_t i;
 
-    assert(ring->idle_count == ring->count); /* who has a slot is still there */
+    assert(ring->idle_count == ring->count); /* all slots are given back before the close */
     for (i = 0; i < ring->count; i++) {
         if (ring->slots[i].over != NULL) {
             (void)cudaEventDestroy(ring->slots[i].over);

@@ -84,7 +84,8 @@ cuda_count_out(space_cuda *self, uint64_t bytes)
     (void)pthread_mutex_unlock(&self->lock);
 }
 
-/* The limit is ours; the memory is everybody's who uses the device. */
+/* The limit counts what this process hands out; the device's memory is shared with all others that
+ * use it, so it may be used up below the limit. */
 tutti_code
 cuda_check_memory(cudaError_t answer, const char *call, uint64_t bytes, tutti_error *err)
 {
