@@ -24,7 +24,7 @@
 #define TUTTI_TRANSPORT_EAGER_MAX 8192 /* data up to this size travels with its header */
 
 typedef struct tutti_transport tutti_transport;
-typedef struct tutti_transport_conn tutti_transport_conn; /* the way to one peer */
+typedef struct tutti_transport_conn tutti_transport_conn; /* the connection to one peer */
 typedef struct tutti_transport_rndv tutti_transport_rndv; /* data waiting at its sender */
 
 /*
@@ -75,7 +75,7 @@ typedef enum tutti_transport_verdict {
 typedef enum tutti_transport_result {
     TUTTI_TRANSPORT_DONE,   /* over: the memory is free again, on_done does not run */
     TUTTI_TRANSPORT_LATER,  /* on_done follows, from progress or disconnect */
-    TUTTI_TRANSPORT_FAILED, /* the way is broken; on_done does not run */
+    TUTTI_TRANSPORT_FAILED, /* the connection is broken; on_done does not run */
 } tutti_transport_result;
 
 typedef struct tutti_transport_events {
@@ -85,7 +85,9 @@ typedef struct tutti_transport_events {
      */
     void (*on_packet)(void *arg, const void *header, size_t header_size, const void *data,
                       size_t size, tutti_transport_rndv *rndv);
-    /* The way to a peer broke: its sends fail. `owner` as given to connect. disconnect it. */
+    /*
+     * The connection to a peer broke: its sends fail. `owner` as given to connect; disconnect it.
+     */
     void (*on_broken)(void *arg, void *owner, const char *why);
 } tutti_transport_events;
 
@@ -129,14 +131,14 @@ typedef struct tutti_transport_ops {
     /* Can the peer touch memory of ours that `holds` says yes to? May become true, and false when
      * the way breaks. */
     bool (*same_host)(const tutti_transport_conn *link);
-    /* May an address be that of a near one? */
+    /* May the process with this address be on our host? By the address alone. */
     bool (*can_map_peer)(tutti_transport *transport, tutti_bytes address);
     /* Is this memory that can be exposed? */
     bool (*holds)(tutti_transport *transport, const void *data, uint64_t size);
     /*
-     * Send a packet with an exposed region, over a near link. The ticket comes back when the peer
-     * has given the memory back or is dead, and not before, whatever happens to the link: a peer
-     * that is stopped may go on writing when it wakes up. Never DONE.
+     * Send a packet with an exposed region, over a link of same_host. The ticket comes back when
+     * the peer has given the memory back or is dead, and not before, whatever happens to the link:
+     * a peer that is stopped may go on writing when it wakes up. Never DONE.
      */
     tutti_transport_result (*expose)(tutti_transport_conn *link, const void *header,
                                      size_t header_size, const tutti_transport_region *region,

@@ -327,9 +327,10 @@ tutti_coll_engine_address(const tutti_coll_engine *engine)
 }
 
 /*
- * The engine's thread reads these without the lock. That is no race: it reads them for packets and
- * ops, which need a group or a key, and the push of those comes after this call and makes it
- * visible.
+ * The engine's thread reads these without the lock, for packets and ops. At the first join that is
+ * ordered: the push of the first group or key comes after this call. An agent that joins again
+ * writes them while the engine runs, mostly with the values they have; nothing orders those writes
+ * with the reads.
  */
 void
 tutti_coll_engine_sit(tutti_coll_engine *engine, uint64_t job_id, uint32_t rank,

@@ -215,7 +215,7 @@ coll_op_fail(tutti_coll_op *op, const tutti_error *err, bool tell)
 
 /* ------------------------------------------------------------------------------ the middle */
 
-/* What a step came to. */
+/* The outcome of one call of advance_op. */
 typedef struct outcome {
     bool done;
     bool known; /* every member has found this failure by itself: it is not told */

@@ -307,7 +307,7 @@ tutti_coll_p2p_begin(tutti_coll_op *op)
     }
 }
 
-/* What came goes to where it belongs. Returns whether that is under way. */
+/* Copy what came from the stage to the device. Returns whether the copy runs. */
 static bool
 store_received(tutti_coll_op *op)
 {
@@ -490,7 +490,7 @@ tutti_coll_p2p_expect_meta(tutti_coll_op *op, uint32_t from, uint64_t send_id)
     }
 }
 
-/* What a Recv expects besides its tensor. */
+/* The io of a Recv that waits for its META. */
 static coll_io *
 find_expected(tutti_coll_op *op)
 {

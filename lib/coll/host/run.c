@@ -308,7 +308,7 @@ take_memory(tutti_coll_op *op, host_run *self, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* Where the steps of each round begin. */
+/* Find for each round the first of its steps. */
 static void
 index_rounds(host_run *self)
 {

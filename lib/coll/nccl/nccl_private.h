@@ -151,7 +151,9 @@ tutti_code tutti_nccl_kernel_run(const nccl_kernel *kernel, cudaStream_t stream,
 /* poll.c */
 void tutti_nccl_op_complete(nccl_op *self); /* may free it */
 void tutti_nccl_op_detach(nccl_op *self);   /* from its communicator */
-/* With what its communicator ended for. False: not yet. */
+/*
+ * Fail the op with the reason for which its communicator ended. False: it is too early (tell_ns).
+ */
 bool tutti_nccl_op_give_up(nccl_op *self, uint64_t now_ns);
 void tutti_nccl_abandon(tutti_coll_op *op);
 unsigned tutti_nccl_poll(tutti_coll_backend *door, uint64_t now_ns, uint64_t *ret_next_ns);

@@ -84,8 +84,10 @@ void tutti_coll_post_packet(tutti_coll_op *op, tutti_packet_kind kind, uint32_t 
  * rank still works. */
 uint32_t tutti_coll_waits_for(const tutti_coll_op *op);
 
-/* A packet without an op, best effort: without memory or without a way it is gone, and nobody is
- * told. `data` is copied. */
+/*
+ * A packet without an op, best effort: without memory or without a connection it is lost, and
+ * nobody is told. `data` is copied.
+ */
 void tutti_coll_note(tutti_coll_engine *engine, uint32_t rank, const tutti_packet *packet,
                      const void *data, size_t size);
 /* Free the spares. At the end, when no io is out. */

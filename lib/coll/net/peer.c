@@ -135,7 +135,7 @@ tutti_coll_peer_ask(coll_peer *peer)
     tutti_list_add(&peer->engine->asks, &peer->ask);
 }
 
-/* The way to a peer, made when it is not there. False: there is none, and `ret_why` says so. */
+/* The connection to a peer, made when it is first needed. */
 bool
 tutti_coll_peer_connect(coll_peer *peer, const char **ret_why)
 {

@@ -25,7 +25,7 @@ typedef struct coll_peer {
     unsigned char *address;
     size_t address_size;
     tutti_transport_conn *conn;
-    uint64_t torn;           /* how often the way between us has been torn, as far as we know */
+    uint64_t torn;           /* how often the connection was torn down, as far as we know */
     tutti_list_node ios;     /* of ops, that need this peer */
     tutti_list_node waiting; /* sends that wait for the address: by their `queue` */
     tutti_list_node ask;     /* in engine->asks */
@@ -47,7 +47,7 @@ void tutti_coll_peer_watch(coll_peer *peer);
 bool tutti_coll_peer_connect(coll_peer *peer, const char **ret_why);
 /* Ask for its address, with the next tutti_coll_peers_ask. */
 void tutti_coll_peer_ask(coll_peer *peer);
-void tutti_coll_peer_give_up(coll_peer *peer); /* fail the ops that need it, tear down the way */
+void tutti_coll_peer_give_up(coll_peer *peer); /* fail the ops that need it, disconnect */
 /* Disconnect: tickets of sends on it come back as failed, inside. Ops may fail and be released. */
 void tutti_coll_peer_drop_conn(coll_peer *peer);
 /* A RESET has come: the peer has made its connection to us anew. */

@@ -29,7 +29,8 @@ typedef enum tutti_packet_kind {
     TUTTI_PACKET_RETRACT = 9, /* send `extra` is over: data: an error */
     TUTTI_PACKET_META = 10,   /* data: bytes that go with the tensor of send `extra` */
     TUTTI_PACKET_LEAVE = 11,  /* the sender begins no op behind `sequence`; data: an error */
-    TUTTI_PACKET_RESET = 12,  /* the way between us was torn, `extra` times by now: tear yours */
+    TUTTI_PACKET_RESET =
+        12, /* our connections were torn down, `extra` times by now: tear down yours */
 } tutti_packet_kind;
 
 typedef struct tutti_packet {

@@ -59,7 +59,7 @@ tutti_selection_class_name(tutti_selection_class class_)
 
 #define BIT(algorithm) (1U << TUTTI_ALGORITHM_##algorithm)
 
-/* What there is for an op. */
+/* The algorithms of an op, as bits. */
 static uint32_t
 all_of(tutti_coll_kind kind)
 {

@@ -1,5 +1,5 @@
 /*
- * The ways out: one connection to each peer, by its ring or by the inner transport. Engine's
+ * Outgoing: one connection to each peer, by its ring or by the inner transport. Engine's
  * thread.
  *
  * States: MEETING, then SAME_HOST or REMOTE, for ever. `broken` is added when the peer is dead.
@@ -42,7 +42,7 @@ end_all(tutti_list_node *list, bool ok)
  * transport
  */
 
-/* The inner way, made when it is not there. */
+/* The inner transport's connection, made when it is first needed. */
 static tutti_code
 have_inner(tutti_transport_conn *link, tutti_error *err)
 {

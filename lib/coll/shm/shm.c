@@ -272,9 +272,9 @@ are_empty(const transport_shm *self)
 }
 
 /*
- * First the sockets, while `asleep` is still 0: their events would make the poller readable for
- * ever. Then say that we sleep, and only then look at the rings: a peer that puts between the two
- * finds the flag. The fault points are where a peer could come between.
+ * First the sockets: an event that is there already would end the sleep at once. Then say that we
+ * sleep, and only then look at the rings: a peer that puts between the two finds the flag. The
+ * fault points are where a peer could come between.
  *
  * Awake again is relaxed: a peer that reads the old value rings once too often.
  */

@@ -70,15 +70,15 @@ typedef struct shm_told {
 } shm_told;
 
 /*
- * The way to a peer. The moves: MEETING to SAME_HOST or REMOTE, once. `broken` only with SAME_HOST.
- * segment, out, back and doorbell are good from SAME_HOST on. Freed by disconnect, or, if regions
- * are still out, when the last of them is back or the peer is dead.
+ * The connection to a peer. The moves: MEETING to SAME_HOST or REMOTE, once. `broken` only with
+ * SAME_HOST. segment, out, back and doorbell are good from SAME_HOST on. Freed by disconnect, or,
+ * if regions are still out, when the last of them is back or the peer is dead.
  */
 struct tutti_transport_conn {
     transport_shm *transport;
     void *owner; /* NULL: disconnected, and only waits for exposed regions */
     shm_state state;
-    bool broken; /* near, and the peer is dead */
+    bool broken; /* the peer is dead */
     shm_watch watch;
     shm_segment *segment;
     shm_end out;
@@ -131,8 +131,9 @@ typedef struct shm_region {
 } shm_region;
 
 /*
- * The way from a peer. `met`: the handshake is done, and the ring is read. A hello that is ahead of
- * our epoch keeps its descriptors in fds. `gone`: off all lists, and freed when `parcels` is 0.
+ * The connection from a peer. `met`: the handshake is done, and the ring is read. A hello that is
+ * ahead of our epoch keeps its descriptors in fds. `gone`: off all lists, and freed when `parcels`
+ * is 0.
  */
 typedef struct shm_source {
     transport_shm *transport;
@@ -151,7 +152,7 @@ typedef struct shm_source {
     size_t fd_count;
     tutti_list_node regions;
     uint32_t region_count;
-    uint32_t parcels; /* that point into all that */
+    uint32_t parcels; /* rndvs that point into its memory or its regions */
     bool met;
     bool gone;
 } shm_source;
@@ -226,7 +227,7 @@ void tutti_shm_judge_again(shm_source *source); /* there is a new key; the sourc
 void tutti_shm_segment_close(const transport_shm *self, shm_segment *segment); /* NULL is fine */
 void tutti_shm_doorbell_close(const transport_shm *self, shm_doorbell *doorbell);
 
-/* conn.c: the ways out */
+/* conn.c: outgoing connections */
 tutti_code tutti_shm_link_open(tutti_transport *transport, tutti_bytes address, void *owner,
                                tutti_transport_conn **ret_link, tutti_error *err);
 void tutti_shm_disconnect(tutti_transport_conn *link);
@@ -257,7 +258,7 @@ shm_region *tutti_shm_region_get(shm_source *source, uint32_t id);
 void tutti_shm_region_drop(shm_region *region); /* NULL is fine */
 void tutti_shm_regions_close(shm_source *source);
 
-/* source.c: the ways in */
+/* source.c: incoming connections */
 /* Hand over packets of the ring; how many. The source stays, whatever the handlers do. */
 unsigned tutti_shm_source_progress(shm_source *source);
 void tutti_shm_source_gone(shm_source *source); /* freed with its last rndv */

@@ -1,5 +1,5 @@
 /*
- * The ways in: rings of peers that connected to us, and the rendezvous messages and regions that
+ * Incoming: rings of peers that connected to us, and the rendezvous messages and regions that
  * came by them. Engine's thread.
  *
  * A source is freed when its peer is gone and the last rndv that points into its memory is given

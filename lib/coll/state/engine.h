@@ -7,7 +7,7 @@
  * atomics                         done, failed
  *
  * job_id, rank and incarnation are written under lock by tutti_coll_engine_sit, and read by the
- * engine's thread without it: engine.c says why that is no race.
+ * engine's thread without it: see engine.c.
  */
 #ifndef TUTTI_COLL_STATE_ENGINE_H
 #define TUTTI_COLL_STATE_ENGINE_H

@@ -1,5 +1,5 @@
 /*
- * The ways out: a connection that this process makes, to the first of a peer's addresses that
+ * Outgoing: a connection that this process makes, to the first of a peer's addresses that
  * answers; and how it is left. Engine's thread.
  *
  * CONNECTING -> GREETING (hello is sent) -> OPEN (welcome has come) -> BROKEN. From CONNECTING and

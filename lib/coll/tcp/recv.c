@@ -13,7 +13,7 @@
 
 #include "coll/tcp/tcp_private.h"
 
-#define TURNS_MAX 16 /* reads: other ways have their turns too */
+#define TURNS_MAX 16 /* reads: other connections have their turns too */
 
 /* ------------------------------------------------------------------------------ data */
 

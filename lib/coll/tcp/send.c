@@ -18,7 +18,7 @@
 
 #include "coll/tcp/tcp_private.h"
 
-#define FRAMES_MAX 8 /* in a turn: other ways have their turns too */
+#define FRAMES_MAX 8 /* in a turn: other connections have their turns too */
 
 /* ------------------------------------------------------------------------------ frames */
 

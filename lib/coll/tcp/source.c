@@ -1,5 +1,5 @@
 /*
- * The ways in: connections that peers make, and what we answer on them. Engine's thread.
+ * Incoming: connections that peers make, and what we answer on them. Engine's thread.
  *
  * A source is a stranger until it has said our token, within STRANGER_NS; strangers are few
  * (STRANGERS_MAX, the oldest goes), and nothing but their hello is read. Then it is known and has

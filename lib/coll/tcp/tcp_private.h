@@ -75,7 +75,7 @@ struct transport_tcp {
     uint64_t credit;          /* bytes that sources may still be given */
 };
 
-/* ------------------------------------------------------------------------------ a way out */
+/* ------------------------------------------------------------------------------ outgoing */
 
 typedef enum tcp_link_state {
     TCP_CONNECTING,
@@ -86,7 +86,7 @@ typedef enum tcp_link_state {
 
 /* A packet that is not all in the kernel, or data that is not all with the peer. */
 typedef struct tcp_send {
-    tutti_list_node link; /* in packets, offered or pulled of the way */
+    tutti_list_node link; /* in packets, offered or pulled of the link */
     tutti_transport_ticket *ticket;
     const void *header;
     const void *data;
@@ -123,7 +123,7 @@ struct tutti_transport_conn {
     unsigned char heard[64 * TCP_HEAD_BYTES];
 };
 
-/* ------------------------------------------------------------------------------ a way in */
+/* ------------------------------------------------------------------------------ incoming */
 
 typedef enum tcp_rndv_state {
     TCP_OFFERED, /* nobody has asked for it */

@@ -69,7 +69,7 @@ typedef struct auth {
     tutti_transport_auth_stats stats;
 } auth;
 
-/* The way to a peer, and the key that it has in an epoch. */
+/* The connection to a peer, and its key in the epoch in which something was last sent on it. */
 struct tutti_transport_conn {
     auth *transport;
     tutti_transport_conn *inner;
@@ -100,7 +100,7 @@ const auth_epoch *auth_present(const auth *self);
 /* NULL: we have not heard of it, or it is too long ago. */
 const auth_epoch *auth_find_epoch(const auth *self, uint64_t name);
 
-/* Of a way from one process to another. False: OpenSSL could not. */
+/* The key from one process to another in an epoch. False: OpenSSL could not. */
 bool auth_derive(auth *self, const auth_epoch *epoch, uint64_t from,
                  const unsigned char to[TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES],
                  unsigned char ret_key[TUTTI_TRANSPORT_AUTH_KEY_BYTES]);
@@ -122,11 +122,13 @@ bool auth_tag(auth *self, const unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES
               const void *words, size_t size, uint64_t data_size,
               unsigned char ret_tag[AUTH_TAG_BYTES]);
 
-/* What shows that a way's sender has been told an address: good for waiting, and no more. */
+/* Shows that the sender has been told the address `to`: enough to let its packets wait for a key,
+ * not to have them accepted. */
 bool auth_pass(auth *self, const unsigned char to[TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES],
                const unsigned char id[8], unsigned char ret_pass[8]);
 
-/* Is it a packet of a member, and for the first time? */
+/* Is it a packet of a member, and for the first time? `header` with all that stands behind it. Of a
+ * member it is remembered, so asking twice gives REFUSED. */
 tutti_transport_verdict auth_accept(auth *self, const unsigned char *header, size_t size,
                                     uint64_t data_size);
 
@@ -136,7 +138,7 @@ tutti_transport_verdict auth_transport_verify(tutti_transport *transport, tutti_
                                               const tutti_transport_proof *proof,
                                               uint64_t *ret_incarnation);
 
-/* Senders whose keys are over. */
+/* Forget senders whose keys are of earlier epochs than `before_turn`. */
 void auth_forget(auth *self, uint64_t before_turn);
 
 /* wait.c */
