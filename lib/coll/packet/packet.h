@@ -29,8 +29,7 @@ typedef enum tutti_packet_kind {
     TUTTI_PACKET_RETRACT = 9, /* send `extra` is over: data: an error */
     TUTTI_PACKET_META = 10,   /* data: bytes that go with the tensor of send `extra` */
     TUTTI_PACKET_LEAVE = 11,  /* the sender begins no op behind `sequence`; data: an error */
-    TUTTI_PACKET_RESET =
-        12, /* our connections were torn down, `extra` times by now: tear down yours */
+    TUTTI_PACKET_RESET = 12,  /* I have torn our connection down `extra` times: do so, too */
 } tutti_packet_kind;
 
 typedef struct tutti_packet {
