@@ -17,14 +17,14 @@
 #define TUTTI_PACKET_BYTES 72
 
 typedef enum tutti_packet_kind {
-    TUTTI_PACKET_AGREE = 1,  /* data: signatures (agree.h); `extra` = the yes-word (net/expose.h) */
-    TUTTI_PACKET_DATA = 2,   /* data: a part of a tensor */
-    TUTTI_PACKET_ABORT = 3,  /* data: an error; op `sequence` is over for everybody */
-    TUTTI_PACKET_QUERY = 4,  /* what do you know of op `sequence`? */
-    TUTTI_PACKET_REPORT = 5, /* the answer: `tag` = a standing (engine/inquiry.c), data: words */
-    TUTTI_PACKET_SEND = 6,   /* data: a tensor for a Recv; `extra` = the send's id, `tag`,
+    TUTTI_PACKET_AGREE = 1,   /* data: signatures (agree.h); `extra` = the yes-word */
+    TUTTI_PACKET_DATA = 2,    /* data: a part of a tensor */
+    TUTTI_PACKET_ABORT = 3,   /* data: an error; op `sequence` is over for everybody */
+    TUTTI_PACKET_QUERY = 4,   /* what do you know of op `sequence`? */
+    TUTTI_PACKET_REPORT = 5,  /* the answer: `tag` = a standing (engine/inquiry.c), data: words */
+    TUTTI_PACKET_SEND = 6,    /* data: a tensor for a Recv; `extra` = the send's id, `tag`,
                                  `step` = bytes that follow in a META */
-    TUTTI_PACKET_TAKEN = 7,  /* the tensor of send `extra` was taken */
+    TUTTI_PACKET_TAKEN = 7,   /* the tensor of send `extra` was taken */
     TUTTI_PACKET_REFUSED = 8, /* the tensor of send `extra` was refused; data: an error */
     TUTTI_PACKET_RETRACT = 9, /* send `extra` is over: data: an error */
     TUTTI_PACKET_META = 10,   /* data: bytes that go with the tensor of send `extra` */
