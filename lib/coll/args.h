@@ -63,7 +63,7 @@ typedef struct tutti_coll_args {
     uint32_t peer;       /* send: group rank; recv: group rank or TUTTI_COLL_ANY_SOURCE */
     uint32_t tag;        /* send, recv */
     uint64_t step;       /* the caller's own count: alike on all ranks; not of send and recv */
-    bool monitored;      /* barrier: who is late gets MISSING_RANKS, not TIMEOUT */
+    bool monitored;      /* barrier: at its deadline it fails with MISSING_RANKS, not TIMEOUT */
     /*
      * all_gather, gather, scatter, reduce_scatter, and where all_to_all cuts. An index, but for a
      * scatter: there as given, negative from the end, since receivers do not know the dimensions.

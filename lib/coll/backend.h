@@ -196,7 +196,7 @@ void *tutti_coll_backend_arg(const tutti_coll_op *op);
  */
 void **tutti_coll_group_note(const tutti_coll_op *op);
 
-/* For those who ask what options.backend does in a group (tutti_coll_group_facts). Any number. */
+/* Note what options.backend does in a group, for tutti_coll_group_facts. Any number. */
 void tutti_coll_group_tell(const tutti_coll_op *op, uint64_t facts);
 
 /* The same for all ranks of a host; one of its own for a rank that does not say. Never 0. */

@@ -51,15 +51,15 @@ tutti_code tutti_coll_engine_start(const tutti_coll_engine_options *options,
 tutti_bytes tutti_coll_engine_address(const tutti_coll_engine *engine);
 
 /*
- * Who this is. Before the first group is opened, and before each key of a job
- * (tutti_coll_engine_rekey): a key opens packets that members have sent already, and packets of a
- * job without a seat are dropped.
+ * Job, rank and incarnation of this agent. Call it before the first group is opened, and before
+ * each key of a job (tutti_coll_engine_rekey): a key opens packets that members have sent already,
+ * and packets of a job without a seat are dropped.
  */
 void tutti_coll_engine_sit(tutti_coll_engine *engine, uint64_t job_id, uint32_t rank,
                            uint64_t incarnation);
 
-/* The key of an epoch, as members are told it (transport.h). Before ranks that it knows, or does
- * not. */
+/* The key of an epoch, as members are told it (transport.h). Call it before tutti_coll_set_peer of
+ * the epoch's ranks. Without a transport that authenticates it does nothing. */
 void tutti_coll_engine_rekey(tutti_coll_engine *engine, const struct tutti_transport_key *key);
 
 /*

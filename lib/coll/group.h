@@ -40,11 +40,14 @@ struct tutti_coll_op {
     tutti_code (*on_list)(tutti_coll_op *op, const tutti_spec *specs, uint32_t count,
                           tutti_error *err);
     const tutti_coll_tensor *outputs; /* of a list: where its tensors go */
-    /* On a device, but for sends and receives: one, or one for each of a coalesced op's tensors.
-     * NULL = none. Memory of the host is copied by who wants that. */
+    /*
+     * On a device, but not for sends and receives: one, or one for each of a coalesced op's
+     * tensors. NULL = none. Copies of host memory are made by the caller itself.
+     */
     const tutti_coll_kept *kept;
-    /* It is called because the group's op before it has succeeded here. When that one has failed on
-     * another rank, by its time or its caller, this one fails too: nobody there will call it. */
+    /* This op is called because the group's op before it has succeeded here. If that one has failed
+     * on another rank (by its deadline, or its caller is gone), this one fails, too: that rank will
+     * not call it. */
     bool follows;
     /* How it ended; NULL = well. Once; inside the post, too. */
     void (*on_done)(tutti_coll_op *op, const tutti_error *err);
@@ -75,12 +78,12 @@ struct tutti_coll_op {
     tutti_list_node stored; /* packets without a receive yet */
     tutti_list_node views;  /* memory of others that we have mapped */
     tutti_list_node turn;   /* in the engine's list of ops that go on without a packet */
-    /* What all ranks say yes to, as far as heard. Bit 0: every other's memory can be touched;
-     * above: what the backend asked. */
+    /* The yes-word (net/expose.h): what all ranks say yes to, as far as heard. Bit 0: this rank can
+     * map every other's memory; above: the backend's vote. _known: what the last round brought. */
     uint64_t same_host;
     uint64_t same_host_known;
     uint32_t lent;  /* of the pending: exposed regions that others have of us */
-    bool returning; /* ... which are waited for now */
+    bool returning; /* the op waits for these regions now: this rank's part is done */
     struct tutti_coll_agree *agree;
     struct tutti_coll_inquiry *inquiry;
     void *backend_state;
@@ -89,13 +92,13 @@ struct tutti_coll_op {
     size_t stage_size;
     const void *backend_pin; /* the backend's, from its vote on; NULL before */
     uint64_t started_ns;
-    uint32_t pending;
+    uint32_t pending; /* all in flight: messages, regions, work of a device, a turn */
     uint32_t round;
     uint8_t phase;
     bool launched; /* on a device */
-    bool held;
-    bool failed;
-    bool ended;
+    bool held;     /* a frame works on it: nobody else runs or releases it (engine/op.c) */
+    bool failed;   /* ended by a failure: posting more does nothing */
+    bool ended;    /* done or failed: its number finds it no more */
 };
 
 /*
@@ -111,11 +114,19 @@ tutti_code tutti_coll_group_open(tutti_coll_engine *engine, uint64_t id, const c
                                  uint64_t epoch, const uint32_t *ranks, uint32_t count,
                                  tutti_coll_group **ret_group, tutti_error *err);
 
-/* A member came back: fail what runs, count ops from 1 again. Nothing when it is no newer epoch. */
+/*
+ * A member came back: ops that run fail with EPOCH_CHANGED, and ops count from 1 again. Does
+ * nothing if the epoch is no newer. The change counts for posts at once, and reaches the engine in
+ * its turn.
+ */
 void tutti_coll_group_renew(tutti_coll_group *group, uint64_t epoch);
 
-/* One rank may have begun more ops than another. Until one succeeds, who has not come to an op that
- * timed out goes on behind it: then all count alike again. */
+/*
+ * Say that ranks may have begun different numbers of ops of the group. From now on until one of its
+ * ops succeeds: if an op times out that this rank has not called, this rank skips the op's number,
+ * and its next call gets the number behind it. After that all ranks count alike again. Nothing for
+ * an engine that stops.
+ */
 void tutti_coll_group_resync(tutti_coll_group *group);
 
 /*

@@ -24,7 +24,7 @@
 #define TUTTI_TRANSPORT_EAGER_MAX 8192 /* data up to this size travels with its header */
 
 typedef struct tutti_transport tutti_transport;
-typedef struct tutti_transport_conn tutti_transport_conn; /* the way to one peer */
+typedef struct tutti_transport_conn tutti_transport_conn; /* the connection to one peer */
 typedef struct tutti_transport_rndv tutti_transport_rndv; /* data waiting at its sender */
 
 /*
@@ -60,7 +60,7 @@ typedef struct tutti_transport_key {
     unsigned char bytes[TUTTI_TRANSPORT_KEY_BYTES];
 } tutti_transport_key;
 
-/* That somebody who has the key of an epoch said something to somebody. */
+/* Proves that a holder of an epoch's key said certain words to a certain address. */
 typedef struct tutti_transport_proof {
     unsigned char bytes[TUTTI_TRANSPORT_PROOF_BYTES];
 } tutti_transport_proof;
@@ -75,7 +75,7 @@ typedef enum tutti_transport_verdict {
 typedef enum tutti_transport_result {
     TUTTI_TRANSPORT_DONE,   /* over: the memory is free again, on_done does not run */
     TUTTI_TRANSPORT_LATER,  /* on_done follows, from progress or disconnect */
-    TUTTI_TRANSPORT_FAILED, /* the way is broken; on_done does not run */
+    TUTTI_TRANSPORT_FAILED, /* the connection is broken; on_done does not run */
 } tutti_transport_result;
 
 typedef struct tutti_transport_events {
@@ -85,15 +85,17 @@ typedef struct tutti_transport_events {
      */
     void (*on_packet)(void *arg, const void *header, size_t header_size, const void *data,
                       size_t size, tutti_transport_rndv *rndv);
-    /* The way to a peer broke: its sends fail. `owner` as given to connect. disconnect it. */
+    /*
+     * The connection to a peer broke: its sends fail. `owner` as given to connect; disconnect it.
+     */
     void (*on_broken)(void *arg, void *owner, const char *why);
 } tutti_transport_events;
 
 typedef struct tutti_transport_ops {
     size_t size;
-    /* Where others reach us. Borrowed for the transport's life. */
+    /* The address by which others reach this transport. Borrowed for the transport's life. */
     tutti_bytes (*address)(tutti_transport *transport);
-    /* Who hears of packets. Once, before progress. */
+    /* The engine's callbacks. Once, before progress. */
     void (*listen)(tutti_transport *transport, const tutti_transport_events *events, void *arg);
     /* TUTTI_UNAVAILABLE  no such address, from what can be told at once */
     tutti_code (*connect)(tutti_transport *transport, tutti_bytes address, void *owner,
@@ -120,7 +122,8 @@ typedef struct tutti_transport_ops {
     /* Tickets that are still out come back with ok = false, inside. All links are disconnected. */
     void (*close)(tutti_transport *transport);
 
-    /* NULL where that is nothing: somebody looks without being woken, until the next arm. */
+    /* From now until the next arm a thread calls progress without being woken: what comes need not
+     * make the descriptor readable. May be NULL. */
     void (*disarm)(tutti_transport *transport);
 
     /* What follows is NULL where no peer can touch our memory. */
@@ -128,14 +131,14 @@ typedef struct tutti_transport_ops {
     /* Can the peer touch memory of ours that `holds` says yes to? May become true, and false when
      * the way breaks. */
     bool (*same_host)(const tutti_transport_conn *link);
-    /* May an address be that of a near one? */
+    /* May the process with this address be on our host? By the address alone. */
     bool (*can_map_peer)(tutti_transport *transport, tutti_bytes address);
     /* Is this memory that can be exposed? */
     bool (*holds)(tutti_transport *transport, const void *data, uint64_t size);
     /*
-     * Send a packet with an exposed region, over a near link. The ticket comes back when the peer
-     * has given the memory back or is dead, and not before, whatever happens to the link: a peer
-     * that is stopped may go on writing when it wakes up. Never DONE.
+     * Send a packet with an exposed region, over a link of same_host. The ticket comes back when
+     * the peer has given the memory back or is dead, and not before, whatever happens to the link:
+     * a peer that is stopped may go on writing when it wakes up. Never DONE.
      */
     tutti_transport_result (*expose)(tutti_transport_conn *link, const void *header,
                                      size_t header_size, const tutti_transport_region *region,
@@ -147,17 +150,18 @@ typedef struct tutti_transport_ops {
     /* Not touched any more; the rndv is gone. `done`: we did our part. */
     void (*give_back)(tutti_transport *transport, tutti_transport_rndv *rndv, bool done);
 
-    /* What follows is NULL where nobody is kept out. */
+    /* What follows is NULL in a transport that does not authenticate. */
 
     /* An epoch begins: its key authentication tags from now on. What the one before it has sealed
      * is heard for a while: the others learn of it when they do. */
     void (*rekey)(tutti_transport *transport, const tutti_transport_key *key);
     /* A process is not a member any more: nothing it says is heard, whatever keys it knows. */
     void (*revoke)(tutti_transport *transport, uint32_t rank, uint64_t incarnation);
-    /* Say `words` to who has this address. False: no key yet. */
+    /* Prove that this process says `words` to the process with this address. False: no key yet. */
     bool (*sign_packet)(tutti_transport *transport, tutti_bytes address, tutti_bytes words,
                         tutti_transport_proof *ret_proof);
-    /* Were `words` said to us? By which process: of a member and of who is ahead. */
+    /* Were `words` said to us? ret_incarnation: the process that says so; set for a member and for
+     * one that is ahead. */
     tutti_transport_verdict (*check)(tutti_transport *transport, tutti_bytes words,
                                      const tutti_transport_proof *proof, uint64_t *ret_incarnation);
     /* A number of this host, for those that are on it; 0 = not known. May be NULL. */

@@ -1,4 +1,11 @@
-/* The thread behind the socket: who comes in, shows a token, and stays until it hangs up. */
+/*
+ * The thread behind the socket: processes come in, show a token, and stay until they hang up. A
+ * guest's connection is its lease: the kernel closes it when the process dies, however it dies.
+ *
+ * Guests are this thread's alone. An offer that a guest has leased is the guest's: only the end of
+ * the guest takes it off the list. What strangers can do is bounded: their number, their time
+ * (STRANGER_NS), and a message of one size.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -16,6 +23,8 @@
 /* ------------------------------------------------------------------------------ the end of a guest
  */
 
+/* The socket is closed under the lock, since tutti_share_revoke sends on it under the lock. on_over
+ * runs after it. */
 void
 tutti_share_end_guest(tutti_share *self, share_guest *guest)
 {
@@ -64,7 +73,12 @@ is_same(const unsigned char *left, const unsigned char *right)
     return differs == 0;
 }
 
-/* The offer is the guest's then. */
+/*
+ * The first guest that shows the token has the offer; a second one finds it LEASED. All offers are
+ * compared, each in a time that does not depend on where it differs, so the time tells nothing of a
+ * token. One lock for the look and the lease: two guests cannot both get it, and it cannot run out
+ * of time in between.
+ */
 static share_offer *
 find_offer(tutti_share *self, share_guest *guest, const unsigned char *token)
 {
@@ -91,6 +105,7 @@ find_offer(tutti_share *self, share_guest *guest, const unsigned char *token)
     return found;
 }
 
+/* Our descriptor is closed once it is sent: the tensor's owner keeps its own. */
 static void
 take_token(tutti_share *self, share_guest *guest, const unsigned char *token)
 {
@@ -134,7 +149,7 @@ hear_guest(tutti_share *self, share_guest *guest)
     }
 }
 
-/* ------------------------------------------------------------------------------ who comes in */
+/* ------------------------------------------------------------------------------ callers */
 
 static bool
 is_welcome(const tutti_share *self, int socket)
@@ -145,7 +160,8 @@ is_welcome(const tutti_share *self, int socket)
            (self->options.any_user || user == 0 || user == geteuid());
 }
 
-/* A user who may not come in never counts, so that he cannot fill the places of strangers. */
+/* A user who may not come in never counts, so he cannot fill the places of strangers. What it has
+ * sent is read first: a socket that is closed with unread data loses our answer. */
 static void
 send_away(int socket)
 {
@@ -203,6 +219,8 @@ add_guest(tutti_share *self, int socket)
     }
 }
 
+/* Without descriptors the listener stays ready: a pause keeps this thread from spinning. Guests
+ * wait those 10 ms. */
 static void
 answer_door(tutti_share *self)
 {
@@ -223,7 +241,8 @@ answer_door(tutti_share *self)
 
 /* ------------------------------------------------------------------------------ what is due */
 
-/* Under the lock. False: nothing will be due. */
+/* Under the lock. A leased offer has no time. False: nothing will be due, and the thread may sleep
+ * until the bell. */
 static bool
 gather_due(tutti_share *self, uint64_t now_ns, tutti_list_node *dead)
 {

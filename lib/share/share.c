@@ -1,3 +1,15 @@
+/*
+ * Offers and their end, from any thread; opening and closing. door.c has the thread behind the
+ * socket.
+ *
+ * One mutex guards offers, counts and `stopping`; guests are the thread's. An offer is in
+ * share->offers from tutti_share_offer until it is over, and its on_over runs once, on the thread
+ * that took it off the list: that is what makes "once" true. on_over runs outside of the lock, as
+ * it lets a tensor go, which may call back.
+ *
+ * An offer ends by its time, by a revoke before it is taken, by the end of its guest's connection,
+ * or by the close.
+ */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -107,6 +119,7 @@ new_offer(const tutti_share *self, const tutti_share_item *item, share_offer **r
     return TUTTI_OK;
 }
 
+/* The caller has taken it off the list under the lock, so nobody else finds it. */
 void
 tutti_share_end_offer(tutti_share *self, share_offer *offer)
 {
@@ -117,6 +130,8 @@ tutti_share_end_offer(tutti_share *self, share_offer *offer)
     free(offer);
 }
 
+/* The descriptor is made before the lock is taken. The bell: the thread may sleep without a time
+ * limit, and must look when this offer is due. */
 tutti_code
 tutti_share_offer(tutti_share *share, const tutti_share_item *item,
                   unsigned char ret_token[TUTTI_SHARE_TOKEN_BYTES], tutti_error *err)
@@ -149,6 +164,12 @@ tutti_share_offer(tutti_share *share, const tutti_share_item *item,
     return TUTTI_OK;
 }
 
+/*
+ * A leased one is only told: its memory stays mapped at the guest until that hangs up, and on_over
+ * comes then. The notice is sent under the lock, so the guest's socket cannot be closed, and its
+ * number used again, meanwhile. The socket does not block; a guest that reads nothing learns of it
+ * by the end of the connection.
+ */
 void
 tutti_share_revoke(tutti_share *share, const void *owner)
 {
@@ -257,6 +278,8 @@ stop_share(tutti_share *self)
     (void)pthread_join(self->thread, NULL);
 }
 
+/* Also of one that is half open. After the join no other thread of ours is left, so guests and
+ * offers are ended here; leases end by the closing of their sockets, which the guests see. */
 void
 tutti_share_close(tutti_share *share)
 {

@@ -4,7 +4,8 @@
  * a Unix socket, gets the descriptor, and maps it.
  *
  * The connection over which it came is the lease: when it ends, and so when its process does, the
- * share is over for who offered it. What is mapped stays mapped until it is unmapped. Any thread.
+ * share is over for the process that offered it. What is mapped stays mapped until it is unmapped.
+ * Any thread.
  */
 #ifndef TUTTI_SHARE_SHARE_H
 #define TUTTI_SHARE_SHARE_H
@@ -19,7 +20,7 @@
 #define TUTTI_SHARE_TOKEN_BYTES 16
 #define TUTTI_SHARE_NAME_MAX 63
 
-/* ------------------------------------------------------------------ who offers */
+/* ------------------------------------------------------------------ the lender's side */
 
 typedef struct tutti_share tutti_share;
 
@@ -60,13 +61,14 @@ typedef struct tutti_share_item {
 tutti_code tutti_share_offer(tutti_share *share, const tutti_share_item *item,
                              unsigned char ret_token[TUTTI_SHARE_TOKEN_BYTES], tutti_error *err);
 
-/* Who has it mapped is told that nobody else uses it any more; tokens of it are worth nothing. */
+/* Tell a process that has it mapped that no other process uses it any more; an offer that was not
+ * taken yet ends, and its token is worth nothing. */
 void tutti_share_revoke(tutti_share *share, const void *owner);
 
 /* Leases, and offers not taken yet. */
 uint64_t tutti_share_count(tutti_share *share);
 
-/* ------------------------------------------------------------------ who takes */
+/* ------------------------------------------------------------------ the borrower's side */
 
 typedef struct tutti_share_view {
     void *data; /* mapped: `bytes` of them */

@@ -13,7 +13,7 @@
 #define SHARE_REVOKED "ttended1"
 #define SHARE_STRANGERS_MAX 64 /* connections that have shown no token */
 
-/* From who takes, once. */
+/* From the borrower, once. */
 typedef struct share_hello {
     char magic[SHARE_MAGIC_BYTES]; /* without a NUL */
     unsigned char token[TUTTI_SHARE_TOKEN_BYTES];
@@ -45,7 +45,8 @@ typedef enum share_state {
 
 typedef struct share_guest share_guest;
 
-/* The share's lock guards it. */
+/* The share's lock guards it. OFFERED, then perhaps LEASED, then gone; never back. `fd` is a copy
+ * of the lender's descriptor, -1 once it was sent. */
 typedef struct share_offer {
     tutti_list_node link;
     share_state state;
@@ -58,7 +59,8 @@ typedef struct share_offer {
     share_guest *guest; /* leased */
 } share_offer;
 
-/* A connection. The thread's; `socket` is sent to under the lock. */
+/* A connection. The thread's; other threads send to `socket` under the share's lock, and it is
+ * closed under that lock. */
 struct share_guest {
     tutti_list_node link;
     int socket;
@@ -82,9 +84,10 @@ struct tutti_share {
     bool stopping;
 };
 
-/* door.c: the thread */
+/* door.c: the thread. Ends when `stopping` is set and the bell rings. */
 void *tutti_share_run(void *share);
-/* Ends a connection and what it leases. */
+/* Ends a connection and what it leases: on_over runs inside. The thread, or close after the join;
+ * without the lock. */
 void tutti_share_end_guest(tutti_share *self, share_guest *guest);
 
 /* share.c */

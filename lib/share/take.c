@@ -1,4 +1,9 @@
-/* The other side: a token in, memory out. */
+/*
+ * The other side: a token in, memory out. Any thread; it blocks for the timeout at most. All state
+ * is in the caller's view, and the connection in it is the lease. What comes is checked before it
+ * is mapped: sealed against shrinking, and as long as was said; the agent is trusted with no more
+ * than that.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -11,7 +16,8 @@
 #include "base/os/local.h"
 #include "share/share_private.h"
 
-/* Who is not welcome is told so at once, and can say nothing any more: the answer is there. */
+/* A refused caller is told so at once, and the lender reads nothing more of it: then the send fails
+ * with EPIPE, and the answer is there to be read. */
 static bool
 say_hello(int socket, const share_hello *hello)
 {
@@ -93,7 +99,8 @@ hear_answer(int socket, uint32_t timeout_ms, share_answer *ret_answer, int *ret_
                                   "the agent's socket for memory answered what makes no sense");
 }
 
-/* Only what cannot shrink: memory that a file no longer has kills who touches it. */
+/* Only what cannot shrink: a process that touches memory that a file no longer has is killed
+ * (SIGBUS). MADV_DONTDUMP: tensors are data of others and have no place in core files. */
 static tutti_code
 map_share(int fd, uint64_t bytes, bool writable, tutti_share_view *view, tutti_error *err)
 {
@@ -143,6 +150,8 @@ tutti_share_take(const char *socket_name, tutti_bytes token, uint32_t timeout_ms
     return TUTTI_OK;
 }
 
+/* Nothing but the notice is ever sent after the answer, so anything to read, or the end, means that
+ * it is over. */
 bool
 tutti_share_is_revoked(const tutti_share_view *view)
 {

@@ -1,3 +1,8 @@
+/*
+ * The door of moves: checks what a caller says of a part, and passes it to the space. Any thread.
+ * Mistakes here are assertions, since parts come from our own code, which has checked what users
+ * say.
+ */
 #include "tensor/move.h"
 
 #include <assert.h>
@@ -62,6 +67,7 @@ tutti_move_out(tutti_move *move, tutti_tensor *from, uint64_t offset, tutti_slot
     moves_of(from->space)->out(from->space, move, offset, size);
 }
 
+/* At least one of the two is of a space with moves; that space does the copy. */
 void
 tutti_move_copy(tutti_move *move, tutti_tensor *from, tutti_tensor *to)
 {

@@ -1,3 +1,8 @@
+/*
+ * Dtype and shape: checked once, then counted without overflow. Pure, any thread. A spec may come
+ * from another process; tutti_spec_check is the place where it becomes trusted, and the other
+ * functions assert that it was.
+ */
 #include "tensor/spec.h"
 
 #include <assert.h>
@@ -16,7 +21,8 @@ fail_shape(const tutti_spec *spec, tutti_error *err, const char *why)
     return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_SHAPE", "%s %s", buffer, why);
 }
 
-/* The product of all dimensions; those of 0 do not hide what the others overflow. */
+/* The product of all dimensions. A dimension of 0 does not hide an overflow of the others: shapes
+ * are cut and joined, and such a shape without its 0 would have more bytes than can be counted. */
 static tutti_code
 count_elements(const tutti_spec *spec, uint64_t *ret_count, tutti_error *err)
 {

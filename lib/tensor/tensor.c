@@ -1,3 +1,8 @@
+/*
+ * The door of tensors: specs are checked, references and tensors counted, and what a space does is
+ * called. Any thread; no locks here. The bytes are given back by the thread that drops the last
+ * reference, outside of any lock of this room.
+ */
 #include "tensor/tensor.h"
 
 #include <assert.h>
@@ -37,6 +42,8 @@ tutti_tensor_is_host(const tutti_tensor *tensor)
     return tensor->space->ops->moves == NULL;
 }
 
+/* tensor_count is relaxed: it is a number for people, and for the assertion at the close, when all
+ * threads have come to rest. */
 static tutti_code
 make_tensor(tutti_space *space, const tutti_spec *spec, tutti_fill fill, tutti_tensor **ret_tensor,
             tutti_error *err)
@@ -79,6 +86,8 @@ tutti_tensor_new_raw(tutti_space *space, const tutti_spec *spec, tutti_tensor **
     return make_tensor(space, spec, TUTTI_FILL_RAW, ret_tensor, err);
 }
 
+/* Relaxed is enough to add a reference: the caller has one already, so the tensor cannot go
+ * meanwhile. */
 void
 tutti_tensor_ref(tutti_tensor *tensor)
 {
@@ -95,7 +104,8 @@ tutti_tensor_unref(tutti_tensor *tensor)
     if (tensor == NULL) {
         return;
     }
-    /* What the others wrote through their references comes before the bytes are given away. */
+    /* Release: what this thread wrote through its reference comes before the count falls. Acquire:
+     * the thread that frees sees what all others wrote, before the bytes are given away. */
     before = atomic_fetch_sub_explicit(&tensor->refs, 1, memory_order_acq_rel);
     assert(before >= 1);
     if (before > 1) {
@@ -151,6 +161,8 @@ tutti_tensor_is_own(const tutti_tensor *tensor)
     return tensor->own != NULL;
 }
 
+/* Acquire: if the answer is no, what the last other holder wrote is visible to the caller, who may
+ * now use the bytes alone. */
 bool
 tutti_tensor_is_shared(const tutti_tensor *tensor)
 {

@@ -1,3 +1,15 @@
+/*
+ * The exchange of signatures and its verdict; agree.h says how it works,
+ * docs/decisions/0001-agreement.md why. Pure: the engine moves the bytes, on its thread.
+ *
+ * Why the verdict is alike on all ranks: after the last round every rank has the same signature (or
+ * OTHER) for each group rank, unless more than TUTTI_AGREE_KINDS_MAX kinds are about. The tables of
+ * kinds may be in different orders, since each rank heard of them in its own, so nothing below
+ * depends on that order: comparisons go through group ranks, and camps are sorted.
+ *
+ * Bytes come from other processes: runs are checked against the size of the group and the end of
+ * the message before they are used.
+ */
 #include "coll/agree/agree.h"
 
 #include <assert.h>
@@ -33,6 +45,7 @@ tutti_agree_from(uint32_t size, uint32_t group_rank, uint32_t round)
     return (uint32_t)(((uint64_t)group_rank + size - ((uint64_t)1 << round)) % size);
 }
 
+/* The bound of `out` is what the longest message needs: a run for each rank, and all riders. */
 tutti_coll_agree *
 tutti_agree_new(uint32_t size, uint32_t group_rank, const tutti_coll_args *own)
 {
@@ -81,6 +94,7 @@ write_run(tutti_coll_agree *self, uint32_t first, uint32_t count, uint8_t of, tu
     return TUTTI_OK;
 }
 
+/* Neighbours with the same signature make one run; ranks that we have not heard of are left out. */
 tutti_code
 tutti_agree_write(tutti_coll_agree *agree, tutti_bytes *ret_bytes, tutti_error *err)
 {
@@ -104,7 +118,8 @@ tutti_agree_write(tutti_coll_agree *agree, tutti_bytes *ret_bytes, tutti_error *
     return code;
 }
 
-/* The index of a signature in our table, put in when there is room. */
+/* The index of a signature in our table, put in if there is room. When there is none it is OTHER:
+ * the verdict is a mismatch all the same, with fewer words. */
 static uint8_t
 find_kind(tutti_coll_agree *self, const unsigned char *bytes, size_t size)
 {
@@ -143,6 +158,11 @@ read_run(tutti_coll_agree *self, const unsigned char *at, size_t size, size_t *r
     return true;
 }
 
+/*
+ * What a rank hears replaces what it knew: both say the same of a rank, since a signature is made
+ * once. A run of count 0 is the head of the riders, and the last. all_piggyback becomes false when
+ * a message has none, and stays so: then no rank ends with all riders.
+ */
 tutti_code
 tutti_agree_read(tutti_coll_agree *agree, const void *bytes, size_t size, tutti_error *err)
 {
@@ -244,11 +264,16 @@ describe_camp(const tutti_coll_agree *self, const camp *one, const uint32_t *ran
     }
 }
 
-/* The same words on every rank: camps are ordered by what all know, not by who heard what first. */
+/*
+ * The same words on every rank: camps are ordered by size and first rank, not by who heard what
+ * first. A single rank against at least two others is named as the culprit; of two ranks neither is
+ * more right.
+ */
 static tutti_code
 write_mismatch(const tutti_coll_agree *self, tutti_signature_field field, const char *group,
                uint64_t sequence, const uint32_t *ranks, tutti_error *err)
 {
+    /* One for each kind, and one for OTHER. */
     camp camps[TUTTI_AGREE_KINDS_MAX + 1];
     char words[TUTTI_ERROR_TEXT_MAX];
     tutti_text text = tutti_text_in(words, sizeof(words));
@@ -278,7 +303,11 @@ write_mismatch(const tutti_coll_agree *self, tutti_signature_field field, const 
     return code;
 }
 
-/* The worst field over all pairs with `reference`; earlier fields are worse. */
+/*
+ * The worst field over all pairs with `reference`; earlier fields are worse: it is of no use to say
+ * that shapes differ if the ops do. Pairs without the reference need not be looked at: fields that
+ * must be alike are alike with it, or differ.
+ */
 static tutti_signature_field
 worst_field(const tutti_coll_agree *self, const tutti_coll_args *reference)
 {
@@ -318,6 +347,10 @@ has_open(const tutti_coll_agree *self)
     return false;
 }
 
+/*
+ * The reference is the call of group rank 0; for an op from a root, that of the root, since only
+ * the root knows the spec. A rank of which nothing was heard is a fault of a peer that left it out.
+ */
 tutti_code
 tutti_agree_verdict(const tutti_coll_agree *agree, const char *group, uint64_t sequence,
                     const uint32_t *ranks, tutti_coll_args *ret_reference, bool *ret_open,
@@ -388,6 +421,8 @@ tutti_agree_write_riders(tutti_coll_agree *self, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* The runs were checked by read_run, so `first` and `count` are inside the group. Riders of another
+ * length mean that some call differs: then there are none, and the verdict or messages follow. */
 bool
 tutti_agree_read_riders(tutti_coll_agree *self, const unsigned char *runs,
                         const unsigned char *riders, size_t size)

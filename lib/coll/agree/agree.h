@@ -25,7 +25,7 @@ typedef struct tutti_coll_agree tutti_coll_agree;
 /* Rounds needed for a group of `size`: 0 for one. */
 uint32_t tutti_agree_rounds(uint32_t size);
 
-/* Whom to tell and whom to hear in a round. */
+/* The group ranks that this one sends to, and hears from, in a round. */
 uint32_t tutti_agree_to(uint32_t size, uint32_t group_rank, uint32_t round);
 uint32_t tutti_agree_from(uint32_t size, uint32_t group_rank, uint32_t round);
 
@@ -36,7 +36,7 @@ void tutti_agree_free(tutti_coll_agree *agree); /* NULL is fine */
 /*
  * A rider: a few bytes of our own that travel with our signature, so that every rank has those of
  * all when the rounds are over, and a small op needs no rounds of its own. Before the first write.
- * Ranks whose calls fit may still differ in whether they have one: then nobody has them all.
+ * Ranks whose calls fit may still differ in whether they have one: then no rank gets them all.
  */
 #define TUTTI_AGREE_PIGGYBACK_MAX 128
 #define TUTTI_AGREE_RIDING_RANKS_MAX 32

@@ -20,8 +20,8 @@ typedef struct agree_kind {
 } agree_kind;
 
 struct tutti_coll_agree {
-    uint32_t size;
-    uint32_t own;
+    uint32_t size; /* of the group */
+    uint32_t own;  /* our group rank */
     uint32_t kind_count;
     agree_kind kinds[TUTTI_AGREE_KINDS_MAX];
     tutti_buf out;
@@ -31,6 +31,8 @@ struct tutti_coll_agree {
     uint8_t of[];          /* by group rank: an index into kinds, OTHER or UNKNOWN */
 };
 
+/* Add the head and the riders of all ranks heard of to `out`, in the order of the runs. Only if
+ * all_piggyback. TUTTI_RESOURCE_EXHAUSTED */
 tutti_code tutti_agree_write_riders(tutti_coll_agree *self, tutti_error *err);
 
 /* The riders of the ranks in `runs`, which are well formed; they begin at `riders`, `size` bytes

@@ -1,3 +1,15 @@
+/*
+ * How an op ends on all ranks: aborts that we send and get, refusals of our own calls, the resync
+ * of ranks that count ops differently, and a member that leaves.
+ *
+ * The public functions (refuse, resync, leave) run on any thread: they take a number or an epoch
+ * under engine->lock, take a reference to the group, and push an item. Everything else is the
+ * engine's thread. An item compares its epoch with group->live_epoch: a renewal that was pushed
+ * before it makes it void, and all ranks have begun to count from 1 again.
+ *
+ * All messages here are notes without an answer. If one is lost (no memory, no way to the member),
+ * that member's op ends by its deadline, so nothing here can hang.
+ */
 #include "coll/engine/abort.h"
 
 #include <inttypes.h>
@@ -15,7 +27,8 @@
 #include "coll/state/inbox.h"
 #include "coll/state/lookup.h"
 
-/* How an op that we have not called yet will end. */
+/* How an op that we have not called yet will end: owned by group->pending_aborts, until the op is
+ * called, its number is skipped, or the epoch ends. */
 typedef struct pending {
     tutti_map_node node;
     unsigned char key[8];
@@ -45,6 +58,8 @@ tutti_coll_tell(tutti_coll_group *group, uint64_t epoch, uint64_t sequence, cons
     }
 }
 
+/* Bounded: a member that aborts numbers without end must not fill our memory. An abort that is
+ * dropped here costs the op's deadline, no more. */
 static void
 add_pending_abort(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
 {
@@ -63,7 +78,11 @@ add_pending_abort(tutti_coll_group *group, uint64_t sequence, const tutti_error 
     }
 }
 
-/* May ranks have made different numbers of calls when an op ended with this error? */
+/*
+ * May ranks have made different numbers of calls when an op ended with this error? Only these two
+ * come from outside of the op, from one rank's clock or caller; all other failures are found by, or
+ * told to, ranks that have made the same calls.
+ */
 static bool
 may_part(const tutti_error *err)
 {
@@ -78,7 +97,12 @@ may_part(const tutti_error *err)
  *
  * So the group needs a resync until one of its ops has succeeded. During it, when an op times out,
  * a rank that has not called that op skips its number: its next call gets the number behind it.
- * Then all ranks count alike again.
+ * Then all ranks count alike again. (docs/decisions/0014-survival.md)
+ *
+ * group->epoch is what posters count in, live_epoch what the engine has reached. If they differ, a
+ * renewal is on its way in the inbox and has already set the posters' number to 0, so it must not
+ * be raised. The number is only raised if no poster has taken it: else that op is in the inbox, and
+ * it needs the pending abort.
  */
 static bool
 skip_op(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
@@ -109,7 +133,8 @@ typedef struct resync {
     uint64_t epoch;
 } resync;
 
-/* Those whose pending abort was heard before there was a resync. */
+/* Aborts that came before the resync was asked for were kept for calls that now take later numbers.
+ * They are skipped from begun + 1 on, as long as they follow each other without a gap. */
 static void
 skip_pending_aborts(tutti_coll_group *group)
 {
@@ -128,7 +153,8 @@ skip_pending_aborts(tutti_coll_group *group)
     }
 }
 
-/* Of the resync that this op has ended. */
+/* resynced_by is remembered because another rank may still abort that very op: then it was no proof
+ * that ranks count alike, and the resync begins again (tutti_coll_recv_abort). */
 void
 tutti_coll_settle(const tutti_coll_op *op)
 {
@@ -146,6 +172,11 @@ begin_resync(tutti_coll_group *group)
     skip_pending_aborts(group);
 }
 
+/*
+ * `parted` is the op that succeeded here and failed elsewhere. Only the op right behind it can
+ * follow from it. The rank that failed will not call it, so without this it would wait for its
+ * deadline.
+ */
 bool
 tutti_coll_is_parted(const tutti_coll_op *op, tutti_error *ret_err)
 {
@@ -159,8 +190,8 @@ tutti_coll_is_parted(const tutti_coll_op *op, tutti_error *ret_err)
     return true;
 }
 
-/* An op that has succeeded here by what another rank had given before that one failed there. The
- * op that follows from it may run by now, or come later. */
+/* An op has succeeded here by what another rank had given before the op failed there. The op that
+ * follows from it may run by now, or be called later; so the news is kept in the group as well. */
 static void
 part_group(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
 {
@@ -177,7 +208,7 @@ part_group(tutti_coll_group *group, uint64_t sequence, const tutti_error *err)
     }
 }
 
-/* Another member says that an op is over. */
+/* Another member says that an op is over. It is told to no one: the sender has told all members. */
 void
 tutti_coll_recv_abort(tutti_coll_group *group, const tutti_packet *packet, const tutti_error *err)
 {
@@ -213,6 +244,8 @@ run_resync(tutti_coll_engine *engine, tutti_coll_item *item)
     free(self);
 }
 
+/* `stopping` is looked at under the lock: after it the engine's thread may have ended, and an item
+ * would stay in the inbox with its reference. */
 void
 tutti_coll_group_resync(tutti_coll_group *group)
 {
@@ -276,6 +309,8 @@ typedef struct refusal {
     tutti_error why;
 } refusal;
 
+/* The refusal counts as begun, so packets that other ranks send for it are dropped, not parked. If
+ * an abort for it is here already, all members know that this op is over, and nobody needs ours. */
 static void
 run_refuse(tutti_coll_engine *engine, tutti_coll_item *item)
 {
@@ -305,6 +340,8 @@ word_refusal(refusal *self)
                          self->group->name, self->sequence, self->group->engine->rank, said.text);
 }
 
+/* The number is taken under the lock, as that of an op is, so the refusal has its place in the
+ * order of the group's calls (docs/decisions/0002-refused-calls-count.md). */
 uint64_t
 tutti_coll_refuse(tutti_coll_group *group, uint64_t expect, const tutti_error *why)
 {
@@ -361,7 +398,10 @@ tutti_coll_is_behind_leaver(const tutti_coll_op *op, tutti_error *ret_err)
     return true;
 }
 
-/* Of several leavers the one that has begun the fewest ops decides. */
+/*
+ * Of several leavers the one that has begun the fewest ops decides: no op behind that one can be
+ * complete. tutti_map_from is asked anew for each op, since a failing op may take others with it.
+ */
 static void
 take_leave(tutti_coll_group *group, uint32_t rank, uint64_t last, const char *reason)
 {
@@ -399,6 +439,8 @@ typedef struct leaving {
     tutti_error why;
 } leaving;
 
+/* group->begun is the line: the posts before tutti_coll_group_leave are before this item in the
+ * inbox, so all of them have begun. */
 static void
 tell_leave(tutti_coll_group *group, const leaving *self)
 {
@@ -435,6 +477,7 @@ run_leave(tutti_coll_engine *engine, tutti_coll_item *item)
     free(self);
 }
 
+/* The caller holds the group open, so the reference need not be taken under the lock. */
 void
 tutti_coll_group_leave(tutti_coll_group *group, const char *reason)
 {

@@ -1,7 +1,12 @@
 /*
  * What signatures do not hold: how many rows, or which shapes, each rank will send, and what the
  * root has to say besides its shape. It travels in one round between the agreement and the data; a
- * second agreement makes sure that everybody could use it.
+ * second agreement (PHASE_CONFIRM) makes sure that every rank could use it. Signatures stay small
+ * and of one size that way (docs/decisions/0010-lists-and-what-a-root-tells.md).
+ *
+ * Engine's thread. Memory is the op's: sent messages are read by the transport until their ticket
+ * comes back, so they are freed only with the op. A failure at any point fails the op; what was
+ * made by then is freed at its release.
  */
 #include "coll/engine/announce.h"
 
@@ -41,6 +46,8 @@ root_info_bytes_max(const tutti_coll_args *args)
            (size_t)args->list_count * (4 + TUTTI_PACKET_SPEC_BYTES);
 }
 
+/* |u32 count of tensors, for each: u32 axis, spec |u32 count of splits, each u64 |the rest: the
+ * meta bytes of the caller */
 static size_t
 write_root_info(const tutti_coll_args *args, unsigned char *bytes)
 {
@@ -65,6 +72,7 @@ write_root_info(const tutti_coll_args *args, unsigned char *bytes)
     return at + args->meta.size;
 }
 
+/* All members get the same bytes from one buffer: the sends only read it. */
 static tutti_code
 send_root_info(tutti_coll_op *op, tutti_error *err)
 {
@@ -91,6 +99,8 @@ send_root_info(tutti_coll_op *op, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ hearing */
 
+/* Where a message is read. After `broken` all reads give 0 and nothing moves, so a caller may ask
+ * once, at the end. */
 typedef struct reader {
     const unsigned char *at;
     size_t left;
@@ -128,6 +138,8 @@ read_tensors(reader *self, uint32_t count, tutti_coll_tensor *tensors)
     }
 }
 
+/* Counts come from another process: they are compared with the limit, or with the bytes that are
+ * left, before memory is asked for. The + 1 is for a count of 0, since calloc(0) may give NULL. */
 static tutti_code
 read_root_info(tutti_coll_op *op, reader *self, tutti_error *err)
 {
@@ -160,6 +172,11 @@ read_root_info(tutti_coll_op *op, reader *self, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * A root that says the list form without a list, or the reverse, would make the op's args
+ * contradict each other further on, so it is refused here. args are made harmless before the
+ * failure: the op is still described in error texts and released by them.
+ */
 static tutti_code
 recv_root_info(tutti_coll_op *op, const void *bytes, size_t size, tutti_error *err)
 {
@@ -180,6 +197,7 @@ recv_root_info(tutti_coll_op *op, const void *bytes, size_t size, tutti_error *e
 
 /* ------------------------------------------------------------------------------ shapes */
 
+/* The shape that `rank` gets from us as tensor `k`. */
 static const tutti_spec *
 spec_for(const tutti_coll_args *args, uint32_t rank, uint32_t k)
 {
@@ -189,6 +207,7 @@ spec_for(const tutti_coll_args *args, uint32_t rank, uint32_t k)
     return args->coalesced ? &args->list[k].spec : &args->spec;
 }
 
+/* Of ops to a root only the root receives, so only it is told. */
 static bool
 gets_anything(const tutti_coll_op *op, uint32_t rank)
 {
@@ -208,6 +227,8 @@ write_specs(const tutti_coll_op *op, uint32_t rank, unsigned char *bytes)
     return size;
 }
 
+/* op->shapes is [tensor][rank]. Each destination has its part of one buffer, `room` bytes each,
+ * since all the messages are in flight together. What this rank gives itself is no message. */
 static tutti_code
 send_shapes(tutti_coll_op *op, tutti_error *err)
 {
@@ -269,6 +290,7 @@ recv_shapes(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size, tu
 
 #define SHOWN_MAX 16
 
+/* The count of rows is small enough for the header's `extra`: no data, no memory in flight. */
 static tutti_code
 send_splits(tutti_coll_op *op, tutti_error *err)
 {
@@ -305,6 +327,11 @@ add_counts(const char *words, const uint64_t *counts, uint32_t size, tutti_text 
     tutti_text_add(text, size > SHOWN_MAX ? ", ...]" : "]");
 }
 
+/*
+ * Each rank compares what others will send it with what it expects: together these are all pairs.
+ * The rank that finds a difference tells the others by its abort; the first rank that sends another
+ * count is blamed.
+ */
 static tutti_code
 compare_splits(const tutti_coll_op *op, tutti_error *err)
 {
@@ -364,6 +391,8 @@ tutti_coll_announce(tutti_coll_op *op, tutti_error *err)
     }
 }
 
+/* The io that gets here is one that came `whole` with STEP_ANNOUNCE: of a Recv these are the meta
+ * bytes, since point-to-point ops have no PHASE_ANNOUNCE. */
 tutti_code
 coll_announce_recv(tutti_coll_op *op, uint32_t from, const void *bytes, size_t size,
                    tutti_error *err)
@@ -394,6 +423,7 @@ use_list(tutti_coll_op *op, tutti_error *err)
     return code;
 }
 
+/* Ranks that get nothing (of an op to a root) have no shapes to use. */
 tutti_code
 tutti_coll_use_announced(tutti_coll_op *op, tutti_error *err)
 {

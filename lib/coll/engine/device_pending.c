@@ -1,4 +1,11 @@
-/* Ops of which a device has something: backend.h says what it looks like. */
+/*
+ * Ops of which a device has something: backend.h says what it looks like to the backend. Engine's
+ * thread.
+ *
+ * Work on a device is counted in op->pending beside messages, so the one rule "the op goes on when
+ * nothing is pending" covers both, and an op's memory is not released under a running copy or
+ * kernel.
+ */
 #include "coll/engine/device_pending.h"
 
 #include <assert.h>
@@ -47,6 +54,8 @@ tutti_coll_device_fail(tutti_coll_op *op, const tutti_error *err)
     tutti_coll_op_fail(op, err, true);
 }
 
+/* The map is ordered by sequence. An op that has ended is in it no more, so a failed op does not
+ * hold up those behind it. */
 bool
 tutti_coll_is_next(const tutti_coll_op *op)
 {
@@ -74,6 +83,8 @@ tutti_coll_part_count(const tutti_coll_op *op)
     return tutti_coll_parts(&op->args);
 }
 
+/* Devices have no descriptor that epoll could watch: they say when to ask again, and the engine
+ * sleeps no longer than that. */
 unsigned
 tutti_coll_poll_devices(tutti_coll_engine *engine)
 {
@@ -119,6 +130,8 @@ tutti_coll_forget_group(tutti_coll_group *group)
     }
 }
 
+/* Sizes and offsets, not names: a change of these structs moves at least one of them. It cannot see
+ * two members of one size that change places. */
 uint64_t
 tutti_coll_layout(void)
 {
@@ -146,6 +159,8 @@ tutti_coll_stage_or(const tutti_coll_op *op, const void *data)
     return op->device_stage != NULL ? op->device_stage : (void *)(uintptr_t)data;
 }
 
+/* op->round of a Send: 0 nothing begun, 1 fetched or nothing to fetch, 2 posted (p2p.c). So the
+ * second call, after poll has found the copy complete, finds nothing to do. */
 tutti_code
 tutti_coll_fetch(tutti_coll_op *op, bool *ret_begun, tutti_error *err)
 {
@@ -160,6 +175,8 @@ tutti_coll_fetch(tutti_coll_op *op, bool *ret_begun, tutti_error *err)
     return tutti_coll_device_of(op)->fetch(op, bytes, err);
 }
 
+/* The stage is freed by unstage when the op is released, also if the op fails before its bytes
+ * came. */
 tutti_code
 tutti_coll_place(tutti_coll_op *op, size_t size, void **ret_data, tutti_error *err)
 {

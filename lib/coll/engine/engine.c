@@ -1,3 +1,21 @@
+/*
+ * The engine's loop, its start and stop, progress by a poster, and the way of a packet from the
+ * transport to its op.
+ *
+ * Threads: the engine's own thread runs run_engine. A poster may run the same step inside
+ * tutti_coll_post (tutti_coll_progress_inline). progress_lock says which of them runs the engine;
+ * all state below it in state/engine.h belongs to its holder. The own thread holds progress_lock
+ * always, except while it sleeps in epoll_wait. Other threads touch only the inbox, `awake`,
+ * `stopping` and the numbers that engine->lock guards.
+ *
+ * Lock order: progress_lock before lock. No callback and no item runs under lock, so a callback may
+ * post.
+ *
+ * End: tutti_coll_engine_stop pushes end_groups, which fails all ops on all ranks, and joins the
+ * thread. The thread leaves when all ops are released and the last aborts have left, or when the
+ * times ENDING_NS and ENDING_REGIONS_NS are over. After the join there is no other thread, and
+ * free_engine needs no lock.
+ */
 #include "coll/engine/engine.h"
 
 #include <assert.h>
@@ -35,6 +53,11 @@
     (500 * TUTTI_NS_PER_MS) /* the transport keeps its connections alive in progress */
 #define PROGRESS_MAX 64
 
+/*
+ * The whole list is taken under the lock and run outside of it: an item may push, and its callback
+ * may post. What is pushed meanwhile runs in the next step, so the transport gets its turn in
+ * between.
+ */
 static unsigned
 run_inbox(tutti_coll_engine *engine)
 {
@@ -55,6 +78,11 @@ run_inbox(tutti_coll_engine *engine)
     return count;
 }
 
+/*
+ * Until the transport finds nothing more to do, but not for ever: with packets that come without a
+ * pause, the inbox, the timers and the devices still have their turn after about PROGRESS_MAX
+ * events.
+ */
 static unsigned
 progress_transport(tutti_coll_engine *engine)
 {
@@ -68,7 +96,15 @@ progress_transport(tutti_coll_engine *engine)
     return total;
 }
 
-/* Sleep until the inbox, the transport or a timer has work. */
+/*
+ * Sleep until the inbox, the transport or a timer has work.
+ *
+ * No wakeup is lost. The transport: arm returns false if there is work already, and after it has
+ * returned true, the descriptor becomes readable for all that comes. The inbox: `awake` is cleared
+ * under the same lock under which a poster adds its item, so either this thread finds the item
+ * here, or the poster finds `awake` false and wakes it (by the eventfd, or by running the engine
+ * itself). The eventfd keeps a write that comes before epoll_wait.
+ */
 static void
 sleep_for_work(tutti_coll_engine *engine)
 {
@@ -93,19 +129,28 @@ sleep_for_work(tutti_coll_engine *engine)
     if (work) {
         return;
     }
+    /* A poster that runs the engine compares its new timers with this: the sleep below cannot be
+     * made shorter by it. */
     engine->sleeps_to_ns = engine->now_ns + wait_ns;
     (void)pthread_mutex_unlock(&engine->progress_lock);
+    /* Rounded up to whole milliseconds: rounded down, the engine would wake before its timer is due
+     * and turn in a circle until it is. */
     (void)epoll_wait(engine->poller, events, 2, (int)((wait_ns + 999999) / TUTTI_NS_PER_MS));
     (void)pthread_mutex_lock(&engine->progress_lock);
     (void)pthread_mutex_lock(&engine->lock);
     engine->awake = true;
     (void)pthread_mutex_unlock(&engine->lock);
+    /* Emptied after `awake` is set and before the next look at the inbox: an item whose write is
+     * read away here is in the inbox already. */
     while (read(engine->wake, &count, sizeof(count)) == (ssize_t)sizeof(count)) {
     }
 }
 
-/* Until all ops are let go and the last words have left. What a stopped process still has of our
- * memory comes back when the transport is closed. */
+/*
+ * The engine's thread ends when all ops are released and the notes (aborts, mostly) have left;
+ * notes get ENDING_NS. An op whose exposed memory is still with a stopped process gets
+ * ENDING_REGIONS_NS more; then closing the transport takes the memory back.
+ */
 static bool
 is_stop_over(const tutti_coll_engine *engine)
 {
@@ -115,6 +160,11 @@ is_stop_over(const tutti_coll_engine *engine)
     return engine->ops.count == 0 && (engine->notes == 0 || engine->now_ns > engine->ending_ns);
 }
 
+/*
+ * The order matters in one place: peers_ask is the last, so ranks that ops of this step need are
+ * asked for in few calls. Timers run after packets: a message that came in time is taken before the
+ * deadline of its op is looked at.
+ */
 unsigned
 tutti_coll_engine_step(tutti_coll_engine *engine)
 {
@@ -139,6 +189,8 @@ run_engine(void *arg)
     (void)pthread_setname_np(pthread_self(), "tutti-engine");
     (void)pthread_mutex_lock(&engine->progress_lock);
     while (!is_stop_over(engine)) {
+        /* While ops run, the next packet is often microseconds away, and a sleep costs more than
+         * that. sched_yield leaves the core to clients and other agents that share it. */
         if (tutti_coll_engine_step(engine) > 0) {
             busy_ns = engine->now_ns;
         } else if (engine->ops.count == 0 || engine->now_ns - busy_ns > SPIN_NS) {
@@ -174,6 +226,11 @@ open_descriptors(tutti_coll_engine *engine, tutti_error *err)
     return watch_fd(engine, engine->transport->ops->descriptor(engine->transport), err);
 }
 
+/*
+ * Also for an engine whose start has failed. The order: parked packets are dropped and connections
+ * taken down while the transport lives; its close then gives back all tickets, whose on_done still
+ * reads peers, so peers are freed after it; the ios that came back are spares, freed last.
+ */
 static void
 free_engine(tutti_coll_engine *engine)
 {
@@ -204,6 +261,8 @@ static const coll_events events_of_ops = {
     .replay = coll_route_replay,
 };
 
+/* `awake` begins as true: the thread that will be started looks at the inbox before it first
+ * sleeps, so pushes before that need not wake it. */
 static void
 init_engine(tutti_coll_engine *engine, const tutti_coll_engine_options *options)
 {
@@ -267,6 +326,12 @@ tutti_coll_engine_address(const tutti_coll_engine *engine)
     return engine->transport->ops->address(engine->transport);
 }
 
+/*
+ * The engine's thread reads these without the lock, for packets and ops. At the first join that is
+ * ordered: the push of the first group or key comes after this call. An agent that joins again
+ * writes them while the engine runs, mostly with the values they have; nothing orders those writes
+ * with the reads.
+ */
 void
 tutti_coll_engine_sit(tutti_coll_engine *engine, uint64_t job_id, uint32_t rank,
                       uint64_t incarnation)
@@ -285,6 +350,11 @@ say_stopping(const tutti_coll_engine *engine, tutti_error *err)
     tutti_error_set_op(err, NULL, 0, (int32_t)engine->rank);
 }
 
+/*
+ * The last item of the inbox: what was posted before stopping was set is in the groups by now, and
+ * nothing is posted after it. Other members hear of each failed op (tell), so they do not wait for
+ * their deadlines.
+ */
 static void
 end_groups(tutti_coll_engine *engine, tutti_coll_item *item)
 {
@@ -318,6 +388,11 @@ fail_all(tutti_coll_engine *engine, tutti_coll_item *item)
     }
 }
 
+/*
+ * `stopping` is set under the lock under which ops get their numbers and enter the inbox. So each
+ * op was either pushed before the refusal, which fails it, or gets STOPPING at its post.
+ * engine->refusal is one item: only the first call may push it.
+ */
 void
 tutti_coll_engine_refuse(tutti_coll_engine *engine)
 {
@@ -336,6 +411,7 @@ tutti_coll_engine_refuse(tutti_coll_engine *engine)
 void
 tutti_coll_engine_stop(tutti_coll_engine *engine)
 {
+    /* On this stack: the thread has run it when join returns. */
     tutti_coll_item last = {.run = end_groups};
 
     if (engine == NULL) {
@@ -368,7 +444,8 @@ tutti_coll_stat(tutti_coll_engine *engine, tutti_coll_stats *ret_stats)
  */
 static _Thread_local bool helping;
 
-/* Until nothing runs any more; false when the time is up. */
+/* Run the engine until no op is left; false when the time is up: inline_ns without progress, or
+ * INLINE_MAX_NS in all. The poster is often a loop of the agent that has other calls to serve. */
 static bool
 run_engine_work(tutti_coll_engine *engine)
 {
@@ -388,7 +465,15 @@ run_engine_work(tutti_coll_engine *engine)
     return false;
 }
 
-/* May its own thread sleep on, as it is? */
+/*
+ * May the engine's own thread sleep on, as it is? Only if it would now do the same: no op runs, no
+ * timer is due before it wakes by itself, the transport is armed (the poster's progress has
+ * disarmed it), and the inbox is empty. `awake` is cleared under the lock, as in sleep_for_work, so
+ * the next poster knows that it must act. If not, the caller wakes the thread.
+ *
+ * Packets that come between two attempts to arm are taken by a step here; after ARM_MAX attempts
+ * the own thread takes over.
+ */
 static bool
 leave_asleep(tutti_coll_engine *engine)
 {
@@ -411,6 +496,15 @@ leave_asleep(tutti_coll_engine *engine)
     return calm;
 }
 
+/*
+ * Why: to wake another thread costs more than a small op takes. Only if no op is in flight: the
+ * loop ends when nothing runs any more, and with older ops, which may wait for ranks that are late,
+ * it would only burn the poster's time. trylock fails if the own thread is awake or another poster
+ * is faster; both will look at the inbox, and waking them once more is harmless.
+ *
+ * inline_ns adapts: it is halved each time the ops did not end within it (the other ranks are
+ * late), down to INLINE_MIN_NS, and is restored by the first success.
+ */
 bool
 tutti_coll_progress_inline(tutti_coll_engine *engine)
 {
@@ -437,6 +531,8 @@ tutti_coll_progress_inline(tutti_coll_engine *engine)
 
 /* ------------------------------------------------------------------------------ route */
 
+/* A message is told from others of its op by step and sender alone; each pair occurs once in the
+ * life of an op (backend.h). */
 static coll_io *
 find_expected(tutti_coll_op *op, const tutti_packet *packet)
 {
@@ -452,6 +548,8 @@ find_expected(tutti_coll_op *op, const tutti_packet *packet)
     return NULL;
 }
 
+/* A packet on its way through the functions below. `data` is borrowed from the transport, or from
+ * the parked copy. `rndv` is owned: each way through ends in a take, a parking or a drop of it. */
 typedef struct arrival {
     tutti_packet packet;
     tutti_spec spec;
@@ -468,7 +566,12 @@ drop_arrival(tutti_coll_engine *engine, const arrival *it)
     }
 }
 
-/* Signatures and data: for an op that runs, that is not called yet, or that is over. */
+/*
+ * Signatures and data: for an op that runs, that is not called yet, or that is over.
+ *
+ * group->begun tells the last two apart: sequences up to it have been called here. Without it,
+ * packets of ended ops would stay parked until the epoch ends.
+ */
 static void
 route_to_op(tutti_coll_group *group, const arrival *it)
 {
@@ -550,7 +653,8 @@ route_in_group(tutti_coll_group *group, const arrival *it)
     drop_arrival(engine, it);
 }
 
-/* Was it sent by a process that has been replaced? */
+/* Was it sent by a process that has been replaced? Its rank is a member still, and its packets may
+ * have waited in the network or in a ring. */
 static bool
 is_stale(tutti_coll_engine *engine, const tutti_packet *packet)
 {
@@ -561,6 +665,11 @@ is_stale(tutti_coll_engine *engine, const tutti_packet *packet)
     return peer != NULL && peer->incarnation != 0 && peer->incarnation != packet->incarnation;
 }
 
+/*
+ * QUERY, RESET and answers to sends need no open group: they are about ranks and ids. For the
+ * others, a group that is not open here, or an epoch that is newer than ours, will come with the
+ * coordinator's news, so the packet waits. An older epoch is over on all ranks.
+ */
 static void
 route_packet(tutti_coll_engine *engine, const arrival *it)
 {
@@ -595,6 +704,11 @@ route_packet(tutti_coll_engine *engine, const arrival *it)
     drop_arrival(engine, it);
 }
 
+/*
+ * The first look at bytes from another process: version, kind and length are checked before
+ * anything is believed. A SEND's spec must have the size of its data: receivers find memory by the
+ * spec. Words (aborts, reports ...) must have come with their header, since they are read in place.
+ */
 void
 tutti_coll_arrive(void *arg, const void *header, size_t header_size, const void *data, size_t size,
                   tutti_transport_rndv *rndv)
@@ -620,6 +734,11 @@ tutti_coll_arrive(void *arg, const void *header, size_t header_size, const void 
     route_packet(engine, &it);
 }
 
+/*
+ * Each packet is taken off the list first, since routing may park it in the same list again; the
+ * caller hands a list of its own for that reason. The rndv changes its owner before unpark, which
+ * would drop it.
+ */
 void
 coll_route_replay(tutti_coll_engine *engine, tutti_list_node *where)
 {

@@ -1,3 +1,16 @@
+/*
+ * The life of a group here: opened, renewed for a new epoch, closed; what happens to its ops when a
+ * member is lost.
+ *
+ * The public functions run on the control loop of the agent (any thread may call them); each pushes
+ * an item, and the run_ functions below are the engine's thread. What both sides use (sequence,
+ * epoch, last) is under engine->lock; refs is atomic. Ordering by the inbox: an op that was posted
+ * before a renewal or a close begins before it.
+ *
+ * Two epochs: group->epoch is the one in which posters number ops, live_epoch the one that the
+ * engine has reached. Between tutti_coll_group_renew and run_renew they differ, and ops of the old
+ * epoch that are still in the inbox fail with EPOCH_CHANGED when they begin.
+ */
 #include "coll/engine/group.h"
 
 #include <assert.h>
@@ -18,6 +31,8 @@
 #include "coll/state/inbox.h"
 #include "coll/state/lookup.h"
 
+/* The default order (seq_cst) of the decrement makes all that other threads did with the group
+ * before visible to the thread that frees it. */
 void
 tutti_coll_group_unref(tutti_coll_group *group)
 {
@@ -33,8 +48,8 @@ tutti_coll_group_unref(tutti_coll_group *group)
     free(group);
 }
 
-/* An op that has not failed yet; NULL when there is none. Sends and receives hang on no map of
- * ours. */
+/* An op that has not failed yet; NULL if there is none. It goes through all ops of the engine,
+ * since sends and receives are in no map of the group. */
 static tutti_coll_op *
 find_running(tutti_coll_group *group)
 {
@@ -50,6 +65,8 @@ find_running(tutti_coll_group *group)
     return NULL;
 }
 
+/* One at a time, from the start: behind a failing op a barrier may go on and end, too, so a walk
+ * over the map would lose its place. */
 void
 tutti_coll_group_fail_all(tutti_coll_group *group, const tutti_error *err, bool tell)
 {
@@ -63,7 +80,8 @@ tutti_coll_group_fail_all(tutti_coll_group *group, const tutti_error *err, bool 
     }
 }
 
-/* A barrier that waits behind earlier ops goes on when it is the first. */
+/* A barrier that waits behind earlier ops goes on if it is the oldest now. A held one is being
+ * worked on by a frame above, which looks for itself. */
 void
 tutti_coll_group_next(tutti_coll_group *group)
 {
@@ -79,8 +97,11 @@ tutti_coll_group_next(tutti_coll_group *group)
     }
 }
 
-/* The member is gone for good: what still runs cannot end well any more. But who has left politely
- * had ended its part: then the others' parts go on. */
+/*
+ * LOSS_GRACE_NS after the loss the ops that still run fail: they may have needed nothing more of
+ * the lost rank, or its last messages may have been in the network. If the rank had left politely,
+ * the ops up to its last one go on: it has done its part of them before it ended.
+ */
 static void
 on_loss_expiry(tutti_timer *timer)
 {
@@ -107,6 +128,8 @@ on_loss_expiry(tutti_timer *timer)
     }
 }
 
+/* Called for each change of a member. One lost rank is enough to name; the first in the group's
+ * order, so most ranks name the same. */
 void
 coll_group_look(tutti_coll_group *group)
 {
@@ -131,6 +154,8 @@ coll_group_look(tutti_coll_group *group)
 
 static void on_close_expiry(tutti_timer *timer);
 
+/* Packets of other members may have come before this rank heard of the group. Those are moved to a
+ * list of their own first: routing may park some of them again, in the group. */
 static void
 run_open(tutti_coll_engine *engine, tutti_coll_item *item)
 {
@@ -182,6 +207,8 @@ new_group(tutti_coll_engine *engine, const uint32_t *ranks, uint32_t count)
     return group;
 }
 
+/* An epoch above 1 means that a member has returned: ranks may have counted ops differently, so the
+ * group begins with a resync (abort.c). refs begins at 1: that of engine->groups. */
 tutti_code
 tutti_coll_group_open(tutti_coll_engine *engine, uint64_t id, const char *name, uint64_t epoch,
                       const uint32_t *ranks, uint32_t count, tutti_coll_group **ret_group,
@@ -222,6 +249,12 @@ typedef struct renewal {
     uint64_t epoch;
 } renewal;
 
+/*
+ * A member came back. All members get the same news from the coordinator, so the failures are not
+ * told. The order: first the ops fail, with the old epoch's state; then the state of the epoch is
+ * cleared; then packets of the new epoch that were early go their way. `leaver` ends with the
+ * epoch: a member that still leaves says so again.
+ */
 static void
 run_renew(tutti_coll_engine *engine, tutti_coll_item *item)
 {
@@ -251,6 +284,8 @@ run_renew(tutti_coll_engine *engine, tutti_coll_item *item)
     free(self);
 }
 
+/* The posters' number and epoch change here at once, under the lock; the engine follows when it
+ * comes to the item. An epoch that is not newer changes nothing: news may come twice. */
 void
 tutti_coll_group_renew(tutti_coll_group *group, uint64_t epoch)
 {
@@ -278,6 +313,8 @@ tutti_coll_group_renew(tutti_coll_group *group, uint64_t epoch)
     free(self);
 }
 
+/* group->closed stays readable: items of the group in the inbox, and ops not released yet, hold
+ * references and look at it. */
 void
 tutti_coll_group_drop(tutti_coll_group *group)
 {
@@ -291,7 +328,8 @@ tutti_coll_group_drop(tutti_coll_group *group)
     tutti_coll_group_unref(group);
 }
 
-/* Does it need a rank that may never call it any more? */
+/* Does it need a rank that may never call it any more? Ops that are past the agreement do not: all
+ * ranks have called them. */
 static bool
 waits_for_a_caller(const tutti_coll_op *op)
 {
@@ -303,8 +341,13 @@ waits_for_a_caller(const tutti_coll_op *op)
     return op->phase == PHASE_NEW || op->phase == PHASE_AGREE;
 }
 
-/* The news of the deletion has reached everybody by now: what not all have called is not called any
- * more. What moves data ends by itself, or at its deadline. */
+/*
+ * The news of the deletion has reached every rank by now, so what not all have called will not be
+ * called any more. Ops that move data end by themselves, or at their deadline; this looks again
+ * after each CLOSE_GRACE_NS.
+ *
+ * The own reference keeps the group while ops that are released inside may drop the last of theirs.
+ */
 static void
 on_close_expiry(tutti_timer *timer)
 {
@@ -336,7 +379,7 @@ on_close_expiry(tutti_timer *timer)
     tutti_coll_group_unref(group);
 }
 
-/* By the timer: whoever ends ops of the group goes on with it afterwards. */
+/* By the timer: the caller ends ops of the group and goes on with it afterwards. */
 void
 tutti_coll_group_end_if_closing(tutti_coll_group *group)
 {
@@ -400,6 +443,8 @@ tutti_coll_group_id(const tutti_coll_group *group)
     return group->id;
 }
 
+/* Only the kind and plain members of `last` are described: pointers in it belong to an op that may
+ * be over. Described outside of the lock, which posters wait for. */
 uint64_t
 tutti_coll_group_last(tutti_coll_group *group, char *ret_text, size_t size)
 {

@@ -1,7 +1,11 @@
 /*
- * An op that is late asks every member where it stands, and says so in its error: who has not
- * called it, what they did last, and who does not answer; or who waits for whom when all are in it,
- * as when two of them do not reach each other.
+ * An op that is late asks every member where it stands, and says so in its error: which ranks have
+ * not called it, what they did last, and which do not answer; or which rank waits for which when
+ * all are in it, as when two of them do not reach each other.
+ *
+ * Engine's thread. op->inquiry is made at the deadline and freed when the op ends. If the op goes
+ * on meanwhile and ends well, the inquiry is forgotten. Answers are given for ops and groups that
+ * do not exist here: "has not called it" is an answer.
  */
 #include "coll/engine/inquiry.h"
 
@@ -24,6 +28,8 @@
 #define WAITED_MAX 4 /* ranks that one rank is said to wait for */
 #define WAITS "waits for rank"
 
+/* In this order: find_culprit takes the first two for a rank that holds the op up. The numbers
+ * travel in a REPORT's `tag`. A member moves once, from SILENT to what it reports. */
 enum standing {
     STANDING_SILENT,  /* no answer */
     STANDING_ABSENT,  /* has not called it */
@@ -37,7 +43,7 @@ typedef struct standing_of {
 } standing_of;
 
 struct tutti_coll_inquiry {
-    uint32_t waiting;
+    uint32_t waiting; /* members that are SILENT, without this rank */
     standing_of members[];
 };
 
@@ -99,7 +105,7 @@ add_waited(const tutti_coll_op *op, bool incoming, tutti_text *text)
     return count;
 }
 
-/* Whose messages has it not got, or, when it has all, who has not taken its own? */
+/* The ranks whose messages have not come; or, if all have, the ranks that have not taken ours. */
 static void
 say_waited(const tutti_coll_op *op, char *words)
 {
@@ -111,7 +117,8 @@ say_waited(const tutti_coll_op *op, char *words)
     }
 }
 
-/* Where do we stand with that op? Answered also for groups that are not open here. */
+/* Where does this rank stand with that op? Only an op of the same epoch counts: in another one the
+ * numbers mean other ops. */
 void
 tutti_coll_answer_query(tutti_coll_engine *engine, const tutti_packet *query)
 {
@@ -170,7 +177,8 @@ add_named(const tutti_coll_op *op, enum standing wanted, const char *words, tutt
     }
 }
 
-/* All are in it. Words of others are taken only in the form in which we make them. */
+/* All are in it. An answer is put into the text only if it has the form that say_waited makes: a
+ * member's free words cannot get into another rank's error. */
 static void
 add_waits(tutti_coll_op *op, tutti_text *text)
 {
@@ -192,7 +200,8 @@ add_waits(tutti_coll_op *op, tutti_text *text)
     }
 }
 
-/* The one rank that is to blame, when there is exactly one. */
+/* The one rank that is to blame, if there is exactly one; with several, or none, the error blames
+ * none. */
 static int32_t
 find_culprit(const tutti_coll_op *op)
 {
@@ -223,6 +232,8 @@ add_inquiry_head(const tutti_coll_op *op, tutti_text *text)
     tutti_text_add(text, " timed out after %.3g s", seconds);
 }
 
+/* The op fails for the whole group with what this rank has found. Members whose deadline is a
+ * little later get this abort instead of asking for themselves. */
 static void
 end_inquiry(tutti_coll_op *op)
 {
@@ -259,6 +270,8 @@ tutti_coll_recv_report(tutti_coll_op *op, const tutti_packet *packet, const void
     }
     one = &op->inquiry->members[member];
     one->standing = (uint8_t)packet->tag;
+    /* The words need not end with a zero: the precision bounds the read, `last` bounds what is
+     * kept. */
     (void)snprintf(one->last, sizeof(one->last), "%.*s", (int)size, (const char *)words);
     op->inquiry->waiting--;
     if (op->inquiry->waiting == 0) {
@@ -288,6 +301,11 @@ fail_p2p(tutti_coll_op *op)
     tutti_coll_op_fail(op, &err, true);
 }
 
+/*
+ * Sends and receives have one partner: there is nothing to ask. Of a collective the timer runs
+ * twice: at the deadline it begins the inquiry and is set to INQUIRY_NS more; then it ends it with
+ * the answers that have come.
+ */
 void
 tutti_coll_on_deadline(tutti_timer *timer)
 {

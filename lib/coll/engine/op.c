@@ -1,3 +1,23 @@
+/*
+ * What an op does next, and how it ends. Engine's thread.
+ *
+ * posted -> [BEHIND] -> AGREE -> [ANNOUNCE] -> [CONFIRM] -> START -> DATA -> done -> released
+ *                         |           |             |           |       |
+ *                         +-----------+-------------+-----------+-------+-> failed -> released
+ *
+ * The phases are those of state/op.h; those in brackets are left out by ops that do not need them.
+ * A coalesced op goes back from DATA to START for each of its tensors.
+ *
+ * Two counters decide what may happen. op->pending counts everything in flight: messages, exposed
+ * regions, work of a device, a turn in engine->turns. The op goes on when nothing that it waits for
+ * is pending, and is released when it has ended and pending is 0. op->held is set by a frame that
+ * works on the op: functions that it calls may end messages or fail the op, but must neither run
+ * nor release it; that frame does so when it returns.
+ *
+ * Failing: the first failure ends the op, tells the caller and (unless all ranks know) the other
+ * members. Messages in flight still read and write the op's memory, so its release waits for their
+ * tickets; if a peer does not let go within ZOMBIE_NS, the connection to it is torn down.
+ */
 #include "coll/engine/op.h"
 
 #include <assert.h>
@@ -28,7 +48,11 @@
 
 /* ------------------------------------------------------------------------------ the end */
 
-/* Nothing of the transport or of ours points to it any more. */
+/*
+ * Nothing of the transport or of ours points to it any more. After on_released the op is the
+ * caller's again and may be freed, so nothing below it looks at the op. The group is kept by the
+ * op's reference until the last line.
+ */
 void
 coll_op_release(tutti_coll_op *op)
 {
@@ -47,6 +71,7 @@ coll_op_release(tutti_coll_op *op)
     tutti_agree_free(op->agree);
     op->agree = NULL;
     tutti_coll_free_announced(op);
+    /* Before on_released: its callback may post, and at the limit of ops needs this place. */
     (void)pthread_mutex_lock(&engine->lock);
     engine->op_count--;
     (void)pthread_mutex_unlock(&engine->lock);
@@ -56,7 +81,8 @@ coll_op_release(tutti_coll_op *op)
     tutti_coll_group_unref(group);
 }
 
-/* Take it off the lists by which others find it. */
+/* Take it off the lists by which others find it: packets that still come for it find no op with its
+ * number and are dropped; its number counts as begun. It stays in engine->ops until its release. */
 static void
 unlink_op(tutti_coll_op *op)
 {
@@ -71,6 +97,8 @@ unlink_op(tutti_coll_op *op)
     }
 }
 
+/* on_done may post the next op; that goes through the inbox, so nothing of it runs in here. If a
+ * frame above holds the op, that frame releases it. */
 void
 coll_op_succeed(tutti_coll_op *op)
 {
@@ -88,7 +116,14 @@ coll_op_succeed(tutti_coll_op *op)
     }
 }
 
-/* A failed op's memory is still in the hands of a transport that does not move: tear it from there.
+/*
+ * A failed op's memory is still in the hands of a transport that does not move: take it back by
+ * tearing the connection down. Its sends and pulls come back as failed, inside drop_conn, and the
+ * last one releases the op; so the op is looked for by its id again.
+ *
+ * An io without a connection is a region that the peer has mapped: no disconnect brings that back,
+ * the process may write as long as it lives (docs/decisions/0012-shared-memory.md). Then this waits
+ * on.
  */
 static void
 on_zombie(tutti_timer *timer)
@@ -111,7 +146,8 @@ on_zombie(tutti_timer *timer)
     }
 }
 
-/* End the receives that nothing has come for, and drop what nobody will receive. */
+/* End the receives for which nothing has come, give back what was borrowed, and drop what nobody
+ * will receive. What the transport has (flying) must come back by itself. */
 static void
 abandon_op(tutti_coll_op *op)
 {
@@ -133,6 +169,12 @@ abandon_op(tutti_coll_op *op)
     }
 }
 
+/*
+ * The order: first mark it failed, so that nothing below posts more for it; then tell the others,
+ * so that they hear of it before anything else that this rank does; then the caller; then the
+ * backend, whose device may have work; then the messages. `held` is set meanwhile: each message
+ * that ends here would else release the op under our hands.
+ */
 void
 coll_op_fail(tutti_coll_op *op, const tutti_error *err, bool tell)
 {
@@ -163,6 +205,8 @@ coll_op_fail(tutti_coll_op *op, const tutti_error *err, bool tell)
     if (op->pending == 0 && !held) {
         tutti_coll_op_release(op);
     } else {
+        /* The timer was the deadline's; that is over. The barrier behind this op need not wait for
+         * its memory. */
         op->timer.on_expiry = on_zombie;
         tutti_timers_start(&engine->timers, &op->timer, engine->now_ns + ZOMBIE_NS);
         tutti_coll_group_next(group);
@@ -171,13 +215,14 @@ coll_op_fail(tutti_coll_op *op, const tutti_error *err, bool tell)
 
 /* ------------------------------------------------------------------------------ the middle */
 
-/* What a step came to. */
+/* The outcome of one call of advance_op. */
 typedef struct outcome {
     bool done;
-    bool known; /* the failure is one that every member has found by itself */
+    bool known; /* every member has found this failure by itself: it is not told */
 } outcome;
 
-/* A shape that comes from the root becomes memory here. */
+/* A shape that comes from the root becomes memory here (on_spec). Coalesced ops do that for their
+ * whole list, in announce.c. */
 static tutti_code
 learn_result(tutti_coll_op *op, tutti_error *err)
 {
@@ -190,7 +235,15 @@ learn_result(tutti_coll_op *op, tutti_error *err)
     return op->on_spec(op, &spec, err);
 }
 
-/* The calls fit: now the shape is known, and everybody may look whether it can be taken. */
+/*
+ * All signatures are here. The calls fit, or every rank finds the same error. From now on args.spec
+ * is the root's where the op is from a root.
+ *
+ * CONFIRM is needed if a rank learnt the shape only now (`open`): it may find no memory, and then
+ * nobody must have begun to send. If all stated their destination, that cannot happen, and the
+ * rounds are saved. Every rank computes `open` and `announces` from the same signatures, so all
+ * take the same path.
+ */
 static tutti_code
 finish_round(tutti_coll_op *op, outcome *ret, tutti_error *err)
 {
@@ -218,7 +271,11 @@ finish_round(tutti_coll_op *op, outcome *ret, tutti_error *err)
     return op->announces != 0 ? TUTTI_OK : learn_result(op, err);
 }
 
-/* What signatures do not hold is told, and used; then all say once more that they can. */
+/*
+ * PHASE_ANNOUNCE: what signatures do not hold is told, and used; then all confirm that they could.
+ * op->round is 0 before the messages are posted. Returns with the phase unchanged while messages
+ * are on their way.
+ */
 static tutti_code
 announce_failure(tutti_coll_op *op, tutti_error *err)
 {
@@ -240,7 +297,14 @@ announce_failure(tutti_coll_op *op, tutti_error *err)
     return code;
 }
 
-/* One round of the exchange of signatures. */
+/*
+ * One round of the exchange of signatures. The AND of the yes-words travels in the packet's
+ * `extra`: each round combines what was heard in the one before, so after the last round it covers
+ * all ranks.
+ *
+ * The bytes of tutti_agree_write are borrowed from op->agree until the next write. They are not
+ * written again before this round's send is over, since the op waits for it.
+ */
 static tutti_code
 agree_round(tutti_coll_op *op, uint32_t step, tutti_error *err)
 {
@@ -259,7 +323,11 @@ agree_round(tutti_coll_op *op, uint32_t step, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* The rounds before any data moves; *ret_through when there are no more of them. */
+/*
+ * The rounds before any data moves; *ret_through if there are no more of them. Each call does one
+ * step: it posts a round and returns, or falls through to the next phase. In a group of one there
+ * are no rounds at all.
+ */
 static tutti_code
 prepare_op(tutti_coll_op *op, outcome *ret, bool *ret_through, tutti_error *err)
 {
@@ -309,6 +377,8 @@ tutti_coll_take_part(tutti_coll_op *op, uint32_t k)
     }
 }
 
+/* From a start that succeeded on, finish is owed (PHASE_DATA). set_same_host takes in what the last
+ * round of the agreement has brought. */
 static tutti_code
 start_part(tutti_coll_op *op, tutti_error *err)
 {
@@ -322,6 +392,8 @@ start_part(tutti_coll_op *op, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* The next tensor of a coalesced op. A backend that took all of them in start has set op->part to
+ * the last. */
 static void
 end_part(tutti_coll_op *op, bool *done)
 {
@@ -333,7 +405,8 @@ end_part(tutti_coll_op *op, bool *done)
     }
 }
 
-/* Everything in flight is over: what next? */
+/* Everything in flight is over: what next? A barrier goes on when it is the oldest op of its group
+ * here: then all that this rank had posted before it has ended, on which callers rely. */
 static tutti_code
 advance_op(tutti_coll_op *op, outcome *ret, tutti_error *err)
 {
@@ -364,7 +437,13 @@ advance_op(tutti_coll_op *op, outcome *ret, tutti_error *err)
     return code;
 }
 
-/* Go on until something is in flight, or the end. */
+/*
+ * Go on until something is in flight, or the end. A loop, not a recursion: messages that are here
+ * already end inside the call that posts them, and an op of many rounds would else grow the stack.
+ * held is set for that: tutti_coll_lose_one then leaves it to the loop to go on.
+ *
+ * result.done with the op ended: it has failed in the last advance, and done means nothing.
+ */
 void
 coll_op_run(tutti_coll_op *op)
 {

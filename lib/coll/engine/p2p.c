@@ -1,6 +1,22 @@
 /*
  * Send and receive. A send's tensor waits at the sender until a receive takes it; the receiver then
- * says TAKEN, or REFUSED when the tensor is not what it wanted, so both sides learn of a mismatch.
+ * says TAKEN, or REFUSED if the tensor is not what it wanted, so both sides learn of a mismatch.
+ *
+ * Send                                   Recv
+ * META (if there are meta bytes)    ->   matched by the send's id
+ * SEND (spec, tensor)               ->   matched by tag and source: the oldest first, as in MPI
+ *                                   <-   TAKEN, when the bytes are in the output; or REFUSED
+ * RETRACT, if it fails before that  ->   the Recv fails, or the parked SEND is forgotten
+ *
+ * A pair (rank of the sender, id of its op) names a send; ids are never used twice by one process.
+ * Either side ends the other by one message, and each side drops the other's message if its own op
+ * is over already: a TAKEN that meets a RETRACT on the way is such a case, and then the Send has
+ * failed while the Recv succeeded.
+ *
+ * Engine's thread. A Recv without a sender is in group->receives; a SEND without a Recv is in
+ * group->sends, a META in group->metas. op->backend_state of a Recv is its `taking`, freed when it
+ * ends. op->held is set while an op posts several things, so that it is not run or released in the
+ * middle.
  */
 #include "coll/engine/p2p.h"
 
@@ -22,7 +38,8 @@
 #include "coll/state/events.h"
 #include "coll/state/lookup.h"
 
-/* What a Recv works on once a send has been matched with it: kept in backend_state. */
+/* What a Recv works on once a send has been matched with it: kept in backend_state. send_id 0: not
+ * matched, or the sender has given up: there is nobody to answer. */
 typedef struct taking {
     uint64_t send_id;
     uint32_t from; /* rank of the job */
@@ -46,7 +63,8 @@ answer_send(tutti_coll_op *op, const tutti_error *err)
                     err == NULL ? 0 : tutti_packet_write_error(err, bytes));
 }
 
-/* Is what was sent what this receive wants? */
+/* The rules of a broadcast are those of a message: the sender says the shape, and the receiver may
+ * insist on one, or on its element count. */
 static tutti_code
 check_spec(tutti_coll_op *op, uint32_t from, const tutti_spec *sent, tutti_error *err)
 {
@@ -76,7 +94,11 @@ check_spec(tutti_coll_op *op, uint32_t from, const tutti_spec *sent, tutti_error
     return code;
 }
 
-/* A send has met its receive. */
+/*
+ * A send has met its receive. The caller has set op->held. If the Recv fails here (the tensor does
+ * not fit, no memory), coll_op_fail answers REFUSED by tutti_coll_p2p_failed, and the bytes are
+ * dropped: the sender's transport has then done its part.
+ */
 static void
 take_message(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *spec,
              const void *data, size_t size, tutti_transport_rndv *rndv)
@@ -113,6 +135,9 @@ take_message(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *sp
         return;
     }
     if (packet->step > 0) {
+        /*
+         * Before the tensor is taken: with both expected, the Recv cannot end on the tensor alone.
+         */
         tutti_coll_p2p_expect_meta(op, packet->from, packet->extra);
     }
     io->incoming = true;
@@ -121,7 +146,8 @@ take_message(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *sp
     tutti_coll_io_take(io, packet, data, size, rndv);
 }
 
-/* The receive that waited for a sender, as a message that has not come: ends without one. */
+/* A Recv that waits has one io in op->expected: it keeps op->pending above 0, and makes the loss of
+ * the sender fail the op. The SEND that has come is taken by an io of its own, so this one ends. */
 static void
 stop_waiting(tutti_coll_op *op)
 {
@@ -141,7 +167,8 @@ check_message_fits(const tutti_coll_op *op, const tutti_packet *packet)
            (op->args.peer == TUTTI_COLL_ANY_SOURCE || group->ranks[op->args.peer] == packet->from);
 }
 
-/* Run `take` without the op being let go or run inside of it. */
+/* Take a message with op->held set: else stop_waiting, which takes the last pending io away, would
+ * run or release the op before the message is taken. */
 static void
 take_held(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *spec, const void *data,
           size_t size, tutti_transport_rndv *rndv)
@@ -191,6 +218,8 @@ find_send(tutti_coll_op *op)
     return NULL;
 }
 
+/* The SEND may be here already. backend_state is made first: a Recv in group->receives must be able
+ * to take what comes without asking for memory. */
 static void
 begin_recv(tutti_coll_op *op)
 {
@@ -218,14 +247,17 @@ begin_recv(tutti_coll_op *op)
         }
         return;
     }
+    /*
+     * The rndv changes its owner: unpark below would drop it. The packet itself is read until then.
+     */
     rndv = stored->rndv;
     stored->rndv = NULL;
     take_held(op, &stored->packet, &stored->spec, stored->data, stored->size, rndv);
     tutti_coll_unpark(group->engine, stored);
 }
 
-/* Held. What is in a device's memory is fetched first. Returns whether that, or all, is under way.
- */
+/* Called with op->held set. A tensor in a device's memory is fetched first, and this runs again
+ * when it is there. Returns whether something is under way; false: the receiver has taken all. */
 static bool
 post_send(tutti_coll_op *op)
 {
@@ -245,6 +277,8 @@ post_send(tutti_coll_op *op)
         tutti_coll_post_packet(op, TUTTI_PACKET_SEND, (uint32_t)op->args.meta.size, rank,
                                tutti_coll_stage_or(op, op->input),
                                (size_t)tutti_spec_bytes(&op->args.spec), op->id);
+        /* Keeps the Send pending until TAKEN; nothing is ever received into it. If the receiver is
+         * lost, it is this io that fails the op. */
         tutti_coll_expect(op, STEP_TAKEN, rank, NULL, 0, false, NULL);
     }
     return true;
@@ -273,7 +307,7 @@ tutti_coll_p2p_begin(tutti_coll_op *op)
     }
 }
 
-/* What came goes to where it belongs. Returns whether that is under way. */
+/* Copy what came from the stage to the device. Returns whether the copy runs. */
 static bool
 store_received(tutti_coll_op *op)
 {
@@ -287,7 +321,8 @@ store_received(tutti_coll_op *op)
     return storing;
 }
 
-/* Nothing is in flight any more: the tensor is here, or was taken there. */
+/* Nothing is in flight any more: the tensor is here, or was taken there. A Recv answers TAKEN only
+ * now: the sender's success means that the receiver has the bytes in its output. */
 void
 tutti_coll_p2p_step(tutti_coll_op *op)
 {
@@ -302,7 +337,8 @@ tutti_coll_p2p_step(tutti_coll_op *op)
     tutti_coll_op_succeed(op);
 }
 
-/* Tell the other side, when there is one that waits. */
+/* A Send that has not begun (PHASE_NEW) has told nobody of itself. A Recv answers only the send
+ * that it has matched; the error is then the sender's, too. */
 void
 tutti_coll_p2p_failed(tutti_coll_op *op, const tutti_error *err)
 {
@@ -326,7 +362,8 @@ tutti_coll_p2p_failed(tutti_coll_op *op, const tutti_error *err)
     op->backend_state = NULL;
 }
 
-/* TAKEN or REFUSED has come for one of our sends. */
+/* TAKEN or REFUSED has come for one of our sends. The packet must come from the rank that was sent
+ * to: an id alone could be guessed by another member. */
 void
 tutti_coll_p2p_answer(tutti_coll_engine *engine, const tutti_packet *packet, const void *data,
                       size_t size)
@@ -369,7 +406,8 @@ tutti_coll_p2p_taker(tutti_coll_group *group, uint32_t from, uint64_t send_id)
     return NULL;
 }
 
-/* A sender has given up. */
+/* A sender has given up. Its SEND is parked here, or a Recv has matched it and pulls its bytes; if
+ * neither, it was never matched or is over, and there is nothing to do. */
 void
 tutti_coll_p2p_retract(tutti_coll_group *group, const tutti_packet *packet, const void *data,
                        size_t size)
@@ -391,7 +429,7 @@ tutti_coll_p2p_retract(tutti_coll_group *group, const tutti_packet *packet, cons
         }
     }
     if (op != NULL) {
-        ((taking *)op->backend_state)->send_id = 0; /* it knows */
+        ((taking *)op->backend_state)->send_id = 0; /* no answer: the sender has ended its op */
         tutti_packet_read_error(data, size, &err);
         tutti_error_set_op(&err, group->name, 0, err.rank);
         tutti_coll_op_fail(op, &err, false);
@@ -400,6 +438,7 @@ tutti_coll_p2p_retract(tutti_coll_group *group, const tutti_packet *packet, cons
 
 /* ------------------------------ bytes that go with a tensor */
 
+/* The memory of args.meta stays until the op is released, as all that the caller gives. */
 void
 tutti_coll_p2p_post_meta(tutti_coll_op *op, uint32_t rank)
 {
@@ -434,6 +473,8 @@ tutti_coll_p2p_drop_meta(tutti_coll_group *group, uint32_t from, uint64_t send_i
     }
 }
 
+/* The META may have come before its SEND. It is taken through tutti_coll_p2p_meta_arrive, which
+ * finds the expectation that was just made. */
 void
 tutti_coll_p2p_expect_meta(tutti_coll_op *op, uint32_t from, uint64_t send_id)
 {
@@ -449,7 +490,7 @@ tutti_coll_p2p_expect_meta(tutti_coll_op *op, uint32_t from, uint64_t send_id)
     }
 }
 
-/* What a Recv expects besides its tensor. */
+/* The io of a Recv that waits for its META. */
 static coll_io *
 find_expected(tutti_coll_op *op)
 {

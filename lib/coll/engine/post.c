@@ -1,3 +1,15 @@
+/*
+ * How an op begins. On the poster's thread (any): the private fields are set, the op gets its
+ * numbers and goes into the inbox. On the engine's thread: it enters the maps, and runs, or fails
+ * because something has already ended it.
+ *
+ * Numbers and the place in the inbox are given under one lock, so ops reach the engine in the order
+ * of their numbers: group->begun only grows, and a refusal or a renewal in the inbox has its exact
+ * place among the ops.
+ *
+ * A post that fails has changed nothing, and the op's callbacks do not run. From a post that
+ * succeeds on, the op belongs to the engine until on_released.
+ */
 #include "coll/engine/post.h"
 
 #include <inttypes.h>
@@ -21,7 +33,12 @@
 #include "coll/state/inbox.h"
 #include "coll/state/lookup.h"
 
-/* The op may be over before it began: another rank refused it, or a member is gone. */
+/*
+ * The op may be over before it began: another rank refused it, or a member is gone. What all
+ * members know already is not told (*ret_tell false); what this rank may be the first to find is.
+ *
+ * Sends and receives need one partner, not all members: they look only at the group itself.
+ */
 static bool
 is_doomed(tutti_coll_op *op, tutti_error *ret_err, bool *ret_tell)
 {
@@ -58,7 +75,8 @@ is_doomed(tutti_coll_op *op, tutti_error *ret_err, bool *ret_tell)
     return false;
 }
 
-/* Packets that came for it before it was called. */
+/* Packets that came for it before it was called. Their order is kept, though it does not matter:
+ * they are found by step and sender. */
 static void
 collect_unexpected(tutti_coll_op *op)
 {
@@ -76,6 +94,8 @@ collect_unexpected(tutti_coll_op *op)
     }
 }
 
+/* Also for an op that is doomed: it has had its number. An op of an epoch that is over must not
+ * raise `begun`, which counts in the live epoch. */
 static void
 enter_group(tutti_coll_op *op)
 {
@@ -94,7 +114,8 @@ _Static_assert(TUTTI_COLL_PIGGYBACK_MAX == TUTTI_AGREE_PIGGYBACK_MAX &&
                    TUTTI_COLL_PIGGYBACK_RANKS_MAX == TUTTI_AGREE_RIDING_RANKS_MAX,
                "a backend boards what the agreement takes");
 
-/* What is small enough travels with the signature. */
+/* What is small enough travels with the signature. After own_word: the backend's vote comes before
+ * its piggyback (backend.h). */
 static void
 attach_piggyback(tutti_coll_op *op)
 {
@@ -107,6 +128,10 @@ attach_piggyback(tutti_coll_op *op)
     }
 }
 
+/*
+ * A barrier waits behind earlier ops of its group on this rank before it says anything to others.
+ * same_host_known begins with all bits set, since the first round ANDs it before anything is heard.
+ */
 static tutti_code
 begin_collective(tutti_coll_op *op, tutti_error *err)
 {
@@ -126,6 +151,9 @@ begin_collective(tutti_coll_op *op, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * The timer starts before anything can wait. It runs for a doomed op, too: the failing op stops it.
+ */
 void
 tutti_coll_op_begin(tutti_coll_engine *engine, tutti_coll_item *item)
 {
@@ -158,6 +186,8 @@ tutti_coll_op_begin(tutti_coll_engine *engine, tutti_coll_item *item)
 
 /* ------------------------------------------------------------------------------ any thread */
 
+/* The caller zeroes an op once, but may post the same struct again after on_released: every private
+ * field that begin and release read is set here. */
 static void
 init_op(tutti_coll_group *group, tutti_coll_op *op)
 {
@@ -193,7 +223,11 @@ init_op(tutti_coll_group *group, tutti_coll_op *op)
     op->item.run = tutti_coll_op_begin;
 }
 
-/* Under the lock: its numbers, or why it gets none. */
+/*
+ * Under the lock: its numbers, or why it gets none. `stopping` is looked at here, so an op is
+ * either in the inbox before the refusal that fails all, or gets STOPPING. Sends and receives have
+ * no sequence: they are matched by tag, and two ranks need not make the same number of them.
+ */
 static tutti_code
 number_op(tutti_coll_group *group, tutti_coll_op *op, uint64_t expect, tutti_error *err)
 {
@@ -223,6 +257,8 @@ number_op(tutti_coll_group *group, tutti_coll_op *op, uint64_t expect, tutti_err
     return TUTTI_OK;
 }
 
+/* Only the poster that finds the engine asleep acts: it runs the engine itself, or wakes it. The
+ * lock is released before, since progress takes progress_lock first and then lock. */
 tutti_code
 tutti_coll_post(tutti_coll_group *group, tutti_coll_op *op, uint64_t expect, tutti_error *err)
 {
@@ -249,6 +285,7 @@ typedef struct cancellation {
     tutti_error why;
 } cancellation;
 
+/* By id, since the op may be released by now, and its memory be another op. */
 static void
 run_cancel(tutti_coll_engine *engine, tutti_coll_item *item)
 {

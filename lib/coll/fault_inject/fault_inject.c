@@ -1,3 +1,9 @@
+/*
+ * Rules of faults and the points that pass them. One state for the process, without a lock: it is
+ * changed by the thread that does the engine's work, and by the control loop as it joins
+ * (after-key), before ops run. Only tests turn it on. The page is written by another process: its
+ * rule is copied before it is read, and taken again when `generation` has changed.
+ */
 #include "coll/fault_inject/fault_inject.h"
 
 #include <assert.h>
@@ -176,7 +182,8 @@ tutti_fault_close(void)
 
 /* ------------------------------------------------------------------------------ passing */
 
-/* The rule of the page, when it is another one. Whoever writes it counts up when it stands. */
+/* The rule of the page, if it is another one. The process that writes it counts `generation` up
+ * when the rule is complete; the load is seq_cst, hence an acquire for the rule. */
 static void
 look_again(void)
 {
@@ -197,6 +204,7 @@ look_again(void)
     }
 }
 
+/* `struck` is counted before the fault happens: kill does not return. */
 static tutti_fault_action
 pass_fault_point(uint32_t point)
 {

@@ -16,7 +16,7 @@
  * Actions: delay=MS, kill and stop (SIGKILL, SIGSTOP to ourselves), cut (the way breaks; at a point
  * of an op: all ways); of packets also drop and duplicate.
  *
- * One engine of the process, and whoever does its work.
+ * For one engine of the process, on the thread that does its work.
  */
 #ifndef TUTTI_COLL_FAULT_INJECT_FAULT_INJECT_H
 #define TUTTI_COLL_FAULT_INJECT_FAULT_INJECT_H
@@ -75,7 +75,7 @@ tutti_code tutti_fault_open(const char *text, tutti_error *err);
 bool tutti_fault_is_on(void);
 void tutti_fault_close(void);
 
-/* Who passes a packet's point asks what to do with it. kill and stop have happened by then. */
+/* A packet passes its point: what is to be done with it? kill and stop have happened by then. */
 tutti_fault_action tutti_fault_packet(tutti_packet_kind kind, uint32_t *ret_delay_ms);
 
 /* A point of an op is passed. What is asked for has happened; but a cut follows with the next

@@ -1,5 +1,9 @@
-/* Fault injection as a transport around a transport: packets are held, lost or doubled, and ways
- * break. */
+/*
+ * Fault injection as a transport around a transport: packets are held, lost or doubled, and
+ * connections break. Engine's thread. A held packet keeps its ticket, so its memory stays; it
+ * leaves in progress, or fails with its connection. A doubled one is a copy, as the original may be
+ * over first.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +26,13 @@ struct tutti_transport_conn {
     fault_transport *transport;
     tutti_transport_conn *inner;
     void *owner;
-    tutti_list_node link; /* in wire->links */
+    tutti_list_node link; /* in transport->links */
     bool cut;             /* its owner is to be told that it broke */
 };
 
 /* A send that has not left yet. Its ticket is out: all that it needs stays where it is. */
 typedef struct held_send {
-    tutti_list_node link; /* in wire->held */
+    tutti_list_node link; /* in transport->held */
     tutti_transport_conn *conn;
     const void *header;
     size_t header_size;
@@ -169,7 +173,8 @@ find_held(const fault_transport *self, const tutti_transport_conn *conn)
     return NULL;
 }
 
-/* A way whose owner is to be told; it disconnects inside, and others may, too. */
+/* A connection whose owner is to be told. Looked for anew each time: on_broken disconnects it, and
+ * may disconnect others. */
 static tutti_transport_conn *
 find_cut(const fault_transport *self)
 {

@@ -1,3 +1,10 @@
+/*
+ * All-gather by messages between all pairs, a chunk a round. Each rank's input goes straight to
+ * where it belongs in each output; only if rows of several ranks alternate there, chunks come to a
+ * stage and are placed row by row.
+ *
+ * In place is no case here: the output is larger than the input.
+ */
 #include <string.h>
 
 #include "coll/host/host_private.h"
@@ -50,6 +57,7 @@ place_chunk(const tutti_coll_op *op, const all_gather *self, uint32_t i, uint32_
     }
 }
 
+/* Our own part is copied in the same rhythm, so the copy overlaps with messages. */
 static void
 place_round(tutti_coll_op *op, const all_gather *self, uint32_t round)
 {
@@ -67,6 +75,8 @@ place_round(tutti_coll_op *op, const all_gather *self, uint32_t round)
     }
 }
 
+/* Each rank begins with its neighbour: if all began with rank 0, its network would be the limit of
+ * the first messages. */
 static void
 post_round(tutti_coll_op *op, const all_gather *self, uint32_t round)
 {

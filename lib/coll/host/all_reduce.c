@@ -1,3 +1,16 @@
+/*
+ * All-reduce by messages between all pairs.
+ *
+ * flat: each rank sends its whole input to all, and reduces all of them; one round, for small data.
+ * direct: each rank reduces one slice from all inputs and gives the result to all (a reduce-scatter
+ * and an all-gather, pipelined by blocks). In both, all inputs of an element meet at one place and
+ * are reduced in the order of ranks, so float sums have the bits that
+ * docs/decisions/0006-reduction.md promises.
+ *
+ * In place: a slice is read by its owner alone from its own input, and what others need of our
+ * input (block r) leaves before its result comes (round r + 1); results of block r - 1 are written
+ * to places whose inputs have left.
+ */
 #include <string.h>
 
 #include "base/error/fail.h"
@@ -36,6 +49,7 @@ reduce_parts(tutti_coll_op *op, const all_reduce *self, size_t count, void *outp
 
 /* ------------------------------------------------------------------------------ small */
 
+/* Sent to all at once; with few bytes the order does not matter. */
 static tutti_code
 advance_small(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 {
@@ -162,7 +176,8 @@ post_gather(tutti_coll_op *op, all_reduce *self, uint32_t round)
     }
 }
 
-/* Round r: reduce what round r - 1 brought; exchange the inputs of block r beside its results. */
+/* Round r: reduce what round r - 1 brought; exchange the inputs of block r beside the results of
+ * block r - 1. Steps 2r and 2r + 1 keep the two kinds of messages of a block apart. */
 static tutti_code
 advance_large(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 {

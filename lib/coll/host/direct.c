@@ -14,6 +14,12 @@
  * place. Where an op in place would overwrite what others still read, or memory cannot be exposed,
  * the rank exposes nothing, all see it, and all fall back to messages.
  */
+/*
+ * Rounds: 0 exposes and maps; 1 looks at what came; then work, a turn of TURN_BYTES at a time; then
+ * unmap, and done when all others have unmapped ours. If a rank dies, the engine fails the op,
+ * gives back what this rank had mapped, and calls finish only when what it had exposed is back; so
+ * no rank ever works in memory that was freed.
+ */
 #include "coll/host/direct.h"
 
 #include <string.h>
@@ -27,7 +33,8 @@
 
 /* ------------------------------------------------------------------------------ reducing */
 
-/* In place the lines are in the cache, for they have just been read. */
+/* In place the lines are in the cache, as they have just been read; elsewhere, for huge ops, stores
+ * past the cache save the reading of what is overwritten. */
 static void
 write_result(const host_direct *self, const tutti_transport_region *to, uint64_t at,
              const void *result, uint64_t bytes)
@@ -66,7 +73,8 @@ reduce_run(tutti_coll_op *op, host_exchange *self, uint64_t in_at, uint64_t out_
     }
 }
 
-/* The next block of our slice, and no farther than its row: where it stands in the inputs. */
+/* The next block of our slice, and no farther than its row: where it stands in the inputs. For
+ * reduce_scatter along an axis, a slice is rows in each input. */
 static uint64_t
 next_block(const tutti_coll_op *op, const host_direct *self, uint64_t *ret_in_at)
 {
@@ -99,6 +107,8 @@ reduce_some(tutti_coll_op *op, host_exchange *exchange)
 
 /* ------------------------------------------------------------------------------ copying */
 
+/* Transfers are numbered from this rank on, so not all ranks read the same memory first (huge
+ * all-gathers are the exception: all read the same piece, while it is in the shared cache). */
 static bool
 copy_some(tutti_coll_op *op, host_exchange *exchange)
 {
@@ -129,7 +139,8 @@ copy_some(tutti_coll_op *op, host_exchange *exchange)
 
 /* ------------------------------------------------------------------------------ rounds */
 
-/* A NaN that somebody made to confuse us is another NaN. */
+/* NOTHING in place of a factor says "I expose nothing". It is a signalling NaN that no arithmetic
+ * makes; a user's factor with these very bits becomes another NaN, which has the same effect. */
 static uint64_t
 factor_of(const tutti_coll_op *op)
 {
@@ -163,7 +174,9 @@ expose_and_map(tutti_coll_op *op, const host_exchange *exchange)
     }
 }
 
-/* Did every rank expose what it has to? All see the same. */
+/*
+ * Did every rank expose what it has to? All ranks get the same words, so all stay or all fall back.
+ */
 static bool
 is_all_there(const tutti_coll_op *op, const host_direct *self)
 {
@@ -190,7 +203,8 @@ take_factors(tutti_coll_op *op, host_exchange *exchange)
     }
 }
 
-/* A round of work; what the others exposed is long enough, or they called another op. */
+/* One turn of work. The regions were checked, so nothing outside of them is touched, whatever a
+ * peer exposed. */
 static void
 run_direct_part(tutti_coll_op *op, host_exchange *exchange)
 {
@@ -320,7 +334,8 @@ tutti_host_direct_can_expose(const tutti_coll_op *op, const host_exchange *excha
     return true;
 }
 
-/* A rank that exposes less than was agreed would have us read what is not there. */
+/* A rank that exposes less than was agreed would have us read what is not there: a fault of a peer,
+ * so the op fails with its name. */
 tutti_code
 tutti_host_direct_check_regions(const tutti_coll_op *op, const host_exchange *exchange,
                                 tutti_error *err)
@@ -436,7 +451,11 @@ tutti_host_direct_set_up(tutti_coll_op *op, host_exchange *exchange, bool *ret_i
 #define SHARED_BYTES_MIN (64U << 10)
 #define PAGE_BYTES 4096U /* no page is written by two */
 
-/* Of a piece that goes from `from` to `to`: what its giver copies, if it may. */
+/*
+ * Of a piece that goes from `from` to `to`: how many bytes its giver copies, if it may. In an op
+ * with a root one side would copy while the other waits, so they share: in proportion to how many
+ * copy (docs/decisions/0012-shared-memory.md). Whole pages, so no page is written by two processes.
+ */
 static uint64_t
 given_by_giver(const tutti_coll_op *op, uint32_t from, uint32_t to, uint64_t bytes)
 {

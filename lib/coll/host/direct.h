@@ -4,6 +4,8 @@
 
 #include "coll/host/exchange.h"
 
+/* `fallen` and `done` are set once. How far the work is: `copy` and `at` for ops that copy; `at`,
+ * `first` and `bytes` for ops that reduce. */
 typedef struct host_direct {
     tutti_coll_mapping *views; /* [size]; ours too, not borrowed */
     host_start_fn by_messages; /* what it falls back to */
@@ -39,7 +41,7 @@ bool tutti_host_direct_can_expose(const tutti_coll_op *op, const host_exchange *
 
 /*
  * Is what the others exposed as long as was agreed?
- * TUTTI_INTERNAL  else; who exposed less is named
+ * TUTTI_INTERNAL  no; the text names the rank that exposed less
  */
 tutti_code tutti_host_direct_check_regions(const tutti_coll_op *op, const host_exchange *exchange,
                                            tutti_error *err);

@@ -47,7 +47,8 @@ pack_exchange(const host_exchange *self, uint32_t to, uint32_t round)
     }
 }
 
-/* All that leaves is packed before anything comes: what waits here already is written at once. */
+/* All that leaves in a round is packed before any of it is received: a message that is parked here
+ * already is written to its place inside of tutti_coll_recv. */
 static void
 pack_round(const tutti_coll_op *op, const host_exchange *self, uint32_t round)
 {
@@ -164,6 +165,8 @@ combine_round(tutti_coll_op *op, const host_exchange *self, uint32_t round)
     self->combine(op, self, self->inputs, bytes, self->in[me].base + self->chunk * round);
 }
 
+/* op->round counts turns: `turns` of them make a round of one chunk. At the first turn of a round,
+ * what the round before brought is placed or combined; nothing is in flight then. */
 static tutti_code
 advance_exchange(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 {
@@ -189,7 +192,8 @@ static const host_algorithm algorithm = {.advance = advance_exchange};
 
 /* ------------------------------------------------------------------------------ setting up */
 
-/* Are all pieces such that the network can read, or write, them where they are? */
+/* The longest piece decides the number of rounds; a rank with shorter pieces has no message in the
+ * later ones. */
 static uint64_t
 find_largest_part(const tutti_strided *pieces, uint32_t size, uint64_t most)
 {
@@ -203,7 +207,7 @@ find_largest_part(const tutti_strided *pieces, uint32_t size, uint64_t most)
     return most;
 }
 
-/* Bytes of a round for each rank: the same on all of them, and whole elements of any dtype. */
+/* Bytes of a round for each rank: alike on all ranks, and whole elements of any dtype. */
 static uint64_t
 chunk_bytes(uint32_t size)
 {

@@ -1,3 +1,12 @@
+/*
+ * The host backend's way in: which of its three ways an op goes (riders, each other's memory,
+ * messages), and ops that move nothing. Engine's thread, as all of this folder; backend.h is the
+ * contract.
+ *
+ * If an op fails in the middle (a deadline, a dead rank), the engine ends its messages and calls
+ * tutti_coll_host_finish when none is in flight: all memory of an op hangs on its host_state, so
+ * nothing else is needed, and there is no abandon.
+ */
 #include "coll/host/pick.h"
 
 #include <assert.h>
@@ -28,7 +37,8 @@ start_nothing(tutti_coll_op *op, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* The same on all ranks: who has nothing may still be needed, to learn hosts say. */
+/* Alike on all ranks: a rank that has nothing may still be needed by an algorithm. With lists and
+ * splits, others may have something, so these are never left out. */
 static bool
 moves_nothing(const tutti_coll_op *op)
 {
@@ -49,6 +59,11 @@ start_by_messages(tutti_coll_op *op, bool learnt, tutti_error *err)
     return moves_nothing(op) ? start_nothing(op, err) : tutti_coll_host_pick(op, learnt, err);
 }
 
+/*
+ * The order matters: riders are looked for first, since with them there is nothing left to move.
+ * All three questions have the same answer on all ranks. On failure start frees what it made
+ * (backend.h).
+ */
 static tutti_code
 start_host_op(tutti_coll_op *op, tutti_error *err)
 {

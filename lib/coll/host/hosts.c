@@ -1,8 +1,11 @@
 /*
- * Hosts: before the first op that goes over messages, the ranks of a group tell each other which
- * host they are on, in ceil(log2 n) rounds (Bruck et al. 1997). What comes of it is the same on all
- * ranks: hosts are numbered in the order in which group ranks name them. An op in which it fails
- * leaves some ranks with it and some without; the next one's votes tell, and all do it again.
+ * Hosts: before the first op that goes by messages, the ranks of a group tell each other which host
+ * they are on, in ceil(log2 n) rounds (Bruck et al. 1997). The result is the same on all ranks:
+ * hosts are numbered in the order in which group ranks name them.
+ *
+ * The map is kept in the group's note, with the epoch for which it holds: a rank that has returned
+ * may be on another host. If the op fails in the middle, some ranks have the map and some do not;
+ * the next op's votes show that, and all learn it again.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,10 @@
 /*
  * Which piece goes where, for each op that is an exchange: reduce, gather, scatter, reduce_scatter,
- * all_to_all, permute.
+ * all_to_all, permute, and all_gather of lists. Pieces are views: nothing is copied here, except
+ * the input of an all_to_all in place.
+ *
+ * Sizes on both sides of a pair follow from args that were agreed on, or from what was announced
+ * (splits, shapes), so sender and receiver always find the same number of bytes.
  */
 #include <string.h>
 
@@ -59,6 +63,8 @@ take_parts_list(const tutti_coll_op *op, host_exchange *exchange)
 /* ------------------------------------------------------------------------------ to and from a root
  */
 
+/* Each rank has one piece, for the root; the root has a place of full size for each rank, all at
+ * its output: they are combined there, not placed. */
 static tutti_code
 set_up_reduce(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_place, tutti_error *err)
 {
@@ -75,7 +81,7 @@ set_up_reduce(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_place, tu
     return TUTTI_OK;
 }
 
-/* Tensors of their own shapes: from each rank what it said. */
+/* Tensors of their own shapes: from each rank what it announced (op->shapes). */
 static void
 join_list(const tutti_coll_op *op, host_exchange *exchange, bool gets)
 {
@@ -221,6 +227,8 @@ set_up_all_to_all(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_place
     return code;
 }
 
+/* In place, what comes may be written before our own has left: ret_in_place makes the exchange pack
+ * what leaves. */
 static tutti_code
 set_up_permute(tutti_coll_op *op, host_exchange *exchange, bool *ret_in_place, tutti_error *err)
 {

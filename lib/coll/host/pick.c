@@ -1,3 +1,12 @@
+/*
+ * Which algorithm an op by messages takes, and what ranks must know of each other for that.
+ *
+ * Each rank votes before the agreement (one 63-bit word, ANDed over all ranks): whether it knows
+ * the hosts of the group, and which selection it has. So all ranks learn, without a message more,
+ * whether all know the hosts and whether all have the same selection. If not all know the hosts,
+ * all learn them first; if selections differ, all use the base selection. Each decision below rests
+ * on such common knowledge, never on what this rank alone knows.
+ */
 #include "coll/host/pick.h"
 
 #include <inttypes.h>
@@ -14,13 +23,16 @@
 #define HASH_BITS 31
 #define HASH_MASK ((UINT64_C(1) << HASH_BITS) - 1)
 
-/* The one that this rank voted with: by now there may be another. */
+/* The one that this rank voted with; by now the user may have set another. NULL: there is no
+ * selector. */
 static const tutti_selection *
 selection_of(const tutti_coll_op *op)
 {
     return op->backend_pin;
 }
 
+/* Folded to 31 bits. Two selections with one hash would choose apart and end in a wrong size or a
+ * timeout: the chance is one in 2^31 for a pair that differs. */
 static uint64_t
 hash_of(const tutti_selection *selection)
 {
@@ -40,6 +52,11 @@ tutti_coll_host_vote(tutti_coll_op *op)
            (~hash & HASH_MASK) << (1 + HASH_BITS);
 }
 
+/*
+ * AND of a hash keeps a bit only if all have it; AND of the complements keeps a bit only if none
+ * has it. So after the AND they still are complements of each other if, and only if, all hashes are
+ * the same.
+ */
 static bool
 select_alike(const tutti_coll_op *op)
 {
@@ -65,7 +82,8 @@ vote_for_algorithm(const tutti_coll_op *op, uint32_t host_count)
                                   (uint64_t)host_count << FACT_HOSTS);
 }
 
-/* Ranks that share memory are of one host, and two that do not are of two. */
+/* Ranks that share memory are of one host; two ranks that do not are of two. Only larger groups
+ * have to ask. */
 static bool
 knows_hosts(const tutti_coll_op *op)
 {
@@ -136,6 +154,8 @@ tutti_coll_host_rides(const tutti_selection *selection, const tutti_selection_qu
            query->ranks > 1 && query->ranks <= TUTTI_COLL_PIGGYBACK_RANKS_MAX;
 }
 
+/* Not before the hosts are known: a group that does nothing but tiny ops would else never learn
+ * them, and its facts would be wrong. */
 bool
 tutti_coll_host_may_piggyback(const tutti_coll_op *op)
 {
@@ -180,7 +200,8 @@ begin_vote(tutti_coll_op *op, tutti_algorithm algorithm, const host_topology *to
     return tutti_coll_host_exchange(op, algorithm == TUTTI_ALGORITHM_PAIRWISE, err);
 }
 
-/* Memory that cannot be exposed makes all fall back to here: as if the ranks were not near. */
+/* Begin an op by messages. An op whose memory could not be exposed falls back to here, as if the
+ * ranks were not on one host: hence same_host false in the query. */
 tutti_code
 tutti_coll_host_pick(tutti_coll_op *op, bool learnt, tutti_error *err)
 {

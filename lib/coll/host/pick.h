@@ -18,7 +18,7 @@ uint64_t tutti_coll_host_vote(tutti_coll_op *op);
  * messages learns them. */
 bool tutti_coll_host_may_piggyback(const tutti_coll_op *op);
 
-/* For those who ask (tutti_coll_host_look): hosts that are known, and whether all choose alike. */
+/* Note for tutti_coll_host_look which hosts are known, and whether all ranks choose alike. */
 void tutti_coll_host_tell(const tutti_coll_op *op);
 
 /* hosts.c: of the op's epoch; NULL = not known. [out] ret_count  hosts */

@@ -1,7 +1,11 @@
 /*
  * Tiny all-reduces: the inputs travel with the signatures (coll/agree/agree.h), so when the ranks
- * have agreed each has all of them, and reduces them in the order of the ranks. No round of its
- * own: a dissemination (Hensgen, Finkel, Manber 1988) of the inputs, as Bruck's all-gather is.
+ * have agreed each has all of them, and reduces them in the order of the ranks. The op has no round
+ * of its own: a dissemination (Hensgen, Finkel, Manber 1988) of the inputs, as Bruck's all-gather
+ * is.
+ *
+ * A rank's rider is written before anything is agreed, from its own args; it is used only after the
+ * verdict, when all ranks have said the same args.
  */
 #include <string.h>
 

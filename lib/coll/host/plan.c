@@ -1,3 +1,9 @@
+/*
+ * Making plans: steps are added in the order of their rounds; run.c relies on it (index_rounds). A
+ * plan without memory for steps counts only. Pure. A rank adds only what it does itself; that the
+ * messages of all ranks fit is the business of each algorithm, and
+ * tests/lib/coll/host/test_coll_algorithms.c runs them all.
+ */
 #include "coll/host/plan.h"
 
 #include <assert.h>
@@ -13,6 +19,7 @@ tutti_host_log2_up(uint32_t size)
     return rounds;
 }
 
+/* A step without units is left out, which saves each algorithm the question. */
 static void
 add_plan_step(host_plan *plan, const host_plan_step *step)
 {
@@ -60,6 +67,8 @@ tutti_host_plan_recv_staged(host_plan *plan, uint32_t round, uint32_t from, uint
     add_plan_step(plan, &(host_plan_step){round, first, count, from, PLAN_RECV, true});
 }
 
+/* A row for each pair of op and algorithm that is a plan; the others have code of their own
+ * (pick.c). */
 host_plan_fn
 tutti_host_plan_of(tutti_coll_kind kind, tutti_algorithm algorithm)
 {

@@ -51,7 +51,7 @@ typedef struct host_plan {
     uint32_t lives;       /* rounds that a chunk's stage and scratch are in use */
 } host_plan;
 
-/* Who takes part, and where. */
+/* The ranks of the op, and the hosts on which they are. */
 typedef struct host_topology {
     uint32_t size;
     uint32_t me;

@@ -2,6 +2,13 @@
  * Runs plans. Round r of the op is round r - gap * c of chunk c, so several chunks are on their way
  * at once: while what came for one of them is reduced, the messages of those before it are in
  * flight.
+ *
+ * All ranks run the same number of rounds, and each pair exchanges at most one message in each
+ * direction in a round of a chunk; `chunk * (rounds + 1) + round` is its step, alike on both sides.
+ * A chunk's stage and scratch are in use for `lives` rounds, so `slots` of them, used in turn, are
+ * enough: chunk c may take the slot of chunk c - slots, as that one has ended.
+ *
+ * Memory is taken at the start; a plan that is under way cannot run out of it.
  */
 #include <assert.h>
 #include <string.h>
@@ -23,7 +30,8 @@ typedef struct chunk_job {
 /* ------------------------------------------------------------------------------ where things are
  */
 
-/* Where unit `unit` begins in a chunk, in bytes. */
+/* Where unit `unit` begins in a chunk, in bytes. The first `longer` units have one element more;
+ * units are whole elements, so no element is cut. */
 static uint64_t
 offset_of(const chunk_job *at, uint32_t unit)
 {
@@ -43,6 +51,8 @@ get_step_bytes(const chunk_job *at, uint32_t first, uint32_t count)
     return offset_of(at, first + count) - offset_of(at, first);
 }
 
+/* In scratch each chunk has a slot; blocks in place are the pieces of the output; else the output
+ * itself. */
 static unsigned char *
 data_at(const chunk_job *at, uint32_t unit)
 {
@@ -68,6 +78,8 @@ stage_at(const chunk_job *at, uint32_t unit)
 
 /* ------------------------------------------------------------------------------ local steps */
 
+/* AVG and PREMUL_SUM are sums here: factors were applied by load_step, and the division comes once,
+ * in finish_sum. */
 static void
 reduce_two(const tutti_coll_op *op, const void *left, const void *right, uint64_t bytes,
            void *output)
@@ -82,6 +94,8 @@ reduce_two(const tutti_coll_op *op, const void *left, const void *right, uint64_
                      (size_t)(bytes / tutti_dtype_bytes(op->args.spec.dtype)), output);
 }
 
+/* Factors of PREMUL_SUM are applied where a rank's own input enters, so what travels is scaled
+ * already. In place, the input stands where the data is: nothing to copy. */
 static void
 load_step(const chunk_job *at, const host_plan_step *step)
 {
@@ -120,7 +134,8 @@ store_step(const chunk_job *at, const host_plan_step *step)
                             bytes);
 }
 
-/* All inputs are there, beginning with our own. */
+/* All inputs are in the stage, beginning with our own (Bruck's rotated order): they are reduced
+ * from rank 0 on, so the bits are those of a sum in the order of ranks. */
 static void
 fold_step(const chunk_job *at, const host_plan_step *step)
 {
@@ -152,6 +167,7 @@ finish_sum(const chunk_job *at, const host_plan_step *step)
 
 /* ------------------------------------------------------------------------------ steps */
 
+/* A unit without bytes has no message, on both sides: they compute the same sizes. */
 static void
 post_step(const chunk_job *at, const host_plan_step *step)
 {
@@ -222,6 +238,8 @@ do_round(tutti_coll_op *op, const host_exchange *exchange, uint32_t chunk, uint3
     }
 }
 
+/* The chunks that are at work in this round of the op: chunk c is in its round now - c * gap, from
+ * 0 to plan.rounds. The oldest comes first, so it ends first. */
 tutti_code
 tutti_host_run_advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 {
@@ -247,6 +265,12 @@ tutti_host_run_advance(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 #define CHUNK_BYTES (16U << 20) /* of all of them together */
 #define STEPS_MAX 0x40000U /* messages of an op between two ranks; exposed regions come behind */
 
+/*
+ * Chunks are about an eighth of a slice or block, so that pipes are filled, within limits that keep
+ * messages large enough and all stages together below CHUNK_BYTES. Alike on all ranks: only the
+ * sizes of the op and the plan's units go in. Sizes are multiples of 64, so chunks are whole
+ * elements of any dtype. The loop keeps steps below those of exposed regions.
+ */
 static void
 cut_chunk(host_run *self)
 {
@@ -268,6 +292,7 @@ cut_chunk(host_run *self)
     self->stage_slot = plan->stage_units > 0 ? self->chunk * plan->stage_units : self->data_slot;
 }
 
+/* A root of a broadcast may have no output: its data is its input, which is only read. */
 static tutti_code
 take_memory(tutti_coll_op *op, host_run *self, tutti_error *err)
 {
@@ -283,7 +308,7 @@ take_memory(tutti_coll_op *op, host_run *self, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* Where the steps of each round begin. */
+/* Find for each round the first of its steps. */
 static void
 index_rounds(host_run *self)
 {
@@ -300,7 +325,8 @@ index_rounds(host_run *self)
     assert(i == self->plan.count);
 }
 
-/* The plan is made twice: once to count its steps, once to write them down. */
+/* The plan is made twice: once to count its steps, once to write them down. Both makings are the
+ * same function of the topology. */
 static tutti_code
 make_plan(tutti_coll_op *op, host_plan_fn make, const host_topology *topology, host_run **ret,
           tutti_error *err)

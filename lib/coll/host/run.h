@@ -5,6 +5,7 @@
 #include "coll/host/exchange.h"
 #include "coll/host/plan.h"
 
+/* Made by tutti_coll_host_run, constant from then on; in a stage of the op's state. */
 typedef struct host_run {
     host_plan plan;
     bool blocks;

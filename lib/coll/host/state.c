@@ -1,4 +1,5 @@
-/* The memory of an op: its state and its stages. */
+/* The memory of an op: its state and its stages. All of it hangs on op->backend_state and is freed
+ * by tutti_coll_host_finish, also when start fails half way. */
 #include "coll/host/host_private.h"
 
 #include <assert.h>
@@ -7,6 +8,7 @@
 
 #include "base/error/fail.h"
 
+/* One malloc for state and stage: small ops are made and freed often. Only the state is zeroed. */
 tutti_code
 tutti_coll_host_state(tutti_coll_op *op, size_t bytes, size_t stage_bytes, void **ret_state,
                       tutti_error *err)
@@ -42,6 +44,7 @@ tutti_coll_host_stage(tutti_coll_op *op, size_t bytes, unsigned char **ret_stage
     return TUTTI_OK;
 }
 
+/* As bits: a factor travels in the `extra` of packets, and a NaN must arrive as it was. */
 uint64_t
 tutti_coll_host_factor(const tutti_coll_op *op)
 {
@@ -64,6 +67,11 @@ tutti_coll_host_finish(tutti_coll_op *op)
     op->backend_state = NULL;
 }
 
+/*
+ * For an op that goes on by another algorithm: nothing of the first is in flight (advance is called
+ * so), so its state can be freed. Steps of the first must not come again in the second: hosts.c and
+ * direct.c have numbers of their own.
+ */
 tutti_code
 tutti_coll_host_restart(tutti_coll_op *op, host_start_fn start, bool learnt, bool *ret_done,
                         tutti_error *err)

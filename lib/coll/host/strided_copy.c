@@ -1,3 +1,10 @@
+/*
+ * Copies between pieces, through the caches or past them. Any thread.
+ *
+ * Non-temporal stores are not ordered with other stores until a store fence: stream_copy fences
+ * before it returns, so whatever the caller says after it ("done", through a ring) is ordered
+ * behind the data.
+ */
 #include "coll/host/strided_copy.h"
 
 #include <string.h>

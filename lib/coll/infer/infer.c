@@ -1,3 +1,8 @@
+/*
+ * What an op gives on each rank, or why it cannot be called so. Pure, any thread: run by the agent
+ * before it posts an op, by Infer requests, and by the engine when a shape was learnt. The same
+ * function in all three, so that what was foretold is what happens.
+ */
 #include "coll/infer/infer.h"
 
 #include <inttypes.h>
@@ -129,6 +134,7 @@ infer_gather(const tutti_coll_args *args, uint32_t size, tutti_spec *result, tut
 
 /* ------------------------------------------------------------------------------ permuting */
 
+/* Each destination once: with two senders for one rank, the second would overwrite the first. */
 static tutti_code
 check_permutation(const tutti_coll_args *args, uint32_t size, tutti_error *err)
 {

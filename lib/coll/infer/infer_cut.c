@@ -1,4 +1,6 @@
 /* What a tensor that is cut becomes on each rank. */
+/* Pure, any thread. Splits are checked for negative numbers and overflow of their sum before any is
+ * used as a size: they may come from the root of another process. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,4 +1,8 @@
-/* What lists of tensors come to. */
+/*
+ * What lists of tensors come to: coalesced ops, and forms in which each rank gets a list. Pure, any
+ * thread. Results are [tensor][rank]; a list of the root is checked by its receivers too, as it
+ * comes from another process.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 

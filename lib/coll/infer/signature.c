@@ -1,3 +1,16 @@
+/*
+ * What a rank called, in the form that ranks compare. Pure, any thread.
+ *
+ * u32  kind (8 bits), flags (8), reduce op (8), flags above 8 bits (8)
+ * u32  root, u32 axis, u32 concat axis or checksum of a permutation
+ * spec if FLAG_SPEC; count and two sums if it is a list; u64 step if FLAG_STEP, always the last
+ *
+ * Two calls that may be one op must have equal bytes or fit by tutti_signature_compare, and bytes
+ * that are equal must mean the same call: so what ranks need not have alike (rows with splits,
+ * shapes of open lists) is written as 0. Long things travel as checksums: differences are found,
+ * not named in detail. A checksum that collides leads to an op with different lists on different
+ * ranks, which ends in a wrong size, not in silence.
+ */
 #include "coll/infer/signature.h"
 
 #include <string.h>
@@ -114,7 +127,7 @@ flags_of(const tutti_coll_args *args)
            (args->on_device ? FLAG_DEVICE : 0u) | (args->step != 0 ? FLAG_STEP : 0u);
 }
 
-/* What of the shape all ranks must have alike. */
+/* What of the shape all ranks must have alike; the rest is 0. */
 static tutti_spec
 common_spec(const tutti_coll_args *args)
 {
@@ -172,6 +185,11 @@ read_flags(uint32_t flags, tutti_coll_args *args)
     args->meta.size = (flags & FLAG_ROOT_INFO) != 0 ? 1 : 0;
 }
 
+/*
+ * Bytes of another rank. Exactly the fields that the flags name must be there, and nothing behind
+ * them; the step's 8 bytes are taken off the end first. A value that tutti_signature_write never
+ * makes (a step of 0, an empty list with sums) is malformed.
+ */
 bool
 tutti_signature_read(const void *bytes, size_t size, tutti_coll_args *ret_args)
 {
@@ -257,6 +275,11 @@ compare_lists(const tutti_coll_args *left, const tutti_coll_args *right)
                                                                             : field;
 }
 
+/*
+ * The fields in the order of how much a difference explains: if ops differ, there is no use in
+ * saying that shapes do. The step comes first: it says that ranks are at different places of their
+ * programs.
+ */
 tutti_signature_field
 tutti_signature_compare(const tutti_coll_args *left, const tutti_coll_args *right)
 {

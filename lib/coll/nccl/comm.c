@@ -1,4 +1,14 @@
-/* Communicators: made by all members together, ended by threads of their own. */
+/*
+ * Communicators: made by all members together without blocking, checked for errors, ended by
+ * threads of their own.
+ *
+ * Engine's thread, except end_comm: ncclCommAbort and ncclCommDestroy may block for seconds, so a
+ * thread per communicator calls them. That thread reads what was set before it was started, and
+ * reports by `ended`, an atomic; after that the engine joins it. Nothing else is shared.
+ *
+ * If a member dies, its communicator reports ncclRemoteError, or hangs until an abort from the wire
+ * arrives; either way it is aborted, all ops on it fail, and the next op makes a new one.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +24,7 @@
 #define ASK_NS (TUTTI_NS_PER_MS)         /* how often communicators are asked for errors */
 #define FINALIZE_NS (2 * TUTTI_NS_PER_S) /* for the other members to come */
 
+/* An ENDING one is passed over: the group may make a new one while the old is still being ended. */
 nccl_comm *
 tutti_nccl_comm_of(nccl_backend *backend, uint64_t group)
 {
@@ -65,6 +76,8 @@ tutti_nccl_invite(nccl_op *self, nccl_invitation *ret_own, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* Not blocking: the engine's thread must not wait for other ranks. poll asks when it is ready. The
+ * tag of the first invitation names the communicator on all members. */
 tutti_code
 tutti_nccl_comm_begin(nccl_op *self, tutti_error *err)
 {
@@ -96,7 +109,8 @@ tutti_nccl_comm_begin(nccl_op *self, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ ending */
 
-/* All members have to take part in it: who does not come is waited for a moment only. */
+/* All members have to take part in it; one that does not come is waited for a moment only, and then
+ * it is aborted. */
 static bool
 finalize_comm(nccl_comm *self)
 {
@@ -133,6 +147,8 @@ end_comm(void *arg)
     return NULL;
 }
 
+/* Once. `why` is kept for the ops that are still on it. Without a thread the engine does it, and
+ * may stand still meanwhile: better than leaving the device with kernels that wait for ever. */
 void
 tutti_nccl_comm_end(nccl_comm *comm, bool aborts, const tutti_error *why)
 {
@@ -156,6 +172,11 @@ tutti_nccl_comm_end(nccl_comm *comm, bool aborts, const tutti_error *why)
 
 /* ------------------------------------------------------------------------------ looking after */
 
+/*
+ * NCCL reports errors of other threads and processes here. After a remote error its ops are told a
+ * little later (NCCL_REMOTE_NS): the rank whose failure it was has an abort on its way, with better
+ * words.
+ */
 void
 tutti_nccl_comm_ask(nccl_comm *self)
 {
@@ -200,7 +221,8 @@ count_unheard(const nccl_comm *self)
     return NULL;
 }
 
-/* Returns whether it is gone. */
+/* Its ops are given up, if that is due; then the thread must have ended; then the device must have
+ * run over all ops. Only then nothing refers to it. Returns whether it is gone. */
 static bool
 look_after_end(nccl_comm *self, uint64_t now_ns)
 {
@@ -231,6 +253,8 @@ look_after_end(nccl_comm *self, uint64_t now_ns)
     return true;
 }
 
+/* BEGUN ones in each turn, so an op begins at once; READY ones with ops each ASK_NS, since asking
+ * costs. */
 unsigned
 tutti_nccl_comms_poll(nccl_backend *backend, uint64_t now_ns)
 {

@@ -17,7 +17,7 @@ typedef struct exchange {
     unsigned char *inputs; /* of a kernel: room for a piece of each rank */
 } exchange;
 
-/* A piece as it can leave: in one run. */
+/* A piece as it can leave: in one run of bytes. NCCL sends no strided data. */
 static tutti_code
 pack_exchange(exchange *self, const tutti_strided *piece, tutti_strided *ret_run, tutti_error *err)
 {
@@ -54,7 +54,7 @@ unpack_exchange(exchange *self, uint32_t from, tutti_strided *ret_run, tutti_err
     return tutti_nccl_plan_copy(&self->plan->unpacks, piece, ret_run, err);
 }
 
-/* What is for ourselves does not go through NCCL. */
+/* What is for ourselves does not go through NCCL; its copy is among the packs. */
 static tutti_code
 keep_own(exchange *self, tutti_error *err)
 {

@@ -1,3 +1,8 @@
+/*
+ * Errors of CUDA and NCCL as ours, with what a person can try: their own words rarely say that two
+ * agents have one GPU, or that another rank's failure came first. Engine's thread, since
+ * ncclGetLastError is asked.
+ */
 #include "coll/nccl/fail.h"
 
 #include <inttypes.h>

@@ -18,6 +18,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cudaLibrary_t library; /* under the lock; stays until the process ends */
 
+/* Loaded once for all backends of the process, at the first use: several engines may run, hence the
+ * lock. */
 static cudaError_t
 load_kernel(cudaLibrary_t *ret_library)
 {

@@ -1,6 +1,10 @@
 /*
- * Launching a plan: copies, a group, kernels, a group, copies; then an event. NCCL may go on with a
- * group by itself for a while, and what is behind it in the stream has to wait for that.
+ * Launching a plan: copies, a group, kernels, a group, copies; then an event. Engine's thread.
+ *
+ * All goes into one stream, so order is the device's. But NCCL, when it does not block, may put a
+ * group into the stream later, by a thread of its own (ncclInProgress). What comes behind it in the
+ * stream must not be put there before, so tutti_nccl_launch returns and is called again by poll
+ * (`issuing`). No other op is launched meanwhile: the op keeps its place at the head of the line.
  */
 #include "base/error/fail.h"
 #include "coll/nccl/fail.h"
@@ -40,6 +44,8 @@ copy_row_by_row(const nccl_copy *copy, const tutti_strided *rows, cudaStream_t s
     return said;
 }
 
+/* A piece of rows on one or both sides; where one side is a run of bytes, its pitch is the row
+ * length. */
 static cudaError_t
 copy_one(const nccl_copy *copy, cudaStream_t stream)
 {
@@ -138,6 +144,7 @@ reduce_of(const nccl_op *self, const nccl_call *call, tutti_buf *made, ncclRedOp
     return tutti_buf_add(made, ret_reduce, sizeof(*ret_reduce), err);
 }
 
+/* The group has been started, so an error in the middle must still reach ncclGroupEnd. */
 static tutti_code
 issue_all(nccl_op *self, const tutti_buf *list, tutti_buf *made, tutti_error *err)
 {
@@ -157,6 +164,8 @@ issue_all(nccl_op *self, const tutti_buf *list, tutti_buf *made, tutti_error *er
     return code;
 }
 
+/* Reduce ops of a factor are destroyed when the group has ended: NCCL has copied them into its work
+ * by then. */
 static tutti_code
 run_group(nccl_op *self, const tutti_buf *list, tutti_error *err)
 {
@@ -201,6 +210,8 @@ run_kernels(const nccl_op *self, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* Tensor memory is taken in the order of another stream (lib/tensor/cuda); this stream has to come
+ * behind that. */
 static tutti_code
 follow_launch(const nccl_backend *backend, tutti_error *err)
 {
@@ -242,7 +253,8 @@ run_step(nccl_op *self, tutti_error *err)
     }
 }
 
-/* Has NCCL put the last group into the stream? */
+/* Has NCCL put the last group into the stream? A remote error counts as "not yet": the communicator
+ * is ended, and its ops are told in a moment by another way, with better words. */
 static tutti_code
 see_issued(nccl_op *self, tutti_error *err)
 {

@@ -1,4 +1,8 @@
-/* The one file of this room that programs link: it finds the module. */
+/*
+ * The one file of this room that programs link: it finds the module tutti-nccl.so. The module reads
+ * structs of the engine (tutti_coll_op and others), so a module of another build is refused before
+ * it is used.
+ */
 #include "base/error/fail.h"
 #include "base/os/module.h"
 #include "coll/nccl/nccl.h"

@@ -1,8 +1,15 @@
+/*
+ * Our numbers as NCCL's. Factors of PREMUL_SUM are rounded here to the element type, to nearest
+ * with ties to even (IEEE 754), since NCCL takes a scalar of that type. A NaN stays a NaN; what is
+ * too large for FP16 becomes infinity.
+ */
 #include "coll/nccl/map.h"
 
 #include <math.h>
 #include <string.h>
 
+/* Types that NCCL does not have (BOOL, 16-bit integers) are only moved, as bytes: their reductions
+ * are kernels of ours. */
 ncclDataType_t
 tutti_nccl_type(tutti_dtype dtype, uint32_t *ret_each)
 {
@@ -50,7 +57,8 @@ tutti_nccl_op(tutti_reduce reduce)
     }
 }
 
-/* To nearest, ties to even: of a float's bits the upper half. */
+/* Of a float's bits the upper half, rounded: 0x7fff plus the lowest kept bit makes ties go to even.
+ * A NaN could become infinity by that, so it is made anew. */
 static uint16_t
 to_bf16(float factor)
 {
@@ -63,7 +71,11 @@ to_bf16(float factor)
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-/* The significand as a whole number of the smallest step at that exponent, which rint rounds. */
+/*
+ * The significand as a whole number of the smallest step at that exponent, which lrintf rounds to
+ * even. 65520 is the middle between the largest FP16 and the next step: from there on it is
+ * infinity. A carry out of the significand runs into the exponent, which is right.
+ */
 static uint16_t
 to_fp16(float factor)
 {

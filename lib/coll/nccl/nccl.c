@@ -1,3 +1,14 @@
+/*
+ * The nccl backend: its opening and closing, and an op's way to its turn: tickets and communicator.
+ * poll.c has the way from there. Engine's thread; a poster's thread may run it, so each entry point
+ * calls cudaSetDevice.
+ *
+ * nccl_private.h lists the stages. An op that waits for something that is no message (its turn, ops
+ * before it, the device) is taken off: it counts as submitted to the device, and poll brings it
+ * back. If it fails meanwhile, tutti_nccl_abandon decides what must still be waited for.
+ *
+ * docs/decisions/0020-nccl.md has the argument why nobody waits for ever.
+ */
 #include "coll/nccl/nccl.h"
 
 #include <stdlib.h>
@@ -21,6 +32,8 @@ take_off(nccl_op *self)
 
 /* ------------------------------------------------------------------------------ start, finish */
 
+/* All device memory that the op needs is taken here, before any message: if there is none, the op
+ * fails on all ranks with no data moved. */
 static tutti_code
 start_nccl_op(tutti_coll_op *op, tutti_error *err)
 {
@@ -69,6 +82,8 @@ finish_nccl_op(tutti_coll_op *op)
 
 /* ------------------------------------------------------------------------------ order */
 
+/* The op joins the line in the moment in which it proposes: from now on no op with a larger ticket
+ * is launched here before it is settled or leaves. */
 static tutti_code
 enter_order(nccl_op *self, tutti_error *err)
 {
@@ -88,7 +103,11 @@ enter_order(nccl_op *self, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* A ticket that no clock could have reached would leave none for those behind it. */
+/*
+ * What another member told is combined by maximum and minimum, so after the last round all have the
+ * same. The first call combines what is our own (heard = told), which changes nothing. A ticket
+ * that no clock could have reached would leave none for those behind it.
+ */
 static tutti_code
 recv_line(nccl_op *self, tutti_error *err)
 {
@@ -121,7 +140,8 @@ send_line(nccl_op *self)
 
 /* ------------------------------------------------------------------------------ meeting */
 
-/* All throw away what they have, and the makers of ids tell all the others. */
+/* All throw away what they have, and the makers of ids tell all the others. The id of a large group
+ * comes in several parts, so that it does not all go through one rank. */
 static tutti_code
 meet_members(nccl_op *self, tutti_error *err)
 {
@@ -156,7 +176,8 @@ meet_members(nccl_op *self, tutti_error *err)
     return code;
 }
 
-/* What this agent still has of the group is of no use: others have another, or none. */
+/* What this agent still has of the group is of no use: others have another, or none. It is aborted,
+ * not destroyed: a member that has none will not take part in the end. */
 static tutti_code
 replace_comm(nccl_op *self, tutti_error *err)
 {
@@ -201,7 +222,8 @@ begin_or_wait(nccl_op *self, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* A round of ORDER is over: the next, or what all of them came to. */
+/* Settled before the tags are compared: whatever follows, the ticket counts for those behind. All
+ * members have the same tag_min and tag_max, so all decide alike whether to meet. */
 static tutti_code
 run_order(nccl_op *self, tutti_error *err)
 {
@@ -248,6 +270,8 @@ advance_nccl_op(tutti_coll_op *op, bool *ret_done, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ opening */
 
+/* A communicator without ops is ended in peace; with ops on it (they have failed) it is aborted.
+ * The list is not changed here: ended ones are freed by poll. */
 static void
 forget_group(tutti_coll_backend *door, uint64_t group_id)
 {
@@ -307,6 +331,8 @@ open_device(nccl_backend *self, tutti_error *err)
     return said == cudaSuccess ? TUTTI_OK : tutti_nccl_fail_cuda(err, call, said);
 }
 
+/* All ops are released by now. This is the one function that may wait: for threads that end
+ * communicators. */
 static void
 close_all(tutti_coll_backend *door)
 {

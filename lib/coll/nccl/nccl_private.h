@@ -4,11 +4,11 @@
  * An op's way: it waits until what its group called before is launched; the members tell each other
  * their tickets and which communicator they have (ORDER); where these differ, all make a new one
  * (MEET); it waits for its turn among all ops of the device, and for the communicator (TURN); it is
- * launched, step by step (LAUNCH); an event says that the device is through with it (ALOFT).
+ * launched, step by step (LAUNCH); an event says that the device is through with it (PENDING).
  *
- * When an op fails from ORDER on, somebody may have launched it, so its communicator is aborted and
- * all other ops on it fail too. Who finished the op first and heard nothing still has the old one:
- * the next ORDER shows that.
+ * When an op fails from ORDER on, some member may have launched it, so its communicator is aborted
+ * and all other ops on it fail too. A member that finished the op first and heard nothing still has
+ * the old one: the next ORDER shows that.
  */
 #ifndef TUTTI_COLL_NCCL_NCCL_PRIVATE_H
 #define TUTTI_COLL_NCCL_NCCL_PRIVATE_H
@@ -46,6 +46,8 @@ typedef struct nccl_backend {
     uint64_t asked_ns;     /* communicators were asked for errors last */
 } nccl_backend;
 
+/* EMPTY, BEGUN, READY, in this order; ENDING from each of them, then it is freed. A group has at
+ * most one that is not ENDING. */
 typedef enum nccl_comm_state {
     NCCL_COMM_EMPTY, /* to be made */
     NCCL_COMM_BEGUN, /* NCCL makes it */
@@ -69,9 +71,13 @@ typedef struct nccl_comm {
     bool late;   /* it was said that this takes too long */
     uint64_t ending_ns;
     uint64_t tell_ns; /* ENDING: its ops are given up not before */
+    /* Set by the ending thread as its last act, read by the engine (seq_cst): all that the thread
+     * did happens before. */
     atomic_bool ended;
 } nccl_comm;
 
+/* In this order; MEET only if a communicator is to be made, BEHIND only if the group has earlier
+ * ops. A failed op stays where it was, except in LAUNCH: once NCCL has let go it is PENDING. */
 typedef enum nccl_stage {
     NCCL_STAGE_NEW,
     NCCL_STAGE_BEHIND,
@@ -145,7 +151,9 @@ tutti_code tutti_nccl_kernel_run(const nccl_kernel *kernel, cudaStream_t stream,
 /* poll.c */
 void tutti_nccl_op_complete(nccl_op *self); /* may free it */
 void tutti_nccl_op_detach(nccl_op *self);   /* from its communicator */
-/* With what its communicator ended for. False: not yet. */
+/*
+ * Fail the op with the reason for which its communicator ended. False: it is too early (tell_ns).
+ */
 bool tutti_nccl_op_give_up(nccl_op *self, uint64_t now_ns);
 void tutti_nccl_abandon(tutti_coll_op *op);
 unsigned tutti_nccl_poll(tutti_coll_backend *door, uint64_t now_ns, uint64_t *ret_next_ns);

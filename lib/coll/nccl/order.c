@@ -1,3 +1,5 @@
+/* The line of ops by tickets; order.h says how it works, docs/decisions/0020-nccl.md why it cannot
+ * deadlock. Pure. */
 #include "coll/nccl/order.h"
 
 #include "base/data/bytes.h"
@@ -17,6 +19,8 @@ tutti_nccl_line_propose(nccl_line *line, nccl_place *place)
     tutti_list_add(&line->places, &place->link);
 }
 
+/* Never lower than the own proposal, since that is among those of which the ticket is the largest.
+ * So the head of the line can only move back. */
 void
 tutti_nccl_line_settle(nccl_line *line, nccl_place *place, uint64_t ticket)
 {
@@ -37,6 +41,8 @@ is_before(const nccl_place *left, const nccl_place *right)
                                        : left->sequence < right->sequence;
 }
 
+/* The smallest ticket of all, if it is final. If a proposal is smaller, its final ticket may still
+ * come out before the others: nobody's turn yet. The line is short, so it is searched. */
 nccl_place *
 tutti_nccl_line_head(const nccl_line *line)
 {

@@ -1,4 +1,5 @@
-/* Which piece goes where in each op that is an exchange. */
+/* Which piece goes where in each op that is an exchange: the same views as in coll/host/parts.c, of
+ * device memory, which is never touched here. Pure. */
 #include "base/error/fail.h"
 #include "coll/infer/infer.h"
 #include "coll/nccl/plan.h"

@@ -1,3 +1,13 @@
+/*
+ * What an op asks of the device, as lists; nothing is launched here. Engine's thread, in start.
+ *
+ * Stages come from the backend's pool in the stream's order, so memory that an op in front still
+ * uses cannot be given out twice, and giving a stage back needs no waiting (tutti_nccl_plan_fini,
+ * behind all that was launched).
+ *
+ * Reductions that NCCL lacks are done in slices: each rank gets its share of the elements from all
+ * ranks, reduces it by a kernel in the order of ranks, and gives it to all, or to the root.
+ */
 #include "coll/nccl/plan.h"
 
 #include "base/error/fail.h"
@@ -67,6 +77,9 @@ tutti_nccl_plan_copy(tutti_buf *where, const tutti_strided *to, const tutti_stri
     return tutti_buf_add(where, &copy, sizeof(copy), err);
 }
 
+/*
+ * A call without elements is left out. All ranks leave it out alike, since counts were agreed on.
+ */
 tutti_code
 tutti_nccl_plan_call(tutti_buf *where, const nccl_call *call, tutti_error *err)
 {
@@ -358,7 +371,8 @@ plan_part(nccl_plan *plan, const tutti_coll_op *op, tutti_error *err)
     }
 }
 
-/* A copy of a whole tensor for who has asked for one; NULL: nobody has. */
+/* A copy of a whole tensor for an op's `kept`; NULL: nobody has asked. Before the packs, so the
+ * input is copied before an op in place writes over it; behind the unpacks for the output. */
 static tutti_code
 keep_plan_step(tutti_buf *where, const tutti_coll_op *op, void *copy, const void *tensor,
                tutti_error *err)

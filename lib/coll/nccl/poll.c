@@ -1,4 +1,11 @@
-/* What goes on without the engine: whose turn it is, what the device is through with, and ends. */
+/*
+ * What goes on without messages: whose turn it is to be launched, what the device is through with,
+ * and how failed ops end. Engine's thread; tutti_nccl_poll is called with each of its turns.
+ *
+ * A failed op's memory may be read and written by the device until two things have happened: the
+ * abort of its communicator has returned (NCCL puts nothing more into the stream), and the stream
+ * has run past an event that was recorded after that. Only then it is complete.
+ */
 #include "base/error/fail.h"
 #include "base/os/clock.h"
 #include "coll/nccl/fail.h"
@@ -14,6 +21,7 @@ tutti_nccl_op_detach(nccl_op *self)
     self->comm = NULL;
 }
 
+/* The words are copied first: failing the op detaches it and may end others. */
 bool
 tutti_nccl_op_give_up(nccl_op *self, uint64_t now_ns)
 {
@@ -38,7 +46,12 @@ tutti_nccl_op_complete(nccl_op *self)
 
 /* ------------------------------------------------------------------------------ failing */
 
-/* The op failed. What the device may still do with its memory is waited for; see the header. */
+/*
+ * The op has failed. From ORDER on some member may have launched it, so its communicator cannot be
+ * used again: kernels of the others would wait in it. Stages before LAUNCH have nothing on the
+ * device and are complete at once; LAUNCH waits in `behind` for NCCL to let go; PENDING has an
+ * event already.
+ */
 void
 tutti_nccl_abandon(tutti_coll_op *op)
 {
@@ -67,7 +80,8 @@ tutti_nccl_abandon(tutti_coll_op *op)
 
 /* ------------------------------------------------------------------------------ polling */
 
-/* An op that failed while it was launched: once NCCL has let go, the stream tells the rest. */
+/* An op that failed while it was launched: once NCCL has let go, an event behind all that is in the
+ * stream tells when the device has run over it. */
 static bool
 poll_dead(nccl_op *self)
 {
@@ -87,7 +101,8 @@ poll_dead(nccl_op *self)
     return true;
 }
 
-/* One of those that wait for others of their group. */
+/* One of those that wait for others of their group. One in a turn: completing it may change the
+ * list. */
 static bool
 poll_behind(nccl_backend *backend)
 {
@@ -109,6 +124,8 @@ poll_behind(nccl_backend *backend)
     return false;
 }
 
+/* The head of the line, if its communicator is ready. An op behind it is never launched first, even
+ * if its communicator is ready: that is the order. */
 static bool
 poll_line(nccl_backend *backend)
 {
@@ -136,12 +153,13 @@ poll_line(nccl_backend *backend)
     return self->step != step;
 }
 
-/* The device ran over it: because it is done, or because its communicator was aborted? */
+/* The device has run over it: because it is done, or because its communicator was aborted? Kernels
+ * return in both cases, so NCCL is asked before the result counts. */
 static bool
 is_sound(nccl_op *self)
 {
     if (self->dead) {
-        return true; /* nobody wants to know */
+        return true; /* its result does not matter */
     }
     if (self->comm->state == NCCL_COMM_READY) {
         tutti_nccl_comm_ask(self->comm);
@@ -149,7 +167,8 @@ is_sound(nccl_op *self)
     return self->comm->state == NCCL_COMM_READY;
 }
 
-/* The oldest that the device has: is it through with it? */
+/* The oldest that the device has: is it through with it? One stream, so later ones cannot be done
+ * before. Detached before it completes: completing may release it. */
 static bool
 poll_pending(nccl_backend *backend, uint64_t now_ns)
 {
@@ -180,6 +199,8 @@ poll_pending(nccl_backend *backend, uint64_t now_ns)
     return true;
 }
 
+/* Right after something moved the engine looks without sleeping, since the next event of the device
+ * is microseconds away; then each POLL_TIMEOUT_NS. */
 unsigned
 tutti_nccl_poll(tutti_coll_backend *door, uint64_t now_ns, uint64_t *ret_next_ns)
 {
@@ -189,7 +210,7 @@ tutti_nccl_poll(tutti_coll_backend *door, uint64_t now_ns, uint64_t *ret_next_ns
     *ret_next_ns = UINT64_MAX;
     if (tutti_list_empty(&self->comms) && tutti_list_empty(&self->behind) &&
         tutti_list_empty(&self->moving)) {
-        return 0; /* whoever is further has a communicator */
+        return 0; /* ops in later stages have a communicator, so there are none */
     }
     (void)cudaSetDevice(self->device);
     did += tutti_nccl_comms_poll(self, now_ns);

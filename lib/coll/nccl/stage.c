@@ -1,6 +1,10 @@
 /*
- * Sends and receives: by the transport, which knows tags and receives from anybody, as NCCL does
- * not. The device copies to or from pinned memory, of which some is kept for the next.
+ * Sends and receives of device tensors: by the transport, which knows tags and receives from
+ * anybody, as NCCL does not. The device copies to or from pinned host memory. Engine's thread.
+ *
+ * The copies have a stream of their own: in the ops' stream they would wait behind collectives that
+ * wait for other ranks, which may wait for this very message. Pinned memory is slow to get, so up
+ * to SPARE_BYTES_MAX of it are kept.
  */
 #include <stdlib.h>
 
@@ -19,6 +23,7 @@ typedef struct stage {
     void *data;
 } stage;
 
+/* Not one more than four times as large as needed: it would be gone for a large message. */
 static stage *
 take_spare(nccl_backend *backend, size_t bytes)
 {
@@ -149,7 +154,8 @@ tutti_nccl_unstage(tutti_coll_op *op)
     tutti_list_add(&backend->spare, &self->link);
 }
 
-/* The oldest copy: is it through? */
+/* The oldest copy: is it through? If the copy has failed, the op fails first; it is not released by
+ * that, as its submit is still counted, and completing it then releases it. */
 unsigned
 tutti_nccl_stages_poll(nccl_backend *backend)
 {

@@ -1,4 +1,15 @@
-/* Working in each other's memory: backend.h says what it looks like. */
+/*
+ * Working in each other's memory: backend.h says what it looks like to a backend. Engine's thread.
+ *
+ * An exposed region is an io of the op (`lent`) that is flying until the peer gives the memory back
+ * or is dead, and so it counts in op->pending: the op's memory is not released before. But advance
+ * goes on while regions are out: op->lent counts them, and tutti_coll_waits_for leaves them out
+ * until tutti_coll_unmap says that this rank now waits for the others (op->returning).
+ *
+ * If the op fails, what was mapped is given back at once (`unfinished` at its owner); what was
+ * exposed comes back when its borrowers do the same, however late
+ * (docs/decisions/0012-shared-memory.md).
+ */
 #include "coll/net/expose.h"
 
 #include <string.h>
@@ -14,7 +25,8 @@
 #define STEP_NEVER UINT32_MAX
 #define SAME_HOST_MAX 64 /* ranks of a group that all meet each other for this */
 
-/* Has it a way over which memory can be exposed? Makes one where there may be. */
+/* Is there a connection over which memory can be exposed? Makes one if the address may be one of
+ * this host: the handshake needs time, so the first ops of a group run without. */
 static bool
 is_peer_on_same_host(tutti_coll_engine *engine, uint32_t rank)
 {
@@ -32,7 +44,8 @@ is_peer_on_same_host(tutti_coll_engine *engine, uint32_t rank)
     return peer->conn != NULL && ops->same_host(peer->conn);
 }
 
-/* Not yet is no: the next op may find them all. */
+/* All pairs must meet, hence the limit of SAME_HOST_MAX ranks. "Not yet" counts as no: the next op
+ * may find them all. */
 static bool
 is_group_on_one_host(tutti_coll_group *group)
 {
@@ -57,7 +70,8 @@ tutti_coll_own_word(tutti_coll_op *op)
     return votes << 1 | (is_group_on_one_host(op->group) ? 1 : 0);
 }
 
-/* Disseminated with the signatures: after the last round it is the AND over all ranks. */
+/* After the last round it is the AND over all ranks. same_host_known begins with all bits set, so
+ * the call before the first round changes nothing. */
 void
 tutti_coll_set_same_host(tutti_coll_op *op)
 {
@@ -94,6 +108,7 @@ tutti_coll_group_note(const tutti_coll_op *op)
     return &op->group->backend_note;
 }
 
+/* Relaxed: one number, read for display; nothing else is published with it. */
 void
 tutti_coll_group_tell(const tutti_coll_op *op, uint64_t facts)
 {
@@ -135,6 +150,7 @@ step_of(const tutti_coll_op *op, uint32_t step)
     return STEP_DATA + op->part * STEP_PART + step;
 }
 
+/* An empty region is an ordinary packet without data: the borrower's view stays all 0. */
 void
 tutti_coll_expose(tutti_coll_op *op, uint32_t step, uint32_t to,
                   const tutti_transport_region *region, uint64_t extra)
@@ -161,7 +177,11 @@ tutti_coll_expose(tutti_coll_op *op, uint32_t step, uint32_t to,
     tutti_coll_io_submit(io);
 }
 
-/* It came back too early: the op waits for whoever says why. */
+/*
+ * The borrower's op has failed, so ours cannot end well either, but its abort, with the words, may
+ * not be here yet. The io becomes a receive for a step that nobody sends: it holds the op until the
+ * abort or the deadline comes.
+ */
 void
 tutti_coll_region_released(coll_io *io)
 {
@@ -196,6 +216,8 @@ tutti_coll_map(tutti_coll_op *op, uint32_t step, uint32_t from, tutti_coll_mappi
     tutti_coll_submit_expected(io);
 }
 
+/* A packet without a region leaves view->memory at 0. An op that has failed meanwhile maps nothing:
+ * dropping the rndv gives the region back. */
 void
 tutti_coll_take_mapping(coll_io *io, tutti_transport_rndv *rndv)
 {
@@ -241,6 +263,8 @@ tutti_coll_again(tutti_coll_op *op)
     tutti_list_add(&op->group->engine->turns, &op->turn);
 }
 
+/* The list is taken whole, so an op that asks for another turn waits for the next step of the
+ * engine: packets, timers and other ops come in between. */
 unsigned
 tutti_coll_run_turns(tutti_coll_engine *engine)
 {

@@ -1,3 +1,10 @@
+/*
+ * Sends and receives of ops, and notes. io.h lists the states of an io. Engine's thread.
+ *
+ * Failing inside a post: fail_io fails the op, which ends its other ios; the io in hand is still
+ * counted in op->pending, so the op is not released before this io ends itself. So each path here
+ * calls fail_io first and tutti_coll_io_end last, and does not touch the op after it.
+ */
 #include "coll/net/io.h"
 
 #include <assert.h>
@@ -72,6 +79,11 @@ tutti_coll_lose_one(tutti_coll_op *op)
     }
 }
 
+/*
+ * The data that it owned is freed here, since the transport no longer has it. io->op is not touched
+ * after lose_one: the op may be released by then. The io itself goes to the spares before that, as
+ * the op may take it for its next message.
+ */
 void
 tutti_coll_io_end(coll_io *io)
 {
@@ -123,6 +135,7 @@ read_whole(coll_io *io)
     }
 }
 
+/* A note has no op to fail, and an op fails once. */
 static void
 fail_io(coll_io *io, const char *what)
 {
@@ -136,6 +149,8 @@ fail_io(coll_io *io, const char *what)
     tutti_coll_op_fail(op, &err, true); /* the op stays: this message is still counted */
 }
 
+/* The transport is done with the message. A borrower of our memory that did not do its part is not
+ * an error of the connection: its op's failure, which is on its way, has the better words. */
 static void
 on_flown(tutti_transport_ticket *ticket, bool ok)
 {
@@ -175,7 +190,11 @@ send_io(coll_io *io)
     return ops->send(io->peer->conn, io->header, io->header_size, io->data, io->size, &io->ticket);
 }
 
-/* Send, or wait until the peer's address is known. */
+/*
+ * A lost peer without an address fails here at once instead of waiting for an address that will not
+ * come. flying is set before send: on_flown may run inside of later calls only, but the op may look
+ * at it.
+ */
 void
 tutti_coll_io_submit(coll_io *io)
 {
@@ -202,7 +221,11 @@ tutti_coll_io_submit(coll_io *io)
     tutti_coll_io_end(io);
 }
 
-/* Incoming bytes for a receive that was waiting for them. */
+/*
+ * Incoming bytes for a receive that was waiting for them. Two ranks that agreed on an op must have
+ * the same sizes, so another size is a fault of the peer or of a backend, and its bytes are not
+ * written anywhere. Messages of any size go into memory of our own, bounded by WHOLE_MAX.
+ */
 void
 tutti_coll_io_take(coll_io *io, const tutti_packet *packet, const void *data, size_t size,
                    tutti_transport_rndv *rndv)
@@ -270,7 +293,7 @@ tutti_coll_io_for(tutti_coll_op *op, uint32_t rank)
     return io;
 }
 
-/* Wait for a packet of `step` from a rank; one that is here already is taken at once. */
+/* Wait for a packet of `step` from a rank; one that is parked in op->stored is taken at once. */
 void
 tutti_coll_expect(tutti_coll_op *op, uint32_t step, uint32_t rank, void *dest, size_t size,
                   bool whole, uint64_t *ret_extra)
@@ -289,6 +312,11 @@ tutti_coll_expect(tutti_coll_op *op, uint32_t step, uint32_t rank, void *dest, s
     tutti_coll_submit_expected(io);
 }
 
+/*
+ * The packet that is here is taken even if its sender is lost by now: it has done its part. Without
+ * it, a lost peer fails the op, and a peer without a connection gets one, so that its death is
+ * noticed (tutti_coll_peer_watch).
+ */
 void
 tutti_coll_submit_expected(coll_io *io)
 {
@@ -347,12 +375,17 @@ tutti_coll_post_packet(tutti_coll_op *op, tutti_packet_kind kind, uint32_t step,
     packet.step = step;
     packet.extra = extra;
     tutti_coll_io_write(io, &packet, kind == TUTTI_PACKET_SEND ? &op->args.spec : NULL);
-    io->ticket.patient = kind == TUTTI_PACKET_AGREE; /* of use only where the op has come, too */
+    /* A signature is of no use to a rank that has not called the op: it need not wake an idle
+     * engine (docs/decisions/0012-shared-memory.md). */
+    io->ticket.patient = kind == TUTTI_PACKET_AGREE;
     io->data = (void *)(uintptr_t)data;
     io->size = size;
     tutti_coll_io_submit(io);
 }
 
+/*
+ * The copy is owned by the io: the caller's bytes are on its stack, and the send may be over later.
+ */
 void
 tutti_coll_note(tutti_coll_engine *engine, uint32_t rank, const tutti_packet *packet,
                 const void *data, size_t size)

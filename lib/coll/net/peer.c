@@ -1,3 +1,15 @@
+/*
+ * Other ranks: their addresses, connections, deaths and returns.
+ *
+ * tutti_coll_set_peer and tutti_coll_lose_peer run on any thread (the control loop, with the
+ * coordinator's events) and push an item; everything else is the engine's thread.
+ *
+ * A death is noticed in two ways. The transport says that the connection broke: ops that need the
+ * peer fail at once, but the peer is not lost, and a next op connects anew. The coordinator says
+ * that the rank is lost: its groups look (LOSS_GRACE_NS later their ops fail), new ops that need it
+ * fail, and after the same time nothing that the process says is heard any more (revoke). A new
+ * incarnation for the rank fails what still waits for the old process, and starts afresh.
+ */
 #include "coll/net/peer.h"
 
 #include <assert.h>
@@ -27,7 +39,8 @@ revoke_peer(coll_peer *peer)
     }
 }
 
-/* Its last words have had their time. */
+/* Its last messages have had their time. If it is not lost any more, another process has taken its
+ * place, and the old one was revoked then. */
 static void
 on_expulsion(tutti_timer *timer)
 {
@@ -66,7 +79,8 @@ tutti_coll_peer_of(tutti_coll_engine *engine, uint32_t rank)
 
 static void fail_needing(coll_peer *peer, const char *reason);
 
-/* Take the way down; sends that were on it come back as failed. */
+/* conn is cleared first: disconnect gives tickets back inside, and an op that fails by them must
+ * not send on it. torn counts for tell_reset. */
 void
 tutti_coll_peer_drop_conn(coll_peer *peer)
 {
@@ -80,9 +94,11 @@ tutti_coll_peer_drop_conn(coll_peer *peer)
 }
 
 /*
- * Where only one side tears a way, UCX lets the other go on with an end that leads nowhere: small
- * packets arrive, large data never does. So whoever makes it anew says how often it was torn, and
- * who has not torn it as often does so too.
+ * Where only one side tears a connection down, UCX lets the other go on with an end that leads
+ * nowhere: small packets arrive, large data never does. So the rank that connects anew says how
+ * often it was torn down, and a rank that has not torn it as often does so too. Comparing counts,
+ * not flags, lets both sides connect anew at the same time without tearing each other's new
+ * connection down.
  */
 static void
 tell_reset(coll_peer *peer)
@@ -97,7 +113,7 @@ tell_reset(coll_peer *peer)
     tutti_coll_note(engine, peer->rank, &packet, NULL, 0);
 }
 
-/* What we have sent and it has not taken fails; what it sends comes on its new way. */
+/* What we have sent and it has not taken fails; what it sends comes by its new connection. */
 void
 tutti_coll_recv_reset(tutti_coll_engine *engine, const tutti_packet *packet)
 {
@@ -119,7 +135,7 @@ tutti_coll_peer_ask(coll_peer *peer)
     tutti_list_add(&peer->engine->asks, &peer->ask);
 }
 
-/* The way to a peer, made when it is not there. False: there is none, and `ret_why` says so. */
+/* The connection to a peer, made when it is first needed. */
 bool
 tutti_coll_peer_connect(coll_peer *peer, const char **ret_why)
 {
@@ -146,7 +162,8 @@ tutti_coll_peer_connect(coll_peer *peer, const char **ret_why)
     return true;
 }
 
-/* We only wait for it: without a way of our own nobody would tell us that it has died. */
+/* This rank only waits for the peer: without a connection of its own nobody would tell it that the
+ * peer has died. */
 void
 tutti_coll_peer_watch(coll_peer *peer)
 {
@@ -162,7 +179,8 @@ tutti_coll_peer_watch(coll_peer *peer)
     }
 }
 
-/* An op that still needs this peer; NULL when none does. */
+/* An op that still needs this peer; NULL if none does. Looked for anew after each failure, which
+ * may end others. */
 static tutti_coll_op *
 find_needing(const coll_peer *peer)
 {
@@ -190,6 +208,8 @@ fail_needing(coll_peer *peer, const char *reason)
     }
 }
 
+/* The conn is taken down before ops fail: their aborts to this peer then go by a new connection, or
+ * not at all. `why` may belong to the conn, so it is copied first. */
 void
 tutti_coll_peer_broke(void *engine, void *owner, const char *why)
 {
@@ -250,6 +270,8 @@ look_at_groups(tutti_coll_engine *engine, uint32_t rank)
     }
 }
 
+/* The list is taken whole: a send that fails may put others into it. Receives that wait for the
+ * peer have had no connection to watch; now they can. */
 static void
 flush_waiting(coll_peer *peer)
 {
@@ -266,6 +288,8 @@ flush_waiting(coll_peer *peer)
     }
 }
 
+/* The same process again: news are repeated after a reconnect of the session. Another one: what was
+ * sent to its predecessor is lost, so ops that need it fail before the new address is in place. */
 static void
 learn_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
 {
@@ -296,6 +320,8 @@ learn_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
     look_at_groups(engine, peer->rank);
 }
 
+/* A loss of incarnation 0 means whichever process is there. The address goes: a returning process
+ * has another. */
 static void
 lose_peer(tutti_coll_engine *engine, coll_peer *peer, const peer_item *news)
 {
@@ -369,7 +395,8 @@ tutti_coll_lose_peer(tutti_coll_engine *engine, uint32_t rank, uint64_t incarnat
     push_news(engine, rank, incarnation, true, reason, strlen(reason) + 1);
 }
 
-/* What waits for an address will not leave any more. */
+/* Sends that wait for an address will not leave any more; their ends are needed for engine->notes
+ * and op->pending to come to 0. */
 void
 tutti_coll_peers_drop_conns(tutti_coll_engine *engine)
 {

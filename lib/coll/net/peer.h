@@ -1,4 +1,10 @@
-/* Private to lib/coll: who the other ranks are, and the connections to them. */
+/*
+ * Private to lib/coll: what is known of other ranks, and the connections to them. Engine's thread.
+ *
+ * A peer is unknown (no address), known, or lost; news from the control loop move it between these.
+ * A new incarnation makes a lost peer known again. At most one connection leads to it, made when it
+ * is first needed.
+ */
 #ifndef TUTTI_COLL_NET_PEER_H
 #define TUTTI_COLL_NET_PEER_H
 
@@ -8,7 +14,8 @@
 
 #define PEER_ADDRESS_MAX 4096
 
-/* Another rank. */
+/* Another rank. Lives until the engine ends. conn is NULL unless the peer has an address and is not
+ * lost; a lost peer keeps its conn for LOSS_GRACE_NS, for messages that are on their way. */
 typedef struct coll_peer {
     tutti_map_node node;
     unsigned char key[8];
@@ -18,24 +25,34 @@ typedef struct coll_peer {
     unsigned char *address;
     size_t address_size;
     tutti_transport_conn *conn;
-    uint64_t torn;           /* how often the way between us has been torn, as far as we know */
+    uint64_t torn;           /* how often the connection was torn down, as far as we know */
     tutti_list_node ios;     /* of ops, that need this peer */
     tutti_list_node waiting; /* sends that wait for the address: by their `queue` */
     tutti_list_node ask;     /* in engine->asks */
     bool lost;
-    tutti_timer expulsion; /* when what it still says is not heard any more */
+    /* After a loss: when the transport stops hearing that process. */
+    tutti_timer expulsion;
     char reason[192];
 } coll_peer;
 
 coll_peer *tutti_coll_peer_of(tutti_coll_engine *engine, uint32_t rank); /* NULL: no memory */
+/* The on_broken of the transport's events: `peer` as given to connect. */
 void tutti_coll_peer_broke(void *engine, void *peer, const char *why);
+/* Pass the peers in engine->asks to the owner's on_need_peers. */
 void tutti_coll_peers_ask(tutti_coll_engine *engine);
-void tutti_coll_peer_watch(coll_peer *peer); /* have a way, so that its death is noticed */
+/* Have a connection, so that its death is noticed; ask for the address if there is none. A failure
+ * fails all ops that need the peer. */
+void tutti_coll_peer_watch(coll_peer *peer);
+/* Have a connection. False: there is none, and *ret_why (borrowed) says why. */
 bool tutti_coll_peer_connect(coll_peer *peer, const char **ret_why);
-void tutti_coll_peer_ask(coll_peer *peer);     /* where is it? */
-void tutti_coll_peer_give_up(coll_peer *peer); /* fail the ops that need it, tear down the way */
+/* Ask for its address, with the next tutti_coll_peers_ask. */
+void tutti_coll_peer_ask(coll_peer *peer);
+void tutti_coll_peer_give_up(coll_peer *peer); /* fail the ops that need it, disconnect */
+/* Disconnect: tickets of sends on it come back as failed, inside. Ops may fail and be released. */
 void tutti_coll_peer_drop_conn(coll_peer *peer);
+/* A RESET has come: the peer has made its connection to us anew. */
 void tutti_coll_recv_reset(tutti_coll_engine *engine, const tutti_packet *packet);
+/* At the end: end what waits for addresses, and disconnect from all. */
 void tutti_coll_peers_drop_conns(tutti_coll_engine *engine);
 void tutti_coll_peers_free(tutti_coll_engine *engine); /* after the transport is closed */
 

@@ -1,6 +1,9 @@
 /*
- * Is there a way to other ranks, and back? A query about no group goes out as any small packet of
- * an op does; the report that comes back says so.
+ * Do packets reach other ranks, and do their answers come back? A query about no group goes out as
+ * any small packet of an op does; the report that comes back says so.
+ *
+ * A probe is made on any thread, pushed, and from then on is the engine's: it ends once, by its
+ * last answer, its timer, or the end of the engine, calls on_done and frees itself.
  */
 #include "coll/net/probe.h"
 
@@ -33,7 +36,7 @@ typedef struct coll_probe {
     tutti_coll_reach reaches[];
 } coll_probe;
 
-/* Of who has not answered: what we know of it. */
+/* Why a rank has not answered, as far as this rank knows. */
 static void
 explain_probe(const coll_probe *self, tutti_coll_reach *reach)
 {
@@ -90,6 +93,7 @@ run_probe(tutti_coll_engine *engine, tutti_coll_item *item)
     self->began_ns = engine->now_ns;
     self->timer.on_expiry = on_expiry;
     tutti_list_add(&engine->probes, &self->link);
+    /* With nothing to wait for it ends by its timer, too: the loop below still uses it. */
     tutti_timers_start(&engine->timers, &self->timer,
                        engine->ending || self->count == 0 ? engine->now_ns
                                                           : engine->now_ns + self->wait_ns);

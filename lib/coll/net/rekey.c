@@ -1,4 +1,9 @@
-/* An epoch's key, on its way to the transport. */
+/*
+ * An epoch's key, on its way to the transport. It goes through the inbox, so it takes effect after
+ * the news that were pushed before it and before those pushed after it (tutti_coll_engine_rekey in
+ * coll/engine.h). The copy is wiped. Without memory the old key stays: members of the new epoch do
+ * not hear this rank, and its ops end by their deadlines.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,7 +9,8 @@
 
 #define UNEXPECTED_MAX 65536 /* packets that came before they were wanted */
 
-/* A packet that came before it was wanted. */
+/* A packet that came before it was wanted. In one list: that of the engine, a group or an op, which
+ * owns it. With a rndv the bytes are still at the sender. */
 typedef struct coll_unexpected {
     tutti_list_node link;
     tutti_packet packet;
@@ -19,9 +20,12 @@ typedef struct coll_unexpected {
     unsigned char data[]; /* when there is no rndv */
 } coll_unexpected;
 
+/* Park a packet at the end of `where`; owns the rndv, copies data. Over the limit, or without
+ * memory, the packet is dropped: its op ends by its deadline. `spec`: of a SEND, else NULL. */
 void tutti_coll_unexpected_add(tutti_coll_engine *engine, tutti_list_node *where,
                                const tutti_packet *packet, const tutti_spec *spec, const void *data,
                                size_t size, tutti_transport_rndv *rndv);
+/* Forget a parked packet; drops the rndv unless the caller has taken it (set it to NULL). */
 void tutti_coll_unpark(tutti_coll_engine *engine, coll_unexpected *stored);
 void tutti_coll_unpark_all(tutti_coll_engine *engine, tutti_list_node *where);
 

@@ -1,3 +1,9 @@
+/*
+ * The bytes of a packet's header, of specs and of errors inside packets. Pure, any thread. All
+ * readers take bytes of another process: they check sizes before they read, and give only values
+ * that the rest of the code may rely on (a known kind, a spec that can exist, a code and a reason
+ * with an end).
+ */
 #include "coll/packet/packet.h"
 
 #include <assert.h>
@@ -34,7 +40,7 @@ tutti_packet_get_u64(const unsigned char *at)
     return tutti_packet_get_u32(at) | (uint64_t)tutti_packet_get_u32(at + 4) << 32;
 }
 
-/* With a cursor. */
+/* The same with a cursor that moves on. */
 static void
 put_u32(unsigned char **at, uint32_t number)
 {
@@ -127,6 +133,8 @@ tutti_packet_write_spec(const tutti_spec *spec, unsigned char *ret_bytes)
     return (size_t)(at - ret_bytes);
 }
 
+/* tutti_spec_check also excludes shapes whose bytes overflow: sizes are computed from this spec
+ * later. */
 size_t
 tutti_packet_read_spec(const void *bytes, size_t size, tutti_spec *ret_spec)
 {
@@ -172,6 +180,8 @@ tutti_packet_write_error(const tutti_error *err, unsigned char *ret_bytes)
     return (size_t)(at - ret_bytes) + text_bytes;
 }
 
+/* A peer's error must have a code that is a failure: OK as a failure would let an op end well that
+ * another rank has failed. The text is copied with its length, as it has no end mark. */
 void
 tutti_packet_read_error(const void *bytes, size_t size, tutti_error *ret_err)
 {

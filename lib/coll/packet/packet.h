@@ -17,11 +17,11 @@
 #define TUTTI_PACKET_BYTES 72
 
 typedef enum tutti_packet_kind {
-    TUTTI_PACKET_AGREE = 1,   /* data: signatures (agree.h) */
+    TUTTI_PACKET_AGREE = 1,   /* data: signatures (agree.h); `extra` = the yes-word */
     TUTTI_PACKET_DATA = 2,    /* data: a part of a tensor */
     TUTTI_PACKET_ABORT = 3,   /* data: an error; op `sequence` is over for everybody */
     TUTTI_PACKET_QUERY = 4,   /* what do you know of op `sequence`? */
-    TUTTI_PACKET_REPORT = 5,  /* the answer: `extra` = last op posted, data: words */
+    TUTTI_PACKET_REPORT = 5,  /* the answer: `tag` = a standing (engine/inquiry.c), data: words */
     TUTTI_PACKET_SEND = 6,    /* data: a tensor for a Recv; `extra` = the send's id, `tag`,
                                  `step` = bytes that follow in a META */
     TUTTI_PACKET_TAKEN = 7,   /* the tensor of send `extra` was taken */
@@ -29,7 +29,7 @@ typedef enum tutti_packet_kind {
     TUTTI_PACKET_RETRACT = 9, /* send `extra` is over: data: an error */
     TUTTI_PACKET_META = 10,   /* data: bytes that go with the tensor of send `extra` */
     TUTTI_PACKET_LEAVE = 11,  /* the sender begins no op behind `sequence`; data: an error */
-    TUTTI_PACKET_RESET = 12,  /* the way between us was torn, `extra` times by now: tear yours */
+    TUTTI_PACKET_RESET = 12,  /* our connection was torn down `extra` times: do so, too */
 } tutti_packet_kind;
 
 typedef struct tutti_packet {

@@ -1,3 +1,8 @@
+/*
+ * Pieces as rows of bytes. Pure, any thread. Specs were checked, so products cannot overflow. A cut
+ * and a join are the same picture seen from the part and from the whole: row i of rank r stands `r
+ * * row` behind row i of rank 0.
+ */
 #include "coll/packet/strided.h"
 
 #include "tensor/spec.h"

@@ -1,3 +1,9 @@
+/*
+ * Which kernel reduces: the table of the best level that this processor has. Any thread; nothing is
+ * allocated. The numeric rules are in reduce.h, their arithmetic in reduce_kernels.inc; all levels
+ * give the same bits, so the choice of a level cannot be seen in a result, also between ranks on
+ * different processors.
+ */
 #include "coll/reduce/reduce.h"
 
 #include <assert.h>
@@ -11,6 +17,8 @@
 #include <cpuid.h>
 #endif
 
+/* F16C is asked for by cpuid: not all supported compilers know it in __builtin_cpu_supports. The
+ * AVX state was checked with avx2. */
 #if defined(__x86_64__)
 static bool
 has_f16c(void)
@@ -48,7 +56,11 @@ tutti_reduce_levels(const tutti_reduce_level *ret_levels[TUTTI_REDUCE_LEVELS_MAX
     return count;
 }
 
-/* Asked once: the question costs microseconds on a virtual machine, the answer never changes. */
+/*
+ * Asked once: the question costs microseconds on a virtual machine, and the answer never changes.
+ * Relaxed is enough: the tables are constants, and two threads that ask at once write the same
+ * pointer.
+ */
 static const tutti_reduce_level *
 best_level(void)
 {
@@ -71,6 +83,8 @@ is_in_table(tutti_reduce reduce, tutti_dtype dtype)
            reduce < TUTTI_REDUCE_OPS && tutti_reduce_base.kernels[dtype][reduce] != NULL;
 }
 
+/* SUM is defined on every dtype that has arithmetic at all, so it tells "no such dtype" from "not
+ * this op". */
 tutti_code
 tutti_reduce_check(tutti_reduce reduce, tutti_dtype dtype, tutti_error *err)
 {
@@ -91,6 +105,8 @@ tutti_reduce_check(tutti_reduce reduce, tutti_dtype dtype, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* Complex numbers are reduced as twice as many parts: only ops that act on each part alone are in
+ * the table. */
 static bool
 is_complex(tutti_dtype dtype)
 {
@@ -124,6 +140,7 @@ tutti_reduce_run_far(tutti_reduce reduce, tutti_dtype dtype, const void *const *
                                   .far = true});
 }
 
+/* An AVG kernel over one input that divides by `parts` instead of the number of inputs. */
 void
 tutti_reduce_divide(tutti_dtype dtype, size_t parts, size_t count, void *data)
 {

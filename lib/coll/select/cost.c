@@ -1,4 +1,8 @@
-/* The formulas of docs/algorithms.md. */
+/*
+ * The formulas of docs/algorithms.md, in the alpha-beta-gamma model (Hockney 1994; Thakur,
+ * Rabenseifner, Gropp 2005). They are for `tutti explain` and for docs; nothing chooses by them.
+ * Pure, any thread.
+ */
 #include "coll/select/select.h"
 
 void
@@ -46,7 +50,11 @@ terms_of(const tutti_selection_query *query)
     return self;
 }
 
-/* Chunks in a pipe of `stages`, each of which takes `per_byte` of a chunk. */
+/*
+ * Chunks in a pipe of `stages`, each of which takes `per_byte` of a chunk: the first chunk goes
+ * through all stages, and one chunk more comes out in each step behind it. Chunks are cut as
+ * lib/coll/host/run.c does.
+ */
 static double
 pipe_ns(const tutti_selection_model *model, double bytes, double stages, double per_byte)
 {

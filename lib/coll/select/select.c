@@ -1,3 +1,16 @@
+/*
+ * Which algorithm an op takes: what each can do, the rules, and the selection of an engine that may
+ * change while ops run.
+ *
+ * Pure, any thread, but the selector: its lock guards the list and `now`. A selection that was put
+ * is never changed or freed before tutti_selector_free, so an op may go on with the pointer that it
+ * voted with, without a lock and without counting.
+ *
+ * All ranks of an op must come to the same algorithm from the same query. So nothing here may look
+ * at anything that one rank alone knows: no measurement, no free memory. What differs between
+ * ranks, the selection itself, is compared by its hash in the agreement (lib/coll/host/pick.c); if
+ * it differs, tutti_selection_base decides.
+ */
 #include "coll/select/select.h"
 
 #include <pthread.h>
@@ -46,7 +59,7 @@ tutti_selection_class_name(tutti_selection_class class_)
 
 #define BIT(algorithm) (1U << TUTTI_ALGORITHM_##algorithm)
 
-/* What there is for an op. */
+/* The algorithms of an op, as bits. */
 static uint32_t
 all_of(tutti_coll_kind kind)
 {
@@ -88,6 +101,11 @@ tutti_algorithm_does(tutti_algorithm algorithm, tutti_coll_kind kind)
 
 /* ------------------------------------------------------------------------------ order */
 
+/*
+ * MIN, MAX and bits give the same bits in any order, also of floats; integers wrap, which is
+ * associative. FP16 and BF16 are computed with in FP32 and rounded once, so all inputs must be
+ * there at once (docs/decisions/0006-reduction.md).
+ */
 tutti_selection_class
 tutti_selection_class_of(tutti_coll_kind kind, tutti_reduce reduce, tutti_dtype dtype)
 {
@@ -112,7 +130,8 @@ tutti_selection_class_of(tutti_coll_kind kind, tutti_reduce reduce, tutti_dtype 
     }
 }
 
-/* All inputs are there when it reduces, if it does. */
+/* Does it have all inputs of an element at once when it reduces, if it does? Then order and
+ * rounding are those of one machine. */
 static bool
 sees_all(tutti_algorithm algorithm, tutti_coll_kind kind)
 {
@@ -139,6 +158,7 @@ is_power_of_two(uint32_t number)
     return (number & (number - 1)) == 0;
 }
 
+/* These two pair ranks by single bits of their numbers and do not fold others in. */
 static bool
 needs_power_of_two(tutti_algorithm algorithm, tutti_coll_kind kind)
 {
@@ -166,6 +186,8 @@ copies_more(tutti_algorithm algorithm, const tutti_selection_query *query)
     }
 }
 
+/* The checks are in the order in which a user wants to hear of them. Each is a function of the
+ * query alone. */
 static const char *
 why_not(tutti_algorithm algorithm, const tutti_selection_query *query)
 {
@@ -212,6 +234,8 @@ tutti_algorithm_fits(tutti_algorithm algorithm, const tutti_selection_query *que
 
 /* ------------------------------------------------------------------------------ the selection */
 
+/* Needs no table, so it is also what ranks with different tables agree on. It must therefore not
+ * change between versions that may meet in a job. */
 tutti_algorithm
 tutti_selection_base(const tutti_selection_query *query)
 {
@@ -240,7 +264,11 @@ is_in(const tutti_selection_range *range, uint64_t number)
     return number >= range->from && number <= range->to;
 }
 
-/* With splits and lists each rank has bytes of its own: no rule may ask for them. */
+/*
+ * With splits and lists each rank has bytes of its own, so a rule that asks for bytes would hold on
+ * some ranks only: then no rule holds. A rule for any class is never a way to a reordered float
+ * sum: that must be named (class float, or forced).
+ */
 static bool
 is_rule_holding(const tutti_selection_rule *rule, const tutti_selection_query *query)
 {
@@ -254,6 +282,8 @@ is_rule_holding(const tutti_selection_rule *rule, const tutti_selection_query *q
            tutti_algorithm_fits(rule->algorithm, query, NULL);
 }
 
+/* A forced algorithm that does not fit this op is passed over, not refused: it fits or not on all
+ * ranks alike. */
 tutti_algorithm
 tutti_selection_pick(const tutti_selection *selection, const tutti_selection_query *query,
                      tutti_selection_why *ret_why, size_t *ret_rule)
@@ -496,6 +526,8 @@ find_kept(const tutti_selector *self, const tutti_selection *selection)
     return NULL;
 }
 
+/* The copy is made before the lock is taken. Nothing is freed before the end, so the number of
+ * changes is bounded; without that, a client that tunes for ever would fill our memory. */
 tutti_code
 tutti_selector_put(tutti_selector *self, const tutti_selection *selection, bool own_rules,
                    tutti_error *err)

@@ -62,7 +62,7 @@ tutti_selection_class tutti_selection_class_of(tutti_coll_kind kind, tutti_reduc
 /* Does it keep the order of the ranks, or does order not matter to it? */
 bool tutti_algorithm_keeps_order(tutti_algorithm algorithm, tutti_coll_kind kind);
 
-/* What is asked: alike on all ranks. */
+/* The op that an algorithm is wanted for: alike on all ranks. */
 typedef struct tutti_selection_query {
     tutti_coll_kind kind;
     tutti_selection_class class_;
@@ -111,7 +111,7 @@ typedef struct tutti_selection {
 /* The shipped rules. Static. */
 const tutti_selection_rule *tutti_selection_default(size_t *ret_count);
 
-/* What is used without any. [out] */
+/* The shipped rules, and nothing forced. [out] */
 void tutti_selection_init(tutti_selection *ret_selection);
 
 /*

@@ -6,6 +6,8 @@
  * that is op, class (or any), bytes, ranks, ranks per host, algorithm; a range is "8K", "1..8K",
  * "..8K", "8K.." or "*", both ends inside. The word "shipped" alone stands for the shipped rules.
  */
+/* Tables are given by a user, and written by `tutti tune`: each word is checked, and the first
+ * error names its line. Numbers that would overflow are refused. Pure, any thread. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -46,6 +48,11 @@ mix_range(uint64_t hash, const tutti_selection_range *range)
     return mix_hash(mix_hash(hash, range->from), range->to);
 }
 
+/*
+ * The hash covers all by which two selections could choose differently, and LANGUAGE, the meaning
+ * of rules in this version. Ranges are hashed as numbers, so two ways to write one table have one
+ * hash.
+ */
 void
 tutti_selection_seal(tutti_selection *selection)
 {
@@ -114,7 +121,7 @@ tutti_selection_write_rule(const tutti_selection_rule *rule, tutti_text *text)
 
 /* ------------------------------------------------------------------------------ reading */
 
-/* A whole number with a unit of K, M or G, or none. */
+/* A whole number with a unit of K, M or G, or none. The bound keeps number * unit below 2^64. */
 static bool
 read_rule_number(word text, uint64_t *ret)
 {
@@ -139,6 +146,8 @@ read_rule_number(word text, uint64_t *ret)
     return i > 0 && i == text.size && unit > 0;
 }
 
+/* "from..to" with either side left out; a single number is both. from > to is refused: such a rule
+ * would never hold, which is a mistake. */
 static bool
 read_range(word text, tutti_selection_range *ret)
 {

@@ -1,3 +1,8 @@
+/*
+ * Ops of groups of one rank: a copy, or a reduction of one input. docs/backend.md explains this
+ * file step by step. Engine's thread; the state is op->backend_state, freed by finish; there are no
+ * messages, and advance cannot fail.
+ */
 #include "coll/self/self.h"
 
 #include <stdlib.h>

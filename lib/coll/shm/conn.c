@@ -1,3 +1,15 @@
+/*
+ * Outgoing: one connection to each peer, by its ring or by the inner transport. Engine's
+ * thread.
+ *
+ * States: MEETING, then SAME_HOST or REMOTE, for ever. `broken` is added when the peer is dead.
+ * Messages wait in `queue` while the link is MEETING or the ring is full; they leave in order.
+ *
+ * A message with a rndv moves from `queue` to `lent` when its record is in the ring, and ends when
+ * the peer gives it back, or when the peer is dead (its socket has ended: no thread of it runs any
+ * more). disconnect does not end what is in `lent`: a peer that is stopped may go on writing when
+ * it wakes up. Then the link lives on without an owner and is freed with its last region.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +42,7 @@ end_all(tutti_list_node *list, bool ok)
  * transport
  */
 
-/* The inner way, made when it is not there. */
+/* The inner transport's connection, made when it is first needed. */
 static tutti_code
 have_inner(tutti_transport_conn *link, tutti_error *err)
 {
@@ -63,7 +75,10 @@ send_inner(tutti_transport_conn *link, const void *header, size_t header_size, c
     return link->transport->inner->ops->send(link->inner, header, header_size, data, size, ticket);
 }
 
-/* It had to wait; its ticket is out. */
+/*
+ * A message that waited while the peers met, and they are not of one host: the inner transport
+ * takes it, with its ticket. A region cannot go that way: it fails, and the op falls back or fails.
+ */
 static void
 send_waiting(tutti_transport_conn *link, shm_out *out)
 {
@@ -93,6 +108,11 @@ tutti_shm_set_remote(tutti_transport_conn *link)
 
 /* ------------------------------------------------------------------------------ by the ring */
 
+/*
+ * False: not now, or the link has broken. The number of rndvs in the peer's hands is bounded so
+ * that its returns always have room in the ring. When there is no room, the peer is woken even if
+ * it is idle: only it can make some.
+ */
 static bool
 put_shm_conn(tutti_transport_conn *link, shm_out *out)
 {
@@ -137,6 +157,11 @@ keep_shm_conn(tutti_transport_conn *link, const shm_out *model, tutti_list_node 
     return TUTTI_TRANSPORT_LATER;
 }
 
+/*
+ * EAGER data is in the ring when this returns, so its memory is free at once (DONE). What the peer
+ * will read in place must be in `lent` before its record is in the ring: it may come back before
+ * put returns. Behind a message that waits, all wait, so a link keeps its order.
+ */
 static tutti_transport_result
 submit_shm_conn(tutti_transport_conn *link, shm_out *model)
 {
@@ -197,6 +222,8 @@ tutti_shm_set_same_host(tutti_transport_conn *link)
 
 /* ------------------------------------------------------------------------------ what comes back */
 
+/* An id that is not in `lent` is ignored: the peer can only end what it has. unfinished is for
+ * regions: of a rendezvous message it means nothing. */
 static void
 take_back(tutti_transport_conn *link, const shm_record *record)
 {
@@ -233,7 +260,11 @@ take_backs(tutti_transport_conn *link)
     return did;
 }
 
-/* The peer is dead: what it said before counts, what it holds is free. */
+/*
+ * The peer is dead: what it said before counts, what it holds is free. Its packets are read first,
+ * so an abort that it sent has better words than the broken connection. tickets come back with
+ * false, then on_broken, which may disconnect and free the link; so it is the last thing here.
+ */
 void
 tutti_shm_hang_up(tutti_transport_conn *link)
 {
@@ -259,6 +290,11 @@ tutti_shm_hang_up(tutti_transport_conn *link)
     }
 }
 
+/*
+ * A ring that makes no sense is as good as a dead peer, with one difference: the process still
+ * runs, and may write into regions that are taken back here. A member can do that anyway
+ * (docs/decisions/0012-shared-memory.md).
+ */
 unsigned
 tutti_shm_link_progress(tutti_transport_conn *link)
 {
@@ -301,6 +337,8 @@ tutti_shm_link_free(tutti_transport_conn *link)
     free(link);
 }
 
+/* The inner connection is made at once for a peer that is not of this host, so an address that
+ * cannot be reached is an error now; for one of this host only when it is needed. */
 tutti_code
 tutti_shm_link_open(tutti_transport *transport, tutti_bytes bytes, void *owner,
                     tutti_transport_conn **ret_link, tutti_error *err)
@@ -352,13 +390,15 @@ tutti_shm_disconnect(tutti_transport_conn *link)
     }
     end_all(&link->queue, false);
     if (link->lent_count ==
-        0) { /* else it waits for its exposed regions: see tutti_transport_ops.lend */
+        0) { /* else it waits for its exposed regions: see `expose` in transport.h */
         tutti_shm_link_free(link);
     }
 }
 
 /* ------------------------------------------------------------------------------ sending */
 
+/* Large data outside of the memory that peers have mapped goes by the inner transport, which copies
+ * it. */
 tutti_transport_result
 tutti_shm_send_packet(tutti_transport_conn *link, const void *header, size_t header_size,
                       const void *data, size_t size, tutti_transport_ticket *ticket)

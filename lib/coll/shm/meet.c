@@ -1,9 +1,25 @@
 /*
- * Meeting: who is called on says a number that it has just drawn; who connects says hello, with a
- * ring made for the purpose, the memory and its doorbell; the called one answers with its doorbell.
+ * Meeting: the called process says a number that it has just drawn; the process that connects says
+ * hello, with a ring made for the purpose, the memory and its doorbell; the called one answers with
+ * its doorbell.
+ *
+ * caller                         called
+ * connect                    ->  accept, same user?          source
+ *                            <-  challenge (random number)
+ * hello + fds (+ proof)      ->  secret, proof, member?
+ * same host                  <-  answer + fds
+ * remote                     <-  answer without magic, or the end
+ *
  * Both check that the other is of the same user, and the called one that the caller knows the
  * secret and is a member: its hello holds a proof (transport.h) over the number, so no hello is
- * good twice. Nothing here waits, but a hello of an epoch that we are about to hear of.
+ * good twice.
+ *
+ * Engine's thread; each step is an event of a socket that does not block, so a peer that stops in
+ * the middle holds up nobody. Sends wait in link->queue until the link is same host or remote. One
+ * kind of hello waits here: one of an epoch that we are about to hear of (TUTTI_TRANSPORT_AHEAD);
+ * transport_shm_rekey judges it again.
+ *
+ * Each pair of agents meets twice, once for each direction.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -26,7 +42,9 @@ typedef struct challenge {
     uint64_t nonce[2];
 } challenge;
 
-/* What the proof is about. */
+/* What the proof is about: all of the hello before the proof, so nothing of it can be changed by
+ * somebody in between, and the number, so it cannot be said again. The label keeps it apart from
+ * other things that are signed with the key. */
 typedef struct vow {
     char label[16];
     uint64_t nonce[2];
@@ -45,6 +63,8 @@ enum {
     FD_MEMORY
 };
 
+/* In one process (tests) both ends share one mapping, and the last one unmaps it; else each has its
+ * own. */
 void
 tutti_shm_segment_close(const transport_shm *self, shm_segment *segment)
 {
@@ -86,9 +106,9 @@ make_vow(const shm_hello *it, const uint64_t nonce[2])
     return words;
 }
 
-/* ------------------------------------------------------------------------------ who connects */
+/* -------------------------------------------------------------------- the process that connects */
 
-/* Rooms do not speak at this level, but here somebody should know, and nobody gets an error. */
+/* Nobody gets an error for this, and ops are slower by it, so it is said once at INFO. */
 static void
 log_remote(transport_shm *self, const char *why)
 {
@@ -109,6 +129,8 @@ on_link_event(shm_watch *watch)
     tutti_shm_hang_up(tutti_container_of(watch, tutti_transport_conn, watch));
 }
 
+/* The caller becomes same host only now: before the answer it does not know whether the other reads
+ * the ring, and how to wake it. */
 static void
 on_answer(shm_watch *watch)
 {
@@ -139,7 +161,7 @@ on_answer(shm_watch *watch)
     tutti_shm_set_remote(link);
 }
 
-/* True where nobody is kept out. */
+/* True also if the inner transport asks for no proof. */
 static bool
 sign_hello(tutti_transport_conn *link, const uint64_t nonce[2], shm_hello *it)
 {
@@ -151,6 +173,8 @@ sign_hello(tutti_transport_conn *link, const uint64_t nonce[2], shm_hello *it)
                                    (tutti_bytes){&words, sizeof(words)}, &it->proof);
 }
 
+/* The segment's descriptor is closed after it was sent: the mappings keep it. refs is 2 before the
+ * hello leaves, since in one process the other side may already drop its own. */
 static bool
 say_hello(tutti_transport_conn *link, const uint64_t nonce[2])
 {
@@ -240,7 +264,9 @@ on_source_event(shm_watch *watch)
     }
 }
 
-/* The descriptors are taken or closed. */
+/*
+ * The descriptors are taken or closed, whatever happens: a caller must not be able to use them up.
+ */
 static bool
 take_hello(shm_source *source)
 {
@@ -264,6 +290,8 @@ take_hello(shm_source *source)
     return source->segment != NULL && (source->memory != NULL || count <= FD_MEMORY);
 }
 
+/* The secret is compared before the proof, which costs more. A caller with too few descriptors is
+ * refused here, so take_hello may index them. */
 static tutti_transport_verdict
 check_hello(shm_source *source)
 {
@@ -291,6 +319,7 @@ turn_away(int fd)
     (void)tutti_local_send(fd, &said, sizeof(said), NULL, 0);
 }
 
+/* The answer is sent before `met` is set, and the caller puts nothing before it has the answer. */
 static void
 accept_hello(shm_source *source)
 {
@@ -348,6 +377,7 @@ say_challenge(shm_source *source)
     return tutti_local_send(source->watch.fd, &said, sizeof(said), NULL, 0);
 }
 
+/* Bounded, and of our own user, before any memory is given to it. */
 static void
 take_caller(transport_shm *self, int fd)
 {

@@ -1,7 +1,13 @@
 /*
- * Regions: memory of single tensors, beside the memory that both sides map when they meet. Who
- * exposes of one sends its descriptor over the socket, once, before the record that names it; so
- * who takes that record finds the note in the socket. What is gone is said likewise.
+ * Regions: memory of single tensors, beside the memory that both sides map when they meet. The
+ * process that exposes one sends its descriptor over the socket, once, before the record that names
+ * it; so the process that takes that record finds the note in the socket. That a region is gone is
+ * said likewise. Engine's thread on both sides.
+ *
+ * Two ways run side by side, the socket and the ring, and notes may be read before records that
+ * were put earlier. That is why a region is taken back from a peer only when nothing that may name
+ * it is out (make_room_region), and why a mapped region is counted: a rndv that points into it
+ * keeps it when its note of the end comes.
  */
 #include <errno.h>
 #include <poll.h>
@@ -22,7 +28,7 @@ typedef struct note {
     uint32_t reserved;
 } note;
 
-/* ------------------------------------------------------------------------------ who exposes */
+/* --------------------------------------------------------------------- the process that exposes */
 
 static bool
 find_mapped_region(const transport_shm *self, const void *data, uint64_t size,
@@ -48,7 +54,11 @@ is_in_arena(const transport_shm *self, const void *data)
     return self->options.inside || at < self->options.size;
 }
 
-/* A peer that reads nothing for that long is as good as dead: its link breaks. */
+/*
+ * A full socket means that the peer's engine does not run. Waiting stops all ops of this agent, so
+ * it is bounded: a peer that reads nothing for NOTE_PATIENCE_MS is as good as dead, and its link
+ * breaks.
+ */
 static bool
 send_note(tutti_transport_conn *link, const note *it, int fd)
 {
@@ -66,6 +76,7 @@ send_note(tutti_transport_conn *link, const note *it, int fd)
     return false;
 }
 
+/* The place is filled by the last one: the order of `told` means nothing. */
 static bool
 send_gone(tutti_transport_conn *link, uint32_t at)
 {
@@ -76,8 +87,9 @@ send_gone(tutti_transport_conn *link, uint32_t at)
 }
 
 /*
- * The peer has as many as it maps at once: one makes room, and comes anew when it is exposed again.
- * But notes overtake records: so not while the peer may have one before it that names a region.
+ * The peer maps SHM_REGIONS_MAX at once: one makes room, and is announced anew when it is exposed
+ * again. Only while the peer has no message of ours that may name it: nothing is in `lent` but
+ * `out` itself, whose other half is in region `keep`.
  */
 static bool
 make_room_region(tutti_transport_conn *link, const shm_out *out, uint32_t keep)
@@ -116,7 +128,8 @@ send_region(tutti_transport_conn *link, const shm_out *out,
     return true;
 }
 
-/* As the peer finds it: in our memory, or in a region it is told of. */
+/* As the peer finds it: an offset in our common memory, or in a region it is told of. A false
+ * result with the link whole means "not now": the message waits in the queue. */
 static bool
 place_region(tutti_transport_conn *link, const shm_out *out, tutti_bytes data, uint64_t *ret_at,
              uint32_t *ret_region, uint32_t keep)
@@ -152,6 +165,8 @@ tutti_shm_place(tutti_transport_conn *link, const shm_out *out, shm_record *reco
                         record->input_region);
 }
 
+/* A region's number is never used again, so memory that is mapped anew at the same address is told
+ * from the old one by its id. */
 static void
 forget_of(tutti_transport_conn *link)
 {
@@ -168,6 +183,8 @@ forget_of(tutti_transport_conn *link)
     }
 }
 
+/* Without this, peers would keep freed tensors mapped, and their pages allocated. A counter says
+ * cheaply that nothing has gone. */
 void
 tutti_shm_forget_gone(transport_shm *self)
 {
@@ -188,7 +205,7 @@ tutti_shm_forget_gone(transport_shm *self)
     }
 }
 
-/* ------------------------------------------------------------------------------ who maps */
+/* ------------------------------------------------------------------------ the process that maps */
 
 void
 tutti_shm_region_drop(shm_region *region)
@@ -227,6 +244,8 @@ take_gone(shm_source *source, uint32_t id)
     }
 }
 
+/* The peer's number of regions is bounded here too: its promise to tell at most SHM_REGIONS_MAX is
+ * not trusted. tutti_local_map refuses descriptors that are not sealed. */
 static bool
 take_new(shm_source *source, const note *it, int fd)
 {
@@ -284,6 +303,8 @@ tutti_shm_hear_notes(shm_source *source)
     return got == 0;
 }
 
+/* The note was sent before the record that names the region, but perhaps not read yet: the record
+ * came by the ring, faster. */
 shm_region *
 tutti_shm_region_get(shm_source *source, uint32_t id)
 {

@@ -34,13 +34,17 @@ typedef struct shm_record {
 
 /* Shared. Zeroed memory is an empty one. */
 typedef struct shm_ring {
-    _Alignas(64) _Atomic uint64_t tail; /* bytes ever put; written by who puts */
-    _Alignas(64) _Atomic uint64_t head; /* bytes ever taken; written by who takes */
-    _Atomic uint32_t blocked;           /* who puts waits for room: ring its doorbell */
+    _Alignas(64) _Atomic uint64_t tail; /* bytes ever put; written by the producer */
+    _Alignas(64) _Atomic uint64_t head; /* bytes ever taken; written by the consumer */
+    _Atomic uint32_t blocked;           /* the producer waits for room: ring its doorbell */
     _Alignas(64) unsigned char bytes[SHM_RING_BYTES];
 } shm_ring;
 
-/* One end of it; ours alone. */
+/*
+ * One end of it, in our own memory: the other process cannot change it. Of the end that puts, `at`
+ * is what tail was set to, and seen <= at <= seen + SHM_RING_BYTES; of the end that takes, `at` is
+ * what head was set to, and at <= seen <= at + SHM_RING_BYTES. `broken` is for ever.
+ */
 typedef struct shm_end {
     shm_ring *ring;
     uint64_t at;   /* how far we are */
@@ -53,7 +57,7 @@ typedef struct shm_end {
  * Put a record, its header and its data; fills record->bytes. A later look of the taker at an empty
  * ring, or of ours at its being asleep, sees the other's: both are sequentially consistent.
  *
- * Returns false: no room now; who takes will find that we wait (tutti_shm_unblocks).
+ * Returns false: no room now; the consumer will find that we wait (tutti_shm_unblocks).
  */
 bool tutti_shm_put(shm_end *end, shm_record *record, const void *header, const void *data);
 
@@ -67,11 +71,12 @@ bool tutti_shm_peek(shm_end *end, shm_record *ret_record, const unsigned char **
 /* Done with it. */
 void tutti_shm_took(shm_end *end, const shm_record *record);
 
-/* Who puts waits for room, and does not know yet that there is some. Asked once. */
+/* Of the consumer: does the producer wait for room, and has not been told yet that there is some?
+ * True once for each wait: ring its doorbell. */
 bool tutti_shm_unblocks(shm_end *end);
 
-/* Who puts waited for room: does who takes know it, and there is some? As strong as tutti_shm_put
- * is. */
+/* Of the producer, which waited for room: has the consumer seen that, and made some? As strong as
+ * tutti_shm_put is. */
 bool tutti_shm_was_unblocked(const shm_end *end);
 
 /* Is there nothing to take? As strong as tutti_shm_put is. */

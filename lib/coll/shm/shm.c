@@ -1,3 +1,15 @@
+/*
+ * The transport of one host: its loop, its sleep, its opening and closing, its address. Engine's
+ * thread, except open and close; the peers' processes touch the page, the rings and the doorbell.
+ *
+ * Two things wake it. Sockets (callers, notes, deaths) are in self->poller beside the inner
+ * transport's descriptor and the doorbell. Rings have no descriptor: the peer that puts rings the
+ * doorbell if the page says that we sleep. While the engine is awake, progress looks at all rings,
+ * at sockets only each EVENTS_EVERY turns, and at an inner transport without links each INNER_EVERY
+ * turns, since these cost a system call.
+ *
+ * If something is missing at the open, the transport is off, and all goes by the inner one.
+ */
 #include <assert.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -48,6 +60,15 @@ tutti_shm_unwatch(transport_shm *self, shm_watch *watch)
     }
 }
 
+/*
+ * Called after something was put into a ring of that process. The load is seq_cst behind the
+ * seq_cst write of tail: either the sleeper's look at the ring finds what was put, or this finds it
+ * asleep (docs/decisions/0012-shared-memory.md, 2). The exchange lets one of many producers write
+ * to the eventfd.
+ *
+ * A patient message does not wake an idle engine: it is of use only when an op is posted there, and
+ * the poster looks.
+ */
 void
 tutti_shm_ring_doorbell(const shm_doorbell *doorbell, bool patient)
 {
@@ -65,6 +86,8 @@ tutti_shm_ring_doorbell(const shm_doorbell *doorbell, bool patient)
     }
 }
 
+/* The difference is computed on integers: `data` may be anywhere, and a pointer difference outside
+ * of one object is undefined. A data pointer below base gives a huge `at`. */
 bool
 tutti_shm_holds(tutti_transport *transport, const void *data, uint64_t size)
 {
@@ -84,7 +107,8 @@ is_same_host(const tutti_transport_conn *link)
     return link->state == SHM_SAME_HOST && !link->broken;
 }
 
-/* FNV-1a (Fowler, Noll, Vo 1991) of its id. */
+/* FNV-1a (Fowler, Noll, Vo 1991) of its id: compared among the ranks of a group, where a collision
+ * would only make an algorithm a poor choice. */
 static uint64_t
 host_number(const tutti_transport *transport)
 {
@@ -112,6 +136,8 @@ can_map_peer(tutti_transport *transport, tutti_bytes bytes)
 /* ------------------------------------------------------------------------------ the inner
  * transport */
 
+/* The rndv of the inner transport is wrapped, so that the engine's later calls, which come to this
+ * transport, can be passed on. */
 static void
 on_inner_packet(void *arg, const void *header, size_t header_size, const void *data, size_t size,
                 tutti_transport_rndv *inner)
@@ -168,6 +194,11 @@ look_at_sockets(transport_shm *self)
     return did;
 }
 
+/*
+ * tutti_list_each allows the current entry to be freed: a link or a source may end in its own
+ * progress. No handler frees another source: tutti_shm_source_gone is called from socket events,
+ * revoke and rekey alone.
+ */
 static unsigned
 progress_rings(transport_shm *self)
 {
@@ -211,8 +242,8 @@ transport_shm_descriptor(tutti_transport *transport)
     return self->on ? self->poller : self->inner->ops->descriptor(self->inner);
 }
 
-/* Nothing came back, and who waits for room still does: room that was made while we did not sleep
- * yet rang no doorbell. */
+/* Nothing came back, and a producer that waits for room still has none: room that was made while we
+ * did not sleep yet rang no doorbell. This is the look that the model found missing. */
 static bool
 is_quiet(const tutti_transport_conn *link)
 {
@@ -240,6 +271,13 @@ are_empty(const transport_shm *self)
     return tutti_list_empty(&self->pulls);
 }
 
+/*
+ * First the sockets: an event that is there already would end the sleep at once. Then say that we
+ * sleep, and only then look at the rings: a peer that puts between the two finds the flag. The
+ * fault points are where a peer could come between.
+ *
+ * Awake again is relaxed: a peer that reads the old value rings once too often.
+ */
 static bool
 transport_shm_arm(tutti_transport *transport, bool idle)
 {
@@ -286,6 +324,7 @@ transport_shm_address(tutti_transport *transport)
 
 /* ------------------------------------------------------------------------------ members */
 
+/* The inner transport first: it checks the proofs of callers that were ahead of us. */
 static void
 transport_shm_rekey(tutti_transport *transport, const tutti_transport_key *key)
 {
@@ -395,6 +434,7 @@ close_ways(transport_shm *self)
     }
 }
 
+/* In one process (tests) the page is not unmapped: a peer's thread may still look at it. */
 static void
 close_own(transport_shm *self)
 {
@@ -408,6 +448,8 @@ close_own(transport_shm *self)
     self->page = NULL;
 }
 
+/* Ways first: their tickets come back, and the inner connections are its own. The inner transport
+ * next; the poller, which has its descriptor, last. */
 void
 tutti_shm_close(tutti_transport *transport)
 {
@@ -422,6 +464,7 @@ tutti_shm_close(tutti_transport *transport)
 
 /* ------------------------------------------------------------------------------ opening */
 
+/* Only wakes: progress looks at all rings anyway. */
 static void
 on_doorbell(shm_watch *watch)
 {
@@ -592,6 +635,8 @@ tutti_shm_fault_init(void)
     atomic_store_explicit(&one_in, number > 1000000 ? 0 : (unsigned)number, memory_order_relaxed);
 }
 
+/* xorshift32 (Marsaglia 2003): no state is shared between threads, and a fault needs no good random
+ * numbers. */
 static uint32_t
 draw_fault(void)
 {

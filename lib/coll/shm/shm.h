@@ -10,10 +10,10 @@
  * one of the two) the inner transport does all; data that lies outside the shared memory goes by
  * the inner transport too.
  *
- * Who may come in: processes of the same user (SO_PEERCRED) that know the secret of our address,
+ * These may come in: processes of the same user (SO_PEERCRED) that know the secret of our address,
  * which is drawn at the opening and told to the members of the job alone, and that prove to the
  * inner transport, if that asks for it (transport.h), that they are members now. They can write
- * into the memory, and are trusted with no more than that. Who is revoked is hung up.
+ * into the memory, and are trusted with no more than that. A revoked one is hung up.
  *
  * A peer's death shows on its socket, at once.
  */
@@ -35,7 +35,7 @@ typedef struct tutti_transport_shm_region {
 typedef struct tutti_transport_shm_options {
     tutti_transport *inner; /* moved, also on failure */
     bool off;               /* all goes by the inner transport */
-    const char *host_id;    /* who has the same one may share memory; copied */
+    const char *host_id;    /* agents with the same one may share memory; copied */
     int memory;             /* descriptor of the memory that can be exposed; borrowed; -1 = none */
     void *base;             /* where it is mapped here */
     uint64_t size;

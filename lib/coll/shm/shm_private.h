@@ -1,4 +1,10 @@
-/* Private to lib/coll/shm: what the transport is made of, and which file does what. */
+/*
+ * Private to lib/coll/shm: what the transport is made of, and which file does what.
+ *
+ * All functions run on the engine's thread. Shared with other processes are shm_page, shm_segment
+ * and the tensors' memory; all else is ours. For each pair of agents there are two links: each side
+ * connects to the other, and has a source for the other's link.
+ */
 #ifndef TUTTI_COLL_SHM_SHM_PRIVATE_H
 #define TUTTI_COLL_SHM_SHM_PRIVATE_H
 
@@ -8,7 +14,7 @@
 
 #define SHM_REGION_MAX                                                                             \
     1000 /* rendezvous messages in one peer's hands; their returns always have room */
-#define SHM_SOURCES_MAX 4096      /* who may send to us at once */
+#define SHM_SOURCES_MAX 4096      /* processes that may send to us at once */
 #define SHM_REGIONS_MAX 256       /* of one peer, mapped at once */
 #define SHM_COPY_BYTES (1U << 20) /* of a pull, in one go */
 
@@ -44,11 +50,11 @@ typedef struct shm_doorbell {
     shm_page *page;
 } shm_doorbell;
 
-/* One per link, made by who connects. */
+/* One per link, made by the process that connects. */
 typedef struct shm_segment {
-    shm_ring out;          /* from who connected */
-    shm_ring back;         /* to who connected */
-    _Atomic uint32_t refs; /* of an `inside` transport: who unmaps it */
+    shm_ring out;          /* from the process that connected */
+    shm_ring back;         /* to the process that connected: returns */
+    _Atomic uint32_t refs; /* of an `inside` transport: the last one unmaps it */
 } shm_segment;
 
 typedef enum shm_state {
@@ -63,12 +69,16 @@ typedef struct shm_told {
     void *base;
 } shm_told;
 
-/* The way to a peer. */
+/*
+ * The connection to a peer. The moves: MEETING to SAME_HOST or REMOTE, once. `broken` only with
+ * SAME_HOST. segment, out, back and doorbell are good from SAME_HOST on. Freed by disconnect, or,
+ * if regions are still out, when the last of them is back or the peer is dead.
+ */
 struct tutti_transport_conn {
     transport_shm *transport;
     void *owner; /* NULL: disconnected, and only waits for exposed regions */
     shm_state state;
-    bool broken; /* near, and the peer is dead */
+    bool broken; /* the peer is dead */
     shm_watch watch;
     shm_segment *segment;
     shm_end out;
@@ -87,7 +97,8 @@ struct tutti_transport_conn {
     unsigned char inner_address[];
 };
 
-/* Something that leaves, or has left and is still read. */
+/* Something that leaves, or has left and is still read: in link->queue, or in link->lent. Owned by
+ * the link; ended once, with its ticket. The header and data are the caller's until then. */
 typedef struct shm_out {
     tutti_list_node link;
     tutti_transport_ticket *ticket;
@@ -95,12 +106,12 @@ typedef struct shm_out {
     uint16_t kind;
     const void *header;
     size_t header_size;
-    const void *data; /* EAGER and PARCEL */
+    const void *data; /* EAGER and RNDV */
     size_t size;
     tutti_transport_region rma;
 } shm_out;
 
-/* What who connects says, after we have drawn a number for it to answer with. */
+/* The message of the process that connects, after it has got our random number. */
 typedef struct shm_hello {
     uint64_t magic;
     uint64_t secret[2];
@@ -119,7 +130,11 @@ typedef struct shm_region {
     uint64_t size;
 } shm_region;
 
-/* The way from a peer. */
+/*
+ * The connection from a peer. `met`: the handshake is done, and the ring is read. A hello that is
+ * ahead of our epoch keeps its descriptors in fds. `gone`: off all lists, and freed when `parcels`
+ * is 0.
+ */
 typedef struct shm_source {
     transport_shm *transport;
     shm_watch watch;
@@ -137,11 +152,13 @@ typedef struct shm_source {
     size_t fd_count;
     tutti_list_node regions;
     uint32_t region_count;
-    uint32_t parcels; /* that point into all that */
+    uint32_t parcels; /* rndvs that point into its memory or its regions */
     bool met;
     bool gone;
 } shm_source;
 
+/* A rndv of the engine's: freed by fetch (at its end), drop or give_back. Keeps source and regions
+ * alive. */
 struct tutti_transport_rndv {
     shm_source *source;
     tutti_transport_rndv *inner; /* of the inner transport; then the rest says nothing */
@@ -201,13 +218,16 @@ tutti_code tutti_shm_address_make(transport_shm *self, const unsigned char name[
 bool tutti_shm_address_read(tutti_bytes bytes, shm_address *ret);
 
 /* meet.c: how two get to know each other */
+/* Begin the handshake; its end is tutti_shm_set_same_host or _set_remote, from progress. False: it
+ * could not begin, and the link is as it was. */
 bool tutti_shm_meet(tutti_transport_conn *link, const shm_address *address);
+/* A caller at the listener: on_event of it. */
 void tutti_shm_on_knock(shm_watch *listener);
 void tutti_shm_judge_again(shm_source *source); /* there is a new key; the source may be gone */
 void tutti_shm_segment_close(const transport_shm *self, shm_segment *segment); /* NULL is fine */
 void tutti_shm_doorbell_close(const transport_shm *self, shm_doorbell *doorbell);
 
-/* conn.c: the ways out */
+/* conn.c: outgoing connections */
 tutti_code tutti_shm_link_open(tutti_transport *transport, tutti_bytes address, void *owner,
                                tutti_transport_conn **ret_link, tutti_error *err);
 void tutti_shm_disconnect(tutti_transport_conn *link);
@@ -221,6 +241,7 @@ void
 tutti_shm_set_remote(tutti_transport_conn *link); /* all that waits goes by the inner transport */
 void tutti_shm_set_same_host(tutti_transport_conn *link); /* ... or by the ring */
 void tutti_shm_hang_up(tutti_transport_conn *link);       /* the peer is dead */
+/* What came back, and what can leave; how much. The link may be freed. */
 unsigned tutti_shm_link_progress(tutti_transport_conn *link);
 void tutti_shm_link_free(tutti_transport_conn *link); /* tickets come back */
 
@@ -237,7 +258,8 @@ shm_region *tutti_shm_region_get(shm_source *source, uint32_t id);
 void tutti_shm_region_drop(shm_region *region); /* NULL is fine */
 void tutti_shm_regions_close(shm_source *source);
 
-/* source.c: the ways in */
+/* source.c: incoming connections */
+/* Hand over packets of the ring; how many. The source stays, whatever the handlers do. */
 unsigned tutti_shm_source_progress(shm_source *source);
 void tutti_shm_source_gone(shm_source *source); /* freed with its last rndv */
 unsigned tutti_shm_pulls_progress(transport_shm *self);
@@ -252,10 +274,13 @@ void tutti_shm_give_back(tutti_transport *transport, tutti_transport_rndv *rndv,
 extern const tutti_transport_ops tutti_transport_shm_ops;
 extern const tutti_transport_events tutti_shm_inner_events;
 transport_shm *tutti_transport_shm_from(tutti_transport *transport);
+/* Have on_event called when the descriptor is readable. False: no room in the poller. */
 bool tutti_shm_watch(transport_shm *self, shm_watch *watch);
+/* ... no more; closes the descriptor. Harmless when there is none. */
 void tutti_shm_unwatch(transport_shm *self, shm_watch *watch);
 bool tutti_shm_holds(tutti_transport *transport, const void *data, uint64_t size);
-/* `patient`: it can wait until something runs there. */
+/* Wake the other process if it sleeps, after something was put into its ring. `patient`: not if no
+ * op runs there. */
 void tutti_shm_ring_doorbell(const shm_doorbell *doorbell, bool patient);
 
 #endif

@@ -1,3 +1,15 @@
+/*
+ * Incoming: rings of peers that connected to us, and the rendezvous messages and regions that
+ * came by them. Engine's thread.
+ *
+ * A source is freed when its peer is gone and the last rndv that points into its memory is given
+ * back (`parcels`): the engine may hold a rndv, and a backend may work in a region, while the peer
+ * dies. The mapping stays until then, so a dead peer's memory can still be read.
+ *
+ * What the peer says is checked before it is used: ring.c checks that records are whole,
+ * find_source that ranges lie in mapped memory. Mappings are of sealed memfds: the peer cannot cut
+ * the file under us.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +35,11 @@ free_source(shm_source *source)
     free(source);
 }
 
+/*
+ * The packets that the peer put before it died are handed over first: an abort may be among them.
+ * `gone` is set after that, since the handlers may give back a rndv of this source. With a revoke
+ * it is likewise.
+ */
 void
 tutti_shm_source_gone(shm_source *source)
 {
@@ -44,8 +61,8 @@ tutti_shm_source_gone(shm_source *source)
 
 /* ------------------------------------------------------------------------------ packets in */
 
-/* Where a range of the peer's memory is here, and the region it is in. False: it has no such bytes.
- */
+/* Where a range of the peer's memory is here, and the region it is in (counted). False: it has no
+ * such bytes. size <= room - at, not at + size <= room: the sum could overflow. */
 static bool
 find_source(shm_source *source, uint32_t id, uint64_t at, uint64_t size, void **ret,
             shm_region **region)
@@ -105,6 +122,8 @@ new_rndv(shm_source *source, const shm_record *record)
     return rndv;
 }
 
+/* The header is copied, since the engine reads it several times and the peer could change it
+ * between. Eager data is not: the engine bounds each read of it by its size. */
 static void
 hand_over_source(shm_source *source, const shm_record *record, const unsigned char *bytes)
 {
@@ -125,6 +144,11 @@ hand_over_source(shm_source *source, const shm_record *record, const unsigned ch
                             (size_t)(rndv == NULL ? record->data_size : record->input_size), rndv);
 }
 
+/*
+ * A bounded number of packets, so one busy peer does not keep the others waiting. tutti_shm_took
+ * comes after on_packet: the data is read in place until then. A record that makes no sense breaks
+ * the ring for ever; its sender's death or disconnect ends the source.
+ */
 unsigned
 tutti_shm_source_progress(shm_source *source)
 {
@@ -163,6 +187,11 @@ unwrap_source(tutti_transport_rndv *rndv)
     return inner;
 }
 
+/*
+ * The record of return has room always: a peer has at most SHM_REGION_MAX rndvs with us, and the
+ * ring of returns holds more than that. It is put after the last access to the memory, and its
+ * release order is what makes our writes into an exposed output visible to the owner.
+ */
 void
 tutti_shm_give_back(tutti_transport *transport, tutti_transport_rndv *rndv, bool done)
 {
@@ -183,6 +212,8 @@ tutti_shm_give_back(tutti_transport *transport, tutti_transport_rndv *rndv, bool
     }
 }
 
+/* To the sender of a rendezvous message a dropped one has left (transport.h), so it counts as done.
+ * A dropped region was not worked in: its owner must know. */
 void
 tutti_shm_drop(tutti_transport *transport, tutti_transport_rndv *rndv)
 {
@@ -219,6 +250,8 @@ copy_some(tutti_transport_rndv *rndv)
     return size == rest;
 }
 
+/* One copy, from the sender's memory to its place. A large one goes in steps of SHM_COPY_BYTES by
+ * progress, so that other ops have their turn. */
 tutti_transport_result
 tutti_shm_fetch(tutti_transport *transport, tutti_transport_rndv *rndv, void *dest, size_t size,
                 tutti_transport_ticket *ticket)
@@ -240,6 +273,8 @@ tutti_shm_fetch(tutti_transport *transport, tutti_transport_rndv *rndv, void *de
     return TUTTI_TRANSPORT_LATER;
 }
 
+/* One step of the first; then it goes to the end of the list, so pulls share the time. The rndv is
+ * freed before the ticket's callback, which may post the next pull. */
 unsigned
 tutti_shm_pulls_progress(transport_shm *self)
 {

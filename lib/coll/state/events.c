@@ -1,3 +1,8 @@
+/*
+ * Calls upwards: rooms below the ops (net, agree) report to them through the engine's table, so
+ * that no file below depends on one above. The table is set before the thread starts and never
+ * changes. Engine's thread.
+ */
 #include "coll/state/events.h"
 
 #include "coll/state/engine.h"

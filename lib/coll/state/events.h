@@ -24,14 +24,16 @@ typedef struct coll_events {
     void (*replay)(tutti_coll_engine *engine, tutti_list_node *where);
 } coll_events;
 
-/* What the op waited for is there: it goes on, and may be over when this returns. */
+/* What the op waited for is there: it goes on, and may be over and released when this returns. Not
+ * for an op that is held or ended. */
 void tutti_coll_op_run(tutti_coll_op *op);
 void tutti_coll_op_succeed(tutti_coll_op *op);
 
-/* `tell`: the other members must hear of it. */
+/* Only the first failure counts. `tell`: the other members must hear of it. `err` is copied. The op
+ * may be released when this returns, unless the caller holds it (op->held) or a message is out. */
 void tutti_coll_op_fail(tutti_coll_op *op, const tutti_error *err, bool tell);
 
-/* Nothing uses the op any more. */
+/* Nothing uses the op any more: it has ended, nothing is pending, and no frame holds it. */
 void tutti_coll_op_release(tutti_coll_op *op);
 
 /* A rank has told what its signature does not hold (announce.h). */
@@ -41,7 +43,8 @@ tutti_code tutti_coll_announce_recv(tutti_coll_op *op, uint32_t from, const void
 /* A member may be lost: the ops of the group look. */
 void tutti_coll_group_look(tutti_coll_group *group);
 
-/* Packets that waited (unexpected.h) take their way once more. */
+/* Packets that waited (unexpected.h) take their way once more. `where` is empty afterwards, unless
+ * routing has parked them in it again: pass a list of its own. */
 void tutti_coll_replay(tutti_coll_engine *engine, tutti_list_node *where);
 
 #endif

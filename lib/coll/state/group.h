@@ -1,4 +1,14 @@
-/* Private to lib/coll: what a group is made of. */
+/*
+ * Private to lib/coll: what a group is made of.
+ *
+ * fixed from the open on     engine, id, size, rank, ranks, name; any thread
+ * under the engine's lock    sequence, epoch, last: what posters count
+ * atomic                     refs; facts (relaxed: a number that orders nothing)
+ * engine's thread            all else
+ *
+ * A group is in engine->groups from run_open until it is dropped (closed). live_epoch follows
+ * epoch, and begun follows sequence, as the engine works through its inbox.
+ */
 #ifndef TUTTI_COLL_STATE_GROUP_H
 #define TUTTI_COLL_STATE_GROUP_H
 
@@ -34,8 +44,8 @@ struct tutti_coll_group {
     tutti_map_node node;
     unsigned char key[8];
     uint64_t live_epoch;
-    bool needs_resync; /* ranks may count apart: a return or a resync, and no op has succeeded since
-                        */
+    /* Ranks may count apart: after a return or a resync, until an op succeeds (abort.c). */
+    bool needs_resync;
     uint64_t resynced_by; /* the op whose success ended the last resync; 0 = none of this epoch */
     /* The last op that has succeeded here and failed elsewhere, by its time or its caller; 0 = none
      * of this epoch. What follows from it fails with that error. */
@@ -43,20 +53,28 @@ struct tutti_coll_group {
     tutti_error parted_err;
     uint64_t begun; /* the newest sequence of this epoch that an op or a refusal has had */
     tutti_coll_args begun_args;
-    tutti_map ops;              /* collectives by sequence */
-    tutti_map pending_aborts;   /* of sequences not begun */
+    tutti_map ops; /* collectives by sequence */
+    /* Ends of ops that were not called here yet, by sequence. */
+    tutti_map pending_aborts;
     tutti_list_node unexpected; /* packets for ops not begun, or of newer epochs */
     tutti_list_node sends;      /* SEND packets nobody has received */
     tutti_list_node metas;      /* META packets whose SEND nobody has received */
-    tutti_list_node receives;   /* Recv ops nobody has sent to: by their items */
+    /* Recv ops nobody has sent to: by their items. None of them fits a packet in `sends`. */
+    tutti_list_node receives;
     tutti_timer loss_timer;
     tutti_timer close_timer;
     uint32_t lost_rank; /* a member that is gone, of the job; NO_RANK = all there */
-    uint32_t leaver;    /* a member that begins no op behind `last_op`; NO_RANK = none */
+    /* A member that begins no op behind `last_op`; NO_RANK = none. Of several, the one with the
+     * lowest last_op. Ends with the epoch. */
+    uint32_t leaver;
     uint64_t last_op;
     char leave_reason[LEAVE_REASON_MAX];
-    atomic_uint refs; /* ops that point here, and the map */
-    bool closing;     /* deleted: it goes when nothing runs in it */
+    /* One for engine->groups, one for each op that is not released, one for each item under way.
+     * The last one frees the group, on whichever thread. */
+    atomic_uint refs;
+    /* Deleted by the coordinator, ops still run: it is dropped when none does. */
+    bool closing;
+    /* Dropped: in no map. Only references keep it; items that come now do nothing. */
     bool closed;
     void *backend_note;         /* backend.h */
     atomic_uint_fast64_t facts; /* any thread reads */

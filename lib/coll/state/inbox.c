@@ -1,4 +1,10 @@
-/* What other threads have the engine do, and how they wake it. */
+/*
+ * What other threads have the engine do, and how they wake it.
+ *
+ * `awake` and the inbox change under one lock. Of many posters only the one that finds `awake`
+ * false writes to the eventfd, so a burst of posts costs one system call. The thread clears `awake`
+ * under the same lock, when it has seen that the inbox is empty.
+ */
 #include "coll/state/inbox.h"
 
 #include <errno.h>
@@ -8,6 +14,8 @@
 #include "base/os/log.h"
 #include "coll/state/engine.h"
 
+/* A counter of an eventfd that is full would also wake; other errors leave the engine to its next
+ * timer, half a second at most. */
 void
 tutti_coll_engine_wake(tutti_coll_engine *engine)
 {
@@ -28,6 +36,7 @@ tutti_coll_engine_put(tutti_coll_engine *engine, tutti_coll_item *item)
     return asleep;
 }
 
+/* Outside of the lock: the woken thread would only wait for it. */
 void
 tutti_coll_engine_push(tutti_coll_engine *engine, tutti_coll_item *item)
 {

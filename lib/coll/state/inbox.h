@@ -1,4 +1,9 @@
-/* Private to lib/coll: what other threads have the engine do. */
+/*
+ * Private to lib/coll: what other threads have the engine do.
+ *
+ * Items run on the engine's thread in the order in which they were added, each once; `run` owns the
+ * item from then on. An item that is added after the thread has ended never runs.
+ */
 #ifndef TUTTI_COLL_STATE_INBOX_H
 #define TUTTI_COLL_STATE_INBOX_H
 

@@ -1,4 +1,10 @@
-/* Private to lib/coll: the phases of an op and the numbers of its rounds. */
+/*
+ * Private to lib/coll: the phases of an op and the numbers of its rounds.
+ *
+ * A packet is told from others of its op by sender and step, so the ranges of steps do not overlap:
+ * the agreement from 0 on, the confirmation from STEP_CONFIRM (31 rounds, for up to
+ * 2^31 ranks), then what is announced, then data. All ranks must be built with the same numbers.
+ */
 #ifndef TUTTI_COLL_STATE_OP_H
 #define TUTTI_COLL_STATE_OP_H
 
@@ -9,6 +15,12 @@
 #define STEP_DATA 64         /* data rounds are numbered from here */
 #define STEP_PART (1u << 20) /* ... in every part of a coalesced op */
 
+/*
+ * A collective goes NEW, BEHIND (barriers), AGREE, ANNOUNCE (if something has to be told), CONFIRM
+ * (after ANNOUNCE, or if a receiver learnt its shape), START, DATA; then DATA and START in turn for
+ * each further tensor of a coalesced op. A send or receive goes NEW, P2P. No other moves. The phase
+ * of an op that fails stays: release calls finish if it is DATA.
+ */
 enum phase {
     PHASE_NEW,      /* not begun */
     PHASE_BEHIND,   /* a barrier behind earlier ops of its group */

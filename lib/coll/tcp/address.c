@@ -1,4 +1,10 @@
-/* Where a process can be reached, and which of its addresses is the likeliest to reach it by. */
+/*
+ * Where a process can be reached, and which of its addresses is the likeliest to reach it by. Pure
+ * functions, but tutti_tcp_find_own, which asks the kernel for the interfaces once.
+ *
+ * Addresses come from other agents through the coordinator: tutti_tcp_address_read checks each
+ * length and accepts nothing behind the end.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -113,6 +119,8 @@ is_named(const char *devices, const char *name)
     return false;
 }
 
+/* Link-local IPv6 addresses are left out: without the interface's number, which differs on each
+ * host, they mean nothing. */
 static bool
 is_usable(const struct ifaddrs *it)
 {
@@ -339,6 +347,8 @@ tutti_tcp_address_read(tutti_bytes bytes, tcp_address *ret_address)
     return left == 0;
 }
 
+/* An address that is also ours is tried late: it may be a bridge that each host has with the same
+ * number, and then a connection would reach ourselves. */
 static uint8_t
 get_tcp_address_rank(const tcp_target *target, const tcp_address *own)
 {

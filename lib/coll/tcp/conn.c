@@ -1,4 +1,15 @@
-/* The ways out: a connection that we make, to the first of a peer's addresses that answers. */
+/*
+ * Outgoing: a connection that this process makes, to the first of a peer's addresses that
+ * answers; and how it is left. Engine's thread.
+ *
+ * CONNECTING -> GREETING (hello is sent) -> OPEN (welcome has come) -> BROKEN. From CONNECTING and
+ * GREETING it goes back to CONNECTING with the next address; after the last one it is BROKEN.
+ * Packets wait in link->packets until it is OPEN.
+ *
+ * A BROKEN link keeps its sends until the engine, told by on_broken, disconnects it: so tickets
+ * come back at one place. A link that was OPEN when it is disconnected may live on in
+ * transport->leaving until the peer has all that was written.
+ */
 #include <errno.h>
 #include <linux/sockios.h>
 #include <stdio.h>
@@ -18,6 +29,8 @@
 #define LEAVE_NS (60 * TUTTI_NS_PER_S) /* for a peer to take what was sent before we left */
 #define AWAY_MAX 64                    /* reads, in a turn */
 
+/* Only noted: on_broken runs at the end of the turn (tell_broken), since this may be called inside
+ * of a send. */
 void
 tutti_tcp_link_break(tutti_transport_conn *link, const char *why)
 {
@@ -67,6 +80,8 @@ note_tcp_conn(tutti_transport_conn *link, const char *what)
     TUTTI_LOG("coll/tcp", DEBUG, "could not connect to %s", link->why);
 }
 
+/* Each address but the last has a limited time: one that a firewall swallows must not hold up the
+ * others. Sends wait meanwhile. */
 static void
 try_next(tutti_transport_conn *link)
 {
@@ -100,6 +115,8 @@ tutti_tcp_link_hurry(tutti_transport_conn *link, uint64_t now_ns)
 
 /* ------------------------------------------------------------------------------ how it is made */
 
+/* The socket has just been made, so its buffer takes the 40 bytes at once; a short write is as good
+ * as a failure. A process that answers gets more time for its welcome than a silent address. */
 static void
 on_connected(tutti_transport_conn *link)
 {
@@ -128,6 +145,11 @@ on_connected(tutti_transport_conn *link)
     }
 }
 
+/*
+ * Whichever process listens there, only the one of our address knows the token and says welcome. It
+ * hangs up on others, and this tries the next address: bridges of containers have the same number
+ * on each host.
+ */
 static void
 on_greeted(tutti_transport_conn *link)
 {
@@ -160,6 +182,8 @@ on_greeted(tutti_transport_conn *link)
     tutti_tcp_flush(link);
 }
 
+/* BROKEN in the poller: the link is leaving. tutti_tcp_heard may break the link, so the state is
+ * looked at again before the flush. */
 static void
 on_ready(tcp_watch *watch, uint32_t events)
 {
@@ -259,8 +283,9 @@ tutti_tcp_link_leave(tutti_transport_conn *link, uint64_t now_ns)
 }
 
 /*
- * A kernel throws away what it has to send when the peer says something to a socket that is closed,
- * credit say. So one that has something to send stays open until the peer has it all.
+ * If a peer says something (credit, say) to a socket that is closed, its answer is a reset, and our
+ * kernel throws away what it still had to send. So a socket with unsent bytes is shut down for
+ * writing and read until the peer has it all, for LEAVE_NS at most.
  */
 static void
 leave_tcp_conn(tutti_transport_conn *link)
@@ -277,6 +302,8 @@ leave_tcp_conn(tutti_transport_conn *link)
     free_dead_conn(link);
 }
 
+/* The link leaves all lists first; then its tickets come back: their callbacks may connect to the
+ * same peer anew. It is freed before the next turn, so events of this turn find it closed. */
 void
 tutti_tcp_disconnect(tutti_transport_conn *link)
 {

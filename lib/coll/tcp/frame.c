@@ -13,6 +13,8 @@ tutti_tcp_head_write(const tcp_head *head, unsigned char ret_bytes[TCP_HEAD_BYTE
     tutti_packet_put_u64(ret_bytes + 16, head->size);
 }
 
+/* What a frame of this kind can have. Each size is bounded here, before memory or a read depends on
+ * it: the bytes may come from a stranger. */
 static bool
 is_sound(const tcp_head *head)
 {

@@ -1,8 +1,9 @@
 /*
  * Private to coll/tcp: frames, as they stand in a connection. Little-endian.
  *
- * From who connected: HELLO and its token once, then PACKET, OFFER, PUSH and DATA. From who was
- * called: WELCOME once, then PULL, DROP and CREDIT. Anything else ends the connection.
+ * From the process that connected: HELLO and its token once, then PACKET, OFFER, PUSH and DATA.
+ * From the one that was called: WELCOME once, then FETCH, DROP and CREDIT. Anything else ends the
+ * connection.
  */
 #ifndef TUTTI_COLL_TCP_FRAME_H
 #define TUTTI_COLL_TCP_FRAME_H

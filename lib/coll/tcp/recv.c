@@ -1,13 +1,19 @@
 /*
- * What comes in on a way: whole frames from a buffer, data of tensors past it to where it belongs.
- * While data is expected we read no further than the next frame's end, so little is copied twice.
+ * What comes in on a connection: whole frames from a buffer, data of tensors past it to where it
+ * belongs. While data is expected, a read ends at the end of the next frame's head, so little is
+ * copied twice. Engine's thread.
+ *
+ * Bytes come from a stranger until the token is said, and from a peer with faults after that: each
+ * frame is checked by tutti_tcp_head_read before its sizes are used, and a frame that makes no
+ * sense ends the source. on_packet runs inside and may end any source, this one too: the loops look
+ * at watch.fd after each frame.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "coll/tcp/tcp_private.h"
 
-#define TURNS_MAX 16 /* reads: other ways have their turns too */
+#define TURNS_MAX 16 /* reads: other connections have their turns too */
 
 /* ------------------------------------------------------------------------------ data */
 
@@ -47,7 +53,8 @@ begin_body(tcp_source *source, tutti_transport_rndv *rndv, uint64_t size)
     source->body_left = size;
 }
 
-/* False: nobody asked for it. */
+/* False: nobody asked for it. The size is compared with what is missing, so a chunk cannot go past
+ * the end of its destination. */
 static bool
 hear_data(tcp_source *source, const tcp_head *head)
 {
@@ -67,7 +74,7 @@ hear_data(tcp_source *source, const tcp_head *head)
 
 /* ------------------------------------------------------------------------------ frames */
 
-/* In a time that says nothing of where they differ. */
+/* In constant time: a stranger must not learn how many bytes of its guess were right. */
 static bool
 is_token(const unsigned char *left, const unsigned char *right)
 {
@@ -101,7 +108,8 @@ hear_packet(tcp_source *source, const tcp_head *head, const unsigned char *rest)
     }
 }
 
-/* False: no memory, or more than we gave credit for. */
+/* False: no memory, or more than we gave credit for. The engine is told before the data is read: if
+ * the receive is posted, on_packet pulls it, and the bytes go where they belong. */
 static bool
 hear_offer(tcp_source *source, const tcp_head *head, const unsigned char *rest)
 {
@@ -200,7 +208,11 @@ hear_buffer(tcp_source *source)
 
 /* ------------------------------------------------------------------------------ reading */
 
-/* How much of the buffer to fill. */
+/*
+ * How much of the buffer to fill. With data expected, only to the end of the next frame: the DATA
+ * frame behind it is then read into its tensor. Otherwise all there is: fewer system calls for
+ * small packets.
+ */
 static size_t
 get_recv_capacity(const tcp_source *source)
 {
@@ -213,7 +225,8 @@ get_recv_capacity(const tcp_source *source)
     return frame_size(source->buffer, source->fill, &head) - source->fill;
 }
 
-/* Where to read to: the body, and the buffer behind it. False: no memory. */
+/* The rest of the body and, behind it, the buffer: one readv takes the end of a chunk and the next
+ * head. */
 static bool
 set_recv_target(tcp_source *source, struct iovec parts[2])
 {
@@ -240,7 +253,9 @@ take_received(tcp_source *source, size_t got, size_t wanted_body)
     hear_buffer(source);
 }
 
-/* False: that was all, for now or for ever. */
+/*
+ * False: the socket gave less than was asked for, so there is no more now; or the source has ended.
+ */
 static bool
 hear_some(tcp_source *source)
 {

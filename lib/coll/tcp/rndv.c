@@ -1,5 +1,14 @@
-/* Rendezvous messages: data that waits at its sender, or comes unasked, or has come before it was
- * asked for. */
+/*
+ * Rendezvous messages: data that waits at its sender, or comes unasked, or has come before it was
+ * asked for. Engine's thread.
+ *
+ * OFFERED   in source->offers or orphans; the engine holds it; pushed data comes to `unexpected`
+ * PULLED    in source->coming; dest and ticket are set
+ * DROPPED   in source->coming: pushed data that nobody wants comes all the same and is thrown away
+ *
+ * The engine's hold ends with fetch or drop. A rndv is freed when all has come, when it is dropped,
+ * or with an error when its source ends.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +31,8 @@ tutti_tcp_rndv_new(tcp_source *source, const tcp_head *head)
     return rndv;
 }
 
-/* What it took of the credit is free again; the peer hears of it when it is worth a word. */
+/* What it took of the credit is free again; the peer hears of it when half of the credit has
+ * gathered, not for each message. */
 static void
 give_credit(tcp_source *source, uint64_t size)
 {
@@ -60,6 +70,8 @@ tutti_tcp_rndv_end(tutti_transport_rndv *rndv, bool ok)
 
 /* ------------------------------------------------------------------------------ what comes */
 
+/* Memory for early data is taken only when bytes come and nobody has asked yet; the credit bounds
+ * it. What was dropped needs a place too: it must be read from the socket. */
 unsigned char *
 tutti_tcp_rndv_place(tutti_transport_rndv *rndv)
 {
@@ -91,6 +103,8 @@ expect_rndv(tutti_transport_rndv *rndv, tcp_rndv_state state)
     tutti_list_add(&rndv->source->coming, &rndv->link);
 }
 
+/* Pushed data is on its way already, so the rndv stays until it has come. For an offer the sender
+ * is told; its ticket comes back as done. */
 void
 tutti_tcp_drop(tutti_transport *transport, tutti_transport_rndv *rndv)
 {
@@ -115,6 +129,8 @@ take_early(tutti_transport_rndv *rndv)
     }
 }
 
+/* The three cases: all of it is here (pushed, and early); part of it is here, the rest comes; it
+ * waits at the sender and is asked for. What came early is copied once. */
 tutti_transport_result
 tutti_tcp_fetch(tutti_transport *transport, tutti_transport_rndv *rndv, void *dest, size_t size,
                 tutti_transport_ticket *ticket)

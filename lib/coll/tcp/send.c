@@ -1,6 +1,14 @@
 /*
- * What goes out on a way: packets as they come, data of tensors with them as long as the peer's
- * credit lasts, else when it is asked for, a chunk of each in turn.
+ * What goes out on a connection: packets as they come, data of tensors with them as long as the
+ * peer's credit lasts, otherwise when it is asked for, a chunk of each in turn. Engine's thread.
+ *
+ * small (up to TUTTI_TRANSPORT_EAGER_MAX)   PACKET: header and data; done when the kernel has it
+ * up to TCP_PUSH_MAX, credit is left        PUSH: header and data; done when the kernel has it
+ * larger, or no credit                      OFFER; the peer answers FETCH or DROP; DATA in chunks
+ *
+ * A tcp_send is in packets, offered or pulled, or is link->now, whose frame is half written:
+ * nothing may come between. Its ticket comes back once; until then header and data are the caller's
+ * memory, which the kernel reads in place.
  */
 #include <assert.h>
 #include <errno.h>
@@ -10,7 +18,7 @@
 
 #include "coll/tcp/tcp_private.h"
 
-#define FRAMES_MAX 8 /* in a turn: other ways have their turns too */
+#define FRAMES_MAX 8 /* in a turn: other connections have their turns too */
 
 /* ------------------------------------------------------------------------------ frames */
 
@@ -68,7 +76,8 @@ advance_packet(tcp_send *send, size_t size)
     return true;
 }
 
-/* True: all of its frame is with the kernel. False: later, or the way is broken. */
+/* True: all of its frame is with the kernel. False: the socket is full (EPOLLOUT tells when to go
+ * on), or the link is broken. MSG_NOSIGNAL: a peer's death is an error here, not a signal. */
 static bool
 write_frame(tutti_transport_conn *link, tcp_send *send)
 {
@@ -99,7 +108,8 @@ end_send(tcp_send *send, bool ok)
     ticket->on_done(ticket, ok);
 }
 
-/* The frame of `now` is written. */
+/* The frame of `now` is written. Of several tensors that were asked for, each has a chunk in turn:
+ * it goes to the end of `pulled`. An offer waits for its answer. */
 static void
 finish_frame(tutti_transport_conn *link)
 {
@@ -119,6 +129,7 @@ finish_frame(tutti_transport_conn *link)
     end_send(send, true);
 }
 
+/* Packets before data: a signature waits for one chunk at most. */
 static bool
 next_frame(tutti_transport_conn *link)
 {
@@ -155,6 +166,8 @@ await_room(tutti_transport_conn *link)
     }
 }
 
+/* A bounded number of frames: a fast peer must not keep the others from their turns. EPOLLOUT stays
+ * set as long as something is left, so the next turn goes on. */
 void
 tutti_tcp_flush(tutti_transport_conn *link)
 {
@@ -168,7 +181,8 @@ tutti_tcp_flush(tutti_transport_conn *link)
     await_room(link);
 }
 
-/* Into the socket if it can go there at once, else into the queue. */
+/* Into the socket if it can go there at once, otherwise into the queue. Only when nothing is
+ * queued: frames leave in order. */
 static tutti_transport_result
 post_packet(tutti_transport_conn *link, const tcp_send *template)
 {
@@ -197,6 +211,7 @@ post_packet(tutti_transport_conn *link, const tcp_send *template)
     if (whole) {
         tutti_list_add(&link->offered, &send->link);
     } else if (begun) {
+        /* parts[0] pointed into the head of `now`, on the stack. */
         send->parts[0].iov_base = send->head + (sizeof(send->head) - send->parts[0].iov_len);
         link->now = send;
         await_room(link);
@@ -251,7 +266,8 @@ find_offer(tutti_transport_conn *link, uint64_t id)
     return NULL;
 }
 
-/* What an offer is about, and whether it is wanted. False: there is none. */
+/* What an offer is about, and whether it is wanted. To the sender a dropped message has left: its
+ * ticket comes back as done. */
 static bool
 take_answer(tutti_transport_conn *link, const tcp_head *head)
 {
@@ -270,7 +286,8 @@ take_answer(tutti_transport_conn *link, const tcp_head *head)
     return true;
 }
 
-/* False: it makes no sense. */
+/* False: it makes no sense. A peer that gave more credit than can be would have us send without
+ * bound. */
 static bool
 take_word(tutti_transport_conn *link, const unsigned char *bytes)
 {
@@ -329,6 +346,7 @@ fail_all(tutti_list_node *sends)
     }
 }
 
+/* Each callback may post: on this link that fails, as it is BROKEN. */
 void
 tutti_tcp_fail_sends(tutti_transport_conn *link)
 {

@@ -1,4 +1,10 @@
-/* Sockets: the poller, what is asked of a connection, and where we listen. */
+/*
+ * Sockets: the poller, what is asked of a connection, and where we listen. Engine's thread, except
+ * tutti_tcp_listen, which runs inside open.
+ *
+ * Running out of descriptors must not end the process or spin: the listener leaves the poller and
+ * is tried again each second.
+ */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -22,6 +28,8 @@
 #define KEEP_COUNT 4
 #define SILENCE_MS 60000
 
+/* watch->events remembers what the poller has, so a change that is none costs no system call. Also
+ * for a closed one: false. */
 bool
 tutti_tcp_watch(transport_tcp *transport, tcp_watch *watch, uint32_t events)
 {
@@ -97,7 +105,8 @@ known_congestions(char *ret_text, size_t size)
     return ret_text;
 }
 
-/* Instead of the system's; NULL = nothing, that one is fine. */
+/* Only a BBR is replaced: its pacing by timers keeps fast networks from carrying what they can
+ * (docs/decisions/0023-own-tcp.md). Any other choice of the system is its administrator's. */
 static const char *
 better_congestion(int fd)
 {
@@ -138,6 +147,8 @@ choose_congestion(transport_tcp *transport, const char *wanted, tutti_error *err
 
 /* ------------------------------------------------------------------------------ those who call */
 
+/* A listener with a waiting connection that cannot be accepted stays readable: left in the poller,
+ * it would keep the engine from ever sleeping. */
 static void
 run_out(tcp_listener *listener, uint64_t now_ns)
 {
@@ -190,7 +201,8 @@ tutti_tcp_accept_again(transport_tcp *transport, uint64_t now_ns)
 
 /* ------------------------------------------------------------------------------ where we listen */
 
-/* A socket that listens there, or -1 with errno. */
+/* SO_REUSEADDR: an agent that is started again need not wait for old connections of its port. One
+ * IPv6 socket takes IPv4 too. */
 static int
 listen_at(const struct sockaddr_storage *address)
 {
@@ -297,7 +309,8 @@ listen_one(transport_tcp *transport, struct sockaddr_storage *at, uint16_t wante
     return ok;
 }
 
-/* A socket for each address. One of IPv6 that is not ready yet, or never, is left out. */
+/* A socket for each address, so nothing listens on interfaces that were not named. An IPv6 address
+ * that is not ready yet, or never, is left out. */
 static tutti_code
 listen_there(transport_tcp *transport, uint16_t port, tutti_error *err)
 {

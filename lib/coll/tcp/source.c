@@ -1,5 +1,14 @@
-/* The ways in: connections that peers make, the rendezvous messages they offer there, and what we
- * answer. */
+/*
+ * Incoming: connections that peers make, and what we answer on them. Engine's thread.
+ *
+ * A source is a stranger until it has said our token, within STRANGER_NS; strangers are few
+ * (STRANGERS_MAX, the oldest goes), and nothing but their hello is read. Then it is known and has
+ * its part of the credit, which is given back when it ends.
+ *
+ * Its end: the descriptor is closed at once, rndvs that are being pulled fail, and rndvs that
+ * nobody has asked for become orphans: the engine still holds them, and asking for one fails. The
+ * source itself is freed before the next turn.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +59,7 @@ new_source(transport_tcp *transport, int fd, uint64_t now_ns)
     return source;
 }
 
+/* The descriptor is ours from now on, also if there is no memory. */
 void
 tutti_tcp_source_new(transport_tcp *transport, int fd, uint64_t now_ns)
 {
@@ -70,6 +80,8 @@ tutti_tcp_source_new(transport_tcp *transport, int fd, uint64_t now_ns)
     transport->hurry = true;
 }
 
+/* The credit bounds what all peers together can make us keep: when it is used up, further peers get
+ * 0 and offer all that is large. */
 bool
 tutti_tcp_source_know(tcp_source *source)
 {
@@ -84,6 +96,7 @@ tutti_tcp_source_know(tcp_source *source)
     return tutti_tcp_source_say(source, TCP_WELCOME, TCP_VERSION, source->credit);
 }
 
+/* They are the engine's until it pulls or drops them. */
 static void
 drop_source_conn(tcp_source *source)
 {
@@ -96,6 +109,7 @@ drop_source_conn(tcp_source *source)
     tutti_list_splice(&source->transport->orphans, &source->offers);
 }
 
+/* Harmless twice. The callbacks at the end may post; they find the source closed. */
 void
 tutti_tcp_source_end(tcp_source *source, const char *why)
 {
@@ -130,7 +144,8 @@ tutti_tcp_source_free(tcp_source *source)
 
 /* ------------------------------------------------------------------------------ what we say */
 
-/* The next look at it finds it closed: now we may be inside a call of who uses it. */
+/* It ends in a next turn, which finds the socket closed: this may be inside of a call of the engine
+ * that holds a rndv of it. */
 static void
 hang_up_later(tcp_source *source)
 {
@@ -138,6 +153,8 @@ hang_up_later(tcp_source *source)
     source->out.size = 0;
 }
 
+/* A peer that does not read its answers must not fill our memory: from OUT_ENOUGH on we read
+ * nothing more of it, so it cannot ask for more either. OUT_MAX is the bound of the buffer. */
 void
 tutti_tcp_source_answer(tcp_source *source)
 {
@@ -157,6 +174,7 @@ tutti_tcp_source_answer(tcp_source *source)
     }
 }
 
+/* Sent at once if nothing waits before it; otherwise with the rest, when there is room. */
 bool
 tutti_tcp_source_say(tcp_source *source, tcp_kind kind, uint64_t id, uint64_t size)
 {

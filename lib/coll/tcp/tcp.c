@@ -1,3 +1,17 @@
+/*
+ * The loop of the TCP transport: its turn, its sleep, its opening and closing. Engine's thread,
+ * except open.
+ *
+ * Two epoll sets. `poller` holds all sockets and is read by progress. `doorbell`, which the
+ * engine's thread sleeps on, holds the poller and the alarm. While a poster runs the engine, or in
+ * the first millisecond of idleness, the poller is switched off in the doorbell: what comes is
+ * found by the thread that looks, and the sleeping one is not woken for it
+ * (docs/decisions/0023-own-tcp.md).
+ *
+ * Nothing is freed by a handler: links and sources that end inside a turn go to gone_links and
+ * gone_sources, and are freed before the next one. So an event of this turn may be about one that
+ * has just ended, but never about freed memory; its descriptor is -1 then.
+ */
 #include "coll/tcp/tcp.h"
 
 #include <assert.h>
@@ -47,6 +61,7 @@ free_gone(transport_tcp *self)
     }
 }
 
+/* Links that are being made: is the time of an address over? Returns whether there are any left. */
 static bool
 hurry_links(transport_tcp *self, uint64_t now_ns)
 {
@@ -76,7 +91,8 @@ hurry_leaving(transport_tcp *self, uint64_t now_ns)
     return !tutti_list_empty(&self->leaving);
 }
 
-/* Strangers and links that are being made or left have a time. */
+/* Strangers and links that are being made or left have a time. Looked at each LOOK_EVERY_NS, and
+ * only while `hurry` says that there are any, since the clock and the walk cost. */
 static void
 stop_conns(transport_tcp *self)
 {
@@ -102,6 +118,8 @@ stop_conns(transport_tcp *self)
                   self->accept_again_ns != 0;
 }
 
+/* After the events, not inside of them: on_broken disconnects links and fails ops, which send on
+ * others. */
 static unsigned
 tell_broken(transport_tcp *self)
 {
@@ -145,6 +163,11 @@ transport_tcp_descriptor(tutti_transport *transport)
     return tutti_tcp_from(transport)->doorbell;
 }
 
+/*
+ * Level-triggered: when it is switched on and something is ready already, it rings at once, so
+ * nothing is lost that came while it was off. False: the call failed, and the caller must not
+ * sleep.
+ */
 static bool
 set_doorbell(transport_tcp *self, bool armed)
 {
@@ -157,7 +180,7 @@ set_doorbell(transport_tcp *self, bool armed)
     return self->armed == armed;
 }
 
-/* It rings that long after the last op, not after the first one: nobody wants it between two. */
+/* Set anew after each op, so it rings LULL_NS after the last one. */
 static void
 set_alarm(transport_tcp *self)
 {
@@ -179,9 +202,10 @@ take_alarm(transport_tcp *self)
 }
 
 /*
- * Between two ops that follow each other what peers send for the next one would wake a thread for
- * nothing: who posts that op looks by itself. So the first LULL_NS of idleness only an alarm rings,
- * once.
+ * Between two ops that follow each other, what peers send for the next one would wake a thread for
+ * nothing: the thread that posts that op looks by itself. So in the first LULL_NS of idleness only
+ * the alarm rings, once; then the poller is switched on. What is not patient (an abort) waits a
+ * millisecond at most.
  */
 static bool
 is_lull(transport_tcp *self, bool idle)
@@ -194,7 +218,8 @@ is_lull(transport_tcp *self, bool idle)
     return idle && self->alarm_set && set_doorbell(self, false);
 }
 
-/* What comes behind this look rings: the poller is readable as long as something is to be done. */
+/* Nothing is lost between this look and the sleep: the poller stays readable as long as something
+ * is to be done. Broken links are work too: they have no descriptor any more. */
 static bool
 transport_tcp_arm(tutti_transport *transport, bool idle)
 {
@@ -254,7 +279,8 @@ close_one(int fd)
     }
 }
 
-/* What was sent before a way was left gets some time to arrive, then none. */
+/* What was sent before a connection was left, such as the aborts of a stopping agent, gets
+ * SEE_OFF_NS to arrive. This blocks; the engine ends, so nobody waits for it. */
 static void
 see_off(transport_tcp *self)
 {
@@ -267,6 +293,11 @@ see_off(transport_tcp *self)
     (void)hurry_leaving(self, UINT64_MAX);
 }
 
+/*
+ * events is NULL from here on: nothing is handed to the engine any more. All links are disconnected
+ * (transport.h); rndvs that nobody asked for are the transport's to free. The token is wiped: it
+ * lets its holder connect.
+ */
 static void
 transport_tcp_close(tutti_transport *transport)
 {

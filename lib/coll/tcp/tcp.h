@@ -1,13 +1,13 @@
 /*
  * The transport over TCP of our own: sockets of the kernel, nothing between them and a tensor.
  *
- * A way to a peer is a connection that we make; what the peer sends us comes by one that it makes.
+ * We send to a peer by a connection that we make; the peer sends to us by one that it makes.
  * Small packets go at once. Large data is offered and stays with its sender until the receiver
  * asks for it; then it goes in chunks, from the tensor into the socket and from the socket into
  * the tensor, and other packets pass between the chunks. A dead peer is noticed by its
  * connection; a host that fell silent by keepalives and by data that nobody acknowledges.
  *
- * Who connects says a number that stands in our address; to who does not, nothing is answered.
+ * A process that connects says a number that stands in our address; others get no answer.
  */
 #ifndef TUTTI_COLL_TCP_TCP_H
 #define TUTTI_COLL_TCP_TCP_H

@@ -24,7 +24,7 @@ struct tcp_watch {
     void (*on_ready)(tcp_watch *watch, uint32_t events);
 };
 
-/* Where a process can be reached. */
+/* One of the addresses by which a process can be reached. */
 typedef struct tcp_target {
     struct sockaddr_storage address;
     uint8_t prefix; /* bits of its network */
@@ -45,7 +45,7 @@ typedef struct tcp_listener {
 struct transport_tcp {
     tutti_transport base;
     int poller;   /* of all sockets */
-    int doorbell; /* of the poller, while we are armed: who looks without being woken is not woken
+    int doorbell; /* of the poller, while we are armed: a thread that polls is not woken
                    */
     bool armed;
     int alarm; /* rings the doorbell some time after we became idle */
@@ -75,7 +75,7 @@ struct transport_tcp {
     uint64_t credit;          /* bytes that sources may still be given */
 };
 
-/* ------------------------------------------------------------------------------ a way out */
+/* ------------------------------------------------------------------------------ outgoing */
 
 typedef enum tcp_link_state {
     TCP_CONNECTING,
@@ -86,7 +86,7 @@ typedef enum tcp_link_state {
 
 /* A packet that is not all in the kernel, or data that is not all with the peer. */
 typedef struct tcp_send {
-    tutti_list_node link; /* in packets, offered or pulled of the way */
+    tutti_list_node link; /* in packets, offered or pulled of the link */
     tutti_transport_ticket *ticket;
     const void *header;
     const void *data;
@@ -100,6 +100,8 @@ typedef struct tcp_send {
     unsigned part;         /* the first that is not written */
 } tcp_send;
 
+/* A connection out. In transport->links until disconnect; then in leaving or gone_links. Each send
+ * is in one of three lists, or is `now`. */
 struct tutti_transport_conn {
     tcp_watch watch;
     transport_tcp *transport;
@@ -107,7 +109,7 @@ struct tutti_transport_conn {
     tcp_link_state state;
     tcp_address to;
     size_t next;          /* target to try */
-    uint64_t patience;    /* until when to wait for the one that is tried, where there is a next */
+    uint64_t patience;    /* until when to wait for the one that is tried; leaving: for the peer */
     char why[128];        /* it broke */
     tutti_list_node link; /* in links, leaving or gone_links */
     tutti_list_node broken;  /* in broken */
@@ -121,7 +123,7 @@ struct tutti_transport_conn {
     unsigned char heard[64 * TCP_HEAD_BYTES];
 };
 
-/* ------------------------------------------------------------------------------ a way in */
+/* ------------------------------------------------------------------------------ incoming */
 
 typedef enum tcp_rndv_state {
     TCP_OFFERED, /* nobody has asked for it */
@@ -143,6 +145,8 @@ struct tutti_transport_rndv {
     tutti_transport_ticket *ticket;
 };
 
+/* A connection in. In strangers, then sources, then gone_sources. Credit: pushed <= credit, and
+ * owed is a part of pushed. `body` is one of offers or coming. */
 typedef struct tcp_source {
     tcp_watch watch;
     transport_tcp *transport;
@@ -156,7 +160,7 @@ typedef struct tcp_source {
     uint64_t owed;              /* ... of that free again, and not said yet */
     tutti_transport_rndv *body; /* whose data is coming just now */
     uint64_t body_left;         /* of the chunk */
-    tutti_buf out;              /* PULL and DROP */
+    tutti_buf out;              /* WELCOME, FETCH, DROP, CREDIT: not written yet */
     size_t fill;                /* of buffer: frames that are not whole yet */
     unsigned char buffer[2 * TCP_FRAME_MAX];
 } tcp_source;
@@ -178,14 +182,18 @@ void tutti_tcp_address_text(const struct sockaddr_storage *address, char *ret_te
 
 /* socket.c */
 
-bool tutti_tcp_watch(transport_tcp *transport, tcp_watch *watch,
-                     uint32_t events);                              /* again: changes them */
-void tutti_tcp_unwatch(transport_tcp *transport, tcp_watch *watch); /* and closes */
+/* Have on_ready called for these events; again: changes them. False: closed, or no memory. */
+bool tutti_tcp_watch(transport_tcp *transport, tcp_watch *watch, uint32_t events);
+/* ... no more, and close the descriptor. Harmless when it is closed. */
+void tutti_tcp_unwatch(transport_tcp *transport, tcp_watch *watch);
 /* No delay, congestion control, keepalives, and an end of patience with data that nobody
  * acknowledges. */
 void tutti_tcp_tune(const transport_tcp *transport, int fd);
+/* Find our addresses, choose the congestion control, listen. Codes as tutti_transport_tcp_open;
+ * what was opened is closed with the transport. */
 tutti_code tutti_tcp_listen(transport_tcp *transport, const tutti_transport_tcp_options *options,
                             tutti_error *err);
+/* If descriptors had run out and the time is over, the listeners are in the poller again. */
 void tutti_tcp_accept_again(transport_tcp *transport, uint64_t now_ns);
 
 /* conn.c */
@@ -193,9 +201,12 @@ void tutti_tcp_accept_again(transport_tcp *transport, uint64_t now_ns);
 tutti_code tutti_tcp_connect(tutti_transport *transport, tutti_bytes address, void *owner,
                              tutti_transport_conn **ret_link, tutti_error *err);
 void tutti_tcp_disconnect(tutti_transport_conn *link);
+/* It is broken; on_broken tells the engine at the end of the turn. Once; `why` is copied. */
 void tutti_tcp_link_break(tutti_transport_conn *link, const char *why);
-void tutti_tcp_link_hurry(tutti_transport_conn *link, uint64_t now_ns); /* is its time over? */
-void tutti_tcp_link_leave(tutti_transport_conn *link, uint64_t now_ns); /* has it left? */
+/* If the time of the address that is tried is over, try the next one. */
+void tutti_tcp_link_hurry(tutti_transport_conn *link, uint64_t now_ns);
+/* Of one in `leaving`: if the peer has all, or the time is over, it ends. */
+void tutti_tcp_link_leave(tutti_transport_conn *link, uint64_t now_ns);
 void tutti_tcp_link_free(tutti_transport_conn *link);
 
 /* send.c */
@@ -203,16 +214,21 @@ void tutti_tcp_link_free(tutti_transport_conn *link);
 tutti_transport_result tutti_tcp_send(tutti_transport_conn *link, const void *header,
                                       size_t header_size, const void *data, size_t size,
                                       tutti_transport_ticket *ticket);
+/* Write what can be written now. The link may be broken then. */
 void tutti_tcp_flush(tutti_transport_conn *link);
-void tutti_tcp_heard(tutti_transport_conn *link); /* there may be PULL and DROP to read */
+/* Read FETCH, DROP and CREDIT of the peer, if there are any. The link may be broken then. */
+void tutti_tcp_heard(tutti_transport_conn *link);
+/* All tickets come back as failed, inside. Of a link that is disconnected. */
 void tutti_tcp_fail_sends(tutti_transport_conn *link);
 
 /* source.c */
 
-void tutti_tcp_source_new(transport_tcp *transport, int fd,
-                          uint64_t now_ns);                     /* takes the descriptor */
-void tutti_tcp_source_end(tcp_source *source, const char *why); /* NULL: nothing to log */
-/* It said the token. These two: false when the connection is over, and will be found so. */
+/* A connection was accepted; takes the descriptor, also on failure. */
+void tutti_tcp_source_new(transport_tcp *transport, int fd, uint64_t now_ns);
+/* Close it, fail what is being pulled. `why` for the log; NULL: nothing to log. */
+void tutti_tcp_source_end(tcp_source *source, const char *why);
+/* know: it said the token. say: send it a frame without data. False: the connection is shut down,
+ * and ends in a next turn; not inside, since the caller may hold a rndv of it. */
 bool tutti_tcp_source_know(tcp_source *source);
 bool tutti_tcp_source_say(tcp_source *source, tcp_kind kind, uint64_t id, uint64_t size);
 void tutti_tcp_source_answer(tcp_source *source); /* as much of what is to be said as can be */

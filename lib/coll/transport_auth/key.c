@@ -1,4 +1,13 @@
-/* Keys: one of each epoch from the coordinator, and one of each way made of it. */
+/*
+ * Keys: one of each epoch from the coordinator, and one of each way made of it by HKDF (RFC 5869).
+ * Engine's thread.
+ *
+ * Epochs are counted by `turn`, from 1; the ring epochs[] keeps the last AUTH_EPOCHS_MAX of them. A
+ * packet names its epoch by a number that is derived from the key, so no number of an epoch has to
+ * be the same on all ranks. The keys before the present one are good until ends_ns, since members
+ * learn of an epoch at different times; a revoked process may know them, so its packets are refused
+ * by its incarnation.
+ */
 #include <inttypes.h>
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
@@ -72,6 +81,11 @@ derive_key(auth *self, const tutti_transport_key *key, tutti_bytes salt, tutti_b
     return EVP_KDF_derive(self->derive, ret, size, params) == 1;
 }
 
+/*
+ * The salt is the random number of the receiver's address, which only members are told; the info
+ * binds job, epoch, sender's and receiver's incarnation. So a key is good for one direction between
+ * two processes, in one epoch.
+ */
 bool
 auth_derive(auth *self, const auth_epoch *epoch, uint64_t from,
             const unsigned char to[TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES],
@@ -87,6 +101,9 @@ auth_derive(auth *self, const auth_epoch *epoch, uint64_t from,
                       (tutti_bytes){info, sizeof(info)}, ret_key, TUTTI_TRANSPORT_AUTH_KEY_BYTES);
 }
 
+/*
+ * Derived with another salt than keys, so a name, which travels in the clear, says nothing of them.
+ */
 static bool
 derive_name(auth *self, auth_epoch *epoch)
 {
@@ -127,6 +144,8 @@ auth_find_epoch(const auth *self, uint64_t name)
     return NULL;
 }
 
+/* An old epoch's key, or the present one again, changes nothing. The same epoch with another key is
+ * new: the coordinator has begun its job anew. Compared in constant time. */
 static bool
 is_known(const auth *self, const tutti_transport_key *key)
 {
@@ -138,6 +157,11 @@ is_known(const auth *self, const tutti_transport_key *key)
              CRYPTO_memcmp(present->key.bytes, key->bytes, sizeof(key->bytes)) == 0));
 }
 
+/*
+ * The epoch before gets an end; a new job (the coordinator has lost the old one) gets more time, as
+ * its members come back slowly. Senders whose key is out of the ring are forgotten: none of their
+ * packets can be accepted again. Last, what waited for this key is heard.
+ */
 void
 auth_transport_rekey(tutti_transport *transport, const tutti_transport_key *key)
 {
@@ -167,6 +191,8 @@ auth_transport_rekey(tutti_transport *transport, const tutti_transport_key *key)
 
 /* ------------------------------------------------------------------------------ the end */
 
+/* The list is a ring: when it is full, the oldest entries, whose epochs have ended long ago, are
+ * overwritten. */
 void
 auth_transport_revoke(tutti_transport *transport, uint32_t rank, uint64_t incarnation)
 {
@@ -176,7 +202,8 @@ auth_transport_revoke(tutti_transport *transport, uint32_t rank, uint64_t incarn
         (auth_revoked){.incarnation = incarnation, .rank = rank, .turn = self->turn};
 }
 
-/* The newest first: who was revoked before the epoch began does not know its key. */
+/* The newest first. A process that was revoked before the epoch began does not know its key, so
+ * nothing further down can matter; the same incarnation may have become a member again since. */
 static const auth_revoked *
 find_expelled(const auth *self, const auth_epoch *epoch, uint64_t incarnation)
 {
@@ -195,6 +222,7 @@ find_expelled(const auth *self, const auth_epoch *epoch, uint64_t incarnation)
     return NULL;
 }
 
+/* Asked after the tag has proved that this process knew the key. */
 bool
 auth_is_over(auth *self, const auth_epoch *epoch, uint64_t incarnation)
 {

@@ -1,4 +1,12 @@
-/* Tags: what shows that a member says something, to us, for the first time. */
+/*
+ * Tags: what shows that a member says something, to us, for the first time. Engine's thread.
+ *
+ * Behind each header: id of the way (8), count (8), pass (8), name of the epoch (8), incarnation
+ * (8), tag (16). The tag (SipHash-2-4, Aumasson and Bernstein 2012) covers all before it and the
+ * size of the data. Checks are in the order of their cost, and nothing of a packet is kept before
+ * its tag has proved it, so a stranger can cost us time but no memory. What waits for a key is the
+ * exception: it has to show the pass, which needs our address.
+ */
 #include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +25,7 @@ auth_put_u64(unsigned char at[8], uint64_t number)
     (void)tutti_map_key_u64(at, number);
 }
 
+/* The highest byte first, as tutti_map_key_u64 writes. */
 uint64_t
 auth_get_u64(const unsigned char at[8])
 {
@@ -35,6 +44,8 @@ read_proof(const unsigned char bytes[TUTTI_TRANSPORT_PROOF_BYTES])
     return (auth_proof){auth_get_u64(bytes), auth_get_u64(bytes + 8), bytes + 16};
 }
 
+/* The size of the data is appended as 8 bytes, so no two pairs of words and size give the same
+ * input. */
 bool
 auth_tag(auth *self, const unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES], const void *words,
          size_t size, uint64_t data_size, unsigned char ret_tag[AUTH_TAG_BYTES])
@@ -74,7 +85,8 @@ find_sender(auth *self, const unsigned char id[8])
     return node == NULL ? NULL : tutti_container_of(node, auth_sender, node);
 }
 
-/* NULL without memory. */
+/* A member that reconnects has a new id each time. At the limit all are forgotten: then packets of
+ * before could be heard a second time, which the engine bears (it drops what is for ended ops). */
 static auth_sender *
 add_sender(auth *self, const unsigned char id[8])
 {
@@ -111,7 +123,11 @@ auth_forget(auth *self, uint64_t before_turn)
     }
 }
 
-/* Counts begin at 1. False: seen before, or so old that nobody knows. */
+/*
+ * A sliding window over counts, as IPsec's (RFC 4303), since packets overtake each other. Counts
+ * begin at 1. False: seen before, or so old that nobody knows. Bits between the newest and this
+ * count are cleared first: they are left from counts one window ago.
+ */
 static bool
 mark_tag_seen(auth_sender *sender, uint64_t count)
 {
@@ -139,6 +155,8 @@ mark_tag_seen(auth_sender *sender, uint64_t count)
 
 /* ------------------------------------------------------------------------------ packets */
 
+/* Compared in constant time, as all secrets here: the time of a comparison would tell a stranger
+ * how many bytes were right. */
 static bool
 has_pass(auth *self, const unsigned char *behind)
 {
@@ -148,7 +166,8 @@ has_pass(auth *self, const unsigned char *behind)
            CRYPTO_memcmp(pass, behind + PASS_AT, sizeof(pass)) == 0;
 }
 
-/* The key of the way that a packet says it has come; of a sender that we know it is there. */
+/* The key of the way that a packet says it has come by. Deriving costs much more than a tag, so a
+ * known sender's is kept. */
 static bool
 find_key(auth *self, const auth_sender *sender, const auth_epoch *epoch, uint64_t incarnation,
          unsigned char ret_key[TUTTI_TRANSPORT_AUTH_KEY_BYTES])
@@ -170,7 +189,8 @@ is_tag_in_window(auth *self, const unsigned char *key, tutti_bytes words, uint64
            CRYPTO_memcmp(tag, claimed, sizeof(tag)) == 0;
 }
 
-/* It has proved itself. False: this is not the first time. */
+/* It has proved itself. A sender is remembered by the id that it draws for each connection, so a
+ * member cannot use up another's counts without its key. */
 static bool
 note_tag(auth *self, auth_sender *sender, const auth_sender *proved, const unsigned char *behind)
 {
@@ -209,6 +229,7 @@ accept_of(auth *self, const auth_epoch *epoch, const unsigned char *header, size
                                                    : TUTTI_TRANSPORT_REFUSED;
 }
 
+/* The size is looked at before `behind`, which is computed from it, is read. */
 tutti_transport_verdict
 auth_accept(auth *self, const unsigned char *header, size_t size, uint64_t data_size)
 {
@@ -244,6 +265,9 @@ auth_transport_sign(tutti_transport *transport, tutti_bytes address, tutti_bytes
     return auth_tag(self, key, words.data, words.size, 0, ret_proof->bytes + 16);
 }
 
+/*
+ * Words are not counted: coll/shm puts a random number of its own into them, so they are good once.
+ */
 tutti_transport_verdict
 auth_transport_verify(tutti_transport *transport, tutti_bytes words,
                       const tutti_transport_proof *proof, uint64_t *ret_incarnation)

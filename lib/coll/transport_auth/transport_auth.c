@@ -1,3 +1,14 @@
+/*
+ * The transport that adds a tag to each packet that leaves, and drops packets without a good one.
+ * Engine's thread, all of it, but the open.
+ *
+ * Connections, rendezvous and sleeping are the inner transport's and are passed through. A packet
+ * that leaves has a header of our own, in an auth_send, since the caller's header has no room for
+ * the tag; the send is kept in `spare` after its ticket is back. Data is not copied.
+ *
+ * If OpenSSL fails or there is no key yet, a send fails as on a broken connection: nothing leaves
+ * without a tag.
+ */
 #include <assert.h>
 #include <inttypes.h>
 #include <openssl/crypto.h>
@@ -42,6 +53,7 @@ refuse_frame(auth *self, tutti_transport_rndv *rndv)
     auth_drop(self, rndv);
 }
 
+/* The engine gets the header without what stands behind it. */
 void
 auth_hear(auth *self, const void *header, size_t header_size, const void *data, size_t size,
           tutti_transport_rndv *rndv)
@@ -50,6 +62,7 @@ auth_hear(auth *self, const void *header, size_t header_size, const void *data, 
                             rndv);
 }
 
+/* OVER is not counted as strange: auth_is_over has counted it. */
 static void
 on_packet(void *arg, const void *header, size_t header_size, const void *data, size_t size,
           tutti_transport_rndv *rndv)
@@ -152,6 +165,8 @@ auth_transport_disarm(tutti_transport *transport)
     tutti_transport_disarm(auth_from(transport)->inner);
 }
 
+/* Waiting packets first, as their rndvs are the inner transport's; then the inner one, which gives
+ * back all tickets, whose on_sent puts sends into `spare`; then what is left. Keys are wiped. */
 static void
 auth_transport_close(tutti_transport *transport)
 {
@@ -248,6 +263,7 @@ give_back(auth_send *send)
     tutti_list_add(&send->transport->spare, &send->spare);
 }
 
+/* The send is given back first: `theirs` may send again inside its callback. */
 static void
 on_sent(tutti_transport_ticket *ticket, bool ok)
 {
@@ -274,7 +290,8 @@ take_send(auth *self)
     return send;
 }
 
-/* Has the way the present epoch's key? */
+/* Is the connection's key that of the present epoch? Derived when the first packet of an epoch
+ * leaves, not at each rekey: most connections are idle. */
 static bool
 renew_auth_conn(tutti_transport_conn *link)
 {
@@ -336,6 +353,7 @@ auth_transport_send(tutti_transport_conn *link, const void *header, size_t heade
     return result;
 }
 
+/* The id is random, and new for each connection, so counts may begin at 1 again. */
 static tutti_code
 new_link(auth *self, tutti_bytes address, void *owner, tutti_transport_conn **ret_link,
          tutti_error *err)

@@ -11,8 +11,8 @@
  * and nothing is hidden: this is about who may speak, not about who may listen on the way.
  *
  * Members learn of an epoch at different times. What is sealed for the one before is heard for
- * TUTTI_TRANSPORT_AUTH_GRACE_NS more, except from who was revoked; what is sealed for one that we
- * do not know yet waits for its key, if its sender has been told our address.
+ * TUTTI_TRANSPORT_AUTH_GRACE_NS more, but not from a revoked process; what is sealed for one that
+ * we do not know yet waits for its key, if its sender has been told our address.
  */
 #ifndef TUTTI_COLL_TRANSPORT_AUTH_TRANSPORT_AUTH_H
 #define TUTTI_COLL_TRANSPORT_AUTH_TRANSPORT_AUTH_H
@@ -41,7 +41,7 @@ void tutti_transport_auth_set_grace(tutti_transport *transport, uint64_t grace_n
 
 typedef struct tutti_transport_auth_stats {
     uint64_t strange; /* packets and hellos that no member sealed, or that came twice */
-    uint64_t over;    /* ... that were sealed by who is no member any more */
+    uint64_t over;    /* ... that were sealed by a process that is no member any more */
     uint64_t waiting; /* packets that wait for the key of their epoch, now */
 } tutti_transport_auth_stats;
 

@@ -1,5 +1,5 @@
-/* The inside of the authentication tag: keys of epochs, tags, which counts have been seen, and what
- * waits. */
+/* The inside of transport auth: keys of epochs, tags, which counts have been seen, and what waits.
+ * Engine's thread. */
 #ifndef TUTTI_COLL_TRANSPORT_AUTH_TRANSPORT_AUTH_PRIVATE_H
 #define TUTTI_COLL_TRANSPORT_AUTH_TRANSPORT_AUTH_PRIVATE_H
 
@@ -34,7 +34,8 @@ typedef struct auth_revoked {
     uint64_t turn; /* it may know the keys up to this one */
 } auth_revoked;
 
-/* A sender we have heard: a way from one process to us. */
+/* A sender we have heard: a connection from one process to us. Made only for a packet with a good
+ * tag. `seen` is good for counts in (newest - AUTH_WINDOW, newest]. */
 typedef struct auth_sender {
     tutti_map_node node;
     unsigned char id[8];
@@ -68,14 +69,14 @@ typedef struct auth {
     tutti_transport_auth_stats stats;
 } auth;
 
-/* The way to a peer, and the key that it has in an epoch. */
+/* The connection to a peer, and its key in the epoch in which something was last sent on it. */
 struct tutti_transport_conn {
     auth *transport;
     tutti_transport_conn *inner;
     void *owner;
     unsigned char to[TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES];
     unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES];
-    uint64_t turn; /* of the key */
+    uint64_t turn; /* of the key; 0 = none yet */
     unsigned char id[8];
     unsigned char pass[8];
     uint64_t count;
@@ -99,12 +100,13 @@ const auth_epoch *auth_present(const auth *self);
 /* NULL: we have not heard of it, or it is too long ago. */
 const auth_epoch *auth_find_epoch(const auth *self, uint64_t name);
 
-/* Of a way from one process to another. False: OpenSSL could not. */
+/* The key from one process to another in an epoch. False: OpenSSL could not. */
 bool auth_derive(auth *self, const auth_epoch *epoch, uint64_t from,
                  const unsigned char to[TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES],
                  unsigned char ret_key[TUTTI_TRANSPORT_AUTH_KEY_BYTES]);
 
-/* Is it too late for who knows this epoch's key? Says so, and counts. */
+/* Is the epoch over for this process: by its time, or because the process was revoked? Logs and
+ * counts it. */
 bool auth_is_over(auth *self, const auth_epoch *epoch, uint64_t incarnation);
 
 void auth_transport_rekey(tutti_transport *transport, const tutti_transport_key *key);
@@ -120,11 +122,13 @@ bool auth_tag(auth *self, const unsigned char key[TUTTI_TRANSPORT_AUTH_KEY_BYTES
               const void *words, size_t size, uint64_t data_size,
               unsigned char ret_tag[AUTH_TAG_BYTES]);
 
-/* What shows that a way's sender has been told an address: good for waiting, and no more. */
+/* Shows that the sender has been told the address `to`: enough to let its packets wait for a key,
+ * not to have them accepted. */
 bool auth_pass(auth *self, const unsigned char to[TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES],
                const unsigned char id[8], unsigned char ret_pass[8]);
 
-/* Is it a packet of a member, and for the first time? */
+/* Is it a packet of a member, and for the first time? `header` with all that stands behind it. Of a
+ * member it is remembered, so asking twice gives REFUSED. */
 tutti_transport_verdict auth_accept(auth *self, const unsigned char *header, size_t size,
                                     uint64_t data_size);
 
@@ -134,7 +138,7 @@ tutti_transport_verdict auth_transport_verify(tutti_transport *transport, tutti_
                                               const tutti_transport_proof *proof,
                                               uint64_t *ret_incarnation);
 
-/* Senders whose keys are over. */
+/* Forget senders whose keys are of earlier epochs than `before_turn`. */
 void auth_forget(auth *self, uint64_t before_turn);
 
 /* wait.c */

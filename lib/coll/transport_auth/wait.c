@@ -1,4 +1,10 @@
-/* Packets of an epoch that others know already: they wait for its key. */
+/*
+ * Packets of an epoch that others know already: they wait for its key. Engine's thread.
+ *
+ * Bounded in number, bytes and time, since a process that once was told our address (the pass)
+ * could make us keep any number. The list is in the order of arrival, so the oldest is the first.
+ * Large data stays with its sender.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,7 +96,8 @@ auth_wait(auth *self, const void *header, size_t header_size, const void *data, 
     return true;
 }
 
-/* As it came. */
+/* As it came: the tag is checked now, with the key. One that still waits goes to the end and keeps
+ * its time. */
 static void
 look_again(auth *self, waiting *it, uint64_t now_ns)
 {
@@ -110,6 +117,7 @@ look_again(auth *self, waiting *it, uint64_t now_ns)
     free(it);
 }
 
+/* As many as there are now: those that wait on are put back at the end. */
 void
 auth_wait_over(auth *self)
 {

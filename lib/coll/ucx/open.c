@@ -1,3 +1,12 @@
+/*
+ * Opening and closing of the UCX transport. Open runs on the caller's thread, before the engine's
+ * exists; close runs when the engine's has ended.
+ *
+ * Close first lets endpoints close and pending answers leave, for a bounded time, then gives all
+ * tickets back. A worker that still owes a peer an answer is not destroyed but abandoned, with the
+ * memory that its requests may touch: destroying it would end the process
+ * (docs/decisions/0003-ucx-active-messages.md).
+ */
 #include "coll/ucx/ucx.h"
 
 #include <pthread.h>
@@ -33,10 +42,8 @@ tutti_transport_ucx_fail(tutti_error *err, ucs_status_t status, const char *doin
     return code;
 }
 
-/*
- * Has it sent all that it wants to, and made all connections that it has begun? A peer that is
- * stopped can keep it from that forever.
- */
+/* Has the worker sent all that it wants to, and made all connections that it has begun? A peer that
+ * is stopped can keep it from that for ever, so for SETTLE_NS at most. */
 static bool
 finish_ucx_open(ucp_worker_h worker)
 {
@@ -85,6 +92,7 @@ abandon_ucx_open(transport_ucx *self)
               "a peer did not answer: its connection is left to the end of the process");
 }
 
+/* Requests that did not end by themselves: their callbacks cannot come any more. */
 static void
 take_back_tickets(transport_ucx *self)
 {
@@ -128,7 +136,7 @@ tutti_transport_ucx_close(tutti_transport *transport)
     free(self);
 }
 
-/* The environment speaks last: UCX has read it into `config` already. */
+/* What the user has set in the environment wins: UCX has read it into `config` already. */
 static void
 configure_ucx(ucp_config_t *config, const tutti_transport_ucx_options *options)
 {

@@ -1,3 +1,12 @@
+/*
+ * Packets over UCX's active messages, and connections (endpoints). Engine's thread, all of it: the
+ * worker is used by one thread at a time (UCS_THREAD_MODE_SERIALIZED), and callbacks run inside of
+ * ucp_worker_progress, or inside of the call that begins a request.
+ *
+ * A ticket that is out is in self->tickets until UCX ends its request; its memory is UCX's until
+ * then. A dead peer ends all requests on its endpoint with an error. disconnect closes the endpoint
+ * by force: requests on it come back as cancelled, from a later progress.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +23,12 @@ tutti_transport_ucx_from(tutti_transport *transport)
 
 /* ------------------------------------------------------------------------------ packets in */
 
+/*
+ * A packet has come, inside of progress. UCX_OK ends the rndv: UCX tells its sender that it is
+ * over; UCS_INPROGRESS keeps it for the engine, which pulls or releases it later. A drop inside of
+ * on_packet is remembered instead of done: UCX does not allow a release of the message that it is
+ * handing over.
+ */
 ucs_status_t
 tutti_transport_ucx_on_message(void *arg, const void *header, size_t header_size, void *data,
                                size_t size, const ucp_am_recv_param_t *param)
@@ -36,8 +51,10 @@ tutti_transport_ucx_on_message(void *arg, const void *header, size_t header_size
 }
 
 /*
- * UCX may end a request inside the call that begins it, when it finds the peer dead there. The
- * ticket is not out yet then: how it ended is left in it, and that call answers.
+ * UCX may end a request inside the call that begins it, if it finds the peer dead there. The ticket
+ * is not in a list yet then (hand_out adds it): how it ended is left in its link, as a `next` of
+ * NULL, and hand_out answers with that. on_done does not run, as transport.h promises for results
+ * other than LATER.
  */
 static void
 finish_ticket(tutti_transport_ticket *ticket, ucs_status_t status)
@@ -135,7 +152,8 @@ transport_ucx_send(tutti_transport_conn *link, const void *header, size_t header
                     ticket);
 }
 
-/* Runs inside progress: only note it, the owner is told when UCX is out of the way. */
+/* Runs inside of progress, when UCX still uses the endpoint: only noted here. progress tells the
+ * owner when UCX has returned. */
 static void
 on_endpoint_error(void *arg, ucp_ep_h endpoint, ucs_status_t status)
 {
@@ -198,7 +216,11 @@ on_closed(void *request, ucs_status_t status, void *user_data)
     free(link);
 }
 
-/* Tear it down at once: what is in flight on it comes back as cancelled. */
+/*
+ * Close it by force, at once: what is in flight on it comes back as cancelled. The link is freed
+ * when UCX has closed the endpoint (on_closed); until then it is in `closing`, and no longer has an
+ * owner to be told.
+ */
 static void
 transport_ucx_disconnect(tutti_transport_conn *link)
 {

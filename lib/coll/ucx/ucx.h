@@ -3,7 +3,7 @@
  *
  * Small packets are eager messages; large data is a rendezvous that the receiver starts, so it
  * stays with its sender until it is wanted. Every endpoint has peer error handling: a dead peer is
- * noticed by its connection, and a way that is torn down cancels what is in flight on it.
+ * noticed by its connection, and a connection that is torn down cancels what is in flight on it.
  */
 #ifndef TUTTI_COLL_UCX_UCX_H
 #define TUTTI_COLL_UCX_UCX_H

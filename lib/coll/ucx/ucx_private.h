@@ -1,4 +1,6 @@
-/* Private to lib/coll/ucx: what the transport is made of. */
+/*
+ * Private to lib/coll/ucx: what the transport is made of. Engine's thread, except open and close.
+ */
 #ifndef TUTTI_COLL_UCX_UCX_PRIVATE_H
 #define TUTTI_COLL_UCX_UCX_PRIVATE_H
 
@@ -30,9 +32,9 @@ typedef struct transport_ucx {
 
 struct tutti_transport_conn {
     transport_ucx *transport;
-    void *owner;
+    void *owner; /* NULL: disconnected */
     ucp_ep_h endpoint;
-    ucs_status_t status;
+    ucs_status_t status;         /* UCS_OK until it breaks; then nothing is sent on it */
     tutti_list_node link;        /* in links or closing */
     tutti_list_node broken_link; /* in broken */
 };

@@ -1,4 +1,8 @@
-/* CUDA's errors become ours. */
+/*
+ * CUDA's errors become ours. Most errors of CUDA are for ever (the context is lost), so
+ * DEVICE_FAILED has the scope of the agent. An error that is not for ever is taken out of the
+ * runtime (cudaGetLastError), or the next call would report it again.
+ */
 #include "base/error/fail.h"
 #include "tensor/cuda/cuda_private.h"
 

@@ -32,6 +32,11 @@ piece_at(uint64_t at, uint64_t bytes)
     return left < TUTTI_SLOT_BYTES ? (size_t)left : TUTTI_SLOT_BYTES;
 }
 
+/*
+ * Buffer i % 2 is filled while the other one moves. At the end both events are waited for, also
+ * after a failure: the buffers must not be in use when the next copy begins, and the source may be
+ * freed by on_done.
+ */
 static tutti_code
 copy_up(cuda_lane *lane, const tutti_tensor *from, const tutti_tensor *to, tutti_error *err)
 {
@@ -70,6 +75,7 @@ begin_down(cuda_lane *lane, const tutti_tensor *from, uint64_t at, tutti_error *
                            err);
 }
 
+/* One piece ahead: the next one moves while this one is copied out of its buffer. */
 static tutti_code
 copy_down(cuda_lane *lane, const tutti_tensor *from, const tutti_tensor *to, tutti_error *err)
 {
@@ -90,6 +96,7 @@ copy_down(cuda_lane *lane, const tutti_tensor *from, const tutti_tensor *to, tut
     return TUTTI_OK;
 }
 
+/* Between two devices the stream waits for the other space's memory, too. */
 static tutti_code
 copy_across(cuda_lane *lane, const tutti_tensor *from, const tutti_tensor *to, tutti_error *err)
 {

@@ -1,6 +1,11 @@
 /*
- * Lanes. A host thread that sleeps on an event hears of a device's failure too, which a function
- * that the stream would call (cudaLaunchHostFunc) does not: after an error it is never called.
+ * Lanes: a stream, and a thread that ends the moves put on it, in their order. A host thread that
+ * sleeps on an event hears of a device's failure too, which a function that the stream would call
+ * (cudaLaunchHostFunc) does not: after an error it is never called.
+ *
+ * The mutex guards the queue; the lane's own thread takes from it, any thread puts. on_done runs on
+ * the lane's thread, without the lock, and may free the move. Close lets the queue run empty, then
+ * the thread ends.
  */
 #include <assert.h>
 
@@ -21,6 +26,8 @@ next_move(cuda_lane *lane)
     return link == NULL ? NULL : tutti_container_of(link, tutti_move, link);
 }
 
+/* A move that could not be begun (its code is set) goes through the queue all the same: on_done
+ * always comes on this thread, in order. */
 static void *
 run_lane(void *arg)
 {
@@ -46,6 +53,8 @@ cuda_work_wait(cuda_lane *lane, tutti_move *move)
     move->code = cuda_check(cudaEventSynchronize(slot->over), "copying", &move->err);
 }
 
+/* The caller holds lane->lock, and has put the copy on the stream under it: so events of the stream
+ * are waited for in their order. */
 void
 cuda_lane_put(cuda_lane *lane, tutti_move *move)
 {

@@ -1,4 +1,5 @@
-/* The one file of this room that programs link: it finds the module. */
+/* The one file of this room that programs link: it finds the module tutti-cuda.so, and checks that
+ * its table is the one that this program knows. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,8 @@
-/* Moves through slots: begun here, on the caller's thread; ended by the lanes. */
+/*
+ * Moves through slots: begun here, on the caller's thread; ended by the lanes. Slots are lent from
+ * the ring under its lock; the callbacks of wishes run outside of it, as they take and give slots
+ * themselves.
+ */
 #include "tensor/cuda/cuda_private.h"
 
 static tutti_slot *
@@ -14,6 +18,8 @@ take_slot(tutti_space *space)
     return link == NULL ? NULL : tutti_container_of(link, tutti_slot, link);
 }
 
+/* A slot goes straight to the oldest wish, past the idle list: otherwise a thread that asks at this
+ * moment would overtake those that wait. */
 static void
 give_slot(tutti_space *space, tutti_slot *slot)
 {
@@ -34,6 +40,8 @@ give_slot(tutti_space *space, tutti_slot *slot)
     }
 }
 
+/* One may have come back between the caller's look and this: then the wish is granted here, inside.
+ * Looking and queueing under one lock means that no slot can come back in between unseen. */
 static void
 wait_slot(tutti_space *space, tutti_slot_wish *wish)
 {
@@ -65,7 +73,8 @@ is_scarce(tutti_space *space)
     return scarce;
 }
 
-/* Begin it on the lane's stream. The order there is that of the queue: both under the lock. */
+/* Begin it on the lane's stream. The order there is that of the queue: both under the lock. If
+ * anything fails, the lane's thread tells, as for a copy that fails later. */
 static void
 begin_moves(cuda_lane *lane, tutti_move *move, void *to, const void *from, size_t size)
 {

@@ -3,6 +3,11 @@
  * allocation of cudaMalloc, in steps of 2 MiB, so a shared tensor has one alone; what a pool gives
  * cannot be opened that way. docs/decisions/0019.
  */
+/*
+ * Making and giving back run on the lane `between`: cudaMalloc and cudaFree may wait for the
+ * device, and its thread has the buffers' events for itself. The tensor's holder lets nobody else
+ * touch it meanwhile (tutti_tensor_own), so `data` and `block` need no lock.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +24,7 @@ steps_of(uint64_t bytes)
     return (bytes + STEP - 1) / STEP * STEP;
 }
 
+/* It counts in full steps towards the limit, as that is what the device loses. */
 static tutti_code
 allocate_allocation(space_cuda *space, const tutti_tensor *tensor, cuda_own *own, tutti_error *err)
 {
@@ -53,6 +59,8 @@ fill_allocation(cuda_lane *lane, const tutti_tensor *tensor, const cuda_own *own
     return cuda_check(cudaEventSynchronize(over), "copying", err);
 }
 
+/* The order: allocate, take the handle, copy, and only then let the old memory go: a failure in
+ * between leaves the tensor as it was. */
 static tutti_code
 make_own(cuda_lane *lane, tutti_tensor *tensor, tutti_error *err)
 {
@@ -83,6 +91,7 @@ make_own(cuda_lane *lane, tutti_tensor *tensor, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* A second request for the same tensor finds it done and only gets the handle. */
 static void
 work_on_own(cuda_lane *lane, tutti_move *move)
 {
@@ -139,6 +148,8 @@ on_turn(tutti_move *move, const tutti_error *err)
     free(own);
 }
 
+/* The move is part of the record, so giving back needs no memory. Its code is set, so the lane
+ * calls on_turn without any work. */
 void
 cuda_own_give(cuda_own *own)
 {

@@ -1,4 +1,8 @@
-/* The ring: pinned memory in pieces, lent one after the other. */
+/*
+ * The ring: pinned memory in pieces, lent one after the other. Pinned memory is what a device
+ * copies from and to without the processor; it is slow to get, so it is taken once. Opening and
+ * closing are single-threaded.
+ */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -45,7 +49,7 @@ cuda_ring_close(cuda_ring *ring)
 {
     uint32_t i;
 
-    assert(ring->idle_count == ring->count); /* who has a slot is still there */
+    assert(ring->idle_count == ring->count); /* all slots are given back before the close */
     for (i = 0; i < ring->count; i++) {
         if (ring->slots[i].over != NULL) {
             (void)cudaEventDestroy(ring->slots[i].over);

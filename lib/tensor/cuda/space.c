@@ -1,9 +1,16 @@
 /*
- * The space: memory from a pool of its own, in the order of one stream.
+ * The space of a device: memory from a pool of its own, in the order of one stream. Any thread.
  *
- * A tensor's bytes are there when the stream has come to its taking, so every other stream that
- * touches tensors waits for `taken` first. They are given back in the same stream, by who has seen
- * the last use end; so there is nothing to wait for then.
+ * A tensor's bytes are there when the stream `memory` has come to its taking, so every other stream
+ * that touches tensors waits for the event `taken` first (cuda_follow). They are given back in the
+ * same stream, by the thread that has seen the last use end; so there is nothing to wait for then,
+ * and memory can be taken again at once.
+ *
+ * The mutex guards the two counts and is never held across a call of CUDA. Calls of CUDA need the
+ * current device, which belongs to the thread: each entry sets it.
+ *
+ * If the device fails, all calls fail, and tensors are freed in our books only; the agent has to be
+ * started anew.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -51,6 +58,8 @@ cuda_rounded(uint64_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+/* Counted before the memory is taken, so two threads together cannot pass the limit; counted out
+ * again if the device has none. What the text says is what was seen under the lock. */
 tutti_code
 cuda_count_in(space_cuda *self, uint64_t bytes, tutti_error *err)
 {
@@ -75,7 +84,8 @@ cuda_count_out(space_cuda *self, uint64_t bytes)
     (void)pthread_mutex_unlock(&self->lock);
 }
 
-/* The limit is ours; the memory is everybody's who uses the device. */
+/* The limit counts what this process hands out; the device's memory is shared with all others that
+ * use it, so it may be used up below the limit. */
 tutti_code
 cuda_check_memory(cudaError_t answer, const char *call, uint64_t bytes, tutti_error *err)
 {
@@ -93,7 +103,11 @@ cuda_check_memory(cudaError_t answer, const char *call, uint64_t bytes, tutti_er
                           buffer);
 }
 
-/* Always zero: else one could read what another tensor held. */
+/*
+ * Always zero: otherwise one could read what another tensor held. `taken` is recorded again after
+ * each taking; an event stands for its last record, and records of one stream are in its order, so
+ * a later record covers all tensors before it, whichever thread made them.
+ */
 static tutti_code
 take_bytes(space_cuda *self, size_t bytes, void **ret_data, tutti_error *err)
 {
@@ -183,6 +197,8 @@ close_buffers(space_cuda *self)
     }
 }
 
+/* Lanes first: their threads use all else. They have nothing to do, as all tensors are gone, but
+ * giving back of shared ones, which they finish. */
 static void
 space_cuda_close(tutti_space *space)
 {

@@ -1,3 +1,15 @@
+/*
+ * Blocks and holes: best fit, with neighbouring holes joined at once. The space's lock guards all
+ * of it.
+ *
+ * Two structures over the same records: a list of all blocks by offset, without gaps, and a
+ * red-black tree of the holes by size and then offset. Invariants: no two neighbours are both
+ * holes; a block is in the tree if and only if it is a hole; offsets and sizes are multiples of
+ * TUTTI_BLOCK_ALIGN. Records are on the heap, not in the memory itself, which other processes can
+ * write.
+ *
+ * Best fit with the lowest offset of equals keeps large holes whole for large tensors.
+ */
 #include "tensor/host/blocks.h"
 
 #include <assert.h>
@@ -158,7 +170,8 @@ swallow_next(tutti_blocks *blocks, tutti_block *block)
     free(next);
 }
 
-/* Make `block` a hole, one with the holes on both sides. */
+/* Make `block` a hole, joined with the holes on both sides. A hole's size is its key in the tree,
+ * so a neighbour leaves the tree before it grows. */
 static tutti_block *
 make_hole(tutti_blocks *blocks, tutti_block *block)
 {
@@ -179,7 +192,11 @@ make_hole(tutti_blocks *blocks, tutti_block *block)
     return block;
 }
 
-/* Cut [offset, offset + size) out of `hole`, which is in no tree now; what is left are holes. */
+/*
+ * Cut [offset, offset + size) out of `hole`, which is in no tree now; what is left are holes.
+ * Without memory for a record everything is put back as it was: make_hole joins what was cut
+ * before.
+ */
 static tutti_block *
 carve_block(tutti_blocks *blocks, tutti_block *hole, uint64_t offset, uint64_t size)
 {
@@ -243,6 +260,7 @@ tutti_blocks_give(tutti_blocks *blocks, tutti_block *block)
     return (tutti_range){block->offset, block->offset + block->size};
 }
 
+/* The tree's macros take no const; nothing is changed. */
 void
 tutti_blocks_stat(const tutti_blocks *blocks, tutti_space_stats *ret_stats)
 {

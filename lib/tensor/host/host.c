@@ -1,3 +1,17 @@
+/*
+ * The space of host memory: blocks of one memfd, their pages, and tensors with memory of their own.
+ * Any thread.
+ *
+ * One mutex guards the bookkeeping: blocks, kept_bytes, owned regions. It is held for short steps;
+ * clearing, punching holes and closing are done outside of it on memory that is the caller's alone:
+ * a block that is taken belongs to its taker until it is given, so nobody else touches its bytes or
+ * flags. The flags of chunks are atomics, as two blocks may share a chunk at their edges.
+ *
+ * Invariant: kept_bytes is the sum of touched chunks that lie wholly in holes. Each take and give
+ * counts exactly the chunks of its hole that it changes, under the lock.
+ *
+ * If the process dies, the kernel frees the memfd when the last process that has mapped it ends.
+ */
 #include "tensor/host/host.h"
 
 #include <assert.h>
@@ -74,9 +88,10 @@ range_of(const tutti_block *block)
 }
 
 /*
- * Clean is zero: what was never handed out is zero anyhow, and what was may hold
- * another tensor's bytes, which nobody may see; clearing them when they are taken again is the
- * cheapest moment, for they may never be.
+ * The flag is set, or the bytes are cleared, after the block is taken and outside of the lock.
+ * CLEAN and ZERO are the same work: what was never handed out is zero anyhow, and what was may hold
+ * another tensor's bytes, which nobody may see. Clearing when it is taken again is the cheapest
+ * moment, for it may never be.
  */
 static tutti_code
 space_host_take(tutti_space *space, uint64_t bytes, tutti_fill fill, tutti_tensor *tensor,
@@ -108,7 +123,11 @@ space_host_take(tutti_space *space, uint64_t bytes, tutti_fill fill, tutti_tenso
     return TUTTI_OK;
 }
 
-/* Whoever frees much pays for its return while the block is still theirs: nobody waits for it. */
+/*
+ * A thread that frees much returns its pages while the block is still its own, outside of the lock:
+ * the others need not wait for the kernel. Whether it is much is only an estimate, since others may
+ * free at the same time; space_host_give looks again.
+ */
 static void
 return_early(space_host *self, tutti_range range)
 {
@@ -122,6 +141,11 @@ return_early(space_host *self, tutti_range range)
     }
 }
 
+/*
+ * Out of the map before it is closed: tutti_space_host_find must not give out a descriptor that is
+ * being closed. on_gone is called outside of the lock: it wakes an engine, which then tells peers
+ * to unmap (lib/coll/shm/region.c).
+ */
 static void
 drop_own(space_host *self, tutti_own *own)
 {
@@ -136,6 +160,8 @@ drop_own(space_host *self, tutti_own *own)
     }
 }
 
+/* own memory first; then the pages, then the block: from tutti_blocks_give on another thread may
+ * have the bytes. */
 static void
 space_host_give(tutti_space *space, tutti_tensor *tensor)
 {
@@ -160,7 +186,8 @@ space_host_give(tutti_space *space, tutti_tensor *tensor)
     unlock_host_space(self);
 }
 
-/* The first hole that ends behind `at`, or NULL. */
+/* The first hole that ends behind `at`, or NULL. A walk over all blocks: trimming runs now and
+ * then, and needs no index of its own. */
 static const tutti_block *
 find_hole(const space_host *self, uint64_t at)
 {
@@ -176,6 +203,11 @@ find_hole(const space_host *self, uint64_t at)
     return NULL;
 }
 
+/*
+ * In steps of TRIM_STEP, with the lock released in between, so that takers wait for one step at
+ * most. trim_at keeps the place between calls. Chunks are returned only when two passes have found
+ * them free (aging): memory that tensors come and go in stays.
+ */
 bool
 tutti_space_host_trim(tutti_space *space, uint64_t bytes_max)
 {
@@ -230,8 +262,11 @@ space_host_close(tutti_space *space)
     free(self);
 }
 
-/* What was touched of the block's chunks is not any more: nothing of it is counted while it is
- * taken, and what is when it is given back is looked up then. */
+/*
+ * What was touched of the block's chunks is not touched any more. Nothing of a block is counted in
+ * kept_bytes while it is taken, and what is touched when it is given back is looked up then; so
+ * nothing needs to be corrected here.
+ */
 static tutti_code
 space_host_own(tutti_space *space, tutti_tensor *tensor, tutti_error *err)
 {
@@ -251,6 +286,8 @@ space_host_own(tutti_space *space, tutti_tensor *tensor, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* The regions do not overlap, so only the last one that begins at or before `data` can hold it. The
+ * descriptor stays good as long as the caller keeps the tensor. */
 bool
 tutti_space_host_find(tutti_space *space, const void *data, uint64_t size,
                       tutti_space_host_region *ret_region)

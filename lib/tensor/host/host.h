@@ -4,8 +4,9 @@
  * is free and beyond `kept_bytes_max` goes back to the kernel at once, the rest by
  * tutti_space_host_trim.
  *
- * Who maps the descriptor can change bytes, also of tensors it was not told of, but nothing else:
- * where blocks begin and end is kept outside, and the file is sealed, so nobody can shrink it.
+ * A process that maps the descriptor can change bytes, also of tensors it was not told of, but
+ * nothing else: where blocks begin and end is kept outside, and the file is sealed, so nobody can
+ * shrink it.
  *
  * The limit is a promise of this room, not of the system. When the machine (or the control group)
  * has no page left at the moment one is touched, the process that touches it is killed by the
@@ -62,7 +63,8 @@ uint64_t tutti_space_host_owned(tutti_space *space);
 /* How many regions have gone so far. Any thread. */
 uint64_t tutti_space_host_gone(tutti_space *space);
 
-/* Who hears that one has gone, on whichever thread. NULL = nobody. While no tensor is let go. */
+/* Called when a region has gone, on the thread that lets its tensor go, without locks. NULL = no
+ * call. Set it while no tensor is let go. */
 void tutti_space_host_on_gone(tutti_space *space, void (*on_gone)(void *arg), void *arg);
 
 #endif

@@ -1,3 +1,11 @@
+/*
+ * Memory of one tensor alone: a memfd beside the arena, which may be handed to a process that may
+ * see this tensor and no other. The block in the arena stays taken, so the limit still counts it,
+ * without pages.
+ *
+ * The caller has the tensor for itself (tutti_tensor_own). On failure the block is as it was: the
+ * copy is made before anything of the arena is returned.
+ */
 #include "tensor/host/own.h"
 
 #include <assert.h>
@@ -10,6 +18,8 @@
 
 #include "base/error/fail.h"
 
+/* The mode is 0400 before anybody gets the descriptor: a process that gets it for reading could
+ * otherwise open it anew for writing, through /proc. */
 static tutti_code
 fill_own(tutti_own *own, tutti_error *err)
 {
@@ -31,7 +41,12 @@ fill_own(tutti_own *own, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* Memory that was never written is a hole in the file: to read it would make pages of zeros. */
+/*
+ * Memory that was never written is a hole in the file: to read it would make pages of zeros on both
+ * sides. If the kernel cannot tell (SEEK_DATA fails otherwise than by ENXIO), all is copied. Where
+ * a process that has mapped the arena writes meanwhile, its bytes are copied or not, as with any
+ * write.
+ */
 static void
 copy_data(const tutti_pages *pages, uint64_t offset, uint64_t bytes, unsigned char *to)
 {

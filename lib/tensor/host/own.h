@@ -12,7 +12,7 @@
 typedef struct tutti_own {
     RB_ENTRY(tutti_own) by_data; /* the space's */
     uint32_t id;                 /* the space's: never 0, never used for another */
-    int fd; /* sealed; mode 0400, so that who has it for reading cannot open it for writing */
+    int fd; /* sealed; mode 0400: a process that has it for reading cannot reopen it for writing */
     void *data;
     uint64_t size; /* a multiple of the system's pages */
 } tutti_own;

@@ -1,3 +1,15 @@
+/*
+ * The pages of the memfd: which chunks were ever handed out since the kernel provided them, how
+ * they are cleared, and how they go back.
+ *
+ * Flags are relaxed atomics. That suffices: a flag of a chunk wholly in one block is touched by the
+ * block's holder alone, or under the space's lock while it is in a hole, and both hand over through
+ * that lock. A chunk shared by two blocks can only be set by both to the same value; a lost
+ * "returned" is impossible, as only chunks wholly in a hole or in one block are returned.
+ *
+ * A flag too many costs a memset; a flag too few would show one tensor's bytes in another. So the
+ * flag is cleared only after fallocate has succeeded.
+ */
 #include "tensor/host/pages.h"
 
 #include <assert.h>
@@ -29,6 +41,8 @@ tutti_memfd_fail(const char *what, uint64_t size, tutti_error *err)
     return TUTTI_FAIL_ERRNO(err, number, "could not %s %s of shared memory", what, buffer);
 }
 
+/* MFD_NOEXEC_SEAL is tried first: newer systems may refuse a memfd without it, older ones do not
+ * know it. */
 const char *
 tutti_memfd_open(const char *name, uint64_t size, int *ret_fd)
 {
@@ -113,6 +127,8 @@ tutti_pages_touch(tutti_pages *pages, tutti_range block)
     }
 }
 
+/* Chunk by chunk, since a large block may lie partly in memory that was never used: clearing that
+ * would make pages of zeros. */
 void
 tutti_pages_clean(tutti_pages *pages, tutti_range block)
 {
@@ -132,6 +148,7 @@ tutti_pages_clean(tutti_pages *pages, tutti_range block)
     }
 }
 
+/* Whole chunks only: bytes at the edges may share a chunk, and so a page, with another tensor. */
 tutti_range
 tutti_pages_chunks(tutti_range inside, tutti_range part)
 {
@@ -168,6 +185,8 @@ tutti_pages_touched(const tutti_pages *pages, tutti_range chunks)
     return touched;
 }
 
+/* Punching a hole returns the pages and makes the bytes zero, also for other processes that have
+ * mapped them. */
 void
 tutti_pages_return(tutti_pages *pages, tutti_range chunks)
 {
@@ -192,6 +211,8 @@ return_run(tutti_pages *pages, tutti_range run)
     return before - tutti_pages_touched(pages, run);
 }
 
+/* Chunks that were aged before are returned in runs, as each fallocate is a system call. A taker
+ * sets its chunks to TOUCHED again, so "aged" means that nobody has had it since the last pass. */
 uint64_t
 tutti_pages_age(tutti_pages *pages, tutti_range chunks)
 {

@@ -46,7 +46,8 @@ void tutti_pages_close(tutti_pages *pages);
  */
 void tutti_pages_clean(tutti_pages *pages, tutti_range block);
 
-/* Note that they will not stay as they are, and leave them so: for who overwrites all of them. */
+/* Note that they will not stay as they are, and do not clear them: for a caller that overwrites
+ * all of them. */
 void tutti_pages_touch(tutti_pages *pages, tutti_range block);
 
 /* The chunks that lie wholly in `inside` and have bytes of `part`, a range of it. */

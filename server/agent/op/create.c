@@ -14,6 +14,7 @@
 #include "server/agent/op/list.h"
 #include "server/agent/op/op.h"
 #include "server/agent/op/works.h"
+#include "server/agent/state/group.h"
 #include "server/agent/state/hooks.h"
 #include "server/agent/state/op.h"
 #include "server/agent/state/request.h"
@@ -177,13 +178,31 @@ makes_output(tutti_coll_kind kind)
 }
 
 /*
+ * Is this rank known to be the root of a broadcast? Then its input stands for the result, and no
+ * new tensor is made. False too if the ranks of the group are not known yet: take_role decides
+ * then.
+ */
+static bool
+is_known_root(const agent_op *op)
+{
+    const tutti_coll_group *coll = op->group->coll;
+    uint32_t me;
+
+    if (coll == NULL) {
+        return false;
+    }
+    me = tutti_coll_group_rank(coll);
+    return op->op.args.root == (op->options.root_global ? tutti_coll_group_ranks(coll)[me] : me);
+}
+
+/*
  * Locks for one input and one output. The same tensor as both is one exclusive lock: two locks of
  * one op would wait for each other for ever. Both names are resolved before they are compared, as a
  * handle and a name may mean the same tensor.
  *
  * A new output gets its entry now, although its shape may be unknown until another rank says it: so
- * the caller of an async op has the handle at once, and a later op may name it and waits in line. A
- * broadcast without an output overwrites its input at receivers, and makes none.
+ * the caller of an async op has the handle at once, and a later op may name it and waits in line.
+ * A receiver of a broadcast gets a new output also if it gives an input, which is ignored.
  */
 static tutti_code
 lock_tensors(agent_op *op, const agent_request *request, tutti_error *err)
@@ -214,7 +233,8 @@ lock_tensors(agent_op *op, const agent_request *request, tutti_error *err)
             return TUTTI_OK;
         }
     } else if (makes_output(request->args.kind) && !op->out_inline &&
-               !(request->args.kind == TUTTI_COLL_BROADCAST && op->in != NULL)) {
+               !(request->args.kind == TUTTI_COLL_BROADCAST && op->in != NULL &&
+                 is_known_root(op))) {
         code = tutti_table_create_locked(table, &op->lock_set, "", err);
         op->out_is_new = code == TUTTI_OK;
     } else {

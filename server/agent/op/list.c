@@ -335,9 +335,6 @@ agent_list_take(agent_op *op, agent_request *request, tutti_error *err)
     if (code == TUTTI_OK) {
         code = makes_list ? make_outputs(op, err) : make_output(op, request, err);
     }
-    if (code != TUTTI_OK && op->list != NULL) {
-        agent_list_drop_new(op);
-    }
     return code;
 }
 

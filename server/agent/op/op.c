@@ -494,6 +494,18 @@ may_make(const agent_request *request)
            request->output_count == 0 && request->args.kind != TUTTI_COLL_BARRIER;
 }
 
+/* Entries that a call made before it was refused: nobody has their handles. */
+static void
+drop_results(agent_op *op)
+{
+    if (op->list != NULL) {
+        agent_list_drop_new(op);
+    }
+    if (op->out != NULL && op->out_is_new) {
+        tutti_table_drop_new(op->agent->table, op->out);
+    }
+}
+
 /*
  * From request to place in line. Control loop; the request is borrowed until this returns. Each
  * outcome answers the call exactly once: a repeated answer, a refusal without a place, or the end
@@ -524,6 +536,7 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
         return;
     }
     op->client = client;
+    op->group = group;
     if (agent_answers_expect(op, request, &op->err) != TUTTI_OK ||
         (may_make(request) && agent_lock_own(&op->lock_set, call, &op->err) != TUTTI_OK) ||
         agent_op_take(op, request, &op->err) != TUTTI_OK) {
@@ -532,6 +545,7 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
          * meanwhile: later calls on the same tensors need not wait for it.
          */
         op->failed = true;
+        drop_results(op);
         tutti_table_release(agent->table, &op->lock_set);
         agent_list_free(op);
         op->in = NULL;
@@ -543,7 +557,6 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
         op->sequence = ++group->sequence;
     }
     op->lock_set.on_ready = on_claimed;
-    op->group = group;
     agent_op_record_enqueued(op);
     agent_group_changed(group);
     /*

@@ -216,6 +216,24 @@ take_output(agent_op *op, const tutti_spec *result, tutti_error *err)
 }
 
 /*
+ * The root of a broadcast without an output: its input is the result. If the ranks of the group were
+ * not known when the call came, a new output was made (is_known_root), which goes again; but not
+ * that of an async op, whose caller has its handle already: the root then gets a copy.
+ */
+static void
+let_input_stand(agent_op *op)
+{
+    if (op->out != NULL && op->out_is_new && op->in != NULL && !op->options.async) {
+        tutti_table_drop_new(op->agent->table, op->out);
+        op->out = NULL;
+        op->out_is_new = false;
+    }
+    if (op->out == NULL) {
+        op->out = op->in;
+    }
+}
+
+/*
  * What a rank gives and gets depends on whether it is the root. Before the place is looked for:
  * what a receiver names as input is ignored, so its device does not count either.
  */
@@ -233,8 +251,8 @@ take_role(agent_op *op)
         op->op.args.has_spec = false;
     } else if (tutti_coll_is_to_root(kind) && !root) {
         op->no_result = true;
-    } else if (kind == TUTTI_COLL_BROADCAST && op->out == NULL && !op->out_inline) {
-        op->out = op->in;
+    } else if (kind == TUTTI_COLL_BROADCAST && !op->out_inline) {
+        let_input_stand(op);
     }
 }
 

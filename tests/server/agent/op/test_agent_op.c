@@ -271,6 +271,85 @@ test_broadcast__ignores_what_a_receiver_gives(void **state)
     }
 }
 
+/* As programs do that call it alike on all ranks: what receivers name is not looked at. */
+static void
+test_broadcast__makes_a_tensor_for_a_receiver_that_names_an_input(void **state)
+{
+    static const bool async[] = {false, true};
+    const tutti_spec spec = rig_vector(2);
+    rig_call *calls[RANKS];
+    double values[2];
+    trial t;
+    size_t a;
+    uint32_t i;
+
+    for (a = 0; a < COUNT_OF(async); a++) {
+        open_trial(&t, *state, TUTTI_COLL_BROADCAST, &spec);
+        for (i = 0; i < RANKS; i++) {
+            t.requests[i].args.root = 1;
+            t.requests[i].options.async = async[a];
+            calls[i] = agent_rig_begin(t.rig, i, &t.requests[i]);
+        }
+        agent_rig_settle(t.rig);
+        for (i = 0; i < RANKS; i++) {
+            agent_rig_end_well(t.rig, calls[i]);
+            values[0] = 2 * i + 1, values[1] = 2 * i + 2;
+            agent_rig_check(t.rig, i, t.inputs[i], values, 2);
+            values[0] = 3, values[1] = 4;
+            if (i != 1) {
+                assert_string_not_equal(calls[i]->result.handle, t.inputs[i]);
+                agent_rig_check(t.rig, i, calls[i]->result.handle, values, 2);
+            }
+        }
+    }
+    assert_int_equal(tutti_table_count(t.rig->agents[1]->table), 2); /* the root's two inputs */
+}
+
+/* A group whose ranks are not known when the call comes: the root need not be either. */
+static void
+test_broadcast__on_an_unknown_group_makes_the_root_no_tensor(void **state)
+{
+    static const uint32_t ranks[] = {0, 1, 2};
+    const double values[] = {1, 2};
+    const tutti_spec spec = rig_vector(2);
+    trial t;
+    uint32_t i;
+
+    open_trial(&t, *state, TUTTI_COLL_BROADCAST, &spec);
+    for (i = 0; i < RANKS; i++) {
+        t.requests[i].group = "later";
+    }
+    (void)fake_coordinator_group(&t.rig->coordinator, "later", ranks, RANKS);
+    run_trial(&t);
+    assert_string_equal(t.results[0], t.inputs[0]);
+    agent_rig_check(t.rig, 2, t.results[2], values, 2);
+    assert_int_equal(tutti_table_count(t.rig->agents[0]->table), 1);
+}
+
+/* Its result had a handle when the tracer was not found. */
+static void
+test_op__that_is_refused_leaves_no_tensor_behind(void **state)
+{
+    static char nobody[] = "nobody";
+    char *tracers[] = {nobody};
+    const tutti_spec spec = rig_vector(2);
+    rig_call *calls[RANKS];
+    trial t;
+    uint32_t i;
+
+    open_trial(&t, *state, TUTTI_COLL_ALL_REDUCE, &spec);
+    for (i = 0; i < RANKS; i++) {
+        t.requests[i].tracers = tracers;
+        t.requests[i].tracer_count = 1;
+        calls[i] = agent_rig_begin(t.rig, i, &t.requests[i]);
+    }
+    agent_rig_settle(t.rig);
+    for (i = 0; i < RANKS; i++) {
+        agent_rig_end_failed(t.rig, calls[i], TUTTI_NOT_FOUND, "NO_TRACER");
+        assert_int_equal(tutti_table_count(t.rig->agents[i]->table), 1);
+    }
+}
+
 static void
 test_scatter__gives_each_rank_its_part(void **state)
 {
@@ -576,6 +655,9 @@ main(void)
         WITH_THREE(test_gather__gives_the_root_alone_what_all_have),
         WITH_THREE(test_broadcast__gives_the_others_what_the_root_has),
         WITH_THREE(test_broadcast__ignores_what_a_receiver_gives),
+        WITH_THREE(test_broadcast__makes_a_tensor_for_a_receiver_that_names_an_input),
+        WITH_THREE(test_broadcast__on_an_unknown_group_makes_the_root_no_tensor),
+        WITH_THREE(test_op__that_is_refused_leaves_no_tensor_behind),
         WITH_THREE(test_scatter__gives_each_rank_its_part),
         WITH_THREE(test_broadcast__carries_the_roots_bytes_along),
         WITH_THREE(test_all_to_all__gives_each_rank_a_part_of_each),
