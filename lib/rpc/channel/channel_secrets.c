@@ -1,5 +1,17 @@
-/* What a channel trusts and shows: authority, certificate, token; and what happens when they
- * change. */
+/*
+ * What a channel trusts and shows: authority, certificate, token; and what happens when their
+ * files change.
+ *
+ * Open and close run on the owner's thread. rpc_channel_renew runs on the thread of any call: one
+ * of them gets the lock, looks at the files, and the others wait for it for as long as that
+ * takes, since the files are local and small. Files that cannot be used are logged; the channel
+ * goes on with what it has.
+ *
+ * New certificates make a new gRPC channel. The one before it is kept as `retired` until the next
+ * change, because streams that were just begun may still wait for its connection; destroying a
+ * gRPC channel does not end the calls that run on it. All copies of a token are overwritten
+ * before they are freed, except those inside gRPC.
+ */
 #include <assert.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -59,7 +71,11 @@ rpc_channel_credentials(const tutti_rpc_channel *channel, grpc_channel_credentia
 
 /* ------------------------------------------------------------------------------ tokens */
 
-/* The bearer that the next calls show. */
+/*
+ * Write the metadata that the next calls show, in the next place of the ring, and make it the
+ * newest. With the lock held, or before the channel is open. gRPC aborts on header values that
+ * are not legal, so that is checked here.
+ */
 static tutti_code
 put_bearer(rpc_secrets *secrets, const char *token, tutti_error *err)
 {
@@ -85,6 +101,10 @@ put_bearer(rpc_secrets *secrets, const char *token, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * A token is never sent over plaintext TCP that leaves this machine; the server refuses it there,
+ * too.
+ */
 static tutti_code
 check_way(const tutti_rpc_channel *channel, tutti_error *err)
 {
@@ -131,7 +151,7 @@ rpc_channel_bearer(tutti_rpc_channel *channel)
     return bearer;
 }
 
-/* One that gRPC would not send is nobody's error: tracing hinders no work. */
+/* A trace that gRPC would not send is left out and is no error: tracing must not hinder work. */
 static void
 open_trace(rpc_secrets *secrets, const char *trace)
 {
@@ -284,6 +304,10 @@ rpc_channel_renew(tutti_rpc_channel *channel)
     rpc_secrets *secrets = &channel->secrets;
     const uint64_t now_ns = tutti_clock_ns();
 
+    /*
+     * Without the lock, for the calls of one second. Looked at again under it: of many threads
+     * one does the work.
+     */
     if (now_ns < atomic_load(&secrets->look_ns)) {
         return;
     }
