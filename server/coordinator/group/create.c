@@ -1,3 +1,7 @@
+/*
+ * The calls about groups: create, get, list, delete, translate. They check the request and turn
+ * group ranks into ranks of the job; which group it is, is claim.c's.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -164,7 +168,10 @@ check_deletable(const coord_group *group, const coord_agent *agent, tutti_error 
     return TUTTI_OK;
 }
 
-/* The group to delete; NULL = there is none, which is fine. */
+/*
+ * Find the group to delete; NULL = there is none, which the caller allows. With an id a group of
+ * the same name that was made since is not touched.
+ */
 static tutti_code
 find_doomed(const coord_agent *agent, const tutti_coordinator_group_end *request,
             coord_group **ret_group, tutti_error *err)
@@ -201,6 +208,10 @@ tutti_coordinator_group_delete(tutti_coordinator *self, const tutti_coordinator_
     }
     *ret_deleted = group != NULL;
     if (group != NULL) {
+        /*
+         * The record first: if the process dies behind it, the group is gone for the next one,
+         * and nobody has been told yet.
+         */
         group->job->owner->hooks->unrecord_group(group);
         coord_group_remove(group);
         coord_group_publish_deleted(group);

@@ -1,4 +1,8 @@
-/* A mesh from what somebody wrote: what may be written, and what it is called. */
+/*
+ * A mesh from a request: what may be written, and what the mesh is called. Everything is checked
+ * before anything is placed in the job. Records of the store go the same way
+ * (record/load_groups.c), so they are checked like a request.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,7 +144,11 @@ hash_mesh(uint64_t seed, const void *data, size_t size)
     return seed;
 }
 
-/* After the content: whoever has the same mesh finds it without knowing a name. */
+/*
+ * A mesh without a name is named after its content, by FNV-1a of 64 bits: every rank that asks
+ * for the same mesh gets the same name. Two different meshes of one hash are told apart by
+ * same_content (meshes.c), and the second is refused.
+ */
 static void
 set_name(coord_mesh *mesh, const char *name)
 {

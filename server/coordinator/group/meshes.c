@@ -1,3 +1,4 @@
+/* The calls about meshes: create, get, list, delete, the groups of a dimension, slices. */
 #include "server/coordinator/group/meshes.h"
 
 #include <inttypes.h>
@@ -198,7 +199,10 @@ pick_dim(const coord_mesh *mesh, const tutti_coordinator_mesh_dim *dim, uint32_t
     return TUTTI_OK;
 }
 
-/* The first rank of the i-th group: as if dimension `dim` and the last one had changed places. */
+/*
+ * The first rank of the i-th group along `dim`, in the order of PyTorch's DeviceMesh: as if
+ * dimension `dim` and the last one had changed places and the rest were flattened.
+ */
 static uint32_t
 anchor_of(const coord_mesh *mesh, uint32_t dim, uint32_t i)
 {

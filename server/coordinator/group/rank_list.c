@@ -1,4 +1,8 @@
-/* Lists of ranks: what people may write, and what they mean in ranks of the job. */
+/*
+ * Lists of ranks in requests: checked, and turned from group ranks of the parent into ranks of
+ * the job. `owner` has for each position of the parent the list that it is in, so duplicates and
+ * overlaps are found in one pass. The errors say which list and which rank.
+ */
 #include "server/coordinator/group/rank_list.h"
 
 #include <inttypes.h>

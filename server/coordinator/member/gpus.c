@@ -1,4 +1,8 @@
-/* Who has which GPU: two agents on one are a mistake far more often than a wish. */
+/*
+ * Which agent of a job has which GPU: two agents on one GPU are a mistake far more often than a
+ * wish. The GPUs of all agents are in one map by UUID, NUL and incarnation, so a newcomer's check
+ * costs one look-up for each of its GPUs, also in large jobs. Lost agents do not count.
+ */
 #include "server/coordinator/member/gpus.h"
 
 #include <inttypes.h>

@@ -1,4 +1,8 @@
-/* Finding jobs and their members, and the keys of epochs. */
+/*
+ * Finding jobs and their members, and the keys of epochs. coord_member_check is the gate of every
+ * call that speaks for a rank: the seat's agent must have the caller's incarnation and be alive,
+ * so a process that was declared lost cannot act any more, even if it still runs.
+ */
 #include "server/coordinator/member/job.h"
 
 #include <inttypes.h>
@@ -35,6 +39,7 @@ coord_job_draw_key(coord_job *job)
 {
     size_t i;
 
+    /* From the system's random numbers (tutti_id_draw), 64 bits at a time. */
     for (i = 0; i < sizeof(job->epoch_key); i += sizeof(uint64_t)) {
         const uint64_t part = tutti_id_draw();
 
@@ -96,7 +101,7 @@ coord_member_check(tutti_coordinator *self, const tutti_coordinator_member *memb
     coord_job *job = NULL;
     tutti_code code;
 
-    if (member->incarnation == 0) { /* before a job is looked at, of which it would learn */
+    if (member->incarnation == 0) { /* first, so that the answer says nothing of the job */
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_MEMBER",
                               "the request does not say who calls: `member`, with the incarnation "
                               "with which its agent joined");

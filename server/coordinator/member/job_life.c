@@ -1,4 +1,14 @@
-/* How a job begins and ends. */
+/*
+ * How a job begins and ends.
+ *
+ * begun (first Join, epoch 0) -> formed (epoch >= 1) -> without agents, lingering for
+ * --job-linger -> ended, its keys are deleted. A job that was never formed ends as soon as nobody
+ * is in it. A Join into a lingering job replaces it by a new one (`ever_formed` is inherited,
+ * because the keys are), under another id.
+ *
+ * Ending order matters: watches and Join calls are told first, since their texts name the job;
+ * meshes and groups go before the events in which deleted groups live; agents last.
+ */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -57,6 +67,10 @@ on_linger(tutti_timer *timer)
 {
     coord_job *job = tutti_container_of(timer, coord_job, linger);
 
+    /*
+     * Somebody may have joined since the timer was started: then the job is used, and the timer
+     * means nothing.
+     */
     if (job->present == 0 && !job->owner->draining) {
         coord_note(job->owner, "job %s: ended, nobody is left", job->name);
         job->owner->hooks->unrecord_job(job);
@@ -143,6 +157,7 @@ job_replace(tutti_coordinator *self, coord_job *old, const char *name, uint32_t 
     if (code != TUTTI_OK) {
         return code;
     }
+    /* The new job exists before the old one goes, so a failure leaves the old one in place. */
     if (old != NULL) {
         job->ever_formed = true;
         old->owner->hooks->unrecord_job(old);

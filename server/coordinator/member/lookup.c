@@ -1,3 +1,7 @@
+/*
+ * Looking up jobs and ranks, for the calls of clients. Reads only; what is lent is good until the
+ * next call that changes something.
+ */
 #include <inttypes.h>
 
 #include "base/error/fail.h"
