@@ -1,4 +1,4 @@
-/* What a client is, for the files of all rooms. */
+/* What all rooms of the client need: who it is, its job, checks, pauses. */
 #include "client/conn/client.h"
 
 #include <errno.h>

@@ -1,4 +1,9 @@
-/* Init addresses: from where a job meets to the agent of one of its ranks. */
+/*
+ * Init addresses (file://, tutti://, env://): from the address by which a job meets to the agent
+ * of one of its ranks. The file may not be written yet, the coordinator not be up, the rank not
+ * have joined: all of that is waited for within timeout_ms; a rank that the job can never have is
+ * refused at once.
+ */
 #include "client/conn/init.h"
 
 #include <inttypes.h>

@@ -1,4 +1,10 @@
-/* What a client is told, and what the environment says where it is told nothing. */
+/*
+ * A client's options: what the caller says, then the environment, then defaults.
+ *
+ * Structs of callers begin with their size, so a program may be older or newer than the library:
+ * what an older one does not have keeps its default; what a newer one has beyond our struct must
+ * be zero, or it asks for something that this library cannot do.
+ */
 #include "client/conn/options.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Groups: what is said of them before the coordinator is asked. */
+/* Groups: options taken and checked before the coordinator is asked, and what the caller frees. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,7 @@
-/* A store whose keys have a prefix: names only, the store knows nothing of it. */
+/*
+ * A view of the store with a prefix: "prefix/key". Only names are made here; the store knows
+ * nothing of views, so two views that come to the same key meet.
+ */
 #include <string.h>
 
 #include "base/error/fail.h"

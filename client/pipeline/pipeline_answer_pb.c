@@ -1,4 +1,7 @@
-/* CommandsService: what an answer says. */
+/*
+ * Answers of a pipeline. All responses of ops have the same fields under the same numbers
+ * (CONTRIBUTING.md), so they are read by number from whichever response it is.
+ */
 #include <inttypes.h>
 
 #include "base/error/fail.h"
@@ -74,7 +77,10 @@ read_response(const Tutti__V1__RunResponse *answer, tutti_rpc_message *message, 
     return read_recv(answer, &call->result.op);
 }
 
-/* The caller's memory is written when he takes the result; whether it fits is known now. */
+/*
+ * The bytes stay in the message until the result is taken; whether they fit is checked now, so
+ * that the result carries the error.
+ */
 static void
 keep_bytes(pipeline_call *call, tutti_rpc_message *message)
 {

@@ -1,4 +1,8 @@
-/* CommandsService: calls become commands, and their answers results. */
+/*
+ * Submitting: the functions that write requests (client_wire_<op>) run with the pipeline's
+ * request hook, which takes the finished request and makes it a command. `next` is the call that
+ * the hook fills; it is NULL again when the command was written, so finish_pipeline can tell.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -1,4 +1,11 @@
-/* Download: a tensor of any size, chunk by chunk. */
+/*
+ * Download: a tensor of any size, by one stream or several, straight into the caller's memory.
+ *
+ * Of several streams each reads a part. The tensor may be written between: the first stream says
+ * which version it reads, and a part of another version fails the transfer, which is then done
+ * once more over one stream (one stream reads one version). Each chunk is checked against the
+ * place that is next, so a server cannot write outside of the memory.
+ */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,4 +1,8 @@
-/* A tensor's memory in this process, or a copy that passes for it. */
+/*
+ * A view: a tensor's memory mapped into this process, or, where that is not possible (another
+ * host, another user, the agent does not lend), a copy that is pulled and pushed. One thread at a
+ * time for each view.
+ */
 #include "client/tensor/share.h"
 
 #include <assert.h>
@@ -49,7 +53,10 @@ map_share(tutti_client *client, const char *handle, bool writable, tutti_view *v
     return TUTTI_OK;
 }
 
-/* Why not, where a copy helps. */
+/*
+ * Is this a reason for which a copy helps? Others (no such tensor, no permission) would fail for
+ * a copy, too.
+ */
 static bool
 helps_copy(const tutti_error *err)
 {

@@ -133,7 +133,10 @@ tutti_tensor_copy(tutti_client *client, const char *handle, const char *into, co
 
 /* ------------------------------------------------------------------------------ reading */
 
-/* Too large for one message is, to who knows the size, just another size. */
+/*
+ * The agent says that the tensor is too large for one message. The caller stated a size that
+ * fits, so to the caller the size is wrong.
+ */
 static tutti_code
 fail_larger(const char *handle, uint64_t bytes, const tutti_error *from, tutti_error *err)
 {
