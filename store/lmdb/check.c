@@ -119,6 +119,7 @@ typedef struct node {
 static tutti_code refuse_page(checker *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Every refusal names the page, so that somebody with a dump of the file can find the place. */
 static tutti_code
 refuse_page(checker *self, const char *format, ...)
 {
@@ -131,6 +132,10 @@ refuse_page(checker *self, const char *format, ...)
     return store_lmdb_fail_format(self->err, self->path, what);
 }
 
+/*
+ * The file may be cut while it is read. Then pread gives 0 bytes, and the answer is a refusal and
+ * not an endless loop.
+ */
 static tutti_code
 read_at(checker *self, void *to, size_t bytes, uint64_t from, uint64_t number)
 {
@@ -152,7 +157,11 @@ read_at(checker *self, void *to, size_t bytes, uint64_t from, uint64_t number)
 
 /* ------------------------------------------------------------------------------ pages and nodes */
 
-/* A page is used once, and it is not one of the two heads. */
+/*
+ * Records that a page is used. It may be used once only, it must not be one of the two heads, and
+ * it must lie in the file unless it is free: LMDB may free a page at the end that it has never
+ * written.
+ */
 static tutti_code
 mark_page(checker *self, uint64_t number, bool is_free)
 {
@@ -175,6 +184,7 @@ mark_page(checker *self, uint64_t number, bool is_free)
 static tutti_code
 read_page(checker *self, const walk *tree, page *ret_page)
 {
+    /* All leaves stand equally deep, so the depth decides what kind a page must be. */
     const uint64_t number = ret_page->number;
     const uint16_t kind = ret_page->depth == tree->head->depth ? PAGE_LEAF : PAGE_BRANCH;
     tutti_code code = mark_page(self, number, false);
@@ -198,6 +208,10 @@ read_page(checker *self, const walk *tree, page *ret_page)
     return TUTTI_OK;
 }
 
+/*
+ * Row numbers lie there with the highest byte first, so that LMDB sorts them as numbers. The keys
+ * of free pages are native numbers.
+ */
 static uint64_t
 read_key(const walk *tree, const unsigned char *from)
 {
@@ -207,6 +221,10 @@ read_key(const walk *tree, const unsigned char *from)
     return tree->is_free ? number : __builtin_bswap64(number);
 }
 
+/*
+ * LMDB stores a size in two halves. In a branch the same four bytes, with the flags above them,
+ * are the number of the page below.
+ */
 static uint32_t
 value_size(const node_head *head)
 {
@@ -273,6 +291,7 @@ check_overflow(checker *self, const page *from, const node *one, uint64_t *ret_f
         code = read_at(self, &head, sizeof(head), number * self->page_bytes, number);
     }
     if (code == TUTTI_OK) {
+        /* Only the first page of such a value has a head, and it says how many pages there are. */
         count = head.lower | (uint64_t)head.upper << 16;
         if (head.number != number || head.flags != PAGE_OVERFLOW || count < needs) {
             return refuse_page(self, "page %llu has another head", (unsigned long long)number);
@@ -312,6 +331,10 @@ check_free_list(checker *self, const unsigned char *list, size_t bytes, uint64_t
     return code;
 }
 
+/*
+ * A list of free pages that has pages of its own. Other values of that kind need not be read
+ * here: their rows are compared with the digest later.
+ */
 static tutti_code
 check_far_list(checker *self, const page *from, const node *one, uint64_t at)
 {
@@ -331,6 +354,11 @@ check_far_list(checker *self, const page *from, const node *one, uint64_t at)
     return code;
 }
 
+/*
+ * Counts the row. In the tree of free pages it also checks the list that the row holds. The key
+ * of such a row is the number of the change that freed the pages, so it cannot be above that of
+ * the last change.
+ */
 static tutti_code
 check_value(checker *self, walk *tree, const page *from, const node *one)
 {
@@ -356,6 +384,10 @@ check_value(checker *self, walk *tree, const page *from, const node *one)
 
 static tutti_code walk_page(checker *self, walk *tree, uint64_t number, unsigned depth, range keys);
 
+/*
+ * Keys must grow, and must lie in the range that the branches above promise. LMDB searches by
+ * that order: a row in another place would be there and never be found.
+ */
 static tutti_code
 check_leaf(checker *self, walk *tree, const page *from, unsigned char *taken, range keys)
 {
@@ -377,6 +409,10 @@ check_leaf(checker *self, walk *tree, const page *from, unsigned char *taken, ra
     return code;
 }
 
+/*
+ * Each child is walked when the key of the next one is known, as that is where its range ends. So
+ * `number` is one child behind `i`, and the last child is walked after the loop.
+ */
 static tutti_code
 check_branch(checker *self, walk *tree, const page *from, unsigned char *taken, range keys)
 {
@@ -403,6 +439,11 @@ check_branch(checker *self, walk *tree, const page *from, unsigned char *taken, 
     return code == TUTTI_OK ? walk_page(self, tree, number, from->depth + 1, below) : code;
 }
 
+/*
+ * The depth of recursion is limited: check_tree refuses a tree deeper than DEPTH_MAX, and
+ * read_page refuses a branch on the level of the leaves. No page is walked twice, since mark_page
+ * refuses it.
+ */
 static tutti_code
 walk_page(checker *self, walk *tree, uint64_t number, unsigned depth, range keys)
 {
@@ -425,6 +466,10 @@ walk_page(checker *self, walk *tree, uint64_t number, unsigned depth, range keys
     return code;
 }
 
+/*
+ * A tree is empty (no root, depth 0) or has both. The head's count of rows is compared at the
+ * end, so a lost leaf is seen even when the pages that are left agree.
+ */
 static tutti_code
 check_tree(checker *self, bool is_free)
 {
@@ -448,6 +493,10 @@ check_tree(checker *self, bool is_free)
 
 /* ------------------------------------------------------------------------------ heads */
 
+/*
+ * LMDB has two such heads and writes them in turn, so that a crash in the middle of one leaves
+ * the other.
+ */
 static tutti_code
 read_meta(checker *self, unsigned which, meta_head *ret_meta)
 {
@@ -483,6 +532,10 @@ are_neighbours(const meta_head *metas, bool was_cut)
     return even % 2 == 0 && odd % 2 == 1 && (was_cut || even == odd + 1 || odd == even + 1);
 }
 
+/*
+ * The page size must be known before the second head can be found, so it is taken from the first
+ * and compared afterwards.
+ */
 static tutti_code
 check_metas(checker *self, bool was_cut)
 {
@@ -577,6 +630,7 @@ check_before(checker *self)
     return code;
 }
 
+/* The free pages come first: they mark the pages that may lie behind the end of the file. */
 static tutti_code
 check_pages(checker *self)
 {
