@@ -38,7 +38,7 @@ tutti_code client_invoke_again(tutti_client *client, const client_call *call,
                                const struct ProtobufCMessage *request,
                                tutti_rpc_message **ret_response, tutti_error *err);
 
-/* A deadline from now; [in] timeout_ms 0 = the client's timeout_ms. */
+/* A deadline from now; [in] timeout_ms  0 = the client's timeout_ms. */
 uint64_t client_deadline(const tutti_client *client, uint32_t timeout_ms);
 
 /*

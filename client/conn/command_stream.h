@@ -27,7 +27,7 @@ void client_command_stream_release(tutti_client *client, client_command_stream *
 
 /*
  * Finish and free the stream, which is not idle. Cancel it before if an answer may still come.
- * Returns how it ended, OK included. [out] err NULL = not wanted
+ * Returns how it ended, OK included. [out] err  NULL = not wanted
  */
 tutti_code client_command_stream_drop(tutti_client *client, client_command_stream *commands,
                                       tutti_error *err);

@@ -1,3 +1,12 @@
+/*
+ * The object that decides about calls: its options, its keys, and the tokens it has checked
+ * before.
+ *
+ * Checking a signature costs much more than the rest of a decision, and a client sends the same
+ * token with each call. So a token that was good is remembered by its SHA-256 until it expires or
+ * the keys change. The first byte of the digest is the place: there is no search, and nobody can
+ * fill the memory.
+ */
 #include "auth/auth_private.h"
 
 #include <assert.h>
@@ -39,6 +48,10 @@ tutti_auth_option_set(tutti_auth_options *target)
 
 /* ------------------------------------------------------------------------------ open and close */
 
+/*
+ * Keys that cannot be read are an error here, at the start. Later they are only a warning, and
+ * the old ones stay.
+ */
 tutti_code
 tutti_auth_open(const tutti_auth_options *options, tutti_auth **ret_auth, tutti_error *err)
 {
@@ -100,6 +113,7 @@ tutti_auth_set_job(tutti_auth *auth, const char *job)
     memcpy(auth->job, job, strlen(job) + 1);
 }
 
+/* The coordinator may give the agent a rank while calls are being decided, hence the atomic. */
 void
 tutti_auth_set_rank(tutti_auth *auth, uint32_t rank)
 {
@@ -117,7 +131,15 @@ tutti_auth_grant_unref(tutti_auth_grant *grant)
 /* ------------------------------------------------------------------------------ keys that change
  */
 
-/* With the lock held. */
+/*
+ * Reads the keys again when their file has changed, and looks at most once a second. With the
+ * lock held.
+ *
+ * A new inode counts as a change as well: Kubernetes replaces a mounted file by another one,
+ * whose time may be older. Keys that cannot be read leave the old ones in place: the file may
+ * just be half written, and refusing all calls until then would be worse. All remembered tokens
+ * are forgotten with the old keys, so a key that is withdrawn stops working at once.
+ */
 static void
 look_at_keys(tutti_auth *self, uint64_t now_ns)
 {
@@ -160,12 +182,16 @@ auth_grant_dup(const tutti_auth_grant *from, tutti_error *err)
         (void)TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a grant");
         return NULL;
     }
+    /* A grant never changes from here on; only its count of references does. */
     memcpy(grant, from, sizeof(*grant));
     atomic_init(&grant->refs, 1);
     return grant;
 }
 
-/* With the lock held. A full place is given to the newest. */
+/*
+ * With the lock held. A full place is given to the newest: two tokens that take turns there only
+ * cost a signature each.
+ */
 static void
 cache_token(tutti_auth *self, const unsigned char digest[AUTH_DIGEST_BYTES],
             tutti_auth_grant *grant)
@@ -216,6 +242,10 @@ check_token(tutti_auth *self, tutti_auth_keys *keys, const char *token,
     return TUTTI_OK;
 }
 
+/*
+ * Both the keys and the grant are taken with a reference, so that they stay valid after the lock
+ * is released, even when another thread reads new keys meanwhile.
+ */
 tutti_code
 auth_find_token(tutti_auth *self, const char *token, tutti_auth_grant **ret_grant, tutti_error *err)
 {

@@ -1,3 +1,11 @@
+/*
+ * Reading keys: a set in JSON, public keys or certificates in PEM, or a secret. Which of the
+ * three a file is follows from its content.
+ *
+ * Each key gets its algorithm when it is read, from what it is. A token's header cannot change
+ * it. That closes the known hole in which a token is "signed" with HS256 and the public RSA key
+ * as the secret.
+ */
 #include "auth/keys.h"
 
 #include <assert.h>
@@ -40,6 +48,7 @@ tutti_auth_algorithm_name(tutti_auth_algorithm algorithm)
     return algorithm_names[algorithm];
 }
 
+/* The bytes get a 0 at their end, since libjwt reads PEM as text. */
 tutti_code
 auth_keys_add(tutti_auth_keys *keys, const char *name, const tutti_auth_key *key, tutti_error *err)
 {
@@ -64,6 +73,7 @@ auth_keys_add(tutti_auth_keys *keys, const char *name, const tutti_auth_key *key
     return TUTTI_OK;
 }
 
+/* RSA of less than 2048 bits and other curves are refused by giving no algorithm. */
 tutti_auth_algorithm
 auth_algorithm_of(EVP_PKEY *pkey)
 {
@@ -80,6 +90,7 @@ auth_algorithm_of(EVP_PKEY *pkey)
     return 0;
 }
 
+/* OpenSSL writes the key anew: what is kept is one form, whatever the file had. */
 tutti_code
 auth_keys_add_public(tutti_auth_keys *keys, const char *name, const char *id, EVP_PKEY *pkey,
                      tutti_error *err)
@@ -128,6 +139,10 @@ key_of_block(const char *kind, const unsigned char *data, long size)
     return pkey;
 }
 
+/*
+ * A private key in this file is refused and not used: it would mean that a secret lies on every
+ * server.
+ */
 static tutti_code
 add_block(tutti_auth_keys *keys, const char *name, const char *kind, const unsigned char *data,
           long size, tutti_error *err)
@@ -150,6 +165,7 @@ add_block(tutti_auth_keys *keys, const char *name, const char *kind, const unsig
     return code;
 }
 
+/* A file may have several keys; the ids of PEM keys are empty, so each is tried. */
 static tutti_code
 parse_pem(tutti_auth_keys *keys, const char *name, const char *text, size_t size, tutti_error *err)
 {
@@ -184,6 +200,10 @@ parse_secret(tutti_auth_keys *keys, const char *name, const char *text, size_t s
     return auth_keys_add(keys, name, &key, err);
 }
 
+/*
+ * White space at both ends is no part of a secret: an editor adds a newline. The byte 0 is part
+ * of it, hence the tests beside strchr(), which also finds the end of its text.
+ */
 static tutti_code
 parse_any(tutti_auth_keys *keys, const char *name, const char *text, size_t size, tutti_error *err)
 {
@@ -247,6 +267,10 @@ tutti_auth_keys_read(const char *path, tutti_auth_keys **ret_keys, tutti_error *
     return code;
 }
 
+/*
+ * Keys are counted, since a token may still be checked with keys that have just been replaced.
+ * Their bytes are overwritten before they are freed.
+ */
 void
 tutti_auth_keys_unref(tutti_auth_keys *keys)
 {

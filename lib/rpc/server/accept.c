@@ -36,7 +36,7 @@
 
 static void on_arrived(tutti_rpc_tag *tag, bool ok);
 
-/* [in] route NULL stands for all methods without a handler */
+/* [in] route  NULL stands for all methods without a handler */
 static unsigned *
 waiting_of(rpc_server_loop *server_loop, rpc_route *route)
 {

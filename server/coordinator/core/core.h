@@ -131,7 +131,7 @@ void coord_note(const tutti_coordinator *self, const char *format, ...)
  */
 tutti_code coord_check_job(const char *job, const char **ret_name, tutti_error *err);
 
-/* TUTTI_RESOURCE_EXHAUSTED, NO_MEMORY: always. [in] what "a group" */
+/* TUTTI_RESOURCE_EXHAUSTED, NO_MEMORY: always. [in] what  "a group" */
 tutti_code coord_fail_memory(tutti_error *err, const char *what);
 
 /* Bytes for a person: what is not printable as \xNN, cut after `most` bytes. Ends in NUL. */
