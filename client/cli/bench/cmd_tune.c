@@ -35,6 +35,10 @@ document_tuning(const tune *self, const char *path, const char *table, bool load
                      (int)loaded, "file", path, "table", table, "points", points);
 }
 
+/*
+ * "-" is the standard output; with --json the table is in the document instead, so that the
+ * output stays one document.
+ */
 static tutti_code
 save_tuning(const cli *self, const char *path, const char *table, tutti_error *err)
 {
@@ -81,6 +85,7 @@ say_tuning(const tune *what, const char *path, bool loaded)
     }
 }
 
+/* A table of a run that was cut is written as well: it is good for what was measured. */
 static tutti_code
 measure_and_save(tune *what, const char *path, tutti_error *err)
 {
@@ -146,6 +151,7 @@ read_tuning_options(tune *what)
     return tune_check_ops(what);
 }
 
+/* The points make `tune` too large for the stack. */
 int
 cli_tune(cli *self)
 {

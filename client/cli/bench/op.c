@@ -61,6 +61,7 @@ const cli_option cli_bench_options[] = {
 
 /* ------------------------------------------------------------------------------ ops */
 
+/* '_' in our word stands for '-' as well. */
 static bool
 same_words(const char *left, const char *right)
 {
@@ -101,6 +102,10 @@ bench_way_name(bench_way way)
     return names[way];
 }
 
+/*
+ * How nccl-tests turns algorithm bandwidth into bus bandwidth: what each link must carry at
+ * least, so that the figure can be compared with the hardware's, whatever the number of ranks.
+ */
 double
 bench_bus_factor(const bench_op *op, uint32_t ranks)
 {
@@ -193,6 +198,7 @@ read_size(cli *self, const char *option, uint64_t *ret)
     return false;
 }
 
+/* --begin alone means one size. That is what a person expects who asks for one. */
 static bool
 read_sizes(cli *self, bench_plan *plan)
 {
@@ -256,6 +262,7 @@ bench_plan_least(const bench_plan *plan, uint32_t ranks)
     return tutti_dtype_bytes(plan->dtype) * parts_of(plan->op, ranks);
 }
 
+/* Rounded down to whole elements for each part. */
 uint64_t
 bench_plan_fit(const bench_plan *plan, uint32_t ranks, uint64_t bytes)
 {

@@ -27,6 +27,7 @@ typedef struct wish {
 
 /* ------------------------------------------------------------------------------ asking */
 
+/* 0 means that it has not happened, and stays 0. */
 static uint64_t
 is_clock_moved(uint64_t at_ns, int64_t offset_ns)
 {
@@ -51,6 +52,10 @@ correct_clock(trace_flown *flown)
     }
 }
 
+/*
+ * Runs on several threads at once, each for its own rank. The clock is compared first, so that
+ * the times can be corrected at once.
+ */
 static void
 on_rank(void *arg, uint32_t rank, tutti_client *client, const tutti_error *err)
 {
@@ -115,6 +120,10 @@ json_latest(const trace_meet *meet)
     return one;
 }
 
+/*
+ * A rank that is missing says why: by its error if it should have answered, else by what the
+ * coordinator knows.
+ */
 static json_t *
 json_trace_rank(const trace *self, uint32_t rank)
 {
@@ -193,6 +202,9 @@ why_not(const trace *all, uint32_t rank)
     return info->reason[0] != '\0' ? info->reason : "there is nothing of it";
 }
 
+/*
+ * Ranks that are missing are told on the standard error, as the rest may be a file or a document.
+ */
 static void
 print_trace(const cli *self, const trace *all, const wish *asked, const json_t *latest)
 {
@@ -232,6 +244,7 @@ print_trace(const cli *self, const trace *all, const wish *asked, const json_t *
 
 /* ------------------------------------------------------------------------------ writing */
 
+/* fclose is checked too: a full disk is often only noticed there. */
 static tutti_code
 write_events(cli *self, const trace *all, const wish *asked, tutti_error *err)
 {
@@ -328,6 +341,10 @@ reach_now(trace *all)
     all->end_ns = now_ns > all->end_ns ? now_ns : all->end_ns;
 }
 
+/*
+ * Files of agents that have ended say nothing about now, so only with living ones the timeline
+ * reaches until now.
+ */
 static tutti_code
 run_trace(cli *self, trace *all, cli_fan_out *fan_out, const wish *asked, tutti_error *err)
 {

@@ -1,4 +1,7 @@
-/* What is wrong, and what to do about it. */
+/*
+ * What is wrong, and what to do about it. Each check looks at one thing and adds a finding with a
+ * remedy. `bad` means that ops fail or hang by it, or will; the others may become bad.
+ */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -67,6 +70,7 @@ add_ended(doctor *self, uint32_t rank)
     return add_finding(self, true, rank, remedy);
 }
 
+/* What the coordinator knows. An agent that is alive is looked at by the other checks. */
 static void
 check_agent_seat(doctor *self, const tutti_rank_info *info)
 {
@@ -80,7 +84,10 @@ check_agent_seat(doctor *self, const tutti_rank_info *info)
     }
 }
 
-/* What stands between us and an agent that others can reach. */
+/*
+ * What stands between us and an agent that others can reach. The remedy follows from the words of
+ * the error, as only they tell these cases apart.
+ */
 static doctor_finding *
 add_unreached(doctor *self, uint32_t rank, const char *why)
 {
@@ -138,6 +145,7 @@ hosts_differ(const cli_fan_out *fan_out)
     return false;
 }
 
+/* Only a warning: such an agent works as long as nobody on another host wants it. */
 static void
 check_addresses(doctor *self, const tutti_self_check *self_check)
 {
@@ -156,6 +164,7 @@ check_addresses(doctor *self, const tutti_self_check *self_check)
     }
 }
 
+/* Too few files are bad only when they are nearly used up. */
 static void
 check_agent_limits(doctor *self, const tutti_self_check *self_check)
 {
@@ -182,6 +191,7 @@ check_agent_limits(doctor *self, const tutti_self_check *self_check)
     }
 }
 
+/* The offset counts only beyond what the measurement itself may be wrong by. */
 static void
 check_clock(doctor *self, const doctor_patient *patient)
 {
@@ -199,6 +209,7 @@ check_clock(doctor *self, const doctor_patient *patient)
     }
 }
 
+/* Each direction is a finding of its own, as a firewall may stop only one. */
 static void
 check_reaches(doctor *self, uint32_t rank, const doctor_patient *patient)
 {
@@ -237,6 +248,7 @@ first_to_answer(const doctor *self)
     return rank < self->fan_out->count ? &self->patients[rank] : NULL;
 }
 
+/* Different versions are a warning: they may work together. */
 static void
 check_versions(doctor *self)
 {
@@ -282,6 +294,7 @@ check_planes(doctor *self)
     }
 }
 
+/* The worst first, then by rank. */
 static int
 compare_findings(const void *left, const void *right)
 {
