@@ -20,7 +20,7 @@ is_same_op(const tune_point *left, const tune_point *right)
  * The fastest of the points from `first` on that are of one op and size. Near ties go to the
  * algorithm of the size before, so that noise does not cut the table into many rules.
  *
- * [out] ret_end behind the last of these points
+ * [out] ret_end  behind the last of these points
  */
 static const tune_point *
 fastest_tuned_row(const tune *self, size_t first, const tune_point *before, size_t *ret_end)

@@ -244,7 +244,7 @@ make_words(const state *cluster)
     return words;
 }
 
-/* [in] rank which seat it asks for; it gets that one or none */
+/* [in] rank  which seat it asks for; it gets that one or none */
 static tutti_code
 start_agent(starting *self, uint32_t rank, tutti_error *err)
 {

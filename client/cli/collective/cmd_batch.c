@@ -38,6 +38,7 @@ print_batch_line(const batch *self, json_t *object)
     json_decref(object);
 }
 
+/* A failed line is answered like any other; the exit code tells that there was one. */
 static void
 say_failed(batch *self, uint64_t line, const tutti_error *err)
 {
@@ -71,6 +72,7 @@ add_more(json_t *object, tutti_op_more *more)
     tutti_op_more_free(more);
 }
 
+/* Answers come as calls end, so each says the line it belongs to. */
 static void
 say_result(batch *self, tutti_pipeline_result *result)
 {
@@ -102,6 +104,7 @@ say_result(batch *self, tutti_pipeline_result *result)
 
 /* ------------------------------------------------------------------------------ calls */
 
+/* The pipeline copies the op, so it is freed at once. */
 static tutti_code
 submit_op(batch *self, const json_t *line, tutti_op_kind kind, uint64_t *ret_id, tutti_error *err)
 {
@@ -115,6 +118,9 @@ submit_op(batch *self, const json_t *line, tutti_op_kind kind, uint64_t *ret_id,
     return code;
 }
 
+/*
+ * The file is read when its line comes, and closed when its bytes have been given to the stream.
+ */
 static tutti_code
 submit_put(batch *self, const json_t *line, uint64_t *ret_id, tutti_error *err)
 {
@@ -166,6 +172,7 @@ submit_sync(batch *self, const json_t *line, uint64_t *ret_id, tutti_error *err)
                             : code;
 }
 
+/* Names of calls are those of the ops, and the three that are not ops. */
 static tutti_code
 submit_batch(batch *self, const json_t *line, uint64_t *ret_id, tutti_error *err)
 {
@@ -193,6 +200,7 @@ submit_batch(batch *self, const json_t *line, uint64_t *ret_id, tutti_error *err
 
 /* ------------------------------------------------------------------------------ lines */
 
+/* Ids of the pipeline count from 1. */
 static void
 note_batch(batch *self, uint64_t id)
 {
@@ -254,6 +262,7 @@ run_line(batch *self, const char *text)
     return code != TUTTI_UNAVAILABLE && code != TUTTI_CANCELLED;
 }
 
+/* A line that is too long is refused alone; the ones behind it still run. */
 static void
 run_lines(batch *self)
 {
@@ -277,6 +286,7 @@ run_lines(batch *self)
     free(text);
 }
 
+/* NOT_FOUND means that nothing is under way any more. */
 static tutti_code
 take_all(batch *self, tutti_error *err)
 {
@@ -310,6 +320,7 @@ open_all_batch(batch *self, uint32_t in_flight, tutti_error *err)
     return tutti_pipeline_open(self->client, &options, &self->pipeline, err);
 }
 
+/* The exit code is that of the stream if it broke, else it says whether any line failed. */
 int
 cli_batch(cli *self)
 {

@@ -56,6 +56,7 @@ typedef struct inference {
     tutti_spec *results;
 } inference;
 
+/* The question is put for each rank, as results may differ in shape. */
 static tutti_code
 ask_inference(inference *self, tutti_client *client, tutti_error *err)
 {
@@ -134,6 +135,7 @@ static const cli_column inference_columns[] = {
     {0},
 };
 
+/* Without --count the group is the job's world, so an agent must be asked first. */
 static int
 run_inference(inference *self)
 {

@@ -1,3 +1,8 @@
+/*
+ * What all collectives have in common on the command line: reading their options into an op, the
+ * call of one rank, and the document of its result. A command has only some of the options, so
+ * each reader asks first whether its option is there.
+ */
 #include "client/cli/collective/collective.h"
 
 #include <inttypes.h>
@@ -61,6 +66,7 @@ is_option_given(const collective *self, const char *option)
     return cli_has_option(self->self, option) ? cli_value(self->self, option) : NULL;
 }
 
+/* The root is a group rank, or with --root-global a rank of the job. */
 static bool
 read_root(collective *self)
 {
@@ -77,6 +83,7 @@ read_root(collective *self)
     return read_collective_number(self, "root-global", 0, TUTTI_RANKS_MAX - 1, root);
 }
 
+/* --stack is the same as --form stack. */
 static bool
 read_form(collective *self)
 {
@@ -103,7 +110,10 @@ read_form(collective *self)
     return word == NULL;
 }
 
-/* "2,3" into `shape`; false: it is no shape. */
+/*
+ * "2,3" into `shape`; false: it is no shape. The numbers lie in `self`, as the op only borrows
+ * them.
+ */
 static bool
 parse_shape(collective *self, const char *text)
 {
@@ -179,6 +189,7 @@ read_destinations(collective *self)
     return true;
 }
 
+/* [out] self->op what was read; self owns the lists it points to */
 static bool
 read_parts(collective *self)
 {
@@ -195,6 +206,7 @@ read_parts(collective *self)
 
 /* ------------------------------------------------------------------------------ all of them */
 
+/* The order matters for messages only: the first option that is wrong is named. */
 bool
 collective_read(collective *self)
 {
@@ -276,6 +288,7 @@ collective_say(const cli *self, const tutti_op_result *result)
     }
 }
 
+/* The rank follows from the handle, unless --rank says it. */
 int
 collective_on_one(collective *self)
 {

@@ -44,6 +44,10 @@ list_ranks(tutti_client *near, const char *group, cli_all_ranks *world, tutti_er
     return TUTTI_OK;
 }
 
+/*
+ * One client for each rank, connected one after the other. The first agent is only asked who
+ * there is.
+ */
 tutti_code
 cli_all_ranks_open(cli *self, const char *group, cli_all_ranks *ret_all_ranks, tutti_error *err)
 {
@@ -106,6 +110,10 @@ run_part(void *arg)
     return NULL;
 }
 
+/*
+ * Every rank has a thread, as each call of a collective waits for the others. A rank without a
+ * thread fails at once; the others then wait for their deadlines.
+ */
 static void
 run_all_ranks(part *parts, const cli_all_ranks *world, cli_rank_fn fn, void *arg)
 {

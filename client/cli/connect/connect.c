@@ -1,3 +1,8 @@
+/*
+ * Where a command goes. The order is: what is on the command line, then the environment, then the
+ * local cluster "default". A local cluster speaks without TLS and tokens, whatever the user's
+ * settings for other clusters say.
+ */
 #include "client/cli/connect/connect.h"
 
 #include <inttypes.h>
@@ -47,6 +52,7 @@ find_cluster(const char *name, place *ret, tutti_error *err)
     return code;
 }
 
+/* --agent wins over --cluster, and both over TUTTI_AGENT. */
 static tutti_code
 find_agent_place(cli *self, place *ret, tutti_error *err)
 {
@@ -95,6 +101,7 @@ cli_options_secure(const cli *self, tutti_client_options *options)
     options->token_file = cli_value(self, "token-file");
 }
 
+/* "" and not NULL: NULL would mean the variables of the environment. */
 void
 cli_options_local(tutti_client_options *options)
 {
@@ -122,7 +129,7 @@ connect_to(const cli *self, const char *agent, const place *where, tutti_client 
     return tutti_connect_with(&options, ret_client, err);
 }
 
-/* The job's own word on where a rank is. */
+/* The job's own word on where a rank is. Any agent's client will do. */
 static tutti_code
 look_up_agent(tutti_client *client, uint32_t rank, char ret_address[STATE_PATH_MAX],
               tutti_error *err)
@@ -196,6 +203,7 @@ cli_rank_option(cli *self, int64_t *ret_rank)
            cli_number(self, "rank", 0, TUTTI_RANKS_MAX - 1, ret_rank);
 }
 
+/* A rank that is stated wins over the one in the handle; with neither it is the first agent. */
 tutti_code
 cli_connect(cli *self, const char *handle, tutti_client **ret_client, tutti_error *err)
 {
@@ -217,6 +225,10 @@ cli_connect(cli *self, const char *handle, tutti_client **ret_client, tutti_erro
     return code;
 }
 
+/*
+ * Some commands need no agent. They must work when all agents hang, so none is asked if the
+ * coordinator's address is known otherwise.
+ */
 tutti_code
 cli_connect_coordinator(cli *self, tutti_client **ret_client, tutti_error *err)
 {

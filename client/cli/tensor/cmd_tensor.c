@@ -13,6 +13,7 @@
 #include "client/cli/util/result.h"
 #include "client/cli/util/values.h"
 
+/* The shape is there only when it is known. */
 static json_t *
 json_handle(const tutti_handle *handle)
 {
@@ -39,6 +40,7 @@ read_dtype(const cli *self, tutti_dtype *ret)
     return true;
 }
 
+/* [out] ret_handle  with --into the tensor that was written into */
 static tutti_code
 put_array(cli *self, tutti_client *client, const char *path, const npy_array *array,
           tutti_handle *ret_handle, tutti_error *err)
@@ -131,7 +133,11 @@ get_into_file(cli *self, tutti_client *client, const char *handle, const tutti_s
     return npy_commit(&output, err);
 }
 
-/* What it is, waiting for an op that makes it: the shape is not known before. */
+/*
+ * What the tensor is. This does not wait: the file needs the shape, and where an op still makes
+ * the tensor and the shape is not known yet, that is an error. The data itself is waited for when
+ * it is read.
+ */
 static tutti_code
 find_spec(tutti_client *client, const char *handle, tutti_spec *ret_spec, tutti_error *err)
 {
@@ -152,6 +158,7 @@ find_spec(tutti_client *client, const char *handle, tutti_spec *ret_spec, tutti_
     return code;
 }
 
+/* The file is made with its whole size before a byte is read. */
 int
 cli_get(cli *self)
 {
@@ -356,6 +363,10 @@ cli_copy(cli *self)
     return CLI_FINE;
 }
 
+/*
+ * Tensors may be on several ranks: each is deleted by the agent that its handle names. The first
+ * failure ends it.
+ */
 int
 cli_delete(cli *self)
 {

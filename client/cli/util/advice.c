@@ -29,6 +29,10 @@ static const piece pieces[] = {
      "what was given as coordinator is none: see --coordinator and TUTTI_COORDINATOR"},
 };
 
+/*
+ * Some cases have no reason of their own and are told by words of their text. When such words
+ * change elsewhere, this table must change too.
+ */
 const char *
 cli_advice(const tutti_error *err)
 {
