@@ -47,6 +47,10 @@ check_meeting(const tutti_meeting *meeting, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * The call may be sent again after a connection broke, so it has a random token: the coordinator
+ * knows by it that the same caller comes back, and does not count it twice.
+ */
 tutti_code
 tutti_meet(tutti_client *client, const void *key, size_t key_size, tutti_meeting *meeting,
            tutti_error *err)

@@ -57,8 +57,8 @@ read_spec(const json_t *entry, const char *sizes, const char *dtypes, tutti_spec
 }
 
 /*
- * The name in the file is "tutti:all_reduce" or the like; what is shown is the part behind the
- * colon.
+ * The name in the file is "nccl:all_reduce" or the like, as other readers want it; what is shown
+ * is the part behind the colon.
  */
 static void
 read_trace_entry(const json_t *entry, tutti_flight_entry *ret)
