@@ -23,9 +23,8 @@
 
 static const tutti_option table[] = {
     {"token-keys", TUTTI_OPTION_FILE, AT(keys), "", 0, 0, NULL,
-     "file of the keys that sign tokens, and every call needs one: a JWKS, PEM of public keys, or "
-     "a "
-     "secret; read again when it changes"},
+     "file of the keys that check tokens: a JWKS, PEM of public keys, or a secret; every call then "
+     "needs a token; read again when it changes"},
     {"token-issuer", TUTTI_OPTION_NAME, AT(issuer), "", 0, 0, NULL,
      "what a token's \"iss\" must be; empty = any"},
     {"token-audience", TUTTI_OPTION_NAME, AT(audience), "tutti", 0, 0, NULL,
@@ -33,11 +32,11 @@ static const tutti_option table[] = {
     {"token-subjects", TUTTI_OPTION_LIST, AT(subjects), "", 0, 0, NULL,
      "roles by a token's \"sub\": SUBJECT=ROLE[@JOB][#RANKS] ..., ROLE client, agent or admin"},
     {"token-claim-prefix", TUTTI_OPTION_TEXT, AT(prefix), "", 0, 0, NULL,
-     "what stands before the claims role, job and ranks in a token"},
+     "prefix of the names of the claims role, job and ranks in a token"},
     {"token-skew", TUTTI_OPTION_NS, AT(skew_ns), "30s", 0, 3600 * TUTTI_NS_PER_S, NULL,
-     "how much the clocks of who makes tokens and of this machine may differ"},
+     "how much the clock of the machine that makes tokens may differ from the clock of this one"},
     {"core-dumps", TUTTI_OPTION_BOOL, AT(core_dumps), "false", 0, 0, NULL,
-     "allow core dumps and debuggers though this process holds private keys or tokens"},
+     "allow core dumps and debuggers although this process holds private keys or tokens"},
 };
 
 tutti_option_set
@@ -160,7 +159,9 @@ look_at_keys(tutti_auth *self, uint64_t now_ns)
     self->inode = found.st_ino;
     self->changed = found.st_mtim;
     if (tutti_auth_keys_read(self->options->keys, &keys, &err) != TUTTI_OK) {
-        TUTTI_LOG("auth", WARN, "the keys of tokens stay as they were: %s", err.text);
+        TUTTI_LOG("auth", WARN,
+                  "could not read the keys of tokens again, the old ones stay in use: %s",
+                  err.text);
         return;
     }
     tutti_auth_keys_unref(self->keys);

@@ -213,10 +213,13 @@ read_authority(const char *folder, pair *ret, tutti_error *err)
     if (code == TUTTI_OK && (ret->certificate == NULL || ret->key == NULL ||
                              X509_check_private_key(ret->certificate, ret->key) != 1)) {
         code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "%s holds no authority: ca.pem and ca.key that belong together", folder);
+                          "%s holds no authority: need ca.pem and ca.key that belong together",
+                          folder);
     }
     if (code == TUTTI_OK && X509_cmp_current_time(X509_get0_notAfter(ret->certificate)) < 0) {
-        code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "the authority in %s has expired", folder);
+        code =
+            TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
+                       "the authority in %s has expired: make a new one in another folder", folder);
     }
     return code;
 }
@@ -272,7 +275,8 @@ push_address(GENERAL_NAMES *names, const char *text, tutti_error *err)
 
     if (number == NULL && !is_host_name(text)) {
         return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "\"%.64s\" is no host name and no address without port", text);
+                          "address \"%.64s\": need a host name or an IP address, without a port",
+                          text);
     }
     good = number != NULL ? push_name(names, GEN_IPADD, number) : push_text(names, GEN_DNS, text);
     return good ? TUTTI_OK : fail_openssl(err, "a name");
@@ -360,9 +364,9 @@ tutti_auth_certificate_make(const char *folder, const tutti_auth_certificate *wi
     tutti_code code = tutti_check_name(wish->name, "certificate", err);
 
     if (code == TUTTI_OK && (strchr(wish->name, '/') != NULL || strcmp(wish->name, "ca") == 0)) {
-        code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "certificate \"%s\": the name of a file is wanted, other than ca",
-                          wish->name);
+        code = TUTTI_FAIL(
+            err, TUTTI_INVALID_ARGUMENT,
+            "certificate name \"%s\": need a name that a file may have, other than ca", wish->name);
     }
     code = code == TUTTI_OK ? read_authority(folder, &authority, err) : code;
     code = code == TUTTI_OK ? make_leaf(&self, &authority, wish, err) : code;

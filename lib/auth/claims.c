@@ -61,7 +61,7 @@ check_times(const json_t *claims, const tutti_auth_rules *rules, int64_t now_s,
 
     code = code == TUTTI_OK ? read_time(claims, "nbf", &begins, err) : code;
     if (code == TUTTI_OK && expires < 0) {
-        code = fail_claim(err, "exp", "there: a token needs an end");
+        code = fail_claim(err, "exp", "there: a token needs a time at which it expires");
     }
     if (code != TUTTI_OK) {
         return code;
@@ -72,7 +72,9 @@ check_times(const json_t *claims, const tutti_auth_rules *rules, int64_t now_s,
     }
     if (now_s + rules->skew_s < begins) {
         return TUTTI_FAIL_FOR(err, TUTTI_UNAUTHENTICATED, "TOKEN_NOT_YET",
-                              "the bearer token is good in %" PRId64 " s only", begins - now_s);
+                              "the bearer token is not valid before %" PRId64
+                              " s from now: wait, or compare the clocks of the two machines",
+                              begins - now_s);
     }
     grant->expires_s = expires + rules->skew_s;
     return TUTTI_OK;
@@ -89,8 +91,9 @@ check_issuer(const json_t *claims, const tutti_auth_rules *rules, tutti_error *e
     if (rules->issuer[0] == '\0' || (issuer != NULL && strcmp(issuer, rules->issuer) == 0)) {
         return TUTTI_OK;
     }
-    return TUTTI_FAIL_FOR(err, TUTTI_UNAUTHENTICATED, "WRONG_ISSUER",
-                          "the bearer token is not of the issuer that is trusted here");
+    return TUTTI_FAIL_FOR(
+        err, TUTTI_UNAUTHENTICATED, "WRONG_ISSUER",
+        "the bearer token's \"iss\" is not the issuer that this server trusts (--token-issuer)");
 }
 
 /*
@@ -117,7 +120,7 @@ check_audience(const json_t *claims, const tutti_auth_rules *rules, tutti_error 
         return TUTTI_OK;
     }
     return TUTTI_FAIL_FOR(err, TUTTI_UNAUTHENTICATED, "WRONG_AUDIENCE",
-                          "the bearer token is not for \"%.64s\" (--token-audience)",
+                          "the bearer token's \"aud\" does not name \"%.64s\" (--token-audience)",
                           rules->audience);
 }
 
@@ -345,7 +348,8 @@ tutti_auth_subjects_parse(const char *text, tutti_auth_subject_rule **ret_rules,
     }
     while (code == TUTTI_OK && (word = strtok_r(rest, " \t\r\n", &rest)) != NULL) {
         code = count == TUTTI_AUTH_SUBJECTS_MAX
-                   ? TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "more than %d subjects",
+                   ? TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
+                                "--token-subjects has more than %d subjects, the limit",
                                 TUTTI_AUTH_SUBJECTS_MAX)
                    : parse_rule(word, &rules[count++], err);
     }

@@ -104,7 +104,7 @@ auth_keys_add_public(tutti_auth_keys *keys, const char *name, const char *id, EV
     if (key.algorithm == 0) {
         return TUTTI_FAIL(
             err, TUTTI_INVALID_ARGUMENT,
-            "%s: a key that cannot be used: RSA of at least %d bits, or P-256, is wanted", name,
+            "%s: holds a key that cannot be used: need RSA of at least %d bits, or P-256", name,
             RSA_BITS_MIN);
     }
     bio = BIO_new(BIO_s_mem());
@@ -151,14 +151,15 @@ add_block(tutti_auth_keys *keys, const char *name, const char *kind, const unsig
     tutti_code code;
 
     if (strstr(kind, "PRIVATE KEY") != NULL) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "%s: a private key: who checks tokens needs the public one only", name);
+        return TUTTI_FAIL(
+            err, TUTTI_INVALID_ARGUMENT,
+            "%s: holds a private key: give the public key, which is enough to check tokens", name);
     }
     pkey = key_of_block(kind, data, size);
     if (pkey == NULL) {
         return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "%s: a PEM block \"%.40s\" that is no public key and no certificate",
-                          name, kind);
+                          "%s: holds a PEM block \"%.40s\": need public keys or certificates", name,
+                          kind);
     }
     code = auth_keys_add_public(keys, name, "", pkey, err);
     EVP_PKEY_free(pkey);

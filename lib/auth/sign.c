@@ -144,7 +144,7 @@ write_signature(const tutti_auth_key *key, const tutti_auth_wish *wish, int64_t 
     }
     if (text == NULL || strlen(text) > TUTTI_AUTH_TOKEN_MAX) {
         code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "could not make the token: %s",
-                          text == NULL ? "libjwt did not sign it" : "more than 8000 bytes");
+                          text == NULL ? "libjwt could not sign it" : "more than 8000 bytes");
     } else {
         memcpy(ret_token, text, strlen(text) + 1);
     }

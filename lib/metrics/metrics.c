@@ -44,7 +44,8 @@ static const tutti_option table[] = {
     {"metrics", TUTTI_OPTION_ADDRESS, AT(listen), "", 0, 0, NULL,
      "serve /metrics, /healthz and /readyz over HTTP here: host:port, port 0 = any; empty = not"},
     {"metrics-port-file", TUTTI_OPTION_FILE, AT(port_file), "", 0, 0, NULL,
-     "write the address of the metrics with its real port here once bound"},
+     "file into which the address of the metrics with its real port is written once the server "
+     "listens"},
     {"metrics-open", TUTTI_OPTION_BOOL, AT(open), "false", 0, 0, NULL,
      "let others than this machine read the metrics, in plaintext and without credentials"},
 };

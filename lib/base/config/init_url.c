@@ -121,8 +121,10 @@ find_numbers(const parts *self, bool from_environment, tutti_init_lookup_fn look
     TUTTI_TRY(find_number(self, self->world_size, "world size",
                           from_environment ? "WORLD_SIZE" : NULL, lookup, &url->world_size, err));
     if (url->rank >= url->world_size) {
-        TUTTI_TRY(BAD(err, "init address " SHOWN ": rank %u in a world of %u", self->url,
-                      (unsigned)url->rank, (unsigned)url->world_size));
+        TUTTI_TRY(BAD(err,
+                      "init address " SHOWN
+                      ": rank %u in a world of %u, need a rank below the world size",
+                      self->url, (unsigned)url->rank, (unsigned)url->world_size));
     }
     return TUTTI_OK;
 }
@@ -173,7 +175,8 @@ take_env(const parts *self, tutti_init_lookup_fn lookup, tutti_init_url *url, tu
     char text[TUTTI_ADDRESS_MAX];
 
     if (self->place[0] != '\0') {
-        return BAD(err, "init address " SHOWN ": env:// takes no place, write env://?rank=R",
+        return BAD(err,
+                   "init address " SHOWN ": env:// takes no host and no path, write env://?rank=R",
                    self->url);
     }
     if (host == NULL || host[0] == '\0' || port == NULL || port[0] == '\0') {

@@ -76,7 +76,7 @@ fail_span(const uint32_t *span, tutti_error *err)
 {
     return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_SPANS",
                           "a span of %" PRIu32 " ranks from %" PRIu32 " in steps of %" PRIu32
-                          ", need steps of 1 at least and ranks below %d, and %d ranks at most",
+                          ", need a step of at least 1, ranks below %d, and at most %d ranks",
                           span[1], span[0], span[2], TUTTI_RANKS_MAX, TUTTI_RANKS_MAX);
 }
 

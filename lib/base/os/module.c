@@ -65,8 +65,8 @@ tutti_module_load(const char *name, const char *symbol, const void **ret_symbol,
     if (access(path, R_OK) != 0) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_MODULE",
                               "there is no %s: this build has no GPU support, rebuild where CUDA "
-                              "and NCCL are (-DTUTTI_CUDA=ON), use the image for GPUs, or let "
-                              "TUTTI_MODULES name the folder of modules",
+                              "and NCCL are (-DTUTTI_CUDA=ON), use the image for GPUs, or set "
+                              "TUTTI_MODULES to the folder of the modules",
                               path);
     }
     module = dlopen(path, RTLD_NOW | RTLD_LOCAL);

@@ -223,7 +223,8 @@ rpc_response_unpack(const rpc_known *known, grpc_byte_buffer *received,
     case TUTTI_OK:
         return TUTTI_OK;
     case TUTTI_INVALID_ARGUMENT:
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "%s answered what is no answer: %s", path,
+        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
+                          "%s answered with a message that is not its response: %s", path,
                           inner.text);
     default:
         return tutti_error_pass(err, &inner);

@@ -41,7 +41,8 @@ check_tls(const tutti_rpc_channel_options *options, tutti_error *err)
     }
     if (rpc_is_given(options->tls_cert) && !rpc_is_given(options->tls_ca)) {
         return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "a client's certificate needs the authority of the server's");
+                          "a client's certificate is given without the authority that signed the "
+                          "server's certificate, need both");
     }
     return TUTTI_OK;
 }
@@ -268,7 +269,8 @@ renew_token(tutti_rpc_channel *self, uint64_t now_ns)
 
     if (secrets->token != NULL && rpc_token_renew(secrets->token, now_ns, secrets->shown) &&
         put_bearer(secrets, secrets->shown, &err) != TUTTI_OK) {
-        TUTTI_LOG("rpc/channel", WARN, "the token stays as it was: %s", err.text);
+        TUTTI_LOG("rpc/channel", WARN,
+                  "could not read the token again, the old one stays in use: %s", err.text);
     }
 }
 
@@ -287,7 +289,8 @@ renew_certificates(tutti_rpc_channel *self)
     }
     secrets->seen = now;
     if (rpc_channel_make(self, &fresh, &err) != TUTTI_OK) {
-        TUTTI_LOG("rpc/channel", WARN, "certificates stay as they were: %s", err.text);
+        TUTTI_LOG("rpc/channel", WARN,
+                  "could not read certificates again, the old ones stay in use: %s", err.text);
         return;
     }
     if (secrets->retired != NULL) {

@@ -123,7 +123,8 @@ check_token(rpc_token *self, uint64_t now_ns)
         return;
     }
     if (read_token(self, &err) != TUTTI_OK) {
-        TUTTI_LOG("rpc/server", WARN, "the token stays as it was: %s", err.text);
+        TUTTI_LOG("rpc/server", WARN,
+                  "could not read the token again, the old one stays in use: %s", err.text);
     } else {
         TUTTI_LOG("rpc/server", INFO, "token read again from %s", self->path);
     }

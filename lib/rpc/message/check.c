@@ -167,7 +167,8 @@ check_message(const ProtobufCMessageDescriptor *type, tutti_bytes wire, walk at,
 
     if (++at.depth > TUTTI_RPC_DEPTH_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "TOO_DEEP",
-                              "more than %d messages inside each other", TUTTI_RPC_DEPTH_MAX);
+                              "messages are nested more than %d deep, the limit",
+                              TUTTI_RPC_DEPTH_MAX);
     }
     rpc_cursor_init(&cursor, &wire, wire.size);
     while (cursor.left > 0 && code == TUTTI_OK) {

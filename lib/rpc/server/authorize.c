@@ -54,8 +54,9 @@ find_token(const tutti_rpc_call *call, char *ret_token, size_t size, tutti_error
         }
         if (++found > 1 || bytes <= head || bytes - head >= size ||
             strncasecmp(value, scheme, head) != 0 || memchr(value, '\0', bytes) != NULL) {
-            return TUTTI_FAIL_FOR(err, TUTTI_UNAUTHENTICATED, "BAD_TOKEN",
-                                  "need one \"authorization: Bearer <token>\"");
+            return TUTTI_FAIL_FOR(
+                err, TUTTI_UNAUTHENTICATED, "BAD_TOKEN",
+                "the call's metadata need exactly one entry \"authorization: Bearer <token>\"");
         }
         memcpy(ret_token, value + head, bytes - head);
         ret_token[bytes - head] = '\0';
@@ -103,10 +104,10 @@ check_token_file(const tutti_rpc_server *server, const char *token, tutti_error 
     if (rpc_token_matches(server->token, token, tutti_clock_ns())) {
         return TUTTI_OK;
     }
-    return TUTTI_FAIL_FOR(err, TUTTI_UNAUTHENTICATED, token[0] == '\0' ? "NO_TOKEN" : "BAD_TOKEN",
-                          "%s",
-                          token[0] == '\0' ? "this server wants a bearer token"
-                                           : "the bearer token is not the right one");
+    return TUTTI_FAIL_FOR(
+        err, TUTTI_UNAUTHENTICATED, token[0] == '\0' ? "NO_TOKEN" : "BAD_TOKEN", "%s",
+        token[0] == '\0' ? "this server wants a bearer token"
+                         : "the bearer token is not the one of this server (--token-file)");
 }
 
 /* [out, owned] ret_grant  the guard's; NULL = no limits */

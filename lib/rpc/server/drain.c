@@ -52,7 +52,9 @@ on_grace(tutti_timer *timer)
 
     if (!self->cancelled_all) {
         self->cancelled_all = true;
-        TUTTI_LOG("rpc/server", INFO, "the grace is over, cancelling %zu calls", count);
+        TUTTI_LOG("rpc/server", INFO,
+                  "the time for calls in flight (--drain-grace) is over, cancelling %zu calls",
+                  count);
         grpc_server_cancel_all_calls(self->grpc);
     } else {
         TUTTI_LOG("rpc/server", WARN, "cannot stop: %zu calls were never answered", count);

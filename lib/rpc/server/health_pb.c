@@ -107,7 +107,8 @@ refuse_health(tutti_rpc_call *call)
     tutti_error err;
 
     (void)TUTTI_FAIL_FOR(&err, TUTTI_RESOURCE_EXHAUSTED, "WATCH_LIMIT",
-                         "%d clients watch already, no more are taken", TUTTI_RPC_WATCHES_MAX);
+                         "%d clients watch already, the limit: end one of these calls",
+                         TUTTI_RPC_WATCHES_MAX);
     tutti_rpc_call_finish(call, &err);
 }
 

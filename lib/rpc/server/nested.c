@@ -53,7 +53,7 @@ check_payload(const ProtobufCMessage *request, tutti_error *err)
     bytes = (const ProtobufCBinaryData *)(const void *)((const char *)request + field->offset);
     if (bytes->len > 0) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "COMMAND_PAYLOAD",
-                              "%zu bytes in the payload of %s inside a command: they go into the "
+                              "%zu bytes in the payload of %s inside a command: put them into the "
                               "payload of the message around it",
                               bytes->len, request->descriptor->short_name);
     }

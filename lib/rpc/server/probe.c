@@ -194,7 +194,7 @@ begin_probe(rpc_probe *self)
     self->descriptor = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (self->descriptor < 0) {
         /* Out of descriptors: this says nothing about the listener yet, but soon it may. */
-        TUTTI_LOG("rpc/server", WARN, "could not look whether %s still answers: %s", target->text,
+        TUTTI_LOG("rpc/server", WARN, "could not check whether %s still answers: %s", target->text,
                   strerror(errno));
         tutti_rpc_loop_timer_start(self->loop, &self->timer, tutti_clock_add(now, self->every_ns));
         return;

@@ -84,7 +84,8 @@ reload_certs(rpc_tls *self)
     }
     self->seen = now;
     if (rpc_pems_read(self->cert_path, self->key_path, self->ca_path, &pems, &err) != TUTTI_OK) {
-        TUTTI_LOG("rpc/tls", WARN, "certificates stay as they were: %s", err.text);
+        TUTTI_LOG("rpc/tls", WARN,
+                  "could not read certificates again, the old ones stay in use: %s", err.text);
         return;
     }
     rpc_pems_fini(&self->fresh);
