@@ -484,7 +484,7 @@ class Starting(unittest.TestCase):
 
     def test_devices_that_cannot_be_are_refused(self):
         self.assertIn("need cpu or cuda:N", self.refused("gpu"))
-        self.assertIn("there twice", self.refused("cuda:0,cuda:0"))
+        self.assertIn("given twice", self.refused("cuda:0,cuda:0"))
         self.assertIn("no such device: this process sees", self.refused("cuda:99"))
 
     def test_the_agent_is_linked_with_no_cuda_library(self):
