@@ -83,7 +83,7 @@ tutti barrier --rank 0
 kill -CONT "$relay_pid"
 sleep 2
 log agent2 'does not know this rank'
-await grep -qs 'draw a new one' agent2.log
+await grep -qs 'start the agent again' agent2.log
 tail -1 agent2.log | cut -d' ' -f2- | sed 's/^/agent2: /'
 { kill -9 "${pids[2]}"; wait "${pids[2]}"; } 2>/dev/null
 agent 2 "$(cat relay.address)"

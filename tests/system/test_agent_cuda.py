@@ -441,7 +441,7 @@ class Sharing(unittest.TestCase):
         with support.Program("tutti-coordinator") as coordinator, self.start(coordinator, 0) as first:
             first.wait_for_log("1 of 2 ranks are here")
             said = self.refused(coordinator)
-            self.assertRegex(said, "GPU-[0-9a-f-]{36} is there already: the agent of pid %d on host" % first.process.pid)
+            self.assertRegex(said, "GPU-[0-9a-f-]{36} has an agent already: the one of pid %d on host" % first.process.pid)
             self.assertIn("--allow-shared-gpu", said)
 
     @unittest.skipIf(REAL, "there may be one GPU only")

@@ -57,8 +57,10 @@ fail_taken(const coord_group *group, tutti_error *err)
     if (group->registry != NULL && coord_group_registry_tag(group->registry)[0] != '\0') {
         tutti_text_add(&text, ", tag %s", coord_group_registry_tag(group->registry));
     }
-    (void)TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN", "group %s stands for %s",
-                         group->name, buffer);
+    (void)TUTTI_FAIL_FOR(
+        err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN",
+        "group %s exists already, with %s: take another name, or the same ranks and tag",
+        group->name, buffer);
     tutti_error_set_op(err, group->name, 0, TUTTI_ERROR_RANK_NONE);
     return TUTTI_ALREADY_EXISTS;
 }
@@ -201,10 +203,11 @@ take_turn(const coord_claim *claim, coord_group_registry *registry, uint64_t tur
     }
     *ret_group = coord_group_registry_find(registry, turn);
     if (*ret_group == NULL) {
-        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_GROUP",
-                              "group %" PRIu64 " of these ranks without name and tag was deleted "
-                              "before rank %" PRIu32 " asked for it",
-                              turn, claim->agent->rank);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_NOT_FOUND, "NO_GROUP",
+            "group number %" PRIu64
+            " of these ranks without name and tag was deleted before rank %" PRIu32 " asked for it",
+            turn, claim->agent->rank);
     }
     return coord_group_check_alive(*ret_group, err);
 }

@@ -181,8 +181,9 @@ find_doomed(const coord_agent *agent, const tutti_coordinator_group_end *request
 
     if (code == TUTTI_OK && request->id != 0 && group->id != request->id) {
         code = TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_GROUP",
-                              "group %s has id %" PRIu64 " now, %" PRIu64 " is gone", group->name,
-                              group->id, request->id);
+                              "group %s has id %" PRIu64 " now, the group with id %" PRIu64
+                              " was deleted",
+                              group->name, group->id, request->id);
     }
     if (code == TUTTI_NOT_FOUND && request->allow_missing) {
         *ret_group = NULL;
@@ -239,8 +240,9 @@ translate_one(const translation *self, int32_t rank, int32_t *ret_rank, tutti_er
     }
     if (rank < 0 || (uint32_t)rank >= self->from->count) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANK_RANGE",
-                              "rank %" PRId32 " in group %s of %" PRIu32, rank, self->from->name,
-                              self->from->count);
+                              "rank %" PRId32 " in group %s of %" PRIu32
+                              " ranks, need a group rank from 0 on and below that number",
+                              rank, self->from->name, self->from->count);
     }
     if (coord_group_position(self->to, coord_group_rank(self->from, (uint32_t)rank), &position)) {
         *ret_rank = (int32_t)position;

@@ -43,7 +43,8 @@ check_shape(const coord_job *job, const tutti_coordinator_mesh_request *request,
         *ret_count *= (uint64_t)request->shape[i];
         if (*ret_count > job->world_size) {
             return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "MESH_SHAPE",
-                                  "mesh with at least %" PRIu64 " places in a world of %" PRIu32,
+                                  "mesh with at least %" PRIu64 " places in a world of %" PRIu32
+                                  " ranks, need at most one place for each rank",
                                   *ret_count, job->world_size);
         }
     }
@@ -55,7 +56,8 @@ check_rank_count(const tutti_coordinator_mesh_request *request, uint64_t places,
 {
     if (request->rank_count != 0 && request->rank_count != places) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "MESH_SHAPE",
-                              "mesh of %zu ranks in a shape of %" PRIu64 " places",
+                              "mesh of %zu ranks in a shape of %" PRIu64
+                              " places, need as many ranks as places",
                               request->rank_count, places);
     }
     return TUTTI_OK;

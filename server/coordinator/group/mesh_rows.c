@@ -102,8 +102,8 @@ coord_mesh_add_dim(const coord_mesh *mesh, uint32_t dim, uint32_t *mask, tutti_e
 {
     if (*mask >> dim != 0) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "MESH_DIM",
-                              "dimension %s of mesh %s comes after a later one or itself, need "
-                              "the order of the mesh",
+                              "dimension %s of mesh %s is named twice or after a later one, need "
+                              "each once, in the order of the mesh",
                               mesh->dims[dim], mesh->name);
     }
     *mask |= 1u << dim;
@@ -227,7 +227,7 @@ find_position(const coord_mesh *mesh, const char *name, int64_t asker, uint32_t 
 {
     if (asker < 0) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANK_NEEDED",
-                              "group %s is another one for each rank: say whose is meant", name);
+                              "group %s depends on the rank: say for which rank", name);
     }
     if (asker > UINT32_MAX || !coord_group_position(mesh->all, (uint32_t)asker, ret_position)) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NOT_IN_GROUP",

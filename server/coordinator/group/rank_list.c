@@ -97,7 +97,7 @@ check_rank_list_count(const reading *self, const tutti_coordinator_list *list, t
     }
     if (list->count > self->parent->count) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DUPLICATE_RANK",
-                              "%s lists %zu ranks, there are %" PRIu32,
+                              "%s lists %zu ranks, but there are only %" PRIu32,
                               say_list(self, what, sizeof(what)), list->count, self->parent->count);
     }
     return TUTTI_OK;

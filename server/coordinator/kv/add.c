@@ -73,7 +73,9 @@ add_to_key(tutti_coordinator *self, const coord_full_key *full, int64_t delta, c
 
     if (__builtin_add_overflow(number, delta, &sum)) {
         return TUTTI_FAIL_FOR(err, TUTTI_OUT_OF_RANGE, "OVERFLOW",
-                              "%" PRId64 " + %" PRId64 " does not fit into 64 bits", number, delta);
+                              "%" PRId64 " + %" PRId64
+                              " does not fit into a signed number of 64 bits",
+                              number, delta);
     }
     (void)snprintf(text, sizeof(text), "%" PRId64, sum);
     ride->answer.number = sum;

@@ -145,7 +145,7 @@ enqueue_watch(tutti_coordinator *self, tutti_coordinator_watch *watch, coord_cha
         watch->slow = "bytes of changes (--watch-backlog-limit)";
     } else if (watch->count == watch->capacity &&
                !grow_watch(watch, options->watch_changes_limit)) {
-        watch->slow = "changes than there is memory";
+        watch->slow = "changes (no memory)";
     } else {
         watch->changes[(watch->first + watch->count) % watch->capacity] = change;
         watch->count++;

@@ -143,7 +143,7 @@ static const char *
 why_gone(const coord_agent *agent)
 {
     if (agent->restored) {
-        return "it did not come back when the coordinator was started again";
+        return "it did not connect again after the coordinator was started again";
     }
     return agent->had_session ? "the connection broke" : "no session came";
 }

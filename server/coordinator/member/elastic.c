@@ -32,8 +32,9 @@ coord_elastic_check(coord_job *job, uint32_t min_world, tutti_error *err)
 
     if (wanted > job->world_size) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "WORLD_SIZE",
-                              "a job of %" PRIu32 " ranks cannot need %" PRIu32, job->world_size,
-                              wanted);
+                              "a job of %" PRIu32 " ranks needs at least %" PRIu32
+                              " of them to begin (--min-world), need at most the world size",
+                              job->world_size, wanted);
     }
     /* Nobody has joined yet: the first one decides. */
     if (job->epoch == 0 && job->present == 0) {
@@ -41,8 +42,8 @@ coord_elastic_check(coord_job *job, uint32_t min_world, tutti_error *err)
     }
     if (job->min_world != wanted) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "WORLD_SIZE",
-                              "job %s was begun to need %" PRIu32 " of %" PRIu32
-                              " ranks, not %" PRIu32,
+                              "job %s was begun with --min-world %" PRIu32 " of %" PRIu32
+                              " ranks, not %" PRIu32 ": let all agents give the same",
                               job->name, job->min_world, job->world_size, wanted);
     }
     return TUTTI_OK;

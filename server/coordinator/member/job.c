@@ -75,14 +75,14 @@ check_job_seat(const coord_job *job, const tutti_coordinator_member *member,
     }
     if (agent->incarnation != member->incarnation) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "STALE_INCARNATION",
-                              "rank %" PRIu32 " of job %s is another process now: host %s, pid "
-                              "%" PRIu32,
+                              "rank %" PRIu32
+                              " of job %s belongs to another process now: host %s, pid %" PRIu32,
                               member->rank, job->name, agent->info.host, agent->info.pid);
     }
     if (agent->state == TUTTI_COORDINATOR_WAITING) {
         return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_RANK",
-                              "rank %" PRIu32 " still waits for job %s to be complete",
-                              member->rank, job->name);
+                              "rank %" PRIu32 " still waits until job %s is complete", member->rank,
+                              job->name);
     }
     if (agent->state == TUTTI_COORDINATOR_LOST) {
         return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_RANK",
@@ -103,8 +103,8 @@ coord_member_check(tutti_coordinator *self, const tutti_coordinator_member *memb
 
     if (member->incarnation == 0) { /* first, so that the answer says nothing of the job */
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_MEMBER",
-                              "the request does not say who calls: `member`, with the incarnation "
-                              "with which its agent joined");
+                              "the request does not say who calls: set `member`, with the "
+                              "incarnation with which its agent joined");
     }
     code = coord_job_find(self, member->job, &job, err);
     if (code == TUTTI_OK) {

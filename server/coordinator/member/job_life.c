@@ -135,8 +135,9 @@ check_job_limits(const tutti_coordinator *self, const coord_job *old, uint32_t w
     }
     if (seats + world_size > self->options.seat_limit) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "JOB_LIMIT",
-                              "a world of %" PRIu32 " beside the %" PRIu64
-                              " seats of other jobs passes the limit of %" PRIu64 " (--seat-limit)",
+                              "a world of %" PRIu32 " ranks and the %" PRIu64
+                              " seats of other jobs together pass the limit of %" PRIu64
+                              " (--seat-limit)",
                               world_size, seats, self->options.seat_limit);
     }
     return TUTTI_OK;
@@ -181,8 +182,9 @@ coord_job_begin(tutti_coordinator *self, const char *name, uint32_t world_size, 
     }
     if (job->world_size != world_size) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "WORLD_SIZE",
-                              "job %s was begun with world size %" PRIu32 ", not %" PRIu32, name,
-                              job->world_size, world_size);
+                              "job %s was begun with world size %" PRIu32 ", not %" PRIu32
+                              ": let all agents give the same",
+                              name, job->world_size, world_size);
     }
     *ret_job = job;
     return TUTTI_OK;

@@ -49,12 +49,14 @@ check_join_request(const tutti_coordinator_join_request *request, tutti_error *e
     }
     if (request->has_rank && request->rank >= request->world_size) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANK_RANGE",
-                              "rank %" PRIu32 " in a world of %" PRIu32, request->rank,
-                              request->world_size);
+                              "rank %" PRIu32 " in a world of %" PRIu32
+                              ", need a rank below the world size",
+                              request->rank, request->world_size);
     }
     if (request->incarnation == 0) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_INCARNATION",
-                              "incarnation 0: an agent draws a random number at its start");
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_INCARNATION",
+            "incarnation 0: need a random number other than 0, drawn when the agent starts");
     }
     return coord_agent_check(&request->agent, err);
 }
@@ -69,16 +71,18 @@ check_again(const coord_agent *agent, const tutti_coordinator_join_request *requ
             tutti_error *err)
 {
     if (agent->state == TUTTI_COORDINATOR_LOST) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_INCARNATION",
-                              "this incarnation of rank %" PRIu32 " was lost at epoch %" PRIu64
-                              ": %s; draw a new one (an agent: start it again, it takes the seat)",
-                              agent->rank, agent->changed_epoch, agent->reason);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_INCARNATION",
+            "this incarnation of rank %" PRIu32 " was lost at epoch %" PRIu64
+            ": %s; start the agent again: with a new incarnation it takes the seat",
+            agent->rank, agent->changed_epoch, agent->reason);
     }
     if (request->has_rank && (!agent->seated || agent->rank != request->rank)) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_INCARNATION",
-                              "this incarnation asks for rank %" PRIu32
-                              " and did not before: another process needs a number of its own",
-                              request->rank);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_INCARNATION",
+            "this incarnation asks for rank %" PRIu32
+            " and has not asked for it before: let each process draw an incarnation of its own",
+            request->rank);
     }
     return TUTTI_OK;
 }

@@ -199,7 +199,7 @@ push_session(tutti_coordinator_session *session)
     /* An event that it has not been told is gone. */
     if (agent->acked_event < agent->job->trimmed) {
         agent->acked_event = agent->job->trimmed;
-        end_slow(session, "more groups were deleted than are remembered for a session");
+        end_slow(session, "more groups were deleted than the coordinator remembers for a session");
         return;
     }
     event = find_news(session);
@@ -262,7 +262,7 @@ end_unopened(tutti_coordinator_session *session)
 
     (void)detach_session(session);
     (void)TUTTI_FAIL_FOR(&err, TUTTI_DEADLINE_EXCEEDED, "BAD_ORDER",
-                         "no first message came: a session begins with `open`");
+                         "no first message came: begin a session with `open`");
     session->on_end(session, &err);
 }
 
@@ -328,7 +328,7 @@ check_life(tutti_coordinator_session *session)
     } else if (silent_at <= self->now_ns) {
         suspect_session(session);
     } else if (stuck_at <= self->now_ns) {
-        end_slow(session, "a message could not be sent for the whole heartbeat timeout");
+        end_slow(session, "a message to it could not be sent for the whole heartbeat timeout");
     } else {
         tutti_timers_start(&self->timers, &session->wait.timer,
                            silent_at < stuck_at ? silent_at : stuck_at);
@@ -460,7 +460,7 @@ tutti_coordinator_session_heartbeat(tutti_coordinator_session *session, tutti_er
     if (session->agent == NULL) {
         (void)detach_session(session);
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_ORDER",
-                              "a heartbeat came first: a session begins with `open`");
+                              "a heartbeat came first: begin a session with `open`");
     }
     session->seen_ns = session->wait.owner->now_ns;
     answer_heartbeat(session);

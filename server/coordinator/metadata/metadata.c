@@ -67,8 +67,9 @@ check_caller(tutti_coordinator *self, const tutti_coordinator_meet_request *requ
     }
     if (request->kind == TUTTI_COORDINATOR_BROADCAST && request->root >= ret_caller->group->count) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ROOT",
-                              "root %" PRIu32 " in group %s of %" PRIu32 " ranks", request->root,
-                              ret_caller->group->name, ret_caller->group->count);
+                              "root %" PRIu32 " in group %s of %" PRIu32
+                              " ranks, need a group rank below that number",
+                              request->root, ret_caller->group->name, ret_caller->group->count);
     }
     return TUTTI_OK;
 }

@@ -40,7 +40,7 @@ coord_fail_record(const coord_job *job, const char *what, tutti_error *err)
 {
     return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "STORE_FORMAT",
                           "the store has an invalid record of %s of job %s: start with another "
-                          "--store, then its ranks join anew",
+                          "--store, then its ranks join again",
                           what, job->name);
 }
 

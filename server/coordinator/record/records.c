@@ -35,7 +35,8 @@ static void
 note_unkept(const coord_job *job, const char *why)
 {
     coord_note(job->owner,
-               "job %s: what changed is not in the store and will not outlive this process: %s",
+               "job %s: a change of it could not be written to the store, and will be lost when "
+               "this process ends: %s",
                job->name, why);
 }
 

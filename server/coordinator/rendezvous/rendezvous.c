@@ -152,8 +152,9 @@ check_rendezvous_request(const tutti_coordinator *self,
     }
     if (request->rank != TUTTI_COORDINATOR_NO_CALLER && request->rank >= request->count) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANK_RANGE",
-                              "rank %" PRIu32 " among %" PRIu32 " callers", request->rank,
-                              request->count);
+                              "rank %" PRIu32 " among %" PRIu32
+                              " callers, need a rank below their number",
+                              request->rank, request->count);
     }
     if (request->name.size > TUTTI_COORDINATOR_CALLER_NAME_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NAME_LIMIT",
@@ -433,12 +434,13 @@ coord_rendezvous_say_refused(const tutti_coordinator_caller *caller, tutti_error
 {
     if (strcmp(caller->refused, "GROUP_SIZE") == 0) {
         (void)TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "GROUP_SIZE",
-                             "callers do not agree on how many they are: %" PRIu32 " here, %" PRIu32
-                             " another one says",
+                             "callers differ in how many they are: this one says %" PRIu32
+                             ", another one says %" PRIu32,
                              caller->count, caller->other);
     } else {
-        (void)TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DUPLICATE_RANK",
-                             "two callers state rank %" PRIu32, caller->other);
+        (void)TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "DUPLICATE_RANK",
+            "two callers ask for rank %" PRIu32 ", need a rank of its own for each", caller->other);
     }
 }
 

@@ -225,7 +225,7 @@ take_message(session_call *self, const Tutti__V1__SessionRequest *wire, tutti_er
     }
     tutti_coordinator_session_withdraw(&self->session);
     return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ORDER",
-                          "a message that is neither `open` nor `heartbeat`");
+                          "a message of a session is neither `open` nor `heartbeat`");
 }
 
 /* The next message is asked for only when this one has been taken. */
