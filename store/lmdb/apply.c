@@ -201,7 +201,7 @@ change_both(store_lmdb *self, MDB_txn *txn, const tutti_store_change *changes, s
 static tutti_code
 fail_broken(const store_lmdb *self, tutti_error *err)
 {
-    return store_lmdb_fail_format(err, self->path, "LMDB has found pages that cannot be");
+    return store_lmdb_fail_format(err, self->path, "LMDB has found invalid pages");
 }
 
 /* LMDB jumps here instead of ending the process: somebody has spoilt its pages while it ran. Its

@@ -148,7 +148,8 @@ read_at(checker *self, void *to, size_t bytes, uint64_t from, uint64_t number)
             return TUTTI_FAIL_ERRNO(self->err, errno, "could not read %s/data.mdb", self->path);
         }
         if (got == 0) {
-            return refuse_page(self, "page %llu is cut off", (unsigned long long)number);
+            return refuse_page(self, "page %llu is beyond the end of the file",
+                               (unsigned long long)number);
         }
         have += got > 0 ? (size_t)got : 0;
     }
@@ -166,12 +167,13 @@ static tutti_code
 mark_page(checker *self, uint64_t number, bool is_free)
 {
     if (number < 2 || number > self->meta.last_page) {
-        return refuse_page(self, "page %llu is not one of the %llu there are",
+        return refuse_page(self, "it uses page %llu, and has only %llu pages",
                            (unsigned long long)number,
                            (unsigned long long)self->meta.last_page + 1);
     }
     if (number >= self->file_pages && !is_free) {
-        return refuse_page(self, "page %llu is cut off", (unsigned long long)number);
+        return refuse_page(self, "page %llu is beyond the end of the file",
+                           (unsigned long long)number);
     }
     if ((self->seen[number / 8] >> number % 8 & 1) != 0) {
         return refuse_page(self, "page %llu is used twice", (unsigned long long)number);
@@ -200,10 +202,11 @@ read_page(checker *self, const walk *tree, page *ret_page)
     ret_page->count = (size_t)(head->lower - sizeof(*head)) / 2;
     if (head->number != number || head->flags != kind || head->lower < sizeof(*head) + 2 ||
         head->lower % 2 != 0 || head->lower > head->upper || head->upper > self->page_bytes) {
-        return refuse_page(self, "page %llu has another head", (unsigned long long)number);
+        return refuse_page(self, "page %llu has an invalid header", (unsigned long long)number);
     }
     if (kind == PAGE_BRANCH && ret_page->count < 2 && !tree->is_free) {
-        return refuse_page(self, "page %llu has one branch", (unsigned long long)number);
+        return refuse_page(self, "branch page %llu has one branch, need at least two",
+                           (unsigned long long)number);
     }
     return TUTTI_OK;
 }
@@ -261,8 +264,7 @@ read_node(checker *self, const walk *tree, const page *from, size_t index, unsig
     if (end == 0 || memchr(taken + at, 1, end - at) != NULL ||
         (from->head.flags == PAGE_LEAF && (ret_node->head.flags & ~NODE_ELSEWHERE) != 0) ||
         (ret_node->head.key_size != sizeof(uint64_t) && !first_branch)) {
-        return refuse_page(self, "page %llu has a node that cannot be",
-                           (unsigned long long)from->number);
+        return refuse_page(self, "page %llu has an invalid node", (unsigned long long)from->number);
     }
     memset(taken + at, 1, end - at);
     /* the first branch has whatever is less than the second's key */
@@ -294,7 +296,7 @@ check_overflow(checker *self, const page *from, const node *one, uint64_t *ret_f
         /* Only the first page of such a value has a head, and it says how many pages there are. */
         count = head.lower | (uint64_t)head.upper << 16;
         if (head.number != number || head.flags != PAGE_OVERFLOW || count < needs) {
-            return refuse_page(self, "page %llu has another head", (unsigned long long)number);
+            return refuse_page(self, "page %llu has an invalid header", (unsigned long long)number);
         }
     }
     for (i = 1; i < count && code == TUTTI_OK; i++) {
@@ -318,14 +320,15 @@ check_free_list(checker *self, const unsigned char *list, size_t bytes, uint64_t
         memcpy(&count, list, sizeof(count));
     }
     if (bytes < sizeof(count) || bytes % sizeof(count) != 0 || count > bytes / sizeof(count) - 1) {
-        return refuse_page(self, "page %llu has a list of free pages that cannot be",
+        return refuse_page(self, "page %llu has an invalid list of free pages",
                            (unsigned long long)number);
     }
     for (i = 1; i <= count && code == TUTTI_OK; i++) {
         memcpy(&one, list + sizeof(one) * i, sizeof(one));
-        code = one < last ? mark_page(self, one, true)
-                          : refuse_page(self, "page %llu has free pages in another order",
-                                        (unsigned long long)number);
+        code = one < last
+                   ? mark_page(self, one, true)
+                   : refuse_page(self, "page %llu has a list of free pages in the wrong order",
+                                 (unsigned long long)number);
         last = one;
     }
     return code;
@@ -371,7 +374,7 @@ check_value(checker *self, walk *tree, const page *from, const node *one)
         return code;
     }
     if (one->key > self->meta.txn) {
-        return refuse_page(self, "page %llu has free pages of a change to come",
+        return refuse_page(self, "page %llu has free pages of a change later than the last one",
                            (unsigned long long)from->number);
     }
     return elsewhere
@@ -398,7 +401,7 @@ check_leaf(checker *self, walk *tree, const page *from, unsigned char *taken, ra
     for (i = 0; i < from->count && code == TUTTI_OK; i++) {
         code = read_node(self, tree, from, i, taken, &one);
         if (code == TUTTI_OK && (one.key < keys.low || (keys.high != 0 && one.key >= keys.high))) {
-            code = refuse_page(self, "page %llu has keys of another",
+            code = refuse_page(self, "page %llu has keys that belong into another page",
                                (unsigned long long)from->number);
         }
         if (code == TUTTI_OK) {
@@ -428,7 +431,7 @@ check_branch(checker *self, walk *tree, const page *from, unsigned char *taken, 
             below.high = one.key;
             code = one.key < keys.low || one.key <= below.low ||
                            (keys.high != 0 && one.key >= keys.high)
-                       ? refuse_page(self, "page %llu has keys of another",
+                       ? refuse_page(self, "page %llu has keys that belong into another page",
                                      (unsigned long long)from->number)
                        : walk_page(self, tree, number, from->depth + 1, below);
             below.low = one.key;
@@ -478,13 +481,13 @@ check_tree(checker *self, bool is_free)
 
     if (tree.head->flags != flags || tree.head->depth > DEPTH_MAX ||
         (tree.head->root == NO_PAGE) != (tree.head->depth == 0)) {
-        return refuse_page(self, "its head describes a tree that cannot be");
+        return refuse_page(self, "its header describes an invalid tree");
     }
     if (tree.head->root != NO_PAGE) {
         TUTTI_TRY(walk_page(self, &tree, tree.head->root, 1, (range){0, 0}));
     }
     if (tree.entries != tree.head->entries) {
-        TUTTI_TRY(refuse_page(self, "it has %llu rows and should have %llu",
+        TUTTI_TRY(refuse_page(self, "it has %llu rows, but its header says %llu",
                               (unsigned long long)tree.entries,
                               (unsigned long long)tree.head->entries));
     }
@@ -511,7 +514,7 @@ read_meta(checker *self, unsigned which, meta_head *ret_meta)
         return code;
     }
     if (head.flags != PAGE_META || ret_meta->magic != MAGIC) {
-        return refuse_page(self, "it is not a database of LMDB");
+        return refuse_page(self, "it is not a file of LMDB");
     }
     if (ret_meta->format != FORMAT) {
         return refuse_page(self, "it has LMDB's format %u, need %u", ret_meta->format, FORMAT);
@@ -545,7 +548,7 @@ check_metas(checker *self, bool was_cut)
     TUTTI_TRY(read_meta(self, 0, &metas[0]));
     bytes = metas[0].trees[0].page_bytes;
     if (bytes < PAGE_BYTES_MIN || bytes > PAGE_BYTES_MAX || (bytes & (bytes - 1)) != 0) {
-        return refuse_page(self, "pages of %llu bytes cannot be", (unsigned long long)bytes);
+        return refuse_page(self, "a page size of %llu bytes is invalid", (unsigned long long)bytes);
     }
     self->page_bytes = (size_t)bytes;
     TUTTI_TRY(read_meta(self, 1, &metas[1]));
@@ -553,7 +556,7 @@ check_metas(checker *self, bool was_cut)
     self->before = metas[metas[1].txn > metas[0].txn ? 0 : 1];
     if (metas[1].trees[0].page_bytes != bytes || !are_neighbours(metas, was_cut) ||
         self->meta.last_page < 1 || self->meta.last_page >= FILE_BYTES_MAX / bytes) {
-        return refuse_page(self, "its two heads do not belong together");
+        return refuse_page(self, "its two headers do not belong together");
     }
     return TUTTI_OK;
 }
@@ -566,7 +569,8 @@ check_end(checker *self)
 
     for (number = self->file_pages; number <= self->meta.last_page; number++) {
         if (number < 2 || (self->seen[number / 8] >> number % 8 & 1) == 0) {
-            return refuse_page(self, "page %llu is cut off", (unsigned long long)number);
+            return refuse_page(self, "page %llu is beyond the end of the file",
+                               (unsigned long long)number);
         }
     }
     return TUTTI_OK;
@@ -624,7 +628,7 @@ check_before(checker *self)
     }
     if (find_own_row(self, &self->before.trees[1], data, &row) &&
         store_lmdb_own_txn(row) > self->meta.txn) {
-        code = refuse_page(self, "one of its two heads is older than what it stands for");
+        code = refuse_page(self, "one of its two headers is older than the rows that it describes");
     }
     free(data);
     return code;

@@ -267,8 +267,8 @@ take_own(store_lmdb *self, const tutti_store_entry *entry, tutti_error *err)
         (!tutti_bytes_equal(entry->key, tutti_bytes_of(LMDB_OWN_KEY_BEFORE)) ||
          entry->value.size > 0)) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "STORE_FORMAT",
-                              "the store %s is of another version: need \"%s\"", self->path,
-                              LMDB_OWN_KEY);
+                              "the store %s was written by another version: need \"%s\"",
+                              self->path, LMDB_OWN_KEY);
     }
     tutti_store_memory_turn(self->memory, entry->version);
     return TUTTI_OK;
@@ -285,7 +285,7 @@ take_row(store_lmdb *self, uint64_t number, const tutti_store_entry *entry, tutt
 
     if (entry->version == 0 || entry->version > tutti_store_version(self->memory) ||
         store_lmdb_name_find(self, entry->key) != NULL) {
-        return store_lmdb_fail_format(err, self->path, "it has a row that cannot be");
+        return store_lmdb_fail_format(err, self->path, "it has an invalid row");
     }
     name = store_lmdb_name_new(self, entry->key, number);
     if (name == NULL) {
@@ -311,7 +311,7 @@ read_rows(store_lmdb *self, MDB_cursor *cursor, tutti_store_entry *ret_own, tutt
         uint64_t number;
 
         if (name.mv_size != 8 || !parse_row(&row, &entry)) {
-            return store_lmdb_fail_format(err, self->path, "it has a row that cannot be");
+            return store_lmdb_fail_format(err, self->path, "it has an invalid row");
         }
         number = read_big(name.mv_data);
         if ((ret_own->key.size == 0) != (number == 0)) {
@@ -350,7 +350,8 @@ settle_own(store_lmdb *self, MDB_txn *txn, const tutti_store_entry *own, tutti_e
                    : store_lmdb_fail_format(err, self->path, "its rows do not match their digest");
     }
     if (key.size == 0 && self->holds_store) {
-        return store_lmdb_fail_format(err, self->path, "it is empty and was not");
+        return store_lmdb_fail_format(err, self->path,
+                                      "it is empty, but a store was written to it before");
     }
     code = store_lmdb_put_own(self, txn, own->version);
     return code == MDB_SUCCESS ? TUTTI_OK : store_lmdb_fail(self, err, code, "write to");
@@ -387,7 +388,7 @@ load_lmdb_file(store_lmdb *self, tutti_error *err)
     int done;
 
     if (setjmp(self->on_assert) != 0) {
-        return store_lmdb_fail_format(err, self->path, "LMDB has found pages that cannot be");
+        return store_lmdb_fail_format(err, self->path, "LMDB has found invalid pages");
     }
     done = mdb_txn_begin(self->env, NULL, 0, &txn);
     if (done != MDB_SUCCESS) {
@@ -419,7 +420,7 @@ store_lmdb_check_length(store_lmdb *self, tutti_error *err)
         return TUTTI_FAIL_ERRNO(err, errno, "could not look at %s/data.mdb", self->path);
     }
     if ((uint64_t)now.st_size < self->file_bytes) {
-        return store_lmdb_fail_format(err, self->path, "somebody has cut it off");
+        return store_lmdb_fail_format(err, self->path, "another process has made the file shorter");
     }
     self->file_bytes = (uint64_t)now.st_size;
     return TUTTI_OK;

@@ -39,8 +39,8 @@ fail_full(const store_lmdb *self, tutti_error *err, int number)
     char reason[128];
 
     (void)TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "STORE_FULL",
-                         "the disk of the store %s takes no more, and nothing was changed (%s): "
-                         "make room there, or delete keys",
+                         "the disk of the store %s is full, and nothing was changed (%s): make "
+                         "room there, or delete keys",
                          self->path, strerror_r(number, reason, sizeof(reason)));
     tutti_error_set_cause(err, "errno", number);
     return TUTTI_RESOURCE_EXHAUSTED;
