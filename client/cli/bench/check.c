@@ -210,7 +210,7 @@ bench_check(bench_run *run, uint64_t *ret_wrong, tutti_error *err)
     self.data = malloc(run->bytes);
     if (self.data == NULL) {
         return cli_fail(err, TUTTI_RESOURCE_EXHAUSTED,
-                        "no memory for %" PRIu64 " bytes of --check: end at a smaller size",
+                        "no memory for %" PRIu64 " bytes of --check: give a smaller --end",
                         run->bytes);
     }
     code = check_data(&self, ret_wrong, err);

@@ -143,12 +143,15 @@ check_plan(const bench_run *run, tutti_error *err)
 
     if (plan->op->rooted && plan->root >= run->world.count) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT,
-                        "--root %" PRId64 ": there are %" PRIu32 " ranks, from 0 on", plan->root,
-                        run->world.count);
+                        "--root %" PRId64 ": there are %" PRIu32
+                        " ranks, need a group rank below that number",
+                        plan->root, run->world.count);
     }
     if (plan->check && !bench_pattern_known(&pattern)) {
-        return cli_fail(err, TUTTI_INVALID_ARGUMENT, "--check: nobody reduces %s",
-                        tutti_dtype_name(plan->dtype));
+        return cli_fail(
+            err, TUTTI_INVALID_ARGUMENT,
+            "--check: no reduction of %s exists, leave the option out or take another --dtype",
+            tutti_dtype_name(plan->dtype));
     }
     return collective_catch_up(&run->world, plan->group, err);
 }

@@ -168,7 +168,9 @@ cli_tune(cli *self)
     if (read_tuning_options(what)) {
         code = cli_all_ranks_open(self, NULL, &what->world, &err);
         if (code == TUTTI_OK && what->world.count < 2) {
-            code = cli_fail(&err, TUTTI_FAILED_PRECONDITION, "one rank has nothing to choose");
+            code = cli_fail(
+                &err, TUTTI_FAILED_PRECONDITION,
+                "a job of one rank needs no algorithms: tutti tune needs at least 2 ranks");
         }
         if (code == TUTTI_OK) {
             code = measure_and_save(what, path == NULL ? DEFAULT_FILE : path, &err);

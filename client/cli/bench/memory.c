@@ -49,7 +49,7 @@ allocate_memory(uint64_t bytes, void **ret_data, tutti_error *err)
     return bytes == 0 || *ret_data != NULL
                ? TUTTI_OK
                : cli_fail(err, TUTTI_RESOURCE_EXHAUSTED,
-                          "no memory for %" PRIu64 " bytes of --inline: end at a smaller size",
+                          "no memory for %" PRIu64 " bytes of --inline: give a smaller --end",
                           bytes);
 }
 
@@ -117,8 +117,10 @@ say_copied(bench_run *run)
         return;
     }
     run->said_copied = true;
-    (void)fprintf(run->self->err, "tutti: bench: --share: nothing is mapped, data is copied: %s\n",
-                  tutti_view_why(view)->text);
+    (void)fprintf(
+        run->self->err,
+        "tutti: bench: --share: tensors could not be mapped, so their data is copied: %s\n",
+        tutti_view_why(view)->text);
 }
 
 /* Times are kept for each call, so their number decides how much memory this needs. */

@@ -322,7 +322,7 @@ tune_check_ops(const tune *self)
         }
         if (i == SUBJECTS) {
             (void)cli_usage(self->self,
-                            "--ops: %.*s is none of all_reduce, broadcast, all_gather, "
+                            "--ops: \"%.*s\", need some of all_reduce, broadcast, all_gather, "
                             "reduce_scatter, all_to_all, reduce, gather, scatter",
                             (int)(size < 64 ? size : 64), at);
             return false;

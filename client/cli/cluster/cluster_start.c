@@ -142,7 +142,7 @@ check_alive(const starting *self, const state_process *process, const char *name
     if (cli_now_ms() > self->until_ms) {
         cli_status_clear(self->self);
         show_log(self->self, name, process->log);
-        return cli_fail(err, TUTTI_DEADLINE_EXCEEDED, "the %s does not serve in %" PRIu32 " ms",
+        return cli_fail(err, TUTTI_DEADLINE_EXCEEDED, "the %s did not serve within %" PRIu32 " ms",
                         name, self->timeout_ms);
     }
     return TUTTI_OK;

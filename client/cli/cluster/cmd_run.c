@@ -76,14 +76,16 @@ use_cluster(running *self, const char *name, tutti_error *err)
         code = state_read(&self->cluster, err);
     }
     if (code == TUTTI_OK && (!self->cluster.ready || !cluster_is_alive(&self->cluster))) {
-        code = cli_fail(err, TUTTI_FAILED_PRECONDITION,
-                        "cluster %s does not run: tutti cluster stop --name %s, then start", name,
-                        name);
+        code =
+            cli_fail(err, TUTTI_FAILED_PRECONDITION,
+                     "cluster %s does not run completely: tutti cluster stop --name %s, then start",
+                     name, name);
     }
     if (code == TUTTI_OK && self->count > self->cluster.rank_count) {
         code = cli_fail(err, TUTTI_INVALID_ARGUMENT,
-                        "%" PRId64 " programs, but cluster %s has %" PRIu32 " ranks", self->count,
-                        name, self->cluster.rank_count);
+                        "%" PRId64 " programs, but cluster %s has %" PRIu32
+                        " ranks, need one program for each rank",
+                        self->count, name, self->cluster.rank_count);
     }
     return code;
 }

@@ -92,7 +92,7 @@ read_integer(const json_t *value, const struct member *member, void *at, tutti_e
         return TUTTI_OK;
     }
     return refuse_batch_op(
-        member->name, member->kind == MEMBER_INT ? "a number of 32 bits" : "a number from 0 on",
+        member->name, member->kind == MEMBER_INT ? "a number of 32 bits" : "a number of at least 0",
         err);
 }
 

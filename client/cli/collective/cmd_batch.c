@@ -131,7 +131,7 @@ submit_put(batch *self, const json_t *line, uint64_t *ret_id, tutti_error *err)
     tutti_code code = batch_check_members(line, names, err);
 
     if (code == TUTTI_OK && path == NULL) {
-        code = cli_fail(err, TUTTI_INVALID_ARGUMENT, "say which file: \"file\": \"x.npy\"");
+        code = cli_fail(err, TUTTI_INVALID_ARGUMENT, "put needs a file: \"file\": \"x.npy\"");
     }
     if (code == TUTTI_OK) {
         code = npy_open(path, TUTTI_DTYPE_NONE, &array, &inner);
@@ -165,7 +165,7 @@ submit_sync(batch *self, const json_t *line, uint64_t *ret_id, tutti_error *err)
     tutti_code code = batch_check_members(line, names, err);
 
     if (code == TUTTI_OK && (timeout_ms < 0 || timeout_ms > UINT32_MAX)) {
-        code = cli_fail(err, TUTTI_INVALID_ARGUMENT, "\"timeout_ms\": need a number from 0 on");
+        code = cli_fail(err, TUTTI_INVALID_ARGUMENT, "\"timeout_ms\": need a number of at least 0");
     }
     return code == TUTTI_OK ? tutti_pipeline_sync(self->pipeline, batch_text(line, "group"),
                                                   (uint32_t)timeout_ms, ret_id, err)

@@ -76,7 +76,7 @@ read_root(collective *self)
         return read_collective_number(self, "root", 0, TUTTI_RANKS_MAX - 1, root);
     }
     if (is_option_given(self, "root") != NULL) {
-        (void)cli_usage(self->self, "--root and --root-global: say one");
+        (void)cli_usage(self->self, "--root and --root-global: give only one of them");
         return false;
     }
     self->op.global = true;
@@ -94,7 +94,7 @@ read_form(collective *self)
     size_t i;
 
     if (stack && word != NULL) {
-        (void)cli_usage(self->self, "--stack and --form: say one");
+        (void)cli_usage(self->self, "--stack and --form: give only one of them");
         return false;
     }
     self->op.form = stack ? TUTTI_FORM_STACK : TUTTI_FORM_CONCAT;
@@ -148,11 +148,13 @@ read_shape(collective *self)
         return true;
     }
     if (self->op.form != TUTTI_FORM_FLAT) {
-        (void)cli_usage(self->self, "--shape is of --form flat: other forms make their own");
+        (void)cli_usage(
+            self->self,
+            "--shape is for --form flat only: the shapes of other forms follow from the input");
         return false;
     }
     if (!parse_shape(self, text)) {
-        (void)cli_usage(self->self, "--shape \"%s\": need up to %d numbers, 2,3 say", text,
+        (void)cli_usage(self->self, "--shape \"%s\": need up to %d numbers, such as 2,3", text,
                         TUTTI_DIMS_MAX);
         return false;
     }
@@ -169,11 +171,13 @@ read_destinations(collective *self)
     size_t i;
 
     if (text == NULL) {
-        (void)cli_usage(self->self, "say who gets whose tensor: --to 1,2,0");
+        (void)cli_usage(self->self,
+                        "permute needs a destination for each group rank, such as --to 1,2,0");
         return false;
     }
     if (!cli_parse_ranks(text, &ranks, &count)) {
-        (void)cli_usage(self->self, "--to \"%s\": need a group rank for each, 1,2,0 say", text);
+        (void)cli_usage(self->self,
+                        "--to \"%s\": need a destination for each group rank, such as 1,2,0", text);
         return false;
     }
     self->to = calloc(count, sizeof(*self->to));

@@ -84,7 +84,7 @@ open_files(collective_run *run, tutti_error *err)
     uint32_t i;
 
     if (find_pattern(tool) != NULL) {
-        return cli_fail(err, TUTTI_NOT_FOUND, "no file fits %.200s", find_pattern(tool));
+        return cli_fail(err, TUTTI_NOT_FOUND, "no file matches %.200s", find_pattern(tool));
     }
     if ((uint32_t)tool->argument_count != wanted) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT, "%d file%s for %" PRIu32 " ranks: need %s",

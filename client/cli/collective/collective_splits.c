@@ -63,9 +63,9 @@ collective_read_splits(collective *self)
         return true;
     }
     if (!parse_matrix(self, text)) {
-        (void)cli_usage(self->self,
-                        "--splits \"%s\": need for each sender what each rank gets: 1,2/3,0 say",
-                        text);
+        (void)cli_usage(
+            self->self,
+            "--splits \"%s\": need for each sender what each rank gets, such as 1,2/3,0", text);
         return false;
     }
     for (r = 0; r < self->split_count; r++) {

@@ -29,8 +29,9 @@ list_ranks(tutti_client *near, const char *group, cli_all_ranks *world, tutti_er
     if (world->count > STATE_RANKS_MAX) {
         tutti_group_info_free(&info);
         return cli_fail(err, TUTTI_RESOURCE_EXHAUSTED,
-                        "%" PRIu32 " ranks are more than this command drives (%d)", world->count,
-                        STATE_RANKS_MAX);
+                        "%" PRIu32 " ranks, this command can call at most %d at a time: give "
+                        "--rank, or call from a program",
+                        world->count, STATE_RANKS_MAX);
     }
     world->ranks = calloc(world->count, sizeof(*world->ranks));
     world->clients = calloc(world->count, sizeof(*world->clients));

@@ -42,8 +42,9 @@ find_cluster(const char *name, place *ret, tutti_error *err)
     }
     if (code == TUTTI_OK && (!ret->cluster.ready || ret->cluster.rank_count == 0)) {
         code = cli_fail(err, TUTTI_FAILED_PRECONDITION,
-                        "cluster %s was not started to the end: tutti cluster stop --name %s", name,
-                        name);
+                        "the start of cluster %s did not end: tutti cluster stop --name %s, then "
+                        "start it again",
+                        name, name);
     }
     if (code == TUTTI_OK) {
         put_agent_text(ret->agent, ret->cluster.ranks[0].socket);
@@ -139,7 +140,9 @@ look_up_agent(tutti_client *client, uint32_t rank, char ret_address[STATE_PATH_M
     tutti_code code;
 
     if (rank >= world_size) {
-        return cli_fail(err, TUTTI_NOT_FOUND, "there is no rank %" PRIu32 " in a world of %" PRIu32,
+        return cli_fail(err, TUTTI_NOT_FOUND,
+                        "there is no rank %" PRIu32 " in a world of %" PRIu32
+                        ", need a rank below the world size",
                         rank, world_size);
     }
     code = tutti_ranks_get(client, &rank, 1, &info, err);
@@ -180,8 +183,9 @@ connect_rank(const cli *self, const place *where, uint32_t rank, tutti_client **
     if (where->cluster.rank_count > 0) {
         if (rank >= where->cluster.rank_count) {
             return cli_fail(err, TUTTI_NOT_FOUND,
-                            "there is no rank %" PRIu32 " in a world of %" PRIu32, rank,
-                            where->cluster.rank_count);
+                            "there is no rank %" PRIu32 " in a world of %" PRIu32
+                            ", need a rank below the world size",
+                            rank, where->cluster.rank_count);
         }
         return connect_named(self, where->cluster.ranks[rank].socket, where, rank, ret_client, err);
     }
@@ -213,7 +217,7 @@ cli_connect(cli *self, const char *handle, tutti_client **ret_client, tutti_erro
     tutti_code code;
 
     if (!cli_rank_option(self, &stated)) {
-        return cli_fail(err, TUTTI_INVALID_ARGUMENT, "--rank makes no sense");
+        return cli_fail(err, TUTTI_INVALID_ARGUMENT, "--rank: need the number of a rank");
     }
     code = find_agent_place(self, &where, err);
     if (code == TUTTI_OK && (stated >= 0 || (handle != NULL && cli_rank_of(handle, &rank)))) {

@@ -199,7 +199,7 @@ why_not(const trace *all, uint32_t rank)
     if (info->state == TUTTI_RANK_ALIVE) {
         return all->flown[rank].err.text;
     }
-    return info->reason[0] != '\0' ? info->reason : "there is nothing of it";
+    return info->reason[0] != '\0' ? info->reason : "nothing is known of it";
 }
 
 /*
@@ -221,8 +221,8 @@ print_trace(const cli *self, const trace *all, const wish *asked, const json_t *
         answered += flown->answered ? 1 : 0;
         worst_ns = flown->error_ns > worst_ns ? flown->error_ns : worst_ns;
         if (!flown->answered) {
-            (void)fprintf(self->err, "tutti: trace: rank %" PRIu32 " is not in it: %s\n", rank,
-                          why_not(all, rank));
+            (void)fprintf(self->err, "tutti: trace: the file has no ops of rank %" PRIu32 ": %s\n",
+                          rank, why_not(all, rank));
         }
     }
     if (strcmp(asked->output, "-") == 0) {
@@ -359,10 +359,11 @@ run_trace(cli *self, trace *all, cli_fan_out *fan_out, const wish *asked, tutti_
     }
     if (asked->group[0] != '\0' &&
         !trace_around(all, asked->group, asked->sequence, asked->window_ms * 1000000ULL)) {
-        return cli_fail(err, TUTTI_NOT_FOUND,
-                        "op %" PRIu64 " of group %s is in no flight record: they hold the last "
-                        "4096 ops of each agent",
-                        asked->sequence, asked->group);
+        return cli_fail(
+            err, TUTTI_NOT_FOUND,
+            "op %" PRIu64
+            " of group %s is in no flight record: a record holds the last 4096 ops of an agent",
+            asked->sequence, asked->group);
     }
     return write_events(self, all, asked, err);
 }

@@ -92,19 +92,18 @@ static doctor_finding *
 add_unreached(doctor *self, uint32_t rank, const char *why)
 {
     if (strstr(why, "its certificate is for") != NULL) {
-        return add_finding(
-            self, true, rank,
-            "let it advertise a name of its certificate (--advertise), or say here which "
-            "name to expect (--tls-name)");
+        return add_finding(self, true, rank,
+                           "let it advertise a name of its certificate (--advertise), or give the "
+                           "name to expect (--tls-name)");
     }
     if (strstr(why, "its certificate is not signed") != NULL) {
-        return add_finding(self, true, rank, "say here who signed its certificate (--tls-ca)");
+        return add_finding(self, true, rank,
+                           "give the authority that signed its certificate (--tls-ca)");
     }
     if (strstr(why, "wants TLS") != NULL || strstr(why, "wants a client certificate") != NULL) {
-        return add_finding(
-            self, true, rank,
-            "say here who signed its certificate (--tls-ca), and show one if it wants to "
-            "know us (--tls-cert, --tls-key)");
+        return add_finding(self, true, rank,
+                           "give the authority that signed its certificate (--tls-ca), and a "
+                           "client certificate if it wants one (--tls-cert, --tls-key)");
     }
     if (strstr(why, "nothing listens there") != NULL || strstr(why, "no such socket") != NULL) {
         return add_ended(self, rank);

@@ -87,8 +87,8 @@ static void
 print_common(FILE *file)
 {
     (void)fputs(
-        ".SH EXIT STATUS\n0 when all went well, 1 when something failed, 2 when the words made no "
-        "sense.\n"
+        ".SH EXIT STATUS\n0 when all went well, 1 when something failed, 2 when the command line "
+        "was wrong.\n"
         ".SH ENVIRONMENT\n"
         ".TP\n.B TUTTI_AGENT\nThe agent to speak to, where neither \\-\\-agent nor \\-\\-cluster "
         "says it.\n"

@@ -170,7 +170,7 @@ take_shape(reader *in, tutti_spec *spec, tutti_error *err)
 {
     spec->dim_count = 0;
     if (!take_npy_header(in, '(')) {
-        return cli_fail(err, TUTTI_INVALID_ARGUMENT, "the header's shape is no tuple");
+        return cli_fail(err, TUTTI_INVALID_ARGUMENT, "the header's shape is not a tuple");
     }
     while (!take_npy_header(in, ')')) {
         if (spec->dim_count == TUTTI_DIMS_MAX) {
@@ -200,7 +200,8 @@ take_descr(reader *in, npy_header *header, tutti_error *err)
 
     skip_space(in);
     if (in->at < in->end && (*in->at == '[' || *in->at == '(')) {
-        return cli_fail(err, TUTTI_INVALID_ARGUMENT, "an array of records is no tensor");
+        return cli_fail(err, TUTTI_INVALID_ARGUMENT,
+                        "an array of records cannot be a tensor, need one of numbers");
     }
     if (!take_string(in, word)) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT, "the header's descr is no short string");

@@ -81,7 +81,8 @@ cli_put(cli *self)
         return CLI_USAGE;
     }
     if (cli_value(self, "into") != NULL && cli_value(self, "name") != NULL) {
-        return cli_usage(self, "--into names a tensor that is there, --name a new one: say one");
+        return cli_usage(
+            self, "--into names a tensor that exists, --name a new one: give only one of them");
     }
     code = npy_open(path, dtype, &array, &err);
     if (code == TUTTI_OK) {
@@ -150,7 +151,8 @@ find_spec(tutti_client *client, const char *handle, tutti_spec *ret_spec, tutti_
     }
     if (code == TUTTI_OK && !info.handle.known) {
         code = cli_fail(err, TUTTI_FAILED_PRECONDITION,
-                        "an op still makes it, and nobody knows yet what it will be: tutti wait");
+                        "the op that makes the tensor has not ended, so its shape is not known "
+                        "yet: tutti wait");
     }
     if (code == TUTTI_OK) {
         *ret_spec = info.handle.spec;
@@ -176,7 +178,7 @@ cli_get(cli *self)
         return CLI_USAGE;
     }
     if (path == NULL) {
-        return cli_usage(self, "say where to: -o FILE.npy, or -o - for standard output");
+        return cli_usage(self, "get needs a file: -o FILE.npy, or -o - for standard output");
     }
     if (self->json && strcmp(path, "-") == 0) {
         return cli_usage(self, "--json and -o - both want standard output");

@@ -193,8 +193,10 @@ state_lock(state *self, tutti_error *err)
             return cli_fail_errno(err, errno, "could not open %s", path);
         }
         if (flock(self->lock, LOCK_EX | LOCK_NB) != 0) {
-            return cli_fail(err, TUTTI_FAILED_PRECONDITION,
-                            "cluster %s is being started or stopped by somebody else", self->name);
+            return cli_fail(
+                err, TUTTI_FAILED_PRECONDITION,
+                "another command is starting or stopping cluster %s: try again when it has ended",
+                self->name);
         }
         if (is_there(self->lock, path)) {
             return TUTTI_OK;
@@ -469,6 +471,7 @@ state_read(state *self, tutti_error *err)
     good = document != NULL && unpack_state(document, self);
     json_decref(document);
     return good ? TUTTI_OK
-                : cli_fail(err, TUTTI_DATA_LOSS, "%s makes no sense: %s", path,
-                           document == NULL ? reason.text : "it lacks what should be there");
+                : cli_fail(err, TUTTI_DATA_LOSS, "%s is damaged: %s", path,
+                           document == NULL ? reason.text
+                                            : "an entry is missing or has the wrong type");
 }
