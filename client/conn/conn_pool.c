@@ -97,8 +97,9 @@ find_address(const tutti_client *client, client_conn_kind kind, const char **ret
 
     if (kind != CLIENT_COORDINATOR) {
         if (address[0] == '\0') {
-            return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_AGENT",
-                                  "this client was connected without an agent");
+            return TUTTI_FAIL_FOR(
+                err, TUTTI_FAILED_PRECONDITION, "NO_AGENT",
+                "this client was connected without an agent: connect to an agent");
         }
     } else {
         address = client->settings.coordinator[0] != '\0' ? client->settings.coordinator
@@ -108,8 +109,8 @@ find_address(const tutti_client *client, client_conn_kind kind, const char **ret
         }
         if (address == NULL || address[0] == '\0') {
             return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_COORDINATOR",
-                                  "no coordinator: neither the options nor the agent nor "
-                                  "$TUTTI_COORDINATOR say where it is");
+                                  "no address of a coordinator: neither the options nor the agent "
+                                  "nor $TUTTI_COORDINATOR have one");
         }
     }
     *ret_address = address;

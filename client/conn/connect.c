@@ -91,7 +91,9 @@ add_missing(const tutti_rank_state *states, size_t count, tutti_text *text)
         }
     }
     if (missing_count == 0) {
-        tutti_text_add(text, "no rank is missing, it may be refused: look at its log");
+        tutti_text_add(
+            text,
+            "no rank is missing, the coordinator may have refused this agent: look at its log");
         return;
     }
     tutti_text_add(text, "rank%s ", missing_count == 1 ? "" : "s");

@@ -279,9 +279,10 @@ start_thread(tutti_member_watch *self, tutti_error *err)
 {
     const int failed = tutti_thread_start(&self->thread, run_membership, self);
 
-    return failed == 0 ? TUTTI_OK
-                       : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no thread to watch members: %s",
-                                    strerror(failed));
+    return failed == 0
+               ? TUTTI_OK
+               : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
+                            "could not start a thread to watch members: %s", strerror(failed));
 }
 
 /* ------------------------------------------------------------------------------ door */

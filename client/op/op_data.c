@@ -257,8 +257,9 @@ check_result(const data_op *self)
     if (memory->takes &&
         (bytes > INT64_MAX || bytes % tutti_dtype_bytes(memory->spec->dtype) != 0)) {
         return TUTTI_FAIL_FOR(self->err, TUTTI_INVALID_ARGUMENT, "SIZE_MISMATCH",
-                              "%" PRIu64 " bytes of result are no number of %s elements", bytes,
-                              tutti_dtype_name(memory->spec->dtype));
+                              "the result has room for %" PRIu64
+                              " bytes, need a multiple of the size of a %s element",
+                              bytes, tutti_dtype_name(memory->spec->dtype));
     }
     return TUTTI_OK;
 }

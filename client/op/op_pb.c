@@ -104,7 +104,7 @@ read_memory(tutti_rpc_message *message, const tutti_op_result *result, const cli
     }
     if (got != memory->result_bytes) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SIZE_MISMATCH",
-                              "the result has %zu bytes, there is room for %" PRIu64, got,
+                              "the result has %zu bytes, but there is room for %" PRIu64, got,
                               memory->result_bytes);
     }
     if (result->output.known && result->output.spec.dtype != memory->spec->dtype) {

@@ -289,8 +289,9 @@ tutti_pipeline_take(tutti_pipeline *pipeline, uint64_t id, tutti_pipeline_result
     tutti_code code = TUTTI_OK;
 
     if (call == NULL) {
-        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NOTHING_SUBMITTED",
-                              "no call %" PRIu64 " in the pipeline, or its result was taken", id);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_NOT_FOUND, "NOTHING_SUBMITTED",
+            "there is no call %" PRIu64 " in the pipeline, or its result was taken already", id);
     }
     while (code == TUTTI_OK && !call->answered) {
         code = read_one_pipeline(pipeline, err);

@@ -90,7 +90,7 @@ keep_bytes(pipeline_call *call, tutti_rpc_message *message)
 
     if (got != memory->result_bytes) {
         (void)TUTTI_FAIL_FOR(&call->result.error, TUTTI_INVALID_ARGUMENT, "SIZE_MISMATCH",
-                             "the result has %zu bytes, there is room for %" PRIu64, got,
+                             "the result has %zu bytes, but there is room for %" PRIu64, got,
                              memory->result_bytes);
     } else if (output->known && call->spec.dtype != TUTTI_DTYPE_NONE &&
                output->spec.dtype != call->spec.dtype) {

@@ -117,7 +117,7 @@ submit_pipeline(tutti_pipeline *pipeline, tutti_op_kind kind, const tutti_op *op
     tutti_op_result none;
 
     if (fn == NULL) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_OP", "%d is no kind of op",
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_OP", "kind of op %d is unknown",
                               (int)kind);
     }
     memory->request_hook = &pipeline->request_hook;

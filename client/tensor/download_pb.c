@@ -27,7 +27,8 @@ check_same(client_parallel_transfer *parallel, const tutti_handle *found, uint64
         return TUTTI_OK;
     }
     atomic_store(&parallel->again, true);
-    return TUTTI_FAIL(err, TUTTI_ABORTED, "the tensor was written meanwhile");
+    return TUTTI_FAIL(err, TUTTI_ABORTED,
+                      "the tensor was written while it was read: read it again");
 }
 
 /* The first message says what it is. */

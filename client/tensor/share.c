@@ -46,7 +46,8 @@ map_share(tutti_client *client, const char *handle, bool writable, tutti_view *v
                                client->settings.timeout_ms, &view->share, err));
     if (view->share.bytes != offer.bytes || view->share.writable != writable) {
         tutti_share_drop(&view->share);
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the memory that came is not what was asked for");
+        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
+                          "the memory that the agent sent is not the memory that was asked for");
     }
     view->handle = offer.handle;
     view->bytes = offer.bytes;
@@ -85,7 +86,7 @@ learn_share(tutti_client *client, const char *handle, tutti_view *view, tutti_er
     while (code == TUTTI_OK && !info.handle.known && !info.failed) {
         if (tutti_clock_ns() >= deadline_ns) {
             return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED,
-                              "%.127s is still being made after %" PRIu32 " ms", handle,
+                              "the op that makes %.127s has not ended after %" PRIu32 " ms", handle,
                               client->settings.timeout_ms);
         }
         client_pause_ns(LOOK_AGAIN_NS);
@@ -153,8 +154,7 @@ tutti_tensor_map(tutti_client *client, const char *handle, uint32_t flags, tutti
     tutti_code code = client_check_handle(handle, err);
 
     if (code == TUTTI_OK && (flags & ~(TUTTI_MAP_WRITE | TUTTI_MAP_OR_COPY)) != 0) {
-        code =
-            TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "flags 0x%" PRIx32 " are none of ours", flags);
+        code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "flags 0x%" PRIx32 " are unknown", flags);
     }
     if (code != TUTTI_OK) {
         return code;
@@ -225,7 +225,7 @@ tutti_view_push(tutti_view *view, tutti_error *err)
 {
     if (!view->writable) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "READ_ONLY",
-                              "%s was mapped for reading: say TUTTI_MAP_WRITE to write it",
+                              "%s was mapped for reading: map it with TUTTI_MAP_WRITE to write it",
                               view->handle.text);
     }
     if (view->copy == NULL) {

@@ -39,9 +39,10 @@ tutti_set_device(tutti_client *client, const char *device, tutti_error *err)
     const size_t size = device == NULL ? 0 : strlen(device);
 
     if (size >= sizeof(client->device)) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_DEVICE",
-                              "a device of %zu characters, at most %zu: \"cpu\", \"cuda:0\"", size,
-                              sizeof(client->device) - 1);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_DEVICE",
+            "name of a device of %zu characters, at most %zu: \"cpu\", \"cuda:0\"", size,
+            sizeof(client->device) - 1);
     }
     memcpy(client->device, size == 0 ? "" : device, size + 1);
     return TUTTI_OK;

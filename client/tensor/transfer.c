@@ -156,7 +156,8 @@ client_parallel_transfer_start_others(client_parallel_transfer *self, tutti_erro
 
         if (failed != 0) {
             return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                              "no thread for a stream of a transfer: %s", strerror(failed));
+                              "could not start a thread for a stream of a transfer: %s",
+                              strerror(failed));
         }
         self->started++;
     }
