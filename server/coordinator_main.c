@@ -63,9 +63,9 @@ static const tutti_option store_table[] = {
     {"store", TUTTI_OPTION_WORD, offsetof(store_options, where), "memory", 0, 0, NULL,
      "where jobs and keys are kept: \"memory\", or \"lmdb:FOLDER\" to have them after a restart"},
     {"store-sync", TUTTI_OPTION_WORD, offsetof(store_options, sync), "none", 0, 0, NULL,
-     "what the death of the machine may cost: \"none\" = the store (its last seconds, or all), "
-     "\"order\" = the last change, \"full\" = nothing; a change waits once, or twice, for the "
-     "disk"},
+     "what may be lost when the machine dies: \"none\" = the last seconds or the whole store, "
+     "\"order\" = the last change (a change waits once for the disk), \"full\" = nothing (it waits "
+     "twice)"},
 };
 
 /* All that the process is made of, in the order in which it is made. */
@@ -274,8 +274,10 @@ tell_of_store(void *context, const tutti_error *why)
     if (why == NULL) {
         TUTTI_LOG("coordinator", INFO, "the store can be written again");
     } else {
-        TUTTI_LOG("coordinator", ERROR, "changes are refused, and what is stored can be read: %s",
-                  why->text);
+        TUTTI_LOG(
+            "coordinator", ERROR,
+            "the store cannot be written: changes are refused, and what is stored can be read: %s",
+            why->text);
     }
 }
 

@@ -1,3 +1,9 @@
+/*
+ * The checks that every backend shares. They stand here and not in the backends for two reasons:
+ * a bad key or value must be refused the same way whatever the store is, and a backend that
+ * breaks its promise (a version that does not grow, a walk that goes back) is stopped by an
+ * assertion at the call that shows it.
+ */
 #include "store/store.h"
 
 #include <assert.h>
@@ -88,6 +94,10 @@ check_change(const tutti_store_change *change, tutti_error *err)
     return code == TUTTI_OK && !change->remove ? check_value(change->value, err) : code;
 }
 
+/*
+ * All keys and values are checked before the backend sees the first of them, so a bad change in
+ * the middle leaves nothing half done.
+ */
 tutti_code
 tutti_store_apply(tutti_store *store, const tutti_store_change *changes, size_t count,
                   uint64_t *ret_version, tutti_error *err)
@@ -117,6 +127,10 @@ tutti_store_apply(tutti_store *store, const tutti_store_change *changes, size_t 
     return code;
 }
 
+/*
+ * A walk has no state to free: the key that was given out last is all that the next call needs.
+ * So the store may be changed between two calls, if the caller has its own copy of that key.
+ */
 tutti_code
 tutti_store_next(tutti_store *store, tutti_bytes prefix, tutti_bytes after,
                  tutti_store_entry *ret_entry, tutti_error *err)

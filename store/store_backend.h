@@ -1,6 +1,8 @@
 /*
- * The backend door of store. The door (store.c) checks keys and values and counts versions' order;
- * a backend keeps entries. Arguments that arrive here are valid.
+ * What a backend of the store must offer. The front (store.c) checks keys and values and that
+ * versions grow; a backend keeps entries. Arguments that arrive here are valid.
+ *
+ * Each table carries its own size first. Nothing in the store reads it.
  */
 #ifndef TUTTI_STORE_BACKEND_H
 #define TUTTI_STORE_BACKEND_H

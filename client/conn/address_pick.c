@@ -1,4 +1,8 @@
-/* Which of an agent's addresses to take: on its own host the Unix socket, elsewhere never. */
+/*
+ * Which of an agent's addresses to take: on the agent's own host its Unix socket, elsewhere
+ * never. "Own host" means equal host ids (lib/base/os/local.h), not equal names, because
+ * containers of one machine may have equal names and different files.
+ */
 #include "client/conn/address_pick.h"
 
 #include <stdio.h>

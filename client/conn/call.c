@@ -1,4 +1,12 @@
-/* Unary calls, and until when they may take. */
+/*
+ * Unary calls, and until when they may take. All calls of libtutti but transfers, watches and
+ * pipelines go through client_invoke, on the caller's thread.
+ *
+ * The order: a request hook takes the request instead of sending it; a call that a command stream
+ * may carry goes by one (command_stream_pb.c); all others are calls of their own on a shared
+ * connection. A payload above CLIENT_COPY_BYTES_MAX is lent to gRPC, so the call returns only
+ * when gRPC has let it go (zero_copy.c).
+ */
 #include "client/conn/call.h"
 
 #include <string.h>
@@ -29,8 +37,10 @@ client_op_deadline(uint32_t timeout_ms)
     return timeout_ms == 0 ? 0 : tutti_clock_add(tutti_clock_ns(), wait_ms * TUTTI_NS_PER_MS);
 }
 
-/* A coordinator that was there may be started again: within the call's time that is a delay. One
- * that never was is an error at once. */
+/*
+ * A coordinator that has answered before may be restarting: within the call's time that is a
+ * delay. One that never answered is an error at once, mostly a wrong address.
+ */
 static bool
 is_patient(const client_call *call, client_conn *conn)
 {
@@ -79,8 +89,10 @@ client_invoke(tutti_client *client, const client_call *call, const struct Protob
     return code == TUTTI_OK ? code : tutti_error_pass(err, &failed);
 }
 
-/* The next connection may have an answer. An error without a reason is one of gRPC's that it calls
- * transient. */
+/*
+ * May a further attempt be answered? The connection broke, the server drains, or gRPC calls the
+ * error transient (no reason of ours). Only for calls that may be made twice.
+ */
 static bool
 may_be_answered(tutti_code code, const tutti_error *err)
 {

@@ -38,10 +38,13 @@ tutti_code client_invoke_again(tutti_client *client, const client_call *call,
                                const struct ProtobufCMessage *request,
                                tutti_rpc_message **ret_response, tutti_error *err);
 
-/* From now; 0 = the client's. */
+/* A deadline from now; [in] timeout_ms  0 = the client's timeout_ms. */
 uint64_t client_deadline(const tutti_client *client, uint32_t timeout_ms);
 
-/* Of a call whose server has a deadline of its own, and whose words we want: 0 = never. */
+/*
+ * For a call whose server has a deadline of its own: later by CLIENT_OP_GRACE_MS, so that the
+ * server's error, which names the missing rank, comes first. 0 = never.
+ */
 uint64_t client_op_deadline(uint32_t timeout_ms);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a client is, for the files of all rooms. */
+/* What all rooms of the client need: who it is, its job, checks, pauses. */
 #include "client/conn/client.h"
 
 #include <errno.h>
@@ -43,7 +43,8 @@ client_check_member(const tutti_client *client, tutti_error *err)
 {
     if (client->settings.agent[0] == '\0') {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_AGENT",
-                              "this client was connected without an agent: it is nobody's member");
+                              "this client was connected without an agent, so it is no rank of the "
+                              "job: connect to an agent");
     }
     return TUTTI_OK;
 }

@@ -47,19 +47,22 @@ typedef struct client_description {
     char picked[256]; /* of its addresses the one to take from here; "" = it says none */
 } client_description;
 
-/* Any thread. All but the lines, the command streams and the watch never changes once tutti_connect
- * has returned. */
+/*
+ * Any thread. After tutti_connect has returned nothing of it changes but: `conns`, `shuttles` and
+ * their counts (behind `lock`), `calls` and `goes_by_itself` (atomics), `watch` (its own lock),
+ * and `device` (tutti_set_device; not beside other calls).
+ */
 struct tutti_client {
     client_settings settings;
     pid_t owner; /* the process that opened it */
     client_description agent;
     tutti_agent_info info; /* points into `agent` and `settings` */
-    pthread_mutex_t lock;  /* guards `lines` and what they count; taken alone */
+    pthread_mutex_t lock;  /* guards `conns`, their counts, and what says so */
     client_conn *conns[CLIENT_CONN_KINDS];
-    tutti_list_node shuttles;      /* the idle ones; the lock's, as what follows */
-    unsigned command_stream_count; /* of all */
-    atomic_uint calls; /* that a command stream could have carried, up to the first that may */
-    atomic_bool goes_by_itself; /* this agent serves no streams of commands */
+    tutti_list_node shuttles;      /* idle command streams; behind the lock */
+    unsigned command_stream_count; /* idle and in use; behind the lock */
+    atomic_uint calls;             /* calls that a stream could have carried, up to CALLS_BEFORE */
+    atomic_bool goes_by_itself;    /* the agent refused a stream: all calls are unary */
     client_stall_timer watch;
     char device[32]; /* of tensors that are made; "" = the agent's choice */
 };

@@ -1,4 +1,12 @@
-/* The streams of commands that stay open: who has one, and when they end. */
+/*
+ * The command streams of a client: which are idle, how many there are, when they end. Any thread;
+ * the list and the count are behind the client's lock, a stream itself belongs to the call that
+ * acquired it.
+ *
+ * If the agent restarts, stops or closes its connections while a stream is idle, the stream has
+ * ended: is_whole finds that out without waiting, and another one is made. COMMAND_STREAMS_MAX
+ * bounds the streams at the agent; further calls at the same time are unary.
+ */
 #include "client/conn/command_stream.h"
 
 #include <stdlib.h>
@@ -9,9 +17,12 @@
 
 #define COMMAND_STREAMS_MAX 16 /* of one client: more calls at once go by themselves */
 #define CLOSE_MS 100           /* for the agent to say that it has heard */
-#define NOW_NS 1               /* a time that has passed */
+#define NOW_NS 1               /* a time long past: look, do not wait */
 
-/* With a line of its own use. */
+/*
+ * Make a stream, with a use of the control connection. NULL: no memory or no connection; the call
+ * is then made as a unary one, which reports why.
+ */
 static client_command_stream *
 new_stream(tutti_client *client)
 {
@@ -55,7 +66,10 @@ take_idle(tutti_client *client, bool *ret_new)
     return link == NULL ? NULL : tutti_container_of(link, client_command_stream, link);
 }
 
-/* Not while it was idle: the agent went away, or said that it stops, or its connection is given up.
+/*
+ * Is the stream still good? Nothing can be read from an idle stream but its end, so a read that
+ * would not block means that it has ended. A stream on a connection that was given up
+ * (client_conn_break) is not used either.
  */
 static bool
 is_whole(tutti_client *client, const client_command_stream *self)
@@ -95,7 +109,8 @@ void
 client_command_stream_release(tutti_client *client, client_command_stream *commands)
 {
     (void)pthread_mutex_lock(&client->lock);
-    tutti_list_add(client->shuttles.next, &commands->link); /* first: it is warm */
+    /* To the front: the last one used is in the caches. */
+    tutti_list_add(client->shuttles.next, &commands->link);
     (void)pthread_mutex_unlock(&client->lock);
 }
 
@@ -110,7 +125,10 @@ client_command_stream_drop(tutti_client *client, client_command_stream *commands
     return code;
 }
 
-/* So that the agent need not count it among the calls that broke. */
+/*
+ * Half-close and wait a moment for the agent's OK, so that the agent does not count the stream
+ * among the calls that broke.
+ */
 static void
 close_gracefully(client_command_stream *commands)
 {

@@ -8,9 +8,10 @@
 /* ------------------------------------------------------------------ command_stream.c */
 
 /*
- * A stream of commands that stays open and carries one call at a time: two thirds of the time of a
- * call of its own (decision 0022). Who calls takes one, or makes one; no thread waits for
- * another's.
+ * A command stream ("shuttle", decision 0022): a stream of CommandsService that stays open and
+ * carries one call at a time, which costs two thirds of a unary call. It is idle (in the client's
+ * list) or owned by the one call that has acquired it. A call takes an idle one or makes a new
+ * one; no thread waits for another's. Each has a use of its connection.
  */
 typedef struct client_command_stream {
     tutti_list_node link; /* in the client's idle ones */
@@ -21,10 +22,13 @@ typedef struct client_command_stream {
 
 /* One that is idle and whole, or a new one; NULL: the call shall go by itself. */
 client_command_stream *client_command_stream_acquire(tutti_client *client);
+/* The call has its answer: the stream is idle again. */
 void client_command_stream_release(tutti_client *client, client_command_stream *commands);
 
-/* Nothing more will be asked of it, and nothing it carries is waited for. How it ended: what the
- * stream says, OK included. */
+/*
+ * Finish and free the stream, which is not idle. Cancel it before if an answer may still come.
+ * Returns how it ended, OK included. [out] err  NULL = not wanted
+ */
 tutti_code client_command_stream_drop(tutti_client *client, client_command_stream *commands,
                                       tutti_error *err);
 

@@ -1,4 +1,10 @@
-/* CommandsService: calls that would be unary go by a stream that is open. */
+/*
+ * Unary calls as commands of an open stream (decision 0022 has the whole argument and the table
+ * of what becomes of a call whose stream ends).
+ *
+ * The rule for every failure: a call goes again, as a unary one, only if it is certain that the
+ * agent has not begun it. Otherwise the caller gets the error that a unary call would have had.
+ */
 #include <inttypes.h>
 #include <string.h>
 
@@ -18,7 +24,12 @@ client_command_stream_open(client_command_stream *commands, tutti_error *err)
     return client_open_commands(commands->conn, &commands->stream, err);
 }
 
-/* Small, and one of the commands; not a program's first call, which may be its last. */
+/*
+ * May a stream carry this call? It is a command, its payload is small (copied, not lent), the
+ * agent serves streams, and the client has made a few calls: a program of one call would only pay
+ * for opening the stream. The counter stops at CALLS_BEFORE; relaxed, because being off by one
+ * does not matter.
+ */
 static bool
 may_carry(tutti_client *client, const client_call *call, uint32_t number)
 {
@@ -41,7 +52,7 @@ post_request(client_command_stream *commands, const client_call *call, uint32_t 
     tutti_rpc_packed *packed = NULL;
 
     message.id = ++commands->last_id;
-    if (message.id == 1) { /* so it looks for no second one while it works on the first */
+    if (message.id == 1) { /* the agent need not read ahead: one command at a time */
         options.in_flight_max = 1;
         message.options = &options;
     }
@@ -68,6 +79,10 @@ receive_command(tutti_client *client, client_command_stream *commands, const cli
     tutti_code code;
 
     *ret_message = NULL;
+    /*
+     * The deadline has passed. Cancelling the stream cancels the op at the agent, as the end of a
+     * unary call does.
+     */
     if (!tutti_rpc_stream_wait(commands->stream, call->deadline_ns)) {
         tutti_rpc_stream_cancel(commands->stream);
         (void)client_command_stream_drop(client, commands, NULL);
@@ -85,7 +100,10 @@ receive_command(tutti_client *client, client_command_stream *commands, const cli
     return code == TUTTI_OK ? code : tutti_error_pass(err, &ended);
 }
 
-/* The agent, or who watches over it, lets nobody have a stream of commands. */
+/*
+ * Does this code mean that the agent, or a proxy before it, lets nobody have a stream of
+ * commands?
+ */
 static bool
 is_refusal(tutti_code code)
 {
@@ -120,7 +138,10 @@ read_command_answer(const client_command_stream *commands, uint32_t number,
     return code;
 }
 
-/* The command stream goes on, unless its answers are worth nothing. */
+/*
+ * Behind an answer: the stream is idle again, unless its answers make no sense, or its token has
+ * become bad.
+ */
 static void
 put_away(tutti_client *client, client_command_stream *commands, tutti_code code)
 {
@@ -132,9 +153,13 @@ put_away(tutti_client *client, client_command_stream *commands, tutti_code code)
     (void)client_command_stream_drop(client, commands, NULL);
 }
 
-/* A token that was good when the stream began may be no more: a call of its own brings today's. An
- * agent that takes no such stream takes calls. And a stream that ends well leaves nothing undone
- * that it has taken. So none of these has begun anything. */
+/*
+ * Shall the call be made again as a unary one? In these cases nothing was begun: the first
+ * command of a stream was refused as a stream (and so are all later ones: no more streams); the
+ * answer is UNAUTHENTICATED, because the token that the stream began with has expired and a call
+ * of its own reads today's; the stream ended OK without an answer, which an agent that drains
+ * does only to commands that it has not read.
+ */
 static bool
 goes_by_itself(tutti_client *client, tutti_code code, bool first, bool answered)
 {

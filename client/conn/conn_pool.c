@@ -1,4 +1,14 @@
-/* The connections of a client, and gRPC itself: there while somebody uses them. */
+/*
+ * The connections of a client, and gRPC itself: each is there while it is used.
+ *
+ * A connection counts its users: the client (while it is in `conns`) and each call. The count is
+ * behind the client's lock; the last user closes the channel outside of it, because that may take
+ * a while. So a connection that is given up stays good for the calls that are on it.
+ *
+ * gRPC does not survive fork(): `library.owner` says which process started it. A child that uses
+ * a client of its parent is refused (FORKED) before any lock is taken, since a thread of the
+ * parent may have held that lock at the fork.
+ */
 #include "client/conn/conn_pool.h"
 
 #include <assert.h>
@@ -32,7 +42,10 @@ client_check_process(const tutti_client *client, tutti_error *err)
     return client->owner == getpid() ? TUTTI_OK : fail_forked(client->owner, err);
 }
 
-/* A library is silent unless it is asked, but for what makes a program slow without a sign. */
+/*
+ * Log levels of the library: silent unless $TUTTI_LOG asks, but for errors and for the client's
+ * warnings, which tell why a program is slow.
+ */
 static void
 set_up_log(void)
 {
@@ -48,7 +61,8 @@ client_library_enter(tutti_error *err)
 {
     const pid_t owner = atomic_load(&library.owner);
 
-    if (owner != 0 && owner != getpid()) { /* its threads may hold any lock */
+    /* This comes before any lock: in a forked child the parent's threads may hold it. */
+    if (owner != 0 && owner != getpid()) {
         return fail_forked(owner, err);
     }
     (void)pthread_mutex_lock(&library.lock);
@@ -83,8 +97,9 @@ find_address(const tutti_client *client, client_conn_kind kind, const char **ret
 
     if (kind != CLIENT_COORDINATOR) {
         if (address[0] == '\0') {
-            return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_AGENT",
-                                  "this client was connected without an agent");
+            return TUTTI_FAIL_FOR(
+                err, TUTTI_FAILED_PRECONDITION, "NO_AGENT",
+                "this client was connected without an agent: connect to an agent");
         }
     } else {
         address = client->settings.coordinator[0] != '\0' ? client->settings.coordinator
@@ -94,8 +109,8 @@ find_address(const tutti_client *client, client_conn_kind kind, const char **ret
         }
         if (address == NULL || address[0] == '\0') {
             return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_COORDINATOR",
-                                  "no coordinator: neither the options nor the agent nor "
-                                  "$TUTTI_COORDINATOR say where it is");
+                                  "no address of a coordinator: neither the options nor the agent "
+                                  "nor $TUTTI_COORDINATOR have one");
         }
     }
     *ret_address = address;

@@ -22,7 +22,7 @@ typedef enum client_conn_kind {
 typedef struct client_conn {
     tutti_rpc_channel *channel;
     size_t users;         /* calls, and the client itself */
-    atomic_bool answered; /* somebody was there once */
+    atomic_bool answered; /* a server has answered on it once */
 } client_conn;
 
 /*
@@ -30,23 +30,27 @@ typedef struct client_conn {
  * TUTTI_FAILED_PRECONDITION  FORKED: that was another process
  */
 tutti_code client_library_enter(tutti_error *err);
+/* Balances client_library_enter. With the last client gRPC is shut down. */
 void client_library_leave(void);
 
 /* TUTTI_FAILED_PRECONDITION  FORKED: another process opened the client */
 tutti_code client_check_process(const tutti_client *client, tutti_error *err);
 
 /*
- * The line of a way, opened when it is needed for the first time. Give it back when the call is
- * over.
+ * The connection of a kind, opened when it is needed for the first time; nothing is connected by
+ * that yet. Give it back when the call is over: it lives as long as it has users.
  *
- * TUTTI_FAILED_PRECONDITION  NO_AGENT, NO_COORDINATOR: this client has none; a forked process
- * and what opening a channel says
+ * TUTTI_FAILED_PRECONDITION NO_AGENT, NO_COORDINATOR: this client has none; a forked process and
+ * what opening a channel says
  */
 tutti_code client_conn_take(tutti_client *client, client_conn_kind kind, client_conn **ret_conn,
                             tutti_error *err);
 void client_conn_give(tutti_client *client, client_conn *conn);
 
-/* The next call gets a fresh connection; this one goes when its last call is over. */
+/*
+ * Give a connection up: the next call of its kind opens another one; this one is closed when its
+ * last call is over. Any thread; twice is fine.
+ */
 void client_conn_break(tutti_client *client, client_conn *conn);
 
 #endif

@@ -1,4 +1,11 @@
-/* Connecting: a client is there when its agent has joined the job. */
+/*
+ * Connecting, and closing. tutti_connect_with returns a client whose agent has joined its job: it
+ * asks DescribeAgent again and again (ASK_AGAIN) within timeout_ms. If the agent offers a Unix
+ * socket that is reachable from here, the client goes on by that.
+ *
+ * One thread until it returns. On any failure the half-made client is closed, and the error says
+ * what to do: no agent there, a coordinator at that address, ranks that are missing.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,7 +28,10 @@
 #include "client/conn/stall_timer.h"
 #include "tutti/client.h"
 
-/* The same agent, by another way. False: what was there before is as it was. */
+/*
+ * Go on by another address of the same agent. The incarnation tells that the socket's agent is
+ * the same process; a stale socket of another agent is refused. False: everything is as it was.
+ */
 static bool
 move_to(tutti_client *client, char *address)
 {
@@ -81,7 +91,9 @@ add_missing(const tutti_rank_state *states, size_t count, tutti_text *text)
         }
     }
     if (missing_count == 0) {
-        tutti_text_add(text, "no rank is missing, it may be refused: look at its log");
+        tutti_text_add(
+            text,
+            "no rank is missing, the coordinator may have refused this agent: look at its log");
         return;
     }
     tutti_text_add(text, "rank%s ", missing_count == 1 ? "" : "s");
@@ -122,8 +134,10 @@ may_help(const tutti_client *self, tutti_code code, const tutti_error *err)
            (code == TUTTI_UNAVAILABLE || strcmp(err->reason, "UNREACHABLE") == 0);
 }
 
-/* One question after the other until no other may help. What the last but one heard says more than
- * that the last one's time ran out. */
+/*
+ * Ask until the agent has joined, or asking has no point. If the last question only ran out of
+ * time, what the one before found is the better answer.
+ */
 static tutti_code
 ask_until(tutti_client *self, uint64_t deadline_ns, tutti_error *err)
 {
@@ -150,7 +164,7 @@ ask_until(tutti_client *self, uint64_t deadline_ns, tutti_error *err)
     }
 }
 
-/* It answers, and is no agent: a coordinator is what people give instead. */
+/* Something answers there and is no agent: most often the address of a coordinator was given. */
 static tutti_code
 fail_other_server(tutti_client *self, tutti_error *err)
 {
@@ -306,6 +320,10 @@ tutti_close(tutti_client *client)
         free(client);
         return;
     }
+    /*
+     * The order: no transfer runs any more, so the timer's thread ends; then the idle streams,
+     * which have a use of a connection; then the connections; gRPC last.
+     */
     client_stall_timer_fini(&client->watch);
     client_shuttles_close(client);
     for (i = 0; i < CLIENT_CONN_KINDS; i++) {

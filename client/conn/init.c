@@ -1,4 +1,9 @@
-/* Init addresses: from where a job meets to the agent of one of its ranks. */
+/*
+ * Init addresses (file://, tutti://, env://): from the address by which a job meets to the agent
+ * of one of its ranks. The file may not be written yet, the coordinator not be up, the rank not
+ * have joined: all of that is waited for within timeout_ms; a rank that the job can never have is
+ * refused at once.
+ */
 #include "client/conn/init.h"
 
 #include <inttypes.h>
@@ -83,7 +88,8 @@ find_rank(search *self, tutti_error *err)
     if (code == TUTTI_OK && info.state == TUTTI_RANK_ALIVE && info.address[0] != '\0') {
         (void)snprintf(self->address, sizeof(self->address), "%s", info.address);
     } else if (code == TUTTI_OK) {
-        code = TUTTI_FAIL(err, TUTTI_NOT_FOUND, "rank %" PRIu32 " is not there", self->url.rank);
+        code = TUTTI_FAIL(err, TUTTI_NOT_FOUND, "rank %" PRIu32 " has not joined, or is lost",
+                          self->url.rank);
     }
     return code;
 }
@@ -156,7 +162,7 @@ client_init_check(const tutti_client *client, uint32_t world_size, tutti_error *
 {
     if (client->agent.world_size != world_size) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "WORLD_SIZE",
-                              "the init address says %" PRIu32 " ranks, job %s has %" PRIu32,
+                              "the init address says %" PRIu32 " ranks, but job %s has %" PRIu32,
                               world_size, client->agent.job, client->agent.world_size);
     }
     return TUTTI_OK;

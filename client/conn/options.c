@@ -1,4 +1,10 @@
-/* What a client is told, and what the environment says where it is told nothing. */
+/*
+ * A client's options: what the caller says, then the environment, then defaults.
+ *
+ * Structs of callers begin with their size, so a program may be older or newer than the library:
+ * what an older one does not have keeps its default; what a newer one has beyond our struct must
+ * be zero, or it asks for something that this library cannot do.
+ */
 #include "client/conn/options.h"
 
 #include <stdlib.h>
@@ -34,12 +40,15 @@ client_take_struct(void *own, size_t own_size, const void *given, size_t given_s
     const size_t common = given_size < own_size ? given_size : own_size;
 
     if (given_size < sizeof(size_t) || given_size > 4096) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "%s of %zu bytes: begin with its init function", what, given_size);
+        return TUTTI_FAIL(
+            err, TUTTI_INVALID_ARGUMENT,
+            "%s of %zu bytes: not a size that this struct can have, call its init function first",
+            what, given_size);
     }
     if (!is_silent((const unsigned char *)given + common, given_size - common)) {
         return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "%s of %zu bytes asks for what this library (%zu bytes) does not know",
+                          "%s of %zu bytes has fields that this library (%zu bytes) does not know: "
+                          "use the library that belongs to the header",
                           what, given_size, own_size);
     }
     memcpy(own, given, common);

@@ -1,3 +1,7 @@
+/*
+ * Lists that a server gives by pages, as one array. On the caller's thread. The server is not
+ * trusted: the token has a bound, and a page without items ends the list whatever its token says.
+ */
 #include "client/conn/pager.h"
 
 #include <stdlib.h>
@@ -34,6 +38,7 @@ static tutti_code
 add_items(item_list *self, const client_page *page, tutti_error *err)
 {
     const size_t wanted = self->count + page->count;
+    /* One more, so that an empty list is no NULL. */
     void *items = reallocarray(self->items, wanted + 1, self->pager->item_size);
     size_t i;
 

@@ -1,4 +1,12 @@
-/* A thread that looks whether transfers still move, and gives up those that do not. */
+/*
+ * A thread that looks whether transfers still move, and cancels the streams of those that do not.
+ * gRPC has deadlines for a whole call only; a transfer may take any time as long as it moves.
+ *
+ * A transfer stores the time of its last progress, relaxed and without the lock, for each chunk;
+ * the thread reads it when it looks. It sleeps until the earliest stream could be due, then looks
+ * again; a store that it has not seen only makes it look once too often. The stream is cancelled
+ * under the lock, so remove returns only when the thread is done with it.
+ */
 #include "client/conn/stall_timer.h"
 
 #include <assert.h>
@@ -69,8 +77,8 @@ start_stall_timer(client_stall_timer *watch, tutti_error *err)
     }
     failed = tutti_thread_start(&watch->thread, run_stall_timer, watch);
     if (failed != 0) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no thread to watch a transfer: %s",
-                          strerror(failed));
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
+                          "could not start a thread to watch a transfer: %s", strerror(failed));
     }
     watch->started = true;
     return TUTTI_OK;

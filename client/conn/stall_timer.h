@@ -9,7 +9,10 @@
 
 #include "rpc/channel.h"
 
-/* Gives up streams that do not move. One thread per client, started with the first transfer. */
+/*
+ * A thread that gives up streams which do not move. One for each client, started with the first
+ * transfer or watch. `lock` guards all of it; a stream is in `watched` from add to remove.
+ */
 typedef struct client_stall_timer {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -19,7 +22,11 @@ typedef struct client_stall_timer {
     bool stopping;
 } client_stall_timer;
 
-/* A stream that is watched. `moved_ns` belongs to the transfer, all else to the watch's lock. */
+/*
+ * A stream that is watched. `moved_ns` is written by the transfer's thread at any time (atomic),
+ * all else is behind the timer's lock. The struct and the stream must stay until remove has
+ * returned.
+ */
 typedef struct client_watched {
     tutti_list_node link;
     tutti_rpc_stream *stream;

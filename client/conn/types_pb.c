@@ -1,3 +1,8 @@
+/*
+ * Types of types.proto as structs of include/tutti, and back. Everything that a server answers is
+ * checked here (dimensions, sizes, lengths of handles): what makes no sense is DATA_LOSS, and
+ * never reaches the caller's memory.
+ */
 #include "client/conn/types_pb.h"
 
 #include <stdio.h>

@@ -1,6 +1,11 @@
 /*
- * Sending without a copy: gRPC looks at the caller's memory until it has left, or until the
- * connection is gone.
+ * Sending without a copy: gRPC reads the caller's memory until the bytes have left, or until the
+ * connection is gone. So a call must not return before all that it has lent has come back, even
+ * if its status is there: the caller would write to memory that is still being sent.
+ *
+ * If the peer is dead but its connection stands (a cut network), gRPC may hold the memory until
+ * the keepalive notices. After PATIENCE_S the connection is given up (client_conn_break), which
+ * makes gRPC drop it when its last call ends.
  */
 #include "client/conn/zero_copy.h"
 
@@ -76,6 +81,10 @@ client_zero_copy_end(client_zero_copy_ref *ref, tutti_client *client, client_con
     if (!wait_for_all(ref, &until)) {
         client_conn_break(client, conn);
     }
+    /*
+     * Before the last wait: with its last user the channel goes, and with it gRPC's hold on the
+     * memory.
+     */
     client_conn_give(client, conn);
     (void)wait_for_all(ref, NULL);
     (void)sem_destroy(&ref->back);

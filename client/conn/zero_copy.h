@@ -6,7 +6,11 @@
 
 #include "client/conn/conn_pool.h"
 
-/* The caller's memory while gRPC looks at it. Any thread gives back; one thread lends. */
+/*
+ * Counts how often the caller's memory is lent to gRPC. One thread lends and waits (`out` is its
+ * own); any thread of gRPC gives back (`back`). Lives on the caller's stack, until
+ * client_zero_copy_end.
+ */
 typedef struct client_zero_copy_ref {
     sem_t back;
     size_t out;

@@ -15,6 +15,7 @@
 
 static const tutti_rpc_stub stub_examine = {&tutti__v1__diagnostics_service__descriptor, "Examine"};
 
+/* What the struct has no room for is left out. */
 static void
 read_lists(const Tutti__V1__ExamineResponse *response, tutti_self_check *ret)
 {
@@ -76,6 +77,7 @@ read_reaches(const Tutti__V1__ExamineResponse *response, tutti_reach **ret, tutt
     return TUTTI_OK;
 }
 
+/* The agent needs `wait_ms` to reach the others, so the deadline is that much later. */
 tutti_code
 tutti_agent_examine(tutti_client *client, const uint32_t *ranks, size_t count, uint32_t wait_ms,
                     tutti_self_check *ret_self_check, tutti_reach **ret_reaches,

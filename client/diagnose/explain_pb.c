@@ -53,6 +53,7 @@ read_explanation(const Tutti__V1__ExplainResponse *response, tutti_explanation *
     read_alternatives(response, ret);
 }
 
+/* [in] host_count  0 = the agent is to take what it knows itself */
 static tutti_code
 ask_explanation(tutti_client *client, const tutti_explain_question *question, uint32_t host_count,
                 tutti_explanation *ret_explanation, tutti_error *err)

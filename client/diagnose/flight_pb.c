@@ -18,6 +18,7 @@
 static const tutti_rpc_stub stub_flight = {&tutti__v1__diagnostics_service__descriptor,
                                            "GetFlightRecord"};
 
+/* A page from UINT64_MAX on is empty, and still has the agent's time. */
 static tutti_code
 get_page(tutti_client *client, uint64_t from, tutti_rpc_message **ret_message, tutti_error *err)
 {
@@ -39,6 +40,7 @@ plain_name(const char *name)
     return colon == NULL ? name : colon + 1;
 }
 
+/* The first tensor only; sizes and dtypes are two lists, which should be equally long. */
 static void
 read_shape(Tutti__V1__FlightShape *const *shapes, char *const *dtypes, size_t count,
            tutti_spec *ret)
@@ -138,6 +140,10 @@ tutti_flight_get(tutti_client *client, tutti_flight_entry **ret_entries, size_t 
     return TUTTI_OK;
 }
 
+/*
+ * Several trips are made, and the fastest one counts: the agent's time was read somewhere in it,
+ * so half of it is the most that the result can be wrong by.
+ */
 tutti_code
 tutti_clock_compare(tutti_client *client, int64_t *ret_offset_ns, uint64_t *ret_error_ns,
                     tutti_error *err)

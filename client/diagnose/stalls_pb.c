@@ -32,6 +32,7 @@ tutti_stall_options_init(tutti_stall_options *options)
     *options = (tutti_stall_options){.size = sizeof(*options)};
 }
 
+/* Good for one that was only read in part. */
 void
 tutti_stalls_free(tutti_stalls *stalls)
 {
@@ -94,6 +95,10 @@ read_stall(const Tutti__V1__Stall *message, tutti_stall *ret)
     return ret->arrived != NULL && ret->ranks != NULL;
 }
 
+/*
+ * `count` grows before the result is looked at, so that a stall which was read in part is freed
+ * as well.
+ */
 static tutti_code
 read_stalls(const Tutti__V1__DescribeStallResponse *response, tutti_stalls *ret, tutti_error *err)
 {
@@ -121,6 +126,7 @@ read_stalls(const Tutti__V1__DescribeStallResponse *response, tutti_stalls *ret,
     return TUTTI_OK;
 }
 
+/* The coordinator asks all agents first, which takes up to `wait_ms`. */
 tutti_code
 tutti_stalls_find(tutti_client *client, const tutti_stall_options *options,
                   tutti_stalls *ret_stalls, tutti_error *err)

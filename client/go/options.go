@@ -62,7 +62,7 @@ func (known *settings) config() (*tls.Config, error) {
 	}
 	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: known.name, MinVersion: tls.VersionTLS12}
 	if !config.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate", known.ca)
+		return nil, fmt.Errorf("%s holds no certificate in PEM: need the authority of the server's certificate", known.ca)
 	}
 	if known.cert != "" {
 		pair, err := tls.LoadX509KeyPair(known.cert, known.key)

@@ -71,7 +71,7 @@ func Values[T Element](data []byte) ([]T, error) {
 	var one T
 	size := binary.Size(one)
 	if len(data)%size != 0 {
-		return nil, fmt.Errorf("%d bytes are not made of elements of %d", len(data), size)
+		return nil, fmt.Errorf("%d bytes, need a multiple of the element's %d bytes", len(data), size)
 	}
 	values := make([]T, len(data)/size)
 	return values, binary.Read(bytes.NewReader(data), binary.LittleEndian, values)

@@ -105,7 +105,7 @@ func (agent *Agent) ConnectRank(ctx context.Context, rank uint32) (*Agent, error
 	}
 	there := found.Ranks[0].GetAgent()
 	if len(there.GetAddresses()) == 0 {
-		return nil, fmt.Errorf("rank %d has no address: it is %v", rank, found.Ranks[0].State)
+		return nil, fmt.Errorf("rank %d has no address, because it is %v: wait until it has joined", rank, found.Ranks[0].State)
 	}
 	return Connect(ctx, pick(there.GetAddresses(), there.GetHostId()), agent.options...)
 }

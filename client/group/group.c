@@ -1,4 +1,4 @@
-/* Groups: what is said of them before the coordinator is asked. */
+/* Groups: options taken and checked before the coordinator is asked, and what the caller frees. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,7 +108,7 @@ tutti_group_create(tutti_client *client, const char *name, const uint32_t *ranks
 
     if (name == NULL || name[0] == '\0') {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_NAME",
-                              "a group without name, need one, or tutti_group_create_with");
+                              "a group without a name: give one, or call tutti_group_create_with");
     }
     tutti_group_options_init(&options);
     options.name = name;

@@ -1,4 +1,7 @@
-/* CoordinatorService: groups. */
+/*
+ * CoordinatorService: groups. Lists of ranks are sent as spans where that is shorter, and are
+ * taken in either form. What the coordinator answers is checked before memory is taken for it.
+ */
 #include "client/group/groups_pb.h"
 
 #include <inttypes.h>
@@ -43,6 +46,7 @@ read_groups_ranks(const Tutti__V1__Group *message, uint32_t **ret_ranks, size_t 
     return TUTTI_OK;
 }
 
+/* [out, owned] ret  tutti_group_info_free it; its rank is -1, which the caller sets */
 tutti_code
 client_read_group(const Tutti__V1__Group *message, tutti_group_info *ret, tutti_error *err)
 {
@@ -84,6 +88,7 @@ create_group(tutti_client *client, Tutti__V1__CreateGroupRequest *request,
     return code;
 }
 
+/* Only a member may create a group, so the request says which member this is. */
 tutti_code
 client_wire_group_create(tutti_client *client, const tutti_group_options *options,
                          const uint32_t *ranks, size_t count, tutti_group_info *ret_info,
@@ -110,6 +115,7 @@ client_wire_group_create(tutti_client *client, const tutti_group_options *option
     return create_group(client, &request, ret_info, err);
 }
 
+/* Without an agent there is no own rank, and mesh:NAME/DIM has no meaning then. */
 tutti_code
 tutti_group_get(tutti_client *client, const char *name, tutti_group_info *ret_info,
                 tutti_error *err)
@@ -157,6 +163,7 @@ client_wire_group_delete(tutti_client *client, const char *name, uint64_t id, bo
     return client_invoke(client, &call, &request.base, NULL, err);
 }
 
+/* For client_list_pages: one page, whose items are lent by the response. */
 static tutti_code
 ask_groups(tutti_client *client, const char *token, tutti_rpc_message **ret_response,
            client_page *ret_page, tutti_error *err)

@@ -19,6 +19,10 @@ static const tutti_rpc_stub stub_translate = {SERVICE, "TranslateRanks"};
 
 /* ------------------------------------------------------------------------------ lists */
 
+/*
+ * All lists lie behind one another in one block; `starts` says where each begins, with one more
+ * for the end.
+ */
 tutti_code
 client_read_lists(Tutti__V1__RankList *const *messages, size_t count, tutti_rank_lists *ret,
                   tutti_error *err)
@@ -85,6 +89,7 @@ list_message_init(list_message *self, const tutti_rank_lists *lists, tutti_error
 
 /* ------------------------------------------------------------------------------ parts */
 
+/* Without a group in the answer this rank is in no part, or nothing was made. */
 static tutti_code
 read_split_part(const Tutti__V1__CreateSubgroupsResponse *response, tutti_group_info *ret_info,
                 tutti_error *err)
@@ -125,6 +130,7 @@ split_group(tutti_client *client, const Tutti__V1__CreateSubgroupsRequest *reque
     return code;
 }
 
+/* Which of the three ways to split; the message has room for one. */
 static void
 write_layout(const tutti_split *split, list_message *lists,
              Tutti__V1__CreateSubgroupsRequest *request)
@@ -175,6 +181,7 @@ client_wire_group_split(tutti_client *client, const tutti_group_options *options
 
 /* ------------------------------------------------------------------------------ translation */
 
+/* The answer must have as many ranks as were asked for, since the caller's array has that size. */
 static tutti_code
 translate_split(tutti_client *client, const Tutti__V1__TranslateRanksRequest *request,
                 int32_t *ret_ranks, tutti_error *err)

@@ -9,6 +9,7 @@
 static const tutti_rpc_stub stub_watch = {&tutti__v1__coordinator_service__descriptor,
                                           "WatchMembers"};
 
+/* The stream has no deadline: it lasts until it is cancelled. */
 tutti_code
 client_wire_members_open(tutti_client *client, client_conn *conn, uint64_t after_epoch,
                          uint64_t job_id, tutti_rpc_stream **ret_stream, tutti_error *err)
@@ -35,6 +36,7 @@ client_wire_members_open(tutti_client *client, client_conn *conn, uint64_t after
     return TUTTI_OK;
 }
 
+/* A kind that this library does not know leaves the event as it was begun. */
 static void
 read_event(const Tutti__V1__WatchMembersResponse *message, tutti_member_event *ret)
 {

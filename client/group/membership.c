@@ -1,4 +1,14 @@
-/* A thread that follows who comes and goes, and comes back when the coordinator went away. */
+/*
+ * Watching members: a thread for each watch reads the coordinator's stream and calls on_event. If
+ * the coordinator goes away the thread says so once (AWAY), and tries again with pauses that
+ * double, from the epoch that it has told; so no change is told twice, and of changes missed the
+ * last of each rank is told.
+ *
+ * `lock` guards `stream` and `stopping`: stop sets `stopping`, cancels the stream that is there,
+ * and joins the thread. A stream that is opened behind that is cancelled at once
+ * (begin_membership). Everything else belongs to the thread, or to start before there is one.
+ * on_event runs on the thread and must not stop its own watch.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +83,10 @@ tell_error(tutti_member_watch *self, tutti_member_change kind, const tutti_error
     notify_follower(self, &event);
 }
 
-/* Another job of that name begins with epochs of its own. */
+/*
+ * The state of the job: the first message of each stream. Another job of that name (it was begun
+ * anew) has epochs of its own, so what was told of the old one does not count.
+ */
 static void
 take_now(tutti_member_watch *self, tutti_member_event *event)
 {
@@ -188,7 +201,10 @@ begin_membership(tutti_member_watch *self, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ the thread */
 
-/* A coordinator without a store learns of the job when its agents have come back. */
+/*
+ * May the job come back? A coordinator without a durable store knows the job again only when its
+ * agents have reconnected, so NOT_FOUND is patient for the client's timeout_ms.
+ */
 static bool
 may_come_back(const tutti_member_watch *self, const tutti_error *why)
 {
@@ -207,7 +223,10 @@ may_come_back(const tutti_member_watch *self, const tutti_error *why)
     }
 }
 
-/* Pauses double; a random half keeps many watches from coming at once. */
+/*
+ * Pauses double. The random half keeps the watches of many clients from coming at the same time.
+ * Stop ends the pause.
+ */
 static void
 pause_a_while(tutti_member_watch *self)
 {
@@ -260,9 +279,10 @@ start_thread(tutti_member_watch *self, tutti_error *err)
 {
     const int failed = tutti_thread_start(&self->thread, run_membership, self);
 
-    return failed == 0 ? TUTTI_OK
-                       : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no thread to watch members: %s",
-                                    strerror(failed));
+    return failed == 0
+               ? TUTTI_OK
+               : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
+                            "could not start a thread to watch members: %s", strerror(failed));
 }
 
 /* ------------------------------------------------------------------------------ door */

@@ -48,6 +48,7 @@ typedef struct mesh_words {
     size_t coordinate_count;
 } mesh_words;
 
+/* The struct has room for a fixed number of dimensions, so what came is checked first. */
 static tutti_code
 check_meshes_words(const mesh_words *words, tutti_error *err)
 {
@@ -127,6 +128,7 @@ create_mesh(tutti_client *client, const Tutti__V1__CreateMeshRequest *request,
     return code;
 }
 
+/* [in] ranks, dims  NULL = the coordinator's own choice */
 tutti_code
 tutti_mesh_create(tutti_client *client, const char *name, const uint32_t *shape,
                   const char *const *dims, uint32_t dim_count, const uint32_t *ranks, size_t count,
@@ -278,6 +280,7 @@ read_meshes_part(const Tutti__V1__SliceMeshResponse *response, tutti_mesh_info *
     return read_words(&words, ret_info, err);
 }
 
+/* [in] rank  below 0 = that of this client's agent */
 tutti_code
 tutti_mesh_slice(tutti_client *client, const char *name, int64_t rank, const char *const *dims,
                  uint32_t dim_count, bool flatten, tutti_mesh_info *ret_info, tutti_error *err)

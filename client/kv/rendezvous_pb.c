@@ -34,19 +34,23 @@ static tutti_code
 check_meeting(const tutti_meeting *meeting, tutti_error *err)
 {
     if (meeting->size != sizeof(*meeting)) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "a meeting of %zu bytes, this library's has %zu: begin with "
-                          "tutti_meeting_init",
-                          meeting->size, sizeof(*meeting));
+        return TUTTI_FAIL(
+            err, TUTTI_INVALID_ARGUMENT,
+            "a meeting of %zu bytes, this library's has %zu bytes: call tutti_meeting_init first",
+            meeting->size, sizeof(*meeting));
     }
     if (meeting->rank < -1 || meeting->rank >= TUTTI_RANKS_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANK_RANGE",
-                              "rank %lld among %u callers", (long long)meeting->rank,
-                              (unsigned)meeting->count);
+                              "rank %lld among %u callers, need a rank below their number",
+                              (long long)meeting->rank, (unsigned)meeting->count);
     }
     return TUTTI_OK;
 }
 
+/*
+ * The call may be sent again after a connection broke, so it has a random token: the coordinator
+ * knows by it that the same caller comes back, and does not count it twice.
+ */
 tutti_code
 tutti_meet(tutti_client *client, const void *key, size_t key_size, tutti_meeting *meeting,
            tutti_error *err)

@@ -1,4 +1,10 @@
-/* StoreService: several keys in one call, queues, taking. */
+/*
+ * StoreService: several keys in one call, queues, taking.
+ *
+ * Calls that change something and may be sent again (append, push, take, pop) have a random
+ * token. If the coordinator has done such a call already, it knows the token and gives the same
+ * answer, instead of pushing or taking twice.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +48,7 @@ ask_and_wait(const tutti_client *client, const tutti_rpc_stub *stub, uint32_t ti
 
 /* ------------------------------------------------------------------------------ many keys */
 
+/* Keys are borrowed by the request, which is encoded before the call returns. */
 static tutti_code
 write_keys(const tutti_kv_bytes *keys, size_t count, ProtobufCBinaryData ret_wire[KEYS_MAX],
            tutti_error *err)
@@ -104,6 +111,10 @@ tutti_kv_multi_get(tutti_client *client, const tutti_kv_bytes *keys, size_t coun
     return code;
 }
 
+/*
+ * Sent once only, as it has no token: after a lost answer the caller must look, since others may
+ * have written meanwhile.
+ */
 tutti_code
 tutti_kv_multi_set(tutti_client *client, const tutti_kv_bytes *keys, const tutti_kv_bytes *values,
                    size_t count, tutti_error *err)

@@ -29,6 +29,7 @@ static const tutti_rpc_stub stub_list = {SERVICE, "List"};
 static const tutti_rpc_stub stub_wait = {SERVICE, "Wait"};
 static const tutti_rpc_stub stub_watch = {SERVICE, "Watch"};
 
+/* A 0 stands behind the bytes, so a value that is text can be used as text. */
 tutti_code
 client_read_value(ProtobufCBinaryData value, void **ret_value, size_t *ret_size, tutti_error *err)
 {
@@ -106,6 +107,10 @@ read_swap(const Tutti__V1__StoreServiceCompareAndSetResponse *response, bool *re
     return code;
 }
 
+/*
+ * Sent once only: had the first one been done, the second would see its own value and say that it
+ * failed.
+ */
 tutti_code
 tutti_kv_compare_and_set(tutti_client *client, const void *key, size_t key_size,
                          const void *expected, size_t expected_size, const void *value,
@@ -237,6 +242,10 @@ list_store_page(tutti_client *client, Tutti__V1__StoreServiceListRequest *reques
     return code;
 }
 
+/*
+ * Page after page. Entries are lent to the function, and only during its call. What is changed
+ * meanwhile may be seen or not.
+ */
 tutti_code
 tutti_kv_list(tutti_client *client, const void *prefix, size_t prefix_size, tutti_kv_fn on_entry,
               void *arg, tutti_error *err)
@@ -257,6 +266,10 @@ tutti_kv_list(tutti_client *client, const void *prefix, size_t prefix_size, tutt
 
 /* ------------------------------------------------------------------------------ wait, watch */
 
+/*
+ * The coordinator gives up at `timeout_ms`; the call's own deadline is a little later, so that
+ * its answer can arrive.
+ */
 tutti_code
 tutti_kv_wait(tutti_client *client, const void *const *keys, const size_t *key_sizes, size_t count,
               uint32_t timeout_ms, tutti_error *err)
@@ -291,6 +304,10 @@ typedef struct watching {
     bool enough;
 } watching;
 
+/*
+ * The first message says that the watch stands, and at which version; changes of later versions
+ * are not missed. It comes to the function as an entry without a key.
+ */
 static void
 notify_watcher(watching *self, const Tutti__V1__StoreServiceWatchResponse *response)
 {
@@ -326,6 +343,10 @@ read_changes(watching *self, tutti_error *err)
     return code;
 }
 
+/*
+ * How a watch ends: the caller has enough, or its time is up (both are fine once it stands), or
+ * the stream broke.
+ */
 static tutti_code
 watch_store(watching *self, const Tutti__V1__StoreServiceWatchRequest *request, tutti_error *err)
 {

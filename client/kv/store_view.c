@@ -1,4 +1,7 @@
-/* A store whose keys have a prefix: names only, the store knows nothing of it. */
+/*
+ * A view of the store with a prefix: "prefix/key". Only names are made here; the store knows
+ * nothing of views, so two views that come to the same key meet.
+ */
 #include <string.h>
 
 #include "base/error/fail.h"
@@ -25,15 +28,16 @@ tutti_kv_view_init(tutti_kv_view *view, const tutti_kv_view *outer, const char *
     tutti_kv_view fresh = {0};
 
     if (prefix == NULL || prefix[0] == '\0') {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_KEY", "a view without a prefix");
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_KEY",
+                              "a view without a prefix: need a prefix of at least 1 byte");
     }
     if ((outer != NULL && !add_store_view(fresh.bytes, &fresh.size, outer->bytes, outer->size)) ||
         !add_store_view(fresh.bytes, &fresh.size, prefix, strlen(prefix)) ||
         !add_store_view(fresh.bytes, &fresh.size, "/", 1)) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_KEY",
-                              "prefix of %zu bytes behind %zu others, keys have at most %d",
-                              strlen(prefix) + 1, outer == NULL ? 0 : outer->size,
-                              TUTTI_KV_KEY_MAX);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_KEY",
+            "prefix of %zu bytes behind a prefix of %zu bytes, at most %d together",
+            strlen(prefix) + 1, outer == NULL ? 0 : outer->size, TUTTI_KV_KEY_MAX);
     }
     *view = fresh;
     return TUTTI_OK;

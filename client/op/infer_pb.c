@@ -64,8 +64,8 @@ take_inference_request(client_request_hook *request_hook, const ProtobufCMessage
     }
     if (message.op_case == TUTTI__V1__INFER_REQUEST__OP__NOT_SET) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_OP",
-                              "there is nothing to infer of this op: it makes no tensor, or "
-                              "whichever comes");
+                              "there is nothing to infer of this op: it makes no tensor, or the "
+                              "tensor that another rank sends");
     }
     return ask_inference(self, &message, err);
 }
@@ -84,7 +84,7 @@ tutti_infer(tutti_client *client, tutti_op_kind kind, const tutti_op *op, const 
     TUTTI_TRY(client_take_op(op, &own, err));
 
     if (fn == NULL) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_OP", "%d is no kind of op",
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_OP", "kind of op %d is unknown",
                               (int)kind);
     }
     self.place = place == NULL ? (tutti_infer_place){0} : *place;

@@ -1,4 +1,8 @@
-/* Objects between ranks: put as a tensor, moved by an op, read back, and taken away again. */
+/*
+ * Objects between ranks: serialised into a tensor of bytes, moved by an op, read back; the
+ * tensors are deleted again in every case. Only group, root, peer, tag and timeout of the
+ * caller's op count: the rest is about tensors that the caller does not see.
+ */
 #include "client/op/object.h"
 
 #include <stdlib.h>
@@ -118,7 +122,10 @@ get_object(tutti_client *client, const tutti_handle *handle, tutti_object *ret_o
     return code;
 }
 
-/* Tensors of ours go; what is wrong with that is not worth more than what came before. */
+/*
+ * Delete a tensor of ours. An error is ignored: what came before is worth more, and the agent's
+ * lease ends the tensor anyway.
+ */
 static void
 take_away(tutti_client *client, const tutti_handle *handle)
 {
@@ -164,6 +171,7 @@ run_one(tutti_client *client, op_fn fn, tutti_op *op, const tutti_object *object
     if (ret_source != NULL) {
         *ret_source = result.source_global;
     }
+    /* A broadcast's root gets its own input back as the result: not twice. */
     if (strcmp(result.output.text, input.text) != 0) {
         take_away(client, &result.output);
     }

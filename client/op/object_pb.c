@@ -42,7 +42,9 @@ client_object_read(const unsigned char *bytes, size_t size, tutti_object *ret_ob
     tutti_code code = TUTTI_OK;
 
     if (message == NULL || strlen(message->content_type) > TUTTI_CONTENT_TYPE_MAX) {
-        code = TUTTI_FAIL(err, TUTTI_DATA_LOSS, "%zu bytes came that are no object", size);
+        code = TUTTI_FAIL(
+            err, TUTTI_DATA_LOSS,
+            "%zu bytes came that are not an object: let all ranks call the op for objects", size);
     }
     if (code == TUTTI_OK) {
         client_read_text(message->content_type, object.content_type, sizeof(object.content_type));

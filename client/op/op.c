@@ -1,4 +1,8 @@
-/* Collectives on handles: what an op says, completed; the wire does the rest. */
+/*
+ * Collectives on handles. The public functions are made from CLIENT_OP_MAP (collectives.h), one
+ * for each row; all do the same: take the caller's struct, which may be of another version,
+ * complete it, and call client_wire_<op>, which writes the request.
+ */
 #include "client/op/op.h"
 
 #include "base/error/fail.h"

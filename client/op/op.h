@@ -8,7 +8,10 @@
 /* The function of a kind; NULL = there is no such kind. */
 client_op_fn client_op_of(tutti_op_kind kind);
 
-/* The caller's op with what it does not say. TUTTI_INVALID_ARGUMENT as client_take_struct */
+/*
+ * The caller's op, completed with the defaults of what it does not say. TUTTI_INVALID_ARGUMENT as
+ * client_take_struct
+ */
 tutti_code client_take_op(const tutti_op *given, tutti_op *ret_op, tutti_error *err);
 
 #endif

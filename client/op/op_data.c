@@ -1,6 +1,10 @@
 /*
  * Collectives on memory of the caller's. Small data travels inside the call; larger data becomes
- * temporary tensors, which are named: when an answer is lost, they can be deleted all the same.
+ * temporary tensors. These have random names, given by the client: if the answer that would have
+ * told the handle is lost, they can be deleted by name all the same.
+ *
+ * All ranks must call an op, or the others wait for their deadlines. So a rank that cannot make
+ * its tensor calls the op nevertheless (call_in_vain), and the agent's refusal tells the others.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -65,7 +69,10 @@ draw_op_data_name(char ret_name[TEMPORARY_NAME_SIZE])
     (void)snprintf(ret_name, TEMPORARY_NAME_SIZE, "tutti.tmp/%s", id);
 }
 
-/* Its name is all that is known when the answer was lost. What is not there needs no deleting. */
+/*
+ * Delete a temporary tensor by its name. An error is ignored: a tensor that was never made needs
+ * no deleting, and the op's own error is worth more.
+ */
 static void
 drop_op_data(data_op *self, const char *handle)
 {
@@ -81,7 +88,10 @@ upload_op_data(data_op *self, const char *name)
     return client_put_any(self->client, &put, NULL, &handle, self->err);
 }
 
-/* The agent looks at dtype and number of elements alone. */
+/*
+ * Make the tensor for a result. Its shape does not matter: the agent compares dtype and number of
+ * elements.
+ */
 static tutti_code
 create_result(data_op *self, const char *name)
 {
@@ -104,8 +114,9 @@ download_op_data(data_op *self, const char *handle)
 }
 
 /*
- * There is nothing to give to the op, and the others wait. Calling it all the same is refused for
- * the missing tensor; but it takes its place in the group's order, and they hear of it at once.
+ * This rank has nothing to give to the op, and the others wait. The call is refused for the
+ * missing tensor, but it takes its turn in the group (decision 0002), and the others hear of it
+ * at once.
  */
 static void
 call_in_vain(const data_op *self)
@@ -202,7 +213,10 @@ take_op_outputs(data_op *self, const tutti_op *op)
     return TUTTI_OK;
 }
 
-/* Is this rank the op's root? */
+/*
+ * Is this rank the op's root? The root is a group rank unless `global`, so for other groups than
+ * "world" the coordinator is asked, once for each op.
+ */
 static tutti_code
 find_root(const data_op *self, bool *ret_root)
 {
@@ -243,8 +257,9 @@ check_result(const data_op *self)
     if (memory->takes &&
         (bytes > INT64_MAX || bytes % tutti_dtype_bytes(memory->spec->dtype) != 0)) {
         return TUTTI_FAIL_FOR(self->err, TUTTI_INVALID_ARGUMENT, "SIZE_MISMATCH",
-                              "%" PRIu64 " bytes of result are no number of %s elements", bytes,
-                              tutti_dtype_name(memory->spec->dtype));
+                              "the result has room for %" PRIu64
+                              " bytes, need a multiple of the size of a %s element",
+                              bytes, tutti_dtype_name(memory->spec->dtype));
     }
     return TUTTI_OK;
 }

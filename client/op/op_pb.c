@@ -1,3 +1,7 @@
+/*
+ * What requests and responses of all ops have in common. Nothing is copied on the way out: the
+ * message points into the caller's op, which stays until the call returns.
+ */
 #include "client/op/op_pb.h"
 
 #include <inttypes.h>
@@ -48,7 +52,11 @@ client_op_input(wire_op *op)
     return op->has_input ? &op->input : NULL;
 }
 
-/* An async op is answered at once; any other when the agent's own deadline has had its say. */
+/*
+ * The deadline of an op's call. An async op is answered at once. Any other has the agent's own
+ * deadline, whose error names the missing rank, so the call waits a little longer than that
+ * (client_op_deadline).
+ */
 client_call
 client_op_call(const tutti_client *client, const tutti_op *op, const client_inline *memory,
                const tutti_rpc_stub *stub)
@@ -81,7 +89,10 @@ read_result(const Tutti__V1__TensorRef *output, const Tutti__V1__OpInfo *info,
     return TUTTI_OK;
 }
 
-/* The bytes of an inline result go where the caller wants them, if they are what was expected. */
+/*
+ * Copy the bytes of an inline result to the caller's memory, if size and dtype are what was
+ * expected; nothing is written otherwise.
+ */
 static tutti_code
 read_memory(tutti_rpc_message *message, const tutti_op_result *result, const client_inline *memory,
             tutti_error *err)
@@ -93,7 +104,7 @@ read_memory(tutti_rpc_message *message, const tutti_op_result *result, const cli
     }
     if (got != memory->result_bytes) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SIZE_MISMATCH",
-                              "the result has %zu bytes, there is room for %" PRIu64, got,
+                              "the result has %zu bytes, but there is room for %" PRIu64, got,
                               memory->result_bytes);
     }
     if (result->output.known && result->output.spec.dtype != memory->spec->dtype) {

@@ -7,7 +7,10 @@
 #include "client/op/collectives.h"
 #include "tutti/v1/collectives_service.pb-c.h"
 
-/* Parts of a request, with the memory they point to. */
+/*
+ * Parts of a request, with the memory that the message points to. Filled by client_write_op and
+ * client_write_lists, good until client_op_fini; borrows from the op and the caller's memory.
+ */
 typedef struct wire_op {
     Tutti__V1__OpOptions options;
     Tutti__V1__TensorArg input;

@@ -42,7 +42,10 @@ read_status(const Tutti__V1__WorkStatus *message, tutti_work_status *ret, tutti_
     return TUTTI_OK;
 }
 
-/* All of them, or, where nobody wants them, the first that failed. */
+/*
+ * Read all statuses. If the caller wants none, the first work that has failed becomes the call's
+ * error.
+ */
 static tutti_code
 read_statuses(Tutti__V1__WorkStatus *const *messages, size_t got, size_t count,
               tutti_work_status *ret_statuses, tutti_error *err)

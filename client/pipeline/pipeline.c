@@ -1,7 +1,15 @@
 /*
- * A pipeline's life, and its calls by their ids. One thread: answers are read when somebody waits
- * for one, or when there is no room for another call. The agent reads all that we have unanswered,
- * so writing never waits for our reading.
+ * A pipeline's life, and its calls by their ids. One thread uses a pipeline at a time; there is
+ * no thread of its own. Answers are read when the caller waits for one, or when there is no room
+ * for another call. The agent reads all that we have unanswered (in_flight_max,
+ * PAYLOAD_BYTES_MAX), so writing never waits for our reading: otherwise both sides could wait for
+ * each other for ever.
+ *
+ * One packed command is held back (`held`) until the next one or a wait, so that commands that
+ * are submitted one after the other leave in one packet.
+ *
+ * If the stream ends, `ended` keeps the reason and every further call fails with it; calls that
+ * were unanswered may or may not have been done.
  */
 #include "client/pipeline/pipeline.h"
 
@@ -151,6 +159,7 @@ pipeline_write(tutti_pipeline *pipeline, tutti_rpc_packed *packed, tutti_error *
     if (held == NULL) {
         return TUTTI_OK;
     }
+    /* With another one behind it, this one may wait in gRPC's buffer for it. */
     if (tutti_rpc_stream_write_packed(pipeline->stream, held, packed != NULL, NULL) == TUTTI_OK) {
         return TUTTI_OK;
     }
@@ -198,7 +207,7 @@ read_one_pipeline(tutti_pipeline *pipeline, tutti_error *err)
         return pipeline_end(pipeline, err);
     }
     code = pipeline_read_answer(pipeline, message, &pipeline->ended);
-    if (code != TUTTI_OK) { /* whatever answers there is no agent */
+    if (code != TUTTI_OK) { /* the answers make no sense: give the stream up */
         tutti_rpc_stream_cancel(pipeline->stream);
         (void)tutti_rpc_stream_finish(pipeline->stream, NULL);
         pipeline->stream = NULL;
@@ -230,14 +239,17 @@ pipeline_make_room(tutti_pipeline *pipeline, size_t payload_bytes, tutti_error *
     if (pipeline->unanswered < pipeline->in_flight_max) {
         return make_room_for_bytes(pipeline, payload_bytes, err);
     }
-    /* Half of it at once, so that the next calls travel together. */
+    /* Read half of the answers, not one: the next calls then travel together. */
     while (code == TUTTI_OK && pipeline->unanswered > pipeline->in_flight_max / 2) {
         code = read_one_pipeline(pipeline, err);
     }
     return code == TUTTI_OK ? make_room_for_bytes(pipeline, payload_bytes, err) : code;
 }
 
-/* The caller has it now. */
+/*
+ * The caller takes the result; its bytes are copied to the caller's memory now, not when they
+ * came, because only now the caller expects them to change.
+ */
 static void
 hand_over_pipeline(tutti_pipeline *pipeline, pipeline_call *call, tutti_pipeline_result *ret_result)
 {
@@ -277,8 +289,9 @@ tutti_pipeline_take(tutti_pipeline *pipeline, uint64_t id, tutti_pipeline_result
     tutti_code code = TUTTI_OK;
 
     if (call == NULL) {
-        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NOTHING_SUBMITTED",
-                              "no call %" PRIu64 " in the pipeline, or its result was taken", id);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_NOT_FOUND, "NOTHING_SUBMITTED",
+            "there is no call %" PRIu64 " in the pipeline, or its result was taken already", id);
     }
     while (code == TUTTI_OK && !call->answered) {
         code = read_one_pipeline(pipeline, err);

@@ -8,7 +8,10 @@
 #include "client/op/collectives.h"
 #include "tutti/pipeline.h"
 
-/* A call that was submitted, until its result is taken. */
+/*
+ * A call that was submitted, until its result is taken. States: submitted (in `by_id`) ->
+ * answered (also in the pipeline's `done`) -> taken (freed).
+ */
 typedef struct pipeline_call {
     tutti_map_node by_id;
     unsigned char key[8];
@@ -26,7 +29,7 @@ struct tutti_pipeline {
     client_request_hook request_hook; /* ops are written as calls, and become commands */
     tutti_client *client;
     client_conn *conn;
-    tutti_rpc_stream *stream; /* NULL once it has ended: `ended` says how */
+    tutti_rpc_stream *stream; /* NULL = it has ended, and `ended` says how */
     tutti_error ended;
     tutti_rpc_packed *held; /* packed, and to be written with the next one or when we wait */
     pipeline_call *next;    /* what the call that is being submitted will be */

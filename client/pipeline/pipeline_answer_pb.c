@@ -1,4 +1,7 @@
-/* CommandsService: what an answer says. */
+/*
+ * Answers of a pipeline. All responses of ops have the same fields under the same numbers
+ * (CONTRIBUTING.md), so they are read by number from whichever response it is.
+ */
 #include <inttypes.h>
 
 #include "base/error/fail.h"
@@ -74,7 +77,10 @@ read_response(const Tutti__V1__RunResponse *answer, tutti_rpc_message *message, 
     return read_recv(answer, &call->result.op);
 }
 
-/* The caller's memory is written when he takes the result; whether it fits is known now. */
+/*
+ * The bytes stay in the message until the result is taken; whether they fit is checked now, so
+ * that the result carries the error.
+ */
 static void
 keep_bytes(pipeline_call *call, tutti_rpc_message *message)
 {
@@ -84,7 +90,7 @@ keep_bytes(pipeline_call *call, tutti_rpc_message *message)
 
     if (got != memory->result_bytes) {
         (void)TUTTI_FAIL_FOR(&call->result.error, TUTTI_INVALID_ARGUMENT, "SIZE_MISMATCH",
-                             "the result has %zu bytes, there is room for %" PRIu64, got,
+                             "the result has %zu bytes, but there is room for %" PRIu64, got,
                              memory->result_bytes);
     } else if (output->known && call->spec.dtype != TUTTI_DTYPE_NONE &&
                output->spec.dtype != call->spec.dtype) {

@@ -1,4 +1,8 @@
-/* CommandsService: calls become commands, and their answers results. */
+/*
+ * Submitting: the functions that write requests (client_wire_<op>) run with the pipeline's
+ * request hook, which takes the finished request and makes it a command. `next` is the call that
+ * the hook fills; it is NULL again when the command was written, so finish_pipeline can tell.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -113,7 +117,7 @@ submit_pipeline(tutti_pipeline *pipeline, tutti_op_kind kind, const tutti_op *op
     tutti_op_result none;
 
     if (fn == NULL) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_OP", "%d is no kind of op",
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_OP", "kind of op %d is unknown",
                               (int)kind);
     }
     memory->request_hook = &pipeline->request_hook;

@@ -1,4 +1,11 @@
-/* Download: a tensor of any size, chunk by chunk. */
+/*
+ * Download: a tensor of any size, by one stream or several, straight into the caller's memory.
+ *
+ * Of several streams each reads a part. The tensor may be written between: the first stream says
+ * which version it reads, and a part of another version fails the transfer, which is then done
+ * once more over one stream (one stream reads one version). Each chunk is checked against the
+ * place that is next, so a server cannot write outside of the memory.
+ */
 #include <inttypes.h>
 #include <string.h>
 
@@ -20,7 +27,8 @@ check_same(client_parallel_transfer *parallel, const tutti_handle *found, uint64
         return TUTTI_OK;
     }
     atomic_store(&parallel->again, true);
-    return TUTTI_FAIL(err, TUTTI_ABORTED, "the tensor was written meanwhile");
+    return TUTTI_FAIL(err, TUTTI_ABORTED,
+                      "the tensor was written while it was read: read it again");
 }
 
 /* The first message says what it is. */

@@ -1,4 +1,8 @@
-/* A tensor's memory in this process, or a copy that passes for it. */
+/*
+ * A view: a tensor's memory mapped into this process, or, where that is not possible (another
+ * host, another user, the agent does not lend), a copy that is pulled and pushed. One thread at a
+ * time for each view.
+ */
 #include "client/tensor/share.h"
 
 #include <assert.h>
@@ -42,14 +46,18 @@ map_share(tutti_client *client, const char *handle, bool writable, tutti_view *v
                                client->settings.timeout_ms, &view->share, err));
     if (view->share.bytes != offer.bytes || view->share.writable != writable) {
         tutti_share_drop(&view->share);
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the memory that came is not what was asked for");
+        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
+                          "the memory that the agent sent is not the memory that was asked for");
     }
     view->handle = offer.handle;
     view->bytes = offer.bytes;
     return TUTTI_OK;
 }
 
-/* Why not, where a copy helps. */
+/*
+ * Is this a reason for which a copy helps? Others (no such tensor, no permission) would fail for
+ * a copy, too.
+ */
 static bool
 helps_copy(const tutti_error *err)
 {
@@ -78,7 +86,7 @@ learn_share(tutti_client *client, const char *handle, tutti_view *view, tutti_er
     while (code == TUTTI_OK && !info.handle.known && !info.failed) {
         if (tutti_clock_ns() >= deadline_ns) {
             return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED,
-                              "%.127s is still being made after %" PRIu32 " ms", handle,
+                              "the op that makes %.127s has not ended after %" PRIu32 " ms", handle,
                               client->settings.timeout_ms);
         }
         client_pause_ns(LOOK_AGAIN_NS);
@@ -146,8 +154,7 @@ tutti_tensor_map(tutti_client *client, const char *handle, uint32_t flags, tutti
     tutti_code code = client_check_handle(handle, err);
 
     if (code == TUTTI_OK && (flags & ~(TUTTI_MAP_WRITE | TUTTI_MAP_OR_COPY)) != 0) {
-        code =
-            TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "flags 0x%" PRIx32 " are none of ours", flags);
+        code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "flags 0x%" PRIx32 " are unknown", flags);
     }
     if (code != TUTTI_OK) {
         return code;
@@ -218,7 +225,7 @@ tutti_view_push(tutti_view *view, tutti_error *err)
 {
     if (!view->writable) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "READ_ONLY",
-                              "%s was mapped for reading: say TUTTI_MAP_WRITE to write it",
+                              "%s was mapped for reading: map it with TUTTI_MAP_WRITE to write it",
                               view->handle.text);
     }
     if (view->copy == NULL) {

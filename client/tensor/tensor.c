@@ -1,4 +1,7 @@
-/* Tensors: what is checked here, and which way bytes take. */
+/*
+ * Tensors: what is checked before a call, and which way bytes take: up to TUTTI_INLINE_BYTES_MAX
+ * in one message, more by streams.
+ */
 #include "client/tensor/tensor.h"
 
 #include <inttypes.h>

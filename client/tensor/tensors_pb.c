@@ -39,9 +39,10 @@ tutti_set_device(tutti_client *client, const char *device, tutti_error *err)
     const size_t size = device == NULL ? 0 : strlen(device);
 
     if (size >= sizeof(client->device)) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_DEVICE",
-                              "a device of %zu characters, at most %zu: \"cpu\", \"cuda:0\"", size,
-                              sizeof(client->device) - 1);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_DEVICE",
+            "name of a device of %zu characters, at most %zu: \"cpu\", \"cuda:0\"", size,
+            sizeof(client->device) - 1);
     }
     memcpy(client->device, size == 0 ? "" : device, size + 1);
     return TUTTI_OK;
@@ -133,7 +134,10 @@ tutti_tensor_copy(tutti_client *client, const char *handle, const char *into, co
 
 /* ------------------------------------------------------------------------------ reading */
 
-/* Too large for one message is, to who knows the size, just another size. */
+/*
+ * The agent says that the tensor is too large for one message. The caller stated a size that
+ * fits, so to the caller the size is wrong.
+ */
 static tutti_code
 fail_larger(const char *handle, uint64_t bytes, const tutti_error *from, tutti_error *err)
 {

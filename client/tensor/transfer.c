@@ -1,4 +1,12 @@
-/* Several streams for one tensor: who moves what, and whose failure it was. */
+/*
+ * A transfer over several streams: the parts, their threads, and whose failure it was.
+ *
+ * The first part runs on the caller's thread; it starts the threads of the others, and joins all
+ * of them before it returns, so nothing outlives the call. `lock` guards the streams' pointers,
+ * `failed` and `err`: a stream is in `streams` exactly while it may be cancelled by another part
+ * (client_parallel_transfer_add and remove). If one part fails, all others are cancelled; the
+ * error that counts is the first one that is no consequence of another (is_echo).
+ */
 #include "client/tensor/transfer.h"
 
 #include <assert.h>
@@ -13,7 +21,10 @@
 
 #define PAGE_BYTES 4096u
 
-/* A stream keeps a processor busy on each side: with two for all there is none left for another. */
+/*
+ * Are several streams worth it? A stream keeps a processor busy on each side, and on a Unix
+ * socket one stream copies as fast as memory allows.
+ */
 static bool
 is_parallel_worth_it(const tutti_client *client)
 {
@@ -40,6 +51,7 @@ void
 client_parallel_transfer_init(client_parallel_transfer *self, tutti_client *client,
                               const tutti_transfer *transfer, uint64_t bytes, size_t count)
 {
+    /* Parts begin at page boundaries, so no two threads write to one page. */
     const uint64_t even = (bytes + count - 1) / count;
 
     *self =
@@ -63,7 +75,10 @@ client_parallel_transfer_bytes(const client_parallel_transfer *self, size_t inde
                : self->total_bytes - client_parallel_transfer_offset(self, index);
 }
 
-/* Another stream's end is the agent's word for why this one ends: whose it was says more. */
+/*
+ * Is this error only the agent's word that another part has failed? The other part's own error
+ * says more.
+ */
 static bool
 is_echo(const tutti_error *err)
 {
@@ -98,6 +113,7 @@ client_parallel_transfer_add(client_parallel_transfer *self, size_t index, tutti
 {
     (void)pthread_mutex_lock(&self->lock);
     self->streams[index] = stream;
+    /* Another part has failed while this stream was being opened: nobody could cancel it then. */
     if (self->failed) {
         tutti_rpc_stream_cancel(stream);
     }
@@ -140,7 +156,8 @@ client_parallel_transfer_start_others(client_parallel_transfer *self, tutti_erro
 
         if (failed != 0) {
             return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
-                              "no thread for a stream of a transfer: %s", strerror(failed));
+                              "could not start a thread for a stream of a transfer: %s",
+                              strerror(failed));
         }
         self->started++;
     }

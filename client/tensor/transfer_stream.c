@@ -1,4 +1,8 @@
-/* One stream of a transfer: from its connection to its last word. */
+/*
+ * One stream of a transfer, on the thread of its part: opened on a connection of its own kind,
+ * watched by the stall timer, listed in the parallel transfer so that others can cancel it, and
+ * ended in any case by client_part_end.
+ */
 #include "client/tensor/transfer_stream.h"
 
 #include <inttypes.h>
@@ -55,7 +59,10 @@ client_part_begin(client_transfer_stream *self, const tutti_rpc_stub *stub, tutt
     return code;
 }
 
-/* The first stream waits for the others as long as they move. */
+/*
+ * Of an upload, the first stream's answer comes when all parts are there: as long as any part
+ * moves, the first one must not count as stalled.
+ */
 static void
 keep_awake(client_transfer_stream *self)
 {
@@ -74,6 +81,10 @@ client_part_moved(client_transfer_stream *self, uint64_t bytes)
 
     self->done_bytes += bytes;
     keep_awake(self);
+    /*
+     * Only the first stream asks the caller, on the caller's own thread. The last word is said
+     * when all parts are there (tell_done).
+     */
     if (transfer->on_progress == NULL || self->index > 0 ||
         (parallel->count > 1 && all_bytes == parallel->total_bytes)) {
         return true;
@@ -100,9 +111,18 @@ fail_stalled(const client_transfer_stream *self, tutti_error *err)
                           patience_ms(self), words, self->client->settings.agent);
 }
 
+/*
+ * Which error counts: that the caller gave up, then the stall, then what this side has found
+ * wrong, then the server's status. TUTTI_ABORTED from this side means "the stream ended", so its
+ * status says why.
+ */
 tutti_code
 client_part_end(client_transfer_stream *self, tutti_code code, tutti_error *err)
 {
+    /*
+     * First: behind this the timer does not touch the stream, which is about to be freed. The
+     * same holds for the other parts below.
+     */
     const bool stalled = client_stall_timer_remove(&self->client->watch, self->watched);
     client_parallel_transfer *parallel = self->parallel;
     tutti_error status;

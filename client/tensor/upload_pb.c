@@ -1,4 +1,8 @@
-/* Upload: a tensor of any size, chunk by chunk, without a copy on the way out. */
+/*
+ * Upload: a tensor of any size, by one stream or several, sent from the caller's memory without a
+ * copy (zero_copy.c). Parts of one tensor carry a token, a random number, by which the agent
+ * knows that they belong together; the first stream's answer comes when all parts are there.
+ */
 #include <inttypes.h>
 #include <string.h>
 
@@ -29,6 +33,7 @@ send_chunk(client_transfer_stream *self, const client_put *put, const Tutti__V1_
     request.start = (Tutti__V1__UploadStart *)(uintptr_t)start;
     request.offset = self->offset + self->done_bytes;
     code = tutti_rpc_stream_write(self->stream, &request.base, size > 0 ? &blob : NULL, err);
+    /* Count what has left meanwhile, so that the semaphore does not grow. */
     client_zero_copy_collect(&self->ref);
     if (code == TUTTI_OK && !client_part_moved(self, size)) {
         code = TUTTI_ABORTED;

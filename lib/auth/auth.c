@@ -1,3 +1,12 @@
+/*
+ * The object that decides about calls: its options, its keys, and the tokens it has checked
+ * before.
+ *
+ * Checking a signature costs much more than the rest of a decision, and a client sends the same
+ * token with each call. So a token that was good is remembered by its SHA-256 until it expires or
+ * the keys change. The first byte of the digest is the place: there is no search, and nobody can
+ * fill the memory.
+ */
 #include "auth/auth_private.h"
 
 #include <assert.h>
@@ -14,9 +23,8 @@
 
 static const tutti_option table[] = {
     {"token-keys", TUTTI_OPTION_FILE, AT(keys), "", 0, 0, NULL,
-     "file of the keys that sign tokens, and every call needs one: a JWKS, PEM of public keys, or "
-     "a "
-     "secret; read again when it changes"},
+     "file of the keys that check tokens: a JWKS, PEM of public keys, or a secret; every call then "
+     "needs a token; read again when it changes"},
     {"token-issuer", TUTTI_OPTION_NAME, AT(issuer), "", 0, 0, NULL,
      "what a token's \"iss\" must be; empty = any"},
     {"token-audience", TUTTI_OPTION_NAME, AT(audience), "tutti", 0, 0, NULL,
@@ -24,11 +32,11 @@ static const tutti_option table[] = {
     {"token-subjects", TUTTI_OPTION_LIST, AT(subjects), "", 0, 0, NULL,
      "roles by a token's \"sub\": SUBJECT=ROLE[@JOB][#RANKS] ..., ROLE client, agent or admin"},
     {"token-claim-prefix", TUTTI_OPTION_TEXT, AT(prefix), "", 0, 0, NULL,
-     "what stands before the claims role, job and ranks in a token"},
+     "prefix of the names of the claims role, job and ranks in a token"},
     {"token-skew", TUTTI_OPTION_NS, AT(skew_ns), "30s", 0, 3600 * TUTTI_NS_PER_S, NULL,
-     "how much the clocks of who makes tokens and of this machine may differ"},
+     "how much the clock of the machine that makes tokens may differ from the clock of this one"},
     {"core-dumps", TUTTI_OPTION_BOOL, AT(core_dumps), "false", 0, 0, NULL,
-     "allow core dumps and debuggers though this process holds private keys or tokens"},
+     "allow core dumps and debuggers although this process holds private keys or tokens"},
 };
 
 tutti_option_set
@@ -39,6 +47,10 @@ tutti_auth_option_set(tutti_auth_options *target)
 
 /* ------------------------------------------------------------------------------ open and close */
 
+/*
+ * Keys that cannot be read are an error here, at the start. Later they are only a warning, and
+ * the old ones stay.
+ */
 tutti_code
 tutti_auth_open(const tutti_auth_options *options, tutti_auth **ret_auth, tutti_error *err)
 {
@@ -100,6 +112,7 @@ tutti_auth_set_job(tutti_auth *auth, const char *job)
     memcpy(auth->job, job, strlen(job) + 1);
 }
 
+/* The coordinator may give the agent a rank while calls are being decided, hence the atomic. */
 void
 tutti_auth_set_rank(tutti_auth *auth, uint32_t rank)
 {
@@ -117,7 +130,15 @@ tutti_auth_grant_unref(tutti_auth_grant *grant)
 /* ------------------------------------------------------------------------------ keys that change
  */
 
-/* With the lock held. */
+/*
+ * Reads the keys again when their file has changed, and looks at most once a second. With the
+ * lock held.
+ *
+ * A new inode counts as a change as well: Kubernetes replaces a mounted file by another one,
+ * whose time may be older. Keys that cannot be read leave the old ones in place: the file may
+ * just be half written, and refusing all calls until then would be worse. All remembered tokens
+ * are forgotten with the old keys, so a key that is withdrawn stops working at once.
+ */
 static void
 look_at_keys(tutti_auth *self, uint64_t now_ns)
 {
@@ -138,7 +159,9 @@ look_at_keys(tutti_auth *self, uint64_t now_ns)
     self->inode = found.st_ino;
     self->changed = found.st_mtim;
     if (tutti_auth_keys_read(self->options->keys, &keys, &err) != TUTTI_OK) {
-        TUTTI_LOG("auth", WARN, "the keys of tokens stay as they were: %s", err.text);
+        TUTTI_LOG("auth", WARN,
+                  "could not read the keys of tokens again, the old ones stay in use: %s",
+                  err.text);
         return;
     }
     tutti_auth_keys_unref(self->keys);
@@ -160,12 +183,16 @@ auth_grant_dup(const tutti_auth_grant *from, tutti_error *err)
         (void)TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a grant");
         return NULL;
     }
+    /* A grant never changes from here on; only its count of references does. */
     memcpy(grant, from, sizeof(*grant));
     atomic_init(&grant->refs, 1);
     return grant;
 }
 
-/* With the lock held. A full place is given to the newest. */
+/*
+ * With the lock held. A full place is given to the newest: two tokens that take turns there only
+ * cost a signature each.
+ */
 static void
 cache_token(tutti_auth *self, const unsigned char digest[AUTH_DIGEST_BYTES],
             tutti_auth_grant *grant)
@@ -216,6 +243,10 @@ check_token(tutti_auth *self, tutti_auth_keys *keys, const char *token,
     return TUTTI_OK;
 }
 
+/*
+ * Both the keys and the grant are taken with a reference, so that they stay valid after the lock
+ * is released, even when another thread reads new keys meanwhile.
+ */
 tutti_code
 auth_find_token(tutti_auth *self, const char *token, tutti_auth_grant **ret_grant, tutti_error *err)
 {

@@ -1,4 +1,7 @@
-/* The inside of auth.h. */
+/*
+ * The inside of auth.h. The object is shared by all threads of a server. Options, rules and job
+ * never change after the start; keys and remembered tokens are guarded by the lock.
+ */
 #ifndef TUTTI_AUTH_AUTH_PRIVATE_H
 #define TUTTI_AUTH_AUTH_PRIVATE_H
 

@@ -1,3 +1,8 @@
+/*
+ * base64url is decoded strictly: of all texts that would mean the same bytes only one is taken. A
+ * signature covers the text and not the bytes, so a second text for the same token would
+ * otherwise be a second token to everything that compares texts.
+ */
 #include "auth/base64url.h"
 
 #include <stdint.h>
@@ -45,5 +50,6 @@ auth_base64url_decode(const char *text, size_t size, unsigned char *ret_bytes, s
         }
     }
     *ret_size = done;
+    /* The bits that are left over must be 0. */
     return (bits & ((1u << held) - 1)) == 0;
 }

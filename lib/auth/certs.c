@@ -1,3 +1,7 @@
+/*
+ * Making an authority and the certificates that it signs, for people and tests. A server reads
+ * such files through gRPC and not through this code.
+ */
 #include "auth/certs.h"
 
 #include <arpa/inet.h>
@@ -30,6 +34,10 @@ typedef struct pair {
     EVP_PKEY *key;
 } pair;
 
+/*
+ * OpenSSL keeps a queue of errors per thread. It is emptied here, so that a later call does not
+ * report ours.
+ */
 static void
 fini_cert(pair *self)
 {
@@ -61,6 +69,10 @@ fail_openssl(tutti_error *err, const char *what)
     return TUTTI_FAIL(err, TUTTI_INTERNAL, "OpenSSL could not make %s: %s", what, words);
 }
 
+/*
+ * A random number of 127 bits: no list of numbers has to be kept, and nobody can guess the next
+ * one.
+ */
 static bool
 put_serial(X509 *certificate)
 {
@@ -86,6 +98,10 @@ put_extension(X509 *certificate, X509 *issuer, int kind, const char *value)
     return good;
 }
 
+/*
+ * The name is for people. What a certificate allows, and for which hosts it is good, is in its
+ * alternative names.
+ */
 static bool
 put_name(X509 *certificate, const char *name)
 {
@@ -95,7 +111,10 @@ put_name(X509 *certificate, const char *name)
                                       -1, 0) == 1;
 }
 
-/* A certificate without what makes it an authority or not. */
+/*
+ * Begins a certificate, without what makes it an authority or not. It is good from five minutes
+ * ago: a machine whose clock is a little behind must not find it to be of the future.
+ */
 static bool
 begin_cert(pair *self, const char *name, unsigned days)
 {
@@ -109,6 +128,10 @@ begin_cert(pair *self, const char *name, unsigned days)
            put_name(self->certificate, name) && X509_set_pubkey(self->certificate, self->key) == 1;
 }
 
+/*
+ * Both files are new or none is. The text of the certificate is made before the key is written,
+ * so only the disk can still leave a key without its certificate; the key is then removed.
+ */
 static tutti_code
 write_pair(const char *folder, const char *name, pair *self, tutti_error *err)
 {
@@ -134,6 +157,10 @@ write_pair(const char *folder, const char *name, pair *self, tutti_error *err)
     return code;
 }
 
+/*
+ * A path length of 0 means that this authority signs ends only: a certificate of ours cannot be
+ * an authority itself.
+ */
 tutti_code
 tutti_auth_authority_make(const char *folder, unsigned days, tutti_error *err)
 {
@@ -161,6 +188,10 @@ tutti_auth_authority_make(const char *folder, unsigned days, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ those it signs */
 
+/*
+ * Both parts are read before anything is said, so that the message can be one: what is needed is
+ * a pair that belongs together.
+ */
 static tutti_code
 read_authority(const char *folder, pair *ret, tutti_error *err)
 {
@@ -182,14 +213,18 @@ read_authority(const char *folder, pair *ret, tutti_error *err)
     if (code == TUTTI_OK && (ret->certificate == NULL || ret->key == NULL ||
                              X509_check_private_key(ret->certificate, ret->key) != 1)) {
         code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "%s holds no authority: ca.pem and ca.key that belong together", folder);
+                          "%s holds no authority: need ca.pem and ca.key that belong together",
+                          folder);
     }
     if (code == TUTTI_OK && X509_cmp_current_time(X509_get0_notAfter(ret->certificate)) < 0) {
-        code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "the authority in %s has expired", folder);
+        code =
+            TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
+                       "the authority in %s has expired: make a new one in another folder", folder);
     }
     return code;
 }
 
+/* [in, moved] value  freed when it cannot be added */
 static bool
 push_name(GENERAL_NAMES *names, int kind, ASN1_STRING *value)
 {
@@ -228,6 +263,10 @@ is_host_name(const char *text)
                text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-*_")] == '\0';
 }
 
+/*
+ * An address is tried first: "10.0.0.1" would be a host name as well, and clients compare
+ * addresses with addresses only.
+ */
 static tutti_code
 push_address(GENERAL_NAMES *names, const char *text, tutti_error *err)
 {
@@ -236,12 +275,14 @@ push_address(GENERAL_NAMES *names, const char *text, tutti_error *err)
 
     if (number == NULL && !is_host_name(text)) {
         return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "\"%.64s\" is no host name and no address without port", text);
+                          "address \"%.64s\": need a host name or an IP address, without a port",
+                          text);
     }
     good = number != NULL ? push_name(names, GEN_IPADD, number) : push_text(names, GEN_DNS, text);
     return good ? TUTTI_OK : fail_openssl(err, "a name");
 }
 
+/* The grant is parsed only to see that it is right. What goes into the certificate is its text. */
 static tutti_code
 push_names(GENERAL_NAMES *names, const tutti_auth_certificate *wish, tutti_error *err)
 {
@@ -289,6 +330,10 @@ put_end(X509 *certificate, const X509 *authority)
            X509_set1_notAfter(certificate, X509_get0_notAfter(authority)) == 1;
 }
 
+/*
+ * A certificate with addresses is for a server, which is a client of other servers as well. One
+ * without is for a client only.
+ */
 static tutti_code
 make_leaf(pair *self, pair *authority, const tutti_auth_certificate *wish, tutti_error *err)
 {
@@ -319,9 +364,9 @@ tutti_auth_certificate_make(const char *folder, const tutti_auth_certificate *wi
     tutti_code code = tutti_check_name(wish->name, "certificate", err);
 
     if (code == TUTTI_OK && (strchr(wish->name, '/') != NULL || strcmp(wish->name, "ca") == 0)) {
-        code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "certificate \"%s\": the name of a file is wanted, other than ca",
-                          wish->name);
+        code = TUTTI_FAIL(
+            err, TUTTI_INVALID_ARGUMENT,
+            "certificate name \"%s\": need a name that a file may have, other than ca", wish->name);
     }
     code = code == TUTTI_OK ? read_authority(folder, &authority, err) : code;
     code = code == TUTTI_OK ? make_leaf(&self, &authority, wish, err) : code;

@@ -12,7 +12,10 @@
 
 #define PEM_BYTES_MAX (1 << 20)
 
-/* What a BIO holds, without what breaks lines. */
+/*
+ * What a BIO holds, as one line and without control characters: what is in a certificate comes
+ * from somebody else, and it must not play with the terminal.
+ */
 static void
 take_cert(BIO *bio, char *ret_text, size_t size)
 {
@@ -91,6 +94,7 @@ tutti_auth_certificate_show(const char *path, tutti_auth_shown *ret, tutti_error
     show_time(X509_get0_notBefore(certificate), ret->begins, sizeof(ret->begins));
     show_time(X509_get0_notAfter(certificate), ret->ends, sizeof(ret->ends));
     (void)ASN1_TIME_diff(&days, &seconds, NULL, X509_get0_notAfter(certificate));
+    /* rounded down: a certificate that ended an hour ago has -1 days left */
     ret->days_left = days - (seconds < 0 ? 1 : 0);
     X509_free(certificate);
     return TUTTI_OK;

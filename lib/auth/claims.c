@@ -1,4 +1,12 @@
-/* What a signed token says: for whom, from whom, until when, and what he may do. */
+/*
+ * What a signed token says: for whom, from whom, until when, and what he may do. The signature
+ * has been checked when this code runs, so the text is what the issuer wrote. But an issuer may
+ * sign tokens for others too, hence the checks of audience and issuer.
+ *
+ * What is wrong with a token and what the token may not do have different codes: UNAUTHENTICATED
+ * asks the client for another token, PERMISSION_DENIED says that another one of this kind will
+ * not help.
+ */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -30,6 +38,7 @@ read_time(const json_t *claims, const char *name, int64_t *ret, tutti_error *err
     if (value == NULL) {
         return TUTTI_OK;
     }
+    /* The comparison is written so that a NaN fails it. */
     seconds = json_number_value(value);
     if (!json_is_number(value) || !(seconds >= 0 && seconds <= (double)SECONDS_MAX)) {
         return fail_claim(err, name, "a time");
@@ -38,6 +47,10 @@ read_time(const json_t *claims, const char *name, int64_t *ret, tutti_error *err
     return TUTTI_OK;
 }
 
+/*
+ * A token needs an end: one that is good for ever could never be withdrawn. The skew is added to
+ * the end once, so that the remembered token expires when a new check would refuse it.
+ */
 static tutti_code
 check_times(const json_t *claims, const tutti_auth_rules *rules, int64_t now_s,
             tutti_auth_grant *grant, tutti_error *err)
@@ -48,7 +61,7 @@ check_times(const json_t *claims, const tutti_auth_rules *rules, int64_t now_s,
 
     code = code == TUTTI_OK ? read_time(claims, "nbf", &begins, err) : code;
     if (code == TUTTI_OK && expires < 0) {
-        code = fail_claim(err, "exp", "there: a token needs an end");
+        code = fail_claim(err, "exp", "there: a token needs a time at which it expires");
     }
     if (code != TUTTI_OK) {
         return code;
@@ -59,7 +72,9 @@ check_times(const json_t *claims, const tutti_auth_rules *rules, int64_t now_s,
     }
     if (now_s + rules->skew_s < begins) {
         return TUTTI_FAIL_FOR(err, TUTTI_UNAUTHENTICATED, "TOKEN_NOT_YET",
-                              "the bearer token is good in %" PRId64 " s only", begins - now_s);
+                              "the bearer token is not valid before %" PRId64
+                              " s from now: wait, or compare the clocks of the two machines",
+                              begins - now_s);
     }
     grant->expires_s = expires + rules->skew_s;
     return TUTTI_OK;
@@ -67,6 +82,7 @@ check_times(const json_t *claims, const tutti_auth_rules *rules, int64_t now_s,
 
 /* ------------------------------------------------------------------------------ from and for */
 
+/* An empty option takes any issuer; the keys alone are then what is trusted. */
 static tutti_code
 check_issuer(const json_t *claims, const tutti_auth_rules *rules, tutti_error *err)
 {
@@ -75,10 +91,15 @@ check_issuer(const json_t *claims, const tutti_auth_rules *rules, tutti_error *e
     if (rules->issuer[0] == '\0' || (issuer != NULL && strcmp(issuer, rules->issuer) == 0)) {
         return TUTTI_OK;
     }
-    return TUTTI_FAIL_FOR(err, TUTTI_UNAUTHENTICATED, "WRONG_ISSUER",
-                          "the bearer token is not of the issuer that is trusted here");
+    return TUTTI_FAIL_FOR(
+        err, TUTTI_UNAUTHENTICATED, "WRONG_ISSUER",
+        "the bearer token's \"iss\" is not the issuer that this server trusts (--token-issuer)");
 }
 
+/*
+ * RFC 7519 allows one text or a list of texts. Without an audience in the configuration the token
+ * must have none: one that names an audience is for somebody, and that is not us.
+ */
 static tutti_code
 check_audience(const json_t *claims, const tutti_auth_rules *rules, tutti_error *err)
 {
@@ -99,7 +120,7 @@ check_audience(const json_t *claims, const tutti_auth_rules *rules, tutti_error 
         return TUTTI_OK;
     }
     return TUTTI_FAIL_FOR(err, TUTTI_UNAUTHENTICATED, "WRONG_AUDIENCE",
-                          "the bearer token is not for \"%.64s\" (--token-audience)",
+                          "the bearer token's \"aud\" does not name \"%.64s\" (--token-audience)",
                           rules->audience);
 }
 
@@ -115,6 +136,10 @@ find_claim(const json_t *claims, const tutti_auth_rules *rules, const char *name
     return size > 0 && (size_t)size < sizeof(full) ? json_object_get(claims, full) : NULL;
 }
 
+/*
+ * Unknown roles in a list are passed over, as another system may have roles of its own in the
+ * same claim.
+ */
 static tutti_code
 read_roles(const json_t *value, tutti_auth_grant *grant, tutti_error *err)
 {
@@ -136,6 +161,10 @@ read_roles(const json_t *value, tutti_auth_grant *grant, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * A job that is malformed is an error and not "no job": without a job the grant would be good for
+ * all jobs.
+ */
 static tutti_code
 read_job(const json_t *value, tutti_auth_grant *grant, tutti_error *err)
 {
@@ -190,6 +219,7 @@ read_claims_ranks(const json_t *value, tutti_auth_grant *grant, tutti_error *err
     return code;
 }
 
+/* A '*' is only special at the end, so a subject that has one in the middle can be named. */
 static bool
 subject_fits(const tutti_auth_subject_rule *rule, const char *subject)
 {
@@ -200,8 +230,10 @@ subject_fits(const tutti_auth_subject_rule *rule, const char *subject)
                : strcmp(rule->subject, subject) == 0;
 }
 
-/* Our configuration says what this subject is: it wins over what the token says, and what it leaves
- * open the token may narrow. */
+/*
+ * Our configuration says what this subject is: it wins over what the token says, and what it
+ * leaves open the token may narrow. The first rule that fits counts.
+ */
 static void
 apply_subject(const tutti_auth_rules *rules, const char *subject, tutti_auth_grant *grant)
 {
@@ -225,6 +257,10 @@ apply_subject(const tutti_auth_rules *rules, const char *subject, tutti_auth_gra
     }
 }
 
+/*
+ * A subject that is too long to be kept whole never gets a rule: the part that fits could be the
+ * name of somebody else.
+ */
 static tutti_code
 read_grant(const json_t *claims, const tutti_auth_rules *rules, tutti_auth_grant *grant,
            tutti_error *err)
@@ -252,6 +288,9 @@ read_grant(const json_t *claims, const tutti_auth_rules *rules, tutti_auth_grant
     return TUTTI_OK;
 }
 
+/*
+ * A name that comes twice is refused. Two readers could otherwise take different ones of the two.
+ */
 tutti_code
 auth_claims_read(const char *text, const tutti_auth_rules *rules, int64_t now_s,
                  tutti_auth_grant *ret_grant, tutti_error *err)
@@ -289,6 +328,10 @@ parse_rule(char *word, tutti_auth_subject_rule *rule, tutti_error *err)
     return tutti_auth_grant_parse(equals + 1, &rule->grant, err);
 }
 
+/*
+ * Rules are separated by white space, and the last '=' of each separates the subject from its
+ * role: subjects of OIDC may contain an '='.
+ */
 tutti_code
 tutti_auth_subjects_parse(const char *text, tutti_auth_subject_rule **ret_rules, size_t *ret_count,
                           tutti_error *err)
@@ -305,7 +348,8 @@ tutti_auth_subjects_parse(const char *text, tutti_auth_subject_rule **ret_rules,
     }
     while (code == TUTTI_OK && (word = strtok_r(rest, " \t\r\n", &rest)) != NULL) {
         code = count == TUTTI_AUTH_SUBJECTS_MAX
-                   ? TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "more than %d subjects",
+                   ? TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
+                                "--token-subjects has more than %d subjects, the limit",
                                 TUTTI_AUTH_SUBJECTS_MAX)
                    : parse_rule(word, &rules[count++], err);
     }

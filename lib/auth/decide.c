@@ -1,4 +1,9 @@
-/* What a call shows, and what that allows. */
+/*
+ * What a call shows, and what that allows. There are two moments. When the call comes,
+ * tutti_auth_admit finds the grant and compares its role, and for calls to an agent the agent's
+ * own job and rank. When the request has been read, tutti_auth_check compares what the request
+ * names. Which moment counts is the scope in the table of roles.c.
+ */
 #include <string.h>
 
 #include "auth/auth_private.h"
@@ -7,6 +12,7 @@
 
 #define CERTIFICATE_PREFIX "tutti:"
 
+/* gRPC has verified the certificate against the authority already. Here only its name is read. */
 static tutti_code
 find_certificate(const char *uri, tutti_auth_grant **ret_grant, tutti_error *err)
 {
@@ -27,6 +33,7 @@ static tutti_code
 find_grant(tutti_auth *self, const tutti_auth_visit *visit, tutti_auth_grant **ret_grant,
            tutti_error *err)
 {
+    /* A token that is shown, where tokens are asked for, wins over the certificate. */
     const bool asks = self->options->keys[0] != '\0';
 
     if (asks && visit->token[0] != '\0') {
@@ -45,6 +52,7 @@ find_grant(tutti_auth *self, const tutti_auth_visit *visit, tutti_auth_grant **r
 
 /* ------------------------------------------------------------------------------ deciding */
 
+/* No job in a request means the job "default", here as everywhere. */
 static tutti_code
 check_job(const tutti_auth_grant *grant, const char *job, tutti_error *err)
 {
@@ -70,6 +78,10 @@ check_rank(const tutti_auth_grant *grant, uint32_t rank, tutti_error *err)
                           "you may speak for %s, not for rank %u", ranks, (unsigned)rank);
 }
 
+/*
+ * No grant means that the server asks for nothing. A method without a row is closed to everybody
+ * who has a grant, so a new method is closed until somebody writes its row.
+ */
 bool
 tutti_auth_may(const tutti_auth_grant *grant, const char *method)
 {
@@ -78,6 +90,10 @@ tutti_auth_may(const tutti_auth_grant *grant, const char *method)
     return grant == NULL || (row != NULL && (grant->roles & (row->roles | TUTTI_AUTH_ADMIN)) != 0);
 }
 
+/*
+ * The message names both what is wanted and what was given: whoever sees it has shown a valid
+ * token.
+ */
 static tutti_code
 check_role(const tutti_auth_grant *grant, const tutti_auth_row *row, const char *method,
            tutti_error *err)
@@ -107,7 +123,10 @@ fail_no_rank(const tutti_auth_grant *grant, tutti_error *err)
                           ranks);
 }
 
-/* The agent's own job and rank. */
+/*
+ * Compares the grant with the agent's own job and rank. Before the agent has joined, its rank is
+ * not known: a grant for certain ranks must then wait, a grant for all ranks need not.
+ */
 static tutti_code
 check_here(const tutti_auth *self, const tutti_auth_grant *grant, bool early, tutti_error *err)
 {
@@ -140,6 +159,7 @@ decide_call(const tutti_auth *self, const tutti_auth_grant *grant, const char *m
     return code;
 }
 
+/* [out, owned] ret_grant  NULL = the server asks for nothing, so there are no limits */
 tutti_code
 tutti_auth_admit(tutti_auth *auth, const tutti_auth_visit *visit, tutti_auth_grant **ret_grant,
                  tutti_error *err)
@@ -158,6 +178,10 @@ tutti_auth_admit(tutti_auth *auth, const tutti_auth_visit *visit, tutti_auth_gra
     return TUTTI_OK;
 }
 
+/*
+ * Without a wish for a seat the coordinator would choose one, and it might choose a rank of
+ * somebody else.
+ */
 static tutti_code
 check_access_seat(const tutti_auth_grant *grant, const tutti_auth_subject *subject,
                   tutti_error *err)

@@ -24,6 +24,11 @@ write_all_file(int descriptor, const char *path, const char *data, size_t size, 
     return TUTTI_OK;
 }
 
+/*
+ * O_EXCL and O_NOFOLLOW: nothing is written over, and a link that somebody has put there is not
+ * followed. The mode is set as the file is made, so there is no moment in which others can read
+ * it. A file that could not be completed is removed.
+ */
 tutti_code
 auth_write_new(const char *path, const void *data, size_t size, unsigned mode, tutti_error *err)
 {
@@ -48,6 +53,7 @@ auth_write_new(const char *path, const void *data, size_t size, unsigned mode, t
     return code;
 }
 
+/* The text of the key lies in OpenSSL's secure memory, which is overwritten when it is freed. */
 tutti_code
 auth_write_private(const char *path, EVP_PKEY *pkey, tutti_error *err)
 {

@@ -1,3 +1,7 @@
+/*
+ * Reading and writing the text "ROLE[@JOB][#RANKS]". It comes from certificates, from the
+ * configuration and, its parts, from tokens, so each length and number is checked here.
+ */
 #include "auth/grant.h"
 
 #include <inttypes.h>
@@ -70,6 +74,7 @@ read_range(const char **at, tutti_auth_range *ret_range)
     return true;
 }
 
+/* Appends to the ranges that the grant has. On failure the grant is not to be used any more. */
 tutti_code
 tutti_auth_ranks_parse(const char *text, tutti_auth_grant *grant, tutti_error *err)
 {
@@ -106,6 +111,7 @@ take_word(const char **at, const char *ends, char *ret_word, size_t size)
     return true;
 }
 
+/* A text without an end date: who shows a certificate is bounded by the certificate's own. */
 tutti_code
 tutti_auth_grant_parse(const char *text, tutti_auth_grant *ret_grant, tutti_error *err)
 {
@@ -134,6 +140,7 @@ tutti_auth_grant_parse(const char *text, tutti_auth_grant *ret_grant, tutti_erro
     return code == TUTTI_OK && *at == '#' ? tutti_auth_ranks_parse(at + 1, ret_grant, err) : code;
 }
 
+/* No ranges means all ranks, so a parser must never turn a bad text into no ranges. */
 bool
 tutti_auth_grant_has_rank(const tutti_auth_grant *grant, uint32_t rank)
 {
@@ -146,6 +153,7 @@ tutti_auth_grant_has_rank(const tutti_auth_grant *grant, uint32_t rank)
     return found;
 }
 
+/* For messages: at most eight ranges are named. */
 void
 tutti_auth_ranks_print(const tutti_auth_grant *grant, char *ret_text, size_t size)
 {

@@ -30,6 +30,7 @@ get_jwks_text(const json_t *object, const char *name)
     return text == NULL ? "" : text;
 }
 
+/* Numbers come as base64url with the highest byte first, as OpenSSL takes them. */
 static tutti_code
 read_jwks_number(const json_t *jwk, const char *file, const char *name, number *ret,
                  tutti_error *err)
@@ -81,6 +82,7 @@ make_rsa(const number *n, const number *e)
     return pkey;
 }
 
+/* Both coordinates have their full 32 bytes here; add_p256 has checked that. */
 static EVP_PKEY *
 make_p256(const number *x, const number *y)
 {
@@ -144,6 +146,7 @@ add_p256(tutti_auth_keys *keys, const char *file, const json_t *jwk, tutti_error
     return code == TUTTI_OK ? add_pkey(keys, file, jwk, make_p256(&x, &y), err) : code;
 }
 
+/* The secret is overwritten on the stack. auth_keys_add has made its own copy. */
 static tutti_code
 add_secret(tutti_auth_keys *keys, const char *file, const json_t *jwk, tutti_error *err)
 {
@@ -160,7 +163,10 @@ add_secret(tutti_auth_keys *keys, const char *file, const json_t *jwk, tutti_err
     return code;
 }
 
-/* One of ours, and for signatures? The algorithm follows from the kind. */
+/*
+ * Is it a key of this kind, and for signatures? The algorithm follows from the kind. A key that
+ * states another algorithm or use is left out, even if it could be used.
+ */
 static bool
 is_for(const json_t *jwk, const char *kind, const char *algorithm)
 {
@@ -172,6 +178,10 @@ is_for(const json_t *jwk, const char *kind, const char *algorithm)
            (use[0] == '\0' || strcmp(use, "sig") == 0);
 }
 
+/*
+ * Keys of other kinds are passed over and are no error: an issuer publishes all its keys in one
+ * set.
+ */
 static tutti_code
 add_jwk(tutti_auth_keys *keys, const char *file, const json_t *jwk, tutti_error *err)
 {

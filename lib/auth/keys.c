@@ -1,3 +1,11 @@
+/*
+ * Reading keys: a set in JSON, public keys or certificates in PEM, or a secret. Which of the
+ * three a file is follows from its content.
+ *
+ * Each key gets its algorithm when it is read, from what it is. A token's header cannot change
+ * it. That closes the known hole in which a token is "signed" with HS256 and the public RSA key
+ * as the secret.
+ */
 #include "auth/keys.h"
 
 #include <assert.h>
@@ -40,6 +48,7 @@ tutti_auth_algorithm_name(tutti_auth_algorithm algorithm)
     return algorithm_names[algorithm];
 }
 
+/* The bytes get a 0 at their end, since libjwt reads PEM as text. */
 tutti_code
 auth_keys_add(tutti_auth_keys *keys, const char *name, const tutti_auth_key *key, tutti_error *err)
 {
@@ -64,6 +73,7 @@ auth_keys_add(tutti_auth_keys *keys, const char *name, const tutti_auth_key *key
     return TUTTI_OK;
 }
 
+/* RSA of less than 2048 bits and other curves are refused by giving no algorithm. */
 tutti_auth_algorithm
 auth_algorithm_of(EVP_PKEY *pkey)
 {
@@ -80,6 +90,7 @@ auth_algorithm_of(EVP_PKEY *pkey)
     return 0;
 }
 
+/* OpenSSL writes the key anew: what is kept is one form, whatever the file had. */
 tutti_code
 auth_keys_add_public(tutti_auth_keys *keys, const char *name, const char *id, EVP_PKEY *pkey,
                      tutti_error *err)
@@ -93,7 +104,7 @@ auth_keys_add_public(tutti_auth_keys *keys, const char *name, const char *id, EV
     if (key.algorithm == 0) {
         return TUTTI_FAIL(
             err, TUTTI_INVALID_ARGUMENT,
-            "%s: a key that cannot be used: RSA of at least %d bits, or P-256, is wanted", name,
+            "%s: holds a key that cannot be used: need RSA of at least %d bits, or P-256", name,
             RSA_BITS_MIN);
     }
     bio = BIO_new(BIO_s_mem());
@@ -128,6 +139,10 @@ key_of_block(const char *kind, const unsigned char *data, long size)
     return pkey;
 }
 
+/*
+ * A private key in this file is refused and not used: it would mean that a secret lies on every
+ * server.
+ */
 static tutti_code
 add_block(tutti_auth_keys *keys, const char *name, const char *kind, const unsigned char *data,
           long size, tutti_error *err)
@@ -136,20 +151,22 @@ add_block(tutti_auth_keys *keys, const char *name, const char *kind, const unsig
     tutti_code code;
 
     if (strstr(kind, "PRIVATE KEY") != NULL) {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "%s: a private key: who checks tokens needs the public one only", name);
+        return TUTTI_FAIL(
+            err, TUTTI_INVALID_ARGUMENT,
+            "%s: holds a private key: give the public key, which is enough to check tokens", name);
     }
     pkey = key_of_block(kind, data, size);
     if (pkey == NULL) {
         return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "%s: a PEM block \"%.40s\" that is no public key and no certificate",
-                          name, kind);
+                          "%s: holds a PEM block \"%.40s\": need public keys or certificates", name,
+                          kind);
     }
     code = auth_keys_add_public(keys, name, "", pkey, err);
     EVP_PKEY_free(pkey);
     return code;
 }
 
+/* A file may have several keys; the ids of PEM keys are empty, so each is tried. */
 static tutti_code
 parse_pem(tutti_auth_keys *keys, const char *name, const char *text, size_t size, tutti_error *err)
 {
@@ -184,6 +201,10 @@ parse_secret(tutti_auth_keys *keys, const char *name, const char *text, size_t s
     return auth_keys_add(keys, name, &key, err);
 }
 
+/*
+ * White space at both ends is no part of a secret: an editor adds a newline. The byte 0 is part
+ * of it, hence the tests beside strchr(), which also finds the end of its text.
+ */
 static tutti_code
 parse_any(tutti_auth_keys *keys, const char *name, const char *text, size_t size, tutti_error *err)
 {
@@ -247,6 +268,10 @@ tutti_auth_keys_read(const char *path, tutti_auth_keys **ret_keys, tutti_error *
     return code;
 }
 
+/*
+ * Keys are counted, since a token may still be checked with keys that have just been replaced.
+ * Their bytes are overwritten before they are freed.
+ */
 void
 tutti_auth_keys_unref(tutti_auth_keys *keys)
 {

@@ -1,4 +1,8 @@
-/* The table. Sorted by method, as strcmp has it; a test compares it with the protos. */
+/*
+ * Who may call which method. Rows are sorted by method, as strcmp orders them, since they are
+ * found by bisection; a test compares the table with the protos. A method without a row can be
+ * called by nobody who shows a token.
+ */
 #include "auth/roles.h"
 
 #include <stdlib.h>

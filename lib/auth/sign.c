@@ -1,3 +1,8 @@
+/*
+ * Making keys and tokens, and showing what is in a token. This is for people and small clusters;
+ * a server never runs it, and checks tokens by other code (token.c), so a mistake here cannot
+ * open a server.
+ */
 #include <jansson.h>
 #include <jwt.h>
 #include <openssl/bio.h>
@@ -19,6 +24,7 @@
 
 /* ------------------------------------------------------------------------------ making tokens */
 
+/* OpenSSL would ask at the terminal for a passphrase. -1 makes it fail instead. */
 static int
 no_passphrase(char *buffer, int size, int writing, void *arg)
 {
@@ -43,7 +49,11 @@ algorithm_of(const char *pem, size_t size)
     return algorithm;
 }
 
-/* The key as the library takes it: text of PEM, or the bytes of a secret. */
+/*
+ * The key as the library takes it: text of PEM, or the bytes of a secret.
+ *
+ * [out, owned] ret  its bytes; whoever has them overwrites them before they are freed
+ */
 static tutti_code
 read_signing_key(const char *path, tutti_auth_key *ret, tutti_error *err)
 {
@@ -78,6 +88,10 @@ read_signing_key(const char *path, tutti_auth_key *ret, tutti_error *err)
     return code;
 }
 
+/*
+ * A token with a role or a job that no server takes would be refused much later, far from who
+ * made it. So the wish is checked by the code that reads tokens.
+ */
 static tutti_code
 check_wish(const tutti_auth_wish *wish, tutti_error *err)
 {
@@ -114,6 +128,7 @@ fill_token(jwt_t *jwt, const tutti_auth_wish *wish, int64_t now_s)
            (wish->key_id == NULL || jwt_add_header(jwt, "kid", wish->key_id) == 0);
 }
 
+/* [out] ret_token  untouched on failure */
 static tutti_code
 write_signature(const tutti_auth_key *key, const tutti_auth_wish *wish, int64_t now_s,
                 char *ret_token, tutti_error *err)
@@ -129,7 +144,7 @@ write_signature(const tutti_auth_key *key, const tutti_auth_wish *wish, int64_t 
     }
     if (text == NULL || strlen(text) > TUTTI_AUTH_TOKEN_MAX) {
         code = TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "could not make the token: %s",
-                          text == NULL ? "libjwt did not sign it" : "more than 8000 bytes");
+                          text == NULL ? "libjwt could not sign it" : "more than 8000 bytes");
     } else {
         memcpy(ret_token, text, strlen(text) + 1);
     }
@@ -170,6 +185,7 @@ read_token_part(const char *text, size_t size)
                : NULL;
 }
 
+/* Nothing is verified here: what is shown is what the token claims. */
 tutti_code
 tutti_auth_token_show(const char *token, char **ret_json, tutti_error *err)
 {
@@ -188,6 +204,7 @@ tutti_auth_token_show(const char *token, char **ret_json, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ making keys */
 
+/* The secret is text of hex digits: it survives editors, copying and environment variables. */
 static tutti_code
 make_secret(const char *path, tutti_error *err)
 {

@@ -1,3 +1,8 @@
+/*
+ * Checking a token. The order keeps what is hostile away from code that trusts: first the shape,
+ * then the header, read with limits; then the signature, with a key whose algorithm is the one
+ * that the header names; and only then the claims.
+ */
 #include <jansson.h>
 #include <jwt.h>
 #include <stdbool.h>
@@ -36,11 +41,16 @@ check_shape(const char *token, tutti_error *err)
         const size_t size = strspn(at, letters);
 
         at += size;
+        /* an empty part ends the loop: there are never 4 parts */
         parts += size > 0 ? 1 : 4;
     } while (*at++ == '.' && parts < 4);
     return at[-1] == '\0' && parts == 3 ? TUTTI_OK : fail_bad(err, "is no JSON web token");
 }
 
+/*
+ * "crit" lists extensions that a reader must understand (RFC 7515). None is understood here, so
+ * such a token is refused.
+ */
 static tutti_code
 read_header_json(const json_t *json, header *ret, tutti_error *err)
 {
@@ -68,6 +78,10 @@ read_header_json(const json_t *json, header *ret, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * The header is read on its own before libjwt sees the token, as the key must be chosen by it.
+ * The buffer is the limit of its size.
+ */
 static tutti_code
 read_header(const char *token, header *ret, tutti_error *err)
 {
@@ -92,8 +106,11 @@ auth_library_algorithm(tutti_auth_algorithm algorithm)
                                            : JWT_ALG_ES256;
 }
 
-/* Did this key sign it? The library takes the algorithm from the token; it is the key's, or the key
- * is not tried. */
+/*
+ * Did this key sign it? The library takes the algorithm from the token, so the key is only tried
+ * when the algorithm is its own. What the library used is compared afterwards once more. A token
+ * without "kid", or a key without one, is tried with all keys of the algorithm.
+ */
 static bool
 is_signed_with(const tutti_auth_key *key, const header *head, const char *token)
 {
@@ -128,7 +145,10 @@ check_signature(const tutti_auth_keys *keys, const char *token, tutti_error *err
                : fail_bad(err, "was not signed with a key that is known here");
 }
 
-/* Of the signed bytes themselves: the library's own reading of them takes names twice. */
+/*
+ * The claims are read from the signed bytes themselves. The library's own reading of them takes a
+ * name that comes twice, and the bytes after a 0 would be lost.
+ */
 static tutti_code
 read_claims(const char *token, const tutti_auth_rules *rules, int64_t now_s, tutti_auth_grant *ret,
             tutti_error *err)

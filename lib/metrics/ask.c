@@ -69,6 +69,10 @@ answer_query(question *self)
     }
 }
 
+/*
+ * Runs on the loop. The lock is held while the page is written: the waiting thread may not leave
+ * in the middle, as the page is in the question that both share.
+ */
 static void
 run_question(tutti_rpc_task *task)
 {
@@ -105,7 +109,10 @@ new_question(const tutti_metrics_source *source, metrics_topic topic)
     return self;
 }
 
-/* True: it was answered, and is the caller's. */
+/*
+ * Returns whether the question was answered; it is then the caller's to free. When it was not, it
+ * is the loop's from here on, and this thread must not touch it again.
+ */
 static bool
 wait_for_answer(question *self)
 {
@@ -124,6 +131,10 @@ wait_for_answer(question *self)
     return answered;
 }
 
+/*
+ * What the process shows is added on this thread, since it needs nothing of the loop's and reads
+ * files.
+ */
 unsigned
 metrics_ask(const tutti_metrics_source *source, metrics_topic topic, tutti_page *page)
 {
@@ -139,6 +150,7 @@ metrics_ask(const tutti_metrics_source *source, metrics_topic topic, tutti_page 
         write_query_answer(page, "the loop of this server did not answer within 2 s\n");
         return UNAVAILABLE;
     }
+    /* The page changes hands as a whole; nothing is copied. */
     tutti_page_fini(page);
     *page = self->page;
     tutti_page_init(&self->page);

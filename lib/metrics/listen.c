@@ -1,3 +1,7 @@
+/*
+ * The socket of the metrics. It is bound here and not by the HTTP library: so port 0 can be asked
+ * for, and the errors are worded like those of the other options.
+ */
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -12,6 +16,10 @@
 #define BACKLOG                                                                                    \
     1024 /* a crowd that comes at once costs who comes with it no repeated SYN, a second */
 
+/*
+ * Metrics ask for no credentials, so an address that others can reach must be allowed in so many
+ * words.
+ */
 static tutti_code
 check_address(const tutti_metrics_options *options, tutti_address *ret, tutti_error *err)
 {
@@ -48,6 +56,10 @@ look_up_topic(const tutti_address *address, struct addrinfo **ret, tutti_error *
     return TUTTI_OK;
 }
 
+/*
+ * A port that is taken is a state of this machine that may pass. Every other failure means that
+ * the option is wrong.
+ */
 static tutti_code
 fail_bind(const tutti_address *address, tutti_error *err)
 {

@@ -1,3 +1,11 @@
+/*
+ * The HTTP side of the metrics. libmicrohttpd has a thread for each connection. That thread puts
+ * a question to the server's loop and waits for the answer (ask.c); it never reads the server's
+ * state itself.
+ *
+ * Who connects is not known and may be hostile, so everything is bounded: connections, memory and
+ * stack for each, the time without a request, and the wait for the loop.
+ */
 #include "metrics/metrics.h"
 
 #include <microhttpd.h>
@@ -36,7 +44,8 @@ static const tutti_option table[] = {
     {"metrics", TUTTI_OPTION_ADDRESS, AT(listen), "", 0, 0, NULL,
      "serve /metrics, /healthz and /readyz over HTTP here: host:port, port 0 = any; empty = not"},
     {"metrics-port-file", TUTTI_OPTION_FILE, AT(port_file), "", 0, 0, NULL,
-     "write the address of the metrics with its real port here once bound"},
+     "file into which the address of the metrics with its real port is written once the server "
+     "listens"},
     {"metrics-open", TUTTI_OPTION_BOOL, AT(open), "false", 0, 0, NULL,
      "let others than this machine read the metrics, in plaintext and without credentials"},
 };
@@ -72,6 +81,7 @@ reply_http(struct MHD_Connection *connection, unsigned status, const tutti_page 
     return result;
 }
 
+/* Answers without asking the loop, so it costs the server's work nothing. */
 static enum MHD_Result
 refuse_http(struct MHD_Connection *connection, unsigned status, const char *words)
 {
@@ -128,6 +138,7 @@ end_turn(tutti_metrics *self)
     (void)pthread_mutex_unlock(&self->lock);
 }
 
+/* /healthz and /readyz take no turn: a probe must not wait behind people who read numbers. */
 static enum MHD_Result
 answer_http(tutti_metrics *self, struct MHD_Connection *connection, metrics_topic topic)
 {
@@ -160,6 +171,10 @@ visitor_of(struct MHD_Connection *connection)
     return info == NULL ? NULL : info->socket_context;
 }
 
+/*
+ * HTTP calls this with all headers read. A body is never read, since no method that has one is
+ * taken.
+ */
 static enum MHD_Result
 on_request(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
            const char *version, const char *upload, size_t *upload_size, void **request)
@@ -193,6 +208,10 @@ on_answered(void *arg, struct MHD_Connection *connection, void **request,
     metrics_visitors_turn(&self->visitors, visitor_of(connection), false);
 }
 
+/*
+ * Called when a connection begins and when it ends. What is put into `*visitor` comes back with
+ * each request of it.
+ */
 static void
 on_connection(void *arg, struct MHD_Connection *connection, void **visitor,
               enum MHD_ConnectionNotificationCode what)
@@ -209,6 +228,7 @@ on_connection(void *arg, struct MHD_Connection *connection, void **visitor,
     *visitor = info == NULL ? NULL : metrics_visitors_come(&self->visitors, info->connect_fd);
 }
 
+/* The library's own messages are about visitors' mistakes, so they are for debugging only. */
 static void
 on_log(void *arg, const char *format, va_list args)
 {
@@ -240,6 +260,10 @@ start_daemon(tutti_metrics *self, int descriptor, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * The port file is written when the socket is bound, so who waits for the file can connect at
+ * once.
+ */
 static tutti_code
 tell_address(const tutti_metrics_options *options, const tutti_address *address, tutti_error *err)
 {
@@ -292,6 +316,10 @@ tutti_metrics_start(const tutti_metrics_options *options, const tutti_metrics_so
     return TUTTI_OK;
 }
 
+/*
+ * Stopping waits for all threads of HTTP. One of them may wait for the loop, up to
+ * TUTTI_METRICS_WAIT_MS; its question is freed by whoever of the two comes last.
+ */
 void
 tutti_metrics_stop(tutti_metrics *metrics)
 {

@@ -60,7 +60,11 @@ cpu_ns(void)
     return (uint64_t)now.tv_sec * TUTTI_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-/* Seconds since 1970: now, less the time since the kernel started us. */
+/*
+ * When the process began, as time since 1970. The kernel only tells how long after the machine's
+ * start that was, in ticks, so the machine's start is computed first: now, less how long it has
+ * been up.
+ */
 static uint64_t
 start_ns(void)
 {

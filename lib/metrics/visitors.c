@@ -31,7 +31,11 @@ metrics_visitors_fini(metrics_visitors *self)
     (void)pthread_mutex_destroy(&self->lock);
 }
 
-/* With the lock. The first of the list for which `busy` fits. */
+/*
+ * With the lock held. Hangs up on the first of the list for which `busy` fits; the list is sorted
+ * by when each was last heard of. The socket is only shut down here: the connection's own thread
+ * reads its end, and closes and frees everything.
+ */
 static bool
 hang_up_on_first(metrics_visitors *self, bool busy)
 {
@@ -53,6 +57,10 @@ hang_up_on_first(metrics_visitors *self, bool busy)
     return false;
 }
 
+/*
+ * The newcomer is let in before anything is asked of it. If all others are busy, the one whose
+ * request began first goes.
+ */
 metrics_visitor *
 metrics_visitors_come(metrics_visitors *self, int socket)
 {
@@ -72,6 +80,7 @@ metrics_visitors_come(metrics_visitors *self, int socket)
     return visitor;
 }
 
+/* Moves the visitor to the end of the list, as it was just heard of. */
 void
 metrics_visitors_turn(metrics_visitors *self, metrics_visitor *visitor, bool busy)
 {

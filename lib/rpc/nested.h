@@ -43,7 +43,7 @@ typedef struct tutti_rpc_nested {
 tutti_code tutti_rpc_nested_new(const tutti_rpc_nested *nested, tutti_rpc_call **ret_call,
                                 tutti_error *err);
 
-/* Where its handler runs: the loop of the method's service. */
+/* The loop on which the handler runs: the loop of the method's service. */
 tutti_rpc_loop *tutti_rpc_nested_loop(const tutti_rpc_call *call);
 
 /* Call the handler. On its loop, once. */
@@ -56,8 +56,9 @@ void tutti_rpc_nested_start(tutti_rpc_call *call);
 void tutti_rpc_nested_cancel(tutti_rpc_call *call, bool gone);
 
 /*
- * It is over: never started, or answered and the answer has gone out (`delivered`) or never will.
- * Any thread, once.
+ * The nested call is over: it was never started, or it was answered and the answer has gone out
+ * (`delivered`) or never will. on_end of the handler follows. Any thread, once; the call may be
+ * gone on return.
  */
 void tutti_rpc_nested_end(tutti_rpc_call *call, bool delivered);
 

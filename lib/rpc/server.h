@@ -374,10 +374,11 @@ size_t tutti_rpc_server_call_count(const tutti_rpc_server *server);
 
 /*
  * Drain: health says NOT_SERVING, listeners close, on_drain runs, every call's on_cancel is told,
- * calls in flight have the grace, then they are cancelled; on_stopped runs on `loop` when the last
- * one is gone. Half a second after the last call those clients are cut off that are connected and
- * do not look. A handler that never answers its call keeps the server from stopping: that is
- * logged. Any thread, once, after start.
+ * calls in flight have the grace, then they are cancelled; on_stopped runs on `loop` when the
+ * last one is gone. When no call has been left for a second, connections that are still open are
+ * cut, because an idle client may not look at its connection for a long time. A handler that
+ * never answers its call keeps the server from stopping: that is logged. Any thread, once, after
+ * start.
  */
 void tutti_rpc_server_stop(tutti_rpc_server *server, void (*on_stopped)(void *arg), void *arg);
 

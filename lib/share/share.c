@@ -156,8 +156,7 @@ tutti_share_offer(tutti_share *share, const tutti_share_item *item,
         (void)close(offer->fd);
         free(offer);
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SHARE_LIMIT",
-                              "%u tensors are shared, as many as may be: unmap some, or raise "
-                              "--shares-max",
+                              "%u tensors are shared, the limit: unmap some, or raise --shares-max",
                               share->options.shares_max);
     }
     ring_doorbell(share); /* its time runs */

@@ -33,8 +33,9 @@ show_token(const char *name, tutti_bytes token, int *ret_socket, tutti_error *er
 
     if (size == 0 || size > TUTTI_LOCAL_NAME_MAX || token.size != sizeof(hello.token)) {
         return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                          "a socket's name of %zu bytes and a token of %zu make no sense", size,
-                          token.size);
+                          "the agent sent a socket's name of %zu bytes and a token of %zu bytes, "
+                          "which are not valid",
+                          size, token.size);
     }
     socket = tutti_local_connect(tutti_bytes_of(name));
     memcpy(hello.magic, SHARE_HELLO, SHARE_MAGIC_BYTES);
@@ -46,8 +47,8 @@ show_token(const char *name, tutti_bytes token, int *ret_socket, tutti_error *er
             (void)close(socket);
         }
         return TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "NO_SHARE_SOCKET",
-                              "no way to the agent's socket for memory: %s. Are both in one "
-                              "network namespace?",
+                              "could not connect to the agent's socket for shared memory: %s; this "
+                              "program and the agent need one network namespace",
                               strerror(number));
     }
     *ret_socket = socket;
@@ -59,11 +60,11 @@ fail_refused(uint32_t refusal, tutti_error *err)
 {
     if (refusal == SHARE_OTHER_USER) {
         return TUTTI_FAIL_FOR(err, TUTTI_PERMISSION_DENIED, "OTHER_USER",
-                              "the agent shares memory with processes of its own user only: run "
-                              "as that one, or give the agent --share-any-user");
+                              "the agent shares memory with processes of its own user only: run as "
+                              "that user, or give the agent --share-any-user");
     }
     return TUTTI_FAIL_FOR(err, TUTTI_PERMISSION_DENIED, "SHARE_TOKEN",
-                          "the agent does not know this token: it is good once, for half a minute, "
+                          "the agent does not know this token: a token is good once, for 30 s, and "
                           "until the tensor is deleted");
 }
 
@@ -80,7 +81,8 @@ hear_answer(int socket, uint32_t timeout_ms, share_answer *ret_answer, int *ret_
 
     if (poll(&look, 1, timeout_ms > INT32_MAX ? -1 : (int)timeout_ms) != 1) {
         return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED,
-                          "the agent's socket for memory did not answer in %u ms", timeout_ms);
+                          "the agent's socket for shared memory did not answer in %u ms",
+                          timeout_ms);
     }
     size = tutti_local_receive(socket, ret_answer, sizeof(*ret_answer), fds, &count);
     sense = size == sizeof(*ret_answer) &&
@@ -93,10 +95,11 @@ hear_answer(int socket, uint32_t timeout_ms, share_answer *ret_answer, int *ret_
     if (sense && ret_answer->refusal != SHARE_WELCOME) {
         return fail_refused(ret_answer->refusal, err);
     }
-    return size == 0 ? TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "NO_SHARE_SOCKET",
-                                      "the agent's socket for memory hung up")
-                     : TUTTI_FAIL(err, TUTTI_DATA_LOSS,
-                                  "the agent's socket for memory answered what makes no sense");
+    return size == 0
+               ? TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "NO_SHARE_SOCKET",
+                                "the agent closed the connection of its socket for shared memory")
+               : TUTTI_FAIL(err, TUTTI_DATA_LOSS,
+                            "the agent's socket for shared memory sent a malformed answer");
 }
 
 /* Only what cannot shrink: a process that touches memory that a file no longer has is killed
@@ -110,7 +113,9 @@ map_share(int fd, uint64_t bytes, bool writable, tutti_share_view *view, tutti_e
 
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &about) != 0 || bytes == 0 ||
         about.st_size < 0 || bytes > (uint64_t)about.st_size) {
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the memory that came cannot be mapped safely");
+        return TUTTI_FAIL(
+            err, TUTTI_DATA_LOSS,
+            "the memory that the agent sent cannot be mapped safely: it may become smaller");
     }
     data =
         mmap(NULL, (size_t)bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);

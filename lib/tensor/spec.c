@@ -56,7 +56,7 @@ tutti_spec_check(const tutti_spec *spec, uint64_t *ret_count, uint64_t *ret_byte
 
     assert(spec != NULL);
     if (tutti_dtype_bytes(spec->dtype) == 0) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_DTYPE", "dtype %d is none of ours",
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_DTYPE", "dtype %d is unknown",
                               (int)spec->dtype);
     }
     if (spec->dim_count > TUTTI_DIMS_MAX) {

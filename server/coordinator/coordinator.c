@@ -1,3 +1,16 @@
+/*
+ * The coordinator as a whole: the table by which rooms call rooms above them, time, turns, and
+ * the drain.
+ *
+ * One thread, its owner's (service/service_loop.c). Nothing here blocks and nothing here knows a
+ * clock: `now_ns` is what the owner said last. Work that may be long (answers to 10 000 joins, an
+ * event for all sessions) is a coord_task in `work` and is done in slices by
+ * tutti_coordinator_turn.
+ *
+ * Order at the end: jobs first, since their groups fail exchange rounds and their agents leave
+ * lists of the coordinator; then the exchange rounds and keys, which assert that nothing waits
+ * any more.
+ */
 #include "server/coordinator/coordinator.h"
 
 #include <assert.h>
@@ -22,6 +35,10 @@
 #include "server/coordinator/rendezvous/rendezvous_private.h"
 #include "server/coordinator/stall/progress.h"
 
+/*
+ * A timer that always runs, each heartbeat interval. Without it the next timer might be far away,
+ * and notice_stall could not see that the process was stopped in between.
+ */
 static void
 on_pulse(tutti_timer *timer)
 {
@@ -31,6 +48,10 @@ on_pulse(tutti_timer *timer)
                        tutti_clock_add(self->now_ns, self->options.heartbeat_interval_ns));
 }
 
+/*
+ * End all that waits, in slices. on_end takes the call out of `waits`, so the list shrinks; new
+ * calls are refused by coord_wait_check meanwhile.
+ */
 static size_t
 on_drain(coord_task *work, size_t budget)
 {
@@ -150,8 +171,9 @@ tutti_coordinator_next(const tutti_coordinator *self)
 }
 
 /*
- * When we come much too late for our own timers, the machine did not let us run: nobody's silence
- * in that time says anything. Heartbeats count from now on.
+ * The process runs much later than its timers were due, so the machine did not let it run
+ * (stopped, swapped, suspended). Nobody's silence in that time says anything: heartbeats may lie
+ * unread. Silence counts from `awake_ns` on.
  */
 static void
 notice_stall(tutti_coordinator *self)
@@ -182,6 +204,10 @@ tutti_coordinator_turn(tutti_coordinator *self, bool idle)
     size_t budget = COORD_SLICE;
     tutti_list_node *link;
 
+    /*
+     * Only in an idle turn: everything that was received has been handed over, so a silent
+     * session really is silent.
+     */
     if (idle) {
         coord_sessions_judge(self, COORD_SLICE);
     }

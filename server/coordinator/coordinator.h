@@ -31,7 +31,7 @@ typedef struct tutti_coordinator tutti_coordinator;
 
 /* The room's option table fills this. */
 typedef struct tutti_coordinator_options {
-    uint64_t heartbeat_interval_ns; /* what agents are told; of large jobs more */
+    uint64_t heartbeat_interval_ns; /* what agents are told; large jobs beat less often */
     uint64_t heartbeat_timeout_ns;  /* silence after which a rank is lost */
     uint64_t lost_grace_ns;         /* from a broken stream to a lost rank, or a free seat */
     uint64_t wait_timeout_ns;       /* of a waiting call that has no deadline of its own */

@@ -1,4 +1,7 @@
-/* What the coordinator shows to those who watch it. */
+/*
+ * What the coordinator shows on /metrics. On the core's thread; jobs are walked by name,
+ * JOBS_SHOWN of them, so a page stays bounded.
+ */
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/member/members.h"

@@ -1,6 +1,10 @@
 /*
- * Changes: first into a transaction of LMDB, then in memory, which knows the limits, then the
- * transaction is done. Should that fail, memory gets back what it had.
+ * Changes of the store in a folder. A change goes first into a transaction of LMDB, then into
+ * memory, and then the transaction is committed.
+ *
+ * The order has a reason. Only memory knows the limits, and memory can be taken back, but a
+ * commit cannot. So everything that may refuse the change has been asked when the commit comes,
+ * and only the disk can still say no. When it does, memory gets back what it had.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +28,11 @@ fail_memory(tutti_error *err)
     return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "NO_MEMORY", "no memory for a change");
 }
 
+/*
+ * What the key has now is copied, since the entry in memory is replaced before it is known
+ * whether the commit succeeds. All changes are remembered before the first is written: when a key
+ * comes twice, both steps hold what was there before the first.
+ */
 static tutti_code
 remember_change(store_lmdb *self, const tutti_store_change *change, step *one, tutti_error *err)
 {
@@ -46,6 +55,10 @@ remember_change(store_lmdb *self, const tutti_store_change *change, step *one, t
     return TUTTI_OK;
 }
 
+/*
+ * Every change counts in the digest of the rows, which is written with the store's own row at the
+ * end. The row gets the version that memory will give it, which is the one after its present one.
+ */
 static tutti_code
 write_one(store_lmdb *self, MDB_txn *txn, const tutti_store_change *change, step *one,
           tutti_error *err)
@@ -76,6 +89,10 @@ write_one(store_lmdb *self, MDB_txn *txn, const tutti_store_change *change, step
     return TUTTI_OK;
 }
 
+/*
+ * The store's own row is part of the same transaction, so the folder never holds rows that its
+ * own row does not count.
+ */
 static tutti_code
 write_all_change(store_lmdb *self, MDB_txn *txn, const tutti_store_change *changes, size_t count,
                  step *steps, tutti_error *err)
@@ -93,7 +110,10 @@ write_all_change(store_lmdb *self, MDB_txn *txn, const tutti_store_change *chang
     return own == MDB_SUCCESS ? TUTTI_OK : store_lmdb_fail(self, err, own, "write to");
 }
 
-/* Nothing was written: digests are what they were. */
+/*
+ * Nothing was written, so the digests become what they were. The steps are undone from the last
+ * to the first, as a key may be in several of them.
+ */
 static void
 turn_back(store_lmdb *self, size_t count, const step *steps)
 {
@@ -105,7 +125,11 @@ turn_back(store_lmdb *self, size_t count, const step *steps)
     }
 }
 
-/* The transaction could not be done. What was there before fits, so memory can only be missing. */
+/*
+ * The commit failed, so memory gets back what it had. What was there before fits the limits; only
+ * memory itself can be missing. If it is, the caller hears of that, as the entry is then lost in
+ * memory though it is still in the folder.
+ */
 static tutti_code
 take_back(store_lmdb *self, uint64_t version, size_t count, const step *steps, tutti_error *err)
 {
@@ -123,7 +147,10 @@ take_back(store_lmdb *self, uint64_t version, size_t count, const step *steps, t
     return code;
 }
 
-/* Numbers of keys that came for nothing, or that are gone. */
+/*
+ * Frees the steps, and the names of keys that are not in the store now: a new key whose change
+ * failed, and a key that was removed.
+ */
 static void
 end_steps(store_lmdb *self, size_t count, step *steps)
 {
@@ -140,7 +167,11 @@ end_steps(store_lmdb *self, size_t count, step *steps)
     free(steps);
 }
 
-/* [in, moved] txn */
+/*
+ * Changes the transaction and memory, and commits.
+ *
+ * [in, moved] txn  committed or aborted when this returns
+ */
 static tutti_code
 change_both(store_lmdb *self, MDB_txn *txn, const tutti_store_change *changes, size_t count,
             step *steps, uint64_t *ret_version, tutti_error *err)
@@ -170,7 +201,7 @@ change_both(store_lmdb *self, MDB_txn *txn, const tutti_store_change *changes, s
 static tutti_code
 fail_broken(const store_lmdb *self, tutti_error *err)
 {
-    return store_lmdb_fail_format(err, self->path, "LMDB has found pages that cannot be");
+    return store_lmdb_fail_format(err, self->path, "LMDB has found invalid pages");
 }
 
 /* LMDB jumps here instead of ending the process: somebody has spoilt its pages while it ran. Its
@@ -190,6 +221,9 @@ static tutti_code
 change_guarded(store_lmdb *self, const tutti_store_change *changes, size_t count, step *steps,
                uint64_t *ret_version, tutti_error *err)
 {
+    /*
+     * Nothing that is read after the jump is changed after setjmp(), so nothing needs `volatile`.
+     */
     const uint64_t before = tutti_store_version(self->memory);
     MDB_txn *txn = NULL;
     int begun;
@@ -215,6 +249,10 @@ tell_watcher(store_lmdb *self, tutti_code code, const tutti_error *err)
     self->is_failing = fails;
 }
 
+/*
+ * The error is collected in `why` first: who watches must see it even when the caller passed NULL
+ * for its own.
+ */
 tutti_code
 store_lmdb_apply(tutti_store *store, const tutti_store_change *changes, size_t count,
                  uint64_t *ret_version, tutti_error *err)

@@ -119,6 +119,7 @@ typedef struct node {
 static tutti_code refuse_page(checker *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Every refusal names the page, so that somebody with a dump of the file can find the place. */
 static tutti_code
 refuse_page(checker *self, const char *format, ...)
 {
@@ -131,6 +132,10 @@ refuse_page(checker *self, const char *format, ...)
     return store_lmdb_fail_format(self->err, self->path, what);
 }
 
+/*
+ * The file may be cut while it is read. Then pread gives 0 bytes, and the answer is a refusal and
+ * not an endless loop.
+ */
 static tutti_code
 read_at(checker *self, void *to, size_t bytes, uint64_t from, uint64_t number)
 {
@@ -143,7 +148,8 @@ read_at(checker *self, void *to, size_t bytes, uint64_t from, uint64_t number)
             return TUTTI_FAIL_ERRNO(self->err, errno, "could not read %s/data.mdb", self->path);
         }
         if (got == 0) {
-            return refuse_page(self, "page %llu is cut off", (unsigned long long)number);
+            return refuse_page(self, "page %llu is beyond the end of the file",
+                               (unsigned long long)number);
         }
         have += got > 0 ? (size_t)got : 0;
     }
@@ -152,17 +158,22 @@ read_at(checker *self, void *to, size_t bytes, uint64_t from, uint64_t number)
 
 /* ------------------------------------------------------------------------------ pages and nodes */
 
-/* A page is used once, and it is not one of the two heads. */
+/*
+ * Records that a page is used. It may be used once only, it must not be one of the two heads, and
+ * it must lie in the file unless it is free: LMDB may free a page at the end that it has never
+ * written.
+ */
 static tutti_code
 mark_page(checker *self, uint64_t number, bool is_free)
 {
     if (number < 2 || number > self->meta.last_page) {
-        return refuse_page(self, "page %llu is not one of the %llu there are",
+        return refuse_page(self, "it uses page %llu, and has only %llu pages",
                            (unsigned long long)number,
                            (unsigned long long)self->meta.last_page + 1);
     }
     if (number >= self->file_pages && !is_free) {
-        return refuse_page(self, "page %llu is cut off", (unsigned long long)number);
+        return refuse_page(self, "page %llu is beyond the end of the file",
+                           (unsigned long long)number);
     }
     if ((self->seen[number / 8] >> number % 8 & 1) != 0) {
         return refuse_page(self, "page %llu is used twice", (unsigned long long)number);
@@ -175,6 +186,7 @@ mark_page(checker *self, uint64_t number, bool is_free)
 static tutti_code
 read_page(checker *self, const walk *tree, page *ret_page)
 {
+    /* All leaves stand equally deep, so the depth decides what kind a page must be. */
     const uint64_t number = ret_page->number;
     const uint16_t kind = ret_page->depth == tree->head->depth ? PAGE_LEAF : PAGE_BRANCH;
     tutti_code code = mark_page(self, number, false);
@@ -190,14 +202,19 @@ read_page(checker *self, const walk *tree, page *ret_page)
     ret_page->count = (size_t)(head->lower - sizeof(*head)) / 2;
     if (head->number != number || head->flags != kind || head->lower < sizeof(*head) + 2 ||
         head->lower % 2 != 0 || head->lower > head->upper || head->upper > self->page_bytes) {
-        return refuse_page(self, "page %llu has another head", (unsigned long long)number);
+        return refuse_page(self, "page %llu has an invalid header", (unsigned long long)number);
     }
     if (kind == PAGE_BRANCH && ret_page->count < 2 && !tree->is_free) {
-        return refuse_page(self, "page %llu has one branch", (unsigned long long)number);
+        return refuse_page(self, "branch page %llu has one branch, need at least two",
+                           (unsigned long long)number);
     }
     return TUTTI_OK;
 }
 
+/*
+ * Row numbers lie there with the highest byte first, so that LMDB sorts them as numbers. The keys
+ * of free pages are native numbers.
+ */
 static uint64_t
 read_key(const walk *tree, const unsigned char *from)
 {
@@ -207,6 +224,10 @@ read_key(const walk *tree, const unsigned char *from)
     return tree->is_free ? number : __builtin_bswap64(number);
 }
 
+/*
+ * LMDB stores a size in two halves. In a branch the same four bytes, with the flags above them,
+ * are the number of the page below.
+ */
 static uint32_t
 value_size(const node_head *head)
 {
@@ -243,8 +264,7 @@ read_node(checker *self, const walk *tree, const page *from, size_t index, unsig
     if (end == 0 || memchr(taken + at, 1, end - at) != NULL ||
         (from->head.flags == PAGE_LEAF && (ret_node->head.flags & ~NODE_ELSEWHERE) != 0) ||
         (ret_node->head.key_size != sizeof(uint64_t) && !first_branch)) {
-        return refuse_page(self, "page %llu has a node that cannot be",
-                           (unsigned long long)from->number);
+        return refuse_page(self, "page %llu has an invalid node", (unsigned long long)from->number);
     }
     memset(taken + at, 1, end - at);
     /* the first branch has whatever is less than the second's key */
@@ -273,9 +293,10 @@ check_overflow(checker *self, const page *from, const node *one, uint64_t *ret_f
         code = read_at(self, &head, sizeof(head), number * self->page_bytes, number);
     }
     if (code == TUTTI_OK) {
+        /* Only the first page of such a value has a head, and it says how many pages there are. */
         count = head.lower | (uint64_t)head.upper << 16;
         if (head.number != number || head.flags != PAGE_OVERFLOW || count < needs) {
-            return refuse_page(self, "page %llu has another head", (unsigned long long)number);
+            return refuse_page(self, "page %llu has an invalid header", (unsigned long long)number);
         }
     }
     for (i = 1; i < count && code == TUTTI_OK; i++) {
@@ -299,19 +320,24 @@ check_free_list(checker *self, const unsigned char *list, size_t bytes, uint64_t
         memcpy(&count, list, sizeof(count));
     }
     if (bytes < sizeof(count) || bytes % sizeof(count) != 0 || count > bytes / sizeof(count) - 1) {
-        return refuse_page(self, "page %llu has a list of free pages that cannot be",
+        return refuse_page(self, "page %llu has an invalid list of free pages",
                            (unsigned long long)number);
     }
     for (i = 1; i <= count && code == TUTTI_OK; i++) {
         memcpy(&one, list + sizeof(one) * i, sizeof(one));
-        code = one < last ? mark_page(self, one, true)
-                          : refuse_page(self, "page %llu has free pages in another order",
-                                        (unsigned long long)number);
+        code = one < last
+                   ? mark_page(self, one, true)
+                   : refuse_page(self, "page %llu has a list of free pages in the wrong order",
+                                 (unsigned long long)number);
         last = one;
     }
     return code;
 }
 
+/*
+ * A list of free pages that has pages of its own. Other values of that kind need not be read
+ * here: their rows are compared with the digest later.
+ */
 static tutti_code
 check_far_list(checker *self, const page *from, const node *one, uint64_t at)
 {
@@ -331,6 +357,11 @@ check_far_list(checker *self, const page *from, const node *one, uint64_t at)
     return code;
 }
 
+/*
+ * Counts the row. In the tree of free pages it also checks the list that the row holds. The key
+ * of such a row is the number of the change that freed the pages, so it cannot be above that of
+ * the last change.
+ */
 static tutti_code
 check_value(checker *self, walk *tree, const page *from, const node *one)
 {
@@ -343,7 +374,7 @@ check_value(checker *self, walk *tree, const page *from, const node *one)
         return code;
     }
     if (one->key > self->meta.txn) {
-        return refuse_page(self, "page %llu has free pages of a change to come",
+        return refuse_page(self, "page %llu has free pages of a change later than the last one",
                            (unsigned long long)from->number);
     }
     return elsewhere
@@ -356,6 +387,10 @@ check_value(checker *self, walk *tree, const page *from, const node *one)
 
 static tutti_code walk_page(checker *self, walk *tree, uint64_t number, unsigned depth, range keys);
 
+/*
+ * Keys must grow, and must lie in the range that the branches above promise. LMDB searches by
+ * that order: a row in another place would be there and never be found.
+ */
 static tutti_code
 check_leaf(checker *self, walk *tree, const page *from, unsigned char *taken, range keys)
 {
@@ -366,7 +401,7 @@ check_leaf(checker *self, walk *tree, const page *from, unsigned char *taken, ra
     for (i = 0; i < from->count && code == TUTTI_OK; i++) {
         code = read_node(self, tree, from, i, taken, &one);
         if (code == TUTTI_OK && (one.key < keys.low || (keys.high != 0 && one.key >= keys.high))) {
-            code = refuse_page(self, "page %llu has keys of another",
+            code = refuse_page(self, "page %llu has keys that belong into another page",
                                (unsigned long long)from->number);
         }
         if (code == TUTTI_OK) {
@@ -377,6 +412,10 @@ check_leaf(checker *self, walk *tree, const page *from, unsigned char *taken, ra
     return code;
 }
 
+/*
+ * Each child is walked when the key of the next one is known, as that is where its range ends. So
+ * `number` is one child behind `i`, and the last child is walked after the loop.
+ */
 static tutti_code
 check_branch(checker *self, walk *tree, const page *from, unsigned char *taken, range keys)
 {
@@ -392,7 +431,7 @@ check_branch(checker *self, walk *tree, const page *from, unsigned char *taken, 
             below.high = one.key;
             code = one.key < keys.low || one.key <= below.low ||
                            (keys.high != 0 && one.key >= keys.high)
-                       ? refuse_page(self, "page %llu has keys of another",
+                       ? refuse_page(self, "page %llu has keys that belong into another page",
                                      (unsigned long long)from->number)
                        : walk_page(self, tree, number, from->depth + 1, below);
             below.low = one.key;
@@ -403,6 +442,11 @@ check_branch(checker *self, walk *tree, const page *from, unsigned char *taken, 
     return code == TUTTI_OK ? walk_page(self, tree, number, from->depth + 1, below) : code;
 }
 
+/*
+ * The depth of recursion is limited: check_tree refuses a tree deeper than DEPTH_MAX, and
+ * read_page refuses a branch on the level of the leaves. No page is walked twice, since mark_page
+ * refuses it.
+ */
 static tutti_code
 walk_page(checker *self, walk *tree, uint64_t number, unsigned depth, range keys)
 {
@@ -425,6 +469,10 @@ walk_page(checker *self, walk *tree, uint64_t number, unsigned depth, range keys
     return code;
 }
 
+/*
+ * A tree is empty (no root, depth 0) or has both. The head's count of rows is compared at the
+ * end, so a lost leaf is seen even when the pages that are left agree.
+ */
 static tutti_code
 check_tree(checker *self, bool is_free)
 {
@@ -433,13 +481,13 @@ check_tree(checker *self, bool is_free)
 
     if (tree.head->flags != flags || tree.head->depth > DEPTH_MAX ||
         (tree.head->root == NO_PAGE) != (tree.head->depth == 0)) {
-        return refuse_page(self, "its head describes a tree that cannot be");
+        return refuse_page(self, "its header describes an invalid tree");
     }
     if (tree.head->root != NO_PAGE) {
         TUTTI_TRY(walk_page(self, &tree, tree.head->root, 1, (range){0, 0}));
     }
     if (tree.entries != tree.head->entries) {
-        TUTTI_TRY(refuse_page(self, "it has %llu rows and should have %llu",
+        TUTTI_TRY(refuse_page(self, "it has %llu rows, but its header says %llu",
                               (unsigned long long)tree.entries,
                               (unsigned long long)tree.head->entries));
     }
@@ -448,6 +496,10 @@ check_tree(checker *self, bool is_free)
 
 /* ------------------------------------------------------------------------------ heads */
 
+/*
+ * LMDB has two such heads and writes them in turn, so that a crash in the middle of one leaves
+ * the other.
+ */
 static tutti_code
 read_meta(checker *self, unsigned which, meta_head *ret_meta)
 {
@@ -462,7 +514,7 @@ read_meta(checker *self, unsigned which, meta_head *ret_meta)
         return code;
     }
     if (head.flags != PAGE_META || ret_meta->magic != MAGIC) {
-        return refuse_page(self, "it is not a database of LMDB");
+        return refuse_page(self, "it is not a file of LMDB");
     }
     if (ret_meta->format != FORMAT) {
         return refuse_page(self, "it has LMDB's format %u, need %u", ret_meta->format, FORMAT);
@@ -483,6 +535,10 @@ are_neighbours(const meta_head *metas, bool was_cut)
     return even % 2 == 0 && odd % 2 == 1 && (was_cut || even == odd + 1 || odd == even + 1);
 }
 
+/*
+ * The page size must be known before the second head can be found, so it is taken from the first
+ * and compared afterwards.
+ */
 static tutti_code
 check_metas(checker *self, bool was_cut)
 {
@@ -492,7 +548,7 @@ check_metas(checker *self, bool was_cut)
     TUTTI_TRY(read_meta(self, 0, &metas[0]));
     bytes = metas[0].trees[0].page_bytes;
     if (bytes < PAGE_BYTES_MIN || bytes > PAGE_BYTES_MAX || (bytes & (bytes - 1)) != 0) {
-        return refuse_page(self, "pages of %llu bytes cannot be", (unsigned long long)bytes);
+        return refuse_page(self, "a page size of %llu bytes is invalid", (unsigned long long)bytes);
     }
     self->page_bytes = (size_t)bytes;
     TUTTI_TRY(read_meta(self, 1, &metas[1]));
@@ -500,7 +556,7 @@ check_metas(checker *self, bool was_cut)
     self->before = metas[metas[1].txn > metas[0].txn ? 0 : 1];
     if (metas[1].trees[0].page_bytes != bytes || !are_neighbours(metas, was_cut) ||
         self->meta.last_page < 1 || self->meta.last_page >= FILE_BYTES_MAX / bytes) {
-        return refuse_page(self, "its two heads do not belong together");
+        return refuse_page(self, "its two headers do not belong together");
     }
     return TUTTI_OK;
 }
@@ -513,7 +569,8 @@ check_end(checker *self)
 
     for (number = self->file_pages; number <= self->meta.last_page; number++) {
         if (number < 2 || (self->seen[number / 8] >> number % 8 & 1) == 0) {
-            return refuse_page(self, "page %llu is cut off", (unsigned long long)number);
+            return refuse_page(self, "page %llu is beyond the end of the file",
+                               (unsigned long long)number);
         }
     }
     return TUTTI_OK;
@@ -571,12 +628,13 @@ check_before(checker *self)
     }
     if (find_own_row(self, &self->before.trees[1], data, &row) &&
         store_lmdb_own_txn(row) > self->meta.txn) {
-        code = refuse_page(self, "one of its two heads is older than what it stands for");
+        code = refuse_page(self, "one of its two headers is older than the rows that it describes");
     }
     free(data);
     return code;
 }
 
+/* The free pages come first: they mark the pages that may lie behind the end of the file. */
 static tutti_code
 check_pages(checker *self)
 {

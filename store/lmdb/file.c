@@ -1,4 +1,11 @@
-/* The folder: its lock, LMDB's files, and reading all of it into memory. */
+/*
+ * The folder of the store: its lock, LMDB's files, and reading all rows into memory.
+ *
+ * The order at the start is important. First comes the lock, so that nobody else writes. Then
+ * check.c looks at data.mdb. Only then does LMDB map the file, since it ends the process when it
+ * meets a page that is missing or spoilt. Then all rows are read and their digest is compared,
+ * and at the end the lock file says that the folder is in use.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,6 +23,7 @@
 #define SPARE_BYTES (64ULL << 20)
 #define PATH_BYTES 4096
 
+/* The folder that is there already may be of any mode: who made it decides who may read it. */
 static tutti_code
 make_folder(const char *path, tutti_error *err)
 {
@@ -25,7 +33,11 @@ make_folder(const char *path, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* Two coordinators on one folder would give the same numbers to different things. */
+/*
+ * Two coordinators on one folder would give the same numbers to different things. The lock is
+ * flock's: the system drops it when the process dies, however it dies, so no stale lock has to be
+ * removed by hand.
+ */
 static tutti_code
 take_lock(store_lmdb *self, const char *path, tutti_error *err)
 {
@@ -60,6 +72,10 @@ take_lock(store_lmdb *self, const char *path, tutti_error *err)
 #define HOLDS "holds a store\n"
 #define MARK_BYTES (BOOT_BYTES + sizeof(HOLDS) + 2)
 
+/*
+ * Failures are passed over, as the store itself is whole. What is lost is the warning after a
+ * crash of the machine, and that an empty data.mdb is refused.
+ */
 static void
 write_mark(const store_lmdb *self, const char *boot)
 {
@@ -70,6 +86,10 @@ write_mark(const store_lmdb *self, const char *boot)
     (void)!ftruncate(self->lock, size);
 }
 
+/*
+ * The system chooses a new id at each start of the machine. Where there is no such file the id is
+ * empty, and the folder counts as safely left.
+ */
 static void
 read_boot(char boot[BOOT_BYTES])
 {
@@ -83,6 +103,10 @@ read_boot(char boot[BOOT_BYTES])
     boot[strcspn(boot, "\n")] = '\0';
 }
 
+/*
+ * A first line from another life of the machine means that changes which were answered may not
+ * have reached the disk.
+ */
 static void
 read_mark(store_lmdb *self)
 {
@@ -100,7 +124,10 @@ read_mark(store_lmdb *self)
     self->was_cut = before[0] != '\0' && strcmp(before, now) != 0;
 }
 
-/* The store could be read, and is one. */
+/*
+ * Called when the store could be read. From now on an empty data.mdb is a loss and not a new
+ * store.
+ */
 static void
 take_mark(store_lmdb *self, const tutti_store_lmdb_options *options)
 {
@@ -125,7 +152,11 @@ sync_folder(const tutti_store_lmdb_options *options)
     }
 }
 
-/* Pages are half full at worst, and a row has a head. */
+/*
+ * How much address space LMDB may map. Pages are half full at worst, each row has a head, and a
+ * change needs pages beside the old ones: hence four times the limit and a reserve. The space
+ * costs no memory until it is used.
+ */
 static size_t
 map_bytes(const tutti_store_lmdb_options *options)
 {
@@ -135,7 +166,10 @@ map_bytes(const tutti_store_lmdb_options *options)
     return (size_t)((most < limit ? most : limit) * 4 + SPARE_BYTES);
 }
 
-/* LMDB ends the process when this returns. */
+/*
+ * LMDB calls this when one of its assertions fails, and ends the process when it returns. So it
+ * does not return: it jumps to the setjmp() of the call that is under way.
+ */
 static void
 leave_lmdb(MDB_env *env, const char *text)
 {
@@ -161,7 +195,7 @@ open_env(store_lmdb *self, const tutti_store_lmdb_options *options)
     if (code == MDB_SUCCESS) {
         code = mdb_env_set_assert(self->env, leave_lmdb);
     }
-    if (code == MDB_SUCCESS) { /* one thread, and a lock of our own */
+    if (code == MDB_SUCCESS) { /* no lock of LMDB's: one thread, and our own */
         code = mdb_env_open(self->env, options->path, sync | MDB_NOLOCK | MDB_NOTLS, 0600);
     }
     return code;
@@ -169,6 +203,10 @@ open_env(store_lmdb *self, const tutti_store_lmdb_options *options)
 
 /* ------------------------------------------------------------------------------ reading */
 
+/*
+ * Sizes and versions in a row have the lowest byte first; the numbers that are LMDB's keys have
+ * the highest first, as LMDB sorts by bytes.
+ */
 static uint64_t
 read_little(const unsigned char *from, size_t bytes)
 {
@@ -192,6 +230,10 @@ read_big(const unsigned char *from)
     return number;
 }
 
+/*
+ * Nothing here trusts the bytes: each size is compared with what is left of the row before it is
+ * used.
+ */
 static bool
 parse_row(const MDB_val *row, tutti_store_entry *ret_entry)
 {
@@ -214,6 +256,10 @@ parse_row(const MDB_val *row, tutti_store_entry *ret_entry)
     return ret_entry->version > 0 || key_size > 0;
 }
 
+/*
+ * A store of the format before has a row without digest. It is taken as it is; settle_own then
+ * writes the new one.
+ */
 static tutti_code
 take_own(store_lmdb *self, const tutti_store_entry *entry, tutti_error *err)
 {
@@ -221,13 +267,17 @@ take_own(store_lmdb *self, const tutti_store_entry *entry, tutti_error *err)
         (!tutti_bytes_equal(entry->key, tutti_bytes_of(LMDB_OWN_KEY_BEFORE)) ||
          entry->value.size > 0)) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "STORE_FORMAT",
-                              "the store %s is of another version: need \"%s\"", self->path,
-                              LMDB_OWN_KEY);
+                              "the store %s was written by another version: need \"%s\"",
+                              self->path, LMDB_OWN_KEY);
     }
     tutti_store_memory_turn(self->memory, entry->version);
     return TUTTI_OK;
 }
 
+/*
+ * A version above that of the whole store, or a key that comes twice, is no state in which a
+ * store can be.
+ */
 static tutti_code
 take_row(store_lmdb *self, uint64_t number, const tutti_store_entry *entry, tutti_error *err)
 {
@@ -235,7 +285,7 @@ take_row(store_lmdb *self, uint64_t number, const tutti_store_entry *entry, tutt
 
     if (entry->version == 0 || entry->version > tutti_store_version(self->memory) ||
         store_lmdb_name_find(self, entry->key) != NULL) {
-        return store_lmdb_fail_format(err, self->path, "it has a row that cannot be");
+        return store_lmdb_fail_format(err, self->path, "it has an invalid row");
     }
     name = store_lmdb_name_new(self, entry->key, number);
     if (name == NULL) {
@@ -261,7 +311,7 @@ read_rows(store_lmdb *self, MDB_cursor *cursor, tutti_store_entry *ret_own, tutt
         uint64_t number;
 
         if (name.mv_size != 8 || !parse_row(&row, &entry)) {
-            return store_lmdb_fail_format(err, self->path, "it has a row that cannot be");
+            return store_lmdb_fail_format(err, self->path, "it has an invalid row");
         }
         number = read_big(name.mv_data);
         if ((ret_own->key.size == 0) != (number == 0)) {
@@ -291,12 +341,17 @@ settle_own(store_lmdb *self, MDB_txn *txn, const tutti_store_entry *own, tutti_e
     int code;
 
     if (key.size > 0 && tutti_bytes_equal(key, tutti_bytes_of(LMDB_OWN_KEY))) {
+        /*
+         * This transaction's number is one above that of the last change. LMDB does not write a
+         * transaction that changes nothing, so the next start gets the same number.
+         */
         return store_lmdb_own_agrees(self, own, mdb_txn_id(txn) - 1)
                    ? TUTTI_OK
                    : store_lmdb_fail_format(err, self->path, "its rows do not match their digest");
     }
     if (key.size == 0 && self->holds_store) {
-        return store_lmdb_fail_format(err, self->path, "it is empty and was not");
+        return store_lmdb_fail_format(err, self->path,
+                                      "it is empty, but a store was written to it before");
     }
     code = store_lmdb_put_own(self, txn, own->version);
     return code == MDB_SUCCESS ? TUTTI_OK : store_lmdb_fail(self, err, code, "write to");
@@ -321,6 +376,10 @@ load_in(store_lmdb *self, MDB_txn *txn, tutti_error *err)
     return code == TUTTI_OK ? settle_own(self, txn, &own, err) : code;
 }
 
+/*
+ * Reads everything in a transaction that may write, since settle_own may have to. The handle of
+ * the rows stays valid after the commit.
+ */
 static tutti_code
 load_lmdb_file(store_lmdb *self, tutti_error *err)
 {
@@ -329,7 +388,7 @@ load_lmdb_file(store_lmdb *self, tutti_error *err)
     int done;
 
     if (setjmp(self->on_assert) != 0) {
-        return store_lmdb_fail_format(err, self->path, "LMDB has found pages that cannot be");
+        return store_lmdb_fail_format(err, self->path, "LMDB has found invalid pages");
     }
     done = mdb_txn_begin(self->env, NULL, 0, &txn);
     if (done != MDB_SUCCESS) {
@@ -346,6 +405,11 @@ load_lmdb_file(store_lmdb *self, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ the file */
 
+/*
+ * Cutting the file while it is mapped makes LMDB's next access to a lost page a SIGBUS. This
+ * finds most such cases before LMDB does; who cuts the file between this check and the access
+ * still ends the process.
+ */
 tutti_code
 store_lmdb_check_length(store_lmdb *self, tutti_error *err)
 {
@@ -356,7 +420,7 @@ store_lmdb_check_length(store_lmdb *self, tutti_error *err)
         return TUTTI_FAIL_ERRNO(err, errno, "could not look at %s/data.mdb", self->path);
     }
     if ((uint64_t)now.st_size < self->file_bytes) {
-        return store_lmdb_fail_format(err, self->path, "somebody has cut it off");
+        return store_lmdb_fail_format(err, self->path, "another process has made the file shorter");
     }
     self->file_bytes = (uint64_t)now.st_size;
     return TUTTI_OK;
@@ -398,6 +462,10 @@ remove_begun(const store_lmdb *self)
     (void)unlink(path);
 }
 
+/*
+ * The folder is synced after LMDB has made its files, also when LMDB failed: what it made is then
+ * removed again.
+ */
 static tutti_code
 open_checked(store_lmdb *self, const tutti_store_lmdb_options *options, tutti_error *err)
 {
@@ -441,6 +509,11 @@ store_lmdb_open_file(store_lmdb *self, const tutti_store_lmdb_options *options, 
     return code;
 }
 
+/*
+ * The mark is cleared only when the disk has everything. After a failure it stays, and the next
+ * start says that the store may have lost changes. Closing the descriptor drops the lock, so it
+ * comes last.
+ */
 void
 store_lmdb_close_file(store_lmdb *self)
 {

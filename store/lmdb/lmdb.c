@@ -1,3 +1,8 @@
+/*
+ * The store in a folder as a backend. Reading goes to the copy in memory and never to LMDB: no
+ * read can fail because of the disk, or wait for it. Changes are in apply.c, opening and closing
+ * in file.c.
+ */
 #include "store/lmdb/lmdb.h"
 
 #include <assert.h>
@@ -32,6 +37,7 @@ store_lmdb_set(tutti_store *store, tutti_bytes key, tutti_bytes value, uint64_t 
     return store_lmdb_apply(store, &change, 1, ret_version, err);
 }
 
+/* Whether the key existed is asked before, as apply() has no such answer. */
 static tutti_code
 store_lmdb_remove(tutti_store *store, tutti_bytes key, bool *ret_existed, uint64_t *ret_version,
                   tutti_error *err)
@@ -63,6 +69,7 @@ store_lmdb_stat(tutti_store *store, tutti_store_stats *ret_stats)
     tutti_store_stat(store_lmdb_from(store)->memory, ret_stats);
 }
 
+/* Used for a store that was never fully opened as well: every part may be missing. */
 static void
 store_lmdb_close(tutti_store *store)
 {

@@ -1,4 +1,11 @@
-/* Rows of LMDB, and the numbers under which they lie. */
+/*
+ * Rows of LMDB, the numbers under which they lie, and the digest over all of them.
+ *
+ * The digest is a sum of one hash per row, modulo 2^64. A sum can be kept up to date by adding
+ * and subtracting when a row changes, and does not depend on the order of the rows. It protects
+ * against accidents, such as a disk that lost a write; somebody who forges a file can make it
+ * agree.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -22,21 +29,28 @@ store_lmdb_fail_format(tutti_error *err, const char *path, const char *what)
                           path, what);
 }
 
+/*
+ * A full disk has a reason of its own, since the operator can do something about it while the
+ * process runs.
+ */
 static tutti_code
 fail_full(const store_lmdb *self, tutti_error *err, int number)
 {
     char reason[128];
 
     (void)TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "STORE_FULL",
-                         "the disk of the store %s takes no more, and nothing was changed (%s): "
-                         "make room there, or delete keys",
+                         "the disk of the store %s is full, and nothing was changed (%s): make "
+                         "room there, or delete keys",
                          self->path, strerror_r(number, reason, sizeof(reason)));
     tutti_error_set_cause(err, "errno", number);
     return TUTTI_RESOURCE_EXHAUSTED;
 }
 
-/* LMDB makes EIO of a write that was too short. What the system says of another one of that kind:
- * ENOSPC, EDQUOT; 0 = nothing. */
+/*
+ * LMDB turns a write that was too short into EIO, which hides that the disk is full. So a small
+ * file is allocated beside the store, and the system's answer to that is taken: ENOSPC, EDQUOT; 0
+ * = there is room, and the EIO was real.
+ */
 static int
 ask_for_room(const store_lmdb *self)
 {
@@ -57,6 +71,10 @@ ask_for_room(const store_lmdb *self)
     return number;
 }
 
+/*
+ * Positive codes are the system's, negative ones are LMDB's own. Those of LMDB that say a limit
+ * is reached have a reason of their own; all others mean that the file is not what it should be.
+ */
 tutti_code
 store_lmdb_fail(const store_lmdb *self, tutti_error *err, int code, const char *what)
 {
@@ -110,6 +128,9 @@ store_lmdb_name_free(store_lmdb *self, lmdb_name *name)
     }
 }
 
+/*
+ * Rows without a digest are not counted, so `row_count` follows from the digest before and after.
+ */
 void
 store_lmdb_name_turn(store_lmdb *self, lmdb_name *name, uint64_t digest)
 {
@@ -126,6 +147,9 @@ mix_hash(uint64_t state, uint64_t word)
     return state ^ state >> 29;
 }
 
+/*
+ * The size goes in first: else the end of a key and the start of a value could be swapped unseen.
+ */
 static uint64_t
 mix_bytes(uint64_t state, tutti_bytes bytes)
 {
@@ -151,6 +175,7 @@ store_lmdb_digest(uint64_t number, const tutti_store_entry *entry)
     uint64_t state = mix_hash(mix_hash(1, number), entry->version);
 
     state = mix_bytes(mix_bytes(state, entry->key), entry->value);
+    /* 0 means that there is no row. */
     return state == 0 ? 1 : state;
 }
 
@@ -176,6 +201,10 @@ read_row_number(const unsigned char *from)
     return number;
 }
 
+/*
+ * LMDB reserves the space, and the row is written straight into its page: no copy is put together
+ * first.
+ */
 int
 store_lmdb_put(store_lmdb *self, MDB_txn *txn, uint64_t number, const tutti_store_entry *entry)
 {
@@ -198,6 +227,10 @@ store_lmdb_put(store_lmdb *self, MDB_txn *txn, uint64_t number, const tutti_stor
     return MDB_SUCCESS;
 }
 
+/*
+ * The digest of this row covers all of it but the digest itself. It is what tells an own row that
+ * is whole from one that is not.
+ */
 static tutti_store_entry
 fill_own(const store_lmdb *self, unsigned char value[OWN_BYTES], uint64_t version, uint64_t txn)
 {
@@ -221,6 +254,7 @@ store_lmdb_put_own(store_lmdb *self, MDB_txn *txn, uint64_t version)
     return store_lmdb_put(self, txn, 0, &own);
 }
 
+/* The row is built again from what was read, and both must be equal byte for byte. */
 bool
 store_lmdb_own_agrees(const store_lmdb *self, const tutti_store_entry *own, uint64_t txn)
 {
@@ -229,6 +263,10 @@ store_lmdb_own_agrees(const store_lmdb *self, const tutti_store_entry *own, uint
     return tutti_bytes_equal(own->value, fill_own(self, value, own->version, txn).value);
 }
 
+/*
+ * Reads bytes that nobody has checked yet: only a row of exactly the right size, key and digest
+ * counts.
+ */
 uint64_t
 store_lmdb_own_txn(tutti_bytes row)
 {
@@ -246,6 +284,7 @@ store_lmdb_own_txn(tutti_bytes row)
                                                                      : 0;
 }
 
+/* A row that is not there is no failure: its key was set and removed in the same change. */
 int
 store_lmdb_del(store_lmdb *self, MDB_txn *txn, uint64_t number)
 {

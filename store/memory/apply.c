@@ -1,5 +1,8 @@
-/* Several changes at once: all are put in place, then judged, and taken back when they are too
- * much. */
+/*
+ * Several changes at once. All are put in place, then the whole is compared with the limits, and
+ * all are taken back when it is too much. Judging them one after the other would be wrong: a
+ * change that first adds and then removes may pass a limit in the middle and keep it at the end.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -12,6 +15,7 @@ typedef struct step {
     record *old;   /* NULL = there was none */
 } step;
 
+/* All memory is taken first, so that nothing can fail while the map is being changed. */
 static tutti_code
 make_fresh(const tutti_store_change *changes, size_t count, step *steps, tutti_error *err)
 {
@@ -49,6 +53,9 @@ take_steps(store_memory *self, const tutti_store_change *changes, size_t count, 
     return changed;
 }
 
+/*
+ * From the last to the first: a key that comes twice must end with the entry of before the first.
+ */
 static void
 undo_steps(store_memory *self, size_t count, step *steps)
 {
@@ -82,7 +89,10 @@ check_whole(const store_memory *self, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* Whichever records of the steps are in no map now: the old ones, or after undoing the fresh. */
+/*
+ * Frees the records that are in no map now: after success the old ones, after undoing the fresh
+ * ones.
+ */
 static void
 end_steps(size_t count, step *steps, bool done)
 {

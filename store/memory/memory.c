@@ -1,3 +1,8 @@
+/*
+ * The store in memory: a sorted map of records, each with the version of the change that set it.
+ * Nothing is locked: a store belongs to one thread. What get() and next() give out points into
+ * the records and is valid until the next change.
+ */
 #include "store/memory/memory.h"
 
 #include <assert.h>
@@ -47,6 +52,9 @@ store_memory_get(tutti_store *store, tutti_bytes key, tutti_store_entry *ret_ent
     return TUTTI_OK;
 }
 
+/*
+ * [in] more  bytes that the entry has afterwards; without those of its key if it is there already
+ */
 static tutti_code
 check_memory_limits(const store_memory *self, const record *old, uint64_t more, tutti_error *err)
 {
@@ -104,6 +112,10 @@ store_memory_record_free(record *one)
     }
 }
 
+/*
+ * Every way into the map goes through here, and every way out through detach: what is counted and
+ * what is stored cannot come apart.
+ */
 void
 store_memory_attach(store_memory *self, record *one)
 {
@@ -135,7 +147,10 @@ add_record(store_memory *self, tutti_bytes key, tutti_bytes value, tutti_error *
     return TUTTI_OK;
 }
 
-/* `value` may be bytes of this very store: the old ones are freed last. */
+/*
+ * `value` may be bytes of this very store, such as a part of the old value. So the bytes are
+ * moved, or copied before the old ones are freed.
+ */
 static tutti_code
 replace_value(store_memory *self, record *one, tutti_bytes value, tutti_error *err)
 {
@@ -202,6 +217,11 @@ store_memory_remove(tutti_store *store, tutti_bytes key, bool *ret_existed, uint
     return TUTTI_OK;
 }
 
+/*
+ * The usual walk passes the key that was lent last, which is known by its address: the next
+ * record is then one step in the map instead of a search. After a change that removed this record
+ * `last` is NULL, and the search is taken.
+ */
 static record *
 first_after(store_memory *self, tutti_bytes prefix, tutti_bytes after)
 {
@@ -264,6 +284,7 @@ store_memory_close(tutti_store *store)
     free(self);
 }
 
+/* The copy is made first, so a failure leaves the old entry in place. */
 tutti_code
 tutti_store_memory_restore(tutti_store *store, const tutti_store_entry *entry, tutti_error *err)
 {

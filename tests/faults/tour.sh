@@ -70,7 +70,7 @@ tutti barrier --rank 0
 log coordinator 'is lost'
 kill -CONT "${pids[1]}"
 sleep 1.5
-log agent1 'does not know us'
+log agent1 'does not know this rank'
 { kill -9 "${pids[1]}"; wait "${pids[1]}"; } 2>/dev/null
 agent 1 127.0.0.1:$port
 sleep 0.8
@@ -82,8 +82,8 @@ log agent0 'rank 2 is lost'
 tutti barrier --rank 0
 kill -CONT "$relay_pid"
 sleep 2
-log agent2 'does not know us'
-await grep -qs 'draw a new one' agent2.log
+log agent2 'does not know this rank'
+await grep -qs 'start the agent again' agent2.log
 tail -1 agent2.log | cut -d' ' -f2- | sed 's/^/agent2: /'
 { kill -9 "${pids[2]}"; wait "${pids[2]}"; } 2>/dev/null
 agent 2 "$(cat relay.address)"

@@ -67,7 +67,7 @@ def play(cluster):
     until = time.monotonic() + support.STOP_S
     while cluster.agents[2].program.process.poll() is None and time.monotonic() < until:
         time.sleep(0.05)
-    log(cluster.agents[2], "does not know us")
+    log(cluster.agents[2], "does not know this rank")
     print("agent2: " + cluster.agents[2].program.log().splitlines()[-1].replace("tutti-agent: ", ""))
     cluster.replace(2)
     cluster.wait_until_it_works()

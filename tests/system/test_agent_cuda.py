@@ -441,7 +441,7 @@ class Sharing(unittest.TestCase):
         with support.Program("tutti-coordinator") as coordinator, self.start(coordinator, 0) as first:
             first.wait_for_log("1 of 2 ranks are here")
             said = self.refused(coordinator)
-            self.assertRegex(said, "GPU-[0-9a-f-]{36} is there already: the agent of pid %d on host" % first.process.pid)
+            self.assertRegex(said, "GPU-[0-9a-f-]{36} has an agent already: the one of pid %d on host" % first.process.pid)
             self.assertIn("--allow-shared-gpu", said)
 
     @unittest.skipIf(REAL, "there may be one GPU only")
@@ -484,7 +484,7 @@ class Starting(unittest.TestCase):
 
     def test_devices_that_cannot_be_are_refused(self):
         self.assertIn("need cpu or cuda:N", self.refused("gpu"))
-        self.assertIn("there twice", self.refused("cuda:0,cuda:0"))
+        self.assertIn("given twice", self.refused("cuda:0,cuda:0"))
         self.assertIn("no such device: this process sees", self.refused("cuda:99"))
 
     def test_the_agent_is_linked_with_no_cuda_library(self):

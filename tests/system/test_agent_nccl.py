@@ -117,7 +117,7 @@ class Ops(ClusterCase):
             self.assertEqual((row["in_place"]["wrong"], row["out_of_place"]["wrong"]), (0, 0))
         code, _, err = support.run(*words, "--device", "cuda", "--share")
         self.assertEqual(code, 0, err)
-        self.assertIn("nothing is mapped, data is copied", err)
+        self.assertIn("tensors could not be mapped, so their data is copied", err)
         for more, said in ((("--device", "cuda:1"), 'no device "cuda:1": it has cpu, cuda:0'),
                            (("--device", "cuda", "--inline"), "tensors are in this process")):
             code, _, err = support.run(*words, *more)

@@ -69,7 +69,7 @@ class TestTensors(ClusterCase):
         done = tutti("get", "x", "-o", "-", "--json")
         self.assertEqual(done.code, 2)
         self.assertIn("both want standard output", done.json["error"]["text"])
-        self.fails(["get", "x"], "say where to: -o FILE.npy", code=2)
+        self.fails(["get", "x"], "get needs a file: -o FILE.npy", code=2)
 
     def test_put__into_a_tensor_overwrites_it(self):
         first = self.save("first.npy", np.zeros(3, np.float32))
@@ -78,7 +78,7 @@ class TestTensors(ClusterCase):
         self.well("put", second, "--into", handle)
         self.well("get", handle, "-o", "out.npy")
         self.assertEqual(list(self.load("out.npy")), [1, 1, 1])
-        self.fails(["put", first, "--into", handle, "--name", "y"], "say one", code=2)
+        self.fails(["put", first, "--into", handle, "--name", "y"], "give only one", code=2)
         other = self.save("other.npy", np.ones(3, np.int8))
         self.fails(["put", other, "--into", handle], "INT8", "FP32")
 
@@ -255,7 +255,7 @@ class TestCollectives(ClusterCase):
     def test_all_reduce__refuses_what_does_not_fit(self):
         files = self.files()
         self.fails(["all-reduce", files[0]], "1 file for 4 ranks: need one each")
-        self.fails(["all-reduce", "gone.rank*.npy"], "no file fits gone.rank*.npy")
+        self.fails(["all-reduce", "gone.rank*.npy"], "no file matches gone.rank*.npy")
         self.fails(["put", files[0], "--name", ""], '--name "": the name is empty', code=2)
         self.fails(["barrier", "--group", ""], '--group "": the name is empty', code=2)
         self.fails(["all-reduce", *files, "--op", "median"], "need sum, prod", code=2)
@@ -307,7 +307,7 @@ class TestCollectives(ClusterCase):
         self.fails(["group", "get", "odd"], "no group odd in job default")
         self.fails(["group", "delete", "odd"], "no group odd in job default")
         self.fails(["group", "create", "twice", "1,1"], "lists rank 1 twice")
-        self.fails(["group", "create", "far", "0-9"], "lists 10 ranks, there are 4")
+        self.fails(["group", "create", "far", "0-9"], "lists 10 ranks, but there are only 4")
         self.fails(["group", "create", "back", "3-1"], "no list of ranks: write 0-3,7", code=2)
 
     def test_send_recv_wait__one_rank_each(self):
@@ -320,7 +320,7 @@ class TestCollectives(ClusterCase):
         self.assert_same(self.load("out.npy"), array)
         done = self.json("wait", sent["results"][0]["work"])["works"]
         self.assertTrue(done[0]["done"])
-        self.fails(["send", "x", "--rank", "2"], "say to whom: --to RANK", code=2)
+        self.fails(["send", "x", "--rank", "2"], "send needs a destination: --to RANK", code=2)
         self.fails(["recv", "--rank", "1", "--from", "3", "-t", "300ms"], "timed out")
 
     def test_async__works_are_waited_for(self):

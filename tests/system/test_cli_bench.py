@@ -130,14 +130,14 @@ class TestBench(ClusterCase):
             (["all_reduce", "-f", "1"], "from 2"), (["all_reduce", "-n", "0"], "from 1"),
             (["barrier", "-b", "4"], "moves no tensors"), (["broadcast", "--op", "sum"], "reduces nothing"),
             (["all_reduce", "--dtype", "FP99"], "FP99"), (["all_reduce", "--op", "most"], "most"),
-            (["send", "--inline"], "tensors in agents"), (["all_reduce", "--root", "1"], "has none"),
-            (["all_reduce", "--inline", "--handle"], "say one"), (["all_reduce", "--inline", "--async"], "--async"),
-            (["all_reduce", "--share", "--async"], "with --share"), (["all_reduce", "--share", "--handle"], "say one"),
+            (["send", "--inline"], "tensors in agents"), (["all_reduce", "--root", "1"], "has no root"),
+            (["all_reduce", "--inline", "--handle"], "give only one"), (["all_reduce", "--inline", "--async"], "--async"),
+            (["all_reduce", "--share", "--async"], "with --share"), (["all_reduce", "--share", "--handle"], "give only one"),
         ]:
             self.fails(["bench", *words], text, code=2)
         for words, text in [
             (["broadcast", "--root", "7"], "there are 4 ranks"),
-            (["all_reduce", "--dtype", "FP8_E4M3", "-b", "8", "--check"], "nobody reduces"),
+            (["all_reduce", "--dtype", "FP8_E4M3", "-b", "8", "--check"], "no reduction of"),
             (["all_reduce", "-g", "nobody"], "nobody"),
         ]:
             self.fails(["bench", *words], text)

@@ -146,7 +146,7 @@ class Diagnose(Case):
             time.sleep(0.05)
         done = tutti("trace", "-o", "t.json")
         self.assertEqual(done.code, 0)
-        self.assertIn("rank 1 is not in it: the connection broke", done.err)
+        self.assertIn("the file has no ops of rank 1: the connection broke", done.err)
         self.assertIn("3 of 4 ranks", done.text)
 
     def test_doctor__finds_a_cluster_well(self):
@@ -227,7 +227,7 @@ class Files(Case):
         self.assertEqual(found["latest"][0]["late_us"], 3.0)
         done = tutti("trace", "--from", self.folder.name, "-o", "t.json")
         self.assertIn("2 ops of 2 of 4 ranks", done.text)
-        self.assertIn("rank 1 is not in it: there is nothing of it", done.err)
+        self.assertIn("the file has no ops of rank 1: nothing is known of it", done.err)
 
     def test_trace__wants_files_of_one_job(self):
         self.record(0, job="a")

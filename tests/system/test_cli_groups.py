@@ -27,7 +27,7 @@ class TestGroups(ClusterCase):
         self.assertEqual(self.json("group", "create", "-", "2,0", "--tag", "blu"), first)
         other = self.json("group", "create", "-", "2,0", "--sort", "--tag", "blu")
         self.assertEqual((other["ranks"], other["tag"]), ([0, 2], "blu"))
-        self.fails(["group", "create", "x", "2,0", "--tag", "blu"], "stands for ranks")
+        self.fails(["group", "create", "x", "2,0", "--tag", "blu"], "exists already, with ranks")
         for one in (first, other):
             self.well("group", "delete", one["name"])
 
@@ -86,8 +86,8 @@ class TestMeshes(ClusterCase):
         self.fails(["mesh", "get", "m"], "no mesh m in job default")
         self.well("mesh", "create", "m", "2x2")
         self.fails(["mesh", "groups", "m"], "say which")
-        self.fails(["mesh", "slice", "m", "1,0"], "need the order of the mesh")
-        self.fails(["group", "get", "mesh:m/0"], "another one for each rank")
+        self.fails(["mesh", "slice", "m", "1,0"], "in the order of the mesh")
+        self.fails(["group", "get", "mesh:m/0"], "depends on the rank")
         self.well("mesh", "delete", "m")
 
 

@@ -169,7 +169,7 @@ class Told(unittest.TestCase):
         self.assertTrue(self.explain("all_reduce")["alike"])
 
     def test_tune_refuses_what_makes_no_sense(self):
-        self.assertIn("is none of all_reduce", self.tutti("tune", "--ops", "fast", code=2))
+        self.assertIn("need some of all_reduce", self.tutti("tune", "--ops", "fast", code=2))
         self.assertIn("is no time", self.tutti("tune", "--time", "soon", code=2))
         self.assertIn("--begin is more than --end", self.tutti("tune", "-b", "1M", "-e", "8", code=2))
 

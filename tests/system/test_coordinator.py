@@ -307,7 +307,7 @@ class Groups(Case):
         self.refused(CODE.NOT_FOUND, "NO_RANK", create, request(who=ninth))
         create(request(), timeout=CALL_S)
         taken = self.refused(CODE.ALREADY_EXISTS, "NAME_TAKEN", create, request(ranks=[1, 0]))
-        self.assertIn("group g stands for ranks 0, 1", taken.text)
+        self.assertIn("group g exists already, with ranks 0, 1", taken.text)
         self.services.coordinator.Leave(pb.LeaveRequest(member=agents[1].member), timeout=CALL_S)
         lost = self.refused(CODE.UNAVAILABLE, "RANK_LOST", create, request(name="h"))
         self.assertEqual(lost.metadata["rank"], "1")

@@ -177,7 +177,7 @@ class Elastic(unittest.TestCase):
             "--listen", "127.0.0.1:0",
         )
         self.assertEqual(code, 1)
-        self.assertIn("begun to need 2 of 4 ranks, not 4", text)
+        self.assertIn("begun with --min-world 2 of 4 ranks, not 4", text)
 
 
 if __name__ == "__main__":

@@ -296,7 +296,7 @@ class Recovery(unittest.TestCase):
         cluster.agents[1].program.kill()
         cluster.revive_coordinator()
         cluster.wait_for_job(lambda job: job.lost_count == 1)
-        self.assertIn("did not come back", cluster.coordinator.log())
+        self.assertIn("did not connect again", cluster.coordinator.log())
         failure = cluster.on([0], lambda agent: all_reduce(agent, np.ones(1, np.int32)))[0]
         self.assert_failed(failure, GONE, "RANK_LOST", "rank 1 is gone")
         self.assertLess(self.replace_until_it_works(cluster, 1), 2.0)

@@ -65,7 +65,7 @@ class Expelled(unittest.TestCase):
         self.let_it_go_on()
         for rank in STAY:
             log = self.cluster.agents[rank].program.log()
-            self.assertIn("refused what rank 2 (incarnation", log)
+            self.assertIn("refused a packet that rank 2 (incarnation", log)
             self.assertIn("it is no member any more", log)
 
     def test_shares_no_memory_any_more(self):

@@ -179,8 +179,8 @@ class Streams(StreamsCase):
             (3999, 5000, "overlap with the part of 0 to 4000"),
             (1, 2, "overlap"),
             (4000, SIZE + 1, "of a tensor of %d" % SIZE),
-            (2**63, 2**63 + 1, "63 bits"),
-            (4000, 2**63 + 4000, "63 bits"),
+            (2**63, 2**63 + 1, "2^63 - 1"),
+            (4000, 2**63 + 4000, "2^63 - 1"),
             (4000, 4000, "0 bytes"),
         ):
             failure = self.part(first, end).begin().failure()

@@ -33,7 +33,10 @@ text_or_null(const char *text)
     return text[0] != '\0' ? text : NULL;
 }
 
-/* In place a rank that gives has one tensor for both, if it gets anything. */
+/*
+ * Chooses the tensors of a call. In place, a rank that gives something has one tensor for both,
+ * if it gets anything.
+ */
 static void
 add_tensors(const bench_run *run, uint32_t index, tutti_op *op)
 {
@@ -48,6 +51,10 @@ add_tensors(const bench_run *run, uint32_t index, tutti_op *op)
 
 /* ------------------------------------------------------------------------------ inline */
 
+/*
+ * For calls with data the caller says the size of both sides. `in` and `out` are one memory when
+ * the call is in place.
+ */
 static tutti_code
 call_inline(const bench_run *run, uint32_t index, const tutti_op *op, tutti_error *err)
 {
@@ -85,6 +92,7 @@ call_inline(const bench_run *run, uint32_t index, const tutti_op *op, tutti_erro
 
 /* ------------------------------------------------------------------------------ tensors */
 
+/* Begins one async call; what comes back is the work to wait for. */
 static tutti_code
 begin_one(tutti_client *client, collective_fn fn, const tutti_op *op, bench_work ret_work,
           tutti_error *err)
@@ -108,6 +116,10 @@ make_recv(const bench_run *run, uint32_t index, const tutti_op *send, tutti_op *
     ret->peer = (int32_t)((index + run->world.count - 1) % run->world.count);
 }
 
+/*
+ * Sending and receiving at the same time. The send is begun first and waited for last: two ranks
+ * that both sent first and waited would wait for each other.
+ */
 static tutti_code
 swap_tensors(const bench_run *run, uint32_t index, tutti_op *op, tutti_error *err)
 {
@@ -137,7 +149,10 @@ call_handle(const bench_run *run, uint32_t index, tutti_op *op, tutti_error *err
                : run->plan->op->fn(run->world.clients[index], op, NULL, err);
 }
 
-/* As a program does that is right for copies, too. */
+/*
+ * As a program does that is right for copies, too: it pushes before the call and pulls after it.
+ * Where the memory is really shared both cost nothing.
+ */
 static tutti_code
 call_shared(const bench_run *run, uint32_t index, tutti_op *op, tutti_error *err)
 {
@@ -169,6 +184,7 @@ bench_call(const bench_run *run, uint32_t index, tutti_error *err)
     }
 }
 
+/* With send, both halves are works of their own, so a call has two. */
 tutti_code
 bench_begin(const bench_run *run, uint32_t index, bench_work ret_works[BENCH_WORKS_MAX],
             size_t *ret_count, tutti_error *err)

@@ -1,4 +1,7 @@
-/* Is what ops give what it must be? One call on fresh data, then all results looked at here. */
+/*
+ * Is the result of an op what it must be? One call on fresh data, then all results are looked at
+ * here. What must come of it is worked out by pattern.c, which shares no code with the agents.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +38,10 @@ write_all_bench_result(const scratch *self, uint32_t index, const char *handle, 
                               err);
 }
 
+/*
+ * Results are first filled with something that no result is, so that an op which writes nothing
+ * is seen. A BOOL has only two values, so there 0 must do.
+ */
 static int
 poison_of(const scratch *self)
 {
@@ -77,6 +84,10 @@ prepare_bench_result(const scratch *self, uint32_t index, tutti_error *err)
     return code;
 }
 
+/*
+ * Results in the agents are read with an ordinary call, also where they are mapped: what is
+ * checked is the tensor, and not our view of it.
+ */
 static tutti_code
 look_bench_result(const scratch *self, uint32_t index, uint64_t *wrong, tutti_error *err)
 {
@@ -107,6 +118,10 @@ call_one(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
     return bench_call(arg, index, err);
 }
 
+/*
+ * The call runs on all ranks at once, but data is prepared and looked at for one rank after the
+ * other, since they share one buffer.
+ */
 static tutti_code
 check_data(scratch *self, uint64_t *ret_wrong, tutti_error *err)
 {
@@ -195,7 +210,7 @@ bench_check(bench_run *run, uint64_t *ret_wrong, tutti_error *err)
     self.data = malloc(run->bytes);
     if (self.data == NULL) {
         return cli_fail(err, TUTTI_RESOURCE_EXHAUSTED,
-                        "no memory for %" PRIu64 " bytes of --check: end at a smaller size",
+                        "no memory for %" PRIu64 " bytes of --check: give a smaller --end",
                         run->bytes);
     }
     code = check_data(&self, ret_wrong, err);

@@ -33,7 +33,10 @@ has_form(const bench_run *run, bool in_place)
     return in_place ? op->in_place : !inline_broadcast;
 }
 
-/* One half of a row, on tensors of its own. */
+/*
+ * One half of a row, on tensors of its own. They are made anew for each half, so that a large
+ * size does not need memory for both.
+ */
 static tutti_code
 measure_op(bench_run *run, bench_figures *ret, tutti_error *err)
 {
@@ -52,6 +55,7 @@ measure_op(bench_run *run, bench_figures *ret, tutti_error *err)
     return code;
 }
 
+/* The average at the end is over both halves, as nccl-tests has it. */
 static void
 add_up(totals *sum, const bench_figures *figures)
 {
@@ -62,6 +66,7 @@ add_up(totals *sum, const bench_figures *figures)
     }
 }
 
+/* Both forms are measured before the row is printed, since they stand in one line. */
 static tutti_code
 run_row(bench_run *run, uint64_t bytes, totals *sum, tutti_error *err)
 {
@@ -103,6 +108,7 @@ first_size(const bench_run *run)
     return begin < least ? least : begin;
 }
 
+/* An op that moves nothing has one row. */
 static tutti_code
 run_rows(bench_run *run, totals *sum, tutti_error *err)
 {
@@ -125,6 +131,10 @@ run_rows(bench_run *run, totals *sum, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ all of it */
 
+/*
+ * What can only be checked when the number of ranks is known. At the end all ranks are brought to
+ * the same place in the group's order of calls.
+ */
 static tutti_code
 check_plan(const bench_run *run, tutti_error *err)
 {
@@ -133,12 +143,15 @@ check_plan(const bench_run *run, tutti_error *err)
 
     if (plan->op->rooted && plan->root >= run->world.count) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT,
-                        "--root %" PRId64 ": there are %" PRIu32 " ranks, from 0 on", plan->root,
-                        run->world.count);
+                        "--root %" PRId64 ": there are %" PRIu32
+                        " ranks, need a group rank below that number",
+                        plan->root, run->world.count);
     }
     if (plan->check && !bench_pattern_known(&pattern)) {
-        return cli_fail(err, TUTTI_INVALID_ARGUMENT, "--check: nobody reduces %s",
-                        tutti_dtype_name(plan->dtype));
+        return cli_fail(
+            err, TUTTI_INVALID_ARGUMENT,
+            "--check: no reduction of %s exists, leave the option out or take another --dtype",
+            tutti_dtype_name(plan->dtype));
     }
     return collective_catch_up(&run->world, plan->group, err);
 }
@@ -168,6 +181,7 @@ close_run(bench_run *run)
     cli_all_ranks_close(&run->world);
 }
 
+/* An interrupted run is told by the signal's exit code, as a shell would, and not as a failure. */
 int
 cli_bench(cli *self)
 {

@@ -35,6 +35,10 @@ document_tuning(const tune *self, const char *path, const char *table, bool load
                      (int)loaded, "file", path, "table", table, "points", points);
 }
 
+/*
+ * "-" is the standard output; with --json the table is in the document instead, so that the
+ * output stays one document.
+ */
 static tutti_code
 save_tuning(const cli *self, const char *path, const char *table, tutti_error *err)
 {
@@ -81,6 +85,7 @@ say_tuning(const tune *what, const char *path, bool loaded)
     }
 }
 
+/* A table of a run that was cut is written as well: it is good for what was measured. */
 static tutti_code
 measure_and_save(tune *what, const char *path, tutti_error *err)
 {
@@ -146,6 +151,7 @@ read_tuning_options(tune *what)
     return tune_check_ops(what);
 }
 
+/* The points make `tune` too large for the stack. */
 int
 cli_tune(cli *self)
 {
@@ -162,7 +168,9 @@ cli_tune(cli *self)
     if (read_tuning_options(what)) {
         code = cli_all_ranks_open(self, NULL, &what->world, &err);
         if (code == TUTTI_OK && what->world.count < 2) {
-            code = cli_fail(&err, TUTTI_FAILED_PRECONDITION, "one rank has nothing to choose");
+            code = cli_fail(
+                &err, TUTTI_FAILED_PRECONDITION,
+                "a job of one rank needs no algorithms: tutti tune needs at least 2 ranks");
         }
         if (code == TUTTI_OK) {
             code = measure_and_save(what, path == NULL ? DEFAULT_FILE : path, &err);

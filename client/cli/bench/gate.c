@@ -1,3 +1,11 @@
+/*
+ * The gate of bench's threads. All ranks must make the same number of calls, since a collective
+ * that one rank leaves out makes the others wait. So a rank asks before each call: what another
+ * rank has already begun it must make too, and nothing new is begun after a stop.
+ *
+ * A signal handler may do next to nothing, so it only sets a flag, and each rank looks at it on
+ * its way through the gate.
+ */
 #include "client/cli/bench/gate.h"
 
 #include <pthread.h>
@@ -26,6 +34,10 @@ on_signal(int number)
     signalled = number;
 }
 
+/*
+ * SA_RESETHAND makes the second signal end the program in the usual way, in case the first is not
+ * heard.
+ */
 void
 bench_signals_catch(void)
 {
@@ -100,6 +112,7 @@ bench_gate_pass(bench_gate *gate, uint64_t number)
     if (signalled != 0) {
         gate->stopped = true;
     }
+    /* a call that some rank has begun is made by all */
     passes = number < gate->begun || !gate->stopped;
     if (passes && number >= gate->begun) {
         gate->begun = number + 1;
@@ -108,6 +121,10 @@ bench_gate_pass(bench_gate *gate, uint64_t number)
     return passes;
 }
 
+/*
+ * The signal handler cannot wake the waiting threads, so they look for the signal from time to
+ * time.
+ */
 static void
 wait_a_while(bench_gate *gate)
 {

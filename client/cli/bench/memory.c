@@ -6,6 +6,7 @@
 #include "client/cli/connect/connect.h"
 #include "client/cli/util/output.h"
 
+/* How much of a row's bytes one rank has. Roles of the root are in the table of ops. */
 static uint64_t
 share_of(const bench_run *run, bench_share share, uint32_t index)
 {
@@ -21,6 +22,7 @@ share_of(const bench_run *run, bench_share share, uint32_t index)
     }
 }
 
+/* No bytes means no tensor, and the handle stays "". */
 static tutti_code
 create_memory(const bench_run *run, tutti_client *client, uint64_t bytes,
               char ret[TUTTI_HANDLE_MAX + 1], tutti_error *err)
@@ -47,7 +49,7 @@ allocate_memory(uint64_t bytes, void **ret_data, tutti_error *err)
     return bytes == 0 || *ret_data != NULL
                ? TUTTI_OK
                : cli_fail(err, TUTTI_RESOURCE_EXHAUSTED,
-                          "no memory for %" PRIu64 " bytes of --inline: end at a smaller size",
+                          "no memory for %" PRIu64 " bytes of --inline: give a smaller --end",
                           bytes);
 }
 
@@ -77,6 +79,10 @@ map_both(tutti_client *client, bench_rank *rank, tutti_error *err)
                : code;
 }
 
+/*
+ * Runs on the rank's own thread. In place there is no memory for the result, as it goes into that
+ * of the input.
+ */
 static tutti_code
 make_one(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
 {
@@ -100,7 +106,7 @@ make_one(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
     return code == TUTTI_OK && run->plan->way == BENCH_SHARE ? map_both(client, rank, err) : code;
 }
 
-/* What is measured is not what was asked for. */
+/* Said once per run: what is measured is then a copy, and not what --share asks for. */
 static void
 say_copied(bench_run *run)
 {
@@ -111,10 +117,13 @@ say_copied(bench_run *run)
         return;
     }
     run->said_copied = true;
-    (void)fprintf(run->self->err, "tutti: bench: --share: nothing is mapped, data is copied: %s\n",
-                  tutti_view_why(view)->text);
+    (void)fprintf(
+        run->self->err,
+        "tutti: bench: --share: tensors could not be mapped, so their data is copied: %s\n",
+        tutti_view_why(view)->text);
 }
 
+/* Times are kept for each call, so their number decides how much memory this needs. */
 tutti_code
 bench_memory_make(bench_run *run, tutti_error *err)
 {
@@ -155,6 +164,10 @@ forget_one(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * Good for any state, also after only some ranks got their memory. Views go first, as they hold
+ * their tensors.
+ */
 void
 bench_memory_forget(bench_run *run)
 {

@@ -1,3 +1,8 @@
+/*
+ * The numbers of every dtype, read and written without the agents' code: the checker must not
+ * share a mistake with what it checks. It works on doubles, which hold all numbers that the
+ * patterns use exactly.
+ */
 #include "client/cli/bench/number.h"
 
 #include <float.h>
@@ -33,6 +38,7 @@ half_of(double number)
     return (uint16_t)(sign | (uint16_t)((exponent + 14) << 10) | ((uint16_t)scaled & 0x3ff));
 }
 
+/* The inverse of half_of; subnormal numbers have the exponent 0 and no hidden bit. */
 static double
 half_to(uint16_t bits)
 {
@@ -48,6 +54,7 @@ half_to(uint16_t bits)
     return (bits & 0x8000) != 0 ? -number : number;
 }
 
+/* BF16 is the upper half of an FP32, rounded to nearest, ties to even. */
 static uint16_t
 brain_of(double number)
 {
@@ -135,6 +142,7 @@ store_float(tutti_dtype dtype, const double number[2], void *ret_element)
     }
 }
 
+/* Whole numbers are written byte by byte, lowest first, as all machines here have it. */
 void
 bench_number_store(tutti_dtype dtype, const double number[2], void *ret_element)
 {
@@ -151,6 +159,7 @@ bench_number_store(tutti_dtype dtype, const double number[2], void *ret_element)
     }
 }
 
+/* Only for floats: integers are compared as bytes, so nobody reads them. */
 void
 bench_number_load(tutti_dtype dtype, const void *element, double ret_number[2])
 {

@@ -36,12 +36,12 @@ static const bench_op ops[] = {
 };
 
 const cli_option cli_bench_options[] = {
-    {"begin", 'b', "SIZE", "the first size (default: 8)", NULL},
-    {"end", 'e', "SIZE", "the last one (default: that of -b, or 64MiB without -b)", NULL},
-    {"factor", 'f', "N", "from size to size (default: 2)", NULL},
-    {"iterations", 'n', "N", "calls that are measured (default: 20)", NULL},
-    {"warmup", 'w', "N", "calls before them (default: 5)", NULL},
-    {"dtype", 'd', "DTYPE", "of the elements (default: FP32)",
+    {"begin", 'b', "SIZE", "the smallest size (default: 8)", NULL},
+    {"end", 'e', "SIZE", "the largest size (default: that of -b, or 64MiB without -b)", NULL},
+    {"factor", 'f', "N", "factor from one size to the next (default: 2)", NULL},
+    {"iterations", 'n', "N", "measured calls of each size (default: 20)", NULL},
+    {"warmup", 'w', "N", "calls before them, which are not measured (default: 5)", NULL},
+    {"dtype", 'd', "DTYPE", "dtype of the elements (default: FP32)",
      "BOOL UINT8 UINT16 UINT32 UINT64 INT8 INT16 INT32 INT64 FP16 BF16 FP32 FP64 COMPLEX64 "
      "COMPLEX128 FP8_E4M3 FP8_E5M2"},
     {"op", 'o', "OP",
@@ -61,6 +61,7 @@ const cli_option cli_bench_options[] = {
 
 /* ------------------------------------------------------------------------------ ops */
 
+/* '_' in our word stands for '-' as well. */
 static bool
 same_words(const char *left, const char *right)
 {
@@ -101,6 +102,10 @@ bench_way_name(bench_way way)
     return names[way];
 }
 
+/*
+ * How nccl-tests turns algorithm bandwidth into bus bandwidth: what each link must carry at
+ * least, so that the figure can be compared with the hardware's, whatever the number of ranks.
+ */
 double
 bench_bus_factor(const bench_op *op, uint32_t ranks)
 {
@@ -141,16 +146,21 @@ check_op_words(cli *self, const bench_plan *plan)
     if (!plan->op->reduces && cli_flag(self, "op")) {
         (void)cli_usage(self, "--op: %s reduces nothing", word);
     } else if (!plan->op->rooted && cli_flag(self, "root")) {
-        (void)cli_usage(self, "--root: %s has none", word);
+        (void)cli_usage(self, "--root: %s has no root, leave the option out", word);
     } else if (cli_flag(self, "handle") + cli_flag(self, "inline") + cli_flag(self, "share") > 1) {
-        (void)cli_usage(self, "--handle, --inline and --share: say one");
+        (void)cli_usage(self, "--handle, --inline and --share: give only one of them");
     } else if (plan->device != NULL && plan->way == BENCH_INLINE) {
-        (void)cli_usage(self, "--device: with --inline tensors are in this process");
+        (void)cli_usage(
+            self,
+            "--device: with --inline tensors are in this process, leave one of the options out");
     } else if (plan->async && plan->way != BENCH_HANDLE) {
-        (void)cli_usage(self, "--async: calls with --%s end when their data is back",
+        (void)cli_usage(self,
+                        "--async: a call with --%s ends only when its data is back, leave one of "
+                        "the options out",
                         bench_way_name(plan->way));
     } else if (plan->op->kind == TUTTI_OP_SEND && plan->way == BENCH_INLINE) {
-        (void)cli_usage(self, "--inline: send and recv are of tensors in agents");
+        (void)cli_usage(
+            self, "--inline: send and recv move tensors in agents only, leave the option out");
     } else {
         return true;
     }
@@ -193,6 +203,7 @@ read_size(cli *self, const char *option, uint64_t *ret)
     return false;
 }
 
+/* --begin alone means one size. That is what a person expects who asks for one. */
 static bool
 read_sizes(cli *self, bench_plan *plan)
 {
@@ -256,6 +267,7 @@ bench_plan_least(const bench_plan *plan, uint32_t ranks)
     return tutti_dtype_bytes(plan->dtype) * parts_of(plan->op, ranks);
 }
 
+/* Rounded down to whole elements for each part. */
 uint64_t
 bench_plan_fit(const bench_plan *plan, uint32_t ranks, uint64_t bytes)
 {

@@ -17,6 +17,10 @@ typedef struct block {
 
 /* ------------------------------------------------------------------------------ what is given */
 
+/*
+ * The factors are there so that neighbours in rank, index and check differ. Reduced numbers are
+ * small, so that sums of 64 ranks are exact in every dtype that rounds.
+ */
 static double
 get_pattern_value(const bench_pattern *self, uint32_t rank, uint64_t index)
 {
@@ -43,6 +47,7 @@ value_at(const bench_pattern *self, uint32_t rank, uint64_t index, double ret[2]
 
 /* ------------------------------------------------------------------------------ what is got */
 
+/* BOOL has its own rules: a sum is "or", a product is "and". */
 static double
 join_logic(tutti_reduce reduce, double left, double right)
 {
@@ -85,6 +90,7 @@ join_numbers(tutti_reduce reduce, double left, double right)
     }
 }
 
+/* What happens once after all ranks were joined. */
 static double
 finish_pattern(const bench_pattern *self, double joined)
 {
@@ -100,6 +106,10 @@ finish_pattern(const bench_pattern *self, double joined)
     return joined / self->ranks;
 }
 
+/*
+ * Ranks are joined in the order 0, 1, 2 ... As all results are exact up to 64 ranks, the agents'
+ * order does not matter.
+ */
 static void
 reduce_at(const bench_pattern *self, uint64_t index, double ret[2])
 {
@@ -150,6 +160,10 @@ bench_pattern_known(const bench_pattern *self)
     return !reduces || (self->dtype != TUTTI_DTYPE_FP8_E4M3 && self->dtype != TUTTI_DTYPE_FP8_E5M2);
 }
 
+/*
+ * One period is made and then copied: making each element on its own would take longer than the
+ * op.
+ */
 void
 bench_pattern_fill(const bench_pattern *self, uint32_t rank, uint64_t count, void *ret_data)
 {
@@ -204,6 +218,7 @@ count_wrong(const bench_pattern *self, const block *wanted, uint64_t first, uint
         const uint64_t at = first % BENCH_PERIOD;
         const uint64_t some = count < BENCH_PERIOD - at ? count : BENCH_PERIOD - at;
 
+        /* nearly always equal, so elements are looked at only when they are not */
         if (memcmp(data, wanted->bytes + at * size, some * size) != 0) {
             for (i = 0; i < some; i++) {
                 wrong += memcmp(data + i * size, wanted->bytes + (at + i) * size, size) != 0 &&
@@ -236,6 +251,10 @@ count_wrong_parts(const bench_pattern *self, uint64_t first, uint64_t count,
     return wrong;
 }
 
+/*
+ * Which rank's data, and from where, follows from the kind of the op. The default are ops that
+ * reduce.
+ */
 uint64_t
 bench_pattern_wrong(const bench_pattern *self, uint32_t rank, uint64_t count, const void *data)
 {

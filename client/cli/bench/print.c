@@ -18,6 +18,7 @@ reduce_word(const bench_run *run)
     return run->plan->reduce == TUTTI_REDUCE_NONE ? "none" : tutti_reduce_name(run->plan->reduce);
 }
 
+/* Our own name, for JSON. */
 static const char *
 dtype_word(const bench_run *run)
 {
@@ -61,6 +62,7 @@ nccl_dtype_word(const bench_run *run)
     }
 }
 
+/* nccl-tests prints -1 for an op without a root. */
 static int64_t
 root_of(const bench_run *run)
 {
@@ -98,6 +100,10 @@ bench_print_head(const bench_run *run)
 
 /* ------------------------------------------------------------------------------ for people */
 
+/*
+ * A form that the op lacks is "nan" in numbers and "N/A" in the check: parsers read these columns
+ * as numbers.
+ */
 static void
 print_figures(FILE *file, const bench_figures *figures)
 {
@@ -184,6 +190,7 @@ print_object(const bench_run *run, const bench_figures figures[2])
     json_decref(object);
 }
 
+/* Flushed line by line, so that a person or a pipe sees each row when it is measured. */
 void
 bench_print_row(const bench_run *run, const bench_figures figures[2])
 {

@@ -1,4 +1,8 @@
-/* How long calls take: all ranks together, each on a thread of its own. */
+/*
+ * How long calls take: all ranks together, each on a thread of its own. The ranks meet between
+ * warming up and measuring, so that no rank's time contains another's warming up. The time of a
+ * row is from the first rank's begin to the last one's end.
+ */
 #include <stdlib.h>
 #include <time.h>
 
@@ -74,6 +78,10 @@ wait_window(const bench_run *run, uint32_t index, bench_work *works, size_t coun
     return code;
 }
 
+/*
+ * Calls are begun in windows and then waited for together, so that an agent never has more than
+ * WINDOW calls of one rank that nobody has waited for.
+ */
 static tutti_code
 run_async(const bench_run *run, uint32_t index, uint64_t first, uint64_t count, double *took_us,
           tutti_error *err)
@@ -112,6 +120,7 @@ run_some(const bench_run *run, uint32_t index, uint64_t first, uint64_t count, d
     return (run->plan->async ? run_async : run_calls)(run, index, first, count, took_us, err);
 }
 
+/* A rank that fails stops the gate, so the others do not begin calls that can never end. */
 static tutti_code
 time_one(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
 {
@@ -143,7 +152,7 @@ compare_times(const void *left, const void *right)
     return one < other ? -1 : one > other ? 1 : 0;
 }
 
-/* Of all calls of all ranks: the nearest rank of a share. */
+/* Of all calls of all ranks: always a time that was measured, and never one between two. */
 static double
 percentile_times(const double *sorted, size_t count, unsigned percent)
 {
@@ -186,12 +195,17 @@ make_figures(const bench_run *run, bench_figures *ret)
     *ret = (bench_figures){.known = true};
     ret->us = (double)(ended - began) * 1e-3 / (double)run->plan->iterations;
     if (run->bytes > 0 && ret->us > 0) {
+        /* bytes per microsecond are 1e6 bytes per second */
         ret->algorithm_gbps = (double)run->bytes / ret->us * 1e-3;
         ret->bus_gbps = ret->algorithm_gbps * bench_bus_factor(run->plan->op, run->world.count);
     }
     add_percentiles(run, ret);
 }
 
+/*
+ * A signal is not an error of any rank: all calls that were begun have ended well. The row is
+ * dropped all the same, as it has too few calls.
+ */
 tutti_code
 bench_time(bench_run *run, bench_figures *ret, tutti_error *err)
 {

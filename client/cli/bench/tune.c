@@ -1,3 +1,12 @@
+/*
+ * Measuring algorithms. For each op and size the agents are asked which algorithms are possible.
+ * They are then told to take one of them, called in batches, and timed, one algorithm after the
+ * other and again. The best batch of each counts: what else the machine does can only make a
+ * batch slower.
+ *
+ * The time is a budget. Each op gets its share of what is left, and each size its share of that,
+ * so a slow op cannot use up the time of those behind it.
+ */
 #include "client/cli/bench/tune.h"
 
 #include <inttypes.h>
@@ -47,6 +56,10 @@ typedef struct batch {
     tutti_handle *inputs; /* of each rank */
 } batch;
 
+/*
+ * Tells an agent to take one algorithm whatever its own choice would be; NULL makes it choose
+ * again.
+ */
 static tutti_code
 tell_one(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
 {
@@ -56,6 +69,10 @@ tell_one(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
     return tutti_algorithms_set(client, NULL, self->forced, err);
 }
 
+/*
+ * Ops whose result has another size than their input make a new tensor each time, which is
+ * deleted at once. That is part of the time, for all algorithms alike.
+ */
 static tutti_code
 call_once(const batch *self, uint32_t index, tutti_client *client, tutti_error *err)
 {
@@ -101,6 +118,7 @@ now_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
+/* The time is that of the slowest rank, as all threads are waited for. */
 static tutti_code
 time_batch(tune *self, batch *what, uint32_t calls, double *ret_us, tutti_error *err)
 {
@@ -133,6 +151,7 @@ time_point(tune *self, batch *what, double budget_us, tune_point *point, tutti_e
     if (code == TUTTI_OK) {
         code = time_batch(self, what, calls, &us, err);
     }
+    /* the best batch counts */
     point->us = point->calls == 0 || us < point->us ? us : point->us;
     point->calls += calls;
     return code;
@@ -175,6 +194,7 @@ fit_bytes(const tune *self, uint64_t bytes)
     return bytes < unit ? unit : bytes / unit * unit;
 }
 
+/* Remembers that something was left out, so that the table can say so. */
 static bool
 is_tuning_run_over(tune *self)
 {
@@ -234,6 +254,10 @@ is_complete(const tune_point *points, size_t count)
     return i == count;
 }
 
+/*
+ * Only for exact elements may an algorithm change the order of adding; elsewhere only those that
+ * keep it are compared. Points are kept only when all algorithms were measured.
+ */
 static tutti_code
 measure_size(tune *self, batch *what, const tutti_explanation *why, uint64_t bytes,
              size_t sizes_left, tutti_error *err)
@@ -269,6 +293,7 @@ measure_size(tune *self, batch *what, const tutti_explanation *why, uint64_t byt
 
 /* ------------------------------------------------------------------------------ all of them */
 
+/* Is the word in the list "a,b,c"? No list means all. */
 static bool
 is_wanted(const tune *self, const char *word)
 {
@@ -297,7 +322,7 @@ tune_check_ops(const tune *self)
         }
         if (i == SUBJECTS) {
             (void)cli_usage(self->self,
-                            "--ops: %.*s is none of all_reduce, broadcast, all_gather, "
+                            "--ops: \"%.*s\", need some of all_reduce, broadcast, all_gather, "
                             "reduce_scatter, all_to_all, reduce, gather, scatter",
                             (int)(size < 64 ? size : 64), at);
             return false;
@@ -319,6 +344,7 @@ sizes_of(const tune *self)
     return count > 0 ? count : 1;
 }
 
+/* Sizes that are rounded to the same one are measured once. */
 static tutti_code
 measure_subject(tune *self, batch *what, size_t subjects_left, tutti_error *err)
 {
@@ -348,7 +374,10 @@ measure_subject(tune *self, batch *what, size_t subjects_left, tutti_error *err)
     return code;
 }
 
-/* Ranks meet, and learn which of them share a host and memory, beside the first ops. */
+/*
+ * Makes some calls before anything is measured: ranks connect, and learn which of them share a
+ * host and memory, beside their first ops.
+ */
 static tutti_code
 settle_tuning_run(tune *self, batch *what, tutti_error *err)
 {
@@ -367,6 +396,10 @@ settle_tuning_run(tune *self, batch *what, tutti_error *err)
     return code;
 }
 
+/*
+ * Whatever happens, the agents are told to choose for themselves again at the end. Ctrl-C ends
+ * the measuring between two batches, as a rank alone in an op would wait.
+ */
 tutti_code
 tune_measure(tune *self, tutti_error *err)
 {

@@ -16,7 +16,11 @@ is_same_op(const tune_point *left, const tune_point *right)
     return strcmp(left->word, right->word) == 0 && strcmp(left->class_name, right->class_name) == 0;
 }
 
-/* The fastest of the points from `first` on that are of one op and size. [out] ret_end behind them
+/*
+ * The fastest of the points from `first` on that are of one op and size. Near ties go to the
+ * algorithm of the size before, so that noise does not cut the table into many rules.
+ *
+ * [out] ret_end  behind the last of these points
  */
 static const tune_point *
 fastest_tuned_row(const tune *self, size_t first, const tune_point *before, size_t *ret_end)
@@ -63,6 +67,10 @@ reach_tuned_row(const tune *self, const tune_point *last)
     return last->bytes > self->end_bytes / 4 ? 0 : 2 * last->bytes;
 }
 
+/*
+ * One rule for each run of sizes with the same algorithm. A rule is written when the next one
+ * begins, as only then its end is known.
+ */
 static void
 write_rules(FILE *file, const tune *self)
 {
@@ -92,6 +100,10 @@ write_rules(FILE *file, const tune *self)
     }
 }
 
+/*
+ * The measurements stay in the file as comments, so that somebody can see later why a rule is
+ * there.
+ */
 static void
 write_figures(FILE *file, const tune *self)
 {
@@ -106,6 +118,7 @@ write_figures(FILE *file, const tune *self)
     }
 }
 
+/* "shipped" at the end means: what no rule covers is chosen by the built-in table. */
 tutti_code
 tune_write_table(const tune *self, char **ret_text, tutti_error *err)
 {

@@ -1,3 +1,8 @@
+/*
+ * A cluster's processes while they run, and how they end. A process is known by its pid and the
+ * time when it was started: a pid alone may belong to another process by now, and that one must
+ * not be killed.
+ */
 #include "client/cli/cluster/cluster.h"
 
 #include <inttypes.h>
@@ -27,6 +32,10 @@ cluster_is_alive(const state *cluster)
     return alive;
 }
 
+/*
+ * Asks all to end, waits, then kills the rest and waits for the kernel. Each process is held by a
+ * descriptor first, so that no signal can hit another process of the same number.
+ */
 tutti_code
 cluster_end(const state *cluster, state_process *const *processes, size_t count,
             uint32_t timeout_ms, tutti_error *err)
@@ -56,7 +65,10 @@ cluster_end(const state *cluster, state_process *const *processes, size_t count,
                             "a process of cluster %s could not be ended", cluster->name);
 }
 
-/* The agents first, so that they can say goodbye to the coordinator. */
+/*
+ * The agents go first, so that they can say goodbye to the coordinator. The state is removed only
+ * when all are gone: until then it must be possible to stop them.
+ */
 tutti_code
 cluster_stop(state *cluster, uint32_t timeout_ms, tutti_error *err)
 {

@@ -18,7 +18,7 @@ const cli_option cli_name_options[] = {
 };
 
 const cli_option cli_logs_options[] = {
-    {"follow", 'f', NULL, "show what comes, too", NULL},
+    {"follow", 'f', NULL, "go on, and show new lines as they come", NULL},
     {"lines", 'n', "N", "the last N lines of each log (default: all)", NULL},
     {"name", 0, "NAME", "name of the cluster (default: default)", "@clusters"},
     OPTION_END,

@@ -1,5 +1,10 @@
-/* Starting a local cluster: the coordinator, then the agents, then until all serve. And starting
- * some of its agents again. */
+/*
+ * Starting a local cluster: the coordinator, then the agents, then waiting until all serve.
+ * Starting some of its agents again is the same without the coordinator.
+ *
+ * The state is written after each process that was started. So whatever happens to this command,
+ * `tutti cluster stop` finds all processes that there are.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -58,6 +63,10 @@ pause_shortly(void)
     (void)nanosleep(&shortly, NULL);
 }
 
+/*
+ * Processes get a session of their own, so that Ctrl-C in this terminal, or closing it, does not
+ * end them. Their output goes to their log.
+ */
 static tutti_code
 launch_cluster_agents(starting *self, char *const *words, state_process *process, tutti_error *err)
 {
@@ -110,7 +119,10 @@ show_log(const cli *self, const char *name, const char *path)
                   size > 0 && bytes[size - 1] != '\n' ? "\n" : "");
 }
 
-/* A process that should be there: is it? */
+/*
+ * Is a process that should be there still alive, and is there time left? Otherwise the end of its
+ * log is shown, as that nearly always says why.
+ */
 static tutti_code
 check_alive(const starting *self, const state_process *process, const char *name, tutti_error *err)
 {
@@ -130,7 +142,7 @@ check_alive(const starting *self, const state_process *process, const char *name
     if (cli_now_ms() > self->until_ms) {
         cli_status_clear(self->self);
         show_log(self->self, name, process->log);
-        return cli_fail(err, TUTTI_DEADLINE_EXCEEDED, "the %s does not serve in %" PRIu32 " ms",
+        return cli_fail(err, TUTTI_DEADLINE_EXCEEDED, "the %s did not serve within %" PRIu32 " ms",
                         name, self->timeout_ms);
     }
     return TUTTI_OK;
@@ -188,6 +200,10 @@ plan_listening(const starting *self, const char *format, uint32_t rank, uint16_t
     }
 }
 
+/*
+ * With --tcp the address for people is that on loopback, but agents and clients of this cluster
+ * use the socket.
+ */
 static tutti_code
 start_coordinator(starting *self, tutti_error *err)
 {
@@ -210,6 +226,7 @@ start_coordinator(starting *self, tutti_error *err)
 
 #define AGENT_WORDS 32 /* that we say, at most */
 
+/* Room for all words of an agent; the words themselves are borrowed. */
 static char **
 make_words(const state *cluster)
 {
@@ -227,6 +244,7 @@ make_words(const state *cluster)
     return words;
 }
 
+/* [in] rank  which seat it asks for; it gets that one or none */
 static tutti_code
 start_agent(starting *self, uint32_t rank, tutti_error *err)
 {
@@ -270,6 +288,10 @@ rank_at(const starting *self, uint32_t i)
     return self->ranks != NULL ? self->ranks[i] : i;
 }
 
+/*
+ * The port file says that it listens; only a connection says that it serves, as it does that
+ * after all ranks have joined.
+ */
 static tutti_code
 wait_for_agent(starting *self, uint32_t rank, tutti_error *err)
 {
@@ -303,6 +325,7 @@ wait_for_agent(starting *self, uint32_t rank, tutti_error *err)
     return code;
 }
 
+/* All are started before the first is waited for, since none serves before all have joined. */
 static tutti_code
 start_agents(starting *self, tutti_error *err)
 {
@@ -337,7 +360,10 @@ start_all(starting *self, tutti_error *err)
     return code;
 }
 
-/* What an agent is started with besides what we say. */
+/*
+ * What an agent is started with besides what we say. It is kept in the state, so that a restart
+ * uses the same.
+ */
 static void
 set_options(state *cluster, const cluster_plan *plan)
 {
@@ -425,6 +451,7 @@ make_environment(void)
     return process_environment(changes, count);
 }
 
+/* The programs are looked for before anything is made, so a missing one leaves nothing behind. */
 static tutti_code
 find_programs(starting *self, tutti_error *err)
 {
@@ -451,6 +478,9 @@ let_signals(const struct sigaction before[2])
     (void)sigaction(SIGTERM, &before[1], NULL);
 }
 
+/*
+ * The lock is held until all serve, so that nobody stops or restarts what is just being started.
+ */
 tutti_code
 cluster_start(const cli *self, const cluster_plan *plan, state *ret_state, tutti_error *err)
 {
@@ -489,6 +519,7 @@ cluster_start(const cli *self, const cluster_plan *plan, state *ret_state, tutti
     return code;
 }
 
+/* The coordinator must live: the job is gone with it. */
 tutti_code
 cluster_restart(const cli *self, state *cluster, const uint32_t *ranks, size_t count,
                 uint32_t timeout_ms, tutti_error *err)

@@ -16,6 +16,10 @@
 #define START_TIMEOUT_MS 60000
 #define STOP_TIMEOUT_MS 10000
 
+/*
+ * Commands about clusters take --name; all others name a cluster by --cluster. Here both are
+ * good.
+ */
 static const char *
 cluster_name(const cli *self)
 {
@@ -53,6 +57,7 @@ json_process(const state_process *process)
     return object;
 }
 
+/* One document for all commands about clusters, from which the tables are made as well. */
 static json_t *
 json_cluster(const state *cluster)
 {
@@ -71,6 +76,7 @@ json_cluster(const state *cluster)
                      "agents", agents);
 }
 
+/* The words behind the options go to each agent as they are. */
 static bool
 read_start_options(cli *self, cluster_plan *ret)
 {
@@ -209,6 +215,7 @@ is_whole(const state *cluster)
            count_alive(cluster) == cluster->rank_count;
 }
 
+/* The exit code says whether the cluster is whole, so that scripts need not read the table. */
 int
 cli_cluster_status(cli *self)
 {
@@ -245,6 +252,7 @@ count_agents_alive(const json_t *row)
     return count;
 }
 
+/* A cluster that is being started has all its processes and is not ready yet. */
 static cli_style
 write_cluster_state(FILE *out, const json_t *row, const char *key)
 {

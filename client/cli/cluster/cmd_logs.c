@@ -1,4 +1,8 @@
-/* tutti logs: what the processes of a local cluster have logged, of one or of all in order. */
+/*
+ * tutti logs: what the processes of a local cluster have logged, of one or of all. Lines of
+ * several logs are put in order by the time in front of each. A line without a time, such as one
+ * of a crash, keeps the time of the line before it and so stays behind it.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +32,7 @@ typedef struct log_reader {
 
 /* ------------------------------------------------------------------------------ reading */
 
+/* A time is told by its form only, which is cheap and enough for our own logs. */
 static void
 take_stamp(log_reader *self)
 {
@@ -70,7 +75,10 @@ skip_lines(log_reader *self, int64_t count)
     }
 }
 
-/* The one whose line was said first; NULL = none has one. */
+/*
+ * The one whose line was said first; NULL = none has one. At equal times the coordinator comes
+ * first, then the ranks in their order.
+ */
 static log_reader *
 find_earliest(log_reader *readers, size_t count, bool more_comes)
 {
@@ -88,6 +96,10 @@ find_earliest(log_reader *readers, size_t count, bool more_comes)
 
 /* ------------------------------------------------------------------------------ showing */
 
+/*
+ * Each line is a document of its own, so that a program can read while the log grows. Bytes that
+ * are no UTF-8 would be none, so they become '?'.
+ */
 static void
 print_json(const cli *self, const log_reader *from, size_t size)
 {
@@ -152,6 +164,10 @@ is_gone(const log_reader *readers, size_t count)
     return true;
 }
 
+/*
+ * Looks again every 50 ms. When the cluster is gone, one last round prints what is there, also a
+ * line without an end.
+ */
 static void
 follow_log(const cli *self, log_reader *readers, size_t count)
 {

@@ -1,4 +1,8 @@
-/* tutti run: a program for each rank, beside its agent. */
+/*
+ * tutti run: a program for each rank, beside its agent. Without --cluster a private cluster is
+ * started for it and ended with it. The programs find their agent by variables of the
+ * environment, those of torchrun as well.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -59,6 +63,10 @@ read_program_options(running *self)
 
 /* ------------------------------------------------------------------------------ the cluster */
 
+/*
+ * A cluster that lacks some processes is used all the same: the programs themselves will say what
+ * is missing.
+ */
 static tutti_code
 use_cluster(running *self, const char *name, tutti_error *err)
 {
@@ -68,18 +76,21 @@ use_cluster(running *self, const char *name, tutti_error *err)
         code = state_read(&self->cluster, err);
     }
     if (code == TUTTI_OK && (!self->cluster.ready || !cluster_is_alive(&self->cluster))) {
-        code = cli_fail(err, TUTTI_FAILED_PRECONDITION,
-                        "cluster %s does not run: tutti cluster stop --name %s, then start", name,
-                        name);
+        code =
+            cli_fail(err, TUTTI_FAILED_PRECONDITION,
+                     "cluster %s does not run completely: tutti cluster stop --name %s, then start",
+                     name, name);
     }
     if (code == TUTTI_OK && self->count > self->cluster.rank_count) {
         code = cli_fail(err, TUTTI_INVALID_ARGUMENT,
-                        "%" PRId64 " programs, but cluster %s has %" PRIu32 " ranks", self->count,
-                        name, self->cluster.rank_count);
+                        "%" PRId64 " programs, but cluster %s has %" PRIu32
+                        " ranks, need one program for each rank",
+                        self->count, name, self->cluster.rank_count);
     }
     return code;
 }
 
+/* The name contains our pid, so that runs side by side do not meet. */
 static tutti_code
 start_cluster(running *self, tutti_error *err)
 {
@@ -131,8 +142,11 @@ try_port(uint16_t port)
     return found;
 }
 
-/* Some port that is free just now: what PyTorch and others want for a rendezvous of theirs. When
- * connections hold all ports that the system gives away, one below them is looked for. */
+/*
+ * Some port that is free just now: what PyTorch and others want for a rendezvous of theirs. When
+ * connections hold all ports that the system gives away, one below them is looked for. Somebody
+ * else may take the port before the programs do; there is no way to keep it for them.
+ */
 static uint16_t
 free_port(void)
 {
@@ -186,6 +200,7 @@ make_environment(const running *self, uint32_t rank)
     return process_environment(changes, WORD_COUNT + GONE_COUNT);
 }
 
+/* When one cannot be started, the caller ends those that could. */
 static tutti_code
 start_programs(running *self, tutti_error *err)
 {
@@ -224,6 +239,10 @@ json_programs(const programs *set, int exit_code)
     return json_pack("{s:I, s:o}", "exit_code", (json_int_t)exit_code, "programs", list);
 }
 
+/*
+ * Only the first one that failed is named: the others were ended by us, and their exit codes say
+ * nothing.
+ */
 static void
 say_failed(const cli *self, const programs *set)
 {
@@ -297,6 +316,10 @@ run_all_program(running *self, int *ret_exit, tutti_error *err)
     return code;
 }
 
+/*
+ * Runs after a failure as well, so that no private cluster is left behind, unless --keep asks for
+ * that.
+ */
 static void
 leave_cluster(running *self)
 {
@@ -312,6 +335,9 @@ leave_cluster(running *self)
     state_fini(&self->cluster);
 }
 
+/*
+ * With --json the programs' output goes to the standard error, so that the document stands alone.
+ */
 int
 cli_run(cli *self)
 {

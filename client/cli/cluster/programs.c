@@ -1,3 +1,11 @@
+/*
+ * The programs of `tutti run` in one loop of poll(): their ends, their outputs, our signals and
+ * the time. When one fails, all others are asked to end, and after some patience killed.
+ *
+ * Each program leads a process group, and signals go to the group, so what a program has started
+ * ends with it. Dead programs are reaped at the very end: until then their number, and so their
+ * group's, cannot become somebody else's.
+ */
 #include "client/cli/cluster/programs.h"
 
 #include <errno.h>
@@ -39,6 +47,10 @@ on_signal(int number)
     errno = kept;
 }
 
+/*
+ * The handler writes the signal into a pipe, which the loop reads. That is all that a handler may
+ * do safely.
+ */
 tutti_code
 programs_catch_signals(tutti_error *err)
 {
@@ -94,6 +106,10 @@ input_of(uint32_t index)
     return index == 0 && isatty(STDIN_FILENO) == 0 ? STDIN_FILENO : -1;
 }
 
+/*
+ * The pipes' far ends are closed here after the start: only then does reading end when the
+ * program does.
+ */
 tutti_code
 programs_start(programs *self, uint32_t index, char *const *arguments, char *const *environment,
                tutti_error *err)
@@ -143,6 +159,7 @@ signal_all(const programs *self, int number)
     }
 }
 
+/* Patience starts with the first signal; a second Ctrl-C does not make it longer. */
 static void
 end_all(programs *self, int number)
 {
@@ -201,6 +218,7 @@ fill_polls(const programs *self, struct pollfd *polls, bool *ret_alive)
     return 1 + POLLS * (nfds_t)self->count;
 }
 
+/* What we are told is told to all programs, with the same signal. */
 static void
 take_signal(programs *self)
 {
@@ -226,6 +244,10 @@ wait_ms(const programs *self, uint64_t now)
     return until > now ? (int)(until - now < INT32_MAX ? until - now : INT32_MAX) : 0;
 }
 
+/*
+ * After SIGKILL it looks again after the same time, in case a program has started another
+ * meanwhile.
+ */
 static void
 look_at_clock(programs *self, uint64_t now)
 {
@@ -239,6 +261,10 @@ look_at_clock(programs *self, uint64_t now)
     }
 }
 
+/*
+ * Outputs come before the end, so that the last lines of a program are shown before it is called
+ * failed.
+ */
 static void
 look_at_programs(programs *self, const struct pollfd *polls)
 {
@@ -283,6 +309,7 @@ programs_wait(programs *self)
     free(polls);
 }
 
+/* SIGKILL goes to all groups once more: a program may have ended and left children behind. */
 void
 programs_fini(programs *self)
 {

@@ -1,4 +1,8 @@
-/* What the members of a batch's line say of an op. */
+/*
+ * What the members of a batch's line say of an op. Tables say which member goes where in a
+ * tutti_op, so that a new member is one more row. Texts are borrowed from the JSON, which must
+ * live as long; lists of numbers are copied.
+ */
 #include "client/cli/collective/batch.h"
 #include "client/cli/util/output.h"
 
@@ -67,6 +71,7 @@ refuse_batch_op(const char *name, const char *need, tutti_error *err)
     return cli_fail(err, TUTTI_INVALID_ARGUMENT, "member \"%.60s\": need %s", name, need);
 }
 
+/* A number that does not fit its member is refused, and not cut. */
 static tutti_code
 read_integer(const json_t *value, const struct member *member, void *at, tutti_error *err)
 {
@@ -87,7 +92,7 @@ read_integer(const json_t *value, const struct member *member, void *at, tutti_e
         return TUTTI_OK;
     }
     return refuse_batch_op(
-        member->name, member->kind == MEMBER_INT ? "a number of 32 bits" : "a number from 0 on",
+        member->name, member->kind == MEMBER_INT ? "a number of 32 bits" : "a number of at least 0",
         err);
 }
 
@@ -137,6 +142,7 @@ read_numbers(const json_t *value)
     return numbers;
 }
 
+/* [out, owned] ret_owned  in batch_op, which frees it; the op only borrows it */
 static tutti_code
 read_list(const json_t *value, const struct list *list, int64_t **ret_owned, tutti_op *op,
           tutti_error *err)
@@ -190,6 +196,7 @@ read_texts(const json_t *value, const struct list *list, const char ***ret_owned
     return good ? TUTTI_OK : refuse_batch_op(list->name, "a list of texts", err);
 }
 
+/* The members whose words stand for a number. */
 static tutti_code
 read_word(const char *name, const json_t *value, tutti_op *op, tutti_error *err)
 {
@@ -237,6 +244,7 @@ read_array(const char *name, const json_t *value, batch_op *ret, bool *ret_known
     return TUTTI_OK;
 }
 
+/* A member that nobody knows is an error: it is nearly always one that was misspelt. */
 static tutti_code
 read_one_batch_op(const char *name, const json_t *value, batch_op *ret, tutti_error *err)
 {
@@ -282,6 +290,7 @@ batch_op_read(const json_t *line, batch_op *ret_op, tutti_error *err)
     return code;
 }
 
+/* Good for an op that was only read in part. */
 void
 batch_op_fini(batch_op *op)
 {

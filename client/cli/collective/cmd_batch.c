@@ -38,6 +38,7 @@ print_batch_line(const batch *self, json_t *object)
     json_decref(object);
 }
 
+/* A failed line is answered like any other; the exit code tells that there was one. */
 static void
 say_failed(batch *self, uint64_t line, const tutti_error *err)
 {
@@ -71,6 +72,7 @@ add_more(json_t *object, tutti_op_more *more)
     tutti_op_more_free(more);
 }
 
+/* Answers come as calls end, so each says the line it belongs to. */
 static void
 say_result(batch *self, tutti_pipeline_result *result)
 {
@@ -102,6 +104,7 @@ say_result(batch *self, tutti_pipeline_result *result)
 
 /* ------------------------------------------------------------------------------ calls */
 
+/* The pipeline copies the op, so it is freed at once. */
 static tutti_code
 submit_op(batch *self, const json_t *line, tutti_op_kind kind, uint64_t *ret_id, tutti_error *err)
 {
@@ -115,6 +118,9 @@ submit_op(batch *self, const json_t *line, tutti_op_kind kind, uint64_t *ret_id,
     return code;
 }
 
+/*
+ * The file is read when its line comes, and closed when its bytes have been given to the stream.
+ */
 static tutti_code
 submit_put(batch *self, const json_t *line, uint64_t *ret_id, tutti_error *err)
 {
@@ -125,7 +131,7 @@ submit_put(batch *self, const json_t *line, uint64_t *ret_id, tutti_error *err)
     tutti_code code = batch_check_members(line, names, err);
 
     if (code == TUTTI_OK && path == NULL) {
-        code = cli_fail(err, TUTTI_INVALID_ARGUMENT, "say which file: \"file\": \"x.npy\"");
+        code = cli_fail(err, TUTTI_INVALID_ARGUMENT, "put needs a file: \"file\": \"x.npy\"");
     }
     if (code == TUTTI_OK) {
         code = npy_open(path, TUTTI_DTYPE_NONE, &array, &inner);
@@ -159,13 +165,14 @@ submit_sync(batch *self, const json_t *line, uint64_t *ret_id, tutti_error *err)
     tutti_code code = batch_check_members(line, names, err);
 
     if (code == TUTTI_OK && (timeout_ms < 0 || timeout_ms > UINT32_MAX)) {
-        code = cli_fail(err, TUTTI_INVALID_ARGUMENT, "\"timeout_ms\": need a number from 0 on");
+        code = cli_fail(err, TUTTI_INVALID_ARGUMENT, "\"timeout_ms\": need a number of at least 0");
     }
     return code == TUTTI_OK ? tutti_pipeline_sync(self->pipeline, batch_text(line, "group"),
                                                   (uint32_t)timeout_ms, ret_id, err)
                             : code;
 }
 
+/* Names of calls are those of the ops, and the three that are not ops. */
 static tutti_code
 submit_batch(batch *self, const json_t *line, uint64_t *ret_id, tutti_error *err)
 {
@@ -193,6 +200,7 @@ submit_batch(batch *self, const json_t *line, uint64_t *ret_id, tutti_error *err
 
 /* ------------------------------------------------------------------------------ lines */
 
+/* Ids of the pipeline count from 1. */
 static void
 note_batch(batch *self, uint64_t id)
 {
@@ -254,6 +262,7 @@ run_line(batch *self, const char *text)
     return code != TUTTI_UNAVAILABLE && code != TUTTI_CANCELLED;
 }
 
+/* A line that is too long is refused alone; the ones behind it still run. */
 static void
 run_lines(batch *self)
 {
@@ -277,6 +286,7 @@ run_lines(batch *self)
     free(text);
 }
 
+/* NOT_FOUND means that nothing is under way any more. */
 static tutti_code
 take_all(batch *self, tutti_error *err)
 {
@@ -310,6 +320,7 @@ open_all_batch(batch *self, uint32_t in_flight, tutti_error *err)
     return tutti_pipeline_open(self->client, &options, &self->pipeline, err);
 }
 
+/* The exit code is that of the stream if it broke, else it says whether any line failed. */
 int
 cli_batch(cli *self)
 {

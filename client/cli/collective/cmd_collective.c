@@ -23,7 +23,8 @@ check_collective_words(const collective *self, int64_t rank)
     } else if (rank < 0 && cli_has_option(tool, "into") && cli_flag(tool, "into")) {
         (void)cli_usage(tool, "--into is for one rank's call: say --rank");
     } else if (rank >= 0 && path != NULL) {
-        (void)cli_usage(tool, "-o is for a call on all ranks: after this one use tutti get");
+        (void)cli_usage(
+            tool, "-o is for a call on all ranks: save the result of one rank with tutti get");
     } else if (path != NULL && self->result == COLLECTIVE_EACH && strstr(path, "%d") == NULL) {
         (void)cli_usage(tool, "-o \"%s\": every rank has a result: write %%d for its group rank",
                         path);
@@ -163,7 +164,7 @@ cli_send(cli *self)
         return CLI_USAGE;
     }
     if (cli_value(self, "to") == NULL && what.op.group_count == 0) {
-        return cli_usage(self, "say to whom: --to RANK");
+        return cli_usage(self, "send needs a destination: --to RANK");
     }
     return collective_on_one(&what);
 }

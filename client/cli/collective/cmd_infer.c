@@ -56,6 +56,7 @@ typedef struct inference {
     tutti_spec *results;
 } inference;
 
+/* The question is put for each rank, as results may differ in shape. */
 static tutti_code
 ask_inference(inference *self, tutti_client *client, tutti_error *err)
 {
@@ -134,6 +135,7 @@ static const cli_column inference_columns[] = {
     {0},
 };
 
+/* Without --count the group is the job's world, so an agent must be asked first. */
 static int
 run_inference(inference *self)
 {
@@ -148,7 +150,8 @@ run_inference(inference *self)
     }
     if (code == TUTTI_OK && self->size > RANKS_SHOWN_MAX && self->only < 0) {
         code = cli_fail(&err, TUTTI_INVALID_ARGUMENT,
-                        "%" PRIu32 " ranks are many to ask about: say --group-rank", self->size);
+                        "%" PRIu32 " ranks are too many to ask about at a time: give --group-rank",
+                        self->size);
     }
     if (code == TUTTI_OK) {
         self->results = calloc(self->size, sizeof(*self->results));
@@ -182,7 +185,7 @@ cli_infer(cli *self)
     int done = CLI_USAGE;
 
     if (!parse_kind(self->arguments[0], &what.kind)) {
-        return cli_usage(self, "\"%s\": need an op that makes tensors, all-gather say",
+        return cli_usage(self, "\"%s\": need an op that makes tensors, such as all-gather",
                          self->arguments[0]);
     }
     what.what.fn = what.kind == TUTTI_OP_PERMUTE ? tutti_permute : NULL;
@@ -192,11 +195,13 @@ cli_infer(cli *self)
         what.what.op.input = self->arguments[1];
         what.input = parse_spec(self->arguments[1], &input) ? &input : NULL;
         if (what.input == NULL && strchr(self->arguments[1], '[') != NULL) {
-            done = cli_usage(self, "\"%s\": need a dtype and dimensions, FP32[2,3] say",
+            done = cli_usage(self, "\"%s\": need a dtype and dimensions, such as FP32[2,3]",
                              self->arguments[1]);
         } else if (what.only >= size && size > 0) {
-            done =
-                cli_usage(self, "--group-rank %" PRId64 " of %" PRId64 " ranks", what.only, size);
+            done = cli_usage(self,
+                             "--group-rank %" PRId64 " of %" PRId64
+                             " ranks, need a group rank below that number",
+                             what.only, size);
         } else {
             done = run_inference(&what);
         }

@@ -6,6 +6,7 @@
 #include "client/cli/connect/connect.h"
 #include "client/cli/util/output.h"
 
+/* Failed ops are only counted, and the first one's error is shown. */
 static void
 say_sync(const cli *self, const tutti_sync_result *result)
 {

@@ -1,3 +1,8 @@
+/*
+ * What all collectives have in common on the command line: reading their options into an op, the
+ * call of one rank, and the document of its result. A command has only some of the options, so
+ * each reader asks first whether its option is there.
+ */
 #include "client/cli/collective/collective.h"
 
 #include <inttypes.h>
@@ -61,6 +66,7 @@ is_option_given(const collective *self, const char *option)
     return cli_has_option(self->self, option) ? cli_value(self->self, option) : NULL;
 }
 
+/* The root is a group rank, or with --root-global a rank of the job. */
 static bool
 read_root(collective *self)
 {
@@ -70,13 +76,14 @@ read_root(collective *self)
         return read_collective_number(self, "root", 0, TUTTI_RANKS_MAX - 1, root);
     }
     if (is_option_given(self, "root") != NULL) {
-        (void)cli_usage(self->self, "--root and --root-global: say one");
+        (void)cli_usage(self->self, "--root and --root-global: give only one of them");
         return false;
     }
     self->op.global = true;
     return read_collective_number(self, "root-global", 0, TUTTI_RANKS_MAX - 1, root);
 }
 
+/* --stack is the same as --form stack. */
 static bool
 read_form(collective *self)
 {
@@ -87,7 +94,7 @@ read_form(collective *self)
     size_t i;
 
     if (stack && word != NULL) {
-        (void)cli_usage(self->self, "--stack and --form: say one");
+        (void)cli_usage(self->self, "--stack and --form: give only one of them");
         return false;
     }
     self->op.form = stack ? TUTTI_FORM_STACK : TUTTI_FORM_CONCAT;
@@ -103,7 +110,10 @@ read_form(collective *self)
     return word == NULL;
 }
 
-/* "2,3" into `shape`; false: it is no shape. */
+/*
+ * "2,3" into `shape`; false: it is no shape. The numbers lie in `self`, as the op only borrows
+ * them.
+ */
 static bool
 parse_shape(collective *self, const char *text)
 {
@@ -138,11 +148,13 @@ read_shape(collective *self)
         return true;
     }
     if (self->op.form != TUTTI_FORM_FLAT) {
-        (void)cli_usage(self->self, "--shape is of --form flat: other forms make their own");
+        (void)cli_usage(
+            self->self,
+            "--shape is for --form flat only: the shapes of other forms follow from the input");
         return false;
     }
     if (!parse_shape(self, text)) {
-        (void)cli_usage(self->self, "--shape \"%s\": need up to %d numbers, 2,3 say", text,
+        (void)cli_usage(self->self, "--shape \"%s\": need up to %d numbers, such as 2,3", text,
                         TUTTI_DIMS_MAX);
         return false;
     }
@@ -159,11 +171,13 @@ read_destinations(collective *self)
     size_t i;
 
     if (text == NULL) {
-        (void)cli_usage(self->self, "say who gets whose tensor: --to 1,2,0");
+        (void)cli_usage(self->self,
+                        "permute needs a destination for each group rank, such as --to 1,2,0");
         return false;
     }
     if (!cli_parse_ranks(text, &ranks, &count)) {
-        (void)cli_usage(self->self, "--to \"%s\": need a group rank for each, 1,2,0 say", text);
+        (void)cli_usage(self->self,
+                        "--to \"%s\": need a destination for each group rank, such as 1,2,0", text);
         return false;
     }
     self->to = calloc(count, sizeof(*self->to));
@@ -179,6 +193,7 @@ read_destinations(collective *self)
     return true;
 }
 
+/* [out] self->op what was read; self owns the lists it points to */
 static bool
 read_parts(collective *self)
 {
@@ -195,6 +210,7 @@ read_parts(collective *self)
 
 /* ------------------------------------------------------------------------------ all of them */
 
+/* The order matters for messages only: the first option that is wrong is named. */
 bool
 collective_read(collective *self)
 {
@@ -276,6 +292,7 @@ collective_say(const cli *self, const tutti_op_result *result)
     }
 }
 
+/* The rank follows from the handle, unless --rank says it. */
 int
 collective_on_one(collective *self)
 {

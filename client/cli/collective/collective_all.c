@@ -1,4 +1,7 @@
-/* One op on all ranks of a group at once. */
+/*
+ * One op on all ranks of a group at once. Inputs are files, which are uploaded first, or a name
+ * that all ranks have. What was made only for the op is deleted afterwards, also when it failed.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +18,7 @@
 
 /* ------------------------------------------------------------------------------ all ranks */
 
+/* By its name only: a tensor's name may not be told otherwise from a file that is missing. */
 static bool
 is_file(const char *argument)
 {
@@ -30,6 +34,10 @@ has_output(const collective_run *run, uint32_t index)
     return !run->what->from_root || index == run->root;
 }
 
+/*
+ * The group rank of the root, also when it was given as a rank of the job. world.count: it is not
+ * in the group, which the op will say.
+ */
 static uint32_t
 find_root(const collective_run *run)
 {
@@ -65,6 +73,7 @@ find_pattern(const cli *tool)
     return NULL;
 }
 
+/* Files are opened before anything is sent, so a bad one costs no upload. */
 static tutti_code
 open_files(collective_run *run, tutti_error *err)
 {
@@ -75,7 +84,7 @@ open_files(collective_run *run, tutti_error *err)
     uint32_t i;
 
     if (find_pattern(tool) != NULL) {
-        return cli_fail(err, TUTTI_NOT_FOUND, "no file fits %.200s", find_pattern(tool));
+        return cli_fail(err, TUTTI_NOT_FOUND, "no file matches %.200s", find_pattern(tool));
     }
     if ((uint32_t)tool->argument_count != wanted) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT, "%d file%s for %" PRIu32 " ranks: need %s",
@@ -96,6 +105,7 @@ open_files(collective_run *run, tutti_error *err)
     return code;
 }
 
+/* For broadcast the root's tensor is looked at: the others need its shape, to make theirs. */
 static tutti_code
 name_inputs(collective_run *run, tutti_error *err)
 {
@@ -171,6 +181,7 @@ prepare_one(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
     return code;
 }
 
+/* A tensor that was uploaded for an op that keeps the shape is its own output. */
 static tutti_code
 call_one(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
 {
@@ -209,6 +220,7 @@ delete_result(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
                                           : TUTTI_OK;
 }
 
+/* One bar for all uploads together. */
 static tutti_code
 prepare_all(collective_run *run, tutti_error *err)
 {
@@ -245,6 +257,7 @@ run_op(collective_run *run, tutti_error *err)
     if (code != TUTTI_OK) {
         return code;
     }
+    /* before the uploads, as it can fail */
     code = collective_catch_up(&run->world, run->what->op.group, err);
     if (code == TUTTI_OK) {
         code = prepare_all(run, err);

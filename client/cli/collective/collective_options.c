@@ -14,11 +14,12 @@
     }
 #define OPTION_FACTOR                                                                              \
     {                                                                                              \
-        "factor", 0, "F", "of premul_sum", NULL                                                    \
+        "factor", 0, "F", "factor of premul_sum", NULL                                             \
     }
 #define OPTION_STEP                                                                                \
     {                                                                                              \
-        "step", 0, "N", "your own count: ranks that are at another are refused (default: none)",   \
+        "step", 0, "N",                                                                            \
+            "your count of steps: ranks that give another number are refused (default: none)",     \
             NULL                                                                                   \
     }
 #define OPTION_SAVE                                                                                \
@@ -33,7 +34,7 @@
     }
 #define OPTION_ROOT_GLOBAL                                                                         \
     {                                                                                              \
-        "root-global", 0, "R", "the same as a rank of the job", NULL                               \
+        "root-global", 0, "R", "the root as a rank of the job, instead of --root", NULL            \
     }
 #define OPTION_JOIN_AXIS                                                                           \
     {                                                                                              \
@@ -51,17 +52,19 @@
 #define OPTION_CUT_FORM                                                                            \
     {                                                                                              \
         "form", 0, "FORM",                                                                         \
-            "concat cuts --axis evenly, stack takes it away, flat cuts the elements", WORDS_FORM   \
+            "concat cuts --axis evenly, stack takes one entry of it and removes it, flat cuts "    \
+            "the elements",                                                                        \
+            WORDS_FORM                                                                             \
     }
 #define OPTION_SHAPE                                                                               \
     {                                                                                              \
         "shape", 0, "DIMS",                                                                        \
-            "of --form flat: what the result becomes, 2,3 say (default: one dimension)", NULL      \
+            "shape of the result of --form flat, such as 2,3 (default: one dimension)", NULL       \
     }
 
 const cli_option cli_all_reduce_options[] = {
     OPTION_OP,       OPTION_FACTOR,
-    OPTION_SAVE,     {"name", 0, "NAME", "of the results, when files are given", NULL},
+    OPTION_SAVE,     {"name", 0, "NAME", "name of the results, when files are given", NULL},
     OPTION_GROUP,    OPTION_STEP,
     OPTION_RANK_ONE, OPTION_INTO,
     OPTION_ASYNC,    OPTION_END,
@@ -89,7 +92,7 @@ const cli_option cli_reduce_scatter_options[] = {
 const cli_option cli_broadcast_options[] = {
     {"root", 0, "R", "the group rank that gives (default: 0)", NULL},
     OPTION_ROOT_GLOBAL,
-    {"name", 0, "NAME", "of the tensor on all ranks", NULL},
+    {"name", 0, "NAME", "name of the tensor on all ranks", NULL},
     OPTION_GROUP,
     OPTION_STEP,
     OPTION_RANK_ONE,
@@ -178,12 +181,12 @@ const cli_option cli_barrier_options[] = {
 
 const cli_option cli_infer_options[] = {
     {"count", 'n', "N", "ranks of the group (default: all of the job)", NULL},
-    {"group-rank", 0, "R", "ask for this rank alone", NULL},
+    {"group-rank", 0, "R", "show the result of this group rank alone", NULL},
     OPTION_OP,
     OPTION_FACTOR,
     {"root", 0, "R", "the group rank that gives, or gets (default: 0)", NULL},
     {"axis", 0, "A", "the dimension that is cut, or along which inputs are joined", NULL},
-    {"form", 0, "FORM", "concat, stack or flat, as of the op", WORDS_FORM},
+    {"form", 0, "FORM", "concat, stack or flat, as the op has it", WORDS_FORM},
     OPTION_SHAPE,
     {"split-axis", 0, "A", "of all-to-all", NULL},
     {"concat-axis", 0, "A", "of all-to-all", NULL},
@@ -195,19 +198,21 @@ const cli_option cli_infer_options[] = {
 
 const cli_option cli_batch_options[] = {
     OPTION_RANK,
-    {"stop-on-error", 0, NULL, "begin each call when the one before it has ended well", NULL},
-    {"in-flight", 0, "N", "calls that are not answered yet; as many as the agent takes", NULL},
+    {"stop-on-error", 0, NULL, "begin each call only when the one before it has succeeded", NULL},
+    {"in-flight", 0, "N",
+     "calls that may be without an answer (default: as many as the agent takes)", NULL},
     OPTION_END,
 };
 
 #define OPTION_GROUP_OFFSET                                                                        \
     {                                                                                              \
-        "group-offset", 0, "N", "of --group-count: how many blocks further; negative before", NULL \
+        "group-offset", 0, "N", "with --group-count: how many blocks further; negative = before",  \
+            NULL                                                                                   \
     }
 #define OPTION_GROUP_COUNT                                                                         \
     {                                                                                              \
-        "group-count", 0, "N", "the rank in the same place of another of so many blocks of ranks", \
-            NULL                                                                                   \
+        "group-count", 0, "N",                                                                     \
+            "number of blocks of ranks: the peer has the same place in another block", NULL        \
     }
 
 const cli_option cli_send_options[] = {
@@ -223,7 +228,7 @@ const cli_option cli_send_options[] = {
 
 const cli_option cli_recv_options[] = {
     OPTION_RANK,
-    {"from", 0, "R", "the group rank to receive from (default: anyone)", NULL},
+    {"from", 0, "R", "the group rank to receive from (default: any rank)", NULL},
     {"tag", 0, "T", "a number that send and recv agree on (default: 0)", NULL},
     OPTION_INTO,
     OPTION_GROUP_OFFSET,

@@ -31,6 +31,7 @@ is_saved(const collective_run *run, uint32_t index, const char *path)
     }
 }
 
+/* The file appears only when all of it is there. */
 static tutti_code
 save_one(const collective_run *run, uint32_t index, const char *path, tutti_error *err)
 {
@@ -94,6 +95,7 @@ json_saved_rank(const collective_run *run, uint32_t index, const char *path)
     return one;
 }
 
+/* "-" is standard output, which has the bytes and not words. */
 static void
 say_file(const collective_run *run, uint32_t index, const char *path)
 {

@@ -47,6 +47,10 @@ parse_matrix(collective *self, const char *text)
     }
 }
 
+/*
+ * The second half of the memory is the matrix turned round: what each gets is a row there, so
+ * both halves can be lent to ops as they are.
+ */
 bool
 collective_read_splits(collective *self)
 {
@@ -59,9 +63,9 @@ collective_read_splits(collective *self)
         return true;
     }
     if (!parse_matrix(self, text)) {
-        (void)cli_usage(self->self,
-                        "--splits \"%s\": need for each sender what each rank gets: 1,2/3,0 say",
-                        text);
+        (void)cli_usage(
+            self->self,
+            "--splits \"%s\": need for each sender what each rank gets, such as 1,2/3,0", text);
         return false;
     }
     for (r = 0; r < self->split_count; r++) {
@@ -92,6 +96,7 @@ collective_set_splits(const collective *self, uint32_t group_rank, tutti_op *op,
     return TUTTI_OK;
 }
 
+/* The row is that of the group rank, which is looked up when the group is not the world. */
 tutti_code
 collective_own_splits(const collective *self, tutti_client *client, tutti_op *op, tutti_error *err)
 {

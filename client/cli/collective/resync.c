@@ -20,12 +20,17 @@ typedef struct standing {
     uint64_t most;
 } standing;
 
+/* Each rank's own count of the world's ops. */
 static tutti_code
 look_resync(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
 {
     return tutti_agent_stat(client, &((standing *)arg)->ranks[index], err);
 }
 
+/*
+ * Calls empty barriers for the ops that this rank has missed. Each ends at once with the error
+ * that the op had.
+ */
 static tutti_code
 step_resync(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
 {

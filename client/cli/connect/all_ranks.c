@@ -29,8 +29,9 @@ list_ranks(tutti_client *near, const char *group, cli_all_ranks *world, tutti_er
     if (world->count > STATE_RANKS_MAX) {
         tutti_group_info_free(&info);
         return cli_fail(err, TUTTI_RESOURCE_EXHAUSTED,
-                        "%" PRIu32 " ranks are more than this command drives (%d)", world->count,
-                        STATE_RANKS_MAX);
+                        "%" PRIu32 " ranks, this command can call at most %d at a time: give "
+                        "--rank, or call from a program",
+                        world->count, STATE_RANKS_MAX);
     }
     world->ranks = calloc(world->count, sizeof(*world->ranks));
     world->clients = calloc(world->count, sizeof(*world->clients));
@@ -44,6 +45,10 @@ list_ranks(tutti_client *near, const char *group, cli_all_ranks *world, tutti_er
     return TUTTI_OK;
 }
 
+/*
+ * One client for each rank, connected one after the other. The first agent is only asked who
+ * there is.
+ */
 tutti_code
 cli_all_ranks_open(cli *self, const char *group, cli_all_ranks *ret_all_ranks, tutti_error *err)
 {
@@ -106,6 +111,10 @@ run_part(void *arg)
     return NULL;
 }
 
+/*
+ * Every rank has a thread, as each call of a collective waits for the others. A rank without a
+ * thread fails at once; the others then wait for their deadlines.
+ */
 static void
 run_all_ranks(part *parts, const cli_all_ranks *world, cli_rank_fn fn, void *arg)
 {

@@ -1,3 +1,8 @@
+/*
+ * Where a command goes. The order is: what is on the command line, then the environment, then the
+ * local cluster "default". A local cluster speaks without TLS and tokens, whatever the user's
+ * settings for other clusters say.
+ */
 #include "client/cli/connect/connect.h"
 
 #include <inttypes.h>
@@ -37,8 +42,9 @@ find_cluster(const char *name, place *ret, tutti_error *err)
     }
     if (code == TUTTI_OK && (!ret->cluster.ready || ret->cluster.rank_count == 0)) {
         code = cli_fail(err, TUTTI_FAILED_PRECONDITION,
-                        "cluster %s was not started to the end: tutti cluster stop --name %s", name,
-                        name);
+                        "the start of cluster %s did not end: tutti cluster stop --name %s, then "
+                        "start it again",
+                        name, name);
     }
     if (code == TUTTI_OK) {
         put_agent_text(ret->agent, ret->cluster.ranks[0].socket);
@@ -47,6 +53,7 @@ find_cluster(const char *name, place *ret, tutti_error *err)
     return code;
 }
 
+/* --agent wins over --cluster, and both over TUTTI_AGENT. */
 static tutti_code
 find_agent_place(cli *self, place *ret, tutti_error *err)
 {
@@ -95,6 +102,7 @@ cli_options_secure(const cli *self, tutti_client_options *options)
     options->token_file = cli_value(self, "token-file");
 }
 
+/* "" and not NULL: NULL would mean the variables of the environment. */
 void
 cli_options_local(tutti_client_options *options)
 {
@@ -122,7 +130,7 @@ connect_to(const cli *self, const char *agent, const place *where, tutti_client 
     return tutti_connect_with(&options, ret_client, err);
 }
 
-/* The job's own word on where a rank is. */
+/* The job's own word on where a rank is. Any agent's client will do. */
 static tutti_code
 look_up_agent(tutti_client *client, uint32_t rank, char ret_address[STATE_PATH_MAX],
               tutti_error *err)
@@ -132,7 +140,9 @@ look_up_agent(tutti_client *client, uint32_t rank, char ret_address[STATE_PATH_M
     tutti_code code;
 
     if (rank >= world_size) {
-        return cli_fail(err, TUTTI_NOT_FOUND, "there is no rank %" PRIu32 " in a world of %" PRIu32,
+        return cli_fail(err, TUTTI_NOT_FOUND,
+                        "there is no rank %" PRIu32 " in a world of %" PRIu32
+                        ", need a rank below the world size",
                         rank, world_size);
     }
     code = tutti_ranks_get(client, &rank, 1, &info, err);
@@ -173,8 +183,9 @@ connect_rank(const cli *self, const place *where, uint32_t rank, tutti_client **
     if (where->cluster.rank_count > 0) {
         if (rank >= where->cluster.rank_count) {
             return cli_fail(err, TUTTI_NOT_FOUND,
-                            "there is no rank %" PRIu32 " in a world of %" PRIu32, rank,
-                            where->cluster.rank_count);
+                            "there is no rank %" PRIu32 " in a world of %" PRIu32
+                            ", need a rank below the world size",
+                            rank, where->cluster.rank_count);
         }
         return connect_named(self, where->cluster.ranks[rank].socket, where, rank, ret_client, err);
     }
@@ -196,6 +207,7 @@ cli_rank_option(cli *self, int64_t *ret_rank)
            cli_number(self, "rank", 0, TUTTI_RANKS_MAX - 1, ret_rank);
 }
 
+/* A rank that is stated wins over the one in the handle; with neither it is the first agent. */
 tutti_code
 cli_connect(cli *self, const char *handle, tutti_client **ret_client, tutti_error *err)
 {
@@ -205,7 +217,7 @@ cli_connect(cli *self, const char *handle, tutti_client **ret_client, tutti_erro
     tutti_code code;
 
     if (!cli_rank_option(self, &stated)) {
-        return cli_fail(err, TUTTI_INVALID_ARGUMENT, "--rank makes no sense");
+        return cli_fail(err, TUTTI_INVALID_ARGUMENT, "--rank: need the number of a rank");
     }
     code = find_agent_place(self, &where, err);
     if (code == TUTTI_OK && (stated >= 0 || (handle != NULL && cli_rank_of(handle, &rank)))) {
@@ -217,6 +229,10 @@ cli_connect(cli *self, const char *handle, tutti_client **ret_client, tutti_erro
     return code;
 }
 
+/*
+ * Some commands need no agent. They must work when all agents hang, so none is asked if the
+ * coordinator's address is known otherwise.
+ */
 tutti_code
 cli_connect_coordinator(cli *self, tutti_client **ret_client, tutti_error *err)
 {

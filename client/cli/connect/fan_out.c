@@ -1,3 +1,4 @@
+/* Asking all agents of a job at once, 32 at a time. `tutti doctor` and `tutti trace` use it. */
 #include "client/cli/connect/fan_out.h"
 
 #include <pthread.h>
@@ -70,6 +71,10 @@ typedef struct round {
     uint32_t next;
 } round_of;
 
+/*
+ * The limit of three seconds is for each agent, so one that hangs costs the whole command not
+ * more than that.
+ */
 static void
 ask_fan_out(const round_of *round, uint32_t rank)
 {
@@ -91,6 +96,10 @@ ask_fan_out(const round_of *round, uint32_t rank)
     tutti_close(client);
 }
 
+/*
+ * One of the threads: it takes the next rank until there is none. Ranks that are not alive are
+ * left out.
+ */
 static void *
 run_asking(void *arg)
 {

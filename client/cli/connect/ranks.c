@@ -43,6 +43,7 @@ const cli_column cli_group_columns[] = {
     {0},
 };
 
+/* A handle names a rank, and nothing of it is used but that. */
 tutti_code
 cli_connect_member(cli *self, uint32_t rank, tutti_client **ret_client, tutti_error *err)
 {
@@ -52,6 +53,10 @@ cli_connect_member(cli *self, uint32_t rank, tutti_client **ret_client, tutti_er
     return cli_connect(self, handle, ret_client, err);
 }
 
+/*
+ * Only a member may delete a group or a mesh. So the coordinator is asked for one, and that
+ * rank's agent does it.
+ */
 int
 cli_delete_as_member(cli *self, cli_find_member_fn find, cli_delete_fn remove)
 {

@@ -22,6 +22,10 @@ typedef struct visit {
     uint32_t wait_ms;
 } visit;
 
+/*
+ * Runs on several threads at once, each for its own rank. `client` is NULL when the agent could
+ * not be reached.
+ */
 static void
 on_rank(void *arg, uint32_t rank, tutti_client *client, const tutti_error *err)
 {
@@ -39,6 +43,10 @@ on_rank(void *arg, uint32_t rank, tutti_client *client, const tutti_error *err)
                                             &patient->reach_count, &patient->err) == TUTTI_OK;
 }
 
+/*
+ * Each agent is told which ranks are alive, and tries to reach all of them. So all pairs are
+ * tried, also those between hosts that this command cannot see.
+ */
 static void
 ask_all_doctor(const cli *self, doctor *all, uint32_t wait_ms)
 {
@@ -129,6 +137,7 @@ json_patient(const tutti_rank_info *info, const doctor_patient *patient)
         (double)patient->error_ns / 1000.0, "reaches", json_reaches(patient));
 }
 
+/* One document. The table is made from its ranks, so the two cannot differ. */
 static json_t *
 json_doctor(const cli *self, const doctor *all)
 {
@@ -217,6 +226,7 @@ static const cli_column doctor_columns[] = {
     {0},
 };
 
+/* What is wrong, and below it what to do about it. */
 static void
 print_findings(const cli *self, const doctor *all)
 {
@@ -268,6 +278,7 @@ print_doctor(const cli *self, const doctor *all, const json_t *document)
     }
 }
 
+/* The exit code says whether anything is bad; warnings alone are fine. */
 int
 cli_doctor(cli *self)
 {

@@ -11,6 +11,7 @@
 #include "client/cli/util/values.h"
 #include "tutti/algorithms.h"
 
+/* An algorithm that is not possible has a reason instead of a time. */
 static json_t *
 json_alternatives(const tutti_explanation *why)
 {
@@ -58,6 +59,10 @@ document_explanation(const tutti_explain_question *question, const tutti_explana
     return all;
 }
 
+/*
+ * The cases are those that the agent names in `why`. A choice by rule is the usual one and has no
+ * word of its own.
+ */
 static void
 say_why(const cli *self, const tutti_explanation *why)
 {
@@ -153,6 +158,10 @@ say_explanation(const cli *self, const tutti_explain_question *question,
     }
 }
 
+/*
+ * An op may be written with '-' or '_'. An unknown one is refused by the agent, which knows them
+ * all.
+ */
 static bool
 read_question(cli *self, char word[64], tutti_explain_question *ret)
 {
@@ -182,6 +191,10 @@ read_question(cli *self, char word[64], tutti_explain_question *ret)
     return true;
 }
 
+/*
+ * The agent answers by the code that also chooses, so that this command cannot say another thing
+ * than what happens.
+ */
 int
 cli_explain(cli *self)
 {

@@ -48,6 +48,9 @@ json_ranks(const tutti_stalled_rank *ranks, size_t count)
     return list;
 }
 
+/*
+ * The text is the coordinator's own sentence about the stall; the rest is what it was made from.
+ */
 static json_t *
 json_stall(const tutti_stall *one)
 {
@@ -143,6 +146,7 @@ print_ranks(const cli *self, const json_t *ranks)
     }
 }
 
+/* When no op waits, ranks that are silent or lost are shown on their own. */
 static void
 print_stalls(const cli *self, const tutti_stalls *all, const json_t *document)
 {
@@ -181,6 +185,7 @@ read_stall_options(cli *self, tutti_stall_options *ret)
     return true;
 }
 
+/* Only the coordinator is asked: agents that hang would not answer. */
 static tutti_code
 find_stall(cli *self, const tutti_stall_options *options, tutti_stalls *ret, tutti_error *err)
 {
@@ -194,6 +199,7 @@ find_stall(cli *self, const tutti_stall_options *options, tutti_stalls *ret, tut
     return code;
 }
 
+/* Exits with failure when something waits, so that a script can ask. */
 int
 cli_stall(cli *self)
 {

@@ -1,4 +1,8 @@
-/* tutti status: the job and its ranks, as the coordinator and the agents see them. */
+/*
+ * tutti status: the job and its ranks, as the coordinator and the agents see them. The
+ * coordinator says who is there; each agent that is alive is then asked itself, since one that
+ * has just stopped is still alive to the coordinator.
+ */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -35,6 +39,7 @@ typedef struct fan_out {
 
 /* ------------------------------------------------------------------------------ asking */
 
+/* Waits three seconds at most, so that a few agents that hang do not make the command slow. */
 static void
 ask_status(const fan_out *self, seen *one)
 {
@@ -53,6 +58,10 @@ ask_status(const fan_out *self, seen *one)
     tutti_close(client);
 }
 
+/*
+ * One of up to 32 threads. Each takes the next rank until there is none; what it learns goes to
+ * that rank's own place, so only `next` needs the lock.
+ */
 static void *
 run_asking(void *arg)
 {
@@ -73,6 +82,7 @@ run_asking(void *arg)
     }
 }
 
+/* Fewer threads than wanted are fine; without any, this thread does it all. */
 static void
 ask_all_status(fan_out *self)
 {
@@ -154,6 +164,7 @@ state_word(tutti_rank_state state)
     return "unknown";
 }
 
+/* What we have seen ourselves, beside the state that the coordinator knows. */
 static const char *
 health_word(const seen *one)
 {
@@ -213,6 +224,7 @@ json_agents(const fan_out *self)
                      ranks);
 }
 
+/* Only a rank that answered has figures. */
 static bool
 is_answering(const json_t *row)
 {
@@ -247,6 +259,7 @@ write_last_op(FILE *out, const json_t *row, const char *key)
     return CLI_PLAIN;
 }
 
+/* Yellow: the coordinator takes it for alive, but it did not answer us. */
 static cli_style
 write_health(FILE *out, const json_t *row, const char *key)
 {

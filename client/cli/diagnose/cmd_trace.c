@@ -27,6 +27,7 @@ typedef struct wish {
 
 /* ------------------------------------------------------------------------------ asking */
 
+/* 0 means that it has not happened, and stays 0. */
 static uint64_t
 is_clock_moved(uint64_t at_ns, int64_t offset_ns)
 {
@@ -51,6 +52,10 @@ correct_clock(trace_flown *flown)
     }
 }
 
+/*
+ * Runs on several threads at once, each for its own rank. The clock is compared first, so that
+ * the times can be corrected at once.
+ */
 static void
 on_rank(void *arg, uint32_t rank, tutti_client *client, const tutti_error *err)
 {
@@ -115,6 +120,10 @@ json_latest(const trace_meet *meet)
     return one;
 }
 
+/*
+ * A rank that is missing says why: by its error if it should have answered, else by what the
+ * coordinator knows.
+ */
 static json_t *
 json_trace_rank(const trace *self, uint32_t rank)
 {
@@ -190,9 +199,12 @@ why_not(const trace *all, uint32_t rank)
     if (info->state == TUTTI_RANK_ALIVE) {
         return all->flown[rank].err.text;
     }
-    return info->reason[0] != '\0' ? info->reason : "there is nothing of it";
+    return info->reason[0] != '\0' ? info->reason : "nothing is known of it";
 }
 
+/*
+ * Ranks that are missing are told on the standard error, as the rest may be a file or a document.
+ */
 static void
 print_trace(const cli *self, const trace *all, const wish *asked, const json_t *latest)
 {
@@ -209,8 +221,8 @@ print_trace(const cli *self, const trace *all, const wish *asked, const json_t *
         answered += flown->answered ? 1 : 0;
         worst_ns = flown->error_ns > worst_ns ? flown->error_ns : worst_ns;
         if (!flown->answered) {
-            (void)fprintf(self->err, "tutti: trace: rank %" PRIu32 " is not in it: %s\n", rank,
-                          why_not(all, rank));
+            (void)fprintf(self->err, "tutti: trace: the file has no ops of rank %" PRIu32 ": %s\n",
+                          rank, why_not(all, rank));
         }
     }
     if (strcmp(asked->output, "-") == 0) {
@@ -232,6 +244,7 @@ print_trace(const cli *self, const trace *all, const wish *asked, const json_t *
 
 /* ------------------------------------------------------------------------------ writing */
 
+/* fclose is checked too: a full disk is often only noticed there. */
 static tutti_code
 write_events(cli *self, const trace *all, const wish *asked, tutti_error *err)
 {
@@ -328,6 +341,10 @@ reach_now(trace *all)
     all->end_ns = now_ns > all->end_ns ? now_ns : all->end_ns;
 }
 
+/*
+ * Files of agents that have ended say nothing about now, so only with living ones the timeline
+ * reaches until now.
+ */
 static tutti_code
 run_trace(cli *self, trace *all, cli_fan_out *fan_out, const wish *asked, tutti_error *err)
 {
@@ -342,10 +359,11 @@ run_trace(cli *self, trace *all, cli_fan_out *fan_out, const wish *asked, tutti_
     }
     if (asked->group[0] != '\0' &&
         !trace_around(all, asked->group, asked->sequence, asked->window_ms * 1000000ULL)) {
-        return cli_fail(err, TUTTI_NOT_FOUND,
-                        "op %" PRIu64 " of group %s is in no flight record: they hold the last "
-                        "4096 ops of each agent",
-                        asked->sequence, asked->group);
+        return cli_fail(
+            err, TUTTI_NOT_FOUND,
+            "op %" PRIu64
+            " of group %s is in no flight record: a record holds the last 4096 ops of an agent",
+            asked->sequence, asked->group);
     }
     return write_events(self, all, asked, err);
 }

@@ -50,6 +50,7 @@ print_json(const cli *self, const tutti_member_event *event)
     json_decref(one);
 }
 
+/* Trouble with the coordinator goes to the standard error, so that the output has changes only. */
 static void
 print_change_line(const cli *self, const tutti_member_event *event)
 {
@@ -71,7 +72,10 @@ print_change_line(const cli *self, const tutti_member_event *event)
 
 /* ------------------------------------------------------------------------------ following */
 
-/* The watch's thread. */
+/*
+ * Called on the watch's thread, while the main thread waits for the end. What both use is read by
+ * the main thread only after the semaphore, or after the watch was stopped.
+ */
 static bool
 on_member(void *arg, const tutti_member_event *event)
 {
@@ -97,7 +101,7 @@ on_member(void *arg, const tutti_member_event *event)
     return more;
 }
 
-/* Until it is over, or --timeout. */
+/* Until it is over, or --timeout. A signal that is handled elsewhere only interrupts the wait. */
 static void
 wait_for_end(following *it)
 {

@@ -4,14 +4,14 @@
 #include "client/cli/parse/options.h"
 
 const cli_option cli_stall_options[] = {
-    {"group", 'g', "NAME", "this group alone (default: all)", NULL},
+    {"group", 'g', "NAME", "ops of this group alone (default: all groups)", NULL},
     {"older", 0, "TIME", "ops that have waited that long (default: 1s)", NULL},
     OPTION_END,
 };
 
 const cli_option cli_watch_options[] = {
     {"count", 'n', "N", "end after so many changes", NULL},
-    {"after", 0, "EPOCH", "show what changed behind this epoch, too; 0 = all", NULL},
+    {"after", 0, "EPOCH", "show the changes after this epoch, too; 0 = all", NULL},
     OPTION_END,
 };
 
@@ -19,8 +19,8 @@ const cli_option cli_trace_options[] = {
     {"output", 'o', "FILE", "where to (default: trace.json), - is standard output", "FILE"},
     {"from", 0, "FOLDER", "read what agents left in their --flight-dir instead of asking them",
      "FILE"},
-    {"around", 0, "GROUP:SEQ", "this op, and what all ranks did around it: world:41", NULL},
-    {"window", 0, "TIME", "how long before and after (default: 1s)", NULL},
+    {"around", 0, "GROUP:SEQ", "show this op, and what all ranks did around it: world:41", NULL},
+    {"window", 0, "TIME", "how long before and after that op (default: 1s)", NULL},
     OPTION_END,
 };
 
@@ -37,8 +37,8 @@ const cli_option cli_health_options[] = {
 const cli_option cli_explain_options[] = {
     OPTION_RANK,
     OPTION_GROUP,
-    {"bytes", 'b', "SIZE", "of the tensor that a rank gives (default: 1MiB)", NULL},
-    {"dtype", 'd', "DTYPE", "of what is reduced (default: FP32)", NULL},
+    {"bytes", 'b', "SIZE", "size of the tensor that a rank gives (default: 1MiB)", NULL},
+    {"dtype", 'd', "DTYPE", "dtype of the tensor (default: FP32)", NULL},
     {"op", 0, "OP",
      "reduction: sum, prod, min, max, avg, band, bor, bxor, premul_sum (default: sum)",
      "sum prod min max avg band bor bxor premul_sum"},
@@ -47,9 +47,9 @@ const cli_option cli_explain_options[] = {
 
 const cli_option cli_tune_options[] = {
     {"output", 'o', "FILE", "where to (default: tutti.table), - is standard output", "FILE"},
-    {"time", 0, "TIME", "how long it may take in all (default: 1m)", NULL},
+    {"time", 0, "TIME", "how long the measurement may take in all (default: 1m)", NULL},
     {"ops", 0, "LIST",
-     "these alone: all_reduce,broadcast (default: all that have several algorithms)", NULL},
+     "ops to measure: all_reduce,broadcast (default: all that have several algorithms)", NULL},
     {"begin", 'b', "SIZE", "the smallest tensor (default: 8)", NULL},
     {"end", 'e', "SIZE", "the largest (default: 16MiB)", NULL},
     {"load", 0, NULL, "tell the running agents to take the table from now on", NULL},

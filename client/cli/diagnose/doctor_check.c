@@ -1,4 +1,7 @@
-/* What is wrong, and what to do about it. */
+/*
+ * What is wrong, and what to do about it. Each check looks at one thing and adds a finding with a
+ * remedy. `bad` means that ops fail or hang by it, or will; the others may become bad.
+ */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -67,6 +70,7 @@ add_ended(doctor *self, uint32_t rank)
     return add_finding(self, true, rank, remedy);
 }
 
+/* What the coordinator knows. An agent that is alive is looked at by the other checks. */
 static void
 check_agent_seat(doctor *self, const tutti_rank_info *info)
 {
@@ -80,24 +84,26 @@ check_agent_seat(doctor *self, const tutti_rank_info *info)
     }
 }
 
-/* What stands between us and an agent that others can reach. */
+/*
+ * What stands between us and an agent that others can reach. The remedy follows from the words of
+ * the error, as only they tell these cases apart.
+ */
 static doctor_finding *
 add_unreached(doctor *self, uint32_t rank, const char *why)
 {
     if (strstr(why, "its certificate is for") != NULL) {
-        return add_finding(
-            self, true, rank,
-            "let it advertise a name of its certificate (--advertise), or say here which "
-            "name to expect (--tls-name)");
+        return add_finding(self, true, rank,
+                           "let it advertise a name of its certificate (--advertise), or give the "
+                           "name to expect (--tls-name)");
     }
     if (strstr(why, "its certificate is not signed") != NULL) {
-        return add_finding(self, true, rank, "say here who signed its certificate (--tls-ca)");
+        return add_finding(self, true, rank,
+                           "give the authority that signed its certificate (--tls-ca)");
     }
     if (strstr(why, "wants TLS") != NULL || strstr(why, "wants a client certificate") != NULL) {
-        return add_finding(
-            self, true, rank,
-            "say here who signed its certificate (--tls-ca), and show one if it wants to "
-            "know us (--tls-cert, --tls-key)");
+        return add_finding(self, true, rank,
+                           "give the authority that signed its certificate (--tls-ca), and a "
+                           "client certificate if it wants one (--tls-cert, --tls-key)");
     }
     if (strstr(why, "nothing listens there") != NULL || strstr(why, "no such socket") != NULL) {
         return add_ended(self, rank);
@@ -138,6 +144,7 @@ hosts_differ(const cli_fan_out *fan_out)
     return false;
 }
 
+/* Only a warning: such an agent works as long as nobody on another host wants it. */
 static void
 check_addresses(doctor *self, const tutti_self_check *self_check)
 {
@@ -156,6 +163,7 @@ check_addresses(doctor *self, const tutti_self_check *self_check)
     }
 }
 
+/* Too few files are bad only when they are nearly used up. */
 static void
 check_agent_limits(doctor *self, const tutti_self_check *self_check)
 {
@@ -182,6 +190,7 @@ check_agent_limits(doctor *self, const tutti_self_check *self_check)
     }
 }
 
+/* The offset counts only beyond what the measurement itself may be wrong by. */
 static void
 check_clock(doctor *self, const doctor_patient *patient)
 {
@@ -199,6 +208,7 @@ check_clock(doctor *self, const doctor_patient *patient)
     }
 }
 
+/* Each direction is a finding of its own, as a firewall may stop only one. */
 static void
 check_reaches(doctor *self, uint32_t rank, const doctor_patient *patient)
 {
@@ -237,6 +247,7 @@ first_to_answer(const doctor *self)
     return rank < self->fan_out->count ? &self->patients[rank] : NULL;
 }
 
+/* Different versions are a warning: they may work together. */
 static void
 check_versions(doctor *self)
 {
@@ -282,6 +293,7 @@ check_planes(doctor *self)
     }
 }
 
+/* The worst first, then by rank. */
 static int
 compare_findings(const void *left, const void *right)
 {

@@ -26,12 +26,17 @@ typedef struct drawing {
     lane lanes[LANES_MAX];
 } drawing;
 
+/*
+ * Times are from the begin of what is shown: whole nanoseconds since 1970 do not fit into a
+ * double. Those before it are negative.
+ */
 static double
 us_of(const drawing *self, uint64_t at_ns)
 {
     return (double)(int64_t)(at_ns - self->whole->begin_ns) / 1000.0;
 }
 
+/* "M" is metadata: the name of a process or of a thread. */
 static void
 add_name(drawing *self, const char *kind, size_t lane_index, const char *name)
 {
@@ -94,6 +99,7 @@ set_spec(json_t *args, const char *key, const tutti_spec *spec, uint32_t count)
     }
 }
 
+/* What is shown when somebody selects the op. */
 static json_t *
 args_of(const tutti_flight_entry *entry, const trace_meet *meet)
 {
@@ -141,6 +147,7 @@ add_op(drawing *self, const tutti_flight_entry *entry, const trace_meet *meet)
     }
 }
 
+/* Only what overlaps the chosen time is drawn. */
 static void
 add_event_rank(drawing *self, uint32_t rank)
 {
@@ -170,6 +177,7 @@ add_event_rank(drawing *self, uint32_t rank)
     }
 }
 
+/* The drawing is too large for the stack. */
 json_t *
 trace_events(const trace *self)
 {

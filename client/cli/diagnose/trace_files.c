@@ -1,4 +1,8 @@
-/* Flight records that agents have left as files: --flight-dir of tutti-agent. */
+/*
+ * Flight records that agents have left as files: --flight-dir of tutti-agent. They have the form
+ * of PyTorch's flight recorder. The files may be old or damaged, so nothing in them is trusted:
+ * what is missing or of another type is 0 or "".
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -32,6 +36,7 @@ read_text(const json_t *value, char *ret, size_t size)
     (void)snprintf(ret, size, "%s", text == NULL ? "" : text);
 }
 
+/* Only the first tensor of an op is kept, as the timeline shows no more. */
 static uint32_t
 read_spec(const json_t *entry, const char *sizes, const char *dtypes, tutti_spec *ret)
 {
@@ -51,6 +56,10 @@ read_spec(const json_t *entry, const char *sizes, const char *dtypes, tutti_spec
     return 1;
 }
 
+/*
+ * The name in the file is "nccl:all_reduce" or the like, as other readers want it; what is shown
+ * is the part behind the colon.
+ */
 static void
 read_trace_entry(const json_t *entry, tutti_flight_entry *ret)
 {
@@ -87,6 +96,7 @@ read_trace_entry(const json_t *entry, tutti_flight_entry *ret)
 
 /* ------------------------------------------------------------------------------ one file */
 
+/* The job of the first file is that of all: two jobs in one timeline would mix their ranks. */
 static tutti_code
 take_record(const char *path, const json_t *document, trace *self, cli_fan_out *fan_out,
             tutti_error *err)
@@ -130,6 +140,7 @@ take_record(const char *path, const json_t *document, trace *self, cli_fan_out *
     return TUTTI_OK;
 }
 
+/* Files of other jobs are passed over when a job was named. */
 static tutti_code
 take_file(const char *path, const char *job, trace *self, cli_fan_out *fan_out, tutti_error *err)
 {
@@ -169,6 +180,9 @@ is_record(const char *name)
     return strncmp(name, "flight-", 7) == 0 && size > 12 && strcmp(name + size - 5, ".json") == 0;
 }
 
+/*
+ * There is no coordinator to ask, so the world is as large as the highest rank that left a file.
+ */
 tutti_code
 trace_read_folder(const char *folder, const char *job, trace *self, cli_fan_out *fan_out,
                   tutti_error *err)

@@ -1,3 +1,8 @@
+/*
+ * Finding what belongs together: entries of several ranks that are one collective. They have the
+ * same group, epoch and number in the group's order of ops. So all entries are sorted by these,
+ * and neighbours are compared.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +15,7 @@ typedef struct place {
     const tutti_flight_entry *entry;
 } place;
 
+/* Sends, receives and ops that never began have no others to be compared with. */
 static bool
 is_shared(const tutti_flight_entry *entry)
 {
@@ -43,6 +49,7 @@ compare_places(const void *left, const void *right)
     return order != 0 ? order : compare_u64(a->rank, b->rank);
 }
 
+/* All shared entries of all ranks, sorted. [out, owned] the list, which is freed by the caller */
 static place *
 list_places(const trace *self, size_t *ret_count)
 {
@@ -73,6 +80,9 @@ list_places(const trace *self, size_t *ret_count)
     return places;
 }
 
+/*
+ * Adds one rank's entry to its collective: who began first, who last, and when the last one left.
+ */
 static void
 join_match(trace_meet *meet, const place *one)
 {
@@ -98,6 +108,7 @@ join_match(trace_meet *meet, const place *one)
     meet->open = meet->open || entry->completed_ns == 0;
 }
 
+/* From the first entry to the last time that any entry has. */
 static void
 find_bounds(trace *self)
 {
@@ -158,6 +169,7 @@ trace_match(trace *self)
     find_bounds(self);
 }
 
+/* An op that still runs has no end, so all that came after its begin is shown. */
 bool
 trace_around(trace *self, const char *group, uint64_t sequence, uint64_t window_ns)
 {

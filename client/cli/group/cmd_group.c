@@ -71,6 +71,7 @@ cli_group_create(cli *self)
     return code == TUTTI_OK ? CLI_FINE : cli_failed(self, name, &err);
 }
 
+/* With --rank that agent answers, since mesh:NAME/DIM is another group for each rank. */
 int
 cli_group_get(cli *self)
 {
@@ -126,6 +127,7 @@ cli_group_list(cli *self)
     return code == TUTTI_OK ? CLI_FINE : cli_failed(self, NULL, &err);
 }
 
+/* Any member will do, so it is the first. */
 static tutti_code
 find_group_member(tutti_client *client, const char *name, uint32_t *ret_rank, tutti_error *err)
 {

@@ -120,6 +120,7 @@ print_parts(const cli *self, const tutti_group_info *infos, size_t count)
     cli_print_result(self, json_pack("{s:o}", "groups", groups), "groups", cli_group_columns);
 }
 
+/* All ranks of the parent are connected, also when only one of them calls. */
 static int
 split_group(cli *self, int64_t rank, const tutti_group_options *options, const tutti_split *split)
 {
@@ -176,6 +177,7 @@ static const cli_column translate_columns[] = {
     {0},
 };
 
+/* -1 in the array, and an empty cell in the table: that rank is not in the other group. */
 static void
 print_ranks(const cli *self, const uint32_t *ranks, const int32_t *translated, size_t count)
 {

@@ -17,6 +17,7 @@
 
 /* ------------------------------------------------------------------------------ showing */
 
+/* "coordinate" is there only for a rank that is in the mesh. */
 static json_t *
 json_mesh(const tutti_mesh_info *info)
 {
@@ -126,6 +127,7 @@ parse_dims(const char *text, char buffer[DIMS_SIZE], const char *dims[TUTTI_MESH
 
 /* ------------------------------------------------------------------------------ commands */
 
+/* The call of one rank is enough: a mesh is known by its name. */
 int
 cli_mesh_create(cli *self)
 {
@@ -182,6 +184,7 @@ cli_mesh_get(cli *self)
     return show_mesh(self, client, &info, code, &err);
 }
 
+/* -1: the agent's own rank */
 int
 cli_mesh_slice(cli *self)
 {

@@ -5,7 +5,7 @@
 
 const cli_option cli_group_create_options[] = {
     OPTION_RANK,
-    {"tag", 0, "TAG", "part of what the group is, besides its ranks", NULL},
+    {"tag", 0, "TAG", "tag that tells groups of the same ranks apart", NULL},
     {"sort", 0, NULL, "sort the list first", NULL},
     OPTION_END,
 };
@@ -15,28 +15,29 @@ const cli_option cli_group_split_options[] = {
     {"size", 0, "N", "ranks in each part", NULL},
     {"count", 0, "N", "how many parts", NULL},
     {"lists", 0, "LISTS", "the parts: 0-3/4-7", NULL},
-    {"equal", 0, NULL, "lists must have the same size", NULL},
-    {"name", 0, "NAME", "of the parts, with their numbers behind it", NULL},
-    {"tag", 0, "TAG", "part of what the groups are, besides their ranks", NULL},
+    {"equal", 0, NULL, "refuse lists of different sizes", NULL},
+    {"name", 0, "NAME", "name of the parts, each with its number after it", NULL},
+    {"tag", 0, "TAG", "tag that tells groups of the same ranks apart", NULL},
     OPTION_END,
 };
 
 const cli_option cli_group_translate_options[] = {
     OPTION_RANK,
-    {"from", 0, "GROUP", "whose ranks they are (default: world)", NULL},
-    {"to", 0, "GROUP", "whose ranks are wanted (default: world)", NULL},
+    {"from", 0, "GROUP", "group to which RANKS belong (default: world)", NULL},
+    {"to", 0, "GROUP", "group whose ranks are shown (default: world)", NULL},
     OPTION_END,
 };
 
 const cli_option cli_mesh_create_options[] = {
     OPTION_RANK,
-    {"dims", 0, "NAMES", "of the dimensions: dp,tp", NULL},
-    {"ranks", 0, "RANKS", "the last dimension runs fastest (default: 0, 1, 2, ...)", NULL},
+    {"dims", 0, "NAMES", "names of the dimensions: dp,tp", NULL},
+    {"ranks", 0, "RANKS",
+     "ranks of the mesh, the last dimension runs fastest (default: 0, 1, 2, ...)", NULL},
     OPTION_END,
 };
 
 const cli_option cli_mesh_slice_options[] = {
     OPTION_RANK,
-    {"flatten", 0, NULL, "make it one dimension", NULL},
+    {"flatten", 0, NULL, "make one dimension of them", NULL},
     OPTION_END,
 };

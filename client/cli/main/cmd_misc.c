@@ -10,6 +10,7 @@
 #include "client/cli/parse/parse.h"
 #include "client/cli/util/output.h"
 
+/* Works with any gRPC server, so it takes an address and looks for no cluster. */
 int
 cli_health(cli *self)
 {
@@ -62,6 +63,7 @@ cli_help(cli *self)
     return cli_usage(self, "no command \"%s\"", self->arguments[0]);
 }
 
+/* Names come first: what is a kind of name is no shell. */
 int
 cli_completion(cli *self)
 {

@@ -21,14 +21,16 @@ const cli_option cli_global_options[] = {
     {"coordinator", 0, "ADDRESS",
      "coordinator address, if the one the agent reports is not reachable from here", NULL},
     {"job", 0, "NAME", "job name, when connecting through --coordinator alone", NULL},
-    {"timeout", 't', "TIME", "how long things may take: 250ms, 10s, 5m", NULL},
-    {"tls-ca", 0, "FILE", "who signs the servers' certificates, instead of $TUTTI_TLS_CA", "FILE"},
+    {"timeout", 't', "TIME", "how long the command may take: 250ms, 10s, 5m", NULL},
+    {"tls-ca", 0, "FILE",
+     "authority that signs the servers' certificates, instead of $TUTTI_TLS_CA", "FILE"},
     {"tls-cert", 0, "FILE", "the certificate to show, instead of $TUTTI_TLS_CERT", "FILE"},
     {"tls-key", 0, "FILE", "its private key, instead of $TUTTI_TLS_KEY", "FILE"},
-    {"tls-name", 0, "NAME", "what certificates say instead of addresses", NULL},
+    {"tls-name", 0, "NAME",
+     "name in the servers' certificates, when it is not the name in their addresses", NULL},
     {"token-file", 0, "FILE", "the token to show, instead of $TUTTI_TOKEN_FILE", "FILE"},
     {"json", 'j', NULL, "one JSON document on standard output", NULL},
-    {"quiet", 'q', NULL, "say nothing but results and errors; of tensors their handles", NULL},
+    {"quiet", 'q', NULL, "print only results and errors, and of tensors only their handles", NULL},
     {"no-progress", 0, NULL, "draw no progress bars", NULL},
     {"help", 'h', NULL, "show this", NULL},
     {"version", 'V', NULL, "show the version", NULL},
@@ -41,28 +43,28 @@ static const cli_option rank_options[] = {OPTION_RANK, OPTION_END};
 
 static const cli_option backward_options[] = {
     OPTION_RANK,
-    {"keep", 'k', NULL, "leave the tape as it is, for another backward", NULL},
+    {"keep", 'k', NULL, "keep the tape as it is, for another backward", NULL},
     OPTION_END,
 };
 
 static const cli_option put_options[] = {
     OPTION_RANK,
-    {"name", 0, "NAME", "by which the tensor is found besides its handle", NULL},
+    {"name", 0, "NAME", "name of the tensor, by which it is found as by its handle", NULL},
     OPTION_INTO,
-    {"dtype", 'd', "DTYPE", "what NumPy's voids are", WORDS_DTYPE},
+    {"dtype", 'd', "DTYPE", "dtype of a file of NumPy's voids", WORDS_DTYPE},
     {"device", 0, "DEVICE", "where it goes: cpu, cuda, cuda:1 (default: the agent's first)", NULL},
     OPTION_END,
 };
 
 static const cli_option get_options[] = {
     OPTION_RANK,
-    {"output", 'o', "FILE", "where to, %d being the rank; - is standard output", "FILE"},
+    {"output", 'o', "FILE", "file to write, %d being the rank; - is standard output", "FILE"},
     OPTION_END,
 };
 
 static const cli_option copy_options[] = {
     OPTION_RANK,
-    {"name", 0, "NAME", "of the copy", NULL},
+    {"name", 0, "NAME", "name of the copy", NULL},
     OPTION_INTO,
     {"device", 0, "DEVICE", "where it goes: cpu, cuda, cuda:1 (default: where the original is)",
      NULL},
@@ -135,14 +137,14 @@ const cli_command cli_commands[] = {
      "one time and high enough limits? Exits with 1 when something is broken; warnings do not "
      "count.",
      NULL, cli_doctor_options, 0, 0, false, cli_doctor},
-    {"stall", CLUSTER, "[--group NAME] [--older TIME]", "show which ops wait, and for whom",
+    {"stall", CLUSTER, "[--group NAME] [--older TIME]", "show which ops wait, and for which ranks",
      "Asks all agents where they stand. A rank that is missing is absent (alive, its program has "
      "not called the op), slow (in an earlier op, or just out of one), queued (its call waits for "
      "tensors), silent (its process does not answer: stopped, starved or cut off) or lost. Exits "
      "with 1 when an op waits.",
      "  tutti stall\n  tutti stall --group tp/0 --older 10s", cli_stall_options, 0, 0, false,
      cli_stall},
-    {"watch", CLUSTER, "[-n N] [--after EPOCH]", "show who comes to the job and who goes",
+    {"watch", CLUSTER, "[-n N] [--after EPOCH]", "show which ranks join the job and which leave it",
      "A line for each change of members: a rank joined, is leaving (its ops under way still end), "
      "or is lost, and why. Goes on when the coordinator has been away. Ends with --timeout or "
      "--count; exits with 1 when the job has ended.",

@@ -81,7 +81,10 @@ names_of(const cli_option *option)
     return option->words != NULL && option->words[0] == '@' ? option->words + 1 : NULL;
 }
 
-/* The same of a command's arguments. */
+/*
+ * The same of a command's arguments. It follows from the synopsis, so a new command gets
+ * completion without more work.
+ */
 static const char *
 names_of_arguments(const cli_command *command)
 {
@@ -100,6 +103,9 @@ names_of_arguments(const cli_command *command)
 
 /* ------------------------------------------------------------------------------ bash */
 
+/*
+ * One case of the shell's `case`: the command, and the option before the word that is completed.
+ */
 static void
 print_bash_value(const char *command, const cli_option *option, FILE *file)
 {
@@ -160,6 +166,11 @@ print_bash_end(FILE *file)
         file);
 }
 
+/*
+ * The script first finds the command among the words. It remembers --agent and --cluster on its
+ * way, as names are to be those of that place. Then it completes a value, a command, an option,
+ * or a name, whatever comes first.
+ */
 static void
 print_bash(FILE *file)
 {
@@ -260,6 +271,7 @@ print_zsh_options(const cli_option *options, FILE *file)
     }
 }
 
+/* zsh has its own helper for options, so this only finds the command. */
 static void
 print_zsh(FILE *file)
 {
@@ -351,6 +363,7 @@ print_fish_options(const char *condition, const cli_option *options, FILE *file)
     }
 }
 
+/* fish wants each thing as a line with a condition, under which it is offered. */
 static void
 print_fish_command(const cli_command *command, FILE *file)
 {

@@ -44,6 +44,7 @@ print_tensors(cli *self, tutti_error *err)
     return code;
 }
 
+/* Group names come from other users of the job, so they are not trusted to be plain words. */
 static tutti_code
 print_groups(cli *self, tutti_error *err)
 {
@@ -92,6 +93,7 @@ print_ops(cli *self, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* CLI_USAGE: it is no kind of name. Nothing was printed then. */
 int
 cli_complete_names(cli *self, const char *kind)
 {

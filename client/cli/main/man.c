@@ -9,8 +9,10 @@
 #include "client/cli/main/commands.h"
 #include "client/cli/util/output.h"
 
-/* roff takes backslashes, and dots and quotes at the beginning of a line, for its own; and it makes
- * typography of '-'. */
+/*
+ * roff takes backslashes, and dots and quotes at the beginning of a line, for its own; and it
+ * makes typography of '-'. All three are written so that the page shows them as they are.
+ */
 static void
 print_text(const char *text, FILE *file)
 {
@@ -80,12 +82,13 @@ print_head(const cli_command *command, const char *help, FILE *file)
     (void)fputc('\n', file);
 }
 
+/* The parts that are the same on all pages. */
 static void
 print_common(FILE *file)
 {
     (void)fputs(
-        ".SH EXIT STATUS\n0 when all went well, 1 when something failed, 2 when the words made no "
-        "sense.\n"
+        ".SH EXIT STATUS\n0 when all went well, 1 when something failed, 2 when the command line "
+        "was wrong.\n"
         ".SH ENVIRONMENT\n"
         ".TP\n.B TUTTI_AGENT\nThe agent to speak to, where neither \\-\\-agent nor \\-\\-cluster "
         "says it.\n"
@@ -162,6 +165,7 @@ cli_man_page(const cli_command *command, FILE *file)
     (void)fputs(".SH SEE ALSO\n.BR tutti (1)\n", file);
 }
 
+/* ferror comes first, as fclose says nothing about writes that failed before. */
 static tutti_code
 write_page(const char *folder, const cli_command *command, tutti_error *err)
 {

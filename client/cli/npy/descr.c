@@ -47,6 +47,10 @@ is_swapped(char order, tutti_dtype dtype)
     return order == '>' && tutti_dtype_bytes(dtype) > 1;
 }
 
+/*
+ * One byte of void leaves the dtype NONE: FP8 has two forms, and only the caller can say which it
+ * is.
+ */
 tutti_code
 npy_descr_read(const char *word, npy_header *header, tutti_error *err)
 {

@@ -76,6 +76,10 @@ needs_reorder(const npy_header *header)
     return header->fortran && long_dims > 1;
 }
 
+/*
+ * Files in C order and of this machine's byte order are used as they are, without a copy. Only
+ * others need memory as large as the array.
+ */
 static tutti_code
 convert_npy_file(const npy_header *header, npy_array *array, tutti_error *err)
 {
@@ -108,7 +112,10 @@ convert_npy_file(const npy_header *header, npy_array *array, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ reading */
 
-/* All of the file, in memory of ours or as a mapping. */
+/*
+ * All of the file, in memory of ours or as a mapping. Large files are mapped, so that a file
+ * larger than memory can be sent.
+ */
 static tutti_code
 load_npy_file(int descriptor, size_t size, npy_array *array, tutti_error *err)
 {
@@ -145,6 +152,10 @@ load_npy_file(int descriptor, size_t size, npy_array *array, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * A dtype that is stated must be one that the file may hold: voids say only how many bytes an
+ * element has.
+ */
 static tutti_code
 choose_dtype(tutti_dtype stated, npy_header *header, tutti_error *err)
 {
@@ -167,6 +178,10 @@ choose_dtype(tutti_dtype stated, npy_header *header, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * The size of the file must be that of header and data together, to the byte: a file that was cut
+ * is found here.
+ */
 static tutti_code
 read_array(size_t size, tutti_dtype dtype, npy_array *array, tutti_error *err)
 {

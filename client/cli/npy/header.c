@@ -25,6 +25,10 @@ little_endian(const unsigned char *bytes, size_t count)
     return number;
 }
 
+/*
+ * Version 1 has two bytes of length, later ones four. The length is limited, as it comes from the
+ * file.
+ */
 tutti_code
 npy_header_size(const void *bytes, size_t size, size_t *ret_size, tutti_error *err)
 {
@@ -166,7 +170,7 @@ take_shape(reader *in, tutti_spec *spec, tutti_error *err)
 {
     spec->dim_count = 0;
     if (!take_npy_header(in, '(')) {
-        return cli_fail(err, TUTTI_INVALID_ARGUMENT, "the header's shape is no tuple");
+        return cli_fail(err, TUTTI_INVALID_ARGUMENT, "the header's shape is not a tuple");
     }
     while (!take_npy_header(in, ')')) {
         if (spec->dim_count == TUTTI_DIMS_MAX) {
@@ -188,6 +192,7 @@ take_shape(reader *in, tutti_spec *spec, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ all of it */
 
+/* A list is the type of a record, which has no dtype of ours. */
 static tutti_code
 take_descr(reader *in, npy_header *header, tutti_error *err)
 {
@@ -195,7 +200,8 @@ take_descr(reader *in, npy_header *header, tutti_error *err)
 
     skip_space(in);
     if (in->at < in->end && (*in->at == '[' || *in->at == '(')) {
-        return cli_fail(err, TUTTI_INVALID_ARGUMENT, "an array of records is no tensor");
+        return cli_fail(err, TUTTI_INVALID_ARGUMENT,
+                        "an array of records cannot be a tensor, need one of numbers");
     }
     if (!take_string(in, word)) {
         return cli_fail(err, TUTTI_INVALID_ARGUMENT, "the header's descr is no short string");
@@ -241,6 +247,7 @@ take_entry(reader *in, npy_header *header, unsigned *seen, tutti_error *err)
     return code;
 }
 
+/* NumPy writes the entries in one order, but any order is valid. Each must come once. */
 static tutti_code
 parse_dictionary(reader *in, npy_header *header, tutti_error *err)
 {
@@ -275,6 +282,7 @@ parse_dictionary(reader *in, npy_header *header, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* The parser takes what NumPy writes and refuses all else of Python: nothing is evaluated. */
 tutti_code
 npy_header_parse(const void *bytes, size_t size, npy_header *ret_header, tutti_error *err)
 {

@@ -40,6 +40,7 @@ on_signal(int number)
     (void)raise(number);
 }
 
+/* Signals come later instead of now; the caller gives back the mask of before. */
 static void
 hold_signals(sigset_t *ret_before)
 {
@@ -53,6 +54,9 @@ hold_signals(sigset_t *ret_before)
     (void)pthread_sigmask(SIG_BLOCK, &all, ret_before);
 }
 
+/*
+ * [in] temporary  the name; only one file is watched at a time, a second one is left to its writer
+ */
 static void
 watch_signals(const char *temporary)
 {
@@ -68,6 +72,7 @@ watch_signals(const char *temporary)
     }
 }
 
+/* Only the file that is watched releases the signals. */
 static void
 release_signals(const char *temporary)
 {
@@ -153,6 +158,10 @@ make_file(const char *path, npy_output *output, tutti_error *err)
     return failed == 0 ? TUTTI_OK : cli_fail_errno(err, failed, "could not write %s", path);
 }
 
+/*
+ * The size is known before any data comes, so the header and the room are made at once, and data
+ * goes straight into the mapping.
+ */
 tutti_code
 npy_create(const char *path, const tutti_spec *spec, npy_output *ret_output, tutti_error *err)
 {
@@ -207,6 +216,7 @@ write_stream(const npy_output *output, tutti_error *err)
     return written ? TUTTI_OK : cli_fail_errno(err, errno, "could not write to %s", name);
 }
 
+/* The rename is the moment in which the file appears. For a stream all is written here. */
 tutti_code
 npy_commit(npy_output *output, tutti_error *err)
 {
@@ -225,6 +235,7 @@ npy_commit(npy_output *output, tutti_error *err)
     return code;
 }
 
+/* Good for any state, also after npy_commit. */
 void
 npy_discard(npy_output *output)
 {

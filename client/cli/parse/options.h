@@ -6,11 +6,13 @@
 
 #define OPTION_RANK                                                                                \
     {                                                                                              \
-        "rank", 'r', "R", "speak to the agent of this rank", NULL                                  \
+        "rank", 'r', "R", "call the agent of this rank", NULL                                      \
     }
 #define OPTION_RANK_ONE                                                                            \
     {                                                                                              \
-        "rank", 'r', "R", "one call, on this rank; the others come from elsewhere", NULL           \
+        "rank", 'r', "R",                                                                          \
+            "make the call of this rank alone; other programs make the calls of the other ranks",  \
+            NULL                                                                                   \
     }
 #define OPTION_GROUP                                                                               \
     {                                                                                              \
@@ -18,7 +20,7 @@
     }
 #define OPTION_ASYNC                                                                               \
     {                                                                                              \
-        "async", 0, NULL, "with --rank: do not wait; prints a work for tutti wait", NULL           \
+        "async", 0, NULL, "with --rank: do not wait, print the id of a work for tutti wait", NULL  \
     }
 #define OPTION_INTO                                                                                \
     {                                                                                              \

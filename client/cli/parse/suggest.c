@@ -14,6 +14,10 @@ get_least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+/*
+ * How many letters have to be added, removed, changed or swapped with their neighbour. Words are
+ * cut at 64 letters.
+ */
 size_t
 cli_distance(const char *left, const char *right)
 {
@@ -56,6 +60,10 @@ consider_suggestion(const char *typed, const char *name, size_t size, size_t *be
     }
 }
 
+/*
+ * The longer the word, the more slips are allowed. Without a limit every word would be like some
+ * command.
+ */
 bool
 cli_suggest(const cli_syntax *syntax, const char *typed, char ret[CLI_NAME_SIZE])
 {
@@ -102,6 +110,10 @@ is_option(const char *word, const char *name)
     return *name == '\0' && (*word == '\0' || *word == '=');
 }
 
+/*
+ * Only `tutti run` gets the options of torchrun, and an unknown one is answered by what to do
+ * here instead.
+ */
 const char *
 cli_suggest_option(const cli_command *command, const char *word)
 {

@@ -60,6 +60,7 @@ read_addresses(const cli *self, addresses *ret, tutti_error *err)
     return cut_name(own, ret, err);
 }
 
+/* Only what was made is listed; a failure in the middle leaves the ones before it. */
 static tutti_code
 make_one(const cli *self, const tutti_auth_certificate *wish, json_t *made, tutti_error *err)
 {
@@ -111,6 +112,10 @@ say_made(const cli *self, const json_t *made)
     }
 }
 
+/*
+ * An authority that is there already is used. A new one lives ten years, or longer than the
+ * certificates that are asked for.
+ */
 int
 cli_certs_make(cli *self)
 {

@@ -45,6 +45,7 @@ or_else(const char *value, const char *fallback)
     return value != NULL ? value : fallback;
 }
 
+/* Without --expires a token lives for an hour, since nobody can take it back. */
 int
 cli_token_make(cli *self)
 {
@@ -133,6 +134,7 @@ cli_token_show(cli *self)
     return CLI_FINE;
 }
 
+/* A secret both signs and checks, so there is one file; a pair has two. */
 int
 cli_token_key(cli *self)
 {

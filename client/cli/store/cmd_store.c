@@ -14,6 +14,10 @@
 typedef tutti_code (*key_fn)(cli *self, tutti_client *client, const tutti_kv_bytes *key,
                              int *ret_exit, tutti_error *err);
 
+/*
+ * What commands about one key share: the key with its prefix, a connection to the coordinator,
+ * and the exit code.
+ */
 static int
 with_key(cli *self, key_fn fn)
 {
@@ -34,6 +38,7 @@ with_key(cli *self, key_fn fn)
     return code == TUTTI_OK ? exit_code : cli_failed(self, self->arguments[0], &err);
 }
 
+/* The value is printed as it is; it may be any bytes. */
 static tutti_code
 get_key(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit, tutti_error *err)
 {
@@ -91,6 +96,7 @@ cli_store_set(cli *self)
     return with_key(self, set_key);
 }
 
+/* What is there instead goes to the standard error, so that the output of a script stays empty. */
 static tutti_code
 swap_key(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit,
          tutti_error *err)

@@ -42,6 +42,7 @@ add_bytes(cli_table *table, const void *bytes, size_t size)
     free(text);
 }
 
+/* Both forms are made, although only one is printed. */
 static bool
 on_listed(void *arg, const tutti_kv_entry *entry)
 {
@@ -95,6 +96,7 @@ cli_store_list(cli *self)
     return code == TUTTI_OK ? CLI_FINE : cli_failed(self, NULL, &err);
 }
 
+/* The arrays have room for as many keys as the command takes (its row in the table says 1024). */
 int
 cli_store_wait(cli *self)
 {

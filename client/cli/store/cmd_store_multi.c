@@ -26,6 +26,10 @@ keys_free(keys *all)
     free(all->values);
 }
 
+/*
+ * [in]         step  1: keys alone; 2: each with its value behind it
+ * [out, owned] ret   keys_free it, also on failure
+ */
 static tutti_code
 keys_read(cli *self, size_t step, keys *ret, tutti_error *err)
 {
@@ -54,6 +58,7 @@ keys_read(cli *self, size_t step, keys *ret, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ get, set */
 
+/* Frees the values. */
 static void
 print_values(cli *self, void **values, const size_t *sizes, size_t count)
 {
@@ -131,6 +136,7 @@ cli_store_multi_set(cli *self)
 
 /* ------------------------------------------------------------------------------ check */
 
+/* The keys that are missing are named one by one; the exit code says whether there were any. */
 static void
 print_check(cli *self, const bool *exist, size_t count, bool everything)
 {
@@ -189,6 +195,7 @@ print_meeting(cli *self, const tutti_meeting *meeting)
     }
 }
 
+/* Ends when as many callers have come as --count says; all must say the same count. */
 int
 cli_store_meet(cli *self)
 {

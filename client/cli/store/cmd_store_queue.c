@@ -43,6 +43,7 @@ run_queue(cli *self, call *one, call_fn fn)
     return code == TUTTI_OK ? CLI_FINE : cli_failed(self, key, &err);
 }
 
+/* [in] exit_code  of the call; nothing is printed unless it went well */
 static int
 print_number(const call *one, const char *word, int exit_code)
 {
@@ -56,6 +57,7 @@ print_number(const call *one, const char *word, int exit_code)
     return exit_code;
 }
 
+/* Frees the value. With --raw there is no newline, so that bytes come out as they are. */
 static int
 print_value(call *one, int exit_code)
 {
@@ -125,6 +127,7 @@ cli_store_append(cli *self)
 
 /* ------------------------------------------------------------------------------ values out */
 
+/* 0 is the library's own limit. */
 static uint32_t
 get_queue_timeout(const cli *self)
 {

@@ -1,3 +1,7 @@
+/*
+ * Bytes of the store as text. Keys and values may be any bytes; in JSON what is no UTF-8 becomes
+ * hex under another name, and on a terminal control characters are written out.
+ */
 #include "client/cli/store/store_bytes.h"
 
 #include <stdbool.h>
@@ -62,6 +66,7 @@ store_print(FILE *file, const void *bytes, size_t size)
     }
 }
 
+/* The key is made by the library, in the same way as for programs with a prefix. */
 tutti_code
 store_key(const cli *self, const char *argument, char *ret_key, size_t *ret_size, tutti_error *err)
 {
@@ -77,6 +82,7 @@ store_key(const cli *self, const char *argument, char *ret_key, size_t *ret_size
                : code;
 }
 
+/* "-" reads the value from standard input, where it may hold any byte. */
 tutti_code
 store_value(const char *argument, char **ret_value, size_t *ret_size, tutti_error *err)
 {

@@ -6,15 +6,15 @@
 
 #define OPTION_PREFIX                                                                              \
     {                                                                                              \
-        "prefix", 0, "PREFIX", "of the keys: KEY means PREFIX/KEY", NULL                           \
+        "prefix", 0, "PREFIX", "prefix of the keys: KEY means PREFIX/KEY", NULL                    \
     }
 #define OPTION_RAW                                                                                 \
     {                                                                                              \
-        "raw", 0, NULL, "print the bytes alone, without a new line", NULL                          \
+        "raw", 0, NULL, "print the bytes alone, without a newline", NULL                           \
     }
 #define OPTION_NO_WAIT                                                                             \
     {                                                                                              \
-        "no-wait", 0, NULL, "fail when it is not there now", NULL                                  \
+        "no-wait", 0, NULL, "do not wait, fail when the key is not there", NULL                    \
     }
 #define OPTION_END                                                                                 \
     {                                                                                              \
@@ -30,13 +30,13 @@ const cli_option store_take_options[] = {OPTION_PREFIX, OPTION_RAW, OPTION_NO_WA
 const cli_option store_multi_get_options[] = {OPTION_PREFIX, OPTION_NO_WAIT, OPTION_END};
 
 const cli_option store_cas_options[] = {
-    {"expect", 'e', "VALUE", "what must be there (default: no key at all)", NULL},
+    {"expect", 'e', "VALUE", "value that the key must have now (default: no such key)", NULL},
     OPTION_PREFIX,
     OPTION_END,
 };
 
 const cli_option store_add_options[] = {
-    {"by", 0, "N", "how much (default: 1), may be negative", NULL},
+    {"by", 0, "N", "number to add (default: 1), may be negative", NULL},
     OPTION_PREFIX,
     OPTION_END,
 };
@@ -49,9 +49,10 @@ const cli_option store_watch_options[] = {
 
 const cli_option store_meet_options[] = {
     {"count", 'n', "N", "how many callers meet (default: 2)", NULL},
-    {"as", 0, "RANK", "the number to have; assigned by name when one caller does not say it", NULL},
-    {"root", 0, NULL, "all are told this caller's number", NULL},
-    {"name", 0, "NAME", "by which callers are put in order", NULL},
+    {"as", 0, "RANK", "number of this caller; assigned by name when a caller does not give one",
+     NULL},
+    {"root", 0, NULL, "all callers are told this caller's number", NULL},
+    {"name", 0, "NAME", "name by which callers are put in order", NULL},
     OPTION_PREFIX,
     OPTION_END,
 };

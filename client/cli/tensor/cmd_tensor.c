@@ -13,6 +13,7 @@
 #include "client/cli/util/result.h"
 #include "client/cli/util/values.h"
 
+/* The shape is there only when it is known. */
 static json_t *
 json_handle(const tutti_handle *handle)
 {
@@ -39,6 +40,7 @@ read_dtype(const cli *self, tutti_dtype *ret)
     return true;
 }
 
+/* [out] ret_handle  with --into the tensor that was written into */
 static tutti_code
 put_array(cli *self, tutti_client *client, const char *path, const npy_array *array,
           tutti_handle *ret_handle, tutti_error *err)
@@ -79,7 +81,8 @@ cli_put(cli *self)
         return CLI_USAGE;
     }
     if (cli_value(self, "into") != NULL && cli_value(self, "name") != NULL) {
-        return cli_usage(self, "--into names a tensor that is there, --name a new one: say one");
+        return cli_usage(
+            self, "--into names a tensor that exists, --name a new one: give only one of them");
     }
     code = npy_open(path, dtype, &array, &err);
     if (code == TUTTI_OK) {
@@ -131,7 +134,11 @@ get_into_file(cli *self, tutti_client *client, const char *handle, const tutti_s
     return npy_commit(&output, err);
 }
 
-/* What it is, waiting for an op that makes it: the shape is not known before. */
+/*
+ * What the tensor is. This does not wait: the file needs the shape, and where an op still makes
+ * the tensor and the shape is not known yet, that is an error. The data itself is waited for when
+ * it is read.
+ */
 static tutti_code
 find_spec(tutti_client *client, const char *handle, tutti_spec *ret_spec, tutti_error *err)
 {
@@ -144,7 +151,8 @@ find_spec(tutti_client *client, const char *handle, tutti_spec *ret_spec, tutti_
     }
     if (code == TUTTI_OK && !info.handle.known) {
         code = cli_fail(err, TUTTI_FAILED_PRECONDITION,
-                        "an op still makes it, and nobody knows yet what it will be: tutti wait");
+                        "the op that makes the tensor has not ended, so its shape is not known "
+                        "yet: tutti wait");
     }
     if (code == TUTTI_OK) {
         *ret_spec = info.handle.spec;
@@ -152,6 +160,7 @@ find_spec(tutti_client *client, const char *handle, tutti_spec *ret_spec, tutti_
     return code;
 }
 
+/* The file is made with its whole size before a byte is read. */
 int
 cli_get(cli *self)
 {
@@ -169,7 +178,7 @@ cli_get(cli *self)
         return CLI_USAGE;
     }
     if (path == NULL) {
-        return cli_usage(self, "say where to: -o FILE.npy, or -o - for standard output");
+        return cli_usage(self, "get needs a file: -o FILE.npy, or -o - for standard output");
     }
     if (self->json && strcmp(path, "-") == 0) {
         return cli_usage(self, "--json and -o - both want standard output");
@@ -356,6 +365,10 @@ cli_copy(cli *self)
     return CLI_FINE;
 }
 
+/*
+ * Tensors may be on several ranks: each is deleted by the agent that its handle names. The first
+ * failure ends it.
+ */
 int
 cli_delete(cli *self)
 {

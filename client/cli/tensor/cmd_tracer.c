@@ -196,7 +196,7 @@ typedef struct backward {
     found *founds; /* by index of the world */
 } backward;
 
-/* "TENSOR=GRADIENT". False: there is none; said. */
+/* Splits arguments "TENSOR=GRADIENT" in place. False: one has no '=', which was said. */
 static bool
 split_pairs(backward *it)
 {
@@ -233,6 +233,7 @@ walk_one(void *arg, uint32_t index, tutti_client *client, tutti_error *err)
                           &mine->count, NULL, err);
 }
 
+/* A tensor without a gradient has null. */
 static json_t *
 json_found(uint32_t rank, const found *mine)
 {
@@ -266,6 +267,7 @@ static const cli_column gradient_columns[] = {
     {0},
 };
 
+/* JSON groups them by rank; the table has a row for each. */
 static void
 print_founds(const backward *it)
 {

@@ -15,7 +15,7 @@ typedef struct piece {
 /* The first that fits. */
 static const piece pieces[] = {
     {NULL, "its certificate is for",
-     "use an address that it names, or say which name to expect: --tls-name NAME (TUTTI_TLS_NAME)"},
+     "use an address that it names, or give the name to expect: --tls-name NAME (TUTTI_TLS_NAME)"},
     {NULL, "its certificate is not signed",
      "give the authority that signed it: --tls-ca FILE (TUTTI_TLS_CA)"},
     {NULL, "it wants a client certificate", "give one: " CLIENT_CERTIFICATE},
@@ -26,9 +26,14 @@ static const piece pieces[] = {
     {"TOKEN_IN_PLAINTEXT", "would travel in plaintext", "--tls-ca FILE (TUTTI_TLS_CA)"},
     {"NO_TOKEN", NULL, "give one: --token-file FILE (TUTTI_TOKEN_FILE)"},
     {NULL, "there is no method /tutti.v1.CoordinatorService",
-     "what was given as coordinator is none: see --coordinator and TUTTI_COORDINATOR"},
+     "the address that was given as the coordinator's is not a coordinator: see --coordinator and "
+     "TUTTI_COORDINATOR"},
 };
 
+/*
+ * Some cases have no reason of their own and are told by words of their text. When such words
+ * change elsewhere, this table must change too.
+ */
 const char *
 cli_advice(const tutti_error *err)
 {

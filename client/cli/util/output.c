@@ -11,6 +11,9 @@
 #include "client/cli/util/progress.h"
 #include "client/cli/util/values.h"
 
+/*
+ * This command makes errors of its own without the library, whose functions for that are private.
+ */
 static void
 begin_error(tutti_error *err, tutti_code code)
 {
@@ -56,6 +59,7 @@ code_of(int number)
     }
 }
 
+/* The text is followed by what the system says, so `format` names only what was tried. */
 tutti_code
 cli_fail_errno(tutti_error *err, int number, const char *format, ...)
 {
@@ -97,6 +101,10 @@ cli_json_error(const tutti_error *err)
     return error;
 }
 
+/*
+ * With --json the error goes to both outputs: a program reads the document, and the log has the
+ * sentence.
+ */
 int
 cli_failed(const cli *self, const char *what, const tutti_error *err)
 {
@@ -116,6 +124,11 @@ cli_failed(const cli *self, const char *what, const tutti_error *err)
     return CLI_FAILED;
 }
 
+/*
+ * [in, moved] document
+ *
+ * Returns whether it was printed, so that the caller knows if words are still wanted.
+ */
 bool
 cli_print_json(const cli *self, json_t *document)
 {
@@ -157,6 +170,7 @@ cli_say(const cli *self, const char *format, ...)
     (void)fputc('\n', self->out);
 }
 
+/* No codes where the output is no terminal, or NO_COLOR is set. */
 const char *
 cli_style_begin(const cli *self, cli_style style)
 {

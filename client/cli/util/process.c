@@ -1,3 +1,8 @@
+/*
+ * Processes of this machine: finding programs, starting them, and knowing them again later. A
+ * process is known by its number and the time when it was started; the kernel may give the number
+ * alone to another one.
+ */
 #include "client/cli/util/process.h"
 
 #include <errno.h>
@@ -51,6 +56,10 @@ try_search_path(const char *name, char ret_path[PROCESS_PATH_MAX])
     return false;
 }
 
+/*
+ * Programs of the same installation come first, so that a tutti from a build folder does not
+ * start the agents that are installed.
+ */
 tutti_code
 process_find(const char *name, char ret_path[PROCESS_PATH_MAX], tutti_error *err)
 {
@@ -78,6 +87,7 @@ process_find(const char *name, char ret_path[PROCESS_PATH_MAX], tutti_error *err
 
 /* ------------------------------------------------------------------------------ starting */
 
+/* [in] given  -1 = /dev/null */
 static int
 add_descriptor(posix_spawn_file_actions_t *actions, int given, int wanted)
 {
@@ -88,6 +98,10 @@ add_descriptor(posix_spawn_file_actions_t *actions, int given, int wanted)
                                             wanted == STDIN_FILENO ? O_RDONLY : O_WRONLY, 0);
 }
 
+/*
+ * The new process gets usual signals again, and a group or a session of its own: what ends us by
+ * Ctrl-C must not end it at the same moment.
+ */
 static int
 spawn_process(const process_plan *plan, pid_t *ret_pid)
 {
@@ -187,6 +201,7 @@ process_let_go(process_ref *ref)
     }
 }
 
+/* By the descriptor and not by the number: if the process has ended, nobody gets the signal. */
 void
 process_signal(const process_ref *ref, int number)
 {
@@ -195,6 +210,10 @@ process_signal(const process_ref *ref, int number)
     }
 }
 
+/*
+ * One limit for all together. Those that have ended are let go, so the caller may call this again
+ * for the rest.
+ */
 bool
 process_wait_all(process_ref *refs, size_t count, uint32_t timeout_ms)
 {
@@ -244,6 +263,11 @@ is_changed(const char *variable, const char *const *changes, size_t count)
     return false;
 }
 
+/*
+ * [in] changes  "NAME=value" sets, "NAME" or "NAME*" takes away
+ *
+ * Returns our environment with these changes; process_environment_free it.
+ */
 char **
 process_environment(const char *const *changes, size_t count)
 {

@@ -50,6 +50,7 @@ cli_bar_new(const cli *self, const char *what, uint64_t total_bytes)
     return bar;
 }
 
+/* With the lock held. "\033[K" removes what a longer line has left behind. */
 static void
 draw_progress(const cli_bar *bar, uint64_t now)
 {
@@ -71,6 +72,10 @@ draw_progress(const cli_bar *bar, uint64_t now)
     (void)fflush(bar->self->err);
 }
 
+/*
+ * Called by several threads, each with its own part. Drawing is limited to ten times a second.
+ * Always true: a bar never stops a transfer.
+ */
 bool
 cli_bar_moved(void *arg, uint64_t done_bytes, uint64_t total_bytes)
 {

@@ -1,3 +1,7 @@
+/*
+ * Passing on what a program writes, line by line and with a prefix, so that lines of several
+ * programs do not mix. A line that is too long for the buffer is passed on in pieces.
+ */
 #include "client/cli/util/relay.h"
 
 #include <errno.h>
@@ -6,6 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
+/*
+ * The pipe's near end does not block, since one loop reads many of them. The far end does, as
+ * programs expect that.
+ */
 bool
 relay_open(relay *self, FILE *to, const char *prefix, int *ret_input)
 {
@@ -36,6 +44,7 @@ pass_on(relay *self, const char *bytes, size_t size)
     self->cut = bytes[size - 1] != '\n';
 }
 
+/* Without a prefix also the begin of a line is passed on at once, for prompts and dots. */
 static void
 pass_on_lines(relay *self)
 {
@@ -56,6 +65,10 @@ pass_on_lines(relay *self)
     memmove(self->line, at, self->size);
 }
 
+/*
+ * Reads until there is nothing for now. At the end of the pipe it is closed; what is left of a
+ * line waits for relay_close.
+ */
 void
 relay_move(relay *self)
 {

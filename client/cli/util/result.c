@@ -1,3 +1,7 @@
+/*
+ * Tables from JSON. Each command makes one document; --json prints it, and otherwise its rows are
+ * shown in columns. So both always say the same.
+ */
 #include "client/cli/util/result.h"
 
 #include <inttypes.h>
@@ -20,6 +24,7 @@ cli_row_number(const json_t *row, const char *key)
 
 /* ------------------------------------------------------------------------------ cells */
 
+/* "-" stands for what is missing or empty. */
 cli_style
 cli_cell_value(FILE *out, const json_t *row, const char *key)
 {
@@ -87,6 +92,7 @@ cli_cell_shape(FILE *out, const json_t *row, const char *key)
 
 /* ------------------------------------------------------------------------------ rows */
 
+/* A cell is written into memory first, as the table must know all widths before it prints. */
 static void
 add_table_cell(cli_table *table, const cli_column *column, const json_t *row)
 {
@@ -126,6 +132,10 @@ cli_print_rows(const cli *self, const json_t *rows, const cli_column *columns)
     cli_table_free(table);
 }
 
+/*
+ * [in, moved] document
+ * [in]        rows_key  NULL = the document itself is the one row
+ */
 void
 cli_print_result(const cli *self, json_t *document, const char *rows_key, const cli_column *columns)
 {

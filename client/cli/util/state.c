@@ -1,3 +1,7 @@
+/*
+ * What is known of a local cluster: a folder with a file, sockets and logs. Commands that start
+ * or stop a cluster hold its lock; those that only look do not.
+ */
 #include "client/cli/util/state.h"
 
 #include <dirent.h>
@@ -36,7 +40,10 @@ check_name(const char *name, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* In /tmp anybody could have made it first. */
+/*
+ * Makes the folder above all clusters. In /tmp anybody could have made it first, so it must be a
+ * folder and not a link, belong to this user, and be open to nobody else.
+ */
 static tutti_code
 make_private(const char *folder, tutti_error *err)
 {
@@ -74,6 +81,7 @@ find_above(char ret[STATE_PATH_MAX])
                     temporary != NULL && temporary[0] == '/' ? temporary : "/tmp", (long)geteuid());
 }
 
+/* Socket paths have about 100 bytes. So the length is checked here, before anything is made. */
 tutti_code
 state_init(state *self, const char *name, tutti_error *err)
 {
@@ -169,6 +177,10 @@ is_there(int descriptor, const char *path)
            ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
 }
 
+/*
+ * The one who stops a cluster removes the lock file too. So after locking it is checked that the
+ * file is still the one in the folder; if not, this begins anew.
+ */
 tutti_code
 state_lock(state *self, tutti_error *err)
 {
@@ -181,8 +193,10 @@ state_lock(state *self, tutti_error *err)
             return cli_fail_errno(err, errno, "could not open %s", path);
         }
         if (flock(self->lock, LOCK_EX | LOCK_NB) != 0) {
-            return cli_fail(err, TUTTI_FAILED_PRECONDITION,
-                            "cluster %s is being started or stopped by somebody else", self->name);
+            return cli_fail(
+                err, TUTTI_FAILED_PRECONDITION,
+                "another command is starting or stopping cluster %s: try again when it has ended",
+                self->name);
         }
         if (is_there(self->lock, path)) {
             return TUTTI_OK;
@@ -191,6 +205,7 @@ state_lock(state *self, tutti_error *err)
     }
 }
 
+/* Only files are removed, and only in this folder: nothing is followed. */
 static void
 remove_folder(const state *self)
 {
@@ -208,6 +223,7 @@ remove_folder(const state *self)
     (void)rmdir(self->folder);
 }
 
+/* What is left of a former cluster of that name is removed first. */
 tutti_code
 state_make(state *self, uint32_t rank_count, tutti_error *err)
 {
@@ -339,6 +355,7 @@ pack_process(const state_process *process)
                      process->socket, "log", process->log);
 }
 
+/* Written aside and renamed, so that a reader never sees half a file. */
 tutti_code
 state_write(const state *self, tutti_error *err)
 {
@@ -378,6 +395,7 @@ unpack_text(json_t *object, const char *key, char *ret, size_t size)
     return text != NULL && snprintf(ret, size, "%s", text) < (int)size;
 }
 
+/* The pid may be sent a signal later, so only numbers that can be one are taken. */
 static bool
 unpack_process(json_t *object, state_process *ret)
 {
@@ -405,6 +423,10 @@ unpack_options(json_t *list, state *self)
     }
 }
 
+/*
+ * The file is the user's own but may be of an older version or damaged: anything that does not
+ * fit refuses all of it.
+ */
 static bool
 unpack_state(json_t *document, state *self)
 {
@@ -449,6 +471,7 @@ state_read(state *self, tutti_error *err)
     good = document != NULL && unpack_state(document, self);
     json_decref(document);
     return good ? TUTTI_OK
-                : cli_fail(err, TUTTI_DATA_LOSS, "%s makes no sense: %s", path,
-                           document == NULL ? reason.text : "it lacks what should be there");
+                : cli_fail(err, TUTTI_DATA_LOSS, "%s is damaged: %s", path,
+                           document == NULL ? reason.text
+                                            : "an entry is missing or has the wrong type");
 }

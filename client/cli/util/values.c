@@ -31,6 +31,7 @@ static const unit sizes[] = {
     {NULL, 0},
 };
 
+/* [in] most  the result is less than that, so it fits the integer it goes to */
 static bool
 parse_with_unit(const char *text, const unit *units, double most, double *ret)
 {
@@ -78,6 +79,10 @@ cli_parse_size(const char *text, uint64_t *ret_bytes)
     return true;
 }
 
+/*
+ * The first character must be a digit or a minus: strtoll alone would take white space and a
+ * plus.
+ */
 bool
 cli_parse_number(const char *text, int64_t least, int64_t most, int64_t *ret_number)
 {
@@ -140,6 +145,7 @@ take_run(const char **at, uint32_t *ranks, size_t *count)
     return true;
 }
 
+/* [out, owned] ret_ranks  free it */
 bool
 cli_parse_ranks(const char *text, uint32_t **ret_ranks, size_t *ret_count)
 {
@@ -165,6 +171,7 @@ cli_parse_ranks(const char *text, uint32_t **ret_ranks, size_t *ret_count)
     return true;
 }
 
+/* A handle names the rank that made it, so the command can go to that agent without being told. */
 bool
 cli_rank_of(const char *handle, uint32_t *ret_rank)
 {
@@ -222,6 +229,7 @@ cli_format_shape(const tutti_spec *spec, char *ret)
     return ret;
 }
 
+/* "0-3,7". What does not fit is left out. */
 void
 cli_format_ranks(const uint32_t *ranks, size_t count, char *ret, size_t size)
 {
@@ -244,6 +252,7 @@ cli_format_ranks(const uint32_t *ranks, size_t count, char *ret, size_t size)
 
 /* ------------------------------------------------------------------------------ files */
 
+/* "%d" in a name stands for the rank; nothing else in it is a format. */
 bool
 cli_name_file(const char *path, uint32_t rank, char ret[PATH_MAX])
 {

@@ -39,7 +39,7 @@ WORDS = [
 
 
 def _protos():
-    """Names of all proto files, as they import each other."""
+    """The names of all proto files, as the files import each other."""
     found = []
     for root in ROOTS:
         for path in glob.glob(os.path.join(root, "**", "*.proto"), recursive=True):
@@ -48,7 +48,7 @@ def _protos():
 
 
 def _protoc():
-    """The words that begin a protoc command."""
+    """The first words of a protoc command line."""
     if shutil.which("protoc"):
         return ["protoc"]
     import grpc_tools
@@ -72,7 +72,7 @@ def make_protoset():
 
 
 def without_async(text, name):
-    """The same code, waiting where it stands."""
+    """The same code without async and await, which blocks its caller."""
     for pattern, plain in WORDS:
         text = re.sub(pattern, plain, text)
     return "# Made from aio/%s when the package was built.\n%s" % (name, text)

@@ -1,3 +1,7 @@
+/*
+ * Addresses as people write them, in one form afterwards: what `text` holds can be given to gRPC,
+ * written to a file, and compared.
+ */
 #include "base/config/address.h"
 
 #include <arpa/inet.h>
@@ -8,6 +12,10 @@
 #include "base/error/fail.h"
 #include "base/error/text.h"
 
+/*
+ * gRPC knows unix:/path and unix:///path, which mean the same here. unix://name/path has a host
+ * in it, which no socket has, so it is refused.
+ */
 static tutti_code
 parse_unix(const char *text, tutti_address *address, tutti_error *err)
 {
@@ -54,6 +62,10 @@ split_host(const char *text, tutti_address *address, const char **ret_port)
            (strchr(address->host, ':') != NULL) == bracketed;
 }
 
+/*
+ * An IPv6 address gets its brackets back, since its last colon would otherwise look like that of
+ * the port.
+ */
 static void
 write_tcp(tutti_address *address)
 {
@@ -63,6 +75,7 @@ write_tcp(tutti_address *address)
                    address->host, (unsigned)address->port);
 }
 
+/* The result is written only when all of the text is good. */
 tutti_code
 tutti_address_parse(const char *text, tutti_address *ret_address, tutti_error *err)
 {
@@ -118,6 +131,10 @@ tutti_address_parse_list(const char *text, tutti_address *ret_addresses, size_t 
     return code;
 }
 
+/*
+ * The whole of 127.0.0.0/8 is this machine. Other names are not looked up: an answer from DNS
+ * must not decide what is safe.
+ */
 bool
 tutti_address_is_local(const tutti_address *address)
 {

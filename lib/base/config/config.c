@@ -1,3 +1,9 @@
+/*
+ * The options of a program: their values from four sources, and the check of all of them.
+ *
+ * Each source only replaces texts. Parsing comes once at the end, so a wrong value in the file
+ * does no harm when a flag replaces it, and each error can name the source that won.
+ */
 #include "base/config/config.h"
 
 #include <assert.h>
@@ -54,6 +60,10 @@ parse_number(const tutti_option *option, const char *text, uint64_t *ret, tutti_
     }
 }
 
+/*
+ * Members are written with memcpy: the table knows only their offset, and this needs no pointer
+ * of another type.
+ */
 static tutti_code
 apply_number(const config_value *one, tutti_error *err)
 {
@@ -71,6 +81,9 @@ apply_number(const config_value *one, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * A text is not copied: the member points into the configuration and is valid as long as that is.
+ */
 static tutti_code
 apply_option(const config_value *one, tutti_error *err)
 {
@@ -93,6 +106,7 @@ apply_option(const config_value *one, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* All options get their default first, as one more source, so a value is never missing. */
 static tutti_code
 collect_option(tutti_config *config, const tutti_option_set *sets, size_t set_count,
                tutti_error *err)
@@ -112,6 +126,9 @@ collect_option(tutti_config *config, const tutti_option_set *sets, size_t set_co
     return TUTTI_OK;
 }
 
+/*
+ * The order is the one that people expect: a flag wins over the environment, that over the file.
+ */
 static tutti_code
 read_sources(tutti_config *config, int argc, char *const *argv, tutti_config_wish *ret_wish,
              tutti_error *err)
@@ -130,6 +147,10 @@ read_sources(tutti_config *config, int argc, char *const *argv, tutti_config_wis
     return TUTTI_OK;
 }
 
+/*
+ * On failure nothing is left behind, but members may have been written already; the caller does
+ * not use them then.
+ */
 tutti_code
 tutti_config_load(const tutti_option_set *sets, size_t set_count, int argc, char *const *argv,
                   tutti_config **ret_config, tutti_config_wish *ret_wish, tutti_error *err)

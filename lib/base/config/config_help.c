@@ -75,6 +75,7 @@ print_wrapped(const char *text, size_t column, FILE *file)
     (void)fputc('\n', file);
 }
 
+/* Where a flag is too long for its column, the description begins on a line of its own. */
 static void
 help_option(const tutti_option *option, FILE *file)
 {

@@ -1,3 +1,4 @@
+/* The three places from which options come: a file, the environment, and the arguments. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,10 @@ trim_config(char *text)
     return text;
 }
 
+/*
+ * An unknown name is an error and is not passed over: it is nearly always a name that was
+ * misspelt. '#' starts a comment only at the start of a line, since values may contain it.
+ */
 static tutti_code
 read_config_line(tutti_config *config, const char *path, unsigned number, char *line,
                  tutti_error *err)
@@ -83,6 +88,10 @@ env_name(const char *name, char *ret)
     ret[i + 6] = '\0';
 }
 
+/*
+ * Our own variable comes first, then those that other programs have made usual (`also` of the
+ * option), in their order.
+ */
 static const char *
 find_env(const tutti_option *option)
 {
@@ -118,6 +127,10 @@ tutti_config_read_environment(tutti_config *config, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * The last wish wins. The other arguments are read all the same, so --print-config shows what
+ * they do.
+ */
 static bool
 is_wish(const char *flag, tutti_config_wish *ret_wish)
 {
@@ -172,6 +185,10 @@ read_flag(tutti_config *config, int argc, char *const *argv, int *at, tutti_erro
     return tutti_config_set_value(one, argv[(*at)++], CONFIG_FROM_FLAG, err);
 }
 
+/*
+ * The file has to be read before the flags, as they win over it, so its name is looked for on its
+ * own first.
+ */
 const char *
 tutti_config_find_path(int argc, char *const *argv)
 {

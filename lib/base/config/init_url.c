@@ -1,3 +1,8 @@
+/*
+ * The addresses of torch.distributed (env://, tcp://, file://) as the address of a coordinator, a
+ * rank and a world size. The form follows PyTorch, so a program that has such an address can pass
+ * it on.
+ */
 #include "base/config/init_url.h"
 
 #include <stdio.h>
@@ -23,6 +28,7 @@ typedef struct parts {
     const char *world_size;
 } parts;
 
+/* unix:// is an address of ours, and the only one of them that has "://" in it. */
 bool
 tutti_init_url_is(const char *text)
 {
@@ -37,6 +43,10 @@ tutti_init_kind_name(tutti_init_kind kind)
 
 /* ------------------------------------------------------------------------------ the query */
 
+/*
+ * Parameters that are not known here are passed over: the address may be meant for another reader
+ * as well.
+ */
 static tutti_code
 take_parameter(parts *self, const char *name, const char *value, tutti_error *err)
 {
@@ -97,6 +107,10 @@ find_number(const parts *self, const char *stated, const char *words, const char
     return TUTTI_OK;
 }
 
+/*
+ * Only env:// takes the numbers from variables. The other two must state them, since a RANK that
+ * happens to be set could belong to something else.
+ */
 static tutti_code
 find_numbers(const parts *self, bool from_environment, tutti_init_lookup_fn lookup,
              tutti_init_url *url, tutti_error *err)
@@ -107,14 +121,17 @@ find_numbers(const parts *self, bool from_environment, tutti_init_lookup_fn look
     TUTTI_TRY(find_number(self, self->world_size, "world size",
                           from_environment ? "WORLD_SIZE" : NULL, lookup, &url->world_size, err));
     if (url->rank >= url->world_size) {
-        TUTTI_TRY(BAD(err, "init address " SHOWN ": rank %u in a world of %u", self->url,
-                      (unsigned)url->rank, (unsigned)url->world_size));
+        TUTTI_TRY(BAD(err,
+                      "init address " SHOWN
+                      ": rank %u in a world of %u, need a rank below the world size",
+                      self->url, (unsigned)url->rank, (unsigned)url->world_size));
     }
     return TUTTI_OK;
 }
 
 /* ------------------------------------------------------------------------------ the place */
 
+/* The parsed text is stored, so that all forms of one address are equal. */
 static tutti_code
 take_address(const parts *self, const char *text, tutti_init_url *url, tutti_error *err)
 {
@@ -132,6 +149,7 @@ take_address(const parts *self, const char *text, tutti_init_url *url, tutti_err
     return TUTTI_OK;
 }
 
+/* A colon inside the brackets of an IPv6 address is not that of the port. */
 static tutti_code
 take_tcp(const parts *self, tutti_init_url *url, tutti_error *err)
 {
@@ -148,6 +166,7 @@ take_tcp(const parts *self, tutti_init_url *url, tutti_error *err)
     return take_address(self, self->place, url, err);
 }
 
+/* A bare IPv6 address in MASTER_ADDR is given its brackets. */
 static tutti_code
 take_env(const parts *self, tutti_init_lookup_fn lookup, tutti_init_url *url, tutti_error *err)
 {
@@ -156,7 +175,8 @@ take_env(const parts *self, tutti_init_lookup_fn lookup, tutti_init_url *url, tu
     char text[TUTTI_ADDRESS_MAX];
 
     if (self->place[0] != '\0') {
-        return BAD(err, "init address " SHOWN ": env:// takes no place, write env://?rank=R",
+        return BAD(err,
+                   "init address " SHOWN ": env:// takes no host and no path, write env://?rank=R",
                    self->url);
     }
     if (host == NULL || host[0] == '\0' || port == NULL || port[0] == '\0') {
@@ -198,6 +218,10 @@ decode_init_url(const char *text, char *ret, size_t size)
     return *text == '\0';
 }
 
+/*
+ * The file need not be there yet: whoever starts the coordinator writes it, and
+ * tutti_init_url_resolve reads it.
+ */
 static tutti_code
 take_file(const parts *self, tutti_init_url *url, tutti_error *err)
 {
@@ -279,6 +303,7 @@ take_line(const tutti_init_url *url, char *text, char ret_address[TUTTI_ADDRESS_
     return TUTTI_OK;
 }
 
+/* An empty file is NOT_FOUND like a missing one: its writer may be in the middle of it. */
 tutti_code
 tutti_init_url_resolve(const tutti_init_url *url, char ret_address[TUTTI_ADDRESS_MAX],
                        tutti_error *err)

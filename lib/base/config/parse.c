@@ -1,3 +1,7 @@
+/*
+ * Texts that people write, as numbers. Everything here refuses what it does not understand to the
+ * last character, so that a typing error never becomes a value.
+ */
 #include "base/error/text.h"
 
 #include <assert.h>
@@ -73,6 +77,7 @@ tutti_parse_bytes(const char *text, uint64_t *ret_bytes, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* Zero needs no unit, all other times do: "10" could be seconds or milliseconds. */
 tutti_code
 tutti_parse_ns(const char *text, uint64_t *ret_ns, tutti_error *err)
 {
@@ -87,6 +92,10 @@ tutti_parse_ns(const char *text, uint64_t *ret_ns, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * strtoull alone would take a sign and white space, and "-1" would become a huge number. So the
+ * first character must be a digit.
+ */
 tutti_code
 tutti_parse_uint(const char *text, uint64_t most, uint64_t *ret_number, tutti_error *err)
 {
@@ -123,7 +132,10 @@ tutti_parse_bool(const char *text, bool *ret_value, tutti_error *err)
     return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "\"%s\" is neither true nor false", text);
 }
 
-/* One number at *at, which moves behind it. */
+/*
+ * One number at *at, which moves behind it. strtoul gives its largest value when a number does
+ * not fit, and that is above the limit.
+ */
 static bool
 take_rank(const char **at, uint32_t *ret)
 {
@@ -159,6 +171,7 @@ take_run(const char **at, uint32_t *ranks, size_t most, size_t *count)
             return false;
         }
     }
+    /* Compared so that nothing overflows: `most` is never below `*count`. */
     if (last - first >= most - *count) {
         return false;
     }
@@ -209,6 +222,10 @@ compare_digits(const char **left, const char **right)
     return order;
 }
 
+/*
+ * Sorts "gpu-2" before "gpu-10", as people expect. Names that are equal in this sense are then
+ * compared as texts, so that two different names are never equal.
+ */
 int
 tutti_compare_numeric(const char *left, const char *right)
 {
@@ -231,6 +248,10 @@ tutti_compare_numeric(const char *left, const char *right)
     return order != 0 ? order : strcmp(left, right); /* "07" and "7" still differ */
 }
 
+/*
+ * '.', '-' and '/' must not come first: such a name could be taken for a hidden file, for a flag,
+ * or for a path.
+ */
 tutti_code
 tutti_check_name(const char *name, const char *what, tutti_error *err)
 {
@@ -251,6 +272,7 @@ tutti_check_name(const char *name, const char *what, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* Groups of a mesh have a prefix that nobody else may use, and may join axes with '+'. */
 tutti_code
 tutti_check_group_name(const char *name, tutti_error *err)
 {

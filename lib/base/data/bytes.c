@@ -19,6 +19,7 @@ tutti_bytes_equal(tutti_bytes left, tutti_bytes right)
            (left.size == 0 || memcmp(left.data, right.data, left.size) == 0);
 }
 
+/* memcmp with a size of 0 must not get a NULL pointer, hence the tests for empty. */
 int
 tutti_bytes_compare(tutti_bytes left, tutti_bytes right)
 {
@@ -44,6 +45,10 @@ tutti_buf_fini(tutti_buf *buf)
     *buf = (tutti_buf){.most = buf->most};
 }
 
+/*
+ * The room doubles, so adding byte by byte stays linear in all. `most` is the protection against
+ * what a stranger sends.
+ */
 tutti_code
 tutti_buf_reserve(tutti_buf *buf, size_t size, tutti_error *err)
 {

@@ -13,6 +13,7 @@ tutti_id_draw(void)
 {
     uint64_t id = 0;
 
+    /* 0 means "no id" everywhere. */
     while (id == 0) {
         if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id)) {
             id = 0; /* interrupted before the pool was ready: once more */
@@ -27,6 +28,7 @@ tutti_id_format(uint64_t id, char ret_text[TUTTI_ID_TEXT_SIZE])
     (void)snprintf(ret_text, TUTTI_ID_TEXT_SIZE, "%016" PRIx64, id);
 }
 
+/* Exactly the form of tutti_id_format is taken, so each id has one text only. */
 tutti_code
 tutti_id_parse(const char *text, uint64_t *ret_id, tutti_error *err)
 {

@@ -1,3 +1,7 @@
+/*
+ * A sorted map whose nodes are members of the things that it holds, so adding needs no memory and
+ * cannot fail. The tree is the red-black tree of libbsd's sys/tree.h.
+ */
 #include "base/data/map.h"
 
 #include <assert.h>
@@ -68,6 +72,7 @@ tutti_map_next(tutti_map_node *node)
     return RB_NEXT(tutti_map_tree, NULL, node);
 }
 
+/* The highest byte comes first, so that keys sort as the numbers do. */
 tutti_bytes
 tutti_map_key_u64(unsigned char storage[8], uint64_t number)
 {

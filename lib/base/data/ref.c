@@ -1,3 +1,7 @@
+/*
+ * References as text: KIND:RANK.INCARNATION.NUMBER. They are parsed and formatted in every call
+ * that names a tensor or a work, so this is written by hand and without printf and scanf.
+ */
 #include "base/data/ref.h"
 
 #include <assert.h>
@@ -12,12 +16,14 @@ take_decimal(const char **at, uint64_t most, char end, uint64_t *ret_number)
     const char *digit = *at;
     uint64_t number = 0;
 
+    /* A leading zero is refused: each reference has one text only. */
     if (*digit == '0' && digit[1] != end) {
         return false;
     }
     for (; *digit >= '0' && *digit <= '9'; digit++) {
         const uint64_t value = (uint64_t)(*digit - '0');
 
+        /* number * 10 + value would pass `most` */
         if (number > (most - value) / 10) {
             return false;
         }
@@ -31,6 +37,7 @@ take_decimal(const char **at, uint64_t most, char end, uint64_t *ret_number)
     return true;
 }
 
+/* Exactly 16 digits, in small letters, as they are written. */
 static bool
 take_hex(const char **at, char end, uint64_t *ret_number)
 {
@@ -85,6 +92,9 @@ put_digits(char *end, uint64_t number, unsigned base, int least)
     return end;
 }
 
+/*
+ * Digits are written from the end of a buffer towards its start, as they come out in that order.
+ */
 void
 tutti_ref_format(const tutti_ref *ref, const char *kind, char *ret_text, size_t size)
 {

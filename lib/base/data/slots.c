@@ -1,3 +1,8 @@
+/*
+ * Numbers for things, which stay wrong after the thing has gone. A number is the index of a slot
+ * (24 bits) and, above it, how often the slot was used. So looking one up is one access and one
+ * comparison, and an old number does not find what is in its slot now.
+ */
 #include "base/data/slots.h"
 
 #include <assert.h>
@@ -16,6 +21,10 @@ tutti_slots_init(tutti_slots *slots, uint32_t most)
     *slots = (tutti_slots){.most = most, .first_free = NO_SLOT};
 }
 
+/*
+ * Numbers from before may then be given out again. So this is only called when nobody has one any
+ * more.
+ */
 void
 tutti_slots_fini(tutti_slots *slots)
 {
@@ -92,6 +101,10 @@ tutti_slots_find(const tutti_slots *slots, uint64_t number)
     return slot == NULL ? NULL : slot->owner;
 }
 
+/*
+ * The generation is raised here and not when the slot is used again, so an old number is wrong at
+ * once.
+ */
 void
 tutti_slots_remove(tutti_slots *slots, uint64_t number)
 {
@@ -105,6 +118,7 @@ tutti_slots_remove(tutti_slots *slots, uint64_t number)
     slots->count--;
 }
 
+/* The cursor is an index, so owners may be removed during the walk. */
 void *
 tutti_slots_each(const tutti_slots *slots, uint32_t *cursor)
 {

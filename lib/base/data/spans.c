@@ -1,3 +1,7 @@
+/*
+ * Lists of ranks as runs (first, count, step). Groups are nearly always a range of ranks or every
+ * n-th one, so a list of thousands becomes three numbers.
+ */
 #include "base/data/spans.h"
 
 #include <inttypes.h>
@@ -39,6 +43,10 @@ add_span(tutti_spans *spans, size_t most, const uint32_t span[TUTTI_SPAN_NUMBERS
     return true;
 }
 
+/*
+ * The result is used only when it is shorter than the list itself. Otherwise `count` is 0, and
+ * the caller sends the list.
+ */
 void
 tutti_spans_pack(const uint32_t *ranks, size_t count, tutti_spans *ret_spans)
 {
@@ -68,11 +76,14 @@ fail_span(const uint32_t *span, tutti_error *err)
 {
     return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_SPANS",
                           "a span of %" PRIu32 " ranks from %" PRIu32 " in steps of %" PRIu32
-                          ", need steps of 1 at least and ranks below %d, and %d ranks at most",
+                          ", need a step of at least 1, ranks below %d, and at most %d ranks",
                           span[1], span[0], span[2], TUTTI_RANKS_MAX, TUTTI_RANKS_MAX);
 }
 
-/* Also that all together do not overflow anything. */
+/*
+ * The spans come from somebody else. They are checked one by one and together, so that they never
+ * need more memory than the largest group, and no sum overflows.
+ */
 static tutti_code
 check_spans(const uint32_t *numbers, size_t count, size_t *ret_total, tutti_error *err)
 {

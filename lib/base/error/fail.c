@@ -1,3 +1,7 @@
+/*
+ * Filling errors. All of these take NULL for an error that nobody wants; the code comes back all
+ * the same. None of them needs memory, so they work when there is none.
+ */
 #include "base/error/fail.h"
 
 #include <assert.h>
@@ -20,6 +24,9 @@ tutti_code_name(tutti_code code)
     return "CODE_<?>";
 }
 
+/*
+ * Each member is set on its own. Clearing the whole struct would write its long text for nothing.
+ */
 static void
 begin_error(tutti_error *err, tutti_code code, const char *reason, const char *where)
 {
@@ -84,6 +91,10 @@ code_from_errno(int number)
     }
 }
 
+/*
+ * The number is an argument and not read from errno here, since the arguments' evaluation may
+ * have changed errno.
+ */
 tutti_code
 tutti_fail_errno(tutti_error *err, int number, const char *where, const char *format, ...)
 {
@@ -125,6 +136,7 @@ tutti_error_set_op(tutti_error *err, const char *group, uint64_t sequence, int32
     }
 }
 
+/* A whole error is copied: reason, cause and op belong to the text. */
 tutti_code
 tutti_error_pass(tutti_error *err, const tutti_error *from)
 {

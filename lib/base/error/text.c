@@ -1,3 +1,7 @@
+/*
+ * Text in a buffer of a fixed size. What does not fit is cut, and `cut` says so: a message that
+ * lost its end is better than none.
+ */
 #include "base/error/text.h"
 
 #include <assert.h>
@@ -15,6 +19,7 @@ tutti_text_in(char *buffer, size_t size)
     return text;
 }
 
+/* After each call the text ends with a NUL and `used` is below `size`, whatever was added. */
 void
 tutti_text_add_args(tutti_text *text, const char *format, va_list args)
 {
@@ -60,6 +65,7 @@ run_text_end(const uint32_t *ranks, size_t first, size_t count)
     return last;
 }
 
+/* Two neighbours are written as "3, 4", and only three or more as "3-5". */
 void
 tutti_text_add_ranks(tutti_text *text, const uint32_t *ranks, size_t count, size_t most)
 {

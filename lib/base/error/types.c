@@ -1,3 +1,7 @@
+/*
+ * Names of codes, types and reductions. All follow the maps of the public headers, so a new entry
+ * there needs no change here.
+ */
 #include "tutti/types.h"
 
 #include <string.h>
@@ -33,6 +37,7 @@ tutti_dtype_bytes(tutti_dtype dtype)
     }
 }
 
+/* Both our own name and NumPy's are taken, in any case of letters. */
 tutti_dtype
 tutti_dtype_parse(const char *name)
 {
@@ -60,6 +65,7 @@ tutti_reduce_name(tutti_reduce reduce)
     }
 }
 
+/* "product" and "mean" are what NumPy and PyTorch call them. */
 tutti_reduce
 tutti_reduce_parse(const char *name)
 {

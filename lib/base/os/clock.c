@@ -29,6 +29,11 @@ tutti_clock_add(uint64_t at_ns, uint64_t wait_ns)
     return wait_ns > UINT64_MAX - at_ns ? UINT64_MAX : at_ns + wait_ns;
 }
 
+/*
+ * What is left of a call's time, less a tenth of it, but at least 20 ms and at most 500 ms. The
+ * server's own timeout must come first: it can say which rank is missing, while the caller's
+ * deadline says only that it has passed.
+ */
 static uint64_t
 without_margin(uint64_t now_ns, uint64_t call_ns)
 {
@@ -42,6 +47,10 @@ without_margin(uint64_t now_ns, uint64_t call_ns)
     return left > margin ? call_ns - margin : now_ns;
 }
 
+/*
+ * The earlier of the two limits counts. The fallback is only for a caller who has given neither:
+ * nothing waits for ever.
+ */
 uint64_t
 tutti_clock_deadline(uint64_t now_ns, uint32_t timeout_ms, uint64_t call_ns, uint64_t fallback_ns)
 {

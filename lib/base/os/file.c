@@ -36,6 +36,10 @@ read_all(int descriptor, const char *path, tutti_buf *buf, tutti_error *err)
     return tutti_buf_add(buf, "", 1, err);
 }
 
+/*
+ * The size is not asked for before: files of /proc say 0, and others may grow meanwhile. `most`
+ * is the limit.
+ */
 tutti_code
 tutti_file_read(const char *path, size_t most, char **ret_data, size_t *ret_size, tutti_error *err)
 {
@@ -77,6 +81,10 @@ write_all_file(int descriptor, const char *data, size_t size)
     return 0;
 }
 
+/*
+ * Written aside and renamed, so a reader sees the old file or the whole new one. This is not
+ * synced to the disk: what is written this way is of use only while the machine runs.
+ */
 tutti_code
 tutti_file_write(const char *path, const void *data, size_t size, unsigned mode, tutti_error *err)
 {

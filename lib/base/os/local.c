@@ -1,3 +1,7 @@
+/*
+ * What two processes of one machine need for sharing memory: a name for the machine, a socket
+ * that carries descriptors, and memory that cannot be taken away.
+ */
 #include "base/os/local.h"
 
 #include <assert.h>
@@ -18,6 +22,10 @@
 #define BACKLOG 4096
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
+/*
+ * Two containers of one machine are only the same host to each other if they share an IPC
+ * namespace. The boot id tells machines apart, even those with the same name.
+ */
 void
 tutti_local_host_id(const char *stated, char ret_id[TUTTI_LOCAL_HOST_MAX + 1])
 {
@@ -86,6 +94,7 @@ tutti_local_connect(tutti_bytes name)
     return fd;
 }
 
+/* The kernel says who the other side is; the other side cannot. */
 bool
 tutti_local_peer(int socket, uid_t *ret_user)
 {
@@ -107,6 +116,7 @@ tutti_local_is_same_user(int socket)
     return tutti_local_peer(socket, &user) && user == geteuid();
 }
 
+/* SOCK_SEQPACKET keeps messages whole: this sends all of it or nothing. */
 bool
 tutti_local_send(int socket, const void *data, size_t size, const int *fds, size_t count)
 {
@@ -148,6 +158,11 @@ take_fds(struct msghdr *message, int fds[TUTTI_LOCAL_FDS_MAX])
     return count;
 }
 
+/*
+ * A message that was cut, or that lost descriptors, is answered like an end: such a peer does not
+ * keep to the protocol. The descriptors that came with it are in `fds` all the same, and the
+ * caller closes them.
+ */
 long
 tutti_local_receive(int socket, void *data, size_t size, int fds[TUTTI_LOCAL_FDS_MAX],
                     size_t *ret_count)
@@ -173,6 +188,10 @@ tutti_local_receive(int socket, void *data, size_t size, int fds[TUTTI_LOCAL_FDS
     return (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ? 0 : (long)got;
 }
 
+/*
+ * The size is sealed before anybody else gets the descriptor. So no peer can shrink the memory
+ * under us, which would make our next access a SIGBUS.
+ */
 void *
 tutti_local_create(const char *name, size_t size, int *ret_fd)
 {
@@ -192,6 +211,10 @@ tutti_local_create(const char *name, size_t size, int *ret_fd)
     return memory;
 }
 
+/*
+ * The memory is somebody else's. It is mapped only if it can never shrink and is as large as was
+ * said.
+ */
 void *
 tutti_local_map(int fd, uint64_t size)
 {

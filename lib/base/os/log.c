@@ -1,3 +1,10 @@
+/*
+ * The log: one line for each message, to one descriptor, in one write(), so that lines of several
+ * threads and processes do not mix.
+ *
+ * Levels, format and descriptor are set at the start, before there are threads, and are read
+ * without a lock. Only the context (which rank this is) changes later, so only that has one.
+ */
 #include "base/os/log.h"
 
 #include <assert.h>
@@ -55,7 +62,7 @@ parse_level(const char *name, tutti_log_level *ret, tutti_error *err)
                       "log level \"%s\", need error, warn, info, debug or trace", name);
 }
 
-/* One "info" or "room=debug". */
+/* One "info" or "room=debug". A second level without a room replaces the first; rooms add up. */
 static tutti_code
 set_one(char *item, tutti_error *err)
 {
@@ -140,6 +147,7 @@ room_covers(const char *name, const char *room)
     return strncmp(name, room, size) == 0 && (room[size] == '\0' || room[size] == '/');
 }
 
+/* Most messages are below every level, so one comparison with `most` answers for them. */
 bool
 tutti_log_shows(const char *room, tutti_log_level level)
 {
@@ -205,6 +213,10 @@ make_printable(char *from, bool machine)
     }
 }
 
+/*
+ * The line is put together on the stack: the log must work when there is no memory. A message
+ * that is too long is cut.
+ */
 void
 tutti_log_write(const char *room, tutti_log_level level, const char *format, ...)
 {

@@ -1,3 +1,8 @@
+/*
+ * Meters of durations, and the page of text in which Prometheus reads them. Adding to a meter is
+ * two relaxed additions and no lock, since it is done for every call. Each bound is about four
+ * times the one before, so that eleven of them reach from 25 us to a minute.
+ */
 #include "base/os/meter.h"
 
 #include <inttypes.h>
@@ -18,6 +23,10 @@ static const uint64_t bounds_ns[TUTTI_METER_BOUNDS] = {US(25),   US(100),   US(4
 static const char *const bounds[TUTTI_METER_BOUNDS] = {
     "2.5e-05", "0.0001", "0.0004", "0.0016", "0.006", "0.025", "0.1", "0.4", "1.6", "10", "60"};
 
+/*
+ * Each bucket counts only its own part; the sums that Prometheus wants are made when the page is
+ * written.
+ */
 void
 tutti_meter_add(tutti_meter *meter, uint64_t duration_ns)
 {
@@ -65,6 +74,10 @@ add_to_sample(tutti_page *page, const char *text, size_t size)
     }
 }
 
+/*
+ * A page that failed once takes nothing more. `failed` is asked once at the end, and such a page
+ * is never shown.
+ */
 void
 tutti_page_family(tutti_page *page, const char *name, const char *type, const char *help)
 {
@@ -101,6 +114,7 @@ add_number(tutti_page *page, const char *name, const char *tail, const char *lab
     add_sample(page, name, tail, labels, text);
 }
 
+/* Written from whole numbers: a double would lose the nanoseconds after some months. */
 static void
 add_seconds(tutti_page *page, const char *name, const char *tail, const char *labels, uint64_t ns)
 {
@@ -166,6 +180,7 @@ escape_sample(char *to, size_t room, const char *from)
     return used;
 }
 
+/* Labels that do not fit are left out as pairs, so what is there is always well formed. */
 void
 tutti_page_labels(char ret_labels[TUTTI_PAGE_LABELS_MAX], const char *const *pairs)
 {

@@ -1,3 +1,7 @@
+/*
+ * Modules: parts of the program that need libraries which not every machine has, such as CUDA and
+ * NCCL. They are loaded when they are first wanted, so one program runs with and without them.
+ */
 #include "base/os/module.h"
 
 #include <dlfcn.h>
@@ -49,6 +53,7 @@ find_file(const char *name, char *ret_path, size_t size)
     }
 }
 
+/* A module is never unloaded: its code may have threads and handlers that nobody could stop. */
 tutti_code
 tutti_module_load(const char *name, const char *symbol, const void **ret_symbol, tutti_error *err)
 {
@@ -60,8 +65,8 @@ tutti_module_load(const char *name, const char *symbol, const void **ret_symbol,
     if (access(path, R_OK) != 0) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_MODULE",
                               "there is no %s: this build has no GPU support, rebuild where CUDA "
-                              "and NCCL are (-DTUTTI_CUDA=ON), use the image for GPUs, or let "
-                              "TUTTI_MODULES name the folder of modules",
+                              "and NCCL are (-DTUTTI_CUDA=ON), use the image for GPUs, or set "
+                              "TUTTI_MODULES to the folder of the modules",
                               path);
     }
     module = dlopen(path, RTLD_NOW | RTLD_LOCAL);

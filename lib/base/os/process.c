@@ -1,3 +1,7 @@
+/*
+ * What a server needs to know or to set about its own process, and who holds a port that it
+ * wanted.
+ */
 #include "base/os/process.h"
 
 #include <ctype.h>
@@ -21,6 +25,10 @@
 #define TCP_LISTEN 0x0A
 #define COMM_MAX 15 /* bytes of a name that the kernel keeps */
 
+/*
+ * The limit is raised to the hard one, which needs no rights. Only what is still too little is an
+ * error.
+ */
 tutti_code
 tutti_process_raise_files(uint64_t least, tutti_error *err)
 {
@@ -43,6 +51,10 @@ tutti_process_raise_files(uint64_t least, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * Large blocks come and go with each op. With malloc's usual thresholds each of them would be
+ * mapped and unmapped again, and its pages cleared each time.
+ */
 void
 tutti_process_tune_malloc(void)
 {
@@ -50,6 +62,10 @@ tutti_process_tune_malloc(void)
     (void)mallopt(M_MMAP_THRESHOLD, 32 << 20);
 }
 
+/*
+ * Without this, another process of the same user could read private keys and tokens through
+ * ptrace or /proc, and a core dump would hold them.
+ */
 tutti_code
 tutti_process_hide_memory(tutti_error *err)
 {
@@ -75,6 +91,10 @@ read_limit(const char *path)
     return limit;
 }
 
+/*
+ * The smaller of what the machine has and what the container may use, in version 2 or 1 of
+ * cgroups.
+ */
 uint64_t
 tutti_process_memory(void)
 {
@@ -175,6 +195,10 @@ read_word(const char *pid, const char *file, char *ret, size_t size)
     }
 }
 
+/*
+ * The kernel keeps 15 bytes of a name. Where it has cut one, the command line has the rest, and
+ * it is taken only if it begins in the same way: a program may write anything there.
+ */
 void
 tutti_process_name(const char *pid, char *ret_name, size_t size)
 {
@@ -194,6 +218,7 @@ tutti_process_name(const char *pid, char *ret_name, size_t size)
     }
 }
 
+/* For a message to a person only. The answer may be out of date when it is read. */
 void
 tutti_process_who_listens(uint16_t port, char *ret_text, size_t size)
 {

@@ -5,6 +5,10 @@
 
 #include "base/os/clock.h"
 
+/*
+ * A new thread takes over the mask of the one that starts it. So all signals are blocked around
+ * the start, and no signal of the process is ever handled by the new thread.
+ */
 int
 tutti_thread_start(pthread_t *ret_thread, void *(*run)(void *arg), void *arg)
 {
@@ -19,6 +23,7 @@ tutti_thread_start(pthread_t *ret_thread, void *(*run)(void *arg), void *arg)
     return failed;
 }
 
+/* Waits are by the clock that nobody can set. */
 void
 tutti_cond_init(pthread_cond_t *cond)
 {
@@ -30,6 +35,10 @@ tutti_cond_init(pthread_cond_t *cond)
     (void)pthread_condattr_destroy(&monotonic);
 }
 
+/*
+ * Returns false when the time has passed. True does not mean that the condition holds: the caller
+ * asks that, in a loop.
+ */
 bool
 tutti_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t at_ns)
 {

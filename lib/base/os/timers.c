@@ -1,3 +1,7 @@
+/*
+ * Timers, sorted by the time at which they expire. Two of the same time expire in the order in
+ * which they were started.
+ */
 #include "base/os/timers.h"
 
 #include <assert.h>
@@ -36,6 +40,7 @@ tutti_timers_stop(tutti_timers *timers, tutti_timer *timer)
     }
 }
 
+/* Starting a timer that runs moves it. */
 void
 tutti_timers_start(tutti_timers *timers, tutti_timer *timer, uint64_t at_ns)
 {
@@ -59,6 +64,10 @@ tutti_timers_next(const tutti_timers *timers)
     return first == NULL ? TUTTI_TIMERS_NEVER : first->at_ns;
 }
 
+/*
+ * A timer is stopped before its function is called, so the function may start it again or free
+ * it. Each time the first one is looked up anew, as the function may also have stopped others.
+ */
 void
 tutti_timers_run(tutti_timers *timers, uint64_t now_ns)
 {

@@ -183,7 +183,9 @@ tutti_agree_read(tutti_coll_agree *agree, const void *bytes, size_t size, tutti_
         }
     }
     if (!good) {
-        return TUTTI_FAIL(err, TUTTI_INTERNAL, "signatures from another rank are malformed");
+        return TUTTI_FAIL(err, TUTTI_INTERNAL,
+                          "the signatures that another rank sent are malformed: let all agents of "
+                          "the job have the same version");
     }
     agree->all_piggyback = piggyback;
     return TUTTI_OK;
@@ -362,7 +364,7 @@ tutti_agree_verdict(const tutti_coll_agree *agree, const char *group, uint64_t s
 
     if (memchr(agree->of, UNKNOWN, agree->size) != NULL) {
         return TUTTI_FAIL(err, TUTTI_INTERNAL,
-                          "group %s op %" PRIu64 ": what some ranks called was not passed on",
+                          "group %s op %" PRIu64 ": the signatures of some ranks did not arrive",
                           group, sequence);
     }
     one = &agree->kinds[agree->of[0] == OTHER ? 0 : agree->of[0]];

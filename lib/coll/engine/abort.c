@@ -67,8 +67,8 @@ add_pending_abort(tutti_coll_group *group, uint64_t sequence, const tutti_error 
         group->pending_aborts.count < PENDING_ABORTS_MAX ? calloc(1, sizeof(*one)) : NULL;
 
     if (one == NULL) {
-        TUTTI_LOG("coll", ERROR, "group %s: no room for the end of op %" PRIu64 ": %s", group->name,
-                  sequence, err->text);
+        TUTTI_LOG("coll", ERROR, "group %s: no room to note that op %" PRIu64 " has failed: %s",
+                  group->name, sequence, err->text);
         return;
     }
     one->err = *err;
@@ -254,7 +254,8 @@ tutti_coll_group_resync(tutti_coll_group *group)
     bool stopping;
 
     if (self == NULL) {
-        TUTTI_LOG("coll", ERROR, "no memory to let group %s count anew", group->name);
+        TUTTI_LOG("coll", ERROR, "no memory to let group %s count its ops from 1 again",
+                  group->name);
         return;
     }
     (void)pthread_mutex_lock(&engine->lock);
@@ -485,7 +486,8 @@ tutti_coll_group_leave(tutti_coll_group *group, const char *reason)
     leaving *self = calloc(1, sizeof(*self));
 
     if (self == NULL) {
-        TUTTI_LOG("coll", ERROR, "no memory to tell group %s that we leave", group->name);
+        TUTTI_LOG("coll", ERROR, "no memory to tell group %s that this rank is leaving",
+                  group->name);
         return;
     }
     (void)TUTTI_FAIL_FOR(&self->why, TUTTI_UNAVAILABLE, "RANK_LEAVING", "%.*s",

@@ -34,7 +34,8 @@ tutti_coll_announced_new(tutti_coll_op *op, size_t bytes, tutti_error *err)
         op->announced->bytes = malloc(bytes > 0 ? bytes : 1);
     }
     if (op->announced == NULL || op->announced->bytes == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for what a root tells");
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
+                          "no memory for the root's message about shapes");
     }
     return TUTTI_OK;
 }
@@ -188,7 +189,7 @@ recv_root_info(tutti_coll_op *op, const void *bytes, size_t size, tutti_error *e
         (op->args.list == NULL) == op->args.coalesced) {
         op->args.list_count = 0;
         op->args.coalesced = false;
-        return TUTTI_FAIL(err, TUTTI_INTERNAL, "what the root told is malformed");
+        return TUTTI_FAIL(err, TUTTI_INTERNAL, "the root's message about shapes is malformed");
     }
     memcpy(op->announced->bytes, in.at, in.left);
     op->meta = (tutti_bytes){op->announced->bytes, in.left};

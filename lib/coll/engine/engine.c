@@ -209,7 +209,7 @@ watch_fd(tutti_coll_engine *engine, int descriptor, tutti_error *err)
     struct epoll_event event = {.events = EPOLLIN};
 
     if (descriptor >= 0 && epoll_ctl(engine->poller, EPOLL_CTL_ADD, descriptor, &event) != 0) {
-        return TUTTI_FAIL_ERRNO(err, errno, "the engine could not watch a descriptor");
+        return TUTTI_FAIL_ERRNO(err, errno, "could not watch a descriptor of the engine");
     }
     return TUTTI_OK;
 }
@@ -220,7 +220,7 @@ open_descriptors(tutti_coll_engine *engine, tutti_error *err)
     engine->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->poller = epoll_create1(EPOLL_CLOEXEC);
     if (engine->wake < 0 || engine->poller < 0) {
-        return TUTTI_FAIL_ERRNO(err, errno, "the engine got no descriptors");
+        return TUTTI_FAIL_ERRNO(err, errno, "could not make the descriptors of the engine");
     }
     TUTTI_TRY(watch_fd(engine, engine->wake, err));
     return watch_fd(engine, engine->transport->ops->descriptor(engine->transport), err);
@@ -309,7 +309,7 @@ tutti_coll_engine_start(const tutti_coll_engine_options *options, tutti_coll_eng
     if (code == TUTTI_OK) {
         number = pthread_create(&self->thread, NULL, run_engine, self);
         if (number != 0) {
-            code = TUTTI_FAIL_ERRNO(err, number, "the engine got no thread");
+            code = TUTTI_FAIL_ERRNO(err, number, "could not start the thread of the engine");
         }
     }
     if (code != TUTTI_OK) {

@@ -365,7 +365,7 @@ on_close_expiry(tutti_timer *timer)
         id = op->id + 1; /* others may end with it */
         if (op->group == group && !op->ended && waits_for_a_caller(op)) {
             (void)TUTTI_FAIL_FOR(&err, TUTTI_NOT_FOUND, "NO_GROUP",
-                                 "group %s was deleted, and not every rank has called it",
+                                 "group %s was deleted before every rank had called this op",
                                  group->name);
             tutti_error_set_op(&err, group->name, op->sequence, err.rank);
             tutti_coll_op_fail(op, &err, false);

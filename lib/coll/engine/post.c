@@ -244,8 +244,9 @@ number_op(tutti_coll_group *group, tutti_coll_op *op, uint64_t expect, tutti_err
     if (!tutti_coll_op_is_p2p(op)) {
         if (expect != 0 && expect != group->sequence + 1) {
             return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "OUT_OF_SEQUENCE",
-                                  "op %" PRIu64 " of group %s: the next one is %" PRIu64, expect,
-                                  group->name, group->sequence + 1);
+                                  "the call asks for op %" PRIu64
+                                  " of group %s, but the next op is %" PRIu64,
+                                  expect, group->name, group->sequence + 1);
         }
         op->sequence = ++group->sequence;
         group->last = op->args;

@@ -41,7 +41,9 @@ check_root(const tutti_coll_args *args, uint32_t size, uint32_t group_rank, tutt
     }
     if (args->root == group_rank && !args->has_spec) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "ROOT_INPUT_MISSING",
-                              "group rank %" PRIu32 " is the root and gives no tensor", group_rank);
+                              "group rank %" PRIu32
+                              " is the root and gives no tensor: the root needs an input",
+                              group_rank);
     }
     return TUTTI_OK;
 }
@@ -66,8 +68,8 @@ tutti_coll_grow_axis(tutti_spec *result, uint32_t axis, uint32_t size, tutti_err
 
     if (__builtin_mul_overflow(before, (int64_t)size, &result->dims[axis])) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_SHAPE",
-                              "dimension %" PRId64 " times %" PRIu32
-                              " ranks is more than 63 bits count",
+                              "a dimension of size %" PRId64 ", times %" PRIu32
+                              " ranks, is more than 2^63 - 1",
                               before, size);
     }
     return tutti_spec_check(result, NULL, NULL, err);
@@ -144,8 +146,9 @@ check_permutation(const tutti_coll_args *args, uint32_t size, tutti_error *err)
 
     if (args->to_count != size) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_PERMUTATION",
-                              "%" PRIu32 " destinations for %" PRIu32 " ranks", args->to_count,
-                              size);
+                              "%" PRIu32 " destinations for %" PRIu32
+                              " ranks, need one for each rank",
+                              args->to_count, size);
     }
     taken = calloc(size, sizeof(*taken));
     if (taken == NULL) {

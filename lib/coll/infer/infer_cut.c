@@ -32,8 +32,9 @@ take_away(tutti_spec *result, uint32_t axis, uint32_t size, tutti_error *err)
 {
     if (result->dims[axis] != (int64_t)size) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "INDIVISIBLE",
-                              "dimension %" PRIu32 " of size %" PRId64 " is no stack of %" PRIu32
-                              " parts, one for each rank",
+                              "dimension %" PRIu32 " of size %" PRId64
+                              " cannot be taken apart as a stack, need size %" PRIu32
+                              ": one part for each rank",
                               axis, result->dims[axis], size);
     }
     result->dim_count--;
@@ -108,7 +109,8 @@ infer_splits(const tutti_coll_args *args, uint32_t size, tutti_spec *result, tut
     TUTTI_TRY(sum_splits(args->send_splits, size, &out, err));
     if (out != args->spec.dims[0]) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SPLITS_MISMATCH",
-                              "input splits of %" PRId64 " rows in all, the tensor has %" PRId64,
+                              "input splits of %" PRId64
+                              " rows in all, but the tensor has %" PRId64,
                               out, args->spec.dims[0]);
     }
     TUTTI_TRY(sum_splits(args->recv_splits, size, &result->dims[0], err));
@@ -126,13 +128,14 @@ infer_rows(const tutti_coll_args *args, uint32_t size, uint32_t group_rank, tutt
 
     if (args->split_count != size) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SPLITS_MISMATCH",
-                              "%" PRIu32 " splits for %" PRIu32 " ranks", args->split_count, size);
+                              "%" PRIu32 " splits for %" PRIu32 " ranks, need one for each rank",
+                              args->split_count, size);
     }
     TUTTI_TRY(sum_splits(args->root_splits, size, &rows, err));
     if (rows != args->spec.dims[0]) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SPLITS_MISMATCH",
-                              "splits of %" PRId64 " rows in all, the tensor has %" PRId64, rows,
-                              args->spec.dims[0]);
+                              "splits of %" PRId64 " rows in all, but the tensor has %" PRId64,
+                              rows, args->spec.dims[0]);
     }
     result->dims[0] = args->root_splits[group_rank];
     return TUTTI_OK;

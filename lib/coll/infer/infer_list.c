@@ -84,20 +84,23 @@ check_coalesced(const tutti_coll_args *args, uint32_t group_rank, tutti_error *e
     const bool learns = tutti_coll_is_from_root(args->kind) && group_rank != args->root;
 
     if (args->coalesced && args->list_count == 0 && !learns) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "EMPTY_LIST", "a list of no tensors");
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "EMPTY_LIST",
+                              "an empty list of tensors, need at least one");
     }
     if (args->coalesced && args->form == TUTTI_FORM_LIST && args->kind != TUTTI_COLL_ALL_GATHER &&
         args->kind != TUTTI_COLL_GATHER) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_FORM",
-                              "a list for each rank cannot be a list of such lists");
+                              "form \"list\" takes one list with a tensor for each rank in this "
+                              "op, not several such lists: call the op once for each list");
     }
     if (args->coalesced && (args->has_splits || args->root_splits != NULL)) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SPLITS_MISMATCH",
-                              "splits are for one tensor, this is a list");
+                              "splits are for one tensor, but the call gives a list of tensors");
     }
     if (args->kind == TUTTI_COLL_ALL_TO_ALL && args->form == TUTTI_FORM_LIST && args->has_splits) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SPLITS_MISMATCH",
-                              "splits cut one tensor, a list is cut already");
+                              "splits are for one tensor, but the call gives a list with one "
+                              "tensor for each rank: leave the splits out");
     }
     return TUTTI_OK;
 }

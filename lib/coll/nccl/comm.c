@@ -235,7 +235,7 @@ look_after_end(nccl_comm *self, uint64_t now_ns)
             self->late = true;
             TUTTI_LOG("coll/nccl", ERROR,
                       "ending a communicator of NCCL has not returned for %d s: memory of its ops "
-                      "stays taken, and the device may be stuck; start this agent anew",
+                      "stays taken, and the device may be stuck; restart this agent",
                       (int)(NCCL_ABORT_NS / TUTTI_NS_PER_S));
         }
         return false;

@@ -43,8 +43,9 @@ find_kernel(tutti_dtype dtype, cudaKernel_t *ret_kernel, tutti_error *err)
 
     if (said != cudaSuccess && TUTTI_NCCL_FATBIN_EMPTY) {
         return TUTTI_FAIL_FOR(err, TUTTI_UNIMPLEMENTED, "DTYPE_UNSUPPORTED",
-                              "%s cannot be reduced so by this agent: its module was built without "
-                              "nvcc, and NCCL alone does not know how",
+                              "this agent cannot do that reduction of %s on a GPU: NCCL does not "
+                              "have it, and tutti-nccl.so was built without nvcc; rebuild it with "
+                              "nvcc, or copy the tensors to \"cpu\"",
                               tutti_dtype_name(dtype));
     }
     if (said != cudaSuccess) {

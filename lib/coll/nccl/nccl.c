@@ -115,7 +115,9 @@ recv_line(nccl_op *self, tutti_error *err)
     const nccl_words *heard = &self->heard;
 
     if (heard->ticket > TICKET_MAX) {
-        return TUTTI_FAIL(err, TUTTI_INTERNAL, "group %s op %llu: a ticket that cannot be",
+        return TUTTI_FAIL(err, TUTTI_INTERNAL,
+                          "group %s op %llu: another rank sent an invalid ticket (its place in the "
+                          "order of NCCL's ops)",
                           tutti_coll_group_name(self->op->group),
                           (unsigned long long)self->op->sequence);
     }
@@ -188,9 +190,10 @@ replace_comm(nccl_op *self, tutti_error *err)
         return TUTTI_OK;
     }
     tutti_nccl_op_detach(self);
-    (void)TUTTI_FAIL_FOR(&why, TUTTI_UNAVAILABLE, "NCCL_FAILED",
-                         "group %s: another rank has ended the communicator; call again",
-                         tutti_coll_group_name(self->op->group));
+    (void)TUTTI_FAIL_FOR(
+        &why, TUTTI_UNAVAILABLE, "NCCL_FAILED",
+        "group %s: another rank has ended the communicator of NCCL; call again on all ranks",
+        tutti_coll_group_name(self->op->group));
     tutti_nccl_comm_end(comm, true, &why);
     self->comm = tutti_nccl_comm_of(self->backend, tutti_coll_group_id(self->op->group));
     if (self->comm == NULL) {

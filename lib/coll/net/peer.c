@@ -63,7 +63,7 @@ tutti_coll_peer_of(tutti_coll_engine *engine, uint32_t rank)
     }
     peer = calloc(1, sizeof(*peer));
     if (peer == NULL) {
-        TUTTI_LOG("coll", ERROR, "no memory for what is known of rank %u", rank);
+        TUTTI_LOG("coll", ERROR, "no memory for the state of rank %u", rank);
         return NULL;
     }
     peer->engine = engine;
@@ -366,7 +366,8 @@ push_news(tutti_coll_engine *engine, uint32_t rank, uint64_t incarnation, bool l
     peer_item *news = calloc(1, sizeof(*news) + size);
 
     if (news == NULL) {
-        TUTTI_LOG("coll", ERROR, "no memory for news of rank %u", rank);
+        TUTTI_LOG("coll", ERROR, "no memory to note that the membership of rank %u has changed",
+                  rank);
         return;
     }
     news->item.run = run_peer_item;

@@ -44,8 +44,8 @@ tutti_coll_unexpected_add(tutti_coll_engine *engine, tutti_list_node *where,
 
     if (stored == NULL) {
         TUTTI_LOG("coll", ERROR,
-                  "dropped a packet of rank %" PRIu32 ": %" PRIu32
-                  " are waiting for ops that were not called here",
+                  "dropped a packet of rank %" PRIu32 ": no room, %" PRIu32
+                  " packets wait already for ops that this rank has not called",
                   packet->from, engine->unexpected_count);
         if (rndv != NULL) {
             engine->transport->ops->drop(engine->transport, rndv);

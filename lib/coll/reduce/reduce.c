@@ -94,7 +94,7 @@ tutti_reduce_check(tutti_reduce reduce, tutti_dtype dtype, tutti_error *err)
     }
     if (reduce <= TUTTI_REDUCE_NONE || reduce >= TUTTI_REDUCE_OPS) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_REDUCE_OP",
-                              "reduce op %d is none of ours", (int)reduce);
+                              "reduce op %d is unknown", (int)reduce);
     }
     if (!is_in_table(reduce, dtype)) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_REDUCE_OP",

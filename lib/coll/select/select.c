@@ -554,7 +554,7 @@ tutti_selector_put(tutti_selector *self, const tutti_selection *selection, bool 
     } else if (self->count == SELECTORS_MAX || self->rules + rules > RULES_KEPT_MAX) {
         code = TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "CHOICE_LIMIT",
                               "algorithms were set %zu times with %zu rules, the limits are %d and "
-                              "%d: start the agent anew",
+                              "%d: restart the agent",
                               self->count, self->rules, SELECTORS_MAX, RULES_KEPT_MAX);
         free(one);
     } else {

@@ -54,7 +54,7 @@ have_inner(tutti_transport_conn *link, tutti_error *err)
         return TUTTI_OK;
     }
     if (link->owner == NULL) {
-        return TUTTI_FAIL(err, TUTTI_UNAVAILABLE, "the way to it was torn");
+        return TUTTI_FAIL(err, TUTTI_UNAVAILABLE, "this agent closed the connection to it");
     }
     code = inner->ops->connect(inner, address, link->owner, &link->inner, err);
     if (code != TUTTI_OK) {

@@ -117,7 +117,7 @@ log_remote(transport_shm *self, const char *why)
         self->said_why = true;
         TUTTI_LOG("coll/shm", INFO,
                   "no shared memory with a peer that has our host id (%s): its data goes by the "
-                  "network",
+                  "network instead",
                   why);
     }
 }
@@ -154,7 +154,7 @@ on_answer(shm_watch *watch)
         tutti_local_close_all(fds, count);
     }
     if (size == sizeof(said)) {
-        log_remote(link->transport, "it turned our call away");
+        log_remote(link->transport, "it refused the connection");
     } else {
         TUTTI_LOG("coll/shm", DEBUG, "a peer ended while we met it");
     }
@@ -218,9 +218,11 @@ on_challenge(shm_watch *watch)
     }
     tutti_local_close_all(fds, count);
     if (size != sizeof(said) || said.magic != CHALLENGE) {
-        log_remote(link->transport, size == 0 ? "it ended" : "it turned our call away");
+        log_remote(link->transport, size == 0 ? "it ended" : "it refused the connection");
     } else if (!say_hello(link, said.nonce)) {
-        log_remote(link->transport, "it is of another user, or descriptors are short");
+        log_remote(
+            link->transport,
+            "it belongs to another user, or this process has too few descriptors (ulimit -n)");
     } else {
         link->out = (shm_end){.ring = &link->segment->out};
         link->back = (shm_end){.ring = &link->segment->back};
@@ -242,7 +244,7 @@ tutti_shm_meet(tutti_transport_conn *link, const shm_address *address)
         return false;
     }
     if (!tutti_shm_watch(link->transport, &link->watch)) {
-        log_remote(link->transport, "descriptors are short");
+        log_remote(link->transport, "this process has too few descriptors (ulimit -n)");
         (void)close(link->watch.fd);
         link->watch.fd = -1;
         return false;

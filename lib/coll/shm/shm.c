@@ -548,7 +548,9 @@ tutti_transport_shm_open(const tutti_transport_shm_options *options,
         close_own(self);
     }
     if (!self->on && !options->off) {
-        TUTTI_LOG("coll/shm", WARN, "no descriptors for shared memory: all goes by the network");
+        TUTTI_LOG("coll/shm", WARN,
+                  "no descriptors for shared memory: all data goes by the network; raise the limit "
+                  "(ulimit -n)");
     }
     code = tutti_shm_address_make(self, name, err);
     if (code != TUTTI_OK) {

@@ -135,7 +135,7 @@ hand_over_source(shm_source *source, const shm_record *record, const unsigned ch
     if (record->kind != SHM_EAGER) {
         rndv = new_rndv(source, record);
         if (rndv == NULL) {
-            TUTTI_LOG("coll/shm", ERROR, "dropped a parcel of a peer: no memory for it");
+            TUTTI_LOG("coll/shm", ERROR, "dropped packets of a peer: no memory for them");
             return;
         }
     }

@@ -161,8 +161,8 @@ on_greeted(tutti_transport_conn *link)
         return;
     }
     if (got <= 0) {
-        note_tcp_conn(link,
-                      got < 0 ? strerror(errno) : "it hung up: another process listens there");
+        note_tcp_conn(link, got < 0 ? strerror(errno)
+                                    : "it closed the connection: another process listens there");
         try_next(link);
         return;
     }

@@ -38,7 +38,8 @@ feed_body(tcp_source *source, const unsigned char *at, size_t left)
     unsigned char *place = tutti_tcp_rndv_place(source->body);
 
     if (place == NULL) {
-        tutti_tcp_source_end(source, "no memory for what came unasked");
+        tutti_tcp_source_end(
+            source, "no memory for data that the other rank sent without being asked for it");
         return 0;
     }
     memcpy(place, at, some);
@@ -187,7 +188,8 @@ hear_piece(tcp_source *source, const unsigned char *at, size_t left)
         return 0;
     }
     if (size == 0 || !hear_frame(source, &head, at + TCP_HEAD_BYTES)) {
-        tutti_tcp_source_end(source, "what came on it makes no sense, or came from a stranger");
+        tutti_tcp_source_end(
+            source, "a packet on it was malformed, or came from a process outside of the job");
         return 0;
     }
     return size;
@@ -263,7 +265,8 @@ hear_some(tcp_source *source)
     ssize_t got;
 
     if (!set_recv_target(source, parts)) {
-        tutti_tcp_source_end(source, "no memory for what came unasked");
+        tutti_tcp_source_end(
+            source, "no memory for data that the other rank sent without being asked for it");
         return false;
     }
     got = readv(source->watch.fd, parts, 2);

@@ -310,7 +310,7 @@ take_words(tutti_transport_conn *link)
 
     while (link->state == TCP_OPEN && link->heard_size - at >= TCP_HEAD_BYTES) {
         if (!take_word(link, link->heard + at)) {
-            tutti_tcp_link_break(link, "it answered what nobody asked");
+            tutti_tcp_link_break(link, "it answered a request that this rank did not make");
         }
         at += TCP_HEAD_BYTES;
     }

@@ -68,7 +68,7 @@ tutti_tcp_source_new(transport_tcp *transport, int fd, uint64_t now_ns)
     tutti_tcp_tune(transport, fd);
     if (transport->stranger_count >= STRANGERS_MAX) {
         tutti_tcp_source_end(tutti_container_of(transport->strangers.next, tcp_source, link),
-                             "too many connections that say nothing");
+                             "too many connections on which no packet has come");
     }
     source = new_source(transport, fd, now_ns);
     if (source == NULL) {
@@ -120,7 +120,7 @@ tutti_tcp_source_end(tcp_source *source, const char *why)
         return;
     }
     if (why != NULL) {
-        TUTTI_LOG("coll/tcp", DEBUG, "hung up on a connection: %s", why);
+        TUTTI_LOG("coll/tcp", DEBUG, "closed a connection: %s", why);
     }
     tutti_tcp_unwatch(transport, &source->watch);
     transport->stranger_count -= !source->known;

@@ -109,7 +109,7 @@ stop_conns(transport_tcp *self)
         tcp_source *source = tutti_container_of(at, tcp_source, link);
 
         if (now_ns >= source->patience) {
-            tutti_tcp_source_end(source, "it said nothing");
+            tutti_tcp_source_end(source, "no packet came on it");
         }
     }
     tutti_tcp_accept_again(self, now_ns);

@@ -238,7 +238,7 @@ auth_is_over(auth *self, const auth_epoch *epoch, uint64_t incarnation)
             (void)snprintf(name, sizeof(name), "rank %" PRIu32, who->rank);
         }
         TUTTI_LOG("coll", WARN,
-                  "refused what %s (incarnation %016" PRIx64 ") sealed for epoch %" PRIu64
+                  "refused a packet that %s (incarnation %016" PRIx64 ") sealed for epoch %" PRIu64
                   ": %s; %" PRIu64 " refused so far",
                   name, incarnation, epoch->key.epoch,
                   who != NULL ? "it is no member any more" : "that epoch is over",

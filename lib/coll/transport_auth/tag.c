@@ -93,7 +93,9 @@ add_sender(auth *self, const unsigned char id[8])
     auth_sender *sender;
 
     if (self->senders.count == AUTH_SENDERS_MAX) { /* members reconnected that often */
-        TUTTI_LOG("coll", WARN, "more than %d ways in: old packets may be heard again",
+        TUTTI_LOG("coll", WARN,
+                  "more than %d connections from other ranks: packets that were recorded and sent "
+                  "again may be accepted",
                   AUTH_SENDERS_MAX);
         auth_forget(self, UINT64_MAX);
     }

@@ -362,8 +362,8 @@ new_link(auth *self, tutti_bytes address, void *owner, tutti_transport_conn **re
 
     if (address.size <= TUTTI_TRANSPORT_AUTH_ADDRESS_BYTES) {
         return TUTTI_FAIL(err, TUTTI_UNAVAILABLE,
-                          "a data address of %zu bytes holds no key: the "
-                          "coordinator keeps it from who may not join",
+                          "a data address of %zu bytes without a key: the coordinator gives the "
+                          "key only to callers that may join the job",
                           address.size);
     }
     link = calloc(1, sizeof(*link));

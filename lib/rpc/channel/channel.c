@@ -1,3 +1,11 @@
+/*
+ * A channel: options, gRPC's channel, and the queues for blocking calls. Open and close belong to
+ * one thread; rpc_channel_take_queue and give_queue are called by any.
+ *
+ * gRPC shares connections between channels of a process that have the same target and arguments,
+ * unless `bulk` asks for one of its own. It connects with the first call and reconnects by
+ * itself, with a backoff from BACKOFF_FIRST_MS on.
+ */
 #include <assert.h>
 #include <grpc/grpc_security.h>
 #include <limits.h>
@@ -51,8 +59,9 @@ put_channel_arg_text(grpc_arg *args, size_t *count, const char *key, const char 
 }
 
 /*
- * Left alone, pings go out only while calls are in flight, and as seldom as any server allows. Who
- * gives an interval knows that the server allows it, and wants idle connections watched as well.
+ * Without an interval of the caller's, pings go out only while calls are in flight, and as seldom
+ * as any server allows. A caller that gives an interval knows that the server allows it, and
+ * wants idle connections watched as well.
  */
 static void
 put_keepalive(const tutti_rpc_channel_options *options, grpc_arg *args, size_t *count)
@@ -81,7 +90,10 @@ draw_user_agent(void)
     (void)snprintf(agent_text, sizeof(agent_text), "tutti/%s %s", TUTTI_VERSION, number);
 }
 
-/* With a number of this process, by which servers tell clients apart that share a socket's path. */
+/*
+ * The user agent, with a random number of this process: by it servers tell clients apart that
+ * come from the same Unix socket, where there is no address.
+ */
 static const char *
 user_agent(void)
 {
@@ -98,6 +110,10 @@ fill_args(const tutti_rpc_channel_options *options, grpc_arg args[ARGS_MAX])
         options->receive_bytes_max == 0 ? RECEIVE_BYTES_DEFAULT : options->receive_bytes_max;
     size_t n = 0;
 
+    /*
+     * No proxy from the environment: agents talk to hosts of their own network. No service config
+     * from DNS: it could change retries and timeouts. No compression: see docs/security.md.
+     */
     put_channel_arg(args, &n, GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     put_channel_arg(args, &n, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
     put_channel_arg(args, &n, GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1);
@@ -111,6 +127,10 @@ fill_args(const tutti_rpc_channel_options *options, grpc_arg args[ARGS_MAX])
                                          : backoff));
     put_keepalive(options, args, &n);
     put_channel_arg_text(args, &n, GRPC_ARG_PRIMARY_USER_AGENT_STRING, user_agent());
+    /*
+     * A connection of its own, so that bulk data does not stand before small calls; without
+     * retries, for which gRPC would keep a copy of each message until it is answered.
+     */
     if (options->bulk) {
         put_channel_arg(args, &n, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
         put_channel_arg(args, &n, GRPC_ARG_ENABLE_RETRIES, 0);

@@ -1,4 +1,12 @@
-/* What all calls of a channel share, and the one that blocks. */
+/*
+ * What all calls of a channel share, and the unary call that blocks.
+ *
+ * A blocking call runs on the caller's thread, with a pluck queue that no other call uses
+ * meanwhile, so nothing is shared but the channel. All six operations are one batch: gRPC ends it
+ * when the status has come, whatever happened to the rest, so there is one event to wait for and
+ * no state between. If the server dies, the status is gRPC's own (UNAVAILABLE), which
+ * connect_error.c puts into words.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +35,10 @@ find_known(const tutti_rpc_channel *channel, const tutti_rpc_stub *stub)
     return NULL;
 }
 
-/* With the lock held: gRPC learns a method, others may look meanwhile. */
+/*
+ * With the lock held: add a method to `known`. Other threads search meanwhile without the lock,
+ * so the entry is complete before the count is raised.
+ */
 static tutti_code
 learn_server(tutti_rpc_channel *channel, const tutti_rpc_stub *stub, const rpc_known **ret_known,
              tutti_error *err)
@@ -59,6 +70,7 @@ tutti_code
 rpc_channel_find(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
                  const rpc_known **ret_known, tutti_error *err)
 {
+    /* Another thread may have added it before we got the lock. */
     const rpc_known *known = find_known(channel, stub);
     tutti_code code = rpc_check_process(err);
 
@@ -169,6 +181,10 @@ find_details(const grpc_metadata_array *trailing)
     return (tutti_bytes){NULL, 0};
 }
 
+/*
+ * If the peer's application sent the status (its details say the same code), its words are passed
+ * on. If gRPC made the status, the words are rewritten for people.
+ */
 tutti_code
 rpc_outcome_read(const rpc_outcome *outcome, tutti_rpc_channel *channel, const rpc_known *known,
                  tutti_error *err)
@@ -189,6 +205,10 @@ rpc_outcome_read(const rpc_outcome *outcome, tutti_rpc_channel *channel, const r
     return code;
 }
 
+/*
+ * Malformed bytes are the server's fault, not the caller's: INVALID_ARGUMENT becomes DATA_LOSS.
+ * Unknown enum numbers are taken, since the server may be newer.
+ */
 tutti_code
 rpc_response_unpack(const rpc_known *known, grpc_byte_buffer *received,
                     tutti_rpc_message **ret_message, tutti_error *err)
@@ -203,7 +223,8 @@ rpc_response_unpack(const rpc_known *known, grpc_byte_buffer *received,
     case TUTTI_OK:
         return TUTTI_OK;
     case TUTTI_INVALID_ARGUMENT:
-        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "%s answered what is no answer: %s", path,
+        return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
+                          "%s answered with a message that is not its response: %s", path,
                           inner.text);
     default:
         return tutti_error_pass(err, &inner);
@@ -236,7 +257,7 @@ run_unary(tutti_rpc_channel *channel, const rpc_known *known, const tutti_rpc_ca
     (void)rpc_channel_pluck(queue, &outcome);
     code = rpc_outcome_read(&outcome, channel, known, &all);
     rpc_outcome_fini(&outcome);
-    grpc_call_unref(call); /* what it received went with it */
+    grpc_call_unref(call); /* behind outcome_read: it owns what was received */
     if (code != TUTTI_OK) {
         rpc_connect_error_ask(channel, queue, &all);
         tutti_rpc_channel_name_certificate(channel, &all);

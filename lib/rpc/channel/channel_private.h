@@ -1,5 +1,11 @@
 /*
  * The inside of channel.h: what all kinds of calls share.
+ *
+ * Any thread may use a channel. Without files that may change (`secrets.changing` is false)
+ * `grpc`, `options` and the bearer are read only once the channel is open, and no call takes the
+ * lock for them. With such files, `grpc` and the bearers are behind `lock`. `known` only grows:
+ * its entries are written under the lock before `known_count` is raised (release), and readers
+ * look at the count first (acquire), without the lock.
  */
 #ifndef TUTTI_RPC_CHANNEL_CHANNEL_PRIVATE_H
 #define TUTTI_RPC_CHANNEL_CHANNEL_PRIVATE_H
@@ -22,30 +28,34 @@
 
 struct ProtobufCMessageDescriptor;
 
-/* A stub that gRPC knows. Never changes once it is there. */
+/* A method that was called on this channel. Never changes once `known_count` covers it. */
 typedef struct rpc_known {
     const tutti_rpc_stub *stub;
     char *path;   /* owned */
-    void *handle; /* gRPC's; NULL when the channel's connections are renewed */
+    void *handle; /* gRPC's; NULL if `secrets.changing`: it belongs to one gRPC channel */
     const struct ProtobufCMessageDescriptor *output;
 } rpc_known;
 
 /*
  * What a channel trusts and shows. Files are looked at once a second, when a call is made. Calls
  * that run keep the connection they are on; later ones get one with the new certificates.
+ *
+ * A bearer must stay until gRPC has copied it, in the batch that begins a call, which happens
+ * after the lock is let go. So a new token takes the next of TUTTI_RPC_BEARERS places, and the
+ * place is used again only that many changes later: with one look a second, some seconds.
  */
 typedef struct rpc_secrets {
-    bool changing; /* some of it is in files */
+    bool changing; /* some of it is in files; does not change */
     bool tls;
     atomic_uint_fast64_t look_ns; /* when to look at the files again */
-    size_t metadata_count;        /* with a trace, with a token */
+    size_t metadata_count;        /* of a call: trace and token, 0 to 2 */
     size_t metadata_at;           /* 0 with a trace, else 1 */
     /* Behind the channel's lock, once `changing`. */
     rpc_stamps seen;
     grpc_channel *retired; /* before the last change: streams may still wait for their connection */
     rpc_token *token;      /* NULL = not from a file */
-    char shown[TUTTI_RPC_TOKEN_MAX + 1];
-    unsigned bearer; /* the newest of: */
+    char shown[TUTTI_RPC_TOKEN_MAX + 1]; /* the newest bearer's token */
+    unsigned bearer;                     /* the newest of: */
     /* The trace, and the token; a call reads an older one just when it begins. */
     grpc_metadata bearers[TUTTI_RPC_BEARERS][2];
 } rpc_secrets;
@@ -68,7 +78,10 @@ rpc_is_given(const char *text)
     return text != NULL && text[0] != '\0';
 }
 
-/* gRPC's channel with the certificates as they are now. */
+/*
+ * Make gRPC's channel with the certificates as they are now. Nothing is connected by it. Codes as
+ * tutti_rpc_channel_open.
+ */
 tutti_code rpc_channel_make(tutti_rpc_channel *channel, grpc_channel **ret_grpc, tutti_error *err);
 
 /*
@@ -86,7 +99,7 @@ void rpc_channel_renew(tutti_rpc_channel *channel);
 /* The metadata that shows the token; good for the batch that is started next. */
 grpc_metadata *rpc_channel_bearer(tutti_rpc_channel *channel);
 
-/* Connected, failing ...: of the newest connection. */
+/* The state of the newest connection: connected, failing ... Any thread. */
 grpc_connectivity_state rpc_channel_state(tutti_rpc_channel *channel);
 
 /* A call that gRPC does not know beforehand. */
@@ -100,18 +113,27 @@ grpc_call *rpc_channel_call_path(tutti_rpc_channel *channel, const char *path,
 tutti_code rpc_channel_find(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
                             const rpc_known **ret_known, tutti_error *err);
 
-/* A call bound to a queue. `options` NULL = defaults. */
+/*
+ * A call bound to a queue, not begun; grpc_call_unref() it. `options` NULL = defaults. Looks at
+ * the files first when it is time to.
+ */
 grpc_call *rpc_channel_call(tutti_rpc_channel *channel, const rpc_known *known,
                             grpc_completion_queue *queue, const tutti_rpc_call_options *options);
 
 /* The first operation of every call: its metadata. */
 grpc_op rpc_channel_first_op(tutti_rpc_channel *channel, const tutti_rpc_call_options *options);
 
-/* A pluck queue with nothing in it, and back when all its events have come. */
+/*
+ * A pluck queue with nothing in it, and back when all its events have come. Any thread. Queues
+ * are kept, so that a blocking call need not make one.
+ */
 grpc_completion_queue *rpc_channel_take_queue(tutti_rpc_channel *channel);
 void rpc_channel_give_queue(tutti_rpc_channel *channel, grpc_completion_queue *queue);
 
-/* Wait for one batch on a pluck queue; was it well? */
+/*
+ * Wait for one batch on a pluck queue, for ever: a batch always ends, at the latest with its
+ * call's deadline or cancel. True: it did what it was for.
+ */
 bool rpc_channel_pluck(grpc_completion_queue *queue, void *tag);
 
 /* How a call ended. Written by gRPC. */

@@ -1,5 +1,17 @@
-/* What a channel trusts and shows: authority, certificate, token; and what happens when they
- * change. */
+/*
+ * What a channel trusts and shows: authority, certificate, token; and what happens when their
+ * files change.
+ *
+ * Open and close run on the owner's thread. rpc_channel_renew runs on the thread of any call: one
+ * of them gets the lock, looks at the files, and the others wait for it for as long as that
+ * takes, since the files are local and small. Files that cannot be used are logged; the channel
+ * goes on with what it has.
+ *
+ * New certificates make a new gRPC channel. The one before it is kept as `retired` until the next
+ * change, because streams that were just begun may still wait for its connection; destroying a
+ * gRPC channel does not end the calls that run on it. All copies of a token are overwritten
+ * before they are freed, except those inside gRPC.
+ */
 #include <assert.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -29,7 +41,8 @@ check_tls(const tutti_rpc_channel_options *options, tutti_error *err)
     }
     if (rpc_is_given(options->tls_cert) && !rpc_is_given(options->tls_ca)) {
         return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "a client's certificate needs the authority of the server's");
+                          "a client's certificate is given without the authority that signed the "
+                          "server's certificate, need both");
     }
     return TUTTI_OK;
 }
@@ -59,7 +72,11 @@ rpc_channel_credentials(const tutti_rpc_channel *channel, grpc_channel_credentia
 
 /* ------------------------------------------------------------------------------ tokens */
 
-/* The bearer that the next calls show. */
+/*
+ * Write the metadata that the next calls show, in the next place of the ring, and make it the
+ * newest. With the lock held, or before the channel is open. gRPC aborts on header values that
+ * are not legal, so that is checked here.
+ */
 static tutti_code
 put_bearer(rpc_secrets *secrets, const char *token, tutti_error *err)
 {
@@ -85,6 +102,10 @@ put_bearer(rpc_secrets *secrets, const char *token, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * A token is never sent over plaintext TCP that leaves this machine; the server refuses it there,
+ * too.
+ */
 static tutti_code
 check_way(const tutti_rpc_channel *channel, tutti_error *err)
 {
@@ -131,7 +152,7 @@ rpc_channel_bearer(tutti_rpc_channel *channel)
     return bearer;
 }
 
-/* One that gRPC would not send is nobody's error: tracing hinders no work. */
+/* A trace that gRPC would not send is left out and is no error: tracing must not hinder work. */
 static void
 open_trace(rpc_secrets *secrets, const char *trace)
 {
@@ -248,7 +269,8 @@ renew_token(tutti_rpc_channel *self, uint64_t now_ns)
 
     if (secrets->token != NULL && rpc_token_renew(secrets->token, now_ns, secrets->shown) &&
         put_bearer(secrets, secrets->shown, &err) != TUTTI_OK) {
-        TUTTI_LOG("rpc/channel", WARN, "the token stays as it was: %s", err.text);
+        TUTTI_LOG("rpc/channel", WARN,
+                  "could not read the token again, the old one stays in use: %s", err.text);
     }
 }
 
@@ -267,7 +289,8 @@ renew_certificates(tutti_rpc_channel *self)
     }
     secrets->seen = now;
     if (rpc_channel_make(self, &fresh, &err) != TUTTI_OK) {
-        TUTTI_LOG("rpc/channel", WARN, "certificates stay as they were: %s", err.text);
+        TUTTI_LOG("rpc/channel", WARN,
+                  "could not read certificates again, the old ones stay in use: %s", err.text);
         return;
     }
     if (secrets->retired != NULL) {
@@ -284,6 +307,10 @@ rpc_channel_renew(tutti_rpc_channel *channel)
     rpc_secrets *secrets = &channel->secrets;
     const uint64_t now_ns = tutti_clock_ns();
 
+    /*
+     * Without the lock, for the calls of one second. Looked at again under it: of many threads
+     * one does the work.
+     */
     if (now_ns < atomic_load(&secrets->look_ns)) {
         return;
     }

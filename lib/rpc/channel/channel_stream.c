@@ -1,4 +1,15 @@
-/* Streams that block: one queue, one tag for each thing that can be under way. */
+/*
+ * Streams that block: one pluck queue, and one tag for each thing that can be under way.
+ *
+ * One thread writes while another may read; the fields are divided so that no lock is needed:
+ * `posted` and `closed` belong to the writer, `reading`, `fetched`, `read_all` and `received` to
+ * the reader. The two wait for different tags on one queue, which gRPC allows. finish runs when
+ * both are done, and waits for every batch: only then may the memory that gRPC writes to be
+ * freed.
+ *
+ * A read is always one message ahead. If the server dies or tutti_rpc_stream_cancel is called,
+ * reads and writes return, and finish gives the status.
+ */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -75,7 +86,10 @@ is_stream_ended(tutti_error *err)
     return TUTTI_FAIL(err, TUTTI_ABORTED, "the stream has ended");
 }
 
-/* One write at a time. */
+/*
+ * Wait for a posted write: gRPC takes one at a time. Its success is not looked at, because a
+ * failed write means that the stream has ended, and the next read or finish says so.
+ */
 static void
 settle_stream(tutti_rpc_stream *self)
 {
@@ -96,6 +110,7 @@ start_write(tutti_rpc_stream *self, tutti_rpc_packed *packed, bool more)
     assert(!self->closed);
     settle_stream(self);
     rpc_batch_start(self->call, &op, 1, &self->write_tag);
+    /* gRPC holds a reference of its own. */
     grpc_byte_buffer_destroy(buffer);
 }
 
@@ -209,6 +224,10 @@ tutti_rpc_stream_cancel(tutti_rpc_stream *stream)
     (void)grpc_call_cancel(stream->call, NULL);
 }
 
+/*
+ * The order: half-close, so that the server may end; read to the end, because the status comes
+ * only behind all messages; then the batches that open and end the call.
+ */
 tutti_code
 tutti_rpc_stream_finish(tutti_rpc_stream *stream, tutti_error *err)
 {

@@ -1,7 +1,10 @@
 /*
  * gRPC's own errors in words that a person understands: which server, what is wrong with it, what
- * to do. They are known by fragments of their text, so a new gRPC may bring new ones: those are
- * passed on as they are.
+ * to do. They are known by fragments of gRPC's text, so a new gRPC may bring new ones: those are
+ * passed on as they are. No state; any thread.
+ *
+ * `nobody` decides what clients do next: if no server is there at all, another one may be tried
+ * or the wait goes on; if one was reached, it may have begun the work.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,12 @@
-/* Streams on a loop. A flow is over when each of its batches has come back. */
+/*
+ * Streams on a loop. A flow is over when each of its batches has come back: opened, ended, read,
+ * and those of writes and the half-close. `parts` counts them.
+ *
+ * The loop's thread owns the flow. tutti_rpc_flow_start may run on another thread: then callbacks
+ * may run before it returns, so everything is written before the first batch starts (start_all).
+ * on_end comes last, once, and frees the flow; if it was ended by ourselves (a message that
+ * cannot be packed or unpacked), `failure` is told instead of gRPC's CANCELLED.
+ */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -19,11 +27,11 @@ struct tutti_rpc_flow {
     grpc_call *call;
     rpc_outcome outcome;
     grpc_byte_buffer *received;
-    unsigned parts; /* batches under way; set before the first one starts, then the loop's */
+    unsigned parts; /* batches under way */
     bool writing;
     bool closing; /* half-close when the write has left */
     bool closed;
-    bool over;   /* nothing more will be sent */
+    bool over;   /* the stream has ended: nothing more will be sent */
     bool failed; /* by ourselves: `failure` says why */
     tutti_error failure;
     tutti_rpc_tag opened;
@@ -51,6 +59,7 @@ end_flow(tutti_rpc_flow *self)
     free(self);
 }
 
+/* One batch has come back. */
 static void
 drop_message(tutti_rpc_flow *self)
 {
@@ -100,12 +109,13 @@ on_read(tutti_rpc_tag *tag, bool ok)
 
     (void)ok;
     self->received = NULL;
+    /* The end of the messages; `ended` brings the status. */
     if (received == NULL) {
         drop_message(self);
         return;
     }
     deliver_message(self, received);
-    start_read(self); /* in place of the read that has come back */
+    start_read(self); /* takes the part of the read that has come back */
 }
 
 static void
@@ -125,6 +135,7 @@ on_written(tutti_rpc_tag *tag, bool ok)
 
     self->writing = false;
     self->over = self->over || !ok;
+    /* writes_done was called while this write was under way. */
     if (self->closing && !self->over && !self->closed) {
         start_half_close(self);
     } else if (!self->over && !self->closed && self->ops->on_written != NULL) {

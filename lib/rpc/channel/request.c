@@ -1,4 +1,9 @@
-/* A unary call whose answer comes on a loop. */
+/*
+ * A unary call whose answer comes on a loop. One batch, one event: on_done runs when the status
+ * has come, gives the answer to on_reply and frees the request. The loop is held from before the
+ * batch until then. A cancel only makes the batch end early, with TUTTI_CANCELLED; there is one
+ * way out.
+ */
 #include <stdlib.h>
 
 #include "base/error/fail.h"
@@ -29,7 +34,7 @@ on_done(tutti_rpc_tag *tag, bool ok)
     tutti_error err;
     tutti_code code = rpc_outcome_read(&self->outcome, self->channel, self->known, &err);
 
-    (void)ok; /* a status always comes */
+    (void)ok; /* true for a batch with RECV_STATUS */
     if (code == TUTTI_OK) {
         code = rpc_response_unpack(self->known, self->received, &response, &err);
         self->received = NULL;

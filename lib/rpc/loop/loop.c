@@ -1,3 +1,23 @@
+/*
+ * The loop: one gRPC completion queue, the thread that serves it, its tasks, timers and idle
+ * tasks.
+ *
+ * Threads: the loop's own thread runs everything that is bound to the loop. Other threads only
+ * post tasks (tutti_rpc_loop_post), start batches on the queue (rpc_batch_start, which gRPC makes
+ * safe), and hold or drop a loop that dozes. So `timers`, `idle`, `looks` and `is_idle` belong to
+ * the loop's thread and need no lock; `tasks`, `waking`, `closed`, `asleep` and `held` are behind
+ * `lock`. The lock is a leaf: no callback runs with it held.
+ *
+ * A post has to wake a thread that sleeps in grpc_completion_queue_next. gRPC has no call for
+ * that, so each loop has a "mailbox": a call on a lame channel, on which an empty batch completes
+ * at once and comes out of the queue as an event. At most one such batch is under way (`waking`).
+ *
+ * A loop that dozes sleeps on `stirred` instead, while no call is bound to it (`held` is 0).
+ *
+ * End: tutti_rpc_loop_stop shuts the queue down. gRPC returns SHUTDOWN only after every batch
+ * that was started has come back, so callbacks of all calls have run by then. Tasks that these
+ * callbacks post are run before the thread ends; timers and idle tasks are forgotten.
+ */
 #include <assert.h>
 #include <grpc/support/time.h>
 #include <pthread.h>
@@ -22,9 +42,9 @@
 
 struct tutti_rpc_loop {
     grpc_completion_queue *queue;
-    grpc_channel *lame;  /* leads nowhere; ... */
-    grpc_call *mailbox;  /* ... an empty batch on its call is an event we can make ourselves */
-    tutti_rpc_tag woken; /* of that batch */
+    grpc_channel *lame;  /* never connects: only for ... */
+    grpc_call *mailbox;  /* ... this call, whose empty batches are our own events */
+    tutti_rpc_tag woken; /* the tag of such a batch */
     tutti_timers timers;
     pthread_t thread;
     const char *name;
@@ -35,14 +55,14 @@ struct tutti_rpc_loop {
     uint64_t idle_ns;     /* ... since when */
     unsigned looks;       /* at the queue and the sockets, since something was found */
     bool is_idle;         /* while those tasks run: nothing was found */
-    atomic_bool posted;   /* there are tasks: the quick answer */
+    atomic_bool posted;   /* `tasks` is not empty; read without the lock */
     pthread_mutex_t lock; /* guards all below */
     tutti_list_node tasks;
     bool waking; /* an empty batch is under way */
     bool closed; /* the queue takes no batches any more */
 
-    bool asleep; /* outside gRPC */
-    unsigned held;
+    bool asleep;   /* waits for `stirred`, not in gRPC */
+    unsigned held; /* calls and streams bound to the loop; counted if it dozes */
     pthread_cond_t stirred;
 };
 
@@ -60,7 +80,13 @@ rpc_batch_start(grpc_call *call, const grpc_op *ops, size_t op_count, void *tag)
     (void)refused;
 }
 
-/* The mailbox has rung: the tasks are run behind every event, so nothing else is to do. */
+/*
+ * The mailbox's batch has come back. Nothing else is to do here, because serve_loop runs the
+ * tasks after each event. `waking` is cleared before the tasks are taken, not after: a post
+ * between the two starts another batch, which costs one event too many. In the other order a post
+ * behind run_tasks would see `waking` set, start no batch, and its task would wait for the next
+ * event.
+ */
 static void
 on_woken(tutti_rpc_tag *tag, bool ok)
 {
@@ -95,6 +121,10 @@ tutti_rpc_loop_new(const char *name, tutti_rpc_loop **ret_loop, tutti_error *err
     (void)pthread_mutex_init(&self->lock, NULL);
     tutti_cond_init(&self->stirred);
     self->queue = grpc_completion_queue_create_for_next(NULL);
+    /*
+     * A lame channel fails every call without a connection and without a thread, so the mailbox
+     * costs nothing while nobody posts.
+     */
     self->lame = grpc_lame_client_channel_create("mailbox", GRPC_STATUS_UNAVAILABLE, "");
     self->mailbox = grpc_channel_create_call(self->lame, NULL, GRPC_PROPAGATE_DEFAULTS, self->queue,
                                              path, NULL, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
@@ -114,7 +144,12 @@ run_round(tutti_list_node *round)
     }
 }
 
-/* One round of tasks; those that they post come in the next. */
+/*
+ * Run the tasks that are there. They are moved to a list of our own first: a task that posts
+ * itself again runs in the next round, behind the events that have come meanwhile, so it cannot
+ * keep the loop from reading the queue. `posted` is cleared under the lock, together with the
+ * list; its acquire load pairs with the release store of tutti_rpc_loop_post.
+ */
 static void
 run_tasks(tutti_rpc_loop *self)
 {
@@ -133,9 +168,9 @@ run_tasks(tutti_rpc_loop *self)
 }
 
 /*
- * gRPC polls no socket while an event waits in the queue, so whoever makes events without end keeps
- * everybody from being read. Idle tasks wait until looks at the queue and at the sockets have found
- * nothing.
+ * gRPC polls no socket while an event waits in the queue. So a sender whose every message makes
+ * the next event would keep all sockets of the process from being read. Idle tasks wait until
+ * IDLE_LOOKS looks at the queue and the sockets have found nothing, or IDLE_PATIENCE_NS are over.
  */
 static void
 run_idle(tutti_rpc_loop *self, bool found)
@@ -164,7 +199,10 @@ run_timers(tutti_rpc_loop *self)
     }
 }
 
-/* Until when the thread may sleep. */
+/*
+ * Until when the thread may sleep in gRPC: not at all while a task is posted (a post made on the
+ * loop's own thread rings no mailbox) or an idle task counts looks.
+ */
 static gpr_timespec
 sleep_until(const tutti_rpc_loop *self)
 {
@@ -174,7 +212,10 @@ sleep_until(const tutti_rpc_loop *self)
                : rpc_time_to(tutti_timers_next(&self->timers));
 }
 
-/* With the lock. False: a timer is due. */
+/*
+ * With the lock held, which the wait lets go. `asleep` tells posters to signal `stirred` instead
+ * of ringing the mailbox, into whose queue nobody looks now. False: a timer is due.
+ */
 static bool
 sleep_once(tutti_rpc_loop *self)
 {
@@ -186,7 +227,11 @@ sleep_once(tutti_rpc_loop *self)
     return early;
 }
 
-/* Nothing will come out of the queue: sleep until there is something to do. False: ask the queue.
+/*
+ * For a loop that dozes: while no call is bound to it (`held` is 0) the queue has no events, so
+ * the thread sleeps outside gRPC until a task is posted, a call is bound, a timer is due or the
+ * loop is stopped. False: a call is bound or the queue is shut down, so the caller has to ask the
+ * queue.
  */
 static bool
 may_idle(tutti_rpc_loop *self)
@@ -215,6 +260,7 @@ serve_loop(tutti_rpc_loop *self)
 {
     grpc_event event;
 
+    /* For tutti_rpc_loop_is_current. Set before the first callback can run. */
     serving = self;
     do {
         event = next_event(self);
@@ -227,8 +273,9 @@ serve_loop(tutti_rpc_loop *self)
         run_timers(self);
         run_tasks(self);
         run_idle(self, event.type == GRPC_OP_COMPLETE);
+        /* Timers before tasks: a task that a timer posts runs in the same turn. */
     } while (event.type != GRPC_QUEUE_SHUTDOWN);
-    while (atomic_load(&self->posted)) { /* by the last ones that ran */
+    while (atomic_load(&self->posted)) { /* posted by the last callbacks and tasks */
         run_tasks(self);
     }
     serving = NULL;
@@ -250,7 +297,7 @@ tutti_rpc_loop_start(tutti_rpc_loop *loop, tutti_error *err)
     int failed;
 
     assert(!loop->started && !loop->stopped);
-    loop->started = true; /* before the thread looks */
+    loop->started = true; /* before the thread's own asserts read it */
     failed = tutti_thread_start(&loop->thread, run_thread, loop);
     if (failed != 0) {
         loop->started = false;
@@ -263,6 +310,11 @@ tutti_rpc_loop_start(tutti_rpc_loop *loop, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * `closed` is set under the lock before the queue is shut down, because a batch that is started
+ * on a queue behind its shutdown aborts the process: tutti_rpc_loop_post looks at `closed` under
+ * the same lock before it rings the mailbox.
+ */
 void
 tutti_rpc_loop_stop(tutti_rpc_loop *loop)
 {
@@ -298,6 +350,12 @@ tutti_rpc_loop_free(tutti_rpc_loop *loop)
     free(loop);
 }
 
+/*
+ * The wake-up depends on where the thread is: asleep outside gRPC (signal), in gRPC or on its way
+ * there (ring the mailbox), or the caller itself (nothing: it runs the tasks when its callback
+ * returns). All is decided under the lock, so the thread cannot go to sleep between the look and
+ * the wake-up.
+ */
 void
 tutti_rpc_loop_post(tutti_rpc_loop *loop, tutti_rpc_task *task)
 {
@@ -375,6 +433,10 @@ rpc_loop_dozes(const tutti_rpc_loop *loop)
     return loop->dozes;
 }
 
+/*
+ * The count rises before the first batch is started. So either the thread sees it in may_idle
+ * before it sleeps, or it is asleep already and is signalled.
+ */
 void
 rpc_loop_hold(tutti_rpc_loop *loop)
 {
@@ -389,6 +451,10 @@ rpc_loop_hold(tutti_rpc_loop *loop)
     (void)pthread_mutex_unlock(&loop->lock);
 }
 
+/*
+ * No signal: fewer bound calls give a sleeping thread nothing to do. The thread sees the count
+ * when it next asks may_idle.
+ */
 void
 rpc_loop_drop(tutti_rpc_loop *loop)
 {

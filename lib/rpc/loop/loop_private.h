@@ -13,11 +13,15 @@
 #include "tutti/error.h"
 
 /*
- * A tag is what gRPC hands back when a batch is over. Embed one per batch in the struct that owns
- * the batch, and reach the owner with tutti_container_of().
+ * A tag is what gRPC hands back when a batch is over. Embed one for each batch that can be under
+ * way at the same time in the struct that owns the batch, and reach the owner with
+ * tutti_container_of().
  *
- * on_done runs once for each started batch, on the loop's thread, after the call that started the
- * batch has returned if that was made on the loop's thread. The owner stays alive until then.
+ * on_done runs once for each started batch, on the loop's thread. If the batch was started on the
+ * loop's thread, on_done runs after the function that started it has returned to the loop; if it
+ * was started on another thread, on_done may run before rpc_batch_start returns. The owner stays
+ * alive until then. `ok` is gRPC's: false if the batch could not do what it was for, for example
+ * a message on a broken connection.
  */
 typedef struct tutti_rpc_tag tutti_rpc_tag;
 typedef void (*tutti_rpc_done_fn)(tutti_rpc_tag *tag, bool ok);
@@ -26,12 +30,14 @@ struct tutti_rpc_tag {
     tutti_rpc_done_fn on_done;
 };
 
+/* gRPC's queue, for calls that are made on it. Borrowed until the loop is freed. */
 grpc_completion_queue *rpc_loop_queue(const tutti_rpc_loop *loop);
 
 /*
- * Whoever starts batches on the queue of a loop holds the loop, from before the first one until the
- * last event has come: a loop that dozes does not look at its queue unless somebody holds it. Any
- * thread; nothing at all for a loop that does not doze.
+ * A caller that starts batches on the queue of a loop holds the loop, from before the first batch
+ * until its last event has come: a loop that dozes looks at its queue only while it is held. Each
+ * hold is balanced by one drop. Any thread; nothing happens for a loop that does not doze.
+ * rpc_loop_dozes does not change once the loop has started.
  */
 void rpc_loop_hold(tutti_rpc_loop *loop);
 void rpc_loop_drop(tutti_rpc_loop *loop);

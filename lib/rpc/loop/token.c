@@ -1,3 +1,15 @@
+/*
+ * A bearer token in a file, for servers that compare with it and for channels that show it.
+ *
+ * Any thread calls; `lock` guards the token and what is known of the file. The file is looked at
+ * by stat() at most once a second, on the thread of a call, under the lock: a token is rotated by
+ * replacing the file, without a signal or a restart. A file that is missing, empty or
+ * half-written is logged once for each change and the last good token stays, so a mistake in a
+ * rotation does not lock everybody out.
+ *
+ * Copies of a token are overwritten before their memory is freed (OPENSSL_cleanse, which
+ * compilers do not remove).
+ */
 #include "rpc/loop/token.h"
 
 #include <openssl/crypto.h>
@@ -18,7 +30,7 @@ struct rpc_token {
     pthread_mutex_t lock; /* guards all below */
     rpc_stamp stamp;
     uint64_t look_ns;                   /* when to look at the file again */
-    char text[TUTTI_RPC_TOKEN_MAX + 1]; /* zeros behind the token */
+    char text[TUTTI_RPC_TOKEN_MAX + 1]; /* zeros after the token: all bytes are compared */
 };
 
 static tutti_code
@@ -48,6 +60,11 @@ read_token(rpc_token *self, tutti_error *err)
     size_t size = 0;
     tutti_code code;
 
+    /*
+     * Before the file is read: if it changes in between, the next look sees another stamp and
+     * reads it again. The stamp is kept when the reading fails, too, so a bad file is logged once
+     * and not every second.
+     */
     self->stamp = rpc_stamp_take(self->path);
     TUTTI_TRY(tutti_file_read(self->path, 2 * TUTTI_RPC_TOKEN_MAX, &data, &size, err));
     text = data + strspn(data, white);
@@ -106,7 +123,8 @@ check_token(rpc_token *self, uint64_t now_ns)
         return;
     }
     if (read_token(self, &err) != TUTTI_OK) {
-        TUTTI_LOG("rpc/server", WARN, "the token stays as it was: %s", err.text);
+        TUTTI_LOG("rpc/server", WARN,
+                  "could not read the token again, the old one stays in use: %s", err.text);
     } else {
         TUTTI_LOG("rpc/server", INFO, "token read again from %s", self->path);
     }
@@ -119,7 +137,11 @@ rpc_token_matches(rpc_token *token, const char *presented, uint64_t now_ns)
     const size_t size = strlen(presented);
     bool same;
 
-    /* All TUTTI_RPC_TOKEN_MAX bytes are compared, whatever the token's length. */
+    /*
+     * All TUTTI_RPC_TOKEN_MAX + 1 bytes are compared by CRYPTO_memcmp, whatever the lengths are,
+     * so the time taken says nothing about the token. A longer text has a byte where the token
+     * has its last zero, so it never matches.
+     */
     memcpy(copy, presented, size < sizeof(copy) ? size : sizeof(copy));
     (void)pthread_mutex_lock(&token->lock);
     if (now_ns >= token->look_ns) {

@@ -1,3 +1,9 @@
+/*
+ * What protobuf-c does not check, checked on the bytes before they are unpacked: depth (it
+ * recurses), UTF-8 and NUL in texts (it cuts them), enum numbers (it takes any). Pure functions
+ * of the bytes; any thread. The recursion here is bounded by TUTTI_RPC_DEPTH_MAX, so no message
+ * can run this or protobuf-c out of stack.
+ */
 #include "rpc/message/check.h"
 
 #include <inttypes.h>
@@ -14,7 +20,11 @@ typedef struct walk {
 static tutti_code check_message(const ProtobufCMessageDescriptor *type, tutti_bytes wire, walk at,
                                 tutti_error *err);
 
-/* Bytes of the character at `at`, 0 when it is none. Table 3-7 of the Unicode standard. */
+/*
+ * Bytes of the character at `at`, 0 if it is none. Well-formed byte sequences of the Unicode
+ * standard, table 3-7: the second byte's range depends on the first one, which excludes overlong
+ * forms (e0, f0), surrogates (ed) and numbers beyond U+10FFFF (f4). NUL counts as none.
+ */
 static size_t
 character_bytes(const unsigned char *at, size_t left)
 {
@@ -157,7 +167,8 @@ check_message(const ProtobufCMessageDescriptor *type, tutti_bytes wire, walk at,
 
     if (++at.depth > TUTTI_RPC_DEPTH_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "TOO_DEEP",
-                              "more than %d messages inside each other", TUTTI_RPC_DEPTH_MAX);
+                              "messages are nested more than %d deep, the limit",
+                              TUTTI_RPC_DEPTH_MAX);
     }
     rpc_cursor_init(&cursor, &wire, wire.size);
     while (cursor.left > 0 && code == TUTTI_OK) {

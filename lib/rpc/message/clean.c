@@ -1,3 +1,7 @@
+/*
+ * Any bytes as one line of valid UTF-8, for error texts and names of peers: control characters
+ * and invalid bytes must not reach a terminal, a log or a trailer. Pure.
+ */
 #include <assert.h>
 #include <string.h>
 

@@ -1,3 +1,9 @@
+/*
+ * The descriptor set that is built into the program: unpacked once, read only afterwards. It is
+ * trusted. Both forms are kept: the structs, to know which methods stream, and the bytes of each
+ * file, which reflection sends unchanged (packing them again would lose fields that protobuf-c
+ * does not know).
+ */
 #include "rpc/message/descriptors_pb.h"
 
 #include <stdlib.h>
@@ -246,6 +252,7 @@ mark_descriptor(const rpc_descriptors *self, int file, bool *marks)
     const file_proto *one = self->set->file[file];
     size_t i;
 
+    /* Files may import each other's imports: each once. */
     if (marks[file]) {
         return;
     }

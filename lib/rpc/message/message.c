@@ -1,3 +1,14 @@
+/*
+ * A received message: gRPC's slices in, a struct and a payload out.
+ *
+ * rpc_scan_message finds the payload without copying it; what is left is checked (check.c) and
+ * unpacked into an arena inside the message. The slices are kept only while payload bytes are in
+ * them. Any thread, one at a time per message.
+ *
+ * Everything here may come from a stranger: the arena bounds what unpacking may take (a message
+ * of two bytes per field grows a hundredfold in protobuf-c), and each step has a limit of its
+ * own.
+ */
 #include "rpc/message/message.h"
 
 #include <assert.h>
@@ -15,7 +26,7 @@
 #include "rpc/message/scan.h"
 
 #define RUNS_INLINE 4
-#define FIRST_BYTES 768 /* most control messages need no second allocation */
+#define FIRST_BYTES 768 /* of the arena, inside the message: most need no other */
 
 struct tutti_rpc_message {
     const void *body;         /* in the arena */
@@ -59,6 +70,7 @@ unpack_body(tutti_rpc_message *self, const ProtobufCMessageDescriptor *type, tut
     if (self->body != NULL) {
         return TUTTI_OK;
     }
+    /* protobuf-c returns NULL for both: the arena knows which it was. */
     if (self->arena.refused) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "MESSAGE_LIMIT",
                               "%s of %zu bytes takes too much memory unpacked", type->name,
@@ -87,7 +99,7 @@ collect_runs(tutti_rpc_message *self, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* What protobuf-c copied is not needed twice. */
+/* Free gRPC's slices: protobuf-c has copied what is in the struct. */
 static void
 drop_buffer(tutti_rpc_message *self)
 {
@@ -101,6 +113,10 @@ drop_buffer(tutti_rpc_message *self)
     }
 }
 
+/*
+ * The payload's number if the type has one: bytes, not repeated. 0: all of the message is
+ * unpacked.
+ */
 static uint32_t
 payload_field(const ProtobufCMessageDescriptor *type)
 {
@@ -147,6 +163,7 @@ rpc_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_buffer *buffer, boo
         grpc_byte_buffer_destroy(buffer);
         return no_memory(err);
     }
+    /* Without `first`: 768 bytes that the arena hands out before they are read. */
     memset(self, 0, offsetof(tutti_rpc_message, first));
     self->buffer = buffer;
     code = collect_runs(self, err);
@@ -250,6 +267,10 @@ struct rpc_arena_block {
 void
 rpc_arena_init(rpc_arena *arena, size_t wire_bytes, void *first, size_t first_bytes)
 {
+    /*
+     * The limit is in proportion to the bytes that came, so a sender pays for the memory that it
+     * takes.
+     */
     size_t limit = TUTTI_RPC_ARENA_MAX;
 
     if (wire_bytes < (TUTTI_RPC_ARENA_MAX - TUTTI_RPC_ARENA_BASE) / TUTTI_RPC_ARENA_FACTOR) {
@@ -270,7 +291,10 @@ rpc_arena_fini(rpc_arena *arena)
     }
 }
 
-/* Make a new block the current one, unless `size` bytes leave hardly anything of it. */
+/*
+ * Make a new block the current one. A piece of more than half a block gets a block of its own,
+ * and the current one stays in use.
+ */
 static void *
 take_block(rpc_arena *arena, size_t size)
 {
@@ -297,6 +321,7 @@ rpc_arena_take(rpc_arena *arena, size_t size)
     const size_t bytes = (size + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
     void *taken;
 
+    /* Both: `bytes` is rounded up and wraps to 0 for a size near SIZE_MAX. */
     if (size > arena->left || bytes > arena->left) {
         arena->refused = true;
         return NULL;

@@ -1,3 +1,12 @@
+/*
+ * A struct and its payload as one gRPC byte buffer. The struct is packed into a slice of its own,
+ * behind which the head of field 100 and the payload follow, so a tensor's bytes are referenced
+ * and not copied. Any thread.
+ *
+ * A payload with on_release is moved: on_release has run, or will, whatever this returns. Without
+ * memory the call fails; gRPC's own allocator would abort the process, therefore larger slices
+ * come from malloc.
+ */
 #include <assert.h>
 #include <grpc/byte_buffer.h>
 #include <grpc/slice.h>
@@ -83,6 +92,7 @@ static bool
 wrap_payload(const tutti_rpc_blob *payload, grpc_slice *ret_slice)
 {
     if (payload->on_release != NULL) {
+        /* For the thread sanitizer: on_release runs on a thread of gRPC's. */
         rpc_tag_release(payload->arg);
         *ret_slice = grpc_slice_new_with_user_data((void *)(uintptr_t)payload->data, payload->size,
                                                    payload->on_release, payload->arg);
@@ -128,6 +138,7 @@ rpc_pack(const ProtobufCMessage *message, const tutti_rpc_blob *payload,
     if (code == TUTTI_OK && !pack_head(message, size, payload_bytes, &slices[0])) {
         code = no_memory(size, err);
     }
+    /* An empty payload has no slice that could release it. */
     if (code != TUTTI_OK || payload_bytes == 0) {
         release_packed(payload);
     } else if (!wrap_payload(payload, &slices[1])) {

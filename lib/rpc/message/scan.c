@@ -1,3 +1,11 @@
+/*
+ * Where the payload lies in a message that came in pieces (scan.h). Pure: bytes in, positions
+ * out. One pass; the payload is skipped by its length and not touched.
+ *
+ * The rest stays in the runs where it lies together, and is gathered in a buffer only if it does
+ * not. The invariant of add_rest: `rest` is either one stretch of a run, with `gather` empty, or
+ * all of `gather`.
+ */
 #include "rpc/message/scan.h"
 
 #include <assert.h>
@@ -119,6 +127,7 @@ scan_field(rpc_cursor *cursor, uint32_t field, bool *ret_is_payload, rpc_cursor 
     uint64_t tag = 0;
     uint64_t size = 0;
 
+    /* Field number 0 does not exist; a tag has 32 bits. */
     if (!rpc_cursor_varint(cursor, TAG_BYTES_MAX, &tag) || tag > UINT32_MAX || tag >> 3 == 0) {
         return false;
     }
@@ -135,7 +144,10 @@ scan_field(rpc_cursor *cursor, uint32_t field, bool *ret_is_payload, rpc_cursor 
     return skip_value(cursor, (unsigned)(tag & 7), size);
 }
 
-/* What lay together so far goes into the buffer, and from then on everything does. */
+/*
+ * What lay together so far goes into the buffer, and from then on everything does. `rest` is set
+ * anew each time, because the buffer may move.
+ */
 static tutti_code
 spill_field(tutti_bytes *rest, tutti_buf *gather, tutti_bytes more, tutti_error *err)
 {
@@ -174,7 +186,10 @@ add_rest(tutti_bytes *rest, tutti_buf *gather, rpc_cursor from, size_t size, tut
     return code;
 }
 
-/* Everything up to the next payload, that payload, and so on; rests are added a stretch at a time.
+/*
+ * Walk the fields. Stretches between payloads are added to the rest as a whole, not field by
+ * field. Of several payloads the last counts, as protobuf has it for a field that is not
+ * repeated.
  */
 static tutti_code
 scan_fields(rpc_cursor cursor, uint32_t field, tutti_buf *gather, rpc_scan *scan, tutti_error *err)

@@ -1,3 +1,12 @@
+/*
+ * A tutti_error as a gRPC status and back. The whole error (reason, group, sequence number, rank,
+ * scope) travels in the trailer grpc-status-details-bin as google.rpc.Status with one ErrorInfo;
+ * the text also in grpc-message, cut to TEXT_ENCODED_MAX.
+ *
+ * gRPC 1.51 refuses metadata above 8 KiB, the whole status with it, so the sizes are bounded: the
+ * static_asserts add them up. What comes in may be hostile: it is unpacked with the checks of any
+ * message, cleaned, and believed only if it says the same code as the status itself.
+ */
 #include "rpc/message/status_pb.h"
 
 #include <assert.h>

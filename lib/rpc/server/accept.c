@@ -1,5 +1,18 @@
-/* Requests posted to gRPC, so that a call always finds one waiting. What finds none waits inside
- * gRPC, in a queue without a limit. */
+/*
+ * Requests posted to gRPC, and the table of routes.
+ *
+ * gRPC hands a call out only to a request that was posted for its method, so WAITING_WANTED of
+ * them wait for each method, on the lane of its service. Each is a whole tutti_rpc_call, made
+ * before its call arrives. A call that finds no posted request waits inside gRPC, in a queue
+ * without a limit; therefore the next request is posted before the call that has arrived is
+ * worked on.
+ *
+ * Only the lane's thread touches the counts `waiting`, but `arrived` of a lane that dozes is told
+ * on the server's own loop, whose task (`enter`) goes to the lane.
+ *
+ * When the server shuts down, gRPC gives all posted requests back with `ok` false; they are
+ * discarded, each with its life of the server.
+ */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -14,12 +27,16 @@
 #include "rpc/server/server_private.h"
 #include "rpc/util/process.h"
 
+/*
+ * Enough for a burst while the lane's thread works on one call; each costs a struct for each
+ * method.
+ */
 #define WAITING_WANTED 4
-#define AGAIN_NS (100 * TUTTI_NS_PER_MS)
+#define AGAIN_NS (100 * TUTTI_NS_PER_MS) /* behind a failed allocation */
 
 static void on_arrived(tutti_rpc_tag *tag, bool ok);
 
-/* NULL is the method nobody knows. */
+/* [in] route  NULL stands for all methods without a handler */
 static unsigned *
 waiting_of(rpc_server_loop *server_loop, rpc_route *route)
 {
@@ -30,7 +47,7 @@ static grpc_call_error
 request_accepted(rpc_server_loop *server_loop, rpc_route *route, tutti_rpc_call *call)
 {
     grpc_completion_queue *queue = rpc_loop_queue(server_loop->loop);
-    grpc_completion_queue *told = /* nobody looks into the queue of a loop that dozes */
+    grpc_completion_queue *told = /* a lane that dozes does not look into its queue */
         rpc_loop_dozes(server_loop->loop) ? rpc_loop_queue(server_loop->server->loop) : queue;
     grpc_server *server = server_loop->server->grpc;
 
@@ -61,7 +78,11 @@ post_accepted(rpc_server_loop *server_loop, rpc_route *route)
     return true;
 }
 
-/* Without memory what is missing is posted later: with none waiting, calls would hang. */
+/*
+ * Post until WAITING_WANTED wait. Without memory the rest is posted by a timer: if none were
+ * waiting and none were posted later, calls of this method would hang for ever. Nothing is posted
+ * while draining, since each posted request keeps the server alive until gRPC gives it back.
+ */
 static void
 fill_accepted(rpc_server_loop *server_loop, rpc_route *route)
 {
@@ -90,7 +111,10 @@ rpc_server_loop_fill(rpc_server_loop *server_loop)
     }
 }
 
-/* On the lane's thread. */
+/*
+ * A posted request has come back: with a call, or in vain at the end of the server. Lane's
+ * thread.
+ */
 static void
 start_accepted_call(tutti_rpc_call *call)
 {
@@ -114,6 +138,10 @@ on_enter(tutti_rpc_task *task)
     start_accepted_call(tutti_container_of(task, tutti_rpc_call, enter));
 }
 
+/*
+ * On the lane, or, for a lane that dozes, on the server's loop. The hold keeps the lane in gRPC
+ * from here until the call has ended (end_call drops it).
+ */
 static void
 on_arrived(tutti_rpc_tag *tag, bool ok)
 {
@@ -145,7 +173,10 @@ on_fill(tutti_rpc_task *task)
     rpc_server_release(server_loop->server);
 }
 
-/* Draining: whoever is parked shall know. The list does not change meanwhile: calls end by events.
+/*
+ * Draining: tell every call of the lane that it shall finish soon. The list does not change under
+ * the walk, though handlers answer in it: a call leaves the list only when it ends, and it ends
+ * in an event or task of its own.
  */
 static void
 on_sweep(tutti_rpc_task *task)
@@ -174,6 +205,7 @@ rpc_server_loop_init(rpc_server_loop *server_loop, tutti_rpc_server *server, tut
 
 /* ------------------------------------------------------------------------------ route */
 
+/* The lane for a loop; services on the same loop share one. */
 static rpc_server_loop *
 find_server_loop(tutti_rpc_server *server, tutti_rpc_loop *loop)
 {
@@ -243,6 +275,7 @@ rpc_routes_make(tutti_rpc_server *server, tutti_error *err)
     if (server->routes == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu methods", total);
     }
+    /* The server's own loop is a lane in any case: unknown methods and health need one. */
     (void)find_server_loop(server, server->loop);
     for (s = 0; s < server->service_count; s++) {
         const tutti_rpc_service *service = &server->services[s];

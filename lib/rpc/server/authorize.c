@@ -1,6 +1,16 @@
 /*
- * Who calls, and may he? Decided here for each call, not by gRPC's own hook: that one writes what
- * it finds to the connection, where the next call would meet it.
+ * Who calls, and may the call be made? Decided for each call, and for each message of a stream
+ * that names a job or a rank. gRPC's own hook (the auth metadata processor) is not used: it
+ * writes what it finds to the connection, where the next call would meet it.
+ *
+ * Runs on the lane's thread, so on several at once; the state is read only once the server has
+ * started, except the token file, which has its own lock. The call keeps the grant that the guard
+ * gave, and releases it with the call's struct.
+ *
+ * Order for a call: one well-formed "authorization" header; not in plaintext from another
+ * machine; the guard or `authorize`; the token file, if they did not let the caller in. Methods
+ * that are `open` (health) need none of it. Everything is refused that is not allowed by one of
+ * these.
  */
 #include <protobuf-c/protobuf-c.h>
 #include <stdio.h>
@@ -44,8 +54,9 @@ find_token(const tutti_rpc_call *call, char *ret_token, size_t size, tutti_error
         }
         if (++found > 1 || bytes <= head || bytes - head >= size ||
             strncasecmp(value, scheme, head) != 0 || memchr(value, '\0', bytes) != NULL) {
-            return TUTTI_FAIL_FOR(err, TUTTI_UNAUTHENTICATED, "BAD_TOKEN",
-                                  "need one \"authorization: Bearer <token>\"");
+            return TUTTI_FAIL_FOR(
+                err, TUTTI_UNAUTHENTICATED, "BAD_TOKEN",
+                "the call's metadata need exactly one entry \"authorization: Bearer <token>\"");
         }
         memcpy(ret_token, value + head, bytes - head);
         ret_token[bytes - head] = '\0';
@@ -53,7 +64,11 @@ find_token(const tutti_rpc_call *call, char *ret_token, size_t size, tutti_error
     return TUTTI_OK;
 }
 
-/* "ipv4:127.0.0.1:55012", "ipv6:%5B::1%5D:55012", "unix:/path". */
+/*
+ * gRPC's text of the peer: "ipv4:127.0.0.1:55012", "ipv6:%5B::1%5D:55012", "unix:/path"; the
+ * brackets are percent-encoded in some versions. An IPv4 client of a socket for both families
+ * comes as ::ffff:127.x.
+ */
 static bool
 is_this_machine(const char *peer)
 {
@@ -65,6 +80,11 @@ is_this_machine(const char *peer)
            strncmp(peer, "ipv6:[::ffff:127.", 17) == 0;
 }
 
+/*
+ * A token that came in plaintext from another machine is refused even if it is the right one:
+ * whoever could read it on the way has it too. The look at the peer's text is saved where no
+ * listener lets that happen.
+ */
 static tutti_code
 check_way(const tutti_rpc_call *call, const char *token, tutti_error *err)
 {
@@ -84,10 +104,10 @@ check_token_file(const tutti_rpc_server *server, const char *token, tutti_error 
     if (rpc_token_matches(server->token, token, tutti_clock_ns())) {
         return TUTTI_OK;
     }
-    return TUTTI_FAIL_FOR(err, TUTTI_UNAUTHENTICATED, token[0] == '\0' ? "NO_TOKEN" : "BAD_TOKEN",
-                          "%s",
-                          token[0] == '\0' ? "this server wants a bearer token"
-                                           : "the bearer token is not the right one");
+    return TUTTI_FAIL_FOR(
+        err, TUTTI_UNAUTHENTICATED, token[0] == '\0' ? "NO_TOKEN" : "BAD_TOKEN", "%s",
+        token[0] == '\0' ? "this server wants a bearer token"
+                         : "the bearer token is not the one of this server (--token-file)");
 }
 
 /* [out, owned] ret_grant  the guard's; NULL = no limits */
@@ -110,6 +130,13 @@ ask_guard(const tutti_rpc_call *call, const char *method, const char *token, voi
     return TUTTI_OK;
 }
 
+/*
+ * How guard, `authorize` and token file go together. `asked` says that the first two were really
+ * given something to judge. Their OK is final then; so is every refusal but UNAUTHENTICATED,
+ * which may mean "not one of my tokens": the token may still be the token file's. A guard that
+ * lets everybody in without a token (not `guard_asks`) does not open a server that has a token
+ * file.
+ */
 static tutti_code
 decide_call(const tutti_rpc_call *call, const char *method, const char *token, void **ret_grant,
             char *ret_identity, tutti_error *err)
@@ -131,6 +158,7 @@ decide_call(const tutti_rpc_call *call, const char *method, const char *token, v
     return check_token_file(server, token, err);
 }
 
+/* Does this server ask for credentials at all? */
 static bool
 is_reflection_request(const tutti_rpc_server *server)
 {
@@ -152,6 +180,7 @@ rpc_call_authorize(tutti_rpc_call *call, tutti_error *err)
                    ? decide_call(call, call->route->path, token, &call->grant, identity, err)
                    : code;
     }
+    /* A certificate names the caller only if no token did. */
     if (code == TUTTI_OK && identity[0] == '\0' && server->options->tls_client_ca[0] != '\0') {
         rpc_tls_identity(call->call, identity, sizeof(identity));
     }
@@ -189,7 +218,7 @@ rpc_call_authorize_nested(const tutti_rpc_call *stream, const rpc_route *route,
     tutti_code code;
 
     if ((server->authorize == NULL && stream->grant == NULL) || route->method->open) {
-        return TUTTI_OK; /* a token file lets in for everything */
+        return TUTTI_OK; /* no limits: the stream was let in for everything */
     }
     code = find_token(stream, token, sizeof(token), err);
     code = code == TUTTI_OK ? decide_call(stream, route->path, token, &grant, identity, err) : code;
@@ -215,7 +244,10 @@ tutti_rpc_call_may(const tutti_rpc_call *call, const char *method)
 
 /* ------------------------------------------------------------------------------ subject */
 
-/* A field that is not repeated, and set if it is one of several; NULL = it is not there. */
+/*
+ * The place of a field's value in a message; NULL if the message has no such field, the field is
+ * repeated, or it is a member of a oneof that holds another one.
+ */
 static const void *
 get_subject_value(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field)
 {
@@ -273,8 +305,10 @@ read_subject_number(const ProtobufCMessage *message, const char *name, uint32_t 
 }
 
 /*
- * In the message, or in one that is in it: the first thing a session says is such a one. True:
- * there is a place for a member; *ret_member is NULL when it is empty.
+ * Find `member` in the message, or one level deeper: the first message of a session is a oneof
+ * with the member in it. True: there is a place for a member; *ret_member is NULL when the place
+ * is empty. Deeper levels hold no member in our protos; if one did, its check would be missing,
+ * so new messages keep to the two levels.
  */
 static bool
 find_member(const ProtobufCMessage *message, unsigned deeper, const ProtobufCMessage **ret_member)
@@ -314,7 +348,7 @@ rpc_subject_of(const ProtobufCMessage *message)
         subject.has_job = read_job(member, &subject.job) || subject.has_job;
         subject.has_rank = read_subject_number(member, "rank", &subject.rank);
     } else if (placed) {
-        subject.has_job = true; /* handlers take it for nobody of the job "default" */
+        subject.has_job = true; /* as handlers read it: no member, job "default" */
         subject.job = "";
     }
     return subject;

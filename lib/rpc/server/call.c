@@ -1,3 +1,21 @@
+/*
+ * One call on the server, from its arrival to its end: handing over, answering, telling the
+ * handler that the client is gone.
+ *
+ * The lane's thread runs everything but answers: tutti_rpc_call_reply, fail, finish and write may
+ * be called from any thread, for example the engine's. `lock` decides who has the last word
+ * (`answered`, `ending`) and orders the status behind a write that is under way; it is never held
+ * while gRPC, a handler or a guard is called.
+ *
+ * A call ends when `parts` is 0 (server/call.h). The count is why a call may be answered on
+ * another thread while CLOSE arrives on the lane: whichever is last ends it, and the end always
+ * runs on the lane (rpc_call_drop_later posts it there). If the client dies, CLOSE comes with
+ * `gone` set, the handler is told once, and it still has to answer: its answer goes nowhere, but
+ * gives the handler's part back.
+ *
+ * Who frees: the last tutti_rpc_call_unref. After the end only what a handler with a ref may
+ * still ask (identity, user, cancelled) is good; gRPC's call is gone.
+ */
 #include "rpc/server/call.h"
 
 #include <assert.h>
@@ -19,7 +37,11 @@
 #define PARTS_ALWAYS 2 /* CLOSE and the status */
 #define METHOD_BYTES_SHOWN 200
 
-/* Everything is over: say goodbye and let go. */
+/*
+ * The last part is over: count the call, tell the handler, give gRPC's call back. Lane's thread.
+ * The order matters: on_end may still use the request, and the server's life is given back last,
+ * because the server may be gone behind it.
+ */
 static void
 end_call(tutti_rpc_call *call)
 {
@@ -40,6 +62,7 @@ end_call(tutti_rpc_call *call)
     tutti_rpc_message_free(call->request);
     call->request = NULL;
     rpc_status_fini(&call->status);
+    /* A handler that has kept a ref may ask for the peer on another thread at this moment. */
     (void)pthread_mutex_lock(&call->lock);
     grpc_call_unref(call->call);
     call->call = NULL;
@@ -63,6 +86,10 @@ rpc_call_drop(tutti_rpc_call *call, unsigned parts)
     }
 }
 
+/*
+ * The end runs on_end, which belongs to the lane, so it is posted: this thread may be any, and
+ * may be inside the handler.
+ */
 void
 rpc_call_drop_later(tutti_rpc_call *call)
 {
@@ -71,6 +98,13 @@ rpc_call_drop_later(tutti_rpc_call *call)
     }
 }
 
+/*
+ * Tell the handler that the client is gone, that the server drains, or that the call was refused
+ * behind its back. At most once (`told`), and not when it has answered: a handler may free its
+ * state when it answers. An answer on another thread can still come between the look at
+ * `answered` and on_cancel; server.h promises the order only for answers that are given on the
+ * loop.
+ */
 void
 rpc_call_tell(tutti_rpc_call *call)
 {
@@ -101,6 +135,7 @@ on_closed(tutti_rpc_tag *tag, bool ok)
     tutti_rpc_call *call = tutti_container_of(tag, tutti_rpc_call, closed);
 
     (void)ok; /* CLOSE always succeeds */
+    /* 0: the status went out before the client left, so nobody has to be told. */
     if (call->gone != 0) {
         atomic_store(&call->cancelled, true);
         rpc_call_tell(call);
@@ -113,7 +148,7 @@ on_finished(tutti_rpc_tag *tag, bool ok)
 {
     tutti_rpc_call *call = tutti_container_of(tag, tutti_rpc_call, finished);
 
-    (void)ok; /* when the client has gone nobody hears it, and nobody has to */
+    (void)ok; /* false: the client has gone and does not hear the status */
     rpc_call_drop(call, call->close_joined ? 2 : 1);
 }
 
@@ -129,6 +164,7 @@ rpc_call_new(rpc_server_loop *server_loop, rpc_route *route)
     call->server_loop = server_loop;
     call->route = route;
     atomic_init(&call->refs, 1);
+    /* Counted from the beginning, so that the call cannot end between its parts. */
     atomic_init(&call->parts, PARTS_ALWAYS);
     tutti_list_init(&call->link);
     grpc_metadata_array_init(&call->metadata);
@@ -180,6 +216,11 @@ tutti_rpc_call_unref(tutti_rpc_call *call)
     free(call);
 }
 
+/*
+ * The request of a call whose client sends one message. It came together with the call
+ * (GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER), which saves a batch. NULL: the client closed the
+ * stream without one.
+ */
 static tutti_code
 take_call_request(tutti_rpc_call *call, tutti_error *err)
 {
@@ -207,7 +248,11 @@ no_method(const tutti_rpc_call *call, tutti_error *err)
                       (const char *)GRPC_SLICE_START_PTR(call->details.method));
 }
 
-/* May it come in? */
+/*
+ * May the call go to its handler? The order is deliberate: a draining server says so to
+ * everybody, and credentials are checked before the request is unpacked, so strangers cannot make
+ * the server parse anything.
+ */
 static tutti_code
 admit_call(tutti_rpc_call *call, tutti_error *err)
 {
@@ -221,6 +266,10 @@ admit_call(tutti_rpc_call *call, tutti_error *err)
     return take_call_request(call, err);
 }
 
+/*
+ * The handler has one part until it answers. It is added before the handler runs, because the
+ * handler may answer at once, on this thread or another.
+ */
 static void
 hand_over_call(tutti_rpc_call *call)
 {
@@ -244,6 +293,7 @@ rpc_call_begin(tutti_rpc_call *call)
     tutti_error err;
 
     call->came_ns = tutti_clock_ns();
+    /* From here on a drain finds the call (on_sweep in accept.c). */
     tutti_list_add(&call->server_loop->calls, &call->link);
     call->beginning = true;
     if (admit_call(call, &err) == TUTTI_OK) {
@@ -252,6 +302,11 @@ rpc_call_begin(tutti_rpc_call *call)
         rpc_call_refuse(call, &err);
     }
     call->beginning = false;
+    /*
+     * The handler has not answered yet: ask for CLOSE now. Without it nobody would learn that the
+     * client has gone. If it has answered inside its call, CLOSE went out with the status
+     * (join_close).
+     */
     if (!call->close_started) {
         call->close_started = true;
         rpc_batch_start(call->call, &close, 1, &call->closed);
@@ -294,6 +349,7 @@ tutti_rpc_call_peer(const tutti_rpc_call *call)
     tutti_rpc_call *self = (tutti_rpc_call *)(uintptr_t)call; /* looked up when first asked */
     const char *peer;
 
+    /* gRPC builds the text of the peer in new memory each time, so it is asked once and kept. */
     if (call->stream != NULL) {
         return tutti_rpc_call_peer(call->stream);
     }
@@ -376,8 +432,10 @@ rpc_server_note(tutti_rpc_server *server, rpc_route *route, int code, uint64_t d
 /* ------------------------------------------------------------------------------ answering */
 
 /*
- * A handler that answers while it is being called saves a batch and an event: CLOSE travels with
- * the status.
+ * May CLOSE travel in one batch with the status? Only while the handler is being called on the
+ * lane (`beginning`): then CLOSE has not been asked for, and rpc_call_begin sees `close_started`
+ * when the handler returns. It saves a batch and an event for each call that is answered at once.
+ * From another thread it could race with rpc_call_begin, so that is not tried.
  */
 static bool
 join_close(tutti_rpc_call *call, bool current)
@@ -390,6 +448,10 @@ join_close(tutti_rpc_call *call, bool current)
     return true;
 }
 
+/*
+ * `ending` is set, so no other thread writes or answers: `last`, `status` and `initial_sent` are
+ * read without the lock. The initial metadata goes with the status if no write has taken it.
+ */
 void
 rpc_call_send_last(tutti_rpc_call *call)
 {
@@ -422,7 +484,7 @@ rpc_call_send_last(tutti_rpc_call *call)
     }
 }
 
-/* Nobody will send it. */
+/* An answer that came second is dropped: the client has had another last word. */
 static void
 forget_call(grpc_byte_buffer *message, rpc_status *status)
 {
@@ -433,8 +495,10 @@ forget_call(grpc_byte_buffer *message, rpc_status *status)
 }
 
 /*
- * Claim the last word; false: somebody had it already, and this one is forgotten. *ret_now: send it
- * at once, no write in flight has to leave first.
+ * Claim the last word; exactly one caller gets it. False: another one had it (a refusal and the
+ * handler's answer race), and this one is forgotten. *ret_now: the caller sends it at once;
+ * otherwise a write is under way and on_written sends it, because gRPC allows one send at a time
+ * and the status must come behind the message.
  */
 static bool
 claim_reply(tutti_rpc_call *call, grpc_byte_buffer *message, rpc_status *status, bool by_handler,
@@ -469,7 +533,12 @@ answer_call(tutti_rpc_call *call, grpc_byte_buffer *message, const tutti_error *
     bool now;
 
     rpc_status_init(&status, err);
-    tutti_rpc_call_ref(call); /* its events may run before this returns */
+    tutti_rpc_call_ref(call); /* the call may end on its lane before this returns */
+    /*
+     * Claim, give the handler's part back, then send. The status part is still counted, so the
+     * call cannot end before rpc_call_send_last has been called, or before on_written has called
+     * it.
+     */
     (void)claim_reply(call, message, &status, true, &now);
     rpc_call_drop_later(call);
     if (now) {
@@ -487,6 +556,11 @@ on_tell(tutti_rpc_task *task)
     rpc_call_drop(call, 1);
 }
 
+/*
+ * The handler may be at work with the call (a message of its stream is malformed). It is told in
+ * a task of its own, never from inside tutti_rpc_call_write or on_message, so that a handler is
+ * not entered twice. The task counts as a part, which keeps the call until it has run.
+ */
 void
 rpc_call_refuse(tutti_rpc_call *call, const tutti_error *err)
 {
@@ -519,6 +593,10 @@ tutti_rpc_call_reply(tutti_rpc_call *call, const struct ProtobufCMessage *respon
         rpc_nested_answer(call, response, payload, NULL);
         return;
     }
+    /*
+     * A response that cannot be packed (too large, no memory) becomes the error: the client must
+     * hear something.
+     */
     if (rpc_pack(response, payload, &message, &err) != TUTTI_OK) {
         answer_call(call, NULL, &err);
         return;
@@ -544,6 +622,10 @@ tutti_rpc_call_finish(tutti_rpc_call *call, const tutti_error *err)
     answer_call(call, NULL, err);
 }
 
+/*
+ * gRPC drops what waits to be sent and sends the status past it. CLOSE then comes as for a client
+ * that has gone, which tells the handler.
+ */
 void
 tutti_rpc_call_cut(tutti_rpc_call *call, const tutti_error *why)
 {
@@ -563,7 +645,11 @@ are_digits(const char *text, size_t count)
     return strspn(text, "0123456789abcdef") >= count;
 }
 
-/* Later versions may be longer behind a dash; "ff", and a trace or span of zeros, are none. */
+/*
+ * W3C Trace Context, version-format: 2 digits of version, 32 of trace-id, 16 of parent-id, 2 of
+ * flags, with dashes between. A later version may be longer, behind another dash; version "ff",
+ * and a trace-id or parent-id of zeros, are invalid.
+ */
 static bool
 is_parent(const char *text, size_t size)
 {

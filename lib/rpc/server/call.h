@@ -1,9 +1,22 @@
 /*
  * The inside of a call on the server.
  *
- * A call ends when its parts are over: gRPC has told that the client is done (CLOSE), the status
- * has left, the handler has answered, and no read or write is under way. Everything happens on the
- * lane's thread but answers and writes, which may come from any.
+ * A call consists of parts, counted in `parts`: CLOSE (gRPC has told that the client is done),
+ * the status (it has left, or cannot any more), the handler (until it answers), and each read,
+ * write and task that is under way. The call ends when the count is 0; rpc_call_drop and
+ * rpc_call_drop_later count down.
+ *
+ * All callbacks run on the lane's thread. Answers and writes may come from any thread. What these
+ * share is behind `lock`, which is a leaf: nothing is called with it held.
+ *
+ * States, by flags: posted (nothing set) -> came -> handed (the handler has it; a refused call
+ * skips this) -> ending (the last word is claimed) -> ended. `answered` belongs to the handler:
+ * it may be set before or after `ending`, because a call can be refused in the handler's stead
+ * (malformed message) while the handler still works on it. `cancelled` may rise at any time after
+ * `came`.
+ *
+ * A nested call (nested.h) uses the same struct without gRPC's part: `call` is NULL, parts are
+ * not counted, and tutti_rpc_nested_end ends it.
  */
 #ifndef TUTTI_RPC_SERVER_CALL_H
 #define TUTTI_RPC_SERVER_CALL_H
@@ -25,35 +38,35 @@ struct ProtobufCMessage;
 
 struct tutti_rpc_call {
     rpc_server_loop *server_loop;
-    rpc_route *route;     /* NULL: nobody knows the method */
+    rpc_route *route;     /* NULL: the method has no handler here */
     tutti_list_node link; /* in the lane's calls */
     grpc_call *call;
-    atomic_uint refs;
-    atomic_uint parts;
+    atomic_uint refs;  /* the struct's: one until the call ends, one for each ref */
+    atomic_uint parts; /* what has to be over before the call ends */
 
-    /* Written by gRPC. */
+    /* Written by gRPC before `arrived`, `read` or `closed` is told. */
     gpr_timespec deadline;
     grpc_metadata_array metadata;
-    grpc_call_details details; /* when nobody knows the method */
+    grpc_call_details details; /* of a method without a handler */
     grpc_byte_buffer *first;   /* the request, when the client does not stream */
     grpc_byte_buffer *received;
     int gone; /* CLOSE: the client left before its status */
 
-    uint64_t came_ns;
+    uint64_t came_ns; /* for the duration in the metrics */
 
     tutti_rpc_tag arrived;
     tutti_rpc_task enter; /* it arrived on another thread than its lane's */
-    bool came;            /* ... and is none of those that a server's end brings */
+    bool came;            /* false: posted in vain, the server shuts down */
     tutti_rpc_tag closed;
     tutti_rpc_tag read;
     tutti_rpc_tag written;
     tutti_rpc_tag finished;
     tutti_rpc_task end;
-    tutti_rpc_task tell; /* on_cancel, when the call was answered in the handler's stead, or the
+    tutti_rpc_task tell; /* runs on_cancel: the call was answered in the handler's stead, or the
                             stream it is nested in is over */
 
-    /* The lane's thread. */
-    tutti_rpc_message *request;
+    /* The lane's thread only. */
+    tutti_rpc_message *request; /* owned; of a client's stream: the message being handed over */
     tutti_rpc_unary_fn on_cancel;
     tutti_rpc_unary_fn on_end;
     bool beginning;     /* the handler is being called for the first time */
@@ -62,9 +75,9 @@ struct tutti_rpc_call {
     bool close_started; /* CLOSE has been asked for, ... */
     bool close_joined;  /* ... in one batch with the status */
     char *identity;     /* NULL = "" */
-    void *grant;        /* the guard's; NULL = no limits */
+    void *grant;        /* owned, the guard's; NULL = no limits */
 
-    void *user;
+    void *user; /* the handler's own */
     atomic_bool cancelled;
 
     /* Of a nested call, which gRPC does not know: `call` is NULL and the parts are not counted. */
@@ -76,19 +89,25 @@ struct tutti_rpc_call {
     char *peer;           /* NULL until somebody asks */
     bool initial_sent;
     bool writing;
-    bool answered; /* the handler has had its last word */
-    bool ending;   /* the last word is under way, or waits for the write before it */
-    grpc_byte_buffer *last;
+    bool answered;          /* the handler has had its last word */
+    bool ending;            /* the last word is under way, or waits for the write before it */
+    grpc_byte_buffer *last; /* owned: the response that leaves with the status; NULL = none */
     rpc_status status;
 };
 
-/* For one request that gRPC will fill in; NULL without memory. Holds a life of the server. */
+/*
+ * Make a call for one request that gRPC will fill in, or for a nested call; NULL without memory.
+ * Any thread. It holds a life of the server until it has ended or is discarded.
+ */
 tutti_rpc_call *rpc_call_new(rpc_server_loop *server_loop, rpc_route *route);
 
-/* It was never announced. */
+/* Free a call that was posted and never arrived: the server has shut down. Lane's thread. */
 void rpc_call_discard(tutti_rpc_call *call);
 
-/* It was announced: check it, and hand it to its handler or answer it. */
+/*
+ * A call has arrived: check it, and hand it to its handler or answer it with the error. Lane's
+ * thread, once.
+ */
 void rpc_call_begin(tutti_rpc_call *call);
 
 /*
@@ -106,24 +125,44 @@ void rpc_call_drop(tutti_rpc_call *call, unsigned parts);
 /* One part is over; if it was the last one the call ends in an event of its own. Any thread. */
 void rpc_call_drop_later(tutti_rpc_call *call);
 
-/* Send what `last` and `status` hold; nothing may be in flight. The call may be gone on return. */
+/*
+ * Send what `last` and `status` hold. Called by the one that has claimed the last word, or by
+ * on_written for it; no write may be under way. The call may be gone on return.
+ */
 void rpc_call_send_last(tutti_rpc_call *call);
 
-/* authorize.c: who is it, and may he? Writes identity and grant. */
+/*
+ * authorize.c: find out who calls, and whether the method may be called. Writes identity and
+ * grant. Lane's thread, before the handler.
+ *
+ * TUTTI_UNAUTHENTICATED, TUTTI_PERMISSION_DENIED refused; TUTTI_RESOURCE_EXHAUSTED no memory
+ */
 tutti_code rpc_call_authorize(tutti_rpc_call *call, tutti_error *err);
 
-/* And may he do this, too? His token is looked at again for it, and so is what he says. */
+/*
+ * May the caller of this stream call this method, too, with this request? The token that the
+ * stream showed is looked at again, so a token that has expired since lets nothing more in. Any
+ * thread.
+ */
 tutti_code rpc_call_authorize_nested(const tutti_rpc_call *stream, const rpc_route *route,
                                      const struct ProtobufCMessage *request, tutti_error *err);
 
-/* nested.c: the handler's last word, to who made the call. `response` or `err`. */
+/*
+ * nested.c: the handler's last word goes to the maker of the nested call. `response` or `err`,
+ * the other is NULL. Any thread, once.
+ */
 void rpc_nested_answer(tutti_rpc_call *call, const struct ProtobufCMessage *response,
                        const tutti_rpc_blob *payload, const tutti_error *err);
-/* May he say this? For every message that has been unpacked. */
+/*
+ * Does a message keep to the call's grant (job, rank)? For every message that has been unpacked,
+ * before the handler sees it.
+ */
 tutti_code rpc_call_check(const tutti_rpc_call *call, const tutti_rpc_message *message,
                           tutti_error *err);
 
-/* authorize.c: whom a message speaks for. Borrows from it. */
+/*
+ * authorize.c: whom a message speaks for, by its fields. The texts are borrowed from the message.
+ */
 tutti_rpc_subject rpc_subject_of(const struct ProtobufCMessage *message);
 
 #endif

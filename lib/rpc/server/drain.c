@@ -1,4 +1,17 @@
-/* The end of a server, in the order in which clients are hurt least. */
+/*
+ * The end of a server, in the order in which clients are hurt least:
+ *
+ * 1. `draining` is set: new calls are refused with DRAINING.
+ * 2. Health tells its watchers NOT_SERVING, before the listeners close.
+ * 3. gRPC stops listening and sends GOAWAY; calls in flight go on.
+ * 4. on_drain ends what is parked, and a task on each lane tells every call (on_cancel).
+ * 5. When no call has been left for LOOKS_QUIET looks, or when the grace is over, gRPC cancels
+ *    what is left and closes the connections.
+ * 6. The last life is given back (lives.c): on_stopped.
+ *
+ * All on the server's own loop, except the lanes' sweeps. tutti_rpc_server_stop may be called
+ * from any thread: it only posts.
+ */
 #include <assert.h>
 #include <inttypes.h>
 
@@ -16,7 +29,10 @@
 #define LOOK_NS (50 * TUTTI_NS_PER_MS)
 #define LOOKS_QUIET 20 /* in a row, without a call: a second, for slow readers of last answers */
 
-/* gRPC has closed all connections; no request is posted any more. */
+/*
+ * gRPC has closed all connections and given the posted requests back. This is the life "for
+ * serving at all".
+ */
 static void
 on_closed(tutti_rpc_tag *tag, bool ok)
 {
@@ -24,6 +40,10 @@ on_closed(tutti_rpc_tag *tag, bool ok)
     rpc_server_release(tutti_container_of(tag, tutti_rpc_server, closed));
 }
 
+/*
+ * The grace is over: cancel what is left. It comes back every REMIND_NS to say that calls were
+ * still not answered, which is a handler's mistake that nothing here can cure.
+ */
 static void
 on_grace(tutti_timer *timer)
 {
@@ -32,7 +52,9 @@ on_grace(tutti_timer *timer)
 
     if (!self->cancelled_all) {
         self->cancelled_all = true;
-        TUTTI_LOG("rpc/server", INFO, "the grace is over, cancelling %zu calls", count);
+        TUTTI_LOG("rpc/server", INFO,
+                  "the time for calls in flight (--drain-grace) is over, cancelling %zu calls",
+                  count);
         grpc_server_cancel_all_calls(self->grpc);
     } else {
         TUTTI_LOG("rpc/server", WARN, "cannot stop: %zu calls were never answered", count);
@@ -42,10 +64,10 @@ on_grace(tutti_timer *timer)
 }
 
 /*
- * gRPC closes a connection when its client has agreed to the end, which a client that waits for an
- * answer does at once, behind the last byte of it. An idle one may not look at its connections for
- * seconds. Which one is which nobody says; so when no call is left for a second, connections are
- * cut.
+ * Look whether calls are left. gRPC closes a connection when its client has agreed to the end
+ * (GOAWAY and its ping). A client that waits for an answer agrees at once, behind the last byte
+ * of it; an idle one may not look at its connection for seconds. gRPC does not say which
+ * connections are which, so when no call has been left for a second, all of them are cut.
  */
 static void
 on_look(tutti_timer *timer)

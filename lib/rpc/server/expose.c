@@ -1,4 +1,8 @@
-/* What a server counts about its calls, and how it shows that. */
+/*
+ * What a server counts about its calls, and how it shows that. One thread writes the page while
+ * all lanes count: the counters are atomics, read relaxed, so a page may show a call in the total
+ * and not yet in the durations.
+ */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,6 +77,7 @@ tutti_rpc_server_expose(tutti_rpc_server *server, tutti_page *page)
                       "Calls of methods that this server does not have.");
     tutti_page_number(page, "tutti_rpc_unknown_calls_total", "",
                       atomic_load_explicit(&server->unknown, memory_order_relaxed));
+    /* The routes are being made, or there are none: nothing of them may be read. */
     if (!atomic_load(&server->routed)) {
         return;
     }

@@ -1,3 +1,12 @@
+/*
+ * grpc.health.v1.Health: the states are behind `lock` and are set from any thread; the watchers
+ * belong to the loop's thread. A change posts `changed`, which tells all watchers on the loop.
+ * One post is enough for many changes: each watcher is told the newest state when its last
+ * message has left, so a slow watcher costs no memory.
+ *
+ * `live` guards the post: a server that is never started may be freed at any time, and one that
+ * drains may be gone before a task runs, so nothing is posted before start and after the drain.
+ */
 #include "rpc/server/health_pb.h"
 
 #include <assert.h>
@@ -21,7 +30,7 @@ typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving_status;
 typedef struct watch {
     tutti_list_node link;
     tutti_rpc_call *call;
-    int told; /* the status it has been sent; -1 = none */
+    int told; /* the status that was sent last; -1 = none */
 } watch;
 
 static size_t
@@ -75,7 +84,10 @@ on_check(tutti_rpc_call *call, void *arg)
     tutti_rpc_call_reply(call, &response.base, NULL);
 }
 
-/* Tell a watcher when there is news and the way is free. */
+/*
+ * Send the newest state if the watcher has not been sent it and its last write has left;
+ * otherwise on_written comes back here.
+ */
 static void
 send_health(rpc_health *self, watch *one)
 {
@@ -95,7 +107,8 @@ refuse_health(tutti_rpc_call *call)
     tutti_error err;
 
     (void)TUTTI_FAIL_FOR(&err, TUTTI_RESOURCE_EXHAUSTED, "WATCH_LIMIT",
-                         "%d clients watch already, no more are taken", TUTTI_RPC_WATCHES_MAX);
+                         "%d clients watch already, the limit: end one of these calls",
+                         TUTTI_RPC_WATCHES_MAX);
     tutti_rpc_call_finish(call, &err);
 }
 
@@ -197,6 +210,10 @@ rpc_health_set(rpc_health *health, const char *service, bool serving)
         (void)snprintf(health->services[found].name, TUTTI_RPC_HEALTH_NAME_MAX, "%s", service);
     }
     health->services[found].serving = serving;
+    /*
+     * Posted under the lock, so that a drain on another thread cannot come between the look at
+     * `live` and the post.
+     */
     post = health->live && !health->posted;
     health->posted = health->posted || post;
     if (post) {
@@ -213,6 +230,10 @@ rpc_health_start(rpc_health *health)
     (void)pthread_mutex_unlock(&health->lock);
 }
 
+/*
+ * The watchers are told at once, not by a post, so that NOT_SERVING is written before the
+ * listeners close.
+ */
 void
 rpc_health_drain(rpc_health *health)
 {

@@ -1,3 +1,13 @@
+/*
+ * Which addresses a server may take, how they are bound, and what to say when one cannot be.
+ *
+ * Runs on the thread that makes and frees the server, never beside itself. A listener owns its
+ * TLS state and, for a Unix socket, the lock file; rpc_listen_close lets both go, whatever was
+ * reached before an error.
+ *
+ * gRPC only says that a port could not be bound, not why. So on a failure the same bind is tried
+ * here with system calls, to find the reason; gRPC's own log lines are kept quiet meanwhile.
+ */
 #include "rpc/server/listen.h"
 
 #include <errno.h>
@@ -40,6 +50,11 @@ check_tls_options(const tutti_rpc_server_options *options, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * Plaintext on an address that other machines reach is refused before anything is bound. With a
+ * token file and --insecure it is allowed, but tokens that come that way are refused call by call
+ * (authorize.c), so the log says so once.
+ */
 static tutti_code
 check_address(const tutti_address *address, const tutti_rpc_server_options *options,
               tutti_error *err)
@@ -109,7 +124,10 @@ rpc_listen_check_open(const rpc_listener *listeners, size_t count,
     return TUTTI_OK;
 }
 
-/* Try to bind by ourselves: gRPC does not say what went wrong. 0 = it would work now. */
+/*
+ * Bind and listen by ourselves, to learn the error that gRPC hides. 0: it works now, so the cause
+ * is another one (or is gone meanwhile).
+ */
 static int
 try_bind(const struct addrinfo *info)
 {
@@ -172,6 +190,7 @@ explain_unix(const tutti_address *address, tutti_error *err)
 
     (void)snprintf(path.sun_path, sizeof(path.sun_path), "%.107s", address->path);
     number = try_bind(&info);
+    /* The try has made the socket's file, which nobody serves. */
     if (number == 0) {
         (void)unlink(address->path);
     }
@@ -181,7 +200,11 @@ explain_unix(const tutti_address *address, tutti_error *err)
                                            : strerror(number));
 }
 
-/* Only this user may connect; the mask counts for the moment in which gRPC makes the file. */
+/*
+ * Only this user may connect. The mask counts for the moment in which gRPC makes the file. It
+ * belongs to the whole process: a file that another thread makes in this moment gets fewer
+ * rights.
+ */
 static int
 add_unix_port(const rpc_listener *listener, grpc_server *server)
 {
@@ -209,6 +232,10 @@ add_tcp_port(rpc_listener *listener, grpc_server *server)
 static tutti_code
 bind_unix(rpc_listener *listener, grpc_server *server, tutti_error *err)
 {
+    /*
+     * The lock first: gRPC removes a socket that is at the path, though a running server may
+     * listen on it.
+     */
     TUTTI_TRY(rpc_lock_open(listener->address.path, &listener->lock, err));
     if (add_unix_port(listener, server) <= 0) {
         return explain_unix(&listener->address, err);
@@ -257,6 +284,7 @@ void
 rpc_listen_leave(rpc_listener *listener)
 {
     if (listener->lock >= 0) {
+        /* Only a path that is ours: without `bound` it may be somebody's file. */
         if (listener->bound) {
             (void)unlink(listener->address.path);
         }

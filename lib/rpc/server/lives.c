@@ -1,4 +1,8 @@
-/* What keeps a server from being stopped: see `lives` in server_private.h. */
+/*
+ * The end of a server's end: see `lives` in server_private.h. The last life may be given back on
+ * any lane, or on a thread that unrefs a call; the rest is done on the server's own loop, in a
+ * task, so that on_stopped may free the server.
+ */
 #include "base/os/log.h"
 #include "rpc/loop.h"
 #include "rpc/server/listen.h"
@@ -12,6 +16,7 @@ on_last(tutti_rpc_task *task)
 
     tutti_rpc_loop_timer_stop(self->loop, &self->grace);
     tutti_rpc_loop_timer_stop(self->loop, &self->look_quiet);
+    /* gRPC has closed its sockets by now, so another server may take the Unix paths. */
     for (i = 0; i < self->listener_count; i++) {
         rpc_listen_leave(&self->listeners[i]);
     }

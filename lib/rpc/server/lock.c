@@ -1,3 +1,12 @@
+/*
+ * The lock of a Unix socket's path: a file PATH.lock, held by flock for the life of the server,
+ * with the holder's name in it for error messages. The kernel lets the lock go when the process
+ * dies, so a leftover file locks nobody out. One thread, at start and stop.
+ *
+ * The file is removed while it is still locked. Another process may have opened it just before:
+ * it gets the lock on a file that has no name any more, sees that (is_current), and opens the
+ * path again. Without this check two servers could each hold "the" lock.
+ */
 #include "rpc/server/lock.h"
 
 #include <errno.h>
@@ -24,7 +33,7 @@ lock_path(const char *path, char ret_path[PATH_MAX])
     (void)snprintf(ret_path, PATH_MAX, "%s.lock", path);
 }
 
-/* "tutti-agent (pid 123)", for whom we refuse. */
+/* Write "tutti-agent (pid 123)" into the file, for the error message of a second server. */
 static void
 write_holder(int lock)
 {
@@ -35,7 +44,7 @@ write_holder(int lock)
     tutti_process_name("self", name, sizeof(name));
     size = snprintf(text, sizeof(text), "%s (pid %ld)\n", name, (long)getpid());
     if (ftruncate(lock, 0) != 0 || pwrite(lock, text, (size_t)size, 0) != size) {
-        return; /* it holds all the same; only the name is missing */
+        return; /* the lock counts, not its text */
     }
 }
 
@@ -53,7 +62,10 @@ read_holder(int lock, char *ret_text, size_t size)
     rpc_status_clean(ret_text, size, (tutti_bytes){text, (size_t)(end - text)}, SIZE_MAX);
 }
 
-/* Is the file we locked still the one at that path? Its holder may have removed it meanwhile. */
+/*
+ * Is the locked file still the one at that path? Its holder may have removed it between our open
+ * and our lock.
+ */
 static bool
 is_current(int lock, const char *path)
 {
@@ -64,7 +76,10 @@ is_current(int lock, const char *path)
            ours.st_dev == there.st_dev;
 }
 
-/* Does somebody listen there who knows nothing of our lock? */
+/*
+ * Does a process listen there that takes no lock (another program, an older version)? A
+ * connection that is accepted says so; SO_PEERCRED names its pid.
+ */
 static tutti_code
 check_listener(const char *path, tutti_error *err)
 {
@@ -91,7 +106,10 @@ check_listener(const char *path, tutti_error *err)
     return TUTTI_OK;
 }
 
-/* The lock is ours: say so, unless somebody without a lock is there. */
+/*
+ * The lock is taken: write our name into it, or give it up if a process without a lock listens at
+ * the path.
+ */
 static tutti_code
 take_lock(const char *path, const char *file, int lock, int *ret_lock, tutti_error *err)
 {
@@ -115,6 +133,10 @@ rpc_lock_open(const char *path, int *ret_lock, tutti_error *err)
 
     lock_path(path, file);
     for (;;) {
+        /*
+         * O_NOFOLLOW: in a folder that others can write to, a link must not lead us to a file
+         * elsewhere.
+         */
         const int lock = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
         if (lock < 0) {

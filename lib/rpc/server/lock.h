@@ -17,7 +17,7 @@
  */
 tutti_code rpc_lock_open(const char *path, int *ret_lock, tutti_error *err);
 
-/* Remove the lock file and let go. */
+/* Remove the lock file and let the lock go. [in] lock  from rpc_lock_open; not usable afterwards */
 void rpc_lock_close(const char *path, int lock);
 
 #endif

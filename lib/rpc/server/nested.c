@@ -1,3 +1,15 @@
+/*
+ * Nested calls: unary methods that are called by a message of a stream (nested.h).
+ *
+ * A nested call is a tutti_rpc_call that gRPC does not know. It borrows its caller from the
+ * stream, which it holds by a ref; it has its own request, deadline (the stream's) and answer. It
+ * is made on the stream's lane, runs on the lane of its method, is answered on any thread, and is
+ * ended by its maker (tutti_rpc_nested_end), which knows when the answer has gone out.
+ *
+ * `tell` and `end` are tasks on the method's lane, so a handler hears of a cancel and of the end
+ * on the same thread as for a call of its own. A nested call holds a life of the server, as any
+ * call.
+ */
 #include <assert.h>
 #include <protobuf-c/protobuf-c.h>
 
@@ -10,7 +22,10 @@
 #include "rpc/server/call.h"
 #include "rpc/server/server_private.h"
 
-/* Every method has a request type of its own. NULL: none has this one. */
+/*
+ * The route of a request type. It is unambiguous because every method has a request type of its
+ * own. NULL: no unary method of this server takes such a request.
+ */
 static rpc_route *
 find_route(tutti_rpc_server *server, const ProtobufCMessageDescriptor *type)
 {
@@ -38,7 +53,7 @@ check_payload(const ProtobufCMessage *request, tutti_error *err)
     bytes = (const ProtobufCBinaryData *)(const void *)((const char *)request + field->offset);
     if (bytes->len > 0) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "COMMAND_PAYLOAD",
-                              "%zu bytes in the payload of %s inside a command: they go into the "
+                              "%zu bytes in the payload of %s inside a command: put them into the "
                               "payload of the message around it",
                               bytes->len, request->descriptor->short_name);
     }
@@ -72,6 +87,10 @@ tutti_rpc_nested_new(const tutti_rpc_nested *nested, tutti_rpc_call **ret_call, 
                    ? code
                    : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a command");
     }
+    /*
+     * The caller's metadata, identity and deadline are read through the stream until the nested
+     * call is freed.
+     */
     tutti_rpc_call_ref(nested->stream);
     call->stream = nested->stream;
     call->came_ns = tutti_clock_ns();
@@ -99,7 +118,7 @@ tutti_rpc_nested_start(tutti_rpc_call *call)
 
     assert(tutti_rpc_loop_is_current(call->server_loop->loop) && !call->handed);
     call->handed = true;
-    tutti_rpc_call_ref(call); /* it may be answered, and over, before the handler returns */
+    tutti_rpc_call_ref(call); /* it may be answered and ended before the handler returns */
     route->method->on_call(call, route->self);
     tutti_rpc_call_unref(call);
 }
@@ -108,6 +127,7 @@ void
 rpc_nested_answer(tutti_rpc_call *call, const ProtobufCMessage *response,
                   const tutti_rpc_blob *payload, const tutti_error *err)
 {
+    /* `answered` is read by rpc_call_tell on the lane while this may be any thread. */
     (void)pthread_mutex_lock(&call->lock);
     assert(!call->answered); /* a call is answered once */
     call->answered = true;
@@ -131,6 +151,7 @@ tutti_rpc_nested_cancel(tutti_rpc_call *call, bool gone)
     if (gone) {
         atomic_store(&call->cancelled, true);
     }
+    /* Until on_tell has run: the call may be ended in between. */
     tutti_rpc_call_ref(call);
     tutti_rpc_loop_post(call->server_loop->loop, &call->tell);
 }
@@ -163,6 +184,11 @@ void
 tutti_rpc_nested_end(tutti_rpc_call *call, bool delivered)
 {
     atomic_store(&call->cancelled, !delivered);
+    /*
+     * On its lane, and its handler is not running (an answer that was delivered has come from the
+     * stream's on_written): end at once, which saves a task for each command. In all other cases
+     * the handler may be in the middle of its answer on this or another thread.
+     */
     if (delivered &&
         tutti_rpc_loop_is_current(call->server_loop->loop)) { /* else perhaps in its answer */
         end_call(call);

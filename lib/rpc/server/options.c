@@ -14,9 +14,11 @@ static const tutti_option table[TUTTI_RPC_SERVER_OPTION_COUNT] = {
     {"listen", TUTTI_OPTION_LIST, AT(listen), "", 0, 0, NULL,
      "addresses to serve on, comma-separated: host:port, [v6]:port, unix:/path; port 0 = any"},
     {"port-file", TUTTI_OPTION_FILE, AT(port_file), "", 0, 0, NULL,
-     "write the addresses with their real ports here once bound, one a line"},
+     "file into which the addresses with their real ports are written once the server listens, one "
+     "a line"},
     {"insecure", TUTTI_OPTION_BOOL, AT(insecure), "false", 0, 0, NULL,
-     "serve strangers in plaintext: for networks where everybody is trusted"},
+     "serve other machines in plaintext and without credentials: only for networks where everybody "
+     "is trusted"},
     {"tls-cert", TUTTI_OPTION_FILE, AT(tls_cert), "", 0, 0, NULL,
      "PEM file of the server's certificate and its chain; read again when it changes"},
     {"tls-key", TUTTI_OPTION_FILE, AT(tls_key), "", 0, 0, NULL,
@@ -28,24 +30,24 @@ static const tutti_option table[TUTTI_RPC_SERVER_OPTION_COUNT] = {
     {"reflection", TUTTI_OPTION_BOOL, AT(reflection), "true", 0, 0, NULL,
      "serve gRPC reflection, for grpcurl and the like"},
     {"receive-bytes-max", TUTTI_OPTION_BYTES, AT(receive_bytes_max), "8MiB", 1u << 16, 1u << 30,
-     NULL, "largest message taken"},
+     NULL, "largest message that is accepted"},
     {"memory-quota", TUTTI_OPTION_BYTES, AT(memory_quota), "0", 0, 1ULL << 50, NULL,
      "memory for the buffers of all connections; 0 = a quarter of what this process may use"},
     {"streams-max", TUTTI_OPTION_UINT, AT(streams_max), "100", 1, 1u << 30, NULL,
      "calls in flight on one connection"},
     {"handshake-timeout", TUTTI_OPTION_NS, AT(handshake_ns), "10s", 1000000, DAY, NULL,
-     "close a connection that has not shown who it is by then"},
+     "close a connection whose handshake has not ended after this time"},
     {"keepalive", TUTTI_OPTION_NS, AT(keepalive_ns), "60s", 100000000, DAY, NULL,
-     "ping clients that often"},
+     "how often clients are pinged"},
     {"keepalive-timeout", TUTTI_OPTION_NS, AT(keepalive_timeout_ns), "20s", 100000000, DAY, NULL,
-     "close a connection whose client has not answered a ping by then"},
+     "close a connection whose client has not answered a ping after this time"},
     {"ping-interval-min", TUTTI_OPTION_NS, AT(ping_interval_min_ns), "10s", 1000000, DAY, NULL,
-     "send clients away that ping more often"},
+     "close the connection of a client that pings more often than this"},
     {"drain-grace", TUTTI_OPTION_NS, AT(grace_ns), "10s", 0, DAY, NULL,
-     "when stopping, wait that long for calls in flight"},
+     "how long a server that stops waits for calls in flight"},
     {"self-check", TUTTI_OPTION_NS, AT(self_check_ns), "15s", 0, DAY, NULL,
-     "look that often whether the listeners still answer, and exit with code 70 when they do not; "
-     "0 = never"},
+     "how often to check that the listeners still answer; when one does not, exit with code 70; 0 "
+     "= never"},
 };
 
 tutti_option_set

@@ -1,3 +1,12 @@
+/*
+ * The self-check of a server: does each listener still answer? See probe.h for why.
+ *
+ * All on the server's own loop, driven by one timer: off -> asking a target (`descriptor` is
+ * open, a look every LOOK_EVERY_NS) -> the next target, or a pause of every_ns. One target at a
+ * time, so one descriptor at most. Three silences in a row of one target make it deaf; the
+ * process then ends with EXIT_DEAF, so that its supervisor starts a fresh one, unless `on_deaf`
+ * is set. A probe that cannot get a descriptor itself is no silence.
+ */
 #include "rpc/server/probe.h"
 
 #include <arpa/inet.h>
@@ -15,6 +24,7 @@
 #include "rpc/loop.h"
 
 #define LOOK_EVERY_NS (50 * TUTTI_NS_PER_MS)
+/* sysexits.h: an internal error of the software. */
 #define EXIT_DEAF 70 /* EX_SOFTWARE */
 
 static void begin_probe(rpc_probe *self);
@@ -29,7 +39,10 @@ set_unix(rpc_probe_target *target, const tutti_address *address)
     target->address_size = sizeof(path);
 }
 
-/* Who listens everywhere is asked at home. */
+/*
+ * An address that means "all interfaces" cannot be connected to everywhere, so the loopback
+ * address of its family is asked.
+ */
 static void
 aim_home(rpc_probe_target *target)
 {
@@ -97,7 +110,10 @@ is_port_deaf(rpc_probe *self, const rpc_probe_target *target)
     _exit(EXIT_DEAF);
 }
 
-/* The target has answered or not: count, and go on with the next one. */
+/*
+ * The target has answered or not: count, and go on with the next one. The timer is started before
+ * on_deaf, which may stop the probe.
+ */
 static void
 check_probe(rpc_probe *self, bool heard)
 {
@@ -118,14 +134,22 @@ check_probe(rpc_probe *self, bool heard)
     }
 }
 
-/* Who speaks TLS waits for us, so our end is said as soon as there is a connection. */
+/*
+ * End our side of the connection. A TLS server says nothing before the client does, but it
+ * answers the end of the stream. Before the connection stands, shutdown fails; the next look
+ * tries again.
+ */
 static void
 end_our_side(int descriptor)
 {
     (void)shutdown(descriptor, SHUT_WR); /* not connected yet: the next look tries again */
 }
 
-/* Anything to be read, the end and errors included, was said by somebody who accepted. */
+/*
+ * Anything to be read, the end and errors included, comes from a process that accepted the
+ * connection. A connection that only stands in the kernel's backlog is silent, which is just what
+ * a deaf listener looks like.
+ */
 static bool
 does_port_answer(int descriptor)
 {
@@ -170,7 +194,7 @@ begin_probe(rpc_probe *self)
     self->descriptor = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (self->descriptor < 0) {
         /* Out of descriptors: this says nothing about the listener yet, but soon it may. */
-        TUTTI_LOG("rpc/server", WARN, "could not look whether %s still answers: %s", target->text,
+        TUTTI_LOG("rpc/server", WARN, "could not check whether %s still answers: %s", target->text,
                   strerror(errno));
         tutti_rpc_loop_timer_start(self->loop, &self->timer, tutti_clock_add(now, self->every_ns));
         return;
@@ -178,6 +202,7 @@ begin_probe(rpc_probe *self)
     if (connect(self->descriptor, (const struct sockaddr *)&target->address,
                 target->address_size) == 0) {
         end_our_side(self->descriptor);
+        /* EAGAIN: the backlog of a Unix socket is full, which may pass. */
     } else if (errno != EINPROGRESS && errno != EAGAIN) {
         check_probe(self, false);
         return;

@@ -1,7 +1,9 @@
 /*
- * Probe: does the server still hear? It connects to its own addresses, says nothing, ends its side,
- * and wants to hear anything at all: settings, a TLS alert, the end. The loop's thread; nothing
- * blocks.
+ * Probe: does the server still accept connections? It connects to the server's own addresses, one
+ * after the other, says nothing, ends its side, and waits until anything can be read: HTTP/2
+ * settings, a TLS alert, the end of the connection. gRPC 1.51 stops accepting for good when
+ * accept() fails once, and nothing but such a look finds that out. All on the loop's thread;
+ * nothing blocks.
  */
 #ifndef TUTTI_RPC_SERVER_PROBE_H
 #define TUTTI_RPC_SERVER_PROBE_H
@@ -16,7 +18,7 @@
 #include "rpc/loop.h"
 
 #define TUTTI_RPC_PROBE_PATIENCE_NS 5000000000ULL /* until silence counts */
-#define TUTTI_RPC_PROBE_SILENCES 3                /* in a row, until a listener is deaf */
+#define TUTTI_RPC_PROBE_SILENCES 3                /* in a row, until a listener counts as deaf */
 
 typedef struct rpc_probe_target {
     char text[TUTTI_ADDRESS_MAX];

@@ -1,3 +1,9 @@
+/*
+ * gRPC reflection, v1 and v1alpha, from the descriptor set that is built into the program.
+ * Stateless: each question of the stream is answered from tables that do not change once the
+ * server has started, on the loop's thread. An answer is written on the stack and packed before
+ * on_message returns.
+ */
 #include "rpc/server/reflection_pb.h"
 
 #include <inttypes.h>
@@ -140,7 +146,10 @@ on_message(tutti_rpc_call *call, void *arg, tutti_rpc_message *message)
     tutti_rpc_call_write(call, &to.message.base, NULL);
 }
 
-/* One question at a time: the next is read when the answer has left. */
+/*
+ * One question at a time: the next is read when the answer has left, so a client that does not
+ * read its answers stops being read.
+ */
 static void
 read_next(tutti_rpc_call *call, void *arg)
 {
@@ -195,6 +204,10 @@ rpc_reflection_init(rpc_reflection *reflection, const rpc_descriptors *descripto
     if (older == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for reflection");
     }
+    /*
+     * v1alpha has the same messages under other names, and names of messages do not travel: a
+     * copy of the descriptor under the older name serves it.
+     */
     *older = grpc__reflection__v1__server_reflection__descriptor;
     older->name = "grpc.reflection.v1alpha.ServerReflection";
     *reflection = (rpc_reflection){descriptors, services, service_count, older};

@@ -1,3 +1,13 @@
+/*
+ * A server: made, started and freed on the thread of its owner; between start and stop its lanes
+ * run it (call.c, accept.c), and drain.c ends it.
+ *
+ * Before tutti_rpc_server_start the struct belongs to one thread, and add, authorize, guard and
+ * the on_ functions write it without a lock. Start makes the routes, binds, and only then lets
+ * gRPC serve; from then on all of it is read only, except what server_private.h marks as atomic
+ * or as a lane's. If start fails halfway, the server can only be freed: gRPC's server exists then
+ * and has to be shut down first (abandon_server).
+ */
 #include <assert.h>
 #include <grpc/grpc.h>
 #include <inttypes.h>
@@ -107,7 +117,10 @@ tutti_rpc_server_on_deaf(tutti_rpc_server *server, void (*on_deaf)(void *arg), v
     server->probe.arg = arg;
 }
 
-/* gRPC counts in milliseconds, in an int; never 0, which would mean something else. */
+/*
+ * gRPC takes milliseconds in an int. At least 1, since 0 means "never" or "default" in some of
+ * its options.
+ */
 static int
 set_server_milliseconds(uint64_t ns)
 {
@@ -124,7 +137,12 @@ put_server_arg(grpc_arg *args, size_t *count, const char *key, int value)
         (grpc_arg){.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)key, .value.integer = value};
 }
 
-/* What each one is for stands in docs/security.md. */
+/*
+ * What the limits are for stands in docs/security.md. SO_REUSEPORT is off so that a second server
+ * on the port is an error and not a silent sharer; compression is off (bit 0, identity, alone)
+ * because tensors do not shrink and a small message could unpack to a huge one. The size of
+ * metadata is kept at METADATA_BYTES_MAX, which has room for a token of 8000 bytes.
+ */
 static size_t
 fill_args(const tutti_rpc_server *self, grpc_arg args[ARGS_MAX])
 {
@@ -175,6 +193,10 @@ make_grpc(tutti_rpc_server *self)
                                               rpc_loop_queue(self->server_loops[i].loop), NULL);
     }
     for (i = 0; i < self->route_count; i++) {
+        /*
+         * A method whose client streams gets its messages by reads; the others get the one
+         * request together with the call.
+         */
         rpc_route *route = &self->routes[i];
 
         route->handle = grpc_server_register_method(self->grpc, route->path, NULL,
@@ -186,6 +208,10 @@ make_grpc(tutti_rpc_server *self)
     }
 }
 
+/*
+ * Bind every address. The first that fails ends the start; those bound before are closed when the
+ * server is freed. `strangers` is kept for authorize.c.
+ */
 static tutti_code
 bind_all(tutti_rpc_server *self, tutti_error *err)
 {
@@ -217,7 +243,10 @@ write_port_file(const tutti_rpc_server *self, tutti_error *err)
     return tutti_file_write(self->options->port_file, text, lines.used, 0644, err);
 }
 
-/* What every server speaks; the others have been added before. */
+/*
+ * Add the services that every server has. They come last, so that reflection lists the program's
+ * own first.
+ */
 static void
 add_own(tutti_rpc_server *self)
 {
@@ -232,6 +261,11 @@ add_own(tutti_rpc_server *self)
     }
 }
 
+/*
+ * Everything that can fail, in the order in which it costs least: refusals of an open server and
+ * a bad token file before a port is taken. The port file is written last, because its readers
+ * connect at once.
+ */
 static tutti_code
 prepare_server(tutti_rpc_server *self, tutti_error *err)
 {
@@ -250,7 +284,10 @@ prepare_server(tutti_rpc_server *self, tutti_error *err)
     return write_port_file(self, err);
 }
 
-/* A server that was never started still has to be shut down before it may be destroyed. */
+/*
+ * gRPC asserts that a server was shut down before it is destroyed, also if it never started. A
+ * queue of its own takes the event, since the lanes may not run.
+ */
 static void
 abandon_server(tutti_rpc_server *self)
 {
@@ -265,7 +302,10 @@ abandon_server(tutti_rpc_server *self)
     grpc_completion_queue_destroy(queue);
 }
 
-/* The probe's timer belongs to the loop's thread. */
+/*
+ * Start the probe on the loop, to which its timer belongs. A server that drains already gets
+ * none: rpc_probe_stop has run.
+ */
 static void
 on_probe(tutti_rpc_task *task)
 {
@@ -285,6 +325,7 @@ tutti_rpc_server_start(tutti_rpc_server *server, tutti_error *err)
     assert(!server->started && server->grpc == NULL);
     TUTTI_TRY(prepare_server(server, err));
     server->started = true;
+    /* Before any call can come: tutti_rpc_server_expose may read the routes from here on. */
     atomic_store(&server->routed, true);
     rpc_health_start(&server->health);
     grpc_server_start(server->grpc);

@@ -30,13 +30,13 @@
 
 struct ProtobufCMessageDescriptor;
 
-/* A loop that serves calls. Its thread owns all of it. */
+/* A lane: a loop that serves calls. Its thread owns all of it once the server has started. */
 typedef struct rpc_server_loop {
     tutti_rpc_server *server;
     tutti_rpc_loop *loop;
-    tutti_list_node calls; /* that came in and have not ended */
-    unsigned waiting;      /* requests posted for methods nobody knows */
-    bool filled;           /* requests have been posted once */
+    tutti_list_node calls; /* handed to us and not ended; without nested ones */
+    unsigned waiting;      /* requests posted for methods without a handler */
+    bool filled;           /* never read or written */
     tutti_rpc_task fill;   /* post the first requests */
     tutti_rpc_task sweep;  /* draining: tell every call */
     tutti_timer again;     /* post what could not be posted for want of memory */
@@ -92,25 +92,27 @@ struct tutti_rpc_server {
     void *on_stopped_arg;
 
     /*
-     * What keeps it from being stopped: one for serving at all, and one for each request posted,
-     * call that has not ended and task under way.
+     * What keeps the server from being stopped: 1 for serving at all (given back when gRPC has
+     * closed its connections), and 1 for each request posted, call that has not ended and task
+     * under way. When the count is 0 nothing of the server runs on any lane, so on_stopped may
+     * free it.
      */
     atomic_size_t lives;
-    atomic_size_t call_count; /* in the hands of handlers */
-    _Atomic uint64_t unknown; /* calls of methods that nobody knows */
-    atomic_bool routed;       /* the routes are made, and stay */
-    atomic_bool draining;
-    atomic_bool stopping;
+    atomic_size_t call_count; /* handed to a handler and not ended */
+    _Atomic uint64_t unknown; /* calls of methods without a handler */
+    atomic_bool routed;       /* the routes are made and do not change */
+    atomic_bool draining;     /* set on `loop`; lanes refuse new calls from then on */
+    atomic_bool stopping;     /* tutti_rpc_server_stop was called */
     bool started;
     bool stopped;
     tutti_rpc_task look; /* start the probe */
     tutti_rpc_task stop;
-    tutti_rpc_task last; /* the last life is gone */
+    tutti_rpc_task last; /* posted when `lives` has become 0 */
     tutti_rpc_tag closed;
     tutti_timer grace;
     tutti_timer look_quiet; /* draining: is there still a call? */
     unsigned looks_quiet;   /* in a row that saw none */
-    bool cancelled_all;
+    bool cancelled_all;     /* gRPC was told to cut all calls and connections */
 };
 
 static inline void
@@ -119,15 +121,20 @@ rpc_server_hold(tutti_rpc_server *server)
     (void)atomic_fetch_add(&server->lives, 1);
 }
 
-/* Any thread. The server may be gone when it returns. */
+/* Give one life back. Any thread. The server may be gone when it returns. */
 void rpc_server_release(tutti_rpc_server *server);
 
-/* accept.c: have requests waiting for every method of the lane. Its thread. */
+/* accept.c: have requests waiting for every method of the lane. Lane's thread. */
 void rpc_server_loop_fill(rpc_server_loop *server_loop);
 void rpc_server_loop_init(rpc_server_loop *server_loop, tutti_rpc_server *server,
                           tutti_rpc_loop *loop);
 
-/* Make routes and lanes from what was added. */
+/*
+ * accept.c: make routes and lanes from the services that were added. Before the server starts.
+ *
+ * TUTTI_INVALID_ARGUMENT a method is not in the descriptor set, or its handler is of the other
+ * kind TUTTI_RESOURCE_EXHAUSTED no memory
+ */
 tutti_code rpc_routes_make(tutti_rpc_server *server, tutti_error *err);
 void rpc_routes_free(tutti_rpc_server *server);
 

@@ -1,4 +1,14 @@
-/* Messages of a streaming call, one read and one write at a time. */
+/*
+ * Messages of a streaming call: at most one read and one write are under way at a time.
+ *
+ * on_read and on_written run on the lane's thread; reads are asked for and writes made on any
+ * thread. `writing` and `initial_sent` are behind the call's lock, together with `ending`,
+ * because a finish on another thread must know whether the status has to wait for a write. Each
+ * read and write counts as a part of the call, so the call outlives it.
+ *
+ * If the client goes away, a read comes back empty and a write comes back with `ok` false.
+ * Neither is reported to the handler by itself: CLOSE comes too, and on_cancel tells of it.
+ */
 #include <assert.h>
 
 #include "base/error/fail.h"
@@ -20,6 +30,12 @@ is_ending(tutti_rpc_call *call)
     return ending;
 }
 
+/*
+ * Unpack one message, check it against the grant, hand it over. `request` holds it meanwhile, so
+ * that the handler can take it (tutti_rpc_call_take) and keep it beyond on_message. A message
+ * that is malformed, or names a job or rank that is not the caller's, ends the call without the
+ * handler's seeing it.
+ */
 static void
 deliver_message(tutti_rpc_call *call, grpc_byte_buffer *received)
 {
@@ -58,12 +74,16 @@ on_read(tutti_rpc_tag *tag, bool ok)
     grpc_byte_buffer *received = call->received;
 
     call->received = NULL;
-    if (is_ending(call)) { /* nobody waits for it any more */
+    if (is_ending(call)) { /* the last word is given: messages have no reader */
         if (received != NULL) {
             grpc_byte_buffer_destroy(received);
         }
     } else if (received != NULL) {
         deliver_message(call, received);
+        /*
+     * No message: either the client has half-closed, or the call has failed. Only gRPC can tell
+     * the two apart; a failed call is CLOSE's to report.
+     */
     } else if (ok && grpc_call_failed_before_recv_message(call->call) == 0 &&
                ops->on_half_close != NULL) {
         ops->on_half_close(call, call->route->self);
@@ -97,9 +117,9 @@ on_written(tutti_rpc_tag *tag, bool ok)
     call->writing = false;
     ending = call->ending;
     (void)pthread_mutex_unlock(&call->lock);
-    if (ending) { /* the last word has waited for this */
+    if (ending) { /* the status has waited for this write */
         rpc_call_send_last(call);
-    } else if ((ok || call->told) && ops->on_written != NULL) { /* else CLOSE tells of it */
+    } else if ((ok || call->told) && ops->on_written != NULL) { /* failed: CLOSE tells */
         ops->on_written(call, call->route->self);
     }
     rpc_call_drop(call, 1);
@@ -123,8 +143,11 @@ claim_write(tutti_rpc_call *call, bool *ret_first)
     return may;
 }
 
-/* What takes the header with it must leave: gRPC tells its end only then, so the write that it
- * would wait for would never come. */
+/*
+ * A write that takes the initial metadata with it gets no buffer hint: gRPC tells of the end of
+ * such a batch only when it has left the buffer, and the handler makes the write that would push
+ * it out only when it is told of this one.
+ */
 static void
 start_write(tutti_rpc_call *call, grpc_byte_buffer *message, bool first, bool more)
 {
@@ -154,6 +177,7 @@ tutti_rpc_call_write_packed(tutti_rpc_call *call, tutti_rpc_packed *packed, bool
     if (may) {
         start_write(call, message, first, more);
     }
+    /* gRPC holds a reference of its own while the batch runs. */
     grpc_byte_buffer_destroy(message);
     return may;
 }

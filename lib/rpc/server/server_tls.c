@@ -1,3 +1,12 @@
+/*
+ * Certificates of one TLS port, read again when the files change.
+ *
+ * gRPC asks for news (on_fetch) on its own threads for every new connection, so `seen` and
+ * `fresh` are behind a lock. `fresh` is what gRPC has not been given yet: certificates that were
+ * read at start, or read again since. Connections that stand keep the certificates they began
+ * with. Files that do not fit together (a rotation that has replaced one of two) are logged once
+ * for each change, and the old certificates stay.
+ */
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,7 +24,7 @@ struct rpc_tls {
     const char *key_path;
     const char *ca_path;
     pthread_mutex_t lock; /* guards all below */
-    rpc_stamps seen;      /* of what was last read, whether it was good or not */
+    rpc_stamps seen;      /* of the files as last read, also if they were bad */
     rpc_pems fresh;       /* read and good, but not handed to gRPC yet */
 };
 
@@ -59,6 +68,10 @@ rpc_tls_close(rpc_tls *tls)
     }
 }
 
+/*
+ * With the lock held. The stamps are taken before the files are read: a change in between is seen
+ * at the next connection.
+ */
 static void
 reload_certs(rpc_tls *self)
 {
@@ -71,7 +84,8 @@ reload_certs(rpc_tls *self)
     }
     self->seen = now;
     if (rpc_pems_read(self->cert_path, self->key_path, self->ca_path, &pems, &err) != TUTTI_OK) {
-        TUTTI_LOG("rpc/tls", WARN, "certificates stay as they were: %s", err.text);
+        TUTTI_LOG("rpc/tls", WARN,
+                  "could not read certificates again, the old ones stay in use: %s", err.text);
         return;
     }
     rpc_pems_fini(&self->fresh);
@@ -119,7 +133,10 @@ rpc_tls_credentials(rpc_tls *tls)
         grpc_ssl_server_credentials_create_options_using_config_fetcher(wish, on_fetch, tls));
 }
 
-/* How often a property occurs; its value when that is once and it fits. */
+/*
+ * How often a property occurs; its value, if it occurs once, fits and holds no NUL. Of several
+ * names none is taken: nobody could say which one is meant, and an attacker could add the second.
+ */
 static size_t
 find_property(const grpc_auth_context *context, const char *name, char *ret_value, size_t size)
 {

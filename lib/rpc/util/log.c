@@ -1,4 +1,9 @@
-/* gRPC's log comes out as ours, and strangers cannot fill the disk with it. */
+/*
+ * gRPC's log comes out as ours, and strangers cannot fill the disk with it: a token bucket lets
+ * LINES_AT_ONCE lines of WARN pass at once and one more each LINES_EVERY_NS; the lines that were
+ * dropped are counted and the count is written later. on_log runs on any thread, also gRPC's own,
+ * and calls nothing of gRPC.
+ */
 #include "rpc/util/log.h"
 
 #include <grpc/support/log.h>
@@ -14,7 +19,10 @@
 #define LINES_AT_ONCE 20 /* of WARN; then ... */
 #define LINES_EVERY_NS (1 * TUTTI_NS_PER_S)
 
-/* The one state of the process that this room holds, with the pid in loop.c. */
+/*
+ * State of the process, as the pid in process.c. `full_ns` is the bucket: the time at which all
+ * of its tokens would be back.
+ */
 static struct {
     pthread_mutex_t lock;
     uint64_t full_ns; /* when the bucket is full again */
@@ -30,6 +38,7 @@ may_write(uint64_t now_ns, uint64_t *ret_dropped)
     bool may;
 
     (void)pthread_mutex_lock(&bucket.lock);
+    /* A bucket that is full does not fill further. */
     if (bucket.full_ns < now_ns) {
         bucket.full_ns = now_ns;
     }

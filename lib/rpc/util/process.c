@@ -1,4 +1,8 @@
-/* What belongs to the process and not to a loop: gRPC's beginning and end, its clock, its tags. */
+/*
+ * What belongs to the process and not to a loop: gRPC's beginning and end, its clock, marks for
+ * the thread sanitizer. `owner` is written by tutti_rpc_init and tutti_rpc_fini, before the first
+ * and after the last other thread of gRPC, and only read in between.
+ */
 #include "rpc/util/process.h"
 
 #include <assert.h>
@@ -69,6 +73,9 @@ tutti_rpc_init(void)
 void
 tutti_rpc_fini(void)
 {
+    /*
+     * In a forked child gRPC's threads do not exist: grpc_shutdown would wait for them for ever.
+     */
     if (owner == getpid()) {
         grpc_shutdown();
     }

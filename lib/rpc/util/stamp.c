@@ -1,3 +1,7 @@
+/*
+ * Has a file changed? Device, inode, size and time of change are compared: a file that is
+ * replaced (rename, as certificate tools do it) has another inode even if the time is the same.
+ */
 #include "rpc/util/stamp.h"
 
 #include <stddef.h>

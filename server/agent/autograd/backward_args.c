@@ -179,14 +179,15 @@ check_gradient(const tutti_tape_var *var, const tutti_tensor *gradient, tutti_er
     const tutti_spec *spec = &gradient->spec;
 
     if (var->space != gradient->space) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DEVICE_MISMATCH",
-                              "a gradient is on %s, its tensor on %s: Copy it there with `device`",
-                              tutti_space_device(gradient->space), tutti_space_device(var->space));
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "DEVICE_MISMATCH",
+            "a gradient is on %s, its tensor on %s: Copy the gradient there with `device`",
+            tutti_space_device(gradient->space), tutti_space_device(var->space));
     }
     if (var->spec.dtype != spec->dtype) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DTYPE_MISMATCH",
-                              "a gradient is %s, its tensor %s", tutti_dtype_name(spec->dtype),
-                              tutti_dtype_name(var->spec.dtype));
+                              "a gradient is %s, its tensor %s, need the same dtype",
+                              tutti_dtype_name(spec->dtype), tutti_dtype_name(var->spec.dtype));
     }
     if (!tutti_spec_same_shape(&var->spec, spec)) {
         char got[256];
@@ -197,7 +198,8 @@ check_gradient(const tutti_tape_var *var, const tutti_tensor *gradient, tutti_er
         tutti_spec_describe(spec, &got_text);
         tutti_spec_describe(&var->spec, &want_text);
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SHAPE_MISMATCH",
-                              "a gradient is %.80s, its tensor %.80s", got, out_grad);
+                              "a gradient is %.80s, its tensor %.80s, need the same shape", got,
+                              out_grad);
     }
     return TUTTI_OK;
 }

@@ -153,8 +153,8 @@ agent_backward_make_nodes(agent_backward_pass *backward, tutti_error *err)
 
     if (backward->tape->lossy) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "TAPE_LIMIT",
-                              "tracer %s has lost ops that found no room on it (--tape-max): clear "
-                              "it and begin again",
+                              "tracer %s has lost ops that found no room on it: raise the limit "
+                              "(--tape-max), or clear the tracer and record the ops again",
                               backward->tape->name);
     }
     backward->nodes = calloc(backward->tape->record_count + 1, sizeof(backward->nodes[0]));

@@ -121,10 +121,11 @@ find_group(const grad_node *node, agent_group **ret_group, tutti_error *err)
     }
     if (group->coll == NULL || tutti_coll_group_id(group->coll) != record->group_id ||
         group->epoch != record->epoch) {
-        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "TAPE_STALE",
-                              "group %s has changed since its op %" PRIu64
-                              " was recorded on tracer %s: clear the tracer",
-                              record->group, record->sequence, record->tape->name);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_FAILED_PRECONDITION, "TAPE_STALE",
+            "group %s has changed since its op %" PRIu64
+            " was recorded on tracer %s: clear the tracer and record the ops again",
+            record->group, record->sequence, record->tape->name);
     }
     *ret_group = group;
     return TUTTI_OK;
@@ -325,7 +326,8 @@ take_result(grad_node *node, tutti_tensor *gradient, tutti_error *err)
         tutti_spec_describe(spec, &want_text);
         tutti_tensor_unref(gradient);
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SHAPE_MISMATCH",
-                              "a gradient of %s came for a tensor of %s", got, out_grad);
+                              "the ranks gave a gradient of %s for a tensor of %s, need the same",
+                              got, out_grad);
     }
     gradient->spec = *spec; /* as many bytes */
     return agent_backward_take_gradient(node, gradient, err);

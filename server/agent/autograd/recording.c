@@ -336,7 +336,7 @@ gather_names(const agent_op *op, const char **names, size_t *ret_count, tutti_er
     for (record = op->records; record != NULL; record = record->of_op) {
         if (*ret_count == TUTTI_TENSOR_META_NAMES_MAX) {
             return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "TRACER_COUNT",
-                                  "more than %d tracers go with one tensor",
+                                  "more than %d tracers record the tensor of this op, the limit",
                                   TUTTI_TENSOR_META_NAMES_MAX);
         }
         if (!record->local) {
@@ -681,10 +681,10 @@ agent_recording_list(agent_op *op, tutti_error *err)
                !tutti_coll_is_from_root(args->kind)) {
         code = record_parts(op, err);
     } else {
-        code =
-            TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "TRACED_LIST",
-                           "lists by rank, and those from a root, are not recorded, and a tensor "
-                           "is traced: call it for each tensor, or with no_grad");
+        code = TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "TRACED_LIST",
+            "ops on lists of one tensor for each rank, and on a root's list, cannot be recorded, "
+            "and a tensor is traced: call the op for each tensor, or with no_grad");
     }
     agent_recording_drop_names(op);
     return code;

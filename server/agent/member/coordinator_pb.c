@@ -335,7 +335,8 @@ ask_again(lookup *self, const tutti_error *err)
         agent_coordinator_request_end(&self->coord_request);
         return;
     }
-    TUTTI_LOG("agent", WARN, "where rank %u is could not be asked: %s", self->ranks[0], err->text);
+    TUTTI_LOG("agent", WARN, "could not ask the coordinator for the address of rank %u: %s",
+              self->ranks[0], err->text);
     agent_coordinator_request_later(&self->coord_request, on_again);
 }
 

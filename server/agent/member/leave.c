@@ -36,7 +36,8 @@ on_leave_reply(void *arg, tutti_rpc_message *response, const tutti_error *err)
 
     (void)response;
     if (err != NULL) {
-        TUTTI_LOG("agent", DEBUG, "could not say goodbye: %s", err->text);
+        TUTTI_LOG("agent", DEBUG, "could not tell the coordinator that this rank has left: %s",
+                  err->text);
     }
     finish_leave(agent->member);
 }
@@ -47,7 +48,8 @@ on_announce_reply(void *arg, tutti_rpc_message *response, const tutti_error *err
     tutti_agent *agent = arg;
 
     if (err != NULL) {
-        TUTTI_LOG("agent", DEBUG, "could not announce that we leave: %s", err->text);
+        TUTTI_LOG("agent", DEBUG, "could not tell the coordinator that this rank is leaving: %s",
+                  err->text);
     } else {
         agent_wire_leave_answer(agent, response);
     }

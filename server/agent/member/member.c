@@ -444,7 +444,8 @@ session_refused(struct agent_member *self, const tutti_error *err)
     tutti_agent *agent = self->agent;
 
     if (err->code == TUTTI_NOT_FOUND) {
-        TUTTI_LOG("agent", WARN, "the coordinator does not know us any more (%s): joining again",
+        TUTTI_LOG("agent", WARN,
+                  "the coordinator does not know this rank any more (%s): joining again",
                   err->text);
         agent->state = AGENT_JOINING;
         self->began_ns = 0;

@@ -36,8 +36,8 @@ isolated_words(const struct agent_member *self, tutti_error *ret_err)
     (void)TUTTI_FAIL_FOR(
         ret_err, TUTTI_UNAVAILABLE, "CUT_OFF",
         "rank %" PRIu32
-        " has heard nothing from the coordinator at %s for %.3g s: it may have been "
-        "given up, and waits until the coordinator answers (--silence-timeout)",
+        " has heard nothing from the coordinator at %s for %.3g s: the coordinator may have "
+        "declared it lost, so its ops fail until the coordinator answers (--silence-timeout)",
         agent->rank, agent->options->coordinator, (double)self->partition_ns / TUTTI_NS_PER_S);
     tutti_error_set_op(ret_err, NULL, 0, (int32_t)agent->rank);
 }

@@ -22,12 +22,13 @@ agent_check_output(const tutti_spec *output, const tutti_spec *result, tutti_err
 {
     if (output->dtype != result->dtype) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DTYPE_MISMATCH",
-                              "the output is %s, the result %s", tutti_dtype_name(output->dtype),
-                              tutti_dtype_name(result->dtype));
+                              "the output is %s, the result %s, need the same dtype",
+                              tutti_dtype_name(output->dtype), tutti_dtype_name(result->dtype));
     }
     if (tutti_spec_count(output) != tutti_spec_count(result)) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "OUT_SHAPE",
-                              "the output has %" PRIu64 " elements, the result %" PRIu64,
+                              "the output has %" PRIu64 " elements, the result %" PRIu64
+                              ", need the same number",
                               tutti_spec_count(output), tutti_spec_count(result));
     }
     return TUTTI_OK;

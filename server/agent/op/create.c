@@ -264,7 +264,8 @@ lock_input(agent_op *op, const agent_request *request, tutti_error *err)
     for (i = 0; i + 1 < op->lock_set.count; i++) {
         if (op->lock_set.locks[i].entry == op->in->entry) {
             return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "OUTPUT_ALIAS",
-                                  "output %" PRIu32 " is the input", i);
+                                  "output %" PRIu32 " is the input of the op, need another tensor",
+                                  i);
         }
     }
     return TUTTI_OK;

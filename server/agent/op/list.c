@@ -211,9 +211,11 @@ lock_output(agent_op *op, uint32_t at, const char *handle, tutti_lock **ret, tut
     }
     tutti_table_unwant(op->agent->table, &op->lock_set);
     if (!pairs || at >= list->in_count || list->in_locks[at] != same || same->exclusive) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "OUTPUT_ALIAS",
-                              "output %" PRIu32 " is there twice, or is another tensor's input",
-                              at);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "OUTPUT_ALIAS",
+            "output %" PRIu32
+            " is given twice, or is the input of another tensor's op, need a tensor of its own",
+            at);
     }
     same->exclusive = true;
     *ret = same;
@@ -375,7 +377,7 @@ agent_list_inputs(agent_op *op, tutti_error *err)
         op->op.args.root != tutti_coll_group_rank(op->group->coll)) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "UNEXPECTED_INPUT",
                               "rank %" PRIu32 " gives a list of %" PRIu32
-                              " tensors and is not the root",
+                              " tensors and is not the root: only the root gives one",
                               op->agent->rank, list->in_count);
     }
     for (i = 0; i < list->in_count && code == TUTTI_OK; i++) {
@@ -507,8 +509,9 @@ place_list(agent_op *op, const tutti_spec *specs, uint32_t count, tutti_error *e
 
     if (list->given_count > 0 && list->given_count != count) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "LIST_SIZE",
-                              "%" PRIu32 " outputs for %" PRIu32 " results", list->given_count,
-                              count);
+                              "%" PRIu32 " outputs for %" PRIu32
+                              " results, need one for each result",
+                              list->given_count, count);
     }
     list->out = calloc((size_t)count + 1, sizeof(*list->out));
     if (list->out == NULL) {

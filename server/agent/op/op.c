@@ -477,7 +477,8 @@ admit_op(tutti_agent *agent, const agent_request *request, agent_group **ret_gro
     if (request->options.sequence != 0 && (*ret_group)->barriers == 0 &&
         request->options.sequence != (*ret_group)->sequence + 1) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "OUT_OF_SEQUENCE",
-                              "op %" PRIu64 " of group %s: the next one is %" PRIu64,
+                              "the call asks for op %" PRIu64
+                              " of group %s, but the next op is %" PRIu64,
                               request->options.sequence, name, (*ret_group)->sequence + 1);
     }
     return TUTTI_OK;

@@ -125,7 +125,7 @@ find_in_block(const agent_op *op, uint32_t *ret_peer, tutti_error *err)
     if (block < 0 || block >= count) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_NEXT_GROUP",
                               "rank %" PRIu32 " is in block %" PRIu32 " of %" PRIu32
-                              ": there is none %" PRId32 " further",
+                              " (the first is 0): there is no block %" PRId32 " further",
                               rank, rank / (size / count), count, op->options.block_offset);
     }
     *ret_peer = (uint32_t)block * (size / count) + rank % (size / count);
@@ -492,8 +492,8 @@ take_backend(agent_op *op, tutti_error *err)
     }
     if (i == devices->count || !devices->list[i].has_backend) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NO_BACKEND",
-                              "%s on %s: this agent runs no ops there, for want of tutti-nccl.so "
-                              "(its log says more): Copy the tensors to \"cpu\"",
+                              "%s on %s: this agent runs no ops there, because it could not load "
+                              "tutti-nccl.so (its log says more): Copy the tensors to \"cpu\"",
                               tutti_coll_kind_name(op->op.args.kind),
                               tutti_space_device(op->space));
     }

@@ -128,8 +128,8 @@ agent_work_find(const tutti_agent *agent, const char *name, agent_work **ret, tu
     node = tutti_map_find(&agent->works->by_number, tutti_map_key_u64(key, ref.number));
     if (node == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_WORK",
-                              "%s never was, or is forgotten: the last %" PRIu64
-                              " finished ones are remembered (--works-max)",
+                              "there is no work %s: it never existed, or is forgotten; the agent "
+                              "remembers the last %" PRIu64 " finished ones (--works-max)",
                               name, agent->options->works_max);
     }
     *ret = tutti_container_of(node, agent_work, by_number);

@@ -197,7 +197,8 @@ check_self_check(const tutti_agent *agent, const Tutti__V1__ExamineRequest *requ
     for (i = 0; i < request->n_ranks; i++) {
         if (request->ranks[i] >= agent->world_size) {
             return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANK_RANGE",
-                                  "rank %u in a world of %u", request->ranks[i], agent->world_size);
+                                  "rank %u in a world of %u, need a rank below the world size",
+                                  request->ranks[i], agent->world_size);
         }
     }
     return TUTTI_OK;

@@ -119,12 +119,14 @@ check_group(const Tutti__V1__InferRequest *message, uint32_t size, const agent_r
 {
     if (message->group_rank >= size || size > TUTTI_RANKS_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANK_NOT_IN_GROUP",
-                              "group rank %" PRIu32 " of %" PRIu32 " ranks", message->group_rank,
-                              size);
+                              "group rank %" PRIu32 " of %" PRIu32
+                              " ranks, need a group rank below that number",
+                              message->group_rank, size);
     }
     if (request->options.root_global) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ROOT",
-                              "a rank of the job means nothing here: give the root's group rank");
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_ROOT",
+            "Infer does not take a rank of the job as root: give the root's group rank");
     }
     return request->refused.code == TUTTI_OK ? TUTTI_OK : tutti_error_pass(err, &request->refused);
 }

@@ -133,7 +133,7 @@ agent_read_form(Tutti__V1__Form form, size_t dim_count, const int64_t *dims, tut
     request->args.form = (tutti_form)form;
     if (form != TUTTI__V1__FORM__FORM_CONCAT && form != TUTTI__V1__FORM__FORM_STACK &&
         form != TUTTI__V1__FORM__FORM_LIST && form != TUTTI__V1__FORM__FORM_FLAT) {
-        (void)TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "BAD_FORM", "form %d is none of ours",
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "BAD_FORM", "form %d is unknown",
                              (int)form);
         agent_request_refuse(request, &err);
     } else if (dim_count > TUTTI_DIMS_MAX) {

@@ -121,7 +121,8 @@ on_clear(tutti_rpc_call *call, void *self)
 
     if (code == TUTTI_OK && tape->backward_count > 0) {
         code = TUTTI_FAIL_FOR(&err, TUTTI_FAILED_PRECONDITION, "TRACER_BUSY",
-                              "a Backward walks tracer %s: wait for it", tape->name);
+                              "a Backward of tracer %s is running: wait until it has ended",
+                              tape->name);
     }
     if (code != TUTTI_OK) {
         tutti_rpc_call_fail(call, &err);

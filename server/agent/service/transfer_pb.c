@@ -68,8 +68,8 @@ begin_whole(agent_access *access, const Tutti__V1__UploadStart *start, tutti_err
         TUTTI_TRY(tutti_table_stat(access->agent->table, start->into, &info, err));
         if (info.has_spec && info.spec.dtype != spec.dtype) {
             return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DTYPE_MISMATCH",
-                                  "%s bytes for a tensor of %s", tutti_dtype_name(spec.dtype),
-                                  tutti_dtype_name(info.spec.dtype));
+                                  "the data are %s, the tensor is %s, need the same dtype",
+                                  tutti_dtype_name(spec.dtype), tutti_dtype_name(info.spec.dtype));
         }
     }
     TUTTI_TRY(agent_access_destination(access, &spec, start->into, start->name, start->device,
@@ -110,9 +110,10 @@ upload_on_message(tutti_rpc_call *call, void *self, tutti_rpc_message *message)
     }
     agent_access_moved(access);
     if (begins != (request->start != NULL)) {
-        code = TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "NO_START",
-                              begins ? "the first message has no start: say what the tensor is"
-                                     : "a second start in one upload");
+        code = TUTTI_FAIL_FOR(
+            &err, TUTTI_INVALID_ARGUMENT, "NO_START",
+            begins ? "the first message has no start: say what the tensor is"
+                   : "a second start in one upload: open another stream for another tensor");
     } else if (begins) {
         code = begin_upload(access, request->start, &err);
     }
@@ -151,7 +152,7 @@ upload_on_half_close(tutti_rpc_call *call, void *self)
     }
     if (access->lock_set.count == 0 && !access->parted) {
         (void)TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "NO_START",
-                             "the upload ended before it began");
+                             "the upload ended before its first message");
         agent_stream_finish(access, &err);
         return;
     }

@@ -98,7 +98,7 @@ agent_algorithms_set(tutti_agent *agent, const char *table, const char *forced, 
     }
     free(rules);
     if (code == TUTTI_OK) {
-        TUTTI_LOG("agent", INFO, "told to take %s of %zu rules, and %s",
+        TUTTI_LOG("agent", INFO, "a client has set %s of %zu rules, and %s",
                   table[0] != '\0' ? "a table" : "the table", selection.rule_count,
                   forced[0] != '\0' ? forced : "to force nothing");
     }

@@ -85,8 +85,8 @@ warn_kept_here(const tutti_agent_options *options, const char *listen)
         tutti_address_parse(options->coordinator, &coordinator, NULL) == TUTTI_OK &&
         !tutti_address_is_local(&coordinator)) {
         TUTTI_LOG("agent", WARN,
-                  "agents of other hosts cannot reach this one: its data plane keeps to loopback, "
-                  "as --listen %s does; --net-devices says on which interfaces it is heard",
+                  "agents of other hosts cannot reach this one: its data plane uses loopback "
+                  "alone, as --listen %s does; name other interfaces with --net-devices",
                   listen);
     }
 }

@@ -58,7 +58,7 @@ open_named(tutti_agent *agent, const char *name, tutti_error *err)
     }
     if (number >= 0 && (devices->count == AGENT_DEVICES_MAX || has_device(devices, number))) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_DEVICE",
-                              "device %.40s: there twice, or the ninth of at most %d", name,
+                              "device %.40s: given twice, or more than %d devices are given", name,
                               AGENT_DEVICES_MAX);
     }
     if (number >= 0) {

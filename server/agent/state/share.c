@@ -138,10 +138,11 @@ static tutti_code
 check_own(tutti_agent *agent, const tutti_tensor *tensor, tutti_error *err)
 {
     if (tutti_space_host_owned(agent->space) >= agent->options->shares_max) {
-        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SHARE_LIMIT",
-                              "%" PRIu64 " tensors are, or were, shared, as many as may be: delete "
-                              "some of these, or raise --shares-max",
-                              agent->options->shares_max);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_RESOURCE_EXHAUSTED, "SHARE_LIMIT",
+            "%" PRIu64
+            " tensors are or were shared, the limit: delete some of them, or raise --shares-max",
+            agent->options->shares_max);
     }
     return tutti_tensor_can_own(tensor, err);
 }

@@ -62,8 +62,9 @@ take_command_options(agent_stream *stream, const Tutti__V1__RunRequest *message,
         return TUTTI_OK;
     }
     if (!first) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ORDER",
-                              "options behind the first message of the stream");
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_ORDER",
+            "options in a later message of the stream: send them in the first one");
     }
     stream->stop_on_error = options->stop_on_error;
     if (options->in_flight_max != 0 && options->in_flight_max < stream->count_max) {
@@ -88,7 +89,8 @@ nest_command(agent_command *command, const Tutti__V1__RunRequest *message,
     if (message->command_case == TUTTI__V1__RUN_REQUEST__COMMAND__NOT_SET) {
         tutti_rpc_message_free(received);
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_COMMAND",
-                              "no call, or one that this agent does not know");
+                              "a command without a call, or with a call that this agent does not "
+                              "know: compare the versions");
     }
     return tutti_rpc_nested_new(&nested, &command->call, err);
 }

@@ -211,7 +211,8 @@ agent_stream_add(agent_stream *stream, agent_command *command, tutti_error *err)
     if (tutti_map_add(&stream->by_id, &command->by_id) != NULL) {
         command->by_id.key.size = 0;
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DUPLICATE_ID",
-                              "a second command %" PRIu64 " while the first one is not answered",
+                              "command %" PRIu64
+                              " is in flight already: give the new command another id",
                               command->id);
     }
     tutti_list_add(&stream->waiting, &command->link);
@@ -483,9 +484,10 @@ static void
 skip_others(agent_stream *stream, const agent_command *command, const tutti_error *err)
 {
     if (stream->refuse.code == TUTTI_OK) {
-        (void)TUTTI_FAIL_FOR(&stream->refuse, TUTTI_FAILED_PRECONDITION, "SKIPPED",
-                             "not begun: command %" PRIu64 " before it failed (%s)", command->id,
-                             err->reason[0] != '\0' ? err->reason : tutti_code_name(err->code));
+        (void)TUTTI_FAIL_FOR(
+            &stream->refuse, TUTTI_FAILED_PRECONDITION, "SKIPPED",
+            "this command was not begun, because command %" PRIu64 " before it failed (%s)",
+            command->id, err->reason[0] != '\0' ? err->reason : tutti_code_name(err->code));
     }
 }
 

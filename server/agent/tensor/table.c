@@ -419,8 +419,8 @@ find_handle(const tutti_table *table, const char *text, tutti_entry **ret, tutti
     }
     *ret = find_number(table, parts.number);
     if (*ret == NULL) {
-        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_TENSOR", "%s was deleted, or never was",
-                              text);
+        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_TENSOR",
+                              "there is no tensor %s: it was deleted, or never existed", text);
     }
     return TUTTI_OK;
 }
@@ -510,8 +510,7 @@ agent_table_check_lease(const tutti_table *table, uint64_t number, tutti_error *
         return TUTTI_OK;
     }
     return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "LEASE_OVER",
-                          "lease %" PRIu64 " is over, its stream has ended: open another one",
-                          number);
+                          "lease %" PRIu64 " has ended with its stream: open another one", number);
 }
 
 /*

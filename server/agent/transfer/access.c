@@ -243,12 +243,13 @@ agent_access_check(agent_access *access, uint32_t lock, const tutti_spec *spec,
     }
     if (tensor->spec.dtype != spec->dtype) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DTYPE_MISMATCH",
-                              "%s bytes for a tensor of %s", tutti_dtype_name(spec->dtype),
-                              tutti_dtype_name(tensor->spec.dtype));
+                              "the data are %s, the tensor is %s, need the same dtype",
+                              tutti_dtype_name(spec->dtype), tutti_dtype_name(tensor->spec.dtype));
     }
     if (tutti_spec_count(&tensor->spec) != tutti_spec_count(spec)) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SHAPE_MISMATCH",
-                              "%" PRIu64 " elements for a tensor of %" PRIu64,
+                              "the data have %" PRIu64 " elements, the tensor has %" PRIu64
+                              ", need the same number",
                               tutti_spec_count(spec), tutti_spec_count(&tensor->spec));
     }
     *ret_tensor = tensor;
@@ -376,7 +377,8 @@ check_range(agent_access *self, const tutti_tensor *tensor, tutti_error *err)
 {
     if (self->offset > tensor->bytes || self->length > tensor->bytes - self->offset) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OFFSET",
-                              "bytes %" PRIu64 " to %" PRIu64 " of a tensor of %" PRIu64,
+                              "bytes %" PRIu64 " to %" PRIu64 " of a tensor of %" PRIu64
+                              " bytes, need a range inside it",
                               self->offset, self->offset + self->length, tensor->bytes);
     }
     self->end_offset = self->length == 0 ? tensor->bytes : self->offset + self->length;

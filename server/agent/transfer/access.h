@@ -17,8 +17,8 @@
 #include "server/agent/tensor/table.h"
 
 #define AGENT_SAY_INTO                                                                             \
-    "a tensor that is overwritten keeps its name and stays where it is: say into, or name and "    \
-    "device"
+    "a tensor that is overwritten keeps its name and its device: give either `into`, or `name` "   \
+    "and `device`"
 #define AGENT_TRANSFER_BYTES 16
 #define AGENT_UPLOAD_PARTS_MAX 16 /* streams that bring one tensor */
 #define AGENT_PIECES_AHEAD 3      /* of a download: copied before they are sent */

@@ -86,7 +86,8 @@ agent_upload_open(agent_access *access)
 
     if (access->leader == NULL && (tensor == NULL || tensor->bytes != access->total_bytes)) {
         (void)TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "SHAPE_MISMATCH",
-                             "an upload of %" PRIu64 " bytes into a tensor of %" PRIu64,
+                             "an upload of %" PRIu64 " bytes into a tensor of %" PRIu64
+                             ", need as many",
                              access->total_bytes, tensor == NULL ? 0 : tensor->bytes);
         agent_stream_finish(access, &err);
         return false;
@@ -187,11 +188,11 @@ keep_chunk(agent_access *self, tutti_rpc_message *message, size_t size, tutti_er
     self->early = before + size > most ? NULL : malloc(size);
     if (self->early == NULL) {
         atomic_fetch_sub(&agent->early_bytes, size);
-        return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "MEMORY_LIMIT",
-                              "%" PRIu64 " bytes of uploads wait for their turn, at most %" PRIu64
-                              " (a sixteenth of --memory-limit): send the first part first, or "
-                              "fewer at once",
-                              before, most);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_RESOURCE_EXHAUSTED, "MEMORY_LIMIT",
+            "%" PRIu64 " bytes of uploads wait for the first part of their tensor, at most %" PRIu64
+            " (a sixteenth of --memory-limit): send the first part first, or fewer parts at once",
+            before, most);
     }
     tutti_rpc_message_read(message, self->early, size);
     self->early_size = size;

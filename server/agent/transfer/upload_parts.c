@@ -134,7 +134,8 @@ take_range(const agent_access *self, agent_access *leader, tutti_error *err)
 
     if (!agent_access_is_open(leader) || self->end_offset > leader->total_bytes) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_PART",
-                              "bytes %" PRIu64 " to %" PRIu64 " of %s of %" PRIu64,
+                              "a part of bytes %" PRIu64 " to %" PRIu64 " of %s of %" PRIu64
+                              " bytes, need a range inside a tensor that is still uploaded",
                               self->begin_offset, self->end_offset,
                               !agent_access_is_open(leader) ? "an upload that has ended,"
                                                             : "a tensor",
@@ -150,7 +151,8 @@ take_range(const agent_access *self, agent_access *leader, tutti_error *err)
     }
     if (taken->count == AGENT_UPLOAD_PARTS_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_PART",
-                              "more than %d parts of one upload", AGENT_UPLOAD_PARTS_MAX);
+                              "more than %d parts of one upload, the limit",
+                              AGENT_UPLOAD_PARTS_MAX);
     }
     taken->begins[taken->count] = self->begin_offset;
     taken->ends[taken->count++] = self->end_offset;
@@ -178,13 +180,13 @@ join_part(agent_access *self, tutti_bytes transfer, uint64_t offset, uint64_t by
 {
     if (transfer.size != AGENT_TRANSFER_BYTES) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_PART",
-                              "a transfer of %zu bytes, need %d", transfer.size,
+                              "a transfer id of %zu bytes, need %d", transfer.size,
                               AGENT_TRANSFER_BYTES);
     }
     if (bytes == 0 || offset > INT64_MAX || bytes > INT64_MAX - offset) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_PART",
-                              "a part of %" PRIu64 " bytes from %" PRIu64
-                              ", need 1 to what 63 bits count",
+                              "a part of %" PRIu64 " bytes from byte %" PRIu64
+                              " on, need at least 1 byte, and an end of at most 2^63 - 1",
                               bytes, offset);
     }
     memcpy(self->transfer, transfer.data, sizeof(self->transfer));
@@ -246,8 +248,9 @@ agent_parts_lead(agent_access *access, tutti_bytes transfer, uint64_t bytes, tut
     TUTTI_TRY(join_part(access, transfer, 0, bytes, err));
 
     if (find_leader(access) != NULL) {
-        return TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "TRANSFER_TAKEN",
-                              "another upload has this transfer: draw 16 random bytes for each");
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_ALREADY_EXISTS, "TRANSFER_TAKEN",
+            "another upload has this transfer id: draw 16 random bytes for each upload");
     }
     access->taken = calloc(1, sizeof(*access->taken));
     TUTTI_TRY(access->taken != NULL
@@ -342,10 +345,11 @@ agent_parts_end(agent_access *access)
         remember_ended(access);
         end_followers(access);
     } else if (access->leader != NULL && !access->whole && agent_access_is_open(access->leader)) {
-        (void)TUTTI_FAIL_FOR(
-            &err, TUTTI_ABORTED, "PART_FAILED",
-            "the stream of bytes %" PRIu64 " to %" PRIu64 " of this tensor ended after %" PRIu64,
-            access->begin_offset, access->end_offset, access->offset - access->begin_offset);
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_ABORTED, "PART_FAILED",
+                             "the stream of bytes %" PRIu64 " to %" PRIu64
+                             " of this tensor ended after %" PRIu64 " bytes",
+                             access->begin_offset, access->end_offset,
+                             access->offset - access->begin_offset);
         agent_stream_finish(access->leader, &err);
     }
 }

@@ -1,6 +1,11 @@
 /*
  * Core: what the files of the coordinator share: the coordinator itself, slices of work, and what
- * all parked calls have in common. Private to this folder. The coordinator's thread.
+ * all waiting ("parked") calls have in common. Private to this folder. All of it belongs to the
+ * coordinator's one thread; nothing is locked.
+ *
+ * Invariants: `parked` is the length of `waits`, `waiter_count` the number of those in it that
+ * count against --waiter-limit; `seat_count` is the sum of the world sizes of `jobs`; each
+ * *_bytes is the sum of what its lists hold.
  */
 #ifndef TUTTI_SERVER_COORDINATOR_CORE_CORE_H
 #define TUTTI_SERVER_COORDINATOR_CORE_CORE_H
@@ -27,18 +32,18 @@ struct tutti_coordinator {
     void *note_arg;
     uint64_t now_ns;
     uint64_t wall_ns;
-    uint64_t awake_ns; /* when we last came back from not running at all */
+    uint64_t awake_ns; /* silence before this time does not count: see notice_stall */
     tutti_timers timers;
-    tutti_timer pulse; /* so that we notice when we did not run */
-    tutti_list_node work;
-    tutti_list_node suspects; /* sessions that have been silent for too long, it seems */
+    tutti_timer pulse;        /* runs always, to notice that the process was stopped */
+    tutti_list_node work;     /* tasks that wait for a turn */
+    tutti_list_node suspects; /* sessions that seem silent: judged in an idle turn */
     tutti_list_node waits;    /* all that is parked */
     size_t parked;
     size_t waiter_count; /* of them, what counts against waiter_limit */
     bool draining;
     coord_task drain;
 
-    tutti_list_node queries; /* about progress, that are parked */
+    tutti_list_node queries; /* parked questions about progress */
     tutti_map jobs;
     uint64_t seat_count;
     uint64_t lost_total;                  /* ranks, since the start */
@@ -77,7 +82,11 @@ struct tutti_coordinator {
     uint64_t watch_bytes;
 };
 
-/* Get a turn in tutti_coordinator_turn. Queued already is fine. */
+/*
+ * A task is queued at most once: coord_defer on a queued task does nothing. It is run in the
+ * order of the queue, by tutti_coordinator_turn. coord_task_stop takes it out; the owner of the
+ * task calls it before it frees the task.
+ */
 void coord_task_init(coord_task *work, size_t (*on_run)(coord_task *work, size_t budget));
 void coord_defer(tutti_coordinator *self, coord_task *work);
 void coord_task_stop(coord_task *work);
@@ -122,6 +131,7 @@ void coord_note(const tutti_coordinator *self, const char *format, ...)
  */
 tutti_code coord_check_job(const char *job, const char **ret_name, tutti_error *err);
 
+/* TUTTI_RESOURCE_EXHAUSTED, NO_MEMORY: always. [in] what  "a group" */
 tutti_code coord_fail_memory(tutti_error *err, const char *what);
 
 /* Bytes for a person: what is not printable as \xNN, cut after `most` bytes. Ends in NUL. */

@@ -1,3 +1,10 @@
+/*
+ * What all waiting calls have in common: the list by which a drain finds them, the deadline, the
+ * limit. A pending call is embedded in the call of its room; `owner` is not NULL exactly while it
+ * is parked, so a withdrawal that comes behind the answer finds that out. on_end is how a
+ * deadline (NULL) and a drain (an error) end it; the room then takes the call out of its own
+ * lists, calls coord_wait_stop and answers.
+ */
 #include <assert.h>
 #include <stdarg.h>
 
@@ -108,6 +115,10 @@ coord_fail_memory(tutti_error *err, const char *what)
     return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "NO_MEMORY", "no memory for %s", what);
 }
 
+/*
+ * Keys are any bytes and go into error texts and logs: what is not printable, and the quoting
+ * itself, is escaped.
+ */
 void
 coord_quote(tutti_bytes bytes, size_t most, char *ret_text, size_t size)
 {

@@ -1,4 +1,9 @@
-/* One record: its key and its value, written and read. */
+/*
+ * One record of the store: its key and its value, written and read field by field. A record may
+ * be damaged or come from another version: reading never runs beyond the bytes, checks counts and
+ * ranks before it allocates, and reports all of it by `failed`. New fields go to the end, where
+ * an older record has no bytes (`left` is 0).
+ */
 #include "server/coordinator/core/record_codec.h"
 
 #include <stdlib.h>

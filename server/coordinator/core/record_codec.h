@@ -8,7 +8,11 @@
 
 #include "store/store.h"
 
-/* What a record is made of, little-endian. A value that ran over says so in `failed`. */
+/*
+ * A record to be written: numbers in values are little-endian, in keys big-endian, so that the
+ * store's order is theirs. What does not fit sets `failed`; the rest of the calls may go on, and
+ * the writer looks once at the end.
+ */
 typedef struct coord_record {
     tutti_buf value;
     size_t key_size;
@@ -30,7 +34,11 @@ void coord_record_bytes(coord_record *record, const void *data, size_t size);
 void coord_record_text(coord_record *record, const char *text); /* NULL counts as empty */
 void coord_record_ranks(coord_record *record, const uint32_t *ranks, uint32_t count);
 
-/* Reading: each takes from the service loop, and 0 or nothing once there was too little. */
+/*
+ * Reading: each function takes from the front. When too little is left it sets `failed` and gives
+ * 0, "" or nothing, now and from then on, so a reader takes all fields and looks at `failed`
+ * once.
+ */
 typedef struct coord_reading {
     const unsigned char *at;
     size_t left;

@@ -1,4 +1,7 @@
-/* Work in slices: what is left after one waits for its turn. */
+/*
+ * Work in slices. A task that has more to do than its budget queues itself again at the end, so
+ * tasks take turns and other calls get theirs in between.
+ */
 #include "server/coordinator/core/core.h"
 
 void

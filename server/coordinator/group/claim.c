@@ -1,4 +1,14 @@
-/* Which group a member's call is for: by name, by tag, or by its turn. */
+/*
+ * Which group a member's call is for: by name, by tag and ranks, or by its turn.
+ *
+ * Turns: members that create groups without name and tag do not tell each other which call is
+ * which. The k-th call of each member for a list of ranks is for the k-th group of that list, so
+ * the registry counts the calls of each member. A token makes a call that comes again count once.
+ * A restarted process counts from one, as its program does.
+ *
+ * Nothing is made before all checks have passed, and a new group is recorded in the store before
+ * anybody is told.
+ */
 #include "server/coordinator/group/claim.h"
 
 #include <inttypes.h>
@@ -47,13 +57,15 @@ fail_taken(const coord_group *group, tutti_error *err)
     if (group->registry != NULL && coord_group_registry_tag(group->registry)[0] != '\0') {
         tutti_text_add(&text, ", tag %s", coord_group_registry_tag(group->registry));
     }
-    (void)TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN", "group %s stands for %s",
-                         group->name, buffer);
+    (void)TUTTI_FAIL_FOR(
+        err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN",
+        "group %s exists already, with %s: take another name, or the same ranks and tag",
+        group->name, buffer);
     tutti_error_set_op(err, group->name, 0, TUTTI_ERROR_RANK_NONE);
     return TUTTI_ALREADY_EXISTS;
 }
 
-/* Put what was made where it is found again. */
+/* Make a group and put it where it is found: the job's map, the registry, the store. */
 static tutti_code
 make_group(const coord_claim *claim, const char *name, coord_group_registry *registry,
            uint64_t turn, coord_group **ret_group, tutti_error *err)
@@ -84,7 +96,7 @@ make_group(const coord_claim *claim, const char *name, coord_group_registry *reg
     return TUTTI_OK;
 }
 
-/* A name that nobody has. */
+/* Draw a name. A client may have used one of this form, so it is looked up. */
 static void
 draw_claim_name(const coord_job *job, char *ret, size_t size)
 {
@@ -110,7 +122,10 @@ check_found(const coord_claim *claim, const coord_group *group, tutti_error *err
     return coord_group_check_alive(group, err);
 }
 
-/* What has the name, or what has the tag: both, when there are two. */
+/*
+ * The group that has the tag, or else the name. If both exist and differ, check_found refuses the
+ * tagged one for its name.
+ */
 static tutti_code
 find_known(const coord_claim *claim, coord_group_registry *registry, coord_group **ret_group,
            tutti_error *err)
@@ -188,10 +203,11 @@ take_turn(const coord_claim *claim, coord_group_registry *registry, uint64_t tur
     }
     *ret_group = coord_group_registry_find(registry, turn);
     if (*ret_group == NULL) {
-        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_GROUP",
-                              "group %" PRIu64 " of these ranks without name and tag was deleted "
-                              "before rank %" PRIu32 " asked for it",
-                              turn, claim->agent->rank);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_NOT_FOUND, "NO_GROUP",
+            "group number %" PRIu64
+            " of these ranks without name and tag was deleted before rank %" PRIu32 " asked for it",
+            turn, claim->agent->rank);
     }
     return coord_group_check_alive(*ret_group, err);
 }
@@ -209,6 +225,10 @@ claim_turn(const coord_claim *claim, coord_group **ret_group, bool *ret_created,
     turns = turns_of(claim, registry);
     again = claim->token != 0 && claim->token == turns->token;
     code = take_turn(claim, registry, turns->count + (again ? 0 : 1), ret_group, ret_created, err);
+    /*
+     * A call for a deleted group has counted, too: the next one is for the next group. A call
+     * that was refused for another reason (a lost rank, a limit) has not, and may be made again.
+     */
     if (code == TUTTI_OK || code == TUTTI_NOT_FOUND) {
         turns->count += again ? 0 : 1;
         turns->token = claim->token;

@@ -1,3 +1,7 @@
+/*
+ * The calls about groups: create, get, list, delete, translate. They check the request and turn
+ * group ranks into ranks of the job; which group it is, is claim.c's.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -164,7 +168,10 @@ check_deletable(const coord_group *group, const coord_agent *agent, tutti_error 
     return TUTTI_OK;
 }
 
-/* The group to delete; NULL = there is none, which is fine. */
+/*
+ * Find the group to delete; NULL = there is none, which the caller allows. With an id a group of
+ * the same name that was made since is not touched.
+ */
 static tutti_code
 find_doomed(const coord_agent *agent, const tutti_coordinator_group_end *request,
             coord_group **ret_group, tutti_error *err)
@@ -174,8 +181,9 @@ find_doomed(const coord_agent *agent, const tutti_coordinator_group_end *request
 
     if (code == TUTTI_OK && request->id != 0 && group->id != request->id) {
         code = TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_GROUP",
-                              "group %s has id %" PRIu64 " now, %" PRIu64 " is gone", group->name,
-                              group->id, request->id);
+                              "group %s has id %" PRIu64 " now, the group with id %" PRIu64
+                              " was deleted",
+                              group->name, group->id, request->id);
     }
     if (code == TUTTI_NOT_FOUND && request->allow_missing) {
         *ret_group = NULL;
@@ -201,6 +209,10 @@ tutti_coordinator_group_delete(tutti_coordinator *self, const tutti_coordinator_
     }
     *ret_deleted = group != NULL;
     if (group != NULL) {
+        /*
+         * The record first: if the process dies behind it, the group is gone for the next one,
+         * and nobody has been told yet.
+         */
         group->job->owner->hooks->unrecord_group(group);
         coord_group_remove(group);
         coord_group_publish_deleted(group);
@@ -228,8 +240,9 @@ translate_one(const translation *self, int32_t rank, int32_t *ret_rank, tutti_er
     }
     if (rank < 0 || (uint32_t)rank >= self->from->count) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANK_RANGE",
-                              "rank %" PRId32 " in group %s of %" PRIu32, rank, self->from->name,
-                              self->from->count);
+                              "rank %" PRId32 " in group %s of %" PRIu32
+                              " ranks, need a group rank from 0 on and below that number",
+                              rank, self->from->name, self->from->count);
     }
     if (coord_group_position(self->to, coord_group_rank(self->from, (uint32_t)rank), &position)) {
         *ret_rank = (int32_t)position;

@@ -1,3 +1,13 @@
+/*
+ * Groups: memory, the job's map, look-up of members, limits.
+ *
+ * A group has its ranks in order of group ranks, and `order`, the positions sorted by rank, so
+ * the group rank of a rank is found by bisection. "world" of a job that is not elastic has
+ * neither: position and rank are the same.
+ *
+ * A deleted group leaves the maps at once and lives on as its event (member/events.c), which
+ * frees it.
+ */
 #include "server/coordinator/group/group.h"
 
 #include <assert.h>
@@ -93,7 +103,10 @@ coord_group_is_world(const coord_group *group)
     return group->mesh == NULL && strcmp(group->name, "world") == 0;
 }
 
-/* One that is deleted already is in no map any more. */
+/*
+ * Free a group. A deleted one is in no map any more, though a new one may have its name: the node
+ * itself is compared.
+ */
 void
 coord_group_free(coord_group *group)
 {
@@ -172,6 +185,7 @@ coord_group_find_lost(const coord_group *group)
 {
     uint32_t i;
 
+    /* Nobody is lost in most jobs: then nothing is looked at. */
     for (i = 0; group->job->lost_count > 0 && i < group->count; i++) {
         const coord_agent *agent = group->job->seats[coord_group_rank(group, i)];
 
@@ -183,8 +197,9 @@ coord_group_find_lost(const coord_group *group)
 }
 
 /*
- * The newest epoch at which a member joined. Looked for only when somebody has joined since: every
- * member of a large group asks for the group.
+ * The epoch of a group: the newest at which one of its members joined. It is looked for only if
+ * somebody has joined the job since: every member of a large group asks. "world" of an elastic
+ * job changes its members with the job, so its epoch is the job's.
  */
 static uint64_t
 newest_epoch(coord_group *group)

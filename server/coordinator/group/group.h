@@ -21,15 +21,18 @@ struct coord_group {
     tutti_map channels;      /* (key) of its exchange rounds */
     tutti_list_node talking; /* in the job's list when it has channels */
     coord_event event;       /* of its deletion */
-    coord_mesh *mesh;        /* of which it is a row; NULL = of none */
+    coord_mesh *mesh;        /* the mesh whose row it is; NULL = none */
     unsigned char key[8];
     coord_group_registry
         *registry; /* of those that share tag and ranks; NULL = it has neither tag nor turn */
     tutti_list_node mates; /* in the group registry, in order of their turns */
-    uint64_t turn;         /* it is what a member's call of this number is for; 0 = it has a tag */
+    uint64_t turn;         /* members' calls of this number are for it; 0 = it has a tag */
 };
 
-/* A group in no map, without ranks; NULL = no memory. [in] name: checked */
+/*
+ * A group in no map, without ranks; NULL = no memory. [in] name: checked. coord_group_destroy it,
+ * or add it
+ */
 coord_group *coord_group_new(coord_job *job, const char *name, uint32_t count);
 
 /* Of a group in no map. */
@@ -37,7 +40,7 @@ void coord_group_destroy(coord_group *group);
 
 bool coord_group_is_world(const coord_group *group);
 
-/* Into the job's map, with a new id. */
+/* Into the job's map, with a new id; its name must be free. The map owns it from then on. */
 void coord_group_add(coord_group *group);
 
 /* Out of the job's map; its exchange rounds fail. */

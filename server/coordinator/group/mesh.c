@@ -1,3 +1,8 @@
+/*
+ * Meshes: memory, the job's map, and coordinates. A mesh owns the group of all its ranks (`all`,
+ * which nobody can name) and its rows; rows exist once somebody has named them. Positions are
+ * row-major: position = sum of coordinate x stride.
+ */
 #include "server/coordinator/group/mesh.h"
 
 #include <stdlib.h>
@@ -31,7 +36,11 @@ coord_mesh_place(coord_mesh *mesh)
     mesh->job->member_count += mesh->all->count;
 }
 
-/* Rows of the same dimensions lie together, and have one name: one event tells of all of them. */
+/*
+ * Remove all rows. Rows of the same dimensions lie together in the map (the key begins with the
+ * mask) and have one name, so one event tells of all of them: the first row of a mask becomes
+ * that event, the others are freed.
+ */
 static void
 remove_rows(coord_mesh *mesh)
 {

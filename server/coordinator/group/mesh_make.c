@@ -1,4 +1,8 @@
-/* A mesh from what somebody wrote: what may be written, and what it is called. */
+/*
+ * A mesh from a request: what may be written, and what the mesh is called. Everything is checked
+ * before anything is placed in the job. Records of the store go the same way
+ * (record/load_groups.c), so they are checked like a request.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +43,8 @@ check_shape(const coord_job *job, const tutti_coordinator_mesh_request *request,
         *ret_count *= (uint64_t)request->shape[i];
         if (*ret_count > job->world_size) {
             return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "MESH_SHAPE",
-                                  "mesh with at least %" PRIu64 " places in a world of %" PRIu32,
+                                  "mesh with at least %" PRIu64 " places in a world of %" PRIu32
+                                  " ranks, need at most one place for each rank",
                                   *ret_count, job->world_size);
         }
     }
@@ -51,7 +56,8 @@ check_rank_count(const tutti_coordinator_mesh_request *request, uint64_t places,
 {
     if (request->rank_count != 0 && request->rank_count != places) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "MESH_SHAPE",
-                              "mesh of %zu ranks in a shape of %" PRIu64 " places",
+                              "mesh of %zu ranks in a shape of %" PRIu64
+                              " places, need as many ranks as places",
                               request->rank_count, places);
     }
     return TUTTI_OK;
@@ -140,7 +146,11 @@ hash_mesh(uint64_t seed, const void *data, size_t size)
     return seed;
 }
 
-/* After the content: whoever has the same mesh finds it without knowing a name. */
+/*
+ * A mesh without a name is named after its content, by FNV-1a of 64 bits: every rank that asks
+ * for the same mesh gets the same name. Two different meshes of one hash are told apart by
+ * same_content (meshes.c), and the second is refused.
+ */
 static void
 set_name(coord_mesh *mesh, const char *name)
 {

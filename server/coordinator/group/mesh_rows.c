@@ -1,4 +1,9 @@
-/* Groups along the dimensions of a mesh. */
+/*
+ * Rows: groups along some dimensions of a mesh. A row is (mask, anchor): which dimensions, and
+ * the position of its first rank, whose coordinates along them are 0. All ranks of a row compute
+ * the same pair, so the row is found without searching. Rows are made when they are named,
+ * because a mesh of 16 dimensions has 65535 kinds of them.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +26,7 @@ coord_row_of(const coord_mesh *mesh, uint32_t mask, uint32_t position)
 
     for (dim = 0; dim < mesh->dim_count; dim++) {
         if ((mask >> dim & 1) != 0) {
+            /* Take the coordinate along this dimension out of the position. */
             row.anchor -= position / mesh->strides[dim] % mesh->shape[dim] * mesh->strides[dim];
         }
     }
@@ -39,7 +45,10 @@ coord_row_size(const coord_mesh *mesh, uint32_t mask)
     return size;
 }
 
-/* How far the i-th rank of a row is from its first. */
+/*
+ * The distance of the i-th rank of a row from its anchor. i is read as a number whose digits are
+ * the coordinates, the last dimension first.
+ */
 static uint32_t
 offset_of(const coord_mesh *mesh, uint32_t mask, uint32_t i)
 {
@@ -93,8 +102,8 @@ coord_mesh_add_dim(const coord_mesh *mesh, uint32_t dim, uint32_t *mask, tutti_e
 {
     if (*mask >> dim != 0) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "MESH_DIM",
-                              "dimension %s of mesh %s comes after a later one or itself, need "
-                              "the order of the mesh",
+                              "dimension %s of mesh %s is named twice or after a later one, need "
+                              "each once, in the order of the mesh",
                               mesh->dims[dim], mesh->name);
     }
     *mask |= 1u << dim;
@@ -218,7 +227,7 @@ find_position(const coord_mesh *mesh, const char *name, int64_t asker, uint32_t 
 {
     if (asker < 0) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANK_NEEDED",
-                              "group %s is another one for each rank: say whose is meant", name);
+                              "group %s depends on the rank: say for which rank", name);
     }
     if (asker > UINT32_MAX || !coord_group_position(mesh->all, (uint32_t)asker, ret_position)) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NOT_IN_GROUP",

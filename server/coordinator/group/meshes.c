@@ -1,3 +1,4 @@
+/* The calls about meshes: create, get, list, delete, the groups of a dimension, slices. */
 #include "server/coordinator/group/meshes.h"
 
 #include <inttypes.h>
@@ -54,8 +55,8 @@ fail_taken(const coord_mesh *mesh, tutti_error *err)
     }
     tutti_text_add(&text, ", ranks ");
     tutti_text_add_ranks(&text, mesh->all->ranks, mesh->all->count, 16);
-    return TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN", "mesh %s is another one: %s",
-                          mesh->name, buffer);
+    return TUTTI_FAIL_FOR(err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN",
+                          "mesh %s exists already, with another content: %s", mesh->name, buffer);
 }
 
 /* Put a mesh in its job, or find that it is there. [in, moved] mesh */
@@ -183,7 +184,7 @@ pick_dim(const coord_mesh *mesh, const tutti_coordinator_mesh_dim *dim, uint32_t
 
     if (!dim->given && count > 1) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "MESH_DIM",
-                              "mesh %s has %" PRIu32 " dimensions: say which", mesh->name,
+                              "mesh %s has %" PRIu32 " dimensions: say which one", mesh->name,
                               mesh->dim_count);
     }
     if (dim->given && dim->name != NULL) {
@@ -198,7 +199,10 @@ pick_dim(const coord_mesh *mesh, const tutti_coordinator_mesh_dim *dim, uint32_t
     return TUTTI_OK;
 }
 
-/* The first rank of the i-th group: as if dimension `dim` and the last one had changed places. */
+/*
+ * The first rank of the i-th group along `dim`, in the order of PyTorch's DeviceMesh: as if
+ * dimension `dim` and the last one had changed places and the rest were flattened.
+ */
 static uint32_t
 anchor_of(const coord_mesh *mesh, uint32_t dim, uint32_t i)
 {

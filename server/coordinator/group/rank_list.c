@@ -1,4 +1,8 @@
-/* Lists of ranks: what people may write, and what they mean in ranks of the job. */
+/*
+ * Lists of ranks in requests: checked, and turned from group ranks of the parent into ranks of
+ * the job. `owner` has for each position of the parent the list that it is in, so duplicates and
+ * overlaps are found in one pass. The errors say which list and which rank.
+ */
 #include "server/coordinator/group/rank_list.h"
 
 #include <inttypes.h>
@@ -93,7 +97,7 @@ check_rank_list_count(const reading *self, const tutti_coordinator_list *list, t
     }
     if (list->count > self->parent->count) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DUPLICATE_RANK",
-                              "%s lists %zu ranks, there are %" PRIu32,
+                              "%s lists %zu ranks, but there are only %" PRIu32,
                               say_list(self, what, sizeof(what)), list->count, self->parent->count);
     }
     return TUTTI_OK;

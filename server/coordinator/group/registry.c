@@ -1,3 +1,9 @@
+/*
+ * Group registries: the groups that share a tag and a list of ranks, or only the list (then known
+ * by turns). The key is "tag NUL ranks". A registry with turns has a count for each member and
+ * outlives its groups as long as some member has had fewer turns than others, since that member's
+ * next call is for a group that exists no more.
+ */
 #include "server/coordinator/group/registry.h"
 
 #include <stdlib.h>
@@ -107,7 +113,10 @@ coord_group_registry_tag(const coord_group_registry *registry)
     return (const char *)registry->key;
 }
 
-/* From the newest: that is what is asked for. */
+/*
+ * The list is in order of turns; the search goes from the newest, which is what is mostly asked
+ * for.
+ */
 coord_group *
 coord_group_registry_find(const coord_group_registry *registry, uint64_t turn)
 {
@@ -153,7 +162,7 @@ coord_group_registry_settle(coord_group_registry *registry)
     }
     for (i = 0; registry->turns != NULL && i < registry->count; i++) {
         if (registry->turns[i].count != registry->turn_count) {
-            return; /* its call of a turn that is gone must not be taken for a new one */
+            return; /* its next call is for a group that is gone, not for a new one */
         }
     }
     registry->job->owner->hooks->unrecord_registry(registry);

@@ -11,9 +11,10 @@
 #include "server/coordinator/core/types.h"
 
 /*
- * The groups of one tag and one list of ranks. With a tag there is one at most. Without, they are
- * told apart by turns: the k-th call of each member is for the group of turn k. It stays while it
- * has groups, or members that have not had as many turns as others.
+ * How many turns a member has had. A registry holds the groups of one tag and one list of ranks.
+ * With a tag there is one group at most. Without, they are told apart by turns: the k-th call of
+ * each member is for the group of turn k. The registry stays while it has groups, or members that
+ * have not had as many turns as others.
  */
 typedef struct coord_turns {
     uint64_t incarnation; /* of the process that counts: another one begins anew */
@@ -51,7 +52,10 @@ void coord_group_registry_add(coord_group_registry *registry, coord_group *group
  * fine. */
 void coord_group_registry_leave(coord_group *group);
 
-/* Gone when nobody needs it any more. */
+/*
+ * After a change: free the registry if it has no groups and all members have had the same number
+ * of turns.
+ */
 void coord_group_registry_settle(coord_group_registry *registry);
 
 void coord_rosters_fini(coord_job *job);

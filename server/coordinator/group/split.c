@@ -1,4 +1,8 @@
-/* A group in parts, of which each caller gets its own. */
+/*
+ * Splitting a group. Each caller gets the part that it is in, by the same claim as one group
+ * (claim.c), so the members of a part need not know of each other. The parts are computed anew by
+ * each call, from the same request.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,9 @@
-/* The group "world" of an elastic job: those of its ranks that are alive. */
+/*
+ * The group "world" of an elastic job: its ranks that are alive. With each change of members it
+ * becomes another group: new ranks and a new id, under the same name; exchange rounds of the old
+ * one fail. If fewer than `min_world` ranks are alive it stays as it was, and its ops fail with
+ * the rank that is lost.
+ */
 #include "server/coordinator/group/world.h"
 
 #include <assert.h>
@@ -70,6 +75,7 @@ coord_world_refresh(coord_job *job)
     if (!coord_elastic_is(job) || job->alive_count < job->min_world) {
         return; /* too few: world keeps who is gone, and its ops say so */
     }
+    /* Before the members change: exchange rounds have places by the old group ranks. */
     job->owner->hooks->group_deleted(world);
     if (!set_members(world, job)) {
         coord_note(job->owner, "job %s: no memory for a world of %" PRIu32 " ranks", job->name,

@@ -1,4 +1,8 @@
-/* What changes a value by what it was: counters and growing values. */
+/*
+ * Changes that depend on the value before: counters and growing values. Read and write are one
+ * step, since the core has one thread. A call with a token is answered from the retry cache if it
+ * was done before; otherwise the change and its answer are written together (a "ride").
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,6 +34,7 @@ parse_number(tutti_bytes text, int64_t *ret_number)
     if (digits == 0 || digits + (copy[0] == '-' ? 1 : 0) != text.size) {
         return false;
     }
+    /* At most 20 digits came this far, and strtoll tells by errno if they do not fit. */
     errno = 0;
     *ret_number = strtoll(copy, &end, 10);
     return errno == 0 && *end == '\0';
@@ -68,7 +73,9 @@ add_to_key(tutti_coordinator *self, const coord_full_key *full, int64_t delta, c
 
     if (__builtin_add_overflow(number, delta, &sum)) {
         return TUTTI_FAIL_FOR(err, TUTTI_OUT_OF_RANGE, "OVERFLOW",
-                              "%" PRId64 " + %" PRId64 " does not fit into 64 bits", number, delta);
+                              "%" PRId64 " + %" PRId64
+                              " does not fit into a signed number of 64 bits",
+                              number, delta);
     }
     (void)snprintf(text, sizeof(text), "%" PRId64, sum);
     ride->answer.number = sum;
@@ -95,7 +102,7 @@ tutti_coordinator_key_add(tutti_coordinator *self, const tutti_coordinator_chang
 
 /* ------------------------------------------------------------------------------ append */
 
-/* `before` is lent by the store: copied before it changes. */
+/* `before` is lent by the store until it changes, so the whole is copied first. */
 static tutti_code
 set_both(tutti_coordinator *self, const coord_full_key *full, tutti_bytes before, tutti_bytes value,
          coord_ride *ride, tutti_coordinator_changed *ret_changed, tutti_error *err)

@@ -1,4 +1,9 @@
-/* The keys of a job that goes, and its queues. */
+/*
+ * Keys and queues of a job that has ended go in slices, one removal at a time, so that a job with
+ * a million keys stops nobody. Watches hear of each key. Nothing remembers how far it has come:
+ * each step removes the first key that is left, so it may be interrupted anywhere; after a
+ * restart of a durable coordinator, what was left stays until the job ends again.
+ */
 #include "server/coordinator/kv/gc.h"
 
 #include <stdlib.h>
@@ -98,6 +103,7 @@ coord_keys_forget(tutti_coordinator *self, const char *job)
         free(one);
         return; /* a job's name is good */
     }
+    /* No memory for doing it later: at once, however long it takes. */
     if (one == NULL) {
         while (resume_gc(self, &at_once)) {
         }

@@ -1,3 +1,8 @@
+/*
+ * Subscriptions: which calls are interested in a key (key_subscription.h). A subscription exists
+ * exactly as long as its list is not empty, so no map grows by keys that nobody waits for any
+ * more.
+ */
 #include "server/coordinator/kv/key_subscription.h"
 
 #include <assert.h>

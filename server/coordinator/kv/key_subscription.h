@@ -1,4 +1,8 @@
-/* Who waits for a key or watches a prefix. */
+/*
+ * A subscription: a key (or prefix) that calls wait for or watch, with the list of these calls.
+ * It is made by the first and freed with the last of them. The map belongs to the caller: one for
+ * waits, one for watches, one for takes.
+ */
 #ifndef TUTTI_SERVER_COORDINATOR_KV_KEY_SUBSCRIPTION_H
 #define TUTTI_SERVER_COORDINATOR_KV_KEY_SUBSCRIPTION_H
 
@@ -24,7 +28,7 @@ tutti_code coord_key_subscription_add(tutti_map *topics, tutti_bytes key, tutti_
                                       coord_key_subscription **ret_subscription, bool *ret_created,
                                       tutti_error *err);
 
-/* NULL = nobody cares. */
+/* NULL = no call has subscribed to this key. */
 coord_key_subscription *coord_key_subscription_find(const tutti_map *topics, tutti_bytes key);
 
 /* Take `link` out. Returns true when it was the last, and the subscription is gone. */

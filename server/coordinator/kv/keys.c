@@ -1,3 +1,9 @@
+/*
+ * Keys of jobs over the store: names, get, set, compare-and-set, delete. The store has one name
+ * space for all jobs: a full key is "job NUL key". Each change goes to the store first and is
+ * told to waits, takes and watches only when the store has it, so nobody sees a value that is not
+ * stored.
+ */
 #include "server/coordinator/kv/keys.h"
 
 #include <assert.h>
@@ -30,6 +36,10 @@ coord_full_key_write(tutti_coordinator *self, const tutti_coordinator_key *key, 
     if (key->key.size > 0) {
         memcpy(ret_full->data + ret_full->job_size, key->key.data, key->key.size);
     }
+    /*
+     * Each use of a key comes through here, so the old keys of an ended job of this name are gone
+     * before.
+     */
     self->hooks->finish_gc(self, ret_full);
     return TUTTI_OK;
 }
@@ -56,7 +66,7 @@ coord_full_key_strip(const coord_full_key *full, tutti_store_entry *entry)
 
 /* ------------------------------------------------------------------------------ get, set, ... */
 
-/* In words of our own: the store does not know what a person calls the key. */
+/* The error in the client's words: the store knows only the full key. */
 tutti_code
 coord_fail_no_key(const coord_full_key *full, tutti_error *err)
 {
@@ -119,7 +129,10 @@ tutti_coordinator_key_set(tutti_coordinator *self, const tutti_coordinator_key *
     return coord_key_set(self, &full, value, NULL, ret_version, err);
 }
 
-/* Is what is there what was expected? */
+/*
+ * Does the stored value equal what the caller expects? No key equals "no key" (expected NULL),
+ * and with missing_is_empty also zero bytes, as PyTorch's store has it.
+ */
 static bool
 is_expected(const tutti_coordinator_swap_request *request, const tutti_coordinator_swap *now)
 {

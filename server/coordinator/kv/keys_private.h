@@ -1,8 +1,11 @@
 /*
  * Keys, as the files of this folder see them. Private to this folder.
  *
- * A subscription is a key or a prefix that somebody waits for or watches, with the list of who
- * does: so a change looks up those it concerns instead of asking all.
+ * A subscription (key_subscription.h) is a key or a prefix with the calls that wait for it or
+ * watch it: so a change looks up those that it concerns instead of asking all.
+ *
+ * What the store lends (an entry) is good until the next change of the store: copy it before
+ * changing anything.
  */
 #ifndef TUTTI_SERVER_COORDINATOR_KV_KEYS_PRIVATE_H
 #define TUTTI_SERVER_COORDINATOR_KV_KEYS_PRIVATE_H
@@ -69,7 +72,7 @@ struct coord_ride; /* below */
 tutti_code coord_key_set(tutti_coordinator *self, const coord_full_key *full, tutti_bytes value,
                          struct coord_ride *ride, uint64_t *ret_version, tutti_error *err);
 
-/* A key has changed: who waits for it or watches it is told. */
+/* A key has changed. The bytes are borrowed for the call. */
 struct coord_news {
     tutti_coordinator_change_kind kind;
     tutti_bytes full;
@@ -77,18 +80,24 @@ struct coord_news {
     tutti_bytes value;
     uint64_t version;
 };
-/* Whoever waits for the key or watches it hears of the change (core/hooks.h). */
+/* Tell of a change, by core/hooks.h: key_changed. */
 void coord_key_tell(tutti_coordinator *self, const coord_news *news);
 
 /* ------------------------------------------------------------------------------ others */
 
-/* A key is there now. */
+/*
+ * A key (or a queue of that name) is there now: Wait and MultiGet calls that lacked only this key
+ * become ready.
+ */
 void coord_waits_wake(tutti_coordinator *self, tutti_bytes full);
 
-/* All who wait for a key or watch it hear of its change: hooks.h. */
+/* key_changed of core/hooks.h: waits, takes and watches are told. */
 void coord_kv_changed(tutti_coordinator *self, const coord_news *news);
 
-/* A key has changed: who watches it is told. */
+/*
+ * A key has changed: put the change into the backlog of each watch whose prefix fits. Cannot
+ * fail: a watch without room is ended with its next turn.
+ */
 void coord_watches_tell(tutti_coordinator *self, const coord_news *news);
 
 size_t coord_on_ready_task(coord_task *work, size_t budget);

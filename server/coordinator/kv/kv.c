@@ -1,4 +1,7 @@
-/* The key-value store as a whole: how it begins and ends, and who hears of a key that changed. */
+/*
+ * The key-value store as a whole: how it begins and ends, and the order in which a change is
+ * told.
+ */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -13,7 +16,7 @@ void
 coord_kv_changed(tutti_coordinator *self, const coord_news *news)
 {
     if (news->kind == TUTTI_COORDINATOR_SET) {
-        coord_waits_wake(self, news->full); /* who reads goes before who takes */
+        coord_waits_wake(self, news->full); /* readers before takers: a taker removes the value */
         coord_takes_wake(self, news->full);
     }
     coord_watches_tell(self, news);

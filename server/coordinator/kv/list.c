@@ -1,3 +1,8 @@
+/*
+ * Listing and counting keys by prefix. A page is copied, so its bytes outlive the store's next
+ * change; a client goes on behind the last key, so keys that come or go meanwhile may be in or
+ * not. A count of many keys waits in `counting` and is done in slices, all such calls by turns.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +70,7 @@ fill_listing(tutti_coordinator *self, const coord_full_key *prefix, const coord_
 
     for (;;) {
         code = tutti_store_next(self->store, coord_full_key_bytes(prefix), from, &entry, err);
+        /* NOT_FOUND is the end of the prefix. */
         if (code != TUTTI_OK) {
             return code == TUTTI_NOT_FOUND ? TUTTI_OK : code;
         }
@@ -133,7 +139,10 @@ on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
     count->on_answer(count, 0, err);
 }
 
-/* Count on; true when all are counted, or the store fails. */
+/*
+ * Count the next `most` keys. TUTTI_NOT_FOUND: all are counted; another code: the store has
+ * failed. The last key is copied, because what the store lends ends with its next change.
+ */
 static tutti_code
 resume_listing(tutti_coordinator_count *count, size_t most, tutti_error *err)
 {

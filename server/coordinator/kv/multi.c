@@ -1,3 +1,8 @@
+/*
+ * Many keys in one call. Reads see one moment and writes are one change of the store, because the
+ * core has one thread and tutti_store_apply does all or none; watches are told behind that, key
+ * by key, with one version.
+ */
 #include "server/coordinator/kv/multi.h"
 
 #include <stdlib.h>
@@ -33,7 +38,10 @@ coord_check_key_count(size_t count, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ collect */
 
-/* Put a value to the page; its place is an offset until all are there. */
+/*
+ * Add a value to the page. Its place is an offset until all are there, because the buffer moves
+ * while it grows.
+ */
 static tutti_code
 collect_one(tutti_coordinator_page *page, const tutti_store_entry *entry, tutti_error *err)
 {

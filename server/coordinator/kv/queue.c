@@ -1,3 +1,9 @@
+/*
+ * Queues: a record with the numbers of the first value and of the next to come, and a record for
+ * each value. Both records of a push or pop are written by one change of the store, so a crash
+ * leaves neither a value that no number points to nor a number without its value. The queue's
+ * record goes with its last value, so an empty queue leaves nothing.
+ */
 #include "server/coordinator/kv/queue.h"
 
 #include <assert.h>
@@ -74,7 +80,7 @@ read_ends(tutti_coordinator *self, const coord_full_key *full, ends *ret_ends)
     return true;
 }
 
-/* A value comes or goes, and the ends follow: both or neither. */
+/* A value comes or goes, and the ends with it, in one change. */
 static tutti_code
 change_queue(tutti_coordinator *self, const coord_full_key *full, const tutti_store_change *value,
              const ends *now, coord_ride *ride, uint64_t *ret_version, tutti_error *err)
@@ -149,7 +155,7 @@ push_queue(tutti_coordinator *self, const coord_full_key *full, tutti_bytes valu
     TUTTI_TRY(change_queue(self, full, &come, &now, ride, &ret_changed->version, err));
     ret_changed->number = ride->answer.number;
     coord_tagged_key_write(&key, COORD_TAG_QUEUE, full);
-    coord_waits_wake(self, coord_full_key_bytes(full)); /* who looks goes before who takes */
+    coord_waits_wake(self, coord_full_key_bytes(full)); /* waiters before takers */
     coord_takes_wake(self, coord_tagged_key_bytes(&key));
     return TUTTI_OK;
 }

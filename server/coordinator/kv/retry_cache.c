@@ -1,6 +1,15 @@
 /*
- * Answers to calls with tokens. With the option `durable` each has a record in the store, written
- * in one change with what it answers: after a restart a call that comes again counts once, too.
+ * The retry cache: answers to calls with tokens, kept for --retry-window, so that a call that is
+ * made again (its answer was lost) is not done twice. Within the window an answer may go earlier
+ * if all together pass --retry-bytes-limit: the oldest first.
+ *
+ * With the option `durable` each answer has a record in the store, written in one change with
+ * what it answers: either both are there after a crash, or neither. Times in records are wall
+ * time, since the monotonic clock begins anew.
+ *
+ * The list `answered` is in order of age. Expired answers without a record are dropped whenever
+ * the cache is used; those with one go with the next change, FORGET_MAX at a time, so that no
+ * call pays for many.
  */
 #include "server/coordinator/kv/retry_cache.h"
 
@@ -54,8 +63,10 @@ drop_with_record(tutti_coordinator *self, kept_answer *one)
     drop_kept(self, one);
 }
 
-/* Nobody needs a timer for this: what is too old is only memory, and that has its limit. Those with
- * a record go with the next change of the store. */
+/*
+ * Drop expired answers from the front. No timer is needed: an expired answer is only memory, and
+ * that has its limit.
+ */
 static void
 drop_old(tutti_coordinator *self)
 {
@@ -125,7 +136,10 @@ kept_new(const coord_answer_key *key, const coord_answer *answer)
     return one;
 }
 
-/* In memory. An old one of the same token makes room. */
+/*
+ * Keep an answer in memory. An older one of the same token goes. Without memory it is not kept: a
+ * call that comes again counts again.
+ */
 static void
 keep_kept(tutti_coordinator *self, const coord_answer_key *key, const coord_answer *answer,
           uint64_t until_ns, bool stored)
@@ -203,6 +217,10 @@ apply_with_record(tutti_coordinator *self, const coord_ride *ride,
     size_t i;
 
     assert(count <= COORD_RIDE_CHANGES_MAX);
+    /*
+     * One change of the store: what the call does, old records that go, and the record of the
+     * answer, the latter last, in case an old one has the same key.
+     */
     memcpy(all, changes, count * sizeof(*changes));
     for (i = 0; i < old_count; i++) {
         write_record(&records[1 + i], old[i]->node.key);
@@ -233,6 +251,10 @@ coord_retry_cache_apply(tutti_coordinator *self, coord_ride *ride,
 {
     const bool kept = ride != NULL && ride->key->size > 0 && self->options.retry_window_ns > 0;
     const bool stored = kept && self->options.durable;
+    /*
+     * The version that the change will have: the answer is part of the change, so it is needed
+     * before.
+     */
     uint64_t version = tutti_store_version(self->store) + 1;
 
     if (kept && ride->answer.version == 0) {
@@ -265,7 +287,10 @@ coord_answer_keep(tutti_coordinator *self, const coord_answer_key *key, const co
 
 /* ------------------------------------------------------------------------------ restoring */
 
-/* A record that cannot be read is one less. */
+/*
+ * A record that cannot be read is forgotten with the next change, as an expired one. A clock that
+ * was set back does not make an answer live longer than the window.
+ */
 static void
 load_kept(tutti_coordinator *self, const tutti_store_entry *entry)
 {
@@ -296,7 +321,7 @@ coord_retry_cache_restore(tutti_coordinator *self)
     const uint64_t limit = self->options.retry_bytes_limit;
     tutti_store_entry entry = {0};
 
-    self->options.retry_bytes_limit = UINT64_MAX; /* the walk stands on what the store has lent */
+    self->options.retry_bytes_limit = UINT64_MAX; /* the walk stands on the store's entry */
     while (tutti_store_next(self->store, (tutti_bytes){prefix, sizeof(prefix)}, entry.key, &entry,
                             NULL) == TUTTI_OK) {
         load_kept(self, &entry);

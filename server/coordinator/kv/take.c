@@ -1,4 +1,13 @@
-/* Callers that take a value: one after the other, in the order in which they came. */
+/*
+ * Take and QueuePop: a value goes to one caller, in the order in which callers came. Callers of a
+ * key are in its subscription's list. A new call looks once, in its turn; later only the first of
+ * the list is woken (`takes_ready`), and when it goes, served or not, it wakes the next. So a
+ * value is never offered to two, and a caller that leaves between the wake-up and its turn loses
+ * nothing.
+ *
+ * A call with a token that comes again while the first still waits takes its place; if the first
+ * was answered, it gets the same answer from the retry cache.
+ */
 #include "server/coordinator/kv/take.h"
 
 #include <assert.h>
@@ -53,7 +62,10 @@ coord_takes_wake(tutti_coordinator *self, tutti_bytes key)
     }
 }
 
-/* No longer parked. Whoever is first now may find what this one was about to take, or left. */
+/*
+ * The call no longer waits. The caller that is first now may find what this one was about to
+ * take, so it is woken.
+ */
 static void
 detach_take(tutti_coordinator_take *take)
 {
@@ -108,7 +120,7 @@ drop_take(tutti_coordinator *self, const coord_take_place *place, coord_ride *ri
     return TUTTI_OK;
 }
 
-/* Answer with a value of our own memory. */
+/* Answer. `entry` points to memory of the caller's, not to the store's, which has changed. */
 static void
 give_value(tutti_coordinator_take *take, const tutti_store_entry *entry)
 {
@@ -124,6 +136,7 @@ take_value(tutti_coordinator_take *take, const tutti_store_entry *lent, tutti_er
     void *copy = malloc(lent->value.size + 1);
     tutti_code code;
 
+    /* The value stays in the store, for the next caller. */
     if (copy == NULL) {
         return coord_fail_memory(err, "a value");
     }
@@ -208,6 +221,7 @@ on_end(tutti_coordinator_pending_call *base, const tutti_error *err)
     tutti_error late;
 
     if (err == NULL) {
+        /* Its time is up, but a value has come and its turn was near: it gets the value. */
         if (!tutti_list_empty(&take->ready) && serve_take(take)) {
             return;
         }

@@ -1,3 +1,12 @@
+/*
+ * Wait and MultiGet: wait until all of some keys exist at one moment.
+ *
+ * Only the keys that are missing are subscribed to, and each subscription ends when its key
+ * comes. When none is missing any more the call is ready; in its turn all keys are looked up
+ * again, because one that came may be gone by now: then the call waits on for those. So the
+ * answer is true at the moment at which it is given, and a key that comes and goes between two
+ * turns may be missed.
+ */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -99,7 +108,7 @@ answer_wait(tutti_coordinator_key_wait *wait, const tutti_error *err)
     detach_wait(wait);
     wait->values = &values;
     wait->on_answer(wait, err == NULL ? tutti_store_version(self->store) : 0, err);
-    tutti_coordinator_page_fini(&values); /* the call may be gone with its answer */
+    tutti_coordinator_page_fini(&values); /* the call may be gone by now */
 }
 
 static void
@@ -223,7 +232,10 @@ check_wait_request(const tutti_coordinator *self, const tutti_coordinator_wait_r
                               TUTTI_COORDINATOR_WAIT_KEYS_MAX);
     }
     for (i = 0; i < request->count; i++) {
-        /* Its request, its want and its subscription; what is too long is refused in a moment. */
+        /*
+         * Its request, its want and its subscription; a key that is too long is refused when it
+         * is registered.
+         */
         bytes +=
             2 * request->keys[i].size + sizeof(coord_wanted_key) + sizeof(coord_key_subscription);
     }

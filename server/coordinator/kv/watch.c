@@ -1,3 +1,13 @@
+/*
+ * Watches of keys by prefix. Each watch has a backlog, a ring of changes that it has not been
+ * sent; a change is one allocation that all its watches share by count. What does not fit
+ * (changes or bytes of one watch, bytes of all) makes the watch `slow`: its backlog is dropped at
+ * once, and with its next turn it ends with SLOW_WATCHER, so that the client reads the keys anew.
+ * A change of a key never fails because of its watchers.
+ *
+ * Prefixes are found by their lengths: for each length that some watch has, the key's first bytes
+ * are looked up. The cost of a change is the number of different lengths, not of watches.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +29,9 @@ typedef struct coord_change {
     unsigned char data[]; /* key, value */
 } coord_change;
 
-/* How many watched prefixes have one length. */
+/*
+ * How many subscriptions have a prefix of this length. The array `lengths` has each length once.
+ */
 typedef struct coord_length {
     size_t length;
     size_t topics;
@@ -121,6 +133,7 @@ enqueue_watch(tutti_coordinator *self, tutti_coordinator_watch *watch, coord_cha
 {
     const tutti_coordinator_options *options = &self->options;
 
+    /* Its backlog is gone and its end is on the way. */
     if (watch->slow != NULL) {
         return;
     }
@@ -132,7 +145,7 @@ enqueue_watch(tutti_coordinator *self, tutti_coordinator_watch *watch, coord_cha
         watch->slow = "bytes of changes (--watch-backlog-limit)";
     } else if (watch->count == watch->capacity &&
                !grow_watch(watch, options->watch_changes_limit)) {
-        watch->slow = "changes than there is memory";
+        watch->slow = "changes (no memory)";
     } else {
         watch->changes[(watch->first + watch->count) % watch->capacity] = change;
         watch->count++;
@@ -208,6 +221,7 @@ coord_watches_tell(tutti_coordinator *self, const coord_news *news)
         if (subscription == NULL) {
             continue;
         }
+        /* The change is made when the first watch needs it. */
         if (!tried) {
             change = change_new(self, news);
             tried = true;
@@ -217,6 +231,7 @@ coord_watches_tell(tutti_coordinator *self, const coord_news *news)
             enqueue_watch(self, tutti_container_of(link, tutti_coordinator_watch, link), change);
         }
     }
+    /* Ours; each backlog has its own reference. NULL is fine. */
     change_unref(self, change);
 }
 

@@ -1,3 +1,13 @@
+/*
+ * An agent of a job: its struct, what it says of itself, and the timer by which it loses its seat
+ * or its rank.
+ *
+ * States: WAITING (joined, the job is not complete) -> ALIVE (has a rank) -> LOST (stays in its
+ * seat until another process takes it). A waiting agent that goes is freed. `timer` runs while
+ * nobody speaks for the agent: no Join call (waiting), no session (alive).
+ *
+ * All texts are copied behind the struct, in one allocation, so an agent cannot be half made.
+ */
 #include "server/coordinator/member/agent.h"
 
 #include <assert.h>
@@ -21,7 +31,10 @@ or_empty(const char *text)
     return text == NULL ? "" : text;
 }
 
-/* What an agent says of itself goes into errors, logs and other people's messages. */
+/*
+ * What an agent says of itself goes into errors, logs and other clients' messages, so it has to
+ * be printable and short.
+ */
 static tutti_code
 check_text(const char *text, const char *what, size_t most, tutti_error *err)
 {
@@ -130,7 +143,7 @@ static const char *
 why_gone(const coord_agent *agent)
 {
     if (agent->restored) {
-        return "it did not come back when the coordinator was started again";
+        return "it did not connect again after the coordinator was started again";
     }
     return agent->had_session ? "the connection broke" : "no session came";
 }
@@ -140,6 +153,7 @@ on_timer(tutti_timer *timer)
 {
     coord_agent *agent = tutti_container_of(timer, coord_agent, timer);
 
+    /* While the coordinator drains it ends all sessions itself; that is no agent's fault. */
     if (agent->job->owner->draining) {
         return;
     }
@@ -182,6 +196,10 @@ coord_agent_new(coord_job *job, uint64_t incarnation, const tutti_coordinator_ag
     return TUTTI_OK;
 }
 
+/*
+ * The caller has ended its Join calls and its session. Everything that points to the agent lets
+ * it go: timer, event, lists, maps, progress, seat.
+ */
 void
 coord_agent_free(coord_agent *agent)
 {

@@ -1,4 +1,9 @@
-/* Jobs that begin and go on without all of their ranks. */
+/*
+ * Elastic jobs: their world begins and goes on without all of its ranks. The difference is small
+ * on purpose: such a job is formed when at least `min_world` agents wait and nobody has come for
+ * --elastic-wait; its free seats are then filled with agents that count as lost, so the rest of
+ * the code sees a formed job with some lost ranks.
+ */
 #include "server/coordinator/member/elastic.h"
 
 #include <assert.h>
@@ -27,16 +32,18 @@ coord_elastic_check(coord_job *job, uint32_t min_world, tutti_error *err)
 
     if (wanted > job->world_size) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "WORLD_SIZE",
-                              "a job of %" PRIu32 " ranks cannot need %" PRIu32, job->world_size,
-                              wanted);
+                              "a job of %" PRIu32 " ranks needs at least %" PRIu32
+                              " of them to begin (--min-world), need at most the world size",
+                              job->world_size, wanted);
     }
+    /* Nobody has joined yet: the first one decides. */
     if (job->epoch == 0 && job->present == 0) {
         job->min_world = wanted;
     }
     if (job->min_world != wanted) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "WORLD_SIZE",
-                              "job %s was begun to need %" PRIu32 " of %" PRIu32
-                              " ranks, not %" PRIu32,
+                              "job %s was begun with --min-world %" PRIu32 " of %" PRIu32
+                              " ranks, not %" PRIu32 ": let all agents give the same",
                               job->name, job->min_world, job->world_size, wanted);
     }
     return TUTTI_OK;
@@ -54,6 +61,10 @@ coord_elastic_ripe(const coord_job *job)
 
 /* ------------------------------------------------------------------------------ free seats */
 
+/*
+ * A random incarnation, since the map of agents is by incarnation. joined_epoch stays 0, by which
+ * watches see that nobody was ever there.
+ */
 static bool
 fill_seat(coord_job *job, uint32_t rank)
 {

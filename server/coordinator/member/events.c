@@ -1,3 +1,13 @@
+/*
+ * The events of a job: one for each rank whose state has changed and for each deleted group, in a
+ * map by number. An event is embedded in the agent or group that it is about, so publishing
+ * allocates nothing and cannot fail. A rank that changes again takes a new number and leaves its
+ * old one: readers hear the last change only.
+ *
+ * Sessions and watches hold a number, not a pointer, so events may go at any time. Agents are
+ * bounded by the world; deleted groups are kept up to COORD_DELETED_MAX, and `trimmed` tells a
+ * session that it has missed one (session.c ends it, so that the agent asks anew).
+ */
 #include "server/coordinator/member/events.h"
 
 #include <assert.h>
@@ -14,7 +24,7 @@ coord_events_init(coord_job *job)
     tutti_list_init(&job->deleted);
 }
 
-/* A deleted group lives on as its event. */
+/* The memory of a deleted group is its event: when the event is forgotten, so is the group. */
 static void
 forget_deleted(coord_job *job, coord_event *event)
 {
@@ -48,6 +58,7 @@ coord_event_publish(coord_job *job, coord_event *event)
 {
     tutti_map_node *there;
 
+    /* Out of its old place first: the number is the map's key. */
     coord_event_remove(job, event);
     event->number = ++job->event_count;
     event->node.key = tutti_map_key_u64(event->key, event->number);

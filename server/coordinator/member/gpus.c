@@ -1,4 +1,8 @@
-/* Who has which GPU: two agents on one are a mistake far more often than a wish. */
+/*
+ * Which agent of a job has which GPU: two agents on one GPU are a mistake far more often than a
+ * wish. The GPUs of all agents are in one map by UUID, NUL and incarnation, so a newcomer's check
+ * costs one look-up for each of its GPUs, also in large jobs. Lost agents do not count.
+ */
 #include "server/coordinator/member/gpus.h"
 
 #include <inttypes.h>
@@ -130,13 +134,13 @@ coord_check_gpus(const coord_job *job, const tutti_coordinator_join_request *req
         const coord_agent *other = find_holder(job, uuid, size);
 
         if (other != NULL) {
-            return TUTTI_FAIL_FOR(
-                err, TUTTI_FAILED_PRECONDITION, "SHARED_GPU",
-                "%.*s is there already: the agent of pid %" PRIu32 " on host %s has it%s. One "
-                "agent has one GPU: let --device or CUDA_VISIBLE_DEVICES differ, or say "
-                "--allow-shared-gpu",
-                (int)(size < 64 ? size : 64), uuid, other->info.pid, other->info.host,
-                other->seated ? "" : ", and waits for a rank");
+            return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "SHARED_GPU",
+                                  "%.*s has an agent already: the one of pid %" PRIu32
+                                  " on host %s%s. Give each agent a GPU of its own by --device or "
+                                  "CUDA_VISIBLE_DEVICES, or say --allow-shared-gpu",
+                                  (int)(size < 64 ? size : 64), uuid, other->info.pid,
+                                  other->info.host,
+                                  other->seated ? "" : ", which waits for a rank");
         }
     }
     return TUTTI_OK;

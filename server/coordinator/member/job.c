@@ -1,4 +1,8 @@
-/* Finding jobs and their members, and the keys of epochs. */
+/*
+ * Finding jobs and their members, and the keys of epochs. coord_member_check is the gate of every
+ * call that speaks for a rank: the seat's agent must have the caller's incarnation and be alive,
+ * so a process that was declared lost cannot act any more, even if it still runs.
+ */
 #include "server/coordinator/member/job.h"
 
 #include <inttypes.h>
@@ -35,6 +39,7 @@ coord_job_draw_key(coord_job *job)
 {
     size_t i;
 
+    /* From the system's random numbers (tutti_id_draw), 64 bits at a time. */
     for (i = 0; i < sizeof(job->epoch_key); i += sizeof(uint64_t)) {
         const uint64_t part = tutti_id_draw();
 
@@ -70,14 +75,14 @@ check_job_seat(const coord_job *job, const tutti_coordinator_member *member,
     }
     if (agent->incarnation != member->incarnation) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "STALE_INCARNATION",
-                              "rank %" PRIu32 " of job %s is another process now: host %s, pid "
-                              "%" PRIu32,
+                              "rank %" PRIu32
+                              " of job %s belongs to another process now: host %s, pid %" PRIu32,
                               member->rank, job->name, agent->info.host, agent->info.pid);
     }
     if (agent->state == TUTTI_COORDINATOR_WAITING) {
         return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_RANK",
-                              "rank %" PRIu32 " still waits for job %s to be complete",
-                              member->rank, job->name);
+                              "rank %" PRIu32 " still waits until job %s is complete", member->rank,
+                              job->name);
     }
     if (agent->state == TUTTI_COORDINATOR_LOST) {
         return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_RANK",
@@ -96,10 +101,10 @@ coord_member_check(tutti_coordinator *self, const tutti_coordinator_member *memb
     coord_job *job = NULL;
     tutti_code code;
 
-    if (member->incarnation == 0) { /* before a job is looked at, of which it would learn */
+    if (member->incarnation == 0) { /* first, so that the answer says nothing of the job */
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_MEMBER",
-                              "the request does not say who calls: `member`, with the incarnation "
-                              "with which its agent joined");
+                              "the request does not say who calls: set `member`, with the "
+                              "incarnation with which its agent joined");
     }
     code = coord_job_find(self, member->job, &job, err);
     if (code == TUTTI_OK) {

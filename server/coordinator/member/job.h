@@ -1,16 +1,17 @@
 /*
  * Job: seats, who sits there, and what happened. Private to this folder.
  *
- *   job ── agents, by incarnation: waiting, alive, or lost and still in its seat
- *    ├──── seats[rank] → agent; NULL = free
- *    ├──── joins: waiting, due for a progress message, due for their answer
- *    ├──── sessions: idle, or behind the events
- *    ├──── events: the last change of each rank, and deleted groups, by number
- *    ├──── groups by name, and group registries: who made those that are known by tag or by their
- * turn └──── meshes by name, with the groups along their dimensions
+ *   job -- agents, by incarnation: waiting, alive, or lost and still in its seat
+ *    |---- seats[rank] -> agent; NULL = free
+ *    |---- joins: waiting, due for a progress message, due for their answer
+ *    |---- sessions: idle, or behind the events
+ *    |---- events: the last change of each rank, and deleted groups, by number
+ *    |---- groups by name, and the registries of groups that are known by tag or by their turn
+ *    `---- meshes by name, with the groups along their dimensions
  *
- * Two agents of a job never have one incarnation; a seat is freed only by the next agent in it, or
- * when its agent goes before the world was ever complete.
+ * Two agents of a job never have the same incarnation. A seat is freed only by the next agent in
+ * it, or when its agent goes before the job was ever formed. `present` = waiting + alive_count;
+ * in a formed job alive_count + lost_count = world_size.
  */
 #ifndef TUTTI_SERVER_COORDINATOR_MEMBER_JOB_H
 #define TUTTI_SERVER_COORDINATOR_MEMBER_JOB_H
@@ -41,17 +42,17 @@ struct coord_agent {
     coord_job *job;
     uint64_t incarnation;
     tutti_coordinator_state state;
-    bool seated; /* asked for its rank, or was given one */
+    bool seated; /* has a rank: asked for it, or was given it */
     uint32_t rank;
-    uint64_t joined_epoch;
-    uint64_t changed_epoch;
+    uint64_t joined_epoch;  /* at which this process got its rank; 0 = not yet */
+    uint64_t changed_epoch; /* of its last change: joined, leaving, lost */
     uint64_t since_ms;
     tutti_list_node unassigned; /* among those that wait to be given a rank, in order of arrival */
     tutti_list_node joins;      /* its parked Join calls */
     tutti_timer timer;          /* gives up the seat, or the rank, when nobody calls */
     tutti_coordinator_session *session; /* borrowed */
     bool had_session;
-    bool restored;        /* out of the store, and not heard of since */
+    bool restored;        /* loaded from the store, and not heard since */
     uint64_t gone_ns;     /* when it lost its session */
     tutti_map told;       /* its progress, by group: progress_private.h */
     uint64_t told_wanted; /* the newest question that its session was told, */

@@ -1,4 +1,14 @@
-/* How a job begins and ends. */
+/*
+ * How a job begins and ends.
+ *
+ * begun (first Join, epoch 0) -> formed (epoch >= 1) -> without agents, lingering for
+ * --job-linger -> ended, its keys are deleted. A job that was never formed ends as soon as nobody
+ * is in it. A Join into a lingering job replaces it by a new one (`ever_formed` is inherited,
+ * because the keys are), under another id.
+ *
+ * Ending order matters: watches and Join calls are told first, since their texts name the job;
+ * meshes and groups go before the events in which deleted groups live; agents last.
+ */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -57,6 +67,10 @@ on_linger(tutti_timer *timer)
 {
     coord_job *job = tutti_container_of(timer, coord_job, linger);
 
+    /*
+     * Somebody may have joined since the timer was started: then the job is used, and the timer
+     * means nothing.
+     */
     if (job->present == 0 && !job->owner->draining) {
         coord_note(job->owner, "job %s: ended, nobody is left", job->name);
         job->owner->hooks->unrecord_job(job);
@@ -121,8 +135,9 @@ check_job_limits(const tutti_coordinator *self, const coord_job *old, uint32_t w
     }
     if (seats + world_size > self->options.seat_limit) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "JOB_LIMIT",
-                              "a world of %" PRIu32 " beside the %" PRIu64
-                              " seats of other jobs passes the limit of %" PRIu64 " (--seat-limit)",
+                              "a world of %" PRIu32 " ranks and the %" PRIu64
+                              " seats of other jobs together pass the limit of %" PRIu64
+                              " (--seat-limit)",
                               world_size, seats, self->options.seat_limit);
     }
     return TUTTI_OK;
@@ -143,6 +158,7 @@ job_replace(tutti_coordinator *self, coord_job *old, const char *name, uint32_t 
     if (code != TUTTI_OK) {
         return code;
     }
+    /* The new job exists before the old one goes, so a failure leaves the old one in place. */
     if (old != NULL) {
         job->ever_formed = true;
         old->owner->hooks->unrecord_job(old);
@@ -166,8 +182,9 @@ coord_job_begin(tutti_coordinator *self, const char *name, uint32_t world_size, 
     }
     if (job->world_size != world_size) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "WORLD_SIZE",
-                              "job %s was begun with world size %" PRIu32 ", not %" PRIu32, name,
-                              job->world_size, world_size);
+                              "job %s was begun with world size %" PRIu32 ", not %" PRIu32
+                              ": let all agents give the same",
+                              name, job->world_size, world_size);
     }
     *ret_job = job;
     return TUTTI_OK;

@@ -1,3 +1,16 @@
+/*
+ * Join: the call by which an agent asks for a seat, from the request to the answer.
+ *
+ * A Join waits in `joins` until the job is complete (every seat has an agent with a call; see
+ * elastic.c for less), then moves to `answers` with all others and is answered in slices by
+ * join_task. Meanwhile a tick each second sends `progress` (who is missing) by way of `due`. In a
+ * formed job a Join is answered at once: its agent is alive already.
+ *
+ * `attached` counts the waiting agents that have a call. Only when it is the world size may the
+ * job be formed: an agent whose caller is gone would get a rank that nobody uses. If the caller
+ * goes away, its agent keeps the seat for lost_grace, in which the same incarnation may call
+ * again.
+ */
 #include "server/coordinator/member/join.h"
 
 #include <assert.h>
@@ -36,32 +49,40 @@ check_join_request(const tutti_coordinator_join_request *request, tutti_error *e
     }
     if (request->has_rank && request->rank >= request->world_size) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANK_RANGE",
-                              "rank %" PRIu32 " in a world of %" PRIu32, request->rank,
-                              request->world_size);
+                              "rank %" PRIu32 " in a world of %" PRIu32
+                              ", need a rank below the world size",
+                              request->rank, request->world_size);
     }
     if (request->incarnation == 0) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_INCARNATION",
-                              "incarnation 0: an agent draws a random number at its start");
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_INCARNATION",
+            "incarnation 0: need a random number other than 0, drawn when the agent starts");
     }
     return coord_agent_check(&request->agent, err);
 }
 
-/* A further call of an agent that is there already. */
+/*
+ * A further call of an incarnation that is known: it waits for the same seat, unless the process
+ * was lost in the meantime, or asks for another rank than before (two processes with one
+ * incarnation).
+ */
 static tutti_code
 check_again(const coord_agent *agent, const tutti_coordinator_join_request *request,
             tutti_error *err)
 {
     if (agent->state == TUTTI_COORDINATOR_LOST) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_INCARNATION",
-                              "this incarnation of rank %" PRIu32 " was lost at epoch %" PRIu64
-                              ": %s; draw a new one (an agent: start it again, it takes the seat)",
-                              agent->rank, agent->changed_epoch, agent->reason);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_INCARNATION",
+            "this incarnation of rank %" PRIu32 " was lost at epoch %" PRIu64
+            ": %s; start the agent again: with a new incarnation it takes the seat",
+            agent->rank, agent->changed_epoch, agent->reason);
     }
     if (request->has_rank && (!agent->seated || agent->rank != request->rank)) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_INCARNATION",
-                              "this incarnation asks for rank %" PRIu32
-                              " and did not before: another process needs a number of its own",
-                              request->rank);
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_INCARNATION",
+            "this incarnation asks for rank %" PRIu32
+            " and has not asked for it before: let each process draw an incarnation of its own",
+            request->rank);
     }
     return TUTTI_OK;
 }
@@ -122,6 +143,7 @@ detach_join(tutti_coordinator_join *join)
     tutti_list_remove(&join->link);
     tutti_list_remove(&join->peer);
     join->agent = NULL;
+    /* The last call of a waiting agent is gone: its seat is free again after the grace. */
     if (agent->state == TUTTI_COORDINATOR_WAITING && tutti_list_empty(&agent->joins)) {
         tutti_coordinator *self = job->owner;
 
@@ -191,6 +213,7 @@ start_ticking(coord_job *job)
     }
 }
 
+/* All calls get their answer, those that were about to get a progress message, too. */
 static void
 form_join(coord_job *job)
 {
@@ -287,7 +310,7 @@ answer_join(tutti_coordinator_join *join)
     };
 
     if (agent->session == NULL) {
-        coord_agent_await_session(join->agent); /* its time begins when it knows */
+        coord_agent_await_session(join->agent); /* its time begins with the answer */
     }
     detach_join(join);
     join->on_answer(join, &seat, NULL);
@@ -335,6 +358,7 @@ on_tick(tutti_timer *timer)
         tutti_list_splice(&job->due, &job->joins);
         coord_defer(self, &job->join_task);
     }
+    /* Without memory for the free seats the job waits for the next tick. */
     if (coord_elastic_ripe(job) && coord_elastic_fill(job)) {
         form_join(job);
         return;

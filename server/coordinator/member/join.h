@@ -1,4 +1,7 @@
-/* Join calls, which wait until the job is complete. */
+/*
+ * Join calls, which wait until the job is complete. A call is in one of its job's lists (joins,
+ * due, answers) and in its agent's list; several calls of one incarnation wait for the same seat.
+ */
 #ifndef TUTTI_SERVER_COORDINATOR_MEMBER_JOIN_H
 #define TUTTI_SERVER_COORDINATOR_MEMBER_JOIN_H
 

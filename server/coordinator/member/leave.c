@@ -1,4 +1,8 @@
-/* Ranks that leave: said first, then done. */
+/*
+ * Ranks that leave, in two steps: an announcement (a new epoch and an event; the rank stays alive
+ * and ends its ops), then the leave itself (as a loss, with the reason "left"). Decision 0014
+ * says why.
+ */
 #include "base/error/fail.h"
 #include "base/error/text.h"
 #include "server/coordinator/core/core.h"
@@ -8,7 +12,7 @@
 #include "server/coordinator/member/seats.h"
 #include "server/coordinator/member/session.h"
 
-/* What a leaver says, made fit for other people's messages. */
+/* The reason in words of the agent, made printable and cut: it goes into other agents' errors. */
 static void
 write_reason(const char *start, const char *said, char *ret_reason)
 {
@@ -35,6 +39,7 @@ tutti_coordinator_announce_leave(tutti_coordinator *self, const tutti_coordinato
 
     TUTTI_TRY(coord_member_check(self, member, &agent, err));
 
+    /* Said already: the call came twice, and changes nothing. */
     if (agent->reason[0] == '\0') {
         write_reason("", reason == NULL || reason[0] == '\0' ? "no reason given" : reason, words);
         coord_seat_announce(agent, words);

@@ -1,3 +1,7 @@
+/*
+ * Looking up jobs and ranks, for the calls of clients. Reads only; what is lent is good until the
+ * next call that changes something.
+ */
 #include <inttypes.h>
 
 #include "base/error/fail.h"
@@ -35,8 +39,9 @@ check_ranks(const coord_job *job, const uint32_t *ranks, size_t count, tutti_err
     for (i = 0; i < count; i++) {
         if (ranks[i] >= job->world_size) {
             return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANK_RANGE",
-                                  "rank %" PRIu32 " in a world of %" PRIu32, ranks[i],
-                                  job->world_size);
+                                  "rank %" PRIu32 " in a world of %" PRIu32
+                                  ", need a rank below the world size",
+                                  ranks[i], job->world_size);
         }
     }
     return TUTTI_OK;

@@ -1,4 +1,11 @@
-/* Those who follow who comes and goes. As sessions they have no queue, but a place in the events.
+/*
+ * Watches of a job's ranks (the rpc WatchMembers). As a session, a watch has no queue: it has the
+ * number of the last event that it was told (`acked_event`), and the job's events are the queue.
+ * So a slow client costs no memory, and of a rank that changed twice it hears the last change
+ * only.
+ *
+ * A watch is in `watches` (nothing to tell, as far as is known) or in `watches_behind` (has to
+ * look); the job's watch_task moves it. One message is in flight at a time (`writing`).
  */
 #include "server/coordinator/member/member_watch.h"
 
@@ -32,12 +39,15 @@ on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
     tutti_coordinator_member_watch *watch =
         tutti_container_of(wait, tutti_coordinator_member_watch, wait);
 
-    assert(err != NULL); /* it has no deadline */
+    assert(err != NULL); /* a watch has no deadline, so only a drain ends it here */
     detach_member_watch(watch);
     watch->on_end(watch, err);
 }
 
-/* Seats of an elastic job that nobody has taken yet are no news. */
+/*
+ * Is this event to be told? Not those of groups, not what the caller said it knows, and not seats
+ * of an elastic job that nobody has ever taken.
+ */
 static bool
 is_news(const tutti_coordinator_member_watch *watch, const coord_event *event)
 {
@@ -85,6 +95,7 @@ push_member_watch(tutti_coordinator_member_watch *watch)
         return;
     }
     watch->sending = watch->acked_event;
+    /* The state of the job comes first, and once more when the job is formed. */
     if (!watch->begun || (!watch->formed && watch->job->epoch > 0)) {
         send_now(watch);
         return;

@@ -1,3 +1,15 @@
+/*
+ * Who has which rank. All moves of an agent between states are here:
+ *
+ * - newcomer, job not formed: WAITING, with the rank it asked for or among `unassigned`;
+ * - the job is formed: all waiting agents become ALIVE, in one epoch (1); those without a rank
+ *   get the free ones in order of host, local rank and pid, so ranks of a host are neighbours;
+ * - newcomer, job formed: it takes a lost rank's seat and is ALIVE, in a new epoch;
+ * - ALIVE -> LOST, in a new epoch; the agent stays in its seat so that others can be told of it.
+ *
+ * Each move keeps the counts (present, attached, alive_count, lost_count), the bits of `asked`,
+ * the record in the store, and the world of an elastic job.
+ */
 #include "server/coordinator/member/seats.h"
 
 #include <assert.h>
@@ -28,6 +40,10 @@ set_asked(coord_job *job, uint32_t rank, bool asked)
     }
 }
 
+/*
+ * Ranks whose bit in `asked` is not set; whole words of set bits are skipped, since worlds are
+ * large.
+ */
 uint32_t
 coord_seats_missing(const coord_job *job, uint32_t *ret_ranks, uint32_t most)
 {
@@ -49,9 +65,11 @@ coord_seats_missing(const coord_job *job, uint32_t *ret_ranks, uint32_t most)
     return count;
 }
 
-/* It was given its seat a moment ago, and may be on its way to its first session. When somebody
- * else asks for that seat later than that, the one that was on its way is dead, or one of two
- * anyhow. */
+/*
+ * Was the seat given a moment ago? Its agent may be on its way to its first session. If another
+ * process asks for that seat later than lost_grace, the first one is dead, or two processes want
+ * one rank.
+ */
 static bool
 is_fresh(const coord_agent *agent)
 {
@@ -61,7 +79,12 @@ is_fresh(const coord_agent *agent)
     return now_ms < agent->since_ms + self->options.lost_grace_ns / TUTTI_NS_PER_MS;
 }
 
-/* Its process lives, as far as we know. */
+/*
+ * Does the agent's process live, as far as is known? A waiting agent lives while a call of it
+ * waits. An alive one lives while it has a session; before its first session while it is still
+ * waiting for its answer, or fresh. An agent whose session broke does not count as living: a
+ * restarted process need not wait for the grace.
+ */
 static bool
 is_live(const coord_agent *agent)
 {
@@ -74,6 +97,7 @@ is_live(const coord_agent *agent)
     return !agent->had_session && (!tutti_list_empty(&agent->joins) || is_fresh(agent));
 }
 
+/* A newcomer that replaces an agent brings its own room. */
 static tutti_code
 check_room(const coord_job *job, const coord_agent *occupant, tutti_error *err)
 {
@@ -123,7 +147,10 @@ drop_seat(coord_agent *agent)
     coord_agent_free(agent);
 }
 
-/* Whoever sat there and does not live any more goes. A formed job keeps who is lost in its seat. */
+/*
+ * The agent that had the seat and does not live any more goes. In a formed job it is declared
+ * lost first, with its own epoch and event, so the others hear of both changes.
+ */
 static void
 vacate_seat(coord_agent *occupant)
 {
@@ -169,7 +196,11 @@ make_alive(coord_agent *agent, uint32_t rank)
     coord_agent_await_session(agent);
 }
 
-/* The seat of a lost rank in a job that is formed. */
+/*
+ * A newcomer takes the seat of a lost rank in a formed job. The order: the epoch rises, then the
+ * agent is made alive in it, then the world, the record and the event follow, so that whoever
+ * hears of the event finds everything as it says.
+ */
 static void
 come_back(coord_agent *agent, const tutti_coordinator_join_request *request)
 {
@@ -179,7 +210,7 @@ come_back(coord_agent *agent, const tutti_coordinator_join_request *request)
     if (!request->has_rank) {
         const uint32_t found = coord_seats_missing(job, &rank, 1);
 
-        assert(found == 1); /* check_room has looked */
+        assert(found == 1); /* check_room has made sure */
     }
     assert(job->seats[rank]->state == TUTTI_COORDINATOR_LOST);
     coord_agent_free(job->seats[rank]);
@@ -193,6 +224,9 @@ come_back(coord_agent *agent, const tutti_coordinator_join_request *request)
     coord_event_publish(job, &agent->event);
 }
 
+/*
+ * Everything that can fail comes before vacate_seat: a newcomer that is refused changes nothing.
+ */
 tutti_code
 coord_seat_newcomer(coord_job *job, const tutti_coordinator_join_request *request,
                     coord_agent **ret_agent, tutti_error *err)
@@ -273,10 +307,10 @@ coord_seat_restore(coord_agent *agent, uint32_t rank, tutti_coordinator_state st
     agent->seated = true;
     agent->rank = rank;
     agent->restored = true;
-    agent->had_session = true; /* a fresh process may take its place */
+    agent->had_session = true; /* so is_live lets a fresh process take its place */
     job->seats[rank] = agent;
     if (agent->changed_epoch > job->epoch) {
-        job->epoch = agent->changed_epoch; /* the job's own record was not written any more */
+        job->epoch = agent->changed_epoch; /* the process died before it wrote the job's record */
         coord_job_draw_key(job);
     }
     if (state == TUTTI_COORDINATOR_LOST) {
@@ -311,7 +345,10 @@ compare_seat(const tutti_list_node *left, const tutti_list_node *right)
     return a->info.pid == b->info.pid ? 0 : a->info.pid < b->info.pid ? -1 : 1;
 }
 
-/* Merge sort of a list: no memory that could be missing, and equals keep their order of arrival. */
+/*
+ * Merge sort of a list: it needs no memory, so forming a job cannot fail, and it is stable, so
+ * equals keep their order of arrival.
+ */
 static void
 sort_seats(tutti_list_node *head, uint32_t count)
 {

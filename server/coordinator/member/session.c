@@ -1,3 +1,22 @@
+/*
+ * Sessions: the stream by which an agent says that it lives, and by which it is told what
+ * changes.
+ *
+ * A session is started (no agent yet, has heartbeat_timeout to say who it is), then open (`agent`
+ * is set), then accepted (the first message has been sent). It ends by on_end, or by the owner's
+ * withdrawal when its stream is gone. An agent has at most one session; a second one replaces the
+ * first.
+ *
+ * Telling: a session is in its job's `idle` list, or in `behind` if it may have something to be
+ * told; fan_out moves it and sends one message. One message is in flight at a time (`writing`).
+ * What was told is kept in the agent, not in the session (`acked_event`), so a session that
+ * breaks and comes again goes on where the last one was acknowledged.
+ *
+ * Silence: the session's timer looks at the last sign of life. A session that seems silent
+ * becomes a suspect and is judged in an idle turn, when all that was received has been read;
+ * without such a turn it is ended after twice the timeout. A broken stream is told by withdrawal:
+ * the agent has lost_grace for a new session.
+ */
 #include "server/coordinator/member/session.h"
 
 #include <assert.h>
@@ -15,11 +34,16 @@
 #include "server/coordinator/member/members.h"
 #include "server/coordinator/member/seats.h"
 
-/* An agent that has just learnt its rank gets more time for its first session than a session gets
- * for a heartbeat: in a storm all of them connect at once. */
+/*
+ * An agent that has just learnt its rank gets this many heartbeat timeouts for its first session:
+ * when a large job is formed all agents connect at once.
+ */
 #define FIRST_SESSION_TIMEOUTS 3
 
-/* An agent hears something at least so often in a heartbeat timeout. */
+/*
+ * The heartbeat timeout is cut in so many parts; an agent that was told nothing for one of them
+ * gets an acknowledgement, by which it knows that it is heard (server/agent/member/partition.c).
+ */
 #define HEARD_PARTS 4
 
 static tutti_coordinator_session *
@@ -56,6 +80,11 @@ coord_agent_await_session(coord_agent *agent)
     tutti_timers_start(&self->timers, &agent->timer, tutti_clock_add(self->now_ns, wait));
 }
 
+/*
+ * The order: the state and epoch first, then the session ends (its callback may look), then Join
+ * calls, then the event for the others, then what needs the rank (exchange rounds), and last the
+ * job, which may be gone behind this call.
+ */
 void
 coord_agent_lose(coord_agent *agent, const char *reason, const tutti_error *err)
 {
@@ -81,7 +110,10 @@ coord_agent_lose(coord_agent *agent, const char *reason, const tutti_error *err)
 
 /* ------------------------------------------------------------------------------ messages */
 
-/* Tell it that it is in, and who is lost now. */
+/*
+ * The first message: the epoch, and who is lost now. If more ranks are lost than fit, acked_event
+ * goes back to the last one that was told, and the others follow as events.
+ */
 static void
 send_accepted(tutti_coordinator_session *session)
 {
@@ -105,7 +137,7 @@ send_accepted(tutti_coordinator_session *session)
     session->on_accepted(session, job->epoch, lost, count);
 }
 
-/* The next event it has not been told; what it did itself is no news. */
+/* The next event that the agent has not been told. Its own changes are no news to it. */
 static coord_event *
 find_news(const tutti_coordinator_session *session)
 {
@@ -118,6 +150,7 @@ find_news(const tutti_coordinator_session *session)
     return event;
 }
 
+/* The session is ended, not the agent: it may open another one and learn the state anew. */
 static void
 end_slow(tutti_coordinator_session *session, const char *why)
 {
@@ -163,9 +196,10 @@ push_session(tutti_coordinator_session *session)
         send_accepted(session);
         return;
     }
+    /* An event that it has not been told is gone. */
     if (agent->acked_event < agent->job->trimmed) {
         agent->acked_event = agent->job->trimmed;
-        end_slow(session, "more groups were deleted than are remembered for a session");
+        end_slow(session, "more groups were deleted than the coordinator remembers for a session");
         return;
     }
     event = find_news(session);
@@ -185,7 +219,11 @@ push_session(tutti_coordinator_session *session)
     session->heartbeat_due = false;
 }
 
-/* It has to be told something, when its turn comes. */
+/*
+ * Move the session to those that may have something to be told. Not sent from here: the caller
+ * may be in a handler of this very session, and an event for 10 000 sessions has to be told in
+ * slices.
+ */
 static void
 fall_behind(tutti_coordinator_session *session)
 {
@@ -224,7 +262,7 @@ end_unopened(tutti_coordinator_session *session)
 
     (void)detach_session(session);
     (void)TUTTI_FAIL_FOR(&err, TUTTI_DEADLINE_EXCEEDED, "BAD_ORDER",
-                         "no first message came: a session begins with `open`");
+                         "no first message came: begin a session with `open`");
     session->on_end(session, &err);
 }
 
@@ -244,7 +282,10 @@ end_silent(tutti_coordinator_session *session)
     coord_agent_lose(agent, reason, &err);
 }
 
-/* Since when nothing has been heard, while we ran. */
+/*
+ * The last sign of life, or the time at which this process came back from not running, whichever
+ * is later.
+ */
 static uint64_t
 seen_at(const tutti_coordinator_session *session)
 {
@@ -253,7 +294,10 @@ seen_at(const tutti_coordinator_session *session)
     return session->seen_ns > awake_ns ? session->seen_ns : awake_ns;
 }
 
-/* Its heartbeats may have come, and wait to be read. */
+/*
+ * The session seems silent, but its heartbeats may lie unread in a socket: coord_sessions_judge
+ * decides in an idle turn. The timer is the second limit, for a coordinator that is never idle.
+ */
 static void
 suspect_session(tutti_coordinator_session *session)
 {
@@ -265,6 +309,11 @@ suspect_session(tutti_coordinator_session *session)
                        tutti_clock_add(self->now_ns, self->options.heartbeat_timeout_ns));
 }
 
+/*
+ * Silent for twice the timeout: lost, whatever is unread. Silent for the timeout: a suspect. A
+ * message that could not be sent for the whole timeout: the session is ended, because its agent
+ * does not read. Else look again when the first of the two is due.
+ */
 static void
 check_life(tutti_coordinator_session *session)
 {
@@ -279,7 +328,7 @@ check_life(tutti_coordinator_session *session)
     } else if (silent_at <= self->now_ns) {
         suspect_session(session);
     } else if (stuck_at <= self->now_ns) {
-        end_slow(session, "a message could not be sent for the whole heartbeat timeout");
+        end_slow(session, "a message to it could not be sent for the whole heartbeat timeout");
     } else {
         tutti_timers_start(&self->timers, &session->wait.timer,
                            silent_at < stuck_at ? silent_at : stuck_at);
@@ -380,6 +429,7 @@ tutti_coordinator_session_open(tutti_coordinator_session *session,
     agent->session = session;
     agent->had_session = true;
     agent->restored = false;
+    /* A question that was sent on the last session may be lost with it. */
     agent->told_wanted = agent->answered;
     session->agent = agent;
     session->seen_ns = self->now_ns;
@@ -388,8 +438,10 @@ tutti_coordinator_session_open(tutti_coordinator_session *session,
     return TUTTI_OK;
 }
 
-/* So that it knows it is heard; a session that is behind is told more than that, or ended: not from
- * inside of its own message. */
+/*
+ * Acknowledge a heartbeat if the agent has been told nothing for a while. By fan_out, not from
+ * here: push_session may end the session, which its own message's handler does not expect.
+ */
 static void
 answer_heartbeat(tutti_coordinator_session *session)
 {
@@ -408,7 +460,7 @@ tutti_coordinator_session_heartbeat(tutti_coordinator_session *session, tutti_er
     if (session->agent == NULL) {
         (void)detach_session(session);
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_ORDER",
-                              "a heartbeat came first: a session begins with `open`");
+                              "a heartbeat came first: begin a session with `open`");
     }
     session->seen_ns = session->wait.owner->now_ns;
     answer_heartbeat(session);

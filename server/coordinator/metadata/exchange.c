@@ -1,3 +1,8 @@
+/*
+ * Channels: the exchange rounds of one (group, key), the oldest first. A channel exists while it
+ * has rounds, and a group with channels is in its job's list `talking`, by which a lost rank
+ * finds the rounds that it is in.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +80,10 @@ coord_channel_find_token(const coord_channel *channel, uint32_t position, uint64
     return NULL;
 }
 
+/*
+ * The first round that this member has not come to. Rounds are in order, so the k-th call of each
+ * member finds the k-th round without counting.
+ */
 coord_exchange_round *
 coord_channel_find_next(const coord_channel *channel, uint32_t position)
 {
@@ -104,6 +113,10 @@ delete_channel(coord_channel *channel, const tutti_error *err)
 
         tutti_list_remove(&round->link);
         tutti_list_remove(&round->retired_link);
+        /*
+         * Calls that wait are answered in slices after the group is gone: the round lives on
+         * without its channel until then.
+         */
         round->channel = NULL;
         if (round->state == COORD_EXCHANGE_ROUND_OPEN) {
             coord_exchange_round_fail(round, err);

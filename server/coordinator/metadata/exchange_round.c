@@ -1,3 +1,14 @@
+/*
+ * Exchange rounds: values, waiting calls, and how a round ends.
+ *
+ * Every change of a round is followed by coord_exchange_round_settle, which makes it DONE when
+ * the values are complete, has waiting calls answered in slices, and retires or frees it when it
+ * is finished: nobody waits and all members have come (or nobody ever called). So a round is
+ * freed in one place, and its callers must not use it behind settle.
+ *
+ * `bytes` of all rounds together are bounded by --metadata-bytes-limit, counting places, too, so
+ * large groups cannot pass it with empty values.
+ */
 #include "server/coordinator/metadata/exchange_round.h"
 
 #include <assert.h>
@@ -12,7 +23,7 @@
 #include "server/coordinator/member/members.h"
 #include "server/coordinator/metadata/metadata.h"
 
-#define ANSWER_BYTES (64u << 10) /* an answer of so many bytes takes the time of two small ones */
+#define ANSWER_BYTES (64u << 10) /* so many bytes of an answer cost as much as one more answer */
 
 static size_t
 value_capacity(const coord_exchange_round *round)
@@ -119,8 +130,8 @@ excuse_lost(coord_exchange_round *round)
 }
 
 /*
- * More are retired than are kept: the oldest go. Only when a new exchange round begins, so that
- * nobody who walks the exchange rounds loses one under his feet.
+ * Free the oldest retired rounds beyond COORD_RETIRED_MAX. Only when a new round begins:
+ * elsewhere a caller may be walking the list.
  */
 static void
 trim_retired(coord_channel *channel)
@@ -244,6 +255,7 @@ coord_exchange_round_unjoin(coord_exchange_round *round, uint32_t position)
     coord_place *place = &round->places[position];
 
     assert(round->state == COORD_EXCHANGE_ROUND_OPEN && place->called);
+    /* An open Broadcast has no value: the root's call makes it DONE. */
     if (round->kind == TUTTI_COORDINATOR_ALL_GATHER) {
         drop_value(round, &round->values[position]);
         round->value_count--;
@@ -307,7 +319,7 @@ on_retire(tutti_timer *timer)
         tutti_list_remove(&oldest->retired_link);
         if (tutti_list_empty(&oldest->waiting)) {
             round_free(oldest);
-        } /* else the last answer frees it */
+        } /* else settle frees it with the last answer */
     }
 }
 
@@ -327,7 +339,10 @@ retire_round(coord_exchange_round *round)
     }
 }
 
-/* Nobody needs it, or nobody ever came. */
+/*
+ * May the round go? Nobody waits, and all members have come to it; or it is open and nobody has
+ * called (it began for nothing); or its group is gone.
+ */
 static bool
 is_finished(const coord_exchange_round *round)
 {

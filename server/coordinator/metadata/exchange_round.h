@@ -1,14 +1,14 @@
 /*
  * Exchange round: the k-th calls of all members on one (group, key). Private to this folder.
  *
- *   group ── channel (key) ── exchange rounds, the oldest first ── a place for each member
+ *   group -- channel (key) -- exchange rounds, the oldest first -- a place for each member
  *
- * A member's next call goes to the first exchange round it has not come to, or to a new one. So
- * nobody counts: an exchange round that all have come to is over, and a channel without exchange
- * rounds is gone.
+ * A member's next call goes to the first round that it has not come to, or to a new one. So
+ * nobody counts: a round that all have come to is over, and a channel without rounds is gone.
  *
- * An exchange round that was asked for with tokens outlives its channel's need for it: it is
- * "retired", for callers that did not get their answer and ask again.
+ * States: OPEN -> DONE (the values are there) or OVER (failed); no way back. A round that was
+ * called with tokens is kept when it is finished ("retired"), for --retry-window, for callers
+ * that did not get their answer and ask again.
  */
 #ifndef TUTTI_SERVER_COORDINATOR_METADATA_EXCHANGE_ROUND_H
 #define TUTTI_SERVER_COORDINATOR_METADATA_EXCHANGE_ROUND_H
@@ -39,8 +39,8 @@ typedef enum coord_exchange_round_state {
 /* Where one member stands. */
 typedef struct coord_place {
     uint64_t token;
-    tutti_coordinator_meet *meet; /* parked; NULL = not (any more) */
-    bool came;                    /* it called, or is not waited for */
+    tutti_coordinator_meet *meet; /* its call that waits; NULL = none */
+    bool came;                    /* it called, or is lost and not waited for */
     bool called;
 } coord_place;
 
@@ -114,12 +114,16 @@ tutti_code coord_exchange_round_new(coord_channel *channel, tutti_coordinator_me
                                     uint32_t root, coord_exchange_round **ret_round,
                                     tutti_error *err);
 
-/* The member comes, with what it gives. The value is taken over, also on failure: METADATA_LIMIT.
+/*
+ * The member comes, with what it gives. On success the value is taken over (request->value is
+ * NULL then); on failure it stays the caller's.
+ *
+ * TUTTI_RESOURCE_EXHAUSTED METADATA_LIMIT
  */
 tutti_code coord_exchange_round_join(coord_exchange_round *round, uint32_t position,
                                      tutti_coordinator_meet_request *request, tutti_error *err);
 
-/* It has not called after all. */
+/* The member's call was withdrawn: as if it had not called. Only of an open round. */
 void coord_exchange_round_unjoin(coord_exchange_round *round, uint32_t position);
 
 /* The member is not waited for any more. What needs it must have failed before. */
@@ -131,7 +135,7 @@ void coord_exchange_round_fail(coord_exchange_round *round, const tutti_error *e
 /* Park a call in its place; it is answered when the exchange round is done or over. */
 void coord_exchange_round_wait(coord_exchange_round *round, tutti_coordinator_meet *meet);
 
-/* Unpark. */
+/* The call no longer waits, and is no longer in its place. */
 void coord_exchange_round_leave(tutti_coordinator_meet *meet);
 
 /*

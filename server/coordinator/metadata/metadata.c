@@ -1,3 +1,11 @@
+/*
+ * MetadataService's calls: checking a call, finding its exchange round, failing rounds whose
+ * calls do not fit together.
+ *
+ * A call that is refused at once does not count. A call that comes to a round counts, even if it
+ * makes the round fail: all members must come to the same end of the same round, or their next
+ * calls would go to different ones.
+ */
 #include "server/coordinator/metadata/metadata.h"
 
 #include <inttypes.h>
@@ -59,8 +67,9 @@ check_caller(tutti_coordinator *self, const tutti_coordinator_meet_request *requ
     }
     if (request->kind == TUTTI_COORDINATOR_BROADCAST && request->root >= ret_caller->group->count) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ROOT",
-                              "root %" PRIu32 " in group %s of %" PRIu32 " ranks", request->root,
-                              ret_caller->group->name, ret_caller->group->count);
+                              "root %" PRIu32 " in group %s of %" PRIu32
+                              " ranks, need a group rank below that number",
+                              request->root, ret_caller->group->name, ret_caller->group->count);
     }
     return TUTTI_OK;
 }
@@ -125,8 +134,8 @@ say_metadata_missing(const coord_exchange_round *round, tutti_error *err)
 }
 
 /*
- * Do this call and the exchange round it comes to fit together? If not, the exchange round is over,
- * and the call is told so like all others.
+ * Do this call and the round that it comes to fit together? If not, the round is over for all,
+ * this call included: it joins the round and is told with the others.
  */
 static void
 check_fit(coord_exchange_round *round, const caller *who,
@@ -223,7 +232,11 @@ answer_metadata(tutti_coordinator_meet *meet, const tutti_error *err)
     coord_exchange_round_settle(round);
 }
 
-/* Its time is up, or we drain. When its answer was on its way already, that comes. */
+/*
+ * The call's time is up, or the coordinator drains. If the answer is on its way already, it is
+ * given. A deadline fails the round for all: the others would wait for a member that has given
+ * up.
+ */
 static void
 on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
 {
@@ -253,7 +266,10 @@ wait_for_round(tutti_coordinator *self, coord_exchange_round *round, tutti_coord
     coord_exchange_round_settle(round);
 }
 
-/* A call with the token of one that came before takes its place. */
+/*
+ * A call with the token of an earlier call of this member: it takes that call's place in the
+ * round, whether that still waits, has gone, or was answered.
+ */
 static tutti_code
 resume_metadata(tutti_coordinator *self, coord_exchange_round *round,
                 const tutti_coordinator_meet_request *request, tutti_coordinator_meet *meet,
@@ -335,6 +351,7 @@ tutti_coordinator_meet_withdraw(tutti_coordinator_meet *meet)
     if (meet->wait.owner == NULL) {
         return;
     }
+    /* Without a token nobody can come back to this place: as if it had not called. */
     if (round->state == COORD_EXCHANGE_ROUND_OPEN && round->places[meet->position].token == 0) {
         coord_exchange_round_unjoin(round, meet->position);
     }

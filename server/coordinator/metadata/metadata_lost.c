@@ -1,3 +1,9 @@
+/*
+ * What a lost rank does to exchange rounds. A round that still needs its value fails for all; in
+ * any other it is not waited for any more, and what it gave stays. If the rank comes back it
+ * begins with the first round that nobody had begun, because its new process does not know how
+ * many calls the old one made.
+ */
 #include <inttypes.h>
 
 #include "base/error/fail.h"
@@ -29,7 +35,7 @@ lose_in_round(coord_exchange_round *round, uint32_t position, const coord_agent 
     if (round->state == COORD_EXCHANGE_ROUND_OPEN && needed && !place->came) {
         coord_exchange_round_fail(round, &err);
     }
-    if (meet != NULL) { /* somebody called in its name */
+    if (meet != NULL) { /* its call still waits */
         coord_exchange_round_leave(meet);
         meet->on_answer(meet, NULL, 0, &err);
     }
@@ -54,6 +60,7 @@ lose_in_group(coord_group *group, uint32_t position, const coord_agent *agent)
 
             link = link->next;
             lose_in_round(round, position, agent);
+            /* Behind the last round the channel may be gone, and the list's head with it. */
             if (last) {
                 break;
             }

@@ -1,4 +1,15 @@
-/* What an earlier process left in the store becomes jobs again: one walk for each kind of record.
+/*
+ * What an earlier process left in the store becomes jobs again: one walk over the store for each
+ * kind of record, in an order in which each finds what it belongs to (jobs, seats, registries,
+ * turns, groups, meshes, rows, answers).
+ *
+ * A process may have died between two records. Records of a job without its own record were on
+ * their way in or out (the job's record is written last and removed first) and are ignored.
+ * Everything else must fit together: a store that does not is refused as a whole (STORE_FORMAT),
+ * since a coordinator that knows half of a job would give out ranks twice.
+ *
+ * Ranks that were alive have heartbeat_timeout to open a session under their incarnation; the
+ * others are lost.
  */
 #include "server/coordinator/record/load.h"
 
@@ -29,7 +40,7 @@ coord_fail_record(const coord_job *job, const char *what, tutti_error *err)
 {
     return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "STORE_FORMAT",
                           "the store has an invalid record of %s of job %s: start with another "
-                          "--store, then its ranks join anew",
+                          "--store, then its ranks join again",
                           what, job->name);
 }
 
@@ -43,7 +54,7 @@ find_job(tutti_coordinator *self, const char *name)
 
 /* ------------------------------------------------------------------------------ jobs */
 
-/* Of a store that is older than keys: another one. */
+/* A store that is older than epoch keys has none: draw another one. */
 static void
 load_key(coord_job *job, coord_reading *value)
 {
@@ -164,7 +175,7 @@ load_seat(tutti_coordinator *self, coord_job *job, coord_reading *key, coord_rea
 
 /* ------------------------------------------------------------------------------ together */
 
-/* Words of events: what changed last comes last. */
+/* In the order of changes: events have numbers, and what changed last gets the highest. */
 static int
 compare_changes(const void *left, const void *right)
 {
@@ -174,7 +185,10 @@ compare_changes(const void *left, const void *right)
     return a->changed_epoch == b->changed_epoch ? 0 : a->changed_epoch < b->changed_epoch ? -1 : 1;
 }
 
-/* Whoever comes back may have missed the last of them, so all hear them again. */
+/*
+ * An agent that comes back may have missed the last changes, so all of them are published again:
+ * it is told what it knows already rather than too little.
+ */
 static tutti_code
 publish_changes(coord_job *job, tutti_error *err)
 {

@@ -1,4 +1,7 @@
-/* Groups, group registries and meshes out of the store. */
+/*
+ * Groups, registries and meshes out of the store. Ids are those of before, so `group_ids` must
+ * not rise by loading: agents know groups by id.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,7 +110,7 @@ make_group(coord_job *job, const char *name, uint32_t *ranks, uint32_t count,
 static tutti_code
 place_group(coord_job *job, coord_group *group, uint64_t id, tutti_error *err)
 {
-    const uint64_t ids = job->group_ids;
+    const uint64_t ids = job->group_ids; /* coord_group_add draws one */
 
     if (tutti_map_find(&job->groups, group->node.key) != NULL) {
         coord_group_destroy(group);

@@ -1,3 +1,11 @@
+/*
+ * Writing and removing records (records.h). Each is written where the change happens, by way of
+ * core/hooks.h, and before anybody is told. A record that cannot be written (no room, no memory)
+ * is noted in the log and the job goes on: being able to restart is worth less than running.
+ *
+ * Order for a crash in between: when a job is formed its own record is written last; when it ends
+ * that record is removed first. So a job's record means that the rest was complete.
+ */
 #include "server/coordinator/record/records.h"
 
 #include <inttypes.h>
@@ -27,11 +35,12 @@ static void
 note_unkept(const coord_job *job, const char *why)
 {
     coord_note(job->owner,
-               "job %s: what changed is not in the store and will not outlive this process: %s",
+               "job %s: a change of it could not be written to the store, and will be lost when "
+               "this process ends: %s",
                job->name, why);
 }
 
-/* Write it and be done with it. */
+/* Write a record and free it; a failure is noted. */
 static void
 put_record(const coord_job *job, coord_record *record)
 {
@@ -117,7 +126,10 @@ batch_new(const coord_job *job)
     return self;
 }
 
-/* As many as one change takes. What the store lends ends with that. */
+/*
+ * Collect the next records to remove, as many as one change takes. They are collected first and
+ * removed then, because what the store lends ends with a change.
+ */
 static void
 collect_record(batch *gone, tutti_bytes start)
 {
@@ -278,7 +290,7 @@ coord_record_group(coord_group *group)
     if (!is_kept(group->job) || coord_group_is_world(group)) {
         return;
     }
-    coord_record_job(group->job); /* no id is given twice */
+    coord_record_job(group->job); /* group_ids has risen: no id may be given twice */
     if (group->mesh != NULL) {
         put_row(group);
         return;

@@ -3,11 +3,11 @@
  * folder.
  *
  * Only with the option `durable`; without it nothing here does anything. A record is written when
- * what it is about has changed, before anybody is told. One that cannot be written is noted: the
- * job goes on, and will not be as it is after a restart.
+ * what it is about has changed, before anybody is told. One that cannot be written is noted in
+ * the log: the job goes on, and will not be as it is now after a restart.
  *
  *   !j job NUL                        the job: id, epoch, counters
- *   !s job NUL rank                   a seat and who sits there
+ *   !s job NUL rank                   a seat and its agent
  *   !g job NUL id                     a group
  *   !m job NUL name                   a mesh
  *   !r job NUL mesh NUL key           the id of a mesh's group
@@ -15,7 +15,7 @@
  *   !t job NUL number position        a member's turns in it
  *   !a job NUL key token kind         an answer to a call with a token (retry_cache.c)
  *
- * No job's name begins with a stroke of these, so clients' keys are others.
+ * No job's name begins with "!", so these keys never meet those of clients.
  */
 #ifndef TUTTI_SERVER_COORDINATOR_RECORD_RECORDS_H
 #define TUTTI_SERVER_COORDINATOR_RECORD_RECORDS_H

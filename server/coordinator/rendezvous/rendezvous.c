@@ -1,3 +1,13 @@
+/*
+ * Rendezvous: callers that know only a key and how many they are. A rendezvous is the list of
+ * calls that wait at a key; it is made by the first and freed with the last. When the last one
+ * has come, all are numbered: by the ranks that they state if all do, else by the order of their
+ * names. Then they are answered in slices from the list `met`, no longer in their rendezvous, so
+ * the key can be used again at once.
+ *
+ * Nothing is stored but answers for tokens (the retry cache). A caller whose client goes away
+ * leaves, and is counted no more.
+ */
 #include "server/coordinator/rendezvous/rendezvous.h"
 
 #include <assert.h>
@@ -57,7 +67,7 @@ fail_rendezvous(tutti_coordinator_caller *caller, const tutti_error *err)
     caller->on_answer(caller, NULL, err);
 }
 
-/* It has its answer, and is told when its turn comes. */
+/* The caller has its answer and waits for its turn to be told. It leaves its rendezvous now. */
 static void
 settle_rendezvous(tutti_coordinator *self, tutti_coordinator_caller *caller)
 {
@@ -72,7 +82,7 @@ coord_rendezvous_settle_all(tutti_coordinator *self, coord_rendezvous *round, co
 {
     uint32_t left = round->arrived;
 
-    while (left-- > 0) { /* the exchange round goes with the last one */
+    while (left-- > 0) { /* the rendezvous is freed with the last one */
         tutti_coordinator_caller *caller =
             tutti_container_of(round->callers.next, tutti_coordinator_caller, link);
 
@@ -142,8 +152,9 @@ check_rendezvous_request(const tutti_coordinator *self,
     }
     if (request->rank != TUTTI_COORDINATOR_NO_CALLER && request->rank >= request->count) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANK_RANGE",
-                              "rank %" PRIu32 " among %" PRIu32 " callers", request->rank,
-                              request->count);
+                              "rank %" PRIu32 " among %" PRIu32
+                              " callers, need a rank below their number",
+                              request->rank, request->count);
     }
     if (request->name.size > TUTTI_COORDINATOR_CALLER_NAME_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NAME_LIMIT",
@@ -179,7 +190,9 @@ find_or_begin(tutti_coordinator *self, const coord_full_key *full, uint32_t coun
     return round;
 }
 
-/* Its own place is taken by a call that comes again. */
+/*
+ * A call with the token of one that still waits takes its place: the old one is told SUPERSEDED.
+ */
 static tutti_code
 take_token(tutti_coordinator *self, const coord_answer_key *which, tutti_coordinator_caller *caller,
            tutti_error *err)
@@ -212,7 +225,10 @@ wait_for_rendezvous(tutti_coordinator *self, tutti_coordinator_caller *caller, u
     coord_wait_start(self, &caller->wait, true, deadline_ns);
 }
 
-/* The place among those that wait; a count that does not fit ends it for all. */
+/*
+ * Enter the rendezvous, and complete it if this is the last caller. A count that differs ends it
+ * for all that wait: one of them is wrong, and nobody knows which.
+ */
 static tutti_code
 enter_rendezvous(tutti_coordinator *self, const coord_full_key *full,
                  const tutti_coordinator_caller_request *request, tutti_coordinator_caller *caller,
@@ -327,7 +343,11 @@ hash_bytes(uint64_t hash, const void *data, size_t size)
     return hash;
 }
 
-/* Sort, number, find the root. Returns false when two callers state the same rank, *ret_twice. */
+/*
+ * Sort by name (then by arrival), number, find the root, and hash all names and ranks (FNV-1a),
+ * by which callers can see that they met the same others. False: two callers state the same rank,
+ * *ret_twice.
+ */
 static bool
 number_rendezvous(tutti_coordinator_caller **callers, uint32_t count, bool *seen,
                   uint32_t *ret_twice)
@@ -343,7 +363,8 @@ number_rendezvous(tutti_coordinator_caller **callers, uint32_t count, bool *seen
     }
     for (i = 0; i < count; i++) {
         const uint32_t rank = stated ? callers[i]->stated : i;
-        const uint64_t mark[2] = {callers[i]->name.size, rank}; /* where a name ends */
+        const uint64_t mark[2] = {callers[i]->name.size,
+                                  rank}; /* so that "ab","c" and "a","bc" have different hashes */
 
         if (seen[rank]) {
             *ret_twice = rank;
@@ -413,12 +434,13 @@ coord_rendezvous_say_refused(const tutti_coordinator_caller *caller, tutti_error
 {
     if (strcmp(caller->refused, "GROUP_SIZE") == 0) {
         (void)TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "GROUP_SIZE",
-                             "callers do not agree on how many they are: %" PRIu32 " here, %" PRIu32
-                             " another one says",
+                             "callers differ in how many they are: this one says %" PRIu32
+                             ", another one says %" PRIu32,
                              caller->count, caller->other);
     } else {
-        (void)TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DUPLICATE_RANK",
-                             "two callers state rank %" PRIu32, caller->other);
+        (void)TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "DUPLICATE_RANK",
+            "two callers ask for rank %" PRIu32 ", need a rank of its own for each", caller->other);
     }
 }
 

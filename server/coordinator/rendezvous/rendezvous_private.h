@@ -15,14 +15,14 @@ typedef struct coord_rendezvous {
     uint64_t next_order;
 } coord_rendezvous;
 
-/* All get their answer: `refused` NULL = it went well. The exchange round is gone. */
+/* All callers get their answer: `refused` NULL = it went well. The rendezvous is freed. */
 void coord_rendezvous_settle_all(tutti_coordinator *self, coord_rendezvous *round,
                                  const char *refused, uint32_t other);
 
 /*
  * All have come: number them, and settle.
  *
- * TUTTI_RESOURCE_EXHAUSTED  no memory; the exchange round is as before
+ * TUTTI_RESOURCE_EXHAUSTED no memory; the rendezvous is as before
  */
 tutti_code coord_rendezvous_complete(tutti_coordinator *self, coord_rendezvous *round,
                                      tutti_error *err);

@@ -1,3 +1,12 @@
+/*
+ * CoordinatorService: leaving, looking up ranks, and jobs. The other methods of the service are
+ * in files of their own.
+ *
+ * What is the same in all files of this folder: a handler enters the service loop, turns the
+ * message into the core's own structs (which borrow from it), calls the core, turns the answer
+ * into a message (which borrows from the core) and replies, all before anything else can change
+ * the core. So nothing is copied on the way.
+ */
 #include "server/coordinator/service/coordinator_pb.h"
 
 #include <stdlib.h>
@@ -25,6 +34,10 @@ coord_page_size(uint32_t wanted, size_t *ret_size, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ leave */
 
+/*
+ * Announces that a rank is leaving. The answer has the key of the new epoch, as the agent's later
+ * ops belong to it.
+ */
 static void
 announce_coordinator(tutti_rpc_call *call, tutti_coordinator *core,
                      const tutti_coordinator_member *member, const char *reason)
@@ -44,6 +57,7 @@ announce_coordinator(tutti_rpc_call *call, tutti_coordinator *core,
     tutti_rpc_call_reply(call, &response.base, NULL);
 }
 
+/* Either the rank is gone now, or it only says that it is about to leave. */
 static void
 on_leave(tutti_rpc_call *call, void *arg)
 {
@@ -122,6 +136,7 @@ hide_data_addresses(const tutti_rpc_call *call, rank_page *page, size_t count)
     }
 }
 
+/* The page is large, so it is not on the stack. */
 static void
 on_lookup_ranks(tutti_rpc_call *call, void *arg)
 {
@@ -154,6 +169,7 @@ on_lookup_ranks(tutti_rpc_call *call, void *arg)
 
 /* ------------------------------------------------------------------------------ jobs */
 
+/* Texts are borrowed from the core until the reply is encoded. */
 static void
 job_to_wire(const tutti_coordinator_job *job, Tutti__V1__Job *ret_wire)
 {
@@ -187,6 +203,10 @@ on_get_job(tutti_rpc_call *call, void *arg)
     service_loop_leave(arg);
 }
 
+/*
+ * One job more than the page holds is looked for, to know whether there is another page. Its
+ * token is the last name: there is no state between pages.
+ */
 static void
 reply_jobs(tutti_rpc_call *call, tutti_coordinator *core, const char *after, size_t size)
 {

@@ -1,3 +1,8 @@
+/*
+ * CoordinatorService: groups. Their ranks travel as spans when the client takes them and they are
+ * shorter, else as a list. A group that is all ranks in order has no list in the core; one is
+ * made for the message.
+ */
 #include "server/coordinator/service/groups_pb.h"
 
 #include <stdlib.h>
@@ -33,6 +38,10 @@ count_ranks(uint32_t count, uint32_t **ret_ranks, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * [out] ret_wire  coord_group_wire_fini it, after the reply
+ * [in]  spans     the memory for spans; NULL = the client does not take them
+ */
 tutti_code
 coord_group_to_wire(const tutti_coordinator_group *group, tutti_spans *spans,
                     Tutti__V1__Group *ret_wire, tutti_error *err)
@@ -139,6 +148,7 @@ coord_on_create_group(tutti_rpc_call *call, void *arg)
     service_loop_leave(arg);
 }
 
+/* The asker's rank is optional; with it the answer says its group rank too. */
 void
 coord_on_get_group(tutti_rpc_call *call, void *arg)
 {
@@ -225,6 +235,10 @@ group_page_init(group_page *page, size_t size, tutti_error *err)
     return TUTTI_OK;
 }
 
+/*
+ * A page ends at the number of groups that was asked for, or when their ranks become too many for
+ * a message. The first group is always taken, so there is progress.
+ */
 static tutti_code
 group_page_fill(group_page *page, size_t size, tutti_coordinator *core,
                 const Tutti__V1__ListGroupsRequest *wire, tutti_error *err)

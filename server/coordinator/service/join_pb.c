@@ -1,4 +1,9 @@
-/* CoordinatorService.Join: progress while the world is not complete, then the seat. */
+/*
+ * CoordinatorService.Join: progress while the world is not complete, then the seat.
+ *
+ * Progress is sent only while the agent reads; a message that it has no room for is left out. The
+ * seat must not be left out: it waits until the message before it has left.
+ */
 #include <stdlib.h>
 
 #include "base/error/fail.h"
@@ -73,6 +78,7 @@ send_seat(join_call *self)
     finish_join(self, NULL);
 }
 
+/* The seat is copied, as it may have to wait, and the core's own is only lent during this call. */
 static void
 on_answer(tutti_coordinator_join *join, const tutti_coordinator_seat *seat, const tutti_error *err)
 {
@@ -89,6 +95,7 @@ on_answer(tutti_coordinator_join *join, const tutti_coordinator_seat *seat, cons
     } /* else on_written sends it, or on_cancel ends it */
 }
 
+/* Borrows from the message. */
 static void
 request_from_wire(const Tutti__V1__JoinRequest *wire, tutti_coordinator_join_request *ret_request)
 {
@@ -121,6 +128,7 @@ request_from_wire(const Tutti__V1__JoinRequest *wire, tutti_coordinator_join_req
     }
 }
 
+/* The struct lives as long as the call: on_end frees it, whatever happens before. */
 static void
 on_open(tutti_rpc_call *call, void *arg)
 {
@@ -158,6 +166,10 @@ on_written(tutti_rpc_call *call, void *arg)
     }
 }
 
+/*
+ * The agent went away, or the server is drained. The core is told, unless the call has ended
+ * already.
+ */
 static void
 on_cancel(tutti_rpc_call *call, void *arg)
 {

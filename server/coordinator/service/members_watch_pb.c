@@ -1,4 +1,7 @@
-/* CoordinatorService.WatchMembers. */
+/*
+ * CoordinatorService.WatchMembers. The core gives out one change after the other and waits for
+ * on_written between them, so a watcher that reads slowly does not fill the memory.
+ */
 #include <stdlib.h>
 
 #include "base/error/fail.h"
@@ -62,6 +65,7 @@ on_event(tutti_coordinator_member_watch *watch, const tutti_coordinator_event *e
     tutti_rpc_call_write(call_of(watch), &response.base, NULL);
 }
 
+/* The core ends the watch; it does not use the struct after that. */
 static void
 on_over(tutti_coordinator_member_watch *watch, const tutti_error *err)
 {
@@ -71,6 +75,7 @@ on_over(tutti_coordinator_member_watch *watch, const tutti_error *err)
     tutti_rpc_call_finish(self->call, err);
 }
 
+/* on_end frees the struct, also when the watch could not begin. */
 static tutti_code
 begin_watch(tutti_rpc_call *call, tutti_coordinator *core, tutti_error *err)
 {

@@ -1,3 +1,4 @@
+/* MeshService. Meshes are sent as they lie in the core, without copies. */
 #include <stdlib.h>
 
 #include "base/error/fail.h"
@@ -133,6 +134,10 @@ page_init(mesh_page *page, size_t size, tutti_error *err)
     return page->wires == NULL || page->pointers == NULL ? coord_fail_answer(err) : TUTTI_OK;
 }
 
+/*
+ * Ends at the size of the page, or when the ranks become too many for a message; the first mesh
+ * is always taken.
+ */
 static tutti_code
 page_fill(mesh_page *page, size_t size, tutti_coordinator *core,
           const Tutti__V1__ListMeshesRequest *wire, tutti_error *err)
@@ -231,6 +236,7 @@ on_list_mesh_groups(tutti_rpc_call *call, void *arg)
     service_loop_leave(arg);
 }
 
+/* Flattened, a slice is one dimension whose coordinate is the position in it. */
 static void
 reply_slice(tutti_rpc_call *call, const tutti_coordinator_slice *slice, bool flatten)
 {

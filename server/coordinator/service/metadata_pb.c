@@ -1,3 +1,8 @@
+/*
+ * MetadataService: Broadcast and AllGather of small values through the coordinator. A call is
+ * parked in the core until its exchange round is complete; then all its calls are answered
+ * together.
+ */
 #include <stdlib.h>
 
 #include "base/error/fail.h"
@@ -28,6 +33,10 @@ reply_broadcast(tutti_rpc_call *call, const tutti_bytes *value)
     tutti_rpc_call_reply(call, &response.base, NULL);
 }
 
+/*
+ * The values are borrowed from the exchange round, which lives until all its calls have their
+ * answer.
+ */
 static void
 reply_all_gather(tutti_rpc_call *call, const tutti_bytes *values, size_t count)
 {
@@ -79,6 +88,10 @@ on_all_gather_answer(tutti_coordinator_meet *meet, const tutti_bytes *values, si
     free(self);
 }
 
+/*
+ * The caller went away, or the server is drained. After this the core does not answer the call
+ * any more.
+ */
 static void
 on_cancel(tutti_rpc_call *call, void *arg)
 {
@@ -124,6 +137,7 @@ add_pending(tutti_service_loop *service_loop, tutti_rpc_call *call,
     return TUTTI_OK;
 }
 
+/* The call has a user and can be cancelled only from here on, when the core has it. */
 static void
 start_metadata(tutti_service_loop *service_loop, tutti_rpc_call *call,
                tutti_coordinator_meet_request *request)

@@ -15,6 +15,7 @@
 
 /* ------------------------------------------------------------------------------ heartbeats */
 
+/* More pending ops than the core takes are left out. */
 static void
 take_group(tutti_coordinator_session *session, const Tutti__V1__GroupProgress *wire)
 {
@@ -45,6 +46,7 @@ take_group(tutti_coordinator_session *session, const Tutti__V1__GroupProgress *w
     tutti_coordinator_session_report(session, &told);
 }
 
+/* `answers` is the number of the question that this heartbeat answers; 0 = it came by itself. */
 void
 coord_take_progress(tutti_coordinator_session *session, const Tutti__V1__Heartbeat *wire)
 {
@@ -94,6 +96,7 @@ ranks_to_wire(const tutti_coordinator_stalled_rank *ranks, uint32_t count,
     return count;
 }
 
+/* The sentence is made here, from the same numbers that are sent. */
 static void
 stall_to_wire(tutti_coordinator_stall *stall, wire_stall *wire)
 {

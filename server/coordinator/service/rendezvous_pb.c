@@ -1,4 +1,6 @@
-/* RendezvousService. */
+/*
+ * RendezvousService. A call is parked in the core until all callers of its rendezvous are there.
+ */
 #include <stdlib.h>
 
 #include "base/error/fail.h"
@@ -36,6 +38,7 @@ on_meet_answer(tutti_coordinator_caller *caller, const tutti_coordinator_met *me
     free(self);
 }
 
+/* The caller went away, or the server is drained: its place is free for another one. */
 static void
 on_meet_cancel(tutti_rpc_call *call, void *arg)
 {

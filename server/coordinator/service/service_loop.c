@@ -1,3 +1,12 @@
+/*
+ * The coordinator's core on a loop. All handlers, timers and turns run on the loop's thread; each
+ * handler begins with service_loop_enter (tells the core the time) and ends with
+ * service_loop_leave (lets due timers and one slice of work run, and arms the timer).
+ *
+ * Work that is left after a slice waits until the loop is idle (tutti_rpc_loop_post_idle), so
+ * received messages are read first. That is what makes the core's idle turns trustworthy:
+ * heartbeats that have arrived were handed over.
+ */
 #include "server/coordinator/service/service_loop.h"
 
 #include <stdlib.h>
@@ -23,7 +32,10 @@ arm_service_loop(tutti_service_loop *self)
 {
     uint64_t next_ns = tutti_coordinator_next(self->core);
 
-    /* Never for now: a timer that is due at once would run before the loop's other events. */
+    /*
+     * At least one nanosecond from now: a timer that is due at once would run before the loop's
+     * other events, again and again.
+     */
     if (next_ns <= self->now_ns) {
         next_ns = self->now_ns + 1;
     }
@@ -52,6 +64,7 @@ service_loop_leave(tutti_service_loop *service_loop)
     if (tutti_coordinator_next(service_loop->core) <= service_loop->now_ns) {
         tutti_coordinator_run(service_loop->core);
     }
+    /* Not while an idle turn is asked for: the work would overtake what has been received. */
     if (!service_loop->waiting) {
         tutti_coordinator_turn(service_loop->core, false);
     }

@@ -6,6 +6,7 @@ static const tutti_rpc_service *const services[] = {
     &coord_store_service,       &coord_rendezvous_service,
 };
 
+/* All services share one loop, so no handler runs beside another. */
 void
 tutti_service_loop_serve(tutti_service_loop *service_loop, tutti_rpc_server *server)
 {

@@ -1,4 +1,8 @@
-/* CoordinatorService.Session: heartbeats up, events down. */
+/*
+ * CoordinatorService.Session: heartbeats up, events down. One stream for each agent, for as long
+ * as it lives. What it tells is worth having in time, so several changes go into one message, and
+ * each message has the key of the epoch that it leads to.
+ */
 #include <stdlib.h>
 
 #include "base/error/fail.h"
@@ -65,6 +69,10 @@ lost_to_wire(const tutti_coordinator_event *event, Tutti__V1__RankLost *ret_wire
     *ret_wire = wire.lost;
 }
 
+/*
+ * The first message. It has the ranks that are lost already, since this agent may have missed the
+ * changes.
+ */
 static void
 on_accepted(tutti_coordinator_session *session, uint64_t epoch, const tutti_coordinator_event *lost,
             size_t lost_count)
@@ -115,6 +123,7 @@ change_to_wire(const tutti_coordinator_event *event, coord_event_wire *ret_wire,
     }
 }
 
+/* All in one message, so that an agent sees an epoch as a whole. */
 static void
 on_changes(tutti_coordinator_session *session, const tutti_coordinator_event *events, size_t count)
 {
@@ -134,6 +143,7 @@ on_changes(tutti_coordinator_session *session, const tutti_coordinator_event *ev
     send_keyed(get_session_call(session), &response);
 }
 
+/* Asks for an answer with the next heartbeat, with this number. */
 static void
 on_wanted(tutti_coordinator_session *session, uint64_t number)
 {
@@ -146,6 +156,7 @@ on_wanted(tutti_coordinator_session *session, uint64_t number)
     tutti_rpc_call_write(get_session_call(session)->call, &response.base, NULL);
 }
 
+/* The agent knows by this that the coordinator hears it. */
 static void
 on_heartbeat_ack(tutti_coordinator_session *session)
 {
@@ -199,6 +210,7 @@ take_heartbeat(tutti_coordinator_session *session, const Tutti__V1__Heartbeat *w
     return TUTTI_OK;
 }
 
+/* `open` comes first, then heartbeats. Anything else ends the session. */
 static tutti_code
 take_message(session_call *self, const Tutti__V1__SessionRequest *wire, tutti_error *err)
 {
@@ -213,9 +225,10 @@ take_message(session_call *self, const Tutti__V1__SessionRequest *wire, tutti_er
     }
     tutti_coordinator_session_withdraw(&self->session);
     return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ORDER",
-                          "a message that is neither `open` nor `heartbeat`");
+                          "a message of a session is neither `open` nor `heartbeat`");
 }
 
+/* The next message is asked for only when this one has been taken. */
 static void
 on_message(tutti_rpc_call *call, void *arg, tutti_rpc_message *message)
 {
@@ -259,6 +272,9 @@ on_written(tutti_rpc_call *call, void *arg)
     service_loop_leave(arg);
 }
 
+/*
+ * The connection broke or the server is drained; the core then waits for the agent to come back.
+ */
 static void
 on_cancel(tutti_rpc_call *call, void *arg)
 {

@@ -1,3 +1,4 @@
+/* CoordinatorService: splitting groups, and ranks of one group as those of another. */
 #include <stdlib.h>
 
 #include "base/error/fail.h"
@@ -11,6 +12,7 @@
 
 /* ------------------------------------------------------------------------------ lists */
 
+/* Pointers and messages are in one block of memory, so there is one thing to free. */
 tutti_code
 coord_wire_lists_init(coord_wire_lists *lists, size_t count, tutti_error *err)
 {
@@ -48,7 +50,11 @@ coord_wire_lists_fini(coord_wire_lists *lists)
 
 /* ------------------------------------------------------------------------------ sub-groups */
 
-/* [out, owned] ret_lists  free it; NULL when there are none */
+/*
+ * The lists borrow their ranks from the message.
+ *
+ * [out, owned] ret_lists  free it; NULL when there are none
+ */
 static tutti_code
 lists_from_wire(const Tutti__V1__RankLists *wire, tutti_coordinator_list **ret_lists,
                 size_t *ret_count, tutti_error *err)
@@ -109,6 +115,7 @@ lists_to_wire(const tutti_coordinator_split *split, coord_wire_lists *ret_lists,
     return TUTTI_OK;
 }
 
+/* A rank that is in no part has -1 for its place, and no group. */
 static tutti_code
 reply_split(tutti_rpc_call *call, const tutti_coordinator_split *split,
             const Tutti__V1__CreateSubgroupsRequest *wire, tutti_error *err)

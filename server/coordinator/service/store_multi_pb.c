@@ -44,6 +44,7 @@ reply_values(tutti_rpc_call *call, const tutti_coordinator_page *page)
     free(versions);
 }
 
+/* The values belong to the wait and are lent until this returns. */
 static void
 on_get_answer(tutti_coordinator_key_wait *wait, uint64_t version, const tutti_error *err)
 {
@@ -71,6 +72,7 @@ on_get_cancel(tutti_rpc_call *call, void *arg)
     service_loop_leave(arg);
 }
 
+/* Without waiting there is nothing to park, so the answer is given here. */
 static void
 get_at_once(tutti_service_loop *service_loop, tutti_rpc_call *call)
 {

@@ -1,3 +1,8 @@
+/*
+ * StoreService: one key. Calls that can wait (Count, Wait, and those of the other store files)
+ * are parked in the core. Each has a struct here that ties it to its gRPC call; the core's
+ * answer, or a cancel, frees it.
+ */
 #include "server/coordinator/service/store_pb.h"
 
 #include <stdlib.h>
@@ -8,6 +13,7 @@
 #include "server/coordinator/service/member_pb.h"
 #include "server/coordinator/service/service_loop.h"
 
+/* One place for the usual end of a call. */
 void
 coord_store_answer(tutti_rpc_call *call, tutti_code code, const ProtobufCMessage *response,
                    const tutti_error *err)
@@ -112,6 +118,7 @@ on_delete(tutti_rpc_call *call, void *arg)
     service_loop_leave(arg);
 }
 
+/* The token of the next page is the last key of this one. */
 static void
 reply_page(tutti_rpc_call *call, const tutti_coordinator_page *page)
 {
@@ -180,6 +187,10 @@ on_count_answer(tutti_coordinator_count *count, uint64_t number, const tutti_err
     free(self);
 }
 
+/*
+ * Called when the caller goes away or the server is drained. After this the core does not answer
+ * any more.
+ */
 static void
 on_count_cancel(tutti_rpc_call *call, void *arg)
 {
@@ -193,6 +204,7 @@ on_count_cancel(tutti_rpc_call *call, void *arg)
     service_loop_leave(arg);
 }
 
+/* Counting a long prefix takes several slices of the loop, so it is parked too. */
 static void
 on_count(tutti_rpc_call *call, void *arg)
 {

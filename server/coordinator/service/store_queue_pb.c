@@ -38,6 +38,7 @@ reply_popped(tutti_rpc_call *call, const tutti_store_entry *entry)
     tutti_rpc_call_reply(call, &response.base, NULL);
 }
 
+/* The value is lent until this returns, so it is answered at once. */
 static void
 on_taken(tutti_coordinator_take *take, const tutti_store_entry *entry, const tutti_error *err)
 {
@@ -66,6 +67,7 @@ on_take_cancel(tutti_rpc_call *call, void *arg)
     service_loop_leave(arg);
 }
 
+/* The call can be cancelled only when the core has it. */
 static void
 start_take(tutti_coordinator *core, tutti_rpc_call *call,
            const tutti_coordinator_take_request *request)

@@ -1,3 +1,7 @@
+/*
+ * StoreService.Watch: each change of keys with a prefix. The core gives out the next one when the
+ * last has been written, and ends a watch whose reader falls too far behind.
+ */
 #include <stdlib.h>
 
 #include "base/error/fail.h"
@@ -26,6 +30,7 @@ on_watch_change(tutti_coordinator_watch *watch, tutti_coordinator_change_kind ki
     tutti_rpc_call_write(self->call, &response.base, NULL);
 }
 
+/* The core does not use the struct after that. */
 static void
 on_watch_over(tutti_coordinator_watch *watch, const tutti_error *err)
 {
@@ -61,6 +66,7 @@ on_watch_open(tutti_rpc_call *call, void *arg)
     service_loop_leave(arg);
 }
 
+/* There is room for another change. */
 static void
 on_watch_written(tutti_rpc_call *call, void *arg)
 {

@@ -1,3 +1,13 @@
+/*
+ * What agents tell of their ops (with heartbeats), and questions about it (DescribeStall).
+ *
+ * Of each agent the last report on each group is kept, up to a limit; a report without pending
+ * ops makes room for a new one. A question gets the job's next number; all questions that come
+ * before the agents are asked have the same one. The agents are asked by their sessions
+ * (on_wanted), not more than ten times a second, and answer with their next heartbeats. A
+ * question ends when all sessions have answered or its time is up: ranks that did not answer are
+ * "silent".
+ */
 #include "server/coordinator/stall/progress.h"
 
 #include <assert.h>
@@ -52,7 +62,7 @@ coord_progress_report_fini(coord_agent *agent)
     }
 }
 
-/* One of no interest any more makes room. */
+/* Make room for one more group, by forgetting one in which nothing is pending. */
 static bool
 make_room_progress(coord_agent *agent)
 {
@@ -211,7 +221,10 @@ count_sessions(const coord_job *job)
     return count;
 }
 
-/* All that have come since the last time have one number. */
+/*
+ * Ask all agents now. The questions that have come since the last time have the number that is
+ * asked for now; their own waiting time begins.
+ */
 static void
 ask_all_progress(coord_job *job)
 {
@@ -292,6 +305,10 @@ tutti_coordinator_stall_query_start(tutti_coordinator *self,
     query->awaited = 0;
     query->wait.on_end = on_end;
     tutti_list_add(&self->queries, &query->link);
+    /*
+     * Until the agents are asked, for at most BETWEEN_NS; ask_all_progress sets the deadline
+     * anew.
+     */
     coord_wait_start(self, &query->wait, true,
                      tutti_clock_add(self->now_ns, query->wait_ns + BETWEEN_NS));
     ask_soon(job);

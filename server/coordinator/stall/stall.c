@@ -1,4 +1,12 @@
-/* Who waits for whom: what agents have told, laid side by side. */
+/*
+ * Which op waits for which rank: the reports of all agents of a job side by side.
+ *
+ * Agents count ops of a group alike (sequence numbers), so the oldest op that any member is in is
+ * the one that the group is at; every member whose `entered` is below its number is missing. What
+ * a missing rank does instead follows from its own report: it is in an older op or has just ended
+ * one (slow), has called the op and waits for its tensors (queued), has not called it (absent),
+ * did not answer the question (silent), or is lost (gone).
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +41,10 @@ typedef struct search {
 
 /* ------------------------------------------------------------------------------ finding */
 
-/* The older op of a group counts, of the newer epoch; the longer wait is told. */
+/*
+ * Two ranks are in ops of one group: the newer epoch counts, in it the older op, and of one op
+ * the longer wait. Sends and receives (sequence 0) are not merged.
+ */
 static void
 merge_reports(found *one, const found *other)
 {
@@ -142,7 +153,7 @@ stand_without_word(const search *self, uint32_t rank, tutti_coordinator_stalled_
     }
 }
 
-/* What it does on the group, when that is something else. */
+/* What the rank did last on the group. */
 static void
 take_words(const search *self, const coord_progress_report *told,
            tutti_coordinator_stalled_rank *ret)
@@ -152,7 +163,7 @@ take_words(const search *self, const coord_progress_report *told,
     ret->last_ms = coord_progress_report_ms(told, told->last_ms, self->now_ns);
 }
 
-/* It answers, and is not in the op: what does it do instead? */
+/* The rank answers and is not in the op: what does it do instead? */
 static void
 stand_beside(const search *self, const coord_progress_report *told, uint64_t sequence,
              tutti_coordinator_stalled_rank *ret)
@@ -225,7 +236,7 @@ add_stall_rank(const search *self, const found *one, uint32_t rank, tutti_coordi
     }
 }
 
-/* False: the group is gone. */
+/* False: the group is gone, or another one has its name. */
 static bool
 fill_stall(const search *self, const found *one, tutti_coordinator_stall *ret)
 {

@@ -55,7 +55,7 @@ test_group_options__that_were_not_initialised_are_refused(void **state)
 
     assert_fails(tutti_group_create_with(rig->client, &options, ranks, 1, NULL, &err),
                  TUTTI_INVALID_ARGUMENT);
-    assert_text_has(err.text, "begin with its init function");
+    assert_text_has(err.text, "call its init function first");
     assert_fails(tutti_group_split(rig->client, NULL, &split, NULL, NULL, &err),
                  TUTTI_INVALID_ARGUMENT);
     assert_text_has(err.text, "tutti_split");

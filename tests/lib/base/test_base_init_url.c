@@ -107,7 +107,7 @@ test_init_url__says_what_is_missing(void **state)
         {"invalid://", "no scheme \"invalid\", known are env://, tcp://, file://"},
         {"://", "no scheme \"\""},
         {"host:80", "write env://"},
-        {"env://host:80", "env:// takes no place"},
+        {"env://host:80", "env:// takes no host and no path"},
     };
     tutti_init_url url = {.rank = 77};
     tutti_error err;

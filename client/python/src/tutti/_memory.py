@@ -1,4 +1,4 @@
-"""Memory that an agent of this machine hands over: a token in, a mapping out."""
+"""Memory of an agent on this host: the caller gives a token, and gets a mapping."""
 
 from __future__ import annotations
 
@@ -29,14 +29,18 @@ REASONS = {
 }  # fmt: skip
 
 REFUSALS = {
-    1: ("SHARE_TOKEN", "the agent does not know this token: it is good once, for half a minute"),
+    1: ("SHARE_TOKEN", "the agent does not know this token: a token is good once, for 30 s, and "
+        "until the tensor is deleted"),
     2: ("OTHER_USER", "the agent shares memory with processes of its own user only: run as that "
-        "one, or give the agent --share-any-user"),
+        "user, or give the agent --share-any-user"),
 }  # fmt: skip
 
 
 def _no_socket(why: Any) -> TuttiError:
-    text = "no way to the agent's socket for memory: %s. Are both in one network namespace?" % why
+    text = (
+        "could not connect to the agent's socket for shared memory: %s; this program and the agent "
+        "need one network namespace" % why
+    )
     return make(grpc.StatusCode.UNAVAILABLE, text, "NO_SHARE_SOCKET")
 
 
@@ -54,30 +58,30 @@ def _ask(lease: socket.socket, name: str, token: bytes) -> tuple[bytes, list[int
 
 def _map(fd: int, size: int, writable: bool) -> mmap.mmap:
     if not fcntl.fcntl(fd, GET_SEALS) & SEAL_SHRINK or size > os.fstat(fd).st_size:
-        raise lost("the memory that came cannot be mapped safely")  # it could end under us
+        raise lost("the memory that the agent sent cannot be mapped safely: it may become smaller")
     return mmap.mmap(
         fd, size, mmap.MAP_SHARED, mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
     )
 
 
 class Memory:
-    """A tensor's bytes, mapped, and the connection that keeps the agent from using them anew."""
+    """A tensor's bytes, mapped. The agent keeps them while the connection to it is open."""
 
     def __init__(self, name: str, token: bytes, size: int, writable: bool) -> None:
         if not hasattr(socket, "AF_UNIX") or not hasattr(socket, "recv_fds"):
-            raise _no_socket("this system has none")
+            raise _no_socket("this system has no such sockets")
         self._lease = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         fds: list[int] = []
         try:
             answer, fds = _ask(self._lease, name, token)
             if len(answer) != ANSWER.size:
-                raise _no_socket("it hung up")
+                raise _no_socket("the agent closed the connection")
             magic, refusal, may_write, got = ANSWER.unpack(answer)
             if refusal in REFUSALS:
                 reason, text = REFUSALS[refusal]
                 raise make(grpc.StatusCode.PERMISSION_DENIED, text, reason)
             if magic != b"ttshare1" or len(fds) != 1 or got != size or bool(may_write) != writable:
-                raise lost("the memory that came is not what was asked for")
+                raise lost("the memory that the agent sent is not the memory that was asked for")
             self._map: mmap.mmap | None = _map(fds[0], size, writable)
         except BaseException:
             self._lease.close()
@@ -112,7 +116,7 @@ _said: list[str] = []
 
 
 def warn_of_copy(error: TuttiError) -> None:
-    """Once for a process: from then on it is no news. That there is nothing to map is none either."""
+    """Warn once in a process that tensors are copied; not when a tensor cannot be mapped at all."""
     if error.reason != "CANNOT_SHARE" and not _said:
         _said.append(error.text)
         warnings.warn("tensors are copied instead of mapped: %s" % error.text, stacklevel=4)

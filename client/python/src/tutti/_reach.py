@@ -71,7 +71,7 @@ def _find(phrases: tuple[tuple[str, str], ...], text: str) -> str:
 
 
 def explain(code: grpc.StatusCode, text: str, address: str, call: str) -> tuple[str, str]:
-    """Text and reason of an error that no server gave a reason for."""
+    """The text and the reason of an error to which no server gave a reason."""
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and text == "Deadline Exceeded":
         return "%s did not answer %s in time" % (address, call), ""
     if code is not grpc.StatusCode.UNAVAILABLE:
@@ -87,7 +87,7 @@ def explain(code: grpc.StatusCode, text: str, address: str, call: str) -> tuple[
 
 
 def certificate_names(address: str, ca: str, cert: str, key: str) -> list[str]:
-    """The names in the certificate that a server shows, which the authority has signed; [] = unknown."""
+    """The names in the server's certificate, when the authority has signed it; [] = unknown."""
     host, _, port = address.rpartition(":")
     try:
         context = ssl.create_default_context(cafile=ca)

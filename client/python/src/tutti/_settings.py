@@ -46,7 +46,7 @@ def _read(path: str) -> bytes | None:
 
 @dataclasses.dataclass
 class Settings:
-    """What connect() was told. None looks into the environment, "" means none."""
+    """The arguments of connect(). None = take the environment's, "" = none."""
 
     agent: str | Sequence[str] | None = None
     coordinator: str | None = None
@@ -76,12 +76,12 @@ class Settings:
         if self.traceparent is None:
             self.traceparent = _first(None, "TRACEPARENT")
         if bool(self.tls_cert) != bool(self.tls_key):
-            raise invalid("BAD_OPTION", "tls_cert and tls_key go together")
+            raise invalid("BAD_OPTION", "tls_cert and tls_key belong together, one is missing")
         if self.tls_cert and not self.tls_ca:
-            raise invalid("BAD_OPTION", "tls_cert needs tls_ca: a connection is plaintext without")
+            raise invalid("BAD_OPTION", "tls_cert needs tls_ca: without it there is no TLS")
 
     def addresses(self) -> list[str]:
-        """Of the agent, in the order in which to try them."""
+        """The addresses of the agent, in the order in which they are tried."""
         given = _first(None, "TUTTI_AGENT") if self.agent is None else self.agent
         found = [given] if isinstance(given, str) else list(given)
         if not found or not all(found):
@@ -89,7 +89,7 @@ class Settings:
         return found
 
     def credentials(self, address: str) -> Any:
-        """For a channel; None = plaintext: without an authority, and on Unix sockets."""
+        """The credentials of a channel; None = plaintext: without tls_ca, and on Unix sockets."""
         if not self.tls_ca or address.startswith("unix:"):
             if self._bearer() and not is_local(address):
                 raise invalid(
@@ -102,7 +102,7 @@ class Settings:
         )
 
     def name_certificate(self, error: TuttiError, address: str) -> TuttiError:
-        """Say the names in a certificate that is for another server. It may take two seconds."""
+        """Add the names in a certificate to the error. This may take two seconds."""
         if _reach.OTHER_NAME not in error.text:
             return error
         names = _reach.certificate_names(
@@ -120,11 +120,11 @@ class Settings:
         return found
 
     def _bearer(self) -> str:
-        """A token file is read each time: tokens are replaced while we run."""
+        """The token; a token file is read for each call, because tokens are replaced in it."""
         return self.token or (_read(self.token_file or "") or b"").decode().strip()
 
     def metadata(self) -> list[tuple[str, str]]:
-        """Of each call: who we are, and of which trace it is a part."""
+        """The metadata of each call: the token, and the trace that the call is a part of."""
         token, given = self._bearer(), self.traceparent
         trace = given() if callable(given) else given
         found = [("authorization", "Bearer " + token)] if token else []
@@ -132,7 +132,7 @@ class Settings:
 
 
 def is_local(address: str) -> bool:
-    """A Unix socket or a loopback address: what is said there stays on this machine."""
+    """Is it a Unix socket or a loopback address? Data sent there stays on this machine."""
     if address.startswith("unix:"):
         return True
     host = address.rpartition(":")[0].strip("[]")
@@ -156,12 +156,12 @@ def _own_host_id() -> str:
 
 
 def host_id() -> str:
-    """Who has the same may share memory with us."""
+    """The id of this host: processes with the same id can share memory."""
     return os.environ.get("TUTTI_HOST_ID") or _own_host_id()
 
 
 def _is_our_socket(address: str) -> bool:
-    """Another mount namespace may have another file there, or none."""
+    """Is it a socket here? Another mount namespace may have another file there, or none."""
     path = address[len("unix:") :]
     try:
         is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
@@ -184,7 +184,7 @@ def in_order(addresses: Sequence[str], host: str) -> list[str]:
 
 @dataclasses.dataclass
 class Init:
-    """An init address, as PyTorch's init_method: where a job meets, and as which of how many."""
+    """An init address, as PyTorch's init_method: coordinator, rank and world size."""
 
     rank: int
     world_size: int
@@ -192,7 +192,7 @@ class Init:
     path: str  # of that file
 
     def resolve(self) -> str:
-        """The coordinator's address; "" while its file is not there."""
+        """The coordinator's address; "" while the file that holds it does not exist."""
         if self.address:
             return self.address
         try:
@@ -209,7 +209,10 @@ def is_init(address: str) -> bool:
 def _number(url: str, query: dict[str, list[str]], name: str) -> int:
     text = query[name][0] if name in query else os.environ.get(name.upper(), "")
     if not text.isdecimal():
-        raise invalid("BAD_URL", "%s: no %s, neither in it nor in the environment" % (url, name))
+        raise invalid(
+            "BAD_URL",
+            "init address %s: no %s, neither in the address nor in the environment" % (url, name),
+        )
     return int(text)
 
 
@@ -221,13 +224,15 @@ def parse_init(url: str) -> Init:
     if parts.scheme == "env":
         host, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
         if not host or not port:
-            raise invalid("BAD_URL", "%s needs MASTER_ADDR and MASTER_PORT" % url)
+            raise invalid(
+                "BAD_URL", "init address %s needs the variables MASTER_ADDR and MASTER_PORT" % url
+            )
         address = ("[%s]:%s" if ":" in host else "%s:%s") % (host, port)
     elif parts.scheme == "tcp":
         address = parts.netloc
     else:
         path = urllib.parse.unquote(parts.path)
     if not address and not path:
-        raise invalid("BAD_URL", "%s: no address and no path in it" % url)
+        raise invalid("BAD_URL", "init address %s: no host and no path in it" % url)
     rank, world_size = _number(url, query, "rank"), _number(url, query, "world_size")
     return Init(rank, world_size, address, path)

@@ -27,7 +27,7 @@ _pool = _load()
 
 @functools.lru_cache(maxsize=None)
 def message(name: str) -> Any:
-    """The class of a message by its full name."""
+    """The class of the message with this full name."""
     descriptor = _pool.FindMessageTypeByName(name)
     if hasattr(message_factory, "GetMessageClass"):
         return message_factory.GetMessageClass(descriptor)
@@ -35,19 +35,19 @@ def message(name: str) -> Any:
 
 
 def new(name: str, /, **fields: Any) -> Any:
-    """A message of tutti.v1."""
+    """A new message of tutti.v1."""
     return message("tutti.v1." + name)(**fields)
 
 
 @functools.lru_cache(maxsize=None)
 def enum_numbers(name: str, prefix: str) -> dict[str, int]:
-    """Numbers of an enum of tutti.v1 by what follows the prefix of its names."""
+    """The numbers of an enum of tutti.v1, by its names without their prefix."""
     values = _pool.FindEnumTypeByName("tutti.v1." + name).values
     return {value.name[len(prefix) :]: value.number for value in values}
 
 
 class Method(NamedTuple):
-    """An RPC: its path, and the classes of what it takes and gives."""
+    """An RPC: its path, and the classes of its request and response."""
 
     path: str
     request: Any
@@ -56,7 +56,7 @@ class Method(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def method(name: str) -> Method:
-    """By the service without its suffix and the method: "Tensors.Put"."""
+    """The RPC with this name: the service without "Service", and the method: "Tensors.Put"."""
     service, rpc = name.split(".")
     full = "tutti.v1.%sService" % service
     found = _pool.FindServiceByName(full).methods_by_name[rpc]
@@ -68,7 +68,7 @@ def method(name: str) -> Method:
 
 
 class Framed(NamedTuple):
-    """A message and its payload, which is copied once: into what goes to the socket."""
+    """A message and its payload, which is copied once: into the bytes that gRPC sends."""
 
     message: Any
     payload: memoryview

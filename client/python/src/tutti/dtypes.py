@@ -59,20 +59,20 @@ _NAME_OF_NUMBER = {number: name for name, number in _NUMBERS.items()}
 
 
 def numpy_dtype(name: str) -> Any:
-    """The numpy dtype of "FP32" and the like."""
+    """The numpy dtype for a name such as "FP32"."""
     if name not in _DTYPES:
-        raise invalid("BAD_DTYPE", "dtype %s is none of %s" % (name, ", ".join(_DTYPES)))
+        raise invalid("BAD_DTYPE", "no dtype %s, need one of %s" % (name, ", ".join(_DTYPES)))
     return _DTYPES[name]
 
 
 def name_of(dtype: Any) -> str:
-    """ "FP32" of a numpy dtype, of something that makes one, or of such a name itself."""
+    """The name, "FP32" say, of a numpy dtype, of what numpy makes one of, or of a name."""
     if isinstance(dtype, str) and dtype.upper() in _DTYPES:
         return dtype.upper()
     known = np.dtype(dtype)
     name = _NAME_OF.get(known.newbyteorder("=") if known.byteorder in "<>" else known)
     if name is None:
-        raise invalid("BAD_DTYPE", "numpy's %s is no dtype of a tensor" % known)
+        raise invalid("BAD_DTYPE", "a tensor cannot have numpy's dtype %s" % known)
     return name
 
 
@@ -82,7 +82,7 @@ def spec(name: str, shape: Any) -> Any:
 
 
 class Kind(NamedTuple):
-    """What a TensorSpec says."""
+    """The dtype and shape of a TensorSpec."""
 
     name: str
     shape: tuple[int, ...]
@@ -102,7 +102,7 @@ class Kind(NamedTuple):
 
 
 def kind_of(message: Any) -> Kind | None:
-    """Of a TensorSpec; None while it does not say."""
+    """The Kind of a TensorSpec; None while its dtype is not known."""
     name = _NAME_OF_NUMBER.get(message.dtype, "UNSPECIFIED")
     return Kind(name, tuple(message.shape)) if name in _DTYPES else None
 
@@ -111,7 +111,7 @@ def kind_of(message: Any) -> Kind | None:
 
 
 class Data(NamedTuple):
-    """An array as it travels: row-major, little-endian; and what the caller gave."""
+    """An array as it travels, row-major and little-endian; and the object that the caller gave."""
 
     array: Any
     name: str
@@ -146,7 +146,7 @@ def _from_torch(tensor: Any) -> tuple[Any, str | None]:
 
 
 def _as(array: Any, name: str) -> Any:
-    """An array as a dtype; bits of BF16 and FP8 are taken as they are."""
+    """An array converted to a dtype; bits of BF16 and FP8 are taken as they are."""
     wanted = numpy_dtype(name)
     if name in _FOREIGN and array.dtype in (wanted, np.dtype(_FOREIGN[name][1])):
         return array
@@ -156,7 +156,7 @@ def _as(array: Any, name: str) -> Any:
 
 
 def data_of(thing: Any, dtype: str | None = None) -> Data:
-    """Of anything that is an array: numpy's, torch's, by DLPack, or numbers in lists."""
+    """The Data of an array: numpy's, torch's, any with DLPack, or lists of numbers."""
     name = name_of(dtype) if dtype is not None else None
     if is_torch(thing):
         array, bits = _from_torch(thing)
@@ -194,7 +194,7 @@ def to_torch(array: Any, name: str, like: Any = None) -> Any:
 
 
 def like(array: Any, name: str, given: Any) -> Any:
-    """The array as what the caller gave: a torch tensor for a torch tensor."""
+    """The array in the kind that the caller gave: a torch tensor for a torch tensor."""
     return to_torch(array, name, given) if is_torch(given) else array
 
 

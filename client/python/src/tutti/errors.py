@@ -23,7 +23,7 @@ class TuttiError(Exception):
     group     on which group, or ""
     op        the op's number in that group, or 0
     rank      the culprit's rank, or -1
-    metadata  all that the details say, as text
+    metadata  all entries of the error's details, as text
     """
 
     def __init__(
@@ -52,22 +52,22 @@ class TuttiError(Exception):
 
 
 class TuttiTimeout(TuttiError, TimeoutError):
-    """DEADLINE_EXCEEDED: for an op, the text names who had not come."""
+    """DEADLINE_EXCEEDED: for an op, the text names the ranks that had not called it."""
 
 
 def make(code: grpc.StatusCode, text: str, reason: str = "", **known: Any) -> TuttiError:
-    """The error of a code."""
+    """The exception for a code."""
     late = code is grpc.StatusCode.DEADLINE_EXCEEDED
     return (TuttiTimeout if late else TuttiError)(code, text, reason, **known)
 
 
 def invalid(reason: str, text: str) -> TuttiError:
-    """What is wrong before anybody was asked."""
+    """The error of an argument that is wrong, found before a call was made."""
     return make(grpc.StatusCode.INVALID_ARGUMENT, text, reason)
 
 
 def lost(text: str) -> TuttiError:
-    """What came is not what was announced."""
+    """The error of data that is not as it was announced."""
     return make(grpc.StatusCode.DATA_LOSS, text)
 
 
@@ -94,15 +94,15 @@ def _error_info(metadata: Iterable[tuple[str, Any]]) -> Any:
 
 
 def closed(address: str) -> TuttiError:
-    """Of a call on a connection that this program has closed."""
+    """The error of a call on a connection that this program has closed."""
     text = "the connection to %s is closed: connect again" % address
     return make(grpc.StatusCode.FAILED_PRECONDITION, text, "CLOSED")
 
 
 def from_rpc(error: Any, address: str = "", call: str = "") -> TuttiError:
-    """Of what grpc raised: a grpc.RpcError with code(), details() and trailing_metadata().
+    """The error for a grpc.RpcError, which has code(), details() and trailing_metadata().
 
-    address, call  of whom what was asked
+    address, call  the server's address, and the call that was made
     """
     info = _error_info(error.trailing_metadata() or ())
     known = dict(info.metadata) if info is not None else {}
@@ -121,13 +121,13 @@ def from_rpc(error: Any, address: str = "", call: str = "") -> TuttiError:
 
 
 def was_there(error: TuttiError) -> bool:
-    """Did the server answer, or its connection stand once?"""
+    """Has the server answered, or has a connection to it been established?"""
     silent = error.code is grpc.StatusCode.DEADLINE_EXCEEDED and not error.reason
     return not silent and error.reason != "UNREACHABLE"
 
 
 def from_value(error: Any) -> TuttiError:
-    """Of a tutti.v1.Error: how an async op failed."""
+    """The error for a tutti.v1.Error: why an async op failed."""
     return make(
         _CODES.get(error.code, grpc.StatusCode.UNKNOWN),
         error.text,

@@ -20,14 +20,14 @@ Json = Union[None, bool, int, float, str, "list[Json]", "dict[str, Json]"]
 
 
 class Blob(NamedTuple):
-    """Bytes, and what they are."""
+    """Bytes, and their content type."""
 
     data: bytes
     content_type: str = "application/octet-stream"
 
     @staticmethod
     def of(value: "Object") -> "Blob":
-        """Bytes as they are, text as text/plain, all else as JSON."""
+        """A Blob of a value: bytes as they are, text as text/plain, all else as JSON."""
         if isinstance(value, Blob):
             return value
         if isinstance(value, (bytes, bytearray, memoryview)):
@@ -37,7 +37,7 @@ class Blob(NamedTuple):
         return Blob(json.dumps(value).encode(), "application/json")
 
     def value(self) -> "bytes | Json":
-        """Text and JSON as what they were, other types as bytes."""
+        """The value: text and JSON as they were given, other types as bytes."""
         if self.content_type.startswith("text/plain"):
             return self.data.decode()
         if self.content_type == "application/json":
@@ -52,7 +52,7 @@ CONTENT_TYPE_MAX = 127  # bytes
 
 
 def pack(value: Any) -> Any:
-    """A value as the array that travels."""
+    """The array in which a value travels."""
     blob = Blob.of(value)
     if len(blob.content_type.encode()) > CONTENT_TYPE_MAX:
         raise invalid("BAD_NAME", "a content type of more than %d bytes" % CONTENT_TYPE_MAX)
@@ -61,7 +61,7 @@ def pack(value: Any) -> Any:
 
 
 def unpack(array: Any) -> Blob:
-    """The object in an array that travelled."""
+    """The object in an array that has travelled."""
     data = array.tobytes()
     try:
         message = _wire.message("tutti.v1.Object").FromString(data)
@@ -69,5 +69,8 @@ def unpack(array: Any) -> Blob:
         message = None
     known = message is not None and len(message.content_type.encode()) <= CONTENT_TYPE_MAX
     if not known or array.dtype != np.uint8:
-        raise lost("%d bytes came that are no object" % len(data))
+        raise lost(
+            "%d bytes came that are not an object: let all ranks call the op for objects"
+            % len(data)
+        )
     return Blob(message.payload, message.content_type)

@@ -112,7 +112,7 @@ test_header__refuses_the_rest_and_says_why(void **state)
         {GOOD("'<f4", "(1,)"), "no tensors of dtype '<f4, '"},
         {"{'descr': '<f4", "no short string"},
         {GOOD("'\\x3cf4'", "(1,)"), "no short string"},
-        {GOOD("'<f4'", "1"), "no tuple"},
+        {GOOD("'<f4'", "1"), "not a tuple"},
         {GOOD("'<f4'", "(1 2)"), "misses a comma"},
         {GOOD("'<f4'", "(1)"), "misses a comma"},
         {GOOD("'<f4'", "(-1,)"), "numbers of 63 bits"},

@@ -419,7 +419,7 @@ test_agree__without_word_of_some_rank_has_no_verdict(void **state)
 
         assert_fails(tutti_agree_verdict(agree, "world", 1, ranks, &spec, &open, &err),
                      TUTTI_INTERNAL);
-        assert_text_has(err.text, "not passed on");
+        assert_text_has(err.text, "did not arrive");
         tutti_agree_free(agree);
     }
 }

@@ -672,7 +672,7 @@ test_post__keeps_to_the_number_that_was_asked_for(void **state)
     one->op.deadline_ns = tutti_clock_ns() + TUTTI_NS_PER_S;
     assert_fails(tutti_coll_post(w.groups[0], &one->op, 2, &err), TUTTI_FAILED_PRECONDITION);
     assert_string_equal(err.reason, "OUT_OF_SEQUENCE");
-    assert_text_has(err.text, "op 2 of group world: the next one is 1");
+    assert_text_has(err.text, "the call asks for op 2 of group world, but the next op is 1");
     assert_ok(tutti_coll_post(w.groups[0], &one->op, 1, &err));
     assert_int_equal(run_wait(one), TUTTI_OK);
     run_free(one);

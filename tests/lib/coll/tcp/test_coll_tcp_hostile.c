@@ -414,7 +414,7 @@ test_called__that_answers_nonsense_breaks_the_way(void **state)
 
         (void)tcp_rig_say_head(self, fd, heads[i].kind, 0, heads[i].id, heads[i].size);
         tcp_rig_until(self, self->conn.broken == i + 1);
-        assert_text_has(self->conn.why, "nobody asked");
+        assert_text_has(self->conn.why, "did not make");
         assert_int_equal(tcp_rig_send(&self->conn, &mail, 1, 10), TUTTI_TRANSPORT_FAILED);
         tcp_rig_disconnect(&self->nodes[0], &self->conn);
         tcp_rig_await_end(self, fd);

@@ -139,7 +139,7 @@ test_tag__goes_with_one_name(void **state)
     assert_int_equal(tagged(1, pair, "blu"), got.id);
     request.name = "h";
     assert_refused(&request, TUTTI_ALREADY_EXISTS, "NAME_TAKEN",
-                   "group g stands for ranks 0, 1, "
+                   "group g exists already, with ranks 0, 1, "
                    "tag blu");
     request.name = "g";
     request.tag = "red";

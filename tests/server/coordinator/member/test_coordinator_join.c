@@ -258,7 +258,7 @@ test_join__with_a_gpu_that_another_agent_has_is_refused(void **state)
     assert_ok(joiner_start(&fix, &joiners[0], &request, &err));
     request = join_with_gpus(1, 2, "GPU-c GPU-b");
     assert_refused(&request, TUTTI_FAILED_PRECONDITION, "SHARED_GPU",
-                   "GPU-b is there already: the agent of pid 4711 on host gpu-17 has it");
+                   "GPU-b has an agent already: the one of pid 4711 on host gpu-17");
     request = join_with_gpus(1, 3, "GPU-");
     assert_ok(joiner_start(&fix, &joiners[1], &request, &err));
     request = join_with_gpus(2, 4, "GPU-a");
@@ -267,7 +267,7 @@ test_join__with_a_gpu_that_another_agent_has_is_refused(void **state)
     tutti_coordinator_join_withdraw(&joiners[0].join); /* its seat is given up: one is left */
     fixture_advance(&fix, 60 * SECOND);
     request = join_with_gpus(3, 5, "GPU-a");
-    assert_refused(&request, TUTTI_FAILED_PRECONDITION, "SHARED_GPU", "GPU-a is there already");
+    assert_refused(&request, TUTTI_FAILED_PRECONDITION, "SHARED_GPU", "GPU-a has an agent already");
     request = join_with_gpus(3, 6, "GPU-b");
     assert_ok(joiner_start(&fix, &joiners[3], &request, &err));
     for (i = 1; i < 4; i++) {
@@ -507,7 +507,7 @@ test_lost_incarnation__has_to_draw_a_new_number(void **state)
     (void)state;
     form_world(&fix, 2);
     lose(1);
-    assert_refused(&request, TUTTI_INVALID_ARGUMENT, "BAD_INCARNATION", "draw a new one");
+    assert_refused(&request, TUTTI_INVALID_ARGUMENT, "BAD_INCARNATION", "start the agent again");
 }
 
 static void

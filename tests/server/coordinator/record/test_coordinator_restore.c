@@ -162,7 +162,7 @@ test_restore__loses_who_does_not_come_back(void **state)
     fixture_advance(&fix, SECOND + 1);
     assert_int_equal(job_of(NULL).lost_count, 1);
     assert_string_equal(lines[0].reason,
-                        "it did not come back when the coordinator was started again");
+                        "it did not connect again after the coordinator was started again");
     fixture_restart(&fix);
     assert_int_equal(rank_of(3).state, TUTTI_COORDINATOR_LOST);
 }

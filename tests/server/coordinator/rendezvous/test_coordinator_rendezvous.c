@@ -126,10 +126,10 @@ test_callers__of_different_counts_are_all_told(void **state)
     come(&comers[1], "k", 3, "b");
     assert_fails(start(&comers[2], &third, &err), TUTTI_INVALID_ARGUMENT);
     assert_string_equal(err.reason, "GROUP_SIZE");
-    assert_text_has(err.text, "2 here, 3 another one says");
+    assert_text_has(err.text, "this one says 2, another one says 3");
     fixture_settle(&fix);
     assert_string_equal(comers[0].err.reason, "GROUP_SIZE");
-    assert_text_has(comers[1].err.text, "3 here, 2 another one says");
+    assert_text_has(comers[1].err.text, "this one says 3, another one says 2");
     come(&comers[0], "k", 1, "a"); /* nothing is left of it */
     fixture_settle(&fix);
     assert_false(comers[0].failed);

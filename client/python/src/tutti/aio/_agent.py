@@ -31,7 +31,7 @@ ASK_AGAIN = 0.5  # seconds between two of them at most
 
 @dataclasses.dataclass(frozen=True)
 class AgentInfo:
-    """Whom a connection speaks for."""
+    """The rank whose agent a connection leads to, and the facts about it."""
 
     job: str
     rank: int
@@ -88,7 +88,7 @@ class Agent(Tensors, Views, Collectives, Pairs, Groups, Objects, Inference):
         return self._coordinator
 
     def _member(self) -> Any:
-        """Who we are, for the coordinator."""
+        """The Member by which the coordinator knows the caller: job, rank, incarnation."""
         return _wire.new("Member", job=self.job, rank=self.rank, incarnation=self.info.incarnation)
 
     async def connect_rank(self, rank: int) -> "Agent":
@@ -150,7 +150,7 @@ class Agent(Tensors, Views, Collectives, Pairs, Groups, Objects, Inference):
 
 
 class _Patience:
-    """The time that connecting may take, in growing pauses."""
+    """The time that connecting may take, and the growing pauses between attempts."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -161,7 +161,7 @@ class _Patience:
         return max(0.001, min(ASK_TIMEOUT, self._until - now()))
 
     async def more(self) -> bool:
-        """Wait; False when the time is up."""
+        """Wait for the next attempt; False when the time is up."""
         if now() + self._next > self._until:
             return False
         await pause(self._next)
@@ -179,7 +179,7 @@ async def _describe(line: Line, timeout: float) -> Any:
 
 
 async def _describe_agent(line: Line, timeout: float) -> Any:
-    """The same of whoever is there: a coordinator is what people give instead of an agent."""
+    """As _describe(), with a better error when a coordinator's address was given by mistake."""
     try:
         return await _describe(line, timeout)
     except errors.TuttiError as error:
@@ -200,7 +200,7 @@ async def _is_coordinator(line: Line) -> bool:
 
 
 async def _first_that_answers(settings: _settings.Settings, left: float) -> tuple[Line, Any]:
-    """A connection to the first address at which an agent is, and what it says."""
+    """A connection to the first address at which an agent answers, and its description."""
     failure: errors.TuttiError | None = None
     for address in settings.addresses():
         line = Line(address, settings)
@@ -225,7 +225,7 @@ async def _reach(settings: _settings.Settings, patience: _Patience) -> tuple[Lin
 
 
 async def _nearer(settings: _settings.Settings, line: Line, said: Any) -> Line:
-    """The agent's Unix socket, when that is the one to take from here and the same agent; else line."""
+    """A connection by the agent's Unix socket, where this host has it; else `line`."""
     first = (_settings.in_order(said.addresses, said.host_id) or [""])[0]
     if not first.startswith("unix:") or line.address.startswith("unix:"):
         return line
@@ -264,7 +264,7 @@ async def _open(settings: _settings.Settings) -> Agent:
 
 
 async def _look_up(settings: _settings.Settings, ranks: list[int], timeout: float) -> list[Any]:
-    """What the coordinator knows of ranks; none = all."""
+    """Ask the coordinator about ranks; no ranks = all ranks."""
     line = Line(settings.coordinator or "", settings)
     try:
         request = _wire.new("LookupRanksRequest", job=settings.job, ranks=ranks)
@@ -281,10 +281,10 @@ def _may_come(error: errors.TuttiError) -> bool:
 
 
 async def _find(init: _settings.Init, settings: _settings.Settings, patience: _Patience) -> Any:
-    """Settings with the addresses of the agent that an init address means."""
+    """The settings, with the addresses of the agent of the rank in an init address."""
     while True:
         found = dataclasses.replace(settings, coordinator=settings.coordinator or init.resolve())
-        why = "its coordinator's file %s is not there" % init.path
+        why = "the file %s with the coordinator's address does not exist" % init.path
         try:
             if found.coordinator:
                 info = (await _look_up(found, [init.rank], patience.left()))[0]
@@ -355,7 +355,7 @@ async def connect(
     found = await _open(await _find(init, settings, _Patience(settings.timeout)))
     if found.world_size != init.world_size:
         await found.close()
-        text = "the init address says %d ranks, job %s has %d"
+        text = "the init address says %d ranks, but job %s has %d"
         raise errors.invalid("WORLD_SIZE", text % (init.world_size, found.job, found.world_size))
     return found
 

@@ -1,4 +1,4 @@
-"""How an op's request is filled and its response read, alike for all ops."""
+"""The parts of requests and responses that all ops have in common."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEADLINE_SLACK = 2.0  # seconds for the agent to say in words that the time was 
 
 
 class How(NamedTuple):
-    """What all ops take."""
+    """The arguments that all ops take."""
 
     group: Any
     out: Any
@@ -40,7 +40,7 @@ class Call(NamedTuple):
 
 
 def group_name(group: Any) -> str:
-    """Of a Group, a name, or None for the world."""
+    """The name of a group, given as a Group, a name, or None for the world."""
     return "" if group is None else group if isinstance(group, str) else str(group.name)
 
 
@@ -48,7 +48,7 @@ def number_of(enum: str, prefix: str, word: str) -> int:
     numbers = _wire.enum_numbers(enum, prefix)
     if word.upper() not in numbers or numbers[word.upper()] == 0 and word.upper() == "UNSPECIFIED":
         known = ", ".join(name.lower() for name in numbers if name != "UNSPECIFIED")
-        raise errors.invalid("BAD_" + prefix[:-1], "%s is none of %s" % (word, known))
+        raise errors.invalid("BAD_" + prefix[:-1], "%s is unknown, need %s" % (word, known))
     return numbers[word.upper()]
 
 
@@ -69,7 +69,7 @@ def root_fields(root: int, root_global: int | None) -> dict[str, Any]:
 
 
 def parts_fields(axis: int | Sequence[int], form: str, out_shape: Sequence[int]) -> dict[str, Any]:
-    """An axis for each of a list, or one for all."""
+    """The fields of parts: one axis for each tensor of a list, or one for all."""
     where = {"axis": axis} if isinstance(axis, int) else {"axes": axis}
     return {"form": form_number(form), "out_shape": out_shape, **where}
 
@@ -83,7 +83,7 @@ def size_of(x: Any) -> int:
 
 
 def begin(agent: "Agent", method: str, how: How, many: bool = False, **fields: Any) -> Call:
-    """A call whose request has what all ops have."""
+    """A call whose request has the fields that all ops have."""
     options = {"async": how.async_, "sequence": how.sequence, "step": how.step, "token": how.token}
     if how.timeout is not None:
         options["timeout_ms"] = max(1, int(how.timeout * 1000))
@@ -97,7 +97,7 @@ def begin(agent: "Agent", method: str, how: How, many: bool = False, **fields: A
 
 
 async def send(call: Call, request: Any) -> Any:
-    """The response. Without a timeout the agent's --op-timeout holds."""
+    """Send the request; gives the response. Without a timeout the agent's --op-timeout applies."""
     timeout = None if call.how.timeout is None else call.how.timeout + DEADLINE_SLACK
     lease = await call.agent._lease()
     return await call.agent.line.unary("Collectives." + call.method, request, timeout, lease)
@@ -111,14 +111,14 @@ def _is_handle(thing: Any) -> bool:
 
 
 def is_list(x: Any) -> bool:
-    """A list of tensors or arrays; lists of numbers are an array."""
+    """Is x a list of tensors or arrays? A list of numbers is an array."""
     return isinstance(x, (list, tuple)) and all(
         _is_handle(one) or hasattr(one, "__dlpack__") for one in x
     )
 
 
 def is_array(x: Any) -> bool:
-    """Does x come from this program's memory?"""
+    """Is x, or a part of it, in the memory of this program?"""
     if is_list(x):
         return any(not _is_handle(one) for one in x)
     return x is not None and not _is_handle(x)
@@ -129,7 +129,7 @@ def _has(message: Any, field: str) -> bool:
 
 
 def _set_inputs(call: Call, x: Any, arguments: list[Any]) -> None:
-    """One argument, or those of a list."""
+    """Set the input of the request, or the inputs of a list."""
     if not is_list(x):
         call.request.input.CopyFrom(arguments[0])
         return
@@ -148,7 +148,7 @@ def _set_outputs(call: Call) -> None:
 
 
 def references(call: Call, said: Any) -> list[Any]:
-    """TensorRefs of a response or a WorkStatus."""
+    """The TensorRefs of a response or a WorkStatus."""
     if _has(said, "outputs") and said.outputs:
         return list(said.outputs)
     if _has(said, "output") and said.HasField("output") and said.output.spec.dtype:
@@ -161,14 +161,14 @@ def _is_many(call: Call) -> bool:
 
 
 def as_asked(call: Call, found: list[Any]) -> Any:
-    """A list or the only one; None where this rank gets nothing."""
+    """The results as the caller gets them: a list, the only one, or None when there are none."""
     if not found:
         return None
     return found if _is_many(call) else found[0]
 
 
 def tensors_of(call: Call, refs: list[Any]) -> list[Tensor]:
-    """Tensors that were made; those of `out` are the caller's own."""
+    """The Tensors of the results; those of `out` are the caller's own."""
     out = call.how.out
     outs = list(out) if is_list(out) else [out] * len(refs)
     found = []
@@ -189,7 +189,10 @@ def _from_payload(call: Call, response: Any, given: Any) -> Any:
     for place, ref in enumerate(refs):
         kind = dtypes.kind_of(ref.spec)
         if kind is None:
-            raise errors.lost("a result of dtype %d, which is unknown here" % ref.spec.dtype)
+            raise errors.lost(
+                "the result has dtype %d, which this client does not know: install the agent's "
+                "version" % ref.spec.dtype
+            )
         array = dtypes.array_of(kind, payload[offset : offset + kind.nbytes])
         offset += kind.nbytes
         found.append(finish(array, kind.name, pick(given, place), pick(call.how.out, place)))
@@ -200,7 +203,7 @@ def _from_payload(call: Call, response: Any, given: Any) -> Any:
 
 
 async def _with_handles(call: Call, staged: Staged | None) -> tuple[Any, Any]:
-    """Tensors that are in the agent; the result and the response."""
+    """Run an op on tensors that are in the agent; gives the result and the response."""
     _set_outputs(call)
     try:
         response = await send(call, call.request)
@@ -220,7 +223,7 @@ async def _with_handles(call: Call, staged: Staged | None) -> tuple[Any, Any]:
 
 
 async def _inline(call: Call, x: Any, datas: list[dtypes.Data]) -> Any:
-    """Bytes in the messages."""
+    """Run an op on arrays whose bytes travel in the messages."""
     _set_outputs(call)
     _set_inputs(call, x, [_wire.new("TensorArg", inline_tensor=data.spec) for data in datas])
     payloads = [data.payload for data in datas]
@@ -230,7 +233,7 @@ async def _inline(call: Call, x: Any, datas: list[dtypes.Data]) -> Any:
 
 
 async def _through_agent(call: Call, x: Any, datas: list[dtypes.Data]) -> Any:
-    """Too large for a message, or nobody to keep it: tensors for the time of the op."""
+    """Run an op on arrays that do not fit into a message: as tensors for the time of the op."""
     staged = Staged(call.agent, x, call.how.out if is_array(call.how.out) else None)
     try:
         for data in datas:
@@ -247,7 +250,7 @@ async def _through_agent(call: Call, x: Any, datas: list[dtypes.Data]) -> Any:
 async def run(call: Call, x: Any, grow: int | None = 1) -> Any:
     """Run an op on x: a Tensor, a handle or name, an array, a list of these, or None.
 
-    grow  how many times larger than x the result may be; None = nobody knows
+    grow  how many times larger than x the result may be; None = unknown
     """
     if not is_array(x):
         if x is not None:
@@ -255,7 +258,7 @@ async def run(call: Call, x: Any, grow: int | None = 1) -> Any:
             _set_inputs(call, x, [_wire.new("TensorArg", handle=handle_of(one)) for one in handles])
         return (await receive(call))[0]
     if is_list(x) and any(_is_handle(one) for one in x):
-        raise errors.invalid("UNEXPECTED_INPUT", "a list of tensors and arrays: give one kind")
+        raise errors.invalid("UNEXPECTED_INPUT", "a list of tensors and arrays: give only one kind")
     datas = [dtypes.data_of(one) for one in (x if is_list(x) else [x])]
     size = sum(data.payload.nbytes for data in datas)
     if call.how.async_ or grow is None or size * grow > INLINE_BYTES_MAX:
@@ -271,7 +274,7 @@ async def receive(call: Call, given: Any = None, as_array: bool = False) -> tupl
 
 
 async def receive_inline(call: Call, given: Any) -> tuple[Any, Any]:
-    """The same, for results that are small: they come with the answer."""
+    """As receive(), for small results: their bytes come with the response."""
     call.request.inline_result = True
     response = await send(call, call.request)
     return _from_payload(call, response, given), response

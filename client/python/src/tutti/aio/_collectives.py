@@ -1,4 +1,4 @@
-"""Collectives: what all ranks of a group call."""
+"""Collectives: the ops that all ranks of a group call."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ class Collectives:
         x          of the root: any shape. The others' is not sent: without one the result is a Tensor,
                    with an array of the root's dtype and shape it is an array
         coalesced  of those who give nothing: the root gives a list, a list comes
-        meta       of the root: up to 16384 bytes that travel with it, into Work.meta
+        meta       of the root: up to 16384 bytes that travel with it, to the Work.meta of others
 
         Returns: the shape and dtype of the root's x.
         Raises: TuttiError BAD_ROOT, UNEXPECTED_INPUT; and what every op raises.
@@ -327,7 +327,7 @@ class Collectives:
                    "list": x is a list of one tensor for each rank, of one shape
         splits     of the root: rows of dimension 0 for each rank, instead of equal parts
         coalesced  of those who give nothing: the root gives a list that is as many ops in one
-        meta       of the root: up to 16384 bytes that travel with it, into Work.meta
+        meta       of the root: up to 16384 bytes that travel with it, to the Work.meta of others
 
         Returns: [..., n / size, ...], or [splits[rank], ...], of the dtype of the root's x.
         Raises: TuttiError INDIVISIBLE, SPLITS_MISMATCH, BAD_ROOT, BAD_FORM; and what every op
@@ -559,12 +559,12 @@ class Collectives:
         step: int = 0,
         token: int = 0,
     ) -> Work | None:
-        """Wait until every rank has called it, and their earlier ops on the group have ended.
+        """Wait until every rank has called it, and the earlier ops of all on the group have ended.
 
         monitored  when time is up, fail with MISSING_RANKS instead of TIMEOUT
 
         Returns: None, or a Work with async_.
-        Raises: what every op raises; TuttiTimeout MISSING_RANKS names who had not come.
+        Raises: what every op raises; TuttiTimeout MISSING_RANKS names the missing ranks.
         Example:
             >>> agent.barrier(timeout=10)
         """

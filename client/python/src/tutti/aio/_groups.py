@@ -21,7 +21,7 @@ _STATES = {number: name for name, number in _wire.enum_numbers("RankState", "RAN
 
 @dataclasses.dataclass(frozen=True)
 class RankInfo:
-    """A rank and who has its seat. state: FREE, WAITING, ALIVE, LOST; reason: why it is lost;
+    """A rank, and the agent that has its seat. state: FREE, WAITING, ALIVE, LOST; reason: why lost;
     addresses: of its agent, in the order in which to try them from here."""
 
     rank: int
@@ -52,10 +52,10 @@ def rank_info(said: Any) -> RankInfo:
 
 @dataclasses.dataclass(frozen=True)
 class MemberEvent:
-    """What became of a rank. kind: now, joined, leaving, lost.
+    """A change of a rank's state. kind: now, joined, leaving, lost.
 
-    now     the watch stands behind `epoch`: rank is None, `reason` says how many ranks are alive
-    epoch   of the job since then: what to go on behind
+    now     the watch has begun after `epoch`: rank is None, `reason` says how many ranks are alive
+    epoch   of the job since then: after it another watch can go on
     job_id  another number is another job of that name, with epochs of its own
     """
 
@@ -89,7 +89,7 @@ def _member_event(said: Any, job_id: int) -> MemberEvent:
 
 
 def _pack_spans(ranks: list[int]) -> list[int]:
-    """First rank, count and step of each span; [] = send the list itself."""
+    """The first rank, count and step of each span of a list; [] = send the list itself."""
     spans: list[int] = []
     i = 0
     while i < len(ranks):
@@ -107,7 +107,7 @@ def _pack_spans(ranks: list[int]) -> list[int]:
 
 
 def _group_ranks(said: Any) -> tuple[int, ...]:
-    """Of a group that came as a list or as spans."""
+    """The ranks of a group that came as a list or as spans."""
     ranks = list(said.ranks)
     for i in range(0, len(said.spans), 3):
         first, count, step = said.spans[i : i + 3]
@@ -119,7 +119,7 @@ class Group:
     """An ordered list of ranks.
 
     ranks  of the job; the position is the group rank
-    rank   our group rank, -1 = we are no member
+    rank   the group rank of this rank, -1 = it is no member
     """
 
     def __init__(self, agent: "Agent", said: Any, rank: int) -> None:
@@ -158,7 +158,7 @@ class Group:
 class Mesh:
     """Ranks in an array of named dimensions.
 
-    coordinate  ours, () = we are not in it
+    coordinate  of this rank, () = it is not in the mesh
     """
 
     def __init__(self, agent: "Agent", said: Any, coordinate: Sequence[int]) -> None:
@@ -174,7 +174,7 @@ class Mesh:
         return "<Mesh %s %s>" % (self.name, dims)
 
     def group_name(self, *dims: str) -> str:
-        """The name of our group along dimensions: it serves wherever a group is wanted.
+        """The name of this rank's group along dimensions: ops take it as `group`.
 
         Returns: "mesh:NAME/DIM+DIM".
         Raises: nothing.
@@ -184,7 +184,7 @@ class Mesh:
         return "mesh:%s/%s" % (self.name, "+".join(dims))
 
     async def group(self, *dims: str) -> Group:
-        """Find our group along one dimension, or several flattened into one.
+        """Find this rank's group along one dimension, or along several flattened into one.
 
         Returns: the group.
         Raises: TuttiError NO_GROUP.
@@ -225,7 +225,7 @@ class Mesh:
 
 
 class Groups:
-    """The part of an Agent that asks the coordinator who is who."""
+    """The part of an Agent that asks the coordinator about ranks, groups and meshes."""
 
     async def _ask(self, method: str, request: Any) -> Any:
         return await self.coordinator.unary(method, request)  # type: ignore[attr-defined]
@@ -262,9 +262,9 @@ class Groups:
     async def watch_members(
         self, after: MemberEvent | None = None, timeout: float | None = None
     ) -> AsyncIterator[MemberEvent]:
-        """Watch who comes and goes, as it happens; first comes "now".
+        """Watch ranks join, leave and get lost, as it happens; the first event is "now".
 
-        after    the last event heard: what happened since is told, and nothing twice
+        after    the last event received: the watch goes on after it, without a gap
         timeout  seconds after which the iteration ends
 
         Returns: an iterator of MemberEvents.
@@ -297,7 +297,7 @@ class Groups:
     # -------------------------------------------------------------------------- groups
 
     async def group(self, name: str = "world") -> Group:
-        """Find a group by name; "mesh:NAME/DIM" is ours along that dimension.
+        """Find a group by name; "mesh:NAME/DIM" is this rank's group along that dimension.
 
         Returns: the group.
         Raises: TuttiError NO_GROUP.
@@ -377,13 +377,13 @@ class Groups:
         name: str = "",
         tag: str = "",
     ) -> Group | None:
-        """Split a group into parts. Each member calls it with the same.
+        """Split a group into parts. Each member calls it with the same arguments.
 
         size, count, lists  of ranks in each part; of parts; or the parts themselves: one of these
         parent              the group; "" = the world
         name                of the parts, with their numbers behind it
 
-        Returns: our part, or None: we are in none.
+        Returns: the part with this rank, or None: it is in none.
         Raises: TuttiError GROUP_SIZE, RANK_RANGE.
         Example:
             >>> agent.split(size=2).ranks                      # on rank 3 of 4

@@ -1,4 +1,4 @@
-"""What does not move data: inferring results, and waiting for everything."""
+"""Calls that move no data: infer() and sync()."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Synced(NamedTuple):
 
 
 class Inference:
-    """The part of an Agent that asks without running ops."""
+    """The part of an Agent that infers results, and waits for all ops."""
 
     async def infer(
         self,
@@ -48,10 +48,10 @@ class Inference:
         group_rank: int = 0,
         **params: "str | int | float | Sequence[int]",
     ) -> dtypes.Kind | list[dtypes.Kind] | None:
-        """Ask what an op would make of such a tensor, without running it.
+        """Ask which result an op would have on such a tensor, without running it.
 
         name        "all_gather": a method of this class
-        group_size  0 = the world's; group_rank: who is asked about
+        group_size  0 = the world size; group_rank: the rank whose result is asked for
         params      as the op takes them: op, root, axis, form, out_shape, ...
 
         Returns: dtype and shape of the result, a list for an op that makes one; None where this rank
@@ -64,7 +64,7 @@ class Inference:
         agent: Any = self
         known: dict[str, Any] = dict(params)
         if name not in OPS:
-            raise errors.invalid("NO_OP", "%s is none of %s" % (name, ", ".join(OPS)))
+            raise errors.invalid("NO_OP", "no op %s, need one of %s" % (name, ", ".join(OPS)))
         if name in ("all_reduce", "reduce", "reduce_scatter"):
             known["reduce_op"] = reduce_number(known.pop("op", "sum"))
         if "form" in known:
@@ -83,7 +83,7 @@ class Inference:
     async def sync(
         self, group: "Group | str | None" = None, timeout: float | None = None
     ) -> Synced:
-        """Wait until all ops that the agent was given before have ended, whoever asked for them.
+        """Wait until all ops that the agent was given before have ended, also other clients'.
 
         group    only ops of this one; None = all
         timeout  seconds; None = as long as they take

@@ -39,14 +39,14 @@ class Pairs:
 
         x             any shape and dtype
         destination   a group rank; or destination_global, a rank of the job
-        group_offset  instead of a destination: the rank in our place so many blocks further, of
+        group_offset  instead of a destination: the rank in the same place, so many blocks on, of
                       group_count blocks
         tag           below 2^31: a recv() takes what was sent with its tag
         meta          up to 16384 bytes that travel with it
 
         Returns: None, or a Work with async_.
         Raises: TuttiError SELF_PEER, RANK_NOT_IN_GROUP, NO_NEXT_GROUP, RANK_LOST; TuttiTimeout: the
-            other did not call recv() in time.
+            other rank did not call recv() in time.
         Example:
             >>> agent.send(np.arange(3), 1, tag=7)             # on rank 0
         """

@@ -30,7 +30,7 @@ _random = random.SystemRandom()  # two processes never draw the same
 
 
 def _may_ask_again(method: str, answered: bool, error: errors.TuttiError) -> bool:
-    """The coordinator goes, or is gone: the next one on its store may answer."""
+    """Is the coordinator stopping or gone? The next one on its store may answer."""
     if error.code is not grpc.StatusCode.UNAVAILABLE:
         return False
     if error.reason == "UNREACHABLE":  # nobody has heard of the call
@@ -65,12 +65,12 @@ class Store:
         self._agent = agent
 
     async def _ask(self, method: str, **fields: Any) -> Any:
-        """What is answered at once."""
+        """Make a call that the coordinator answers at once."""
         request = self._request(method, **fields)
         return await self._call(method, request, now() + self._agent.settings.timeout)
 
     async def _ask_and_wait(self, method: str, timeout: float | None, **fields: Any) -> Any:
-        """What the coordinator may answer `timeout` seconds later; None = at any time."""
+        """Make a call that is answered within `timeout` seconds; None = at any time."""
         request = self._request(method, timeout_ms=as_ms(timeout), **fields)
         until = None if timeout is None else now() + timeout + DEADLINE_SLACK
         return await self._call(method, request, until)
@@ -81,7 +81,7 @@ class Store:
         return _wire.new("StoreService%sRequest" % method, job=self._agent.job, **fields)
 
     async def _call(self, method: str, request: Any, until: float | None) -> Any:
-        """Again while the coordinator is gone: until then, else for connect()'s timeout."""
+        """Call again while the coordinator is gone, until the time or connect()'s timeout is over."""
         line, away, nap = self._agent.coordinator, now(), _PAUSE
         while True:
             left = None if until is None else max(0.001, until - now())

@@ -47,17 +47,17 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """None while an async op has not said it: refresh() asks."""
+        """The shape; None while the async op that makes it has not ended: refresh() asks again."""
         return self._kind.shape if self._kind else None
 
     @property
     def dtype(self) -> "NumpyDtype | None":
-        """As numpy has it; None while it is not known."""
+        """The dtype as numpy's; None while it is not known."""
         return cast("NumpyDtype", dtypes.numpy_dtype(self._kind.name)) if self._kind else None
 
     @property
     def dtype_name(self) -> str | None:
-        """As the wire has it: "FP32"."""
+        """The dtype's name on the wire: "FP32"."""
         return self._kind.name if self._kind else None
 
     @property
@@ -68,7 +68,7 @@ class Tensor:
         self._kind = dtypes.kind_of(ref.spec) or self._kind
 
     async def refresh(self) -> "Tensor":
-        """Ask what it is, without waiting for it.
+        """Ask for its dtype and shape, without waiting for the op that makes it.
 
         Returns: itself, with shape and dtype where the op that makes it has said them.
         Raises: TuttiError NO_TENSOR; the error of the op that was to write it.
@@ -110,21 +110,21 @@ class Tensor:
                 array = self._known().empty()
                 view = dtypes.bytes_of(array)
             if part.offset != done or len(part.payload) > len(view) - done:
-                raise errors.lost("%s: a chunk out of its place" % self.handle)
+                raise errors.lost("tensor %s: a chunk came out of order" % self.handle)
             view[done : done + len(part.payload)] = part.payload
             done += len(part.payload)
         if array is None or done != len(view):
-            raise errors.lost("%s: %d of %d bytes came" % (self.handle, done, len(view)))
+            raise errors.lost("tensor %s: %d of %d bytes came" % (self.handle, done, len(view)))
         return array
 
     def _known(self) -> dtypes.Kind:
-        """What it is, once somebody has said it."""
+        """Its dtype and shape, once the agent has told them."""
         if self._kind is None:
-            raise errors.lost("%s: nobody said what it is" % self.handle)
+            raise errors.lost("tensor %s: the agent did not tell its dtype" % self.handle)
         return self._kind
 
     async def torch(self) -> "TorchTensor":
-        """Read it into torch's world.
+        """Read it as a torch tensor.
 
         Returns: a new torch tensor on the CPU.
         Raises: as numpy(); ImportError: there is no torch here.
@@ -165,7 +165,7 @@ class Tensor:
         return self
 
     async def device(self) -> str:
-        """Ask where it is.
+        """Ask on which device it is.
 
         Returns: "cpu", "cuda:0"; "" while an async op has not said it.
         Raises: TuttiError NO_TENSOR.
@@ -218,12 +218,12 @@ class Tensor:
 
 
 def handle_of(tensor: Tensor | str) -> str:
-    """The handle of a Tensor; handles and names are what they are."""
+    """The handle of a Tensor; a handle or name as it is."""
     return tensor if isinstance(tensor, str) else tensor.handle
 
 
 def tensor_of(agent: "Agent", ref: Any) -> Tensor:
-    """Of a TensorRef."""
+    """The Tensor of a TensorRef."""
     return Tensor(agent, ref.handle, dtypes.kind_of(ref.spec))
 
 

@@ -18,7 +18,7 @@ async def pause(seconds: float) -> None:
 
 
 async def in_thread(call: Any, *given: Any) -> Any:
-    """What may take a moment, without holding up others."""
+    """Run a function that may block in a thread, so that other tasks go on."""
     return await asyncio.get_running_loop().run_in_executor(None, call, *given)
 
 
@@ -54,7 +54,7 @@ class Line:
     async def unary(
         self, name: str, request: Any, timeout: float | None = None, lease: str = ""
     ) -> Any:
-        """One request, one response. What it makes ends with the lease."""
+        """One request, one response. Tensors that it makes end with the lease."""
         stub = self._stub("unary_unary", name)
         try:
             response = await stub(request, timeout=timeout, metadata=self._metadata(lease))
@@ -66,7 +66,7 @@ class Line:
         return response
 
     async def is_back(self, timeout: float) -> bool:
-        """Wait until the server answers anything at all, once it was there; False = it did not."""
+        """Wait until a server that was there once answers again; False = it did not."""
         stub = self._stub("unary_unary", "Store.QueueLen")
         request = _wire.new("StoreServiceQueueLenRequest", key=b"-")
         known = self._settings.metadata()
@@ -77,7 +77,7 @@ class Line:
         return True
 
     async def give(self, name: str, requests: Iterable[Any], lease: str = "") -> Any:
-        """Many requests, one response. What they make ends with the lease."""
+        """Many requests, one response. Tensors that they make end with the lease."""
         stub = self._stub("stream_unary", name)
         try:
             return await stub(iter(requests), metadata=self._metadata(lease))
@@ -99,7 +99,7 @@ class Line:
             call.cancel()
 
     def _held(self) -> str:
-        """The number of the lease that goes on; "" = none."""
+        """The number of the lease that is open; "" = none."""
         return "" if self._lease is None or self._lease[0].done() else self._lease[1]
 
     async def lease(self) -> str:

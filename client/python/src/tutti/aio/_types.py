@@ -1,4 +1,4 @@
-"""What calls take and give, for editors, type checkers and readers of help()."""
+"""Types of arguments and results, for editors, type checkers and readers of help()."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SupportsDLPack(Protocol):
 
 
 class TorchTensor(Protocol):
-    """A torch.Tensor: the result of an op on one is one."""
+    """A torch.Tensor: the result of an op on a torch.Tensor is a torch.Tensor."""
 
     def detach(self) -> Any: ...
 
@@ -58,7 +58,7 @@ X = TypeVar(
 
 
 class OpArguments(TypedDict, total=False):
-    """What all collectives take; see the class Collectives."""
+    """Arguments of all collectives; see the class Collectives."""
 
     group: "Group | str | None"
     out: Input | None
@@ -69,39 +69,39 @@ class OpArguments(TypedDict, total=False):
 
 
 class ReduceArguments(OpArguments, total=False):
-    """Of all_reduce."""
+    """Arguments of all_reduce()."""
 
     factor: float | None
 
 
 class RootedReduceArguments(ReduceArguments, total=False):
-    """Of reduce."""
+    """Arguments of reduce()."""
 
     root_global: int | None
 
 
 class PartsArguments(OpArguments, total=False):
-    """Of all_gather."""
+    """Arguments of all_gather()."""
 
     axis: int | Sequence[int]
     out_shape: Sequence[int]
 
 
 class RootedPartsArguments(PartsArguments, total=False):
-    """Of gather."""
+    """Arguments of gather()."""
 
     root_global: int | None
 
 
 class ReduceScatterArguments(PartsArguments, total=False):
-    """Of reduce_scatter."""
+    """Arguments of reduce_scatter()."""
 
     factor: float | None
     form: str
 
 
 class BroadcastArguments(OpArguments, total=False):
-    """Of broadcast."""
+    """Arguments of broadcast()."""
 
     root_global: int | None
     coalesced: bool
@@ -109,7 +109,7 @@ class BroadcastArguments(OpArguments, total=False):
 
 
 class ScatterArguments(BroadcastArguments, total=False):
-    """Of scatter."""
+    """Arguments of scatter()."""
 
     axis: int | Sequence[int]
     form: str
@@ -118,7 +118,7 @@ class ScatterArguments(BroadcastArguments, total=False):
 
 
 class AllToAllArguments(OpArguments, total=False):
-    """Of all_to_all."""
+    """Arguments of all_to_all()."""
 
     split_axis: int
     concat_axis: int
@@ -127,7 +127,7 @@ class AllToAllArguments(OpArguments, total=False):
 
 
 class RecvArguments(TypedDict, total=False):
-    """Of recv."""
+    """Arguments of recv()."""
 
     source_global: int | None
     group_offset: int | None
@@ -142,7 +142,7 @@ class RecvArguments(TypedDict, total=False):
 
 
 class ConnectArguments(TypedDict, total=False):
-    """Of connect(), but for whom it connects to."""
+    """Arguments of connect(), without the address of the agent."""
 
     tls_ca: str | None
     tls_cert: str | None

@@ -1,4 +1,4 @@
-"""A tensor's memory as an array of ours."""
+"""A tensor's memory as an array of this program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _read_only(tensor: Tensor) -> tuple[grpc.StatusCode, str, str]:
-    text = "%s was shared for reading: say writable=True to write it" % tensor.handle
+    text = "%s was shared for reading: share it with writable=True to write it" % tensor.handle
     return grpc.StatusCode.FAILED_PRECONDITION, text, "READ_ONLY"
 
 
@@ -45,7 +45,7 @@ class View:
 
     @property
     def revoked(self) -> bool:
-        """The tensor was deleted, or its agent has ended: nobody else sees a mapping any more."""
+        """Is the tensor deleted, or its agent gone? Then no other process sees the mapping."""
         return self._memory is not None and self._memory.revoked
 
     def torch(self) -> "TorchTensor":
@@ -62,7 +62,7 @@ class View:
         return dtypes.to_torch(self.array, self.tensor._known().name)
 
     async def push(self) -> None:
-        """Of a copy: overwrite the tensor.
+        """Write a copy back: overwrite the tensor. Does nothing for a mapping.
 
         Returns: None.
         Raises: TuttiError READ_ONLY: it was shared for reading.
@@ -76,7 +76,7 @@ class View:
             await self.tensor.write(self.array)
 
     async def pull(self) -> None:
-        """Of a copy: read the tensor anew, into the same array.
+        """Read a copy again, into the same array. Does nothing for a mapping.
 
         Returns: None.
         Raises: TuttiError NO_TENSOR.
@@ -90,7 +90,7 @@ class View:
             self.array.flags.writeable = self.writable
 
     async def close(self) -> None:
-        """Let go of it. What was written to a copy and not pushed is lost.
+        """End the view. Bytes that were written to a copy and not pushed are lost.
 
         Returns: None.
         Raises: nothing.
@@ -151,7 +151,7 @@ class Views:
         tensor = tensor_of(self, said.tensor)  # type: ignore[arg-type]
         kind = tensor._known()
         if kind.nbytes != said.byte_count:
-            raise errors.lost("%d bytes are shared of %s" % (said.byte_count, kind))
+            raise errors.lost("the agent shares %d bytes for %s" % (said.byte_count, kind))
         memory = await in_thread(
             _memory.Memory, said.socket, said.token, said.byte_count, writable
         )

@@ -1,4 +1,4 @@
-"""Ops that were started and not waited for."""
+"""Ops that were started asynchronously."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def as_ms(timeout: float | None) -> int:
-    """Seconds as the wire has them; 0 = as long as it takes."""
+    """A timeout in milliseconds, as the wire has it; 0 = no timeout."""
     return 0 if timeout is None else max(1, int(timeout * 1000))
 
 
 class Received(NamedTuple):
-    """What recv() got.
+    """The result of recv().
 
     tensor         an array; a Tensor where recv() was to keep it, or where `out` is one
     source         who sent it, a group rank; source_global: a rank of the job
@@ -33,7 +33,7 @@ class Received(NamedTuple):
 
     @classmethod
     def of(cls, tensor: Any, said: Any) -> "Received":
-        """Of a RecvResponse or a WorkStatus."""
+        """The Received of a RecvResponse or a WorkStatus."""
         return cls(tensor, said.source, said.source_global, bytes(said.user_meta))
 
 
@@ -120,7 +120,7 @@ DELETE_MAX = 1024  # in one call
 
 
 class Staged:
-    """Tensors that an op on arrays has in the agent while it runs."""
+    """The tensors in the agent that hold arrays while an op runs on them."""
 
     def __init__(self, agent: "Agent", given: Any, out: Any) -> None:
         self.agent = agent
@@ -130,7 +130,7 @@ class Staged:
         self.uploaded: dict[str, dtypes.Data] = {}
 
     async def collect(self, results: list[Tensor]) -> list[Any]:
-        """The results as arrays; nothing stays in the agent."""
+        """The results as arrays; the tensors in the agent are deleted."""
         known = {one.handle for one in self.made}
         self.made += [one for one in results if one.handle not in known]
         try:
@@ -162,14 +162,14 @@ class Staged:
 
 
 def pick(things: Any, place: int) -> Any:
-    """What belongs to a result: of a list that one, else the only one."""
+    """The item that belongs to a result: that one of a list, else the only one."""
     if not isinstance(things, (list, tuple)) or not things:
         return None if isinstance(things, (list, tuple)) else things
     return things[place] if place < len(things) else things[0]
 
 
 def finish(array: Any, name: str, given: Any, out: Any) -> Any:
-    """A result's array, as the caller wants it."""
+    """A result's array, in the kind that the caller wants."""
     if out is not None:
         return dtypes.copy_into(out, array, name)
     return dtypes.like(array, name, given)

@@ -54,7 +54,7 @@ class Line:
     def unary(
         self, name: str, request: Any, timeout: float | None = None, lease: str = ""
     ) -> Any:
-        """One request, one response. What it makes ends with the lease."""
+        """One request, one response. Tensors that it makes end with the lease."""
         stub = self._stub("unary_unary", name)
         try:
             response = stub(request, timeout=timeout, metadata=self._metadata(lease))
@@ -66,7 +66,7 @@ class Line:
         return response
 
     def is_back(self, timeout: float) -> bool:
-        """Wait until the server answers anything at all, once it was there; False = it did not."""
+        """Wait until a server that was there once answers again; False = it did not."""
         stub = self._stub("unary_unary", "Store.QueueLen")
         request = _wire.new("StoreServiceQueueLenRequest", key=b"-")
         known = self._settings.metadata()
@@ -77,7 +77,7 @@ class Line:
         return True
 
     def give(self, name: str, requests: Iterable[Any], lease: str = "") -> Any:
-        """Many requests, one response. What they make ends with the lease."""
+        """Many requests, one response. Tensors that they make end with the lease."""
         stub = self._stub("stream_unary", name)
         try:
             return stub(iter(requests), metadata=self._metadata(lease))
