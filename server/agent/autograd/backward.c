@@ -64,7 +64,7 @@ release_backward(agent_backward_pass *backward)
 
             tutti_table_handle_of(backward->agent->table, backward->grads_out[i].gradient, handle);
             if (backward->grads_out[i].found) { /* nobody was told of it */
-                (void)tutti_table_delete(backward->agent->table, handles, 1, NULL);
+                (void)tutti_table_delete(backward->agent->table, handles, 1, false, NULL);
             }
         }
         tutti_rpc_call_unref(backward->call);

@@ -88,7 +88,8 @@ delete_result(const agent_kept *self, const char *handle)
     char *handles[1] = {(char *)(uintptr_t)handle};
 
     if (handle[0] != '\0') {
-        (void)tutti_table_delete(self->agent->table, handles, 1, NULL); /* it may be gone already */
+        (void)tutti_table_delete(self->agent->table, handles, 1, false,
+                                 NULL); /* it may be gone already */
     }
 }
 

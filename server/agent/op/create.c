@@ -234,8 +234,10 @@ lock_tensors(agent_op *op, const agent_request *request, tutti_error *err)
         }
     } else if (makes_output(request->args.kind) && !op->out_inline &&
                !(request->args.kind == TUTTI_COLL_BROADCAST && op->in != NULL &&
-                 is_known_root(op))) {
-        code = tutti_table_create_locked(table, &op->lock_set, "", err);
+                 request->result == NULL && is_known_root(op))) {
+        code = tutti_table_create_locked(table, &op->lock_set,
+                                         request->result != NULL ? request->result : "", err);
+        op->out_is_named = request->result != NULL;
         op->out_is_new = code == TUTTI_OK;
     } else {
         return TUTTI_OK;
@@ -280,6 +282,14 @@ check_op_request(const agent_op *op, const agent_request *request, tutti_error *
     if (request->options.async && (request->inline_input || op->out_inline)) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "ASYNC_INLINE",
                               "an async op cannot take or give inline tensors: use handles");
+    }
+    if (request->result != NULL &&
+        (request->output[0] != '\0' || op->out_inline || request->is_list ||
+         tutti_coll_makes_list(&op->op.args) || !makes_output(request->args.kind))) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "UNEXPECTED_RESULT",
+                              "\"%.127s\" is to name the result, but the op makes no new tensor: "
+                              "leave out `result`, or `output`, inline data and lists",
+                              request->result);
     }
     return TUTTI_OK;
 }

@@ -58,7 +58,8 @@ forget_result(agent_op *op, char *handle)
          * An error is ignored: a lease that ended, or a client that listed the tensors, may have
          * deleted it.
          */
-        (void)tutti_table_delete(op->agent->table, &handle, 1, &err); /* may be gone already */
+        (void)tutti_table_delete(op->agent->table, &handle, 1, false,
+                                 &err); /* may be gone already */
     }
 }
 
@@ -176,7 +177,8 @@ settle_list(agent_op *op)
  *   failed, async, has a result  the caller has the handle already: the tensor stays and keeps the
  *                                error, so a Get or an op on it fails for the same reason
  *   failed, or no result here    nobody has the handle: the entry is dropped. Calls that wait for
- *                                its lock get "the tensor was never written"
+ *                                its lock get "the tensor was never written". But a register keeps
+ *                                the error
  *   succeeded, sync              op->handle is kept, for the case that the answer is lost
  *
  * A caller's own output tensor is not touched: its bytes may be half written, as in MPI.
@@ -192,7 +194,9 @@ settle_output(agent_op *op)
     }
     if (op->failed && op->options.async && !op->no_result) {
         tutti_table_mark(op->agent->table, op->out, &op->err);
-    } else if (op->failed || op->no_result) {
+    } else if (op->failed) {
+        tutti_table_fail_new(op->agent->table, op->out, &op->err);
+    } else if (op->no_result) {
         tutti_table_drop_new(op->agent->table, op->out);
     } else if (!op->options.async) {
         tutti_table_handle(op->out, op->handle);
@@ -547,6 +551,10 @@ agent_op_start(tutti_agent *agent, tutti_rpc_call *call, agent_request *request,
          */
         op->failed = true;
         drop_results(op);
+        if (request->result != NULL) { /* what depends on a register fails with the cause */
+            tutti_table_fail_register(agent->table, request->result, op->lock_set.owner,
+                                      op->lock_set.lease, &op->err);
+        }
         tutti_table_release(agent->table, &op->lock_set);
         agent_list_free(op);
         op->in = NULL;

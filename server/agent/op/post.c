@@ -223,7 +223,8 @@ take_output(agent_op *op, const tutti_spec *result, tutti_error *err)
 static void
 let_input_stand(agent_op *op)
 {
-    if (op->out != NULL && op->out_is_new && op->in != NULL && !op->options.async) {
+    if (op->out != NULL && op->out_is_new && op->in != NULL && !op->options.async &&
+        !op->out_is_named) {
         tutti_table_drop_new(op->agent->table, op->out);
         op->out = NULL;
         op->out_is_new = false;

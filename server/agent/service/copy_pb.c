@@ -156,7 +156,7 @@ agent_on_copy(tutti_rpc_call *call, void *self)
         return;
     }
     if (lock_copy_tensors(access, request, &err) != TUTTI_OK) {
-        agent_access_fail(access, &err);
+        agent_access_refuse(access, request->name, &err);
         return;
     }
     agent_access_go(access);

@@ -71,6 +71,7 @@ agent_read_options(const Tutti__V1__OpOptions *options, agent_request *request)
         request->args.step = options->step;
         request->options.token = options->token;
         request->options.local_grad = options->local_grad;
+        request->result = options->result[0] != '\0' ? options->result : NULL;
     }
 }
 

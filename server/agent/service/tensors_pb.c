@@ -55,7 +55,7 @@ on_create(tutti_rpc_call *call, void *self)
             agent_access_destination(access, &spec, "", request->name, request->device, true, &err);
     }
     if (code != TUTTI_OK) {
-        agent_access_fail(access, &err);
+        agent_access_refuse(access, request->name, &err);
         return;
     }
     agent_access_go(access);
@@ -159,7 +159,7 @@ on_put(tutti_rpc_call *call, void *self)
                                         request->device, false, &err);
     }
     if (code != TUTTI_OK) {
-        agent_access_fail(access, &err);
+        agent_access_refuse(access, request->name, &err);
         return;
     }
     agent_access_go(access);
@@ -262,7 +262,8 @@ on_delete(tutti_rpc_call *call, void *self)
         code = TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "BAD_HANDLE",
                               "%zu handles, need 1 to %d", request->n_handles, DELETE_MAX);
     } else {
-        code = tutti_table_delete(agent->table, request->handles, request->n_handles, &err);
+        code = tutti_table_delete(agent->table, request->handles, request->n_handles,
+                                  request->missing_ok != 0, &err);
     }
     if (code != TUTTI_OK) {
         tutti_rpc_call_fail(call, &err);

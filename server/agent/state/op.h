@@ -84,16 +84,17 @@ struct agent_op {
     agent_op_options options; /* as the caller gave them */
     bool out_inline; /* the result goes into the answer: asked for, or nobody can name it */
     bool out_is_new;
-    bool no_result;                       /* this rank gets none: it is not the root */
-    tutti_space *space;                   /* where new results go */
-    tutti_spec flat;                      /* args.flat points here */
-    int64_t *splits;                      /* [owned] those of args point here */
-    uint32_t *to;                         /* [owned] args.to points here */
-    char trace[TUTTI_RPC_TRACE_SIZE];     /* the caller's; "" = none */
-    agent_op_state state;                 /* control loop */
-    bool ready;                           /* the lock set is granted; control loop */
-    bool failed;                          /* `err` says why; see above */
-    bool call_over;                       /* nothing of the call is used any more; control loop */
+    bool out_is_named;                /* ... by the caller: a root gets a tensor of its own, too */
+    bool no_result;                   /* this rank gets none: it is not the root */
+    tutti_space *space;               /* where new results go */
+    tutti_spec flat;                  /* args.flat points here */
+    int64_t *splits;                  /* [owned] those of args point here */
+    uint32_t *to;                     /* [owned] args.to points here */
+    char trace[TUTTI_RPC_TRACE_SIZE]; /* the caller's; "" = none */
+    agent_op_state state;             /* control loop */
+    bool ready;                       /* the lock set is granted; control loop */
+    bool failed;                      /* `err` says why; see above */
+    bool call_over;                   /* nothing of the call is used any more; control loop */
     char handle[TUTTI_TABLE_HANDLE_SIZE]; /* of a new result that the answer tells; "" = none */
     tutti_error err;                      /* refused, or failed */
     uint64_t expect;                      /* the number the caller asked for */

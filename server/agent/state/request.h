@@ -78,6 +78,7 @@ typedef struct agent_request {
     bool inline_input; /* args.spec and the payload */
     tutti_rpc_message *payload;
     const char *output; /* a handle; "" = a new tensor */
+    const char *result; /* the name of that new tensor; NULL = none */
     bool is_list;       /* what follows; args.coalesced and args.form say which */
     size_t input_count;
     agent_input *inputs; /* [owned] see agent_request_fini */

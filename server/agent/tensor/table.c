@@ -26,6 +26,10 @@
 #include "base/error/text.h"
 #include "server/agent/tensor/table_private.h"
 
+/* Parts of a register's name. */
+#define REGISTER_SESSION_MAX 32
+#define REGISTER_DIGITS_MAX 10
+
 /* For a failed tensor when there is no memory to keep why: it must not pass for a good one. */
 static const tutti_error unsaid = {
     .code = TUTTI_RESOURCE_EXHAUSTED,
@@ -253,6 +257,38 @@ tutti_table_drop_new(tutti_table *table, const tutti_lock *lock)
 }
 
 void
+tutti_table_fail_new(tutti_table *table, const tutti_lock *lock, const tutti_error *err)
+{
+    if (agent_table_is_register(lock->entry->name)) {
+        tutti_table_mark(table, lock, err);
+    } else {
+        tutti_table_drop_new(table, lock);
+    }
+}
+
+/*
+ * What the register held before goes in any case: a call that reads it later must not take the old
+ * value for the new one.
+ */
+void
+tutti_table_fail_register(tutti_table *table, const char *name, const char *owner, uint64_t lease,
+                          const tutti_error *err)
+{
+    tutti_lock_set lock_set = {.lease = lease};
+    char *names[] = {(char *)(uintptr_t)name};
+
+    if (!agent_table_is_register(name)) {
+        return;
+    }
+    (void)tutti_table_delete(table, names, 1, true, NULL);
+    (void)snprintf(lock_set.owner, sizeof(lock_set.owner), "%s", owner);
+    if (tutti_table_create_locked(table, &lock_set, name, NULL) == TUTTI_OK) {
+        tutti_table_mark(table, &lock_set.locks[0], err);
+        tutti_table_release(table, &lock_set);
+    }
+}
+
+void
 tutti_table_handle(const tutti_lock *lock, char ret_handle[TUTTI_TABLE_HANDLE_SIZE])
 {
     agent_table_format_handle(lock->entry, ret_handle); /* fixed for the entry's life */
@@ -282,7 +318,8 @@ tutti_table_handle_of(tutti_table *table, uint64_t number, char ret_handle[TUTTI
  * its name as well, is gone at its second turn, which is fine.
  */
 tutti_code
-tutti_table_delete(tutti_table *table, char *const *handles, size_t count, tutti_error *err)
+tutti_table_delete(tutti_table *table, char *const *handles, size_t count, bool missing_ok,
+                   tutti_error *err)
 {
     tutti_entry *entry = NULL;
     tutti_code code = TUTTI_OK;
@@ -291,10 +328,11 @@ tutti_table_delete(tutti_table *table, char *const *handles, size_t count, tutti
     agent_table_lock(table);
     for (i = 0; i < count && code == TUTTI_OK; i++) {
         code = agent_table_find(table, handles[i], &entry, err);
+        code = missing_ok && code == TUTTI_NOT_FOUND ? TUTTI_OK : code;
     }
     for (i = 0; i < count && code == TUTTI_OK; i++) {
-        if (agent_table_find(table, handles[i], &entry, NULL) ==
-            TUTTI_OK) { /* not if named twice */
+        /* Not if it is named twice, or missing. */
+        if (agent_table_find(table, handles[i], &entry, NULL) == TUTTI_OK) {
             agent_table_unlist(table, entry);
         }
     }
@@ -425,6 +463,48 @@ find_handle(const tutti_table *table, const char *text, tutti_entry **ret, tutti
     return TUTTI_OK;
 }
 
+bool
+agent_table_is_register(const char *name)
+{
+    return strncmp(name, TUTTI_REGISTER_PREFIX, sizeof(TUTTI_REGISTER_PREFIX) - 1) == 0;
+}
+
+tutti_code
+agent_table_check_name(const char *name, tutti_error *err)
+{
+    const char *session = name + sizeof(TUTTI_REGISTER_PREFIX) - 1;
+    size_t letters;
+    size_t digits;
+
+    if (!agent_table_is_register(name)) {
+        return tutti_check_name(name, "tensor", err);
+    }
+    letters = strspn(session, "0123456789abcdefghijklmnopqrstuvwxyz");
+    digits = session[letters] == '/' ? strspn(session + letters + 1, "0123456789") : 0;
+    if (letters == 0 || letters > REGISTER_SESSION_MAX || digits == 0 ||
+        digits > REGISTER_DIGITS_MAX || session[letters + 1 + digits] != '\0') {
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_NAME",
+            "\"%.80s\" is no register, they look like " TUTTI_REGISTER_PREFIX "7f3a/12", name);
+    }
+    return TUTTI_OK;
+}
+
+/* Nothing has this name. For people a register is a number of a session. */
+static tutti_code
+fail_unknown(const tutti_table *table, const char *name, tutti_error *err)
+{
+    if (agent_table_is_register(name)) {
+        const char *slash = strchr(name, '/');
+
+        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_TENSOR",
+                              "register %s of session %.*s is null on rank %" PRIu32, slash + 1,
+                              (int)(slash - name) - (int)sizeof(TUTTI_REGISTER_PREFIX) + 1,
+                              name + sizeof(TUTTI_REGISTER_PREFIX) - 1, table->rank);
+    }
+    return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_TENSOR", "no tensor is named \"%s\"", name);
+}
+
 tutti_code
 agent_table_find(const tutti_table *table, const char *text, tutti_entry **ret, tutti_error *err)
 {
@@ -437,10 +517,10 @@ agent_table_find(const tutti_table *table, const char *text, tutti_entry **ret, 
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_HANDLE",
                               "an empty handle, need tensor:... or a name");
     }
-    TUTTI_TRY(tutti_check_name(text, "tensor", err));
+    TUTTI_TRY(agent_table_check_name(text, err));
     node = tutti_map_find(&table->by_name, tutti_bytes_of(text));
     if (node == NULL) {
-        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_TENSOR", "no tensor is named \"%s\"", text);
+        return fail_unknown(table, text, err);
     }
     *ret = tutti_container_of(node, tutti_entry, by_name);
     return TUTTI_OK;

@@ -24,6 +24,16 @@
 
 #define TUTTI_TABLE_HANDLE_SIZE (TUTTI_HANDLE_MAX + 1)
 
+/*
+ * Names of registers: "reg:SESSION/NUMBER", with 1 to 32 digits and lower-case letters as SESSION. A
+ * register is a name that a controller's session gives to values on each of its agents
+ * (proto/tutti/v1/session_service.proto). It differs from other names of tensors in two ways: an entry
+ * that is made under it takes the name from the entry that had it, and an entry whose writer
+ * failed keeps name and error instead of being dropped, so that what depends on it fails with the
+ * cause.
+ */
+#define TUTTI_REGISTER_PREFIX "reg:"
+
 typedef struct tutti_table tutti_table;
 typedef struct tutti_entry tutti_entry; /* a tensor with its handle */
 typedef struct tutti_lock_set tutti_lock_set;
@@ -157,11 +167,28 @@ void tutti_table_handle_of(tutti_table *table, uint64_t number,
                            char ret_handle[TUTTI_TABLE_HANDLE_SIZE]);
 
 /*
+ * For an entry that tutti_table_create_locked made and whose writer failed: it is dropped, or, if
+ * its name is a register's, marked with the error.
+ */
+void tutti_table_fail_new(tutti_table *table, const tutti_lock *lock, const tutti_error *err);
+
+/*
+ * Leave an error under the name of a register, for a call that failed before it made the entry.
+ * Nothing happens if the name is no register's, or there is no memory or no handle for it.
+ *
+ * [in] owner, lease  as in a lock set
+ */
+void tutti_table_fail_register(tutti_table *table, const char *name, const char *owner,
+                               uint64_t lease, const tutti_error *err);
+
+/*
  * Forget handles and names; tensors go when their last use is released. All or none.
  * Codes as tutti_table_lock_by_name.
+ *
+ * [in] missing_ok  names that nothing has are passed over
  */
 tutti_code tutti_table_delete(tutti_table *table, char *const *handles, size_t count,
-                              tutti_error *err);
+                              bool missing_ok, tutti_error *err);
 
 /*
  * A lease: entries of lock sets that name it are deleted with it.

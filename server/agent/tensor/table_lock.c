@@ -77,18 +77,36 @@ tutti_table_lock_by_name(tutti_table *table, tutti_lock_set *lock_set, const cha
     return code;
 }
 
-static tutti_code
-check_lock_new(const tutti_table *table, const char *name, tutti_error *err)
+/*
+ * A register gives its name to the next value of the same session; other names, and those of another
+ * session's registers, are taken.
+ */
+static bool
+may_replace(const tutti_entry *entry, const char *name, uint64_t lease)
 {
+    return agent_table_is_register(name) && entry->lease == lease;
+}
+
+/* [out] ret_replaced  the entry that has the name, and loses it; NULL = there is none */
+static tutti_code
+check_lock_new(const tutti_table *table, const char *name, uint64_t lease,
+               tutti_entry **ret_replaced, tutti_error *err)
+{
+    tutti_map_node *node;
+
+    *ret_replaced = NULL;
     if (table->by_number.count >= table->handles_max) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "HANDLE_LIMIT",
                               "%" PRIu32 " tensors are here, the limit (--handles-max)",
                               table->handles_max);
     }
-    if (name[0] != '\0') {
-        TUTTI_TRY(tutti_check_name(name, "tensor", err));
+    if (name[0] == '\0') {
+        return TUTTI_OK;
     }
-    if (name[0] != '\0' && tutti_map_find(&table->by_name, tutti_bytes_of(name)) != NULL) {
+    TUTTI_TRY(agent_table_check_name(name, err));
+    node = tutti_map_find(&table->by_name, tutti_bytes_of(name));
+    *ret_replaced = node == NULL ? NULL : tutti_container_of(node, tutti_entry, by_name);
+    if (*ret_replaced != NULL && !may_replace(*ret_replaced, name, lease)) {
         return TUTTI_FAIL_FOR(
             err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN",
             "a tensor is named \"%s\" already: delete it, overwrite it (into), or "
@@ -136,15 +154,19 @@ tutti_table_create_locked(tutti_table *table, tutti_lock_set *lock_set, const ch
                           tutti_error *err)
 {
     tutti_entry *entry = calloc(1, sizeof(*entry));
+    tutti_entry *replaced;
     tutti_code code;
 
     if (entry == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a handle");
     }
     agent_table_lock(table);
-    code = check_lock_new(table, name, err);
+    code = check_lock_new(table, name, lock_set->lease, &replaced, err);
     code = code == TUTTI_OK ? agent_table_check_lease(table, lock_set->lease, err) : code;
     if (code == TUTTI_OK) {
+        if (replaced != NULL) {
+            agent_table_unlist(table, replaced);
+        }
         list_entry(table, entry, name);
         entry->lease = lock_set->lease;
         memcpy(entry->owner, lock_set->owner, sizeof(entry->owner));

@@ -57,6 +57,10 @@ void agent_table_unref(tutti_table *table, tutti_entry *entry);
 /* Take its handle and name away, and the reference of its listing. Fine when it has none. */
 void agent_table_unlist(tutti_table *table, tutti_entry *entry);
 
+/* May a tensor be called so? A name, or a register's. BAD_NAME */
+tutti_code agent_table_check_name(const char *name, tutti_error *err);
+bool agent_table_is_register(const char *name);
+
 /* Does the lease still exist? LEASE_OVER */
 tutti_code agent_table_check_lease(const tutti_table *table, uint64_t lease, tutti_error *err);
 

@@ -202,8 +202,24 @@ agent_access_drop(agent_access *access)
 void
 agent_access_fail(agent_access *access, const tutti_error *err)
 {
+    if (access->entry == AGENT_ENTRY_NEW) {
+        tutti_table_fail_new(access->agent->table,
+                             &access->lock_set.locks[access->lock_set.count - 1], err);
+        access->entry = AGENT_ENTRY_WRITTEN;
+    }
     tutti_rpc_call_fail(access->call, err);
     agent_access_drop(access);
+}
+
+void
+agent_access_refuse(agent_access *access, const char *name, const tutti_error *err)
+{
+    if (access->entry != AGENT_ENTRY_NEW &&
+        agent_lock_own(&access->lock_set, access->call, NULL) == TUTTI_OK) {
+        tutti_table_fail_register(access->agent->table, name, access->lock_set.owner,
+                                  access->lock_set.lease, err);
+    }
+    agent_access_fail(access, err);
 }
 
 tutti_code

@@ -159,8 +159,18 @@ agent_access_is_granted(const agent_access *access)
 /* Let go of one reference; the last one gives up the turn and frees it. Any thread. */
 void agent_access_drop(agent_access *access);
 
-/* Answer with an error and drop. Not for streams. */
+/*
+ * Answer with an error and drop. Not for streams. If the call has made a tensor under a register's
+ * name, the register keeps the error.
+ */
 void agent_access_fail(agent_access *access, const tutti_error *err);
+
+/*
+ * The same for a call that may have failed before it made the tensor that it was to make.
+ *
+ * [in] name  of that tensor, as the request has it; "" = none
+ */
+void agent_access_refuse(agent_access *access, const char *name, const tutti_error *err);
 
 /*
  * The tensor of a granted lock, or the error of the op that was to write it. Borrowed while the

@@ -606,7 +606,7 @@ agent_rig_delete(agent_rig *self, uint32_t rank, const char *handle)
     char *handles[] = {(char *)(uintptr_t)handle};
     tutti_error err;
 
-    assert_ok(tutti_table_delete(self->agents[rank]->table, handles, 1, &err));
+    assert_ok(tutti_table_delete(self->agents[rank]->table, handles, 1, false, &err));
 }
 
 /* ------------------------------------------------------------------------------ calls */

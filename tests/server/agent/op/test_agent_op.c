@@ -326,6 +326,61 @@ test_broadcast__on_an_unknown_group_makes_the_root_no_tensor(void **state)
     assert_int_equal(tutti_table_count(t.rig->agents[0]->table), 1);
 }
 
+static void
+test_op__names_its_result(void **state)
+{
+    const double sum[] = {9, 12};
+    const tutti_spec spec = rig_vector(2);
+    trial t;
+    uint32_t i;
+
+    open_trial(&t, *state, TUTTI_COLL_ALL_REDUCE, &spec);
+    for (i = 0; i < RANKS; i++) {
+        t.requests[i].result = "reg:a/1";
+    }
+    run_trial(&t);
+    for (i = 0; i < RANKS; i++) { /* the register is an input, and the next result */
+        agent_rig_check(t.rig, i, "reg:a/1", sum, 2);
+        t.requests[i].input = "reg:a/1";
+        t.requests[i].args.kind = TUTTI_COLL_BROADCAST;
+    }
+    run_trial(&t);
+    for (i = 0; i < RANKS; i++) {
+        agent_rig_check(t.rig, i, "reg:a/1", sum, 2);
+        assert_int_equal(tutti_table_count(t.rig->agents[i]->table), 2);
+        t.requests[i].output = t.inputs[i];
+    }
+    agent_rig_end_failed(t.rig, agent_rig_begin(t.rig, 0, &t.requests[0]), TUTTI_INVALID_ARGUMENT,
+                         "UNEXPECTED_RESULT");
+}
+
+/* An op on a register that no call has written, and what depends on its result. */
+static void
+test_op__that_fails_leaves_its_error_in_its_register(void **state)
+{
+    const tutti_spec spec = rig_vector(2);
+    rig_call *calls[2][RANKS];
+    trial t;
+    uint32_t i;
+
+    open_trial(&t, *state, TUTTI_COLL_ALL_REDUCE, &spec);
+    for (i = 0; i < RANKS; i++) {
+        t.requests[i].input = i == 1 ? "reg:a/7" : t.inputs[i];
+        t.requests[i].result = "reg:a/8";
+        calls[0][i] = agent_rig_begin(t.rig, i, &t.requests[i]);
+        t.requests[i].input = "reg:a/8";
+        t.requests[i].result = "reg:a/9";
+        calls[1][i] = agent_rig_begin(t.rig, i, &t.requests[i]);
+    }
+    agent_rig_settle(t.rig);
+    for (i = 0; i < RANKS; i++) {
+        agent_rig_end_failed(t.rig, calls[0][i], TUTTI_NOT_FOUND, "NO_TENSOR");
+        agent_rig_end_failed(t.rig, calls[1][i], TUTTI_NOT_FOUND, "NO_TENSOR");
+        assert_non_null(strstr(calls[1][i]->call.err.text, "register 7 of session a is null"));
+        agent_rig_check_failed(t.rig, i, "reg:a/9", TUTTI_NOT_FOUND);
+    }
+}
+
 /* Its result had a handle when the tracer was not found. */
 static void
 test_op__that_is_refused_leaves_no_tensor_behind(void **state)
@@ -657,6 +712,8 @@ main(void)
         WITH_THREE(test_broadcast__ignores_what_a_receiver_gives),
         WITH_THREE(test_broadcast__makes_a_tensor_for_a_receiver_that_names_an_input),
         WITH_THREE(test_broadcast__on_an_unknown_group_makes_the_root_no_tensor),
+        WITH_THREE(test_op__names_its_result),
+        WITH_THREE(test_op__that_fails_leaves_its_error_in_its_register),
         WITH_THREE(test_op__that_is_refused_leaves_no_tensor_behind),
         WITH_THREE(test_scatter__gives_each_rank_its_part),
         WITH_THREE(test_broadcast__carries_the_roots_bytes_along),

@@ -120,7 +120,7 @@ rig_delete(table_rig *self, const char *handle)
     char *handles[] = {(char *)(uintptr_t)handle};
     tutti_error err;
 
-    assert_ok(tutti_table_delete(self->table, handles, 1, &err));
+    assert_ok(tutti_table_delete(self->table, handles, 1, false, &err));
 }
 
 /* ------------------------------------------------------------------------------ calls */

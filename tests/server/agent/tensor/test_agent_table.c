@@ -310,10 +310,10 @@ test_table_delete__takes_all_or_none(void **state)
 
     rig_make(self, "x", x);
     rig_make(self, "", y);
-    assert_fails(tutti_table_delete(self->table, wrong, 3, &err), TUTTI_NOT_FOUND);
+    assert_fails(tutti_table_delete(self->table, wrong, 3, false, &err), TUTTI_NOT_FOUND);
     assert_string_equal(err.reason, "NO_TENSOR");
     assert_int_equal(tutti_table_count(self->table), 2);
-    assert_ok(tutti_table_delete(self->table, right, 4, &err));
+    assert_ok(tutti_table_delete(self->table, right, 4, false, &err));
     assert_int_equal(tutti_table_count(self->table), 0);
     assert_int_equal(rig_tensor_count(self), 0);
 }
@@ -500,6 +500,80 @@ test_table_lease__takes_its_tensors_with_it(void **state)
     assert_int_equal(tutti_table_close_lease(self->table, other), 1);
 }
 
+/* ------------------------------------------------------------------------------ registers */
+
+static void
+test_table_register__gives_its_name_to_the_next_value_of_its_session(void **state)
+{
+    static char name[] = "reg:7f3a/12";
+    static char bad[][48] = {"reg:",
+                             "reg:7f3a",
+                             "reg:7f3a/",
+                             "reg:/1",
+                             "reg:7F/1",
+                             "reg:7f3a/1x",
+                             "reg:7f3a/1/2",
+                             "reg:7f3a/-1",
+                             "reg:a/12345678901",
+                             "reg:0123456789012345678901234567890123/1"};
+    table_rig *self = *state;
+    tutti_table_info first;
+    tutti_table_info second;
+    uint64_t lease = 0;
+    uint64_t other = 0;
+    tutti_error err;
+    size_t i;
+
+    assert_ok(tutti_table_open_lease(self->table, 2, &lease, &err));
+    assert_ok(tutti_table_open_lease(self->table, 2, &other, &err));
+    assert_ok(make_with_lease(self, lease, name, &err));
+    assert_ok(tutti_table_stat(self->table, name, &first, &err));
+    assert_ok(make_with_lease(self, lease, name, &err));
+    assert_ok(tutti_table_stat(self->table, name, &second, &err));
+    assert_true(second.number > first.number);
+    assert_int_equal(tutti_table_count(self->table), 1);
+    assert_fails(make_with_lease(self, other, name, &err), TUTTI_ALREADY_EXISTS);
+    for (i = 0; i < COUNT_OF(bad); i++) {
+        assert_fails(make_with_lease(self, lease, bad[i], &err), TUTTI_INVALID_ARGUMENT);
+        assert_string_equal(err.reason, "BAD_NAME");
+    }
+    (void)tutti_table_close_lease(self->table, lease);
+    assert_fails(tutti_table_stat(self->table, name, &second, &err), TUTTI_NOT_FOUND);
+    assert_string_equal(err.text, "register 12 of session 7f3a is null on rank 0");
+    (void)tutti_table_close_lease(self->table, other);
+}
+
+static void
+test_table_register__keeps_why_its_writer_failed(void **state)
+{
+    static char name[] = "reg:7f3a/12";
+    char *names[] = {name};
+    table_rig *self = *state;
+    tutti_table_info info;
+    tutti_lock_set lock_set = {.loop = &self->loop};
+    tutti_error cause;
+    tutti_error err;
+
+    (void)TUTTI_FAIL_FOR(&cause, TUTTI_UNAVAILABLE, "RANK_LOST", "rank 3 is gone");
+    assert_ok(tutti_table_create_locked(self->table, &lock_set, name, &err));
+    tutti_table_fail_new(self->table, &lock_set.locks[0], &cause);
+    tutti_table_release(self->table, &lock_set);
+    assert_ok(tutti_table_stat(self->table, name, &info, &err));
+    assert_true(info.failed);
+    assert_string_equal(info.err.text, "rank 3 is gone");
+
+    (void)TUTTI_FAIL(&cause, TUTTI_INVALID_ARGUMENT, "another");
+    tutti_table_fail_register(self->table, name, "me", 0, &cause);
+    assert_ok(tutti_table_stat(self->table, name, &info, &err));
+    assert_string_equal(info.err.text, "another");
+    assert_string_equal(info.owner, "me");
+    tutti_table_fail_register(self->table, "plain", "me", 0, &cause);
+    assert_int_equal(tutti_table_count(self->table), 1);
+    assert_ok(tutti_table_delete(self->table, names, 1, false, &err));
+    assert_fails(tutti_table_delete(self->table, names, 1, false, &err), TUTTI_NOT_FOUND);
+    assert_ok(tutti_table_delete(self->table, names, 1, true, &err));
+}
+
 static void
 test_table_lease__that_is_over_makes_nothing(void **state)
 {
@@ -602,6 +676,8 @@ main(void)
         TEST(test_table_next__walks_in_the_order_of_making),
         TEST(test_table_lease__takes_its_tensors_with_it),
         TEST(test_table_lease__that_is_over_makes_nothing),
+        TEST(test_table_register__gives_its_name_to_the_next_value_of_its_session),
+        TEST(test_table_register__keeps_why_its_writer_failed),
         TEST(test_table__survives_every_allocation_that_fails),
     };
 

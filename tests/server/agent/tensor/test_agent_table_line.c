@@ -480,7 +480,7 @@ run_visitor(void *arg)
         while ((number = tutti_table_next(self->table, number, &info)) != 0) {
             good = tutti_table_stat(self->table, info.handle, &info, NULL) == TUTTI_OK && good;
         }
-        good = tutti_table_delete(self->table, names, 1, NULL) == TUTTI_OK && good;
+        good = tutti_table_delete(self->table, names, 1, false, NULL) == TUTTI_OK && good;
         tutti_table_release(self->table, &lock_set);
     }
     return good ? self : NULL;
