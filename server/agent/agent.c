@@ -304,6 +304,7 @@ tutti_agent_new(const tutti_agent_options *options, const tutti_rpc_server_optio
     tutti_list_init(&self->coordinator_requests);
     tutti_list_init(&self->ops);
     tutti_list_init(&self->syncs);
+    tutti_list_init(&self->leases);
     tutti_list_init(&self->backwards);
     read_host(self);
     code = check_options(options, err);
@@ -385,6 +386,7 @@ tutti_agent_free(tutti_agent *agent)
     agent_answers_fini(agent);
     tutti_tapes_free(agent->tapes);
     agent_dump_close(agent);
+    agent_leases_close(agent);
     agent_share_close(agent);
     tutti_table_free(agent->table);
     agent_devices_close(agent);

@@ -54,6 +54,7 @@ typedef struct tutti_agent_options {
     uint64_t retry_window_ns;   /* of answers of ops with tokens, ... */
     uint64_t retry_bytes_limit; /* ... and their bytes */
     uint64_t leases_max;        /* clients whose tensors end with them */
+    uint64_t session_linger_ns; /* the longest that those tensors stay behind their client */
     uint64_t ops_max;           /* in flight */
     uint64_t client_ops_max;    /* of one client */
     uint64_t works_max;         /* finished ones that are remembered */

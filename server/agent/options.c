@@ -45,6 +45,10 @@ static const tutti_option table[] = {
      "memory for the answers of ops with tokens; the oldest are forgotten"},
     {"leases-max", TUTTI_OPTION_UINT, AT(leases_max), "4096", 1, 1000000, NULL,
      "how many leases may be open: clients whose tensors are deleted when they end"},
+    {"session-linger", TUTTI_OPTION_NS, AT(session_linger_ns), "5m", 0, 24 * 3600 * TUTTI_NS_PER_S,
+     NULL,
+     "how long a session or a lease may ask to be kept after its client has gone, to be resumed; 0 "
+     "= not at all"},
     {"works-max", TUTTI_OPTION_UINT, AT(works_max), "4096", 1, 1000000, NULL,
      "finished async ops that are remembered"},
     {"ops-max", TUTTI_OPTION_UINT, AT(ops_max), "8192", 1, TUTTI_COLL_OPS_MAX, NULL,

@@ -36,7 +36,7 @@ def chunks_of(array, chunk=2 << 20, **start):
 
 class Tensors(ClusterCase):
     size = 1
-    options = ("--memory-limit", "64MiB", "--handles-max", "500")
+    options = ("--memory-limit", "64MiB", "--handles-max", "500", "--session-linger", "60s")
 
     def setUp(self):
         self.agent = self.cluster.agents[0]
@@ -54,6 +54,90 @@ class Tensors(ClusterCase):
     def create(self, shape, dtype=types.DTYPE_FP32, name=""):
         spec = types.TensorSpec(dtype=dtype, shape=shape)
         return self.stub.Create(tensors.CreateRequest(spec=spec, name=name), timeout=LONG_S).tensor
+
+    # ------------------------------------------------------------------ leases
+
+    def refused(self, code, reason, call):
+        self.assert_failed(self.fails(call), code, reason)
+
+    def lease(self, **fields):
+        """(its stream, its number)"""
+        stream = self.stub.Lease(tensors.LeaseRequest(**fields), timeout=LONG_S)
+        return stream, next(stream).lease
+
+    def make(self, lease, name):
+        spec = types.TensorSpec(dtype=types.DTYPE_FP32, shape=[2])
+        self.stub.Create(tensors.CreateRequest(spec=spec, name=name), timeout=LONG_S,
+                         metadata=(("tutti-lease", str(lease)),))
+
+    def has(self, name):
+        try:
+            self.stub.Stat(tensors.StatRequest(handle=name), timeout=LONG_S)
+        except grpc.RpcError as error:
+            self.assertEqual(error.code(), MISSING)
+            return False
+        return True
+
+    def wait_gone(self, name):
+        until = time.monotonic() + LONG_S
+        while self.has(name):
+            self.assertLess(time.monotonic(), until, f"{name} is still there")
+            time.sleep(0.01)
+
+    def test_a_lease_that_lingers_is_resumed_by_its_secret(self):
+        stream, number = self.lease(linger_ms=60_000, secret=b"s" * 16)
+        self.make(number, "reg:a/1")
+        stream.cancel()
+        again, same = self.lease(linger_ms=0, secret=b"s" * 16, resume=True)
+        self.assertEqual(same, number)
+        self.assertTrue(self.has("reg:a/1"))
+        self.make(number, "reg:a/2")
+        again.cancel()
+        self.wait_gone("reg:a/1")
+        self.wait_gone("reg:a/2")
+        self.refused(MISSING, "NO_LEASE", lambda: self.lease(secret=b"s" * 16, resume=True))
+
+    def test_a_lease_is_over_when_its_time_is(self):
+        stream, number = self.lease(linger_ms=50, secret=b"t" * 64)
+        self.make(number, "reg:b/1")
+        stream.cancel()
+        self.wait_gone("reg:b/1")
+        self.refused(MISSING, "NO_LEASE", lambda: self.lease(secret=b"t" * 64, resume=True))
+
+    def test_a_lease_is_taken_from_a_stream_that_is_still_open(self):
+        old, number = self.lease(linger_ms=60_000, secret=b"u" * 16)
+        self.make(number, "reg:c/1")
+        self.refused(EXISTS, "SECRET_TAKEN", lambda: self.lease(secret=b"u" * 16))
+        new, same = self.lease(secret=b"u" * 16, resume=True)
+        self.assertEqual(same, number)
+        self.refused(grpc.StatusCode.ABORTED, "LEASE_TAKEN", lambda: next(old))
+        self.assertTrue(self.has("reg:c/1"))
+        new.cancel()
+        self.wait_gone("reg:c/1")
+
+    def test_a_lease_keeps_to_its_limits(self):
+        self.refused(INVALID, "BAD_SECRET", lambda: self.lease(secret=b"short"))
+        self.refused(INVALID, "BAD_SECRET", lambda: self.lease(secret=b"x" * 65))
+        self.refused(INVALID, "BAD_SECRET", lambda: self.lease(resume=True))
+        self.refused(INVALID, "BAD_SECRET", lambda: self.lease(linger_ms=1))
+        self.refused(INVALID, "LINGER_LIMIT", lambda: self.lease(linger_ms=60_001, secret=b"x" * 16))
+
+    # ------------------------------------------------------------------ registers
+
+    def test_a_register_that_could_not_be_made_says_why(self):
+        self.refused(INVALID, "BAD_SHAPE", lambda: self.create([-1], name="reg:d/1"))
+        self.refused(INVALID, "BAD_SHAPE",
+                     lambda: self.stub.Get(tensors.GetRequest(handle="reg:d/1"), timeout=LONG_S))
+        self.refused(EXHAUSTED, "MEMORY_LIMIT", lambda: self.create([1 << 30], name="reg:d/1"))
+        self.refused(EXHAUSTED, "MEMORY_LIMIT",
+                     lambda: self.stub.Get(tensors.GetRequest(handle="reg:d/1"), timeout=LONG_S))
+        self.create([2], name="reg:d/1")
+        self.assertEqual(len(self.stub.Get(tensors.GetRequest(handle="reg:d/1"), timeout=LONG_S).payload), 8)
+        delete = tensors.DeleteRequest(handles=["reg:d/1", "reg:d/2"])
+        self.refused(MISSING, "NO_TENSOR", lambda: self.stub.Delete(delete, timeout=LONG_S))
+        delete.missing_ok = True
+        self.stub.Delete(delete, timeout=LONG_S)
+        self.assertFalse(self.has("reg:d/1"))
 
     # ------------------------------------------------------------------ good ways
 

@@ -65,9 +65,10 @@ struct tutti_agent {
     agent_clients clients;
     agent_answers answers;
     uint64_t ops_live;
-    uint64_t ops_last;     /* the number of the op that came last */
-    tutti_list_node ops;   /* those that live, in the order they came */
-    tutti_list_node syncs; /* calls that wait for them */
+    uint64_t ops_last;      /* the number of the op that came last */
+    tutti_list_node ops;    /* those that live, in the order they came */
+    tutti_list_node syncs;  /* calls that wait for them */
+    tutti_list_node leases; /* lease_pb.c; bulk loop */
     struct tutti_tapes *tapes;
     tutti_list_node backwards; /* Backwards, as they came */
     tutti_list_node coordinator_requests;

@@ -492,7 +492,7 @@ agent_table_check_name(const char *name, tutti_error *err)
 
 /* Nothing has this name. For people a register is a number of a session. */
 static tutti_code
-fail_unknown(const tutti_table *table, const char *name, tutti_error *err)
+fail_unknown_name(const tutti_table *table, const char *name, tutti_error *err)
 {
     if (agent_table_is_register(name)) {
         const char *slash = strchr(name, '/');
@@ -520,7 +520,7 @@ agent_table_find(const tutti_table *table, const char *text, tutti_entry **ret, 
     TUTTI_TRY(agent_table_check_name(text, err));
     node = tutti_map_find(&table->by_name, tutti_bytes_of(text));
     if (node == NULL) {
-        return fail_unknown(table, text, err);
+        return fail_unknown_name(table, text, err);
     }
     *ret = tutti_container_of(node, tutti_entry, by_name);
     return TUTTI_OK;
