@@ -62,10 +62,22 @@ tutti_table_lock_by_name(tutti_table *table, tutti_lock_set *lock_set, const cha
     return code;
 }
 
-static tutti_code
-check_lock_new(const tutti_table *table, const char *name, tutti_error *err)
+/* Who has the name; NULL: nobody. */
+static tutti_entry *
+find_named(const tutti_table *table, const char *name)
 {
-    if (table->by_number.count >= table->handles_max) {
+    tutti_map_node *node =
+        name[0] == '\0' ? NULL : tutti_map_find(&table->by_name, tutti_bytes_of(name));
+
+    return node == NULL ? NULL : tutti_container_of(node, tutti_entry, by_name);
+}
+
+static tutti_code
+check_lock_new(const tutti_table *table, const char *name, bool instead, tutti_error *err)
+{
+    const bool taken = find_named(table, name) != NULL;
+
+    if (table->by_number.count >= table->handles_max && !(taken && instead)) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "HANDLE_LIMIT",
                               "%" PRIu32 " tensors are here, the limit (--handles-max)",
                               table->handles_max);
@@ -73,7 +85,7 @@ check_lock_new(const tutti_table *table, const char *name, tutti_error *err)
     if (name[0] != '\0') {
         TUTTI_TRY(tutti_check_name(name, "tensor", err));
     }
-    if (name[0] != '\0' && tutti_map_find(&table->by_name, tutti_bytes_of(name)) != NULL) {
+    if (taken && !instead) {
         return TUTTI_FAIL_FOR(
             err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN",
             "a tensor is named \"%s\" already: delete it, overwrite it (into), or "
@@ -111,9 +123,19 @@ tutti_table_unwant(tutti_table *table, tutti_lock_set *lock_set)
     agent_table_unlock(table);
 }
 
-tutti_code
-tutti_table_create_locked(tutti_table *table, tutti_lock_set *lock_set, const char *name,
-                          tutti_error *err)
+static void
+unlist_named(tutti_table *table, const char *name)
+{
+    tutti_entry *entry = find_named(table, name);
+
+    if (entry != NULL) {
+        agent_table_unlist(table, entry);
+    }
+}
+
+static tutti_code
+create_entry(tutti_table *table, tutti_lock_set *lock_set, const char *name, bool instead,
+             tutti_error *err)
 {
     tutti_entry *entry = calloc(1, sizeof(*entry));
     tutti_code code;
@@ -122,9 +144,10 @@ tutti_table_create_locked(tutti_table *table, tutti_lock_set *lock_set, const ch
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a handle");
     }
     agent_table_lock(table);
-    code = check_lock_new(table, name, err);
+    code = check_lock_new(table, name, instead, err);
     code = code == TUTTI_OK ? agent_table_check_lease(table, lock_set->lease, err) : code;
     if (code == TUTTI_OK) {
+        unlist_named(table, name);
         list_entry(table, entry, name);
         entry->lease = lock_set->lease;
         memcpy(entry->owner, lock_set->owner, sizeof(entry->owner));
@@ -134,6 +157,20 @@ tutti_table_create_locked(tutti_table *table, tutti_lock_set *lock_set, const ch
     agent_table_unlock(table);
     free(entry);
     return code;
+}
+
+tutti_code
+tutti_table_create_locked(tutti_table *table, tutti_lock_set *lock_set, const char *name,
+                          tutti_error *err)
+{
+    return create_entry(table, lock_set, name, false, err);
+}
+
+tutti_code
+tutti_table_create_instead(tutti_table *table, tutti_lock_set *lock_set, const char *name,
+                           tutti_error *err)
+{
+    return create_entry(table, lock_set, name, true, err);
 }
 
 /* ------------------------------------------------------------------------------ the line */
