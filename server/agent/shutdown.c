@@ -7,20 +7,57 @@
 #include <inttypes.h>
 
 #include "base/error/fail.h"
+#include "base/error/text.h"
 #include "base/os/clock.h"
 #include "base/os/log.h"
 #include "server/agent/agent.h"
+#include "server/agent/function/functions.h"
 #include "server/agent/member/member.h"
 #include "server/agent/op/coordinator_request.h"
 #include "server/agent/op/group.h"
 #include "server/agent/state/state.h"
 #include "server/agent/state/trim.h"
 
+#define LOOK_AGAIN_NS (10 * TUTTI_NS_PER_MS)
+#define FUNCTIONS_NS (2 * TUTTI_NS_PER_S) /* that they have to return */
 #define PROBE_NS (200 * TUTTI_NS_PER_MS)
 #define PROBE_MAX 256 /* in a larger world the coordinator's word has to do */
 
 /* ------------------------------------------------------------------------------ the second phase
  */
+
+/* Functions that do not return cannot be ended: the process does that. */
+static void
+on_functions_timer(tutti_timer *timer)
+{
+    tutti_agent *agent = tutti_container_of(timer, tutti_agent, functions_timer);
+    char words[512];
+    tutti_text text = tutti_text_in(words, sizeof(words));
+
+    if (agent_functions_live(agent) == 0) {
+        tutti_rpc_loop_post(agent->control, &agent->end_task);
+    } else if (tutti_clock_ns() < agent->functions_end_ns) {
+        tutti_rpc_loop_timer_start(agent->control, timer, tutti_clock_ns() + LOOK_AGAIN_NS);
+    } else {
+        agent_functions_describe(agent, &text);
+        TUTTI_LOG("agent", ERROR, "ending while functions run that do not return: %s", words);
+        agent->functions_given_up = true;
+        tutti_rpc_loop_post(agent->control, &agent->end_task);
+    }
+}
+
+/* Do functions still run? Then the end is looked at again when they have returned. */
+static bool
+functions_run(tutti_agent *agent)
+{
+    if (agent_functions_live(agent) == 0 || agent->functions_given_up) {
+        return false;
+    }
+    agent->functions_end_ns = tutti_clock_ns() + FUNCTIONS_NS;
+    agent->functions_timer.on_expiry = on_functions_timer;
+    tutti_rpc_loop_timer_start(agent->control, &agent->functions_timer, tutti_clock_ns());
+    return true;
+}
 
 /* Behind what the engine's last words have posted. Waits for the coordinator's last answers. */
 static void
@@ -32,6 +69,9 @@ run_shutdown_end(tutti_rpc_task *task)
         !agent_member_idle(agent) ||
         atomic_load(&agent->calls) > 0) { /* copies of a device end by themselves */
         tutti_rpc_loop_post(agent->control, &agent->end_task);
+        return;
+    }
+    if (functions_run(agent)) {
         return;
     }
     agent_groups_free(agent);
@@ -86,6 +126,7 @@ void
 agent_stop_look(tutti_agent *agent)
 {
     if (agent->draining && agent->announcements_pending == 0 && agent->ops_live == 0 &&
+        agent_functions_live(agent) == 0 &&
         agent->state != AGENT_LEAVING) { /* not from inside the end of an op */
         tutti_rpc_loop_timer_start(agent->control, &agent->leave_timer, tutti_clock_ns());
     }

@@ -11,5 +11,6 @@ void agent_add_collectives(tutti_agent *agent); /* collectives_pb.c */
 void agent_add_diagnostics(tutti_agent *agent); /* diagnostics_pb.c */
 void agent_add_commands(tutti_agent *agent);    /* commands_pb.c */
 void agent_add_tracers(tutti_agent *agent);     /* tracers_pb.c */
+void agent_add_functions(tutti_agent *agent);   /* functions_pb.c */
 
 #endif

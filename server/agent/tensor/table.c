@@ -245,6 +245,17 @@ tutti_table_drop_new(tutti_table *table, const tutti_lock *lock)
     agent_table_unlock(table);
 }
 
+bool
+tutti_table_is_last(tutti_table *table, const tutti_lock *lock)
+{
+    bool last;
+
+    agent_table_lock(table);
+    last = !lock->entry->listed && lock->entry->refs == 1;
+    agent_table_unlock(table);
+    return last;
+}
+
 void
 tutti_table_handle(const tutti_lock *lock, char ret_handle[TUTTI_TABLE_HANDLE_SIZE])
 {

@@ -173,6 +173,9 @@ void tutti_table_drop_new(tutti_table *table, const tutti_lock *lock);
 /* Of a granted use: how many writers have had their turn, so that readers see what is new. */
 uint64_t tutti_table_version(tutti_table *table, const tutti_lock *lock);
 
+/* Are its handle and name gone, and is this the only use of it? Then nobody can get at it. */
+bool tutti_table_is_last(tutti_table *table, const tutti_lock *lock);
+
 void tutti_table_handle(const tutti_lock *lock, char ret_handle[TUTTI_TABLE_HANDLE_SIZE]);
 
 /* The number in the handle, from 1: never given to another tensor of this process. */
