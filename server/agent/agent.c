@@ -29,6 +29,7 @@
 #include "server/agent/autograd/backward.h"
 #include "server/agent/autograd/recording.h"
 #include "server/agent/autograd/tape.h"
+#include "server/agent/function/functions.h"
 #include "server/agent/member/member.h"
 #include "server/agent/member/partition.h"
 #include "server/agent/op/answers.h"
@@ -229,6 +230,7 @@ on_drain(void *arg)
     tutti_coll_engine_refuse(agent->engine); /* ends async ops, and who waits for their tensors */
     agent_works_drain(agent);
     agent_sync_drain(agent);
+    agent_functions_drain(agent);
 }
 
 static tutti_code
@@ -244,6 +246,7 @@ open_services(tutti_agent *agent, tutti_error *err)
     agent_add_diagnostics(agent);
     agent_add_commands(agent);
     agent_add_tracers(agent);
+    agent_add_functions(agent);
     tutti_rpc_server_on_drain(agent->server, on_drain, agent);
     return open_engine(agent, err);
 }
@@ -322,6 +325,9 @@ tutti_agent_new(const tutti_agent_options *options, const tutti_rpc_server_optio
         code = agent_member_open(self, err);
     }
     if (code == TUTTI_OK) {
+        code = agent_functions_open(self, err);
+    }
+    if (code == TUTTI_OK) {
         code = open_services(self, err);
     }
     if (code != TUTTI_OK) {
@@ -381,6 +387,9 @@ tutti_agent_free(tutti_agent *agent)
     tutti_coll_engine_stop(agent->engine); /* NULL when it has been stopped */
     tutti_rpc_channel_close(agent->coordinator);
     agent_member_close(agent);
+    if (!agent_functions_close(agent)) {
+        return; /* a function runs on in what is left of it, until the process ends */
+    }
     agent_works_close(agent);
     agent_parts_close(agent);
     agent_answers_fini(agent);

@@ -36,6 +36,10 @@ typedef struct tutti_agent_options {
     const char *congestion;  /* of coll/tcp; "" = as coll/tcp/tcp.h says */
     const char *tune_table;  /* file of rules; "" = the shipped ones */
     const char *algorithm;   /* "all_reduce=ring,..."; "" = by the rules */
+    const char *plugin;      /* files with functions, by commas */
+    const char *module_path; /* folder of those that clients may load; "" = none */
+    const char *functions;   /* prefixes of functions that hosts may offer, by commas */
+    const char *python;      /* modules whose functions a host of the agent's own offers */
     const char *flight_dir;  /* where records go when an op fails; "" = nowhere */
     const char *tls_ca;      /* for the way to the coordinator */
     const char *tls_name;
@@ -59,6 +63,9 @@ typedef struct tutti_agent_options {
     uint64_t client_ops_max;    /* of one client */
     uint64_t works_max;         /* finished ones that are remembered */
     uint64_t commands_max;      /* of one stream, not answered yet */
+    uint64_t calls_max;         /* of functions, that run or wait */
+    uint64_t function_threads;  /* that run them */
+    uint64_t hosts_max;         /* processes that offer functions */
     uint64_t tracers_max;
     uint64_t tape_max; /* ops and attached tensors of all tracers */
     uint64_t op_timeout_ns;

@@ -58,6 +58,24 @@ static const tutti_option table[] = {
      "ops"},
     {"commands-max", TUTTI_OPTION_UINT, AT(commands_max), "256", 1, 8192, NULL,
      "commands of one stream that may be without an answer at a time"},
+    {"plugin", TUTTI_OPTION_LIST, AT(plugin), "", 0, 0, NULL,
+     "files with functions that clients may call, as tutti/plugin.h has it: they run inside of the "
+     "agent"},
+    {"module-path", TUTTI_OPTION_FOLDER, AT(module_path), "", 0, 0, NULL,
+     "folder with such files that clients may have loaded by name; empty = none"},
+    {"functions", TUTTI_OPTION_LIST, AT(functions), "", 0, 0, NULL,
+     "first parts of names (\"demo\" is demo and demo.x) that the functions and modules of hosts "
+     "may "
+     "have; * = any; empty = no process may be a host"},
+    {"python", TUTTI_OPTION_LIST, AT(python), "", 0, 0, NULL,
+     "Python modules whose functions clients may call: the agent starts python3 -m tutti.host with "
+     "them, and starts it again when it ends"},
+    {"function-threads", TUTTI_OPTION_UINT, AT(function_threads), "8", 1, 512, NULL,
+     "functions that run at once; those that wait for a collective are not counted"},
+    {"calls-max", TUTTI_OPTION_UINT, AT(calls_max), "1024", 1, 100000, NULL,
+     "calls of functions that run or wait"},
+    {"hosts-max", TUTTI_OPTION_UINT, AT(hosts_max), "16", 1, 1000, NULL,
+     "processes at once that offer functions"},
     {"tracers-max", TUTTI_OPTION_UINT, AT(tracers_max), "1024", 1, 1000000, NULL,
      "how many tracers the agent may hold at a time"},
     {"tape-max", TUTTI_OPTION_UINT, AT(tape_max), "100000", 1, 100000000, NULL,

@@ -19,15 +19,19 @@
 #include <inttypes.h>
 
 #include "base/error/fail.h"
+#include "base/error/text.h"
 #include "base/os/clock.h"
 #include "base/os/log.h"
 #include "server/agent/agent.h"
+#include "server/agent/function/functions.h"
 #include "server/agent/member/member.h"
 #include "server/agent/op/coordinator_request.h"
 #include "server/agent/op/group.h"
 #include "server/agent/state/state.h"
 #include "server/agent/state/trim.h"
 
+#define LOOK_AGAIN_NS (10 * TUTTI_NS_PER_MS)
+#define FUNCTIONS_NS (2 * TUTTI_NS_PER_S) /* that they have to return */
 /*
  * How long the agent waits for members to confirm that they have heard; in a world of more than
  * PROBE_MAX ranks it does not ask, and the coordinator's word has to do.
@@ -37,6 +41,39 @@
 
 /* ------------------------------------------------------------------------------ the second phase
  */
+
+/* Functions that do not return cannot be ended: the process does that. */
+static void
+on_functions_timer(tutti_timer *timer)
+{
+    tutti_agent *agent = tutti_container_of(timer, tutti_agent, functions_timer);
+    char words[512];
+    tutti_text text = tutti_text_in(words, sizeof(words));
+
+    if (agent_functions_live(agent) == 0) {
+        tutti_rpc_loop_post(agent->control, &agent->end_task);
+    } else if (tutti_clock_ns() < agent->functions_end_ns) {
+        tutti_rpc_loop_timer_start(agent->control, timer, tutti_clock_ns() + LOOK_AGAIN_NS);
+    } else {
+        agent_functions_describe(agent, &text);
+        TUTTI_LOG("agent", ERROR, "ending while functions run that do not return: %s", words);
+        agent->functions_given_up = true;
+        tutti_rpc_loop_post(agent->control, &agent->end_task);
+    }
+}
+
+/* Do functions still run? Then the end is looked at again when they have returned. */
+static bool
+functions_run(tutti_agent *agent)
+{
+    if (agent_functions_live(agent) == 0 || agent->functions_given_up) {
+        return false;
+    }
+    agent->functions_end_ns = tutti_clock_ns() + FUNCTIONS_NS;
+    agent->functions_timer.on_expiry = on_functions_timer;
+    tutti_rpc_loop_timer_start(agent->control, &agent->functions_timer, tutti_clock_ns());
+    return true;
+}
 
 /*
  * Posts itself again until nothing is left that could still call back: questions to the
@@ -53,6 +90,9 @@ run_shutdown_end(tutti_rpc_task *task)
     if (!tutti_list_empty(&agent->coordinator_requests) || agent->ops_live > 0 ||
         !agent_member_idle(agent) || atomic_load(&agent->calls) > 0) {
         tutti_rpc_loop_post(agent->control, &agent->end_task);
+        return;
+    }
+    if (functions_run(agent)) {
         return;
     }
     agent_groups_free(agent);
@@ -113,6 +153,7 @@ void
 agent_stop_look(tutti_agent *agent)
 {
     if (agent->draining && agent->announcements_pending == 0 && agent->ops_live == 0 &&
+        agent_functions_live(agent) == 0 &&
         agent->state != AGENT_LEAVING) { /* not from inside the end of an op */
         tutti_rpc_loop_timer_start(agent->control, &agent->leave_timer, tutti_clock_ns());
     }

@@ -5,10 +5,13 @@
 #include "base/os/module.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error/fail.h"
@@ -81,5 +84,97 @@ tutti_module_load(const char *name, const char *symbol, const void **ret_symbol,
                               symbol);
     }
     *ret_symbol = found;
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ files that are named */
+
+/* The process's own group is as good as its user: it is often that user's alone. */
+static bool
+others_may_write(const struct stat *info)
+{
+    const bool group = (info->st_mode & S_IWGRP) != 0 && info->st_gid != getegid();
+
+    return (group || (info->st_mode & S_IWOTH) != 0) && (info->st_mode & S_ISVTX) == 0;
+}
+
+/* Who can write the file can run code with all rights of this process. */
+static tutti_code
+check_owner(const char *path, const struct stat *info, tutti_error *err)
+{
+    if (info->st_uid != 0 && info->st_uid != geteuid()) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE",
+                              "%.500s belongs to user %u: it has to be root's, or of the user that "
+                              "loads it (%u)",
+                              path, (unsigned)info->st_uid, (unsigned)geteuid());
+    }
+    if (others_may_write(info)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE",
+                              "%.500s can be written by others (mode %o): chmod go-w", path,
+                              (unsigned)info->st_mode & 07777U);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+check_file(const char *path, tutti_error *err)
+{
+    struct stat info;
+
+    if (stat(path, &info) != 0) {
+        return errno == ENOENT || errno == ENOTDIR
+                   ? TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_MODULE", "there is no %.500s", path)
+                   : TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE", "%.500s: %s",
+                                    path, strerror(errno));
+    }
+    if (!S_ISREG(info.st_mode)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE", "%.500s is no file",
+                              path);
+    }
+    return check_owner(path, &info, err);
+}
+
+/* In a folder that others may write, a file of any owner can be replaced. */
+static tutti_code
+check_folder(const char *path, tutti_error *err)
+{
+    char folder[PATH_MAX];
+    struct stat info;
+    char *slash;
+
+    (void)snprintf(folder, sizeof(folder), "%s", path);
+    slash = strrchr(folder, '/');
+    if (slash == NULL) {
+        (void)snprintf(folder, sizeof(folder), ".");
+    } else {
+        slash[slash == folder ? 1 : 0] = '\0';
+    }
+    return stat(folder, &info) == 0 ? check_owner(folder, &info, err) : TUTTI_OK;
+}
+
+tutti_code
+tutti_module_open(const char *path, const char *symbol, const void **ret_symbol, tutti_error *err)
+{
+    char real[PATH_MAX];
+    void *module;
+
+    TUTTI_TRY(check_file(path, err));
+
+    if (realpath(path, real) == NULL) {
+        return TUTTI_FAIL_ERRNO(err, errno, "%.500s", path);
+    }
+    TUTTI_TRY(check_folder(real, err));
+    module = dlopen(real, RTLD_NOW | RTLD_LOCAL);
+    if (module == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE", "cannot load: %.700s",
+                              dlerror());
+    }
+    *ret_symbol = dlsym(module, symbol);
+    if (*ret_symbol == NULL) {
+        (void)dlclose(module);
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE",
+                              "%.500s exports no %s: it is no plug-in of this version", path,
+                              symbol);
+    }
     return TUTTI_OK;
 }

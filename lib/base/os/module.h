@@ -21,4 +21,16 @@
 tutti_code tutti_module_load(const char *name, const char *symbol, const void **ret_symbol,
                              tutti_error *err);
 
+/*
+ * The same of a file that somebody has named: it is loaded only if nobody but its owner may change
+ * it. Any thread; takes as long as the disk does.
+ *
+ * TUTTI_NOT_FOUND            NO_MODULE: no such file
+ * TUTTI_FAILED_PRECONDITION  BAD_MODULE: no regular file, owned by another user than root and the
+ *                            process's, writable by others, not to be loaded (the text has the
+ *                            loader's words), or without the symbol
+ */
+tutti_code tutti_module_open(const char *path, const char *symbol, const void **ret_symbol,
+                             tutti_error *err);
+
 #endif

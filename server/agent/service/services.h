@@ -15,6 +15,7 @@ void agent_add_collectives(tutti_agent *agent); /* collectives_pb.c */
 void agent_add_diagnostics(tutti_agent *agent); /* diagnostics_pb.c */
 void agent_add_commands(tutti_agent *agent);    /* commands_pb.c */
 void agent_add_tracers(tutti_agent *agent);     /* tracers_pb.c */
+void agent_add_functions(tutti_agent *agent);   /* functions_pb.c */
 
 /* End the leases that linger. When the loops have stopped. */
 void agent_leases_close(tutti_agent *agent); /* lease_pb.c */

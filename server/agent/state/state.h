@@ -70,7 +70,8 @@ struct tutti_agent {
     tutti_list_node syncs;  /* calls that wait for them */
     tutti_list_node leases; /* lease_pb.c; bulk loop */
     struct tutti_tapes *tapes;
-    tutti_list_node backwards; /* Backwards, as they came */
+    struct agent_functions *functions; /* function/functions.h */
+    tutti_list_node backwards;         /* Backwards, as they came */
     tutti_list_node coordinator_requests;
     char advertised[TUTTI_ADDRESSES_MAX][TUTTI_ADDRESS_MAX];
     size_t advertised_count;
@@ -94,8 +95,11 @@ struct tutti_agent {
     bool draining;                  /* it leaves: no op begins any more */
     uint32_t announcements_pending; /* ... and that many ways of telling the others are under way */
     tutti_rpc_task announced_task;
-    tutti_timer leave_timer; /* until the second phase */
-    tutti_timer trim_timer;  /* when free memory goes back: trim.c */
+    tutti_timer leave_timer;     /* until the second phase */
+    tutti_timer functions_timer; /* of those that run when all else has ended */
+    uint64_t functions_end_ns;
+    bool functions_given_up;
+    tutti_timer trim_timer; /* when free memory goes back: trim.c */
     bool failed;
     agent_numbers numbers;
     bool in_session; /* the coordinator hears us */

@@ -97,6 +97,7 @@ free_entry(const tutti_table *table, tutti_entry *entry)
         table->on_leave(table->on_leave_arg, entry->tensor);
     }
     tutti_tensor_unref(entry->tensor);
+    tutti_table_value_unref(entry->value);
     free_err(entry->err);
     free(entry);
 }
@@ -190,7 +191,7 @@ void
 tutti_table_fill(tutti_table *table, const tutti_lock *lock, tutti_tensor *tensor)
 {
     agent_table_lock(table);
-    assert(lock->exclusive && lock->entry->tensor == NULL);
+    assert(lock->exclusive && lock->entry->tensor == NULL && lock->entry->value == NULL);
     lock->entry->tensor = tensor;
     agent_table_unlock(table);
 }
@@ -229,17 +230,36 @@ tutti_table_mark(tutti_table *table, const tutti_lock *lock, const tutti_error *
     free_err(old);
 }
 
+/* With the lock. */
+static tutti_code
+check_written(const tutti_entry *entry, tutti_error *err)
+{
+    if (entry->err != NULL) {
+        return tutti_error_pass(err, entry->err);
+    }
+    return entry->tensor == NULL && entry->value == NULL ? tutti_error_pass(err, &unwritten)
+                                                         : TUTTI_OK;
+}
+
 tutti_code
 tutti_table_check(tutti_table *table, const tutti_lock *lock, tutti_error *err)
 {
-    tutti_code code = TUTTI_OK;
+    tutti_code code;
 
     agent_table_lock(table);
-    if (lock->entry->err != NULL) {
-        code = tutti_error_pass(err, lock->entry->err);
-    } else if (lock->entry->tensor == NULL) {
-        code = tutti_error_pass(err, &unwritten);
-    }
+    code = check_written(lock->entry, err);
+    code = code == TUTTI_OK ? agent_table_check_kind(lock->entry, err) : code;
+    agent_table_unlock(table);
+    return code;
+}
+
+tutti_code
+tutti_table_check_any(tutti_table *table, const tutti_lock *lock, tutti_error *err)
+{
+    tutti_code code;
+
+    agent_table_lock(table);
+    code = check_written(lock->entry, err);
     agent_table_unlock(table);
     return code;
 }
@@ -254,6 +274,17 @@ tutti_table_drop_new(tutti_table *table, const tutti_lock *lock)
         lock->entry->err = &unwritten;
     }
     agent_table_unlock(table);
+}
+
+bool
+tutti_table_is_last(tutti_table *table, const tutti_lock *lock)
+{
+    bool last;
+
+    agent_table_lock(table);
+    last = !lock->entry->listed && lock->entry->refs == 1;
+    agent_table_unlock(table);
+    return last;
 }
 
 void
@@ -357,6 +388,7 @@ fill_table_info(const tutti_entry *entry, tutti_table_info *info)
         (void)snprintf(info->device, sizeof(info->device), "%s",
                        tutti_space_device(entry->tensor->space));
     }
+    info->holds = entry->value == NULL ? NULL : entry->value->noun;
     for (link = entry->line.next; link != &entry->line; link = link->next) {
         info->pending = info->pending || tutti_container_of(link, tutti_lock, link)->exclusive;
     }

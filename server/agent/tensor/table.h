@@ -110,6 +110,13 @@ tutti_code tutti_table_lock_by_name(tutti_table *table, tutti_lock_set *lock_set
 tutti_code tutti_table_create_locked(tutti_table *table, tutti_lock_set *lock_set, const char *name,
                                      tutti_error *err);
 
+/*
+ * The same for a name that may be taken: what has it loses its handle and name at once, and goes
+ * with its last use. Codes but NAME_TAKEN.
+ */
+tutti_code tutti_table_create_instead(tutti_table *table, tutti_lock_set *lock_set,
+                                      const char *name, tutti_error *err);
+
 /* Take back the last lock of a lock set that is not in line yet. */
 void tutti_table_unwant(tutti_table *table, tutti_lock_set *lock_set);
 
@@ -142,8 +149,37 @@ void tutti_table_replace(tutti_table *table, const tutti_lock *lock, tutti_tenso
  */
 void tutti_table_mark(tutti_table *table, const tutti_lock *lock, const tutti_error *err);
 
-/* TUTTI_OK, or the error of the op that was to write it. */
+/*
+ * TUTTI_OK, or the error of the op that was to write it.
+ *
+ * TUTTI_FAILED_PRECONDITION  NOT_A_TENSOR: it holds a plain value
+ */
 tutti_code tutti_table_check(tutti_table *table, const tutti_lock *lock, tutti_error *err);
+
+/* ------------------------------------------------------------------------------ plain values */
+
+/*
+ * What an entry may hold instead of a tensor: an int, a text ... Counted; a room above embeds it
+ * and knows what is in it.
+ */
+typedef struct tutti_table_value tutti_table_value;
+struct tutti_table_value {
+    _Atomic uint32_t refs;
+    const char *noun; /* "an int"; static */
+    void (*on_free)(tutti_table_value *value);
+};
+
+void tutti_table_value_ref(tutti_table_value *value);
+void tutti_table_value_unref(tutti_table_value *value); /* the last one frees it; NULL is fine */
+
+/* Give the entry of an exclusive, granted use a value [moved] instead of what it holds. */
+void tutti_table_set_value(tutti_table *table, const tutti_lock *lock, tutti_table_value *value);
+
+/* Of a granted use; borrowed as long as the use. NULL: it holds a tensor, or nothing. */
+tutti_table_value *tutti_table_value_of(tutti_table *table, const tutti_lock *lock);
+
+/* As tutti_table_check, where a plain value is as good as a tensor. */
+tutti_code tutti_table_check_any(tutti_table *table, const tutti_lock *lock, tutti_error *err);
 
 /*
  * Take an entry that tutti_table_create_locked made out of the table again: its handle and name are
@@ -156,6 +192,9 @@ void tutti_table_drop_new(tutti_table *table, const tutti_lock *lock);
  * are new.
  */
 uint64_t tutti_table_version(tutti_table *table, const tutti_lock *lock);
+
+/* Are its handle and name gone, and is this the only use of it? Then nobody can get at it. */
+bool tutti_table_is_last(tutti_table *table, const tutti_lock *lock);
 
 void tutti_table_handle(const tutti_lock *lock, char ret_handle[TUTTI_TABLE_HANDLE_SIZE]);
 
@@ -212,6 +251,7 @@ typedef struct tutti_table_info {
     tutti_spec spec;
     uint64_t bytes;
     char device[TUTTI_DEVICE_MAX + 1]; /* "" = no tensor yet */
+    const char *holds;                 /* "an int", static: a plain value; NULL = none */
     char owner[TUTTI_OWNER_SIZE];      /* the caller that made it */
     bool ephemeral;                    /* ends with a lease */
     bool pending;                      /* somebody writes it, or waits to */

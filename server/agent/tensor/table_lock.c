@@ -77,6 +77,16 @@ tutti_table_lock_by_name(tutti_table *table, tutti_lock_set *lock_set, const cha
     return code;
 }
 
+/* The entry that has the name; NULL = none. */
+static tutti_entry *
+find_named(const tutti_table *table, const char *name)
+{
+    tutti_map_node *node =
+        name[0] == '\0' ? NULL : tutti_map_find(&table->by_name, tutti_bytes_of(name));
+
+    return node == NULL ? NULL : tutti_container_of(node, tutti_entry, by_name);
+}
+
 /*
  * A register gives its name to the next value of the same session; other names, and those of another
  * session's registers, are taken.
@@ -87,15 +97,15 @@ may_replace(const tutti_entry *entry, const char *name, uint64_t lease)
     return agent_table_is_register(name) && entry->lease == lease;
 }
 
-/* [out] ret_replaced  the entry that has the name, and loses it; NULL = there is none */
+/* [in] instead  the entry that has the name may lose it */
 static tutti_code
-check_lock_new(const tutti_table *table, const char *name, uint64_t lease,
-               tutti_entry **ret_replaced, tutti_error *err)
+check_lock_new(const tutti_table *table, const char *name, uint64_t lease, bool instead,
+               tutti_error *err)
 {
-    tutti_map_node *node;
+    const tutti_entry *replaced = find_named(table, name);
 
-    *ret_replaced = NULL;
-    if (table->by_number.count >= table->handles_max) {
+    instead = instead || (replaced != NULL && may_replace(replaced, name, lease));
+    if (table->by_number.count >= table->handles_max && !(replaced != NULL && instead)) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "HANDLE_LIMIT",
                               "%" PRIu32 " tensors are here, the limit (--handles-max)",
                               table->handles_max);
@@ -104,9 +114,7 @@ check_lock_new(const tutti_table *table, const char *name, uint64_t lease,
         return TUTTI_OK;
     }
     TUTTI_TRY(agent_table_check_name(name, err));
-    node = tutti_map_find(&table->by_name, tutti_bytes_of(name));
-    *ret_replaced = node == NULL ? NULL : tutti_container_of(node, tutti_entry, by_name);
-    if (*ret_replaced != NULL && !may_replace(*ret_replaced, name, lease)) {
+    if (replaced != NULL && !instead) {
         return TUTTI_FAIL_FOR(
             err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN",
             "a tensor is named \"%s\" already: delete it, overwrite it (into), or "
@@ -148,25 +156,32 @@ tutti_table_unwant(tutti_table *table, tutti_lock_set *lock_set)
     agent_table_unlock(table);
 }
 
+static void
+unlist_named(tutti_table *table, const char *name)
+{
+    tutti_entry *entry = find_named(table, name);
+
+    if (entry != NULL) {
+        agent_table_unlist(table, entry);
+    }
+}
+
 /* The entry is allocated before the mutex is taken: nothing under it may wait for the system. */
-tutti_code
-tutti_table_create_locked(tutti_table *table, tutti_lock_set *lock_set, const char *name,
-                          tutti_error *err)
+static tutti_code
+create_entry(tutti_table *table, tutti_lock_set *lock_set, const char *name, bool instead,
+             tutti_error *err)
 {
     tutti_entry *entry = calloc(1, sizeof(*entry));
-    tutti_entry *replaced;
     tutti_code code;
 
     if (entry == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a handle");
     }
     agent_table_lock(table);
-    code = check_lock_new(table, name, lock_set->lease, &replaced, err);
+    code = check_lock_new(table, name, lock_set->lease, instead, err);
     code = code == TUTTI_OK ? agent_table_check_lease(table, lock_set->lease, err) : code;
     if (code == TUTTI_OK) {
-        if (replaced != NULL) {
-            agent_table_unlist(table, replaced);
-        }
+        unlist_named(table, name);
         list_entry(table, entry, name);
         entry->lease = lock_set->lease;
         memcpy(entry->owner, lock_set->owner, sizeof(entry->owner));
@@ -176,6 +191,20 @@ tutti_table_create_locked(tutti_table *table, tutti_lock_set *lock_set, const ch
     agent_table_unlock(table);
     free(entry);
     return code;
+}
+
+tutti_code
+tutti_table_create_locked(tutti_table *table, tutti_lock_set *lock_set, const char *name,
+                          tutti_error *err)
+{
+    return create_entry(table, lock_set, name, false, err);
+}
+
+tutti_code
+tutti_table_create_instead(tutti_table *table, tutti_lock_set *lock_set, const char *name,
+                           tutti_error *err)
+{
+    return create_entry(table, lock_set, name, true, err);
 }
 
 /* ------------------------------------------------------------------------------ the line */

@@ -25,9 +25,10 @@ struct tutti_entry {
     uint32_t rank; /* as it stands in the handle */
     uint64_t incarnation;
     tutti_tensor *tensor;
-    const tutti_error *err; /* of the op that was to write it: owned, or a static one */
-    tutti_list_node line;   /* uses, in order; of a dead entry its place in table->dead */
-    uint32_t refs;          /* uses, and the table while it has a handle */
+    tutti_table_value *value; /* [ref] instead of a tensor */
+    const tutti_error *err;   /* of the op that was to write it: owned, or a static one */
+    tutti_list_node line;     /* uses, in order; of a dead entry its place in table->dead */
+    uint32_t refs;            /* uses, and the table while it has a handle */
     bool listed;
     uint64_t version; /* counts the writers that had their turn */
 };
@@ -69,6 +70,8 @@ void agent_table_free_leases(tutti_table *table);
 /* Handles and names; codes as tutti_table_lock_by_name. */
 tutti_code agent_table_find(const tutti_table *table, const char *text, tutti_entry **ret,
                             tutti_error *err);
+/* FAILED_PRECONDITION NOT_A_TENSOR: it holds a plain value. */
+tutti_code agent_table_check_kind(const tutti_entry *entry, tutti_error *err);
 void agent_table_format_handle(const tutti_entry *entry, char ret[TUTTI_TABLE_HANDLE_SIZE]);
 
 #endif

@@ -27,6 +27,135 @@ stop(void **state)
     return 0;
 }
 
+/* ------------------------------------------------------------------------------ plain values */
+
+static unsigned values_freed;
+
+static void
+on_value_free(tutti_table_value *value)
+{
+    values_freed++;
+    free(value);
+}
+
+static tutti_table_value *
+new_value(void)
+{
+    tutti_table_value *value = calloc(1, sizeof(*value));
+
+    assert_non_null(value);
+    *value = (tutti_table_value){.refs = 1, .noun = "an int", .on_free = on_value_free};
+    return value;
+}
+
+/* The name holds a plain value, and nobody uses it. */
+static void
+put_value(table_rig *self, const char *name)
+{
+    table_call writer;
+    tutti_error err;
+
+    call_init(&writer, self);
+    assert_ok(tutti_table_create_instead(self->table, &writer.lock_set, name, &err));
+    assert_true(call_claim(&writer));
+    tutti_table_set_value(self->table, &writer.lock_set.locks[0], new_value());
+    call_release(&writer);
+}
+
+static void
+test_table_value__is_there_for_readers_and_is_no_tensor(void **state)
+{
+    table_rig *self = *state;
+    table_call reader;
+    tutti_table_info info;
+    tutti_error err;
+
+    values_freed = 0;
+    put_value(self, "lr");
+    call_read(&reader, self, "lr");
+    assert_non_null(tutti_table_value_of(self->table, &reader.lock_set.locks[0]));
+    assert_ok(tutti_table_check_any(self->table, &reader.lock_set.locks[0], &err));
+    assert_fails(tutti_table_check(self->table, &reader.lock_set.locks[0], &err),
+                 TUTTI_FAILED_PRECONDITION);
+    assert_string_equal(err.reason, "NOT_A_TENSOR");
+    assert_string_equal(err.text, "lr holds an int, not a tensor");
+    assert_ok(tutti_table_stat(self->table, "lr", &info, &err));
+    assert_string_equal(info.holds, "an int");
+    rig_delete(self, "lr");
+    assert_int_equal(values_freed, 0); /* in use */
+    call_release(&reader);
+    assert_int_equal(values_freed, 1);
+}
+
+static void
+test_table_value__of_an_unnamed_entry_is_told_by_its_handle(void **state)
+{
+    table_rig *self = *state;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+    table_call writer;
+    tutti_error err;
+
+    call_init(&writer, self);
+    assert_ok(tutti_table_create_locked(self->table, &writer.lock_set, "", &err));
+    assert_true(call_claim(&writer));
+    tutti_table_set_value(self->table, &writer.lock_set.locks[0], new_value());
+    tutti_table_handle(&writer.lock_set.locks[0], handle);
+    assert_fails(tutti_table_check(self->table, &writer.lock_set.locks[0], &err),
+                 TUTTI_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, handle));
+    call_release(&writer);
+}
+
+static void
+test_table_create_instead__takes_the_name_at_once_and_leaves_readers_alone(void **state)
+{
+    table_rig *self = *state;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+    table_call reader;
+    table_call writer;
+    table_call late;
+    tutti_error err;
+
+    rig_make(self, "w", handle);
+    call_read(&reader, self, "w");
+    call_init(&writer, self);
+    assert_ok(tutti_table_create_instead(self->table, &writer.lock_set, "w", &err));
+    assert_true(call_claim(&writer)); /* another entry: nobody to wait for */
+    assert_non_null(tutti_table_tensor(self->table, &reader.lock_set.locks[0]));
+    call_read(&late, self, "w");
+    assert_false(late.ready); /* it gets what is written */
+    tutti_table_set_value(self->table, &writer.lock_set.locks[0], new_value());
+    call_release(&writer);
+    (void)rig_run(self);
+    assert_non_null(tutti_table_value_of(self->table, &late.lock_set.locks[0]));
+    call_release(&late);
+    assert_int_equal(rig_tensor_count(self), 1);
+    call_release(&reader);
+    assert_int_equal(rig_tensor_count(self), 0);
+}
+
+static void
+test_table_create_instead__of_a_full_table_needs_a_name_that_is_taken(void **state)
+{
+    table_rig *self = *state;
+    char handle[TUTTI_TABLE_HANDLE_SIZE];
+    char name[16];
+    table_call one;
+    tutti_error err;
+    unsigned i;
+
+    for (i = 0; i < HANDLES_MAX; i++) {
+        (void)snprintf(name, sizeof(name), "t%u", i);
+        rig_make(self, name, handle);
+    }
+    put_value(self, "t3");
+    assert_int_equal(tutti_table_count(self->table), HANDLES_MAX);
+    call_init(&one, self);
+    assert_fails(tutti_table_create_instead(self->table, &one.lock_set, "more", &err),
+                 TUTTI_RESOURCE_EXHAUSTED);
+    assert_string_equal(err.reason, "HANDLE_LIMIT");
+}
+
 /* ------------------------------------------------------------------------------ handles */
 
 static void
@@ -678,6 +807,10 @@ main(void)
         TEST(test_table_lease__that_is_over_makes_nothing),
         TEST(test_table_register__gives_its_name_to_the_next_value_of_its_session),
         TEST(test_table_register__keeps_why_its_writer_failed),
+        TEST(test_table_value__is_there_for_readers_and_is_no_tensor),
+        TEST(test_table_value__of_an_unnamed_entry_is_told_by_its_handle),
+        TEST(test_table_create_instead__takes_the_name_at_once_and_leaves_readers_alone),
+        TEST(test_table_create_instead__of_a_full_table_needs_a_name_that_is_taken),
         TEST(test_table__survives_every_allocation_that_fails),
     };
 

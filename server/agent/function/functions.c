@@ -1,0 +1,82 @@
+#include "server/agent/function/functions.h"
+
+#include <stdlib.h>
+
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "base/os/clock.h"
+#include "server/agent/function/builtins.h"
+#include "server/agent/function/host.h"
+#include "server/agent/function/module.h"
+#include "server/agent/state/state.h"
+
+#define CLOSE_NS (200 * TUTTI_NS_PER_MS) /* shutdown.c has waited before */
+
+tutti_code
+agent_functions_open(tutti_agent *agent, tutti_error *err)
+{
+    agent_functions *self = calloc(1, sizeof(*self));
+
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for functions");
+    }
+    agent->functions = self;
+    self->agent = agent;
+    agent_registry_init(&self->registry);
+    tutti_list_init(&self->calls);
+    tutti_list_init(&self->loads);
+    tutti_list_init(&self->hosts);
+    tutti_list_init(&self->imports);
+    tutti_map_init(&self->scopes);
+    tutti_map_init(&self->modules);
+    TUTTI_TRY(agent_pool_new((uint32_t)agent->options->function_threads, &self->pool, err));
+    TUTTI_TRY(agent_builtins_add(&self->registry, err));
+    return agent_plugins_load(agent, err);
+}
+
+uint32_t
+agent_functions_live(const tutti_agent *agent)
+{
+    const agent_functions *self = agent->functions;
+
+    return self == NULL ? 0 : self->call_count + self->load_count;
+}
+
+void
+agent_functions_describe(const tutti_agent *agent, tutti_text *text)
+{
+    const tutti_list_node *calls = &agent->functions->calls;
+    const tutti_list_node *link;
+
+    for (link = calls->next; link != calls; link = link->next) {
+        const agent_function_call *call = tutti_container_of(link, agent_function_call, link);
+
+        if (call->state == AGENT_FUNCTION_RUNNING) {
+            tutti_text_add(text, "%s%s", text->used == 0 ? "" : ", ", call->function_name);
+        }
+    }
+}
+
+void
+agent_functions_drain(tutti_agent *agent)
+{
+    agent_hosts_drain(agent);
+}
+
+bool
+agent_functions_close(tutti_agent *agent)
+{
+    agent_functions *self = agent->functions;
+
+    if (self == NULL) {
+        return true;
+    }
+    if (self->pool != NULL && !agent_pool_close(self->pool, tutti_clock_ns() + CLOSE_NS)) {
+        return false;
+    }
+    agent_modules_free(agent);
+    agent_registry_fini(&self->registry);
+    free(self);
+    agent->functions = NULL;
+    return true;
+}

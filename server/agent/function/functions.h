@@ -1,0 +1,53 @@
+/*
+ * Functions of an agent: which there are, the threads that run them, and the calls under way.
+ */
+#ifndef TUTTI_SERVER_AGENT_FUNCTION_FUNCTIONS_H
+#define TUTTI_SERVER_AGENT_FUNCTION_FUNCTIONS_H
+
+#include "server/agent/agent.h"
+#include "server/agent/function/call.h"
+#include "server/agent/function/pool.h"
+#include "server/agent/function/registry.h"
+
+typedef struct agent_functions {
+    tutti_agent *agent;
+    agent_registry registry;
+    agent_pool *pool;
+    tutti_list_node calls; /* agent_function_call.link: all that are not over */
+    uint32_t call_count;
+    uint64_t last_number;
+    tutti_map scopes;
+    uint32_t depth;        /* of calls that end inside of each other */
+    tutti_map modules;     /* module.h */
+    tutti_list_node loads; /* module.h: files that are being loaded */
+    uint32_t load_count;
+    tutti_list_node hosts; /* host.h */
+    uint32_t host_count;
+    tutti_list_node imports;     /* host.h: calls of ImportModule that wait */
+    struct agent_python *python; /* python.h; NULL = none */
+} agent_functions;
+
+/*
+ * Builtins, and the plug-ins of --plugin. Before the loops start.
+ *
+ * TUTTI_FAILED_PRECONDITION  BAD_MODULE, NO_MODULE, ...: a plug-in; the text has its file
+ * TUTTI_INVALID_ARGUMENT     an option that is none: --functions, --python
+ */
+tutti_code agent_functions_open(tutti_agent *agent, tutti_error *err);
+
+/* Calls that run or wait, and files that are being loaded. Control loop. */
+uint32_t agent_functions_live(const tutti_agent *agent);
+
+/* The agent drains: calls that wait are ended by their own on_cancel, hosts by this. */
+void agent_functions_drain(tutti_agent *agent);
+
+/*
+ * Both loops are stopped. Returns false if functions still run after a while: then everything that
+ * they may use has to stay, and the process should end.
+ */
+bool agent_functions_close(tutti_agent *agent);
+
+/* For the log: what still runs. */
+void agent_functions_describe(const tutti_agent *agent, tutti_text *text);
+
+#endif

@@ -1,0 +1,331 @@
+#include "server/agent/function/value.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error/fail.h"
+#include "base/error/text.h"
+
+/* ------------------------------------------------------------------------------ dtypes */
+
+typedef struct dl_row {
+    tutti_dtype dtype;
+    uint8_t code;
+    uint8_t bits;
+} dl_row;
+
+/* Codes of DLPack 1.1. */
+static const dl_row dl_rows[] = {
+    {TUTTI_DTYPE_BOOL, 6, 8},      {TUTTI_DTYPE_UINT8, 1, 8},      {TUTTI_DTYPE_UINT16, 1, 16},
+    {TUTTI_DTYPE_UINT32, 1, 32},   {TUTTI_DTYPE_UINT64, 1, 64},    {TUTTI_DTYPE_INT8, 0, 8},
+    {TUTTI_DTYPE_INT16, 0, 16},    {TUTTI_DTYPE_INT32, 0, 32},     {TUTTI_DTYPE_INT64, 0, 64},
+    {TUTTI_DTYPE_FP16, 2, 16},     {TUTTI_DTYPE_BF16, 4, 16},      {TUTTI_DTYPE_FP32, 2, 32},
+    {TUTTI_DTYPE_FP64, 2, 64},     {TUTTI_DTYPE_COMPLEX64, 5, 64}, {TUTTI_DTYPE_COMPLEX128, 5, 128},
+    {TUTTI_DTYPE_FP8_E4M3, 10, 8}, {TUTTI_DTYPE_FP8_E5M2, 12, 8},
+};
+
+#define DL_ROWS (sizeof(dl_rows) / sizeof(dl_rows[0]))
+
+DLDataType
+agent_dtype_to_dl(tutti_dtype dtype)
+{
+    DLDataType ret = {0, 0, 1};
+    size_t i;
+
+    for (i = 0; i < DL_ROWS; i++) {
+        if (dl_rows[i].dtype == dtype) {
+            ret.code = dl_rows[i].code;
+            ret.bits = dl_rows[i].bits;
+        }
+    }
+    return ret;
+}
+
+tutti_dtype
+agent_dtype_of_dl(DLDataType dtype)
+{
+    size_t i;
+
+    for (i = 0; i < DL_ROWS; i++) {
+        if (dtype.lanes == 1 && dl_rows[i].code == dtype.code && dl_rows[i].bits == dtype.bits) {
+            return dl_rows[i].dtype;
+        }
+    }
+    return TUTTI_DTYPE_NONE;
+}
+
+/* ------------------------------------------------------------------------------ devices */
+
+#define DL_CPU 1
+#define DL_CUDA 2
+
+bool
+agent_device_parse(const char *text, DLDevice *ret_device)
+{
+    uint64_t number = 0;
+
+    if (strcmp(text, "cpu") == 0) {
+        *ret_device = (DLDevice){DL_CPU, 0};
+        return true;
+    }
+    if (strncmp(text, "cuda:", 5) != 0 ||
+        tutti_parse_uint(text + 5, INT32_MAX, &number, NULL) != TUTTI_OK) {
+        return false;
+    }
+    *ret_device = (DLDevice){DL_CUDA, (int32_t)number};
+    return true;
+}
+
+void
+agent_device_name(DLDevice device, char ret_name[TUTTI_DEVICE_MAX + 1])
+{
+    ret_name[0] = '\0';
+    if (device.device_type == DL_CPU) {
+        (void)snprintf(ret_name, TUTTI_DEVICE_MAX + 1, "cpu");
+    } else if (device.device_type == DL_CUDA && device.device_id >= 0) {
+        (void)snprintf(ret_name, TUTTI_DEVICE_MAX + 1, "cuda:%d", (int)device.device_id);
+    }
+}
+
+/* ------------------------------------------------------------------------------ texts */
+
+/* Bytes of the character that begins here; 0: it is none. */
+static size_t
+measure_character(const unsigned char *at, size_t left)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const size_t size = at[0] < 0x80   ? 1
+                        : at[0] < 0xc2 ? 0
+                        : at[0] < 0xe0 ? 2
+                        : at[0] < 0xf0 ? 3
+                        : at[0] < 0xf5 ? 4
+                                       : 0;
+    uint32_t point;
+    size_t i;
+
+    if (size <= 1) {
+        return at[0] == '\0' ? 0 : size;
+    }
+    point = at[0] & (0xffU >> (size + 1));
+    for (i = 1; i < size; i++) {
+        if (i >= left || (at[i] & 0xc0U) != 0x80) {
+            return 0;
+        }
+        point = point << 6 | (at[i] & 0x3fU);
+    }
+    return point >= least[size] && point <= 0x10ffff && (point < 0xd800 || point > 0xdfff) ? size
+                                                                                           : 0;
+}
+
+bool
+agent_is_utf8(const char *text, size_t size)
+{
+    size_t at = 0;
+
+    while (at < size) {
+        const size_t step = measure_character((const unsigned char *)text + at, size - at);
+
+        if (step == 0) {
+            return false;
+        }
+        at += step;
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------------------ values */
+
+const char *
+agent_value_noun(int32_t kind)
+{
+    switch (kind) {
+    case TUTTI_ANY_NULL:
+        return "null";
+    case TUTTI_ANY_INT:
+    case TUTTI_ANY_BOOL:
+        return "an int";
+    case TUTTI_ANY_FLOAT:
+        return "a float";
+    case TUTTI_ANY_DTYPE:
+        return "a dtype";
+    case TUTTI_ANY_DEVICE:
+        return "a device";
+    case TUTTI_ANY_TENSOR:
+        return "a tensor";
+    case TUTTI_ANY_TEXT:
+        return "a text";
+    case TUTTI_ANY_BYTES:
+        return "bytes";
+    case TUTTI_ANY_SHAPE:
+        return "a shape";
+    case AGENT_ANY_FUNCTION:
+        return "a function";
+    default:
+        return "nothing";
+    }
+}
+
+static tutti_code
+check_any_text(const char *text, size_t *ret_size, tutti_error *err)
+{
+    if (text == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_VALUE", "a text that is NULL");
+    }
+    *ret_size = strnlen(text, AGENT_VALUE_BYTES_MAX + 1);
+    if (*ret_size > AGENT_VALUE_BYTES_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_VALUE",
+                              "a text of more than %u bytes: give bytes in a tensor",
+                              AGENT_VALUE_BYTES_MAX);
+    }
+    if (!agent_is_utf8(text, *ret_size)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_VALUE",
+                              "a text that is not UTF-8: give it as bytes");
+    }
+    *ret_size += 1;
+    return TUTTI_OK;
+}
+
+static tutti_code
+check_bytes(const tutti_span *span, size_t *ret_size, tutti_error *err)
+{
+    if (span == NULL || (span->data == NULL && span->size > 0)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_VALUE", "bytes that are NULL");
+    }
+    if (span->size > AGENT_VALUE_BYTES_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_VALUE",
+                              "%zu bytes, at most %u: give them in a tensor", span->size,
+                              AGENT_VALUE_BYTES_MAX);
+    }
+    *ret_size = span->size;
+    return TUTTI_OK;
+}
+
+static tutti_code
+check_dims(const tutti_dims *dims, size_t *ret_size, tutti_error *err)
+{
+    if (dims == NULL || (dims->data == NULL && dims->size > 0)) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_VALUE", "a shape that is NULL");
+    }
+    if (dims->size > AGENT_VALUE_DIMS_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_VALUE",
+                              "a shape of %zu dimensions, at most %d", dims->size,
+                              AGENT_VALUE_DIMS_MAX);
+    }
+    *ret_size = dims->size * sizeof(dims->data[0]);
+    return TUTTI_OK;
+}
+
+/* Is it a value, and how much memory does it point to? */
+static tutti_code
+check_any(const tutti_any *any, size_t *ret_size, tutti_error *err)
+{
+    char name[TUTTI_DEVICE_MAX + 1];
+
+    switch (any->kind) {
+    case TUTTI_ANY_NULL:
+    case TUTTI_ANY_INT:
+    case TUTTI_ANY_BOOL:
+    case TUTTI_ANY_FLOAT:
+        return TUTTI_OK;
+    case TUTTI_ANY_DTYPE:
+        if (agent_dtype_of_dl(any->u.dtype) != TUTTI_DTYPE_NONE) {
+            return TUTTI_OK;
+        }
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_VALUE",
+                              "a dtype that agents do not know: code %d, %d bits, %d lanes",
+                              (int)any->u.dtype.code, (int)any->u.dtype.bits,
+                              (int)any->u.dtype.lanes);
+    case TUTTI_ANY_DEVICE:
+        agent_device_name(any->u.device, name);
+        if (name[0] != '\0') {
+            return TUTTI_OK;
+        }
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_VALUE",
+                              "a device that agents do not know: type %d",
+                              (int)any->u.device.device_type);
+    case TUTTI_ANY_TEXT:
+    case AGENT_ANY_FUNCTION:
+        return check_any_text(any->u.text, ret_size, err);
+    case TUTTI_ANY_BYTES:
+        return check_bytes(any->u.bytes, ret_size, err);
+    case TUTTI_ANY_SHAPE:
+        return check_dims(any->u.shape, ret_size, err);
+    default:
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_VALUE",
+                              "kind %d is none that can be passed", (int)any->kind);
+    }
+}
+
+static void
+copy_memory(agent_value *self, const void *from, size_t size)
+{
+    if (size > 0) {
+        memcpy(self->memory, from, size);
+    }
+}
+
+/* The copy of what `any` points to. */
+static void
+take_memory(agent_value *self, const tutti_any *any, size_t size)
+{
+    switch (any->kind) {
+    case TUTTI_ANY_TEXT:
+    case AGENT_ANY_FUNCTION:
+        copy_memory(self, any->u.text, size);
+        self->any.u.text = (const char *)self->memory;
+        break;
+    case TUTTI_ANY_BYTES:
+        copy_memory(self, any->u.bytes->data, size);
+        self->span = (tutti_span){(const char *)self->memory, size};
+        self->any.u.bytes = &self->span;
+        break;
+    case TUTTI_ANY_SHAPE:
+        copy_memory(self, any->u.shape->data, size);
+        self->dims = (tutti_dims){(const int64_t *)self->memory, any->u.shape->size};
+        self->any.u.shape = &self->dims;
+        break;
+    default:
+        break;
+    }
+}
+
+static void
+on_value_free(tutti_table_value *base)
+{
+    free(agent_value_of(base));
+}
+
+tutti_code
+agent_value_new(const tutti_any *any, agent_value **ret_value, tutti_error *err)
+{
+    agent_value *self;
+    size_t size = 0;
+
+    TUTTI_TRY(check_any(any, &size, err));
+
+    self = calloc(1, sizeof(*self) + size);
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes",
+                          size);
+    }
+    self->base = (tutti_table_value){
+        .refs = 1, .noun = agent_value_noun(any->kind), .on_free = on_value_free};
+    self->any = *any;
+    self->any.zero = 0;
+    if (any->kind == TUTTI_ANY_BOOL) { /* there is no such kind on the wire */
+        self->any = tutti_any_int(any->u.integer != 0);
+    }
+    take_memory(self, any, size);
+    *ret_value = self;
+    return TUTTI_OK;
+}
+
+void
+agent_value_unref(agent_value *value)
+{
+    if (value != NULL) {
+        tutti_table_value_unref(&value->base);
+    }
+}
