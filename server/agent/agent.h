@@ -59,6 +59,8 @@ typedef struct tutti_agent_options {
     uint64_t client_ops_max;    /* of one client */
     uint64_t works_max;         /* finished ones that are remembered */
     uint64_t commands_max;      /* of one stream, not answered yet */
+    uint64_t sessions_max;      /* of controllers, which it leads */
+    uint64_t registers_max;     /* the greatest number of a register */
     uint64_t tracers_max;
     uint64_t tape_max; /* ops and attached tensors of all tracers */
     uint64_t op_timeout_ns;
