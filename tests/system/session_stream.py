@@ -12,6 +12,10 @@ from tutti.v1 import session_service_pb2_grpc as sessions_grpc  # noqa: E402
 from tutti.v1 import types_pb2 as types  # noqa: E402
 
 
+def sessions_stub(agent):
+    return sessions_grpc.SessionServiceStub(agent.channel)
+
+
 class Failed(Exception):
     """A command that failed: the answer's error."""
 
