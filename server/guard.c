@@ -44,6 +44,12 @@ is_call_allowed(const void *grant, const char *method)
     return tutti_auth_may(grant, method);
 }
 
+static tutti_code
+check_rank(const void *grant, uint32_t rank, tutti_error *err)
+{
+    return tutti_auth_check_rank(grant, rank, err);
+}
+
 static void
 release_call(void *grant)
 {
@@ -83,7 +89,8 @@ tutti_guard_hide_keys(const tutti_auth_options *options, const tutti_rpc_server_
 void
 tutti_guard_serve(tutti_auth *auth, const tutti_auth_options *options, tutti_rpc_server *server)
 {
-    static const tutti_rpc_guard guard = {admit_guard, check_call, is_call_allowed, release_call};
+    static const tutti_rpc_guard guard = {admit_guard, check_call, is_call_allowed, check_rank,
+                                          release_call};
 
     tutti_rpc_server_guard(server, &guard, options->keys[0] != '\0', auth);
 }

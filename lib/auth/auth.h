@@ -78,6 +78,9 @@ tutti_code tutti_auth_admit(tutti_auth *auth, const tutti_auth_visit *visit,
 /* Has he a role for this method? [in] grant  NULL = no limits */
 bool tutti_auth_may(const tutti_auth_grant *grant, const char *method);
 
+/* May he speak for this rank? [in] grant  NULL = no limits. TUTTI_PERMISSION_DENIED  FOREIGN_RANK */
+tutti_code tutti_auth_check_rank(const tutti_auth_grant *grant, uint32_t rank, tutti_error *err);
+
 void tutti_auth_grant_unref(tutti_auth_grant *grant); /* NULL is fine */
 
 /* Whom a request speaks for. */

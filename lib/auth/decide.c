@@ -65,12 +65,12 @@ check_job(const tutti_auth_grant *grant, const char *job, tutti_error *err)
                           "you may work with job %s, this is job %.127s", grant->job, named);
 }
 
-static tutti_code
-check_rank(const tutti_auth_grant *grant, uint32_t rank, tutti_error *err)
+tutti_code
+tutti_auth_check_rank(const tutti_auth_grant *grant, uint32_t rank, tutti_error *err)
 {
     char ranks[128];
 
-    if (tutti_auth_grant_has_rank(grant, rank)) {
+    if (grant == NULL || tutti_auth_grant_has_rank(grant, rank)) {
         return TUTTI_OK;
     }
     tutti_auth_ranks_print(grant, ranks, sizeof(ranks));
@@ -134,7 +134,7 @@ check_here(const tutti_auth *self, const tutti_auth_grant *grant, bool early, tu
     tutti_code code = check_job(grant, self->job, err);
 
     if (code == TUTTI_OK && rank >= 0) {
-        code = check_rank(grant, (uint32_t)rank, err);
+        code = tutti_auth_check_rank(grant, (uint32_t)rank, err);
     } else if (code == TUTTI_OK && grant->range_count > 0 && !early) {
         code = fail_no_rank(grant, err);
     }
@@ -191,7 +191,7 @@ check_access_seat(const tutti_auth_grant *grant, const tutti_auth_subject *subje
             err, TUTTI_PERMISSION_DENIED, "FOREIGN_RANK",
             "you may speak for certain ranks only: say which one you are (--rank)");
     }
-    return subject->has_seat ? check_rank(grant, subject->seat, err) : TUTTI_OK;
+    return subject->has_seat ? tutti_auth_check_rank(grant, subject->seat, err) : TUTTI_OK;
 }
 
 tutti_code
@@ -209,7 +209,7 @@ tutti_auth_check(const tutti_auth_grant *grant, const char *method,
         code = check_job(grant, subject->job, err);
     }
     if (code == TUTTI_OK && subject->has_rank) {
-        code = check_rank(grant, subject->rank, err);
+        code = tutti_auth_check_rank(grant, subject->rank, err);
     }
     return code == TUTTI_OK && row->scope == TUTTI_AUTH_SCOPE_SEAT
                ? check_access_seat(grant, subject, err)

@@ -93,7 +93,9 @@ typedef struct tutti_coll_args {
     uint32_t dtype_sum; /* private: checksums of the list, as they travel */
     uint32_t shape_sum;
     const tutti_spec *flat; /* the shape that a flat result takes here; NULL = one dimension */
-    const uint32_t *to;     /* permute: [to_count] group ranks, by sender; all ranks say the same */
+    bool keep_shape; /* scatter, flat: as the root's, its first dimension divided, or gone if that
+                        is the group's size */
+    const uint32_t *to; /* permute: [to_count] group ranks, by sender; all ranks say the same */
     uint32_t to_count;
 } tutti_coll_args;
 

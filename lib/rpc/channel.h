@@ -68,6 +68,7 @@ typedef struct tutti_rpc_stub {
 typedef struct tutti_rpc_call_options {
     uint64_t deadline_ns; /* on tutti_clock_ns(); 0 = none */
     bool wait_for_ready;  /* keep trying to connect until the deadline */
+    uint64_t lease;       /* sent as metadata `tutti-lease`, in decimal digits; 0 = not sent */
 } tutti_rpc_call_options;
 
 /*
@@ -181,7 +182,8 @@ typedef struct tutti_rpc_flow tutti_rpc_flow;
 
 /* All on the loop; those left NULL do nothing. on_end comes last, once, and frees the flow. */
 typedef struct tutti_rpc_flow_ops {
-    /* One message; the next is asked for by itself when this returns. Borrowed until then. */
+    /* One message; the next is asked for by itself when this returns. Borrowed until then, unless
+     * tutti_rpc_flow_take keeps it. */
     void (*on_message)(void *arg, tutti_rpc_message *message);
     /* The last write has left; the next may be made. */
     void (*on_written)(void *arg);
@@ -204,8 +206,15 @@ tutti_code tutti_rpc_flow_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop
                                 const tutti_rpc_flow_ops *ops, void *arg, tutti_rpc_flow **ret_flow,
                                 tutti_error *err);
 
+/* Inside on_message, once: keep the message beyond it. [out, owned] tutti_rpc_message_free() */
+tutti_rpc_message *tutti_rpc_flow_take(tutti_rpc_flow *flow);
+
 /* One at a time, only when writable. Loop's thread. What cannot be packed ends the flow. */
 void tutti_rpc_flow_write(tutti_rpc_flow *flow, const struct ProtobufCMessage *message);
+
+/* The same with what is packed already [in, moved]. `more`: another write follows at once, and this
+ * one may wait for it. */
+void tutti_rpc_flow_write_packed(tutti_rpc_flow *flow, tutti_rpc_packed *packed, bool more);
 bool tutti_rpc_flow_writable(const tutti_rpc_flow *flow);
 
 /* Say that no more will be written, when the last write has left. Loop's thread. */

@@ -81,4 +81,10 @@ tutti_code tutti_rpc_pack(const struct ProtobufCMessage *message, const tutti_rp
                           tutti_rpc_packed **ret_packed, tutti_error *err);
 void tutti_rpc_packed_free(tutti_rpc_packed *packed); /* NULL is fine */
 
+/* The same message once more, for another stream: both share the bytes. [out, owned] */
+tutti_rpc_packed *tutti_rpc_packed_copy(tutti_rpc_packed *packed);
+
+/* How many bytes it has. */
+size_t tutti_rpc_packed_bytes(tutti_rpc_packed *packed);
+
 #endif

@@ -116,6 +116,13 @@ const char *tutti_rpc_call_identity(const tutti_rpc_call *call);
 /* Might he call this method as well? For answers that say more to some. */
 bool tutti_rpc_call_may(const tutti_rpc_call *call, const char *method);
 
+/*
+ * May he speak for this rank? For a call that is made for ranks that no message of it names.
+ *
+ * TUTTI_PERMISSION_DENIED  as the guard says
+ */
+tutti_code tutti_rpc_call_check_rank(const tutti_rpc_call *call, uint32_t rank, tutti_error *err);
+
 /* Whatever the handler wants to find again. Only one thread may use it at a time. */
 void tutti_rpc_call_set_user(tutti_rpc_call *call, void *user);
 void *tutti_rpc_call_user(const tutti_rpc_call *call);
@@ -224,6 +231,8 @@ typedef struct tutti_rpc_guard {
                         tutti_error *err);
     /* Might he call another method, too? */
     bool (*may)(const void *grant, const char *method);
+    /* May he speak for this rank? */
+    tutti_code (*check_rank)(const void *grant, uint32_t rank, tutti_error *err);
     void (*release)(void *grant);
 } tutti_rpc_guard;
 

@@ -39,6 +39,7 @@
 #include "server/agent/record/progress.h"
 #include "server/agent/service/services.h"
 #include "server/agent/service/transfer.h"
+#include "server/agent/session/sessions.h"
 #include "server/agent/shutdown.h"
 #include "server/agent/state/algorithms.h"
 #include "server/agent/state/clients.h"
@@ -247,6 +248,7 @@ open_services(tutti_agent *agent, tutti_error *err)
     agent_add_commands(agent);
     agent_add_tracers(agent);
     agent_add_functions(agent);
+    agent_add_sessions(agent);
     tutti_rpc_server_on_drain(agent->server, on_drain, agent);
     return open_engine(agent, err);
 }
@@ -282,6 +284,7 @@ static const struct agent_hooks hooks_of_rooms = {
     .give_up = agent_give_up,
     .op_over = agent_stop_look,
     .announced = agent_announced,
+    .rank_lost = agent_sessions_lose_rank,
 };
 
 tutti_code
@@ -309,6 +312,7 @@ tutti_agent_new(const tutti_agent_options *options, const tutti_rpc_server_optio
     tutti_list_init(&self->syncs);
     tutti_list_init(&self->leases);
     tutti_list_init(&self->backwards);
+    tutti_list_init(&self->sessions);
     read_host(self);
     code = check_options(options, err);
     if (code == TUTTI_OK) {

@@ -66,6 +66,8 @@ typedef struct tutti_agent_options {
     uint64_t calls_max;         /* of functions, that run or wait */
     uint64_t function_threads;  /* that run them */
     uint64_t hosts_max;         /* processes that offer functions */
+    uint64_t sessions_max;      /* of controllers, which it leads */
+    uint64_t registers_max;     /* the greatest number of a register */
     uint64_t tracers_max;
     uint64_t tape_max; /* ops and attached tensors of all tracers */
     uint64_t op_timeout_ns;

@@ -53,6 +53,14 @@ shrink_dim(tutti_spec *result, uint32_t axis, uint32_t size, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* Equal parts of the memory, which keep their dimensions but the first. */
+static tutti_code
+divide_first(tutti_spec *part, uint32_t size, tutti_error *err)
+{
+    return part->dims[0] == (int64_t)size ? take_away(part, 0, size, err)
+                                          : shrink_dim(part, 0, size, err);
+}
+
 tutti_code
 tutti_coll_infer_part(const tutti_coll_args *args, uint32_t size, tutti_spec *ret_part,
                       tutti_error *err)
@@ -62,7 +70,9 @@ tutti_coll_infer_part(const tutti_coll_args *args, uint32_t size, tutti_spec *re
     tutti_spec part = args->spec;
     tutti_code code = check_scalar(&part, err);
 
-    if (code == TUTTI_OK && args->form == TUTTI_FORM_FLAT) {
+    if (code == TUTTI_OK && args->form == TUTTI_FORM_FLAT && args->keep_shape) {
+        code = divide_first(&part, size, err);
+    } else if (code == TUTTI_OK && args->form == TUTTI_FORM_FLAT) {
         code = count % size == 0 ? tutti_coll_flatten(args, count / size, &part, err)
                                  : fail_indivisible(0, (int64_t)count, size, err);
     } else if (code == TUTTI_OK) {

@@ -8,6 +8,8 @@
  * connect_error.c puts into words.
  */
 #include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,13 +104,32 @@ rpc_channel_call(tutti_rpc_channel *channel, const rpc_known *known, grpc_comple
                                                known->handle, rpc_time_to(deadline), NULL);
 }
 
+/* A slice of so few bytes is a value: nothing has to be freed. */
+static grpc_metadata
+lease_metadata(uint64_t lease)
+{
+    char digits[24];
+
+    (void)snprintf(digits, sizeof(digits), "%" PRIu64, lease);
+    return (grpc_metadata){.key = grpc_slice_from_static_string("tutti-lease"),
+                           .value = grpc_slice_from_copied_string(digits)};
+}
+
 grpc_op
-rpc_channel_first_op(tutti_rpc_channel *channel, const tutti_rpc_call_options *options)
+rpc_channel_first_op(tutti_rpc_channel *channel, const tutti_rpc_call_options *options,
+                     rpc_call_metadata *ret_metadata)
 {
     grpc_op op = {.op = GRPC_OP_SEND_INITIAL_METADATA};
+    size_t count = channel->secrets.metadata_count;
 
     op.data.send_initial_metadata.metadata = rpc_channel_bearer(channel);
-    op.data.send_initial_metadata.count = channel->secrets.metadata_count;
+    if (options != NULL && options->lease != 0) {
+        memcpy(ret_metadata->list, op.data.send_initial_metadata.metadata,
+               count * sizeof(ret_metadata->list[0]));
+        ret_metadata->list[count++] = lease_metadata(options->lease);
+        op.data.send_initial_metadata.metadata = ret_metadata->list;
+    }
+    op.data.send_initial_metadata.count = count;
     if (options != NULL && options->wait_for_ready) {
         op.flags = GRPC_INITIAL_METADATA_WAIT_FOR_READY |
                    GRPC_INITIAL_METADATA_WAIT_FOR_READY_EXPLICITLY_SET;
@@ -239,12 +260,13 @@ run_unary(tutti_rpc_channel *channel, const rpc_known *known, const tutti_rpc_ca
     grpc_completion_queue *queue = rpc_channel_take_queue(channel);
     grpc_call *call = rpc_channel_call(channel, known, queue, options);
     rpc_outcome outcome;
+    rpc_call_metadata metadata;
     grpc_op ops[6] = {0};
     tutti_error all;
     tutti_code code;
 
     rpc_outcome_init(&outcome);
-    ops[0] = rpc_channel_first_op(channel, options);
+    ops[0] = rpc_channel_first_op(channel, options, &metadata);
     ops[1].op = GRPC_OP_SEND_MESSAGE;
     ops[1].data.send_message.send_message = message;
     ops[2].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;

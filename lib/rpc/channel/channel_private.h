@@ -120,8 +120,14 @@ tutti_code rpc_channel_find(tutti_rpc_channel *channel, const tutti_rpc_stub *st
 grpc_call *rpc_channel_call(tutti_rpc_channel *channel, const rpc_known *known,
                             grpc_completion_queue *queue, const tutti_rpc_call_options *options);
 
+/* Memory for the metadata of one call, until its first batch is started. */
+typedef struct rpc_call_metadata {
+    grpc_metadata list[3]; /* trace, token, lease */
+} rpc_call_metadata;
+
 /* The first operation of every call: its metadata. */
-grpc_op rpc_channel_first_op(tutti_rpc_channel *channel, const tutti_rpc_call_options *options);
+grpc_op rpc_channel_first_op(tutti_rpc_channel *channel, const tutti_rpc_call_options *options,
+                             rpc_call_metadata *ret_metadata);
 
 /*
  * A pluck queue with nothing in it, and back when all its events have come. Any thread. Queues

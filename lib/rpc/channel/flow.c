@@ -27,6 +27,7 @@ struct tutti_rpc_flow {
     grpc_call *call;
     rpc_outcome outcome;
     grpc_byte_buffer *received;
+    tutti_rpc_message *message; /* that on_message looks at; NULL = none, or it was taken */
     unsigned parts; /* batches under way */
     bool writing;
     bool closing; /* half-close when the write has left */
@@ -89,16 +90,24 @@ start_read(tutti_rpc_flow *self)
 static void
 deliver_message(tutti_rpc_flow *self, grpc_byte_buffer *received)
 {
-    tutti_rpc_message *message = NULL;
-
     if (self->failed) {
         grpc_byte_buffer_destroy(received);
-    } else if (rpc_response_unpack(self->known, received, &message, &self->failure) != TUTTI_OK) {
+    } else if (rpc_response_unpack(self->known, received, &self->message, &self->failure) !=
+               TUTTI_OK) {
         give_up(self);
     } else if (self->ops->on_message != NULL) {
-        self->ops->on_message(self->arg, message);
+        self->ops->on_message(self->arg, self->message);
     }
-    tutti_rpc_message_free(message);
+    tutti_rpc_message_free(tutti_rpc_flow_take(self));
+}
+
+tutti_rpc_message *
+tutti_rpc_flow_take(tutti_rpc_flow *flow)
+{
+    tutti_rpc_message *message = flow->message;
+
+    flow->message = NULL;
+    return message;
 }
 
 static void
@@ -177,12 +186,13 @@ static void
 start_all(tutti_rpc_flow *self, grpc_byte_buffer *first, bool half_close,
           const tutti_rpc_call_options *options)
 {
+    rpc_call_metadata metadata;
     grpc_op ops[4] = {0};
     size_t count = 0;
 
     self->parts = 3;
     self->closed = half_close;
-    ops[count++] = rpc_channel_first_op(self->channel, options);
+    ops[count++] = rpc_channel_first_op(self->channel, options, &metadata);
     if (first != NULL) {
         ops[count].op = GRPC_OP_SEND_MESSAGE;
         ops[count++].data.send_message.send_message = first;
@@ -253,13 +263,26 @@ tutti_rpc_flow_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop, const tut
     return TUTTI_OK;
 }
 
+/* [in, moved] buffer */
+static void
+start_write(tutti_rpc_flow *self, grpc_byte_buffer *buffer, bool more)
+{
+    const grpc_op op = {.op = GRPC_OP_SEND_MESSAGE,
+                        .flags = more ? GRPC_WRITE_BUFFER_HINT : 0,
+                        .data.send_message.send_message = buffer};
+
+    assert(!self->writing && !self->closed && !self->closing);
+    self->writing = true;
+    self->parts++;
+    rpc_batch_start(self->call, &op, 1, &self->written);
+    grpc_byte_buffer_destroy(buffer);
+}
+
 void
 tutti_rpc_flow_write(tutti_rpc_flow *flow, const struct ProtobufCMessage *message)
 {
-    grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
     grpc_byte_buffer *buffer = NULL;
 
-    assert(!flow->writing && !flow->closed && !flow->closing);
     if (flow->over) {
         return;
     }
@@ -267,11 +290,17 @@ tutti_rpc_flow_write(tutti_rpc_flow *flow, const struct ProtobufCMessage *messag
         give_up(flow);
         return;
     }
-    flow->writing = true;
-    flow->parts++;
-    op.data.send_message.send_message = buffer;
-    rpc_batch_start(flow->call, &op, 1, &flow->written);
-    grpc_byte_buffer_destroy(buffer);
+    start_write(flow, buffer, false);
+}
+
+void
+tutti_rpc_flow_write_packed(tutti_rpc_flow *flow, tutti_rpc_packed *packed, bool more)
+{
+    if (flow->over) {
+        tutti_rpc_packed_free(packed);
+        return;
+    }
+    start_write(flow, rpc_packed_buffer(packed), more);
 }
 
 bool

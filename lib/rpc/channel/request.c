@@ -55,9 +55,10 @@ static void
 start_request(tutti_rpc_request *self, const tutti_rpc_call_options *options,
               grpc_byte_buffer *message)
 {
+    rpc_call_metadata metadata;
     grpc_op ops[6] = {0};
 
-    ops[0] = rpc_channel_first_op(self->channel, options);
+    ops[0] = rpc_channel_first_op(self->channel, options, &metadata);
     ops[1].op = GRPC_OP_SEND_MESSAGE;
     ops[1].data.send_message.send_message = message;
     ops[2].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;

@@ -175,3 +175,15 @@ tutti_rpc_packed_free(tutti_rpc_packed *packed)
         grpc_byte_buffer_destroy(rpc_packed_buffer(packed));
     }
 }
+
+tutti_rpc_packed *
+tutti_rpc_packed_copy(tutti_rpc_packed *packed)
+{
+    return rpc_packed_from(grpc_byte_buffer_copy(rpc_packed_buffer(packed)));
+}
+
+size_t
+tutti_rpc_packed_bytes(tutti_rpc_packed *packed)
+{
+    return grpc_byte_buffer_length(rpc_packed_buffer(packed));
+}

@@ -242,6 +242,14 @@ tutti_rpc_call_may(const tutti_rpc_call *call, const char *method)
     return call->grant == NULL || call->server_loop->server->guard->may(call->grant, method);
 }
 
+tutti_code
+tutti_rpc_call_check_rank(const tutti_rpc_call *call, uint32_t rank, tutti_error *err)
+{
+    return call->grant == NULL
+               ? TUTTI_OK
+               : call->server_loop->server->guard->check_rank(call->grant, rank, err);
+}
+
 /* ------------------------------------------------------------------------------ subject */
 
 /*

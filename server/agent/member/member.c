@@ -350,6 +350,7 @@ agent_rank_lost(tutti_agent *agent, uint32_t rank, uint64_t incarnation, uint64_
               epoch);
     tutti_coll_lose_peer(agent->engine, rank, incarnation, reason);
     agent_groups_note_lost(agent, rank);
+    agent->hooks->rank_lost(agent, rank, reason);
     if (!left || !agent_world_settles(agent, epoch)) {
         agent_world_changed(agent, epoch, "is gone");
     }

@@ -87,6 +87,7 @@ agent_read_scatter(const Tutti__V1__ScatterRequest *message, tutti_rpc_call *cal
     AGENT_READ_AXES(message, request);
     agent_read_coalesced(message->coalesced, request);
     agent_read_meta(message->user_meta, request);
+    request->args.keep_shape = message->keep_shape != 0;
     request->args.root_splits = message->n_splits > 0 ? message->splits : NULL;
     request->args.split_count = (uint32_t)message->n_splits;
     agent_read_options(message->options, request);

@@ -41,6 +41,9 @@ struct agent_hooks {
     void (*give_up)(tutti_agent *agent, const tutti_error *err);
     void (*op_over)(tutti_agent *agent);
     void (*announced)(tutti_agent *agent);
+
+    /* session: a rank of the job is gone */
+    void (*rank_lost)(tutti_agent *agent, uint32_t rank, const char *reason);
 };
 
 #endif

@@ -73,6 +73,8 @@ struct tutti_agent {
     struct agent_functions *functions; /* function/functions.h */
     tutti_list_node backwards;         /* Backwards, as they came */
     tutti_list_node coordinator_requests;
+    tutti_list_node sessions; /* of controllers, which this agent leads */
+    uint32_t session_count;
     char advertised[TUTTI_ADDRESSES_MAX][TUTTI_ADDRESS_MAX];
     size_t advertised_count;
     struct agent_works *works;

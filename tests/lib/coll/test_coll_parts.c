@@ -330,6 +330,30 @@ test_gather_and_scatter__go_to_and_from_any_root_in_any_form(void **state)
 }
 
 static void
+test_scatter__keeps_the_shape_of_a_flat_tensor(void **state)
+{
+    tutti_coll_args args = {.form = TUTTI_FORM_FLAT, .keep_shape = true, .root = 1};
+    world w;
+    table t;
+
+    (void)state;
+    world_open(&w, WIRE, 3);
+    check_scatter(&w, &args, spec_of(6, 4, 5));
+    check_scatter(&w, &args, spec_of(3, 4, 5));
+    t = (table){.w = w};
+    give(&t, TUTTI_COLL_SCATTER, &args, &(tutti_spec){TUTTI_DTYPE_INT32, 2, {6, 4}});
+    run_all(&t);
+    assert_true(tutti_spec_equal(&t.results[0], &(tutti_spec){TUTTI_DTYPE_INT32, 2, {2, 4}}));
+    take_back(&t);
+    t = (table){.w = w};
+    give(&t, TUTTI_COLL_SCATTER, &args, &(tutti_spec){TUTTI_DTYPE_INT32, 2, {3, 4}});
+    run_all(&t);
+    assert_true(tutti_spec_equal(&t.results[2], &(tutti_spec){TUTTI_DTYPE_INT32, 1, {4}}));
+    take_back(&t);
+    world_close(&w);
+}
+
+static void
 test_reduce__gives_the_root_alone_the_result(void **state)
 {
     static const int64_t counts[] = {0, 1, 77, 300001};
@@ -566,6 +590,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gather_and_scatter__go_to_and_from_any_root_in_any_form),
+        cmocka_unit_test(test_scatter__keeps_the_shape_of_a_flat_tensor),
         cmocka_unit_test(test_reduce__gives_the_root_alone_the_result),
         cmocka_unit_test(test_reduce_scatter__gives_each_its_part_in_any_form),
         cmocka_unit_test(test_all_to_all__cuts_and_joins_along_any_axes),

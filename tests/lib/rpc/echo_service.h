@@ -29,5 +29,7 @@ void echo_fail_fully(tutti_rpc_call *call, int32_t code);
 void echo_answer_elsewhere(tutti_rpc_call *call, void *(*answer)(void *arg));
 tutti_rpc_blob echo_make_payload(echo_server *self, size_t size);
 uint64_t echo_sum_payload(tutti_rpc_message *message);
+/* A value that the client sent, as a text; returns its bytes. */
+size_t echo_read_metadata(const tutti_rpc_call *call, const char *key, char ret_text[256]);
 
 #endif

@@ -157,11 +157,16 @@ static void
 on_chat_message(tutti_rpc_call *call, void *arg, tutti_rpc_message *message)
 {
     const echo_fields asked = echo_request_fields(tutti_rpc_message_get(message));
-    const echo_fields fields = {.text = asked.text, .number = asked.number};
+    echo_fields fields = {.text = asked.text, .number = asked.number};
     stream *one = tutti_rpc_call_user(call);
     echo_storage storage;
+    char lease[256];
 
     (void)arg;
+    if (strcmp(asked.text, "/lease") == 0) {
+        (void)echo_read_metadata(call, "tutti-lease", lease);
+        fields.text = lease;
+    }
     if (one->nesting) {
         one->nest = echo_nest_begin(call);
         return;

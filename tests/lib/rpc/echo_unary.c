@@ -112,14 +112,23 @@ reply_payload(echo_server *self, tutti_rpc_call *call, uint64_t size)
     tutti_rpc_call_reply(call, echo_response(&storage, &fields), &payload);
 }
 
-static void
-reply_metadata(tutti_rpc_call *call)
+size_t
+echo_read_metadata(const tutti_rpc_call *call, const char *key, char ret_text[256])
 {
-    const tutti_bytes value = tutti_rpc_call_metadata(call, "x-echo");
-    char text[256] = "";
-    const echo_fields fields = {.text = text, .number = value.size};
+    const tutti_bytes value = tutti_rpc_call_metadata(call, key);
+    const size_t size = value.size < 255 ? value.size : 255;
 
-    memcpy(text, value.data == NULL ? "" : value.data, value.size < 255 ? value.size : 255);
+    memcpy(ret_text, value.data == NULL ? "" : value.data, size);
+    ret_text[size] = '\0';
+    return value.size;
+}
+
+static void
+reply_metadata(tutti_rpc_call *call, const char *key)
+{
+    char text[256];
+    const echo_fields fields = {.text = text, .number = echo_read_metadata(call, key, text)};
+
     echo_reply(call, &fields);
 }
 
@@ -171,7 +180,9 @@ echo_on_unary(tutti_rpc_call *call, void *arg)
     } else if (strcmp(asked.text, "/payload") == 0) {
         reply_payload(arg, call, asked.count);
     } else if (strcmp(asked.text, "/metadata") == 0) {
-        reply_metadata(call);
+        reply_metadata(call, "x-echo");
+    } else if (strcmp(asked.text, "/lease") == 0) {
+        reply_metadata(call, "tutti-lease");
     } else if (strcmp(asked.text, "/identity") == 0) {
         fields.text = tutti_rpc_call_identity(call);
         echo_reply(call, &fields);

@@ -214,6 +214,27 @@ test_unary__brings_metadata(void **state)
 }
 
 static void
+test_unary__shows_its_lease_and_the_next_call_shows_none(void **state)
+{
+    const rig *self = *state;
+    const tutti_rpc_call_options options = {.lease = UINT64_MAX};
+    const echo_fields fields = {.text = "/lease"};
+    tutti_rpc_message *response = NULL;
+    echo_storage storage;
+    char text[256];
+    tutti_error err;
+
+    assert_int_equal(tutti_rpc_invoke(self->channel, &echo_unary, echo_request(&storage, &fields),
+                                      NULL, &options, &response, &err),
+                     TUTTI_OK);
+    assert_string_equal(echo_response_fields(tutti_rpc_message_get(response)).text,
+                        "18446744073709551615");
+    tutti_rpc_message_free(response);
+    assert_int_equal(rig_ask(self->channel, "/lease", text, &err), TUTTI_OK);
+    assert_string_equal(text, "");
+}
+
+static void
 test_unary__knows_the_peer(void **state)
 {
     const rig *self = *state;
@@ -380,6 +401,8 @@ main(void)
         cmocka_unit_test_setup_teardown(test_unary__answers_on_a_loop, rig_begin, rig_end),
         cmocka_unit_test_setup_teardown(test_unary__refuses_what_is_no_request, rig_begin, rig_end),
         cmocka_unit_test_setup_teardown(test_unary__brings_metadata, rig_begin, rig_end),
+        cmocka_unit_test_setup_teardown(test_unary__shows_its_lease_and_the_next_call_shows_none,
+                                        rig_begin, rig_end),
         cmocka_unit_test_setup_teardown(test_unary__knows_the_peer, rig_begin, rig_end),
         cmocka_unit_test(test_unary__of_a_server_that_is_not_there_says_so),
         cmocka_unit_test(test_errors_of_grpc__are_put_into_words),

@@ -1,0 +1,283 @@
+/* The life of a session: opening, reading, the end. */
+#include "server/agent/session/session.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "base/os/log.h"
+#include "server/agent/session/sessions.h"
+#include "server/agent/state/state.h"
+
+/* The coordinator and all workers have this long to answer while a session opens. */
+#define OPEN_NS (15 * TUTTI_NS_PER_S)
+#define QUEUED_BYTES_MAX ((uint64_t)64 << 20)
+
+static void run_end(tutti_rpc_task *task);
+
+static bool
+make_commands(agent_session *self)
+{
+    const uint32_t count = (uint32_t)self->agent->options->commands_max;
+    uint32_t i;
+
+    self->registers_max = (uint32_t)self->agent->options->registers_max;
+    self->commands = calloc(count, sizeof(*self->commands));
+    if (self->commands == NULL) {
+        return false;
+    }
+    for (i = 0; i < count; i++) {
+        self->commands[i].session = self;
+        self->commands[i].slot = i;
+        tutti_list_add(&self->free, &self->commands[i].link);
+    }
+    return true;
+}
+
+static void
+free_session(agent_session *self)
+{
+    uint32_t i;
+
+    for (i = 0; i < self->worker_count; i++) {
+        agent_worker_free(&self->workers[i]);
+    }
+    free(self->workers);
+    free(self->chosen);
+    free(self->commands);
+    if (self->token != NULL) {
+        explicit_bzero(self->token, strlen(self->token));
+    }
+    free(self->token);
+    free(self);
+}
+
+agent_session *
+agent_session_new(tutti_agent *agent, tutti_rpc_call *call)
+{
+    agent_session *self = calloc(1, sizeof(*self));
+
+    if (self == NULL) {
+        return NULL;
+    }
+    self->agent = agent;
+    self->call = call;
+    self->end.on_run = run_end;
+    tutti_id_format(tutti_id_draw(), self->id);
+    tutti_map_init(&self->by_id);
+    tutti_list_init(&self->link);
+    tutti_list_init(&self->asks);
+    tutti_list_init(&self->free);
+    tutti_list_init(&self->running);
+    tutti_list_init(&self->answered);
+    if (!make_commands(self)) {
+        free_session(self);
+        return NULL;
+    }
+    tutti_list_add(&agent->sessions, &self->link);
+    agent->session_count++;
+    return self;
+}
+
+static bool
+make_worker(agent_session *self, uint32_t number, uint32_t rank)
+{
+    const uint32_t commands = (uint32_t)self->agent->options->commands_max;
+    agent_worker *worker = &self->workers[number];
+    uint32_t i;
+
+    worker->session = self;
+    worker->number = number;
+    worker->rank = rank;
+    tutti_list_init(&worker->parts);
+    worker->queue = calloc(commands, sizeof(worker->queue[0]));
+    worker->by_slot = calloc(commands, sizeof(*worker->by_slot));
+    if (worker->queue == NULL || worker->by_slot == NULL) {
+        return false;
+    }
+    for (i = 0; i < commands; i++) {
+        worker->by_slot[i].worker = worker;
+        worker->by_slot[i].command = &self->commands[i];
+        tutti_list_init(&worker->by_slot[i].link);
+    }
+    return true;
+}
+
+tutti_code
+agent_session_hire(agent_session *session, const uint32_t *ranks, uint32_t count, tutti_error *err)
+{
+    bool made;
+    uint32_t i;
+
+    session->workers = calloc(count, sizeof(*session->workers));
+    session->chosen = calloc(count, 1);
+    made = session->workers != NULL && session->chosen != NULL;
+    session->worker_count = session->workers == NULL ? 0 : count;
+    for (i = 0; i < count && made; i++) {
+        made = make_worker(session, i, ranks[i]);
+    }
+    session->group_size = count / session->group_count;
+    return made ? TUTTI_OK
+                : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED,
+                             "no memory for a session of %" PRIu32 " workers", count);
+}
+
+/* ------------------------------------------------------------------------------ opening */
+
+static void
+on_limit(tutti_timer *timer)
+{
+    agent_session *self = tutti_container_of(timer, agent_session, limit);
+    tutti_error err;
+    uint32_t i;
+
+    for (i = 0; i < self->worker_count && self->workers[i].ready; i++) {
+    }
+    if (i < self->worker_count) {
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "UNREACHABLE",
+                             "rank %" PRIu32 " at %s did not answer the session in %u s",
+                             self->workers[i].rank, self->workers[i].address,
+                             (unsigned)(OPEN_NS / TUTTI_NS_PER_S));
+    } else {
+        (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "UNREACHABLE",
+                             "the coordinator did not answer the session in %u s",
+                             (unsigned)(OPEN_NS / TUTTI_NS_PER_S));
+    }
+    agent_session_close(self, &err);
+}
+
+void
+agent_session_start(agent_session *session, const char *group)
+{
+    session->limit.on_expiry = on_limit;
+    tutti_rpc_loop_timer_start(session->agent->control, &session->limit,
+                               tutti_clock_ns() + OPEN_NS);
+    (void)snprintf(session->all, sizeof(session->all), "mesh:session/%s/g+w", session->id);
+    (void)snprintf(session->each, sizeof(session->each), "mesh:session/%s/w", session->id);
+    (void)snprintf(session->own, sizeof(session->own), "mesh:session/%s/g+w+f", session->id);
+    agent_session_ask_group(session, group);
+}
+
+void
+agent_session_step(agent_session *session)
+{
+    agent_drive *command = session->open;
+
+    session->opening--;
+    if (session->state != AGENT_SESSION_OPENING || session->opening > 0) {
+        return;
+    }
+    tutti_rpc_loop_timer_stop(session->agent->control, &session->limit);
+    session->state = AGENT_SESSION_OPEN;
+    session->open = NULL;
+    TUTTI_LOG("agent", DEBUG, "session %s of %s drives %" PRIu32 " workers", session->id,
+              tutti_rpc_call_peer(session->call), session->worker_count);
+    agent_drive_sent(command);
+    agent_session_read(session);
+}
+
+void
+agent_session_read(agent_session *session)
+{
+    const bool may = session->call != NULL && session->state != AGENT_SESSION_CLOSING &&
+                     !session->reading && !session->closed &&
+                     (session->state == AGENT_SESSION_OPEN || !session->began) &&
+                     !tutti_list_empty(&session->free) && session->queued_bytes < QUEUED_BYTES_MAX;
+
+    if (may) {
+        session->reading = true;
+        tutti_rpc_call_read(session->call);
+    }
+}
+
+/* ------------------------------------------------------------------------------ the end */
+
+static bool
+is_idle(const agent_session *self)
+{
+    bool idle = self->call == NULL && tutti_list_empty(&self->asks);
+    uint32_t i;
+
+    for (i = 0; i < self->worker_count && idle; i++) {
+        idle = agent_worker_is_idle(&self->workers[i]);
+    }
+    return idle;
+}
+
+/* In an event of its own: the last stream's end still looks at its worker. */
+static void
+run_end(tutti_rpc_task *task)
+{
+    agent_session *self = tutti_container_of(task, agent_session, end);
+
+    self->agent->session_count--;
+    tutti_list_remove(&self->link);
+    free_session(self);
+}
+
+void
+agent_session_look(agent_session *session)
+{
+    if (session->state == AGENT_SESSION_CLOSING && !session->ending && is_idle(session)) {
+        session->ending = true;
+        tutti_rpc_loop_post(session->agent->control, &session->end);
+    }
+}
+
+void
+agent_session_close(agent_session *session, const tutti_error *err)
+{
+    uint32_t i;
+
+    if (session->state == AGENT_SESSION_CLOSING) {
+        return;
+    }
+    session->state = AGENT_SESSION_CLOSING;
+    tutti_rpc_loop_timer_stop(session->agent->control, &session->limit);
+    agent_session_stop_asking(session);
+    for (i = 0; i < session->worker_count; i++) {
+        agent_worker_cancel(&session->workers[i]);
+    }
+    agent_drives_drop(session);
+    agent_session_forget_mesh(session);
+    if (session->call != NULL && !session->finished) {
+        session->finished = true;
+        tutti_rpc_call_finish(session->call, err);
+    }
+    agent_session_look(session);
+}
+
+void
+agent_sessions_lose_rank(tutti_agent *agent, uint32_t rank, const char *reason)
+{
+    tutti_list_node *link;
+    tutti_list_node *spare;
+    tutti_error err;
+    uint32_t i;
+
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "RANK_LOST", "rank %" PRIu32 " is gone: %.700s",
+                         rank, reason);
+    tutti_error_set_op(&err, "", 0, (int32_t)rank);
+    tutti_list_each(link, spare, &agent->sessions)
+    {
+        agent_session *session = tutti_container_of(link, agent_session, link);
+
+        for (i = 0; i < session->worker_count; i++) {
+            if (session->workers[i].rank == rank && session->workers[i].channel != NULL) {
+                agent_worker_lose(&session->workers[i], &err);
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------------------ registers */
+
+void
+agent_session_register(const agent_session *session, uint32_t number,
+                       char ret_name[AGENT_SESSION_NAME_SIZE])
+{
+    (void)snprintf(ret_name, AGENT_SESSION_NAME_SIZE, "reg:%s/%" PRIu32, session->id, number);
+}

@@ -1,0 +1,15 @@
+/*
+ * Sessions of controllers, for who puts the agent together. Control loop.
+ */
+#ifndef TUTTI_SERVER_AGENT_SESSION_SESSIONS_H
+#define TUTTI_SERVER_AGENT_SESSION_SESSIONS_H
+
+#include "server/agent/agent.h"
+
+/* Add SessionService to agent->server, before the server starts. */
+void agent_add_sessions(tutti_agent *agent);
+
+/* The coordinator says that a rank is gone: the sessions that have it as worker lose it. */
+void agent_sessions_lose_rank(tutti_agent *agent, uint32_t rank, const char *reason);
+
+#endif

@@ -1,0 +1,181 @@
+/* The two streams to a worker: its lease, and its commands. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error/fail.h"
+#include "server/agent/session/session.h"
+#include "server/agent/state/state.h"
+#include "tutti/v1/commands_service.pb-c.h"
+#include "tutti/v1/session_service.pb-c.h"
+#include "tutti/v1/tensors_service.pb-c.h"
+
+/* The id of the call that opens a stream of commands; those of commands are smaller. */
+#define HELLO_ID UINT32_MAX
+
+/* ------------------------------------------------------------------------------ commands */
+
+/* A register that holds nothing is a value, too. */
+static bool
+is_null_value(const agent_drive *command, const Tutti__V1__RunResponse *response)
+{
+    return command->method == TUTTI__V1__DRIVE_REQUEST__COMMAND_GET &&
+           strcmp(response->error->reason, "NO_VALUE") == 0;
+}
+
+static void
+read_error(const Tutti__V1__Error *message, tutti_error *ret_err)
+{
+    const bool known = message->code > TUTTI_OK && message->code <= TUTTI_UNAUTHENTICATED;
+
+    *ret_err = (tutti_error){.code = known ? (tutti_code)message->code : TUTTI_UNKNOWN,
+                             .sequence = message->sequence,
+                             .rank = message->rank};
+    ret_err->scope = strcmp(message->scope, "group") == 0   ? TUTTI_SCOPE_GROUP
+                     : strcmp(message->scope, "agent") == 0 ? TUTTI_SCOPE_AGENT
+                                                            : TUTTI_SCOPE_CALL;
+    tutti_rpc_text_clean(ret_err->reason, sizeof(ret_err->reason), message->reason);
+    tutti_rpc_text_clean(ret_err->text, sizeof(ret_err->text), message->text);
+    tutti_rpc_text_clean(ret_err->group, sizeof(ret_err->group), message->group);
+}
+
+static void
+take_answer(agent_worker *self, agent_part *part, const Tutti__V1__RunResponse *response)
+{
+    agent_drive *command = part->command;
+    tutti_error err;
+
+    if (response->result_case == TUTTI__V1__RUN_RESPONSE__RESULT_ERROR &&
+        !is_null_value(command, response)) {
+        read_error(response->error, &err);
+        agent_drive_fail(command, self, &err);
+    } else if (command->kept != NULL) {
+        command->kept[self->number] = tutti_rpc_flow_take(self->run_flow);
+    }
+    agent_part_end(part);
+}
+
+static void
+on_run_message(void *arg, tutti_rpc_message *message)
+{
+    agent_worker *self = arg;
+    agent_session *session = self->session;
+    const Tutti__V1__RunResponse *response = tutti_rpc_message_get(message);
+
+    if (self->lost || session->state == AGENT_SESSION_CLOSING) {
+        return;
+    }
+    if (response->id == HELLO_ID && !self->ready) {
+        self->ready = true;
+        agent_session_step(session);
+    } else if (response->id < session->agent->options->commands_max &&
+               self->by_slot[response->id].called) {
+        take_answer(self, &self->by_slot[response->id], response);
+    }
+}
+
+static void
+on_run_written(void *arg)
+{
+    agent_worker *self = arg;
+
+    agent_worker_pump(self);
+    agent_session_read(self->session);
+}
+
+/* Neither stream ends by itself while the session lives. */
+static void
+note_end(agent_worker *self, const tutti_error *err)
+{
+    tutti_error ended;
+
+    if (err == NULL) {
+        (void)TUTTI_FAIL_FOR(&ended, TUTTI_UNAVAILABLE, "RANK_LOST", "its agent ended the stream");
+    }
+    agent_worker_lose(self, err == NULL ? &ended : err);
+    agent_session_look(self->session);
+}
+
+static void
+on_run_end(void *arg, const tutti_error *err)
+{
+    agent_worker *self = arg;
+
+    self->run_flow = NULL;
+    note_end(self, err);
+}
+
+/* A name that nothing has is deleted: the answer says that the stream is there and allowed. */
+static tutti_code
+pack_hello(const agent_worker *self, tutti_rpc_packed **ret_packed, tutti_error *err)
+{
+    Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
+    Tutti__V1__DeleteRequest nothing = TUTTI__V1__DELETE_REQUEST__INIT;
+    char name[AGENT_SESSION_NAME_SIZE];
+    char *names[1] = {name};
+
+    agent_session_register(self->session, 0, name);
+    nothing.handles = names;
+    nothing.n_handles = 1;
+    nothing.missing_ok = true;
+    request.id = HELLO_ID;
+    request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_DELETE;
+    request.delete_ = &nothing;
+    return tutti_rpc_pack(&request.base, NULL, ret_packed, err);
+}
+
+tutti_code
+agent_wire_run(agent_worker *worker, uint64_t lease, tutti_error *err)
+{
+    static const tutti_rpc_stub stub = {&tutti__v1__commands_service__descriptor, "Run"};
+    static const tutti_rpc_flow_ops ops = {
+        .on_message = on_run_message, .on_written = on_run_written, .on_end = on_run_end};
+    const tutti_rpc_call_options options = {.lease = lease};
+    tutti_rpc_packed *hello = NULL;
+
+    TUTTI_TRY(pack_hello(worker, &hello, err));
+    if (tutti_rpc_flow_start(worker->channel, worker->session->agent->control, &stub, NULL, false,
+                             &options, &ops, worker, &worker->run_flow, err) != TUTTI_OK) {
+        tutti_rpc_packed_free(hello);
+        return TUTTI_RESOURCE_EXHAUSTED;
+    }
+    tutti_rpc_flow_write_packed(worker->run_flow, hello, false);
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ the lease */
+
+static void
+on_lease_message(void *arg, tutti_rpc_message *message)
+{
+    agent_worker *self = arg;
+    const Tutti__V1__LeaseResponse *response = tutti_rpc_message_get(message);
+    tutti_error err;
+
+    if (self->run_flow != NULL || self->lost || self->session->state == AGENT_SESSION_CLOSING) {
+        return;
+    }
+    if (agent_wire_run(self, response->lease, &err) != TUTTI_OK) {
+        agent_worker_lose(self, &err);
+    }
+}
+
+static void
+on_lease_end(void *arg, const tutti_error *err)
+{
+    agent_worker *self = arg;
+
+    self->lease_flow = NULL;
+    note_end(self, err);
+}
+
+tutti_code
+agent_wire_lease(agent_worker *worker, tutti_error *err)
+{
+    static const tutti_rpc_stub stub = {&tutti__v1__tensors_service__descriptor, "Lease"};
+    static const tutti_rpc_flow_ops ops = {.on_message = on_lease_message, .on_end = on_lease_end};
+    Tutti__V1__LeaseRequest request = TUTTI__V1__LEASE_REQUEST__INIT;
+
+    return tutti_rpc_flow_start(worker->channel, worker->session->agent->control, &stub,
+                                &request.base, true, NULL, &ops, worker, &worker->lease_flow, err);
+}
