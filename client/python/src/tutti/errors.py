@@ -99,6 +99,12 @@ def closed(address: str) -> TuttiError:
     return make(grpc.StatusCode.FAILED_PRECONDITION, text, "CLOSED")
 
 
+def cancelled(address: str, call: str) -> TuttiError:
+    """Of a stream that this program has given up."""
+    text = "%s to %s was cancelled by this program" % (call, address)
+    return make(grpc.StatusCode.CANCELLED, text)
+
+
 def from_rpc(error: Any, address: str = "", call: str = "") -> TuttiError:
     """The error for a grpc.RpcError, which has code(), details() and trailing_metadata().
 

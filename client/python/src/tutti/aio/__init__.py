@@ -5,10 +5,14 @@ from __future__ import annotations
 from ..errors import TuttiError, TuttiTimeout
 from ..objects import Blob
 from ._agent import Agent, AgentInfo, connect, connect_job
-from ._groups import Group, MemberEvent, Mesh, RankInfo
+from ._gpu import GpuShare
+from ._groups import Group, MemberEvent, Mesh, MeshPart, RankInfo
 from ._infer import Synced
+from ._meetings import Met
+from ._pipeline import Pipeline, Reply
 from ._store import Entry, Store
 from ._tensor import Tensor
+from ._tracers import Gradients, Tape, Tracer, TracerInfo
 from ._view import View
 from ._work import Received, Work
 
@@ -17,14 +21,23 @@ __all__ = [
     "AgentInfo",
     "Blob",
     "Entry",
+    "GpuShare",
+    "Gradients",
     "Group",
     "MemberEvent",
     "Mesh",
+    "MeshPart",
+    "Met",
+    "Pipeline",
     "RankInfo",
     "Received",
+    "Reply",
     "Store",
     "Synced",
+    "Tape",
     "Tensor",
+    "Tracer",
+    "TracerInfo",
     "TuttiError",
     "TuttiTimeout",
     "View",

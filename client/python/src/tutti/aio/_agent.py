@@ -10,17 +10,21 @@ import grpc
 
 from .. import _settings, _wire, errors
 from ._collectives import Collectives
-from ._groups import Groups, rank_info
+from ._diagnosis import Diagnosis
+from ._gpu import GpuShares
+from ._groups import Group, Groups, rank_info
 from ._infer import Inference
+from ._meetings import Meetings
 from ._objects import Objects
 from ._pairs import Pairs
+from ._pipeline import Pipelines
 from ._store import Store
 from ._tensor import Tensors
+from ._tracers import Tracing
 from ._transport import Line, in_thread, now, pause
 from ._view import Views
 
 if TYPE_CHECKING:
-    from google.protobuf.message import Message
     from typing_extensions import Unpack
 
     from ._types import ConnectArguments
@@ -43,10 +47,24 @@ class AgentInfo:
     pid: int
     device: str
     version: str
+    commands_max: int
     addresses: tuple[str, ...]
 
 
-class Agent(Tensors, Views, Collectives, Pairs, Groups, Objects, Inference):
+class Agent(
+    Tensors,
+    Views,
+    GpuShares,
+    Collectives,
+    Pairs,
+    Groups,
+    Meetings,
+    Objects,
+    Tracing,
+    Pipelines,
+    Inference,
+    Diagnosis,
+):
     """A connection to one agent, and so to one rank of a job. Made by connect().
 
     store  the job's key-value store
@@ -58,6 +76,7 @@ class Agent(Tensors, Views, Collectives, Pairs, Groups, Objects, Inference):
         self.info = info
         self.store = Store(self)
         self._coordinator: Line | None = None
+        self._by_ranks: dict[object, Group] = {}  # groups of lists of ranks that ops have named
 
     def __repr__(self) -> str:
         return "<Agent rank %d of %d, job %s, at %s>" % (
@@ -103,28 +122,6 @@ class Agent(Tensors, Views, Collectives, Pairs, Groups, Objects, Inference):
         """
         info = (await self.ranks([rank]))[0]
         return await _open(dataclasses.replace(self.settings, agent=list(info.addresses)))
-
-    async def stats(self) -> "Message":
-        """Ask what the agent holds and has done.
-
-        Returns: a tutti.v1.GetStatsResponse (proto/tutti/v1/diagnostics_service.proto).
-        Raises: TuttiError UNREACHABLE.
-        Example:
-            >>> agent.stats().tensor_count
-            0
-        """
-        return await self.line.unary("Diagnostics.GetStats", _wire.new("GetStatsRequest"))
-
-    async def capabilities(self) -> "Message":
-        """Ask which reduce ops work on which dtypes.
-
-        Returns: a tutti.v1.GetCapabilitiesResponse (proto/tutti/v1/diagnostics_service.proto).
-        Raises: TuttiError UNREACHABLE.
-        Example:
-            >>> agent.capabilities()
-        """
-        request = _wire.new("GetCapabilitiesRequest")
-        return await self.line.unary("Diagnostics.GetCapabilities", request)
 
     async def close(self) -> None:
         """End the connections. Tensors stay in the agent, but for ephemeral ones.
