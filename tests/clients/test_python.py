@@ -21,6 +21,7 @@ SCRIPTS = [
     "test_groups.py",
     "test_wire_calls.py",
     "test_tracers.py",
+    "test_torch.py",
     "test_ephemeral.py",
     "test_lists.py",
     "test_aio.py",
