@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from .. import _settings, _wire, errors
+from .. import _init_url, _settings, _wire, errors
 from ._collectives import Collectives
 from ._diagnosis import Diagnosis
 from ._gpu import GpuShares
@@ -277,7 +277,7 @@ def _may_come(error: errors.TuttiError) -> bool:
     )
 
 
-async def _find(init: _settings.Init, settings: _settings.Settings, patience: _Patience) -> Any:
+async def _find(init: _init_url.Init, settings: _settings.Settings, patience: _Patience) -> Any:
     """The settings, with the addresses of the agent of the rank in an init address."""
     while True:
         found = dataclasses.replace(settings, coordinator=settings.coordinator or init.resolve())
@@ -346,9 +346,9 @@ async def connect(
     known: dict[str, Any] = dict(locals())
     settings = _settings.Settings(**known)
     first = settings.addresses()[0]
-    if not _settings.is_init(first):
+    if not _init_url.is_init(first):
         return await _open(settings)
-    init = _settings.parse_init(first)
+    init = _init_url.parse_init(first)
     found = await _open(await _find(init, settings, _Patience(settings.timeout)))
     if found.world_size != init.world_size:
         await found.close()
