@@ -23,8 +23,10 @@ from .sync import (
     Blob,
     Entry,
     GpuShare,
+    GradientBuckets,
     Gradients,
     Group,
+    LaunchError,
     MemberEvent,
     Mesh,
     MeshPart,
@@ -33,6 +35,7 @@ from .sync import (
     RankInfo,
     Received,
     Reply,
+    Server,
     Store,
     Synced,
     Tape,
@@ -45,6 +48,8 @@ from .sync import (
     Work,
     connect,
     connect_job,
+    init_process_group,
+    launch,
 )
 
 __version__ = "0.1.0"
@@ -54,8 +59,10 @@ __all__ = [
     "Blob",
     "Entry",
     "GpuShare",
+    "GradientBuckets",
     "Gradients",
     "Group",
+    "LaunchError",
     "MemberEvent",
     "Mesh",
     "MeshPart",
@@ -64,6 +71,7 @@ __all__ = [
     "RankInfo",
     "Received",
     "Reply",
+    "Server",
     "Store",
     "Synced",
     "Tape",
@@ -76,4 +84,6 @@ __all__ = [
     "Work",
     "connect",
     "connect_job",
+    "init_process_group",
+    "launch",
 ]

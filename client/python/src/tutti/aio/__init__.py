@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from ..errors import TuttiError, TuttiTimeout
+from ..errors import LaunchError, TuttiError, TuttiTimeout
 from ..objects import Blob
 from ._agent import Agent, AgentInfo, connect, connect_job
+from ._buckets import GradientBuckets
 from ._gpu import GpuShare
 from ._groups import Group, MemberEvent, Mesh, MeshPart, RankInfo
 from ._infer import Synced
+from ._launch import Server, init_process_group, launch
 from ._meetings import Met
 from ._pipeline import Pipeline, Reply
 from ._store import Entry, Store
@@ -22,8 +24,10 @@ __all__ = [
     "Blob",
     "Entry",
     "GpuShare",
+    "GradientBuckets",
     "Gradients",
     "Group",
+    "LaunchError",
     "MemberEvent",
     "Mesh",
     "MeshPart",
@@ -32,6 +36,7 @@ __all__ = [
     "RankInfo",
     "Received",
     "Reply",
+    "Server",
     "Store",
     "Synced",
     "Tape",
@@ -44,4 +49,6 @@ __all__ = [
     "Work",
     "connect",
     "connect_job",
+    "init_process_group",
+    "launch",
 ]

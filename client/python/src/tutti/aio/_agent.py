@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from .. import _init_url, _settings, _wire, errors
+from ._buckets import Buckets
 from ._collectives import Collectives
 from ._diagnosis import Diagnosis
 from ._gpu import GpuShares
@@ -27,6 +28,7 @@ from ._view import Views
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ._launch import _Seat
     from ._types import ConnectArguments
 
 ASK_TIMEOUT = 5.0  # seconds of one question while connecting
@@ -63,6 +65,7 @@ class Agent(
     Tracing,
     Pipelines,
     Inference,
+    Buckets,
     Diagnosis,
 ):
     """A connection to one agent, and so to one rank of a job. Made by connect().
@@ -76,6 +79,7 @@ class Agent(
         self.info = info
         self.store = Store(self)
         self._coordinator: Line | None = None
+        self._seat: _Seat | None = None  # servers that end with it
         self._by_ranks: dict[object, Group] = {}  # groups of lists of ranks that ops have named
 
     def __repr__(self) -> str:
@@ -131,9 +135,14 @@ class Agent(
         Example:
             >>> agent.close()
         """
+        seat, self._seat = self._seat, None
+        if seat is not None:
+            await seat.wait_for_others(self)
         if self._coordinator is not None:
             await self._coordinator.close()
         await self.line.close()
+        if seat is not None:
+            await seat.close()
 
     async def __aenter__(self) -> "Agent":
         self._ephemeral = self.settings.ephemeral

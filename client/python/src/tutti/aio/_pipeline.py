@@ -11,7 +11,7 @@ from .. import _wire, dtypes, errors
 from ._collectives import Collectives
 from ._infer import Synced, synced
 from ._pairs import Pairs
-from ._tensor import INLINE_BYTES_MAX, Tensor, handle_of, tensor_of
+from ._tensor import INLINE_BYTES_MAX, Tensor, copy_request, handle_of, tensor_of
 from ._transport import Lock
 from ._types import (
     AllToAllArguments,
@@ -441,18 +441,21 @@ class Pipeline:
         name: str = "",
         into: "Tensor | str | None" = None,
         device: str = "",
+        *,
+        offset: int = 0,
+        count: int = 0,
+        into_offset: int = 0,
+        shape: Sequence[int] = (),
     ) -> Reply:
-        """Submit Tensor.copy().
+        """Submit Tensor.copy(); arguments as it has them.
 
         Returns: a Reply; its wait() gives the copy.
         Raises: TuttiError CONNECTION_LOST: the stream has ended.
         Example:
             >>> reply = calls.copy("x", name="backup")
         """
-        request = _wire.new("CopyRequest", handle=handle_of(tensor), name=name, device=device)
-        if into is not None:
-            request.into = handle_of(into)
-        return await self._submit(request, self._tensor)
+        part = (offset, count, into_offset, shape)
+        return await self._submit(copy_request(tensor, name, into, device, part), self._tensor)
 
     async def delete(self, *tensors: "Tensor | str") -> Reply:
         """Submit Agent.delete(). Ops that were submitted before still use the memory.

@@ -25,6 +25,11 @@ async def in_thread(call: Any, *given: Any) -> Any:
 Lock = asyncio.Lock
 
 
+def run_whole(coroutine: Any) -> Any:
+    """Run it to its end, in a process that has no loop."""
+    return asyncio.run(coroutine)
+
+
 class Stream:
     """A call with many requests and many responses."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 import time
@@ -23,6 +24,11 @@ def in_thread(call: Any, *given: Any) -> Any:
 
 
 Lock = threading.Lock
+
+
+def run_whole(coroutine: Any) -> Any:
+    """Run it to its end, in a process that has no loop."""
+    return asyncio.run(coroutine)
 
 
 class Stream:
