@@ -71,11 +71,23 @@ tutti_move_out(tutti_move *move, tutti_tensor *from, uint64_t offset, tutti_slot
 void
 tutti_move_copy(tutti_move *move, tutti_tensor *from, tutti_tensor *to)
 {
+    const tutti_move_range all = {.bytes = from->bytes};
+
+    assert(from->bytes == to->bytes);
+    tutti_move_copy_range(move, from, to, &all);
+}
+
+void
+tutti_move_copy_range(tutti_move *move, tutti_tensor *from, tutti_tensor *to,
+                      const tutti_move_range *range)
+{
     tutti_space *space = to->space->ops->moves != NULL ? to->space : from->space;
 
-    assert(from->bytes == to->bytes && from->bytes > 0);
+    assert(range->bytes > 0 && range->from_offset + range->bytes <= from->bytes &&
+           range->to_offset + range->bytes <= to->bytes);
     move->from = from;
     move->to = to;
+    move->range = *range;
     move->more = NULL;
     moves_of(space)->copy(space, move);
 }

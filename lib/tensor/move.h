@@ -31,6 +31,13 @@ struct tutti_slot_wish {
     tutti_list_node link;
 };
 
+/* Some bytes of two tensors, from one offset to another. */
+typedef struct tutti_move_range {
+    uint64_t from_offset;
+    uint64_t to_offset;
+    uint64_t bytes; /* not 0 */
+} tutti_move_range;
+
 /* A copy under way. The caller embeds it and leaves it alone until on_done. */
 typedef struct tutti_move tutti_move;
 struct tutti_move {
@@ -40,7 +47,8 @@ struct tutti_move {
     tutti_slot *slot;
     tutti_tensor *from;
     tutti_tensor *to;
-    void *more; /* the space's */
+    tutti_move_range range; /* of a copy */
+    void *more;             /* the space's */
     tutti_code code;
     tutti_error err;
 };
@@ -70,5 +78,9 @@ void tutti_move_out(tutti_move *move, tutti_tensor *from, uint64_t offset, tutti
 
 /* Between tensors of as many bytes, of which at least one is not in host memory. */
 void tutti_move_copy(tutti_move *move, tutti_tensor *from, tutti_tensor *to);
+
+/* The same for some bytes of them, inside of both, and not overlapping. */
+void tutti_move_copy_range(tutti_move *move, tutti_tensor *from, tutti_tensor *to,
+                           const tutti_move_range *range);
 
 #endif

@@ -18,6 +18,12 @@ SCRIPTS = [
     "test_pieces.py",
     "test_agent.py",
     "test_ops.py",
+    "test_groups.py",
+    "test_wire_calls.py",
+    "test_tracers.py",
+    "test_torch.py",
+    "test_buckets.py",
+    "test_launch.py",
     "test_ephemeral.py",
     "test_lists.py",
     "test_aio.py",
@@ -42,7 +48,7 @@ def ways():
     yield {}, SCRIPTS
     yield {"secure": True}, SECURE_SCRIPTS
     if os.path.exists(os.path.join(worlds.STANDIN, "tutti-nccl.so")):
-        yield {"gpus": True}, ["test_device.py"]
+        yield {"gpus": True}, ["test_device.py", "test_buckets.py"]
 
 
 def main():

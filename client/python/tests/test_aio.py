@@ -90,6 +90,50 @@ class Aio(unittest.TestCase):
 
         self.assertEqual(self.run_all(work), [([b"one"], {"x": 1})] * len(case.ADDRESSES))
 
+    def test_tapes_values_and_groups_of_lists(self):
+        async def work(agent):
+            same = await agent.broadcast_value(agent.rank == 1, 1)
+            met = await agent.meet("aio", len(case.ADDRESSES), group_rank=agent.rank)
+            halves = [[0, 1], [2, 3]]
+            sum_ = await agent.all_reduce(np.array([agent.rank]), group=halves)
+            async with await agent.tape() as tape:
+                x = await tape.watch(np.ones(2))
+                async with await agent.all_reduce(x) as y:
+                    (gradient,) = await tape.gradient({y: np.ones(2)})
+            return same, met.group_rank, int(sum_[0]), gradient.tolist()
+
+        size = len(case.ADDRESSES)
+        want = [(True, rank, [1, 1, 5, 5][rank], [size, size]) for rank in range(size)]
+        self.assertEqual(self.run_all(work), want)
+
+    def test_a_pipeline_is_read_by_who_waits(self):
+        async def work(agent):
+            async with await agent.pipeline(in_flight_max=8) as calls:
+                replies = [await calls.all_reduce(np.array([i])) for i in range(100)]
+                found = await asyncio.gather(*[reply.wait() for reply in reversed(replies)])
+            view = agent.store.view("aio-view").view(str(agent.rank))
+            await view.set("x", "1")
+            keys = await view.keys()
+            await view.delete("x")
+            works = [await agent.all_reduce(np.ones(1), async_=True) for _ in range(3)]
+            total = sum([float(one[0]) for one in await agent.wait(works)])
+            return [int(one[0]) for one in found[:2]], keys, total
+
+        size = len(case.ADDRESSES)
+        self.assertEqual(self.run_all(work), [([99 * size, 98 * size], [b"x"], 3.0 * size)] * size)
+
+    def test_a_pipeline_that_is_given_up_says_so(self):
+        async def work(agent):
+            calls = await agent.pipeline()
+            reply = await calls.recv((agent.rank + 1) % len(case.ADDRESSES), tag=9, keep=True)
+            calls.cancel()
+            try:
+                await reply.wait()
+            except tutti.TuttiError as error:
+                return error.code.name
+
+        self.assertEqual(self.run_all(work), ["CANCELLED"] * len(case.ADDRESSES))
+
     def test_a_call_can_be_cancelled(self):
         async def work(agent):
             if agent.rank:

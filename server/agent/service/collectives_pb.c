@@ -188,6 +188,19 @@ answer_recv(tutti_rpc_call *call, const agent_op_result *result)
     tutti_rpc_call_reply(call, &response.base, agent_result_blob(&parts));
 }
 
+/* Of half an expectation a receiver would not know which half was meant. */
+static tutti_code
+read_expected(const Tutti__V1__TensorSpec *expect, tutti_spec *ret_spec, tutti_error *err)
+{
+    if (expect->dtype == TUTTI__V1__DTYPE__DTYPE_UNSPECIFIED && expect->n_shape > 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_META",
+                              "a shape of %zu dimensions and no dtype is expected: give both, or "
+                              "neither to take whatever comes",
+                              expect->n_shape);
+    }
+    return agent_read_spec(expect, ret_spec, err);
+}
+
 static void
 on_recv(tutti_rpc_call *call, void *self)
 {
@@ -216,7 +229,7 @@ on_recv(tutti_rpc_call *call, void *self)
     }
     if (message->expect != NULL) {
         request.args.has_spec = true;
-        if (agent_read_spec(message->expect, &request.args.spec, &err) != TUTTI_OK) {
+        if (read_expected(message->expect, &request.args.spec, &err) != TUTTI_OK) {
             agent_request_refuse(&request, &err);
         }
     }

@@ -2,6 +2,7 @@
  * TensorsService.Copy: a tensor's bytes to another tensor, within a kind of memory or between two.
  * Bulk loop.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/error/fail.h"
@@ -46,9 +47,16 @@ on_copied(agent_gpu_chunk *piece, const tutti_error *err)
     agent_gpu_chunk_free(piece);
 }
 
+/* What is copied to where. */
+typedef struct copy_pair {
+    tutti_tensor *from;
+    tutti_tensor *to;
+    tutti_move_range range; /* in bytes */
+} copy_pair;
+
 /* The chunk has no bytes of its own: it only keeps the access until the device's copy has ended. */
 static void
-copy_staged(agent_access *access, tutti_tensor *from, tutti_tensor *to)
+copy_staged(agent_access *access, const copy_pair *pair)
 {
     agent_gpu_chunk *piece = agent_gpu_chunk_new(access, 0, 0);
     tutti_error err;
@@ -58,50 +66,161 @@ copy_staged(agent_access *access, tutti_tensor *from, tutti_tensor *to)
         agent_access_fail(access, &err);
         return;
     }
-    agent_gpu_chunk_copy(piece, from, to, on_copied);
+    agent_gpu_chunk_copy(piece, pair->from, pair->to, &pair->range, on_copied);
 }
 
 /* A new tensor, where the call says, or where the original is. */
 static tutti_code
-make_copy(agent_access *access, const char *device, const tutti_tensor *from, tutti_tensor **ret,
+make_copy(agent_access *access, const tutti_spec *spec, copy_pair *pair, tutti_error *err)
+{
+    const Tutti__V1__CopyRequest *request = tutti_rpc_call_request(access->call);
+    tutti_space *space = pair->from->space;
+
+    if (request->device[0] != '\0') {
+        TUTTI_TRY(agent_devices_find(access->agent, request->device, &space, err));
+    }
+    TUTTI_TRY(tutti_tensor_new(space, spec, false, &pair->to, err));
+    tutti_table_fill(access->agent->table, &access->lock_set.locks[access->lock_set.count - 1],
+                     pair->to);
+    return TUTTI_OK;
+}
+
+static tutti_code
+prepare_whole_copy(agent_access *access, copy_pair *pair, tutti_error *err)
+{
+    const Tutti__V1__CopyRequest *request = tutti_rpc_call_request(access->call);
+    const tutti_spec *spec = &pair->from->spec;
+
+    pair->range = (tutti_move_range){.bytes = pair->from->bytes};
+    if (request->into[0] == '\0') {
+        return make_copy(access, spec, pair, err);
+    }
+    return agent_access_check(access, access->lock_set.count - 1, spec, &pair->to, err);
+}
+
+/* ------------------------------------------------------------------------------ a part */
+
+static tutti_code
+check_copy_range(const char *words, uint64_t offset, uint64_t count, const tutti_tensor *tensor,
+                 tutti_error *err)
+{
+    const uint64_t all = tutti_spec_count(&tensor->spec);
+
+    if (offset > all || count > all - offset) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OFFSET",
+                              "%s: %" PRIu64 " elements from element %" PRIu64 ", the tensor has "
+                              "%" PRIu64,
+                              words, count, offset, all);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_code
+make_part(agent_access *access, const Tutti__V1__CopyRange *range, uint64_t count, copy_pair *pair,
           tutti_error *err)
 {
-    tutti_space *space = from->space;
+    tutti_spec spec = {.dtype = pair->from->spec.dtype, .dim_count = 1, .dims = {(int64_t)count}};
+    uint64_t found = 0;
+    size_t i;
 
-    if (device[0] != '\0') {
-        TUTTI_TRY(agent_devices_find(access->agent, device, &space, err));
+    if (range->n_shape > TUTTI_DIMS_MAX) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_SHAPE",
+                              "%zu dimensions, at most %d", range->n_shape, TUTTI_DIMS_MAX);
     }
-    TUTTI_TRY(tutti_tensor_new(space, &from->spec, false, ret, err));
-    tutti_table_fill(access->agent->table, &access->lock_set.locks[access->lock_set.count - 1],
-                     *ret);
+    for (i = 0; i < range->n_shape; i++) {
+        spec.dims[i] = range->shape[i];
+    }
+    spec.dim_count = range->n_shape > 0 ? (uint32_t)range->n_shape : 1;
+    TUTTI_TRY(tutti_spec_check(&spec, &found, NULL, err));
+    if (found != count) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "SHAPE_MISMATCH",
+                              "a shape of %" PRIu64 " elements for a range of %" PRIu64, found,
+                              count);
+    }
+    return make_copy(access, &spec, pair, err);
+}
+
+/* The bytes around the range stay, so the target must be a good tensor already. */
+static tutti_code
+find_part(agent_access *access, const Tutti__V1__CopyRange *range, uint64_t count, copy_pair *pair,
+          tutti_error *err)
+{
+    const tutti_spec *spec = &pair->from->spec;
+
+    TUTTI_TRY(agent_access_tensor(access, access->lock_set.count - 1, &pair->to, err));
+    if (pair->to->spec.dtype != spec->dtype) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "DTYPE_MISMATCH",
+                              "the original is %s, the target is %s, need the same dtype",
+                              tutti_dtype_name(spec->dtype),
+                              tutti_dtype_name(pair->to->spec.dtype));
+    }
+    TUTTI_TRY(check_copy_range("the target", range->into_offset, count, pair->to, err));
+    if (pair->from == pair->to && range->offset < range->into_offset + count &&
+        range->into_offset < range->offset + count) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_OFFSET",
+                              "elements from %" PRIu64 " and from %" PRIu64
+                              " of one tensor overlap",
+                              range->offset, range->into_offset);
+    }
     return TUTTI_OK;
+}
+
+static tutti_code
+prepare_part_copy(agent_access *access, copy_pair *pair, tutti_error *err)
+{
+    const Tutti__V1__CopyRequest *request = tutti_rpc_call_request(access->call);
+    const Tutti__V1__CopyRange *range = request->range;
+    const uint64_t size = tutti_dtype_bytes(pair->from->spec.dtype);
+    uint64_t count = range->count;
+
+    TUTTI_TRY(check_copy_range("the original", range->offset, count, pair->from, err));
+    if (count == 0) {
+        count = tutti_spec_count(&pair->from->spec) - range->offset;
+    }
+    TUTTI_TRY(request->into[0] == '\0' ? make_part(access, range, count, pair, err)
+                                       : find_part(access, range, count, pair, err));
+    pair->range = (tutti_move_range){
+        .from_offset = range->offset * size,
+        .to_offset = request->into[0] == '\0' ? 0 : range->into_offset * size,
+        .bytes = count * size,
+    };
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ the call */
+
+static void
+copy_bytes(const copy_pair *pair)
+{
+    const tutti_move_range *range = &pair->range;
+
+    memcpy((unsigned char *)pair->to->data + range->to_offset,
+           (const unsigned char *)pair->from->data + range->from_offset, (size_t)range->bytes);
 }
 
 static void
 start_copy(agent_access *access)
 {
     const Tutti__V1__CopyRequest *request = tutti_rpc_call_request(access->call);
-    tutti_tensor *from = NULL;
-    tutti_tensor *to = NULL;
+    copy_pair pair = {0};
     tutti_error err;
-    tutti_code code = agent_access_tensor(access, 0, &from, &err);
+    tutti_code code = agent_access_tensor(access, 0, &pair.from, &err);
 
-    if (code == TUTTI_OK && request->into[0] != '\0') {
-        code = agent_access_check(access, access->lock_set.count - 1, &from->spec, &to, &err);
-    } else if (code == TUTTI_OK) {
-        code = make_copy(access, request->device, from, &to, &err);
+    if (code == TUTTI_OK) {
+        code = request->range != NULL ? prepare_part_copy(access, &pair, &err)
+                                      : prepare_whole_copy(access, &pair, &err);
     }
     if (code != TUTTI_OK) {
         agent_access_fail(access, &err);
         return;
     }
-    if (from == to || from->bytes == 0) {
+    if (pair.range.bytes == 0 || (pair.from == pair.to && request->range == NULL)) {
         answer_copy(access);
-    } else if (tutti_tensor_is_host(from) && tutti_tensor_is_host(to)) {
-        memcpy(to->data, from->data, (size_t)from->bytes);
+    } else if (tutti_tensor_is_host(pair.from) && tutti_tensor_is_host(pair.to)) {
+        copy_bytes(&pair);
         answer_copy(access);
     } else {
-        copy_staged(access, from, to);
+        copy_staged(access, &pair);
     }
 }
 

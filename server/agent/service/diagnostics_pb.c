@@ -155,6 +155,7 @@ list_gpus(tutti_agent *agent, wire_gpus *ret)
         message->tensor_count = space.tensor_count;
         message->memory_used_bytes = space.used_bytes;
         message->memory_limit_bytes = space.limit_bytes;
+        message->backend = get_diagnostics_text(device->has_backend ? "nccl" : "");
         ret->pointers[i] = message;
     }
     return agent->devices.count;

@@ -129,9 +129,9 @@ agent_gpu_chunk_out(agent_gpu_chunk *piece, tutti_tensor *tensor, agent_gpu_chun
 
 void
 agent_gpu_chunk_copy(agent_gpu_chunk *piece, tutti_tensor *from, tutti_tensor *to,
-                     agent_gpu_chunk_fn on_done_fn)
+                     const tutti_move_range *range, agent_gpu_chunk_fn on_done_fn)
 {
-    tutti_move_copy(move_of(piece, on_done_fn), from, to);
+    tutti_move_copy_range(move_of(piece, on_done_fn), from, to, range);
 }
 
 void

@@ -69,7 +69,7 @@ void agent_gpu_chunk_wait_slot(agent_gpu_chunk *piece, tutti_space *space,
 void agent_gpu_chunk_in(agent_gpu_chunk *piece, tutti_tensor *tensor, agent_gpu_chunk_fn on_done);
 void agent_gpu_chunk_out(agent_gpu_chunk *piece, tutti_tensor *tensor, agent_gpu_chunk_fn on_done);
 void agent_gpu_chunk_copy(agent_gpu_chunk *piece, tutti_tensor *from, tutti_tensor *to,
-                          agent_gpu_chunk_fn on_done);
+                          const tutti_move_range *range, agent_gpu_chunk_fn on_done);
 
 /* The tensor moves to memory of its own; the handle is in `heap` then. */
 void agent_gpu_chunk_own(agent_gpu_chunk *piece, tutti_tensor *tensor, agent_gpu_chunk_fn on_done);

@@ -8,7 +8,6 @@ import ipaddress
 import os
 import secrets
 import stat
-import urllib.parse
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,8 +15,6 @@ import grpc
 
 from . import _reach
 from .errors import TuttiError, invalid, make
-
-SCHEMES = ("env://", "tcp://", "file://")
 
 # Alike for every connection; the caller's come behind these.
 CHANNEL_OPTIONS: list[tuple[str, Any]] = [
@@ -177,62 +174,3 @@ def in_order(addresses: Sequence[str], host: str) -> list[str]:
     near = [one for one in sockets if host and host == host_id() and _is_our_socket(one)]
     rest = [one for one in addresses if one not in sockets]
     return near + rest or sockets  # one we cannot reach: its name explains most
-
-
-# ------------------------------------------------------------------------------ init addresses
-
-
-@dataclasses.dataclass
-class Init:
-    """An init address, as PyTorch's init_method: coordinator, rank and world size."""
-
-    rank: int
-    world_size: int
-    address: str  # of the coordinator; "" = it is in the file
-    path: str  # of that file
-
-    def resolve(self) -> str:
-        """The coordinator's address; "" while the file that holds it does not exist."""
-        if self.address:
-            return self.address
-        try:
-            with open(self.path, encoding="utf-8") as file:
-                return file.readline().strip()
-        except FileNotFoundError:
-            return ""
-
-
-def is_init(address: str) -> bool:
-    return address.startswith(SCHEMES)
-
-
-def _number(url: str, query: dict[str, list[str]], name: str) -> int:
-    text = query[name][0] if name in query else os.environ.get(name.upper(), "")
-    if not text.isdecimal():
-        raise invalid(
-            "BAD_URL",
-            "init address %s: no %s, neither in the address nor in the environment" % (url, name),
-        )
-    return int(text)
-
-
-def parse_init(url: str) -> Init:
-    """env://, tcp://host:port?rank=0&world_size=4, file:///path?rank=0&world_size=4."""
-    parts = urllib.parse.urlsplit(url)
-    query = urllib.parse.parse_qs(parts.query)
-    address, path = "", ""
-    if parts.scheme == "env":
-        host, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
-        if not host or not port:
-            raise invalid(
-                "BAD_URL", "init address %s needs the variables MASTER_ADDR and MASTER_PORT" % url
-            )
-        address = ("[%s]:%s" if ":" in host else "%s:%s") % (host, port)
-    elif parts.scheme == "tcp":
-        address = parts.netloc
-    else:
-        path = urllib.parse.unquote(parts.path)
-    if not address and not path:
-        raise invalid("BAD_URL", "init address %s: no host and no path in it" % url)
-    rank, world_size = _number(url, query, "rank"), _number(url, query, "world_size")
-    return Init(rank, world_size, address, path)

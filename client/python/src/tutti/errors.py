@@ -55,6 +55,25 @@ class TuttiTimeout(TuttiError, TimeoutError):
     """DEADLINE_EXCEEDED: for an op, the text names the ranks that had not called it."""
 
 
+class LaunchError(Exception):
+    """A rank of launch() failed; the others were ended.
+
+    rank       the one that failed first
+    exit_code  of its process, where it ended without a word; negative = the signal; else 1
+    traceback  of what its function raised, as text; "" = it ended without a word
+    """
+
+    def __init__(self, rank: int, exit_code: int, trace: str) -> None:
+        self.rank = rank
+        self.exit_code = exit_code
+        self.traceback = trace
+        word = "its process ended with exit code %d" % exit_code
+        super().__init__("rank %d failed: %s" % (rank, trace or word))
+
+    def __reduce__(self) -> Any:
+        return LaunchError, (self.rank, self.exit_code, self.traceback)
+
+
 def make(code: grpc.StatusCode, text: str, reason: str = "", **known: Any) -> TuttiError:
     """The exception for a code."""
     late = code is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -97,6 +116,12 @@ def closed(address: str) -> TuttiError:
     """The error of a call on a connection that this program has closed."""
     text = "the connection to %s is closed: connect again" % address
     return make(grpc.StatusCode.FAILED_PRECONDITION, text, "CLOSED")
+
+
+def cancelled(address: str, call: str) -> TuttiError:
+    """Of a stream that this program has given up."""
+    text = "%s to %s was cancelled by this program" % (call, address)
+    return make(grpc.StatusCode.CANCELLED, text)
 
 
 def from_rpc(error: Any, address: str = "", call: str = "") -> TuttiError:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from ..errors import TuttiError, TuttiTimeout
+from ..errors import LaunchError, TuttiError, TuttiTimeout
 from ..objects import Blob
 from ._agent import Agent, AgentInfo, connect, connect_job
-from ._groups import Group, MemberEvent, Mesh, RankInfo
+from ._buckets import GradientBuckets
+from ._gpu import GpuShare
+from ._groups import Group, MemberEvent, Mesh, MeshPart, RankInfo
 from ._infer import Synced
+from ._launch import Server, init_process_group, launch
+from ._meetings import Met
+from ._pipeline import Pipeline, Reply
 from ._store import Entry, Store
 from ._tensor import Tensor
+from ._tracers import Gradients, Tape, Tracer, TracerInfo
 from ._view import View
 from ._work import Received, Work
 
@@ -17,18 +23,32 @@ __all__ = [
     "AgentInfo",
     "Blob",
     "Entry",
+    "GpuShare",
+    "GradientBuckets",
+    "Gradients",
     "Group",
+    "LaunchError",
     "MemberEvent",
     "Mesh",
+    "MeshPart",
+    "Met",
+    "Pipeline",
     "RankInfo",
     "Received",
+    "Reply",
+    "Server",
     "Store",
     "Synced",
+    "Tape",
     "Tensor",
+    "Tracer",
+    "TracerInfo",
     "TuttiError",
     "TuttiTimeout",
     "View",
     "Work",
     "connect",
     "connect_job",
+    "init_process_group",
+    "launch",
 ]

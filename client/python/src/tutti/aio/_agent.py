@@ -8,21 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from .. import _settings, _wire, errors
+from .. import _init_url, _settings, _wire, errors
+from ._buckets import Buckets
 from ._collectives import Collectives
-from ._groups import Groups, rank_info
+from ._diagnosis import Diagnosis
+from ._gpu import GpuShares
+from ._groups import Group, Groups, rank_info
 from ._infer import Inference
+from ._meetings import Meetings
 from ._objects import Objects
 from ._pairs import Pairs
+from ._pipeline import Pipelines
 from ._store import Store
 from ._tensor import Tensors
+from ._tracers import Tracing
 from ._transport import Line, in_thread, now, pause
 from ._view import Views
 
 if TYPE_CHECKING:
-    from google.protobuf.message import Message
     from typing_extensions import Unpack
 
+    from ._launch import _Seat
     from ._types import ConnectArguments
 
 ASK_TIMEOUT = 5.0  # seconds of one question while connecting
@@ -43,10 +49,25 @@ class AgentInfo:
     pid: int
     device: str
     version: str
+    commands_max: int
     addresses: tuple[str, ...]
 
 
-class Agent(Tensors, Views, Collectives, Pairs, Groups, Objects, Inference):
+class Agent(
+    Tensors,
+    Views,
+    GpuShares,
+    Collectives,
+    Pairs,
+    Groups,
+    Meetings,
+    Objects,
+    Tracing,
+    Pipelines,
+    Inference,
+    Buckets,
+    Diagnosis,
+):
     """A connection to one agent, and so to one rank of a job. Made by connect().
 
     store  the job's key-value store
@@ -58,6 +79,8 @@ class Agent(Tensors, Views, Collectives, Pairs, Groups, Objects, Inference):
         self.info = info
         self.store = Store(self)
         self._coordinator: Line | None = None
+        self._seat: _Seat | None = None  # servers that end with it
+        self._by_ranks: dict[object, Group] = {}  # groups of lists of ranks that ops have named
 
     def __repr__(self) -> str:
         return "<Agent rank %d of %d, job %s, at %s>" % (
@@ -104,28 +127,6 @@ class Agent(Tensors, Views, Collectives, Pairs, Groups, Objects, Inference):
         info = (await self.ranks([rank]))[0]
         return await _open(dataclasses.replace(self.settings, agent=list(info.addresses)))
 
-    async def stats(self) -> "Message":
-        """Ask what the agent holds and has done.
-
-        Returns: a tutti.v1.GetStatsResponse (proto/tutti/v1/diagnostics_service.proto).
-        Raises: TuttiError UNREACHABLE.
-        Example:
-            >>> agent.stats().tensor_count
-            0
-        """
-        return await self.line.unary("Diagnostics.GetStats", _wire.new("GetStatsRequest"))
-
-    async def capabilities(self) -> "Message":
-        """Ask which reduce ops work on which dtypes.
-
-        Returns: a tutti.v1.GetCapabilitiesResponse (proto/tutti/v1/diagnostics_service.proto).
-        Raises: TuttiError UNREACHABLE.
-        Example:
-            >>> agent.capabilities()
-        """
-        request = _wire.new("GetCapabilitiesRequest")
-        return await self.line.unary("Diagnostics.GetCapabilities", request)
-
     async def close(self) -> None:
         """End the connections. Tensors stay in the agent, but for ephemeral ones.
 
@@ -134,9 +135,14 @@ class Agent(Tensors, Views, Collectives, Pairs, Groups, Objects, Inference):
         Example:
             >>> agent.close()
         """
+        seat, self._seat = self._seat, None
+        if seat is not None:
+            await seat.wait_for_others(self)
         if self._coordinator is not None:
             await self._coordinator.close()
         await self.line.close()
+        if seat is not None:
+            await seat.close()
 
     async def __aenter__(self) -> "Agent":
         self._ephemeral = self.settings.ephemeral
@@ -280,7 +286,7 @@ def _may_come(error: errors.TuttiError) -> bool:
     )
 
 
-async def _find(init: _settings.Init, settings: _settings.Settings, patience: _Patience) -> Any:
+async def _find(init: _init_url.Init, settings: _settings.Settings, patience: _Patience) -> Any:
     """The settings, with the addresses of the agent of the rank in an init address."""
     while True:
         found = dataclasses.replace(settings, coordinator=settings.coordinator or init.resolve())
@@ -349,9 +355,9 @@ async def connect(
     known: dict[str, Any] = dict(locals())
     settings = _settings.Settings(**known)
     first = settings.addresses()[0]
-    if not _settings.is_init(first):
+    if not _init_url.is_init(first):
         return await _open(settings)
-    init = _settings.parse_init(first)
+    init = _init_url.parse_init(first)
     found = await _open(await _find(init, settings, _Patience(settings.timeout)))
     if found.world_size != init.world_size:
         await found.close()

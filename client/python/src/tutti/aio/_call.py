@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _wire, dtypes, errors
+from ._ask import DEADLINE_SLACK
 from ._tensor import INLINE_BYTES_MAX, Tensor, handle_of, tensor_of
-from ._work import Staged, Work, finish, pick
+from ._work import Received, Staged, Work, as_ms, finish, pick
 
 if TYPE_CHECKING:
     from ._agent import Agent
-
-DEADLINE_SLACK = 2.0  # seconds for the agent to say in words that the time was up
 
 
 class How(NamedTuple):
@@ -22,14 +21,17 @@ class How(NamedTuple):
     out: Any
     async_: bool
     timeout: float | None
-    sequence: int
+    sequence: int = 0
     step: int = 0
     token: int = 0
+    tracers: tuple[Any, ...] = ()
+    no_grad: bool = False
+    local_grad: bool = False
 
 
 class Call(NamedTuple):
     """One op, before it is run. many: its result is a list, whatever goes in; received: it is a
-    recv, whose result is a Received."""
+    recv, whose result is a Received; pipeline: through which it goes, or None."""
 
     agent: "Agent"
     method: str
@@ -37,11 +39,7 @@ class Call(NamedTuple):
     how: How
     many: bool
     received: bool = False
-
-
-def group_name(group: Any) -> str:
-    """The name of a group, given as a Group, a name, or None for the world."""
-    return "" if group is None else group if isinstance(group, str) else str(group.name)
+    pipeline: Any = None
 
 
 def number_of(enum: str, prefix: str, word: str) -> int:
@@ -82,18 +80,28 @@ def size_of(x: Any) -> int:
     return sum(dtypes.data_of(one).payload.nbytes for one in (x if is_list(x) else [x]))
 
 
-def begin(agent: "Agent", method: str, how: How, many: bool = False, **fields: Any) -> Call:
+def _options(how: How, timeout: float | None) -> Any:
+    fields: dict[str, Any] = {"async": how.async_, "sequence": how.sequence, "step": how.step}
+    fields.update(token=how.token, no_grad=how.no_grad, local_grad=how.local_grad)
+    if timeout is not None:
+        fields["timeout_ms"] = as_ms(timeout)
+    fields["tracers"] = [one if isinstance(one, str) else one.name for one in how.tracers]
+    return _wire.new("OpOptions", **fields)
+
+
+async def begin(agent: "Agent", method: str, how: How, many: bool = False, **fields: Any) -> Call:
     """A call whose request has the fields that all ops have."""
-    options = {"async": how.async_, "sequence": how.sequence, "step": how.step, "token": how.token}
-    if how.timeout is not None:
-        options["timeout_ms"] = max(1, int(how.timeout * 1000))
+    pipeline = getattr(agent, "_pipeline", None)
+    agent = agent if pipeline is None else pipeline.agent
+    name, timeout = await agent._group_and_timeout(how.group)
+    how = how._replace(timeout=timeout if how.timeout is None else how.timeout)
     request = _wire.new(
         method + "Request",
-        group=group_name(how.group),
-        options=_wire.new("OpOptions", **options),
+        group=name,
+        options=_options(how, how.timeout),
         **{name: value for name, value in fields.items() if value is not None},
     )
-    return Call(agent, method, request, how, many)
+    return Call(agent, method, request, how, many, pipeline=pipeline)
 
 
 async def send(call: Call, request: Any) -> Any:
@@ -101,6 +109,13 @@ async def send(call: Call, request: Any) -> Any:
     timeout = None if call.how.timeout is None else call.how.timeout + DEADLINE_SLACK
     lease = await call.agent._lease()
     return await call.agent.line.unary("Collectives." + call.method, request, timeout, lease)
+
+
+async def answer(call: Call, request: Any, read: Any) -> Any:
+    """Make the call and read() its response; in a pipeline give a Reply, which reads it later."""
+    if call.pipeline is not None:
+        return await call.pipeline._submit(request, read)
+    return read(await send(call, request))
 
 
 # ------------------------------------------------------------------------------ what goes in and out
@@ -183,7 +198,7 @@ def _from_payload(call: Call, response: Any, given: Any) -> Any:
     """The results of a response that carries their bytes."""
     refs = references(call, response)
     if refs and refs[0].handle:
-        return as_asked(call, list(tensors_of(call, refs)))
+        return _as_received(call, as_asked(call, list(tensors_of(call, refs))), response)
     found, offset = [], 0
     payload = memoryview(response.payload) if _has(response, "payload") else memoryview(b"")
     for place, ref in enumerate(refs):
@@ -196,30 +211,47 @@ def _from_payload(call: Call, response: Any, given: Any) -> Any:
         array = dtypes.array_of(kind, payload[offset : offset + kind.nbytes])
         offset += kind.nbytes
         found.append(finish(array, kind.name, pick(given, place), pick(call.how.out, place)))
-    return as_asked(call, found)
+    return _as_received(call, as_asked(call, found), response)
+
+
+def _as_received(call: Call, found: Any, response: Any) -> Any:
+    return Received.of(found, response) if call.received else found
 
 
 # ------------------------------------------------------------------------------ the three ways
 
 
-async def _with_handles(call: Call, staged: Staged | None) -> tuple[Any, Any]:
-    """Run an op on tensors that are in the agent; gives the result and the response."""
+def _read_handles(call: Call, staged: Staged | None, response: Any) -> Any:
+    """The Tensors of a response, or the Work of an async op."""
+    made = tensors_of(call, [ref for ref in references(call, response) if ref.handle])
+    if not call.how.async_:
+        return _as_received(call, as_asked(call, list(made)), response)
+    if staged is not None:
+        staged.made += made  # there also when the op fails
+    work = Work(call.agent, response.info.work, as_asked(call, list(made)))
+    work._call, work._staged = call, staged
+    return work
+
+
+async def _with_handles(call: Call) -> Any:
+    """Run an op on tensors that are in the agent."""
+    _set_outputs(call)
+    return await answer(call, call.request, lambda said: _read_handles(call, None, said))
+
+
+async def _with_staged(call: Call, staged: Staged) -> Any:
+    """Run an op on tensors that are in the agent until it has ended; results are arrays."""
     _set_outputs(call)
     try:
         response = await send(call, call.request)
     except BaseException:
-        if staged is not None:
-            await staged.clean()
+        await staged.clean()
         raise
-    made = tensors_of(call, [ref for ref in references(call, response) if ref.handle])
     if call.how.async_:
-        if staged is not None:
-            staged.made += made  # there also when the op fails
-        work = Work(call.agent, response.info.work, as_asked(call, list(made)))
-        work._call, work._staged = call, staged
-        return work, response
-    found = made if staged is None else await staged.collect(made)
-    return as_asked(call, list(found)), response
+        return _read_handles(call, staged, response)
+    made = tensors_of(call, [ref for ref in references(call, response) if ref.handle])
+    found = await staged.collect(made)
+    return _as_received(call, as_asked(call, list(found)), response)
 
 
 async def _inline(call: Call, x: Any, datas: list[dtypes.Data]) -> Any:
@@ -228,12 +260,19 @@ async def _inline(call: Call, x: Any, datas: list[dtypes.Data]) -> Any:
     _set_inputs(call, x, [_wire.new("TensorArg", inline_tensor=data.spec) for data in datas])
     payloads = [data.payload for data in datas]
     payload = payloads[0] if len(payloads) == 1 else memoryview(b"".join(payloads))
-    response = await send(call, _wire.Framed(call.request, payload))
-    return _from_payload(call, response, x)
+    framed = _wire.Framed(call.request, payload)
+    return await answer(call, framed, lambda said: _from_payload(call, said, x))
+
+
+def _needs_no_pipeline(call: Call) -> None:
+    if call.pipeline is not None:
+        text = "%s in a pipeline: arrays of at most %d bytes with results of that size, and no async_; put() others"
+        raise errors.invalid("INLINE_LIMIT", text % (call.method, INLINE_BYTES_MAX))
 
 
 async def _through_agent(call: Call, x: Any, datas: list[dtypes.Data]) -> Any:
     """Run an op on arrays that do not fit into a message: as tensors for the time of the op."""
+    _needs_no_pipeline(call)
     staged = Staged(call.agent, x, call.how.out if is_array(call.how.out) else None)
     try:
         for data in datas:
@@ -244,7 +283,7 @@ async def _through_agent(call: Call, x: Any, datas: list[dtypes.Data]) -> Any:
         await staged.clean()
         raise
     _set_inputs(call, x, [_wire.new("TensorArg", handle=one.handle) for one in staged.made])
-    return (await _with_handles(call, staged))[0]
+    return await _with_staged(call, staged)
 
 
 async def run(call: Call, x: Any, grow: int | None = 1) -> Any:
@@ -256,7 +295,7 @@ async def run(call: Call, x: Any, grow: int | None = 1) -> Any:
         if x is not None:
             handles = x if is_list(x) else [x]
             _set_inputs(call, x, [_wire.new("TensorArg", handle=handle_of(one)) for one in handles])
-        return (await receive(call))[0]
+        return await receive(call)
     if is_list(x) and any(_is_handle(one) for one in x):
         raise errors.invalid("UNEXPECTED_INPUT", "a list of tensors and arrays: give only one kind")
     datas = [dtypes.data_of(one) for one in (x if is_list(x) else [x])]
@@ -266,15 +305,15 @@ async def run(call: Call, x: Any, grow: int | None = 1) -> Any:
     return await _inline(call, x, datas)
 
 
-async def receive(call: Call, given: Any = None, as_array: bool = False) -> tuple[Any, Any]:
+async def receive(call: Call, given: Any = None, as_array: bool = False) -> Any:
     """Run an op whose request is complete; the results are of the kind of `given`, or of `out`."""
-    arrays = as_array or given is not None or is_array(call.how.out)
-    staged = Staged(call.agent, given, call.how.out) if arrays else None
-    return await _with_handles(call, staged)
+    if not (as_array or given is not None or is_array(call.how.out)):
+        return await _with_handles(call)
+    _needs_no_pipeline(call)
+    return await _with_staged(call, Staged(call.agent, given, call.how.out))
 
 
-async def receive_inline(call: Call, given: Any) -> tuple[Any, Any]:
+async def receive_inline(call: Call, given: Any) -> Any:
     """As receive(), for small results: their bytes come with the response."""
     call.request.inline_result = True
-    response = await send(call, call.request)
-    return _from_payload(call, response, given), response
+    return await answer(call, call.request, lambda said: _from_payload(call, said, given))

@@ -32,7 +32,6 @@ from ._call import (
     reduce_number,
     root_fields,
     run,
-    send,
     size_of,
 )
 from ._tensor import INLINE_BYTES_MAX
@@ -42,7 +41,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._agent import Agent
-    from ._groups import Group
+    from ._tracers import Tracer
+    from ._types import GroupLike
 
 
 class Collectives:
@@ -51,7 +51,9 @@ class Collectives:
     x         what this rank gives: a Tensor, a handle or name, or an array (numpy, torch, DLPack,
               lists of numbers). The result is of the same kind: an array for an array. A list of
               Tensors or of arrays, of any shapes and dtypes, is as many ops in one, and gives a list
-    group     a Group or its name; None = the world
+    group     a Group, its name, or what says which ranks: a list of ranks of the job, in the order of
+              the group; lists of ranks, of which ours is taken; a Mesh of one dimension, (mesh, "dim"),
+              (mesh, 0). Groups of lists are made at first use and kept. None = the world
     out       where the result goes, a Tensor or an array; out = x is in place
     async_    return a Work at once; its wait() gives the result
     timeout   seconds from the arrival at the agent after which the op fails on all ranks; None = the
@@ -64,6 +66,8 @@ class Collectives:
               anew for each op; the agent gives the answer of the first call for --retry-window, and
               ABORTED TOKEN_IN_FLIGHT while that runs. 0 = none
     root      a group rank; or root_global, a rank of the job
+    tracers   record the op on these Tracers too: where a rank receives, or gives a constant
+    no_grad   record it on no Tracer; local_grad: gradients go back through this rank's part alone
 
     Every op raises TuttiError on every rank when one of them cannot take part: INVALID_ARGUMENT with
     SHAPE_MISMATCH, DTYPE_MISMATCH; FAILED_PRECONDITION OP_MISMATCH (the text names the rank and what
@@ -77,12 +81,10 @@ class Collectives:
             return agent.rank == root_global
         if group in (None, "", "world"):
             return agent.rank == root
-        if isinstance(group, str):
-            group = await agent.group(group)
-        return bool(group.rank == root)
+        return bool(await agent.get_rank(group) == root)
 
-    def _begin(self, method: str, how: How, many: bool = False, **fields: Any) -> Any:
-        return begin(cast("Agent", self), method, how, many, **fields)
+    async def _begin(self, method: str, how: How, many: bool = False, **fields: Any) -> Any:
+        return await begin(cast("Agent", self), method, how, many, **fields)
 
     # -------------------------------------------------------------------------- reductions
 
@@ -104,13 +106,16 @@ class Collectives:
         op: str = "sum",
         *,
         factor: float | None = None,
-        group: "Group | str | None" = None,
+        group: "GroupLike" = None,
         out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
         token: int = 0,
+        tracers: "Sequence[Tracer | str]" = (),
+        no_grad: bool = False,
+        local_grad: bool = False,
     ) -> "Result | Work":
         """Every rank gets the reduction of all inputs.
 
@@ -125,8 +130,8 @@ class Collectives:
             >>> agent.all_reduce(np.array([1.0, agent.rank]), "avg")
             array([1. , 0.5])
         """
-        how = How(group, out, async_, timeout, sequence, step, token)
-        call = self._begin("AllReduce", how, reduce_op=reduce_number(op), factor=factor)
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        call = await self._begin("AllReduce", how, reduce_op=reduce_number(op), factor=factor)
         return cast("Result | Work", await run(call, x))
 
     @overload
@@ -149,13 +154,16 @@ class Collectives:
         *,
         root_global: int | None = None,
         factor: float | None = None,
-        group: "Group | str | None" = None,
+        group: "GroupLike" = None,
         out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
         token: int = 0,
+        tracers: "Sequence[Tracer | str]" = (),
+        no_grad: bool = False,
+        local_grad: bool = False,
     ) -> "Result | Work | None":
         """The root gets the reduction of all inputs.
 
@@ -167,8 +175,8 @@ class Collectives:
             >>> agent.reduce(np.arange(3), "max", root=1)      # on rank 1; rank 0 gets None
             array([0, 1, 2])
         """
-        how = How(group, out, async_, timeout, sequence, step, token)
-        call = self._begin(
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        call = await self._begin(
             "Reduce",
             how,
             reduce_op=reduce_number(op),
@@ -198,13 +206,16 @@ class Collectives:
         form: str = "concat",
         out_shape: Sequence[int] = (),
         factor: float | None = None,
-        group: "Group | str | None" = None,
+        group: "GroupLike" = None,
         out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
         token: int = 0,
+        tracers: "Sequence[Tracer | str]" = (),
+        no_grad: bool = False,
+        local_grad: bool = False,
     ) -> "Result | Work":
         """Each rank gets its part of the reduction of all inputs.
 
@@ -221,8 +232,8 @@ class Collectives:
             >>> agent.reduce_scatter(np.array([1, 2, 3, 4]))   # on rank 0; rank 1 gets [6, 8]
             array([2, 4])
         """
-        how = How(group, out, async_, timeout, sequence, step, token)
-        call = self._begin(
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        call = await self._begin(
             "ReduceScatter",
             how,
             reduce_op=reduce_number(op),
@@ -253,13 +264,16 @@ class Collectives:
         root_global: int | None = None,
         coalesced: bool = False,
         meta: bytes = b"",
-        group: "Group | str | None" = None,
+        group: "GroupLike" = None,
         out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
         token: int = 0,
+        tracers: "Sequence[Tracer | str]" = (),
+        no_grad: bool = False,
+        local_grad: bool = False,
     ) -> "Result | Work":
         """Every rank gets the root's tensor.
 
@@ -274,17 +288,15 @@ class Collectives:
             >>> agent.broadcast(np.full(2, agent.rank), 1)
             array([1, 1])
         """
-        how = How(group, out, async_, timeout, sequence, step, token)
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
         fields: dict[str, Any] = {"coalesced": coalesced, "user_meta": meta}
-        call = self._begin("Broadcast", how, **fields, **root_fields(root, root_global))
+        call = await self._begin("Broadcast", how, **fields, **root_fields(root, root_global))
         if x is None or await self._is_root(group, root, root_global):
             return cast("Result | Work", await run(call, x))
         call.request.coalesced = coalesced or is_list(x)
         if not is_array(x) or async_ or out is not None or size_of(x) > INLINE_BYTES_MAX:
-            found = await receive(call, x if is_array(x) else None)
-        else:
-            found = await receive_inline(call, x)
-        return cast("Result | Work", found[0])
+            return cast("Result | Work", await receive(call, x if is_array(x) else None))
+        return cast("Result | Work", await receive_inline(call, x))
 
     @overload
     async def scatter(
@@ -310,13 +322,16 @@ class Collectives:
         splits: Sequence[int] | None = None,
         coalesced: bool = False,
         meta: bytes = b"",
-        group: "Group | str | None" = None,
+        group: "GroupLike" = None,
         out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
         token: int = 0,
+        tracers: "Sequence[Tracer | str]" = (),
+        no_grad: bool = False,
+        local_grad: bool = False,
     ) -> "Result | Work":
         """Each rank gets its part of the root's tensor.
 
@@ -336,9 +351,9 @@ class Collectives:
             >>> agent.scatter(np.arange(4), root=0)            # on rank 0; rank 1 gets [2, 3]
             array([0, 1])
         """
-        how = How(group, out, async_, timeout, sequence, step, token)
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
         fields: dict[str, Any] = {"coalesced": coalesced, "user_meta": meta, "splits": splits}
-        call = self._begin(
+        call = await self._begin(
             "Scatter",
             how,
             **fields,
@@ -348,8 +363,7 @@ class Collectives:
         if x is None or await self._is_root(group, root, root_global):
             return cast("Result | Work", await run(call, x))
         call.request.coalesced = coalesced or (is_list(x) and form.lower() != "list")
-        found = await receive(call, x if is_array(x) else None)
-        return cast("Result | Work", found[0])
+        return cast("Result | Work", await receive(call, x if is_array(x) else None))
 
     @overload
     async def gather(
@@ -372,13 +386,16 @@ class Collectives:
         axis: int | Sequence[int] = 0,
         form: str = "concat",
         out_shape: Sequence[int] = (),
-        group: "Group | str | None" = None,
+        group: "GroupLike" = None,
         out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
         token: int = 0,
+        tracers: "Sequence[Tracer | str]" = (),
+        no_grad: bool = False,
+        local_grad: bool = False,
     ) -> "Result | Work | None":
         """The root gets all inputs, in the order of group ranks.
 
@@ -390,8 +407,8 @@ class Collectives:
             >>> agent.gather(np.array([agent.rank]), root=1)   # on rank 1; rank 0 gets None
             array([0, 1])
         """
-        how = How(group, out, async_, timeout, sequence, step, token)
-        call = self._begin(
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        call = await self._begin(
             "Gather",
             how,
             gives_list(form),
@@ -422,13 +439,16 @@ class Collectives:
         axis: int | Sequence[int] = 0,
         form: str = "concat",
         out_shape: Sequence[int] = (),
-        group: "Group | str | None" = None,
+        group: "GroupLike" = None,
         out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
         token: int = 0,
+        tracers: "Sequence[Tracer | str]" = (),
+        no_grad: bool = False,
+        local_grad: bool = False,
     ) -> "Result | Work":
         """Every rank gets all inputs, in the order of group ranks.
 
@@ -444,8 +464,8 @@ class Collectives:
             array([[0, 0],
                    [1, 1]])
         """
-        how = How(group, out, async_, timeout, sequence, step, token)
-        call = self._begin(
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        call = await self._begin(
             "AllGather", how, gives_list(form), **parts_fields(axis, form, out_shape)
         )
         found = await run(call, x, None if call.many else call.agent.world_size)
@@ -471,13 +491,16 @@ class Collectives:
         concat_axis: int = 0,
         input_splits: Sequence[int] | None = None,
         output_splits: Sequence[int] | None = None,
-        group: "Group | str | None" = None,
+        group: "GroupLike" = None,
         out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
         token: int = 0,
+        tracers: "Sequence[Tracer | str]" = (),
+        no_grad: bool = False,
+        local_grad: bool = False,
     ) -> "Result | Work":
         """Each rank cuts x into a part for each rank, and joins what it gets.
 
@@ -494,8 +517,8 @@ class Collectives:
             >>> agent.all_to_all(np.array([10, 11]) + 10 * agent.rank)   # on rank 0
             array([10, 20])
         """
-        how = How(group, out, async_, timeout, sequence, step, token)
-        call = self._begin(
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        call = await self._begin(
             "AllToAll",
             how,
             is_list(x),
@@ -525,13 +548,16 @@ class Collectives:
         x: Input,
         src_dst: Sequence[int],
         *,
-        group: "Group | str | None" = None,
+        group: "GroupLike" = None,
         out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
         sequence: int = 0,
         step: int = 0,
         token: int = 0,
+        tracers: "Sequence[Tracer | str]" = (),
+        no_grad: bool = False,
+        local_grad: bool = False,
     ) -> "Result | Work":
         """Group rank r gives its tensor to rank src_dst[r].
 
@@ -544,14 +570,14 @@ class Collectives:
             >>> agent.permute(np.array([agent.rank]), [1, 0])  # on rank 0; rank 1 gets [0]
             array([1])
         """
-        how = How(group, out, async_, timeout, sequence, step, token)
-        call = self._begin("Permute", how, src_dst=src_dst)
+        how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        call = await self._begin("Permute", how, src_dst=src_dst)
         return cast("Result | Work", await run(call, x))
 
     async def barrier(
         self,
         *,
-        group: "Group | str | None" = None,
+        group: "GroupLike" = None,
         monitored: bool = False,
         async_: bool = False,
         timeout: float | None = None,
@@ -569,6 +595,5 @@ class Collectives:
             >>> agent.barrier(timeout=10)
         """
         how = How(group, None, async_, timeout, sequence, step, token)
-        call = self._begin("Barrier", how, monitored=monitored)
-        response = await send(call, call.request)
-        return Work(call.agent, response.info.work, None) if async_ else None
+        call = await self._begin("Barrier", how, monitored=monitored)
+        return cast("Work | None", await run(call, None))

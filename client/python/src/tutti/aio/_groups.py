@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import grpc
+import numpy as np
 
 from .. import _settings, _wire, errors
 
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from ._agent import Agent
+    from ._types import GroupLike
 
 _RANKS_MAX = 65536
 _SPANS_MAX = 64
@@ -118,9 +122,13 @@ def _group_ranks(said: Any) -> tuple[int, ...]:
 class Group:
     """An ordered list of ranks.
 
-    ranks  of the job; the position is the group rank
-    rank   the group rank of this rank, -1 = it is no member
+    ranks    of the job; the position is the group rank
+    rank     the group rank of this rank, -1 = it is no member
+    timeout  seconds of ops on it that have none of their own; None = the agent's --op-timeout
     """
+
+    timeout: float | None = None
+    _destroyed = False
 
     def __init__(self, agent: "Agent", said: Any, rank: int) -> None:
         self.agent = agent
@@ -137,14 +145,41 @@ class Group:
     def size(self) -> int:
         return len(self.ranks)
 
+    async def destroy(self) -> None:
+        """Be done with it, alone: ops of this object are refused from now on, other members go on.
+
+        When each member has called it, the group is deleted. Calling it again is fine.
+
+        Returns: None.
+        Raises: TuttiError WORLD_GROUP: the world ends with close(); NOT_IN_GROUP.
+        Example:
+            >>> group.destroy()
+        """
+        if self.name == "world":
+            raise errors.make(
+                grpc.StatusCode.FAILED_PRECONDITION, "the world is left by close()", "WORLD_GROUP"
+            )
+        if self.rank < 0:
+            raise self.agent._not_in(self.name)
+        if self._destroyed:
+            return
+        self._destroyed = True
+        self.agent._forget(self)
+        key = b"tutti/destroyed/%d" % self.id  # a queue: no key that anybody sees
+        if await self.agent.store.push(key, b"%d" % self.rank) == self.size:
+            for _ in self.ranks:
+                await self.agent.store.pop(key, at_once=True)
+            await self.delete()
+
     async def delete(self) -> None:
-        """Delete it. Members may all call it.
+        """Delete it for all. Members may all call it.
 
         Returns: None.
         Raises: TuttiError NOT_IN_GROUP.
         Example:
             >>> group.delete()
         """
+        self.agent._forget(self)
         request = _wire.new(
             "DeleteGroupRequest",
             member=self.agent._member(),
@@ -153,6 +188,22 @@ class Group:
             allow_missing=True,
         )
         await self.agent.coordinator.unary("Coordinator.DeleteGroup", request)
+
+
+@dataclasses.dataclass(frozen=True)
+class MeshPart:
+    """The part of a mesh that a rank is in, along some of its dimensions.
+
+    ranks       of the job, row-major
+    coordinate  of the rank in this part
+    group_name  of the ranks as a group
+    """
+
+    shape: tuple[int, ...]
+    dim_names: tuple[str, ...]
+    ranks: tuple[int, ...]
+    coordinate: tuple[int, ...]
+    group_name: str
 
 
 class Mesh:
@@ -210,6 +261,36 @@ class Mesh:
         response = await self.agent.coordinator.unary("Mesh.ListMeshGroups", request)
         return [tuple(one.ranks) for one in response.groups]
 
+    async def slice(self, *dims: str, flatten: bool = False, rank: int | None = None) -> MeshPart:
+        """Take the part that a rank is in, along some dimensions.
+
+        dims     to keep, in the order of the mesh
+        flatten  make them one dimension
+        rank     whose part; None = ours
+
+        Returns: the part.
+        Raises: TuttiError MESH_DIM, NOT_IN_GROUP: the rank is not in the mesh.
+        Example:
+            >>> mesh.slice("data", "model", flatten=True).ranks
+            (0, 1, 2, 3)
+        """
+        request = _wire.new(
+            "SliceMeshRequest",
+            job=self.agent.job,
+            name=self.name,
+            rank=self.agent.rank if rank is None else rank,
+            dim_names=dims,
+            flatten=flatten,
+        )
+        said = await self.agent.coordinator.unary("Mesh.SliceMesh", request)
+        return MeshPart(
+            tuple(said.shape),
+            tuple(said.dim_names),
+            tuple(said.ranks),
+            tuple(said.coordinate),
+            str(said.group_name),
+        )
+
     async def delete(self) -> None:
         """Delete it, and its groups. Members may all call it.
 
@@ -224,8 +305,99 @@ class Mesh:
         await self.agent.coordinator.unary("Mesh.DeleteMesh", request)
 
 
+def _coordinate(said: Any, rank: int) -> tuple[int, ...]:
+    """Of a rank in a mesh; () = it is not in it."""
+    ranks, found = list(said.ranks), []
+    if rank not in ranks:
+        return ()
+    place = ranks.index(rank)
+    for size in reversed(said.shape):
+        place, at = divmod(place, size)
+        found.append(at)
+    return tuple(reversed(found))
+
+
+def _mesh_group(mesh: Mesh, dim: "str | int | None") -> str:
+    """The name of our group along a dimension; None = the only one."""
+    if dim is None and len(mesh.shape) > 1:
+        text = "mesh %s has the dimensions %s: give (mesh, dim)"
+        raise errors.invalid("MESH_DIM", text % (mesh.name, ", ".join(mesh.dim_names)))
+    if isinstance(dim, str):
+        return mesh.group_name(dim)
+    place = 0 if dim is None else dim
+    if not -len(mesh.shape) <= place < len(mesh.shape):
+        text = "mesh %s has %d dimensions, none is number %d"
+        raise errors.invalid("MESH_DIM", text % (mesh.name, len(mesh.shape), place))
+    return mesh.group_name(mesh.dim_names[place])
+
+
+def _frozen(group: Any) -> Any:
+    """A list of ranks, or of such lists, as a key."""
+    if group and all(isinstance(one, (int, np.integer)) for one in group):
+        return tuple(int(one) for one in group)
+    nested = all(isinstance(one, (list, tuple, range, np.ndarray)) and len(one) for one in group)
+    if not group or not nested:
+        text = "%r is no group: give a Group, a name, ranks, lists of ranks, or a mesh and a dimension"
+        raise errors.invalid("BAD_GROUP", text % (group,))
+    return tuple(tuple(int(rank) for rank in one) for one in group)
+
+
+BY_RANKS = "by-ranks"  # the tag of groups that ops make from lists of ranks
+
+
 class Groups:
     """The part of an Agent that asks the coordinator about ranks, groups and meshes."""
+
+    def _not_in(self, name: str) -> errors.TuttiError:
+        agent: Any = self
+        text = "rank %d is not in group %s" % (agent.rank, name)
+        return errors.make(grpc.StatusCode.FAILED_PRECONDITION, text, "NOT_IN_GROUP")
+
+    def _forget(self, group: Group) -> None:
+        """What was made from lists of ranks is not used again."""
+        agent: Any = self
+        for key, one in list(agent._by_ranks.items()):
+            if one.id == group.id:
+                del agent._by_ranks[key]
+
+    async def _group_and_timeout(self, group: "GroupLike") -> tuple[str, float | None]:
+        """The name that the wire takes, and the timeout of its ops."""
+        found = await self._found(group)
+        if isinstance(found, str):
+            return found, None
+        if found._destroyed:
+            text = "group %s was destroyed by this program" % found.name
+            raise errors.make(grpc.StatusCode.NOT_FOUND, text, "NO_GROUP")
+        return found.name, found.timeout
+
+    async def _found(self, group: "GroupLike") -> "Group | str":
+        """A Group, or a name where that is all that is needed."""
+        agent: Any = self
+        if group is None or isinstance(group, (str, Group)):
+            return group or ""
+        if isinstance(group, Mesh):
+            return _mesh_group(group, None)
+        listed: Any = list(group)
+        if len(listed) == 2 and isinstance(listed[0], Mesh):
+            return _mesh_group(listed[0], listed[1])
+        key = _frozen(listed)
+        if key == tuple(range(agent.world_size)):
+            return ""
+        if key not in agent._by_ranks:
+            agent._by_ranks[key] = await self._by_list(key)
+        return cast("Group", agent._by_ranks[key])
+
+    async def _by_list(self, key: Any) -> Group:
+        """Found or made by its ranks: of several lists ours."""
+        agent: Any = self
+        if not isinstance(key[0], tuple):
+            if agent.rank not in key:
+                raise self._not_in("of ranks %s" % list(key))
+            return await self.new_group(key, tag=BY_RANKS)
+        mine = await self.split(lists=key, tag=BY_RANKS, equal_sizes=True)
+        if mine is None:
+            raise self._not_in("any of %s" % [list(one) for one in key])
+        return mine
 
     async def _ask(self, method: str, request: Any) -> Any:
         return await self.coordinator.unary(method, request)  # type: ignore[attr-defined]
@@ -258,6 +430,24 @@ class Groups:
         agent: Any = self
         request = _wire.new("GetJobRequest", job=agent.job)
         return (await self._ask("Coordinator.GetJob", request)).job
+
+    async def jobs(self) -> "list[Message]":
+        """List all jobs of the coordinator.
+
+        Returns: a tutti.v1.Job (proto/tutti/v1/coordinator_service.proto) of each, by name.
+        Raises: TuttiError UNREACHABLE; PERMISSION_DENIED: the token is for one job.
+        Example:
+            >>> [one.name for one in agent.jobs()]
+            ['default']
+        """
+        found: "list[Message]" = []
+        token = ""
+        while True:
+            page = await self._ask("Coordinator.ListJobs", _wire.new("ListJobsRequest", page_token=token))
+            found += list(page.jobs)
+            token = page.next_page_token
+            if not token:
+                return found
 
     async def watch_members(
         self, after: MemberEvent | None = None, timeout: float | None = None
@@ -336,15 +526,25 @@ class Groups:
                 return found
 
     async def new_group(
-        self, ranks: Sequence[int], name: str = "", tag: str = "", parent: str = ""
+        self,
+        ranks: Sequence[int] | None = None,
+        name: str = "",
+        tag: str = "",
+        parent: "Group | str" = "",
+        *,
+        timeout: float | None = None,
+        sort: bool = False,
     ) -> Group:
         """Make a group of an ordered list of ranks, or find it: members call it, all or one.
 
         The same name, or the same tag and ranks, is the same group; without both each call makes a
-        new one, the k-th call of each member the same.
+        new one, the k-th call of each member the same. A process that has come back counts from one
+        again: give groups that are made later a name or a tag.
 
-        ranks   of the job, in the order of the group; tag: joins the calls of members
-        parent  the group whose ranks `ranks` counts
+        ranks    of the job, in the order of the group; None = all. tag: joins the calls of members
+        parent   the group whose ranks `ranks` counts
+        timeout  seconds of its ops that have no timeout of their own, as this object calls them
+        sort     put the ranks in ascending order first, as torch.distributed does
 
         Returns: the group; its `rank` is -1 where this rank is no member.
         Raises: TuttiError RANK_RANGE, BAD_NAME, NAME_TAKEN: there is a group of that name with
@@ -358,14 +558,61 @@ class Groups:
             member=agent._member(),
             name=name,
             tag=tag,
-            parent=parent,
+            parent=parent if isinstance(parent, str) else parent.name,
             accept_spans=True,
         )
-        request.spans.extend(_pack_spans(list(ranks)))
+        listed = await self._all_of(parent) if ranks is None else [int(one) for one in ranks]
+        listed = sorted(listed) if sort else listed
+        request.spans.extend(_pack_spans(listed))
         if not request.spans:
-            request.ranks.extend(ranks)
+            request.ranks.extend(listed)
         response = await self._ask("Coordinator.CreateGroup", request)
-        return Group(agent, response.group, response.group_rank)
+        made = Group(agent, response.group, response.group_rank)
+        made.timeout = timeout
+        return made
+
+    async def _all_of(self, parent: "Group | str") -> list[int]:
+        """Group ranks of all members."""
+        agent: Any = self
+        if parent in ("", "world"):
+            return list(range(agent.world_size))
+        whole = await self.group(parent) if isinstance(parent, str) else parent
+        return list(range(whole.size))
+
+    async def get_rank(self, group: "GroupLike" = None) -> int:
+        """Our rank in a group, as torch.distributed has it.
+
+        Returns: the group rank; -1 = we are no member.
+        Raises: TuttiError NO_GROUP, MESH_DIM.
+        Example:
+            >>> agent.get_rank([2, 1, 0])                      # on rank 0
+            2
+        """
+        return (await self._rank_and_size(group))[0]
+
+    async def get_world_size(self, group: "GroupLike" = None) -> int:
+        """How many ranks a group has, as torch.distributed has it.
+
+        Returns: the number of ranks; -1 = we are no member.
+        Raises: as get_rank().
+        Example:
+            >>> agent.get_world_size([0, 1])                   # on rank 2
+            -1
+        """
+        return (await self._rank_and_size(group))[1]
+
+    async def _rank_and_size(self, group: "GroupLike") -> tuple[int, int]:
+        agent: Any = self
+        if group is None or group == "" or group == "world":
+            return int(agent.rank), int(agent.world_size)
+        try:
+            found = await self._found(group)
+            known = await self.group(found or "world") if isinstance(found, str) else found
+        except errors.TuttiError as error:
+            if error.reason != "NOT_IN_GROUP":
+                raise
+            return -1, -1
+        return known.rank, known.size if known.rank >= 0 else -1
 
     async def split(
         self,
@@ -373,15 +620,19 @@ class Groups:
         size: int | None = None,
         count: int | None = None,
         lists: Sequence[Sequence[int]] | None = None,
-        parent: str = "",
+        parent: "Group | str" = "",
         name: str = "",
         tag: str = "",
+        equal_sizes: bool = False,
+        timeout: float | None = None,
     ) -> Group | None:
         """Split a group into parts. Each member calls it with the same arguments.
 
         size, count, lists  of ranks in each part; of parts; or the parts themselves: one of these
         parent              the group; "" = the world
         name                of the parts, with their numbers behind it
+        equal_sizes         refuse lists of different sizes
+        timeout             as new_group() has it
 
         Returns: the part with this rank, or None: it is in none.
         Raises: TuttiError GROUP_SIZE, RANK_RANGE.
@@ -393,9 +644,10 @@ class Groups:
         request = _wire.new(
             "CreateSubgroupsRequest",
             member=agent._member(),
-            parent=parent,
+            parent=parent if isinstance(parent, str) else parent.name,
             name=name,
             tag=tag,
+            equal_sizes=equal_sizes,
             accept_spans=True,
         )
         if size is not None:
@@ -409,10 +661,12 @@ class Groups:
         response = await self._ask("Coordinator.CreateSubgroups", request)
         if not response.HasField("group"):
             return None
-        return Group(agent, response.group, response.group_rank)
+        made = Group(agent, response.group, response.group_rank)
+        made.timeout = timeout
+        return made
 
     async def translate(
-        self, ranks: Sequence[int], from_group: str = "", to_group: str = ""
+        self, ranks: Sequence[int], from_group: "GroupLike" = None, to_group: "GroupLike" = None
     ) -> list[int]:
         """Translate group ranks of one group to those of another.
 
@@ -426,8 +680,8 @@ class Groups:
         request = _wire.new(
             "TranslateRanksRequest",
             job=agent.job,
-            from_group=from_group,
-            to_group=to_group,
+            from_group=(await self._group_and_timeout(from_group))[0],
+            to_group=(await self._group_and_timeout(to_group))[0],
             ranks=ranks,
             rank=agent.rank,
         )
@@ -464,6 +718,26 @@ class Groups:
         )
         response = await self._ask("Mesh.CreateMesh", request)
         return Mesh(agent, response.mesh, response.coordinate)
+
+    async def meshes(self) -> list[Mesh]:
+        """List all meshes of the job.
+
+        Returns: the meshes, by name.
+        Raises: TuttiError NO_JOB.
+        Example:
+            >>> [one.name for one in agent.meshes()]
+            ['grid']
+        """
+        agent: Any = self
+        found: list[Mesh] = []
+        token = ""
+        while True:
+            request = _wire.new("ListMeshesRequest", job=agent.job, page_token=token)
+            page = await self._ask("Mesh.ListMeshes", request)
+            found += [Mesh(agent, one, _coordinate(one, agent.rank)) for one in page.meshes]
+            token = page.next_page_token
+            if not token:
+                return found
 
     async def mesh(self, name: str) -> Mesh:
         """Find a mesh by name.

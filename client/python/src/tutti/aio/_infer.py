@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _wire, dtypes, errors
-from ._call import form_number, group_name, reduce_number
+from ._call import form_number, reduce_number
 from ._work import as_ms
 
 if TYPE_CHECKING:
-    from ._groups import Group
-    from ._types import DtypeLike
+    from ._tracers import Gradients
+    from ._types import DtypeLike, GroupLike, Result
+    from ._work import Received, Work
 
 OPS = {
     "all_reduce": "AllReduce",
@@ -32,6 +33,12 @@ class Synced(NamedTuple):
     waited: int
     failed: int
     error: errors.TuttiError | None
+
+
+def synced(said: Any) -> Synced:
+    """Of a SyncResponse."""
+    error = errors.from_value(said.error) if said.failed_count else None
+    return Synced(said.waited_count, said.failed_count, error)
 
 
 class Inference:
@@ -81,7 +88,7 @@ class Inference:
         return dtypes.kind_of(said.result) if said.HasField("result") else None
 
     async def sync(
-        self, group: "Group | str | None" = None, timeout: float | None = None
+        self, group: "GroupLike" = None, timeout: float | None = None
     ) -> Synced:
         """Wait until all ops that the agent was given before have ended, also other clients'.
 
@@ -95,7 +102,38 @@ class Inference:
             0
         """
         agent: Any = self
-        request = _wire.new("SyncRequest", group=group_name(group), timeout_ms=as_ms(timeout))
-        said = await agent.line.unary("Collectives.Sync", request)
-        error = errors.from_value(said.error) if said.failed_count else None
-        return Synced(said.waited_count, said.failed_count, error)
+        name = (await agent._group_and_timeout(group))[0]
+        request = _wire.new("SyncRequest", group=name, timeout_ms=as_ms(timeout))
+        return synced(await agent.line.unary("Collectives.Sync", request))
+
+    async def wait(
+        self, works: "Sequence[Work]", timeout: float | None = None
+    ) -> "list[Result | Received | Gradients | None]":
+        """Wait for several async ops in one call.
+
+        works    up to 1024 of this agent
+        timeout  seconds; None = as long as they take
+
+        Returns: what the wait() of each gives, in their order.
+        Raises: TuttiError: the first error of an op, when all have ended; TuttiTimeout: the timeout is
+            up, and the ops go on.
+        Example:
+            >>> works = [agent.all_reduce(np.full(2, i), async_=True) for i in range(3)]
+            >>> [one[0] for one in agent.wait(works)]
+            [0, 2, 4]
+        """
+        agent: Any = self
+        asked = [one for one in works if not one._ended]
+        if asked:
+            ids = [one.id for one in asked]
+            request = _wire.new("WaitRequest", works=ids, timeout_ms=as_ms(timeout))
+            said = await agent.line.unary("Collectives.Wait", request)
+            failures = []
+            for one, status in zip(asked, said.works):
+                try:
+                    await one._end(status)
+                except errors.TuttiError as error:
+                    failures.append(error)
+            if failures:
+                raise failures[0]
+        return [await one.wait() for one in works]

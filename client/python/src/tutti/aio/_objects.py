@@ -10,7 +10,7 @@ import numpy as np
 from ..objects import Blob, Object, pack, unpack
 
 if TYPE_CHECKING:
-    from ._groups import Group
+    from ._types import GroupLike
 
 
 class Objects:
@@ -24,7 +24,7 @@ class Objects:
         value: "Object | None" = None,
         root: int = 0,
         *,
-        group: "Group | str | None" = None,
+        group: "GroupLike" = None,
     ) -> Blob:
         """Every rank gets the root's object.
 
@@ -46,7 +46,7 @@ class Objects:
         return Blob.of(value)
 
     async def all_gather_object(
-        self, value: "Object", *, group: "Group | str | None" = None
+        self, value: "Object", *, group: "GroupLike" = None
     ) -> list[Blob]:
         """Every rank gets all objects.
 
@@ -63,7 +63,7 @@ class Objects:
         return [unpack(one) for one in found]
 
     async def gather_object(
-        self, value: "Object", root: int = 0, *, group: "Group | str | None" = None
+        self, value: "Object", root: int = 0, *, group: "GroupLike" = None
     ) -> list[Blob] | None:
         """The root gets all objects.
 
@@ -81,7 +81,7 @@ class Objects:
         values: "Sequence[Object] | None" = None,
         root: int = 0,
         *,
-        group: "Group | str | None" = None,
+        group: "GroupLike" = None,
     ) -> Blob:
         """Each rank gets one of the root's objects.
 
@@ -104,7 +104,7 @@ class Objects:
         return unpack(await agent.scatter(whole, splits=splits, root=root, group=group))
 
     async def send_object(
-        self, value: "Object", destination: int, *, tag: int = 0, group: "Group | str | None" = None
+        self, value: "Object", destination: int, *, tag: int = 0, group: "GroupLike" = None
     ) -> None:
         """Give an object to one rank, and wait until that rank has it.
 
@@ -117,7 +117,7 @@ class Objects:
         await agent.send(pack(value), destination, tag=tag, group=group)
 
     async def recv_object(
-        self, source: int | None = None, *, tag: int = 0, group: "Group | str | None" = None
+        self, source: int | None = None, *, tag: int = 0, group: "GroupLike" = None
     ) -> tuple[Blob, int]:
         """Take an object from one rank, or from whoever sends first.
 

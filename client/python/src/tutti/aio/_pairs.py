@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, cast, overload
 
-from .. import dtypes
+from .. import dtypes, errors
 from ._call import How, begin, receive, receive_inline, run
 from ._tensor import INLINE_BYTES_MAX
 from ._types import DtypeLike, Input, RecvArguments, TensorLike
@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._agent import Agent
-    from ._groups import Group
+    from ._tracers import Tracer
+    from ._types import GroupLike
+
+
+def _expected(dtype: "DtypeLike | None", shape: Sequence[int] | None) -> dtypes.Kind | None:
+    """What must come; None = anything. A dtype alone means a scalar."""
+    if dtype is None and shape is not None:
+        raise errors.invalid("BAD_META", "recv with shape %s and no dtype: give both" % (list(shape),))
+    if dtype is None:
+        return None
+    return dtypes.Kind(dtypes.name_of(dtype), tuple(int(n) for n in shape or ()))
 
 
 class Pairs:
@@ -31,9 +41,11 @@ class Pairs:
         group_count: int = 0,
         tag: int = 0,
         meta: bytes = b"",
-        group: "Group | str | None" = None,
+        group: "GroupLike" = None,
         async_: bool = False,
         timeout: float | None = None,
+        tracers: "Sequence[Tracer | str]" = (),
+        no_grad: bool = False,
     ) -> Work | None:
         """Give a tensor to one rank, and wait until that rank has it.
 
@@ -50,8 +62,8 @@ class Pairs:
         Example:
             >>> agent.send(np.arange(3), 1, tag=7)             # on rank 0
         """
-        how = How(group, None, async_, timeout, 0)
-        call = begin(
+        how = How(group, None, async_, timeout, tracers=tuple(tracers), no_grad=no_grad)
+        call = await begin(
             cast("Agent", self),
             "Send",
             how,
@@ -89,18 +101,20 @@ class Pairs:
         group_count: int = 0,
         tag: int = 0,
         dtype: DtypeLike | None = None,
-        shape: Sequence[int] = (),
+        shape: Sequence[int] | None = None,
         keep: bool = False,
-        group: "Group | str | None" = None,
+        group: "GroupLike" = None,
         out: Input | None = None,
         async_: bool = False,
         timeout: float | None = None,
+        tracers: "Sequence[Tracer | str]" = (),
+        no_grad: bool = False,
     ) -> "Received | Work":
         """Take a tensor from one rank, or from whoever sends first.
 
         source        a group rank; or source_global, a rank of the job; None = whoever sends first
         tag           of the send() that is taken
-        dtype, shape  what it must be; without a dtype whatever comes
+        dtype, shape  what it must be; neither = whatever comes
         keep          the tensor stays in the agent: a Tensor comes instead of an array
         out           where it goes, a Tensor or an array
         group_offset  instead of a source: as send() has it
@@ -108,29 +122,28 @@ class Pairs:
         Returns: a Received: the tensor as an array, who sent it and what came with it; or a Work with
             async_, whose wait() gives it.
         Raises: TuttiError SELF_PEER, DTYPE_MISMATCH, SHAPE_MISMATCH: not what `dtype` and `shape` say;
-            RANK_LOST; TuttiTimeout: nobody sent in time.
+            BAD_META: a shape without a dtype; RANK_LOST; TuttiTimeout: nobody sent in time.
         Example:
             >>> agent.recv(0, tag=7).tensor                    # on rank 1
             array([0, 1, 2])
         """
-        how = How(group, out, async_, timeout, 0)
-        call = begin(
-            cast("Agent", self),
-            "Recv",
-            how,
-            source=source,
-            source_global=source_global,
-            group_offset=group_offset,
-            group_count=group_count,
-            tag=tag,
+        how = How(group, out, async_, timeout, tracers=tuple(tracers), no_grad=no_grad)
+        call = (
+            await begin(
+                cast("Agent", self),
+                "Recv",
+                how,
+                source=source,
+                source_global=source_global,
+                group_offset=group_offset,
+                group_count=group_count,
+                tag=tag,
+            )
         )._replace(received=True)
-        kind = None
-        if dtype is not None:
-            kind = dtypes.Kind(dtypes.name_of(dtype), tuple(int(n) for n in shape))
+        kind = _expected(dtype, shape)
+        if kind is not None:
             call.request.expect.CopyFrom(dtypes.spec(kind.name, kind.shape))
         as_array = not keep and out is None
         if as_array and kind is not None and not async_ and kind.nbytes <= INLINE_BYTES_MAX:
-            got, response = await receive_inline(call, None)
-        else:
-            got, response = await receive(call, None, as_array)
-        return cast(Work, got) if async_ else Received.of(got, response)
+            return cast(Received, await receive_inline(call, None))
+        return cast("Received | Work", await receive(call, None, as_array))

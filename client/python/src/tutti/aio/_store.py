@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import grpc
-
 from .. import _wire, errors
-from ._call import DEADLINE_SLACK
-from ._transport import now, pause
-from ._work import as_ms
+from ._ask import WITH_TOKEN, ask, ask_and_wait, draw_token
+from ._transport import now
 
 if TYPE_CHECKING:
     from ._agent import Agent
 
 _WATCH = {number: name for name, number in _wire.enum_numbers("WatchKind", "WATCH_KIND_").items()}
-
-
-# With a token a call counts once, however often it is made.
-_WITH_TOKEN = frozenset(("Append", "Add", "Take", "QueuePush", "QueuePop"))
-# What changes nothing may be asked again.
-_READING = frozenset(("Get", "MultiGet", "Check", "Wait", "QueueLen", "Count", "List"))
-_PAUSE = 0.005  # seconds before a call is made again at first; pauses double
-_PAUSE_MAX = 0.2
-
-_random = random.SystemRandom()  # two processes never draw the same
-
-
-def _may_ask_again(method: str, answered: bool, error: errors.TuttiError) -> bool:
-    """Is the coordinator stopping or gone? The next one on its store may answer."""
-    if error.code is not grpc.StatusCode.UNAVAILABLE:
-        return False
-    if error.reason == "UNREACHABLE":  # nobody has heard of the call
-        return answered
-    return method in _WITH_TOKEN | _READING and error.reason in ("CONNECTION_LOST", "DRAINING", "")
 
 
 class Entry(NamedTuple):
@@ -53,7 +30,10 @@ def _bytes(text: str | bytes) -> bytes:
 class Store:
     """Keys of 1 to 1024 bytes, values of up to 1 MiB; text is taken as UTF-8, values come as bytes.
 
-    Waiting calls take a timeout in seconds; None = for ever.
+    prefix  in front of all keys; b"" = none. See view()
+
+    Waiting calls take a timeout in seconds; None = as long as the coordinator lets a call wait: its
+    --wait-timeout, five minutes.
 
     A coordinator that is started again on its store is a delay: calls wait for it, and those that its
     end has broken off are made again, until their time is over, or for connect()'s timeout where they
@@ -61,55 +41,62 @@ class Store:
     are not made again once they may have been heard: they raise CONNECTION_LOST.
     """
 
-    def __init__(self, agent: "Agent") -> None:
+    def __init__(self, agent: "Agent", prefix: bytes = b"") -> None:
         self._agent = agent
+        self.prefix = prefix
 
     async def _ask(self, method: str, **fields: Any) -> Any:
         """Make a call that the coordinator answers at once."""
         request = self._request(method, **fields)
-        return await self._call(method, request, now() + self._agent.settings.timeout)
+        until = now() + self._agent.settings.timeout
+        return await ask(self._agent, "Store." + method, request, until)
 
     async def _ask_and_wait(self, method: str, timeout: float | None, **fields: Any) -> Any:
-        """Make a call that is answered within `timeout` seconds; None = at any time."""
-        request = self._request(method, timeout_ms=as_ms(timeout), **fields)
-        until = None if timeout is None else now() + timeout + DEADLINE_SLACK
-        return await self._call(method, request, until)
+        request = self._request(method, **fields)
+        return await ask_and_wait(self._agent, "Store." + method, request, timeout)
 
     def _request(self, method: str, **fields: Any) -> Any:
-        if method in _WITH_TOKEN:
-            fields["token"] = _random.randrange(1, 1 << 64)
+        if "Store." + method in WITH_TOKEN:
+            fields["token"] = draw_token()
         return _wire.new("StoreService%sRequest" % method, job=self._agent.job, **fields)
 
-    async def _call(self, method: str, request: Any, until: float | None) -> Any:
-        """Call again while the coordinator is gone, until the time or connect()'s timeout is over."""
-        line, away, nap = self._agent.coordinator, now(), _PAUSE
-        while True:
-            left = None if until is None else max(0.001, until - now())
-            try:
-                return await line.unary("Store." + method, request, left)
-            except errors.TuttiError as error:
-                if error.reason != "UNREACHABLE":  # it was there until now
-                    away = now()
-                end = away + self._agent.settings.timeout if until is None else until
-                left = end - nap - now()
-                if not _may_ask_again(method, line.answered, error) or left <= 0:
-                    raise
-                await pause(nap)  # a server that shuts down says so at once
-                nap = min(nap * 2, _PAUSE_MAX)
-                if not await line.is_back(left):
-                    raise
+    def _key(self, key: str | bytes) -> bytes:
+        return self.prefix + _bytes(key)
 
-    async def get(self, key: str | bytes) -> bytes:
-        """Read a key that is there.
+    def view(self, prefix: str | bytes) -> "Store":
+        """Look at the keys behind a prefix alone, as a store of their own.
+
+        prefix  "model" makes the view's key "lr" the store's key "model/lr"; a view of a view goes on
+                behind its prefix
+
+        Returns: the view, which has the calls of a store; its keys come without the prefix.
+        Raises: TuttiError BAD_KEY: an empty prefix.
+        Example:
+            >>> agent.store.view("model").set("lr", "0.1")
+            >>> agent.store.get("model/lr")
+            b'0.1'
+        """
+        if not prefix:
+            raise errors.invalid("BAD_KEY", "a view without a prefix")
+        return Store(self._agent, self._key(prefix) + b"/")
+
+    async def get(
+        self, key: str | bytes, wait: bool = False, timeout: float | None = None
+    ) -> bytes:
+        """Read a key.
+
+        wait     until the key is there, for `timeout` seconds
 
         Returns: the value.
-        Raises: TuttiError NO_KEY: it is not there; wait() waits for it.
+        Raises: TuttiError NO_KEY: it is not there; with `wait` TuttiTimeout.
         Example:
             >>> agent.store.set("lr", "0.1")
             >>> agent.store.get("lr")
             b'0.1'
         """
-        return bytes((await self._ask("Get", key=_bytes(key))).value)
+        if wait:  # what MultiGet reads when the key comes is what made it come
+            return (await self.multi_get([key], timeout=timeout))[0]
+        return bytes((await self._ask("Get", key=self._key(key))).value)
 
     async def set(self, key: str | bytes, value: str | bytes) -> None:
         """Write a key, whether it is there or not.
@@ -119,7 +106,7 @@ class Store:
         Example:
             >>> agent.store.set("lr", "0.1")
         """
-        await self._ask("Set", key=_bytes(key), value=_bytes(value))
+        await self._ask("Set", key=self._key(key), value=_bytes(value))
 
     async def multi_get(
         self, keys: Iterable[str | bytes], at_once: bool = False, timeout: float | None = None
@@ -133,7 +120,7 @@ class Store:
         Example:
             >>> agent.store.multi_get(["a", "b"], timeout=10)
         """
-        asked = [_bytes(key) for key in keys]
+        asked = [self._key(key) for key in keys]
         response = await self._ask_and_wait("MultiGet", timeout, keys=asked, at_once=at_once)
         return list(response.values)
 
@@ -146,7 +133,7 @@ class Store:
             >>> agent.store.multi_set({"a": "1", "b": "2"})
         """
         found = [
-            _wire.new("Entry", key=_bytes(key), value=_bytes(value))
+            _wire.new("Entry", key=self._key(key), value=_bytes(value))
             for key, value in entries.items()
         ]
         await self._ask("MultiSet", entries=found)
@@ -160,7 +147,7 @@ class Store:
             >>> agent.store.check("a", "b")
             True
         """
-        return bool((await self._ask("Check", keys=[_bytes(key) for key in keys])).all_exist)
+        return bool((await self._ask("Check", keys=[self._key(key) for key in keys])).all_exist)
 
     async def append(self, key: str | bytes, value: str | bytes) -> int:
         """Add bytes behind a value; a key that is not there begins empty.
@@ -171,14 +158,19 @@ class Store:
             >>> agent.store.append("log", "line\n")
             5
         """
-        return int((await self._ask("Append", key=_bytes(key), value=_bytes(value))).size)
+        return int((await self._ask("Append", key=self._key(key), value=_bytes(value))).size)
 
     async def compare_and_set(
-        self, key: str | bytes, expected: str | bytes | None, value: str | bytes
+        self,
+        key: str | bytes,
+        expected: str | bytes | None,
+        value: str | bytes,
+        missing_is_empty: bool = False,
     ) -> tuple[bool, bytes | None]:
         """Write `value` if the key's value is `expected`.
 
-        expected  None = the key is not there
+        expected          None = the key is not there
+        missing_is_empty  a key that is not there counts as one with the empty value
 
         Returns: whether it was written, and what is there now; None = no key.
         Raises: TuttiError VALUE_LIMIT.
@@ -186,8 +178,10 @@ class Store:
             >>> agent.store.compare_and_set("leader", None, "rank 0")
             (True, b'rank 0')
         """
-        fields: dict[str, Any] = {} if expected is None else {"expected": _bytes(expected)}
-        said = await self._ask("CompareAndSet", key=_bytes(key), value=_bytes(value), **fields)
+        fields: dict[str, Any] = {"missing_is_empty": missing_is_empty}
+        if expected is not None:
+            fields["expected"] = _bytes(expected)
+        said = await self._ask("CompareAndSet", key=self._key(key), value=_bytes(value), **fields)
         return bool(said.swapped), bytes(said.value) if said.exists else None
 
     async def add(self, key: str | bytes, delta: int = 1) -> int:
@@ -199,7 +193,7 @@ class Store:
             >>> agent.store.add("epoch")
             1
         """
-        return int((await self._ask("Add", key=_bytes(key), delta=delta)).value)
+        return int((await self._ask("Add", key=self._key(key), delta=delta)).value)
 
     async def delete(self, key: str | bytes) -> bool:
         """Delete a key.
@@ -210,7 +204,7 @@ class Store:
             >>> agent.store.delete("lr")
             True
         """
-        return bool((await self._ask("Delete", key=_bytes(key))).existed)
+        return bool((await self._ask("Delete", key=self._key(key))).existed)
 
     async def wait(self, *keys: str | bytes, timeout: float | None = None) -> None:
         """Wait until all keys exist at one moment.
@@ -220,7 +214,7 @@ class Store:
         Example:
             >>> agent.store.wait("ready/0", "ready/1", timeout=60)
         """
-        asked = [_bytes(key) for key in keys]
+        asked = [self._key(key) for key in keys]
         await self._ask_and_wait("Wait", timeout, keys=asked)
 
     async def take(
@@ -235,7 +229,7 @@ class Store:
         Example:
             >>> agent.store.take("job/17", timeout=60)
         """
-        said = await self._ask_and_wait("Take", timeout, key=_bytes(key), at_once=at_once)
+        said = await self._ask_and_wait("Take", timeout, key=self._key(key), at_once=at_once)
         return bytes(said.value)
 
     async def push(self, queue: str | bytes, value: str | bytes) -> int:
@@ -247,7 +241,7 @@ class Store:
             >>> agent.store.push("batches", "17")
             1
         """
-        return int((await self._ask("QueuePush", key=_bytes(queue), value=_bytes(value))).length)
+        return int((await self._ask("QueuePush", key=self._key(queue), value=_bytes(value))).length)
 
     async def pop(
         self, queue: str | bytes, at_once: bool = False, timeout: float | None = None
@@ -262,8 +256,36 @@ class Store:
             >>> agent.store.pop("batches", timeout=60)
             b'17'
         """
-        said = await self._ask_and_wait("QueuePop", timeout, key=_bytes(queue), at_once=at_once)
+        said = await self._ask_and_wait("QueuePop", timeout, key=self._key(queue), at_once=at_once)
         return bytes(said.value)
+
+    async def offer(
+        self, key: str | bytes, value: str | bytes, timeout: float | None = None
+    ) -> None:
+        """Give a value, and wait until somebody has taken it by accept().
+
+        The k-th offer of a key is taken by its k-th accept.
+
+        Returns: None, when the value was taken.
+        Raises: TuttiError VALUE_LIMIT; TuttiTimeout: nobody took it, and it stays offered.
+        Example:
+            >>> agent.store.offer("grad/7", "1")               # on rank 0
+        """
+        await self.push(_bytes(key) + b" offered", value)
+        await self.pop(_bytes(key) + b" taken", timeout=timeout)
+
+    async def accept(self, key: str | bytes, timeout: float | None = None) -> bytes:
+        """Take what offer() gives, and let the one that gave it go on.
+
+        Returns: the value.
+        Raises: TuttiTimeout: nobody offered one.
+        Example:
+            >>> agent.store.accept("grad/7")                   # on rank 1
+            b'1'
+        """
+        value = await self.pop(_bytes(key) + b" offered", timeout=timeout)
+        await self.push(_bytes(key) + b" taken", b"1")
+        return value
 
     async def length(self, queue: str | bytes) -> int:
         """Count the values of a queue.
@@ -274,7 +296,7 @@ class Store:
             >>> agent.store.length("batches")
             0
         """
-        return int((await self._ask("QueueLen", key=_bytes(queue))).length)
+        return int((await self._ask("QueueLen", key=self._key(queue))).length)
 
     async def count(self, prefix: str | bytes = b"") -> int:
         """Count the keys that begin with a prefix.
@@ -285,7 +307,25 @@ class Store:
             >>> agent.store.count("ready/")
             2
         """
-        return int((await self._ask("Count", prefix=_bytes(prefix))).count)
+        return int((await self._ask("Count", prefix=self._key(prefix))).count)
+
+    async def keys(self, prefix: str | bytes = b"") -> "Sequence[bytes]":
+        """List the keys that begin with a prefix, in order, without their values.
+
+        Returns: the keys.
+        Raises: TuttiError UNREACHABLE.
+        Example:
+            >>> agent.store.keys("ready/")
+            [b'ready/0', b'ready/1']
+        """
+        found: list[bytes] = []
+        fields: dict[str, Any] = {"page_size": 1000, "keys_only": True}
+        while True:
+            page = await self._ask("List", prefix=self._key(prefix), **fields)
+            found += [one.key[len(self.prefix) :] for one in page.entries]
+            fields["page_token"] = page.next_page_token
+            if not page.next_page_token:
+                return found
 
     async def list(self, prefix: str | bytes = b"") -> AsyncIterator[Entry]:
         """List the keys that begin with a prefix, in order, with their values.
@@ -298,9 +338,9 @@ class Store:
         """
         token = b""
         while True:
-            page = await self._ask("List", prefix=_bytes(prefix), page_token=token, page_size=1000)
+            page = await self._ask("List", prefix=self._key(prefix), page_token=token, page_size=1000)
             for one in page.entries:
-                yield Entry(one.key, one.value, one.version)
+                yield Entry(one.key[len(self.prefix) :], one.value, one.version)
             token = page.next_page_token
             if not token:
                 return
@@ -318,7 +358,7 @@ class Store:
             >>> for entry in agent.store.watch("config/"):
             ...     print(entry)
         """
-        request = _wire.new("StoreServiceWatchRequest", job=self._agent.job, prefix=_bytes(prefix))
+        request = _wire.new("StoreServiceWatchRequest", job=self._agent.job, prefix=self._key(prefix))
         stands = False
         try:
             async for said in self._agent.coordinator.take("Store.Watch", request, timeout):
@@ -328,7 +368,7 @@ class Store:
                     yield None
                 else:
                     value = said.entry.value if kind == "SET" else None
-                    yield Entry(said.entry.key, value, said.entry.version)
+                    yield Entry(said.entry.key[len(self.prefix) :], value, said.entry.version)
         except errors.TuttiTimeout:
             if not stands:
                 raise

@@ -176,22 +176,35 @@ class Tensor:
         return str((await self.agent.stat(self.handle)).info.device)
 
     async def copy(
-        self, name: str = "", into: "Tensor | str | None" = None, device: str = ""
+        self,
+        name: str = "",
+        into: "Tensor | str | None" = None,
+        device: str = "",
+        *,
+        offset: int = 0,
+        count: int = 0,
+        into_offset: int = 0,
+        shape: Sequence[int] = (),
     ) -> "Tensor":
-        """Copy it inside the agent.
+        """Copy it, or some of its elements, inside the agent.
 
-        name    of the new tensor
-        into    instead of a new one: a tensor of the same dtype and number of elements
-        device  where a new one goes: "cpu", "cuda:0", as put() has it; "" = where this one is
+        name           of the new tensor
+        into           instead of a new one: a tensor of the same dtype and number of elements
+        device         of a new one: "cpu", "cuda:0", as put() has it; "" = that of this one
+        offset, count  the first element that is copied, in row-major order, and how many are; a count
+                       of 0 = to the end
+        into_offset    where they go in `into`, which keeps its other elements
+        shape          of a new tensor for `count` elements; () = one dimension
 
         Returns: the copy.
-        Raises: TuttiError NO_TENSOR, NAME_TAKEN, MEMORY_LIMIT, DTYPE_MISMATCH, SHAPE_MISMATCH.
+        Raises: TuttiError NO_TENSOR, NAME_TAKEN, MEMORY_LIMIT, DTYPE_MISMATCH, SHAPE_MISMATCH;
+            BAD_OFFSET: the elements are not inside of the tensors, or overlap.
         Example:
             >>> x.copy(name="backup")
+            >>> x.copy(offset=2, count=4, shape=(2, 2))
         """
-        request = _wire.new("CopyRequest", handle=self.handle, name=name, device=device)
-        if into is not None:
-            request.into = handle_of(into)
+        part = (offset, count, into_offset, shape)
+        request = copy_request(self, name, into, device, part)
         lease = "" if request.into else await self.agent._lease()
         response = await self.agent.line.unary("Tensors.Copy", request, lease=lease)
         return tensor_of(self.agent, response.tensor)
@@ -225,6 +238,20 @@ def handle_of(tensor: Tensor | str) -> str:
 def tensor_of(agent: "Agent", ref: Any) -> Tensor:
     """The Tensor of a TensorRef."""
     return Tensor(agent, ref.handle, dtypes.kind_of(ref.spec))
+
+
+def copy_request(
+    tensor: "Tensor | str", name: str, into: "Tensor | str | None", device: str, part: Any
+) -> Any:
+    """A CopyRequest. part: offset, count, offset in `into`, and shape; all of it where none is set."""
+    request = _wire.new("CopyRequest", handle=handle_of(tensor), name=name, device=device)
+    if into is not None:
+        request.into = handle_of(into)
+    if any(part[:3]) or len(part[3]):
+        wanted = request.range
+        wanted.offset, wanted.count, wanted.into_offset = part[:3]
+        wanted.shape.extend(part[3])
+    return request
 
 
 class Tensors:

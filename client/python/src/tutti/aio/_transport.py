@@ -22,6 +22,54 @@ async def in_thread(call: Any, *given: Any) -> Any:
     return await asyncio.get_running_loop().run_in_executor(None, call, *given)
 
 
+Lock = asyncio.Lock
+
+
+def run_whole(coroutine: Any) -> Any:
+    """Run it to its end, in a process that has no loop."""
+    return asyncio.run(coroutine)
+
+
+class Stream:
+    """A call with many requests and many responses."""
+
+    def __init__(self, call: Any, address: str, name: str) -> None:
+        self._call = call
+        self._address = address
+        self._name = name
+        self._given_up = False
+
+    async def send(self, request: Any) -> None:
+        """Give a request; that the call has failed is told by receive()."""
+        try:
+            await self._call.write(request)
+        except (grpc.RpcError, asyncio.InvalidStateError):
+            pass
+
+    async def receive(self) -> Any:
+        """The next response; None at the end."""
+        try:
+            response = await self._call.read()
+        except asyncio.CancelledError:
+            if not self._given_up:  # it is the task that was cancelled, and the call with it
+                raise
+            raise errors.cancelled(self._address, self._name) from None
+        except grpc.RpcError as error:
+            raise errors.from_rpc(error, self._address, self._name) from None
+        return None if response is grpc.aio.EOF else response
+
+    async def finish(self) -> None:
+        """No more requests."""
+        try:
+            await self._call.done_writing()
+        except (grpc.RpcError, asyncio.InvalidStateError):
+            pass
+
+    def cancel(self) -> None:
+        self._given_up = True
+        self._call.cancel()
+
+
 class Line:
     """A connection to one server."""
 
@@ -97,6 +145,16 @@ class Line:
             raise errors.from_rpc(error, self.address, name) from None
         finally:
             call.cancel()
+
+    async def stream(self, name: str, lease: str = "") -> Stream:
+        """Many requests, many responses. What they make ends with the lease."""
+        call = self._stub("stream_stream", name)(metadata=self._metadata(lease))
+        return Stream(call, self.address, name)
+
+    async def watch(self, name: str, request: Any) -> Stream:
+        """One request, many responses, which are read one by one."""
+        call = self._stub("unary_stream", name)(request, metadata=self._settings.metadata())
+        return Stream(call, self.address, name)
 
     def _held(self) -> str:
         """The number of the lease that is open; "" = none."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Union
 import numpy as np
 
 if TYPE_CHECKING:
-    from ._groups import Group
+    from ._groups import Group, Mesh
     from ._tensor import Tensor
+    from ._tracers import Tracer
 
 
 class SupportsDLPack(Protocol):
@@ -44,6 +45,11 @@ Input = Union[TensorLike, Sequence[TensorLike]]
 Result = Union["Tensor", NumpyArray, TorchTensor, Sequence["Result"]]
 # A dtype: "FP32", numpy.float32, or what numpy.dtype() takes.
 DtypeLike = Union[str, type, NumpyDtype]
+# Which ranks an op is for: a Group, its name, ranks of the job in the order of the group, lists of
+# ranks of which ours is taken, a mesh of one dimension, or a mesh and one of its dimensions.
+GroupLike = Union[
+    "Group", "Mesh", str, Sequence[int], Sequence[Sequence[int]], "tuple[Mesh, str | int]", None
+]
 # An input whose result is of the same type.
 X = TypeVar(
     "X",
@@ -60,12 +66,15 @@ X = TypeVar(
 class OpArguments(TypedDict, total=False):
     """Arguments of all collectives; see the class Collectives."""
 
-    group: "Group | str | None"
+    group: "GroupLike"
     out: Input | None
     timeout: float | None
     sequence: int
     step: int
     token: int
+    tracers: "Sequence[Tracer | str]"
+    no_grad: bool
+    local_grad: bool
 
 
 class ReduceArguments(OpArguments, total=False):
@@ -126,6 +135,20 @@ class AllToAllArguments(OpArguments, total=False):
     output_splits: Sequence[int] | None
 
 
+class SendArguments(TypedDict, total=False):
+    """Of send, without async_."""
+
+    destination_global: int | None
+    group_offset: int | None
+    group_count: int
+    tag: int
+    meta: bytes
+    group: "GroupLike"
+    timeout: float | None
+    tracers: "Sequence[Tracer | str]"
+    no_grad: bool
+
+
 class RecvArguments(TypedDict, total=False):
     """Arguments of recv()."""
 
@@ -134,11 +157,13 @@ class RecvArguments(TypedDict, total=False):
     group_count: int
     tag: int
     dtype: DtypeLike | None
-    shape: Sequence[int]
+    shape: Sequence[int] | None
     keep: bool
-    group: "Group | str | None"
+    group: "GroupLike"
     out: Input | None
     timeout: float | None
+    tracers: "Sequence[Tracer | str]"
+    no_grad: bool
 
 
 class ConnectArguments(TypedDict, total=False):

@@ -10,6 +10,7 @@ from ._tensor import Tensor
 if TYPE_CHECKING:
     from ._agent import Agent
     from ._call import Call
+    from ._tracers import Gradients
     from ._types import NumpyArray, Result
 
 
@@ -56,13 +57,14 @@ class Work:
         self.elapsed: float | None = None
         self._call: "Call | None" = None
         self._staged: "Staged | None" = None
+        self._gradients: "dict[str, Tensor | None] | None" = None  # of a backward()
         self._ended = False
         self._result: Any = None
 
     def __repr__(self) -> str:
         return "<Work %s%s>" % (self.id, " ended" if self._ended else "")
 
-    async def wait(self, timeout: float | None = None) -> "Result | Received | None":
+    async def wait(self, timeout: float | None = None) -> "Result | Received | Gradients | None":
         """Wait for the op. Waiting again is fine.
 
         timeout  seconds; None = as long as the op takes
@@ -75,10 +77,10 @@ class Work:
             array([2., 2.])
         """
         if self._ended:
-            return cast("Result | Received | None", self._result)
+            return cast("Result | Received | Gradients | None", self._result)
         request = _wire.new("WaitRequest", works=[self.id], timeout_ms=as_ms(timeout))
         response = await self.agent.line.unary("Collectives.Wait", request)
-        return cast("Result | Received | None", await self._end(response.works[0]))
+        return cast("Result | Received | Gradients | None", await self._end(response.works[0]))
 
     async def test(self) -> bool:
         """Has the op ended? Without waiting.
@@ -95,6 +97,12 @@ class Work:
         response = await self.agent.line.unary("Collectives.Test", request)
         return bool(response.works[0].done)
 
+    async def _end_gradients(self, found: "dict[str, Tensor | None]") -> None:
+        """The handle of a gradient that nobody had is gone."""
+        for name, tensor in found.items():
+            if tensor is not None and not await _is_there(tensor):
+                found[name] = None
+
     async def _end(self, status: Any) -> Any:
         from ._call import as_asked, references, tensors_of
 
@@ -105,8 +113,11 @@ class Work:
                 await self._staged.clean()
             raise errors.from_value(status.error)
         self._ended = True
+        if self._gradients is not None:
+            await self._end_gradients(self._gradients)
+            self._result = self.tensor
         if self._call is None:
-            return None
+            return self._result
         made = tensors_of(self._call, [ref for ref in references(self._call, status) if ref.handle])
         self.tensor = as_asked(self._call, list(made))
         found = made if self._staged is None else await self._staged.collect(made)
@@ -114,6 +125,16 @@ class Work:
         if self._call.received:
             self._result = Received.of(self._result, status)
         return self._result
+
+
+async def _is_there(tensor: Tensor) -> bool:
+    try:
+        await tensor.refresh()
+    except errors.TuttiError as error:
+        if error.reason != "NO_TENSOR":
+            raise
+        return False
+    return True
 
 
 DELETE_MAX = 1024  # in one call

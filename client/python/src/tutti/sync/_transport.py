@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import queue
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -19,6 +21,44 @@ def pause(seconds: float) -> None:
 
 def in_thread(call: Any, *given: Any) -> Any:
     return call(*given)
+
+
+Lock = threading.Lock
+
+
+def run_whole(coroutine: Any) -> Any:
+    """Run it to its end, in a process that has no loop."""
+    return asyncio.run(coroutine)
+
+
+class Stream:
+    """A call with many requests and many responses."""
+
+    def __init__(self, call: Any, requests: Any, address: str, name: str) -> None:
+        self._requests = requests
+        self._call = call
+        self._address = address
+        self._name = name
+
+    def send(self, request: Any) -> None:
+        """Give a request; that the call has failed is told by receive()."""
+        self._requests.put(request)
+
+    def receive(self) -> Any:
+        """The next response; None at the end."""
+        try:
+            return next(self._call, None)
+        except grpc.RpcError as error:
+            self.finish()  # grpc's thread that takes requests ends with them
+            raise errors.from_rpc(error, self._address, self._name) from None
+
+    def finish(self) -> None:
+        """No more requests."""
+        self._requests.put(None)
+
+    def cancel(self) -> None:
+        self._call.cancel()
+        self.finish()
 
 
 class Line:
@@ -94,6 +134,18 @@ class Line:
             raise errors.from_rpc(error, self.address, name) from None
         finally:
             call.cancel()
+
+    def stream(self, name: str, lease: str = "") -> Stream:
+        """Many requests, many responses. What they make ends with the lease."""
+        requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        stub = self._stub("stream_stream", name)
+        call = stub(iter(requests.get, None), metadata=self._metadata(lease))
+        return Stream(call, requests, self.address, name)
+
+    def watch(self, name: str, request: Any) -> Stream:
+        """One request, many responses, which are read one by one."""
+        call = self._stub("unary_stream", name)(request, metadata=self._settings.metadata())
+        return Stream(call, queue.SimpleQueue(), self.address, name)
 
     def lease(self) -> str:
         """A lease that ends with this connection, or with the process."""

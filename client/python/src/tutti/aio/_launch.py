@@ -1,0 +1,417 @@
+"""Starting from a script: a coordinator, agents, and a function on each of several ranks."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import multiprocessing
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+
+from .. import _init_url, errors
+from ._agent import Agent, connect
+from ._transport import now, pause, run_whole
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._types import ConnectArguments
+
+R = TypeVar("R")
+
+START_S = 60.0  # until a server listens
+STOP_S = 20.0  # until a server that was told to stop is killed
+PATIENCE_S = 5.0  # between a polite end of a rank and the other one
+POLL_S = 0.01
+LOG_BYTES = 4096
+
+
+def _find(name: str) -> str:
+    """A program: in $TUTTI_PROGRAMS, or on the PATH."""
+    folder = os.environ.get("TUTTI_PROGRAMS", "")
+    found = os.path.join(folder, name) if folder else shutil.which(name)
+    if not found or not os.access(found, os.X_OK):
+        text = "no %s on the PATH: install it, or set TUTTI_PROGRAMS to its folder" % name
+        raise errors.make(grpc.StatusCode.FAILED_PRECONDITION, text, "NO_PROGRAM")
+    return found
+
+
+class Program:
+    """A server that this process has started, and that ends with it."""
+
+    def __init__(self, name: str, options: Sequence[str]) -> None:
+        self.name = name
+        self._folder = tempfile.mkdtemp(prefix="tutti-")
+        self._port_file = os.path.join(self._folder, "port")
+        self._log = os.path.join(self._folder, "log")
+        words = [_find(name), "--port-file", self._port_file, *options]
+        if shutil.which("setpriv"):  # it is asked to end when its parent dies
+            words = ["setpriv", "--pdeathsig", "TERM", *words]
+        with open(self._log, "wb") as log:
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, close_fds=True
+            )
+
+    async def address(self, timeout: float) -> str:
+        """Where it listens, once it does."""
+        until = now() + timeout
+        while True:
+            try:
+                with open(self._port_file, encoding="utf-8") as file:
+                    line = file.readline()
+                if line.endswith("\n"):
+                    return line.strip()
+            except FileNotFoundError:
+                pass
+            if self._process.poll() is not None or now() > until:
+                raise self._not_started()
+            await pause(POLL_S)
+
+    def _not_started(self) -> errors.TuttiError:
+        code = self._process.poll()
+        how = "does not listen" if code is None else "ended with exit code %d" % code
+        text = "%s %s: %s" % (self.name, how, self.log())
+        return errors.make(grpc.StatusCode.UNAVAILABLE, text, "NOT_STARTED")
+
+    def log(self) -> str:
+        with open(self._log, encoding="utf-8", errors="replace") as file:
+            return file.read()[-LOG_BYTES:].strip()
+
+    def ask_to_stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    async def stop(self) -> None:
+        self.ask_to_stop()
+        until = now() + STOP_S
+        while self._process.poll() is None and now() < until:
+            await pause(POLL_S)
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Server:
+    """A coordinator that ends with this program: `tutti-coordinator` of $TUTTI_PROGRAMS or the PATH.
+
+    address  where it listens, once it was started: "127.0.0.1:43210"
+    """
+
+    def __init__(
+        self, listen: str = "127.0.0.1:0", options: Sequence[str] = (), timeout: float = START_S
+    ) -> None:
+        self.address = ""
+        self._words = ["--listen", listen, *options]
+        self._timeout = timeout
+        self._program: Program | None = None
+
+    def __repr__(self) -> str:
+        return "<Server at %s>" % (self.address or "nowhere yet")
+
+    @property
+    def port(self) -> int:
+        """Its port; 0 where it was not started."""
+        return int(self.address.rpartition(":")[2] or 0)
+
+    async def start(self) -> "Server":
+        """Start it, and wait until it listens. Starting again is fine.
+
+        Returns: itself.
+        Raises: TuttiError NO_PROGRAM: there is no tutti-coordinator; NOT_STARTED: it ended, and said
+            why.
+        Example:
+            >>> server = tutti.Server().start()
+            >>> server.stop()
+        """
+        if self._program is None:
+            self._program = Program("tutti-coordinator", self._words)
+            try:
+                self.address = await self._program.address(self._timeout)
+            except BaseException:
+                await self.stop()
+                raise
+        return self
+
+    async def stop(self) -> None:
+        """End it.
+
+        Returns: None.
+        Raises: nothing.
+        Example:
+            >>> server.stop()
+        """
+        program, self._program = self._program, None
+        if program is not None:
+            await program.stop()
+
+    async def __aenter__(self) -> "Server":
+        return await self.start()
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.stop()
+
+
+def _start_agent(coordinator: str, rank: int, world_size: int, more: Sequence[str]) -> Program:
+    words = ["--coordinator", coordinator, "--rank", str(rank), "--world-size", str(world_size)]
+    return Program("tutti-agent", [*words, "--listen", "127.0.0.1:0", *more])
+
+
+# ------------------------------------------------------------------------------ one rank of a job
+
+
+class _Seat:
+    """What init_process_group() has started for a rank; it ends with the Agent."""
+
+    def __init__(self, server: Server | None, agent: Program) -> None:
+        self._server = server
+        self._agent = agent
+
+    async def wait_for_others(self, agent: Agent) -> None:
+        """Who has the server stays until the others have left, for a while."""
+        until = now() + STOP_S
+        while self._server is not None and now() < until:
+            try:
+                job: Any = await agent.job_info()
+            except errors.TuttiError:
+                return
+            if job.alive_count <= 1:
+                return
+            await pause(POLL_S)
+
+    async def close(self) -> None:
+        await self._agent.stop()
+        if self._server is not None:
+            await self._server.stop()
+
+
+async def _server_of(init: _init_url.Init, options: Sequence[str], timeout: float) -> Server | None:
+    if init.rank != 0:
+        return None
+    listen = init.address or "127.0.0.1:0"
+    server = await Server(listen, options, timeout).start()
+    if init.path:
+        with open(init.path + ".new", "w", encoding="utf-8") as file:
+            file.write(server.address + "\n")
+        os.replace(init.path + ".new", init.path)
+    return server
+
+
+async def _coordinator_of(init: _init_url.Init, timeout: float) -> str:
+    until = now() + timeout
+    while not init.resolve():
+        if now() > until:
+            text = "rank 0 did not write its address into %s in %g s" % (init.path, timeout)
+            raise errors.make(grpc.StatusCode.DEADLINE_EXCEEDED, text, "NOT_JOINED")
+        await pause(POLL_S)
+    return init.resolve()
+
+
+async def init_process_group(
+    init_method: str = "env://",
+    *,
+    device: str = "",
+    server_options: Sequence[str] = (),
+    agent_options: Sequence[str] = (),
+    **how: Unpack[ConnectArguments],
+) -> Agent:
+    """Make this program a rank of a job, without servers that run already: rank 0 starts the coordinator
+    at the init address, and each rank an agent of its own. They end with close(), or with the program.
+
+    init_method     env://: $RANK, $WORLD_SIZE, $MASTER_ADDR, $MASTER_PORT, as torchrun sets them;
+                    tcp://host:port?rank=0&world_size=4; file:///path?rank=0&world_size=4: a file that
+                    is not there yet
+    device          of the agent: "cuda:0", as its --device; "" = "cpu"
+    server_options  more options of tutti-coordinator; agent_options: of tutti-agent. Over several hosts
+                    both need certificates, or --insecure, and agents a --listen
+    how             as connect() takes it; without a timeout the ranks have 60 s to come
+
+    Returns: the connection to this rank's agent. On rank 0 its close() waits for the others to close.
+    Raises: TuttiError BAD_URL, NO_PROGRAM; NOT_STARTED: a server ended, and said why; NOT_JOINED: not
+        all ranks came.
+    Example:
+        >>> with tutti.init_process_group() as agent:      # of `torchrun --nproc-per-node 2`
+        ...     agent.all_reduce([1.0])
+        array([2.])
+    """
+    init = _init_url.parse_init(init_method)
+    timeout = how.setdefault("timeout", START_S)
+    server = await _server_of(init, server_options, timeout)
+    program: Program | None = None
+    try:
+        coordinator = await _coordinator_of(init, timeout)
+        more = (["--device", device] if device else []) + list(agent_options)
+        program = _start_agent(coordinator, init.rank, init.world_size, more)
+        address = await program.address(timeout)
+        agent = await connect(address, **how)
+    except BaseException:
+        if program is not None:
+            await program.stop()
+        if server is not None:
+            await server.stop()
+        raise
+    agent._seat = _Seat(server, program)
+    return agent
+
+
+# ------------------------------------------------------------------------------ all ranks of a job
+
+
+def _child(sender: Any, environment: Mapping[str, str], work: bytes) -> None:
+    """In the process of a rank: what its function gives, or how it failed, goes to the parent."""
+    os.environ.update(environment)
+    try:
+        function, given, named = pickle.loads(work)  # of our own parent
+        found = function(*given, **named)
+        if inspect.iscoroutine(found):
+            found = run_whole(found)
+        answer = pickle.dumps((True, found))
+    except BaseException:
+        answer = pickle.dumps((False, traceback.format_exc()))
+    sender.send_bytes(answer)
+    sender.close()
+    sys.stdout.flush()
+
+
+class _Rank:
+    """A process of launch()."""
+
+    def __init__(self, rank: int, environment: Mapping[str, str], work: bytes) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.rank = rank
+        self._receiver, sender = context.Pipe(duplex=False)
+        self._process = context.Process(target=_child, args=(sender, environment, work))
+        self._process.start()
+        sender.close()
+        self.ended = False
+        self.result: Any = None
+
+    def look(self) -> None:
+        """Has it ended? Raises LaunchError where it failed."""
+        if self.ended or not (self._receiver.poll() or self._process.exitcode is not None):
+            return
+        self.ended = True
+        try:
+            good, found = pickle.loads(self._receiver.recv_bytes())  # of our own child
+        except (EOFError, OSError):
+            self._process.join()
+            raise errors.LaunchError(self.rank, self._process.exitcode or 0, "") from None
+        if not good:
+            raise errors.LaunchError(self.rank, 1, found)
+        self.result = found
+
+    async def stop(self, patience: float) -> None:
+        until = now() + patience
+        while self._process.is_alive() and now() < until:
+            await pause(POLL_S)
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join()
+        self._receiver.close()
+
+    def ask_to_stop(self) -> None:
+        if self._process.is_alive():
+            self._process.terminate()
+
+
+def _environment(place: int, count: int, rank: int, world_size: int, server: str) -> dict[str, str]:
+    host, _, port = server.rpartition(":")
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_RANK": str(place),
+        "LOCAL_WORLD_SIZE": str(count),
+        "TUTTI_COORDINATOR": server,
+        "MASTER_ADDR": host.strip("[]"),
+        "MASTER_PORT": port,
+    }
+
+
+async def _wait_for(ranks: Sequence[_Rank], timeout: float | None) -> list[Any]:
+    until = None if timeout is None else now() + timeout
+    while not all(one.ended for one in ranks):
+        for one in ranks:
+            one.look()
+        if until is not None and now() > until:
+            left = [one.rank for one in ranks if not one.ended]
+            text = "the ranks %s have not ended in %g s" % (left, timeout or 0)
+            raise errors.make(grpc.StatusCode.DEADLINE_EXCEEDED, text, "TIMEOUT")
+        await pause(POLL_S)
+    return [one.result for one in ranks]
+
+
+async def launch(
+    function: Callable[..., R],
+    n: int = 2,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+    *,
+    devices: Sequence[str] | None = None,
+    world_size: int | None = None,
+    rank_start: int = 0,
+    coordinator: str = "",
+    agent_options: Sequence[str] = (),
+    timeout: float | None = None,
+) -> list[R]:
+    """Run a function on each of n ranks, in processes of their own with an agent beside each: there
+    `tutti.connect()` finds it, and $RANK and $WORLD_SIZE are set.
+
+    function     one that can be pickled: of a module, or of a script with `if __name__ == "__main__"`
+    n            how many ranks are started here
+    args         of the function, alike on all ranks; kwargs: likewise
+    devices      of each rank's agent, as its --device; None = "cpu"
+    world_size   of the job, where other launchers start the other ranks: None = n
+    rank_start   the first rank here; coordinator: of such a job; "" = one is started
+    timeout      seconds until all must have ended; None = as long as they take
+
+    Returns: what the function gave on each rank, by rank.
+    Raises: LaunchError: a rank failed, with its traceback; the others were ended. TuttiError
+        NO_PROGRAM, NOT_STARTED; TuttiTimeout.
+    Example:
+        >>> def work():
+        ...     with tutti.connect() as agent:
+        ...         return float(agent.all_reduce([1.0])[0])
+        >>> tutti.launch(work, 2)
+        [2.0, 2.0]
+    """
+    world = n if world_size is None else world_size
+    work = io.BytesIO()
+    pickle.dump((function, tuple(args), dict(kwargs or {})), work)
+    server = None if coordinator else await Server().start()
+    agents: list[Program] = []
+    ranks: list[_Rank] = []
+    failed = True
+    try:
+        where = server.address if server is not None else coordinator
+        for place in range(n):
+            more = ["--device", devices[place]] if devices else []
+            more += ["--local-rank", str(place), *agent_options]
+            agents.append(_start_agent(where, rank_start + place, world, more))
+        for place, one in enumerate(agents):
+            known = _environment(place, n, rank_start + place, world, where)
+            known["TUTTI_AGENT"] = await one.address(START_S)
+            ranks.append(_Rank(rank_start + place, known, work.getvalue()))
+        found = await _wait_for(ranks, timeout)
+        failed = False
+        return found
+    finally:
+        for rank in ranks if failed else ():
+            rank.ask_to_stop()
+        for rank in ranks:
+            await rank.stop(PATIENCE_S if failed else STOP_S)
+        for one in agents:
+            one.ask_to_stop()
+        for one in agents:
+            await one.stop()
+        if server is not None:
+            await server.stop()

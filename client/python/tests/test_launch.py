@@ -1,0 +1,128 @@
+"""Goal: a script starts a coordinator, a rank, or all ranks, and hears what became of them.
+
+Method: real processes, found in TUTTI_PROGRAMS; everything ends with the test.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from unittest import mock
+
+sys.path.insert(0, os.path.join(os.environ["TUTTI_SOURCE"], "tests", "support"))
+import case  # noqa: E402
+import tap  # noqa: E402
+import tutti  # noqa: E402
+import tutti.aio  # noqa: E402
+
+os.environ.setdefault("TUTTI_PROGRAMS", os.environ.get("TUTTI_BUILD", ""))
+FOUND = os.access(os.path.join(os.environ["TUTTI_PROGRAMS"], "tutti-agent"), os.X_OK)
+NEED = unittest.skipUnless(FOUND, "no programs: set TUTTI_PROGRAMS to their folder")
+
+
+def add(more):
+    with tutti.connect(timeout=case.LONG_S) as agent:
+        assert (agent.rank, agent.world_size) == (int(os.environ["RANK"]), 2)
+        return agent.rank, float(agent.all_reduce([1.0])[0]) + more
+
+
+async def add_async():
+    async with await tutti.aio.connect(timeout=case.LONG_S) as agent:
+        return float((await agent.all_reduce([1.0]))[0])
+
+
+def fail(rank):
+    if int(os.environ["RANK"]) == rank:
+        raise ValueError("rank %d has no batches" % rank)
+    with tutti.connect(timeout=case.LONG_S) as agent:
+        agent.barrier()
+
+
+def die():
+    if os.environ["RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    threading.Event().wait(case.LONG_S)
+
+
+def hang():
+    threading.Event().wait(case.LONG_S)
+
+
+@NEED
+class Launch(unittest.TestCase):
+    def test_a_function_runs_on_each_rank_and_its_values_come_back(self):
+        self.assertEqual(tutti.launch(add, 2, [0.5]), [(0, 2.5), (1, 2.5)])
+        found = asyncio.run(tutti.aio.launch(add_async, 2))
+        self.assertEqual(found, [2.0, 2.0])
+
+    def test_the_first_failure_is_told_with_its_traceback(self):
+        with self.assertRaises(tutti.LaunchError) as caught:
+            tutti.launch(fail, 2, [1])
+        error = caught.exception
+        self.assertEqual((error.rank, error.exit_code), (1, 1))
+        self.assertIn("rank 1 has no batches", str(error))
+        self.assertIn('raise ValueError("rank %d has no batches" % rank)', error.traceback)
+
+    def test_a_rank_that_dies_is_named(self):
+        with self.assertRaises(tutti.LaunchError) as caught:
+            tutti.launch(die, 2)
+        self.assertEqual((caught.exception.rank, caught.exception.exit_code), (1, -signal.SIGKILL))
+
+    def test_ranks_that_take_too_long_are_ended(self):
+        with self.assertRaises(tutti.TuttiTimeout) as caught:
+            tutti.launch(hang, 1, timeout=3)
+        self.assertIn("ranks [0] have not ended in 3 s", caught.exception.text)
+
+    def test_without_programs_it_says_so(self):
+        with mock.patch.dict(os.environ, TUTTI_PROGRAMS="/nowhere"):
+            with self.assertRaises(tutti.TuttiError) as caught:
+                tutti.Server().start()
+        self.assertEqual(caught.exception.reason, "NO_PROGRAM")
+
+
+@NEED
+class Servers(unittest.TestCase):
+    def test_a_coordinator_lives_in_a_script(self):
+        with tutti.Server() as server:
+            self.assertGreater(server.port, 0)
+            program = os.path.join(os.environ["TUTTI_PROGRAMS"], "tutti")
+            words = [program, "--coordinator", server.address, "store", "set", "key", "value"]
+            done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(repr(tutti.Server()), "<Server at nowhere yet>")
+
+    def test_one_that_ends_says_why(self):
+        with tutti.Server() as server:
+            with self.assertRaises(tutti.TuttiError) as caught:
+                tutti.Server(server.address).start()
+        self.assertEqual(caught.exception.reason, "NOT_STARTED")
+        self.assertIn(server.address.rpartition(":")[2], caught.exception.text)
+
+
+@NEED
+class Ranks(unittest.TestCase):
+    def check(self, url):
+        def work(rank):
+            with tutti.init_process_group(url % rank) as agent:
+                return agent.rank, float(agent.all_reduce([1.0])[0])
+
+        found = case.in_threads([lambda rank=rank: work(rank) for rank in range(2)])
+        self.assertEqual(case.good(found), [(0, 2.0), (1, 2.0)])
+
+    def test_rank_0_becomes_the_server(self):
+        with tutti.Server() as server:
+            port = server.port  # free a moment later
+        with mock.patch.dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)):
+            self.check("env://?rank=%d&world_size=2")
+
+    def test_a_file_tells_where_it_is(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.check("file://" + folder + "/address?rank=%d&world_size=2")
+
+
+if __name__ == "__main__":
+    tap.main()
