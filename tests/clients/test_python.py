@@ -24,6 +24,7 @@ SCRIPTS = [
     "test_share.py",
     "test_device.py",
     "test_scenario.py",
+    "test_session.py",
 ]
 SECURE_SCRIPTS = ["test_secure.py", "test_scenario.py", "test_share.py"]
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from ..errors import TuttiError, TuttiTimeout
 from ..objects import Blob
+from ..values import Device, Dtype, Function, Shape
 from ._agent import Agent, AgentInfo, connect, connect_job
 from ._groups import Group, MemberEvent, Mesh, RankInfo
 from ._infer import Synced
+from ._register import DModule, DPackedFunc, DRef
+from ._session import Session, WorkerInfo, session
 from ._store import Entry, Store
 from ._tensor import Tensor
 from ._view import View
@@ -16,12 +19,20 @@ __all__ = [
     "Agent",
     "AgentInfo",
     "Blob",
+    "DModule",
+    "DPackedFunc",
+    "DRef",
+    "Device",
+    "Dtype",
     "Entry",
+    "Function",
     "Group",
     "MemberEvent",
     "Mesh",
     "RankInfo",
     "Received",
+    "Session",
+    "Shape",
     "Store",
     "Synced",
     "Tensor",
@@ -29,6 +40,8 @@ __all__ = [
     "TuttiTimeout",
     "View",
     "Work",
+    "WorkerInfo",
     "connect",
     "connect_job",
+    "session",
 ]
