@@ -25,6 +25,7 @@ SCRIPTS = [
     "test_device.py",
     "test_scenario.py",
     "test_session.py",
+    "test_host.py",
 ]
 SECURE_SCRIPTS = ["test_secure.py", "test_scenario.py", "test_share.py"]
 

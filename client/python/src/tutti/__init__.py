@@ -45,6 +45,7 @@ from .sync import (
     WorkerInfo,
     connect,
     connect_job,
+    function,
     session,
 )
 
@@ -77,5 +78,6 @@ __all__ = [
     "WorkerInfo",
     "connect",
     "connect_job",
+    "function",
     "session",
 ]

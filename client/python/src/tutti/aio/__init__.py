@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import TuttiError, TuttiTimeout
+from ..functions import function
 from ..objects import Blob
 from ..values import Device, Dtype, Function, Shape
 from ._agent import Agent, AgentInfo, connect, connect_job
@@ -43,5 +44,6 @@ __all__ = [
     "WorkerInfo",
     "connect",
     "connect_job",
+    "function",
     "session",
 ]

@@ -14,6 +14,7 @@ from ._groups import Groups, rank_info
 from ._infer import Inference
 from ._objects import Objects
 from ._pairs import Pairs
+from ._serving import Serving
 from ._store import Store
 from ._tensor import Tensors
 from ._transport import Line, in_thread, now, pause
@@ -46,7 +47,7 @@ class AgentInfo:
     addresses: tuple[str, ...]
 
 
-class Agent(Tensors, Views, Collectives, Pairs, Groups, Objects, Inference):
+class Agent(Tensors, Views, Collectives, Pairs, Groups, Objects, Inference, Serving):
     """A connection to one agent, and so to one rank of a job. Made by connect().
 
     store  the job's key-value store

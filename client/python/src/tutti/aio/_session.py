@@ -470,7 +470,7 @@ class Session:
                   register: its first dimension is divided, or left out if it is the number of workers
 
         Returns: to_array, or the new register.
-        Raises: as broadcast_from_worker0(), and later BAD_SHAPE, NOT_DIVISIBLE: there are no equal
+        Raises: as broadcast_from_worker0(), and later BAD_SHAPE, INDIVISIBLE: there are no equal
             parts.
         Example:
             >>> d = session.scatter_from_worker0(session.copy_to_worker_0(np.ones((2, 3))))
