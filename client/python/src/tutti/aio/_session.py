@@ -298,6 +298,20 @@ class Session:
         """
         self._drive.check()
 
+    async def value(self, value: "Plain", workers: Sequence[int] = ()) -> DRef:
+        """Put a plain value into a new register, on each worker.
+
+        workers  only on these; null on the others
+
+        Returns: the register.
+        Raises: TuttiError BAD_VALUE. Later: BAD_WORKER.
+        Example:
+            >>> session.value(7).debug_get_from_all()
+            [7, 7]
+        """
+        fields = {"value": values.to_wire(value), "workers": list(workers)}
+        return await self._make("set", **fields)
+
     # -------------------------------------------------------------------------- tensors
 
     async def empty(
