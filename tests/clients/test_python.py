@@ -30,6 +30,8 @@ SCRIPTS = [
     "test_share.py",
     "test_device.py",
     "test_scenario.py",
+    "test_session.py",
+    "test_host.py",
 ]
 SECURE_SCRIPTS = ["test_secure.py", "test_scenario.py", "test_share.py"]
 

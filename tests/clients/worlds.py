@@ -23,7 +23,16 @@ STANDIN = os.path.join(support.BUILD, "standin")  # for CUDA and NCCL
 class Cluster:
     """A coordinator and agents, as another program would find them."""
 
-    def __init__(self, size, secure=False, listen="127.0.0.1:0", gpus=False, coordinator_options=()):
+    def __init__(
+        self,
+        size,
+        secure=False,
+        listen="127.0.0.1:0",
+        gpus=False,
+        coordinator_options=(),
+        agent_options=(),
+        agent_environment=(),
+    ):
         """
         listen  of agents; a %d in it is the rank's
         gpus    they have cuda:0, over the stand-ins of tests/support
@@ -34,7 +43,8 @@ class Cluster:
         options = self.secrets.server_options() if secure else []
         self.coordinator = support.Program("tutti-coordinator", *options, *coordinator_options)
         options = self.secrets.agent_options() if secure else []
-        known = {}
+        options = [*options, *agent_options]
+        known = dict(agent_environment)
         if gpus:
             options += ["--device", "cpu,cuda:0", "--allow-shared-gpu"]
             known["TUTTI_MODULES"] = STANDIN

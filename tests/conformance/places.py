@@ -5,6 +5,8 @@ import os
 import cluster_case
 from wire import support
 
+# Functions that sessions call, of tests/plugins.
+PLUGIN = os.path.join(support.BUILD, "tests", "plugins", "tests_plugin.so")
 HOST = "host"
 NCCL = "nccl"
 
@@ -26,7 +28,7 @@ class Place:
 
     def __init__(self, make=cluster_case.Cluster, options=()):
         self.make = make
-        self.options = options
+        self.options = (*options, "--plugin", PLUGIN) if os.path.exists(PLUGIN) else options
 
 
 def prepare(backend, stand_in):

@@ -24,6 +24,7 @@ import collective_case  # noqa: E402
 import gradients  # noqa: E402
 import places  # noqa: E402
 import program_case  # noqa: E402
+import session_case  # noqa: E402
 import wire  # noqa: E402
 from wire import support  # noqa: E402
 import worlds  # noqa: E402
@@ -65,6 +66,8 @@ def run_case(case, world):
             ways = collective_case.run(case, world)
         elif case["kind"] == "grad":
             ways = gradients.run(case, world)
+        elif case["kind"] == "session":
+            ways = session_case.run(case, world)
         else:
             ways = program_case.run(case, world)
         world.check_alive()
@@ -78,9 +81,7 @@ def run_case(case, world):
 
 
 def reason_to_skip(case):
-    if case["kind"] == "session":
-        return "sessions come later"
-    if case["kind"] not in PROGRAM_KINDS + ("collective", "grad"):
+    if case["kind"] not in PROGRAM_KINDS + ("collective", "grad", "session"):
         return "this runner does not know the kind %s" % case["kind"]
     return ""
 

@@ -2,6 +2,7 @@
 
 import random
 
+import package
 import wire
 from steps import step
 from wire import CALL_S, Failed, Refused, coordinator
@@ -168,8 +169,10 @@ def _new_subgroups_by_enumeration(rank, said, _index):
 
 @step("new_session")
 def _new_session(rank, said, _index):
-    """Only how its workers fall into groups; the session itself is another kind of case."""
-    create_subgroups(rank, group_count=said["num_groups"], validate_only=True)
+    """Only opened; what sessions do is another kind of case."""
+    address = rank.agent.program.address
+    session = package.open_session(address, num_groups=said["num_groups"])
+    session.shutdown()
 
 
 # ---------------------------------------------------------------------------- ranks

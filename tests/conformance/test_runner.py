@@ -55,6 +55,21 @@ STEPS = {
     ],
 }
 
+SESSION = {
+    "id": "session",
+    "kind": "session",
+    "world": 2,
+    "group": None,
+    "op": "session",
+    "params": {"num_workers": 2, "num_groups": 1},
+    "steps": [
+        {"rank": 0, "do": "debug_set_each", "values": {"0": tensor(1, 2), "1": tensor(10, 20)}, "as": "x"},
+        {"rank": 0, "do": "allreduce", "src": "x", "as": "y"},
+        {"rank": 0, "do": "debug_get", "ref": "y", "worker": [0, 1], "expect": tensor(11, 22)},
+    ],
+}
+BAD_SUM = {"rank": 0, "do": "allreduce", "src": "x", "op": "band"}
+
 
 def changed(case, change):
     case = copy.deepcopy(case)
@@ -119,11 +134,24 @@ class Runner(unittest.TestCase):
 
     def test_what_nobody_offers_is_skipped_with_its_name(self):
         case = changed(SUM, lambda case: case["params"].update(flavour="sweet"))
-        session = dict(STEPS, id="later", kind="session")
-        code, lines, _ = run(case, session)
-        self.assertEqual((code, lines[-1]), (0, "0 passed, 0 failed, 2 skipped"))
+        other = dict(STEPS, id="later", kind="poem")
+        step = dict(SESSION, id="step", steps=[{"rank": 0, "do": "sing"}])
+        code, lines, _ = run(case, other, step)
+        self.assertEqual((code, lines[-1]), (0, "0 passed, 0 failed, 3 skipped"))
         self.assertIn("skipped 1: this runner does not know the param flavour", lines)
-        self.assertIn("skipped 1: sessions come later", lines)
+        self.assertIn("skipped 1: this runner does not know the kind poem", lines)
+        self.assertIn("skipped 1: this runner does not know the step sing", lines)
+
+    def test_sessions_that_hold_pass_and_others_fail_with_their_leader_and_step(self):
+        code, lines, said = run(SESSION)
+        self.assertEqual((code, lines), (0, ["1 passed, 0 failed, 0 skipped"]), said)
+        wrong = changed(SESSION, lambda case: case["steps"][2].update(expect=tensor(12, 23)))
+        self.check_fails(wrong, "leader 0", "step 3 (debug_get)", "int32[2](11 22)")
+        untold = changed(SESSION, lambda case: case["steps"].append(BAD_SUM))
+        self.check_fails(untold, "leader 0", "BAD_REDUCE_OP")
+        told = dict(BAD_SUM, error={"code": "INVALID_ARGUMENT", "reason": "BAD_REDUCE_OP"})
+        code, lines, said = run(changed(SESSION, lambda case: case["steps"].append(told)))
+        self.assertEqual((code, lines), (0, ["1 passed, 0 failed, 0 skipped"]), said)
 
     def test_filter_list_and_forms(self):
         _, lines, _ = run(SUM, ERROR, STEPS, options=("--list", "--filter", "s*"))

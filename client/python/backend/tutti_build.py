@@ -25,6 +25,8 @@ PROTOSET = os.path.join(HERE, "src", "tutti", "tutti.protoset")
 AIO = os.path.join(HERE, "src", "tutti", "aio")
 SYNC = os.path.join(HERE, "src", "tutti", "sync")
 
+TWINS = ("_transport.py", "_pipe.py")  # written twice: they are what differs
+
 WORDS = [
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\bawait ", ""),
@@ -81,7 +83,7 @@ def without_async(text, name):
 def make_sync():
     for path in sorted(glob.glob(os.path.join(AIO, "*.py"))):
         name = os.path.basename(path)
-        if name == "_transport.py":  # written twice: it is what differs
+        if name in TWINS:
             continue
         with open(path, encoding="utf-8") as file:
             text = without_async(file.read(), name)

@@ -305,11 +305,12 @@ class Twins(unittest.TestCase):
 class Docs(unittest.TestCase):
     """What an editor and help() show of each public method."""
 
-    CLASSES = ("Agent", "Tensor", "View", "Work", "Group", "Mesh", "Store")
+    CLASSES = ("Agent", "Tensor", "View", "Work", "Group", "Mesh", "Store", "Session", "DRef")
 
     def methods(self):
         yield "connect", tutti.connect
         yield "connect_job", tutti.connect_job
+        yield "session", tutti.session
         for kind in self.CLASSES:
             for name, method in inspect.getmembers(getattr(tutti, kind), inspect.isfunction):
                 if not name.startswith("_"):

@@ -67,7 +67,7 @@ def _map(fd: int, size: int, writable: bool) -> mmap.mmap:
 class Memory:
     """A tensor's bytes, mapped. The agent keeps them while the connection to it is open."""
 
-    def __init__(self, name: str, token: bytes, size: int, writable: bool) -> None:
+    def __init__(self, name: str, token: bytes, size: int, writable: bool | None) -> None:
         if not hasattr(socket, "AF_UNIX") or not hasattr(socket, "recv_fds"):
             raise _no_socket("this system has no such sockets")
         self._lease = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -80,6 +80,7 @@ class Memory:
             if refusal in REFUSALS:
                 reason, text = REFUSALS[refusal]
                 raise make(grpc.StatusCode.PERMISSION_DENIED, text, reason)
+            writable = bool(may_write) if writable is None else writable
             if magic != b"ttshare1" or len(fds) != 1 or got != size or bool(may_write) != writable:
                 raise lost("the memory that the agent sent is not the memory that was asked for")
             self._map: mmap.mmap | None = _map(fds[0], size, writable)

@@ -24,6 +24,7 @@ class TuttiError(Exception):
     op        the op's number in that group, or 0
     rank      the culprit's rank, or -1
     metadata  all entries of the error's details, as text
+    workers   of a command of a session: the errors of the workers on which it failed
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class TuttiError(Exception):
         self.op = op
         self.rank = rank
         self.metadata = metadata or {}
+        self.workers: dict[int, TuttiError] = {}
 
     def __str__(self) -> str:
         words = [self.code.name] + ([self.reason] if self.reason else [])

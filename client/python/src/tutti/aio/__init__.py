@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ..errors import LaunchError, TuttiError, TuttiTimeout
+from ..functions import function
 from ..objects import Blob
+from ..values import Device, Dtype, Function, Shape
 from ._agent import Agent, AgentInfo, connect, connect_job
 from ._buckets import GradientBuckets
 from ._gpu import GpuShare
@@ -12,6 +14,8 @@ from ._infer import Synced
 from ._launch import Server, init_process_group, launch
 from ._meetings import Met
 from ._pipeline import Pipeline, Reply
+from ._register import DModule, DPackedFunc, DRef
+from ._session import Session, WorkerInfo, session
 from ._store import Entry, Store
 from ._tensor import Tensor
 from ._tracers import Gradients, Tape, Tracer, TracerInfo
@@ -22,10 +26,16 @@ __all__ = [
     "Agent",
     "AgentInfo",
     "Blob",
+    "DModule",
+    "DPackedFunc",
+    "DRef",
+    "Device",
+    "Dtype",
     "Entry",
     "GpuShare",
     "GradientBuckets",
     "Gradients",
+    "Function",
     "Group",
     "LaunchError",
     "MemberEvent",
@@ -37,6 +47,8 @@ __all__ = [
     "Received",
     "Reply",
     "Server",
+    "Session",
+    "Shape",
     "Store",
     "Synced",
     "Tape",
@@ -47,8 +59,11 @@ __all__ = [
     "TuttiTimeout",
     "View",
     "Work",
+    "WorkerInfo",
     "connect",
     "connect_job",
     "init_process_group",
     "launch",
+    "function",
+    "session",
 ]

@@ -19,6 +19,7 @@ from ._meetings import Meetings
 from ._objects import Objects
 from ._pairs import Pairs
 from ._pipeline import Pipelines
+from ._serving import Serving
 from ._store import Store
 from ._tensor import Tensors
 from ._tracers import Tracing
@@ -67,6 +68,7 @@ class Agent(
     Inference,
     Buckets,
     Diagnosis,
+    Serving,
 ):
     """A connection to one agent, and so to one rank of a job. Made by connect().
 

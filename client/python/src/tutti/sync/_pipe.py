@@ -1,0 +1,89 @@
+"""A call with messages both ways, for a program that blocks. aio/_pipe.py is its twin."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+
+from .. import errors
+from ._transport import Line
+
+
+class Pipe:
+    """Messages go out without waiting for those that come in.
+
+    take   called with each message that comes
+    ended  called once, with the error that ended the call, or None. Both are called by one thread,
+           which reads, and return soon
+    """
+
+    def __init__(
+        self,
+        line: Line,
+        name: str,
+        take: Callable[[Any], None],
+        ended: Callable[[errors.TuttiError | None], None],
+    ) -> None:
+        self._line = line
+        self._name = name
+        self._take = take
+        self._ended = ended
+        # Its put() may be called by a finalizer that has interrupted another put().
+        self._out: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._moved = threading.Condition()
+        self._waiting = 0
+        self._call: Any = None
+        self._reader: threading.Thread | None = None
+
+    def open(self) -> None:
+        """Start the call."""
+        stub = self._line._stub("stream_stream", self._name)
+        self._call = stub(self._requests(), metadata=self._line._metadata(""))
+        self._reader = threading.Thread(target=self._read, name="tutti pipe", daemon=True)
+        self._reader.start()
+
+    def put(self, message: Any) -> None:
+        """Send; from any thread, and from finalizers. None is the last one."""
+        self._out.put(message)
+
+    def _requests(self) -> Iterator[Any]:
+        while True:
+            message = self._out.get()
+            if message is None:
+                return
+            yield message
+
+    def _read(self) -> None:
+        error = None
+        try:
+            for message in self._call:
+                with self._moved:
+                    self._take(message)
+                    if self._waiting:
+                        self._moved.notify_all()
+        except grpc.RpcError as failure:
+            error = errors.from_rpc(failure, self._line.address, self._name)
+        with self._moved:
+            self._ended(error)
+            self._moved.notify_all()
+        self._out.put(None)  # grpc's thread waits there for more
+
+    def wait_for(self, ready: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait until it is so, which only take() and ended() change; False = it was not in time."""
+        with self._moved:
+            self._waiting += 1
+            try:
+                return self._moved.wait_for(ready, timeout)
+            finally:
+                self._waiting -= 1
+
+    def close(self) -> None:
+        """End the call now, however far it is."""
+        if self._call is not None:
+            self._call.cancel()
+        if self._reader is not None and self._reader is not threading.current_thread():
+            self._reader.join()
