@@ -40,11 +40,11 @@ is_our_socket(const char *address)
 }
 
 const char *
-client_pick_address(char *const *addresses, size_t count, const char *host_id)
+client_pick_address_near(char *const *addresses, size_t count, bool near)
 {
     size_t i;
 
-    for (i = 0; i < count && is_own_host(host_id); i++) {
+    for (i = 0; i < count && near; i++) {
         if (is_our_socket(addresses[i])) {
             return addresses[i];
         }
@@ -55,4 +55,10 @@ client_pick_address(char *const *addresses, size_t count, const char *host_id)
         }
     }
     return count > 0 ? addresses[0] : ""; /* a socket we cannot reach: its name explains most */
+}
+
+const char *
+client_pick_address(char *const *addresses, size_t count, const char *host_id)
+{
+    return client_pick_address_near(addresses, count, is_own_host(host_id));
 }

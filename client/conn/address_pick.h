@@ -13,4 +13,7 @@ bool client_is_unix(const char *address);
  */
 const char *client_pick_address(char *const *addresses, size_t count, const char *host_id);
 
+/* The same where it is known whether the agent is on this host. */
+const char *client_pick_address_near(char *const *addresses, size_t count, bool near);
+
 #endif

@@ -43,6 +43,8 @@
  *   work.h               waiting for async ops
  *   pipeline.h           many calls through one stream
  *   tracer.h             gradients of collectives
+ *   value.h, function.h  functions beside the tensors, called by name
+ *   session.h            one program that drives all agents of a group
  *   job.h                the job and its ranks
  *   group.h, mesh.h      ordered lists of ranks; ranks in an array of named dimensions
  *   membership.h         hearing of ranks that come and go
@@ -61,6 +63,7 @@
 #include "tutti/code.h"
 #include "tutti/diagnose.h"
 #include "tutti/error.h"
+#include "tutti/function.h"
 #include "tutti/group.h"
 #include "tutti/init.h"
 #include "tutti/job.h"
@@ -71,11 +74,13 @@
 #include "tutti/op.h"
 #include "tutti/op_data.h"
 #include "tutti/pipeline.h"
+#include "tutti/session.h"
 #include "tutti/share.h"
 #include "tutti/store.h"
 #include "tutti/tensor.h"
 #include "tutti/tracer.h"
 #include "tutti/types.h"
+#include "tutti/value.h"
 #include "tutti/version.h"
 #include "tutti/work.h"
 

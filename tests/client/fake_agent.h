@@ -59,7 +59,26 @@ typedef struct fake_script {
     unsigned list_count;   /* tensors of List, in pages of 3 */
     uint32_t commands_max; /* DescribeAgent says so */
     fake_run run;
+    unsigned session_workers; /* of a session, at most 8 */
+    unsigned session_hold; /* answers wait until more than so many are there, the last goes first */
+    int session_fail;      /* commands of this kind fail with `error`, on worker 1 */
+    int session_end;       /* ... end the stream with `error` */
+    bool session_stranger; /* answers are to commands that were not given */
+    bool session_disorder; /* workers are numbered from 1 */
 } fake_script;
+
+/* What a command of a session has asked for. */
+typedef struct fake_command {
+    int which; /* its number in the oneof */
+    uint32_t src;
+    uint32_t dst;
+    uint32_t into;
+    bool in_group;
+    tutti_reduce reduce;
+    size_t worker_count; /* of a call: arguments */
+    uint32_t worker;
+    char name[64];
+} fake_command;
 
 typedef struct fake_agent {
     fake_script script;
@@ -110,6 +129,9 @@ typedef struct fake_agent {
     size_t op_to_count;
     uint32_t op_timeout_ms;
     uint64_t op_sequence;
+    atomic_uint drive_count; /* commands of sessions, without the opening */
+    fake_command drives[FAKE_NAMES_MAX];
+    char called[256];      /* the last call of a function, or value set */
     uint64_t call_left_ms; /* of the last op's or wait's gRPC deadline; 0 = none */
 } fake_agent;
 

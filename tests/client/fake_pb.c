@@ -7,6 +7,8 @@
 #include "tutti/v1/commands_service.pb-c.h"
 #include "tutti/v1/coordinator_service.pb-c.h"
 #include "tutti/v1/diagnostics_service.pb-c.h"
+#include "tutti/v1/functions_service.pb-c.h"
+#include "tutti/v1/session_service.pb-c.h"
 #include "tutti/v1/store_service.pb-c.h"
 #include "tutti/v1/tensors_service.pb-c.h"
 
@@ -747,4 +749,6 @@ fake_agent_add_services(fake_agent *self)
     add(self, &tutti__v1__coordinator_service__descriptor, coordinator, COUNT_OF(coordinator));
     add(self, &tutti__v1__commands_service__descriptor, run, COUNT_OF(run));
     add(self, &tutti__v1__store_service__descriptor, kv, COUNT_OF(kv));
+    add(self, &tutti__v1__session_service__descriptor, fake_sessions, COUNT_OF(fake_sessions));
+    add(self, &tutti__v1__functions_service__descriptor, fake_functions, COUNT_OF(fake_functions));
 }

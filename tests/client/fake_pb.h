@@ -31,6 +31,12 @@ void fake_write_info(fake_agent *self, Tutti__V1__OpInfo *info);
 #define FAKE_PARTS_COUNT 6
 extern const tutti_rpc_method fake_parts[FAKE_PARTS_COUNT];
 
+/* fake_session_pb.c */
+#define FAKE_SESSIONS_COUNT 1
+#define FAKE_FUNCTIONS_COUNT 7
+extern const tutti_rpc_method fake_sessions[FAKE_SESSIONS_COUNT];
+extern const tutti_rpc_method fake_functions[FAKE_FUNCTIONS_COUNT];
+
 /* fake_run_pb.c */
 extern const tutti_rpc_stream_ops fake_run_ops;
 
