@@ -261,8 +261,8 @@ struct tutti_env {
      * Say why the call fails: copied, the last one counts. Returns -1, so that a function can
      * return what this returns.
      *
-     * [in] reason  for programs: upper-case letters and _, at most 63; NULL = FUNCTION_FAILED
-     * [in] text    for people; at most 500 bytes are kept
+     * [in] reason  for programs: upper-case letters, digits and _, at most 39; NULL = FUNCTION_FAILED
+     * [in] text    for people; at most 1000 bytes are kept
      */
     int (*fail)(const tutti_env *env, const char *reason, const char *text);
 };

@@ -350,6 +350,7 @@ run_start(tutti_rpc_task *task)
     tutti_agent *agent = tutti_container_of(task, tutti_agent, start_task);
 
     agent_trim_start(agent);
+    agent_functions_start(agent);
     agent_member_start(agent);
 }
 

@@ -185,6 +185,7 @@ finish_call(agent_function_call *call)
     } else {
         end_well(call);
     }
+    agent_host_end(call);
     agent_call_drop_result(call);
     agent_call_drop_made(call);
     tutti_table_release(agent->table, &call->lock_set);

@@ -129,7 +129,7 @@ struct agent_function_call {
     tutti_tensor *tensor; /* [owned] ... or a tensor */
     tutti_rpc_task done;
     struct agent_env_op *op;           /* that runs inside of it; NULL = none. Control loop */
-    struct agent_host_call *host_call; /* host.h; NULL = it runs in no host */
+    struct agent_host_call *host_call; /* [owned] host.h; NULL = it runs in no host */
 };
 
 /* Control loop. The arguments' values are the call's from now on. */

@@ -12,7 +12,7 @@
 #include "server/agent/state/state.h"
 #include "server/agent/tensor/table.h"
 
-#define SAID_BYTES_MAX 500
+#define SAID_BYTES_MAX 1000
 
 /* ------------------------------------------------------------------------------ fail */
 

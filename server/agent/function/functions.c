@@ -8,6 +8,7 @@
 #include "server/agent/function/builtins.h"
 #include "server/agent/function/host.h"
 #include "server/agent/function/module.h"
+#include "server/agent/function/python.h"
 #include "server/agent/state/state.h"
 
 #define CLOSE_NS (200 * TUTTI_NS_PER_MS) /* shutdown.c has waited before */
@@ -31,7 +32,8 @@ agent_functions_open(tutti_agent *agent, tutti_error *err)
     tutti_map_init(&self->modules);
     TUTTI_TRY(agent_pool_new((uint32_t)agent->options->function_threads, &self->pool, err));
     TUTTI_TRY(agent_builtins_add(&self->registry, err));
-    return agent_plugins_load(agent, err);
+    TUTTI_TRY(agent_plugins_load(agent, err));
+    return agent_python_open(agent, err);
 }
 
 uint32_t
@@ -58,9 +60,15 @@ agent_functions_describe(const tutti_agent *agent, tutti_text *text)
 }
 
 void
+agent_functions_start(tutti_agent *agent)
+{
+    agent_python_start(agent);
+}
+
+void
 agent_functions_drain(tutti_agent *agent)
 {
-    agent_hosts_drain(agent);
+    agent_python_stop(agent);
 }
 
 bool
@@ -74,6 +82,7 @@ agent_functions_close(tutti_agent *agent)
     if (self->pool != NULL && !agent_pool_close(self->pool, tutti_clock_ns() + CLOSE_NS)) {
         return false;
     }
+    agent_python_close(agent);
     agent_modules_free(agent);
     agent_registry_fini(&self->registry);
     free(self);

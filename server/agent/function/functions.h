@@ -38,7 +38,10 @@ tutti_code agent_functions_open(tutti_agent *agent, tutti_error *err);
 /* Calls that run or wait, and files that are being loaded. Control loop. */
 uint32_t agent_functions_live(const tutti_agent *agent);
 
-/* The agent drains: calls that wait are ended by their own on_cancel, hosts by this. */
+/* The agent serves: what it starts by itself (--python) may connect. Control loop. */
+void agent_functions_start(tutti_agent *agent);
+
+/* The agent drains: calls are ended by their own on_cancel, hosts by that of their streams. */
 void agent_functions_drain(tutti_agent *agent);
 
 /*

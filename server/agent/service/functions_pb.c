@@ -4,6 +4,7 @@
 
 #include "base/error/fail.h"
 #include "server/agent/function/functions.h"
+#include "server/agent/function/host.h"
 #include "server/agent/function/module.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/services.h"
@@ -386,6 +387,42 @@ on_load_module(tutti_rpc_call *rpc, void *self)
     agent_module_load(self, rpc, request->path, request->device, on_module);
 }
 
+/* ------------------------------------------------------------------------------ ImportModule */
+
+static void
+answer_import(tutti_rpc_call *rpc, agent_function *const *functions, size_t count,
+              const tutti_error *err)
+{
+    Tutti__V1__ImportModuleResponse response = TUTTI__V1__IMPORT_MODULE_RESPONSE__INIT;
+    Tutti__V1__FunctionInfo *infos = calloc(count + 1, sizeof(*infos));
+    Tutti__V1__FunctionInfo **messages = calloc(count + 1, sizeof(Tutti__V1__FunctionInfo *));
+    size_t i;
+
+    for (i = 0; i < count && infos != NULL && messages != NULL; i++) {
+        agent_write_function(functions[i], &infos[i]);
+        messages[i] = &infos[i];
+    }
+    if (err != NULL) {
+        tutti_rpc_call_fail(rpc, err);
+    } else if (infos == NULL || messages == NULL) {
+        agent_fail_answer(rpc);
+    } else {
+        response.n_functions = count;
+        response.functions = messages;
+        tutti_rpc_call_reply(rpc, &response.base, NULL);
+    }
+    free(infos);
+    free(messages);
+}
+
+static void
+on_import_module(tutti_rpc_call *rpc, void *self)
+{
+    const Tutti__V1__ImportModuleRequest *request = tutti_rpc_call_request(rpc);
+
+    agent_host_import(self, rpc, request->module, answer_import);
+}
+
 /* ------------------------------------------------------------------------------ the service */
 
 void
@@ -398,6 +435,8 @@ agent_add_functions(tutti_agent *agent)
         TUTTI_RPC_UNARY("ListFunctions", on_list_functions),
         TUTTI_RPC_UNARY("GetFunction", on_get_function),
         TUTTI_RPC_UNARY("LoadModule", on_load_module),
+        TUTTI_RPC_UNARY("ImportModule", on_import_module),
+        TUTTI_RPC_STREAM("Serve", &agent_serve_ops),
     };
     const tutti_rpc_service service = {
         .descriptor = &tutti__v1__functions_service__descriptor,

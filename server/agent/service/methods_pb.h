@@ -21,6 +21,9 @@ void agent_on_stat(tutti_rpc_call *call, void *self);
 /* lease_pb.c: of TensorsService */
 extern const tutti_rpc_stream_ops agent_lease_ops;
 
+/* serve_pb.c: of FunctionsService */
+extern const tutti_rpc_stream_ops agent_serve_ops;
+
 /* share_pb.c: of TensorsService */
 void agent_on_share(tutti_rpc_call *call, void *self);
 
