@@ -115,7 +115,8 @@ forget_result(agent_function_call *call)
     tutti_error err;
 
     if (handle[0] != '\0' && tutti_rpc_call_cancelled(call->rpc)) {
-        (void)tutti_table_delete(call->agent->table, &handle, 1, false, &err); /* may be gone already */
+        (void)tutti_table_delete(call->agent->table, &handle, 1, false,
+                                 &err); /* may be gone already */
     }
 }
 

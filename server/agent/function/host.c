@@ -21,7 +21,7 @@ static void pump_host(agent_host *host);
 
 /* Not behind a make or an op that runs: those use the call. */
 static void
-end_call(agent_host_call *self, const tutti_error *err)
+end_host_call(agent_host_call *self, const tutti_error *err)
 {
     if (self->over || self->state == AGENT_HOST_CALL_RETURNED) {
         return;
@@ -70,7 +70,7 @@ fail_lost(agent_host_call *self, const char *host, const char *words)
                          self->call->function_name, self->call->agent->rank, host,
                          words[0] == '\0' ? "" : ", its last words: ", words);
     tutti_error_set_op(&err, NULL, 0, (int32_t)self->call->agent->rank);
-    end_call(self, &err);
+    end_host_call(self, &err);
 }
 
 /* ------------------------------------------------------------------------------ beginning */
@@ -126,7 +126,7 @@ run_prepared(tutti_rpc_task *task)
     if (self->over) {
         agent_call_failed(self->call, &self->err);
     } else if (self->op.err.code != TUTTI_OK) {
-        end_call(self, &self->op.err);
+        end_host_call(self, &self->op.err);
     } else if (host == NULL) {
         fail_lost(self, "a process", "");
     } else {
@@ -225,7 +225,7 @@ agent_host_cancel(agent_function_call *call)
     if (self->state == AGENT_HOST_CALL_SENT && self->host != NULL && !self->host->closed) {
         self->host->wire->cancel(self->host, self->number);
     } else if (self->state != AGENT_HOST_CALL_SENT) {
-        end_call(self, &call->err);
+        end_host_call(self, &call->err);
     }
 }
 
@@ -361,7 +361,7 @@ agent_host_stopped(agent_host *host, uint64_t number, tutti_error *err)
                              self->call->function_name);
     }
     leave_host(self);
-    end_call(self, &why);
+    end_host_call(self, &why);
     return TUTTI_OK;
 }
 

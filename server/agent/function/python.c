@@ -183,7 +183,7 @@ write_words(const agent_python *self, const char *words[MODULES_MAX + 6])
 
 /* The agent's environment, and the key. NULL: no memory. */
 static char **
-make_environment(const agent_python *self, char key[64])
+make_python_environment(const agent_python *self, char key[64])
 {
     size_t count = 0;
     char **ret;
@@ -209,7 +209,7 @@ spawn_python(const agent_python *self, int in, int out, pid_t *ret_pid)
     posix_spawn_file_actions_t files;
     posix_spawnattr_t how;
     char key[64];
-    char **environment = make_environment(self, key);
+    char **environment = make_python_environment(self, key);
     sigset_t none;
     sigset_t pipe;
     int number = ENOMEM;

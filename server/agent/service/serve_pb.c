@@ -124,7 +124,7 @@ typedef struct wire_memory {
 } wire_memory;
 
 static void
-write_memory(const tutti_agent *agent, const agent_host_memory *memory, wire_memory *ret)
+write_tensor_memory(const tutti_agent *agent, const agent_host_memory *memory, wire_memory *ret)
 {
     const tutti_tensor *tensor = tutti_table_tensor(agent->table, memory->tensor->lock);
 
@@ -160,7 +160,7 @@ write_arg(const agent_host_call *host_call, size_t i, wire_args *wire)
     if (arg->value != NULL) {
         agent_write_value(arg->value, &wire->values[i]);
     } else {
-        write_memory(call->agent, &host_call->memory[i], &wire->memories[i]);
+        write_tensor_memory(call->agent, &host_call->memory[i], &wire->memories[i]);
         agent_write_tensor_value(wire->memories[i].handle,
                                  &tutti_table_tensor(call->agent->table, arg->tensor.lock)->spec,
                                  &wire->values[i]);
@@ -224,7 +224,7 @@ send_done(agent_host *host, uint64_t call, uint64_t request, const agent_host_me
     done.call = call;
     done.request = request;
     if (memory != NULL) {
-        write_memory(host->agent, memory, &wire);
+        write_tensor_memory(host->agent, memory, &wire);
         done.memory = &wire.message;
     }
     if (err != NULL) {
@@ -385,7 +385,7 @@ take_imported(serving *self, const Tutti__V1__HostImported *message, tutti_error
 }
 
 static tutti_code
-take_message(serving *self, const Tutti__V1__ServeRequest *message, tutti_error *err)
+take_host_message(serving *self, const Tutti__V1__ServeRequest *message, tutti_error *err)
 {
     const bool starts = message->kind_case == TUTTI__V1__SERVE_REQUEST__KIND_START;
 
@@ -446,7 +446,7 @@ on_message(tutti_rpc_call *call, void *arg, tutti_rpc_message *message)
         close_host(self);
         return;
     }
-    if (take_message(self, tutti_rpc_message_get(message), &err) != TUTTI_OK) {
+    if (take_host_message(self, tutti_rpc_message_get(message), &err) != TUTTI_OK) {
         finish_serving(self, &err);
     } else if (!self->finished) {
         tutti_rpc_call_read(call);

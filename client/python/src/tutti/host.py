@@ -5,7 +5,7 @@
 imports the modules, and offers what stands under `@tutti.function("name")` in them. The agent needs
 `--functions mlp.` to allow these names. A function that crashes ends this process and not the agent:
 the callers get HOST_LOST. `tutti-agent --python mlp.layers` starts a host by itself, and again when
-it has ended.
+it has ended: by the key in $TUTTI_HOST_KEY it knows it, and allows any name.
 
 Functions run on threads, --threads of them at once. Arrays are the memory of the agent's tensors.
 """
@@ -55,7 +55,9 @@ class Host:
         self._given = offered
         self._threads = threads
         self._label = name or os.path.basename(sys.argv[0] or "python")
-        self._pipe = Pipe(line, "Functions.Serve", self._take, self._end)
+        key = os.environ.get("TUTTI_HOST_KEY", "")
+        shown = [("tutti-host-key", key)] if key else []
+        self._pipe = Pipe(line, "Functions.Serve", self._take, self._end, shown)
         self._calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._requests = itertools.count(1)
         self._done: dict[tuple[int, int], Any] = {}
@@ -213,6 +215,18 @@ def _reach(line: Line, seconds: float, threads: int, name: str) -> Host:
         time.sleep(AGAIN_S)
 
 
+def _end_with_agent() -> None:
+    """The agent that has started this process holds its input open: even a kill -9 closes that."""
+
+    def watch() -> None:
+        while sys.stdin.buffer.read(1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if os.environ.get("TUTTI_HOST_KEY"):
+        threading.Thread(target=watch, name="tutti end", daemon=True).start()
+
+
 def _import_all(modules: Iterable[str]) -> None:
     for name in modules:
         importlib.import_module(name)
@@ -238,6 +252,7 @@ def _serve(arguments: argparse.Namespace, line: Line) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
+    _end_with_agent()
     hosts.append(_reach(line, arguments.wait, arguments.threads, " ".join(arguments.modules)))
     names = ", ".join(sorted(hosts[0].told)) or "nothing"
     print("serving %s at %s" % (names, line.address), flush=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import grpc
@@ -19,6 +19,7 @@ class Pipe:
     take   called with each message that comes
     ended  called once, with the error that ended the call, or None. Both are called by one thread,
            which reads, and return soon
+    metadata  of the call, beside what every call has
     """
 
     def __init__(
@@ -27,8 +28,10 @@ class Pipe:
         name: str,
         take: Callable[[Any], None],
         ended: Callable[[errors.TuttiError | None], None],
+        metadata: Iterable[tuple[str, str]] = (),
     ) -> None:
         self._line = line
+        self._metadata = list(metadata)
         self._name = name
         self._take = take
         self._ended = ended
@@ -42,7 +45,7 @@ class Pipe:
     def open(self) -> None:
         """Start the call."""
         stub = self._line._stub("stream_stream", self._name)
-        self._call = stub(self._requests(), metadata=self._line._metadata(""))
+        self._call = stub(self._requests(), metadata=self._line._metadata("") + self._metadata)
         self._reader = threading.Thread(target=self._read, name="tutti pipe", daemon=True)
         self._reader.start()
 
