@@ -352,5 +352,75 @@ class Streams(ClusterCase):
         Session(self.cluster.agents[0]).close()
 
 
+class Lingering(ClusterCase):
+    """A session that stays behind its stream."""
+
+    size = 3
+    options = ("--session-linger", "30s")
+
+    def open(self, leader=0, **fields):
+        return Session(self.cluster.agents[leader], **fields)
+
+    def resume(self, session, leader, **fields):
+        opened = session.opened
+        return self.open(leader, resume=opened.session, secret=opened.secret, **fields)
+
+    def fails_to_open(self, code, reason, leader=0, **fields):
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.open(leader, **fields)
+        self.assert_failed(support.Failure(caught.exception), code, reason)
+
+    def test_it_is_resumed_at_any_agent_of_the_group(self):
+        session = self.open(linger=True)
+        self.assertEqual(len(session.opened.secret), 16)
+        session.fill(self.cluster, 3, [floats(rank) for rank in range(3)])
+        session.wait(session.empty(7, [1], workers=[1]))
+        session.drop()
+        again = self.resume(session, 2, linger=True)
+        self.assertEqual(again.opened.session, session.opened.session)
+        self.assertEqual(list(again.opened.registers), [3, 7])
+        self.assertEqual(again.opened.secret, session.opened.secret)
+        again.do(**reduce_of(3, into=4))
+        self.assertEqual(list(again.read(self.cluster, 4, 0)), [3])
+        again.close()
+        last = self.resume(session, 0)
+        self.assertEqual(list(last.opened.registers), [3, 4, 7])
+        last.close()
+        for agent in self.cluster.agents:
+            self.wait_empty(agent)
+        self.fails_to_open(grpc.StatusCode.NOT_FOUND, "NO_SESSION",
+                           resume=session.opened.session, secret=session.opened.secret)
+
+    def test_a_stream_that_is_still_there_hears_that_its_session_was_taken(self):
+        session = self.open(linger=True)
+        session.wait(session.empty(1, [1]))
+        again = self.resume(session, 1)
+        with self.assertRaises(grpc.RpcError) as caught:
+            session.sync()
+        self.assert_failed(support.Failure(caught.exception), grpc.StatusCode.ABORTED,
+                           "SESSION_TAKEN")
+        again.do(**reduce_of(1, into=2))
+        again.close()
+
+    def test_nobody_resumes_without_the_secret(self):
+        session = self.open(linger=True)
+        session.wait(session.empty(1, [1]))
+        number = session.opened.session
+        self.fails_to_open(grpc.StatusCode.NOT_FOUND, "NO_SESSION", resume=number, secret=b"x" * 16)
+        self.fails_to_open(grpc.StatusCode.INVALID_ARGUMENT, "BAD_SECRET", resume=number)
+        self.fails_to_open(grpc.StatusCode.INVALID_ARGUMENT, "BAD_NAME", resume="7", secret=b"x" * 16)
+        session.sync()
+        session.close()
+        self.resume(session, 0).close()
+
+    def test_without_linger_it_ends_with_its_stream(self):
+        session = self.open()
+        self.assertEqual(session.opened.secret, b"")
+        session.wait(session.empty(1, [1]))
+        session.drop()
+        for agent in self.cluster.agents:
+            self.wait_empty(agent)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -113,14 +113,12 @@ ask_mesh(agent_session *session, const uint32_t *ranks)
     static const tutti_rpc_stub stub = {&tutti__v1__mesh_service__descriptor, "CreateMesh"};
     Tutti__V1__CreateMeshRequest request = TUTTI__V1__CREATE_MESH_REQUEST__INIT;
     Tutti__V1__Member member;
-    char name[AGENT_SESSION_NAME_SIZE];
     char *dims[] = {text_of("g"), text_of("w"), text_of("f")};
     int32_t shape[] = {(int32_t)session->group_count, (int32_t)session->group_size, 1};
 
     fill_seat(session->agent, &member);
-    (void)snprintf(name, sizeof(name), "session/%s", session->id);
     request.member = &member;
-    request.name = name;
+    request.name = session->mesh;
     request.shape = shape;
     request.n_shape = 3;
     request.dim_names = dims;
@@ -139,16 +137,14 @@ agent_session_forget_mesh(agent_session *session)
     static const tutti_rpc_stub stub = {&tutti__v1__mesh_service__descriptor, "DeleteMesh"};
     Tutti__V1__DeleteMeshRequest request = TUTTI__V1__DELETE_MESH_REQUEST__INIT;
     Tutti__V1__Member member;
-    char name[AGENT_SESSION_NAME_SIZE];
 
     if (!session->meshed) {
         return;
     }
     session->meshed = false;
     fill_seat(session->agent, &member);
-    (void)snprintf(name, sizeof(name), "session/%s", session->id);
     request.member = &member;
-    request.name = name;
+    request.name = session->mesh;
     request.allow_missing = true;
     ask(session, &stub, &request.base, FORGET_NS, NULL);
 }

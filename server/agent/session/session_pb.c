@@ -169,7 +169,27 @@ write_functions(const agent_drive *command, Tutti__V1__DriveResponse *message)
 typedef struct opened_parts {
     Tutti__V1__DriveOpened message;
     Tutti__V1__DriveWorker **list; /* [owned] */
+    uint32_t *registers;           /* [owned] */
 } opened_parts;
+
+/* Of a resume. */
+static bool
+write_registers(const agent_session *session, opened_parts *ret)
+{
+    uint32_t number;
+
+    ret->registers = session->found == NULL ? NULL : calloc(session->registers_max, sizeof(number));
+    if (ret->registers == NULL) {
+        return session->found == NULL;
+    }
+    for (number = 1; number <= session->registers_max; number++) {
+        if ((session->found[number / 8] >> number % 8 & 1) != 0) {
+            ret->registers[ret->message.n_registers++] = number;
+        }
+    }
+    ret->message.registers = ret->registers;
+    return true;
+}
 
 static void
 write_worker(agent_worker *worker, Tutti__V1__DriveWorker *ret_message, char **ret_addresses)
@@ -214,6 +234,10 @@ write_opened(agent_session *session, opened_parts *ret)
     ret->message.num_groups = session->group_count;
     ret->message.registers_max = session->registers_max;
     ret->message.leader = session->leader;
+    if (session->linger) {
+        ret->message.secret.data = session->secret;
+        ret->message.secret.len = sizeof(session->secret);
+    }
     return true;
 }
 
@@ -268,7 +292,8 @@ pack_opened(const agent_drive *command, Tutti__V1__DriveResponse *message)
         return NULL;
     }
     message->opened = &opened.message;
-    packed = pack_message(message);
+    packed = write_registers(command->session, &opened) ? pack_message(message) : NULL;
+    free(opened.registers);
     free(opened.list);
     return packed;
 }
@@ -363,6 +388,18 @@ take_token(agent_session *session, tutti_error *err)
                : TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a token");
 }
 
+static tutti_code
+start_session(agent_session *session, const Tutti__V1__DriveOpen *open, tutti_error *err)
+{
+    const agent_session_request request = {.group = open->group,
+                                           .group_count = open->num_groups,
+                                           .linger = open->linger != 0,
+                                           .resume = open->resume,
+                                           .secret = {open->secret.data, open->secret.len}};
+
+    return agent_session_start(session, &request, err);
+}
+
 static void
 take_open(agent_session *session, const Tutti__V1__DriveRequest *message)
 {
@@ -379,12 +416,10 @@ take_open(agent_session *session, const Tutti__V1__DriveRequest *message)
     if (code == TUTTI_OK) {
         code = agent_drive_begin(session, message->id, method, &session->open, &err);
     }
+    code = code == TUTTI_OK ? start_session(session, message->open, &err) : code;
     if (code != TUTTI_OK) {
         agent_session_close(session, &err);
-        return;
     }
-    session->group_count = message->open->num_groups == 0 ? 1 : message->open->num_groups;
-    agent_session_start(session, message->open->group);
 }
 
 static void
