@@ -103,8 +103,8 @@ class Groups(ClusterCase):
         self.assert_holds(1, 0, None, None, None)
         self.session.wait(self.session.empty(1, [1], worker0_only=True, in_group=True))
         self.assert_holds(1, [0], None, [0], None)
-        self.session.wait(self.session.empty(1, [1], workers=[3, 1]))
-        self.assert_holds(1, None, [0], None, [0])
+        self.session.wait(self.session.empty(1, [2], workers=[3, 0]))
+        self.assert_holds(1, [0, 0], None, [0], [0, 0])
 
     def test_a_register_that_is_dropped_is_null_everywhere(self):
         self.session.empty(1, [1])
@@ -389,6 +389,21 @@ class Lingering(ClusterCase):
         for agent in self.cluster.agents:
             self.wait_empty(agent)
         self.fails_to_open(grpc.StatusCode.NOT_FOUND, "NO_SESSION",
+                           resume=session.opened.session, secret=session.opened.secret)
+
+    def test_its_group_and_its_groups_are_found_again(self):
+        self.cluster.group("turned", [2, 1])
+        session = self.open(leader=1, group="turned", num_groups=2, linger=True)
+        session.fill(self.cluster, 1, [floats(5), floats(6)])
+        session.close()
+        again = self.resume(session, 2)
+        self.assertEqual([worker.rank for worker in again.opened.workers], [2, 1])
+        self.assertEqual(again.opened.num_groups, 2)
+        again.send(send_to_next_group=sessions.DriveMove(src=1))
+        again.do(recv_from_prev_group=sessions.DriveMove(dst=1))
+        self.assertEqual(list(again.read(self.cluster, 1, 1)), [5])
+        again.close()
+        self.fails_to_open(grpc.StatusCode.NOT_FOUND, "NO_SESSION", leader=0,
                            resume=session.opened.session, secret=session.opened.secret)
 
     def test_a_stream_that_is_still_there_hears_that_its_session_was_taken(self):

@@ -265,11 +265,10 @@ plan_empty(plan *self, const Tutti__V1__DriveEmpty *message)
     check_register(self, message->into);
     choose_workers(self, message->workers, message->n_workers);
     if (message->n_workers == 0 && message->worker0_only) {
-        choose_firsts(self, message->in_group, true);
+        choose_firsts(self, message->in_group, false);
+        send_delete(self, message->into);
+        choose_others(self);
     }
-    choose_others(self);
-    send_delete(self, message->into);
-    choose_others(self);
     agent_session_register(self->session, message->into, name);
     create.spec = message->spec;
     create.device = message->device;

@@ -10,8 +10,10 @@
 #include "base/error/text.h"
 #include "base/os/clock.h"
 #include "base/os/log.h"
+#include "server/agent/function/value.h"
 #include "server/agent/session/sessions.h"
 #include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
 
 /* The coordinator and all workers have this long to answer while a session opens. */
 #define OPEN_NS (15 * TUTTI_NS_PER_S)
@@ -177,6 +179,78 @@ take_former(agent_session *self, const agent_session_request *request, tutti_err
     return TUTTI_OK;
 }
 
+/* A look at register 0 of a session that is to be resumed. */
+typedef struct former_look {
+    tutti_lock_set lock_set;
+    tutti_table *table;
+} former_look;
+
+static void
+end_look(former_look *self)
+{
+    tutti_table_release(self->table, &self->lock_set);
+    free(self);
+}
+
+/* The table has granted it when nobody waited any more. */
+static void
+on_late(tutti_lock_set *lock_set)
+{
+    end_look(tutti_container_of(lock_set, former_look, lock_set));
+}
+
+static void
+read_about(agent_session *session, former_look *self)
+{
+    const agent_value *value =
+        agent_value_of(tutti_table_value_of(self->table, &self->lock_set.locks[0]));
+
+    if (value != NULL && value->any.kind == TUTTI_ANY_TEXT) {
+        (void)snprintf(session->about, sizeof(session->about), "%s", value->any.u.text);
+    }
+}
+
+/* Who opens a session writes register 0, and nobody afterwards: a lock that has to be waited for is
+ * somebody else's doing, and as good as none. */
+static void
+look_for_former(agent_session *session)
+{
+    former_look *self = calloc(1, sizeof(*self));
+    char name[AGENT_SESSION_NAME_SIZE];
+
+    if (self == NULL) {
+        return;
+    }
+    self->table = session->agent->table;
+    self->lock_set.loop = session->agent->control;
+    self->lock_set.on_ready = on_late;
+    agent_session_register(session, 0, name);
+    if (tutti_table_lock_by_name(self->table, &self->lock_set, name, false, NULL) != TUTTI_OK) {
+        end_look(self);
+    } else if (tutti_table_acquire(self->table, &self->lock_set)) {
+        read_about(session, self);
+        end_look(self);
+    }
+}
+
+/* What is left of it on this agent: "2 world". */
+static tutti_code
+find_former(agent_session *self, const char **ret_group, tutti_error *err)
+{
+    char *end = self->about;
+
+    look_for_former(self);
+    self->group_count = (uint32_t)strtoul(self->about, &end, 10);
+    if (self->group_count == 0 || *end != ' ') {
+        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_SESSION",
+                              "rank %" PRIu32 " has nothing of session %s: it is over, did not "
+                              "linger, or has other ranks",
+                              self->agent->rank, self->id);
+    }
+    *ret_group = end + 1;
+    return TUTTI_OK;
+}
+
 static void
 draw_secret(agent_session *self)
 {
@@ -200,18 +274,23 @@ name_groups(agent_session *self)
 tutti_code
 agent_session_start(agent_session *session, const agent_session_request *request, tutti_error *err)
 {
+    const char *group = request->group[0] == '\0' ? "world" : request->group;
+
     session->group_count = request->group_count == 0 ? 1 : request->group_count;
     session->linger = request->linger && session->agent->options->session_linger_ns > 0;
     if (request->resume[0] != '\0') {
         TUTTI_TRY(take_former(session, request, err));
+        TUTTI_TRY(find_former(session, &group, err));
     } else if (session->linger) {
         draw_secret(session);
+        (void)snprintf(session->about, sizeof(session->about), "%" PRIu32 " %s",
+                       session->group_count, group);
     }
     name_groups(session);
     session->limit.on_expiry = on_limit;
     tutti_rpc_loop_timer_start(session->agent->control, &session->limit,
                                tutti_clock_ns() + OPEN_NS);
-    agent_session_ask_group(session, request->group);
+    agent_session_ask_group(session, group);
     return TUTTI_OK;
 }
 

@@ -13,7 +13,8 @@
  * more, for what functions do by themselves. A session that is resumed gets a new mesh.
  *
  * Who resumes a session needs nothing of its former leader: the leases of the workers are found by
- * the secret, so any agent of the group can lead it.
+ * the secret, and register 0 says of which group the workers are, and how many groups they make. So
+ * any agent of the group can lead it.
  *
  * Control loop. Queues are bounded: a session has at most --commands-max commands, whose memory is
  * there from the beginning, and is not read from while the calls that wait for their streams have
@@ -31,6 +32,7 @@
 #define AGENT_SESSION_WORKERS_MAX 1024 /* of one session */
 #define AGENT_SESSION_SECRET_SIZE 16
 #define AGENT_SESSION_NAME_SIZE 64 /* of a register or group */
+#define AGENT_SESSION_ABOUT_SIZE (TUTTI_NAME_MAX + 16)
 
 typedef struct agent_session agent_session;
 typedef struct agent_worker agent_worker;
@@ -108,12 +110,13 @@ struct agent_session {
     tutti_rpc_call *call; /* Drive; NULL = over */
     agent_session_state state;
     char id[TUTTI_ID_TEXT_SIZE];
-    char all[AGENT_SESSION_NAME_SIZE];  /* the groups */
-    char each[AGENT_SESSION_NAME_SIZE]; /* of the workers of one group */
-    char own[AGENT_SESSION_NAME_SIZE];  /* of functions */
-    char mesh[AGENT_SESSION_NAME_SIZE]; /* they are of */
-    bool linger;                        /* leases stay behind the stream; `secret` finds them */
-    bool resumes;                       /* they are those of a former stream */
+    char all[AGENT_SESSION_NAME_SIZE];    /* the groups */
+    char each[AGENT_SESSION_NAME_SIZE];   /* of the workers of one group */
+    char own[AGENT_SESSION_NAME_SIZE];    /* of functions */
+    char mesh[AGENT_SESSION_NAME_SIZE];   /* they are of */
+    char about[AGENT_SESSION_ABOUT_SIZE]; /* what register 0 holds: "2 world" */
+    bool linger;                          /* leases stay behind the stream; `secret` finds them */
+    bool resumes;                         /* they are those of a former stream */
     unsigned char secret[AGENT_SESSION_SECRET_SIZE];
     unsigned char *found; /* [owned] of a resume: a bit for each register that holds
                                            something on a worker */

@@ -161,6 +161,26 @@ say_hello(agent_worker *self)
     put_opening(self, &request);
 }
 
+/* In place of a hello, for who resumes the session. */
+static void
+set_about(agent_worker *self)
+{
+    Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
+    Tutti__V1__SetValueRequest set = TUTTI__V1__SET_VALUE_REQUEST__INIT;
+    Tutti__V1__Value value = TUTTI__V1__VALUE__INIT;
+    char name[AGENT_SESSION_NAME_SIZE];
+
+    agent_session_register(self->session, 0, name);
+    value.kind_case = TUTTI__V1__VALUE__KIND_TEXT;
+    value.text = self->session->about;
+    set.name = name;
+    set.value = &value;
+    request.id = HELLO_ID;
+    request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_SET_VALUE;
+    request.set_value = &set;
+    put_opening(self, &request);
+}
+
 /* In place of a hello. */
 static void
 ask_registers(agent_worker *self, const char *page)
@@ -189,6 +209,8 @@ agent_wire_run(agent_worker *worker, uint64_t lease, tutti_error *err)
 
     if (worker->session->resumes) {
         ask_registers(worker, "");
+    } else if (worker->session->linger) {
+        set_about(worker);
     } else {
         say_hello(worker);
     }
