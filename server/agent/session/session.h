@@ -206,7 +206,7 @@ void agent_session_stop_asking(agent_session *session);
 /* The mesh is not wanted any more. */
 void agent_session_forget_mesh(agent_session *session);
 
-/* ------------------------------------------------------------------ worker.c, worker_pb.c */
+/* ------------------------------------------------------------------ worker.c */
 
 /* Choose among its addresses. */
 void agent_worker_pick(agent_worker *worker, bool same_host);
@@ -272,7 +272,7 @@ void agent_session_no_more(agent_session *session, const tutti_error *err);
 /* All commands are forgotten. */
 void agent_drives_drop(agent_session *session);
 
-/* ------------------------------------------------------------------ plan_pb.c, session_pb.c */
+/* ------------------------------------------------------------------ plan_pb.c, answer_pb.c */
 
 /* What a command of the controller comes to on the workers. [in] message  a DriveRequest */
 void agent_session_plan(agent_session *session, agent_drive *command, const void *message);

@@ -42,7 +42,7 @@ read_error(const Tutti__V1__Error *message, tutti_error *ret_err)
 }
 
 static void
-take_answer(agent_worker *self, agent_part *part, const Tutti__V1__RunResponse *response)
+take_run_answer(agent_worker *self, agent_part *part, const Tutti__V1__RunResponse *response)
 {
     agent_drive *command = part->command;
     tutti_error err;
@@ -92,7 +92,7 @@ on_run_message(void *arg, tutti_rpc_message *message)
         read_registers(self, response);
     } else if (response->id < session->agent->options->commands_max &&
                self->by_slot[response->id].called) {
-        take_answer(self, &self->by_slot[response->id], response);
+        take_run_answer(self, &self->by_slot[response->id], response);
     }
 }
 
@@ -144,7 +144,7 @@ put_opening(agent_worker *self, const Tutti__V1__RunRequest *request)
 
 /* A name that nothing has is deleted: the answer says that the stream is there and allowed. */
 static void
-say_hello(agent_worker *self)
+greet_worker(agent_worker *self)
 {
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__DeleteRequest nothing = TUTTI__V1__DELETE_REQUEST__INIT;
@@ -212,7 +212,7 @@ agent_wire_run(agent_worker *worker, uint64_t lease, tutti_error *err)
     } else if (worker->session->linger) {
         set_about(worker);
     } else {
-        say_hello(worker);
+        greet_worker(worker);
     }
     return TUTTI_OK;
 }
