@@ -16,6 +16,17 @@ def sessions_stub(agent):
     return sessions_grpc.SessionServiceStub(agent.channel)
 
 
+class Register(int):
+    """As an argument of a call: what it holds."""
+
+
+def arg_of(value):
+    if isinstance(value, Register):
+        return sessions.DriveArg(register=value)
+    kinds = {int: "integer", float: "real", str: "text", bytes: "data"}
+    return sessions.DriveArg(value=functions.Value(**{kinds[type(value)]: value}))
+
+
 class Failed(Exception):
     """A command that failed: the answer's error."""
 

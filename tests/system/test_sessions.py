@@ -5,6 +5,8 @@ Method: stock stubs against two and four real agents; what commands do on each w
 fail, and what processes that die leave behind.
 """
 
+import os
+import time
 import unittest
 
 import grpc
@@ -12,11 +14,12 @@ import numpy as np
 
 import support
 from cluster_case import LONG_S, ClusterCase, tensors, types
-from session_stream import Failed, Session, functions, sessions, sessions_stub
+from session_stream import Failed, Register, Session, arg_of, functions, sessions, sessions_stub
 
 INVALID = int(grpc.StatusCode.INVALID_ARGUMENT.value[0])
 MISSING = int(grpc.StatusCode.NOT_FOUND.value[0])
 SUM = types.REDUCE_OP_SUM
+PLUGINS = os.path.join(support.BUILD, "tests", "plugins")
 
 
 def reduce_of(src, reduce_op=SUM, **fields):
@@ -103,8 +106,8 @@ class Groups(ClusterCase):
         self.assert_holds(1, 0, None, None, None)
         self.session.wait(self.session.empty(1, [1], worker0_only=True, in_group=True))
         self.assert_holds(1, [0], None, [0], None)
-        self.session.wait(self.session.empty(1, [1], workers=[3, 1]))
-        self.assert_holds(1, None, [0], None, [0])
+        self.session.wait(self.session.empty(1, [2], workers=[3, 0]))
+        self.assert_holds(1, [0, 0], None, [0], [0, 0])
 
     def test_a_register_that_is_dropped_is_null_everywhere(self):
         self.session.empty(1, [1])
@@ -350,6 +353,235 @@ class Streams(ClusterCase):
             list(call(iter([self.open_of().SerializeToString(), b"\xff\xff\xff"]), timeout=LONG_S))
         self.assertEqual(support.Failure(caught.exception).reason, "MALFORMED_MESSAGE")
         Session(self.cluster.agents[0]).close()
+
+
+class Functions(ClusterCase):
+    """Values, and calls of functions on the workers."""
+
+    size = 4
+    options = ("--plugin", os.path.join(PLUGINS, "tests_plugin.so"), "--module-path", PLUGINS)
+
+    def setUp(self):
+        self.session = Session(self.cluster.agents[0], num_groups=2)
+
+    def tearDown(self):
+        self.session.close()
+        super().tearDown()
+
+    def call(self, function, *args, **fields):
+        """The answer; args that are numbers are ints, a `Register` is what it holds."""
+        return self.session.do(call=self.call_of(function, *args, **fields))
+
+    def call_of(self, function, *args, **fields):
+        return sessions.DriveCall(function=function, args=[arg_of(one) for one in args], **fields)
+
+    def fails(self, reason, **command):
+        with self.assertRaises(Failed) as caught:
+            self.session.do(**command)
+        self.assertEqual(caught.exception.reason, reason)
+        return caught.exception
+
+    def integers(self, register, **fields):
+        found = self.session.values(register, **fields)
+        return {worker: value.integer for worker, value in found.items()}
+
+    def test_values_are_set_and_told_by_worker(self):
+        value = functions.Value(text="caf\u00e9")
+        self.session.do(set=sessions.DriveSet(into=1, value=value))
+        self.session.do(set=sessions.DriveSet(into=1, value=functions.Value(integer=-5), workers=[2]))
+        found = self.session.values(1)
+        self.assertEqual([found[worker].text for worker in (0, 1, 3)], ["caf\u00e9"] * 3)
+        self.assertEqual(found[2].integer, -5)
+        self.assertEqual(set(self.session.values(1, workers=[1, 3])), {1, 3})
+
+    def test_what_holds_nothing_is_null(self):
+        self.session.do(set=sessions.DriveSet(into=1, value=functions.Value(integer=1), workers=[2]))
+        found = self.session.values(1)
+        self.assertEqual([found[worker].WhichOneof("kind") for worker in range(4)],
+                         ["null", "null", "integer", "null"])
+
+    def test_a_tensor_is_told_by_its_handle(self):
+        self.session.empty(1, [3, 2])
+        for worker, value in self.session.values(1).items():
+            self.assertEqual(list(value.spec.shape), [3, 2])
+            self.assertEqual(self.cluster.agents[worker].get(value.tensor).shape, (3, 2))
+
+    def test_a_call_is_made_on_each_worker_and_its_result_is_kept(self):
+        answer = self.call("runtime.disco.worker_rank", into=1)
+        self.assertEqual({one.worker: one.value.integer for one in answer.values},
+                         {0: 0, 1: 1, 2: 2, 3: 3})
+        self.call("tests.add_one", Register(1), into=1)
+        self.assertEqual(self.integers(1), {0: 1, 1: 2, 2: 3, 3: 4})
+        self.call("runtime.disco.group_size", into=2, workers=[3])
+        found = self.session.values(2)
+        self.assertEqual(found[3].integer, 2)
+        self.assertEqual([found[worker].WhichOneof("kind") for worker in range(3)], ["null"] * 3)
+
+    def test_calls_and_ops_wait_for_each_other_in_the_order_sent(self):
+        self.session.fill(self.cluster, 1, [floats(1)] * 4)
+        numbers = []
+        for _ in range(20):
+            numbers.append(self.session.send(**reduce_of(1, types.REDUCE_OP_AVG, dst=1)))
+            call = self.call_of("tests.axpy", 1.0, Register(1), Register(1))
+            numbers.append(self.session.send(call=call))
+        for number in numbers:
+            self.session.wait(number)
+        self.assertEqual(list(self.session.read(self.cluster, 1, 2)), [2.0 ** 20])
+
+    def test_a_function_that_calls_collectives_does_not_meet_those_of_the_session(self):
+        self.session.fill(self.cluster, 1, [floats(1)] * 4)
+        self.session.fill(self.cluster, 2, [floats(2)] * 4)
+        numbers = []
+        for _ in range(5):
+            call = self.call_of("tests.all_reduce", Register(1), "sum", into=3)
+            numbers.append(self.session.send(call=call))
+            numbers.append(self.session.send(**reduce_of(2, into=4)))
+        for number in numbers:
+            self.session.wait(number)
+        self.assertEqual(list(self.session.read(self.cluster, 3, 1)), [4])
+        self.assertEqual(list(self.session.read(self.cluster, 4, 1)), [8])
+
+    def test_a_register_may_hold_the_function(self):
+        self.session.do(get_function=sessions.DriveFunction(function="tests.add_one", into=1))
+        call = sessions.DriveCall(function_register=1, args=[arg_of(41)], into=2)
+        self.session.do(call=call)
+        self.assertEqual(self.integers(2, workers=[3]), {3: 42})
+        error = self.fails("UNKNOWN_FUNC", get_function=sessions.DriveFunction(function="no.such"))
+        self.assertIn("ranks 0-3: ", error.text)
+        self.fails("NOT_A_FUNCTION", call=sessions.DriveCall(function_register=2))
+
+    def test_a_call_that_fails_is_told_by_rank_and_so_is_what_needs_it(self):
+        fail = self.call_of("tests.fail", "BAD_LUCK", "no luck today", into=1)
+        error = self.fails("BAD_LUCK", call=fail)
+        self.assertEqual(error.text, "ranks 0-3: no luck today")
+        error = self.fails("BAD_LUCK", call=self.call_of("tests.add_one", Register(1), into=2))
+        self.assertIn("no luck today", error.text)
+        self.assertEqual(self.fails("BAD_LUCK", get=sessions.DriveGet(src=1)).workers, [0, 1, 2, 3])
+        self.call("tests.add_one", 1, into=1)
+        self.assertEqual(self.integers(1, workers=[0]), {0: 2})
+
+    def test_what_cannot_be_an_argument_is_refused(self):
+        name = functions.Value(name="w")
+        for arg in (sessions.DriveArg(value=name), sessions.DriveArg(),
+                    sessions.DriveArg(value=functions.Value(tensor="tensor:0.1.1"))):
+            self.fails("BAD_VALUE", call=sessions.DriveCall(function="tests.kind", args=[arg]))
+        self.fails("BAD_VALUE", call=self.call_of("tests.kind", *range(65)))
+        self.fails("BAD_VALUE", set=sessions.DriveSet(into=1, value=name))
+        self.fails("BAD_VALUE", set=sessions.DriveSet(into=1))
+        self.fails("BAD_REGISTER", call=sessions.DriveCall())
+        self.fails("BAD_REGISTER", call=self.call_of("tests.kind", Register(0)))
+
+    def test_a_module_is_loaded_on_all_workers(self):
+        load = sessions.DriveModule(path="tests_plugin.so", into=1)
+        answer = self.session.do(load_module=load)
+        self.assertIn("tests_plugin.tests.add_one", [info.name for info in answer.functions])
+        self.call("tests_plugin.tests.add_one", 1, into=2)
+        self.assertEqual(self.integers(2, workers=[0]), {0: 2})
+        self.fails("NO_MODULE", load_module=sessions.DriveModule(path="absent.so"))
+        with self.assertRaises(Failed) as caught:
+            self.session.do(import_module=sessions.DriveImport(module="os"))
+        self.assertEqual(caught.exception.workers, [0, 1, 2, 3])
+
+    def test_sync_waits_for_one_worker_and_flush_for_none(self):
+        slow = self.session.send(call=self.call_of("tests.sleep", 600, workers=[1]))
+        before = time.monotonic()
+        self.session.flush()
+        self.session.sync(0, 2, 3)
+        self.assertLess(time.monotonic() - before, 0.5)
+        self.session.sync(1)
+        self.assertGreater(time.monotonic() - before, 0.5)
+        self.assertIn(slow, self.session.answers)
+
+    def test_no_more_than_commands_max_are_taken(self):
+        self.session.send(call=self.call_of("tests.sleep", 300))
+        numbers = [self.session.send(call=self.call_of("tests.add_one", 1)) for _ in range(600)]
+        for number in numbers:
+            self.session.wait(number)
+
+
+class Lingering(ClusterCase):
+    """A session that stays behind its stream."""
+
+    size = 3
+    options = ("--session-linger", "30s")
+
+    def open(self, leader=0, **fields):
+        return Session(self.cluster.agents[leader], **fields)
+
+    def resume(self, session, leader, **fields):
+        opened = session.opened
+        return self.open(leader, resume=opened.session, secret=opened.secret, **fields)
+
+    def fails_to_open(self, code, reason, leader=0, **fields):
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.open(leader, **fields)
+        self.assert_failed(support.Failure(caught.exception), code, reason)
+
+    def test_it_is_resumed_at_any_agent_of_the_group(self):
+        session = self.open(linger=True)
+        self.assertEqual(len(session.opened.secret), 16)
+        session.fill(self.cluster, 3, [floats(rank) for rank in range(3)])
+        session.wait(session.empty(7, [1], workers=[1]))
+        session.drop()
+        again = self.resume(session, 2, linger=True)
+        self.assertEqual(again.opened.session, session.opened.session)
+        self.assertEqual(list(again.opened.registers), [3, 7])
+        self.assertEqual(again.opened.secret, session.opened.secret)
+        again.do(**reduce_of(3, into=4))
+        self.assertEqual(list(again.read(self.cluster, 4, 0)), [3])
+        again.close()
+        last = self.resume(session, 0)
+        self.assertEqual(list(last.opened.registers), [3, 4, 7])
+        last.close()
+        for agent in self.cluster.agents:
+            self.wait_empty(agent)
+        self.fails_to_open(grpc.StatusCode.NOT_FOUND, "NO_SESSION",
+                           resume=session.opened.session, secret=session.opened.secret)
+
+    def test_its_group_and_its_groups_are_found_again(self):
+        self.cluster.group("turned", [2, 1])
+        session = self.open(leader=1, group="turned", num_groups=2, linger=True)
+        session.fill(self.cluster, 1, [floats(5), floats(6)])
+        session.close()
+        again = self.resume(session, 2)
+        self.assertEqual([worker.rank for worker in again.opened.workers], [2, 1])
+        self.assertEqual(again.opened.num_groups, 2)
+        again.send(send_to_next_group=sessions.DriveMove(src=1))
+        again.do(recv_from_prev_group=sessions.DriveMove(dst=1))
+        self.assertEqual(list(again.read(self.cluster, 1, 1)), [5])
+        again.close()
+        self.fails_to_open(grpc.StatusCode.NOT_FOUND, "NO_SESSION", leader=0,
+                           resume=session.opened.session, secret=session.opened.secret)
+
+    def test_a_stream_that_is_still_there_hears_that_its_session_was_taken(self):
+        session = self.open(linger=True)
+        session.wait(session.empty(1, [1]))
+        again = self.resume(session, 1)
+        with self.assertRaises(grpc.RpcError) as caught:
+            session.sync()
+        self.assert_failed(support.Failure(caught.exception), grpc.StatusCode.ABORTED,
+                           "SESSION_TAKEN")
+        again.do(**reduce_of(1, into=2))
+        again.close()
+
+    def test_nobody_resumes_without_the_secret(self):
+        session = self.open(linger=True)
+        session.wait(session.empty(1, [1]))
+        number = session.opened.session
+        self.fails_to_open(grpc.StatusCode.NOT_FOUND, "NO_SESSION", resume=number, secret=b"x" * 16)
+        self.fails_to_open(grpc.StatusCode.INVALID_ARGUMENT, "BAD_SECRET", resume=number)
+        self.fails_to_open(grpc.StatusCode.INVALID_ARGUMENT, "BAD_NAME", resume="7", secret=b"x" * 16)
+        session.sync()
+        session.close()
+        self.resume(session, 0).close()
+
+    def test_without_linger_it_ends_with_its_stream(self):
+        session = self.open()
+        self.assertEqual(session.opened.secret, b"")
+        session.wait(session.empty(1, [1]))
+        session.drop()
+        for agent in self.cluster.agents:
+            self.wait_empty(agent)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ struct tutti_rpc_flow {
     rpc_outcome outcome;
     grpc_byte_buffer *received;
     tutti_rpc_message *message; /* that on_message looks at; NULL = none, or it was taken */
-    unsigned parts; /* batches under way */
+    unsigned parts;             /* batches under way */
     bool writing;
     bool closing; /* half-close when the write has left */
     bool closed;
@@ -265,7 +265,7 @@ tutti_rpc_flow_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop, const tut
 
 /* [in, moved] buffer */
 static void
-start_write(tutti_rpc_flow *self, grpc_byte_buffer *buffer, bool more)
+start_flow_write(tutti_rpc_flow *self, grpc_byte_buffer *buffer, bool more)
 {
     const grpc_op op = {.op = GRPC_OP_SEND_MESSAGE,
                         .flags = more ? GRPC_WRITE_BUFFER_HINT : 0,
@@ -290,7 +290,7 @@ tutti_rpc_flow_write(tutti_rpc_flow *flow, const struct ProtobufCMessage *messag
         give_up(flow);
         return;
     }
-    start_write(flow, buffer, false);
+    start_flow_write(flow, buffer, false);
 }
 
 void
@@ -300,7 +300,7 @@ tutti_rpc_flow_write_packed(tutti_rpc_flow *flow, tutti_rpc_packed *packed, bool
         tutti_rpc_packed_free(packed);
         return;
     }
-    start_write(flow, rpc_packed_buffer(packed), more);
+    start_flow_write(flow, rpc_packed_buffer(packed), more);
 }
 
 bool

@@ -35,7 +35,7 @@ text_of(const char *text)
 }
 
 static void
-fill_seat(const tutti_agent *agent, Tutti__V1__Member *ret_member)
+fill_leader(const tutti_agent *agent, Tutti__V1__Member *ret_member)
 {
     tutti__v1__member__init(ret_member);
     ret_member->job = text_of(agent_job(agent));
@@ -113,14 +113,12 @@ ask_mesh(agent_session *session, const uint32_t *ranks)
     static const tutti_rpc_stub stub = {&tutti__v1__mesh_service__descriptor, "CreateMesh"};
     Tutti__V1__CreateMeshRequest request = TUTTI__V1__CREATE_MESH_REQUEST__INIT;
     Tutti__V1__Member member;
-    char name[AGENT_SESSION_NAME_SIZE];
     char *dims[] = {text_of("g"), text_of("w"), text_of("f")};
     int32_t shape[] = {(int32_t)session->group_count, (int32_t)session->group_size, 1};
 
-    fill_seat(session->agent, &member);
-    (void)snprintf(name, sizeof(name), "session/%s", session->id);
+    fill_leader(session->agent, &member);
     request.member = &member;
-    request.name = name;
+    request.name = session->mesh;
     request.shape = shape;
     request.n_shape = 3;
     request.dim_names = dims;
@@ -139,16 +137,14 @@ agent_session_forget_mesh(agent_session *session)
     static const tutti_rpc_stub stub = {&tutti__v1__mesh_service__descriptor, "DeleteMesh"};
     Tutti__V1__DeleteMeshRequest request = TUTTI__V1__DELETE_MESH_REQUEST__INIT;
     Tutti__V1__Member member;
-    char name[AGENT_SESSION_NAME_SIZE];
 
     if (!session->meshed) {
         return;
     }
     session->meshed = false;
-    fill_seat(session->agent, &member);
-    (void)snprintf(name, sizeof(name), "session/%s", session->id);
+    fill_leader(session->agent, &member);
     request.member = &member;
-    request.name = name;
+    request.name = session->mesh;
     request.allow_missing = true;
     ask(session, &stub, &request.base, FORGET_NS, NULL);
 }
@@ -185,7 +181,7 @@ read_places(agent_worker *worker, const Tutti__V1__AgentInfo *info)
 
 /* It may end the session. */
 static void
-take_rank(agent_session *session, const Tutti__V1__RankInfo *info)
+take_rank_info(agent_session *session, const Tutti__V1__RankInfo *info)
 {
     agent_worker *worker = worker_of(session, info->rank);
     tutti_error err;
@@ -212,7 +208,7 @@ on_ranks(agent_session *session, const void *response)
     size_t i;
 
     for (i = 0; i < found->n_ranks && session->state == AGENT_SESSION_OPENING; i++) {
-        take_rank(session, found->ranks[i]);
+        take_rank_info(session, found->ranks[i]);
     }
 }
 

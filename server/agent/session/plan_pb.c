@@ -67,7 +67,7 @@ check_target(plan *self, uint32_t dst, uint32_t into)
 }
 
 static void
-check_value(plan *self, const Tutti__V1__Value *value)
+check_plain_value(plan *self, const Tutti__V1__Value *value)
 {
     if (is_going_on(self) && value == NULL) {
         (void)TUTTI_FAIL_FOR(&self->err, TUTTI_INVALID_ARGUMENT, "BAD_VALUE", "no value");
@@ -265,11 +265,10 @@ plan_empty(plan *self, const Tutti__V1__DriveEmpty *message)
     check_register(self, message->into);
     choose_workers(self, message->workers, message->n_workers);
     if (message->n_workers == 0 && message->worker0_only) {
-        choose_firsts(self, message->in_group, true);
+        choose_firsts(self, message->in_group, false);
+        send_delete(self, message->into);
+        choose_others(self);
     }
-    choose_others(self);
-    send_delete(self, message->into);
-    choose_others(self);
     agent_session_register(self->session, message->into, name);
     create.spec = message->spec;
     create.device = message->device;
@@ -314,7 +313,7 @@ plan_set(plan *self, const Tutti__V1__DriveSet *message)
     char name[AGENT_SESSION_NAME_SIZE];
 
     check_register(self, message->into);
-    check_value(self, message->value);
+    check_plain_value(self, message->value);
     choose_workers(self, message->workers, message->n_workers);
     agent_session_register(self->session, message->into, name);
     set.name = name;
@@ -636,7 +635,8 @@ static void
 fill_arg(plan *self, const Tutti__V1__DriveArg *arg, size_t i, call_args *args)
 {
     if (arg->kind_case != TUTTI__V1__DRIVE_ARG__KIND_REGISTER) {
-        check_value(self, arg->kind_case == TUTTI__V1__DRIVE_ARG__KIND_VALUE ? arg->value : NULL);
+        check_plain_value(self,
+                          arg->kind_case == TUTTI__V1__DRIVE_ARG__KIND_VALUE ? arg->value : NULL);
         args->list[i] = arg->value;
         return;
     }
@@ -649,7 +649,7 @@ fill_arg(plan *self, const Tutti__V1__DriveArg *arg, size_t i, call_args *args)
 }
 
 static void
-fill_args(plan *self, const Tutti__V1__DriveCall *message, call_args *args)
+fill_call_args(plan *self, const Tutti__V1__DriveCall *message, call_args *args)
 {
     size_t i;
 
@@ -703,7 +703,7 @@ plan_call(plan *self, const Tutti__V1__DriveCall *message)
     call_args args;
 
     call.function = function_of(self, message, &args);
-    fill_args(self, message, &args);
+    fill_call_args(self, message, &args);
     choose_workers(self, message->workers, message->n_workers);
     if (message->into != 0) {
         check_register(self, message->into);

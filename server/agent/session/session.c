@@ -7,10 +7,13 @@
 #include <string.h>
 
 #include "base/error/fail.h"
+#include "base/error/text.h"
 #include "base/os/clock.h"
 #include "base/os/log.h"
+#include "server/agent/function/value.h"
 #include "server/agent/session/sessions.h"
 #include "server/agent/state/state.h"
+#include "server/agent/tensor/table.h"
 
 /* The coordinator and all workers have this long to answer while a session opens. */
 #define OPEN_NS (15 * TUTTI_NS_PER_S)
@@ -52,6 +55,8 @@ free_session(agent_session *self)
         explicit_bzero(self->token, strlen(self->token));
     }
     free(self->token);
+    explicit_bzero(self->secret, sizeof(self->secret));
+    free(self->found);
     free(self);
 }
 
@@ -149,16 +154,144 @@ on_limit(tutti_timer *timer)
     agent_session_close(self, &err);
 }
 
-void
-agent_session_start(agent_session *session, const char *group)
+static tutti_code
+take_former(agent_session *self, const agent_session_request *request, tutti_error *err)
 {
+    uint64_t id = 0;
+
+    if (tutti_id_parse(request->resume, &id, NULL) != TUTTI_OK) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_NAME",
+                              "\"%.40s\" is no session, need 16 hex digits", request->resume);
+    }
+    if (request->secret.size != sizeof(self->secret)) {
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "BAD_SECRET",
+            "a secret of %zu bytes, need the %zu that the session was opened with",
+            request->secret.size, sizeof(self->secret));
+    }
+    self->resumes = true;
+    self->found = calloc(self->registers_max / 8 + 1, 1);
+    if (self->found == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to resume a session");
+    }
+    memcpy(self->id, request->resume, sizeof(self->id));
+    memcpy(self->secret, request->secret.data, sizeof(self->secret));
+    return TUTTI_OK;
+}
+
+/* A look at register 0 of a session that is to be resumed. */
+typedef struct former_look {
+    tutti_lock_set lock_set;
+    tutti_table *table;
+} former_look;
+
+static void
+end_look(former_look *self)
+{
+    tutti_table_release(self->table, &self->lock_set);
+    free(self);
+}
+
+/* The table has granted it when nobody waited any more. */
+static void
+on_late(tutti_lock_set *lock_set)
+{
+    end_look(tutti_container_of(lock_set, former_look, lock_set));
+}
+
+static void
+read_about(agent_session *session, former_look *self)
+{
+    const agent_value *value =
+        agent_value_of(tutti_table_value_of(self->table, &self->lock_set.locks[0]));
+
+    if (value != NULL && value->any.kind == TUTTI_ANY_TEXT) {
+        (void)snprintf(session->about, sizeof(session->about), "%s", value->any.u.text);
+    }
+}
+
+/* Who opens a session writes register 0, and nobody afterwards: a lock that has to be waited for is
+ * somebody else's doing, and as good as none. */
+static void
+look_for_former(agent_session *session)
+{
+    former_look *self = calloc(1, sizeof(*self));
+    char name[AGENT_SESSION_NAME_SIZE];
+
+    if (self == NULL) {
+        return;
+    }
+    self->table = session->agent->table;
+    self->lock_set.loop = session->agent->control;
+    self->lock_set.on_ready = on_late;
+    agent_session_register(session, 0, name);
+    if (tutti_table_lock_by_name(self->table, &self->lock_set, name, false, NULL) != TUTTI_OK) {
+        end_look(self);
+    } else if (tutti_table_acquire(self->table, &self->lock_set)) {
+        read_about(session, self);
+        end_look(self);
+    }
+}
+
+/* What is left of it on this agent: "2 world". */
+static tutti_code
+find_former(agent_session *self, const char **ret_group, tutti_error *err)
+{
+    char *end = self->about;
+
+    look_for_former(self);
+    self->group_count = (uint32_t)strtoul(self->about, &end, 10);
+    if (self->group_count == 0 || *end != ' ') {
+        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_SESSION",
+                              "rank %" PRIu32 " has nothing of session %s: it is over, did not "
+                              "linger, or has other ranks",
+                              self->agent->rank, self->id);
+    }
+    *ret_group = end + 1;
+    return TUTTI_OK;
+}
+
+static void
+draw_secret(agent_session *self)
+{
+    const uint64_t words[] = {tutti_id_draw(), tutti_id_draw()};
+
+    memcpy(self->secret, words, sizeof(self->secret));
+}
+
+static void
+name_groups(agent_session *self)
+{
+    char id[TUTTI_ID_TEXT_SIZE];
+
+    tutti_id_format(tutti_id_draw(), id);
+    (void)snprintf(self->mesh, sizeof(self->mesh), "session/%s", id);
+    (void)snprintf(self->all, sizeof(self->all), "mesh:session/%s/g+w", id);
+    (void)snprintf(self->each, sizeof(self->each), "mesh:session/%s/w", id);
+    (void)snprintf(self->own, sizeof(self->own), "mesh:session/%s/g+w+f", id);
+}
+
+tutti_code
+agent_session_start(agent_session *session, const agent_session_request *request, tutti_error *err)
+{
+    const char *group = request->group[0] == '\0' ? "world" : request->group;
+
+    session->group_count = request->group_count == 0 ? 1 : request->group_count;
+    session->linger = request->linger && session->agent->options->session_linger_ns > 0;
+    if (request->resume[0] != '\0') {
+        TUTTI_TRY(take_former(session, request, err));
+        TUTTI_TRY(find_former(session, &group, err));
+    } else if (session->linger) {
+        draw_secret(session);
+        (void)snprintf(session->about, sizeof(session->about), "%" PRIu32 " %s",
+                       session->group_count, group);
+    }
+    name_groups(session);
     session->limit.on_expiry = on_limit;
     tutti_rpc_loop_timer_start(session->agent->control, &session->limit,
                                tutti_clock_ns() + OPEN_NS);
-    (void)snprintf(session->all, sizeof(session->all), "mesh:session/%s/g+w", session->id);
-    (void)snprintf(session->each, sizeof(session->each), "mesh:session/%s/w", session->id);
-    (void)snprintf(session->own, sizeof(session->own), "mesh:session/%s/g+w+f", session->id);
     agent_session_ask_group(session, group);
+    return TUTTI_OK;
 }
 
 void
@@ -280,4 +413,17 @@ agent_session_register(const agent_session *session, uint32_t number,
                        char ret_name[AGENT_SESSION_NAME_SIZE])
 {
     (void)snprintf(ret_name, AGENT_SESSION_NAME_SIZE, "reg:%s/%" PRIu32, session->id, number);
+}
+
+void
+agent_session_find(agent_session *session, const char *name)
+{
+    char prefix[AGENT_SESSION_NAME_SIZE];
+    const int size = snprintf(prefix, sizeof(prefix), "reg:%s/", session->id);
+    uint64_t number = 0;
+
+    if (strncmp(name, prefix, (size_t)size) == 0 &&
+        tutti_parse_uint(name + size, session->registers_max, &number, NULL) == TUTTI_OK) {
+        session->found[number / 8] |= (unsigned char)(1u << number % 8);
+    }
 }

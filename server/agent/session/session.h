@@ -8,9 +8,13 @@
  *
  * Names. Register 12 of session 7f3a is the name "reg:7f3a/12" on every worker. Its ops run on
  * groups of its own, so what others do on the same ranks cannot come between them in another order on
- * each rank: mesh "session/7f3a" has the dimensions g (groups), w (workers of one) and f (1), and
- * "mesh:session/7f3a/g+w" is all workers, ".../w" the group of a worker, ".../g+w+f" all of them once
- * more, for what functions do by themselves.
+ * each rank. They are of a mesh with the dimensions g (groups), w (workers of one) and f (1):
+ * "mesh:session/ID/g+w" is all workers, ".../w" the group of a worker, ".../g+w+f" all of them once
+ * more, for what functions do by themselves. A session that is resumed gets a new mesh.
+ *
+ * Who resumes a session needs nothing of its former leader: the leases of the workers are found by
+ * the secret, and register 0 says of which group the workers are, and how many groups they make. So
+ * any agent of the group can lead it.
  *
  * Control loop. Queues are bounded: a session has at most --commands-max commands, whose memory is
  * there from the beginning, and is not read from while the calls that wait for their streams have
@@ -28,6 +32,7 @@
 #define AGENT_SESSION_WORKERS_MAX 1024 /* of one session */
 #define AGENT_SESSION_SECRET_SIZE 16
 #define AGENT_SESSION_NAME_SIZE 64 /* of a register or group */
+#define AGENT_SESSION_ABOUT_SIZE (TUTTI_NAME_MAX + 16)
 
 typedef struct agent_session agent_session;
 typedef struct agent_worker agent_worker;
@@ -105,11 +110,18 @@ struct agent_session {
     tutti_rpc_call *call; /* Drive; NULL = over */
     agent_session_state state;
     char id[TUTTI_ID_TEXT_SIZE];
-    char all[AGENT_SESSION_NAME_SIZE];  /* the groups */
-    char each[AGENT_SESSION_NAME_SIZE]; /* of the workers of one group */
-    char own[AGENT_SESSION_NAME_SIZE];  /* of functions */
-    char *token;                        /* [owned] the caller's; NULL = none */
-    bool meshed;                        /* the mesh is there */
+    char all[AGENT_SESSION_NAME_SIZE];    /* the groups */
+    char each[AGENT_SESSION_NAME_SIZE];   /* of the workers of one group */
+    char own[AGENT_SESSION_NAME_SIZE];    /* of functions */
+    char mesh[AGENT_SESSION_NAME_SIZE];   /* they are of */
+    char about[AGENT_SESSION_ABOUT_SIZE]; /* what register 0 holds: "2 world" */
+    bool linger;                          /* leases stay behind the stream; `secret` finds them */
+    bool resumes;                         /* they are those of a former stream */
+    unsigned char secret[AGENT_SESSION_SECRET_SIZE];
+    unsigned char *found; /* [owned] of a resume: a bit for each register that holds
+                                           something on a worker */
+    char *token;          /* [owned] the caller's; NULL = none */
+    bool meshed;          /* the mesh is there */
     uint32_t group_count;
     uint32_t group_size;
     uint32_t worker_count;
@@ -143,8 +155,26 @@ struct agent_session {
 /* NULL: no memory. */
 agent_session *agent_session_new(tutti_agent *agent, tutti_rpc_call *call);
 
-/* Begin to open it: for a group by its name. */
-void agent_session_start(agent_session *session, const char *group);
+/* What is asked for when it opens. Borrowed. */
+typedef struct agent_session_request {
+    const char *group;
+    uint32_t group_count; /* 0 = 1 */
+    bool linger;
+    const char *resume; /* "" = a new one */
+    tutti_bytes secret;
+} agent_session_request;
+
+/*
+ * Begin to open it.
+ *
+ * TUTTI_INVALID_ARGUMENT    BAD_SECRET, BAD_NAME: of one to resume
+ * TUTTI_RESOURCE_EXHAUSTED  no memory
+ */
+tutti_code agent_session_start(agent_session *session, const agent_session_request *request,
+                               tutti_error *err);
+
+/* Of a resume: a worker has a tensor or value of that name. */
+void agent_session_find(agent_session *session, const char *name);
 
 /* Make room for its workers. TUTTI_RESOURCE_EXHAUSTED */
 tutti_code agent_session_hire(agent_session *session, const uint32_t *ranks, uint32_t count,
@@ -176,7 +206,7 @@ void agent_session_stop_asking(agent_session *session);
 /* The mesh is not wanted any more. */
 void agent_session_forget_mesh(agent_session *session);
 
-/* ------------------------------------------------------------------ worker.c, worker_pb.c */
+/* ------------------------------------------------------------------ worker.c */
 
 /* Choose among its addresses. */
 void agent_worker_pick(agent_worker *worker, bool same_host);
@@ -242,7 +272,7 @@ void agent_session_no_more(agent_session *session, const tutti_error *err);
 /* All commands are forgotten. */
 void agent_drives_drop(agent_session *session);
 
-/* ------------------------------------------------------------------ plan_pb.c, session_pb.c */
+/* ------------------------------------------------------------------ plan_pb.c, answer_pb.c */
 
 /* What a command of the controller comes to on the workers. [in] message  a DriveRequest */
 void agent_session_plan(agent_session *session, agent_drive *command, const void *message);

@@ -112,19 +112,21 @@ agent_worker_connect(agent_worker *worker)
     }
 }
 
-/* "rank 3 is gone: ...", unless the words name it already. */
+/* "rank 3 is gone: ...", unless its own words name it: "rank 3 is stopping". */
 static void
 explain_loss(agent_worker *self, const tutti_error *err)
 {
     char name[32];
 
     (void)snprintf(name, sizeof(name), "rank %" PRIu32, self->rank);
-    self->gone = *err;
-    if (strncmp(err->text, name, strlen(name)) != 0) {
+    if (strncmp(err->text, name, strlen(name)) == 0) {
+        (void)TUTTI_FAIL_FOR(&self->gone, TUTTI_UNAVAILABLE, "RANK_LOST", "%s", err->text);
+    } else {
         (void)TUTTI_FAIL_FOR(&self->gone, TUTTI_UNAVAILABLE, "RANK_LOST", "%s is gone: %.900s",
                              name, err->text);
     }
     tutti_error_set_op(&self->gone, "", 0, (int32_t)self->rank);
+    self->gone.scope = TUTTI_SCOPE_GROUP;
 }
 
 /* While it opens a session needs all its workers, and is told why it has not got this one. */

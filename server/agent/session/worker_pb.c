@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "server/agent/session/session.h"
 #include "server/agent/state/state.h"
 #include "tutti/v1/commands_service.pb-c.h"
@@ -12,6 +13,7 @@
 
 /* The id of the call that opens a stream of commands; those of commands are smaller. */
 #define HELLO_ID UINT32_MAX
+#define PAGE_SIZE 1000 /* tensors of one List */
 
 /* ------------------------------------------------------------------------------ commands */
 
@@ -40,7 +42,7 @@ read_error(const Tutti__V1__Error *message, tutti_error *ret_err)
 }
 
 static void
-take_answer(agent_worker *self, agent_part *part, const Tutti__V1__RunResponse *response)
+take_run_answer(agent_worker *self, agent_part *part, const Tutti__V1__RunResponse *response)
 {
     agent_drive *command = part->command;
     tutti_error err;
@@ -55,6 +57,27 @@ take_answer(agent_worker *self, agent_part *part, const Tutti__V1__RunResponse *
     agent_part_end(part);
 }
 
+static void ask_registers(agent_worker *self, const char *page);
+
+/* Of a resume: what this worker's registers hold, a page at a time. */
+static void
+read_registers(agent_worker *self, const Tutti__V1__RunResponse *response)
+{
+    const Tutti__V1__ListResponse *page =
+        response->result_case == TUTTI__V1__RUN_RESPONSE__RESULT_LIST ? response->list : NULL;
+    size_t i;
+
+    for (i = 0; page != NULL && i < page->n_tensors; i++) {
+        agent_session_find(self->session, page->tensors[i]->name);
+    }
+    if (page != NULL && page->next_page_token[0] != '\0') {
+        ask_registers(self, page->next_page_token);
+        return;
+    }
+    self->ready = true;
+    agent_session_step(self->session);
+}
+
 static void
 on_run_message(void *arg, tutti_rpc_message *message)
 {
@@ -66,11 +89,10 @@ on_run_message(void *arg, tutti_rpc_message *message)
         return;
     }
     if (response->id == HELLO_ID && !self->ready) {
-        self->ready = true;
-        agent_session_step(session);
+        read_registers(self, response);
     } else if (response->id < session->agent->options->commands_max &&
                self->by_slot[response->id].called) {
-        take_answer(self, &self->by_slot[response->id], response);
+        take_run_answer(self, &self->by_slot[response->id], response);
     }
 }
 
@@ -105,9 +127,24 @@ on_run_end(void *arg, const tutti_error *err)
     note_end(self, err);
 }
 
+/* In the queue, as the stream may not have let go of the message before. */
+static void
+put_opening(agent_worker *self, const Tutti__V1__RunRequest *request)
+{
+    tutti_rpc_packed *packed = NULL;
+    tutti_error err;
+
+    if (tutti_rpc_pack(&request->base, NULL, &packed, &err) != TUTTI_OK) {
+        agent_worker_lose(self, &err);
+        return;
+    }
+    agent_worker_put(self, packed);
+    agent_worker_pump(self);
+}
+
 /* A name that nothing has is deleted: the answer says that the stream is there and allowed. */
-static tutti_code
-pack_hello(const agent_worker *self, tutti_rpc_packed **ret_packed, tutti_error *err)
+static void
+greet_worker(agent_worker *self)
 {
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__DeleteRequest nothing = TUTTI__V1__DELETE_REQUEST__INIT;
@@ -121,7 +158,42 @@ pack_hello(const agent_worker *self, tutti_rpc_packed **ret_packed, tutti_error 
     request.id = HELLO_ID;
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_DELETE;
     request.delete_ = &nothing;
-    return tutti_rpc_pack(&request.base, NULL, ret_packed, err);
+    put_opening(self, &request);
+}
+
+/* In place of a hello, for who resumes the session. */
+static void
+set_about(agent_worker *self)
+{
+    Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
+    Tutti__V1__SetValueRequest set = TUTTI__V1__SET_VALUE_REQUEST__INIT;
+    Tutti__V1__Value value = TUTTI__V1__VALUE__INIT;
+    char name[AGENT_SESSION_NAME_SIZE];
+
+    agent_session_register(self->session, 0, name);
+    value.kind_case = TUTTI__V1__VALUE__KIND_TEXT;
+    value.text = self->session->about;
+    set.name = name;
+    set.value = &value;
+    request.id = HELLO_ID;
+    request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_SET_VALUE;
+    request.set_value = &set;
+    put_opening(self, &request);
+}
+
+/* In place of a hello. */
+static void
+ask_registers(agent_worker *self, const char *page)
+{
+    Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
+    Tutti__V1__ListRequest list = TUTTI__V1__LIST_REQUEST__INIT;
+
+    list.page_size = PAGE_SIZE;
+    list.page_token = (char *)(uintptr_t)page; /* packed at once, never written */
+    request.id = HELLO_ID;
+    request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_LIST;
+    request.list = &list;
+    put_opening(self, &request);
 }
 
 tutti_code
@@ -131,15 +203,17 @@ agent_wire_run(agent_worker *worker, uint64_t lease, tutti_error *err)
     static const tutti_rpc_flow_ops ops = {
         .on_message = on_run_message, .on_written = on_run_written, .on_end = on_run_end};
     const tutti_rpc_call_options options = {.lease = lease};
-    tutti_rpc_packed *hello = NULL;
 
-    TUTTI_TRY(pack_hello(worker, &hello, err));
-    if (tutti_rpc_flow_start(worker->channel, worker->session->agent->control, &stub, NULL, false,
-                             &options, &ops, worker, &worker->run_flow, err) != TUTTI_OK) {
-        tutti_rpc_packed_free(hello);
-        return TUTTI_RESOURCE_EXHAUSTED;
+    TUTTI_TRY(tutti_rpc_flow_start(worker->channel, worker->session->agent->control, &stub, NULL,
+                                   false, &options, &ops, worker, &worker->run_flow, err));
+
+    if (worker->session->resumes) {
+        ask_registers(worker, "");
+    } else if (worker->session->linger) {
+        set_about(worker);
+    } else {
+        greet_worker(worker);
     }
-    tutti_rpc_flow_write_packed(worker->run_flow, hello, false);
     return TUTTI_OK;
 }
 
@@ -160,13 +234,57 @@ on_lease_message(void *arg, tutti_rpc_message *message)
     }
 }
 
+/* Somebody who knows the secret goes on with the session elsewhere, or by another stream. */
+static void
+end_taken(agent_session *session)
+{
+    tutti_error err;
+
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_ABORTED, "SESSION_TAKEN",
+                         "session %s was resumed by another stream", session->id);
+    agent_session_close(session, &err);
+}
+
+/* A worker that does not know the secret: the session is over, or was never this one. */
+static void
+end_unknown(agent_session *session)
+{
+    tutti_error err;
+
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_NOT_FOUND, "NO_SESSION",
+                         "session %s cannot be resumed: it is over, or this is not its secret or "
+                         "its group",
+                         session->id);
+    agent_session_close(session, &err);
+}
+
 static void
 on_lease_end(void *arg, const tutti_error *err)
 {
     agent_worker *self = arg;
 
     self->lease_flow = NULL;
+    if (err != NULL && strcmp(err->reason, "LEASE_TAKEN") == 0) {
+        end_taken(self->session);
+    } else if (err != NULL && strcmp(err->reason, "NO_LEASE") == 0) {
+        end_unknown(self->session);
+    }
     note_end(self, err);
+}
+
+/* A lease that lingers has a secret, and a resume shows it. */
+static void
+fill_lease(agent_session *session, Tutti__V1__LeaseRequest *request)
+{
+    request->resume = session->resumes;
+    if (session->linger) {
+        request->linger_ms =
+            (uint32_t)(session->agent->options->session_linger_ns / TUTTI_NS_PER_MS);
+    }
+    if (session->linger || session->resumes) {
+        request->secret.data = session->secret;
+        request->secret.len = sizeof(session->secret);
+    }
 }
 
 tutti_code
@@ -176,6 +294,7 @@ agent_wire_lease(agent_worker *worker, tutti_error *err)
     static const tutti_rpc_flow_ops ops = {.on_message = on_lease_message, .on_end = on_lease_end};
     Tutti__V1__LeaseRequest request = TUTTI__V1__LEASE_REQUEST__INIT;
 
+    fill_lease(worker->session, &request);
     return tutti_rpc_flow_start(worker->channel, worker->session->agent->control, &stub,
                                 &request.base, true, NULL, &ops, worker, &worker->lease_flow, err);
 }
