@@ -564,7 +564,7 @@ class Started(SessionCase):
         self.assertEqual(self.arrays(got), [[1, 1, 1]] * 2)
         self.get(session, "disco.crash_on")(1)
         error = self.fails("HOST_LOST", session.sync)
-        self.assertIn("in crash_on", error.text)  # of faulthandler's last lines
+        self.assertIn("in crash_on", error.text)  # what faulthandler says
         self.assertEqual(list(error.workers), [1])
         self.assertEqual(self.values(self.get(session, "disco.crash_on")(7)), [0, 1])
 

@@ -12,6 +12,7 @@ Functions run on threads, --threads of them at once. Arrays are the memory of th
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import faulthandler
 import functools
@@ -103,8 +104,9 @@ class Host:
             self._pipe.close()
             raise self._error or errors.lost("the agent ended the stream of functions")
         for _ in range(self._threads):
-            # A function that hangs does not keep the process from ending.
-            threading.Thread(target=self._work, name="tutti function", daemon=True).start()
+            # Not of threading: one that hangs does not keep the process from ending, and the frames
+            # that faulthandler shows begin here. The agent keeps the last lines.
+            _thread.start_new_thread(self._work, ())
         return [one.name for one in infos]
 
     def _work(self) -> None:
@@ -270,7 +272,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """The program: an exit code."""
     arguments = _arguments(words)
     _key()  # before modules see the environment
-    faulthandler.enable()  # a crash says where it was: the agent shows the last lines
+    faulthandler.enable(all_threads=False)  # a crash says where: the agent shows the last lines
     _import_all(arguments.modules)
     try:
         settings = _settings.Settings(agent=arguments.agent)
