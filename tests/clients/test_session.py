@@ -535,6 +535,40 @@ time.sleep(600)
         self.wait_empty()
 
 
+class Started(SessionCase):
+    """Hosts that the agents start themselves: --python."""
+
+    @classmethod
+    def setUpClass(cls):
+        path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+        cls.cluster = worlds.Cluster(
+            2, agent_options=("--python", "disco_functions"), agent_environment={"PATH": path}
+        )
+        cls.addresses = [agent.address for agent in cls.cluster.agents]
+
+    def get(self, session, name):
+        """A function; the host may still be on its way."""
+        until = time.monotonic() + LONG_S
+        while True:
+            try:
+                return session.get_global_func(name)
+            except tutti.TuttiError as error:
+                self.assertEqual(error.reason, "UNKNOWN_FUNC")
+                self.assertLess(time.monotonic(), until, error)
+                time.sleep(0.01)
+
+    def test_a_host_that_crashes_tells_its_last_lines_and_comes_back(self):
+        session = self.session()
+        x = session.scatter(np.ones((2, 3), np.float32))
+        got = self.get(session, "disco.ring")(x)
+        self.assertEqual(self.arrays(got), [[1, 1, 1]] * 2)
+        self.get(session, "disco.crash_on")(1)
+        error = self.fails("HOST_LOST", session.sync)
+        self.assertIn("in crash_on", error.text)  # what faulthandler says
+        self.assertEqual(list(error.workers), [1])
+        self.assertEqual(self.values(self.get(session, "disco.crash_on")(7)), [0, 1])
+
+
 class Losses(SessionCase):
     """Each test has a cluster of its own: it kills agents."""
 

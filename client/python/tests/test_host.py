@@ -192,14 +192,13 @@ class Programs(HostCase):
 
     def test_a_program_serves_until_it_is_told_to_end(self):
         program = self.start("--agent", self.agent.address, "functions_of_tests")
-        self.agent.wait_started()
+        self.assertIn(b"serving tests.py.add_in_place, ", program.stdout.readline())
         self.assertIn("functions_of_tests", self.agent.starts[0].name)
         returned = self.agent.call("tests.py.echo", wire("x"))
         self.assertEqual(returned.result.text, "x")
         program.send_signal(signal.SIGTERM)
-        said, complaints = program.communicate(timeout=LONG_S)
+        _, complaints = program.communicate(timeout=LONG_S)
         self.assertEqual(program.returncode, 0, complaints)
-        self.assertIn(b"serving tests.py.add_in_place, ", said)
 
     def test_a_crash_ends_the_stream_and_says_where_it_was(self):
         program = self.start("--agent", self.agent.address, "functions_of_tests")

@@ -12,8 +12,10 @@ Functions run on threads, --threads of them at once. Arrays are the memory of th
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import faulthandler
+import functools
 import importlib
 import itertools
 import os
@@ -37,6 +39,12 @@ AGAIN_S = 0.2  # between two attempts to reach the agent
 CLOSE_S = 10.0  # until calls must have ended, of a host that ends
 
 
+@functools.lru_cache(maxsize=None)
+def _key() -> str:
+    """By which the agent knows a host that it has started; not for what functions start."""
+    return os.environ.pop("TUTTI_HOST_KEY", "")
+
+
 class Host:
     """Functions that are offered to one agent. Made and run by Agent.serve() and main().
 
@@ -55,7 +63,7 @@ class Host:
         self._given = offered
         self._threads = threads
         self._label = name or os.path.basename(sys.argv[0] or "python")
-        key = os.environ.get("TUTTI_HOST_KEY", "")
+        key = _key()
         shown = [("tutti-host-key", key)] if key else []
         self._pipe = Pipe(line, "Functions.Serve", self._take, self._end, shown)
         self._calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -96,8 +104,9 @@ class Host:
             self._pipe.close()
             raise self._error or errors.lost("the agent ended the stream of functions")
         for _ in range(self._threads):
-            # A function that hangs does not keep the process from ending.
-            threading.Thread(target=self._work, name="tutti function", daemon=True).start()
+            # Not of threading: one that hangs does not keep the process from ending, and the frames
+            # that faulthandler shows begin here. The agent keeps the last lines.
+            _thread.start_new_thread(self._work, ())
         return [one.name for one in infos]
 
     def _work(self) -> None:
@@ -223,7 +232,7 @@ def _end_with_agent() -> None:
             pass
         os.kill(os.getpid(), signal.SIGTERM)
 
-    if os.environ.get("TUTTI_HOST_KEY"):
+    if _key():
         threading.Thread(target=watch, name="tutti end", daemon=True).start()
 
 
@@ -262,7 +271,8 @@ def _serve(arguments: argparse.Namespace, line: Line) -> None:
 def main(words: Sequence[str] | None = None) -> int:
     """The program: an exit code."""
     arguments = _arguments(words)
-    faulthandler.enable()  # a crash says where it was: the agent shows the last lines
+    _key()  # before modules see the environment
+    faulthandler.enable(all_threads=False)  # a crash says where: the agent shows the last lines
     _import_all(arguments.modules)
     try:
         settings = _settings.Settings(agent=arguments.agent)

@@ -6,7 +6,7 @@ import asyncio
 import collections
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import grpc
@@ -20,6 +20,7 @@ class Pipe:
 
     take   called with each message that comes
     ended  called once, with the error that ended the call, or None. Both return soon
+    metadata  of the call, beside what every call has
     """
 
     def __init__(
@@ -28,8 +29,10 @@ class Pipe:
         name: str,
         take: Callable[[Any], None],
         ended: Callable[[errors.TuttiError | None], None],
+        metadata: Iterable[tuple[str, str]] = (),
     ) -> None:
         self._line = line
+        self._metadata = list(metadata)
         self._name = name
         self._take = take
         self._ended = ended
@@ -44,7 +47,7 @@ class Pipe:
         self._thread = threading.get_ident()
         self._more = asyncio.Event()
         stub = self._line._stub("stream_stream", self._name)
-        self._call = stub(metadata=self._line._metadata(""))
+        self._call = stub(metadata=self._line._metadata("") + self._metadata)
         self._tasks = [asyncio.ensure_future(one()) for one in (self._write, self._read)]
 
     def put(self, message: Any) -> None:

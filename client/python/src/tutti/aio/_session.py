@@ -13,7 +13,7 @@ from .. import dtypes, errors, values
 from ._agent import Agent, connect
 from ._agent import _open as open_agent
 from ._call import reduce_number
-from ._drive import QUIET, Drive
+from ._drive import Drive
 from ._register import DModule, DPackedFunc, DRef, register_of
 from ._tensor import Tensor
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from ..values import Plain
     from ._types import Array, ConnectArguments, DtypeLike, NumpyArray
+
+DROP_MAX = 1024  # registers that one command frees
 
 
 @dataclasses.dataclass(frozen=True)
@@ -660,15 +662,12 @@ class Session:
         await self._drive.ask("set", **fields)
 
     async def _set_array(self, ref: DRef, register: int, worker: int, data: dtypes.Data) -> None:
-        if not await self._holds_like(register, worker, data):
-            fields = self._spec(data.array.shape, data.name)
-            command = await self._drive.post(
-                "empty", QUIET, into=register, workers=[worker], **fields
-            )
-            await self._drive.ask("flush", workers=[worker])
-            self._drive.forget(ref._command)
-            ref._command = command
-        await self._put(worker, register, data)
+        if await self._holds_like(register, worker, data):
+            await self._put(worker, register, data)
+            return
+        # A new tensor would be null on the others; a copy leaves theirs alone.
+        made = await self._place([(worker, data)])
+        await self._drive.ask("copy", src=made.reg_id, into=register, workers=[worker])
 
     async def _holds_like(self, register: int, worker: int, data: dtypes.Data) -> bool:
         """Has the worker a tensor there that the array can overwrite?"""
@@ -711,7 +710,9 @@ class Session:
         """
         if self._secret and self._drive.over is None:
             # It lingers, and nobody will resume it.
-            self._drive.drop(list(range(1, next(self._numbers))))
+            numbers = list(range(1, next(self._numbers)))
+            for first in range(0, len(numbers), DROP_MAX):
+                self._drive.drop(numbers[first : first + DROP_MAX])
         await self._close(gently=True)
 
     async def detach(self) -> str:
