@@ -103,7 +103,10 @@ class Sent:
                 self.seat.keep(reference.handle)
 
     def wait(self, timeout_ms=0):
-        status = wait(self.seat, self.work, timeout_ms)
+        return self.ended(wait(self.seat, self.work, timeout_ms))
+
+    def ended(self, status):
+        """The tensors of a work that has ended."""
         if status.error.code:
             raise Refused(Failed.of_work(status.error))
         if wire.has_field(status, "outputs") or len(self.references) < 2:

@@ -3,7 +3,8 @@
 So that a case means one thing, steps begin in the order of the file: a step waits until all before
 it have ended, or until nothing has moved for a moment, which is when they wait for each other.
 Steps that are one collective begin at once. A step of several `ranks` ends when all of them are
-through. isend and irecv wait for no step of their own rank.
+through. isend and irecv wait for no step of their own rank, and end when they have begun; what they
+gave is looked at when the rank has begun all of them.
 """
 
 import threading
@@ -129,11 +130,23 @@ def check_step(task, got):
             check_missing_ranks(task.rank, got, step)
         elif isinstance(got, Failed):
             raise Wrong("rank %d: expected success, got %s" % (task.rank, got))
+        elif "expect_hex" in step and got != step["expect_hex"]:
+            raise Wrong("rank %d: expected %s, got %s" % (task.rank, step["expect_hex"], got))
         elif "expect" in step and not values.equal(got, values.read(step["expect"])):
             raise Wrong("rank %d: expected %s, got %s"
                         % (task.rank, values.read(step["expect"]), got))
     except Wrong as wrong:
         raise Wrong("%s: %s" % (where, wrong)) from None
+
+
+def result_of(call):
+    """What a step's call gives, or how it failed."""
+    try:
+        return call()
+    except Refused as refused:
+        return refused.failed
+    except wire.tutti.TuttiError as error:
+        return Failed.of_client(error)
 
 
 class Program:
@@ -167,19 +180,22 @@ class Program:
         handler = steps.HANDLERS.get(task.step["do"])
         if handler is None:
             raise Missing("this runner does not know the step %s" % task.step["do"])
-        try:
-            got = handler(rank, task.step, task.index)
-        except Refused as refused:
-            got = refused.failed
+        got = result_of(lambda: handler(rank, task.step, task.index))
+        if isinstance(got, steps.Begun):
+            return [(task, got)]
         check_step(task, got)
+        return []
 
     def _run_line(self, rank, tasks):
+        begun = []
         try:
             for task in tasks:
                 if not self.schedule.begin(task):
                     return
-                self._run_task(rank, task)
+                begun += self._run_task(rank, task)
                 self.schedule.end(task)
+            for task, work in begun:
+                check_step(task, result_of(work.wait))
         except Exception as error:
             self.errors.append(error)
             self.schedule.stop()

@@ -153,9 +153,21 @@ for _name in ops.METHODS:
 
 @step("wait")
 def _wait(rank, said, index):
+    if "works" in said:
+        return wait_for_all(rank, said)
     if "work" not in said:
         return HANDLERS["store_wait"](rank, said, index)
     return one_or_list(rank.works[said["work"]].wait(said.get("timeout_ms", 0)), said)
+
+
+def wait_for_all(rank, said):
+    """One call for several works: what each gave, or the error of the first that failed."""
+    sents = [rank.works[one] for one in said["works"]]
+    ids = [one.work for one in sents]
+    request = collectives.WaitRequest(works=ids, timeout_ms=said.get("timeout_ms", 0))
+    statuses = wire.call(rank.agent.ops.Wait, request).works
+    found = [sent.ended(status) for sent, status in zip(sents, statuses)]
+    return [one[0] if one else None for one in found]
 
 
 @step("is_completed")
@@ -211,6 +223,8 @@ def recv_request(rank, said, way, peer):
     setattr(request.options, "async", way.waits)
     if said.get("dtype"):
         request.expect.CopyFrom(wire.spec_of(values.Tensor(said["dtype"], said["shape"], None)))
+    elif "shape" in said:
+        request.expect.shape.extend(said["shape"])
     return ops.Sent(rank.seat, "Recv", request)
 
 
@@ -225,7 +239,7 @@ def _backward(rank, said, _index):
     return gradients.backward(rank, said)
 
 
-@step("send", "isend")
+@step("send")
 def _send(rank, said, _index):
     sent = send_request(rank, said, rank.program.way, said["dst"])
     tape = tape_of(rank, said, sent)
@@ -234,6 +248,40 @@ def _send(rank, said, _index):
         rank.works[said["as"]] = sent
     if tape:
         gradients.remember(rank, said, sent, tape)
+
+
+class Begun:
+    """A step that has begun an op: wait() gives what the step is about."""
+
+    def __init__(self, wait):
+        self.wait = wait
+
+
+def begin(rank, said, sent):
+    """Start it; by its name a later `wait` finds it."""
+    sent.begun(sent.start())
+    if said.get("as"):
+        rank.works[said["as"]] = sent
+
+
+@step("isend")
+def _isend(rank, said, _index):
+    sent = send_request(rank, said, ops.ASYNC, said["dst"])
+    begin(rank, said, sent)
+    return Begun(sent.wait)
+
+
+@step("irecv")
+def _irecv(rank, said, _index):
+    sent = recv_request(rank, said, ops.ASYNC, said.get("src"))
+    begin(rank, said, sent)
+
+    def wait():
+        found = sent.wait()
+        rank.bind(said.get("as"), found, sent.references)
+        return received(said, sent.source, found[0])
+
+    return Begun(wait)
 
 
 def receive(rank, said, peer):
@@ -247,13 +295,16 @@ def receive(rank, said, peer):
     return sent.source, found[0]
 
 
-@step("recv", "irecv")
-def _recv(rank, said, _index):
-    source, tensor = receive(rank, said, said.get("src"))
+def received(said, source, tensor):
     expect = said.get("expect")
     if isinstance(expect, dict) and "source" in expect:
         return {"source": source, "tensor": tensor}
     return tensor
+
+
+@step("recv")
+def _recv(rank, said, _index):
+    return received(said, *receive(rank, said, said.get("src")))
 
 
 def receive_any(rank, said, count):

@@ -90,15 +90,12 @@ def delete_later(rank, group):
 
 
 def create_group(rank, said):
-    ranks = sorted(said["group"]) if said.get("sort_ranks") else said["group"]
-    name = scoped(rank, said.get("name"))
-    request = coordinator.CreateGroupRequest(member=member(rank), name=name)
-    request.ranks.extend(wire.rank_number(request, "ranks", one) for one in ranks)
-    if said.get("tag"):
-        fill(request, tag=scoped(rank, said["tag"]))
-    if not said.get("name"):
-        wire.need_field(request, "tag")  # before tags there were no groups without names
-    return wire.call(stub(rank).CreateGroup, request).group
+    return rank.seat.client.new_group(
+        said["group"],
+        scoped(rank, said.get("name")),
+        scoped(rank, said.get("tag")),
+        sort=said.get("sort_ranks", False),
+    )
 
 
 @step("new_group")
@@ -107,14 +104,14 @@ def _new_group(rank, said, index):
     made = rank.program.event("group of step %d" % index)
     try:
         group = create_group(rank, said)
-    except Refused as refused:
-        if refused.failed.reason != "NOT_IN_GROUP" or said.get("error"):
+    except wire.tutti.TuttiError as error:
+        if error.reason != "NOT_IN_GROUP" or said.get("error"):
             raise
         made.wait(CALL_S)
         return describe(rank, rank.program.shared[("group", index)])
     rank.program.shared[("group", index)] = group
     made.set()
-    delete_later(rank, group)
+    rank.program.cleanups.append(group.delete)
     if said.get("as"):
         rank.groups[said["as"]] = group
     return describe(rank, group)
@@ -127,10 +124,8 @@ def _same_group(rank, said, _index):
 
 @step("destroy_group")
 def _destroy_group(rank, said, _index):
-    group = rank.groups[said["group"]]
-    request = coordinator.DeleteGroupRequest(member=member(rank), name=group.name)
-    fill(request, id=group.id, allow_missing=True)  # each member destroys it, one is first
-    wire.call(stub(rank).DeleteGroup, request)
+    """Each member for itself; the last one ends it."""
+    rank.groups[said["group"]].destroy()
 
 
 def create_subgroups(rank, lists=None, **fields):
@@ -180,14 +175,12 @@ def _new_session(rank, said, _index):
 
 @step("get_rank")
 def _get_rank(rank, said, _index):
-    return group_rank(rank, rank.members(said)[1], rank.rank).group_rank
+    return rank.seat.client.get_rank(rank.members(said)[1])
 
 
 @step("get_world_size")
 def _get_world_size(rank, said, _index):
-    """-1 for who is no member, as for its rank."""
-    found = group_rank(rank, rank.members(said)[1], rank.rank)
-    return -1 if found.group_rank == -1 else len(found.group.ranks)
+    return rank.seat.client.get_world_size(rank.members(said)[1])
 
 
 def translate(rank, ranks, **groups):

@@ -84,53 +84,37 @@ def _recv_object_list(rank, said, _index):
 # ---------------------------------------------------------------------------- packed parameters
 
 
-def download(rank, handle, offset, length):
-    """A range of a tensor's bytes; the service reads a length of 0 as all."""
-    if length == 0:
-        return b""
-    request = tensors.DownloadRequest(handle=handle, offset=offset, length=length)
-    stream = rank.agent.tensors.Download(request, timeout=wire.CALL_S)
-    return b"".join(one.payload for one in stream)
+def put_all(rank, given):
+    """Tensors of the package for those of a step, in the agent."""
+    client = rank.seat.client
+    return [client.tensor(rank.seat.put(rank.tensor(one))) for one in given]
+
+
+def read(rank, tensor):
+    return rank.seat.get(rank.seat.keep(tensor.handle))
 
 
 @step("param_pack_split")
 def _param_pack_split(rank, said, _index):
-    """Ranges of one tensor in the agent become tensors."""
-    packed = rank.tensor(said["tensor"])
-    handle = rank.seat.put(packed)
-    size = packed.byte_count() // max(packed.count(), 1)
-    found = []
-    for place, shape in enumerate(said["shapes"]):
-        begin, end = said["offsets"][2 * place : 2 * place + 2]
-        data = download(rank, handle, begin * size, (end - begin) * size)
-        made = rank.seat.put(Tensor(packed.dtype, shape, data))
-        found.append(rank.seat.get(made))
-    return found
+    """Ranges of one tensor become tensors, in the agent."""
+    (packed,) = put_all(rank, [said["tensor"]])
+    found = rank.seat.client.unpack(packed, said["shapes"], said["offsets"])
+    return [read(rank, one) for one in found]
 
 
 @step("param_pack_concat")
 def _param_pack_concat(rank, said, _index):
-    """Tensors become ranges of one in the agent."""
-    parts = [rank.tensor(one) for one in said["tensors"]]
-    count = max(said["offsets"])
-    whole = Tensor(parts[0].dtype, [count], None)
-    size = whole.byte_count() // max(count, 1)
-
-    def chunks():
-        yield tensors.UploadRequest(start=tensors.UploadStart(spec=wire.spec_of(whole)))
-        for place, part in enumerate(parts):
-            yield tensors.UploadRequest(offset=said["offsets"][2 * place] * size, payload=part.data)
-
-    made = rank.agent.tensors.Upload(chunks(), timeout=wire.CALL_S).tensor.handle
-    return rank.seat.get(rank.seat.keep(made))
+    """Tensors become ranges of one, in the agent."""
+    return read(rank, rank.seat.client.pack(put_all(rank, said["tensors"]), said["offsets"]))
 
 
 @step("pack_allreduce")
 def _pack_allreduce(rank, said, _index):
-    """One launch for all of them."""
-    given = [rank.tensor(one) for one in said["tensors"]]
+    """In buckets, in place."""
+    given = put_all(rank, said["tensors"])
     how = "avg" if said.get("mean") else "sum"
-    return run_op(rank, said, "all_reduce", given, reduce_op=how)
+    rank.seat.client.all_reduce_gradients(given, how, group=rank.members(said)[1] or None)
+    return [read(rank, one) for one in given]
 
 
 # ---------------------------------------------------------------------------- shapes

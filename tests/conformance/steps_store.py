@@ -1,6 +1,6 @@
-"""Steps about keys and values, through StoreService and MetadataService.
+"""Steps about keys and values: the Python package's store, values and meetings are driven.
 
-Each case has a job of its own, so that it sees no other case's keys.
+Each case has a view of the store of its own, so that it sees no other case's keys.
 """
 
 import json
@@ -11,198 +11,143 @@ import wire
 from steps import step
 from wire import CALL_S, Missing, Refused
 
-from tutti.v1 import metadata_service_pb2 as metadata
-from tutti.v1 import metadata_service_pb2_grpc as metadata_grpc
-from tutti.v1 import store_service_pb2 as store
-from tutti.v1 import store_service_pb2_grpc as store_grpc
 
-LONG_MS = int(CALL_S * 1000)
-
-
-class Keys:
-    """The store as one rank of a case calls it."""
-
-    def __init__(self, rank):
-        channel = rank.world.cluster.coordinator_channel
-        self.stub = store_grpc.StoreServiceStub(channel)
-        self.job = rank.program.name
-
-    def has(self, name):
-        return hasattr(self.stub, name)
-
-    def call(self, name, **fields):
-        method = wire.method_of(self.stub, "StoreService", name)
-        message = wire.message_of(store, "StoreService%sRequest" % name)
-        for field in fields:
-            wire.need_field(message, field)
-        return wire.call(method, message(job=self.job, **fields))
+def store_of(rank, said):
+    """The case's keys; of a step with a prefix those behind it."""
+    view = rank.seat.client.store.view(rank.program.name)
+    return view.view(said["prefix"]) if said.get("prefix") else view
 
 
-def key_of(said, key):
-    prefix = said.get("prefix")
-    return ("%s/%s" % (prefix, key) if prefix else key).encode()
+def limit(said):
+    return said.get("timeout_ms", CALL_S * 1000) / 1000
 
 
-def text(value):
-    return value.decode()
+def given(said, name="value"):
+    """Bytes of a step: text, or hexadecimal digits under "value_hex"."""
+    return bytes.fromhex(said[name + "_hex"]) if name + "_hex" in said else said[name].encode()
+
+
+def shown(said, data):
+    """Bytes as the step expects them: as text, or as the digits of "expect_hex"."""
+    return data.hex() if "expect_hex" in said else data.decode()
 
 
 @step("set")
 def _set(rank, said, _index):
-    Keys(rank).call("Set", key=key_of(said, said["key"]), value=said["value"].encode())
+    store_of(rank, said).set(said["key"], given(said))
 
 
 @step("get")
 def _get(rank, said, _index):
     """Blocks until the key is there."""
-    keys = Keys(rank)
-    key = key_of(said, said["key"])
-    keys.call("Wait", keys=[key], timeout_ms=said.get("timeout_ms", LONG_MS))
-    return text(keys.call("Get", key=key).value)
+    return shown(said, store_of(rank, said).get(said["key"], wait=True, timeout=limit(said)))
 
 
 @step("add")
 def _add(rank, said, _index):
-    return Keys(rank).call("Add", key=key_of(said, said["key"]), delta=said["value"]).value
-
-
-def exists(keys, key):
-    try:
-        keys.call("Get", key=key)
-        return True
-    except Refused as refused:
-        if refused.failed.reason != "NO_KEY":
-            raise
-        return False
+    return store_of(rank, said).add(said["key"], said["value"])
 
 
 @step("check")
 def _check(rank, said, _index):
-    keys = Keys(rank)
-    names = [key_of(said, one) for one in said["keys"]]
-    if keys.has("Check"):
-        return keys.call("Check", keys=names).all_exist
-    return all(exists(keys, one) for one in names)
+    return store_of(rank, said).check(*said["keys"])
 
 
 @step("list_keys")
 def _list_keys(rank, said, _index):
-    prefix = key_of(said, "") if said.get("prefix") else b""
-    found = Keys(rank).call("List", prefix=prefix, page_size=1000, keys_only=True)
-    return [text(one.key) for one in found.entries]
+    """With a prefix, as it is in the store: the view leaves it out."""
+    front = said["prefix"] + "/" if said.get("prefix") else ""
+    return [front + one.decode() for one in store_of(rank, said).keys()]
 
 
 @step("num_keys")
-def _num_keys(rank, _said, _index):
-    return Keys(rank).call("Count").count
+def _num_keys(rank, said, _index):
+    return store_of(rank, said).count()
 
 
 @step("delete_key")
 def _delete_key(rank, said, _index):
-    return Keys(rank).call("Delete", key=key_of(said, said["key"])).existed
+    return store_of(rank, said).delete(said["key"])
 
 
 @step("compare_set")
 def _compare_set(rank, said, _index):
     """An empty expectation also means that there is no key."""
-    found = Keys(rank).call(
-        "CompareAndSet",
-        key=key_of(said, said["key"]),
-        expected=said["expected"].encode(),
-        value=said["desired"].encode(),
-        missing_is_empty=True,
+    expected = given(said, "expected")
+    _, found = store_of(rank, said).compare_and_set(
+        said["key"], expected, given(said, "desired"), missing_is_empty=True
     )
-    return text(found.value) if found.exists else said["expected"]
+    return shown(said, expected if found is None else found)
 
 
 @step("store_wait")
 def _wait(rank, said, _index):
-    names = [key_of(said, one) for one in said["keys"]]
-    Keys(rank).call("Wait", keys=names, timeout_ms=said.get("timeout_ms", LONG_MS))
+    store_of(rank, said).wait(*said["keys"], timeout=limit(said))
 
 
 @step("append")
 def _append(rank, said, _index):
-    Keys(rank).call("Append", key=key_of(said, said["key"]), value=said["value"].encode())
+    store_of(rank, said).append(said["key"], given(said))
 
 
 @step("multi_set")
 def _multi_set(rank, said, _index):
-    pairs = zip(said["keys"], said["values"])
-    entries = [wire.message_of(store, "Entry")(key=key_of(said, key), value=value.encode())
-               for key, value in pairs]
-    Keys(rank).call("MultiSet", entries=entries)
+    store_of(rank, said).multi_set(dict(zip(said["keys"], said["values"])))
 
 
 @step("multi_get")
 def _multi_get(rank, said, _index):
-    names = [key_of(said, one) for one in said["keys"]]
-    found = Keys(rank).call("MultiGet", keys=names, timeout_ms=said.get("timeout_ms", LONG_MS))
-    return [text(one) for one in found.values]
+    found = store_of(rank, said).multi_get(said["keys"], timeout=limit(said))
+    return [shown(said, one) for one in found]
 
 
 # ---------------------------------------------------------------------------- queues
 
 
-def push(rank, key, value):
-    Keys(rank).call("QueuePush", key=key, value=value)
-
-
-def pop(rank, key, **fields):
-    fields.setdefault("timeout_ms", LONG_MS)
-    return Keys(rank).call("QueuePop", key=key, **fields).value
-
-
 @step("queue_push")
 def _queue_push(rank, said, _index):
-    push(rank, key_of(said, said["key"]), said["value"].encode())
+    store_of(rank, said).push(said["key"], given(said))
 
 
 @step("queue_pop")
 def _queue_pop(rank, said, _index):
     at_once = not said.get("block", True)
-    limit = said.get("timeout_ms", LONG_MS)
-    return text(pop(rank, key_of(said, said["key"]), at_once=at_once, timeout_ms=limit))
+    return shown(said, store_of(rank, said).pop(said["key"], at_once, limit(said)))
 
 
 @step("queue_len")
 def _queue_len(rank, said, _index):
-    return Keys(rank).call("QueueLen", key=key_of(said, said["key"])).length
+    return store_of(rank, said).length(said["key"])
 
 
 @step("set_is_grad", "set_remote_tracer")
 def _set_acknowledged(rank, said, _index):
-    """A pair of queues: the value there, and that it was taken back."""
     key = "%s %s" % (said["do"][len("set_"):], said["key"])
-    push(rank, key.encode(), json.dumps(said["value"]).encode())
-    pop(rank, (key + " taken").encode())
+    store_of(rank, said).offer(key, json.dumps(said["value"]), limit(said))
 
 
 @step("check_is_grad", "check_remote_tracer")
 def _check_acknowledged(rank, said, _index):
     key = "%s %s" % (said["do"][len("check_"):], said["key"])
-    value = json.loads(pop(rank, key.encode()))
-    push(rank, (key + " taken").encode(), b"1")
-    return value
+    return json.loads(store_of(rank, said).accept(key, limit(said)))
 
 
 # ---------------------------------------------------------------------------- values in JSON
 
 
 @step("user_set")
-def _user_set(rank, said, index):
-    _set(rank, dict(said, value=json.dumps(said["value"])), index)
+def _user_set(rank, said, _index):
+    store_of(rank, said).set(said["key"], json.dumps(said["value"]))
 
 
 @step("user_get")
-def _user_get(rank, said, index):
-    return json.loads(_get(rank, said, index))
+def _user_get(rank, said, _index):
+    return json.loads(store_of(rank, said).get(said["key"], wait=True, timeout=limit(said)))
 
 
 @step("user_pop")
 def _user_pop(rank, said, _index):
-    found = Keys(rank).call("Take", key=key_of(said, said["key"]), timeout_ms=LONG_MS)
-    return json.loads(found.value)
+    return json.loads(store_of(rank, said).take(said["key"], timeout=limit(said)))
 
 
 def root_of(rank, key, index):
@@ -221,54 +166,36 @@ def root_of(rank, key, index):
 
 @step("bcast_val")
 def _bcast_val(rank, said, index):
-    root = root_of(rank, said["key"], index)
-    members = list(range(said["size"]))
-    request = metadata.MetadataServiceBroadcastRequest(
-        member=rank.world.members[rank.rank],
-        group=rank.world.group(members),
+    found = rank.seat.client.broadcast_value(
+        said["value"],
+        root_of(rank, said["key"], index),
         key="%s/%s" % (rank.program.name, said["key"]),
-        root=members.index(root),
-        timeout_ms=LONG_MS,
+        group=list(range(said["size"])),
+        timeout=CALL_S,
     )
-    if root == rank.rank:
-        request.payload = json.dumps(said["value"]).encode()
-    stub = metadata_grpc.MetadataServiceStub(rank.world.cluster.coordinator_channel)
-    return values.read(json.loads(wire.call(stub.Broadcast, request).payload))
+    return values.read(found)
 
 
 # ---------------------------------------------------------------------------- meeting by a key
 
 
-def rendezvous(rank):
-    try:
-        from tutti.v1 import rendezvous_service_pb2 as messages
-        from tutti.v1 import rendezvous_service_pb2_grpc as stubs
-    except ImportError:
-        raise Missing("no service RendezvousService") from None
-    return messages, stubs.RendezvousServiceStub(rank.world.cluster.coordinator_channel)
-
-
 @step("register")
 def _register(rank, said, _index):
     """How it went is told by its own `error`, or by `registered`."""
-    messages, stub = rendezvous(rank)
-    meet = wire.method_of(stub, "RendezvousService", "Meet")
-    request = messages.RendezvousServiceMeetRequest(
-        job=rank.program.name,
-        key=said["key"].encode(),
-        count=said["n"],
-        is_root=said.get("is_root", False),
-        name=("device %d" % rank.rank).encode(),
-        timeout_ms=LONG_MS,
-    )
-    if said.get("group_rank", -1) >= 0:
-        request.group_rank = said["group_rank"]
+    wanted = said.get("group_rank", -1)
     try:
-        rank.values["registered"] = wire.call(meet, request)
-    except Refused as refused:
+        rank.values["registered"] = rank.seat.client.meet(
+            "%s/%s" % (rank.program.name, said["key"]),
+            said["n"],
+            group_rank=wanted if wanted >= 0 else None,
+            is_root=said.get("is_root", False),
+            name="device %d" % rank.rank,
+            timeout=CALL_S,
+        )
+    except wire.tutti.TuttiError as error:
         if "error" in said:
             raise
-        rank.values["registered"] = refused
+        rank.values["registered"] = error
         return
     rank.program.shared[("hash", rank.rank)] = rank.values["registered"].group_hash
 
@@ -276,7 +203,7 @@ def _register(rank, said, _index):
 @step("registered")
 def _registered(rank, _said, _index):
     found = rank.values["registered"]
-    if isinstance(found, Refused):
+    if isinstance(found, wire.tutti.TuttiError):
         raise found
     hashes = {one for word, one in rank.program.shared.items() if word[0] == "hash"}
     return {
@@ -297,9 +224,15 @@ def has_command(name):
     return any(line.split()[:1] == [name] for line in said.splitlines())
 
 
+def by_package(url):
+    """The address, as the Python package reads it."""
+    found = wire.tutti._init_url.parse_init(url)
+    return found.rank, found.world_size
+
+
 @step("init_url")
 def _init_url(_rank, said, _index):
-    """A client's business, not a service's: the command line's client is asked."""
+    """A client's business, not a service's: the command line's client and the Python package are asked."""
     if not has_command("init"):
         raise Missing("the tutti command has no init")
     code, out, error = wire.support.run("tutti", "--json", "init", said["url"])
@@ -309,5 +242,19 @@ def _init_url(_rank, said, _index):
         raise wire.Wrong("tutti init ended with %d: %s%s" % (code, out, error)) from None
     if "error" in found:
         refusal = found["error"]
-        raise Refused(wire.Failed(refusal["code"], refusal["reason"], refusal["text"]))
+        failed = wire.Failed(refusal["code"], refusal["reason"], refusal["text"])
+        check_refused_by_package(said["url"], failed)
+        raise Refused(failed)
+    if by_package(said["url"]) != (found["rank"], found["world_size"]):
+        raise wire.Wrong("the Python package reads %s" % (by_package(said["url"]),))
     return found
+
+
+def check_refused_by_package(url, failed):
+    try:
+        found = by_package(url)
+    except wire.tutti.TuttiError as error:
+        if (error.code.name, error.reason) == (failed.code, failed.reason):
+            return
+        found = error
+    raise wire.Wrong("tutti init says %s, the Python package %s" % (failed, found))

@@ -71,6 +71,51 @@ SESSION = {
 BAD_SUM = {"rank": 0, "do": "allreduce", "src": "x", "op": "band"}
 
 
+PAIRS = {
+    "id": "pairs",
+    "kind": "program",
+    "world": 2,
+    "group": None,
+    "op": "send_recv",
+    "params": {},
+    "steps": [
+        {"rank": 1, "do": "irecv", "src": 0, "tag": 1, "as": "a", "expect": tensor(7)},
+        {"rank": 1, "do": "irecv", "src": 0, "tag": 2, "as": "b", "expect": tensor(8)},
+        {"rank": 0, "do": "isend", "dst": 1, "tag": 2, "tensor": tensor(8)},
+        {"rank": 0, "do": "isend", "dst": 1, "tag": 1, "tensor": tensor(7)},
+        {"ranks": [0, 1], "do": "barrier"},
+        {"rank": 1, "do": "wait", "works": ["b", "a"], "expect": [tensor(8), tensor(7)]},
+    ],
+}
+BYTES = {
+    "id": "bytes",
+    "kind": "store",
+    "world": 1,
+    "group": None,
+    "op": "store",
+    "params": {},
+    "steps": [
+        {"rank": 0, "do": "set", "key": "k", "value_hex": "00ff"},
+        {"rank": 0, "do": "append", "key": "k", "value_hex": "80"},
+        {"rank": 0, "do": "get", "key": "k", "expect_hex": "00ff80"},
+    ],
+}
+META = {
+    "id": "meta",
+    "kind": "program",
+    "world": 2,
+    "group": None,
+    "op": "send_recv",
+    "params": {},
+    "steps": [
+        {"rank": 1, "do": "recv", "src": 0, "shape": [1],
+         "error": {"code": "INVALID_ARGUMENT", "reason": "BAD_META"}},
+        {"rank": 0, "do": "send", "dst": 1, "tensor": tensor(7)},
+        {"rank": 1, "do": "recv", "src": 0, "dtype": "int32", "shape": [1], "expect": tensor(7)},
+    ],
+}
+
+
 def changed(case, change):
     case = copy.deepcopy(case)
     change(case)
@@ -131,6 +176,19 @@ class Runner(unittest.TestCase):
         for place, value in ((1, tensor(8)), (3, "w")):
             wrong = changed(STEPS, lambda case: case["steps"][place].update(expect=value))
             self.check_fails(wrong, "step %d" % (place + 1))
+
+    def test_pairs_are_begun_and_waited_for_together(self):
+        code, lines, said = run(PAIRS, META)
+        self.assertEqual((code, lines), (0, ["2 passed, 0 failed, 0 skipped"]), said)
+        for place, change in ((0, {"expect": tensor(9)}), (5, {"expect": [tensor(8), tensor(8)]})):
+            wrong = changed(PAIRS, lambda case: case["steps"][place].update(change))
+            self.check_fails(wrong, "step %d" % (place + 1))
+
+    def test_values_of_any_bytes_are_said_in_digits(self):
+        code, lines, said = run(BYTES)
+        self.assertEqual((code, lines), (0, ["1 passed, 0 failed, 0 skipped"]), said)
+        wrong = changed(BYTES, lambda case: case["steps"][2].update(expect_hex="00ff81"))
+        self.check_fails(wrong, "step 3", "expected 00ff81, got 00ff80")
 
     def test_what_nobody_offers_is_skipped_with_its_name(self):
         case = changed(SUM, lambda case: case["params"].update(flavour="sweet"))

@@ -7,12 +7,22 @@ import os
 import sys
 import threading
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "system"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "system"))
+sys.path.append(os.path.join(HERE, "..", "support"))
 
 import grpc  # noqa: E402
 
-import cluster_case  # noqa: E402  (makes the stubs)
 import support  # noqa: E402
+import built_package  # noqa: E402
+
+# The client, before anything imports the stubs: both are called `tutti`.
+try:
+    tutti = built_package.load(support.build_stubs())
+except (ImportError, OSError) as missing:
+    support.skip_all("the Python package cannot be built: %s" % missing)
+
+import cluster_case  # noqa: E402
 from values import DTYPES, NAMES, Tensor  # noqa: E402
 
 collectives = cluster_case.collectives
@@ -52,6 +62,11 @@ class Failed:
     @classmethod
     def of_work(cls, error):
         return cls(CODES.get(error.code, str(error.code)), error.reason, error.text)
+
+    @classmethod
+    def of_client(cls, error):
+        """What the Python package raised."""
+        return cls(error.code.name, error.reason, error.text, error.metadata)
 
     def __str__(self):
         return "%s %s (%s)" % (self.code, self.reason or "-", self.text)
@@ -154,6 +169,19 @@ class Seat:
         self.rank = agent.rank
         self.handles = set()
         self.device = ""  # where new tensors go: the agent's first one
+        self._client = None
+
+    @property
+    def client(self):
+        """The Python package's connection to the same agent."""
+        if self._client is None:
+            self._client = tutti.connect(self.agent.program.address, timeout=CALL_S)
+        return self._client
+
+    def close(self):
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     def put(self, tensor):
         request = tensors.PutRequest(spec=spec_of(tensor), payload=tensor.data, device=self.device)

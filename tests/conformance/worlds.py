@@ -125,12 +125,18 @@ class World:
             self.replace()
             raise Wrong(said)
 
+    def close_clients(self):
+        for seat in self.seats:
+            seat.close()
+
     def replace(self):
+        self.close_clients()
         self.cluster.kill()
         self.start()
 
     def stop(self):
         """End all programs; Wrong when one of them does not end well."""
+        self.close_clients()
         try:
             self.cluster.stop()
         except (AssertionError, grpc.RpcError) as error:

@@ -273,6 +273,38 @@ class Works(case.AgentCase):
         self.assertEqual(caught.exception.reason, "BAD_META")
 
 
+class Functions(case.AgentCase):
+    def test_builtins_are_called_and_found(self):
+        agent = self.agents[1]
+        self.assertEqual(agent.call("runtime.disco.worker_rank"), 1)
+        self.assertEqual(agent.find_function("runtime.disco.worker_rank").source, "builtin")
+        self.assertIn("runtime.disco.worker_rank", [one.name for one in agent.functions()])
+        with agent.call("runtime.disco.empty", (2, 3), tutti.Dtype("FP32"), None) as made:
+            self.assertEqual((made.shape, made.numpy().tolist()), ((2, 3), [[0.0] * 3] * 2))
+
+    def test_names_hold_values(self):
+        agent = self.agents[0]
+        for value in (7, 2.5, "text", b"bytes", tutti.Shape([2]), tutti.Device("cpu"), None):
+            agent.set_value("held", value)
+            self.assertEqual(agent.get_value("held"), value)
+        agent.delete("held")
+        with agent.put(np.ones(2), name="held") as x:
+            self.assertEqual(agent.get_value("held").handle, x.handle)
+
+    def test_what_is_not_there_is_said(self):
+        agent = self.agents[0]
+        for call, reason in (
+            (lambda: agent.call("nothing"), "UNKNOWN_FUNC"),
+            (lambda: agent.find_function("nothing"), "UNKNOWN_FUNC"),
+            (lambda: agent.get_value("nothing"), "NO_VALUE"),
+            (lambda: agent.call("runtime.disco.worker_rank", np.ones(2)), "BAD_VALUE"),
+            (lambda: agent.load_module("x.so"), "NO_MODULES"),
+        ):
+            with self.assertRaises(tutti.TuttiError) as caught:
+                call()
+            self.assertEqual(caught.exception.reason, reason)
+
+
 class Diagnosis(case.AgentCase):
     def test_an_agent_tells_its_ops_and_what_is_wrong(self):
         self.all(lambda agent: agent.all_reduce(np.ones(3, np.float32)))

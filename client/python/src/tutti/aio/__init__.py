@@ -8,6 +8,7 @@ from ..objects import Blob
 from ..values import Device, Dtype, Function, Shape
 from ._agent import Agent, AgentInfo, connect, connect_job
 from ._buckets import GradientBuckets
+from ._functions import FunctionInfo
 from ._gpu import GpuShare
 from ._groups import Group, MemberEvent, Mesh, MeshPart, RankInfo
 from ._infer import Synced
@@ -32,10 +33,11 @@ __all__ = [
     "Device",
     "Dtype",
     "Entry",
+    "Function",
+    "FunctionInfo",
     "GpuShare",
     "GradientBuckets",
     "Gradients",
-    "Function",
     "Group",
     "LaunchError",
     "MemberEvent",
@@ -62,8 +64,8 @@ __all__ = [
     "WorkerInfo",
     "connect",
     "connect_job",
+    "function",
     "init_process_group",
     "launch",
-    "function",
     "session",
 ]

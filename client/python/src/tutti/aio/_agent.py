@@ -12,6 +12,7 @@ from .. import _init_url, _settings, _wire, errors
 from ._buckets import Buckets
 from ._collectives import Collectives
 from ._diagnosis import Diagnosis
+from ._functions import Functions
 from ._gpu import GpuShares
 from ._groups import Group, Groups, rank_info
 from ._infer import Inference
@@ -67,6 +68,7 @@ class Agent(
     Pipelines,
     Inference,
     Buckets,
+    Functions,
     Diagnosis,
     Serving,
 ):
