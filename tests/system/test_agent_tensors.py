@@ -36,7 +36,7 @@ def chunks_of(array, chunk=2 << 20, **start):
 
 class Tensors(ClusterCase):
     size = 1
-    options = ("--memory-limit", "64MiB", "--handles-max", "500", "--session-linger", "60s")
+    options = ("--memory-limit", "64MiB", "--handles-max", "500")
 
     def setUp(self):
         self.agent = self.cluster.agents[0]
@@ -120,7 +120,7 @@ class Tensors(ClusterCase):
         self.refused(INVALID, "BAD_SECRET", lambda: self.lease(secret=b"x" * 65))
         self.refused(INVALID, "BAD_SECRET", lambda: self.lease(resume=True))
         self.refused(INVALID, "BAD_SECRET", lambda: self.lease(linger_ms=1))
-        self.refused(INVALID, "LINGER_LIMIT", lambda: self.lease(linger_ms=60_001, secret=b"x" * 16))
+        self.refused(INVALID, "LINGER_LIMIT", lambda: self.lease(linger_ms=86_400_001, secret=b"x" * 16))
 
     # ------------------------------------------------------------------ registers
 
