@@ -140,6 +140,13 @@ static const tutti_agent_options few = {
     .tracers_max = 8,
     .tape_max = 64,
     .op_timeout_ns = 300 * TUTTI_NS_PER_S,
+    .plugin = "",
+    .module_path = "",
+    .functions = "",
+    .python = "",
+    .calls_max = 8,
+    .function_threads = 2,
+    .hosts_max = 2,
 };
 
 void

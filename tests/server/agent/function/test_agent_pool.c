@@ -1,0 +1,181 @@
+/*
+ * Goal: as many jobs run at once as may, those that wait are not counted, and a pool that has jobs
+ * which do not return says so. Method: jobs that stop at a gate until the test opens it.
+ */
+#include <pthread.h>
+
+#include "base/os/clock.h"
+#include "base/os/thread.h"
+#include "server/agent/function/pool.h"
+#include "support/testing.h"
+
+#define JOBS 16
+#define HANGS_NS (20 * TUTTI_NS_PER_S)
+
+/* Jobs stop here. */
+typedef struct stop_gate {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned inside;
+    unsigned ended;
+    unsigned open; /* that many may leave */
+    bool waits;    /* inside they only wait */
+    agent_pool *pool;
+} stop_gate;
+
+typedef struct stop {
+    agent_pool_job job;
+    stop_gate *gate;
+} stop;
+
+static void
+run_stop(agent_pool_job *job)
+{
+    stop_gate *gate = tutti_container_of(job, stop, job)->gate;
+
+    if (gate->waits) {
+        agent_pool_wait_begin(gate->pool);
+    }
+    (void)pthread_mutex_lock(&gate->lock);
+    gate->inside++;
+    (void)pthread_cond_broadcast(&gate->changed);
+    while (gate->open == 0) {
+        (void)pthread_cond_wait(&gate->changed, &gate->lock);
+    }
+    gate->open--;
+    gate->inside--;
+    gate->ended++;
+    (void)pthread_cond_broadcast(&gate->changed);
+    (void)pthread_mutex_unlock(&gate->lock);
+    if (gate->waits) {
+        agent_pool_wait_end(gate->pool);
+    }
+}
+
+static void
+gate_open(stop_gate *self, uint32_t threads)
+{
+    tutti_error err;
+
+    *self = (stop_gate){.inside = 0};
+    (void)pthread_mutex_init(&self->lock, NULL);
+    tutti_cond_init(&self->changed);
+    assert_ok(agent_pool_new(threads, &self->pool, &err));
+}
+
+static void
+gate_add(stop_gate *self, stop *stops, unsigned count)
+{
+    unsigned i;
+
+    for (i = 0; i < count; i++) {
+        stops[i] = (stop){.job.on_run = run_stop, .gate = self};
+        agent_pool_add(self->pool, &stops[i].job);
+    }
+}
+
+/* With so many inside, or ended. */
+static void
+gate_wait(stop_gate *self, const unsigned *what, unsigned count)
+{
+    const uint64_t until = tutti_clock_ns() + HANGS_NS;
+
+    (void)pthread_mutex_lock(&self->lock);
+    while (*what < count) {
+        if (!tutti_cond_wait_until(&self->changed, &self->lock, until)) {
+            fail_msg("%u, wanted %u", *what, count);
+        }
+    }
+    (void)pthread_mutex_unlock(&self->lock);
+}
+
+static void
+gate_let(stop_gate *self, unsigned count)
+{
+    (void)pthread_mutex_lock(&self->lock);
+    self->open += count;
+    (void)pthread_cond_broadcast(&self->changed);
+    (void)pthread_mutex_unlock(&self->lock);
+}
+
+static void
+gate_close(stop_gate *self)
+{
+    assert_true(agent_pool_close(self->pool, tutti_clock_ns() + HANGS_NS));
+    (void)pthread_cond_destroy(&self->changed);
+    (void)pthread_mutex_destroy(&self->lock);
+}
+
+static void
+test_pool__runs_as_many_as_may_and_then_the_others(void **state)
+{
+    stop stops[JOBS];
+    stop_gate gate;
+    unsigned left;
+
+    (void)state;
+    gate_open(&gate, 3);
+    gate_add(&gate, stops, JOBS);
+    gate_wait(&gate, &gate.inside, 3);
+    for (left = JOBS; left > 0; left--) {
+        assert_true(gate.inside <= 3);
+        gate_let(&gate, 1);
+        gate_wait(&gate, &gate.ended, JOBS - left + 1);
+    }
+    gate_close(&gate);
+}
+
+static void
+test_pool__does_not_count_those_that_wait(void **state)
+{
+    stop stops[JOBS];
+    stop_gate gate;
+
+    (void)state;
+    gate_open(&gate, 1);
+    gate.waits = true;
+    gate_add(&gate, stops, JOBS);
+    gate_wait(&gate, &gate.inside, JOBS);
+    gate_let(&gate, JOBS);
+    gate_wait(&gate, &gate.ended, JOBS);
+    gate_close(&gate);
+}
+
+static void
+test_pool__that_is_closed_says_whether_jobs_still_run(void **state)
+{
+    stop stops[2];
+    stop_gate gate;
+
+    (void)state;
+    gate_open(&gate, 1);
+    gate_add(&gate, stops, 2);
+    gate_wait(&gate, &gate.inside, 1);
+    assert_false(agent_pool_close(gate.pool, tutti_clock_ns()));
+    gate_let(&gate, 2);
+    gate_close(&gate); /* what was added before has run */
+    assert_int_equal(gate.ended, 2);
+}
+
+static void
+test_pool__without_jobs_has_no_threads(void **state)
+{
+    stop_gate gate;
+
+    (void)state;
+    gate_open(&gate, 1);
+    assert_true(agent_pool_close(gate.pool, 0));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pool__runs_as_many_as_may_and_then_the_others),
+        cmocka_unit_test(test_pool__does_not_count_those_that_wait),
+        cmocka_unit_test(test_pool__that_is_closed_says_whether_jobs_still_run),
+        cmocka_unit_test(test_pool__without_jobs_has_no_threads),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
