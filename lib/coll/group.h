@@ -168,6 +168,15 @@ tutti_code tutti_coll_post(tutti_coll_group *group, tutti_coll_op *op, uint64_t 
 uint64_t tutti_coll_refuse(tutti_coll_group *group, uint64_t expect, const tutti_error *why);
 
 /*
+ * This rank's Send had to be refused before it became an op: the Recv that it would have met fails
+ * with `why`, in the order in which sends are matched.
+ *
+ * [in] peer  a group rank, not this one
+ */
+void tutti_coll_refuse_send(tutti_coll_group *group, uint32_t peer, uint32_t tag,
+                            const tutti_error *why);
+
+/*
  * This rank is about to leave: it begins no op of the group behind those that were posted. All
  * members hear of it from us: their later ops, and those that they have begun, fail with
  * UNAVAILABLE, RANK_LEAVING and `reason`; the ops up to the last one go on. Good for this epoch:

@@ -167,6 +167,8 @@ tutti_agent_expose(tutti_agent *agent, tutti_page *page)
     write_gauge(page, "tutti_agent_groups", "gauge", "Groups it has met.", agent->groups.count);
     write_gauge(page, "tutti_agent_ops_running", "gauge", "Ops that came and have not ended.",
                 agent->ops_live);
+    write_gauge(page, "tutti_agent_sessions_led", "gauge", "Sessions of controllers that it leads.",
+                agent->session_count);
     write_gauge(page, "tutti_agent_works", "gauge", "Async ops that run or are remembered.",
                 agent_works_count(agent));
     write_gauge(page, "tutti_agent_transfers_running", "gauge",

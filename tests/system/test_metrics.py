@@ -176,6 +176,7 @@ class MetricsTest(unittest.TestCase):
         self.assertEqual(page.value("tutti_agent_world_size"), 2)
         self.assertEqual(page.value("tutti_agent_session_up"), 1)
         self.assertEqual(page.value("tutti_agent_groups"), 1)
+        self.assertEqual(page.value("tutti_agent_sessions_led"), 0)
 
     def test_coordinator__counts_jobs_keys_and_calls(self):
         page = metrics_page.read(self.watched.coordinator)

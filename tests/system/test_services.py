@@ -19,17 +19,19 @@ from cluster_case import spec_of, tensors, types
 
 from google.protobuf import descriptor_pb2
 from tutti.v1 import commands_service_pb2 as commands
+from tutti.v1 import functions_service_pb2 as functions
 from tutti.v1 import mesh_service_pb2 as mesh
 from tutti.v1 import metadata_service_pb2 as metadata
 from tutti.v1 import progress_pb2 as progress
 from tutti.v1 import rendezvous_service_pb2 as rendezvous
+from tutti.v1 import session_service_pb2 as sessions
 from tutti.v1 import store_service_pb2 as store
 from tutti.v1 import tracers_service_pb2 as tracers
 
 SERVED = ["grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"]
 SERVED += ["grpc.reflection.v1alpha.ServerReflection"]
 AGENT = ["CollectivesService", "CommandsService", "DiagnosticsService", "TensorsService"]
-AGENT += ["TracersService"]
+AGENT += ["FunctionsService", "SessionService", "TracersService"]
 COORDINATOR = ["CoordinatorService", "MeshService", "MetadataService", "RendezvousService"]
 COORDINATOR += ["StoreService"]
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
@@ -134,6 +136,20 @@ def tracer_calls():
     ]
 
 
+def function_calls():
+    name = "runtime.disco.worker_rank"
+    value = functions.Value(integer=7)
+    return [
+        ("FunctionsService.Call", functions.CallRequest(function=name)),
+        ("FunctionsService.SetValue", functions.SetValueRequest(name="seven", value=value)),
+        ("FunctionsService.GetValue", functions.GetValueRequest(name="seven")),
+        ("FunctionsService.ListFunctions", functions.ListFunctionsRequest()),
+        ("FunctionsService.GetFunction", functions.GetFunctionRequest(function=name)),
+        ("TensorsService.Delete", tensors.DeleteRequest(handles=["seven"])),
+        ("SessionService.Drive", sessions.DriveRequest(id=1, open=sessions.DriveOpen())),
+    ]
+
+
 def work_calls(work):
     return [
         ("CollectivesService.Test", collectives.TestRequest(works=[work])),
@@ -210,7 +226,9 @@ def coordinator_calls():
 
 
 # What needs a GPU, or its stand-in: test_agent_cuda.py. What ends with its caller alone: test_ephemeral.py.
-ELSEWHERE = {"TensorsService.ShareGpu", "TensorsService.Lease"}
+# What an operator has to allow: test_functions.py.
+ELSEWHERE = {"TensorsService.ShareGpu", "TensorsService.Lease", "FunctionsService.LoadModule"}
+ELSEWHERE |= {"FunctionsService.ImportModule", "FunctionsService.Serve"}
 
 
 class Methods(unittest.TestCase):
@@ -237,6 +255,7 @@ class Methods(unittest.TestCase):
         answers = self.call_all(agent.channel, tensor_calls())
         answers.update(self.call_all(agent.channel, collective_calls(agent.rank)))
         answers.update(self.call_all(agent.channel, tracer_calls()))
+        answers.update(self.call_all(agent.channel, function_calls()))
         work = agent.ops.Barrier(start, timeout=LONG_S).info.work
         answers.update(self.call_all(agent.channel, work_calls(work)))
         return answers

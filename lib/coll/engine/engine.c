@@ -624,6 +624,7 @@ route_in_group(tutti_coll_group *group, const arrival *it)
         route_to_op(group, it);
         return;
     case TUTTI_PACKET_SEND:
+    case TUTTI_PACKET_UNSENT:
         tutti_coll_p2p_arrive(group, &it->packet, &it->spec, it->data, it->size, it->rndv);
         return;
     case TUTTI_PACKET_META:

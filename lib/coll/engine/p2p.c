@@ -8,6 +8,9 @@
  *                                   <-   TAKEN, when the bytes are in the output; or REFUSED
  * RETRACT, if it fails before that  ->   the Recv fails, or the parked SEND is forgotten
  *
+ * A Send that was refused before it began may tell so with UNSENT: it is matched like a SEND, and
+ * the Recv fails with the sender's error. There is no op behind it, and nothing is answered.
+ *
  * A pair (rank of the sender, id of its op) names a send; ids are never used twice by one process.
  * Either side ends the other by one message, and each side drops the other's message if its own op
  * is over already: a TAKEN that meets a RETRACT on the way is such a case, and then the Send has
@@ -26,6 +29,7 @@
 #include <string.h>
 
 #include "base/error/fail.h"
+#include "base/os/log.h"
 #include "coll/engine/announce.h"
 #include "coll/engine/device_pending.h"
 #include "coll/engine/engine.h"
@@ -36,6 +40,7 @@
 #include "coll/net/unexpected.h"
 #include "coll/packet/packet.h"
 #include "coll/state/events.h"
+#include "coll/state/inbox.h"
 #include "coll/state/lookup.h"
 
 /* What a Recv works on once a send has been matched with it: kept in backend_state. send_id 0: not
@@ -92,6 +97,18 @@ check_spec(tutti_coll_op *op, uint32_t from, const tutti_spec *sent, tutti_error
                          op->group->name, op->args.tag, tutti_signature_field_name(field), words);
     tutti_error_set_op(err, op->group->name, 0, TUTTI_ERROR_RANK_NONE);
     return code;
+}
+
+/* What was sent is an error. */
+static void
+take_refusal(tutti_coll_op *op, const void *data, size_t size)
+{
+    tutti_error err;
+
+    tutti_list_remove(&op->item.link);
+    tutti_packet_read_error(data, size, &err);
+    tutti_error_set_op(&err, op->group->name, 0, err.rank);
+    tutti_coll_op_fail(op, &err, false);
 }
 
 /*
@@ -175,7 +192,11 @@ take_held(tutti_coll_op *op, const tutti_packet *packet, const tutti_spec *spec,
 {
     op->held = true;
     stop_waiting(op);
-    take_message(op, packet, spec, data, size, rndv);
+    if (packet->kind == TUTTI_PACKET_UNSENT) {
+        take_refusal(op, data, size);
+    } else {
+        take_message(op, packet, spec, data, size, rndv);
+    }
     op->held = false;
     if (op->ended && op->pending == 0) {
         tutti_coll_op_release(op);
@@ -433,6 +454,71 @@ tutti_coll_p2p_retract(tutti_coll_group *group, const tutti_packet *packet, cons
         tutti_packet_read_error(data, size, &err);
         tutti_error_set_op(&err, group->name, 0, err.rank);
         tutti_coll_op_fail(op, &err, false);
+    }
+}
+
+/* ------------------------------ a send that was refused */
+
+typedef struct send_refusal {
+    tutti_coll_item item;
+    tutti_coll_group *group;
+    uint64_t epoch;
+    uint32_t peer;
+    uint32_t tag;
+    tutti_error why;
+} send_refusal;
+
+static void
+run_refuse_send(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    send_refusal *self = tutti_container_of(item, send_refusal, item);
+    tutti_coll_group *group = self->group;
+    tutti_packet packet = {.kind = TUTTI_PACKET_UNSENT,
+                           .from = engine->rank,
+                           .tag = self->tag,
+                           .job_id = engine->job_id,
+                           .incarnation = engine->incarnation,
+                           .group = group->id,
+                           .epoch = self->epoch};
+    unsigned char bytes[TUTTI_PACKET_ERROR_BYTES];
+
+    if (!group->closed && self->epoch == group->live_epoch) {
+        tutti_coll_note(engine, group->ranks[self->peer], &packet, bytes,
+                        tutti_packet_write_error(&self->why, bytes));
+    }
+    tutti_coll_group_unref(group);
+    free(self);
+}
+
+/* Through the inbox, as posts go: what was sent before is matched before. */
+void
+tutti_coll_refuse_send(tutti_coll_group *group, uint32_t peer, uint32_t tag, const tutti_error *why)
+{
+    tutti_coll_engine *engine = group->engine;
+    send_refusal *self = calloc(1, sizeof(*self));
+    bool stopping;
+
+    if (self == NULL) {
+        TUTTI_LOG("coll", ERROR, "no memory to tell group rank %" PRIu32 " of a refused send",
+                  peer);
+        return;
+    }
+    *self = (send_refusal){.item.run = run_refuse_send, .group = group, .peer = peer, .tag = tag};
+    (void)TUTTI_FAIL_FOR(&self->why, why->code, why->reason,
+                         "group %s tag %" PRIu32 ": rank %" PRIu32 " could not send: %.700s",
+                         group->name, tag, engine->rank, why->text);
+    tutti_error_set_op(&self->why, group->name, 0, (int32_t)engine->rank);
+    (void)pthread_mutex_lock(&engine->lock);
+    stopping = engine->stopping;
+    if (!stopping) {
+        self->epoch = group->epoch;
+        atomic_fetch_add(&group->refs, 1);
+    }
+    (void)pthread_mutex_unlock(&engine->lock);
+    if (stopping) {
+        free(self);
+    } else {
+        tutti_coll_engine_push(engine, &self->item);
     }
 }
 

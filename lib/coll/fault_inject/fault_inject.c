@@ -81,7 +81,7 @@ read_action(const char *text, size_t size, tutti_fault_rule *rule)
         return rule->delay_ms > 0;
     }
     if ((rule->action == TUTTI_FAULT_DROP || rule->action == TUTTI_FAULT_DUPLICATE) &&
-        rule->point > TUTTI_PACKET_RESET) {
+        rule->point > TUTTI_PACKET_UNSENT) {
         return false;
     }
     return rule->action != TUTTI_FAULT_NOTHING && value == NULL;

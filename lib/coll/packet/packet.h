@@ -30,6 +30,7 @@ typedef enum tutti_packet_kind {
     TUTTI_PACKET_META = 10,   /* data: bytes that go with the tensor of send `extra` */
     TUTTI_PACKET_LEAVE = 11,  /* the sender begins no op behind `sequence`; data: an error */
     TUTTI_PACKET_RESET = 12,  /* our connection was torn down `extra` times: do so, too */
+    TUTTI_PACKET_UNSENT = 13, /* in place of a SEND that was refused; data: an error */
 } tutti_packet_kind;
 
 typedef struct tutti_packet {

@@ -372,6 +372,20 @@ agent_group_unknown(agent_group *group, const tutti_error *err)
 }
 
 /*
+ * For how long an op that was refused waits for the group to be known, so that the others hear of it: they
+ * would wait until their deadlines. Its caller waits as long.
+ */
+#define REFUSED_NS (2 * TUTTI_NS_PER_S)
+
+static uint64_t
+wants_until(const agent_op *op)
+{
+    const uint64_t until = tutti_clock_add(op->enqueued_ns, REFUSED_NS);
+
+    return op->failed && until < op->deadline_ns ? until : op->deadline_ns;
+}
+
+/*
  * The latest deadline of the ops that still wait. The question to the coordinator is asked for as
  * long as one of them has time.
  */
@@ -385,8 +399,8 @@ agent_group_waits_until(const agent_group *group)
     for (link = group->queue.next; link != &group->queue; link = link->next) {
         const agent_op *op = tutti_container_of(link, agent_op, link);
 
-        if (!op->failed && op->deadline_ns > until) {
-            until = op->deadline_ns;
+        if (wants_until(op) > until) {
+            until = wants_until(op);
         }
     }
     return until > now ? until : 0;

@@ -324,17 +324,90 @@ agent_op_answer_async(agent_op *op)
     op->call = NULL;
 }
 
+/* A receive in place of one that was refused: it refuses what it gets. */
+typedef struct refused_recv {
+    tutti_coll_op op;
+    tutti_error why;
+} refused_recv;
+
+static tutti_code
+on_refused_spec(tutti_coll_op *op, const tutti_spec *spec, tutti_error *err)
+{
+    const refused_recv *self = tutti_container_of(op, refused_recv, op);
+
+    (void)spec;
+    return tutti_error_pass(err, &self->why);
+}
+
+static void
+on_refused_done(tutti_coll_op *op, const tutti_error *err)
+{
+    (void)op; /* its caller has been told */
+    (void)err;
+}
+
+static void
+on_refused_released(tutti_coll_op *op)
+{
+    free(tutti_container_of(op, refused_recv, op));
+}
+
+/* Without memory the sender waits until its deadline. */
+static void
+post_refused_recv(const agent_op *op, const tutti_error *why)
+{
+    refused_recv *self = calloc(1, sizeof(*self));
+
+    if (self == NULL) {
+        return;
+    }
+    self->op.args = (tutti_coll_args){
+        .kind = TUTTI_COLL_RECV, .peer = op->op.args.peer, .tag = op->op.args.tag};
+    self->op.deadline_ns = op->deadline_ns;
+    self->op.on_spec = on_refused_spec;
+    self->op.on_done = on_refused_done;
+    self->op.on_released = on_refused_released;
+    (void)TUTTI_FAIL_FOR(&self->why, why->code, why->reason,
+                         "group %s tag %" PRIu32 ": rank %" PRIu32 " could not receive: %.700s",
+                         op->group->name, op->op.args.tag, op->agent->rank, why->text);
+    self->why.rank = (int32_t)op->agent->rank;
+    if (tutti_coll_post(op->group->coll, &self->op, 0, NULL) != TUTTI_OK) {
+        free(self);
+    }
+}
+
+/* The other end of a message that was refused here hears why, if it is known who that is. */
+static void
+tell_peer(agent_op *op, const tutti_error *why)
+{
+    tutti_coll_args *args = &op->op.args;
+    const uint32_t size = tutti_coll_group_size(op->group->coll);
+    const bool any = args->kind == TUTTI_COLL_RECV && args->peer == TUTTI_COLL_ANY_SOURCE;
+
+    if (op->options.root_global || translate_posted(op, NULL) != TUTTI_OK ||
+        (!any && (args->peer >= size || args->peer == tutti_coll_group_rank(op->group->coll)))) {
+        return;
+    }
+    if (args->kind == TUTTI_COLL_SEND) {
+        tutti_coll_refuse_send(op->group->coll, args->peer, args->tag, why);
+    } else {
+        post_refused_recv(op, why);
+    }
+}
+
 /*
  * The group counts the refused op, and the others get its error under that number
  * (docs/decisions/0002). A send or receive has no number, and no other rank counts it: only its
- * caller is told.
+ * caller is told, unless he wants the other end to know.
  */
 static void
 refuse_posted(agent_op *op, const tutti_error *why)
 {
     tutti_error err = *why;
 
-    if (!agent_op_is_p2p(op)) {
+    if (agent_op_is_p2p(op) && op->options.tell_refusal) {
+        tell_peer(op, why);
+    } else if (!agent_op_is_p2p(op)) {
         op->sequence = tutti_coll_refuse(op->group->coll, 0, why);
         /*
          * Progress as the coordinator hears it: this rank has come to the op, so it is not the one

@@ -170,6 +170,7 @@ on_send(tutti_rpc_call *call, void *self)
     agent_need_input(&request);
     agent_read_meta(message->user_meta, &request);
     agent_read_options(message->options, &request);
+    request.options.tell_refusal = message->tell_refusal != 0;
     agent_op_start(self, call, &request, answer_send);
 }
 
@@ -234,6 +235,7 @@ on_recv(tutti_rpc_call *call, void *self)
         }
     }
     agent_read_options(message->options, &request);
+    request.options.tell_refusal = message->tell_refusal != 0;
     agent_op_start(self, call, &request, answer_recv);
 }
 

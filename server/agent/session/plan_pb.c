@@ -544,6 +544,7 @@ plan_send_next(plan *self, const Tutti__V1__DriveMove *message)
     op.group_offset = 1;
     op.group_count = self->session->group_count;
     op.tag = TAG_NEIGHBOUR;
+    op.tell_refusal = true;
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_SEND;
     request.send = &op;
     send_call(self, &request);
@@ -569,6 +570,7 @@ plan_recv_prev(plan *self, const Tutti__V1__DriveMove *message)
     op.group_offset = -1;
     op.group_count = self->session->group_count;
     op.tag = TAG_NEIGHBOUR;
+    op.tell_refusal = true;
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_RECV;
     request.recv = &op;
     send_call(self, &request);
@@ -592,6 +594,7 @@ send_transfer(plan *self, const Tutti__V1__DriveTransfer *message)
     take.output = parts.output;
     take.options = &parts.options;
     give.tag = take.tag = TAG_TRANSFER;
+    give.tell_refusal = take.tell_refusal = true;
     choose_one(self, message->from);
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_SEND;
     request.send = &give;
@@ -654,7 +657,7 @@ fill_call_args(plan *self, const Tutti__V1__DriveCall *message, call_args *args)
     size_t i;
 
     if (message->n_args > ARGS_MAX) {
-        (void)TUTTI_FAIL_FOR(&self->err, TUTTI_INVALID_ARGUMENT, "BAD_VALUE",
+        (void)TUTTI_FAIL_FOR(&self->err, TUTTI_INVALID_ARGUMENT, "ARGUMENT_LIMIT",
                              "%zu arguments, at most %d", message->n_args, ARGS_MAX);
     }
     for (i = 0; i < message->n_args && is_going_on(self); i++) {

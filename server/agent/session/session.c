@@ -294,6 +294,17 @@ agent_session_start(agent_session *session, const agent_session_request *request
     return TUTTI_OK;
 }
 
+/* Until now a resume that failed would have left the session as it was. */
+static void
+end_lingering(agent_session *self)
+{
+    uint32_t i;
+
+    for (i = 0; i < self->worker_count && self->resumes && !self->linger; i++) {
+        agent_worker_unlinger(&self->workers[i]);
+    }
+}
+
 void
 agent_session_step(agent_session *session)
 {
@@ -308,6 +319,7 @@ agent_session_step(agent_session *session)
     session->open = NULL;
     TUTTI_LOG("agent", DEBUG, "session %s of %s drives %" PRIu32 " workers", session->id,
               tutti_rpc_call_peer(session->call), session->worker_count);
+    end_lingering(session);
     agent_drive_sent(command);
     agent_session_read(session);
 }

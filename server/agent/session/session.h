@@ -82,6 +82,7 @@ struct agent_worker {
     char device[128];
     tutti_rpc_channel *channel;
     tutti_rpc_flow *lease_flow; /* NULL = not begun, or over */
+    tutti_rpc_flow *first_flow; /* of a resume: the lease has moved from this one to lease_flow */
     tutti_rpc_flow *run_flow;
     bool ready; /* its stream of commands has answered */
     bool lost;  /* `gone` says why; it gets nothing any more */
@@ -227,8 +228,12 @@ void agent_worker_put(agent_worker *worker, tutti_rpc_packed *packed);
 /* Write what waits, if that can be. */
 void agent_worker_pump(agent_worker *worker);
 
-/* worker_pb.c: the streams. */
-tutti_code agent_wire_lease(agent_worker *worker, tutti_error *err);
+/* Of a resume: let the lease end with the session. */
+void agent_worker_unlinger(agent_worker *worker);
+
+/* worker_pb.c: the streams. `first`: of a resume, a stream that leaves what it found if the session
+ * cannot be opened. */
+tutti_code agent_wire_lease(agent_worker *worker, bool first, tutti_error *err);
 tutti_code agent_wire_run(agent_worker *worker, uint64_t lease, tutti_error *err);
 
 /* ------------------------------------------------------------------ command.c */

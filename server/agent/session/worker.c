@@ -106,7 +106,7 @@ agent_worker_connect(agent_worker *worker)
         code = agent_open_peer_channel(worker->session->agent, worker->address,
                                        worker->session->token, &worker->channel, &err);
     }
-    code = code == TUTTI_OK ? agent_wire_lease(worker, &err) : code;
+    code = code == TUTTI_OK ? agent_wire_lease(worker, worker->session->resumes, &err) : code;
     if (code != TUTTI_OK) {
         agent_worker_lose(worker, &err);
     }
@@ -163,8 +163,23 @@ agent_worker_lose(agent_worker *worker, const tutti_error *err)
 }
 
 void
+agent_worker_unlinger(agent_worker *worker)
+{
+    tutti_error err;
+
+    worker->first_flow = worker->lease_flow;
+    worker->lease_flow = NULL;
+    if (!worker->lost && agent_wire_lease(worker, false, &err) != TUTTI_OK) {
+        agent_worker_lose(worker, &err);
+    }
+}
+
+void
 agent_worker_cancel(agent_worker *worker)
 {
+    if (worker->first_flow != NULL) {
+        tutti_rpc_flow_cancel(worker->first_flow);
+    }
     if (worker->run_flow != NULL) {
         tutti_rpc_flow_cancel(worker->run_flow);
     }
@@ -176,7 +191,7 @@ agent_worker_cancel(agent_worker *worker)
 bool
 agent_worker_is_idle(const agent_worker *worker)
 {
-    return worker->run_flow == NULL && worker->lease_flow == NULL;
+    return worker->run_flow == NULL && worker->lease_flow == NULL && worker->first_flow == NULL;
 }
 
 void

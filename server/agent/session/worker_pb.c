@@ -272,29 +272,46 @@ on_lease_end(void *arg, const tutti_error *err)
     note_end(self, err);
 }
 
+/* It was the first stream of a resume, and the lease has moved to the next one. */
+static void
+on_first_end(void *arg, const tutti_error *err)
+{
+    agent_worker *self = arg;
+
+    if (self->first_flow == NULL) {
+        on_lease_end(arg, err);
+        return;
+    }
+    self->first_flow = NULL;
+    agent_session_look(self->session);
+}
+
 /* A lease that lingers has a secret, and a resume shows it. */
 static void
-fill_lease(agent_session *session, Tutti__V1__LeaseRequest *request)
+fill_lease(const agent_session *session, bool lingers, Tutti__V1__LeaseRequest *request)
 {
     request->resume = session->resumes;
-    if (session->linger) {
+    if (lingers) {
         request->linger_ms =
             (uint32_t)(session->agent->options->session_linger_ns / TUTTI_NS_PER_MS);
     }
-    if (session->linger || session->resumes) {
-        request->secret.data = session->secret;
+    if (lingers || session->resumes) {
+        request->secret.data = (uint8_t *)(uintptr_t)session->secret; /* packed at once */
         request->secret.len = sizeof(session->secret);
     }
 }
 
 tutti_code
-agent_wire_lease(agent_worker *worker, tutti_error *err)
+agent_wire_lease(agent_worker *worker, bool first, tutti_error *err)
 {
     static const tutti_rpc_stub stub = {&tutti__v1__tensors_service__descriptor, "Lease"};
     static const tutti_rpc_flow_ops ops = {.on_message = on_lease_message, .on_end = on_lease_end};
+    static const tutti_rpc_flow_ops first_ops = {.on_message = on_lease_message,
+                                                 .on_end = on_first_end};
     Tutti__V1__LeaseRequest request = TUTTI__V1__LEASE_REQUEST__INIT;
 
-    fill_lease(worker->session, &request);
+    fill_lease(worker->session, first || worker->session->linger, &request);
     return tutti_rpc_flow_start(worker->channel, worker->session->agent->control, &stub,
-                                &request.base, true, NULL, &ops, worker, &worker->lease_flow, err);
+                                &request.base, true, NULL, first ? &first_ops : &ops, worker,
+                                &worker->lease_flow, err);
 }

@@ -67,6 +67,7 @@ typedef struct agent_op_options {
     uint64_t token;    /* of the caller, for calling again; 0 = none */
     bool no_grad;
     bool local_grad;
+    bool tell_refusal; /* of a send or receive: the other end hears of a refusal */
 } agent_op_options;
 
 /* A request for an op. Borrowed for agent_op_start, payload included. */
