@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import sys
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import grpc
@@ -94,6 +95,7 @@ class Drive:
         self._answers: dict[int, tuple[Sent, Any]] = {}
         self._failures: dict[int, errors.TuttiError] = {}
         self._failure_count = 0
+        self._hushed: set[int] = set()
         self._ended = False
 
     async def open(self, **fields: Any) -> Any:
@@ -105,7 +107,8 @@ class Drive:
 
     def _take(self, response: Any) -> None:
         sent = self._sent.pop(response.id, None)
-        if sent is None or sent.role == QUIET:
+        if sent is None or sent.role == QUIET or response.id in self._hushed:
+            self._hushed.discard(response.id)
             return
         if sent.role == WANTED:
             self._answers[response.id] = (sent, response)
@@ -121,6 +124,11 @@ class Drive:
         if self.over is None:
             text = "%s has ended the session" % self._address
             self.over = error or errors.make(grpc.StatusCode.UNAVAILABLE, text, "NO_SESSION")
+
+    def _hush(self, number: int) -> None:
+        """Nobody cares any more what becomes of a command."""
+        if number in self._sent:
+            self._hushed.add(number)
 
     # -------------------------------------------------------------------------- commands
 
@@ -160,8 +168,7 @@ class Drive:
             await self._pipe.wait_for(lambda: number in self._answers or self.over is not None)
         finally:
             sent, response = self._answers.pop(number, (None, None))
-            if number in self._sent:
-                self._sent[number] = self._sent[number]._replace(role=QUIET)
+            self._hush(number)
         if sent is None:
             self.check()
             raise errors.lost("no answer to %s" % kind)
@@ -172,15 +179,20 @@ class Drive:
 
     # -------------------------------------------------------------------------- failures
 
-    def tell(self, number: int) -> None:
-        """Raise what became of this command, if it has failed and nobody was told."""
-        error = self._failures.pop(number, None)
-        if error is not None:
-            self._failure_count -= 1
-            raise error
+    def tell(self, number: int, workers: Sequence[int] = ()) -> None:
+        """Raise what became of this command, if nobody was told and it failed on one of these workers,
+        or was refused as a whole; none = on any."""
+        error = self._failures.get(number)
+        if error is None:
+            return
+        if error.workers and workers and not error.workers.keys() & set(workers):
+            return
+        self.forget(number)
+        raise error
 
     def forget(self, number: int) -> None:
         """Somebody was told about this command in other words."""
+        self._hush(number)
         if self._failures.pop(number, None) is not None:
             self._failure_count -= 1
 

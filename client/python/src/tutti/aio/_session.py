@@ -688,7 +688,7 @@ class Session:
         except errors.TuttiError:
             self._drive.forget(ref._command)
             raise
-        self._drive.tell(ref._command)
+        self._drive.tell(ref._command, workers)
         return [await self._value(one.worker, one.value) for one in response.values]
 
     async def _value(self, worker: int, value: Any) -> Any:
