@@ -65,8 +65,8 @@ class Words(case.AgentCase):
 
     def test_a_mesh_of_one_dimension_and_a_dimension_of_a_mesh(self):
         def work(agent):
-            line = agent.new_mesh([4], ["all"], name="line")
-            grid = agent.new_mesh([2, 2], ["data", "model"], name="grid")
+            line = agent.new_mesh([4], ["all"], name="words-line")
+            grid = agent.new_mesh([2, 2], ["data", "model"], name="words-grid")
             with self.assertRaises(tutti.TuttiError) as caught:
                 total(agent, grid)
             self.assertEqual(caught.exception.reason, "MESH_DIM")
