@@ -5,6 +5,7 @@ Method: TUTTI_TEST_DEVICE names a device that the agents have beside "cpu"; with
 
 import os
 import sys
+import unittest
 
 import numpy as np
 
