@@ -207,6 +207,40 @@ class Tensors(ClusterCase):
         self.stub.Copy(tensors.CopyRequest(handle=first, into=first))
         self.assertEqual(list(self.agent.get(first)), [0, 1, 2, 3, 4])
 
+    def copy_range(self, handle, into="", **part):
+        request = tensors.CopyRequest(handle=handle, into=into, range=tensors.CopyRange(**part))
+        return self.stub.Copy(request, timeout=LONG_S).tensor
+
+    def test_a_range_is_copied_out_of_a_tensor_and_into_one(self):
+        first = self.agent.put(np.arange(6, dtype=np.int16))
+        part = self.copy_range(first, offset=1, count=4, shape=[2, 2])
+        np.testing.assert_array_equal(self.agent.get(part.handle), [[1, 2], [3, 4]])
+        self.copy_range(first, into=part.handle, offset=5, into_offset=2)
+        np.testing.assert_array_equal(self.agent.get(part.handle), [[1, 2], [5, 4]])
+        self.copy_range(first, into=first, count=2, into_offset=4)
+        self.assertEqual(list(self.agent.get(first)), [0, 1, 2, 3, 0, 1])
+        self.assertEqual(list(self.copy_range(first, offset=6).spec.shape), [0])
+
+    def test_a_range_that_is_not_inside_is_refused_and_nothing_is_written(self):
+        first = self.agent.put(np.arange(6, dtype=np.int16))
+        small = self.agent.put(np.zeros(3, np.int16))
+        other = self.agent.put(np.zeros(3, np.int32))
+        most = (1 << 64) - 1
+        for reason, into, part in (
+            ("BAD_OFFSET", "", dict(offset=7)),
+            ("BAD_OFFSET", "", dict(offset=most, count=2)),
+            ("BAD_OFFSET", "", dict(offset=1, count=most)),
+            ("BAD_OFFSET", small, dict(count=2, into_offset=2)),
+            ("BAD_OFFSET", small, dict(count=2, into_offset=most)),
+            ("BAD_OFFSET", first, dict(count=3, into_offset=2)),
+            ("DTYPE_MISMATCH", other, dict(count=2)),
+            ("SHAPE_MISMATCH", "", dict(count=2, shape=[3])),
+            ("BAD_SHAPE", "", dict(count=2, shape=[-1])),
+        ):
+            self.refused(INVALID, reason, lambda: self.copy_range(first, into=into, **part))
+        self.assertEqual(list(self.agent.get(small)), [0, 0, 0])
+        self.assertEqual(list(self.agent.get(first)), [0, 1, 2, 3, 4, 5])
+
     def test_a_name_serves_as_a_handle(self):
         made = self.agent.put(np.ones(2, np.float64), name="weights/0")
         self.assertEqual(list(self.agent.get("weights/0")), [1, 1])

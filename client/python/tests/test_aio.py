@@ -127,10 +127,13 @@ class Aio(unittest.TestCase):
             calls = await agent.pipeline()
             reply = await calls.recv((agent.rank + 1) % len(case.ADDRESSES), tag=9, keep=True)
             calls.cancel()
-            try:
+            with self.assertRaises(tutti.TuttiError) as caught:
                 await reply.wait()
-            except tutti.TuttiError as error:
-                return error.code.name
+            until = time.monotonic() + case.LONG_S
+            while await agent.tensors():  # the agent hears of it a moment later
+                self.assertLess(time.monotonic(), until)
+                await asyncio.sleep(0.01)
+            return caught.exception.code.name
 
         self.assertEqual(self.run_all(work), ["CANCELLED"] * len(case.ADDRESSES))
 

@@ -5,6 +5,7 @@ Method: TUTTI_TEST_DEVICE names a device that the agents have beside "cpu"; with
 
 import os
 import sys
+import unittest
 
 import numpy as np
 
@@ -52,6 +53,16 @@ class Devices(case.AgentCase):
                 return total.device()
 
         self.assertEqual(self.all(work), [DEVICE or "cpu"] * self.size)
+
+    @unittest.skipUnless(DEVICE, "no GPU: set TUTTI_TEST_DEVICE")
+    def test_a_gpu_tells_its_backend_and_its_memory_is_shared(self):
+        agent = self.agents[0]
+        self.assertEqual(agent.get_backend(device=DEVICE), "nccl")
+        self.assertTrue(agent.is_nccl_available() and agent.device_count() == 1)
+        with agent.put(LARGE, device=DEVICE) as x, agent.share_gpu(x) as share:
+            self.assertEqual((len(share.ipc_handle), share.nbytes), (64, LARGE.nbytes))
+            self.assertTrue(share.gpu_uuid.startswith("GPU-"))
+            self.assertEqual(share.tensor.handle, x.handle)
 
 
 if __name__ == "__main__":

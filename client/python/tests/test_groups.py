@@ -50,10 +50,23 @@ class Words(case.AgentCase):
         errors = self.all_fail(lambda agent: total(agent, [[0], [1, 2, 3]]))
         self.assertEqual({one.reason for one in errors}, {"GROUP_SIZE"})
 
+    def test_objects_have_a_root_of_the_job_too(self):
+        def work(agent):
+            if agent.rank not in (3, 1):
+                return None
+            how = dict(group=[3, 1], root_global=1)
+            one = agent.broadcast_object(agent.rank, **how).value()
+            part = agent.scatter_object(["a", "b"] if agent.rank == 1 else None, **how).value()
+            found = agent.gather_object(agent.rank, **how)
+            return one, part, found and [blob.value() for blob in found]
+
+        want = [None, (1, "b", [3, 1]), None, (1, "a", None)]
+        self.assertEqual(self.all(work), want)
+
     def test_a_mesh_of_one_dimension_and_a_dimension_of_a_mesh(self):
         def work(agent):
-            line = agent.new_mesh([4], ["all"], name="line")
-            grid = agent.new_mesh([2, 2], ["data", "model"], name="grid")
+            line = agent.new_mesh([4], ["all"], name="words-line")
+            grid = agent.new_mesh([2, 2], ["data", "model"], name="words-grid")
             with self.assertRaises(tutti.TuttiError) as caught:
                 total(agent, grid)
             self.assertEqual(caught.exception.reason, "MESH_DIM")

@@ -6,6 +6,7 @@ Method: one thread for each rank against real agents; errors by their reasons.
 import os
 import sys
 import threading
+import time
 import unittest
 
 import numpy as np
@@ -242,6 +243,10 @@ class Pipelines(case.AgentCase):
         self.assertEqual(caught.exception.code.name, "CANCELLED")
         with self.assertRaises(tutti.TuttiError):
             calls.sync()
+        until = time.monotonic() + case.LONG_S
+        while self.agents[0].tensors():  # the agent hears of it a moment later
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.01)
 
 
 class Works(case.AgentCase):

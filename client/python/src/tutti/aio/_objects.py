@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Objects:
     """The part of an Agent that moves objects. A value is a Blob, bytes, text, or anything JSON.
 
-    Results are Blobs: value() gives text and JSON back.
+    A root is a group rank; or root_global, a rank of the job. Results are Blobs: value() gives text and JSON back.
     """
 
     async def broadcast_object(
@@ -24,6 +24,7 @@ class Objects:
         value: "Object | None" = None,
         root: int = 0,
         *,
+        root_global: int | None = None,
         group: "GroupLike" = None,
     ) -> Blob:
         """Every rank gets the root's object.
@@ -37,12 +38,12 @@ class Objects:
             {'step': 3}
         """
         agent: Any = self
-        if not await agent._is_root(group, root, None):
-            made = await agent.broadcast(None, root=root, group=group)
+        if not await agent._is_root(group, root, root_global):
+            made = await agent.broadcast(None, root=root, root_global=root_global, group=group)
             async with made:
                 return unpack(await made.numpy())
         array = pack(value)
-        await agent.broadcast(array, root=root, group=group)
+        await agent.broadcast(array, root=root, root_global=root_global, group=group)
         return Blob.of(value)
 
     async def all_gather_object(
@@ -63,7 +64,12 @@ class Objects:
         return [unpack(one) for one in found]
 
     async def gather_object(
-        self, value: "Object", root: int = 0, *, group: "GroupLike" = None
+        self,
+        value: "Object",
+        root: int = 0,
+        *,
+        root_global: int | None = None,
+        group: "GroupLike" = None,
     ) -> list[Blob] | None:
         """The root gets all objects.
 
@@ -73,7 +79,7 @@ class Objects:
             >>> agent.gather_object(agent.rank, root=1)
         """
         agent: Any = self
-        found = await agent.gather(pack(value), form="list", root=root, group=group)
+        found = await agent.gather(pack(value), form="list", root=root, root_global=root_global, group=group)
         return None if found is None else [unpack(one) for one in found]
 
     async def scatter_object(
@@ -81,6 +87,7 @@ class Objects:
         values: "Sequence[Object] | None" = None,
         root: int = 0,
         *,
+        root_global: int | None = None,
         group: "GroupLike" = None,
     ) -> Blob:
         """Each rank gets one of the root's objects.
@@ -94,14 +101,14 @@ class Objects:
             'a'
         """
         agent: Any = self
-        if not await agent._is_root(group, root, None):
-            made = await agent.scatter(None, root=root, group=group)
+        if not await agent._is_root(group, root, root_global):
+            made = await agent.scatter(None, root=root, root_global=root_global, group=group)
             async with made:
                 return unpack(await made.numpy())
         arrays = [pack(one) for one in values or ()]
         whole = np.concatenate(arrays) if arrays else np.zeros(0, np.uint8)
         splits = [one.size for one in arrays]
-        return unpack(await agent.scatter(whole, splits=splits, root=root, group=group))
+        return unpack(await agent.scatter(whole, splits=splits, root=root, root_global=root_global, group=group))
 
     async def send_object(
         self, value: "Object", destination: int, *, tag: int = 0, group: "GroupLike" = None
