@@ -132,7 +132,7 @@ sort_words(const shell_line *line, shell_call *call, tutti_error *err)
 }
 
 static tutti_code
-fail_unknown(const char *name, tutti_error *err)
+fail_unknown_command(const char *name, tutti_error *err)
 {
     const shell_command *command;
 
@@ -167,7 +167,7 @@ prepare(shell *self, const shell_line *line, shell_call *ret, tutti_error *err)
 
     *ret = (shell_call){.shell = self, .command = shell_find_command(line->command)};
     if (ret->command == NULL) {
-        return fail_unknown(line->command, err);
+        return fail_unknown_command(line->command, err);
     }
     code = sort_words(line, ret, err);
     return code == TUTTI_OK ? check_result(line, ret, err) : code;

@@ -119,9 +119,13 @@ read_tensor_spec(const char *word, tutti_spec *ret, tutti_error *err)
         return TUTTI_OK;
     }
     code = cli_typed_parse(word + size, &dims, err);
+    if (code == TUTTI_OK && dims.value.u.shape.count > TUTTI_DIMS_MAX) {
+        code = cli_fail(err, TUTTI_INVALID_ARGUMENT, "%zu dimensions, at most %d",
+                        dims.value.u.shape.count, TUTTI_DIMS_MAX);
+    }
     if (code == TUTTI_OK) {
         ret->dim_count = (uint32_t)dims.value.u.shape.count;
-        memcpy(ret->dims, dims.dims, sizeof(dims.dims));
+        memcpy(ret->dims, dims.dims, sizeof(ret->dims));
     }
     return code;
 }

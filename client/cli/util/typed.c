@@ -48,7 +48,7 @@ read_dims(const char *text, size_t size, int64_t *dims, size_t *ret_count)
     char *after = NULL;
     size_t count = 0;
 
-    while (text < end && count < TUTTI_DIMS_MAX) {
+    while (text < end && count < TUTTI_VALUE_DIMS_MAX) {
         errno = 0;
         dims[count++] = strtoll(text, &after, 10);
         if (after == text || errno != 0 || (after < end && *after != ',')) {
@@ -61,7 +61,7 @@ read_dims(const char *text, size_t size, int64_t *dims, size_t *ret_count)
 }
 
 static tutti_code
-parse_shape(const char *word, cli_typed *ret, tutti_error *err)
+parse_typed_shape(const char *word, cli_typed *ret, tutti_error *err)
 {
     const size_t size = strlen(word);
     size_t count = 0;
@@ -71,14 +71,14 @@ parse_shape(const char *word, cli_typed *ret, tutti_error *err)
         return cli_fail(err, TUTTI_INVALID_ARGUMENT,
                         "\"%.60s\" is no shape: write [2,3], of at most %d dimensions; or "
                         "text:%.60s if it is a text",
-                        word, TUTTI_DIMS_MAX, word);
+                        word, TUTTI_VALUE_DIMS_MAX, word);
     }
     ret->value = tutti_value_dims(ret->dims, count);
     return TUTTI_OK;
 }
 
 static tutti_code
-parse_hex(const char *digits, cli_typed *ret, tutti_error *err)
+parse_typed_hex(const char *digits, cli_typed *ret, tutti_error *err)
 {
     const size_t size = strlen(digits) / 2;
     unsigned int byte;
@@ -101,7 +101,7 @@ parse_hex(const char *digits, cli_typed *ret, tutti_error *err)
 }
 
 static tutti_code
-parse_dtype(const char *name, cli_typed *ret, tutti_error *err)
+parse_typed_dtype(const char *name, cli_typed *ret, tutti_error *err)
 {
     const tutti_dtype dtype = tutti_dtype_parse(name);
 
@@ -114,7 +114,7 @@ parse_dtype(const char *name, cli_typed *ret, tutti_error *err)
 }
 
 static tutti_code
-parse_number(const char *word, bool real, cli_typed *ret, tutti_error *err)
+parse_typed_number(const char *word, bool real, cli_typed *ret, tutti_error *err)
 {
     int64_t integer = 0;
     double number = 0;
@@ -158,17 +158,17 @@ parse_prefixed(const char *word, cli_typed *ret, bool *ret_known, tutti_error *e
     if ((rest = behind(word, "text")) != NULL) {
         ret->value = tutti_value_text(rest);
     } else if ((rest = behind(word, "int")) != NULL) {
-        return parse_number(rest, false, ret, err);
+        return parse_typed_number(rest, false, ret, err);
     } else if ((rest = behind(word, "float")) != NULL) {
-        return parse_number(rest, true, ret, err);
+        return parse_typed_number(rest, true, ret, err);
     } else if ((rest = behind(word, "hex")) != NULL) {
-        return parse_hex(rest, ret, err);
+        return parse_typed_hex(rest, ret, err);
     } else if ((rest = behind(word, "dtype")) != NULL) {
-        return parse_dtype(rest, ret, err);
+        return parse_typed_dtype(rest, ret, err);
     } else if ((rest = behind(word, "device")) != NULL) {
         ret->value = tutti_value_device(rest);
     } else if ((rest = behind(word, "shape")) != NULL) {
-        return parse_shape(rest, ret, err);
+        return parse_typed_shape(rest, ret, err);
     } else if ((rest = behind(word, "function")) != NULL) {
         ret->value = tutti_value_function(rest);
     } else if ((rest = behind(word, "name")) != NULL) {
@@ -195,7 +195,7 @@ cli_typed_parse(const char *word, cli_typed *ret, tutti_error *err)
         return code;
     }
     if (word[0] == '[') {
-        return parse_shape(word, ret, err);
+        return parse_typed_shape(word, ret, err);
     }
     if (strcmp(word, "null") == 0) {
         ret->value = tutti_value_null();

@@ -14,7 +14,7 @@
 /* A value that was typed, and the memory that it borrows. */
 typedef struct cli_typed {
     tutti_value value;
-    int64_t dims[TUTTI_DIMS_MAX];
+    int64_t dims[TUTTI_VALUE_DIMS_MAX];
     unsigned char *bytes; /* [owned] */
 } cli_typed;
 
