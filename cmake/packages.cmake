@@ -6,6 +6,14 @@ pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(JWT REQUIRED IMPORTED_TARGET libjwt)
 pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd)
+# Lines with history and completion in tutti session. Optional: without it lines are plain. Not
+# readline: it is under the GPL, which what links it has to follow.
+pkg_check_modules(LIBEDIT IMPORTED_TARGET libedit)
+add_library(tutti_libedit INTERFACE)
+if(LIBEDIT_FOUND)
+  target_compile_definitions(tutti_libedit INTERFACE TUTTI_LIBEDIT)
+  target_link_libraries(tutti_libedit INTERFACE PkgConfig::LIBEDIT)
+endif()
 find_package(OpenSSL REQUIRED)
 find_program(PROTOC protoc REQUIRED)
 

@@ -8,6 +8,9 @@
 /* A call of the coordinator, within the client's time. */
 client_call client_ask_coordinator(const tutti_client *client, const tutti_rpc_stub *stub);
 
+/* jobs_pb.c: a job as the coordinator tells it. [in] item  its message */
+void client_read_job(const void *item, tutti_job_info *ret);
+
 /* On how many hosts the ranks of a job are, of up to 1024; a rank that is away counts as one. */
 tutti_code client_wire_host_count(tutti_client *client, uint32_t world_size, uint64_t deadline_ns,
                                   uint32_t *ret_count, tutti_error *err);

@@ -46,14 +46,7 @@ tutti_job_get(tutti_client *client, tutti_job_info *ret_info, tutti_error *err)
     if (job == NULL) {
         code = TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the coordinator answered no job");
     } else {
-        *ret_info = (tutti_job_info){.id = job->id,
-                                     .world_size = job->world_size,
-                                     .epoch = job->epoch,
-                                     .alive_count = job->alive_count,
-                                     .lost_count = job->lost_count,
-                                     .group_count = job->group_count,
-                                     .since_ms = job->since_ms};
-        client_read_text(job->name, ret_info->name, sizeof(ret_info->name));
+        client_read_job(job, ret_info);
     }
     tutti_rpc_message_free(message);
     return code;

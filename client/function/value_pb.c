@@ -49,10 +49,10 @@ write_plain_bytes(const tutti_value *value, const char *what, wire_value *ret, t
 static tutti_code
 write_plain_shape(const tutti_value *value, const char *what, wire_value *ret, tutti_error *err)
 {
-    if (value->u.shape.count > TUTTI_DIMS_MAX) {
+    if (value->u.shape.count > TUTTI_VALUE_DIMS_MAX) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_VALUE",
                               "%s is a shape of %zu dimensions, at most %d", what,
-                              value->u.shape.count, TUTTI_DIMS_MAX);
+                              value->u.shape.count, TUTTI_VALUE_DIMS_MAX);
     }
     tutti__v1__shape__init(&ret->shape);
     ret->shape.n_dims = value->u.shape.count;
@@ -152,10 +152,10 @@ read_plain_bytes(ProtobufCBinaryData data, tutti_value *value, tutti_error *err)
 static tutti_code
 read_plain_shape(const Tutti__V1__Shape *shape, tutti_value *value, tutti_error *err)
 {
-    if (shape->n_dims > TUTTI_DIMS_MAX) {
+    if (shape->n_dims > TUTTI_VALUE_DIMS_MAX) {
         return TUTTI_FAIL(err, TUTTI_DATA_LOSS,
                           "the agent answered a shape of %zu dimensions, at most %d", shape->n_dims,
-                          TUTTI_DIMS_MAX);
+                          TUTTI_VALUE_DIMS_MAX);
     }
     value->kind = TUTTI_VALUE_SHAPE;
     TUTTI_TRY(copy_plain(value, shape->dims, shape->n_dims * sizeof(int64_t), err));

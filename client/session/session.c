@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "client/conn/client.h"
 #include "client/conn/options.h"
 
@@ -391,14 +392,17 @@ tutti_session_wait(tutti_session *session, uint64_t ticket, tutti_session_result
 }
 
 tutti_code
-tutti_session_poll(tutti_session *session, uint64_t ticket, bool *ret_ended, tutti_error *err)
+tutti_session_poll(tutti_session *session, uint64_t ticket, uint32_t timeout_ms, bool *ret_ended,
+                   tutti_error *err)
 {
+    const uint64_t wait_ns = (uint64_t)timeout_ms * TUTTI_NS_PER_MS;
+    const uint64_t until_ns = wait_ns == 0 ? NOW_NS : tutti_clock_add(tutti_clock_ns(), wait_ns);
     session_command *command = NULL;
 
     TUTTI_TRY(find_ticket(session, ticket, &command, err));
     while (!command->answered) {
         TUTTI_TRY(send_held(session, err));
-        if (!tutti_rpc_stream_wait(session->stream, NOW_NS)) {
+        if (!tutti_rpc_stream_wait(session->stream, until_ns)) {
             break;
         }
         TUTTI_TRY(read_one_answer(session, err));

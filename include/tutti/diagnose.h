@@ -251,6 +251,44 @@ TUTTI_API tutti_code tutti_flight_get(tutti_client *client, tutti_flight_entry *
 TUTTI_API tutti_code tutti_clock_compare(tutti_client *client, int64_t *ret_offset_ns,
                                          uint64_t *ret_error_ns, tutti_error *err);
 
+/* ------------------------------------------------------------------ what it can compute */
+
+/* What an agent can do with a dtype, on one of its backends. */
+typedef struct tutti_capability {
+    tutti_dtype dtype;
+    /* Bytes of one element. */
+    uint32_t element_bytes;
+    /* The reduce ops that it takes: bit number TUTTI_REDUCE_SUM and so on. 0 = it is only moved. */
+    uint32_t reduce_mask;
+    /* "host", "nccl". */
+    char backend[32];
+} tutti_capability;
+
+/* What an agent can do. Free it with tutti_capabilities_free. */
+typedef struct tutti_capabilities {
+    /* Tensor bytes in one message, and in one message of a stream. */
+    uint64_t inline_bytes_max;
+    uint64_t chunk_bytes_max;
+    /* Dimensions of a tensor. */
+    uint32_t dims_max;
+    /* [owned] One row for each dtype of each backend. */
+    tutti_capability *rows;
+    size_t row_count;
+} tutti_capabilities;
+
+/*
+ * Ask the client's agent what it can do.
+ *
+ * [out, owned] ret_capabilities  tutti_capabilities_free it
+ *
+ * Statuses are those common to all calls (tutti/client.h).
+ */
+TUTTI_API tutti_code tutti_capabilities_get(tutti_client *client,
+                                            tutti_capabilities *ret_capabilities, tutti_error *err);
+
+/* [in, out] capabilities  is zeroed; NULL is fine. Any thread */
+TUTTI_API void tutti_capabilities_free(tutti_capabilities *capabilities);
+
 /* ------------------------------------------------------------------ what may be wrong */
 
 /* In tutti_self_check: the system sets no limit. */

@@ -67,6 +67,20 @@ typedef struct tutti_job_info {
 TUTTI_API tutti_code tutti_job_get(tutti_client *client, tutti_job_info *ret_info,
                                    tutti_error *err);
 
+/*
+ * All jobs of the coordinator, in the order of their names, whichever the client's own is. libtutti
+ * asks page by page, so of jobs that begin or end meanwhile some are in the list.
+ *
+ * [out, owned] ret_infos  an array of `ret_count`; tutti_free it, also when it is empty
+ * [out]        ret_count
+ *
+ * TUTTI_FAILED_PRECONDITION  NO_COORDINATOR
+ * TUTTI_PERMISSION_DENIED    the token or certificate is for one job
+ * and the statuses common to all calls (tutti/client.h)
+ */
+TUTTI_API tutti_code tutti_jobs_list(tutti_client *client, tutti_job_info **ret_infos,
+                                     size_t *ret_count, tutti_error *err);
+
 /* What has become of a rank's seat. The numbers of tutti.v1.RankState. */
 typedef enum tutti_rank_state {
     /* No agent has taken the seat yet. */

@@ -583,15 +583,17 @@ TUTTI_API tutti_code tutti_session_wait(tutti_session *session, uint64_t ticket,
                                         tutti_session_result *ret_result, tutti_error *err);
 
 /*
- * Look whether a command has ended. It never waits, and sends what has not been sent.
+ * Look whether a command has ended, and wait for it no longer than a time. Sends what has not been
+ * sent.
  *
- * [out] ret_ended  true: tutti_session_wait will return at once
+ * [in]  timeout_ms  milliseconds; 0 = do not wait
+ * [out] ret_ended   true: tutti_session_wait will return at once
  *
  * TUTTI_NOT_FOUND  NOTHING_SUBMITTED
  * and the statuses common to this header
  */
-TUTTI_API tutti_code tutti_session_poll(tutti_session *session, uint64_t ticket, bool *ret_ended,
-                                        tutti_error *err);
+TUTTI_API tutti_code tutti_session_poll(tutti_session *session, uint64_t ticket,
+                                        uint32_t timeout_ms, bool *ret_ended, tutti_error *err);
 
 /*
  * Wait for the next command with a ticket that ends, in whichever order they do, and take its

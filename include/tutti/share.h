@@ -164,6 +164,52 @@ TUTTI_API tutti_code tutti_view_push(tutti_view *view, tutti_error *err);
  */
 TUTTI_API tutti_code tutti_view_pull(tutti_view *view, tutti_error *err);
 
+/* ------------------------------------------------------------------ memory of a GPU */
+
+/* Memory of a GPU that an agent lends to this process. */
+typedef struct tutti_gpu_share tutti_gpu_share;
+
+/* What there is to open. Plain data. */
+typedef struct tutti_gpu_share_info {
+    /* Which tensor it is, with its dtype and shape. */
+    tutti_handle handle;
+    /* A cudaIpcMemHandle_t: cudaIpcOpenMemHandle gives the address of the tensor's first byte. */
+    unsigned char ipc_handle[64];
+    /* Of the GPU that the tensor is on, "GPU-" and 36 characters: make it the current device before,
+     * whatever its number is in this process. */
+    char gpu_uuid[64];
+    /* Of the tensor. */
+    uint64_t bytes;
+    /* Of the agent: processes of other hosts cannot open the handle. */
+    char host_id[256];
+} tutti_gpu_share_info;
+
+/*
+ * Borrow the memory of a tensor on a GPU. It waits for the ops and calls before it that use the
+ * tensor, for the client's timeout_ms at most. The agent keeps the memory until tutti_gpu_share_end,
+ * also if the tensor is deleted meanwhile; nobody keeps ops and the program apart.
+ *
+ * libtutti does not call CUDA: the program opens the handle, and closes it (cudaIpcCloseMemHandle)
+ * before it calls tutti_gpu_share_end.
+ *
+ * [in]         handle     or name
+ * [out, owned] ret_share  tutti_gpu_share_end it
+ *
+ * TUTTI_FAILED_PRECONDITION  CANNOT_SHARE: the tensor is in host memory (tutti_tensor_map), or has no
+ *                            bytes; SHARE_OFF: the agent was started with --no-share
+ * TUTTI_RESOURCE_EXHAUSTED   SHARE_LIMIT
+ * TUTTI_DEADLINE_EXCEEDED    an op that uses the tensor did not end in time
+ * and what tutti_tensor_map says of handles
+ */
+TUTTI_API tutti_code tutti_tensor_share_gpu(tutti_client *client, const char *handle,
+                                            tutti_gpu_share **ret_share, tutti_error *err);
+
+/* Returns [borrowed] what was lent, until tutti_gpu_share_end. */
+TUTTI_API const tutti_gpu_share_info *tutti_gpu_share_describe(const tutti_gpu_share *share);
+
+/* Give it back; the program has closed the handle. [in, moved] share  NULL is fine */
+TUTTI_API void tutti_gpu_share_end(tutti_gpu_share *share);
+
 #ifdef __cplusplus
 }
 #endif

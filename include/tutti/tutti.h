@@ -49,6 +49,7 @@
  *   group.h, mesh.h      ordered lists of ranks; ranks in an array of named dimensions
  *   membership.h         hearing of ranks that come and go
  *   store.h              the job's key-value store: keys, queues, meeting
+ *   metadata.h           small values between the members of a group
  *   diagnose.h           which ops wait for whom; flight recorder; what may be wrong
  *   algorithms.h         which algorithm an op takes, and telling agents which to take
  *
@@ -70,6 +71,7 @@
 #include "tutti/list.h"
 #include "tutti/membership.h"
 #include "tutti/mesh.h"
+#include "tutti/metadata.h"
 #include "tutti/object.h"
 #include "tutti/op.h"
 #include "tutti/op_data.h"

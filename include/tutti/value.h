@@ -38,6 +38,8 @@ extern "C" {
 
 /* Bytes of a text or of bytes in a value: 1 MiB. More is BAD_VALUE. */
 #define TUTTI_VALUE_BYTES_MAX (1u << 20)
+/* Dimensions of a shape that is a value; more than a tensor may have. More is BAD_VALUE. */
+#define TUTTI_VALUE_DIMS_MAX 64
 
 /* What a value is, and which member of `u` has it. The numbers are libtutti's own. */
 typedef enum tutti_value_kind {
@@ -99,7 +101,7 @@ TUTTI_API tutti_value tutti_value_data(const void *data, size_t size);
 TUTTI_API tutti_value tutti_value_dtype(tutti_dtype dtype);
 /* [in, borrowed] device  "cpu", "cuda:0"; not NULL */
 TUTTI_API tutti_value tutti_value_device(const char *device);
-/* [in, borrowed] dims  `count` dimensions, at most TUTTI_DIMS_MAX */
+/* [in, borrowed] dims  `count` dimensions, at most TUTTI_VALUE_DIMS_MAX */
 TUTTI_API tutti_value tutti_value_dims(const int64_t *dims, size_t count);
 /* [in, borrowed] handle  or name of a tensor; not NULL */
 TUTTI_API tutti_value tutti_value_tensor(const char *handle);

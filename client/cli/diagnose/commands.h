@@ -17,6 +17,9 @@ int cli_trace(cli *self);
 
 int cli_doctor(cli *self);
 
+int cli_capabilities(cli *self);
+int cli_jobs(cli *self);
+
 /* Their options. */
 extern const cli_option cli_explain_options[];
 extern const cli_option cli_tune_options[];

@@ -19,7 +19,12 @@ int cli_mesh_groups(cli *self);
 int cli_mesh_slice(cli *self);
 int cli_mesh_delete(cli *self);
 
+int cli_metadata_broadcast(cli *self);
+int cli_metadata_all_gather(cli *self);
+
 /* Their options. */
+extern const cli_option cli_metadata_options[];
+extern const cli_option cli_metadata_broadcast_options[];
 extern const cli_option cli_group_create_options[];
 extern const cli_option cli_group_split_options[];
 extern const cli_option cli_group_translate_options[];

@@ -41,3 +41,21 @@ const cli_option cli_mesh_slice_options[] = {
     {"flatten", 0, NULL, "make one dimension of them", NULL},
     OPTION_END,
 };
+
+#define OPTION_KEY                                                                                 \
+    {                                                                                              \
+        "key", 0, "KEY", "tells independent sequences of calls apart (default: none)", NULL        \
+    }
+
+const cli_option cli_metadata_options[] = {
+    OPTION_RANK,
+    OPTION_GROUP,
+    OPTION_KEY,
+    OPTION_END,
+};
+
+const cli_option cli_metadata_broadcast_options[] = {
+    OPTION_RANK, OPTION_GROUP,
+    OPTION_KEY,  {"root", 0, "R", "group rank that gives the value (default: 0)", NULL},
+    OPTION_END,
+};

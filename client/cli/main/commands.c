@@ -9,9 +9,11 @@
 #include "client/cli/group/commands.h"
 #include "client/cli/parse/options.h"
 #include "client/cli/security/commands.h"
+#include "client/cli/session/commands.h"
 #include "client/cli/store/commands.h"
 #include "client/cli/store/store_options.h"
 #include "client/cli/tensor/commands.h"
+#include "client/cli/util/typed.h"
 
 #define WORDS_DTYPE "BF16 FP8_E4M3 FP8_E5M2"
 
@@ -80,6 +82,7 @@ static const cli_option copy_options[] = {
     " Every rank has a result of its own: the name after -o has %d where the group rank is to "    \
     "stand."
 #define TRACERS "gradients"
+#define SESSIONS "sessions and functions"
 #define GROUPS "groups and keys"
 #define SECURITY "certificates and tokens"
 #define OTHERS "others"
@@ -132,6 +135,10 @@ const cli_command cli_commands[] = {
      "Asks the coordinator who takes part, and each agent how it is. A star before the last op of "
      "the world: ops are running. Exits with 1 when no agent answers.",
      NULL, NULL, 0, 0, false, cli_status},
+    {"jobs", CLUSTER, "", "list the jobs that the coordinator serves", NULL, NULL, NULL, 0, 0,
+     false, cli_jobs},
+    {"capabilities", CLUSTER, "[--rank R]", "show which dtypes and reduce ops an agent takes", NULL,
+     NULL, rank_options, 0, 0, false, cli_capabilities},
     {"doctor", CLUSTER, "[--wait TIME]", "look for what is wrong, and say what to do",
      "Do all ranks answer where they say, reach each other on the data plane, have one version, "
      "one time and high enough limits? Exits with 1 when something is broken; warnings do not "
@@ -295,6 +302,26 @@ const cli_command cli_commands[] = {
      "the call of one. Runs the dual of each recorded op, from the last to the first.",
      "  tutti backward step y=dy", backward_options, 1, 1025, false, cli_backward},
 
+    {"session", SESSIONS, "[FILE | -] [-e LINES] [--group NAME] [--num-groups N]",
+     "drive all agents of a group, line by line",
+     "Opens a session that the agent leads (--rank: the agent of that rank), with all ranks of the "
+     "group as workers. At a terminal a prompt reads lines, with history and completion; else they "
+     "come from a file, standard input or -e, and the first that fails ends them: exits with 1. "
+     "A line is NAME = COMMAND WORD... KEY=VALUE...; the line help lists the commands. NAME is a "
+     "register, which every worker has, and which ends with the session. With --json each command "
+     "prints an object on a line. " CLI_TYPED_HELP,
+     "  tutti session\n"
+     "  tutti session -e 'x = empty FP32[4]; y = all_reduce x op=sum; show y'\n"
+     "  tutti session train.tutti --num-groups 2 --json",
+     cli_session_options, 0, 1, false, cli_session},
+    {"functions", SESSIONS, "[--rank R]", "list the functions that can be called on an agent", NULL,
+     NULL, rank_options, 0, 0, false, cli_functions},
+    {"call", SESSIONS, "FUNCTION [VALUE...]", "call a function of an agent",
+     "Prints what it returns. " CLI_TYPED_HELP " Functions that call collectives need the call on "
+     "every rank: tutti session.",
+     "  tutti call demo.scale name:weights 0.5 --result half --rank 1", cli_call_options, 1,
+     CLI_ANY_COUNT, false, cli_call_function},
+
     {"group create", GROUPS, "NAME RANKS", "name an ordered list of ranks",
      "RANKS is one word, a list of ranks and of ranges: 0-3,7. The position in the list is the "
      "group "
@@ -332,6 +359,16 @@ const cli_command cli_commands[] = {
      "  tutti mesh slice m tp --rank 6", cli_mesh_slice_options, 2, 2, false, cli_mesh_slice},
     {"mesh delete", GROUPS, "NAME", "delete a mesh and its groups", NULL, NULL, rank_options, 1, 1,
      false, cli_mesh_delete},
+    {"metadata broadcast", GROUPS, "[VALUE] [--root R]", "give one member's value to all",
+     "The call of one rank: that of the agent beside it, or of --rank. Every member of the group "
+     "calls it, at most --timeout later; the value is the root's.",
+     "  tutti run -n 2 -- sh -c 'tutti metadata broadcast $(hostname)-$RANK'",
+     cli_metadata_broadcast_options, 0, 1, false, cli_metadata_broadcast},
+    {"metadata all-gather", GROUPS, "VALUE", "show the values of all members to all",
+     "The call of one rank, as metadata broadcast; a line for each member, in the order of group "
+     "ranks.",
+     "  tutti run -n 2 -- sh -c 'tutti metadata all-gather $(hostname)'", cli_metadata_options, 1,
+     1, false, cli_metadata_all_gather},
     {"store get", GROUPS, "KEY", "show the value of a key", NULL, NULL, store_get_options, 1, 1,
      false, cli_store_get},
     {"store set", GROUPS, "KEY VALUE", "store a value; - takes it from standard input", NULL, NULL,

@@ -97,7 +97,7 @@ test_call__refuses_what_cannot_be_passed(void **state)
     client_rig *rig = *state;
     const tutti_value bad[] = {tutti_value_register(3),
                                tutti_value_text(NULL),
-                               tutti_value_dims(NULL, TUTTI_DIMS_MAX + 1),
+                               tutti_value_dims(NULL, TUTTI_VALUE_DIMS_MAX + 1),
                                {.kind = (tutti_value_kind)99}};
     tutti_error err;
     size_t i;

@@ -314,7 +314,7 @@ test_results__come_under_their_tickets_in_any_order(void **state)
     for (i = 0; i < 3; i++) {
         assert_ok(tutti_session_get(session, 1, NULL, &tickets[i], &err));
     }
-    assert_ok(tutti_session_poll(session, tickets[0], &ended, &err));
+    assert_ok(tutti_session_poll(session, tickets[0], 1, &ended, &err));
     assert_false(ended);
     assert_ok(tutti_session_load_module(session, 0, "mlp.so", NULL, &tickets[3], &err));
     assert_int_equal(tutti_session_count(session), 4);
@@ -326,7 +326,7 @@ test_results__come_under_their_tickets_in_any_order(void **state)
     assert_ok(tutti_session_wait(session, tickets[0], &result, &err));
     assert_int_equal(result.value_count, 2);
     tutti_session_result_free(&result);
-    assert_ok(tutti_session_poll(session, tickets[1], &ended, &err));
+    assert_ok(tutti_session_poll(session, tickets[1], 0, &ended, &err));
     assert_true(ended);
     assert_fails(tutti_session_wait(session, tickets[0], &result, &err), TUTTI_NOT_FOUND);
     assert_string_equal(err.reason, "NOTHING_SUBMITTED");

@@ -1,0 +1,250 @@
+#!/usr/bin/python3
+"""Goal: people drive all agents of a group with `tutti session`, by script and at a prompt, and call
+functions, exchange metadata, and see jobs and capabilities.
+
+Method: the program itself on a cluster of four agents; the prompt is typed at through a
+pseudo-terminal.
+"""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import threading
+
+import support
+from cli_case import RANKS, ClusterCase, environment, file_path, tutti
+
+import numpy as np
+
+PROGRAM = os.path.join(support.BUILD, "tutti")
+
+
+class Typing:
+    """A person at a terminal: what is typed, and what is seen."""
+
+    def __init__(self, test, *words, home):
+        master, slave = pty.openpty()
+        env = environment(TERM="xterm", HOME=home, XDG_STATE_HOME=os.path.join(home, "state"))
+        self.test = test
+        self.master = master
+        self.seen = ""
+        self.process = subprocess.Popen(
+            [PROGRAM, "session", *words], stdin=slave, stdout=slave, stderr=slave, env=env,
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    def wait(self, text):
+        """All that is seen up to a text that is still to come."""
+        while text not in self.seen:
+            ready, _, _ = select.select([self.master], [], [], support.START_S)
+            self.test.assertTrue(ready, "never saw %r in %r" % (text, self.seen))
+            try:
+                self.seen += os.read(self.master, 65536).decode(errors="replace")
+            except OSError:  # the other end is closed
+                self.test.fail("ended without %r: %r" % (text, self.seen))
+        before, _, self.seen = self.seen.partition(text)
+        return before + text
+
+    def type(self, text):
+        os.write(self.master, text.encode())
+
+    def end(self):
+        code = self.process.wait(timeout=support.START_S)
+        os.close(self.master)
+        return code
+
+
+class TestScripts(ClusterCase):
+    def script(self, text, *words):
+        path = file_path("script.tutti")
+        with open(path, "w") as file:
+            file.write(text)
+        try:
+            return tutti("session", path, *words)
+        finally:
+            os.unlink(path)
+
+    def test_session__runs_a_file_of_lines(self):
+        x = self.save("x.npy", np.arange(8, dtype=np.float32).reshape(RANKS, 2))
+        done = self.script(
+            f"""# every worker gets the file of worker 0
+x = put {x}
+x = broadcast_from_worker0 x
+sum = all_reduce x op=sum   # all of them
+part = scatter_from_worker0 x
+read sum {file_path('sum.npy')} worker=3
+show part workers=1-2
+n = set 3; get n
+drop x part
+registers
+""")
+        self.assertEqual((done.code, done.err), (0, ""), done)
+        self.assert_same(self.load("sum.npy"), np.arange(8, dtype=np.float32).reshape(4, 2) * RANKS)
+        os.unlink(file_path("sum.npy"))
+        lines = done.text.splitlines()
+        self.assertEqual(lines[0], "worker 1  FP32[2]  2 3")
+        self.assertEqual(lines[1], "worker 2  FP32[2]  4 5")
+        self.assertEqual(lines[2:6], ["worker %d  3" % worker for worker in range(RANKS)])
+        self.assertEqual([line.split()[0] for line in lines[6:]], ["sum", "n"])
+
+    def test_session__stops_at_the_line_that_fails(self):
+        text = "x = empty FP32[2]\ny = copy z\nw = set 1\n"
+        done = self.script(text + "get w\n")
+        self.assertEqual(done.code, 1)
+        self.assertIn('line 2: copy: nothing is called "z"', done.err)
+        self.assertEqual(done.text, "")
+        done = self.script(text + "get w\n", "--keep-going")
+        self.assertEqual(done.code, 1)
+        self.assertIn("worker 3  1", done.text)
+
+    def test_session__names_workers_that_failed(self):
+        lines = "x = empty INT32[3] workers=0-1; y = copy x"
+        done = tutti("session", "-e", lines, "--json")
+        self.assertEqual(done.code, 1)
+        self.assertIn("(on workers 2-3)", done.err)
+        answers = [json.loads(line) for line in done.text.splitlines()]
+        self.assertEqual([answer["command"] for answer in answers], ["empty", "copy"])
+        self.assertEqual(answers[0]["register"], 1)
+        self.assertEqual([one["worker"] for one in answers[1]["failed"]], [2, 3])
+
+    def test_session__says_what_is_wrong_with_a_line(self):
+        for line, words in [
+            ("x = all_redcue y", "did you mean all_reduce?"),
+            ("x = empty FP32[2", "a bracket is not closed"),
+            ("x = empty FP99[2]", "is no dtype with a shape"),
+            ("empty FP32[2]", "give the result a name: x = empty DTYPE[DIMS]"),
+            ("x = empty", "words are missing: write empty DTYPE[DIMS]"),
+            ("x = sync", 'sync has no result for "x"'),
+            ("1x = set 1", '"1x" is no name'),
+            ("x = set 'one", "a quote (') is not closed"),
+            ("x =", 'no command behind "x ="'),
+            ("x = set 1; y = all_reduce x op=mul", "need sum, prod, min, max or avg"),
+            ("x = put nowhere.npy", "nowhere.npy: could not open it"),
+            ("x = empty FP32[2] workers=9", "worker 9"),
+        ]:
+            done = tutti("session", "-e", line)
+            self.assertEqual(done.code, 1, line)
+            self.assertIn(words, done.err)
+
+    def test_session__of_groups_sends_to_the_next(self):
+        lines = ("x = empty FP32[2]; s = all_reduce x in_group op=max; send_to_next_group x; "
+                 "y = recv_from_prev_group; show y workers=2-3; sync")
+        done = tutti("session", "-e", lines, "--num-groups", "2")
+        self.assertEqual((done.code, done.err), (0, ""))
+        self.assertEqual(done.text.splitlines(),
+                         ["worker 2  FP32[2]  0 0", "worker 3  FP32[2]  0 0"])
+        done = tutti("session", "-e", "workers", "--num-groups", "3")
+        self.assertEqual(done.code, 1)
+        self.assertIn("3 groups of the 4 ranks", done.err)
+
+    def test_session__calls_functions_on_workers(self):
+        lines = ("id = get_function runtime.disco.worker_id; call id; "
+                 "call runtime.disco.world_size workers=1; r = call id; get r; call nobody")
+        done = tutti("session", "-e", lines, "--rank", "2")
+        self.assertEqual(done.code, 1)
+        lines = done.text.splitlines()
+        ids = ["worker %d  %d" % (worker, worker) for worker in range(RANKS)]
+        self.assertEqual(lines, ids + ["worker 1  4"] + ids)
+        self.assertIn('no function is called "nobody"', done.err)
+
+
+class TestPrompt(ClusterCase):
+    def setUp(self):
+        super().setUp()
+        self.home = file_path("home")
+        os.makedirs(self.home, exist_ok=True)
+
+    def test_prompt__goes_on_behind_errors_and_remembers_lines(self):
+        typing = Typing(self, home=self.home)
+        typing.wait("4 workers)> ")
+        typing.type("y = copy x\n")
+        typing.wait('nothing is called "x"')
+        typing.type("x = empty FP32[2]\n")
+        typing.wait("> ")
+        typing.type("show x workers=0\n")
+        typing.wait("worker 0  FP32[2]  0 0")
+        typing.type("quit\n")
+        self.assertEqual(typing.end(), 0)
+        if not linked_with_libedit():
+            self.skipTest("built without libedit")
+        path = os.path.join(self.home, "state", "tutti", "session_history")
+        with open(path) as file:
+            self.assertIn("show\\040x", file.read())
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+
+    def test_prompt__completes_commands_names_and_functions(self):
+        if not linked_with_libedit():
+            self.skipTest("built without libedit")
+        typing = Typing(self, home=self.home)
+        typing.wait("> ")
+        typing.type("weights = emp\tFP32[2]\n")
+        typing.wait("> ")
+        typing.type("show wei\tworkers=1\n")
+        typing.wait("worker 1  FP32[2]  0 0")
+        typing.type("call runtime.disco.worker_i\t\n")
+        typing.wait("worker 3  3")
+        typing.type("\x04")  # Ctrl-D
+        self.assertEqual(typing.end(), 0)
+
+
+def linked_with_libedit():
+    return b"libedit.so" in open(PROGRAM, "rb").read()
+
+
+class TestCalls(ClusterCase):
+    def test_call__prints_what_a_function_returns(self):
+        self.assertEqual(self.well("call", "runtime.disco.worker_id", "--rank", "3").text, "3\n")
+        done = self.json("call", "runtime.disco.world_size")
+        self.assertEqual(done["result"], {"kind": "int", "value": RANKS})
+        done = tutti("call", "nobody", "1", "[2,3]")
+        self.assertEqual(done.code, 1)
+        self.assertIn('no function is called "nobody"', done.err)
+        done = tutti("call", "f", "dtype:FP99")
+        self.assertIn('"FP99" is no dtype', done.err)
+
+    def test_functions__are_listed_with_their_sources(self):
+        functions = {one["name"]: one for one in self.json("functions")["functions"]}
+        self.assertEqual(functions["runtime.disco.worker_id"]["source"], "builtin")
+
+    def test_jobs_and_capabilities__are_shown(self):
+        (job,) = self.json("jobs")["jobs"]
+        self.assertEqual((job["world_size"], job["alive"]), (RANKS, RANKS))
+        can = {(one["backend"], one["dtype"]): one for one in self.json("capabilities")["capabilities"]}
+        self.assertIn("sum", can["host", "FP32"]["reduce_ops"])
+        self.assertEqual(can["host", "FP8_E4M3"]["reduce_ops"], [])
+        self.assertIn("none: it is moved", self.well("capabilities").text)
+
+    def all_ranks(self, *words):
+        done = [None] * RANKS
+
+        def call(rank):
+            done[rank] = tutti(*[str(word).format(rank=rank) for word in words],
+                                    "--rank", str(rank))
+
+        threads = [threading.Thread(target=call, args=(rank,)) for rank in range(RANKS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return done
+
+    def test_metadata__goes_between_all_members(self):
+        for one in self.all_ranks("metadata", "all-gather", "host-{rank}"):
+            self.assertEqual(one.text.split(), ["host-%d" % rank for rank in range(RANKS)], one)
+        for one in self.all_ranks("metadata", "broadcast", "value-{rank}", "--root", "2", "--json"):
+            self.assertEqual(json.loads(one.text), {"value": "value-2"}, one)
+
+    def test_metadata__names_who_did_not_come(self):
+        done = tutti("metadata", "all-gather", "x", "--key", "alone", "--rank", "0",
+                          "--timeout", "200ms")
+        self.assertEqual(done.code, 1)
+        self.assertIn("missing ranks 1-3", done.err)
+        done = tutti("metadata", "broadcast", "x", "--root", "9", "--rank", "0")
+        self.assertIn("need a group rank below", done.err)
+
+
+if __name__ == "__main__":
+    support.main()
