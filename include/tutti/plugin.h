@@ -235,6 +235,8 @@ struct tutti_env {
     const volatile int *cancelled;
     /* The agent's own. */
     void *self;
+    /* What the function was added with. */
+    void *context;
 
     /*
      * Make a tensor, not filled. It belongs to the call: it is freed when the function has
@@ -280,8 +282,21 @@ typedef int (*tutti_function)(const tutti_env *env, const tutti_any *args, int32
 
 /* ------------------------------------------------------------------ the plug-in */
 
-/* Where a plug-in puts its functions. Good until tutti_plugin_1 returns. */
+/* Where a plug-in puts its functions. Good until the function that got it returns. */
 typedef struct tutti_registry tutti_registry;
+
+/*
+ * A loader: a plug-in has it for files of --module-path that are no plug-ins, because another system
+ * has made them. It adds the file's functions. The file is loaded, and never unloaded.
+ *
+ * [in] path     of the file; only root and the agent's own user can change it
+ * [in] library  what dlopen has given for it
+ *
+ * Called once for a file, on any thread, for several files at once. Returns 0; 1 if it is no file of
+ * this kind; or less than 0: registry->fail has said what is wrong with it.
+ */
+typedef int (*tutti_loader)(const tutti_registry *registry, const char *path, void *library);
+
 struct tutti_registry {
     /* Bytes of this struct. */
     size_t size;
@@ -296,13 +311,27 @@ struct tutti_registry {
      * [in] name       1 to 127 of letters, digits and . _ / - ; copied. Those of a module are
      *                 called "MODULE.name"
      * [in] function   called until the process ends
-     * [in] context    NULL; for later versions
+     * [in] context    env->context of its calls; stays until the process ends; NULL is fine
      * [in] signature  for people, "tensor, float -> tensor"; copied; NULL = nothing
      *
      * Returns 0; not 0 if the name is bad or taken, which the agent reports.
      */
     int (*add)(const tutti_registry *registry, const char *name, tutti_function function,
                void *context, const char *signature);
+
+    /*
+     * Add a loader. It is asked about files that are loaded from now on; from inside of a loader this
+     * fails.
+     *
+     * Returns 0; not 0 if there are 8 already, which the agent reports.
+     */
+    int (*add_loader)(const tutti_registry *registry, tutti_loader loader);
+
+    /*
+     * Say why the file is refused: copied, the first one counts. Returns -1, so that a function can
+     * return what this returns.
+     */
+    int (*fail)(const tutti_registry *registry, const char *text);
 };
 
 /*

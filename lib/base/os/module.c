@@ -153,9 +153,10 @@ check_folder(const char *path, tutti_error *err)
 }
 
 tutti_code
-tutti_module_open(const char *path, const char *symbol, const void **ret_symbol, tutti_error *err)
+tutti_module_open(const char *path, const char *symbol, tutti_module_file *ret_file,
+                  tutti_error *err)
 {
-    char real[PATH_MAX];
+    char *real = ret_file->path;
     void *module;
 
     TUTTI_TRY(check_file(path, err));
@@ -169,12 +170,7 @@ tutti_module_open(const char *path, const char *symbol, const void **ret_symbol,
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE", "cannot load: %.700s",
                               dlerror());
     }
-    *ret_symbol = dlsym(module, symbol);
-    if (*ret_symbol == NULL) {
-        (void)dlclose(module);
-        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE",
-                              "%.500s exports no %s: it is no plug-in of this version", path,
-                              symbol);
-    }
+    ret_file->library = module;
+    ret_file->symbol = dlsym(module, symbol);
     return TUTTI_OK;
 }

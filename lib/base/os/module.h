@@ -8,6 +8,8 @@
 #ifndef TUTTI_BASE_OS_MODULE_H
 #define TUTTI_BASE_OS_MODULE_H
 
+#include <limits.h>
+
 #include "tutti/error.h"
 
 /*
@@ -21,16 +23,25 @@
 tutti_code tutti_module_load(const char *name, const char *symbol, const void **ret_symbol,
                              tutti_error *err);
 
+/* A file that was loaded. */
+typedef struct tutti_module_file {
+    char path[PATH_MAX]; /* without links */
+    void *library;       /* what dlopen has given */
+    const void *symbol;  /* NULL: it has none of that name */
+} tutti_module_file;
+
 /*
  * The same of a file that somebody has named: it is loaded only if nobody but its owner may change
  * it. Any thread; takes as long as the disk does.
  *
+ * [out] ret_file  its content stays for the life of the process
+ *
  * TUTTI_NOT_FOUND            NO_MODULE: no such file
  * TUTTI_FAILED_PRECONDITION  BAD_MODULE: no regular file, owned by another user than root and the
- *                            process's, writable by others, not to be loaded (the text has the
- *                            loader's words), or without the symbol
+ *                            process's, writable by others, or not to be loaded (the text has the
+ *                            loader's words)
  */
-tutti_code tutti_module_open(const char *path, const char *symbol, const void **ret_symbol,
+tutti_code tutti_module_open(const char *path, const char *symbol, tutti_module_file *ret_file,
                              tutti_error *err);
 
 #endif

@@ -273,6 +273,7 @@ agent_env_open(agent_function_call *call)
     (void)agent_device_parse(tutti_space_device(agent->devices.home), &env->device);
     env->cancelled = (const volatile int *)&call->cancelled;
     env->self = call;
+    env->context = call->function->context;
     env->make = env_make;
     env->op = env_op;
     env->fail = env_fail;

@@ -9,6 +9,8 @@
 #include "server/agent/function/pool.h"
 #include "server/agent/function/registry.h"
 
+#define AGENT_LOADERS_MAX 8
+
 typedef struct agent_functions {
     tutti_agent *agent;
     agent_registry registry;
@@ -21,6 +23,8 @@ typedef struct agent_functions {
     tutti_map modules;     /* module.h */
     tutti_list_node loads; /* module.h: files that are being loaded */
     uint32_t load_count;
+    tutti_loader loaders[AGENT_LOADERS_MAX]; /* module.h: of plug-ins, for files that are none */
+    size_t loader_count;
     tutti_list_node hosts; /* host.h */
     uint32_t host_count;
     tutti_list_node imports;     /* host.h: calls of ImportModule that wait */

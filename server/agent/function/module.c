@@ -24,6 +24,7 @@ typedef struct added {
     char name[AGENT_FUNCTION_NAME_MAX + 1];
     char signature[AGENT_FUNCTION_SIGNATURE_MAX + 1];
     tutti_function run;
+    void *context;
 } added;
 
 /* A call of LoadModule. */
@@ -46,6 +47,10 @@ typedef struct loading {
     char device[TUTTI_DEVICE_MAX + 1];
     tutti_list_node functions;
     size_t count;
+    tutti_loader loaders[AGENT_LOADERS_MAX]; /* that are asked, if it is no plug-in */
+    size_t loader_count;
+    tutti_loader added_loaders[AGENT_LOADERS_MAX];
+    size_t added_loader_count;
     tutti_error err; /* code OK = well */
 } loading;
 
@@ -79,7 +84,6 @@ add_function(const tutti_registry *registry, const char *name, tutti_function fu
     loading *self = registry->self;
     added *one;
 
-    (void)context;
     if (name == NULL || !agent_function_is_name(name, TUTTI_NAME_MAX)) {
         return refuse_function(self, name == NULL ? "" : name,
                                "no name: 1 to 127 letters, digits and . _ / -");
@@ -99,6 +103,7 @@ add_function(const tutti_registry *registry, const char *name, tutti_function fu
     (void)snprintf(one->signature, sizeof(one->signature), "%s",
                    signature == NULL ? "" : signature);
     one->run = function;
+    one->context = context;
     if (has_function(self, one->name)) {
         free(one);
         return refuse_function(self, name, "twice");
@@ -109,25 +114,93 @@ add_function(const tutti_registry *registry, const char *name, tutti_function fu
     return 0;
 }
 
-/* Any thread: the file's own code runs here. */
-static void
-load_file(loading *self)
+static int
+fail_load(const tutti_registry *registry, const char *text)
 {
-    const tutti_registry registry = {
-        .size = sizeof(registry), .self = self, .device = self->device, .add = add_function};
-    const void *symbol = NULL;
+    loading *self = registry->self;
+
+    if (self->err.code == TUTTI_OK) {
+        (void)TUTTI_FAIL_FOR(&self->err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE", "%.300s: %.600s",
+                             self->path, text == NULL ? "" : text);
+    }
+    return -1;
+}
+
+static int
+add_loader(const tutti_registry *registry, tutti_loader loader)
+{
+    loading *self = registry->self;
+
+    if (loader == NULL || self->loader_count + self->added_loader_count >= AGENT_LOADERS_MAX) {
+        return fail_load(registry, loader == NULL ? "a loader that is NULL"
+                                                  : "it adds a loader, and there are 8 already");
+    }
+    self->added_loaders[self->added_loader_count++] = loader;
+    return 0;
+}
+
+static int
+add_no_loader(const tutti_registry *registry, tutti_loader loader)
+{
+    (void)loader;
+    return fail_load(registry, "a loader adds a loader");
+}
+
+static void
+start_plugin(loading *self, tutti_registry *registry, const void *symbol)
+{
     tutti_plugin_fn start;
     int status;
 
-    if (tutti_module_open(self->path, SYMBOL, &symbol, &self->err) != TUTTI_OK) {
-        return;
-    }
+    registry->add_loader = add_loader;
     memcpy(&start, &symbol, sizeof(start)); /* POSIX has it that they are alike */
-    status = start(&registry);
+    status = start(registry);
     if (status != 0 && self->err.code == TUTTI_OK) {
         (void)TUTTI_FAIL_FOR(&self->err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE",
                              "%.500s does not want to be loaded: " SYMBOL " returned %d",
                              self->path, status);
+    }
+}
+
+/* No plug-in: perhaps one of the loaders knows what it is. */
+static void
+ask_loaders(loading *self, const tutti_registry *registry, const tutti_module_file *file)
+{
+    int status = 1;
+    size_t i;
+
+    for (i = 0; i < self->loader_count && status == 1 && self->err.code == TUTTI_OK; i++) {
+        status = self->loaders[i](registry, file->path, file->library);
+    }
+    if (status == 1) {
+        (void)fail_load(registry, self->loader_count == 0 ? "it exports no " SYMBOL
+                                                            ", so it is no plug-in of this version"
+                                                          : "it exports no " SYMBOL
+                                                            ", and no loader knows it");
+    } else if (status != 0) {
+        (void)fail_load(registry, "its loader refuses it, and did not say why");
+    }
+}
+
+/* Any thread: the file's own code runs here. */
+static void
+load_file(loading *self)
+{
+    tutti_registry registry = {.size = sizeof(registry),
+                               .self = self,
+                               .device = self->device,
+                               .add = add_function,
+                               .add_loader = add_no_loader,
+                               .fail = fail_load};
+    tutti_module_file file;
+
+    if (tutti_module_open(self->path, SYMBOL, &file, &self->err) != TUTTI_OK) {
+        return;
+    }
+    if (file.symbol != NULL) {
+        start_plugin(self, &registry, file.symbol);
+    } else {
+        ask_loaders(self, &registry, &file);
     }
 }
 
@@ -156,6 +229,24 @@ unlist_added(loading *self, const tutti_list_node *end)
     }
 }
 
+/* It has counted those that were there when it began; another file may have added some since. */
+static tutti_code
+put_loaders(loading *self, tutti_error *err)
+{
+    agent_functions *functions = self->agent->functions;
+    size_t i;
+
+    if (functions->loader_count + self->added_loader_count > AGENT_LOADERS_MAX) {
+        unlist_added(self, &self->functions);
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE",
+                              "%.300s: it adds a loader, and there are 8 already", self->path);
+    }
+    for (i = 0; i < self->added_loader_count; i++) {
+        functions->loaders[functions->loader_count++] = self->added_loaders[i];
+    }
+    return TUTTI_OK;
+}
+
 static tutti_code
 put_functions(loading *self, tutti_error *err)
 {
@@ -173,10 +264,25 @@ put_functions(loading *self, tutti_error *err)
             return code;
         }
         function->run = one->run;
+        function->context = one->context;
     }
+    TUTTI_TRY(put_loaders(self, err));
     TUTTI_LOG("agent", INFO, "loaded %s: %zu functions (%s)", self->path, self->count,
               self->source);
     return TUTTI_OK;
+}
+
+/* Its thread has those that are there now. Control loop. */
+static void
+open_loading(loading *self, tutti_agent *agent)
+{
+    const agent_functions *functions = agent->functions;
+
+    self->agent = agent;
+    tutti_list_init(&self->functions);
+    tutti_list_init(&self->waiters);
+    memcpy(self->loaders, functions->loaders, sizeof(self->loaders));
+    self->loader_count = functions->loader_count;
 }
 
 /* ------------------------------------------------------------------------------ --plugin */
@@ -191,9 +297,7 @@ load_plugin(tutti_agent *agent, const char *path, size_t size, tutti_error *err)
     if (self == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a plug-in");
     }
-    self->agent = agent;
-    tutti_list_init(&self->functions);
-    tutti_list_init(&self->waiters);
+    open_loading(self, agent);
     (void)snprintf(self->path, sizeof(self->path), "%.*s", (int)size, path);
     file = strrchr(self->path, '/');
     (void)snprintf(self->source, sizeof(self->source), "plugin %.140s",
@@ -351,11 +455,9 @@ start_load(tutti_agent *agent, const char *path, const char *name, const char *d
     if (self == NULL) {
         return NULL;
     }
-    self->agent = agent;
+    open_loading(self, agent);
     self->job.on_run = run_load;
     self->done.on_run = run_loaded;
-    tutti_list_init(&self->functions);
-    tutti_list_init(&self->waiters);
     (void)snprintf(self->path, sizeof(self->path), "%.3000s/%.300s", agent->options->module_path,
                    path);
     (void)snprintf(self->name, sizeof(self->name), "%s", name);

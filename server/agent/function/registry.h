@@ -23,6 +23,7 @@ typedef struct agent_function {
     char source[AGENT_FUNCTION_SOURCE_MAX + 1]; /* "builtin", "plugin FILE" ... */
     char signature[AGENT_FUNCTION_SIGNATURE_MAX + 1];
     tutti_function run; /* NULL: of a host, ... */
+    void *context;      /* env->context */
     agent_host *host;   /* ... which is gone when this is NULL, too */
     uint32_t calls;     /* that run or wait: they keep it */
     bool listed;
