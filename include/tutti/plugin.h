@@ -43,12 +43,14 @@
  * Caveats
  *
  * - A function that does not return keeps its tensors locked, and its session's later calls
- *   waiting. How it looks: `tutti stall` names the function; callers get TIMEOUT. What to do: give
- *   each wait inside of it an end, and look at env->cancelled now and then.
+ *   waiting. How it looks: a warning in the agent's log names the function; callers get TIMEOUT.
+ *   What to do: give each wait inside of it an end, and look at env->cancelled now and then.
  * - A collective inside of a function (env->op) needs the same call on every rank of the group. If
  *   one rank's function leaves before it, the others wait until the op's time is over.
- * - Tensors on a GPU are written on env->stream. Work of another stream must have ended before the
- *   function returns.
+ * - Tensors on a GPU: all work on them must have ended before the function returns, or calls
+ *   env->op. So far env->stream is always NULL, which is CUDA's default stream.
+ * - A function that returns one of its arguments gives a copy of it: both have names of their own,
+ *   and other calls may use them at the same time.
  */
 #ifndef TUTTI_PLUGIN_H
 #define TUTTI_PLUGIN_H
@@ -229,7 +231,7 @@ struct tutti_env {
     uint32_t group_size;
     /* Of the agent's first --device. */
     DLDevice device;
-    /* A cudaStream_t for tensors on a GPU; NULL for host memory. */
+    /* A cudaStream_t for tensors on a GPU; NULL for host memory, and CUDA's default stream. */
     void *stream;
     /* Not 0 as soon as nobody waits for the result any more. Changes while the function runs. */
     const volatile int *cancelled;

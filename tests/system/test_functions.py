@@ -5,9 +5,10 @@ called, what comes back, and what is left behind.
 """
 
 import os
+import re
 import shutil
+import subprocess
 import tempfile
-import threading
 import time
 import unittest
 
@@ -16,7 +17,7 @@ import numpy as np
 
 import support
 from cluster_case import LONG_S, Cluster, ClusterCase, array_of, spec_of, tensors, types
-from commands_stream import Stream, commands, run
+from commands_stream import Stream, run
 
 from tutti.v1 import collectives_service_pb2 as collectives
 from tutti.v1 import functions_service_pb2 as functions
@@ -512,6 +513,47 @@ class Modules(FunctionsCase):
                        functions.LoadModuleRequest(path="tests_plugin.so"), timeout=LONG_S)
         finally:
             cluster.stop()
+
+
+class Documents(FunctionsCase):
+    size = 1
+
+    @classmethod
+    def setUpClass(cls):
+        """The plug-in of docs/functions.md, as a reader would make it."""
+        cls.folder = tempfile.TemporaryDirectory(prefix="tutti-docs-")
+        with open(os.path.join(support.SOURCE, "docs", "functions.md")) as file:
+            blocks = re.findall(r"```c\n(.*?)```", file.read(), re.S)
+        source = os.path.join(cls.folder.name, "mine.c")
+        with open(source, "w") as file:
+            file.write(blocks[0])
+        plugin = os.path.join(cls.folder.name, "mine.so")
+        subprocess.run(
+            ["cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O2", "-o", plugin, source,
+             "-I", os.path.join(support.SOURCE, "include")], check=True, close_fds=False)
+        cls.options = ("--plugin", plugin)
+        super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        cls.folder.cleanup()
+
+    def test_the_plug_in_of_the_page_works(self):
+        agent = self.cluster.agents[0]
+        agent.put(np.ones(3, np.float32), name="x")
+        agent.put(np.ones(3, np.float32), name="y")
+        self.call("mine.axpy", 2.0, {"tensor": "x"}, {"tensor": "y"})
+        self.assertEqual(agent.get("y").tolist(), [3, 3, 3])
+
+    def test_the_header_is_c_plus_plus_too(self):
+        text = '#include "tutti/plugin.h"\nint main() { return tutti_any_int(0).kind - 1; }\n'
+        source = os.path.join(self.folder.name, "one.cc")
+        with open(source, "w") as file:
+            file.write(text)
+        subprocess.run(
+            ["c++", "-std=c++11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", source,
+             "-I", os.path.join(support.SOURCE, "include")], check=True, close_fds=False)
 
 
 if __name__ == "__main__":
