@@ -43,8 +43,9 @@
  * Caveats
  *
  * - A function that does not return keeps its tensors locked, and its session's later calls
- *   waiting. How it looks: a warning in the agent's log names the function; callers get TIMEOUT.
- *   What to do: give each wait inside of it an end, and look at env->cancelled now and then.
+ *   waiting. How it looks: `tutti stall`, and a warning in the agent's log, name the function; callers
+ *   get TIMEOUT. What to do: give each wait inside of it an end, and look at env->cancelled now and
+ *   then.
  * - A collective inside of a function (env->op) needs the same call on every rank of the group. If
  *   one rank's function leaves before it, the others wait until the op's time is over.
  * - Tensors on a GPU: all work on them must have ended before the function returns, or calls

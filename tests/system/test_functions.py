@@ -22,6 +22,7 @@ from commands_stream import Stream, run
 from tutti.v1 import collectives_service_pb2 as collectives
 from tutti.v1 import functions_service_pb2 as functions
 from tutti.v1 import functions_service_pb2_grpc as functions_grpc
+from tutti.v1 import progress_pb2 as progress
 
 Value = functions.Value
 PLUGINS = os.path.join(support.BUILD, "tests", "plugins")
@@ -412,6 +413,20 @@ class Time(FunctionsCase):
         future.cancel()
         until = time.monotonic() + LONG_S
         while self.calls() > 0:
+            self.assertLess(time.monotonic(), until)
+
+    def test_a_function_that_runs_is_a_stall(self):
+        future = self.stub().Call.future(call_of("tests.sleep", 60000, True), timeout=LONG_S)
+        until = time.monotonic() + LONG_S
+        stalls = []
+        while not any(one.op == "function tests.sleep" for one in stalls):
+            self.assertLess(time.monotonic(), until)
+            stalls = self.cluster.members.DescribeStall(
+                progress.DescribeStallRequest(), timeout=LONG_S).stalls
+        self.assertIn("function tests.sleep: rank 0 is in it, for", stalls[0].text)
+        future.cancel()
+        while self.cluster.members.DescribeStall(
+                progress.DescribeStallRequest(), timeout=LONG_S).stalls:
             self.assertLess(time.monotonic(), until)
 
     def test_calls_have_a_limit(self):

@@ -13,6 +13,8 @@
 #include "server/agent/function/env.h"
 #include "server/agent/function/functions.h"
 #include "server/agent/function/host.h"
+#include "server/agent/op/group.h"
+#include "server/agent/record/progress.h"
 #include "server/agent/state/hooks.h"
 #include "server/agent/state/state.h"
 #include "server/agent/tensor/table.h"
@@ -174,12 +176,28 @@ end_well(agent_function_call *call)
     call->answer(call->rpc, &result);
 }
 
+/* Heartbeats tell of functions with the group "world" (member/heartbeat_pb.c). */
+static void
+note_progress(tutti_agent *agent)
+{
+    agent_group *world = agent_group_find(agent, "world");
+
+    if (world == NULL) {
+        agent_group_want(agent, "world");
+    } else {
+        agent_group_changed(world);
+    }
+}
+
 /* Its locks are granted, and no function has it. */
 static void
 finish_call(agent_function_call *call)
 {
     tutti_agent *agent = call->agent;
 
+    if (call->state == AGENT_FUNCTION_RUNNING) {
+        note_progress(agent);
+    }
     tutti_rpc_loop_timer_stop(agent->control, &call->timer);
     if (call->failed) {
         end_failed(call);
@@ -311,6 +329,8 @@ static void
 begin_call(agent_function_call *call)
 {
     call->state = AGENT_FUNCTION_RUNNING;
+    call->began_ns = tutti_clock_ns();
+    note_progress(call->agent);
     call->done.on_run = run_done;
     agent_env_open(call);
     if (call->function->run == NULL) {

@@ -112,6 +112,7 @@ struct agent_function_call {
     tutti_error err;
     uint64_t number;
     uint64_t arrived_ns;
+    uint64_t began_ns; /* RUNNING */
     uint64_t deadline_ns;
     tutti_timer timer;
     char handle[TUTTI_TABLE_HANDLE_SIZE]; /* of a result without a name that the answer tells */

@@ -8,9 +8,11 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/os/clock.h"
 #include "base/os/log.h"
+#include "server/agent/function/functions.h"
 #include "server/agent/member/member.h"
 #include "server/agent/state/group.h"
 #include "server/agent/state/op.h"
@@ -19,6 +21,7 @@
 
 #define GROUPS_MAX 256
 #define PENDING_MAX 8
+#define FUNCTIONS_MAX 4 /* of these */
 #define WORDS_SIZE 128
 
 /* One group out, with the memory that it points to. */
@@ -80,6 +83,29 @@ add_pending(const agent_op *op, const tutti_coll_args *args, uint64_t now_ns, wi
     wire->message.n_pending++;
 }
 
+/* Functions that run, the oldest first: they have no number, and wait for no rank. */
+static void
+add_functions(const tutti_agent *agent, uint64_t now_ns, wire_group *wire)
+{
+    const tutti_list_node *calls = &agent->functions->calls;
+    const tutti_list_node *link;
+
+    for (link = calls->next; link != calls && wire->message.n_pending < FUNCTIONS_MAX;
+         link = link->next) {
+        const agent_function_call *call = tutti_container_of(link, agent_function_call, link);
+        const size_t at = wire->message.n_pending;
+
+        if (call->state == AGENT_FUNCTION_RUNNING) {
+            tutti__v1__pending_op__init(&wire->pending[at]);
+            (void)snprintf(wire->words[at], WORDS_SIZE, "function %.100s", call->function_name);
+            wire->pending[at].op = wire->words[at];
+            wire->pending[at].waited_ms = (now_ns - call->began_ns) / TUTTI_NS_PER_MS;
+            wire->pointers[at] = &wire->pending[at];
+            wire->message.n_pending++;
+        }
+    }
+}
+
 static void
 fill_group(const agent_group *group, uint64_t now_ns, wire_group *wire)
 {
@@ -99,6 +125,9 @@ fill_group(const agent_group *group, uint64_t now_ns, wire_group *wire)
         message->last_op = wire->last;
         message->last_ms = (now_ns - group->last_ns) / TUTTI_NS_PER_MS;
         message->last_sequence = group->last_sequence;
+    }
+    if (strcmp(group->name, "world") == 0) {
+        add_functions(group->agent, now_ns, wire);
     }
     for (link = group->running.next; link != &group->running; link = link->next) {
         const agent_op *op = tutti_container_of(link, agent_op, link);

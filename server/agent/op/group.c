@@ -247,11 +247,9 @@ agent_group_dispatch(agent_group *group)
  * around that: the question may fail at once, and agent_group_unknown would free the group under
  * our feet.
  */
-void
-agent_group_add(agent_group *group, agent_op *op)
+static void
+ask_for(agent_group *group)
 {
-    agent_op_move(op, AGENT_OP_QUEUED);
-    tutti_list_add(&group->queue, &op->link);
     if (group->coll == NULL && !group->asking) {
         group->asking = true;
         group->pumping = true; /* it must not go away in here */
@@ -259,6 +257,24 @@ agent_group_add(agent_group *group, agent_op *op)
         group->pumping = false;
     }
     agent_group_dispatch(group);
+}
+
+void
+agent_group_want(tutti_agent *agent, const char *name)
+{
+    agent_group *group = agent_group_of(agent, name, NULL);
+
+    if (group != NULL && agent->engine != NULL) {
+        ask_for(group);
+    }
+}
+
+void
+agent_group_add(agent_group *group, agent_op *op)
+{
+    agent_op_move(op, AGENT_OP_QUEUED);
+    tutti_list_add(&group->queue, &op->link);
+    ask_for(group);
 }
 
 /*

@@ -22,6 +22,8 @@ agent_group *agent_group_find(tutti_agent *agent, const char *name);
  * The op is last in line (state QUEUED) and goes as soon as it may. It may have ended, and been
  * freed, when this returns.
  */
+/* Make it known, though no op is on it yet. */
+void agent_group_want(tutti_agent *agent, const char *name);
 void agent_group_add(agent_group *group, agent_op *op);
 /*
  * Launch every op at the head of the line that may go. Call it when an op in line has become ready,
