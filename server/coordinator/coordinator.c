@@ -73,6 +73,13 @@ on_drain(coord_task *work, size_t budget)
     return done;
 }
 
+static void
+lose_agent(const coord_agent *agent)
+{
+    coord_meshes_lose(agent);
+    coord_meetings_lose(agent);
+}
+
 static const struct coord_hooks hooks_of_rooms = {
     .finish_gc = coord_gc_finish,
     .key_changed = coord_kv_changed,
@@ -84,7 +91,7 @@ static const struct coord_hooks hooks_of_rooms = {
     .close_groups = coord_groups_fini,
     .close_meshes = coord_meshes_fini,
     .group_deleted = coord_meetings_delete,
-    .rank_lost = coord_meetings_lose,
+    .rank_lost = lose_agent,
     .agent_freed = coord_progress_report_fini,
     .record_agent = coord_record_agent,
     .record_formed = coord_record_formed,

@@ -22,6 +22,7 @@ PRECONDITION = int(grpc.StatusCode.FAILED_PRECONDITION.value[0])
 STOPPED = int(grpc.StatusCode.UNAVAILABLE.value[0])
 
 
+from tutti.v1 import functions_service_pb2 as functions  # noqa: E402
 from tutti.v1 import tracers_service_pb2 as tracers  # noqa: E402
 
 
@@ -68,9 +69,10 @@ class Commands(ClusterCase):
                 if field.name != "error":
                     known.setdefault(field.number, []).append(field.message_type.full_name)
         wanted = set()
-        streams = {"Upload", "Download", "ShareGpu", "Lease"}
+        streams = {"Upload", "Download", "ShareGpu", "Lease", "Serve"}
         shares = {"Share"}  # what a stream has shared would outlast it
-        for module in (collectives, tensors, tracers):
+        shares |= {"ListFunctions"}  # for people
+        for module in (collectives, tensors, tracers, functions):
             for service in module.DESCRIPTOR.services_by_name.values():
                 for method in service.methods:
                     if method.name not in streams | shares:

@@ -154,9 +154,11 @@ class Faults(unittest.TestCase):
         # Register 0 says what the session was.
         self.assertEqual([self.tensors_of(rank) for rank in (1, 2)], [2, 2])
 
-    def test_meshes_go_with_their_sessions(self):
-        for _ in range(3):
-            self.open().close()
+    def test_meshes_go_with_their_sessions_and_with_their_leaders(self):
+        for leader in range(3):
+            self.open(leader).close()
+        self.open(1)
+        self.cluster.agents[1].program.kill()
         until = time.monotonic() + LONG_S
         while self.meshes():
             self.assertLess(time.monotonic(), until, "meshes stay: %s" % self.meshes())

@@ -25,9 +25,9 @@
 #define DELAY_MS_MAX 60000
 
 static const char *const points[TUTTI_FAULT_POINTS] = {
-    "",      "agree",       "data",        "abort",    "query",       "report",
-    "send",  "taken",       "refused",     "retract",  "meta",        "leave",
-    "reset", "after-agree", "before-data", "mid-data", "before-done", "after-key"};
+    "",         "agree",       "data",     "abort", "query", "report", "send",        "taken",
+    "refused",  "retract",     "meta",     "leave", "reset", "unsent", "after-agree", "before-data",
+    "mid-data", "before-done", "after-key"};
 static const char *const actions[] = {"", "delay", "drop", "duplicate", "cut", "kill", "stop"};
 
 static struct {

@@ -125,6 +125,7 @@ ask_mesh(agent_session *session, const uint32_t *ranks)
     request.n_dim_names = 3;
     request.ranks = (int32_t *)(uintptr_t)ranks; /* all below 2^31 */
     request.n_ranks = session->worker_count;
+    request.ephemeral = true; /* an agent that dies cannot delete it */
     session->opening++;
     session->meshed = true;
     ask(session, &stub, &request.base, CALL_NS, on_mesh);

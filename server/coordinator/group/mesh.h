@@ -20,6 +20,7 @@ struct coord_mesh {
     const char *dim_names[COORD_DIMS_MAX]; /* point into `dims` */
     coord_group *all;                      /* its ranks, as a group that nobody can name */
     tutti_map rows;                        /* groups, by dimensions and place */
+    uint64_t maker; /* the incarnation of the agent that it goes with; 0 = it stays */
 };
 
 /* NULL for NULL. */
@@ -34,6 +35,9 @@ void coord_mesh_place(coord_mesh *mesh);
 /* Out of the job; sessions hear of groups that were named. */
 void coord_mesh_remove(coord_mesh *mesh);
 void coord_meshes_fini(coord_job *job);
+
+/* An agent is gone: its ephemeral meshes are deleted. */
+void coord_meshes_lose(const coord_agent *agent);
 
 /* TUTTI_NOT_FOUND NO_MESH */
 tutti_code coord_mesh_find(coord_job *job, const char *name, coord_mesh **ret_mesh,

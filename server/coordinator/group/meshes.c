@@ -95,6 +95,7 @@ tutti_coordinator_mesh_create(tutti_coordinator *self,
 
     TUTTI_TRY(coord_member_check(self, &request->member, &agent, err));
     TUTTI_TRY(coord_mesh_make(agent->job, request, &mesh, err));
+    mesh->maker = request->ephemeral ? agent->incarnation : 0;
     TUTTI_TRY(settle_mesh(mesh, &mesh, ret_created, err));
     describe_mesh(mesh, agent->rank, ret_mesh);
     return TUTTI_OK;
@@ -171,6 +172,22 @@ tutti_coordinator_mesh_delete(tutti_coordinator *self, const tutti_coordinator_m
         coord_mesh_remove(mesh);
     }
     return code;
+}
+
+void
+coord_meshes_lose(const coord_agent *agent)
+{
+    tutti_map_node *node = tutti_map_first(&agent->job->meshes);
+
+    while (node != NULL) {
+        coord_mesh *mesh = coord_mesh_from(node);
+
+        node = tutti_map_next(node);
+        if (mesh->maker == agent->incarnation) {
+            mesh->job->owner->hooks->unrecord_mesh(mesh);
+            coord_mesh_remove(mesh);
+        }
+    }
 }
 
 /* ------------------------------------------------------------------------------ groups */

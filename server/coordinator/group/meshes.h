@@ -36,6 +36,7 @@ typedef struct tutti_coordinator_mesh_request {
     size_t rank_count;    /* 0 = ranks 0, 1, 2, ... */
     const char *const *dims;
     size_t name_count; /* 0 = "0", "1", ... */
+    bool ephemeral;    /* it goes with the member */
 } tutti_coordinator_mesh_request;
 
 /*

@@ -53,7 +53,8 @@ on_create_mesh(tutti_rpc_call *call, void *arg)
                                                     .ranks = wire->ranks,
                                                     .rank_count = wire->n_ranks,
                                                     .dims = (const char *const *)wire->dim_names,
-                                                    .name_count = wire->n_dim_names};
+                                                    .name_count = wire->n_dim_names,
+                                                    .ephemeral = wire->ephemeral != 0};
     tutti_coordinator_mesh mesh;
     Tutti__V1__Mesh made;
     bool created = false;

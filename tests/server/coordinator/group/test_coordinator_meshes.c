@@ -402,6 +402,28 @@ test_mesh_delete__is_for_its_ranks(void **state)
 }
 
 static void
+test_mesh__that_is_ephemeral_goes_with_its_maker(void **state)
+{
+    const int32_t shape[] = {WORLD};
+    tutti_coordinator_mesh_request request = mesh_of("stays", shape, 1, NULL);
+    tutti_coordinator_member member = member_of(3);
+    tutti_error err;
+
+    (void)state;
+    must_make(&request);
+    request.member = member;
+    request.name = "goes";
+    request.ephemeral = true;
+    must_make(&request);
+    request.name = "stays"; /* another's, which is there */
+    must_make(&request);
+    assert_ok(tutti_coordinator_leave(fix.self, &member, "done", &err));
+    assert_ok(tutti_coordinator_mesh_get(fix.self, NULL, "stays", 0, &got, &err));
+    assert_fails(tutti_coordinator_mesh_get(fix.self, NULL, "goes", 0, &got, &err),
+                 TUTTI_NOT_FOUND);
+}
+
+static void
 test_meshes__count_against_the_limits_and_give_back(void **state)
 {
     const tutti_coordinator_member member = member_of(0);
@@ -513,6 +535,7 @@ main(void)
         SENTENCE(test_mesh_group__stays_as_long_as_its_mesh),
         SENTENCE(test_mesh_group__has_metadata_calls_of_its_own),
         SENTENCE(test_mesh_delete__is_for_its_ranks),
+        SENTENCE(test_mesh__that_is_ephemeral_goes_with_its_maker),
         SENTENCE(test_meshes__count_against_the_limits_and_give_back),
         SENTENCE(test_mesh_slice__is_the_part_a_rank_is_in),
         SENTENCE(test_mesh_slice__wants_known_dimensions_in_order),
