@@ -2,7 +2,7 @@
 """Goal: docs/sessions.md says what happens: each line of its notebook prints what the page shows.
 
 Method: doctest in the world of Debian's grpcio; four agents, and beside each a host with the page's own
-demo.py.
+module demo.
 """
 
 import doctest
