@@ -514,7 +514,7 @@ class Scenarios(SessionCase):
         self.assertEqual(again.registers(), [number])
         got = again.allreduce(again.register(number))
         self.assertEqual(self.arrays(got), [[12, 16]] * 4)
-        self.fails("BAD_SECRET", self.session, resume=ticket[:-2] + "00")
+        self.fails("NO_SESSION", self.session, resume=ticket[:-2] + "00")
 
     def test_a_session_goes_with_its_program(self):
         text = """

@@ -215,10 +215,12 @@ class Blocking(SessionCase):
             self.assertEqual(ref.reg_id, 5)
         self.fails("NO_SESSION", tutti.session, self.leader.address, resume="7f3a.nonsense")
 
-    def test_the_end_of_a_lingering_session_drops_all(self):
-        with tutti.session(self.leader.address, linger=True) as session:
-            kept = session.call_packed("echo", 1)
-        self.assertIn(kept.reg_id, self.leader.of("drop")[-1].registers)
+    def test_shutdown_ends_a_lingering_session_for_good(self):
+        with tutti.session(self.leader.address, linger=True):
+            pass
+        first, last = self.leader.of("open")[-2:]
+        self.assertEqual((first.linger, first.resume), (True, ""))
+        self.assertEqual((last.linger, last.resume, last.secret), (False, "7f3a", b"s" * 16))
 
 
 class Aio(SessionCase):

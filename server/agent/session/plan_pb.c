@@ -814,7 +814,7 @@ plan_flush(plan *self, const Tutti__V1__DriveFlush *message)
     char *names[1] = {name};
 
     choose_workers(self, message->workers, message->n_workers);
-    agent_session_register(self->session, 0, name);
+    agent_session_register(self->session, UINT32_MAX, name); /* 0 is the session's own */
     nothing.handles = names;
     nothing.n_handles = 1;
     nothing.missing_ok = true;

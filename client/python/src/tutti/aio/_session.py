@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Sequence
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
     from ..values import Plain
     from ._types import Array, ConnectArguments, DtypeLike, NumpyArray
-
-DROP_MAX = 1024  # registers that one command frees
 
 
 @dataclasses.dataclass(frozen=True)
@@ -708,11 +707,10 @@ class Session:
         Example:
             >>> session.shutdown()
         """
-        if self._secret and self._drive.over is None:
-            # It lingers, and nobody will resume it.
-            numbers = list(range(1, next(self._numbers)))
-            for first in range(0, len(numbers), DROP_MAX):
-                self._drive.drop(numbers[first : first + DROP_MAX])
+        lingers = bool(self._secret) and self._drive.over is None
+        await self._drive.close(_over(), gently=True)
+        if lingers:
+            await self._resume_to_end()
         await self._close(gently=True)
 
     async def detach(self) -> str:
@@ -731,6 +729,13 @@ class Session:
         ticket = self.ticket
         await self._close(gently=True)
         return ticket
+
+    async def _resume_to_end(self) -> None:
+        """A session lingers if the stream that had it last said so: this one does not."""
+        drive = Drive(self.agent.line)
+        with contextlib.suppress(errors.TuttiError):  # it ends then when its time is over
+            await drive.open(resume=self.id, secret=self._secret)
+        await drive.close(_over(), gently=True)
 
     async def _close(self, gently: bool) -> None:
         await self._drive.close(_over(), gently)
