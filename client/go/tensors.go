@@ -84,15 +84,27 @@ func (agent *Agent) Upload(ctx context.Context, spec *tuttiv1.TensorSpec, data [
 
 // UploadTo makes a tensor where the device says: one of the agent's --device, or "cpu".
 func (agent *Agent) UploadTo(ctx context.Context, device string, spec *tuttiv1.TensorSpec, data []byte, name string) (*tuttiv1.TensorRef, error) {
+	return agent.upload(ctx, &tuttiv1.UploadStart{Spec: spec, Name: name, Device: device}, data)
+}
+
+// Write overwrites a tensor of the same dtype and number of elements, by its handle or name. It waits for what uses it.
+func (agent *Agent) Write(ctx context.Context, handle string, spec *tuttiv1.TensorSpec, data []byte) error {
+	_, err := agent.upload(ctx, &tuttiv1.UploadStart{Spec: spec, Into: handle}, data)
+	return err
+}
+
+func (agent *Agent) upload(ctx context.Context, start *tuttiv1.UploadStart, data []byte) (*tuttiv1.TensorRef, error) {
 	if len(data) <= inlineBytesMax {
-		made, err := agent.Tensors.Put(ctx, &tuttiv1.PutRequest{Spec: spec, Name: name, Device: device, Payload: data})
+		made, err := agent.Tensors.Put(ctx, &tuttiv1.PutRequest{
+			Spec: start.Spec, Name: start.Name, Into: start.Into, Device: start.Device, Payload: data,
+		})
 		return made.GetTensor(), err
 	}
 	stream, err := agent.Tensors.Upload(ctx)
 	if err != nil {
 		return nil, err
 	}
-	request := &tuttiv1.UploadRequest{Start: &tuttiv1.UploadStart{Spec: spec, Name: name, Device: device}}
+	request := &tuttiv1.UploadRequest{Start: start}
 	for offset := 0; offset < len(data); offset += chunkBytes {
 		end := offset + chunkBytes
 		if end > len(data) {

@@ -28,13 +28,22 @@ type Agent struct {
 	Tensors     tuttiv1.TensorsServiceClient
 	Collectives tuttiv1.CollectivesServiceClient
 	Diagnostics tuttiv1.DiagnosticsServiceClient
+	Tracers     tuttiv1.TracersServiceClient
+	// Any of these calls as messages of one stream, begun in its order.
+	Commands  tuttiv1.CommandsServiceClient
+	Functions tuttiv1.FunctionsServiceClient
+	// OpenSession is easier.
+	Sessions tuttiv1.SessionServiceClient
 	// Of the coordinator.
 	Coordinator tuttiv1.CoordinatorServiceClient
 	Meshes      tuttiv1.MeshServiceClient
+	Metadata    tuttiv1.MetadataServiceClient
+	Rendezvous  tuttiv1.RendezvousServiceClient
 	// Its calls wait for a coordinator that is started again, as long as their context lasts. Add, Append, Take,
 	// QueuePush and QueuePop get a token where they have none, and count once, however often they are made.
 	Store tuttiv1.StoreServiceClient
 
+	address     string
 	options     []Option
 	line        *grpc.ClientConn
 	coordinator *grpc.ClientConn
@@ -51,6 +60,11 @@ func Connect(ctx context.Context, address string, options ...Option) (*Agent, er
 		Tensors:     tuttiv1.NewTensorsServiceClient(line),
 		Collectives: tuttiv1.NewCollectivesServiceClient(line),
 		Diagnostics: tuttiv1.NewDiagnosticsServiceClient(line),
+		Tracers:     tuttiv1.NewTracersServiceClient(line),
+		Commands:    tuttiv1.NewCommandsServiceClient(line),
+		Functions:   tuttiv1.NewFunctionsServiceClient(line),
+		Sessions:    tuttiv1.NewSessionServiceClient(line),
+		address:     address,
 		options:     options,
 		line:        line,
 	}
@@ -92,6 +106,8 @@ func (agent *Agent) meetCoordinator(address string) error {
 	agent.coordinator = line
 	agent.Coordinator = tuttiv1.NewCoordinatorServiceClient(line)
 	agent.Meshes = tuttiv1.NewMeshServiceClient(line)
+	agent.Metadata = tuttiv1.NewMetadataServiceClient(line)
+	agent.Rendezvous = tuttiv1.NewRendezvousServiceClient(line)
 	agent.Store = tuttiv1.NewStoreServiceClient(line)
 	return nil
 }
@@ -126,10 +142,18 @@ func hostID() string {
 // pick takes the agent's Unix socket on its own host, where the socket is there, else the first address
 // that is none.
 func pick(addresses []string, host string) string {
+	return pickNear(addresses, host == hostID())
+}
+
+// pickNear is pick where it is known whether the agent is on this host.
+func pickNear(addresses []string, near bool) string {
+	if len(addresses) == 0 {
+		return ""
+	}
 	for _, address := range addresses {
 		path := strings.TrimPrefix(address, "unix:")
 		info, err := os.Stat(path)
-		if path != address && host == hostID() && err == nil && info.Mode()&os.ModeSocket != 0 {
+		if path != address && near && err == nil && info.Mode()&os.ModeSocket != 0 {
 			return address
 		}
 	}

@@ -213,6 +213,26 @@ test_map__of_no_bytes_is_a_copy_of_none(void **state)
     assert_ok(tutti_tensor_delete(self->client, empty.text, &err));
 }
 
+static void
+test_share_gpu__is_for_tensors_on_a_gpu(void **state)
+{
+    rig *self = *state;
+    const tutti_spec spec = {TUTTI_DTYPE_FP32, 1, {3}};
+    tutti_gpu_share *share = NULL;
+    tutti_handle made;
+    tutti_error err;
+
+    assert_ok(tutti_tensor_create(self->client, &spec, NULL, &made, &err));
+    assert_fails(tutti_tensor_share_gpu(self->client, made.text, &share, &err),
+                 TUTTI_FAILED_PRECONDITION);
+    assert_string_equal(err.reason, "CANNOT_SHARE");
+    assert_fails(tutti_tensor_share_gpu(self->client, "nobody", &share, &err), TUTTI_NOT_FOUND);
+    assert_fails(tutti_tensor_share_gpu(self->client, "", &share, &err), TUTTI_INVALID_ARGUMENT);
+    assert_null(share);
+    tutti_gpu_share_end(NULL);
+    assert_ok(tutti_tensor_delete(self->client, made.text, &err));
+}
+
 int
 main(int argc, char **argv)
 {
@@ -226,6 +246,7 @@ main(int argc, char **argv)
         PAIR(test_map__without_copies_says_why),
         PAIR(test_map__of_bad_handles_and_flags_is_refused),
         PAIR(test_map__of_no_bytes_is_a_copy_of_none),
+        PAIR(test_share_gpu__is_for_tensors_on_a_gpu),
     };
 
     copies = argc > 1 && strcmp(argv[1], "copy") == 0;

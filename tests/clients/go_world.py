@@ -38,6 +38,7 @@ class World:
         os.makedirs(self.module)
         for path in glob.glob(os.path.join(SOURCE, "*.go")):
             shutil.copy(path, self.module)
+        shutil.copytree(os.path.join(SOURCE, "examples"), os.path.join(self.module, "examples"))
         protos = os.path.join(support.SOURCE, "proto")
         worlds.must([os.path.join(SOURCE, "generate.sh"), protos, self.module])
 

@@ -40,8 +40,10 @@ def prepare_go():
     assert said == "", "gofmt would change " + said
     world = go_world.World("go")
     program = os.path.join(world.root, "scenario")
-    world.go("vet", ".")
+    world.go("vet", "./...")
     world.go("test", "-c", "-o", program, ".")
+    os.environ["TUTTI_TEST_HOST"] = os.path.join(world.root, "host")
+    world.go("build", "-o", os.environ["TUTTI_TEST_HOST"], "tutti/examples/host")
     return [program, "-test.v"]
 
 
@@ -123,7 +125,7 @@ def main():
         print(
             "# " + ("TLS, client certificates and a token" if secure else "plaintext"), flush=True
         )
-        with worlds.Cluster(SIZE, secure) as cluster:
+        with worlds.Cluster(SIZE, secure, agent_options=["--functions", "demo"]) as cluster:
             fine = run(client, words, cluster) and fine
     sys.exit(0 if fine else 1)
 
