@@ -10,18 +10,17 @@ import subprocess
 import tempfile
 import unittest.mock
 
+import grpc
 import numpy as np
 
 import worlds
-from cluster_case import spec_of, types
-from test_functions import FunctionsCase, PRECONDITION, value
-
-import grpc
 import support
+from cluster_case import LONG_S, types
+from test_functions import PRECONDITION, FunctionsCase, value
+
 from tutti.v1 import functions_service_pb2 as functions
 
 VERSION = os.environ.get("TUTTI_TEST_TVM_FFI", "")  # "==0.1.9": with this one
-LONG_S = 60
 PLUGIN = os.path.join(support.BUILD, "tutti-tvm.so")
 SOURCE = os.path.join(support.SOURCE, "tests", "clients", "tvm_module.c")
 ABORTED = grpc.StatusCode.ABORTED
