@@ -331,8 +331,8 @@ struct tutti_registry {
     int (*add_loader)(const tutti_registry *registry, tutti_loader loader);
 
     /*
-     * Say why the file is refused: copied, the first one counts. Returns -1, so that a function can
-     * return what this returns.
+     * Say why the file is refused: copied, the first one counts, at most 500 bytes are kept. Returns
+     * -1, so that a function can return what this returns.
      */
     int (*fail)(const tutti_registry *registry, const char *text);
 };

@@ -47,6 +47,7 @@ open_module(module *self)
     return status == 0 ? 0 : fail_load(self);
 }
 
+/* Also in modules inside of it: Relax puts its kernels below a program of its virtual machine. */
 static int
 add_function(module *self, const char *name)
 {
@@ -54,6 +55,7 @@ add_function(module *self, const char *name)
     tvm_any found = tvm_any_of(TUTTI_ANY_NULL);
 
     args[1].u.text = name;
+    args[2].u.integer = 1;
     if (tvm_library.call(self->find, args, 3, &found) != 0) {
         return fail_load(self);
     }

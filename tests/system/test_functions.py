@@ -26,6 +26,7 @@ from tutti.v1 import progress_pb2 as progress
 
 Value = functions.Value
 PLUGINS = os.path.join(support.BUILD, "tests", "plugins")
+LOADER = os.path.join(PLUGINS, "loader_plugin.so")
 PLUGIN = os.path.join(PLUGINS, "tests_plugin.so")
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 MISSING = grpc.StatusCode.NOT_FOUND
@@ -569,6 +570,53 @@ class Documents(FunctionsCase):
         subprocess.run(
             ["c++", "-std=c++11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", source,
              "-I", os.path.join(support.SOURCE, "include")], check=True, close_fds=False)
+
+
+class Loaders(FunctionsCase):
+    """Files that are no plug-ins, with a plug-in that knows them."""
+
+    size = 1
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="tutti-modules-")
+        cls.options = ("--module-path", cls.folder.name, "--plugin", LOADER)
+        for name in ("other_kind.so", "refused.so", "mute.so", "nested.so"):
+            shutil.copy(os.path.join(PLUGINS, "other_kind.so"), os.path.join(cls.folder.name, name))
+        for number in range(4):
+            shutil.copy(LOADER, os.path.join(cls.folder.name, "more%d.so" % number))
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", os.path.join(cls.folder.name, "unknown.so"),
+                        "-x", "c", "/dev/null"], check=True)
+        super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        cls.folder.cleanup()
+
+    def load(self, path):
+        return self.stub().LoadModule(functions.LoadModuleRequest(path=path), timeout=LONG_S)
+
+    def test_a_loader_adds_functions_with_a_context(self):
+        names = [one.name for one in self.load("other_kind.so").functions]
+        self.assertEqual(names, ["other_kind.first", "other_kind.second"])
+        self.assertEqual(self.call("other_kind.first").integer, 7)
+        self.assertEqual(self.call("other_kind.second").integer, 8)
+
+    def test_a_loader_may_refuse_a_file(self):
+        for path, words in (("refused.so", "not this one"), ("mute.so", "did not say why"),
+                            ("nested.so", "a loader adds a loader"), ("unknown.so", "no loader knows it")):
+            self.assertIn(words, self.refused(PRECONDITION, "BAD_MODULE", self.load, path).text)
+
+    def test_there_are_8_loaders_at_most(self):
+        for number in range(3):
+            self.load("more%d.so" % number)
+        self.assertIn("8 already", self.refused(PRECONDITION, "BAD_MODULE", self.load, "more3.so").text)
+
+    def test_without_a_loader_such_a_file_is_refused(self):
+        status, _, err = support.run("tutti-agent", "--plugin", os.path.join(PLUGINS, "other_kind.so"))
+        self.assertNotEqual(status, 0)
+        self.assertIn("no plug-in of this version", err)
 
 
 if __name__ == "__main__":

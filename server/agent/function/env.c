@@ -39,11 +39,7 @@ copy_words(char ret_text[SAID_BYTES_MAX + 1], const char *text)
         used--; /* not in the middle of a character */
     }
     ret_text[used] = '\0';
-    for (used = 0; !agent_is_utf8(ret_text, strlen(ret_text)) && ret_text[used] != '\0'; used++) {
-        if ((unsigned char)ret_text[used] >= 0x80) {
-            ret_text[used] = '?';
-        }
-    }
+    agent_text_clean(ret_text);
 }
 
 void

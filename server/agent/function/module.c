@@ -9,12 +9,14 @@
 #include "base/os/log.h"
 #include "base/os/module.h"
 #include "server/agent/function/functions.h"
+#include "server/agent/function/value.h"
 #include "server/agent/state/device.h"
 #include "server/agent/state/hooks.h"
 #include "server/agent/state/state.h"
 
 #define SYMBOL "tutti_plugin_1"
-#define FUNCTIONS_MAX 4096 /* of one file */
+#define FUNCTIONS_MAX 4096  /* of one file */
+#define WORDS_BYTES_MAX 500 /* of registry->fail */
 
 /* ------------------------------------------------------------------------------ what a file adds */
 
@@ -118,10 +120,13 @@ static int
 fail_load(const tutti_registry *registry, const char *text)
 {
     loading *self = registry->self;
+    char words[WORDS_BYTES_MAX + 1];
 
+    (void)snprintf(words, sizeof(words), "%s", text == NULL ? "" : text);
+    agent_text_clean(words);
     if (self->err.code == TUTTI_OK) {
-        (void)TUTTI_FAIL_FOR(&self->err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE", "%.300s: %.600s",
-                             self->path, text == NULL ? "" : text);
+        (void)TUTTI_FAIL_FOR(&self->err, TUTTI_FAILED_PRECONDITION, "BAD_MODULE", "%.300s: %s",
+                             self->path, words);
     }
     return -1;
 }

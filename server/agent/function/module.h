@@ -1,7 +1,7 @@
 /*
  * Modules: files with functions (plug-ins), loaded into the agent. Those of --plugin when the agent
- * starts; those of --module-path when a client asks for one by its file's name. None is ever
- * unloaded.
+ * starts; those of --module-path when a client asks for one by its file's name. A file that is no
+ * plug-in is given to loaders, which plug-ins have added. None is ever unloaded.
  */
 #ifndef TUTTI_SERVER_AGENT_FUNCTION_MODULE_H
 #define TUTTI_SERVER_AGENT_FUNCTION_MODULE_H

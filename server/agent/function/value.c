@@ -135,6 +135,22 @@ agent_is_utf8(const char *text, size_t size)
     return true;
 }
 
+void
+agent_text_clean(char *text)
+{
+    const size_t size = strlen(text);
+    size_t at = 0;
+
+    while (at < size) {
+        const size_t step = measure_character((const unsigned char *)text + at, size - at);
+
+        if (step == 0) {
+            text[at] = '?';
+        }
+        at += step == 0 ? 1 : step;
+    }
+}
+
 /* ------------------------------------------------------------------------------ values */
 
 const char *

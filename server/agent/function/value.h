@@ -59,5 +59,7 @@ void agent_device_name(DLDevice device, char ret_name[TUTTI_DEVICE_MAX + 1]);
 
 /* Valid UTF-8 without a NUL: what protobuf may carry as a string. */
 bool agent_is_utf8(const char *text, size_t size);
+/* What is no text becomes one: bytes that are no character become "?". */
+void agent_text_clean(char *text);
 
 #endif
