@@ -214,22 +214,33 @@ take_op_outputs(data_op *self, const tutti_op *op)
 }
 
 /*
- * Is this rank the op's root? The root is a group rank unless `global`, so for other groups than
- * "world" the coordinator is asked, once for each op.
+ * Are group ranks and ranks of the job the same? In "world" they are, unless it has only the ranks
+ * that are there.
+ */
+static bool
+has_job_ranks(const data_op *self, const char *group)
+{
+    return !self->client->agent.elastic && strcmp(group, "world") == 0;
+}
+
+/*
+ * Is this rank the op's root? The root is a group rank unless `global`, so for groups with other
+ * ranks than the job the coordinator is asked, once for each op.
  */
 static tutti_code
 find_root(const data_op *self, bool *ret_root)
 {
     const tutti_op *op = &self->op;
     const uint32_t rank = self->client->agent.rank;
+    const char *name = op->group == NULL || op->group[0] == '\0' ? "world" : op->group;
     tutti_group_info group;
 
     TUTTI_TRY(client_check_member(self->client, self->err));
-    if (op->global || op->group == NULL || strcmp(op->group, "world") == 0) {
+    if (op->global || has_job_ranks(self, name)) {
         *ret_root = op->root >= 0 && (uint32_t)op->root == rank;
         return TUTTI_OK;
     }
-    TUTTI_TRY(tutti_group_get(self->client, op->group, &group, self->err));
+    TUTTI_TRY(tutti_group_get(self->client, name, &group, self->err));
     *ret_root =
         op->root >= 0 && (uint32_t)op->root < group.rank_count && group.ranks[op->root] == rank;
     tutti_group_info_free(&group);

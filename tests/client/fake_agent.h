@@ -48,6 +48,7 @@ typedef enum fake_run {
 typedef struct fake_script {
     unsigned join_after;     /* DescribeAgent calls that answer "not yet" */
     uint32_t rank;           /* of the agent, in a world of 4 */
+    bool elastic;            /* DescribeAgent says so */
     const char *fail_method; /* fails with `error`; "" or NULL = none */
     const char *park_method; /* unary: answered only when it is cancelled */
     tutti_error error;

@@ -106,6 +106,7 @@ on_describe(tutti_rpc_call *call, void *arg)
     response.transfer_streams_max = self->script.streams_max;
     response.commands_max = self->script.commands_max;
     response.world_size = 4;
+    response.elastic = self->script.elastic;
     response.incarnation = 0x8f3a9c12e4b07d55;
     response.epoch = 7;
     response.coordinator = text(fake_agent_address(self));

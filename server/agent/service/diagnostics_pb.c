@@ -51,6 +51,7 @@ on_describe(tutti_rpc_call *call, void *self)
     response.version = get_diagnostics_text(TUTTI_VERSION);
     response.commands_max = (uint32_t)agent->options->commands_max;
     response.transfer_streams_max = AGENT_UPLOAD_PARTS_MAX;
+    response.elastic = agent->elastic;
     response.addresses = addresses;
     response.n_addresses = agent_addresses(agent, addresses);
     tutti_rpc_call_reply(call, &response.base, NULL);

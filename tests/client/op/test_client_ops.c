@@ -363,6 +363,30 @@ test_broadcast_data__asks_who_is_root_in_a_group(void **state)
     free(bytes);
 }
 
+/* Of the world the ranks 3 and 1 are there: group rank 0 is rank 3. */
+static void
+test_broadcast_data__asks_who_is_root_in_the_world_of_an_elastic_job(void **state)
+{
+    client_rig *rig = *state;
+    const tutti_spec spec = bytes_spec(rig, 100);
+    unsigned char *bytes = make_bytes(100);
+    tutti_client *other = NULL;
+    tutti_op op;
+    tutti_error err;
+
+    rig->agent.script.rank = 3;
+    rig->agent.script.elastic = true;
+    assert_ok(tutti_connect(fake_agent_address(&rig->agent), &other, &err));
+    tutti_op_init(&op);
+    assert_ok(tutti_broadcast_data(other, &op, &spec, bytes, &err));
+    assert_true(rig->agent.op_inline);
+    op.group = "world";
+    assert_ok(tutti_broadcast_data(other, &op, &spec, bytes, &err));
+    assert_true(rig->agent.op_inline);
+    tutti_close(other);
+    free(bytes);
+}
+
 static void
 test_broadcast_data__of_large_data_takes_one_tensor_on_each_side(void **state)
 {
@@ -477,6 +501,7 @@ main(void)
         client_test(test_data__keeps_its_error_when_deleting_fails_too),
         client_test(test_broadcast_data__sends_on_the_root_alone),
         client_test(test_broadcast_data__asks_who_is_root_in_a_group),
+        client_test(test_broadcast_data__asks_who_is_root_in_the_world_of_an_elastic_job),
         client_test(test_broadcast_data__of_large_data_takes_one_tensor_on_each_side),
         client_test(test_all_gather_data__gives_every_ranks_bytes),
         client_test(test_client__serves_many_threads_at_once),

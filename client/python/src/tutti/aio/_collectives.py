@@ -76,7 +76,9 @@ class Collectives:
         if root_global is not None:
             return agent.rank == root_global
         if group in (None, "", "world"):
-            return agent.rank == root
+            if not agent.info.elastic:
+                return agent.rank == root
+            group = "world"
         if isinstance(group, str):
             group = await agent.group(group)
         return bool(group.rank == root)
