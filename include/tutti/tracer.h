@@ -111,8 +111,7 @@ TUTTI_API tutti_code tutti_tracer_create(tutti_client *client, const char *name,
  * any other                  what the op that was to write a tensor failed with (tutti/op.h)
  * and the statuses common to all calls (tutti/client.h)
  *
- * On failure no tensor is attached, except for RESOURCE_EXHAUSTED: then those in front of the one
- * that found no room are.
+ * On failure no tensor is attached.
  */
 TUTTI_API tutti_code tutti_tracer_attach(tutti_client *client, const char *name,
                                          const char *const *tensors, size_t count,
