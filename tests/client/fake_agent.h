@@ -111,6 +111,8 @@ typedef struct fake_agent {
     size_t op_to_count;
     uint32_t op_timeout_ms;
     uint64_t op_sequence;
+    uint64_t group_tokens[2]; /* of CreateGroup or CreateSubgroups: the first gets no answer */
+    unsigned group_calls;
     uint64_t call_left_ms; /* of the last op's or wait's gRPC deadline; 0 = none */
 } fake_agent;
 
