@@ -183,6 +183,19 @@ test_wait__tells_how_each_work_ended(void **state)
 }
 
 static void
+test_wait__writes_nothing_when_one_status_cannot_be_read(void **state)
+{
+    static const char *const works[] = {"work:0.0000000000000001.5", "work:0.0000000000000001.6"};
+    client_rig *rig = *state;
+    tutti_work_status statuses[2] = {{.work = "untouched"}};
+    tutti_error err;
+
+    rig->agent.script.mischief = FAKE_LONG_HANDLE; /* of the second */
+    assert_fails(tutti_wait(rig->client, works, 2, 0, statuses, &err), TUTTI_DATA_LOSS);
+    assert_string_equal(statuses[0].work, "untouched");
+}
+
+static void
 test_wait__without_statuses_returns_the_first_failure(void **state)
 {
     static const char *const works[] = {"work:0.0000000000000001.5", "work:0.0000000000000001.6",
@@ -555,6 +568,7 @@ main(void)
         client_test(test_op__that_was_not_initialised_is_refused),
         client_test(test_op__with_a_bad_answer_is_data_loss),
         client_test(test_wait__tells_how_each_work_ended),
+        client_test(test_wait__writes_nothing_when_one_status_cannot_be_read),
         client_test(test_wait__without_statuses_returns_the_first_failure),
         client_test(test_all_reduce_data__of_small_data_is_one_call),
         client_test(test_all_reduce_data__of_large_data_is_one_tensor_that_goes),
