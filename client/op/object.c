@@ -56,6 +56,10 @@ own_op(const tutti_op *given, tutti_op_more *more)
 static tutti_code
 check_object(const tutti_object *object, tutti_error *err)
 {
+    if (object == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_INPUT",
+                              "this rank gives an object: it must not be NULL");
+    }
     if (memchr(object->content_type, '\0', sizeof(object->content_type)) == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_NAME",
                               "a content type of more than %d bytes", TUTTI_CONTENT_TYPE_MAX);
