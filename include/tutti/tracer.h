@@ -232,7 +232,7 @@ typedef struct tutti_gradient {
  *                            NOT_JOINED: the agent takes part in no job yet
  * TUTTI_INVALID_ARGUMENT     DTYPE_MISMATCH, SHAPE_MISMATCH, DEVICE_MISMATCH: a gradient is not
  *                            like its tensor. Convert or copy it.
- *                            GRADIENT_COUNT: more than 1024 given or wanted
+ *                            GRADIENT_COUNT: more than 1024 given, or named as wanted
  * TUTTI_RESOURCE_EXHAUSTED   TAPE_LIMIT: ops were not recorded, for the tape had no room. Clear the
  *                            tracer and begin again; raise --tape-max.
  *                            OP_LIMIT: --ops-max or --client-ops-max ops are in flight.

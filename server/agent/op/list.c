@@ -392,8 +392,6 @@ agent_list_inputs(agent_op *op, tutti_error *err)
 
 /* ------------------------------------------------------------------------------ results */
 
-/* ------------------------------------------------------------------------------ their places */
-
 static tutti_code
 use_given(agent_op *op, uint32_t i, tutti_error *err)
 {
