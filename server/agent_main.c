@@ -214,6 +214,7 @@ serve_agent(tutti_agent *agent, tutti_rpc_loop *control, tutti_rpc_loop *bulk,
     tutti_error err;
     tutti_code code = show_agent(agent, control, &err);
 
+    tutti_agent_on_end(agent, on_end, NULL);
     if (code == TUTTI_OK) {
         code = tutti_agent_start(agent, &err);
     }
@@ -224,7 +225,6 @@ serve_agent(tutti_agent *agent, tutti_rpc_loop *control, tutti_rpc_loop *bulk,
         code = tutti_rpc_loop_start(bulk, &err);
     }
     if (code == TUTTI_OK) {
-        tutti_agent_on_end(agent, on_end, NULL);
         wait_for_end(agent, signals);
     }
     tutti_metrics_stop(state.metrics);

@@ -1,8 +1,6 @@
 /*
  * What a backend of the store must offer. The front (store.c) checks keys and values and that
  * versions grow; a backend keeps entries. Arguments that arrive here are valid.
- *
- * Each table carries its own size first. Nothing in the store reads it.
  */
 #ifndef TUTTI_STORE_BACKEND_H
 #define TUTTI_STORE_BACKEND_H
@@ -10,7 +8,6 @@
 #include "store/store.h"
 
 typedef struct tutti_store_ops {
-    size_t size;
     tutti_code (*get)(tutti_store *store, tutti_bytes key, tutti_store_entry *ret_entry,
                       tutti_error *err);
     tutti_code (*set)(tutti_store *store, tutti_bytes key, tutti_bytes value, uint64_t *ret_version,

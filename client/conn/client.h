@@ -37,6 +37,7 @@ typedef struct client_description {
     char device[64];
     char version[64];
     bool joined;
+    bool elastic; /* "world" has the ranks that are there, not all of the job */
     uint32_t rank;
     uint32_t world_size;
     uint64_t incarnation;

@@ -22,6 +22,7 @@ static void
 read_description(const Tutti__V1__DescribeAgentResponse *response, client_description *ret)
 {
     *ret = (client_description){.joined = response->joined,
+                                .elastic = response->elastic,
                                 .rank = response->rank,
                                 .world_size = response->world_size,
                                 .incarnation = response->incarnation,

@@ -102,27 +102,28 @@ read_stall(const Tutti__V1__Stall *message, tutti_stall *ret)
 static tutti_code
 read_stalls(const Tutti__V1__DescribeStallResponse *response, tutti_stalls *ret, tutti_error *err)
 {
+    tutti_stalls stalls = {.epoch = response->epoch,
+                           .world_size = response->world_size,
+                           .rank_count = response->n_ranks,
+                           .silent_count = response->silent_count,
+                           .lost_count = response->lost_count};
     bool well;
     size_t i;
 
-    *ret = (tutti_stalls){.epoch = response->epoch,
-                          .world_size = response->world_size,
-                          .rank_count = response->n_ranks,
-                          .silent_count = response->silent_count,
-                          .lost_count = response->lost_count};
-    client_read_text(response->job, ret->job, sizeof(ret->job));
-    ret->stalls = calloc(response->n_stalls + 1, sizeof(*ret->stalls));
-    ret->ranks = read_stall_ranks(response->ranks, response->n_ranks);
-    well = ret->stalls != NULL && ret->ranks != NULL;
+    client_read_text(response->job, stalls.job, sizeof(stalls.job));
+    stalls.stalls = calloc(response->n_stalls + 1, sizeof(*stalls.stalls));
+    stalls.ranks = read_stall_ranks(response->ranks, response->n_ranks);
+    well = stalls.stalls != NULL && stalls.ranks != NULL;
     for (i = 0; well && i < response->n_stalls; i++) {
-        well = read_stall(response->stalls[i], &ret->stalls[i]);
-        ret->count++;
+        well = read_stall(response->stalls[i], &stalls.stalls[i]);
+        stalls.count++;
     }
     if (!well) {
-        tutti_stalls_free(ret);
+        tutti_stalls_free(&stalls);
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu stalls",
                           response->n_stalls);
     }
+    *ret = stalls;
     return TUTTI_OK;
 }
 

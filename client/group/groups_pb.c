@@ -68,6 +68,7 @@ client_read_group(const Tutti__V1__Group *message, tutti_group_info *ret, tutti_
     return TUTTI_OK;
 }
 
+/* The request may be made twice: it has a token, and with a name it finds what is there. */
 static tutti_code
 create_group(tutti_client *client, Tutti__V1__CreateGroupRequest *request,
              tutti_group_info *ret_info, tutti_error *err)
@@ -75,7 +76,7 @@ create_group(tutti_client *client, Tutti__V1__CreateGroupRequest *request,
     const client_call call = client_ask_coordinator(client, &stub_create_group);
     const Tutti__V1__CreateGroupResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code = client_invoke(client, &call, &request->base, &message, err);
+    tutti_code code = client_invoke_again(client, &call, &request->base, &message, err);
 
     if (code == TUTTI_OK && ret_info != NULL) {
         response = tutti_rpc_message_get(message);
@@ -134,7 +135,7 @@ tutti_group_get(tutti_client *client, const char *name, tutti_group_info *ret_in
         request.opt_rank_case = TUTTI__V1__GET_GROUP_REQUEST__OPT_RANK_RANK;
         request.rank = own->rank;
     }
-    code = client_invoke(client, &call, &request.base, &message, err);
+    code = client_invoke_again(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
         code = client_read_group(response->group, ret_info, err);
@@ -175,7 +176,7 @@ ask_groups(tutti_client *client, const char *token, tutti_rpc_message **ret_resp
     request.job = client_write_text(client_job(client));
     request.page_size = CLIENT_PAGE_SIZE;
     request.page_token = client_write_text(token);
-    TUTTI_TRY(client_invoke(client, &call, &request.base, ret_response, err));
+    TUTTI_TRY(client_invoke_again(client, &call, &request.base, ret_response, err));
     response = tutti_rpc_message_get(*ret_response);
     *ret_page = (client_page){.items = (void *const *)response->groups,
                               .count = response->n_groups,

@@ -111,7 +111,7 @@ split_group(tutti_client *client, const Tutti__V1__CreateSubgroupsRequest *reque
     const client_call call = client_ask_coordinator(client, &stub_split);
     const Tutti__V1__CreateSubgroupsResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code = client_invoke(client, &call, &request->base, &message, err);
+    tutti_code code = client_invoke_again(client, &call, &request->base, &message, err);
 
     if (code != TUTTI_OK) {
         return code;
@@ -189,7 +189,7 @@ translate_split(tutti_client *client, const Tutti__V1__TranslateRanksRequest *re
     const client_call call = client_ask_coordinator(client, &stub_translate);
     const Tutti__V1__TranslateRanksResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code = client_invoke(client, &call, &request->base, &message, err);
+    tutti_code code = client_invoke_again(client, &call, &request->base, &message, err);
 
     if (code != TUTTI_OK) {
         return code;

@@ -166,7 +166,7 @@ tutti_mesh_get(tutti_client *client, const char *name, tutti_mesh_info *ret_info
         request.opt_rank_case = TUTTI__V1__GET_MESH_REQUEST__OPT_RANK_RANK;
         request.rank = own->rank;
     }
-    code = client_invoke(client, &call, &request.base, &message, err);
+    code = client_invoke_again(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
         code =
@@ -203,7 +203,7 @@ ask_meshes(tutti_client *client, const char *token, tutti_rpc_message **ret_resp
     request.job = client_write_text(client_job(client));
     request.page_size = CLIENT_PAGE_SIZE;
     request.page_token = client_write_text(token);
-    TUTTI_TRY(client_invoke(client, &call, &request.base, ret_response, err));
+    TUTTI_TRY(client_invoke_again(client, &call, &request.base, ret_response, err));
     response = tutti_rpc_message_get(*ret_response);
     *ret_page = (client_page){.items = (void *const *)response->meshes,
                               .count = response->n_meshes,
@@ -254,7 +254,7 @@ tutti_mesh_groups(tutti_client *client, const char *name, const char *dim,
         request.opt_dim_case = TUTTI__V1__LIST_MESH_GROUPS_REQUEST__OPT_DIM_DIM_NAME;
         request.dim_name = client_write_text(dim);
     }
-    code = client_invoke(client, &call, &request.base, &message, err);
+    code = client_invoke_again(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
         code = client_read_lists(response->groups, response->n_groups, ret_lists, err);
@@ -297,7 +297,7 @@ tutti_mesh_slice(tutti_client *client, const char *name, int64_t rank, const cha
         request.dim_names = (char **)(uintptr_t)dims;
         request.n_dim_names = dim_count;
         request.flatten = flatten;
-        code = client_invoke(client, &call, &request.base, &message, err);
+        code = client_invoke_again(client, &call, &request.base, &message, err);
     }
     if (code == TUTTI_OK) {
         code = read_meshes_part(tutti_rpc_message_get(message), ret_info, err);

@@ -65,7 +65,9 @@ tutti_meet(tutti_client *client, const void *key, size_t key_size, tutti_meeting
     request.key = client_write_bytes(key, key_size);
     request.count = meeting->count;
     request.is_root = meeting->is_root;
-    request.name = client_write_bytes(meeting->name, strlen(meeting->name));
+    if (meeting->name != NULL) {
+        request.name = client_write_bytes(meeting->name, strlen(meeting->name));
+    }
     if (meeting->rank >= 0) {
         request.opt_group_rank_case =
             TUTTI__V1__RENDEZVOUS_SERVICE_MEET_REQUEST__OPT_GROUP_RANK_GROUP_RANK;

@@ -70,6 +70,8 @@ static tutti_code
 read_values(const Tutti__V1__StoreServiceMultiGetResponse *response, size_t count,
             void **ret_values, size_t *ret_sizes, tutti_error *err)
 {
+    void *values[KEYS_MAX];
+    size_t sizes[KEYS_MAX];
     tutti_code code = TUTTI_OK;
     size_t i = 0;
 
@@ -78,13 +80,20 @@ read_values(const Tutti__V1__StoreServiceMultiGetResponse *response, size_t coun
                           count);
     }
     while (code == TUTTI_OK && i < count) {
-        code = client_read_value(response->values[i], &ret_values[i], &ret_sizes[i], err);
+        code = client_read_value(response->values[i], &values[i], &sizes[i], err);
         i += code == TUTTI_OK ? 1 : 0;
     }
     while (code != TUTTI_OK && i > 0) {
-        tutti_free(ret_values[--i]);
+        tutti_free(values[--i]);
     }
-    return code;
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    memcpy(ret_values, values, count * sizeof(*values));
+    if (ret_sizes != NULL) {
+        memcpy(ret_sizes, sizes, count * sizeof(*sizes));
+    }
+    return TUTTI_OK;
 }
 
 tutti_code

@@ -10,6 +10,7 @@
 
 #include "base/error/fail.h"
 #include "client/conn/client.h"
+#include "client/op/op.h"
 #include "tutti/list.h"
 #include "tutti/object.h"
 
@@ -55,6 +56,10 @@ own_op(const tutti_op *given, tutti_op_more *more)
 static tutti_code
 check_object(const tutti_object *object, tutti_error *err)
 {
+    if (object == NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_INPUT",
+                              "this rank gives an object: it must not be NULL");
+    }
     if (memchr(object->content_type, '\0', sizeof(object->content_type)) == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_NAME",
                               "a content type of more than %d bytes", TUTTI_CONTENT_TYPE_MAX);
@@ -141,6 +146,26 @@ take_away(tutti_client *client, const tutti_handle *handle)
 typedef tutti_code (*op_fn)(tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
                             tutti_error *err);
 
+/*
+ * This rank has nothing to give, and the others wait: the op is called with a tensor that is not
+ * there, is refused, and takes its turn in the group (decision 0002), so the others hear of it at
+ * once. Of a refused send only the caller hears.
+ */
+static void
+call_in_vain(tutti_client *client, op_fn fn, const tutti_op *given)
+{
+    char name[CLIENT_DRAWN_NAME_SIZE];
+    tutti_op op = *given;
+
+    if (fn == tutti_send) {
+        return;
+    }
+    client_draw_name(name);
+    op.input = name;
+    op.output = name;
+    (void)fn(client, &op, NULL, NULL);
+}
+
 /* An op that gives one object. [in] objects  count 0 = this rank gives none */
 static tutti_code
 run_one(tutti_client *client, op_fn fn, tutti_op *op, const tutti_object *objects, size_t count,
@@ -152,23 +177,27 @@ run_one(tutti_client *client, op_fn fn, tutti_op *op, const tutti_object *object
     tutti_code code = TUTTI_OK;
 
     if (count > 0 && sizes == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu objects", count);
+        code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu objects", count);
+    } else if (count > 0) {
+        code = put_object(client, objects, count, sizes, &input, err);
+    }
+    if (code != TUTTI_OK) {
+        call_in_vain(client, fn, op);
+        free(sizes);
+        return code;
     }
     if (count > 0) {
-        code = put_object(client, objects, count, sizes, &input, err);
         op->input = input.text;
     }
     if (fn == tutti_scatter && count > 0) {
         op->splits = sizes;
         op->split_count = count;
     }
-    if (code == TUTTI_OK) {
-        code = fn(client, op, &result, err);
-    }
+    code = fn(client, op, &result, err);
     if (code == TUTTI_OK && ret_object != NULL) {
         code = get_object(client, &result.output, ret_object, err);
     }
-    if (ret_source != NULL) {
+    if (code == TUTTI_OK && ret_source != NULL) {
         *ret_source = result.source_global;
     }
     /* A broadcast's root gets its own input back as the result: not twice. */
@@ -256,10 +285,13 @@ run_all_object(tutti_client *client, op_fn fn, const tutti_op *given, const tutt
     size_t i;
 
     op.form = TUTTI_FORM_LIST;
-    op.input = input.text;
-    if (code == TUTTI_OK) {
-        code = fn(client, &op, NULL, err);
+    if (code != TUTTI_OK) {
+        call_in_vain(client, fn, &op);
+        tutti_op_more_free(&more);
+        return code;
     }
+    op.input = input.text;
+    code = fn(client, &op, NULL, err);
     if (code == TUTTI_OK) {
         code = get_all(client, &more, ret_objects, ret_count, err);
     }

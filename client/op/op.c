@@ -5,6 +5,9 @@
  */
 #include "client/op/op.h"
 
+#include <stdio.h>
+
+#include "base/data/id.h"
 #include "base/error/fail.h"
 #include "client/conn/client.h"
 #include "client/conn/options.h"
@@ -80,6 +83,15 @@ client_take_op(const tutti_op *given, tutti_op *ret_op, tutti_error *err)
         *own.more = (tutti_op_more){0};
     }
     return TUTTI_OK;
+}
+
+void
+client_draw_name(char ret_name[CLIENT_DRAWN_NAME_SIZE])
+{
+    char id[TUTTI_ID_TEXT_SIZE];
+
+    tutti_id_format(tutti_id_draw(), id);
+    (void)snprintf(ret_name, CLIENT_DRAWN_NAME_SIZE, "tutti.tmp/%s", id);
 }
 
 static tutti_code

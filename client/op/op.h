@@ -14,4 +14,9 @@ client_op_fn client_op_of(tutti_op_kind kind);
  */
 tutti_code client_take_op(const tutti_op *given, tutti_op *ret_op, tutti_error *err);
 
+#define CLIENT_DRAWN_NAME_SIZE 32 /* "tutti.tmp/" and 16 hex digits */
+
+/* A name that no tensor has: for a temporary one, or to be refused with. */
+void client_draw_name(char ret_name[CLIENT_DRAWN_NAME_SIZE]);
+
 #endif

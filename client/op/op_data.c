@@ -3,15 +3,14 @@
  * temporary tensors. These have random names, given by the client: if the answer that would have
  * told the handle is lost, they can be deleted by name all the same.
  *
- * All ranks must call an op, or the others wait for their deadlines. So a rank that cannot make
- * its tensor calls the op nevertheless (call_in_vain), and the agent's refusal tells the others.
+ * All ranks must call an op, or the others wait for their deadlines. So a rank whose call cannot go
+ * well (a bad spec, no memory for a tensor) calls the op nevertheless (call_in_vain), and the
+ * agent's refusal tells the others.
  */
 #include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "base/data/id.h"
 #include "base/error/fail.h"
 #include "base/error/text.h"
 #include "client/conn/client.h"
@@ -22,8 +21,6 @@
 #include "tutti/group.h"
 #include "tutti/op_data.h"
 #include "tutti/tensor.h"
-
-#define TEMPORARY_NAME_SIZE 32 /* "tutti.tmp/" and 16 hex digits */
 
 /* Which ranks give an input, and which take a result. */
 typedef enum data_role {
@@ -59,15 +56,6 @@ run_inline(data_op *self)
 }
 
 /* ------------------------------------------------------------------------------ temporaries */
-
-static void
-draw_op_data_name(char ret_name[TEMPORARY_NAME_SIZE])
-{
-    char id[TUTTI_ID_TEXT_SIZE];
-
-    tutti_id_format(tutti_id_draw(), id);
-    (void)snprintf(ret_name, TEMPORARY_NAME_SIZE, "tutti.tmp/%s", id);
-}
 
 /*
  * Delete a temporary tensor by its name. An error is ignored: a tensor that was never made needs
@@ -114,27 +102,32 @@ download_op_data(data_op *self, const char *handle)
 }
 
 /*
- * This rank has nothing to give to the op, and the others wait. The call is refused for the
- * missing tensor, but it takes its turn in the group (decision 0002), and the others hear of it
- * at once.
+ * This rank has nothing to give to the op, and the others wait. The call names a tensor that is not
+ * there: it is refused, but it takes its turn in the group (decision 0002), and the others hear of
+ * it at once.
  */
 static void
 call_in_vain(const data_op *self)
 {
+    char name[CLIENT_DRAWN_NAME_SIZE];
+    tutti_op op = self->op;
     tutti_op_result result;
 
-    (void)self->wire(self->client, &self->op, NULL, &result, NULL);
+    client_draw_name(name);
+    op.input = name;
+    op.output = name;
+    (void)self->wire(self->client, &op, NULL, &result, NULL);
 }
 
 /* One tensor is enough: the result overwrites the input, or was there as nothing but memory. */
 static tutti_code
 run_in_place(data_op *self)
 {
-    char name[TEMPORARY_NAME_SIZE];
+    char name[CLIENT_DRAWN_NAME_SIZE];
     tutti_op_result result;
     tutti_code code;
 
-    draw_op_data_name(name);
+    client_draw_name(name);
     self->op.output = name;
     if (self->memory.gives) {
         self->op.input = name;
@@ -158,13 +151,13 @@ run_in_place(data_op *self)
 static tutti_code
 run_with_result(data_op *self)
 {
-    char name[TEMPORARY_NAME_SIZE];
-    char result_name[TEMPORARY_NAME_SIZE];
+    char name[CLIENT_DRAWN_NAME_SIZE];
+    char result_name[CLIENT_DRAWN_NAME_SIZE];
     tutti_op_result result;
     tutti_code code;
 
-    draw_op_data_name(name);
-    draw_op_data_name(result_name);
+    client_draw_name(name);
+    client_draw_name(result_name);
     self->op.input = name;
     self->op.output = result_name;
     code = upload_op_data(self, name);
@@ -201,11 +194,8 @@ run_data(data_op *self)
 /* ------------------------------------------------------------------------------ roles */
 
 static tutti_code
-take_op_outputs(data_op *self, const tutti_op *op)
+take_sizes(data_op *self)
 {
-    TUTTI_TRY(client_take_op(op, &self->op, self->err));
-
-    assert(self->op.input == NULL && self->op.output == NULL && !self->op.async);
     TUTTI_TRY(tutti_spec_size(self->memory.spec, NULL, &self->memory.bytes, self->err));
     if (self->keeps_size) {
         self->memory.result_bytes = self->memory.bytes;
@@ -214,22 +204,33 @@ take_op_outputs(data_op *self, const tutti_op *op)
 }
 
 /*
- * Is this rank the op's root? The root is a group rank unless `global`, so for other groups than
- * "world" the coordinator is asked, once for each op.
+ * Are group ranks and ranks of the job the same? In "world" they are, unless it has only the ranks
+ * that are there.
+ */
+static bool
+has_job_ranks(const data_op *self, const char *group)
+{
+    return !self->client->agent.elastic && strcmp(group, "world") == 0;
+}
+
+/*
+ * Is this rank the op's root? The root is a group rank unless `global`, so for groups with other
+ * ranks than the job the coordinator is asked, once for each op.
  */
 static tutti_code
 find_root(const data_op *self, bool *ret_root)
 {
     const tutti_op *op = &self->op;
     const uint32_t rank = self->client->agent.rank;
+    const char *name = op->group == NULL || op->group[0] == '\0' ? "world" : op->group;
     tutti_group_info group;
 
     TUTTI_TRY(client_check_member(self->client, self->err));
-    if (op->global || op->group == NULL || strcmp(op->group, "world") == 0) {
+    if (op->global || has_job_ranks(self, name)) {
         *ret_root = op->root >= 0 && (uint32_t)op->root == rank;
         return TUTTI_OK;
     }
-    TUTTI_TRY(tutti_group_get(self->client, op->group, &group, self->err));
+    TUTTI_TRY(tutti_group_get(self->client, name, &group, self->err));
     *ret_root =
         op->root >= 0 && (uint32_t)op->root < group.rank_count && group.ranks[op->root] == rank;
     tutti_group_info_free(&group);
@@ -264,13 +265,26 @@ check_result(const data_op *self)
     return TUTTI_OK;
 }
 
+/* An op that was never initialised cannot be called in vain: its group is not known. */
 static tutti_code
 perform_op_data(data_op *self, const tutti_op *op)
 {
-    TUTTI_TRY(take_op_outputs(self, op));
+    tutti_code code;
 
-    TUTTI_TRY(take_role(self));
-    TUTTI_TRY(check_result(self));
+    TUTTI_TRY(client_take_op(op, &self->op, self->err));
+    assert(self->op.input == NULL && self->op.output == NULL && !self->op.async);
+
+    code = take_sizes(self);
+    if (code == TUTTI_OK) {
+        code = take_role(self);
+    }
+    if (code == TUTTI_OK) {
+        code = check_result(self);
+    }
+    if (code != TUTTI_OK) {
+        call_in_vain(self);
+        return code;
+    }
     return run_data(self);
 }
 

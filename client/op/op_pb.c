@@ -205,6 +205,9 @@ client_read_more(Tutti__V1__TensorRef *const *outputs, size_t output_count,
 void
 tutti_op_more_free(tutti_op_more *more)
 {
+    if (more == NULL) {
+        return;
+    }
     free(more->outputs);
     tutti_free(more->user_meta);
     *more = (tutti_op_more){0};

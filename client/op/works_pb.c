@@ -43,12 +43,12 @@ read_status(const Tutti__V1__WorkStatus *message, tutti_work_status *ret, tutti_
 }
 
 /*
- * Read all statuses. If the caller wants none, the first work that has failed becomes the call's
- * error.
+ * All statuses can be read. If the caller wants none (`wanted`), the first work that has failed
+ * becomes the call's error.
  */
 static tutti_code
-read_statuses(Tutti__V1__WorkStatus *const *messages, size_t got, size_t count,
-              tutti_work_status *ret_statuses, tutti_error *err)
+check_statuses(Tutti__V1__WorkStatus *const *messages, size_t got, size_t count, bool wanted,
+               tutti_error *err)
 {
     tutti_work_status status;
     tutti_code code = TUTTI_OK;
@@ -59,12 +59,23 @@ read_statuses(Tutti__V1__WorkStatus *const *messages, size_t got, size_t count,
                           count, got);
     }
     for (i = 0; i < count && code == TUTTI_OK; i++) {
-        code = read_status(messages[i], ret_statuses == NULL ? &status : &ret_statuses[i], err);
-        if (code == TUTTI_OK && ret_statuses == NULL && status.error.code != TUTTI_OK) {
+        code = read_status(messages[i], &status, err);
+        if (code == TUTTI_OK && !wanted && status.error.code != TUTTI_OK) {
             code = tutti_error_pass(err, &status.error);
         }
     }
     return code;
+}
+
+/* Behind check_statuses, so that nothing is written when one of them cannot be read. */
+static void
+read_statuses(Tutti__V1__WorkStatus *const *messages, size_t count, tutti_work_status *ret_statuses)
+{
+    size_t i;
+
+    for (i = 0; i < count && ret_statuses != NULL; i++) {
+        (void)read_status(messages[i], &ret_statuses[i], NULL);
+    }
 }
 
 /* [out] ret_more  of the only work; NULL = not wanted */
@@ -86,10 +97,13 @@ wait_for_works(tutti_client *client, const char *const *works, size_t count, uin
     code = client_invoke(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
-        code = read_statuses(response->works, response->n_works, count, ret_statuses, err);
+        code = check_statuses(response->works, response->n_works, count, ret_statuses != NULL, err);
         if (code == TUTTI_OK && ret_more != NULL) {
             code = client_read_more(response->works[0]->outputs, response->works[0]->n_outputs,
                                     response->works[0]->user_meta, ret_more, err);
+        }
+        if (code == TUTTI_OK) {
+            read_statuses(response->works, count, ret_statuses);
         }
     }
     tutti_rpc_message_free(message);
@@ -128,7 +142,10 @@ tutti_test(tutti_client *client, const char *const *works, size_t count,
     code = client_invoke(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
-        code = read_statuses(response->works, response->n_works, count, ret_statuses, err);
+        code = check_statuses(response->works, response->n_works, count, ret_statuses != NULL, err);
+        if (code == TUTTI_OK) {
+            read_statuses(response->works, count, ret_statuses);
+        }
     }
     tutti_rpc_message_free(message);
     return code;

@@ -142,6 +142,10 @@ tutti_pipeline_submit(tutti_pipeline *pipeline, tutti_op_kind kind, const tutti_
 static tutti_code
 take_data(const tutti_pipeline_data *data, client_inline *ret_memory, tutti_error *err)
 {
+    if (data == NULL) {
+        *ret_memory = (client_inline){.spec = NULL};
+        return TUTTI_OK;
+    }
     *ret_memory = (client_inline){.spec = &data->spec,
                                   .gives = data->data != NULL,
                                   .takes = data->result != NULL,

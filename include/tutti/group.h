@@ -43,10 +43,11 @@
  * - A group is made of ranks, not of processes. If a rank is restarted, the group goes on with a
  *   new epoch and counts its ops from 1. How it looks: ops fail once with EPOCH_CHANGED. What to
  *   do: call again on all ranks.
- * - With neither a name nor a tag the coordinator matches calls by their turn. If an answer is
- *   lost, the call may have counted. How it looks: this rank is one group ahead of the others for
- *   the same list, and its ops wait until their time is over. What to do: name groups, or tag
- *   them.
+ * - With neither a name nor a tag the coordinator matches calls by their turn. When an answer is
+ *   lost, a call is made again until its time is over, with a token by which the coordinator counts
+ *   it once. If it fails all the same, it may have counted. How it looks: this rank is one group
+ *   ahead of the others for the same list, and its ops wait until their time is over. What to do:
+ *   name groups, or tag them.
  */
 #ifndef TUTTI_GROUP_H
 #define TUTTI_GROUP_H

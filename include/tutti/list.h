@@ -95,7 +95,7 @@ typedef struct tutti_op_more {
 /*
  * Frees what `more` points to, and empties it. The tensors stay. Any thread.
  *
- * [in] more  not NULL; may be empty
+ * [in] more  NULL is fine, and an empty one
  */
 TUTTI_API void tutti_op_more_free(tutti_op_more *more);
 

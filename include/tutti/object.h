@@ -29,16 +29,17 @@
  * Statuses of all functions here: those of the op (tutti/op.h), of an upload and a download
  * (tutti/tensor.h), and:
  *
- * TUTTI_INVALID_ARGUMENT    BAD_NAME: a content type without a NUL in its 128 bytes; the op is not
- *                           called, so that the other ranks wait for this one
+ * TUTTI_INVALID_ARGUMENT    BAD_NAME: a content type without a NUL in its 128 bytes
+ *                           NO_INPUT: NULL, where an object must be given
  * TUTTI_RESOURCE_EXHAUSTED  no memory for a copy of the object: in this process, or MEMORY_LIMIT in
  *                           the agent
  * TUTTI_DATA_LOSS           what came is no object but a plain tensor, which is deleted
  *
  * Caveats
  *
- * - If putting the object into the agent fails, the op is not called. How it looks: TIMEOUT on the
- *   other ranks. What to do: set op.timeout_ms where the default of 5 minutes is too long.
+ * - If putting the object into the agent fails, the op is still called, with a tensor that is not
+ *   there: the agent refuses it, and the other ranks hear of it at once. Only a send is not called:
+ *   its receiver waits until its time is over.
  * - An object is copied several times on its way, and all objects of a scatter are one tensor of
  *   the root's agent. Large arrays belong into tensors (tutti/tensor.h).
  * - The tensors are made where tutti_set_device says. For a client whose device is a GPU, objects

@@ -63,16 +63,16 @@ extern "C" {
  * (tutti/tensor.h) if data is large, and:
  *
  * TUTTI_INVALID_ARGUMENT     BAD_DTYPE, BAD_SHAPE: of `spec`. SIZE_MISMATCH: result_bytes is no
- *                            multiple of the dtype's bytes. With these the op is not called, so
- *                            that the other ranks wait for this one
+ *                            multiple of the dtype's bytes
  *                            SIZE_MISMATCH, DTYPE_MISMATCH: the result, of small data, is not what
  *                            `spec` and result_bytes say; the op has succeeded on the other ranks
  *                            OUT_SHAPE, SHAPE_MISMATCH, INLINE_LIMIT: the result, of large data, is
  *                            not what they say: all ranks fail
  * TUTTI_FAILED_PRECONDITION  NO_AGENT: the client was connected without an agent
  *
- * If an upload fails, the function still calls the op, which the agent refuses: so the other ranks
- * hear of it at once instead of waiting until their time is over.
+ * If an argument is bad or an upload fails, the function still calls the op, with a tensor that is
+ * not there, which the agent refuses: so the other ranks hear of it at once instead of waiting until
+ * their time is over. Only a tutti_op that was not initialised is refused without that.
  *
  * In the lines below n is the group's size.
  */

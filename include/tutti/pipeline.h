@@ -175,8 +175,8 @@ typedef struct tutti_pipeline_data {
  *
  * [in] kind  which op
  * [in] op    as above; input and output are not looked at, `async` must be false (ASYNC_INLINE)
- * [in] data  not NULL. For a barrier, and where this rank neither gives nor takes: both pointers
- *            NULL
+ * [in] data  NULL, or both of its pointers NULL: for a barrier, and where this rank neither gives
+ *            nor takes
  *
  * TUTTI_INVALID_ARGUMENT  INLINE_LIMIT: data of more than 3 MiB: put it into a tensor;
  *                         BAD_DTYPE, BAD_SHAPE: of the spec; NO_OP: no such kind; a struct that was

@@ -253,9 +253,8 @@ TUTTI_API tutti_code tutti_kv_append(tutti_client *client, const void *key, size
  * [in]         keys        `count` of them
  * [in]         count       1 to 1024
  * [in]         timeout_ms  how long to wait until all exist; 0 = the client's; TUTTI_KV_AT_ONCE
- * [out, owned] ret_values  `count` of them, each with a NUL behind it: tutti_free each; undefined
- *                          if the function fails
- * [out]        ret_sizes   bytes of each, without that NUL; not NULL
+ * [out, owned] ret_values  `count` of them, each with a NUL behind it: tutti_free each
+ * [out]        ret_sizes   bytes of each, without that NUL; NULL = not wanted
  *
  * TUTTI_NOT_FOUND           NO_KEY: at once; the text lists the missing keys
  * TUTTI_DEADLINE_EXCEEDED   TIMEOUT: likewise
@@ -440,7 +439,7 @@ typedef struct tutti_meeting {
     bool is_root;
     /*
      * [in] A device or a host, by which callers are put in order: at most 1024 bytes; borrowed
-     * until the function returns. Default: "". Not NULL.
+     * until the function returns. Default: "", and so is NULL.
      */
     const char *name;
     /* [in] Milliseconds to wait for the others. 0, the default, = the client's timeout_ms. */

@@ -111,8 +111,7 @@ TUTTI_API tutti_code tutti_tracer_create(tutti_client *client, const char *name,
  * any other                  what the op that was to write a tensor failed with (tutti/op.h)
  * and the statuses common to all calls (tutti/client.h)
  *
- * On failure no tensor is attached, except for RESOURCE_EXHAUSTED: then those in front of the one
- * that found no room are.
+ * On failure no tensor is attached.
  */
 TUTTI_API tutti_code tutti_tracer_attach(tutti_client *client, const char *name,
                                          const char *const *tensors, size_t count,
@@ -233,7 +232,7 @@ typedef struct tutti_gradient {
  *                            NOT_JOINED: the agent takes part in no job yet
  * TUTTI_INVALID_ARGUMENT     DTYPE_MISMATCH, SHAPE_MISMATCH, DEVICE_MISMATCH: a gradient is not
  *                            like its tensor. Convert or copy it.
- *                            GRADIENT_COUNT: more than 1024 given or wanted
+ *                            GRADIENT_COUNT: more than 1024 given, or named as wanted
  * TUTTI_RESOURCE_EXHAUSTED   TAPE_LIMIT: ops were not recorded, for the tape had no room. Clear the
  *                            tracer and begin again; raise --tape-max.
  *                            OP_LIMIT: --ops-max or --client-ops-max ops are in flight.

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "auth/base64url.h"
 #include "auth/sign.h"
@@ -67,7 +68,8 @@ read_signing_key(const char *path, tutti_auth_key *ret, tutti_error *err)
         return code;
     }
     begin = strspn(text, white);
-    while (size > begin && strchr(white, text[size - 1]) != NULL) {
+    /* The byte 0 is part of a secret, as in keys.c, though strchr() finds it. */
+    while (size > begin && text[size - 1] != '\0' && strchr(white, text[size - 1]) != NULL) {
         size--;
     }
     memmove(text, text + begin, size - begin);
@@ -229,12 +231,12 @@ make_secret(const char *path, tutti_error *err)
 static tutti_code
 write_public(const char *path, EVP_PKEY *pkey, tutti_error *err)
 {
-    char public[4096];
+    char public[TUTTI_AUTH_PATH_MAX + sizeof(".pub")];
     BIO *bio = BIO_new(BIO_s_mem());
     char *data = NULL;
     tutti_code code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a key");
 
-    (void)snprintf(public, sizeof(public), "%.4000s.pub", path);
+    (void)snprintf(public, sizeof(public), "%s.pub", path);
     if (bio != NULL && PEM_write_bio_PUBKEY(bio, pkey) == 1) {
         const long size = BIO_get_mem_data(bio, &data);
 
@@ -250,6 +252,10 @@ tutti_auth_key_make(tutti_auth_algorithm algorithm, const char *path, tutti_erro
     EVP_PKEY *pkey;
     tutti_code code;
 
+    if (strlen(path) > TUTTI_AUTH_PATH_MAX) {
+        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT, "a path of %zu bytes, need at most %d",
+                          strlen(path), TUTTI_AUTH_PATH_MAX);
+    }
     if (algorithm == TUTTI_AUTH_HS256) {
         return make_secret(path, err);
     }
@@ -258,7 +264,12 @@ tutti_auth_key_make(tutti_auth_algorithm algorithm, const char *path, tutti_erro
         return TUTTI_FAIL(err, TUTTI_INTERNAL, "OpenSSL made no key");
     }
     code = auth_write_private(path, pkey, err);
-    code = code == TUTTI_OK ? write_public(path, pkey, err) : code;
+    if (code == TUTTI_OK) {
+        code = write_public(path, pkey, err);
+        if (code != TUTTI_OK) {
+            (void)unlink(path); /* alone it is of no use, and another attempt would find it */
+        }
+    }
     EVP_PKEY_free(pkey);
     return code;
 }

@@ -41,9 +41,12 @@ tutti_code tutti_auth_token_show(const char *token, char **ret_json, tutti_error
 /*
  * A new key: HS256 a random secret at `path`; else the private key at `path` and the public one at
  * `path` with .pub behind it. Private ones are for their owner only, and nothing is written over.
+ * Either both files are made or none.
  *
- * TUTTI_ALREADY_EXISTS  there is such a file
+ * TUTTI_ALREADY_EXISTS    there is such a file
+ * TUTTI_INVALID_ARGUMENT  the path is longer than TUTTI_AUTH_PATH_MAX
  */
+#define TUTTI_AUTH_PATH_MAX 4000
 tutti_code tutti_auth_key_make(tutti_auth_algorithm algorithm, const char *path, tutti_error *err);
 
 /* ------------------------------------------------------------------ for the files of this room */

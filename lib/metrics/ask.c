@@ -12,11 +12,16 @@
 #define UNAVAILABLE 503
 #define WHY_BYTES 256
 
+/*
+ * `status` and `page` are the loop's until it has set `answered`; then they are the waiter's. So the
+ * page is written without the lock, and who waits can leave in the middle. The source is a copy:
+ * the loop may come to the question when the metrics are gone.
+ */
 typedef struct question {
     tutti_rpc_task task;
-    const tutti_metrics_source *source;
+    tutti_metrics_source source;
     metrics_topic topic;
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards what is below */
     pthread_cond_t changed;
     bool answered;
     bool left; /* nobody waits any more */
@@ -47,7 +52,7 @@ answer_readiness(question *self)
     char words[WHY_BYTES];
     tutti_text why = tutti_text_in(words, sizeof(words));
 
-    if (self->source->on_ready(self->source->arg, &why)) {
+    if (self->source.on_ready(self->source.arg, &why)) {
         write_query_answer(&self->page, "ready\n");
         return;
     }
@@ -65,29 +70,47 @@ answer_query(question *self)
     } else if (self->topic == METRICS_READINESS) {
         answer_readiness(self);
     } else {
-        self->source->on_page(self->source->arg, &self->page);
+        self->source.on_page(self->source.arg, &self->page);
     }
 }
 
-/*
- * Runs on the loop. The lock is held while the page is written: the waiting thread may not leave
- * in the middle, as the page is in the question that both share.
- */
-static void
-run_question(tutti_rpc_task *task)
+static bool
+is_left(question *self)
 {
-    question *self = tutti_container_of(task, question, task);
     bool left;
 
     (void)pthread_mutex_lock(&self->lock);
     left = self->left;
-    if (!left) {
-        answer_query(self);
-        self->answered = true;
-        (void)pthread_cond_signal(&self->changed);
-    }
     (void)pthread_mutex_unlock(&self->lock);
-    if (left) {
+    return left;
+}
+
+/* False: nobody waits for the answer any more. */
+static bool
+hand_over(question *self)
+{
+    bool waits;
+
+    (void)pthread_mutex_lock(&self->lock);
+    waits = !self->left;
+    self->answered = waits;
+    (void)pthread_cond_signal(&self->changed);
+    (void)pthread_mutex_unlock(&self->lock);
+    return waits;
+}
+
+/* Runs on the loop. */
+static void
+run_question(tutti_rpc_task *task)
+{
+    question *self = tutti_container_of(task, question, task);
+    bool taken = false;
+
+    if (!is_left(self)) {
+        answer_query(self);
+        taken = hand_over(self);
+    }
+    if (!taken) {
         free_question(self);
     }
 }
@@ -101,7 +124,7 @@ new_question(const tutti_metrics_source *source, metrics_topic topic)
         return NULL;
     }
     self->task.on_run = run_question;
-    self->source = source;
+    self->source = *source;
     self->topic = topic;
     tutti_page_init(&self->page);
     (void)pthread_mutex_init(&self->lock, NULL);

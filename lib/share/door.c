@@ -74,19 +74,16 @@ is_same(const unsigned char *left, const unsigned char *right)
 }
 
 /*
- * The first guest that shows the token has the offer; a second one finds it LEASED. All offers are
- * compared, each in a time that does not depend on where it differs, so the time tells nothing of a
- * token. One lock for the look and the lease: two guests cannot both get it, and it cannot run out
- * of time in between.
+ * Under the lock. All offers are compared, each in a time that does not depend on where it differs,
+ * so the time tells nothing of a token. NULL: none is like it, or another guest has it.
  */
 static share_offer *
-find_offer(tutti_share *self, share_guest *guest, const unsigned char *token)
+find_offer(tutti_share *self, const unsigned char *token)
 {
     share_offer *found = NULL;
     tutti_list_node *at;
     tutti_list_node *spare;
 
-    tutti_share_lock(self);
     tutti_list_each(at, spare, &self->offers)
     {
         share_offer *offer = tutti_container_of(at, share_offer, link);
@@ -95,35 +92,45 @@ find_offer(tutti_share *self, share_guest *guest, const unsigned char *token)
             found = offer;
         }
     }
-    if (found != NULL) {
-        found->state = SHARE_LEASED;
-        found->guest = guest;
-        guest->offer = found;
-        self->stranger_count--;
-    }
-    tutti_share_unlock(self);
     return found;
 }
 
-/* Our descriptor is closed once it is sent: the tensor's owner keeps its own. */
-static void
-take_token(tutti_share *self, share_guest *guest, const unsigned char *token)
+/* Under the lock. Our descriptor is closed once it is sent: the tensor's owner keeps its own. */
+static bool
+lease_offer(tutti_share *self, share_guest *guest, share_offer *offer)
 {
-    share_answer answer = {0};
-    share_offer *offer = find_offer(self, guest, token);
+    share_answer answer = {.bytes = offer->bytes, .writable = offer->writable ? 1 : 0};
     bool sent;
 
-    if (offer == NULL) {
-        say_refusal(guest->socket, SHARE_BAD_TOKEN);
-        tutti_share_end_guest(self, guest);
-        return;
-    }
+    offer->state = SHARE_LEASED;
+    offer->guest = guest;
+    guest->offer = offer;
+    self->stranger_count--;
     memcpy(answer.magic, SHARE_ANSWER, SHARE_MAGIC_BYTES);
-    answer.bytes = offer->bytes;
-    answer.writable = offer->writable ? 1 : 0;
     sent = tutti_local_send(guest->socket, &answer, sizeof(answer), &offer->fd, 1);
     (void)close(offer->fd);
     offer->fd = -1;
+    return sent;
+}
+
+/*
+ * The first guest that shows the token has the offer. One lock for the look, the lease and the
+ * answer: two guests cannot both get it, it cannot run out of time in between, and the notice of
+ * tutti_share_revoke cannot come before the answer. The socket does not block.
+ */
+static void
+take_token(tutti_share *self, share_guest *guest, const unsigned char *token)
+{
+    share_offer *offer;
+    bool sent;
+
+    tutti_share_lock(self);
+    offer = find_offer(self, token);
+    sent = offer != NULL && lease_offer(self, guest, offer);
+    tutti_share_unlock(self);
+    if (offer == NULL) {
+        say_refusal(guest->socket, SHARE_BAD_TOKEN);
+    }
     if (!sent) {
         tutti_share_end_guest(self, guest);
     }

@@ -361,6 +361,7 @@ run_start(tutti_rpc_task *task)
 tutti_code
 tutti_agent_start(tutti_agent *agent, tutti_error *err)
 {
+    assert(agent->on_end != NULL);
     TUTTI_TRY(tutti_rpc_server_start(agent->server, err));
 
     TUTTI_TRY(read_addresses(agent, err));

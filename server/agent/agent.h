@@ -107,7 +107,8 @@ tutti_code tutti_agent_start(tutti_agent *agent, tutti_error *err);
 
 /*
  * When the agent cannot go on (its seat was taken, the job refused it), or has stopped. Control
- * loop's thread, once. NULL = stopped as asked.
+ * loop's thread, once. NULL = stopped as asked. To be said before tutti_agent_start: an agent may
+ * end as soon as its loops run.
  */
 void tutti_agent_on_end(tutti_agent *agent, void (*on_end)(void *arg, const tutti_error *err),
                         void *arg);

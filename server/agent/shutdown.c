@@ -30,7 +30,6 @@
 #include "server/agent/state/state.h"
 #include "server/agent/state/trim.h"
 
-#define LOOK_AGAIN_NS (10 * TUTTI_NS_PER_MS)
 #define FUNCTIONS_NS (2 * TUTTI_NS_PER_S) /* that they have to return */
 /*
  * How long the agent waits for members to confirm that they have heard; in a world of more than
@@ -38,6 +37,9 @@
  */
 #define PROBE_NS (200 * TUTTI_NS_PER_MS)
 #define PROBE_MAX 256 /* in a larger world the coordinator's word has to do */
+
+/* How often the agent looks whether it may end: no event tells it. */
+#define LOOK_AGAIN_NS TUTTI_NS_PER_MS
 
 /* ------------------------------------------------------------------------------ the second phase
  */
@@ -75,12 +77,20 @@ functions_run(tutti_agent *agent)
     return true;
 }
 
+static void
+on_end_timer(tutti_timer *timer)
+{
+    tutti_agent *agent = tutti_container_of(timer, tutti_agent, end_timer);
+
+    tutti_rpc_loop_post(agent->control, &agent->end_task);
+}
+
 /*
- * Posts itself again until nothing is left that could still call back: questions to the
- * coordinator, ops, streams to the coordinator, transfers. A task that is posted runs behind what
- * the engine and others have posted before, so none of their tasks finds the agent gone. This keeps
- * the loop busy for as long as it takes, which is short: all of these have been cancelled, only GPU
- * copies end by themselves.
+ * Looks again until nothing is left that could still call back: questions to the coordinator, ops,
+ * streams to the coordinator, transfers. All of these have been cancelled; only GPU copies take
+ * long, as they end by themselves. It is a task, and not the timer, that looks: a task that is
+ * posted runs behind what the engine and others have posted before, so none of their tasks finds
+ * the agent gone.
  */
 static void
 run_shutdown_end(tutti_rpc_task *task)
@@ -89,7 +99,9 @@ run_shutdown_end(tutti_rpc_task *task)
 
     if (!tutti_list_empty(&agent->coordinator_requests) || agent->ops_live > 0 ||
         agent->session_count > 0 || !agent_member_idle(agent) || atomic_load(&agent->calls) > 0) {
-        tutti_rpc_loop_post(agent->control, &agent->end_task);
+        agent->end_timer.on_expiry = on_end_timer;
+        tutti_rpc_loop_timer_start(agent->control, &agent->end_timer,
+                                   tutti_clock_ns() + LOOK_AGAIN_NS);
         return;
     }
     if (functions_run(agent)) {

@@ -253,7 +253,7 @@ parse_row(const MDB_val *row, tutti_store_entry *ret_entry)
     ret_entry->key = (tutti_bytes){at + LMDB_ROW_HEAD, key_size};
     ret_entry->value =
         (tutti_bytes){at + LMDB_ROW_HEAD + key_size, row->mv_size - LMDB_ROW_HEAD - key_size};
-    return ret_entry->version > 0 || key_size > 0;
+    return true;
 }
 
 /*

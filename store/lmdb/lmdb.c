@@ -92,7 +92,6 @@ tutti_store_lmdb_was_cut(tutti_store *store)
 }
 
 static const tutti_store_ops store_lmdb_ops = {
-    .size = sizeof(tutti_store_ops),
     .get = store_lmdb_get,
     .set = store_lmdb_set,
     .remove = store_lmdb_remove,

@@ -320,7 +320,6 @@ tutti_store_memory_turn(tutti_store *store, uint64_t version)
 }
 
 static const tutti_store_ops store_memory_ops = {
-    .size = sizeof(tutti_store_ops),
     .get = store_memory_get,
     .set = store_memory_set,
     .remove = store_memory_remove,

@@ -48,6 +48,7 @@ typedef enum fake_run {
 typedef struct fake_script {
     unsigned join_after;     /* DescribeAgent calls that answer "not yet" */
     uint32_t rank;           /* of the agent, in a world of 4 */
+    bool elastic;            /* DescribeAgent says so */
     const char *fail_method; /* fails with `error`; "" or NULL = none */
     const char *park_method; /* unary: answered only when it is cancelled */
     tutti_error error;
@@ -132,6 +133,8 @@ typedef struct fake_agent {
     atomic_uint drive_count; /* commands of sessions, without the opening */
     fake_command drives[FAKE_NAMES_MAX];
     char called[256];      /* the last call of a function, or value set */
+    uint64_t group_tokens[2]; /* of CreateGroup or CreateSubgroups: the first gets no answer */
+    unsigned group_calls;
     uint64_t call_left_ms; /* of the last op's or wait's gRPC deadline; 0 = none */
 } fake_agent;
 

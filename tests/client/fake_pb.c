@@ -108,6 +108,7 @@ on_describe(tutti_rpc_call *call, void *arg)
     response.transfer_streams_max = self->script.streams_max;
     response.commands_max = self->script.commands_max;
     response.world_size = 4;
+    response.elastic = self->script.elastic;
     response.incarnation = 0x8f3a9c12e4b07d55;
     response.epoch = 7;
     response.coordinator = text(fake_agent_address(self));
@@ -615,7 +616,8 @@ on_wait(tutti_rpc_call *call, void *arg)
     }
     statuses[0].work = request->works[0];
     statuses[0].done = true;
-    statuses[0].output = fake_describe(self, &tensor);
+    statuses[self->script.mischief == FAKE_LONG_HANDLE ? 1 : 0].output =
+        fake_describe(self, &tensor);
     statuses[0].elapsed_us = 5;
     statuses[1].work = request->n_works > 1 ? request->works[1] : text("");
     statuses[1].done = true;
@@ -680,6 +682,52 @@ on_get_group(tutti_rpc_call *call, void *arg)
     tutti_rpc_call_reply(call, &response.base, NULL);
 }
 
+/* The coordinator ends before it has answered the first call. */
+static bool
+lose_first(fake_agent *self, tutti_rpc_call *call, uint64_t token)
+{
+    tutti_error err;
+
+    assert_true(self->group_calls < COUNT_OF(self->group_tokens));
+    self->group_tokens[self->group_calls++] = token;
+    if (self->group_calls > 1) {
+        return false;
+    }
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "DRAINING", "the coordinator is stopping");
+    tutti_rpc_call_fail(call, &err);
+    return true;
+}
+
+static void
+on_create_group(tutti_rpc_call *call, void *arg)
+{
+    Tutti__V1__CreateGroupResponse response = TUTTI__V1__CREATE_GROUP_RESPONSE__INIT;
+    const Tutti__V1__CreateGroupRequest *request = tutti_rpc_call_request(call);
+    Tutti__V1__Group group = TUTTI__V1__GROUP__INIT;
+    uint32_t ranks[] = {0, 1};
+
+    if (!lose_first(arg, call, request->token)) {
+        group.id = 12;
+        group.name = text("unnamed/12");
+        group.ranks = ranks;
+        group.n_ranks = 2;
+        response.group = &group;
+        tutti_rpc_call_reply(call, &response.base, NULL);
+    }
+}
+
+static void
+on_create_subgroups(tutti_rpc_call *call, void *arg)
+{
+    Tutti__V1__CreateSubgroupsResponse response = TUTTI__V1__CREATE_SUBGROUPS_RESPONSE__INIT;
+    const Tutti__V1__CreateSubgroupsRequest *request = tutti_rpc_call_request(call);
+
+    if (!lose_first(arg, call, request->token)) {
+        response.group_rank = -1;
+        tutti_rpc_call_reply(call, &response.base, NULL);
+    }
+}
+
 /* A store whose pages never end well: the token is longer than any key. */
 static void
 on_kv_list(tutti_rpc_call *call, void *arg)
@@ -736,8 +784,10 @@ fake_agent_add_services(fake_agent *self)
                                               TUTTI_RPC_UNARY("Recv", on_recv),
                                               TUTTI_RPC_UNARY("Wait", on_wait)};
     static tutti_rpc_method collectives[COUNT_OF(common) + FAKE_PARTS_COUNT];
-    static const tutti_rpc_method coordinator[] = {TUTTI_RPC_UNARY("LookupRanks", on_lookup),
-                                                   TUTTI_RPC_UNARY("GetGroup", on_get_group)};
+    static const tutti_rpc_method coordinator[] = {
+        TUTTI_RPC_UNARY("LookupRanks", on_lookup), TUTTI_RPC_UNARY("CreateGroup", on_create_group),
+        TUTTI_RPC_UNARY("CreateSubgroups", on_create_subgroups),
+        TUTTI_RPC_UNARY("GetGroup", on_get_group)};
     static const tutti_rpc_method run[] = {TUTTI_RPC_STREAM("Run", &fake_run_ops)};
     static const tutti_rpc_method kv[] = {TUTTI_RPC_UNARY("List", on_kv_list)};
 

@@ -167,7 +167,7 @@ test_pipeline__goes_on_behind_a_call_that_fails(void **state)
     tutti_op_init(&op);
     op.input = "nobody";
     assert_ok(tutti_pipeline_submit(self->pipeline, TUTTI_OP_ALL_REDUCE, &op, &id, &err));
-    assert_ok(tutti_pipeline_submit(self->pipeline, TUTTI_OP_BARRIER, NULL, NULL, &err));
+    assert_ok(tutti_pipeline_submit_data(self->pipeline, TUTTI_OP_BARRIER, NULL, NULL, NULL, &err));
     assert_ok(tutti_pipeline_take(self->pipeline, id, &result, &err));
     assert_int_equal(result.error.code, TUTTI_NOT_FOUND);
     assert_string_equal(result.error.reason, "NO_TENSOR");

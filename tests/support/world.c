@@ -102,6 +102,12 @@ tell_selection(world *self, uint32_t rank)
     }
 }
 
+void
+world_sit(world *self, uint32_t rank)
+{
+    tutti_coll_engine_sit(self->engines[rank], JOB, rank, self->incarnations[rank]);
+}
+
 static void
 open_engine(world *self, uint32_t rank)
 {
@@ -126,7 +132,7 @@ open_engine(world *self, uint32_t rank)
     (void)pthread_mutex_lock(&seats);
     self->engines[rank] = engine;
     (void)pthread_mutex_unlock(&seats);
-    tutti_coll_engine_sit(engine, JOB, rank, self->incarnations[rank]);
+    world_sit(self, rank);
     rekey(engine, 1);
 }
 

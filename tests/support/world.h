@@ -81,6 +81,9 @@ void world_revive(world *self, uint32_t rank);
 /* A new epoch, for all engines but one; WORLD_MAX = for all. */
 void world_rekey(world *self, uint64_t epoch, uint32_t but);
 
+/* Tell an engine its seat again, as an agent that joins again does. */
+void world_sit(world *self, uint32_t rank);
+
 /* A group on its members; members[i] is the handle of ranks[i]. */
 void world_group(world *self, const char *name, const uint32_t *ranks, uint32_t count,
                  tutti_coll_group **ret_groups);

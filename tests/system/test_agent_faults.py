@@ -627,7 +627,7 @@ class Starts(unittest.TestCase):
             status, text, _ = support.run(program, "--version")
             self.assertRegex(text, r"^%s \d+\.\d+\.\d+" % program)
             status, text, _ = support.run(program, "--listen", "[::1]:0", "--print-config")
-            self.assertIn("listen = [::1]:0  # flag", text)
+            self.assertIn("# flag:\nlisten = [::1]:0\n", text)
 
 
 if __name__ == "__main__":

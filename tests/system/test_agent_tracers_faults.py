@@ -155,6 +155,14 @@ class Faults(TracersCase):
         failure = self.fails(lambda: create(agent, "d"))
         self.assert_failed(failure, EXHAUSTED, "TRACER_LIMIT", "4", "--tracers-max")
 
+    def test_tensors_are_attached_all_or_none(self):
+        agent = self.cluster.agents[0]
+        create(agent, "many")
+        handles = [agent.put(floats(1)) for _ in range(51)]
+        failure = self.fails(lambda: attach(agent, *handles, tracer="many"))
+        self.assert_failed(failure, EXHAUSTED, "TAPE_LIMIT", "50")
+        self.assertEqual(listed(agent)["many"].attached_count, 0)
+
     def test_wrong_words_have_answers(self):
         agent = self.cluster.agents[0]
         name = agent.put(floats(1))

@@ -145,6 +145,7 @@ class TestInfer(ClusterCase):
         for words, word in [
             (["reduce-scatter", "FP32[5]"], "divisible"), (["all-reduce", "nobody"], "nobody"),
             (["all-reduce", "FP8_E4M3[2]", "--op", "sum"], "FP8"),
+            (["gather", "FP32[1]", "--group-rank", "4"], "--group-rank 4 of 4 ranks"),
         ]:
             done = tutti("infer", *words)
             self.assertEqual(done.code, 1)

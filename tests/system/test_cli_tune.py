@@ -50,6 +50,10 @@ class Told(unittest.TestCase):
         for result in self.cluster.all(lambda agent: all_reduce(agent, array)):
             self.assertEqual(result.tobytes(), (array * self.size).tobytes())
 
+    def test_sizes_end_before_numbers_do(self):
+        words = ("--begin", "5", "--end", "9000000000000000000", "--time", "1ms", "-o", "-")
+        self.assertIn("more --time", self.tutti("tune", "--ops", "broadcast", *words, code=1))
+
     def test_explain_says_algorithm_rule_and_alternatives(self):
         self.reduce()
         why = self.explain("all-reduce", "-b", "1M", "--dtype", "INT32")

@@ -559,9 +559,9 @@ class Ops(unittest.TestCase):
             NAME, "--job-limit=7", "--print-config", environment={"TUTTI_LOST_GRACE": "1s"}
         )
         self.assertEqual(code, 0)
-        self.assertIn("job-limit = 7  # flag", out)
-        self.assertIn("lost-grace = 1s  # environment", out)
-        self.assertIn("reflection = true  # default", out)
+        self.assertIn("# flag:\njob-limit = 7\n", out)
+        self.assertIn("# environment:\nlost-grace = 1s\n", out)
+        self.assertIn("# default:\n# reflection = true\n", out)
 
     def test_wrong_usage_is_exit_code_2_and_says_what(self):
         for options, words in (

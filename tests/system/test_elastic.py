@@ -87,6 +87,7 @@ class Elastic(unittest.TestCase):
         self.assertEqual(cluster.world(), [0, 1])
         third = cluster.add()
         self.assertEqual(third.describe().rank, 2)
+        self.assertTrue(third.describe().elastic)
         self.wait_for_sum(cluster, 3)
         self.assertEqual(cluster.world(), [0, 1, 2])
 

@@ -9,7 +9,7 @@ import cluster_case
 import support
 import grpc
 import numpy as np
-from cluster_case import LONG_S, all_reduce, coordinator, types
+from cluster_case import LONG_S, all_reduce, collectives, coordinator, types
 
 from tutti.v1 import mesh_service_pb2 as mesh
 from tutti.v1 import mesh_service_pb2_grpc as mesh_grpc
@@ -250,6 +250,15 @@ class Groups(cluster_case.ClusterCase):
         answer = self.meshes.SliceMesh(part, timeout=LONG_S)
         self.assertEqual((list(answer.shape), list(answer.dim_names)), ([4], ["dp+cp"]))
         self.assertEqual((list(answer.ranks), list(answer.coordinate)), ([2, 3, 6, 7], [1]))
+
+    def test_the_world_is_first_among_too_many_groups_to_tell(self):
+        agent = self.cluster.agents[0]
+        self.cluster.all(lambda one: one.ops.Barrier(collectives.BarrierRequest(), timeout=LONG_S))
+        for number in range(257):  # names that come before "world"
+            self.create(0, [0], name="alone-%d" % number)
+            agent.ops.Barrier(collectives.BarrierRequest(group="alone-%d" % number), timeout=LONG_S)
+        groups = agent.stats().groups
+        self.assertEqual((len(groups), groups[0].group), (256, "world"))
 
     def test_meshes_are_listed_page_by_page(self):
         for number in range(5):

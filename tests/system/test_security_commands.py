@@ -207,6 +207,21 @@ class Tokens(Case):
         self.fails("token", "show", "/dev/null", says="no JSON web token")
         self.fails("token", "show", "/nonexistent", says="/nonexistent")
 
+    def test_a_pair_of_keys_is_made_whole_or_not_at_all(self):
+        with open(self.path("pair.pub"), "w"):
+            pass
+        make = ("token", "key", self.path("pair"), "--algorithm", "ES256")
+        self.fails(*make, says="pair.pub is there already")
+        self.assertFalse(os.path.exists(self.path("pair")))
+        self.fails("token", "key", "k" * 4090, says="a path of 4090 bytes, need at most 4000")
+
+    def test_a_secret_may_end_with_the_byte_0(self):
+        with open(self.path("secret"), "wb") as file:
+            file.write(bytes(range(33, 103)) + b"\0\n")  # HMAC adds zeros itself up to 64 bytes
+        token = self.well("token", "make", self.path("secret"), "--role", "admin")
+        with self.serve(self.path("secret")) as server:
+            self.call(server, token)
+
     def test_the_command_shows_a_token(self):
         self.well("token", "key", self.path("secret"))
         token = self.path("token")

@@ -38,7 +38,7 @@ PAGE = os.path.join(support.SOURCE, "docs", "security.md")
 def options_of(program):
     path = os.path.join(support.PROGRAMS, program)
     done = subprocess.run([path, "--print-config"], stdout=subprocess.PIPE, close_fds=False)
-    return {line.split()[0] for line in done.stdout.decode().split("\n") if line[:1].isalpha()}
+    return set(re.findall(r"^(?:# )?([a-z-]+) = ", done.stdout.decode(), re.M))
 
 
 class Table(unittest.TestCase):

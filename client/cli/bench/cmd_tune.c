@@ -31,8 +31,9 @@ document_tuning(const tune *self, const char *path, const char *table, bool load
                               one->algorithm, "us", one->us, "calls", (json_int_t)one->calls));
     }
     return json_pack("{s:I, s:I, s:b, s:b, s:s, s:s, s:o}", "ranks", (json_int_t)self->world.count,
-                     "hosts", (json_int_t)self->host_count, "complete", (int)!self->cut, "loaded",
-                     (int)loaded, "file", path, "table", table, "points", points);
+                     "hosts", (json_int_t)self->host_count, "complete",
+                     (int)(!self->cut && !self->full), "loaded", (int)loaded, "file", path, "table",
+                     table, "points", points);
 }
 
 /*
@@ -73,10 +74,12 @@ say_tuning(const tune *what, const char *path, bool loaded)
 {
     const cli *self = what->self;
     const bool in_file = strcmp(path, "-") != 0;
+    const char *rest = what->cut    ? "; not all there are: give it more --time"
+                       : what->full ? "; not all there are: give it less --ops, or a smaller --end"
+                                    : "";
 
     cli_say(self, "%zu measurements on %" PRIu32 " ranks and %" PRIu32 " hosts%s", what->count,
-            what->world.count, what->host_count,
-            what->cut ? "; not all there are: give it more --time" : "");
+            what->world.count, what->host_count, rest);
     if (loaded) {
         cli_say(self, "the agents take it from now on, until they end");
     }

@@ -332,16 +332,36 @@ tune_check_ops(const tune *self)
     return true;
 }
 
+/* The size behind this one. False: it was the last. */
+static bool
+next_size(const tune *self, uint64_t *bytes)
+{
+    const bool more = *bytes <= self->end_bytes / STEP; /* and so nothing overflows */
+
+    *bytes *= more ? STEP : 1;
+    return more;
+}
+
 static size_t
 sizes_of(const tune *self)
 {
     uint64_t bytes = self->begin_bytes;
-    size_t count = 0;
+    size_t count = 1;
 
-    for (; bytes <= self->end_bytes; bytes *= STEP) {
+    while (next_size(self, &bytes)) {
         count++;
     }
-    return count > 0 ? count : 1;
+    return count;
+}
+
+/* Remembers that sizes were left out for want of room, so that the table can say so. */
+static bool
+is_full(tune *self)
+{
+    const bool full = self->count + TUTTI_ALGORITHMS_MAX > TUNE_POINTS_MAX;
+
+    self->full = self->full || full;
+    return full;
 }
 
 /* Sizes that are rounded to the same one are measured once. */
@@ -351,15 +371,13 @@ measure_subject(tune *self, batch *what, size_t subjects_left, tutti_error *err)
     tutti_explain_question question = {.op = what->subject->word, .dtype = what->subject->dtype};
     const uint64_t now = cli_now_ms();
     size_t sizes = sizes_of(self);
+    uint64_t bytes = self->begin_bytes;
     uint64_t before = 0;
-    uint64_t bytes;
+    bool more = true;
     tutti_code code = TUTTI_OK;
 
     self->subject_ends_ms = now + (self->ends_ms > now ? (self->ends_ms - now) / subjects_left : 0);
-    for (bytes = self->begin_bytes;
-         bytes <= self->end_bytes && code == TUTTI_OK && !is_tuning_run_over(self) &&
-         self->count + TUTTI_ALGORITHMS_MAX <= TUNE_POINTS_MAX;
-         bytes *= STEP) {
+    while (more && code == TUTTI_OK && !is_tuning_run_over(self) && !is_full(self)) {
         tutti_explanation why;
 
         question.bytes = fit_bytes(self, bytes);
@@ -370,6 +388,7 @@ measure_subject(tune *self, batch *what, size_t subjects_left, tutti_error *err)
         }
         before = question.bytes;
         sizes -= sizes > 1 ? 1 : 0;
+        more = next_size(self, &bytes);
     }
     return code;
 }

@@ -40,7 +40,8 @@ typedef struct tune {
     const char *ops; /* "all_reduce,broadcast"; NULL = all */
     tune_point points[TUNE_POINTS_MAX];
     size_t count;
-    bool cut; /* time was up, or somebody pressed Ctrl-C, before all were measured */
+    bool cut;  /* time was up, or somebody pressed Ctrl-C, before all were measured */
+    bool full; /* there was no room for more points before all were measured */
 } tune;
 
 /* Are `ops` ones that can be measured? False: it was said. */

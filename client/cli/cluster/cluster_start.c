@@ -64,11 +64,11 @@ pause_shortly(void)
 }
 
 /*
- * Processes get a session of their own, so that Ctrl-C in this terminal, or closing it, does not
+ * The coordinator, or an agent. Processes get a session of their own, so that Ctrl-C in this terminal, or closing it, does not
  * end them. Their output goes to their log.
  */
 static tutti_code
-launch_cluster_agents(starting *self, char *const *words, state_process *process, tutti_error *err)
+launch_process(starting *self, char *const *words, state_process *process, tutti_error *err)
 {
     const int log = open(process->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     const process_plan plan = {.arguments = words,
@@ -217,7 +217,7 @@ start_coordinator(starting *self, tutti_error *err)
     state_path(self->cluster, "coordinator.port", 0, port_file);
     state_path(self->cluster, "coordinator.log", 0, process->log);
     cli_status_line(self->self, "starting the coordinator");
-    code = launch_cluster_agents(self, words, process, err);
+    code = launch_process(self, words, process, err);
     if (code == TUTTI_OK) {
         code = wait_for_port(self, process, port_file, "coordinator", err);
     }
@@ -275,7 +275,7 @@ start_agent(starting *self, uint32_t rank, tutti_error *err)
         words[n++] = self->cluster->options[i];
     }
     (void)unlink(port_file); /* of a process before this one */
-    code = launch_cluster_agents(self, words, process, err);
+    code = launch_process(self, words, process, err);
     free(words);
     return code;
 }

@@ -148,6 +148,10 @@ run_inference(inference *self)
     if (code == TUTTI_OK && self->size == 0) {
         self->size = tutti_whoami(client)->world_size;
     }
+    if (code == TUTTI_OK && self->only >= (int64_t)self->size) {
+        code = cli_fail(&err, TUTTI_INVALID_ARGUMENT,
+                        "--group-rank %" PRId64 " of %" PRIu32 " ranks", self->only, self->size);
+    }
     if (code == TUTTI_OK && self->size > RANKS_SHOWN_MAX && self->only < 0) {
         code = cli_fail(&err, TUTTI_INVALID_ARGUMENT,
                         "%" PRIu32 " ranks are too many to ask about at a time: give --group-rank",

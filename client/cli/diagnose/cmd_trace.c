@@ -29,7 +29,7 @@ typedef struct wish {
 
 /* 0 means that it has not happened, and stays 0. */
 static uint64_t
-is_clock_moved(uint64_t at_ns, int64_t offset_ns)
+to_our_clock(uint64_t at_ns, int64_t offset_ns)
 {
     return at_ns == 0 ? 0 : at_ns - (uint64_t)offset_ns;
 }
@@ -43,9 +43,9 @@ correct_clock(trace_flown *flown)
     for (i = 0; i < flown->count; i++) {
         tutti_flight_entry *entry = &flown->entries[i];
 
-        entry->created_ns = is_clock_moved(entry->created_ns, flown->offset_ns);
-        entry->started_ns = is_clock_moved(entry->started_ns, flown->offset_ns);
-        entry->completed_ns = is_clock_moved(entry->completed_ns, flown->offset_ns);
+        entry->created_ns = to_our_clock(entry->created_ns, flown->offset_ns);
+        entry->started_ns = to_our_clock(entry->started_ns, flown->offset_ns);
+        entry->completed_ns = to_our_clock(entry->completed_ns, flown->offset_ns);
         if (entry->completed_ns != 0 && entry->completed_ns < entry->created_ns) {
             entry->completed_ns = entry->created_ns; /* no honest agent says so */
         }

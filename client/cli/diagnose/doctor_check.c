@@ -16,23 +16,39 @@
 #define MEMLOCK_MIN (64U << 20) /* for RDMA: buffers are pinned */
 #define FINDINGS_MAX 4096
 
-/* "" = nothing can be done but to look. */
+/* A bad one takes the place of the last that is not, if there is no other. NULL = there is none. */
 static doctor_finding *
-add_finding(doctor *self, bool bad, int64_t rank, const char *remedy)
+make_room(doctor *self, bool bad)
 {
+    size_t i = self->finding_count;
     doctor_finding *more;
 
     if (self->finding_count == FINDINGS_MAX) {
-        return NULL;
+        while (bad && i > 0 && self->findings[i - 1].bad) {
+            i--;
+        }
+        return bad && i > 0 ? &self->findings[i - 1] : NULL;
     }
     more = reallocarray(self->findings, self->finding_count + 1, sizeof(*more));
     if (more == NULL) {
         abort();
     }
     self->findings = more;
-    more = &more[self->finding_count++];
-    *more = (doctor_finding){.bad = bad, .rank = rank};
+    return &more[self->finding_count++];
+}
+
+/* Bad findings are counted also when there is no room for them. "" = nothing can be done but to
+ * look. */
+static doctor_finding *
+add_finding(doctor *self, bool bad, int64_t rank, const char *remedy)
+{
+    doctor_finding *more = make_room(self, bad);
+
     self->bad_count += bad ? 1 : 0;
+    if (more == NULL) {
+        return NULL;
+    }
+    *more = (doctor_finding){.bad = bad, .rank = rank};
     (void)snprintf(more->remedy, sizeof(more->remedy), "%s", remedy);
     return more;
 }

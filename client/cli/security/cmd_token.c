@@ -142,15 +142,14 @@ cli_token_key(cli *self)
     const tutti_auth_algorithm algorithm =
         tutti_auth_algorithm_from(or_else(cli_value(self, "algorithm"), "HS256"));
     const bool secret = algorithm == TUTTI_AUTH_HS256;
-    char public[4096];
+    char public[TUTTI_AUTH_PATH_MAX + sizeof(".pub")];
     tutti_error err;
 
     if (algorithm == 0) {
         return cli_usage(self, "--algorithm: need HS256, RS256 or ES256");
     }
     process_hide_memory();
-    if (strlen(path) > sizeof(public) - sizeof(".pub") ||
-        tutti_auth_key_make(algorithm, path, &err) != TUTTI_OK) {
+    if (tutti_auth_key_make(algorithm, path, &err) != TUTTI_OK) {
         return cli_failed(self, NULL, &err);
     }
     (void)snprintf(public, sizeof(public), "%s%s", path, secret ? "" : ".pub");

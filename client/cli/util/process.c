@@ -240,7 +240,7 @@ process_wait_all(process_ref *refs, size_t count, uint32_t timeout_ms)
 
 /* Does a change speak of this "NAME=value"? */
 static bool
-is_process_group_of(const char *change, const char *variable)
+speaks_of(const char *change, const char *variable)
 {
     const size_t size = strcspn(change, "=");
 
@@ -256,7 +256,7 @@ is_changed(const char *variable, const char *const *changes, size_t count)
     size_t i;
 
     for (i = 0; i < count; i++) {
-        if (is_process_group_of(changes[i], variable)) {
+        if (speaks_of(changes[i], variable)) {
             return true;
         }
     }

@@ -199,6 +199,10 @@ tutti_config_free(tutti_config *config)
     free(config);
 }
 
+/*
+ * The origin has a line of its own, as a value may contain '#' and so nothing behind a value is a
+ * comment. A default is a comment as a whole: read back it is still a default, not a value given.
+ */
 void
 tutti_config_print(const tutti_config *config, FILE *file)
 {
@@ -207,8 +211,12 @@ tutti_config_print(const tutti_config *config, FILE *file)
     for (i = 0; i < config->count; i++) {
         const config_value *one = &config->values[i];
 
-        (void)fprintf(file, "%s = %s  # %s\n", one->option->name, one->text,
-                      origin_names[one->from]);
+        if (one->from == CONFIG_FROM_DEFAULT) {
+            (void)fprintf(file, "# default:\n# %s = %s\n", one->option->name, one->text);
+        } else {
+            (void)fprintf(file, "# %s:\n%s = %s\n", origin_names[one->from], one->option->name,
+                          one->text);
+        }
     }
 }
 

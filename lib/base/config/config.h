@@ -86,7 +86,11 @@ tutti_code tutti_config_load(const tutti_option_set *sets, size_t set_count, int
 
 void tutti_config_free(tutti_config *config); /* NULL is fine */
 
-/* Every option with its value and where that came from. */
+/*
+ * Every option with its value, below a comment that says where the value came from, as lines that
+ * --config reads. Defaults are comments as a whole, so a program that reads the lines back has the
+ * same values from the same sources, but all given ones from the file.
+ */
 void tutti_config_print(const tutti_config *config, FILE *file);
 
 /* What a program says of itself. */

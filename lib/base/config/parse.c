@@ -39,7 +39,10 @@ static const unit time_units[] = {
     {NULL, 0},
 };
 
-/* "12.5MiB" -> 12.5 * factor, refusing what overflows or carries anything else. */
+/*
+ * "12.5MiB" -> 12.5 * factor, refusing what overflows or carries anything else. strtod alone would
+ * take 0x10 and 1e3, too: nobody writes sizes and times like that.
+ */
 static bool
 parse_with_unit(const char *text, const unit *units, uint64_t *ret)
 {
@@ -51,6 +54,9 @@ parse_with_unit(const char *text, const unit *units, uint64_t *ret)
         return false;
     }
     amount = strtod(text, &end);
+    if (end != text + strspn(text, "0123456789.")) {
+        return false;
+    }
     while (*end == ' ') {
         end++;
     }

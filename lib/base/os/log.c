@@ -92,6 +92,11 @@ tutti_log_set_levels(const char *spec, tutti_error *err)
     tutti_code code = TUTTI_OK;
     size_t i;
 
+    if (strlen(spec) >= sizeof(copy)) {
+        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
+                          "option --log: %zu bytes of levels, need at most %zu", strlen(spec),
+                          sizeof(copy) - 1);
+    }
     (void)snprintf(copy, sizeof(copy), "%s", spec);
     state.room_count = 0;
     state.level = TUTTI_LOG_INFO;

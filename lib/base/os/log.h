@@ -24,7 +24,7 @@ typedef enum tutti_log_level {
  * What to show: "info", "info,rpc=debug,coll/host=trace". A room that is not named has the level
  * without a name. Call before threads start.
  *
- * TUTTI_INVALID_ARGUMENT  no such level, too many rooms
+ * TUTTI_INVALID_ARGUMENT  no such level, too many rooms, or more than 511 bytes
  */
 tutti_code tutti_log_set_levels(const char *spec, tutti_error *err);
 

@@ -327,20 +327,19 @@ tutti_coll_engine_address(const tutti_coll_engine *engine)
 }
 
 /*
- * The engine's thread reads these without the lock, for packets and ops. At the first join that is
- * ordered: the push of the first group or key comes after this call. An agent that joins again
- * writes them while the engine runs, mostly with the values they have; nothing orders those writes
- * with the reads.
+ * The engine's thread reads these for packets and ops. At the first join that is ordered: the push
+ * of the first group or key comes after this call. An agent that joins again writes them while the
+ * engine runs, so they are atomics. Mostly they get the values they have; of another seat, a packet
+ * that is written in between may have one number of the old seat, and is dropped by its receiver as
+ * one of no member.
  */
 void
 tutti_coll_engine_sit(tutti_coll_engine *engine, uint64_t job_id, uint32_t rank,
                       uint64_t incarnation)
 {
-    (void)pthread_mutex_lock(&engine->lock);
     engine->job_id = job_id;
     engine->rank = rank;
     engine->incarnation = incarnation;
-    (void)pthread_mutex_unlock(&engine->lock);
 }
 
 static void

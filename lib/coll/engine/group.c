@@ -43,6 +43,7 @@ tutti_coll_group_unref(tutti_coll_group *group)
     tutti_coll_unpark_all(group->engine, &group->unexpected);
     tutti_coll_unpark_all(group->engine, &group->sends);
     tutti_coll_unpark_all(group->engine, &group->metas);
+    free(group->retracted);
     free(group->backend_note);
     free(group->ranks);
     free(group);
@@ -277,6 +278,8 @@ run_renew(tutti_coll_engine *engine, tutti_coll_item *item)
     tutti_coll_free_pending_aborts(group);
     tutti_coll_unpark_all(engine, &group->sends);
     tutti_coll_unpark_all(engine, &group->metas);
+    free(group->retracted);
+    group->retracted = NULL;
     tutti_list_init(&mine);
     tutti_list_splice(&mine, &group->unexpected);
     tutti_coll_replay(engine, &mine);

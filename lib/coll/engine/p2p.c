@@ -11,6 +11,10 @@
  * A Send that was refused before it began may tell so with UNSENT: it is matched like a SEND, and
  * the Recv fails with the sender's error. There is no op behind it, and nothing is answered.
  *
+ * Packets may overtake each other (over shared memory, a RETRACT takes the ring and a large SEND
+ * another way). A RETRACT that finds nothing is remembered, and drops its META and SEND when they
+ * come.
+ *
  * A pair (rank of the sender, id of its op) names a send; ids are never used twice by one process.
  * Either side ends the other by one message, and each side drops the other's message if its own op
  * is over already: a TAKEN that meets a RETRACT on the way is such a case, and then the Send has
@@ -49,6 +53,63 @@ typedef struct taking {
     uint64_t send_id;
     uint32_t from; /* rank of the job */
 } taking;
+
+/*
+ * A ring: of many sends given up at once the oldest are forgotten first. What a member can make us
+ * keep is bounded by that. Some are of sends that have come and are over, and match nothing.
+ */
+#define RETRACTED_MAX 256
+
+struct coll_retracted {
+    size_t count; /* that ever came */
+    struct {
+        uint64_t incarnation; /* the next process of a rank counts its ids from the beginning */
+        uint64_t send_id;
+        uint32_t from;
+    } list[RETRACTED_MAX];
+};
+
+/* Without memory the SEND is parked when it comes, until the epoch ends. */
+static void
+remember_retract(tutti_coll_group *group, const tutti_packet *packet)
+{
+    struct coll_retracted *all = group->retracted;
+    size_t i;
+
+    if (all == NULL) {
+        all = calloc(1, sizeof(*all));
+        group->retracted = all;
+    }
+    if (all != NULL) {
+        i = all->count++ % RETRACTED_MAX;
+        all->list[i].incarnation = packet->incarnation;
+        all->list[i].send_id = packet->extra;
+        all->list[i].from = packet->from;
+    }
+}
+
+static bool
+was_retracted(const tutti_coll_group *group, const tutti_packet *packet)
+{
+    const struct coll_retracted *all = group->retracted;
+    size_t i;
+
+    for (i = 0; all != NULL && i < all->count && i < RETRACTED_MAX; i++) {
+        if (all->list[i].send_id == packet->extra && all->list[i].from == packet->from &&
+            all->list[i].incarnation == packet->incarnation) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void
+drop_late(tutti_coll_engine *engine, tutti_transport_rndv *rndv)
+{
+    if (rndv != NULL) {
+        engine->transport->ops->drop(engine->transport, rndv);
+    }
+}
 
 static void
 answer_send(tutti_coll_op *op, const tutti_error *err)
@@ -211,6 +272,10 @@ tutti_coll_p2p_arrive(tutti_coll_group *group, const tutti_packet *packet, const
 {
     tutti_list_node *link;
 
+    if (was_retracted(group, packet)) {
+        drop_late(group->engine, rndv);
+        return;
+    }
     for (link = group->receives.next; link != &group->receives; link = link->next) {
         tutti_coll_item *item = tutti_container_of(link, tutti_coll_item, link);
         tutti_coll_op *op = tutti_container_of(item, tutti_coll_op, item);
@@ -428,7 +493,7 @@ tutti_coll_p2p_taker(tutti_coll_group *group, uint32_t from, uint64_t send_id)
 }
 
 /* A sender has given up. Its SEND is parked here, or a Recv has matched it and pulls its bytes; if
- * neither, it was never matched or is over, and there is nothing to do. */
+ * neither, it is over, or has not come yet. */
 void
 tutti_coll_p2p_retract(tutti_coll_group *group, const tutti_packet *packet, const void *data,
                        size_t size)
@@ -454,6 +519,8 @@ tutti_coll_p2p_retract(tutti_coll_group *group, const tutti_packet *packet, cons
         tutti_packet_read_error(data, size, &err);
         tutti_error_set_op(&err, group->name, 0, err.rank);
         tutti_coll_op_fail(op, &err, false);
+    } else {
+        remember_retract(group, packet);
     }
 }
 
@@ -599,7 +666,9 @@ tutti_coll_p2p_meta_arrive(tutti_coll_group *group, const tutti_packet *packet, 
     tutti_coll_op *op = tutti_coll_p2p_taker(group, packet->from, packet->extra);
     coll_io *io = op == NULL ? NULL : find_expected(op);
 
-    if (io != NULL) {
+    if (was_retracted(group, packet)) {
+        drop_late(group->engine, rndv);
+    } else if (io != NULL) {
         tutti_coll_io_take(io, packet, data, size, rndv);
     } else {
         tutti_coll_unexpected_add(group->engine, &group->metas, packet, NULL, data, size, rndv);

@@ -57,6 +57,28 @@ tutti_nccl_op(tutti_reduce reduce)
     }
 }
 
+/*
+ * A double as a float that rounds to 16 bits as the double would: what does not fit is cut off, and
+ * the lowest bit then says that something was (rounding to odd; Boldo and Melquiond 2008). Rounded
+ * to nearest instead, a double near the middle of two halves would become that middle, and round to
+ * the wrong side.
+ */
+static float
+to_odd_float(double factor)
+{
+    float single = (float)factor;
+    uint32_t bits;
+
+    if (isnan(factor) || (double)single == factor) {
+        return single;
+    }
+    memcpy(&bits, &single, sizeof(bits));
+    bits -= fabs((double)single) > fabs(factor) ? 1 : 0; /* towards 0, from infinity too */
+    bits |= 1u;
+    memcpy(&single, &bits, sizeof(single));
+    return single;
+}
+
 /* Of a float's bits the upper half, rounded: 0x7fff plus the lowest kept bit makes ties go to even.
  * A NaN could become infinity by that, so it is made anew. */
 static uint16_t
@@ -100,7 +122,8 @@ void
 tutti_nccl_scalar(ncclDataType_t type, double factor, void *ret_scalar)
 {
     const float single = (float)factor;
-    const uint16_t half = type == ncclBfloat16 ? to_bf16(single) : to_fp16(single);
+    const float odd = to_odd_float(factor);
+    const uint16_t half = type == ncclBfloat16 ? to_bf16(odd) : to_fp16(odd);
 
     memset(ret_scalar, 0, sizeof(double));
     if (type == ncclFloat64) {

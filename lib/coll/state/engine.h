@@ -4,10 +4,7 @@
  * set at start, then read only    options, transport, wake, poller, thread, events; any thread
  * lock                            the block below it; and sequence, epoch, last of each group
  * progress_lock                   all that follows it: "the engine's thread" is its holder
- * atomics                         done, failed
- *
- * job_id, rank and incarnation are written under lock by tutti_coll_engine_sit, and read by the
- * engine's thread without it: see engine.c.
+ * atomics                         job_id, rank, incarnation; done, failed
  */
 #ifndef TUTTI_COLL_STATE_ENGINE_H
 #define TUTTI_COLL_STATE_ENGINE_H
@@ -26,6 +23,11 @@ struct tutti_coll_engine {
     int wake;   /* eventfd */
     int poller; /* epoll: wake and the transport */
 
+    /* The seat, by tutti_coll_engine_sit; any thread reads it. NO_RANK: it is not known yet. */
+    _Atomic uint64_t job_id;
+    _Atomic uint32_t rank;
+    _Atomic uint64_t incarnation;
+
     pthread_mutex_t
         lock; /* guards what follows, and the posting side of groups; nothing is called under it */
     tutti_list_node inbox;
@@ -43,9 +45,6 @@ struct tutti_coll_engine {
     uint64_t op_count;
     /* The last id given, of ops and probes; an id is never used twice. */
     uint64_t next_id;
-    uint64_t job_id;
-    uint32_t rank; /* NO_RANK before the seat is known */
-    uint64_t incarnation;
 
     /*
      * What follows, and all that it points to, belongs to "the engine's thread": the thread that

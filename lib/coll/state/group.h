@@ -59,6 +59,9 @@ struct tutti_coll_group {
     tutti_list_node unexpected; /* packets for ops not begun, or of newer epochs */
     tutti_list_node sends;      /* SEND packets nobody has received */
     tutti_list_node metas;      /* META packets whose SEND nobody has received */
+    /* [owned] Sends that were given up before their SEND has come (p2p.c); NULL = none of this
+     * epoch. */
+    struct coll_retracted *retracted;
     /* Recv ops nobody has sent to: by their items. None of them fits a packet in `sends`. */
     tutti_list_node receives;
     tutti_timer loss_timer;

@@ -110,7 +110,7 @@ struct tutti_transport_conn {
     tcp_address to;
     size_t next;          /* target to try */
     uint64_t patience;    /* until when to wait for the one that is tried; leaving: for the peer */
-    char why[128];        /* it broke */
+    char why[160];        /* it broke */
     tutti_list_node link; /* in links, leaving or gone_links */
     tutti_list_node broken;  /* in broken */
     tutti_list_node packets; /* to be written, offers among them */

@@ -231,16 +231,17 @@ accept_of(auth *self, const auth_epoch *epoch, const unsigned char *header, size
                                                    : TUTTI_TRANSPORT_REFUSED;
 }
 
-/* The size is looked at before `behind`, which is computed from it, is read. */
+/* The size is looked at first: without enough bytes `behind` would point in front of the header. */
 tutti_transport_verdict
 auth_accept(auth *self, const unsigned char *header, size_t size, uint64_t data_size)
 {
-    const unsigned char *behind = header + size - TUTTI_TRANSPORT_AUTH_BYTES;
+    const unsigned char *behind;
     const auth_epoch *epoch;
 
     if (size < TUTTI_TRANSPORT_AUTH_BYTES) {
         return TUTTI_TRANSPORT_REFUSED;
     }
+    behind = header + size - TUTTI_TRANSPORT_AUTH_BYTES;
     epoch = auth_find_epoch(self, read_proof(behind + PROOF_AT).name);
     if (epoch == NULL) {
         return has_pass(self, behind) ? TUTTI_TRANSPORT_AHEAD : TUTTI_TRANSPORT_REFUSED;

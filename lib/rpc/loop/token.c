@@ -57,7 +57,8 @@ read_token(rpc_token *self, tutti_error *err)
     static const char white[] = " \t\r\n";
     char *data = NULL;
     char *text;
-    size_t size = 0;
+    size_t all = 0;
+    size_t size;
     tutti_code code;
 
     /*
@@ -66,7 +67,8 @@ read_token(rpc_token *self, tutti_error *err)
      * and not every second.
      */
     self->stamp = rpc_stamp_take(self->path);
-    TUTTI_TRY(tutti_file_read(self->path, 2 * TUTTI_RPC_TOKEN_MAX, &data, &size, err));
+    TUTTI_TRY(tutti_file_read(self->path, 2 * TUTTI_RPC_TOKEN_MAX, &data, &all, err));
+    size = all;
     text = data + strspn(data, white);
     while (size > (size_t)(text - data) && strchr(white, data[size - 1]) != NULL) {
         size--;
@@ -77,7 +79,7 @@ read_token(rpc_token *self, tutti_error *err)
         memset(self->text, 0, sizeof(self->text));
         memcpy(self->text, text, size);
     }
-    OPENSSL_cleanse(data, strlen(data));
+    OPENSSL_cleanse(data, all);
     free(data);
     return code;
 }

@@ -160,7 +160,7 @@ decide_call(const tutti_rpc_call *call, const char *method, const char *token, v
 
 /* Does this server ask for credentials at all? */
 static bool
-is_reflection_request(const tutti_rpc_server *server)
+wants_credentials(const tutti_rpc_server *server)
 {
     return server->authorize != NULL || server->guard != NULL || server->token != NULL;
 }
@@ -173,7 +173,7 @@ rpc_call_authorize(tutti_rpc_call *call, tutti_error *err)
     char identity[IDENTITY_BYTES_MAX] = "";
     tutti_code code = TUTTI_OK;
 
-    if (!call->route->method->open && is_reflection_request(server)) {
+    if (!call->route->method->open && wants_credentials(server)) {
         code = find_token(call, token, sizeof(token), err);
         code = code == TUTTI_OK ? check_way(call, token, err) : code;
         code = code == TUTTI_OK

@@ -97,7 +97,7 @@ rpc_probe_init(rpc_probe *probe, tutti_rpc_loop *loop, const tutti_address *addr
 }
 
 static void
-is_port_deaf(rpc_probe *self, const rpc_probe_target *target)
+report_deaf(rpc_probe *self, const rpc_probe_target *target)
 {
     TUTTI_LOG("rpc/server", ERROR,
               "%s does not answer any more: gRPC stopped accepting there, most likely when the "
@@ -127,7 +127,7 @@ check_probe(rpc_probe *self, bool heard)
     tutti_rpc_loop_timer_start(self->loop, &self->timer,
                                tutti_clock_add(tutti_clock_ns(), round_over ? self->every_ns : 0));
     if (target->silences == TUTTI_RPC_PROBE_SILENCES) {
-        is_port_deaf(self, target);
+        report_deaf(self, target);
     } else if (!heard) {
         TUTTI_LOG("rpc/server", WARN, "%s did not answer within %llu ms", target->text,
                   (unsigned long long)(self->patience_ns / TUTTI_NS_PER_MS));

@@ -36,7 +36,6 @@ typedef struct rpc_server_loop {
     tutti_rpc_loop *loop;
     tutti_list_node calls; /* handed to us and not ended; without nested ones */
     unsigned waiting;      /* requests posted for methods without a handler */
-    bool filled;           /* never read or written */
     tutti_rpc_task fill;   /* post the first requests */
     tutti_rpc_task sweep;  /* draining: tell every call */
     tutti_timer again;     /* post what could not be posted for want of memory */

@@ -157,6 +157,17 @@ tutti_code tutti_tape_check_dtype(tutti_dtype dtype, tutti_error *err);
 tutti_code tutti_tape_attach(tutti_tape *tape, uint64_t tensor, const tutti_spec *spec,
                              tutti_space *space, tutti_error *err);
 
+/* A tensor that becomes a leaf. Borrowed for the call. */
+typedef struct tutti_tape_leaf {
+    uint64_t tensor;
+    const tutti_spec *spec;
+    tutti_space *space;
+} tutti_tape_leaf;
+
+/* The same with all of these or, when one fails, with none. */
+tutti_code tutti_tape_attach_all(tutti_tape *tape, const tutti_tape_leaf *leaves, size_t count,
+                                 tutti_error *err);
+
 /* An op that is not recorded writes the tensor: on no tape does it hold anything any more. */
 void tutti_tapes_overwrite(tutti_tapes *tapes, uint64_t tensor);
 

@@ -228,6 +228,41 @@ tutti_tape_attach(tutti_tape *tape, uint64_t tensor, const tutti_spec *spec, tut
     return TUTTI_OK;
 }
 
+/*
+ * The last leaf was attached a moment ago. It is what its tensor holds if an op has made it, and
+ * nothing that is traced if not: then only the map has it.
+ */
+static void
+undo_attach(tutti_tape *tape)
+{
+    tutti_tape_var *var = tutti_container_of(tape->leaves.before, tutti_tape_var, leaf);
+
+    tutti_list_remove(&var->leaf);
+    tape->leaf_count--;
+    tape->tapes->item_count--;
+    agent_tape_var_unref(var);
+    if (var->refs == 1) {
+        agent_tape_unmap(var);
+    }
+}
+
+tutti_code
+tutti_tape_attach_all(tutti_tape *tape, const tutti_tape_leaf *leaves, size_t count,
+                      tutti_error *err)
+{
+    const uint32_t before = tape->leaf_count;
+    tutti_code code = TUTTI_OK;
+    size_t i;
+
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        code = tutti_tape_attach(tape, leaves[i].tensor, leaves[i].spec, leaves[i].space, err);
+    }
+    while (code != TUTTI_OK && tape->leaf_count > before) {
+        undo_attach(tape);
+    }
+    return code;
+}
+
 /* ------------------------------------------------------------------------------ gradients */
 
 /* Into a new tensor, since neither may be written. Takes both. */

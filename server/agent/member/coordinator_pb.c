@@ -36,7 +36,7 @@ static const tutti_rpc_stub stub_lookup = STUB("LookupRanks");
 
 /* Options of a call that must end within wait_ns. */
 static tutti_rpc_call_options
-is_within(uint64_t wait_ns)
+options_within(uint64_t wait_ns)
 {
     return (tutti_rpc_call_options){.deadline_ns = tutti_clock_ns() + wait_ns};
 }
@@ -270,7 +270,7 @@ agent_wire_leave(tutti_agent *agent, bool announce, tutti_rpc_reply_fn on_reply,
 {
     Tutti__V1__LeaveRequest request = TUTTI__V1__LEAVE_REQUEST__INIT;
     Tutti__V1__Member member;
-    const tutti_rpc_call_options options = is_within(LEAVE_NS);
+    const tutti_rpc_call_options options = options_within(LEAVE_NS);
 
     fill_member(agent, &member);
     request.member = &member;
@@ -379,7 +379,7 @@ ask_lookup(lookup *self)
 {
     Tutti__V1__LookupRanksRequest request = TUTTI__V1__LOOKUP_RANKS_REQUEST__INIT;
     tutti_agent *agent = self->coord_request.agent;
-    const tutti_rpc_call_options options = is_within(CALL_NS);
+    const tutti_rpc_call_options options = options_within(CALL_NS);
     tutti_error err;
 
     request.job = get_coordinator_text(agent_job(agent));

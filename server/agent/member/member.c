@@ -42,8 +42,8 @@ static void limit_join(struct agent_member *self);
 static const char *advise_joiner(const tutti_error *err);
 
 /*
- * Waits before another attempt. SEAT_WAIT_NS: how long a taken seat is asked for, as the process
- * that had it may be dead and the coordinator about to notice. SETTLE_NS: a process that joins a
+ * Waits before another attempt. SEAT_WAIT_NS: how long a taken seat or GPU is asked for, as the
+ * process that had it may be dead and the coordinator about to notice. SETTLE_NS: a process that joins a
  * job in progress holds its first ops, since other ranks hear of it at different moments
  * (docs/decisions/0014).
  */
@@ -233,11 +233,14 @@ on_join_message(void *arg, tutti_rpc_message *message)
     agent_wire_join_message(self->agent, message);
 }
 
-/* The process that had this seat may be dead, and the coordinator about to notice. */
+/* The process that had this seat, or this GPU, may be dead, and the coordinator about to notice. */
 static bool
 may_be_freed(const struct agent_member *self, const tutti_error *err)
 {
-    return err->code == TUTTI_ALREADY_EXISTS && tutti_clock_ns() - self->began_ns < SEAT_WAIT_NS;
+    const bool is_held =
+        err->code == TUTTI_ALREADY_EXISTS || strcmp(err->reason, "SHARED_GPU") == 0;
+
+    return is_held && tutti_clock_ns() - self->began_ns < SEAT_WAIT_NS;
 }
 
 /* How long the attempts may go on: told with the first line only. */

@@ -34,10 +34,12 @@
 #include "server/agent/tensor/table.h"
 
 /*
- * A key is token, kind and group: a token that one caller uses again for another op by mistake does
- * not get the answer of the first.
+ * A key is token, kind, group, NUL and the caller's identity. With kind and group a token that one
+ * caller uses again for another op by mistake does not get the answer of the first. With the
+ * identity no caller gets the answer of another one that has drawn the same number, or guessed it.
  */
-#define KEY_SIZE (8 + 1 + TUTTI_NAME_MAX)
+#define IDENTITY_MAX 255
+#define KEY_SIZE (8 + 1 + TUTTI_NAME_MAX + 1 + IDENTITY_MAX)
 
 struct agent_kept {
     tutti_map_node node;
@@ -55,15 +57,19 @@ struct agent_kept {
 };
 
 static tutti_bytes
-write_key(unsigned char key[KEY_SIZE], const agent_request *request)
+write_key(unsigned char key[KEY_SIZE], const tutti_rpc_call *call, const agent_request *request)
 {
     const char *group = request->group[0] == '\0' ? "world" : request->group;
-    const size_t size = strnlen(group, TUTTI_NAME_MAX);
+    const char *who = tutti_rpc_call_identity(call);
+    const size_t group_size = strnlen(group, TUTTI_NAME_MAX);
+    const size_t who_size = strnlen(who, IDENTITY_MAX);
 
     (void)tutti_map_key_u64(key, request->options.token);
     key[8] = (unsigned char)request->args.kind;
-    memcpy(key + 9, group, size);
-    return (tutti_bytes){key, 9 + size};
+    memcpy(key + 9, group, group_size);
+    key[9 + group_size] = '\0';
+    memcpy(key + 10 + group_size, who, who_size);
+    return (tutti_bytes){key, 10 + group_size + who_size};
 }
 
 /*
@@ -182,10 +188,10 @@ agent_answers_fini(tutti_agent *agent)
 }
 
 static agent_kept *
-find_answer(const tutti_agent *agent, const agent_request *request)
+find_answer(const tutti_agent *agent, const tutti_rpc_call *call, const agent_request *request)
 {
     unsigned char key[KEY_SIZE];
-    tutti_map_node *node = tutti_map_find(&agent->answers.by_key, write_key(key, request));
+    tutti_map_node *node = tutti_map_find(&agent->answers.by_key, write_key(key, call, request));
 
     return node == NULL ? NULL : tutti_container_of(node, agent_kept, node);
 }
@@ -194,7 +200,7 @@ bool
 agent_answers_repeat(tutti_agent *agent, tutti_rpc_call *call, const agent_request *request,
                      agent_answer_fn answer)
 {
-    agent_kept *self = request->options.token == 0 ? NULL : find_answer(agent, request);
+    agent_kept *self = request->options.token == 0 ? NULL : find_answer(agent, call, request);
     tutti_error err;
 
     if (self == NULL) {
@@ -213,7 +219,8 @@ agent_answers_repeat(tutti_agent *agent, tutti_rpc_call *call, const agent_reque
 }
 
 tutti_code
-agent_answers_expect(agent_op *op, const agent_request *request, tutti_error *err)
+agent_answers_expect(agent_op *op, const tutti_rpc_call *call, const agent_request *request,
+                     tutti_error *err)
 {
     agent_kept *self;
 
@@ -226,7 +233,7 @@ agent_answers_expect(agent_op *op, const agent_request *request, tutti_error *er
     }
     self->agent = op->agent;
     self->op = op;
-    self->node.key = write_key(self->key, request);
+    self->node.key = write_key(self->key, call, request);
     tutti_list_init(&self->link);
     /* The key is free: agent_answers_repeat has looked, on the same thread, just before. */
     (void)tutti_map_add(&op->agent->answers.by_key, &self->node);

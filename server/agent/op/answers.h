@@ -15,7 +15,7 @@ void agent_answers_init(tutti_agent *agent);
 void agent_answers_fini(tutti_agent *agent); /* before the table and the spaces close */
 
 /*
- * Has a call with this token come before? Then this one is answered: with the same, or with ABORTED
+ * Has a call of this caller with this token come before? Then this one is answered: with the same, or with ABORTED
  * TOKEN_IN_FLIGHT as long as the op runs. An op that failed is forgotten, and runs again.
  */
 bool agent_answers_repeat(tutti_agent *agent, tutti_rpc_call *call, const agent_request *request,
@@ -25,7 +25,8 @@ bool agent_answers_repeat(tutti_agent *agent, tutti_rpc_call *call, const agent_
  * The op has a token: its answer will be kept, and until then a call that comes again is told
  * TOKEN_IN_FLIGHT. TUTTI_RESOURCE_EXHAUSTED: no memory; nothing is kept.
  */
-tutti_code agent_answers_expect(agent_op *op, const agent_request *request, tutti_error *err);
+tutti_code agent_answers_expect(agent_op *op, const tutti_rpc_call *call,
+                                const agent_request *request, tutti_error *err);
 
 /*
  * This is what the op's caller is told. Copies what `result` points to. Any thread, once for an op,

@@ -303,7 +303,7 @@ agent_group_add_slot(agent_op *hold)
 
 /*
  * The engine's number is the truth, as it counts ops at the post. The ops in line are numbered from
- * there, in their order.
+ * there, in their order. A group that is not open yet has had no ops.
  */
 void
 agent_group_count_again(agent_group *group)
@@ -311,10 +311,11 @@ agent_group_count_again(agent_group *group)
     char words[64];
     tutti_list_node *link;
 
-    if (group->coll == NULL || group->agent->engine == NULL) {
+    if (group->agent->engine == NULL) {
         return;
     }
-    group->sequence = tutti_coll_group_last(group->coll, words, sizeof(words));
+    group->sequence =
+        group->coll == NULL ? 0 : tutti_coll_group_last(group->coll, words, sizeof(words));
     for (link = group->queue.next; link != &group->queue; link = link->next) {
         agent_op *op = tutti_container_of(link, agent_op, link);
 
@@ -738,8 +739,10 @@ agent_world_changed(tutti_agent *agent, uint64_t epoch, const char *why)
     tutti_coll_group_close(group->coll);
     group->coll = NULL;
     group->broken = false;
+    group->entered = 0;
+    agent_group_changed(group);
     agent_group_fail_before(group, tutti_clock_ns() - AGENT_BACKOFF_NS, &err);
-    group->sequence = 0;
+    agent_group_count_again(group);
     if (!tutti_list_empty(&group->queue)) {
         group->asking = true;
         agent_wire_get_group(group);

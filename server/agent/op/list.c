@@ -77,7 +77,7 @@ agent_list_free(agent_op *op)
 
 /* The bytes, rounded up to a multiple of ALIGNMENT. */
 static uint64_t
-is_list_aligned(uint64_t bytes)
+align_bytes(uint64_t bytes)
 {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
@@ -99,7 +99,7 @@ agent_list_share(const agent_op *op, tutti_coll_tensor *tensors, uint32_t count,
 
     for (i = 0; i < count && code == TUTTI_OK; i++) {
         bytes += tutti_spec_bytes(&tensors[i].spec);
-        total += is_list_aligned(tutti_spec_bytes(&tensors[i].spec));
+        total += align_bytes(tutti_spec_bytes(&tensors[i].spec));
         code = agent_check_inline(bytes, err);
     }
     spec.dims[0] = (int64_t)total;
@@ -109,7 +109,7 @@ agent_list_share(const agent_op *op, tutti_coll_tensor *tensors, uint32_t count,
     total = 0;
     for (i = 0; i < count && code == TUTTI_OK; i++) {
         tensors[i].data = (unsigned char *)(*ret)->data + total;
-        total += is_list_aligned(tutti_spec_bytes(&tensors[i].spec));
+        total += align_bytes(tutti_spec_bytes(&tensors[i].spec));
     }
     return code;
 }
@@ -391,8 +391,6 @@ agent_list_inputs(agent_op *op, tutti_error *err)
 }
 
 /* ------------------------------------------------------------------------------ results */
-
-/* ------------------------------------------------------------------------------ their places */
 
 static tutti_code
 use_given(agent_op *op, uint32_t i, tutti_error *err)

@@ -137,7 +137,7 @@ agent_work_find(const tutti_agent *agent, const char *name, agent_work **ret, tu
 }
 
 agent_work *
-agent_work_is_pinned(const tutti_agent *agent, uint64_t number)
+agent_work_pinned(const tutti_agent *agent, uint64_t number)
 {
     unsigned char key[8];
     tutti_map_node *node = tutti_map_find(&agent->works->by_number, tutti_map_key_u64(key, number));
@@ -245,7 +245,7 @@ gather_works(const tutti_agent *agent, const uint64_t *numbers, size_t count)
     size_t i;
 
     for (i = 0; i < count && statuses != NULL; i++) {
-        statuses[i] = agent_work_is_pinned(agent, numbers[i])->status;
+        statuses[i] = agent_work_pinned(agent, numbers[i])->status;
     }
     return statuses;
 }
@@ -260,7 +260,7 @@ free_wait(agent_wait *wait)
     tutti_rpc_loop_timer_stop(wait->agent->control, &wait->timer);
     for (i = 0; i < wait->count; i++) {
         tutti_list_remove(&wait->links[i].of_work);
-        agent_work_is_pinned(wait->agent, wait->numbers[i])->pins--;
+        agent_work_pinned(wait->agent, wait->numbers[i])->pins--;
     }
     tutti_rpc_call_set_user(wait->call, NULL);
     tutti_rpc_call_unref(wait->call);

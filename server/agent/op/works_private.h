@@ -55,7 +55,7 @@ struct agent_wait {
 tutti_code agent_work_find(const tutti_agent *agent, const char *name, agent_work **ret,
                            tutti_error *err);
 /* The work with that number, which the caller has pinned: so it has not been forgotten. */
-agent_work *agent_work_is_pinned(const tutti_agent *agent, uint64_t number);
+agent_work *agent_work_pinned(const tutti_agent *agent, uint64_t number);
 
 /* Answer the call with how all of its works stand (err is NULL), or with err, and free the wait. */
 void agent_wait_end(agent_wait *wait, const tutti_error *err);

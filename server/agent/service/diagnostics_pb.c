@@ -8,6 +8,7 @@
 
 #include "base/error/fail.h"
 #include "coll/reduce/reduce.h"
+#include "server/agent/op/group.h"
 #include "server/agent/op/works.h"
 #include "server/agent/record/progress.h"
 #include "server/agent/service/services.h"
@@ -51,6 +52,7 @@ on_describe(tutti_rpc_call *call, void *self)
     response.version = get_diagnostics_text(TUTTI_VERSION);
     response.commands_max = (uint32_t)agent->options->commands_max;
     response.transfer_streams_max = AGENT_UPLOAD_PARTS_MAX;
+    response.elastic = agent->elastic;
     response.addresses = addresses;
     response.n_addresses = agent_addresses(agent, addresses);
     tutti_rpc_call_reply(call, &response.base, NULL);
@@ -106,27 +108,41 @@ typedef struct wire_group {
     char last[128];
 } wire_group;
 
+static void
+write_group_stats(const agent_group *group, wire_group *one)
+{
+    tutti__v1__group_stats__init(&one->message);
+    one->message.group = get_diagnostics_text(group->name);
+    one->message.id = tutti_coll_group_id(group->coll);
+    one->message.sequence = tutti_coll_group_last(group->coll, one->last, sizeof(one->last));
+    one->message.last_op = one->last;
+}
+
+/*
+ * "world" comes first, so that it is there however many groups there are: clients look for it. The
+ * others follow in the order of their names.
+ */
 static size_t
 list_groups(tutti_agent *agent, wire_group *memory, Tutti__V1__GroupStats **messages)
 {
+    const agent_group *world = agent_group_find(agent, "world");
     tutti_map_node *node;
     size_t count = 0;
+    size_t i;
 
+    if (world != NULL && world->coll != NULL) {
+        write_group_stats(world, &memory[count++]);
+    }
     for (node = tutti_map_first(&agent->groups); node != NULL && count < GROUPS_SHOWN;
          node = tutti_map_next(node)) {
-        agent_group *group = tutti_container_of(node, agent_group, by_name);
+        const agent_group *group = tutti_container_of(node, agent_group, by_name);
 
-        if (group->coll != NULL) {
-            wire_group *one = &memory[count];
-
-            tutti__v1__group_stats__init(&one->message);
-            one->message.group = group->name;
-            one->message.id = tutti_coll_group_id(group->coll);
-            one->message.sequence =
-                tutti_coll_group_last(group->coll, one->last, sizeof(one->last));
-            one->message.last_op = one->last;
-            messages[count++] = &one->message;
+        if (group->coll != NULL && group != world) {
+            write_group_stats(group, &memory[count++]);
         }
+    }
+    for (i = 0; i < count; i++) {
+        messages[i] = &memory[i].message;
     }
     return count;
 }

@@ -37,12 +37,12 @@ on_create(tutti_rpc_call *call, void *self)
 }
 
 /*
- * All handles are looked up before any is attached, so that a bad one leaves the tape as it was. A
- * tensor without a shape cannot be a leaf: its dtype is checked here and not at Backward.
+ * A tensor without a shape cannot be a leaf: its dtype is checked when it is attached, and not at
+ * Backward.
  */
 static tutti_code
 look_up_tracer(tutti_agent *agent, const Tutti__V1__AttachRequest *request, tutti_table_info *infos,
-               tutti_error *err)
+               tutti_tape_leaf *leaves, tutti_error *err)
 {
     tutti_code code = TUTTI_OK;
     size_t i;
@@ -57,7 +57,8 @@ look_up_tracer(tutti_agent *agent, const Tutti__V1__AttachRequest *request, tutt
                                   infos[i].handle);
         }
         if (code == TUTTI_OK) {
-            code = tutti_tape_check_dtype(infos[i].spec.dtype, err);
+            leaves[i] = (tutti_tape_leaf){.tensor = infos[i].number, .spec = &infos[i].spec};
+            code = agent_devices_find(agent, infos[i].device, &leaves[i].space, err);
         }
     }
     return code;
@@ -67,10 +68,9 @@ static tutti_code
 attach_tracer(tutti_agent *agent, const Tutti__V1__AttachRequest *request, tutti_error *err)
 {
     tutti_table_info *infos = NULL;
+    tutti_tape_leaf *leaves = NULL;
     tutti_tape *tape = NULL;
-    tutti_space *space = NULL;
     tutti_code code = tutti_tape_find(agent->tapes, request->tracer, &tape, err);
-    size_t i;
 
     if (code == TUTTI_OK && (request->n_tensors == 0 || request->n_tensors > ATTACH_MAX)) {
         code =
@@ -81,16 +81,16 @@ attach_tracer(tutti_agent *agent, const Tutti__V1__AttachRequest *request, tutti
         return code;
     }
     infos = calloc(request->n_tensors, sizeof(*infos));
-    if (infos == NULL) {
-        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to attach tensors");
+    leaves = calloc(request->n_tensors, sizeof(*leaves));
+    if (infos == NULL || leaves == NULL) {
+        code = TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory to attach tensors");
+    } else {
+        code = look_up_tracer(agent, request, infos, leaves, err);
     }
-    code = look_up_tracer(agent, request, infos, err);
-    for (i = 0; i < request->n_tensors && code == TUTTI_OK; i++) {
-        code = agent_devices_find(agent, infos[i].device, &space, err);
-        if (code == TUTTI_OK) {
-            code = tutti_tape_attach(tape, infos[i].number, &infos[i].spec, space, err);
-        }
+    if (code == TUTTI_OK) {
+        code = tutti_tape_attach_all(tape, leaves, request->n_tensors, err);
     }
+    free(leaves);
     free(infos);
     return code;
 }

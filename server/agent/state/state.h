@@ -92,6 +92,7 @@ struct tutti_agent {
     tutti_rpc_task start_task;
     tutti_rpc_task stop_task;
     tutti_rpc_task end_task;
+    tutti_timer end_timer; /* until end_task looks again */
     tutti_rpc_task stop_now_task;
     atomic_uint stops;              /* how often it was told to stop */
     bool draining;                  /* it leaves: no op begins any more */

@@ -265,7 +265,7 @@ forget_all(agent_stream *stream, tutti_list_node *commands, tutti_list_node *gon
  * tutti_rpc_nested_cancel only posts, so it may be called with the lock held.
  */
 static void
-send_stream_status(agent_stream *stream, bool gone)
+cancel_running(agent_stream *stream, bool gone)
 {
     tutti_list_node *link;
     tutti_list_node *spare;
@@ -322,7 +322,7 @@ agent_stream_cancel(agent_stream *stream, bool gone)
                              stream->agent->rank);
     }
     agent_stream_enter(stream);
-    send_stream_status(stream, gone);
+    cancel_running(stream, gone);
     if (gone) {
         fail_stream(stream, &lost);
     } else {

@@ -1,7 +1,8 @@
 /*
  * Which agent of a job has which GPU: two agents on one GPU are a mistake far more often than a
  * wish. The GPUs of all agents are in one map by UUID, NUL and incarnation, so a newcomer's check
- * costs one look-up for each of its GPUs, also in large jobs. Lost agents do not count.
+ * costs one look-up for each of its GPUs, also in large jobs. Lost agents do not count, nor does the
+ * agent whose seat the newcomer takes: a process that is started again has the same GPU.
  */
 #include "server/coordinator/member/gpus.h"
 
@@ -98,9 +99,9 @@ coord_gpus_forget(coord_agent *agent)
     agent->gpus = NULL;
 }
 
-/* An agent that has this GPU and is not lost, or NULL. */
+/* An agent that has this GPU, is not lost and is not `replaced`; or NULL. */
 static const coord_agent *
-find_holder(const coord_job *job, const char *uuid, size_t size)
+find_holder(const coord_job *job, const char *uuid, size_t size, const coord_agent *replaced)
 {
     char key[TUTTI_COORDINATOR_GPUS_MAX + 1];
     tutti_map_node *node;
@@ -111,7 +112,7 @@ find_holder(const coord_job *job, const char *uuid, size_t size)
     while (node != NULL && node->key.size > size && memcmp(node->key.data, key, size + 1) == 0) {
         const coord_agent *agent = tutti_container_of(node, coord_gpu, node)->agent;
 
-        if (agent->state != TUTTI_COORDINATOR_LOST) {
+        if (agent->state != TUTTI_COORDINATOR_LOST && agent != replaced) {
             return agent;
         }
         node = tutti_map_next(node);
@@ -121,7 +122,7 @@ find_holder(const coord_job *job, const char *uuid, size_t size)
 
 tutti_code
 coord_check_gpus(const coord_job *job, const tutti_coordinator_join_request *request,
-                 tutti_error *err)
+                 const coord_agent *replaced, tutti_error *err)
 {
     const char *at = request->agent.gpus;
     const char *uuid;
@@ -131,7 +132,7 @@ coord_check_gpus(const coord_job *job, const tutti_coordinator_join_request *req
         return TUTTI_OK;
     }
     while ((size = next_uuid(&at, &uuid)) > 0) {
-        const coord_agent *other = find_holder(job, uuid, size);
+        const coord_agent *other = find_holder(job, uuid, size, replaced);
 
         if (other != NULL) {
             return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "SHARED_GPU",

@@ -7,9 +7,13 @@
 
 typedef struct coord_gpus coord_gpus;
 
-/* SHARED_GPU: another agent has one of the newcomer's GPUs, which it does not allow. */
+/*
+ * SHARED_GPU: another agent has one of the newcomer's GPUs, which it does not allow.
+ *
+ * [in]  replaced  the agent that goes when the newcomer is seated: its GPUs are free; or NULL
+ */
 tutti_code coord_check_gpus(const coord_job *job, const tutti_coordinator_join_request *request,
-                            tutti_error *err);
+                            const coord_agent *replaced, tutti_error *err);
 
 /* Put the GPUs of a new agent into its job's map, and take them out. */
 tutti_code coord_gpus_keep(coord_agent *agent, tutti_error *err);

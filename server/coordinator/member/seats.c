@@ -235,7 +235,7 @@ coord_seat_newcomer(coord_job *job, const tutti_coordinator_join_request *reques
     coord_agent *agent = NULL;
     tutti_code code = check_wish(job, request, &occupant, err);
 
-    code = code == TUTTI_OK ? coord_check_gpus(job, request, err) : code;
+    code = code == TUTTI_OK ? coord_check_gpus(job, request, occupant, err) : code;
     if (code == TUTTI_OK) {
         code = coord_agent_new(job, request->incarnation, &request->agent, &agent, err);
     }

@@ -10,6 +10,7 @@
  *
  * TUTTI_INVALID_ARGUMENT    RANK_RANGE
  * TUTTI_ALREADY_EXISTS      ALREADY_JOINED
+ * TUTTI_FAILED_PRECONDITION SHARED_GPU
  * TUTTI_RESOURCE_EXHAUSTED  WORLD_FULL; no memory
  */
 tutti_code coord_seat_newcomer(coord_job *job, const tutti_coordinator_join_request *request,

@@ -61,6 +61,42 @@ test_group_options__that_were_not_initialised_are_refused(void **state)
     assert_text_has(err.text, "tutti_split");
 }
 
+/* The token is the same, so that a call that has counted does not count twice. */
+static void
+test_group_create__is_called_again_when_the_answer_was_lost(void **state)
+{
+    client_rig *rig = *state;
+    const uint32_t ranks[] = {0, 1};
+    tutti_group_options options;
+    tutti_group_info info;
+    tutti_error err;
+
+    tutti_group_options_init(&options);
+    assert_ok(tutti_group_create_with(rig->client, &options, ranks, 2, &info, &err));
+    assert_string_equal(info.name, "unnamed/12");
+    tutti_group_info_free(&info);
+    assert_int_equal(rig->agent.group_calls, 2);
+    assert_int_not_equal(rig->agent.group_tokens[0], 0);
+    assert_int_equal(rig->agent.group_tokens[0], rig->agent.group_tokens[1]);
+}
+
+static void
+test_group_split__is_called_again_when_the_answer_was_lost(void **state)
+{
+    client_rig *rig = *state;
+    tutti_group_info info;
+    tutti_split split;
+    tutti_error err;
+
+    tutti_split_init(&split);
+    split.kind = TUTTI_SPLIT_SIZE;
+    split.number = 2;
+    assert_ok(tutti_group_split(rig->client, NULL, &split, &info, NULL, &err));
+    tutti_group_info_free(&info);
+    assert_int_equal(rig->agent.group_calls, 2);
+    assert_int_equal(rig->agent.group_tokens[0], rig->agent.group_tokens[1]);
+}
+
 static void
 test_groups__of_too_many_ranks_are_not_sent(void **state)
 {
@@ -122,6 +158,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         client_test(test_group__without_name_wants_create_with),
         client_test(test_group_options__that_were_not_initialised_are_refused),
+        client_test(test_group_create__is_called_again_when_the_answer_was_lost),
+        client_test(test_group_split__is_called_again_when_the_answer_was_lost),
         client_test(test_groups__of_too_many_ranks_are_not_sent),
         client_test(test_who_has_no_agent__is_no_member),
         client_test(test_infos__may_be_freed_twice_and_as_nothing),

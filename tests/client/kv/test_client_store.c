@@ -84,6 +84,10 @@ test_meet__wants_an_initialised_meeting(void **state)
     meeting.rank = -2;
     assert_fails(tutti_meet(rig->client, "k", 1, &meeting, &err), TUTTI_INVALID_ARGUMENT);
     assert_string_equal(err.reason, "RANK_RANGE");
+    tutti_meeting_init(&meeting);
+    meeting.count = 1;
+    meeting.name = NULL; /* as "" */
+    assert_fails(tutti_meet(rig->client, "k", 1, &meeting, &err), TUTTI_UNIMPLEMENTED);
 }
 
 static void

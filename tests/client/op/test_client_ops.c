@@ -183,6 +183,19 @@ test_wait__tells_how_each_work_ended(void **state)
 }
 
 static void
+test_wait__writes_nothing_when_one_status_cannot_be_read(void **state)
+{
+    static const char *const works[] = {"work:0.0000000000000001.5", "work:0.0000000000000001.6"};
+    client_rig *rig = *state;
+    tutti_work_status statuses[2] = {{.work = "untouched"}};
+    tutti_error err;
+
+    rig->agent.script.mischief = FAKE_LONG_HANDLE; /* of the second */
+    assert_fails(tutti_wait(rig->client, works, 2, 0, statuses, &err), TUTTI_DATA_LOSS);
+    assert_string_equal(statuses[0].work, "untouched");
+}
+
+static void
 test_wait__without_statuses_returns_the_first_failure(void **state)
 {
     static const char *const works[] = {"work:0.0000000000000001.5", "work:0.0000000000000001.6",
@@ -288,6 +301,73 @@ test_data__leaves_nothing_behind_wherever_it_fails(void **state)
 }
 
 static void
+assert_called_in_vain(client_rig *rig, unsigned ops)
+{
+    assert_int_equal(atomic_load(&rig->agent.op_count), ops);
+    assert_memory_equal(rig->agent.op_input, "tutti.tmp/", 10);
+    assert_memory_equal(rig->agent.op_output, "tutti.tmp/", 10);
+    rig->agent.op_input[0] = '\0';
+    rig->agent.op_output[0] = '\0';
+}
+
+/* Else the other ranks wait for their deadlines. */
+static void
+test_data__calls_the_op_in_vain_when_its_arguments_are_bad(void **state)
+{
+    client_rig *rig = *state;
+    const tutti_spec bad = {TUTTI_DTYPE_FP32, 1, {-1}};
+    const tutti_spec spec = {TUTTI_DTYPE_FP32, 1, {4}};
+    float data[8] = {0};
+    tutti_op op;
+    tutti_error err;
+
+    assert_fails(tutti_all_reduce_data(rig->client, NULL, &bad, data, data, &err),
+                 TUTTI_INVALID_ARGUMENT);
+    assert_called_in_vain(rig, 1);
+    assert_fails(tutti_all_gather_data(rig->client, NULL, &spec, data, data, 31, &err),
+                 TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(err.reason, "SIZE_MISMATCH");
+    assert_called_in_vain(rig, 2);
+    (void)TUTTI_FAIL_FOR(&rig->agent.script.error, TUTTI_UNAVAILABLE, "AWAY", "no coordinator");
+    rig->agent.script.fail_method = "GetGroup";
+    tutti_op_init(&op);
+    op.group = "tp/0";
+    assert_fails(tutti_broadcast_data(rig->client, &op, &spec, data, &err), TUTTI_UNAVAILABLE);
+    assert_string_equal(err.reason, "AWAY");
+    assert_called_in_vain(rig, 3);
+    assert_string_equal(rig->agent.op_group, "tp/0");
+}
+
+static void
+test_object__calls_the_op_in_vain_when_it_cannot_be_put(void **state)
+{
+    client_rig *rig = *state;
+    tutti_object object = {.data = NULL, .size = 0};
+    tutti_object *objects = NULL;
+    size_t count = 0;
+    tutti_error err;
+
+    (void)TUTTI_FAIL_FOR(&rig->agent.script.error, TUTTI_RESOURCE_EXHAUSTED, "MEMORY_LIMIT",
+                         "no room");
+    rig->agent.script.fail_method = "Put";
+    assert_fails(tutti_object_broadcast(rig->client, NULL, &object, NULL, &err),
+                 TUTTI_RESOURCE_EXHAUSTED);
+    assert_called_in_vain(rig, 1);
+    assert_fails(tutti_object_all_gather(rig->client, NULL, &object, &objects, &count, &err),
+                 TUTTI_RESOURCE_EXHAUSTED);
+    assert_string_equal(err.reason, "MEMORY_LIMIT");
+    assert_called_in_vain(rig, 2);
+    assert_fails(tutti_object_send(rig->client, NULL, &object, &err), TUTTI_RESOURCE_EXHAUSTED);
+    assert_int_equal(atomic_load(&rig->agent.op_count), 2);
+    assert_fails(tutti_object_gather(rig->client, NULL, NULL, &objects, &count, &err),
+                 TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(err.reason, "NO_INPUT");
+    assert_called_in_vain(rig, 3);
+    assert_fails(tutti_object_send(rig->client, NULL, NULL, &err), TUTTI_INVALID_ARGUMENT);
+    tutti_op_more_free(NULL);
+}
+
+static void
 test_data__keeps_its_error_when_deleting_fails_too(void **state)
 {
     client_rig *rig = *state;
@@ -359,6 +439,30 @@ test_broadcast_data__asks_who_is_root_in_a_group(void **state)
     rig->agent.script.fail_method = "GetGroup";
     op.global = false;
     assert_fails(tutti_broadcast_data(other, &op, &spec, bytes, &err), TUTTI_NOT_FOUND);
+    tutti_close(other);
+    free(bytes);
+}
+
+/* Of the world the ranks 3 and 1 are there: group rank 0 is rank 3. */
+static void
+test_broadcast_data__asks_who_is_root_in_the_world_of_an_elastic_job(void **state)
+{
+    client_rig *rig = *state;
+    const tutti_spec spec = bytes_spec(rig, 100);
+    unsigned char *bytes = make_bytes(100);
+    tutti_client *other = NULL;
+    tutti_op op;
+    tutti_error err;
+
+    rig->agent.script.rank = 3;
+    rig->agent.script.elastic = true;
+    assert_ok(tutti_connect(fake_agent_address(&rig->agent), &other, &err));
+    tutti_op_init(&op);
+    assert_ok(tutti_broadcast_data(other, &op, &spec, bytes, &err));
+    assert_true(rig->agent.op_inline);
+    op.group = "world";
+    assert_ok(tutti_broadcast_data(other, &op, &spec, bytes, &err));
+    assert_true(rig->agent.op_inline);
     tutti_close(other);
     free(bytes);
 }
@@ -470,13 +574,17 @@ main(void)
         client_test(test_op__that_was_not_initialised_is_refused),
         client_test(test_op__with_a_bad_answer_is_data_loss),
         client_test(test_wait__tells_how_each_work_ended),
+        client_test(test_wait__writes_nothing_when_one_status_cannot_be_read),
         client_test(test_wait__without_statuses_returns_the_first_failure),
         client_test(test_all_reduce_data__of_small_data_is_one_call),
         client_test(test_all_reduce_data__of_large_data_is_one_tensor_that_goes),
         client_test(test_data__leaves_nothing_behind_wherever_it_fails),
+        client_test(test_data__calls_the_op_in_vain_when_its_arguments_are_bad),
+        client_test(test_object__calls_the_op_in_vain_when_it_cannot_be_put),
         client_test(test_data__keeps_its_error_when_deleting_fails_too),
         client_test(test_broadcast_data__sends_on_the_root_alone),
         client_test(test_broadcast_data__asks_who_is_root_in_a_group),
+        client_test(test_broadcast_data__asks_who_is_root_in_the_world_of_an_elastic_job),
         client_test(test_broadcast_data__of_large_data_takes_one_tensor_on_each_side),
         client_test(test_all_gather_data__gives_every_ranks_bytes),
         client_test(test_client__serves_many_threads_at_once),

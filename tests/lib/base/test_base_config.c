@@ -146,12 +146,38 @@ test_config__prints_value_and_origin_and_helps(void **state)
     tutti_config_print(config, file);
     tutti_config_help(&set, 1, &words, file);
     (void)fclose(file);
-    assert_text_has(text, "count = 7  # flag");
-    assert_text_has(text, "name = nobody  # default");
+    assert_text_has(text, "# flag:\ncount = 7\n");
+    assert_text_has(text, "# default:\n# name = nobody\n");
     assert_text_has(text, "--byte-limit SIZE");
     assert_text_has(text, "--name is TUTTI_NAME");
     assert_text_has(text, "examples:\n  program --count 3\n");
     free(text);
+}
+
+static void
+test_config__reads_back_what_it_prints(void **state)
+{
+    char path[] = "/tmp/tutti-config-XXXXXX";
+    FILE *file = fdopen(mkstemp(path), "w");
+    const char *first[] = {"program", "--name", "a # b", "--wait=3s", "--loud"};
+    const char *second[] = {"program", "--config", path};
+    tutti_error err;
+
+    (void)state;
+    assert_ok(load(5, first, &err));
+    tutti_config_print(config, file);
+    (void)fclose(file);
+    tutti_config_free(config);
+    config = NULL;
+    memset(&got, 0, sizeof(got));
+    assert_ok(load(3, second, &err));
+    (void)unlink(path);
+    assert_string_equal(got.name, "a # b");
+    assert_int_equal(got.wait_ns, 3000000000);
+    assert_int_equal(got.count, 3);
+    assert_true(got.loud);
+    assert_true(tutti_config_given(config, "wait"));
+    assert_false(tutti_config_given(config, "count"));
 }
 
 static void
@@ -207,6 +233,7 @@ main(void)
         cmocka_unit_test_teardown(test_config__reads_other_peoples_environment_names, clear),
         cmocka_unit_test_teardown(test_config__refuses_with_option_origin_and_limit, clear),
         cmocka_unit_test_teardown(test_config__prints_value_and_origin_and_helps, clear),
+        cmocka_unit_test_teardown(test_config__reads_back_what_it_prints, clear),
         cmocka_unit_test(test_config__help_is_wrapped_and_tells_defaults_of_flags),
         cmocka_unit_test_teardown(test_config__writes_a_manual_page, clear),
     };

@@ -39,6 +39,25 @@ test_log__shows_what_its_room_may_say(void **state)
 }
 
 static void
+test_log__refuses_levels_that_are_too_long(void **state)
+{
+    char spec[600];
+    tutti_error err;
+
+    (void)state;
+    memset(spec, ',', sizeof(spec));
+    (void)snprintf(spec + 500, sizeof(spec) - 500, "debug");
+    assert_ok(tutti_log_set_levels(spec, &err));
+    assert_true(tutti_log_shows("coll", TUTTI_LOG_DEBUG));
+    memset(spec, ',', sizeof(spec));
+    (void)snprintf(spec + 580, sizeof(spec) - 580, "info");
+    assert_fails(tutti_log_set_levels(spec, &err), TUTTI_INVALID_ARGUMENT);
+    assert_text_has(err.text, "584 bytes");
+    assert_true(tutti_log_shows("coll", TUTTI_LOG_DEBUG)); /* as before */
+    assert_ok(tutti_log_set_levels("info", &err));
+}
+
+static void
 test_log__is_a_line_for_people(void **state)
 {
     const char *line;
@@ -90,6 +109,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_log__shows_what_its_room_may_say),
+        cmocka_unit_test(test_log__refuses_levels_that_are_too_long),
         cmocka_unit_test(test_log__is_a_line_for_people),
         cmocka_unit_test(test_log__is_key_value_for_machines_and_keeps_to_one_line),
         cmocka_unit_test(test_log__cuts_a_line_that_is_too_long),

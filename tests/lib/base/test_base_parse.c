@@ -17,7 +17,8 @@ test_parse_bytes__takes_units_and_refuses_the_rest(void **state)
     } good[] = {
         {"0", 0},          {"17", 17}, {"4KiB", 4096}, {"64M", 64 << 20}, {"1.5 GiB", 3u << 29},
         {"2t", 2ULL << 40}};
-    static const char *const bad[] = {"", "x", "-1", "4 KB2", "9e99", "nan", "1..2", " 1"};
+    static const char *const bad[] = {"",    "x",    "-1", "4 KB2", "9e99",
+                                      "nan", "1..2", " 1", "0x10",  "1e3"};
     uint64_t bytes = 0;
     tutti_error err;
     size_t i;
@@ -49,6 +50,7 @@ test_parse_ns__takes_units_and_wants_one(void **state)
     assert_ok(tutti_parse_ns("0", &ns, &err));
     assert_int_equal(ns, 0);
     assert_fails(tutti_parse_ns("10", &ns, &err), TUTTI_INVALID_ARGUMENT);
+    assert_fails(tutti_parse_ns("1e3ms", &ns, &err), TUTTI_INVALID_ARGUMENT);
     assert_fails(tutti_parse_ns("-1s", &ns, &err), TUTTI_INVALID_ARGUMENT);
 }
 

@@ -204,6 +204,21 @@ test_metrics__stop_while_a_question_waits(void **state)
 }
 
 static void
+test_metrics__page_that_takes_too_long_is_503_in_time(void **state)
+{
+    char text[4096];
+
+    (void)state;
+    stepwise = true;
+    assert_int_equal(ask("/metrics", text, sizeof(text)), 503); /* while it is being written */
+    assert_non_null(strstr(text, "did not answer within 2 s"));
+    tutti_metrics_stop(metrics);
+    metrics = NULL;
+    stepwise = false;
+    (void)sem_post(&released); /* the page outlives the metrics */
+}
+
+static void
 test_readiness__says_why_not(void **state)
 {
     char text[4096];
@@ -338,6 +353,8 @@ main(void)
         cmocka_unit_test_setup_teardown(test_health__of_a_loop_that_hangs_is_503_until_it_is_back,
                                         begin, end),
         cmocka_unit_test_setup_teardown(test_metrics__stop_while_a_question_waits, begin, end),
+        cmocka_unit_test_setup_teardown(test_metrics__page_that_takes_too_long_is_503_in_time,
+                                        begin, end),
         cmocka_unit_test_setup_teardown(test_readiness__says_why_not, begin, end),
         cmocka_unit_test_setup_teardown(test_metrics__that_are_too_many_are_none, begin, end),
         cmocka_unit_test_setup_teardown(test_health__is_told_however_many_say_nothing, begin, end),

@@ -5,7 +5,10 @@
 #include "share_rig.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sys/mman.h>
+
+#include "base/os/clock.h"
 
 static void
 test_share__lets_both_see_the_same_bytes(void **state)
@@ -162,6 +165,65 @@ test_share_revoke__tells_who_has_it_and_keeps_the_bytes(void **state)
     share_rig_close(&self);
 }
 
+typedef struct revoker {
+    share_rig *rig;
+    atomic_int turn; /* the one it shall revoke, and has; -1 = no more */
+    atomic_int done;
+} revoker;
+
+/* Each a little later behind its call than the one before. */
+static void *
+revoke_each(void *arg)
+{
+    revoker *self = arg;
+    int turn = 0;
+
+    while (turn >= 0) {
+        turn = atomic_load(&self->turn);
+        if (turn > atomic_load(&self->done)) {
+            const uint64_t until = tutti_clock_ns() + (uint64_t)turn * 250;
+
+            while (tutti_clock_ns() < until) {
+            }
+            tutti_share_revoke(self->rig->share, &self->rig->over);
+            atomic_store(&self->done, turn);
+        }
+    }
+    return NULL;
+}
+
+/* Whoever shows a token that is revoked at that moment gets it and hears so, or gets nothing. */
+static void
+test_share_revoke__never_comes_before_the_memory(void **state)
+{
+    unsigned char token[TUTTI_SHARE_TOKEN_BYTES];
+    tutti_share_view view;
+    tutti_error err;
+    share_rig self;
+    revoker other = {.rig = &self};
+    pthread_t thread;
+    int i;
+
+    (void)state;
+    share_rig_open(&self, 4, 0);
+    assert_int_equal(pthread_create(&thread, NULL, revoke_each, &other), 0);
+    for (i = 1; i <= 400; i++) {
+        assert_ok(share_rig_offer(&self, true, token, &err));
+        atomic_store(&other.turn, i);
+        if (share_rig_take(&self, token, &view, &err) == TUTTI_OK) {
+            tutti_share_drop(&view);
+        } else {
+            assert_int_equal(err.code, TUTTI_PERMISSION_DENIED);
+        }
+        while (atomic_load(&other.done) < i) {
+        }
+        share_rig_wait_over(&self, i);
+    }
+    atomic_store(&other.turn, -1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    share_rig_close(&self);
+}
+
 static void
 test_share_close__ends_leases_and_they_see_it(void **state)
 {
@@ -212,6 +274,7 @@ main(void)
         cmocka_unit_test(test_share__offer_that_nobody_takes_ends),
         cmocka_unit_test(test_share__has_a_limit_and_room_again),
         cmocka_unit_test(test_share_revoke__tells_who_has_it_and_keeps_the_bytes),
+        cmocka_unit_test(test_share_revoke__never_comes_before_the_memory),
         cmocka_unit_test(test_share_close__ends_leases_and_they_see_it),
         cmocka_unit_test(test_share_take__without_a_socket_says_so),
     };

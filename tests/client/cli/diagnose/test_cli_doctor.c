@@ -7,6 +7,7 @@
 #include "support/testing.h"
 
 #define RANKS 3
+#define WARNINGS 5000
 #define SECOND 1000000000LL
 
 static tutti_rank_info infos[RANKS];
@@ -219,6 +220,34 @@ test_doctor__tells_the_worst_first(void **state)
     assert_true(all.findings[0].bad && !all.findings[1].bad);
 }
 
+/* More warnings than are kept, and then a rank that is bad. */
+static void
+test_doctor__counts_what_is_bad_behind_too_many_warnings(void **state)
+{
+    static tutti_rank_info many[WARNINGS + 1];
+    static doctor_patient ill[WARNINGS + 1];
+    uint32_t i;
+
+    (void)state;
+    for (i = 0; i <= WARNINGS; i++) {
+        many[i] = infos[0];
+        many[i].rank = i;
+        ill[i] = patients[0];
+        ill[i].self_check.rank = i;
+        ill[i].self_check.files = 100000;
+        ill[i].self_check.rdma_device_count = 1; /* which 8 MiB of locked memory are too few for */
+    }
+    many[WARNINGS].state = TUTTI_RANK_LOST;
+    fan_out =
+        (cli_fan_out){.infos = many, .count = WARNINGS + 1, .job = {.world_size = WARNINGS + 1}};
+    all.patients = ill;
+    doctor_check(&all);
+    assert_int_equal(all.bad_count, 1);
+    assert_true(all.findings[0].bad);
+    assert_int_equal(all.findings[0].rank, WARNINGS);
+    assert_false(all.findings[1].bad);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int
@@ -239,6 +268,7 @@ main(void)
         TEST(test_doctor__wants_locked_memory_where_there_is_rdma),
         TEST(test_doctor__finds_versions_that_differ),
         TEST(test_doctor__tells_the_worst_first),
+        TEST(test_doctor__counts_what_is_bad_behind_too_many_warnings),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

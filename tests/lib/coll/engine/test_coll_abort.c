@@ -704,6 +704,38 @@ test_retracted__send_leaves_nothing_for_a_later_receive(void **state)
     world_close(&w);
 }
 
+/* Each packet is put in front of the last one that rank 1, which is frozen, has not heard. */
+static void
+test_retracted__send_that_comes_late_is_dropped(void **state)
+{
+    world w;
+    run *sent;
+    run *got;
+
+    (void)state;
+    world_open(&w, world_transport_fake, 2);
+    check_group_works(&w);
+    fake_transport_freeze(w.wires[1], true);
+    fake_network_shuffle(w.network, 1, 1);
+    sent = run_new(TUTTI_COLL_SEND);
+    run_give(sent, TUTTI_DTYPE_INT32, 1, &numbers[0], NULL);
+    sent->op.args.peer = 1;
+    run_post(sent, w.groups[0], SHORT_MS);
+    assert_int_equal(run_wait(sent), TUTTI_DEADLINE_EXCEEDED);
+    run_free(sent);
+    fake_network_shuffle(w.network, 0, 0);
+    fake_transport_freeze(w.wires[1], false);
+    check_group_works(&w); /* what rank 0 said before is heard */
+    got = run_new(TUTTI_COLL_RECV);
+    got->op.args.peer = 0;
+    run_post(got, w.groups[1], 2 * SHORT_MS);
+    assert_int_equal(run_wait(got), TUTTI_DEADLINE_EXCEEDED);
+    assert_text_has(got->err.text, "rank 0 has not sent");
+    run_free(got);
+    hear(&w, 0, 1); /* a new send arrives */
+    world_close(&w);
+}
+
 static void
 test_receive__ends_when_its_sender_dies(void **state)
 {
@@ -751,6 +783,7 @@ main(void)
         cmocka_unit_test(test_stopping__an_engine_is_told_to_the_others),
         cmocka_unit_test(test_post__keeps_to_the_number_that_was_asked_for),
         cmocka_unit_test(test_retracted__send_leaves_nothing_for_a_later_receive),
+        cmocka_unit_test(test_retracted__send_that_comes_late_is_dropped),
         cmocka_unit_test(test_receive__ends_when_its_sender_dies),
     };
 

@@ -10,6 +10,7 @@
 #define X 7U /* tensors */
 #define Y 8U
 #define Z 9U
+#define W 10U
 
 static void
 test_tape__knows_what_ops_made(void **state)
@@ -210,6 +211,34 @@ test_tape__names_and_numbers_have_limits(void **state)
 }
 
 static void
+test_tape__attaches_all_or_none(void **state)
+{
+    tutti_error err;
+    tape_rig rig;
+
+    (void)state;
+    tape_rig_start(&rig, 4);
+    tape_rig_attach(&rig, X);
+    (void)tape_rig_record(&rig, X, Y);
+    {
+        const tutti_tape_leaf leaves[] = {{X, &tape_rig_spec, rig.space},
+                                          {Y, &tape_rig_spec, rig.space},
+                                          {Z, &tape_rig_spec, rig.space},
+                                          {W, &tape_rig_spec, rig.space}};
+
+        assert_fails(tutti_tape_attach_all(rig.tape, leaves, 4, &err), TUTTI_RESOURCE_EXHAUSTED);
+        assert_string_equal(err.reason, "TAPE_LIMIT");
+        assert_int_equal(rig.tape->leaf_count, 1);
+        assert_non_null(tutti_tape_leaf_of(rig.tape, X));
+        assert_non_null(tutti_tape_var_of(rig.tape, Y)->maker);
+        assert_null(tutti_tape_var_of(rig.tape, Z));
+        assert_ok(tutti_tape_attach_all(rig.tape, leaves, 3, &err));
+        assert_int_equal(rig.tape->leaf_count, 3);
+    }
+    tape_rig_stop(&rig);
+}
+
+static void
 test_tape__adds_gradients_and_leaves_shared_ones_alone(void **state)
 {
     tutti_tensor *given;
@@ -295,6 +324,7 @@ main(void)
         cmocka_unit_test(test_tape__one_tensor_may_be_on_several),
         cmocka_unit_test(test_tape__a_deleted_one_stays_for_who_has_it),
         cmocka_unit_test(test_tape__names_and_numbers_have_limits),
+        cmocka_unit_test(test_tape__attaches_all_or_none),
         cmocka_unit_test(test_tape__adds_gradients_and_leaves_shared_ones_alone),
         cmocka_unit_test(test_tape__survives_every_failed_allocation),
     };

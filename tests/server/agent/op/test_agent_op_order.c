@@ -708,6 +708,47 @@ test_world__of_an_elastic_job_is_another_group_when_members_change(void **state)
     }
 }
 
+static void
+test_world__of_an_elastic_job_counts_the_ops_that_stay_in_line(void **state)
+{
+    static const uint32_t rest[] = {0, 1};
+    agent_rig *rig = *state;
+    char tensors[2][RIG_HANDLE_SIZE];
+    agent_request requests[2];
+    rig_call *calls[2][2];
+    rig_lock lock;
+    uint32_t i;
+    uint32_t k;
+
+    run_barriers(rig, 0, "", 1);
+    for (i = 0; i < 2; i++) {
+        agent_rig_put(rig, i, ones, 2, tensors[i]);
+    }
+    agent_rig_write(rig, 0, tensors[0], &lock);
+    requests[0] = rig_all_reduce(tensors[0]);
+    calls[0][0] = agent_rig_begin(rig, 0, &requests[0]); /* the second of the old world */
+    fake_coordinator_group(&rig->coordinator, "world", rest, 2)->epoch = 2;
+    for (i = 0; i < 3; i++) {
+        rig->agents[i]->elastic = true;
+        agent_world_changed(rig->agents[i], 2, "has left");
+    }
+    requests[1] = rig_request(TUTTI_COLL_BARRIER, NULL);
+    requests[1].options.sequence = 2;
+    calls[0][1] = agent_rig_begin(rig, 0, &requests[1]);
+    rig_lock_wait(&lock);
+    rig_lock_end(&lock);
+    requests[0] = rig_all_reduce(tensors[1]);
+    for (k = 0; k < 2; k++) {
+        calls[1][k] = agent_rig_begin(rig, 1, &requests[k]);
+    }
+    for (k = 0; k < 2; k++) {
+        for (i = 0; i < 2; i++) {
+            agent_rig_end_well(rig, calls[i][k]);
+            assert_int_equal(calls[i][k]->result.sequence, k + 1);
+        }
+    }
+}
+
 /* Who leaves politely has ended its ops: those that still run here may end well, too. */
 static void
 test_world__of_an_elastic_job_changes_when_its_ops_have_ended(void **state)
@@ -828,6 +869,7 @@ main(void)
         WITH_TWO(test_op__in_line_since_before_the_loss_fails_with_the_old_epoch),
         WITH_TWO(test_op__of_a_fresh_process_waits_until_the_others_know_it),
         WITH_THREE(test_world__of_an_elastic_job_is_another_group_when_members_change),
+        WITH_THREE(test_world__of_an_elastic_job_counts_the_ops_that_stay_in_line),
         WITH_TWO(test_world__of_an_elastic_job_changes_when_its_ops_have_ended),
         WITH_TWO(test_op__in_line_ends_when_the_agent_leaves),
         WITH_TWO(test_op__of_the_others_fails_when_a_rank_leaves),

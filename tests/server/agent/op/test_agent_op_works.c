@@ -606,6 +606,32 @@ test_token__belongs_to_one_kind_of_op_in_one_group(void **state)
 }
 
 static void
+test_token__belongs_to_one_caller(void **state)
+{
+    static const char *const callers[] = {"anna", "bert"};
+    agent_rig *rig = *state;
+    agent_request request = rig_request(TUTTI_COLL_BARRIER, NULL);
+    rig_call *call;
+    uint32_t i;
+
+    request.options.token = 5;
+    for (i = 0; i < 2; i++) { /* bert's call waits for rank 1, so it is not repeated */
+        call = agent_rig_call(rig, 0);
+        call->call.identity = callers[i];
+        agent_rig_make(rig, 0, call, &request);
+        assert_false(is_answered(call));
+        agent_rig_end_well(rig, begin_barrier(rig, 1, "", false));
+        agent_rig_end_well(rig, call);
+    }
+    assert_int_equal(call->result.sequence, 2);
+    call = agent_rig_call(rig, 0);
+    call->call.identity = "anna";
+    agent_rig_make(rig, 0, call, &request);
+    assert_true(is_answered(call));
+    assert_int_equal(call->result.sequence, 1);
+}
+
+static void
 test_token__repeats_work_ids_and_inline_results(void **state)
 {
     agent_rig *rig = *state;
@@ -668,6 +694,7 @@ main(void)
         WITH_TWO(test_token__keeps_a_result_that_nobody_has_heard_of_yet),
         WITH_TWO(test_token__gives_way_to_newer_ones_above_the_limit_of_memory),
         WITH_TWO(test_token__belongs_to_one_kind_of_op_in_one_group),
+        WITH_TWO(test_token__belongs_to_one_caller),
         WITH_TWO(test_token__repeats_work_ids_and_inline_results),
     };
 

@@ -276,6 +276,32 @@ test_join__with_a_gpu_that_another_agent_has_is_refused(void **state)
 }
 
 static void
+test_join__of_a_process_started_again_has_the_gpu_of_the_one_before(void **state)
+{
+    static line session;
+    static joiner again;
+    joiner joiners[2];
+    tutti_coordinator_join_request request = join_with_gpus(0, 100, "GPU-a");
+    tutti_error err;
+
+    (void)state;
+    request.world_size = 2;
+    assert_ok(joiner_start(&fix, &joiners[0], &request, &err));
+    tutti_coordinator_join_withdraw(&joiners[0].join); /* it dies, waits no more */
+    request.incarnation = 101;
+    assert_ok(joiner_start(&fix, &joiners[0], &request, &err));
+    joiner_must_start(&fix, &joiners[1], 2, 1, 9);
+    fixture_settle(&fix);
+    assert_ok(line_open(&fix, &session,
+                        &(tutti_coordinator_member){.job = "default", .incarnation = 101}, &err));
+    tutti_coordinator_session_withdraw(&session.session); /* it dies again, at work */
+    request.incarnation = 102;
+    assert_ok(joiner_start(&fix, &again, &request, &err));
+    fixture_settle(&fix);
+    assert_int_equal(again.seat.rank, 0);
+}
+
+static void
 test_join__of_one_incarnation_for_two_ranks_is_refused(void **state)
 {
     const tutti_coordinator_join_request request = join_request(NULL, 3, 2, 6);
@@ -741,6 +767,7 @@ main(void)
         SENTENCE(test_heartbeats__of_a_large_job_are_fewer),
         SENTENCE(test_heartbeats__come_three_times_within_the_timeout),
         SENTENCE(test_join__with_a_gpu_that_another_agent_has_is_refused),
+        SENTENCE(test_join__of_a_process_started_again_has_the_gpu_of_the_one_before),
         SENTENCE(test_join__of_one_incarnation_for_two_ranks_is_refused),
         SENTENCE(test_join__tells_progress_when_something_changed_or_after_five_seconds),
         SENTENCE(test_join__lists_at_most_64_missing_ranks),

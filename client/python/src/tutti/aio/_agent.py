@@ -39,7 +39,10 @@ ASK_AGAIN = 0.5  # seconds between two of them at most
 
 @dataclasses.dataclass(frozen=True)
 class AgentInfo:
-    """The rank whose agent a connection leads to, and the facts about it."""
+    """The rank whose agent a connection leads to, and the facts about it.
+
+    elastic  "world" has the ranks that are there, so group ranks in it may differ from ranks of the job
+    """
 
     job: str
     rank: int
@@ -53,6 +56,7 @@ class AgentInfo:
     version: str
     commands_max: int
     addresses: tuple[str, ...]
+    elastic: bool = False
 
 
 class Agent(

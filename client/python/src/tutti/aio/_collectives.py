@@ -80,7 +80,9 @@ class Collectives:
         if root_global is not None:
             return agent.rank == root_global
         if group in (None, "", "world"):
-            return agent.rank == root
+            if not agent.info.elastic:
+                return agent.rank == root
+            group = "world"
         return bool(await agent.get_rank(group) == root)
 
     async def _begin(self, method: str, how: How, many: bool = False, **fields: Any) -> Any:
