@@ -15,7 +15,10 @@ import subprocess
 import sys
 import tempfile
 
-from google.protobuf import descriptor_pb2
+try:
+    from google.protobuf import descriptor_pb2
+except ImportError:
+    sys.exit("this Python has no protobuf: apt-get install python3-protobuf, and run /usr/bin/python3")
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BASELINE = "baseline.txt"

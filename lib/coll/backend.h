@@ -177,7 +177,7 @@ struct tutti_coll_backend {
 #define TUTTI_COLL_PIGGYBACK_RANKS_MAX 32 /* in larger groups no op's data travels so */
 
 /*
- * What all ranks wrote in ride, by group rank, each of *ret_size bytes, one behind the other; on a
+ * What all ranks wrote in piggyback, by group rank, each of *ret_size bytes, one behind the other; on a
  * boundary of 16 when *ret_size is a multiple of 16. NULL when a rank wrote nothing, or another
  * size. Alike on all ranks. [out, borrowed] until finish
  */
@@ -278,7 +278,7 @@ void tutti_coll_device_complete(tutti_coll_op *op);
 
 /*
  * The device has failed: the op fails on all ranks with these words. In poll; abandon is called
- * inside. The op is not released by it as long as its work is not landed.
+ * inside. The op is not released by it before its work is complete.
  */
 void tutti_coll_device_fail(tutti_coll_op *op, const tutti_error *err);
 
@@ -298,7 +298,7 @@ tutti_coll_backend *tutti_coll_device_of(const tutti_coll_op *op);
  * The engine starts, advances and finishes the tensors of a coalesced op one by one: a backend sees
  * each as an op of its own, with args.spec, args.axis, input and output set. A backend that would
  * rather do all of them at once takes them one after the other in start, and ends with the last:
- * the engine goes on behind the one that was taken last, and there is none.
+ * after the last one nothing is left for the engine.
  */
 
 /* 1 for an op that is not coalesced. */

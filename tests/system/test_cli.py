@@ -69,7 +69,7 @@ class TestTensors(ClusterCase):
         done = tutti("get", "x", "-o", "-", "--json")
         self.assertEqual(done.code, 2)
         self.assertIn("both want standard output", done.json["error"]["text"])
-        self.fails(["get", "x"], "get needs a file: -o FILE.npy", code=2)
+        self.fails(["get", "x"], "no file: say -o FILE.npy", code=2)
 
     def test_put__into_a_tensor_overwrites_it(self):
         first = self.save("first.npy", np.zeros(3, np.float32))

@@ -178,7 +178,7 @@ cli_get(cli *self)
         return CLI_USAGE;
     }
     if (path == NULL) {
-        return cli_usage(self, "get needs a file: -o FILE.npy, or -o - for standard output");
+        return cli_usage(self, "no file: say -o FILE.npy, or -o - for standard output");
     }
     if (self->json && strcmp(path, "-") == 0) {
         return cli_usage(self, "--json and -o - both want standard output");

@@ -10,8 +10,12 @@
 
 typedef struct host_exchange host_exchange;
 
-/* What has come from all ranks, [group size] inputs of `bytes` in the order of group ranks, becomes
- * `output`, which may be one of the inputs. */
+/*
+ * Combine one chunk of what has come from all ranks: [group size] inputs of `bytes`, in the order of
+ * group ranks, become `output`, which may be one of the inputs. It is called once for each chunk of
+ * at most about 1 MiB (a multiple of 64 bytes, but for the last), so element k of the output must
+ * depend on the elements k of the inputs alone.
+ */
 typedef void (*host_combine_fn)(const tutti_coll_op *op, const host_exchange *self,
                                 const void *const *inputs, uint64_t bytes, void *output);
 
