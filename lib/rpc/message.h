@@ -87,4 +87,17 @@ tutti_rpc_packed *tutti_rpc_packed_copy(tutti_rpc_packed *packed);
 /* How many bytes it has. */
 size_t tutti_rpc_packed_bytes(tutti_rpc_packed *packed);
 
+/*
+ * Read it in this process, as if it had travelled.
+ *
+ * [in]          type         of what was packed
+ * [in, moved]   packed       also on failure
+ * [out, owned]  ret_message  tutti_rpc_message_free()
+ *
+ * TUTTI_RESOURCE_EXHAUSTED, TUTTI_INVALID_ARGUMENT  as for what a peer sends
+ */
+tutti_code tutti_rpc_packed_read(const struct ProtobufCMessageDescriptor *type,
+                                 tutti_rpc_packed *packed, tutti_rpc_message **ret_message,
+                                 tutti_error *err);
+
 #endif

@@ -30,6 +30,7 @@ typedef struct tutti_rpc_nested {
     const struct ProtobufCMessage *request; /* inside the message; its type says which method */
     tutti_rpc_nested_fn on_answer;
     void *arg;
+    uint64_t lease; /* in place of the stream's metadata `tutti-lease`; 0 = that */
 } tutti_rpc_nested;
 
 /*

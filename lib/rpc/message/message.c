@@ -182,6 +182,13 @@ rpc_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_buffer *buffer, boo
 }
 
 tutti_code
+tutti_rpc_packed_read(const ProtobufCMessageDescriptor *type, tutti_rpc_packed *packed,
+                      tutti_rpc_message **ret_message, tutti_error *err)
+{
+    return rpc_unpack(type, rpc_packed_buffer(packed), false, ret_message, err);
+}
+
+tutti_code
 rpc_unpack_bytes(const ProtobufCMessageDescriptor *type, tutti_bytes wire,
                  tutti_rpc_message **ret_message, tutti_error *err)
 {

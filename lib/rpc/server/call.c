@@ -367,6 +367,9 @@ tutti_rpc_call_metadata(const tutti_rpc_call *call, const char *key)
 {
     size_t i;
 
+    if (call->lease[0] != '\0' && strcmp(key, "tutti-lease") == 0) {
+        return tutti_bytes_of(call->lease);
+    }
     if (call->stream != NULL) {
         return tutti_rpc_call_metadata(call->stream, key);
     }

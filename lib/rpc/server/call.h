@@ -84,6 +84,7 @@ struct tutti_rpc_call {
     tutti_rpc_call *stream; /* [ref] whose it is; NULL: not nested */
     tutti_rpc_nested_fn on_answer;
     void *on_answer_arg;
+    char lease[24]; /* digits; "" = as the stream's metadata says */
 
     pthread_mutex_t lock; /* guards all below; nothing is called with it held */
     char *peer;           /* NULL until somebody asks */

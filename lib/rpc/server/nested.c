@@ -11,7 +11,9 @@
  * call.
  */
 #include <assert.h>
+#include <inttypes.h>
 #include <protobuf-c/protobuf-c.h>
+#include <stdio.h>
 
 #include "base/error/fail.h"
 #include "base/os/clock.h"
@@ -96,6 +98,9 @@ tutti_rpc_nested_new(const tutti_rpc_nested *nested, tutti_rpc_call **ret_call, 
     call->came_ns = tutti_clock_ns();
     call->on_answer = nested->on_answer;
     call->on_answer_arg = nested->arg;
+    if (nested->lease != 0) {
+        (void)snprintf(call->lease, sizeof(call->lease), "%" PRIu64, nested->lease);
+    }
     call->deadline = nested->stream->deadline;
     call->tell.on_run = on_tell;
     call->end.on_run = on_end;

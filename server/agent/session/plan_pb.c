@@ -903,7 +903,12 @@ agent_session_plan(agent_session *session, agent_drive *command, const void *mes
         agent_drive_refuse(command, &self.err);
     }
     for (i = 0; i < session->worker_count && session->state == AGENT_SESSION_OPEN; i++) {
-        agent_worker_pump(&session->workers[i]);
+        if (i != session->leader) {
+            agent_worker_pump(&session->workers[i]);
+        }
+    }
+    if (session->state == AGENT_SESSION_OPEN) { /* last: it begins here and now */
+        agent_worker_pump(&session->workers[session->leader]);
     }
     if (session->state == AGENT_SESSION_OPEN) {
         agent_drive_sent(command);

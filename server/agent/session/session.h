@@ -38,6 +38,7 @@ typedef struct agent_session agent_session;
 typedef struct agent_worker agent_worker;
 typedef struct agent_drive agent_drive;
 typedef struct agent_failure agent_failure;
+typedef struct agent_local agent_local; /* local.h */
 
 /* What a worker does for one command. Its link is in the worker's parts, in the order of the
  * session, until it has ended. */
@@ -84,8 +85,9 @@ struct agent_worker {
     tutti_rpc_flow *lease_flow; /* NULL = not begun, or over */
     tutti_rpc_flow *first_flow; /* of a resume: the lease has moved from this one to lease_flow */
     tutti_rpc_flow *run_flow;
-    bool ready; /* its stream of commands has answered */
-    bool lost;  /* `gone` says why; it gets nothing any more */
+    agent_local *local; /* [owned] of the leader's own worker, instead of run_flow */
+    bool ready;         /* its stream of commands has answered */
+    bool lost;          /* `gone` says why; it gets nothing any more */
     tutti_error gone;
     tutti_rpc_packed **queue; /* [owned] a ring: calls that wait for the stream */
     uint32_t queue_first;
@@ -217,6 +219,9 @@ void agent_worker_connect(agent_worker *worker);
 
 /* It gets nothing any more, and its parts fail. */
 void agent_worker_lose(agent_worker *worker, const tutti_error *err);
+
+/* An answer has come. Returns whether it was kept. */
+bool agent_worker_answered(agent_worker *worker, tutti_rpc_message *message);
 
 /* Let its streams end. */
 void agent_worker_cancel(agent_worker *worker);

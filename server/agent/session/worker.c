@@ -12,6 +12,7 @@
 
 #include "base/error/fail.h"
 #include "base/os/log.h"
+#include "server/agent/session/local.h"
 #include "server/agent/session/session.h"
 #include "server/agent/state/coordinator_channel.h"
 #include "server/agent/state/state.h"
@@ -48,6 +49,9 @@ take_queued(agent_worker *self)
 void
 agent_worker_pump(agent_worker *worker)
 {
+    while (worker->queue_count > 0 && worker->local != NULL) {
+        agent_local_put(worker->local, take_queued(worker));
+    }
     if (worker->queue_count > 0 && worker->run_flow != NULL &&
         tutti_rpc_flow_writable(worker->run_flow)) {
         tutti_rpc_packed *packed = take_queued(worker);
@@ -183,6 +187,9 @@ agent_worker_cancel(agent_worker *worker)
     if (worker->run_flow != NULL) {
         tutti_rpc_flow_cancel(worker->run_flow);
     }
+    if (worker->local != NULL) {
+        agent_local_cancel(worker->local);
+    }
     if (worker->lease_flow != NULL) {
         tutti_rpc_flow_cancel(worker->lease_flow);
     }
@@ -191,7 +198,8 @@ agent_worker_cancel(agent_worker *worker)
 bool
 agent_worker_is_idle(const agent_worker *worker)
 {
-    return worker->run_flow == NULL && worker->lease_flow == NULL && worker->first_flow == NULL;
+    return worker->run_flow == NULL && worker->lease_flow == NULL && worker->first_flow == NULL &&
+           agent_local_is_idle(worker->local);
 }
 
 void
@@ -202,5 +210,6 @@ agent_worker_free(agent_worker *worker)
     }
     free(worker->queue);
     free(worker->by_slot);
+    agent_local_free(worker->local);
     tutti_rpc_channel_close(worker->channel);
 }

@@ -5,6 +5,7 @@
 
 #include "base/error/fail.h"
 #include "base/os/clock.h"
+#include "server/agent/session/local.h"
 #include "server/agent/session/session.h"
 #include "server/agent/state/state.h"
 #include "tutti/v1/commands_service.pb-c.h"
@@ -41,10 +42,13 @@ read_error(const Tutti__V1__Error *message, tutti_error *ret_err)
     tutti_rpc_text_clean(ret_err->group, sizeof(ret_err->group), message->group);
 }
 
-static void
-take_run_answer(agent_worker *self, agent_part *part, const Tutti__V1__RunResponse *response)
+/* Returns whether the message was kept. */
+static bool
+take_run_answer(agent_worker *self, agent_part *part, tutti_rpc_message *message)
 {
+    const Tutti__V1__RunResponse *response = tutti_rpc_message_get(message);
     agent_drive *command = part->command;
+    bool kept = false;
     tutti_error err;
 
     if (response->result_case == TUTTI__V1__RUN_RESPONSE__RESULT_ERROR &&
@@ -52,9 +56,11 @@ take_run_answer(agent_worker *self, agent_part *part, const Tutti__V1__RunRespon
         read_error(response->error, &err);
         agent_drive_fail(command, self, &err);
     } else if (command->kept != NULL) {
-        command->kept[self->number] = tutti_rpc_flow_take(self->run_flow);
+        command->kept[self->number] = message;
+        kept = true;
     }
     agent_part_end(part);
+    return kept;
 }
 
 static void ask_registers(agent_worker *self, const char *page);
@@ -78,21 +84,34 @@ read_registers(agent_worker *self, const Tutti__V1__RunResponse *response)
     agent_session_step(self->session);
 }
 
+bool
+agent_worker_answered(agent_worker *worker, tutti_rpc_message *message)
+{
+    agent_session *session = worker->session;
+    const Tutti__V1__RunResponse *response = tutti_rpc_message_get(message);
+
+    if (worker->lost || session->state == AGENT_SESSION_CLOSING) {
+        return false;
+    }
+    if (response->id == HELLO_ID && !worker->ready) {
+        read_registers(worker, response);
+        return false;
+    }
+    return response->id < session->agent->options->commands_max &&
+           worker->by_slot[response->id].called &&
+           take_run_answer(worker, &worker->by_slot[response->id], message);
+}
+
+/* Taken before, as the answer to a command may be the last thing that needs the worker. */
 static void
 on_run_message(void *arg, tutti_rpc_message *message)
 {
     agent_worker *self = arg;
-    agent_session *session = self->session;
-    const Tutti__V1__RunResponse *response = tutti_rpc_message_get(message);
 
-    if (self->lost || session->state == AGENT_SESSION_CLOSING) {
-        return;
-    }
-    if (response->id == HELLO_ID && !self->ready) {
-        read_registers(self, response);
-    } else if (response->id < session->agent->options->commands_max &&
-               self->by_slot[response->id].called) {
-        take_run_answer(self, &self->by_slot[response->id], response);
+    (void)message; /* taken */
+    message = tutti_rpc_flow_take(self->run_flow);
+    if (!agent_worker_answered(self, message)) {
+        tutti_rpc_message_free(message);
     }
 }
 
@@ -196,16 +215,26 @@ ask_registers(agent_worker *self, const char *page)
     put_opening(self, &request);
 }
 
-tutti_code
-agent_wire_run(agent_worker *worker, uint64_t lease, tutti_error *err)
+static tutti_code
+open_run(agent_worker *worker, uint64_t lease, tutti_error *err)
 {
     static const tutti_rpc_stub stub = {&tutti__v1__commands_service__descriptor, "Run"};
     static const tutti_rpc_flow_ops ops = {
         .on_message = on_run_message, .on_written = on_run_written, .on_end = on_run_end};
     const tutti_rpc_call_options options = {.lease = lease};
 
-    TUTTI_TRY(tutti_rpc_flow_start(worker->channel, worker->session->agent->control, &stub, NULL,
-                                   false, &options, &ops, worker, &worker->run_flow, err));
+    return tutti_rpc_flow_start(worker->channel, worker->session->agent->control, &stub, NULL,
+                                false, &options, &ops, worker, &worker->run_flow, err);
+}
+
+/* The leader reaches itself without a socket. */
+tutti_code
+agent_wire_run(agent_worker *worker, uint64_t lease, tutti_error *err)
+{
+    const bool own = worker->number == worker->session->leader;
+
+    TUTTI_TRY(own ? agent_local_new(worker, lease, &worker->local, err)
+                  : open_run(worker, lease, err));
 
     if (worker->session->resumes) {
         ask_registers(worker, "");
@@ -226,7 +255,8 @@ on_lease_message(void *arg, tutti_rpc_message *message)
     const Tutti__V1__LeaseResponse *response = tutti_rpc_message_get(message);
     tutti_error err;
 
-    if (self->run_flow != NULL || self->lost || self->session->state == AGENT_SESSION_CLOSING) {
+    if (self->run_flow != NULL || self->local != NULL || self->lost ||
+        self->session->state == AGENT_SESSION_CLOSING) {
         return;
     }
     if (agent_wire_run(self, response->lease, &err) != TUTTI_OK) {

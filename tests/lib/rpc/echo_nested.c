@@ -36,12 +36,14 @@ echo_nest *
 echo_nest_begin(tutti_rpc_call *stream)
 {
     tutti_rpc_message *message = tutti_rpc_call_take(stream);
+    const echo_fields asked = echo_request_fields(tutti_rpc_message_get(message));
     echo_nest *self = calloc(1, sizeof(*self));
     const tutti_rpc_nested nested = {.stream = stream,
                                      .message = message,
                                      .request = tutti_rpc_message_get(message),
                                      .on_answer = on_answer,
-                                     .arg = self};
+                                     .arg = self,
+                                     .lease = asked.count};
     tutti_code code;
 
     assert(self != NULL);

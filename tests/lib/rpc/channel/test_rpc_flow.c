@@ -250,6 +250,24 @@ start_packed(tutti_rpc_task *task)
 }
 
 static void
+test_packed__is_read_as_if_it_had_travelled(void **state)
+{
+    const echo_fields fields = {.text = "hi", .number = 7};
+    tutti_rpc_packed *packed = NULL;
+    tutti_rpc_message *message = NULL;
+    echo_storage storage;
+    tutti_error err;
+
+    (void)state;
+    assert_int_equal(tutti_rpc_pack(echo_request(&storage, &fields), NULL, &packed, &err),
+                     TUTTI_OK);
+    assert_int_equal(tutti_rpc_packed_read(echo_request_type(), packed, &message, &err), TUTTI_OK);
+    assert_string_equal(echo_request_fields(tutti_rpc_message_get(message)).text, "hi");
+    assert_int_equal(echo_request_fields(tutti_rpc_message_get(message)).number, 7);
+    tutti_rpc_message_free(message);
+}
+
+static void
 check_packed(packed_probe *self, const char *lease)
 {
     size_t i;
@@ -289,6 +307,7 @@ main(void)
         FLOW_TEST(test_flow__ends_with_the_error_of_the_server),
         FLOW_TEST(test_flow__is_cancelled_from_its_own_callback),
         FLOW_TEST(test_flow__takes_packed_messages_that_two_flows_share),
+        cmocka_unit_test(test_packed__is_read_as_if_it_had_travelled),
     };
     int failed;
 

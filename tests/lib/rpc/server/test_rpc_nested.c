@@ -66,6 +66,20 @@ ask(const talk *self, const echo_fields *fields, const tutti_rpc_blob *payload, 
 }
 
 static void
+test_nested__may_have_a_lease_of_its_own(void **state)
+{
+    const echo_fields own = {.text = "/lease", .count = 4711};
+    const echo_fields none = {.text = "/lease"};
+    char text[256];
+    size_t bytes;
+
+    (void)ask(*state, &own, NULL, text, &bytes);
+    assert_string_equal(text, "4711");
+    (void)ask(*state, &none, NULL, text, &bytes);
+    assert_string_equal(text, ""); /* the stream has none */
+}
+
+static void
 test_nested__has_a_request_and_a_payload(void **state)
 {
     static unsigned char data[MIB];
@@ -179,6 +193,7 @@ main(void)
 #define TALK(name) cmocka_unit_test_setup_teardown(name, talk_begin, talk_end)
     const struct CMUnitTest tests[] = {
         TALK(test_nested__has_a_request_and_a_payload),
+        TALK(test_nested__may_have_a_lease_of_its_own),
         TALK(test_nested__is_answered_from_another_thread),
         TALK(test_nested__answers_with_a_payload_that_is_given_back),
         TALK(test_nested__fails_without_ending_the_stream),
