@@ -3,6 +3,7 @@
 Method: the package as it is installed.
 """
 
+import gc
 import inspect
 import os
 import re
@@ -10,6 +11,7 @@ import socket
 import sys
 import tempfile
 import unittest
+import weakref
 from unittest import mock
 
 import numpy as np
@@ -91,6 +93,12 @@ class Dtypes(unittest.TestCase):
 
 
 class Wire(unittest.TestCase):
+    def test_classes_of_messages_stay_when_their_messages_go(self):
+        """Else protobuf makes them anew, and crashes where threads do so at once."""
+        kind = weakref.ref(type(_wire.new("GetStatsResponse").groups.add()))
+        gc.collect()
+        self.assertIsNotNone(kind())
+
     def test_a_framed_payload_is_what_protobuf_would_have_written(self):
         for size in (0, 1, 127, 128, 70000):
             payload = bytes(range(256)) * (size // 256 + 1)

@@ -6,6 +6,7 @@ The pool is our own, so other packages' google.rpc or tutti protos cannot clash 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Iterator
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -14,15 +15,25 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 PAYLOAD_TAG = b"\xa2\x06"  # field 100, length-delimited
 
 
-def _load() -> Any:
+def _names(prefix: str, messages: Iterable[Any]) -> Iterator[str]:
+    """The full names of messages, and of those inside of them."""
+    for one in messages:
+        yield prefix + one.name
+        yield from _names(prefix + one.name + ".", one.nested_type)
+
+
+def _load() -> tuple[Any, list[str]]:
+    """The pool, and the names of all its messages."""
     data = resources.files("tutti").joinpath("tutti.protoset").read_bytes()
     pool = descriptor_pool.DescriptorPool()
+    names: list[str] = []
     for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
         pool.AddSerializedFile(file.SerializeToString())
-    return pool
+        names += _names(file.package + ".", file.message_type)
+    return pool, names
 
 
-_pool = _load()
+_pool, _messages = _load()
 
 
 @functools.lru_cache(maxsize=None)
@@ -32,6 +43,13 @@ def message(name: str) -> Any:
     if hasattr(message_factory, "GetMessageClass"):
         return message_factory.GetMessageClass(descriptor)
     return message_factory.MessageFactory(_pool).GetPrototype(descriptor)
+
+
+# protobuf's own cache of classes is weak. If the last message of a class goes, and another thread
+# makes one of it while the garbage collector takes the class away, the runtime in C crashes
+# (protobuf 7.36): so all classes stay. They are made in a few milliseconds.
+for _name in _messages:
+    message(_name)
 
 
 def new(name: str, /, **fields: Any) -> Any:

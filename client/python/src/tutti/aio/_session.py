@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 
-from .. import dtypes, errors, values
+from .. import _memory, dtypes, errors, values
 from ._agent import Agent, connect
 from ._agent import _open as open_agent
 from ._call import reduce_number
 from ._drive import Drive
 from ._register import DModule, DPackedFunc, DRef, register_of
 from ._tensor import Tensor
+from ._view import View
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..values import Plain
     from ._types import Array, ConnectArguments, DtypeLike, NumpyArray
+
+SHARE_BYTES_MIN = 1 << 20  # of a tensor that is mapped instead of sent, where both are on one host
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +40,16 @@ class WorkerInfo:
     host: str
     device: str
     addresses: tuple[str, ...]
+
+
+def _check_fits(kind: dtypes.Kind, data: dtypes.Data) -> None:
+    """As an agent checks what overwrites a tensor."""
+    if kind.name != data.name:
+        text = "the tensor is %s, the array is %s" % (kind, data.name)
+        raise errors.invalid("DTYPE_MISMATCH", text)
+    if kind.nbytes != data.payload.nbytes:
+        text = "the tensor is %s, the array has the shape %s" % (kind, list(data.array.shape))
+        raise errors.invalid("SHAPE_MISMATCH", text)
 
 
 def _over() -> errors.TuttiError:
@@ -67,9 +80,10 @@ class Session:
     says the command, the line of the program that sent it, and which workers failed (`workers`, a
     dict of errors by worker). What needs a value that failed fails with its cause.
 
-    Bytes of arrays go straight between this program and the workers; calls that take or fill an
-    array return when its bytes are there. Several threads may use a session: commands of each thread
-    keep their order. Do not fork.
+    Bytes of arrays go straight between this program and the workers, through shared memory where both
+    are on one host; calls that take or fill an array return when its bytes are there. Several threads
+    may use a session: the commands of each thread keep their order. One thread must not use a
+    register while another writes or reads an array there. Do not fork.
 
     agent    the connection to the leader, which is one of the workers
     workers  who they are, in their order
@@ -86,6 +100,7 @@ class Session:
         self._agents: dict[int, Agent] = {}
         self._num_groups = 1
         self._kept: dict[int, DRef] = {}
+        self._far: set[int] = set()  # workers whose tensors cannot be mapped
 
     def __repr__(self) -> str:
         return "<Session %s of %d workers>" % (self.id, len(self.workers))
@@ -634,8 +649,29 @@ class Session:
 
     async def _put(self, worker: int, register: int, data: dtypes.Data) -> None:
         """Overwrite a worker's tensor."""
-        agent = await self._agent(worker)
-        await agent.upload(data, into=self._name(register))
+        agent, name = await self._agent(worker), self._name(register)
+        view = await self._map(worker, agent, name, data.payload.nbytes, True)
+        if view is None:
+            await agent.upload(data, into=name)
+            return
+        async with view:
+            _check_fits(view.tensor._known(), data)
+            dtypes.bytes_of(view.array)[:] = data.payload
+
+    async def _map(
+        self, worker: int, agent: Agent, name: str, nbytes: int, writable: bool
+    ) -> View | None:
+        """The memory of a tensor that is worth it, where the worker is on this host; else None."""
+        if nbytes < SHARE_BYTES_MIN or worker in self._far:
+            return None
+        try:
+            return await agent.share(name, writable, copy=False)
+        except errors.TuttiError as error:
+            if not _memory.helps_copy(error):
+                raise
+            if error.reason not in ("CANNOT_SHARE", "SHARE_LIMIT"):  # of this tensor, or for now
+                self._far.add(worker)
+            return None
 
     async def _place(self, parts: list[tuple[int, dtypes.Data]]) -> DRef:
         """A new register, with an array for each of some workers."""
@@ -693,8 +729,12 @@ class Session:
     async def _value(self, worker: int, value: Any) -> Any:
         if value.WhichOneof("kind") != "tensor":
             return values.of_wire(value)
-        agent = await self._agent(worker)
-        return await Tensor(agent, value.tensor, dtypes.kind_of(value.spec)).numpy()
+        agent, kind = await self._agent(worker), dtypes.kind_of(value.spec)
+        view = await self._map(worker, agent, value.tensor, kind.nbytes if kind else 0, False)
+        if view is None:
+            return await Tensor(agent, value.tensor, kind).numpy()
+        async with view:
+            return view.array.copy()
 
     # -------------------------------------------------------------------------- the end
 
