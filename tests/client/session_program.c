@@ -345,9 +345,11 @@ test_resume__finds_registers_as_they_were(void **state)
     assert_ok(tutti_session_close(session, &err));
     secret[0] ^= 1;
     assert_fails(tutti_session_resume(self->client, id, secret, NULL, &session, &err),
-                 TUTTI_PERMISSION_DENIED);
+                 TUTTI_NOT_FOUND);
+    assert_string_equal(err.reason, "NO_SESSION");
     secret[0] ^= 1;
-    assert_ok(tutti_session_resume(self->client, id, secret, NULL, &session, &err));
+    options.linger = false; /* the next end is the last */
+    assert_ok(tutti_session_resume(self->client, id, secret, &options, &session, &err));
     assert_ok(tutti_session_get(session, 3, NULL, &ticket, &err));
     assert_ok(tutti_session_wait(session, ticket, &result, &err));
     assert_int_equal(result.value_count, WORKERS);
