@@ -401,7 +401,7 @@ func (session *Session) flush(ctx context.Context, worker uint32) (*Agent, error
 	return agent, err
 }
 
-// Put makes a tensor of these bytes on one worker, which get there directly; it is null on the others.
+// Put makes a tensor of these bytes on one worker, which get there directly; on the others the register stays as it is.
 func (session *Session) Put(ctx context.Context, worker uint32, into Register, spec *tuttiv1.TensorSpec, data []byte) error {
 	if _, err := session.Empty(into, spec, worker).Wait(ctx); err != nil {
 		return err

@@ -79,6 +79,7 @@
  *   TUTTI_UNAVAILABLE, ...     the session's stream has ended, and how: every function says so from
  *                              then on. CONNECTION_LOST: the leader is gone, and with it what the
  *                              workers held for the session, unless it was to linger
+ *   TUTTI_ABORTED              SESSION_TAKEN: another stream has resumed the session
  *   TUTTI_CANCELLED            tutti_session_cancel was called before
  *   TUTTI_RESOURCE_EXHAUSTED   without a reason: this process has no memory
  *   TUTTI_DATA_LOSS            what answers is no agent; the stream is ended
@@ -145,7 +146,8 @@ typedef struct tutti_session_options {
     uint32_t num_groups;
     /*
      * The session stays on the agents for --session-linger when its stream ends, and can be resumed
-     * with its secret. false (default) = it ends with its stream, and frees what it holds.
+     * with its secret, unless that option is 0. false (default) = it ends with its stream, and frees
+     * what it holds.
      */
     bool linger;
     /*
@@ -165,13 +167,15 @@ TUTTI_API void tutti_session_options_init(tutti_session_options *options);
  * [in]          options      NULL = defaults; copied
  * [out, owned]  ret_session  tutti_session_close it
  *
- * TUTTI_INVALID_ARGUMENT     GROUP_SIZE: num_groups does not divide the number of workers; BAD_NAME:
- *                            of the group; without a reason: options that were not initialised
+ * TUTTI_INVALID_ARGUMENT     GROUP_SIZE: num_groups does not divide the number of workers, or these
+ *                            are more than 1024; BAD_NAME: of the group; without a reason: options
+ *                            that were not initialised
  * TUTTI_NOT_FOUND            NO_GROUP
  * TUTTI_FAILED_PRECONDITION  NOT_IN_GROUP: the client's agent is not in the group; NOT_JOINED;
- *                            NO_AGENT: the client was connected without an agent
- * TUTTI_PERMISSION_DENIED    RANK: the caller may not act for one of the ranks
- * TUTTI_RESOURCE_EXHAUSTED   SESSION_LIMIT: --sessions-max of the agent
+ *                            NO_AUTHORITY: the agent knows no authority for the certificates of the
+ *                            others; NO_AGENT: the client was connected without an agent
+ * TUTTI_PERMISSION_DENIED    FOREIGN_RANK: the caller may not act for one of the ranks; WRONG_ROLE
+ * TUTTI_RESOURCE_EXHAUSTED   SESSION_LIMIT: --sessions-max of the agent; LEASE_LIMIT: of a worker
  * TUTTI_UNAVAILABLE          RANK_LOST, UNREACHABLE: of a worker
  * TUTTI_UNIMPLEMENTED        the agent is older than sessions
  * TUTTI_DEADLINE_EXCEEDED    it has not been opened within the client's timeout_ms
@@ -181,8 +185,9 @@ TUTTI_API tutti_code tutti_session_open(tutti_client *client, const tutti_sessio
                                         tutti_session **ret_session, tutti_error *err);
 
 /*
- * Go on with a session that lingers, in this process or another one. The client's agent must be the
- * one that led it. Registers are as they were.
+ * Go on with a session that lingers, in this process or another one. Any of its workers can lead it
+ * from now on. Registers are as they were. A stream that still has the session is ended
+ * (SESSION_TAKEN).
  *
  * [in]          client       as above
  * [in]          id           tutti_session_info.id
@@ -190,8 +195,9 @@ TUTTI_API tutti_code tutti_session_open(tutti_client *client, const tutti_sessio
  * [in]          options      its in_flight_max and linger count; NULL = defaults, but lingering
  * [out, owned]  ret_session  tutti_session_close it
  *
- * TUTTI_NOT_FOUND          NO_SESSION: it is over, or never was
- * TUTTI_PERMISSION_DENIED  BAD_SECRET
+ * TUTTI_NOT_FOUND         NO_SESSION: it is over or never was, this is not its secret, or the client's
+ *                         agent is none of its workers
+ * TUTTI_INVALID_ARGUMENT  BAD_NAME: that is no id of a session
  * and what tutti_session_open says
  */
 TUTTI_API tutti_code tutti_session_resume(tutti_client *client, const char *id, const void *secret,
@@ -313,7 +319,7 @@ typedef struct tutti_session_empty_options {
     /* On worker 0 alone, with in_group on the first worker of each group; null on the others. */
     bool worker0_only;
     bool in_group;
-    /* On these alone, null on the others. */
+    /* On these alone; on the others the register stays as it is. Default: all. */
     tutti_workers on;
 } tutti_session_empty_options;
 
@@ -642,7 +648,7 @@ TUTTI_API tutti_code tutti_session_flush(tutti_session *session, const tutti_wor
  */
 
 /*
- * A new tensor of the caller's bytes on one worker; on the others the register becomes null.
+ * A new tensor of the caller's bytes on one worker; on the others the register stays as it is.
  *
  * [in] worker    its number
  * [in] into      the register that gets it, instead of what it held

@@ -319,6 +319,47 @@ test_call__runs_on_each_worker(void **state)
     assert_ok(tutti_session_sync(self->session, NULL, &err));
 }
 
+/* The rig's session is in the way of none: this one is another. */
+static void
+test_resume__finds_registers_as_they_were(void **state)
+{
+    rig *self = *state;
+    const tutti_value word = tutti_value_text("kept");
+    unsigned char secret[TUTTI_SESSION_SECRET_BYTES];
+    char id[TUTTI_SESSION_ID_MAX + 1];
+    tutti_session_options options;
+    tutti_session *session = NULL;
+    tutti_session_result result = {0};
+    uint64_t ticket = 0;
+    uint32_t reg = 0;
+    tutti_error err;
+
+    tutti_session_options_init(&options);
+    options.linger = true;
+    assert_ok(tutti_session_open(self->client, &options, &session, &err));
+    assert_int_equal(tutti_session_describe(session)->secret_bytes, sizeof(secret));
+    memcpy(secret, tutti_session_describe(session)->secret, sizeof(secret));
+    memcpy(id, tutti_session_describe(session)->id, sizeof(id));
+    assert_ok(tutti_session_set(session, 3, &word, NULL, NULL, &err));
+    assert_ok(tutti_session_sync(session, NULL, &err));
+    assert_ok(tutti_session_close(session, &err));
+    secret[0] ^= 1;
+    assert_fails(tutti_session_resume(self->client, id, secret, NULL, &session, &err),
+                 TUTTI_NOT_FOUND);
+    assert_string_equal(err.reason, "NO_SESSION");
+    secret[0] ^= 1;
+    options.linger = false; /* the next end is the last */
+    assert_ok(tutti_session_resume(self->client, id, secret, &options, &session, &err));
+    assert_ok(tutti_session_get(session, 3, NULL, &ticket, &err));
+    assert_ok(tutti_session_wait(session, ticket, &result, &err));
+    assert_int_equal(result.value_count, WORKERS);
+    assert_string_equal(result.values[0].value.u.text, "kept");
+    tutti_session_result_free(&result);
+    assert_ok(tutti_session_register(session, &reg, &err));
+    assert_int_equal(reg, 1);
+    assert_ok(tutti_session_close(session, &err));
+}
+
 int
 main(void)
 {
@@ -333,6 +374,7 @@ main(void)
         ALL(test_errors__name_workers_and_leave_the_session_going),
         ALL(test_set__is_got_back_from_each_worker),
         ALL(test_call__runs_on_each_worker),
+        ALL(test_resume__finds_registers_as_they_were),
     };
     const char *rank = getenv("RANK");
 
