@@ -132,7 +132,7 @@ typedef struct fake_agent {
     uint64_t op_sequence;
     atomic_uint drive_count; /* commands of sessions, without the opening */
     fake_command drives[FAKE_NAMES_MAX];
-    char called[256];      /* the last call of a function, or value set */
+    char called[256];         /* the last call of a function, or value set */
     uint64_t group_tokens[2]; /* of CreateGroup or CreateSubgroups: the first gets no answer */
     unsigned group_calls;
     uint64_t call_left_ms; /* of the last op's or wait's gRPC deadline; 0 = none */

@@ -239,7 +239,7 @@ class TestCalls(ClusterCase):
 
     def test_metadata__names_who_did_not_come(self):
         done = tutti("metadata", "all-gather", "x", "--key", "alone", "--rank", "0",
-                          "--timeout", "200ms")
+                          "--timeout", "3s")
         self.assertEqual(done.code, 1)
         self.assertIn("missing ranks 1-3", done.err)
         done = tutti("metadata", "broadcast", "x", "--root", "9", "--rank", "0")

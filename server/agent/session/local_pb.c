@@ -82,7 +82,7 @@ agent_local_free(agent_local *local)
 }
 
 static void
-end_call(local_call *call, bool delivered)
+end_local_call(local_call *call, bool delivered)
 {
     if (call->nested != NULL) {
         tutti_rpc_nested_end(call->nested, delivered);
@@ -144,7 +144,7 @@ on_nested_answer(void *arg, const ProtobufCMessage *response, const tutti_rpc_bl
 }
 
 static void
-take_result(agent_worker *worker, local_call *call)
+take_local_result(agent_worker *worker, local_call *call)
 {
     tutti_rpc_message *message = NULL;
     tutti_error err;
@@ -183,8 +183,8 @@ run_take(tutti_rpc_task *task)
     local_call *call;
 
     while ((call = next_answered(self)) != NULL) {
-        take_result(self->worker, call);
-        end_call(call, session->state != AGENT_SESSION_CLOSING);
+        take_local_result(self->worker, call);
+        end_local_call(call, session->state != AGENT_SESSION_CLOSING);
     }
     agent_session_read(session);
     agent_session_look(session);
@@ -339,6 +339,6 @@ agent_local_cancel(agent_local *local)
     local->over = true;
     (void)pthread_mutex_unlock(&local->lock);
     while ((link = tutti_list_pop(&waiting)) != NULL) {
-        end_call(tutti_container_of(link, local_call, link), false);
+        end_local_call(tutti_container_of(link, local_call, link), false);
     }
 }
