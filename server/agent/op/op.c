@@ -87,6 +87,9 @@ forget_results(agent_op *op)
  *
  * An async op has no call any more at this point: agent_op_answer_async has answered and dropped
  * it.
+ *
+ * A result that the caller has named stays as well: it is found by the name. A session that is left
+ * to linger ends its streams so early that last answers may still be on their way.
  */
 static void
 release_op_memory(agent_op *op)
@@ -97,7 +100,7 @@ release_op_memory(agent_op *op)
     if (op->call != NULL) {
         const bool reached = !tutti_rpc_call_cancelled(op->call);
 
-        if (!agent_answers_release(op, reached) && !reached) {
+        if (!agent_answers_release(op, reached) && !reached && !op->out_is_named) {
             forget_results(op);
         }
         tutti_rpc_call_unref(op->call);
