@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import unittest
+import unittest.mock
 
 sys.path.insert(0, os.path.join(os.environ["TUTTI_SOURCE"], "tests", "support"))
 import tap
@@ -396,6 +397,19 @@ class Scenarios(SessionCase):
         ref.debug_copy_from(2, big + 1)
         np.testing.assert_array_equal(ref.debug_get_from_remote(2), big + 1)
         np.testing.assert_array_equal(ref.debug_get_from_remote(0), big)
+
+    def test_on_another_host_big_arrays_are_sent_instead_of_mapped(self):
+        big = np.arange(1 << 20, dtype=np.float32)
+        for host, far in (("elsewhere", {0, 3}), (None, set())):
+            known = {} if host is None else {"TUTTI_HOST_ID": host}
+            with unittest.mock.patch.dict(os.environ, known):
+                session = self.session()
+                ref = session.copy_to_worker_0(big)
+                there = session.transfer(ref, 0, 3)
+                np.testing.assert_array_equal(there.debug_get_from_remote(3), big)
+                self.assertEqual(session._far, far)
+                self.fails("DTYPE_MISMATCH", session.copy_to_worker_0, big.astype(np.int32), ref)
+                self.fails("SHAPE_MISMATCH", session.copy_to_worker_0, big[1:], ref)
 
     def test_registers_can_be_set_to_anything_at_any_time(self):
         session = self.session()
