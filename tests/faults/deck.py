@@ -8,7 +8,7 @@ next one, so a thousand schedules have many ops with every fault in every phase.
 import collections
 import random
 
-from fault_ops import OPS
+from fault_ops import OPS, SESSION
 
 EVERY = ("before", "during", "data", "after", "wait", "group", "upload", "join")
 CALLS = ("before", "during", "data", "after", "wait", "group")
@@ -48,7 +48,22 @@ NET = {  # hosts in namespaces
     "loss": Fault(1, EVERY),
     "slow": Fault(1, EVERY),
 }
-FAULTS = dict(LOCAL, **WIRE, **NET)
+DRIVEN = ("idle", "commands", "call", "linger")  # what a session does
+SESSIONS = {  # of a controller, its leader, its workers and their hosts of functions
+    "leader-kill": Fault(1, DRIVEN),
+    "leader-stop": Fault(1, DRIVEN),
+    "worker-kill": Fault(1, DRIVEN),
+    "worker-stop": Fault(1, DRIVEN),
+    "controller": Fault(2, ("commands", "linger")),
+    "session-coordinator": Fault(1, DRIVEN),
+    "function-kill": Fault(1, ("call", "linger")),
+    "function-crash": Fault(1, ("commands", "call", "linger")),
+    "function-hang": Fault(1, ("commands", "linger")),
+    "function-nonsense": Fault(2, ("commands", "linger")),
+    "function-leak": Fault(1, ("commands", "linger")),
+}
+FAULTS = dict(LOCAL, **WIRE, **NET, **SESSIONS)
+PHASES = EVERY + DRIVEN
 HARMLESS = (  # a delay at most
     "stop", "coordinator", "truncated-store", "cut", "stop-at", "delay-at", "duplicate-at", "blink", "loss", "slow",
 )
@@ -76,6 +91,8 @@ def draw(seed, count):
 
 def fitting(fault, phase):
     """Ops that the pair makes sense with; those of `data`, `wait`, `upload` and `join` are what they are."""
+    if fault in SESSIONS:
+        return [SESSION]
     if phase in ("upload", "join") or fault in ("cancel", "kill-answer"):
         return [op for op in OPS if op.name == "all_reduce"]
     if phase in ("data", "wait"):

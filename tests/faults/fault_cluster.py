@@ -172,6 +172,8 @@ class FaultCluster(Cluster):
 
     def drop_group(self, name):
         for agent in self.agents:
+            if agent.program.process.poll() is not None:
+                continue
             member = coordinator_member(agent)
             try:
                 self.members.DeleteGroup(

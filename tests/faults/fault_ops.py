@@ -152,3 +152,4 @@ OPS = [
     Exchange("send_recv", None, None, _left, rooted=True, shapes_compared=False),
 ]
 BY_NAME = {op.name: op for op in OPS}
+SESSION = Op("session", None, None, None)  # many commands

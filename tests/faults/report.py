@@ -6,9 +6,11 @@ import platform
 import threading
 import traceback
 
-from deck import EVERY, FAULTS
+from deck import FAULTS, PHASES
 from fault_cluster import Broken
-from fault_ops import OPS
+from fault_ops import OPS, SESSION
+
+PLAYED = OPS + [SESSION]
 
 
 def kind_of(error):
@@ -76,8 +78,8 @@ class Report:
         yield ["all"] + [str(count(None, one) or ".") for one in columns] + [str(self.count)]
 
     def grids(self):
-        yield self.grid(EVERY, lambda fault, one: self.sum(fault, one))
-        yield self.grid([op.name for op in OPS], lambda fault, one: self.sum(fault, op=one))
+        yield self.grid(PHASES, lambda fault, one: self.sum(fault, one))
+        yield self.grid([op.name for op in PLAYED], lambda fault, one: self.sum(fault, op=one))
 
     def verdict(self):
         text = ", ".join("%d %s" % (self.found[kind], kind) for kind in ("hangs", "wrong results", "leaks"))
@@ -87,7 +89,7 @@ class Report:
         for grid in self.grids():
             print("#")
             for row in grid:
-                print("# %-15s" % row[0] + "".join("%*s" % (max(len(word), 6) + 2, word) for word in row[1:]))
+                print("# %-19s" % row[0] + "".join("%*s" % (max(len(word), 6) + 2, word) for word in row[1:]))
         print("#\n# %d schedules: %s" % (self.count, self.verdict()))
         print("# most that one process gained: %d descriptors, %d threads, %d mappings" % tuple(self.most))
 
@@ -103,8 +105,8 @@ class Report:
                 for row in rows[1:]:
                     file.write("| " + " | ".join(row) + " |\n")
             file.write("\nHow often each fault, phase and op came together:\n\n| fault and phase | "
-                       + " | ".join(op.name for op in OPS) + " |\n" + "|---" * (len(OPS) + 1) + "|\n")
+                       + " | ".join(op.name for op in PLAYED) + " |\n" + "|---" * (len(PLAYED) + 1) + "|\n")
             for fault, one in FAULTS.items():
                 for phase in one.phases:
                     file.write("| %s %s | " % (fault, phase) + " | ".join(
-                        str(self.done[fault, phase, op.name] or ".") for op in OPS) + " |\n")
+                        str(self.done[fault, phase, op.name] or ".") for op in PLAYED) + " |\n")

@@ -25,6 +25,7 @@ from net_schedules import NetSchedule
 from points import AnswerSchedule, PointSchedule, WireCluster
 from report import Report
 from schedules import Schedule
+from session_schedules import SessionCluster, SessionSchedule
 from stores import StoreSchedule
 
 
@@ -52,7 +53,7 @@ def parse():
 
 def deal(options, why_no_hosts):
     """The cards for one host, and those for several; how many of these are left out."""
-    local, wire, net, skipped = queue.Queue(), queue.Queue(), queue.Queue(), 0
+    local, wire, net, driven, skipped = queue.Queue(), queue.Queue(), queue.Queue(), queue.Queue(), 0
     last = options.schedules if options.only is None else options.only + 1
     for number, fault, phase, op in deck.draw(options.seed, last):
         if options.only not in (None, number) or fault not in (options.fault or deck.FAULTS):
@@ -61,11 +62,13 @@ def deal(options, why_no_hosts):
             local.put((number, fault, phase, op))
         elif fault in deck.WIRE:
             wire.put((number, fault, phase, op))
+        elif fault in deck.SESSIONS:
+            driven.put((number, fault, phase, op))
         elif why_no_hosts is None:
             net.put((number, fault, phase, op))
         else:
             skipped += 1
-    return local, wire, net, skipped
+    return local, wire, net, driven, skipped
 
 
 def local_schedule(seed, number, fault, phase, op):
@@ -79,13 +82,14 @@ def main():
     keep_descriptors()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # CTest's patience has an end
     why_no_hosts = namespaces.why_not()
-    local, wire, net, skipped = deal(options, why_no_hosts)
+    local, wire, net, driven, skipped = deal(options, why_no_hosts)
     report = Report(options.verbose)
     began = time.monotonic()
     work = [(lanes.Lane(report, options, PointSchedule, WireCluster), wire)]
     for _ in range(options.lanes):
         work.append((lanes.Lane(report, options, local_schedule, FaultCluster), local))
         work.append((lanes.Lane(report, options, NetSchedule, NetCluster), net))
+        work.append((lanes.Lane(report, options, SessionSchedule, SessionCluster), driven))
     try:
         lanes.play(work, options.minutes)
     finally:
