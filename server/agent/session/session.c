@@ -294,15 +294,27 @@ agent_session_start(agent_session *session, const agent_session_request *request
     return TUTTI_OK;
 }
 
-/* Until now a resume that failed would have left the session as it was. */
-static void
+/*
+ * Until now a resume that failed would have left the session as it was. From here on it does not
+ * linger any more, which each worker has to confirm before the session is open: if it were closed
+ * before a worker had heard, that worker would keep what it holds for --session-linger.
+ *
+ * Returns whether the opening waits for that.
+ */
+static bool
 end_lingering(agent_session *self)
 {
     uint32_t i;
 
-    for (i = 0; i < self->worker_count && self->resumes && !self->linger; i++) {
+    if (!self->resumes || self->linger || self->unlingered) {
+        return false;
+    }
+    self->unlingered = true;
+    self->opening += self->worker_count;
+    for (i = 0; i < self->worker_count && self->state == AGENT_SESSION_OPENING; i++) {
         agent_worker_unlinger(&self->workers[i]);
     }
+    return true;
 }
 
 void
@@ -311,7 +323,7 @@ agent_session_step(agent_session *session)
     agent_drive *command = session->open;
 
     session->opening--;
-    if (session->state != AGENT_SESSION_OPENING || session->opening > 0) {
+    if (session->state != AGENT_SESSION_OPENING || session->opening > 0 || end_lingering(session)) {
         return;
     }
     tutti_rpc_loop_timer_stop(session->agent->control, &session->limit);
@@ -319,7 +331,6 @@ agent_session_step(agent_session *session)
     session->open = NULL;
     TUTTI_LOG("agent", DEBUG, "session %s of %s drives %" PRIu32 " workers", session->id,
               tutti_rpc_call_peer(session->call), session->worker_count);
-    end_lingering(session);
     agent_drive_sent(command);
     agent_session_read(session);
 }

@@ -84,6 +84,7 @@ struct agent_worker {
     tutti_rpc_channel *channel;
     tutti_rpc_flow *lease_flow; /* NULL = not begun, or over */
     tutti_rpc_flow *first_flow; /* of a resume: the lease has moved from this one to lease_flow */
+    bool unlingering;           /* ... it has not confirmed that the session does not linger */
     tutti_rpc_flow *run_flow;
     agent_local *local; /* [owned] of the leader's own worker, instead of run_flow */
     bool ready;         /* its stream of commands has answered */
@@ -132,6 +133,7 @@ struct agent_session {
     unsigned char *chosen; /* [owned] by worker: does the command at hand concern it? */
     uint32_t leader;
     uint32_t opening;     /* things that must happen before it is open */
+    bool unlingered;      /* of a resume: workers are told that it does not linger any more */
     tutti_timer limit;    /* for the opening */
     tutti_list_node asks; /* questions to the coordinator that are under way */
     tutti_error failed;   /* what the stream ends with; code OK = well */

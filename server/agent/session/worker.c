@@ -173,6 +173,7 @@ agent_worker_unlinger(agent_worker *worker)
 
     worker->first_flow = worker->lease_flow;
     worker->lease_flow = NULL;
+    worker->unlingering = true;
     if (!worker->lost && agent_wire_lease(worker, false, &err) != TUTTI_OK) {
         agent_worker_lose(worker, &err);
     }

@@ -255,6 +255,11 @@ on_lease_message(void *arg, tutti_rpc_message *message)
     const Tutti__V1__LeaseResponse *response = tutti_rpc_message_get(message);
     tutti_error err;
 
+    if (self->unlingering) {
+        self->unlingering = false;
+        agent_session_step(self->session);
+        return;
+    }
     if (self->run_flow != NULL || self->local != NULL || self->lost ||
         self->session->state == AGENT_SESSION_CLOSING) {
         return;
