@@ -285,6 +285,7 @@ static const struct agent_hooks hooks_of_rooms = {
     .op_over = agent_stop_look,
     .announced = agent_announced,
     .rank_lost = agent_sessions_lose_rank,
+    .seat_lost = agent_sessions_lose_seat,
 };
 
 tutti_code

@@ -6,6 +6,7 @@ next one, so a thousand schedules have many ops with every fault in every phase.
 """
 
 import collections
+import itertools
 import random
 
 from fault_ops import OPS, SESSION
@@ -52,9 +53,14 @@ DRIVEN = ("idle", "commands", "call", "linger")  # what a session does
 SESSIONS = {  # of a controller, its leader, its workers and their hosts of functions
     "leader-kill": Fault(1, DRIVEN),
     "leader-stop": Fault(1, DRIVEN),
+    "leader-silence": Fault(1, DRIVEN),
     "worker-kill": Fault(1, DRIVEN),
     "worker-stop": Fault(1, DRIVEN),
-    "controller": Fault(2, ("commands", "linger")),
+    "worker-silence": Fault(1, DRIVEN),
+    "controller-cancel": Fault(1, ("commands", "linger")),
+    "controller-half-close": Fault(1, ("commands", "linger")),
+    "controller-cut": Fault(1, ("commands", "linger")),
+    "controller-kill": Fault(1, ("commands", "linger")),
     "session-coordinator": Fault(1, DRIVEN),
     "function-kill": Fault(1, ("call", "linger")),
     "function-crash": Fault(1, ("commands", "call", "linger")),
@@ -74,11 +80,11 @@ PAIRS = [(fault, phase) for fault, one in FAULTS.items() for phase in one.phases
 MORE = [(fault, phase) for fault, phase in PAIRS for _ in range(FAULTS[fault].weight - 1)]
 
 
-def draw(seed, count):
-    """(number, fault, phase, op) of `count` schedules."""
+def draw(seed):
+    """(number, fault, phase, op) of schedules, without end."""
     turns = collections.Counter()
     deck = []
-    for number in range(count):
+    for number in itertools.count():
         if not deck:
             dice = random.Random("%d/deck/%d" % (seed, number))
             deck = dice.sample(MORE, len(MORE)) + dice.sample(PAIRS, len(PAIRS))

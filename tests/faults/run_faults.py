@@ -11,6 +11,7 @@ usage: run_faults.py [--schedules N] [--seed S] [--minutes M] [--only I] [--faul
 """
 
 import argparse
+import itertools
 import os
 import queue
 import signal
@@ -40,24 +41,31 @@ def keep_descriptors():
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--schedules", type=int, default=200)
+    parser.add_argument("--schedules", type=int, default=200, help="so many, of those that are chosen")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=0, help="stop after that; 0 = when all have run")
     parser.add_argument("--only", type=int, help="one schedule, by its number")
-    parser.add_argument("--fault", action="append", choices=list(deck.FAULTS), help="only this one; may be repeated")
+    parser.add_argument("--fault", action="append", choices=list(deck.FAULTS) + ["sessions"],
+                        help="only this one; may be repeated; sessions = all of sessions and functions")
     parser.add_argument("--lanes", type=int, default=3, help="clusters of each kind that play side by side")
     parser.add_argument("--markdown", help="write the tables there")
     parser.add_argument("--verbose", action="store_true")
     return parser.parse_args()
 
 
+def chosen(options):
+    """The cards that shall be played."""
+    faults = set(options.fault or deck.FAULTS)
+    faults |= set(deck.SESSIONS) if "sessions" in faults else set()
+    if options.only is not None:
+        return itertools.islice(deck.draw(options.seed), options.only, options.only + 1)
+    return itertools.islice((card for card in deck.draw(options.seed) if card[1] in faults), options.schedules)
+
+
 def deal(options, why_no_hosts):
     """The cards for one host, and those for several; how many of these are left out."""
     local, wire, net, driven, skipped = queue.Queue(), queue.Queue(), queue.Queue(), queue.Queue(), 0
-    last = options.schedules if options.only is None else options.only + 1
-    for number, fault, phase, op in deck.draw(options.seed, last):
-        if options.only not in (None, number) or fault not in (options.fault or deck.FAULTS):
-            continue
+    for number, fault, phase, op in chosen(options):
         if fault in deck.LOCAL:
             local.put((number, fault, phase, op))
         elif fault in deck.WIRE:

@@ -15,7 +15,7 @@ import grpc
 import numpy as np
 
 from cluster_case import LONG_S, coordinator, support, tensors, types
-from fault_cluster import Broken, FaultAgent, FaultCluster, coordinator_member
+from fault_cluster import HEARTBEAT_S, Broken, FaultAgent, FaultCluster, coordinator_member
 from fault_ops import SIZE
 from relay import Relay
 from schedules import Schedule
@@ -27,6 +27,7 @@ from tutti.v1 import functions_service_pb2_grpc as functions_grpc  # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 LINGER_S = 5
 SOON_S = 3  # for registers to be freed; an idle machine needs some 0.1 s
+FREED_S = 1  # ... by those that a killed leader leaves behind
 STREAM_S = 25  # of a whole session: who reaches this has hung
 CALL_TIMEOUT_MS = 800  # of a call that hangs
 PYTHON = """#!/bin/sh
@@ -90,16 +91,20 @@ class SessionSchedule(Schedule):
             self.leader = (self.victim + self.random.randrange(1, SIZE)) % SIZE
         self.others = [rank for rank in range(SIZE) if rank not in (self.victim, self.leader)]
         self.commands = self.random.choice((10, 60, 200))
-        self.way = self.random.choice(("cancel", "half-close", "cut", "kill")) if fault == "controller" else ""
+        self.way = fault.split("-", 1)[1] if fault.startswith("controller-") else ""
         self.sort = self.random.randrange(100)  # of a crash, or of nonsense
         self.lingers = phase == "linger"
-        self.name += " [leader %d, %d commands%s]" % (self.leader, self.commands, self.way and ", " + self.way)
+        self.name += " [leader %d, %d commands]" % (self.leader, self.commands)
         self.wanted = {}  # by command: what it gives on each worker; integers are in its answer
         self.relay = None
 
     @property
     def deadly(self):
-        return self.fault in ("leader-kill", "worker-kill", "leader-silence")
+        return self.fault.split("-", 1)[1] in ("silence", "kill") and self.fault.startswith(("leader-", "worker-"))
+
+    @property
+    def silent(self):
+        return self.fault in ("leader-silence", "worker-silence")
 
     @property
     def of_host(self):
@@ -143,9 +148,10 @@ class SessionSchedule(Schedule):
         agent = cluster.agents[self.victim]
         if self.fault in ("leader-kill", "worker-kill"):
             agent.program.kill()
-        elif self.fault in ("leader-stop", "worker-stop"):
+        elif self.silent or self.fault in ("leader-stop", "worker-stop"):
             agent.program.send(signal.SIGSTOP)
-            threading.Timer(self.random.uniform(0.02, 0.3), self.wake, (agent,)).start()
+            wait = HEARTBEAT_S + 1 if self.silent else self.random.uniform(0.02, 0.3)
+            threading.Timer(wait, self.wake, (agent,)).start()
         elif self.fault == "session-coordinator":
             cluster.kill_coordinator()
             threading.Timer(self.random.uniform(0.01, 0.4), cluster.start_coordinator).start()
@@ -158,7 +164,7 @@ class SessionSchedule(Schedule):
     # ------------------------------------------------------------------ its play
 
     def play(self, cluster):
-        if self.fault == "controller":
+        if self.way:
             self.play_controller(cluster)
         else:
             self.play_session(cluster)
@@ -180,6 +186,8 @@ class SessionSchedule(Schedule):
         time.sleep(self.random.uniform(0, 0.03) if self.phase == "commands" else 0)
         self.strike(cluster, session)
         began = time.monotonic()
+        if self.fault == "leader-kill" and not self.lingers:
+            self.check_free(cluster, began, FREED_S)
         self.send_commands(session, 2 + half, self.commands - half)
         ended = self.collect(cluster, session)
         if self.lingers:
@@ -189,6 +197,7 @@ class SessionSchedule(Schedule):
             self.close(session)
         if self.deadly and not self.lingers:
             self.check_those_left(cluster)
+        began = time.monotonic() if self.silent else began  # a leader that is silent holds its leases until it wakes
         self.check_free(cluster, began + LINGER_S if self.lingers and self.deadly else time.monotonic())
 
     def play_controller(self, cluster):
@@ -278,9 +287,14 @@ class SessionSchedule(Schedule):
                 raise Broken("a call beside %s: %s" % (self.fault, failed))
         elif not self.deadly:
             raise Broken("a command failed where none was due: %s" % failed)
+        elif failed.reason == "NO_MESH" and self.fault == "leader-silence":
+            return  # it does not know yet that it was given up; the end of the stream tells
         elif failed.reason != "RANK_LOST":
             raise Broken("a command: %s, not RANK_LOST: %s" % (failed.reason, failed))
-        if "rank %d" % self.victim not in failed.text:
+        texts = [failed.text]
+        if self.fault == "leader-silence":  # to who is given up it looks as if the others were gone
+            texts = [one.error.text for one in failed.answer.failed if one.worker != self.victim]
+        if any("rank %d" % self.victim not in text for text in texts):
             raise Broken("a command is not told that it was rank %d: %s" % (self.victim, failed))
 
     def judge_end(self, failure):
@@ -288,6 +302,8 @@ class SessionSchedule(Schedule):
             raise Broken("the session hung: %s" % failure)
         if not self.fault.startswith("leader-") or not self.deadly or failure.code != grpc.StatusCode.UNAVAILABLE:
             raise Broken("the session ended: %s" % failure)
+        if self.silent and (failure.reason != "RANK_LOST" or "rank %d" % self.victim not in failure.text):
+            raise Broken("the end of the session does not name rank %d: %s" % (self.victim, failure))
 
     def judge_bad_call(self, session):
         reasons = {
@@ -354,8 +370,8 @@ class SessionSchedule(Schedule):
         finally:
             cluster.drop_group(name)
 
-    def check_free(self, cluster, since):
-        """Nothing but what is kept, on all that live."""
+    def check_free(self, cluster, since, limit_s=SOON_S):
+        """Nothing but what is kept, on all that live, so soon behind `since`."""
         for agent in cluster.agents:
             if agent.program.process.poll() is not None:
                 continue
@@ -364,8 +380,9 @@ class SessionSchedule(Schedule):
                 names = [info.name or info.tensor.handle for info in page.tensors if info.name != "keep"]
                 if not names and agent.stats().tensor_count == 1:
                     break
-                if time.monotonic() > since + SOON_S:
-                    raise Broken("a leak: rank %d keeps %d of a session: %s" % (agent.rank, len(names), names[:5]))
+                if time.monotonic() > since + limit_s:
+                    raise Broken("a leak: rank %d keeps %d of a session for %g s: %s" % (
+                        agent.rank, len(names), limit_s, names[:5]))
                 time.sleep(0.02)
 
     def doubtful(self):

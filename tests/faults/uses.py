@@ -5,11 +5,17 @@ import os
 import re
 
 # The allocator's heaps and the stacks of threads, which come and go with load; the timer that UCX makes when the first
-# peer dies; threads of gRPC's pools, which grow with load up to the processors. All else must not grow, and these no
-# further.
+# peer dies; threads of gRPC's pools. All else must not grow, and these no further.
 ALLOWED = {"mapping [anonymous]": 64, "descriptor anon_inode:[timerfd]": 1}
-POOLS = ("event_engine", "default-executo", "resolver-execut", "grpc_global_tim", "timer_manager")
+POOLS = ("event_engine", "grpc_global_tim", "timer_manager")
 ALLOWED.update({"thread " + name: 2 for name in POOLS})
+# Pools that start a thread when there is work and none is idle, and keep it: however few there were after the first
+# schedules, there may be so many in the end. gRPC's executors have two for each processor; functions have --function-threads.
+FULL = {
+    "thread default-executo": 2 * os.sysconf("SC_NPROCESSORS_CONF"),
+    "thread resolver-execut": 2 * os.sysconf("SC_NPROCESSORS_CONF"),
+    "thread tutti-function": 8,
+}
 GONE = {"08"}  # CLOSE_WAIT: its other end is gone, and we hold on to it
 NUMBERS = re.compile(r"[0-9a-f]{6,}|\d+")
 
@@ -81,4 +87,5 @@ def totals(found):
 def grown(now, base, sockets):
     """What there is more of than ever in `base`, beyond what is allowed; `sockets` more may be there."""
     allowed = dict(ALLOWED, **{"descriptor socket": sockets})
-    return {kind: count - base[kind] for kind, count in now.items() if count - base[kind] > allowed.get(kind, 0)}
+    return {kind: count - base[kind] for kind, count in now.items()
+            if count - base[kind] > allowed.get(kind, 0) and count > FULL.get(kind, 0)}

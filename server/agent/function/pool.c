@@ -44,16 +44,27 @@ may_run(const agent_pool *pool)
     return pool->threads - pool->idle - pool->waiting < pool->threads_max;
 }
 
+/* With the lock: threads that were started while others waited for ops, and are too many now. */
+static bool
+has_surplus(const agent_pool *pool)
+{
+    return pool->threads - pool->waiting > pool->threads_max;
+}
+
 /* With the lock: the next job; NULL: the thread ends. */
 static agent_pool_job *
 take_job(agent_pool *pool)
 {
+    bool surplus;
+
     pool->idle++;
-    while (!pool->closed && (tutti_list_empty(&pool->jobs) || !may_run(pool))) {
+    while (!pool->closed && !has_surplus(pool) &&
+           (tutti_list_empty(&pool->jobs) || !may_run(pool))) {
         (void)pthread_cond_wait(&pool->changed, &pool->lock);
     }
+    surplus = !pool->closed && has_surplus(pool);
     pool->idle--;
-    if (tutti_list_empty(&pool->jobs)) {
+    if (surplus || tutti_list_empty(&pool->jobs)) {
         return NULL;
     }
     pool->queued--;
@@ -66,6 +77,7 @@ serve_pool(void *arg)
     agent_pool *pool = arg;
     agent_pool_job *job;
 
+    (void)pthread_setname_np(pthread_self(), "tutti-function");
     (void)pthread_mutex_lock(&pool->lock);
     while ((job = take_job(pool)) != NULL) {
         (void)pthread_mutex_unlock(&pool->lock);

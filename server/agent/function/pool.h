@@ -2,7 +2,8 @@
  * Pool: threads that run functions, so that none runs on a loop or in the engine. Threads are
  * started when there is work, at most `threads_max` that run at once; one that waits for an op
  * inside of a function is not counted, so that functions that wait for each other on other ranks
- * come to run. Any thread.
+ * come to run. Threads that are too many once the waiting is over end; as many as may run stay. They
+ * are called "tutti-function". Any thread.
  */
 #ifndef TUTTI_SERVER_AGENT_FUNCTION_POOL_H
 #define TUTTI_SERVER_AGENT_FUNCTION_POOL_H

@@ -362,6 +362,7 @@ keep_python(void *arg)
     uint64_t backoff_ns = BACKOFF_FIRST_NS;
     uint64_t began_ns;
 
+    (void)pthread_setname_np(pthread_self(), "tutti-python");
     do {
         began_ns = tutti_clock_ns();
         live_python(self);

@@ -452,6 +452,7 @@ session_refused(struct agent_member *self, const tutti_error *err)
                   "the coordinator does not know this rank any more (%s): joining again",
                   err->text);
         agent->state = AGENT_JOINING;
+        agent->hooks->seat_lost(agent, err);
         self->began_ns = 0;
         try_later(self);
         return;

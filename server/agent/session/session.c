@@ -429,6 +429,28 @@ agent_sessions_lose_rank(tutti_agent *agent, uint32_t rank, const char *reason)
     }
 }
 
+/*
+ * The coordinator has dropped the meshes of what it took for dead, so nothing of these sessions
+ * would work any more; and the controller shall hear why instead of what is missing.
+ */
+void
+agent_sessions_lose_seat(tutti_agent *agent, const tutti_error *err)
+{
+    tutti_list_node *link;
+    tutti_list_node *spare;
+    tutti_error lost;
+
+    (void)TUTTI_FAIL_FOR(&lost, TUTTI_UNAVAILABLE, "RANK_LOST",
+                         "rank %" PRIu32 ", which led the session, lost its seat: %.600s; open "
+                         "the session again",
+                         agent->rank, err->text);
+    tutti_error_set_op(&lost, "", 0, (int32_t)agent->rank);
+    tutti_list_each(link, spare, &agent->sessions)
+    {
+        agent_session_close(tutti_container_of(link, agent_session, link), &lost);
+    }
+}
+
 /* ------------------------------------------------------------------------------ registers */
 
 void

@@ -12,4 +12,7 @@ void agent_add_sessions(tutti_agent *agent);
 /* The coordinator says that a rank is gone: the sessions that have it as worker lose it. */
 void agent_sessions_lose_rank(tutti_agent *agent, uint32_t rank, const char *reason);
 
+/* The coordinator has given this rank's seat up: the sessions that it leads end with RANK_LOST. */
+void agent_sessions_lose_seat(tutti_agent *agent, const tutti_error *err);
+
 #endif

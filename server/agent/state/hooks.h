@@ -42,8 +42,9 @@ struct agent_hooks {
     void (*op_over)(tutti_agent *agent);
     void (*announced)(tutti_agent *agent);
 
-    /* session: a rank of the job is gone */
+    /* session: a rank of the job is gone; this one is, for the coordinator */
     void (*rank_lost)(tutti_agent *agent, uint32_t rank, const char *reason);
+    void (*seat_lost)(tutti_agent *agent, const tutti_error *err);
 };
 
 #endif

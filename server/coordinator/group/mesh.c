@@ -6,6 +6,7 @@
 #include "server/coordinator/group/mesh.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error/fail.h"
 #include "base/error/text.h"
@@ -84,6 +85,9 @@ coord_meshes_fini(coord_job *job)
     }
 }
 
+/* Names of meshes that leaders make for sessions begin so. */
+#define SESSIONS "session/"
+
 tutti_code
 coord_mesh_find(coord_job *job, const char *name, coord_mesh **ret_mesh, tutti_error *err)
 {
@@ -93,8 +97,11 @@ coord_mesh_find(coord_job *job, const char *name, coord_mesh **ret_mesh, tutti_e
     TUTTI_TRY(tutti_check_name(wanted, "mesh", err));
     mesh = coord_mesh_from(tutti_map_find(&job->meshes, tutti_bytes_of(wanted)));
     if (mesh == NULL) {
-        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_MESH", "there is no mesh %s in job %s",
-                              wanted, job->name);
+        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_MESH", "there is no mesh %s in job %s%s",
+                              wanted, job->name,
+                              strncmp(wanted, SESSIONS, strlen(SESSIONS)) == 0
+                                  ? ": the session has ended, or its leader was lost"
+                                  : "");
     }
     *ret_mesh = mesh;
     return TUTTI_OK;

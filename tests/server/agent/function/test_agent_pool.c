@@ -2,7 +2,11 @@
  * Goal: as many jobs run at once as may, those that wait are not counted, and a pool that has jobs
  * which do not return says so. Method: jobs that stop at a gate until the test opens it.
  */
+#include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/os/clock.h"
 #include "base/os/thread.h"
@@ -152,6 +156,76 @@ test_pool__does_not_count_those_that_wait(void **state)
     gate_close(&gate);
 }
 
+/* Is this thread of the process one of a pool? */
+static bool
+is_of_pool(const char *thread)
+{
+    char path[300];
+    char name[32] = "";
+    FILE *file;
+
+    (void)snprintf(path, sizeof(path), "/proc/self/task/%s/comm", thread);
+    file = fopen(path, "r");
+    if (file == NULL) { /* it has ended meanwhile */
+        return false;
+    }
+    if (fgets(name, sizeof(name), file) == NULL) {
+        name[0] = '\0';
+    }
+    (void)fclose(file);
+    return strcmp(name, "tutti-function\n") == 0;
+}
+
+static unsigned
+count_threads(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    const struct dirent *entry;
+    unsigned count = 0;
+
+    assert_non_null(tasks);
+    while ((entry = readdir(tasks)) != NULL) {
+        count += entry->d_name[0] != '.' && is_of_pool(entry->d_name) ? 1 : 0;
+    }
+    (void)closedir(tasks);
+    return count;
+}
+
+/* Threads leave a pool before they have ended. */
+static void
+wait_for_threads(unsigned most)
+{
+    const uint64_t until = tutti_clock_ns() + HANGS_NS;
+
+    while (count_threads() > most) {
+        assert_true(tutti_clock_ns() < until);
+        (void)sched_yield();
+    }
+}
+
+static void
+test_pool__keeps_no_more_threads_than_may_run(void **state)
+{
+    stop stops[JOBS];
+    stop_gate gate;
+
+    (void)state;
+    wait_for_threads(0); /* those of other tests */
+    gate_open(&gate, 2);
+    gate.waits = true;
+    gate_add(&gate, stops, JOBS);
+    gate_wait(&gate, &gate.inside, JOBS);
+    assert_true(count_threads() >= JOBS);
+    gate_let(&gate, JOBS);
+    gate_wait(&gate, &gate.ended, JOBS);
+    wait_for_threads(2);
+    gate.waits = false; /* those that stay still run jobs */
+    gate_add(&gate, stops, 2);
+    gate_wait(&gate, &gate.inside, 2);
+    gate_let(&gate, 2);
+    gate_close(&gate);
+}
+
 static void
 test_pool__that_is_closed_says_whether_jobs_still_run(void **state)
 {
@@ -184,6 +258,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pool__runs_as_many_as_may_and_then_the_others),
         cmocka_unit_test(test_pool__does_not_count_those_that_wait),
+        cmocka_unit_test(test_pool__keeps_no_more_threads_than_may_run),
         cmocka_unit_test(test_pool__that_is_closed_says_whether_jobs_still_run),
         cmocka_unit_test(test_pool__without_jobs_has_no_threads),
     };
