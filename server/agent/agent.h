@@ -27,21 +27,22 @@ typedef struct tutti_agent_options {
     const char *coordinator;
     const char *job;
     const char *device;
-    const char *advertise;   /* addresses for clients; "" = where it listens */
-    const char *host;        /* "" = the machine's name */
-    const char *host_id;     /* "" = boot id and IPC namespace */
-    const char *rank;        /* "" = assigned */
-    const char *transports;  /* "" = as data_plane.h says */
-    const char *net_devices; /* "" = as --listen */
-    const char *congestion;  /* of coll/tcp; "" = as coll/tcp/tcp.h says */
-    const char *tune_table;  /* file of rules; "" = the shipped ones */
-    const char *algorithm;   /* "all_reduce=ring,..."; "" = by the rules */
-    const char *plugin;      /* files with functions, by commas */
-    const char *module_path; /* folder of those that clients may load; "" = none */
-    const char *functions;   /* prefixes of functions that hosts may offer, by commas */
-    const char *python;      /* modules whose functions a host of the agent's own offers */
-    const char *flight_dir;  /* where records go when an op fails; "" = nowhere */
-    const char *tls_ca;      /* for the way to the coordinator */
+    const char *advertise;    /* addresses for clients; "" = where it listens */
+    const char *host;         /* "" = the machine's name */
+    const char *host_id;      /* "" = boot id and IPC namespace */
+    const char *rank;         /* "" = assigned */
+    const char *transports;   /* "" = as data_plane.h says */
+    const char *net_devices;  /* "" = as --listen */
+    const char *congestion;   /* of coll/tcp; "" = as coll/tcp/tcp.h says */
+    const char *tune_table;   /* file of rules; "" = the shipped ones */
+    const char *algorithm;    /* "all_reduce=ring,..."; "" = by the rules */
+    const char *plugin;       /* files with functions, by commas */
+    const char *module_path;  /* folder of those that clients may load; "" = none */
+    const char *functions;    /* prefixes of functions that hosts may offer, by commas */
+    const char *python;       /* modules whose functions a host of the agent's own offers */
+    const char *python_token; /* file with the token that this host shows; "" = the server's */
+    const char *flight_dir;   /* where records go when an op fails; "" = nowhere */
+    const char *tls_ca;       /* for the way to the coordinator */
     const char *tls_name;
     const char *tls_cert; /* "" = the server's own */
     const char *tls_key;

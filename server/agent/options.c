@@ -70,6 +70,9 @@ static const tutti_option table[] = {
     {"python", TUTTI_OPTION_LIST, AT(python), "", 0, 0, NULL,
      "Python modules whose functions clients may call: the agent starts python3 -m tutti.host with "
      "them, and starts it again when it ends"},
+    {"python-token", TUTTI_OPTION_FILE, AT(python_token), "", 0, 0, NULL,
+     "file with the bearer token that the host of --python shows this agent, of role client; empty "
+     "= that of --token-file"},
     {"function-threads", TUTTI_OPTION_UINT, AT(function_threads), "8", 1, 512, NULL,
      "functions that run at once; those that wait for a collective are not counted"},
     {"calls-max", TUTTI_OPTION_UINT, AT(calls_max), "1024", 1, 100000, NULL,

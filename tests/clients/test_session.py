@@ -583,6 +583,78 @@ class Started(SessionCase):
         self.assertEqual(self.values(self.get(session, "disco.crash_on")(7)), [0, 1])
 
 
+class Secured(Started):
+    """TLS, certificates of clients and tokens everywhere; with what is wrong, a host says what."""
+
+    @classmethod
+    def setUpClass(cls):
+        path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+        cls.cluster = worlds.Cluster(
+            2,
+            secure=True,
+            agent_options=lambda secrets: [
+                *("--functions", "disco", "--python", "disco_functions"),
+                *("--python-token", secrets.path("client.token")),
+            ],
+            agent_environment={"PATH": path, "TUTTI_TLS_NAME": "not.there"},
+        )
+        cls.addresses = [agent.address for agent in cls.cluster.agents]
+        cls.known = unittest.mock.patch.dict(os.environ, cls.cluster.environment())
+        cls.known.start()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.known.stop()
+        super().tearDownClass()
+
+    def test_functions_are_called_and_call_collectives(self):
+        session = self.session()
+        x = session.scatter(np.ones((2, 3), np.float32))
+        self.assertEqual(self.arrays(self.get(session, "disco.ring")(x)), [[1, 1, 1]] * 2)
+
+    def says(self, **environment):
+        """The last line of a host that is started with an environment of its own."""
+        known = {name: value for name, value in dict(os.environ, **environment).items() if value is not None}
+        words = [sys.executable, "-m", "tutti.host", "--wait", "0", "--agent", self.addresses[0], "disco_functions"]
+        done = subprocess.run(words, env=known, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LONG_S,
+                              close_fds=False)
+        said = done.stdout.decode()
+        self.assertEqual(done.returncode, 1, said)
+        self.assertNotIn("Traceback", said)
+        return said.strip().split("\n")[-1]
+
+    def test_a_host_with_wrong_credentials_says_which(self):
+        secrets = self.cluster.secrets
+        other = worlds.Secrets()
+        self.addCleanup(other.remove)
+        none = {"TUTTI_TLS_CA": None, "TUTTI_TLS_CERT": None, "TUTTI_TLS_KEY": None}
+        cases = [
+            (dict(none), ["UNREACHABLE", self.addresses[0], "TLS"]),
+            ({"TUTTI_TLS_CA": other.path("ca.pem")}, ["UNREACHABLE", "certificate"]),
+            ({"TUTTI_TLS_CERT": None, "TUTTI_TLS_KEY": None}, ["UNREACHABLE", "certificate"]),
+            ({"TUTTI_TOKEN_FILE": None}, ["UNAUTHENTICATED NO_TOKEN", "token"]),
+            ({"TUTTI_TOKEN_FILE": other.path("client.token")}, ["UNAUTHENTICATED BAD_TOKEN"]),
+            ({"TUTTI_TOKEN_FILE": secrets.path("agent.token")}, ["PERMISSION_DENIED WRONG_ROLE", "agent"]),
+            ({"TUTTI_TOKEN_FILE": "/not/there"}, ["/not/there"]),
+            ({"TUTTI_TLS_KEY": "/not/there"}, ["/not/there"]),
+        ]
+        for environment, words in cases:
+            said = self.says(**environment)
+            for word in words:
+                self.assertIn(word, said, environment)
+
+    def test_an_agent_tells_what_its_host_lacks(self):
+        path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+        options = ("--python", "disco_functions")
+        known = {"PATH": path, "TUTTI_TOKEN_FILE": ""}  # of the agent it is an option
+        with worlds.Cluster(1, secure=True, agent_options=options, agent_environment=known) as cluster:
+            until = time.monotonic() + LONG_S
+            while "NO_TOKEN" not in cluster.agents[0].log():
+                self.assertLess(time.monotonic(), until, cluster.agents[0].log())
+                time.sleep(0.02)
+            self.assertIn("--python-token", cluster.agents[0].log())
+
+
 class Losses(SessionCase):
     """Each test has a cluster of its own: it kills agents."""
 

@@ -36,6 +36,7 @@ class Cluster:
         """
         listen  of agents; a %d in it is the rank's
         gpus    they have cuda:0, over the stand-ins of tests/support
+        agent_options  or a function that makes them of the Secrets
         """
         self.gpus = gpus
         self.secrets = Secrets() if secure else None
@@ -43,7 +44,7 @@ class Cluster:
         options = self.secrets.server_options() if secure else []
         self.coordinator = support.Program("tutti-coordinator", *options, *coordinator_options)
         options = self.secrets.agent_options() if secure else []
-        options = [*options, *agent_options]
+        options = [*options, *(agent_options(self.secrets) if callable(agent_options) else agent_options)]
         known = dict(agent_environment)
         if gpus:
             options += ["--device", "cpu,cuda:0", "--allow-shared-gpu"]

@@ -21,6 +21,7 @@
 #include "base/os/thread.h"
 #include "server/agent/function/functions.h"
 #include "server/agent/function/host.h"
+#include "server/agent/function/python_environment.h"
 #include "server/agent/function/registry.h"
 #include "server/agent/state/state.h"
 
@@ -33,8 +34,6 @@
 #define BACKOFF_MOST_NS (10 * TUTTI_NS_PER_S)
 #define LONG_LIFE_NS (30 * TUTTI_NS_PER_S) /* who lived as long has not failed to start */
 #define KILL_NS (2 * TUTTI_NS_PER_S)       /* from SIGTERM on */
-
-extern char **environ;
 
 /* Its lock guards what it says, and whether it runs. */
 typedef struct agent_python {
@@ -181,26 +180,6 @@ write_words(const agent_python *self, const char *words[MODULES_MAX + 6])
     words[count] = NULL;
 }
 
-/* The agent's environment, and the key. NULL: no memory. */
-static char **
-make_python_environment(const agent_python *self, char key[64])
-{
-    size_t count = 0;
-    char **ret;
-
-    while (environ[count] != NULL) {
-        count++;
-    }
-    ret = calloc(count + 2, sizeof(*ret));
-    if (ret == NULL) {
-        return NULL;
-    }
-    (void)snprintf(key, 64, "TUTTI_HOST_KEY=%s", self->key);
-    ret[0] = key;
-    memcpy(ret + 1, environ, count * sizeof(*ret));
-    return ret;
-}
-
 /* Signals as a program expects them, output to `out`, and an input that ends with this process. */
 static int
 spawn_python(const agent_python *self, int in, int out, pid_t *ret_pid)
@@ -208,8 +187,7 @@ spawn_python(const agent_python *self, int in, int out, pid_t *ret_pid)
     const char *words[MODULES_MAX + 6];
     posix_spawn_file_actions_t files;
     posix_spawnattr_t how;
-    char key[64];
-    char **environment = make_python_environment(self, key);
+    char **environment = agent_python_environment(self->agent, self->key, self->address);
     sigset_t none;
     sigset_t pipe;
     int number = ENOMEM;
@@ -234,7 +212,7 @@ spawn_python(const agent_python *self, int in, int out, pid_t *ret_pid)
                           environment);
     (void)posix_spawnattr_destroy(&how);
     (void)posix_spawn_file_actions_destroy(&files);
-    free(environment);
+    agent_python_environment_free(environment);
     return number;
 }
 
@@ -439,11 +417,14 @@ choose_address(agent_python *self)
     if (chosen == NULL) {
         return;
     }
-    if (strcmp(chosen->host, "0.0.0.0") == 0 || strcmp(chosen->host, "::") == 0) {
+    if (strcmp(chosen->host, "0.0.0.0") != 0 && strcmp(chosen->host, "::") != 0) {
+        memcpy(self->address, chosen->text, sizeof(self->address));
+    } else if (self->agent->server_options->tls_cert[0] != '\0' &&
+               self->agent->advertised_count > 0) { /* a name that is in the certificate */
+        memcpy(self->address, self->agent->advertised[0], sizeof(self->address));
+    } else {
         (void)snprintf(self->address, sizeof(self->address), "127.0.0.1:%u",
                        (unsigned)chosen->port);
-    } else {
-        memcpy(self->address, chosen->text, sizeof(self->address));
     }
 }
 

@@ -37,8 +37,11 @@ def _first(given: str | None, variable: str) -> str:
 def _read(path: str) -> bytes | None:
     if not path:
         return None
-    with open(path, "rb") as file:
-        return file.read()
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise invalid("BAD_OPTION", "could not read %s: %s" % (path, error.strerror)) from None
 
 
 @dataclasses.dataclass

@@ -5,7 +5,8 @@
 imports the modules, and offers what stands under `@tutti.function("name")` in them. The agent needs
 `--functions mlp.` to allow these names. A function that crashes ends this process and not the agent:
 the callers get HOST_LOST. `tutti-agent --python mlp.layers` starts a host by itself, and again when
-it has ended: by the key in $TUTTI_HOST_KEY it knows it, and allows any name.
+it has ended: by the key in $TUTTI_HOST_KEY it knows it, and allows any name. TLS and tokens are those of
+every client: $TUTTI_TLS_CA, $TUTTI_TLS_CERT, $TUTTI_TLS_KEY, $TUTTI_TOKEN_FILE.
 
 Functions run on threads, --threads of them at once. Arrays are the memory of the agent's tensors.
 """
@@ -268,6 +269,14 @@ def _serve(arguments: argparse.Namespace, line: Line) -> None:
     hosts[0].run()
 
 
+def _advice(error: errors.TuttiError) -> str:
+    """Where the token comes from that the agent did not like."""
+    if error.reason not in ("NO_TOKEN", "BAD_TOKEN", "WRONG_ROLE"):
+        return ""
+    where = "the agent's --python-token" if _key() else "$TUTTI_TOKEN_FILE"
+    return ": %s names the file of a token of role client" % where
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """The program: an exit code."""
     arguments = _arguments(words)
@@ -282,7 +291,7 @@ def main(words: Sequence[str] | None = None) -> int:
         finally:
             line.close()
     except errors.TuttiError as error:
-        print("tutti.host: %s" % error, file=sys.stderr)
+        print("tutti.host: %s%s" % (error, _advice(error)), file=sys.stderr)
         return 1
     return 0
 
