@@ -336,7 +336,7 @@ class TestRun(Case):
                 "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0"})
 
     def test_run__says_what_stands_for_the_options_of_torchrun(self):
-        for option, text in [("--nproc-per-node=2", "-n N"), ("--nproc_per_node", "-n N"), ("--nnodes", "tutti-agent"),
+        for option, text in [("--nproc-per-node=2", "-n N"), ("--nproc_per_node", "-n N"), ("--rdzv-endpoint", "--coordinator"),
                              ("--standalone", "private cluster"), ("--max-restarts=3", "leave it out"),
                              ("--tee", "--no-prefix"), ("--log-dir", "> FILE")]:
             self.fails(["run", option, "3", "--", "true"], "no option " + option, text, code=2)

@@ -65,16 +65,11 @@ cluster_end(const state *cluster, state_process *const *processes, size_t count,
                             "a process of cluster %s could not be ended", cluster->name);
 }
 
-/*
- * The agents go first, so that they can say goodbye to the coordinator. The state is removed only
- * when all are gone: until then it must be possible to stop them.
- */
 tutti_code
-cluster_stop(state *cluster, uint32_t timeout_ms, tutti_error *err)
+cluster_end_agents(state *cluster, uint32_t timeout_ms, tutti_error *err)
 {
     const uint32_t count = cluster->rank_count;
     state_process **agents = calloc((size_t)count + 1, sizeof(state_process *));
-    state_process *coordinator = &cluster->coordinator;
     tutti_code code;
     uint32_t i;
 
@@ -87,6 +82,19 @@ cluster_stop(state *cluster, uint32_t timeout_ms, tutti_error *err)
     }
     code = cluster_end(cluster, agents, count, timeout_ms, err);
     free(agents);
+    return code;
+}
+
+/*
+ * The agents go first, so that they can say goodbye to the coordinator. The state is removed only
+ * when all are gone: until then it must be possible to stop them.
+ */
+tutti_code
+cluster_stop(state *cluster, uint32_t timeout_ms, tutti_error *err)
+{
+    state_process *coordinator = &cluster->coordinator;
+    tutti_code code = cluster_end_agents(cluster, timeout_ms, err);
+
     if (code == TUTTI_OK) {
         code = cluster_end(cluster, &coordinator, 1, timeout_ms / 2, err);
     }

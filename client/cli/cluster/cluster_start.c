@@ -45,7 +45,8 @@ on_signal(int number)
 typedef struct starting {
     const cli *self;
     state *cluster;
-    const uint32_t *ranks; /* of the agents to be started; NULL = all */
+    const cluster_place *place; /* of agents of a larger job; NULL = all are here */
+    const uint32_t *ranks;      /* of the agents to be started; NULL = all */
     uint32_t rank_count;
     uint16_t port; /* of the coordinator; 0 = any */
     uint32_t timeout_ms;
@@ -64,8 +65,9 @@ pause_shortly(void)
 }
 
 /*
- * The coordinator, or an agent. Processes get a session of their own, so that Ctrl-C in this terminal, or closing it, does not
- * end them. Their output goes to their log.
+ * The coordinator, or an agent. Processes get a session of their own, so that Ctrl-C in this
+ * terminal, or closing it, does not end them. Their output goes to their log. Those of a larger job
+ * are bound to us: the other hosts hear by them that we have died.
  */
 static tutti_code
 launch_process(starting *self, char *const *words, state_process *process, tutti_error *err)
@@ -76,7 +78,8 @@ launch_process(starting *self, char *const *words, state_process *process, tutti
                                .input = -1,
                                .output = log,
                                .error = log,
-                               .session = true};
+                               .session = true,
+                               .bound = self->place != NULL};
     tutti_code code;
 
     if (log < 0) {
@@ -128,11 +131,11 @@ check_alive(const starting *self, const state_process *process, const char *name
 {
     int status = 0;
 
-    if (interrupted != 0) {
+    if (interrupted != 0 || (self->place != NULL && self->place->is_over(self->place->arg))) {
         return cli_fail(err, TUTTI_CANCELLED, "interrupted");
     }
-    if (waitpid(process->pid, &status, WNOHANG) == process->pid ||
-        !cluster_process_is_alive(process)) {
+    if (!cluster_process_is_alive(process)) {
+        (void)waitpid(process->pid, &status, 0); /* it has ended: a child's status is there */
         cli_status_clear(self->self);
         show_log(self->self, name, process->log);
         return cli_fail(err, TUTTI_UNAVAILABLE, "the %s ended with %s %d", name,
@@ -179,7 +182,7 @@ wait_for_port(const starting *self, state_process *process, const char *port_fil
     }
 }
 
-#define LISTEN_MAX (STATE_PATH_MAX + 32)
+#define LISTEN_MAX (STATE_PATH_MAX + 224)
 
 /*
  * A socket in the cluster's folder, which is its user's alone: on a port every user of this machine
@@ -193,7 +196,9 @@ plan_listening(const starting *self, const char *format, uint32_t rank, uint16_t
 
     state_path(self->cluster, format, rank, path);
     (void)snprintf(process->socket, sizeof(process->socket), "unix:%.200s", path);
-    if (self->cluster->tcp) {
+    if (self->place != NULL) {
+        (void)snprintf(ret_listen, LISTEN_MAX, "%.200s,%s", self->place->listen, process->socket);
+    } else if (self->cluster->tcp) {
         (void)snprintf(ret_listen, LISTEN_MAX, "127.0.0.1:%u,%s", port, process->socket);
     } else {
         (void)snprintf(ret_listen, LISTEN_MAX, "%s", process->socket);
@@ -210,10 +215,16 @@ start_coordinator(starting *self, tutti_error *err)
     state_process *process = &self->cluster->coordinator;
     char listen[LISTEN_MAX];
     char port_file[STATE_PATH_MAX];
-    char *words[] = {self->coordinator, "--listen", listen, "--port-file", port_file, NULL};
+    char *words[] = {self->coordinator, "--listen", listen, "--port-file", port_file, NULL, NULL};
     tutti_code code;
 
-    plan_listening(self, "coordinator.sock", 0, self->port, process, listen);
+    if (self->place != NULL) {
+        (void)snprintf(listen, sizeof(listen), "%s", self->place->coordinator);
+        (void)snprintf(process->socket, sizeof(process->socket), "%s", self->place->coordinator);
+        words[5] = self->place->insecure ? "--insecure" : NULL;
+    } else {
+        plan_listening(self, "coordinator.sock", 0, self->port, process, listen);
+    }
     state_path(self->cluster, "coordinator.port", 0, port_file);
     state_path(self->cluster, "coordinator.log", 0, process->log);
     cli_status_line(self->self, "starting the coordinator");
@@ -244,15 +255,17 @@ make_words(const state *cluster)
     return words;
 }
 
-/* [in] rank  which seat it asks for; it gets that one or none */
+/* [in] rank  of those here; it gets the seat of that rank, behind rank_start, or none */
 static tutti_code
 start_agent(starting *self, uint32_t rank, tutti_error *err)
 {
+    const cluster_place *place = self->place;
     state_process *process = &self->cluster->ranks[rank];
     char **words = make_words(self->cluster);
     char listen[LISTEN_MAX];
     char port_file[STATE_PATH_MAX];
     char number[16];
+    char local[16];
     char size[16];
     size_t n = 0;
     tutti_code code;
@@ -261,16 +274,25 @@ start_agent(starting *self, uint32_t rank, tutti_error *err)
     plan_listening(self, "agent-%u.sock", rank, 0, process, listen);
     state_path(self->cluster, "agent-%u.port", rank, port_file);
     state_path(self->cluster, "agent-%u.log", rank, process->log);
-    (void)snprintf(number, sizeof(number), "%" PRIu32, rank);
-    (void)snprintf(size, sizeof(size), "%" PRIu32, self->cluster->rank_count);
+    (void)snprintf(number, sizeof(number), "%" PRIu32,
+                   place != NULL ? place->rank_start + rank : rank);
+    (void)snprintf(local, sizeof(local), "%" PRIu32, rank);
+    (void)snprintf(size, sizeof(size), "%" PRIu32,
+                   place != NULL ? place->world_size : self->cluster->rank_count);
     words[n++] = self->agent;
     words[n++] = "--coordinator", words[n++] = self->cluster->coordinator.socket;
-    words[n++] = "--job", words[n++] = JOB;
+    words[n++] = "--job", words[n++] = self->cluster->job;
     words[n++] = "--rank", words[n++] = number;
-    words[n++] = "--local-rank", words[n++] = number;
+    words[n++] = "--local-rank", words[n++] = local;
     words[n++] = "--world-size", words[n++] = size;
     words[n++] = "--listen", words[n++] = listen;
     words[n++] = "--port-file", words[n++] = port_file;
+    if (process->device[0] != '\0') {
+        words[n++] = "--device", words[n++] = process->device;
+    }
+    if (place != NULL && place->insecure) {
+        words[n++] = "--insecure";
+    }
     for (i = 0; self->cluster->options != NULL && self->cluster->options[i] != NULL; i++) {
         words[n++] = self->cluster->options[i];
     }
@@ -288,6 +310,13 @@ rank_at(const starting *self, uint32_t i)
     return self->ranks != NULL ? self->ranks[i] : i;
 }
 
+/* The rank in its job of one of ours. */
+static uint32_t
+job_rank(const starting *self, uint32_t rank)
+{
+    return self->place != NULL ? self->place->rank_start + rank : rank;
+}
+
 /*
  * The port file says that it listens; only a connection says that it serves, as it does that
  * after all ranks have joined.
@@ -302,14 +331,18 @@ wait_for_agent(starting *self, uint32_t rank, tutti_error *err)
     char name[32];
     tutti_code code;
 
-    (void)snprintf(name, sizeof(name), "agent of rank %" PRIu32, rank);
+    (void)snprintf(name, sizeof(name), "agent of rank %" PRIu32, job_rank(self, rank));
     state_path(self->cluster, "agent-%u.port", rank, port_file);
     code = wait_for_port(self, process, port_file, name, err);
     tutti_client_options_init(&options);
     options.agent = process->socket;
     options.coordinator = self->cluster->coordinator.socket;
     options.timeout_ms = ASK_MS;
-    cli_options_local(&options);
+    if (self->place != NULL) {
+        cli_options_secure(self->self, &options);
+    } else {
+        cli_options_local(&options);
+    }
     while (code == TUTTI_OK && tutti_connect_with(&options, &client, NULL) != TUTTI_OK) {
         uint32_t i;
 
@@ -317,7 +350,7 @@ wait_for_agent(starting *self, uint32_t rank, tutti_error *err)
         for (i = 0; i < self->rank_count && code == TUTTI_OK; i++) {
             const uint32_t other = rank_at(self, i);
 
-            (void)snprintf(name, sizeof(name), "agent of rank %" PRIu32, other);
+            (void)snprintf(name, sizeof(name), "agent of rank %" PRIu32, job_rank(self, other));
             code = check_alive(self, &self->cluster->ranks[other], name, err);
         }
     }
@@ -347,13 +380,21 @@ start_agents(starting *self, tutti_error *err)
 static tutti_code
 start_all(starting *self, tutti_error *err)
 {
-    tutti_code code = start_coordinator(self, err);
+    tutti_code code = TUTTI_OK;
 
+    if (self->place == NULL || self->place->serve) {
+        code = start_coordinator(self, err);
+    }
+    if (code == TUTTI_OK && self->place != NULL) {
+        cli_status_line(self->self, "waiting for the other nodes");
+        code = self->place->meet(self->place->arg, err);
+    }
     if (code == TUTTI_OK) {
+        self->until_ms = cli_now_ms() + self->timeout_ms; /* others may have come late */
         code = start_agents(self, err);
     }
     if (code == TUTTI_OK) {
-        self->cluster->ready = true;
+        self->cluster->ready = self->place == NULL; /* other commands take it for a whole job */
         code = state_write(self->cluster, err);
     }
     cli_status_clear(self->self);
@@ -383,6 +424,25 @@ set_options(state *cluster, const cluster_plan *plan)
     }
     state_set_options(cluster, words, count);
     free(words);
+}
+
+static void
+set_place(state *cluster, const cluster_plan *plan)
+{
+    const cluster_place *place = plan->place;
+    uint32_t i;
+
+    (void)snprintf(cluster->job, sizeof(cluster->job), "%s", place != NULL ? place->job : JOB);
+    if (place != NULL) {
+        (void)snprintf(cluster->coordinator.socket, sizeof(cluster->coordinator.socket), "%s",
+                       place->coordinator);
+        (void)snprintf(cluster->coordinator.address, sizeof(cluster->coordinator.address), "%s",
+                       place->coordinator);
+    }
+    for (i = 0; i < plan->rank_count && plan->devices != NULL; i++) {
+        (void)snprintf(cluster->ranks[i].device, sizeof(cluster->ranks[i].device), "%s",
+                       plan->devices[i]);
+    }
 }
 
 /* It runs already: all of it, or what is left of it. */
@@ -424,15 +484,15 @@ make_room_cluster_agents(const cluster_plan *plan, state *cluster, tutti_error *
     if (code == TUTTI_OK) {
         cluster->tcp = plan->tcp;
         set_options(cluster, plan);
-        (void)snprintf(cluster->job, sizeof(cluster->job), "%s", JOB);
+        set_place(cluster, plan);
     }
     return code;
 }
 
 /* The user's settings for clients are not meant for servers; of the others what says how they log,
- * and where their modules are. */
+ * and where their modules are. Servers of a larger job get all: their certificates are there. */
 static char **
-make_environment(void)
+make_environment(const cluster_place *place)
 {
     static const char *const kept[] = {"TUTTI_LOG", "TUTTI_MODULES"};
     char words[2][PATH_MAX + 32];
@@ -440,6 +500,9 @@ make_environment(void)
     size_t count = 1;
     size_t i;
 
+    if (place != NULL) {
+        return process_environment(NULL, 0);
+    }
     for (i = 0; i < 2; i++) {
         const char *value = getenv(kept[i]);
 
@@ -487,6 +550,7 @@ cluster_start(const cli *self, const cluster_plan *plan, state *ret_state, tutti
     struct sigaction before[2];
     starting all = {.self = self,
                     .cluster = ret_state,
+                    .place = plan->place,
                     .rank_count = plan->rank_count,
                     .port = plan->port,
                     .timeout_ms = plan->timeout_ms};
@@ -502,14 +566,21 @@ cluster_start(const cli *self, const cluster_plan *plan, state *ret_state, tutti
         state_fini(ret_state);
         return code;
     }
-    catch_signals(before);
-    all.environment = make_environment();
+    if (plan->place == NULL) {
+        catch_signals(before);
+    } /* else place->is_over looks for signals */
+    all.environment = make_environment(plan->place);
     code = start_all(&all, err);
     process_environment_free(all.environment);
+    if (code != TUTTI_OK && plan->place != NULL) {
+        plan->place->fail(plan->place->arg, err);
+    }
     if (code != TUTTI_OK) {
         (void)cluster_stop(ret_state, 2000, NULL);
     }
-    let_signals(before);
+    if (plan->place == NULL) {
+        let_signals(before);
+    }
     if (code != TUTTI_OK) {
         state_fini(ret_state);
     } else {
@@ -549,7 +620,7 @@ cluster_restart(const cli *self, state *cluster, const uint32_t *ranks, size_t c
     }
     if (code == TUTTI_OK) {
         catch_signals(before);
-        all.environment = make_environment();
+        all.environment = make_environment(NULL);
         code = start_agents(&all, err);
         if (code == TUTTI_OK) {
             code = state_write(cluster, err); /* the addresses are others */

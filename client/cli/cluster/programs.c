@@ -78,6 +78,21 @@ programs_release_signals(void)
     (void)close(signal_pipe[1]);
 }
 
+/* What is in the pipe stays there, for programs_wait. */
+bool
+programs_must_end(void)
+{
+    struct pollfd input = {.fd = signal_pipe[0], .events = POLLIN};
+
+    return poll(&input, 1, 0) > 0;
+}
+
+void
+programs_end(void)
+{
+    on_signal(0);
+}
+
 /* ------------------------------------------------------------------------------ starting */
 
 void
@@ -99,7 +114,7 @@ programs_init(programs *self, uint32_t count)
     }
 }
 
-/* The first rank reads what is piped to us. A terminal stays ours: theirs is another group. */
+/* The first rank here reads what is piped to us. A terminal stays ours: theirs is another group. */
 static int
 input_of(uint32_t index)
 {
@@ -114,22 +129,24 @@ tutti_code
 programs_start(programs *self, uint32_t index, char *const *arguments, char *const *environment,
                tutti_error *err)
 {
+    const uint32_t rank = self->rank_start + index;
     program *one = &self->all[index];
     process_plan plan = {.arguments = arguments,
                          .environment = environment,
                          .input = input_of(index),
                          .output = -1,
-                         .error = -1};
+                         .error = -1,
+                         .bound = true};
     char prefix[16];
     tutti_code code;
 
-    (void)snprintf(prefix, sizeof(prefix), "[%" PRIu32 "] ", index);
+    (void)snprintf(prefix, sizeof(prefix), "[%" PRIu32 "] ", rank);
     if (!relay_open(&one->out, self->out, self->prefix ? prefix : "", &plan.output)) {
-        return cli_fail_errno(err, errno, "could not make a pipe for rank %" PRIu32, index);
+        return cli_fail_errno(err, errno, "could not make a pipe for rank %" PRIu32, rank);
     }
     if (!relay_open(&one->err, self->err, self->prefix ? prefix : "", &plan.error)) {
         (void)close(plan.output);
-        return cli_fail_errno(err, errno, "could not make a pipe for rank %" PRIu32, index);
+        return cli_fail_errno(err, errno, "could not make a pipe for rank %" PRIu32, rank);
     }
     code = process_start(&plan, &one->pid, err);
     (void)close(plan.output);
@@ -141,7 +158,7 @@ programs_start(programs *self, uint32_t index, char *const *arguments, char *con
     one->descriptor = (int)syscall(SYS_pidfd_open, one->pid, 0);
     return one->descriptor >= 0
                ? TUTTI_OK
-               : cli_fail_errno(err, errno, "could not watch the program of rank %" PRIu32, index);
+               : cli_fail_errno(err, errno, "could not watch the program of rank %" PRIu32, rank);
 }
 
 /* ------------------------------------------------------------------------------ ending */
@@ -225,8 +242,9 @@ take_signal(programs *self)
     unsigned char number;
 
     while (read(signal_pipe[0], &number, 1) == 1) {
-        self->signal = number;
-        end_all(self, number);
+        self->told = self->told || number == 0;
+        self->signal = number != 0 ? number : self->signal;
+        end_all(self, number != 0 ? number : SIGTERM);
     }
 }
 

@@ -26,6 +26,7 @@ typedef struct programs {
     FILE *out; /* borrowed: where their lines go */
     FILE *err;
     bool prefix;          /* [rank] in front of each */
+    uint32_t rank_start;  /* the rank of the first */
     uint32_t limit_ms;    /* of all of it; 0 = none */
     uint32_t patience_ms; /* between a polite end and the other one; 0 = 5 s */
     uint64_t began_ms;
@@ -33,13 +34,20 @@ typedef struct programs {
     int64_t failed;   /* the first that failed: its index; -1 = none */
     int signal;       /* that we were sent; 0 = none */
     bool late;        /* the limit has passed */
+    bool told;        /* programs_end was called */
 } programs;
 
 /* SIGINT, SIGTERM and SIGHUP are kept for programs_wait, until programs_release_signals. */
 tutti_code programs_catch_signals(tutti_error *err);
 void programs_release_signals(void);
 
-/* Room for `count` of them. [in] self  out, err, prefix, limit_ms and patience_ms are set */
+/* Has a signal come, or programs_end been called, that programs_wait has not seen yet? */
+bool programs_must_end(void);
+
+/* End all of them, as if one had failed: `told` says so. Any thread, between catch and release. */
+void programs_end(void);
+
+/* Room for `count` of them. [in] self  out, err, prefix, rank_start and both times are set */
 void programs_init(programs *self, uint32_t count);
 
 /* [in] arguments  the first is looked for in PATH; TUTTI_NOT_FOUND, ... with the name */

@@ -127,10 +127,19 @@ const cli_command cli_commands[] = {
      "MASTER_PORT: a free port, ...) in its environment. Lines they print get [rank] in "
      "front. When one fails, the others are ended, and its exit code is ours; 127: the program was "
      "not found, 126: it could not be executed. SIGINT, SIGTERM and SIGHUP are passed on. Standard "
-     "input goes to rank 0. With --timeout all are ended then, and 124 is the exit code. With "
-     "--json the programs' output goes to standard error.",
-     "  tutti run -n 4 -- python3 train.py --epochs 3", cli_run_options, 1, CLI_ANY_COUNT, true,
-     cli_run},
+     "input goes to the first rank here. With --timeout all are ended then, and 124 is the exit "
+     "code. With --json the programs' output goes to standard error.\n"
+     "On several hosts the same command is given on each, with its own --node-rank. The nodes meet "
+     "at --coordinator, which node 0 starts if nobody listens there; node 0 has the first ranks, "
+     "and each may have another -n. Agents join the job of --job and end with this command. "
+     "Servers take their options from the environment (TUTTI_TLS_CERT, ...), or --insecure. When a "
+     "rank fails or a node is gone, all nodes end, and each names the rank and the node. With "
+     "--rank-start and --world-size nodes do not meet: others may start the other ranks in another "
+     "way.",
+     "  tutti run -n 4 -- python3 train.py --epochs 3\n"
+     "  tutti run --nnodes 2 --node-rank 1 --coordinator node-0:29600 -n 4 --devices cuda -- "
+     "python3 train.py",
+     cli_run_options, 1, CLI_ANY_COUNT, true, cli_run},
     {"status", CLUSTER, "", "show the job: ranks, devices, tensors, last op, health",
      "Asks the coordinator who takes part, and each agent how it is. A star before the last op of "
      "the world: ops are running. Exits with 1 when no agent answers.",

@@ -85,18 +85,17 @@ static const struct {
     const char *instead;
 } torchrun_options[] = {
     {"nproc-per-node", "-n N starts N programs"},
-    {"nnodes", "all programs are on this host; on several, start a tutti-agent on each"},
-    {"node-rank", "all programs are on this host; on several, start a tutti-agent on each"},
     {"standalone", "leave it out: a private cluster is what this starts without --cluster"},
     {"max-restarts", "leave it out: a program that fails ends the run"},
     {"tee", "leave it out: all lines come through with [rank] in front, see --no-prefix"},
     {"redirects", "leave it out, and write > FILE: lines have [rank] in front"},
     {"log-dir", "leave it out, and write > FILE: lines have [rank] in front"},
     {"rdzv-backend", "leave it out: the coordinator does this"},
-    {"rdzv-endpoint", "leave it out: the coordinator does this; --cluster names one that runs"},
-    {"rdzv-id", "leave it out: --cluster names the cluster to use"},
-    {"master-addr", "leave it out: programs get MASTER_ADDR"},
-    {"master-port", "leave it out: programs get MASTER_PORT, a free one"},
+    {"rdzv-endpoint", "--coordinator HOST:PORT, with --nnodes; node 0 starts one if none is there"},
+    {"rdzv-id", "--job NAME, with --nnodes; --cluster names a cluster of this host"},
+    {"master-addr", "--coordinator HOST:PORT, with --nnodes; programs get MASTER_ADDR"},
+    {"master-port", "--coordinator HOST:PORT, with --nnodes; programs get MASTER_PORT, a free one"},
+    {"local-addr", "leave it out: --listen says where the agents listen"},
 };
 
 /* Is this word, without dashes in front, the option? torchrun takes - and _, and =VALUE. */

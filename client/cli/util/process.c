@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "client/cli/util/output.h"
@@ -132,10 +133,76 @@ spawn_process(const process_plan *plan, pid_t *ret_pid)
     return failed;
 }
 
+/* What the child does between fork and exec: calls that POSIX allows there. Returns errno. */
+static int
+become_program(const process_plan *plan, pid_t parent)
+{
+    const int given[] = {plan->input, plan->output, plan->error};
+    sigset_t none;
+    int number;
+    int i;
+
+    for (number = 1; number < SIGRTMIN; number++) {
+        (void)signal(number, SIG_DFL); /* SIGKILL and SIGSTOP refuse */
+    }
+    (void)(plan->session ? setsid() : setpgid(0, 0));
+    for (i = 0; i < 3; i++) {
+        const int from = given[i] >= 0 ? given[i] : open("/dev/null", i == 0 ? O_RDONLY : O_WRONLY);
+
+        if (from < 0 || dup2(from, i) < 0) {
+            return errno;
+        }
+        if (given[i] < 0 && from > 2) {
+            (void)close(from);
+        }
+    }
+    (void)prctl(PR_SET_PDEATHSIG, (unsigned long)SIGTERM);
+    if (getppid() != parent) {
+        _exit(1); /* it died before we were bound to it */
+    }
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)execvpe(plan->arguments[0], plan->arguments, plan->environment);
+    return errno;
+}
+
+/*
+ * posix_spawn cannot bind a process to its parent. Signals are blocked until the child has its own
+ * handlers: ours would write into our pipe. Why exec failed comes through a pipe that exec closes.
+ */
+static int
+fork_process(const process_plan *plan, pid_t *ret_pid)
+{
+    const pid_t parent = getpid();
+    sigset_t all;
+    sigset_t before;
+    int channel[2];
+    int failed = 0;
+
+    if (pipe2(channel, O_CLOEXEC) != 0) {
+        return errno;
+    }
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    *ret_pid = fork();
+    if (*ret_pid == 0) {
+        failed = become_program(plan, parent);
+        _exit(write(channel[1], &failed, sizeof(failed)) == sizeof(failed) ? 127 : 126);
+    }
+    failed = *ret_pid < 0 ? errno : 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)close(channel[1]);
+    if (*ret_pid > 0 && read(channel[0], &failed, sizeof(failed)) == sizeof(failed)) {
+        (void)waitpid(*ret_pid, NULL, 0);
+    }
+    (void)close(channel[0]);
+    return failed;
+}
+
 tutti_code
 process_start(const process_plan *plan, pid_t *ret_pid, tutti_error *err)
 {
-    const int failed = spawn_process(plan, ret_pid);
+    const int failed = plan->bound ? fork_process(plan, ret_pid) : spawn_process(plan, ret_pid);
 
     return failed == 0 ? TUTTI_OK
                        : cli_fail_errno(err, failed, "could not run %.500s", plan->arguments[0]);

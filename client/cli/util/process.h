@@ -25,6 +25,7 @@ typedef struct process_plan {
     int output;
     int error;
     bool session; /* detached from the terminal and our group; else a group of its own */
+    bool bound;   /* it gets SIGTERM when the thread that started it, or all of us, is gone */
 } process_plan;
 
 /* TUTTI_NOT_FOUND, TUTTI_PERMISSION_DENIED, ...  it could not be run: the text names it */

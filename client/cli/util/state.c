@@ -350,9 +350,9 @@ fail_absent(const state *self, tutti_error *err)
 static json_t *
 pack_process(const state_process *process)
 {
-    return json_pack("{s:I, s:I, s:s, s:s, s:s}", "pid", (json_int_t)process->pid, "started",
+    return json_pack("{s:I, s:I, s:s, s:s, s:s, s:s}", "pid", (json_int_t)process->pid, "started",
                      (json_int_t)process->started, "address", process->address, "socket",
-                     process->socket, "log", process->log);
+                     process->socket, "log", process->log, "device", process->device);
 }
 
 /* Written aside and renamed, so that a reader never sees half a file. */
@@ -403,6 +403,7 @@ unpack_process(json_t *object, state_process *ret)
 
     ret->pid = (pid_t)pid;
     ret->started = (uint64_t)json_integer_value(json_object_get(object, "started"));
+    (void)unpack_text(object, "device", ret->device, sizeof(ret->device));
     return pid >= 0 && pid < (1 << 30) &&
            unpack_text(object, "address", ret->address, sizeof(ret->address)) &&
            unpack_text(object, "socket", ret->socket, sizeof(ret->socket)) &&

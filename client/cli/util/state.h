@@ -26,6 +26,7 @@ typedef struct state_process {
     char address[STATE_PATH_MAX]; /* for people: its port if it has one, else its socket */
     char socket[STATE_PATH_MAX];  /* as an address: "unix:/..." */
     char log[STATE_PATH_MAX];
+    char device[STATE_NAME_MAX]; /* of an agent: what it was given as --device; "" = nothing */
 } state_process;
 
 typedef struct state {

@@ -48,6 +48,12 @@ def die():
     threading.Event().wait(case.LONG_S)
 
 
+def third():
+    with tutti.connect(timeout=case.LONG_S) as agent:
+        total = float(agent.all_reduce([agent.rank + 1.0])[0])
+    return total, os.environ["RANK"], os.environ["LOCAL_RANK"], os.environ["WORLD_SIZE"]
+
+
 def hang():
     threading.Event().wait(case.LONG_S)
 
@@ -66,6 +72,44 @@ class Launch(unittest.TestCase):
         self.assertEqual((error.rank, error.exit_code), (1, 1))
         self.assertIn("rank 1 has no batches", str(error))
         self.assertIn('raise ValueError("rank %d has no batches" % rank)', error.traceback)
+
+    def test_several_launches_join_one_job(self):
+        with tutti.Server() as server:
+            more = dict(world_size=3, coordinator=server.address)
+            found = case.in_threads(
+                [
+                    lambda: tutti.launch(third, 2, rank_start=0, **more),
+                    lambda: tutti.launch(third, 1, rank_start=2, **more),
+                ]
+            )
+        self.assertEqual(
+            case.good(found),
+            [[(6.0, "0", "0", "3"), (6.0, "1", "1", "3")], [(6.0, "2", "0", "3")]],
+        )
+
+    def test_the_failure_of_one_launch_ends_the_other(self):
+        with tutti.Server() as server:
+            more = dict(world_size=2, coordinator=server.address)
+            found = case.in_threads(
+                [
+                    lambda: tutti.launch(fail, 1, [1], rank_start=0, **more),
+                    lambda: tutti.launch(fail, 1, [1], rank_start=1, **more),
+                ]
+            )
+        other, failed = found
+        self.assertIn("rank 1 has no batches", failed.traceback)
+        self.assertEqual((other.rank, "RANK_LOST" in other.traceback), (0, True), other)
+
+    def test_ranks_that_make_no_sense_are_refused(self):
+        for words, reason in [
+            (dict(n=2, rank_start=1, world_size=2, coordinator="x:1"), "RANK_RANGE"),
+            (dict(n=0), "RANK_RANGE"),
+            (dict(n=1, world_size=2), "NO_COORDINATOR"),
+            (dict(n=2, devices=["cpu"]), "BAD_DEVICE"),
+        ]:
+            with self.subTest(words=words), self.assertRaises(tutti.TuttiError) as caught:
+                tutti.launch(hang, **words)
+            self.assertEqual(caught.exception.reason, reason)
 
     def test_a_rank_that_dies_is_named(self):
         with self.assertRaises(tutti.LaunchError) as caught:

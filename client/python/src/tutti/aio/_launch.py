@@ -350,6 +350,20 @@ async def _wait_for(ranks: Sequence[_Rank], timeout: float | None) -> list[Any]:
     return [one.result for one in ranks]
 
 
+def _check_places(
+    n: int, start: int, world: int, coordinator: str, devices: Sequence[str] | None
+) -> None:
+    if n < 1 or start < 0 or start + n > world:
+        text = "ranks %d to %d here, but the job has %d (world_size)"
+        raise errors.invalid("RANK_RANGE", text % (start, start + n - 1, world))
+    if n < world and not coordinator:
+        text = "%d of %d ranks are started here: say at which coordinator the others are"
+        raise errors.invalid("NO_COORDINATOR", text % (n, world))
+    if devices is not None and len(devices) != n:
+        text = "%d devices for %d ranks, need one for each"
+        raise errors.invalid("BAD_DEVICE", text % (len(devices), n))
+
+
 async def launch(
     function: Callable[..., R],
     n: int = 2,
@@ -376,7 +390,8 @@ async def launch(
 
     Returns: what the function gave on each rank, by rank.
     Raises: LaunchError: a rank failed, with its traceback; the others were ended. TuttiError
-        NO_PROGRAM, NOT_STARTED; TuttiTimeout.
+        NO_PROGRAM, NOT_STARTED; RANK_RANGE, NO_COORDINATOR, BAD_DEVICE: what is said of the ranks
+        makes no sense; TuttiTimeout.
     Example:
         >>> def work():
         ...     with tutti.connect() as agent:
@@ -385,6 +400,7 @@ async def launch(
         [2.0, 2.0]
     """
     world = n if world_size is None else world_size
+    _check_places(n, rank_start, world, coordinator, devices)
     work = io.BytesIO()
     pickle.dump((function, tuple(args), dict(kwargs or {})), work)
     server = None if coordinator else await Server().start()
