@@ -9,7 +9,9 @@
 #include "base/os/clock.h"
 #include "base/os/log.h"
 #include "server/agent/agent.h"
+#include "server/agent/function/functions.h"
 #include "server/agent/op/works.h"
+#include "server/agent/session/sessions.h"
 #include "server/agent/state/counters.h"
 #include "server/agent/state/device.h"
 #include "server/agent/state/state.h"
@@ -157,6 +159,69 @@ expose_gpus(tutti_agent *agent, tutti_page *page, bool limits)
     }
 }
 
+/* Of calls or commands, by the status of their answers; OK is there from the start. */
+static void
+expose_results(const _Atomic uint64_t numbers[AGENT_CODES], const char *name, const char *help,
+               tutti_page *page)
+{
+    char labels[TUTTI_PAGE_LABELS_MAX];
+    size_t code;
+
+    tutti_page_family(page, name, "counter", help);
+    for (code = 0; code < AGENT_CODES; code++) {
+        if (code == 0 || numbers[code] > 0) {
+            tutti_page_labels(
+                labels, (const char *const[]){"result", tutti_code_name((tutti_code)code), NULL});
+            tutti_page_number(page, name, labels, numbers[code]);
+        }
+    }
+}
+
+static void
+expose_functions(const tutti_agent *agent, tutti_page *page)
+{
+    const agent_numbers *numbers = &agent->numbers;
+    agent_function_counts counts;
+
+    agent_functions_count(agent, &counts);
+    write_gauge(page, "tutti_agent_functions", "gauge", "Functions that clients may call.",
+                counts.functions);
+    write_gauge(page, "tutti_agent_function_hosts", "gauge", "Processes that offer functions.",
+                counts.hosts);
+    write_gauge(page, "tutti_agent_function_hosts_total", "counter",
+                "Processes that came to offer functions; more than there should be have crashed.",
+                numbers->hosts);
+    write_gauge(page, "tutti_agent_function_calls_running", "gauge",
+                "Calls that a thread or a host has.", counts.running);
+    write_gauge(page, "tutti_agent_function_calls_waiting", "gauge",
+                "Calls that wait for their tensors, or for an earlier call of their session.",
+                counts.waiting);
+    expose_results(numbers->function_calls, "tutti_agent_function_calls_total",
+                   "Calls of functions that were answered, by how.", page);
+    tutti_page_family(page, "tutti_agent_function_call_duration_seconds", "histogram",
+                      "Time from a call's arrival to its answer, waiting included.");
+    tutti_page_meter(page, "tutti_agent_function_call_duration_seconds", "",
+                     &numbers->function_durations);
+}
+
+static void
+expose_sessions(const tutti_agent *agent, tutti_page *page)
+{
+    write_gauge(page, "tutti_agent_sessions_led", "gauge", "Sessions of controllers that it leads.",
+                agent->session_count);
+    write_gauge(page, "tutti_agent_sessions_led_total", "counter",
+                "Sessions of controllers that were opened here, or resumed.",
+                agent->numbers.drives);
+    write_gauge(page, "tutti_agent_session_registers", "gauge",
+                "Registers of sessions that hold something here, whoever leads.",
+                tutti_table_register_count(agent->table));
+    write_gauge(page, "tutti_agent_session_commands_running", "gauge",
+                "Commands of the sessions that it leads, which are not answered yet.",
+                agent_sessions_command_count(agent));
+    expose_results(agent->numbers.commands, "tutti_agent_session_commands_total",
+                   "Commands of the sessions that it leads, by how they were answered.", page);
+}
+
 void
 tutti_agent_expose(tutti_agent *agent, tutti_page *page)
 {
@@ -167,8 +232,6 @@ tutti_agent_expose(tutti_agent *agent, tutti_page *page)
     write_gauge(page, "tutti_agent_groups", "gauge", "Groups it has met.", agent->groups.count);
     write_gauge(page, "tutti_agent_ops_running", "gauge", "Ops that came and have not ended.",
                 agent->ops_live);
-    write_gauge(page, "tutti_agent_sessions_led", "gauge", "Sessions of controllers that it leads.",
-                agent->session_count);
     write_gauge(page, "tutti_agent_works", "gauge", "Async ops that run or are remembered.",
                 agent_works_count(agent));
     write_gauge(page, "tutti_agent_transfers_running", "gauge",
@@ -176,6 +239,8 @@ tutti_agent_expose(tutti_agent *agent, tutti_page *page)
     expose_counts(&agent->numbers, page);
     expose_bytes(&agent->numbers, page);
     expose_durations(&agent->numbers, page);
+    expose_functions(agent, page);
+    expose_sessions(agent, page);
     tutti_rpc_server_expose(agent->server, page);
 }
 

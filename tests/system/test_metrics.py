@@ -22,6 +22,8 @@ import numpy as np
 from cluster_case import LONG_S, Agent, Cluster, collectives, diagnostics, inline, types
 
 import metrics_page
+from host_fake import Host, functions, functions_grpc
+from session_stream import Failed, Session, sessions
 from tutti.v1 import store_service_pb2 as store
 from tutti.v1 import store_service_pb2_grpc as store_grpc
 
@@ -288,6 +290,85 @@ class MetricsTest(unittest.TestCase):
                 asked |= set(re.findall(r"\b(?:tutti|process)_[a-z_]+", target["expr"]))
         self.assertGreater(len(asked), 15)
         self.assertEqual(asked - there, set())
+
+
+class SessionsTest(unittest.TestCase):
+    """Sessions and functions: a session led by rank 0, and a host beside it that answers when the test says so."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="tutti-metrics-")
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.cluster = Cluster(0)
+        cls.addClassCleanup(cls.cluster.kill)
+        cls.cluster.size = 2
+        cls.pages = []
+        for rank in range(2):
+            path, options = metrics_options(cls.folder.name, "agent-%d" % rank)
+            cls.cluster.agents.append(Agent(cls.cluster, rank, *options, "--functions=mine"))
+            cls.pages.append(read_address(path))
+        for agent in cls.cluster.agents:
+            agent.wait_joined()
+
+    def value(self, rank, name, **labels):
+        return metrics_page.read(self.pages[rank]).value("tutti_agent_" + name, **labels)
+
+    def values(self, *names):
+        """Of rank 0, from one page."""
+        page = metrics_page.read(self.pages[0])
+        return [page.value("tutti_agent_" + name) for name in names]
+
+    def wait(self, name, wanted):
+        until = time.monotonic() + LONG_S
+        while self.value(0, name) != wanted:
+            self.assertLess(time.monotonic(), until, "%s is %s" % (name, self.value(0, name)))
+            time.sleep(0.01)
+
+    def test_sessions_their_commands_and_registers_are_counted(self):
+        before = self.values("sessions_led_total")[0]
+        session = Session(self.cluster.agents[0])
+        session.wait(session.empty(1, [4]))
+        session.wait(session.empty(2, [4]))
+        with self.assertRaises(Failed):
+            session.do(copy=sessions.DriveCopy(src=9, into=3))  # there is no register 9
+        self.assertEqual(self.values("sessions_led", "sessions_led_total"), [1, before + 1])
+        self.assertEqual(self.value(1, "sessions_led"), 0)
+        for rank in range(2):  # 1, 2, and 0, which is the session's own
+            self.assertEqual(self.value(rank, "session_registers"), 3)
+        self.assertEqual(self.value(0, "session_commands_total", result="OK"), 3)
+        self.assertEqual(self.value(0, "session_commands_total", result="NOT_FOUND"), 1)
+        self.assertEqual(self.value(0, "session_commands_running"), 0)
+        session.do(drop=sessions.DriveDrop(registers=[1, 2]))
+        self.assertEqual(self.value(1, "session_registers"), 1)
+        session.close()
+        self.wait("sessions_led", 0)
+        self.wait("session_registers", 0)
+
+    def test_calls_and_hosts_are_counted(self):
+        agent = self.cluster.agents[0]
+        stub = functions_grpc.FunctionsServiceStub(agent.channel)
+        known, hosts = self.values("functions", "function_hosts_total")
+        host = Host(agent.channel, ["mine.slow"], calls_max=8).started()
+        self.assertEqual(self.values("functions", "function_hosts", "function_hosts_total"), [known + 1, 1, hosts + 1])
+        request = functions.CallRequest(function="mine.slow", scope="one")
+        calls = [stub.Call.future(request, timeout=LONG_S) for _ in range(2)]
+        first = host.next("call")
+        self.wait("function_calls_waiting", 1)  # for its turn in the scope
+        self.assertEqual(self.value(0, "function_calls_running"), 1)
+        host.give(first.call, integer=1)
+        second = host.next("call")
+        host.fail(second.call, code=9, reason="MINE", text="no")
+        self.assertEqual(calls[0].result(LONG_S).result.integer, 1)
+        self.assertIs(calls[1].exception(LONG_S).code(), grpc.StatusCode.FAILED_PRECONDITION)
+        with self.assertRaises(grpc.RpcError):
+            stub.Call(functions.CallRequest(function="mine.nothing"), timeout=LONG_S)
+        for result in ("OK", "FAILED_PRECONDITION", "NOT_FOUND"):
+            self.assertEqual(self.value(0, "function_calls_total", result=result), 1)
+        self.assertEqual(self.value(0, "function_call_duration_seconds_count"), 3)
+        self.assertEqual(self.values("function_calls_running", "function_calls_waiting"), [0, 0])
+        host.call.cancel()
+        self.wait("function_hosts", 0)
+        self.assertEqual(self.values("functions"), [known])
 
 
 class MetricsLifeTest(unittest.TestCase):

@@ -14,6 +14,7 @@
 #include "server/agent/function/functions.h"
 #include "server/agent/function/host.h"
 #include "server/agent/op/group.h"
+#include "server/agent/record/metrics.h"
 #include "server/agent/record/progress.h"
 #include "server/agent/state/hooks.h"
 #include "server/agent/state/state.h"
@@ -148,6 +149,7 @@ tell_failure(agent_function_call *call)
 {
     if (!call->answered) {
         call->answered = true;
+        agent_note_call(call->agent, call->err.code, tutti_clock_ns() - call->arrived_ns);
         tutti_rpc_call_fail(call->rpc, &call->err);
     }
 }
@@ -166,13 +168,16 @@ static void
 end_well(agent_function_call *call)
 {
     agent_call_result result;
+    uint64_t elapsed_ns;
 
     if (agent_call_settle(call, &result, &call->err) != TUTTI_OK) {
         end_failed(call);
         return;
     }
-    result.elapsed_us = (tutti_clock_ns() - call->arrived_ns) / TUTTI_NS_PER_US;
+    elapsed_ns = tutti_clock_ns() - call->arrived_ns;
+    result.elapsed_us = elapsed_ns / TUTTI_NS_PER_US;
     call->answered = true;
+    agent_note_call(call->agent, TUTTI_OK, elapsed_ns);
     call->answer(call->rpc, &result);
 }
 
@@ -446,6 +451,7 @@ static void
 refuse_call(agent_function_call *call, const char *result, const tutti_error *err)
 {
     agent_call_mark_name(call->agent, call->rpc, result, err);
+    agent_note_call(call->agent, err->code, tutti_clock_ns() - call->arrived_ns);
     tutti_rpc_call_fail(call->rpc, err);
     agent_call_drop_args(call);
     agent_function_unref(call->function);
@@ -466,6 +472,7 @@ agent_function_start(tutti_agent *agent, tutti_rpc_call *rpc, agent_call_request
     }
     if (call == NULL) {
         agent_call_mark_name(agent, rpc, request->result, &err);
+        agent_note_call(agent, err.code, 0);
         tutti_rpc_call_fail(rpc, &err);
         agent_call_request_fini(request);
         return;

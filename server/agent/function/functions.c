@@ -45,6 +45,23 @@ agent_functions_live(const tutti_agent *agent)
 }
 
 void
+agent_functions_count(const tutti_agent *agent, agent_function_counts *ret)
+{
+    const agent_functions *self = agent->functions;
+    const tutti_list_node *link;
+
+    *ret = (agent_function_counts){.functions = self->registry.by_name.count,
+                                   .hosts = self->host_count};
+    for (link = self->calls.next; link != &self->calls; link = link->next) {
+        if (tutti_container_of(link, agent_function_call, link)->state == AGENT_FUNCTION_RUNNING) {
+            ret->running++;
+        } else {
+            ret->waiting++;
+        }
+    }
+}
+
+void
 agent_functions_describe(const tutti_agent *agent, tutti_text *text)
 {
     const tutti_list_node *calls = &agent->functions->calls;

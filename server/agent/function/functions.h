@@ -54,6 +54,16 @@ void agent_functions_drain(tutti_agent *agent);
  */
 bool agent_functions_close(tutti_agent *agent);
 
+/* How many there are at this moment. Control loop. */
+typedef struct agent_function_counts {
+    uint64_t functions;
+    uint64_t waiting; /* calls: for their tensors, or for their turn */
+    uint64_t running; /* ... that a thread or a host has */
+    uint64_t hosts;
+} agent_function_counts;
+
+void agent_functions_count(const tutti_agent *agent, agent_function_counts *ret);
+
 /* For the log: what still runs. */
 void agent_functions_describe(const tutti_agent *agent, tutti_text *text);
 

@@ -577,6 +577,7 @@ agent_host_open(tutti_agent *agent, const char *name, bool own, bool imports, ui
     tutti_list_init(&self->link);
     tutti_list_add(&functions->hosts, &self->link);
     functions->host_count++;
+    tutti_count(&agent->numbers.hosts, 1);
     *ret_host = self;
     return TUTTI_OK;
 }

@@ -1,4 +1,4 @@
-/* Counters of ops that have ended, and one line of the log for each. Control loop. */
+/* Counters of ops, calls and commands that have ended; for each op a line of the log. Control loop. */
 #include "server/agent/record/metrics.h"
 
 #include <inttypes.h>
@@ -48,14 +48,32 @@ log_op(const agent_op *op)
               op->trace[0] == '\0' ? "" : ", trace ", op->trace);
 }
 
+static size_t
+place_of_code(tutti_code code)
+{
+    return (size_t)code < AGENT_CODES ? (size_t)code : (size_t)TUTTI_UNKNOWN;
+}
+
+void
+agent_note_call(tutti_agent *agent, tutti_code code, uint64_t duration_ns)
+{
+    tutti_count(&agent->numbers.function_calls[place_of_code(code)], 1);
+    tutti_meter_add(&agent->numbers.function_durations, duration_ns);
+}
+
+void
+agent_note_command(tutti_agent *agent, tutti_code code)
+{
+    tutti_count(&agent->numbers.commands[place_of_code(code)], 1);
+}
+
 void
 agent_note_op(agent_op *op)
 {
     agent_numbers *numbers = &op->agent->numbers;
     const size_t kind = kind_of_metrics(op);
-    const size_t code = op->failed ? (size_t)op->err.code : 0;
 
-    tutti_count(&numbers->ops[kind][code < AGENT_CODES ? code : TUTTI_UNKNOWN], 1);
+    tutti_count(&numbers->ops[kind][place_of_code(op->failed ? op->err.code : TUTTI_OK)], 1);
     tutti_meter_add(&numbers->op_durations[kind], op->ended_ns - op->enqueued_ns);
     if (!op->failed) {
         tutti_count(&numbers->op_bytes[kind], get_metrics_bytes(op));

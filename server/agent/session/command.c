@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error/fail.h"
+#include "server/agent/record/metrics.h"
 #include "server/agent/session/session.h"
 #include "server/agent/state/state.h"
 
@@ -130,6 +131,16 @@ agent_session_no_more(agent_session *session, const tutti_error *err)
     finish_when_done(session);
 }
 
+/* Of the answer: the leader's own refusal, or the first worker's that failed. */
+static tutti_code
+code_of_command(const agent_drive *self)
+{
+    if (self->refused != NULL) {
+        return self->refused->code;
+    }
+    return self->failures != NULL ? self->failures->err.code : TUTTI_OK;
+}
+
 /* Its last part has ended, and all of it was sent. */
 static void
 answer_command(agent_drive *self)
@@ -148,6 +159,7 @@ answer_command(agent_drive *self)
     }
     tutti_list_remove(&self->link);
     tutti_list_add(&session->answered, &self->link);
+    agent_note_command(session->agent, code_of_command(self));
     write_next(session);
 }
 

@@ -329,6 +329,7 @@ agent_session_step(agent_session *session)
     tutti_rpc_loop_timer_stop(session->agent->control, &session->limit);
     session->state = AGENT_SESSION_OPEN;
     session->open = NULL;
+    tutti_count(&session->agent->numbers.drives, 1);
     TUTTI_LOG("agent", DEBUG, "session %s of %s drives %" PRIu32 " workers", session->id,
               tutti_rpc_call_peer(session->call), session->worker_count);
     agent_drive_sent(command);
@@ -449,6 +450,18 @@ agent_sessions_lose_seat(tutti_agent *agent, const tutti_error *err)
     {
         agent_session_close(tutti_container_of(link, agent_session, link), &lost);
     }
+}
+
+uint64_t
+agent_sessions_command_count(const tutti_agent *agent)
+{
+    const tutti_list_node *link;
+    uint64_t count = 0;
+
+    for (link = agent->sessions.next; link != &agent->sessions; link = link->next) {
+        count += tutti_container_of(link, agent_session, link)->by_id.count;
+    }
+    return count;
 }
 
 /* ------------------------------------------------------------------------------ registers */

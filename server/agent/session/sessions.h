@@ -15,4 +15,7 @@ void agent_sessions_lose_rank(tutti_agent *agent, uint32_t rank, const char *rea
 /* The coordinator has given this rank's seat up: the sessions that it leads end with RANK_LOST. */
 void agent_sessions_lose_seat(tutti_agent *agent, const tutti_error *err);
 
+/* Commands of the sessions that it leads, which are not answered yet. */
+uint64_t agent_sessions_command_count(const tutti_agent *agent);
+
 #endif

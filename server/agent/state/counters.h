@@ -17,7 +17,12 @@ typedef struct agent_numbers {
     tutti_meter op_durations[AGENT_KINDS];
     _Atomic uint64_t bytes_in; /* by Put and Upload */
     _Atomic uint64_t bytes_out;
-    _Atomic uint64_t sessions; /* that the coordinator accepted */
+    _Atomic uint64_t sessions;                    /* that the coordinator accepted */
+    _Atomic uint64_t function_calls[AGENT_CODES]; /* that were answered, by their end */
+    tutti_meter function_durations;
+    _Atomic uint64_t hosts;                 /* of functions, that were taken */
+    _Atomic uint64_t drives;                /* sessions of controllers that were opened here */
+    _Atomic uint64_t commands[AGENT_CODES]; /* of these, that were answered */
 } agent_numbers;
 
 #endif

@@ -141,6 +141,7 @@ agent_table_unlist(tutti_table *table, tutti_entry *entry)
     tutti_map_remove(&table->by_number, &entry->by_number);
     if (entry->name[0] != '\0') {
         tutti_map_remove(&table->by_name, &entry->by_name);
+        table->register_count -= agent_table_is_register(entry->name) ? 1 : 0;
     }
     agent_table_unref(table, entry);
 }
@@ -440,6 +441,17 @@ tutti_table_count(tutti_table *table)
 
     agent_table_lock(table);
     count = table->by_number.count;
+    agent_table_unlock(table);
+    return count;
+}
+
+uint64_t
+tutti_table_register_count(tutti_table *table)
+{
+    uint64_t count;
+
+    agent_table_lock(table);
+    count = table->register_count;
     agent_table_unlock(table);
     return count;
 }

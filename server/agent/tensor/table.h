@@ -271,4 +271,7 @@ uint64_t tutti_table_next(tutti_table *table, uint64_t after, tutti_table_info *
 
 uint64_t tutti_table_count(tutti_table *table);
 
+/* Registers of sessions that hold something: a part of what tutti_table_count gives. */
+uint64_t tutti_table_register_count(tutti_table *table);
+
 #endif

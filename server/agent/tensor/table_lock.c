@@ -140,6 +140,7 @@ list_entry(tutti_table *table, tutti_entry *entry, const char *name)
     if (name[0] != '\0') {
         entry->by_name.key = tutti_bytes_of(entry->name);
         (void)tutti_map_add(&table->by_name, &entry->by_name);
+        table->register_count += agent_table_is_register(name) ? 1 : 0;
     }
     tutti_list_init(&entry->line);
     entry->refs = 1;

@@ -41,6 +41,7 @@ struct tutti_table {
     uint64_t last_number;
     tutti_map by_number;
     tutti_map by_name;
+    uint64_t register_count; /* of by_name, those that are registers of sessions */
     tutti_map leases;
     void (*on_leave)(void *arg, tutti_tensor *tensor); /* NULL = nobody asks */
     void *on_leave_arg;
