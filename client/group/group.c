@@ -116,6 +116,12 @@ tutti_group_create(tutti_client *client, const char *name, const uint32_t *ranks
 }
 
 tutti_code
+tutti_group_abort(tutti_client *client, const char *group, const char *reason, tutti_error *err)
+{
+    return client_wire_group_abort(client, group, 0, reason, err);
+}
+
+tutti_code
 tutti_group_delete(tutti_client *client, const char *name, tutti_error *err)
 {
     return client_wire_group_delete(client, name, 0, false, err);

@@ -24,6 +24,7 @@
 static const tutti_rpc_stub stub_create_group = {SERVICE, "CreateGroup"};
 static const tutti_rpc_stub stub_get_group = {SERVICE, "GetGroup"};
 static const tutti_rpc_stub stub_list_groups = {SERVICE, "ListGroups"};
+static const tutti_rpc_stub stub_abort_group = {SERVICE, "AbortGroup"};
 static const tutti_rpc_stub stub_delete_group = {SERVICE, "DeleteGroup"};
 
 /* [out, owned] ret_ranks  free it */
@@ -162,6 +163,27 @@ client_wire_group_delete(tutti_client *client, const char *name, uint64_t id, bo
     request.id = id;
     request.allow_missing = missing_is_fine;
     return client_invoke(client, &call, &request.base, NULL, err);
+}
+
+/* May be made twice: the second one finds the group aborted. */
+tutti_code
+client_wire_group_abort(tutti_client *client, const char *name, uint64_t id, const char *reason,
+                        tutti_error *err)
+{
+    Tutti__V1__AbortGroupRequest request = TUTTI__V1__ABORT_GROUP_REQUEST__INIT;
+    const client_call call = client_ask_coordinator(client, &stub_abort_group);
+    tutti_rpc_message *message = NULL;
+    Tutti__V1__Member member;
+
+    TUTTI_TRY(client_check_member(client, err));
+    client_write_member(client, &member);
+    request.member = &member;
+    request.name = client_write_text(name);
+    request.id = id;
+    request.reason = client_write_text(reason);
+    TUTTI_TRY(client_invoke_again(client, &call, &request.base, &message, err));
+    tutti_rpc_message_free(message);
+    return TUTTI_OK;
 }
 
 /* For client_list_pages: one page, whose items are lent by the response. */

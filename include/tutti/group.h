@@ -207,6 +207,32 @@ TUTTI_API tutti_code tutti_group_destroy(tutti_client *client, const tutti_group
                                          tutti_error *err);
 
 /*
+ * End all ops of a group, on all its ranks: those under way and those that wait end with ABORTED,
+ * GROUP_ABORTED, and ops that are called later are refused. The text has the reason, and err->rank
+ * is the rank that asked; it is the same on all ranks, for of several aborts the first counts. A
+ * rank that is lost or stopped holds nothing up. The outputs of such ops are undefined. An op is
+ * reported when nothing touches its memory any more; if another process, which may be stopped,
+ * still has it after a second, the op ends all the same and its text says so: the agent then keeps
+ * the memory, and a part of an arena that the caller has divided is not to be used again.
+ *
+ * The group stays aborted. What to do then: tutti_group_shrink it; or delete it and create it anew.
+ * "world" can be aborted, too; ops on it are refused until a rank is restarted and joins. A group of
+ * a mesh is aborted as long as its mesh.
+ *
+ * The function returns when the coordinator has taken it, which is a moment before ops end.
+ *
+ * [in] group   NULL = "world"
+ * [in] reason  at most 256 bytes, for the other ranks; NULL = none
+ *
+ * TUTTI_NOT_FOUND            NO_GROUP, NO_MESH: there is none
+ * TUTTI_FAILED_PRECONDITION  NOT_IN_GROUP: this rank is no member; NO_AGENT
+ * TUTTI_INVALID_ARGUMENT     REASON_LIMIT
+ * and the statuses of all functions here
+ */
+TUTTI_API tutti_code tutti_group_abort(tutti_client *client, const char *group, const char *reason,
+                                       tutti_error *err);
+
+/*
  * All groups of the job, "world" among them and groups of meshes not, in the order of their names.
  * It asks for page after page: what is made or deleted meanwhile may be there or not.
  *

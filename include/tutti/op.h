@@ -404,7 +404,8 @@ typedef struct tutti_op_result {
  *                            delete tensors
  *                            here only: OP_LIMIT: too many ops in flight (--ops-max 8192,
  *                            --client-ops-max 4096): wait for some. It counts as no op
- * TUTTI_ABORTED              here only: TOKEN_IN_FLIGHT: see tutti_op.token: call again in a moment
+ * TUTTI_ABORTED              GROUP_ABORTED: a member has aborted the group (tutti_group_abort)
+ *                            here only: TOKEN_IN_FLIGHT: see tutti_op.token: call again in a moment
  * TUTTI_UNIMPLEMENTED        tensors of a GPU, or traced tensors, with an op that has no such form
  * TUTTI_INTERNAL             DEVICE_FAILED, NCCL_FAILED: the GPU or its libraries; the text says it
  *

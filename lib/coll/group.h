@@ -87,6 +87,8 @@ struct tutti_coll_op {
     struct tutti_coll_agree *agree;
     struct tutti_coll_inquiry *inquiry;
     void *backend_state;
+    tutti_error
+        *late; /* [owned] on_done is told this when the memory is back; NULL = it was told */
     void *device_stage;  /* host memory of a device's tensor on its way */
     void *backend_stage; /* the backend's, for it */
     size_t stage_size;
@@ -134,6 +136,17 @@ void tutti_coll_group_resync(tutti_coll_group *group);
  * within a second fail with NOT_FOUND NO_GROUP. Nothing is posted to it any more.
  */
 void tutti_coll_group_close(tutti_coll_group *group);
+
+/*
+ * End all ops of the group on this rank with `why`, and refuse what is posted later with the same
+ * words, until the next renewal. An op that moves data is reported when nothing touches its memory
+ * any more; if a peer does not give the memory back, one second later, and the text says so.
+ *
+ * [in] tell  the other members, too: for the rank that asked, as they may hear of it late
+ */
+void tutti_coll_group_abort(tutti_coll_group *group, const tutti_error *why, bool tell);
+
+#define TUTTI_COLL_ABORTED "GROUP_ABORTED" /* the reason of `why`: it makes ops end as said above */
 
 /* Fixed for the group's life; any thread. */
 uint32_t tutti_coll_group_size(const tutti_coll_group *group);

@@ -31,6 +31,14 @@ class TestGroups(ClusterCase):
         for one in (first, other):
             self.well("group", "delete", one["name"])
 
+    def test_group_abort__ends_its_ops_with_the_reason(self):
+        self.well("group", "create", "ill", "0,1")
+        self.well("group", "abort", "ill", "--reason", "nan")
+        self.fails(["barrier", "--group", "ill"], "group ill was aborted by rank 0: nan")
+        self.fails(["group", "abort", "ill", "--rank", "3"], "rank 3 is not in group ill")
+        self.fails(["group", "abort", "none"], "there is no group none")
+        self.well("group", "delete", "ill")
+
     def test_group_split__makes_all_parts(self):
         parts = self.json("group", "split", "--size", "2", "--name", "half")
         self.assertEqual(self.ranks(parts), {"half/0": [0, 1], "half/1": [2, 3]})

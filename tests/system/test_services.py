@@ -181,6 +181,8 @@ def coordinator_calls():
          coordinator.CreateSubgroupsRequest(member=member, group_size=1)),
         ("CoordinatorService.GetGroup", coordinator.GetGroupRequest(job="services", name="one")),
         ("CoordinatorService.ListGroups", coordinator.ListGroupsRequest(job="services")),
+        ("CoordinatorService.AbortGroup",
+         coordinator.AbortGroupRequest(member=member, name="one")),
         ("CoordinatorService.DeleteGroup",
          coordinator.DeleteGroupRequest(member=member, name="one")),
         ("CoordinatorService.TranslateRanks",

@@ -1,4 +1,4 @@
-/* tutti group create, get, list, delete */
+/* tutti group create, get, list, delete, abort */
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,4 +143,36 @@ int
 cli_group_delete(cli *self)
 {
     return cli_delete_as_member(self, find_group_member, tutti_group_delete);
+}
+
+/* As the member of --rank, else as the first. */
+int
+cli_group_abort(cli *self)
+{
+    const char *name = self->arguments[0];
+    tutti_client *client = NULL;
+    int64_t rank;
+    uint32_t member = 0;
+    tutti_error err;
+    tutti_code code = TUTTI_OK;
+
+    if (!cli_rank_option(self, &rank)) {
+        return CLI_USAGE;
+    }
+    if (rank < 0) {
+        code = cli_connect_coordinator(self, &client, &err);
+        if (code == TUTTI_OK) {
+            code = find_group_member(client, name, &member, &err);
+        }
+        tutti_close(client);
+        client = NULL;
+    }
+    if (code == TUTTI_OK) {
+        code = cli_connect_member(self, member, &client, &err);
+    }
+    if (code == TUTTI_OK) {
+        code = tutti_group_abort(client, name, cli_value(self, "reason"), &err);
+    }
+    tutti_close(client);
+    return code == TUTTI_OK ? CLI_FINE : cli_failed(self, name, &err);
 }

@@ -8,6 +8,7 @@ int cli_group_create(cli *self);
 int cli_group_get(cli *self);
 int cli_group_list(cli *self);
 int cli_group_delete(cli *self);
+int cli_group_abort(cli *self);
 
 int cli_group_split(cli *self);
 int cli_group_translate(cli *self);
@@ -26,6 +27,7 @@ int cli_metadata_all_gather(cli *self);
 extern const cli_option cli_metadata_options[];
 extern const cli_option cli_metadata_broadcast_options[];
 extern const cli_option cli_group_create_options[];
+extern const cli_option cli_group_abort_options[];
 extern const cli_option cli_group_split_options[];
 extern const cli_option cli_group_translate_options[];
 extern const cli_option cli_mesh_create_options[];

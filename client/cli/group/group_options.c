@@ -10,6 +10,12 @@ const cli_option cli_group_create_options[] = {
     OPTION_END,
 };
 
+const cli_option cli_group_abort_options[] = {
+    OPTION_RANK,
+    {"reason", 0, "TEXT", "why, for the other ranks (at most 256 bytes)", NULL},
+    OPTION_END,
+};
+
 const cli_option cli_group_split_options[] = {
     OPTION_RANK_ONE,
     {"size", 0, "N", "ranks in each part", NULL},

@@ -351,6 +351,10 @@ const cli_command cli_commands[] = {
      rank_options, 1, 1, false, cli_group_get},
     {"group list", GROUPS, "", "list all groups of the job", NULL, NULL, NULL, 0, 0, false,
      cli_group_list},
+    {"group abort", GROUPS, "NAME [--reason TEXT]", "end all ops of a group",
+     "The ops of all ranks on the group end with GROUP_ABORTED and the reason, and later ones are "
+     "refused, until the group is deleted and created again.",
+     NULL, cli_group_abort_options, 1, 1, false, cli_group_abort},
     {"group delete", GROUPS, "NAME", "delete a group", NULL, NULL, rank_options, 1, 1, false,
      cli_group_delete},
     {"mesh create", GROUPS, "NAME SHAPE", "put ranks into an array of named dimensions",

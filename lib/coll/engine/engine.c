@@ -617,6 +617,10 @@ route_in_group(tutti_coll_group *group, const arrival *it)
     tutti_coll_engine *engine = group->engine;
     tutti_error err;
 
+    if (group->aborted != NULL) { /* for ops that are over here; its sender hears of the abort */
+        drop_arrival(engine, it);
+        return;
+    }
     switch (it->packet.kind) {
     case TUTTI_PACKET_AGREE:
     case TUTTI_PACKET_DATA:

@@ -44,6 +44,7 @@ tutti_coll_group_unref(tutti_coll_group *group)
     tutti_coll_unpark_all(group->engine, &group->sends);
     tutti_coll_unpark_all(group->engine, &group->metas);
     free(group->retracted);
+    free(group->aborted);
     free(group->backend_note);
     free(group->ranks);
     free(group);
@@ -280,6 +281,8 @@ run_renew(tutti_coll_engine *engine, tutti_coll_item *item)
     tutti_coll_unpark_all(engine, &group->metas);
     free(group->retracted);
     group->retracted = NULL;
+    free(group->aborted);
+    group->aborted = NULL;
     tutti_list_init(&mine);
     tutti_list_splice(&mine, &group->unexpected);
     tutti_coll_replay(engine, &mine);
@@ -314,6 +317,71 @@ tutti_coll_group_renew(tutti_coll_group *group, uint64_t epoch)
         tutti_coll_engine_wake(engine);
     }
     free(self);
+}
+
+typedef struct abortion {
+    tutti_coll_item item;
+    tutti_coll_group *group;
+    uint64_t epoch;
+    bool tell;
+    tutti_error *why;
+} abortion;
+
+/* What other ranks have sent for it is dropped: nobody will ask for it. The first abort counts, so
+ * all ops of the epoch end in the same words. */
+static void
+run_abort(tutti_coll_engine *engine, tutti_coll_item *item)
+{
+    abortion *self = tutti_container_of(item, abortion, item);
+    tutti_coll_group *group = self->group;
+
+    if (!group->closed && self->epoch == group->live_epoch && group->aborted == NULL) {
+        group->aborted = self->why;
+        self->why = NULL;
+        tutti_coll_group_fail_all(group, group->aborted, self->tell);
+        tutti_coll_free_pending_aborts(group);
+        tutti_coll_unpark_all(engine, &group->unexpected);
+        tutti_coll_unpark_all(engine, &group->sends);
+        tutti_coll_unpark_all(engine, &group->metas);
+    }
+    tutti_coll_group_unref(group);
+    free(self->why);
+    free(self);
+}
+
+/* `stopping` is looked at under the lock, as in tutti_coll_group_resync. */
+void
+tutti_coll_group_abort(tutti_coll_group *group, const tutti_error *why, bool tell)
+{
+    tutti_coll_engine *engine = group->engine;
+    abortion *self = malloc(sizeof(*self));
+    tutti_error *copy = malloc(sizeof(*copy));
+    bool stopping;
+
+    if (self == NULL || copy == NULL) {
+        TUTTI_LOG("coll", ERROR, "no memory to abort group %s: its ops go on", group->name);
+        free(self);
+        free(copy);
+        return;
+    }
+    *copy = *why;
+    (void)pthread_mutex_lock(&engine->lock);
+    stopping = engine->stopping;
+    if (!stopping) {
+        atomic_fetch_add(&group->refs, 1);
+        *self = (abortion){.item.run = run_abort,
+                           .group = group,
+                           .epoch = group->epoch,
+                           .tell = tell,
+                           .why = copy};
+    }
+    (void)pthread_mutex_unlock(&engine->lock);
+    if (stopping) {
+        free(copy);
+        free(self);
+    } else {
+        tutti_coll_engine_push(engine, &self->item);
+    }
 }
 
 /* group->closed stays readable: items of the group in the inbox, and ops not released yet, hold

@@ -48,6 +48,47 @@
 
 /* ------------------------------------------------------------------------------ the end */
 
+/* An op of an aborted group has ended, and its caller has not heard of it yet. `held`: by whom. */
+static void
+report_late(tutti_coll_op *op, const coll_peer *holder)
+{
+    tutti_error *err = op->late;
+
+    if (err == NULL) {
+        return;
+    }
+    op->late = NULL;
+    if (holder != NULL) {
+        const tutti_error said = *err;
+
+        (void)TUTTI_FAIL_FOR(err, said.code, said.reason,
+                             "%.800s (rank %" PRIu32 " still holds memory of this op, which the "
+                             "agent keeps)",
+                             said.text, holder->rank);
+        tutti_error_set_op(err, op->group->name, op->sequence, said.rank);
+    }
+    op->on_done(op, err);
+    free(err);
+}
+
+/*
+ * The callers of an aborted group use its memory again at once, and may have divided it themselves,
+ * so locks of the agent do not protect them. Therefore such an op is reported when nothing reads or
+ * writes its memory any more.
+ */
+static bool
+is_reported_late(tutti_coll_op *op, const tutti_error *err)
+{
+    if (op->pending == 0 || strcmp(err->reason, TUTTI_COLL_ABORTED) != 0) {
+        return false;
+    }
+    op->late = malloc(sizeof(*op->late));
+    if (op->late != NULL) {
+        *op->late = *err;
+    }
+    return op->late != NULL;
+}
+
 /*
  * Nothing of the transport or of ours points to it any more. After on_released the op is the
  * caller's again and may be freed, so nothing below it looks at the op. The group is kept by the
@@ -62,6 +103,7 @@ coll_op_release(tutti_coll_op *op)
     assert(op->pending == 0 && op->ended && tutti_list_empty(&op->ios));
     tutti_timers_stop(&engine->timers, &op->timer);
     tutti_map_remove(&engine->ops, &op->by_id);
+    report_late(op, NULL);
     if (op->phase == PHASE_DATA) {
         tutti_coll_backend_of(op)->finish(op);
     }
@@ -136,6 +178,7 @@ on_zombie(tutti_timer *timer)
     while (op != NULL && !tutti_list_empty(&op->ios)) {
         peer = tutti_container_of(op->ios.next, coll_io, in_op)->peer;
         if (peer == NULL || peer->conn == NULL) {
+            report_late(op, peer);
             tutti_timers_start(&engine->timers, &op->timer, engine->now_ns + ZOMBIE_NS);
             return;
         }
@@ -143,6 +186,9 @@ on_zombie(tutti_timer *timer)
                   peer->rank);
         tutti_coll_peer_drop_conn(peer);
         op = tutti_coll_op_by_id(engine, id);
+    }
+    if (op != NULL) {
+        report_late(op, NULL); /* a device works on it */
     }
 }
 
@@ -196,7 +242,9 @@ coll_op_fail(tutti_coll_op *op, const tutti_error *err, bool tell)
     } else if (tell) {
         tutti_coll_tell(group, op->epoch, op->sequence, err);
     }
-    op->on_done(op, err);
+    if (!is_reported_late(op, err)) {
+        op->on_done(op, err);
+    }
     if (op->phase == PHASE_DATA && tutti_coll_backend_of(op)->abandon != NULL) {
         tutti_coll_backend_of(op)->abandon(op);
     }

@@ -55,6 +55,11 @@ is_doomed(tutti_coll_op *op, tutti_error *ret_err, bool *ret_tell)
                              "group %s: a member has come back: call again", group->name);
         return true;
     }
+    if (group->aborted != NULL) {
+        *ret_err = *group->aborted;
+        tutti_error_set_op(ret_err, group->name, op->sequence, ret_err->rank);
+        return true;
+    }
     if (!tutti_coll_op_is_p2p(op) && tutti_coll_take_pending_abort(group, op->sequence, ret_err)) {
         return true;
     }
@@ -209,6 +214,7 @@ init_op(tutti_coll_group *group, tutti_coll_op *op)
     op->returning = false;
     op->launched = false;
     op->device_stage = NULL;
+    op->late = NULL;
     tutti_list_init(&op->views);
     tutti_list_init(&op->turn);
     op->round = 0;

@@ -72,6 +72,7 @@ struct tutti_coll_group {
     uint32_t leaver;
     uint64_t last_op;
     char leave_reason[LEAVE_REASON_MAX];
+    tutti_error *aborted; /* [owned] what ends its ops; NULL = it was not aborted in this epoch */
     /* One for engine->groups, one for each op that is not released, one for each item under way.
      * The last one frees the group, on whichever thread. */
     atomic_uint refs;

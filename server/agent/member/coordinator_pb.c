@@ -193,6 +193,17 @@ take_lost(tutti_agent *agent, const Tutti__V1__RankLost *lost)
 }
 
 static void
+take_abort(tutti_agent *agent, const Tutti__V1__GroupAborted *aborted)
+{
+    if (aborted->abort != NULL) { /* else it is of a coordinator that knows no abort */
+        const agent_group_abort abort = {aborted->abort->text, aborted->abort->rank,
+                                         aborted->abort->epoch};
+
+        agent_group_aborted(agent, aborted->name, aborted->id, &abort);
+    }
+}
+
+static void
 take_change(tutti_agent *agent, const Tutti__V1__SessionChange *change)
 {
     switch (change->what_case) {
@@ -205,6 +216,9 @@ take_change(tutti_agent *agent, const Tutti__V1__SessionChange *change)
         break;
     case TUTTI__V1__SESSION_CHANGE__WHAT_GROUP_DELETED:
         agent_group_deleted(agent, change->group_deleted->name);
+        break;
+    case TUTTI__V1__SESSION_CHANGE__WHAT_GROUP_ABORTED:
+        take_abort(agent, change->group_aborted);
         break;
     default:
         break; /* a rank that joined, or a change of a newer coordinator */

@@ -282,10 +282,12 @@ agent_group_add(agent_group *group, agent_op *op)
  * means that it was deleted and made anew meanwhile: ops of the old one end, and the next op asks.
  */
 static void
-check_known(agent_group *group, uint64_t id)
+check_known(agent_group *group, const agent_group_found *found)
 {
-    if (group->id != id) { /* deleted, and made anew: the next op asks */
+    if (group->id != found->id) { /* deleted, and made anew: the next op asks */
         agent_group_deleted(group->agent, group->name);
+    } else if (found->abort.text != NULL) {
+        agent_group_aborted(group->agent, group->name, found->id, &found->abort);
     }
 }
 
@@ -338,17 +340,55 @@ agent_group_unhold(agent_op *hold)
 }
 
 /*
+ * The engine first, so that ops that come after this line are refused there. Ops in line end here:
+ * no other rank needs to hear of their numbers, as no op of the group will meet another one.
+ */
+static void
+abort_group(agent_group *group, const agent_group_abort *abort)
+{
+    tutti_error err;
+
+    if (group->aborted || abort->epoch < group->epoch) {
+        return;
+    }
+    group->aborted = true;
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_ABORTED, "GROUP_ABORTED", "%s", abort->text);
+    tutti_error_set_op(&err, group->name, 0, (int32_t)abort->rank);
+    err.scope = TUTTI_SCOPE_GROUP;
+    TUTTI_LOG("agent", INFO, "%s", abort->text);
+    tutti_coll_group_abort(group->coll, &err, abort->rank == group->agent->rank);
+    agent_group_fail_before(group, 0, &err);
+    agent_group_count_again(group);
+}
+
+void
+agent_group_aborted(tutti_agent *agent, const char *name, uint64_t id,
+                    const agent_group_abort *abort)
+{
+    agent_group *group = agent_group_find(agent, name);
+
+    if (group == NULL || agent->engine == NULL) {
+        return;
+    }
+    if (group->coll == NULL) {
+        group->abort_heard = true;
+    } else if (group->id == id) {
+        abort_group(group, abort);
+        agent_group_dispatch(group);
+    }
+}
+
+/*
  * The coordinator's answer. The agent may have begun to leave, or its engine may have stopped,
  * since it asked: then the group is not opened any more.
  */
 void
-agent_group_known(agent_group *group, uint64_t id, uint64_t epoch, const uint32_t *ranks,
-                  uint32_t count)
+agent_group_known(agent_group *group, const agent_group_found *found)
 {
     tutti_error err;
 
     if (group->coll != NULL) {
-        check_known(group, id);
+        check_known(group, found);
         return;
     }
     group->asking = false;
@@ -356,15 +396,22 @@ agent_group_known(agent_group *group, uint64_t id, uint64_t epoch, const uint32_
         agent_group_unknown(group, &err);
         return;
     }
-    if (tutti_coll_group_open(group->agent->engine, id, group->name, epoch, ranks, count,
-                              &group->coll, &err) != TUTTI_OK) {
+    if (tutti_coll_group_open(group->agent->engine, found->id, group->name, found->epoch,
+                              found->ranks, found->count, &group->coll, &err) != TUTTI_OK) {
         group->coll = NULL;
         agent_group_unknown(group, &err);
         return;
     }
-    group->id = id;
-    group->epoch = epoch;
-    TUTTI_LOG("agent", INFO, "group %s opened with %" PRIu32 " ranks", group->name, count);
+    group->id = found->id;
+    group->epoch = found->epoch;
+    TUTTI_LOG("agent", INFO, "group %s opened with %" PRIu32 " ranks", group->name, found->count);
+    if (group->abort_heard && found->abort.text == NULL) {
+        agent_wire_get_group(group); /* the answer may have been on its way before the abort */
+    }
+    group->abort_heard = false;
+    if (found->abort.text != NULL) {
+        abort_group(group, &found->abort);
+    }
     agent_group_dispatch(group);
 }
 
@@ -459,6 +506,7 @@ agent_group_deleted(tutti_agent *agent, const char *name)
     (void)TUTTI_FAIL_FOR(&err, TUTTI_NOT_FOUND, "NO_GROUP", "group %s was deleted", name);
     tutti_coll_group_close(group->coll);
     group->coll = NULL;
+    group->aborted = false;
     agent_group_unknown(group, &err);
 }
 
@@ -666,6 +714,10 @@ agent_groups_renew(tutti_agent *agent, uint32_t rank, uint64_t epoch)
         if (group->coll == NULL || epoch <= group->epoch || !agent_group_has(group, rank)) {
             continue;
         }
+        if (group->aborted && strcmp(group->name, "world") != 0) {
+            continue; /* until it is made anew */
+        }
+        group->aborted = false;
         (void)TUTTI_FAIL_FOR(&err, TUTTI_UNAVAILABLE, "EPOCH_CHANGED",
                              "group %s: rank %" PRIu32 " has come back: call again", group->name,
                              rank);
@@ -738,6 +790,7 @@ agent_world_changed(tutti_agent *agent, uint64_t epoch, const char *why)
      */
     tutti_coll_group_close(group->coll);
     group->coll = NULL;
+    group->aborted = false;
     group->broken = false;
     group->entered = 0;
     agent_group_changed(group);

@@ -41,12 +41,33 @@ void agent_group_unhold(agent_op *hold);
 void agent_groups_renew(tutti_agent *agent, uint32_t rank, uint64_t epoch);
 /* The coordinator has deleted it: ops in line fail with NO_GROUP. Unknown names are fine. */
 void agent_group_deleted(tutti_agent *agent, const char *name);
+/* Who has aborted a group, as the coordinator says it. */
+typedef struct agent_group_abort {
+    const char *text;
+    uint32_t rank;  /* that asked */
+    uint64_t epoch; /* of the group then: news of an older one is over */
+} agent_group_abort;
+
+/*
+ * A member has aborted it: ops that run, in line, or that come later end with GROUP_ABORTED and
+ * this text. Groups of another id, and unknown names, are left alone.
+ */
+void agent_group_aborted(tutti_agent *agent, const char *name, uint64_t id,
+                         const agent_group_abort *abort);
 /* Behind tutti_coll_engine_stop, when no op lives. */
 void agent_groups_free(tutti_agent *agent);
+/* What the coordinator says of a group; all borrowed. */
+typedef struct agent_group_found {
+    uint64_t id;
+    uint64_t epoch;
+    const uint32_t *ranks;
+    uint32_t count;
+    agent_group_abort abort; /* its text NULL = the group was not aborted */
+} agent_group_found;
+
 /* The coordinator has answered: ranks (borrowed), or why not. For a group that is open it was asked
  * whether it still exists: then another id, or NOT_FOUND, means that it was deleted. */
-void agent_group_known(agent_group *group, uint64_t id, uint64_t epoch, const uint32_t *ranks,
-                       uint32_t count);
+void agent_group_known(agent_group *group, const agent_group_found *found);
 void agent_group_unknown(agent_group *group, const tutti_error *err);
 /* The latest deadline of the ops in line that have not failed; 0: the time of all is up. Ops whose
  * time is up keep their place meanwhile: the others may have counted them. */

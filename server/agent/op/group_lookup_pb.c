@@ -78,6 +78,7 @@ read_group(agent_group *group, tutti_rpc_message *response)
     const uint32_t *ranks = found == NULL ? NULL : found->ranks;
     size_t count = found == NULL ? 0 : found->n_ranks;
     uint32_t *unpacked = NULL;
+    agent_group_found said;
     tutti_code code = TUTTI_OK;
     tutti_error err;
 
@@ -91,7 +92,13 @@ read_group(agent_group *group, tutti_rpc_message *response)
     if (code != TUTTI_OK) {
         agent_group_unknown(group, &err);
     } else {
-        agent_group_known(group, found->id, found->epoch, ranks, (uint32_t)count);
+        said = (agent_group_found){
+            .id = found->id, .epoch = found->epoch, .ranks = ranks, .count = (uint32_t)count};
+        if (found->abort != NULL) {
+            said.abort =
+                (agent_group_abort){found->abort->text, found->abort->rank, found->abort->epoch};
+        }
+        agent_group_known(group, &said);
     }
     free(unpacked);
 }

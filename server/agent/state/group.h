@@ -41,6 +41,8 @@ struct agent_group {
     bool pumping;
     tutti_space *place;  /* the GPU on which its collectives run here; NULL = none yet, ... */
     uint64_t placed;     /* ... and in which epoch */
+    bool aborted;        /* its ops are refused; ends with the epoch of "world" only */
+    bool abort_heard;    /* while the coordinator was asked: its answer may be older */
     bool broken;         /* a member is gone, as far as we know; its return is news soon */
     tutti_timer backoff; /* until the first op in line is let go */
     uint64_t next_epoch; /* of an elastic world: changes to that when its ops have ended, ... */

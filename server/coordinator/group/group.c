@@ -57,6 +57,7 @@ coord_group_new(coord_job *job, const char *name, uint32_t count)
 void
 coord_group_destroy(coord_group *group)
 {
+    coord_group_forget_abort(group);
     free(group->ranks);
     free(group->order);
     free(group);
@@ -224,6 +225,28 @@ newest_epoch(coord_group *group)
     return group->epoch;
 }
 
+const tutti_coordinator_abort *
+coord_group_abort_of(coord_group *group)
+{
+    const bool over = coord_group_is_world(group) && group->abort.epoch < newest_epoch(group);
+
+    return group->abort.text == NULL || over ? NULL : &group->abort;
+}
+
+void
+coord_group_forget_abort(coord_group *group)
+{
+    coord_event_remove(group->job, &group->abort_event);
+    free((char *)(uintptr_t)group->abort.text);
+    group->abort = (tutti_coordinator_abort){0};
+}
+
+uint64_t
+coord_group_epoch(coord_group *group)
+{
+    return newest_epoch(group);
+}
+
 void
 coord_group_describe(coord_group *group, tutti_coordinator_group *ret_group)
 {
@@ -234,7 +257,8 @@ coord_group_describe(coord_group *group, tutti_coordinator_group *ret_group)
         .ranks = group->ranks,
         .count = group->count,
         .epoch = newest_epoch(group),
-        .rank = -1};
+        .rank = -1,
+        .abort = coord_group_abort_of(group)};
 }
 
 tutti_code
@@ -303,6 +327,7 @@ coord_group_fill(coord_group *group, const uint32_t *ranks, tutti_error *err)
 void
 coord_group_publish_deleted(coord_group *group)
 {
+    coord_group_forget_abort(group); /* before its members hear of an abort of what is gone */
     group->event.group_id = group->id;
     group->event.group_name = group->name;
     coord_event_publish(group->job, &group->event);

@@ -14,14 +14,16 @@ struct coord_group {
     uint64_t id;
     char name[TUTTI_NAME_MAX + 1];
     uint32_t count;
-    uint32_t *ranks;         /* NULL = world: 0 .. count-1, when it is not elastic */
-    uint32_t *order;         /* positions in the order of their ranks; NULL = world */
-    uint64_t epoch;          /* the newest at which a member joined, ... */
-    uint64_t seen_epoch;     /* ... looked for when this was the job's last_joined_epoch */
-    tutti_map channels;      /* (key) of its exchange rounds */
-    tutti_list_node talking; /* in the job's list when it has channels */
-    coord_event event;       /* of its deletion */
-    coord_mesh *mesh;        /* the mesh whose row it is; NULL = none */
+    uint32_t *ranks;               /* NULL = world: 0 .. count-1, when it is not elastic */
+    uint32_t *order;               /* positions in the order of their ranks; NULL = world */
+    uint64_t epoch;                /* the newest at which a member joined, ... */
+    uint64_t seen_epoch;           /* ... looked for when this was the job's last_joined_epoch */
+    tutti_map channels;            /* (key) of its exchange rounds */
+    tutti_list_node talking;       /* in the job's list when it has channels */
+    coord_event event;             /* of its deletion */
+    coord_event abort_event;       /* of its abort */
+    tutti_coordinator_abort abort; /* text [owned]; NULL = it was not aborted */
+    coord_mesh *mesh;              /* the mesh whose row it is; NULL = none */
     unsigned char key[8];
     coord_group_registry
         *registry; /* of those that share tag and ranks; NULL = it has neither tag nor turn */
@@ -55,6 +57,20 @@ tutti_code coord_group_add_world(coord_job *job, tutti_error *err);
 /* It was deleted: its members hear of it, and it lives on as its event. */
 void coord_group_publish_deleted(coord_group *group);
 
+/* NULL = it was not aborted, or (of "world") a member has come since. */
+const tutti_coordinator_abort *coord_group_abort_of(coord_group *group);
+
+/*
+ * Abort it, unless it is. Only the reason and the identity of the request are looked at.
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  NO_MEMORY
+ */
+tutti_code coord_group_abort(coord_group *group, uint32_t rank,
+                             const tutti_coordinator_abort_request *request, tutti_error *err);
+
+/* Forget its abort: it is another group from now on, or goes. */
+void coord_group_forget_abort(coord_group *group);
+
 /* Free the group of such an event: core/hooks.h. */
 void coord_group_drop_deleted(coord_event *event);
 
@@ -74,6 +90,9 @@ void coord_groups_fini(coord_job *job);
  */
 tutti_code coord_group_find(coord_job *job, const char *name, int64_t asker,
                             coord_group **ret_group, tutti_error *err);
+
+/* The newest epoch at which one of its members joined. */
+uint64_t coord_group_epoch(coord_group *group);
 
 /* As callers see it. Borrows from the group. */
 void coord_group_describe(coord_group *group, tutti_coordinator_group *ret_group);

@@ -12,14 +12,22 @@
 
 #include "server/coordinator/member/members.h"
 
+/* Who has aborted a group, and why. */
+typedef struct tutti_coordinator_abort {
+    const char *text; /* "group NAME was aborted by rank R: ..." */
+    uint32_t rank;
+    uint64_t epoch; /* of the group at that time */
+} tutti_coordinator_abort;
+
 typedef struct tutti_coordinator_group {
     uint64_t id; /* unique in the job, never used again */
     const char *name;
     const char *tag;       /* "" = none */
     const uint32_t *ranks; /* NULL = 0 .. count-1 */
     uint32_t count;
-    uint64_t epoch; /* the newest at which a member joined */
-    int64_t rank;   /* of whoever asked; -1 = no member, or nobody asked */
+    uint64_t epoch;                       /* the newest at which a member joined */
+    int64_t rank;                         /* of whoever asked; -1 = no member, or nobody asked */
+    const tutti_coordinator_abort *abort; /* NULL = it was not aborted */
 } tutti_coordinator_group;
 
 /* Who asks, when it matters: -1 = nobody. */
@@ -92,6 +100,33 @@ typedef struct tutti_coordinator_group_end {
 tutti_code tutti_coordinator_group_delete(tutti_coordinator *self,
                                           const tutti_coordinator_group_end *request,
                                           bool *ret_deleted, tutti_error *err);
+
+typedef struct tutti_coordinator_abort_request {
+    tutti_coordinator_member member;
+    const char *name;     /* NULL or "" = world */
+    uint64_t id;          /* only the group with this id; 0 = whichever it is */
+    const char *reason;   /* NULL or "" = none given */
+    const char *identity; /* of the caller; NULL or "" = unknown */
+} tutti_coordinator_abort_request;
+
+#define TUTTI_COORDINATOR_REASON_MAX 256
+
+/*
+ * The sessions of the job are told; calls that wait in the group's exchanges go on. The first abort
+ * of a group counts; a later one changes nothing.
+ *
+ * [out] ret_abort  the one that counts; borrowed until the core is called again
+ * [out] ret_new    it is this one
+ *
+ * TUTTI_FAILED_PRECONDITION  NOT_IN_GROUP, STALE_INCARNATION
+ * TUTTI_INVALID_ARGUMENT     REASON_LIMIT, BAD_NAME, MESH_DIM
+ * TUTTI_NOT_FOUND            NO_JOB, NO_RANK, NO_GROUP, NO_MESH
+ * TUTTI_RESOURCE_EXHAUSTED   NO_MEMORY
+ */
+tutti_code tutti_coordinator_group_abort(tutti_coordinator *self,
+                                         const tutti_coordinator_abort_request *request,
+                                         const tutti_coordinator_abort **ret_abort, bool *ret_new,
+                                         tutti_error *err);
 
 /* ------------------------------------------------------------------------------ translation */
 

@@ -82,6 +82,7 @@ coord_world_refresh(coord_job *job)
                    job->alive_count);
         return;
     }
+    coord_group_forget_abort(world);
     world->id = ++job->group_ids;
 }
 

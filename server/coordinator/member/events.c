@@ -1,6 +1,6 @@
 /*
- * The events of a job: one for each rank whose state has changed and for each deleted group, in a
- * map by number. An event is embedded in the agent or group that it is about, so publishing
+ * The events of a job: one for each rank whose state has changed, and for each group that was
+ * aborted or deleted, in a map by number. An event is embedded in the agent or group that it is about, so publishing
  * allocates nothing and cannot fail. A rank that changes again takes a new number and leaves its
  * old one: readers hear the last change only.
  *
@@ -64,7 +64,7 @@ coord_event_publish(coord_job *job, coord_event *event)
     event->node.key = tutti_map_key_u64(event->key, event->number);
     there = tutti_map_add(&job->events, &event->node);
     assert(there == NULL);
-    if (event->of_group) {
+    if (event->of_group && event->abort == NULL) {
         tutti_list_add(&job->deleted, &event->deleted);
         job->deleted_count++;
         trim_events(job);
@@ -109,9 +109,12 @@ coord_event_describe(const coord_event *event, tutti_coordinator_event *ret_even
     const coord_agent *agent;
 
     if (event->of_group) {
-        *ret_event = (tutti_coordinator_event){.kind = TUTTI_COORDINATOR_GROUP_DELETED,
+        *ret_event = (tutti_coordinator_event){.kind = event->abort == NULL
+                                                           ? TUTTI_COORDINATOR_GROUP_DELETED
+                                                           : TUTTI_COORDINATOR_GROUP_ABORTED,
                                                .group_id = event->group_id,
-                                               .group_name = event->group_name};
+                                               .group_name = event->group_name,
+                                               .abort = event->abort};
         return;
     }
     agent = tutti_container_of(event, coord_agent, event);

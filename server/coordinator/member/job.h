@@ -31,9 +31,10 @@ struct coord_event {
     unsigned char key[8];
     uint64_t number; /* 0 = not among the events */
     bool of_group;
-    tutti_list_node deleted; /* of a group: in the job's list, ... */
-    uint64_t group_id;       /* ... and what it was */
-    const char *group_name;  /* borrowed while it is among the events */
+    tutti_list_node deleted;                     /* of a group: in the job's list, ... */
+    uint64_t group_id;                           /* ... and what it was */
+    const char *group_name;                      /* borrowed while it is among the events */
+    const struct tutti_coordinator_abort *abort; /* the group was aborted; NULL = deleted */
 };
 
 struct coord_agent {

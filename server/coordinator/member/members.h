@@ -140,6 +140,7 @@ typedef enum tutti_coordinator_event_kind {
     TUTTI_COORDINATOR_RANK_JOINED,
     TUTTI_COORDINATOR_GROUP_DELETED,
     TUTTI_COORDINATOR_RANK_LEAVING,
+    TUTTI_COORDINATOR_GROUP_ABORTED,
 } tutti_coordinator_event_kind;
 
 typedef struct tutti_coordinator_event {
@@ -151,6 +152,7 @@ typedef struct tutti_coordinator_event {
     bool left;          /* a lost rank said goodbye */
     uint64_t group_id;
     const char *group_name;
+    const struct tutti_coordinator_abort *abort; /* of an aborted group: groups.h */
 } tutti_coordinator_event;
 
 /*

@@ -22,6 +22,15 @@ coord_fail_answer(tutti_error *err)
     return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "NO_MEMORY", "no memory for an answer");
 }
 
+void
+coord_abort_to_wire(const tutti_coordinator_abort *abort, Tutti__V1__GroupAbort *ret_wire)
+{
+    tutti__v1__group_abort__init(ret_wire);
+    ret_wire->text = text_to_wire(abort->text);
+    ret_wire->rank = abort->rank;
+    ret_wire->epoch = abort->epoch;
+}
+
 static tutti_code
 count_ranks(uint32_t count, uint32_t **ret_ranks, tutti_error *err)
 {
@@ -53,6 +62,13 @@ coord_group_to_wire(const tutti_coordinator_group *group, tutti_spans *spans,
     ret_wire->name = text_to_wire(group->name);
     ret_wire->epoch = group->epoch;
     ret_wire->tag = text_to_wire(group->tag);
+    if (group->abort != NULL) {
+        ret_wire->abort = malloc(sizeof(*ret_wire->abort));
+        if (ret_wire->abort == NULL) {
+            return coord_fail_answer(err);
+        }
+        coord_abort_to_wire(group->abort, ret_wire->abort);
+    }
     if (spans != NULL) {
         tutti_spans_pack(group->ranks, group->count, spans);
         ret_wire->spans = spans->numbers;
@@ -62,6 +78,7 @@ coord_group_to_wire(const tutti_coordinator_group *group, tutti_spans *spans,
         return TUTTI_OK;
     }
     if (ranks == NULL && count_ranks(group->count, &ranks, err) != TUTTI_OK) {
+        free(ret_wire->abort);
         return err->code;
     }
     ret_wire->ranks = ranks;
@@ -72,6 +89,7 @@ coord_group_to_wire(const tutti_coordinator_group *group, tutti_spans *spans,
 void
 coord_group_wire_fini(const tutti_coordinator_group *group, Tutti__V1__Group *wire)
 {
+    free(wire->abort);
     if (group->ranks == NULL) {
         free(wire->ranks);
     }
@@ -193,6 +211,33 @@ coord_on_delete_group(tutti_rpc_call *call, void *arg)
     if (tutti_coordinator_group_delete(service_loop_enter(arg), &request, &deleted, &err) ==
         TUTTI_OK) {
         response.deleted = deleted;
+        tutti_rpc_call_reply(call, &response.base, NULL);
+    } else {
+        tutti_rpc_call_fail(call, &err);
+    }
+    service_loop_leave(arg);
+}
+
+void
+coord_on_abort_group(tutti_rpc_call *call, void *arg)
+{
+    const Tutti__V1__AbortGroupRequest *wire = tutti_rpc_call_request(call);
+    Tutti__V1__AbortGroupResponse response = TUTTI__V1__ABORT_GROUP_RESPONSE__INIT;
+    const tutti_coordinator_abort_request request = {.member = member_from_wire(wire->member),
+                                                     .name = wire->name,
+                                                     .id = wire->id,
+                                                     .reason = wire->reason,
+                                                     .identity = tutti_rpc_call_identity(call)};
+    const tutti_coordinator_abort *abort = NULL;
+    Tutti__V1__GroupAbort told;
+    bool aborted = false;
+    tutti_error err;
+
+    if (tutti_coordinator_group_abort(service_loop_enter(arg), &request, &abort, &aborted, &err) ==
+        TUTTI_OK) {
+        coord_abort_to_wire(abort, &told);
+        response.abort = &told;
+        response.aborted = aborted;
         tutti_rpc_call_reply(call, &response.base, NULL);
     } else {
         tutti_rpc_call_fail(call, &err);

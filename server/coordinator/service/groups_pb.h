@@ -19,6 +19,8 @@ tutti_code coord_fail_answer(tutti_error *err);
  */
 tutti_code coord_group_to_wire(const tutti_coordinator_group *group, tutti_spans *spans,
                                Tutti__V1__Group *ret_wire, tutti_error *err);
+/* Borrows the text. */
+void coord_abort_to_wire(const tutti_coordinator_abort *abort, Tutti__V1__GroupAbort *ret_wire);
 void coord_group_wire_fini(const tutti_coordinator_group *group, Tutti__V1__Group *wire);
 
 /* Lists on their way to the wire. One block of memory; borrows the ranks. */

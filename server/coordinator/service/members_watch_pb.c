@@ -59,6 +59,7 @@ on_event(tutti_coordinator_member_watch *watch, const tutti_coordinator_event *e
         response.event_case = TUTTI__V1__WATCH_MEMBERS_RESPONSE__EVENT_RANK_JOINED;
         response.rank_joined = &wire.joined;
         break;
+    case TUTTI_COORDINATOR_GROUP_ABORTED:
     case TUTTI_COORDINATOR_GROUP_DELETED: /* not told to watches of members */
         break;
     }

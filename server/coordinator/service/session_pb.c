@@ -9,6 +9,7 @@
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/member/members.h"
 #include "server/coordinator/service/coordinator_pb.h"
+#include "server/coordinator/service/groups_pb.h"
 #include "server/coordinator/service/member_pb.h"
 #include "server/coordinator/service/progress_pb.h"
 #include "server/coordinator/service/service_loop.h"
@@ -26,10 +27,17 @@ typedef struct lost_list {
     Tutti__V1__RankLost *pointers[TUTTI_COORDINATOR_LOST_MAX];
 } lost_list;
 
+/* What is told of a group. */
+typedef struct group_news {
+    Tutti__V1__GroupDeleted deleted;
+    Tutti__V1__GroupAborted aborted;
+    Tutti__V1__GroupAbort abort;
+} group_news;
+
 /* Changes on their way into one message. */
 typedef struct change_list {
     coord_event_wire wires[TUTTI_COORDINATOR_CHANGES_MAX];
-    Tutti__V1__GroupDeleted deleted[TUTTI_COORDINATOR_CHANGES_MAX];
+    group_news groups[TUTTI_COORDINATOR_CHANGES_MAX];
     Tutti__V1__SessionChange changes[TUTTI_COORDINATOR_CHANGES_MAX];
     Tutti__V1__SessionChange *pointers[TUTTI_COORDINATOR_CHANGES_MAX];
 } change_list;
@@ -96,7 +104,7 @@ on_accepted(tutti_coordinator_session *session, uint64_t epoch, const tutti_coor
 
 static void
 change_to_wire(const tutti_coordinator_event *event, coord_event_wire *ret_wire,
-               Tutti__V1__GroupDeleted *ret_deleted, Tutti__V1__SessionChange *ret_change)
+               group_news *ret_news, Tutti__V1__SessionChange *ret_change)
 {
     tutti__v1__session_change__init(ret_change);
     coord_event_to_wire(event, ret_wire);
@@ -114,11 +122,20 @@ change_to_wire(const tutti_coordinator_event *event, coord_event_wire *ret_wire,
         ret_change->rank_joined = &ret_wire->joined;
         break;
     case TUTTI_COORDINATOR_GROUP_DELETED:
-        tutti__v1__group_deleted__init(ret_deleted);
-        ret_deleted->id = event->group_id;
-        ret_deleted->name = text_to_wire(event->group_name);
+        tutti__v1__group_deleted__init(&ret_news->deleted);
+        ret_news->deleted.id = event->group_id;
+        ret_news->deleted.name = text_to_wire(event->group_name);
         ret_change->what_case = TUTTI__V1__SESSION_CHANGE__WHAT_GROUP_DELETED;
-        ret_change->group_deleted = ret_deleted;
+        ret_change->group_deleted = &ret_news->deleted;
+        break;
+    case TUTTI_COORDINATOR_GROUP_ABORTED:
+        tutti__v1__group_aborted__init(&ret_news->aborted);
+        ret_news->aborted.id = event->group_id;
+        ret_news->aborted.name = text_to_wire(event->group_name);
+        coord_abort_to_wire(event->abort, &ret_news->abort);
+        ret_news->aborted.abort = &ret_news->abort;
+        ret_change->what_case = TUTTI__V1__SESSION_CHANGE__WHAT_GROUP_ABORTED;
+        ret_change->group_aborted = &ret_news->aborted;
         break;
     }
 }
@@ -133,7 +150,7 @@ on_changes(tutti_coordinator_session *session, const tutti_coordinator_event *ev
     size_t i;
 
     for (i = 0; i < count; i++) {
-        change_to_wire(&events[i], &list.wires[i], &list.deleted[i], &list.changes[i]);
+        change_to_wire(&events[i], &list.wires[i], &list.groups[i], &list.changes[i]);
         list.pointers[i] = &list.changes[i];
     }
     changes.changes = list.pointers;

@@ -755,6 +755,55 @@ test_receive__ends_when_its_sender_dies(void **state)
     world_close(&w);
 }
 
+static void
+abort_group(world *w, uint32_t rank, const char *text)
+{
+    tutti_error err;
+
+    (void)TUTTI_FAIL_FOR(&err, TUTTI_ABORTED, TUTTI_COLL_ABORTED, "%s", text);
+    tutti_error_set_op(&err, "world", 0, 2);
+    tutti_coll_group_abort(w->groups[rank], &err, rank == 2);
+}
+
+/* Rank 2 asks; only its engine is told, as if the others had not heard of it: they hear it from
+ * rank 2 for what runs. */
+static void
+test_group_abort__ends_what_runs_everywhere_and_what_comes_here(void **state)
+{
+    run *first[3];
+    run *later;
+    world w;
+    uint32_t i;
+
+    (void)state;
+    world_open(&w, world_transport_fake, 3);
+    first[2] = run_new(TUTTI_COLL_RECV);
+    first[2]->op.args.peer = 0;
+    run_give(first[2], TUTTI_DTYPE_INT32, 1, NULL, &numbers[0]);
+    run_post(first[2], w.groups[2], LONG_MS);
+    abort_group(&w, 2, "enough");
+    abort_group(&w, 2, "the second one does not count");
+    assert_int_equal(run_wait(first[2]), TUTTI_ABORTED);
+    later = reduce_one(&w, 2, 1, LONG_MS);
+    assert_int_equal(run_wait(later), TUTTI_ABORTED);
+    assert_string_equal(later->err.reason, "GROUP_ABORTED");
+    assert_string_equal(later->err.text, "enough");
+    assert_int_equal(later->err.sequence, 1);
+    assert_int_equal(later->err.rank, 2);
+    for (i = 0; i < 2; i++) {
+        abort_group(&w, i, "enough");
+        first[i] = reduce_one(&w, i, 1, LONG_MS);
+        assert_int_equal(run_wait(first[i]), TUTTI_ABORTED);
+    }
+    for (i = 0; i < 3; i++) {
+        tutti_coll_group_renew(w.groups[i], 2);
+        run_free(first[i]);
+    }
+    run_free(later);
+    check_group_works(&w);
+    world_close(&w);
+}
+
 int
 main(void)
 {
@@ -785,6 +834,7 @@ main(void)
         cmocka_unit_test(test_retracted__send_leaves_nothing_for_a_later_receive),
         cmocka_unit_test(test_retracted__send_that_comes_late_is_dropped),
         cmocka_unit_test(test_receive__ends_when_its_sender_dies),
+        cmocka_unit_test(test_group_abort__ends_what_runs_everywhere_and_what_comes_here),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

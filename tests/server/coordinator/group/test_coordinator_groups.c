@@ -238,6 +238,101 @@ test_group_delete__is_told_and_its_id_never_comes_back(void **state)
     assert_true(got.id > id);
 }
 
+static const tutti_coordinator_abort *aborted;
+static bool is_new;
+
+static tutti_code
+abort_as(uint32_t caller, const char *name, uint64_t id, const char *reason, tutti_error *err)
+{
+    const tutti_coordinator_abort_request request = {
+        .member = member_of(caller), .name = name, .id = id, .reason = reason, .identity = "ann"};
+
+    return tutti_coordinator_group_abort(fix.self, &request, &aborted, &is_new, err);
+}
+
+static void
+test_group_abort__is_told_once_and_the_first_reason_counts(void **state)
+{
+    const int32_t ranks[] = {0, 1};
+    static line one;
+    tutti_error err;
+
+    (void)state;
+    line_must_open(&fix, &one, 5);
+    assert_ok(create(0, "g", ranks, 2, &err));
+    assert_ok(abort_as(1, "g", got.id, "nan", &err));
+    assert_true(is_new);
+    assert_string_equal(aborted->text, "group g was aborted by rank 1 (ann): nan");
+    assert_ok(abort_as(0, "g", 0, "late", &err));
+    assert_false(is_new);
+    assert_string_equal(aborted->text, "group g was aborted by rank 1 (ann): nan");
+    fixture_settle(&fix);
+    assert_int_equal(one.event_count, 1);
+    assert_int_equal(one.events[0].kind, TUTTI_COORDINATOR_GROUP_ABORTED);
+    assert_int_equal(one.events[0].group_id, got.id);
+    assert_ok(tutti_coordinator_group_get(fix.self, NULL, "g", 0, &got, &err));
+    assert_int_equal(got.abort->rank, 1);
+}
+
+static void
+test_group_abort__ends_when_the_group_is_made_anew(void **state)
+{
+    const int32_t ranks[] = {0, 1};
+    static line one;
+    tutti_error err;
+
+    (void)state;
+    assert_ok(create(0, "g", ranks, 2, &err));
+    assert_ok(abort_as(1, "g", 0, NULL, &err));
+    assert_string_equal(aborted->text, "group g was aborted by rank 1 (ann): no reason was given");
+    assert_ok(remove_group(0, "g", &err));
+    assert_ok(create(0, "g", ranks, 2, &err));
+    assert_null(got.abort);
+    assert_ok(abort_as(1, "g", 0, "again", &err));
+    assert_true(is_new);
+    line_must_open(&fix, &one, 5); /* its agent asks for groups anew */
+}
+
+static void
+test_group_abort__of_world_ends_with_its_epoch(void **state)
+{
+    tutti_error err;
+
+    (void)state;
+    assert_ok(abort_as(1, NULL, 0, "stop", &err));
+    assert_ok(tutti_coordinator_group_get(fix.self, NULL, NULL, 0, &got, &err));
+    assert_non_null(got.abort);
+    leave(2);
+    assert_ok(tutti_coordinator_group_get(fix.self, NULL, NULL, 0, &got, &err));
+    assert_non_null(got.abort);
+    come_back(2, 777);
+    assert_ok(tutti_coordinator_group_get(fix.self, NULL, NULL, 0, &got, &err));
+    assert_null(got.abort);
+    assert_ok(abort_as(1, NULL, 0, "stop again", &err));
+    assert_true(is_new);
+}
+
+static void
+test_group_abort__is_for_members_and_says_what_is_wrong(void **state)
+{
+    const int32_t ranks[] = {0, 1};
+    char reason[258];
+    tutti_error err;
+
+    (void)state;
+    memset(reason, 'x', sizeof(reason) - 1);
+    reason[sizeof(reason) - 1] = '\0';
+    assert_ok(create(0, "g", ranks, 2, &err));
+    assert_fails(abort_as(2, "g", 0, "", &err), TUTTI_FAILED_PRECONDITION);
+    assert_string_equal(err.reason, "NOT_IN_GROUP");
+    assert_fails(abort_as(0, "g", 99, "", &err), TUTTI_NOT_FOUND);
+    assert_string_equal(err.reason, "NO_GROUP");
+    assert_fails(abort_as(0, "g", 0, reason, &err), TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(err.reason, "REASON_LIMIT");
+    reason[256] = '\0';
+    assert_ok(abort_as(0, "g", 0, reason, &err));
+}
+
 static void
 test_groups__are_listed_in_order_of_their_names(void **state)
 {
@@ -349,6 +444,10 @@ main(void)
         SENTENCE(test_world__exists_once_the_job_is_formed),
         SENTENCE(test_group_delete__is_for_members_and_not_for_world),
         SENTENCE(test_group_delete__is_told_and_its_id_never_comes_back),
+        SENTENCE(test_group_abort__is_told_once_and_the_first_reason_counts),
+        SENTENCE(test_group_abort__ends_when_the_group_is_made_anew),
+        SENTENCE(test_group_abort__of_world_ends_with_its_epoch),
+        SENTENCE(test_group_abort__is_for_members_and_says_what_is_wrong),
         SENTENCE(test_groups__are_listed_in_order_of_their_names),
         SENTENCE(test_groups__end_with_their_job),
         SENTENCE(test_group__limits_name_themselves),

@@ -171,6 +171,30 @@ class Group:
                 await self.agent.store.pop(key, at_once=True)
             await self.delete()
 
+    async def abort(self, reason: str = "") -> None:
+        """End all ops of the group on all its ranks, and refuse later ones.
+
+        They fail with GROUP_ABORTED; the text has the reason and the rank that asked. It stays so
+        until the group is made anew (the world: until a rank joins). Of several aborts the first
+        counts.
+
+        reason  for the other ranks, at most 256 bytes
+
+        Returns: None.
+        Raises: TuttiError NOT_IN_GROUP, NO_GROUP, REASON_LIMIT.
+        Example:
+            >>> pair = agent.new_group([0, 1], name="pair")
+            >>> pair.abort("the loss is not a number")
+        """
+        request = _wire.new(
+            "AbortGroupRequest",
+            member=self.agent._member(),
+            name=self.name,
+            id=self.id,
+            reason=reason,
+        )
+        await self.agent.coordinator.unary("Coordinator.AbortGroup", request)
+
     async def delete(self) -> None:
         """Delete it for all. Members may all call it.
 
