@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -159,6 +160,29 @@ class Making(case.AgentCase):
         self.assertEqual((whole.shape, whole.dim_names, whole.coordinate), ((4,), ("dp+tp",), (1,)))
         self.assertEqual(agent.translate([0, 1], (mesh, "tp")), [2, 3])
         mesh.delete()
+
+
+class Backends(case.AgentCase):
+    def test_a_group_says_the_backend_that_it_was_made_with(self):
+        def work(agent):
+            made = agent.new_group(backend="gloo", timeout=case.LONG_S, tag="backends")
+            plain = agent.new_group(tag="no-backend")
+            return made.backend, agent.get_backend(made), plain.backend, agent.get_backend(plain)
+
+        self.assertEqual(self.all(work), [("host", "host", "", "host")] * 4)
+
+    def test_a_group_knows_whether_it_is_on_one_host(self):
+        self.assertTrue(self.agents[0].new_group(tag="one-host").is_single_host())
+        here = tutti.sync._groups.RankInfo(0, "ALIVE", "", 1, "a", 1, "cpu", "", (), "a")
+        there = tutti.sync._groups.RankInfo(1, "ALIVE", "", 1, "b", 1, "cpu", "", (), "b")
+        with mock.patch.object(self.agents[0], "ranks", lambda ranks: [here, there]):
+            self.assertFalse(self.agents[0].group("world").is_single_host())
+
+    def test_a_backend_that_is_not_there_is_refused(self):
+        for name, reason in (("nccl", "NO_BACKEND"), ("ucc", "BAD_VALUE")):
+            with self.assertRaises(tutti.TuttiError) as caught:
+                self.agents[0].new_group(backend=name)
+            self.assertEqual(caught.exception.reason, reason)
 
 
 if __name__ == "__main__":

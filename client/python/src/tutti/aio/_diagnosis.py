@@ -191,7 +191,8 @@ class Diagnosis:
     async def get_backend(self, group: "GroupLike" = None, device: str = "") -> str:
         """Ask what runs the ops of a group. It goes by where tensors are, alike for all groups.
 
-        device  of the tensors; "" = where new ones are put: the first of the agent's --device
+        device  of the tensors; "" = what new_group() was told as `backend`, else where new ones are
+                put: the first of the agent's --device
 
         Returns: "nccl" for tensors on a GPU, "host" for those in host memory; "" where tensors of a
             GPU are held, and ops on them refused: tutti-nccl.so was not loaded.
@@ -203,6 +204,8 @@ class Diagnosis:
         agent: Any = self
         if await agent.get_rank(group) < 0:
             raise agent._not_in(str(group))
+        if not device and getattr(group, "backend", ""):
+            return str(getattr(group, "backend"))
         where = device or agent.info.device.split(",")[0]
         if where == "cpu":
             return "host"

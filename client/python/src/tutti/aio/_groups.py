@@ -26,7 +26,8 @@ _STATES = {number: name for name, number in _wire.enum_numbers("RankState", "RAN
 @dataclasses.dataclass(frozen=True)
 class RankInfo:
     """A rank, and the agent that has its seat. state: FREE, WAITING, ALIVE, LOST; reason: why lost;
-    addresses: of its agent, in the order in which to try them from here."""
+    addresses: of its agent, in the order in which to try them from here; host_id: alike where agents
+    share memory."""
 
     rank: int
     state: str
@@ -37,6 +38,7 @@ class RankInfo:
     device: str
     version: str
     addresses: tuple[str, ...]
+    host_id: str = ""
 
 
 def rank_info(said: Any) -> RankInfo:
@@ -51,6 +53,7 @@ def rank_info(said: Any) -> RankInfo:
         agent.device,
         agent.version,
         tuple(_settings.in_order(agent.addresses, agent.host_id)),
+        agent.host_id,
     )
 
 
@@ -125,9 +128,11 @@ class Group:
     ranks    of the job; the position is the group rank
     rank     the group rank of this rank, -1 = it is no member
     timeout  seconds of ops on it that have none of their own; None = the agent's --op-timeout
+    backend  "host" or "nccl", as new_group() was told; "" = where an op's tensors are decides
     """
 
     timeout: float | None = None
+    backend: str = ""
     _destroyed = False
 
     def __init__(self, agent: "Agent", said: Any, rank: int) -> None:
@@ -144,6 +149,17 @@ class Group:
     @property
     def size(self) -> int:
         return len(self.ranks)
+
+    async def is_single_host(self) -> bool:
+        """Ask whether the agents of all its ranks are on one host, as MegEngine's is_single_machine.
+
+        Returns: whether they are.
+        Raises: TuttiError NO_JOB.
+        Example:
+            >>> agent.new_group().is_single_host()
+            True
+        """
+        return len({one.host_id for one in await self.agent.ranks(self.ranks)}) == 1
 
     async def destroy(self) -> None:
         """Be done with it, alone: ops of this object are refused from now on, other members go on.
@@ -557,6 +573,7 @@ class Groups:
         parent: "Group | str" = "",
         *,
         timeout: float | None = None,
+        backend: str | None = None,
         sort: bool = False,
     ) -> Group:
         """Make a group of an ordered list of ranks, or find it: members call it, all or one.
@@ -568,15 +585,18 @@ class Groups:
         ranks    of the job, in the order of the group; None = all. tag: joins the calls of members
         parent   the group whose ranks `ranks` counts
         timeout  seconds of its ops that have no timeout of their own, as this object calls them
+        backend  what get_backend() says of it: "host" ("gloo" and "mpi" mean it too) or "nccl", which
+                 the agent must have. An op still runs where its tensors are. None = it decides alone
         sort     put the ranks in ascending order first, as torch.distributed does
 
         Returns: the group; its `rank` is -1 where this rank is no member.
         Raises: TuttiError RANK_RANGE, BAD_NAME, NAME_TAKEN: there is a group of that name with
-            other ranks.
+            other ranks; NO_BACKEND: this agent has no NCCL; BAD_VALUE: there is no such backend.
         Example:
             >>> even = agent.new_group([0, 2], name="even")
         """
         agent: Any = self
+        known = await self._backend_of(backend)
         request = _wire.new(
             "CreateGroupRequest",
             member=agent._member(),
@@ -593,7 +613,23 @@ class Groups:
         response = await self._ask("Coordinator.CreateGroup", request)
         made = Group(agent, response.group, response.group_rank)
         made.timeout = timeout
+        made.backend = known
         return made
+
+    async def _backend_of(self, said: str | None) -> str:
+        """The name of ours for one of theirs."""
+        agent: Any = self
+        name = (said or "").lower()
+        if name in ("", "auto"):
+            return ""
+        if name in ("host", "gloo", "mpi"):
+            return "host"
+        if name != "nccl":
+            raise errors.invalid("BAD_VALUE", "backend %s: need host or nccl" % said)
+        if not await agent.is_nccl_available():
+            text = "backend nccl: this agent has no GPU with NCCL, it has %s" % agent.info.device
+            raise errors.make(grpc.StatusCode.FAILED_PRECONDITION, text, "NO_BACKEND")
+        return "nccl"
 
     async def _all_of(self, parent: "Group | str") -> list[int]:
         """Group ranks of all members."""
