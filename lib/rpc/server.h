@@ -67,16 +67,23 @@ typedef struct tutti_rpc_method {
     const char *name; /* as in the .proto */
     tutti_rpc_unary_fn on_call;
     const tutti_rpc_stream_ops *stream;
-    bool open; /* answered without credentials */
+    bool open;  /* answered without credentials */
+    bool quiet; /* runs on the service's quiet_loop */
 } tutti_rpc_method;
 
 #define TUTTI_RPC_UNARY(name, on_call)                                                             \
     {                                                                                              \
-        (name), (on_call), NULL, false                                                             \
+        (name), (on_call), NULL, false, false                                                      \
     }
 #define TUTTI_RPC_STREAM(name, ops)                                                                \
     {                                                                                              \
-        (name), NULL, (ops), false                                                                 \
+        (name), NULL, (ops), false, false                                                          \
+    }
+
+/* A stream that stays open and says hardly anything. */
+#define TUTTI_RPC_QUIET_STREAM(name, ops)                                                          \
+    {                                                                                              \
+        (name), NULL, (ops), false, true                                                           \
     }
 
 /* ------------------------------------------------------------------------------ one call */
@@ -283,8 +290,9 @@ typedef struct tutti_rpc_service {
     const struct ProtobufCServiceDescriptor *descriptor;
     const tutti_rpc_method *methods; /* static; every method of the descriptor, in any order */
     size_t method_count;
-    void *self;           /* handed to the handlers */
-    tutti_rpc_loop *loop; /* where they run */
+    void *self;                 /* handed to the handlers */
+    tutti_rpc_loop *loop;       /* where they run */
+    tutti_rpc_loop *quiet_loop; /* where those run that are `quiet`; needed if there is one */
     /*
      * Enum numbers that the .proto does not know reach the handlers, as proto3 has it: for those
      * who have to tell others why they refuse a call. Without it such a request is answered here,

@@ -242,7 +242,8 @@ make_route(tutti_rpc_server *server, const tutti_rpc_service *service,
     const char *name = rpc_service_name(service->descriptor);
     const size_t number = rpc_service_find(service->descriptor, method->name);
 
-    route->server_loop = find_server_loop(server, service->loop);
+    route->server_loop =
+        find_server_loop(server, method->quiet ? service->quiet_loop : service->loop);
     route->method = method;
     route->self = service->self;
     route->path = rpc_service_path(service->descriptor, method->name);

@@ -1,8 +1,9 @@
 /*
  * Lease of TensorsService: a stream that says nothing more than that its client lives.
  *
- * All of it runs on the bulk loop, on which the service is; so the list of leases needs no lock. A
- * lease with linger_ms outlives its stream: its `held` stays in the list, without a call, until
+ * All of it runs on the control loop, so the list of leases needs no lock. On the bulk loop, like the
+ * rest of the service, a lease would keep that thread looking at all sockets of the process, and it
+ * would take the messages of others, which then need one more wake-up each. A lease with linger_ms outlives its stream: its `held` stays in the list, without a call, until
  * somebody resumes it by its secret or the timer ends it. A resume may come while the old stream is
  * still open, because the client's connection broke and the agent has not heard of it: then the old
  * stream ends with LEASE_TAKEN, and its end does not end the lease.
@@ -110,7 +111,7 @@ take_lease(held *self, held *from)
     self->lease = from->lease;
     from->lease = 0;
     if (from->call == NULL) {
-        tutti_rpc_loop_timer_stop(self->agent->bulk, &from->timer);
+        tutti_rpc_loop_timer_stop(self->agent->control, &from->timer);
         tutti_list_remove(&from->link);
         free(from);
         return;
@@ -199,7 +200,8 @@ on_end(tutti_rpc_call *call, void *arg)
         tutti_list_remove(&self->link);
         free(self);
     } else if (self->linger_ns > 0 && agent->state != AGENT_LEAVING) {
-        tutti_rpc_loop_timer_start(agent->bulk, &self->timer, tutti_clock_ns() + self->linger_ns);
+        tutti_rpc_loop_timer_start(agent->control, &self->timer,
+                                   tutti_clock_ns() + self->linger_ns);
     } else {
         end_lease(self);
     }

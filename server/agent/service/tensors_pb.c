@@ -289,7 +289,7 @@ agent_add_tensors(tutti_agent *agent)
         TUTTI_RPC_UNARY("Stat", agent_on_stat),
         TUTTI_RPC_UNARY("Share", agent_on_share),
         TUTTI_RPC_STREAM("ShareGpu", &agent_share_gpu_ops),
-        TUTTI_RPC_STREAM("Lease", &agent_lease_ops),
+        TUTTI_RPC_QUIET_STREAM("Lease", &agent_lease_ops),
     };
     const tutti_rpc_service service = {
         .descriptor = &tutti__v1__tensors_service__descriptor,
@@ -297,6 +297,7 @@ agent_add_tensors(tutti_agent *agent)
         .method_count = sizeof(methods) / sizeof(methods[0]),
         .self = agent,
         .loop = agent->bulk,
+        .quiet_loop = agent->control,
         .open_enums = true,
     };
 

@@ -5,11 +5,15 @@
 #include "base/os/clock.h"
 #include "echo_service.h"
 
-static const tutti_rpc_method methods[] = {
-    TUTTI_RPC_UNARY("Unary", echo_on_unary),      TUTTI_RPC_UNARY("Park", echo_on_park),
-    TUTTI_RPC_STREAM("Upload", &echo_upload_ops), TUTTI_RPC_STREAM("Download", &echo_download_ops),
-    TUTTI_RPC_STREAM("Chat", &echo_chat_ops),
-};
+#define METHODS(CHAT)                                                                              \
+    {                                                                                              \
+        TUTTI_RPC_UNARY("Unary", echo_on_unary), TUTTI_RPC_UNARY("Park", echo_on_park),            \
+            TUTTI_RPC_STREAM("Upload", &echo_upload_ops),                                          \
+            TUTTI_RPC_STREAM("Download", &echo_download_ops), CHAT("Chat", &echo_chat_ops),        \
+    }
+
+static const tutti_rpc_method methods[] = METHODS(TUTTI_RPC_STREAM);
+static const tutti_rpc_method quiet_methods[] = METHODS(TUTTI_RPC_QUIET_STREAM);
 
 static void
 on_run_release(tutti_rpc_task *task)
@@ -64,7 +68,7 @@ tutti_code
 echo_server_start(echo_server *self, size_t loop_count, tutti_error *err)
 {
     tutti_rpc_service service = {.descriptor = echo_service(),
-                                 .methods = methods,
+                                 .methods = self->quiet_chat ? quiet_methods : methods,
                                  .method_count = sizeof(methods) / sizeof(methods[0]),
                                  .self = self,
                                  .open_enums = self->open_enums};
@@ -78,6 +82,7 @@ echo_server_start(echo_server *self, size_t loop_count, tutti_error *err)
         return code;
     }
     service.loop = self->loops[loop_count - 1];
+    service.quiet_loop = self->loops[0];
     tutti_rpc_server_add(self->server, &service);
     tutti_rpc_server_on_drain(self->server, on_drain, self);
     if (self->authorize != NULL) {

@@ -14,7 +14,7 @@
  *
  * fail != 0 fails with that code, and everything a tutti_error can say. Upload with text "/slow"
  * reads nothing more until echo_server_release. Chat with text "/finish" answers, and finishes from
- * another thread while the answer may be on its way. Behind a Chat with text "/nest" each message
+ * another thread while the answer may be on its way; with "/thread" it tells the loop's name. Behind a Chat with text "/nest" each message
  * is a nested Unary call; the text of an error is its reason then.
  */
 #ifndef TUTTI_TESTS_RPC_ECHO_SERVER_H
@@ -38,6 +38,7 @@ typedef struct echo_server {
     tutti_rpc_authorize_fn authorize; /* set before start, with the two below */
     void (*on_deaf)(void *arg);
     bool open_calls; /* Unary needs no credentials */
+    bool quiet_chat; /* Chat runs on the first loop, all else on the last */
     bool open_enums; /* enum numbers nobody knows reach the handlers */
     tutti_rpc_task release;
     tutti_list_node parked; /* loop's thread */

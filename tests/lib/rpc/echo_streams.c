@@ -161,8 +161,13 @@ on_chat_message(tutti_rpc_call *call, void *arg, tutti_rpc_message *message)
     stream *one = tutti_rpc_call_user(call);
     echo_storage storage;
     char lease[256];
+    char thread[16];
 
     (void)arg;
+    if (strcmp(asked.text, "/thread") == 0) {
+        (void)pthread_getname_np(pthread_self(), thread, sizeof(thread));
+        fields.text = thread;
+    }
     if (strcmp(asked.text, "/lease") == 0) {
         (void)echo_read_metadata(call, "tutti-lease", lease);
         fields.text = lease;

@@ -382,6 +382,41 @@ test_chat__is_finished_by_another_thread_behind_the_write_in_flight(void **state
     rig_await(self->server.end_count, 300);
 }
 
+/* Returns the name of the loop that a chat of this server runs on. */
+static void
+ask_for_thread(bool quiet, char ret_name[256])
+{
+    const echo_fields fields = {.text = "/thread"};
+    tutti_rpc_message *message = NULL;
+    tutti_rpc_stream *stream;
+    rig self;
+    tutti_error err;
+
+    echo_server_init(&self.server, "127.0.0.1:0");
+    self.server.quiet_chat = quiet;
+    rig_start(&self, 2, NULL);
+    stream = open_stream(&self, &echo_chat);
+    assert_int_equal(send(stream, &fields, NULL), TUTTI_OK);
+    assert_ok(tutti_rpc_stream_read(stream, &message, &err));
+    (void)snprintf(ret_name, 256, "%s", echo_response_fields(tutti_rpc_message_get(message)).text);
+    tutti_rpc_message_free(message);
+    assert_ok(tutti_rpc_stream_writes_done(stream, &err));
+    assert_ok(tutti_rpc_stream_finish(stream, &err));
+    rig_stop(&self);
+}
+
+static void
+test_stream__that_is_quiet_runs_on_the_quiet_loop(void **state)
+{
+    char name[256];
+
+    (void)state;
+    ask_for_thread(false, name);
+    assert_string_equal(name, "rpc-echo");
+    ask_for_thread(true, name);
+    assert_string_equal(name, "rpc-main");
+}
+
 static void
 test_stream__to_nobody_says_who_could_not_be_reached(void **state)
 {
@@ -419,6 +454,7 @@ main(void)
         STREAM_TEST(test_chat__answers_every_message),
         STREAM_TEST(test_chat__is_written_and_read_by_two_threads),
         STREAM_TEST(test_chat__is_finished_by_another_thread_behind_the_write_in_flight),
+        cmocka_unit_test(test_stream__that_is_quiet_runs_on_the_quiet_loop),
         STREAM_TEST(test_stream__to_nobody_says_who_could_not_be_reached),
     };
     int failed;
