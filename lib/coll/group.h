@@ -175,6 +175,13 @@ tutti_code tutti_coll_post(tutti_coll_group *group, tutti_coll_op *op, uint64_t 
 #define TUTTI_COLL_OPS_MAX 8192
 
 /*
+ * A thread that posts to an engine that sleeps runs the engine itself, and waits some time for the
+ * other ranks: good for one op, as no other thread has to wake. While this thread hurries, its posts
+ * wake the engine's thread instead: for who has more ops to post at once. It is off in a new thread.
+ */
+void tutti_coll_hurry(bool hurry);
+
+/*
  * This rank's call had to be refused before it became an op: it counts as one, and the others get
  * `why` for it. Returns the number it had; 0 when `expect` (as in tutti_coll_post) does not hold.
  */

@@ -443,6 +443,15 @@ tutti_coll_stat(tutti_coll_engine *engine, tutti_coll_stats *ret_stats)
  */
 static _Thread_local bool helping;
 
+/* This thread has other things to do than to wait for other ranks. */
+static _Thread_local bool hurried;
+
+void
+tutti_coll_hurry(bool hurry)
+{
+    hurried = hurry;
+}
+
 /* Run the engine until no op is left; false when the time is up: inline_ns without progress, or
  * INLINE_MAX_NS in all. The poster is often a loop of the agent that has other calls to serve. */
 static bool
@@ -509,7 +518,7 @@ tutti_coll_progress_inline(tutti_coll_engine *engine)
 {
     bool calm = false;
 
-    if (helping || pthread_mutex_trylock(&engine->progress_lock) != 0) {
+    if (helping || hurried || pthread_mutex_trylock(&engine->progress_lock) != 0) {
         return false;
     }
     helping = true;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/error/fail.h"
+#include "coll/group.h"
 #include "rpc/nested.h"
 #include "server/agent/service/types_pb.h"
 #include "server/agent/state/state.h"
@@ -16,6 +17,7 @@ typedef struct local_call {
     tutti_rpc_call *nested; /* NULL: it could not be made */
     uint64_t id;
     uint32_t number;          /* which call of the oneof */
+    bool alone;               /* the session has no other command that is not answered */
     tutti_rpc_packed *answer; /* [owned] a RunResponse; NULL: no memory */
 } local_call;
 
@@ -234,7 +236,9 @@ launch_calls(agent_local *self)
     local_call *call;
 
     while ((call = next_waiting(self)) != NULL) {
+        tutti_coll_hurry(!call->alone);
         tutti_rpc_nested_start(call->nested);
+        tutti_coll_hurry(false);
     }
 }
 
@@ -291,6 +295,7 @@ new_call(agent_local *self, tutti_rpc_packed *packed, tutti_rpc_message **ret_me
     } else if (tutti_rpc_packed_read(&tutti__v1__run_request__descriptor, packed, ret_message,
                                      &err) == TUTTI_OK) {
         call->local = self;
+        call->alone = agent_session_is_calm(self->worker->session);
         tutti_list_init(&call->link);
         return call;
     }

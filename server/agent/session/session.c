@@ -350,6 +350,12 @@ agent_session_read(agent_session *session)
     }
 }
 
+bool
+agent_session_is_calm(const agent_session *session)
+{
+    return tutti_list_empty(&session->running) || session->running.next->next == &session->running;
+}
+
 /* ------------------------------------------------------------------------------ the end */
 
 static bool

@@ -198,6 +198,9 @@ void agent_session_look(agent_session *session);
 /* Read on, if it may. */
 void agent_session_read(agent_session *session);
 
+/* Is at most one command running? Then who begins its parts may wait for them. */
+bool agent_session_is_calm(const agent_session *session);
+
 /* "reg:7f3a/12" */
 void agent_session_register(const agent_session *session, uint32_t number,
                             char ret_name[AGENT_SESSION_NAME_SIZE]);

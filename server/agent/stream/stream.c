@@ -21,6 +21,7 @@
 #include <stdlib.h>
 
 #include "base/error/fail.h"
+#include "coll/group.h"
 #include "server/agent/state/state.h"
 #include "server/agent/stream/stream.h"
 
@@ -427,16 +428,20 @@ next_command(agent_stream *stream)
     tutti_list_remove(&command->link);
     tutti_list_add(&stream->running, &command->link);
     stream->awaited = command->stop_on_error ? command : NULL;
+    command->alone = stream->count == 1;
     return command;
 }
 
+/* Of several commands none is waited for on this thread, which reads and begins the others. */
 static void
 begin_command(agent_command *command)
 {
     tutti_error err;
 
     if (command->err.code == TUTTI_OK) {
+        tutti_coll_hurry(!command->alone);
         tutti_rpc_nested_start(command->call);
+        tutti_coll_hurry(false);
         return;
     }
     err = command->err;

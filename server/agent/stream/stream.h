@@ -28,6 +28,7 @@ typedef struct agent_command {
     uint64_t id;
     uint32_t number; /* which call of the oneof */
     bool stop_on_error;
+    bool alone; /* when it began, the stream had no other one */
     size_t payload_bytes;
     tutti_rpc_call *call;     /* NULL: it will be answered with `err` */
     tutti_error err;          /* code OK: none */

@@ -398,6 +398,52 @@ test_large_op__can_be_cancelled_between_two_turns(void **state)
     run_free(self.small);
 }
 
+/* ------------------------------------------------------------------------------ a hurry */
+
+static void (*tell_run)(tutti_coll_op *op, const tutti_error *err);
+static pthread_t done_on;
+
+static void
+note_thread(tutti_coll_op *op, const tutti_error *err)
+{
+    done_on = pthread_self();
+    tell_run(op, err);
+}
+
+/* How many of so many ops were done by this thread, which posts them. */
+static int
+count_own(world *w, int count)
+{
+    int own = 0;
+    int i;
+
+    for (i = 0; i < count; i++) {
+        run *one = run_new(TUTTI_COLL_BARRIER);
+
+        tell_run = one->op.on_done;
+        one->op.on_done = note_thread;
+        succeeds(w, one);
+        own += pthread_equal(done_on, pthread_self()) ? 1 : 0;
+        run_free(one);
+    }
+    return own;
+}
+
+static void
+test_thread_in_a_hurry__leaves_its_ops_to_the_engine(void **state)
+{
+    world w;
+
+    (void)state;
+    world_open(&w, WIRE, 1);
+    tutti_coll_hurry(true);
+    assert_int_equal(count_own(&w, 100), 0);
+    tutti_coll_hurry(false);
+    while (count_own(&w, 100) == 0) { /* none, if the engine never slept */
+    }
+    world_close(&w);
+}
+
 int
 main(void)
 {
@@ -410,6 +456,7 @@ main(void)
         cmocka_unit_test(test_barrier__is_over_at_once),
         cmocka_unit_test(test_large_op__keeps_no_small_one_waiting),
         cmocka_unit_test(test_large_op__can_be_cancelled_between_two_turns),
+        cmocka_unit_test(test_thread_in_a_hurry__leaves_its_ops_to_the_engine),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
