@@ -20,6 +20,7 @@
 #include "base/config/init_url.h"
 #include "base/error/fail.h"
 #include "base/os/clock.h"
+#include "base/os/launch.h"
 #include "base/os/log.h"
 #include "base/os/process.h"
 #include "metrics/metrics.h"
@@ -30,6 +31,8 @@
 #include "tutti/version.h"
 
 #define FILES_MIN 256
+#define START_MS 30000   /* until a coordinator of ours listens */
+#define PATIENCE_MS 1500 /* until it is killed; by then it has no agent */
 #define LOOK_AGAIN_NS (50 * TUTTI_NS_PER_MS)
 
 typedef struct log_options {
@@ -37,7 +40,13 @@ typedef struct log_options {
     const char *format;
 } log_options;
 
+typedef struct parent_options {
+    uint64_t pid;
+    bool with_coordinator;
+} parent_options;
+
 typedef struct program {
+    parent_options parent;
     tutti_agent_options options;
     tutti_rpc_server_options server;
     tutti_auth_options auth;
@@ -49,6 +58,15 @@ static const tutti_option log_table[] = {
      "what to log: info, or info,rpc=debug,coll=trace"},
     {"log-format", TUTTI_OPTION_WORD, offsetof(log_options, format), "people", 0, 0, NULL,
      "\"people\", or \"machine\" for key=value lines"},
+};
+
+static const tutti_option parent_table[] = {
+    {"parent-pid", TUTTI_OPTION_UINT, offsetof(parent_options, pid), "0", 0, INT32_MAX, NULL,
+     "end when this process has ended, within two seconds; 0 = none"},
+    {"with-coordinator", TUTTI_OPTION_BOOL, offsetof(parent_options, with_coordinator), "false", 0,
+     0, NULL,
+     "start a coordinator for this agent, which listens on --coordinator if that is given, else on "
+     "a free port of this machine, and ends with the agent"},
 };
 
 /* How the agent has ended, for main, which waits for a signal. */
@@ -125,6 +143,34 @@ take_init_url(tutti_agent_options *options, tutti_error *err)
     options->coordinator = address;
     options->rank = rank;
     options->world_size = url.world_size;
+    return TUTTI_OK;
+}
+
+/*
+ * Before any thread exists. It follows this process and not our parent: so it is there until this
+ * agent has left.
+ */
+static tutti_code
+start_coordinator(program *self, const tutti_config *config, tutti_launched_process *ret_process,
+                  tutti_error *err)
+{
+    static char address[TUTTI_ADDRESS_MAX];
+    char path[TUTTI_LAUNCH_PATH_MAX];
+    char pid[16];
+    const bool given = tutti_config_given(config, "coordinator");
+    const char *const arguments[] = {path,
+                                     "--listen",
+                                     given ? self->options.coordinator : "127.0.0.1:0",
+                                     "--parent-pid",
+                                     pid,
+                                     "--log",
+                                     self->logs.levels,
+                                     NULL};
+
+    (void)snprintf(pid, sizeof(pid), "%ld", (long)getpid());
+    TUTTI_TRY(tutti_launch_find("tutti-coordinator", NULL, NULL, path, err));
+    TUTTI_TRY(tutti_launch_start(arguments, START_MS, ret_process, address, sizeof(address), err));
+    self->options.coordinator = address;
     return TUTTI_OK;
 }
 
@@ -301,6 +347,7 @@ main(int argc, char **argv)
         tutti_auth_option_set(&self.auth),
         tutti_metrics_option_set(&state.showing),
         {"log", log_table, sizeof(log_table) / sizeof(log_table[0]), &self.logs},
+        {"process", parent_table, sizeof(parent_table) / sizeof(parent_table[0]), &self.parent},
     };
     const size_t set_count = sizeof(sets) / sizeof(sets[0]);
     tutti_config *config = NULL;
@@ -308,6 +355,7 @@ main(int argc, char **argv)
         "tutti-agent", "Runs beside the memory of one rank: owns tensors, runs collectives.",
         "  tutti-agent --world-size 2 --memory-limit 8GiB\n"
         "  tutti-agent --coordinator unix:/run/tutti.sock --world-size 4 --rank 0"};
+    tutti_launched_process coordinator = {0};
     tutti_config_wish wish;
     sigset_t signals;
     tutti_error err;
@@ -342,6 +390,12 @@ main(int argc, char **argv)
         if (code == TUTTI_OK) {
             code = take_init_url(&self.options, &err);
         }
+        if (code == TUTTI_OK && self.parent.pid != 0) {
+            code = tutti_launch_follow((pid_t)self.parent.pid, NULL, NULL, &err);
+        }
+        if (code == TUTTI_OK && self.parent.with_coordinator) {
+            code = start_coordinator(&self, config, &coordinator, &err);
+        }
         if (code != TUTTI_OK) {
             status = fail_agent(&err, code == TUTTI_INVALID_ARGUMENT ? 2 : 1);
         } else {
@@ -350,6 +404,7 @@ main(int argc, char **argv)
             status = run_agent(&self, &signals);
             tutti_rpc_fini();
         }
+        tutti_launch_stop(&coordinator, PATIENCE_MS);
     }
     tutti_config_free(config);
     return status;

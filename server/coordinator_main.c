@@ -18,6 +18,7 @@
 #include "base/config/config.h"
 #include "base/error/fail.h"
 #include "base/error/text.h"
+#include "base/os/launch.h"
 #include "base/os/log.h"
 #include "base/os/process.h"
 #include "metrics/metrics.h"
@@ -54,6 +55,13 @@ static const tutti_option log_table[] = {
      "\"people\", or \"machine\" for key=value lines"},
 };
 
+static const tutti_option parent_table[] = {
+    {"parent-pid", TUTTI_OPTION_UINT, 0, "0", 0, INT32_MAX, NULL,
+     "end when this process has ended: once no agent is there any more, and a second later at "
+     "most; "
+     "0 = none"},
+};
+
 typedef struct store_options {
     const char *where;
     const char *sync;
@@ -75,6 +83,7 @@ typedef struct program {
     tutti_auth_options guarding;
     log_options logging;
     store_options storing;
+    uint64_t parent;
     tutti_metrics_options showing;
     tutti_config *config;
     tutti_store *store;
@@ -111,6 +120,7 @@ configure_coordinator(program *self, int argc, char *const *argv, bool *ret_done
         {"store", store_table, sizeof(store_table) / sizeof(store_table[0]), &self->storing},
         tutti_metrics_option_set(&self->showing),
         {"log", log_table, sizeof(log_table) / sizeof(log_table[0]), &self->logging},
+        {"process", parent_table, 1, &self->parent},
     };
     const size_t count = sizeof(sets) / sizeof(sets[0]);
     static const tutti_program_words words = {
@@ -354,8 +364,10 @@ say_where(const program *self)
         tutti_text_add(&text, "%s%s", i == 0 ? "" : ", ", addresses[i].text);
     }
     TUTTI_LOG("coordinator", INFO, "version %s listens on %s", TUTTI_VERSION, words);
-    (void)printf("%s listens on %s\n", NAME, words);
-    (void)fflush(stdout);
+    if (self->parent == 0) { /* else the parent was told by --port-file, and stdout is not ours */
+        (void)printf("%s listens on %s\n", NAME, words);
+        (void)fflush(stdout);
+    }
 }
 
 /*
@@ -382,6 +394,22 @@ exit_code_for(tutti_code code)
     return code == TUTTI_OK ? EXIT_FINE : code == TUTTI_INVALID_ARGUMENT ? EXIT_USAGE : EXIT_FAILED;
 }
 
+/* The agents of a program that has gone are going, too: they are to lose no coordinator. */
+static bool
+is_alone(void *arg)
+{
+    const program *self = arg;
+
+    return tutti_rpc_server_call_count(self->server) == 0;
+}
+
+static tutti_code
+follow(program *self, tutti_error *err)
+{
+    return self->parent == 0 ? TUTTI_OK
+                             : tutti_launch_follow((pid_t)self->parent, is_alone, self, err);
+}
+
 static int
 run_coordinator(program *self, tutti_error *err)
 {
@@ -402,6 +430,9 @@ run_coordinator(program *self, tutti_error *err)
     server_abseil_init();
     tutti_rpc_init();
     code = build_coordinator(self, err);
+    if (code == TUTTI_OK) {
+        code = follow(self, err);
+    }
     if (code == TUTTI_OK) {
         tutti_service_loop_set_health(self->server, true);
         say_where(self);

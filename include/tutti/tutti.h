@@ -68,6 +68,7 @@
 #include "tutti/group.h"
 #include "tutti/init.h"
 #include "tutti/job.h"
+#include "tutti/launch.h"
 #include "tutti/list.h"
 #include "tutti/membership.h"
 #include "tutti/mesh.h"

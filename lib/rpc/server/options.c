@@ -15,7 +15,7 @@ static const tutti_option table[TUTTI_RPC_SERVER_OPTION_COUNT] = {
      "addresses to serve on, comma-separated: host:port, [v6]:port, unix:/path; port 0 = any"},
     {"port-file", TUTTI_OPTION_FILE, AT(port_file), "", 0, 0, NULL,
      "file into which the addresses with their real ports are written once the server listens, one "
-     "a line"},
+     "a line; fd:N = an open descriptor, which is then closed"},
     {"insecure", TUTTI_OPTION_BOOL, AT(insecure), "false", 0, 0, NULL,
      "serve other machines in plaintext and without credentials: only for networks where everybody "
      "is trusted"},

@@ -14,6 +14,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error/fail.h"
 #include "base/error/text.h"
@@ -227,6 +228,25 @@ bind_all(tutti_rpc_server *self, tutti_error *err)
     return code;
 }
 
+/* To a descriptor that the process was given by the one that has started it, which reads until its
+ * end; so it is closed, and no file is left, however both die. */
+static tutti_code
+write_port_descriptor(const char *number, const char *text, size_t size, tutti_error *err)
+{
+    uint64_t descriptor = 0;
+    ssize_t sent;
+
+    TUTTI_TRY(tutti_parse_uint(number, INT_MAX, &descriptor, err));
+    sent = write((int)descriptor, text, size);
+    if (sent != (ssize_t)size) {
+        return TUTTI_FAIL(err, TUTTI_FAILED_PRECONDITION,
+                          "option --port-file: the address could not be written to descriptor %s",
+                          number);
+    }
+    (void)close((int)descriptor);
+    return TUTTI_OK;
+}
+
 static tutti_code
 write_port_file(const tutti_rpc_server *self, tutti_error *err)
 {
@@ -239,6 +259,9 @@ write_port_file(const tutti_rpc_server *self, tutti_error *err)
     }
     for (i = 0; i < self->listener_count; i++) {
         tutti_text_add(&lines, "%s\n", self->addresses[i].text);
+    }
+    if (strncmp(self->options->port_file, "fd:", 3) == 0) {
+        return write_port_descriptor(self->options->port_file + 3, text, lines.used, err);
     }
     return tutti_file_write(self->options->port_file, text, lines.used, 0644, err);
 }
