@@ -44,6 +44,7 @@ typedef struct client_description {
     uint64_t epoch;
     uint32_t pid;
     uint32_t commands_max;         /* of one stream; 0 = it does not say */
+    uint32_t queue_commands_max;   /* of a completion queue's stream; 0 = it knows of none */
     uint32_t transfer_streams_max; /* for one tensor; 0 = it does not say */
     char picked[256]; /* of its addresses the one to take from here; "" = it says none */
 } client_description;

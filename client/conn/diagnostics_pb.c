@@ -29,6 +29,7 @@ read_description(const Tutti__V1__DescribeAgentResponse *response, client_descri
                                 .epoch = response->epoch,
                                 .pid = response->pid,
                                 .commands_max = response->commands_max,
+                                .queue_commands_max = response->queue_commands_max,
                                 .transfer_streams_max = response->transfer_streams_max};
     client_read_text(
         client_pick_address(response->addresses, response->n_addresses, response->host_id),

@@ -65,6 +65,12 @@ void pipeline_answered(tutti_pipeline *pipeline, pipeline_call *call);
 tutti_code pipeline_read_answer(tutti_pipeline *pipeline, tutti_rpc_message *message,
                                 tutti_error *err);
 
+/*
+ * How a call has ended: call->result, and call->message, which is `message` if the call's memory
+ * takes the bytes that are in it; the caller keeps the message in any case. TUTTI_DATA_LOSS
+ */
+tutti_code pipeline_read_call(tutti_rpc_message *message, pipeline_call *call, tutti_error *err);
+
 /* pipeline_pb.c: open the stream. */
 tutti_code pipeline_open_stream(tutti_pipeline *pipeline, tutti_error *err);
 

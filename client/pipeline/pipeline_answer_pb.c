@@ -102,10 +102,11 @@ keep_bytes(pipeline_call *call, tutti_rpc_message *message)
     }
 }
 
-static tutti_code
-read_call(const Tutti__V1__RunResponse *answer, tutti_rpc_message *message, pipeline_call *call,
-          tutti_error *err)
+tutti_code
+pipeline_read_call(tutti_rpc_message *message, pipeline_call *call, tutti_error *err)
 {
+    const Tutti__V1__RunResponse *answer = tutti_rpc_message_get(message);
+
     call->result.id = call->id;
     client_read_error(NULL, &call->result.error);
     if (answer->result_case == TUTTI__V1__RUN_RESPONSE__RESULT__NOT_SET) {
@@ -137,7 +138,7 @@ pipeline_read_answer(tutti_pipeline *pipeline, tutti_rpc_message *message, tutti
         tutti_rpc_message_free(message);
         return code;
     }
-    code = read_call(answer, message, call, err);
+    code = pipeline_read_call(message, call, err);
     if (call->message == NULL) {
         tutti_rpc_message_free(message);
     }

@@ -42,6 +42,7 @@
  *   object.h             bytes of any length between ranks
  *   work.h               waiting for async ops
  *   pipeline.h           many calls through one stream
+ *   queue.h              ops that end later: completions for a poller, an event loop or a callback
  *   tracer.h             gradients of collectives
  *   value.h, function.h  functions beside the tensors, called by name
  *   session.h            one program that drives all agents of a group
@@ -77,6 +78,7 @@
 #include "tutti/op.h"
 #include "tutti/op_data.h"
 #include "tutti/pipeline.h"
+#include "tutti/queue.h"
 #include "tutti/session.h"
 #include "tutti/share.h"
 #include "tutti/store.h"

@@ -176,6 +176,61 @@ void tutti_rpc_stream_cancel(tutti_rpc_stream *stream);
  */
 tutti_code tutti_rpc_stream_finish(tutti_rpc_stream *stream, tutti_error *err);
 
+/* ------------------------------------------------------------------ streams that are polled */
+
+/*
+ * A stream without a thread of its own, which threads share: one at a time polls it, and any may
+ * write to it, one at a time.
+ */
+typedef struct tutti_rpc_duplex tutti_rpc_duplex;
+
+typedef enum tutti_rpc_event {
+    TUTTI_RPC_NOTHING, /* by the deadline, or it was woken */
+    TUTTI_RPC_MESSAGE,
+    TUTTI_RPC_WRITTEN, /* another message may be written */
+    TUTTI_RPC_ENDED,   /* by the server or the connection, once: tutti_rpc_duplex_end tells how */
+} tutti_rpc_event;
+
+/* Codes as tutti_rpc_stream_open. */
+tutti_code tutti_rpc_duplex_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
+                                 tutti_rpc_duplex **ret_duplex, tutti_error *err);
+
+/*
+ * Write, without waiting. From then until the event WRITTEN nobody writes.
+ *
+ * [in, moved] packed
+ * [in]        more    another write follows at once, and this one may wait for it
+ */
+void tutti_rpc_duplex_write(tutti_rpc_duplex *duplex, tutti_rpc_packed *packed, bool more);
+
+/*
+ * What has happened. One thread at a time.
+ *
+ * [in]         deadline_ns  0 = none, the past = look, do not wait
+ * [out, owned] ret_message  of MESSAGE; else untouched
+ * [out]        err          of ENDED, when what came is no message: TUTTI_DATA_LOSS; else code OK
+ */
+tutti_rpc_event tutti_rpc_duplex_poll(tutti_rpc_duplex *duplex, uint64_t deadline_ns,
+                                      tutti_rpc_message **ret_message, tutti_error *err);
+
+/* Whoever polls, or is the next to do so, gets NOTHING. Any thread. */
+void tutti_rpc_duplex_wake(tutti_rpc_duplex *duplex);
+
+/* Say that no more will be written, in the place of a write: WRITTEN follows, and ENDED later. */
+void tutti_rpc_duplex_close(tutti_rpc_duplex *duplex);
+
+/* Give up: ENDED follows. Any thread. */
+void tutti_rpc_duplex_cancel(tutti_rpc_duplex *duplex);
+
+/*
+ * How it ended; before ENDED it is cancelled. Blocks shortly. In the place of a poll. Others may still call write, wake
+ * and cancel, which then do nothing.
+ */
+tutti_code tutti_rpc_duplex_end(tutti_rpc_duplex *duplex, tutti_error *err);
+
+/* Behind tutti_rpc_duplex_end, once nobody else uses it. */
+void tutti_rpc_duplex_free(tutti_rpc_duplex *duplex);
+
 /* ------------------------------------------------------------------ streams on a loop */
 
 typedef struct tutti_rpc_flow tutti_rpc_flow;

@@ -51,6 +51,7 @@ on_describe(tutti_rpc_call *call, void *self)
     response.device = get_diagnostics_text(agent->options->device);
     response.version = get_diagnostics_text(TUTTI_VERSION);
     response.commands_max = (uint32_t)agent->options->commands_max;
+    response.queue_commands_max = agent_queue_commands_max(agent);
     response.transfer_streams_max = AGENT_UPLOAD_PARTS_MAX;
     response.elastic = agent->elastic;
     response.addresses = addresses;

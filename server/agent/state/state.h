@@ -118,6 +118,13 @@ void agent_say_serving(tutti_agent *agent);
 tutti_code agent_check_open(const tutti_agent *agent, tutti_error *err);
 
 /* Where clients reach it, borrowed for the agent's life; how many. */
+/* Of a stream that a completion queue has opened: receives wait in it, so more than others may. */
+static inline uint32_t
+agent_queue_commands_max(const tutti_agent *agent)
+{
+    return (uint32_t)agent->options->commands_max * 16;
+}
+
 size_t agent_addresses(tutti_agent *agent, char *ret_addresses[TUTTI_ADDRESSES_MAX]);
 
 /* The number of the last op of the group that has ended here with all ops before it. */

@@ -67,6 +67,9 @@ take_command_options(agent_stream *stream, const Tutti__V1__RunRequest *message,
             "options in a later message of the stream: send them in the first one");
     }
     stream->stop_on_error = options->stop_on_error;
+    if (options->queue) {
+        stream->count_max = agent_queue_commands_max(stream->agent);
+    }
     if (options->in_flight_max != 0 && options->in_flight_max < stream->count_max) {
         stream->count_max = options->in_flight_max;
     }
@@ -165,15 +168,37 @@ add_command(agent_stream *stream, agent_command *command)
     return false;
 }
 
+/* A message that cancels a command is none itself; as the first one, it may bring the options. */
+static void
+take_cancel(agent_stream *stream, const Tutti__V1__RunRequest *message)
+{
+    tutti_error err;
+    const tutti_code code = take_command_options(stream, message, &err);
+
+    agent_stream_enter(stream);
+    stream->reading = false;
+    if (code == TUTTI_OK) {
+        agent_stream_cancel_one(stream, message->id);
+    } else {
+        agent_stream_close(stream, &err); /* there is no command whose answer could tell it */
+    }
+    agent_stream_leave(stream);
+}
+
 static void
 on_message(tutti_rpc_call *call, void *self, tutti_rpc_message *message)
 {
+    const Tutti__V1__RunRequest *request = tutti_rpc_message_get(message);
     agent_stream *stream = tutti_rpc_call_user(call);
-    agent_command *command = new_command(stream, tutti_rpc_call_take(call));
+    agent_command *command;
     bool added;
 
     (void)self;
-    (void)message; /* taken */
+    if (request->cancel) {
+        take_cancel(stream, request);
+        return;
+    }
+    command = new_command(stream, tutti_rpc_call_take(call));
     agent_stream_enter(stream);
     stream->reading = false;
     added = add_command(stream, command);

@@ -262,6 +262,39 @@ forget_all(agent_stream *stream, tutti_list_node *commands, tutti_list_node *gon
 }
 
 /*
+ * With the lock, and while the command has its id: its call is not over then. A call is told once;
+ * tutti_rpc_nested_cancel only posts.
+ */
+static void
+tell_command(agent_command *command, bool gone)
+{
+    if (command->call != NULL && !command->told) {
+        command->told = true;
+        tutti_rpc_nested_cancel(command->call, gone);
+    }
+}
+
+/*
+ * What waits is told when it begins (next_command): a command that was dropped would leave the
+ * other ranks waiting for this one.
+ */
+void
+agent_stream_cancel_one(agent_stream *stream, uint64_t id)
+{
+    unsigned char key[8];
+    tutti_map_node *node = tutti_map_find(&stream->by_id, tutti_map_key_u64(key, id));
+    agent_command *command = node == NULL ? NULL : tutti_container_of(node, agent_command, by_id);
+
+    if (command == NULL) {
+        return;
+    }
+    command->cancelled = true;
+    if (command->begun) {
+        tell_command(command, true);
+    }
+}
+
+/*
  * With the lock: tell what runs that its caller is gone or the agent stops, once.
  * tutti_rpc_nested_cancel only posts, so it may be called with the lock held.
  */
@@ -279,9 +312,7 @@ cancel_running(agent_stream *stream, bool gone)
     {
         agent_command *command = tutti_container_of(link, agent_command, link);
 
-        if (command->call != NULL) {
-            tutti_rpc_nested_cancel(command->call, gone);
-        }
+        tell_command(command, gone);
     }
 }
 
@@ -427,6 +458,10 @@ next_command(agent_stream *stream)
     }
     tutti_list_remove(&command->link);
     tutti_list_add(&stream->running, &command->link);
+    command->begun = true;
+    if (command->cancelled) { /* a task of this loop: it runs when the call has been started */
+        tell_command(command, true);
+    }
     stream->awaited = command->stop_on_error ? command : NULL;
     command->alone = stream->count == 1;
     return command;

@@ -28,7 +28,10 @@ typedef struct agent_command {
     uint64_t id;
     uint32_t number; /* which call of the oneof */
     bool stop_on_error;
-    bool alone; /* when it began, the stream had no other one */
+    bool alone;     /* when it began, the stream had no other one */
+    bool cancelled; /* by its caller; behind the stream's lock */
+    bool begun;     /* behind the stream's lock */
+    bool told;      /* its call has heard that it is to end; behind the stream's lock */
     size_t payload_bytes;
     tutti_rpc_call *call;     /* NULL: it will be answered with `err` */
     tutti_error err;          /* code OK: none */
@@ -83,6 +86,12 @@ void agent_stream_leave(agent_stream *stream);
  * TUTTI_INVALID_ARGUMENT  DUPLICATE_ID: it is still the caller's
  */
 tutti_code agent_stream_add(agent_stream *stream, agent_command *command, tutti_error *err);
+
+/*
+ * The caller has cancelled one command. With the lock. Its call hears of it when it has begun, so
+ * that an op takes its turn in its group. Unknown ids, and those that are answered, are fine.
+ */
+void agent_stream_cancel_one(agent_stream *stream, uint64_t id);
 
 /* No more commands will come. With the lock. */
 void agent_stream_close(agent_stream *stream, const tutti_error *err); /* NULL = OK */

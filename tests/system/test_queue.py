@@ -1,0 +1,26 @@
+"""Goal: libtutti's completion queues do what their header says, against real agents.
+
+Method: tests/client/queue_program.c, which is two ranks; its own words when it fails.
+"""
+
+import os
+import unittest
+
+import support
+
+PROGRAM = os.path.join(support.BUILD, "tests", "client", "queue_program")
+
+
+class TestQueue(unittest.TestCase):
+    def run_ranks(self, *args):
+        code, out, err = support.run(
+            "tutti", "run", "-n", "2", "--", PROGRAM, *args, timeout=4 * support.START_S
+        )
+        self.assertEqual(code, 0, out + err)
+
+    def test_a_queue_is_what_its_header_says(self):
+        self.run_ranks()
+
+
+if __name__ == "__main__":
+    support.main()
