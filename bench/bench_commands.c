@@ -32,7 +32,7 @@ typedef struct bench {
 } bench;
 
 static void
-die(const char *what, const tutti_error *err)
+end_with_error(const char *what, const tutti_error *err)
 {
     (void)fprintf(stderr, "bench_commands: %s: %s\n", what, err->text);
     exit(1);
@@ -50,12 +50,12 @@ op_of(const bench *self, int number, tutti_op *op)
 
 /* Both ranks begin together, so that nobody's clock counts another's start. */
 static uint64_t
-begin(const bench *self)
+begin_turn(const bench *self)
 {
     tutti_error err;
 
     if (tutti_barrier(self->client, NULL, NULL, &err) != TUTTI_OK) {
-        die("barrier", &err);
+        end_with_error("barrier", &err);
     }
     return tutti_clock_ns();
 }
@@ -63,7 +63,7 @@ begin(const bench *self)
 static double
 turn_calls(const bench *self)
 {
-    const uint64_t before = begin(self);
+    const uint64_t before = begin_turn(self);
     tutti_error err;
     tutti_op op;
     int i;
@@ -71,7 +71,7 @@ turn_calls(const bench *self)
     for (i = 0; i < CALLS; i++) {
         op_of(self, i, &op);
         if (tutti_all_reduce(self->client, &op, NULL, &err) != TUTTI_OK) {
-            die("all_reduce", &err);
+            end_with_error("all_reduce", &err);
         }
     }
     return CALLS / ((double)(tutti_clock_ns() - before) / 1e9);
@@ -85,47 +85,37 @@ take_all(tutti_pipeline *pipeline)
 
     while (tutti_pipeline_next(pipeline, &result, &err) == TUTTI_OK) {
         if (result.error.code != TUTTI_OK) {
-            die("a command", &result.error);
+            end_with_error("a command", &result.error);
         }
     }
     if (err.code != TUTTI_NOT_FOUND) {
-        die("the stream", &err);
+        end_with_error("the stream", &err);
     }
 }
 
 static double
 turn_commands(const bench *self)
 {
-    const uint64_t before = begin(self);
+    const uint64_t before = begin_turn(self);
     tutti_pipeline *pipeline = NULL;
     tutti_error err;
     tutti_op op;
     int i;
 
     if (tutti_pipeline_open(self->client, NULL, &pipeline, &err) != TUTTI_OK) {
-        die("open", &err);
+        end_with_error("open", &err);
     }
     for (i = 0; i < COMMANDS; i++) {
         op_of(self, i, &op);
         if (tutti_pipeline_submit(pipeline, TUTTI_OP_ALL_REDUCE, &op, NULL, &err) != TUTTI_OK) {
-            die("submit", &err);
+            end_with_error("submit", &err);
         }
     }
     take_all(pipeline);
     if (tutti_pipeline_close(pipeline, &err) != TUTTI_OK) {
-        die("close", &err);
+        end_with_error("close", &err);
     }
     return COMMANDS / ((double)(tutti_clock_ns() - before) / 1e9);
-}
-
-static double
-median(const double *values)
-{
-    double sorted[ROUNDS];
-
-    memcpy(sorted, values, sizeof(sorted));
-    qsort(sorted, ROUNDS, sizeof(sorted[0]), bench_compare_numbers);
-    return sorted[ROUNDS / 2];
 }
 
 /* Of each pair of turns, which ran one after the other. */
@@ -138,14 +128,14 @@ median_ratio(const bench *self)
     for (i = 0; i < ROUNDS; i++) {
         ratios[i] = self->rates[1][i] / self->rates[0][i];
     }
-    return median(ratios);
+    return bench_find_median(ratios, ROUNDS);
 }
 
 static void
-report(const bench *self)
+print_report(const bench *self)
 {
-    const double calls = median(self->rates[0]);
-    const double commands = median(self->rates[1]);
+    const double calls = bench_find_median(self->rates[0], ROUNDS);
+    const double commands = bench_find_median(self->rates[1], ROUNDS);
     const double ratio = median_ratio(self);
     json_t *row;
 
@@ -198,7 +188,7 @@ make_tensors(bench *self)
     spec.dims[0] = (int64_t)(self->bytes / sizeof(float));
     for (i = 0; i < TENSORS; i++) {
         if (tutti_tensor_create(self->client, &spec, NULL, &self->tensors[i], &err) != TUTTI_OK) {
-            die("create", &err);
+            end_with_error("create", &err);
         }
     }
 }
@@ -212,7 +202,7 @@ main(int argc, char **argv)
 
     read_words(&self, argc, argv);
     if (tutti_connect(NULL, &self.client, &err) != TUTTI_OK) {
-        die("connect", &err);
+        end_with_error("connect", &err);
     }
     make_tensors(&self);
     (void)turn_calls(&self);
@@ -222,7 +212,7 @@ main(int argc, char **argv)
         self.rates[1][i] = turn_commands(&self);
     }
     if (tutti_whoami(self.client)->rank == 0) {
-        report(&self);
+        print_report(&self);
     }
     tutti_close(self.client);
     return 0;

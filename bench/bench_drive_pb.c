@@ -51,7 +51,7 @@ typedef struct bench {
 } bench;
 
 static void
-die(const char *what, const tutti_error *err)
+end_with_error(const char *what, const tutti_error *err)
 {
     (void)fprintf(stderr, "bench_drive: %s: %s\n", what, err->text);
     exit(1);
@@ -68,7 +68,7 @@ send_command(bench *self, Tutti__V1__DriveRequest *request, bool more)
     request->id = ++self->id;
     if (tutti_rpc_pack(&request->base, NULL, &packed, &err) != TUTTI_OK ||
         tutti_rpc_stream_write_packed(self->stream, packed, more, &err) != TUTTI_OK) {
-        die("write", &err);
+        end_with_error("write", &err);
     }
 }
 
@@ -81,7 +81,7 @@ read_answer(const bench *self)
 
     if (tutti_rpc_stream_read(self->stream, &message, &err) != TUTTI_OK || message == NULL) {
         (void)tutti_rpc_stream_finish(self->stream, &err);
-        die("the session", &err);
+        end_with_error("the session", &err);
     }
     response = tutti_rpc_message_get(message);
     if (response->error != NULL) {
@@ -103,7 +103,7 @@ open_session(bench *self)
     if (tutti_rpc_channel_open(agent == NULL ? "" : agent, NULL, &self->channel, &err) !=
             TUTTI_OK ||
         tutti_rpc_stream_open(self->channel, &stub, NULL, &self->stream, &err) != TUTTI_OK) {
-        die("open", &err);
+        end_with_error("open", &err);
     }
     request.command_case = TUTTI__V1__DRIVE_REQUEST__COMMAND_OPEN;
     request.open = &open;
@@ -173,7 +173,7 @@ turn_calls(bench *self)
     op.output = self->tensor.text;
     for (i = 0; i < CALLS; i++) {
         if (tutti_all_reduce(self->client, &op, NULL, &err) != TUTTI_OK) {
-            die("all_reduce", &err);
+            end_with_error("all_reduce", &err);
         }
     }
     return CALLS / ((double)(tutti_clock_ns() - before) / 1e9);
@@ -214,44 +214,34 @@ turn_pipelined(bench *self, way which)
 
 /* All ranks call libtutti; rank 0 alone drives, and the others wait for it. */
 static void
-barrier(const bench *self)
+pass_barrier(const bench *self)
 {
     tutti_error err;
 
     if (tutti_barrier(self->client, NULL, NULL, &err) != TUTTI_OK) {
-        die("barrier", &err);
+        end_with_error("barrier", &err);
     }
 }
 
 static double
-turn(bench *self, way which)
+take_turn(bench *self, way which)
 {
     double rate = 0;
 
-    barrier(self);
+    pass_barrier(self);
     if (which == WAY_CALLS) {
         rate = turn_calls(self);
     } else if (tutti_whoami(self->client)->rank == 0) {
         rate = which == WAY_ONE ? turn_one(self) : turn_pipelined(self, which);
     }
-    barrier(self);
+    pass_barrier(self);
     return rate;
 }
 
 /* ------------------------------------------------------------------ the report */
 
-static double
-median(const double *values)
-{
-    double sorted[ROUNDS];
-
-    memcpy(sorted, values, sizeof(sorted));
-    qsort(sorted, ROUNDS, sizeof(sorted[0]), bench_compare_numbers);
-    return sorted[ROUNDS / 2];
-}
-
 static void
-report(const bench *self)
+print_report(const bench *self)
 {
     double ratios[ROUNDS];
     int i;
@@ -259,14 +249,15 @@ report(const bench *self)
     (void)printf("%llu bytes, in place, %u ranks: medians of %d alternating turns\n",
                  (unsigned long long)self->bytes, tutti_whoami(self->client)->world_size, ROUNDS);
     for (i = 0; i < WAYS; i++) {
-        const double rate = median(self->rates[i]);
+        const double rate = bench_find_median(self->rates[i], ROUNDS);
 
         (void)printf("  %-38s %9.0f /s  %7.1f us each\n", way_names[i], rate, 1e6 / rate);
     }
     for (i = 0; i < ROUNDS; i++) {
         ratios[i] = self->rates[WAY_CALLS][i] / self->rates[WAY_ONE][i];
     }
-    (void)printf("  %-38s %9.2f\n", "a command takes, in calls of libtutti", median(ratios));
+    (void)printf("  %-38s %9.2f\n", "a command takes, in calls of libtutti",
+                 bench_find_median(ratios, ROUNDS));
 }
 
 static void
@@ -299,7 +290,7 @@ run_turns(bench *self)
     for (i = -1; i < ROUNDS; i++) { /* the first ones warm up */
         for (which = 0; which < WAYS; which++) {
             if (self->only == WAYS || self->only == (uint64_t)which) {
-                self->rates[which][i < 0 ? 0 : i] = turn(self, (way)which);
+                self->rates[which][i < 0 ? 0 : i] = take_turn(self, (way)which);
             }
         }
     }
@@ -317,7 +308,7 @@ main(int argc, char **argv)
     tutti_rpc_init();
     if (tutti_connect(NULL, &self.client, &err) != TUTTI_OK ||
         tutti_tensor_create(self.client, &spec, NULL, &self.tensor, &err) != TUTTI_OK) {
-        die("connect", &err);
+        end_with_error("connect", &err);
     }
     if (tutti_whoami(self.client)->rank == 0) {
         open_session(&self);
@@ -325,7 +316,7 @@ main(int argc, char **argv)
     }
     run_turns(&self);
     if (tutti_whoami(self.client)->rank == 0) {
-        report(&self);
+        print_report(&self);
         tutti_rpc_stream_cancel(self.stream);
         (void)tutti_rpc_stream_finish(self.stream, NULL);
         tutti_rpc_channel_close(self.channel);

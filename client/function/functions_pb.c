@@ -115,6 +115,17 @@ tutti_call(tutti_client *client, const char *function, const tutti_value *args, 
 
 /* ------------------------------------------------------------------------------ what there is */
 
+/* [in, moved] message  that has the functions */
+static tutti_code
+take_functions(tutti_rpc_message *message, Tutti__V1__FunctionInfo **functions, size_t count,
+               tutti_function_info **ret_infos, size_t *ret_count, tutti_error *err)
+{
+    const tutti_code code = client_read_functions(functions, count, ret_infos, ret_count, err);
+
+    tutti_rpc_message_free(message);
+    return code;
+}
+
 tutti_code
 tutti_function_list(tutti_client *client, tutti_function_info **ret_infos, size_t *ret_count,
                     tutti_error *err)
@@ -122,14 +133,11 @@ tutti_function_list(tutti_client *client, tutti_function_info **ret_infos, size_
     const Tutti__V1__ListFunctionsRequest request = TUTTI__V1__LIST_FUNCTIONS_REQUEST__INIT;
     const Tutti__V1__ListFunctionsResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code;
 
     TUTTI_TRY(ask_functions(client, &stub_list, &request.base, &message, err));
     response = tutti_rpc_message_get(message);
-    code = client_read_functions(response->functions, response->n_functions, ret_infos, ret_count,
-                                 err);
-    tutti_rpc_message_free(message);
-    return code;
+    return take_functions(message, response->functions, response->n_functions, ret_infos, ret_count,
+                          err);
 }
 
 tutti_code
@@ -195,17 +203,14 @@ tutti_function_load(tutti_client *client, const char *path, const char *device, 
     Tutti__V1__LoadModuleRequest request = TUTTI__V1__LOAD_MODULE_REQUEST__INIT;
     const Tutti__V1__LoadModuleResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code;
 
     request.path = client_write_text(path);
     request.device = client_write_text(device);
     request.result = client_write_text(result);
     TUTTI_TRY(ask_functions(client, &stub_load, &request.base, &message, err));
     response = tutti_rpc_message_get(message);
-    code = client_read_functions(response->functions, response->n_functions, ret_infos, ret_count,
-                                 err);
-    tutti_rpc_message_free(message);
-    return code;
+    return take_functions(message, response->functions, response->n_functions, ret_infos, ret_count,
+                          err);
 }
 
 tutti_code
@@ -215,13 +220,10 @@ tutti_function_import(tutti_client *client, const char *module, tutti_function_i
     Tutti__V1__ImportModuleRequest request = TUTTI__V1__IMPORT_MODULE_REQUEST__INIT;
     const Tutti__V1__ImportModuleResponse *response;
     tutti_rpc_message *message = NULL;
-    tutti_code code;
 
     request.module = client_write_text(module);
     TUTTI_TRY(ask_functions(client, &stub_import, &request.base, &message, err));
     response = tutti_rpc_message_get(message);
-    code = client_read_functions(response->functions, response->n_functions, ret_infos, ret_count,
-                                 err);
-    tutti_rpc_message_free(message);
-    return code;
+    return take_functions(message, response->functions, response->n_functions, ret_infos, ret_count,
+                          err);
 }

@@ -64,25 +64,18 @@ write_workers(const tutti_workers *on, size_t *ret_count)
     return *ret_count == 0 ? NULL : (uint32_t *)(uintptr_t)on->workers;
 }
 
-tutti_code
-session_give_sync(tutti_session *session, const tutti_workers *on, uint64_t *ret_id,
-                  tutti_error *err)
-{
-    Tutti__V1__DriveSync message = TUTTI__V1__DRIVE_SYNC__INIT;
-
-    message.workers = write_workers(on, &message.n_workers);
-    return give_command(session, COMMAND(SYNC), &message.base, ret_id, err);
-}
-
-tutti_code
-session_give_flush(tutti_session *session, const tutti_workers *on, uint64_t *ret_id,
-                   tutti_error *err)
-{
-    Tutti__V1__DriveFlush message = TUTTI__V1__DRIVE_FLUSH__INIT;
-
-    message.workers = write_workers(on, &message.n_workers);
-    return give_command(session, COMMAND(FLUSH), &message.base, ret_id, err);
-}
+/* The commands that have workers alone. */
+#define DEFINE_WAIT(name, NAME, TYPE)                                                              \
+    tutti_code session_give_##name(tutti_session *session, const tutti_workers *on,                \
+                                   uint64_t *ret_id, tutti_error *err)                             \
+    {                                                                                              \
+        TYPE message = TUTTI__V1__DRIVE_##NAME##__INIT;                                            \
+                                                                                                   \
+        message.workers = write_workers(on, &message.n_workers);                                   \
+        return give_command(session, COMMAND(NAME), &message.base, ret_id, err);                   \
+    }
+DEFINE_WAIT(sync, SYNC, Tutti__V1__DriveSync)
+DEFINE_WAIT(flush, FLUSH, Tutti__V1__DriveFlush)
 
 /* ------------------------------------------------------------------------------ registers */
 

@@ -54,12 +54,8 @@ forget_result(agent_op *op, char *handle)
     tutti_error err;
 
     if (handle[0] != '\0') {
-        /*
-         * An error is ignored: a lease that ended, or a client that listed the tensors, may have
-         * deleted it.
-         */
-        (void)tutti_table_delete(op->agent->table, &handle, 1, false,
-                                 &err); /* may be gone already */
+        /* A lease that ended, or a client that listed the tensors, may have deleted it before. */
+        (void)tutti_table_delete(op->agent->table, &handle, 1, false, &err);
     }
 }
 

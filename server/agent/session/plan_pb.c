@@ -66,6 +66,17 @@ check_target(plan *self, uint32_t dst, uint32_t into)
     check_register(self, dst != 0 ? dst : into);
 }
 
+/* The register of a result; "" = nobody wants it. */
+static void
+name_result(plan *self, uint32_t into, char ret_name[AGENT_SESSION_NAME_SIZE])
+{
+    ret_name[0] = '\0';
+    if (into != 0) {
+        check_register(self, into);
+        agent_session_register(self->session, into, ret_name);
+    }
+}
+
 static void
 check_plain_value(plan *self, const Tutti__V1__Value *value)
 {
@@ -180,6 +191,15 @@ need_chosen(plan *self)
 
 /* ------------------------------------------------------------------------------ sending */
 
+/* The command tells what the workers answer. */
+static void
+keep_answers(plan *self)
+{
+    if (is_going_on(self)) {
+        (void)agent_drive_keep(self->command, &self->err);
+    }
+}
+
 /* [in, moved] packed */
 static void
 give_call(plan *self, agent_worker *worker, tutti_rpc_packed *packed)
@@ -217,22 +237,29 @@ send_call(plan *self, Tutti__V1__RunRequest *request)
     give_call(self, last, packed);
 }
 
-/* A register becomes null, on the workers that are chosen. */
 static void
-send_delete(plan *self, uint32_t number)
+send_delete_all(plan *self, char **names, size_t count)
 {
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__DeleteRequest message = TUTTI__V1__DELETE_REQUEST__INIT;
-    char name[AGENT_SESSION_NAME_SIZE];
-    char *names[1] = {name};
 
-    agent_session_register(self->session, number, name);
     message.handles = names;
-    message.n_handles = 1;
+    message.n_handles = count;
     message.missing_ok = true;
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_DELETE;
     request.delete_ = &message;
     send_call(self, &request);
+}
+
+/* A register becomes null, on the workers that are chosen. */
+static void
+send_delete(plan *self, uint32_t number)
+{
+    char name[AGENT_SESSION_NAME_SIZE];
+    char *names[1] = {name};
+
+    agent_session_register(self->session, number, name);
+    send_delete_all(self, names, 1);
 }
 
 static void
@@ -256,8 +283,9 @@ send_copy(plan *self, uint32_t src, uint32_t dst, uint32_t into)
 /* ------------------------------------------------------------------------------ values */
 
 static void
-plan_empty(plan *self, const Tutti__V1__DriveEmpty *message)
+plan_empty(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveEmpty *message = arg;
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__CreateRequest create = TUTTI__V1__CREATE_REQUEST__INIT;
     char name[AGENT_SESSION_NAME_SIZE];
@@ -279,10 +307,9 @@ plan_empty(plan *self, const Tutti__V1__DriveEmpty *message)
 }
 
 static void
-plan_drop(plan *self, const Tutti__V1__DriveDrop *message)
+plan_drop(plan *self, const void *arg)
 {
-    Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
-    Tutti__V1__DeleteRequest all = TUTTI__V1__DELETE_REQUEST__INIT;
+    const Tutti__V1__DriveDrop *message = arg;
     char names[DROP_MAX][AGENT_SESSION_NAME_SIZE];
     char *handles[DROP_MAX];
     size_t i;
@@ -297,17 +324,13 @@ plan_drop(plan *self, const Tutti__V1__DriveDrop *message)
         handles[i] = names[i];
     }
     choose_living(self);
-    all.handles = handles;
-    all.n_handles = message->n_registers;
-    all.missing_ok = true;
-    request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_DELETE;
-    request.delete_ = &all;
-    send_call(self, &request);
+    send_delete_all(self, handles, message->n_registers);
 }
 
 static void
-plan_set(plan *self, const Tutti__V1__DriveSet *message)
+plan_set(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveSet *message = arg;
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__SetValueRequest set = TUTTI__V1__SET_VALUE_REQUEST__INIT;
     char name[AGENT_SESSION_NAME_SIZE];
@@ -324,17 +347,16 @@ plan_set(plan *self, const Tutti__V1__DriveSet *message)
 }
 
 static void
-plan_get(plan *self, const Tutti__V1__DriveGet *message)
+plan_get(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveGet *message = arg;
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__GetValueRequest get = TUTTI__V1__GET_VALUE_REQUEST__INIT;
     char name[AGENT_SESSION_NAME_SIZE];
 
     check_register(self, message->src);
     choose_workers(self, message->workers, message->n_workers);
-    if (is_going_on(self)) {
-        (void)agent_drive_keep(self->command, &self->err);
-    }
+    keep_answers(self);
     agent_session_register(self->session, message->src, name);
     get.name = name;
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_GET_VALUE;
@@ -343,8 +365,10 @@ plan_get(plan *self, const Tutti__V1__DriveGet *message)
 }
 
 static void
-plan_copy(plan *self, const Tutti__V1__DriveCopy *message)
+plan_copy(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveCopy *message = arg;
+
     check_register(self, message->src);
     check_target(self, message->dst, message->into);
     choose_workers(self, message->workers, message->n_workers);
@@ -383,6 +407,15 @@ group_of(const plan *self, bool in_group)
     return text_of(in_group ? self->session->each : self->session->all);
 }
 
+/* What the messages of all collectives have, which have no type in common. */
+#define FILL_OP(op, parts, within)                                                                 \
+    do {                                                                                           \
+        (op).group = group_of(self, within);                                                       \
+        (op).input = &(parts).input;                                                               \
+        (op).output = (parts).output;                                                              \
+        (op).options = &(parts).options;                                                           \
+    } while (0)
+
 static void
 check_reduce_op(plan *self, Tutti__V1__ReduceOp op)
 {
@@ -393,8 +426,9 @@ check_reduce_op(plan *self, Tutti__V1__ReduceOp op)
 }
 
 static void
-plan_all_reduce(plan *self, const Tutti__V1__DriveReduce *message)
+plan_all_reduce(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveReduce *message = arg;
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__AllReduceRequest op = TUTTI__V1__ALL_REDUCE_REQUEST__INIT;
     op_parts parts;
@@ -405,10 +439,7 @@ plan_all_reduce(plan *self, const Tutti__V1__DriveReduce *message)
     choose_all(self);
     need_chosen(self);
     fill_parts(self, message->src, message->dst, message->into, &parts);
-    op.group = group_of(self, message->in_group);
-    op.input = &parts.input;
-    op.output = parts.output;
-    op.options = &parts.options;
+    FILL_OP(op, parts, message->in_group);
     op.reduce_op = message->reduce_op;
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_ALL_REDUCE;
     request.all_reduce = &op;
@@ -416,27 +447,25 @@ plan_all_reduce(plan *self, const Tutti__V1__DriveReduce *message)
 }
 
 static void
-check_move(plan *self, const Tutti__V1__DriveMove *message)
+begin_move(plan *self, const Tutti__V1__DriveMove *message, op_parts *ret_parts)
 {
     check_register(self, message->src);
     check_target(self, message->dst, message->into);
     choose_all(self);
     need_chosen(self);
+    fill_parts(self, message->src, message->dst, message->into, ret_parts);
 }
 
 static void
-plan_all_gather(plan *self, const Tutti__V1__DriveMove *message)
+plan_all_gather(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveMove *message = arg;
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__AllGatherRequest op = TUTTI__V1__ALL_GATHER_REQUEST__INIT;
     op_parts parts;
 
-    check_move(self, message);
-    fill_parts(self, message->src, message->dst, message->into, &parts);
-    op.group = group_of(self, message->in_group);
-    op.input = &parts.input;
-    op.output = parts.output;
-    op.options = &parts.options;
+    begin_move(self, message, &parts);
+    FILL_OP(op, parts, message->in_group);
     op.form = message->dst != 0 ? TUTTI__V1__FORM__FORM_FLAT : TUTTI__V1__FORM__FORM_CONCAT;
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_ALL_GATHER;
     request.all_gather = &op;
@@ -445,18 +474,15 @@ plan_all_gather(plan *self, const Tutti__V1__DriveMove *message)
 
 /* The first worker's register is a copy: two registers are never one tensor. */
 static void
-plan_broadcast(plan *self, const Tutti__V1__DriveMove *message)
+plan_broadcast(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveMove *message = arg;
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__BroadcastRequest op = TUTTI__V1__BROADCAST_REQUEST__INIT;
     op_parts parts;
 
-    check_move(self, message);
-    fill_parts(self, message->src, message->dst, message->into, &parts);
-    op.group = group_of(self, message->in_group);
-    op.input = &parts.input;
-    op.output = parts.output;
-    op.options = &parts.options;
+    begin_move(self, message, &parts);
+    FILL_OP(op, parts, message->in_group);
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_BROADCAST;
     request.broadcast = &op;
     choose_firsts(self, message->in_group, true);
@@ -467,18 +493,15 @@ plan_broadcast(plan *self, const Tutti__V1__DriveMove *message)
 }
 
 static void
-plan_scatter(plan *self, const Tutti__V1__DriveMove *message)
+plan_scatter(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveMove *message = arg;
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__ScatterRequest op = TUTTI__V1__SCATTER_REQUEST__INIT;
     op_parts parts;
 
-    check_move(self, message);
-    fill_parts(self, message->src, message->dst, message->into, &parts);
-    op.group = group_of(self, message->in_group);
-    op.input = &parts.input;
-    op.output = parts.output;
-    op.options = &parts.options;
+    begin_move(self, message, &parts);
+    FILL_OP(op, parts, message->in_group);
     op.form = TUTTI__V1__FORM__FORM_FLAT;
     op.keep_shape = message->into != 0;
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_SCATTER;
@@ -491,18 +514,15 @@ plan_scatter(plan *self, const Tutti__V1__DriveMove *message)
 }
 
 static void
-plan_gather(plan *self, const Tutti__V1__DriveMove *message)
+plan_gather(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveMove *message = arg;
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__GatherRequest op = TUTTI__V1__GATHER_REQUEST__INIT;
     op_parts parts;
 
-    check_move(self, message);
-    fill_parts(self, message->src, message->dst, message->into, &parts);
-    op.group = group_of(self, message->in_group);
-    op.input = &parts.input;
-    op.output = parts.output;
-    op.options = &parts.options;
+    begin_move(self, message, &parts);
+    FILL_OP(op, parts, message->in_group);
     op.form = message->dst != 0 ? TUTTI__V1__FORM__FORM_FLAT : TUTTI__V1__FORM__FORM_CONCAT;
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_GATHER;
     request.gather = &op;
@@ -526,8 +546,9 @@ check_next_group(plan *self)
 }
 
 static void
-plan_send_next(plan *self, const Tutti__V1__DriveMove *message)
+plan_send_next(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveMove *message = arg;
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__SendRequest op = TUTTI__V1__SEND_REQUEST__INIT;
     op_parts parts;
@@ -551,8 +572,9 @@ plan_send_next(plan *self, const Tutti__V1__DriveMove *message)
 }
 
 static void
-plan_recv_prev(plan *self, const Tutti__V1__DriveMove *message)
+plan_recv_prev(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveMove *message = arg;
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__RecvRequest op = TUTTI__V1__RECV_REQUEST__INIT;
     op_parts parts;
@@ -606,8 +628,9 @@ send_transfer(plan *self, const Tutti__V1__DriveTransfer *message)
 }
 
 static void
-plan_transfer(plan *self, const Tutti__V1__DriveTransfer *message)
+plan_transfer(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveTransfer *message = arg;
     const uint32_t ends[] = {message->from, message->to};
 
     check_register(self, message->src);
@@ -697,27 +720,25 @@ send_to_each(plan *self, Tutti__V1__RunRequest *request)
 }
 
 static void
-plan_call(plan *self, const Tutti__V1__DriveCall *message)
+plan_call(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveCall *message = arg;
     agent_session *session = self->session;
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__CallRequest call = TUTTI__V1__CALL_REQUEST__INIT;
-    char result[AGENT_SESSION_NAME_SIZE] = "";
+    char result[AGENT_SESSION_NAME_SIZE];
     call_args args;
 
     call.function = function_of(self, message, &args);
     fill_call_args(self, message, &args);
     choose_workers(self, message->workers, message->n_workers);
+    name_result(self, message->into, result);
     if (message->into != 0) {
-        check_register(self, message->into);
-        agent_session_register(session, message->into, result);
         choose_others(self);
         send_delete(self, message->into);
         choose_others(self);
     }
-    if (is_going_on(self)) {
-        (void)agent_drive_keep(self->command, &self->err);
-    }
+    keep_answers(self);
     call.args = args.list;
     call.n_args = message->n_args;
     call.result = result;
@@ -732,16 +753,14 @@ plan_call(plan *self, const Tutti__V1__DriveCall *message)
 }
 
 static void
-plan_function(plan *self, const Tutti__V1__DriveFunction *message)
+plan_function(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveFunction *message = arg;
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__GetFunctionRequest get = TUTTI__V1__GET_FUNCTION_REQUEST__INIT;
-    char result[AGENT_SESSION_NAME_SIZE] = "";
+    char result[AGENT_SESSION_NAME_SIZE];
 
-    if (message->into != 0) {
-        check_register(self, message->into);
-        agent_session_register(self->session, message->into, result);
-    }
+    name_result(self, message->into, result);
     choose_all(self);
     get.function = message->function;
     get.result = result;
@@ -751,20 +770,16 @@ plan_function(plan *self, const Tutti__V1__DriveFunction *message)
 }
 
 static void
-plan_module(plan *self, const Tutti__V1__DriveModule *message)
+plan_module(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveModule *message = arg;
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__LoadModuleRequest load = TUTTI__V1__LOAD_MODULE_REQUEST__INIT;
-    char result[AGENT_SESSION_NAME_SIZE] = "";
+    char result[AGENT_SESSION_NAME_SIZE];
 
-    if (message->into != 0) {
-        check_register(self, message->into);
-        agent_session_register(self->session, message->into, result);
-    }
+    name_result(self, message->into, result);
     choose_all(self);
-    if (is_going_on(self)) {
-        (void)agent_drive_keep(self->command, &self->err);
-    }
+    keep_answers(self);
     load.path = message->path;
     load.device = message->device;
     load.result = result;
@@ -774,13 +789,14 @@ plan_module(plan *self, const Tutti__V1__DriveModule *message)
 }
 
 static void
-plan_import(plan *self, const Tutti__V1__DriveImport *message)
+plan_import(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveImport *message = arg;
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__ImportModuleRequest import = TUTTI__V1__IMPORT_MODULE_REQUEST__INIT;
 
     choose_all(self);
-    (void)agent_drive_keep(self->command, &self->err);
+    keep_answers(self);
     import.module = message->module;
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_IMPORT_MODULE;
     request.import_module = &import;
@@ -791,8 +807,9 @@ plan_import(plan *self, const Tutti__V1__DriveImport *message)
 
 /* The leader knows what is answered, so nothing goes to the workers. */
 static void
-plan_sync(plan *self, const Tutti__V1__DriveSync *message)
+plan_sync(plan *self, const void *arg)
 {
+    const Tutti__V1__DriveSync *message = arg;
     agent_session *session = self->session;
     uint32_t i;
 
@@ -806,87 +823,52 @@ plan_sync(plan *self, const Tutti__V1__DriveSync *message)
 
 /* A name that nothing has is deleted: calls begin in their order, so all before it have begun. */
 static void
-plan_flush(plan *self, const Tutti__V1__DriveFlush *message)
+plan_flush(plan *self, const void *arg)
 {
-    Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
-    Tutti__V1__DeleteRequest nothing = TUTTI__V1__DELETE_REQUEST__INIT;
-    char name[AGENT_SESSION_NAME_SIZE];
-    char *names[1] = {name};
+    const Tutti__V1__DriveFlush *message = arg;
 
     choose_workers(self, message->workers, message->n_workers);
-    agent_session_register(self->session, UINT32_MAX, name); /* 0 is the session's own */
-    nothing.handles = names;
-    nothing.n_handles = 1;
-    nothing.missing_ok = true;
-    request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_DELETE;
-    request.delete_ = &nothing;
-    send_call(self, &request);
+    send_delete(self, UINT32_MAX); /* 0 is the session's own */
 }
 
 /* ------------------------------------------------------------------------------ all of them */
 
+/* By the number of the command; all of the oneof have one place in the request. */
+typedef void (*plan_fn)(plan *self, const void *message);
+
+#define COMMAND(NAME) [TUTTI__V1__DRIVE_REQUEST__COMMAND_##NAME]
+
+static const plan_fn plans[] = {
+    COMMAND(EMPTY) = plan_empty,
+    COMMAND(DROP) = plan_drop,
+    COMMAND(SET) = plan_set,
+    COMMAND(GET) = plan_get,
+    COMMAND(COPY) = plan_copy,
+    COMMAND(ALL_REDUCE) = plan_all_reduce,
+    COMMAND(ALL_GATHER) = plan_all_gather,
+    COMMAND(BROADCAST_FROM_WORKER0) = plan_broadcast,
+    COMMAND(SCATTER_FROM_WORKER0) = plan_scatter,
+    COMMAND(GATHER_TO_WORKER0) = plan_gather,
+    COMMAND(SEND_TO_NEXT_GROUP) = plan_send_next,
+    COMMAND(RECV_FROM_PREV_GROUP) = plan_recv_prev,
+    COMMAND(TRANSFER) = plan_transfer,
+    COMMAND(CALL) = plan_call,
+    COMMAND(GET_FUNCTION) = plan_function,
+    COMMAND(LOAD_MODULE) = plan_module,
+    COMMAND(IMPORT_MODULE) = plan_import,
+    COMMAND(SYNC) = plan_sync,
+    COMMAND(FLUSH) = plan_flush,
+};
+
 static void
 plan_any(plan *self, const Tutti__V1__DriveRequest *message)
 {
-    switch (message->command_case) {
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_EMPTY:
-        plan_empty(self, message->empty);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_DROP:
-        plan_drop(self, message->drop);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_SET:
-        plan_set(self, message->set);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_GET:
-        plan_get(self, message->get);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_COPY:
-        plan_copy(self, message->copy);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_ALL_REDUCE:
-        plan_all_reduce(self, message->all_reduce);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_ALL_GATHER:
-        plan_all_gather(self, message->all_gather);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_BROADCAST_FROM_WORKER0:
-        plan_broadcast(self, message->broadcast_from_worker0);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_SCATTER_FROM_WORKER0:
-        plan_scatter(self, message->scatter_from_worker0);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_GATHER_TO_WORKER0:
-        plan_gather(self, message->gather_to_worker0);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_SEND_TO_NEXT_GROUP:
-        plan_send_next(self, message->send_to_next_group);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_RECV_FROM_PREV_GROUP:
-        plan_recv_prev(self, message->recv_from_prev_group);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_TRANSFER:
-        plan_transfer(self, message->transfer);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_CALL:
-        plan_call(self, message->call);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_GET_FUNCTION:
-        plan_function(self, message->get_function);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_LOAD_MODULE:
-        plan_module(self, message->load_module);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_IMPORT_MODULE:
-        plan_import(self, message->import_module);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_SYNC:
-        plan_sync(self, message->sync);
-        break;
-    case TUTTI__V1__DRIVE_REQUEST__COMMAND_FLUSH:
-        plan_flush(self, message->flush);
-        break;
-    default:
+    const size_t number = (size_t)message->command_case;
+    const plan_fn one = number < sizeof(plans) / sizeof(plans[0]) ? plans[number] : NULL;
+
+    if (one != NULL) {
+        one(self, message->open);
+    } else {
         (void)TUTTI_FAIL_FOR(&self->err, TUTTI_INVALID_ARGUMENT, "NO_COMMAND",
                              "no command, or one that this agent does not know");
     }

@@ -549,11 +549,18 @@ fail_unknown_name(const tutti_table *table, const char *name, tutti_error *err)
     return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_TENSOR", "no tensor is named \"%s\"", name);
 }
 
+tutti_entry *
+agent_table_named(const tutti_table *table, const char *name)
+{
+    tutti_map_node *node =
+        name[0] == '\0' ? NULL : tutti_map_find(&table->by_name, tutti_bytes_of(name));
+
+    return node == NULL ? NULL : tutti_container_of(node, tutti_entry, by_name);
+}
+
 tutti_code
 agent_table_find(const tutti_table *table, const char *text, tutti_entry **ret, tutti_error *err)
 {
-    tutti_map_node *node;
-
     if (strncmp(text, "tensor:", 7) == 0) {
         return find_handle(table, text, ret, err);
     }
@@ -562,12 +569,8 @@ agent_table_find(const tutti_table *table, const char *text, tutti_entry **ret, 
                               "an empty handle, need tensor:... or a name");
     }
     TUTTI_TRY(agent_table_check_name(text, err));
-    node = tutti_map_find(&table->by_name, tutti_bytes_of(text));
-    if (node == NULL) {
-        return fail_unknown_name(table, text, err);
-    }
-    *ret = tutti_container_of(node, tutti_entry, by_name);
-    return TUTTI_OK;
+    *ret = agent_table_named(table, text);
+    return *ret != NULL ? TUTTI_OK : fail_unknown_name(table, text, err);
 }
 
 void

@@ -77,35 +77,24 @@ tutti_table_lock_by_name(tutti_table *table, tutti_lock_set *lock_set, const cha
     return code;
 }
 
-/* The entry that has the name; NULL = none. */
-static tutti_entry *
-find_named(const tutti_table *table, const char *name)
-{
-    tutti_map_node *node =
-        name[0] == '\0' ? NULL : tutti_map_find(&table->by_name, tutti_bytes_of(name));
-
-    return node == NULL ? NULL : tutti_container_of(node, tutti_entry, by_name);
-}
-
 /*
- * A register gives its name to the next value of the same session; other names, and those of another
- * session's registers, are taken.
+ * May the entry lose its name to a new one? If who asks says so (`instead`), and a register to the
+ * next value of the same session. Other names, and those of another session's registers, are taken.
  */
 static bool
-may_replace(const tutti_entry *entry, const char *name, uint64_t lease)
+may_replace(const tutti_entry *entry, uint64_t lease, bool instead)
 {
-    return agent_table_is_register(name) && entry->lease == lease;
+    return entry != NULL &&
+           (instead || (agent_table_is_register(entry->name) && entry->lease == lease));
 }
 
-/* [in] instead  the entry that has the name may lose it */
+/* [in] named    the entry that has the name; NULL = none
+ * [in] replace  it may lose it */
 static tutti_code
-check_lock_new(const tutti_table *table, const char *name, uint64_t lease, bool instead,
+check_lock_new(const tutti_table *table, const char *name, const tutti_entry *named, bool replace,
                tutti_error *err)
 {
-    const tutti_entry *replaced = find_named(table, name);
-
-    instead = instead || (replaced != NULL && may_replace(replaced, name, lease));
-    if (table->by_number.count >= table->handles_max && !(replaced != NULL && instead)) {
+    if (table->by_number.count >= table->handles_max && !replace) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "HANDLE_LIMIT",
                               "%" PRIu32 " tensors are here, the limit (--handles-max)",
                               table->handles_max);
@@ -114,7 +103,7 @@ check_lock_new(const tutti_table *table, const char *name, uint64_t lease, bool 
         return TUTTI_OK;
     }
     TUTTI_TRY(agent_table_check_name(name, err));
-    if (replaced != NULL && !instead) {
+    if (named != NULL && !replace) {
         return TUTTI_FAIL_FOR(
             err, TUTTI_ALREADY_EXISTS, "NAME_TAKEN",
             "a tensor is named \"%s\" already: delete it, overwrite it (into), or "
@@ -157,32 +146,28 @@ tutti_table_unwant(tutti_table *table, tutti_lock_set *lock_set)
     agent_table_unlock(table);
 }
 
-static void
-unlist_named(tutti_table *table, const char *name)
-{
-    tutti_entry *entry = find_named(table, name);
-
-    if (entry != NULL) {
-        agent_table_unlist(table, entry);
-    }
-}
-
 /* The entry is allocated before the mutex is taken: nothing under it may wait for the system. */
 static tutti_code
 create_entry(tutti_table *table, tutti_lock_set *lock_set, const char *name, bool instead,
              tutti_error *err)
 {
     tutti_entry *entry = calloc(1, sizeof(*entry));
+    tutti_entry *named;
+    bool replace;
     tutti_code code;
 
     if (entry == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a handle");
     }
     agent_table_lock(table);
-    code = check_lock_new(table, name, lock_set->lease, instead, err);
+    named = agent_table_named(table, name);
+    replace = may_replace(named, lock_set->lease, instead);
+    code = check_lock_new(table, name, named, replace, err);
     code = code == TUTTI_OK ? agent_table_check_lease(table, lock_set->lease, err) : code;
     if (code == TUTTI_OK) {
-        unlist_named(table, name);
+        if (replace) {
+            agent_table_unlist(table, named);
+        }
         list_entry(table, entry, name);
         entry->lease = lock_set->lease;
         memcpy(entry->owner, lock_set->owner, sizeof(entry->owner));

@@ -68,6 +68,9 @@ tutti_code agent_table_check_lease(const tutti_table *table, uint64_t lease, tut
 
 void agent_table_free_leases(tutti_table *table);
 
+/* The entry that has the name; NULL = none, as of "". */
+tutti_entry *agent_table_named(const tutti_table *table, const char *name);
+
 /* Handles and names; codes as tutti_table_lock_by_name. */
 tutti_code agent_table_find(const tutti_table *table, const char *text, tutti_entry **ret,
                             tutti_error *err);

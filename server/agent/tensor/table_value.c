@@ -7,8 +7,6 @@
 #include "server/agent/tensor/table.h"
 #include "server/agent/tensor/table_private.h"
 
-#define REGISTER_PREFIX "reg:"
-
 void
 tutti_table_value_ref(tutti_table_value *value)
 {
@@ -62,7 +60,7 @@ agent_table_check_kind(const tutti_entry *entry, tutti_error *err)
     if (entry->value == NULL) {
         return TUTTI_OK;
     }
-    if (strncmp(entry->name, REGISTER_PREFIX, strlen(REGISTER_PREFIX)) == 0 && slash != NULL) {
+    if (agent_table_is_register(entry->name) && slash != NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "NOT_A_TENSOR",
                               "register %s holds %s, not a tensor", slash + 1, entry->value->noun);
     }
