@@ -6,6 +6,7 @@
 #include "tensor/tensor.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -86,6 +87,51 @@ tutti_tensor_new_raw(tutti_space *space, const tutti_spec *spec, tutti_tensor **
     return make_tensor(space, spec, TUTTI_FILL_RAW, ret_tensor, err);
 }
 
+static tutti_code
+check_view(const tutti_tensor *whole, uint64_t offset, const tutti_spec *spec, tutti_error *err)
+{
+    const uint64_t bytes = tutti_spec_bytes(spec);
+    const uint64_t unit = tutti_dtype_bytes(spec->dtype);
+
+    if (offset > whole->bytes || bytes > whole->bytes - offset) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANGE_OUTSIDE",
+                              "%" PRIu64 " bytes from byte %" PRIu64
+                              " on are not in the tensor, which has %" PRIu64 " bytes",
+                              bytes, offset, whole->bytes);
+    }
+    if (offset % unit != 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANGE_ALIGN",
+                              "the range begins at byte %" PRIu64
+                              ", need a multiple of the %" PRIu64 " bytes of an element of %s",
+                              offset, unit, tutti_dtype_name(spec->dtype));
+    }
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_tensor_view(tutti_tensor *whole, uint64_t offset, const tutti_spec *spec,
+                  tutti_tensor **ret_view, tutti_error *err)
+{
+    tutti_tensor *self;
+
+    assert(whole->whole == NULL);
+    TUTTI_TRY(check_view(whole, offset, spec, err));
+    self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a tensor's record");
+    }
+    self->spec = *spec;
+    self->bytes = tutti_spec_bytes(spec);
+    self->data = self->bytes == 0 ? nothing : (unsigned char *)whole->data + offset;
+    self->space = whole->space;
+    self->offset = whole->offset + offset;
+    self->whole = whole;
+    atomic_init(&self->refs, 1);
+    tutti_tensor_ref(whole);
+    *ret_view = self;
+    return TUTTI_OK;
+}
+
 /* Relaxed is enough to add a reference: the caller has one already, so the tensor cannot go
  * meanwhile. */
 void
@@ -109,6 +155,11 @@ tutti_tensor_unref(tutti_tensor *tensor)
     before = atomic_fetch_sub_explicit(&tensor->refs, 1, memory_order_acq_rel);
     assert(before >= 1);
     if (before > 1) {
+        return;
+    }
+    if (tensor->whole != NULL) {
+        tutti_tensor_unref(tensor->whole);
+        free(tensor);
         return;
     }
     if (tensor->bytes > 0) {

@@ -24,7 +24,8 @@ typedef struct tutti_tensor {
     tutti_space *space;
     uint64_t offset;
     void *block;
-    void *own; /* memory of its own: the space's record of it; NULL = none */
+    void *own;                  /* memory of its own: the space's record of it; NULL = none */
+    struct tutti_tensor *whole; /* [ref] of a view: the tensor whose bytes it shows; NULL = none */
     _Atomic uint32_t refs;
 } tutti_tensor;
 
@@ -55,6 +56,23 @@ tutti_code tutti_tensor_new(tutti_space *space, const tutti_spec *spec, bool zer
  */
 tutti_code tutti_tensor_new_raw(tutti_space *space, const tutti_spec *spec,
                                 tutti_tensor **ret_tensor, tutti_error *err);
+
+/*
+ * A view: a tensor that shows a run of another tensor's bytes, perhaps as another dtype. It takes no
+ * memory of the space and keeps the other tensor. `data` is aligned to an element only. Not to be
+ * given to tutti_tensor_own, and to be made when nobody gives `whole` memory of its own meanwhile.
+ *
+ * [in]         whole     not a view itself
+ * [in]         offset    bytes from the beginning of `whole`
+ * [in]         spec      of the view; checked (tutti_spec_check)
+ * [out, owned] ret_view  one reference
+ *
+ * TUTTI_INVALID_ARGUMENT    RANGE_OUTSIDE: it ends behind the end of `whole`;
+ *                           RANGE_ALIGN: the offset is no multiple of the dtype's bytes
+ * TUTTI_RESOURCE_EXHAUSTED  no memory
+ */
+tutti_code tutti_tensor_view(tutti_tensor *whole, uint64_t offset, const tutti_spec *spec,
+                             tutti_tensor **ret_view, tutti_error *err);
 
 void tutti_tensor_ref(tutti_tensor *tensor);
 void tutti_tensor_unref(tutti_tensor *tensor); /* the last one frees it; NULL is fine */

@@ -199,6 +199,23 @@ record_op(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
     return TUTTI_OK;
 }
 
+/* A variable of a tape is a tensor: a gradient of a range would need a place in that of the whole. */
+static tutti_code
+check_whole(const agent_op *op, tutti_error *err)
+{
+    uint32_t i;
+
+    for (i = 0; i < op->lock_set.count; i++) {
+        if (op->lock_set.locks[i].range != NULL) {
+            return TUTTI_FAIL_FOR(
+                err, TUTTI_INVALID_ARGUMENT, "TRACED_RANGE",
+                "ops on ranges of tensors are not recorded, and the op is traced: "
+                "copy the range to a tensor of its own, or call with no_grad");
+        }
+    }
+    return TUTTI_OK;
+}
+
 /*
  * An op that is not traced takes what it overwrites off the tapes: gradients must not go back
  * through a tensor whose bytes are others now. In place (with no_grad) a tensor stays what it is.
@@ -207,6 +224,7 @@ tutti_code
 agent_recording_one(agent_op *op, tutti_tape_entry *entry, tutti_error *err)
 {
     if (is_traced(op, entry)) {
+        TUTTI_TRY(check_whole(op, err));
         return record_op(op, entry, err);
     }
     if (entry->out_tensor != 0 && entry->out_tensor != entry->in_tensor) {

@@ -195,6 +195,24 @@ is_known_root(const agent_op *op)
     return op->op.args.root == (op->options.root_global ? tutti_coll_group_ranks(coll)[me] : me);
 }
 
+/* The output, locked last, is the input by another name, or has only some of its bytes. */
+static tutti_code
+use_input_as_output(agent_op *op, tutti_error *err)
+{
+    const bool same = tutti_lock_equals(&op->lock_set.locks[op->lock_set.count - 1], op->in);
+
+    tutti_table_unwant(op->agent->table, &op->lock_set);
+    if (!same) {
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_INVALID_ARGUMENT, "RANGE_OVERLAP",
+            "input and output have bytes in common and are not the same range and "
+            "dtype: give one range for both (in place), or ranges that are apart");
+    }
+    op->in->exclusive = true;
+    op->out = op->in;
+    return TUTTI_OK;
+}
+
 /*
  * Locks for one input and one output. The same tensor as both is one exclusive lock: two locks of
  * one op would wait for each other for ever. Both names are resolved before they are compared, as a
@@ -213,7 +231,7 @@ lock_tensors(agent_op *op, const agent_request *request, tutti_error *err)
     tutti_code code = TUTTI_OK;
 
     if (request->input != NULL) {
-        code = tutti_table_lock_by_name(table, &op->lock_set, request->input, in_place, err);
+        code = tutti_table_lock_range(table, &op->lock_set, request->input, in_place, err);
         if (code != TUTTI_OK) {
             return code;
         }
@@ -224,13 +242,10 @@ lock_tensors(agent_op *op, const agent_request *request, tutti_error *err)
         return TUTTI_OK;
     }
     if (request->output[0] != '\0') {
-        code = tutti_table_lock_by_name(table, &op->lock_set, request->output, true, err);
+        code = tutti_table_lock_range(table, &op->lock_set, request->output, true, err);
         if (code == TUTTI_OK && op->in != NULL &&
-            op->lock_set.locks[op->lock_set.count - 1].entry == op->in->entry) {
-            tutti_table_unwant(table, &op->lock_set); /* the same tensor by another name */
-            op->in->exclusive = true;
-            op->out = op->in;
-            return TUTTI_OK;
+            tutti_lock_meets(&op->lock_set.locks[op->lock_set.count - 1], op->in)) {
+            return use_input_as_output(op, err);
         }
     } else if (makes_output(request->args.kind) && !op->out_inline &&
                !(request->args.kind == TUTTI_COLL_BROADCAST && op->in != NULL &&
@@ -260,11 +275,10 @@ lock_input(agent_op *op, const agent_request *request, tutti_error *err)
     if (request->input == NULL) {
         return TUTTI_OK;
     }
-    TUTTI_TRY(
-        tutti_table_lock_by_name(op->agent->table, &op->lock_set, request->input, false, err));
+    TUTTI_TRY(tutti_table_lock_range(op->agent->table, &op->lock_set, request->input, false, err));
     op->in = &op->lock_set.locks[op->lock_set.count - 1];
     for (i = 0; i + 1 < op->lock_set.count; i++) {
-        if (op->lock_set.locks[i].entry == op->in->entry) {
+        if (tutti_lock_meets(&op->lock_set.locks[i], op->in)) {
             return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "OUTPUT_ALIAS",
                                   "output %" PRIu32 " is the input of the op, need another tensor",
                                   i);

@@ -170,21 +170,21 @@ lock_inputs(agent_op *op, const agent_request *request, tutti_error *err)
     uint32_t i;
 
     for (i = 0; i < list->in_count; i++) {
-        TUTTI_TRY(tutti_table_lock_by_name(op->agent->table, &op->lock_set,
-                                           request->inputs[i].handle, false, err));
+        TUTTI_TRY(tutti_table_lock_range(op->agent->table, &op->lock_set, request->inputs[i].handle,
+                                         false, err));
         list->in_locks[i] = &op->lock_set.locks[op->lock_set.count - 1];
     }
     return TUTTI_OK;
 }
 
-/* The use of the same tensor, among the first `count` of the lock set. */
+/* A lock that has bytes in common with the last one, among those before it. */
 static tutti_lock *
 find_same(const tutti_lock_set *lock_set, const tutti_lock *lock)
 {
     uint32_t i;
 
     for (i = 0; i + 1 < lock_set->count; i++) {
-        if (lock_set->locks[i].entry == lock->entry) {
+        if (tutti_lock_meets(&lock_set->locks[i], lock)) {
             return &lock_set->locks[i];
         }
     }
@@ -202,15 +202,17 @@ lock_output(agent_op *op, uint32_t at, const char *handle, tutti_lock **ret, tut
     const agent_list *list = op->list;
     const bool pairs = op->op.args.coalesced && op->op.args.form != TUTTI_FORM_LIST;
     tutti_lock *same;
+    bool equal;
 
-    TUTTI_TRY(tutti_table_lock_by_name(op->agent->table, &op->lock_set, handle, true, err));
+    TUTTI_TRY(tutti_table_lock_range(op->agent->table, &op->lock_set, handle, true, err));
     *ret = &op->lock_set.locks[op->lock_set.count - 1];
     same = find_same(&op->lock_set, *ret);
     if (same == NULL) {
         return TUTTI_OK;
     }
+    equal = tutti_lock_equals(same, *ret);
     tutti_table_unwant(op->agent->table, &op->lock_set);
-    if (!pairs || at >= list->in_count || list->in_locks[at] != same || same->exclusive) {
+    if (!equal || !pairs || at >= list->in_count || list->in_locks[at] != same || same->exclusive) {
         return TUTTI_FAIL_FOR(
             err, TUTTI_INVALID_ARGUMENT, "OUTPUT_ALIAS",
             "output %" PRIu32
@@ -646,7 +648,8 @@ agent_list_mark(agent_op *op, const tutti_error *err)
     uint32_t i;
 
     for (i = 0; i < list->out_count; i++) {
-        if (list->out_locks[i] != NULL && list->out_locks[i]->exclusive) {
+        if (list->out_locks[i] != NULL && list->out_locks[i]->exclusive &&
+            list->out_locks[i]->range == NULL) {
             tutti_table_mark(op->agent->table, list->out_locks[i], err);
         }
     }

@@ -310,7 +310,7 @@ take_results(agent_op *op)
     if (op->op.args.kind == TUTTI_COLL_RECV) {
         op->source_global = tutti_coll_group_ranks(op->op.group)[op->op.source];
     }
-    if (op->out != NULL && op->out->exclusive) {
+    if (op->out != NULL && op->out->exclusive && op->out->range == NULL) {
         tutti_table_mark(op->agent->table, op->out, NULL);
     }
     if (op->list != NULL) {

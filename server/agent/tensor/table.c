@@ -176,6 +176,17 @@ tutti_table_set_rank(tutti_table *table, uint32_t rank)
 /* ------------------------------------------------------------------------------ what a use gives
  */
 
+/* The view of a range is made by the thread that has the lock set, so no two threads make it. */
+static tutti_code
+find_view(const tutti_lock *lock, tutti_tensor *whole, tutti_error *err)
+{
+    tutti_tensor_range *range = lock->range;
+
+    return range->view != NULL
+               ? TUTTI_OK
+               : tutti_tensor_view(whole, range->offset, &range->spec, &range->view, err);
+}
+
 /* The pointer stays valid while the lock is held: only a writer replaces a tensor. */
 tutti_tensor *
 tutti_table_tensor(tutti_table *table, const tutti_lock *lock)
@@ -183,9 +194,12 @@ tutti_table_tensor(tutti_table *table, const tutti_lock *lock)
     tutti_tensor *tensor;
 
     agent_table_lock(table);
-    tensor = lock->entry->tensor;
+    tensor = lock->range == NULL || lock->granted ? lock->entry->tensor : NULL;
     agent_table_unlock(table);
-    return tensor;
+    if (tensor == NULL || lock->range == NULL) {
+        return tensor;
+    }
+    return find_view(lock, tensor, NULL) == TUTTI_OK ? lock->range->view : NULL;
 }
 
 void
@@ -245,13 +259,15 @@ check_written(const tutti_entry *entry, tutti_error *err)
 tutti_code
 tutti_table_check(tutti_table *table, const tutti_lock *lock, tutti_error *err)
 {
+    tutti_tensor *tensor;
     tutti_code code;
 
     agent_table_lock(table);
     code = check_written(lock->entry, err);
     code = code == TUTTI_OK ? agent_table_check_kind(lock->entry, err) : code;
+    tensor = lock->entry->tensor;
     agent_table_unlock(table);
-    return code;
+    return code == TUTTI_OK && lock->range != NULL ? find_view(lock, tensor, err) : code;
 }
 
 tutti_code

@@ -1,10 +1,11 @@
 /*
  * Table: the tensors of an agent by handle and by name, and who may touch which of them when.
  *
- * A lock is one call's wish to read (shared) or write (exclusive) one tensor; a lock set is all
- * wishes of one call, made at once. Locks on a tensor are granted in the order of the lock sets: a
- * reader waits for the writers before it, a writer for everybody before it. So an op may name the
- * result of an op that still runs, and two calls can never wait for each other.
+ * A lock is one call's wish to read (shared) or write (exclusive) one tensor, or a range of it; a
+ * lock set is all wishes of one call, made at once. Two locks conflict if they have bytes in common
+ * and one of them writes. A lock is granted when no lock of an earlier lock set that conflicts with it
+ * is left. So an op may name the result of an op that still runs, calls on different ranges of a
+ * tensor run side by side, and two calls can never wait for each other.
  *
  * Any thread; one mutex inside, under which nothing is called. A lock set itself belongs to the
  * thread that made it, and is in one of three states: being filled, in line (from
@@ -38,11 +39,23 @@ typedef struct tutti_table tutti_table;
 typedef struct tutti_entry tutti_entry; /* a tensor with its handle */
 typedef struct tutti_lock_set tutti_lock_set;
 
+/*
+ * A range of a tensor as a request names it: "NAME@OFFSET:DTYPE[DIM,DIM]", with a handle or a name,
+ * the bytes before the range, and what the range is seen as; "@128:FP32[]" is one element. The
+ * tensor's own dtype and shape do not matter.
+ */
+typedef struct tutti_tensor_range {
+    uint64_t offset;    /* bytes */
+    tutti_spec spec;    /* checked */
+    tutti_tensor *view; /* [owned] made when it is first asked for; NULL = not yet */
+} tutti_tensor_range;
+
 /* A wish. Filled by tutti_table_lock_by_name and tutti_table_create_locked. */
 typedef struct tutti_lock {
     tutti_list_node link;
     tutti_entry *entry; /* counted: stays until release, also when it is deleted */
     tutti_lock_set *lock_set;
+    tutti_tensor_range *range; /* [owned] NULL = the whole tensor */
     bool exclusive;
     bool granted;
 } tutti_lock;
@@ -51,8 +64,8 @@ typedef struct tutti_lock {
 #define TUTTI_OWNER_SIZE 64 /* longer ones are cut */
 
 /*
- * All locks of a call. A tensor with an exclusive lock has no other lock in the same set (compare
- * `entry`: two names may mean the same tensor). Zero it, reserve when it will have more than a few,
+ * All locks of a call. No two locks of a set conflict (tutti_lock_meets: two names may mean the same
+ * tensor). Zero it, reserve when it will have more than a few,
  * add its locks (lock_by_name, create_locked), then acquire it.
  */
 struct tutti_lock_set {
@@ -98,6 +111,23 @@ tutti_code tutti_table_lock_by_name(tutti_table *table, tutti_lock_set *lock_set
                                     const char *handle, bool exclusive, tutti_error *err);
 
 /*
+ * The same for a tensor or a range of one (tutti_tensor_range). Whether the range is in the tensor is known when
+ * the lock is granted: tutti_table_check says so.
+ *
+ * TUTTI_INVALID_ARGUMENT    BAD_RANGE: what stands behind "@" is no offset, dtype and shape; and as
+ *                           tutti_spec_check
+ * TUTTI_RESOURCE_EXHAUSTED  no memory
+ */
+tutti_code tutti_table_lock_range(tutti_table *table, tutti_lock_set *lock_set, const char *text,
+                                  bool exclusive, tutti_error *err);
+
+/* Have they bytes in common? Whole tensors have, if they are the same. */
+bool tutti_lock_meets(const tutti_lock *left, const tutti_lock *right);
+
+/* Are they the same bytes of the same tensor, seen as the same dtype? */
+bool tutti_lock_equals(const tutti_lock *left, const tutti_lock *right);
+
+/*
  * Add an exclusive wish for a new entry, which has no tensor yet (tutti_table_fill gives it one).
  *
  * [in] name  "" = none
@@ -131,8 +161,8 @@ void tutti_table_release(tutti_table *table, tutti_lock_set *lock_set);
 
 /*
  * The tensor of a granted lock (or of any, when the caller does not touch its bytes); NULL: none
- * yet.
- *
+ * yet. Of a lock on a range: a view of the range, which lives as long as the lock; NULL also if
+ * tutti_table_check fails, or the lock is not granted.
  */
 tutti_tensor *tutti_table_tensor(tutti_table *table, const tutti_lock *lock);
 
@@ -153,6 +183,7 @@ void tutti_table_mark(tutti_table *table, const tutti_lock *lock, const tutti_er
  * TUTTI_OK, or the error of the op that was to write it.
  *
  * TUTTI_FAILED_PRECONDITION  NOT_A_TENSOR: it holds a plain value
+ * of a range                 as tutti_tensor_view
  */
 tutti_code tutti_table_check(tutti_table *table, const tutti_lock *lock, tutti_error *err);
 

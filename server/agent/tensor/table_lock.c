@@ -1,6 +1,7 @@
 /*
- * Locks on tensors. Each entry has a line of locks in the order in which their lock sets asked; at
- * its head are the granted ones: one writer, or any number of readers.
+ * Locks on tensors. Each entry has a line of locks in the order in which their lock sets asked. No
+ * granted lock conflicts with a lock before it: on a whole tensor there is one writer at the head, or
+ * any number of readers.
  *
  * No deadlock: tutti_table_acquire puts all locks of a lock set in line under one hold of the
  * mutex, so any two lock sets stand in the same order in every line that they share. The first lock
@@ -19,6 +20,7 @@
 
 #include "base/error/fail.h"
 #include "base/error/text.h"
+#include "server/agent/tensor/range.h"
 #include "server/agent/tensor/table.h"
 #include "server/agent/tensor/table_private.h"
 
@@ -50,13 +52,18 @@ next_lock(tutti_lock_set *lock_set)
     return &lock_set->locks[lock_set->count++];
 }
 
-/* The reference keeps the entry, and its tensor, also when the handle is deleted meanwhile. */
+/*
+ * The reference keeps the entry, and its tensor, also when the handle is deleted meanwhile.
+ *
+ * [in, moved] range  NULL = the whole tensor
+ */
 static void
-add_lock(tutti_lock_set *lock_set, tutti_entry *entry, bool exclusive)
+add_lock(tutti_lock_set *lock_set, tutti_entry *entry, bool exclusive, tutti_tensor_range *range)
 {
     tutti_lock *lock = next_lock(lock_set);
 
-    *lock = (tutti_lock){.entry = entry, .lock_set = lock_set, .exclusive = exclusive};
+    *lock =
+        (tutti_lock){.entry = entry, .lock_set = lock_set, .exclusive = exclusive, .range = range};
     tutti_list_init(&lock->link);
     entry->refs++;
 }
@@ -71,10 +78,46 @@ tutti_table_lock_by_name(tutti_table *table, tutti_lock_set *lock_set, const cha
     agent_table_lock(table);
     code = agent_table_find(table, handle, &entry, err);
     if (code == TUTTI_OK) {
-        add_lock(lock_set, entry, exclusive);
+        add_lock(lock_set, entry, exclusive, NULL);
     }
     agent_table_unlock(table);
     return code;
+}
+
+tutti_code
+tutti_table_lock_range(tutti_table *table, tutti_lock_set *lock_set, const char *text,
+                       bool exclusive, tutti_error *err)
+{
+    char name[TUTTI_TABLE_HANDLE_SIZE];
+    tutti_entry *entry = NULL;
+    tutti_tensor_range *range = NULL;
+    tutti_code code;
+
+    if (strchr(text, AGENT_RANGE_SIGN) == NULL) {
+        return tutti_table_lock_by_name(table, lock_set, text, exclusive, err);
+    }
+    TUTTI_TRY(agent_range_parse(text, name, &range, err));
+    agent_table_lock(table);
+    code = agent_table_find(table, name, &entry, err);
+    if (code == TUTTI_OK) {
+        add_lock(lock_set, entry, exclusive, range);
+        range = NULL;
+    }
+    agent_table_unlock(table);
+    agent_range_free(range);
+    return code;
+}
+
+bool
+tutti_lock_meets(const tutti_lock *left, const tutti_lock *right)
+{
+    return left->entry == right->entry && agent_ranges_meet(left->range, right->range);
+}
+
+bool
+tutti_lock_equals(const tutti_lock *left, const tutti_lock *right)
+{
+    return left->entry == right->entry && agent_ranges_equal(left->range, right->range);
 }
 
 /*
@@ -144,6 +187,7 @@ tutti_table_unwant(tutti_table *table, tutti_lock_set *lock_set)
     lock_set->count--;
     agent_table_unref(table, lock_set->locks[lock_set->count].entry);
     agent_table_unlock(table);
+    agent_range_free(lock_set->locks[lock_set->count].range);
 }
 
 /* The entry is allocated before the mutex is taken: nothing under it may wait for the system. */
@@ -171,7 +215,7 @@ create_entry(tutti_table *table, tutti_lock_set *lock_set, const char *name, boo
         list_entry(table, entry, name);
         entry->lease = lock_set->lease;
         memcpy(entry->owner, lock_set->owner, sizeof(entry->owner));
-        add_lock(lock_set, entry, true);
+        add_lock(lock_set, entry, true, NULL);
         entry = NULL;
     }
     agent_table_unlock(table);
@@ -195,36 +239,59 @@ tutti_table_create_instead(tutti_table *table, tutti_lock_set *lock_set, const c
 
 /* ------------------------------------------------------------------------------ the line */
 
+static bool
+conflict_locks(const tutti_lock *left, const tutti_lock *right)
+{
+    return (left->exclusive || right->exclusive) && agent_ranges_meet(left->range, right->range);
+}
+
+/* Does a lock before it in the line conflict with it, granted or not? */
+static bool
+must_wait(const tutti_entry *entry, const tutti_lock *lock)
+{
+    const tutti_list_node *link;
+
+    for (link = entry->line.next; link != &lock->link; link = link->next) {
+        if (conflict_locks(tutti_container_of(link, tutti_lock, link), lock)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /*
- * Grant what can be granted at the head of the line; lock sets that got their last one go to
- * `ready`. A writer is granted only as the first, and then nobody behind it; readers up to the
- * first writer. So a stream of readers cannot starve a writer: a reader that comes later stands
- * behind it.
- *
- * `ready` uses the task's own list node, so that nothing is allocated under the mutex.
+ * A lock set that got its last lock goes to `ready` (NULL: the caller sees for itself). `ready` uses
+ * the task's own list node, so that nothing is allocated under the mutex.
  */
 static void
-grant_lock(tutti_entry *entry, tutti_list_node *ready)
+grant_lock(tutti_entry *entry, tutti_lock *lock, tutti_list_node *ready)
+{
+    lock->granted = true;
+    entry->version += lock->exclusive ? 1 : 0;
+    lock->lock_set->waiting--;
+    if (lock->lock_set->waiting == 0 && ready != NULL) {
+        tutti_list_add(ready, &lock->lock_set->task.link);
+    }
+}
+
+/*
+ * `gone` has left the line: grant what waited for it. A lock that has no conflict with it waits for
+ * others, and is not looked at. Behind a writer of the whole tensor nothing can be granted, so the
+ * walk ends there. Since a lock waits for all earlier ones that conflict with it, a stream of readers
+ * cannot starve a writer.
+ */
+static void
+grant_waiting(tutti_entry *entry, const tutti_lock *gone, tutti_list_node *ready)
 {
     tutti_list_node *link;
-    bool first = true;
 
     for (link = entry->line.next; link != &entry->line; link = link->next) {
         tutti_lock *lock = tutti_container_of(link, tutti_lock, link);
 
-        if (lock->exclusive && !first) {
-            return;
+        if (!lock->granted && conflict_locks(gone, lock) && !must_wait(entry, lock)) {
+            grant_lock(entry, lock, ready);
         }
-        first = false;
-        if (!lock->granted) {
-            lock->granted = true;
-            entry->version += lock->exclusive ? 1 : 0;
-            lock->lock_set->waiting--;
-            if (lock->lock_set->waiting == 0 && ready != NULL) {
-                tutti_list_add(ready, &lock->lock_set->task.link);
-            }
-        }
-        if (lock->exclusive) {
+        if (lock->exclusive && lock->range == NULL) {
             return;
         }
     }
@@ -249,12 +316,12 @@ tutti_table_acquire(tutti_table *table, tutti_lock_set *lock_set)
     agent_table_lock(table);
     lock_set->waiting = lock_set->count;
     for (i = 0; i < lock_set->count; i++) {
-        tutti_list_add(&lock_set->locks[i].entry->line, &lock_set->locks[i].link);
-        /*
-         * NULL: what stood in line before was granted already if it could be, so this can only
-         * grant the lock that has just been added.
-         */
-        grant_lock(lock_set->locks[i].entry, NULL);
+        tutti_lock *lock = &lock_set->locks[i];
+
+        tutti_list_add(&lock->entry->line, &lock->link);
+        if (!must_wait(lock->entry, lock)) {
+            grant_lock(lock->entry, lock, NULL);
+        }
     }
     ready = lock_set->waiting == 0;
     agent_table_unlock(table);
@@ -302,11 +369,14 @@ tutti_table_release(tutti_table *table, tutti_lock_set *lock_set)
         tutti_lock *lock = &lock_set->locks[i];
 
         tutti_list_remove(&lock->link);
-        grant_lock(lock->entry, &ready);
+        grant_waiting(lock->entry, lock, &ready);
         agent_table_unref(table, lock->entry);
     }
-    lock_set->count = 0;
     agent_table_unlock(table);
+    for (i = 0; i < lock_set->count; i++) {
+        agent_range_free(lock_set->locks[i].range);
+    }
+    lock_set->count = 0;
     if (lock_set->locks != lock_set->few) {
         free(lock_set->locks);
     }

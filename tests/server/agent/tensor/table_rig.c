@@ -148,7 +148,7 @@ call_want(table_call *self, const char *handle, bool exclusive)
 {
     tutti_error err;
 
-    assert_ok(tutti_table_lock_by_name(self->rig->table, &self->lock_set, handle, exclusive, &err));
+    assert_ok(tutti_table_lock_range(self->rig->table, &self->lock_set, handle, exclusive, &err));
 }
 
 bool
