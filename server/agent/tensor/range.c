@@ -16,7 +16,7 @@
 
 /* Digits alone: strtoull would take blanks and signs. False: none, or too large. */
 static bool
-read_number(const char **text, uint64_t most, uint64_t *ret)
+parse_digits(const char **text, uint64_t most, uint64_t *ret)
 {
     char *end;
 
@@ -30,7 +30,7 @@ read_number(const char **text, uint64_t most, uint64_t *ret)
 }
 
 static bool
-read_dtype(const char **text, tutti_dtype *ret)
+parse_dtype(const char **text, tutti_dtype *ret)
 {
     const size_t size = strcspn(*text, "[");
     char name[DTYPE_SIZE];
@@ -47,7 +47,7 @@ read_dtype(const char **text, tutti_dtype *ret)
 
 /* "[2,8]" to the end of the text. */
 static bool
-read_dims(const char *text, tutti_spec *ret)
+parse_dims(const char *text, tutti_spec *ret)
 {
     uint64_t dim = 0;
 
@@ -56,7 +56,7 @@ read_dims(const char *text, tutti_spec *ret)
     }
     do {
         text++; /* '[' or ',' */
-        if (ret->dim_count == TUTTI_DIMS_MAX || !read_number(&text, INT64_MAX, &dim)) {
+        if (ret->dim_count == TUTTI_DIMS_MAX || !parse_digits(&text, INT64_MAX, &dim)) {
             return false;
         }
         ret->dims[ret->dim_count++] = (int64_t)dim;
@@ -65,13 +65,13 @@ read_dims(const char *text, tutti_spec *ret)
 }
 
 static bool
-read_range(const char *text, tutti_tensor_range *ret)
+parse_range(const char *text, tutti_tensor_range *ret)
 {
-    if (!read_number(&text, INT64_MAX, &ret->offset) || *text != ':') {
+    if (!parse_digits(&text, INT64_MAX, &ret->offset) || *text != ':') {
         return false;
     }
     text++;
-    return read_dtype(&text, &ret->spec.dtype) && *text == '[' && read_dims(text, &ret->spec);
+    return parse_dtype(&text, &ret->spec.dtype) && *text == '[' && parse_dims(text, &ret->spec);
 }
 
 tutti_code
@@ -86,7 +86,7 @@ agent_range_parse(const char *text, char ret_name[TUTTI_TABLE_HANDLE_SIZE],
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_HANDLE",
                               "%zu bytes before the @, at most %d", size, TUTTI_HANDLE_MAX);
     }
-    if (!read_range(sign + 1, &range)) {
+    if (!parse_range(sign + 1, &range)) {
         return TUTTI_FAIL_FOR(
             err, TUTTI_INVALID_ARGUMENT, "BAD_RANGE",
             "\"%.80s\" is no range of a tensor: need NAME@OFFSET:DTYPE[DIM,DIM], such "

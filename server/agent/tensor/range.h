@@ -1,8 +1,8 @@
 /*
  * Ranges of tensors as requests name them (tutti_tensor_range of table.h): "w@256:FP32[2,8]". Any thread.
  */
-#ifndef TUTTI_SERVER_AGENT_TENSOR_PART_H
-#define TUTTI_SERVER_AGENT_TENSOR_PART_H
+#ifndef TUTTI_SERVER_AGENT_TENSOR_RANGE_H
+#define TUTTI_SERVER_AGENT_TENSOR_RANGE_H
 
 #include "server/agent/tensor/table.h"
 
