@@ -47,7 +47,7 @@ parse_dtype(const char **text, tutti_dtype *ret)
 
 /* "[2,8]" to the end of the text. */
 static bool
-parse_dims(const char *text, tutti_spec *ret)
+parse_range_dims(const char *text, tutti_spec *ret)
 {
     uint64_t dim = 0;
 
@@ -71,7 +71,8 @@ parse_range(const char *text, tutti_tensor_range *ret)
         return false;
     }
     text++;
-    return parse_dtype(&text, &ret->spec.dtype) && *text == '[' && parse_dims(text, &ret->spec);
+    return parse_dtype(&text, &ret->spec.dtype) && *text == '[' &&
+           parse_range_dims(text, &ret->spec);
 }
 
 tutti_code
