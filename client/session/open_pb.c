@@ -176,6 +176,7 @@ write_opening(tutti_session *session, const session_opening *opening, tutti_erro
     open.group = client_write_text(opening->group);
     open.num_groups = opening->num_groups;
     open.linger = opening->linger;
+    open.linger_ms = opening->linger_ms;
     if (opening->resume != NULL) {
         open.resume = client_write_text(opening->resume);
         open.secret = client_write_bytes(opening->secret, TUTTI_SESSION_SECRET_BYTES);

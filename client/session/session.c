@@ -109,6 +109,7 @@ tutti_session_open(tutti_client *client, const tutti_session_options *options,
     opening.group = own.group;
     opening.num_groups = own.num_groups;
     opening.linger = own.linger;
+    opening.linger_ms = own.linger_ms;
     return open_session(client, &own, &opening, ret_session, err);
 }
 
@@ -133,6 +134,7 @@ tutti_session_resume(tutti_client *client, const char *id, const void *secret,
                               id == NULL ? "" : id);
     }
     opening.linger = own.linger;
+    opening.linger_ms = own.linger_ms;
     opening.resume = id;
     opening.secret = secret;
     return open_session(client, &own, &opening, ret_session, err);

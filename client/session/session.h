@@ -87,6 +87,7 @@ typedef struct session_opening {
     const char *group;
     uint32_t num_groups;
     bool linger;
+    uint32_t linger_ms; /* 0 = as the agents have it */
     const char *resume; /* NULL = a new one */
     const void *secret; /* of what is resumed */
 } session_opening;

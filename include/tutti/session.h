@@ -155,6 +155,11 @@ typedef struct tutti_session_options {
      * --commands-max (256) mean that number.
      */
     uint32_t in_flight_max;
+    /*
+     * With `linger`: for so many milliseconds, at most --session-linger. 0 (default) =
+     * --session-linger.
+     */
+    uint32_t linger_ms;
 } tutti_session_options;
 
 /* [out] options  every field as its comment calls default */
@@ -192,7 +197,7 @@ TUTTI_API tutti_code tutti_session_open(tutti_client *client, const tutti_sessio
  * [in]          client       as above
  * [in]          id           tutti_session_info.id
  * [in]          secret       TUTTI_SESSION_SECRET_BYTES bytes: tutti_session_info.secret
- * [in]          options      its in_flight_max and linger count; NULL = defaults, but lingering
+ * [in]          options      its in_flight_max, linger and linger_ms count; NULL = defaults, but lingering
  * [out, owned]  ret_session  tutti_session_close it
  *
  * TUTTI_NOT_FOUND         NO_SESSION: it is over or never was, this is not its secret, or the client's

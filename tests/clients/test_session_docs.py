@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Goal: docs/sessions.md says what happens: each line of its notebook prints what the page shows.
+"""Goal: docs/sessions.md says what happens: each line of its notebook prints what the page shows; so does README.md's.
 
 Method: doctest in the world of Debian's grpcio; four agents, and beside each a host with the page's own
 module demo.
@@ -30,8 +30,8 @@ if __name__ == "__main__" and "TUTTI_TEST_PACKAGE" not in os.environ:
 import tutti
 
 
-def blocks():
-    with open(PAGE) as file:
+def blocks(page=PAGE):
+    with open(page) as file:
         return re.findall(r"^```python\n(.*?)^```$", file.read(), re.M | re.S)
 
 
@@ -74,6 +74,16 @@ class Page(unittest.TestCase):
         for agent in self.cluster.agents:
             with tutti.connect(agent.address) as one:
                 self.assertEqual(one.tensors(), [])
+
+    def test_the_session_of_the_readme_prints_what_it_shows(self):
+        (text,) = [one for one in blocks(os.path.join(support.SOURCE, "README.md")) if "tutti.session" in one]
+        known = {"TUTTI_AGENT": self.cluster.agents[1].address}
+        done = subprocess.run([sys.executable, "-c", text], env=dict(os.environ, **known), stdout=subprocess.PIPE,
+                              timeout=LONG_S, close_fds=False)
+        self.assertEqual(done.returncode, 0)
+        shown = re.findall(r"^ *print\(.*\) +# (.*)$", text, re.M)
+        self.assertGreater(len(shown), 1)
+        self.assertEqual(done.stdout.decode().splitlines(), shown)
 
     def test_every_builtin_of_the_agents_is_on_the_page(self):
         with open(os.path.join(support.SOURCE, "server/agent/function/builtins.c")) as file:

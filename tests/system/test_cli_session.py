@@ -163,6 +163,101 @@ registers
         self.assertIn('no function is called "nobody"', done.err)
 
 
+class TestLinger(ClusterCase):
+    """Sessions that stay when the command ends, and are resumed by another one."""
+
+    def setUp(self):
+        super().setUp()
+        self.ticket = file_path("kept.ticket")
+        self.addCleanup(lambda: os.path.exists(self.ticket) and os.unlink(self.ticket))
+
+    def keep(self, lines, *words):
+        return tutti("session", "-e", lines, "--linger", "30s", "--ticket", self.ticket, *words)
+
+    def write_ticket(self, text):
+        with open(os.open(self.ticket, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
+            file.write(text)
+
+    def test_session__that_lingers_is_resumed_with_its_names(self):
+        done = self.keep("x = empty FP32[2]; n = set 7; y = copy x; drop y")
+        self.assertEqual((done.code, done.text), (0, ""), done)
+        self.assertIn("lingers for 30 s; go on with: tutti session --resume " + self.ticket, done.err)
+        self.assertEqual(os.stat(self.ticket).st_mode & 0o777, 0o600)
+        with open(self.ticket) as file:
+            lines = file.read().splitlines()
+        self.assertRegex(lines[0], r"^[0-9a-f]{16}\.[0-9a-f]{32}$")
+        self.assertEqual([line.split()[0] for line in lines[1:]], ["x", "n"])
+        self.assertNotIn(lines[0].split(".")[1], done.err)  # the secret is in the file alone
+        done = tutti("session", "-e", "get n workers=1; z = copy x", "--resume", self.ticket, "--linger", "20s",
+                     "--rank", "2")
+        self.assertEqual((done.code, done.text), (0, "worker 1  7\n"), done)
+        done = tutti("session", "-e", "show z workers=3; new = set 1; get n workers=0", "--resume", self.ticket)
+        self.assertEqual((done.code, done.err), (0, ""), done)
+        self.assertEqual(done.text.splitlines(), ["worker 3  FP32[2]  0 0", "worker 0  7"])
+        self.assertFalse(os.path.exists(self.ticket))  # it has ended
+
+    def test_session__that_is_over_is_not_resumed(self):
+        self.assertEqual(self.keep("x = set 1").code, 0)
+        with open(self.ticket) as file:
+            text = file.read()
+        self.assertEqual(tutti("session", "-e", "get x", "--resume", self.ticket).code, 0)
+        self.write_ticket(text)
+        done = tutti("session", "-e", "get x", "--resume", self.ticket)
+        self.assertEqual(done.code, 1)
+        self.assertIn("it is over", done.err)
+
+    def test_session__that_was_killed_is_resumed(self):
+        process = subprocess.Popen(
+            [PROGRAM, "session", "--linger", "30s", "--ticket", self.ticket], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, env=environment())
+        process.stdin.write(b"x = set 5\nget x workers=0\n")
+        process.stdin.flush()
+        self.assertEqual(process.stdout.readline(), b"worker 0  5\n")
+        process.kill()
+        process.communicate()
+        done = tutti("session", "-e", "get x workers=3", "--resume", self.ticket)
+        self.assertEqual((done.code, done.text), (0, "worker 3  5\n"), done)
+
+    def test_session__says_what_is_wrong_with_a_ticket(self):
+        self.write_ticket("7f3a.00\n")
+        os.chmod(self.ticket, 0o644)
+        for words, code, said in [
+            (["--resume", self.ticket], 1, "can be read by others"),
+            (["--resume", "nowhere"], 1, "could not open nowhere"),
+            (["--linger", "soon"], 2, '--linger takes a time, 30s or 5m, and not "soon"'),
+            (["--linger", "2h"], 1, "--session-linger"),
+            (["--ticket", self.ticket], 2, "give --linger"),
+            (["--resume", self.ticket, "--num-groups", "2"], 2, "has its own"),
+        ]:
+            done = tutti("session", "-e", "registers", *words)
+            self.assertEqual(done.code, code, done)
+            self.assertIn(said, done.err)
+        os.chmod(self.ticket, 0o600)
+        ticket = "7f3a9c12e4b07d55.00112233445566778899aabbccddeeff\n"
+        for text, said in [
+            ("7f3a.00\n", "is no ticket of a session"),
+            ("", "is no ticket of a session"),
+            (ticket + "x one\n", '"x one'),
+            (ticket + "x 1\nx 2\n", '"x 2'),
+            (ticket, "has nothing of session 7f3a9c12e4b07d55"),
+        ]:
+            self.write_ticket(text)
+            done = tutti("session", "-e", "workers", "--resume", self.ticket)
+            self.assertEqual(done.code, 1)
+            self.assertIn(said, done.err)
+
+    def test_session__without_a_ticket_named_keeps_it_among_the_state(self):
+        home = file_path("state")
+        os.makedirs(home, exist_ok=True)
+        done = subprocess.run(
+            [PROGRAM, "session", "-e", "x = set 1", "--linger", "10s"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environment(XDG_STATE_HOME=home))
+        self.assertEqual(done.returncode, 0, done)
+        path = done.stderr.decode().split("--resume ")[1].strip()
+        self.assertTrue(path.startswith(os.path.join(home, "tutti", "session-")), path)
+        self.assertEqual(tutti("session", "-e", "get x", "--resume", path).code, 0)
+
+
 class TestPrompt(ClusterCase):
     def setUp(self):
         super().setUp()
@@ -186,6 +281,14 @@ class TestPrompt(ClusterCase):
         path = os.path.join(self.home, "state", "tutti", "session_history")
         with open(path) as file:
             self.assertIn("show\\040x", file.read())
+        again = Typing(self, home=self.home)
+        again.wait("> ")
+        again.type("x = empty FP32[2]\n")
+        again.wait("\n")
+        again.wait("> ")
+        again.type("\x1b[A\x1b[A\x1b[A\n")  # up: the line above, quit, show
+        again.wait("worker 0  FP32[2]  0 0")
+        self.assertEqual(again.leave(), 0)
         self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
 
     def test_prompt__completes_commands_names_and_functions(self):

@@ -311,17 +311,22 @@ const cli_command cli_commands[] = {
      "the call of one. Runs the dual of each recorded op, from the last to the first.",
      "  tutti backward step y=dy", backward_options, 1, 1025, false, cli_backward},
 
-    {"session", SESSIONS, "[FILE | -] [-e LINES] [--group NAME] [--num-groups N]",
+    {"session", SESSIONS, "[FILE | -] [-e LINES] [--group NAME] [--num-groups N] [--linger TIME]",
      "drive all agents of a group, line by line",
      "Opens a session that the agent leads (--rank: the agent of that rank), with all ranks of the "
      "group as workers. At a terminal a prompt reads lines, with history and completion; else they "
      "come from a file, standard input or -e, and the first that fails ends them: exits with 1. "
      "A line is NAME = COMMAND WORD... KEY=VALUE...; the line help lists the commands. NAME is a "
-     "register, which every worker has, and which ends with the session. With --json each command "
-     "prints an object on a line. " CLI_TYPED_HELP,
+     "register, which every worker has, and which ends with the session. With --linger the session "
+     "and its registers stay for a time when this command ends, is killed or loses its connection. "
+     "--resume goes on with them and their names by the ticket, a file for you alone; without "
+     "--linger it ends the session. With --json each command prints an object on a "
+     "line. " CLI_TYPED_HELP,
      "  tutti session\n"
      "  tutti session -e 'x = empty FP32[4]; y = all_reduce x op=sum; show y'\n"
-     "  tutti session train.tutti --num-groups 2 --json",
+     "  tutti session train.tutti --num-groups 2 --json\n"
+     "  tutti session load.tutti --linger 5m --ticket weights.ticket\n"
+     "  tutti session --resume weights.ticket",
      cli_session_options, 0, 1, false, cli_session},
     {"functions", SESSIONS, "[--rank R]", "list the functions that can be called on an agent", NULL,
      NULL, rank_options, 0, 0, false, cli_functions},

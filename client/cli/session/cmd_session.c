@@ -11,7 +11,9 @@
 #include "client/cli/session/commands.h"
 #include "client/cli/session/line_editor.h"
 #include "client/cli/session/shell.h"
+#include "client/cli/session/ticket.h"
 #include "client/cli/util/output.h"
+#include "client/cli/util/values.h"
 
 /* ------------------------------------------------------------------------------ prompt */
 
@@ -153,6 +155,7 @@ run_script(shell *self, FILE *file, tutti_error *err)
                             self->number, SHELL_LINE_MAX);
         }
         (void)shell_run(self, line);
+        (void)fflush(self->tool->out); /* a program may write the next line when it has read this */
     }
     free(line);
     return ferror(file) != 0 ? cli_fail_errno(err, errno, "could not read the script") : TUTTI_OK;
@@ -196,6 +199,43 @@ run_shell(shell *self, tutti_error *err)
     return code;
 }
 
+/* A new session, or that of a ticket, which then has its names. */
+static tutti_code
+open_or_resume(shell *self, const tutti_session_options *options, tutti_error *err)
+{
+    const char *path = cli_value(self->tool, "resume");
+    ticket known;
+    tutti_code code;
+
+    if (path == NULL) {
+        return tutti_session_open(self->client, options, &self->session, err);
+    }
+    code = ticket_read(path, self, &known, err);
+    return code == TUTTI_OK ? tutti_session_resume(self->client, known.id, known.secret, options,
+                                                   &self->session, err)
+                            : code;
+}
+
+/* From here on, so that who is cut off has a ticket. */
+static tutti_code
+begin_lingering(shell *self, tutti_error *err)
+{
+    const tutti_session_info *info = tutti_session_describe(self->session);
+    const char *path = cli_value(self->tool, "ticket");
+
+    path = path == NULL ? cli_value(self->tool, "resume") : path;
+    if (info->secret_bytes == 0) {
+        return cli_fail(err, TUTTI_FAILED_PRECONDITION,
+                        "the session would not linger: --session-linger of its agents is 0");
+    }
+    if (path != NULL) {
+        (void)snprintf(self->ticket, sizeof(self->ticket), "%s", path);
+    } else if (ticket_default_path(info->id, self->ticket, err) != TUTTI_OK) {
+        return err->code;
+    }
+    return ticket_write(self, err);
+}
+
 static tutti_code
 open_shell(cli *tool, shell *ret, int64_t num_groups, tutti_error *err)
 {
@@ -205,10 +245,59 @@ open_shell(cli *tool, shell *ret, int64_t num_groups, tutti_error *err)
     tutti_session_options_init(&options);
     options.group = cli_value(tool, "group");
     options.num_groups = (uint32_t)num_groups;
+    options.linger = ret->linger_ms > 0;
+    options.linger_ms = ret->linger_ms;
     if (code == TUTTI_OK) {
-        code = tutti_session_open(ret->client, &options, &ret->session, err);
+        code = open_or_resume(ret, &options, err);
+    }
+    if (code == TUTTI_OK && options.linger) {
+        code = begin_lingering(ret, err);
     }
     return code;
+}
+
+/* How to go on; the ticket of a session that is over is of no use. */
+static void
+say_how_to_go_on(const shell *self)
+{
+    const char *path = cli_value(self->tool, "resume");
+    tutti_error err;
+
+    if (self->ticket[0] == '\0') {
+        if (path != NULL) {
+            (void)unlink(path);
+        }
+        return;
+    }
+    if (ticket_write(self, &err) != TUTTI_OK) {
+        (void)cli_failed(self->tool, NULL, &err);
+        return;
+    }
+    (void)fprintf(self->tool->err,
+                  "tutti: session %s lingers for %g s; go on with: tutti session --resume %s\n",
+                  tutti_session_describe(self->session)->id, self->linger_ms / 1000.0,
+                  self->ticket);
+}
+
+static bool
+read_linger(cli *self, shell *ret)
+{
+    const char *text = cli_value(self, "linger");
+
+    if (text != NULL && (!cli_parse_ms(text, &ret->linger_ms) || ret->linger_ms == 0)) {
+        (void)cli_usage(self, "--linger takes a time, 30s or 5m, and not \"%s\"", text);
+        return false;
+    }
+    if (text == NULL && cli_value(self, "ticket") != NULL) {
+        (void)cli_usage(self, "--ticket is for sessions that linger: give --linger TIME");
+        return false;
+    }
+    if (cli_value(self, "resume") != NULL &&
+        (cli_value(self, "group") != NULL || cli_value(self, "num-groups") != NULL)) {
+        (void)cli_usage(self, "a session that is resumed has its own group and --num-groups");
+        return false;
+    }
+    return true;
 }
 
 int
@@ -224,12 +313,16 @@ cli_session(cli *self)
         !cli_number(self, "num-groups", 1, TUTTI_RANKS_MAX, &num_groups)) {
         return CLI_USAGE;
     }
+    if (!read_linger(self, &one)) {
+        return CLI_USAGE;
+    }
     if (self->argument_count > 0 && cli_value(self, "execute") != NULL) {
         return cli_usage(self, "a file and --execute: give one of them");
     }
     code = open_shell(self, &one, num_groups, &err);
     if (code == TUTTI_OK) {
         code = run_shell(&one, &err);
+        say_how_to_go_on(&one);
     }
     shell_fini(&one);
     (void)tutti_session_close(one.session, NULL); /* what broke has been told */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client/cli/parse/suggest.h"
+#include "client/cli/session/ticket.h"
 #include "client/cli/util/output.h"
 
 /* ------------------------------------------------------------------------------ variables */
@@ -21,6 +22,19 @@ shell_find(const shell *self, const char *name)
         }
     }
     return NULL;
+}
+
+static bool
+is_named_register(const shell *self, uint32_t reg)
+{
+    size_t i;
+
+    for (i = 0; i < self->variable_count; i++) {
+        if (self->variables[i].reg == reg) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* [out] ret_new  there was none: it is not kept when the line fails */
@@ -42,11 +56,14 @@ take_variable(shell *self, const char *name, uint32_t *ret_register, bool *ret_n
         return cli_fail(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a variable");
     }
     self->variables = more;
-    code = tutti_session_register(self->session, ret_register, err);
+    do { /* a name of a ticket may be of a register that is null, and so seems to be free */
+        code = tutti_session_register(self->session, ret_register, err);
+    } while (code == TUTTI_OK && is_named_register(self, *ret_register));
     if (code == TUTTI_OK) {
         more[self->variable_count].reg = *ret_register;
         (void)snprintf(more[self->variable_count].name, sizeof(more->name), "%s", name);
         self->variable_count++;
+        self->renamed = true;
     }
     return code;
 }
@@ -58,6 +75,7 @@ forget_variable(shell *self)
     const uint32_t reg = self->variables[self->variable_count - 1].reg;
 
     self->variable_count--;
+    self->renamed = true;
     (void)tutti_session_drop(self->session, &reg, 1, NULL, NULL);
 }
 
@@ -206,6 +224,18 @@ run_told(shell *self, const shell_line *line, tutti_code parsed, tutti_error *er
     return code;
 }
 
+/* Who is cut off behind this line finds its names again. */
+static void
+keep_ticket(shell *self)
+{
+    tutti_error err;
+
+    if (self->renamed && self->ticket[0] != '\0' && ticket_write(self, &err) != TUTTI_OK) {
+        shell_print_failed(self, self->number, "", &err, NULL);
+    }
+    self->renamed = false;
+}
+
 tutti_code
 shell_run(shell *self, const char *text)
 {
@@ -218,6 +248,7 @@ shell_run(shell *self, const char *text)
 
         code = run_told(self, &line, parsed, &err);
         shell_line_free(&line);
+        keep_ticket(self);
     }
     return code;
 }

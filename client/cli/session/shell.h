@@ -8,6 +8,8 @@
 #ifndef TUTTI_CLIENT_CLI_SESSION_SHELL_H
 #define TUTTI_CLIENT_CLI_SESSION_SHELL_H
 
+#include <limits.h>
+
 #include "client/cli/cli.h"
 #include "tutti/session.h"
 
@@ -69,7 +71,10 @@ typedef struct shell {
     size_t variable_count;
     shell_pending *pending; /* [owned] */
     size_t pending_count;
+    char ticket[PATH_MAX]; /* where the ticket of the session is kept; "" = it does not linger */
+    uint32_t linger_ms;
     uint64_t number; /* of the line */
+    bool renamed;    /* variables are not those of the ticket any more */
     bool script;     /* nobody types */
     bool failed;     /* one of the lines has */
     bool over;       /* quit */

@@ -232,6 +232,7 @@ remove_variable(shell *self, const char *name)
     for (i = 0; i < self->variable_count; i++) {
         if (strcmp(self->variables[i].name, name) == 0) {
             self->variable_count--;
+            self->renamed = true;
             memmove(&self->variables[i], &self->variables[i + 1],
                     (self->variable_count - i) * sizeof(*self->variables));
             return;

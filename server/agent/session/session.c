@@ -271,13 +271,29 @@ name_groups(agent_session *self)
     (void)snprintf(self->own, sizeof(self->own), "mesh:session/%s/g+w+f", id);
 }
 
+/* The workers may have another limit, and check theirs. */
+static tutti_code
+check_linger(const agent_session *self, const agent_session_request *request, tutti_error *err)
+{
+    const uint64_t most_ms = self->agent->options->session_linger_ns / TUTTI_NS_PER_MS;
+
+    if (request->linger && request->linger_ms > most_ms) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "LINGER_LIMIT",
+                              "linger_ms is %" PRIu32 ", at most %" PRIu64 " (--session-linger)",
+                              request->linger_ms, most_ms);
+    }
+    return TUTTI_OK;
+}
+
 tutti_code
 agent_session_start(agent_session *session, const agent_session_request *request, tutti_error *err)
 {
     const char *group = request->group[0] == '\0' ? "world" : request->group;
 
     session->group_count = request->group_count == 0 ? 1 : request->group_count;
+    TUTTI_TRY(check_linger(session, request, err));
     session->linger = request->linger && session->agent->options->session_linger_ns > 0;
+    session->linger_ms = request->linger_ms;
     if (request->resume[0] != '\0') {
         TUTTI_TRY(take_former(session, request, err));
         TUTTI_TRY(find_former(session, &group, err));

@@ -119,6 +119,7 @@ struct agent_session {
     char own[AGENT_SESSION_NAME_SIZE];    /* of functions */
     char mesh[AGENT_SESSION_NAME_SIZE];   /* they are of */
     char about[AGENT_SESSION_ABOUT_SIZE]; /* what register 0 holds: "2 world" */
+    uint32_t linger_ms;                   /* how long; 0 = --session-linger */
     bool linger;                          /* leases stay behind the stream; `secret` finds them */
     bool resumes;                         /* they are those of a former stream */
     unsigned char secret[AGENT_SESSION_SECRET_SIZE];
@@ -165,6 +166,7 @@ typedef struct agent_session_request {
     const char *group;
     uint32_t group_count; /* 0 = 1 */
     bool linger;
+    uint32_t linger_ms; /* 0 = --session-linger */
     const char *resume; /* "" = a new one */
     tutti_bytes secret;
 } agent_session_request;
@@ -172,7 +174,7 @@ typedef struct agent_session_request {
 /*
  * Begin to open it.
  *
- * TUTTI_INVALID_ARGUMENT    BAD_SECRET, BAD_NAME: of one to resume
+ * TUTTI_INVALID_ARGUMENT    BAD_SECRET, BAD_NAME: of one to resume; LINGER_LIMIT
  * TUTTI_RESOURCE_EXHAUSTED  no memory
  */
 tutti_code agent_session_start(agent_session *session, const agent_session_request *request,

@@ -68,6 +68,7 @@ start_session(agent_session *session, const Tutti__V1__DriveOpen *open, tutti_er
     const agent_session_request request = {.group = open->group,
                                            .group_count = open->num_groups,
                                            .linger = open->linger != 0,
+                                           .linger_ms = open->linger_ms,
                                            .resume = open->resume,
                                            .secret = {open->secret.data, open->secret.len}};
 

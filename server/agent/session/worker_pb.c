@@ -328,7 +328,9 @@ fill_lease(const agent_session *session, bool lingers, Tutti__V1__LeaseRequest *
     request->resume = session->resumes;
     if (lingers) {
         request->linger_ms =
-            (uint32_t)(session->agent->options->session_linger_ns / TUTTI_NS_PER_MS);
+            session->linger_ms != 0
+                ? session->linger_ms
+                : (uint32_t)(session->agent->options->session_linger_ns / TUTTI_NS_PER_MS);
     }
     if (lingers || session->resumes) {
         request->secret.data = (uint8_t *)(uintptr_t)session->secret; /* packed at once */
