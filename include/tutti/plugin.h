@@ -48,8 +48,9 @@
  *   then.
  * - A collective inside of a function (env->op) needs the same call on every rank of the group. If
  *   one rank's function leaves before it, the others wait until the op's time is over.
- * - Tensors on a GPU: all work on them must have ended before the function returns, or calls
- *   env->op. So far env->stream is always NULL, which is CUDA's default stream.
+ * - Tensors on a GPU: work on env->stream need not be waited for, the agent does that when the
+ *   function returns, and when it calls env->op. All work on other streams must have ended by then.
+ *   CUDA's default stream does not wait for env->stream, nor env->stream for it.
  * - A function that returns one of its arguments gives a copy of it: both have names of their own,
  *   and other calls may use them at the same time.
  */
@@ -232,7 +233,12 @@ struct tutti_env {
     uint32_t group_size;
     /* Of the agent's first --device. */
     DLDevice device;
-    /* A cudaStream_t for tensors on a GPU; NULL for host memory, and CUDA's default stream. */
+    /*
+     * A cudaStream_t of the call's own: on the GPU of its first tensor that is on one, else of the
+     * agent's first --device. cudaSetDevice was called for it. What is put on it comes after all
+     * that the call's tensors were written by. NULL: no GPU is concerned; it changes when `make` has
+     * made the call's first tensor on one.
+     */
     void *stream;
     /* Not 0 as soon as nobody waits for the result any more. Changes while the function runs. */
     const volatile int *cancelled;

@@ -65,6 +65,17 @@ typedef struct tutti_cuda_module {
      */
     void (*own)(tutti_move *move, tutti_tensor *tensor,
                 unsigned char ret_handle[TUTTI_CUDA_IPC_SIZE]);
+    /*
+     * A stream for somebody else's work on tensors of the space; this thread's calls of CUDA go to
+     * the device from now on. What the stream does comes after the taking of all tensors that were
+     * taken before, as with `follow`.
+     *
+     * TUTTI_INTERNAL  DEVICE_FAILED
+     */
+    tutti_code (*stream_open)(tutti_space *space, void **ret_stream, tutti_error *err);
+    /* Wait until all that was put on it is done. Blocks. TUTTI_INTERNAL  DEVICE_FAILED */
+    tutti_code (*stream_wait)(tutti_space *space, void *stream, tutti_error *err);
+    void (*stream_close)(tutti_space *space, void *stream); /* when nothing is on it */
 } tutti_cuda_module;
 
 /*

@@ -113,6 +113,10 @@ void cuda_lane_put(cuda_lane *lane, tutti_move *move);
 void cuda_work_wait(cuda_lane *lane, tutti_move *move); /* for its slot's event */
 void cuda_work_copy(cuda_lane *lane, tutti_move *move); /* copy.c */
 
+tutti_code cuda_stream_open(tutti_space *space, void **ret_stream, tutti_error *err);
+tutti_code cuda_stream_wait(tutti_space *space, void *stream, tutti_error *err);
+void cuda_stream_close(tutti_space *space, void *stream);
+
 extern const tutti_space_moves cuda_moves; /* moves.c */
 
 tutti_code cuda_open(const tutti_space_cuda_options *options, tutti_space **ret_space,

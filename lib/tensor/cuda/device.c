@@ -104,4 +104,7 @@ __attribute__((visibility("default"))) const tutti_cuda_module tutti_cuda_module
     .follow = follow_device,
     .number = get_device_number,
     .own = cuda_make_own,
+    .stream_open = cuda_stream_open,
+    .stream_wait = cuda_stream_wait,
+    .stream_close = cuda_stream_close,
 };

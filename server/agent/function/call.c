@@ -12,6 +12,7 @@
 #include "server/agent/function/call_private.h"
 #include "server/agent/function/env.h"
 #include "server/agent/function/functions.h"
+#include "server/agent/function/gpu.h"
 #include "server/agent/function/host.h"
 #include "server/agent/op/group.h"
 #include "server/agent/record/metrics.h"
@@ -325,8 +326,19 @@ run_function(agent_pool_job *job)
 {
     agent_function_call *call = tutti_container_of(job, agent_function_call, job);
     tutti_any ret = tutti_any_null();
-    const int status = call->function->run(&call->env, call->anys, (int32_t)call->arg_count, &ret);
+    tutti_error err;
+    int status = -1;
 
+    if (agent_gpu_begin(call, &err) != TUTTI_OK) {
+        call->said = err;
+    } else {
+        status = call->function->run(&call->env, call->anys, (int32_t)call->arg_count, &ret);
+    }
+    if (agent_gpu_wait(call, &err) != TUTTI_OK && status == 0) {
+        call->said = err; /* what it has launched failed */
+        status = -1;
+    }
+    agent_gpu_end(call);
     agent_call_returned(call, status, &ret);
 }
 

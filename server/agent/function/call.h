@@ -119,6 +119,7 @@ struct agent_function_call {
 
     /* What it is told: fixed while it runs. */
     tutti_env env;
+    tutti_space *gpu; /* of env.stream */
     _Atomic int cancelled;
     char group[TUTTI_NAME_MAX + 1]; /* for its own collectives; "" = none */
 

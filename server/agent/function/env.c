@@ -8,6 +8,7 @@
 #include "base/error/fail.h"
 #include "base/os/thread.h"
 #include "server/agent/function/functions.h"
+#include "server/agent/function/gpu.h"
 #include "server/agent/state/device.h"
 #include "server/agent/state/state.h"
 #include "server/agent/tensor/table.h"
@@ -143,7 +144,9 @@ env_make(const tutti_env *env, DLDataType dtype, const int64_t *shape, int32_t n
 
     if (read_made_spec(dtype, shape, ndim, &spec, &err) != TUTTI_OK ||
         find_space(call, device, &space, &err) != TUTTI_OK ||
-        agent_env_make(call, &spec, space, &made, &err) != TUTTI_OK) {
+        agent_env_make(call, &spec, space, &made, &err) != TUTTI_OK ||
+        agent_gpu_follow(call, space == NULL ? call->agent->devices.home : space, &err) !=
+            TUTTI_OK) {
         call->said = err;
         return NULL;
     }
@@ -241,7 +244,7 @@ env_op(const tutti_env *env, const tutti_env_op *asked)
         return env_fail(env, "BAD_VALUE", "env->op: set `size` to the size of the struct");
     }
     memcpy(&op, asked, asked->size < sizeof(op) ? asked->size : sizeof(op));
-    if (run_waited_op(call, &op, &err) != TUTTI_OK) {
+    if (agent_gpu_wait(call, &err) != TUTTI_OK || run_waited_op(call, &op, &err) != TUTTI_OK) {
         call->said = err;
         return -1;
     }

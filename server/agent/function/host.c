@@ -9,6 +9,7 @@
 #include "base/os/clock.h"
 #include "base/os/log.h"
 #include "server/agent/function/functions.h"
+#include "server/agent/function/gpu.h"
 #include "server/agent/function/python.h"
 #include "server/agent/state/state.h"
 #include "server/agent/tensor/table.h"
@@ -86,6 +87,11 @@ share_tensor(agent_function_call *call, agent_call_tensor *tensor, agent_host_me
     memory->tensor = tensor;
     memory->byte_count = inner->bytes;
     if (inner->bytes == 0) {
+        return TUTTI_OK;
+    }
+    if (!tutti_tensor_is_host(inner)) {
+        TUTTI_TRY(agent_gpu_share(agent, inner, memory->ipc_handle, &memory->gpu_uuid, err));
+        agent_call_tensor_open(tensor, inner, tensor->lock);
         return TUTTI_OK;
     }
     if (agent->share == NULL) {
@@ -384,9 +390,13 @@ run_make(agent_pool_job *job)
 {
     agent_host_call *self = tutti_container_of(job, agent_host_call, job);
     agent_made_tensor *made = NULL;
-    tutti_code code =
-        agent_env_make(self->call, &self->spec, self->call->agent->space, &made, &self->op.err);
+    tutti_space *space = NULL;
+    tutti_code code = agent_devices_find(self->call->agent, self->device, &space, &self->op.err);
 
+    self->made = (agent_host_memory){0};
+    if (code == TUTTI_OK) {
+        code = agent_env_make(self->call, &self->spec, space, &made, &self->op.err);
+    }
     if (code == TUTTI_OK) {
         code = share_tensor(self->call, &made->tensor, &self->made, &self->op.err);
     }
@@ -405,7 +415,7 @@ run_made(tutti_rpc_task *task)
 
 tutti_code
 agent_host_make(agent_host *host, uint64_t number, uint64_t request, const tutti_spec *spec,
-                tutti_error *err)
+                const char *device, tutti_error *err)
 {
     agent_host_call *self = NULL;
 
@@ -414,6 +424,7 @@ agent_host_make(agent_host *host, uint64_t number, uint64_t request, const tutti
     self->busy = true;
     self->request = request;
     self->spec = *spec;
+    (void)snprintf(self->device, sizeof(self->device), "%s", device[0] == '\0' ? "cpu" : device);
     self->job.on_run = run_make;
     self->prepared.on_run = run_made;
     agent_pool_add(host->agent->functions->pool, &self->job);

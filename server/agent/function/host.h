@@ -10,6 +10,7 @@
 #include "server/agent/function/call.h"
 #include "server/agent/function/env.h"
 #include "server/agent/state/share.h"
+#include "tensor/cuda/cuda.h"
 
 #define AGENT_HOST_NAME_MAX 127
 #define AGENT_HOST_FUNCTIONS_MAX 4096
@@ -20,7 +21,9 @@ typedef struct agent_host_call agent_host_call;
 typedef struct agent_host_memory {
     const agent_call_tensor *tensor; /* NULL: it is a plain value */
     uint64_t byte_count;
-    agent_shared shared; /* of one with bytes */
+    agent_shared shared; /* of one with bytes in host memory */
+    unsigned char ipc_handle[TUTTI_CUDA_IPC_SIZE];
+    const char *gpu_uuid; /* of one with bytes on a GPU; NULL = it is in host memory */
 } agent_host_memory;
 
 /* What a host is told: by the wire file, which has the stream. Nothing waits. */
@@ -70,12 +73,13 @@ struct agent_host_call {
     agent_host_memory *memory; /* [owned] one for each argument */
     agent_pool_job job;
     tutti_rpc_task prepared;
-    tutti_error err;  /* why it is over before it returned */
-    bool over;        /* it has ended, but for what is busy */
-    bool busy;        /* a make or an op runs */
-    uint64_t request; /* ... of this number */
-    agent_env_op op;  /* `err` is that of a make, and of what was prepared, too */
-    tutti_spec spec;  /* of a make */
+    tutti_error err;                   /* why it is over before it returned */
+    bool over;                         /* it has ended, but for what is busy */
+    bool busy;                         /* a make or an op runs */
+    uint64_t request;                  /* ... of this number */
+    agent_env_op op;                   /* `err` is that of a make, and of what was prepared, too */
+    tutti_spec spec;                   /* of a make */
+    char device[TUTTI_DEVICE_MAX + 1]; /* likewise */
     agent_host_memory made;
     int status;         /* RETURNED */
     agent_value *value; /* [owned] */
@@ -134,9 +138,13 @@ tutti_code agent_host_returned(agent_host *host, uint64_t number, agent_value *v
 /* It has stopped a call that was cancelled. BAD_ORDER */
 tutti_code agent_host_stopped(agent_host *host, uint64_t number, tutti_error *err);
 
-/* What it asks for in a call: wire->done follows. BAD_ORDER as above. */
+/*
+ * What it asks for in a call: wire->done follows. BAD_ORDER as above.
+ *
+ * [in] device  of the new tensor; "" = "cpu"
+ */
 tutti_code agent_host_make(agent_host *host, uint64_t number, uint64_t request,
-                           const tutti_spec *spec, tutti_error *err);
+                           const tutti_spec *spec, const char *device, tutti_error *err);
 tutti_code agent_host_op(agent_host *host, uint64_t number, uint64_t request, const char *name,
                          const char *input, const char *output, tutti_reduce reduce, int32_t peer,
                          tutti_error *err);

@@ -134,7 +134,11 @@ write_tensor_memory(const tutti_agent *agent, const agent_host_memory *memory, w
     ret->message.handle = ret->handle;
     ret->message.spec = &ret->spec.message;
     ret->message.byte_count = memory->byte_count;
-    if (memory->byte_count > 0) {
+    if (memory->gpu_uuid != NULL) {
+        ret->message.ipc_handle.data = (uint8_t *)(uintptr_t)memory->ipc_handle;
+        ret->message.ipc_handle.len = sizeof(memory->ipc_handle);
+        ret->message.gpu_uuid = (char *)(uintptr_t)memory->gpu_uuid;
+    } else if (memory->byte_count > 0) {
         ret->message.token.data = (uint8_t *)(uintptr_t)memory->shared.token;
         ret->message.token.len = sizeof(memory->shared.token);
         ret->message.socket = (char *)(uintptr_t)memory->shared.socket;
@@ -355,7 +359,8 @@ take_make(serving *self, const Tutti__V1__HostMake *message, tutti_error *err)
     tutti_spec spec;
 
     TUTTI_TRY(agent_read_spec(message->spec, &spec, err));
-    return agent_host_make(self->host, message->call, message->request, &spec, err);
+    return agent_host_make(self->host, message->call, message->request, &spec, message->device,
+                           err);
 }
 
 static tutti_code

@@ -16,6 +16,9 @@ type memory struct {
 
 // mapMemory gives a token, and gets a file descriptor: TensorsService.Share says how.
 func mapMemory(offer *tuttiv1.TensorMemory) (*memory, error) {
+	if len(offer.IpcHandle) > 0 {
+		return nil, fmt.Errorf("%s is on a GPU, and this host takes tensors in host memory", offer.Handle)
+	}
 	if len(offer.Token) == 0 || offer.ByteCount == 0 {
 		return &memory{socket: -1}, nil // a tensor without bytes
 	}

@@ -8,10 +8,9 @@ import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import grpc
 import numpy as np
 
-from . import _memory, _wire, dtypes, errors, values
+from . import _cuda, _memory, _wire, dtypes, errors, values
 from .functions import Definition
 from .sync._call import reduce_number
 
@@ -52,7 +51,8 @@ class Env:
         self._host = host
         self._call = int(call.call)
         self._until = time.monotonic() + call.timeout_ms / 1000 if call.timeout_ms else None
-        self._memories: list[_memory.Memory] = []
+        self._memories: list[_memory.Memory | _cuda.GpuMemory] = []
+        self._gpus: set[int] = set()  # that have tensors of the call, by their numbers here
         self._handles: dict[tuple[int, int], str] = {}  # by address and size of an array
         self._arrays: list[Any] = []  # so that no other array gets one of these addresses
 
@@ -74,9 +74,10 @@ class Env:
         if kind is None:
             raise errors.lost("a tensor of dtype %d, which is unknown here" % memory.spec.dtype)
         if memory.ipc_handle:
-            text = "%s is on a GPU, and this host takes tensors in host memory: copy it to the cpu"
-            code = grpc.StatusCode.FAILED_PRECONDITION
-            raise errors.make(code, text % memory.handle, "CANNOT_SHARE")
+            opened = _cuda.GpuMemory(kind, memory.gpu_uuid, memory.ipc_handle)
+            self._memories.append(opened)
+            self._keep(opened.array, memory.handle)
+            return opened.array
         array = kind.empty()
         if memory.byte_count:
             mapped = _memory.Memory(memory.socket, memory.token, memory.byte_count, None)
@@ -86,29 +87,47 @@ class Env:
         return array
 
     def _keep(self, array: Any, handle: str) -> None:
-        self._handles[_address(array), array.nbytes] = handle
+        self._handles[_cuda.pointer_of(array) or (_address(array), array.nbytes)] = handle
         self._arrays.append(array)
+        self._gpus |= {array.number} if isinstance(array, _cuda.GpuArray) else set()
+
+    def _finish_gpus(self) -> None:
+        """Before the agent touches the tensors again: what was launched here is done."""
+        for number in self._gpus:
+            _cuda.runtime().finish(number)
 
     def _handle_of(self, array: Any) -> str:
         """The tensor whose memory an array is; "" = none."""
+        on_gpu = _cuda.pointer_of(array)
+        if on_gpu is not None:
+            return self._handles.get(on_gpu, "")
         if not array.flags.c_contiguous:
             return ""
         return self._handles.get((_address(array), array.nbytes), "")
 
-    def empty(self, shape: Sequence[int], dtype: Any = "FP32") -> Any:
+    def empty(self, shape: Sequence[int], dtype: Any = "FP32", device: str = "") -> Any:
         """Make a tensor in the agent, not filled. It is freed when the function has returned, unless
         it is the result.
 
-        Returns: its memory, as a numpy array.
-        Raises: TuttiError BAD_DTYPE, BAD_SHAPE, MEMORY_LIMIT.
+        device  "cpu", or a GPU of the agent's, by its number there: "cuda:0"; "" = "cpu"
+
+        Returns: its memory: a numpy array, or a GpuArray.
+        Raises: TuttiError BAD_DTYPE, BAD_SHAPE, MEMORY_LIMIT, NO_DEVICE.
         Example:
             >>> out = env.empty(x.shape, x.dtype)
         """
         spec = dtypes.spec(dtypes.name_of(dtype), shape)
-        return self._map(self._host.request(self._call, "make", spec=spec).memory)
+        said = self._host.request(self._call, "make", spec=spec, device=device)
+        return self._map(said.memory)
 
     def _given(self, x: Any) -> str:
         """The handle of a tensor with the bytes of x."""
+        if _cuda.pointer_of(x) is not None:
+            handle = self._handle_of(x)
+            if not handle:
+                text = "an array on a GPU that is neither an argument nor of env.empty(device=)"
+                raise errors.invalid("BAD_HANDLE", text)
+            return handle
         data = dtypes.data_of(x)
         handle = self._handle_of(data.array)
         if handle:
@@ -124,14 +143,18 @@ class Env:
         if x is not None:
             fields["input"] = self._given(x)
         if out is not None:
-            fields["output"] = self._handle_of(dtypes.data_of(out).array)
+            on_gpu = _cuda.pointer_of(out) is not None
+            fields["output"] = self._handle_of(out if on_gpu else dtypes.data_of(out).array)
             if not fields["output"]:
                 text = "out of %s is neither an argument nor of env.empty()"
                 raise errors.invalid("BAD_HANDLE", text % op)
+        self._finish_gpus()
         self._host.request(self._call, "op", op=op, **fields)
         return out
 
     def _like(self, x: Any, shape: Sequence[int]) -> Any:
+        if _cuda.pointer_of(x) is not None:
+            raise errors.invalid("BAD_HANDLE", "of arrays on a GPU say where the result goes: out=")
         data = dtypes.data_of(x)
         made = self.empty(shape, data.name)
         return dtypes.to_torch(made, data.name) if dtypes.is_torch(x) else made
@@ -246,6 +269,8 @@ class Env:
         if not said.HasField("memory"):
             return values.of_wire(said.value)
         array = self._map(said.memory)
+        if isinstance(array, _cuda.GpuArray):
+            return array.torch() if arrays == "torch" else array
         if arrays == "torch":
             kind = dtypes.kind_of(said.memory.spec)
             return dtypes.to_torch(array, kind.name if kind else "")
@@ -253,6 +278,8 @@ class Env:
 
     def result(self, found: Any) -> Any:
         """What the function returned, as a tutti.v1.Value."""
+        if _cuda.pointer_of(found) is not None:
+            return _wire.new("Value", tensor=self._given(found))
         if isinstance(found, np.ndarray) or dtypes.is_torch(found) or hasattr(found, "__dlpack__"):
             if not isinstance(found, np.generic):
                 return _wire.new("Value", tensor=self._given(found))
@@ -272,6 +299,7 @@ def run(host: "Host", definition: Definition, call: Any) -> Any:
     try:
         args = [env.argument(one, definition.arrays) for one in call.args]
         found = definition.call(*([env] if definition.takes_env else []), *args)
+        env._finish_gpus()
         return _wire.new("HostReturn", call=call.call, result=env.result(found))
     except Cancelled:
         raise

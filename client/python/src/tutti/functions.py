@@ -60,7 +60,9 @@ def function(name: str, *, signature: str = "", arrays: str = "numpy") -> Callab
     bytes, Dtype, Device, Shape, Function) and arrays. An array is the memory of the tensor itself:
     it is not a copy, and must not be used after the function has returned. What the function writes
     into it stays. The result is a value or an array: one of the arguments or of env.empty() without
-    a copy, any other with one.
+    a copy, any other with one. A tensor on a GPU comes as a GpuArray, which cupy.asarray() and
+    torch.as_tensor() take without a copy; all that was launched is waited for when the function has
+    returned. The process needs a CUDA runtime: $TUTTI_CUDART, or libcudart on the loader's path.
 
     name       by which it is called; must begin with one of the agent's --functions
     signature  what it takes and gives, for people
