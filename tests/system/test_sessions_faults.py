@@ -128,6 +128,26 @@ class Faults(unittest.TestCase):
             self.assertLess(time.monotonic(), until)
         session.close()
 
+    def test_groups_without_the_worker_that_is_killed_go_on(self):
+        cluster = Cluster(4, "--op-timeout", "20s")
+        self.addCleanup(cluster.stop)
+        session = Session(cluster.agents[0], num_groups=2)
+        session.fill(cluster, 1, [np.full(2, rank + 1, np.float32) for rank in range(4)])
+        cluster.agents[3].program.kill()
+        self.assertEqual(self.fails(session, sync=sessions.DriveSync()).workers, [3])
+        move = sessions.DriveMove(src=1, into=3, in_group=True)
+        for command in (reduce_of(1, into=2, in_group=True), {"all_gather": move},
+                        {"gather_to_worker0": move}, {"broadcast_from_worker0": move},
+                        {"scatter_from_worker0": move}):
+            error = self.fails(session, **command)
+            self.assertEqual((error.reason, error.workers), ("RANK_LOST", [2, 3]))
+            self.assertIn("ranks 2, 3: rank 3 is gone", error.text)
+        for rank in (0, 1):
+            self.assertEqual(list(session.read(cluster, 2, rank)), [3, 3])
+            self.assertEqual(list(session.read(cluster, 3, rank)), [1])
+        self.assertEqual(self.fails(session, **reduce_of(1, into=2)).workers, [3])  # of all
+        session.close()
+
     def test_commands_that_run_fail_when_a_worker_is_killed(self):
         session = self.open(num_groups=3)
         session.wait(session.empty(1, [1]))

@@ -189,6 +189,75 @@ need_chosen(plan *self)
     }
 }
 
+/* The first lost worker of the group that begins with `first`; NULL = none. */
+static const agent_worker *
+find_lost(const agent_session *session, uint32_t first)
+{
+    uint32_t i;
+
+    for (i = first; i < first + session->group_size; i++) {
+        if (session->workers[i].lost) {
+            return &session->workers[i];
+        }
+    }
+    return NULL;
+}
+
+/* Ops of groups that have lost a worker are not begun: all of the group fail with its name. */
+static void
+fail_broken_groups(plan *self)
+{
+    agent_session *session = self->session;
+    uint32_t first;
+    uint32_t i;
+
+    for (first = 0; first < session->worker_count && is_going_on(self);
+         first += session->group_size) {
+        const agent_worker *lost = find_lost(session, first);
+
+        for (i = first; i < first + session->group_size && lost != NULL; i++) {
+            agent_drive_fail(self->command, &session->workers[i], &lost->gone);
+        }
+    }
+}
+
+/* The workers of those groups are left out. */
+static void
+leave_broken_groups(plan *self)
+{
+    agent_session *session = self->session;
+    uint32_t first;
+
+    for (first = 0; first < session->worker_count; first += session->group_size) {
+        if (find_lost(session, first) != NULL) {
+            memset(session->chosen + first, 0, session->group_size);
+        }
+    }
+}
+
+/* For an op of all workers, or of the workers of each group. */
+static void
+choose_for_op(plan *self, bool in_group)
+{
+    choose_all(self);
+    if (in_group) {
+        fail_broken_groups(self);
+        leave_broken_groups(self);
+    } else {
+        need_chosen(self);
+    }
+}
+
+/* Of those: the first ones, or all the others. */
+static void
+choose_firsts_for_op(plan *self, bool in_group, bool firsts)
+{
+    choose_firsts(self, in_group, firsts);
+    if (in_group) {
+        leave_broken_groups(self);
+    }
+}
+
 /* ------------------------------------------------------------------------------ sending */
 
 /* The command tells what the workers answer. */
@@ -436,8 +505,7 @@ plan_all_reduce(plan *self, const void *arg)
     check_reduce_op(self, message->reduce_op);
     check_register(self, message->src);
     check_target(self, message->dst, message->into);
-    choose_all(self);
-    need_chosen(self);
+    choose_for_op(self, message->in_group);
     fill_parts(self, message->src, message->dst, message->into, &parts);
     FILL_OP(op, parts, message->in_group);
     op.reduce_op = message->reduce_op;
@@ -451,8 +519,7 @@ begin_move(plan *self, const Tutti__V1__DriveMove *message, op_parts *ret_parts)
 {
     check_register(self, message->src);
     check_target(self, message->dst, message->into);
-    choose_all(self);
-    need_chosen(self);
+    choose_for_op(self, message->in_group);
     fill_parts(self, message->src, message->dst, message->into, ret_parts);
 }
 
@@ -485,9 +552,9 @@ plan_broadcast(plan *self, const void *arg)
     FILL_OP(op, parts, message->in_group);
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_BROADCAST;
     request.broadcast = &op;
-    choose_firsts(self, message->in_group, true);
+    choose_firsts_for_op(self, message->in_group, true);
     send_call(self, &request);
-    choose_firsts(self, message->in_group, false);
+    choose_firsts_for_op(self, message->in_group, false);
     op.input = NULL;
     send_call(self, &request);
 }
@@ -506,9 +573,9 @@ plan_scatter(plan *self, const void *arg)
     op.keep_shape = message->into != 0;
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_SCATTER;
     request.scatter = &op;
-    choose_firsts(self, message->in_group, true);
+    choose_firsts_for_op(self, message->in_group, true);
     send_call(self, &request);
-    choose_firsts(self, message->in_group, false);
+    choose_firsts_for_op(self, message->in_group, false);
     op.input = NULL;
     send_call(self, &request);
 }
@@ -526,9 +593,9 @@ plan_gather(plan *self, const void *arg)
     op.form = message->dst != 0 ? TUTTI__V1__FORM__FORM_FLAT : TUTTI__V1__FORM__FORM_CONCAT;
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_GATHER;
     request.gather = &op;
-    choose_firsts(self, message->in_group, true);
+    choose_firsts_for_op(self, message->in_group, true);
     send_call(self, &request);
-    choose_firsts(self, message->in_group, false);
+    choose_firsts_for_op(self, message->in_group, false);
     op.output = text_of("");
     op.options = NULL;
     send_call(self, &request);

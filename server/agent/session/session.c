@@ -233,6 +233,17 @@ look_for_former(agent_session *session)
     }
 }
 
+/* One text for all cases: a stranger who guesses does not learn which sessions there are. */
+tutti_code
+agent_session_fail_unknown(const agent_session *session, tutti_error *err)
+{
+    return TUTTI_FAIL_FOR(
+        err, TUTTI_NOT_FOUND, "NO_SESSION",
+        "session %s cannot be resumed at rank %" PRIu32
+        ": it is over, did not linger, has other ranks, or this is not its secret",
+        session->id, session->agent->rank);
+}
+
 /* What is left of it on this agent: "2 world". */
 static tutti_code
 find_former(agent_session *self, const char **ret_group, tutti_error *err)
@@ -242,10 +253,7 @@ find_former(agent_session *self, const char **ret_group, tutti_error *err)
     look_for_former(self);
     self->group_count = (uint32_t)strtoul(self->about, &end, 10);
     if (self->group_count == 0 || *end != ' ') {
-        return TUTTI_FAIL_FOR(err, TUTTI_NOT_FOUND, "NO_SESSION",
-                              "rank %" PRIu32 " has nothing of session %s: it is over, did not "
-                              "linger, or has other ranks",
-                              self->agent->rank, self->id);
+        return agent_session_fail_unknown(self, err);
     }
     *ret_group = end + 1;
     return TUTTI_OK;

@@ -180,6 +180,9 @@ typedef struct agent_session_request {
 tutti_code agent_session_start(agent_session *session, const agent_session_request *request,
                                tutti_error *err);
 
+/* TUTTI_NOT_FOUND NO_SESSION: there is nothing that this secret resumes. */
+tutti_code agent_session_fail_unknown(const agent_session *session, tutti_error *err);
+
 /* Of a resume: a worker has a tensor or value of that name. */
 void agent_session_find(agent_session *session, const char *name);
 

@@ -286,10 +286,7 @@ end_unknown(agent_session *session)
 {
     tutti_error err;
 
-    (void)TUTTI_FAIL_FOR(&err, TUTTI_NOT_FOUND, "NO_SESSION",
-                         "session %s cannot be resumed: it is over, or this is not its secret or "
-                         "its group",
-                         session->id);
+    (void)agent_session_fail_unknown(session, &err);
     agent_session_close(session, &err);
 }
 

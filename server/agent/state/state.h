@@ -68,7 +68,7 @@ struct tutti_agent {
     uint64_t ops_last;      /* the number of the op that came last */
     tutti_list_node ops;    /* those that live, in the order they came */
     tutti_list_node syncs;  /* calls that wait for them */
-    tutti_list_node leases; /* lease_pb.c; bulk loop */
+    tutti_list_node leases; /* lease_pb.c; control loop */
     struct tutti_tapes *tapes;
     struct agent_functions *functions; /* function/functions.h */
     tutti_list_node backwards;         /* Backwards, as they came */
