@@ -27,26 +27,26 @@ function(tutti_library)
   install(TARGETS libtutti EXPORT tuttiTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
   if(NOT TUTTI_SANITIZE)
-    _tutti_static_library("${rooms}")
+    _tutti_static_library(tutti "tutti_*" "${rooms}")
   endif()
 endfunction()
 
-function(_tutti_static_library rooms)
-  set(object ${PROJECT_BINARY_DIR}/libtutti.o)
-  set(archive ${PROJECT_BINARY_DIR}/libtutti.a)
+function(_tutti_static_library name public rooms)
+  set(object ${PROJECT_BINARY_DIR}/lib${name}.o)
+  set(archive ${PROJECT_BINARY_DIR}/lib${name}.a)
   foreach(room ${rooms})
     list(APPEND files $<TARGET_FILE:${room}>)
   endforeach()
   add_custom_command(
     OUTPUT ${archive}
     COMMAND ${CMAKE_LINKER} -r -o ${object} --whole-archive ${files}
-    COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${object}
+    COMMAND ${CMAKE_OBJCOPY} --localize-hidden --wildcard --keep-global-symbol=${public} ${object}
     COMMAND ${CMAKE_COMMAND} -E rm -f ${archive}
     COMMAND ${CMAKE_AR} qc ${archive} ${object}
     COMMAND ${CMAKE_RANLIB} ${archive}
     DEPENDS ${rooms}
-    COMMENT "Linking libtutti.a"
+    COMMENT "Linking lib${name}.a"
     VERBATIM)
-  add_custom_target(libtutti_static ALL DEPENDS ${archive})
+  add_custom_target(lib${name}_static ALL DEPENDS ${archive})
   install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()

@@ -48,12 +48,13 @@ function(_tutti_proto_library target)
   target_link_libraries(${target} PUBLIC ${ARG_LINKS} PkgConfig::PROTOBUF_C)
 endfunction()
 
-# tutti_rpc_protos: health, reflection and error details, for lib/rpc alone.
+# tutti_rpc_protos: health, reflection and error details, for lib/rpc alone; libtutti-rpc adds their set to its user's.
 file(GLOB_RECURSE _own CONFIGURE_DEPENDS ${TUTTI_RPC_PROTO_ROOT}/*.proto)
 _tutti_proto_library(tutti_rpc_protos
   INCLUDES ${TUTTI_RPC_PROTO_INCLUDES}
   PROTOS ${TUTTI_RPC_SERVED} google/protobuf/any.proto google/protobuf/descriptor.proto
-  DEPENDS ${_own})
+  DEPENDS ${_own}
+  SET tutti_rpc_descriptor_set)
 
 # tutti_proto_folder(NAME FOLDER SET symbol): target tutti_NAME with the C code of every .proto under
 # FOLDER, and a FileDescriptorSet of all a server with these services serves, declared in

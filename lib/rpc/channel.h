@@ -15,6 +15,7 @@
 
 #include "rpc/loop.h"
 #include "rpc/message.h"
+#include "tutti-rpc/stub.h"
 #include "tutti/error.h"
 
 typedef struct tutti_rpc_channel tutti_rpc_channel;
@@ -58,11 +59,7 @@ tutti_code tutti_rpc_channel_open(const char *target, const tutti_rpc_channel_op
 /* Its calls must have ended. NULL is fine. */
 void tutti_rpc_channel_close(tutti_rpc_channel *channel);
 
-/* A method of a service. Static. */
-typedef struct tutti_rpc_stub {
-    const struct ProtobufCServiceDescriptor *service;
-    const char *method;
-} tutti_rpc_stub;
+typedef struct tutti_rpc_stub tutti_rpc_stub;
 
 /* How one call is made. Zeros are good defaults. */
 typedef struct tutti_rpc_call_options {

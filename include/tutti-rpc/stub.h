@@ -1,0 +1,21 @@
+/* Stub: the name of a method, for calls of it. */
+#ifndef TUTTI_RPC_PUBLIC_STUB_H
+#define TUTTI_RPC_PUBLIC_STUB_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ProtobufCServiceDescriptor;
+
+/* A method of a service. Static: a channel remembers it by its address. */
+typedef struct tutti_rpc_stub {
+    const struct ProtobufCServiceDescriptor *service; /* as protobuf-c has generated it */
+    const char *method;                               /* as in the .proto */
+} tuttirpc_stub;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
