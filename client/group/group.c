@@ -122,6 +122,13 @@ tutti_group_abort(tutti_client *client, const char *group, const char *reason, t
 }
 
 tutti_code
+tutti_group_shrink(tutti_client *client, const char *group, uint32_t timeout_ms,
+                   tutti_group_info *ret_info, tutti_error *err)
+{
+    return client_wire_group_shrink(client, group, timeout_ms, ret_info, err);
+}
+
+tutti_code
 tutti_group_delete(tutti_client *client, const char *name, tutti_error *err)
 {
     return client_wire_group_delete(client, name, 0, false, err);

@@ -22,6 +22,9 @@ tutti_code client_wire_group_delete(tutti_client *client, const char *name, uint
 tutti_code client_wire_group_abort(tutti_client *client, const char *name, uint64_t id,
                                    const char *reason, tutti_error *err);
 
+tutti_code client_wire_group_shrink(tutti_client *client, const char *name, uint32_t timeout_ms,
+                                    tutti_group_info *ret_info, tutti_error *err);
+
 /* `options` and `split` are taken and complete. */
 tutti_code client_wire_group_split(tutti_client *client, const tutti_group_options *options,
                                    const tutti_split *split, tutti_group_info *ret_info,

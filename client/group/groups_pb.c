@@ -25,6 +25,7 @@ static const tutti_rpc_stub stub_create_group = {SERVICE, "CreateGroup"};
 static const tutti_rpc_stub stub_get_group = {SERVICE, "GetGroup"};
 static const tutti_rpc_stub stub_list_groups = {SERVICE, "ListGroups"};
 static const tutti_rpc_stub stub_abort_group = {SERVICE, "AbortGroup"};
+static const tutti_rpc_stub stub_shrink_group = {SERVICE, "ShrinkGroup"};
 static const tutti_rpc_stub stub_delete_group = {SERVICE, "DeleteGroup"};
 
 /* [out, owned] ret_ranks  free it */
@@ -184,6 +185,35 @@ client_wire_group_abort(tutti_client *client, const char *name, uint64_t id, con
     TUTTI_TRY(client_invoke_again(client, &call, &request.base, &message, err));
     tutti_rpc_message_free(message);
     return TUTTI_OK;
+}
+
+/* May be made twice: the second one takes the first one's place, or gets its answer again. */
+tutti_code
+client_wire_group_shrink(tutti_client *client, const char *name, uint32_t timeout_ms,
+                         tutti_group_info *ret_info, tutti_error *err)
+{
+    Tutti__V1__ShrinkGroupRequest request = TUTTI__V1__SHRINK_GROUP_REQUEST__INIT;
+    client_call call = {.stub = &stub_shrink_group, .kind = CLIENT_COORDINATOR};
+    const Tutti__V1__ShrinkGroupResponse *response;
+    tutti_rpc_message *message = NULL;
+    Tutti__V1__Member member;
+    tutti_code code;
+
+    TUTTI_TRY(client_check_member(client, err));
+    client_write_member(client, &member);
+    request.member = &member;
+    request.name = client_write_text(name);
+    request.timeout_ms = timeout_ms != 0 ? timeout_ms : client->settings.timeout_ms;
+    request.accept_spans = true;
+    call.deadline_ns = client_op_deadline(request.timeout_ms);
+    TUTTI_TRY(client_invoke_again(client, &call, &request.base, &message, err));
+    response = tutti_rpc_message_get(message);
+    code = client_read_group(response->group, ret_info, err);
+    if (code == TUTTI_OK) {
+        ret_info->rank = (int32_t)response->group_rank;
+    }
+    tutti_rpc_message_free(message);
+    return code;
 }
 
 /* For client_list_pages: one page, whose items are lent by the response. */

@@ -23,7 +23,8 @@
  * when they first use it in an op.
  *
  * Threads. Any thread may call these functions, several at once. Each blocks for one or more calls
- * to the coordinator, each of at most the client's timeout_ms. Outputs are written on success only.
+ * to the coordinator, each of at most the client's timeout_ms (tutti_group_shrink says its own).
+ * Outputs are written on success only.
  *
  * Statuses of all functions that take a client, besides the common statuses (tutti/client.h):
  *
@@ -231,6 +232,35 @@ TUTTI_API tutti_code tutti_group_destroy(tutti_client *client, const tutti_group
  */
 TUTTI_API tutti_code tutti_group_abort(tutti_client *client, const char *group, const char *reason,
                                        tutti_error *err);
+
+/*
+ * Make a group of the ranks of another one that are alive. All of them call (MPIX_Comm_shrink,
+ * ncclCommShrink); each gets the same group, with the same list in the order of the old group. The
+ * function returns when every rank that is alive has called, or when the time of one caller is
+ * over: who has not called by then is left out, and gets SHRUNK_WITHOUT when it calls.
+ *
+ * The new group is called NAME.2, and NAME.3 when that one shrinks. The old group is aborted, if it
+ * was not yet, so its ops end and never meet those of the new one; delete it when it is not needed.
+ * A rank that has died counts as alive until the coordinator has noticed (--lost-grace,
+ * --heartbeat-timeout). A call that is repeated gets the same group.
+ *
+ * [in]         group       NULL = "world"
+ * [in]         timeout_ms  how long to wait for ranks that are alive; 0 = the client's timeout_ms
+ * [out, owned] ret_info    not NULL; tutti_group_info_free it
+ *
+ * TUTTI_FAILED_PRECONDITION  SHRUNK_WITHOUT: the group was shrunk without this rank: the text has
+ *                            the list that it has missed, and why
+ *                            NOT_IN_GROUP; NO_AGENT; MESH_GROUP: make another mesh; WORLD_GROUP:
+ *                            "world" of an elastic job shrinks by itself
+ * TUTTI_NOT_FOUND            NO_GROUP: there is none, or it was deleted meanwhile
+ * TUTTI_UNAVAILABLE          RANK_LOST: this client's rank was lost meanwhile
+ * TUTTI_ABORTED              SUPERSEDED: another thread has made this call for the same rank
+ * TUTTI_RESOURCE_EXHAUSTED   GROUP_LIMIT, WAITER_LIMIT
+ * and the statuses of all functions here
+ */
+TUTTI_API tutti_code tutti_group_shrink(tutti_client *client, const char *group,
+                                        uint32_t timeout_ms, tutti_group_info *ret_info,
+                                        tutti_error *err);
 
 /*
  * All groups of the job, "world" among them and groups of meshes not, in the order of their names.

@@ -57,6 +57,7 @@ static const tutti_auth_row rows[] = {
     {"/tutti.v1.CoordinatorService/ListJobs", BOTH, ALL, false},
     {"/tutti.v1.CoordinatorService/LookupRanks", BOTH, REQUEST, false},
     {"/tutti.v1.CoordinatorService/Session", AGENT, REQUEST, false},
+    {"/tutti.v1.CoordinatorService/ShrinkGroup", BOTH, REQUEST, false},
     {"/tutti.v1.CoordinatorService/TranslateRanks", BOTH, REQUEST, false},
     {"/tutti.v1.CoordinatorService/WatchMembers", BOTH, REQUEST, false},
     {"/tutti.v1.DiagnosticsService/DescribeAgent", BOTH, EARLY, false},

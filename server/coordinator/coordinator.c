@@ -23,6 +23,7 @@
 #include "server/coordinator/core/hooks.h"
 #include "server/coordinator/group/group.h"
 #include "server/coordinator/group/mesh.h"
+#include "server/coordinator/group/shrink.h"
 #include "server/coordinator/group/world.h"
 #include "server/coordinator/kv/gc.h"
 #include "server/coordinator/kv/keys_private.h"
@@ -78,6 +79,7 @@ lose_agent(const coord_agent *agent)
 {
     coord_meshes_lose(agent);
     coord_meetings_lose(agent);
+    coord_shrinks_lose(agent);
 }
 
 static const struct coord_hooks hooks_of_rooms = {

@@ -39,6 +39,16 @@ class TestGroups(ClusterCase):
         self.fails(["group", "abort", "none"], "there is no group none")
         self.well("group", "delete", "ill")
 
+    def test_group_shrink__leaves_out_who_does_not_call(self):
+        self.well("group", "create", "four", "0-3")
+        self.assertEqual(
+            self.json("group", "shrink", "four", "--rank", "2", "--timeout", "100ms")["ranks"], [2])
+        self.fails(["group", "shrink", "four", "--rank", "1"],
+                   "group four was shrunk to four.2 with ranks 2 (rank 0 did not call")
+        self.fails(["barrier", "--group", "four"], "group four was aborted by rank 2: it was shrunk to four.2")
+        for name in ("four", "four.2"):
+            self.well("group", "delete", name)
+
     def test_group_split__makes_all_parts(self):
         parts = self.json("group", "split", "--size", "2", "--name", "half")
         self.assertEqual(self.ranks(parts), {"half/0": [0, 1], "half/1": [2, 3]})

@@ -1,4 +1,5 @@
-"""Goal: an abort of a group ends its ops on every rank, with the words of who asked, and nothing hangs.
+"""Goal: an abort of a group ends its ops on every rank, with the words of who asked, and nothing hangs;
+the ranks that are left shrink the group and go on with right sums.
 
 Method: real processes, some of them killed or stopped; stock stubs.
 """
@@ -209,6 +210,67 @@ class GroupAbort(unittest.TestCase):
                 break
             self.assertLess(time.monotonic(), until, results)
         self.assertEqual([list(one) for one in results], [[2] * 3] * 2)
+
+    def shrink(self, cluster, member, name, timeout_s=LONG_S):
+        request = coordinator.ShrinkGroupRequest(
+            member=member, name=name, timeout_ms=int(timeout_s * 1000)
+        )
+        return cluster.members.ShrinkGroup(request, timeout=timeout_s + LONG_S)
+
+    def test_a_rank_dies_in_an_all_reduce_and_the_others_abort_shrink_and_go_on(self):
+        cluster = self.cluster_of(4)
+        cluster.group("g", [0, 1, 2, 3])
+        members = [self.member(cluster, rank) for rank in range(4)]
+        sent = np.ones(1 << 18, np.float32)
+        started = threading.Barrier(5)
+        found = [None] * 4
+
+        def train(agent):
+            rank, name = agent.rank, "g"
+            all_reduce(agent, sent, group=name)
+            started.wait(LONG_S)
+            try:
+                while True:
+                    all_reduce(agent, sent, group=name)
+            except grpc.RpcError as error:
+                if rank == 2:
+                    raise
+                reason = support.Failure(error).reason
+                self.assertIn(reason, ("RANK_LOST", "GROUP_ABORTED"), error)
+            self.abort_as(cluster, members[rank], name, "rank %d lost somebody" % rank)
+            made = self.shrink(cluster, members[rank], name)
+            found[rank] = made
+            return [float(one) for one in (
+                all_reduce(agent, sent * (rank + 1), group=made.group.name)[:2]
+            )]
+
+        def spoil():
+            started.wait(LONG_S)
+            cluster.agents[2].program.kill()
+
+        thread = threading.Thread(target=spoil)
+        thread.start()
+        results = cluster.all(train)
+        thread.join()
+        for rank in (0, 1, 3):
+            self.assertEqual(results[rank], [7, 7], results)  # 1 + 2 + 4
+            self.assertEqual(list(found[rank].group.ranks), [0, 1, 3])
+            self.assertEqual(found[rank].group.name, "g.2")
+            self.assertIn("rank 2 is lost", found[rank].left_out)
+        self.assertEqual(len({found[rank].group.id for rank in (0, 1, 3)}), 1)
+
+    def test_a_rank_that_does_not_call_is_left_out_and_hears_of_it(self):
+        cluster = self.cluster_of(3)
+        cluster.group("g", [0, 1, 2])
+        members = [self.member(cluster, rank) for rank in range(3)]
+        made = cluster.on([0, 1], lambda agent: self.shrink(cluster, members[agent.rank], "g", 0.3))
+        for one in made:
+            self.assertEqual(list(one.group.ranks), [0, 1], one)
+            self.assertIn("rank 2 did not call within", one.left_out)
+        found = self.fails(lambda: self.shrink(cluster, members[2], "g"))
+        self.assert_failed(found, PRECONDITION, "SHRUNK_WITHOUT", "to g.2 with ranks 0, 1")
+        for result in cluster.on([0, 1], lambda agent: all_reduce(agent, np.ones(1), group="g.2")):
+            self.assertEqual(list(result), [2], result)
 
     def test_what_is_wrong_is_refused_by_name(self):
         cluster = self.cluster_of(3)

@@ -183,6 +183,8 @@ def coordinator_calls():
         ("CoordinatorService.ListGroups", coordinator.ListGroupsRequest(job="services")),
         ("CoordinatorService.AbortGroup",
          coordinator.AbortGroupRequest(member=member, name="one")),
+        ("CoordinatorService.ShrinkGroup",
+         coordinator.ShrinkGroupRequest(member=member, name="one", timeout_ms=1)),
         ("CoordinatorService.DeleteGroup",
          coordinator.DeleteGroupRequest(member=member, name="one")),
         ("CoordinatorService.TranslateRanks",

@@ -1,4 +1,4 @@
-/* tutti group create, get, list, delete, abort */
+/* tutti group create, get, list, delete, abort, shrink */
 #include <stdlib.h>
 #include <string.h>
 
@@ -173,6 +173,32 @@ cli_group_abort(cli *self)
     if (code == TUTTI_OK) {
         code = tutti_group_abort(client, name, cli_value(self, "reason"), &err);
     }
+    tutti_close(client);
+    return code == TUTTI_OK ? CLI_FINE : cli_failed(self, name, &err);
+}
+
+/* The call of one rank, as of `tutti metadata`: each survivor makes its own. */
+int
+cli_group_shrink(cli *self)
+{
+    const char *name = self->arguments[0];
+    tutti_client *client = NULL;
+    tutti_group_info info = {0};
+    int64_t rank;
+    tutti_error err;
+    tutti_code code;
+
+    if (!cli_rank_option(self, &rank)) {
+        return CLI_USAGE;
+    }
+    code = cli_connect(self, NULL, &client, &err);
+    if (code == TUTTI_OK) {
+        code = tutti_group_shrink(client, name, self->timeout_ms, &info, &err);
+    }
+    if (code == TUTTI_OK) {
+        cli_print_result(self, cli_json_group(&info), NULL, cli_group_columns);
+    }
+    tutti_group_info_free(&info);
     tutti_close(client);
     return code == TUTTI_OK ? CLI_FINE : cli_failed(self, name, &err);
 }

@@ -9,6 +9,7 @@ int cli_group_get(cli *self);
 int cli_group_list(cli *self);
 int cli_group_delete(cli *self);
 int cli_group_abort(cli *self);
+int cli_group_shrink(cli *self);
 
 int cli_group_split(cli *self);
 int cli_group_translate(cli *self);

@@ -358,8 +358,13 @@ const cli_command cli_commands[] = {
      cli_group_list},
     {"group abort", GROUPS, "NAME [--reason TEXT]", "end all ops of a group",
      "The ops of all ranks on the group end with GROUP_ABORTED and the reason, and later ones are "
-     "refused, until the group is deleted and created again.",
+     "refused, until the group is deleted and created again, or shrunk.",
      NULL, cli_group_abort_options, 1, 1, false, cli_group_abort},
+    {"group shrink", GROUPS, "NAME --rank R", "make a group of the ranks that are left",
+     "The call of one rank: make it for each rank that is alive, at once. All of them get the same "
+     "group, NAME.2; who has not called within --timeout is left out.",
+     "  for r in 0 1 3; do tutti group shrink tp/0 --rank $r --timeout 5s & done; wait",
+     rank_options, 1, 1, false, cli_group_shrink},
     {"group delete", GROUPS, "NAME", "delete a group", NULL, NULL, rank_options, 1, 1, false,
      cli_group_delete},
     {"mesh create", GROUPS, "NAME SHAPE", "put ranks into an array of named dimensions",

@@ -43,6 +43,26 @@ class Words(case.AgentCase):
         self.assertEqual(self.all(lambda agent: total(agent, range(4))), [1111.0] * 4)
         self.assertEqual(len(self.agents[0].groups()), before)
 
+    def test_aborted_it_is_shrunk_to_those_who_call(self):
+        def work(agent):
+            group = agent.new_group([0, 1, 2, 3], name="aborted")
+            agent.barrier()
+            if agent.rank == 3:
+                group.abort("the loss is nan")
+                return None
+            with self.assertRaises(tutti.TuttiError) as caught:
+                total(agent, group)  # rank 3 does not call it
+            self.assertEqual(caught.exception.reason, "GROUP_ABORTED")
+            self.assertIn("aborted by rank 3: the loss is nan", str(caught.exception))
+            left = group.shrink(timeout=0.5)
+            self.assertEqual((left.name, list(left.ranks)), ("aborted.2", [0, 1, 2]))
+            return total(agent, left)
+
+        self.assertEqual(self.all(work), [111.0, 111.0, 111.0, None])
+        with self.assertRaises(tutti.TuttiError) as caught:
+            self.agents[3].group("aborted").shrink()
+        self.assertEqual(caught.exception.reason, "SHRUNK_WITHOUT")
+
     def test_of_lists_it_is_the_one_with_us(self):
         found = self.all(lambda agent: total(agent, [[0, 2], [1, 3]]))
         self.assertEqual(found, [101.0, 1010.0, 101.0, 1010.0])

@@ -25,6 +25,7 @@
 #include "server/coordinator/group/mesh.h"
 #include "server/coordinator/group/rank_list.h"
 #include "server/coordinator/group/registry.h"
+#include "server/coordinator/group/shrink.h"
 #include "server/coordinator/member/events.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/members.h"
@@ -79,6 +80,7 @@ void
 coord_group_remove(coord_group *group)
 {
     group->job->owner->hooks->group_deleted(group);
+    coord_group_end_shrink(group);
     coord_group_registry_leave(group);
     tutti_map_remove(&group->job->groups, &group->node);
     if (!coord_group_is_world(group)) {

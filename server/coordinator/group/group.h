@@ -22,6 +22,7 @@ struct coord_group {
     tutti_list_node talking;       /* in the job's list when it has channels */
     coord_event event;             /* of its deletion */
     coord_event abort_event;       /* of its abort */
+    struct coord_shrink *shrink;   /* [owned] a round, or its result; NULL = none */
     tutti_coordinator_abort abort; /* text [owned]; NULL = it was not aborted */
     coord_mesh *mesh;              /* the mesh whose row it is; NULL = none */
     unsigned char key[8];

@@ -128,6 +128,61 @@ tutti_code tutti_coordinator_group_abort(tutti_coordinator *self,
                                          const tutti_coordinator_abort **ret_abort, bool *ret_new,
                                          tutti_error *err);
 
+/* ------------------------------------------------------------------------------ shrink */
+
+typedef struct tutti_coordinator_shrink_request {
+    tutti_coordinator_member member;
+    const char *name;     /* NULL or "" = world */
+    uint64_t id;          /* only the group with this id; 0 = whichever it is */
+    uint64_t deadline_ns; /* who has not called by then is left out */
+} tutti_coordinator_shrink_request;
+
+typedef struct tutti_coordinator_shrunk {
+    tutti_coordinator_group group;
+    const char
+        *left_out; /* "rank 2 is lost: ...; rank 3 did not call within 500 ms"; "" = nobody */
+} tutti_coordinator_shrunk;
+
+/* A call that waits for the other survivors. Zero it and set on_answer. */
+typedef struct tutti_coordinator_shrink tutti_coordinator_shrink;
+struct tutti_coordinator_shrink {
+    /* Once; one of the two is NULL. Borrowed until it returns. */
+    void (*on_answer)(tutti_coordinator_shrink *call, const tutti_coordinator_shrunk *shrunk,
+                      const tutti_error *err);
+    /* The coordinator's: */
+    tutti_coordinator_pending_call wait;
+    tutti_list_node link;
+    struct coord_shrink *round; /* NULL = not waiting */
+    uint32_t rank;
+    uint32_t position;
+};
+
+/*
+ * Shrink a group to its ranks that are alive and call. It is answered when all that are alive have
+ * called, or at the earliest deadline of a caller.
+ *
+ * TUTTI_FAILED_PRECONDITION  NOT_IN_GROUP, STALE_INCARNATION, MESH_GROUP; WORLD_GROUP: the job is
+ *                            elastic
+ * TUTTI_NOT_FOUND            NO_JOB, NO_RANK, NO_GROUP
+ * TUTTI_INVALID_ARGUMENT     BAD_NAME
+ * TUTTI_UNAVAILABLE          DRAINING
+ * TUTTI_RESOURCE_EXHAUSTED   WAITER_LIMIT; NO_MEMORY
+ *
+ * The answer, beside OK:
+ *
+ * TUTTI_FAILED_PRECONDITION  SHRUNK_WITHOUT: it was shrunk before, without this rank
+ * TUTTI_NOT_FOUND            NO_GROUP: it, or what it was shrunk to, was deleted
+ * TUTTI_UNAVAILABLE          RANK_LOST: this rank; DRAINING
+ * TUTTI_ABORTED              SUPERSEDED: another call of this rank has come
+ * TUTTI_RESOURCE_EXHAUSTED   GROUP_LIMIT; NO_MEMORY
+ */
+tutti_code tutti_coordinator_shrink_start(tutti_coordinator *self,
+                                          const tutti_coordinator_shrink_request *request,
+                                          tutti_coordinator_shrink *call, tutti_error *err);
+
+/* The caller went away. Not waiting is fine. */
+void tutti_coordinator_shrink_withdraw(tutti_coordinator_shrink *call);
+
 /* ------------------------------------------------------------------------------ translation */
 
 typedef struct tutti_coordinator_translation {

@@ -116,7 +116,8 @@ struct coord_job {
     uint32_t deleted_count;
 
     tutti_map groups;
-    tutti_list_node talking; /* groups that have exchange rounds */
+    tutti_list_node shrinking; /* rounds of groups that shrink */
+    tutti_list_node talking;   /* groups that have exchange rounds */
     uint64_t group_ids;
     uint64_t member_count; /* of all groups but world, and of meshes */
     tutti_map rosters;     /* by tag and ranks */

@@ -96,6 +96,7 @@ job_init(coord_job *job, tutti_coordinator *self, const char *name, uint32_t wor
     tutti_map_init(&job->rosters);
     tutti_map_init(&job->meshes);
     tutti_list_init(&job->talking);
+    tutti_list_init(&job->shrinking);
     coord_joins_init(job);
     coord_sessions_init(job);
     coord_member_watches_init(job);

@@ -255,6 +255,7 @@ static const tutti_rpc_method methods[] = {
     TUTTI_RPC_UNARY("GetGroup", coord_on_get_group),
     TUTTI_RPC_UNARY("ListGroups", coord_on_list_groups),
     TUTTI_RPC_UNARY("AbortGroup", coord_on_abort_group),
+    TUTTI_RPC_UNARY("ShrinkGroup", coord_on_shrink_group),
     TUTTI_RPC_UNARY("DeleteGroup", coord_on_delete_group),
     TUTTI_RPC_UNARY("TranslateRanks", coord_on_translate_ranks),
     TUTTI_RPC_UNARY("LookupRanks", on_lookup_ranks),

@@ -13,6 +13,7 @@ void coord_on_create_group(tutti_rpc_call *call, void *arg);
 void coord_on_get_group(tutti_rpc_call *call, void *arg);
 void coord_on_list_groups(tutti_rpc_call *call, void *arg);
 void coord_on_abort_group(tutti_rpc_call *call, void *arg);
+void coord_on_shrink_group(tutti_rpc_call *call, void *arg);
 void coord_on_delete_group(tutti_rpc_call *call, void *arg);
 
 /* split_pb.c */

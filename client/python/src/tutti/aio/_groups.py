@@ -10,6 +10,7 @@ import grpc
 import numpy as np
 
 from .. import _settings, _wire, errors
+from ._ask import ask_and_wait
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -210,6 +211,28 @@ class Group:
             reason=reason,
         )
         await self.agent.coordinator.unary("Coordinator.AbortGroup", request)
+
+    async def shrink(self, timeout: float | None = None) -> "Group":
+        """Make a group of the ranks that are alive. All of them call, and get the same group.
+
+        It returns when every rank that is alive has called, or when the time of one caller is over:
+        who has not called by then is left out. The old group is aborted.
+
+        timeout  seconds to wait for ranks that are alive; None = those of the agent's calls
+
+        Returns: the new Group, named after this one: NAME.2.
+        Raises: TuttiError SHRUNK_WITHOUT: it was shrunk without this rank; NO_GROUP, MESH_GROUP.
+        Example:
+            >>> left = group.shrink(timeout=10)
+        """
+        request = _wire.new(
+            "ShrinkGroupRequest", member=self.agent._member(), name=self.name, id=self.id
+        )
+        said = await ask_and_wait(self.agent, "Coordinator.ShrinkGroup", request, timeout)
+        made = Group(self.agent, said.group, said.group_rank)
+        made.timeout = self.timeout
+        made.backend = self.backend
+        return made
 
     async def delete(self) -> None:
         """Delete it for all. Members may all call it.
