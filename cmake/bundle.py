@@ -21,7 +21,7 @@ import tarfile
 import tempfile
 
 PROGRAMS = ("tutti-coordinator", "tutti-agent", "tutti")
-MODULES = ("tutti-cuda.so", "tutti-nccl.so")
+MODULES = ("tutti-cuda.so", "tutti-nccl.so", "tutti-tvm.so")  # those that were built
 # Parts of glibc: they belong to the loader of the machine.
 SYSTEM = re.compile(r"^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|nss_.*|anl)\.so\.\d+|libcuda\.so.*|linux-vdso.*)$")
 CUDA = re.compile(r"^lib(cudart|nccl)\.so")

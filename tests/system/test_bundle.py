@@ -76,6 +76,16 @@ class Bundle(unittest.TestCase):
             count += 1
         self.assertGreater(count, 20)
 
+    def test_the_plug_in_for_tvm_is_there_if_it_was_built(self):
+        if not os.path.exists(os.path.join(support.BUILD, "tutti-tvm.so")):
+            self.skipTest("plugins/tvm was not built")
+        path = os.path.join(self.folder, "lib", "tutti", "tutti-tvm.so")
+        words = [self.program("tutti-agent"), "--plugin", path, "--coordinator", "127.0.0.1:1", "--world-size", "1"]
+        done = subprocess.run(words, env={}, cwd="/", capture_output=True, text=True, timeout=LONG_S)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("tutti-tvm.so", done.stderr)  # it was loaded, and looks for what is the operator's to give
+        self.assertIn("libtvm_ffi", done.stderr)
+
     def test_programs_start_in_an_empty_environment(self):
         for name in ("tutti-coordinator", "tutti-agent", "tutti"):
             self.assertIn(name, self.run_bare(self.program(name), "--version"))

@@ -289,6 +289,32 @@ class Hosts(FunctionsCase):
         host.call.cancel()
         self.refused(LOST, "HOST_LOST", future.result)
 
+    def test_the_next_host_is_asked_if_one_cannot_import(self):
+        importing = self.stub().ImportModule
+        request = functions.ImportModuleRequest(module="fake.more")
+        hosts = [self.host(name="one", imports=True), self.host(name="none"), self.host(name="two", imports=True)]
+        cannot = lambda host: host.send(imported=functions.HostImported(
+            request=getattr(host.next(), "import").request, error=types.Error(text="not in " + str(id(host)))))
+        future = importing.future(request, timeout=LONG_S)
+        cannot(hosts[0])
+        asked = getattr(hosts[2].next(), "import")
+        self.assertEqual(asked.module, "fake.more")
+        hosts[2].send(imported=functions.HostImported(
+            request=asked.request, functions=[functions.FunctionInfo(name="fake.more.g")]))
+        self.assertEqual([one.name for one in future.result().functions], ["fake.more.g"])
+        called = self.begin("fake.more.g")
+        hosts[2].give(hosts[2].next("call").call, integer=2)
+        self.assertEqual(called.result().result.integer, 2)
+        future = importing.future(request, timeout=LONG_S)
+        cannot(hosts[0])
+        cannot(hosts[2])
+        failure = self.refused(grpc.StatusCode.FAILED_PRECONDITION, "IMPORT_FAILED", future.result)
+        self.assertIn("host one cannot import fake.more: not in %d" % id(hosts[0]), failure.text)
+        future = importing.future(request, timeout=LONG_S)  # who is lost by it is not followed by others
+        hosts[0].next()
+        hosts[0].call.cancel()
+        self.refused(LOST, "HOST_LOST", future.result)
+
 
 class Closed(unittest.TestCase):
     def test_without_functions_nobody_may_be_a_host(self):

@@ -156,11 +156,11 @@ typedef void (*agent_import_fn)(tutti_rpc_call *rpc, agent_function *const *func
                                 const tutti_error *err);
 
 /*
- * Ask the first host that can.
+ * Ask the hosts that can, one after the other, until one has imported it.
  *
  * TUTTI_PERMISSION_DENIED    NOT_ALLOWED
  * TUTTI_NOT_FOUND            NO_HOST
- * TUTTI_FAILED_PRECONDITION  IMPORT_FAILED: with the host's words
+ * TUTTI_FAILED_PRECONDITION  IMPORT_FAILED: none could; with the first host's words
  * TUTTI_UNAVAILABLE          HOST_LOST
  */
 void agent_host_import(tutti_agent *agent, tutti_rpc_call *rpc, const char *module,

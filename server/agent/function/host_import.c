@@ -16,16 +16,19 @@ typedef struct import {
     uint64_t number;
     tutti_rpc_call *rpc; /* [ref] */
     agent_import_fn answer;
-    bool answered; /* nobody waits any more */
+    bool answered;   /* nobody waits any more */
+    tutti_error why; /* the first host's that could not; code OK = none yet */
     char module[AGENT_FUNCTION_NAME_MAX + 1];
 } import;
 
+/* The first one behind `after` that can import; NULL = from the beginning, or there is none. */
 static agent_host *
-find_importer(const tutti_agent *agent)
+find_importer(const tutti_agent *agent, const agent_host *after)
 {
+    const tutti_list_node *hosts = &agent->functions->hosts;
     tutti_list_node *link;
 
-    for (link = agent->functions->hosts.next; link != &agent->functions->hosts; link = link->next) {
+    for (link = after == NULL ? hosts->next : after->link.next; link != hosts; link = link->next) {
         agent_host *host = tutti_container_of(link, agent_host, link);
 
         if (host->imports && !host->closed) {
@@ -66,7 +69,7 @@ check_import(const tutti_agent *agent, const char *module, agent_host **ret_host
         return TUTTI_FAIL_FOR(err, TUTTI_PERMISSION_DENIED, "NOT_ALLOWED",
                               "module \"%.100s\" is not under one of --functions", module);
     }
-    *ret_host = find_importer(agent);
+    *ret_host = find_importer(agent, NULL);
     if (*ret_host == NULL) {
         return TUTTI_FAIL_FOR(
             err, TUTTI_NOT_FOUND, "NO_HOST",
@@ -74,6 +77,14 @@ check_import(const tutti_agent *agent, const char *module, agent_host **ret_host
             "with --python, or serve from a program");
     }
     return TUTTI_OK;
+}
+
+static void
+ask_host(import *self, agent_host *host)
+{
+    self->host = host;
+    self->number = ++host->last_number;
+    host->wire->import(host, self->number, self->module);
 }
 
 void
@@ -92,8 +103,6 @@ agent_host_import(tutti_agent *agent, tutti_rpc_call *rpc, const char *module,
         answer(rpc, NULL, 0, &err);
         return;
     }
-    self->host = host;
-    self->number = ++host->last_number;
     self->rpc = rpc;
     self->answer = answer;
     (void)snprintf(self->module, sizeof(self->module), "%s", module);
@@ -102,7 +111,7 @@ agent_host_import(tutti_agent *agent, tutti_rpc_call *rpc, const char *module,
     tutti_rpc_call_ref(rpc);
     tutti_rpc_call_set_user(rpc, self);
     tutti_rpc_call_on_cancel(rpc, on_import_cancel);
-    host->wire->import(host, self->number, self->module);
+    ask_host(self, host);
 }
 
 static import *
@@ -148,12 +157,34 @@ take_import(import *self, const agent_host_function *functions, size_t count)
     free(found);
 }
 
+/*
+ * One after the other, and not all at once: two hosts that have imported the same module would offer
+ * the same names. A host that is lost by an import is not followed by others (imports_fail), which
+ * would be lost the same way. What the first one said is told: the operator began with it.
+ */
+static void
+refuse_import(import *self, const tutti_error *failure)
+{
+    agent_host *host = self->host;
+    agent_host *next = self->answered ? NULL : find_importer(host->agent, host);
+
+    if (self->why.code == TUTTI_OK) {
+        (void)TUTTI_FAIL_FOR(&self->why, TUTTI_FAILED_PRECONDITION, "IMPORT_FAILED",
+                             "host %s cannot import %s: %.700s", host->name, self->module,
+                             failure->text);
+    }
+    if (next != NULL) {
+        ask_host(self, next);
+    } else {
+        end_import(self, NULL, 0, &self->why);
+    }
+}
+
 tutti_code
 agent_host_imported(agent_host *host, uint64_t request, const agent_host_function *functions,
                     size_t count, const tutti_error *failure, tutti_error *err)
 {
     import *self = find_import(host, request);
-    tutti_error why;
 
     if (self == NULL) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_ORDER",
@@ -163,10 +194,7 @@ agent_host_imported(agent_host *host, uint64_t request, const agent_host_functio
         take_import(self, functions, count);
         return TUTTI_OK;
     }
-    (void)TUTTI_FAIL_FOR(&why, TUTTI_FAILED_PRECONDITION, "IMPORT_FAILED",
-                         "host %s cannot import %s: %.700s", host->name, self->module,
-                         failure->text);
-    end_import(self, NULL, 0, &why);
+    refuse_import(self, failure);
     return TUTTI_OK;
 }
 
