@@ -204,8 +204,10 @@ class Diagnosis:
         agent: Any = self
         if await agent.get_rank(group) < 0:
             raise agent._not_in(str(group))
-        if not device and getattr(group, "backend", ""):
-            return str(getattr(group, "backend"))
+        stated: Any = group
+        backend = str(getattr(stated, "backend", ""))
+        if backend and not device:
+            return backend
         where = device or agent.info.device.split(",")[0]
         if where == "cpu":
             return "host"
