@@ -108,6 +108,7 @@ client_wire_group_create(tutti_client *client, const tutti_group_options *option
     request.parent = client_write_text(options->parent);
     request.token = tutti_id_draw();
     request.accept_spans = true;
+    request.ephemeral = options->ephemeral;
     tutti_spans_pack(ranks, count, &spans);
     request.n_spans = spans.count;
     request.spans = spans.numbers;

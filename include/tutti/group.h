@@ -117,6 +117,13 @@ typedef struct tutti_group_options {
      * at by tutti_group_split.
      */
     bool sort;
+    /*
+     * Delete the group when all agents that are its members when it is made are lost or have left,
+     * though new agents may have their ranks: for a program that launches its agents, or whose
+     * agents are restarted with it. The call that makes the group decides; a coordinator that was
+     * restarted keeps the group. Not looked at by tutti_group_split. Default: false.
+     */
+    bool ephemeral;
 } tutti_group_options;
 
 /* [out] options  no name, no tag, the parent "world", sort false */
@@ -241,7 +248,8 @@ TUTTI_API tutti_code tutti_group_abort(tutti_client *client, const char *group, 
  *
  * The new group is called NAME.2, and NAME.3 when that one shrinks. The old group is aborted, if it
  * was not yet, so its ops end and never meet those of the new one; delete it when it is not needed.
- * A rank that has died counts as alive until the coordinator has noticed (--lost-grace,
+ * Give two seconds or more: a survivor may hear of the end of its op a second late (see
+ * tutti_group_abort). A rank that has died counts as alive until the coordinator has noticed (--lost-grace,
  * --heartbeat-timeout). A call that is repeated gets the same group.
  *
  * [in]         group       NULL = "world"

@@ -80,6 +80,7 @@ lose_agent(const coord_agent *agent)
     coord_meshes_lose(agent);
     coord_meetings_lose(agent);
     coord_shrinks_lose(agent);
+    coord_groups_lose(agent);
 }
 
 static const struct coord_hooks hooks_of_rooms = {

@@ -22,6 +22,7 @@ struct coord_group {
     tutti_list_node talking;       /* in the job's list when it has channels */
     coord_event event;             /* of its deletion */
     coord_event abort_event;       /* of its abort */
+    uint64_t made_epoch;           /* of the job, of an ephemeral group; 0 = it is not */
     struct coord_shrink *shrink;   /* [owned] a round, or its result; NULL = none */
     tutti_coordinator_abort abort; /* text [owned]; NULL = it was not aborted */
     coord_mesh *mesh;              /* the mesh whose row it is; NULL = none */
@@ -71,6 +72,9 @@ tutti_code coord_group_abort(coord_group *group, uint32_t rank,
 
 /* Forget its abort: it is another group from now on, or goes. */
 void coord_group_forget_abort(coord_group *group);
+
+/* A rank is lost: ephemeral groups whose agents are all gone are deleted. */
+void coord_groups_lose(const coord_agent *agent);
 
 /* Free the group of such an event: core/hooks.h. */
 void coord_group_drop_deleted(coord_event *event);

@@ -41,6 +41,7 @@ typedef struct tutti_coordinator_group_request {
     uint64_t token;       /* 0 = none */
     const int32_t *ranks; /* in the order of group ranks */
     size_t count;
+    bool ephemeral; /* goes with the last of the agents that are its members now */
 } tutti_coordinator_group_request;
 
 /*

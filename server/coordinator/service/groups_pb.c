@@ -146,7 +146,8 @@ coord_on_create_group(tutti_rpc_call *call, void *arg)
                                                .name = wire->name,
                                                .tag = wire->tag,
                                                .parent = wire->parent,
-                                               .token = wire->token};
+                                               .token = wire->token,
+                                               .ephemeral = wire->ephemeral};
     tutti_coordinator *core = service_loop_enter(arg);
     tutti_coordinator_group group;
     uint32_t *unpacked = NULL;

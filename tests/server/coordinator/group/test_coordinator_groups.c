@@ -238,6 +238,26 @@ test_group_delete__is_told_and_its_id_never_comes_back(void **state)
     assert_true(got.id > id);
 }
 
+static void
+test_group__that_is_ephemeral_goes_with_the_last_agent_it_was_made_of(void **state)
+{
+    static const int32_t ranks[] = {0, 1};
+    const tutti_coordinator_group_request request = {
+        .member = member_of(0), .name = "e", .ranks = ranks, .count = 2, .ephemeral = true};
+    tutti_error err;
+
+    (void)state;
+    assert_ok(create(0, "kept", ranks, 2, &err));
+    assert_ok(tutti_coordinator_group_create(fix.self, &request, &got, &created, &err));
+    leave(2);
+    leave(0);
+    come_back(0, 777);
+    assert_ok(tutti_coordinator_group_get(fix.self, NULL, "e", 0, &got, &err));
+    leave(1);
+    assert_fails(tutti_coordinator_group_get(fix.self, NULL, "e", 0, &got, &err), TUTTI_NOT_FOUND);
+    assert_ok(tutti_coordinator_group_get(fix.self, NULL, "kept", 0, &got, &err));
+}
+
 static const tutti_coordinator_abort *aborted;
 static bool is_new;
 
@@ -444,6 +464,7 @@ main(void)
         SENTENCE(test_world__exists_once_the_job_is_formed),
         SENTENCE(test_group_delete__is_for_members_and_not_for_world),
         SENTENCE(test_group_delete__is_told_and_its_id_never_comes_back),
+        SENTENCE(test_group__that_is_ephemeral_goes_with_the_last_agent_it_was_made_of),
         SENTENCE(test_group_abort__is_told_once_and_the_first_reason_counts),
         SENTENCE(test_group_abort__ends_when_the_group_is_made_anew),
         SENTENCE(test_group_abort__of_world_ends_with_its_epoch),
