@@ -28,6 +28,8 @@ typedef enum data_role {
     DATA_TO_ROOT,   /* all ranks give, the root alone takes */
     DATA_FROM_ROOT, /* the root alone gives, all ranks take */
     DATA_BROADCAST, /* the root gives and takes nothing, the others take */
+    DATA_SEND,      /* this rank gives */
+    DATA_RECV,      /* this rank takes */
 } data_role;
 
 /* An op on the caller's memory. */
@@ -38,6 +40,7 @@ typedef struct data_op {
     bool keeps_size; /* as much is taken as is given */
     tutti_op op;     /* taken */
     client_inline memory;
+    tutti_op_result result; /* of the op alone */
     tutti_error *err;
 } data_op;
 
@@ -50,9 +53,7 @@ fits_inline(uint64_t bytes)
 static tutti_code
 run_inline(data_op *self)
 {
-    tutti_op_result result;
-
-    return self->wire(self->client, &self->op, &self->memory, &result, self->err);
+    return self->wire(self->client, &self->op, &self->memory, &self->result, self->err);
 }
 
 /* ------------------------------------------------------------------------------ temporaries */
@@ -124,7 +125,6 @@ static tutti_code
 run_in_place(data_op *self)
 {
     char name[CLIENT_DRAWN_NAME_SIZE];
-    tutti_op_result result;
     tutti_code code;
 
     client_draw_name(name);
@@ -136,7 +136,7 @@ run_in_place(data_op *self)
         code = create_result(self, name);
     }
     if (code == TUTTI_OK) {
-        code = self->wire(self->client, &self->op, NULL, &result, self->err);
+        code = self->wire(self->client, &self->op, NULL, &self->result, self->err);
     } else {
         call_in_vain(self);
     }
@@ -153,7 +153,6 @@ run_with_result(data_op *self)
 {
     char name[CLIENT_DRAWN_NAME_SIZE];
     char result_name[CLIENT_DRAWN_NAME_SIZE];
-    tutti_op_result result;
     tutti_code code;
 
     client_draw_name(name);
@@ -165,7 +164,7 @@ run_with_result(data_op *self)
         code = create_result(self, result_name);
     }
     if (code == TUTTI_OK) {
-        code = self->wire(self->client, &self->op, NULL, &result, self->err);
+        code = self->wire(self->client, &self->op, NULL, &self->result, self->err);
     } else {
         call_in_vain(self);
     }
@@ -242,8 +241,16 @@ take_role(data_op *self)
 {
     client_inline *memory = &self->memory;
     bool root = true;
-    tutti_code code = self->role == DATA_ALL ? TUTTI_OK : find_root(self, &root);
+    tutti_code code = TUTTI_OK;
 
+    if (self->role == DATA_SEND || self->role == DATA_RECV) {
+        memory->gives = self->role == DATA_SEND;
+        memory->takes = !memory->gives;
+        return TUTTI_OK;
+    }
+    if (self->role != DATA_ALL) {
+        code = find_root(self, &root);
+    }
     memory->gives = root || self->role == DATA_TO_ROOT;
     memory->takes = self->role == DATA_BROADCAST ? !root : root || self->role == DATA_FROM_ROOT;
     return code;
@@ -414,4 +421,51 @@ tutti_permute_data(tutti_client *client, const tutti_op *op, const tutti_spec *s
                     .err = err};
 
     return perform_op_data(&self, op);
+}
+
+tutti_code
+tutti_all_to_allv_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec,
+                       const void *data, void *result, uint64_t result_bytes, tutti_error *err)
+{
+    data_op self = {
+        .client = client,
+        .wire = client_wire_all_to_all,
+        .role = DATA_ALL,
+        .memory = {.spec = spec, .data = data, .result = result, .result_bytes = result_bytes},
+        .err = err};
+
+    return perform_op_data(&self, op);
+}
+
+tutti_code
+tutti_send_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec, const void *data,
+                tutti_error *err)
+{
+    data_op self = {.client = client,
+                    .wire = client_wire_send,
+                    .role = DATA_SEND,
+                    .keeps_size = true,
+                    .memory = {.spec = spec, .data = data},
+                    .err = err};
+
+    return perform_op_data(&self, op);
+}
+
+tutti_code
+tutti_recv_data(tutti_client *client, const tutti_op *op, const tutti_spec *spec, void *result,
+                tutti_op_result *ret_result, tutti_error *err)
+{
+    data_op self = {.client = client,
+                    .wire = client_wire_recv,
+                    .role = DATA_RECV,
+                    .keeps_size = true,
+                    .memory = {.spec = spec, .result = result},
+                    .err = err};
+
+    TUTTI_TRY(perform_op_data(&self, op));
+    if (ret_result != NULL) {
+        *ret_result = self.result;
+        ret_result->output = (tutti_handle){0}; /* it was a temporary one, if any */
+    }
+    return TUTTI_OK;
 }

@@ -39,6 +39,7 @@ queue_item_free(queue_item *item)
         tutti_rpc_packed_free(item->message.packed);
         tutti_rpc_packed_free(item->cancel.packed);
         tutti_op_more_free(&item->call.result.more);
+        free(item->stage);
         free(item);
     }
 }
@@ -76,10 +77,14 @@ queue_enter(tutti_queue *queue, queue_item *item, tutti_error *err)
 
     (void)pthread_mutex_lock(&queue->lock);
     code = check_room(queue, item, err);
+    if (code == TUTTI_OK && item->stage != NULL) {
+        code = queue_stage_begin(queue, item, err);
+    }
     if (code == TUTTI_OK) {
         item->call.by_id.key = tutti_map_key_u64(item->call.key, item->call.id);
         (void)tutti_map_add(&queue->by_id, &item->call.by_id);
         queue->outstanding++;
+        queue->incomplete++;
         queue->bytes += item->call.payload_bytes;
         tutti_list_add(&queue->outbox, &item->message.link);
     }
@@ -115,13 +120,41 @@ queue_claim(tutti_queue *queue, uint64_t id)
 }
 
 void
+queue_finish(tutti_queue *queue, queue_item *item)
+{
+    if (item->stage != NULL) {
+        queue_stage_finish(queue, item);
+    } else {
+        queue_complete(queue, item);
+    }
+}
+
+void
 queue_complete(tutti_queue *queue, queue_item *item)
 {
     item->call.result.id = item->call.id;
     queue_ready_put(&queue->ready, &item->link);
+    (void)pthread_mutex_lock(&queue->lock);
+    queue->incomplete--; /* behind the put: what ends the queue must not overtake it */
+    (void)pthread_mutex_unlock(&queue->lock);
 }
 
 /* ------------------------------------------------------------------------------ writing */
+
+/* With the lock: the first message of the outbox is not held for its upload. */
+static bool
+is_first_free(const tutti_queue *queue)
+{
+    const queue_message *first = tutti_container_of(queue->outbox.next, queue_message, link);
+
+    return !tutti_list_empty(&queue->outbox) && (first->held == NULL || !*first->held);
+}
+
+static bool
+may_write(const tutti_queue *queue)
+{
+    return !queue->writing && !queue->broken && is_first_free(queue);
+}
 
 /* The next message, and the right to write it; NULL: there is none, or another thread writes. */
 static tutti_rpc_packed *
@@ -131,7 +164,7 @@ next_message(tutti_queue *queue, bool *ret_more)
     tutti_list_node *link;
 
     (void)pthread_mutex_lock(&queue->lock);
-    link = queue->writing || queue->broken ? NULL : tutti_list_pop(&queue->outbox);
+    link = may_write(queue) ? tutti_list_pop(&queue->outbox) : NULL;
     if (link != NULL) {
         queue_message *message = tutti_container_of(link, queue_message, link);
 
@@ -139,7 +172,7 @@ next_message(tutti_queue *queue, bool *ret_more)
         message->packed = NULL;
         queue->writing = true;
     }
-    *ret_more = !tutti_list_empty(&queue->outbox);
+    *ret_more = is_first_free(queue);
     (void)pthread_mutex_unlock(&queue->lock);
     return packed;
 }
@@ -161,7 +194,7 @@ is_held_back(tutti_queue *queue)
     bool held;
 
     (void)pthread_mutex_lock(&queue->lock);
-    held = !queue->broken && !tutti_list_empty(&queue->outbox);
+    held = !queue->broken && is_first_free(queue);
     (void)pthread_mutex_unlock(&queue->lock);
     return held;
 }
@@ -365,6 +398,7 @@ free_queue(tutti_queue *queue)
 {
     tutti_list_node *link;
 
+    queue_stage_stop(queue);
     if (queue->duplex != NULL) {
         tutti_rpc_duplex_free(queue->duplex);
     }
@@ -375,6 +409,7 @@ free_queue(tutti_queue *queue)
         client_conn_give(queue->client, queue->conn);
     }
     queue_ready_fini(&queue->ready);
+    (void)pthread_cond_destroy(&queue->work);
     (void)pthread_mutex_destroy(&queue->lock);
     free(queue);
 }
@@ -432,6 +467,9 @@ tutti_queue_open(tutti_client *client, const tutti_queue_options *options, tutti
     queue_ready_init(&self->ready, &queue_stream_source);
     tutti_map_init(&self->by_id);
     tutti_list_init(&self->outbox);
+    tutti_list_init(&self->uploads);
+    tutti_list_init(&self->downloads);
+    tutti_cond_init(&self->work);
     code = open_queue(self, err);
     if (code != TUTTI_OK) {
         free_queue(self);
@@ -473,7 +511,7 @@ shut_idle(tutti_queue *queue)
     bool idle;
 
     (void)pthread_mutex_lock(&queue->lock);
-    idle = queue->ended.code == TUTTI_OK && !queue->writing && queue->by_id.count == 0 &&
+    idle = queue->ended.code == TUTTI_OK && !queue->writing && queue->incomplete == 0 &&
            tutti_list_empty(&queue->outbox);
     if (idle) {
         queue->shut = true;

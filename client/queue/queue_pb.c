@@ -89,7 +89,7 @@ queue_read_answer(tutti_queue *queue, tutti_rpc_message *message, tutti_error *e
         item->call.message = NULL;
     }
     tutti_rpc_message_free(message);
-    queue_complete(queue, item);
+    queue_finish(queue, item);
     return code;
 }
 
@@ -138,10 +138,10 @@ new_item(const client_inline *memory, void *user)
     return self;
 }
 
-/* [in] op  complete */
+/* [in] op  complete; [in, moved] stage  NULL = none */
 static tutti_code
 submit_item(tutti_queue *queue, tutti_op_kind kind, const tutti_op *op, client_inline *memory,
-            void *user, uint64_t *ret_id, tutti_error *err)
+            queue_stage *stage, void *user, uint64_t *ret_id, tutti_error *err)
 {
     const client_op_fn fn = client_op_of(kind);
     queue_hook hook = {.hook.take = take_queue_request, .queue = queue};
@@ -150,13 +150,16 @@ submit_item(tutti_queue *queue, tutti_op_kind kind, const tutti_op *op, client_i
     tutti_code code;
 
     if (fn == NULL) {
+        free(stage);
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_OP", "kind of op %d is unknown",
                               (int)kind);
     }
     hook.item = new_item(memory, user);
     if (hook.item == NULL) {
+        free(stage);
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an op");
     }
+    hook.item->stage = stage;
     memory->request_hook = &hook.hook;
     code = fn(queue->client, op, memory, &none, err);
     id = hook.item->call.id;
@@ -183,7 +186,7 @@ tutti_queue_submit(tutti_queue *queue, tutti_op_kind kind, const tutti_op *op, v
 
     TUTTI_TRY(client_check_process(queue->client, err));
     TUTTI_TRY(client_take_op(op, &own, err));
-    return submit_item(queue, kind, &own, &memory, user, ret_id, err);
+    return submit_item(queue, kind, &own, &memory, NULL, user, ret_id, err);
 }
 
 static tutti_code
@@ -208,6 +211,7 @@ tutti_queue_submit_data(tutti_queue *queue, tutti_op_kind kind, const tutti_op *
                         const tutti_queue_data *data, void *user, uint64_t *ret_id,
                         tutti_error *err)
 {
+    queue_stage *stage = NULL;
     client_inline memory;
     tutti_op own;
 
@@ -216,10 +220,6 @@ tutti_queue_submit_data(tutti_queue *queue, tutti_op_kind kind, const tutti_op *
     TUTTI_TRY(take_queue_data(data, &memory, err));
     own.input = NULL;
     own.output = NULL;
-    if (memory.bytes > TUTTI_INLINE_BYTES_MAX) {
-        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "INLINE_LIMIT",
-                              "%" PRIu64 " bytes in a message, at most %u: put them into a tensor",
-                              memory.bytes, TUTTI_INLINE_BYTES_MAX);
-    }
-    return submit_item(queue, kind, &own, &memory, user, ret_id, err);
+    TUTTI_TRY(queue_stage_make(kind, &own, &memory, &stage, err));
+    return submit_item(queue, kind, &own, &memory, stage, user, ret_id, err);
 }

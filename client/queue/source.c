@@ -20,6 +20,9 @@ claim_any(tutti_queue *queue)
 
     (void)pthread_mutex_lock(&queue->lock);
     node = tutti_map_first(&queue->by_id);
+    while (node != NULL && queue_stage_is_busy(tutti_container_of(node, queue_item, call.by_id))) {
+        node = tutti_map_next(node); /* its upload sees that the stream has ended */
+    }
     if (node != NULL) {
         id = tutti_container_of(node, queue_item, call.by_id)->call.id;
     }
@@ -51,9 +54,22 @@ queue_break(tutti_queue *queue, const tutti_error *why)
 
     while ((item = claim_any(queue)) != NULL) {
         item->call.result.error = ended;
-        queue_complete(queue, item);
+        queue_finish(queue, item);
     }
-    queue_ready_end(&queue->ready);
+    queue_end_when_empty(queue);
+}
+
+void
+queue_end_when_empty(tutti_queue *queue)
+{
+    bool empty;
+
+    (void)pthread_mutex_lock(&queue->lock);
+    empty = queue->broken && queue->incomplete == 0;
+    (void)pthread_mutex_unlock(&queue->lock);
+    if (empty) {
+        queue_ready_end(&queue->ready);
+    }
 }
 
 /* Its own words, unless the stream ended well, which it does only when the agent stops. */

@@ -166,11 +166,44 @@ TUTTI_API tutti_code tutti_scatter_data(tutti_client *client, const tutti_op *op
  *
  * [in]  data    as `spec`
  * [out] result  as many bytes as `spec` has; may be `data`. So with op->input_splits the
- *               output_splits must have the same sum: else use tutti_all_to_all
+ *               output_splits must have the same sum: else use tutti_all_to_allv_data
  */
 TUTTI_API tutti_code tutti_all_to_all_data(tutti_client *client, const tutti_op *op,
                                            const tutti_spec *spec, const void *data, void *result,
                                            tutti_error *err);
+
+/*
+ * The same with a result of another size: for op->input_splits and output_splits whose sums differ.
+ *
+ * [in]  data          as `spec`
+ * [out] result        the rows that come, in the order of group ranks. Not `data`
+ * [in]  result_bytes  the rows of op->output_splits, in bytes
+ */
+TUTTI_API tutti_code tutti_all_to_allv_data(tutti_client *client, const tutti_op *op,
+                                            const tutti_spec *spec, const void *data, void *result,
+                                            uint64_t result_bytes, tutti_error *err);
+
+/*
+ * Send `data` to op->peer with op->tag. It returns when the receiver has it, or the agent has it on
+ * its way, as tutti_send.
+ *
+ * [in] data  as `spec`
+ */
+TUTTI_API tutti_code tutti_send_data(tutti_client *client, const tutti_op *op,
+                                     const tutti_spec *spec, const void *data, tutti_error *err);
+
+/*
+ * Receive from op->peer, or from whoever sends first, with op->tag.
+ *
+ * [in]  spec        dtype and size of what comes. The shape is the sender's business, unless
+ *                   op->expect says it: then both sides fail if it differs
+ * [out] result      as many bytes as `spec` says
+ * [out] ret_result  who sent: `source`, `source_global`; `output` is empty. Written on success only;
+ *                   NULL = not wanted
+ */
+TUTTI_API tutti_code tutti_recv_data(tutti_client *client, const tutti_op *op,
+                                     const tutti_spec *spec, void *result,
+                                     tutti_op_result *ret_result, tutti_error *err);
 
 /*
  * Group rank i gives its data to group rank op->src_dst[i].

@@ -34,8 +34,9 @@
  *
  * Order. The ops of one queue reach the agent in the order of their submissions, if one thread
  * submits them or the program orders the threads itself; so collectives of one group match as they
- * do with blocking calls. Sends to one peer with one tag, and receives, keep their order too. Nothing
- * is said about the order between two queues, or between a
+ * do with blocking calls. Sends to one peer with one tag, and receives, keep their order too. An op on
+ * more than TUTTI_INLINE_BYTES_MAX (3 MiB) of memory is uploaded first, and what is submitted behind
+ * it waits in this process until that is done. Nothing is said about the order between two queues, or between a
  * queue and blocking calls of the same client: do not call collectives of one group both ways at
  * once, or state tutti_op.sequence. Completions come in the order in which the ops end.
  *
@@ -139,7 +140,9 @@ TUTTI_API tutti_code tutti_queue_open(tutti_client *client, const tutti_queue_op
  * Give up: nothing more can be submitted, and all that is outstanding is completed with CANCELLED
  * QUEUE_SHUT; ops that run are cancelled as if their caller had gone away (CALLER_GONE on all ranks
  * of their groups), but async ops go on. Completions can still be taken; tutti_queue_next then says
- * QUEUE_SHUT, also to threads that wait in it. Returns at once; again is fine.
+ * QUEUE_SHUT, also to threads that wait in it. Returns at once; again is fine. Collectives that had
+ * not begun at the agent are not called, so this rank may be out of step in their groups: delete
+ * those, or end the job.
  *
  * [in] queue  not NULL
  */
@@ -208,7 +211,7 @@ typedef struct tutti_queue_data {
  * that a recv came from is in tutti_op_result.source.
  *
  * Up to TUTTI_INLINE_BYTES_MAX (3 MiB) the bytes travel inside the call, copied by the submission.
- * Larger data is refused with INLINE_LIMIT: put it into a tensor.
+ * Larger data goes through temporary tensors, as tutti/op_data.h says, by two threads of the queue.
  *
  * [in]  kind    which op
  * [in]  op      as above; input and output are not looked at, `async` must be false (ASYNC_INLINE),
@@ -218,7 +221,8 @@ typedef struct tutti_queue_data {
  * [in]  user    for the completion
  * [out] ret_id  as above
  *
- * TUTTI_INVALID_ARGUMENT  BAD_DTYPE, BAD_SHAPE: of the spec; INLINE_LIMIT: data of more than 3 MiB
+ * TUTTI_INVALID_ARGUMENT  BAD_DTYPE, BAD_SHAPE: of the spec; SIZE_MISMATCH: result_bytes of a large result is
+ *                         no multiple of the dtype's bytes
  * and what all submissions say
  */
 TUTTI_API tutti_code tutti_queue_submit_data(tutti_queue *queue, tutti_op_kind kind,

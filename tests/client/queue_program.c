@@ -8,6 +8,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -227,6 +228,82 @@ test_queue__tells_what_went_wrong(void **state)
     assert_string_equal(err.reason, "NOTHING_DONE");
 }
 
+#define LARGE (1024 * 1024) /* floats: 4 MiB, more than a message has */
+
+static void
+submit_large(rig *self, tutti_op_kind kind, const tutti_op *op, const float *given, float *result,
+             size_t count)
+{
+    const tutti_queue_data data = {.spec = {TUTTI_DTYPE_FP32, 1, {LARGE}},
+                                   .data = given,
+                                   .result = result,
+                                   .result_bytes = count * sizeof(float)};
+    tutti_error err;
+
+    assert_ok(tutti_queue_submit_data(self->queue, kind, op, &data, NULL, NULL, &err));
+}
+
+/* Large and small ones of one group, and a message both ways: all are in order. */
+static void
+test_queue__takes_data_that_is_too_large_for_messages(void **state)
+{
+    static float given[LARGE];
+    static float sum[LARGE];
+    static float all[2 * LARGE];
+    static float came[LARGE];
+    rig *self = *state;
+    const tutti_op op = op_with(self->rank, 6);
+    float small[2] = {1, 2};
+    const tutti_queue_data data = data_of(small, small);
+    tutti_error err;
+    int i;
+
+    for (i = 0; i < LARGE; i++) {
+        given[i] = (float)(i % 100 + (int)self->rank);
+    }
+    submit_large(self, TUTTI_OP_RECV, &op, NULL, came, LARGE);
+    submit_large(self, TUTTI_OP_ALL_REDUCE, NULL, given, sum, LARGE);
+    assert_ok(
+        tutti_queue_submit_data(self->queue, TUTTI_OP_ALL_REDUCE, NULL, &data, NULL, NULL, &err));
+    submit_large(self, TUTTI_OP_ALL_GATHER, NULL, given, all, (size_t)2 * LARGE);
+    submit_large(self, TUTTI_OP_SEND, &op, given, NULL, 0);
+    for (i = 0; i < 5; i++) {
+        (void)take_good(self->queue);
+    }
+    assert_true(small[0] == 2.0F);
+    for (i = 0; i < LARGE; i++) {
+        assert_true(sum[i] == (float)(2 * (i % 100) + 1));
+        assert_true(all[i] == (float)(i % 100) && all[LARGE + i] == (float)(i % 100 + 1));
+        assert_true(came[i] == (float)(i % 100 + (self->rank == 0 ? 1 : 0)));
+    }
+}
+
+/* What is uploading, waiting and running then: each is completed, and no tensor stays. */
+static void
+test_queue__completes_large_ones_when_it_is_shut_down(void **state)
+{
+    static float came[4][LARGE];
+    rig *self = *state;
+    tutti_queue_completion done;
+    tutti_sync_result synced;
+    tutti_error err;
+    uint32_t i;
+
+    for (i = 0; i < 4; i++) {
+        const tutti_op op = op_with(self->rank, 600 + i);
+
+        submit_large(self, TUTTI_OP_RECV, &op, NULL, came[i], LARGE);
+    }
+    tutti_queue_shutdown(self->queue);
+    for (i = 0; i < 4; i++) {
+        done = take_next(self->queue);
+        assert_int_equal(done.error.code, TUTTI_CANCELLED);
+    }
+    assert_fails(tutti_queue_next(self->queue, TUTTI_QUEUE_FOREVER, &done, &err),
+                 TUTTI_FAILED_PRECONDITION);
+    (void)tutti_sync(self->client, NULL, 0, &synced, &err); /* what ran is over */
+}
+
 /* ------------------------------------------------------------------------------ who hears of it */
 
 static void *
@@ -408,6 +485,89 @@ test_queue__calls_back(void **state)
     assert_ok(tutti_queue_close(chained.queue, &err));
 }
 
+/* ------------------------------------------------------------------------------ and blocking */
+
+static void
+exchange(rig *self, const tutti_spec *spec, const float *given, float *came)
+{
+    const tutti_op op = op_with(self->rank, 9);
+    tutti_op_result result;
+    tutti_error err;
+
+    if (self->rank == 0) {
+        assert_ok(tutti_send_data(self->client, &op, spec, given, &err));
+    } else {
+        assert_ok(tutti_recv_data(self->client, &op, spec, came, &result, &err));
+        assert_int_equal(result.source, 0);
+        assert_string_equal(result.output.text, "");
+    }
+}
+
+static void
+test_data__goes_from_rank_to_rank(void **state)
+{
+    static const tutti_spec large = {TUTTI_DTYPE_FP32, 1, {LARGE}};
+    static float given[LARGE];
+    static float came[LARGE];
+    rig *self = *state;
+    const tutti_op op = op_with(self->rank, 9);
+    tutti_error err;
+    int i;
+
+    for (i = 0; i < LARGE; i++) {
+        given[i] = (float)i;
+    }
+    exchange(self, &pair, given, came);
+    exchange(self, &large, given, came);
+    for (i = 0; self->rank == 1 && i < LARGE; i++) {
+        assert_true(came[i] == (float)i);
+    }
+    if (self->rank == 0) { /* more than the other one has room for */
+        assert_ok(tutti_send_data(self->client, &op, &pair, given, &err));
+    } else {
+        const tutti_spec one = {TUTTI_DTYPE_FP32, 1, {1}};
+
+        assert_fails(tutti_recv_data(self->client, &op, &one, came, NULL, &err),
+                     TUTTI_INVALID_ARGUMENT);
+        assert_string_equal(err.reason, "SIZE_MISMATCH");
+    }
+}
+
+/* Rank 0 gives 1 row to itself and 3 to rank 1, which gives 2 and 0: totals of 3 and 3, 4 and 2. */
+static void
+all_to_allv(rig *self, int64_t width)
+{
+    static float given[4 * LARGE];
+    static float came[3 * LARGE];
+    const int64_t rows[2][2] = {{1, 3}, {2, 0}};
+    const int64_t outs[2][2] = {{1, 2}, {3, 0}};
+    tutti_spec spec = {TUTTI_DTYPE_FP32, 2, {0, width}};
+    tutti_error err;
+    tutti_op op;
+    int64_t i;
+
+    tutti_op_init(&op);
+    op.input_splits = rows[self->rank];
+    op.output_splits = outs[self->rank];
+    op.input_split_count = op.output_split_count = 2;
+    spec.dims[0] = self->rank == 0 ? 4 : 2;
+    for (i = 0; i < spec.dims[0] * width; i++) {
+        given[i] = (float)(10 * (int)self->rank + (int)(i / width));
+    }
+    assert_ok(tutti_all_to_allv_data(self->client, &op, &spec, given, came,
+                                     3 * (uint64_t)width * sizeof(float), &err));
+    assert_true(came[0] == (self->rank == 0 ? 0.0F : 1.0F));
+    assert_true(came[width] == (self->rank == 0 ? 10.0F : 2.0F));
+    assert_true(came[3 * width - 1] == (self->rank == 0 ? 11.0F : 3.0F));
+}
+
+static void
+test_data__goes_all_to_all_with_other_totals(void **state)
+{
+    all_to_allv(*state, 2);
+    all_to_allv(*state, LARGE);
+}
+
 /* ------------------------------------------------------------------------------ giving up */
 
 static void
@@ -581,8 +741,40 @@ test_queue__refuses_a_forked_child(void **state)
     (void)take_good(self->queue);
 }
 
+/* Alone, with an agent that it may kill: all that is outstanding is completed. */
+static int
+outlive_agent(void)
+{
+    static float came[LARGE];
+    rig self = {0};
+    const tutti_op op = op_with(0, 1);
+    tutti_queue_completion done;
+    tutti_error err;
+    int i;
+
+    assert_ok(tutti_connect(NULL, &self.client, &err));
+    assert_ok(tutti_queue_open(self.client, NULL, &self.queue, &err));
+    for (i = 0; i < COUNT; i++) {
+        const tutti_queue_data data = data_of(NULL, came);
+
+        assert_ok(tutti_queue_submit_data(self.queue, TUTTI_OP_RECV, &op, &data, NULL, NULL, &err));
+    }
+    submit_large(&self, TUTTI_OP_RECV, &op, NULL, came, LARGE);
+    assert_int_equal(kill((pid_t)tutti_whoami(self.client)->pid, SIGKILL), 0);
+    for (i = 0; i < COUNT + 1; i++) {
+        done = take_next(self.queue);
+        assert_int_equal(done.error.code, TUTTI_UNAVAILABLE);
+    }
+    assert_fails(tutti_queue_next(self.queue, TUTTI_QUEUE_FOREVER, &done, &err), TUTTI_UNAVAILABLE);
+    assert_fails(tutti_queue_submit(self.queue, TUTTI_OP_BARRIER, NULL, NULL, NULL, &err),
+                 TUTTI_UNAVAILABLE);
+    assert_ok(tutti_queue_close(self.queue, &err));
+    tutti_close(self.client);
+    return 0;
+}
+
 int
-main(void)
+main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_queue__runs_ops_on_handles, set_up, tear_down),
@@ -591,12 +783,19 @@ main(void)
         cmocka_unit_test_setup_teardown(
             test_queue__has_many_receives_outstanding_beside_collectives, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_queue__tells_what_went_wrong, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_queue__takes_data_that_is_too_large_for_messages,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_queue__completes_large_ones_when_it_is_shut_down,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_queue__takes_submissions_of_many_threads, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_queue__gives_completions_to_many_threads, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_queue__wakes_an_event_loop, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_queue__calls_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_data__goes_from_rank_to_rank, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_data__goes_all_to_all_with_other_totals, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_queue__cancels_one_recv, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_queue__cancels_a_collective_on_all_ranks, set_up,
                                         tear_down),
@@ -606,5 +805,8 @@ main(void)
         cmocka_unit_test_setup_teardown(test_queue__refuses_a_forked_child, set_up, tear_down),
     };
 
+    if (argc == 2 && strcmp(argv[1], "outlive") == 0) {
+        return outlive_agent();
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@ Method: tests/client/queue_program.c, which is two ranks; its own words when it 
 import os
 import unittest
 
+import cluster_case
 import support
 
 PROGRAM = os.path.join(support.BUILD, "tests", "client", "queue_program")
@@ -20,6 +21,19 @@ class TestQueue(unittest.TestCase):
 
     def test_a_queue_is_what_its_header_says(self):
         self.run_ranks()
+
+    def test_all_is_completed_when_the_agent_is_killed(self):
+        cluster = cluster_case.Cluster(2)
+        self.addCleanup(cluster.stop)
+        for agent in cluster.agents:
+            agent.wait_joined()
+        code, out, err = support.run(
+            PROGRAM,
+            "outlive",
+            timeout=4 * support.START_S,
+            environment={"TUTTI_AGENT": cluster.agents[0].program.address},
+        )
+        self.assertEqual(code, 0, out + err)
 
 
 if __name__ == "__main__":
