@@ -72,8 +72,10 @@ class Page(unittest.TestCase):
             self.check([python, write("%d.py" % place, text)], PYTHONPATH=folder)
 
     def test_c(self):
-        (text,) = blocks("c")
-        self.check([worlds.compile_c("cc", write("example.c", text))])
+        found = blocks("c")
+        self.assertEqual(len(found), 2)
+        for place, text in enumerate(found):
+            self.check([worlds.compile_c("cc", write("example%d.c" % place, text))])
 
     def test_cxx(self):
         (text,) = blocks("c++")
