@@ -151,7 +151,7 @@ is_first_free(const tutti_queue *queue)
 }
 
 static bool
-may_write(const tutti_queue *queue)
+may_write_message(const tutti_queue *queue)
 {
     return !queue->writing && !queue->broken && is_first_free(queue);
 }
@@ -164,7 +164,7 @@ next_message(tutti_queue *queue, bool *ret_more)
     tutti_list_node *link;
 
     (void)pthread_mutex_lock(&queue->lock);
-    link = may_write(queue) ? tutti_list_pop(&queue->outbox) : NULL;
+    link = may_write_message(queue) ? tutti_list_pop(&queue->outbox) : NULL;
     if (link != NULL) {
         queue_message *message = tutti_container_of(link, queue_message, link);
 
