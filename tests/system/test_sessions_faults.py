@@ -8,6 +8,7 @@ whose agents ask for tokens of certain ranks.
 import os
 import signal
 import tempfile
+import threading
 import time
 import unittest
 
@@ -56,6 +57,28 @@ class Silence(unittest.TestCase):
         self.assertEqual((failure.code, failure.reason), (CODE.UNAVAILABLE, "RANK_LOST"))
         self.assertIn("rank 0, which led the session, lost its seat", failure.text)
         self.assertIn("no heartbeat for 1500 ms", failure.text)
+
+
+class Away(unittest.TestCase):
+    """The coordinator is away for a moment."""
+
+    def test_opening_waits_for_the_coordinator(self):
+        with tempfile.TemporaryDirectory(prefix="tutti-away-") as folder:
+            options = ("--store", "lmdb:" + folder)
+            cluster = Cluster(2, coordinator_options=options)
+            try:
+                address = cluster.coordinator.address
+                cluster.coordinator.kill()
+                opened = []
+                opening = threading.Thread(target=lambda: opened.append(Session(cluster.agents[1])))
+                opening.start()
+                cluster.coordinator = support.Program("tutti-coordinator", *options, listen=address)
+                opening.join(LONG_S)
+                self.assertEqual(len(opened), 1)
+                opened[0].wait(opened[0].empty(1, [1]))
+                opened[0].close()
+            finally:
+                cluster.kill()
 
 
 class Faults(unittest.TestCase):

@@ -63,13 +63,15 @@ on_reply(void *arg, tutti_rpc_message *response, const tutti_error *err)
     free(self);
 }
 
-/* If it cannot be asked the session ends. */
+/* If it cannot be asked the session ends. A coordinator that is away for a moment is a delay, as it
+ * is for all else. */
 static void
 ask(agent_session *session, const tutti_rpc_stub *stub, const ProtobufCMessage *request,
     uint64_t wait_ns, void (*on_answer)(agent_session *session, const void *response))
 {
     session_ask *self = calloc(1, sizeof(*self));
-    const tutti_rpc_call_options options = {.deadline_ns = tutti_clock_ns() + wait_ns};
+    const tutti_rpc_call_options options = {.deadline_ns = tutti_clock_ns() + wait_ns,
+                                            .wait_for_ready = on_answer != NULL};
     tutti_error err;
 
     if (self == NULL) {
