@@ -10,6 +10,8 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
+import time
 import unittest
 
 import grpc
@@ -180,6 +182,29 @@ class Faults(unittest.TestCase):
                 self.assertIsInstance(failure, support.Failure)
                 self.assertEqual(failure.code, LATE, failure)
             self.assert_sums(cluster)
+
+        self.run_in(world(2, {1: "hang:2"}), body)
+
+    def test_an_abort_ends_an_op_of_a_gpu_that_hangs_and_leaves_nothing(self):
+        # Before or behind its launch: then the next launch hangs. So no op follows.
+        def body(cluster):
+            cluster.group("g", [0, 1])
+            self.assert_sums(cluster)
+            member = types.Member(rank=0, incarnation=cluster.agents[0].describe().incarnation)
+            begun = time.monotonic()
+
+            def abort():
+                while min(agent.stats().op_running_count for agent in cluster.agents) == 0:
+                    time.sleep(0.005)
+                request = coordinator.AbortGroupRequest(member=member, name="g", reason="hangs")
+                cluster.members.AbortGroup(request, timeout=LONG_S)
+
+            thread = threading.Thread(target=abort)
+            thread.start()
+            for failure in cluster.all(lambda agent: reduce_there(agent, np.ones(5, np.float32), group="g")):
+                self.assert_failed(failure, grpc.StatusCode.ABORTED, "GROUP_ABORTED", "aborted by rank 0: hangs")
+            thread.join()
+            self.assertLess(time.monotonic() - begun, LONG_S / 2)
 
         self.run_in(world(2, {1: "hang:2"}), body)
 
