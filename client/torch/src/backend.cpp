@@ -1,0 +1,657 @@
+#include "backend.hpp"
+
+#include <random>
+#include <sstream>
+
+#include <tutti/group.h>
+
+#include "call.hpp"
+#include "dtype.hpp"
+#include "error.hpp"
+
+namespace tutti_torch {
+
+namespace {
+
+using Tensors = TuttiBackend::Tensors;
+
+// torch before 2.7 does not say whether the caller waits at once.
+template <class Options>
+auto async_of(const Options& opts, int) -> decltype(opts.asyncOp) {
+  return opts.asyncOp;
+}
+template <class Options>
+bool async_of(const Options&, long) {
+  return true;
+}
+
+void check_tensor(const at::Tensor& tensor) {
+  TORCH_CHECK(!tensor.is_sparse(), "tutti: sparse tensors are not supported: make them dense");
+  TORCH_CHECK(tensor.device().is_cpu(), "tutti: a tensor is on ", tensor.device(), ", this backend takes those of the CPU");
+}
+
+void check_same_dtype(const at::Tensor& output, const at::Tensor& input) {
+  TORCH_CHECK(output.scalar_type() == input.scalar_type(), "tutti: output tensor must have the same type as input tensor: ",
+              output.scalar_type(), " and ", input.scalar_type());
+}
+
+void check_one(const Tensors& tensors, const char* op) {
+  TORCH_CHECK(tensors.size() == 1, "tutti: ", op, " takes a single tensor, not ", tensors.size());
+  check_tensor(tensors[0]);
+}
+
+// Where an op may write: the tensor itself, or an array whose elements `copy_back` brings there.
+at::Tensor writable(const at::Tensor& tensor, std::function<void()>& copy_back) {
+  if (tensor.is_contiguous()) {
+    return tensor;
+  }
+  at::Tensor dense = tensor.contiguous();
+  copy_back = [tensor, dense] {
+    at::NoGradGuard guard;
+    at::Tensor(tensor).copy_(dense);
+  };
+  return dense;
+}
+
+// Do they lie one behind the other, without gaps? Then they are one array.
+bool is_run(const Tensors& tensors) {
+  for (size_t i = 0; i < tensors.size(); i++) {
+    if (!tensors[i].is_contiguous() || tensors[i].scalar_type() != tensors[0].scalar_type() ||
+        (i > 0 && (tensors[i].storage().data() != tensors[0].storage().data() ||
+                   tensors[i].const_data_ptr() !=
+                       static_cast<const char*>(tensors[i - 1].const_data_ptr()) + tensors[i - 1].nbytes()))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+int64_t elements_of(const Tensors& tensors) {
+  int64_t count = 0;
+
+  for (const at::Tensor& tensor : tensors) {
+    count += tensor.numel();
+  }
+  return count;
+}
+
+// All of them as one array, to be read.
+at::Tensor flat_of(const Tensors& tensors) {
+  if (is_run(tensors)) {
+    return tensors[0].as_strided({elements_of(tensors)}, {1}, tensors[0].storage_offset());
+  }
+  Tensors flat;
+  for (const at::Tensor& tensor : tensors) {
+    flat.push_back(tensor.contiguous().view(-1));
+  }
+  return at::cat(flat);
+}
+
+// An array for results that belong into these tensors.
+at::Tensor flat_for(const Tensors& tensors, std::function<void()>& copy_back) {
+  if (is_run(tensors)) {
+    return tensors[0].as_strided({elements_of(tensors)}, {1}, tensors[0].storage_offset());
+  }
+  at::Tensor flat = at::empty({elements_of(tensors)}, tensors[0].options());
+  copy_back = [tensors, flat] {
+    at::NoGradGuard guard;
+    int64_t at = 0;
+
+    for (const at::Tensor& tensor : tensors) {
+      at::Tensor(tensor).copy_(flat.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+      at += tensor.numel();
+    }
+  };
+  return flat;
+}
+
+void check_equal_sizes(const Tensors& tensors, const at::Tensor& like, const char* op) {
+  for (const at::Tensor& tensor : tensors) {
+    check_tensor(tensor);
+    check_same_dtype(tensor, like);
+    TORCH_CHECK(tensor.numel() == like.numel(), "tutti: invalid tensor size in ", op, ": ", tensor.sizes(), " and ",
+                like.sizes());
+  }
+}
+
+std::string draw_nonce() {
+  std::random_device device;
+  std::ostringstream text;
+
+  text << std::hex << device() << device();
+  return text.str();
+}
+
+// Group names have letters, digits and . _ / - only.
+std::string name_letters(const std::string& name) {
+  std::string text = name.substr(0, 60);
+
+  for (char& letter : text) {
+    if (!std::isalnum(static_cast<unsigned char>(letter)) && letter != '_' && letter != '-') {
+      letter = '_';
+    }
+  }
+  return text;
+}
+
+class TuttiOptions : public c10d::Backend::Options {
+ public:
+  explicit TuttiOptions(std::chrono::milliseconds timeout) : Options("tutti", timeout) {}
+};
+
+}  // namespace
+
+// ------------------------------------------------------------------ the group
+
+TuttiBackend::TuttiBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                           std::chrono::milliseconds timeout, std::vector<int64_t> global_ranks, std::string name)
+    : Backend(rank, size),
+      runtime_(Runtime::open(store, rank, size)),
+      options_(c10::make_intrusive<TuttiOptions>(timeout)),
+      timeout_(timeout),
+      global_ranks_(std::move(global_ranks)) {
+  if (global_ranks_.empty()) {
+    for (int i = 0; i < size; i++) {
+      global_ranks_.push_back(i);
+    }
+  }
+  meet(store, name);
+  init();
+}
+
+// torch uses the name of a process group again after it was destroyed, so rank 0 draws what makes it unique.
+void TuttiBackend::meet(const c10::intrusive_ptr<c10d::Store>& store, const std::string& name) {
+  const std::string prefix = attempt_prefix() + "group/";
+  const int64_t turn = store->add(prefix + "turn/" + std::to_string(rank_), 1);
+  const std::string key = prefix + std::to_string(turn);
+  std::vector<uint32_t> members;
+  tutti_error err;
+
+  if (rank_ == 0) {
+    const std::string nonce = draw_nonce();
+    store->set(key, std::vector<uint8_t>(nonce.begin(), nonce.end()));
+  }
+  const std::vector<uint8_t> nonce = store->get(key);
+  group_ = "torch/" + name_letters(name) + "/" + std::string(nonce.begin(), nonce.end());
+  for (const int64_t rank : global_ranks_) {
+    TORCH_CHECK(rank >= 0 && rank < static_cast<int64_t>(runtime_->ranks().size()), "tutti: rank ", rank,
+                " is none of the ", runtime_->ranks().size(), " ranks of the first process group");
+    members.push_back(runtime_->ranks()[static_cast<size_t>(rank)]);
+  }
+  check(tutti_group_create(runtime_->client(), group_.c_str(), members.data(), members.size(), nullptr, &err), err);
+}
+
+void TuttiBackend::setTimeout(std::chrono::milliseconds timeout) {
+  timeout_ = timeout;
+  options_->timeout = timeout;
+}
+
+void TuttiBackend::abort() {
+  tutti_error err;
+
+  check(tutti_group_abort(runtime_->client(), group_.c_str(), "abort() of the process group", &err), err);
+}
+
+// ------------------------------------------------------------------ running
+
+Call TuttiBackend::make_call(tutti_op_kind kind, std::chrono::milliseconds timeout) const {
+  const auto limit = timeout.count() > 0 ? timeout : timeout_;
+  Call call;
+
+  call.kind = kind;
+  tutti_op_init(&call.op);
+  call.op.group = group_.c_str();
+  call.op.timeout_ms = static_cast<uint32_t>(std::min<int64_t>(std::max<int64_t>(limit.count(), 1), UINT32_MAX));
+  return call;
+}
+
+// An op whose caller waits at once, and behind which no other op of the group is in the queue, runs on the caller's thread:
+// that saves two changes of threads.
+TuttiBackend::WorkPtr TuttiBackend::run(c10d::OpType type, const char* title, const Tensors& inputs, Tensors outputs,
+                                        std::vector<Call> calls, bool async) {
+  const uint64_t sequence = ++sequence_;
+  auto work = c10::make_intrusive<TuttiWork>(rank_, type, title, inputs, std::move(outputs), sequence,
+                                             static_cast<int>(calls.size()));
+  bool direct = !async && !coalescing_ && *pending_ == 0;
+
+  for (const Call& call : calls) {
+    direct = direct && !call.rooted && call.kind != TUTTI_OP_SEND && call.kind != TUTTI_OP_RECV;
+  }
+  for (Call& call : calls) {
+    if (direct) {
+      run_call(*runtime_, call);
+      work->end_part(nullptr);
+      continue;
+    }
+    auto pending = pending_;
+    ++*pending;
+    try {
+      submit_call(runtime_, std::move(call), [work, pending](std::exception_ptr error, int source) {
+        --*pending;
+        work->end_part(error, source);
+      });
+    } catch (...) {
+      --*pending;
+      throw;
+    }
+  }
+  if (coalescing_) {
+    coalesced_.push_back(work);
+  }
+  return work;
+}
+
+void TuttiBackend::startCoalescing() {
+  TORCH_CHECK(!coalescing_, "tutti: startCoalescing() twice");
+  coalescing_ = true;
+}
+
+TuttiBackend::WorkPtr TuttiBackend::endCoalescing() {
+  std::vector<WorkPtr> parts;
+
+  coalescing_ = false;
+  parts.swap(coalesced_);
+  auto all = c10::make_intrusive<TuttiWork>(rank_, c10d::OpType::COALESCED, "tutti:coalesced", Tensors{}, Tensors{}, sequence_,
+                                            static_cast<int>(parts.size()));
+  for (const WorkPtr& part : parts) {
+    part->getFuture()->addCallback([all](c10::ivalue::Future& future) {
+      all->end_part(future.hasError() ? future.exception_ptr() : nullptr);
+    });
+  }
+  return all;
+}
+
+// ------------------------------------------------------------------ collectives
+
+Call TuttiBackend::reduce_call(tutti_op_kind kind, std::chrono::milliseconds timeout, const c10d::ReduceOp& reduce,
+                               const at::Tensor& tensor) const {
+  Call call = make_call(kind, timeout);
+
+  call.dtype = reduced_dtype(tensor.scalar_type());
+  set_reduce(call.op, reduce, tensor.scalar_type());
+  return call;
+}
+
+TuttiBackend::WorkPtr TuttiBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  std::vector<Call> calls;
+
+  for (const at::Tensor& tensor : tensors) {
+    check_tensor(tensor);
+    Call call = reduce_call(TUTTI_OP_ALL_REDUCE, opts.timeout, opts.reduceOp, tensor);
+    const at::Tensor dense = writable(tensor, call.finish);
+    call.set_give(dense);
+    call.set_take(dense);
+    calls.push_back(std::move(call));
+  }
+  return run(c10d::OpType::ALLREDUCE, "tutti:all_reduce", tensors, tensors, std::move(calls), async_of(opts, 0));
+}
+
+TuttiBackend::WorkPtr TuttiBackend::allreduce_sparse(Tensors&, const c10d::AllreduceOptions&) {
+  TORCH_CHECK(false, "tutti: sparse tensors are not supported: make them dense");
+}
+
+TuttiBackend::WorkPtr TuttiBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
+  return allreduce(tensors, opts);
+}
+
+TuttiBackend::WorkPtr TuttiBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
+  check_one(tensors, "broadcast");
+  Call call = make_call(TUTTI_OP_BROADCAST, opts.timeout);
+  int64_t factor;
+
+  call.rooted = true;
+  call.op.root = static_cast<int32_t>(opts.rootRank);
+  call.dtype = moved_dtype(tensors[0].scalar_type(), &factor);
+  if (rank_ == opts.rootRank) {
+    call.set_give(tensors[0].contiguous(), factor);
+  } else {
+    call.set_take(writable(tensors[0], call.finish), factor);
+  }
+  std::vector<Call> calls;
+  calls.push_back(std::move(call));
+  return run(c10d::OpType::BROADCAST, "tutti:broadcast", tensors, tensors, std::move(calls), async_of(opts, 0));
+}
+
+TuttiBackend::WorkPtr TuttiBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+  check_one(tensors, "reduce");
+  Call call = reduce_call(TUTTI_OP_REDUCE_TO_ROOT, opts.timeout, opts.reduceOp, tensors[0]);
+
+  call.rooted = true;
+  call.op.root = static_cast<int32_t>(opts.rootRank);
+  if (rank_ == opts.rootRank) {
+    const at::Tensor dense = writable(tensors[0], call.finish);
+    call.set_give(dense);
+    call.set_take(dense);
+  } else {
+    call.set_give(tensors[0].contiguous());
+  }
+  std::vector<Call> calls;
+  calls.push_back(std::move(call));
+  return run(c10d::OpType::REDUCE, "tutti:reduce", tensors, tensors, std::move(calls), async_of(opts, 0));
+}
+
+Call TuttiBackend::gather_call(at::Tensor output, const at::Tensor& input, std::chrono::milliseconds timeout) const {
+  Call call = make_call(TUTTI_OP_ALL_GATHER, timeout);
+  int64_t factor;
+
+  check_tensor(output);
+  check_tensor(input);
+  check_same_dtype(output, input);
+  TORCH_CHECK(output.numel() == input.numel() * size_,
+              "tutti: output tensor size must be equal to world_size times input tensor size: ", output.numel(), " and ",
+              size_, " times ", input.numel());
+  call.dtype = moved_dtype(input.scalar_type(), &factor);
+  call.set_give(input.contiguous(), factor);
+  call.set_take(writable(output, call.finish), factor);
+  return call;
+}
+
+TuttiBackend::WorkPtr TuttiBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                              const c10d::AllgatherOptions& opts) {
+  TORCH_CHECK(inputs.size() == 1 && outputs.size() == 1, "tutti: all_gather takes a single input and a single output list");
+  TORCH_CHECK(outputs[0].size() == static_cast<size_t>(size_), "tutti: all_gather on ", size_, " ranks needs as many outputs, not ",
+              outputs[0].size());
+  check_equal_sizes(outputs[0], inputs[0], "all_gather");
+  std::function<void()> copy_back;
+  Call call = gather_call(flat_for(outputs[0], copy_back), inputs[0], opts.timeout);
+  std::vector<Call> calls;
+
+  call.finish = copy_back;
+  calls.push_back(std::move(call));
+  return run(c10d::OpType::ALLGATHER, "tutti:all_gather", inputs, outputs[0], std::move(calls), async_of(opts, 0));
+}
+
+TuttiBackend::WorkPtr TuttiBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                    const c10d::AllgatherOptions& opts) {
+  std::vector<Call> calls;
+
+  calls.push_back(gather_call(output, input, opts.timeout));
+  return run(c10d::OpType::_ALLGATHER_BASE, "tutti:_all_gather_base", {input}, {output}, std::move(calls), async_of(opts, 0));
+}
+
+TuttiBackend::WorkPtr TuttiBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                        const c10d::AllgatherOptions& opts) {
+  std::vector<Call> calls;
+  Tensors all;
+
+  TORCH_CHECK(outputs.size() == static_cast<size_t>(size_), "tutti: all_gather_coalesced on ", size_,
+              " ranks needs as many output lists, not ", outputs.size());
+  for (size_t i = 0; i < inputs.size(); i++) {
+    Tensors of_input;  // the i-th of each rank's list
+
+    for (const Tensors& list : outputs) {
+      TORCH_CHECK(list.size() == inputs.size(), "tutti: an output list has ", list.size(), " tensors for ", inputs.size(),
+                  " inputs");
+      of_input.push_back(list[i]);
+      all.push_back(list[i]);
+    }
+    check_equal_sizes(of_input, inputs[i], "all_gather_coalesced");
+    std::function<void()> copy_back;
+    Call call = gather_call(flat_for(of_input, copy_back), inputs[i], opts.timeout);
+    call.finish = copy_back;
+    calls.push_back(std::move(call));
+  }
+  return run(c10d::OpType::ALLGATHER_COALESCED, "tutti:all_gather_coalesced", inputs, all, std::move(calls),
+             async_of(opts, 0));
+}
+
+TuttiBackend::WorkPtr TuttiBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                    const c10d::AllgatherOptions& opts) {
+  std::vector<Call> calls;
+
+  TORCH_CHECK(outputs.size() == inputs.size(), "tutti: ", outputs.size(), " outputs for ", inputs.size(), " inputs");
+  for (size_t i = 0; i < inputs.size(); i++) {
+    calls.push_back(gather_call(outputs[i], inputs[i], opts.timeout));
+  }
+  return run(c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, "tutti:all_gather_into_tensor_coalesced", inputs, outputs,
+             std::move(calls), async_of(opts, 0));
+}
+
+TuttiBackend::WorkPtr TuttiBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
+  check_one(inputs, "gather");
+  Call call = make_call(TUTTI_OP_GATHER, opts.timeout);
+  Tensors results;
+  int64_t factor;
+
+  call.rooted = true;
+  call.op.root = static_cast<int32_t>(opts.rootRank);
+  call.dtype = moved_dtype(inputs[0].scalar_type(), &factor);
+  call.set_give(inputs[0].contiguous(), factor);
+  if (rank_ == opts.rootRank) {
+    TORCH_CHECK(outputs.size() == 1 && outputs[0].size() == static_cast<size_t>(size_), "tutti: gather on ", size_,
+                " ranks needs a list of as many outputs on the root");
+    check_equal_sizes(outputs[0], inputs[0], "gather");
+    results = outputs[0];
+    call.set_take(flat_for(results, call.finish), factor);
+  } else {
+    TORCH_CHECK(outputs.empty(), "tutti: gather: only the root gives outputs");
+  }
+  std::vector<Call> calls;
+  calls.push_back(std::move(call));
+  return run(c10d::OpType::GATHER, "tutti:gather", inputs, results, std::move(calls), async_of(opts, 0));
+}
+
+TuttiBackend::WorkPtr TuttiBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& opts) {
+  check_one(outputs, "scatter");
+  Call call = make_call(TUTTI_OP_SCATTER, opts.timeout);
+  Tensors given;
+  int64_t factor;
+
+  call.rooted = true;
+  call.op.root = static_cast<int32_t>(opts.rootRank);
+  call.dtype = moved_dtype(outputs[0].scalar_type(), &factor);
+  if (rank_ == opts.rootRank) {
+    TORCH_CHECK(inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(size_), "tutti: scatter on ", size_,
+                " ranks needs a list of as many inputs on the root");
+    check_equal_sizes(inputs[0], outputs[0], "scatter");
+    given = inputs[0];
+    call.set_give(flat_of(given), factor);
+  } else {
+    TORCH_CHECK(inputs.empty(), "tutti: scatter: only the root gives inputs");
+  }
+  call.set_take(writable(outputs[0], call.finish), factor);
+  std::vector<Call> calls;
+  calls.push_back(std::move(call));
+  return run(c10d::OpType::SCATTER, "tutti:scatter", given, outputs, std::move(calls), async_of(opts, 0));
+}
+
+Call TuttiBackend::scatter_call(at::Tensor output, const at::Tensor& input, const c10d::ReduceOp& reduce,
+                                std::chrono::milliseconds timeout) const {
+  Call call = reduce_call(TUTTI_OP_REDUCE_SCATTER, timeout, reduce, input);
+
+  check_tensor(output);
+  check_tensor(input);
+  check_same_dtype(output, input);
+  TORCH_CHECK(input.numel() == output.numel() * size_,
+              "tutti: input tensor must be the same size as output size times world size: ", input.numel(), " and ", size_,
+              " times ", output.numel());
+  call.set_give(input.contiguous());
+  call.set_take(writable(output, call.finish));
+  return call;
+}
+
+TuttiBackend::WorkPtr TuttiBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                                   const c10d::ReduceScatterOptions& opts) {
+  check_one(outputs, "reduce_scatter");
+  TORCH_CHECK(inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(size_), "tutti: reduce_scatter on ", size_,
+              " ranks needs a list of as many inputs");
+  check_equal_sizes(inputs[0], outputs[0], "reduce_scatter");
+  std::vector<Call> calls;
+
+  calls.push_back(scatter_call(outputs[0], flat_of(inputs[0]), opts.reduceOp, opts.timeout));
+  return run(c10d::OpType::REDUCE_SCATTER, "tutti:reduce_scatter", inputs[0], outputs, std::move(calls), async_of(opts, 0));
+}
+
+TuttiBackend::WorkPtr TuttiBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                         const c10d::ReduceScatterOptions& opts) {
+  std::vector<Call> calls;
+
+  calls.push_back(scatter_call(output, input, opts.reduceOp, opts.timeout));
+  return run(c10d::OpType::_REDUCE_SCATTER_BASE, "tutti:_reduce_scatter_base", {input}, {output}, std::move(calls),
+             async_of(opts, 0));
+}
+
+TuttiBackend::WorkPtr TuttiBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                    const c10d::ReduceScatterOptions& opts) {
+  std::vector<Call> calls;
+
+  TORCH_CHECK(outputs.size() == inputs.size(), "tutti: ", outputs.size(), " outputs for ", inputs.size(), " inputs");
+  for (size_t i = 0; i < inputs.size(); i++) {
+    calls.push_back(scatter_call(outputs[i], inputs[i], opts.reduceOp, opts.timeout));
+  }
+  return run(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "tutti:reduce_scatter_tensor_coalesced", inputs, outputs,
+             std::move(calls), async_of(opts, 0));
+}
+
+namespace {
+
+// Rows of dimension 0 as elements; without splits equal parts.
+std::vector<int64_t> element_splits(const at::Tensor& tensor, const std::vector<int64_t>& splits, int size, int64_t factor) {
+  const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+  const int64_t row = (rows == 0 ? 0 : tensor.numel() / rows) * factor;
+  std::vector<int64_t> counts;
+  int64_t sum = 0;
+
+  if (splits.empty()) {
+    TORCH_CHECK(rows % size == 0, "tutti: Tensor's dim 0 does not divide equally across group size: ", rows, " rows, ", size,
+                " ranks");
+    return std::vector<int64_t>(static_cast<size_t>(size), rows / size * row);
+  }
+  TORCH_CHECK(splits.size() == static_cast<size_t>(size), "tutti: Number of tensor splits not equal to group size: ",
+              splits.size(), " and ", size);
+  for (const int64_t split : splits) {
+    sum += split;
+    counts.push_back(split * row);
+  }
+  TORCH_CHECK(sum == rows, "tutti: Split sizes doesn't match total dim 0 size: ", sum, " and ", rows);
+  return counts;
+}
+
+}  // namespace
+
+TuttiBackend::WorkPtr TuttiBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                                                  std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
+  check_tensor(output);
+  check_tensor(input);
+  check_same_dtype(output, input);
+  Call call = make_call(TUTTI_OP_ALL_TO_ALL, opts.timeout);
+  int64_t factor;
+
+  call.dtype = moved_dtype(input.scalar_type(), &factor);
+  call.input_splits = element_splits(input, input_splits, size_, factor);
+  call.output_splits = element_splits(output, output_splits, size_, factor);
+  call.set_give(input.contiguous(), factor);
+  call.set_take(writable(output, call.finish), factor);
+  std::vector<Call> calls;
+  calls.push_back(std::move(call));
+  return run(c10d::OpType::ALLTOALL_BASE, "tutti:all_to_all", {input}, {output}, std::move(calls), async_of(opts, 0));
+}
+
+TuttiBackend::WorkPtr TuttiBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
+  return exchange(outputs, inputs, opts, c10d::OpType::ALLTOALL);
+}
+
+TuttiBackend::WorkPtr TuttiBackend::exchange(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts,
+                                             c10d::OpType type) {
+  TORCH_CHECK(outputs.size() == static_cast<size_t>(size_) && inputs.size() == outputs.size(), "tutti: all_to_all on ", size_,
+              " ranks needs as many inputs and outputs, not ", inputs.size(), " and ", outputs.size());
+  Call call = make_call(TUTTI_OP_ALL_TO_ALL, opts.timeout);
+  int64_t factor;
+
+  call.dtype = moved_dtype(inputs[0].scalar_type(), &factor);
+  for (size_t i = 0; i < inputs.size(); i++) {
+    check_tensor(inputs[i]);
+    check_tensor(outputs[i]);
+    check_same_dtype(inputs[i], inputs[0]);
+    check_same_dtype(outputs[i], inputs[0]);
+    call.input_splits.push_back(inputs[i].numel() * factor);
+    call.output_splits.push_back(outputs[i].numel() * factor);
+  }
+  call.set_give(flat_of(inputs), factor);
+  call.set_take(flat_for(outputs, call.finish), factor);
+  std::vector<Call> calls;
+  calls.push_back(std::move(call));
+  return run(type, "tutti:all_to_all", inputs, outputs, std::move(calls), async_of(opts, 0));
+}
+
+// ------------------------------------------------------------------ pairs
+
+TuttiBackend::WorkPtr TuttiBackend::send(Tensors& tensors, int to, int tag) {
+  check_one(tensors, "send");
+  Call call = make_call(TUTTI_OP_SEND, timeout_);
+  int64_t factor;
+
+  call.op.peer = to;
+  call.op.tag = static_cast<uint32_t>(tag);
+  call.dtype = moved_dtype(tensors[0].scalar_type(), &factor);
+  call.set_give(tensors[0].contiguous(), factor);
+  std::vector<Call> calls;
+  calls.push_back(std::move(call));
+  return run(c10d::OpType::SEND, "tutti:send", tensors, tensors, std::move(calls), true);
+}
+
+TuttiBackend::WorkPtr TuttiBackend::receive(Tensors& tensors, int from, int tag, c10d::OpType type) {
+  check_one(tensors, "recv");
+  Call call = make_call(TUTTI_OP_RECV, timeout_);
+  int64_t factor;
+
+  call.op.peer = from;
+  call.op.tag = static_cast<uint32_t>(tag);
+  call.dtype = moved_dtype(tensors[0].scalar_type(), &factor);
+  call.set_take(writable(tensors[0], call.finish), factor);
+  std::vector<Call> calls;
+  calls.push_back(std::move(call));
+  return run(type, type == c10d::OpType::RECV ? "tutti:recv" : "tutti:recvAnySource", tensors, tensors, std::move(calls), true);
+}
+
+TuttiBackend::WorkPtr TuttiBackend::recv(Tensors& tensors, int from, int tag) {
+  return receive(tensors, from, tag, c10d::OpType::RECV);
+}
+
+TuttiBackend::WorkPtr TuttiBackend::recvAnysource(Tensors& tensors, int tag) {
+  return receive(tensors, TUTTI_ANY_SOURCE, tag, c10d::OpType::RECVANYSOURCE);
+}
+
+// ------------------------------------------------------------------ barriers, memory
+
+TuttiBackend::WorkPtr TuttiBackend::barrier(const c10d::BarrierOptions& opts) {
+  std::vector<Call> calls;
+
+  calls.push_back(make_call(TUTTI_OP_BARRIER, opts.timeout));
+  return run(c10d::OpType::BARRIER, "tutti:barrier", {}, {}, std::move(calls), async_of(opts, 0));
+}
+
+// The agent's text has the missing ranks; programs look for torch's own words.
+void TuttiBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool) {
+  Call call = make_call(TUTTI_OP_BARRIER, opts.timeout);
+  tutti_error err;
+
+  call.op.monitored = true;
+  const tutti_code code = tutti_barrier(runtime_->client(), &call.op, nullptr, &err);
+  if (code == TUTTI_DEADLINE_EXCEEDED) {
+    C10_THROW_ERROR(DistBackendError, "Rank " + std::to_string(err.rank) + " failed to pass monitoredBarrier in " +
+                                          std::to_string(call.op.timeout_ms) + " ms. " + error_text(err));
+  }
+  check(code, err);
+}
+
+bool TuttiBackend::supportsTensorAlloc(c10::DeviceIndex) {
+  return runtime_->memory().is_shared();
+}
+
+at::Tensor TuttiBackend::allocateTensor(long size, at::TensorOptions options) {
+  const uint64_t bytes = static_cast<uint64_t>(size) * c10::elementSize(c10::typeMetaToScalarType(options.dtype()));
+
+  TORCH_CHECK(options.device().is_cpu(), "tutti: memory on ", options.device(), ", this backend gives that of the CPU");
+  if (!runtime_->memory().is_shared() || bytes == 0) {
+    return at::empty({size}, options);
+  }
+  std::shared_ptr<Block> block = runtime_->memory().allocate(bytes);
+  std::shared_ptr<Runtime> runtime = runtime_;  // its client outlives the block
+  return at::from_blob(block->data(), {size}, [block, runtime](void*) mutable {
+    block.reset();
+    runtime.reset();
+  }, options);
+}
+
+}  // namespace tutti_torch

@@ -1,0 +1,94 @@
+// The backend "tutti" of torch.distributed: c10d's collectives on a group of Tutti's agents.
+//
+// Each process group is a group of the job. Ops are given to libtutti in the order in which they are called; small arrays
+// travel in the call, larger ones through memory that is mapped from the agent. Any thread, as c10d allows it: collectives of
+// one process group are called by one thread at a time.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <tutti/op.h>
+
+#include "runtime.hpp"
+#include "work.hpp"
+
+namespace tutti_torch {
+
+struct Call;
+
+class TuttiBackend : public c10d::Backend {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  // store: where the members of this group meet, with a prefix of its own. global_ranks: of the first process group.
+  TuttiBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout,
+               std::vector<int64_t> global_ranks, std::string name);
+
+  const std::string getBackendName() const override { return "tutti"; }
+  c10::intrusive_ptr<Options> getBackendOptions() { return options_; }
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+  void setTimeout(std::chrono::milliseconds timeout);
+  uint64_t getSequenceNumberForGroup() override { return sequence_; }
+  void setSequenceNumberForGroup() override {}
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& opts) override;
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
+
+  // A tensor whose memory is the agent's, so that ops on it copy nothing; ordinary memory where the agent lends none.
+  at::Tensor allocateTensor(long size, at::TensorOptions options);
+  bool supportsTensorAlloc(c10::DeviceIndex index);
+
+  // Ends this group's ops on every rank; no op of the group works afterwards.
+  void abort();
+  void shutdown() {}
+
+  const std::string& group() const { return group_; }
+
+ private:
+  void meet(const c10::intrusive_ptr<c10d::Store>& store, const std::string& name);
+  Call make_call(tutti_op_kind kind, std::chrono::milliseconds timeout) const;
+  Call reduce_call(tutti_op_kind kind, std::chrono::milliseconds timeout, const c10d::ReduceOp& reduce,
+                   const at::Tensor& tensor) const;
+  Call gather_call(at::Tensor output, const at::Tensor& input, std::chrono::milliseconds timeout) const;
+  Call scatter_call(at::Tensor output, const at::Tensor& input, const c10d::ReduceOp& reduce,
+                    std::chrono::milliseconds timeout) const;
+  WorkPtr exchange(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts, c10d::OpType type);
+  WorkPtr receive(Tensors& tensors, int from, int tag, c10d::OpType type);
+  WorkPtr run(c10d::OpType type, const char* title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls,
+              bool async);
+
+  std::shared_ptr<Runtime> runtime_;
+  c10::intrusive_ptr<Options> options_;
+  std::chrono::milliseconds timeout_;
+  std::vector<int64_t> global_ranks_;
+  std::string group_;
+  uint64_t sequence_ = 0;
+  std::shared_ptr<std::atomic<int>> pending_ = std::make_shared<std::atomic<int>>(0);  // ops in the queue
+  bool coalescing_ = false;
+  std::vector<WorkPtr> coalesced_;
+};
+
+}  // namespace tutti_torch

@@ -1,0 +1,45 @@
+// One op on arrays of torch: where its bytes are while it runs, and how it is given to libtutti.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <tutti/op.h>
+
+#include "runtime.hpp"
+
+namespace tutti_torch {
+
+struct Call {
+  tutti_op_kind kind = TUTTI_OP_BARRIER;
+  tutti_op op;
+  tutti_dtype dtype = TUTTI_DTYPE_UINT8;
+  const void* give = nullptr;  // nullptr: this rank gives nothing
+  int64_t give_count = 0;      // elements
+  void* take = nullptr;        // nullptr: it takes nothing. May be `give`
+  int64_t take_count = 0;
+  bool rooted = false;  // one rank gives or takes other things than the others
+  std::vector<int64_t> input_splits;
+  std::vector<int64_t> output_splits;
+  std::vector<at::Tensor> keep;  // whose memory it is
+  std::function<void()> finish;  // when it has succeeded: what is left to be copied; nullptr = nothing
+
+  void set_give(const at::Tensor& tensor, int64_t factor = 1);
+  void set_take(const at::Tensor& tensor, int64_t factor = 1);
+  uint64_t give_bytes() const;
+  uint64_t take_bytes() const;
+};
+
+// Told once: why the op failed (nullptr = it succeeded), and of a recv its source, as a group rank.
+using OnEnd = std::function<void(std::exception_ptr error, int source)>;
+
+// Gives the call to the queue. Throws if that fails; on_end is not called then.
+void submit_call(const std::shared_ptr<Runtime>& runtime, Call call, OnEnd on_end);
+
+// Runs it on this thread. Throws DistBackendError. Only for calls that are not `rooted`, and no send or recv.
+void run_call(Runtime& runtime, Call& call);
+
+}  // namespace tutti_torch

@@ -1,0 +1,40 @@
+// The door for Python: tutti_torch._C.
+#include <torch/extension.h>
+#include <torch/version.h>
+
+#include "backend.hpp"
+#include "store.hpp"
+
+#include <tutti/client.h>
+
+namespace py = pybind11;
+using namespace tutti_torch;
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.attr("built_for") = TORCH_VERSION;
+  m.def("version", [] { return std::string(tutti_version()); });
+  m.def(
+      "create",
+      [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, double timeout_s, std::vector<int64_t> ranks,
+         std::string name) -> c10::intrusive_ptr<c10d::Backend> {
+        return c10::make_intrusive<TuttiBackend>(store, rank, size,
+                                                 std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000)),
+                                                 std::move(ranks), std::move(name));
+      },
+      py::call_guard<py::gil_scoped_release>());
+  m.def("close", &Runtime::close, py::call_guard<py::gil_scoped_release>(), "Ends the client, and agents that were launched");
+  m.def(
+      "copied_bytes", [] { return Runtime::current() ? Runtime::current()->memory().copied_bytes() : 0; },
+      "Bytes that were copied into and out of staging");
+  m.def(
+      "why_not_shared",
+      [] { return Runtime::current() ? Runtime::current()->memory().why_not() : std::string("there is no process group"); },
+      "Why the agent lends no memory; empty = it does");
+  m.def(
+      "store",
+      [](const std::string& coordinator, std::string prefix, double timeout_s) -> c10::intrusive_ptr<c10d::Store> {
+        return c10::make_intrusive<TuttiStore>(coordinator, std::move(prefix),
+                                               std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000)));
+      },
+      py::call_guard<py::gil_scoped_release>());
+}

@@ -1,0 +1,72 @@
+// What all process groups of this process share: a client of the agent, a completion queue, and mapped memory.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <tutti/client.h>
+#include <tutti/launch.h>
+#include <tutti/queue.h>
+
+#include "memory.hpp"
+
+namespace tutti_torch {
+
+// Called once when an op has ended, on a thread of the runtime. It must not wait for other ops.
+using OnDone = std::function<void(const tutti_queue_completion&)>;
+
+class Runtime {
+ public:
+  // The one of this process; made by the first process group, which tells how the ranks find each other. Without
+  // $TUTTI_AGENT each rank launches an agent, and rank 0 the coordinator.
+  static std::shared_ptr<Runtime> open(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
+  static std::shared_ptr<Runtime> current();  // nullptr: there is none
+  static void close();                        // when the interpreter ends; fine if there is none
+
+  ~Runtime();
+
+  tutti_client* client() { return client_; }
+  Memory& memory() { return *memory_; }
+  // The rank of the job that each rank of the first process group has.
+  const std::vector<uint32_t>& ranks() const { return ranks_; }
+
+  // Throws DistBackendError if the op cannot be submitted; waits while the queue is full.
+  void submit(tutti_op_kind kind, const tutti_op& op, const tutti_queue_data* data, OnDone on_done);
+
+  // On a thread of its own, behind what was given before: copies of large results, that must not delay other ops.
+  void later(std::function<void()> task);
+
+ private:
+  Runtime(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
+  void connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
+  std::string launch(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
+  void exchange_ranks(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
+  void serve();
+  static void on_done(void* self, const tutti_queue_completion* done);
+
+  pid_t owner_;
+  tutti_launched* launched_ = nullptr;
+  tutti_client* client_ = nullptr;
+  tutti_queue* queue_ = nullptr;
+  std::unique_ptr<Memory> memory_;
+  std::vector<uint32_t> ranks_;
+  std::mutex mutex_;
+  std::condition_variable room_;   // the queue has room again
+  std::condition_variable tasks_;  // something is in `later_`
+  std::deque<std::function<void()>> later_;
+  bool stop_ = false;
+  std::thread server_;
+};
+
+// "attempt 2/": torchrun keeps the keys of an attempt that failed, so keys of each attempt have names of their own.
+std::string attempt_prefix();
+
+}  // namespace tutti_torch

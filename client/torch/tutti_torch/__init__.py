@@ -1,0 +1,76 @@
+"""The backend "tutti" of torch.distributed.
+
+    import torch.distributed as dist
+
+    dist.init_process_group("tutti")        # under torchrun, tutti run, or with any init_method
+
+Where $TUTTI_AGENT names this rank's agent, as `tutti run` sets it, that agent is used. Else each rank launches an agent, and
+rank 0 a coordinator, which end with the program. torch 2.5 and newer load this module by themselves.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from datetime import timedelta
+from urllib.parse import parse_qs, urlsplit
+
+import torch
+import torch.distributed as dist
+
+__all__ = ["autoload", "copied_bytes", "why_not_shared"]
+
+
+def _same_minor(one: str, other: str) -> bool:
+    return one.split("+")[0].split(".")[:2] == other.split("+")[0].split(".")[:2]
+
+
+def _load():
+    try:
+        from . import _C
+    except ImportError as error:
+        raise ImportError("tutti_torch was built for another torch, or does not find libtutti: build it again with "
+                          "`pip install --no-build-isolation ./client/torch`: %s" % error) from error
+    if not _same_minor(_C.built_for, torch.__version__):
+        raise ImportError("tutti_torch was built for torch %s, this is torch %s: build it again with "
+                          "`pip install --no-build-isolation ./client/torch`" % (_C.built_for, torch.__version__))
+    return _C
+
+
+_C = _load()
+copied_bytes = _C.copied_bytes
+why_not_shared = _C.why_not_shared
+
+
+def _create(opts, options=None):
+    return _C.create(opts.store, opts.group_rank, opts.group_size, opts.timeout.total_seconds(),
+                     list(opts.global_ranks_in_group or []), opts.group_id or "")
+
+
+def _rendezvous(url, timeout=timedelta(minutes=5), **_):
+    """tutti://HOST:PORT?rank=R&world_size=N; what is missing is taken from RANK and WORLD_SIZE."""
+    parts = urlsplit(url)
+    query = parse_qs(parts.query)
+    rank = int(query["rank"][0] if "rank" in query else os.environ["RANK"])
+    size = int(query["world_size"][0] if "world_size" in query else os.environ["WORLD_SIZE"])
+    coordinator = parts.netloc or os.environ.get("TUTTI_COORDINATOR", "")
+    if not coordinator:
+        raise ValueError("%s names no coordinator, and TUTTI_COORDINATOR is not set: tutti://HOST:PORT" % url)
+    job = os.environ.get("TUTTI_JOB", "default")
+    run = os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    yield _C.store(coordinator, "torch/%s/%s/" % (job, run), timeout.total_seconds()), rank, size
+
+
+def _register():
+    if "tutti" not in dist.Backend.backend_list:
+        dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
+        dist.register_rendezvous_handler("tutti", _rendezvous)
+        atexit.register(_C.close)
+
+
+def autoload():
+    """Called by `import torch`: torch.distributed knows "tutti" without an import of this module."""
+    _register()
+
+
+_register()
