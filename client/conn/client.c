@@ -17,6 +17,12 @@ tutti_version(void)
 }
 
 void
+tutti_set_interrupt(tutti_interrupt_fn hook)
+{
+    tutti_rpc_set_interrupt(hook);
+}
+
+void
 client_pause_ns(uint64_t ns)
 {
     struct timespec left = {.tv_sec = (time_t)(ns / TUTTI_NS_PER_S),

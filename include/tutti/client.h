@@ -359,6 +359,25 @@ TUTTI_API tutti_code tutti_health_check(const tutti_client_options *options, con
                                         bool *ret_serving, tutti_error *err);
 
 /*
+ * Asked while a blocking call waits for a server.
+ *
+ * Returns true = give the call up: it ends with TUTTI_CANCELLED, as if this program had gone away:
+ * an op ends on all ranks with CALLER_GONE.
+ */
+typedef bool (*tutti_interrupt_fn)(void);
+
+/*
+ * A function that each blocking call asks every 50 ms, on the thread that waits, whether to go on;
+ * a call that is answered sooner does not ask. It is for programs that can look at their signals on
+ * one thread alone, such as interpreters. It may run on any thread that calls libtutti, several at
+ * once; it must not call libtutti.
+ *
+ * [in] hook  of all clients of the process; NULL = none, the default. Calls that wait already do not
+ *            ask it. Any thread
+ */
+TUTTI_API void tutti_set_interrupt(tutti_interrupt_fn hook);
+
+/*
  * Free memory that a function of libtutti has given as [out, owned], where its comment does not
  * name another function for that. libtutti may use another heap than the program, so free() is
  * wrong.

@@ -87,6 +87,16 @@ tutti_code tutti_rpc_invoke(tutti_rpc_channel *channel, const tutti_rpc_stub *st
                             tutti_error *err);
 
 /*
+ * Asked every 50 ms by a thread that waits in a blocking call or for a stream's message; true: the
+ * call, or the stream, is cancelled. On the thread that waits; it must not make calls of its own.
+ */
+typedef bool (*tutti_rpc_interrupt_fn)(void);
+
+/* Of all channels of the process; calls that wait already do not ask it. NULL = none, the default.
+ * Any thread. */
+void tutti_rpc_set_interrupt(tutti_rpc_interrupt_fn hook);
+
+/*
  * Did a call fail because no server is there, by the word of its host, of a proxy, or of the name
  * service? False: it was reached, or nothing at all answered, as when the network is cut.
  */

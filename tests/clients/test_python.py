@@ -5,7 +5,7 @@ Method: pip installs it from the source tree: `debian` with the system's grpcio 
 network; `pypi` into a virtual environment, with what PyPI has today. Then its own tests run against
 a cluster of real processes.
 
-usage: test_python.py debian | pypi
+usage: test_python.py debian | pypi [grpc]     grpc: without the package's native module
 """
 
 import os
@@ -18,6 +18,7 @@ SCRIPTS = [
     "test_pieces.py",
     "test_agent.py",
     "test_ops.py",
+    "test_native.py",
     "test_groups.py",
     "test_wire_calls.py",
     "test_tracers.py",
@@ -54,14 +55,14 @@ def ways():
 
 
 def main():
-    world = sys.argv.pop(1)
-    python, folder = worlds.install(world)
+    world, mode = sys.argv[1], (sys.argv[2:] or [""])[0]
+    python, folder = worlds.install(world, world + mode)
     tests = os.path.join(worlds.support.SOURCE, "client", "python", "tests")
     fine = world != "pypi" or check_types(python)
     for options, scripts in ways():
         print("# agents with %s" % (options or "nothing"), flush=True)
         with worlds.Cluster(4, **options) as cluster:
-            environment = dict(os.environ, PYTHONPATH=folder, **cluster.environment())
+            environment = dict(os.environ, PYTHONPATH=folder, TUTTI_PYTHON=mode, **cluster.environment())
             for script in scripts:
                 words = [python, os.path.join(tests, script)]
                 done = subprocess.run(words, env=environment, close_fds=False, timeout=250)

@@ -15,6 +15,7 @@ from secrets_of_tests import Secrets  # noqa: E402
 WORK = os.path.join(support.BUILD, "clients")
 INSTALL_S = 240
 SOURCES = ("client/python", "proto", "lib/rpc/proto")
+NATIVE = os.path.join(support.BUILD, "python", "_native.abi3.so")
 
 
 STANDIN = os.path.join(support.BUILD, "standin")  # for CUDA and NCCL
@@ -137,7 +138,10 @@ def copy_sources(name):
     for path in SOURCES:
         made = shutil.ignore_patterns("build", "*.egg-info", "*.protoset", "__pycache__")
         shutil.copytree(os.path.join(support.SOURCE, path), os.path.join(root, path), ignore=made)
-    return os.path.join(root, "client", "python")
+    package = os.path.join(root, "client", "python")
+    if os.path.exists(NATIVE):
+        shutil.copy2(NATIVE, os.path.join(package, "src", "tutti"))
+    return package
 
 
 def install_debian(name):

@@ -11,8 +11,11 @@ OUT = os.path.join(os.environ["TUTTI_BUILD"], "python-package")
 SOURCES = ("client/python", "proto", "lib/rpc/proto")
 
 
+NATIVE = os.path.join(os.environ["TUTTI_BUILD"], "python", "_native.abi3.so")
+
+
 def _newest():
-    found = 0
+    found = os.stat(NATIVE).st_mtime if os.path.exists(NATIVE) else 0
     for path in SOURCES:
         for folder, _, names in os.walk(os.path.join(SOURCE, path)):
             found = max([found] + [os.stat(os.path.join(folder, name)).st_mtime for name in names])
@@ -25,6 +28,8 @@ def _copy():
         to = os.path.join(OUT, path)
         shutil.rmtree(to, ignore_errors=True)
         shutil.copytree(os.path.join(SOURCE, path), to, ignore=made)
+    if os.path.exists(NATIVE):
+        shutil.copy2(NATIVE, os.path.join(OUT, "client", "python", "src", "tutti"))
 
 
 def _make():

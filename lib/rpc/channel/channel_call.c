@@ -276,7 +276,8 @@ run_unary(tutti_rpc_channel *channel, const rpc_known *known, const tutti_rpc_ca
     ops[5] = rpc_outcome_status_op(&outcome);
     rpc_batch_start(call, ops, 6, &outcome);
     grpc_byte_buffer_destroy(message);
-    (void)rpc_channel_pluck(queue, &outcome);
+    (void)rpc_channel_pluck_until(queue, &outcome, call, TUTTI_TIMERS_NEVER);
+    rpc_tag_acquire(&outcome);
     code = rpc_outcome_read(&outcome, channel, known, &all);
     rpc_outcome_fini(&outcome);
     grpc_call_unref(call); /* behind outcome_read: it owns what was received */

@@ -142,6 +142,14 @@ void rpc_channel_give_queue(tutti_rpc_channel *channel, grpc_completion_queue *q
  */
 bool rpc_channel_pluck(grpc_completion_queue *queue, void *tag);
 
+/*
+ * interrupt.c: the same until a deadline (TUTTI_TIMERS_NEVER = for ever), asking the program between
+ * slices whether to give up: then the call is cancelled, and its batch ends by that. Not yet
+ * rpc_tag_acquire'd.
+ */
+grpc_event rpc_channel_pluck_until(grpc_completion_queue *queue, void *tag, grpc_call *call,
+                                   uint64_t deadline_ns);
+
 /* How a call ended. Written by gRPC. */
 typedef struct rpc_outcome {
     grpc_metadata_array initial;

@@ -165,8 +165,7 @@ fetch_stream(tutti_rpc_stream *self, uint64_t deadline_ns)
     if (!self->reading) {
         start_read(self);
     }
-    event =
-        grpc_completion_queue_pluck(self->queue, &self->read_tag, rpc_time_to(deadline_ns), NULL);
+    event = rpc_channel_pluck_until(self->queue, &self->read_tag, self->call, deadline_ns);
     if (event.type != GRPC_OP_COMPLETE) {
         return false;
     }

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 
-from .. import _init_url, _settings, _wire, errors
+from .. import _init_url, _settings, _wire, dtypes, errors
 from ._buckets import Buckets
 from ._collectives import Collectives
 from ._diagnosis import Diagnosis
+from ._fast import Fast
 from ._functions import Functions
 from ._gpu import GpuShares
 from ._groups import Group, Groups, rank_info
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._launch import _Seat
-    from ._types import ConnectArguments
+    from ._types import ConnectArguments, DtypeLike, NumpyArray
 
 ASK_TIMEOUT = 5.0  # seconds of one question while connecting
 ASK_AGAIN = 0.5  # seconds between two of them at most
@@ -89,6 +90,7 @@ class Agent(
         self._coordinator: Line | None = None
         self._seat: _Seat | None = None  # servers that end with it
         self._by_ranks: dict[object, Group] = {}  # groups of lists of ranks that ops have named
+        self._fast = Fast(self)
 
     def __repr__(self) -> str:
         return "<Agent rank %d of %d, job %s, at %s>" % (
@@ -97,6 +99,9 @@ class Agent(
             self.info.job,
             self.line.address,
         )
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a connection cannot be pickled: give its address, and connect in the other process")
 
     @property
     def rank(self) -> int:
@@ -122,6 +127,43 @@ class Agent(
         """The Member by which the coordinator knows the caller: job, rank, incarnation."""
         return _wire.new("Member", job=self.job, rank=self.rank, incarnation=self.info.incarnation)
 
+    @property
+    def copied(self) -> int:
+        """Bytes of arrays that were copied for ops by the native module: into messages and into memory of
+        the agent, and out of them. 0 without that module."""
+        return self._fast.copied
+
+    def empty(self, shape: "int | Sequence[int]", dtype: "DtypeLike" = "FP32") -> "NumpyArray":
+        """Make an array whose memory is the agent's: ops on it copy nothing.
+
+        The memory is the array's as long as anything refers to it, also after close(); then it is used
+        again. Where there can be no such memory (another host, `TUTTI_PYTHON=grpc`, asyncio, a GPU) it is
+        an array of this program's memory, and ops copy it.
+
+        shape, dtype  as numpy.empty() takes them; or a name, "FP32"
+
+        Returns: the array; what is in it is undefined.
+        Raises: TuttiError BAD_DTYPE.
+        Example:
+            >>> x = agent.empty((1024, 1024), np.float32)
+            >>> x[:] = 1
+            >>> y = agent.all_reduce(x)
+        """
+        return cast("NumpyArray", self._fast.empty(shape, dtypes.numpy_dtype(dtypes.name_of(dtype))))
+
+    def zeros(self, shape: "int | Sequence[int]", dtype: "DtypeLike" = "FP32") -> "NumpyArray":
+        """As empty(), and all of it is 0.
+
+        Returns: the array.
+        Raises: as empty().
+        Example:
+            >>> agent.zeros(4)
+            array([0., 0., 0., 0.], dtype=float32)
+        """
+        found = self.empty(shape, dtype)
+        found.fill(0)
+        return found
+
     async def connect_rank(self, rank: int) -> "Agent":
         """Connect to another rank's agent of the job, as this connection was made.
 
@@ -143,6 +185,7 @@ class Agent(
         Example:
             >>> agent.close()
         """
+        self._fast.close()
         seat, self._seat = self._seat, None
         if seat is not None:
             await seat.wait_for_others(self)

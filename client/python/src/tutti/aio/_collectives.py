@@ -34,6 +34,7 @@ from ._call import (
     run,
     size_of,
 )
+from ._fast import NO
 from ._tensor import INLINE_BYTES_MAX
 from ._work import Work
 
@@ -74,6 +75,24 @@ class Collectives:
     it called); UNAVAILABLE RANK_LOST; and TuttiTimeout TIMEOUT, which names who had not come. See
     docs/errors.md. In the examples each of two ranks calls what stands there.
     """
+
+    _fast: Any = None  # of an Agent: the ops that need no message made here
+
+    def _run_fast(self, method: str, x: Any, how: How, *more: Any) -> Any:
+        """The result, if this op can go without a message made here; else NO."""
+        return NO if self._fast is None else self._fast.run(method, x, how, *more)
+
+    def _cut(self, x: Any, how: How, joined: bool, *as_usual: bool) -> float:
+        """How many times larger than x the result is, of an op on the world that joins or cuts dimension
+        0; 0 = that cannot be said here."""
+        agent = cast("Agent", self)
+        simple = all(as_usual) and how.group in (None, "", "world")
+        if self._fast is None or not simple or agent.info.elastic or agent.world_size == 1:
+            return 0
+        shape = getattr(x, "shape", ())
+        if not shape or not (joined or shape[0] % agent.world_size == 0):
+            return 0
+        return agent.world_size if joined else 1 / agent.world_size
 
     async def _is_root(self, group: Any, root: int, root_global: int | None) -> bool:
         agent = cast("Agent", self)
@@ -133,6 +152,9 @@ class Collectives:
             array([1. , 0.5])
         """
         how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        found = self._run_fast("AllReduce", x, how, op, factor)
+        if found is not NO:
+            return cast("Result | Work", found)
         call = await self._begin("AllReduce", how, reduce_op=reduce_number(op), factor=factor)
         return cast("Result | Work", await run(call, x))
 
@@ -178,6 +200,12 @@ class Collectives:
             array([0, 1, 2])
         """
         how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        if factor is None and root_global is None and self._fast is not None and how.group in (None, "", "world"):
+            if root in range(cast("Agent", self).world_size) and not cast("Agent", self).info.elastic:
+                mine = cast("Agent", self).rank == root
+                found = self._run_fast("Reduce", x, how, op, root, 1, mine)
+                if found is not NO:
+                    return cast("Result | Work | None", found)
         call = await self._begin(
             "Reduce",
             how,
@@ -235,6 +263,10 @@ class Collectives:
             array([2, 4])
         """
         how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        grow = self._cut(x, how, False, axis == 0, form == "concat", not out_shape)
+        found = self._run_fast("ReduceScatter", x, how, op, factor, grow) if grow else NO
+        if found is not NO:
+            return cast("Result | Work", found)
         call = await self._begin(
             "ReduceScatter",
             how,
@@ -467,11 +499,15 @@ class Collectives:
                    [1, 1]])
         """
         how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        grow = self._cut(x, how, True, axis == 0, form == "concat", not out_shape)
+        found = self._run_fast("AllGather", x, how, "sum", None, grow) if grow else NO
+        if found is not NO:
+            return cast("Result | Work", found)
         call = await self._begin(
             "AllGather", how, gives_list(form), **parts_fields(axis, form, out_shape)
         )
-        found = await run(call, x, None if call.many else call.agent.world_size)
-        return cast("Result | Work", found)
+        made = await run(call, x, None if call.many else call.agent.world_size)
+        return cast("Result | Work", made)
 
     @overload
     async def all_to_all(
@@ -520,6 +556,11 @@ class Collectives:
             array([10, 20])
         """
         how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        usual = input_splits is None and output_splits is None
+        grow = self._cut(x, how, False, split_axis == 0, concat_axis == 0, usual)
+        found = self._run_fast("AllToAll", x, how) if grow else NO
+        if found is not NO:
+            return cast("Result | Work", found)
         call = await self._begin(
             "AllToAll",
             how,
@@ -597,5 +638,7 @@ class Collectives:
             >>> agent.barrier(timeout=10)
         """
         how = How(group, None, async_, timeout, sequence, step, token)
+        if not monitored and self._run_fast("Barrier", None, how) is not NO:
+            return None
         call = await self._begin("Barrier", how, monitored=monitored)
         return cast("Work | None", await run(call, None))

@@ -45,6 +45,11 @@ class Tensor:
         )
         return "<Tensor %s %s>" % (self.handle, kind)
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a Tensor cannot be pickled: give its handle, and use agent.tensor(handle) there"
+        )
+
     @property
     def shape(self) -> tuple[int, ...] | None:
         """The shape; None while the async op that makes it has not ended: refresh() asks again."""
@@ -365,7 +370,7 @@ class Tensors:
         return tensor_of(self, response.info.tensor)  # type: ignore[arg-type]
 
     async def tensors(self) -> list[Tensor]:
-        """List all tensors of the agent.
+        """List all tensors of the agent, but for those that hold arrays of programs ("tutti.tmp/").
 
         Returns: the tensors, in the order they were made.
         Raises: TuttiError UNREACHABLE.
@@ -376,7 +381,8 @@ class Tensors:
         while True:
             request = _wire.new("ListRequest", page_size=1000, page_token=token)
             page = await self.line.unary("Tensors.List", request)
-            found += [tensor_of(self, one.tensor) for one in page.tensors]  # type: ignore[arg-type]
+            seen = [one for one in page.tensors if not one.name.startswith("tutti.tmp/")]
+            found += [tensor_of(self, one.tensor) for one in seen]  # type: ignore[arg-type]
             token = page.next_page_token
             if not token:
                 return found

@@ -1,0 +1,136 @@
+/*
+ * The module: its types, errors, and signals.
+ *
+ * Signals. CPython's handler in C only notes a signal; the handler in Python runs when the main
+ * thread holds the GIL. So libtutti asks us while it waits (tutti_set_interrupt), and on the main
+ * thread we take the GIL and let CPython look. If a handler raises (KeyboardInterrupt), the call
+ * is given up; the exception stays set on this thread, and native_raise leaves it.
+ */
+#include "native.h"
+
+#include <unistd.h>
+
+/* One interpreter alone: libtutti's hook and gRPC are the process's. */
+static PyObject *make_error;
+
+/* How deep this thread is in calls that Python made; 0 = a call of somebody else's. */
+static _Thread_local unsigned waiting;
+
+static bool
+is_main_thread(void)
+{
+    return gettid() == getpid();
+}
+
+static bool
+ask_python(void)
+{
+    PyGILState_STATE state;
+    bool stop;
+
+    if (waiting == 0 || !is_main_thread()) {
+        return false;
+    }
+    state = PyGILState_Ensure();
+    stop = PyErr_CheckSignals() != 0;
+    PyGILState_Release(state);
+    return stop;
+}
+
+void
+native_wait_begin(void)
+{
+    waiting++;
+}
+
+void
+native_wait_end(void)
+{
+    waiting--;
+}
+
+PyObject *
+native_raise(const tutti_error *err)
+{
+    PyObject *error;
+
+    if (PyErr_Occurred() != NULL) { /* of a signal handler */
+        return NULL;
+    }
+    if (make_error == NULL) {
+        return PyErr_Format(PyExc_RuntimeError, "%s", err->text);
+    }
+    error = PyObject_CallFunction(make_error, "issisKi", (int)err->code, err->text, err->reason, 0,
+                                  err->group, (unsigned long long)err->sequence, (int)err->rank);
+    if (error != NULL) {
+        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+        Py_DECREF(error);
+    }
+    return NULL;
+}
+
+static PyObject *
+set_error(PyObject *module, PyObject *function)
+{
+    (void)module;
+    Py_XDECREF(make_error);
+    make_error = Py_NewRef(function);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+version(PyObject *module, PyObject *none)
+{
+    (void)module;
+    (void)none;
+    return PyUnicode_FromString(tutti_version());
+}
+
+static PyMethodDef functions[] = {
+    {"set_error", set_error, METH_O,
+     "set_error(make): make(code, text, reason, scope, group, sequence, rank) gives exceptions."},
+    {"version", version, METH_NOARGS, "The version of libtutti that is loaded."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int
+add_type(PyObject *module, const char *name, PyObject *type)
+{
+    const int failed = type == NULL ? -1 : PyModule_AddObjectRef(module, name, type);
+
+    Py_XDECREF(type);
+    return failed;
+}
+
+static int
+run_module(PyObject *module)
+{
+    tutti_set_interrupt(ask_python);
+    if (add_type(module, "Client", native_client_type(module)) != 0) {
+        return -1;
+    }
+    return add_type(module, "Block", native_block_type(module));
+}
+
+/* Headers of 3.13 have Py_mod_gil, but not for the stable ABI of 3.11: a free-threaded interpreter,
+ * which cannot load a module of that ABI anyway, would take the GIL again. */
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)run_module},
+    {0, NULL},
+};
+
+static PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "tutti._native",
+    .m_doc = "What the package does by libtutti directly.",
+    .m_methods = functions,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__native(void);
+
+PyMODINIT_FUNC
+PyInit__native(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,240 @@
+"""Goal: arrays go by the native module, with as few copies as is said, and what goes wrong is told.
+
+Method: ops on arrays small and large, from the agent and not, beside the package's own counter of copied
+bytes; signals, forks and a second process; all against real agents. Without the module all is skipped but
+what says so.
+"""
+
+import copy
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import numpy as np
+
+import case
+import tutti
+from tutti._native_door import native
+
+LARGE = 1 << 18  # elements: a MiB of FP32
+
+
+def copied(agent, call):
+    before = agent.copied
+    call()
+    return agent.copied - before
+
+
+@unittest.skipIf(native is None, "no native module")
+class NativeCase(case.AgentCase):
+    """What copies how much."""
+
+    def test_small_arrays_are_copied_into_the_call_and_out(self):
+        for agent, bytes_copied in self.counted(lambda agent: agent.all_reduce(np.ones(3, np.float32))):
+            self.assertEqual(bytes_copied, 24, agent)
+
+    def test_a_large_array_is_copied_once(self):
+        x = np.ones(LARGE, np.float32)
+        for agent, bytes_copied in self.counted(lambda agent: agent.all_reduce(x)):
+            self.assertEqual(bytes_copied, x.nbytes, agent)
+
+    def test_into_an_array_of_the_program_it_is_copied_twice(self):
+        outs = [np.empty(LARGE, np.float32) for _ in self.agents]
+        x = np.ones(LARGE, np.float32)
+        for agent, bytes_copied in self.counted(lambda agent: agent.all_reduce(x, out=outs[agent.rank])):
+            self.assertEqual(bytes_copied, 2 * x.nbytes, agent)
+        self.assertTrue((outs[0] == self.size).all())
+
+    def test_a_result_is_not_copied_in_the_next_op(self):
+        results = self.all(lambda agent: agent.all_reduce(np.ones(LARGE, np.float32)))
+        for _, bytes_copied in self.counted(lambda agent: agent.all_reduce(results[agent.rank])):
+            self.assertEqual(bytes_copied, 0)
+
+    def test_arrays_of_the_agent_are_not_copied(self):
+        for shape in ((), (3,), (LARGE,), (512, 512)):
+            born = [agent.zeros(shape) for agent in self.agents]
+            for one in born:
+                one += 1
+            wanted = 0 if born[0].base is not None else 8
+            for _, bytes_copied in self.counted(lambda agent: agent.all_reduce(born[agent.rank], out=born[agent.rank])):
+                self.assertEqual(bytes_copied, wanted)
+            self.assertTrue((born[0] == self.size).all())
+
+    def test_a_part_of_such_an_array_is_copied(self):
+        born = [agent.zeros(2 * LARGE) for agent in self.agents]
+        parts = [one[LARGE:] for one in born]
+        for part in parts:
+            part += 1
+        for _, bytes_copied in self.counted(lambda agent: agent.all_reduce(parts[agent.rank], out=parts[agent.rank])):
+            self.assertEqual(bytes_copied, 2 * parts[0].nbytes)
+        self.assertTrue((born[0][LARGE:] == self.size).all() and not born[0][:LARGE].any())
+
+    def counted(self, call):
+        return self.all(lambda agent: (agent, copied(agent, lambda: call(agent))))
+
+    # -------------------------------------------------------------------------- the same results
+
+    def test_every_op_gives_what_the_long_way_gives(self):
+        n = self.size
+        for count in (2 * n, 8192 * n):
+            x = [np.arange(count, dtype=np.int32) + agent.rank for agent in self.agents]
+            total = sum(x)
+            same = self.all(lambda agent: agent.all_reduce(x[agent.rank]))
+            part = self.all(lambda agent: agent.reduce_scatter(x[agent.rank], "max"))
+            every = self.all(lambda agent: agent.all_gather(x[agent.rank]))
+            turned = self.all(lambda agent: agent.all_to_all(x[agent.rank]))
+            rooted = self.all(lambda agent: agent.reduce(x[agent.rank], "sum", 1))
+            for rank in range(n):
+                piece = slice(rank * (count // n), (rank + 1) * (count // n))
+                np.testing.assert_array_equal(same[rank], total)
+                np.testing.assert_array_equal(part[rank], x[n - 1][piece])
+                np.testing.assert_array_equal(every[rank], np.concatenate(x))
+                np.testing.assert_array_equal(turned[rank], np.concatenate([one[piece] for one in x]))
+                np.testing.assert_array_equal(rooted[rank], total) if rank == 1 else self.assertIsNone(rooted[rank])
+                self.assertEqual(same[rank].dtype, np.int32)
+
+    def test_one_rank_may_go_the_long_way(self):
+        def call(agent):
+            x = np.full(LARGE, 1, np.float32)
+            if agent.rank:
+                return agent.all_reduce(x)
+            with agent.put(x) as tensor, agent.all_reduce(tensor) as total:
+                return total.numpy()
+
+        for one in self.all(call):
+            self.assertTrue((one == self.size).all())
+
+    def test_strided_and_empty_arrays(self):
+        strided = self.all(lambda agent: agent.all_reduce(np.arange(12.0).reshape(3, 4)[:, ::2]))
+        np.testing.assert_array_equal(strided[0], self.size * np.array([[0.0, 2], [4, 6], [8, 10]]))
+        self.assertEqual(self.all(lambda agent: agent.all_reduce(np.empty((0, 3))))[0].shape, (0, 3))
+
+    def test_an_error_is_the_same_and_leaves_the_memory_good(self):
+        for count in (2, LARGE):
+            found = self.all_fail(lambda agent: agent.all_reduce(np.ones(count + agent.rank, np.float32)))
+            for one in found:
+                self.assertEqual((one.reason, one.group), ("SHAPE_MISMATCH", "world"))
+            self.assertEqual(self.all(lambda agent: agent.all_reduce(np.ones(count)))[0][0], self.size)
+
+    # -------------------------------------------------------------------------- lives
+
+    def test_memory_is_used_again_when_its_array_is_gone(self):
+        def call(agent):
+            for _ in range(300):  # more would not fit into --shares-max
+                agent.all_reduce(np.ones(LARGE, np.float32))
+            gc.collect()
+            return len(agent._fast._stages._idle) + len(agent._fast._stages._returned)
+
+        self.assertLess(max(self.all(call)), 20)
+
+    def test_an_array_outlives_its_connection(self):
+        agent = tutti.connect(case.ADDRESSES[0])
+        born = agent.zeros(LARGE)
+        born += 3
+        agent.close()
+        self.assertEqual(born.sum(), 3 * LARGE)
+        self.assertTrue(agent.empty(4).base is None)  # of a closed connection: of this program
+
+    def test_an_array_that_goes_while_its_op_runs(self):
+        agent, others = self.agents[0], self.agents[1:]
+        started = threading.Event()
+
+        def call():
+            started.set()
+            return agent.all_reduce(np.full(LARGE, 2.0))  # nobody else refers to it
+
+        def late(other):
+            started.wait()
+            gc.collect()
+            return other.all_reduce(np.full(LARGE, 2.0))
+
+        results = case.good(case.in_threads([call] + [lambda one=one: late(one) for one in others]))
+        self.assertTrue((results[0] == 2 * self.size).all())
+
+    def test_a_closed_connection_says_so(self):
+        agent = tutti.connect(case.ADDRESSES[0])
+        agent.all_reduce(np.ones(2), timeout=10, group=self.alone(agent))
+        agent.close()
+        for count in (2, LARGE):
+            with self.assertRaises(tutti.TuttiError) as caught:
+                agent.all_reduce(np.ones(count))
+            self.assertEqual(caught.exception.reason, "CLOSED")
+
+    def alone(self, agent):
+        return agent.new_group([agent.rank], name="alone-%d-%d" % (agent.rank, os.getpid()))
+
+    # -------------------------------------------------------------------------- signals, processes
+
+    def test_ctrl_c_ends_a_waiting_op(self):
+        agent = self.agents[0]
+        for count in (2, LARGE):
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            began = time.monotonic()
+            with self.assertRaises(KeyboardInterrupt):
+                agent.all_reduce(np.ones(count))
+            self.assertLess(time.monotonic() - began, 30)  # the op itself would wait for minutes
+            # Their turn in that op, which is over.
+            case.in_threads([lambda one=one: one.all_reduce(np.ones(count)) for one in self.agents[1:]])
+        self.assertEqual(self.all(lambda agent: agent.all_reduce(np.ones(2)))[0][0], self.size)
+
+    def test_a_forked_child_is_told(self):
+        agent = self.agents[0]
+        mine = self.alone(agent)
+        agent.all_reduce(np.ones(2), group=mine)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                agent.all_reduce(np.ones(2), group=mine)
+            except tutti.TuttiError as error:
+                os.write(writing, error.reason.encode())
+            finally:
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as said:
+            self.assertEqual(said.read(), "FORKED")
+        os.waitpid(child, 0)
+        self.assertEqual(agent.all_reduce(np.ones(2), group=mine)[0], 1)
+
+    def test_connections_and_tensors_are_not_pickled(self):
+        with self.agents[0].put([1.0]) as tensor:
+            for thing in (self.agents[0], tensor):
+                for way in (pickle.dumps, copy.deepcopy):
+                    with self.assertRaises(TypeError) as caught:
+                        way(thing)
+                    self.assertIn("pickle", str(caught.exception))
+
+    def test_an_array_of_the_agent_is_pickled_by_its_numbers(self):
+        born = self.agents[0].zeros(LARGE)
+        born += 1
+        self.assertEqual(pickle.loads(pickle.dumps(born)).sum(), LARGE)
+
+
+class ModeCase(unittest.TestCase):
+    """TUTTI_PYTHON."""
+
+    def run_with(self, mode, program):
+        environment = dict(os.environ, TUTTI_PYTHON=mode)
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+        return done.stdout + done.stderr
+
+    def test_grpc_needs_no_module(self):
+        said = self.run_with("grpc", "import tutti, tutti._native_door as door; print(door.native)")
+        self.assertEqual(said.strip(), "None")
+
+    def test_another_word_is_refused(self):
+        self.assertIn("TUTTI_PYTHON is cffi, need native, grpc, or nothing", self.run_with("cffi", "import tutti"))
+
+    def test_native_that_is_not_there_is_an_error(self):
+        program = "import sys; sys.modules['tutti._native'] = None; import tutti"
+        self.assertIn("NO_NATIVE", self.run_with("native", program))
+
+
+if __name__ == "__main__":
+    unittest.main()
