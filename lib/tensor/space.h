@@ -63,7 +63,10 @@ struct tutti_space {
 /*
  * MEMORY_LIMIT in words: `bytes` were asked for when the space stood at `stats`, which the backend
  * took under the same lock under which it looked for them.
+ *
+ * [in] device  "cuda:0"; NULL = host memory
  */
-tutti_code tutti_space_fail_limit(const tutti_space_stats *stats, uint64_t bytes, tutti_error *err);
+tutti_code tutti_space_fail_limit(const tutti_space_stats *stats, uint64_t bytes,
+                                  const char *device, tutti_error *err);
 
 #endif

@@ -242,13 +242,18 @@ tutti_space_close(tutti_space *space)
 }
 
 tutti_code
-tutti_space_fail_limit(const tutti_space_stats *stats, uint64_t bytes, tutti_error *err)
+tutti_space_fail_limit(const tutti_space_stats *stats, uint64_t bytes, const char *device,
+                       tutti_error *err)
 {
     char buffer[256];
     tutti_text text = tutti_text_in(buffer, sizeof(buffer));
 
     tutti_text_add(&text, "no room for a tensor of ");
     tutti_text_add_bytes(&text, bytes);
+    if (device != NULL) {
+        tutti_text_add(&text, " on ");
+        tutti_text_add(&text, device);
+    }
     tutti_text_add(&text, ": ");
     tutti_text_add_bytes(&text, stats->used_bytes);
     tutti_text_add(&text, " of ");
@@ -258,6 +263,7 @@ tutti_space_fail_limit(const tutti_space_stats *stats, uint64_t bytes, tutti_err
         tutti_text_add(&text, ", and what is free is fragmented: the longest run has ");
         tutti_text_add_bytes(&text, stats->hole_bytes_max);
     }
-    tutti_text_add(&text, "; delete tensors or raise the limit");
+    tutti_text_add(&text, "; delete tensors or raise ");
+    tutti_text_add(&text, device == NULL ? "--memory-limit" : "--device-memory-limit");
     return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "MEMORY_LIMIT", "%s", buffer);
 }

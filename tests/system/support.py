@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -27,8 +28,6 @@ try:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 except ImportError as missing:
     skip_all("%s: install python3-grpcio" % missing)
-if not os.path.exists("/usr/bin/grpc_python_plugin"):
-    skip_all("no /usr/bin/grpc_python_plugin: install protobuf-compiler-grpc")
 
 SOURCE = os.environ["TUTTI_SOURCE"]
 BUILD = os.environ["TUTTI_BUILD"]
@@ -58,7 +57,11 @@ def build_stubs():
     with open(os.path.join(out, "lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
         newest = max(os.stat(path).st_mtime for path in protos)
-        if not os.path.exists(stamp) or os.stat(stamp).st_mtime < newest:
+        if os.environ.get("TUTTI_STUBS") == "made":  # tests/gpu: by another machine, from the same protos
+            pass
+        elif not os.path.exists(stamp) or os.stat(stamp).st_mtime < newest:
+            if not os.path.exists("/usr/bin/grpc_python_plugin"):
+                skip_all("no /usr/bin/grpc_python_plugin: install protobuf-compiler-grpc")
             subprocess.run(
                 ["protoc", "-I", os.path.join(SOURCE, "proto"), "-I", "/usr/include"]
                 + ["--python_out=" + out, "--grpc_python_out=" + out]
@@ -74,34 +77,44 @@ def build_stubs():
     return out
 
 
+def foreign_files():
+    """The descriptors of these protos; made at most once by a process, and kept in TUTTI_BUILD for tests/gpu."""
+    rpc = os.path.join(SOURCE, "lib", "rpc", "proto")
+    names = ["google/rpc/status.proto", "google/rpc/error_details.proto"]
+    names += ["grpc/health/v1/health.proto", "grpc/reflection/v1/reflection.proto"]
+    path = os.path.join(BUILD, "tests", "system", "stubs", "foreign.pb")
+    if os.environ.get("TUTTI_STUBS") != "made":
+        roots = [rpc, "/usr/share/grpc-proto", "/usr/include"]
+        flags = [word for root in roots if os.path.isdir(root) for word in ("-I", root)]
+        made = "%s.%d.%d" % (path, os.getpid(), threading.get_ident())  # other tests read it at the same time
+        subprocess.run(
+            ["protoc"] + flags + ["--include_imports", "--descriptor_set_out=" + made] + names,
+            check=True,
+            close_fds=False,
+        )
+        os.replace(made, path)
+    with open(path, "rb") as file:
+        return descriptor_pb2.FileDescriptorSet.FromString(file.read())
+
+
 def foreign_messages():
     """Classes of google.rpc, grpc.health.v1 and grpc.reflection.v1 messages by full name.
 
     Generated modules of these would hide the packages `google` and `grpc` of this interpreter.
     """
-    rpc = os.path.join(SOURCE, "lib", "rpc", "proto")
-    names = ["google/rpc/status.proto", "google/rpc/error_details.proto"]
-    names += ["grpc/health/v1/health.proto", "grpc/reflection/v1/reflection.proto"]
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "set.pb")
-        roots = [rpc, "/usr/share/grpc-proto", "/usr/include"]
-        flags = [word for root in roots if os.path.isdir(root) for word in ("-I", root)]
-        subprocess.run(
-            ["protoc"] + flags + ["--include_imports", "--descriptor_set_out=" + path] + names,
-            check=True,
-            close_fds=False,
-        )
-        with open(path, "rb") as file:
-            files = descriptor_pb2.FileDescriptorSet.FromString(file.read())
+    files = foreign_files()
     pool = descriptor_pool.DescriptorPool()
-    factory = message_factory.MessageFactory(pool)
+    if hasattr(message_factory, "GetMessageClass"):
+        class_of = message_factory.GetMessageClass
+    else:  # Debian 12's protobuf
+        class_of = message_factory.MessageFactory(pool).GetPrototype
     found = {}
     for one in files.file:
         pool.Add(one)
     for one in files.file:
         for message in one.message_type:
             full = one.package + "." + message.name
-            found[full] = factory.GetPrototype(pool.FindMessageTypeByName(full))
+            found[full] = class_of(pool.FindMessageTypeByName(full))
     return found
 
 

@@ -72,7 +72,7 @@ cuda_count_in(space_cuda *self, uint64_t bytes, tutti_error *err)
     fits = bytes <= stats.hole_bytes_max;
     self->used_bytes += fits ? bytes : 0;
     (void)pthread_mutex_unlock(&self->lock);
-    return fits ? TUTTI_OK : tutti_space_fail_limit(&stats, bytes, err);
+    return fits ? TUTTI_OK : tutti_space_fail_limit(&stats, bytes, self->base.device, err);
 }
 
 void

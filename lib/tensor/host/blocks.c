@@ -236,7 +236,7 @@ tutti_blocks_take(tutti_blocks *blocks, uint64_t bytes, tutti_block **ret_block,
     hole = find_block_place(blocks, size, &offset);
     if (hole == NULL) {
         tutti_blocks_stat(blocks, &stats);
-        return tutti_space_fail_limit(&stats, bytes, err);
+        return tutti_space_fail_limit(&stats, bytes, NULL, err);
     }
     range = (tutti_range){hole->offset, hole->offset + hole->size};
     RB_REMOVE(tutti_block_holes, &blocks->holes, hole);
