@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The Python package beside PyTorch/Gloo: all_reduce of FP32 by processes of one rank each, all ways in turn.
 
-Each process runs each way in each round, so that a load of the machine meets all of them alike; a
-time is the median over the rounds of the mean of a round, and the smallest mean stands in brackets. A round's
+Each process runs each way in each round, beginning with another one each time, so that a load of the machine meets all
+of them alike. A time is the median over the rounds of the mean of a round, and the smallest mean stands in brackets. A round's
 figure is the slowest rank's.
 
   gloo         torch.distributed, tensors of torch; "-" without torch
@@ -13,7 +13,7 @@ figure is the slowest rank's.
   data         tutti_all_reduce_data on memory of the program, likewise
   grpc         agent.all_reduce(x), TUTTI_PYTHON=grpc: in a process of its own, but in the same rounds
 
-usage: bench_python.py BUILD [-n RANKS] [--rounds N] [--sizes BYTES,...] [--markdown FILE]
+usage: bench_python.py BUILD [-n RANKS] [--rounds N] [--sizes BYTES,...] [--json FILE]
 """
 
 import argparse
@@ -130,7 +130,7 @@ def measure(ranks, cluster, rounds, sizes):
     found = {}
     for size in sizes:
         for number in range(rounds + 1):  # the first one warms up
-            for way in WAYS:
+            for way in WAYS[number % len(WAYS) :] + WAYS[: number % len(WAYS)]:
                 took = ask(far if way == "grpc" else near, way, size, times_of(size))
                 if number:
                     found.setdefault((size, way), []).append(took)
