@@ -66,14 +66,23 @@ class NativeCase(case.AgentCase):
                 self.assertEqual(bytes_copied, wanted)
             self.assertTrue((born[0] == self.size).all())
 
-    def test_a_part_of_such_an_array_is_copied(self):
+    def test_parts_of_such_an_array_are_not_copied(self):
         born = [agent.zeros(2 * LARGE) for agent in self.agents]
-        parts = [one[LARGE:] for one in born]
-        for part in parts:
-            part += 1
-        for _, bytes_copied in self.counted(lambda agent: agent.all_reduce(parts[agent.rank], out=parts[agent.rank])):
-            self.assertEqual(bytes_copied, 2 * parts[0].nbytes)
-        self.assertTrue((born[0][LARGE:] == self.size).all() and not born[0][:LARGE].any())
+        for part in ([one[LARGE:] for one in born], [one[LARGE + 1 : LARGE + 4] for one in born]):
+            for one in part:
+                one[...] = 1
+            for _, bytes_copied in self.counted(lambda agent: agent.all_reduce(part[agent.rank], out=part[agent.rank])):
+                self.assertEqual(bytes_copied, 0)
+            self.assertTrue((part[0] == self.size).all())
+        self.assertFalse(born[0][:LARGE].any())
+
+    def test_parts_that_meet_are_copied_before(self):
+        born = [agent.zeros(LARGE + 1) for agent in self.agents]
+        for one in born:
+            one[...] = np.arange(LARGE + 1)
+        for _, bytes_copied in self.counted(lambda agent: agent.all_reduce(born[agent.rank][1:], out=born[agent.rank][:-1])):
+            self.assertEqual(bytes_copied, 4 * LARGE)
+        np.testing.assert_array_equal(born[0][:-1], self.size * np.arange(1, LARGE + 1, dtype=np.float32))
 
     def counted(self, call):
         return self.all(lambda agent: (agent, copied(agent, lambda: call(agent))))

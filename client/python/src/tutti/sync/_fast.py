@@ -5,7 +5,7 @@ group by its name, no tracer, no `async_`. All else goes the long way (_call.py)
 are the same op, so ranks may differ in it.
 
 Arrays of STAGE_BYTES and more do not travel in a message: they are copied into a tensor of the agent
-that is mapped here (a Stage), and the result is given out as an array of that memory; when its last
+that is mapped here (a Stage), ops work on ranges of it, and the result is given out as an array of that memory; when its last
 reference is gone, the Stage is used again. So an array costs one copy, and the result of an op, or
 what empty() gives, costs none in the next op.
 """
@@ -19,7 +19,7 @@ import secrets
 import select
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,7 @@ NO = object()  # this op goes the long way
 STAGE_BYTES = 32 << 10  # from here on a mapping is faster than a message
 IDLE_BYTES_MAX = 1 << 30  # of Stages that nobody uses
 IDLE_MAX = 64
+TEXT_MAX = 127  # of a range, as the wire takes it; reached by large shapes of seven dimensions or more
 LENT_MAX = 512  # of an agent's --shares-max (1024); beyond it results are copied
 
 # tutti_op_kind, by the name of the method on the wire.
@@ -50,33 +51,39 @@ for _name, (_, _bits) in dtypes._FOREIGN.items():
         _DTYPES[dtypes.numpy_dtype(_name)] = (dtypes._NUMBERS[_name], np.dtype(_bits))
 
 
-class Stage:
-    """A tensor in the agent whose memory is mapped here."""
+def _size_class(nbytes: int) -> int:
+    """The bytes of the Stage for so many: an eighth more at most, so that shapes of about one size share
+    Stages."""
+    step = max(STAGE_BYTES, 1 << max(0, nbytes.bit_length() - 4))
+    return -(-nbytes // step) * step
 
-    def __init__(self, agent: "Agent", key: tuple[Any, ...]) -> None:
-        number, self.shape = key
-        self.key = key
+
+class Stage:
+    """A tensor of bytes in the agent whose memory is mapped here."""
+
+    def __init__(self, agent: "Agent", nbytes: int) -> None:
+        self.nbytes = nbytes
         name = "tutti.tmp/" + secrets.token_hex(8)
-        kind = dtypes._NAME_OF_NUMBER[number]
-        self.tensor = agent.create(self.shape, kind, name, device="cpu", ephemeral=True)
-        self.handle = self.tensor.handle
+        self.tensor = agent.create([nbytes], "UINT8", name, device="cpu", ephemeral=True)
         try:
-            self.view = agent._map(self.handle, True)
+            self.view = agent._map(self.tensor.handle, True)
         except BaseException:
             self.tensor.delete()
             raise
-        self.bits = self.view.array
-        self.nbytes = self.bits.nbytes
-        self.address = self.bits.__array_interface__["data"][0]
+        self.bytes = self.view.array
+        self.address = self.bytes.__array_interface__["data"][0]
         self._poll = select.poll()
         self._poll.register(self.view._memory._lease, select.POLLIN)
+
+    def array(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        return np.ndarray(shape, dtype, self.bytes)
 
     @property
     def revoked(self) -> bool:
         return bool(self._poll.poll(0))
 
     def unmap(self) -> None:
-        self.bits = None
+        self.bytes = None
         self.view.close()
 
 
@@ -118,31 +125,32 @@ class Stages:
         self._idle_bytes -= stage.nbytes
         return stage
 
-    def _find(self, key: tuple[Any, ...]) -> tuple[Stage | None, list[Stage]]:
+    def _find(self, nbytes: int) -> tuple[Stage | None, list[Stage]]:
         with self._lock:
             surplus = self._settle()
             for stage in reversed(self._idle.values()):
-                if stage.key == key:
+                if stage.nbytes == nbytes:
                     self.lent += 1
                     return self._pop(stage), surplus
             return None, surplus
 
-    def take(self, key: tuple[Any, ...]) -> Stage | None:
-        """One of this dtype and shape; None: there can be none. give() it back."""
+    def take(self, wanted: int) -> Stage | None:
+        """One of so many bytes at least; None: there can be none. give() it back."""
         if not self.possible or self.closed or self.lent >= LENT_MAX:
             return None
-        stage, surplus = self._find(key)
+        nbytes = _size_class(wanted)
+        stage, surplus = self._find(nbytes)
         for one in surplus:
             self._drop(one)
         while stage is not None and stage.revoked:
             self.lent -= 1
             stage.unmap()
-            stage, _ = self._find(key)
-        return stage or self._make(key)
+            stage, _ = self._find(nbytes)
+        return stage or self._make(nbytes)
 
-    def _make(self, key: tuple[Any, ...]) -> Stage | None:
+    def _make(self, nbytes: int) -> Stage | None:
         try:
-            stage = Stage(self._agent, key)
+            stage = Stage(self._agent, nbytes)
         except errors.TuttiError as error:
             # Limits may be lower in a moment; all else stays.
             lasting = helps_copy(error) and error.reason != "SHARE_LIMIT"
@@ -184,16 +192,37 @@ class Stages:
             stage.unmap()
 
 
-def _stage_of(array: Any) -> Stage | None:
-    """The Stage whose memory an array is, from its first byte to its last."""
+class Part(NamedTuple):
+    """A run of bytes of a Stage."""
+
+    stage: Stage
+    offset: int
+    nbytes: int
+
+    def text(self, dtype: int, shape: tuple[int, ...]) -> str:
+        """As ops take it: a range (docs/decisions/0030)."""
+        dims = ",".join(map(str, shape))
+        name = dtypes._NAME_OF_NUMBER[dtype]
+        return "%s@%d:%s[%s]" % (self.stage.tensor.handle, self.offset, name, dims)
+
+    def meets(self, other: "Part") -> bool:
+        """Have they bytes in common, and are not the same?"""
+        if self.stage is not other.stage or self == other:
+            return False
+        return self.offset < other.offset + other.nbytes and other.offset < self.offset + self.nbytes
+
+
+def _part_of(array: Any) -> Part | None:
+    """Where in a Stage an array is; None: it is not, or no op can take it there."""
     base = array.base
     while type(base) is np.ndarray:
         base = base.base
     if native is None or type(base) is not native.Block:
         return None
     stage: Stage = base.freed.args[0]
-    fits = array.nbytes == stage.nbytes and array.flags.c_contiguous
-    return stage if fits and array.__array_interface__["data"][0] == stage.address else None
+    offset = array.__array_interface__["data"][0] - stage.address
+    fits = array.flags.c_contiguous and array.nbytes and offset % array.itemsize == 0
+    return None if not fits or stage.revoked else Part(stage, offset, array.nbytes)
 
 
 class Fast:
@@ -322,7 +351,7 @@ class Fast:
         root: bool,
         told: tuple[Any, ...],
     ) -> Any:
-        given = None if array.base is None else _stage_of(array)
+        given = None if array.base is None else _part_of(array)
         large = max(array.nbytes, math.prod(shape) * array.itemsize) >= STAGE_BYTES
         if given is not None or large:
             found = self._staged(kind, dtype, array, given, shape, out, root, told)
@@ -341,58 +370,60 @@ class Fast:
         kind: int,
         dtype: int,
         array: Any,
-        given: Stage | None,
+        given: Part | None,
         shape: tuple[int, ...],
         out: Any,
         root: bool,
         told: tuple[Any, ...],
     ) -> Any:
-        """The op on tensors that are mapped; NO: there is no room for one."""
+        """The op on memory that is mapped; NO: there is no room for it."""
         stages, taken = self._stages, []
-        if given is not None and (given.revoked or given.key != (dtype, array.shape)):
-            given = None
-        source: Stage | None = given
+        nbytes = math.prod(shape) * array.itemsize
+        mine = None if out is None or out.base is None else _part_of(out)
+        source, target = given, mine if root else None
         whole = True  # no op may still be writing there
         try:
-            if source is None:
-                source = stages.take((dtype, array.shape))
-                if source is None:
+            if source is None or (target is not None and source.meets(target)):
+                stage = stages.take(array.nbytes)
+                if stage is None:
                     return NO
-                taken.append(source)
-                np.copyto(source.bits, array)
+                taken.append(stage)
+                source = Part(stage, 0, array.nbytes)
+                np.copyto(stage.array(array.shape, array.dtype), array)
                 self.copied += array.nbytes
-            target: Stage | None = None if out is None else _stage_of(out)
-            if target is not None and (target.revoked or target.key != (dtype, shape)):
-                target = None
-            theirs = target is not None
-            if target is None and root:
-                # In place if the input is ours alone.
-                target = source if source is not given and source.shape == shape else None
-                if target is None:
-                    target = stages.take((dtype, shape))
-                    if target is None:
-                        return NO
-                    taken.append(target)
-            handle = None if target is None else target.handle
+            if target is None and root and taken and shape == array.shape:
+                target = source  # in place: the input is ours alone
+            elif target is None and root:
+                stage = stages.take(nbytes)
+                if stage is None:
+                    return NO
+                taken.append(stage)
+                target = Part(stage, 0, nbytes)
+            into = None if target is None else target.text(dtype, shape)
+            begins = source.text(dtype, array.shape)
+            if max(len(begins), len(into or "")) > TEXT_MAX:
+                return NO
+            client = self._client or self._open()
             whole = False
-            (self._client or self._open()).op(kind, source.handle, handle, dtype, *told)
+            client.op(kind, begins, into, dtype, *told)
             whole = True
-            if target is None or theirs:
+            if target is None or target is mine:
                 return None if target is None else out
+            found = target.stage.array(shape, array.dtype)
             if out is not None:
-                np.copyto(out.view(target.bits.dtype).reshape(shape), target.bits)
-                self.copied += target.nbytes
+                np.copyto(out.view(array.dtype).reshape(shape), found)
+                self.copied += nbytes
                 return out
-            taken.remove(target)
-            return self._lend(target)
+            taken.remove(target.stage)
+            return self._lend(target.stage, shape, array.dtype)
         finally:
             for stage in taken:
                 stages.give(stage) if whole else stages.forget(stage)
 
-    def _lend(self, stage: Stage) -> Any:
+    def _lend(self, stage: Stage, shape: tuple[int, ...], dtype: Any) -> Any:
         """An array of the Stage's memory, which gives the Stage back at its end."""
-        block = native.Block(stage.bits, functools.partial(self._stages.give, stage))
-        return np.ndarray(stage.shape, stage.bits.dtype, block)
+        block = native.Block(stage.bytes, functools.partial(self._stages.give, stage))
+        return np.ndarray(shape, dtype, block)
 
     def empty(self, shape: Sequence[int], dtype: Any) -> Any:
         """An array in the agent, where that can be; else one of this program's."""
@@ -400,12 +431,10 @@ class Fast:
         known = _DTYPES.get(kind)
         whole = (shape,) if isinstance(shape, int) else tuple(int(one) for one in shape)
         stage = None
-        if not self._off and known is not None and math.prod(whole):
-            stage = self._stages.take((known[0], whole))
-        if stage is None:
-            return np.empty(whole, kind)
-        found = self._lend(stage)
-        return found if found.dtype == kind else found.view(kind)
+        nbytes = math.prod(whole) * kind.itemsize
+        if not self._off and known is not None and nbytes:
+            stage = self._stages.take(nbytes)
+        return np.empty(whole, kind) if stage is None else self._lend(stage, whole, kind)
 
 
 def _takes(out: Any, x: Any, array: Any, grow: float) -> bool:
