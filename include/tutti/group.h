@@ -275,7 +275,8 @@ TUTTI_API tutti_code tutti_group_shrink(tutti_client *client, const char *group,
  * It asks for page after page: what is made or deleted meanwhile may be there or not.
  *
  * [out, owned] ret_infos  tutti_group_info_free each, then tutti_free the array; `rank` is -1 in
- * all [out]        ret_count  of ret_infos; 0 = the job is not complete yet
+ *                         all
+ * [out]        ret_count  of ret_infos; 0 = the job is not complete yet
  *
  * The statuses of all functions here.
  */

@@ -151,6 +151,7 @@ typedef struct tutti_any {
     } u;
 } tutti_any;
 
+/* Nothing: NULL, None. */
 static inline tutti_any
 tutti_any_null(void)
 {
@@ -161,6 +162,7 @@ tutti_any_null(void)
     return any;
 }
 
+/* A whole number. */
 static inline tutti_any
 tutti_any_int(int64_t integer)
 {
@@ -170,6 +172,7 @@ tutti_any_int(int64_t integer)
     return any;
 }
 
+/* A floating-point number. */
 static inline tutti_any
 tutti_any_float(double real)
 {
@@ -179,6 +182,7 @@ tutti_any_float(double real)
     return any;
 }
 
+/* [in, borrowed] text  UTF-8, ends with a zero byte; not NULL */
 static inline tutti_any
 tutti_any_text(const char *text)
 {
@@ -188,6 +192,7 @@ tutti_any_text(const char *text)
     return any;
 }
 
+/* [in, borrowed] tensor  must live as long as the value is used */
 static inline tutti_any
 tutti_any_tensor(DLTensor *tensor)
 {

@@ -61,7 +61,6 @@
 #define TUTTI_TUTTI_H
 
 #include "tutti/algorithms.h"
-#include "tutti/arena.h"
 #include "tutti/client.h"
 #include "tutti/code.h"
 #include "tutti/diagnose.h"

@@ -90,14 +90,17 @@ typedef struct tutti_value {
     void *memory;
 } tutti_value;
 
-/* Each returns a value that borrows what it is given. */
+/* Nothing. Each of these functions returns a value that borrows what it is given. */
 TUTTI_API tutti_value tutti_value_null(void);
+/* A whole number. */
 TUTTI_API tutti_value tutti_value_int(int64_t integer);
+/* A floating-point number. */
 TUTTI_API tutti_value tutti_value_float(double real);
 /* [in, borrowed] text  UTF-8, not NULL */
 TUTTI_API tutti_value tutti_value_text(const char *text);
 /* [in, borrowed] data  `size` bytes; may be NULL for 0 */
 TUTTI_API tutti_value tutti_value_data(const void *data, size_t size);
+/* A dtype, as an argument of a function. */
 TUTTI_API tutti_value tutti_value_dtype(tutti_dtype dtype);
 /* [in, borrowed] device  "cpu", "cuda:0"; not NULL */
 TUTTI_API tutti_value tutti_value_device(const char *device);
