@@ -66,11 +66,7 @@ struct tutti_client {
     atomic_uint calls;             /* calls that a stream could have carried, up to CALLS_BEFORE */
     atomic_bool goes_by_itself;    /* the agent refused a stream: all calls are unary */
     client_stall_timer watch;
-    char device[32];            /* of tensors that are made; "" = the agent's choice */
-    struct client_arena *arena; /* [owned] behind the lock; NULL = not used yet */
-    /* How the arena ends, by the room that made it: a close, and in a child of fork. Set with it. */
-    void (*close_arena)(tutti_client *client, struct client_arena *arena);
-    void (*forget_arena)(struct client_arena *arena);
+    char device[32]; /* of tensors that are made; "" = the agent's choice */
 };
 
 /* The job that coordinator calls are about. */

@@ -156,9 +156,9 @@ def install_debian(name):
     return "/usr/bin/python3", folder
 
 
-def environment(*packages):
+def environment(*packages, name="venv"):
     """A virtual environment with packages from PyPI; where there is no PyPI the test is skipped."""
-    root = os.path.join(WORK, "venv")
+    root = os.path.join(WORK, name)
     os.makedirs(WORK, exist_ok=True)
     with open(os.path.join(WORK, "lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
