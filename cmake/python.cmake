@@ -1,5 +1,6 @@
 # tutti_python(): the extension of the Python package, build/.../python/_native.abi3.so. It uses the stable ABI, so one
-# file serves CPython 3.11 and newer; without Python's headers the package goes by grpcio.
+# file serves CPython 3.11 and newer; without Python's headers the package goes by grpcio. It is installed where
+# TUTTI_PYTHON_DIR says (Debian's packages): the wheel takes it from the build.
 function(tutti_python)
   find_path(TUTTI_PYTHON_HEADERS Python.h PATHS /usr/include/python3.11 /usr/include/python3.12 /usr/include/python3.13
             /usr/include/python3.14 NO_DEFAULT_PATH)
@@ -15,4 +16,7 @@ function(tutti_python)
   target_compile_options(tutti_native PRIVATE ${TUTTI_WARNINGS} -Wno-pedantic)
   target_include_directories(tutti_native SYSTEM PRIVATE ${TUTTI_PYTHON_HEADERS})
   target_link_libraries(tutti_native PRIVATE libtutti tutti_flags)
+  if(TUTTI_PYTHON_DIR)
+    install(TARGETS tutti_native LIBRARY DESTINATION ${TUTTI_PYTHON_DIR})
+  endif()
 endfunction()

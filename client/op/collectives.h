@@ -14,6 +14,9 @@ typedef struct client_inline {
     uint64_t bytes;
     void *result;
     uint64_t result_bytes;
+    const tutti_spec
+        *list; /* of a list that is given: of each, their bytes one behind the other in `data` */
+    size_t list_count; /* 0 = it is none; `spec` is not looked at otherwise */
     client_request_hook
         *request_hook; /* the request goes there and is not answered; NULL = nowhere */
 } client_inline;

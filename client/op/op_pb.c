@@ -33,12 +33,13 @@ client_write_op(const tutti_op *op, const client_inline *memory, wire_op *ret)
     ret->group = client_write_text(op->group);
     ret->output = client_write_text(op->output);
     ret->memory = NULL;
+    ret->specs = NULL;
     ret->inputs = NULL;
     ret->has_input = op->input != NULL;
     if (ret->has_input) {
         ret->input.kind_case = TUTTI__V1__TENSOR_ARG__KIND_HANDLE;
         ret->input.handle = client_write_text(op->input);
-    } else if (memory != NULL && memory->gives) {
+    } else if (memory != NULL && memory->gives && memory->list_count == 0) {
         ret->has_input = true;
         client_write_spec(memory->spec, &ret->spec);
         ret->input.kind_case = TUTTI__V1__TENSOR_ARG__KIND_INLINE_TENSOR;
@@ -128,24 +129,46 @@ client_read_op(tutti_rpc_message *message, const Tutti__V1__TensorRef *output,
 
 /* ------------------------------------------------------------------------------ lists */
 
-tutti_code
-client_write_lists(const tutti_op *op, wire_op *ret, tutti_error *err)
+static size_t
+count_inputs(const tutti_op *op, const client_inline *memory)
 {
-    const size_t count = op->input_count;
+    return memory == NULL || !memory->gives || memory->list_count == 0 ? op->input_count
+                                                                       : memory->list_count;
+}
+
+static bool
+make_wire_lists(wire_op *ret, size_t count, bool inline_list)
+{
+    ret->memory = calloc(count, sizeof(*ret->memory));
+    ret->inputs = calloc(count, sizeof(Tutti__V1__TensorArg *));
+    ret->specs = inline_list ? calloc(count, sizeof(*ret->specs)) : NULL;
+    return ret->memory != NULL && ret->inputs != NULL && (ret->specs != NULL || !inline_list);
+}
+
+tutti_code
+client_write_lists(const tutti_op *op, const client_inline *memory, wire_op *ret, tutti_error *err)
+{
+    const size_t count = count_inputs(op, memory);
+    const bool inline_list = count > 0 && op->input_count == 0;
     size_t i;
 
-    ret->memory = count == 0 ? NULL : calloc(count, sizeof(*ret->memory));
-    ret->inputs = count == 0 ? NULL : calloc(count, sizeof(Tutti__V1__TensorArg *));
     ret->outputs = (char **)(uintptr_t)op->outputs; /* protobuf-c's pointers are not const */
     ret->output_count = op->output_count;
-    if (count > 0 && (ret->memory == NULL || ret->inputs == NULL)) {
+    ret->input_count = 0;
+    if (count > 0 && !make_wire_lists(ret, count, inline_list)) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a list of %zu tensors",
                           count);
     }
     for (i = 0; i < count; i++) {
         tutti__v1__tensor_arg__init(&ret->memory[i]);
-        ret->memory[i].kind_case = TUTTI__V1__TENSOR_ARG__KIND_HANDLE;
-        ret->memory[i].handle = client_write_text(op->inputs[i]);
+        if (inline_list) {
+            client_write_spec(&memory->list[i], &ret->specs[i]);
+            ret->memory[i].kind_case = TUTTI__V1__TENSOR_ARG__KIND_INLINE_TENSOR;
+            ret->memory[i].inline_tensor = &ret->specs[i].message;
+        } else {
+            ret->memory[i].kind_case = TUTTI__V1__TENSOR_ARG__KIND_HANDLE;
+            ret->memory[i].handle = client_write_text(op->inputs[i]);
+        }
         ret->inputs[i] = &ret->memory[i];
     }
     ret->input_count = count;
@@ -156,7 +179,15 @@ void
 client_op_fini(wire_op *op)
 {
     free(op->memory);
+    free(op->specs);
     free(op->inputs);
+}
+
+/* An inline one of a list has no handle, but a spec. */
+static bool
+needs_handle(const Tutti__V1__TensorRef *output)
+{
+    return output == NULL || output->spec == NULL;
 }
 
 static tutti_code
@@ -175,7 +206,7 @@ read_outputs(Tutti__V1__TensorRef *const *outputs, size_t count, tutti_op_more *
     }
     more->output_count = count;
     for (i = 0; i < count; i++) {
-        TUTTI_TRY(client_read_handle(outputs[i], true, &more->outputs[i], err));
+        TUTTI_TRY(client_read_handle(outputs[i], needs_handle(outputs[i]), &more->outputs[i], err));
     }
     return TUTTI_OK;
 }

@@ -19,6 +19,7 @@ typedef struct wire_op {
     char *output;
     bool has_input;
     Tutti__V1__TensorArg *memory; /* [owned] of a list */
+    wire_spec *specs;             /* [owned] of a list of memory */
     Tutti__V1__TensorArg **inputs;
     size_t input_count;
     char **outputs;
@@ -29,7 +30,8 @@ typedef struct wire_op {
 void client_write_op(const tutti_op *op, const client_inline *memory, wire_op *ret);
 
 /* The lists of it. TUTTI_RESOURCE_EXHAUSTED; client_op_fini in any case */
-tutti_code client_write_lists(const tutti_op *op, wire_op *ret, tutti_error *err);
+tutti_code client_write_lists(const tutti_op *op, const client_inline *memory, wire_op *ret,
+                              tutti_error *err);
 void client_op_fini(wire_op *op);
 
 /* What an op gives besides its result, where op->more wants it. TUTTI_DATA_LOSS */
@@ -76,7 +78,7 @@ tutti_code client_read_op(tutti_rpc_message *message, const Tutti__V1__TensorRef
         tutti_code code;                                                                           \
                                                                                                    \
         client_write_op(op, memory, &wire);                                                        \
-        code = client_write_lists(op, &wire, err);                                                 \
+        code = client_write_lists(op, memory, &wire, err);                                         \
         request.group = wire.group;                                                                \
         request.input = client_op_input(&wire);                                                    \
         request.output = wire.output;                                                              \

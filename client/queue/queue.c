@@ -39,6 +39,7 @@ queue_item_free(queue_item *item)
         tutti_rpc_packed_free(item->message.packed);
         tutti_rpc_packed_free(item->cancel.packed);
         tutti_op_more_free(&item->call.result.more);
+        client_list_free(item->list);
         free(item->stage);
         free(item);
     }

@@ -7,6 +7,7 @@
 
 #include "base/data/map.h"
 #include "client/conn/conn_pool.h"
+#include "client/op/list_data.h"
 #include "client/op/op.h"
 #include "client/pipeline/pipeline.h"
 #include "client/queue/ready.h"
@@ -51,6 +52,7 @@ struct queue_item {
     queue_message cancel;
     bool cancelled;     /* behind the queue's lock */
     bool held;          /* its message waits for its upload; behind the queue's lock */
+    client_list *list;  /* [owned] NULL = one array, or tensors */
     queue_stage *stage; /* [owned] NULL = its data travels inside of messages */
     void *user;
 };
@@ -129,6 +131,9 @@ void queue_end_when_empty(tutti_queue *queue);
  */
 tutti_code queue_stage_make(tutti_op_kind kind, tutti_op *op, client_inline *memory,
                             queue_stage **ret_stage, tutti_error *err);
+
+/* The same of a list that is too large for a message; `op` names its ranges. NULL: no memory */
+queue_stage *queue_stage_make_list(tutti_op *op, client_list *list);
 
 /* With the queue's lock: an item that has a stage begins. TUTTI_RESOURCE_EXHAUSTED  no thread */
 tutti_code queue_stage_begin(tutti_queue *queue, queue_item *item, tutti_error *err);

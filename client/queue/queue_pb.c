@@ -88,6 +88,11 @@ queue_read_answer(tutti_queue *queue, tutti_rpc_message *message, tutti_error *e
                                (size_t)item->call.memory.result_bytes);
         item->call.message = NULL;
     }
+    if (code == TUTTI_OK && item->list != NULL && item->stage == NULL &&
+        item->call.result.error.code == TUTTI_OK) {
+        (void)client_list_unpack(item->list, &item->call.result.more, &item->call.result.error);
+        tutti_op_more_free(&item->call.result.more); /* they have no handles */
+    }
     tutti_rpc_message_free(message);
     queue_finish(queue, item);
     return code;
@@ -138,10 +143,23 @@ new_item(const client_inline *memory, void *user)
     return self;
 }
 
-/* [in] op  complete; [in, moved] stage  NULL = none */
+/* What an item brings along; both NULL = nothing. */
+typedef struct queue_load {
+    queue_stage *stage; /* [owned] */
+    client_list *list;  /* [owned] */
+} queue_load;
+
+static void
+free_load(const queue_load *load)
+{
+    client_list_free(load->list);
+    free(load->stage);
+}
+
+/* [in] op  complete; [in, moved] load */
 static tutti_code
 submit_item(tutti_queue *queue, tutti_op_kind kind, const tutti_op *op, client_inline *memory,
-            queue_stage *stage, void *user, uint64_t *ret_id, tutti_error *err)
+            const queue_load *load, void *user, uint64_t *ret_id, tutti_error *err)
 {
     const client_op_fn fn = client_op_of(kind);
     queue_hook hook = {.hook.take = take_queue_request, .queue = queue};
@@ -150,16 +168,17 @@ submit_item(tutti_queue *queue, tutti_op_kind kind, const tutti_op *op, client_i
     tutti_code code;
 
     if (fn == NULL) {
-        free(stage);
+        free_load(load);
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "NO_OP", "kind of op %d is unknown",
                               (int)kind);
     }
     hook.item = new_item(memory, user);
     if (hook.item == NULL) {
-        free(stage);
+        free_load(load);
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an op");
     }
-    hook.item->stage = stage;
+    hook.item->stage = load->stage;
+    hook.item->list = load->list;
     memory->request_hook = &hook.hook;
     code = fn(queue->client, op, memory, &none, err);
     id = hook.item->call.id;
@@ -181,12 +200,13 @@ tutti_code
 tutti_queue_submit(tutti_queue *queue, tutti_op_kind kind, const tutti_op *op, void *user,
                    uint64_t *ret_id, tutti_error *err)
 {
+    const queue_load load = {0};
     client_inline memory = {0};
     tutti_op own;
 
     TUTTI_TRY(client_check_process(queue->client, err));
     TUTTI_TRY(client_take_op(op, &own, err));
-    return submit_item(queue, kind, &own, &memory, NULL, user, ret_id, err);
+    return submit_item(queue, kind, &own, &memory, &load, user, ret_id, err);
 }
 
 static tutti_code
@@ -211,7 +231,7 @@ tutti_queue_submit_data(tutti_queue *queue, tutti_op_kind kind, const tutti_op *
                         const tutti_queue_data *data, void *user, uint64_t *ret_id,
                         tutti_error *err)
 {
-    queue_stage *stage = NULL;
+    queue_load load = {0};
     client_inline memory;
     tutti_op own;
 
@@ -220,6 +240,30 @@ tutti_queue_submit_data(tutti_queue *queue, tutti_op_kind kind, const tutti_op *
     TUTTI_TRY(take_queue_data(data, &memory, err));
     own.input = NULL;
     own.output = NULL;
-    TUTTI_TRY(queue_stage_make(kind, &own, &memory, &stage, err));
-    return submit_item(queue, kind, &own, &memory, stage, user, ret_id, err);
+    TUTTI_TRY(queue_stage_make(kind, &own, &memory, &load.stage, err));
+    return submit_item(queue, kind, &own, &memory, &load, user, ret_id, err);
+}
+
+tutti_code
+tutti_queue_submit_list(tutti_queue *queue, tutti_op_kind kind, const tutti_op *op,
+                        const tutti_op_data *arrays, size_t count, void *user, uint64_t *ret_id,
+                        tutti_error *err)
+{
+    queue_load load = {0};
+    client_inline memory = {0};
+    tutti_op own;
+
+    TUTTI_TRY(client_check_process(queue->client, err));
+    TUTTI_TRY(client_take_op(op, &own, err));
+    own.input = NULL;
+    own.output = NULL;
+    own.coalesced = true;
+    TUTTI_TRY(client_list_make(kind, &own, arrays, count, &load.list, err));
+    if (load.list->small) {
+        memory = client_list_memory(load.list);
+    } else if ((load.stage = queue_stage_make_list(&own, load.list)) == NULL) {
+        client_list_free(load.list);
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for an op");
+    }
+    return submit_item(queue, kind, &own, &memory, &load, user, ret_id, err);
 }

@@ -85,6 +85,28 @@ queue_stage_make(tutti_op_kind kind, tutti_op *op, client_inline *memory, queue_
     return TUTTI_OK;
 }
 
+queue_stage *
+queue_stage_make_list(tutti_op *op, client_list *list)
+{
+    queue_stage *self = calloc(1, sizeof(*self));
+
+    if (self == NULL) {
+        return NULL;
+    }
+    tutti_list_init(&self->link);
+    self->spec = (tutti_spec){TUTTI_DTYPE_UINT8, 1, {(int64_t)list->in_bytes}};
+    self->gives = list->gives;
+    self->takes = list->takes;
+    self->data = list->in;
+    self->result = list->out;
+    self->result_bytes = list->out_bytes;
+    self->two = list->gives && list->takes && !list->in_place;
+    client_draw_name(self->input);
+    client_draw_name(self->output);
+    client_list_write(list, self->input, self->output, op);
+    return self;
+}
+
 /* ------------------------------------------------------------------------------ the work */
 
 static tutti_code
@@ -179,8 +201,12 @@ download_stage(tutti_queue *queue, queue_stage *stage)
         (void)tutti_tensor_read(queue->client, name, stage->result, stage->result_bytes, NULL,
                                 &result->error);
     }
+    if (result->error.code == TUTTI_OK && stage->item->list != NULL) {
+        (void)client_list_unpack(stage->item->list, NULL, &result->error);
+    }
     drop_tensors(queue->client, stage);
-    result->op.output = (tutti_handle){0}; /* it was a temporary one */
+    result->op.output = (tutti_handle){0}; /* it was a temporary one, and so are those of a list */
+    tutti_op_more_free(&result->more);
     end_stage(queue, stage->item);
 }
 

@@ -35,6 +35,7 @@
 #ifndef TUTTI_OP_DATA_H
 #define TUTTI_OP_DATA_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "tutti/op.h"
@@ -214,6 +215,57 @@ TUTTI_API tutti_code tutti_recv_data(tutti_client *client, const tutti_op *op,
 TUTTI_API tutti_code tutti_permute_data(tutti_client *client, const tutti_op *op,
                                         const tutti_spec *spec, const void *data, void *result,
                                         tutti_error *err);
+
+/* ------------------------------------------------------------------ lists */
+
+/* Memory of the caller's for an op. A later version may have more members: zero all of it first. */
+typedef struct tutti_op_data {
+    /*
+     * Dtype and shape of `data`. On a rank that only takes, the dtype is that of the result. In
+     * tutti_queue_submit_data TUTTI_DTYPE_NONE is any there, up to TUTTI_INLINE_BYTES_MAX.
+     */
+    tutti_spec spec;
+    /* What this rank gives; NULL = it gives nothing. */
+    const void *data;
+    /*
+     * Where the result goes. NULL = this rank gets no result, or it is not wanted. May be `data`
+     * where the function for one array says so.
+     */
+    void *result;
+    /* Bytes of `result`: exactly those of the op's result. Not looked at where result is NULL. */
+    uint64_t result_bytes;
+} tutti_op_data;
+
+/*
+ * Several arrays in one op, with one agreement of the ranks for all of them: the coalesced lists of
+ * tutti/list.h on memory of the caller's. Each array is treated as if it were in an op of its own.
+ *
+ *     const tutti_op_data grads[2] = {
+ *         {.spec = {TUTTI_DTYPE_FP32, 2, {64, 64}}, .data = w, .result = w, .result_bytes = sizeof(w)},
+ *         {.spec = {TUTTI_DTYPE_FP32, 1, {64}}, .data = b, .result = b, .result_bytes = sizeof(b)}};
+ *
+ *     code = tutti_list_data(client, TUTTI_OP_ALL_REDUCE, NULL, grads, 2, &err);
+ *
+ * The arrays are packed: if all that is given, and all that is taken, are at most
+ * TUTTI_INLINE_BYTES_MAX, they travel in one call; else they are ranges of one temporary tensor for
+ * each direction, which is uploaded and downloaded once. Packing needs as much memory again.
+ * Ranks may differ in it, and may call the op on tensors (tutti/list.h).
+ *
+ * [in] kind    all but ALL_TO_ALL, BARRIER, SEND and RECV
+ * [in] op      as above; `form` not LIST. `coalesced` is taken as true, `more` is not filled
+ * [in] arrays  1 to 1024; all ranks that give have as many, of the same dtypes and shapes. Who
+ *              gives and who takes is said by NULL, alike for all arrays: the root of a broadcast
+ *              gives and takes nothing, the others take
+ * [in] count   of arrays
+ *
+ * TUTTI_INVALID_ARGUMENT  NO_OP: a kind without lists; nothing was called
+ *                         BAD_LIST: some arrays have data, or a result, and others have none
+ *                         EMPTY_LIST, LIST_SIZE: 0 or more than 1024 arrays; LIST_SIZE: another number of
+ *                         results. BAD_FORM: LIST
+ * and what is said above, and in tutti/list.h. If it fails, no result was written.
+ */
+TUTTI_API tutti_code tutti_list_data(tutti_client *client, tutti_op_kind kind, const tutti_op *op,
+                                     const tutti_op_data *arrays, size_t count, tutti_error *err);
 
 #ifdef __cplusplus
 }

@@ -61,6 +61,7 @@
 
 #include "tutti/list.h"
 #include "tutti/op.h"
+#include "tutti/op_data.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -184,26 +185,11 @@ TUTTI_API tutti_code tutti_queue_close(tutti_queue *queue, tutti_error *err);
 TUTTI_API tutti_code tutti_queue_submit(tutti_queue *queue, tutti_op_kind kind, const tutti_op *op,
                                         void *user, uint64_t *ret_id, tutti_error *err);
 
-/* Memory of the caller's for an op. A later version may have more members: zero all of it first. */
-typedef struct tutti_queue_data {
-    /*
-     * Dtype and shape of `data`. On a rank that only takes, the dtype is that of the result;
-     * TUTTI_DTYPE_NONE = any, up to TUTTI_INLINE_BYTES_MAX.
-     */
-    tutti_spec spec;
-    /*
-     * What this rank gives; NULL = it gives nothing. It must not change until the completion is
-     * taken.
-     */
-    const void *data;
-    /*
-     * Where the result goes, written before the completion can be seen. NULL = this rank gets no
-     * result, or it is not wanted. May be `data` where the function of tutti/op_data.h says so.
-     */
-    void *result;
-    /* Bytes of `result`: exactly those of the op's result. Not looked at where result is NULL. */
-    uint64_t result_bytes;
-} tutti_queue_data;
+/*
+ * Memory of the caller's for an op. It must not change until the completion is taken; the result is written before the
+ * completion can be seen.
+ */
+typedef tutti_op_data tutti_queue_data;
 
 /*
  * An op on memory, as tutti/op_data.h has it. The caller says who gives and who takes, by NULL: the
@@ -228,6 +214,24 @@ typedef struct tutti_queue_data {
 TUTTI_API tutti_code tutti_queue_submit_data(tutti_queue *queue, tutti_op_kind kind,
                                              const tutti_op *op, const tutti_queue_data *data,
                                              void *user, uint64_t *ret_id, tutti_error *err);
+
+/*
+ * Several arrays in one op, as tutti_list_data (tutti/op_data.h). The submission copies what is given, of
+ * any size; results are written before the completion can be seen.
+ *
+ * [in]  kind    all but ALL_TO_ALL, BARRIER, SEND and RECV
+ * [in]  op      as in tutti_queue_submit_data
+ * [in]  arrays  1 to 1024; copied, not the memory that results go to
+ * [in]  user    for the completion
+ * [out] ret_id  as above
+ *
+ * TUTTI_INVALID_ARGUMENT  as tutti_list_data
+ * and what all submissions say
+ */
+TUTTI_API tutti_code tutti_queue_submit_list(tutti_queue *queue, tutti_op_kind kind,
+                                             const tutti_op *op, const tutti_op_data *arrays,
+                                             size_t count, void *user, uint64_t *ret_id,
+                                             tutti_error *err);
 
 /*
  * Cancel one op, without waiting. Its completion still comes: with CANCELLED CALLER_GONE, or with

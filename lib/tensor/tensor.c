@@ -252,7 +252,7 @@ tutti_space_fail_limit(const tutti_space_stats *stats, uint64_t bytes, const cha
     tutti_text_add_bytes(&text, bytes);
     if (device != NULL) {
         tutti_text_add(&text, " on ");
-        tutti_text_add(&text, device);
+        tutti_text_add(&text, "%s", device);
     }
     tutti_text_add(&text, ": ");
     tutti_text_add_bytes(&text, stats->used_bytes);

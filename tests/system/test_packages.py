@@ -160,6 +160,12 @@ class Packages(unittest.TestCase):
                      "usr/share/bash-completion/completions/tutti", "lib/systemd/system/tutti-agent@.service"):
             self.assertTrue(os.path.exists(os.path.join(ROOT, path)), path)
 
+    def test_3_python_goes_by_the_native_module(self):
+        ask = "import tutti, tutti._native_door as door; print(door.native.__file__)"
+        said = inside("python3", "-c", ask)
+        self.assertIn("/usr/lib/python3/dist-packages/tutti/_native.abi3.so", said)
+        self.assertIn("libtutti0 (", inside("dpkg-query", "-W", "-f", "${Depends}", "python3-tutti"))
+
     def test_4_the_units_start_for_a_user_without_rights(self):
         coordinator = Unit("tutti-coordinator.service")
         try:
