@@ -72,8 +72,8 @@ static const tutti_option store_table[] = {
      "where jobs and keys are kept: \"memory\", or \"lmdb:FOLDER\" to have them after a restart"},
     {"store-sync", TUTTI_OPTION_WORD, offsetof(store_options, sync), "none", 0, 0, NULL,
      "what may be lost when the machine dies: \"none\" = the last seconds or the whole store, "
-     "\"order\" = the last change (a change waits once for the disk), \"full\" = nothing (it waits "
-     "twice)"},
+     "\"order\" = the last changes that shared a transaction (it waits once for the disk), \"full\" = "
+     "nothing (it waits twice)"},
 };
 
 /* All that the process is made of, in the order in which it is made. */
@@ -312,6 +312,7 @@ open_store(program *self, tutti_error *err)
     }
     lmdb.path = where + sizeof(prefix) - 1;
     code = read_sync(self->storing.sync, &lmdb.sync, err);
+    lmdb.deferred = lmdb.sync != TUTTI_STORE_LMDB_NONE; /* else there is nothing to wait for */
     if (code == TUTTI_OK) {
         code = tutti_store_lmdb_open(&lmdb, &self->store, err);
     }
@@ -380,6 +381,7 @@ tear_down(program *self)
     tutti_metrics_stop(self->metrics);
     if (self->loop != NULL) {
         tutti_rpc_server_free(self->server);
+        tutti_service_loop_end(self->service_loop);
         tutti_rpc_loop_stop(self->loop);
         tutti_service_loop_free(self->service_loop);
         tutti_rpc_loop_free(self->loop);

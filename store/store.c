@@ -153,6 +153,29 @@ tutti_store_version(tutti_store *store)
     return store->ops->version(store);
 }
 
+uint64_t
+tutti_store_durable(tutti_store *store)
+{
+    assert(store != NULL);
+    return store->ops->durable == NULL ? store->ops->version(store) : store->ops->durable(store);
+}
+
+tutti_code
+tutti_store_flush(tutti_store *store, tutti_error *err)
+{
+    assert(store != NULL);
+    return store->ops->flush == NULL ? TUTTI_OK : store->ops->flush(store, err);
+}
+
+void
+tutti_store_on_durable(tutti_store *store, void (*on_durable)(void *arg), void *arg)
+{
+    assert(store != NULL);
+    if (store->ops->on_durable != NULL) {
+        store->ops->on_durable(store, on_durable, arg);
+    }
+}
+
 void
 tutti_store_stat(tutti_store *store, tutti_store_stats *ret_stats)
 {

@@ -61,6 +61,8 @@ typedef struct tutti_store_change {
     tutti_bytes key;
     tutti_bytes value;
     bool remove; /* the key goes; none there is fine, and `value` is not looked at */
+    bool exempt; /* the store's limits do not hold for the changes that it is one of: the
+                    coordinator's own records must not fail because clients have filled the store */
 } tutti_store_change;
 
 /*
@@ -84,6 +86,29 @@ tutti_code tutti_store_next(tutti_store *store, tutti_bytes prefix, tutti_bytes 
 
 /* Of the last change; 0 = none yet. */
 uint64_t tutti_store_version(tutti_store *store);
+
+/*
+ * Up to which version the store is durable: what it has then survives as the backend promises. A
+ * backend may be behind its changes; the others give tutti_store_version.
+ */
+uint64_t tutti_store_durable(tutti_store *store);
+
+/*
+ * Begin to make durable what has changed, in one transaction for all changes since the last one;
+ * does not wait. While such a transaction is under way nothing begins: call again when it is over
+ * (tutti_store_on_durable). What has changed when the store is closed is made durable then.
+ *
+ * What the backend says of its place, when a transaction has failed: some of what has changed is
+ * not durable and never will be. Each further call says the same
+ */
+tutti_code tutti_store_flush(tutti_store *store, tutti_error *err);
+
+/*
+ * Call `on_durable` whenever such a transaction is over, well or not: on a thread of the backend,
+ * where it may neither block nor call the store. NULL = no more, and when that returns it does not
+ * run any more either.
+ */
+void tutti_store_on_durable(tutti_store *store, void (*on_durable)(void *arg), void *arg);
 
 void tutti_store_stat(tutti_store *store, tutti_store_stats *ret_stats);
 

@@ -21,6 +21,11 @@ typedef struct tutti_store_ops {
     uint64_t (*version)(tutti_store *store);
     void (*stat)(tutti_store *store, tutti_store_stats *ret_stats);
     void (*close)(tutti_store *store);
+
+    /* Of a backend that is behind its changes; NULL, all three = it never is. */
+    uint64_t (*durable)(tutti_store *store);
+    tutti_code (*flush)(tutti_store *store, tutti_error *err);
+    void (*on_durable)(tutti_store *store, void (*on_durable)(void *arg), void *arg);
 } tutti_store_ops;
 
 struct tutti_store {

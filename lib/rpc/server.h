@@ -22,6 +22,7 @@
 #include "base/config/config.h"
 #include "base/data/bytes.h"
 #include "base/os/meter.h"
+#include "rpc/gate.h"
 #include "rpc/loop.h"
 #include "rpc/message.h"
 #include "tutti/error.h"
@@ -174,6 +175,8 @@ void tutti_rpc_call_fail(tutti_rpc_call *call, const tutti_error *err);
 void tutti_rpc_call_read(tutti_rpc_call *call);
 void tutti_rpc_call_write(tutti_rpc_call *call, const struct ProtobufCMessage *response,
                           const tutti_rpc_blob *payload);
+/* The same past the service's gate: for what tells of nothing that could be lost. */
+void tutti_rpc_call_write_now(tutti_rpc_call *call, const struct ProtobufCMessage *response);
 /* The same with what is packed already [in, moved]. `more`: another write follows at once, so this
  * one may wait for it. False: the call is ending, nothing leaves any more and on_written will not
  * run. */
@@ -293,6 +296,7 @@ typedef struct tutti_rpc_service {
     void *self;                 /* handed to the handlers */
     tutti_rpc_loop *loop;       /* where they run */
     tutti_rpc_loop *quiet_loop; /* where those run that are `quiet`; needed if there is one */
+    tutti_rpc_gate *gate;       /* borrowed; answers wait for it. NULL = they do not */
     /*
      * Enum numbers that the .proto does not know reach the handlers, as proto3 has it: for those
      * who have to tell others why they refuse a call. Without it such a request is answered here,

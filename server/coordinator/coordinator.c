@@ -164,6 +164,14 @@ tutti_coordinator_set_observer(tutti_coordinator *self,
 }
 
 void
+tutti_coordinator_set_lost(tutti_coordinator *self,
+                           void (*on_lost)(void *arg, const tutti_error *why), void *arg)
+{
+    self->on_lost = on_lost;
+    self->lost_arg = arg;
+}
+
+void
 tutti_coordinator_set_time(tutti_coordinator *self, uint64_t now_ns, uint64_t wall_ns)
 {
     assert(now_ns >= self->now_ns);

@@ -88,6 +88,13 @@ void tutti_coordinator_free(tutti_coordinator *self);
 void tutti_coordinator_set_observer(tutti_coordinator *self,
                                     void (*on_note)(void *arg, const char *sentence), void *arg);
 
+/*
+ * Tell `on_lost` that a record could not be written to the store: what the coordinator knows is no
+ * longer what a next one will find, so the owner has to end. Once is enough for it to do so.
+ */
+void tutti_coordinator_set_lost(tutti_coordinator *self,
+                                void (*on_lost)(void *arg, const tutti_error *why), void *arg);
+
 /* What time it is: tutti_clock_ns() and tutti_clock_wall_ns(). Before every other call. */
 void tutti_coordinator_set_time(tutti_coordinator *self, uint64_t now_ns, uint64_t wall_ns);
 

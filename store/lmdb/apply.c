@@ -55,37 +55,46 @@ remember_change(store_lmdb *self, const tutti_store_change *change, step *one, t
     return TUTTI_OK;
 }
 
-/*
- * Every change counts in the digest of the rows, which is written with the store's own row at the
- * end. The row gets the version that memory will give it, which is the one after its present one.
- */
-static tutti_code
-write_one(store_lmdb *self, MDB_txn *txn, const tutti_store_change *change, step *one,
-          tutti_error *err)
+/* Every change counts in the digest of the rows, which is written with the store's own row at the
+ * end. */
+tutti_code
+store_lmdb_write_row(store_lmdb *self, MDB_txn *txn, const tutti_store_entry *entry, bool remove,
+                     tutti_error *err)
 {
-    lmdb_name *name = store_lmdb_name_find(self, change->key);
-    const tutti_store_entry entry = {.key = change->key,
-                                     .value = change->value,
-                                     .version = tutti_store_version(self->memory) + 1};
+    lmdb_name *name = store_lmdb_name_find(self, entry->key);
     int code;
 
-    if (change->remove && name == NULL) {
+    if (remove && name == NULL) {
         return TUTTI_OK;
     }
     if (name == NULL) {
-        name = store_lmdb_name_new(self, change->key, ++self->last_number);
+        name = store_lmdb_name_new(self, entry->key, ++self->last_number);
     }
     if (name == NULL) {
         return fail_memory(err);
     }
-    code = change->remove ? store_lmdb_del(self, txn, name->number)
-                          : store_lmdb_put(self, txn, name->number, &entry);
+    code = remove ? store_lmdb_del(self, txn, name->number)
+                  : store_lmdb_put(self, txn, name->number, entry);
     if (code != MDB_SUCCESS) {
         return store_lmdb_fail(self, err, code, "write to");
     }
-    one->digest = name->digest;
-    one->has_turned = true;
-    store_lmdb_name_turn(self, name, change->remove ? 0 : store_lmdb_digest(name->number, &entry));
+    store_lmdb_name_turn(self, name, remove ? 0 : store_lmdb_digest(name->number, entry));
+    return TUTTI_OK;
+}
+
+/* The row gets the version that memory will give it, which is the one after its present one. */
+static tutti_code
+write_one(store_lmdb *self, MDB_txn *txn, const tutti_store_change *change, step *one,
+          tutti_error *err)
+{
+    const lmdb_name *name = store_lmdb_name_find(self, change->key);
+    const tutti_store_entry entry = {.key = change->key,
+                                     .value = change->value,
+                                     .version = tutti_store_version(self->memory) + 1};
+
+    one->digest = name == NULL ? 0 : name->digest;
+    TUTTI_TRY(store_lmdb_write_row(self, txn, &entry, change->remove, err));
+    one->has_turned = store_lmdb_name_find(self, change->key) != NULL;
     return TUTTI_OK;
 }
 
@@ -198,8 +207,8 @@ change_both(store_lmdb *self, MDB_txn *txn, const tutti_store_change *changes, s
     return TUTTI_OK;
 }
 
-static tutti_code
-fail_broken(const store_lmdb *self, tutti_error *err)
+tutti_code
+store_lmdb_fail_broken(const store_lmdb *self, tutti_error *err)
 {
     return store_lmdb_fail_format(err, self->path, "LMDB has found invalid pages");
 }
@@ -214,7 +223,7 @@ end_broken(store_lmdb *self, uint64_t before, size_t count, const step *steps, t
     if (tutti_store_version(self->memory) != before) {
         (void)take_back(self, before, count, steps, NULL);
     }
-    return fail_broken(self, err);
+    return store_lmdb_fail_broken(self, err);
 }
 
 static tutti_code
@@ -258,14 +267,19 @@ store_lmdb_apply(tutti_store *store, const tutti_store_change *changes, size_t c
                  uint64_t *ret_version, tutti_error *err)
 {
     store_lmdb *self = store_lmdb_from(store);
-    step *steps = calloc(count + 1, sizeof(*steps));
     tutti_error why = {0};
     tutti_code code;
+    step *steps;
 
+    if (self->writer != NULL) {
+        return store_lmdb_defer(self, changes, count, ret_version, err);
+    }
+    steps = calloc(count + 1, sizeof(*steps));
     if (steps == NULL) {
         return fail_memory(err);
     }
-    code = self->is_broken ? fail_broken(self, &why) : store_lmdb_check_length(self, &why);
+    code =
+        self->is_broken ? store_lmdb_fail_broken(self, &why) : store_lmdb_check_length(self, &why);
     if (code == TUTTI_OK) {
         code = change_guarded(self, changes, count, steps, ret_version, &why);
     }

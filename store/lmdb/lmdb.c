@@ -76,6 +76,7 @@ store_lmdb_close(tutti_store *store)
     store_lmdb *self = store_lmdb_from(store);
     tutti_map_node *node;
 
+    tutti_store_writer_free(self->writer);
     store_lmdb_close_file(self);
     while ((node = tutti_map_first(&self->names)) != NULL) {
         store_lmdb_name_free(self, tutti_container_of(node, lmdb_name, node));
@@ -91,6 +92,33 @@ tutti_store_lmdb_was_cut(tutti_store *store)
     return store_lmdb_from(store)->was_cut;
 }
 
+static uint64_t
+store_lmdb_durable(tutti_store *store)
+{
+    store_lmdb *self = store_lmdb_from(store);
+
+    return self->writer == NULL ? tutti_store_version(self->memory)
+                                : tutti_store_writer_durable(self->writer);
+}
+
+static tutti_code
+store_lmdb_flush(tutti_store *store, tutti_error *err)
+{
+    store_lmdb *self = store_lmdb_from(store);
+
+    return self->writer == NULL ? TUTTI_OK : tutti_store_writer_flush(self->writer, err);
+}
+
+static void
+store_lmdb_on_durable(tutti_store *store, void (*on_durable)(void *arg), void *arg)
+{
+    store_lmdb *self = store_lmdb_from(store);
+
+    if (self->writer != NULL) {
+        tutti_store_writer_on_durable(self->writer, on_durable, arg);
+    }
+}
+
 static const tutti_store_ops store_lmdb_ops = {
     .get = store_lmdb_get,
     .set = store_lmdb_set,
@@ -100,6 +128,9 @@ static const tutti_store_ops store_lmdb_ops = {
     .version = store_lmdb_version,
     .stat = store_lmdb_stat,
     .close = store_lmdb_close,
+    .durable = store_lmdb_durable,
+    .flush = store_lmdb_flush,
+    .on_durable = store_lmdb_on_durable,
 };
 
 tutti_code
@@ -127,6 +158,10 @@ tutti_store_lmdb_open(const tutti_store_lmdb_options *options, tutti_store **ret
     code = tutti_store_memory_open(&limits, &self->memory, err);
     if (code == TUTTI_OK) {
         code = store_lmdb_open_file(self, options, err);
+    }
+    if (code == TUTTI_OK && options->deferred) {
+        code = tutti_store_writer_new(&store_lmdb_writer_ops, self,
+                                      tutti_store_version(self->memory), &self->writer, err);
     }
     if (code != TUTTI_OK) {
         store_lmdb_close(&self->base);

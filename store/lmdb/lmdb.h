@@ -1,6 +1,7 @@
 /*
  * The store in memory with a copy in a folder: what a process that is killed leaves there, the next
- * one finds. Reading costs what memory costs; a change is in the folder before it is answered.
+ * one finds. Reading costs what memory costs; a change is in the folder before it is answered, or,
+ * with `deferred`, when tutti_store_durable says so.
  *
  * "In the folder" means in the hands of the system: changes survive the death of the process. What
  * the death of the machine costs is what `sync` says.
@@ -23,6 +24,12 @@ typedef struct tutti_store_lmdb_options {
     tutti_store_lmdb_sync sync;
     uint64_t bytes_max; /* of keys and values together; 0 = 256 MiB */
     uint64_t keys_max;  /* 0 = 1 000 000 */
+
+    /* A change is not in the folder when it returns, but when tutti_store_durable says so: the
+     * owner calls tutti_store_flush. One wait for the disk is then for many changes, and on a
+     * thread of its own. If such a write fails, nothing is taken back: the owner has to end.
+     * `on_write` is not called. */
+    bool deferred;
 
     /* May be NULL. A change could not be written though the limits allow it, and changes before it
      * could; with `why` NULL: they can be written again. Called from inside the change. */

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 
 #include "base/data/map.h"
+#include "store/commit/writer.h"
 #include "store/lmdb/lmdb.h"
 #include "store/store_backend.h"
 
@@ -19,7 +20,9 @@ typedef struct lmdb_name {
 
 typedef struct store_lmdb {
     tutti_store base;
-    tutti_store *memory; /* [owned] all that is stored */
+    tutti_store *memory;        /* [owned] all that is stored */
+    tutti_store_writer *writer; /* [owned] NULL = a change is written at once. Its thread has all
+                                   below, once the store is open */
     tutti_map names;
     uint64_t last_number;
     MDB_env *env;
@@ -94,5 +97,18 @@ tutti_code store_lmdb_check(int file, const char *path, bool was_cut, tutti_erro
 tutti_code store_lmdb_apply(tutti_store *store, const tutti_store_change *changes, size_t count,
                             uint64_t *ret_version, tutti_error *err);
 store_lmdb *store_lmdb_from(tutti_store *store);
+
+/* deferred.c: changes that are written later, together. */
+extern const tutti_store_writer_ops store_lmdb_writer_ops; /* with a store_lmdb as context */
+tutti_code store_lmdb_defer(store_lmdb *self, const tutti_store_change *changes, size_t count,
+                            uint64_t *ret_version, tutti_error *err);
+
+/* The row of a key as a transaction has it from now on: `entry`, or none. Its name and digest go
+ * with it; a name that is left without a row is the caller's to free. */
+tutti_code store_lmdb_write_row(store_lmdb *self, MDB_txn *txn, const tutti_store_entry *entry,
+                                bool remove, tutti_error *err);
+
+/* The file has been spoilt while it was open. */
+tutti_code store_lmdb_fail_broken(const store_lmdb *self, tutti_error *err);
 
 #endif

@@ -65,7 +65,9 @@ check_memory_limits(const store_memory *self, const record *old, uint64_t more, 
                               "the store holds %zu keys, the limit (--store-keys-limit)",
                               self->records.count);
     }
-    if (more > freed && more - freed > self->bytes_max - self->used_bytes) {
+    /* Exempt changes may have passed the limit already. */
+    if (more > freed &&
+        (self->used_bytes > self->bytes_max || more - freed > self->bytes_max - self->used_bytes)) {
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "STORE_LIMIT",
                               "the store holds %" PRIu64 " bytes, %" PRIu64
                               " more pass the limit of %" PRIu64 " (--store-bytes-limit)",

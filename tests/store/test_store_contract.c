@@ -61,6 +61,17 @@ open_lmdb(tutti_store **ret_store, tutti_error *err)
     return tutti_store_lmdb_open(&options, ret_store, err);
 }
 
+/* Nothing is flushed here: what is read, and what is refused, is the same before it is durable. */
+static tutti_code
+open_deferred(tutti_store **ret_store, tutti_error *err)
+{
+    const tutti_store_lmdb_options options = {
+        .path = folder, .bytes_max = BYTES_MAX, .keys_max = KEYS_MAX, .deferred = true};
+
+    empty_folder();
+    return tutti_store_lmdb_open(&options, ret_store, err);
+}
+
 static int
 begin(void **state)
 {
@@ -362,9 +373,9 @@ static void
 test_store_apply__changes_several_keys_with_one_version(void **state)
 {
     const tutti_store_change changes[] = {
-        {BYTES("a"), BYTES("new"), false},   {BYTES("b"), BYTES(""), true},
-        {BYTES("c"), BYTES("first"), false}, {BYTES("absent"), BYTES(""), true},
-        {BYTES("c"), BYTES("last"), false},
+        {BYTES("a"), BYTES("new"), false, false},   {BYTES("b"), BYTES(""), true, false},
+        {BYTES("c"), BYTES("first"), false, false}, {BYTES("absent"), BYTES(""), true, false},
+        {BYTES("c"), BYTES("last"), false, false},
     };
     tutti_store_entry entry;
     tutti_store_stats stats;
@@ -410,9 +421,9 @@ test_store_apply__beyond_a_limit_changes_nothing(void **state)
 {
     static char big[BYTES_MAX];
     const tutti_store_change bytes[] = {
-        {BYTES("a"), BYTES("longer than before"), false},
-        {BYTES("b"), BYTES(""), true},
-        {BYTES("c"), {big, sizeof(big)}, false},
+        {BYTES("a"), BYTES("longer than before"), false, false},
+        {BYTES("b"), BYTES(""), true, false},
+        {BYTES("c"), {big, sizeof(big)}, false, false},
     };
     tutti_store_change keys[KEYS_MAX];
     char names[KEYS_MAX][8];
@@ -429,7 +440,7 @@ test_store_apply__beyond_a_limit_changes_nothing(void **state)
     assert_text_has(err.text, "--store-bytes-limit");
     for (i = 0; i < KEYS_MAX; i++) {
         (void)snprintf(names[i], sizeof(names[i]), "k%d", i);
-        keys[i] = (tutti_store_change){tutti_bytes_of(names[i]), BYTES(""), false};
+        keys[i] = (tutti_store_change){tutti_bytes_of(names[i]), BYTES(""), false, false};
     }
     assert_fails(tutti_store_apply(*state, keys, KEYS_MAX, NULL, &err), TUTTI_RESOURCE_EXHAUSTED);
     assert_text_has(err.text, "--store-keys-limit");
@@ -438,19 +449,40 @@ test_store_apply__beyond_a_limit_changes_nothing(void **state)
     tutti_store_stat(*state, &after);
     assert_memory_equal(&before, &after, sizeof(before));
     assert_int_equal(tutti_store_version(*state), 2);
-    keys[0] = (tutti_store_change){BYTES("a"), BYTES(""), true};
-    keys[1] = (tutti_store_change){BYTES("b"), BYTES(""), true};
+    keys[0] = (tutti_store_change){BYTES("a"), BYTES(""), true, false};
+    keys[1] = (tutti_store_change){BYTES("b"), BYTES(""), true, false};
     (void)apply(*state, keys, KEYS_MAX); /* what goes makes room */
+}
+
+static void
+test_store_apply__of_an_exempt_change_passes_the_limits(void **state)
+{
+    static char big[BYTES_MAX];
+    tutti_store_change change = {.key = BYTES("record"), .value = {big, sizeof(big)}};
+    tutti_store_entry entry;
+    tutti_error err;
+
+    assert_fails(tutti_store_apply(*state, &change, 1, NULL, &err), TUTTI_RESOURCE_EXHAUSTED);
+    change.exempt = true;
+    assert_ok(tutti_store_apply(*state, &change, 1, NULL, &err));
+    assert_ok(tutti_store_get(*state, change.key, &entry, &err));
+    assert_int_equal(entry.value.size, sizeof(big));
+    assert_fails(tutti_store_set(*state, BYTES("a"), BYTES("x"), NULL, &err),
+                 TUTTI_RESOURCE_EXHAUSTED);
+    assert_string_equal(err.reason, "STORE_LIMIT");
+    change.remove = true;
+    assert_ok(tutti_store_apply(*state, &change, 1, NULL, &err));
+    set(*state, "a", "x");
 }
 
 static void
 test_store_apply__refuses_all_for_one_bad_key(void **state)
 {
     static char big[TUTTI_STORE_VALUE_MAX + 1];
-    const tutti_store_change key[] = {{BYTES("a"), BYTES("x"), false},
-                                      {BYTES(""), BYTES(""), true}};
-    const tutti_store_change value[] = {{BYTES("a"), BYTES("x"), false},
-                                        {BYTES("b"), {big, sizeof(big)}, false}};
+    const tutti_store_change key[] = {{BYTES("a"), BYTES("x"), false, false},
+                                      {BYTES(""), BYTES(""), true, false}};
+    const tutti_store_change value[] = {{BYTES("a"), BYTES("x"), false, false},
+                                        {BYTES("b"), {big, sizeof(big)}, false, false}};
     tutti_error err;
 
     assert_fails(tutti_store_apply(*state, key, 2, NULL, &err), TUTTI_INVALID_ARGUMENT);
@@ -476,9 +508,9 @@ live(tutti_store **ret_store, tutti_error *err)
         code = tutti_store_set(*ret_store, BYTES("a"), BYTES("longer"), NULL, err);
     }
     if (code == TUTTI_OK) {
-        const tutti_store_change changes[] = {{BYTES("b"), BYTES(""), true},
-                                              {BYTES("c"), BYTES("three"), false},
-                                              {BYTES("d"), BYTES("four"), false}};
+        const tutti_store_change changes[] = {{BYTES("b"), BYTES(""), true, false},
+                                              {BYTES("c"), BYTES("three"), false, false},
+                                              {BYTES("d"), BYTES("four"), false, false}};
 
         code = tutti_store_apply(*ret_store, changes, COUNT_OF(changes), NULL, err);
     }
@@ -521,6 +553,7 @@ test_store_close__of_nothing_is_fine(void **state)
 static const backend backends[] = {
     {"store/memory", open_memory},
     {"store/lmdb", open_lmdb},
+    {"store/lmdb, deferred", open_deferred},
 };
 
 #define SENTENCE(function) cmocka_unit_test_setup_teardown(function, begin, end)
@@ -545,6 +578,7 @@ main(void)
         SENTENCE(test_store_apply__changes_several_keys_with_one_version),
         SENTENCE(test_store_apply__takes_what_the_store_itself_lent),
         SENTENCE(test_store_apply__beyond_a_limit_changes_nothing),
+        SENTENCE(test_store_apply__of_an_exempt_change_passes_the_limits),
         SENTENCE(test_store_apply__refuses_all_for_one_bad_key),
         cmocka_unit_test(test_store__without_memory_fails_and_stays_whole),
         cmocka_unit_test(test_store_close__of_nothing_is_fine),

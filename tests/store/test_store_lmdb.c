@@ -145,6 +145,41 @@ test_store_lmdb__waits_for_the_disk_as_it_is_told(void **state)
     }
 }
 
+static void
+test_store_lmdb__that_is_deferred_waits_for_the_disk_once_for_many_changes(void **state)
+{
+    const tutti_store_lmdb_options options = {
+        .path = folder, .sync = TUTTI_STORE_LMDB_FULL, .deferred = true};
+    tutti_store *store = NULL;
+    tutti_store_entry entry;
+    tutti_error err;
+    int begun;
+    int n;
+
+    (void)state;
+    assert_ok(tutti_store_lmdb_open(&options, &store, &err));
+    begun = syncs;
+    for (n = 0; n < 100; n++) {
+        set(store, BYTES("a"), BYTES("one"));
+    }
+    set(store, BYTES("gone"), BYTES("two"));
+    assert_ok(tutti_store_delete(store, BYTES("gone"), NULL, NULL, &err));
+    assert_int_equal(tutti_store_durable(store), 0);
+    tutti_store_close(store);
+    assert_in_range(syncs - begun, 1, 3); /* the transaction, and the end */
+
+    store = open_again();
+    assert_int_equal(tutti_store_version(store), 102);
+    assert_ok(tutti_store_get(store, BYTES("a"), &entry, &err));
+    assert_int_equal(entry.version, 100);
+    assert_int_equal(tutti_store_get(store, BYTES("gone"), &entry, NULL), TUTTI_NOT_FOUND);
+    set(store, BYTES("gone"), BYTES("again"));
+    tutti_store_close(store);
+    store = open_again();
+    assert_ok(tutti_store_get(store, BYTES("gone"), &entry, &err));
+    tutti_store_close(store);
+}
+
 /* What a machine that was started anew finds: the mark of its last life. */
 static void
 test_store_lmdb__says_that_a_machine_went_down_with_it(void **state)
@@ -188,8 +223,8 @@ test_store_lmdb__keeps_what_a_killed_process_was_told(void **state)
     child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        const tutti_store_change changes[] = {{BYTES("x"), BYTES("1"), false},
-                                              {BYTES("y"), BYTES("2"), false}};
+        const tutti_store_change changes[] = {{BYTES("x"), BYTES("1"), false, false},
+                                              {BYTES("y"), BYTES("2"), false, false}};
 
         store = NULL;
         if (open_with(0, &store, NULL) == TUTTI_OK &&
@@ -290,6 +325,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         SENTENCE(test_store_lmdb__keeps_entries_and_versions),
         SENTENCE(test_store_lmdb__waits_for_the_disk_as_it_is_told),
+        SENTENCE(test_store_lmdb__that_is_deferred_waits_for_the_disk_once_for_many_changes),
         SENTENCE(test_store_lmdb__says_that_a_machine_went_down_with_it),
         SENTENCE(test_store_lmdb__keeps_what_a_killed_process_was_told),
         SENTENCE(test_store_lmdb__is_open_once),

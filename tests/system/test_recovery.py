@@ -400,6 +400,70 @@ class Recovery(unittest.TestCase):
         cluster.kill_coordinator()
         self.refuse_cut_store(cluster, path)
 
+    def test_answers_of_a_store_that_waits_for_the_disk_are_kept_over_kills(self):
+        """Adds of many clients share a transaction; a kill may fall between memory and disk."""
+        cluster = self.cluster_of(1, coordinator_options=("--store-sync", "full"))
+        answered = [0] * 16
+        ending = threading.Event()
+
+        def add(place):
+            keys = store_grpc.StoreServiceStub(cluster.coordinator_channel)
+            token = place << 32
+            while not ending.is_set():
+                token += 1
+                request = store.StoreServiceAddRequest(key=b"k%d" % (place % 4), delta=1,
+                                                       token=token)
+                while True:  # with its token, until it is answered
+                    try:
+                        keys.Add(request, timeout=LONG_S, wait_for_ready=True)
+                        break
+                    except grpc.RpcError as error:
+                        assert error.code() == GONE, error
+                answered[place] += 1
+
+        threads = [threading.Thread(target=add, args=(1 + n,)) for n in range(len(answered) - 1)]
+        for thread in threads:
+            thread.start()
+        for _ in range(10):
+            before = sum(answered)
+            while sum(answered) < before + 50:
+                time.sleep(0.001)
+            cluster.kill_coordinator()
+            cluster.revive_coordinator()
+        ending.set()
+        for thread in threads:
+            thread.join()
+        keys = store_grpc.StoreServiceStub(cluster.coordinator_channel)
+        for key in range(4):
+            got = keys.Get(store.StoreServiceGetRequest(key=b"k%d" % key), timeout=LONG_S).value
+            self.assertEqual(int(got), sum(answered[key::4]))
+        self.assert_works(cluster)
+
+    def assert_gave_up(self, cluster):
+        cluster.coordinator.wait_for_log("the store cannot be written, so this process ends")
+        self.assertEqual(cluster.coordinator.wait(), 1)
+        cluster.coordinator.stop = lambda: 0  # it has been looked at
+
+    def test_a_store_that_cannot_be_written_any_more_ends_the_coordinator(self):
+        cluster = self.cluster_of(1, coordinator_options=("--store-sync", "order"))
+        keys = store_grpc.StoreServiceStub(cluster.coordinator_channel)
+        self.fill(keys, 50)
+        path = self.cut(cluster, 1)
+        failure = self.fails(lambda: self.fill(keys, 1))
+        self.assertEqual(failure.code, GONE)
+        self.assert_gave_up(cluster)
+        self.refuse_cut_store(cluster, path)
+
+    def test_a_record_that_cannot_be_written_ends_the_coordinator(self):
+        cluster = self.cluster_of(2)  # with --store-sync none: keys are refused, and it goes on
+        keys = store_grpc.StoreServiceStub(cluster.coordinator_channel)
+        self.fill(keys, 50)
+        self.cut(cluster, 1)
+        failure = self.fails(lambda: self.fill(keys, 1))
+        self.assert_failed(failure, grpc.StatusCode.DATA_LOSS, "STORE_FORMAT")
+        cluster.agents[1].program.kill()  # its loss would be a record
+        self.assert_gave_up(cluster)
+
     def test_a_second_coordinator_on_the_store_is_refused(self):
         cluster = self.cluster_of(1)
         code, _, text = support.run("tutti-coordinator", "--listen", "127.0.0.1:0", *cluster.options)

@@ -246,6 +246,7 @@ make_route(tutti_rpc_server *server, const tutti_rpc_service *service,
         find_server_loop(server, method->quiet ? service->quiet_loop : service->loop);
     route->method = method;
     route->self = service->self;
+    route->gate = service->gate;
     route->path = rpc_service_path(service->descriptor, method->name);
     if (route->path == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a method");

@@ -544,7 +544,7 @@ answer_call(tutti_rpc_call *call, grpc_byte_buffer *message, const tutti_error *
      */
     (void)claim_reply(call, message, &status, true, &now);
     rpc_call_drop_later(call);
-    if (now) {
+    if (now && !rpc_gate_hold(call, NULL, false)) {
         rpc_call_send_last(call);
     }
     tutti_rpc_call_unref(call);

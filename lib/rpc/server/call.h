@@ -77,6 +77,12 @@ struct tutti_rpc_call {
     char *identity;     /* NULL = "" */
     void *grant;        /* owned, the guard's; NULL = no limits */
 
+    /* What waits for the gate of its service (gate.c). */
+    tutti_list_node held;
+    uint64_t held_number;
+    grpc_byte_buffer *held_message; /* owned; NULL = the last word is what waits */
+    bool held_first;                /* the message takes the initial metadata with it */
+
     void *user; /* the handler's own */
     atomic_bool cancelled;
 
@@ -131,6 +137,15 @@ void rpc_call_drop_later(tutti_rpc_call *call);
  * on_written for it; no write may be under way. The call may be gone on return.
  */
 void rpc_call_send_last(tutti_rpc_call *call);
+
+/*
+ * gate.c: does what would leave now wait for a gate? Then it is sent later. [in, moved] message  of
+ * a write that is claimed; NULL = the last word, which is claimed. Without a gate: any thread.
+ */
+bool rpc_gate_hold(tutti_rpc_call *call, grpc_byte_buffer *message, bool first);
+
+/* server_stream.c: make a write that is claimed. `more` as in tutti_rpc_call_write_packed. */
+void rpc_call_start_write(tutti_rpc_call *call, grpc_byte_buffer *message, bool first, bool more);
 
 /*
  * authorize.c: find out who calls, and whether the method may be called. Writes identity and

@@ -45,7 +45,8 @@ typedef struct rpc_server_loop {
 typedef struct rpc_route {
     rpc_server_loop *server_loop;
     const tutti_rpc_method *method;
-    void *self; /* the handler's */
+    void *self;           /* the handler's */
+    tutti_rpc_gate *gate; /* borrowed; NULL = none */
     char *path;
     const struct ProtobufCMessageDescriptor *input;
     bool client_streams;

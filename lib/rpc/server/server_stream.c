@@ -118,7 +118,9 @@ on_written(tutti_rpc_tag *tag, bool ok)
     ending = call->ending;
     (void)pthread_mutex_unlock(&call->lock);
     if (ending) { /* the status has waited for this write */
-        rpc_call_send_last(call);
+        if (!rpc_gate_hold(call, NULL, false)) {
+            rpc_call_send_last(call);
+        }
     } else if ((ok || call->told) && ops->on_written != NULL) { /* failed: CLOSE tells */
         ops->on_written(call, call->route->self);
     }
@@ -148,8 +150,8 @@ claim_write(tutti_rpc_call *call, bool *ret_first)
  * such a batch only when it has left the buffer, and the handler makes the write that would push
  * it out only when it is told of this one.
  */
-static void
-start_write(tutti_rpc_call *call, grpc_byte_buffer *message, bool first, bool more)
+void
+rpc_call_start_write(tutti_rpc_call *call, grpc_byte_buffer *message, bool first, bool more)
 {
     grpc_op ops[2] = {0};
     size_t count = 0;
@@ -165,26 +167,33 @@ start_write(tutti_rpc_call *call, grpc_byte_buffer *message, bool first, bool mo
     rpc_batch_start(call->call, ops, count, &call->written);
 }
 
-bool
-tutti_rpc_call_write_packed(tutti_rpc_call *call, tutti_rpc_packed *packed, bool more)
+/* [in, moved] message. gRPC holds a reference of its own while the batch runs. */
+static bool
+write_message(tutti_rpc_call *call, grpc_byte_buffer *message, bool more, bool gated)
 {
-    grpc_byte_buffer *message = rpc_packed_buffer(packed);
     bool first = false;
-    bool may;
+    const bool may = claim_write(call, &first);
 
     assert(call->route->server_streams);
-    may = claim_write(call, &first);
-    if (may) {
-        start_write(call, message, first, more);
+    if (may && gated && rpc_gate_hold(call, message, first)) {
+        return true;
     }
-    /* gRPC holds a reference of its own while the batch runs. */
+    if (may) {
+        rpc_call_start_write(call, message, first, more);
+    }
     grpc_byte_buffer_destroy(message);
     return may;
 }
 
-void
-tutti_rpc_call_write(tutti_rpc_call *call, const struct ProtobufCMessage *response,
-                     const tutti_rpc_blob *payload)
+bool
+tutti_rpc_call_write_packed(tutti_rpc_call *call, tutti_rpc_packed *packed, bool more)
+{
+    return write_message(call, rpc_packed_buffer(packed), more, true);
+}
+
+static void
+pack_and_write(tutti_rpc_call *call, const struct ProtobufCMessage *response,
+               const tutti_rpc_blob *payload, bool gated)
 {
     tutti_rpc_packed *packed = NULL;
     tutti_error err;
@@ -193,7 +202,20 @@ tutti_rpc_call_write(tutti_rpc_call *call, const struct ProtobufCMessage *respon
         rpc_call_refuse(call, &err); /* what cannot be packed ends the call */
         return;
     }
-    (void)tutti_rpc_call_write_packed(call, packed, false);
+    (void)write_message(call, rpc_packed_buffer(packed), false, gated);
+}
+
+void
+tutti_rpc_call_write(tutti_rpc_call *call, const struct ProtobufCMessage *response,
+                     const tutti_rpc_blob *payload)
+{
+    pack_and_write(call, response, payload, true);
+}
+
+void
+tutti_rpc_call_write_now(tutti_rpc_call *call, const struct ProtobufCMessage *response)
+{
+    pack_and_write(call, response, NULL, false);
 }
 
 bool

@@ -30,6 +30,8 @@ struct tutti_coordinator {
     const struct coord_hooks *hooks;
     void (*on_note)(void *arg, const char *sentence);
     void *note_arg;
+    void (*on_lost)(void *arg, const tutti_error *why); /* NULL = nobody ends */
+    void *lost_arg;
     uint64_t now_ns;
     uint64_t wall_ns;
     uint64_t awake_ns; /* silence before this time does not count: see notice_stall */

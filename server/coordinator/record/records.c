@@ -40,20 +40,29 @@ note_unkept(const coord_job *job, const char *why)
                job->name, why);
 }
 
-/* Write a record and free it; a failure is noted. */
+/* The store refuses what its limits allow: it is told, and whoever owns the coordinator ends. */
+static void
+lose_record(const coord_job *job, const tutti_error *why)
+{
+    note_unkept(job, why->text);
+    if (job->owner->on_lost != NULL) {
+        job->owner->on_lost(job->owner->lost_arg, why);
+    }
+}
+
+/* Write a record and free it. */
 static void
 put_record(const coord_job *job, coord_record *record)
 {
+    const tutti_store_change change = {.key = {record->key, record->key_size},
+                                       .value = {record->value.data, record->value.size},
+                                       .exempt = true};
     tutti_error err = {0};
-    tutti_code code = TUTTI_RESOURCE_EXHAUSTED;
 
-    (void)snprintf(err.text, sizeof(err.text), "it is too large");
-    if (!record->failed) {
-        code = tutti_store_set(job->owner->store, (tutti_bytes){record->key, record->key_size},
-                               (tutti_bytes){record->value.data, record->value.size}, NULL, &err);
-    }
-    if (code != TUTTI_OK) {
-        note_unkept(job, err.text);
+    if (record->failed) {
+        note_unkept(job, "it is too large");
+    } else if (tutti_store_apply(job->owner->store, &change, 1, NULL, &err) != TUTTI_OK) {
+        lose_record(job, &err);
     }
     coord_record_fini(record);
 }
@@ -70,13 +79,13 @@ typedef struct batch {
 static bool
 batch_flush(batch *self)
 {
-    tutti_error err;
+    tutti_error err = {0};
     const tutti_code code =
         tutti_store_apply(self->job->owner->store, self->changes, self->count, NULL, &err);
     size_t i;
 
     if (code != TUTTI_OK) {
-        note_unkept(self->job, err.text);
+        lose_record(self->job, &err);
     }
     for (i = 0; i < self->count; i++) {
         coord_record_fini(&self->records[i]);
@@ -108,7 +117,8 @@ batch_added(batch *self, bool remove)
     self->changes[self->count++] =
         (tutti_store_change){.key = {record->key, record->key_size},
                              .value = {record->value.data, record->value.size},
-                             .remove = remove};
+                             .remove = remove,
+                             .exempt = true};
 }
 
 /* NULL = no memory, which is noted. */

@@ -6,10 +6,16 @@
  * Work that is left after a slice waits until the loop is idle (tutti_rpc_loop_post_idle), so
  * received messages are read first. That is what makes the core's idle turns trustworthy:
  * heartbeats that have arrived were handed over.
+ *
+ * With a store that is behind its changes, each handler, timer and turn ends with a flush of the
+ * store: what it has changed is one transaction, or part of one. Answers and events pass a gate
+ * (rpc/gate.h), which opens when the store has made durable what they can tell of.
  */
 #include "server/coordinator/service/service_loop.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/error/fail.h"
 #include "base/os/clock.h"
@@ -25,13 +31,77 @@ struct tutti_service_loop {
     tutti_rpc_task turn; /* what waits for a turn goes on when the loop is idle */
     bool waiting;        /* ... and that is asked for */
     uint64_t now_ns;
+    tutti_store *store;     /* borrowed */
+    tutti_rpc_gate gate;    /* what is answered waits here until it is durable */
+    tutti_rpc_task settled; /* a transaction of the store is over */
+    atomic_bool settled_posted;
 };
+
+#define EXIT_LOST 1
+
+/*
+ * What was changed cannot be made durable, so nothing that has been seen since may be told: the
+ * process ends as if it had been killed, and the next one begins with what was told.
+ */
+static void
+lose_store(void *arg, const tutti_error *why)
+{
+    (void)arg;
+    TUTTI_LOG("coordinator", ERROR,
+              "the store cannot be written, so this process ends without answering the calls that "
+              "wait for it: repair it and start the coordinator again: %s",
+              why->text);
+    _exit(EXIT_LOST);
+}
+
+/* For the gate: everything that is known now is in the store's present version. */
+static uint64_t
+get_gate_number(void *arg)
+{
+    const tutti_service_loop *self = arg;
+    const uint64_t version = tutti_store_version(self->store);
+
+    return version == tutti_store_durable(self->store) ? 0 : version;
+}
+
+/* Begin the next transaction, unless one is under way; on_settled calls again then. */
+static void
+flush_store(tutti_service_loop *self)
+{
+    tutti_error err = {0};
+
+    if (tutti_store_flush(self->store, &err) != TUTTI_OK) {
+        lose_store(self, &err);
+    }
+}
+
+/* The store's thread. It may come twice before the loop has run the task once. */
+static void
+on_durable(void *arg)
+{
+    tutti_service_loop *self = arg;
+
+    if (!atomic_exchange(&self->settled_posted, true)) {
+        tutti_rpc_loop_post(self->loop, &self->settled);
+    }
+}
+
+static void
+on_settled(tutti_rpc_task *task)
+{
+    tutti_service_loop *self = tutti_container_of(task, tutti_service_loop, settled);
+
+    atomic_store(&self->settled_posted, false);
+    flush_store(self); /* first: the disk works while the answers leave */
+    tutti_rpc_gate_open(&self->gate, tutti_store_durable(self->store));
+}
 
 static void
 arm_service_loop(tutti_service_loop *self)
 {
     uint64_t next_ns = tutti_coordinator_next(self->core);
 
+    flush_store(self);
     /*
      * At least one nanosecond from now: a timer that is due at once would run before the loop's
      * other events, again and again.
@@ -111,21 +181,35 @@ tutti_service_loop_new(const tutti_coordinator_options *options, tutti_store *st
     self->loop = loop;
     self->timer.on_expiry = on_timer;
     self->turn.on_run = on_turn;
+    self->store = store;
+    self->settled.on_run = on_settled;
+    atomic_init(&self->settled_posted, false);
+    tutti_rpc_gate_init(&self->gate, get_gate_number, self);
     code = tutti_coordinator_new(options, store, &self->core, err);
     if (code != TUTTI_OK) {
         free(self);
         return code;
     }
     tutti_coordinator_set_observer(self->core, on_note, NULL);
+    tutti_coordinator_set_lost(self->core, lose_store, NULL);
     code = tutti_coordinator_restore(service_loop_enter(self), err);
     if (code != TUTTI_OK) {
         tutti_coordinator_free(self->core);
         free(self);
         return code;
     }
+    tutti_store_on_durable(store, on_durable, self);
     arm_service_loop(self);
     *ret_loop = self;
     return TUTTI_OK;
+}
+
+void
+tutti_service_loop_end(tutti_service_loop *service_loop)
+{
+    if (service_loop != NULL) {
+        tutti_store_on_durable(service_loop->store, NULL, NULL);
+    }
 }
 
 void
@@ -186,6 +270,7 @@ service_loop_add(tutti_service_loop *service_loop, tutti_rpc_server *server,
 
     own.self = service_loop;
     own.loop = service_loop->loop;
+    own.gate = &service_loop->gate;
     tutti_rpc_server_add(server, &own);
 }
 

@@ -24,6 +24,10 @@ tutti_code tutti_service_loop_new(const tutti_coordinator_options *options, tutt
                                   tutti_rpc_loop *loop, tutti_service_loop **ret_loop,
                                   tutti_error *err);
 
+/* The server has been freed, and the loop is about to be stopped: the store's thread posts nothing
+ * to it any more when this returns. Any thread; NULL is fine. */
+void tutti_service_loop_end(tutti_service_loop *service_loop);
+
 /* The server has stopped, and so has the loop. NULL is fine. */
 void tutti_service_loop_free(tutti_service_loop *service_loop);
 

@@ -173,7 +173,7 @@ on_wanted(tutti_coordinator_session *session, uint64_t number)
     tutti_rpc_call_write(get_session_call(session)->call, &response.base, NULL);
 }
 
-/* The agent knows by this that the coordinator hears it. */
+/* The agent knows by this that the coordinator hears it. That need not wait for the store. */
 static void
 on_heartbeat_ack(tutti_coordinator_session *session)
 {
@@ -182,7 +182,7 @@ on_heartbeat_ack(tutti_coordinator_session *session)
 
     response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_HEARTBEAT_HEARD;
     response.heartbeat_heard = &acked_event;
-    tutti_rpc_call_write(get_session_call(session)->call, &response.base, NULL);
+    tutti_rpc_call_write_now(get_session_call(session)->call, &response.base);
 }
 
 static void

@@ -71,6 +71,7 @@ echo_server_start(echo_server *self, size_t loop_count, tutti_error *err)
                                  .methods = self->quiet_chat ? quiet_methods : methods,
                                  .method_count = sizeof(methods) / sizeof(methods[0]),
                                  .self = self,
+                                 .gate = self->gate,
                                  .open_enums = self->open_enums};
     tutti_code code = start_loops(self, loop_count, err);
 

@@ -37,9 +37,10 @@ typedef struct echo_server {
     tutti_rpc_server *server;
     tutti_rpc_authorize_fn authorize; /* set before start, with the two below */
     void (*on_deaf)(void *arg);
-    bool open_calls; /* Unary needs no credentials */
-    bool quiet_chat; /* Chat runs on the first loop, all else on the last */
-    bool open_enums; /* enum numbers nobody knows reach the handlers */
+    tutti_rpc_gate *gate; /* of the service; NULL = none */
+    bool open_calls;      /* Unary needs no credentials */
+    bool quiet_chat;      /* Chat runs on the first loop, all else on the last */
+    bool open_enums;      /* enum numbers nobody knows reach the handlers */
     tutti_rpc_task release;
     tutti_list_node parked; /* loop's thread */
     tutti_list_node slow;   /* likewise */
