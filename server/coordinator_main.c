@@ -72,7 +72,8 @@ static const tutti_option store_table[] = {
      "where jobs and keys are kept: \"memory\", or \"lmdb:FOLDER\" to have them after a restart"},
     {"store-sync", TUTTI_OPTION_WORD, offsetof(store_options, sync), "none", 0, 0, NULL,
      "what may be lost when the machine dies: \"none\" = the last seconds or the whole store, "
-     "\"order\" = the last changes that shared a transaction (it waits once for the disk), \"full\" = "
+     "\"order\" = the last changes that shared a transaction (it waits once for the disk), "
+     "\"full\" = "
      "nothing (it waits twice)"},
 };
 
