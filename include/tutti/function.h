@@ -224,6 +224,131 @@ TUTTI_API tutti_code tutti_function_import(tutti_client *client, const char *mod
                                            tutti_function_info **ret_infos, size_t *ret_count,
                                            tutti_error *err);
 
+/* ------------------------------------------------------------------ a host of functions */
+
+/*
+ * A host: this program offers functions of its own to the agent, and every client can call them. They
+ * are functions of plug-ins (tutti/plugin.h, which the program includes too), and run in this
+ * process instead of in the agent's: if one crashes, its callers get HOST_LOST, and the agent lives.
+ *
+ *     #include "tutti/plugin.h"
+ *     #include "tutti/tutti.h"
+ *
+ *     code = tutti_host_open(client, NULL, &host, &err);
+ *     if (code == TUTTI_OK) {
+ *         code = tutti_host_add(host, "demo.scale", scale, NULL, "tensor, float -> null", &err);
+ *     }
+ *     if (code == TUTTI_OK) {
+ *         code = tutti_host_start(host, &err);      // the agent has taken the functions
+ *     }
+ *     if (code == TUTTI_OK) {
+ *         code = tutti_host_wait(host, &err);       // until tutti_host_stop, or the agent has ended
+ *     }
+ *     tutti_host_close(host);
+ *
+ * Tensors among the arguments are the memory of the agent, mapped for reading and writing: nothing is copied.
+ * They are the function's until it returns. What differs from a plug-in: tensors on a GPU are refused
+ * (BAD_VALUE, CANNOT_SHARE of env->make), env->stream is NULL, and env->op takes no timeout_ms.
+ *
+ * Threads: functions run on threads of the host, `calls_max` at once, which take no signals.
+ * tutti_host_stop may be called from any thread, also from a function, but not from a signal handler;
+ * all else of a host from one thread at a time. The client must not be closed before the host.
+ *
+ * Caveats
+ *
+ * - A function that does not return keeps tutti_host_wait and tutti_host_close waiting. What to do:
+ *   give each wait inside of it an end, and look at *env->cancelled, which is not 0 once nobody waits
+ *   for the result, and once the agent has ended.
+ * - The agent must allow the names (--functions); and program and agent must be on one host, as
+ *   tutti/share.h says it.
+ */
+typedef struct tutti_host tutti_host;
+
+struct tutti_env;
+struct tutti_any;
+
+/* The type tutti_function of tutti/plugin.h, for programs that have not included it. */
+typedef int (*tutti_host_function)(const struct tutti_env *env, const struct tutti_any *args,
+                                   int32_t count, struct tutti_any *ret);
+
+/* Calls of one host that run at once, at most. */
+#define TUTTI_HOST_CALLS_MAX 256
+
+/* Begin with tutti_host_options_init. */
+typedef struct tutti_host_options {
+    /* Bytes of this struct, set by init. */
+    size_t size;
+    /* What people see: "host NAME" in lists of functions. NULL (default) = "C, pid N". */
+    const char *name;
+    /* Functions that run at once, 1 to TUTTI_HOST_CALLS_MAX; 0 (default) = 4. */
+    uint32_t calls_max;
+} tutti_host_options;
+
+/* [out] options  every field as its comment calls default */
+TUTTI_API void tutti_host_options_init(tutti_host_options *options);
+
+/*
+ * A host without functions. Nothing is sent yet.
+ *
+ * [in]         client    connected to an agent; has to be closed after the host
+ * [in]         options   NULL = defaults; copied
+ * [out, owned] ret_host  tutti_host_close it
+ *
+ * TUTTI_INVALID_ARGUMENT    calls_max is above TUTTI_HOST_CALLS_MAX
+ * TUTTI_RESOURCE_EXHAUSTED  no memory
+ */
+TUTTI_API tutti_code tutti_host_open(tutti_client *client, const tutti_host_options *options,
+                                     tutti_host **ret_host, tutti_error *err);
+
+/*
+ * Add a function, before tutti_host_start.
+ *
+ * [in] name       by which it is called; copied
+ * [in] function   called until the host is closed
+ * [in] context    env->context of its calls; NULL is fine
+ * [in] signature  for people, "tensor, float -> tensor"; copied; NULL = nothing
+ *
+ * TUTTI_INVALID_ARGUMENT     BAD_NAME
+ * TUTTI_ALREADY_EXISTS       FUNCTION_TAKEN: the host has one of that name
+ * TUTTI_FAILED_PRECONDITION  HOST_STARTED
+ * TUTTI_RESOURCE_EXHAUSTED   no memory
+ */
+TUTTI_API tutti_code tutti_host_add(tutti_host *host, const char *name,
+                                    tutti_host_function function, void *context,
+                                    const char *signature, tutti_error *err);
+
+/*
+ * Offer the functions. When it returns the agent has taken them, and calls may run. If it fails the
+ * host can only be closed.
+ *
+ * TUTTI_PERMISSION_DENIED    NOT_ALLOWED: a name that is not under one of --functions of the agent
+ * TUTTI_ALREADY_EXISTS       FUNCTION_TAKEN: the agent has a function of that name
+ * TUTTI_RESOURCE_EXHAUSTED   HOST_LIMIT: --hosts-max are connected; no memory, no thread
+ * TUTTI_FAILED_PRECONDITION  HOST_STARTED: a second start
+ * TUTTI_DEADLINE_EXCEEDED    the agent has not answered within the client's timeout_ms
+ * and the statuses common to this header
+ */
+TUTTI_API tutti_code tutti_host_start(tutti_host *host, tutti_error *err);
+
+/*
+ * Wait until the host is over, and all functions have returned.
+ *
+ * TUTTI_OK                   it was stopped: calls that had come were answered before
+ * TUTTI_FAILED_PRECONDITION  HOST_NOT_STARTED
+ * TUTTI_UNAVAILABLE          CONNECTION_LOST: the agent has died; STOPPING: it has ended the stream
+ * ...                        all else that the agent has said
+ */
+TUTTI_API tutti_code tutti_host_wait(tutti_host *host, tutti_error *err);
+
+/*
+ * Let tutti_host_wait return: calls that have come are answered first, and the agent answers later ones
+ * with HOST_LOST. Any thread, also a function.
+ */
+TUTTI_API void tutti_host_stop(tutti_host *host);
+
+/* Stop the host, wait as tutti_host_wait does, and free it. NULL is fine. Not from a function. */
+TUTTI_API void tutti_host_close(tutti_host *host);
+
 #ifdef __cplusplus
 }
 #endif

@@ -44,7 +44,7 @@
  *   pipeline.h           many calls through one stream
  *   queue.h              ops that end later: completions for a poller, an event loop or a callback
  *   tracer.h             gradients of collectives
- *   value.h, function.h  functions beside the tensors, called by name
+ *   value.h, function.h  functions beside the tensors, called by name; and offered
  *   session.h            one program that drives all agents of a group
  *   job.h                the job and its ranks
  *   group.h, mesh.h      ordered lists of ranks; ranks in an array of named dimensions

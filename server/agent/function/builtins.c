@@ -100,7 +100,7 @@ read_dtype(const tutti_any *any, DLDataType *ret_dtype)
     }
     for (i = 0; any->kind == TUTTI_ANY_TEXT && i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (strcmp(rows[i].name, any->u.text) == 0) {
-            *ret_dtype = agent_dtype_to_dl(rows[i].dtype);
+            *ret_dtype = tutti_dlpack_of_dtype(rows[i].dtype);
             return true;
         }
     }
@@ -119,7 +119,7 @@ read_device(const tutti_env *env, const tutti_any *args, int32_t count, int32_t 
         *ret_device = args[i].u.device;
         return true;
     }
-    return args[i].kind == TUTTI_ANY_TEXT && agent_device_parse(args[i].u.text, ret_device);
+    return args[i].kind == TUTTI_ANY_TEXT && tutti_dlpack_parse_device(args[i].u.text, ret_device);
 }
 
 static int

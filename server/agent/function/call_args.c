@@ -210,11 +210,11 @@ agent_call_tensor_open(agent_call_tensor *tensor, const tutti_tensor *from, tutt
 {
     DLTensor *dl = &tensor->dl;
 
-    (void)agent_device_parse(tutti_space_device(from->space), &dl->device);
+    (void)tutti_dlpack_parse_device(tutti_space_device(from->space), &dl->device);
     memcpy(tensor->shape, from->spec.dims, sizeof(tensor->shape));
     dl->data = from->data;
     dl->ndim = (int32_t)from->spec.dim_count;
-    dl->dtype = agent_dtype_to_dl(from->spec.dtype);
+    dl->dtype = tutti_dlpack_of_dtype(from->spec.dtype);
     dl->shape = tensor->shape;
     tensor->lock = lock;
 }

@@ -102,7 +102,7 @@ static tutti_code
 read_made_spec(DLDataType dtype, const int64_t *shape, int32_t ndim, tutti_spec *ret_spec,
                tutti_error *err)
 {
-    tutti_spec spec = {.dtype = agent_dtype_of_dl(dtype)};
+    tutti_spec spec = {.dtype = tutti_dlpack_dtype(dtype)};
     int32_t i;
 
     if (ndim < 0 || ndim > TUTTI_DIMS_MAX || (shape == NULL && ndim > 0)) {
@@ -128,7 +128,7 @@ find_space(agent_function_call *call, const DLDevice *device, tutti_space **ret_
     if (device == NULL) {
         return TUTTI_OK;
     }
-    agent_device_name(*device, name);
+    tutti_dlpack_device_name(*device, name);
     return agent_devices_find(call->agent, name[0] == '\0' ? "?" : name, ret_space, err);
 }
 
@@ -269,7 +269,7 @@ agent_env_open(agent_function_call *call)
     if (env->group_size == 0) {
         env->group_size = env->worker_count;
     }
-    (void)agent_device_parse(tutti_space_device(agent->devices.home), &env->device);
+    (void)tutti_dlpack_parse_device(tutti_space_device(agent->devices.home), &env->device);
     env->cancelled = (const volatile int *)&call->cancelled;
     env->self = call;
     env->context = call->function->context;

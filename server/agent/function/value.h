@@ -6,6 +6,7 @@
 #define TUTTI_SERVER_AGENT_FUNCTION_VALUE_H
 
 #include "server/agent/tensor/table.h"
+#include "tensor/dlpack.h"
 #include "tutti/plugin.h"
 
 #define AGENT_VALUE_BYTES_MAX (1U << 20) /* of a text, or of bytes */
@@ -46,16 +47,7 @@ void agent_value_unref(agent_value *value);
 /* "an int"; "nothing" for a kind that is none. Static. */
 const char *agent_value_noun(int32_t kind);
 
-/* ------------------------------------------------------------------ dtypes and devices of DLPack */
-
-DLDataType agent_dtype_to_dl(tutti_dtype dtype);
-/* TUTTI_DTYPE_NONE: none of ours. */
-tutti_dtype agent_dtype_of_dl(DLDataType dtype);
-
-/* "cpu", "cuda:0". False: not of that form. */
-bool agent_device_parse(const char *text, DLDevice *ret_device);
-/* "" for one that agents do not have. */
-void agent_device_name(DLDevice device, char ret_name[TUTTI_DEVICE_MAX + 1]);
+/* ------------------------------------------------------------------ texts */
 
 /* Valid UTF-8 without a NUL: what protobuf may carry as a string. */
 bool agent_is_utf8(const char *text, size_t size);

@@ -20,7 +20,7 @@ static tutti_code
 read_device(const char *text, tutti_any *any, tutti_error *err)
 {
     any->kind = TUTTI_ANY_DEVICE;
-    if (!agent_device_parse(text, &any->u.device)) {
+    if (!tutti_dlpack_parse_device(text, &any->u.device)) {
         return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_VALUE",
                               "\"%.40s\" is no device: cpu, cuda:0 ...", text);
     }
@@ -63,7 +63,7 @@ read_any(const Tutti__V1__Value *message, tutti_span *span, tutti_dims *dims, tu
         return TUTTI_OK;
     case TUTTI__V1__VALUE__KIND_DTYPE:
         *any = any_of(TUTTI_ANY_DTYPE);
-        any->u.dtype = agent_dtype_to_dl((tutti_dtype)message->dtype);
+        any->u.dtype = tutti_dlpack_of_dtype((tutti_dtype)message->dtype);
         return TUTTI_OK;
     case TUTTI__V1__VALUE__KIND_DEVICE:
         return read_device(message->device, any, err);
@@ -152,11 +152,11 @@ agent_write_value(const agent_value *value, wire_value *ret)
         break;
     case TUTTI_ANY_DTYPE:
         message->kind_case = TUTTI__V1__VALUE__KIND_DTYPE;
-        message->dtype = (Tutti__V1__Dtype)agent_dtype_of_dl(value->any.u.dtype);
+        message->dtype = (Tutti__V1__Dtype)tutti_dlpack_dtype(value->any.u.dtype);
         break;
     case TUTTI_ANY_DEVICE:
         message->kind_case = TUTTI__V1__VALUE__KIND_DEVICE;
-        agent_device_name(value->any.u.device, ret->text);
+        tutti_dlpack_device_name(value->any.u.device, ret->text);
         message->device = ret->text;
         break;
     default:

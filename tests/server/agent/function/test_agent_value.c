@@ -204,9 +204,9 @@ test_dtypes__of_dlpack_are_ours_and_back(void **state)
 
     (void)state;
     for (dtype = TUTTI_DTYPE_BOOL; dtype <= TUTTI_DTYPE_FP8_E5M2; dtype++) {
-        assert_int_equal(agent_dtype_of_dl(agent_dtype_to_dl((tutti_dtype)dtype)), dtype);
+        assert_int_equal(tutti_dlpack_dtype(tutti_dlpack_of_dtype((tutti_dtype)dtype)), dtype);
     }
-    assert_int_equal(agent_dtype_of_dl(agent_dtype_to_dl((tutti_dtype)999)), TUTTI_DTYPE_NONE);
+    assert_int_equal(tutti_dlpack_dtype(tutti_dlpack_of_dtype((tutti_dtype)999)), TUTTI_DTYPE_NONE);
 }
 
 static void
@@ -219,15 +219,15 @@ test_devices__have_names(void **state)
     size_t i;
 
     (void)state;
-    assert_true(agent_device_parse("cuda:3", &device));
+    assert_true(tutti_dlpack_parse_device("cuda:3", &device));
     assert_int_equal(device.device_type, 2);
-    agent_device_name(device, name);
+    tutti_dlpack_device_name(device, name);
     assert_string_equal(name, "cuda:3");
-    assert_true(agent_device_parse("cpu", &device));
-    agent_device_name(device, name);
+    assert_true(tutti_dlpack_parse_device("cpu", &device));
+    tutti_dlpack_device_name(device, name);
     assert_string_equal(name, "cpu");
     for (i = 0; i < COUNT_OF(bad); i++) {
-        assert_false(agent_device_parse(bad[i], &device));
+        assert_false(tutti_dlpack_parse_device(bad[i], &device));
     }
 }
 
