@@ -29,6 +29,12 @@ client_deadline(const tutti_client *client, uint32_t timeout_ms)
     return tutti_clock_add(tutti_clock_ns(), wait_ms * TUTTI_NS_PER_MS);
 }
 
+tutti_rpc_call_options
+client_stream_options(const tutti_client *client)
+{
+    return (tutti_rpc_call_options){.lease = atomic_load(&client->lease)};
+}
+
 uint64_t
 client_op_deadline(uint32_t timeout_ms)
 {
@@ -76,6 +82,7 @@ client_invoke(tutti_client *client, const client_call *call, const struct Protob
     }
     TUTTI_TRY(client_conn_take(client, call->kind, &conn, err));
     options.wait_for_ready = is_patient(call, conn);
+    options.lease = call->kind == CLIENT_COORDINATOR ? 0 : atomic_load(&client->lease);
     client_zero_copy_init(&ref);
     if (loaded) {
         blob = client_zero_copy_blob(&ref, call->payload, call->payload_bytes);

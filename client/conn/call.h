@@ -38,6 +38,9 @@ tutti_code client_invoke_again(tutti_client *client, const client_call *call,
                                const struct ProtobufCMessage *request,
                                tutti_rpc_message **ret_response, tutti_error *err);
 
+/* Of a stream: calls of the agent make tensors under the client's lease, if it has one. */
+tutti_rpc_call_options client_stream_options(const tutti_client *client);
+
 /* A deadline from now; [in] timeout_ms  0 = the client's timeout_ms. */
 uint64_t client_deadline(const tutti_client *client, uint32_t timeout_ms);
 

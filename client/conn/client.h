@@ -52,7 +52,7 @@ typedef struct client_description {
 /*
  * Any thread. After tutti_connect has returned nothing of it changes but: `conns`, `shuttles` and
  * their counts (behind `lock`), `calls` and `goes_by_itself` (atomics), `watch` (its own lock),
- * and `device` (tutti_set_device; not beside other calls).
+ * and `device` (tutti_set_device; not beside other calls), and `lease` (an atomic).
  */
 struct tutti_client {
     client_settings settings;
@@ -66,7 +66,8 @@ struct tutti_client {
     atomic_uint calls;             /* calls that a stream could have carried, up to CALLS_BEFORE */
     atomic_bool goes_by_itself;    /* the agent refused a stream: all calls are unary */
     client_stall_timer watch;
-    char device[32]; /* of tensors that are made; "" = the agent's choice */
+    char device[32];            /* of tensors that are made; "" = the agent's choice */
+    atomic_uint_fast64_t lease; /* under which calls make tensors; 0 = none */
 };
 
 /* The job that coordinator calls are about. */

@@ -36,7 +36,7 @@ new_stream(tutti_client *client)
         free(self);
         return NULL;
     }
-    if (client_command_stream_open(self, NULL) != TUTTI_OK) {
+    if (client_command_stream_open(client, self, NULL) != TUTTI_OK) {
         client_conn_give(client, self->conn);
         free(self);
         return NULL;
@@ -69,7 +69,7 @@ take_idle(tutti_client *client, bool *ret_new)
 /*
  * Is the stream still good? Nothing can be read from an idle stream but its end, so a read that
  * would not block means that it has ended. A stream on a connection that was given up
- * (client_conn_break) is not used either.
+ * (client_conn_break) is not used either, nor one of another lease than the client's.
  */
 static bool
 is_whole(tutti_client *client, const client_command_stream *self)
@@ -79,7 +79,8 @@ is_whole(tutti_client *client, const client_command_stream *self)
     (void)pthread_mutex_lock(&client->lock);
     current = client->conns[CLIENT_CONTROL] == self->conn;
     (void)pthread_mutex_unlock(&client->lock);
-    return current && !tutti_rpc_stream_wait(self->stream, NOW_NS);
+    return current && self->lease == atomic_load(&client->lease) &&
+           !tutti_rpc_stream_wait(self->stream, NOW_NS);
 }
 
 client_command_stream *

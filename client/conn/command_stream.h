@@ -18,6 +18,7 @@ typedef struct client_command_stream {
     client_conn *conn;
     tutti_rpc_stream *stream;
     uint64_t last_id; /* of the calls it has carried; 0 = none yet */
+    uint64_t lease;   /* of all that it carries */
 } client_command_stream;
 
 /* One that is idle and whole, or a new one; NULL: the call shall go by itself. */
@@ -37,7 +38,8 @@ void client_shuttles_close(tutti_client *client);
 
 /* ------------------------------------------------------------------ command_stream_pb.c */
 
-tutti_code client_command_stream_open(client_command_stream *commands, tutti_error *err);
+tutti_code client_command_stream_open(const tutti_client *client, client_command_stream *commands,
+                                      tutti_error *err);
 
 /*
  * A call of the agent by a command stream, in the words of client_invoke. False: it has not been

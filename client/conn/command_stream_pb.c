@@ -19,9 +19,13 @@
 #define CALLS_BEFORE 2 /* of one client: who makes so few has no use for a stream */
 
 tutti_code
-client_command_stream_open(client_command_stream *commands, tutti_error *err)
+client_command_stream_open(const tutti_client *client, client_command_stream *commands,
+                           tutti_error *err)
 {
-    return client_open_commands(commands->conn, &commands->stream, err);
+    const tutti_rpc_call_options options = client_stream_options(client);
+
+    commands->lease = options.lease;
+    return client_open_commands(commands->conn, &options, &commands->stream, err);
 }
 
 /*
@@ -249,7 +253,8 @@ client_set_command(Tutti__V1__RunRequest *message, uint32_t number, const Protob
 }
 
 tutti_code
-client_open_commands(client_conn *conn, tutti_rpc_stream **ret_stream, tutti_error *err)
+client_open_commands(client_conn *conn, const tutti_rpc_call_options *options,
+                     tutti_rpc_stream **ret_stream, tutti_error *err)
 {
-    return tutti_rpc_stream_open(conn->channel, &stub_run, NULL, ret_stream, err);
+    return tutti_rpc_stream_open(conn->channel, &stub_run, options, ret_stream, err);
 }

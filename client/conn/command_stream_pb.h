@@ -13,6 +13,7 @@ void client_set_command(Tutti__V1__RunRequest *message, uint32_t number,
                         const ProtobufCMessage *request);
 
 /* A stream of commands. */
-tutti_code client_open_commands(client_conn *conn, tutti_rpc_stream **ret_stream, tutti_error *err);
+tutti_code client_open_commands(client_conn *conn, const tutti_rpc_call_options *options,
+                                tutti_rpc_stream **ret_stream, tutti_error *err);
 
 #endif

@@ -74,8 +74,10 @@ take_pipeline_request(client_request_hook *request_hook, const ProtobufCMessage 
 tutti_code
 pipeline_open_stream(tutti_pipeline *pipeline, tutti_error *err)
 {
+    const tutti_rpc_call_options options = client_stream_options(pipeline->client);
+
     pipeline->request_hook.take = take_pipeline_request;
-    return client_open_commands(pipeline->conn, &pipeline->stream, err);
+    return client_open_commands(pipeline->conn, &options, &pipeline->stream, err);
 }
 
 /* A call about to be submitted; what becomes of it is pipeline->next. */

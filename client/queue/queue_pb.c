@@ -37,13 +37,14 @@ pack_opening(void)
 tutti_code
 queue_open_stream(tutti_queue *queue, tutti_error *err)
 {
+    const tutti_rpc_call_options options = client_stream_options(queue->client);
     tutti_rpc_packed *opening = pack_opening();
     tutti_code code;
 
     if (opening == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a stream");
     }
-    code = tutti_rpc_duplex_open(queue->conn->channel, &stub_run, &queue->duplex, err);
+    code = tutti_rpc_duplex_open(queue->conn->channel, &stub_run, &options, &queue->duplex, err);
     if (code != TUTTI_OK) {
         tutti_rpc_packed_free(opening);
         return code;

@@ -10,6 +10,7 @@
 #include "base/error/fail.h"
 #include "base/error/text.h"
 #include "base/os/clock.h"
+#include "client/conn/call.h"
 #include "client/conn/client.h"
 #include "client/conn/conn_pool.h"
 #include "client/conn/stall_timer.h"
@@ -40,10 +41,11 @@ client_part_begin(client_transfer_stream *self, const tutti_rpc_stub *stub, tutt
 {
     const client_conn_kind kind =
         self->index == 0 ? CLIENT_BULK : (client_conn_kind)(CLIENT_MORE + self->index - 1);
+    const tutti_rpc_call_options options = client_stream_options(self->client);
     tutti_code code;
 
     TUTTI_TRY(client_conn_take(self->client, kind, &self->conn, err));
-    code = tutti_rpc_stream_open(self->conn->channel, stub, NULL, &self->stream, err);
+    code = tutti_rpc_stream_open(self->conn->channel, stub, &options, &self->stream, err);
     if (code == TUTTI_OK) {
         code = client_stall_timer_add(&self->client->watch, self->watched, self->stream,
                                       patience_ms(self) * TUTTI_NS_PER_MS, err);

@@ -342,6 +342,48 @@ TUTTI_API tutti_code tutti_tensor_stat(tutti_client *client, const char *handle,
 TUTTI_API tutti_code tutti_tensor_list(tutti_client *client, tutti_tensor_info **ret_infos,
                                        size_t *ret_count, tutti_error *err);
 
+/* ------------------------------------------------------------------ tensors that end with their maker */
+
+/*
+ * A lease: tensors that the client makes while it is open are deleted when it ends, also those
+ * that are results of ops. It ends when it is closed, when the program ends in any way, and when
+ * the connection breaks. An op that uses such a tensor at that time goes on with its memory.
+ *
+ *     code = tutti_lease_open(client, &lease, &err);
+ *     if (code == TUTTI_OK) {
+ *         code = tutti_tensor_put(client, &spec, x, NULL, NULL, &handle, &err);
+ *         tutti_lease_close(lease);                         // and the tensor is deleted
+ *     }
+ *
+ * It is the client's: calls from all threads are under it. Pipelines, queues and sessions: the first two are
+ * under the lease that was open when they were opened; a session has a lease of its own. What is to
+ * stay is made by another client, or before.
+ *
+ * After the agent has ended the lease, calls that make tensors fail with TUTTI_FAILED_PRECONDITION,
+ * LEASE_OVER, until it is closed.
+ */
+typedef struct tutti_lease tutti_lease;
+
+/*
+ * Open a lease at the client's agent.
+ *
+ * [in]         client     connected to an agent; has to be closed after the lease
+ * [out, owned] ret_lease  tutti_lease_close it
+ *
+ * TUTTI_FAILED_PRECONDITION  LEASE_OPEN: the client has one already
+ * TUTTI_RESOURCE_EXHAUSTED   LEASE_LIMIT: --leases-max are open; no memory
+ * TUTTI_UNAVAILABLE          STOPPING: the agent stops
+ * TUTTI_DEADLINE_EXCEEDED    the agent has not answered within the client's timeout_ms
+ */
+TUTTI_API tutti_code tutti_lease_open(tutti_client *client, tutti_lease **ret_lease,
+                                      tutti_error *err);
+
+/*
+ * Delete what was made under the lease, soon: the agent hears of it without an answer. Calls of the client
+ * that run meanwhile, and make tensors, may fail with LEASE_OVER. NULL is fine.
+ */
+TUTTI_API void tutti_lease_close(tutti_lease *lease);
+
 #ifdef __cplusplus
 }
 #endif

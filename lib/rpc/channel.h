@@ -200,6 +200,7 @@ typedef enum tutti_rpc_event {
 
 /* Codes as tutti_rpc_stream_open. */
 tutti_code tutti_rpc_duplex_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
+                                 const tutti_rpc_call_options *options,
                                  tutti_rpc_duplex **ret_duplex, tutti_error *err);
 
 /*

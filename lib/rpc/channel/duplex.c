@@ -61,12 +61,12 @@ make_mailbox(tutti_rpc_duplex *self)
 }
 
 static void
-begin_call(tutti_rpc_duplex *self)
+begin_call(tutti_rpc_duplex *self, const tutti_rpc_call_options *options)
 {
     rpc_call_metadata metadata;
     grpc_op ops[2] = {0};
 
-    ops[0] = rpc_channel_first_op(self->channel, NULL, &metadata);
+    ops[0] = rpc_channel_first_op(self->channel, options, &metadata);
     ops[1] = rpc_outcome_initial_op(&self->outcome);
     rpc_batch_start(self->call, ops, 2, &self->opened_tag);
     ops[0] = rpc_outcome_status_op(&self->outcome);
@@ -77,7 +77,8 @@ begin_call(tutti_rpc_duplex *self)
 
 tutti_code
 tutti_rpc_duplex_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
-                      tutti_rpc_duplex **ret_duplex, tutti_error *err)
+                      const tutti_rpc_call_options *options, tutti_rpc_duplex **ret_duplex,
+                      tutti_error *err)
 {
     tutti_rpc_duplex *self = calloc(1, sizeof(*self));
     tutti_code code;
@@ -93,9 +94,9 @@ tutti_rpc_duplex_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
     self->channel = channel;
     self->queue = grpc_completion_queue_create_for_next(NULL);
     make_mailbox(self);
-    self->call = rpc_channel_call(channel, self->known, self->queue, NULL);
+    self->call = rpc_channel_call(channel, self->known, self->queue, options);
     rpc_outcome_init(&self->outcome);
-    begin_call(self);
+    begin_call(self, options);
     *ret_duplex = self;
     return TUTTI_OK;
 }

@@ -1,0 +1,115 @@
+/*
+ * A lease: a stream of TensorsService.Lease that stays open. Nothing is read from it behind its
+ * number, so it needs no thread; that it has ended shows in the calls under it (LEASE_OVER).
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/error/fail.h"
+#include "client/conn/call.h"
+#include "client/conn/client.h"
+#include "client/conn/conn_pool.h"
+#include "tutti/tensor.h"
+#include "tutti/v1/tensors_service.pb-c.h"
+
+static const tutti_rpc_stub stub_lease = {&tutti__v1__tensors_service__descriptor, "Lease"};
+
+struct tutti_lease {
+    tutti_client *client;
+    client_conn *conn;
+    tutti_rpc_stream *stream;
+};
+
+/* How the stream ended, though it should stay open. */
+static tutti_code
+finish_lease(tutti_lease *lease, tutti_error *err)
+{
+    tutti_rpc_stream *stream = lease->stream;
+
+    lease->stream = NULL;
+    TUTTI_TRY(tutti_rpc_stream_finish(stream, err));
+    return TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "STOPPING",
+                          "the agent has ended the lease: it stops");
+}
+
+static tutti_code
+read_lease(tutti_lease *lease, uint64_t *ret_number, tutti_error *err)
+{
+    tutti_rpc_message *message = NULL;
+    const Tutti__V1__LeaseResponse *response;
+
+    if (!tutti_rpc_stream_wait(lease->stream, client_deadline(lease->client, 0))) {
+        return TUTTI_FAIL(err, TUTTI_DEADLINE_EXCEEDED,
+                          "%s has not opened a lease within %" PRIu32 " ms",
+                          lease->client->settings.agent, lease->client->settings.timeout_ms);
+    }
+    TUTTI_TRY(tutti_rpc_stream_read(lease->stream, &message, err));
+    if (message == NULL) {
+        return finish_lease(lease, err);
+    }
+    response = tutti_rpc_message_get(message);
+    *ret_number = response->lease;
+    tutti_rpc_message_free(message);
+    return *ret_number != 0 ? TUTTI_OK
+                            : TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent opened lease 0");
+}
+
+static tutti_code
+open_lease_stream(tutti_lease *lease, uint64_t *ret_number, tutti_error *err)
+{
+    Tutti__V1__LeaseRequest request = TUTTI__V1__LEASE_REQUEST__INIT;
+
+    TUTTI_TRY(client_conn_take(lease->client, CLIENT_CONTROL, &lease->conn, err));
+    TUTTI_TRY(tutti_rpc_stream_open(lease->conn->channel, &stub_lease, NULL, &lease->stream, err));
+    (void)tutti_rpc_stream_write(lease->stream, &request.base, NULL, NULL); /* reading tells */
+    (void)tutti_rpc_stream_writes_done(lease->stream, NULL);
+    return read_lease(lease, ret_number, err);
+}
+
+static void
+free_lease(tutti_lease *lease)
+{
+    if (lease->stream != NULL) {
+        tutti_rpc_stream_cancel(lease->stream);
+        (void)tutti_rpc_stream_finish(lease->stream, NULL);
+    }
+    if (lease->conn != NULL) {
+        client_conn_give(lease->client, lease->conn);
+    }
+    free(lease);
+}
+
+tutti_code
+tutti_lease_open(tutti_client *client, tutti_lease **ret_lease, tutti_error *err)
+{
+    uint_fast64_t none = 0;
+    uint64_t number = 0;
+    tutti_lease *lease = calloc(1, sizeof(*lease));
+    tutti_code code;
+
+    if (lease == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a lease");
+    }
+    lease->client = client;
+    code = open_lease_stream(lease, &number, err);
+    if (code == TUTTI_OK && !atomic_compare_exchange_strong(&client->lease, &none, number)) {
+        code = TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "LEASE_OPEN",
+                              "the client has a lease already: close it before, or use another "
+                              "client");
+    }
+    if (code != TUTTI_OK) {
+        free_lease(lease);
+        return code;
+    }
+    *ret_lease = lease;
+    return TUTTI_OK;
+}
+
+void
+tutti_lease_close(tutti_lease *lease)
+{
+    if (lease != NULL) {
+        atomic_store(&lease->client->lease, 0);
+        free_lease(lease);
+    }
+}
