@@ -530,6 +530,17 @@ class Scenarios(SessionCase):
         self.assertEqual(self.arrays(got), [[12, 16]] * 4)
         self.fails("NO_SESSION", self.session, resume=ticket[:-2] + "00")
 
+    def test_a_session_stays_as_long_as_it_asked_for(self):
+        session = self.session(linger=0.2)
+        session.scatter(np.arange(8.0).reshape(4, 2))
+        session.sync()
+        session.detach()
+        self.wait_empty()
+        again = self.session(resume=self.session(linger=30).detach(), linger=0.2)
+        again.detach()
+        for wrong in (1e9, -1.0, 0.0, float("nan")):
+            self.fails("LINGER_LIMIT", self.session, linger=wrong)
+
     def test_a_session_goes_with_its_program(self):
         text = """
 import numpy as np, sys, time, tutti

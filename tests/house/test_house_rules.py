@@ -218,5 +218,50 @@ class Files(unittest.TestCase):
                 self.assertTrue(guard[1].endswith(stem + "_H"), "%s: %s" % (path, guard[1]))
 
 
+BYTES_MAX = 400_000  # of a tracked file: data that are larger come from a package, or are made by a test
+MAGICS = {
+    b"\x7fELF": "a program, a library or a core dump",
+    b"!<arch>\n": "an archive of objects",
+    b"MZ": "a program of Windows",
+    b"\xcf\xfa\xed\xfe": "a program of macOS",
+    b"\xca\xfe\xba\xbe": "classes of Java",
+}
+
+
+def wrong_files(root, paths):
+    """What must not be in the repository: "core.42: a program, a library or a core dump"."""
+    found = []
+    for path in paths:
+        full = os.path.join(root, path)
+        if os.path.islink(full) or not os.path.isfile(full):  # gone from the work tree, or a submodule
+            continue
+        with open(full, "rb") as file:
+            head = file.read(8)
+        found += ["%s: %s" % (path, noun) for magic, noun in MAGICS.items() if head.startswith(magic)]
+        if os.path.getsize(full) > BYTES_MAX:
+            found.append("%s: %d bytes, at most %d" % (path, os.path.getsize(full), BYTES_MAX))
+    return found
+
+
+class Tracked(unittest.TestCase):
+    def test_no_tracked_file_is_a_binary_or_large(self):
+        words = ["git", "-C", SOURCE, "ls-files", "-z"]
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        if done.returncode != 0:
+            self.skipTest("not in a checkout of git")
+        paths = [os.fsdecode(one) for one in done.stdout.split(b"\0") if one]
+        self.assertGreater(len(paths), 100)
+        self.assertEqual(wrong_files(SOURCE, paths), [])
+
+    def test_such_files_are_found(self):
+        with tempfile.TemporaryDirectory(prefix="tutti-house-") as root:
+            files = {"core": b"\x7fELF\x02", "lib.a": b"!<arch>\n", "big.json": b" " * (BYTES_MAX + 1)}
+            for name, data in {**files, "a.c": b"int x;\n", "empty": b""}.items():
+                with open(os.path.join(root, name), "wb") as file:
+                    file.write(data)
+            said = wrong_files(root, ["core", "lib.a", "big.json", "a.c", "empty", "gone"])
+        self.assertEqual([one.split(":")[0] for one in said], ["core", "lib.a", "big.json"])
+
+
 if __name__ == "__main__":
     tap.main()

@@ -107,11 +107,12 @@ class Session:
 
     # -------------------------------------------------------------------------- what it is
 
-    async def _begin(self, num_groups: int, linger: bool, resume: str | None) -> None:
-        known: dict[str, Any] = {"group": self._group, "num_groups": num_groups, "linger": linger}
+    async def _begin(self, num_groups: int, linger: bool | float, resume: str | None) -> None:
+        lingers = _linger(linger)
+        known: dict[str, Any] = {"group": self._group, "num_groups": num_groups, **lingers}
         if resume is not None:
             session, secret = _ticket(resume)
-            known = {"resume": session, "secret": secret, "linger": True}
+            known = {"resume": session, "secret": secret, **lingers, "linger": True}
         opened = await self._drive.open(**known)
         self.id = str(opened.session)
         self._num_groups = opened.num_groups or 1
@@ -799,11 +800,21 @@ class Session:
             await self.shutdown()
 
 
+def _linger(linger: bool | float) -> dict[str, Any]:
+    """Fields of DriveOpen: a time is at least a millisecond, since 0 is --session-linger."""
+    if isinstance(linger, bool):
+        return {"linger": linger}
+    if not 0 < linger < 2**32 / 1000:
+        text = "linger is %r: give seconds, True for the agents' --session-linger, or False"
+        raise errors.invalid("LINGER_LIMIT", text % linger)
+    return {"linger": True, "linger_ms": max(1, round(linger * 1000))}
+
+
 async def session(
     agent: Agent | str | Sequence[str] | None = None,
     group: str = "world",
     num_groups: int = 1,
-    linger: bool = False,
+    linger: bool | float = False,
     resume: str | None = None,
     **how: "Unpack[ConnectArguments]",
 ) -> Session:
@@ -813,14 +824,15 @@ async def session(
                 must be in the group
     group       its ranks are the workers, numbered by their group ranks
     num_groups  blocks of consecutive workers, for commands with in_group; divides their number
-    linger      keep the session for the agents' --session-linger when this program ends or loses its
-                connection, for who has Session.ticket
+    linger      keep the session when this program ends or loses its connection, for who has
+                Session.ticket: for so many seconds, at most the agents' --session-linger; True =
+                for --session-linger
     resume      such a ticket: go on with this session; group and num_groups are then its own
     how         of connect()
 
     Returns: the session; shut it down, or use it in a `with` block.
     Raises: as connect(); TuttiError NO_GROUP, GROUP_SIZE, NOT_IN_GROUP, RANK, SESSION_LIMIT,
-        RANK_LOST, UNREACHABLE; of a resume NO_SESSION, BAD_SECRET.
+        RANK_LOST, UNREACHABLE, LINGER_LIMIT; of a resume NO_SESSION, BAD_SECRET.
     Example:
         >>> with tutti.session("127.0.0.1:7001") as session:
         ...     x = session.scatter(np.arange(4.0).reshape(2, 2))
