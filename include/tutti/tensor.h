@@ -309,7 +309,7 @@ typedef struct tutti_tensor_info {
      * these the address that it called from. "" = no caller asked for it by itself.
      */
     char owner[64];
-    /* It is deleted when the lease ends with which it was made. libtutti makes none of these. */
+    /* It is deleted when the lease ends under which it was made (tutti_lease_open). */
     bool ephemeral;
 } tutti_tensor_info;
 

@@ -272,6 +272,30 @@ class GroupAbort(unittest.TestCase):
         for result in cluster.on([0, 1], lambda agent: all_reduce(agent, np.ones(1), group="g.2")):
             self.assertEqual(list(result), [2], result)
 
+    def test_an_abort_while_a_shrink_waits_counts_and_the_shrink_goes_on(self):
+        cluster = self.cluster_of(3)
+        cluster.group("g", [0, 1, 2])
+        members = [self.member(cluster, rank) for rank in range(3)]
+        barriers = self.start_on(cluster, [2], "g")
+        request = coordinator.ShrinkGroupRequest(name="g", timeout_ms=int(LONG_S * 1000))
+        shrinks = []
+        for rank in (0, 1):  # they wait for rank 2
+            request.member.CopyFrom(members[rank])
+            shrinks.append(cluster.members.ShrinkGroup.future(request, timeout=2 * LONG_S))
+        said = self.abort(cluster, 2, "g", "the loss is NaN")
+        self.assertTrue(said.aborted)
+        self.assert_failed(self.failure_of(barriers[0]), ABORTED, "GROUP_ABORTED", "the loss is NaN")
+        self.assertFalse(any(one.done() for one in shrinks))
+        made = [self.shrink(cluster, members[2], "g")] + [one.result(LONG_S) for one in shrinks]
+        for one in made:
+            self.assertEqual((list(one.group.ranks), one.left_out), ([0, 1, 2], ""), one)
+        self.assertEqual(len({one.group.id for one in made}), 1)
+        for failure in cluster.all(lambda agent: all_reduce(agent, np.ones(1), group="g")):
+            self.assert_failed(failure, ABORTED, "GROUP_ABORTED", "rank 2: the loss is NaN")
+        name = made[0].group.name
+        for result in cluster.all(lambda agent: all_reduce(agent, np.ones(1), group=name)):
+            self.assertEqual(list(result), [3], result)
+
     def test_what_is_wrong_is_refused_by_name(self):
         cluster = self.cluster_of(3)
         cluster.group("g", [0, 1])
