@@ -127,7 +127,9 @@ incarnation_of(PyObject *object, void *closure)
 
 static PyMethodDef methods[] = {
     {"op", (PyCFunction)(void (*)(void))native_op, METH_FASTCALL,
-     "op(kind, input, output, dtype, group, reduce, number, timeout_ms, sequence, step, token)"},
+     "op(kind, input, output, dtype, group, reduce, number, timeout_ms, sequence, step, token, "
+     "tag)"},
+    {"queue", native_queue_new, METH_NOARGS, "A Queue: ops of an event loop."},
     {"close", close_client, METH_NOARGS, "Close it, when the calls of other threads have ended."},
     {NULL, NULL, 0, NULL},
 };

@@ -50,6 +50,16 @@ native_wait_end(void)
 }
 
 PyObject *
+native_error(const tutti_error *err)
+{
+    if (make_error == NULL) {
+        return PyObject_CallFunction(PyExc_RuntimeError, "s", err->text);
+    }
+    return PyObject_CallFunction(make_error, "issisKi", (int)err->code, err->text, err->reason, 0,
+                                 err->group, (unsigned long long)err->sequence, (int)err->rank);
+}
+
+PyObject *
 native_raise(const tutti_error *err)
 {
     PyObject *error;
@@ -57,11 +67,7 @@ native_raise(const tutti_error *err)
     if (PyErr_Occurred() != NULL) { /* of a signal handler */
         return NULL;
     }
-    if (make_error == NULL) {
-        return PyErr_Format(PyExc_RuntimeError, "%s", err->text);
-    }
-    error = PyObject_CallFunction(make_error, "issisKi", (int)err->code, err->text, err->reason, 0,
-                                  err->group, (unsigned long long)err->sequence, (int)err->rank);
+    error = native_error(err);
     if (error != NULL) {
         PyErr_SetObject((PyObject *)Py_TYPE(error), error);
         Py_DECREF(error);
@@ -107,6 +113,9 @@ run_module(PyObject *module)
 {
     tutti_set_interrupt(ask_python);
     if (add_type(module, "Client", native_client_type(module)) != 0) {
+        return -1;
+    }
+    if (add_type(module, "Queue", native_queue_type(module)) != 0) {
         return -1;
     }
     return add_type(module, "Block", native_block_type(module));

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include "tutti/client.h"
+#include "tutti/list.h"
 #include "tutti/op.h"
 
 /* ------------------------------------------------------------------ module.c */
@@ -24,6 +25,9 @@
  * while the call waited comes first. Returns NULL.
  */
 PyObject *native_raise(const tutti_error *err);
+
+/* [out, owned] That exception, not raised. NULL = making it raised another one. */
+PyObject *native_error(const tutti_error *err);
 
 /* A call that may wait is about to begin on this thread, or has ended: Ctrl-C ends it. With the GIL. */
 void native_wait_begin(void);
@@ -47,10 +51,40 @@ PyObject *native_client_type(PyObject *module);
 bool native_client_enter(native_client *self);
 void native_client_leave(native_client *self);
 
+/* ------------------------------------------------------------------ call.c */
+
+/* One op: what was given, as libtutti takes it. */
+typedef struct native_call {
+    tutti_op_kind kind;
+    tutti_op op; /* its strings are those of the arguments */
+    tutti_spec spec;
+    Py_buffer input; /* .obj NULL = it is not a buffer */
+    Py_buffer output;
+} native_call;
+
+/* False = raised. native_call_free it in either case. With the GIL, as all here. */
+bool native_call_read(native_call *call, PyObject *const *args, Py_ssize_t count);
+void native_call_free(native_call *call);
+
+/* Is it on tensors in the agent? */
+bool native_call_has_handles(const native_call *call);
+
+/* [out, owned] what the op has given to Python; NULL = an exception is set */
+PyObject *native_call_said(const native_call *call, const tutti_op_result *result,
+                           const tutti_op_more *more);
+
 /* ------------------------------------------------------------------ op.c */
 
 /* Client.op(); see the text at its begin. */
 PyObject *native_op(PyObject *self, PyObject *const *args, Py_ssize_t count);
+
+/* ------------------------------------------------------------------ queue.c */
+
+/* Client.queue() */
+PyObject *native_queue_new(PyObject *self, PyObject *none);
+
+/* [out, owned] NULL = an exception is set */
+PyObject *native_queue_type(PyObject *module);
 
 /* ------------------------------------------------------------------ block.c */
 

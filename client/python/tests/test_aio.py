@@ -6,6 +6,7 @@ Method: all ranks are tasks of one loop.
 import asyncio
 import os
 import sys
+import threading
 import time
 import unittest
 
@@ -16,6 +17,9 @@ import case  # noqa: E402
 import tap  # noqa: E402
 import tutti  # noqa: E402
 import tutti.aio  # noqa: E402
+from tutti._native_door import native  # noqa: E402
+
+LARGE = 1 << 18  # elements: a MiB of FP32
 
 
 @unittest.skipUnless(case.ADDRESSES, "no agents: set TUTTI_TEST_AGENTS to their addresses")
@@ -105,6 +109,73 @@ class Aio(unittest.TestCase):
         size = len(case.ADDRESSES)
         want = [(True, rank, [1, 1, 5, 5][rank], [size, size]) for rank in range(size)]
         self.assertEqual(self.run_all(work), want)
+
+    def test_a_task_that_is_cancelled_cancels_its_op(self):
+        cancelled = []
+
+        async def work(agent):
+            while agent.rank and not cancelled:
+                await asyncio.sleep(0)
+            mine = asyncio.ensure_future(agent.all_reduce(np.ones(3), out=np.zeros(3)))
+            if agent.rank == 0:
+                while not (await agent.stats()).op_running_count:  # it is in the agent
+                    await asyncio.sleep(0)
+                mine.cancel()
+                while (await agent.stats()).op_running_count:  # the agent has heard of it
+                    await asyncio.sleep(0)
+                cancelled.append(True)
+            said = (await asyncio.gather(mine, return_exceptions=True))[0]
+            again = await agent.all_reduce(np.ones(1))
+            reason = "CANCELLED" if isinstance(said, asyncio.CancelledError) else said.reason
+            return reason, float(again[0])
+
+        size = len(case.ADDRESSES)
+        want = [("CANCELLED", size)] + [("CALLER_GONE", size)] * (size - 1)
+        self.assertEqual(self.run_all(work), want)
+
+    @unittest.skipIf(native is None, "no native module")
+    def test_many_ops_wait_in_no_threads(self):
+        async def work(agent):
+            count, before = 200, threading.active_count()
+            groups = [await agent.new_group(range(len(case.ADDRESSES)), name="aio-many-%d" % i) for i in range(8)]
+            waits = [asyncio.ensure_future(agent.recv(tag=i + 1, dtype=np.int64, shape=[1])) for i in range(count)]
+            await asyncio.sleep(0)
+            self.assertLessEqual(threading.active_count(), before + 8)  # of the executor, which maps and connects
+            other = (agent.rank + 1) % len(case.ADDRESSES)
+            sums = [agent.all_reduce(np.full(LARGE, i, np.float32), group=one) for i, one in enumerate(groups)]
+            sends = [agent.send(np.array([i]), other, tag=i + 1) for i in reversed(range(count))]
+            found = await asyncio.gather(*sums, *sends, *waits)
+            return [float(one[-1]) for one in found[:8]], [int(one.tensor[0]) for one in found[-count:]]
+
+        size = len(case.ADDRESSES)
+        want = ([float(size * i) for i in range(8)], list(range(200)))
+        self.assertEqual(self.run_all(work), [want] * size)
+
+    @unittest.skipIf(native is None, "no native module")
+    def test_arrays_of_the_agent_are_not_copied(self):
+        async def work(agent):
+            born = await agent.zeros(LARGE)
+            born += 1
+            before = agent.copied
+            await agent.all_reduce(born, out=born)
+            return agent.copied - before, float(born[0])
+
+        size = len(case.ADDRESSES)
+        self.assertEqual(self.run_all(work), [(0, float(size))] * size)
+
+    @unittest.skipIf(native is None, "no native module")
+    def test_a_connection_that_is_closed_ends_its_ops(self):
+        async def main():
+            agent = await tutti.aio.connect(case.ADDRESSES[0], timeout=case.LONG_S)
+            waiting = asyncio.ensure_future(agent.recv(1, tag=77, dtype=np.int64, shape=[1]))
+            while not agent._fast._engine or not agent._fast._engine._waiting:
+                await asyncio.sleep(0)
+            await agent.close()
+            with self.assertRaises(tutti.TuttiError) as caught:
+                await waiting
+            return caught.exception.reason
+
+        self.assertEqual(asyncio.run(main()), "CLOSED")
 
     def test_a_pipeline_is_read_by_who_waits(self):
         async def work(agent):

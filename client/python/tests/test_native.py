@@ -108,6 +108,69 @@ class NativeCase(case.AgentCase):
                 np.testing.assert_array_equal(rooted[rank], total) if rank == 1 else self.assertIsNone(rooted[rank])
                 self.assertEqual(same[rank].dtype, np.int32)
 
+    def test_ops_from_and_to_a_root(self):
+        n = self.size
+        for count in (2 * n, 8192 * n):
+            x = [np.arange(count, dtype=np.int32) + 7 * agent.rank for agent in self.agents]
+            same = self.all(lambda agent: agent.broadcast(x[agent.rank], 1))
+            part = self.all(lambda agent: agent.scatter(x[agent.rank], 1))
+            whole = self.all(lambda agent: agent.gather(x[agent.rank], 1))
+            outs = [np.empty(count // n, np.int32) for _ in x]
+            self.all(lambda agent: agent.scatter(x[agent.rank] if agent.rank == 1 else None, 1, out=outs[agent.rank]))
+            scaled = self.all(lambda agent: agent.reduce(x[agent.rank].astype(np.float32), "premul_sum", 1))
+            for rank in range(n):
+                piece = x[1][rank * (count // n) : (rank + 1) * (count // n)]
+                np.testing.assert_array_equal(same[rank], x[1])
+                np.testing.assert_array_equal(part[rank], piece)
+                np.testing.assert_array_equal(outs[rank], piece)
+                np.testing.assert_array_equal(whole[rank], np.concatenate(x)) if rank == 1 else self.assertIsNone(whole[rank])
+                np.testing.assert_array_equal(scaled[rank], sum(x)) if rank == 1 else self.assertIsNone(scaled[rank])
+            self.assertFalse(np.shares_memory(same[1], x[1]))  # on the root too it is an array of its own
+
+    def test_sends_and_receives(self):
+        for count in (3, 8192):
+            def call(agent):
+                x = np.arange(count, dtype=np.float32) + agent.rank
+                out = np.empty(count, np.float32)
+                if agent.rank == 0:
+                    agent.send(x, 1, tag=3, meta=b"said")
+                    agent.send(x, 1, tag=4)
+                    agent.send(x, 1, tag=5)
+                    return None
+                if agent.rank > 1:
+                    return None
+                anyone = agent.recv(tag=3, dtype=np.float32, shape=[count])
+                placed = agent.recv(0, tag=4, out=out)
+                return anyone, placed, agent.recv(0, tag=5), out
+
+            anyone, placed, free, out = self.all(call)[1]
+            for one in (anyone, placed, free):
+                self.assertEqual((one.source, one.source_global), (0, 0))
+                np.testing.assert_array_equal(one.tensor, np.arange(count, dtype=np.float32))
+            self.assertEqual((anyone.meta, placed.meta), (b"said", b""))
+            self.assertIs(placed.tensor, out)
+
+    def test_both_sides_hear_of_a_wrong_shape(self):
+        def call(agent):
+            if agent.rank == 0:
+                agent.send(np.ones((2, 3)), 1)
+            if agent.rank == 1:
+                agent.recv(0, dtype=np.float64, shape=[6])
+
+        found = case.in_threads([lambda one=one: call(one) for one in self.agents])
+        self.assertEqual([one.reason for one in found[:2]], ["SHAPE_MISMATCH"] * 2)
+
+    def test_tensors_in_place_and_new(self):
+        def call(agent):
+            with agent.put(np.full(3, agent.rank + 1.0)) as x:
+                self.assertIs(agent.all_reduce(x, out=x), x)
+                total = x.numpy().tolist()
+                with agent.all_reduce(x, "max") as made:
+                    return total, made.shape, made.dtype_name, made.numpy().tolist()
+
+        total = [float(sum(range(1, self.size + 1)))] * 3
+        self.assertEqual(self.all(call), [(total, (3,), "FP64", total)] * self.size)
+
     def test_one_rank_may_go_the_long_way(self):
         def call(agent):
             x = np.full(LARGE, 1, np.float32)

@@ -133,11 +133,11 @@ class Agent(
         the agent, and out of them. 0 without that module."""
         return self._fast.copied
 
-    def empty(self, shape: "int | Sequence[int]", dtype: "DtypeLike" = "FP32") -> "NumpyArray":
+    async def empty(self, shape: "int | Sequence[int]", dtype: "DtypeLike" = "FP32") -> "NumpyArray":
         """Make an array whose memory is the agent's: ops on it copy nothing.
 
         The memory is the array's as long as anything refers to it, also after close(); then it is used
-        again. Where there can be no such memory (another host, `TUTTI_PYTHON=grpc`, asyncio, a GPU) it is
+        again. Where there can be no such memory (another host, `TUTTI_PYTHON=grpc`, a GPU) it is
         an array of this program's memory, and ops copy it.
 
         shape, dtype  as numpy.empty() takes them; or a name, "FP32"
@@ -149,9 +149,10 @@ class Agent(
             >>> x[:] = 1
             >>> y = agent.all_reduce(x)
         """
-        return cast("NumpyArray", self._fast.empty(shape, dtypes.numpy_dtype(dtypes.name_of(dtype))))
+        kind = dtypes.numpy_dtype(dtypes.name_of(dtype))
+        return cast("NumpyArray", await self._fast.empty(shape, kind))
 
-    def zeros(self, shape: "int | Sequence[int]", dtype: "DtypeLike" = "FP32") -> "NumpyArray":
+    async def zeros(self, shape: "int | Sequence[int]", dtype: "DtypeLike" = "FP32") -> "NumpyArray":
         """As empty(), and all of it is 0.
 
         Returns: the array.
@@ -160,7 +161,7 @@ class Agent(
             >>> agent.zeros(4)
             array([0., 0., 0., 0.], dtype=float32)
         """
-        found = self.empty(shape, dtype)
+        found = await self.empty(shape, dtype)
         found.fill(0)
         return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
+from .. import dtypes, errors
 from ._types import (
     AllToAllArguments,
     BroadcastArguments,
@@ -46,6 +47,17 @@ if TYPE_CHECKING:
     from ._types import GroupLike
 
 
+def _as_promised(made: Any, x: Any) -> Any:
+    """What came, if it is what the receiver has said."""
+    got, said = dtypes.data_of(made), dtypes.data_of(x)
+    if got.name != said.name:
+        raise errors.invalid("DTYPE_MISMATCH", "the root gave %s, this rank said %s" % (got.name, said.name))
+    if got.payload.nbytes != said.payload.nbytes:
+        text = "the root gave %d bytes, this rank's array has %d: give one of the root's shape, or None"
+        raise errors.invalid("SIZE_MISMATCH", text % (got.payload.nbytes, said.payload.nbytes))
+    return made
+
+
 class Collectives:
     """The part of an Agent that runs ops. Every rank of the group calls the same.
 
@@ -78,9 +90,18 @@ class Collectives:
 
     _fast: Any = None  # of an Agent: the ops that need no message made here
 
-    def _run_fast(self, method: str, x: Any, how: How, *more: Any) -> Any:
+    async def _run_fast(self, method: str, x: Any, how: How, *more: Any) -> Any:
         """The result, if this op can go without a message made here; else NO."""
-        return NO if self._fast is None else self._fast.run(method, x, how, *more)
+        return NO if self._fast is None else await self._fast.run(method, x, how, *more)
+
+    def _roots(self, how: How, root: int, root_global: int | None) -> bool | None:
+        """Is this rank the root? None: that cannot be said here."""
+        agent = cast("Agent", self)
+        if self._fast is None or root_global is not None or how.group not in (None, "", "world"):
+            return None
+        if type(root) is not int or not 0 <= root < agent.world_size or agent.info.elastic:
+            return None
+        return agent.rank == root
 
     def _cut(self, x: Any, how: How, joined: bool, *as_usual: bool) -> float:
         """How many times larger than x the result is, of an op on the world that joins or cuts dimension
@@ -152,7 +173,7 @@ class Collectives:
             array([1. , 0.5])
         """
         how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
-        found = self._run_fast("AllReduce", x, how, op, factor)
+        found = await self._run_fast("AllReduce", x, how, op, factor)
         if found is not NO:
             return cast("Result | Work", found)
         call = await self._begin("AllReduce", how, reduce_op=reduce_number(op), factor=factor)
@@ -200,12 +221,11 @@ class Collectives:
             array([0, 1, 2])
         """
         how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
-        if factor is None and root_global is None and self._fast is not None and how.group in (None, "", "world"):
-            if root in range(cast("Agent", self).world_size) and not cast("Agent", self).info.elastic:
-                mine = cast("Agent", self).rank == root
-                found = self._run_fast("Reduce", x, how, op, root, 1, mine)
-                if found is not NO:
-                    return cast("Result | Work | None", found)
+        mine = self._roots(how, root, root_global)
+        if factor is None and mine is not None:
+            found = await self._run_fast("Reduce", x, how, op, root, 1, mine)
+            if found is not NO:
+                return cast("Result | Work | None", found)
         call = await self._begin(
             "Reduce",
             how,
@@ -264,7 +284,7 @@ class Collectives:
         """
         how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
         grow = self._cut(x, how, False, axis == 0, form == "concat", not out_shape)
-        found = self._run_fast("ReduceScatter", x, how, op, factor, grow) if grow else NO
+        found = await self._run_fast("ReduceScatter", x, how, op, factor, grow) if grow else NO
         if found is not NO:
             return cast("Result | Work", found)
         call = await self._begin(
@@ -312,25 +332,36 @@ class Collectives:
         """Every rank gets the root's tensor.
 
         x          of the root: any shape. The others' is not sent: without one the result is a Tensor,
-                   with an array of the root's dtype and shape it is an array
+                   with an array of the root's dtype and shape it is an array; of another size it is
+                   an error
         coalesced  of those who give nothing: the root gives a list, a list comes
         meta       of the root: up to 16384 bytes that travel with it, to the Work.meta of others
 
         Returns: the shape and dtype of the root's x.
-        Raises: TuttiError BAD_ROOT, UNEXPECTED_INPUT; and what every op raises.
+        Raises: TuttiError BAD_ROOT, UNEXPECTED_INPUT; SIZE_MISMATCH, DTYPE_MISMATCH, OUT_SHAPE: x is
+            not as the root's; and what every op raises.
         Example:
             >>> agent.broadcast(np.full(2, agent.rank), 1)
             array([1, 1])
         """
         how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        mine = None if coalesced or meta else self._roots(how, root, root_global)
+        if mine is not None and x is not None:
+            fast: Any = self._fast
+            more = ("sum", root, 1, True, False)
+            found = await (fast.give_all(x, how, root) if mine else fast.run("Broadcast", x, how, *more))
+            if found is not NO:
+                return cast("Result | Work", found)
         fields: dict[str, Any] = {"coalesced": coalesced, "user_meta": meta}
         call = await self._begin("Broadcast", how, **fields, **root_fields(root, root_global))
         if x is None or await self._is_root(group, root, root_global):
             return cast("Result | Work", await run(call, x))
         call.request.coalesced = coalesced or is_list(x)
-        if not is_array(x) or async_ or out is not None or size_of(x) > INLINE_BYTES_MAX:
+        if not is_array(x) or async_ or out is not None:
             return cast("Result | Work", await receive(call, x if is_array(x) else None))
-        return cast("Result | Work", await receive_inline(call, x))
+        large = size_of(x) > INLINE_BYTES_MAX
+        made = await (receive(call, x) if large else receive_inline(call, x))
+        return cast("Result | Work", made if call.pipeline or is_list(x) else _as_promised(made, x))
 
     @overload
     async def scatter(
@@ -386,6 +417,14 @@ class Collectives:
             array([0, 1])
         """
         how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        mine = None if coalesced or meta else self._roots(how, root, root_global)
+        usual = splits is None and axis == 0 and form == "concat" and not out_shape
+        if mine is not None and usual and (mine or out is not None):
+            grow = self._cut(x, how, False) if mine else 1
+            like = x if mine else out
+            found = await self._run_fast("Scatter", like, how, "sum", root, grow, True, mine) if grow else NO
+            if found is not NO:
+                return cast("Result | Work", found)
         fields: dict[str, Any] = {"coalesced": coalesced, "user_meta": meta, "splits": splits}
         call = await self._begin(
             "Scatter",
@@ -442,6 +481,13 @@ class Collectives:
             array([0, 1])
         """
         how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
+        mine = self._roots(how, root, root_global)
+        if mine is not None:
+            grow = self._cut(x, how, True, axis == 0, form == "concat", not out_shape)
+            usual = (x, how, "sum", root, grow if mine else 1, mine)
+            found = await self._run_fast("Gather", *usual) if grow else NO
+            if found is not NO:
+                return cast("Result | Work | None", found)
         call = await self._begin(
             "Gather",
             how,
@@ -500,7 +546,7 @@ class Collectives:
         """
         how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
         grow = self._cut(x, how, True, axis == 0, form == "concat", not out_shape)
-        found = self._run_fast("AllGather", x, how, "sum", None, grow) if grow else NO
+        found = await self._run_fast("AllGather", x, how, "sum", None, grow) if grow else NO
         if found is not NO:
             return cast("Result | Work", found)
         call = await self._begin(
@@ -558,7 +604,7 @@ class Collectives:
         how = How(group, out, async_, timeout, sequence, step, token, tuple(tracers), no_grad, local_grad)
         usual = input_splits is None and output_splits is None
         grow = self._cut(x, how, False, split_axis == 0, concat_axis == 0, usual)
-        found = self._run_fast("AllToAll", x, how) if grow else NO
+        found = await self._run_fast("AllToAll", x, how) if grow else NO
         if found is not NO:
             return cast("Result | Work", found)
         call = await self._begin(
@@ -638,7 +684,7 @@ class Collectives:
             >>> agent.barrier(timeout=10)
         """
         how = How(group, None, async_, timeout, sequence, step, token)
-        if not monitored and self._run_fast("Barrier", None, how) is not NO:
+        if not monitored and await self._run_fast("Barrier", None, how) is not NO:
             return None
         call = await self._begin("Barrier", how, monitored=monitored)
         return cast("Work | None", await run(call, None))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, cast, overload
 
 from .. import dtypes, errors
 from ._call import How, begin, receive, receive_inline, run
+from ._fast import NO
 from ._tensor import INLINE_BYTES_MAX
 from ._types import DtypeLike, Input, RecvArguments, TensorLike
 from ._work import Received, Work
@@ -26,6 +27,12 @@ def _expected(dtype: "DtypeLike | None", shape: Sequence[int] | None) -> dtypes.
     if dtype is None:
         return None
     return dtypes.Kind(dtypes.name_of(dtype), tuple(int(n) for n in shape or ()))
+
+
+def _plain(peer: Any, peer_global: Any, group_offset: Any, group_count: int, tag: int) -> bool:
+    """Is the other rank said by its group rank alone?"""
+    numbers = type(peer) is int and 0 <= peer < 1 << 31 and type(tag) is int and 0 <= tag < 1 << 31
+    return numbers and peer_global is None and group_offset is None and not group_count
 
 
 class Pairs:
@@ -63,8 +70,13 @@ class Pairs:
             >>> agent.send(np.arange(3), 1, tag=7)             # on rank 0
         """
         how = How(group, None, async_, timeout, tracers=tuple(tracers), no_grad=no_grad)
+        agent = cast("Agent", self)
+        if not meta and _plain(destination, destination_global, group_offset, group_count, tag):
+            found = await agent._run_fast("Send", x, how, "sum", destination, 1, False, True, tag)
+            if found is not NO:
+                return None
         call = await begin(
-            cast("Agent", self),
+            agent,
             "Send",
             how,
             destination=destination,
@@ -128,9 +140,15 @@ class Pairs:
             array([0, 1, 2])
         """
         how = How(group, out, async_, timeout, tracers=tuple(tracers), no_grad=no_grad)
+        agent = cast("Agent", self)
+        kind = _expected(dtype, shape)
+        if agent._fast is not None and not keep and _plain(source or 0, source_global, group_offset, group_count, tag):
+            found = await agent._fast.receive(how, source, tag, kind)
+            if found is not NO:
+                return Received(*found)
         call = (
             await begin(
-                cast("Agent", self),
+                agent,
                 "Recv",
                 how,
                 source=source,
@@ -140,7 +158,6 @@ class Pairs:
                 tag=tag,
             )
         )._replace(received=True)
-        kind = _expected(dtype, shape)
         if kind is not None:
             call.request.expect.CopyFrom(dtypes.spec(kind.name, kind.shape))
         as_array = not keep and out is None

@@ -1,0 +1,196 @@
+/*
+ * A call: the arguments of Client.op() and Queue.submit() as libtutti takes them, and what they
+ * give.
+ *
+ *     (kind, input, output, dtype, group, reduce, number, timeout_ms, sequence, step, token, tag)
+ *
+ * kind    a tutti_op_kind
+ * input   a handle, or what has a buffer, row-major; None = this rank gives nothing
+ * output  likewise, writable; None = this rank takes nothing, or a new tensor. Of another kind of
+ *         memory than the input it is not: two handles, or two buffers
+ * dtype   of the buffers: a tutti_dtype. Their shape is the input's, or the output's without one
+ * reduce  a tutti_reduce; 0 of a recv = what comes must have the shape of the output
+ * number  the root, the peer, or the factor of PREMUL_SUM
+ *
+ * All have been checked by the package; what is wrong nevertheless is libtutti's to refuse.
+ *
+ * They give (source, source_global, meta) of a recv; (handle, dtype, shape) where an op on handles
+ * without an output has made a tensor; else None.
+ */
+#include <string.h>
+
+#include "native.h"
+
+enum {
+    KIND,
+    INPUT,
+    OUTPUT,
+    DTYPE,
+    GROUP,
+    REDUCE,
+    NUMBER,
+    TIMEOUT,
+    SEQUENCE,
+    STEP,
+    TOKEN,
+    TAG,
+    ARGS
+};
+
+/* [out, borrowed] ret_text  NULL = it is no text */
+static bool
+read_text(PyObject *thing, const char **ret_text)
+{
+    *ret_text = NULL;
+    if (PyUnicode_Check(thing)) {
+        *ret_text = PyUnicode_AsUTF8AndSize(thing, NULL);
+        return *ret_text != NULL;
+    }
+    return true;
+}
+
+static bool
+read_thing(PyObject *thing, int flags, const char **ret_handle, Py_buffer *ret_buffer)
+{
+    if (thing == Py_None) {
+        return true;
+    }
+    if (!read_text(thing, ret_handle)) {
+        return false;
+    }
+    if (*ret_handle == NULL && PyObject_GetBuffer(thing, ret_buffer, flags) != 0) {
+        ret_buffer->obj = NULL;
+        return false;
+    }
+    return true;
+}
+
+static void
+set_number(native_call *call, double number)
+{
+    switch (call->kind) {
+    case TUTTI_OP_REDUCE_TO_ROOT:
+    case TUTTI_OP_BROADCAST:
+    case TUTTI_OP_GATHER:
+    case TUTTI_OP_SCATTER:
+        call->op.root = (int32_t)number;
+        break;
+    case TUTTI_OP_SEND:
+    case TUTTI_OP_RECV:
+        call->op.peer = (int32_t)number;
+        break;
+    default:
+        call->op.factor = number;
+    }
+}
+
+static bool
+read_numbers(native_call *call, PyObject *const *args)
+{
+    const double number = PyFloat_AsDouble(args[NUMBER]);
+
+    call->kind = (tutti_op_kind)PyLong_AsLong(args[KIND]);
+    call->spec.dtype = (tutti_dtype)PyLong_AsLong(args[DTYPE]);
+    call->op.reduce = (tutti_reduce)PyLong_AsLong(args[REDUCE]);
+    set_number(call, number);
+    call->op.timeout_ms = (uint32_t)PyLong_AsUnsignedLong(args[TIMEOUT]);
+    call->op.sequence = PyLong_AsUnsignedLongLong(args[SEQUENCE]);
+    call->op.step = PyLong_AsUnsignedLongLong(args[STEP]);
+    call->op.token = PyLong_AsUnsignedLongLong(args[TOKEN]);
+    call->op.tag = (uint32_t)PyLong_AsUnsignedLong(args[TAG]);
+    return PyErr_Occurred() == NULL;
+}
+
+/* Without a buffer the spec has no dimensions; it is not looked at then. */
+static bool
+read_spec(native_call *call)
+{
+    const Py_buffer *buffer = call->input.obj != NULL ? &call->input : &call->output;
+    int i;
+
+    if (buffer->obj == NULL) {
+        return true;
+    }
+    if (buffer->ndim > TUTTI_DIMS_MAX) {
+        PyErr_Format(PyExc_ValueError, "%d dimensions, at most %d", buffer->ndim, TUTTI_DIMS_MAX);
+        return false;
+    }
+    call->spec.dim_count = (uint32_t)buffer->ndim;
+    for (i = 0; i < buffer->ndim; i++) {
+        call->spec.dims[i] = buffer->shape[i];
+    }
+    if (call->kind == TUTTI_OP_RECV && (int)call->op.reduce == 0) {
+        call->op.expect = &call->spec;
+    }
+    return true;
+}
+
+static bool
+read_arguments(native_call *call, PyObject *const *args)
+{
+    const int read = PyBUF_C_CONTIGUOUS | PyBUF_ND;
+
+    return read_numbers(call, args) && read_text(args[GROUP], &call->op.group) &&
+           read_thing(args[INPUT], read, &call->op.input, &call->input) &&
+           read_thing(args[OUTPUT], read | PyBUF_WRITABLE, &call->op.output, &call->output) &&
+           read_spec(call);
+}
+
+bool
+native_call_read(native_call *call, PyObject *const *args, Py_ssize_t count)
+{
+    memset(call, 0, sizeof(*call));
+    tutti_op_init(&call->op);
+    if (count != ARGS) {
+        PyErr_Format(PyExc_TypeError, "an op takes %d arguments, not %zd", (int)ARGS, count);
+        return false;
+    }
+    return read_arguments(call, args);
+}
+
+void
+native_call_free(native_call *call)
+{
+    PyBuffer_Release(&call->input);
+    PyBuffer_Release(&call->output);
+}
+
+bool
+native_call_has_handles(const native_call *call)
+{
+    return call->op.input != NULL || call->op.output != NULL;
+}
+
+/* ------------------------------------------------------------------------------ what it gives */
+
+static PyObject *
+dims_of(const tutti_spec *spec)
+{
+    PyObject *dims = PyTuple_New((Py_ssize_t)spec->dim_count);
+    uint32_t i;
+
+    for (i = 0; dims != NULL && i < spec->dim_count; i++) {
+        PyObject *one = PyLong_FromLongLong(spec->dims[i]);
+
+        if (one == NULL || PyTuple_SetItem(dims, (Py_ssize_t)i, one) != 0) {
+            Py_CLEAR(dims);
+        }
+    }
+    return dims;
+}
+
+PyObject *
+native_call_said(const native_call *call, const tutti_op_result *result, const tutti_op_more *more)
+{
+    const tutti_handle *made = &result->output;
+
+    if (call->kind == TUTTI_OP_RECV) {
+        return Py_BuildValue("IIy#", (unsigned)result->source, (unsigned)result->source_global,
+                             more->user_meta == NULL ? "" : (const char *)more->user_meta,
+                             (Py_ssize_t)more->user_meta_size);
+    }
+    if (call->op.input == NULL || call->op.output != NULL || made->text[0] == '\0') {
+        Py_RETURN_NONE;
+    }
+    return Py_BuildValue("siN", made->text, (int)made->spec.dtype, dims_of(&made->spec));
+}

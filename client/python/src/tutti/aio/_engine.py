@@ -1,0 +1,57 @@
+"""How ops by libtutti wait: in a completion queue, which the event loop reads. sync/_engine.py is its twin.
+
+No thread waits for an op. A task that is cancelled cancels its op: the other ranks hear CALLER_GONE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from .. import errors
+
+
+class Engine:
+    """op(...) is one op, as native/call.c takes it: what it has given."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._queue = client.queue()
+        self._loop.add_reader(self._queue.fileno(), self._take)
+
+    def _take(self) -> None:
+        for number, said, error in self._queue.take():
+            future = self._waiting.pop(number, None)
+            if future is None or future.done():
+                continue  # its task was cancelled
+            if error is None:
+                future.set_result(said)
+            else:
+                future.set_exception(error)
+
+    async def op(self, kind: int, given: Any, result: Any, *told: Any) -> Any:
+        is_memory = result is not None and type(result) is not str
+        # If the task is cancelled, a thread may still write for a moment: not to the caller's array.
+        into = result.copy() if is_memory else result
+        number = self._queue.submit(kind, given, into, *told)
+        future = self._waiting[number] = self._loop.create_future()
+        try:
+            said = await future
+        except asyncio.CancelledError:
+            if self._waiting.pop(number, None) is not None:
+                self._queue.cancel(number)
+            raise
+        if is_memory:
+            result[...] = into
+        return said
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._queue.fileno())
+        self._queue.close()
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(errors.closed("the agent"))
+        self._client.close()
