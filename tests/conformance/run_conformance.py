@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run conformance cases against a real coordinator and real agents, through gRPC from outside.
 
-usage: run_conformance.py [--cases FILE] [--filter PATTERN] [--commands] [--backend nccl [--stand-in]]
+usage: run_conformance.py [--cases FILE] [--filter PATTERN] [--commands | --python] [--backend nccl [--stand-in]]
                           [--json | --tap] [--list]
 
 README.md beside this file explains the format. Where the programs are: TUTTI_BUILD (build/dev).
@@ -25,6 +25,8 @@ import gradients  # noqa: E402
 import places  # noqa: E402
 import program_case  # noqa: E402
 import session_case  # noqa: E402
+import through_commands  # noqa: E402
+import through_package  # noqa: E402
 import wire  # noqa: E402
 from wire import support  # noqa: E402
 import worlds  # noqa: E402
@@ -38,8 +40,11 @@ def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--cases", default=os.path.join(HERE, "cases.json"), help="a file of cases")
     parser.add_argument("--filter", default="", help="a glob, or a part, of the ids to run")
-    parser.add_argument("--commands", action="store_true",
-                        help="calls go through streams of commands")
+    through = parser.add_mutually_exclusive_group()
+    through.add_argument("--commands", dest="through", action="store_const", const=through_commands,
+                         help="calls go through streams of commands")
+    through.add_argument("--python", dest="through", action="store_const", const=through_package,
+                         help="collectives, sends and receives go by the Python package")
     parser.add_argument("--backend", choices=(places.HOST, places.NCCL), default=places.HOST,
                         help="what moves tensors: nccl = they live on GPUs")
     parser.add_argument("--stand-in", action="store_true",
@@ -86,8 +91,8 @@ def reason_to_skip(case):
     return ""
 
 
-def run_world(size, cases, report, by_commands, place):
-    world = worlds.World(size, by_commands, place)
+def run_world(size, cases, report, through, place):
+    world = worlds.World(size, through, place)
     try:
         for case in cases:
             began = time.monotonic()
@@ -100,7 +105,7 @@ def run_world(size, cases, report, by_commands, place):
         world.stop()
 
 
-def run_all(cases, report, by_commands=False, place=places.Place()):
+def run_all(cases, report, through=None, place=places.Place()):
     by_size = collections.defaultdict(list)
     for case in cases:
         reason = reason_to_skip(case)
@@ -109,7 +114,7 @@ def run_all(cases, report, by_commands=False, place=places.Place()):
         else:
             by_size[case["world"]].append(case)
     for size in sorted(by_size):
-        run_world(size, by_size[size], report, by_commands, place)
+        run_world(size, by_size[size], report, through, place)
 
 
 def need_programs():
@@ -134,11 +139,13 @@ def main():
         return SKIPPED
     report = Report(sys.stdout, arguments.form or "text", len(cases))
     try:
-        run_all(cases, report, arguments.commands, place)
+        run_all(cases, report, arguments.through, place)
     except wire.Wrong as wrong:
         print("run_conformance: %s" % wrong, file=sys.stderr)
         report.finish()
         return 1
+    if arguments.through is through_package and arguments.form != "json":
+        print("# " + through_package.counts())
     return 0 if report.finish() else 1
 
 

@@ -6,7 +6,6 @@ import time
 import grpc
 
 import places
-import through_commands
 import wire
 from wire import Wrong, coordinator, diagnostics, tensors, types
 
@@ -14,10 +13,11 @@ SETTLE_S = 5  # until what was freed must be gone
 
 
 class World:
-    def __init__(self, size, by_commands=False, place=places.Place()):
+    def __init__(self, size, through=None, place=places.Place()):
+        """through: a module that wraps agents, or None."""
         self.size = size
         self.place = place
-        self.by_commands = by_commands
+        self.through = through
         self.cluster = None
         self.seats = []
         self.names = {}
@@ -26,9 +26,9 @@ class World:
 
     def start(self):
         self.cluster = self.place.make(self.size, *self.place.options)
-        if self.by_commands:
+        if self.through is not None:
             for agent in self.cluster.agents:
-                through_commands.wrap(agent)
+                self.through.wrap(agent)
         self.seats = [wire.Seat(agent) for agent in self.cluster.agents]
         self.members = [self._member(agent) for agent in self.cluster.agents]
         self.names = {tuple(range(self.size)): ""}
