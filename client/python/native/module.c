@@ -7,6 +7,7 @@
  * is given up; the exception stays set on this thread, and native_raise leaves it.
  */
 #include "native.h"
+#include "tutti/version.h"
 
 #include <unistd.h>
 
@@ -92,10 +93,20 @@ version(PyObject *module, PyObject *none)
     return PyUnicode_FromString(tutti_version());
 }
 
+static PyObject *
+built_for(PyObject *module, PyObject *none)
+{
+    (void)module;
+    (void)none;
+    return PyUnicode_FromString(TUTTI_VERSION);
+}
+
 static PyMethodDef functions[] = {
     {"set_error", set_error, METH_O,
      "set_error(make): make(code, text, reason, scope, group, sequence, rank) gives exceptions."},
     {"version", version, METH_NOARGS, "The version of libtutti that is loaded."},
+    {"built_for", built_for, METH_NOARGS,
+     "The version of libtutti whose headers it was built with."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -12,6 +12,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -306,6 +307,36 @@ class ModeCase(unittest.TestCase):
     def test_native_that_is_not_there_is_an_error(self):
         program = "import sys; sys.modules['tutti._native'] = None; import tutti"
         self.assertIn("NO_NATIVE", self.run_with("native", program))
+
+    def test_another_libtutti_is_not_used(self):
+        program = (
+            "import sys, types; fake = types.ModuleType('tutti._native'); fake.version = lambda: '99.1.0'; "
+            "fake.built_for = lambda: '0.1.0'; sys.modules['tutti._native'] = fake; import tutti; "
+            "import tutti._native_door as door; print(door.native)"
+        )
+        self.assertEqual(self.run_with("", program).strip(), "None")
+        said = self.run_with("native", program)
+        self.assertIn("NO_NATIVE", said)
+        self.assertIn("built for libtutti 0.1.0, and libtutti 99.1.0 is loaded", said)
+
+    @unittest.skipUnless(case.ADDRESSES, "no agents")
+    def test_a_spawned_process_connects_by_itself(self):
+        program = (
+            "import multiprocessing as m, numpy as np, tutti\n"
+            "def work(address):\n"
+            "    with tutti.connect(address, timeout=60) as agent:\n"
+            "        mine = agent.new_group([agent.rank], name='spawned')\n"
+            "        return float(agent.all_reduce(np.ones(2), group=mine)[0])\n"
+            "if __name__ == '__main__':\n"
+            "    with m.get_context('spawn').Pool(1) as pool:\n"
+            "        print(pool.apply(work, ('%s',)))\n" % case.ADDRESSES[0]
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "spawns.py")
+            with open(path, "w") as file:
+                file.write(program)
+            done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.stdout.strip(), "1.0", done.stderr)
 
 
 if __name__ == "__main__":

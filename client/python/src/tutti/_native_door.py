@@ -23,6 +23,13 @@ def _make(
     return errors.make(_CODES.get(code, grpc.StatusCode.UNKNOWN), text, reason, **known)
 
 
+def _check_version(module: Any) -> None:
+    """Structs of libtutti may grow with a minor version: the one that is loaded has to be that of the build."""
+    loaded, built = module.version(), module.built_for()
+    if loaded.split(".")[:2] != built.split(".")[:2]:
+        raise ImportError("it was built for libtutti %s, and libtutti %s is loaded" % (built, loaded))
+
+
 def _load() -> Any:
     wanted = os.environ.get("TUTTI_PYTHON", "")
     if wanted not in ("", "native", "grpc"):
@@ -32,6 +39,7 @@ def _load() -> Any:
         return None
     try:
         module = importlib.import_module("tutti._native")
+        _check_version(module)
     except ImportError as error:
         if wanted == "native":
             text = "TUTTI_PYTHON is native, and the native module cannot be loaded (%s): install a wheel of this system, or unset it"
