@@ -1,5 +1,6 @@
 #include "backend.hpp"
 
+#include <algorithm>
 #include <random>
 #include <sstream>
 
@@ -31,8 +32,9 @@ void check_tensor(const at::Tensor& tensor) {
 }
 
 void check_same_dtype(const at::Tensor& output, const at::Tensor& input) {
-  TORCH_CHECK(output.scalar_type() == input.scalar_type(), "tutti: output tensor must have the same type as input tensor: ",
-              output.scalar_type(), " and ", input.scalar_type());
+  TORCH_CHECK(output.scalar_type() == input.scalar_type(),
+              "tutti: output tensor must have the same type as input tensor: ", output.scalar_type(), " and ",
+              input.scalar_type());
 }
 
 void check_one(const Tensors& tensors, const char* op) {
@@ -147,6 +149,7 @@ TuttiBackend::TuttiBackend(const c10::intrusive_ptr<c10d::Store>& store, int ran
                            std::chrono::milliseconds timeout, std::vector<int64_t> global_ranks, std::string name)
     : Backend(rank, size),
       runtime_(Runtime::open(store, rank, size)),
+      store_(store),
       options_(c10::make_intrusive<TuttiOptions>(timeout)),
       timeout_(timeout),
       global_ranks_(std::move(global_ranks)) {
@@ -155,27 +158,27 @@ TuttiBackend::TuttiBackend(const c10::intrusive_ptr<c10d::Store>& store, int ran
       global_ranks_.push_back(i);
     }
   }
-  meet(store, name);
+  meet(name);
   init();
 }
 
 // torch uses the name of a process group again after it was destroyed, so rank 0 draws what makes it unique.
-void TuttiBackend::meet(const c10::intrusive_ptr<c10d::Store>& store, const std::string& name) {
+void TuttiBackend::meet(const std::string& name) {
   const std::string prefix = attempt_prefix() + "group/";
-  const int64_t turn = store->add(prefix + "turn/" + std::to_string(rank_), 1);
+  const int64_t turn = store_->add(prefix + "turn/" + std::to_string(rank_), 1);
   const std::string key = prefix + std::to_string(turn);
   std::vector<uint32_t> members;
   tutti_error err;
 
   if (rank_ == 0) {
     const std::string nonce = draw_nonce();
-    store->set(key, std::vector<uint8_t>(nonce.begin(), nonce.end()));
+    store_->set(key, std::vector<uint8_t>(nonce.begin(), nonce.end()));
   }
-  const std::vector<uint8_t> nonce = store->get(key);
+  const std::vector<uint8_t> nonce = store_->get(key);
   group_ = "torch/" + name_letters(name) + "/" + std::string(nonce.begin(), nonce.end());
   for (const int64_t rank : global_ranks_) {
-    TORCH_CHECK(rank >= 0 && rank < static_cast<int64_t>(runtime_->ranks().size()), "tutti: rank ", rank,
-                " is none of the ", runtime_->ranks().size(), " ranks of the first process group");
+    TORCH_CHECK(rank >= 0 && rank < static_cast<int64_t>(runtime_->ranks().size()), "tutti: rank ", rank, " is none of the ",
+                runtime_->ranks().size(), " ranks of the first process group");
     members.push_back(runtime_->ranks()[static_cast<size_t>(rank)]);
   }
   check(tutti_group_create(runtime_->client(), group_.c_str(), members.data(), members.size(), nullptr, &err), err);
@@ -194,10 +197,15 @@ void TuttiBackend::abort() {
 
 // ------------------------------------------------------------------ running
 
+std::chrono::milliseconds TuttiBackend::limit_of(std::chrono::milliseconds timeout) const {
+  return timeout.count() > 0 ? timeout : timeout_;
+}
+
 Call TuttiBackend::make_call(tutti_op_kind kind, std::chrono::milliseconds timeout) const {
-  const auto limit = timeout.count() > 0 ? timeout : timeout_;
+  const auto limit = limit_of(timeout);
   Call call;
 
+  TORCH_CHECK(!closed_, "tutti: the process group was destroyed: its ops cannot be called any more");
   call.kind = kind;
   tutti_op_init(&call.op);
   call.op.group = group_.c_str();
@@ -209,7 +217,8 @@ Call TuttiBackend::make_call(tutti_op_kind kind, std::chrono::milliseconds timeo
 // that saves two changes of threads.
 TuttiBackend::WorkPtr TuttiBackend::run(c10d::OpType type, const char* title, const Tensors& inputs, Tensors outputs,
                                         std::vector<Call> calls, bool async) {
-  const uint64_t sequence = ++sequence_;
+  const bool pair = type == c10d::OpType::SEND || type == c10d::OpType::RECV || type == c10d::OpType::RECVANYSOURCE;
+  const uint64_t sequence = pair ? sequence_.load() : ++sequence_;
   auto work = c10::make_intrusive<TuttiWork>(rank_, type, title, inputs, std::move(outputs), sequence,
                                              static_cast<int>(calls.size()));
   bool direct = !async && !coalescing_ && *pending_ == 0;
@@ -251,12 +260,11 @@ TuttiBackend::WorkPtr TuttiBackend::endCoalescing() {
 
   coalescing_ = false;
   parts.swap(coalesced_);
-  auto all = c10::make_intrusive<TuttiWork>(rank_, c10d::OpType::COALESCED, "tutti:coalesced", Tensors{}, Tensors{}, sequence_,
-                                            static_cast<int>(parts.size()));
+  auto all = c10::make_intrusive<TuttiWork>(rank_, c10d::OpType::COALESCED, "tutti:coalesced", Tensors{}, Tensors{},
+                                            sequence_, static_cast<int>(parts.size()));
   for (const WorkPtr& part : parts) {
-    part->getFuture()->addCallback([all](c10::ivalue::Future& future) {
-      all->end_part(future.hasError() ? future.exception_ptr() : nullptr);
-    });
+    part->getFuture()->addCallback(
+        [all](c10::ivalue::Future& future) { all->end_part(future.hasError() ? future.exception_ptr() : nullptr); });
   }
   return all;
 }
@@ -349,8 +357,8 @@ Call TuttiBackend::gather_call(at::Tensor output, const at::Tensor& input, std::
 TuttiBackend::WorkPtr TuttiBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                               const c10d::AllgatherOptions& opts) {
   TORCH_CHECK(inputs.size() == 1 && outputs.size() == 1, "tutti: all_gather takes a single input and a single output list");
-  TORCH_CHECK(outputs[0].size() == static_cast<size_t>(size_), "tutti: all_gather on ", size_, " ranks needs as many outputs, not ",
-              outputs[0].size());
+  TORCH_CHECK(outputs[0].size() == static_cast<size_t>(size_), "tutti: all_gather on ", size_,
+              " ranks needs as many outputs, not ", outputs[0].size());
   check_equal_sizes(outputs[0], inputs[0], "all_gather");
   std::function<void()> copy_back;
   Call call = gather_call(flat_for(outputs[0], copy_back), inputs[0], opts.timeout);
@@ -366,7 +374,8 @@ TuttiBackend::WorkPtr TuttiBackend::_allgather_base(at::Tensor& output, at::Tens
   std::vector<Call> calls;
 
   calls.push_back(gather_call(output, input, opts.timeout));
-  return run(c10d::OpType::_ALLGATHER_BASE, "tutti:_all_gather_base", {input}, {output}, std::move(calls), async_of(opts, 0));
+  return run(c10d::OpType::_ALLGATHER_BASE, "tutti:_all_gather_base", {input}, {output}, std::move(calls),
+             async_of(opts, 0));
 }
 
 TuttiBackend::WorkPtr TuttiBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -431,7 +440,32 @@ TuttiBackend::WorkPtr TuttiBackend::gather(std::vector<Tensors>& outputs, Tensor
   return run(c10d::OpType::GATHER, "tutti:gather", inputs, results, std::move(calls), async_of(opts, 0));
 }
 
-TuttiBackend::WorkPtr TuttiBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& opts) {
+TuttiBackend::WorkPtr TuttiBackend::gather_into_tensor(at::Tensor& output, at::Tensor& input,
+                                                       const c10d::GatherOptions& opts) {
+  Call call = make_call(TUTTI_OP_GATHER, opts.timeout);
+  Tensors results;
+  int64_t factor;
+
+  check_tensor(input);
+  call.rooted = true;
+  call.op.root = static_cast<int32_t>(opts.rootRank);
+  call.dtype = moved_dtype(input.scalar_type(), &factor);
+  call.set_give(input.contiguous(), factor);
+  if (rank_ == opts.rootRank) {
+    check_tensor(output);
+    check_same_dtype(output, input);
+    TORCH_CHECK(output.numel() == input.numel() * size_, "tutti: gather: output of ", output.numel(), " elements, not ",
+                size_, " times ", input.numel());
+    results.push_back(output);
+    call.set_take(writable(output, call.finish), factor);
+  }
+  std::vector<Call> calls;
+  calls.push_back(std::move(call));
+  return run(c10d::OpType::GATHER, "tutti:gather_into_tensor", {input}, results, std::move(calls), async_of(opts, 0));
+}
+
+TuttiBackend::WorkPtr TuttiBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                            const c10d::ScatterOptions& opts) {
   check_one(outputs, "scatter");
   Call call = make_call(TUTTI_OP_SCATTER, opts.timeout);
   Tensors given;
@@ -517,8 +551,8 @@ std::vector<int64_t> element_splits(const at::Tensor& tensor, const std::vector<
                 " ranks");
     return std::vector<int64_t>(static_cast<size_t>(size), rows / size * row);
   }
-  TORCH_CHECK(splits.size() == static_cast<size_t>(size), "tutti: Number of tensor splits not equal to group size: ",
-              splits.size(), " and ", size);
+  TORCH_CHECK(splits.size() == static_cast<size_t>(size),
+              "tutti: Number of tensor splits not equal to group size: ", splits.size(), " and ", size);
   for (const int64_t split : splits) {
     sum += split;
     counts.push_back(split * row);
@@ -553,8 +587,8 @@ TuttiBackend::WorkPtr TuttiBackend::alltoall(Tensors& outputs, Tensors& inputs, 
 
 TuttiBackend::WorkPtr TuttiBackend::exchange(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts,
                                              c10d::OpType type) {
-  TORCH_CHECK(outputs.size() == static_cast<size_t>(size_) && inputs.size() == outputs.size(), "tutti: all_to_all on ", size_,
-              " ranks needs as many inputs and outputs, not ", inputs.size(), " and ", outputs.size());
+  TORCH_CHECK(outputs.size() == static_cast<size_t>(size_) && inputs.size() == outputs.size(), "tutti: all_to_all on ",
+              size_, " ranks needs as many inputs and outputs, not ", inputs.size(), " and ", outputs.size());
   Call call = make_call(TUTTI_OP_ALL_TO_ALL, opts.timeout);
   int64_t factor;
 
@@ -601,7 +635,8 @@ TuttiBackend::WorkPtr TuttiBackend::receive(Tensors& tensors, int from, int tag,
   call.set_take(writable(tensors[0], call.finish), factor);
   std::vector<Call> calls;
   calls.push_back(std::move(call));
-  return run(type, type == c10d::OpType::RECV ? "tutti:recv" : "tutti:recvAnySource", tensors, tensors, std::move(calls), true);
+  return run(type, type == c10d::OpType::RECV ? "tutti:recv" : "tutti:recvAnySource", tensors, tensors, std::move(calls),
+             true);
 }
 
 TuttiBackend::WorkPtr TuttiBackend::recv(Tensors& tensors, int from, int tag) {
@@ -621,18 +656,84 @@ TuttiBackend::WorkPtr TuttiBackend::barrier(const c10d::BarrierOptions& opts) {
   return run(c10d::OpType::BARRIER, "tutti:barrier", {}, {}, std::move(calls), async_of(opts, 0));
 }
 
-// The agent's text has the missing ranks; programs look for torch's own words.
-void TuttiBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool) {
-  Call call = make_call(TUTTI_OP_BARRIER, opts.timeout);
+// "Rank 1", or "Ranks 1, 3" if all are wanted: who has not told the store that it calls this barrier. "" = nobody, or the
+// store is gone. It is asked only when a barrier has failed.
+std::string TuttiBackend::missing_ranks(bool all) {
+  std::string text;
+
+  for (int i = 0; i < size_; i++) {
+    const std::string key = attempt_prefix() + "monitored/" + group_ + "/" + std::to_string(i);
+    int64_t reached = 0;
+    try {
+      if (store_->check({key})) {
+        const std::vector<uint8_t> value = store_->get(key);
+        reached = std::stoll(std::string(value.begin(), value.end()));
+      }
+    } catch (const std::exception&) {
+      return "";
+    }
+    if (reached < monitored_) {
+      text += (text.empty() ? (all ? "Ranks " : "Rank ") : ", ") + std::to_string(i);
+      if (!all) {
+        break;
+      }
+    }
+  }
+  return text;
+}
+
+// In torch's words: rank 0 names who is missing, the others refer to it.
+void TuttiBackend::fail_monitored(const tutti_error& err, std::chrono::milliseconds limit, bool all) {
+  const std::string who = std::to_string(rank_);
+
+  if (rank_ != 0) {
+    C10_THROW_ERROR(DistBackendError, "Rank " + who + " successfully reached monitoredBarrier, but received errors while " +
+                                          "waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank. " +
+                                          error_text(err));
+  }
+  const std::string missing = missing_ranks(all);
+  if (missing.empty()) {
+    C10_THROW_ERROR(DistBackendError, "Rank 0 timed out in monitoredBarrier after " + std::to_string(limit.count()) +
+                                          " ms. " + error_text(err));
+  }
+  C10_THROW_ERROR(DistBackendError, missing + " failed to pass monitoredBarrier in " + std::to_string(limit.count()) +
+                                        " ms. " + error_text(err));
+}
+
+void TuttiBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
+  const std::string reached = std::to_string(++monitored_);
   tutti_error err;
 
+  if (opts.timeout.count() == 0) {
+    C10_THROW_ERROR(DistBackendError, "Rank " + std::to_string(rank_) + " timed out in monitoredBarrier after 0 ms");
+  }
+  Call call = make_call(TUTTI_OP_BARRIER, opts.timeout);
+  store_->set(attempt_prefix() + "monitored/" + group_ + "/" + std::to_string(rank_),
+              std::vector<uint8_t>(reached.begin(), reached.end()));
   call.op.monitored = true;
   const tutti_code code = tutti_barrier(runtime_->client(), &call.op, nullptr, &err);
   if (code == TUTTI_DEADLINE_EXCEEDED) {
-    C10_THROW_ERROR(DistBackendError, "Rank " + std::to_string(err.rank) + " failed to pass monitoredBarrier in " +
-                                          std::to_string(call.op.timeout_ms) + " ms. " + error_text(err));
+    fail_monitored(err, limit_of(opts.timeout), wait_all_ranks);
   }
   check(code, err);
+}
+
+c10::intrusive_ptr<c10d::Backend> TuttiBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                      const std::vector<int>& ranks,
+                                                      const c10::intrusive_ptr<Options>& opts) {
+  const auto self = std::find(ranks.begin(), ranks.end(), rank_);
+  std::vector<int64_t> global;
+
+  if (self == ranks.end()) {
+    return nullptr;
+  }
+  for (const int rank : ranks) {
+    TORCH_CHECK(rank >= 0 && rank < size_, "tutti: split with rank ", rank, ": this group has the ranks 0 to ", size_ - 1);
+    global.push_back(global_ranks_[static_cast<size_t>(rank)]);
+  }
+  return c10::make_intrusive<TuttiBackend>(store->clone(), static_cast<int>(self - ranks.begin()),
+                                           static_cast<int>(ranks.size()), opts ? opts->timeout : timeout_,
+                                           std::move(global), opts ? opts->group_name : "split");
 }
 
 bool TuttiBackend::supportsTensorAlloc(c10::DeviceIndex) {
@@ -648,10 +749,13 @@ at::Tensor TuttiBackend::allocateTensor(long size, at::TensorOptions options) {
   }
   std::shared_ptr<Block> block = runtime_->memory().allocate(bytes);
   std::shared_ptr<Runtime> runtime = runtime_;  // its client outlives the block
-  return at::from_blob(block->data(), {size}, [block, runtime](void*) mutable {
-    block.reset();
-    runtime.reset();
-  }, options);
+  return at::from_blob(
+      block->data(), {size},
+      [block, runtime](void*) mutable {
+        block.reset();
+        runtime.reset();
+      },
+      options);
 }
 
 }  // namespace tutti_torch

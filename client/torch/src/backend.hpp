@@ -1,8 +1,8 @@
 // The backend "tutti" of torch.distributed: c10d's collectives on a group of Tutti's agents.
 //
 // Each process group is a group of the job. Ops are given to libtutti in the order in which they are called; small arrays
-// travel in the call, larger ones through memory that is mapped from the agent. Any thread, as c10d allows it: collectives of
-// one process group are called by one thread at a time.
+// travel in the call, larger ones through memory that is mapped from the agent. Any thread, as c10d allows it: collectives
+// of one process group are called by one thread at a time.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -27,9 +27,11 @@ class TuttiBackend : public c10d::Backend {
   const std::string getBackendName() const override { return "tutti"; }
   c10::intrusive_ptr<Options> getBackendOptions() { return options_; }
   bool supportsCoalescing() const override { return true; }
+  bool supportsSplitting() const { return true; }
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
   void setTimeout(std::chrono::milliseconds timeout);
+  // Of collectives, so it is the same on all ranks; sends and receives do not count.
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
   void setSequenceNumberForGroup() override {}
 
@@ -43,6 +45,7 @@ class TuttiBackend : public c10d::Backend {
   WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
+  WorkPtr gather_into_tensor(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& opts);
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& opts) override;
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ReduceScatterOptions& opts) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
@@ -57,18 +60,26 @@ class TuttiBackend : public c10d::Backend {
   WorkPtr barrier(const c10d::BarrierOptions& opts) override;
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
 
+  // A backend for some ranks of this group; nullptr if this rank is none of them.
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<Options>& opts);
+
   // A tensor whose memory is the agent's, so that ops on it copy nothing; ordinary memory where the agent lends none.
   at::Tensor allocateTensor(long size, at::TensorOptions options);
   bool supportsTensorAlloc(c10::DeviceIndex index);
 
   // Ends this group's ops on every rank; no op of the group works afterwards.
   void abort();
-  void shutdown() {}
+  // The program destroys the process group: later ops fail here, what is under way goes on.
+  void shutdown() { closed_ = true; }
 
   const std::string& group() const { return group_; }
 
  private:
-  void meet(const c10::intrusive_ptr<c10d::Store>& store, const std::string& name);
+  void meet(const std::string& name);
+  std::chrono::milliseconds limit_of(std::chrono::milliseconds timeout) const;
+  std::string missing_ranks(bool all);
+  void fail_monitored(const tutti_error& err, std::chrono::milliseconds limit, bool all);
   Call make_call(tutti_op_kind kind, std::chrono::milliseconds timeout) const;
   Call reduce_call(tutti_op_kind kind, std::chrono::milliseconds timeout, const c10d::ReduceOp& reduce,
                    const at::Tensor& tensor) const;
@@ -81,11 +92,14 @@ class TuttiBackend : public c10d::Backend {
               bool async);
 
   std::shared_ptr<Runtime> runtime_;
+  c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<Options> options_;
   std::chrono::milliseconds timeout_;
   std::vector<int64_t> global_ranks_;
   std::string group_;
-  uint64_t sequence_ = 0;
+  std::atomic<uint64_t> sequence_{0};
+  int64_t monitored_ = 0;  // monitored barriers
+  std::atomic<bool> closed_{false};
   std::shared_ptr<std::atomic<int>> pending_ = std::make_shared<std::atomic<int>>(0);  // ops in the queue
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;

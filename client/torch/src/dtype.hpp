@@ -13,7 +13,8 @@ tutti_dtype moved_dtype(at::ScalarType type, int64_t* ret_factor);
 // Of a tensor that is reduced. Throws if libtutti does not reduce it.
 tutti_dtype reduced_dtype(at::ScalarType type);
 
-// Sets op.reduce and op.factor. Throws for what c10d refuses: bit ops on floating-point numbers, factors that are no numbers.
+// Sets op.reduce and op.factor. Throws for what c10d refuses: bit ops on floating-point numbers, factors that are no
+// numbers.
 void set_reduce(tutti_op& op, const c10d::ReduceOp& reduce, at::ScalarType type);
 
 }  // namespace tutti_torch

@@ -14,7 +14,7 @@ std::string error_text(const tutti_error& err) {
     text += std::string(" ") + err.reason;
   }
   if (err.code == TUTTI_DEADLINE_EXCEEDED) {
-    text += ": Timed out";
+    text += ": Timed out waiting";
   }
   return text + ": " + err.text;
 }

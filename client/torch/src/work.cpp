@@ -57,8 +57,9 @@ bool TuttiWork::wait(std::chrono::milliseconds timeout) {
   if (timeout == kNoTimeout) {
     cv_.wait(lock, [this] { return completed_; });
   } else if (!cv_.wait_for(lock, timeout, [this] { return completed_; })) {
-    C10_THROW_ERROR(DistBackendError, "tutti: Timed out waiting " + std::to_string(timeout.count()) +
-                                          "ms for an operation to complete; it goes on: its own timeout is that of the group");
+    C10_THROW_ERROR(DistBackendError,
+                    "tutti: Timed out waiting " + std::to_string(timeout.count()) +
+                        "ms for an operation to complete; it goes on: its own timeout is that of the group");
   }
   if (exception_) {
     std::rethrow_exception(exception_);

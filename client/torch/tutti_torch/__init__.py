@@ -11,12 +11,20 @@ rank 0 a coordinator, which end with the program. torch 2.5 and newer load this 
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 from datetime import timedelta
 from urllib.parse import parse_qs, urlsplit
 
-import torch
-import torch.distributed as dist
+
+def autoload():
+    """Called by `import torch`: torch.distributed knows "tutti" without an import of this module."""
+    if "_register" in globals():  # else this module has imported torch, and registers when torch is there
+        _register()
+
+
+import torch  # noqa: E402 -- it calls autoload()
+import torch.distributed as dist  # noqa: E402
 
 __all__ = ["autoload", "copied_bytes", "why_not_shared"]
 
@@ -37,14 +45,27 @@ def _load():
     return _C
 
 
-_C = _load()
-copied_bytes = _C.copied_bytes
-why_not_shared = _C.why_not_shared
+@functools.lru_cache(None)
+def _module():
+    """The native module. Not loaded before it is used: torch loads this package in each program, and must not fail there."""
+    native = _load()
+    atexit.register(native.close)
+    return native
+
+
+def copied_bytes() -> int:
+    """Bytes that were copied into and out of staging."""
+    return _module().copied_bytes()
+
+
+def why_not_shared() -> str:
+    """Why the agent lends no memory; empty = it does."""
+    return _module().why_not_shared()
 
 
 def _create(opts, options=None):
-    return _C.create(opts.store, opts.group_rank, opts.group_size, opts.timeout.total_seconds(),
-                     list(opts.global_ranks_in_group or []), opts.group_id or "")
+    return _module().create(opts.store, opts.group_rank, opts.group_size, opts.timeout.total_seconds(),
+                            list(opts.global_ranks_in_group or []), opts.group_id or "")
 
 
 def _rendezvous(url, timeout=timedelta(minutes=5), **_):
@@ -58,19 +79,13 @@ def _rendezvous(url, timeout=timedelta(minutes=5), **_):
         raise ValueError("%s names no coordinator, and TUTTI_COORDINATOR is not set: tutti://HOST:PORT" % url)
     job = os.environ.get("TUTTI_JOB", "default")
     run = os.environ.get("TORCHELASTIC_RUN_ID", "none")
-    yield _C.store(coordinator, "torch/%s/%s/" % (job, run), timeout.total_seconds()), rank, size
+    yield _module().store(coordinator, "torch/%s/%s/" % (job, run), timeout.total_seconds()), rank, size
 
 
 def _register():
     if "tutti" not in dist.Backend.backend_list:
         dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
         dist.register_rendezvous_handler("tutti", _rendezvous)
-        atexit.register(_C.close)
-
-
-def autoload():
-    """Called by `import torch`: torch.distributed knows "tutti" without an import of this module."""
-    _register()
 
 
 _register()
