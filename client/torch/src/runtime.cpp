@@ -1,6 +1,8 @@
 #include "runtime.hpp"
 
 #include <cstdlib>
+#include <iterator>
+#include <sstream>
 
 #include <unistd.h>
 
@@ -98,6 +100,18 @@ Runtime::~Runtime() {
   tutti_launched_stop(launched_);
 }
 
+namespace {
+
+// $TUTTI_LAUNCH_OPTIONS: words between spaces, "--insecure" say, for the coordinator and the agents that are launched.
+std::vector<std::string> launch_words() {
+  const char* text = std::getenv("TUTTI_LAUNCH_OPTIONS");
+  std::istringstream stream(text == nullptr ? "" : text);
+
+  return {std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>()};
+}
+
+}  // namespace
+
 std::string Runtime::launch(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) {
   const std::string key = attempt_prefix() + "coordinator";
   std::string coordinator;
@@ -108,6 +122,14 @@ std::string Runtime::launch(const c10::intrusive_ptr<c10d::Store>& store, int ra
   options.world_size = static_cast<uint32_t>(size);
   options.rank = rank;
   options.listen = std::getenv("TUTTI_LISTEN");
+  const std::vector<std::string> words = launch_words();
+  std::vector<const char*> more;
+  for (const std::string& word : words) {
+    more.push_back(word.c_str());
+  }
+  more.push_back(nullptr);
+  options.agent_options = more.data();
+  options.coordinator_options = more.data();
   if (rank != 0) {
     coordinator = get_text(store, key);
     options.coordinator = coordinator.c_str();
