@@ -43,7 +43,9 @@
  * Threads. Any thread may call any function of a queue, but tutti_queue_close, which needs the queue
  * for itself. tutti_queue_submit does not wait for the agent.
  *
- * Time. A queue has no deadline. An op has op->timeout_ms, or the agent's --op-timeout.
+ * Time. A queue has no deadline. An op has op->timeout_ms, or the agent's --op-timeout: the agent
+ * counts it. If the agent's process stands still (SIGSTOP), nothing is completed until it goes on, the
+ * connection is given up as dead, or the queue is shut down, which does not wait for the agent.
  *
  * Caveats
  *
@@ -51,7 +53,8 @@
  *   it does not: wrong numbers, or a crash. Strings and arrays in a tutti_op are copied.
  * - With a poller, answers are read only while a thread is in tutti_queue_next. What is submitted
  *   leaves at once all the same, unless the connection is so full that gRPC holds it back.
- * - The client must outlive the queue.
+ * - The client must outlive the queue. How it looks if it does not: a crash in the queue's threads
+ *   or in tutti_queue_close. What to do: close queues before tutti_close.
  */
 #ifndef TUTTI_QUEUE_H
 #define TUTTI_QUEUE_H
@@ -238,7 +241,8 @@ TUTTI_API tutti_code tutti_queue_submit_list(tutti_queue *queue, tutti_op_kind k
  * how it ended if that was earlier. A collective that is cancelled takes its turn in its group and
  * fails on all ranks: there with CANCELLED CALLER_GONE and this rank in tutti_error.rank; the group
  * goes on with the next one. A cancelled recv takes no message; a cancelled send fails on the
- * receiver's side too, if that was waiting for it.
+ * receiver's side too, if that was waiting for it. While an op uploads, its cancel waits behind
+ * the upload.
  *
  * [in] id  as the submission told it
  *

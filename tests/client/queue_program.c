@@ -807,6 +807,37 @@ test_queue__cancels_a_collective_on_all_ranks(void **state)
     assert_true(got[0] == 2.0F);
 }
 
+/* Nobody receives, so it ends by the cancel alone, which is sent while it uploads. */
+static void
+test_queue__cancels_a_send_that_uploads(void **state)
+{
+    static float given[LARGE];
+    rig *self = *state;
+    const float small[2] = {6, 7};
+    float got[2] = {0};
+    const tutti_op op = op_with(self->rank, 79);
+    const tutti_queue_data gives = data_of(small, NULL);
+    const tutti_queue_data takes = data_of(NULL, got);
+    const tutti_queue_data large = {.spec = {TUTTI_DTYPE_FP32, 1, {LARGE}}, .data = given};
+    tutti_queue_completion done;
+    uint64_t id = 0;
+    tutti_error err;
+
+    assert_ok(tutti_queue_submit_data(self->queue, TUTTI_OP_SEND, &op, &large, NULL, &id, &err));
+    assert_ok(tutti_queue_cancel(self->queue, id, &err));
+    done = take_next(self->queue);
+    assert_int_equal(done.id, id);
+    assert_int_equal(done.error.code, TUTTI_CANCELLED);
+    assert_string_equal(done.error.reason, "CALLER_GONE");
+    assert_ok(tutti_barrier(self->client, NULL, NULL, &err)); /* both have given up */
+    /* It leaves no message behind: the next recv of the tag gets what is sent next. */
+    assert_ok(tutti_queue_submit_data(self->queue, TUTTI_OP_RECV, &op, &takes, NULL, NULL, &err));
+    assert_ok(tutti_queue_submit_data(self->queue, TUTTI_OP_SEND, &op, &gives, NULL, NULL, &err));
+    (void)take_good(self->queue);
+    (void)take_good(self->queue);
+    assert_true(got[0] == 6.0F && got[1] == 7.0F);
+}
+
 static void
 test_queue__is_full_at_its_limit(void **state)
 {
@@ -941,6 +972,44 @@ outlive_agent(void)
     return 0;
 }
 
+/*
+ * Alone, with an agent that it may stop: nothing is completed meanwhile, also where an op's time is
+ * over, since the agent counts that; but shutting down and closing do not wait for the agent.
+ */
+static int
+shut_down_beside_stopped_agent(void)
+{
+    static float came[COUNT][2];
+    rig self = {0};
+    tutti_op op = op_with(0, 1);
+    tutti_queue_completion done;
+    tutti_error err;
+    pid_t agent;
+    int i;
+
+    assert_ok(tutti_connect(NULL, &self.client, &err));
+    assert_ok(tutti_queue_open(self.client, NULL, &self.queue, &err));
+    agent = (pid_t)tutti_whoami(self.client)->pid;
+    assert_ok(tutti_queue_submit(self.queue, TUTTI_OP_BARRIER, NULL, NULL, NULL, &err));
+    assert_int_equal(kill(agent, SIGSTOP), 0);
+    op.timeout_ms = 1;
+    for (i = 0; i < COUNT; i++) {
+        const tutti_queue_data data = data_of(NULL, came[i]);
+
+        assert_ok(tutti_queue_submit_data(self.queue, TUTTI_OP_RECV, &op, &data, NULL, NULL, &err));
+    }
+    assert_fails(tutti_queue_next(self.queue, 100, &done, &err), TUTTI_DEADLINE_EXCEEDED);
+    tutti_queue_shutdown(self.queue);
+    for (i = 0; i < COUNT + 1; i++) {
+        done = take_next(self.queue);
+        assert_string_equal(done.error.reason, "QUEUE_SHUT");
+    }
+    assert_ok(tutti_queue_close(self.queue, &err));
+    assert_int_equal(kill(agent, SIGCONT), 0);
+    tutti_close(self.client);
+    return 0;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -971,6 +1040,7 @@ main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_queue__cancels_one_recv, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_queue__cancels_a_collective_on_all_ranks, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_queue__cancels_a_send_that_uploads, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_queue__is_full_at_its_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_queue__completes_all_when_it_is_shut_down, set_up,
                                         tear_down),
@@ -979,6 +1049,9 @@ main(int argc, char **argv)
 
     if (argc == 2 && strcmp(argv[1], "outlive") == 0) {
         return outlive_agent();
+    }
+    if (argc == 2 && strcmp(argv[1], "stopped") == 0) {
+        return shut_down_beside_stopped_agent();
     }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -322,6 +322,26 @@ class Commands(ClusterCase):
         self.assertEqual(agent.stats().tensor_count, 1)  # what was answered stays
         self.assert_works()
 
+    def test_a_command_is_cancelled_by_its_id(self):
+        agent, other = self.cluster.agents
+        one = np.ones(2, np.float32)
+        stream = Stream(agent)
+        stream.send(commands.RunRequest(options=commands.RunOptions(queue=True), cancel=True))
+        stream.send(reduce_of(1, one), reduce_of(2, one))
+        while agent.stats().op_running_count < 2:
+            time.sleep(0.01)
+        stream.send(commands.RunRequest(id=2, cancel=True), commands.RunRequest(id=77, cancel=True))
+        cancelled = stream.read()
+        self.assertEqual((cancelled.id, cancelled.error.reason), (2, "CALLER_GONE"))
+        told = Stream(other).all(reduce_of(1, one), reduce_of(2, one))
+        self.assertEqual([told[1].error.reason, told[2].error.reason], ["", "CALLER_GONE"])
+        first = stream.read()
+        self.assertEqual((first.id, first.error.reason), (1, ""))
+        stream.send(commands.RunRequest(id=1, cancel=True))  # it has ended: nothing comes of it
+        stream.done()
+        self.assertEqual(stream.rest(), {})
+        self.assert_works()
+
     def test_async_ops_outlive_their_stream(self):
         agent, other = self.cluster.agents
         one = np.ones(2, np.float32)

@@ -22,18 +22,24 @@ class TestQueue(unittest.TestCase):
     def test_a_queue_is_what_its_header_says(self):
         self.run_ranks()
 
-    def test_all_is_completed_when_the_agent_is_killed(self):
+    def run_alone(self, mode):
         cluster = cluster_case.Cluster(2)
         self.addCleanup(cluster.stop)
         for agent in cluster.agents:
             agent.wait_joined()
         code, out, err = support.run(
             PROGRAM,
-            "outlive",
+            mode,
             timeout=4 * support.START_S,
             environment={"TUTTI_AGENT": cluster.agents[0].program.address},
         )
         self.assertEqual(code, 0, out + err)
+
+    def test_all_is_completed_when_the_agent_is_killed(self):
+        self.run_alone("outlive")
+
+    def test_it_is_shut_down_beside_an_agent_that_stands_still(self):
+        self.run_alone("stopped")
 
 
 if __name__ == "__main__":
