@@ -10,252 +10,18 @@
 #include <string.h>
 
 #include "base/error/fail.h"
-#include "server/agent/session/session.h"
+#include "server/agent/session/plan.h"
 #include "server/agent/state/state.h"
-#include "tutti/v1/commands_service.pb-c.h"
-#include "tutti/v1/session_service.pb-c.h"
 
 #define DROP_MAX 1024 /* names of one Delete */
 #define ARGS_MAX 64   /* of one call */
 #define TAG_NEIGHBOUR 0
 #define TAG_TRANSFER 1 /* a transfer never meets what goes to the next group */
 
-/* A command while it is planned. */
-typedef struct plan {
-    agent_session *session;
-    agent_drive *command;
-    tutti_error err; /* code not OK: it is refused, and nothing more is sent */
-} plan;
-
 static char *
 text_of(const char *text)
 {
     return (char *)(uintptr_t)text; /* packed at once, never written */
-}
-
-/* ------------------------------------------------------------------------------ checks */
-
-static bool
-is_going_on(const plan *self)
-{
-    return self->err.code == TUTTI_OK;
-}
-
-static void
-check_register(plan *self, uint32_t number)
-{
-    if (is_going_on(self) && number == 0) {
-        (void)TUTTI_FAIL_FOR(&self->err, TUTTI_INVALID_ARGUMENT, "BAD_REGISTER",
-                             "register 0, need 1 to %" PRIu32, self->session->registers_max);
-    } else if (is_going_on(self) && number > self->session->registers_max) {
-        (void)TUTTI_FAIL_FOR(&self->err, TUTTI_RESOURCE_EXHAUSTED, "REGISTER_LIMIT",
-                             "register %" PRIu32 ", at most %" PRIu32
-                             " (--registers-max): drop some and use their numbers again",
-                             number, self->session->registers_max);
-    }
-}
-
-/* A tensor that is there, or a register for a new one: one of them. */
-static void
-check_target(plan *self, uint32_t dst, uint32_t into)
-{
-    if (is_going_on(self) && (dst == 0) == (into == 0)) {
-        (void)TUTTI_FAIL_FOR(&self->err, TUTTI_INVALID_ARGUMENT, "BAD_REGISTER",
-                             "dst %" PRIu32 " and into %" PRIu32 ": give one of them", dst, into);
-    }
-    check_register(self, dst != 0 ? dst : into);
-}
-
-/* The register of a result; "" = nobody wants it. */
-static void
-name_result(plan *self, uint32_t into, char ret_name[AGENT_SESSION_NAME_SIZE])
-{
-    ret_name[0] = '\0';
-    if (into != 0) {
-        check_register(self, into);
-        agent_session_register(self->session, into, ret_name);
-    }
-}
-
-static void
-check_plain_value(plan *self, const Tutti__V1__Value *value)
-{
-    if (is_going_on(self) && value == NULL) {
-        (void)TUTTI_FAIL_FOR(&self->err, TUTTI_INVALID_ARGUMENT, "BAD_VALUE", "no value");
-    } else if (is_going_on(self) && (value->kind_case == TUTTI__V1__VALUE__KIND_TENSOR ||
-                                     value->kind_case == TUTTI__V1__VALUE__KIND_NAME)) {
-        (void)TUTTI_FAIL_FOR(&self->err, TUTTI_INVALID_ARGUMENT, "BAD_VALUE",
-                             "%s is a name on one worker and not on the others: use a register",
-                             value->kind_case == TUTTI__V1__VALUE__KIND_TENSOR ? value->tensor
-                                                                               : value->name);
-    }
-}
-
-/* ------------------------------------------------------------------------------ for whom */
-
-static void
-choose_all(plan *self)
-{
-    memset(self->session->chosen, 1, self->session->worker_count);
-}
-
-/* In none: all of them. */
-static void
-choose_workers(plan *self, const uint32_t *workers, size_t count)
-{
-    const uint32_t most = self->session->worker_count;
-    size_t i;
-
-    memset(self->session->chosen, count == 0 ? 1 : 0, most);
-    for (i = 0; i < count && is_going_on(self); i++) {
-        if (workers[i] >= most) {
-            (void)TUTTI_FAIL_FOR(&self->err, TUTTI_INVALID_ARGUMENT, "BAD_WORKER",
-                                 "worker %" PRIu32 ", need 0 to %" PRIu32, workers[i], most - 1);
-        } else {
-            self->session->chosen[workers[i]] = 1;
-        }
-    }
-}
-
-static void
-choose_others(plan *self)
-{
-    uint32_t i;
-
-    for (i = 0; i < self->session->worker_count; i++) {
-        self->session->chosen[i] ^= 1;
-    }
-}
-
-static bool
-is_first(const agent_session *session, uint32_t worker, bool in_group)
-{
-    return in_group ? worker % session->group_size == 0 : worker == 0;
-}
-
-/* Worker 0, or that of each group; or all the others. */
-static void
-choose_firsts(plan *self, bool in_group, bool firsts)
-{
-    uint32_t i;
-
-    for (i = 0; i < self->session->worker_count; i++) {
-        self->session->chosen[i] = is_first(self->session, i, in_group) == firsts;
-    }
-}
-
-/* All of one group but those of group `but`. */
-static void
-choose_groups_but(plan *self, uint32_t but)
-{
-    uint32_t i;
-
-    for (i = 0; i < self->session->worker_count; i++) {
-        self->session->chosen[i] = i / self->session->group_size != but;
-    }
-}
-
-static void
-choose_one(plan *self, uint32_t worker)
-{
-    memset(self->session->chosen, 0, self->session->worker_count);
-    self->session->chosen[worker] = 1;
-}
-
-static void
-choose_living(plan *self)
-{
-    uint32_t i;
-
-    for (i = 0; i < self->session->worker_count; i++) {
-        self->session->chosen[i] = !self->session->workers[i].lost;
-    }
-}
-
-/* Of those that are chosen: an op that one rank does not call would keep the others waiting, so it
- * is not begun at all. */
-static void
-need_chosen(plan *self)
-{
-    agent_session *session = self->session;
-    const bool good = is_going_on(self);
-    uint32_t i;
-
-    for (i = 0; i < session->worker_count && good; i++) {
-        if (session->chosen[i] != 0 && session->workers[i].lost) {
-            agent_drive_fail(self->command, &session->workers[i], &session->workers[i].gone);
-            self->err = session->workers[i].gone;
-        }
-    }
-}
-
-/* The first lost worker of the group that begins with `first`; NULL = none. */
-static const agent_worker *
-find_lost(const agent_session *session, uint32_t first)
-{
-    uint32_t i;
-
-    for (i = first; i < first + session->group_size; i++) {
-        if (session->workers[i].lost) {
-            return &session->workers[i];
-        }
-    }
-    return NULL;
-}
-
-/* Ops of groups that have lost a worker are not begun: all of the group fail with its name. */
-static void
-fail_broken_groups(plan *self)
-{
-    agent_session *session = self->session;
-    uint32_t first;
-    uint32_t i;
-
-    for (first = 0; first < session->worker_count && is_going_on(self);
-         first += session->group_size) {
-        const agent_worker *lost = find_lost(session, first);
-
-        for (i = first; i < first + session->group_size && lost != NULL; i++) {
-            agent_drive_fail(self->command, &session->workers[i], &lost->gone);
-        }
-    }
-}
-
-/* The workers of those groups are left out. */
-static void
-leave_broken_groups(plan *self)
-{
-    agent_session *session = self->session;
-    uint32_t first;
-
-    for (first = 0; first < session->worker_count; first += session->group_size) {
-        if (find_lost(session, first) != NULL) {
-            memset(session->chosen + first, 0, session->group_size);
-        }
-    }
-}
-
-/* For an op of all workers, or of the workers of each group. */
-static void
-choose_for_op(plan *self, bool in_group)
-{
-    choose_all(self);
-    if (in_group) {
-        fail_broken_groups(self);
-        leave_broken_groups(self);
-    } else {
-        need_chosen(self);
-    }
-}
-
-/* Of those: the first ones, or all the others. */
-static void
-choose_firsts_for_op(plan *self, bool in_group, bool firsts)
-{
-    choose_firsts(self, in_group, firsts);
-    if (in_group) {
-        leave_broken_groups(self);
-    }
 }
 
 /* ------------------------------------------------------------------------------ sending */
@@ -264,7 +30,7 @@ choose_firsts_for_op(plan *self, bool in_group, bool firsts)
 static void
 keep_answers(plan *self)
 {
-    if (is_going_on(self)) {
+    if (agent_plan_is_going_on(self)) {
         (void)agent_drive_keep(self->command, &self->err);
     }
 }
@@ -290,7 +56,8 @@ send_call(plan *self, Tutti__V1__RunRequest *request)
     tutti_rpc_packed *packed = NULL;
     uint32_t i;
 
-    if (!is_going_on(self) || memchr(session->chosen, 1, session->worker_count) == NULL) {
+    if (!agent_plan_is_going_on(self) ||
+        memchr(session->chosen, 1, session->worker_count) == NULL) {
         return;
     }
     request->id = self->command->slot;
@@ -359,12 +126,12 @@ plan_empty(plan *self, const void *arg)
     Tutti__V1__CreateRequest create = TUTTI__V1__CREATE_REQUEST__INIT;
     char name[AGENT_SESSION_NAME_SIZE];
 
-    check_register(self, message->into);
-    choose_workers(self, message->workers, message->n_workers);
+    agent_plan_check_register(self, message->into);
+    agent_plan_choose_workers(self, message->workers, message->n_workers);
     if (message->n_workers == 0 && message->worker0_only) {
-        choose_firsts(self, message->in_group, false);
+        agent_plan_choose_firsts(self, message->in_group, false);
         send_delete(self, message->into);
-        choose_others(self);
+        agent_plan_choose_others(self);
     }
     agent_session_register(self->session, message->into, name);
     create.spec = message->spec;
@@ -387,12 +154,12 @@ plan_drop(plan *self, const void *arg)
         (void)TUTTI_FAIL_FOR(&self->err, TUTTI_INVALID_ARGUMENT, "BAD_REGISTER",
                              "%zu registers to drop, need 1 to %d", message->n_registers, DROP_MAX);
     }
-    for (i = 0; i < message->n_registers && is_going_on(self); i++) {
-        check_register(self, message->registers[i]);
+    for (i = 0; i < message->n_registers && agent_plan_is_going_on(self); i++) {
+        agent_plan_check_register(self, message->registers[i]);
         agent_session_register(self->session, message->registers[i], names[i]);
         handles[i] = names[i];
     }
-    choose_living(self);
+    agent_plan_choose_living(self);
     send_delete_all(self, handles, message->n_registers);
 }
 
@@ -404,9 +171,9 @@ plan_set(plan *self, const void *arg)
     Tutti__V1__SetValueRequest set = TUTTI__V1__SET_VALUE_REQUEST__INIT;
     char name[AGENT_SESSION_NAME_SIZE];
 
-    check_register(self, message->into);
-    check_plain_value(self, message->value);
-    choose_workers(self, message->workers, message->n_workers);
+    agent_plan_check_register(self, message->into);
+    agent_plan_check_plain_value(self, message->value);
+    agent_plan_choose_workers(self, message->workers, message->n_workers);
     agent_session_register(self->session, message->into, name);
     set.name = name;
     set.value = message->value;
@@ -423,8 +190,8 @@ plan_get(plan *self, const void *arg)
     Tutti__V1__GetValueRequest get = TUTTI__V1__GET_VALUE_REQUEST__INIT;
     char name[AGENT_SESSION_NAME_SIZE];
 
-    check_register(self, message->src);
-    choose_workers(self, message->workers, message->n_workers);
+    agent_plan_check_register(self, message->src);
+    agent_plan_choose_workers(self, message->workers, message->n_workers);
     keep_answers(self);
     agent_session_register(self->session, message->src, name);
     get.name = name;
@@ -438,9 +205,9 @@ plan_copy(plan *self, const void *arg)
 {
     const Tutti__V1__DriveCopy *message = arg;
 
-    check_register(self, message->src);
-    check_target(self, message->dst, message->into);
-    choose_workers(self, message->workers, message->n_workers);
+    agent_plan_check_register(self, message->src);
+    agent_plan_check_target(self, message->dst, message->into);
+    agent_plan_choose_workers(self, message->workers, message->n_workers);
     send_copy(self, message->src, message->dst, message->into);
 }
 
@@ -503,9 +270,9 @@ plan_all_reduce(plan *self, const void *arg)
     op_parts parts;
 
     check_reduce_op(self, message->reduce_op);
-    check_register(self, message->src);
-    check_target(self, message->dst, message->into);
-    choose_for_op(self, message->in_group);
+    agent_plan_check_register(self, message->src);
+    agent_plan_check_target(self, message->dst, message->into);
+    agent_plan_choose_for_op(self, message->in_group);
     fill_parts(self, message->src, message->dst, message->into, &parts);
     FILL_OP(op, parts, message->in_group);
     op.reduce_op = message->reduce_op;
@@ -517,9 +284,9 @@ plan_all_reduce(plan *self, const void *arg)
 static void
 begin_move(plan *self, const Tutti__V1__DriveMove *message, op_parts *ret_parts)
 {
-    check_register(self, message->src);
-    check_target(self, message->dst, message->into);
-    choose_for_op(self, message->in_group);
+    agent_plan_check_register(self, message->src);
+    agent_plan_check_target(self, message->dst, message->into);
+    agent_plan_choose_for_op(self, message->in_group);
     fill_parts(self, message->src, message->dst, message->into, ret_parts);
 }
 
@@ -552,9 +319,9 @@ plan_broadcast(plan *self, const void *arg)
     FILL_OP(op, parts, message->in_group);
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_BROADCAST;
     request.broadcast = &op;
-    choose_firsts_for_op(self, message->in_group, true);
+    agent_plan_choose_firsts_for_op(self, message->in_group, true);
     send_call(self, &request);
-    choose_firsts_for_op(self, message->in_group, false);
+    agent_plan_choose_firsts_for_op(self, message->in_group, false);
     op.input = NULL;
     send_call(self, &request);
 }
@@ -573,9 +340,9 @@ plan_scatter(plan *self, const void *arg)
     op.keep_shape = message->into != 0;
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_SCATTER;
     request.scatter = &op;
-    choose_firsts_for_op(self, message->in_group, true);
+    agent_plan_choose_firsts_for_op(self, message->in_group, true);
     send_call(self, &request);
-    choose_firsts_for_op(self, message->in_group, false);
+    agent_plan_choose_firsts_for_op(self, message->in_group, false);
     op.input = NULL;
     send_call(self, &request);
 }
@@ -593,9 +360,9 @@ plan_gather(plan *self, const void *arg)
     op.form = message->dst != 0 ? TUTTI__V1__FORM__FORM_FLAT : TUTTI__V1__FORM__FORM_CONCAT;
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_GATHER;
     request.gather = &op;
-    choose_firsts_for_op(self, message->in_group, true);
+    agent_plan_choose_firsts_for_op(self, message->in_group, true);
     send_call(self, &request);
-    choose_firsts_for_op(self, message->in_group, false);
+    agent_plan_choose_firsts_for_op(self, message->in_group, false);
     op.output = text_of("");
     op.options = NULL;
     send_call(self, &request);
@@ -606,7 +373,7 @@ plan_gather(plan *self, const void *arg)
 static void
 check_next_group(plan *self)
 {
-    if (is_going_on(self) && self->session->group_count == 1) {
+    if (agent_plan_is_going_on(self) && self->session->group_count == 1) {
         (void)TUTTI_FAIL_FOR(&self->err, TUTTI_INVALID_ARGUMENT, "LAST_GROUP",
                              "the session has one group, so there is no next one");
     }
@@ -621,10 +388,8 @@ plan_send_next(plan *self, const void *arg)
     op_parts parts;
 
     check_next_group(self);
-    check_register(self, message->src);
-    choose_all(self);
-    need_chosen(self);
-    choose_groups_but(self, self->session->group_count - 1);
+    agent_plan_check_register(self, message->src);
+    agent_plan_choose_pairs(self, true);
     fill_parts(self, message->src, 0, 0, &parts);
     op.group = group_of(self, false);
     op.input = &parts.input;
@@ -647,10 +412,8 @@ plan_recv_prev(plan *self, const void *arg)
     op_parts parts;
 
     check_next_group(self);
-    check_target(self, message->dst, message->into);
-    choose_all(self);
-    need_chosen(self);
-    choose_groups_but(self, 0);
+    agent_plan_check_target(self, message->dst, message->into);
+    agent_plan_choose_pairs(self, false);
     fill_parts(self, 0, message->dst, message->into, &parts);
     op.group = group_of(self, false);
     op.output = parts.output;
@@ -684,11 +447,11 @@ send_transfer(plan *self, const Tutti__V1__DriveTransfer *message)
     take.options = &parts.options;
     give.tag = take.tag = TAG_TRANSFER;
     give.tell_refusal = take.tell_refusal = true;
-    choose_one(self, message->from);
+    agent_plan_choose_one(self, message->from);
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_SEND;
     request.send = &give;
     send_call(self, &request);
-    choose_one(self, message->to);
+    agent_plan_choose_one(self, message->to);
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_RECV;
     request.recv = &take;
     send_call(self, &request);
@@ -700,11 +463,11 @@ plan_transfer(plan *self, const void *arg)
     const Tutti__V1__DriveTransfer *message = arg;
     const uint32_t ends[] = {message->from, message->to};
 
-    check_register(self, message->src);
-    check_target(self, message->dst, message->into);
-    choose_workers(self, ends, 2);
-    need_chosen(self);
-    if (!is_going_on(self)) {
+    agent_plan_check_register(self, message->src);
+    agent_plan_check_target(self, message->dst, message->into);
+    agent_plan_choose_workers(self, ends, 2);
+    agent_plan_need_chosen(self);
+    if (!agent_plan_is_going_on(self)) {
         return; /* no such worker */
     }
     if (message->from == message->to) {
@@ -728,12 +491,12 @@ static void
 fill_arg(plan *self, const Tutti__V1__DriveArg *arg, size_t i, call_args *args)
 {
     if (arg->kind_case != TUTTI__V1__DRIVE_ARG__KIND_REGISTER) {
-        check_plain_value(self,
-                          arg->kind_case == TUTTI__V1__DRIVE_ARG__KIND_VALUE ? arg->value : NULL);
+        agent_plan_check_plain_value(
+            self, arg->kind_case == TUTTI__V1__DRIVE_ARG__KIND_VALUE ? arg->value : NULL);
         args->list[i] = arg->value;
         return;
     }
-    check_register(self, arg->register_);
+    agent_plan_check_register(self, arg->register_);
     agent_session_register(self->session, arg->register_, args->names[i]);
     tutti__v1__value__init(&args->values[i]);
     args->values[i].kind_case = TUTTI__V1__VALUE__KIND_NAME;
@@ -750,7 +513,7 @@ fill_call_args(plan *self, const Tutti__V1__DriveCall *message, call_args *args)
         (void)TUTTI_FAIL_FOR(&self->err, TUTTI_INVALID_ARGUMENT, "ARGUMENT_LIMIT",
                              "%zu arguments, at most %d", message->n_args, ARGS_MAX);
     }
-    for (i = 0; i < message->n_args && is_going_on(self); i++) {
+    for (i = 0; i < message->n_args && agent_plan_is_going_on(self); i++) {
         fill_arg(self, message->args[i], i, args);
     }
 }
@@ -761,9 +524,10 @@ function_of(plan *self, const Tutti__V1__DriveCall *message, call_args *args)
     if (message->callee_case == TUTTI__V1__DRIVE_CALL__CALLEE_FUNCTION) {
         return message->function;
     }
-    check_register(self, message->callee_case == TUTTI__V1__DRIVE_CALL__CALLEE_FUNCTION_REGISTER
-                             ? message->function_register
-                             : 0);
+    agent_plan_check_register(self, message->callee_case ==
+                                            TUTTI__V1__DRIVE_CALL__CALLEE_FUNCTION_REGISTER
+                                        ? message->function_register
+                                        : 0);
     agent_session_register(self->session, message->function_register, args->function);
     return args->function;
 }
@@ -777,7 +541,7 @@ send_to_each(plan *self, Tutti__V1__RunRequest *request)
     uint32_t i;
 
     request->id = self->command->slot;
-    for (i = 0; i < session->worker_count && is_going_on(self); i++) {
+    for (i = 0; i < session->worker_count && agent_plan_is_going_on(self); i++) {
         request->call->worker = i;
         if (session->chosen[i] != 0 &&
             tutti_rpc_pack(&request->base, NULL, &packed, &self->err) == TUTTI_OK) {
@@ -798,12 +562,12 @@ plan_call(plan *self, const void *arg)
 
     call.function = function_of(self, message, &args);
     fill_call_args(self, message, &args);
-    choose_workers(self, message->workers, message->n_workers);
-    name_result(self, message->into, result);
+    agent_plan_choose_workers(self, message->workers, message->n_workers);
+    agent_plan_name_result(self, message->into, result);
     if (message->into != 0) {
-        choose_others(self);
+        agent_plan_choose_others(self);
         send_delete(self, message->into);
-        choose_others(self);
+        agent_plan_choose_others(self);
     }
     keep_answers(self);
     call.args = args.list;
@@ -827,8 +591,8 @@ plan_function(plan *self, const void *arg)
     Tutti__V1__GetFunctionRequest get = TUTTI__V1__GET_FUNCTION_REQUEST__INIT;
     char result[AGENT_SESSION_NAME_SIZE];
 
-    name_result(self, message->into, result);
-    choose_all(self);
+    agent_plan_name_result(self, message->into, result);
+    agent_plan_choose_all(self);
     get.function = message->function;
     get.result = result;
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_GET_FUNCTION;
@@ -844,8 +608,8 @@ plan_module(plan *self, const void *arg)
     Tutti__V1__LoadModuleRequest load = TUTTI__V1__LOAD_MODULE_REQUEST__INIT;
     char result[AGENT_SESSION_NAME_SIZE];
 
-    name_result(self, message->into, result);
-    choose_all(self);
+    agent_plan_name_result(self, message->into, result);
+    agent_plan_choose_all(self);
     keep_answers(self);
     load.path = message->path;
     load.device = message->device;
@@ -862,7 +626,7 @@ plan_import(plan *self, const void *arg)
     Tutti__V1__RunRequest request = TUTTI__V1__RUN_REQUEST__INIT;
     Tutti__V1__ImportModuleRequest import = TUTTI__V1__IMPORT_MODULE_REQUEST__INIT;
 
-    choose_all(self);
+    agent_plan_choose_all(self);
     keep_answers(self);
     import.module = message->module;
     request.command_case = TUTTI__V1__RUN_REQUEST__COMMAND_IMPORT_MODULE;
@@ -880,8 +644,8 @@ plan_sync(plan *self, const void *arg)
     agent_session *session = self->session;
     uint32_t i;
 
-    choose_workers(self, message->workers, message->n_workers);
-    for (i = 0; i < session->worker_count && is_going_on(self); i++) {
+    agent_plan_choose_workers(self, message->workers, message->n_workers);
+    for (i = 0; i < session->worker_count && agent_plan_is_going_on(self); i++) {
         if (session->chosen[i] != 0) {
             give_call(self, &session->workers[i], NULL);
         }
@@ -894,7 +658,7 @@ plan_flush(plan *self, const void *arg)
 {
     const Tutti__V1__DriveFlush *message = arg;
 
-    choose_workers(self, message->workers, message->n_workers);
+    agent_plan_choose_workers(self, message->workers, message->n_workers);
     send_delete(self, UINT32_MAX); /* 0 is the session's own */
 }
 
@@ -948,7 +712,7 @@ agent_session_plan(agent_session *session, agent_drive *command, const void *mes
     uint32_t i;
 
     plan_any(&self, message);
-    if (!is_going_on(&self)) {
+    if (!agent_plan_is_going_on(&self)) {
         agent_drive_refuse(command, &self.err);
     }
     for (i = 0; i < session->worker_count && session->state == AGENT_SESSION_OPEN; i++) {

@@ -460,7 +460,33 @@ test_op_of_all__is_not_begun_without_a_worker(void **state)
     move.src = 1;
     move.into = 2;
     refused(COMMAND(ALL_GATHER), &move, "RANK_LOST");
-    refused(COMMAND(SEND_TO_NEXT_GROUP), &move, "RANK_LOST");
+}
+
+static void
+test_message_to_the_next_group__fails_where_a_worker_is_lost(void **state)
+{
+    Tutti__V1__DriveMove move = TUTTI__V1__DRIVE_MOVE__INIT;
+
+    (void)state;
+    lose(3);
+    move.src = 1;
+    give(1, COMMAND(SEND_TO_NEXT_GROUP), &move);
+    assert_int_equal(flows[0].count, 1);
+    assert_int_equal(flows[0].calls[0]->command_case, CALL(SEND));
+    assert_int_equal(flows[1].count + flows[2].count + flows[3].count, 0);
+    end_call(0, 0);
+    assert_int_equal(answers[0]->n_failed, 1);
+    assert_int_equal(answers[0]->failed[0]->worker, 1); /* its receiver is worker 3 */
+    let_answers_leave();
+    move.src = 0;
+    move.into = 2;
+    give(2, COMMAND(RECV_FROM_PREV_GROUP), &move);
+    assert_int_equal(flows[2].count, 1);
+    assert_int_equal(flows[2].calls[0]->command_case, CALL(RECV));
+    assert_int_equal(flows[0].count + flows[1].count + flows[3].count, 1);
+    end_call(2, 0);
+    assert_int_equal(answers[1]->n_failed, 1);
+    assert_int_equal(answers[1]->failed[0]->worker, 3);
 }
 
 static void
@@ -635,6 +661,7 @@ main(void)
         TEST(test_broadcast__reads_the_first_of_each_group),
         TEST(test_op_in_group__goes_on_in_groups_that_are_whole),
         TEST(test_op_of_all__is_not_begun_without_a_worker),
+        TEST(test_message_to_the_next_group__fails_where_a_worker_is_lost),
         TEST(test_nonsense__reaches_no_worker),
         TEST(test_sync__ends_with_what_is_before_it_on_its_workers),
         TEST(test_worker_that_is_lost__fails_what_it_has_not_answered),
