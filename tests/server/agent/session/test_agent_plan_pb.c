@@ -590,6 +590,60 @@ test_drop__spares_the_workers_that_are_lost(void **state)
 }
 
 static void
+test_empty__is_a_tensor_where_it_is_wanted_and_null_elsewhere(void **state)
+{
+    Tutti__V1__TensorSpec spec = TUTTI__V1__TENSOR_SPEC__INIT;
+    Tutti__V1__DriveEmpty empty = TUTTI__V1__DRIVE_EMPTY__INIT;
+    uint32_t one[] = {1};
+    uint32_t i;
+
+    (void)state;
+    empty.spec = &spec;
+    empty.into = 4;
+    empty.worker0_only = true;
+    empty.in_group = true;
+    give(1, COMMAND(EMPTY), &empty);
+    for (i = 0; i < WORKERS; i++) {
+        assert_int_equal(flows[i].count, 1);
+        assert_int_equal(flows[i].calls[0]->command_case, i % 2 == 0 ? CALL(CREATE) : CALL(DELETE));
+    }
+    assert_string_equal(flows[2].calls[0]->create->name, name_of(4));
+    empty.workers = one; /* the others keep what they have */
+    empty.n_workers = 1;
+    give(2, COMMAND(EMPTY), &empty);
+    assert_int_equal(flows[1].calls[1]->command_case, CALL(CREATE));
+    assert_int_equal(flows[0].count + flows[1].count + flows[2].count + flows[3].count, 5);
+}
+
+static void
+test_functions_and_modules__are_asked_for_on_all_workers(void **state)
+{
+    static char name[] = "some.name";
+    static char device[] = "cuda:1";
+    Tutti__V1__DriveFunction function = TUTTI__V1__DRIVE_FUNCTION__INIT;
+    Tutti__V1__DriveModule module = TUTTI__V1__DRIVE_MODULE__INIT;
+    Tutti__V1__DriveImport import = TUTTI__V1__DRIVE_IMPORT__INIT;
+    uint32_t i;
+
+    (void)state;
+    function.function = module.path = import.module = name;
+    function.into = module.into = 8;
+    module.device = device;
+    give(1, COMMAND(GET_FUNCTION), &function);
+    give(2, COMMAND(LOAD_MODULE), &module);
+    give(3, COMMAND(IMPORT_MODULE), &import);
+    for (i = 0; i < WORKERS; i++) {
+        assert_int_equal(flows[i].count, 3);
+        assert_string_equal(flows[i].calls[0]->get_function->function, name);
+        assert_string_equal(flows[i].calls[0]->get_function->result, name_of(8));
+        assert_string_equal(flows[i].calls[1]->load_module->path, name);
+        assert_string_equal(flows[i].calls[1]->load_module->device, device);
+        assert_string_equal(flows[i].calls[1]->load_module->result, name_of(8));
+        assert_string_equal(flows[i].calls[2]->import_module->module, name);
+    }
+}
+
+static void
 test_call__tells_each_worker_its_number_and_is_null_on_the_others(void **state)
 {
     Tutti__V1__DriveCall call = TUTTI__V1__DRIVE_CALL__INIT;
@@ -666,6 +720,8 @@ main(void)
         TEST(test_sync__ends_with_what_is_before_it_on_its_workers),
         TEST(test_worker_that_is_lost__fails_what_it_has_not_answered),
         TEST(test_call__tells_each_worker_its_number_and_is_null_on_the_others),
+        TEST(test_empty__is_a_tensor_where_it_is_wanted_and_null_elsewhere),
+        TEST(test_functions_and_modules__are_asked_for_on_all_workers),
         TEST(test_transfer__is_a_send_and_a_receive_or_a_copy),
         TEST(test_command__with_the_id_of_another_one_is_refused),
         TEST(test_drop__spares_the_workers_that_are_lost),
