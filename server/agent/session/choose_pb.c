@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/error/fail.h"
-#include "server/agent/session/plan.h"
+#include "server/agent/session/plan_pb.h"
 
 /* ------------------------------------------------------------------------------ checks */
 

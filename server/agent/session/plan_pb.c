@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/error/fail.h"
-#include "server/agent/session/plan.h"
+#include "server/agent/session/plan_pb.h"
 #include "server/agent/state/state.h"
 
 #define DROP_MAX 1024 /* names of one Delete */

@@ -1,6 +1,6 @@
 /* Private to agent/session: a command while it is planned, what is checked of it, and for which workers it is. */
-#ifndef TUTTI_AGENT_SESSION_PLAN_H
-#define TUTTI_AGENT_SESSION_PLAN_H
+#ifndef TUTTI_AGENT_SESSION_PLAN_PB_H
+#define TUTTI_AGENT_SESSION_PLAN_PB_H
 
 #include "server/agent/session/session.h"
 #include "tutti/v1/commands_service.pb-c.h"
