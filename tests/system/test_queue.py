@@ -1,6 +1,6 @@
 """Goal: libtutti's completion queues do what their header says, against real agents.
 
-Method: tests/client/queue_program.c, which is two ranks; its own words when it fails.
+Method: tests/client/queue_program.c and list_data_program.c, which are two ranks; its own words when it fails.
 """
 
 import os
@@ -9,18 +9,22 @@ import unittest
 import cluster_case
 import support
 
+LISTS = os.path.join(support.BUILD, "tests", "client", "list_data_program")
 PROGRAM = os.path.join(support.BUILD, "tests", "client", "queue_program")
 
 
 class TestQueue(unittest.TestCase):
-    def run_ranks(self, *args):
+    def run_ranks(self, program):
         code, out, err = support.run(
-            "tutti", "run", "-n", "2", "--", PROGRAM, *args, timeout=4 * support.START_S
+            "tutti", "run", "-n", "2", "--", program, timeout=4 * support.START_S
         )
         self.assertEqual(code, 0, out + err)
 
     def test_a_queue_is_what_its_header_says(self):
-        self.run_ranks()
+        self.run_ranks(PROGRAM)
+
+    def test_lists_of_memory_are_one_op(self):
+        self.run_ranks(LISTS)
 
     def run_alone(self, mode):
         cluster = cluster_case.Cluster(2)
