@@ -2,6 +2,7 @@
 #ifndef TUTTI_CLIENT_CONN_CALL_H
 #define TUTTI_CLIENT_CONN_CALL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,7 @@ typedef struct client_call {
     size_t payload_bytes;
     client_request_hook
         *request_hook; /* where the request goes instead of on its way; NULL = nowhere */
+    bool lasting;      /* what it makes is not under the client's lease */
 } client_call;
 
 /* [out, owned] ret_response  NULL = not wanted; untouched when it was diverted */

@@ -68,6 +68,10 @@ struct tutti_client {
     client_stall_timer watch;
     char device[32];            /* of tensors that are made; "" = the agent's choice */
     atomic_uint_fast64_t lease; /* under which calls make tensors; 0 = none */
+    struct client_arena *arena; /* [owned] behind the lock; NULL = not used yet */
+    /* How the arena ends, by the room that made it: a close, and in a child of fork. Set with it. */
+    void (*close_arena)(tutti_client *client, struct client_arena *arena);
+    void (*forget_arena)(struct client_arena *arena);
 };
 
 /* The job that coordinator calls are about. */

@@ -316,14 +316,21 @@ tutti_close(tutti_client *client)
         return;
     }
     if (client->owner != getpid()) { /* a forked child: what belongs to gRPC stays untouched */
+        if (client->arena != NULL) {
+            client->forget_arena(client->arena);
+        }
         client_settings_fini(&client->settings);
         free(client);
         return;
     }
     /*
      * The order: no transfer runs any more, so the timer's thread ends; then the idle streams,
-     * which have a use of a connection; then the connections; gRPC last.
+     * which have a use of a connection; then the connections; gRPC last. The arena's end makes
+     * calls, so it comes before all.
      */
+    if (client->arena != NULL) {
+        client->close_arena(client, client->arena);
+    }
     client_stall_timer_fini(&client->watch);
     client_shuttles_close(client);
     for (i = 0; i < CLIENT_CONN_KINDS; i++) {

@@ -16,11 +16,14 @@
 #include "client/conn/client.h"
 #include "client/op/collectives.h"
 #include "client/op/op.h"
+#include "client/tensor/arena.h"
 #include "client/tensor/tensor.h"
 #include "client/tensor/tensors.h"
 #include "tutti/group.h"
 #include "tutti/op_data.h"
 #include "tutti/tensor.h"
+
+#define STAGE_BYTES_MIN (64U << 10) /* larger arrays are copied to the arena rather than sent */
 
 /* Which ranks give an input, and which take a result. */
 typedef enum data_role {
@@ -176,13 +179,128 @@ run_with_result(data_op *self)
     return code;
 }
 
+/* ------------------------------------------------------------------------------ the arena */
+
+/* Where the bytes of an op are in the arena: they were there, or are copied to a block of their own. */
+typedef struct data_place {
+    char give[CLIENT_RANGE_SIZE]; /* "" = this rank gives nothing */
+    char take[CLIENT_RANGE_SIZE];
+    void *give_block; /* [owned] staging; NULL = none */
+    void *take_block; /* the same as give_block: the op works in place there */
+} data_place;
+
+/* The result's own shape does not matter: the agent compares dtype and number of elements. */
+static tutti_spec
+describe_result(const data_op *self)
+{
+    const tutti_dtype dtype = self->memory.spec->dtype;
+
+    return self->keeps_size
+               ? *self->memory.spec
+               : (tutti_spec){
+                     .dtype = dtype,
+                     .dim_count = 1,
+                     .dims = {(int64_t)(self->memory.result_bytes / tutti_dtype_bytes(dtype))}};
+}
+
+static void
+free_place(data_op *self, data_place *place)
+{
+    if (place->take_block != place->give_block) {
+        tutti_free_memory(self->client, place->take_block);
+    }
+    tutti_free_memory(self->client, place->give_block);
+}
+
+/* False: the agent has no room for it, and the caller goes another way. */
+static bool
+stage_op_data(data_op *self, data_place *place, bool give, bool take)
+{
+    const client_inline *memory = &self->memory;
+    const tutti_spec result = describe_result(self);
+    const bool in_place = give && take && self->keeps_size;
+    bool good = true;
+
+    if (give) {
+        good = tutti_alloc(self->client, memory->bytes, &place->give_block, NULL) == TUTTI_OK &&
+               client_arena_find(self->client, place->give_block, memory->spec, place->give);
+    }
+    if (good && take && in_place) {
+        place->take_block = place->give_block;
+        memcpy(place->take, place->give, sizeof(place->take));
+    } else if (good && take) {
+        good =
+            tutti_alloc(self->client, memory->result_bytes, &place->take_block, NULL) == TUTTI_OK &&
+            client_arena_find(self->client, place->take_block, &result, place->take);
+    }
+    if (!good) {
+        free_place(self, place);
+        return false;
+    }
+    if (give) {
+        memcpy(place->give_block, memory->data, memory->bytes);
+        client_arena_count_copy(self->client, memory->bytes);
+    }
+    return true;
+}
+
+/*
+ * False: this op goes by messages, or by tensors of its own. Small arrays that are not in the arena are
+ * faster in the call.
+ */
+static bool
+find_place(data_op *self, data_place *place)
+{
+    const client_inline *memory = &self->memory;
+    const tutti_spec result = describe_result(self);
+    const uint64_t most = (memory->gives && memory->bytes > memory->result_bytes) || !memory->takes
+                              ? memory->bytes
+                              : memory->result_bytes;
+    const bool give =
+        memory->gives && !client_arena_find(self->client, memory->data, memory->spec, place->give);
+    const bool take =
+        memory->takes && !client_arena_find(self->client, memory->result, &result, place->take);
+
+    if (!give && !take) {
+        return memory->gives || memory->takes;
+    }
+    if (most <= STAGE_BYTES_MIN || (memory->gives && memory->bytes == 0) ||
+        (memory->takes && memory->result_bytes == 0) || !client_arena_stages(self->client)) {
+        return false;
+    }
+    return stage_op_data(self, place, give, take);
+}
+
+static tutti_code
+run_placed(data_op *self, data_place *place)
+{
+    const client_inline *memory = &self->memory;
+    tutti_code code;
+
+    self->op.input = memory->gives ? place->give : NULL;
+    self->op.output = memory->takes ? place->take : NULL;
+    code = self->wire(self->client, &self->op, NULL, &self->result, self->err);
+    if (code == TUTTI_OK && place->take_block != NULL) {
+        memcpy(memory->result, place->take_block, memory->result_bytes);
+        client_arena_count_copy(self->client, memory->result_bytes);
+    }
+    free_place(self, place);
+    return code;
+}
+
 /* Two tensors are needed only where the result has another size than what is given. */
 static tutti_code
 run_data(data_op *self)
 {
     const client_inline *memory = &self->memory;
     const bool both = memory->gives && memory->takes;
+    data_place place = {0};
 
+    if (find_place(self, &place)) {
+        return run_placed(self, &place);
+    }
+    client_arena_count_copy(self->client, (memory->gives ? memory->bytes : 0) +
+                                              (memory->takes ? memory->result_bytes : 0));
     if ((!memory->gives || fits_inline(memory->bytes)) &&
         (!memory->takes || fits_inline(memory->result_bytes))) {
         return run_inline(self);

@@ -11,19 +11,21 @@
  *     code = tutti_all_reduce_data(client, &op, &spec, x, x, &err);
  *     code = tutti_all_gather_data(client, &op, &spec, x, all, sizeof(all), &err);
  *
- * How. If what this rank gives and what it takes are at most TUTTI_INLINE_BYTES_MAX (3 MiB) each,
- * they travel inside the call and the agent keeps nothing. Else the function makes temporary
- * tensors named "tutti.tmp/" and 16 hex digits, uploads, runs the op on them, downloads, and
- * deletes them. The choice is each rank's own: ranks that differ in it are in one op all the same,
- * and so are ranks that call the function of tutti/op.h on tensors.
+ * How. Memory of an arena (tutti/share.h) is not copied: the op runs on it. Other arrays of more than
+ * 64 KiB are copied to the arena and back where there is one: agent and program on one host. Else, if
+ * what this rank gives and what it takes are at most TUTTI_INLINE_BYTES_MAX (3 MiB) each, they travel
+ * inside the call and the agent keeps nothing. Else the function makes temporary tensors named
+ * "tutti.tmp/" and 16 hex digits, uploads, runs the op on them, downloads, and deletes them. The
+ * choice is each rank's own: ranks that differ in it are in one op all the same, and so are ranks that
+ * call the function of tutti/op.h on tensors.
  *
  * Threads. As tutti/op.h: any thread, several at once; a call blocks until it has the result.
  *
  * Caveats
  *
- * - The bytes go over a socket to the agent and back with every call. How it looks: the call takes
- *   much longer than tutti_op_result.elapsed_us of the same op on tensors. What to do: keep what is
- *   used again in the agent (tutti/tensor.h), or map its memory (tutti/share.h).
+ * - Arrays that are not in an arena are copied with every call, between hosts over a socket. How it
+ *   looks: the call takes much longer than tutti_op_result.elapsed_us of the same op on tensors. What
+ *   to do: allocate what is used again in the arena (tutti_alloc), or keep it in the agent.
  * - op->timeout_ms is the time of the op alone. The upload and the download each may stand still
  *   for the client's timeout_ms before they fail with STALLED.
  * - If this process dies, or the agent cannot be reached any more, in the middle of a large call,

@@ -239,7 +239,7 @@ class TestLinger(ClusterCase):
             ("", "is no ticket of a session"),
             (ticket + "x one\n", '"x one'),
             (ticket + "x 1\nx 2\n", '"x 2'),
-            (ticket, "has nothing of session 7f3a9c12e4b07d55"),
+            (ticket, "session 7f3a9c12e4b07d55 cannot be resumed"),
         ]:
             self.write_ticket(text)
             done = tutti("session", "-e", "workers", "--resume", self.ticket)

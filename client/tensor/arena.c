@@ -1,0 +1,483 @@
+/*
+ * The arena: chunks, each a tensor of bytes that is mapped, cut into spans. First fit in the order of
+ * addresses; neighbours that are free become one. The lock guards chunks and spans, and is never held
+ * while the agent is asked: a new chunk is made outside, so two threads may make one each.
+ */
+#include "client/tensor/arena.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/data/list.h"
+#include "base/error/fail.h"
+#include "base/error/text.h"
+#include "client/conn/client.h"
+#include "client/tensor/tensors.h"
+#include "tutti/share.h"
+#include "tutti/tensor.h"
+
+#define ALIGN 64U
+#define CHUNK_BYTES (64U << 20)
+#define IDLE_BYTES_MAX (256U << 20) /* of chunks in which nothing is used */
+#define CLOSE_MS 1000               /* for the agent to hear of each chunk that goes */
+#define NAME_PREFIX "tutti.arena/"
+#define NAME_SIZE (sizeof(NAME_PREFIX) + 16)
+
+typedef struct span {
+    tutti_list_node link; /* in its chunk, by offset */
+    uint64_t offset;
+    uint64_t size;
+    bool used;
+} span;
+
+typedef struct chunk {
+    tutti_list_node link;
+    tutti_list_node spans;
+    tutti_view *view; /* [owned] */
+    unsigned char *data;
+    uint64_t size;
+    uint64_t used;
+    char name[NAME_SIZE];
+} chunk;
+
+struct client_arena {
+    pthread_mutex_t lock;
+    tutti_list_node chunks;
+    uint64_t idle; /* bytes of chunks in which nothing is used */
+    atomic_bool refused;
+    atomic_uint_fast64_t copied;
+};
+
+static void close_arena(tutti_client *client, client_arena *arena);
+static void forget_arena(client_arena *arena);
+
+/* Made at first use, under the client's own lock. NULL: no memory, or a child of fork. */
+static client_arena *
+need_arena(tutti_client *client)
+{
+    client_arena *self;
+
+    if (client->owner != getpid()) { /* a thread of the parent may have had the lock */
+        return NULL;
+    }
+    (void)pthread_mutex_lock(&client->lock);
+    self = client->arena;
+    if (self == NULL) {
+        self = calloc(1, sizeof(*self));
+        if (self != NULL) {
+            (void)pthread_mutex_init(&self->lock, NULL);
+            tutti_list_init(&self->chunks);
+        }
+        client->arena = self;
+        client->close_arena = close_arena;
+        client->forget_arena = forget_arena;
+    }
+    (void)pthread_mutex_unlock(&client->lock);
+    return self;
+}
+
+static client_arena *
+get_arena(tutti_client *client)
+{
+    client_arena *self;
+
+    if (client->owner != getpid()) {
+        return NULL;
+    }
+    (void)pthread_mutex_lock(&client->lock);
+    self = client->arena;
+    (void)pthread_mutex_unlock(&client->lock);
+    return self;
+}
+
+/* ------------------------------------------------------------------------------ chunks */
+
+static void
+free_chunk(chunk *self)
+{
+    tutti_list_node *link;
+
+    while ((link = tutti_list_pop(&self->spans)) != NULL) {
+        free(tutti_container_of(link, span, link));
+    }
+    free(self);
+}
+
+/* The tensor is deleted as well as the agent lets us; its memory goes when it is unmapped. */
+static void
+drop_chunk(tutti_client *client, chunk *self)
+{
+    const char *name = self->name;
+
+    tutti_tensor_unmap(self->view);
+    (void)client_wire_delete(client, &name, 1, NULL);
+    free_chunk(self);
+}
+
+static tutti_code
+map_chunk(tutti_client *client, chunk *self, tutti_error *err)
+{
+    const tutti_spec spec = {
+        .dtype = TUTTI_DTYPE_UINT8, .dim_count = 1, .dims = {(int64_t)self->size}};
+    const char *name = self->name;
+    tutti_handle handle;
+    uint64_t number;
+    tutti_code code;
+
+    arc4random_buf(&number, sizeof(number));
+    (void)snprintf(self->name, sizeof(self->name), NAME_PREFIX "%016" PRIx64, number);
+    TUTTI_TRY(client_wire_create(client, &spec, self->name, true, &handle, err));
+    code = tutti_tensor_map(client, self->name, TUTTI_MAP_WRITE, &self->view, err);
+    if (code != TUTTI_OK) {
+        (void)client_wire_delete(client, &name, 1, NULL);
+        return code;
+    }
+    self->data = tutti_view_data(self->view);
+    return TUTTI_OK;
+}
+
+static span *
+new_span(uint64_t offset, uint64_t size)
+{
+    span *self = calloc(1, sizeof(*self));
+
+    if (self != NULL) {
+        tutti_list_init(&self->link);
+        self->offset = offset;
+        self->size = size;
+    }
+    return self;
+}
+
+static tutti_code
+make_chunk(tutti_client *client, uint64_t bytes, chunk **ret_chunk, tutti_error *err)
+{
+    chunk *self = calloc(1, sizeof(*self));
+    span *all = new_span(0, bytes < CHUNK_BYTES ? CHUNK_BYTES : bytes);
+    tutti_code code;
+
+    if (self == NULL || all == NULL) {
+        free(self);
+        free(all);
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the arena's bookkeeping");
+    }
+    tutti_list_init(&self->spans);
+    tutti_list_init(&self->link);
+    tutti_list_add(&self->spans, &all->link);
+    self->size = all->size;
+    code = map_chunk(client, self, err);
+    if (code != TUTTI_OK) {
+        free_chunk(self);
+        return code;
+    }
+    *ret_chunk = self;
+    return TUTTI_OK;
+}
+
+/* ------------------------------------------------------------------------------ spans */
+
+/* Cut `size` bytes off the front of a free span. False: no memory for the rest's record. */
+static bool
+use_span(chunk *self, span *one, uint64_t size)
+{
+    span *rest = one->size == size ? NULL : new_span(one->offset + size, one->size - size);
+
+    if (one->size != size && rest == NULL) {
+        return false;
+    }
+    if (rest != NULL) { /* behind it: in front of its successor */
+        tutti_list_add(one->link.next, &rest->link);
+        one->size = size;
+    }
+    one->used = true;
+    self->used += size;
+    return true;
+}
+
+/* A tensor of an agent that has ended since is not used any more: ops would not find it. */
+static void *
+take_from_chunk(client_arena *arena, chunk *self, uint64_t size)
+{
+    tutti_list_node *link;
+    const bool idle = self->used == 0;
+
+    for (link = self->spans.next; link != &self->spans; link = link->next) {
+        span *one = tutti_container_of(link, span, link);
+
+        if (!one->used && one->size >= size && !tutti_view_is_revoked(self->view) &&
+            use_span(self, one, size)) {
+            arena->idle -= idle ? self->size : 0;
+            return self->data + one->offset;
+        }
+    }
+    return NULL;
+}
+
+static void *
+take_from_arena(client_arena *self, uint64_t size)
+{
+    tutti_list_node *link;
+    void *memory = NULL;
+
+    for (link = self->chunks.next; link != &self->chunks && memory == NULL; link = link->next) {
+        memory = take_from_chunk(self, tutti_container_of(link, chunk, link), size);
+    }
+    return memory;
+}
+
+static void
+join_next(chunk *self, span *one)
+{
+    span *next;
+
+    if (one->link.next == &self->spans) {
+        return;
+    }
+    next = tutti_container_of(one->link.next, span, link);
+    if (!one->used && !next->used) {
+        one->size += next->size;
+        tutti_list_remove(&next->link);
+        free(next);
+    }
+}
+
+/* The span in which an address lies; NULL = none. */
+static span *
+find_span(chunk *self, const unsigned char *data)
+{
+    const uint64_t offset = (uint64_t)(data - self->data);
+    tutti_list_node *link;
+
+    for (link = self->spans.next; link != &self->spans; link = link->next) {
+        span *one = tutti_container_of(link, span, link);
+
+        if (offset >= one->offset && offset - one->offset < one->size) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
+static chunk *
+find_chunk(const client_arena *self, const unsigned char *data)
+{
+    tutti_list_node *link;
+
+    for (link = self->chunks.next; link != &self->chunks; link = link->next) {
+        chunk *one = tutti_container_of(link, chunk, link);
+
+        if (data >= one->data && data < one->data + one->size) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------ the door */
+
+tutti_code
+tutti_alloc(tutti_client *client, uint64_t bytes, void **ret_memory, tutti_error *err)
+{
+    const uint64_t size = bytes == 0 ? ALIGN : (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    client_arena *self = need_arena(client);
+    void *memory;
+    chunk *made = NULL;
+
+    if (client->owner != getpid()) {
+        return TUTTI_FAIL_FOR(
+            err, TUTTI_FAILED_PRECONDITION, "FORKED",
+            "this process is a fork of the one that has connected: connect again");
+    }
+    if (self == NULL || bytes > INT64_MAX) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory of %" PRIu64 " bytes", bytes);
+    }
+    TUTTI_TRY(client_check_member(client, err));
+    (void)pthread_mutex_lock(&self->lock);
+    memory = take_from_arena(self, size);
+    (void)pthread_mutex_unlock(&self->lock);
+    if (memory == NULL) {
+        TUTTI_TRY(make_chunk(client, size, &made, err));
+        (void)pthread_mutex_lock(&self->lock);
+        tutti_list_add(&self->chunks, &made->link);
+        self->idle += made->size;
+        memory = take_from_chunk(self, made, size);
+        (void)pthread_mutex_unlock(&self->lock);
+    }
+    if (memory == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for the arena's bookkeeping");
+    }
+    *ret_memory = memory;
+    return TUTTI_OK;
+}
+
+/* With the lock: the span becomes free. Returns a chunk to be dropped, out of the list; NULL = none. */
+static chunk *
+give_back(client_arena *self, unsigned char *data)
+{
+    chunk *home = find_chunk(self, data);
+    span *one = home == NULL ? NULL : find_span(home, data);
+
+    assert(one != NULL && one->used && home->data + one->offset == data);
+    one->used = false;
+    home->used -= one->size;
+    join_next(home, one);
+    if (one->link.before != &home->spans) {
+        join_next(home, tutti_container_of(one->link.before, span, link));
+    }
+    if (home->used > 0) {
+        return NULL;
+    }
+    self->idle += home->size;
+    if (self->idle <= IDLE_BYTES_MAX) {
+        return NULL;
+    }
+    self->idle -= home->size;
+    tutti_list_remove(&home->link);
+    return home;
+}
+
+void
+tutti_free_memory(tutti_client *client, void *memory)
+{
+    client_arena *self = get_arena(client);
+    chunk *drop;
+
+    if (memory == NULL) {
+        return;
+    }
+    if (self == NULL) { /* a child of fork: it all goes with tutti_close */
+        return;
+    }
+    (void)pthread_mutex_lock(&self->lock);
+    drop = give_back(self, memory);
+    (void)pthread_mutex_unlock(&self->lock);
+    if (drop != NULL) {
+        drop_chunk(client, drop);
+    }
+}
+
+void
+tutti_arena_stat(tutti_client *client, tutti_arena_stats *ret_stats)
+{
+    client_arena *self = get_arena(client);
+    tutti_arena_stats stats = {0};
+    tutti_list_node *link;
+
+    if (self != NULL) {
+        stats.copied_bytes = atomic_load_explicit(&self->copied, memory_order_relaxed);
+        (void)pthread_mutex_lock(&self->lock);
+        for (link = self->chunks.next; link != &self->chunks; link = link->next) {
+            stats.mapped_bytes += tutti_container_of(link, chunk, link)->size;
+            stats.used_bytes += tutti_container_of(link, chunk, link)->used;
+        }
+        (void)pthread_mutex_unlock(&self->lock);
+    }
+    *ret_stats = stats;
+}
+
+/* ------------------------------------------------------------------------------ for ops */
+
+static void
+write_arena_range(const chunk *home, uint64_t offset, const tutti_spec *spec, char *ret_text)
+{
+    tutti_text text = tutti_text_in(ret_text, CLIENT_RANGE_SIZE);
+    uint32_t i;
+
+    tutti_text_add(&text, "%s@%" PRIu64 ":%s[", home->name, offset, tutti_dtype_name(spec->dtype));
+    for (i = 0; i < spec->dim_count; i++) {
+        tutti_text_add(&text, i == 0 ? "%" PRId64 : ",%" PRId64, spec->dims[i]);
+    }
+    tutti_text_add(&text, "]");
+}
+
+bool
+client_arena_find(tutti_client *client, const void *data, const tutti_spec *spec,
+                  char ret_text[CLIENT_RANGE_SIZE])
+{
+    client_arena *self = get_arena(client);
+    uint64_t bytes = 0;
+    const span *one = NULL;
+    chunk *home;
+    uint64_t offset;
+
+    if (self == NULL || data == NULL || tutti_spec_size(spec, NULL, &bytes, NULL) != TUTTI_OK ||
+        bytes == 0) {
+        return false;
+    }
+    (void)pthread_mutex_lock(&self->lock);
+    home = find_chunk(self, data);
+    if (home != NULL) {
+        one = find_span(home, data);
+        offset = (uint64_t)((const unsigned char *)data - home->data);
+        if (one == NULL || !one->used || bytes > one->size - (offset - one->offset) ||
+            offset % tutti_dtype_bytes(spec->dtype) != 0) {
+            one = NULL;
+        } else {
+            write_arena_range(home, offset, spec, ret_text);
+        }
+    }
+    (void)pthread_mutex_unlock(&self->lock);
+    return one != NULL;
+}
+
+/* With a GPU, tensors of more than an inline one go there: staging on the host would be another op. */
+bool
+client_arena_stages(tutti_client *client)
+{
+    client_arena *self = need_arena(client);
+    void *probe;
+
+    if (self == NULL || client->device[0] != '\0' || strncmp(client->agent.device, "cpu", 3) != 0 ||
+        atomic_load_explicit(&self->refused, memory_order_relaxed)) {
+        return false;
+    }
+    if (tutti_alloc(client, 0, &probe, NULL) != TUTTI_OK) {
+        atomic_store_explicit(&self->refused, true, memory_order_relaxed);
+        return false;
+    }
+    tutti_free_memory(client, probe);
+    return true;
+}
+
+void
+client_arena_count_copy(tutti_client *client, uint64_t bytes)
+{
+    client_arena *self = need_arena(client);
+
+    if (self != NULL) {
+        atomic_fetch_add_explicit(&self->copied, bytes, memory_order_relaxed);
+    }
+}
+
+/* ------------------------------------------------------------------------------ the end */
+
+static void
+close_arena(tutti_client *client, client_arena *arena)
+{
+    tutti_list_node *link;
+
+    client->settings.timeout_ms = CLOSE_MS; /* nobody calls any more: for the deletions alone */
+    while ((link = tutti_list_pop(&arena->chunks)) != NULL) {
+        drop_chunk(client, tutti_container_of(link, chunk, link));
+    }
+    (void)pthread_mutex_destroy(&arena->lock);
+    free(arena);
+}
+
+/* The views have descriptors and mappings of the parent's, which go with the child. */
+static void
+forget_arena(client_arena *arena)
+{
+    tutti_list_node *link;
+
+    while ((link = tutti_list_pop(&arena->chunks)) != NULL) {
+        free_chunk(tutti_container_of(link, chunk, link));
+    }
+    free(arena);
+}

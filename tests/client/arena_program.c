@@ -1,0 +1,324 @@
+/*
+ * Goal: ops on memory of the arena copy nothing and write nothing else; other large arrays go through it,
+ * and where there is none, as before. Method: two ranks against real agents, run by
+ * tests/system/test_arena.py: `tutti run -n 2 -- arena_program [none]`. With "none" the agents lend no
+ * memory.
+ */
+#include "support/testing.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tutti/tutti.h"
+
+#define COUNT 300000 /* FP32: more than is sent in the call where there is an arena */
+#define RANKS 2
+
+typedef struct rig {
+    tutti_client *client;
+    int rank;
+} rig;
+
+static int
+set_up(void **state)
+{
+    static rig self;
+    tutti_error err;
+
+    self = (rig){0};
+    assert_ok(tutti_connect(NULL, &self.client, &err));
+    self.rank = (int)tutti_whoami(self.client)->rank;
+    *state = &self;
+    return 0;
+}
+
+static int
+tear_down(void **state)
+{
+    rig *self = *state;
+
+    tutti_close(self->client);
+    return 0;
+}
+
+static uint64_t
+copied(const rig *self)
+{
+    tutti_arena_stats stats;
+
+    tutti_arena_stat(self->client, &stats);
+    return stats.copied_bytes;
+}
+
+static float *
+allocate(rig *self, size_t count)
+{
+    void *memory = NULL;
+    tutti_error err;
+
+    assert_ok(tutti_alloc(self->client, count * sizeof(float), &memory, &err));
+    assert_int_equal((uintptr_t)memory % 64, 0);
+    return memory;
+}
+
+static void
+fill(float *values, size_t count, float value)
+{
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        values[i] = value;
+    }
+}
+
+static void
+check(const float *values, size_t count, float value)
+{
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        if (values[i] != value) {
+            fail_msg("element %zu is %f, wanted %f", i, (double)values[i], (double)value);
+        }
+    }
+}
+
+static tutti_spec
+vector(size_t count)
+{
+    return (tutti_spec){TUTTI_DTYPE_FP32, 1, {(int64_t)count}};
+}
+
+static void
+test_arena__is_reduced_in_place_without_a_copy(void **state)
+{
+    rig *self = *state;
+    float *values = allocate(self, COUNT);
+    const tutti_spec spec = vector(COUNT - 20);
+    const uint64_t before = copied(self);
+    tutti_error err;
+
+    fill(values, COUNT, (float)self->rank + 1);
+    assert_ok(tutti_all_reduce_data(self->client, NULL, &spec, values + 10, values + 10, &err));
+    check(values, 10, (float)self->rank + 1);
+    check(values + 10, COUNT - 20, 3);
+    check(values + COUNT - 10, 10, (float)self->rank + 1);
+    assert_int_equal(copied(self), before);
+    tutti_free_memory(self->client, values);
+}
+
+static void
+test_arena__is_gathered_from_one_block_to_another(void **state)
+{
+    rig *self = *state;
+    float *mine = allocate(self, 8);
+    float *all = allocate(self, 8 * RANKS);
+    const tutti_spec spec = vector(8);
+    const uint64_t before = copied(self);
+    tutti_error err;
+
+    fill(mine, 8, (float)self->rank);
+    assert_ok(tutti_all_gather_data(self->client, NULL, &spec, mine, all, 8 * RANKS * sizeof(float),
+                                    &err));
+    check(all, 8, 0);
+    check(all + 8, 8, 1);
+    assert_int_equal(copied(self), before); /* small ones too */
+    tutti_free_memory(self->client, mine);
+    tutti_free_memory(self->client, all);
+}
+
+static void
+test_arena__is_broadcast_and_scattered_and_reduced_to_a_root(void **state)
+{
+    rig *self = *state;
+    float *one = allocate(self, COUNT);
+    float *part = allocate(self, COUNT / RANKS);
+    const tutti_spec spec = vector(COUNT);
+    const uint64_t before = copied(self);
+    tutti_error err;
+
+    fill(one, COUNT, (float)self->rank + 5);
+    assert_ok(tutti_broadcast_data(self->client, NULL, &spec, one, &err));
+    check(one, COUNT, 5);
+    assert_ok(tutti_scatter_data(self->client, NULL, &spec, one, part,
+                                 COUNT / RANKS * sizeof(float), &err));
+    check(part, COUNT / RANKS, 5);
+    assert_ok(tutti_reduce_to_root_data(self->client, NULL, &spec, one, one, &err));
+    check(one, COUNT, self->rank == 0 ? 10 : 5);
+    assert_int_equal(copied(self), before);
+    tutti_free_memory(self->client, one);
+    tutti_free_memory(self->client, part);
+}
+
+/* Ranks may differ in where their memory is. */
+static void
+test_arena__stages_large_arrays_of_the_caller(void **state)
+{
+    rig *self = *state;
+    float *values = malloc(COUNT * sizeof(float));
+    float *all = malloc(COUNT * RANKS * sizeof(float));
+    const tutti_spec spec = vector(COUNT);
+    uint64_t before = copied(self);
+    tutti_error err;
+
+    assert_non_null(values);
+    assert_non_null(all);
+    fill(values, COUNT, (float)self->rank + 1);
+    assert_ok(tutti_all_reduce_data(self->client, NULL, &spec, values, values, &err));
+    check(values, COUNT, 3);
+    assert_int_equal(copied(self) - before, 2 * COUNT * sizeof(float));
+    before = copied(self);
+    assert_ok(tutti_all_gather_data(self->client, NULL, &spec, values, all,
+                                    COUNT * RANKS * sizeof(float), &err));
+    check(all, COUNT * RANKS, 3);
+    assert_int_equal(copied(self) - before, (1 + RANKS) * COUNT * sizeof(float));
+    free(values);
+    free(all);
+}
+
+static void
+test_arena__overlap_is_refused_by_name(void **state)
+{
+    rig *self = *state;
+    float *values = allocate(self, 64);
+    const tutti_spec spec = vector(32);
+    tutti_error err;
+
+    fill(values, 64, 1);
+    assert_fails(tutti_all_reduce_data(self->client, NULL, &spec, values, values + 8, &err),
+                 TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(err.reason, "RANGE_OVERLAP");
+    check(values, 64, 1);
+    tutti_free_memory(self->client, values);
+}
+
+/* Blocks of any size, given back in any order, never share a byte. */
+static void
+test_arena__drawn_blocks_keep_what_is_written(void **state)
+{
+    enum {
+        BLOCKS = 64,
+        STEPS = 4000
+    };
+    static unsigned char *blocks[BLOCKS];
+    static size_t sizes[BLOCKS];
+    rig *self = *state;
+    tutti_arena_stats stats;
+    uint32_t seed = 12345;
+    tutti_error err;
+    size_t i;
+    int step;
+
+    for (step = 0; step < STEPS; step++) {
+        const size_t at = (seed = seed * 1664525 + 1013904223) >> 26;
+        void *memory = NULL;
+
+        if (blocks[at] == NULL) {
+            sizes[at] = (seed >> 8) % 5000;
+            assert_ok(tutti_alloc(self->client, sizes[at], &memory, &err));
+            blocks[at] = memory;
+            memset(memory, (int)at, sizes[at]);
+            continue;
+        }
+        for (i = 0; i < sizes[at]; i++) {
+            assert_int_equal(blocks[at][i], at);
+        }
+        tutti_free_memory(self->client, blocks[at]);
+        blocks[at] = NULL;
+    }
+    for (i = 0; i < BLOCKS; i++) {
+        tutti_free_memory(self->client, blocks[i]);
+        blocks[i] = NULL;
+    }
+    tutti_arena_stat(self->client, &stats);
+    assert_int_equal(stats.used_bytes, 0);
+    assert_true(stats.mapped_bytes > 0);
+}
+
+static void
+test_arena__gives_idle_tensors_back(void **state)
+{
+    rig *self = *state;
+    void *large[4];
+    tutti_arena_stats stats;
+    tutti_error err;
+    size_t i;
+
+    for (i = 0; i < COUNT_OF(large); i++) {
+        assert_ok(tutti_alloc(self->client, 128U << 20, &large[i], &err));
+    }
+    tutti_arena_stat(self->client, &stats);
+    assert_true(stats.used_bytes == 512U << 20);
+    for (i = 0; i < COUNT_OF(large); i++) {
+        tutti_free_memory(self->client, large[i]);
+    }
+    tutti_arena_stat(self->client, &stats);
+    assert_int_equal(stats.used_bytes, 0);
+    assert_true(stats.mapped_bytes <= 256U << 20);
+}
+
+static void
+test_arena__of_a_forked_child_is_closed_and_refused(void **state)
+{
+    rig *self = *state;
+    float *values = allocate(self, 16);
+    tutti_error err;
+    void *memory;
+    int status;
+    pid_t child;
+
+    fill(values, 16, 1);
+    child = fork();
+    if (child == 0) {
+        const bool refused = tutti_alloc(self->client, 512U << 20, &memory, &err) != TUTTI_OK &&
+                             strcmp(err.reason, "FORKED") == 0;
+
+        tutti_close(self->client);
+        _exit(refused ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    check(values, 16, 1);
+    tutti_free_memory(self->client, values);
+}
+
+static void
+test_arena__that_is_not_lent_is_refused_and_ops_go_on(void **state)
+{
+    rig *self = *state;
+    float *values = malloc(4 * COUNT * sizeof(float));
+    const tutti_spec spec = vector(4 * COUNT);
+    tutti_error err;
+    void *memory;
+
+    assert_non_null(values);
+    assert_fails(tutti_alloc(self->client, 100, &memory, &err), TUTTI_FAILED_PRECONDITION);
+    assert_string_equal(err.reason, "SHARE_OFF");
+    fill(values, 4 * COUNT, (float)self->rank + 1);
+    assert_ok(tutti_all_reduce_data(self->client, NULL, &spec, values, values, &err));
+    check(values, 4 * COUNT, 3);
+    free(values);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int
+main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_arena__is_reduced_in_place_without_a_copy),
+        TEST(test_arena__is_gathered_from_one_block_to_another),
+        TEST(test_arena__is_broadcast_and_scattered_and_reduced_to_a_root),
+        TEST(test_arena__stages_large_arrays_of_the_caller),
+        TEST(test_arena__overlap_is_refused_by_name),
+        TEST(test_arena__drawn_blocks_keep_what_is_written),
+        TEST(test_arena__gives_idle_tensors_back),
+        TEST(test_arena__of_a_forked_child_is_closed_and_refused),
+    };
+    const struct CMUnitTest without[] = {
+        TEST(test_arena__that_is_not_lent_is_refused_and_ops_go_on),
+    };
+
+    return argc > 1 && strcmp(argv[1], "none") == 0 ? cmocka_run_group_tests(without, NULL, NULL)
+                                                    : cmocka_run_group_tests(tests, NULL, NULL);
+}
