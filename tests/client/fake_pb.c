@@ -114,7 +114,8 @@ on_describe(tutti_rpc_call *call, void *arg)
     response.coordinator = text(fake_agent_address(self));
     response.host = text("host-1");
     response.pid = 4711;
-    response.device = text("cpu");
+    response.device =
+        text("cuda:0"); /* where libtutti stages nothing: that needs an agent that lends memory */
     response.version = text("0.1.0");
     tutti_rpc_call_reply(call, &response.base, NULL);
 }

@@ -89,7 +89,7 @@ test_connect__tells_who_the_agent_is(void **state)
     assert_int_equal(info->epoch, 7);
     assert_string_equal(info->coordinator, fake_agent_address(&rig->agent));
     assert_string_equal(info->host, "host-1");
-    assert_string_equal(info->device, "cpu");
+    assert_string_equal(info->device, "cuda:0");
     assert_string_equal(info->version, "0.1.0");
     assert_int_equal(info->pid, 4711);
 }
