@@ -213,36 +213,22 @@ Call TuttiBackend::make_call(tutti_op_kind kind, std::chrono::milliseconds timeo
   return call;
 }
 
-// An op whose caller waits at once, and behind which no other op of the group is in the queue, runs on the caller's thread:
-// that saves two changes of threads.
+// Where the caller waits at once, its thread takes the completions: that saves a change of threads.
 TuttiBackend::WorkPtr TuttiBackend::run(c10d::OpType type, const char* title, const Tensors& inputs, Tensors outputs,
                                         std::vector<Call> calls, bool async) {
   const bool pair = type == c10d::OpType::SEND || type == c10d::OpType::RECV || type == c10d::OpType::RECVANYSOURCE;
   const uint64_t sequence = pair ? sequence_.load() : ++sequence_;
+  const bool driven = !async && !coalescing_;
   auto work = c10::make_intrusive<TuttiWork>(rank_, type, title, inputs, std::move(outputs), sequence,
                                              static_cast<int>(calls.size()));
-  bool direct = !async && !coalescing_ && *pending_ == 0;
 
-  for (const Call& call : calls) {
-    direct = direct && !call.rooted && call.kind != TUTTI_OP_SEND && call.kind != TUTTI_OP_RECV;
-  }
   for (Call& call : calls) {
-    if (direct) {
-      run_call(*runtime_, call);
-      work->end_part(nullptr);
-      continue;
-    }
-    auto pending = pending_;
-    ++*pending;
-    try {
-      submit_call(runtime_, std::move(call), [work, pending](std::exception_ptr error, int source) {
-        --*pending;
-        work->end_part(error, source);
-      });
-    } catch (...) {
-      --*pending;
-      throw;
-    }
+    call.driven = driven;
+    submit_call(runtime_, std::move(call),
+                [work](std::exception_ptr error, int source) { work->end_part(error, source); });
+  }
+  if (driven) {
+    runtime_->drive([&work] { return work->isCompleted(); });
   }
   if (coalescing_) {
     coalesced_.push_back(work);
@@ -307,7 +293,6 @@ TuttiBackend::WorkPtr TuttiBackend::broadcast(Tensors& tensors, const c10d::Broa
   Call call = make_call(TUTTI_OP_BROADCAST, opts.timeout);
   int64_t factor;
 
-  call.rooted = true;
   call.op.root = static_cast<int32_t>(opts.rootRank);
   call.dtype = moved_dtype(tensors[0].scalar_type(), &factor);
   if (rank_ == opts.rootRank) {
@@ -324,7 +309,6 @@ TuttiBackend::WorkPtr TuttiBackend::reduce(Tensors& tensors, const c10d::ReduceO
   check_one(tensors, "reduce");
   Call call = reduce_call(TUTTI_OP_REDUCE_TO_ROOT, opts.timeout, opts.reduceOp, tensors[0]);
 
-  call.rooted = true;
   call.op.root = static_cast<int32_t>(opts.rootRank);
   if (rank_ == opts.rootRank) {
     const at::Tensor dense = writable(tensors[0], call.finish);
@@ -422,7 +406,6 @@ TuttiBackend::WorkPtr TuttiBackend::gather(std::vector<Tensors>& outputs, Tensor
   Tensors results;
   int64_t factor;
 
-  call.rooted = true;
   call.op.root = static_cast<int32_t>(opts.rootRank);
   call.dtype = moved_dtype(inputs[0].scalar_type(), &factor);
   call.set_give(inputs[0].contiguous(), factor);
@@ -471,7 +454,6 @@ TuttiBackend::WorkPtr TuttiBackend::scatter(Tensors& outputs, std::vector<Tensor
   Tensors given;
   int64_t factor;
 
-  call.rooted = true;
   call.op.root = static_cast<int32_t>(opts.rootRank);
   call.dtype = moved_dtype(outputs[0].scalar_type(), &factor);
   if (rank_ == opts.rootRank) {
@@ -741,21 +723,7 @@ bool TuttiBackend::supportsTensorAlloc(c10::DeviceIndex) {
 }
 
 at::Tensor TuttiBackend::allocateTensor(long size, at::TensorOptions options) {
-  const uint64_t bytes = static_cast<uint64_t>(size) * c10::elementSize(c10::typeMetaToScalarType(options.dtype()));
-
-  TORCH_CHECK(options.device().is_cpu(), "tutti: memory on ", options.device(), ", this backend gives that of the CPU");
-  if (!runtime_->memory().is_shared() || bytes == 0) {
-    return at::empty({size}, options);
-  }
-  std::shared_ptr<Block> block = runtime_->memory().allocate(bytes);
-  std::shared_ptr<Runtime> runtime = runtime_;  // its client outlives the block
-  return at::from_blob(
-      block->data(), {size},
-      [block, runtime](void*) mutable {
-        block.reset();
-        runtime.reset();
-      },
-      options);
+  return Runtime::empty(runtime_, size, options);
 }
 
 }  // namespace tutti_torch

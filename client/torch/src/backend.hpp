@@ -100,7 +100,6 @@ class TuttiBackend : public c10d::Backend {
   std::atomic<uint64_t> sequence_{0};
   int64_t monitored_ = 0;  // monitored barriers
   std::atomic<bool> closed_{false};
-  std::shared_ptr<std::atomic<int>> pending_ = std::make_shared<std::atomic<int>>(0);  // ops in the queue
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;
 };

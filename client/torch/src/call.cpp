@@ -14,7 +14,7 @@ namespace tutti_torch {
 
 namespace {
 
-constexpr uint64_t kInline = 64u << 10;     // above, two copies through mapped memory are faster than messages
+constexpr uint64_t kInline = 8u << 10;      // above, two copies through mapped memory are faster than messages
 constexpr uint64_t kInlineMost = 3u << 20;  // what one message takes
 constexpr uint64_t kLater = 256u << 10;     // larger results are copied on a thread of their own
 
@@ -47,20 +47,28 @@ tutti_spec spec_of(tutti_dtype dtype, int64_t count) {
   return tutti_spec{dtype, 1, {count}};
 }
 
-Place find_place(Runtime& runtime, const void* data, uint64_t bytes, tutti_dtype dtype, int64_t count) {
+Place stage_place(Runtime& runtime, uint64_t bytes, tutti_dtype dtype, int64_t count) {
   Place place;
 
-  place.block = runtime.memory().find(data, bytes, &place.offset);
-  if (!place.block && runtime.memory().is_shared()) {
+  if (runtime.memory().is_shared()) {
     place.block = runtime.memory().stage(bytes);
     place.staged = true;
-  }
-  if (place.block) {
-    place.text = place.block->range(place.offset, dtype, count);
+    place.text = place.block->range(0, dtype, count);
     return place;
   }
   place.remote = std::make_shared<Remote>(runtime.client(), spec_of(dtype, count));
   place.text = place.remote->handle.text;
+  return place;
+}
+
+Place find_place(Runtime& runtime, const void* data, uint64_t bytes, tutti_dtype dtype, int64_t count) {
+  Place place;
+
+  place.block = runtime.memory().find(data, bytes, &place.offset);
+  if (!place.block) {
+    return stage_place(runtime, bytes, dtype, count);
+  }
+  place.text = place.block->range(place.offset, dtype, count);
   return place;
 }
 
@@ -101,7 +109,9 @@ Places place_call(Runtime& runtime, const Call& call) {
 
   places.in_place = call.give != nullptr && call.give == call.take && call.give_count == call.take_count;
   if (call.give != nullptr) {
-    places.give = find_place(runtime, call.give, call.give_bytes(), call.dtype, call.give_count);
+    places.give = !places.in_place && call.overlaps()
+                      ? stage_place(runtime, call.give_bytes(), call.dtype, call.give_count)
+                      : find_place(runtime, call.give, call.give_bytes(), call.dtype, call.give_count);
     copy_in(runtime, places.give, call);
   }
   if (call.take != nullptr && !places.in_place) {
@@ -159,7 +169,7 @@ void submit_inline(const std::shared_ptr<Runtime>& runtime, std::shared_ptr<Call
   data.data = call->give;
   data.result = call->take;
   data.result_bytes = call->take_bytes();
-  runtime->submit(call->kind, op, &data, [call, on_end](const tutti_queue_completion& done) {
+  runtime->submit(call->kind, op, &data, call->driven, [call, on_end](const tutti_queue_completion& done) {
     if (done.error.code != TUTTI_OK) {
       on_end(error_of(done.error), -1);
     } else {
@@ -172,7 +182,7 @@ void submit_placed(const std::shared_ptr<Runtime>& runtime, std::shared_ptr<Call
   auto places = std::make_shared<Places>(place_call(*runtime, *call));
   const tutti_op op = op_at(*call, *places);
 
-  runtime->submit(call->kind, op, nullptr, [runtime, call, places, on_end](const tutti_queue_completion& done) {
+  runtime->submit(call->kind, op, nullptr, call->driven, [runtime, call, places, on_end](const tutti_queue_completion& done) {
     if (done.error.code != TUTTI_OK) {
       on_end(error_of(done.error), -1);
       return;
@@ -190,42 +200,12 @@ void submit_placed(const std::shared_ptr<Runtime>& runtime, std::shared_ptr<Call
       end_call(*call, on_end, source);
     };
     const bool large = call->take != nullptr && call->take_bytes() > kLater;
-    if (large || places->give.remote || places->take.remote) {  // their deletion waits for the agent
+    if (!call->driven && (large || places->give.remote || places->take.remote)) {  // their deletion waits for the agent
       runtime->later(end);
     } else {
       end();
     }
   });
-}
-
-using OpFn = tutti_code (*)(tutti_client*, const tutti_op*, tutti_op_result*, tutti_error*);
-
-OpFn function_of(tutti_op_kind kind) {
-  switch (kind) {
-    case TUTTI_OP_ALL_REDUCE: return tutti_all_reduce;
-    case TUTTI_OP_ALL_GATHER: return tutti_all_gather;
-    case TUTTI_OP_REDUCE_SCATTER: return tutti_reduce_scatter;
-    case TUTTI_OP_ALL_TO_ALL: return tutti_all_to_all;
-    case TUTTI_OP_BARRIER: return tutti_barrier;
-    default: TORCH_INTERNAL_ASSERT(false, "no op of all ranks");
-  }
-}
-
-// Sizes of input and output are equal, or a barrier has none.
-tutti_code run_inline(Runtime& runtime, const Call& call, tutti_error* err) {
-  const tutti_op op = op_of(call);
-  const tutti_spec spec = spec_of(call.dtype, call.give_count);
-
-  switch (call.kind) {
-    case TUTTI_OP_ALL_REDUCE:
-      return tutti_all_reduce_data(runtime.client(), &op, &spec, call.give, call.take, err);
-    case TUTTI_OP_ALL_GATHER:
-      return tutti_all_gather_data(runtime.client(), &op, &spec, call.give, call.take, call.take_bytes(), err);
-    case TUTTI_OP_REDUCE_SCATTER:
-      return tutti_reduce_scatter_data(runtime.client(), &op, &spec, call.give, call.take, call.take_bytes(), err);
-    default:
-      return function_of(call.kind)(runtime.client(), &op, nullptr, err);
-  }
 }
 
 }  // namespace
@@ -250,6 +230,14 @@ uint64_t Call::take_bytes() const {
   return take == nullptr ? 0 : static_cast<uint64_t>(take_count) * tutti_dtype_bytes(dtype);
 }
 
+// As FSDP2 has it, whose input of an all-gather is this rank's part of the output: the agent refuses such ranges.
+bool Call::overlaps() const {
+  const char* from = static_cast<const char*>(give);
+  const char* to = static_cast<const char*>(take);
+
+  return from != nullptr && to != nullptr && from < to + take_bytes() && to < from + give_bytes();
+}
+
 void submit_call(const std::shared_ptr<Runtime>& runtime, Call call, OnEnd on_end) {
   auto kept = std::make_shared<Call>(std::move(call));
 
@@ -257,25 +245,6 @@ void submit_call(const std::shared_ptr<Runtime>& runtime, Call call, OnEnd on_en
     submit_inline(runtime, std::move(kept), std::move(on_end));
   } else {
     submit_placed(runtime, std::move(kept), std::move(on_end));
-  }
-}
-
-void run_call(Runtime& runtime, Call& call) {
-  tutti_error err;
-
-  if (is_inline(runtime, call) && call.kind != TUTTI_OP_ALL_TO_ALL) {
-    check(run_inline(runtime, call, &err), err);
-  } else {
-    const Places places = place_call(runtime, call);
-    const tutti_op op = op_at(call, places);
-
-    check(function_of(call.kind)(runtime.client(), &op, nullptr, &err), err);
-    if (call.take != nullptr) {
-      copy_out(runtime, places.taken(), call);
-    }
-  }
-  if (call.finish) {
-    call.finish();
   }
 }
 

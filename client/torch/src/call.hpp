@@ -21,7 +21,7 @@ struct Call {
   int64_t give_count = 0;      // elements
   void* take = nullptr;        // nullptr: it takes nothing. May be `give`
   int64_t take_count = 0;
-  bool rooted = false;  // one rank gives or takes other things than the others
+  bool driven = false;  // the caller waits for it by Runtime::drive
   std::vector<int64_t> input_splits;
   std::vector<int64_t> output_splits;
   std::vector<at::Tensor> keep;  // whose memory it is
@@ -31,6 +31,7 @@ struct Call {
   void set_take(const at::Tensor& tensor, int64_t factor = 1);
   uint64_t give_bytes() const;
   uint64_t take_bytes() const;
+  bool overlaps() const;  // have they bytes in common?
 };
 
 // Told once: why the op failed (nullptr = it succeeded), and of a recv its source, as a group rank.
@@ -38,8 +39,5 @@ using OnEnd = std::function<void(std::exception_ptr error, int source)>;
 
 // Gives the call to the queue. Throws if that fails; on_end is not called then.
 void submit_call(const std::shared_ptr<Runtime>& runtime, Call call, OnEnd on_end);
-
-// Runs it on this thread. Throws DistBackendError. Only for calls that are not `rooted`, and no send or recv.
-void run_call(Runtime& runtime, Call& call);
 
 }  // namespace tutti_torch

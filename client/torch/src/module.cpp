@@ -31,6 +31,14 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       [] { return Runtime::current() ? Runtime::current()->memory().why_not() : std::string("there is no process group"); },
       "Why the agent lends no memory; empty = it does");
   m.def(
+      "empty",
+      [](int64_t count, py::object dtype) {
+        const std::shared_ptr<Runtime> runtime = Runtime::current();
+        TORCH_CHECK(runtime != nullptr, "tutti: there is no process group of the backend tutti yet: call init_process_group first");
+        return Runtime::empty(runtime, count, at::TensorOptions().dtype(torch::python::detail::py_object_to_dtype(dtype)));
+      },
+      "A tensor in memory of the agent's");
+  m.def(
       "store",
       [](const std::string& coordinator, std::string prefix, double timeout_s) -> c10::intrusive_ptr<c10d::Store> {
         return c10::make_intrusive<TuttiStore>(coordinator, std::move(prefix),

@@ -61,17 +61,13 @@ void Runtime::close() {
 }
 
 Runtime::Runtime(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) : owner_(getpid()) {
-  tutti_queue_options options;
   tutti_error err;
 
   try {
     connect(store, rank, size);
     exchange_ranks(store, rank, size);
     memory_ = std::make_unique<Memory>(client_);
-    tutti_queue_options_init(&options);
-    options.on_done = &Runtime::on_done;
-    options.context = this;
-    check(tutti_queue_open(client_, &options, &queue_, &err), err);
+    check(tutti_queue_open(client_, nullptr, &queue_, &err), err);
   } catch (...) {
     memory_.reset();
     tutti_close(client_);
@@ -79,20 +75,32 @@ Runtime::Runtime(const c10::intrusive_ptr<c10d::Store>& store, int rank, int siz
     throw;
   }
   server_ = std::thread([this] { serve(); });
+  for (const bool spare : {false, true, true}) {
+    pollers_.emplace_back([this, spare] { poll(spare); });
+  }
 }
 
 // A child of fork has neither the threads nor the connection: it leaves all to its parent.
 Runtime::~Runtime() {
   if (owner_ != getpid()) {
     server_.detach();
+    for (std::thread& poller : pollers_) {
+      poller.detach();
+    }
     (void)memory_.release();
     return;
   }
-  tutti_queue_close(queue_, nullptr);
+  tutti_queue_shutdown(queue_);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     stop_ = true;
   }
+  begun_.notify_all();
+  spare_.notify_all();
+  for (std::thread& poller : pollers_) {
+    poller.join();
+  }
+  tutti_queue_close(queue_, nullptr);
   tasks_.notify_all();
   server_.join();
   memory_.reset();
@@ -166,30 +174,114 @@ void Runtime::exchange_ranks(const c10::intrusive_ptr<c10d::Store>& store, int r
 
 // ------------------------------------------------------------------ ops
 
-void Runtime::on_done(void* self, const tutti_queue_completion* done) {
-  std::unique_ptr<OnDone> call(static_cast<OnDone*>(done->user));
+namespace {
 
-  (*call)(*done);
-  static_cast<Runtime*>(self)->room_.notify_all();
-}
+thread_local int telling;  // completions that this thread tells of right now: what it tells may wait for another op
 
-void Runtime::submit(tutti_op_kind kind, const tutti_op& op, const tutti_queue_data* data, OnDone on_done) {
-  auto call = std::make_unique<OnDone>(std::move(on_done));
+constexpr auto kLook = std::chrono::milliseconds(500);
+constexpr auto kBroken = std::chrono::milliseconds(5);  // the connection is broken, and a submission is under way
+
+}  // namespace
+
+// Gives the lock back while it waits and while it tells; the caller has seen that no other thread takes.
+bool Runtime::take_one(std::unique_lock<std::mutex>& lock) {
+  tutti_queue_completion done;
   tutti_error err;
 
+  taking_ = true;
+  lock.unlock();
+  const tutti_code code = tutti_queue_next(queue_, TUTTI_QUEUE_FOREVER, &done, &err);
+  lock.lock();
+  taking_ = false;
+  if (code == TUTTI_OK) {
+    outstanding_--;
+    telling_++;
+    telling++;
+    lock.unlock();
+    {
+      std::unique_ptr<OnDone> call(static_cast<OnDone*>(done.user));
+      (*call)(done);
+      tutti_op_more_free(&done.more);
+    }
+    lock.lock();
+    telling--;
+    telling_--;
+  }
+  ended_.notify_all();
+  return code == TUTTI_OK;
+}
+
+// A spare one takes only while others tell: what they tell may wait for an op, as comm hooks of DDP do. An op that is submitted
+// there wakes a spare one; else it looks now and then.
+void Runtime::poll(bool spare) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto is_wanted = [this, spare] {
+    return stop_ || (!taking_ && outstanding_ > 0 && (spare ? telling_ > 0 : driving_ == 0));
+  };
+
   for (;;) {
+    if (spare) {
+      (void)spare_.wait_for(lock, kLook, is_wanted);
+    } else {
+      begun_.wait(lock, is_wanted);
+    }
+    if (stop_ && (spare || outstanding_ == 0)) {
+      return;
+    }
+    if (is_wanted() && !take_one(lock)) {
+      if (stop_) {
+        return;
+      }
+      ended_.wait_for(lock, kBroken);
+    }
+  }
+}
+
+// The last one that drives leaves what others have submitted to the poller. While another thread tells, that may be of the op
+// that is waited for.
+void Runtime::drive(const std::function<bool()>& is_done) {
+  std::unique_lock<std::mutex> lock(mutex_);
+
+  driving_++;
+  while (!is_done()) {
+    if (taking_ || telling_ > telling) {
+      ended_.wait(lock);
+    } else if (!take_one(lock)) {
+      ended_.wait_for(lock, kBroken);
+    }
+  }
+  if (--driving_ == 0 && outstanding_ > 0) {
+    begun_.notify_one();
+  }
+}
+
+void Runtime::submit(tutti_op_kind kind, const tutti_op& op, const tutti_queue_data* data, bool driven, OnDone on_done) {
+  auto call = std::make_unique<OnDone>(std::move(on_done));
+  std::unique_lock<std::mutex> lock(mutex_);
+  tutti_error err;
+
+  outstanding_++;
+  for (;;) {
+    lock.unlock();
     const tutti_code code = data != nullptr
                                 ? tutti_queue_submit_data(queue_, kind, &op, data, call.get(), nullptr, &err)
                                 : tutti_queue_submit(queue_, kind, &op, call.get(), nullptr, &err);
     if (code == TUTTI_OK) {
       (void)call.release();
-      return;
+      break;
     }
+    lock.lock();
     if (code != TUTTI_RESOURCE_EXHAUSTED || std::string(err.reason) != "QUEUE_FULL") {
+      outstanding_--;
       check(code, err);
     }
-    std::unique_lock<std::mutex> lock(mutex_);
-    room_.wait_for(lock, std::chrono::milliseconds(5));  // a completion may have come in between
+    begun_.notify_all();
+    ended_.wait_for(lock, std::chrono::milliseconds(5));  // a completion may have come in between
+  }
+  if (telling > 0) {
+    spare_.notify_one();
+  } else if (!driven) {
+    begun_.notify_one();
   }
 }
 
@@ -216,6 +308,23 @@ void Runtime::serve() {
     task = nullptr;  // what it holds may take locks of ours
     lock.lock();
   }
+}
+
+// ------------------------------------------------------------------ memory
+
+at::Tensor Runtime::empty(const std::shared_ptr<Runtime>& runtime, int64_t count, at::TensorOptions options) {
+  TORCH_CHECK(options.device().is_cpu(), "tutti: memory on ", options.device(), ", this backend gives that of the CPU");
+  TORCH_CHECK(count >= 0, "tutti: ", count, " elements: give 0 or more");
+  const uint64_t bytes = static_cast<uint64_t>(count) * c10::elementSize(c10::typeMetaToScalarType(options.dtype()));
+  if (!runtime->memory().is_shared() || bytes == 0) {
+    return at::empty({count}, options);
+  }
+  std::shared_ptr<Block> block = runtime->memory().allocate(bytes);
+  std::shared_ptr<Runtime> kept = runtime;  // its client outlives the block
+  return at::from_blob(block->data(), {count}, [block, kept](void*) mutable {
+    block.reset();
+    kept.reset();
+  }, options);
 }
 
 }  // namespace tutti_torch

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <tutti/client.h>
 #include <tutti/launch.h>
@@ -20,7 +21,7 @@
 
 namespace tutti_torch {
 
-// Called once when an op has ended, on a thread of the runtime. It must not wait for other ops.
+// Called once when an op has ended, on a thread of the runtime or one that drives. It must not wait for other ops.
 using OnDone = std::function<void(const tutti_queue_completion&)>;
 
 class Runtime {
@@ -38,8 +39,16 @@ class Runtime {
   // The rank of the job that each rank of the first process group has.
   const std::vector<uint32_t>& ranks() const { return ranks_; }
 
-  // Throws DistBackendError if the op cannot be submitted; waits while the queue is full.
-  void submit(tutti_op_kind kind, const tutti_op& op, const tutti_queue_data* data, OnDone on_done);
+  // Throws DistBackendError if the op cannot be submitted; waits while the queue is full. driven: the caller calls `drive`
+  // next.
+  void submit(tutti_op_kind kind, const tutti_op& op, const tutti_queue_data* data, bool driven, OnDone on_done);
+
+  // Waits until is_done(), which a completion brings about; this thread takes completions itself if no other one does, which
+  // saves a change of threads.
+  void drive(const std::function<bool()>& is_done);
+
+  // A tensor of one dimension whose memory is the agent's; ordinary memory where the agent lends none.
+  static at::Tensor empty(const std::shared_ptr<Runtime>& runtime, int64_t count, at::TensorOptions options);
 
   // On a thread of its own, behind what was given before: copies of large results, that must not delay other ops.
   void later(std::function<void()> task);
@@ -50,7 +59,8 @@ class Runtime {
   std::string launch(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
   void exchange_ranks(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
   void serve();
-  static void on_done(void* self, const tutti_queue_completion* done);
+  void poll(bool spare);
+  bool take_one(std::unique_lock<std::mutex>& lock);
 
   pid_t owner_;
   tutti_launched* launched_ = nullptr;
@@ -59,11 +69,18 @@ class Runtime {
   std::unique_ptr<Memory> memory_;
   std::vector<uint32_t> ranks_;
   std::mutex mutex_;
-  std::condition_variable room_;   // the queue has room again
+  std::condition_variable ended_;  // an op has: the queue has room again, and another thread may take completions
+  std::condition_variable begun_;  // the poller is wanted
+  std::condition_variable spare_;  // a spare poller is
   std::condition_variable tasks_;  // something is in `later_`
   std::deque<std::function<void()>> later_;
   bool stop_ = false;
-  std::thread server_;
+  bool taking_ = false;  // a thread takes completions
+  int telling_ = 0;      // completions that threads tell of
+  int driving_ = 0;      // threads in `drive`
+  int outstanding_ = 0;  // ops whose completion has not been taken
+  std::thread server_;   // of `later_`
+  std::vector<std::thread> pollers_;  // take completions of ops that nobody drives
 };
 
 // "attempt 2/": torchrun keeps the keys of an attempt that failed, so keys of each attempt have names of their own.

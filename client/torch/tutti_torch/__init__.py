@@ -26,7 +26,7 @@ def autoload():
 import torch  # noqa: E402 -- it calls autoload()
 import torch.distributed as dist  # noqa: E402
 
-__all__ = ["autoload", "copied_bytes", "why_not_shared"]
+__all__ = ["autoload", "copied_bytes", "empty", "why_not_shared"]
 
 
 def _same_minor(one: str, other: str) -> bool:
@@ -63,7 +63,15 @@ def why_not_shared() -> str:
     return _module().why_not_shared()
 
 
+def empty(*size, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """As torch.empty, in memory that this rank's agent lends: ops of the backend copy nothing of it. Ordinary memory where
+    the agent lends none (why_not_shared() says why). There must be a process group of the backend."""
+    shape = torch.Size(size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
+    return _module().empty(shape.numel(), dtype or torch.get_default_dtype()).view(shape)
+
+
 def _create(opts, options=None):
+    os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")  # gradient buckets of DDP in memory that the agent lends; 1: in ordinary
     return _module().create(opts.store, opts.group_rank, opts.group_size, opts.timeout.total_seconds(),
                             list(opts.global_ranks_in_group or []), opts.group_id or "")
 
