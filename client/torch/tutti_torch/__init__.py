@@ -26,7 +26,9 @@ def autoload():
 import torch  # noqa: E402 -- it calls autoload()
 import torch.distributed as dist  # noqa: E402
 
-__all__ = ["autoload", "copied_bytes", "empty", "why_not_shared"]
+from .state import broadcast_state_dict
+
+__all__ = ["autoload", "broadcast_state_dict", "copied_bytes", "empty", "why_not_shared"]
 
 
 def _same_minor(one: str, other: str) -> bool:
