@@ -430,7 +430,6 @@ TuttiBackend::WorkPtr TuttiBackend::gather_into_tensor(at::Tensor& output, at::T
   int64_t factor;
 
   check_tensor(input);
-  call.rooted = true;
   call.op.root = static_cast<int32_t>(opts.rootRank);
   call.dtype = moved_dtype(input.scalar_type(), &factor);
   call.set_give(input.contiguous(), factor);

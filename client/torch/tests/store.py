@@ -66,7 +66,7 @@ def start_coordinator():
 def main():
     child, address = start_coordinator()
     try:
-        make = lambda: tutti_torch._C.store(address, "torch/test/", 20.0)
+        make = lambda: tutti_torch._module().store(address, "torch/test/", 20.0)
         store, other = make(), make()
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -80,7 +80,7 @@ def main():
         raises(lambda: store.get("missing-too"), "missing-too")
         print("ok errors name the key")
         assert store.num_keys() == other.num_keys() > 0
-        assert tutti_torch._C.store(address, "another/", 20.0).num_keys() == 0
+        assert tutti_torch._module().store(address, "another/", 20.0).num_keys() == 0
         print("ok keys are those of the prefix")
         prefixed = dist.PrefixStore("p", store)
         prefixed.set("k", "v")
