@@ -226,7 +226,7 @@ class Here(Case):
             words = ["tutti", "run", "-n", "4", "--no-prefix", "--", "python3", self.write("of_readme.py", text)]
             code, said = self.run_group(words, self.environment(self.folder, self.bin))
             self.assertEqual(code, 0, said)
-            self.assertEqual(said.splitlines().count(shown), 4, said)
+            self.assertEqual(said.count(shown), 4, said)  # ranks may share a line
 
     def test_the_c_of_the_readme(self):
         (text,) = blocks_of_readme("From C", "c")

@@ -148,6 +148,9 @@ def install_debian(name):
     """With pip, the system's setuptools and protoc, and nothing from the network."""
     if call(["/usr/bin/python3", "-m", "pip", "--version"])[0] != 0:
         support.skip_all("no pip: install python3-pip")
+    # Each script has a copy of its own: tests run side by side, and a copy is made anew.
+    script = os.path.splitext(os.path.basename(sys.argv[0]))[0]
+    name = "-".join([name, script] + [word for word in sys.argv[1:] if word.isalnum()])
     folder = os.path.join(WORK, "python-" + name)
     shutil.rmtree(folder, ignore_errors=True)
     words = ["/usr/bin/python3", "-m", "pip", "install", "-q", "--no-build-isolation", "--no-deps"]
