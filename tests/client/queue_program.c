@@ -826,7 +826,7 @@ shut_down_beside_stopped_agent(void)
     agent = (pid_t)tutti_whoami(self.client)->pid;
     assert_ok(tutti_queue_submit(self.queue, TUTTI_OP_BARRIER, NULL, NULL, NULL, &err));
     assert_int_equal(kill(agent, SIGSTOP), 0);
-    op.timeout_ms = 1;
+    op.timeout_ms = 1000; /* threads of the agent stop a moment after the signal */
     for (i = 0; i < COUNT; i++) {
         const tutti_queue_data data = data_of(NULL, came[i]);
 
