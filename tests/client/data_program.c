@@ -166,7 +166,7 @@ main(void)
     self.size = tutti_whoami(self.client)->world_size;
     run_size(&self, 10);
     run_size(&self, (1u << 19) + 3); /* parts of 4 MiB: all of it is uploaded */
-    tutti_close(self.client); /* the tensors of its arena go with it */
+    tutti_close(self.client);        /* the tensors of its arena go with it */
     check(&self, "connect", tutti_connect(NULL, &self.client, &err), &err);
     check(&self, "stat", tutti_agent_stat(self.client, &stats, &err), &err);
     if (stats.tensor_count != 0) {
