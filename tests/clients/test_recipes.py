@@ -221,7 +221,7 @@ class Here(Case):
     def test_the_two_fast_programs_of_the_readme(self):
         first, fast = blocks_of_readme("From Python", "python")[:2]
         before = "import numpy as np\nimport tutti\nx = np.arange(3, dtype=np.float32)\nw = np.ones(2)\n"
-        first = before + first + "    print(x.tolist(), weights.numpy().tolist())\n"
+        first = before + first + "    print(\"%s %s\" % (x.tolist(), weights.numpy().tolist()))\n"
         for text, shown in ((first, "[0.0, 1.0, 2.0] [1.0, 1.0]"), (fast, "6.0")):
             words = ["tutti", "run", "-n", "4", "--no-prefix", "--", "python3", self.write("of_readme.py", text)]
             code, said = self.run_group(words, self.environment(self.folder, self.bin))
