@@ -49,6 +49,12 @@ typedef struct client_description {
     char picked[256]; /* of its addresses the one to take from here; "" = it says none */
 } client_description;
 
+/* What the client has of a room above this one, which embeds it: how it ends. */
+typedef struct client_ending {
+    void (*close)(tutti_client *client, struct client_ending *self);
+    void (*forget)(struct client_ending *self); /* in a child of fork: nobody is asked */
+} client_ending;
+
 /*
  * Any thread. After tutti_connect has returned nothing of it changes but: `conns`, `shuttles` and
  * their counts (behind `lock`), `calls` and `goes_by_itself` (atomics), `watch` (its own lock),
@@ -68,10 +74,9 @@ struct tutti_client {
     client_stall_timer watch;
     char device[32];            /* of tensors that are made; "" = the agent's choice */
     atomic_uint_fast64_t lease; /* under which calls make tensors; 0 = none */
-    struct client_arena *arena; /* [owned] behind the lock; NULL = not used yet */
-    /* How the arena ends, by the room that made it: a close, and in a child of fork. Set with it. */
-    void (*close_arena)(tutti_client *client, struct client_arena *arena);
-    void (*forget_arena)(struct client_arena *arena);
+    /* [owned] NULL = not used yet; set once, behind the lock. tutti_close ends it. */
+    _Atomic(client_ending *) arena;
+    atomic_uint_fast64_t copied_bytes; /* of the caller's arrays; tutti_arena_stat */
 };
 
 /* The job that coordinator calls are about. */

@@ -317,7 +317,7 @@ tutti_close(tutti_client *client)
     }
     if (client->owner != getpid()) { /* a forked child: what belongs to gRPC stays untouched */
         if (client->arena != NULL) {
-            client->forget_arena(client->arena);
+            client->arena->forget(client->arena);
         }
         client_settings_fini(&client->settings);
         free(client);
@@ -329,7 +329,7 @@ tutti_close(tutti_client *client)
      * calls, so it comes before all.
      */
     if (client->arena != NULL) {
-        client->close_arena(client, client->arena);
+        client->arena->close(client, client->arena);
     }
     client_stall_timer_fini(&client->watch);
     client_shuttles_close(client);

@@ -183,7 +183,7 @@ run_with_result(data_op *self)
 
 /* Where the bytes of an op are in the arena: they were there, or are copied to a block of their own. */
 typedef struct data_place {
-    char give[CLIENT_RANGE_SIZE]; /* "" = this rank gives nothing */
+    char give[CLIENT_RANGE_SIZE]; /* if this rank gives */
     char take[CLIENT_RANGE_SIZE];
     void *give_block; /* [owned] staging; NULL = none */
     void *take_block; /* the same as give_block: the op works in place there */
@@ -222,16 +222,15 @@ stage_op_data(data_op *self, data_place *place, bool give, bool take)
     bool good = true;
 
     if (give) {
-        good = tutti_alloc(self->client, memory->bytes, &place->give_block, NULL) == TUTTI_OK &&
-               client_arena_find(self->client, place->give_block, memory->spec, place->give);
+        good = client_arena_stage(self->client, memory->bytes, memory->spec, &place->give_block,
+                                  place->give);
     }
     if (good && take && in_place) {
         place->take_block = place->give_block;
         memcpy(place->take, place->give, sizeof(place->take));
     } else if (good && take) {
-        good =
-            tutti_alloc(self->client, memory->result_bytes, &place->take_block, NULL) == TUTTI_OK &&
-            client_arena_find(self->client, place->take_block, &result, place->take);
+        good = client_arena_stage(self->client, memory->result_bytes, &result, &place->take_block,
+                                  place->take);
     }
     if (!good) {
         free_place(self, place);
@@ -265,7 +264,7 @@ find_place(data_op *self, data_place *place)
         return memory->gives || memory->takes;
     }
     if (most <= STAGE_BYTES_MIN || (memory->gives && memory->bytes == 0) ||
-        (memory->takes && memory->result_bytes == 0) || !client_arena_stages(self->client)) {
+        (memory->takes && memory->result_bytes == 0)) {
         return false;
     }
     return stage_op_data(self, place, give, take);
@@ -294,8 +293,10 @@ run_data(data_op *self)
 {
     const client_inline *memory = &self->memory;
     const bool both = memory->gives && memory->takes;
-    data_place place = {0};
+    data_place place; /* the texts are written where they are used */
 
+    place.give_block = NULL;
+    place.take_block = NULL;
     if (find_place(self, &place)) {
         return run_placed(self, &place);
     }

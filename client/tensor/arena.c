@@ -47,51 +47,47 @@ typedef struct chunk {
 } chunk;
 
 struct client_arena {
+    client_ending ending;
     pthread_mutex_t lock;
     tutti_list_node chunks;
     uint64_t idle; /* bytes of chunks in which nothing is used */
     atomic_bool refused;
-    atomic_uint_fast64_t copied;
 };
 
-static void close_arena(tutti_client *client, client_arena *arena);
-static void forget_arena(client_arena *arena);
+static void close_arena(tutti_client *client, client_ending *ending);
+static void forget_arena(client_ending *ending);
+
+/* NULL: there is none yet, or a child of fork, where a thread of the parent may have had the lock. */
+static client_arena *
+get_arena(tutti_client *client)
+{
+    client_ending *ending = atomic_load_explicit(&client->arena, memory_order_acquire);
+
+    return ending == NULL || client->owner != getpid()
+               ? NULL
+               : tutti_container_of(ending, client_arena, ending);
+}
 
 /* Made at first use, under the client's own lock. NULL: no memory, or a child of fork. */
 static client_arena *
 need_arena(tutti_client *client)
 {
-    client_arena *self;
+    client_arena *self = get_arena(client);
 
-    if (client->owner != getpid()) { /* a thread of the parent may have had the lock */
-        return NULL;
+    if (self != NULL || client->owner != getpid()) {
+        return self;
     }
     (void)pthread_mutex_lock(&client->lock);
-    self = client->arena;
+    self = get_arena(client);
     if (self == NULL) {
         self = calloc(1, sizeof(*self));
         if (self != NULL) {
+            self->ending = (client_ending){.close = close_arena, .forget = forget_arena};
             (void)pthread_mutex_init(&self->lock, NULL);
             tutti_list_init(&self->chunks);
+            atomic_store_explicit(&client->arena, &self->ending, memory_order_release);
         }
-        client->arena = self;
-        client->close_arena = close_arena;
-        client->forget_arena = forget_arena;
     }
-    (void)pthread_mutex_unlock(&client->lock);
-    return self;
-}
-
-static client_arena *
-get_arena(tutti_client *client)
-{
-    client_arena *self;
-
-    if (client->owner != getpid()) {
-        return NULL;
-    }
-    (void)pthread_mutex_lock(&client->lock);
-    self = client->arena;
     (void)pthread_mutex_unlock(&client->lock);
     return self;
 }
@@ -369,8 +365,8 @@ tutti_arena_stat(tutti_client *client, tutti_arena_stats *ret_stats)
     tutti_arena_stats stats = {0};
     tutti_list_node *link;
 
+    stats.copied_bytes = atomic_load_explicit(&client->copied_bytes, memory_order_relaxed);
     if (self != NULL) {
-        stats.copied_bytes = atomic_load_explicit(&self->copied, memory_order_relaxed);
         (void)pthread_mutex_lock(&self->lock);
         for (link = self->chunks.next; link != &self->chunks; link = link->next) {
             stats.mapped_bytes += tutti_container_of(link, chunk, link)->size;
@@ -427,39 +423,56 @@ client_arena_find(tutti_client *client, const void *data, const tutti_spec *spec
 }
 
 /* With a GPU, tensors of more than an inline one go there: staging on the host would be another op. */
-bool
-client_arena_stages(tutti_client *client)
+static bool
+may_stage(tutti_client *client)
 {
-    client_arena *self = need_arena(client);
-    void *probe;
+    const client_arena *self = get_arena(client);
 
-    if (self == NULL || client->device[0] != '\0' || strncmp(client->agent.device, "cpu", 3) != 0 ||
-        atomic_load_explicit(&self->refused, memory_order_relaxed)) {
+    return client->device[0] == '\0' && strncmp(client->agent.device, "cpu", 3) == 0 &&
+           (self == NULL || !atomic_load_explicit(&self->refused, memory_order_relaxed));
+}
+
+/* If there was no tensor of the arena ever, the agent lends none: it is not asked again. */
+static void
+note_refused(tutti_client *client)
+{
+    client_arena *self = get_arena(client);
+
+    if (self != NULL) {
+        (void)pthread_mutex_lock(&self->lock);
+        if (tutti_list_empty(&self->chunks)) {
+            atomic_store_explicit(&self->refused, true, memory_order_relaxed);
+        }
+        (void)pthread_mutex_unlock(&self->lock);
+    }
+}
+
+bool
+client_arena_stage(tutti_client *client, uint64_t bytes, const tutti_spec *spec, void **ret_block,
+                   char ret_text[CLIENT_RANGE_SIZE])
+{
+    if (!may_stage(client)) {
         return false;
     }
-    if (tutti_alloc(client, 0, &probe, NULL) != TUTTI_OK) {
-        atomic_store_explicit(&self->refused, true, memory_order_relaxed);
+    if (tutti_alloc(client, bytes, ret_block, NULL) != TUTTI_OK) {
+        note_refused(client);
         return false;
     }
-    tutti_free_memory(client, probe);
-    return true;
+    return client_arena_find(client, *ret_block, spec, ret_text);
 }
 
 void
 client_arena_count_copy(tutti_client *client, uint64_t bytes)
 {
-    client_arena *self = need_arena(client);
-
-    if (self != NULL) {
-        atomic_fetch_add_explicit(&self->copied, bytes, memory_order_relaxed);
-    }
+    atomic_fetch_add_explicit(&client->copied_bytes, bytes, memory_order_relaxed);
 }
 
 /* ------------------------------------------------------------------------------ the end */
 
 static void
-close_arena(tutti_client *client, client_arena *arena)
+close_arena(tutti_client *client, client_ending *ending)
 {
+    client_arena *arena = tutti_container_of(ending, client_arena, ending);
     tutti_list_node *link;
 
     client->settings.timeout_ms = CLOSE_MS; /* nobody calls any more: for the deletions alone */
@@ -472,8 +485,9 @@ close_arena(tutti_client *client, client_arena *arena)
 
 /* The views have descriptors and mappings of the parent's, which go with the child. */
 static void
-forget_arena(client_arena *arena)
+forget_arena(client_ending *ending)
 {
+    client_arena *arena = tutti_container_of(ending, client_arena, ending);
     tutti_list_node *link;
 
     while ((link = tutti_list_pop(&arena->chunks)) != NULL) {

@@ -25,10 +25,15 @@ bool client_arena_find(tutti_client *client, const void *data, const tutti_spec 
                        char ret_text[CLIENT_RANGE_SIZE]);
 
 /*
- * May arrays of the caller's be staged here: is there an arena, and do tensors of this client lie in
- * host memory? If the agent has refused once to lend memory, it is not asked again.
+ * A block for an array of the caller's that is not in the arena. False: there is no arena, tensors of
+ * this client do not lie in host memory, or there is no room; *ret_block may have been allocated.
+ *
+ * [in]         bytes      of spec, at least one
+ * [out, owned] ret_block  tutti_free_memory it, also if the result is false; initialise it to NULL
+ * [out]        ret_text   its range, for an op
  */
-bool client_arena_stages(tutti_client *client);
+bool client_arena_stage(tutti_client *client, uint64_t bytes, const tutti_spec *spec,
+                        void **ret_block, char ret_text[CLIENT_RANGE_SIZE]);
 
 void client_arena_count_copy(tutti_client *client, uint64_t bytes);
 
