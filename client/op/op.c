@@ -94,6 +94,14 @@ client_draw_name(char ret_name[CLIENT_DRAWN_NAME_SIZE])
     (void)snprintf(ret_name, CLIENT_DRAWN_NAME_SIZE, "tutti.tmp/%s", id);
 }
 
+tutti_code
+client_take_memory(client_inline *memory, tutti_error *err)
+{
+    memory->gives = memory->data != NULL;
+    memory->takes = memory->result != NULL;
+    return memory->gives ? tutti_spec_size(memory->spec, NULL, &memory->bytes, err) : TUTTI_OK;
+}
+
 static tutti_code
 run_op(client_op_fn wire, tutti_client *client, const tutti_op *op, tutti_op_result *ret_result,
        tutti_error *err)

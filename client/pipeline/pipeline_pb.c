@@ -144,18 +144,14 @@ tutti_pipeline_submit(tutti_pipeline *pipeline, tutti_op_kind kind, const tutti_
 static tutti_code
 take_data(const tutti_pipeline_data *data, client_inline *ret_memory, tutti_error *err)
 {
-    if (data == NULL) {
-        *ret_memory = (client_inline){.spec = NULL};
-        return TUTTI_OK;
+    *ret_memory = (client_inline){.spec = NULL};
+    if (data != NULL) {
+        *ret_memory = (client_inline){.spec = &data->spec,
+                                      .data = data->data,
+                                      .result = data->result,
+                                      .result_bytes = data->result_bytes};
     }
-    *ret_memory = (client_inline){.spec = &data->spec,
-                                  .gives = data->data != NULL,
-                                  .takes = data->result != NULL,
-                                  .data = data->data,
-                                  .result = data->result,
-                                  .result_bytes = data->result_bytes};
-    return data->data == NULL ? TUTTI_OK
-                              : tutti_spec_size(&data->spec, NULL, &ret_memory->bytes, err);
+    return client_take_memory(ret_memory, err);
 }
 
 tutti_code

@@ -213,18 +213,14 @@ tutti_queue_submit(tutti_queue *queue, tutti_op_kind kind, const tutti_op *op, v
 static tutti_code
 take_queue_data(const tutti_queue_data *data, client_inline *ret_memory, tutti_error *err)
 {
-    if (data == NULL) {
-        *ret_memory = (client_inline){.spec = NULL};
-        return TUTTI_OK;
+    *ret_memory = (client_inline){.spec = NULL};
+    if (data != NULL) {
+        *ret_memory = (client_inline){.spec = &data->spec,
+                                      .data = data->data,
+                                      .result = data->result,
+                                      .result_bytes = data->result_bytes};
     }
-    *ret_memory = (client_inline){.spec = &data->spec,
-                                  .gives = data->data != NULL,
-                                  .takes = data->result != NULL,
-                                  .data = data->data,
-                                  .result = data->result,
-                                  .result_bytes = data->result_bytes};
-    return data->data == NULL ? TUTTI_OK
-                              : tutti_spec_size(&data->spec, NULL, &ret_memory->bytes, err);
+    return client_take_memory(ret_memory, err);
 }
 
 tutti_code
