@@ -137,6 +137,21 @@ rpc_channel_first_op(tutti_rpc_channel *channel, const tutti_rpc_call_options *o
     return op;
 }
 
+void
+rpc_channel_begin(tutti_rpc_channel *channel, grpc_call *call,
+                  const tutti_rpc_call_options *options, rpc_outcome *outcome, void *opened_tag,
+                  void *status_tag)
+{
+    rpc_call_metadata metadata;
+    grpc_op ops[2] = {0};
+
+    ops[0] = rpc_channel_first_op(channel, options, &metadata);
+    ops[1] = rpc_outcome_initial_op(outcome);
+    rpc_batch_start(call, ops, 2, opened_tag);
+    ops[0] = rpc_outcome_status_op(outcome);
+    rpc_batch_start(call, ops, 1, status_tag);
+}
+
 bool
 rpc_channel_pluck(grpc_completion_queue *queue, void *tag)
 {

@@ -163,6 +163,14 @@ void rpc_outcome_fini(rpc_outcome *outcome);
 grpc_op rpc_outcome_initial_op(rpc_outcome *outcome);
 grpc_op rpc_outcome_status_op(rpc_outcome *outcome);
 
+/*
+ * Begin the call of a stream: its metadata are sent, and what the server says first and last is asked
+ * for. `outcome` is initialised; each tag comes back once.
+ */
+void rpc_channel_begin(tutti_rpc_channel *channel, grpc_call *call,
+                       const tutti_rpc_call_options *options, rpc_outcome *outcome,
+                       void *opened_tag, void *status_tag);
+
 /* TUTTI_OK, or the error that the server sent, or what kept gRPC from asking it. Before the call is
  * unref'd: it owns what was received. */
 tutti_code rpc_outcome_read(const rpc_outcome *outcome, tutti_rpc_channel *channel,

@@ -56,8 +56,6 @@ tutti_rpc_stream_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
                       tutti_error *err)
 {
     tutti_rpc_stream *self = calloc(1, sizeof(*self));
-    rpc_call_metadata metadata;
-    grpc_op ops[2] = {0};
     tutti_code code;
 
     if (self == NULL) {
@@ -72,11 +70,8 @@ tutti_rpc_stream_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
     self->queue = rpc_channel_take_queue(channel);
     self->call = rpc_channel_call(channel, self->known, self->queue, options);
     rpc_outcome_init(&self->outcome);
-    ops[0] = rpc_channel_first_op(channel, options, &metadata);
-    ops[1] = rpc_outcome_initial_op(&self->outcome);
-    rpc_batch_start(self->call, ops, 2, &self->opened_tag);
-    ops[0] = rpc_outcome_status_op(&self->outcome);
-    rpc_batch_start(self->call, ops, 1, &self->status_tag);
+    rpc_channel_begin(channel, self->call, options, &self->outcome, &self->opened_tag,
+                      &self->status_tag);
     *ret_stream = self;
     return TUTTI_OK;
 }

@@ -60,21 +60,6 @@ make_mailbox(tutti_rpc_duplex *self)
                                              path, NULL, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
 }
 
-static void
-begin_call(tutti_rpc_duplex *self, const tutti_rpc_call_options *options)
-{
-    rpc_call_metadata metadata;
-    grpc_op ops[2] = {0};
-
-    ops[0] = rpc_channel_first_op(self->channel, options, &metadata);
-    ops[1] = rpc_outcome_initial_op(&self->outcome);
-    rpc_batch_start(self->call, ops, 2, &self->opened_tag);
-    ops[0] = rpc_outcome_status_op(&self->outcome);
-    rpc_batch_start(self->call, ops, 1, &self->status_tag);
-    self->under_way = 2;
-    start_duplex_read(self);
-}
-
 tutti_code
 tutti_rpc_duplex_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
                       const tutti_rpc_call_options *options, tutti_rpc_duplex **ret_duplex,
@@ -96,7 +81,10 @@ tutti_rpc_duplex_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
     make_mailbox(self);
     self->call = rpc_channel_call(channel, self->known, self->queue, options);
     rpc_outcome_init(&self->outcome);
-    begin_call(self, options);
+    rpc_channel_begin(channel, self->call, options, &self->outcome, &self->opened_tag,
+                      &self->status_tag);
+    self->under_way = 2;
+    start_duplex_read(self);
     *ret_duplex = self;
     return TUTTI_OK;
 }
