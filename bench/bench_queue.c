@@ -121,7 +121,7 @@ call_once(bench *self, way which)
 }
 
 static double
-turn(bench *self, way which)
+run_turn(bench *self, way which)
 {
     static double times[CALLS];
     tutti_error err;
@@ -161,7 +161,7 @@ least_turn(const double *values)
 }
 
 static void
-report(const bench *self)
+print_report(const bench *self)
 {
     double ratios[ROUNDS];
     int which;
@@ -211,11 +211,11 @@ main(void)
     open_all(&self);
     for (i = -1; i < ROUNDS; i++) { /* the first one warms up */
         for (which = 0; which < WAYS; which++) {
-            self.turns[which][i < 0 ? 0 : i] = turn(&self, (way)which);
+            self.turns[which][i < 0 ? 0 : i] = run_turn(&self, (way)which);
         }
     }
     if (tutti_whoami(self.client)->rank == 0) {
-        report(&self);
+        print_report(&self);
     }
     for (which = WAY_POLLER; which < WAYS; which++) {
         (void)tutti_queue_close(self.queues[which], NULL);

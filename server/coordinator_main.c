@@ -407,7 +407,7 @@ is_alone(void *arg)
 }
 
 static tutti_code
-follow(program *self, tutti_error *err)
+follow_parent(program *self, tutti_error *err)
 {
     return self->parent == 0 ? TUTTI_OK
                              : tutti_launch_follow((pid_t)self->parent, is_alone, self, err);
@@ -434,7 +434,7 @@ run_coordinator(program *self, tutti_error *err)
     tutti_rpc_init();
     code = build_coordinator(self, err);
     if (code == TUTTI_OK) {
-        code = follow(self, err);
+        code = follow_parent(self, err);
     }
     if (code == TUTTI_OK) {
         tutti_service_loop_set_health(self->server, true);

@@ -87,7 +87,7 @@ queue_ready_put(queue_ready *self, tutti_list_node *link)
 
 /* With the lock, which is let go of meanwhile. */
 static void
-lead(queue_ready *self, uint64_t deadline_ns)
+lead_poll(queue_ready *self, uint64_t deadline_ns)
 {
     self->polling = true;
     self->poller = pthread_self();
@@ -111,7 +111,7 @@ wait_once(queue_ready *self, uint64_t deadline_ns)
     if (!may_lead(self)) {
         return tutti_cond_wait_until(&self->changed, &self->lock, deadline_ns);
     }
-    lead(self, deadline_ns);
+    lead_poll(self, deadline_ns);
     return deadline_ns == QUEUE_NEVER || tutti_clock_ns() < deadline_ns;
 }
 
@@ -144,7 +144,7 @@ queue_ready_glance(queue_ready *self)
     (void)pthread_mutex_lock(&self->lock);
     leads = may_lead(self);
     if (leads) {
-        lead(self, tutti_clock_ns());
+        lead_poll(self, tutti_clock_ns());
     }
     (void)pthread_mutex_unlock(&self->lock);
     return leads;
@@ -166,7 +166,7 @@ queue_ready_serve(queue_ready *self, void (*between)(queue_ready *ready))
         } else if (self->polling || self->dry) {
             (void)tutti_cond_wait_until(&self->changed, &self->lock, QUEUE_NEVER);
         } else {
-            lead(self, QUEUE_NEVER);
+            lead_poll(self, QUEUE_NEVER);
         }
     }
     (void)pthread_mutex_unlock(&self->lock);

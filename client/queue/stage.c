@@ -138,7 +138,7 @@ drop_tensors(tutti_client *client, const queue_stage *stage)
 }
 
 static tutti_code
-bring(tutti_client *client, const queue_stage *stage, tutti_error *err)
+bring_result(tutti_client *client, const queue_stage *stage, tutti_error *err)
 {
     const client_put put = {.spec = &stage->spec, .data = stage->data, .name = stage->input};
     tutti_handle handle;
@@ -182,7 +182,7 @@ upload_stage(tutti_queue *queue, queue_stage *stage)
 {
     tutti_error err;
 
-    if (bring(queue->client, stage, &err) != TUTTI_OK) {
+    if (bring_result(queue->client, stage, &err) != TUTTI_OK) {
         stage->failed = err;
         drop_tensors(queue->client, stage); /* so that the op is refused */
     }

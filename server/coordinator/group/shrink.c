@@ -295,7 +295,7 @@ on_round_expiry(tutti_timer *timer)
 
 /* It does not count any more; a round without callers is forgotten. */
 static void
-withdraw(tutti_coordinator_shrink *call)
+withdraw_shrink(tutti_coordinator_shrink *call)
 {
     coord_shrink *self = call->round;
 
@@ -315,7 +315,7 @@ on_end(tutti_coordinator_pending_call *base, const tutti_error *err)
     tutti_coordinator_shrink *call = tutti_container_of(base, tutti_coordinator_shrink, wait);
 
     if (err != NULL) { /* its own time is that of the round */
-        withdraw(call);
+        withdraw_shrink(call);
         call->on_answer(call, NULL, err);
     }
 }
@@ -468,7 +468,7 @@ void
 tutti_coordinator_shrink_withdraw(tutti_coordinator_shrink *call)
 {
     if (call->round != NULL) {
-        withdraw(call);
+        withdraw_shrink(call);
     }
 }
 
