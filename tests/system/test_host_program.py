@@ -110,9 +110,16 @@ class TestHostProgram(FunctionsCase):
         self.refused(ABORTED, "BAD_ARGS", self.call, "demo.range")
 
     def test_a_call_that_nobody_waits_for_is_cancelled(self):
-        futures = [self.stub().Call.future(call_of("demo.linger"), timeout=LONG_S) for _ in range(3)]
+        def begin():
+            return self.stub().Call.future(call_of("demo.linger"), timeout=LONG_S)
+
+        futures = [begin(), begin()]
         self.assertEqual([self.hosts[0].line() for _ in range(2)], ["lingering"] * 2)
-        while self.calls() < 3:  # the third waits for one of them
+        third = begin()
+        while self.calls() < 3:  # it waits for one of them, and must not begin when they are cancelled
+            pass
+        third.cancel()
+        while self.calls() > 2:
             pass
         for one in futures:
             one.cancel()
