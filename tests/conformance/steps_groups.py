@@ -240,7 +240,7 @@ def create_mesh(rank, said):
     mesh, meshes = mesh_service(rank)
     request = mesh.CreateMeshRequest(
         member=member(rank),
-        name="%s/%d" % (rank.program.name, len(rank.program.cleanups)),
+        name="%s/%s" % (rank.program.name, rank.world.unique()),  # ranks of one case do this beside each other
         shape=shape_of(said["mesh"]),
         ranks=flat(said["mesh"]),
         dim_names=said.get("names", []),
