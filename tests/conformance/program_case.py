@@ -121,6 +121,13 @@ def check_missing_ranks(rank, got, step):
                     % (rank, wanted, got))
 
 
+def check_words(rank, got, step):
+    """Words that the text of an error must have."""
+    for words in step.get("says", ()):
+        if words not in got.text:
+            raise Wrong("rank %d: expected an error that says %r, got %s" % (rank, words, got))
+
+
 def check_step(task, got):
     step = task.step
     where = "step %d (%s)" % (task.index + 1, step["do"])
@@ -128,6 +135,7 @@ def check_step(task, got):
         if step.get("error"):
             collective_case.check_error(task.rank, got, step["error"])
             check_missing_ranks(task.rank, got, step)
+            check_words(task.rank, got, step)
         elif isinstance(got, Failed):
             raise Wrong("rank %d: expected success, got %s" % (task.rank, got))
         elif "expect_hex" in step and got != step["expect_hex"]:
@@ -157,6 +165,7 @@ class Program:
         self.name = world.unique()  # a part of all names that the case makes
         self.members = case.get("group") or list(range(case["world"]))
         self.group = world.group(self.members)
+        self.ranks = {}
         self.events = {}
         self.lock = threading.Lock()
         self.shared = {}  # what ranks tell each other: (step, word) -> value
@@ -204,9 +213,9 @@ class Program:
             wire.cancel_all()
 
     def run(self):
-        ranks = {rank: steps.Rank(self, rank) for rank in range(self.case["world"])}
+        self.ranks = {rank: steps.Rank(self, rank) for rank in range(self.case["world"])}
         threads = [
-            threading.Thread(target=self._run_line, args=(ranks[key[0]], tasks))
+            threading.Thread(target=self._run_line, args=(self.ranks[key[0]], tasks))
             for key, tasks in self._lines().items()
         ]
         for thread in threads:
@@ -231,9 +240,14 @@ class Program:
             collective_case.still_usable(self.world, [self.members])
 
 
+def needs_agent(step):
+    """It is about a tensor that the agent keeps: nobody keeps inline tensors."""
+    return step["do"] in ("backward", "put_tensor")
+
+
 def ways_of(case):
     moves = any(is_joint(step) or "tensor" in step for step in case["steps"])
-    if any(step["do"] == "backward" for step in case["steps"]):  # nobody keeps inline tensors
+    if any(needs_agent(step) for step in case["steps"]):
         return (ops.HANDLE, ops.ASYNC)
     return (ops.INLINE, ops.HANDLE, ops.ASYNC) if moves else (ops.HANDLE,)
 

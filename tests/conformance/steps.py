@@ -76,8 +76,8 @@ def ranks_named(failed):
 # ---------------------------------------------------------------------------- collectives
 
 NOT_PARAMS = ("rank", "ranks", "do", "as", "expect", "error", "tensor", "tensors", "input",
-              "output", "group", "timeout_ms", "wait_all_ranks", "missing", "missing_first",
-              "requires_grad")
+              "output", "input_range", "output_range", "group", "timeout_ms", "wait_all_ranks",
+              "missing", "missing_first", "says", "requires_grad")
 
 
 def call_of(rank, said, op):
@@ -93,8 +93,17 @@ def call_of(rank, said, op):
     return call
 
 
+def set_ranges(rank, said, call):
+    """`input_range` and `output_range` are parts of tensors that `put_tensor` has named."""
+    if "input_range" in said:
+        call.handle = steps_ranges.text(rank, said["input_range"])
+    if "output_range" in said:
+        call.output = steps_ranges.text(rank, said["output_range"])
+
+
 def set_names(rank, said, call):
     """`input` and `output` name tensors in the agent; an unknown output is a new one."""
+    set_ranges(rank, said, call)
     name = said.get("input")
     if isinstance(said.get("tensor"), str):
         call.handle = rank.handles.get(said["tensor"])
@@ -141,6 +150,7 @@ def run_collective(rank, said, _index):
 
 def start_collective(rank, said, _index):
     call = call_of(rank, said, said["do"][: -len("_async")])
+    set_ranges(rank, said, call)
     sent = ops.prepare(rank.seat, call, ops.ASYNC)
     sent.begun(sent.start())
     rank.works[said["as"]] = sent
@@ -387,5 +397,6 @@ def _sleep(_rank, said, _index):
 
 
 import steps_groups  # noqa: E402,F401  (they register theirs)
+import steps_ranges  # noqa: E402
 import steps_store  # noqa: E402,F401
 import steps_objects  # noqa: E402,F401

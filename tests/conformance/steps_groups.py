@@ -128,6 +128,33 @@ def _destroy_group(rank, said, _index):
     rank.groups[said["group"]].destroy()
 
 
+@step("delete_group")
+def _delete_group(rank, said, _index):
+    """At once, for all members."""
+    rank.groups[said["group"]].delete()
+
+
+def group_of(rank, said):
+    """The group that the rank made; `made_by`: another rank's, of which it is no member."""
+    if "made_by" not in said:
+        return rank.groups[said["group"]]
+    return rank.seat.client.group(rank.program.ranks[said["made_by"]].groups[said["group"]].name)
+
+
+@step("abort_group")
+def _abort_group(rank, said, _index):
+    group_of(rank, said).abort(said["reason"])
+
+
+@step("shrink_group")
+def _shrink_group(rank, said, _index):
+    timeout = said["timeout_ms"] / 1000 if "timeout_ms" in said else None
+    group = group_of(rank, said).shrink(timeout)
+    rank.groups[said.get("as")] = group
+    rank.program.cleanups.append(group.delete)
+    return describe(rank, group)
+
+
 def create_subgroups(rank, lists=None, **fields):
     method = wire.method_of(stub(rank), GROUPS, "CreateSubgroups")
     request = coordinator.CreateSubgroupsRequest(member=member(rank), list_all=True)

@@ -114,6 +114,34 @@ META = {
         {"rank": 1, "do": "recv", "src": 0, "dtype": "int32", "shape": [1], "expect": tensor(7)},
     ],
 }
+ABORT = {
+    "id": "abort",
+    "kind": "group",
+    "world": 2,
+    "group": None,
+    "op": "abort_group",
+    "params": {},
+    "steps": [
+        {"ranks": [0, 1], "do": "new_group", "group": [0, 1], "as": "g"},
+        {"rank": 1, "do": "abort_group", "group": "g", "reason": "enough"},
+        {"ranks": [0, 1], "do": "barrier", "group": "g", "says": ["by rank 1", "enough"],
+         "error": {"code": "ABORTED", "reason": "GROUP_ABORTED"}},
+    ],
+}
+PART = {"of": "a", "offset": 4, "dtype": "int32", "shape": [1]}
+RANGE = {
+    "id": "range",
+    "kind": "program",
+    "world": 1,
+    "group": None,
+    "op": "all_gather",
+    "params": {},
+    "steps": [
+        {"rank": 0, "do": "put_tensor", "as": "a", "tensor": tensor(1, 2, 3)},
+        {"rank": 0, "do": "all_gather", "input_range": PART, "output_range": dict(PART, offset=8)},
+        {"rank": 0, "do": "get_tensor", "name": "a", "expect": tensor(1, 2, 2)},
+    ],
+}
 
 
 def changed(case, change):
@@ -183,6 +211,14 @@ class Runner(unittest.TestCase):
         for place, change in ((0, {"expect": tensor(9)}), (5, {"expect": [tensor(8), tensor(8)]})):
             wrong = changed(PAIRS, lambda case: case["steps"][place].update(change))
             self.check_fails(wrong, "step %d" % (place + 1))
+
+    def test_words_of_an_error_and_what_a_range_holds_are_compared(self):
+        code, lines, said = run(ABORT, RANGE)
+        self.assertEqual((code, lines), (0, ["2 passed, 0 failed, 0 skipped"]), said)
+        wrong = changed(ABORT, lambda case: case["steps"][2].update(says=["by rank 0"]))
+        self.check_fails(wrong, "step 3", "by rank 0")
+        wrong = changed(RANGE, lambda case: case["steps"][2].update(expect=tensor(1, 2, 3)))
+        self.check_fails(wrong, "step 3", "int32[3](1 2 2)")
 
     def test_values_of_any_bytes_are_said_in_digits(self):
         code, lines, said = run(BYTES)

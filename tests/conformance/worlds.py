@@ -1,6 +1,7 @@
 """A cluster of real processes per world size, started once and used by all cases of that size."""
 
 import itertools
+import threading
 import time
 
 import grpc
@@ -21,6 +22,7 @@ class World:
         self.cluster = None
         self.seats = []
         self.names = {}
+        self.naming = threading.Lock()
         self.numbers = itertools.count(1)
         self.start()
 
@@ -50,14 +52,15 @@ class World:
     def group(self, ranks):
         """The name of the group of these global ranks, in this order; made at first use."""
         key = tuple(ranks)
-        if key not in self.names:
-            name = self.unique()
-            request = coordinator.CreateGroupRequest(
-                member=self.members[ranks[0]], name=name, ranks=ranks
-            )
-            wire.call(self.cluster.members.CreateGroup, request)
-            self.names[key] = name
-        return self.names[key]
+        with self.naming:  # ranks of one step ask at the same time
+            if key not in self.names:
+                name = self.unique()
+                request = coordinator.CreateGroupRequest(
+                    member=self.members[ranks[0]], name=name, ranks=ranks
+                )
+                wire.call(self.cluster.members.CreateGroup, request)
+                self.names[key] = name
+            return self.names[key]
 
     def sequence(self, rank, ranks):
         """The number of the last op of this group that the rank's agent has begun."""
