@@ -4,7 +4,9 @@ the ranks that are left shrink the group and go on with right sums.
 Method: real processes, some of them killed or stopped; stock stubs.
 """
 
+import os
 import signal
+import sys
 import threading
 import time
 import unittest
@@ -13,10 +15,13 @@ import grpc
 import numpy as np
 
 import support
-from cluster_case import (
+
+sys.path.insert(0, os.path.join(support.SOURCE, "tests", "faults"))
+from cluster_case import (  # noqa: E402
     LONG_S, Cluster, ClusterCase, all_reduce, collectives, coordinator, handle, tensors,
     types,
 )
+from fault_cluster import FaultCluster  # noqa: E402
 
 ABORTED = grpc.StatusCode.ABORTED
 PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION
@@ -30,6 +35,12 @@ class GroupAbort(unittest.TestCase):
     def cluster_of(self, size, *options, **more):
         cluster = Cluster(size, *options, **more)
         self.addCleanup(cluster.stop)
+        return cluster
+
+    def behind_relays(self, size):
+        """A cluster whose agents hear late of what happens at the coordinator."""
+        cluster = FaultCluster(size)
+        self.addCleanup(cluster.end)
         return cluster
 
     def member(self, cluster, rank):
@@ -78,6 +89,63 @@ class GroupAbort(unittest.TestCase):
         cluster.group("h", [0, 1, 2, 3])
         for result in cluster.all(lambda agent: all_reduce(agent, np.ones(3, np.int32), group="h")):
             self.assertEqual(list(result), [4, 4, 4], result)
+
+    def test_made_anew_it_works_at_once_however_late_the_news_of_it_is(self):
+        """The agents hear of the old one's end by their sessions, which relays make late, and of the op by callers."""
+        cluster = self.behind_relays(2)
+        for turn in range(30):
+            cluster.group("g", [0, 1])
+            self.assert_sums(cluster)
+            self.abort(cluster, turn % 2, "g", "again")
+            self.wait_until_aborted(cluster, "again")
+            cluster.members.DeleteGroup(
+                coordinator.DeleteGroupRequest(member=self.member(cluster, 0), name="g"), timeout=LONG_S)
+            cluster.group("g", [1, 0])
+            self.assert_sums(cluster)
+            cluster.members.DeleteGroup(
+                coordinator.DeleteGroupRequest(member=self.member(cluster, 0), name="g"), timeout=LONG_S)
+            self.wait_until_forgotten(cluster, "g")
+
+    def assert_sums(self, cluster):
+        for total in cluster.all(lambda agent: all_reduce(agent, np.ones(1, np.int32), group="g")):
+            self.assertEqual(getattr(total, "tolist", lambda: total)(), [2])
+
+    def wait_until_aborted(self, cluster, reason):
+        def call(agent):
+            while True:
+                all_reduce(agent, np.ones(1, np.int32), group="g")
+
+        for failure in cluster.all(call):
+            self.assert_failed(failure, ABORTED, "GROUP_ABORTED", reason)
+
+    def wait_until_forgotten(self, cluster, name):
+        """A group that was not aborted is only known to be gone when the news has come."""
+        until = time.monotonic() + LONG_S
+        while any(one.group == name for agent in cluster.agents for one in agent.stats().groups):
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.002)
+
+    def test_an_aborted_group_that_was_deleted_is_no_group(self):
+        cluster = self.behind_relays(2)
+        for _ in range(20):
+            cluster.group("g", [0, 1])
+            self.assert_sums(cluster)
+            self.abort(cluster, 0, "g", "over")
+            self.wait_until_aborted(cluster, "over")
+            cluster.members.DeleteGroup(
+                coordinator.DeleteGroupRequest(member=self.member(cluster, 0), name="g"), timeout=LONG_S)
+            for failure in cluster.all(lambda agent: all_reduce(agent, np.ones(1, np.int32), group="g")):
+                self.assertEqual(failure.reason, "NO_GROUP", failure)
+
+    def test_ops_of_an_aborted_group_are_refused_without_a_coordinator(self):
+        cluster = self.cluster_of(2)
+        cluster.group("g", [0, 1])
+        self.assert_sums(cluster)
+        self.abort(cluster, 0, "g", "enough")
+        self.wait_until_aborted(cluster, "enough")
+        cluster.coordinator.kill()
+        for failure in cluster.all(lambda agent: all_reduce(agent, np.ones(1, np.int32), group="g")):
+            self.assert_failed(failure, ABORTED, "GROUP_ABORTED", "enough")
 
     def test_made_anew_it_works(self):
         cluster = self.cluster_of(2)

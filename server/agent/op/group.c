@@ -78,7 +78,7 @@ next_op(agent_group *group)
 {
     agent_op *op;
 
-    if (tutti_list_empty(&group->queue)) {
+    if (tutti_list_empty(&group->queue) || group->checking) {
         return NULL;
     }
     op = tutti_container_of(group->queue.next, agent_op, link);
@@ -243,6 +243,16 @@ agent_group_dispatch(agent_group *group)
 }
 
 /*
+ * Its ops are refused until it is made anew, and the news of that may be on its way still: who has
+ * deleted it and created it again calls its next op at once. So an op for it asks.
+ */
+static bool
+may_be_made_anew(const agent_group *group)
+{
+    return group->coll != NULL && group->aborted && strcmp(group->name, "world") != 0;
+}
+
+/*
  * The op gets its place. The first op of an unknown group asks the coordinator. `pumping` is set
  * around that: the question may fail at once, and agent_group_unknown would free the group under
  * our feet.
@@ -250,8 +260,11 @@ agent_group_dispatch(agent_group *group)
 static void
 ask_for(agent_group *group)
 {
-    if (group->coll == NULL && !group->asking) {
-        group->asking = true;
+    const bool anew = may_be_made_anew(group);
+
+    if ((group->coll == NULL && !group->asking) || (anew && !group->checking)) {
+        group->asking = group->coll == NULL;
+        group->checking = anew;
         group->pumping = true; /* it must not go away in here */
         agent_wire_get_group(group);
         group->pumping = false;
@@ -277,6 +290,30 @@ agent_group_add(agent_group *group, agent_op *op)
     ask_for(group);
 }
 
+/* The group is still the one that was aborted, or nobody knows: ops in line are refused now. */
+static void
+end_check(agent_group *group)
+{
+    group->checking = false;
+    agent_group_dispatch(group);
+}
+
+/* The name stands for another group now: ops in line are for that one, and are its first. */
+static void
+close_old(agent_group *group)
+{
+    if (group->coll == NULL) {
+        return;
+    }
+    tutti_coll_group_close(group->coll);
+    group->coll = NULL;
+    group->aborted = false;
+    group->checking = false;
+    group->broken = false;
+    group->entered = 0;
+    agent_group_count_again(group);
+}
+
 /*
  * The group was open and was asked for again, after a time without the coordinator. Another id
  * means that it was deleted and made anew meanwhile: ops of the old one end, and the next op asks.
@@ -284,7 +321,9 @@ agent_group_add(agent_group *group, agent_op *op)
 static void
 check_known(agent_group *group, const agent_group_found *found)
 {
-    if (group->id != found->id) { /* deleted, and made anew: the next op asks */
+    if (group->checking) {
+        end_check(group);
+    } else if (group->id != found->id) { /* deleted, and made anew: the next op asks */
         agent_group_deleted(group->agent, group->name);
     } else if (found->abort.text != NULL) {
         agent_group_aborted(group->agent, group->name, found->id, &found->abort);
@@ -387,10 +426,11 @@ agent_group_known(agent_group *group, const agent_group_found *found)
 {
     tutti_error err;
 
-    if (group->coll != NULL) {
+    if (group->coll != NULL && !(group->checking && group->id != found->id)) {
         check_known(group, found);
         return;
     }
+    close_old(group);
     group->asking = false;
     if (agent_check_open(group->agent, &err) != TUTTI_OK) {
         agent_group_unknown(group, &err);
@@ -423,8 +463,13 @@ void
 agent_group_unknown(agent_group *group, const tutti_error *err)
 {
     if (group->coll != NULL) { /* only asked whether it is still there */
+        const bool checking = group->checking;
+
+        group->checking = false;
         if (err->code == TUTTI_NOT_FOUND) {
             agent_group_deleted(group->agent, group->name);
+        } else if (checking) {
+            end_check(group);
         }
         return;
     }
@@ -492,7 +537,8 @@ agent_groups_check(tutti_agent *agent)
 
 /*
  * Ops in the engine go on until they end, or fail there (tutti_coll_group_close); those in line
- * fail now. agent_group_unknown frees the group when nothing is left in line.
+ * fail now, unless they have asked already what the name stands for. agent_group_unknown frees the
+ * group when nothing is left in line.
  */
 void
 agent_group_deleted(tutti_agent *agent, const char *name)
@@ -501,6 +547,11 @@ agent_group_deleted(tutti_agent *agent, const char *name)
     tutti_error err;
 
     if (group == NULL || group->coll == NULL) {
+        return;
+    }
+    if (group->checking) {
+        close_old(group);
+        group->asking = true; /* what was asked for the check is answered soon */
         return;
     }
     (void)TUTTI_FAIL_FOR(&err, TUTTI_NOT_FOUND, "NO_GROUP", "group %s was deleted", name);

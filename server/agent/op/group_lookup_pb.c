@@ -46,7 +46,8 @@ on_again(tutti_timer *timer)
 /*
  * Only when the coordinator is away or does not answer, which may pass; a refusal is final. For a
  * group that is open there is no hurry: the question whether it still exists is asked until it is
- * answered. For one that is not, it is asked while an op in line has time.
+ * answered. For one that is not, it is asked while an op in line has time. Ops of an aborted one are
+ * refused rather than kept waiting.
  */
 static bool
 may_ask_again(const group_ask *self, agent_group *group, const tutti_error *err)
@@ -54,7 +55,7 @@ may_ask_again(const group_ask *self, agent_group *group, const tutti_error *err)
     if (err->code != TUTTI_UNAVAILABLE && err->code != TUTTI_DEADLINE_EXCEEDED) {
         return false;
     }
-    if (self->coord_request.agent->state == AGENT_LEAVING || group == NULL) {
+    if (self->coord_request.agent->state == AGENT_LEAVING || group == NULL || group->checking) {
         return false;
     }
     return group->coll != NULL || agent_group_waits_until(group) != 0;
@@ -152,7 +153,7 @@ deadline_of(const agent_group *group)
     const uint64_t most = now + CALL_NS;
     uint64_t until;
 
-    if (group == NULL || group->coll != NULL) {
+    if (group == NULL || (group->coll != NULL && !group->checking)) {
         return most;
     }
     until = agent_group_waits_until(group);

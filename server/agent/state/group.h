@@ -42,6 +42,7 @@ struct agent_group {
     tutti_space *place;  /* the GPU on which its collectives run here; NULL = none yet, ... */
     uint64_t placed;     /* ... and in which epoch */
     bool aborted;        /* its ops are refused; ends with the epoch of "world" only */
+    bool checking;       /* an op came for it since it was aborted: is it still the same group? */
     bool abort_heard;    /* while the coordinator was asked: its answer may be older */
     bool broken;         /* a member is gone, as far as we know; its return is news soon */
     tutti_timer backoff; /* until the first op in line is let go */
