@@ -27,7 +27,10 @@ LOCAL = {  # one host, and relays
     "partition": Fault(2, EVERY),
     "mismatch": Fault(8, ("during", "group")),
     "absent": Fault(4, ("during", "group", "wait")),
+    "outside": Fault(2, ("during", "group")),
     "cancel": Fault(10, ("during", "data", "upload")),
+    "abort": Fault(3, ("before", "during", "data")),
+    "shrink": Fault(3, ("before", "during", "data")),
 }
 AT = ("during", "data", "wait", "group")
 LOCAL.update({  # at a point inside one agent
@@ -74,7 +77,7 @@ HARMLESS = (  # a delay at most
     "stop", "coordinator", "truncated-store", "cut", "stop-at", "delay-at", "duplicate-at", "blink", "loss", "slow",
 )
 DEADLY = ("kill", "burst", "silence", "partition", "split", "alone")  # who is struck is not a member any more
-CALL_FAULTS = ("mismatch", "absent", "cancel")  # of one call; no process is touched
+CALL_FAULTS = ("mismatch", "outside", "absent", "cancel")  # of one call; no process is touched
 
 PAIRS = [(fault, phase) for fault, one in FAULTS.items() for phase in one.phases]
 MORE = [(fault, phase) for fault, phase in PAIRS for _ in range(FAULTS[fault].weight - 1)]
@@ -101,6 +104,8 @@ def fitting(fault, phase):
         return [SESSION]
     if phase in ("upload", "join") or fault in ("cancel", "kill-answer"):
         return [op for op in OPS if op.name == "all_reduce"]
+    if fault == "outside":
+        return [op for op in OPS if op.name == "range"]
     if phase in ("data", "wait"):
         return [op for op in OPS if op.by_handle]
     if fault == "mismatch":

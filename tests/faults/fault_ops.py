@@ -11,6 +11,7 @@ from cluster_case import LONG_S, array_of, collectives, handle, inline, types
 SIZE = 4
 TIMEOUT_MS = 3500  # the op's own end
 CALL_S = 12  # of the call: whoever reaches this has hung
+OUTSIDE = "outside"  # `odd` of a range that ends behind its tensor; True = of another shape
 LARGE = 175000 * SIZE  # elements of what moves for a while, and fits into one message when it comes out
 
 
@@ -124,6 +125,70 @@ class Exchange(Op):
         return response
 
 
+class Range(Op):
+    """An all-reduce from one part of a tensor to another one; the bytes around them must stay (docs/decisions/0030)."""
+
+    GUARD = 64  # bytes before, between and behind the two parts
+
+    def _places(self, count):
+        return self.GUARD, 2 * self.GUARD + 4 * count
+
+    def _arena(self, rank, count):
+        arena = np.full(3 * self.GUARD + 8 * count, 0xA5, np.uint8)
+        source = self._places(count)[0]
+        arena[source:source + 4 * count] = _input(rank, count).view(np.uint8)
+        return arena
+
+    def _texts(self, name, count, outside=False):
+        source, target = self._places(count)
+        if outside:
+            target += self.GUARD + 4  # it ends one element behind the tensor
+        return ["%s@%d:INT32[%d]" % (name, one, count) for one in (source, target)]
+
+    def call(self, agent, group, count, odd=False, timeout_ms=TIMEOUT_MS):
+        count += SIZE if odd is True else 0
+        made = agent.put(self._arena(agent.rank, count))
+        source, target = self._texts(made, count, odd == OUTSIDE)
+        try:
+            request = self.request(**dict(
+                self.fields, group=group, input=handle(source), output=target,
+                options=types.OpOptions(timeout_ms=timeout_ms)))
+            response = agent.ops.AllReduce(request, timeout=CALL_S)
+            self.compare(agent.rank, count, agent.get(made))
+        finally:
+            self._delete(agent, made)
+        return response
+
+    def _delete(self, agent, made):
+        try:
+            agent.delete(made)
+        except grpc.RpcError:
+            pass  # the agent may be gone
+
+    def put(self, agent, count):
+        agent.put(self._arena(agent.rank, count), name="x")
+
+    def start(self, agent, asynchronous=False, timeout_ms=TIMEOUT_MS):
+        count = (agent.get("x").size - 3 * self.GUARD) // 8
+        source, target = self._texts("x", count)
+        options = types.OpOptions(**{"async": asynchronous, "timeout_ms": timeout_ms})
+        request = self.request(**dict(self.fields, input=handle(source), output=target, options=options))
+        return agent.ops.AllReduce.future(request, timeout=CALL_S)
+
+    def check(self, agent, count, output):
+        self.compare(agent.rank, count, agent.get("x"))
+
+    def compare(self, rank, count, got):
+        """The whole tensor."""
+        want = self._arena(rank, count)
+        target = self._places(count)[1]
+        want[target:target + 4 * count] = _sum(count).astype(np.int32).view(np.uint8)
+        if not np.array_equal(got, want):
+            wrong = np.flatnonzero(got != want)
+            raise AssertionError("rank %d: %s of %d elements: bytes from %d to %d are wrong" % (
+                rank, self.name, count, wrong[0], wrong[-1]))
+
+
 def _left(rank, count):
     return _input((rank - 1) % SIZE, count)
 
@@ -148,6 +213,8 @@ OPS = [
            [np.split(_input(one, count), SIZE)[rank] for one in range(SIZE)])),
     Op("permute", "Permute", collectives.PermuteRequest, _left, rooted=True, shapes_compared=False,
        src_dst=[(rank + 1) % SIZE for rank in range(SIZE)]),
+    Range("range", "AllReduce", collectives.AllReduceRequest,
+          lambda rank, count: _sum(count), reduce_op=types.REDUCE_OP_SUM),
     Barrier("barrier", "Barrier", collectives.BarrierRequest, lambda rank, count: None, shapes_compared=False),
     Exchange("send_recv", None, None, _left, rooted=True, shapes_compared=False),
 ]

@@ -21,6 +21,7 @@ import time
 import deck
 import lanes
 from fault_cluster import FaultCluster
+from group_schedules import AbortSchedule, ShrinkSchedule
 from net_cluster import NetCluster, namespaces
 from net_schedules import NetSchedule
 from points import AnswerSchedule, PointSchedule, WireCluster
@@ -80,7 +81,7 @@ def deal(options, why_no_hosts):
 
 
 def local_schedule(seed, number, fault, phase, op):
-    kind = StoreSchedule if fault == "truncated-store" else Schedule
+    kind = {"truncated-store": StoreSchedule, "abort": AbortSchedule, "shrink": ShrinkSchedule}.get(fault, Schedule)
     kind = PointSchedule if fault.endswith("-at") else AnswerSchedule if fault == "kill-answer" else kind
     return kind(seed, number, fault, phase, op)
 

@@ -13,8 +13,7 @@ from cluster_case import (
 )
 from deck import CALL_FAULTS, DEADLY, HARMLESS
 from fault_cluster import HEARTBEAT_S, Broken, coordinator_member
-from fault_ops import CALL_S, SIZE, TIMEOUT_MS
-
+from fault_ops import CALL_S, OUTSIDE, SIZE, TIMEOUT_MS
 
 
 class Schedule:
@@ -113,7 +112,7 @@ class Schedule:
                 time.sleep(0.002)
 
     def plain(self, agent):
-        odd = self.fault == "mismatch" and agent.rank == self.victim
+        odd = agent.rank == self.victim and {"mismatch": True, "outside": OUTSIDE}.get(self.fault, False)
         wait_ms = 800 if self.fault == "absent" else self.timeout_ms
         return self.op.call(agent, self.group, self.count, odd, wait_ms)
 
@@ -333,7 +332,7 @@ class Schedule:
                 raise Broken("rank %d succeeded without rank %d" % (rank, self.victim))
 
     def must_fail(self, rank):
-        if self.fault == "mismatch":
+        if self.fault in ("mismatch", "outside"):
             return True
         if self.fault == "absent":
             return self.op.name != "send_recv"  # who is no neighbour has no need of it
@@ -351,6 +350,8 @@ class Schedule:
             raise Broken("rank %d failed where a delay was due: %s" % (rank, text))
         if failure.reason not in self.reasons():
             raise Broken("rank %d: %s, not %s: %s" % (rank, failure.reason, self.reasons(), text))
+        if self.fault == "outside" and rank == self.victim:
+            return  # it reads what is wrong with its own range
         if not any("rank %d" % one in text for one in self.culprits()):
             raise Broken("rank %d is not told that it was %s: %s" % (rank, sorted(self.culprits()), text))
 
@@ -358,7 +359,7 @@ class Schedule:
         """Of failures that are as they should be."""
         return {
             "mismatch": ("SHAPE_MISMATCH", "OP_MISMATCH", "SPLITS_MISMATCH", "LIST_SIZE"),
-            "absent": ("TIMEOUT",), "cancel": ("CALLER_GONE",),
+            "outside": ("RANGE_OUTSIDE",), "absent": ("TIMEOUT",), "cancel": ("CALLER_GONE",),
         }.get(self.fault, ("RANK_LOST",))
 
     def culprits(self):
