@@ -22,9 +22,11 @@ const (
 	pauseMost    = 200 * time.Millisecond
 )
 
-// reading is what changes nothing, and may be asked again.
+// reading is what may be asked again, since it changes nothing, or nothing further: a lease has the
+// number that its Grant is given.
 var reading = map[string]bool{
 	"Get": true, "MultiGet": true, "Check": true, "Wait": true, "QueueLen": true, "Count": true, "List": true,
+	"Grant": true, "KeepAlive": true, "Revoke": true, "Leases": true,
 }
 
 // drawToken is a random number other than 0.
@@ -49,6 +51,8 @@ func tokenOf(request interface{}) *uint64 {
 		return &known.Token
 	case *tuttiv1.StoreServiceQueuePopRequest:
 		return &known.Token
+	case *tuttiv1.StoreServiceGrantRequest: // so that a repeated call finds the lease of the first
+		return &known.Lease
 	}
 	return nil
 }

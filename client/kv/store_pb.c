@@ -77,12 +77,20 @@ tutti_code
 tutti_kv_set(tutti_client *client, const void *key, size_t key_size, const void *value,
              size_t value_size, tutti_error *err)
 {
+    return tutti_kv_set_with_lease(client, key, key_size, value, value_size, 0, err);
+}
+
+tutti_code
+tutti_kv_set_with_lease(tutti_client *client, const void *key, size_t key_size, const void *value,
+                        size_t value_size, uint64_t lease, tutti_error *err)
+{
     Tutti__V1__StoreServiceSetRequest request = TUTTI__V1__STORE_SERVICE_SET_REQUEST__INIT;
     const client_call call = client_ask_coordinator(client, &stub_set);
 
     request.job = client_write_text(client_job(client));
     request.key = client_write_bytes(key, key_size);
     request.value = client_write_bytes(value, value_size);
+    request.lease = lease;
     return client_invoke(client, &call, &request.base, NULL, err);
 }
 

@@ -29,7 +29,7 @@
  *
  * Repeating. When the connection breaks in the middle of a call, or the coordinator shuts down,
  * calls that only read are made again until their time is over. So are calls that must not count
- * twice (add, append, push, pop, take, meet): they carry a random token, by which the coordinator
+ * twice (add, append, push, pop, take, meet, leases): they carry a random number, by which the coordinator
  * knows them for --retry-window (30 s) and gives the first answer again. set, multi_set,
  * compare_and_set and delete are not made again: of these the caller has to know whether another
  * client has changed the key meanwhile.
@@ -95,6 +95,19 @@ TUTTI_API tutti_code tutti_kv_get(tutti_client *client, const void *key, size_t 
  */
 TUTTI_API tutti_code tutti_kv_set(tutti_client *client, const void *key, size_t key_size,
                                   const void *value, size_t value_size, tutti_error *err);
+
+/*
+ * Store a value under a key that goes with a lease (tutti_kv_lease_grant, below): when the lease ends,
+ * the key is deleted. Without a lease (tutti_kv_set) the key stays, also if it had one.
+ *
+ * [in] lease  of the client's job; 0 = none
+ *
+ * TUTTI_NOT_FOUND  NO_LEASE: it does not exist or has ended; nothing was changed
+ * and the statuses of all functions here. Not made again after CONNECTION_LOST.
+ */
+TUTTI_API tutti_code tutti_kv_set_with_lease(tutti_client *client, const void *key, size_t key_size,
+                                             const void *value, size_t value_size, uint64_t lease,
+                                             tutti_error *err);
 
 /*
  * Store `value` if what is there equals `expected`.
@@ -413,6 +426,85 @@ TUTTI_API tutti_code tutti_kv_view_init(tutti_kv_view *view, const tutti_kv_view
  */
 TUTTI_API tutti_code tutti_kv_view_key(const tutti_kv_view *view, const void *key, size_t key_size,
                                        void *ret_key, size_t *ret_size, tutti_error *err);
+
+/* ------------------------------------------------------------------ leases */
+
+/*
+ * A lease: a time after which the keys that were set with it are deleted, unless the lease is kept
+ * before. So what a process has set goes when the process dies:
+ *
+ *     tutti_kv_lease lease = {0};
+ *
+ *     code = tutti_kv_lease_grant(client, 10000, &lease, &err);
+ *     code = tutti_kv_set_with_lease(client, "alive/7", 7, "", 0, lease.id, &err);
+ *     // every 3 s:
+ *     code = tutti_kv_lease_keep(client, lease.id, &lease, &err);
+ *     // at the end; without it, when 10 s are over:
+ *     code = tutti_kv_lease_revoke(client, lease.id, NULL, NULL, &err);
+ *
+ * A lease belongs to its job, and may be kept by any client that knows its number. With --store lmdb
+ * it survives a restart of the coordinator, and its whole time begins again then.
+ */
+typedef struct tutti_kv_lease {
+    /* Its number, other than 0. */
+    uint64_t id;
+    /* Its time, in milliseconds. */
+    uint32_t ttl_ms;
+    /* After so many milliseconds it ends, unless it is kept. */
+    uint32_t left_ms;
+    /* Keys that are deleted when it ends. */
+    uint64_t key_count;
+} tutti_kv_lease;
+
+/*
+ * Begin a lease. Its number is drawn at random.
+ *
+ * [in]  ttl_ms     --lease-min (1 s) to --lease-max (24 h) of the coordinator
+ * [out] ret_lease  not NULL
+ *
+ * TUTTI_INVALID_ARGUMENT    LEASE_TTL: a time that the coordinator does not allow
+ * TUTTI_RESOURCE_EXHAUSTED  LEASE_LIMIT: there are as many leases as --lease-limit allows
+ * and the statuses of all functions here
+ */
+TUTTI_API tutti_code tutti_kv_lease_grant(tutti_client *client, uint32_t ttl_ms,
+                                          tutti_kv_lease *ret_lease, tutti_error *err);
+
+/*
+ * Begin the time of a lease again. Nothing keeps a lease by itself: call this two or three times in
+ * its time.
+ *
+ * [out] ret_lease  NULL = not wanted
+ *
+ * TUTTI_NOT_FOUND  NO_LEASE: it does not exist or has ended: grant one, and set its keys again
+ * and the statuses of all functions here
+ */
+TUTTI_API tutti_code tutti_kv_lease_keep(tutti_client *client, uint64_t lease,
+                                         tutti_kv_lease *ret_lease, tutti_error *err);
+
+/*
+ * End a lease now: its keys are deleted when this returns. That there is none is no error.
+ *
+ * [out] ret_existed    NULL = not wanted
+ * [out] ret_key_count  keys that were deleted; NULL = not wanted
+ *
+ * The statuses of all functions here.
+ */
+TUTTI_API tutti_code tutti_kv_lease_revoke(tutti_client *client, uint64_t lease, bool *ret_existed,
+                                           uint64_t *ret_key_count, tutti_error *err);
+
+/* Called for one lease of a list; borrowed until it returns. False = no more. */
+typedef bool (*tutti_kv_lease_fn)(void *arg, const tutti_kv_lease *lease);
+
+/*
+ * List the leases of the job, in the order of their numbers. What changes meanwhile may be seen or
+ * not.
+ *
+ * [in] on_lease  runs on the caller's thread, and may call the library
+ *
+ * The statuses of all functions here.
+ */
+TUTTI_API tutti_code tutti_kv_lease_list(tutti_client *client, tutti_kv_lease_fn on_lease,
+                                         void *arg, tutti_error *err);
 
 /* ------------------------------------------------------------------ meeting */
 

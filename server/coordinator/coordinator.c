@@ -27,6 +27,7 @@
 #include "server/coordinator/group/world.h"
 #include "server/coordinator/kv/gc.h"
 #include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/kv/lease.h"
 #include "server/coordinator/member/job.h"
 #include "server/coordinator/member/member_watch.h"
 #include "server/coordinator/member/members.h"
@@ -213,7 +214,8 @@ tutti_coordinator_run(tutti_coordinator *self)
 bool
 tutti_coordinator_busy(const tutti_coordinator *self)
 {
-    return !tutti_list_empty(&self->work) || !tutti_list_empty(&self->suspects);
+    return !tutti_list_empty(&self->work) || !tutti_list_empty(&self->suspects) ||
+           !tutti_list_empty(&self->leases_due);
 }
 
 void
@@ -224,10 +226,11 @@ tutti_coordinator_turn(tutti_coordinator *self, bool idle)
 
     /*
      * Only in an idle turn: everything that was received has been handed over, so a silent
-     * session really is silent.
+     * session, or a client with a lease, really is silent.
      */
     if (idle) {
         coord_sessions_judge(self, COORD_SLICE);
+        coord_leases_judge(self, COORD_SLICE);
     }
     while (budget > 0 && (link = tutti_list_pop(&self->work)) != NULL) {
         coord_task *work = tutti_container_of(link, coord_task, link);

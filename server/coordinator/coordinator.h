@@ -55,6 +55,9 @@ typedef struct tutti_coordinator_options {
     uint64_t metadata_bytes_limit; /* of the values of all exchange rounds */
     uint64_t store_bytes_limit;    /* for whoever opens the store */
     uint64_t store_keys_limit;     /* likewise */
+    uint64_t lease_limit;          /* leases of all jobs */
+    uint64_t lease_min_ns;         /* the least time that a lease may have */
+    uint64_t lease_max_ns;         /* the most */
     bool durable; /* keep jobs in the store, for tutti_coordinator_restore; not in the table */
 } tutti_coordinator_options;
 

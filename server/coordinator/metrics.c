@@ -111,6 +111,11 @@ tutti_coordinator_expose(tutti_coordinator *self, tutti_page *page)
                 self->watcher_count);
     write_gauge(page, "tutti_coordinator_watch_queued_bytes", "gauge",
                 "Changes of keys that watchers have not read yet.", self->watch_bytes);
+    write_gauge(page, "tutti_coordinator_leases", "gauge", "Leases of keys.", self->leases.count);
+    write_gauge(page, "tutti_coordinator_leases_limit", "gauge",
+                "Leases there may be (--lease-limit).", self->options.lease_limit);
+    write_gauge(page, "tutti_coordinator_leased_keys", "gauge", "Keys that go with a lease.",
+                self->leased.count);
     write_gauge(page, "tutti_coordinator_metadata_bytes", "gauge", "Values of meetings.",
                 self->metadata_bytes);
     expose_store(self, page);

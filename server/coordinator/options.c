@@ -51,6 +51,12 @@ static const tutti_option table[] = {
      "bytes of keys and values in the store"},
     {"store-keys-limit", TUTTI_OPTION_UINT, AT(store_keys_limit), "1000000", 1, 0, NULL,
      "keys in the store"},
+    {"lease-limit", TUTTI_OPTION_UINT, AT(lease_limit), "65536", 1, 1 << 28, NULL,
+     "leases of store keys at a time"},
+    {"lease-min", TUTTI_OPTION_NS, AT(lease_min_ns), "1s", 10 * MS, HOUR, NULL,
+     "the shortest lease that a client may have"},
+    {"lease-max", TUTTI_OPTION_NS, AT(lease_max_ns), "24h", MS, 24 * 49 * HOUR, NULL,
+     "the longest lease that a client may have"},
 };
 
 tutti_option_set
@@ -67,6 +73,12 @@ tutti_coordinator_options_check(const tutti_coordinator_options *options, tutti_
                           "--heartbeat-timeout is %" PRIu64 " ms, need at least two intervals of "
                           "%" PRIu64 " ms (--heartbeat-interval)",
                           options->heartbeat_timeout_ns / MS, options->heartbeat_interval_ns / MS);
+    }
+    if (options->lease_max_ns < options->lease_min_ns) {
+        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
+                          "--lease-max is %" PRIu64 " ms, need at least --lease-min, %" PRIu64
+                          " ms",
+                          options->lease_max_ns / MS, options->lease_min_ns / MS);
     }
     return TUTTI_OK;
 }

@@ -225,6 +225,11 @@ def coordinator_calls():
         ("StoreService.Wait", store.StoreServiceWaitRequest(job="services", keys=[b"key"])),
         ("StoreService.Watch", store.StoreServiceWatchRequest(job="services")),
         ("StoreService.Delete", store.StoreServiceDeleteRequest(**where)),
+        ("StoreService.Grant",
+         store.StoreServiceGrantRequest(job="services", lease=7, ttl_ms=60000)),
+        ("StoreService.KeepAlive", store.StoreServiceKeepAliveRequest(job="services", lease=7)),
+        ("StoreService.Leases", store.StoreServiceLeasesRequest(job="services")),
+        ("StoreService.Revoke", store.StoreServiceRevokeRequest(job="services", lease=7)),
         ("CoordinatorService.Leave", coordinator.LeaveRequest(member=member, reason="done")),
     ]
 

@@ -7,8 +7,11 @@
 #include "client/cli/connect/connect.h"
 #include "client/cli/parse/parse.h"
 #include "client/cli/store/commands.h"
+#include "client/cli/store/hold.h"
+#include "client/cli/store/lease_text.h"
 #include "client/cli/store/store_bytes.h"
 #include "client/cli/util/output.h"
+#include "client/cli/util/values.h"
 
 /* What a command about one key does. */
 typedef tutti_code (*key_fn)(cli *self, tutti_client *client, const tutti_kv_bytes *key,
@@ -71,28 +74,68 @@ cli_store_get(cli *self)
     return with_key(self, get_key);
 }
 
+/* The lease that the options name or ask for; its id is 0 if there is none. */
 static tutti_code
-set_key(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit, tutti_error *err)
+take_lease(cli *self, tutti_client *client, tutti_kv_lease *ret_lease, int *ret_exit,
+           tutti_error *err)
+{
+    const char *time = cli_value(self, "lease");
+    const char *id = cli_value(self, "lease-id");
+    uint32_t ttl_ms = 0;
+
+    *ret_lease = (tutti_kv_lease){0};
+    if (id != NULL && !lease_parse(id, &ret_lease->id)) {
+        *ret_exit = cli_usage(self, LEASE_WANTED, id);
+    } else if (time != NULL && (id != NULL || !cli_parse_ms(time, &ttl_ms))) {
+        *ret_exit =
+            cli_usage(self, "--lease \"%s\": write a time, 10s or 5m, and no --lease-id", time);
+    }
+    return time == NULL || *ret_exit != CLI_FINE
+               ? TUTTI_OK
+               : tutti_kv_lease_grant(client, ttl_ms, ret_lease, err);
+}
+
+static tutti_code
+set_value(cli *self, tutti_client *client, const tutti_kv_bytes *key, uint64_t lease,
+          tutti_error *err)
 {
     char *value = NULL;
     size_t size = 0;
     tutti_code code = store_value(self->arguments[1], &value, &size, err);
 
-    (void)ret_exit;
     if (code == TUTTI_OK) {
-        code = tutti_kv_set(client, key->data, key->size, value, size, err);
+        code = tutti_kv_set_with_lease(client, key->data, key->size, value, size, lease, err);
     }
     if (code == TUTTI_OK) {
         (void)cli_print_json(
             self, json_pack("{s:s, s:I}", "key", self->arguments[0], "bytes", (json_int_t)size));
+        (void)fflush(self->out); /* a command that holds a lease goes on */
     }
     free(value);
+    return code;
+}
+
+static tutti_code
+set_key(cli *self, tutti_client *client, const tutti_kv_bytes *key, int *ret_exit, tutti_error *err)
+{
+    tutti_kv_lease lease;
+    tutti_code code = take_lease(self, client, &lease, ret_exit, err);
+
+    if (code == TUTTI_OK && *ret_exit == CLI_FINE) {
+        code = set_value(self, client, key, lease.id, err);
+    }
+    if (code == TUTTI_OK && lease.ttl_ms != 0) {
+        code = store_hold(self, client, &lease, err);
+    }
     return code;
 }
 
 int
 cli_store_set(cli *self)
 {
+    if (cli_value(self, "lease") != NULL) {
+        store_hold_prepare();
+    }
     return with_key(self, set_key);
 }
 

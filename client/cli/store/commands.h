@@ -26,6 +26,11 @@ int cli_store_len(cli *self);
 
 int cli_store_check(cli *self);
 
+int cli_store_lease_grant(cli *self);
+int cli_store_lease_keep(cli *self);
+int cli_store_lease_revoke(cli *self);
+int cli_store_lease_list(cli *self);
+
 int cli_store_count(cli *self);
 
 int cli_store_meet(cli *self);

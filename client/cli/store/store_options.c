@@ -25,6 +25,19 @@ const cli_option store_options[] = {OPTION_PREFIX, OPTION_END};
 
 const cli_option store_get_options[] = {OPTION_PREFIX, OPTION_RAW, OPTION_END};
 
+const cli_option store_set_options[] = {
+    {"lease", 0, "TIME",
+     "hold the key: it is deleted when this command has been gone for TIME (10s), or ends", NULL},
+    {"lease-id", 0, "LEASE", "the key goes with this lease (store lease grant)", NULL},
+    OPTION_PREFIX,
+    OPTION_END,
+};
+
+const cli_option store_lease_keep_options[] = {
+    {"hold", 0, NULL, "keep it until --timeout or Ctrl-C, then revoke it", NULL},
+    OPTION_END,
+};
+
 const cli_option store_take_options[] = {OPTION_PREFIX, OPTION_RAW, OPTION_NO_WAIT, OPTION_END};
 
 const cli_option store_multi_get_options[] = {OPTION_PREFIX, OPTION_NO_WAIT, OPTION_END};

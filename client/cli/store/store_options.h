@@ -6,6 +6,8 @@
 
 extern const cli_option store_options[];
 extern const cli_option store_get_options[];
+extern const cli_option store_set_options[];
+extern const cli_option store_lease_keep_options[];
 extern const cli_option store_take_options[];
 extern const cli_option store_multi_get_options[];
 extern const cli_option store_cas_options[];

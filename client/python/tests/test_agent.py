@@ -230,6 +230,22 @@ class Store(case.AgentCase):
             store.get("a/1")
         self.assertEqual(caught.exception.reason, "NO_KEY")
 
+    def test_keys_go_with_their_lease(self):
+        store = self.agents[0].store
+        lease = store.grant(60)
+        store.set("l/1", "one", lease=lease)
+        store.multi_set({"l/2": "two"}, lease=lease)
+        self.assertEqual(store.compare_and_set("l/3", None, "x", lease=lease), (True, b"x"))
+        kept = store.keep_alive(lease)
+        self.assertEqual((kept.lease, kept.ttl, kept.keys), (lease, 60.0, 3))
+        self.assertIn(lease, [one.lease for one in store.leases()])
+        self.assertEqual([store.revoke(lease), store.revoke(lease)], [True, False])
+        self.assertEqual(store.count("l/"), 0)
+        for call in (lambda: store.keep_alive(lease), lambda: store.set("l/1", "x", lease=lease)):
+            with self.assertRaises(tutti.TuttiError) as caught:
+                call()
+            self.assertEqual(caught.exception.reason, "NO_LEASE")
+
     def test_waiting_queues_and_watches(self):
         store = self.agents[0].store
         with self.assertRaises(tutti.TuttiTimeout):

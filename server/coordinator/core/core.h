@@ -79,6 +79,11 @@ struct tutti_coordinator {
     tutti_map rendezvous_tokens; /* of those that wait */
     tutti_list_node met;         /* calls that have their answer */
     coord_task met_task;
+    tutti_map leases;
+    tutti_map leased;              /* keys that go with a lease */
+    tutti_list_node leases_due;    /* those that were not kept in time: judged in an idle turn */
+    tutti_list_node leases_ending; /* those whose keys go */
+    coord_task lease_task;
     size_t watcher_count;
     uint64_t wait_bytes;
     uint64_t watch_bytes;

@@ -14,6 +14,7 @@
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/core/hooks.h"
 #include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/kv/lease.h"
 #include "server/coordinator/kv/retry_cache.h"
 
 /* ------------------------------------------------------------------------------ full keys */
@@ -119,14 +120,46 @@ tutti_coordinator_key_get(tutti_coordinator *self, const tutti_coordinator_key *
     return coord_key_get(self, &full, ret_entry, err);
 }
 
+/* The key and what it has to do with a lease are one change. */
+static tutti_code
+set_leased(tutti_coordinator *self, const coord_full_key *full, tutti_bytes value, uint64_t lease,
+           uint64_t *ret_version, tutti_error *err)
+{
+    const tutti_bytes bytes = coord_full_key_bytes(full);
+    coord_news news = {
+        .kind = TUTTI_COORDINATOR_SET, .full = bytes, .job_size = full->job_size, .value = value};
+    tutti_store_change changes[2] = {{.key = bytes, .value = value}};
+    coord_lease_change leased;
+    tutti_code code;
+
+    TUTTI_TRY(coord_lease_change_begin(self, full, lease, &leased, err));
+    code =
+        tutti_store_apply(self->store, changes, 1 + coord_lease_change_write(&leased, &changes[1]),
+                          &news.version, err);
+    coord_lease_change_end(self, &leased, code == TUTTI_OK);
+    if (code == TUTTI_OK) {
+        coord_key_tell(self, &news);
+        *ret_version = news.version;
+    }
+    return code;
+}
+
 tutti_code
-tutti_coordinator_key_set(tutti_coordinator *self, const tutti_coordinator_key *key,
-                          tutti_bytes value, uint64_t *ret_version, tutti_error *err)
+tutti_coordinator_key_set_leased(tutti_coordinator *self, const tutti_coordinator_key *key,
+                                 tutti_bytes value, uint64_t lease, uint64_t *ret_version,
+                                 tutti_error *err)
 {
     coord_full_key full;
 
     TUTTI_TRY(coord_full_key_write(self, key, 1, &full, err));
-    return coord_key_set(self, &full, value, NULL, ret_version, err);
+    return set_leased(self, &full, value, lease, ret_version, err);
+}
+
+tutti_code
+tutti_coordinator_key_set(tutti_coordinator *self, const tutti_coordinator_key *key,
+                          tutti_bytes value, uint64_t *ret_version, tutti_error *err)
+{
+    return tutti_coordinator_key_set_leased(self, key, value, 0, ret_version, err);
 }
 
 /*
@@ -161,7 +194,7 @@ tutti_coordinator_key_swap(tutti_coordinator *self, const tutti_coordinator_swap
     swap.swapped = is_expected(request, &swap);
     code = TUTTI_OK;
     if (swap.swapped) {
-        code = coord_key_set(self, &full, request->value, NULL, &version, err);
+        code = set_leased(self, &full, request->value, request->lease, &version, err);
         swap.exists = true;
         if (code == TUTTI_OK) {
             code = coord_key_get(self, &full, &swap.entry, err);

@@ -36,11 +36,22 @@ tutti_code tutti_coordinator_key_get(tutti_coordinator *self, const tutti_coordi
 tutti_code tutti_coordinator_key_set(tutti_coordinator *self, const tutti_coordinator_key *key,
                                      tutti_bytes value, uint64_t *ret_version, tutti_error *err);
 
+/*
+ * The same with a lease (lease.h), with which the key goes. 0 = without one.
+ *
+ * TUTTI_NOT_FOUND  NO_LEASE; and the codes of tutti_coordinator_key_set
+ */
+tutti_code tutti_coordinator_key_set_leased(tutti_coordinator *self,
+                                            const tutti_coordinator_key *key, tutti_bytes value,
+                                            uint64_t lease, uint64_t *ret_version,
+                                            tutti_error *err);
+
 typedef struct tutti_coordinator_swap_request {
     tutti_coordinator_key key;
     const tutti_bytes *expected; /* NULL = there must be no key */
     bool missing_is_empty;       /* a key that does not exist counts as one of zero bytes */
     tutti_bytes value;
+    uint64_t lease; /* 0 = none */
 } tutti_coordinator_swap_request;
 
 typedef struct tutti_coordinator_swap {
@@ -49,7 +60,7 @@ typedef struct tutti_coordinator_swap {
     tutti_store_entry entry; /* what is stored now */
 } tutti_coordinator_swap;
 
-/* Store `value` when what is stored equals `expected`. Codes as tutti_coordinator_key_set. */
+/* Store `value` when what is stored equals `expected`. Codes as tutti_coordinator_key_set_leased. */
 tutti_code tutti_coordinator_key_swap(tutti_coordinator *self,
                                       const tutti_coordinator_swap_request *request,
                                       tutti_coordinator_swap *ret_swap, tutti_error *err);

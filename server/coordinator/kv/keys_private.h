@@ -68,7 +68,11 @@ tutti_code coord_fail_no_key(const coord_full_key *full, tutti_error *err);
 
 struct coord_ride; /* below */
 
-/* [in] ride  NULL = no answer is kept with it */
+/*
+ * The key stays in its lease, if it has one.
+ *
+ * [in] ride  NULL = no answer is kept with it
+ */
 tutti_code coord_key_set(tutti_coordinator *self, const coord_full_key *full, tutti_bytes value,
                          struct coord_ride *ride, uint64_t *ret_version, tutti_error *err);
 

@@ -9,6 +9,7 @@
 #include "server/coordinator/kv/gc.h"
 #include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/kv/lease.h"
 #include "server/coordinator/kv/retry_cache.h"
 #include "server/coordinator/kv/take.h"
 
@@ -18,6 +19,8 @@ coord_kv_changed(tutti_coordinator *self, const coord_news *news)
     if (news->kind == TUTTI_COORDINATOR_SET) {
         coord_waits_wake(self, news->full); /* readers before takers: a taker removes the value */
         coord_takes_wake(self, news->full);
+    } else if (news->kind == TUTTI_COORDINATOR_DELETED) {
+        coord_lease_drop_key(self, news->full);
     }
     coord_watches_tell(self, news);
 }
@@ -35,6 +38,7 @@ coord_keys_init(tutti_coordinator *self)
     coord_task_init(&self->count_task, coord_on_count_task);
     coord_gc_init(self);
     coord_takes_init(self);
+    coord_leases_init(self);
     coord_retry_cache_init(self);
 }
 
@@ -45,6 +49,7 @@ coord_keys_fini(tutti_coordinator *self)
     assert(self->wait_bytes == 0 && self->watch_bytes == 0);
     coord_gc_fini(self);
     coord_takes_fini(self);
+    coord_leases_fini(self);
     coord_retry_cache_fini(self);
     free(self->lengths);
 }

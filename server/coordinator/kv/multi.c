@@ -12,6 +12,7 @@
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/kv/keys.h"
 #include "server/coordinator/kv/keys_private.h"
+#include "server/coordinator/kv/lease.h"
 #include "server/coordinator/kv/queue.h"
 
 #define SHOWN_MAX 16 /* missing keys that the text lists */
@@ -173,26 +174,26 @@ tutti_coordinator_keys_check(tutti_coordinator *self, const tutti_coordinator_ke
 
 /* ------------------------------------------------------------------------------ set */
 
-/* Changes, and the full keys they point to. */
+/* Changes, the full keys they point to, and what they do to leases. */
 typedef struct batch {
-    tutti_store_change *changes;
+    tutti_store_change *changes; /* those of the keys, then those of their leases */
     coord_full_key *full;
+    coord_lease_change *leased;
+    size_t change_count;
+    size_t leased_count;
 } batch;
 
 static tutti_code
 batch_fill(tutti_coordinator *self, const tutti_coordinator_keys *keys, const tutti_bytes *values,
-           batch *whole, tutti_error *err)
+           uint64_t lease, batch *whole, tutti_error *err)
 {
     size_t bytes = 0;
     size_t i;
 
     for (i = 0; i < keys->count; i++) {
         const tutti_coordinator_key key = {keys->job, keys->keys[i]};
-        const tutti_code code = coord_full_key_write(self, &key, 1, &whole->full[i], err);
 
-        if (code != TUTTI_OK) {
-            return code;
-        }
+        TUTTI_TRY(coord_full_key_write(self, &key, 1, &whole->full[i], err));
         bytes += key.key.size + values[i].size;
         whole->changes[i] =
             (tutti_store_change){.key = coord_full_key_bytes(&whole->full[i]), .value = values[i]};
@@ -202,7 +203,36 @@ batch_fill(tutti_coordinator *self, const tutti_coordinator_keys *keys, const tu
                               "keys and values of %zu bytes in one call, at most %u", bytes,
                               TUTTI_COORDINATOR_MULTI_BYTES);
     }
+    whole->change_count = keys->count;
+    for (i = 0; i < keys->count; i++) {
+        TUTTI_TRY(coord_lease_change_begin(self, &whole->full[i], lease, &whole->leased[i], err));
+        whole->leased_count++;
+        whole->change_count +=
+            coord_lease_change_write(&whole->leased[i], &whole->changes[whole->change_count]);
+    }
     return TUTTI_OK;
+}
+
+static tutti_code
+batch_new(size_t count, batch *ret_whole, tutti_error *err)
+{
+    ret_whole->changes = calloc(2 * count, sizeof(*ret_whole->changes));
+    ret_whole->full = calloc(count, sizeof(*ret_whole->full));
+    ret_whole->leased = calloc(count, sizeof(*ret_whole->leased));
+    return ret_whole->changes == NULL || ret_whole->full == NULL || ret_whole->leased == NULL
+               ? coord_fail_memory(err, "keys to store")
+               : TUTTI_OK;
+}
+
+/* [in] done  the store has it */
+static void
+batch_end(tutti_coordinator *self, batch *whole, bool done)
+{
+    size_t i;
+
+    for (i = 0; i < whole->leased_count; i++) {
+        coord_lease_change_end(self, &whole->leased[i], done);
+    }
 }
 
 static void
@@ -225,26 +255,31 @@ tutti_code
 tutti_coordinator_keys_set(tutti_coordinator *self, const tutti_coordinator_keys *keys,
                            const tutti_bytes *values, uint64_t *ret_version, tutti_error *err)
 {
-    batch whole = {0};
-    tutti_code code = coord_check_key_count(keys->count, err);
+    return tutti_coordinator_keys_set_leased(self, keys, values, 0, ret_version, err);
+}
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
-    whole.changes = calloc(keys->count, sizeof(*whole.changes));
-    whole.full = calloc(keys->count, sizeof(*whole.full));
-    if (whole.changes == NULL || whole.full == NULL) {
-        code = coord_fail_memory(err, "keys to store");
-    } else {
-        code = batch_fill(self, keys, values, &whole, err);
+tutti_code
+tutti_coordinator_keys_set_leased(tutti_coordinator *self, const tutti_coordinator_keys *keys,
+                                  const tutti_bytes *values, uint64_t lease, uint64_t *ret_version,
+                                  tutti_error *err)
+{
+    batch whole = {0};
+    tutti_code code;
+
+    TUTTI_TRY(coord_check_key_count(keys->count, err));
+    code = batch_new(keys->count, &whole, err);
+    if (code == TUTTI_OK) {
+        code = batch_fill(self, keys, values, lease, &whole, err);
     }
     if (code == TUTTI_OK) {
-        code = tutti_store_apply(self->store, whole.changes, keys->count, ret_version, err);
+        code = tutti_store_apply(self->store, whole.changes, whole.change_count, ret_version, err);
     }
+    batch_end(self, &whole, code == TUTTI_OK);
     if (code == TUTTI_OK) {
         tell_all(self, &whole, keys->count, *ret_version);
     }
     free(whole.changes);
     free(whole.full);
+    free(whole.leased);
     return code;
 }

@@ -50,6 +50,16 @@ tutti_code tutti_coordinator_keys_set(tutti_coordinator *self, const tutti_coord
                                       const tutti_bytes *values, uint64_t *ret_version,
                                       tutti_error *err);
 
+/*
+ * The same with a lease (lease.h), with which all of them go. 0 = without one.
+ *
+ * TUTTI_NOT_FOUND  NO_LEASE; and the codes of tutti_coordinator_keys_set
+ */
+tutti_code tutti_coordinator_keys_set_leased(tutti_coordinator *self,
+                                             const tutti_coordinator_keys *keys,
+                                             const tutti_bytes *values, uint64_t lease,
+                                             uint64_t *ret_version, tutti_error *err);
+
 /* Is there a key, or a queue, of this name? */
 bool coord_key_exists(tutti_coordinator *self, const coord_full_key *full, bool queues_too);
 

@@ -25,6 +25,7 @@
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/core/record_codec.h"
 #include "server/coordinator/group/world.h"
+#include "server/coordinator/kv/lease.h"
 #include "server/coordinator/kv/retry_cache.h"
 #include "server/coordinator/member/agent.h"
 #include "server/coordinator/member/events.h"
@@ -301,6 +302,7 @@ tutti_coordinator_restore(tutti_coordinator *self, tutti_error *err)
     }
     if (self->options.durable && code == TUTTI_OK) {
         coord_retry_cache_restore(self);
+        coord_leases_restore(self);
     }
     return code == TUTTI_OK ? finish_all(self, err) : code;
 }

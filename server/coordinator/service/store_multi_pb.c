@@ -192,8 +192,8 @@ coord_on_multi_set(tutti_rpc_call *call, void *arg)
     tutti_code code;
 
     entries_from_wire(wire->entries, wire->n_entries, keys, values);
-    code = tutti_coordinator_keys_set(service_loop_enter(arg), &request, values, &response.version,
-                                      &err);
+    code = tutti_coordinator_keys_set_leased(service_loop_enter(arg), &request, values, wire->lease,
+                                             &response.version, &err);
     coord_store_answer(call, code, &response.base, &err);
     service_loop_leave(arg);
 }

@@ -50,8 +50,9 @@ on_set(tutti_rpc_call *call, void *arg)
     Tutti__V1__StoreServiceSetResponse response = TUTTI__V1__STORE_SERVICE_SET_RESPONSE__INIT;
     const tutti_coordinator_key key = key_from_wire(wire->job, wire->key);
     tutti_error err;
-    const tutti_code code = tutti_coordinator_key_set(
-        service_loop_enter(arg), &key, bytes_from_wire(wire->value), &response.version, &err);
+    const tutti_code code = tutti_coordinator_key_set_leased(service_loop_enter(arg), &key,
+                                                             bytes_from_wire(wire->value),
+                                                             wire->lease, &response.version, &err);
 
     coord_store_answer(call, code, &response.base, &err);
     service_loop_leave(arg);
@@ -71,6 +72,7 @@ on_compare_and_set(tutti_rpc_call *call, void *arg)
         .expected = expects ? &expected : NULL,
         .missing_is_empty = wire->missing_is_empty,
         .value = bytes_from_wire(wire->value),
+        .lease = wire->lease,
     };
     tutti_coordinator_swap swap = {0};
     tutti_error err;
@@ -327,6 +329,10 @@ static const tutti_rpc_method methods[] = {
     TUTTI_RPC_UNARY("Count", on_count),
     TUTTI_RPC_UNARY("Wait", on_wait),
     TUTTI_RPC_STREAM("Watch", &coord_watch_stream),
+    TUTTI_RPC_UNARY("Grant", coord_on_grant),
+    TUTTI_RPC_UNARY("KeepAlive", coord_on_keep_alive),
+    TUTTI_RPC_UNARY("Revoke", coord_on_revoke),
+    TUTTI_RPC_UNARY("Leases", coord_on_leases),
 };
 
 const tutti_rpc_service coord_store_service = {

@@ -25,6 +25,12 @@ void coord_on_queue_push(tutti_rpc_call *call, void *arg);
 void coord_on_queue_pop(tutti_rpc_call *call, void *arg);
 void coord_on_queue_len(tutti_rpc_call *call, void *arg);
 
+/* store_lease_pb.c */
+void coord_on_grant(tutti_rpc_call *call, void *arg);
+void coord_on_keep_alive(tutti_rpc_call *call, void *arg);
+void coord_on_revoke(tutti_rpc_call *call, void *arg);
+void coord_on_leases(tutti_rpc_call *call, void *arg);
+
 /*
  * Keys of a message, as the core takes them: what they point to lives as long as the message. Those
  * that are too many are left out, and the core refuses the count.

@@ -17,7 +17,7 @@ from ._meetings import Met
 from ._pipeline import Pipeline, Reply
 from ._register import DModule, DPackedFunc, DRef
 from ._session import Session, WorkerInfo, session
-from ._store import Entry, Store
+from ._store import Entry, KeyLease, Store
 from ._tensor import Tensor
 from ._tracers import Gradients, Tape, Tracer, TracerInfo
 from ._view import View
@@ -39,6 +39,7 @@ __all__ = [
     "GradientBuckets",
     "Gradients",
     "Group",
+    "KeyLease",
     "LaunchError",
     "MemberEvent",
     "Mesh",

@@ -29,9 +29,22 @@ WITH_TOKEN = frozenset(
         "Rendezvous.Meet",
     )
 )
-# What changes nothing may be asked again.
+# What changes nothing may be asked again, and so may leases: their numbers are drawn here.
 _READING = frozenset(
-    "Store." + name for name in ("Get", "MultiGet", "Check", "Wait", "QueueLen", "Count", "List")
+    "Store." + name
+    for name in (
+        "Get",
+        "MultiGet",
+        "Check",
+        "Wait",
+        "QueueLen",
+        "Count",
+        "List",
+        "Grant",
+        "KeepAlive",
+        "Revoke",
+        "Leases",
+    )
 )
 _PAUSE = 0.005  # seconds before a call is made again at first; pauses double
 _PAUSE_MAX = 0.2

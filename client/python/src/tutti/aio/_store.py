@@ -8,11 +8,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import _wire, errors
 from ._ask import WITH_TOKEN, ask, ask_and_wait, draw_token
 from ._transport import now
+from ._work import as_ms
 
 if TYPE_CHECKING:
     from ._agent import Agent
 
 _WATCH = {number: name for name, number in _wire.enum_numbers("WatchKind", "WATCH_KIND_").items()}
+
+
+class KeyLease(NamedTuple):
+    """A lease of keys: its number, its time and what is left of it in seconds, its keys."""
+
+    lease: int
+    ttl: float
+    left: float
+    keys: int
+
+
+def _read_lease(wire: Any) -> KeyLease:
+    return KeyLease(wire.lease, wire.ttl_ms / 1000, wire.left_ms / 1000, wire.key_count)
 
 
 class Entry(NamedTuple):
@@ -98,15 +112,17 @@ class Store:
             return (await self.multi_get([key], timeout=timeout))[0]
         return bytes((await self._ask("Get", key=self._key(key))).value)
 
-    async def set(self, key: str | bytes, value: str | bytes) -> None:
+    async def set(self, key: str | bytes, value: str | bytes, lease: int = 0) -> None:
         """Write a key, whether it is there or not.
 
+        lease    the key is deleted when this lease ends: see grant(); 0 = it stays
+
         Returns: None.
-        Raises: TuttiError BAD_KEY, VALUE_LIMIT.
+        Raises: TuttiError BAD_KEY, VALUE_LIMIT; NO_LEASE: the lease has ended.
         Example:
             >>> agent.store.set("lr", "0.1")
         """
-        await self._ask("Set", key=self._key(key), value=_bytes(value))
+        await self._ask("Set", key=self._key(key), value=_bytes(value), lease=lease)
 
     async def multi_get(
         self, keys: Iterable[str | bytes], at_once: bool = False, timeout: float | None = None
@@ -124,8 +140,14 @@ class Store:
         response = await self._ask_and_wait("MultiGet", timeout, keys=asked, at_once=at_once)
         return list(response.values)
 
-    async def multi_set(self, entries: Mapping[str, str | bytes] | Mapping[bytes, str | bytes]) -> None:
+    async def multi_set(
+        self,
+        entries: Mapping[str, str | bytes] | Mapping[bytes, str | bytes],
+        lease: int = 0,
+    ) -> None:
         """Write several keys, all or none.
+
+        lease    of all of these keys, as of set()
 
         Returns: None.
         Raises: TuttiError BAD_KEY, VALUE_LIMIT.
@@ -136,7 +158,7 @@ class Store:
             _wire.new("Entry", key=self._key(key), value=_bytes(value))
             for key, value in entries.items()
         ]
-        await self._ask("MultiSet", entries=found)
+        await self._ask("MultiSet", entries=found, lease=lease)
 
     async def check(self, *keys: str | bytes) -> bool:
         """Ask whether keys are there.
@@ -166,11 +188,13 @@ class Store:
         expected: str | bytes | None,
         value: str | bytes,
         missing_is_empty: bool = False,
+        lease: int = 0,
     ) -> tuple[bool, bytes | None]:
         """Write `value` if the key's value is `expected`.
 
         expected          None = the key is not there
         missing_is_empty  a key that is not there counts as one with the empty value
+        lease             as of set(), if `value` is written
 
         Returns: whether it was written, and what is there now; None = no key.
         Raises: TuttiError VALUE_LIMIT.
@@ -178,7 +202,7 @@ class Store:
             >>> agent.store.compare_and_set("leader", None, "rank 0")
             (True, b'rank 0')
         """
-        fields: dict[str, Any] = {"missing_is_empty": missing_is_empty}
+        fields: dict[str, Any] = {"missing_is_empty": missing_is_empty, "lease": lease}
         if expected is not None:
             fields["expected"] = _bytes(expected)
         said = await self._ask("CompareAndSet", key=self._key(key), value=_bytes(value), **fields)
@@ -344,6 +368,60 @@ class Store:
             token = page.next_page_token
             if not token:
                 return
+
+    async def grant(self, ttl: float) -> int:
+        """Grant a lease: keys that are set with it are deleted when it was not kept for ttl seconds.
+
+        ttl     --lease-min (1 s) to --lease-max (24 h) of the coordinator
+
+        Returns: its number, for set() and keep_alive(). A restart of a coordinator on its disk gives
+            each lease its whole time again.
+        Raises: TuttiError LEASE_TTL, LEASE_LIMIT.
+        Example:
+            >>> lease = agent.store.grant(10)
+            >>> agent.store.set("alive/7", "", lease=lease)
+        """
+        said = await self._ask("Grant", lease=draw_token(), ttl_ms=as_ms(ttl))
+        return int(said.lease.lease)
+
+    async def keep_alive(self, lease: int) -> KeyLease:
+        """Begin the time of a lease again: two or three times in this time.
+
+        Returns: the lease.
+        Raises: TuttiError NO_LEASE: it has ended: grant another one, and set its keys again.
+        Example:
+            >>> agent.store.keep_alive(lease).left
+            10.0
+        """
+        return _read_lease((await self._ask("KeepAlive", lease=lease)).lease)
+
+    async def revoke(self, lease: int) -> bool:
+        """End a lease and delete its keys.
+
+        Returns: whether there was such a lease.
+        Raises: TuttiError UNREACHABLE.
+        Example:
+            >>> agent.store.revoke(lease)
+            True
+        """
+        return bool((await self._ask("Revoke", lease=lease)).existed)
+
+    async def leases(self) -> "Sequence[KeyLease]":
+        """List the leases of the job.
+
+        Returns: the leases, in the order of their numbers.
+        Raises: TuttiError UNREACHABLE.
+        Example:
+            >>> [one.keys for one in agent.store.leases()]
+            [1]
+        """
+        found: list[KeyLease] = []
+        more = True
+        while more:
+            page = await self._ask("Leases", after=found[-1].lease if found else 0)
+            found += [_read_lease(one) for one in page.leases]
+            more = page.more
+        return found
 
     async def watch(
         self, prefix: str | bytes = b"", timeout: float | None = None
