@@ -1,13 +1,23 @@
-"""broadcast_state_dict. Two ranks; prints "ok" lines and fails by an exception."""
+"""Goal: broadcast_state_dict gives all ranks the state of one, or says on all of them what differs and changes nothing.
+Method: two ranks, forks of this process.
+"""
 
 import os
-import tempfile
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import place
+
+place.enter()
+
+import unittest
 
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
-import tutti_torch
 from torch import nn
+
+import ranks
+import tap
+import tutti_torch
 
 
 def make_net(seed, width=300):
@@ -17,7 +27,7 @@ def make_net(seed, width=300):
     return net
 
 
-def check_equal(rank):
+def equal(rank, size):
     net, theirs = make_net(rank), make_net(1)
     tutti_torch.broadcast_state_dict(net, 1)
     for name, value in theirs.state_dict().items():
@@ -25,7 +35,7 @@ def check_equal(rank):
     assert all(parameter.requires_grad for parameter in net.parameters())
 
 
-def check_different(rank):
+def different(rank, size):
     net, before = make_net(rank, 10 + rank), make_net(rank, 10 + rank)
     try:
         tutti_torch.broadcast_state_dict(net)
@@ -36,17 +46,13 @@ def check_different(rank):
     assert all(torch.equal(a, b) for a, b in zip(net.parameters(), before.parameters()))
 
 
-def work(rank, size, path):
-    torch.set_num_threads(1)
-    dist.init_process_group("tutti", init_method="file://" + path, rank=rank, world_size=size)
-    for check in (check_equal, check_different):
-        check(rank)
-        dist.barrier()
-        if rank == 0:
-            print("ok", check.__name__, flush=True)
-    dist.destroy_process_group()
+class State(unittest.TestCase):
+    def test_equal(self):
+        ranks.run(2, equal)
+
+    def test_different(self):
+        ranks.run(2, different)
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(work, (2, os.path.join(folder, "store")), nprocs=2)
+    tap.main()

@@ -1,13 +1,24 @@
-"""Memory of the agent's: ops on it copy nothing, DDP and FSDP2 take it. Two ranks; prints "ok" lines and fails by an exception."""
+"""Goal: ops on memory of the agent's copy nothing, and DDP and FSDP2 take such memory. Method: two ranks, forks of this
+process; the package counts the bytes that it copies.
+"""
 
 import os
-import tempfile
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import place
+
+place.enter()
+
+import unittest
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
-import tutti_torch
 from torch import nn
+
+import ranks
+import tap
+import tutti_torch
 
 COUNT = 1 << 20
 
@@ -18,7 +29,8 @@ def copies_of(call):
     return tutti_torch.copied_bytes() - before
 
 
-def check_ops(rank, size):
+def ops(rank, size):
+    assert tutti_torch.why_not_shared() == "", tutti_torch.why_not_shared()
     tensor = tutti_torch.empty(4, COUNT // 4)
     tensor.fill_(rank + 1)
     assert copies_of(lambda: dist.all_reduce(tensor)) == 0
@@ -32,7 +44,7 @@ def check_ops(rank, size):
     assert copies_of(lambda: dist.all_reduce(ordinary)) == 2 * ordinary.nbytes, "in and out"
 
 
-def check_lifetime():
+def lifetime(rank, size):
     pieces = [tutti_torch.empty(COUNT) for _ in range(4)]
     kept = pieces[0].view(-1)[5:10]
     kept.fill_(7)
@@ -56,14 +68,14 @@ def make_net():
     return nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 16))
 
 
-def check_ddp():
+def ddp(rank, size):
     assert os.environ["DDP_DISABLE_COMM_MEM"] == "0"
     net = nn.parallel.DistributedDataParallel(make_net(), gradient_as_bucket_view=True)
     train(net, 2)  # after the first step the buckets are made anew
     assert copies_of(lambda: train(net)) == 0, "gradients are in memory of the agent's"
 
 
-def check_fsdp():
+def fsdp(rank, size):
     from torch.distributed.fsdp import fully_shard
 
     net = fully_shard(make_net())
@@ -75,7 +87,7 @@ def check_fsdp():
     assert copies_of(lambda: train(net)) < ordinary
 
 
-def check_chained(rank, size):
+def chained(rank, size):
     """A callback of a work that waits for another op, as PowerSGD's hook does."""
     first, second = torch.ones(COUNT), torch.full((4,), float(rank))
 
@@ -86,19 +98,14 @@ def check_chained(rank, size):
     assert torch.equal(result, torch.full((4,), size * (size - 1) / 2))
 
 
-def work(rank, size, path):
-    torch.set_num_threads(1)
-    dist.init_process_group("tutti", init_method="file://" + path, rank=rank, world_size=size)
-    assert tutti_torch.why_not_shared() == "", tutti_torch.why_not_shared()
-    for name, check in (("ops", lambda: check_ops(rank, size)), ("lifetime", check_lifetime), ("ddp", check_ddp),
-                        ("fsdp", check_fsdp), ("chained", lambda: check_chained(rank, size))):
-        check()
-        dist.barrier()
-        if rank == 0:
-            print("ok", name, flush=True)
-    dist.destroy_process_group()
+class Memory(unittest.TestCase):
+    """Each function in two ranks."""
 
+
+for _function in (ops, lifetime, ddp, fsdp, chained):
+    def _test(self, function=_function):
+        ranks.run(2, function)
+    setattr(Memory, "test_" + _function.__name__, _test)
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(work, (2, os.path.join(folder, "store")), nprocs=2)
+    tap.main()

@@ -1,13 +1,24 @@
-"""tutti_torch's store beside torch's own TCPStore: the same calls give the same answers. Prints "ok" lines."""
+"""Goal: tutti_torch's store is a store of torch's. Method: the same calls on it and on torch's own TCPStore give the same
+answers; what only ours says is checked by itself.
+"""
 
 import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import place
+
+place.enter()
+
 import socket
 import subprocess
-import sys
 import threading
+import unittest
 from datetime import timedelta
 
 import torch.distributed as dist
+
+import tap
 import tutti_torch
 
 
@@ -63,33 +74,48 @@ def start_coordinator():
         return child, file.readline().strip()
 
 
-def main():
-    child, address = start_coordinator()
-    try:
-        make = lambda: tutti_torch._module().store(address, "torch/test/", 20.0)
-        store, other = make(), make()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+class Store(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.child, cls.address = start_coordinator()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.child.terminate()
+        cls.child.wait()
+
+    def open(self, prefix):
+        return tutti_torch._module().store(self.address, prefix, 20.0)
+
+    def test_answers_as_tcp_store(self):
+        port = free_port()
         peer = dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
-        ours, theirs = answers(store, other), answers(peer, dist.TCPStore("127.0.0.1", port, is_master=False))
-        assert ours == theirs, "%s\n%s" % (ours, theirs)
-        print("ok answers as TCPStore")
+        theirs = answers(peer, dist.TCPStore("127.0.0.1", port, is_master=False))
+        self.assertEqual(answers(self.open("answers/"), self.open("answers/")), theirs)
+
+    def test_errors_name_the_key(self):
+        store = self.open("errors/")
         raises(lambda: store.wait(["never-set"], timedelta(milliseconds=50)), "never-set")
         store.set_timeout(timedelta(milliseconds=100))
         raises(lambda: store.get("missing-too"), "missing-too")
-        print("ok errors name the key")
-        assert store.num_keys() == other.num_keys() > 0
-        assert tutti_torch._module().store(address, "another/", 20.0).num_keys() == 0
-        print("ok keys are those of the prefix")
-        prefixed = dist.PrefixStore("p", store)
-        prefixed.set("k", "v")
-        assert other.get("p/k") == b"v"
-        print("ok PrefixStore")
-    finally:
-        child.terminate()
-        child.wait()
+
+    def test_keys_are_those_of_the_prefix(self):
+        store = self.open("keys/")
+        store.set("one", "1")
+        self.assertEqual(self.open("keys/").num_keys(), store.num_keys())
+        self.assertGreater(store.num_keys(), 0)
+        self.assertEqual(self.open("another/").num_keys(), 0)
+
+    def test_prefix_store(self):
+        dist.PrefixStore("p", self.open("prefixed/")).set("k", "v")
+        self.assertEqual(self.open("prefixed/").get("p/k"), b"v")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    tap.main()
