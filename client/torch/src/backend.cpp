@@ -9,6 +9,7 @@
 #include "call.hpp"
 #include "dtype.hpp"
 #include "error.hpp"
+#include "recorder.hpp"
 
 namespace tutti_torch {
 
@@ -148,17 +149,20 @@ class TuttiOptions : public c10d::Backend::Options {
 TuttiBackend::TuttiBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                            std::chrono::milliseconds timeout, std::vector<int64_t> global_ranks, std::string name)
     : Backend(rank, size),
-      runtime_(Runtime::open(store, rank, size)),
+      runtime_(Runtime::open(store, rank, size, global_ranks.empty())),
       store_(store),
       options_(c10::make_intrusive<TuttiOptions>(timeout)),
       timeout_(timeout),
       global_ranks_(std::move(global_ranks)) {
-  if (global_ranks_.empty()) {
+  const bool is_default = global_ranks_.empty();
+
+  if (is_default) {
     for (int i = 0; i < size; i++) {
       global_ranks_.push_back(i);
     }
   }
   meet(name);
+  recorded_ = Recorder::get().add_group(name, is_default ? "default_pg" : "", global_ranks_);
   init();
 }
 
@@ -168,6 +172,7 @@ void TuttiBackend::meet(const std::string& name) {
   const int64_t turn = store_->add(prefix + "turn/" + std::to_string(rank_), 1);
   const std::string key = prefix + std::to_string(turn);
   std::vector<uint32_t> members;
+  tutti_group_options options;
   tutti_error err;
 
   if (rank_ == 0) {
@@ -181,7 +186,10 @@ void TuttiBackend::meet(const std::string& name) {
                 runtime_->ranks().size(), " ranks of the first process group");
     members.push_back(runtime_->ranks()[static_cast<size_t>(rank)]);
   }
-  check(tutti_group_create(runtime_->client(), group_.c_str(), members.data(), members.size(), nullptr, &err), err);
+  tutti_group_options_init(&options);
+  options.name = group_.c_str();
+  options.ephemeral = true;  // nobody else knows its name, so it is of no use once these programs are gone
+  check(tutti_group_create_with(runtime_->client(), &options, members.data(), members.size(), nullptr, &err), err);
 }
 
 void TuttiBackend::setTimeout(std::chrono::milliseconds timeout) {
@@ -193,6 +201,26 @@ void TuttiBackend::abort() {
   tutti_error err;
 
   check(tutti_group_abort(runtime_->client(), group_.c_str(), "abort() of the process group", &err), err);
+}
+
+TuttiBackend::Shrunk TuttiBackend::shrink_to(std::chrono::milliseconds timeout) {
+  tutti_group_info info;
+  tutti_error err;
+  Shrunk shrunk;
+
+  check(tutti_group_shrink(runtime_->client(), group_.c_str(), static_cast<uint32_t>(limit_of(timeout).count()), &info, &err),
+        err);
+  for (uint32_t i = 0; i < info.rank_count; i++) {
+    for (size_t rank = 0; rank < global_ranks_.size(); rank++) {
+      if (runtime_->ranks()[static_cast<size_t>(global_ranks_[rank])] == info.ranks[i]) {
+        shrunk.ranks.push_back(static_cast<int64_t>(rank));
+      }
+    }
+  }
+  shrunk.name = info.name;
+  shrunk.coordinator = tutti_whoami(runtime_->client())->coordinator;
+  tutti_group_info_free(&info);
+  return shrunk;
 }
 
 // ------------------------------------------------------------------ running
@@ -213,6 +241,52 @@ Call TuttiBackend::make_call(tutti_op_kind kind, std::chrono::milliseconds timeo
   return call;
 }
 
+namespace {
+
+// In the words of torchfrtrace, which knows those of torch's own backends.
+std::string recorded_name(const std::string& title, const Call* call, int rank) {
+  const std::string here = std::to_string(rank);
+
+  if (title == "tutti:send") {
+    return title + " " + here + "->" + std::to_string(call->op.peer);
+  }
+  if (title == "tutti:recv") {
+    return title + " " + here + "<-" + std::to_string(call->op.peer);
+  }
+  if (title == "tutti:recvAnySource") {
+    return "tutti:recv " + here + "<-?";
+  }
+  if (title == "tutti:gather_into_tensor") {
+    return "tutti:gather";
+  }
+  return title == "tutti:all_gather_coalesced" ? "tutti:allgather_coalesced" : title;
+}
+
+}  // namespace
+
+uint64_t TuttiBackend::record(const char* title, const Tensors& inputs, const Tensors& outputs, const Call* call,
+                              uint64_t sequence) {
+  const bool pair = call != nullptr && (call->kind == TUTTI_OP_SEND || call->kind == TUTTI_OP_RECV);
+  const bool parted = call != nullptr && (call->kind == TUTTI_OP_ALL_GATHER || call->kind == TUTTI_OP_GATHER ||
+                                          call->kind == TUTTI_OP_SCATTER || call->kind == TUTTI_OP_REDUCE_SCATTER);
+  Entry entry;
+
+  if (!is_named_ && !getGroupUid().empty()) {
+    Recorder::get().name_group(recorded_, getGroupUid(), getGroupDesc());
+    is_named_ = true;
+  }
+  entry.group = recorded_;
+  entry.sequence = sequence;
+  entry.pair_sequence = pair ? ++pairs_ : pairs_.load();
+  entry.op = ++ops_;
+  entry.name = recorded_name(title, call, rank_);
+  entry.timeout_ms = call == nullptr ? timeout_.count() : call->op.timeout_ms;
+  entry.pair = pair;
+  entry.inputs.add(call != nullptr && call->kind == TUTTI_OP_RECV ? Tensors{} : inputs, parted);
+  entry.outputs.add(call != nullptr && call->kind == TUTTI_OP_SEND ? Tensors{} : outputs, parted);
+  return Recorder::get().begin(std::move(entry));
+}
+
 // Where the caller waits at once, its thread takes the completions: that saves a change of threads.
 TuttiBackend::WorkPtr TuttiBackend::run(c10d::OpType type, const char* title, const Tensors& inputs, Tensors outputs,
                                         std::vector<Call> calls, bool async) {
@@ -222,6 +296,9 @@ TuttiBackend::WorkPtr TuttiBackend::run(c10d::OpType type, const char* title, co
   auto work = c10::make_intrusive<TuttiWork>(rank_, type, title, inputs, std::move(outputs), sequence,
                                              static_cast<int>(calls.size()));
 
+  if (Recorder::get().is_on() && !calls.empty()) {
+    work->set_record(record(title, inputs, work->outputs(), &calls[0], sequence), runtime_->rank());
+  }
   for (Call& call : calls) {
     call.driven = driven;
     submit_call(runtime_, std::move(call),

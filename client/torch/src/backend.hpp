@@ -73,6 +73,15 @@ class TuttiBackend : public c10d::Backend {
   // The program destroys the process group: later ops fail here, what is under way goes on.
   void shutdown() { closed_ = true; }
 
+  // Which ranks of a group are left.
+  struct Shrunk {
+    std::vector<int64_t> ranks;  // group ranks that they had
+    std::string name;            // of no other group of the job: for keys of a store
+    std::string coordinator;     // its address
+  };
+  // Ends this group, and says who is left of it; all who are call it.
+  Shrunk shrink_to(std::chrono::milliseconds timeout);
+
   const std::string& group() const { return group_; }
 
  private:
@@ -88,6 +97,7 @@ class TuttiBackend : public c10d::Backend {
                     std::chrono::milliseconds timeout) const;
   WorkPtr exchange(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts, c10d::OpType type);
   WorkPtr receive(Tensors& tensors, int from, int tag, c10d::OpType type);
+  uint64_t record(const char* title, const Tensors& inputs, const Tensors& outputs, const Call* call, uint64_t sequence);
   WorkPtr run(c10d::OpType type, const char* title, const Tensors& inputs, Tensors outputs, std::vector<Call> calls,
               bool async);
 
@@ -98,6 +108,10 @@ class TuttiBackend : public c10d::Backend {
   std::vector<int64_t> global_ranks_;
   std::string group_;
   std::atomic<uint64_t> sequence_{0};
+  std::atomic<uint64_t> ops_{0};
+  std::atomic<uint64_t> pairs_{0};
+  size_t recorded_;  // this group's number in the flight record
+  bool is_named_ = false;
   int64_t monitored_ = 0;  // monitored barriers
   std::atomic<bool> closed_{false};
   bool coalescing_ = false;

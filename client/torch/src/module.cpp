@@ -3,6 +3,7 @@
 #include <torch/version.h>
 
 #include "backend.hpp"
+#include "recorder.hpp"
 #include "store.hpp"
 
 #include <tutti/client.h>
@@ -38,6 +39,17 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         return Runtime::empty(runtime, count, at::TensorOptions().dtype(torch::python::detail::py_object_to_dtype(dtype)));
       },
       "A tensor in memory of the agent's");
+  m.def(
+      "shrink",
+      [](const c10::intrusive_ptr<c10d::Backend>& backend, double timeout_s) {
+        auto* ours = dynamic_cast<TuttiBackend*>(backend.get());
+        TORCH_CHECK(ours != nullptr, "tutti: the process group is one of ", backend->getBackendName(),
+                    ", not of tutti: with TORCH_DISTRIBUTED_DEBUG=DETAIL groups cannot be shrunk");
+        TuttiBackend::Shrunk shrunk = ours->shrink_to(std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000)));
+        return std::make_tuple(shrunk.ranks, shrunk.name, shrunk.coordinator);
+      },
+      py::call_guard<py::gil_scoped_release>(), "Who is left of a group: (group ranks, a name for keys, the coordinator)");
+  m.def("flight_record", [] { return py::bytes(Recorder::get().dump()); }, "A pickle of what was called lately");
   m.def(
       "store",
       [](const std::string& coordinator, std::string prefix, double timeout_s) -> c10::intrusive_ptr<c10d::Store> {

@@ -35,7 +35,7 @@ std::string attempt_prefix() {
   return std::string("tutti/attempt ") + (count == nullptr ? "0" : count) + "/";
 }
 
-std::shared_ptr<Runtime> Runtime::open(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) {
+std::shared_ptr<Runtime> Runtime::open(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, bool is_default) {
   std::lock_guard<std::mutex> lock(one_mutex);
 
   if (one && one->owner_ != getpid()) {
@@ -43,6 +43,8 @@ std::shared_ptr<Runtime> Runtime::open(const c10::intrusive_ptr<c10d::Store>& st
   }
   if (!one) {
     one = std::shared_ptr<Runtime>(new Runtime(store, rank, size));
+  } else if (is_default) {
+    one->exchange_ranks(store, rank, size);
   }
   return one;
 }
@@ -122,7 +124,9 @@ std::vector<std::string> launch_words() {
 
 std::string Runtime::launch(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) {
   const std::string key = attempt_prefix() + "coordinator";
-  std::string coordinator;
+  const char* named = std::getenv("TUTTI_COORDINATOR");
+  const bool is_named = named != nullptr && named[0] != '\0';
+  std::string coordinator = is_named ? named : "";
   tutti_launch_options options;
   tutti_error err;
 
@@ -138,12 +142,14 @@ std::string Runtime::launch(const c10::intrusive_ptr<c10d::Store>& store, int ra
   more.push_back(nullptr);
   options.agent_options = more.data();
   options.coordinator_options = more.data();
-  if (rank != 0) {
+  if (rank != 0 && !is_named) {
     coordinator = get_text(store, key);
+  }
+  if (!coordinator.empty()) {
     options.coordinator = coordinator.c_str();
   }
   check(tutti_launch(&options, &launched_, &err), err);
-  if (rank == 0) {
+  if (rank == 0 && !is_named) {
     set_text(store, key, tutti_launched_coordinator(launched_));
   }
   return tutti_launched_agent(launched_);
@@ -163,13 +169,18 @@ void Runtime::connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, in
   check(tutti_connect_with(&options, &client_, &err), err);
 }
 
+// Of each default process group: a program may destroy it and make one of other ranks, as shrink() does.
 void Runtime::exchange_ranks(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) {
-  const std::string prefix = attempt_prefix() + "rank/";
+  const std::string keys = attempt_prefix() + "rank/";
+  const std::string prefix = keys + std::to_string(store->add(keys + "turn/" + std::to_string(rank), 1)) + "/";
+  std::vector<uint32_t> ranks;
 
   set_text(store, prefix + std::to_string(rank), std::to_string(tutti_whoami(client_)->rank));
   for (int i = 0; i < size; i++) {
-    ranks_.push_back(static_cast<uint32_t>(std::stoul(get_text(store, prefix + std::to_string(i)))));
+    ranks.push_back(static_cast<uint32_t>(std::stoul(get_text(store, prefix + std::to_string(i)))));
   }
+  ranks_.swap(ranks);
+  rank_ = rank;
 }
 
 // ------------------------------------------------------------------ ops

@@ -27,8 +27,9 @@ using OnDone = std::function<void(const tutti_queue_completion&)>;
 class Runtime {
  public:
   // The one of this process; made by the first process group, which tells how the ranks find each other. Without
-  // $TUTTI_AGENT each rank launches an agent, and rank 0 the coordinator.
-  static std::shared_ptr<Runtime> open(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
+  // $TUTTI_AGENT each rank launches an agent, and rank 0 the coordinator, if $TUTTI_COORDINATOR names none. is_default: it
+  // is the group of all ranks, which says what their numbers are from now on.
+  static std::shared_ptr<Runtime> open(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, bool is_default);
   static std::shared_ptr<Runtime> current();  // nullptr: there is none
   static void close();                        // when the interpreter ends; fine if there is none
 
@@ -36,8 +37,10 @@ class Runtime {
 
   tutti_client* client() { return client_; }
   Memory& memory() { return *memory_; }
-  // The rank of the job that each rank of the first process group has.
+  // The rank of the job that each rank of the default process group has.
   const std::vector<uint32_t>& ranks() const { return ranks_; }
+  // This process's, in the default process group.
+  int rank() const { return rank_; }
 
   // Throws DistBackendError if the op cannot be submitted; waits while the queue is full. driven: the caller calls `drive`
   // next.
@@ -68,6 +71,7 @@ class Runtime {
   tutti_queue* queue_ = nullptr;
   std::unique_ptr<Memory> memory_;
   std::vector<uint32_t> ranks_;
+  int rank_ = 0;
   std::mutex mutex_;
   std::condition_variable ended_;  // an op has: the queue has room again, and another thread may take completions
   std::condition_variable begun_;  // the poller is wanted

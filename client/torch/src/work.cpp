@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include "recorder.hpp"
+
 namespace tutti_torch {
 
 TuttiWork::TuttiWork(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
@@ -17,7 +19,13 @@ TuttiWork::TuttiWork(int rank, c10d::OpType type, const char* title, const std::
   }
 }
 
-// The future comes last: its callbacks may ask the work.
+void TuttiWork::set_record(uint64_t id, int rank) {
+  recorded_ = true;
+  record_ = id;
+  record_rank_ = rank;
+}
+
+// The future comes last: its callbacks may ask the work. So who waits, waits for the future too: it may ask that at once.
 void TuttiWork::end_part(std::exception_ptr error, int source) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -32,12 +40,22 @@ void TuttiWork::end_part(std::exception_ptr error, int source) {
     }
     error = first_;
   }
+  if (recorded_) {
+    Recorder::get().end(record_, !error);
+  }
   finish(error);
   if (error) {
     future_->setError(error);
   } else {
     future_->markCompleted(c10::IValue(outputs_));
   }
+  if (error && recorded_) {
+    Recorder::get().failed(record_rank_);
+  }
+}
+
+bool TuttiWork::isCompleted() {
+  return Work::isCompleted() && future_->completed();
 }
 
 int TuttiWork::sourceRank() const {
@@ -61,6 +79,8 @@ bool TuttiWork::wait(std::chrono::milliseconds timeout) {
                     "tutti: Timed out waiting " + std::to_string(timeout.count()) +
                         "ms for an operation to complete; it goes on: its own timeout is that of the group");
   }
+  lock.unlock();
+  future_->wait();
   if (exception_) {
     std::rethrow_exception(exception_);
   }

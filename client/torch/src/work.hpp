@@ -11,9 +11,14 @@ class TuttiWork : public c10d::Work {
   TuttiWork(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
             std::vector<at::Tensor> outputs, uint64_t sequence, int parts);
 
+  // The entry of the flight record that ends with this work. rank: whose file it is written to if the work fails.
+  void set_record(uint64_t id, int rank);
+
   // A part has ended; the last one completes the work with the first error. source: of a recv; -1 = none.
   void end_part(std::exception_ptr error, int source = -1);
 
+  const std::vector<at::Tensor>& outputs() const { return outputs_; }
+  bool isCompleted() override;
   int sourceRank() const override;
   std::vector<at::Tensor> result() override;
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
@@ -25,6 +30,9 @@ class TuttiWork : public c10d::Work {
  private:
   std::vector<at::Tensor> outputs_;
   uint64_t sequence_;
+  bool recorded_ = false;
+  uint64_t record_ = 0;
+  int record_rank_ = 0;
   int parts_;  // under mutex_, as what follows
   int source_ = -1;
   std::exception_ptr first_;

@@ -12,6 +12,7 @@ are stubs, made here of the symbols that it asks for. The CUDA runtime and CUPTI
 import collections
 import fcntl
 import glob
+import hashlib
 import os
 import re
 import shutil
@@ -125,6 +126,37 @@ def _make_stubs():
 # ---------------------------------------------------------------------------- this package
 
 
+def _files(folder):
+    for path, _, names in os.walk(folder):
+        for name in names:
+            if not name.endswith((".pyc", ".so")):
+                yield os.path.join(path, name)
+
+
+def _digest():
+    """Of all that the built package is made of, but for libtutti, which is loaded when it runs."""
+    digest = hashlib.sha256(version().encode())
+    for folder in (PACKAGE, os.path.join(SOURCE, "include")):
+        for path in sorted(_files(folder)):
+            if not path.startswith(os.path.join(PACKAGE, "tests")):
+                digest.update(path.encode())
+                with open(path, "rb") as file:
+                    digest.update(file.read())
+    return digest.hexdigest()
+
+
+def _build_once():
+    """Not again where nothing has changed: other scripts may be using what is built."""
+    stamp, now = os.path.join(WORK, "built"), _digest()
+    if os.path.exists(stamp):
+        with open(stamp) as file:
+            if file.read() == now:
+                return
+    _build()
+    with open(stamp, "w") as file:
+        file.write(now)
+
+
 def _build():
     """By the package's own setup.py, of a copy of its sources: building leaves files among them."""
     copy = os.path.join(WORK, "source")
@@ -161,7 +193,7 @@ def prepare():
                 pass
     with open(os.path.join(WORK, "lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _build()
+        _build_once()
     print("# torch %s" % version(), flush=True)
 
 

@@ -188,6 +188,20 @@ def works(rank, size):
     assert len(set(numbers)) == 1 and numbers[0] > before, numbers
 
 
+def futures(rank, size):
+    """What has waited for a work may ask its future at once, whichever thread has completed it."""
+    for turn in range(500):
+        got = torch.full((3,), float(rank))
+        work = dist.all_reduce(got, async_op=True)
+        future = work.get_future()
+        if turn % 2:
+            work.wait()
+        else:
+            while not work.is_completed():
+                pass
+        assert future.value()[0] is not None
+
+
 def coalesced(rank, size):
     with dist._coalescing_manager(async_ops=True) as manager:
         tensors = [torch.full((3,), float(index)) for index in range(4)]
@@ -357,7 +371,7 @@ def forked(rank, size):
     same(got, torch.full((3,), float(size)))
 
 
-FUNCTIONS = [sums, reductions, moves, shapes, parts, exchanges, pairs, works, coalesced, objects, groups, profile,
+FUNCTIONS = [sums, reductions, moves, shapes, parts, exchanges, pairs, works, futures, coalesced, objects, groups, profile,
              wrong_tensors, mismatch, timeouts, after_destroy, aborts, forked]
 
 

@@ -26,9 +26,10 @@ def autoload():
 import torch  # noqa: E402 -- it calls autoload()
 import torch.distributed as dist  # noqa: E402
 
+from .elastic import shrink
 from .state import broadcast_state_dict
 
-__all__ = ["autoload", "broadcast_state_dict", "copied_bytes", "empty", "why_not_shared"]
+__all__ = ["autoload", "broadcast_state_dict", "copied_bytes", "dump_trace", "empty", "shrink", "why_not_shared"]
 
 
 def _same_minor(one: str, other: str) -> bool:
@@ -63,6 +64,16 @@ def copied_bytes() -> int:
 def why_not_shared() -> str:
     """Why the agent lends no memory; empty = it does."""
     return _module().why_not_shared()
+
+
+def dump_trace(path: str | None = None) -> bytes:
+    """The ops of this process's groups of the backend, those that run and those before them, as torch's flight recorder has
+    them: bytes that pickle.loads() takes. path: a file that is written, too; torchfrtrace wants PREFIX and the rank."""
+    record = _module().flight_record()
+    if path is not None:
+        with open(path, "wb") as file:
+            file.write(record)
+    return record
 
 
 def empty(*size, dtype: torch.dtype | None = None) -> torch.Tensor:
