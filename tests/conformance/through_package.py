@@ -8,6 +8,7 @@ the stub. TUTTI_PYTHON says whether the package goes by libtutti or by grpcio.
 
 import asyncio
 import concurrent.futures
+import re
 import threading
 
 import wire
@@ -119,7 +120,7 @@ def input_of(client, request):
     if not request.HasField("input"):
         return None
     if request.input.HasField("handle"):
-        return aio.Tensor(client, request.input.handle)
+        return tensor_of(client, request.input.handle)
     if not request.input.HasField("inline_tensor"):
         raise Unsaid("an empty input")
     kind = kind_of(request.input.inline_tensor)
@@ -128,9 +129,21 @@ def input_of(client, request):
     return dtypes.array_of(kind, memoryview(request.payload))
 
 
+def tensor_of(client, handle):
+    """A Tensor, or the part of one that a range names."""
+    whole, _, said = handle.partition("@")
+    part = re.fullmatch(r"(\d+):(\w+)\[(.*)\]", said)
+    if part is None:
+        return aio.Tensor(client, handle)
+    dims = [int(one) for one in part.group(3).split(",") if one]
+    return aio.Tensor(client, whole).range(int(part.group(1)), dims, part.group(2))
+
+
 async def output_of(client, handle):
     if not handle:
         return None
+    if "@" in handle:
+        return tensor_of(client, handle)
     try:
         return await aio.Tensor(client, handle).refresh()
     except tutti.TuttiError as error:
@@ -165,7 +178,7 @@ def response_of(name, found):
         message.user_meta = found.meta
         found = found.tensor
     if isinstance(found, aio.Tensor):
-        message.output.handle = found.handle
+        message.output.handle = found.handle.partition("@")[0]  # an agent tells the whole tensor
         if found._kind:
             spec_into(message.output.spec, found._kind)
     elif found is not None:

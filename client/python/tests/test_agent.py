@@ -121,6 +121,24 @@ class Tensors(case.AgentCase):
         self.assertEqual(caught.exception.reason, "CLOSED")
         self.assertIn("is closed: connect again", caught.exception.text)
 
+    def test_a_forked_child_is_told(self):
+        agent = self.agents[0]
+        agent.stats()
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                agent.stats()
+            except tutti.TuttiError as error:
+                os.write(writing, str(error).encode())
+            finally:
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as said:
+            self.assertIn("after a fork connect again", said.read())
+        os.waitpid(child, 0)
+        agent.stats()
+
     def test_who_sends_to_itself_is_told_what_to_do(self):
         with self.assertRaises(tutti.TuttiError) as caught:
             self.agents[0].recv(0)

@@ -103,6 +103,55 @@ class Collectives(case.AgentCase):
         for found in self.all(into_array) + self.all(into_tensor):
             np.testing.assert_array_equal(found, want)
 
+    def test_parts_of_a_tensor_go_in_and_out(self):
+        def call(agent):
+            with agent.put(ramp(agent, 8)) as x, agent.put(np.zeros(32, np.uint8)) as arena:
+                middle = x.range(8, (2, 2))
+                agent.all_reduce(middle, out=middle)
+                new = agent.all_reduce(x.range(0, ()))
+                agent.all_gather(x.range(0, (1,)), out=arena.range(0, (self.size,), "FP32"))
+                work = agent.all_reduce(x.range(24, (1,)), out=x.range(24, (1,)), async_=True)
+                work.wait()
+                end = x.range(8, (6,)).range(16, (1,))  # bytes 24 to 27
+                found = (x.numpy(), middle.numpy(), new.numpy(), end.numpy(), x.range(32, (0,)).numpy())
+                new.delete()
+                return found + (arena.numpy(),)
+
+        total = self.stack().sum(0)
+        for rank, (x, middle, new, end, none, arena) in enumerate(self.all(call)):
+            want = self.stack()[rank]
+            want[2:7] = total[2:7]
+            want[6] = total[6]
+            self.assertEqual(x.tolist(), want.tolist())
+            self.assertEqual(middle.tolist(), total[2:6].reshape(2, 2).tolist())
+            self.assertEqual((new.tolist(), end.tolist(), none.shape), (total[0], [total[6]], (0,)))
+            first = arena[: 4 * self.size].view(np.float32)
+            self.assertEqual(first.tolist(), [10.0 * one for one in range(self.size)])
+
+    def test_parts_that_cannot_be_are_refused_on_all_ranks(self):
+        rows = [
+            (lambda x: (x.range(28, (2,)), None), "RANGE_OUTSIDE", "8 bytes from byte 28 on are not in the tensor, which has 32"),
+            (lambda x: (x.range(2, (2,)), None), "RANGE_ALIGN", "2"),
+            (lambda x: (x.range(0, (2,)), x.range(4, (2,))), "RANGE_OVERLAP", "common"),
+        ]
+        for make, reason, words in rows:
+            def call(agent):
+                with agent.put(ramp(agent, 8)) as x:
+                    part, out = make(x) if agent.rank == 0 else (x.range(0, (2,)), None)
+                    agent.all_reduce(part, out=out)
+
+            found = self.all_fail(call)
+            self.assertEqual([one.reason for one in found], [reason] * self.size)
+            self.assertIn(words, found[0].text)
+            self.assertIn("rank 0", found[1].text)
+        with self.agents[0].put(ramp(self.agents[0], 8)) as x:
+            with self.assertRaises(tutti.TuttiError) as caught:
+                x.range(0, (2,), "FP7")
+            self.assertEqual(caught.exception.reason, "BAD_DTYPE")
+            with self.assertRaises(tutti.TuttiError) as caught:
+                x.range(0, (2,)).write(np.zeros(2, np.float32))
+            self.assertEqual(caught.exception.reason, "BAD_HANDLE")
+
     def test_async_ops_are_waited_for(self):
         def work(agent):
             with agent.put(ramp(agent)) as x:

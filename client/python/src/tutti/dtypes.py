@@ -69,7 +69,11 @@ def name_of(dtype: Any) -> str:
     """The name, "FP32" say, of a numpy dtype, of what numpy makes one of, or of a name."""
     if isinstance(dtype, str) and dtype.upper() in _DTYPES:
         return dtype.upper()
-    known = np.dtype(dtype)
+    try:
+        known = np.dtype(dtype)
+    except TypeError:
+        names = ", ".join(_DTYPES)
+        raise invalid("BAD_DTYPE", "there is no dtype %s: need one of numpy's, or %s" % (dtype, names)) from None
     name = _NAME_OF.get(known.newbyteorder("=") if known.byteorder in "<>" else known)
     if name is None:
         raise invalid("BAD_DTYPE", "a tensor cannot have numpy's dtype %s" % known)

@@ -120,6 +120,12 @@ def closed(address: str) -> TuttiError:
     return make(grpc.StatusCode.FAILED_PRECONDITION, text, "CLOSED")
 
 
+def forked(address: str) -> TuttiError:
+    """The error of a call on a connection of the process that this one was forked off."""
+    text = "the connection to %s is of another process: after a fork connect again, or use the start method spawn"
+    return make(grpc.StatusCode.FAILED_PRECONDITION, text % address, "FORKED")
+
+
 def cancelled(address: str, call: str) -> TuttiError:
     """Of a stream that this program has given up."""
     text = "%s to %s was cancelled by this program" % (call, address)

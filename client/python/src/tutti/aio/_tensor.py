@@ -34,6 +34,9 @@ class Tensor:
     an async op makes may be used at once: what reads it waits in the agent.
     """
 
+    _whole: "Tensor | None" = None  # of which this is a part, from this byte on
+    _offset = 0
+
     def __init__(self, agent: "Agent", handle: str, kind: dtypes.Kind | None = None) -> None:
         self.agent = agent
         self.handle = handle
@@ -98,6 +101,8 @@ class Tensor:
             array([1., 2.])
         """
         size = self.nbytes
+        if self._whole is not None:
+            return cast("NumpyArray", await self._read_part(self._whole))
         if size is None or size > INLINE_BYTES_MAX:
             return cast("NumpyArray", await self._download())
         request = _wire.new("GetRequest", handle=self.handle)
@@ -105,6 +110,42 @@ class Tensor:
         self._learn(response.tensor)
         found = dtypes.array_of(self._known(), response.payload)
         return cast("NumpyArray", found)
+
+    def range(
+        self, offset: int, shape: Sequence[int], dtype: "DtypeLike | None" = None
+    ) -> "Tensor":
+        """A part of it for ops, as input or `out`: bytes of the tensor, seen as this dtype and shape.
+
+        Ops on parts without common bytes run side by side. A part is no tensor of its own: it has
+        numpy() and range(), and what else asks the agent for a tensor is refused.
+
+        offset  of its first byte; a multiple of the size of dtype's elements
+        shape   () = one element
+        dtype   None = the tensor's own
+
+        Returns: the part. Nobody is asked: ops on it raise RANGE_OUTSIDE, RANGE_ALIGN, RANGE_OVERLAP.
+        Raises: TuttiError BAD_DTYPE: there is no such dtype, or that of the tensor is not known yet.
+        Example:
+            >>> part = x.range(8, (2,))
+            >>> agent.all_reduce(part, out=part)
+        """
+        if self._whole is not None:
+            return self._whole.range(self._offset + offset, shape, dtype or self.dtype_name)
+        if dtype is None and self._kind is None:
+            text = "a part of %s: its dtype is not known yet, give one" % self.handle
+            raise errors.invalid("BAD_DTYPE", text)
+        name = dtypes.name_of(self._known().name if dtype is None else dtype)
+        kind = dtypes.Kind(name, tuple(int(one) for one in shape))
+        dims = ",".join(map(str, kind.shape))
+        made = Tensor(self.agent, "%s@%d:%s[%s]" % (self.handle, offset, name, dims), kind)
+        made._whole, made._offset = self, offset
+        return made
+
+    async def _read_part(self, whole: "Tensor") -> Any:
+        kind = self._known()
+        if kind.nbytes == 0:  # a length of 0 would be all of it
+            return kind.empty()
+        return dtypes.array_of(kind, memoryview(await whole.read(self._offset, kind.nbytes)))
 
     async def _download(self) -> Any:
         request = _wire.new("DownloadRequest", handle=self.handle, chunk_bytes=CHUNK_BYTES)

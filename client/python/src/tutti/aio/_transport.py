@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
@@ -77,6 +78,7 @@ class Line:
         self.address = address
         self._settings = settings
         self._closed = False
+        self._process = os.getpid()
         self.answered = False  # somebody was there once
         self._lease: tuple[Any, str] | None = None  # the call that keeps it, its number
         options = settings.channel_options()
@@ -89,6 +91,8 @@ class Line:
     def _stub(self, kind: str, name: str) -> Any:
         if self._closed:
             raise errors.closed(self.address)
+        if self._process != os.getpid():
+            raise errors.forked(self.address)
         method = _wire.method(name)
         return getattr(self._channel, kind)(
             method.path,

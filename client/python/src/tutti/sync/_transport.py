@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import threading
 import time
@@ -68,6 +69,7 @@ class Line:
         self.address = address
         self._settings = settings
         self._closed = False
+        self._process = os.getpid()
         self.answered = False  # somebody was there once
         self._lease: tuple[Any, str] | None = None  # the call that keeps it, its number
         self._leasing = threading.Lock()
@@ -81,6 +83,8 @@ class Line:
     def _stub(self, kind: str, name: str) -> Any:
         if self._closed:
             raise errors.closed(self.address)
+        if self._process != os.getpid():
+            raise errors.forked(self.address)
         method = _wire.method(name)
         return getattr(self._channel, kind)(
             method.path,
