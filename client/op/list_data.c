@@ -253,19 +253,11 @@ client_list_memory(const client_list *self)
                            .list_count = self->count};
 }
 
-/* "NAME@OFFSET:DTYPE[DIM,DIM]" */
+/* The specs were checked, and ALIGN is a multiple of any element. */
 static const char *
-write_range(char text[CLIENT_RANGE_TEXT_SIZE], const char *name, uint64_t at,
-            const tutti_spec *spec)
+write_range(char text[TUTTI_RANGE_MAX + 1], const char *name, uint64_t at, const tutti_spec *spec)
 {
-    tutti_text out = tutti_text_in(text, CLIENT_RANGE_TEXT_SIZE);
-    uint32_t i;
-
-    tutti_text_add(&out, "%s@%" PRIu64 ":%s[", name, at, tutti_dtype_name(spec->dtype));
-    for (i = 0; i < spec->dim_count; i++) {
-        tutti_text_add(&out, "%s%" PRId64, i == 0 ? "" : ",", spec->dims[i]);
-    }
-    tutti_text_add(&out, "]");
+    (void)tutti_range_format(name, at, spec, text, NULL);
     return text;
 }
 

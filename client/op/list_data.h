@@ -6,9 +6,7 @@
 #include "client/op/op.h"
 #include "tutti/list.h"
 #include "tutti/op_data.h"
-
-/* "tutti.tmp/..." @ offset : dtype [ dims ] */
-#define CLIENT_RANGE_TEXT_SIZE (CLIENT_DRAWN_NAME_SIZE + 48)
+#include "tutti/tensor.h"
 
 /*
  * The arrays, and their bytes one behind the other. Small ones travel inside the call, as a list of inline tensors;
@@ -21,13 +19,13 @@ typedef struct client_list {
     bool gives;
     bool takes;
     bool small;
-    bool in_place;                         /* the results overwrite the inputs: `out` is `in` */
-    uint64_t in_bytes;                     /* of all, packed */
-    uint64_t out_bytes;                    /* of all results, packed */
-    char *in;                              /* [owned] NULL = nothing is given */
-    char *out;                             /* [owned] unless in_place; NULL = nothing is taken */
-    char (*texts)[CLIENT_RANGE_TEXT_SIZE]; /* [owned] of inputs, then of outputs; for large ones */
-    const char **names;                    /* [owned] likewise */
+    bool in_place;                      /* the results overwrite the inputs: `out` is `in` */
+    uint64_t in_bytes;                  /* of all, packed */
+    uint64_t out_bytes;                 /* of all results, packed */
+    char *in;                           /* [owned] NULL = nothing is given */
+    char *out;                          /* [owned] unless in_place; NULL = nothing is taken */
+    char (*texts)[TUTTI_RANGE_MAX + 1]; /* [owned] of inputs, then of outputs; for large ones */
+    const char **names;                 /* [owned] likewise */
 } client_list;
 
 /*

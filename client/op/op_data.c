@@ -183,8 +183,8 @@ run_with_result(data_op *self)
 
 /* Where the bytes of an op are in the arena: they were there, or are copied to a block of their own. */
 typedef struct data_place {
-    char give[CLIENT_RANGE_SIZE]; /* if this rank gives */
-    char take[CLIENT_RANGE_SIZE];
+    char give[TUTTI_RANGE_MAX + 1]; /* if this rank gives */
+    char take[TUTTI_RANGE_MAX + 1];
     void *give_block; /* [owned] staging; NULL = none */
     void *take_block; /* the same as give_block: the op works in place there */
 } data_place;
@@ -203,13 +203,17 @@ describe_result(const data_op *self)
                      .dims = {(int64_t)(self->memory.result_bytes / tutti_dtype_bytes(dtype))}};
 }
 
+/* doubt: the op has failed, so another rank may write there still (client_arena_doubt). */
 static void
-free_place(data_op *self, data_place *place)
+free_place(data_op *self, data_place *place, bool doubt)
 {
+    void (*const free_block)(tutti_client *, void *) =
+        doubt ? client_arena_doubt : tutti_free_memory;
+
     if (place->take_block != place->give_block) {
-        tutti_free_memory(self->client, place->take_block);
+        free_block(self->client, place->take_block);
     }
-    tutti_free_memory(self->client, place->give_block);
+    free_block(self->client, place->give_block);
 }
 
 /* False: the agent has no room for it, and the caller goes another way. */
@@ -233,7 +237,7 @@ stage_op_data(data_op *self, data_place *place, bool give, bool take)
                                   place->take);
     }
     if (!good) {
-        free_place(self, place);
+        free_place(self, place, false);
         return false;
     }
     if (give) {
@@ -283,7 +287,7 @@ run_placed(data_op *self, data_place *place)
         memcpy(memory->result, place->take_block, memory->result_bytes);
         client_arena_count_copy(self->client, memory->result_bytes);
     }
-    free_place(self, place);
+    free_place(self, place, code != TUTTI_OK);
     return code;
 }
 

@@ -16,7 +16,6 @@
 
 #include "base/data/list.h"
 #include "base/error/fail.h"
-#include "base/error/text.h"
 #include "client/conn/client.h"
 #include "client/tensor/tensors.h"
 #include "tutti/share.h"
@@ -34,6 +33,7 @@ typedef struct span {
     uint64_t offset;
     uint64_t size;
     bool used;
+    uint64_t doubt; /* not 0: used only because an op that has failed may write there still */
 } span;
 
 typedef struct chunk {
@@ -43,6 +43,7 @@ typedef struct chunk {
     unsigned char *data;
     uint64_t size;
     uint64_t used;
+    uint64_t asked; /* in this round the agent was asked about it */
     char name[NAME_SIZE];
 } chunk;
 
@@ -50,7 +51,9 @@ struct client_arena {
     client_ending ending;
     pthread_mutex_t lock;
     tutti_list_node chunks;
-    uint64_t idle; /* bytes of chunks in which nothing is used */
+    uint64_t idle;   /* bytes of chunks in which nothing is used */
+    uint64_t doubts; /* how many spans have ever been doubtful */
+    uint64_t rounds; /* how often the agent was asked about such spans */
     atomic_bool refused;
 };
 
@@ -275,6 +278,166 @@ find_chunk(const client_arena *self, const unsigned char *data)
     return NULL;
 }
 
+/* With the lock: the span becomes free. Returns a chunk to be dropped, out of the list; NULL = none. */
+static chunk *
+free_span(client_arena *self, chunk *home, span *one)
+{
+    one->used = false;
+    one->doubt = 0;
+    home->used -= one->size;
+    join_next(home, one);
+    if (one->link.before != &home->spans) {
+        join_next(home, tutti_container_of(one->link.before, span, link));
+    }
+    if (home->used > 0) {
+        return NULL;
+    }
+    self->idle += home->size;
+    if (self->idle <= IDLE_BYTES_MAX) {
+        return NULL;
+    }
+    self->idle -= home->size;
+    tutti_list_remove(&home->link);
+    return home;
+}
+
+/* With the lock. */
+static chunk *
+give_back(client_arena *self, unsigned char *data)
+{
+    chunk *home = find_chunk(self, data);
+    span *one = home == NULL ? NULL : find_span(home, data);
+
+    assert(one != NULL && one->used && home->data + one->offset == data);
+    return free_span(self, home, one);
+}
+
+/* ------------------------------------------------------------------------------ doubt */
+
+/*
+ * An op that has failed may still be written by another rank: the agent reports it, and keeps its
+ * memory locked until the others have let go (a stopped process: never). Blocks of the program are
+ * the program's to judge, by the error's text; a block of ours must not be handed out again before
+ * the agent says that nothing writes its tensor. It is asked only when there is no other room.
+ */
+void
+client_arena_doubt(tutti_client *client, void *block)
+{
+    client_arena *self = get_arena(client);
+    chunk *home;
+
+    if (block == NULL || self == NULL) {
+        return;
+    }
+    (void)pthread_mutex_lock(&self->lock);
+    home = find_chunk(self, block);
+    assert(home != NULL);
+    find_span(home, block)->doubt = ++self->doubts;
+    (void)pthread_mutex_unlock(&self->lock);
+}
+
+static span *
+find_doubtful(const chunk *self, uint64_t last)
+{
+    tutti_list_node *link;
+
+    for (link = self->spans.next; link != &self->spans; link = link->next) {
+        span *one = tutti_container_of(link, span, link);
+
+        if (one->doubt != 0 && one->doubt <= last) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
+/* With the lock: a chunk with doubtful spans of which the agent was not asked in this round. */
+static chunk *
+next_doubtful(client_arena *self, uint64_t last)
+{
+    tutti_list_node *link;
+
+    for (link = self->chunks.next; link != &self->chunks; link = link->next) {
+        chunk *one = tutti_container_of(link, chunk, link);
+
+        if (one->asked != self->rounds && find_doubtful(one, last) != NULL) {
+            one->asked = self->rounds;
+            return one;
+        }
+    }
+    return NULL;
+}
+
+/* With the lock. Returns the chunk if it is to be dropped. */
+static chunk *
+free_doubtful(client_arena *self, const char *name, uint64_t last)
+{
+    tutti_list_node *link;
+    chunk *drop = NULL;
+    span *one;
+
+    for (link = self->chunks.next; link != &self->chunks; link = link->next) {
+        chunk *home = tutti_container_of(link, chunk, link);
+
+        if (strcmp(home->name, name) == 0) {
+            while (drop == NULL && (one = find_doubtful(home, last)) != NULL) {
+                drop = free_span(self, home, one);
+            }
+            break;
+        }
+    }
+    return drop;
+}
+
+/* `last`: spans that become doubtful after the agent was asked are left for the next round. */
+static void
+settle_doubts(tutti_client *client, client_arena *self)
+{
+    tutti_tensor_info info;
+    char name[NAME_SIZE];
+    uint64_t last;
+    chunk *home;
+
+    (void)pthread_mutex_lock(&self->lock);
+    self->rounds++;
+    last = self->doubts;
+    while ((home = next_doubtful(self, last)) != NULL) {
+        memcpy(name, home->name, sizeof(name));
+        (void)pthread_mutex_unlock(&self->lock);
+        home = NULL;
+        if (tutti_tensor_stat(client, name, &info, NULL) == TUTTI_OK && !info.pending) {
+            (void)pthread_mutex_lock(&self->lock);
+            home = free_doubtful(self, name, last);
+            (void)pthread_mutex_unlock(&self->lock);
+        }
+        if (home != NULL) {
+            drop_chunk(client, home);
+        }
+        (void)pthread_mutex_lock(&self->lock);
+    }
+    (void)pthread_mutex_unlock(&self->lock);
+}
+
+/* A part of what is there; NULL: there is no room. */
+static void *
+take_room(tutti_client *client, client_arena *self, uint64_t size)
+{
+    void *memory;
+    bool doubtful;
+
+    (void)pthread_mutex_lock(&self->lock);
+    memory = take_from_arena(self, size);
+    doubtful = memory == NULL && self->doubts > 0;
+    (void)pthread_mutex_unlock(&self->lock);
+    if (doubtful) {
+        settle_doubts(client, self);
+        (void)pthread_mutex_lock(&self->lock);
+        memory = take_from_arena(self, size);
+        (void)pthread_mutex_unlock(&self->lock);
+    }
+    return memory;
+}
+
 /* ------------------------------------------------------------------------------ the door */
 
 tutti_code
@@ -294,9 +457,7 @@ tutti_alloc(tutti_client *client, uint64_t bytes, void **ret_memory, tutti_error
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory of %" PRIu64 " bytes", bytes);
     }
     TUTTI_TRY(client_check_member(client, err));
-    (void)pthread_mutex_lock(&self->lock);
-    memory = take_from_arena(self, size);
-    (void)pthread_mutex_unlock(&self->lock);
+    memory = take_room(client, self, size);
     if (memory == NULL) {
         TUTTI_TRY(make_chunk(client, size, &made, err));
         (void)pthread_mutex_lock(&self->lock);
@@ -310,32 +471,6 @@ tutti_alloc(tutti_client *client, uint64_t bytes, void **ret_memory, tutti_error
     }
     *ret_memory = memory;
     return TUTTI_OK;
-}
-
-/* With the lock: the span becomes free. Returns a chunk to be dropped, out of the list; NULL = none. */
-static chunk *
-give_back(client_arena *self, unsigned char *data)
-{
-    chunk *home = find_chunk(self, data);
-    span *one = home == NULL ? NULL : find_span(home, data);
-
-    assert(one != NULL && one->used && home->data + one->offset == data);
-    one->used = false;
-    home->used -= one->size;
-    join_next(home, one);
-    if (one->link.before != &home->spans) {
-        join_next(home, tutti_container_of(one->link.before, span, link));
-    }
-    if (home->used > 0) {
-        return NULL;
-    }
-    self->idle += home->size;
-    if (self->idle <= IDLE_BYTES_MAX) {
-        return NULL;
-    }
-    self->idle -= home->size;
-    tutti_list_remove(&home->link);
-    return home;
 }
 
 void
@@ -379,22 +514,9 @@ tutti_arena_stat(tutti_client *client, tutti_arena_stats *ret_stats)
 
 /* ------------------------------------------------------------------------------ for ops */
 
-static void
-write_arena_range(const chunk *home, uint64_t offset, const tutti_spec *spec, char *ret_text)
-{
-    tutti_text text = tutti_text_in(ret_text, CLIENT_RANGE_SIZE);
-    uint32_t i;
-
-    tutti_text_add(&text, "%s@%" PRIu64 ":%s[", home->name, offset, tutti_dtype_name(spec->dtype));
-    for (i = 0; i < spec->dim_count; i++) {
-        tutti_text_add(&text, i == 0 ? "%" PRId64 : ",%" PRId64, spec->dims[i]);
-    }
-    tutti_text_add(&text, "]");
-}
-
 bool
 client_arena_find(tutti_client *client, const void *data, const tutti_spec *spec,
-                  char ret_text[CLIENT_RANGE_SIZE])
+                  char ret_text[TUTTI_RANGE_MAX + 1])
 {
     client_arena *self = get_arena(client);
     uint64_t bytes = 0;
@@ -412,10 +534,10 @@ client_arena_find(tutti_client *client, const void *data, const tutti_spec *spec
         one = find_span(home, data);
         offset = (uint64_t)((const unsigned char *)data - home->data);
         if (one == NULL || !one->used || bytes > one->size - (offset - one->offset) ||
-            offset % tutti_dtype_bytes(spec->dtype) != 0) {
-            one = NULL;
+            offset % tutti_dtype_bytes(spec->dtype) != 0 || tutti_view_is_revoked(home->view)) {
+            one = NULL; /* its agent has ended, too: memory like any other */
         } else {
-            write_arena_range(home, offset, spec, ret_text);
+            (void)tutti_range_format(home->name, offset, spec, ret_text, NULL);
         }
     }
     (void)pthread_mutex_unlock(&self->lock);
@@ -449,7 +571,7 @@ note_refused(tutti_client *client)
 
 bool
 client_arena_stage(tutti_client *client, uint64_t bytes, const tutti_spec *spec, void **ret_block,
-                   char ret_text[CLIENT_RANGE_SIZE])
+                   char ret_text[TUTTI_RANGE_MAX + 1])
 {
     if (!may_stage(client)) {
         return false;

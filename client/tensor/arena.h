@@ -7,10 +7,8 @@
 #include <stdbool.h>
 
 #include "tutti/share.h"
+#include "tutti/tensor.h"
 #include "tutti/types.h"
-
-/* A range as text: "tutti.arena/7f3a...@64:FP32[16,16,...]" with 16 dimensions at most. */
-#define CLIENT_RANGE_SIZE 480
 
 /* Made at first use; tutti_close ends it. */
 typedef struct client_arena client_arena;
@@ -22,7 +20,7 @@ typedef struct client_arena client_arena;
  * [out] ret_text  the range of the tensor, for an op
  */
 bool client_arena_find(tutti_client *client, const void *data, const tutti_spec *spec,
-                       char ret_text[CLIENT_RANGE_SIZE]);
+                       char ret_text[TUTTI_RANGE_MAX + 1]);
 
 /*
  * A block for an array of the caller's that is not in the arena. False: there is no arena, tensors of
@@ -33,7 +31,13 @@ bool client_arena_find(tutti_client *client, const void *data, const tutti_spec 
  * [out]        ret_text   its range, for an op
  */
 bool client_arena_stage(tutti_client *client, uint64_t bytes, const tutti_spec *spec,
-                        void **ret_block, char ret_text[CLIENT_RANGE_SIZE]);
+                        void **ret_block, char ret_text[TUTTI_RANGE_MAX + 1]);
+
+/*
+ * Instead of tutti_free_memory: an op on this block has failed, and may still be written by another rank. It is
+ * handed out again when the agent says that nothing writes there. NULL is fine.
+ */
+void client_arena_doubt(tutti_client *client, void *block);
 
 void client_arena_count_copy(tutti_client *client, uint64_t bytes);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error/fail.h"
+#include "base/error/text.h"
 #include "client/conn/call.h"
 #include "client/conn/client.h"
 #include "client/conn/options.h"
@@ -20,6 +21,45 @@ tutti_code
 tutti_spec_size(const tutti_spec *spec, uint64_t *ret_count, uint64_t *ret_bytes, tutti_error *err)
 {
     return tutti_spec_check(spec, ret_count, ret_bytes, err);
+}
+
+static tutti_code
+check_range(const char *handle, uint64_t offset, const tutti_spec *spec, tutti_error *err)
+{
+    const size_t element = tutti_dtype_bytes(spec->dtype);
+
+    if (handle == NULL || handle[0] == '\0' || strlen(handle) > TUTTI_NAME_MAX ||
+        strchr(handle, '@') != NULL) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "BAD_HANDLE",
+                              "a range of %.140s: need the handle or name of a tensor, of 1 to %d "
+                              "bytes and without @",
+                              handle == NULL ? "NULL" : handle, TUTTI_NAME_MAX);
+    }
+    TUTTI_TRY(tutti_spec_check(spec, NULL, NULL, err));
+    if (offset % element != 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "RANGE_ALIGN",
+                              "a range of %s from byte %" PRIu64 " on: need a multiple of the %zu "
+                              "bytes of an element",
+                              tutti_dtype_name(spec->dtype), offset, element);
+    }
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_range_format(const char *handle, uint64_t offset, const tutti_spec *spec,
+                   char ret_text[TUTTI_RANGE_MAX + 1], tutti_error *err)
+{
+    tutti_text text;
+    uint32_t i;
+
+    TUTTI_TRY(check_range(handle, offset, spec, err));
+    text = tutti_text_in(ret_text, TUTTI_RANGE_MAX + 1);
+    tutti_text_add(&text, "%s@%" PRIu64 ":%s[", handle, offset, tutti_dtype_name(spec->dtype));
+    for (i = 0; i < spec->dim_count; i++) {
+        tutti_text_add(&text, i == 0 ? "%" PRId64 : ",%" PRId64, spec->dims[i]);
+    }
+    tutti_text_add(&text, "]");
+    return TUTTI_OK;
 }
 
 void

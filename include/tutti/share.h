@@ -228,7 +228,8 @@ TUTTI_API void tutti_gpu_share_end(tutti_gpu_share *share);
  * of these tensors. It may begin anywhere in a part that was handed out.
  *
  * Other arrays of more than 64 KiB go through the arena by themselves, where there is one: the
- * functions of tutti/op_data.h copy them to and from it instead of sending them in messages.
+ * functions of tutti/op_data.h copy them to and from it instead of sending them in messages. If such
+ * an op fails, its part of the arena is used again when nothing writes the arena's tensor any more.
  *
  * There is an arena where tutti_tensor_map works, and where the agent's tensors are in host memory
  * (tutti-agent --device cpu, the default).
@@ -239,8 +240,9 @@ TUTTI_API void tutti_gpu_share_end(tutti_gpu_share *share);
  *
  * - The memory goes with the client: tutti_close unmaps it. Touching it then ends the program with
  *   SIGSEGV. Likewise in a child of fork the memory is there, but no function of libtutti works.
- * - If the agent dies the memory stays, and its bytes with it, but ops fail: connect anew, allocate
- *   there, and copy.
+ * - If the agent dies the memory stays, and its bytes with it, but it is memory like any other: ops on
+ *   it copy. They fail (CONNECTION_LOST, UNREACHABLE) until an agent is at the client's address again.
+ *   What to do: allocate anew, and copy once.
  * - Do not free memory of an op that runs: another part of the program may get it, and the op then
  *   writes there.
  * - The arena is under no lease (tutti_lease_open), for it outlives leases.

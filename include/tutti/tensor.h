@@ -152,6 +152,30 @@ TUTTI_API void tutti_transfer_init(tutti_transfer *transfer);
 TUTTI_API tutti_code tutti_spec_size(const tutti_spec *spec, uint64_t *ret_count,
                                      uint64_t *ret_bytes, tutti_error *err);
 
+/* Bytes of the text of a range, without the NUL: of the longest name, and 16 dimensions. */
+#define TUTTI_RANGE_MAX 511
+
+/*
+ * The text of a part of a tensor, for tutti_op: wherever an op takes a handle, it takes this, too. Ops on parts
+ * without common bytes run side by side (docs/clients.md). It asks nobody, needs no client, and may run
+ * on any thread.
+ *
+ *     tutti_range_format("weights", 256, &spec, text, &err);   // "weights@256:FP32[2,8]"
+ *     op.input = op.output = text;                             // in place
+ *
+ * [in]  handle    or name, of the whole tensor
+ * [in]  offset    bytes before the part; a multiple of the size of an element
+ * [in]  spec      the part's dtype and shape; the tensor's own do not matter
+ * [out] ret_text  not written on failure
+ *
+ * TUTTI_INVALID_ARGUMENT  BAD_HANDLE: NULL, empty, above TUTTI_NAME_MAX bytes, or with an '@';
+ *                         BAD_DTYPE, BAD_SHAPE: as tutti_spec_size; RANGE_ALIGN
+ *
+ * Whether the part is inside of the tensor the agent says, when an op names it: RANGE_OUTSIDE.
+ */
+TUTTI_API tutti_code tutti_range_format(const char *handle, uint64_t offset, const tutti_spec *spec,
+                                        char ret_text[TUTTI_RANGE_MAX + 1], tutti_error *err);
+
 /*
  * Where the tensors that this client makes from now on live. The client keeps the text and sends it
  * with tutti_tensor_create, put and copy (without `into`). Results of ops live where their inputs

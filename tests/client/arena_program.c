@@ -236,6 +236,87 @@ test_arena__drawn_blocks_keep_what_is_written(void **state)
 }
 
 static void
+find_arena_tensor(rig *self, char name[TUTTI_NAME_MAX + 1])
+{
+    tutti_tensor_info *found;
+    tutti_error err;
+    size_t count;
+    size_t i;
+
+    assert_ok(tutti_tensor_list(self->client, &found, &count, &err));
+    name[0] = '\0';
+    for (i = 0; i < count; i++) {
+        if (strncmp(found[i].name, "tutti.arena/", 12) == 0) {
+            (void)snprintf(name, TUTTI_NAME_MAX + 1, "%s", found[i].name);
+        }
+    }
+    tutti_free(found);
+    assert_true(name[0] != '\0');
+}
+
+static uint64_t
+used(const rig *self)
+{
+    tutti_arena_stats stats;
+
+    tutti_arena_stat(self->client, &stats);
+    return stats.used_bytes;
+}
+
+/*
+ * The block of an op that failed is handed out again only when nothing writes the arena's tensor any more: here a
+ * receive that waits.
+ */
+static void
+test_arena__keeps_the_block_of_a_failed_op_while_its_tensor_is_written(void **state)
+{
+    const uint64_t most = 63U << 20;
+    const tutti_spec one = vector(1);
+    rig *self = *state;
+    const tutti_spec spec = vector(COUNT + (size_t)self->rank);
+    float *values = calloc(COUNT + RANKS, sizeof(float));
+    float *first;
+    float *second;
+    char name[TUTTI_NAME_MAX + 1];
+    char text[TUTTI_RANGE_MAX + 1];
+    tutti_op op;
+    tutti_op_result result;
+    tutti_work_status status;
+    const char *work;
+    tutti_error err;
+    uint64_t kept;
+
+    assert_non_null(values);
+    assert_fails(tutti_all_reduce_data(self->client, NULL, &spec, values, values, &err),
+                 TUTTI_INVALID_ARGUMENT);
+    kept = used(self);
+    assert_true(kept >= COUNT * sizeof(float));
+    find_arena_tensor(self, name);
+    assert_ok(tutti_range_format(name, (64U << 20) - 64, &one, text, &err));
+    tutti_op_init(&op);
+    op.output = text;
+    op.peer = 1 - self->rank;
+    op.async = true;
+    assert_ok(tutti_recv(self->client, &op, &result, &err));
+
+    first = allocate(self, most / sizeof(float)); /* no room beside the block: another tensor */
+    assert_true(used(self) == kept + most);
+    assert_ok(tutti_barrier(self->client, NULL, NULL, &err));
+    tutti_op_init(&op);
+    op.peer = 1 - self->rank;
+    assert_ok(tutti_send_data(self->client, &op, &one, values, &err));
+    work = result.work;
+    assert_ok(tutti_wait(self->client, &work, 1, 0, &status, &err));
+    assert_int_equal(status.error.code, TUTTI_OK);
+    second =
+        allocate(self, most / sizeof(float)); /* nothing is written: in the place of the block */
+    assert_true(used(self) == 2 * most);
+    tutti_free_memory(self->client, first);
+    tutti_free_memory(self->client, second);
+    free(values);
+}
+
+static void
 test_arena__gives_idle_tensors_back(void **state)
 {
     rig *self = *state;
@@ -300,6 +381,60 @@ test_arena__that_is_not_lent_is_refused_and_ops_go_on(void **state)
     free(values);
 }
 
+static void
+wait_for_line(const char *said)
+{
+    char line[16];
+
+    puts(said);
+    (void)fflush(stdout);
+    if (fgets(line, sizeof(line), stdin) == NULL) {
+        exit(3);
+    }
+}
+
+/* Printed: what it was about, and OK or the reason and the text. */
+static void
+say(const char *what, tutti_code code, const tutti_error *err)
+{
+    printf("%s %s %s\n", what, code == TUTTI_OK ? "OK" : err->reason,
+           code == TUTTI_OK ? "" : err->text);
+}
+
+/* What ops on memory of the arena say when its agent has died; the memory stays. */
+static int
+outlive_agent(void)
+{
+    void *given = NULL;
+    const tutti_spec spec = vector(COUNT);
+    float *plain = calloc(COUNT, sizeof(float));
+    float *values;
+    rig *self;
+    void *more = NULL;
+    tutti_error err;
+
+    (void)set_up(&given);
+    self = given;
+    values = allocate(self, COUNT);
+    fill(values, COUNT, 2);
+    assert_non_null(plain);
+    assert_ok(tutti_all_reduce_data(self->client, NULL, &spec, values, values, &err));
+    wait_for_line("ready");
+    check(values, COUNT, 2);
+    fill(values, COUNT, 5);
+    say("first", tutti_all_reduce_data(self->client, NULL, &spec, values, values, &err), &err);
+    say("alloc", tutti_alloc(self->client, 64, &more, &err), &err);
+    say("plain", tutti_all_reduce_data(self->client, NULL, &spec, plain, plain, &err), &err);
+    say("again", tutti_all_reduce_data(self->client, NULL, &spec, values, values, &err), &err);
+    check(values, COUNT, 5);
+    tutti_free_memory(self->client, values);
+    tutti_free_memory(self->client, more);
+    free(plain);
+    (void)tear_down(&given);
+    puts("closed OK");
+    return 0;
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int
@@ -312,6 +447,7 @@ main(int argc, char **argv)
         TEST(test_arena__stages_large_arrays_of_the_caller),
         TEST(test_arena__overlap_is_refused_by_name),
         TEST(test_arena__drawn_blocks_keep_what_is_written),
+        TEST(test_arena__keeps_the_block_of_a_failed_op_while_its_tensor_is_written),
         TEST(test_arena__gives_idle_tensors_back),
         TEST(test_arena__of_a_forked_child_is_closed_and_refused),
     };
@@ -319,6 +455,9 @@ main(int argc, char **argv)
         TEST(test_arena__that_is_not_lent_is_refused_and_ops_go_on),
     };
 
+    if (argc > 1 && strcmp(argv[1], "outlive") == 0) {
+        return outlive_agent();
+    }
     return argc > 1 && strcmp(argv[1], "none") == 0 ? cmocka_run_group_tests(without, NULL, NULL)
                                                     : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -159,6 +159,30 @@ broadcast_list(rig *self, int64_t large, bool by_queue)
     assert_true(shorts[1] == 77 && floats[large - 1] == 4);
 }
 
+/* The shape of a large one is part of a range's text, however many dimensions it has. */
+static void
+test_list__takes_shapes_of_many_dimensions(void **state)
+{
+    static float given[2][LARGE];
+    static float sum[2][LARGE];
+    const tutti_spec whole = {TUTTI_DTYPE_COMPLEX64,
+                              TUTTI_DIMS_MAX,
+                              {1, 1, 1, 1, 1, 16, 1, 16, 1, 16, 1, 16, 1, 8, 1, 1}};
+    tutti_op_data arrays[2];
+    int i;
+
+    for (i = 0; i < 2; i++) {
+        given[i][LARGE - 1] = (float)i + 1;
+        arrays[i] = (tutti_op_data){
+            .spec = whole, .data = given[i], .result = sum[i], .result_bytes = sizeof(sum[i])};
+    }
+    for (i = 0; i < 2; i++) {
+        memset(sum, 0, sizeof(sum));
+        run_list(*state, TUTTI_OP_ALL_REDUCE, NULL, arrays, 2, i == 1);
+        assert_true(sum[0][LARGE - 1] == 2 && sum[1][LARGE - 1] == 4);
+    }
+}
+
 static void
 test_list__runs_in_one_op(void **state)
 {
@@ -237,6 +261,8 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_list__runs_in_one_op, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_list__takes_shapes_of_many_dimensions, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_list__of_other_sizes_is_told_by_array, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_list__that_is_none_is_refused, set_up, tear_down),

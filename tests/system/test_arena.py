@@ -4,6 +4,7 @@ ranks; and with agents that lend no memory.
 
 import os
 import subprocess
+import time
 import unittest
 
 import support
@@ -29,6 +30,40 @@ class Arena(unittest.TestCase):
     def test_an_agent_that_lends_nothing(self):
         codes, said = self.run_beside("--no-share")
         self.assertEqual(codes, [0, 0], said)
+
+    def outlive(self, again):
+        """What a program says whose agent dies, and perhaps is started again at the same address."""
+        cluster = Cluster(1)
+        self.addCleanup(cluster.kill)
+        agent = cluster.agents[0]
+        rank = subprocess.Popen([PROGRAM, "outlive"], env=dict(os.environ, TUTTI_AGENT=agent.program.address), text=True,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(rank.kill)
+        self.assertEqual(rank.stdout.readline(), "ready\n")
+        agent.program.kill()
+        if again:
+            until = time.monotonic() + LONG_S
+            while "is lost" not in cluster.coordinator.log():
+                self.assertLess(time.monotonic(), until)
+                time.sleep(0.01)
+            fresh = support.Program("tutti-agent", "--coordinator", cluster.coordinator.address, "--world-size", "1",
+                                    "--rank", "0", listen=agent.program.address)
+            self.addCleanup(fresh.kill)
+        out, _ = rank.communicate("go\n", timeout=LONG_S)
+        self.assertEqual(rank.returncode, 0, out)
+        return {line.split()[0]: line.split()[1] for line in out.splitlines()}, out
+
+    def test_memory_outlives_its_agent_and_ops_on_it_say_so(self):
+        lost = ("CONNECTION_LOST", "UNREACHABLE")
+        said, out = self.outlive(again=False)
+        for one in ("first", "alloc", "plain", "again"):
+            self.assertIn(said[one], lost, out)
+        self.assertEqual(said["closed"], "OK", out)
+
+    def test_memory_of_an_agent_that_was_started_again_is_memory_like_any_other(self):
+        said, out = self.outlive(again=True)
+        self.assertIn(said["first"], ("OK", "CONNECTION_LOST", "UNREACHABLE"), out)  # whoever notices
+        self.assertEqual([said[one] for one in ("alloc", "plain", "again", "closed")], ["OK"] * 4, out)
 
 
 if __name__ == "__main__":

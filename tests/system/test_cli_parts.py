@@ -32,6 +32,19 @@ class PartsCase(ClusterCase):
             self.assertEqual(self.json("list", "--rank", str(rank))["tensors"], [])
 
 
+class TestRanges(PartsCase):
+    def test_an_op_takes_a_part_of_a_named_tensor(self):
+        arrays, files = self.parts(2, 3)
+        for rank, name in enumerate(files):
+            self.well("put", name, "--rank", str(rank), "--name", "w")
+        self.well("all-reduce", "w@8:INT32[2,1]", "-o", "out.npy")
+        self.assert_same(self.load("out.npy"), sum(arrays).reshape(-1)[2:4].reshape(2, 1))
+        self.fails(["all-reduce", "w@20:INT32[2]"], "8 bytes from byte 20 on are not in the tensor, which has 24")
+        for rank in range(RANKS):
+            self.well("delete", "w", "--rank", str(rank))
+        self.assert_empty()
+
+
 class TestRooted(PartsCase):
     def test_reduce__gives_the_root_alone_the_result(self):
         arrays, files = self.parts(2, 3)

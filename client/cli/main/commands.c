@@ -215,8 +215,11 @@ const cli_command cli_commands[] = {
      "combine the tensors of all ranks, element by element",
      "With files, one for each rank in order; with a name, the tensors of that name; on all ranks "
      "at once. With -o the result is saved and deleted in the agents, else it stays there. With "
-     "--rank, the call of one rank alone.",
-     "  tutti all-reduce grad.rank*.npy --op avg -o mean.npy\n  tutti all-reduce grad --op max",
+     "--rank, the call of one rank alone.\n\n"
+     "Where an op takes a NAME or HANDLE, also in --into, it takes a part of that tensor, too: "
+     "NAME@OFFSET:DTYPE[DIM,DIM], with the offset in bytes.",
+     "  tutti all-reduce grad.rank*.npy --op avg -o mean.npy\n  tutti all-reduce grad --op max\n"
+     "  tutti all-reduce 'grad@256:FP32[2,8]' -o part.npy",
      cli_all_reduce_options, 1, CLI_ANY_COUNT, false, cli_all_reduce},
     {"reduce", COLLECTIVES, "FILE.npy... | NAME | HANDLE --rank R",
      "combine the tensors of all ranks, on one of them",

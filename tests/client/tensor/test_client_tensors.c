@@ -72,6 +72,52 @@ test_spec_size__counts_elements_and_bytes(void **state)
     assert_ok(tutti_spec_size(&matrix, NULL, NULL, &err));
 }
 
+static void
+test_range_format__writes_what_ops_take_and_refuses_what_they_would(void **state)
+{
+    const tutti_spec matrix = {TUTTI_DTYPE_FP32, 2, {2, 8}};
+    const tutti_spec scalar = {TUTTI_DTYPE_BF16, 0, {0}};
+    const tutti_spec negative = {TUTTI_DTYPE_FP32, 1, {-1}};
+    const tutti_spec nothing = {TUTTI_DTYPE_NONE, 1, {1}};
+    tutti_spec most = {TUTTI_DTYPE_COMPLEX128, TUTTI_DIMS_MAX, {0}};
+    char name[TUTTI_NAME_MAX + 2];
+    char text[TUTTI_RANGE_MAX + 1];
+    tutti_error err;
+    uint32_t i;
+
+    (void)state;
+    assert_ok(tutti_range_format("weights", 256, &matrix, text, &err));
+    assert_string_equal(text, "weights@256:FP32[2,8]");
+    assert_ok(tutti_range_format("w", 0, &scalar, text, &err));
+    assert_string_equal(text, "w@0:BF16[]");
+    assert_fails(tutti_range_format("w", 2, &matrix, text, &err), TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(err.reason, "RANGE_ALIGN");
+    assert_string_equal(err.text,
+                        "a range of FP32 from byte 2 on: need a multiple of the 4 bytes of "
+                        "an element");
+    assert_fails(tutti_range_format("w", 0, &negative, text, &err), TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(err.reason, "BAD_SHAPE");
+    assert_fails(tutti_range_format("w", 0, &nothing, text, &err), TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(err.reason, "BAD_DTYPE");
+    assert_fails(tutti_range_format("w@0:FP32[1]", 0, &matrix, text, &err), TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(err.reason, "BAD_HANDLE");
+    assert_fails(tutti_range_format("", 0, &matrix, text, &err), TUTTI_INVALID_ARGUMENT);
+    assert_fails(tutti_range_format(NULL, 0, &matrix, text, &err), TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(text, "w@0:BF16[]"); /* failures touched nothing */
+
+    memset(name, 'n', sizeof(name)); /* the longest there is */
+    name[TUTTI_NAME_MAX + 1] = '\0';
+    assert_fails(tutti_range_format(name, 0, &matrix, text, &err), TUTTI_INVALID_ARGUMENT);
+    assert_string_equal(err.reason, "BAD_HANDLE");
+    name[TUTTI_NAME_MAX] = '\0';
+    most.dims[1] = INT64_MAX / 16;
+    for (i = 2; i < TUTTI_DIMS_MAX; i++) {
+        most.dims[i] = 1;
+    }
+    assert_ok(tutti_range_format(name, UINT64_MAX - 15, &most, text, &err));
+    assert_true(strlen(text) < TUTTI_RANGE_MAX && text[strlen(text) - 1] == ']');
+}
+
 /* All sizes where something changes: copied or lent, one message or a stream, one chunk or two. */
 static void
 test_put_read__bring_bytes_back_at_every_border(void **state)
@@ -524,6 +570,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spec_size__counts_elements_and_bytes),
+        cmocka_unit_test(test_range_format__writes_what_ops_take_and_refuses_what_they_would),
         client_test(test_put_read__bring_bytes_back_at_every_border),
         client_test(test_put__looks_at_nothing_after_it_has_returned),
         client_test(test_put__gives_the_handle_that_the_agent_made),
