@@ -28,6 +28,7 @@
 #include "server/coordinator/service/service_loop.h"
 #include "server/fair_reads.h"
 #include "server/guard.h"
+#include "server/leader.h"
 #include "store/lmdb/lmdb.h"
 #include "store/memory/memory.h"
 #include "tutti/version.h"
@@ -69,7 +70,8 @@ typedef struct store_options {
 
 static const tutti_option store_table[] = {
     {"store", TUTTI_OPTION_WORD, offsetof(store_options, where), "memory", 0, 0, NULL,
-     "where jobs and keys are kept: \"memory\", or \"lmdb:FOLDER\" to have them after a restart"},
+     "where jobs and keys are kept: \"memory\"; \"lmdb:FOLDER\" to have them after a restart; or "
+     "\"etcd:HOST:PORT,HOST:PORT/PREFIX\" for several coordinators, of which one leads"},
     {"store-sync", TUTTI_OPTION_WORD, offsetof(store_options, sync), "none", 0, 0, NULL,
      "what may be lost when the machine dies: \"none\" = the last seconds or the whole store, "
      "\"order\" = the last changes that shared a transaction (it waits once for the disk), "
@@ -84,10 +86,12 @@ typedef struct program {
     tutti_auth_options guarding;
     log_options logging;
     store_options storing;
+    server_leader_options leading;
     uint64_t parent;
     tutti_metrics_options showing;
     tutti_config *config;
-    tutti_store *store;
+    tutti_store *store; /* NULL with etcd: it is the leader's */
+    server_leader *leader;
     tutti_auth *auth;
     tutti_rpc_loop *loop;
     tutti_service_loop *service_loop;
@@ -119,6 +123,7 @@ configure_coordinator(program *self, int argc, char *const *argv, bool *ret_done
         tutti_auth_option_set(&self->guarding),
         tutti_coordinator_option_set(&self->coordinating),
         {"store", store_table, sizeof(store_table) / sizeof(store_table[0]), &self->storing},
+        server_leader_option_set(&self->leading),
         tutti_metrics_option_set(&self->showing),
         {"log", log_table, sizeof(log_table) / sizeof(log_table[0]), &self->logging},
         {"process", parent_table, 1, &self->parent},
@@ -296,6 +301,7 @@ static tutti_code
 open_store(program *self, tutti_error *err)
 {
     static const char prefix[] = "lmdb:";
+    static const char etcd[] = "etcd:";
     const char *where = self->storing.where;
     const uint64_t bytes_max = self->coordinating.store_bytes_limit;
     const uint64_t keys_max = self->coordinating.store_keys_limit;
@@ -307,9 +313,15 @@ open_store(program *self, tutti_error *err)
     if (strcmp(where, "memory") == 0) {
         return tutti_store_memory_open(&memory, &self->store, err);
     }
+    if (strncmp(where, etcd, sizeof(etcd) - 1) == 0) {
+        self->leading.etcd.where = where + sizeof(etcd) - 1;
+        self->coordinating.durable = true;
+        return TUTTI_OK; /* opened when this process leads */
+    }
     if (strncmp(where, prefix, sizeof(prefix) - 1) != 0 || where[sizeof(prefix) - 1] == '\0') {
-        return TUTTI_FAIL(err, TUTTI_INVALID_ARGUMENT,
-                          "option --store: \"%s\", need memory or lmdb:FOLDER", where);
+        return TUTTI_FAIL(
+            err, TUTTI_INVALID_ARGUMENT,
+            "option --store: \"%s\", need memory, lmdb:FOLDER or etcd:HOST:PORT,.../PREFIX", where);
     }
     lmdb.path = where + sizeof(prefix) - 1;
     code = read_sync(self->storing.sync, &lmdb.sync, err);
@@ -325,6 +337,20 @@ open_store(program *self, tutti_error *err)
     }
     self->coordinating.durable = true;
     return code;
+}
+
+/* With a store in etcd. */
+static tutti_code
+stand_by(program *self, tutti_error *err)
+{
+    const server_leader_parts parts = {.options = &self->leading,
+                                       .coordinating = &self->coordinating,
+                                       .loop = self->loop,
+                                       .server = self->server,
+                                       .service_loop = self->service_loop};
+
+    tutti_rpc_server_set_health(self->server, "", true);
+    return server_leader_start(&parts, &self->leader, err);
 }
 
 /*
@@ -347,7 +373,8 @@ build_coordinator(program *self, tutti_error *err)
     tutti_service_loop_serve(self->service_loop, self->server);
     tutti_guard_serve(self->auth, &self->guarding, self->server);
     TUTTI_TRY(show_coordinator(self, err));
-    return tutti_rpc_server_start(self->server, err);
+    TUTTI_TRY(tutti_rpc_server_start(self->server, err));
+    return self->store == NULL ? stand_by(self, err) : TUTTI_OK;
 }
 
 /*
@@ -380,6 +407,7 @@ static void
 tear_down(program *self)
 {
     tutti_metrics_stop(self->metrics);
+    server_leader_stop(self->leader);
     if (self->loop != NULL) {
         tutti_rpc_server_free(self->server);
         tutti_service_loop_end(self->service_loop);
@@ -388,6 +416,7 @@ tear_down(program *self)
         tutti_rpc_loop_free(self->loop);
     }
     tutti_auth_close(self->auth);
+    server_leader_free(self->leader);
     tutti_store_close(self->store);
 }
 
@@ -417,14 +446,14 @@ static int
 run_coordinator(program *self, tutti_error *err)
 {
     int exit_code = EXIT_FINE;
-    const char *const no_more[] = {NULL};
+    const char *const more[] = {self->leading.etcd.password_file, self->leading.etcd.tls_key, NULL};
     tutti_code code = tutti_process_raise_files(FILES_MIN, err);
 
     if (code == TUTTI_OK) {
         code = server_fair_reads_start(err);
     }
     if (code == TUTTI_OK) {
-        code = tutti_guard_hide_keys(&self->guarding, &self->serving, no_more, err);
+        code = tutti_guard_hide_keys(&self->guarding, &self->serving, more, err);
     }
     if (code != TUTTI_OK) {
         return exit_code_for(code);
@@ -437,7 +466,9 @@ run_coordinator(program *self, tutti_error *err)
         code = follow_parent(self, err);
     }
     if (code == TUTTI_OK) {
-        tutti_service_loop_set_health(self->server, true);
+        if (self->leader == NULL) {
+            tutti_service_loop_set_health(self->server, true);
+        }
         say_where(self);
         exit_code = serve_until_signal(self);
         TUTTI_LOG("coordinator", INFO, "stopped");

@@ -95,7 +95,10 @@ typedef struct tutti_error {
      * is none, and the code says what to do.
      */
     char reason[TUTTI_ERROR_REASON_MAX];
-    /* The group's name. "" = the error is not of a group. */
+    /*
+     * The group's name. "" = the error is not of a group. Of the reason NOT_LEADER it is the address
+     * of the coordinator that leads, as that one has told it; "" = nobody leads now.
+     */
     char group[TUTTI_ERROR_GROUP_MAX];
     /*
      * A sentence for people: lower case, with the value, the limit and what to do. It reads well

@@ -66,6 +66,10 @@ typedef struct tutti_rpc_call_options {
     uint64_t deadline_ns; /* on tutti_clock_ns(); 0 = none */
     bool wait_for_ready;  /* keep trying to connect until the deadline */
     uint64_t lease;       /* sent as metadata `tutti-lease`, in decimal digits; 0 = not sent */
+    /* One more piece of metadata; NULL = none. Both are borrowed until the call has returned, or is
+     * begun. */
+    const char *extra_key;
+    const char *extra_value;
 } tutti_rpc_call_options;
 
 /*

@@ -297,6 +297,9 @@ typedef struct tutti_rpc_service {
     tutti_rpc_loop *loop;       /* where they run */
     tutti_rpc_loop *quiet_loop; /* where those run that are `quiet`; needed if there is one */
     tutti_rpc_gate *gate;       /* borrowed; answers wait for it. NULL = they do not */
+    /* Does the service serve now? Asked on the loop for each call, behind its credentials; an error
+     * is the answer. NULL = it always does. */
+    tutti_code (*admit)(void *self, tutti_error *err);
     /*
      * Enum numbers that the .proto does not know reach the handlers, as proto3 has it: for those
      * who have to tell others why they refuse a call. Without it such a request is answered here,

@@ -123,11 +123,18 @@ rpc_channel_first_op(tutti_rpc_channel *channel, const tutti_rpc_call_options *o
     size_t count = channel->secrets.metadata_count;
 
     op.data.send_initial_metadata.metadata = rpc_channel_bearer(channel);
-    if (options != NULL && options->lease != 0) {
+    if (options != NULL && (options->lease != 0 || options->extra_key != NULL)) {
         memcpy(ret_metadata->list, op.data.send_initial_metadata.metadata,
                count * sizeof(ret_metadata->list[0]));
-        ret_metadata->list[count++] = lease_metadata(options->lease);
         op.data.send_initial_metadata.metadata = ret_metadata->list;
+    }
+    if (options != NULL && options->lease != 0) {
+        ret_metadata->list[count++] = lease_metadata(options->lease);
+    }
+    if (options != NULL && options->extra_key != NULL) {
+        ret_metadata->list[count++] =
+            (grpc_metadata){.key = grpc_slice_from_static_string(options->extra_key),
+                            .value = grpc_slice_from_static_string(options->extra_value)};
     }
     op.data.send_initial_metadata.count = count;
     if (options != NULL && options->wait_for_ready) {

@@ -122,7 +122,7 @@ grpc_call *rpc_channel_call(tutti_rpc_channel *channel, const rpc_known *known,
 
 /* Memory for the metadata of one call, until its first batch is started. */
 typedef struct rpc_call_metadata {
-    grpc_metadata list[3]; /* trace, token, lease */
+    grpc_metadata list[4]; /* trace, token, lease, extra */
 } rpc_call_metadata;
 
 /* The first operation of every call: its metadata. */

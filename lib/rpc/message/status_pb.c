@@ -61,13 +61,20 @@ add_entry(entries *all, const char *key)
     return value;
 }
 
+/* Of NOT_LEADER, which is about no group, it is the address of the leader. */
+static const char *
+name_of_group(const tutti_error *err)
+{
+    return strcmp(err->reason, "NOT_LEADER") == 0 ? "leader" : "group";
+}
+
 static void
 fill_entries(entries *all, const tutti_error *err)
 {
     all->count = 0;
     if (err->group[0] != '\0') {
-        rpc_status_clean(add_entry(all, "group"), VALUE_BYTES_MAX, tutti_bytes_of(err->group),
-                         SIZE_MAX);
+        rpc_status_clean(add_entry(all, name_of_group(err)), VALUE_BYTES_MAX,
+                         tutti_bytes_of(err->group), SIZE_MAX);
     }
     if (err->sequence != 0) {
         (void)snprintf(add_entry(all, "sequence"), VALUE_BYTES_MAX, "%" PRIu64, err->sequence);
@@ -172,7 +179,7 @@ read_status_entry(const entry *one, tutti_error *err)
 {
     uint64_t number = 0;
 
-    if (strcmp(one->key, "group") == 0) {
+    if (strcmp(one->key, name_of_group(err)) == 0) {
         rpc_status_clean(err->group, sizeof(err->group), tutti_bytes_of(one->value), SIZE_MAX);
     } else if (strcmp(one->key, "sequence") == 0) {
         if (tutti_parse_uint(one->value, UINT64_MAX, &number, NULL) == TUTTI_OK) {

@@ -247,6 +247,7 @@ make_route(tutti_rpc_server *server, const tutti_rpc_service *service,
     route->method = method;
     route->self = service->self;
     route->gate = service->gate;
+    route->admit = service->admit;
     route->path = rpc_service_path(service->descriptor, method->name);
     if (route->path == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a method");

@@ -263,6 +263,9 @@ admit_call(tutti_rpc_call *call, tutti_error *err)
         return no_method(call, err);
     }
     TUTTI_TRY(rpc_call_authorize(call, err));
+    if (call->route->admit != NULL) {
+        TUTTI_TRY(call->route->admit(call->route->self, err));
+    }
     return take_call_request(call, err);
 }
 

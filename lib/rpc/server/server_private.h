@@ -45,8 +45,9 @@ typedef struct rpc_server_loop {
 typedef struct rpc_route {
     rpc_server_loop *server_loop;
     const tutti_rpc_method *method;
-    void *self;           /* the handler's */
-    tutti_rpc_gate *gate; /* borrowed; NULL = none */
+    void *self;                                        /* the handler's */
+    tutti_rpc_gate *gate;                              /* borrowed; NULL = none */
+    tutti_code (*admit)(void *self, tutti_error *err); /* NULL = always */
     char *path;
     const struct ProtobufCMessageDescriptor *input;
     bool client_streams;

@@ -13,7 +13,9 @@
  */
 #include "server/coordinator/service/service_loop.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -35,6 +37,10 @@ struct tutti_service_loop {
     tutti_rpc_gate gate;    /* what is answered waits here until it is durable */
     tutti_rpc_task settled; /* a transaction of the store is over */
     atomic_bool settled_posted;
+    uint64_t (*leads_until)(void *arg); /* NULL = for ever */
+    void *leads_arg;
+    pthread_mutex_t lock;           /* guards below */
+    char leader[TUTTI_ADDRESS_MAX]; /* of a standby: who leads */
 };
 
 #define EXIT_LOST 1
@@ -54,6 +60,14 @@ lose_store(void *arg, const tutti_error *why)
     _exit(EXIT_LOST);
 }
 
+/* A leader whose time is over answers nothing: another one may lead, and have changed what it would
+ * tell of. Its process ends soon. */
+static bool
+may_answer(const tutti_service_loop *self)
+{
+    return self->leads_until == NULL || tutti_clock_ns() < self->leads_until(self->leads_arg);
+}
+
 /* For the gate: everything that is known now is in the store's present version. */
 static uint64_t
 get_gate_number(void *arg)
@@ -61,6 +75,9 @@ get_gate_number(void *arg)
     const tutti_service_loop *self = arg;
     const uint64_t version = tutti_store_version(self->store);
 
+    if (!may_answer(self)) {
+        return UINT64_MAX;
+    }
     return version == tutti_store_durable(self->store) ? 0 : version;
 }
 
@@ -93,7 +110,9 @@ on_settled(tutti_rpc_task *task)
 
     atomic_store(&self->settled_posted, false);
     flush_store(self); /* first: the disk works while the answers leave */
-    tutti_rpc_gate_open(&self->gate, tutti_store_durable(self->store));
+    if (may_answer(self)) {
+        tutti_rpc_gate_open(&self->gate, tutti_store_durable(self->store));
+    }
 }
 
 static void
@@ -177,37 +196,86 @@ tutti_service_loop_new(const tutti_coordinator_options *options, tutti_store *st
     if (self == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a coordinator");
     }
+    (void)pthread_mutex_init(&self->lock, NULL);
     self->options = options;
     self->loop = loop;
     self->timer.on_expiry = on_timer;
     self->turn.on_run = on_turn;
-    self->store = store;
     self->settled.on_run = on_settled;
     atomic_init(&self->settled_posted, false);
     tutti_rpc_gate_init(&self->gate, get_gate_number, self);
-    code = tutti_coordinator_new(options, store, &self->core, err);
+    code = store == NULL ? TUTTI_OK : tutti_service_loop_begin(self, store, NULL, NULL, err);
     if (code != TUTTI_OK) {
-        free(self);
+        tutti_service_loop_free(self);
         return code;
     }
-    tutti_coordinator_set_observer(self->core, on_note, NULL);
-    tutti_coordinator_set_lost(self->core, lose_store, NULL);
-    code = tutti_coordinator_restore(service_loop_enter(self), err);
-    if (code != TUTTI_OK) {
-        tutti_coordinator_free(self->core);
-        free(self);
-        return code;
-    }
-    tutti_store_on_durable(store, on_durable, self);
-    arm_service_loop(self);
     *ret_loop = self;
     return TUTTI_OK;
+}
+
+/* `core` is set last: calls are refused without it. */
+tutti_code
+tutti_service_loop_begin(tutti_service_loop *service_loop, tutti_store *store,
+                         uint64_t (*leads_until)(void *arg), void *arg, tutti_error *err)
+{
+    tutti_coordinator *core = NULL;
+    tutti_code code;
+
+    service_loop->store = store;
+    service_loop->leads_until = leads_until;
+    service_loop->leads_arg = arg;
+    service_loop->now_ns = tutti_clock_ns();
+    TUTTI_TRY(tutti_coordinator_new(service_loop->options, store, &core, err));
+    tutti_coordinator_set_observer(core, on_note, NULL);
+    tutti_coordinator_set_lost(core, lose_store, NULL);
+    tutti_coordinator_set_time(core, service_loop->now_ns, tutti_clock_wall_ns());
+    code = tutti_coordinator_restore(core, err);
+    if (code != TUTTI_OK) {
+        tutti_coordinator_free(core);
+        return code;
+    }
+    service_loop->core = core;
+    tutti_store_on_durable(store, on_durable, service_loop);
+    arm_service_loop(service_loop);
+    return TUTTI_OK;
+}
+
+void
+tutti_service_loop_follow(tutti_service_loop *service_loop, const char *leader)
+{
+    (void)pthread_mutex_lock(&service_loop->lock);
+    (void)snprintf(service_loop->leader, sizeof(service_loop->leader), "%s", leader);
+    (void)pthread_mutex_unlock(&service_loop->lock);
+}
+
+/* The address is in the error's details as well, where programs find it (`leader`). */
+tutti_code
+service_loop_admit(void *service_loop, tutti_error *err)
+{
+    tutti_service_loop *self = service_loop;
+    char leader[TUTTI_ADDRESS_MAX];
+    tutti_error own;
+
+    if (self->core != NULL) {
+        return TUTTI_OK;
+    }
+    (void)pthread_mutex_lock(&self->lock);
+    (void)snprintf(leader, sizeof(leader), "%s", self->leader);
+    (void)pthread_mutex_unlock(&self->lock);
+    if (leader[0] == '\0') {
+        return TUTTI_FAIL_FOR(err, TUTTI_UNAVAILABLE, "NOT_LEADER",
+                              "this coordinator does not lead, and none does now: call again soon");
+    }
+    (void)TUTTI_FAIL_FOR(&own, TUTTI_UNAVAILABLE, "NOT_LEADER",
+                         "this coordinator does not lead: %s does", leader);
+    (void)snprintf(own.group, sizeof(own.group), "%.*s", TUTTI_ERROR_GROUP_MAX - 1, leader);
+    return tutti_error_pass(err, &own);
 }
 
 void
 tutti_service_loop_end(tutti_service_loop *service_loop)
 {
-    if (service_loop != NULL) {
+    if (service_loop != NULL && service_loop->store != NULL) {
         tutti_store_on_durable(service_loop->store, NULL, NULL);
     }
 }
@@ -218,11 +286,14 @@ tutti_service_loop_free(tutti_service_loop *service_loop)
     if (service_loop == NULL) {
         return;
     }
-    tutti_rpc_loop_timer_stop(service_loop->loop, &service_loop->timer);
+    if (service_loop->core != NULL) {
+        tutti_rpc_loop_timer_stop(service_loop->loop, &service_loop->timer);
+    }
     if (service_loop->waiting) {
         tutti_rpc_loop_cancel_idle(service_loop->loop, &service_loop->turn);
     }
     tutti_coordinator_free(service_loop->core);
+    (void)pthread_mutex_destroy(&service_loop->lock);
     free(service_loop);
 }
 
@@ -231,15 +302,22 @@ on_drain(void *arg)
 {
     tutti_service_loop *self = arg;
 
-    tutti_coordinator_drain(service_loop_enter(self));
-    service_loop_leave(self);
+    if (self->core != NULL) {
+        tutti_coordinator_drain(service_loop_enter(self));
+        service_loop_leave(self);
+    }
 }
 
 void
 tutti_service_loop_expose(tutti_service_loop *service_loop, tutti_page *page)
 {
-    tutti_coordinator_expose(service_loop_enter(service_loop), page);
-    service_loop_leave(service_loop);
+    tutti_page_family(page, "tutti_coordinator_leads", "gauge",
+                      "1 = this process leads, 0 = it waits for another one to go.");
+    tutti_page_number(page, "tutti_coordinator_leads", "", service_loop->core == NULL ? 0 : 1);
+    if (service_loop->core != NULL) {
+        tutti_coordinator_expose(service_loop_enter(service_loop), page);
+        service_loop_leave(service_loop);
+    }
 }
 
 uint64_t
@@ -271,6 +349,7 @@ service_loop_add(tutti_service_loop *service_loop, tutti_rpc_server *server,
     own.self = service_loop;
     own.loop = service_loop->loop;
     own.gate = &service_loop->gate;
+    own.admit = service_loop_admit;
     tutti_rpc_server_add(server, &own);
 }
 

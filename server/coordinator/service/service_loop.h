@@ -14,7 +14,8 @@ typedef struct tutti_service_loop tutti_service_loop;
 
 /*
  * [in] options  borrowed for the service loop's life
- * [in] store    borrowed, likewise
+ * [in] store    borrowed, likewise; NULL = a standby: it refuses all calls with NOT_LEADER until
+ *               tutti_service_loop_begin
  * [in] loop     borrowed, likewise; it does not run yet
  *
  * TUTTI_RESOURCE_EXHAUSTED  no memory
@@ -23,6 +24,22 @@ typedef struct tutti_service_loop tutti_service_loop;
 tutti_code tutti_service_loop_new(const tutti_coordinator_options *options, tutti_store *store,
                                   tutti_rpc_loop *loop, tutti_service_loop **ret_loop,
                                   tutti_error *err);
+
+/*
+ * A standby leads from now on. Loop's thread, once.
+ *
+ * [in] store        borrowed for the service loop's life
+ * [in] leads_until  any thread: nothing may be answered behind this time, on tutti_clock_ns(). NULL =
+ *                   for ever. What waits then waits until the process ends
+ *
+ * As tutti_service_loop_new.
+ */
+tutti_code tutti_service_loop_begin(tutti_service_loop *service_loop, tutti_store *store,
+                                    uint64_t (*leads_until)(void *arg), void *arg,
+                                    tutti_error *err);
+
+/* Of a standby: who leads, to be told to callers; "" = nobody does. Any thread. */
+void tutti_service_loop_follow(tutti_service_loop *service_loop, const char *leader);
 
 /* The server has been freed, and the loop is about to be stopped: the store's thread posts nothing
  * to it any more when this returns. Any thread; NULL is fine. */
@@ -37,7 +54,7 @@ void tutti_service_loop_serve(tutti_service_loop *service_loop, tutti_rpc_server
 /* What those see who watch it, for tutti_metrics_source. Loop's thread. */
 void tutti_service_loop_expose(tutti_service_loop *service_loop, tutti_page *page);
 
-/* Health of all services. Any thread. */
+/* Health of all services; of the server as a whole. Any thread. */
 void tutti_service_loop_set_health(tutti_rpc_server *server, bool serving);
 
 /* ------------------------------------------------------------ for the *_pb.c files of this folder
@@ -53,6 +70,9 @@ uint64_t service_loop_deadline(const tutti_service_loop *service_loop, const tut
 
 /* Why a parked call ends whose caller went away, or that is drained. Returns `err`. */
 const tutti_error *service_loop_say_gone(const tutti_rpc_call *call, tutti_error *err);
+
+/* Does this process lead? TUTTI_UNAVAILABLE  NOT_LEADER. For tutti_rpc_service.admit. */
+tutti_code service_loop_admit(void *service_loop, tutti_error *err);
 
 /* services.c: a service whose handlers get the service loop; and draining with the server. */
 void service_loop_add(tutti_service_loop *service_loop, tutti_rpc_server *server,
