@@ -17,6 +17,7 @@
 #include "client/conn/command_stream.h"
 #include "client/conn/conn_pool.h"
 #include "client/conn/zero_copy.h"
+#include "rpc/follow.h"
 
 #define PAUSE_MIN_NS (5 * TUTTI_NS_PER_MS)
 #define PAUSE_MAX_NS (200 * TUTTI_NS_PER_MS)
@@ -61,25 +62,18 @@ was_there(tutti_code code, const tutti_error *err)
            (code != TUTTI_DEADLINE_EXCEEDED && strcmp(err->reason, "UNREACHABLE") != 0);
 }
 
-tutti_code
-client_invoke(tutti_client *client, const client_call *call, const struct ProtobufCMessage *request,
-              tutti_rpc_message **ret_response, tutti_error *err)
+/* One attempt. *ret_others: there are several coordinators, and this one had not heard of the call. */
+static tutti_code
+invoke_once(tutti_client *client, const client_call *call, const struct ProtobufCMessage *request,
+            tutti_rpc_message **ret_response, bool *ret_others, tutti_error *err)
 {
     tutti_rpc_call_options options = {.deadline_ns = call->deadline_ns};
     const bool loaded = call->payload_bytes > 0;
     client_conn *conn = NULL;
     client_zero_copy_ref ref;
-    tutti_error failed = {0};
     tutti_rpc_blob blob;
     tutti_code code;
 
-    if (call->request_hook != NULL) {
-        return call->request_hook->take(call->request_hook, request, call->payload,
-                                        call->payload_bytes, err);
-    }
-    if (client_command_stream_call(client, call, request, ret_response, &code, err)) {
-        return code;
-    }
     TUTTI_TRY(client_conn_take(client, call->kind, &conn, err));
     options.wait_for_ready = is_patient(call, conn);
     options.lease =
@@ -89,11 +83,65 @@ client_invoke(tutti_client *client, const client_call *call, const struct Protob
         blob = client_zero_copy_blob(&ref, call->payload, call->payload_bytes);
     }
     code = tutti_rpc_invoke(conn->channel, call->stub, request, loaded ? &blob : NULL, &options,
-                            ret_response, &failed);
-    if (was_there(code, &failed)) {
+                            ret_response, err);
+    if (was_there(code, err)) {
         atomic_store(&conn->answered, true);
     }
+    *ret_others = code != TUTTI_OK && tutti_rpc_channel_has_others(conn->channel) &&
+                  tutti_rpc_was_elsewhere(err);
     client_zero_copy_end(&ref, client, conn);
+    return code;
+}
+
+/* Pauses double: a server that shuts down says so at once. False = the time is over. */
+static bool
+pause_before(uint64_t deadline_ns, uint64_t *pause_ns)
+{
+    if (deadline_ns != 0 && tutti_clock_add(tutti_clock_ns(), *pause_ns) >= deadline_ns) {
+        return false;
+    }
+    client_pause_ns(*pause_ns);
+    *pause_ns = *pause_ns * 2 < PAUSE_MAX_NS ? *pause_ns * 2 : PAUSE_MAX_NS;
+    return true;
+}
+
+/*
+ * Of several coordinators one leads, and sometimes none for some seconds. A call that none of them has
+ * heard of is made again, by the channel at the next one, until its time is over: whether it may be
+ * made twice does not matter.
+ */
+static tutti_code
+invoke_anywhere(tutti_client *client, const client_call *call,
+                const struct ProtobufCMessage *request, tutti_rpc_message **ret_response,
+                tutti_error *err)
+{
+    const uint64_t until_ns =
+        call->deadline_ns != 0 ? call->deadline_ns : client_deadline(client, 0);
+    uint64_t pause_ns = PAUSE_MIN_NS;
+    bool others = false;
+    tutti_code code;
+
+    do {
+        code = invoke_once(client, call, request, ret_response, &others, err);
+    } while (others && pause_before(until_ns, &pause_ns));
+    return code;
+}
+
+tutti_code
+client_invoke(tutti_client *client, const client_call *call, const struct ProtobufCMessage *request,
+              tutti_rpc_message **ret_response, tutti_error *err)
+{
+    tutti_error failed = {0};
+    tutti_code code;
+
+    if (call->request_hook != NULL) {
+        return call->request_hook->take(call->request_hook, request, call->payload,
+                                        call->payload_bytes, err);
+    }
+    if (client_command_stream_call(client, call, request, ret_response, &code, err)) {
+        return code;
+    }
+    code = invoke_anywhere(client, call, request, ret_response, &failed);
     return code == TUTTI_OK ? code : tutti_error_pass(err, &failed);
 }
 
@@ -107,18 +155,6 @@ may_be_answered(tutti_code code, const tutti_error *err)
     return code == TUTTI_UNAVAILABLE &&
            (strcmp(err->reason, "CONNECTION_LOST") == 0 || strcmp(err->reason, "DRAINING") == 0 ||
             err->reason[0] == '\0');
-}
-
-/* Pauses double: a server that shuts down says so at once. False = the time is over. */
-static bool
-pause_before(uint64_t deadline_ns, uint64_t *pause_ns)
-{
-    if (deadline_ns != 0 && tutti_clock_add(tutti_clock_ns(), *pause_ns) >= deadline_ns) {
-        return false;
-    }
-    client_pause_ns(*pause_ns);
-    *pause_ns = *pause_ns * 2 < PAUSE_MAX_NS ? *pause_ns * 2 : PAUSE_MAX_NS;
-    return true;
 }
 
 tutti_code

@@ -13,12 +13,18 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "base/os/log.h"
 #include "client/conn/client.h"
 #include "client/conn/options.h"
+
+/* Of several coordinators. Above the coordinator's --ping-interval-min. */
+#define FOLLOW_KEEPALIVE_NS (4 * TUTTI_NS_PER_S)
+#define FOLLOW_KEEPALIVE_TIMEOUT_NS (2 * TUTTI_NS_PER_S)
 
 /* The one state of the process that the library holds. */
 static struct {
@@ -122,18 +128,23 @@ open_conn(const tutti_client *client, client_conn_kind kind, client_conn **ret_c
           tutti_error *err)
 {
     const client_settings *settings = &client->settings;
-    const tutti_rpc_channel_options options = {.tls_ca = settings->tls_ca,
-                                               .tls_cert = settings->tls_cert,
-                                               .tls_key = settings->tls_key,
-                                               .tls_name = settings->tls_name,
-                                               .token_file = settings->token_file,
-                                               .trace = settings->trace,
-                                               .bulk = kind == CLIENT_BULK || kind >= CLIENT_MORE};
+    tutti_rpc_channel_options options = {.tls_ca = settings->tls_ca,
+                                         .tls_cert = settings->tls_cert,
+                                         .tls_key = settings->tls_key,
+                                         .tls_name = settings->tls_name,
+                                         .token_file = settings->token_file,
+                                         .trace = settings->trace,
+                                         .follow = kind == CLIENT_COORDINATOR,
+                                         .bulk = kind == CLIENT_BULK || kind >= CLIENT_MORE};
     const char *address = NULL;
     client_conn *conn;
     tutti_code code;
 
     TUTTI_TRY(find_address(client, kind, &address, err));
+    if (options.follow && strchr(address, ',') != NULL) { /* one that is silent is soon left */
+        options.keepalive_ns = FOLLOW_KEEPALIVE_NS;
+        options.keepalive_timeout_ns = FOLLOW_KEEPALIVE_TIMEOUT_NS;
+    }
     conn = calloc(1, sizeof(*conn));
     if (conn == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a connection");

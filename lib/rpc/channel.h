@@ -34,13 +34,23 @@ typedef struct tutti_rpc_channel_options {
      * idle; the server must allow it (ours: --ping-interval-min). TUTTI_TIMERS_NEVER = none.
      */
     uint64_t keepalive_ns;
-    uint64_t backoff_max_ns;    /* between attempts to connect; 0 = 5 s */
-    uint64_t receive_bytes_max; /* of one message; 0 = 8 MiB */
-    bool bulk;                  /* a connection of its own, buffers freed as they leave */
+    uint64_t keepalive_timeout_ns; /* how long a ping may be unanswered; 0 = 20 s */
+    uint64_t backoff_max_ns;       /* between attempts to connect; 0 = 5 s */
+    uint64_t receive_bytes_max;    /* of one message; 0 = 8 MiB */
+    bool bulk;                     /* a connection of its own, buffers freed as they leave */
+    /*
+     * The target is a list "HOST:PORT,HOST:PORT" of servers of which one leads, or a name behind which
+     * there are several. Calls go to one of them. After a call that did not reach it, that lost the
+     * connection, got no answer in time, or was answered NOT_LEADER, further calls go to the server
+     * that was named by that answer, else to the next of the list. The call itself fails: its caller
+     * repeats it. Calls fail at once where there is no connection: `wait_for_ready` is ignored, once
+     * several are known.
+     */
+    bool follow;
 } tutti_rpc_channel_options;
 
 /*
- * [in] target   an address as base/config/address.h takes it
+ * [in] target   an address as base/config/address.h takes it; with `follow` a list of them
  * [in] options  NULL = plaintext, no token; copied. A Unix socket is plaintext always
  *
  * TUTTI_INVALID_ARGUMENT     bad address; a certificate that cannot be used; a token on plaintext

@@ -10,8 +10,8 @@
 
 static const tutti_option table[] = {
     {"coordinator", TUTTI_OPTION_ADDRESS, AT(coordinator), "127.0.0.1:29600", 0, 0, NULL,
-     "address of the coordinator, or env://, tcp:// or file:// with rank and world_size; when it "
-     "is not given, that of MASTER_ADDR and MASTER_PORT"},
+     "address of the coordinator, a list of several, or env://, tcp:// or file:// with rank and "
+     "world_size; when it is not given, that of MASTER_ADDR and MASTER_PORT"},
     {"job", TUTTI_OPTION_NAME, AT(job), "default", 0, 0, NULL, "the job to join"},
     {"rank", TUTTI_OPTION_WORD, AT(rank), "", 0, 0,
      "RANK PET_RANK JOB_COMPLETION_INDEX SLURM_PROCID OMPI_COMM_WORLD_RANK",

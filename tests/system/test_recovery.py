@@ -471,7 +471,7 @@ class Recovery(unittest.TestCase):
         self.assertIn("another process has the store", text)
         code, _, text = support.run("tutti-coordinator", "--store", "disk:/x")
         self.assertEqual(code, 2)
-        self.assertIn("need memory or lmdb:FOLDER", text)
+        self.assertIn("need memory, lmdb:FOLDER or etcd:", text)
 
 
 if __name__ == "__main__":

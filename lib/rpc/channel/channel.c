@@ -73,7 +73,10 @@ put_keepalive(const tutti_rpc_channel_options *options, grpc_arg *args, size_t *
     }
     put_channel_arg(args, count, GRPC_ARG_KEEPALIVE_TIME_MS,
                     set_milliseconds(own ? options->keepalive_ns : KEEPALIVE_NS_DEFAULT));
-    put_channel_arg(args, count, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS);
+    put_channel_arg(args, count, GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                    options->keepalive_timeout_ns == 0
+                        ? KEEPALIVE_TIMEOUT_MS
+                        : set_milliseconds(options->keepalive_timeout_ns));
     put_channel_arg(args, count, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, own ? 1 : 0);
     put_channel_arg(args, count, GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
 }
@@ -131,6 +134,9 @@ fill_args(const tutti_rpc_channel_options *options, grpc_arg args[ARGS_MAX])
      * A connection of its own, so that bulk data does not stand before small calls; without
      * retries, for which gRPC would keep a copy of each message until it is answered.
      */
+    if (options->follow) {
+        put_channel_arg(args, &n, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    }
     if (options->bulk) {
         put_channel_arg(args, &n, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
         put_channel_arg(args, &n, GRPC_ARG_ENABLE_RETRIES, 0);
@@ -149,7 +155,7 @@ rpc_channel_make(tutti_rpc_channel *channel, grpc_channel **ret_grpc, tutti_erro
     const grpc_channel_args all = {.num_args = fill_args(&channel->options, args), .args = args};
 
     TUTTI_TRY(rpc_channel_credentials(channel, &credentials, err));
-    *ret_grpc = grpc_channel_create(channel->address.text, credentials, &all);
+    *ret_grpc = grpc_channel_create(channel->address->text, credentials, &all);
     grpc_channel_credentials_release(credentials);
     return TUTTI_OK;
 }
@@ -168,7 +174,7 @@ tutti_rpc_channel_open(const char *target, const tutti_rpc_channel_options *opti
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a channel");
     }
     (void)pthread_mutex_init(&self->lock, NULL);
-    code = tutti_address_parse(target, &self->address, err);
+    code = rpc_channel_targets_open(self, target, wanted->follow, err);
     code = code == TUTTI_OK ? rpc_channel_secrets_open(self, wanted, err) : code;
     code = code == TUTTI_OK ? rpc_channel_make(self, &self->grpc, err) : code;
     if (code != TUTTI_OK) {
@@ -205,6 +211,7 @@ tutti_rpc_channel_close(tutti_rpc_channel *channel)
         free(channel->known[i].path);
     }
     (void)pthread_mutex_destroy(&channel->lock);
+    free(channel->targets);
     free(channel);
 }
 

@@ -137,7 +137,7 @@ rpc_channel_first_op(tutti_rpc_channel *channel, const tutti_rpc_call_options *o
                             .value = grpc_slice_from_static_string(options->extra_value)};
     }
     op.data.send_initial_metadata.count = count;
-    if (options != NULL && options->wait_for_ready) {
+    if (options != NULL && options->wait_for_ready && !rpc_channel_has_others(channel)) {
         op.flags = GRPC_INITIAL_METADATA_WAIT_FOR_READY |
                    GRPC_INITIAL_METADATA_WAIT_FOR_READY_EXPLICITLY_SET;
     }
@@ -171,8 +171,9 @@ rpc_channel_pluck(grpc_completion_queue *queue, void *tag)
 }
 
 void
-rpc_outcome_init(rpc_outcome *outcome)
+rpc_outcome_init(rpc_outcome *outcome, const tutti_rpc_channel *channel)
 {
+    outcome->moves = channel == NULL ? 0 : atomic_load(&channel->moves);
     grpc_metadata_array_init(&outcome->initial);
     grpc_metadata_array_init(&outcome->trailing);
     outcome->status = GRPC_STATUS_UNKNOWN;
@@ -244,6 +245,7 @@ rpc_outcome_read(const rpc_outcome *outcome, tutti_rpc_channel *channel, const r
     if (!from_peer) {
         rpc_connect_error_explain(channel, known, &all);
     }
+    rpc_channel_follow(channel, &all, from_peer, outcome->moves);
     (void)tutti_error_pass(err, &all);
     return code;
 }
@@ -280,14 +282,15 @@ run_unary(tutti_rpc_channel *channel, const rpc_known *known, const tutti_rpc_ca
           grpc_byte_buffer *message, grpc_byte_buffer **ret_received, tutti_error *err)
 {
     grpc_completion_queue *queue = rpc_channel_take_queue(channel);
-    grpc_call *call = rpc_channel_call(channel, known, queue, options);
+    grpc_call *call;
     rpc_outcome outcome;
     rpc_call_metadata metadata;
     grpc_op ops[6] = {0};
     tutti_error all;
     tutti_code code;
 
-    rpc_outcome_init(&outcome);
+    rpc_outcome_init(&outcome, channel);
+    call = rpc_channel_call(channel, known, queue, options);
     ops[0] = rpc_channel_first_op(channel, options, &metadata);
     ops[1].op = GRPC_OP_SEND_MESSAGE;
     ops[1].data.send_message.send_message = message;

@@ -45,7 +45,7 @@ typedef struct rpc_known {
  * place is used again only that many changes later: with one look a second, some seconds.
  */
 typedef struct rpc_secrets {
-    bool changing; /* some of it is in files; does not change */
+    bool changing; /* some of it is in files, or the channel follows; does not change */
     bool tls;
     atomic_uint_fast64_t look_ns; /* when to look at the files again */
     size_t metadata_count;        /* of a call: trace and token, 0 to 2 */
@@ -61,8 +61,13 @@ typedef struct rpc_secrets {
 } rpc_secrets;
 
 struct tutti_rpc_channel {
-    grpc_channel *grpc; /* behind the lock when there are files that may change */
-    tutti_address address;
+    grpc_channel *grpc; /* behind the lock when there are files that may change, or it follows */
+    /* Of `targets`; another one after a move. What it points to stays, but for told ones. */
+    _Atomic(const tutti_address *) address;
+    tutti_address *targets; /* [owned] those of the list, then TOLD_MAX that were told */
+    size_t target_count;    /* of the list */
+    size_t told; /* how many were told; the place of the next one is this modulo the room */
+    atomic_size_t moves;
     tutti_rpc_channel_options options; /* its texts are owned, `token` is not kept */
     rpc_secrets secrets;
     atomic_size_t known_count;
@@ -156,9 +161,11 @@ typedef struct rpc_outcome {
     grpc_metadata_array trailing;
     grpc_status_code status;
     grpc_slice text;
+    size_t moves; /* of the channel, when it began */
 } rpc_outcome;
 
-void rpc_outcome_init(rpc_outcome *outcome);
+/* Before the call is made. [in] channel  NULL = it follows nobody */
+void rpc_outcome_init(rpc_outcome *outcome, const tutti_rpc_channel *channel);
 void rpc_outcome_fini(rpc_outcome *outcome);
 grpc_op rpc_outcome_initial_op(rpc_outcome *outcome);
 grpc_op rpc_outcome_status_op(rpc_outcome *outcome);
@@ -184,6 +191,24 @@ void rpc_connect_error_explain(tutti_rpc_channel *channel, const rpc_known *know
  * `queue` is a pluck queue. */
 void rpc_connect_error_ask(tutti_rpc_channel *channel, grpc_completion_queue *queue,
                            tutti_error *err);
+
+/*
+ * targets.c: the addresses of a channel, which of them is called, and the change to another one.
+ */
+#define TUTTI_RPC_TOLD_MAX 4
+tutti_code rpc_channel_targets_open(tutti_rpc_channel *channel, const char *target, bool follow,
+                                    tutti_error *err);
+
+/* Does it follow, and knows several? Then a call must not wait for one of them. */
+static inline bool
+rpc_channel_has_others(const tutti_rpc_channel *channel)
+{
+    return channel->target_count > 1 || atomic_load(&channel->moves) > 0;
+}
+
+/* A call has failed: shall later ones go elsewhere? [in] moves  when the call began */
+void rpc_channel_follow(tutti_rpc_channel *channel, const tutti_error *err, bool from_peer,
+                        size_t moves);
 
 /* channel_call.c: unpack a response; malformed ones are TUTTI_DATA_LOSS here. [in, moved] received
  */

@@ -109,13 +109,13 @@ put_bearer(rpc_secrets *secrets, const char *token, tutti_error *err)
 static tutti_code
 check_way(const tutti_rpc_channel *channel, tutti_error *err)
 {
-    if (channel->secrets.tls || tutti_address_is_local(&channel->address)) {
+    if (channel->secrets.tls || tutti_address_is_local(channel->address)) {
         return TUTTI_OK;
     }
     return TUTTI_FAIL_FOR(err, TUTTI_INVALID_ARGUMENT, "TOKEN_IN_PLAINTEXT",
                           "a token for %s would travel in plaintext: give the authority of the "
                           "server's certificate",
-                          channel->address.text);
+                          channel->address->text);
 }
 
 static tutti_code
@@ -228,8 +228,8 @@ rpc_channel_secrets_open(tutti_rpc_channel *channel, const tutti_rpc_channel_opt
     if (code != TUTTI_OK) {
         return code;
     }
-    secrets->tls = own->tls_ca != NULL && channel->address.path[0] == '\0';
-    secrets->changing = secrets->tls || own->token_file != NULL;
+    secrets->tls = own->tls_ca != NULL && channel->address->path[0] == '\0';
+    secrets->changing = secrets->tls || own->token_file != NULL || own->follow;
     secrets->seen = rpc_stamps_take(own->tls_cert, own->tls_key, own->tls_ca);
     atomic_init(&secrets->look_ns, tutti_clock_add(tutti_clock_ns(), LOOK_EVERY_NS));
     return open_token(channel, options->token, err);
@@ -298,7 +298,7 @@ renew_certificates(tutti_rpc_channel *self)
     }
     secrets->retired = self->grpc;
     self->grpc = fresh;
-    TUTTI_LOG("rpc/channel", INFO, "certificates for %s read again", self->address.text);
+    TUTTI_LOG("rpc/channel", INFO, "certificates for %s read again", self->address->text);
 }
 
 void

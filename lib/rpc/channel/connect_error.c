@@ -113,7 +113,7 @@ explain_unavailable(const char *target, tutti_error *err)
 static void
 explain_deadline(tutti_rpc_channel *channel, const rpc_known *known, tutti_error *err)
 {
-    const char *target = channel->address.text;
+    const char *target = channel->address->text;
 
     if (strcmp(err->text, "Deadline Exceeded") != 0) {
         return;
@@ -160,11 +160,11 @@ explain_http(const char *target, tutti_error *err)
 void
 rpc_connect_error_explain(tutti_rpc_channel *channel, const rpc_known *known, tutti_error *err)
 {
-    if (explain_http(channel->address.text, err)) {
+    if (explain_http(channel->address->text, err)) {
         return;
     }
     if (err->code == TUTTI_UNAVAILABLE) {
-        explain_unavailable(channel->address.text, err);
+        explain_unavailable(channel->address->text, err);
     } else if (err->code == TUTTI_DEADLINE_EXCEEDED) {
         explain_deadline(channel, known, err);
     }
@@ -189,7 +189,7 @@ rpc_connect_error_ask(tutti_rpc_channel *channel, grpc_completion_queue *queue, 
         return;
     }
     call = rpc_channel_call_path(channel, path, queue, tutti_clock_add(tutti_clock_ns(), ASK_NS));
-    rpc_outcome_init(&outcome);
+    rpc_outcome_init(&outcome, channel);
     ops[1] = rpc_outcome_status_op(&outcome);
     rpc_batch_start(call, ops, 2, &outcome);
     (void)rpc_channel_pluck(queue, &outcome);
@@ -197,7 +197,7 @@ rpc_connect_error_ask(tutti_rpc_channel *channel, grpc_completion_queue *queue, 
             outcome.status,
             (tutti_bytes){GRPC_SLICE_START_PTR(outcome.text), GRPC_SLICE_LENGTH(outcome.text)},
             (tutti_bytes){NULL, 0}, &from_peer, &found) == TUTTI_UNAVAILABLE) {
-        explain_unavailable(channel->address.text, &found);
+        explain_unavailable(channel->address->text, &found);
         (void)snprintf(err->text, sizeof(err->text), "%s", found.text);
     }
     rpc_outcome_fini(&outcome);
@@ -207,8 +207,8 @@ rpc_connect_error_ask(tutti_rpc_channel *channel, grpc_completion_queue *queue, 
 void
 tutti_rpc_channel_name_certificate(const tutti_rpc_channel *channel, tutti_error *err)
 {
-    const char *wanted =
-        rpc_is_given(channel->options.tls_name) ? channel->options.tls_name : channel->address.host;
+    const char *wanted = rpc_is_given(channel->options.tls_name) ? channel->options.tls_name
+                                                                 : channel->address->host;
     char why[640];
     char names[400];
     tutti_text text = tutti_text_in(why, sizeof(why));
@@ -216,10 +216,10 @@ tutti_rpc_channel_name_certificate(const tutti_rpc_channel *channel, tutti_error
     if (strcmp(err->reason, "UNREACHABLE") != 0 || strstr(err->text, OTHER_NAME) == NULL) {
         return;
     }
-    if (!rpc_peek_names(&channel->address, tutti_clock_add(tutti_clock_ns(), PEEK_NS), names,
+    if (!rpc_peek_names(channel->address, tutti_clock_add(tutti_clock_ns(), PEEK_NS), names,
                         sizeof(names))) {
         (void)snprintf(names, sizeof(names), "another name");
     }
     tutti_text_add(&text, "its certificate is for %s, not for %.80s", names, wanted);
-    rewrite_connect_error(err, "UNREACHABLE", "could not reach", channel->address.text, why);
+    rewrite_connect_error(err, "UNREACHABLE", "could not reach", channel->address->text, why);
 }

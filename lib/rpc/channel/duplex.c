@@ -79,8 +79,8 @@ tutti_rpc_duplex_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
     self->channel = channel;
     self->queue = grpc_completion_queue_create_for_next(NULL);
     make_mailbox(self);
+    rpc_outcome_init(&self->outcome, channel);
     self->call = rpc_channel_call(channel, self->known, self->queue, options);
-    rpc_outcome_init(&self->outcome);
     rpc_channel_begin(channel, self->call, options, &self->outcome, &self->opened_tag,
                       &self->status_tag);
     self->under_way = 2;

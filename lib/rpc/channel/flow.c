@@ -251,7 +251,7 @@ tutti_rpc_flow_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop, const tut
         free(self);
         return code;
     }
-    rpc_outcome_init(&self->outcome);
+    rpc_outcome_init(&self->outcome, channel);
     self->call = rpc_channel_call(channel, self->known, rpc_loop_queue(loop), options);
     self->writing = first != NULL;
     if (ret_flow != NULL) {

@@ -94,7 +94,7 @@ tutti_rpc_request_start(tutti_rpc_channel *channel, tutti_rpc_loop *loop,
     self->done.on_done = on_done;
     self->on_reply = on_reply;
     self->arg = arg;
-    rpc_outcome_init(&self->outcome);
+    rpc_outcome_init(&self->outcome, channel);
     self->call = rpc_channel_call(channel, self->known, rpc_loop_queue(loop), options);
     if (ret_request != NULL) {
         *ret_request = self; /* before its events can run */

@@ -41,7 +41,7 @@ static const tutti_option table[TUTTI_RPC_SERVER_OPTION_COUNT] = {
      "how often clients are pinged"},
     {"keepalive-timeout", TUTTI_OPTION_NS, AT(keepalive_timeout_ns), "20s", 100000000, DAY, NULL,
      "close a connection whose client has not answered a ping after this time"},
-    {"ping-interval-min", TUTTI_OPTION_NS, AT(ping_interval_min_ns), "10s", 1000000, DAY, NULL,
+    {"ping-interval-min", TUTTI_OPTION_NS, AT(ping_interval_min_ns), "3s", 1000000, DAY, NULL,
      "close the connection of a client that pings more often than this"},
     {"drain-grace", TUTTI_OPTION_NS, AT(grace_ns), "10s", 0, DAY, NULL,
      "how long a server that stops waits for calls in flight"},

@@ -28,6 +28,7 @@
 #include "base/error/fail.h"
 #include "base/os/clock.h"
 #include "base/os/log.h"
+#include "rpc/follow.h"
 #include "server/agent/member/member_private.h"
 #include "server/agent/op/group.h"
 #include "server/agent/record/progress.h"
@@ -49,6 +50,7 @@ static const char *advise_joiner(const tutti_error *err);
  */
 #define RETRY_MIN_NS (200 * TUTTI_NS_PER_MS)
 #define RETRY_MAX_NS (5 * TUTTI_NS_PER_S)
+#define RETRY_OTHERS_NS (400 * TUTTI_NS_PER_MS)
 #define SEAT_WAIT_NS (2 * TUTTI_NS_PER_S)
 #define SETTLE_NS (200 * TUTTI_NS_PER_MS)
 #define SAY_AGAIN_NS (5 * TUTTI_NS_PER_S)
@@ -133,6 +135,13 @@ draw_pace_again(const struct agent_member *self)
     return self->wait_ns > RETRY_MIN_NS ? draw_pace(self->agent) : 0;
 }
 
+/* With several coordinators somebody leads again soon, and each has to be asked. */
+static uint64_t
+longest_wait(const struct agent_member *self)
+{
+    return tutti_rpc_channel_has_others(self->agent->coordinator) ? RETRY_OTHERS_NS : RETRY_MAX_NS;
+}
+
 /* Waits double up to a limit; a random half keeps agents from coming at once. */
 static void
 try_later(struct agent_member *self)
@@ -147,7 +156,7 @@ try_later(struct agent_member *self)
     tutti_rpc_loop_timer_start(self->agent->control, &self->retry,
                                tutti_clock_ns() + half + tutti_id_draw() % (half + 1) +
                                    draw_pace_again(self));
-    self->wait_ns = self->wait_ns * 2 < RETRY_MAX_NS ? self->wait_ns * 2 : RETRY_MAX_NS;
+    self->wait_ns = self->wait_ns * 2 < longest_wait(self) ? self->wait_ns * 2 : longest_wait(self);
 }
 
 /*
@@ -481,6 +490,7 @@ on_session_end(void *arg, const tutti_error *err)
         session_refused(self, err);
         return;
     }
+    self->moving = false;
     if (self->accepted || may_say(self)) {
         TUTTI_LOG("agent", WARN, "lost the coordinator at %s (%s): going on, trying again",
                   self->agent->options->coordinator, err == NULL ? "it ended" : err->text);

@@ -40,6 +40,7 @@ struct agent_member {
     uint64_t ticked_ns;
     bool away;     /* nobody is where the coordinator was: it is started again, we go on */
     bool isolated; /* ops are refused for the silence */
+    bool moving;   /* the session was cancelled for its silence: another coordinator is tried */
     bool accepted; /* the session stands */
     bool broke;    /* one stood before */
     void (*on_left)(tutti_agent *agent);

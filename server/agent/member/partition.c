@@ -13,12 +13,16 @@
 #include "base/error/fail.h"
 #include "base/os/clock.h"
 #include "base/os/log.h"
+#include "rpc/follow.h"
 #include "server/agent/autograd/backward_private.h"
 #include "server/agent/member/member_private.h"
 #include "server/agent/op/deadline.h"
 #include "server/agent/state/state.h"
 
 #define TICKS 16 /* of the time that silence may last */
+/* Of the ticks. The coordinator acknowledges one heartbeat in a quarter of the time, and the next
+ * one comes up to a fifth of it later: half of the time may pass in silence when all is well. */
+#define MOVES_AFTER 10
 
 static uint64_t
 tick_of(const struct agent_member *self)
@@ -75,6 +79,24 @@ cut_off(struct agent_member *self)
 }
 
 /*
+ * Of several coordinators this one may be stopped, or cut off, and another one lead. It is left long
+ * before the silence counts as a cut, so that there is time to find the other.
+ */
+static void
+leave_silent(struct agent_member *self)
+{
+    const tutti_agent *agent = self->agent;
+
+    if (self->flow != NULL && !self->moving && agent->state == AGENT_JOINED &&
+        self->partition_ns >= self->partition_timeout_ns / TICKS * MOVES_AFTER &&
+        tutti_rpc_channel_has_others(agent->coordinator)) {
+        self->moving = true;
+        tutti_rpc_channel_move_on(agent->coordinator);
+        tutti_rpc_flow_cancel(self->flow);
+    }
+}
+
+/*
  * A process that stood still (a stopped container, a suspended machine) has not listened: a tick
  * that comes late counts as one tick at most.
  */
@@ -88,6 +110,7 @@ on_tick(tutti_timer *timer)
 
     self->ticked_ns = now;
     self->partition_ns += self->away ? 0 : passed < 2 * tick ? passed : tick;
+    leave_silent(self);
     if (self->partition_ns >= self->partition_timeout_ns && !self->isolated &&
         self->agent->state == AGENT_JOINED) {
         cut_off(self);

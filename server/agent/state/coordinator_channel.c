@@ -28,7 +28,8 @@ agent_open_channel(tutti_agent *agent, tutti_error *err)
                                          .tls_name = own->tls_name,
                                          .tls_cert = own->tls_cert,
                                          .tls_key = own->tls_key,
-                                         .token_file = own->token_file};
+                                         .token_file = own->token_file,
+                                         .follow = true};
 
     if (own->tls_ca[0] != '\0') {
         show_certificate(agent, &channel);

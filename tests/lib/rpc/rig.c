@@ -116,7 +116,7 @@ rig_call_bare(tutti_rpc_channel *channel, const char *method, const void *wire, 
     grpc_op ops[6] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
     size_t count = 1;
 
-    rpc_outcome_init(&outcome);
+    rpc_outcome_init(&outcome, channel);
     if (key != NULL) {
         metadata.key = grpc_slice_from_static_string(key);
         metadata.value = grpc_slice_from_static_string(value);

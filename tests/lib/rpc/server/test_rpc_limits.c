@@ -186,7 +186,7 @@ send_compressed(const char *address, grpc_slice slice)
     grpc_status_code status;
     rpc_outcome outcome;
 
-    rpc_outcome_init(&outcome);
+    rpc_outcome_init(&outcome, NULL);
     ops[1].op = GRPC_OP_SEND_MESSAGE;
     ops[1].data.send_message.send_message = message;
     ops[2].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;

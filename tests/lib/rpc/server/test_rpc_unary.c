@@ -309,7 +309,7 @@ test_errors_of_grpc__are_put_into_words(void **state)
 
     (void)state;
     assert_ok(tutti_rpc_channel_open("127.0.0.1:1", NULL, &channel, &err));
-    (void)snprintf(channel->address.text, sizeof(channel->address.text), "HERE");
+    (void)snprintf(channel->targets[0].text, sizeof(channel->targets[0].text), "HERE");
     for (i = 0; i < COUNT_OF(wordings); i++) {
         (void)TUTTI_FAIL(&err, wordings[i].code, "%s", wordings[i].grpc);
         rpc_connect_error_explain(channel, NULL, &err);

@@ -1,0 +1,151 @@
+/*
+ * Which server a channel calls, of several of which one leads.
+ *
+ * A move makes a new channel of gRPC, which has no backoff from earlier attempts; the one before is
+ * kept until the next move, since streams may still wait for its connection. Several calls may fail
+ * for one reason at the same time: only those that began after the last move may cause another.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error/fail.h"
+#include "base/os/log.h"
+#include "rpc/channel.h"
+#include "rpc/channel/channel_private.h"
+#include "rpc/follow.h"
+
+tutti_code
+rpc_channel_targets_open(tutti_rpc_channel *channel, const char *target, bool follow,
+                         tutti_error *err)
+{
+    tutti_address list[TUTTI_ADDRESSES_MAX];
+    size_t count = 1;
+
+    if (follow) {
+        TUTTI_TRY(tutti_address_parse_list(target, list, &count, err));
+    } else {
+        TUTTI_TRY(tutti_address_parse(target, &list[0], err));
+    }
+    channel->targets = calloc(count + (follow ? TUTTI_RPC_TOLD_MAX : 0), sizeof(list[0]));
+    if (channel->targets == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a channel");
+    }
+    memcpy(channel->targets, list, count * sizeof(list[0]));
+    channel->target_count = count;
+    channel->address = &channel->targets[0];
+    return TUTTI_OK;
+}
+
+bool
+tutti_rpc_channel_has_others(const tutti_rpc_channel *channel)
+{
+    return rpc_channel_has_others(channel);
+}
+
+/* With the lock held. What the server's answer told need not be in the list: behind a name there may
+ * be several. Where a token would travel in plaintext it is not followed. */
+static const tutti_address *
+find_told(tutti_rpc_channel *self, const char *text)
+{
+    const size_t known = self->told < TUTTI_RPC_TOLD_MAX ? self->told : TUTTI_RPC_TOLD_MAX;
+    tutti_address told;
+    size_t i;
+
+    if (text[0] == '\0' || tutti_address_parse(text, &told, NULL) != TUTTI_OK) {
+        return NULL;
+    }
+    for (i = 0; i < self->target_count + known; i++) {
+        if (strcmp(self->targets[i].text, told.text) == 0) {
+            return &self->targets[i];
+        }
+    }
+    if (told.path[0] != '\0' || (self->secrets.metadata_count > 0 && !self->secrets.tls &&
+                                 !tutti_address_is_local(&told))) {
+        return NULL;
+    }
+    i = self->target_count + self->told++ % TUTTI_RPC_TOLD_MAX;
+    self->targets[i] = told;
+    return &self->targets[i];
+}
+
+/* With the lock held: the next of the list. Behind a told one it is the first. */
+static const tutti_address *
+find_next(const tutti_rpc_channel *self)
+{
+    const size_t at = (size_t)(self->address - self->targets);
+
+    return &self->targets[at + 1 < self->target_count ? at + 1 : 0];
+}
+
+/* With the lock held. */
+static void
+move_to(tutti_rpc_channel *self, const tutti_address *to)
+{
+    const tutti_address *from = self->address;
+    grpc_channel *fresh = NULL;
+    tutti_error err;
+
+    self->address = to;
+    if (rpc_channel_make(self, &fresh, &err) != TUTTI_OK) {
+        TUTTI_LOG("rpc/channel", WARN, "could not go on to %s: %s", to->text, err.text);
+        self->address = from;
+        return;
+    }
+    if (self->secrets.retired != NULL) {
+        grpc_channel_destroy(self->secrets.retired); /* its calls run on */
+    }
+    self->secrets.retired = self->grpc;
+    self->grpc = fresh;
+    atomic_fetch_add(&self->moves, 1);
+}
+
+void
+tutti_rpc_channel_move_on(tutti_rpc_channel *channel)
+{
+    if (channel->options.follow) {
+        (void)pthread_mutex_lock(&channel->lock);
+        move_to(channel, find_next(channel));
+        (void)pthread_mutex_unlock(&channel->lock);
+    }
+}
+
+static bool
+is_reason(const tutti_error *err, const char *reason)
+{
+    return strcmp(err->reason, reason) == 0;
+}
+
+bool
+tutti_rpc_was_elsewhere(const tutti_error *err)
+{
+    return is_reason(err, "NOT_LEADER") || is_reason(err, "UNREACHABLE");
+}
+
+/* A deadline that the server itself has told is about the call, not about the server. */
+static bool
+is_gone(const tutti_error *err, bool from_peer)
+{
+    return is_reason(err, "UNREACHABLE") || is_reason(err, "CONNECTION_LOST") ||
+           is_reason(err, "DRAINING") ||
+           (!from_peer && (err->code == TUTTI_UNAVAILABLE || err->code == TUTTI_DEADLINE_EXCEEDED));
+}
+
+void
+rpc_channel_follow(tutti_rpc_channel *channel, const tutti_error *err, bool from_peer, size_t moves)
+{
+    const bool leads_not = err->code == TUTTI_UNAVAILABLE && is_reason(err, "NOT_LEADER");
+
+    if (!channel->options.follow || (!leads_not && !is_gone(err, from_peer))) {
+        return;
+    }
+    (void)pthread_mutex_lock(&channel->lock);
+    if (atomic_load(&channel->moves) == moves) {
+        const tutti_address *told = leads_not ? find_told(channel, err->group) : NULL;
+
+        told = told != NULL && told != channel->address ? told : find_next(channel);
+        if (told != channel->address) { /* else there is only one: gRPC connects to it again */
+            move_to(channel, told);
+        }
+    }
+    (void)pthread_mutex_unlock(&channel->lock);
+}
