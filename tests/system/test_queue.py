@@ -1,6 +1,7 @@
 """Goal: libtutti's completion queues do what their header says, against real agents.
 
-Method: tests/client/queue_program.c and list_data_program.c, which are two ranks; its own words when it fails.
+Method: tests/client/queue_program.c and list_data_program.c, which are two ranks, and queue_sweep_program.c, which is
+one; its own words when it fails.
 """
 
 import os
@@ -10,13 +11,14 @@ import cluster_case
 import support
 
 LISTS = os.path.join(support.BUILD, "tests", "client", "list_data_program")
+SWEEP = os.path.join(support.BUILD, "tests", "client", "queue_sweep_program")
 PROGRAM = os.path.join(support.BUILD, "tests", "client", "queue_program")
 
 
 class TestQueue(unittest.TestCase):
-    def run_ranks(self, program):
+    def run_ranks(self, program, count=2):
         code, out, err = support.run(
-            "tutti", "run", "-n", "2", "--", program, timeout=4 * support.START_S
+            "tutti", "run", "-n", str(count), "--", program, timeout=4 * support.START_S
         )
         self.assertEqual(code, 0, out + err)
 
@@ -25,6 +27,9 @@ class TestQueue(unittest.TestCase):
 
     def test_lists_of_memory_are_one_op(self):
         self.run_ranks(LISTS)
+
+    def test_each_submission_has_one_completion_whichever_allocation_fails(self):
+        self.run_ranks(SWEEP, 1)
 
     def run_alone(self, mode):
         cluster = cluster_case.Cluster(2)
