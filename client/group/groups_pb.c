@@ -109,6 +109,7 @@ client_wire_group_create(tutti_client *client, const tutti_group_options *option
     request.token = tutti_id_draw();
     request.accept_spans = true;
     request.ephemeral = options->ephemeral;
+    request.lease = options->ephemeral ? atomic_load(&client->lease) : 0;
     tutti_spans_pack(ranks, count, &spans);
     request.n_spans = spans.count;
     request.spans = spans.numbers;

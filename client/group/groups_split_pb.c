@@ -171,6 +171,8 @@ client_wire_group_split(tutti_client *client, const tutti_group_options *options
     request.validate_only = split->validate_only;
     request.list_all = ret_lists != NULL;
     request.accept_spans = true;
+    request.ephemeral = options->ephemeral;
+    request.lease = options->ephemeral ? atomic_load(&client->lease) : 0;
     write_layout(split, &lists, &request);
     if (code == TUTTI_OK) {
         code = split_group(client, &request, ret_info, ret_lists, err);

@@ -120,8 +120,11 @@ typedef struct tutti_group_options {
     /*
      * Delete the group when all agents that are its members when it is made are lost or have left,
      * though new agents may have their ranks: for a program that launches its agents, or whose
-     * agents are restarted with it. The call that makes the group decides; a coordinator that was
-     * restarted keeps the group. Not looked at by tutti_group_split. Default: false.
+     * agents are restarted with it. If this client has a lease (tutti_lease_open), the group is also
+     * deleted when the lease has ended: it goes with a program that dies, while its agents live. If
+     * several members make or find it, each under a lease, the last of these leases counts. The
+     * call that makes the group decides; a coordinator that was restarted keeps the group.
+     * Default: false.
      */
     bool ephemeral;
 } tutti_group_options;

@@ -22,6 +22,7 @@
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/core/hooks.h"
 #include "server/coordinator/group/group.h"
+#include "server/coordinator/group/hold.h"
 #include "server/coordinator/group/mesh.h"
 #include "server/coordinator/group/shrink.h"
 #include "server/coordinator/group/world.h"

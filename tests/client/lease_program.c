@@ -4,6 +4,7 @@
  *     open     a lease
  *     small NAME, large NAME    make a tensor of this name, by a message or by a stream
  *     result, queue             make one without a name, as the result of an op on "x"
+ *     group NAME, split NAME    make an ephemeral group of all ranks
  *     close    the lease
  *
  * It answers each with "ok", or with the code and reason of what failed. At the end of its input it
@@ -66,6 +67,25 @@ reduce_queued(tutti_client *client, tutti_error *err)
 }
 
 static tutti_code
+make_group(tutti_client *client, const char *name, bool split, tutti_error *err)
+{
+    static const uint32_t all[1] = {0};
+    tutti_group_options options;
+    tutti_split one;
+
+    tutti_group_options_init(&options);
+    options.name = name;
+    options.ephemeral = true;
+    if (split) {
+        tutti_split_init(&one);
+        one.kind = TUTTI_SPLIT_COUNT;
+        one.number = 1;
+        return tutti_group_split(client, &options, &one, NULL, NULL, err);
+    }
+    return tutti_group_create_with(client, &options, all, 1, NULL, err);
+}
+
+static tutti_code
 obey(tutti_client *client, tutti_lease **lease, const char *word, const char *name,
      tutti_error *err)
 {
@@ -82,6 +102,9 @@ obey(tutti_client *client, tutti_lease **lease, const char *word, const char *na
     }
     if (strcmp(word, "queue") == 0) {
         return reduce_queued(client, err);
+    }
+    if (strcmp(word, "group") == 0 || strcmp(word, "split") == 0) {
+        return make_group(client, name, strcmp(word, "split") == 0, err);
     }
     return put(client, name, strcmp(word, "large") == 0 ? LARGE : 3, err);
 }

@@ -5,7 +5,7 @@ Method: the program itself, with a cluster of four agents that it starts.
 """
 
 import support
-from cli_case import ClusterCase
+from cli_case import RANKS, ClusterCase
 
 
 class TestGroups(ClusterCase):
@@ -30,6 +30,13 @@ class TestGroups(ClusterCase):
         self.fails(["group", "create", "x", "2,0", "--tag", "blu"], "exists already, with ranks")
         for one in (first, other):
             self.well("group", "delete", one["name"])
+
+    def test_group_create__ephemeral_is_said_to_the_coordinator(self):
+        self.well("group", "create", "eph", "0,1", "--ephemeral")
+        self.well("group", "split", "--size", "1", "--name", "ephs", "--ephemeral")
+        self.assertIn("ephs/1", [one["name"] for one in self.json("group", "list")["groups"]])
+        for name in ["eph"] + ["ephs/%d" % rank for rank in range(RANKS)]:
+            self.well("group", "delete", name)
 
     def test_group_abort__ends_its_ops_with_the_reason(self):
         self.well("group", "create", "ill", "0,1")

@@ -11,7 +11,7 @@ import unittest
 import numpy as np
 
 import support
-from cluster_case import LONG_S, ClusterCase, tensors
+from cluster_case import LONG_S, ClusterCase, coordinator, tensors, types
 
 PROGRAM = os.path.join(support.BUILD, "tests", "client", "lease_program")
 
@@ -74,6 +74,31 @@ class TestLeaseProgram(ClusterCase):
         self.assertEqual(self.say("close"), "ok")
         self.wait_for("behind", *stays)
         self.delete("behind", *stays[1:])
+
+    def groups(self):
+        listed = self.cluster.members.ListGroups(coordinator.ListGroupsRequest(), timeout=LONG_S).groups
+        return sorted(one.name for one in listed if one.name != "world")
+
+    def wait_for_groups(self, *names):
+        until = time.monotonic() + LONG_S
+        while self.groups() != sorted(names):
+            self.assertLess(time.monotonic(), until, self.groups())
+
+    def test_groups_that_are_made_under_a_lease_end_with_it(self):
+        self.assertEqual(self.say("group", "agents"), "ok")
+        self.assertEqual(self.say("open"), "ok")
+        self.assertEqual(self.say("group", "leased"), "ok")
+        self.assertEqual(self.say("split", "part"), "ok")
+        self.assertEqual(self.groups(), ["agents", "leased", "part/0"])
+        self.assertEqual(self.say("close"), "ok")
+        self.wait_for_groups("agents")
+        self.assertEqual(self.say("open"), "ok")
+        self.assertEqual(self.say("group", "dies"), "ok")
+        self.process.kill()
+        self.wait_for_groups("agents")
+        self.cluster.members.DeleteGroup(coordinator.DeleteGroupRequest(
+            member=types.Member(rank=0, incarnation=self.cluster.agents[0].describe().incarnation),
+            name="agents"), timeout=LONG_S)
 
     def test_what_a_program_that_is_killed_has_made_goes_with_it(self):
         self.assertEqual(self.say("open"), "ok")

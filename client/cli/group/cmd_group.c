@@ -62,6 +62,7 @@ cli_group_create(cli *self)
     options.name = strcmp(name, "-") == 0 ? NULL : name;
     options.tag = cli_value(self, "tag");
     options.sort = cli_flag(self, "sort");
+    options.ephemeral = cli_flag(self, "ephemeral");
     code = create_group(self, &options, ranks, count, &info, &err);
     if (code == TUTTI_OK) {
         cli_print_result(self, cli_json_group(&info), NULL, cli_group_columns);

@@ -161,6 +161,7 @@ cli_group_split(cli *self)
     options.parent = self->argument_count > 0 ? self->arguments[0] : NULL;
     options.name = cli_value(self, "name");
     options.tag = cli_value(self, "tag");
+    options.ephemeral = cli_flag(self, "ephemeral");
     if (cli_rank_option(self, &rank) && take_split(self, &split, &lists)) {
         exit_code = split_group(self, rank, &options, &split);
     }

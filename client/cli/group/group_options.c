@@ -7,6 +7,7 @@ const cli_option cli_group_create_options[] = {
     OPTION_RANK,
     {"tag", 0, "TAG", "tag that tells groups of the same ranks apart", NULL},
     {"sort", 0, NULL, "sort the list first", NULL},
+    {"ephemeral", 0, NULL, "delete it when all agents that are its members now are gone", NULL},
     OPTION_END,
 };
 
@@ -24,6 +25,7 @@ const cli_option cli_group_split_options[] = {
     {"equal", 0, NULL, "refuse lists of different sizes", NULL},
     {"name", 0, "NAME", "name of the parts, each with its number after it", NULL},
     {"tag", 0, "TAG", "tag that tells groups of the same ranks apart", NULL},
+    {"ephemeral", 0, NULL, "delete a part when all agents that are its members now are gone", NULL},
     OPTION_END,
 };
 

@@ -89,6 +89,42 @@ class Ephemeral(AgentCase):
         self.wait_for_names(self.agents[0], ["dies/stays"])
         self.agents[0].delete("dies/stays")
 
+    def groups(self):
+        return sorted(one.name for one in self.agents[0].groups() if one.name.startswith("eph"))
+
+    def wait_for_groups(self, wanted):
+        until = time.monotonic() + LONG_S
+        while self.groups() != wanted:
+            self.assertLess(time.monotonic(), until, self.groups())
+            time.sleep(0.01)
+
+    def test_groups_end_with_the_last_connection_that_has_made_them(self):
+        first, second = tutti.connect(ADDRESSES[0]), tutti.connect(ADDRESSES[1])
+        both = [one.new_group([0, 1], name="eph/both", ephemeral=True) for one in (first, second)]
+        second.split(size=self.size, name="eph/split", ephemeral=True)
+        stays = first.new_group([0], name="eph/stays")
+        self.assertEqual(self.groups(), ["eph/both", "eph/split/0", "eph/stays"])
+        sums = in_threads([lambda g=g: g.agent.all_reduce(np.ones(1), group=g)[0] for g in both])
+        self.assertEqual(sums, [2, 2])
+        first.close()
+        self.assertEqual(self.groups(), ["eph/both", "eph/split/0", "eph/stays"])
+        second.close()
+        self.wait_for_groups(["eph/stays"])
+        self.agents[0].group(stays.name).delete()
+
+    def test_groups_of_a_process_that_dies_are_gone_while_its_agent_lives(self):
+        program = (
+            "import sys, time, tutti\nagent = tutti.connect(sys.argv[1])\n"
+            "agent.new_group([0, 1], name='eph/dies', ephemeral=True)\nprint('made', flush=True)\ntime.sleep(600)"
+        )
+        with subprocess.Popen([sys.executable, "-c", program, ADDRESSES[0]], stdout=subprocess.PIPE) as client:
+            try:
+                self.assertEqual(client.stdout.readline(), b"made\n")
+                self.assertEqual(self.groups(), ["eph/dies"])
+            finally:
+                os.kill(client.pid, signal.SIGKILL)
+        self.wait_for_groups([])
+
     def test_a_lease_that_is_over_is_said(self):
         agent = tutti.connect(ADDRESSES[0])
         self.addCleanup(agent.close)

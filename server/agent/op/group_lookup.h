@@ -2,6 +2,9 @@
 #ifndef TUTTI_SERVER_AGENT_OP_GROUP_LOOKUP_H
 #define TUTTI_SERVER_AGENT_OP_GROUP_LOOKUP_H
 
+#include <stdint.h>
+
+#include "server/agent/agent.h"
 #include "server/agent/state/types.h"
 
 /*
@@ -10,5 +13,8 @@
  * the answer: it is looked for by name.
  */
 void agent_wire_get_group(agent_group *group);
+
+/* A lease has ended: the groups that were made under it are let go. Tells until the coordinator has heard. */
+void agent_wire_release_groups(tutti_agent *agent, uint64_t lease);
 
 #endif

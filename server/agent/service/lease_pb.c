@@ -15,6 +15,7 @@
 #include "base/error/fail.h"
 #include "base/os/clock.h"
 #include "base/os/log.h"
+#include "server/agent/op/group_lookup.h"
 #include "server/agent/service/methods_pb.h"
 #include "server/agent/service/services.h"
 #include "server/agent/state/state.h"
@@ -46,6 +47,7 @@ end_lease(held *self)
         TUTTI_LOG("agent", DEBUG, "lease %" PRIu64 " is over: %zu tensors are deleted", self->lease,
                   ended);
     }
+    agent_wire_release_groups(self->agent, self->lease);
     tutti_list_remove(&self->link);
     free(self);
 }

@@ -12,6 +12,7 @@
 #include "server/coordinator/group/claim.h"
 #include "server/coordinator/group/group.h"
 #include "server/coordinator/group/groups.h"
+#include "server/coordinator/group/hold.h"
 #include "server/coordinator/group/rank_list.h"
 #include "server/coordinator/member/job.h"
 
@@ -84,6 +85,7 @@ tutti_coordinator_group_create(tutti_coordinator *self,
     coord_group *group = NULL;
     coord_rank_lists rank_lists = {0};
     coord_claim claim;
+    coord_hold hold = {.ephemeral = request->ephemeral, .lease = request->lease};
     tutti_code code = coord_member_check(self, &request->member, &agent, err);
 
     if (code == TUTTI_OK) {
@@ -99,12 +101,13 @@ tutti_coordinator_group_create(tutti_coordinator *self,
                               .token = request->token,
                               .ranks = rank_lists.ranks,
                               .count = rank_lists.ends[0]};
-        code = coord_group_claim(&claim, &group, ret_created, err);
+        code = coord_hold_begin(&hold, agent, err);
     }
     if (code == TUTTI_OK) {
-        if (*ret_created && request->ephemeral) {
-            group->made_epoch = agent->job->epoch;
-        }
+        code = coord_group_claim(&claim, &group, ret_created, err);
+        coord_hold_end(&hold, code == TUTTI_OK ? group : NULL, *ret_created);
+    }
+    if (code == TUTTI_OK) {
         describe_for(group, agent->rank, ret_group);
     }
     coord_rank_lists_fini(&rank_lists);
@@ -196,18 +199,6 @@ find_doomed(const coord_agent *agent, const tutti_coordinator_group_end *request
     return code == TUTTI_OK ? check_deletable(group, agent, err) : code;
 }
 
-/*
- * The record first: if the process dies behind it, the group is gone for the next one, and nobody
- * has been told yet.
- */
-static void
-delete_group(coord_group *group)
-{
-    group->job->owner->hooks->unrecord_group(group);
-    coord_group_remove(group);
-    coord_group_publish_deleted(group);
-}
-
 tutti_code
 tutti_coordinator_group_delete(tutti_coordinator *self, const tutti_coordinator_group_end *request,
                                bool *ret_deleted, tutti_error *err)
@@ -224,47 +215,9 @@ tutti_coordinator_group_delete(tutti_coordinator *self, const tutti_coordinator_
     }
     *ret_deleted = group != NULL;
     if (group != NULL) {
-        delete_group(group);
+        coord_group_delete(group);
     }
     return TUTTI_OK;
-}
-
-/* Is an agent there that was a member when the group was made? */
-static bool
-is_kept_alive(const coord_group *group)
-{
-    uint32_t i;
-
-    for (i = 0; i < group->count; i++) {
-        const coord_agent *agent = group->job->seats[coord_group_rank(group, i)];
-
-        if (agent != NULL && agent->state == TUTTI_COORDINATOR_ALIVE &&
-            agent->joined_epoch <= group->made_epoch) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void
-coord_groups_lose(const coord_agent *agent)
-{
-    coord_job *job = agent->job;
-    tutti_map_node *node;
-    tutti_map_node *next;
-    uint32_t position;
-
-    for (node = tutti_map_first(&job->groups); node != NULL; node = next) {
-        coord_group *group = coord_group_from(node);
-
-        next = tutti_map_next(node);
-        if (group->made_epoch != 0 && coord_group_position(group, agent->rank, &position) &&
-            !is_kept_alive(group)) {
-            coord_note(job->owner, "job %s: group %s goes with its last agent", job->name,
-                       group->name);
-            delete_group(group);
-        }
-    }
 }
 
 /* ------------------------------------------------------------------------------ translation */

@@ -48,6 +48,7 @@ coord_group_new(coord_job *job, const char *name, uint32_t count)
         tutti_list_init(&group->talking);
         tutti_list_init(&group->event.deleted);
         tutti_list_init(&group->mates);
+        tutti_list_init(&group->holders);
         tutti_map_init(&group->channels);
         (void)snprintf(group->name, sizeof(group->name), "%s", name);
         group->node.key = tutti_bytes_of(group->name);
@@ -55,10 +56,21 @@ coord_group_new(coord_job *job, const char *name, uint32_t count)
     return group;
 }
 
+static void
+drop_holders(coord_group *group)
+{
+    tutti_list_node *link;
+
+    while ((link = tutti_list_pop(&group->holders)) != NULL) {
+        free(tutti_container_of(link, coord_holder, link));
+    }
+}
+
 void
 coord_group_destroy(coord_group *group)
 {
     coord_group_forget_abort(group);
+    drop_holders(group);
     free(group->ranks);
     free(group->order);
     free(group);
@@ -339,4 +351,16 @@ void
 coord_group_drop_deleted(coord_event *event)
 {
     coord_group_free(tutti_container_of(event, coord_group, event));
+}
+
+/*
+ * The record first: if the process dies behind it, the group is gone for the next one, and nobody
+ * has been told yet.
+ */
+void
+coord_group_delete(coord_group *group)
+{
+    group->job->owner->hooks->unrecord_group(group);
+    coord_group_remove(group);
+    coord_group_publish_deleted(group);
 }

@@ -8,6 +8,14 @@
 
 #define COORD_NOBODY (-1) /* who asks, when nobody is said to */
 
+/* A lease that keeps a group: hold.h. */
+typedef struct coord_holder {
+    tutti_list_node link;
+    uint32_t rank;
+    uint64_t incarnation;
+    uint64_t lease;
+} coord_holder;
+
 struct coord_group {
     tutti_map_node node; /* in the job's groups, or in the mesh's rows */
     coord_job *job;
@@ -23,6 +31,7 @@ struct coord_group {
     coord_event event;             /* of its deletion */
     coord_event abort_event;       /* of its abort */
     uint64_t made_epoch;           /* of the job, of an ephemeral group; 0 = it is not */
+    tutti_list_node holders;       /* leases that keep it (hold.h); none = it was made without */
     struct coord_shrink *shrink;   /* [owned] a round, or its result; NULL = none */
     tutti_coordinator_abort abort; /* text [owned]; NULL = it was not aborted */
     coord_mesh *mesh;              /* the mesh whose row it is; NULL = none */
@@ -73,8 +82,8 @@ tutti_code coord_group_abort(coord_group *group, uint32_t rank,
 /* Forget its abort: it is another group from now on, or goes. */
 void coord_group_forget_abort(coord_group *group);
 
-/* A rank is lost: ephemeral groups whose agents are all gone are deleted. */
-void coord_groups_lose(const coord_agent *agent);
+/* Delete it: its record, then the group, then the news of it. */
+void coord_group_delete(coord_group *group);
 
 /* Free the group of such an event: core/hooks.h. */
 void coord_group_drop_deleted(coord_event *event);

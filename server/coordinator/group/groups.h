@@ -42,6 +42,8 @@ typedef struct tutti_coordinator_group_request {
     const int32_t *ranks; /* in the order of group ranks */
     size_t count;
     bool ephemeral; /* goes with the last of the agents that are its members now */
+    uint64_t
+        lease; /* of the member's agent: goes also with the last lease of such a call; 0 = none */
 } tutti_coordinator_group_request;
 
 /*
@@ -101,6 +103,18 @@ typedef struct tutti_coordinator_group_end {
 tutti_code tutti_coordinator_group_delete(tutti_coordinator *self,
                                           const tutti_coordinator_group_end *request,
                                           bool *ret_deleted, tutti_error *err);
+
+/*
+ * A lease of a member's agent has ended: its groups that no other lease holds are deleted.
+ *
+ * [out] ret_deleted  whether any was
+ *
+ * TUTTI_FAILED_PRECONDITION  STALE_INCARNATION
+ * TUTTI_NOT_FOUND            NO_JOB, NO_RANK
+ */
+tutti_code tutti_coordinator_group_release(tutti_coordinator *self,
+                                           const tutti_coordinator_member *member, uint64_t lease,
+                                           bool *ret_deleted, tutti_error *err);
 
 typedef struct tutti_coordinator_abort_request {
     tutti_coordinator_member member;
@@ -230,7 +244,9 @@ typedef struct tutti_coordinator_split_request {
     int32_t number;
     const tutti_coordinator_list *lists; /* of group ranks of the parent */
     size_t list_count;
-    bool equal;         /* sizes must be */
+    bool equal;     /* sizes must be */
+    bool ephemeral; /* and lease: as of one group */
+    uint64_t lease;
     bool validate_only; /* make nothing */
 } tutti_coordinator_split_request;
 

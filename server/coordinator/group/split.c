@@ -13,6 +13,7 @@
 #include "server/coordinator/group/claim.h"
 #include "server/coordinator/group/group.h"
 #include "server/coordinator/group/groups.h"
+#include "server/coordinator/group/hold.h"
 #include "server/coordinator/group/rank_list.h"
 #include "server/coordinator/member/job.h"
 
@@ -120,8 +121,16 @@ make_part(const coord_agent *agent, const tutti_coordinator_split_request *reque
                          .ranks = rank_lists->ranks + begin,
                          .count = rank_lists->ends[split->index] - begin};
 
+    coord_hold hold = {.ephemeral = request->ephemeral, .lease = request->lease};
+    tutti_code code;
+
     TUTTI_TRY(say_name(request, split->index, name, sizeof(name), err));
-    TUTTI_TRY(coord_group_claim(&claim, &group, &split->created, err));
+    TUTTI_TRY(coord_hold_begin(&hold, agent, err));
+    code = coord_group_claim(&claim, &group, &split->created, err);
+    coord_hold_end(&hold, code == TUTTI_OK ? group : NULL, split->created);
+    if (code != TUTTI_OK) {
+        return code;
+    }
     split->made = true;
     coord_group_describe(group, &split->group);
     split->group.rank = split->rank;

@@ -147,7 +147,8 @@ coord_on_create_group(tutti_rpc_call *call, void *arg)
                                                .tag = wire->tag,
                                                .parent = wire->parent,
                                                .token = wire->token,
-                                               .ephemeral = wire->ephemeral};
+                                               .ephemeral = wire->ephemeral,
+                                               .lease = wire->lease};
     tutti_coordinator *core = service_loop_enter(arg);
     tutti_coordinator_group group;
     uint32_t *unpacked = NULL;
@@ -209,8 +210,13 @@ coord_on_delete_group(tutti_rpc_call *call, void *arg)
     bool deleted = false;
     tutti_error err;
 
-    if (tutti_coordinator_group_delete(service_loop_enter(arg), &request, &deleted, &err) ==
-        TUTTI_OK) {
+    tutti_coordinator *core = service_loop_enter(arg);
+    const tutti_code code =
+        wire->lease == 0
+            ? tutti_coordinator_group_delete(core, &request, &deleted, &err)
+            : tutti_coordinator_group_release(core, &request.member, wire->lease, &deleted, &err);
+
+    if (code == TUTTI_OK) {
         response.deleted = deleted;
         tutti_rpc_call_reply(call, &response.base, NULL);
     } else {

@@ -258,6 +258,95 @@ test_group__that_is_ephemeral_goes_with_the_last_agent_it_was_made_of(void **sta
     assert_ok(tutti_coordinator_group_get(fix.self, NULL, "kept", 0, &got, &err));
 }
 
+static tutti_code
+create_leased(uint32_t caller, const char *name, uint64_t lease, tutti_error *err)
+{
+    static const int32_t ranks[] = {0, 1};
+    const tutti_coordinator_group_request request = {
+        .member = member_of(caller), .name = name, .ranks = ranks, .count = 2, .lease = lease};
+
+    return tutti_coordinator_group_create(fix.self, &request, &got, &created, err);
+}
+
+static bool
+release(uint32_t caller, uint64_t lease)
+{
+    const tutti_coordinator_member member = member_of(caller);
+    bool deleted = false;
+    tutti_error err;
+
+    assert_ok(tutti_coordinator_group_release(fix.self, &member, lease, &deleted, &err));
+    return deleted;
+}
+
+static bool
+is_there(const char *name)
+{
+    tutti_error err;
+
+    return tutti_coordinator_group_get(fix.self, NULL, name, 0, &got, &err) == TUTTI_OK;
+}
+
+static void
+test_group__with_leases_goes_with_the_last_of_them(void **state)
+{
+    static const int32_t ranks[] = {0, 1};
+    tutti_error err;
+
+    (void)state;
+    assert_ok(create_leased(0, "g", 5, &err));
+    assert_ok(create_leased(0, "g", 5, &err)); /* a call that is repeated */
+    assert_ok(create_leased(1, "g", 5, &err)); /* the same number, of another agent */
+    assert_ok(create_leased(1, "h", 6, &err));
+    assert_ok(create(0, "plain", ranks, 2, &err));
+    assert_ok(create_leased(1, "plain", 5, &err)); /* the call that made it decides */
+    assert_false(release(0, 4));
+    assert_false(release(0, 5));
+    assert_true(is_there("g"));
+    assert_true(release(1, 5));
+    assert_false(is_there("g"));
+    assert_true(is_there("h") && is_there("plain"));
+    assert_false(release(1, 5));
+    assert_true(release(1, 6));
+    assert_false(is_there("h"));
+    assert_true(is_there("plain"));
+}
+
+static void
+test_group__with_leases_goes_with_the_agents_of_these(void **state)
+{
+    tutti_error err;
+
+    (void)state;
+    assert_ok(create_leased(0, "one", 5, &err));
+    assert_ok(create_leased(0, "both", 5, &err));
+    assert_ok(create_leased(1, "both", 9, &err));
+    leave(0);
+    come_back(0, 777);
+    assert_false(is_there("one")); /* rank 1, a member, lives */
+    assert_true(is_there("both"));
+    leave(1);
+    assert_false(is_there("both"));
+}
+
+static void
+test_group__keeps_no_more_leases_than_an_agent_may_say(void **state)
+{
+    tutti_error err;
+    uint64_t lease;
+
+    (void)state;
+    for (lease = 1; lease <= 1000; lease++) {
+        assert_ok(create_leased(0, "g", lease, &err));
+    }
+    for (lease = 1; lease < 1000; lease++) {
+        assert_false(release(0, lease));
+    }
+    assert_true(is_there("g"));
+    assert_true(release(0, 1000));
+    assert_false(is_there("g"));
+}
+
 static const tutti_coordinator_abort *aborted;
 static bool is_new;
 
@@ -465,6 +554,9 @@ main(void)
         SENTENCE(test_group_delete__is_for_members_and_not_for_world),
         SENTENCE(test_group_delete__is_told_and_its_id_never_comes_back),
         SENTENCE(test_group__that_is_ephemeral_goes_with_the_last_agent_it_was_made_of),
+        SENTENCE(test_group__with_leases_goes_with_the_last_of_them),
+        SENTENCE(test_group__with_leases_goes_with_the_agents_of_these),
+        SENTENCE(test_group__keeps_no_more_leases_than_an_agent_may_say),
         SENTENCE(test_group_abort__is_told_once_and_the_first_reason_counts),
         SENTENCE(test_group_abort__ends_when_the_group_is_made_anew),
         SENTENCE(test_group_abort__of_world_ends_with_its_epoch),

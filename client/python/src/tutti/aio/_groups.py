@@ -598,6 +598,7 @@ class Groups:
         timeout: float | None = None,
         backend: str | None = None,
         sort: bool = False,
+        ephemeral: bool = False,
     ) -> Group:
         """Make a group of an ordered list of ranks, or find it: members call it, all or one.
 
@@ -611,6 +612,8 @@ class Groups:
         backend  what get_backend() says of it: "host" ("gloo" and "mpi" mean it too) or "nccl", which
                  the agent must have. An op still runs where its tensors are. None = it decides alone
         sort     put the ranks in ascending order first, as torch.distributed does
+        ephemeral  the group is deleted when this connection has ended, also when the process dies; of
+                 several members that make it so, when the last one's has. Also with its agents
 
         Returns: the group; its `rank` is -1 where this rank is no member.
         Raises: TuttiError RANK_RANGE, BAD_NAME, NAME_TAKEN: there is a group of that name with
@@ -627,6 +630,7 @@ class Groups:
             tag=tag,
             parent=parent if isinstance(parent, str) else parent.name,
             accept_spans=True,
+            **await self._held(ephemeral),
         )
         listed = await self._all_of(parent) if ranks is None else [int(one) for one in ranks]
         listed = sorted(listed) if sort else listed
@@ -638,6 +642,11 @@ class Groups:
         made.timeout = timeout
         made.backend = known
         return made
+
+    async def _held(self, ephemeral: bool) -> dict[str, Any]:
+        """What a request says of a group that goes with this connection."""
+        agent: Any = self
+        return {"ephemeral": True, "lease": int(await agent._lease(True))} if ephemeral else {}
 
     async def _backend_of(self, said: str | None) -> str:
         """The name of ours for one of theirs."""
@@ -708,6 +717,7 @@ class Groups:
         tag: str = "",
         equal_sizes: bool = False,
         timeout: float | None = None,
+        ephemeral: bool = False,
     ) -> Group | None:
         """Split a group into parts. Each member calls it with the same arguments.
 
@@ -715,7 +725,7 @@ class Groups:
         parent              the group; "" = the world
         name                of the parts, with their numbers behind it
         equal_sizes         refuse lists of different sizes
-        timeout             as new_group() has it
+        timeout, ephemeral  as new_group() has them
 
         Returns: the part with this rank, or None: it is in none.
         Raises: TuttiError GROUP_SIZE, RANK_RANGE.
@@ -732,6 +742,7 @@ class Groups:
             tag=tag,
             equal_sizes=equal_sizes,
             accept_spans=True,
+            **await self._held(ephemeral),
         )
         if size is not None:
             request.group_size = size
