@@ -319,6 +319,38 @@ class ModeCase(unittest.TestCase):
         self.assertIn("NO_NATIVE", said)
         self.assertIn("built for libtutti 0.1.0, and libtutti 99.1.0 is loaded", said)
 
+    def test_arrays_of_no_connection_are_refused(self):
+        said = self.run_with("", "import tutti\ntry:\n    tutti.zeros(4)\nexcept tutti.TuttiError as error:\n    print(error)")
+        self.assertIn("no connection is open: call tutti.connect() before", said)
+
+    @unittest.skipUnless(case.ADDRESSES, "no agents")
+    def test_arrays_of_the_only_connection(self):
+        program = (
+            "import numpy as np, tutti\n"
+            "with tutti.connect('%s') as agent:\n"
+            "    mine = agent.new_group([agent.rank], name='default-array')\n"
+            "    x = tutti.zeros((300, 500), np.float64)\n"
+            "    x += 2\n"
+            "    y = tutti.empty(3, 'INT32')\n"
+            "    y[:] = 7\n"
+            "    before = agent.copied\n"
+            "    assert (agent.all_reduce(x, group=mine) == 2).all() and x.dtype == np.float64\n"
+            "    assert agent.all_reduce(y, group=mine).tolist() == [7, 7, 7] and y.dtype == np.int32\n"
+            "    print(agent.copied - before)\n"
+            "    mine.delete()\n"
+            "    with tutti.connect('%s') as other:\n"
+            "        try:\n"
+            "            tutti.empty(4)\n"
+            "        except tutti.TuttiError as error:\n"
+            "            print(error)\n"
+            "    print(tutti.zeros(2))\n" % ((case.ADDRESSES[0],) * 2)
+        )
+        for mode in ("native", "grpc"):
+            said = self.run_with(mode, program).splitlines()
+            self.assertEqual(said[0], "0" if mode == "native" else said[0], said)
+            self.assertIn("2 connections are open", said[1])
+            self.assertEqual(said[2], "[0. 0.]")
+
     @unittest.skipUnless(case.ADDRESSES, "no agents")
     def test_a_spawned_process_connects_by_itself(self):
         program = (

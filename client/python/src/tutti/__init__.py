@@ -59,10 +59,12 @@ from .sync import (
     WorkerInfo,
     connect,
     connect_job,
+    empty,
     function,
     init_process_group,
     launch,
     session,
+    zeros,
 )
 
 __version__ = "0.1.0"
@@ -108,8 +110,10 @@ __all__ = [
     "WorkerInfo",
     "connect",
     "connect_job",
+    "empty",
     "function",
     "init_process_group",
     "launch",
     "session",
+    "zeros",
 ]

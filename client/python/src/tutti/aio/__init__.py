@@ -6,7 +6,7 @@ from ..errors import LaunchError, TuttiError, TuttiTimeout
 from ..functions import function
 from ..objects import Blob
 from ..values import Device, Dtype, Function, Shape
-from ._agent import Agent, AgentInfo, connect, connect_job
+from ._agent import Agent, AgentInfo, connect, connect_job, empty, zeros
 from ._buckets import GradientBuckets
 from ._functions import FunctionInfo
 from ._gpu import GpuShare
@@ -65,8 +65,10 @@ __all__ = [
     "WorkerInfo",
     "connect",
     "connect_job",
+    "empty",
     "function",
     "init_process_group",
     "launch",
     "session",
+    "zeros",
 ]

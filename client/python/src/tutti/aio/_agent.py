@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -60,6 +62,50 @@ class AgentInfo:
     elastic: bool = False
 
 
+_OPEN: "list[weakref.ref[Agent]]" = []  # connections that nobody has closed
+
+
+def _forget(one: "weakref.ref[Agent]") -> None:
+    with contextlib.suppress(ValueError):  # it was closed before
+        _OPEN.remove(one)
+
+
+def _default() -> "Agent":
+    """The connection of init_process_group(), or the only one there is."""
+    found = [one for one in (each() for each in list(_OPEN)) if one is not None]
+    started = [one for one in found if one._seat is not None]
+    if len(started) == 1 or len(found) == 1:
+        return (started if len(started) == 1 else found)[0]
+    if not found:
+        raise errors.invalid("NO_AGENT", "no connection is open: call tutti.connect() before")
+    text = "%d connections are open: call empty() or zeros() of the one that shall have the memory"
+    raise errors.invalid("NO_AGENT", text % len(found))
+
+
+async def empty(shape: "int | Sequence[int]", dtype: "DtypeLike" = "FP32") -> "NumpyArray":
+    """Make an array in the memory of the agent: Agent.empty() of the connection that
+    init_process_group() has made, or of the only one that is open.
+
+    Returns: the array; what is in it is undefined.
+    Raises: TuttiError BAD_DTYPE; NO_AGENT: no connection is open, or several are.
+    Example:
+        >>> x = tutti.empty((1024, 1024), np.float32)
+    """
+    return await _default().empty(shape, dtype)
+
+
+async def zeros(shape: "int | Sequence[int]", dtype: "DtypeLike" = "FP32") -> "NumpyArray":
+    """As empty(), and all of it is 0.
+
+    Returns: the array.
+    Raises: as empty().
+    Example:
+        >>> tutti.zeros(4)
+        array([0., 0., 0., 0.], dtype=float32)
+    """
+    return await _default().zeros(shape, dtype)
+
+
 class Agent(
     Tensors,
     Views,
@@ -91,6 +137,7 @@ class Agent(
         self._seat: _Seat | None = None  # servers that end with it
         self._by_ranks: dict[object, Group] = {}  # groups of lists of ranks that ops have named
         self._fast = Fast(self)
+        _OPEN.append(weakref.ref(self, _forget))
 
     def __repr__(self) -> str:
         return "<Agent rank %d of %d, job %s, at %s>" % (
@@ -186,6 +233,7 @@ class Agent(
         Example:
             >>> agent.close()
         """
+        _forget(weakref.ref(self))
         self._fast.close()
         seat, self._seat = self._seat, None
         if seat is not None:
