@@ -178,7 +178,7 @@ class Agent(
     def copied(self) -> int:
         """Bytes of arrays that were copied for ops by the native module: into messages and into memory of
         the agent, and out of them. 0 without that module."""
-        return self._fast.copied
+        return int(self._fast.copied)
 
     async def empty(self, shape: "int | Sequence[int]", dtype: "DtypeLike" = "FP32") -> "NumpyArray":
         """Make an array whose memory is the agent's: ops on it copy nothing.

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes, errors
+from .. import _wire, dtypes, errors
 from .._memory import helps_copy
 from .._native_door import native
 from ._engine import Engine
@@ -50,8 +50,9 @@ _KINDS = {
     "AllToAll": 8, "Barrier": 10, "Send": 11, "Recv": 12,
 }  # fmt: skip
 _ANY_SOURCE = -(1 << 31)
-_REDUCES = dtypes._wire.enum_numbers("ReduceOp", "REDUCE_OP_")
+_REDUCES = _wire.enum_numbers("ReduceOp", "REDUCE_OP_")
 _SHORT = {"mean": "AVG", "product": "PROD"}
+_WORDS = {name.lower(): number for name, number in _REDUCES.items()}  # as nearly all callers write them
 # The number of a dtype on the wire, and what its bits look like.
 _DTYPES = {dtype: (dtypes._NUMBERS[name], dtype) for dtype, name in dtypes._NAME_OF.items()}
 for _name, (_, _bits) in dtypes._FOREIGN.items():
@@ -295,10 +296,11 @@ class Fast:
         if isinstance(group, Group):
             if group._destroyed:
                 return None
-            group, timeout = group.name, group.timeout if timeout is None else timeout
+            timeout = group.timeout if timeout is None else timeout
+            group = group.name
         elif group is not None and type(group) is not str:
             return None
-        reduce = _REDUCES.get(_SHORT.get(op.lower(), op.upper()))
+        reduce = _WORDS.get(op) or _REDUCES.get(_SHORT.get(op.lower(), op.upper()))
         if not reduce:
             return None
         return (
@@ -428,17 +430,20 @@ class Fast:
     ) -> tuple[Any, Any]:
         """The result, and what else the op said."""
         given = None if array is None or array.base is None else _part_of(array)
-        nbytes = math.prod(shape) * bits.itemsize
-        size = max(0 if array is None else array.nbytes, nbytes if takes else 0)
-        if given is not None or size >= STAGE_BYTES:
+        gives = 0 if array is None else array.nbytes
+        gets = 0
+        if takes:
+            gets = gives if array is not None and shape == array.shape else math.prod(shape) * bits.itemsize
+        if given is not None or gives >= STAGE_BYTES or gets >= STAGE_BYTES:
             found = await self._staged(kind, dtype, array, given, shape, bits, out, takes, told)
             if found is not NO:
                 return found  # type: ignore[no-any-return]
         result = None
-        if takes:
-            result = np.empty(shape, bits) if out is None else out.view(bits)
-            self.copied += nbytes
-        self.copied += 0 if array is None else array.nbytes
+        if takes and out is not None:
+            result = out if out.dtype is bits else out.view(bits)
+        elif takes:
+            result = np.empty(shape, bits)
+        self.copied += gives + gets
         engine = self._engine or await self._open()
         return result, await engine.op(kind, array, result, dtype, *told)
 
