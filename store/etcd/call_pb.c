@@ -11,6 +11,8 @@
 #include "base/error/fail.h"
 #include "base/os/clock.h"
 
+#define ATTEMPT_NS_MAX (2 * TUTTI_NS_PER_S) /* for one call of one member, ... */
+#define ATTEMPTS 5                          /* ... and so many of them in the time of a lease */
 #define ROUND_NS (250 * TUTTI_NS_PER_MS) /* at each member, once none could be reached; doubled */
 #define TOKENS_MAX 3                     /* asked for in one call */
 
@@ -76,11 +78,20 @@ static tutti_rpc_call_options
 attempt_options(const tutti_etcd *etcd, const attempts *done, uint64_t until_ns)
 {
     const size_t round = done->failed / etcd->member_count;
-    const uint64_t most_ns = round == 0 || round > 3 ? ETCD_ATTEMPT_NS : ROUND_NS << (round - 1);
-    const uint64_t deadline_ns = tutti_clock_add(tutti_clock_ns(), most_ns);
+    const uint64_t share_ns = etcd->lease_ns / ATTEMPTS;
+    const uint64_t longest_ns = share_ns < ATTEMPT_NS_MAX ? share_ns : ATTEMPT_NS_MAX;
+    const uint64_t round_ns = round == 0 || round > 3 ? longest_ns : ROUND_NS << (round - 1);
+    const uint64_t deadline_ns =
+        tutti_clock_add(tutti_clock_ns(), round_ns < longest_ns ? round_ns : longest_ns);
 
     return (tutti_rpc_call_options){.deadline_ns = deadline_ns < until_ns ? deadline_ns : until_ns,
                                     .wait_for_ready = round > 0};
+}
+
+static uint64_t
+end_of_attempts(tutti_etcd *etcd, uint64_t until_ns)
+{
+    return until_ns == ETCD_WHILE_LEADING ? tutti_etcd_leads_until(etcd) : until_ns;
 }
 
 /* Is it worth another attempt? */
@@ -107,7 +118,8 @@ etcd_invoke(tutti_etcd *etcd, const tutti_rpc_stub *stub, const struct ProtobufC
 
     do {
         tutti_rpc_channel *member = etcd_member(etcd, &number);
-        tutti_rpc_call_options options = attempt_options(etcd, &done, until_ns);
+        tutti_rpc_call_options options =
+            attempt_options(etcd, &done, end_of_attempts(etcd, until_ns));
 
         code = invoke_once(etcd, member, stub, request, &options, ret_response, &said);
         if (code == TUTTI_OK) {
@@ -117,6 +129,6 @@ etcd_invoke(tutti_etcd *etcd, const tutti_rpc_stub *stub, const struct ProtobufC
         if (code == TUTTI_UNAVAILABLE) {
             etcd_member_failed(etcd, number);
         }
-    } while (may_repeat(etcd, &done, code, until_ns));
+    } while (may_repeat(etcd, &done, code, end_of_attempts(etcd, until_ns)));
     return code;
 }

@@ -14,7 +14,8 @@
 #define ETCD_MEMBERS_MAX 9
 #define ETCD_PREFIX_MAX 256 /* with the NUL */
 #define ETCD_TOKEN_MAX 512
-#define ETCD_ATTEMPT_NS (2 * 1000000000ULL) /* for one call of one member */
+/* Instead of a time: as long as this process leads, by a lease that is prolonged meanwhile. */
+#define ETCD_WHILE_LEADING 0
 
 /* A key of etcd: the prefix, what kind of row it is, and a key of the store's. */
 #define ETCD_KEY_MAX (ETCD_PREFIX_MAX + 32 + TUTTI_STORE_KEY_MAX)
@@ -85,7 +86,8 @@ typedef struct etcd_txn {
 } etcd_txn;
 
 /*
- * Repeated at the other members and again, until `until_ns`, while the error is ETCD_LOST. So it may
+ * Repeated at the other members and again, until `until_ns` (or ETCD_WHILE_LEADING), while the error
+ * is ETCD_LOST. So it may
  * have been done though an attempt failed: the comparisons have to make repeating harmless.
  *
  * [out] ret_done      did the comparisons hold?

@@ -59,8 +59,8 @@ load_rows(loading *load, int64_t revision, tutti_error *err)
 
     range.end = etcd_key_end(end, range.from);
     while (more) {
-        const tutti_code code = etcd_range_run(etcd, &range, tutti_etcd_leads_until(etcd), take_row,
-                                               load, &more, NULL, &why);
+        const tutti_code code =
+            etcd_range_run(etcd, &range, ETCD_WHILE_LEADING, take_row, load, &more, NULL, &why);
 
         if (code != TUTTI_OK && !is_too_large(&why, range.limit)) {
             return tutti_error_pass(err, &why);
@@ -96,8 +96,8 @@ read_version(store_etcd *self, found *ret_found, int64_t *ret_revision, tutti_er
     const etcd_range range = {.from = etcd_key(self->etcd, "version", (tutti_bytes){0}, key)};
 
     *ret_found = (found){0};
-    TUTTI_TRY(etcd_range_run(self->etcd, &range, tutti_etcd_leads_until(self->etcd), take_version,
-                             ret_found, NULL, ret_revision, err));
+    TUTTI_TRY(etcd_range_run(self->etcd, &range, ETCD_WHILE_LEADING, take_version, ret_found, NULL,
+                             ret_revision, err));
     self->version_revision = ret_found->mod_revision;
     return TUTTI_OK;
 }

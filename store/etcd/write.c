@@ -71,11 +71,12 @@ judge_refused(store_etcd *self, bool turns, tutti_error *err)
     etcd_row leader = {0};
     etcd_row version = {0};
     etcd_range range = {.from = etcd_key(self->etcd, "leader", (tutti_bytes){0}, key)};
-    const uint64_t until_ns = tutti_etcd_leads_until(self->etcd);
 
-    TUTTI_TRY(etcd_range_run(self->etcd, &range, until_ns, keep_row, &leader, NULL, NULL, err));
+    TUTTI_TRY(
+        etcd_range_run(self->etcd, &range, ETCD_WHILE_LEADING, keep_row, &leader, NULL, NULL, err));
     range.from = etcd_key(self->etcd, "version", (tutti_bytes){0}, key);
-    TUTTI_TRY(etcd_range_run(self->etcd, &range, until_ns, keep_row, &version, NULL, NULL, err));
+    TUTTI_TRY(etcd_range_run(self->etcd, &range, ETCD_WHILE_LEADING, keep_row, &version, NULL, NULL,
+                             err));
     if (leader.create_revision != atomic_load(&self->etcd->fence)) {
         return fail_fenced(err);
     }
@@ -106,8 +107,7 @@ run_txn(store_etcd *self, const etcd_op *ops, size_t count, bool turns, tutti_er
     int64_t revision = 0;
     bool done = false;
 
-    TUTTI_TRY(
-        etcd_txn_run(self->etcd, &txn, tutti_etcd_leads_until(self->etcd), &done, &revision, err));
+    TUTTI_TRY(etcd_txn_run(self->etcd, &txn, ETCD_WHILE_LEADING, &done, &revision, err));
     if (tutti_clock_ns() - begun_ns > SLOW_NS) {
         TUTTI_LOG("store", WARN, "etcd took %llu ms for %zu changes: its disk or network is slow",
                   (unsigned long long)((tutti_clock_ns() - begun_ns) / TUTTI_NS_PER_MS), count);
@@ -369,8 +369,8 @@ spread_log(finishing *work, const etcd_version *version, tutti_error *err)
         unsigned char key[ETCD_KEY_MAX];
         const etcd_range range = {.from = log_key(work->self, i, key)};
 
-        TUTTI_TRY(etcd_range_run(work->self->etcd, &range, tutti_etcd_leads_until(work->self->etcd),
-                                 spread_piece, work, NULL, NULL, err));
+        TUTTI_TRY(etcd_range_run(work->self->etcd, &range, ETCD_WHILE_LEADING, spread_piece, work,
+                                 NULL, NULL, err));
     }
     if (work->pieces != version->log_count) {
         return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "STORE_FORMAT",

@@ -1,11 +1,12 @@
 /*
  * Calls the store without a pause while somebody kills the coordinator, and compares each answer.
  *
- * usage: kills_program AGENT load ID | wait ID
+ * usage: kills_program AGENT load ID | wait ID | gaps ID
  *
  * load: the calls that must not count twice, in turn, until standard input ends. "turns N" at the
  *       end, "popped VALUE" for each value of the queue that all clients share.
  * wait: one value of the queue "wait ID", however often the coordinator goes meanwhile.
+ * gaps: adds in turn until standard input ends; "gap MS" for each that took longer than GAP_MS.
  * Exit code 1: a call failed, or its answer was not the one to come.
  */
 #include <inttypes.h>
@@ -13,12 +14,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tutti/store.h"
 #include "tutti/tutti.h"
 
 #define CALL_MS 60000
+#define GAP_MS 300
 
 static tutti_error failure;
 
@@ -119,6 +122,37 @@ load(tutti_client *client, const char *id)
     return failed;
 }
 
+static uint64_t
+now_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static int
+note_gaps(tutti_client *client, const char *id)
+{
+    char key[64];
+    uint64_t turn = 0;
+    int failed = 0;
+
+    (void)snprintf(key, sizeof(key), "count %s", id);
+    while (!failed && !is_over()) {
+        const uint64_t begun_ms = now_ms();
+        int64_t count = 0;
+        const tutti_code code = tutti_kv_add(client, key, strlen(key), 1, &count, &failure);
+
+        failed = compare_number(code, "add", (uint64_t)count, ++turn);
+        if (now_ms() - begun_ms > GAP_MS) {
+            (void)printf("gap %" PRIu64 "\n", now_ms() - begun_ms);
+        }
+    }
+    (void)printf("turns %" PRIu64 "\n", turn);
+    return failed;
+}
+
 static int
 wait_for_one(tutti_client *client, const char *id)
 {
@@ -145,10 +179,12 @@ main(int argc, char **argv)
     int failed;
 
     if (argc != 4 || tutti_connect(argv[1], &client, &failure) != TUTTI_OK) {
-        (void)printf("usage: kills_program AGENT load|wait ID; %s\n", failure.text);
+        (void)printf("usage: kills_program AGENT load|wait|gaps ID; %s\n", failure.text);
         return 1;
     }
-    failed = strcmp(argv[2], "load") == 0 ? load(client, argv[3]) : wait_for_one(client, argv[3]);
+    failed = strcmp(argv[2], "load") == 0   ? load(client, argv[3])
+             : strcmp(argv[2], "gaps") == 0 ? note_gaps(client, argv[3])
+                                            : wait_for_one(client, argv[3]);
     tutti_close(client);
     return failed;
 }

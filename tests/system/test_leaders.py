@@ -1,0 +1,572 @@
+#!/usr/bin/python3
+"""Goal: several coordinators on one etcd lose nothing that was answered, whoever of them dies, stands still or is cut off.
+
+Method: etcd, three coordinators that are started again when they end, and three agents, each on a host of its own (network
+namespaces; without them all on this machine, and nobody is cut off). Meanwhile programs of libtutti add, push, pop, append and take, and
+compare each answer with the one to come (tests/client/kills_program.c); agents reduce on groups that are open; groups are made and jobs
+formed. In each round the leader gets SIGKILL, SIGSTOP, or is parted from etcd, the agents and the others.
+
+usage: test_leaders.py [test names]    TUTTI_LEADER_KILLS=100 for as many rounds as that; TUTTI_LEADER_TABLE=1 prints them as a table
+"""
+
+import atexit
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import support
+
+sys.path.insert(0, os.path.join(support.SOURCE, "tests", "support"))
+
+import namespaces  # noqa: E402
+
+if shutil.which("etcd") is None or shutil.which("etcdctl") is None:
+    support.skip_all("no etcd: apt-get install etcd-server etcd-client")
+
+import numpy as np  # noqa: E402
+
+import cluster_case as cases  # noqa: E402
+
+KILLS = int(os.environ.get("TUTTI_LEADER_KILLS", "10"))
+LEASE = "2s"
+PORT = 29600
+WAIT_S = 60  # for another leader
+ETCD_PORT = 2379
+_running = set()  # processes of ours: none is to outlive us
+
+
+@atexit.register
+def _end_all():
+    for process in list(_running):
+        process.kill()
+
+
+def spawn(host, words, log):
+    """A process on a host (None = here), whose output goes to the file `log`."""
+    with open(log, "ab") as file:
+        process = subprocess.Popen(
+            host.words(*words) if host is not None else words,
+            stdin=subprocess.DEVNULL, stdout=file, stderr=file, close_fds=False,
+        )
+    _running.add(process)
+    return process
+
+
+def end(process, number=signal.SIGKILL):
+    if process.poll() is None:
+        process.send_signal(number)
+        process.send_signal(signal.SIGCONT)
+    code = process.wait(support.STOP_S)
+    _running.discard(process)
+    return code
+
+
+def free_port():
+    import socket
+
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Etcd:
+    """`count` members, which listen on one host."""
+
+    def __init__(self, folder, host=None, count=1, *options):
+        self.folder, self.host, self.options = folder, host, options
+        self.address = host.address if host is not None else "127.0.0.1"
+        self.ports = [(free_port(), free_port()) for _ in range(count)]
+        self.members = [None] * count
+        for number in range(count):
+            self.start(number)
+        self.wait()
+
+    def start(self, number):
+        url = lambda port: "http://%s:%d" % (self.address, port)  # noqa: E731
+        clients, peers = self.ports[number]
+        cluster = ",".join("m%d=%s" % (place, url(pair[1])) for place, pair in enumerate(self.ports))
+        self.members[number] = spawn(self.host, [
+            "etcd", "--name", "m%d" % number, "--data-dir", os.path.join(self.folder, "etcd%d" % number),
+            "--listen-client-urls", url(clients), "--advertise-client-urls", url(clients),
+            "--listen-peer-urls", url(peers), "--initial-advertise-peer-urls", url(peers),
+            "--initial-cluster", cluster, "--heartbeat-interval", "50", "--election-timeout", "500", *self.options,
+        ], os.path.join(self.folder, "etcd.log"))
+
+    def endpoints(self):
+        return ",".join("%s:%d" % (self.address, pair[0]) for pair in self.ports)
+
+    def ctl(self, *words, check=True):
+        done = subprocess.run(["etcdctl", "--endpoints", self.endpoints(), *words], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, close_fds=False, env=dict(os.environ, ETCDCTL_API="3"))
+        assert not check or done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
+
+    def wait(self):
+        """Until all members answer."""
+        until = time.monotonic() + support.START_S
+        while "header" not in self.ctl("get", "-w", "json", "nothing", check=False):
+            assert time.monotonic() < until, "etcd does not answer"
+        while self.ctl("endpoint", "status", check=False).count("\n") < len(self.members):
+            assert time.monotonic() < until, "not all members of etcd answer"
+
+    def close(self):
+        for member in self.members:
+            if member is not None:
+                end(member)
+
+
+class Coordinators:
+    """Some coordinators on one etcd, each started again when it ends, as a supervisor does."""
+
+    def __init__(self, etcd, folder, hosts, *options):
+        self.etcd, self.folder, self.hosts, self.options = etcd, folder, hosts, options
+        self.addresses = ["%s:%d" % (host.address, PORT) if host is not None else "127.0.0.1:%d" % free_port()
+                          for host in hosts]
+        self.processes = [None] * len(hosts)
+        self.codes = []  # of those that have ended by themselves
+        self.closing = False
+        self.lock = threading.Lock()
+        for number in range(len(hosts)):
+            self.start(number)
+        self.watcher = threading.Thread(target=self.watch)
+        self.watcher.start()
+
+    def log(self, number):
+        return os.path.join(self.folder, "coordinator%d.log" % number)
+
+    def start(self, number):
+        words = [os.path.join(support.PROGRAMS, "tutti-coordinator"), "--listen", self.addresses[number], "--insecure",
+                 "--leader-lease", LEASE, "--store", "etcd:%s/test" % self.etcd.endpoints(), *self.options]
+        self.processes[number] = spawn(self.hosts[number], words, self.log(number))
+
+    def watch(self):
+        while not self.closing:
+            with self.lock:
+                for number, process in enumerate(self.processes):
+                    if not self.closing and process.poll() is not None:
+                        self.codes.append(process.returncode)
+                        _running.discard(process)
+                        self.start(number)
+            time.sleep(0.05)
+
+    def address(self):
+        return ",".join(self.addresses)
+
+    def leader(self):
+        """Who leads by etcd's word; None = nobody."""
+        rows = json.loads(self.etcd.ctl("get", "-w", "json", "test/leader", check=False) or "{}").get("kvs")
+        if not rows:
+            return None
+        import base64
+
+        return self.addresses.index(base64.b64decode(rows[0]["value"]).decode())
+
+    def revision(self):
+        """In which revision of etcd the present leader began; 0 = nobody leads."""
+        rows = json.loads(self.etcd.ctl("get", "-w", "json", "test/leader", check=False) or "{}").get("kvs")
+        return rows[0]["create_revision"] if rows else 0
+
+    def wait_for_leader(self, after=0):
+        until = time.monotonic() + WAIT_S
+        while True:
+            if self.revision() > after:
+                found = self.leader()
+                if found is not None:
+                    return found
+            assert time.monotonic() < until, "nobody leads: " + self.logs()
+            time.sleep(0.02)
+
+    def logs(self):
+        return "".join(open(self.log(number)).read()[-3000:] for number in range(len(self.hosts)))
+
+    def close(self):
+        self.closing = True
+        self.watcher.join()
+        return [end(process, signal.SIGTERM) for process in self.processes]
+
+
+class Agent(cases.Agent):
+    """On a host of its own."""
+
+    def __init__(self, cluster, rank, host, job="default", size=None):
+        self.rank, self.cluster, self.host = rank, cluster, host
+        words = ["--coordinator", cluster.coordinators.address(), "--world-size", str(size or cluster.size),
+                 "--rank", str(rank), "--job", job, "--memory-limit", "64MiB", "--insecure"]
+        listen = "127.0.0.1:0" if host is None else host.address + ":0"
+        self.program = support.Program("tutti-agent", *words, listen=listen, host=host)
+        self.channel = self.program.channel()
+        self.ops = cases.collectives_grpc.CollectivesServiceStub(self.channel)
+        self.diagnostics = cases.diagnostics_grpc.DiagnosticsServiceStub(self.channel)
+
+
+class Rig:
+    """Everything: etcd, coordinators, agents, and hosts where this machine can have some."""
+
+    size = 3
+
+    def __init__(self, members=1, coordinators=3, etcd_options=(), with_hosts=True):
+        self.folder = tempfile.TemporaryDirectory(prefix="tutti-leaders-")
+        self.network = None
+        hosts = [None] * (coordinators + 1 + self.size)
+        if with_hosts and namespaces.why_not() is None:
+            self.network = namespaces.Network(len(hosts))
+            hosts = self.network.hosts
+        self.agents = []
+        self.coordinators = None
+        self.etcd = Etcd(self.folder.name, hosts[0], members, *etcd_options)
+        try:
+            self.coordinators = Coordinators(self.etcd, self.folder.name, hosts[1:coordinators + 1])
+            self.agent_hosts = hosts[coordinators + 1:]
+            self.coordinators.wait_for_leader()
+            self.agents = [Agent(self, rank, self.agent_hosts[rank]) for rank in range(self.size)]
+            for agent in self.agents:
+                agent.wait_joined()
+        except BaseException:
+            self.close(False)
+            raise
+
+    def cli(self, *words):
+        return support.run("tutti", "--agent", self.agents[0].program.address, *words, timeout=120)
+
+    def close(self, well=True):
+        if self.network is not None:
+            self.network.join()
+        for agent in self.agents:
+            agent.close()
+            if agent.program.process.poll() is None:
+                agent.program.send(signal.SIGTERM)
+        codes = []
+        for agent in self.agents:
+            try:
+                codes.append(agent.program.stop())
+            except AssertionError:
+                agent.program.kill()
+                codes.append("killed")
+        logs = "" if well and codes == [0] * len(codes) else "".join(agent.program.log() for agent in self.agents)
+        if self.coordinators is not None:
+            logs += "" if well else self.coordinators.logs()
+            self.coordinators.close()
+        self.etcd.close()
+        if self.network is not None:
+            self.network.close()
+        self.folder.cleanup()
+        if not well:
+            sys.stderr.write(logs)
+        elif codes != [0] * len(codes):
+            raise AssertionError("agents ended with %r: %s" % (codes, logs))
+
+
+class Load:
+    """A program of libtutti that calls the store, until end()."""
+
+    def __init__(self, agent, mode, name):
+        path = os.path.join(support.BUILD, "tests", "client", "kills_program")
+        self.name = name
+        self.process = subprocess.Popen([path, agent.program.address, mode, name], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, close_fds=False, text=True)
+        _running.add(self.process)
+
+    def end(self):
+        out, _ = self.process.communicate(timeout=120)
+        _running.discard(self.process)
+        assert self.process.returncode == 0, "%s: %s" % (self.name, out[-2000:])
+        return [line.split(" ", 1) for line in out.splitlines()]
+
+
+class Reduces:
+    """All agents reduce on `group`, op after op, until end(); an op that fails is noted."""
+
+    def __init__(self, agents, group):
+        self.agents, self.group = agents, group
+        self.count, self.errors, self.stopping = 0, [], False
+        self.gate = threading.Barrier(len(agents), action=self.turn)
+        self.threads = [threading.Thread(target=self.work, args=(rank,)) for rank in range(len(agents))]
+        for thread in self.threads:
+            thread.start()
+
+    def turn(self):
+        self.count += 1
+        self.over = self.stopping
+
+    def work(self, rank):
+        while True:
+            self.gate.wait()
+            if self.over:
+                return
+            number = float(self.count)
+            try:
+                got = cases.all_reduce(self.agents[rank], np.full(16, number + rank, np.float64), group=self.group)
+                wanted = sum(number + other for other in range(len(self.agents)))
+                if not (got == wanted).all():
+                    self.errors.append("op %d on rank %d: %r" % (number, rank, got))
+            except cases.grpc.RpcError as error:
+                self.errors.append("op %d on rank %d: %r" % (number, rank, support.Failure(error)))
+
+    def end(self):
+        self.stopping = True
+        for thread in self.threads:
+            thread.join()
+        return self.errors
+
+
+def stop_and_wake(rig, number):
+    """The leader stands still until another one leads; then it wakes, says nothing more, and ends."""
+    process = rig.coordinators.processes[number]
+    process.send_signal(signal.SIGSTOP)
+    before = rig.coordinators.revision()
+    rig.coordinators.wait_for_leader(before)
+    count = len(rig.coordinators.codes)
+    process.send_signal(signal.SIGCONT)
+    wait_until(lambda: len(rig.coordinators.codes) > count, "the leader that woke has not ended")
+    return before
+
+
+def part(rig, number):
+    """It hears nobody, and nobody hears it, until another one leads."""
+    host = rig.coordinators.hosts[number]
+    before = rig.coordinators.revision()
+    rig.network.part([host], [other for other in rig.network.hosts if other is not host])
+    rig.coordinators.wait_for_leader(before)
+    rig.network.join()
+    return before
+
+
+def kill(rig, number):
+    before = rig.coordinators.revision()
+    rig.coordinators.processes[number].kill()
+    return before
+
+
+def wait_until(condition, words):
+    until = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < until, words
+        time.sleep(0.01)
+
+
+class Leaders(unittest.TestCase):
+    def form_job(self, rig, number):
+        """A job of two agents is formed while the leader dies, and ends."""
+        agents = [Agent(rig, rank, rig.agent_hosts[rank], "round-%d" % number, 2) for rank in range(2)]
+        try:
+            for agent in agents:
+                agent.wait_joined()
+            for agent in agents:
+                agent.close()
+                self.assertEqual(agent.program.stop(), 0)
+        finally:
+            for agent in agents:
+                agent.program.kill()
+
+    def make_group(self, rig, number):
+        name = "group-%d" % number
+        code, _, err = rig.cli("group", "create", name, "0,1,2")
+        self.assertEqual(code, 0, err)
+        got = [None] * rig.size
+
+        def work(rank):
+            got[rank] = cases.all_reduce(rig.agents[rank], np.ones(4), group=name)
+
+        threads = [threading.Thread(target=work, args=(rank,)) for rank in range(rig.size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for one in got:
+            self.assertEqual(list(one), [3.0] * 4)
+
+    def play(self, rig, rounds):
+        kinds = [("SIGKILL", kill), ("SIGSTOP", stop_and_wake)]
+        if rig.network is not None:
+            kinds.append(("partition", part))
+        gaps = Load(rig.agents[2], "gaps", "gaps")
+        loads = [Load(rig.agents[0], "load", "a"), Load(rig.agents[1], "load", "b")]
+        world = Reduces(rig.agents, "world")
+        done = []
+        try:
+            for number in range(rounds):
+                kind, act = kinds[number % len(kinds)]
+                leader = rig.coordinators.wait_for_leader()
+                time.sleep(random.uniform(0.3, 1.0))  # at no particular moment of the load
+                before = act(rig, leader)
+                if number % 2 == 0:
+                    self.make_group(rig, number)
+                else:
+                    self.form_job(rig, number)
+                rig.coordinators.wait_for_leader(before)
+                done.append(kind)
+        finally:
+            errors = world.end()
+        lines = gaps.end()
+        said = [load.end() for load in loads]
+        return done, errors, world.count, lines, said
+
+    def judge(self, rig, said, lines):
+        """All adds of all programs are in the counter, and each value was popped once."""
+        turns = [int(dict(words)["turns"]) for words in said]
+        popped = sorted(words[1] for one in said for words in one if words[0] == "popped")
+        pushed = sorted("%s/%d" % (name, turn + 1) for name, count in zip("ab", turns) for turn in range(count))
+        self.assertEqual(popped, pushed)
+        code, out, err = rig.cli("store", "get", "all")
+        self.assertEqual((code, out.strip()), (0, str(sum(turns))), err)
+        return sum(turns), int(dict(lines)["turns"])
+
+    def test_nothing_is_lost_or_doubled_whoever_dies(self):
+        rig = Rig()
+        well = False
+        try:
+            done, errors, ops, lines, said = self.play(rig, KILLS)
+            turns, adds = self.judge(rig, said, lines)
+            self.assertEqual(errors, [])
+            gaps = [int(words[1]) for words in lines if words[0] == "gap"]
+            self.assertTrue(gaps)
+            print("# %d kills (%s): %d turns of 8 calls and %d adds, 0 lost or doubled; %d all-reduces on %d ranks, 0 failed"
+                  % (len(done), ", ".join("%d %s" % (done.count(kind), kind) for kind in sorted(set(done))), turns,
+                     adds, ops, rig.size))
+            print("# gaps of adds with a lease of %s: %d, median %d ms, max %d ms"
+                  % (LEASE, len(gaps), statistics.median(gaps), max(gaps)))
+            well = True
+        finally:
+            rig.close(well)
+
+
+class Etcds(unittest.TestCase):
+    """What becomes of the coordinators when something becomes of etcd."""
+
+    def count(self, rig, key):
+        code, out, err = rig.cli("store", "add", key)
+        self.assertEqual(code, 0, err)
+        return int(out)
+
+    def run_with(self, work, **options):
+        rig = Rig(coordinators=2, with_hosts=False, **options)
+        well = False
+        try:
+            work(rig)
+            well = True
+        finally:
+            rig.close(well)
+
+    def test_a_member_that_dies_is_not_noticed(self):
+        def work(rig):
+            before = rig.coordinators.revision()
+            load = Load(rig.agents[0], "load", "a")
+            self.count(rig, "members")
+            for number in range(3):  # one of them leads etcd
+                end(rig.etcd.members[number])
+                self.assertEqual(self.count(rig, "members"), number + 2)
+                rig.etcd.start(number)
+                rig.etcd.wait()
+            load.end()
+            self.assertEqual(rig.coordinators.revision(), before, "another coordinator leads: " + rig.coordinators.logs())
+
+        self.run_with(work, members=3)
+
+    def test_without_a_quorum_nobody_leads_and_with_it_all_goes_on(self):
+        def work(rig):
+            self.assertEqual(self.count(rig, "quorum"), 1)
+            before = rig.coordinators.revision()
+            load = Load(rig.agents[0], "load", "a")
+            for number in (0, 1):
+                end(rig.etcd.members[number])
+            wait_until(lambda: rig.coordinators.codes, "the leader has not ended")
+            for number in (0, 1):
+                rig.etcd.start(number)
+            rig.coordinators.wait_for_leader(before)
+            self.assertEqual(self.count(rig, "quorum"), 2)
+            load.end()
+            self.assertIn("so this process ends", rig.coordinators.logs())
+
+        self.run_with(work, members=3)
+
+    def test_a_full_etcd_ends_the_leader_in_its_own_words_and_loses_nothing(self):
+        def work(rig):
+            answered = 0
+            words = [os.path.join(support.PROGRAMS, "tutti"), "--agent", rig.agents[0].program.address, "store", "set"]
+            while not rig.coordinators.codes:
+                done = subprocess.run(words + ["big-%d" % answered, "-"], input=os.urandom(256 << 10), close_fds=False,
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+                if done.returncode != 0:
+                    wait_until(lambda: rig.coordinators.codes, "the leader goes on: " + done.stderr.decode())
+                    break
+                answered += 1
+                self.assertLess(answered, 1000)
+            self.assertGreater(answered, 0)
+            wait_until(lambda: "its quota is exceeded" in rig.coordinators.logs(), rig.coordinators.logs())
+            revision = json.loads(rig.etcd.ctl("get", "-w", "json", "nothing"))["header"]["revision"]
+            rig.etcd.ctl("compact", str(revision))
+            rig.etcd.ctl("defrag")
+            rig.etcd.ctl("alarm", "disarm")
+            wait_until(lambda: rig.cli("store", "count", "big-")[0] == 0, "nobody leads: " + rig.coordinators.logs())
+            code, out, err = rig.cli("store", "count", "big-")
+            self.assertGreaterEqual(int(out), answered, err)
+
+        self.run_with(work, etcd_options=("--quota-backend-bytes", str(6 << 20)))
+
+    def test_users_are_told_who_may_not(self):
+        with tempfile.TemporaryDirectory(prefix="tutti-leaders-") as folder:
+            etcd = Etcd(folder)
+            try:
+                self.check_users(etcd, folder)
+            finally:
+                etcd.close()
+
+    def check_users(self, etcd, folder):
+        etcd.ctl("user", "add", "root:secret")
+        etcd.ctl("user", "add", "tutti:also secret")
+        etcd.ctl("user", "add", "nobody:nothing")
+        etcd.ctl("role", "add", "keys")
+        etcd.ctl("role", "grant-permission", "keys", "readwrite", "mine/", "--prefix=true")
+        etcd.ctl("user", "grant-role", "tutti", "keys")
+        etcd.ctl("auth", "enable")
+        words = ["--store", "etcd:%s/mine" % etcd.endpoints()]
+
+        def write(name, text):
+            path = os.path.join(folder, name)
+            with open(path, "w") as file:
+                file.write(text)
+            return path
+
+        def refused(*options):
+            code, _, err = support.run("tutti-coordinator", "--listen", "127.0.0.1:0", *words, *options)
+            self.assertEqual(code, 1, err)
+            return err
+
+        good, bad = write("good", "also secret\n"), write("bad", "wrong\n")
+        self.assertIn("etcd wants a user and a password", refused())
+        self.assertIn("etcd refuses the user or its password", refused("--etcd-user", "tutti", "--etcd-password-file", bad))
+        other = write("other", "nothing")
+        self.assertIn("may not read and write", refused("--etcd-user", "nobody", "--etcd-password-file", other))
+        with support.Program("tutti-coordinator", *words, "--etcd-user", "tutti", "--etcd-password-file", good) as one:
+            one.wait_for_log("this coordinator leads")
+            code, out, err = support.run("tutti", "--coordinator", one.address, "store", "add", "count")
+            self.assertEqual((code, out.strip()), (0, "1"), err)
+
+    def test_standbys_refuse_calls_and_name_the_leader(self):
+        def work(rig):
+            leader = rig.coordinators.wait_for_leader()
+            other = rig.coordinators.addresses[1 - leader]
+            code, _, err = support.run("tutti", "--coordinator", other, "--timeout", "5s", "--json", "store", "get", "x")
+            self.assertEqual(code, 1)
+            with cases.grpc.insecure_channel(other) as channel:
+                stub = cases.coordinator_grpc.CoordinatorServiceStub(channel)
+                with self.assertRaises(cases.grpc.RpcError) as caught:
+                    stub.LookupRanks(cases.coordinator.LookupRanksRequest(job="default"), timeout=support.CALL_S)
+                said = support.Failure(caught.exception)
+            self.assertEqual((said.code, said.reason), (cases.grpc.StatusCode.UNAVAILABLE, "NOT_LEADER"))
+            self.assertEqual(said.metadata["leader"], rig.coordinators.addresses[leader])
+
+        self.run_with(work)
+
+
+if __name__ == "__main__":
+    support.main()
