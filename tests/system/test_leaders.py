@@ -37,7 +37,7 @@ import numpy as np  # noqa: E402
 import cluster_case as cases  # noqa: E402
 
 KILLS = int(os.environ.get("TUTTI_LEADER_KILLS", "10"))
-LEASE = "2s"
+LEASE = "3s"
 PORT = 29600
 WAIT_S = 60  # for another leader
 ETCD_PORT = 2379
@@ -268,11 +268,15 @@ class Rig:
 class Load:
     """A program of libtutti that calls the store, until end()."""
 
-    def __init__(self, agent, mode, name):
+    def __init__(self, agent, mode, name, words=None, environment=None):
+        """`words`: of another client than libtutti, without the address."""
         path = os.path.join(support.BUILD, "tests", "client", "kills_program")
+        place = words.index("ADDRESS") if words else 1
+        words = list(words) if words else [path, "ADDRESS", mode, name]
+        words[place] = agent.program.address
         self.name = name
-        self.process = subprocess.Popen([path, agent.program.address, mode, name], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, close_fds=False, text=True)
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=False, text=True,
+                                        env=dict(os.environ, **(environment or {})))
         _running.add(self.process)
 
     def end(self):
@@ -390,6 +394,7 @@ class Leaders(unittest.TestCase):
             kinds.append(("partition", part))
         gaps = Load(rig.agents[2], "gaps", "gaps")
         loads = [Load(rig.agents[0], "load", "a"), Load(rig.agents[1], "load", "b")]
+        loads += self.python_loads(rig)
         world = Reduces(rig.agents, "world")
         done = []
         try:
@@ -408,13 +413,26 @@ class Leaders(unittest.TestCase):
             errors = world.end()
         lines = gaps.end()
         said = [load.end() for load in loads]
-        return done, errors, world.count, lines, said
+        return done, errors, world.count, lines, dict(zip([load.name for load in loads], said))
+
+    def python_loads(self, rig):
+        """The same by the Python package, blocking and with asyncio; none where it cannot be installed."""
+        sys.path.insert(0, os.path.join(support.SOURCE, "tests", "clients"))
+        import worlds
+
+        if worlds.call(["/usr/bin/python3", "-m", "pip", "--version"])[0] != 0:
+            print("# without Python's package: no pip")
+            return []
+        python, folder = worlds.install("debian", "leaders")
+        path = os.path.join(support.SOURCE, "tests", "clients", "kills_load.py")
+        return [Load(rig.agents[2], "load", kind, [python, path, "ADDRESS", kind, "load", kind], {"PYTHONPATH": folder})
+                for kind in ("sync", "aio")]
 
     def judge(self, rig, said, lines):
         """All adds of all programs are in the counter, and each value was popped once."""
-        turns = [int(dict(words)["turns"]) for words in said]
-        popped = sorted(words[1] for one in said for words in one if words[0] == "popped")
-        pushed = sorted("%s/%d" % (name, turn + 1) for name, count in zip("ab", turns) for turn in range(count))
+        turns = [int(dict(words)["turns"]) for words in said.values()]
+        popped = sorted(words[1] for one in said.values() for words in one if words[0] == "popped")
+        pushed = sorted("%s/%d" % (name, turn + 1) for name, count in zip(said, turns) for turn in range(count))
         self.assertEqual(popped, pushed)
         code, out, err = rig.cli("store", "get", "all")
         self.assertEqual((code, out.strip()), (0, str(sum(turns))), err)

@@ -508,6 +508,7 @@ begin_session(struct agent_member *self)
     tutti_error err;
 
     self->state = MEMBER_SESSION;
+    self->session_ns = tutti_clock_ns();
     agent_progress_again(self->agent);
     if (agent_wire_session(self->agent, &ops, &self->flow, &err) != TUTTI_OK) {
         self->flow = NULL;

@@ -38,8 +38,9 @@ struct agent_member {
     uint64_t partition_timeout_ns;
     uint64_t partition_ns; /* of the coordinator, so far; while this process ran */
     uint64_t ticked_ns;
-    bool away;     /* nobody is where the coordinator was: it is started again, we go on */
-    bool isolated; /* ops are refused for the silence */
+    bool away;           /* nobody is where the coordinator was: it is started again, we go on */
+    bool isolated;       /* ops are refused for the silence */
+    uint64_t session_ns; /* when the session was begun, or asked for */
     bool moving;   /* the session was cancelled for its silence: another coordinator is tried */
     bool accepted; /* the session stands */
     bool broke;    /* one stood before */

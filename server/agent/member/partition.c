@@ -23,6 +23,7 @@
 /* Of the ticks. The coordinator acknowledges one heartbeat in a quarter of the time, and the next
  * one comes up to a fifth of it later: half of the time may pass in silence when all is well. */
 #define MOVES_AFTER 10
+#define TRIED_FOR 4
 
 static uint64_t
 tick_of(const struct agent_member *self)
@@ -80,13 +81,17 @@ cut_off(struct agent_member *self)
 
 /*
  * Of several coordinators this one may be stopped, or cut off, and another one lead. It is left long
- * before the silence counts as a cut, so that there is time to find the other.
+ * before the silence counts as a cut, so that there is time to find the other. A session that was only
+ * just asked for is not to blame for the silence before it: a new leader may be slow to accept it.
  */
 static void
-leave_silent(struct agent_member *self)
+leave_silent(struct agent_member *self, uint64_t now)
 {
     const tutti_agent *agent = self->agent;
 
+    if (now - self->session_ns < self->partition_timeout_ns / TICKS * TRIED_FOR) {
+        return;
+    }
     if (self->flow != NULL && !self->moving && agent->state == AGENT_JOINED &&
         self->partition_ns >= self->partition_timeout_ns / TICKS * MOVES_AFTER &&
         tutti_rpc_channel_has_others(agent->coordinator)) {
@@ -110,7 +115,7 @@ on_tick(tutti_timer *timer)
 
     self->ticked_ns = now;
     self->partition_ns += self->away ? 0 : passed < 2 * tick ? passed : tick;
-    leave_silent(self);
+    leave_silent(self, now);
     if (self->partition_ns >= self->partition_timeout_ns && !self->isolated &&
         self->agent->state == AGENT_JOINED) {
         cut_off(self);

@@ -19,6 +19,7 @@ from ._functions import Functions
 from ._gpu import GpuShares
 from ._groups import Group, Groups, rank_info
 from ._infer import Inference
+from ._leader import Leader
 from ._meetings import Meetings
 from ._objects import Objects
 from ._pairs import Pairs
@@ -167,7 +168,7 @@ class Agent(
         """The connection to the coordinator."""
         if self._coordinator is None:
             address = self.settings.coordinator or self.info.coordinator
-            self._coordinator = Line(address, self.settings)
+            self._coordinator = Leader(address, self.settings)
         return self._coordinator
 
     def _member(self) -> Any:
@@ -371,7 +372,7 @@ async def _open(settings: _settings.Settings) -> Agent:
 
 async def _look_up(settings: _settings.Settings, ranks: list[int], timeout: float) -> list[Any]:
     """Ask the coordinator about ranks; no ranks = all ranks."""
-    line = Line(settings.coordinator or "", settings)
+    line = Leader(settings.coordinator or "", settings)
     try:
         request = _wire.new("LookupRanksRequest", job=settings.job, ranks=ranks)
         response = await line.unary("Coordinator.LookupRanks", request, timeout)

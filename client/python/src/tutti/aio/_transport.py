@@ -81,12 +81,17 @@ class Line:
         self._process = os.getpid()
         self.answered = False  # somebody was there once
         self._lease: tuple[Any, str] | None = None  # the call that keeps it, its number
-        options = settings.channel_options()
-        credentials = settings.credentials(address)
+        self._channel = self._open(address)
+
+    def _open(self, address: str) -> Any:
+        options = self._settings.channel_options() + self._more_options()
+        credentials = self._settings.credentials(address)
         if credentials is None:
-            self._channel = grpc.aio.insecure_channel(address, options=options)
-        else:
-            self._channel = grpc.aio.secure_channel(address, credentials, options=options)
+            return grpc.aio.insecure_channel(address, options=options)
+        return grpc.aio.secure_channel(address, credentials, options=options)
+
+    def _more_options(self) -> list[tuple[str, Any]]:
+        return []
 
     def _stub(self, kind: str, name: str) -> Any:
         if self._closed:

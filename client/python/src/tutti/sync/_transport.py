@@ -73,12 +73,17 @@ class Line:
         self.answered = False  # somebody was there once
         self._lease: tuple[Any, str] | None = None  # the call that keeps it, its number
         self._leasing = threading.Lock()
-        options = settings.channel_options()
-        credentials = settings.credentials(address)
+        self._channel = self._open(address)
+
+    def _open(self, address: str) -> Any:
+        options = self._settings.channel_options() + self._more_options()
+        credentials = self._settings.credentials(address)
         if credentials is None:
-            self._channel = grpc.insecure_channel(address, options=options)
-        else:
-            self._channel = grpc.secure_channel(address, credentials, options=options)
+            return grpc.insecure_channel(address, options=options)
+        return grpc.secure_channel(address, credentials, options=options)
+
+    def _more_options(self) -> list[tuple[str, Any]]:
+        return []
 
     def _stub(self, kind: str, name: str) -> Any:
         if self._closed:
