@@ -15,62 +15,21 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 import support
 
+sys.path.append(os.path.join(support.SOURCE, "tests", "support"))
+from bare_debian import ROOT, inside, make_root, python_of_readme, remove_root, words_in  # noqa: E402
+
 PACKAGES = ["libtutti-dev", "libtutti-rpc-dev", "libtutti-rpc0", "libtutti0", "python3-tutti", "tutti"]
 MADE = sys.argv[1:2]
 del sys.argv[1:2]
-WORK = tempfile.mkdtemp(prefix="tutti-test-packages-")
-ROOT = os.path.join(WORK, "root")
-LONG_S = 900
-# Each call has /proc of its own mount namespace: nothing stays mounted.
-ENTER = 'mount -t proc proc "$1/proc" && root=$1 && shift && exec chroot "$root" "$@"'
 # As the units have it: prctl(PR_SET_MDWE) is what MemoryDenyWriteExecute= is, for older systemd by a filter.
 STRICT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(65, 1, 0, 0, 0); os.umask(0o77); os.execv(sys.argv[1], sys.argv[1:])"
 NOBODY = ["setpriv", "--reuid", "64123", "--regid", "64123", "--clear-groups", "--no-new-privs", "--inh-caps=-all",
           "--bounding-set=-all"]
-
-
-def words_in(*words):
-    return ["unshare", "--mount", "sh", "-c", ENTER, "sh", ROOT] + list(words)
-
-
-def inside(*words, **more):
-    """Run a program in the root folder; what it says. It has to succeed."""
-    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "HOME": "/root",
-                   "LC_ALL": "C.UTF-8", "XDG_RUNTIME_DIR": "/run/root"}
-    environment.update(more)
-    done = subprocess.run(words_in(*words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, env=environment, timeout=LONG_S, close_fds=False)
-    said = done.stdout.decode(errors="replace")
-    if done.returncode != 0:
-        raise AssertionError("%s: exit code %d\n%s" % (" ".join(words), done.returncode, said[-4000:]))
-    return said
-
-
-def options_of_apt():
-    """How this machine reaches its mirror, for the apt of the root folder."""
-    said = subprocess.run(["apt-config", "dump"], stdout=subprocess.PIPE, check=True).stdout.decode()
-    lines = re.findall(r'^(Acquire::(?:Check|http|https|Retries)\S* ".+";)$', said, re.M)
-    return ["--aptopt=" + line for line in lines]
-
-
-def make_root():
-    if os.getuid() != 0:
-        support.skip_all("needs root: a root folder of its own")
-    if shutil.which("mmdebstrap") is None:
-        support.skip_all("no mmdebstrap here: Debian's package of that name")
-    sources = glob.glob("/etc/apt/sources.list.d/debian.sources") + glob.glob("/etc/apt/sources.list")
-    words = ["mmdebstrap", "--quiet", "--mode=root", "--variant=apt"] + options_of_apt() + ["bookworm", ROOT]
-    done = subprocess.run(words + sources[:1], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=LONG_S)
-    if done.returncode != 0:
-        support.skip_all("mmdebstrap: " + " / ".join(done.stdout.decode().strip().splitlines()[-3:])[:400])
-    shutil.copyfile("/etc/resolv.conf", os.path.join(ROOT, "etc", "resolv.conf"))
 
 
 def make_packages():
@@ -96,14 +55,7 @@ def setUpModule():
 
 
 def tearDownModule():
-    shutil.rmtree(WORK, ignore_errors=True)
-
-
-def python_of_readme():
-    with open(os.path.join(support.SOURCE, "README.md")) as file:
-        (block,) = re.findall(r"^From Python.*?^```python\n(.*?)^```", file.read(), re.S | re.M)
-    before = "import numpy as np\nimport tutti\nx = np.arange(4, dtype=np.float32)\nw = np.ones(3)\n"
-    return before + block + "    print(x.tolist(), weights.numpy().tolist())\n"
+    remove_root()
 
 
 class Unit:
