@@ -104,6 +104,11 @@ var userAgent = func() string {
 }()
 
 func dial(address string, options []Option, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+	return dialAs(address, address, options, more...)
+}
+
+// dialAs connects to a target of gRPC, of which address is the first that it stands for.
+func dialAs(address, target string, options []Option, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	var known settings
 	for _, option := range options {
 		option(&known)
@@ -125,5 +130,5 @@ func dial(address string, options []Option, more ...grpc.DialOption) (*grpc.Clie
 		}
 		found = append(found, grpc.WithPerRPCCredentials(bearer{known.tokenFile, secure}))
 	}
-	return grpc.Dial(address, found...)
+	return grpc.Dial(target, found...)
 }

@@ -85,31 +85,48 @@ func wasThere(err error) bool {
 
 // patience makes calls of the store wait for a coordinator that is started again, as long as their context
 // lasts. Calls with a token, which is drawn here, and calls that only read are made again when the connection
-// breaks in the middle, and count once.
+// breaks in the middle, and count once. A call that no coordinator has heard of is made again, whatever it is,
+// when there are several.
 type patience struct {
 	answered int32 // the coordinator was there once
+	leader   *leader
+}
+
+// try makes one attempt. elsewhere: nobody has heard of the call, and there are other coordinators.
+func (self *patience) try(ctx context.Context, path string, request, reply interface{}, line *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, options []grpc.CallOption) (elsewhere bool, err error) {
+	if self.leader == nil {
+		return false, invoke(ctx, path, request, reply, line, options...)
+	}
+	moves := self.leader.count()
+	err = invoke(ctx, path, request, reply, line, options...)
+	self.leader.follow(err, moves)
+	_, other := isNotLeader(err)
+	unheard := status.Code(err) == codes.Unavailable && !wasThere(err)
+	return (other || unheard) && self.leader.hasOthers(), err
 }
 
 func (self *patience) call(ctx context.Context, path string, request, reply interface{}, line *grpc.ClientConn,
 	invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
-	if !strings.HasPrefix(path, storeService) {
-		return invoke(ctx, path, request, reply, line, options...)
+	again, waits := false, strings.HasPrefix(path, storeService)
+	if waits {
+		var err error
+		if request, err = withToken(request); err != nil {
+			return err
+		}
+		again = tokenOf(request) != nil || reading[strings.TrimPrefix(path, storeService)]
 	}
-	request, err := withToken(request)
-	if err != nil {
-		return err
-	}
-	again := tokenOf(request) != nil || reading[strings.TrimPrefix(path, storeService)]
 	pause := pauseLeast
 	for {
-		if atomic.LoadInt32(&self.answered) != 0 {
+		if waits && atomic.LoadInt32(&self.answered) != 0 && (self.leader == nil || !self.leader.hasOthers()) {
 			options = append(options[:len(options):len(options)], grpc.WaitForReady(true))
 		}
-		err = invoke(ctx, path, request, reply, line, options...)
+		elsewhere, err := self.try(ctx, path, request, reply, line, invoke, options)
 		if wasThere(err) {
 			atomic.StoreInt32(&self.answered, 1)
 		}
-		if status.Code(err) != codes.Unavailable || !again || atomic.LoadInt32(&self.answered) == 0 {
+		broke := status.Code(err) == codes.Unavailable && again && atomic.LoadInt32(&self.answered) != 0
+		if !elsewhere && !broke {
 			return err
 		}
 		select {

@@ -99,7 +99,17 @@ func (agent *Agent) join(ctx context.Context) error {
 }
 
 func (agent *Agent) meetCoordinator(address string) error {
-	line, err := dial(address, agent.options, grpc.WithUnaryInterceptor(new(patience).call))
+	waits := new(patience)
+	connect := func() (*grpc.ClientConn, error) {
+		return dial(address, agent.options, grpc.WithUnaryInterceptor(waits.call))
+	}
+	if !strings.HasPrefix(address, "unix:") {
+		waits.leader = newLeader(address, mayFollow(agent.options))
+		connect = func() (*grpc.ClientConn, error) {
+			return waits.leader.dial(agent.options, grpc.WithUnaryInterceptor(waits.call))
+		}
+	}
+	line, err := connect()
 	if err != nil {
 		return err
 	}

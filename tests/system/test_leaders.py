@@ -271,9 +271,8 @@ class Load:
     def __init__(self, agent, mode, name, words=None, environment=None):
         """`words`: of another client than libtutti, without the address."""
         path = os.path.join(support.BUILD, "tests", "client", "kills_program")
-        place = words.index("ADDRESS") if words else 1
-        words = list(words) if words else [path, "ADDRESS", mode, name]
-        words[place] = agent.program.address
+        words = words or [path, "ADDRESS", mode, name]
+        words = [agent.program.address if word == "ADDRESS" else word for word in words]
         self.name = name
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=False, text=True,
                                         env=dict(os.environ, **(environment or {})))
@@ -283,7 +282,8 @@ class Load:
         out, _ = self.process.communicate(timeout=120)
         _running.discard(self.process)
         assert self.process.returncode == 0, "%s: %s" % (self.name, out[-2000:])
-        return [line.split(" ", 1) for line in out.splitlines()]
+        lines = [line.split(" ", 1) for line in out.splitlines()]
+        return [words for words in lines if words[0] in ("popped", "turns", "gap")]
 
 
 class Reduces:
@@ -371,6 +371,12 @@ class Leaders(unittest.TestCase):
             for agent in agents:
                 agent.program.kill()
 
+    def wait_in_touch(self, rig):
+        """Until the agents have their sessions with the present leader: who loses two leaders in ten seconds may be cut off."""
+        for agent in rig.agents:
+            wait_until(lambda: agent.program.log().rfind("in touch with the coordinator again")
+                       >= agent.program.log().rfind("lost the coordinator"), "no session: " + agent.program.log()[-2000:])
+
     def make_group(self, rig, number):
         name = "group-%d" % number
         code, _, err = rig.cli("group", "create", name, "0,1,2")
@@ -394,12 +400,13 @@ class Leaders(unittest.TestCase):
             kinds.append(("partition", part))
         gaps = Load(rig.agents[2], "gaps", "gaps")
         loads = [Load(rig.agents[0], "load", "a"), Load(rig.agents[1], "load", "b")]
-        loads += self.python_loads(rig)
+        loads += self.python_loads(rig) + self.go_loads(rig)
         world = Reduces(rig.agents, "world")
         done = []
         try:
             for number in range(rounds):
                 kind, act = kinds[number % len(kinds)]
+                self.wait_in_touch(rig)
                 leader = rig.coordinators.wait_for_leader()
                 time.sleep(random.uniform(0.3, 1.0))  # at no particular moment of the load
                 before = act(rig, leader)
@@ -409,6 +416,7 @@ class Leaders(unittest.TestCase):
                     self.form_job(rig, number)
                 rig.coordinators.wait_for_leader(before)
                 done.append(kind)
+                assert not world.errors, world.errors
         finally:
             errors = world.end()
         lines = gaps.end()
@@ -427,6 +435,21 @@ class Leaders(unittest.TestCase):
         path = os.path.join(support.SOURCE, "tests", "clients", "kills_load.py")
         return [Load(rig.agents[2], "load", kind, [python, path, "ADDRESS", kind, "load", kind], {"PYTHONPATH": folder})
                 for kind in ("sync", "aio")]
+
+    def go_loads(self, rig):
+        """The same in Go, where that is installed."""
+        sys.path.insert(0, os.path.join(support.SOURCE, "tests", "clients"))
+        import go_world
+
+        if go_world.missing():
+            print("# without Go: " + go_world.missing())
+            return []
+        world = go_world.World("go-leaders")
+        program = os.path.join(world.root, "kills")
+        world.go("test", "-c", "-o", program, ".")
+        address = rig.agents[1].program.address
+        return [Load(rig.agents[1], "load", "go", [program, "-test.run", "^TestKills$"],
+                     {"TUTTI_TEST_KILLS": "%s load go" % address})]
 
     def judge(self, rig, said, lines):
         """All adds of all programs are in the counter, and each value was popped once."""
