@@ -364,3 +364,28 @@ coord_group_delete(coord_group *group)
     coord_group_remove(group);
     coord_group_publish_deleted(group);
 }
+
+tutti_code
+coord_group_inherit_end(coord_group *group, const coord_group *from, tutti_error *err)
+{
+    const tutti_list_node *link;
+    uint32_t position;
+
+    group->made_epoch = from->made_epoch == 0 ? 0 : group->job->epoch;
+    for (link = from->holders.next; link != &from->holders; link = link->next) {
+        const coord_holder *one = tutti_container_of(link, coord_holder, link);
+        coord_holder *copy;
+
+        if (!coord_group_position(group, one->rank, &position)) {
+            continue;
+        }
+        copy = malloc(sizeof(*copy));
+        if (copy == NULL) {
+            return coord_fail_memory(err, "a lease of a group");
+        }
+        *copy = *one;
+        tutti_list_init(&copy->link);
+        tutti_list_add(&group->holders, &copy->link);
+    }
+    return TUTTI_OK;
+}

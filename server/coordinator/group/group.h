@@ -82,6 +82,14 @@ tutti_code coord_group_abort(coord_group *group, uint32_t rank,
 /* Forget its abort: it is another group from now on, or goes. */
 void coord_group_forget_abort(coord_group *group);
 
+/*
+ * A group that stands for another one, of some of its members, ends as that one would: with their agents, and with the
+ * leases by which they hold it. [in] group  not in the job's map yet
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  no memory
+ */
+tutti_code coord_group_inherit_end(coord_group *group, const coord_group *from, tutti_error *err);
+
 /* Delete it: its record, then the group, then the news of it. */
 void coord_group_delete(coord_group *group);
 

@@ -163,7 +163,8 @@ make_survivors(coord_shrink *self, tutti_error *err)
     if (made == NULL) {
         return coord_fail_memory(err, "a group");
     }
-    if (coord_group_fill(made, self->ranks, err) != TUTTI_OK) {
+    if (coord_group_fill(made, self->ranks, err) != TUTTI_OK ||
+        coord_group_inherit_end(made, self->group, err) != TUTTI_OK) {
         coord_group_destroy(made);
         return TUTTI_RESOURCE_EXHAUSTED;
     }

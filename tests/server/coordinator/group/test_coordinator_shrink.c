@@ -133,6 +133,41 @@ test_shrink__ends_when_all_that_are_alive_have_called(void **state)
     assert_string_equal(old.abort->text, "group g was aborted by rank 0: it was shrunk to g.2");
 }
 
+static bool
+is_there(const char *name)
+{
+    tutti_coordinator_group got;
+    tutti_error err;
+
+    return tutti_coordinator_group_get(fix.self, NULL, name, 0, &got, &err) == TUTTI_OK;
+}
+
+/* What is left of a group goes as the group would. */
+static void
+test_shrink__gives_a_group_that_ends_with_the_leases_of_its_members(void **state)
+{
+    static const int32_t ranks[] = {0, 1, 2};
+    tutti_coordinator_group_request request = {
+        .member = member_of(0), .name = "e", .ranks = ranks, .count = 3, .lease = 7};
+    tutti_coordinator_member member = member_of(0);
+    tutti_coordinator_group got;
+    bool flag;
+    tutti_error err;
+
+    (void)state;
+    assert_ok(tutti_coordinator_group_create(fix.self, &request, &got, &flag, &err));
+    request.member = member_of(1);
+    assert_ok(tutti_coordinator_group_create(fix.self, &request, &got, &flag, &err));
+    leave(1);
+    assert_ok(shrink(0, "e", SECOND, &err));
+    assert_ok(shrink(2, "e", SECOND, &err));
+    fixture_settle(&fix);
+    assert_string_equal(callers[0].name, "e.2");
+    assert_true(is_there("e") && is_there("e.2"));
+    assert_ok(tutti_coordinator_group_release(fix.self, &member, 7, &flag, &err));
+    assert_true(flag && !is_there("e") && !is_there("e.2"));
+}
+
 static void
 test_shrink__leaves_out_who_does_not_call_in_time(void **state)
 {
@@ -287,6 +322,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         SENTENCE(test_shrink__ends_when_all_that_are_alive_have_called),
+        SENTENCE(test_shrink__gives_a_group_that_ends_with_the_leases_of_its_members),
         SENTENCE(test_shrink__leaves_out_who_does_not_call_in_time),
         SENTENCE(test_shrink__asked_again_gives_the_same),
         SENTENCE(test_shrink__goes_on_when_a_caller_dies),
