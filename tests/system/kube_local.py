@@ -152,7 +152,7 @@ class Local:
     # ------------------------------------------------------------------------ what pods find
 
     def hosts(self):
-        """Names of services: the first pod behind each."""
+        """Names of services, the first pod behind each; and of the pods behind them."""
         found = {}
         for one in self.objects:
             if one["kind"] != "Service":
@@ -160,6 +160,7 @@ class Local:
             for pod, labels in self.pods.values():
                 if kube_rules.fits(one["spec"]["selector"], labels):
                     found.setdefault(one["metadata"]["name"], pod.address)
+                    found["%s.%s" % (pod.name, one["metadata"]["name"])] = pod.address
         return found
 
     def fill(self, volume, path, spec):

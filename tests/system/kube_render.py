@@ -59,11 +59,14 @@ def _patch(folder, patch, objects):
 
 
 def _apply(document, step):
-    """One step of JSON Patch: add and replace."""
+    """One step of JSON Patch: add, replace and remove."""
     words = [word.replace("~1", "/").replace("~0", "~") for word in step["path"].split("/")[1:]]
     for word in words[:-1]:
         document = document[int(word)] if isinstance(document, list) else document[word]
     last = words[-1]
+    if step["op"] == "remove":
+        del document[int(last) if isinstance(document, list) else last]
+        return
     value = copy.deepcopy(step["value"])
     if isinstance(document, list):
         if last == "-":

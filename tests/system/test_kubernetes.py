@@ -36,13 +36,14 @@ import worlds  # noqa: E402
 KUBERNETES = os.path.join(support.SOURCE, "docker", "kubernetes")
 CHART = os.path.join(KUBERNETES, "helm")
 ISSUER = "https://kubernetes.default.svc.cluster.local"
-GIVEN = ("Secret/tutti-tls", "Secret/tutti-client-tls", "ConfigMap/tutti-token-keys")
-FOLDERS = ("overlays/cpu", "overlays/gpu", "overlays/tls", "overlays/insecure", "worker")
+GIVEN = ("Secret/tutti-tls", "Secret/tutti-client-tls", "Secret/tutti-etcd-tls", "ConfigMap/tutti-token-keys")
+FOLDERS = ("overlays/cpu", "overlays/gpu", "overlays/ha", "overlays/tls", "overlays/insecure", "worker")
 CHART_VALUES = (
     {},
     {"tls": {"tokens": True}},
     {"tls": {"enabled": False}},
     {"agents": {"gpu": True, "count": 7}},
+    {"coordinator": {"etcd": "etcd:2379/tutti"}},
     {"networkPolicy": False, "image": {"tag": "x"}},
 )
 
@@ -85,6 +86,8 @@ class Secrets:
                                  ("ca.pem", "server.pem", "server.key")},
             "Secret/tutti-client-tls": {name: self.read("certs/" + name) for name in
                                         ("ca.pem", "client.pem", "client.key")},
+            "Secret/tutti-etcd-tls": {name: self.read("certs/" + name) for name in
+                                      ("ca.pem", "client.pem", "client.key")},
             "ConfigMap/tutti-token-keys": {"jwks.json": json.dumps({"keys": [tokens.jwk_rsa(public, "k8s")]})},
         }
 
@@ -143,6 +146,8 @@ class RenderTest(unittest.TestCase):
         """The same kinds, container words and probes; names and images differ."""
         for values, folder in (({}, "overlays/cpu"), ({"tls": {"tokens": True}}, "overlays/tls"),
                                ({"agents": {"gpu": True}}, "overlays/gpu"),
+                               ({"coordinator": {"etcd": "etcd-0.etcd:2379,etcd-1.etcd:2379,etcd-2.etcd:2379/tutti"}},
+                                "overlays/ha"),
                                ({"tls": {"enabled": False}}, "overlays/insecure")):
             chart = kube_render.helm(CHART, values)
             overlay = kube_render.kustomize(os.path.join(KUBERNETES, folder))
@@ -315,6 +320,55 @@ class PodsTest(unittest.TestCase):
         device = [env for env in container(objects)["env"] if env["name"] == "TUTTI_DEVICE"]
         self.assertEqual(device[0]["value"], "cuda:0")
         self.check_secured(on_cpu(objects))
+
+    def on_etcd(self, objects, etcd):
+        """This machine's etcd speaks plaintext."""
+        for one in objects:
+            if one["kind"] == "StatefulSet":
+                box = kube_rules.pod_of(one)["spec"]["containers"][0]
+                words = [word for word in box["args"] if not word.startswith("--etcd-")]
+                box["args"] = ["--store=etcd:localhost:%d/tutti" % etcd.ports[0][0] if word.startswith("--store=") else word
+                               for word in words]
+        return objects
+
+    def check_ha(self, objects):
+        """Three coordinators; the one that leads goes, and agents find the next."""
+        if shutil.which("etcd") is None or shutil.which("etcdctl") is None:
+            self.skipTest("no etcd")
+        import test_leaders
+
+        with tempfile.TemporaryDirectory(prefix="tutti-kube-") as folder:
+            etcd = test_leaders.Etcd(folder)
+            cluster = local(Secrets(folder))
+            cluster.namespaced = ()
+            try:
+                cluster.apply(self.on_etcd(objects, etcd))
+                coordinators = cluster.owned("StatefulSet", "tutti-coordinator")
+                agents = cluster.owned("Job", "tutti-agents")
+                self.assertEqual((len(coordinators), len(agents)), (3, 4))
+                for pod in coordinators + agents:
+                    pod.wait_ready()
+                leads = lambda pod: "this coordinator leads" in list(pod.boxes.values())[0].log()
+                (leader,) = [pod for pod in coordinators if leads(pod)]
+                leader.kill()
+                until = time.monotonic() + 60
+                while not any(leads(pod) for pod in coordinators if pod is not leader):
+                    self.assertLess(time.monotonic(), until)
+                    time.sleep(0.05)
+                for pod in agents:
+                    box = list(pod.boxes.values())[0]
+                    while "in touch with the coordinator again" not in box.log():
+                        self.assertLess(time.monotonic(), until, box.log())
+                        time.sleep(0.05)
+            finally:
+                cluster.close()
+                etcd.close()
+
+    def test_pods__of_the_ha_overlay_go_on_without_their_leader(self):
+        self.check_ha(kube_render.kustomize(os.path.join(KUBERNETES, "overlays/ha")))
+
+    def test_pods__of_the_chart_with_etcd_go_on_without_their_leader(self):
+        self.check_ha(kube_render.helm(CHART, {"coordinator": {"etcd": "etcd:2379/tutti"}}))
 
     def test_pods__of_the_chart_run(self):
         self.check_secured(kube_render.helm(CHART, {"agents": {"count": 2}}))
