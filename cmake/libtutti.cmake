@@ -5,7 +5,7 @@
 # of the program it is linked into. With a sanitizer it is not built: instrumented objects do not
 # survive that.
 set(TUTTI_SOVERSION 0)
-set(TUTTI_CLIENT_ROOMS client rpc tensor share base protos rpc_protos)
+set(TUTTI_CLIENT_ROOMS client rpc lane tensor share base protos rpc_protos)
 
 function(tutti_library)
   list(TRANSFORM TUTTI_CLIENT_ROOMS PREPEND tutti_ OUTPUT_VARIABLE rooms)

@@ -2,7 +2,7 @@
 # libtutti.cmake makes libtutti; with its headers, pkg-config, and the package tutti-rpc for CMake.
 # In the static one the functions of include/tutti, which lib/base has, are hidden too: a program may link both.
 set(TUTTI_RPC_SOVERSION 0)
-set(TUTTI_RPC_ROOMS rpc_door rpc base rpc_protos)
+set(TUTTI_RPC_ROOMS rpc_door rpc lane base rpc_protos)
 
 function(tutti_rpc_library)
   list(TRANSFORM TUTTI_RPC_ROOMS PREPEND tutti_ OUTPUT_VARIABLE rooms)

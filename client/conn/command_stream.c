@@ -36,7 +36,9 @@ new_stream(tutti_client *client)
         free(self);
         return NULL;
     }
+    self->lane = client_lane_open(client);
     if (client_command_stream_open(client, self, NULL) != TUTTI_OK) {
+        client_lane_close(self->lane);
         client_conn_give(client, self->conn);
         free(self);
         return NULL;
@@ -120,6 +122,7 @@ client_command_stream_drop(tutti_client *client, client_command_stream *commands
 {
     const tutti_code code = tutti_rpc_stream_finish(commands->stream, err);
 
+    client_lane_close(commands->lane);
     client_conn_give(client, commands->conn);
     free(commands);
     forget_command_stream(client);

@@ -4,6 +4,41 @@
 
 #include "client/conn/call.h"
 #include "client/conn/conn_pool.h"
+#include "lane/lane.h"
+#include "rpc/channel.h"
+#include "rpc/lane.h"
+#include "share/share.h"
+
+/* ------------------------------------------------------------------ lane.c */
+
+/* One lane, for one stream. Whoever has the stream has it. */
+typedef struct client_lane {
+    tutti_share_view view; /* its memory, and the lease */
+    tutti_lane rings;
+    char name[TUTTI_RPC_LANE_NAME_SIZE];
+    tutti_rpc_lane_end end; /* points into this */
+} client_lane;
+
+/*
+ * A lane of the agent, when it is on this machine and makes lanes. NULL: streams go by gRPC; why,
+ * is in client->lane_refused from then on, and the agent is not asked again.
+ */
+client_lane *client_lane_open(tutti_client *client);
+
+/* Behind the end of its stream. NULL is fine. */
+void client_lane_close(client_lane *lane);
+
+/* ------------------------------------------------------------------ command_stream_pb.c, too */
+
+/* What an agent says of a lane that it has made. */
+typedef struct client_lane_offer {
+    unsigned char token[TUTTI_SHARE_TOKEN_BYTES];
+    char socket[TUTTI_SHARE_NAME_MAX + 1];
+    uint64_t bytes;
+} client_lane_offer;
+
+tutti_code client_wire_open_lane(tutti_client *client, const char *host_id,
+                                 client_lane_offer *ret_offer, tutti_error *err);
 
 /* ------------------------------------------------------------------ command_stream.c */
 
@@ -17,8 +52,9 @@ typedef struct client_command_stream {
     tutti_list_node link; /* in the client's idle ones */
     client_conn *conn;
     tutti_rpc_stream *stream;
-    uint64_t last_id; /* of the calls it has carried; 0 = none yet */
-    uint64_t lease;   /* of all that it carries */
+    client_lane *lane; /* [owned] by which its messages go; NULL = by gRPC */
+    uint64_t last_id;  /* of the calls it has carried; 0 = none yet */
+    uint64_t lease;    /* of all that it carries */
 } client_command_stream;
 
 /* One that is idle and whole, or a new one; NULL: the call shall go by itself. */

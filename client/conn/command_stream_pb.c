@@ -22,8 +22,9 @@ tutti_code
 client_command_stream_open(const tutti_client *client, client_command_stream *commands,
                            tutti_error *err)
 {
-    const tutti_rpc_call_options options = client_stream_options(client);
+    tutti_rpc_call_options options = client_stream_options(client);
 
+    options.lane = commands->lane == NULL ? NULL : &commands->lane->end;
     commands->lease = options.lease;
     return client_open_commands(commands->conn, &options, &commands->stream, err);
 }
@@ -257,4 +258,41 @@ client_open_commands(client_conn *conn, const tutti_rpc_call_options *options,
                      tutti_rpc_stream **ret_stream, tutti_error *err)
 {
     return tutti_rpc_stream_open(conn->channel, &stub_run, options, ret_stream, err);
+}
+
+/* ------------------------------------------------------------------------------ lanes */
+
+static const tutti_rpc_stub stub_open_lane = {&tutti__v1__commands_service__descriptor, "OpenLane"};
+
+static tutti_code
+read_lane_offer(const Tutti__V1__OpenLaneResponse *response, client_lane_offer *ret,
+                tutti_error *err)
+{
+    if (response->token.len != sizeof(ret->token) ||
+        strlen(response->socket) >= sizeof(ret->socket)) {
+        return TUTTI_FAIL(err, TUTTI_DATA_LOSS, "the agent sent a malformed offer of a lane");
+    }
+    memcpy(ret->token, response->token.data, sizeof(ret->token));
+    memcpy(ret->socket, response->socket, strlen(response->socket) + 1);
+    ret->bytes = response->byte_count;
+    return TUTTI_OK;
+}
+
+tutti_code
+client_wire_open_lane(tutti_client *client, const char *host_id, client_lane_offer *ret_offer,
+                      tutti_error *err)
+{
+    Tutti__V1__OpenLaneRequest request = TUTTI__V1__OPEN_LANE_REQUEST__INIT;
+    const client_call call = {
+        .stub = &stub_open_lane, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
+    tutti_rpc_message *message = NULL;
+    tutti_code code;
+
+    request.host_id = client_write_text(host_id);
+    code = client_invoke(client, &call, &request.base, &message, err);
+    if (code == TUTTI_OK) {
+        code = read_lane_offer(tutti_rpc_message_get(message), ret_offer, err);
+        tutti_rpc_message_free(message);
+    }
+    return code;
 }

@@ -8,7 +8,7 @@
 /* A call of the coordinator, within the client's time. */
 client_call client_ask_coordinator(const tutti_client *client, const tutti_rpc_stub *stub);
 
-/* jobs_pb.c: a job as the coordinator tells it. [in] item  its message */
+/* coordinator_pb.c: a job as the coordinator tells it. [in] item  its message */
 void client_read_job(const void *item, tutti_job_info *ret);
 
 /* On how many hosts the ranks of a job are, of up to 1024; a rank that is away counts as one. */

@@ -43,6 +43,7 @@ static const tutti_auth_row rows[] = {
     {"/tutti.v1.CollectivesService/Sync", CLIENT, SERVER, false},
     {"/tutti.v1.CollectivesService/Test", CLIENT, SERVER, false},
     {"/tutti.v1.CollectivesService/Wait", CLIENT, SERVER, false},
+    {"/tutti.v1.CommandsService/OpenLane", CLIENT, SERVER, false},
     {"/tutti.v1.CommandsService/Run", CLIENT, SERVER, false},
     {"/tutti.v1.CoordinatorService/AbortGroup", BOTH, REQUEST, false},
     {"/tutti.v1.CoordinatorService/CreateGroup", BOTH, REQUEST, false},

@@ -71,6 +71,13 @@ void tutti_rpc_channel_close(tutti_rpc_channel *channel);
 
 typedef struct tutti_rpc_stub tutti_rpc_stub;
 
+/* The client's end of a lane (rpc/lane.h), for one stream that blocks. */
+typedef struct tutti_rpc_lane_end {
+    struct tutti_lane *lane; /* [borrowed] until the stream is finished */
+    const char *name;        /* as the server knows it */
+    int lease;               /* a descriptor that is readable when the server is gone; -1 = none */
+} tutti_rpc_lane_end;
+
 /* How one call is made. Zeros are good defaults. */
 typedef struct tutti_rpc_call_options {
     uint64_t deadline_ns; /* on tutti_clock_ns(); 0 = none */
@@ -80,6 +87,7 @@ typedef struct tutti_rpc_call_options {
      * begun. */
     const char *extra_key;
     const char *extra_value;
+    const tutti_rpc_lane_end *lane; /* of tutti_rpc_stream_open: how messages go; NULL = by gRPC */
 } tutti_rpc_call_options;
 
 /*

@@ -93,6 +93,17 @@ bool tutti_rpc_loop_is_idle(const tutti_rpc_loop *loop);
 void tutti_rpc_loop_timer_start(tutti_rpc_loop *loop, tutti_timer *timer, uint64_t at_ns);
 void tutti_rpc_loop_timer_stop(tutti_rpc_loop *loop, tutti_timer *timer);
 
+/*
+ * Be the loop's thread for a while: between the two, callbacks of the loop run on no other thread,
+ * tutti_rpc_loop_is_current is true, and what only the loop's thread may touch is the caller's. For
+ * a thread that has work for the loop and has been woken already: posting a task would wake another
+ * one. Enter waits for the turn, which is given in the order in which it was asked for; leave runs
+ * what was posted in between. Not on the loop's thread. The loop must not be stopped before the
+ * last leave.
+ */
+void tutti_rpc_loop_enter(tutti_rpc_loop *loop);
+void tutti_rpc_loop_leave(tutti_rpc_loop *loop);
+
 /* Is the caller the loop's thread? */
 bool tutti_rpc_loop_is_current(const tutti_rpc_loop *loop);
 

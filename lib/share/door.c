@@ -95,11 +95,12 @@ find_offer(tutti_share *self, const unsigned char *token)
     return found;
 }
 
-/* Under the lock. Our descriptor is closed once it is sent: the tensor's owner keeps its own. */
+/* Under the lock. Our descriptors are closed once they are sent: the tensor's owner keeps its own. */
 static bool
 lease_offer(tutti_share *self, share_guest *guest, share_offer *offer)
 {
     share_answer answer = {.bytes = offer->bytes, .writable = offer->writable ? 1 : 0};
+    const int fds[] = {offer->fd, offer->second};
     bool sent;
 
     offer->state = SHARE_LEASED;
@@ -107,9 +108,8 @@ lease_offer(tutti_share *self, share_guest *guest, share_offer *offer)
     guest->offer = offer;
     self->stranger_count--;
     memcpy(answer.magic, SHARE_ANSWER, SHARE_MAGIC_BYTES);
-    sent = tutti_local_send(guest->socket, &answer, sizeof(answer), &offer->fd, 1);
-    (void)close(offer->fd);
-    offer->fd = -1;
+    sent = tutti_local_send(guest->socket, &answer, sizeof(answer), fds, offer->second < 0 ? 1 : 2);
+    share_close_offered(offer);
     return sent;
 }
 

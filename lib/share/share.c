@@ -87,6 +87,19 @@ descriptor_of(const tutti_share_item *item)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
+void
+share_close_offered(share_offer *offer)
+{
+    if (offer->fd >= 0) {
+        (void)close(offer->fd);
+    }
+    if (offer->second >= 0) {
+        (void)close(offer->second);
+    }
+    offer->fd = -1;
+    offer->second = -1;
+}
+
 static tutti_code
 new_offer(const tutti_share *self, const tutti_share_item *item, share_offer **ret_offer,
           tutti_error *err)
@@ -98,20 +111,23 @@ new_offer(const tutti_share *self, const tutti_share_item *item, share_offer **r
     if (offer == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a share");
     }
-    *offer = (share_offer){.fd = descriptor_of(item),
-                           .bytes = item->bytes,
-                           .writable = item->writable,
-                           .owner = item->owner,
-                           .due_ns = tutti_clock_add(tutti_clock_ns(), patience_ns)};
+    *offer =
+        (share_offer){.fd = descriptor_of(item),
+                      .second = item->second > 0 ? fcntl(item->second, F_DUPFD_CLOEXEC, 0) : -1,
+                      .bytes = item->bytes,
+                      .writable = item->writable,
+                      .owner = item->owner,
+                      .due_ns = tutti_clock_add(tutti_clock_ns(), patience_ns)};
     tutti_list_init(&offer->link);
-    if (offer->fd < 0) {
+    if (offer->fd < 0 || (item->second > 0 && offer->second < 0)) {
         const int number = errno;
 
+        share_close_offered(offer);
         free(offer);
         return TUTTI_FAIL_ERRNO(err, number, "could not make a descriptor to share");
     }
     if (getrandom(offer->token, sizeof(offer->token), 0) != (ssize_t)sizeof(offer->token)) {
-        (void)close(offer->fd);
+        share_close_offered(offer);
         free(offer);
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no random bytes for a token");
     }
@@ -123,9 +139,7 @@ new_offer(const tutti_share *self, const tutti_share_item *item, share_offer **r
 void
 tutti_share_end_offer(tutti_share *self, share_offer *offer)
 {
-    if (offer->fd >= 0) {
-        (void)close(offer->fd);
-    }
+    share_close_offered(offer);
     self->options.on_over(offer->owner);
     free(offer);
 }
@@ -153,7 +167,7 @@ tutti_share_offer(tutti_share *share, const tutti_share_item *item,
     }
     tutti_share_unlock(share);
     if (full) {
-        (void)close(offer->fd);
+        share_close_offered(offer);
         free(offer);
         return TUTTI_FAIL_FOR(err, TUTTI_RESOURCE_EXHAUSTED, "SHARE_LIMIT",
                               "%u tensors are shared, the limit: unmap some, or raise --shares-max",

@@ -47,6 +47,7 @@ const char *tutti_share_socket(const tutti_share *share);
 
 typedef struct tutti_share_item {
     int fd;         /* borrowed for the call; sealed, so that nobody can shrink it */
+    int second;     /* a further descriptor, which is sent with it; borrowed; 0 = none */
     uint64_t bytes; /* from its beginning; at least 1 */
     bool writable;  /* else a descriptor that cannot be mapped for writing goes out */
     void *owner;    /* for on_over and tutti_share_revoke; never NULL */
@@ -76,6 +77,7 @@ typedef struct tutti_share_view {
     uint64_t mapped_bytes; /* private, as what follows */
     bool writable;
     int lease;
+    int second; /* [owned] the further descriptor that came; -1 = none; a taker that keeps it sets it to -1 */
 } tutti_share_view;
 
 /*

@@ -51,7 +51,8 @@ typedef struct share_offer {
     tutti_list_node link;
     share_state state;
     unsigned char token[TUTTI_SHARE_TOKEN_BYTES];
-    int fd; /* ours, as it goes out; -1 once it has */
+    int fd;     /* ours, as it goes out; -1 once it has */
+    int second; /* the same; -1 = none, too */
     uint64_t bytes;
     bool writable;
     void *owner;
@@ -91,6 +92,7 @@ void *tutti_share_run(void *share);
 void tutti_share_end_guest(tutti_share *self, share_guest *guest);
 
 /* share.c */
+void share_close_offered(share_offer *offer); /* the descriptors that are there */
 void tutti_share_lock(tutti_share *self);
 void tutti_share_unlock(tutti_share *self);
 /* Not in the list any more: close, tell, free. Without the lock. */

@@ -68,9 +68,9 @@ fail_refused(uint32_t refusal, tutti_error *err)
                           "until the tensor is deleted");
 }
 
-/* [out, owned] ret_fd */
+/* [out, owned] ret_fd; ret_second  -1 = none came */
 static tutti_code
-hear_answer(int socket, uint32_t timeout_ms, share_answer *ret_answer, int *ret_fd,
+hear_answer(int socket, uint32_t timeout_ms, share_answer *ret_answer, int *ret_fd, int *ret_second,
             tutti_error *err)
 {
     struct pollfd look = {.fd = socket, .events = POLLIN};
@@ -87,8 +87,9 @@ hear_answer(int socket, uint32_t timeout_ms, share_answer *ret_answer, int *ret_
     size = tutti_local_receive(socket, ret_answer, sizeof(*ret_answer), fds, &count);
     sense = size == sizeof(*ret_answer) &&
             memcmp(ret_answer->magic, SHARE_ANSWER, SHARE_MAGIC_BYTES) == 0;
-    if (sense && ret_answer->refusal == SHARE_WELCOME && count == 1) {
+    if (sense && ret_answer->refusal == SHARE_WELCOME && (count == 1 || count == 2)) {
         *ret_fd = fds[0];
+        *ret_second = count == 2 ? fds[1] : -1;
         return TUTTI_OK;
     }
     tutti_local_close_all(fds, count);
@@ -136,18 +137,21 @@ tutti_code
 tutti_share_take(const char *socket_name, tutti_bytes token, uint32_t timeout_ms,
                  tutti_share_view *ret_view, tutti_error *err)
 {
-    tutti_share_view view = {.lease = -1};
+    tutti_share_view view = {.lease = -1, .second = -1};
     share_answer answer = {0};
     int fd = -1;
     tutti_code code;
 
     TUTTI_TRY(show_token(socket_name, token, &view.lease, err));
-    code = hear_answer(view.lease, timeout_ms, &answer, &fd, err);
+    code = hear_answer(view.lease, timeout_ms, &answer, &fd, &view.second, err);
     if (code == TUTTI_OK) {
         code = map_share(fd, answer.bytes, answer.writable != 0, &view, err);
         (void)close(fd);
     }
     if (code != TUTTI_OK) {
+        if (view.second >= 0) {
+            (void)close(view.second);
+        }
         (void)close(view.lease);
         return code;
     }
@@ -173,5 +177,8 @@ tutti_share_drop(tutti_share_view *view)
     }
     (void)munmap(view->data, (size_t)view->mapped_bytes);
     (void)close(view->lease);
-    *view = (tutti_share_view){.lease = -1};
+    if (view->second >= 0) {
+        (void)close(view->second);
+    }
+    *view = (tutti_share_view){.lease = -1, .second = -1};
 }

@@ -47,6 +47,7 @@
 #include "server/agent/state/data_plane.h"
 #include "server/agent/state/device.h"
 #include "server/agent/state/hooks.h"
+#include "server/agent/state/lanes.h"
 #include "server/agent/state/share.h"
 #include "server/agent/state/state.h"
 #include "server/agent/state/trim.h"
@@ -249,6 +250,7 @@ open_services(tutti_agent *agent, tutti_error *err)
     agent_add_tracers(agent);
     agent_add_functions(agent);
     agent_add_sessions(agent);
+    agent_lanes_open(agent);
     tutti_rpc_server_on_drain(agent->server, on_drain, agent);
     return open_engine(agent, err);
 }
@@ -391,6 +393,7 @@ tutti_agent_free(tutti_agent *agent)
         return;
     }
     tutti_rpc_server_free(agent->server);
+    agent_lanes_close(agent);
     tutti_coll_engine_stop(agent->engine); /* NULL when it has been stopped */
     tutti_rpc_channel_close(agent->coordinator);
     agent_member_close(agent);

@@ -79,6 +79,9 @@ typedef struct tutti_agent_options {
     uint64_t shares_max;           /* tensors that clients have mapped */
     bool no_share;                 /* ... never */
     bool share_any_user;           /* ... of other users, too */
+    bool no_lane;                  /* clients' calls go by gRPC alone */
+    uint64_t lanes_max;            /* of all clients */
+    uint64_t busy_poll_ns;         /* of the lanes' thread */
     bool allow_shared_gpu;         /* other agents of the job may have the same */
 } tutti_agent_options;
 

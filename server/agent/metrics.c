@@ -8,6 +8,7 @@
 
 #include "base/os/clock.h"
 #include "base/os/log.h"
+#include "rpc/lane.h"
 #include "server/agent/agent.h"
 #include "server/agent/function/functions.h"
 #include "server/agent/op/works.h"
@@ -121,6 +122,9 @@ expose_memory(tutti_agent *agent, tutti_page *page)
                 tutti_table_count(agent->table));
     write_gauge(page, "tutti_agent_tensors_limit", "gauge", "Tensors it may hold (--handles-max).",
                 agent->options->handles_max);
+    write_gauge(page, "tutti_agent_lanes", "gauge",
+                "Streams of clients of this host whose messages go through shared memory.",
+                agent->lanes == NULL ? 0 : tutti_rpc_lanes_count(agent->lanes));
     write_gauge(page, "tutti_agent_shares", "gauge",
                 "Tensors that clients have mapped, or may yet.",
                 agent->share == NULL ? 0 : tutti_share_count(agent->share));

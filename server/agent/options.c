@@ -116,6 +116,14 @@ static const tutti_option table[] = {
      "mapped may be there until they are deleted"},
     {"share-any-user", TUTTI_OPTION_BOOL, AT(share_any_user), "false", 0, 0, NULL,
      "let clients of other users map tensors too, if they may call this agent"},
+    {"no-lane", TUTTI_OPTION_BOOL, AT(no_lane), "false", 0, 0, NULL,
+     "clients of this host send all their calls by gRPC, none through shared memory"},
+    {"lanes-max", TUTTI_OPTION_UINT, AT(lanes_max), "1024", 1, 100000, NULL,
+     "how many lanes clients may have at a time: shared memory of 132 KiB through which a stream "
+     "of calls goes; calls of others go by gRPC"},
+    {"busy-poll", TUTTI_OPTION_NS, AT(busy_poll_ns), "0", 0, 10 * TUTTI_NS_PER_MS, NULL,
+     "how long the thread of the lanes looks for the next call before it sleeps; for machines with "
+     "a core to spare for each agent; 0 = it sleeps at once"},
     {"net-devices", TUTTI_OPTION_LIST, AT(net_devices), "", 0, 0, NULL,
      "interfaces of the data plane: eth0,eth1, or mlx5_0:1 for UCX; empty = all, but loopback "
      "alone "

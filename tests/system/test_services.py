@@ -159,6 +159,7 @@ def work_calls(work):
         ("DiagnosticsService.Examine", diagnostics.ExamineRequest()),
         ("DiagnosticsService.Explain", diagnostics.ExplainRequest(op="all_reduce", bytes=1024)),
         ("DiagnosticsService.SetAlgorithms", diagnostics.SetAlgorithmsRequest()),
+        ("CommandsService.OpenLane", commands.OpenLaneRequest()),
         ("CommandsService.Run", commands.RunRequest(id=1, sync=collectives.SyncRequest())),
     ]
 

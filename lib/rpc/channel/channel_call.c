@@ -123,7 +123,8 @@ rpc_channel_first_op(tutti_rpc_channel *channel, const tutti_rpc_call_options *o
     size_t count = channel->secrets.metadata_count;
 
     op.data.send_initial_metadata.metadata = rpc_channel_bearer(channel);
-    if (options != NULL && (options->lease != 0 || options->extra_key != NULL)) {
+    if (options != NULL &&
+        (options->lease != 0 || options->extra_key != NULL || options->lane != NULL)) {
         memcpy(ret_metadata->list, op.data.send_initial_metadata.metadata,
                count * sizeof(ret_metadata->list[0]));
         op.data.send_initial_metadata.metadata = ret_metadata->list;
@@ -135,6 +136,11 @@ rpc_channel_first_op(tutti_rpc_channel *channel, const tutti_rpc_call_options *o
         ret_metadata->list[count++] =
             (grpc_metadata){.key = grpc_slice_from_static_string(options->extra_key),
                             .value = grpc_slice_from_static_string(options->extra_value)};
+    }
+    if (options != NULL && options->lane != NULL) { /* the name lives as long as the stream */
+        ret_metadata->list[count++] =
+            (grpc_metadata){.key = grpc_slice_from_static_string("tutti-lane"),
+                            .value = grpc_slice_from_static_string(options->lane->name)};
     }
     op.data.send_initial_metadata.count = count;
     if (options != NULL && options->wait_for_ready && !rpc_channel_has_others(channel)) {

@@ -127,7 +127,7 @@ grpc_call *rpc_channel_call(tutti_rpc_channel *channel, const rpc_known *known,
 
 /* Memory for the metadata of one call, until its first batch is started. */
 typedef struct rpc_call_metadata {
-    grpc_metadata list[4]; /* trace, token, lease, extra */
+    grpc_metadata list[5]; /* trace, token, lease, extra, lane */
 } rpc_call_metadata;
 
 /* The first operation of every call: its metadata. */
@@ -154,6 +154,9 @@ bool rpc_channel_pluck(grpc_completion_queue *queue, void *tag);
  */
 grpc_event rpc_channel_pluck_until(grpc_completion_queue *queue, void *tag, grpc_call *call,
                                    uint64_t deadline_ns);
+
+/* interrupt.c: does the program want its waits to end? Asked between slices. */
+bool rpc_interrupted(void);
 
 /* How a call ended. Written by gRPC. */
 typedef struct rpc_outcome {

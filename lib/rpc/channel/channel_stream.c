@@ -7,19 +7,34 @@
  * both are done, and waits for every batch: only then may the memory that gRPC writes to be
  * freed.
  *
- * A read is always one message ahead. If the server dies or tutti_rpc_stream_cancel is called,
+ * With a lane (rpc/lane.h) the messages go through its memory, and gRPC's read is asked only for
+ * what is too large for it, and for the end. Who waits sleeps in the lane; between slices of
+ * SLICE_NS it looks whether the server is gone.
+ *
+ * Without one, a read is always one message ahead. If the server dies or tutti_rpc_stream_cancel is called,
  * reads and writes return, and finish gives the status.
  */
 #include <assert.h>
+#include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/error/fail.h"
+#include "base/os/clock.h"
+#include "lane/lane.h"
 #include "rpc/channel.h"
 #include "rpc/channel/channel_private.h"
+#include "rpc/lane.h"
 #include "rpc/loop/loop_private.h"
 #include "rpc/message.h"
 #include "rpc/message/message.h"
 #include "rpc/util/process.h"
+
+#define SLICE_NS (50 * TUTTI_NS_PER_MS)
+#define FIRST_SLICE_NS TUTTI_NS_PER_MS
+#define CROWDED_NS (50 * TUTTI_NS_PER_US)
+#define LANE_SLICES_MAX 16 /* of one message */
 
 struct tutti_rpc_stream {
     tutti_rpc_channel *channel;
@@ -27,12 +42,18 @@ struct tutti_rpc_stream {
     grpc_completion_queue *queue;
     grpc_call *call;
     rpc_outcome outcome;
-    grpc_byte_buffer *received;
-    bool reading; /* a read is under way: one message is fetched ahead */
-    bool fetched; /* it is there, in `received` */
+    grpc_byte_buffer *received; /* by gRPC, once the read is back */
+    grpc_byte_buffer *next;     /* owned: what was fetched; NULL = the end */
+    bool reading;               /* a read of gRPC's is under way: one message is fetched ahead */
+    bool arrived;               /* it is back, in `received`, and its turn has not come */
+    bool fetched;               /* `next` is there */
     bool read_all;
     bool posted; /* a write that nobody has waited for */
     bool closed; /* our side */
+    bool has_lane;
+    bool lane_answered;      /* something has come by it */
+    tutti_rpc_lane_end lane; /* if `has_lane` */
+    atomic_bool cancelled;
     /* Only their addresses count. */
     char opened_tag;
     char status_tag;
@@ -67,6 +88,10 @@ tutti_rpc_stream_open(tutti_rpc_channel *channel, const tutti_rpc_stub *stub,
         return code;
     }
     self->channel = channel;
+    if (options != NULL && options->lane != NULL) {
+        self->has_lane = true;
+        self->lane = *options->lane;
+    }
     self->queue = rpc_channel_take_queue(channel);
     rpc_outcome_init(&self->outcome, channel);
     self->call = rpc_channel_call(channel, self->known, self->queue, options);
@@ -95,6 +120,189 @@ settle_stream(tutti_rpc_stream *self)
     }
 }
 
+/* ------------------------------------------------------------------ by a lane */
+
+/* Has the server's process ended, or does it write no more? */
+static bool
+is_server_gone(const tutti_rpc_stream *self)
+{
+    struct pollfd look = {.fd = self->lane.lease, .events = POLLIN};
+
+    return tutti_lane_is_closed(self->lane.lane) ||
+           (self->lane.lease >= 0 && poll(&look, 1, 0) != 0);
+}
+
+static bool
+is_large(grpc_byte_buffer *buffer)
+{
+    return grpc_byte_buffer_length(buffer) > TUTTI_LANE_MESSAGE_MAX ||
+           buffer->data.raw.slice_buffer.count > LANE_SLICES_MAX;
+}
+
+/*
+ * Wait for room. The reader on another thread may take a wake-up that was for us, so the slices
+ * are short; it is rare that a client is so far ahead. False: the stream has ended.
+ */
+static bool
+wait_for_room(tutti_rpc_stream *self, size_t bytes)
+{
+    while (tutti_lane_is_crowded(self->lane.lane, bytes)) {
+        const struct timespec pause = {.tv_nsec = CROWDED_NS};
+
+        if (is_server_gone(self) || atomic_load(&self->cancelled)) {
+            return false;
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+static void
+put_note(tutti_rpc_stream *self, enum tutti_rpc_lane_kind kind)
+{
+    if (wait_for_room(self, 0)) {
+        (void)tutti_lane_put(self->lane.lane, NULL, 0, kind);
+    }
+}
+
+/* [in, moved] buffer. A stream that has ended takes nothing: the next read says so. */
+static void
+put_message(tutti_rpc_stream *self, grpc_byte_buffer *buffer)
+{
+    const grpc_slice_buffer *slices = &buffer->data.raw.slice_buffer;
+    tutti_bytes parts[LANE_SLICES_MAX];
+    size_t i;
+
+    for (i = 0; i < slices->count; i++) {
+        parts[i] = (tutti_bytes){GRPC_SLICE_START_PTR(slices->slices[i]),
+                                 GRPC_SLICE_LENGTH(slices->slices[i])};
+    }
+    if (wait_for_room(self, grpc_byte_buffer_length(buffer))) {
+        (void)tutti_lane_put(self->lane.lane, parts, slices->count, TUTTI_RPC_LANE_BYTES);
+    }
+    grpc_byte_buffer_destroy(buffer);
+}
+
+/* gRPC's read is back, or was. False: not by the deadline. */
+static bool
+await_grpc(tutti_rpc_stream *self, uint64_t deadline_ns)
+{
+    grpc_event event;
+
+    if (self->arrived) {
+        return true;
+    }
+    if (!self->reading) {
+        start_read(self);
+    }
+    event = rpc_channel_pluck_until(self->queue, &self->read_tag, self->call, deadline_ns);
+    if (event.type != GRPC_OP_COMPLETE) {
+        return false;
+    }
+    rpc_tag_acquire((void *)&self->read_tag);
+    self->reading = false;
+    self->arrived = true;
+    return true;
+}
+
+/* Its message, or the end: all there is without a lane; with one, what is too large for it. */
+static bool
+fetch_grpc(tutti_rpc_stream *self, uint64_t deadline_ns)
+{
+    if (!await_grpc(self, deadline_ns)) {
+        return false;
+    }
+    self->next = self->received;
+    self->received = NULL;
+    self->arrived = false;
+    self->fetched = true;
+    return true;
+}
+
+/* What makes no sense ends the stream as a broken connection would. */
+static bool
+take_lane(tutti_rpc_stream *self, tutti_lane_found found, size_t bytes, uint32_t kind)
+{
+    grpc_slice slice;
+
+    if (found == TUTTI_LANE_BROKEN || kind > TUTTI_RPC_LANE_ELSEWHERE) {
+        tutti_rpc_stream_cancel(self);
+        return fetch_grpc(self, TUTTI_TIMERS_NEVER);
+    }
+    slice = grpc_slice_malloc(bytes);
+    tutti_lane_take(self->lane.lane, GRPC_SLICE_START_PTR(slice));
+    if (kind == TUTTI_RPC_LANE_ELSEWHERE) {
+        grpc_slice_unref(slice);
+        return fetch_grpc(self, TUTTI_TIMERS_NEVER);
+    }
+    self->next = grpc_raw_byte_buffer_create(&slice, 1);
+    self->fetched = true;
+    grpc_slice_unref(slice);
+    return true;
+}
+
+/* True: the slice is over, and it is time to look whether the stream has ended. */
+static bool
+sleep_in_lane(tutti_rpc_stream *self, uint64_t slice_ns, uint64_t deadline_ns)
+{
+    const uint64_t slice_end_ns = tutti_clock_add(tutti_clock_ns(), slice_ns);
+
+    tutti_lane_sleep(self->lane.lane, slice_end_ns < deadline_ns ? slice_end_ns : deadline_ns);
+    return tutti_clock_ns() >= slice_end_ns;
+}
+
+/*
+ * Will no more come? Without a system call, unless `look`: then also whether the server's process
+ * is gone, and whether gRPC has read the end. That may be so although nobody has shut the lane: a
+ * stream that is refused never gets it.
+ */
+static bool
+is_over(tutti_rpc_stream *self, bool look)
+{
+    return tutti_lane_is_closed(self->lane.lane) || atomic_load(&self->cancelled) ||
+           (look && (is_server_gone(self) || (await_grpc(self, 1) && self->received == NULL)));
+}
+
+/*
+ * The ring is looked at behind the signs that no more will come: what the server wrote last is read
+ * first. The first slices are short, as a stream that is refused is so at once.
+ */
+static bool
+fetch_lane(tutti_rpc_stream *self, uint64_t deadline_ns)
+{
+    tutti_lane *lane = self->lane.lane;
+    uint64_t slice_ns = self->lane_answered ? SLICE_NS : FIRST_SLICE_NS;
+    bool late = tutti_clock_ns() >= deadline_ns;
+    bool look = late && !self->lane_answered;
+    uint32_t kind = 0;
+    size_t bytes = 0;
+
+    for (;;) {
+        const bool over = is_over(self, look) || (late && is_server_gone(self));
+        const tutti_lane_found found = tutti_lane_peek(lane, &bytes, &kind);
+
+        if (found != TUTTI_LANE_NOTHING) {
+            tutti_lane_stay_awake(lane);
+            self->lane_answered = true;
+            return take_lane(self, found, bytes, kind);
+        }
+        if (over || late) {
+            return over && fetch_grpc(self, deadline_ns);
+        }
+        look = false;
+        if (!tutti_lane_watch(lane, deadline_ns) && tutti_lane_may_sleep(lane)) {
+            look = sleep_in_lane(self, slice_ns, deadline_ns);
+            late = tutti_clock_ns() >= deadline_ns;
+            slice_ns = slice_ns * 2 < SLICE_NS ? slice_ns * 2 : SLICE_NS;
+            if (look && rpc_interrupted()) {
+                tutti_rpc_stream_cancel(self);
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ writing and reading */
+
 static void
 start_write(tutti_rpc_stream *self, tutti_rpc_packed *packed, bool more)
 {
@@ -110,10 +318,28 @@ start_write(tutti_rpc_stream *self, tutti_rpc_packed *packed, bool more)
     grpc_byte_buffer_destroy(buffer);
 }
 
+/* By the lane, if the stream has one and the message is small enough. */
+static bool
+goes_by_lane(tutti_rpc_stream *self, tutti_rpc_packed *packed)
+{
+    if (!self->has_lane) {
+        return false;
+    }
+    if (is_large(rpc_packed_buffer(packed))) {
+        put_note(self, TUTTI_RPC_LANE_ELSEWHERE);
+        return false;
+    }
+    put_message(self, rpc_packed_buffer(packed));
+    return true;
+}
+
 tutti_code
 tutti_rpc_stream_write_packed(tutti_rpc_stream *stream, tutti_rpc_packed *packed, bool more,
                               tutti_error *err)
 {
+    if (goes_by_lane(stream, packed)) {
+        return is_server_gone(stream) ? is_stream_ended(err) : TUTTI_OK;
+    }
     start_write(stream, packed, more);
     return rpc_channel_pluck(stream->queue, &stream->write_tag) ? TUTTI_OK : is_stream_ended(err);
 }
@@ -121,8 +347,10 @@ tutti_rpc_stream_write_packed(tutti_rpc_stream *stream, tutti_rpc_packed *packed
 void
 tutti_rpc_stream_post(tutti_rpc_stream *stream, tutti_rpc_packed *packed)
 {
-    start_write(stream, packed, false);
-    stream->posted = true;
+    if (!goes_by_lane(stream, packed)) {
+        start_write(stream, packed, false);
+        stream->posted = true;
+    }
 }
 
 tutti_code
@@ -144,6 +372,9 @@ tutti_rpc_stream_writes_done(tutti_rpc_stream *stream, tutti_error *err)
     assert(!stream->closed);
     settle_stream(stream);
     stream->closed = true;
+    if (stream->has_lane) {
+        put_note(stream, TUTTI_RPC_LANE_END);
+    }
     rpc_batch_start(stream->call, &op, 1, &stream->write_tag);
     return rpc_channel_pluck(stream->queue, &stream->write_tag) ? TUTTI_OK : is_stream_ended(err);
 }
@@ -152,34 +383,22 @@ tutti_rpc_stream_writes_done(tutti_rpc_stream *stream, tutti_error *err)
 static bool
 fetch_stream(tutti_rpc_stream *self, uint64_t deadline_ns)
 {
-    grpc_event event;
-
     if (self->fetched || self->read_all) {
         return true;
     }
-    if (!self->reading) {
-        start_read(self);
-    }
-    event = rpc_channel_pluck_until(self->queue, &self->read_tag, self->call, deadline_ns);
-    if (event.type != GRPC_OP_COMPLETE) {
-        return false;
-    }
-    rpc_tag_acquire((void *)&self->read_tag);
-    self->reading = false;
-    self->fetched = true;
-    return true;
+    return self->has_lane ? fetch_lane(self, deadline_ns) : fetch_grpc(self, deadline_ns);
 }
 
 /* What was fetched, as gRPC received it; NULL at the end. */
 static grpc_byte_buffer *
 take_fetched(tutti_rpc_stream *self)
 {
-    grpc_byte_buffer *received = self->received;
+    grpc_byte_buffer *next = self->next;
 
     self->fetched = false;
-    self->received = NULL;
-    self->read_all = received == NULL;
-    return received;
+    self->next = NULL;
+    self->read_all = next == NULL;
+    return next;
 }
 
 static grpc_byte_buffer *
@@ -199,7 +418,9 @@ tutti_rpc_stream_read(tutti_rpc_stream *stream, tutti_rpc_message **ret_message,
         *ret_message = NULL;
         return TUTTI_OK;
     }
-    start_read(stream); /* it travels while the caller works on this one */
+    if (!stream->has_lane) {
+        start_read(stream); /* it travels while the caller works on this one */
+    }
     code = rpc_response_unpack(stream->known, received, ret_message, err);
     if (code != TUTTI_OK) {
         tutti_rpc_stream_cancel(stream);
@@ -216,7 +437,11 @@ tutti_rpc_stream_wait(tutti_rpc_stream *stream, uint64_t deadline_ns)
 void
 tutti_rpc_stream_cancel(tutti_rpc_stream *stream)
 {
+    atomic_store(&stream->cancelled, true);
     (void)grpc_call_cancel(stream->call, NULL);
+    if (stream->has_lane) {
+        tutti_lane_wake_self(stream->lane.lane);
+    }
 }
 
 /*

@@ -24,6 +24,14 @@ tutti_rpc_set_interrupt(tutti_rpc_interrupt_fn hook)
     atomic_store(&interrupt_hook, hook);
 }
 
+bool
+rpc_interrupted(void)
+{
+    const tutti_rpc_interrupt_fn hook = atomic_load(&interrupt_hook);
+
+    return hook != NULL && hook();
+}
+
 static uint64_t
 slice_until(uint64_t deadline_ns)
 {

@@ -2,11 +2,13 @@
  * The loop: one gRPC completion queue, the thread that serves it, its tasks, timers and idle
  * tasks.
  *
- * Threads: the loop's own thread runs everything that is bound to the loop. Other threads only
- * post tasks (tutti_rpc_loop_post), start batches on the queue (rpc_batch_start, which gRPC makes
- * safe), and hold or drop a loop that dozes. So `timers`, `idle`, `looks` and `is_idle` belong to
- * the loop's thread and need no lock; `tasks`, `waking`, `closed`, `asleep` and `held` are behind
- * `lock`. The lock is a leaf: no callback runs with it held.
+ * Threads: who has the turn runs everything that is bound to the loop. That is the loop's own
+ * thread when an event has come, or a thread between tutti_rpc_loop_enter and leave, while the own
+ * thread sleeps in gRPC without the turn. Other threads only post tasks (tutti_rpc_loop_post),
+ * start batches on the queue (rpc_batch_start, which gRPC makes safe), and hold or drop a loop that
+ * dozes. So `timers`, `idle`, `looks`, `is_idle` and `until_ns` belong to the turn and need no
+ * lock; `tasks`, `waking`, `closed`, `asleep` and `held` are behind `lock`. The lock is a leaf: no
+ * callback runs with it held. Turns are given in the order in which they were asked for.
  *
  * A post has to wake a thread that sleeps in grpc_completion_queue_next. gRPC has no call for
  * that, so each loop has a "mailbox": a call on a lame channel, on which an empty batch completes
@@ -51,10 +53,15 @@ struct tutti_rpc_loop {
     bool started;
     bool stopped;
     bool dozes;
-    tutti_list_node idle; /* tasks that wait until nothing else is to do, ... */
-    uint64_t idle_ns;     /* ... since when */
-    unsigned looks;       /* at the queue and the sockets, since something was found */
-    bool is_idle;         /* while those tasks run: nothing was found */
+    tutti_list_node idle;      /* tasks that wait until nothing else is to do, ... */
+    uint64_t idle_ns;          /* ... since when */
+    unsigned looks;            /* at the queue and the sockets, since something was found */
+    bool is_idle;              /* while those tasks run: nothing was found */
+    uint64_t until_ns;         /* the own thread sleeps until then; 0 = it does not sleep */
+    pthread_mutex_t turn_lock; /* guards the two numbers; a leaf */
+    pthread_cond_t turn_given;
+    uint64_t turn_asked;  /* how many turns were asked for, ... */
+    uint64_t turn_number; /* ... and which of them it is */
     atomic_bool posted;   /* `tasks` is not empty; read without the lock */
     pthread_mutex_t lock; /* guards all below */
     tutti_list_node tasks;
@@ -66,7 +73,7 @@ struct tutti_rpc_loop {
     pthread_cond_t stirred;
 };
 
-/* The loop this thread serves; NULL for all other threads. */
+/* The loop whose turn this thread has; NULL for all other threads. */
 static _Thread_local const tutti_rpc_loop *serving;
 
 void
@@ -120,6 +127,9 @@ tutti_rpc_loop_new(const char *name, tutti_rpc_loop **ret_loop, tutti_error *err
     tutti_list_init(&self->idle);
     (void)pthread_mutex_init(&self->lock, NULL);
     tutti_cond_init(&self->stirred);
+    (void)pthread_mutex_init(&self->turn_lock, NULL);
+    (void)pthread_cond_init(&self->turn_given, NULL);
+    self->until_ns = TUTTI_TIMERS_NEVER;
     self->queue = grpc_completion_queue_create_for_next(NULL);
     /*
      * A lame channel fails every call without a connection and without a thread, so the mailbox
@@ -200,16 +210,48 @@ run_timers(tutti_rpc_loop *self)
 }
 
 /*
- * Until when the thread may sleep in gRPC: not at all while a task is posted (a post made on the
- * loop's own thread rings no mailbox) or an idle task counts looks.
+ * Until when the own thread may sleep in gRPC: not at all (0) while a task is posted (a post made
+ * in the turn rings no mailbox) or an idle task counts looks.
  */
-static gpr_timespec
+static uint64_t
 sleep_until(const tutti_rpc_loop *self)
 {
     return atomic_load_explicit(&self->posted, memory_order_acquire) ||
                    !tutti_list_empty(&self->idle)
-               ? gpr_time_0(GPR_CLOCK_MONOTONIC)
-               : rpc_time_to(tutti_timers_next(&self->timers));
+               ? 0
+               : tutti_timers_next(&self->timers);
+}
+
+/* ------------------------------------------------------------------------------ turns */
+
+/* A number is drawn and waited for, so a thread that asks often cannot keep another one out. */
+static void
+await_turn(tutti_rpc_loop *self)
+{
+    uint64_t number;
+
+    (void)pthread_mutex_lock(&self->turn_lock);
+    number = self->turn_asked++;
+    while (number != self->turn_number) {
+        (void)pthread_cond_wait(&self->turn_given, &self->turn_lock);
+    }
+    (void)pthread_mutex_unlock(&self->turn_lock);
+    serving = self;
+}
+
+static void
+give_turn(tutti_rpc_loop *self)
+{
+    bool wanted;
+
+    serving = NULL;
+    (void)pthread_mutex_lock(&self->turn_lock);
+    self->turn_number++;
+    wanted = self->turn_asked != self->turn_number;
+    (void)pthread_mutex_unlock(&self->turn_lock);
+    if (wanted) {
+        (void)pthread_cond_broadcast(&self->turn_given);
+    }
 }
 
 /*
@@ -222,7 +264,7 @@ sleep_once(tutti_rpc_loop *self)
     bool early;
 
     self->asleep = true;
-    early = tutti_cond_wait_until(&self->stirred, &self->lock, tutti_timers_next(&self->timers));
+    early = tutti_cond_wait_until(&self->stirred, &self->lock, self->until_ns);
     self->asleep = false;
     return early;
 }
@@ -252,7 +294,31 @@ next_event(tutti_rpc_loop *self)
     if (self->dozes && may_idle(self)) {
         return (grpc_event){.type = GRPC_QUEUE_TIMEOUT};
     }
-    return grpc_completion_queue_next(self->queue, sleep_until(self), NULL);
+    /* Behind may_idle: a poster that saw this thread asleep has rung no mailbox. */
+    return grpc_completion_queue_next(self->queue,
+                                      atomic_load_explicit(&self->posted, memory_order_acquire) ||
+                                              self->until_ns == 0
+                                          ? gpr_time_0(GPR_CLOCK_MONOTONIC)
+                                          : rpc_time_to(self->until_ns),
+                                      NULL);
+}
+
+static void
+run_turn(tutti_rpc_loop *self, const grpc_event *event)
+{
+    await_turn(self);
+    if (event->type == GRPC_OP_COMPLETE) {
+        tutti_rpc_tag *tag = event->tag;
+
+        rpc_tag_acquire(tag);
+        tag->on_done(tag, event->success != 0);
+    }
+    /* Timers before tasks: a task that a timer posts runs in the same turn. */
+    run_timers(self);
+    run_tasks(self);
+    run_idle(self, event->type == GRPC_OP_COMPLETE);
+    self->until_ns = sleep_until(self);
+    give_turn(self);
 }
 
 static void
@@ -260,25 +326,19 @@ serve_loop(tutti_rpc_loop *self)
 {
     grpc_event event;
 
-    /* For tutti_rpc_loop_is_current. Set before the first callback can run. */
-    serving = self;
+    /* Timers and tasks may have been set before the loop started. */
+    await_turn(self);
+    self->until_ns = sleep_until(self);
+    give_turn(self);
     do {
         event = next_event(self);
-        if (event.type == GRPC_OP_COMPLETE) {
-            tutti_rpc_tag *tag = event.tag;
-
-            rpc_tag_acquire(tag);
-            tag->on_done(tag, event.success != 0);
-        }
-        run_timers(self);
-        run_tasks(self);
-        run_idle(self, event.type == GRPC_OP_COMPLETE);
-        /* Timers before tasks: a task that a timer posts runs in the same turn. */
+        run_turn(self, &event);
     } while (event.type != GRPC_QUEUE_SHUTDOWN);
+    await_turn(self);
     while (atomic_load(&self->posted)) { /* posted by the last callbacks and tasks */
         run_tasks(self);
     }
-    serving = NULL;
+    give_turn(self);
 }
 
 static void *
@@ -345,16 +405,33 @@ tutti_rpc_loop_free(tutti_rpc_loop *loop)
     grpc_call_unref(loop->mailbox);
     grpc_channel_destroy(loop->lame);
     grpc_completion_queue_destroy(loop->queue);
+    (void)pthread_cond_destroy(&loop->turn_given);
+    (void)pthread_mutex_destroy(&loop->turn_lock);
     (void)pthread_cond_destroy(&loop->stirred);
     (void)pthread_mutex_destroy(&loop->lock);
     free(loop);
 }
 
 /*
- * The wake-up depends on where the thread is: asleep outside gRPC (signal), in gRPC or on its way
- * there (ring the mailbox), or the caller itself (nothing: it runs the tasks when its callback
- * returns). All is decided under the lock, so the thread cannot go to sleep between the look and
- * the wake-up.
+ * Wake the own thread, with the lock. It may be asleep outside gRPC (signal), or in gRPC or on its
+ * way there (ring the mailbox).
+ */
+static void
+wake_loop(tutti_rpc_loop *self)
+{
+    if (self->asleep) {
+        (void)pthread_cond_signal(&self->stirred);
+    } else if (!self->waking && !self->closed) {
+        self->waking = true;
+        /* Under the lock, so that the queue is not shut down in between; an empty batch calls
+         * nothing of ours. */
+        rpc_batch_start(self->mailbox, NULL, 0, &self->woken);
+    }
+}
+
+/*
+ * Who has the turn wakes nobody: it runs the tasks before it gives the turn back. All is decided
+ * under the lock, so the own thread cannot go to sleep between the look and the wake-up.
  */
 void
 tutti_rpc_loop_post(tutti_rpc_loop *loop, tutti_rpc_task *task)
@@ -364,15 +441,38 @@ tutti_rpc_loop_post(tutti_rpc_loop *loop, tutti_rpc_task *task)
     (void)pthread_mutex_lock(&loop->lock);
     tutti_list_add(&loop->tasks, &task->link);
     atomic_store_explicit(&loop->posted, true, memory_order_release);
-    if (loop->asleep) {
-        (void)pthread_cond_signal(&loop->stirred);
-    } else if (!current && !loop->waking && !loop->closed) {
-        loop->waking = true;
-        /* Under the lock, so that the queue is not shut down in between; an empty batch calls
-         * nothing of ours. */
-        rpc_batch_start(loop->mailbox, NULL, 0, &loop->woken);
+    if (!current) {
+        wake_loop(loop);
     }
     (void)pthread_mutex_unlock(&loop->lock);
+}
+
+void
+tutti_rpc_loop_enter(tutti_rpc_loop *loop)
+{
+    assert(!tutti_rpc_loop_is_current(loop));
+    await_turn(loop);
+}
+
+/*
+ * The own thread sleeps until `until_ns`. If what has happened in this turn needs it earlier (a
+ * timer, idle tasks), it is woken.
+ */
+void
+tutti_rpc_loop_leave(tutti_rpc_loop *loop)
+{
+    bool early;
+
+    while (atomic_load_explicit(&loop->posted, memory_order_acquire)) {
+        run_tasks(loop);
+    }
+    early = sleep_until(loop) < loop->until_ns;
+    if (early) {
+        (void)pthread_mutex_lock(&loop->lock);
+        wake_loop(loop);
+        (void)pthread_mutex_unlock(&loop->lock);
+    }
+    give_turn(loop);
 }
 
 void

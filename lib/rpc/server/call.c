@@ -31,6 +31,7 @@
 #include "rpc/message/message.h"
 #include "rpc/message/status_pb.h"
 #include "rpc/server.h"
+#include "rpc/server/lane.h"
 #include "rpc/server/server_private.h"
 #include "rpc/util/process.h"
 
@@ -58,6 +59,7 @@ end_call(tutti_rpc_call *call)
         }
         (void)atomic_fetch_sub(&server->call_count, 1);
     }
+    rpc_lane_unbind(call);
     tutti_list_remove(&call->link);
     tutti_rpc_message_free(call->request);
     call->request = NULL;
@@ -266,6 +268,7 @@ admit_call(tutti_rpc_call *call, tutti_error *err)
     if (call->route->admit != NULL) {
         TUTTI_TRY(call->route->admit(call->route->self, err));
     }
+    TUTTI_TRY(rpc_lane_bind(call, err));
     return take_call_request(call, err);
 }
 
@@ -483,6 +486,9 @@ rpc_call_send_last(tutti_rpc_call *call)
     if (joined) {
         ops[count].op = GRPC_OP_RECV_CLOSE_ON_SERVER;
         ops[count++].data.recv_close_on_server.cancelled = &call->gone;
+    }
+    if (call->lane != NULL) {
+        rpc_lane_shut(call); /* before the batch: the call may end with it */
     }
     rpc_batch_start(call->call, ops, count, &call->finished);
     if (message != NULL) {

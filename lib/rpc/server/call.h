@@ -26,6 +26,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "rpc/lane.h"
 #include "rpc/loop.h"
 #include "rpc/loop/loop_private.h"
 #include "rpc/message.h"
@@ -61,6 +62,7 @@ struct tutti_rpc_call {
     tutti_rpc_tag read;
     tutti_rpc_tag written;
     tutti_rpc_tag finished;
+    tutti_rpc_tag opened; /* of a stream with a lane: its initial metadata have left */
     tutti_rpc_task end;
     tutti_rpc_task tell; /* runs on_cancel: the call was answered in the handler's stead, or the
                             stream it is nested in is over */
@@ -69,13 +71,14 @@ struct tutti_rpc_call {
     tutti_rpc_message *request; /* owned; of a client's stream: the message being handed over */
     tutti_rpc_unary_fn on_cancel;
     tutti_rpc_unary_fn on_end;
-    bool beginning;     /* the handler is being called for the first time */
-    bool handed;        /* the handler has it */
-    bool told;          /* on_cancel has run */
-    bool close_started; /* CLOSE has been asked for, ... */
-    bool close_joined;  /* ... in one batch with the status */
-    char *identity;     /* NULL = "" */
-    void *grant;        /* owned, the guard's; NULL = no limits */
+    tutti_rpc_lane *lane; /* by which its messages go; NULL = gRPC. lane.c */
+    bool beginning;       /* the handler is being called for the first time */
+    bool handed;          /* the handler has it */
+    bool told;            /* on_cancel has run */
+    bool close_started;   /* CLOSE has been asked for, ... */
+    bool close_joined;    /* ... in one batch with the status */
+    char *identity;       /* NULL = "" */
+    void *grant;          /* owned, the guard's; NULL = no limits */
 
     /* What waits for the gate of its service (gate.c). */
     tutti_list_node held;
@@ -146,6 +149,18 @@ bool rpc_gate_hold(tutti_rpc_call *call, grpc_byte_buffer *message, bool first);
 
 /* server_stream.c: make a write that is claimed. `more` as in tutti_rpc_call_write_packed. */
 void rpc_call_start_write(tutti_rpc_call *call, grpc_byte_buffer *message, bool first, bool more);
+
+/*
+ * server_stream.c, for streams whose messages go by a lane: what gRPC's events do for others. In
+ * the loop's turn.
+ */
+void rpc_call_deliver(tutti_rpc_call *call, grpc_byte_buffer *received); /* [in, moved] */
+void rpc_call_half_closed(tutti_rpc_call *call);
+void rpc_call_on_written(tutti_rpc_call *call, bool ok); /* gives a part back */
+
+/* ... and what goes by gRPC all the same. */
+void rpc_call_read_grpc(tutti_rpc_call *call);
+void rpc_call_write_grpc(tutti_rpc_call *call, grpc_byte_buffer *message, bool first, bool more);
 
 /*
  * authorize.c: find out who calls, and whether the method may be called. Writes identity and

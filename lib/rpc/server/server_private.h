@@ -77,7 +77,8 @@ struct tutti_rpc_server {
     rpc_route *routes;
     size_t route_count;
 
-    rpc_token *token; /* NULL = none */
+    struct tutti_rpc_lanes *lanes; /* [borrowed] NULL = streams have none */
+    rpc_token *token;              /* NULL = none */
     tutti_rpc_authorize_fn authorize;
     void *authorize_arg;
     const tutti_rpc_guard *guard; /* NULL = none */

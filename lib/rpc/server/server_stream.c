@@ -17,6 +17,7 @@
 #include "rpc/message/message.h"
 #include "rpc/server.h"
 #include "rpc/server/call.h"
+#include "rpc/server/lane.h"
 #include "rpc/server/server_private.h"
 
 static bool
@@ -66,50 +67,74 @@ tutti_rpc_call_take(tutti_rpc_call *call)
     return message;
 }
 
+/* The last word may have been given: then messages have no reader. */
+void
+rpc_call_deliver(tutti_rpc_call *call, grpc_byte_buffer *received)
+{
+    if (is_ending(call)) {
+        grpc_byte_buffer_destroy(received);
+    } else {
+        deliver_message(call, received);
+    }
+}
+
+void
+rpc_call_half_closed(tutti_rpc_call *call)
+{
+    const tutti_rpc_stream_ops *ops = call->route->method->stream;
+
+    if (!is_ending(call) && ops->on_half_close != NULL) {
+        ops->on_half_close(call, call->route->self);
+    }
+}
+
 static void
 on_read(tutti_rpc_tag *tag, bool ok)
 {
     tutti_rpc_call *call = tutti_container_of(tag, tutti_rpc_call, read);
-    const tutti_rpc_stream_ops *ops = call->route->method->stream;
     grpc_byte_buffer *received = call->received;
 
     call->received = NULL;
-    if (is_ending(call)) { /* the last word is given: messages have no reader */
-        if (received != NULL) {
-            grpc_byte_buffer_destroy(received);
-        }
-    } else if (received != NULL) {
-        deliver_message(call, received);
+    if (received != NULL) {
+        rpc_call_deliver(call, received);
         /*
      * No message: either the client has half-closed, or the call has failed. Only gRPC can tell
      * the two apart; a failed call is CLOSE's to report.
      */
-    } else if (ok && grpc_call_failed_before_recv_message(call->call) == 0 &&
-               ops->on_half_close != NULL) {
-        ops->on_half_close(call, call->route->self);
+    } else if (ok && grpc_call_failed_before_recv_message(call->call) == 0) {
+        rpc_call_half_closed(call);
     }
     rpc_call_drop(call, 1);
 }
 
 void
-tutti_rpc_call_read(tutti_rpc_call *call)
+rpc_call_read_grpc(tutti_rpc_call *call)
 {
     const grpc_op op = {.op = GRPC_OP_RECV_MESSAGE,
                         .data.recv_message.recv_message = &call->received};
 
-    assert(call->route->client_streams);
-    if (is_ending(call)) {
-        return;
-    }
     (void)atomic_fetch_add(&call->parts, 1);
     call->read.on_done = on_read;
     rpc_batch_start(call->call, &op, 1, &call->read);
 }
 
-static void
-on_written(tutti_rpc_tag *tag, bool ok)
+void
+tutti_rpc_call_read(tutti_rpc_call *call)
 {
-    tutti_rpc_call *call = tutti_container_of(tag, tutti_rpc_call, written);
+    assert(call->route->client_streams);
+    if (is_ending(call)) {
+        return;
+    }
+    if (call->lane != NULL) {
+        rpc_lane_read(call);
+    } else {
+        rpc_call_read_grpc(call);
+    }
+}
+
+void
+rpc_call_on_written(tutti_rpc_call *call, bool ok)
+{
     const tutti_rpc_stream_ops *ops = call->route->method->stream;
     bool ending;
 
@@ -125,6 +150,12 @@ on_written(tutti_rpc_tag *tag, bool ok)
         ops->on_written(call, call->route->self);
     }
     rpc_call_drop(call, 1);
+}
+
+static void
+on_written(tutti_rpc_tag *tag, bool ok)
+{
+    rpc_call_on_written(tutti_container_of(tag, tutti_rpc_call, written), ok);
 }
 
 /* False: the call is ending, so nothing is sent any more. */
@@ -151,7 +182,7 @@ claim_write(tutti_rpc_call *call, bool *ret_first)
  * it out only when it is told of this one.
  */
 void
-rpc_call_start_write(tutti_rpc_call *call, grpc_byte_buffer *message, bool first, bool more)
+rpc_call_write_grpc(tutti_rpc_call *call, grpc_byte_buffer *message, bool first, bool more)
 {
     grpc_op ops[2] = {0};
     size_t count = 0;
@@ -165,6 +196,14 @@ rpc_call_start_write(tutti_rpc_call *call, grpc_byte_buffer *message, bool first
     (void)atomic_fetch_add(&call->parts, 1);
     call->written.on_done = on_written;
     rpc_batch_start(call->call, ops, count, &call->written);
+}
+
+void
+rpc_call_start_write(tutti_rpc_call *call, grpc_byte_buffer *message, bool first, bool more)
+{
+    if (call->lane == NULL || !rpc_lane_write(call, message)) {
+        rpc_call_write_grpc(call, message, first, more);
+    }
 }
 
 /* [in, moved] message. gRPC holds a reference of its own while the batch runs. */

@@ -27,4 +27,7 @@ extern const tutti_rpc_stream_ops agent_serve_ops;
 /* share_pb.c: of TensorsService */
 void agent_on_share(tutti_rpc_call *call, void *self);
 
+/* lanes_pb.c: of CommandsService */
+void agent_on_open_lane(tutti_rpc_call *call, void *self);
+
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error/fail.h"
+#include "server/agent/service/methods_pb.h"
 #include "server/agent/service/services.h"
 #include "server/agent/service/types_pb.h"
 #include "server/agent/state/state.h"
@@ -259,6 +260,7 @@ agent_add_commands(tutti_agent *agent)
     };
     static const tutti_rpc_method methods[] = {
         TUTTI_RPC_STREAM("Run", &ops),
+        TUTTI_RPC_UNARY("OpenLane", agent_on_open_lane),
     };
     const tutti_rpc_service service = {
         .descriptor = &tutti__v1__commands_service__descriptor,

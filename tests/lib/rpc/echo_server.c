@@ -86,13 +86,17 @@ echo_server_start(echo_server *self, size_t loop_count, tutti_error *err)
     service.quiet_loop = self->loops[0];
     tutti_rpc_server_add(self->server, &service);
     tutti_rpc_server_on_drain(self->server, on_drain, self);
+    if (self->has_lanes) {
+        code = tutti_rpc_lanes_open(service.loop, 0, &self->lanes, err);
+        tutti_rpc_server_lanes(self->server, self->lanes);
+    }
     if (self->authorize != NULL) {
         tutti_rpc_server_authorize(self->server, self->authorize, self);
     }
     if (self->on_deaf != NULL) {
         tutti_rpc_server_on_deaf(self->server, self->on_deaf, self);
     }
-    code = tutti_rpc_server_start(self->server, err);
+    code = code == TUTTI_OK ? tutti_rpc_server_start(self->server, err) : code;
     if (code != TUTTI_OK) {
         tutti_rpc_server_free(self->server);
         self->server = NULL;
@@ -161,6 +165,7 @@ echo_server_fini(echo_server *self)
         tutti_rpc_loop_stop(self->loops[i]);
     }
     tutti_rpc_server_free(self->server);
+    tutti_rpc_lanes_close(self->lanes);
     for (i = 0; i < self->loop_count; i++) {
         tutti_rpc_loop_free(self->loops[i]);
     }

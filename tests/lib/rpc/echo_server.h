@@ -26,6 +26,7 @@
 #include <stddef.h>
 
 #include "base/data/list.h"
+#include "rpc/lane.h"
 #include "rpc/server.h"
 
 #define ECHO_LOOPS_MAX 2
@@ -37,10 +38,12 @@ typedef struct echo_server {
     tutti_rpc_server *server;
     tutti_rpc_authorize_fn authorize; /* set before start, with the two below */
     void (*on_deaf)(void *arg);
-    tutti_rpc_gate *gate; /* of the service; NULL = none */
-    bool open_calls;      /* Unary needs no credentials */
-    bool quiet_chat;      /* Chat runs on the first loop, all else on the last */
-    bool open_enums;      /* enum numbers nobody knows reach the handlers */
+    tutti_rpc_gate *gate;   /* of the service; NULL = none */
+    tutti_rpc_lanes *lanes; /* of the last loop, when `has_lanes` */
+    bool has_lanes;
+    bool open_calls; /* Unary needs no credentials */
+    bool quiet_chat; /* Chat runs on the first loop, all else on the last */
+    bool open_enums; /* enum numbers nobody knows reach the handlers */
     tutti_rpc_task release;
     tutti_list_node parked; /* loop's thread */
     tutti_list_node slow;   /* likewise */

@@ -1,0 +1,192 @@
+"""Goal: calls of libtutti to an agent of its machine go through shared memory, unless somebody says no; whoever
+dies on one side is noticed on the other; limits send calls by gRPC and fail none; an idle lane costs nothing.
+
+Method: tests/client/lane_program.c makes the calls; the agents' /metrics say how many lanes there are.
+"""
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import metrics_page
+import support
+from cluster_case import LONG_S, Agent, Cluster
+
+PROGRAM = os.path.join(support.BUILD, "tests", "client", "lane_program")
+LANES_MAX = 20
+NOTICED_S = 5  # a second is promised; a loaded machine may take longer
+
+
+class Client:
+    """One lane_program."""
+
+    def __init__(self, case, agent, **environment):
+        self.process = subprocess.Popen(
+            [PROGRAM, agent.program.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, env=dict(os.environ, **environment))
+        case.addCleanup(self.process.stdout.close)
+        case.addCleanup(self.process.wait)
+        case.addCleanup(self.process.kill)
+        case.addCleanup(self.process.stdin.close)
+
+    def say(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+
+    def hear(self):
+        return self.process.stdout.readline().strip()
+
+    def cpu_ticks(self):
+        with open("/proc/%d/stat" % self.process.pid) as file:
+            return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
+
+
+class Watched(Agent):
+    """An agent with metrics."""
+
+    def start(self, *words):
+        self.folder = tempfile.TemporaryDirectory(prefix="tutti-lane-")
+        self.port_file = os.path.join(self.folder.name, "metrics")
+        return support.Program("tutti-agent", "--metrics=127.0.0.1:0",
+                               "--metrics-port-file=" + self.port_file, *words)
+
+    def lanes(self):
+        with open(self.port_file) as file:
+            return int(metrics_page.read(file.read().strip()).value("tutti_agent_lanes"))
+
+    def close(self):
+        super().close()
+        self.folder.cleanup()
+
+
+class WatchedCluster(Cluster):
+    agent_class = Watched
+
+
+class LaneCase(unittest.TestCase):
+    size = 2
+    options = ()
+
+    def setUp(self):
+        self.cluster = WatchedCluster(self.size, *self.options)
+        self.addCleanup(self.cluster.stop)
+
+    def lanes(self, rank=0):
+        return self.cluster.agents[rank].lanes()
+
+    def wait_lanes(self, count, rank=0):
+        until = time.monotonic() + LONG_S
+        while self.lanes(rank) != count:
+            self.assertLess(time.monotonic(), until, self.lanes(rank))
+            time.sleep(0.02)
+
+    def pair(self, **environment):
+        return [Client(self, agent, **environment) for agent in self.cluster.agents]
+
+    def all_say(self, clients, *words):
+        for client in clients:
+            client.say(*words)
+        return [client.hear() for client in clients]
+
+
+class Lanes(LaneCase):
+    def test_small_ops_go_through_a_lane_that_costs_nothing_while_idle(self):
+        clients = self.pair()
+        self.assertEqual(self.all_say(clients, "ops", 500), ["ok", "ok"])
+        self.assertEqual([self.lanes(0), self.lanes(1)], [1, 1])
+        before = clients[0].cpu_ticks()
+        time.sleep(1)
+        self.assertLessEqual(clients[0].cpu_ticks() - before, 1)
+        self.assertEqual(self.all_say(clients, "ops", 5), ["ok", "ok"])
+        for client in clients:
+            client.process.stdin.close()
+        self.wait_lanes(0)
+
+    def test_a_client_that_says_no_has_none(self):
+        clients = self.pair(TUTTI_NO_LANE="1")
+        self.assertEqual(self.all_say(clients, "ops", 20), ["ok", "ok"])
+        self.assertEqual(self.lanes(), 0)
+
+    def test_a_killed_client_frees_its_lane_and_its_op_fails_on_the_others(self):
+        clients = self.pair()
+        self.assertEqual(self.all_say(clients, "ops", 10), ["ok", "ok"])
+        clients[0].say("wait", 60)
+        time.sleep(0.2)  # it is in the op, or will be: both are fine
+        clients[0].process.kill()
+        self.wait_lanes(0, 0)
+        clients[1].say("wait", 60)
+        self.assertIn("CALLER_GONE", clients[1].hear())
+        fresh = Client(self, self.cluster.agents[0])
+        self.assertEqual(self.all_say([fresh, clients[1]], "ops", 10), ["ok", "ok"])
+
+    def test_a_killed_agent_is_noticed_by_who_waits(self):
+        clients = self.pair()
+        self.assertEqual(self.all_say(clients, "ops", 10), ["ok", "ok"])
+        clients[0].say("wait", 60)
+        time.sleep(0.2)
+        self.cluster.agents[0].program.kill()
+        words = clients[0].hear().split(" ", 2)
+        self.assertEqual(words[1], "CONNECTION_LOST", words)
+        self.assertLess(int(words[0]), (NOTICED_S + 1) * 1000, words)
+
+    def test_an_op_that_is_late_fails_in_the_agents_words(self):
+        clients = self.pair()
+        self.assertEqual(self.all_say(clients, "ops", 10), ["ok", "ok"])
+        clients[0].say("wait", 1)
+        self.assertRegex(clients[0].hear(), "rank 1")
+
+    def test_a_stopped_agent_goes_on_where_it_was(self):
+        clients = self.pair()
+        self.assertEqual(self.all_say(clients, "ops", 10), ["ok", "ok"])
+        process = self.cluster.agents[0].program
+        process.send(signal.SIGSTOP)
+        for client in clients:
+            client.say("ops", 10)
+        time.sleep(0.3)
+        process.send(signal.SIGCONT)
+        self.assertEqual([client.hear() for client in clients], ["ok", "ok"])
+
+    def test_a_child_of_fork_is_told_so(self):
+        clients = self.pair()
+        self.assertEqual(self.all_say(clients, "ops", 10), ["ok", "ok"])
+        clients[0].say("fork")
+        self.assertEqual(clients[0].hear(), "FORKED")
+        self.assertEqual(self.all_say(clients, "ops", 10), ["ok", "ok"])
+
+
+class Limits(LaneCase):
+    size = 1
+    options = ("--lanes-max", str(LANES_MAX))
+
+    def test_clients_beyond_the_limit_go_by_grpc(self):
+        client = Client(self, self.cluster.agents[0])
+        client.say("many", 3 * LANES_MAX)
+        self.assertEqual(client.hear(), "ok")
+        self.assertEqual(self.lanes(), LANES_MAX)
+        client.process.stdin.close()
+        self.wait_lanes(0)
+
+
+class Busy(LaneCase):
+    options = ("--busy-poll", "100us")
+
+    def test_agents_that_poll_answer_the_same(self):
+        clients = self.pair()
+        self.assertEqual(self.all_say(clients, "ops", 500), ["ok", "ok"])
+        self.assertEqual([self.lanes(0), self.lanes(1)], [1, 1])
+
+
+class Off(LaneCase):
+    options = ("--no-lane",)
+
+    def test_an_agent_without_lanes_serves_by_grpc(self):
+        clients = self.pair()
+        self.assertEqual(self.all_say(clients, "ops", 20), ["ok", "ok"])
+        self.assertEqual(self.lanes(), 0)
+
+
+if __name__ == "__main__":
+    support.main()
