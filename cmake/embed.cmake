@@ -7,7 +7,7 @@ string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x
        "\\1\n" bytes "${bytes}")
 get_filename_component(header ${OUTPUT} NAME)
 string(TOUPPER ${NAME} guard)
-file(WRITE ${OUTPUT}.h "/* Generated: a FileDescriptorSet. */
+file(WRITE ${OUTPUT}.h "/* Generated: a file. */
 #ifndef ${guard}_H
 #define ${guard}_H
 

@@ -33,6 +33,7 @@
 #include "store/memory/memory.h"
 #include "tutti/version.h"
 #include "tutti_descriptor_set.h"
+#include "tutti_status_html.h"
 
 #define NAME "tutti-coordinator"
 #define DEFAULT_LISTEN "127.0.0.1:29600"
@@ -242,6 +243,14 @@ on_page(void *arg, tutti_page *page)
     tutti_rpc_server_expose(self->server, page);
 }
 
+static void
+on_wish(void *arg, const tutti_metrics_wish *wish, tutti_page *page)
+{
+    const program *self = arg;
+
+    tutti_service_loop_show(self->service_loop, wish->job, wish->ranks, wish->first, page);
+}
+
 static bool
 on_ready(void *arg, tutti_text *why)
 {
@@ -257,8 +266,14 @@ on_ready(void *arg, tutti_text *why)
 static tutti_code
 show_coordinator(program *self, tutti_error *err)
 {
-    const tutti_metrics_source source = {
-        .loop = self->loop, .program = NAME, .on_page = on_page, .on_ready = on_ready, .arg = self};
+    const tutti_metrics_source source = {.loop = self->loop,
+                                         .program = NAME,
+                                         .on_page = on_page,
+                                         .on_ready = on_ready,
+                                         .html = tutti_status_html,
+                                         .html_size = tutti_status_html_size,
+                                         .on_wish = on_wish,
+                                         .arg = self};
 
     return tutti_metrics_start(&self->showing, &source, &self->metrics, err);
 }

@@ -20,7 +20,7 @@
 typedef struct question {
     tutti_rpc_task task;
     tutti_metrics_source source;
-    metrics_topic topic;
+    metrics_request request;
     pthread_mutex_t lock; /* guards what is below */
     pthread_cond_t changed;
     bool answered;
@@ -62,15 +62,35 @@ answer_readiness(question *self)
 }
 
 static void
+answer_wish(question *self)
+{
+    const tutti_metrics_wish wish = {.job = self->request.job,
+                                     .ranks = self->request.topic == METRICS_RANKS,
+                                     .first = self->request.first};
+
+    self->source.on_wish(self->source.arg, &wish, &self->page);
+}
+
+static void
 answer_query(question *self)
 {
     self->status = OK;
-    if (self->topic == METRICS_HEALTH) {
+    switch (self->request.topic) {
+    case METRICS_HEALTH:
         write_query_answer(&self->page, "ok\n");
-    } else if (self->topic == METRICS_READINESS) {
+        break;
+    case METRICS_READINESS:
         answer_readiness(self);
-    } else {
+        break;
+    case METRICS_NUMBERS:
         self->source.on_page(self->source.arg, &self->page);
+        break;
+    case METRICS_HTML:
+    case METRICS_STATE:
+    case METRICS_RANKS:
+    case METRICS_EVENTS:
+        answer_wish(self);
+        break;
     }
 }
 
@@ -116,7 +136,7 @@ run_question(tutti_rpc_task *task)
 }
 
 static question *
-new_question(const tutti_metrics_source *source, metrics_topic topic)
+new_question(const tutti_metrics_source *source, const metrics_request *request)
 {
     question *self = calloc(1, sizeof(*self));
 
@@ -125,7 +145,7 @@ new_question(const tutti_metrics_source *source, metrics_topic topic)
     }
     self->task.on_run = run_question;
     self->source = *source;
-    self->topic = topic;
+    self->request = *request;
     tutti_page_init(&self->page);
     (void)pthread_mutex_init(&self->lock, NULL);
     tutti_cond_init(&self->changed);
@@ -159,9 +179,9 @@ wait_for_answer(question *self)
  * files.
  */
 unsigned
-metrics_ask(const tutti_metrics_source *source, metrics_topic topic, tutti_page *page)
+metrics_ask(const tutti_metrics_source *source, const metrics_request *request, tutti_page *page)
 {
-    question *self = new_question(source, topic);
+    question *self = new_question(source, request);
     unsigned status;
 
     if (self == NULL) {
@@ -179,7 +199,7 @@ metrics_ask(const tutti_metrics_source *source, metrics_topic topic, tutti_page 
     tutti_page_init(&self->page);
     status = self->status;
     free_question(self);
-    if (status == OK && topic == METRICS_NUMBERS) {
+    if (status == OK && request->topic == METRICS_NUMBERS) {
         metrics_add_process(page, source->program);
     }
     return page->failed ? UNAVAILABLE : status;

@@ -1,11 +1,13 @@
 /*
  * Metrics: what a server tells those who watch it, over HTTP: /metrics for Prometheus, /healthz
- * ("is it alive": its loop answers) and /readyz ("may it be sent work").
+ * ("is it alive": its loop answers) and /readyz ("may it be sent work"); of a server that has one
+ * also a page for people at /, and what that page reads: /state, /ranks and, as it changes, /events.
  *
  * Pages are written on the server's loop, so they see its state without a lock; a loop that does
- * not answer within TUTTI_METRICS_WAIT_MS makes all three say 503. There are no credentials and no
+ * not answer within TUTTI_METRICS_WAIT_MS makes all of them say 503. There are no credentials and no
  * encryption: only this machine may look, unless the options open it to others. What is shown are
- * numbers, names of jobs, methods and kinds of ops; never names of tensors, keys, values or bytes.
+ * numbers, names of jobs, methods and kinds of ops, and on the page hosts, devices and groups; never
+ * names of tensors, keys, values or bytes. Nothing can be changed.
  */
 #ifndef TUTTI_METRICS_METRICS_H
 #define TUTTI_METRICS_METRICS_H
@@ -27,10 +29,18 @@ typedef struct tutti_metrics_options {
     const char *listen;    /* "" = no metrics */
     const char *port_file; /* "" = none; gets the address after binding */
     bool open;             /* allow addresses that others can reach */
+    bool page;             /* and the page for people */
 } tutti_metrics_options;
 
 /* The table for tutti_config_load: metrics, metrics-port-file, metrics-open. */
 tutti_option_set tutti_metrics_option_set(tutti_metrics_options *target);
+
+/* What the page for people asks for. */
+typedef struct tutti_metrics_wish {
+    const char *job; /* "" = the first */
+    bool ranks;      /* of these; else the state of all */
+    uint32_t first;  /* of ranks */
+} tutti_metrics_wish;
 
 /* What is shown. All run on the loop. */
 typedef struct tutti_metrics_source {
@@ -39,6 +49,10 @@ typedef struct tutti_metrics_source {
     void (*on_page)(void *arg, tutti_page *page);
     /* May work be sent? If not, writes why. */
     bool (*on_ready)(void *arg, tutti_text *why);
+    /* The page for people: HTML, static; NULL = none. What it asks for is JSON. */
+    const unsigned char *html;
+    size_t html_size;
+    void (*on_wish)(void *arg, const tutti_metrics_wish *wish, tutti_page *page);
     void *arg;
 } tutti_metrics_source;
 

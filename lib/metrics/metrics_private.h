@@ -12,10 +12,24 @@ typedef enum metrics_topic {
     METRICS_NUMBERS,
     METRICS_HEALTH,
     METRICS_READINESS,
+    METRICS_HTML, /* this one and the next ones: of the page for people */
+    METRICS_STATE,
+    METRICS_RANKS,
+    METRICS_EVENTS,
 } metrics_topic;
 
+#define METRICS_JOB_MAX 128 /* bytes of a job's name, with the NUL */
+
+/* What is asked for; of which job, and from which rank on, for the page. */
+typedef struct metrics_request {
+    metrics_topic topic;
+    char job[METRICS_JOB_MAX];
+    uint32_t first;
+} metrics_request;
+
 /* ask.c: asks the loop and waits. Fills an empty page; the HTTP status. Any thread. */
-unsigned metrics_ask(const tutti_metrics_source *source, metrics_topic topic, tutti_page *page);
+unsigned metrics_ask(const tutti_metrics_source *source, const metrics_request *request,
+                     tutti_page *page);
 
 /*
  * visitors.c: connections. When there are too many, the one that has been idle for longest

@@ -216,7 +216,7 @@ class MetricsTest(unittest.TestCase):
 
     def test_http__refuses_what_it_does_not_have(self):
         address = self.watched.coordinator
-        self.assertEqual(metrics_page.fetch(address, "/")[0], 404)
+        self.assertEqual(metrics_page.fetch(self.watched.agents[0], "/")[0], 404)  # the page is the coordinator's
         self.assertEqual(metrics_page.fetch(address, "/metrics/../../etc/passwd")[0], 404)
         self.assertEqual(metrics_page.fetch(address, "/metrics", "POST", b"x" * 100000)[0], 405)
         self.assertEqual(metrics_page.fetch(address, "/metrics", "HEAD"), (200, ""))

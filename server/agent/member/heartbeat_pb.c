@@ -161,6 +161,21 @@ fill_heartbeat(tutti_agent *agent, wire_progress *self)
     }
 }
 
+/* All that has ended, well or not, and what was given to it. */
+static void
+count_ops(const tutti_agent *agent, Tutti__V1__Heartbeat *ret_heartbeat)
+{
+    size_t kind;
+    size_t code;
+
+    for (kind = 0; kind < AGENT_KINDS; kind++) {
+        for (code = 0; code < AGENT_CODES; code++) {
+            ret_heartbeat->ops += agent->numbers.ops[kind][code];
+        }
+        ret_heartbeat->bytes += agent->numbers.op_bytes[kind];
+    }
+}
+
 /*
  * Without memory for the progress the heartbeat goes without it: a rank must not be lost for that.
  */
@@ -173,6 +188,7 @@ agent_wire_heartbeat(tutti_agent *agent, tutti_rpc_flow *flow, uint64_t number)
 
     heartbeat.number = number;
     heartbeat.answers = agent->progress_wanted;
+    count_ops(agent, &heartbeat);
     agent->progress_wanted = 0;
     if (progress != NULL) {
         fill_heartbeat(agent, progress);

@@ -13,6 +13,15 @@
 #include "base/data/map.h"
 #include "server/coordinator/coordinator.h"
 
+#define COORD_NOTES 64 /* that are kept for those who look */
+#define COORD_NOTE_MAX 512
+
+/* A sentence about the life of jobs. */
+typedef struct coord_kept_note {
+    uint64_t wall_ns;
+    char text[COORD_NOTE_MAX];
+} coord_kept_note;
+
 #define COORD_SLICE 16 /* units of work that one tutti_coordinator_turn does */
 
 /* Something that is done in slices, so that nobody waits long for its turn. */
@@ -24,12 +33,26 @@ struct coord_task {
     size_t (*on_run)(coord_task *work, size_t budget);
 };
 
+/* What the last session was told in one message: `told` still has it. The next one that has read as
+ * far, and of whose own change it says nothing, is told the same. */
+typedef struct coord_last_told {
+    uint64_t job_id; /* 0 = nobody is told the same */
+    uint64_t moves;  /* of the job's events */
+    uint64_t epoch;
+    uint64_t from; /* numbers of events: behind this one ... */
+    uint64_t to;   /* ... up to this one */
+    size_t count;
+    uint64_t alike; /* counts these messages */
+} coord_last_told;
+
 struct tutti_coordinator {
     tutti_coordinator_options options;
     tutti_store *store; /* borrowed */
     const struct coord_hooks *hooks;
     void (*on_note)(void *arg, const char *sentence);
     void *note_arg;
+    coord_kept_note notes[COORD_NOTES];                 /* a ring: the last of them */
+    size_t note_count;                                  /* all that there were */
     void (*on_lost)(void *arg, const tutti_error *why); /* NULL = nobody ends */
     void *lost_arg;
     uint64_t now_ns;
@@ -50,6 +73,7 @@ struct tutti_coordinator {
     uint64_t seat_count;
     uint64_t lost_total;                  /* ranks, since the start */
     struct tutti_coordinator_event *told; /* [owned] scratch: TUTTI_COORDINATOR_LOST_MAX */
+    coord_last_told last_told;
 
     tutti_list_node retired; /* exchange rounds that are over, the oldest first */
     tutti_timer retire;
@@ -127,8 +151,8 @@ tutti_code coord_fail_draining(tutti_error *err);
 
 /* ------------------------------------------------------------------------------ words */
 
-/* A life event, for the observer. */
-void coord_note(const tutti_coordinator *self, const char *format, ...)
+/* A life event, for the observer and those who look. */
+void coord_note(tutti_coordinator *self, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /*

@@ -13,8 +13,6 @@
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
 
-#define NOTE_MAX 512
-
 tutti_code
 coord_fail_draining(tutti_error *err)
 {
@@ -87,19 +85,19 @@ coord_wait_stop(tutti_coordinator_pending_call *wait)
 }
 
 void
-coord_note(const tutti_coordinator *self, const char *format, ...)
+coord_note(tutti_coordinator *self, const char *format, ...)
 {
-    char buffer[NOTE_MAX];
-    tutti_text text = tutti_text_in(buffer, sizeof(buffer));
+    coord_kept_note *note = &self->notes[self->note_count++ % COORD_NOTES];
+    tutti_text text = tutti_text_in(note->text, sizeof(note->text));
     va_list args;
 
-    if (self->on_note == NULL) {
-        return;
-    }
+    note->wall_ns = self->wall_ns;
     va_start(args, format);
     tutti_text_add_args(&text, format, args);
     va_end(args);
-    self->on_note(self->note_arg, buffer);
+    if (self->on_note != NULL) {
+        self->on_note(self->note_arg, note->text);
+    }
 }
 
 tutti_code

@@ -61,6 +61,7 @@ coord_event_publish(coord_job *job, coord_event *event)
     /* Out of its old place first: the number is the map's key. */
     coord_event_remove(job, event);
     event->number = ++job->event_count;
+    job->event_moves++;
     event->node.key = tutti_map_key_u64(event->key, event->number);
     there = tutti_map_add(&job->events, &event->node);
     assert(there == NULL);
@@ -81,6 +82,7 @@ coord_event_remove(coord_job *job, coord_event *event)
     if (event->number != 0) {
         tutti_map_remove(&job->events, &event->node);
         event->number = 0;
+        job->event_moves++;
     }
 }
 

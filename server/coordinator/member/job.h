@@ -59,6 +59,9 @@ struct coord_agent {
     uint64_t told_wanted; /* the newest question that its session was told, */
     uint64_t answered;    /* ... and that it has answered */
     uint64_t acked_event; /* the number of the last event that its session was told */
+    uint64_t ops;         /* that have ended on it, as it told last */
+    uint64_t bytes;       /* that it gave to them */
+    bool counted;         /* it has told */
     coord_event event;
     struct coord_gpus *gpus;       /* in the job's map; NULL = none. gpus.c */
     tutti_coordinator_agent info;  /* points into `data` */
@@ -100,6 +103,8 @@ struct coord_job {
     bool changed; /* since then */
     coord_task join_task;
 
+    uint64_t ops_total; /* of all agents, since this process has heard of them */
+    uint64_t bytes_total;
     uint64_t wanted;     /* the newest question about progress, */
     uint64_t wanted_ns;  /* ... and when it was asked */
     tutti_timer wanting; /* asks the next one */
@@ -111,6 +116,7 @@ struct coord_job {
     coord_task watch_task;
     tutti_map events;
     uint64_t event_count;    /* numbers given */
+    uint64_t event_moves;    /* events that came or went */
     uint64_t trimmed;        /* the number of the newest event that was thrown away */
     tutti_list_node deleted; /* groups among the events, the oldest first */
     uint32_t deleted_count;

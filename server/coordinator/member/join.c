@@ -31,7 +31,8 @@
 #define HEARTBEATS_MAX 2500 /* a second, of all agents of a job: 2 s in a job of 5000 */
 
 #define TICK_NS TUTTI_NS_PER_S
-#define QUIET_NS (5 * TUTTI_NS_PER_S) /* a progress message comes at least that often */
+#define QUIET_NS (5 * TUTTI_NS_PER_S) /* a progress message comes at least that often ... */
+#define PROGRESS_MAX 2500 /* ... in jobs of 12 500; and so many a second go to all that wait */
 
 static tutti_coordinator_join *
 join_from(tutti_list_node *link)
@@ -339,6 +340,19 @@ on_join_task(coord_task *work, size_t budget)
     return done;
 }
 
+/*
+ * Are those who wait to be told how many have come? If 20 000 come slowly, telling all of them each
+ * second is more work than their joining, and makes it slower still.
+ */
+static bool
+is_progress_due(const coord_job *job)
+{
+    const uint64_t since_ns = job->owner->now_ns - job->progress_ns;
+
+    return since_ns >= job->present * (TUTTI_NS_PER_S / PROGRESS_MAX) &&
+           (job->changed || since_ns >= QUIET_NS);
+}
+
 static void
 on_tick(tutti_timer *timer)
 {
@@ -348,7 +362,7 @@ on_tick(tutti_timer *timer)
     if (tutti_list_empty(&job->joins) && tutti_list_empty(&job->due)) {
         return; /* the next Join starts it again */
     }
-    if (job->changed || self->now_ns - job->progress_ns >= QUIET_NS) {
+    if (is_progress_due(job)) {
         job->progress.joined_count = job->present;
         job->progress.world_size = job->world_size;
         job->progress.missing_count =

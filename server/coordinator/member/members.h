@@ -168,11 +168,13 @@ struct tutti_coordinator_session {
      * tutti_coordinator_session_written. on_accepted is the first. `lost` holds at most
      * TUTTI_COORDINATOR_LOST_MAX ranks; were there more, changes follow. Those are told in the
      * order of their epochs, TUTTI_COORDINATOR_CHANGES_MAX at once. Borrowed until it returns.
+     * `alike` counts messages of changes: sessions that are given one number, one after the other,
+     * are told the same, key included.
      */
     void (*on_accepted)(tutti_coordinator_session *session, uint64_t epoch,
                         const tutti_coordinator_event *lost, size_t lost_count);
     void (*on_changes)(tutti_coordinator_session *session, const tutti_coordinator_event *changes,
-                       size_t count);
+                       size_t count, uint64_t alike);
     /* Likewise a message: its agent is asked to say where its ops stand (progress.h). */
     void (*on_wanted)(tutti_coordinator_session *session, uint64_t number);
     /* Likewise: it is heard, and has been told nothing for a quarter of the heartbeat timeout. */

@@ -132,6 +132,7 @@ send_accepted(tutti_coordinator_session *session)
     if (event != NULL && session->agent->acked_event > last) {
         session->agent->acked_event = last; /* the rest of them follows as events */
     }
+    job->owner->last_told.job_id = 0; /* its events have made room for these */
     session->accepted = true;
     session->sending = session->agent->acked_event;
     session->on_accepted(session, job->epoch, lost, count);
@@ -162,22 +163,63 @@ end_slow(tutti_coordinator_session *session, const char *why)
     session->on_end(session, &err);
 }
 
+/* Its own change would be in such a message, and is no news to it. */
+static bool
+has_own_change(const tutti_coordinator_session *session, const coord_last_told *last)
+{
+    const uint64_t own = session->agent->event.number;
+
+    return own > last->from && own <= last->to;
+}
+
+/*
+ * Is it to be told what the last session was told? When a thousand ranks are lost, thousands of
+ * sessions are told of them, and looking for each change anew would be most of the work.
+ */
+static bool
+is_told_alike(const tutti_coordinator_session *session, const coord_last_told *last)
+{
+    const coord_agent *agent = session->agent;
+
+    return last->job_id == agent->job->id && last->moves == agent->job->event_moves &&
+           last->epoch == agent->job->epoch && last->from == agent->acked_event &&
+           !has_own_change(session, last);
+}
+
+/* Into `told`: from `event` on, as far as it goes into one message. */
+static void
+collect_changes(const tutti_coordinator_session *session, coord_event *event)
+{
+    const coord_job *job = session->agent->job;
+    tutti_coordinator *self = job->owner;
+    coord_last_told *last = &self->last_told;
+
+    *last = (coord_last_told){.moves = job->event_moves,
+                              .epoch = job->epoch,
+                              .from = session->agent->acked_event,
+                              .alike = last->alike + 1};
+    for (; event != NULL && last->count < TUTTI_COORDINATOR_CHANGES_MAX;
+         event = coord_event_after(job, event->number)) {
+        last->to = event->number;
+        if (event != &session->agent->event) {
+            coord_event_describe(event, &self->told[last->count++]);
+        }
+    }
+    last->job_id = has_own_change(session, last) ? 0 : job->id;
+}
+
 /* All that it has not been told, from `event` on, as far as it goes into one message. */
 static void
 send_changes(tutti_coordinator_session *session, coord_event *event)
 {
-    coord_job *job = session->agent->job;
-    tutti_coordinator_event *told = job->owner->told;
-    size_t count = 0;
+    tutti_coordinator *self = session->agent->job->owner;
+    coord_last_told *last = &self->last_told;
 
-    for (; event != NULL && count < TUTTI_COORDINATOR_CHANGES_MAX;
-         event = coord_event_after(job, event->number)) {
-        session->sending = event->number;
-        if (event != &session->agent->event) {
-            coord_event_describe(event, &told[count++]);
-        }
+    if (!is_told_alike(session, last)) {
+        collect_changes(session, event);
     }
-    session->on_changes(session, told, count);
+    session->sending = last->to;
+    session->on_changes(session, self->told, last->count, last->alike);
 }
 
 /* Send one message, when there is one and none is in flight. */

@@ -55,6 +55,7 @@ coord_take_progress(tutti_coordinator_session *session, const Tutti__V1__Heartbe
     for (i = 0; i < wire->n_progress && i < TUTTI_COORDINATOR_GROUPS_REPORTED_MAX; i++) {
         take_group(session, wire->progress[i]);
     }
+    tutti_coordinator_session_count(session, wire->ops, wire->bytes);
     if (wire->answers != 0) {
         tutti_coordinator_session_answered(session, wire->answers);
     }

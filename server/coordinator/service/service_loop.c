@@ -24,6 +24,7 @@
 #include "base/os/log.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/status.h"
 
 struct tutti_service_loop {
     const tutti_coordinator_options *options; /* borrowed */
@@ -41,6 +42,7 @@ struct tutti_service_loop {
     void *leads_arg;
     pthread_mutex_t lock;           /* guards below */
     char leader[TUTTI_ADDRESS_MAX]; /* of a standby: who leads */
+    service_loop_kept kept;
 };
 
 #define EXIT_LOST 1
@@ -79,6 +81,12 @@ get_gate_number(void *arg)
         return UINT64_MAX;
     }
     return version == tutti_store_durable(self->store) ? 0 : version;
+}
+
+service_loop_kept *
+service_loop_kept_of(tutti_service_loop *service_loop)
+{
+    return &service_loop->kept;
 }
 
 /* Begin the next transaction, unless one is under way; on_settled calls again then. */
@@ -294,6 +302,7 @@ tutti_service_loop_free(tutti_service_loop *service_loop)
     }
     tutti_coordinator_free(service_loop->core);
     (void)pthread_mutex_destroy(&service_loop->lock);
+    tutti_rpc_packed_free(service_loop->kept.packed);
     free(service_loop);
 }
 
@@ -318,6 +327,27 @@ tutti_service_loop_expose(tutti_service_loop *service_loop, tutti_page *page)
         tutti_coordinator_expose(service_loop_enter(service_loop), page);
         service_loop_leave(service_loop);
     }
+}
+
+void
+tutti_service_loop_show(tutti_service_loop *service_loop, const char *job, bool ranks,
+                        uint32_t first, tutti_page *page)
+{
+    tutti_coordinator *core = NULL;
+
+    if (service_loop->core == NULL) {
+        (void)pthread_mutex_lock(&service_loop->lock);
+        tutti_coordinator_show_standby(service_loop->leader, page);
+        (void)pthread_mutex_unlock(&service_loop->lock);
+        return;
+    }
+    core = service_loop_enter(service_loop);
+    if (ranks) {
+        tutti_coordinator_show_ranks(core, job, first, page);
+    } else {
+        tutti_coordinator_show_state(core, job, page);
+    }
+    service_loop_leave(service_loop);
 }
 
 uint64_t

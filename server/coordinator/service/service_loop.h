@@ -54,6 +54,10 @@ void tutti_service_loop_serve(tutti_service_loop *service_loop, tutti_rpc_server
 /* What those see who watch it, for tutti_metrics_source. Loop's thread. */
 void tutti_service_loop_expose(tutti_service_loop *service_loop, tutti_page *page);
 
+/* Likewise for its page for people: JSON. */
+void tutti_service_loop_show(tutti_service_loop *service_loop, const char *job, bool ranks,
+                             uint32_t first, tutti_page *page);
+
 /* Health of all services; of the server as a whole. Any thread. */
 void tutti_service_loop_set_health(tutti_rpc_server *server, bool serving);
 
@@ -63,6 +67,14 @@ void tutti_service_loop_set_health(tutti_rpc_server *server, bool serving);
 /* The core, with the time told. Each handler begins with this and ends with service_loop_leave. */
 tutti_coordinator *service_loop_enter(tutti_service_loop *service_loop);
 void service_loop_leave(tutti_service_loop *service_loop);
+
+/* A message that several sessions in a row are told, packed once. Loop's thread. */
+typedef struct service_loop_kept {
+    uint64_t alike; /* 0 = none */
+    tutti_rpc_packed *packed;
+} service_loop_kept;
+
+service_loop_kept *service_loop_kept_of(tutti_service_loop *service_loop);
 
 /* Until when a call may wait. */
 uint64_t service_loop_deadline(const tutti_service_loop *service_loop, const tutti_rpc_call *call,

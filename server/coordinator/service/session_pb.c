@@ -18,6 +18,7 @@
 typedef struct session_call {
     tutti_coordinator_session session;
     tutti_rpc_call *call;
+    tutti_service_loop *service_loop;
     bool finished; /* the last word has been said */
 } session_call;
 
@@ -55,17 +56,15 @@ finish_session(session_call *self, const tutti_error *err)
     tutti_rpc_call_finish(self->call, err);
 }
 
-/* With the key of the epoch that it tells of. */
-static void
-send_keyed(session_call *self, Tutti__V1__SessionResponse *response)
+/* The key of the epoch that a message tells of. Borrows from `key`. */
+static Tutti__V1__EpochKey
+key_to_wire(const tutti_coordinator_epoch_key *key)
 {
-    const tutti_coordinator_epoch_key key = tutti_coordinator_session_key(&self->session);
     Tutti__V1__EpochKey wire = TUTTI__V1__EPOCH_KEY__INIT;
 
-    wire.epoch = key.epoch;
-    wire.key = bytes_to_wire((tutti_bytes){key.bytes, sizeof(key.bytes)});
-    response->key = &wire;
-    tutti_rpc_call_write(self->call, &response->base, NULL);
+    wire.epoch = key->epoch;
+    wire.key = bytes_to_wire((tutti_bytes){key->bytes, sizeof(key->bytes)});
+    return wire;
 }
 
 static void
@@ -87,6 +86,8 @@ on_accepted(tutti_coordinator_session *session, uint64_t epoch, const tutti_coor
 {
     Tutti__V1__SessionResponse response = TUTTI__V1__SESSION_RESPONSE__INIT;
     Tutti__V1__SessionAccepted accepted = TUTTI__V1__SESSION_ACCEPTED__INIT;
+    const tutti_coordinator_epoch_key key = tutti_coordinator_session_key(session);
+    Tutti__V1__EpochKey wire = key_to_wire(&key);
     lost_list list;
     size_t i;
 
@@ -99,7 +100,8 @@ on_accepted(tutti_coordinator_session *session, uint64_t epoch, const tutti_coor
     accepted.n_lost = lost_count;
     response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_ACCEPTED;
     response.accepted = &accepted;
-    send_keyed(get_session_call(session), &response);
+    response.key = &wire;
+    tutti_rpc_call_write(get_session_call(session)->call, &response.base, NULL);
 }
 
 static void
@@ -140,13 +142,20 @@ change_to_wire(const tutti_coordinator_event *event, coord_event_wire *ret_wire,
     }
 }
 
-/* All in one message, so that an agent sees an epoch as a whole. */
-static void
-on_changes(tutti_coordinator_session *session, const tutti_coordinator_event *events, size_t count)
+/*
+ * All in one message, so that an agent sees an epoch as a whole. False: it could not be packed, and
+ * the call ends by that.
+ */
+static bool
+pack_changes(session_call *self, const tutti_coordinator_event *events, size_t count,
+             tutti_rpc_packed **ret_packed)
 {
     Tutti__V1__SessionResponse response = TUTTI__V1__SESSION_RESPONSE__INIT;
     Tutti__V1__SessionChanges changes = TUTTI__V1__SESSION_CHANGES__INIT;
+    const tutti_coordinator_epoch_key key = tutti_coordinator_session_key(&self->session);
+    Tutti__V1__EpochKey wire = key_to_wire(&key);
     change_list list;
+    tutti_error err;
     size_t i;
 
     for (i = 0; i < count; i++) {
@@ -157,7 +166,31 @@ on_changes(tutti_coordinator_session *session, const tutti_coordinator_event *ev
     changes.n_changes = count;
     response.event_case = TUTTI__V1__SESSION_RESPONSE__EVENT_CHANGES;
     response.changes = &changes;
-    send_keyed(get_session_call(session), &response);
+    response.key = &wire;
+    if (tutti_rpc_pack(&response.base, NULL, ret_packed, &err) != TUTTI_OK) {
+        tutti_rpc_call_write(self->call, &response.base, NULL); /* which says why it cannot */
+        return false;
+    }
+    return true;
+}
+
+/* Packed once for all sessions in a row that are told the same. */
+static void
+on_changes(tutti_coordinator_session *session, const tutti_coordinator_event *events, size_t count,
+           uint64_t alike)
+{
+    session_call *self = get_session_call(session);
+    service_loop_kept *kept = service_loop_kept_of(self->service_loop);
+
+    if (kept->alike != alike) {
+        tutti_rpc_packed_free(kept->packed);
+        *kept = (service_loop_kept){0};
+        if (!pack_changes(self, events, count, &kept->packed)) {
+            return;
+        }
+        kept->alike = alike;
+    }
+    (void)tutti_rpc_call_write_packed(self->call, tutti_rpc_packed_copy(kept->packed), false);
 }
 
 /* Asks for an answer with the next heartbeat, with this number. */
@@ -204,6 +237,7 @@ on_open(tutti_rpc_call *call, void *arg)
         tutti_rpc_call_finish(call, &err);
     } else {
         self->call = call;
+        self->service_loop = arg;
         self->session.on_accepted = on_accepted;
         self->session.on_changes = on_changes;
         self->session.on_wanted = on_wanted;

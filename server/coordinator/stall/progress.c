@@ -185,6 +185,23 @@ on_end(tutti_coordinator_pending_call *wait, const tutti_error *err)
 }
 
 void
+tutti_coordinator_session_count(tutti_coordinator_session *session, uint64_t ops, uint64_t bytes)
+{
+    coord_agent *agent = session->agent;
+
+    if (agent == NULL) {
+        return;
+    }
+    if (agent->counted && ops >= agent->ops && bytes >= agent->bytes) {
+        agent->job->ops_total += ops - agent->ops;
+        agent->job->bytes_total += bytes - agent->bytes;
+    }
+    agent->counted = true;
+    agent->ops = ops;
+    agent->bytes = bytes;
+}
+
+void
 tutti_coordinator_session_answered(tutti_coordinator_session *session, uint64_t number)
 {
     coord_agent *agent = session->agent;

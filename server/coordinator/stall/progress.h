@@ -55,6 +55,11 @@ typedef struct tutti_coordinator_progress_report {
 void tutti_coordinator_session_report(tutti_coordinator_session *session,
                                       const tutti_coordinator_progress_report *told);
 
+/* After a heartbeat: how many ops have ended on its rank since its process began, and how many bytes
+ * it gave to them. What was before the first such word is not counted. */
+void tutti_coordinator_session_count(tutti_coordinator_session *session, uint64_t ops,
+                                     uint64_t bytes);
+
 /* After that: the heartbeat answers that question. */
 void tutti_coordinator_session_answered(tutti_coordinator_session *session, uint64_t number);
 

@@ -32,6 +32,8 @@ on_note(void *arg, const char *sentence)
     (void)snprintf(at->notes + used, sizeof(at->notes) - used, "%s;", sentence);
 }
 
+static uint64_t before_alike; /* 0 = no message of this coordinator yet */
+
 void
 fixture_open(fixture *at, const tutti_coordinator_options *options)
 {
@@ -39,6 +41,7 @@ fixture_open(fixture *at, const tutti_coordinator_options *options)
     tutti_error err;
 
     *at = (fixture){.now_ns = START_NS};
+    before_alike = 0;
     tutti_list_init(&at->lines);
     tutti_list_init(&at->watchers);
     if (options == NULL) {
@@ -182,6 +185,7 @@ fixture_restart(fixture *at)
     fixture_settle(at);
     tutti_coordinator_free(at->self);
     tutti_list_init(&at->lines);
+    before_alike = 0;
     at->now_ns += SECOND;
     assert_ok(tutti_coordinator_new(&at->options, at->store, &at->self, &err));
     tutti_coordinator_set_observer(at->self, on_note, at);
@@ -310,8 +314,36 @@ keep_event(line *one, const tutti_coordinator_event *event)
     }
 }
 
+/* Of two messages in a row with one number the second says what the first said. */
 static void
-on_changes(tutti_coordinator_session *session, const tutti_coordinator_event *changes, size_t count)
+check_alike(const tutti_coordinator_event *changes, size_t count, uint64_t alike,
+            tutti_coordinator_epoch_key key)
+{
+    static tutti_coordinator_event before[TUTTI_COORDINATOR_CHANGES_MAX];
+    static tutti_coordinator_epoch_key before_key;
+    static size_t before_count;
+    size_t i;
+
+    assert_true(alike > 0);
+    if (alike == before_alike) {
+        assert_int_equal(count, before_count);
+        assert_memory_equal(key.bytes, before_key.bytes, sizeof(key.bytes));
+        for (i = 0; i < count; i++) {
+            assert_int_equal(changes[i].kind, before[i].kind);
+            assert_int_equal(changes[i].rank, before[i].rank);
+            assert_int_equal(changes[i].epoch, before[i].epoch);
+            assert_int_equal(changes[i].group_id, before[i].group_id);
+        }
+    }
+    memcpy(before, changes, count * sizeof(*changes));
+    before_key = key;
+    before_count = count;
+    before_alike = alike;
+}
+
+static void
+on_changes(tutti_coordinator_session *session, const tutti_coordinator_event *changes, size_t count,
+           uint64_t alike)
 {
     line *one = tutti_container_of(session, line, session);
     size_t i;
@@ -319,6 +351,7 @@ on_changes(tutti_coordinator_session *session, const tutti_coordinator_event *ch
     assert_false(one->in_flight);
     assert_int_equal(one->accepted_count, 1);
     assert_in_range(count, 1, TUTTI_COORDINATOR_CHANGES_MAX);
+    check_alike(changes, count, alike, tutti_coordinator_session_key(session));
     one->in_flight = true;
     one->message_count++;
     one->key = tutti_coordinator_session_key(session);

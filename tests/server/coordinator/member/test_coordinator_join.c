@@ -345,6 +345,30 @@ test_join__tells_progress_when_something_changed_or_after_five_seconds(void **st
 }
 
 static void
+test_join__of_many_is_told_less_often_how_many_there_are(void **state)
+{
+    enum {
+        WAITING = 10000
+    };
+    static joiner many[WAITING + 10];
+    uint32_t i;
+
+    (void)state;
+    for (i = 0; i < WAITING; i++) {
+        joiner_must_start(&fix, &many[i], 2 * WAITING, ANY_RANK, 1 + i);
+    }
+    for (i = 0; i < 10; i++) { /* somebody comes each second: four seconds for 10 000 messages */
+        fixture_advance(&fix, SECOND);
+        joiner_must_start(&fix, &many[WAITING + i], 2 * WAITING, ANY_RANK, 1 + WAITING + i);
+    }
+    assert_in_range(many[0].progress_count, 2, 3);
+    assert_int_equal(many[0].progress.world_size, 2 * WAITING);
+    for (i = 0; i < WAITING + 10; i++) {
+        tutti_coordinator_join_withdraw(&many[i].join);
+    }
+}
+
+static void
 test_join__lists_at_most_64_missing_ranks(void **state)
 {
     joiner one;
@@ -757,6 +781,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        SENTENCE(test_join__of_many_is_told_less_often_how_many_there_are),
         SENTENCE(test_join__answers_all_when_the_world_is_complete),
         SENTENCE(test_join__assigns_by_host_then_local_rank_then_pid_then_arrival),
         SENTENCE(test_join__gives_the_ranks_that_nobody_asked_for),

@@ -629,6 +629,71 @@ test_burst__larger_than_a_message_comes_in_several(void **state)
     assert_int_equal(one.message_count, 3);
 }
 
+static void
+announce(uint32_t rank)
+{
+    const tutti_coordinator_member member = member_of(rank);
+    tutti_coordinator_epoch_key key;
+    tutti_error err;
+
+    assert_ok(tutti_coordinator_announce_leave(fix.self, &member, "stopped", &key, &err));
+}
+
+/* Rank `first` is told first. Each of two ranks hears of the other's leave, not of its own. */
+static void
+leave_both(uint32_t first)
+{
+    static line lines[2];
+
+    form_world(&fix, 4);
+    line_must_open(&fix, &lines[0], first);
+    line_must_open(&fix, &lines[1], 1 - first);
+    announce(1);
+    leave(3, NULL);
+    assert_int_equal(lines[first].event_count, 2); /* rank 0 */
+    assert_int_equal(lines[1 - first].event_count, 1);
+    assert_int_equal(lines[1 - first].events[0].rank, 3);
+    tutti_coordinator_session_withdraw(&lines[0].session);
+    tutti_coordinator_session_withdraw(&lines[1].session);
+}
+
+static void
+test_leave__is_no_news_to_the_one_that_leaves_whoever_hears_first(void **state)
+{
+    (void)state;
+    leave_both(0);
+    fixture_close(&fix);
+    fixture_open(&fix, NULL);
+    leave_both(1);
+}
+
+/* Two sessions have read as far, and something happens between what they are told. */
+static void
+test_session__that_is_told_later_hears_of_what_was_since(void **state)
+{
+    const tutti_coordinator_member second = member_of(1);
+    static line lines[2];
+    tutti_error err;
+
+    (void)state;
+    form_world(&fix, 4);
+    line_must_open(&fix, &lines[0], 0);
+    assert_ok(line_open(&fix, &lines[1], &second, &err));
+    lines[0].stuck = lines[1].stuck = true; /* of the second one: the first message */
+    announce(3);
+    fixture_settle(&fix);
+    assert_int_equal(lines[0].event_count, 1);
+    announce(2);
+    lines[1].stuck = false;
+    fixture_settle(&fix);
+    assert_int_equal(lines[1].message_count, 1);
+    assert_int_equal(lines[1].event_count, 2);
+    assert_int_equal(lines[1].events[1].rank, 2);
+    lines[0].stuck = false;
+    fixture_settle(&fix);
+    assert_int_equal(lines[0].event_count, 2);
+}
+
 /* What has come and is not read yet is no silence. */
 static void
 test_silence__counts_only_when_all_that_came_was_read(void **state)
@@ -742,6 +807,8 @@ main(void)
         SENTENCE(test_session__of_a_world_with_many_lost_ranks_hears_of_all),
         SENTENCE(test_burst__of_lost_ranks_is_one_message_to_each_session),
         SENTENCE(test_burst__larger_than_a_message_comes_in_several),
+        SENTENCE(test_leave__is_no_news_to_the_one_that_leaves_whoever_hears_first),
+        SENTENCE(test_session__that_is_told_later_hears_of_what_was_since),
         SENTENCE(test_silence__counts_only_when_all_that_came_was_read),
         SENTENCE(test_silence__of_twice_the_timeout_counts_anyhow),
         SENTENCE(test_stall__of_the_coordinator_is_nobodys_silence),
