@@ -47,6 +47,8 @@ struct server_leader {
     bool started;
     atomic_bool leads; /* elected */
     atomic_bool stopping;
+    pthread_mutex_t
+        beginning; /* held while the core begins, so that a stop comes before or behind */
     tutti_rpc_task begin;
 };
 
@@ -97,11 +99,9 @@ leads_until(void *arg)
     return tutti_etcd_leads_until(arg);
 }
 
-/* Loop's thread. */
 static void
-on_begin(tutti_rpc_task *task)
+begin_core(server_leader *self)
 {
-    server_leader *self = tutti_container_of(task, server_leader, begin);
     tutti_error err = {0};
 
     if (tutti_service_loop_begin(self->parts.service_loop, self->store, leads_until, self->etcd,
@@ -110,6 +110,19 @@ on_begin(tutti_rpc_task *task)
     }
     tutti_service_loop_set_health(self->parts.server, true);
     TUTTI_LOG("coordinator", INFO, "this coordinator leads");
+}
+
+/* Loop's thread. The server is there as long as nobody has stopped us. */
+static void
+on_begin(tutti_rpc_task *task)
+{
+    server_leader *self = tutti_container_of(task, server_leader, begin);
+
+    (void)pthread_mutex_lock(&self->beginning);
+    if (!atomic_load(&self->stopping)) {
+        begin_core(self);
+    }
+    (void)pthread_mutex_unlock(&self->beginning);
 }
 
 static const char *
@@ -165,8 +178,10 @@ server_leader_start(const server_leader_parts *parts, server_leader **ret_leader
     }
     self->parts = *parts;
     self->begin.on_run = on_begin;
+    (void)pthread_mutex_init(&self->beginning, NULL);
     code = tutti_etcd_open(&parts->options->etcd, &self->etcd, err);
     if (code != TUTTI_OK) {
+        (void)pthread_mutex_destroy(&self->beginning);
         free(self);
         return code;
     }
@@ -188,7 +203,9 @@ server_leader_stop(server_leader *leader)
     if (leader == NULL || !leader->started) {
         return;
     }
+    (void)pthread_mutex_lock(&leader->beginning);
     atomic_store(&leader->stopping, true);
+    (void)pthread_mutex_unlock(&leader->beginning);
     if (!atomic_load(&leader->leads)) {
         tutti_etcd_stop(leader->etcd);
     }
@@ -205,5 +222,6 @@ server_leader_free(server_leader *leader)
     server_leader_stop(leader);
     tutti_store_close(leader->store);
     tutti_etcd_close(leader->etcd);
+    (void)pthread_mutex_destroy(&leader->beginning);
     free(leader);
 }

@@ -38,6 +38,7 @@ import cluster_case as cases  # noqa: E402
 
 KILLS = int(os.environ.get("TUTTI_LEADER_KILLS", "10"))
 LEASE = "3s"
+SILENCE = "20s"  # until agents take themselves for cut off: on a busy machine a new leader may need seconds to load
 PORT = 29600
 WAIT_S = 60  # for another leader
 ETCD_PORT = 2379
@@ -81,8 +82,10 @@ def free_port():
 class Etcd:
     """`count` members, which listen on one host."""
 
-    def __init__(self, folder, host=None, count=1, *options):
+    def __init__(self, folder, host=None, count=1, *options, scheme="http", shown=()):
+        """`shown`: what etcdctl needs to be let in."""
         self.folder, self.host, self.options = folder, host, options
+        self.scheme, self.shown = scheme, shown
         self.address = host.address if host is not None else "127.0.0.1"
         self.ports = [(free_port(), free_port()) for _ in range(count)]
         self.members = [None] * count
@@ -91,12 +94,12 @@ class Etcd:
         self.wait()
 
     def start(self, number):
-        url = lambda port: "http://%s:%d" % (self.address, port)  # noqa: E731
+        url = lambda port, scheme="http": "%s://%s:%d" % (scheme, self.address, port)  # noqa: E731
         clients, peers = self.ports[number]
         cluster = ",".join("m%d=%s" % (place, url(pair[1])) for place, pair in enumerate(self.ports))
         self.members[number] = spawn(self.host, [
             "etcd", "--name", "m%d" % number, "--data-dir", os.path.join(self.folder, "etcd%d" % number),
-            "--listen-client-urls", url(clients), "--advertise-client-urls", url(clients),
+            "--listen-client-urls", url(clients, self.scheme), "--advertise-client-urls", url(clients, self.scheme),
             "--listen-peer-urls", url(peers), "--initial-advertise-peer-urls", url(peers),
             "--initial-cluster", cluster, "--heartbeat-interval", "50", "--election-timeout", "500", *self.options,
         ], os.path.join(self.folder, "etcd.log"))
@@ -105,7 +108,7 @@ class Etcd:
         return ",".join("%s:%d" % (self.address, pair[0]) for pair in self.ports)
 
     def ctl(self, *words, check=True):
-        done = subprocess.run(["etcdctl", "--endpoints", self.endpoints(), *words], stdout=subprocess.PIPE,
+        done = subprocess.run(["etcdctl", "--endpoints", self.endpoints(), *self.shown, *words], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, close_fds=False, env=dict(os.environ, ETCDCTL_API="3"))
         assert not check or done.returncode == 0, done.stderr.decode()
         return done.stdout.decode()
@@ -224,7 +227,8 @@ class Rig:
         self.coordinators = None
         self.etcd = Etcd(self.folder.name, hosts[0], members, *etcd_options)
         try:
-            self.coordinators = Coordinators(self.etcd, self.folder.name, hosts[1:coordinators + 1])
+            self.coordinators = Coordinators(self.etcd, self.folder.name, hosts[1:coordinators + 1],
+                                             "--heartbeat-timeout", SILENCE)
             self.agent_hosts = hosts[coordinators + 1:]
             self.coordinators.wait_for_leader()
             self.agents = [Agent(self, rank, self.agent_hosts[rank]) for rank in range(self.size)]
@@ -591,6 +595,27 @@ class Etcds(unittest.TestCase):
             one.wait_for_log("this coordinator leads")
             code, out, err = support.run("tutti", "--coordinator", one.address, "store", "add", "count")
             self.assertEqual((code, out.strip()), (0, "1"), err)
+
+    def test_tls_and_a_client_certificate(self):
+        with tempfile.TemporaryDirectory(prefix="tutti-leaders-") as folder:
+            certs = os.path.join(folder, "certs")
+            code, _, err = support.run("tutti", "certs", "make", certs, "--address", "127.0.0.1")
+            self.assertEqual(code, 0, err)
+            path = lambda name: os.path.join(certs, name)  # noqa: E731
+            etcd = Etcd(folder, None, 1, "--cert-file", path("server.pem"), "--key-file", path("server.key"),
+                        "--trusted-ca-file", path("ca.pem"), "--client-cert-auth", scheme="https",
+                        shown=("--cacert", path("ca.pem"), "--cert", path("client.pem"), "--key", path("client.key")))
+            try:
+                words = ["--store", "etcd:%s/tls" % etcd.endpoints(), "--etcd-ca", path("ca.pem")]
+                with support.Program("tutti-coordinator", *words) as one:
+                    one.wait_for_log("no election: ")
+                with support.Program("tutti-coordinator", *words, "--etcd-cert", path("client.pem"),
+                                     "--etcd-key", path("client.key")) as one:
+                    one.wait_for_log("this coordinator leads")
+                    code, out, err = support.run("tutti", "--coordinator", one.address, "store", "add", "count")
+                    self.assertEqual((code, out.strip()), (0, "1"), err)
+            finally:
+                etcd.close()
 
     def test_standbys_refuse_calls_and_name_the_leader(self):
         def work(rig):
