@@ -180,23 +180,28 @@ set_doorbell(transport_tcp *self, bool armed)
     return self->armed == armed;
 }
 
-/* Set anew after each op, so it rings LULL_NS after the last one. */
+/*
+ * It rings when LULL_NS have passed since the last op. A system call for each op would cost a tenth
+ * of a small one, so an alarm that is set stays: when it rings too early, it is set for the rest.
+ */
 static void
-set_alarm(transport_tcp *self)
+set_alarm(transport_tcp *self, uint64_t now_ns)
 {
-    static const struct itimerspec lull = {.it_value.tv_nsec = (long)LULL_NS};
+    const uint64_t rest_ns = self->lull_end_ns - now_ns;
+    const struct itimerspec lull = {.it_value.tv_nsec = (long)rest_ns};
 
     self->alarm_set = timerfd_settime(self->alarm, 0, &lull, NULL) == 0;
-    self->stirred = false;
+    self->alarm_ns = self->lull_end_ns;
 }
 
 /* If it has rung it is quiet now. */
 static void
-take_alarm(transport_tcp *self)
+take_alarm(transport_tcp *self, uint64_t now_ns)
 {
     uint64_t times;
 
-    if (self->alarm_set && read(self->alarm, &times, sizeof(times)) == (ssize_t)sizeof(times)) {
+    if (self->alarm_set && now_ns >= self->alarm_ns &&
+        read(self->alarm, &times, sizeof(times)) == (ssize_t)sizeof(times)) {
         self->alarm_set = false;
     }
 }
@@ -204,16 +209,22 @@ take_alarm(transport_tcp *self)
 /*
  * Between two ops that follow each other, what peers send for the next one would wake a thread for
  * nothing: the thread that posts that op looks by itself. So in the first LULL_NS of idleness only
- * the alarm rings, once; then the poller is switched on. What is not patient (an abort) waits a
+ * the alarm rings; then the poller is switched on. What is not patient (an abort) waits a
  * millisecond at most.
  */
 static bool
 is_lull(transport_tcp *self, bool idle)
 {
-    take_alarm(self); /* or it rings on while an op runs */
+    const uint64_t now_ns = tutti_clock_ns();
+
+    take_alarm(self, now_ns); /* or it rings on while an op runs */
     self->stirred = self->stirred || !idle;
     if (idle && self->stirred) {
-        set_alarm(self);
+        self->lull_end_ns = now_ns + LULL_NS;
+        self->stirred = false;
+    }
+    if (idle && !self->alarm_set && now_ns < self->lull_end_ns) {
+        set_alarm(self, now_ns);
     }
     return idle && self->alarm_set && set_doorbell(self, false);
 }

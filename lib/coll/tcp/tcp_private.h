@@ -50,7 +50,9 @@ struct transport_tcp {
     bool armed;
     int alarm; /* rings the doorbell some time after we became idle */
     bool alarm_set;
-    bool stirred; /* not idle all the time since it was set: the next idleness has a new one */
+    uint64_t alarm_ns;    /* when it rings, if it is set */
+    uint64_t lull_end_ns; /* LULL_NS behind the last op */
+    bool stirred;         /* not idle all the time: the next idleness begins a new lull */
     tcp_listener listeners[TCP_TARGETS_MAX];
     size_t listener_count;
     char congestion[16]; /* "" = the system's */

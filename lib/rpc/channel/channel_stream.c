@@ -33,6 +33,7 @@
 
 #define SLICE_NS (50 * TUTTI_NS_PER_MS)
 #define FIRST_SLICE_NS TUTTI_NS_PER_MS
+#define FRESH_NS TUTTI_NS_PER_MS
 #define CROWDED_NS (50 * TUTTI_NS_PER_US)
 #define LANE_SLICES_MAX 16 /* of one message */
 
@@ -51,7 +52,8 @@ struct tutti_rpc_stream {
     bool posted; /* a write that nobody has waited for */
     bool closed; /* our side */
     bool has_lane;
-    bool lane_answered;      /* something has come by it */
+    bool lane_answered;      /* something has come by it, ... */
+    uint64_t answered_ns;    /* ... at last then */
     tutti_rpc_lane_end lane; /* if `has_lane` */
     atomic_bool cancelled;
     /* Only their addresses count. */
@@ -263,6 +265,14 @@ is_over(tutti_rpc_stream *self, bool look)
            (look && (is_server_gone(self) || (await_grpc(self, 1) && self->received == NULL)));
 }
 
+/* A server that has answered a moment ago is not asked whether it is there: a call that finds it
+ * gone fails as one under way. */
+static bool
+is_stale(const tutti_rpc_stream *self)
+{
+    return tutti_clock_ns() - self->answered_ns > FRESH_NS;
+}
+
 /*
  * The ring is looked at behind the signs that no more will come: what the server wrote last is read
  * first. The first slices are short, as a stream that is refused is so at once.
@@ -278,12 +288,13 @@ fetch_lane(tutti_rpc_stream *self, uint64_t deadline_ns)
     size_t bytes = 0;
 
     for (;;) {
-        const bool over = is_over(self, look) || (late && is_server_gone(self));
+        const bool over = is_over(self, look) || (late && is_stale(self) && is_server_gone(self));
         const tutti_lane_found found = tutti_lane_peek(lane, &bytes, &kind);
 
         if (found != TUTTI_LANE_NOTHING) {
             tutti_lane_stay_awake(lane);
             self->lane_answered = true;
+            self->answered_ns = tutti_clock_ns();
             return take_lane(self, found, bytes, kind);
         }
         if (over || late) {
