@@ -190,18 +190,25 @@ const cli_command cli_commands[] = {
      "world:41 --window 100ms",
      cli_trace_options, 0, 0, false, cli_trace},
 
-    {"put", TENSORS, "FILE.npy [options]", "copy a file into an agent",
+    {"put", TENSORS, "FILE.npy | FILE.safetensors [options]", "copy a file into an agent",
      "Prints the tensor's handle. Files in Fortran order and big-endian ones are converted. NumPy "
      "has no BF16 and no FP8: voids of two bytes are taken as BF16, for voids of one byte --dtype "
-     "has to say which FP8 they are.",
-     "  tutti put weights.npy --rank 1 --name weights", put_options, 1, 1, false, cli_put},
-    {"get", TENSORS, "HANDLE -o FILE.npy", "copy a tensor into a file",
+     "has to say which FP8 they are.\n\n"
+     "Of a .safetensors file each tensor gets the name that it has there, with --name NAME/ in "
+     "front; if one cannot be put, none of them stays. Files of torch.save: python3 -m "
+     "tutti.torch.",
+     "  tutti put weights.npy --rank 1 --name weights\n"
+     "  tutti put model.safetensors --name model",
+     put_options, 1, 1, false, cli_put},
+    {"get", TENSORS, "HANDLE -o FILE.npy | NAME... -o FILE.safetensors", "copy tensors into a file",
      "Waits for the op that makes the tensor. The file appears as a whole or not at all. BF16 is "
-     "written as voids of two bytes ('<V2'), FP8 as voids of one ('|V1').",
+     "written as voids of two bytes ('<V2'), FP8 as voids of one ('|V1'). A .safetensors file "
+     "takes several tensors of one agent, under the names that are given here.",
      "  tutti get weights --rank 1 -o weights.npy\n"
+     "  tutti get model/embed model/head -o model.safetensors\n"
      "  tutti get weights -o - | python3 -c 'import numpy, sys, io; "
      "print(numpy.load(io.BytesIO(sys.stdin.buffer.read())))'",
-     get_options, 1, 1, false, cli_get},
+     get_options, 1, CLI_ANY_COUNT, false, cli_get},
     {"list", TENSORS, "[--rank R]", "list the tensors of an agent", NULL, NULL, rank_options, 0, 0,
      false, cli_list},
     {"stat", TENSORS, "HANDLE", "show one tensor, without waiting for it", NULL, NULL, rank_options,

@@ -206,7 +206,7 @@ read_array(size_t size, tutti_dtype dtype, npy_array *array, tutti_error *err)
 }
 
 tutti_code
-npy_open(const char *path, tutti_dtype dtype, npy_array *ret_array, tutti_error *err)
+npy_load(const char *path, npy_array *ret_array, tutti_error *err)
 {
     npy_array array = {0};
     struct stat stat;
@@ -222,8 +222,23 @@ npy_open(const char *path, tutti_dtype dtype, npy_array *ret_array, tutti_error 
     }
     code = load_npy_file(descriptor, (size_t)stat.st_size, &array, err);
     (void)close(descriptor);
+    array.bytes = (uint64_t)stat.st_size;
+    if (code != TUTTI_OK) {
+        npy_close(&array);
+        return code;
+    }
+    *ret_array = array;
+    return TUTTI_OK;
+}
+
+tutti_code
+npy_open(const char *path, tutti_dtype dtype, npy_array *ret_array, tutti_error *err)
+{
+    npy_array array = {0};
+    tutti_code code = npy_load(path, &array, err);
+
     if (code == TUTTI_OK) {
-        code = read_array((size_t)stat.st_size, dtype, &array, err);
+        code = read_array((size_t)array.bytes, dtype, &array, err);
     }
     if (code != TUTTI_OK) {
         npy_close(&array);

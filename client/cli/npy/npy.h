@@ -72,6 +72,9 @@ typedef struct npy_array {
 tutti_code npy_open(const char *path, tutti_dtype dtype, npy_array *ret_array, tutti_error *err);
 void npy_close(npy_array *array); /* zeroed is fine */
 
+/* All bytes of a regular file, whatever is in them, into data and bytes; errors as npy_open. */
+tutti_code npy_load(const char *path, npy_array *ret_array, tutti_error *err);
+
 /* A file being written: fill `data`, then commit or discard. */
 typedef struct npy_output {
     void *data; /* spec's bytes; zeros at first */
@@ -94,6 +97,9 @@ typedef struct npy_output {
  */
 tutti_code npy_create(const char *path, const tutti_spec *spec, npy_output *ret_output,
                       tutti_error *err);
+/* The same of any other format: `bytes` zeros behind the caller's header. */
+tutti_code npy_create_file(const char *path, const void *header, size_t header_size, uint64_t bytes,
+                           npy_output *ret_output, tutti_error *err);
 tutti_code npy_commit(npy_output *output, tutti_error *err); /* gone in any case */
 void npy_discard(npy_output *output);                        /* zeroed is fine */
 

@@ -163,16 +163,12 @@ make_file(const char *path, npy_output *output, tutti_error *err)
  * goes straight into the mapping.
  */
 tutti_code
-npy_create(const char *path, const tutti_spec *spec, npy_output *ret_output, tutti_error *err)
+npy_create_file(const char *path, const void *header, size_t header_size, uint64_t bytes,
+                npy_output *ret_output, tutti_error *err)
 {
-    char header[NPY_HEADER_MAX];
-    const size_t header_size = npy_header_write(spec, header);
-    npy_output output = {0};
-    tutti_code code = tutti_spec_size(spec, NULL, &output.bytes, err);
+    npy_output output = {.bytes = bytes};
+    tutti_code code = TUTTI_OK;
 
-    if (code != TUTTI_OK) {
-        return code;
-    }
     output.memory_size = header_size + (size_t)output.bytes;
     output.stream = is_stream(path, &output.path);
     if (output.stream) {
@@ -194,6 +190,18 @@ npy_create(const char *path, const tutti_spec *spec, npy_output *ret_output, tut
     output.data = output.memory + header_size;
     *ret_output = output;
     return TUTTI_OK;
+}
+
+tutti_code
+npy_create(const char *path, const tutti_spec *spec, npy_output *ret_output, tutti_error *err)
+{
+    char header[NPY_HEADER_MAX];
+    const size_t header_size = npy_header_write(spec, header);
+    uint64_t bytes;
+    tutti_code code = tutti_spec_size(spec, NULL, &bytes, err);
+
+    return code != TUTTI_OK ? code
+                            : npy_create_file(path, header, header_size, bytes, ret_output, err);
 }
 
 /* ------------------------------------------------------------------------------ ending */

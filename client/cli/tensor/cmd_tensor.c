@@ -7,7 +7,9 @@
 #include "client/cli/connect/connect.h"
 #include "client/cli/npy/npy.h"
 #include "client/cli/parse/parse.h"
+#include "client/cli/safetensors/safetensors.h"
 #include "client/cli/tensor/commands.h"
+#include "client/cli/tensor/files.h"
 #include "client/cli/util/output.h"
 #include "client/cli/util/progress.h"
 #include "client/cli/util/result.h"
@@ -84,7 +86,13 @@ cli_put(cli *self)
         return cli_usage(
             self, "--into names a tensor that exists, --name a new one: give only one of them");
     }
-    code = npy_open(path, dtype, &array, &err);
+    if (safetensors_is(path)) {
+        return cli_put_safetensors(self, path);
+    }
+    code = cli_refuse_pickle(path, &err);
+    if (code == TUTTI_OK) {
+        code = npy_open(path, dtype, &array, &err);
+    }
     if (code == TUTTI_OK) {
         code = cli_connect(self, cli_value(self, "into"), &client, &err);
     }
@@ -183,7 +191,16 @@ cli_get(cli *self)
     if (self->json && strcmp(path, "-") == 0) {
         return cli_usage(self, "--json and -o - both want standard output");
     }
-    code = cli_connect(self, handle, &client, &err);
+    if (safetensors_is(path)) {
+        return cli_get_safetensors(self, path);
+    }
+    if (self->argument_count > 1) {
+        return cli_usage(self, "several tensors go into a .safetensors file alone, not %s", path);
+    }
+    code = cli_refuse_pickle(path, &err);
+    if (code == TUTTI_OK) {
+        code = cli_connect(self, handle, &client, &err);
+    }
     if (code == TUTTI_OK) {
         code = find_spec(client, handle, &spec, &err);
     }

@@ -3,8 +3,12 @@
 Method: the same functions in one process, where the "ranks" are a list, give what must come.
 """
 
+import contextlib
+import io
 import os
+import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.environ["TUTTI_SOURCE"], "tests", "support"))
@@ -16,6 +20,7 @@ try:
     import torch
 
     import tutti.torch
+    from tutti import _torch_files
 except ImportError:
     torch = None
 
@@ -114,6 +119,72 @@ class Autograd(case.AgentCase):
             self.assertEqual(caught.exception.reason, "BAD_REDUCE_OP")
         found = self.all(lambda agent: tutti.torch.all_reduce(agent, torch.full((1,), 2.0), "prod"))
         self.assertEqual(float(found[0]), 2.0**self.size)
+
+
+class Evil:
+    """Its pickle would make a folder when it is read."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+@unittest.skipUnless(torch, "torch is not installed")
+class Files(case.AgentCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "model.pt")
+        self.folder = folder.name
+
+    def run_it(self, *words):
+        """What `python -m tutti.torch` calls, at the first rank's agent: (exit code, output, errors)."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = _torch_files.main(["--agent", case.ADDRESSES[0], *words])
+        return code, out.getvalue(), err.getvalue()
+
+    def test_the_command(self):
+        done = subprocess.run([sys.executable, "-m", "tutti.torch", "put", self.path], capture_output=True, text=True,
+                              env=dict(os.environ, TUTTI_AGENT=case.ADDRESSES[0]))
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("No such file", done.stderr)
+
+    def test_put_get(self):
+        net = torch.nn.Linear(3, 2)
+        state = dict(net.state_dict(), half=torch.ones(2, dtype=torch.bfloat16), turned=torch.arange(6).reshape(2, 3).t())
+        torch.save(state, self.path)
+        code, out, err = self.run_it("put", self.path, "--name", "net")
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(len(out.splitlines()), 4)
+        os.unlink(self.path)
+        names = ["net/" + name for name in state]
+        self.assertEqual(self.run_it("get", self.path, *names)[0], 0)
+        for name, value in torch.load(self.path).items():
+            self.assertTrue(torch.equal(value, state[name[4:]]), name)
+        for name in names:
+            self.agents[0].tensor(name).delete()
+
+    def test_a_pickle_runs_nothing(self):
+        torch.save({"w": torch.ones(2), "x": Evil(os.path.join(self.folder, "made"))}, self.path)
+        code, _, err = self.run_it("put", self.path)
+        self.assertEqual(code, 1)
+        self.assertIn("weights_only", err)
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "made")))
+
+    def test_refused(self):
+        for found, why in (([torch.ones(1)], "it holds a list"), ({"a": 1}, "'a' is a int"), ({"no name": torch.ones(1)}, "BAD_NAME")):
+            torch.save(dict(found, first=torch.ones(1)) if why == "BAD_NAME" else found, self.path)
+            code, _, err = self.run_it("put", self.path)
+            self.assertEqual(code, 1)
+            self.assertIn(why, err)  # and tearDown finds no tensor
+        with open(self.path, "wb") as file:
+            file.write(b"no file of torch's")
+        self.assertEqual(self.run_it("put", self.path)[0], 1)
+        self.assertIn("No such file", self.run_it("put", self.path + "x")[2])
+        self.assertIn("NO_TENSOR", self.run_it("get", self.path, "nobody")[2])
 
 
 if __name__ == "__main__":

@@ -25,14 +25,14 @@ PACKAGE = os.path.join(SOURCE, "client", "torch")
 VENV = os.environ.get("TUTTI_TORCH_VENV", os.path.join(SOURCE, "build", "torch-venv"))
 PYTHON = os.path.join(VENV, "bin", "python")
 STUBS = os.path.join(VENV, "stubs")
-WORK = os.path.join(BUILD, "torch")
+WORK = os.path.join(BUILD, "torch", os.path.basename(VENV.rstrip("/")))  # another torch, another build
 LIBRARY = os.path.join(WORK, "lib")
 SKIPPED = 77
 INSTALL_S = 900
 BUILD_S = 900
 
-PACKAGES = ["filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec", "setuptools", "numpy", "expecttest",
-            "ninja", "nvidia-cuda-runtime", "nvidia-cuda-cupti"]
+PACKAGES = ["filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec", "setuptools<81", "numpy", "expecttest",
+            "ninja", "safetensors"]
 # Stubs of symbols without a version, by how their names begin; the others name their library as their version.
 UNVERSIONED = {"libnccl.so.2": "nccl", "libcufile.so.0": "cuFile", "libcusparseLt.so.0": "cusparseLt"}
 VERSIONED = re.compile(r"lib(nvrtc|cublas|cublasLt|cusparse|cudnn|cufft|cusolver|nvJitLink|curand)\.so\.\d+$")
@@ -71,6 +71,11 @@ def _install():
         skip_all("no virtual environments: install python3-venv: " + _last(said))
     _pip(*PACKAGES)
     _pip("--no-deps", "torch" + os.environ.get("TUTTI_TEST_TORCH", ""))  # "==2.14.0": this one
+    for library in sorted(_needed()):
+        found = re.match(r"lib(cudart|cupti)\.so\.(\d+)", library)
+        if found:
+            name = {"cudart": "nvidia-cuda-runtime", "cupti": "nvidia-cuda-cupti"}[found.group(1)]
+            _pip(name + ("-cu%s" % found.group(2) if int(found.group(2)) < 13 else ""))
 
 
 def _site():
@@ -119,6 +124,8 @@ def _make_stubs():
             _make_stub(library, wanted[library], library)
         elif library.startswith("libnvshmem_host"):
             _make_stub(library, wanted["NVSHMEM"], "NVSHMEM")
+        elif library.startswith("libnvToolsExt"):
+            _make_stub(library, wanted[library], library)
         elif library in UNVERSIONED:
             _make_stub(library, {name for name in wanted[""] if name.startswith(UNVERSIONED[library])}, None)
 
@@ -126,10 +133,10 @@ def _make_stubs():
 # ---------------------------------------------------------------------------- this package
 
 
-def _files(folder):
+def _files(folder, but=(".pyc", ".so")):
     for path, _, names in os.walk(folder):
         for name in names:
-            if not name.endswith((".pyc", ".so")):
+            if not name.endswith(but):
                 yield os.path.join(path, name)
 
 
@@ -138,7 +145,7 @@ def _digest():
     digest = hashlib.sha256(version().encode())
     for folder in (PACKAGE, os.path.join(SOURCE, "include")):
         for path in sorted(_files(folder)):
-            if not path.startswith(os.path.join(PACKAGE, "tests")):
+            if not path.startswith(os.path.join(PACKAGE, "tests")) and not path.endswith(".md"):
                 digest.update(path.encode())
                 with open(path, "rb") as file:
                     digest.update(file.read())
@@ -161,8 +168,8 @@ def _build():
     """By the package's own setup.py, of a copy of its sources: building leaves files among them."""
     copy = os.path.join(WORK, "source")
     os.makedirs(copy, exist_ok=True)
-    made = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "*.so", "tests")
-    shutil.copytree(PACKAGE, copy, ignore=made, dirs_exist_ok=True)
+    ignored = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "*.so", "tests")
+    shutil.copytree(PACKAGE, copy, ignore=ignored, dirs_exist_ok=True)
     for folder, _, names in os.walk(os.path.join(copy, "src")):
         for name in names:
             if not os.path.exists(os.path.join(PACKAGE, os.path.relpath(os.path.join(folder, name), copy))):
@@ -171,11 +178,22 @@ def _build():
     known["PATH"] = os.path.join(VENV, "bin") + ":" + os.environ["PATH"]
     if os.path.exists("/usr/lib/ccache/g++"):
         known.update(CXX="/usr/lib/ccache/g++", CCACHE_BASEDIR=SOURCE, CCACHE_NOHASHDIR="1")
-    words = [PYTHON, "setup.py", "-q", "build", "--build-base", os.path.join(WORK, "tmp"), "--build-lib", LIBRARY]
-    words += ["install_egg_info", "--install-dir", LIBRARY]  # for torch's entry point
+    made = os.path.join(WORK, "made")
+    words = [PYTHON, "setup.py", "-q", "build", "--build-base", os.path.join(WORK, "tmp"), "--build-lib", made]
+    words += ["install_egg_info", "--install-dir", made]  # for torch's entry point
     known["TUTTI_SOURCE"] = SOURCE
     code, said = _call(words, BUILD_S, cwd=copy, env=known)
     assert code == 0, said[-8000:]
+    _replace(made)
+
+
+def _replace(made):
+    """File by file and each at once, as programs may be loading the old ones."""
+    for path in list(_files(made, ())):
+        to = os.path.join(LIBRARY, os.path.relpath(path, made))
+        os.makedirs(os.path.dirname(to), exist_ok=True)
+        shutil.copy2(path, to + ".part")
+        os.replace(to + ".part", to)
 
 
 def prepare():

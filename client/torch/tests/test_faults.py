@@ -138,7 +138,8 @@ class Faults(unittest.TestCase):
         others = [rank for rank in range(size) if rank != victim]
         self.assertEqual(codes, [-signal.SIGKILL if rank == victim else 0 for rank in range(size)], text)
         for rank in others:
-            self.assertRegex(said[rank][0], r"RANK_\w+: .*rank %d" % victim)
+            # Its agent hears of its death in an op first (CALLER_GONE), or its peers that it leaves (RANK_LEAVING).
+            self.assertRegex(said[rank][0], r"^tutti: \w+ (RANK_\w+|CALLER_GONE): .*rank %d\b" % victim)
         last = [max(said[rank][1]) for rank in others]
         self.assertLessEqual(max(last) - min(last), 1, text)
         found = {said[rank][1][min(last)] for rank in others}

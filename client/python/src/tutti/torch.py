@@ -255,3 +255,10 @@ def permute(
         >>> tutti.torch.permute(agent, torch.ones(2), [1, 0])
     """
     return _Permute.apply(x, agent, list(src_dst), group)
+
+if __name__ == "__main__":
+    import sys
+
+    from ._torch_files import main
+
+    sys.exit(main())
