@@ -94,14 +94,18 @@ def missed(text, entries):
     return sorted(exported - {entry.name for entry in entries})
 
 
+FORWARD = re.compile(r"^struct \w+;$")
+
+
 def page_of(header, entries, markdown):
     made = ["# %s\n\n```c\n#include <%s>\n```\n" % (header, header)]
     anchored = set()
     for entry in entries:
         prose = markdown.render(entry.comment) if entry.comment else ""
         if entry.text:
-            # A macro may be defined twice, and a struct be declared first.
-            anchor = "" if entry.name in anchored else "(%s)=\n" % entry.name
+            # A macro may be defined twice, and a struct be declared first, also in other headers.
+            known = entry.name in anchored or FORWARD.match(entry.text.strip())
+            anchor = "" if known else "(%s)=\n" % entry.name
             anchored.add(entry.name)
             made.append("%s### `%s`\n\n```c\n%s\n```\n\n%s" % (anchor, entry.name, entry.text, prose))
         else:
