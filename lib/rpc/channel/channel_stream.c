@@ -383,7 +383,8 @@ tutti_rpc_stream_writes_done(tutti_rpc_stream *stream, tutti_error *err)
     assert(!stream->closed);
     settle_stream(stream);
     stream->closed = true;
-    if (stream->has_lane) {
+    /* A stream that was cancelled has not ended well, whichever way is faster. */
+    if (stream->has_lane && !atomic_load(&stream->cancelled)) {
         put_note(stream, TUTTI_RPC_LANE_END);
     }
     rpc_batch_start(stream->call, &op, 1, &stream->write_tag);

@@ -218,16 +218,16 @@ test_commands__fit_together(void **state)
     check_options(cli_global_options);
     for (command = cli_commands; command->name != NULL; command++) {
         char copy[CLI_NAME_SIZE];
-        char *words[2] = {copy, NULL};
+        char *words[3] = {copy, NULL, NULL};
+        int count = 1;
 
         assert_true(strlen(command->name) < sizeof(copy));
         (void)snprintf(copy, sizeof(copy), "%s", command->name);
-        words[1] = strchr(copy, ' ');
-        if (words[1] != NULL) {
-            *words[1]++ = '\0';
+        while (count < 3 && (words[count] = strchr(words[count - 1], ' ')) != NULL) {
+            *words[count++]++ = '\0';
         }
-        assert_ptr_equal(cli_find_command(&cli_all_syntax, words, words[1] == NULL ? 1 : 2, &used),
-                         command);
+        assert_ptr_equal(cli_find_command(&cli_all_syntax, words, count, &used), command);
+        assert_int_equal(used, count);
         assert_non_null(command->run);
         if (command->options != NULL) {
             check_options(command->options);

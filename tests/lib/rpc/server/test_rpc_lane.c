@@ -283,6 +283,7 @@ static void
 test_cancel__wakes_who_waits_and_is_heard(void **state)
 {
     rig *self = *state;
+    const echo_fields fields = {.number = 9};
     guest with;
     tutti_rpc_stream *stream;
     pthread_t thread;
@@ -290,6 +291,8 @@ test_cancel__wakes_who_waits_and_is_heard(void **state)
 
     open_guest(self, "", 7, &with);
     stream = open_stream(self, &echo_chat, &with);
+    say(stream, &fields, 0);
+    assert_int_equal(hear(stream, NULL), 9); /* the server has the stream */
     assert_false(tutti_rpc_stream_wait(stream, tutti_clock_ns() + TUTTI_NS_PER_MS));
     assert_int_equal(pthread_create(&thread, NULL, cancel_stream, stream), 0);
     assert_int_equal(hear(stream, NULL), UINT64_MAX);
