@@ -1,6 +1,7 @@
 /*
  * What does it cost to drive all agents from one program? Rank 0 drives a session; beside it the same
- * small all-reduce by libtutti, called by every rank at its own agent.
+ * small all-reduce by libtutti, called by every rank at its own agent: through a lane (shared memory), and by a client
+ * that has none (TUTTI_NO_LANE).
  *
  *     tutti run -n 2 -- bench_drive [--bytes N] [--only W]
  *
@@ -28,7 +29,9 @@
 
 typedef enum way {
     WAY_CALLS,
+    WAY_GRPC,
     WAY_ONE,
+    WAY_SESSION,
     WAY_SYNC,
     WAY_COPY,
     WAY_REDUCE,
@@ -36,11 +39,15 @@ typedef enum way {
 } way;
 
 static const char *const way_names[WAYS] = {
-    "all_reduce by libtutti, 1 in flight", "all_reduce by a session, 1 in flight",
-    "sync, pipelined", "copy, pipelined", "all_reduce, pipelined"};
+    "all_reduce by libtutti", "the same without a lane",
+    "a command by gRPC",      "a command by libtutti's session",
+    "sync, pipelined",        "copy, pipelined",
+    "all_reduce, pipelined"};
 
 typedef struct bench {
     tutti_client *client;
+    tutti_client *plain;    /* has no lane */
+    tutti_session *session; /* of rank 0 */
     tutti_rpc_channel *channel;
     tutti_rpc_stream *stream;
     uint64_t bytes;
@@ -161,7 +168,7 @@ send_way(bench *self, way which, uint32_t number, bool more)
 /* ------------------------------------------------------------------ turns */
 
 static double
-turn_calls(bench *self)
+turn_calls(const bench *self, tutti_client *client)
 {
     const uint64_t before = tutti_clock_ns();
     tutti_error err;
@@ -172,7 +179,7 @@ turn_calls(bench *self)
     op.input = self->tensor.text;
     op.output = self->tensor.text;
     for (i = 0; i < CALLS; i++) {
-        if (tutti_all_reduce(self->client, &op, NULL, &err) != TUTTI_OK) {
+        if (tutti_all_reduce(client, &op, NULL, &err) != TUTTI_OK) {
             end_with_error("all_reduce", &err);
         }
     }
@@ -188,6 +195,28 @@ turn_one(bench *self)
     for (i = 0; i < CALLS; i++) {
         send_way(self, WAY_ONE, i, false);
         read_answer(self);
+    }
+    return CALLS / ((double)(tutti_clock_ns() - before) / 1e9);
+}
+
+static double
+turn_session(const bench *self)
+{
+    const uint64_t before = tutti_clock_ns();
+    tutti_session_move move;
+    uint64_t ticket = 0;
+    tutti_error err;
+    int i;
+
+    tutti_session_move_init(&move);
+    move.src = 1;
+    move.dst = 1;
+    for (i = 0; i < CALLS; i++) {
+        if (tutti_session_all_reduce(self->session, &move, TUTTI_REDUCE_SUM, &ticket, &err) !=
+                TUTTI_OK ||
+            tutti_session_wait(self->session, ticket, NULL, &err) != TUTTI_OK) {
+            end_with_error("session", &err);
+        }
     }
     return CALLS / ((double)(tutti_clock_ns() - before) / 1e9);
 }
@@ -229,10 +258,12 @@ take_turn(bench *self, way which)
     double rate = 0;
 
     pass_barrier(self);
-    if (which == WAY_CALLS) {
-        rate = turn_calls(self);
+    if (which == WAY_CALLS || which == WAY_GRPC) {
+        rate = turn_calls(self, which == WAY_CALLS ? self->client : self->plain);
     } else if (tutti_whoami(self->client)->rank == 0) {
-        rate = which == WAY_ONE ? turn_one(self) : turn_pipelined(self, which);
+        rate = which == WAY_ONE       ? turn_one(self)
+               : which == WAY_SESSION ? turn_session(self)
+                                      : turn_pipelined(self, which);
     }
     pass_barrier(self);
     return rate;
@@ -241,9 +272,20 @@ take_turn(bench *self, way which)
 /* ------------------------------------------------------------------ the report */
 
 static void
-print_report(const bench *self)
+print_ratio(const bench *self, const char *text, way calls, way commands)
 {
     double ratios[ROUNDS];
+    int i;
+
+    for (i = 0; i < ROUNDS; i++) {
+        ratios[i] = self->rates[calls][i] / self->rates[commands][i];
+    }
+    (void)printf("  %-38s %9.2f\n", text, bench_find_median(ratios, ROUNDS));
+}
+
+static void
+print_report(const bench *self)
+{
     int i;
 
     (void)printf("%llu bytes, in place, %u ranks: medians of %d alternating turns\n",
@@ -253,11 +295,9 @@ print_report(const bench *self)
 
         (void)printf("  %-38s %9.0f /s  %7.1f us each\n", way_names[i], rate, 1e6 / rate);
     }
-    for (i = 0; i < ROUNDS; i++) {
-        ratios[i] = self->rates[WAY_CALLS][i] / self->rates[WAY_ONE][i];
-    }
-    (void)printf("  %-38s %9.2f\n", "a command takes, in calls of libtutti",
-                 bench_find_median(ratios, ROUNDS));
+    print_ratio(self, "a command by gRPC, in calls by gRPC", WAY_GRPC, WAY_ONE);
+    print_ratio(self, "one of libtutti, in calls by gRPC", WAY_GRPC, WAY_SESSION);
+    print_ratio(self, "one of libtutti, in calls by a lane", WAY_CALLS, WAY_SESSION);
 }
 
 static void
@@ -296,6 +336,38 @@ run_turns(bench *self)
     }
 }
 
+/* A client decides whether it has a lane when it opens its stream, with its third call. */
+static void
+connect_plain(bench *self)
+{
+    tutti_tensor_info info;
+    tutti_error err;
+    int i;
+
+    (void)setenv("TUTTI_NO_LANE", "1", 1);
+    if (tutti_connect(NULL, &self->plain, &err) != TUTTI_OK) {
+        end_with_error("connect", &err);
+    }
+    for (i = 0; i < 4; i++) {
+        if (tutti_tensor_stat(self->plain, self->tensor.text, &info, &err) != TUTTI_OK) {
+            end_with_error("stat", &err);
+        }
+    }
+    (void)unsetenv("TUTTI_NO_LANE");
+}
+
+static void
+open_libtutti_session(bench *self, const tutti_spec *spec)
+{
+    tutti_error err;
+
+    if (tutti_session_open(self->client, NULL, &self->session, &err) != TUTTI_OK ||
+        tutti_session_empty(self->session, 1, spec, NULL, NULL, &err) != TUTTI_OK ||
+        tutti_session_sync(self->session, NULL, &err) != TUTTI_OK) {
+        end_with_error("session", &err);
+    }
+}
+
 int
 main(int argc, char **argv)
 {
@@ -310,17 +382,21 @@ main(int argc, char **argv)
         tutti_tensor_create(self.client, &spec, NULL, &self.tensor, &err) != TUTTI_OK) {
         end_with_error("connect", &err);
     }
+    connect_plain(&self);
     if (tutti_whoami(self.client)->rank == 0) {
+        open_libtutti_session(&self, &spec);
         open_session(&self);
         make_registers(&self);
     }
     run_turns(&self);
     if (tutti_whoami(self.client)->rank == 0) {
         print_report(&self);
+        (void)tutti_session_close(self.session, NULL);
         tutti_rpc_stream_cancel(self.stream);
         (void)tutti_rpc_stream_finish(self.stream, NULL);
         tutti_rpc_channel_close(self.channel);
     }
+    tutti_close(self.plain);
     tutti_close(self.client);
     tutti_rpc_fini();
     return 0;

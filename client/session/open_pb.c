@@ -7,6 +7,7 @@
 #include "client/conn/address_pick.h"
 #include "client/conn/call.h"
 #include "client/conn/client.h"
+#include "client/conn/command_stream.h"
 #include "client/conn/types_pb.h"
 #include "client/session/session.h"
 #include "tutti/v1/session_service.pb-c.h"
@@ -204,18 +205,34 @@ exchange_open(tutti_session *session, const session_opening *opening, tutti_erro
     return code;
 }
 
+/* A command stream's lane serves a session, too: its calls and answers are as small. */
+static tutti_code
+open_drive(tutti_session *session, tutti_error *err)
+{
+    tutti_rpc_call_options options = {0};
+    tutti_code code;
+
+    session->lane = client_lane_open(session->client);
+    options.lane = session->lane == NULL ? NULL : &session->lane->end;
+    code =
+        tutti_rpc_stream_open(session->conn->channel, &stub_drive, &options, &session->stream, err);
+    if (code != TUTTI_OK) {
+        client_lane_close(session->lane);
+        session->lane = NULL;
+    }
+    return code;
+}
+
 tutti_code
 session_open_stream(tutti_session *session, const session_opening *opening, tutti_error *err)
 {
     tutti_code code;
 
-    TUTTI_TRY(
-        tutti_rpc_stream_open(session->conn->channel, &stub_drive, NULL, &session->stream, err));
+    TUTTI_TRY(open_drive(session, err));
     code = exchange_open(session, opening, err);
     if (code != TUTTI_OK && session->stream != NULL) {
         tutti_rpc_stream_cancel(session->stream);
-        (void)tutti_rpc_stream_finish(session->stream, NULL);
-        session->stream = NULL;
+        (void)session_finish(session, NULL);
     }
     return code;
 }

@@ -13,6 +13,7 @@
 #include "base/error/fail.h"
 #include "base/os/clock.h"
 #include "client/conn/client.h"
+#include "client/conn/command_stream.h"
 #include "client/conn/options.h"
 
 #define IN_FLIGHT_DEFAULT 256        /* the agent's default */
@@ -141,14 +142,24 @@ tutti_session_resume(tutti_client *client, const char *id, const void *secret,
 }
 
 tutti_code
+session_finish(tutti_session *session, tutti_error *err)
+{
+    const tutti_code code = tutti_rpc_stream_finish(session->stream, err);
+
+    session->stream = NULL;
+    client_lane_close(session->lane);
+    session->lane = NULL;
+    return code;
+}
+
+tutti_code
 session_end(tutti_session *session, tutti_error *err)
 {
     if (session->stream != NULL) {
-        if (tutti_rpc_stream_finish(session->stream, &session->ended) == TUTTI_OK) {
+        if (session_finish(session, &session->ended) == TUTTI_OK) {
             (void)TUTTI_FAIL(&session->ended, TUTTI_UNAVAILABLE,
                              "the agent has ended the session's stream: open another one");
         }
-        session->stream = NULL;
     }
     return tutti_error_pass(err, &session->ended);
 }
@@ -157,7 +168,7 @@ static tutti_code
 end_session(tutti_session *session, tutti_error *err)
 {
     TUTTI_TRY(session_write(session, NULL, err));
-    return tutti_rpc_stream_finish(session->stream, err); /* reads all that comes */
+    return session_finish(session, err); /* reads all that comes */
 }
 
 tutti_code
@@ -290,8 +301,7 @@ read_one_answer(tutti_session *session, tutti_error *err)
     code = session_read_answer(session, message, &session->ended);
     if (code != TUTTI_OK) { /* whatever answers there is no agent */
         tutti_rpc_stream_cancel(session->stream);
-        (void)tutti_rpc_stream_finish(session->stream, NULL);
-        session->stream = NULL;
+        (void)session_finish(session, NULL);
         return tutti_error_pass(err, &session->ended);
     }
     return TUTTI_OK;

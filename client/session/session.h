@@ -35,6 +35,7 @@ struct tutti_session {
     tutti_client *client; /* of the leader */
     client_conn *conn;
     tutti_rpc_stream *stream; /* NULL once it has ended: `ended` says how */
+    struct client_lane *lane; /* [owned] by which its messages go; NULL = by gRPC */
     tutti_error ended;
     tutti_rpc_packed *held; /* packed, and to be written with the next one or when we wait */
     tutti_map by_id;        /* commands that are unanswered, or whose results were not taken */
@@ -55,6 +56,9 @@ struct tutti_session {
 };
 
 /* ------------------------------------------------------------------ session.c */
+
+/* Finish the stream, which is there, and let its lane go. Returns how it ended. */
+tutti_code session_finish(tutti_session *session, tutti_error *err);
 
 /* The stream has ended: remember how. Returns that. */
 tutti_code session_end(tutti_session *session, tutti_error *err);
