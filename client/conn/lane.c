@@ -34,8 +34,8 @@ take_lane(tutti_client *client, client_lane *self, tutti_error *err)
 
     tutti_local_host_id(getenv("TUTTI_HOST_ID"), host_id);
     TUTTI_TRY(client_wire_open_lane(client, host_id, &offer, err));
-    TUTTI_TRY(tutti_share_take(offer.socket, (tutti_bytes){offer.token, sizeof(offer.token)},
-                               client->settings.timeout_ms, &self->view, err));
+    TUTTI_TRY(tutti_share_take_two(offer.socket, (tutti_bytes){offer.token, sizeof(offer.token)},
+                                   client->settings.timeout_ms, &self->view, err));
     for (i = 0; i < sizeof(offer.token); i++) {
         (void)snprintf(self->name + 2 * i, 3, "%02x", offer.token[i]);
     }

@@ -94,6 +94,10 @@ typedef struct tutti_share_view {
 tutti_code tutti_share_take(const char *socket_name, tutti_bytes token, uint32_t timeout_ms,
                             tutti_share_view *ret_view, tutti_error *err);
 
+/* The same of an offer with a second descriptor, which is in the view. */
+tutti_code tutti_share_take_two(const char *socket_name, tutti_bytes token, uint32_t timeout_ms,
+                                tutti_share_view *ret_view, tutti_error *err);
+
 /* Was it revoked, or has the other process ended? Then nobody else uses the memory any more. */
 bool tutti_share_is_revoked(const tutti_share_view *view);
 

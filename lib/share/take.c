@@ -68,7 +68,7 @@ fail_refused(uint32_t refusal, tutti_error *err)
                           "until the tensor is deleted");
 }
 
-/* [out, owned] ret_fd; ret_second  -1 = none came */
+/* [out, owned] ret_fd, ret_second  NULL = one descriptor is wanted, and no more */
 static tutti_code
 hear_answer(int socket, uint32_t timeout_ms, share_answer *ret_answer, int *ret_fd, int *ret_second,
             tutti_error *err)
@@ -87,9 +87,11 @@ hear_answer(int socket, uint32_t timeout_ms, share_answer *ret_answer, int *ret_
     size = tutti_local_receive(socket, ret_answer, sizeof(*ret_answer), fds, &count);
     sense = size == sizeof(*ret_answer) &&
             memcmp(ret_answer->magic, SHARE_ANSWER, SHARE_MAGIC_BYTES) == 0;
-    if (sense && ret_answer->refusal == SHARE_WELCOME && (count == 1 || count == 2)) {
+    if (sense && ret_answer->refusal == SHARE_WELCOME && count == (ret_second == NULL ? 1 : 2)) {
         *ret_fd = fds[0];
-        *ret_second = count == 2 ? fds[1] : -1;
+        if (ret_second != NULL) {
+            *ret_second = fds[1];
+        }
         return TUTTI_OK;
     }
     tutti_local_close_all(fds, count);
@@ -133,9 +135,9 @@ map_share(int fd, uint64_t bytes, bool writable, tutti_share_view *view, tutti_e
     return TUTTI_OK;
 }
 
-tutti_code
-tutti_share_take(const char *socket_name, tutti_bytes token, uint32_t timeout_ms,
-                 tutti_share_view *ret_view, tutti_error *err)
+static tutti_code
+take_offer(const char *socket_name, tutti_bytes token, uint32_t timeout_ms, bool two,
+           tutti_share_view *ret_view, tutti_error *err)
 {
     tutti_share_view view = {.lease = -1, .second = -1};
     share_answer answer = {0};
@@ -143,7 +145,7 @@ tutti_share_take(const char *socket_name, tutti_bytes token, uint32_t timeout_ms
     tutti_code code;
 
     TUTTI_TRY(show_token(socket_name, token, &view.lease, err));
-    code = hear_answer(view.lease, timeout_ms, &answer, &fd, &view.second, err);
+    code = hear_answer(view.lease, timeout_ms, &answer, &fd, two ? &view.second : NULL, err);
     if (code == TUTTI_OK) {
         code = map_share(fd, answer.bytes, answer.writable != 0, &view, err);
         (void)close(fd);
@@ -157,6 +159,20 @@ tutti_share_take(const char *socket_name, tutti_bytes token, uint32_t timeout_ms
     }
     *ret_view = view;
     return TUTTI_OK;
+}
+
+tutti_code
+tutti_share_take(const char *socket_name, tutti_bytes token, uint32_t timeout_ms,
+                 tutti_share_view *ret_view, tutti_error *err)
+{
+    return take_offer(socket_name, token, timeout_ms, false, ret_view, err);
+}
+
+tutti_code
+tutti_share_take_two(const char *socket_name, tutti_bytes token, uint32_t timeout_ms,
+                     tutti_share_view *ret_view, tutti_error *err)
+{
+    return take_offer(socket_name, token, timeout_ms, true, ret_view, err);
 }
 
 /* Nothing but the notice is ever sent after the answer, so anything to read, or the end, means that
