@@ -122,3 +122,21 @@ tutti_store_batch_next(const tutti_store_batch *batch, const tutti_store_record 
     return record_from(from == NULL ? tutti_map_first(&batch->records)
                                     : tutti_map_next(&from->node));
 }
+
+tutti_code
+tutti_store_batch_apply(tutti_store_batch *batch, tutti_store *memory,
+                        const tutti_store_change *changes, size_t count, uint64_t *ret_version,
+                        tutti_error *err)
+{
+    const uint64_t before = tutti_store_version(memory);
+    tutti_code code;
+
+    TUTTI_TRY(tutti_store_batch_stage(batch, changes, count, err));
+    code = tutti_store_apply(memory, changes, count, ret_version, err);
+    if (code == TUTTI_OK && *ret_version != before) {
+        tutti_store_batch_keep(batch, *ret_version);
+    } else {
+        tutti_store_batch_drop(batch);
+    }
+    return code;
+}

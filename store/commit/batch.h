@@ -39,6 +39,14 @@ tutti_code tutti_store_batch_stage(tutti_store_batch *batch, const tutti_store_c
 void tutti_store_batch_keep(tutti_store_batch *batch, uint64_t version);
 void tutti_store_batch_drop(tutti_store_batch *batch);
 
+/*
+ * The same around a store in memory: the changes are made there, and if they have changed something
+ * they are in the batch. Codes as tutti_store_apply, and NO_MEMORY.
+ */
+tutti_code tutti_store_batch_apply(tutti_store_batch *batch, tutti_store *memory,
+                                   const tutti_store_change *changes, size_t count,
+                                   uint64_t *ret_version, tutti_error *err);
+
 /* The records in the order of their keys; NULL = no more. [in] after  NULL = the first */
 const tutti_store_record *tutti_store_batch_next(const tutti_store_batch *batch,
                                                  const tutti_store_record *after);

@@ -33,18 +33,8 @@ store_etcd_apply(tutti_store *store, const tutti_store_change *changes, size_t c
                  uint64_t *ret_version, tutti_error *err)
 {
     store_etcd *self = store_etcd_from(store);
-    const uint64_t before = tutti_store_version(self->memory);
-    tutti_store_batch *batch = tutti_store_writer_batch(self->writer);
-    tutti_code code;
-
-    TUTTI_TRY(tutti_store_batch_stage(batch, changes, count, err));
-    code = tutti_store_apply(self->memory, changes, count, ret_version, err);
-    if (code == TUTTI_OK && *ret_version != before) {
-        tutti_store_batch_keep(batch, *ret_version);
-    } else {
-        tutti_store_batch_drop(batch);
-    }
-    return code;
+    return tutti_store_batch_apply(tutti_store_writer_batch(self->writer), self->memory, changes,
+                                   count, ret_version, err);
 }
 
 static tutti_code

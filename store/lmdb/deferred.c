@@ -14,18 +14,8 @@ tutti_code
 store_lmdb_defer(store_lmdb *self, const tutti_store_change *changes, size_t count,
                  uint64_t *ret_version, tutti_error *err)
 {
-    const uint64_t before = tutti_store_version(self->memory);
-    tutti_store_batch *batch = tutti_store_writer_batch(self->writer);
-    tutti_code code;
-
-    TUTTI_TRY(tutti_store_batch_stage(batch, changes, count, err));
-    code = tutti_store_apply(self->memory, changes, count, ret_version, err);
-    if (code == TUTTI_OK && *ret_version != before) {
-        tutti_store_batch_keep(batch, *ret_version);
-    } else {
-        tutti_store_batch_drop(batch);
-    }
-    return code;
+    return tutti_store_batch_apply(tutti_store_writer_batch(self->writer), self->memory, changes,
+                                   count, ret_version, err);
 }
 
 /* Removed keys keep their names until the batch is written, since a transaction that fails needs
