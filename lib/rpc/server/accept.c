@@ -2,13 +2,13 @@
  * Requests posted to gRPC, and the table of routes.
  *
  * gRPC hands a call out only to a request that was posted for its method, so WAITING_WANTED of
- * them wait for each method, on the lane of its service. Each is a whole tutti_rpc_call, made
+ * them wait for each method, on the loop of its service. Each is a whole tutti_rpc_call, made
  * before its call arrives. A call that finds no posted request waits inside gRPC, in a queue
  * without a limit; therefore the next request is posted before the call that has arrived is
  * worked on.
  *
- * Only the lane's thread touches the counts `waiting`, but `arrived` of a lane that dozes is told
- * on the server's own loop, whose task (`enter`) goes to the lane.
+ * Only the loop's thread touches the counts `waiting`, but `arrived` of a loop that dozes is told
+ * on the server's own loop, whose task (`enter`) goes to the loop.
  *
  * When the server shuts down, gRPC gives all posted requests back with `ok` false; they are
  * discarded, each with its life of the server.
@@ -28,7 +28,7 @@
 #include "rpc/util/process.h"
 
 /*
- * Enough for a burst while the lane's thread works on one call; each costs a struct for each
+ * Enough for a burst while the loop's thread works on one call; each costs a struct for each
  * method.
  */
 #define WAITING_WANTED 4
@@ -47,7 +47,7 @@ static grpc_call_error
 request_accepted(rpc_server_loop *server_loop, rpc_route *route, tutti_rpc_call *call)
 {
     grpc_completion_queue *queue = rpc_loop_queue(server_loop->loop);
-    grpc_completion_queue *told = /* a lane that dozes does not look into its queue */
+    grpc_completion_queue *told = /* a loop that dozes does not look into its queue */
         rpc_loop_dozes(server_loop->loop) ? rpc_loop_queue(server_loop->server->loop) : queue;
     grpc_server *server = server_loop->server->grpc;
 
@@ -112,7 +112,7 @@ rpc_server_loop_fill(rpc_server_loop *server_loop)
 }
 
 /*
- * A posted request has come back: with a call, or in vain at the end of the server. Lane's
+ * A posted request has come back: with a call, or in vain at the end of the server. Loop's
  * thread.
  */
 static void
@@ -139,7 +139,7 @@ on_enter(tutti_rpc_task *task)
 }
 
 /*
- * On the lane, or, for a lane that dozes, on the server's loop. The hold keeps the lane in gRPC
+ * On the loop, or, for a loop that dozes, on the server's loop. The hold keeps the loop in gRPC
  * from here until the call has ended (end_call drops it).
  */
 static void
@@ -174,7 +174,7 @@ on_fill(tutti_rpc_task *task)
 }
 
 /*
- * Draining: tell every call of the lane that it shall finish soon. The list does not change under
+ * Draining: tell every call of the loop that it shall finish soon. The list does not change under
  * the walk, though handlers answer in it: a call leaves the list only when it ends, and it ends
  * in an event or task of its own.
  */
@@ -205,7 +205,7 @@ rpc_server_loop_init(rpc_server_loop *server_loop, tutti_rpc_server *server, tut
 
 /* ------------------------------------------------------------------------------ route */
 
-/* The lane for a loop; services on the same loop share one. */
+/* What serves on a loop; services on the same loop share it. */
 static rpc_server_loop *
 find_server_loop(tutti_rpc_server *server, tutti_rpc_loop *loop)
 {
@@ -216,7 +216,7 @@ find_server_loop(tutti_rpc_server *server, tutti_rpc_loop *loop)
             return &server->server_loops[i];
         }
     }
-    assert(server->server_loop_count < TUTTI_RPC_LANES_MAX);
+    assert(server->server_loop_count < TUTTI_RPC_LOOPS_MAX);
     rpc_server_loop_init(&server->server_loops[server->server_loop_count], server, loop);
     return &server->server_loops[server->server_loop_count++];
 }
@@ -278,7 +278,7 @@ rpc_routes_make(tutti_rpc_server *server, tutti_error *err)
     if (server->routes == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for %zu methods", total);
     }
-    /* The server's own loop is a lane in any case: unknown methods and health need one. */
+    /* The server serves on its own loop in any case: unknown methods and health need one. */
     (void)find_server_loop(server, server->loop);
     for (s = 0; s < server->service_count; s++) {
         const tutti_rpc_service *service = &server->services[s];

@@ -3,7 +3,7 @@
  * that names a job or a rank. gRPC's own hook (the auth metadata processor) is not used: it
  * writes what it finds to the connection, where the next call would meet it.
  *
- * Runs on the lane's thread, so on several at once; the state is read only once the server has
+ * Runs on the loop's thread, so on several at once; the state is read only once the server has
  * started, except the token file, which has its own lock. The call keeps the grant that the guard
  * gave, and releases it with the call's struct.
  *

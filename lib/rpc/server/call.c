@@ -2,14 +2,14 @@
  * One call on the server, from its arrival to its end: handing over, answering, telling the
  * handler that the client is gone.
  *
- * The lane's thread runs everything but answers: tutti_rpc_call_reply, fail, finish and write may
+ * The loop's thread runs everything but answers: tutti_rpc_call_reply, fail, finish and write may
  * be called from any thread, for example the engine's. `lock` decides who has the last word
  * (`answered`, `ending`) and orders the status behind a write that is under way; it is never held
  * while gRPC, a handler or a guard is called.
  *
  * A call ends when `parts` is 0 (server/call.h). The count is why a call may be answered on
- * another thread while CLOSE arrives on the lane: whichever is last ends it, and the end always
- * runs on the lane (rpc_call_drop_later posts it there). If the client dies, CLOSE comes with
+ * another thread while CLOSE arrives on the loop: whichever is last ends it, and the end always
+ * runs on the loop (rpc_call_drop_later posts it there). If the client dies, CLOSE comes with
  * `gone` set, the handler is told once, and it still has to answer: its answer goes nowhere, but
  * gives the handler's part back.
  *
@@ -39,7 +39,7 @@
 #define METHOD_BYTES_SHOWN 200
 
 /*
- * The last part is over: count the call, tell the handler, give gRPC's call back. Lane's thread.
+ * The last part is over: count the call, tell the handler, give gRPC's call back. Loop's thread.
  * The order matters: on_end may still use the request, and the server's life is given back last,
  * because the server may be gone behind it.
  */
@@ -89,7 +89,7 @@ rpc_call_drop(tutti_rpc_call *call, unsigned parts)
 }
 
 /*
- * The end runs on_end, which belongs to the lane, so it is posted: this thread may be any, and
+ * The end runs on_end, which belongs to the loop, so it is posted: this thread may be any, and
  * may be inside the handler.
  */
 void
@@ -442,7 +442,7 @@ rpc_server_note(tutti_rpc_server *server, rpc_route *route, int code, uint64_t d
 
 /*
  * May CLOSE travel in one batch with the status? Only while the handler is being called on the
- * lane (`beginning`): then CLOSE has not been asked for, and rpc_call_begin sees `close_started`
+ * loop (`beginning`): then CLOSE has not been asked for, and rpc_call_begin sees `close_started`
  * when the handler returns. It saves a batch and an event for each call that is answered at once.
  * From another thread it could race with rpc_call_begin, so that is not tried.
  */
@@ -545,7 +545,7 @@ answer_call(tutti_rpc_call *call, grpc_byte_buffer *message, const tutti_error *
     bool now;
 
     rpc_status_init(&status, err);
-    tutti_rpc_call_ref(call); /* the call may end on its lane before this returns */
+    tutti_rpc_call_ref(call); /* the call may end on its loop before this returns */
     /*
      * Claim, give the handler's part back, then send. The status part is still counted, so the
      * call cannot end before rpc_call_send_last has been called, or before on_written has called

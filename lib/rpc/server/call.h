@@ -6,7 +6,7 @@
  * write and task that is under way. The call ends when the count is 0; rpc_call_drop and
  * rpc_call_drop_later count down.
  *
- * All callbacks run on the lane's thread. Answers and writes may come from any thread. What these
+ * All callbacks run on the loop's thread. Answers and writes may come from any thread. What these
  * share is behind `lock`, which is a leaf: nothing is called with it held.
  *
  * States, by flags: posted (nothing set) -> came -> handed (the handler has it; a refused call
@@ -40,7 +40,7 @@ struct ProtobufCMessage;
 struct tutti_rpc_call {
     rpc_server_loop *server_loop;
     rpc_route *route;     /* NULL: the method has no handler here */
-    tutti_list_node link; /* in the lane's calls */
+    tutti_list_node link; /* in the loop's calls */
     grpc_call *call;
     atomic_uint refs;  /* the struct's: one until the call ends, one for each ref */
     atomic_uint parts; /* what has to be over before the call ends */
@@ -56,7 +56,7 @@ struct tutti_rpc_call {
     uint64_t came_ns; /* for the duration in the metrics */
 
     tutti_rpc_tag arrived;
-    tutti_rpc_task enter; /* it arrived on another thread than its lane's */
+    tutti_rpc_task enter; /* it arrived on another thread than its loop's */
     bool came;            /* false: posted in vain, the server shuts down */
     tutti_rpc_tag closed;
     tutti_rpc_tag read;
@@ -67,7 +67,7 @@ struct tutti_rpc_call {
     tutti_rpc_task tell; /* runs on_cancel: the call was answered in the handler's stead, or the
                             stream it is nested in is over */
 
-    /* The lane's thread only. */
+    /* The loop's thread only. */
     tutti_rpc_message *request; /* owned; of a client's stream: the message being handed over */
     tutti_rpc_unary_fn on_cancel;
     tutti_rpc_unary_fn on_end;
@@ -111,11 +111,11 @@ struct tutti_rpc_call {
  */
 tutti_rpc_call *rpc_call_new(rpc_server_loop *server_loop, rpc_route *route);
 
-/* Free a call that was posted and never arrived: the server has shut down. Lane's thread. */
+/* Free a call that was posted and never arrived: the server has shut down. Loop's thread. */
 void rpc_call_discard(tutti_rpc_call *call);
 
 /*
- * A call has arrived: check it, and hand it to its handler or answer it with the error. Lane's
+ * A call has arrived: check it, and hand it to its handler or answer it with the error. Loop's
  * thread, once.
  */
 void rpc_call_begin(tutti_rpc_call *call);
@@ -126,7 +126,7 @@ void rpc_call_begin(tutti_rpc_call *call);
  */
 void rpc_call_refuse(tutti_rpc_call *call, const tutti_error *err);
 
-/* Tell the handler, once, unless it has answered. Lane's thread. */
+/* Tell the handler, once, unless it has answered. Loop's thread. */
 void rpc_call_tell(tutti_rpc_call *call);
 
 /* So many parts are over. In an event of the call: it may be gone when this returns. */
@@ -164,7 +164,7 @@ void rpc_call_write_grpc(tutti_rpc_call *call, grpc_byte_buffer *message, bool f
 
 /*
  * authorize.c: find out who calls, and whether the method may be called. Writes identity and
- * grant. Lane's thread, before the handler.
+ * grant. Loop's thread, before the handler.
  *
  * TUTTI_UNAUTHENTICATED, TUTTI_PERMISSION_DENIED refused; TUTTI_RESOURCE_EXHAUSTED no memory
  */

@@ -4,12 +4,12 @@
  * 1. `draining` is set: new calls are refused with DRAINING.
  * 2. Health tells its watchers NOT_SERVING, before the listeners close.
  * 3. gRPC stops listening and sends GOAWAY; calls in flight go on.
- * 4. on_drain ends what is parked, and a task on each lane tells every call (on_cancel).
+ * 4. on_drain ends what is parked, and a task on each loop tells every call (on_cancel).
  * 5. When no call has been left for LOOKS_QUIET looks, or when the grace is over, gRPC cancels
  *    what is left and closes the connections.
  * 6. The last life is given back (lives.c): on_stopped.
  *
- * All on the server's own loop, except the lanes' sweeps. tutti_rpc_server_stop may be called
+ * All on the server's own loop, except the loops' sweeps. tutti_rpc_server_stop may be called
  * from any thread: it only posts.
  */
 #include <assert.h>

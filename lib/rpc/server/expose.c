@@ -1,6 +1,6 @@
 /*
  * What a server counts about its calls, and how it shows that. One thread writes the page while
- * all lanes count: the counters are atomics, read relaxed, so a page may show a call in the total
+ * all loops count: the counters are atomics, read relaxed, so a page may show a call in the total
  * and not yet in the durations.
  */
 #include <assert.h>

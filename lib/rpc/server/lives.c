@@ -1,6 +1,6 @@
 /*
  * The end of a server's end: see `lives` in server_private.h. The last life may be given back on
- * any lane, or on a thread that unrefs a call; the rest is done on the server's own loop, in a
+ * any loop, or on a thread that unrefs a call; the rest is done on the server's own loop, in a
  * task, so that on_stopped may free the server.
  */
 #include "base/os/log.h"

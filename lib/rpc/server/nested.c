@@ -3,10 +3,10 @@
  *
  * A nested call is a tutti_rpc_call that gRPC does not know. It borrows its caller from the
  * stream, which it holds by a ref; it has its own request, deadline (the stream's) and answer. It
- * is made on the stream's lane, runs on the lane of its method, is answered on any thread, and is
+ * is made on the stream's loop, runs on the loop of its method, is answered on any thread, and is
  * ended by its maker (tutti_rpc_nested_end), which knows when the answer has gone out.
  *
- * `tell` and `end` are tasks on the method's lane, so a handler hears of a cancel and of the end
+ * `tell` and `end` are tasks on the method's loop, so a handler hears of a cancel and of the end
  * on the same thread as for a call of its own. A nested call holds a life of the server, as any
  * call.
  */
@@ -132,7 +132,7 @@ void
 rpc_nested_answer(tutti_rpc_call *call, const ProtobufCMessage *response,
                   const tutti_rpc_blob *payload, const tutti_error *err)
 {
-    /* `answered` is read by rpc_call_tell on the lane while this may be any thread. */
+    /* `answered` is read by rpc_call_tell on the loop while this may be any thread. */
     (void)pthread_mutex_lock(&call->lock);
     assert(!call->answered); /* a call is answered once */
     call->answered = true;
@@ -190,7 +190,7 @@ tutti_rpc_nested_end(tutti_rpc_call *call, bool delivered)
 {
     atomic_store(&call->cancelled, !delivered);
     /*
-     * On its lane, and its handler is not running (an answer that was delivered has come from the
+     * On its loop, and its handler is not running (an answer that was delivered has come from the
      * stream's on_written): end at once, which saves a task for each command. In all other cases
      * the handler may be in the middle of its answer on this or another thread.
      */

@@ -1,11 +1,11 @@
 /*
- * A server: made, started and freed on the thread of its owner; between start and stop its lanes
+ * A server: made, started and freed on the thread of its owner; between start and stop its loops
  * run it (call.c, accept.c), and drain.c ends it.
  *
  * Before tutti_rpc_server_start the struct belongs to one thread, and add, authorize, guard and
  * the on_ functions write it without a lock. Start makes the routes, binds, and only then lets
  * gRPC serve; from then on all of it is read only, except what server_private.h marks as atomic
- * or as a lane's. If start fails halfway, the server can only be freed: gRPC's server exists then
+ * or as a loop's. If start fails halfway, the server can only be freed: gRPC's server exists then
  * and has to be shut down first (abandon_server).
  */
 #include <assert.h>
@@ -309,7 +309,7 @@ prepare_server(tutti_rpc_server *self, tutti_error *err)
 
 /*
  * gRPC asserts that a server was shut down before it is destroyed, also if it never started. A
- * queue of its own takes the event, since the lanes may not run.
+ * queue of its own takes the event, since the loops may not run.
  */
 static void
 abandon_server(tutti_rpc_server *self)

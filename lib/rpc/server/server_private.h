@@ -1,5 +1,5 @@
 /*
- * The inside of server.h: a server, the loops it serves on (lanes) and the methods that have a
+ * The inside of server.h: a server, the loops it serves on and the methods that have a
  * handler (routes).
  */
 #ifndef TUTTI_RPC_SERVER_SERVER_PRIVATE_H
@@ -24,13 +24,13 @@
 #include "rpc/server/probe.h"
 #include "rpc/server/reflection_pb.h"
 
-#define TUTTI_RPC_LANES_MAX 8
+#define TUTTI_RPC_LOOPS_MAX 8
 #define TUTTI_RPC_SERVICES_MAX 32
 #define TUTTI_RPC_CODES 17 /* gRPC has 0 to 16 */
 
 struct ProtobufCMessageDescriptor;
 
-/* A lane: a loop that serves calls. Its thread owns all of it once the server has started. */
+/* A loop that serves calls. Its thread owns all of it once the server has started. */
 typedef struct rpc_server_loop {
     tutti_rpc_server *server;
     tutti_rpc_loop *loop;
@@ -41,7 +41,7 @@ typedef struct rpc_server_loop {
     tutti_timer again;     /* post what could not be posted for want of memory */
 } rpc_server_loop;
 
-/* A method with a handler. The lane's thread owns `waiting`; all else is read only once started. */
+/* A method with a handler. The loop's thread owns `waiting`; all else is read only once started. */
 typedef struct rpc_route {
     rpc_server_loop *server_loop;
     const tutti_rpc_method *method;
@@ -72,7 +72,7 @@ struct tutti_rpc_server {
 
     tutti_rpc_service services[TUTTI_RPC_SERVICES_MAX];
     size_t service_count;
-    rpc_server_loop server_loops[TUTTI_RPC_LANES_MAX];
+    rpc_server_loop server_loops[TUTTI_RPC_LOOPS_MAX];
     size_t server_loop_count;
     rpc_route *routes;
     size_t route_count;
@@ -96,14 +96,14 @@ struct tutti_rpc_server {
     /*
      * What keeps the server from being stopped: 1 for serving at all (given back when gRPC has
      * closed its connections), and 1 for each request posted, call that has not ended and task
-     * under way. When the count is 0 nothing of the server runs on any lane, so on_stopped may
+     * under way. When the count is 0 nothing of the server runs on any loop, so on_stopped may
      * free it.
      */
     atomic_size_t lives;
     atomic_size_t call_count; /* handed to a handler and not ended */
     _Atomic uint64_t unknown; /* calls of methods without a handler */
     atomic_bool routed;       /* the routes are made and do not change */
-    atomic_bool draining;     /* set on `loop`; lanes refuse new calls from then on */
+    atomic_bool draining;     /* set on `loop`; loops refuse new calls from then on */
     atomic_bool stopping;     /* tutti_rpc_server_stop was called */
     bool started;
     bool stopped;
@@ -126,13 +126,13 @@ rpc_server_hold(tutti_rpc_server *server)
 /* Give one life back. Any thread. The server may be gone when it returns. */
 void rpc_server_release(tutti_rpc_server *server);
 
-/* accept.c: have requests waiting for every method of the lane. Lane's thread. */
+/* accept.c: have requests waiting for every method of the loop. Loop's thread. */
 void rpc_server_loop_fill(rpc_server_loop *server_loop);
 void rpc_server_loop_init(rpc_server_loop *server_loop, tutti_rpc_server *server,
                           tutti_rpc_loop *loop);
 
 /*
- * accept.c: make routes and lanes from the services that were added. Before the server starts.
+ * accept.c: make routes and loops from the services that were added. Before the server starts.
  *
  * TUTTI_INVALID_ARGUMENT a method is not in the descriptor set, or its handler is of the other
  * kind TUTTI_RESOURCE_EXHAUSTED no memory

@@ -1,7 +1,7 @@
 /*
  * Messages of a streaming call: at most one read and one write are under way at a time.
  *
- * on_read and on_written run on the lane's thread; reads are asked for and writes made on any
+ * on_read and on_written run on the loop's thread; reads are asked for and writes made on any
  * thread. `writing` and `initial_sent` are behind the call's lock, together with `ending`,
  * because a finish on another thread must know whether the status has to wait for a write. Each
  * read and write counts as a part of the call, so the call outlives it.
