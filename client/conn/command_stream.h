@@ -20,8 +20,8 @@ typedef struct client_lane {
 } client_lane;
 
 /*
- * A lane of the agent, when it is on this machine and makes lanes. NULL: streams go by gRPC; why,
- * is in client->lane_refused from then on, and the agent is not asked again.
+ * A lane of the agent, when it is on this machine and makes lanes. NULL: the stream goes by gRPC;
+ * client->has_no_lane is set then, and the agent is not asked again.
  */
 client_lane *client_lane_open(tutti_client *client);
 
@@ -34,7 +34,6 @@ void client_lane_close(client_lane *lane);
 typedef struct client_lane_offer {
     unsigned char token[TUTTI_SHARE_TOKEN_BYTES];
     char socket[TUTTI_SHARE_NAME_MAX + 1];
-    uint64_t bytes;
 } client_lane_offer;
 
 tutti_code client_wire_open_lane(tutti_client *client, const char *host_id,

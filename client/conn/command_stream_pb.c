@@ -274,7 +274,6 @@ read_lane_offer(const Tutti__V1__OpenLaneResponse *response, client_lane_offer *
     }
     memcpy(ret->token, response->token.data, sizeof(ret->token));
     memcpy(ret->socket, response->socket, strlen(response->socket) + 1);
-    ret->bytes = response->byte_count;
     return TUTTI_OK;
 }
 

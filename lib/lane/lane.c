@@ -139,32 +139,24 @@ out_of(const tutti_lane *lane)
 /* The kernel fails only for addresses and operations that are wrong, and for signals: who waits
  * looks again in any case. */
 static void
-futex(_Atomic uint32_t *word, int operation, uint32_t value, const struct timespec *time)
+call_futex(_Atomic uint32_t *word, int operation, uint32_t value, const struct timespec *time)
 {
     (void)syscall(SYS_futex, word, operation, value, time, NULL, 0);
 }
 
+/* Behind what was written: wake the reader of this direction, if it has said that it sleeps. */
 static void
-ring_bell(int bell)
+wake_reader(direction *way, bool reader_is_server, int bell)
 {
-    const uint64_t one = 1;
-    const ssize_t wrote = write(bell, &one, sizeof(one));
-
-    (void)wrote; /* it does not fit when nobody has looked for 2^64 times: then it rings already */
-}
-
-/* Wake the reader of this direction, if it has said that it sleeps. */
-static void
-wake(direction *way, bool reader_is_server, int bell)
-{
+    atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&way->sleeps, memory_order_relaxed) == 0 ||
         atomic_exchange(&way->sleeps, 0) == 0) {
         return;
     }
     if (reader_is_server) {
-        ring_bell(bell);
+        tutti_local_ring(bell);
     } else {
-        futex(&way->sleeps, FUTEX_WAKE, 1, NULL);
+        call_futex(&way->sleeps, FUTEX_WAKE, 1, NULL);
     }
 }
 
@@ -172,7 +164,7 @@ void
 tutti_lane_shut(tutti_lane *lane)
 {
     atomic_store(&lane->memory->closed, 1);
-    wake(out_of(lane), !lane->server, lane->bell);
+    wake_reader(out_of(lane), !lane->server, lane->bell);
 }
 
 void
@@ -271,8 +263,7 @@ tutti_lane_put(tutti_lane *lane, const tutti_bytes *parts, size_t count, uint32_
     }
     ring->own += room_for(bytes);
     atomic_store_explicit(ring->tail, ring->own, memory_order_release);
-    atomic_thread_fence(memory_order_seq_cst);
-    wake(out_of(lane), !lane->server, lane->bell);
+    wake_reader(out_of(lane), !lane->server, lane->bell);
     return true;
 }
 
@@ -320,7 +311,7 @@ tutti_lane_take(tutti_lane *lane, void *dest)
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&in_of(lane)->crowded, memory_order_relaxed) != 0 &&
         atomic_exchange(&in_of(lane)->crowded, 0) != 0) {
-        wake(out_of(lane), !lane->server, lane->bell);
+        wake_reader(out_of(lane), !lane->server, lane->bell);
     }
 }
 
@@ -367,11 +358,11 @@ tutti_lane_sleep(tutti_lane *lane, uint64_t until_ns)
                                   .tv_nsec = (long)(wait_ns % TUTTI_NS_PER_S)};
 
     assert(!lane->server);
-    futex(&in_of(lane)->sleeps, FUTEX_WAIT, 1, &time);
+    call_futex(&in_of(lane)->sleeps, FUTEX_WAIT, 1, &time);
 }
 
 void
 tutti_lane_wake_self(tutti_lane *lane)
 {
-    wake(in_of(lane), lane->server, lane->bell);
+    wake_reader(in_of(lane), lane->server, lane->bell);
 }

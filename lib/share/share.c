@@ -46,15 +46,6 @@ tutti_share_unlock(tutti_share *self)
     assert(failed == 0);
 }
 
-static void
-ring_doorbell(const tutti_share *self)
-{
-    const uint64_t one = 1;
-    const ssize_t put = write(self->bell, &one, sizeof(one));
-
-    (void)put; /* full is rung */
-}
-
 const char *
 tutti_share_socket(const tutti_share *share)
 {
@@ -173,7 +164,7 @@ tutti_share_offer(tutti_share *share, const tutti_share_item *item,
                               "%u tensors are shared, the limit: unmap some, or raise --shares-max",
                               share->options.shares_max);
     }
-    ring_doorbell(share); /* its time runs */
+    tutti_local_ring(share->bell); /* its time runs */
     return TUTTI_OK;
 }
 
@@ -287,7 +278,7 @@ stop_share(tutti_share *self)
     tutti_share_lock(self);
     self->stopping = true;
     tutti_share_unlock(self);
-    ring_doorbell(self);
+    tutti_local_ring(self->bell);
     (void)pthread_join(self->thread, NULL);
 }
 

@@ -51,6 +51,9 @@ void *tutti_local_create(const char *name, size_t size, int *ret_fd);
 /* Map another's, if it is at least that large and can never shrink; munmap it. NULL: no. */
 void *tutti_local_map(int fd, uint64_t size);
 
+/* Wake who polls an eventfd. Any thread. */
+void tutti_local_ring(int eventfd);
+
 void tutti_local_close_all(const int *fds, size_t count);
 
 #endif

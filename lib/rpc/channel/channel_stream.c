@@ -28,6 +28,7 @@
 #include "rpc/lane.h"
 #include "rpc/loop/loop_private.h"
 #include "rpc/message.h"
+#include "rpc/message/lane_message.h"
 #include "rpc/message/message.h"
 #include "rpc/util/process.h"
 
@@ -35,7 +36,6 @@
 #define FIRST_SLICE_NS TUTTI_NS_PER_MS
 #define FRESH_NS TUTTI_NS_PER_MS
 #define CROWDED_NS (50 * TUTTI_NS_PER_US)
-#define LANE_SLICES_MAX 16 /* of one message */
 
 struct tutti_rpc_stream {
     tutti_rpc_channel *channel;
@@ -134,13 +134,6 @@ is_server_gone(const tutti_rpc_stream *self)
            (self->lane.lease >= 0 && poll(&look, 1, 0) != 0);
 }
 
-static bool
-is_large(grpc_byte_buffer *buffer)
-{
-    return grpc_byte_buffer_length(buffer) > TUTTI_LANE_MESSAGE_MAX ||
-           buffer->data.raw.slice_buffer.count > LANE_SLICES_MAX;
-}
-
 /*
  * Wait for room. The reader on another thread may take a wake-up that was for us, so the slices
  * are short; it is rare that a client is so far ahead. False: the stream has ended.
@@ -160,29 +153,20 @@ wait_for_room(tutti_rpc_stream *self, size_t bytes)
 }
 
 static void
-put_note(tutti_rpc_stream *self, enum tutti_rpc_lane_kind kind)
+put_end(tutti_rpc_stream *self)
 {
     if (wait_for_room(self, 0)) {
-        (void)tutti_lane_put(self->lane.lane, NULL, 0, kind);
+        (void)tutti_lane_put(self->lane.lane, NULL, 0, TUTTI_RPC_LANE_END);
     }
 }
 
-/* [in, moved] buffer. A stream that has ended takes nothing: the next read says so. */
+/* A stream that has ended takes nothing: the next read says so. */
 static void
 put_message(tutti_rpc_stream *self, grpc_byte_buffer *buffer)
 {
-    const grpc_slice_buffer *slices = &buffer->data.raw.slice_buffer;
-    tutti_bytes parts[LANE_SLICES_MAX];
-    size_t i;
-
-    for (i = 0; i < slices->count; i++) {
-        parts[i] = (tutti_bytes){GRPC_SLICE_START_PTR(slices->slices[i]),
-                                 GRPC_SLICE_LENGTH(slices->slices[i])};
+    if (wait_for_room(self, rpc_lane_message_bytes(buffer))) {
+        (void)rpc_lane_message_put(self->lane.lane, buffer);
     }
-    if (wait_for_room(self, grpc_byte_buffer_length(buffer))) {
-        (void)tutti_lane_put(self->lane.lane, parts, slices->count, TUTTI_RPC_LANE_BYTES);
-    }
-    grpc_byte_buffer_destroy(buffer);
 }
 
 /* gRPC's read is back, or was. False: not by the deadline. */
@@ -225,21 +209,16 @@ fetch_grpc(tutti_rpc_stream *self, uint64_t deadline_ns)
 static bool
 take_lane(tutti_rpc_stream *self, tutti_lane_found found, size_t bytes, uint32_t kind)
 {
-    grpc_slice slice;
-
     if (found == TUTTI_LANE_BROKEN || kind > TUTTI_RPC_LANE_ELSEWHERE) {
         tutti_rpc_stream_cancel(self);
         return fetch_grpc(self, TUTTI_TIMERS_NEVER);
     }
-    slice = grpc_slice_malloc(bytes);
-    tutti_lane_take(self->lane.lane, GRPC_SLICE_START_PTR(slice));
-    if (kind == TUTTI_RPC_LANE_ELSEWHERE) {
-        grpc_slice_unref(slice);
+    self->next = rpc_lane_message_take(self->lane.lane, bytes);
+    self->fetched = kind == TUTTI_RPC_LANE_BYTES;
+    if (!self->fetched) {
+        grpc_byte_buffer_destroy(self->next); /* a note: the message comes by gRPC */
         return fetch_grpc(self, TUTTI_TIMERS_NEVER);
     }
-    self->next = grpc_raw_byte_buffer_create(&slice, 1);
-    self->fetched = true;
-    grpc_slice_unref(slice);
     return true;
 }
 
@@ -333,14 +312,16 @@ start_write(tutti_rpc_stream *self, tutti_rpc_packed *packed, bool more)
 static bool
 goes_by_lane(tutti_rpc_stream *self, tutti_rpc_packed *packed)
 {
+    grpc_byte_buffer *buffer = rpc_packed_buffer(packed);
+
     if (!self->has_lane) {
         return false;
     }
-    if (is_large(rpc_packed_buffer(packed))) {
-        put_note(self, TUTTI_RPC_LANE_ELSEWHERE);
+    put_message(self, buffer);
+    if (rpc_lane_message_is_large(buffer)) {
         return false;
     }
-    put_message(self, rpc_packed_buffer(packed));
+    grpc_byte_buffer_destroy(buffer);
     return true;
 }
 
@@ -385,7 +366,7 @@ tutti_rpc_stream_writes_done(tutti_rpc_stream *stream, tutti_error *err)
     stream->closed = true;
     /* A stream that was cancelled has not ended well, whichever way is faster. */
     if (stream->has_lane && !atomic_load(&stream->cancelled)) {
-        put_note(stream, TUTTI_RPC_LANE_END);
+        put_end(stream);
     }
     rpc_batch_start(stream->call, &op, 1, &stream->write_tag);
     return rpc_channel_pluck(stream->queue, &stream->write_tag) ? TUTTI_OK : is_stream_ended(err);

@@ -16,7 +16,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <grpc/byte_buffer.h>
-#include <grpc/byte_buffer_reader.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -29,14 +28,15 @@
 
 #include "base/error/fail.h"
 #include "base/os/clock.h"
+#include "base/os/local.h"
 #include "base/os/thread.h"
 #include "lane/lane.h"
 #include "rpc/loop.h"
 #include "rpc/loop/loop_private.h"
+#include "rpc/message/lane_message.h"
 
 #define EVENTS_AT_ONCE 16
 #define MESSAGES_A_TURN 32 /* then others who want the turn get it */
-#define SLICES_MAX 16      /* of one message */
 #define RECENT_MAX 8       /* lanes that are looked at without sleeping */
 #define LOOKS_A_POLL 64    /* then the poller is asked, too */
 
@@ -84,15 +84,6 @@ struct tutti_rpc_lanes {
     size_t count;
 };
 
-static void
-ring_doorbell(int bell)
-{
-    const uint64_t one = 1;
-    const ssize_t put = write(bell, &one, sizeof(one));
-
-    (void)put;
-}
-
 /* ------------------------------------------------------------------ references */
 
 static void
@@ -110,7 +101,7 @@ drop_ref(tutti_rpc_lane *lane)
     }
     (void)pthread_mutex_unlock(&lanes->lock);
     if (last) {
-        ring_doorbell(lanes->bell);
+        tutti_local_ring(lanes->bell);
     }
 }
 
@@ -322,47 +313,12 @@ rpc_lane_unbind(tutti_rpc_call *call)
 
 /* ------------------------------------------------------------------ writing */
 
-/* The message's bytes as they lie; false: in too many pieces. */
-static bool
-parts_of(grpc_byte_buffer *message, tutti_bytes parts[SLICES_MAX], size_t *ret_count)
-{
-    const grpc_slice_buffer *slices = &message->data.raw.slice_buffer;
-    size_t i;
-
-    if (slices->count > SLICES_MAX) {
-        return false;
-    }
-    for (i = 0; i < slices->count; i++) {
-        parts[i] = (tutti_bytes){GRPC_SLICE_START_PTR(slices->slices[i]),
-                                 GRPC_SLICE_LENGTH(slices->slices[i])};
-    }
-    *ret_count = slices->count;
-    return true;
-}
-
-static bool
-is_large(grpc_byte_buffer *message)
-{
-    return grpc_byte_buffer_length(message) > TUTTI_LANE_MESSAGE_MAX ||
-           message->data.raw.slice_buffer.count > SLICES_MAX;
-}
-
 /* With the lock: the message, or the note that it goes by gRPC. False: there is no room. */
 static bool
 put_message(tutti_rpc_lane *lane, grpc_byte_buffer *message)
 {
-    tutti_bytes parts[SLICES_MAX];
-    size_t count = 0;
-
-    if (is_large(message)) {
-        return !tutti_lane_is_crowded(&lane->rings, 0) &&
-               tutti_lane_put(&lane->rings, NULL, 0, TUTTI_RPC_LANE_ELSEWHERE);
-    }
-    if (tutti_lane_is_crowded(&lane->rings, grpc_byte_buffer_length(message))) {
-        return false;
-    }
-    (void)parts_of(message, parts, &count);
-    return tutti_lane_put(&lane->rings, parts, count, TUTTI_RPC_LANE_BYTES);
+    return !tutti_lane_is_crowded(&lane->rings, rpc_lane_message_bytes(message)) &&
+           rpc_lane_message_put(&lane->rings, message);
 }
 
 static void
@@ -393,11 +349,9 @@ note_written(tutti_rpc_lane *lane)
 static void
 await_room(tutti_rpc_lane *lane)
 {
-    const size_t bytes = is_large(lane->pending) ? 0 : grpc_byte_buffer_length(lane->pending);
-
     (void)tutti_lane_may_sleep(&lane->rings);
-    if (!tutti_lane_is_crowded(&lane->rings, bytes)) {
-        ring_doorbell(lane->rings.bell);
+    if (!tutti_lane_is_crowded(&lane->rings, rpc_lane_message_bytes(lane->pending))) {
+        tutti_local_ring(lane->rings.bell);
     }
 }
 
@@ -409,7 +363,7 @@ bool
 rpc_lane_write(tutti_rpc_call *call, grpc_byte_buffer *message)
 {
     tutti_rpc_lane *lane = call->lane;
-    const bool large = is_large(message);
+    const bool large = rpc_lane_message_is_large(message);
     bool put;
 
     (void)atomic_fetch_add(&call->parts, 1);
@@ -446,7 +400,7 @@ flush_pending(tutti_rpc_lane *lane)
     if (message == NULL) {
         return;
     }
-    if (is_large(message)) {
+    if (rpc_lane_message_is_large(message)) {
         rpc_call_write_grpc(lane->call, message, false, false);
         rpc_call_drop_later(lane->call);
     } else {
@@ -478,7 +432,7 @@ rpc_lane_read(tutti_rpc_call *call)
         return;
     }
     if (!tutti_lane_may_sleep(&lane->rings)) {
-        ring_doorbell(lane->rings.bell);
+        tutti_local_ring(lane->rings.bell);
     }
 }
 
@@ -490,18 +444,6 @@ fail_broken(tutti_rpc_call *call)
     (void)TUTTI_FAIL_FOR(&err, TUTTI_INVALID_ARGUMENT, "BROKEN_LANE",
                          "the lane's memory has positions or sizes that no client writes");
     rpc_call_refuse(call, &err);
-}
-
-static void
-deliver_bytes(tutti_rpc_lane *lane, size_t bytes)
-{
-    grpc_slice slice = grpc_slice_malloc(bytes);
-    grpc_byte_buffer *buffer;
-
-    tutti_lane_take(&lane->rings, GRPC_SLICE_START_PTR(slice));
-    buffer = grpc_raw_byte_buffer_create(&slice, 1);
-    grpc_slice_unref(slice);
-    rpc_call_deliver(lane->call, buffer);
 }
 
 /* One message that was asked for. False: there is none. */
@@ -524,7 +466,7 @@ hear_one(tutti_rpc_lane *lane)
     if (found == TUTTI_LANE_BROKEN || kind > TUTTI_RPC_LANE_END) {
         fail_broken(call);
     } else if (kind == TUTTI_RPC_LANE_BYTES) {
-        deliver_bytes(lane, bytes);
+        rpc_call_deliver(call, rpc_lane_message_take(&lane->rings, bytes));
     } else if (bytes != 0) {
         fail_broken(call);
     } else {
@@ -779,7 +721,7 @@ tutti_rpc_lanes_close(tutti_rpc_lanes *lanes)
     }
     if (lanes->started) {
         atomic_store(&lanes->stopping, true);
-        ring_doorbell(lanes->bell);
+        tutti_local_ring(lanes->bell);
         (void)pthread_join(lanes->thread, NULL);
     }
     free_dead(lanes);

@@ -18,13 +18,7 @@ check_lane(const tutti_agent *agent, const Tutti__V1__OpenLaneRequest *request, 
                               : agent->options->no_share ? " (--no-share)"
                                                          : ", see its log");
     }
-    if (request->host_id[0] != '\0' && strcmp(request->host_id, agent->host_id) != 0) {
-        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "OTHER_HOST",
-                              "the agent is on host %.100s, the caller on %.100s: they share no "
-                              "memory",
-                              agent->host_id, request->host_id);
-    }
-    return TUTTI_OK;
+    return agent_share_check_host(agent, request->host_id, err);
 }
 
 void

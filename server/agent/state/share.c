@@ -211,3 +211,15 @@ agent_share_tensor(tutti_agent *agent, const tutti_lock *lock, bool writable,
     ret_shared->socket = tutti_share_socket(agent->share);
     return TUTTI_OK;
 }
+
+tutti_code
+agent_share_check_host(const tutti_agent *agent, const char *host_id, tutti_error *err)
+{
+    if (host_id[0] != '\0' && strcmp(host_id, agent->host_id) != 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "OTHER_HOST",
+                              "the agent is on host %.100s, the caller on %.100s: they share no "
+                              "memory",
+                              agent->host_id, host_id);
+    }
+    return TUTTI_OK;
+}

@@ -33,4 +33,11 @@ typedef struct agent_shared {
 tutti_code agent_share_tensor(tutti_agent *agent, const tutti_lock *lock, bool writable,
                               agent_shared *ret_shared, tutti_error *err);
 
+/*
+ * Is the caller on this machine, by its own word? "" = it does not say.
+ *
+ * TUTTI_FAILED_PRECONDITION  OTHER_HOST
+ */
+tutti_code agent_share_check_host(const tutti_agent *agent, const char *host_id, tutti_error *err);
+
 #endif
