@@ -275,6 +275,26 @@ class NativeCase(case.AgentCase):
         os.waitpid(child, 0)
         self.assertEqual(agent.all_reduce(np.ones(2), group=mine)[0], 1)
 
+    def test_a_fork_leaves_the_threads_of_grpc_alone(self):
+        program = (
+            "import os, tutti\n"
+            "def threads():\n"
+            "    found = [(open('/proc/self/task/%%s/comm' %% one).read(), one) for one in os.listdir('/proc/self/task')]\n"
+            "    return sorted(one for one in found if 'execut' in one[0])\n"
+            "with tutti.connect('%s', timeout=60) as agent:\n"
+            "    agent.tensors()\n"
+            "    before = threads()\n"
+            "    child = os.fork()\n"
+            "    if child == 0:\n"
+            "        os._exit(0)\n"
+            "    os.waitpid(child, 0)\n"
+            "    print(len(before) > 0, threads() == before)\n" % case.ADDRESSES[0]
+        )
+        # The variable may be in this process by now: the package sets it.
+        environment = {name: value for name, value in os.environ.items() if name != "GRPC_ENABLE_FORK_SUPPORT"}
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.stdout, "True True\n", done.stderr)
+
     def test_connections_and_tensors_are_not_pickled(self):
         with self.agents[0].put([1.0]) as tensor:
             for thing in (self.agents[0], tensor):

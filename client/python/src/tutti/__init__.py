@@ -17,6 +17,13 @@ on the same group race for their places in it, so give each a group of its own. 
 connected: gRPC does not survive it.
 """
 
+import os as _os
+
+# grpcio's core stops its threads in the parent at each fork() if this variable is not 0, and with core
+# 1.51 the fork then sometimes never returns (a thread that is being stopped waits for the fork to end).
+# That would help a child that uses the parent's channels, which this package refuses. grpcio reads it once.
+_os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 from .sync import (
     Agent,
     AgentInfo,
