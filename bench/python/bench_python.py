@@ -68,7 +68,7 @@ def tutti_ways(size):
     if "client" not in KEPT:
         KEPT["client"] = native.Client(os.environ["TUTTI_AGENT"])
     client, tensor, born = KEPT["client"], agent.create(x.shape, "FP32", ephemeral=True), agent.zeros(x.shape)
-    told = ("", SUM, 1.0, 0, 0, 0, 0)
+    told = ("", SUM, 1.0, 0, 0, 0, 0, 0)
     y = x.copy()
     return {
         "array": lambda: agent.all_reduce(x),
