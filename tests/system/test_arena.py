@@ -49,6 +49,7 @@ class Arena(unittest.TestCase):
             fresh = support.Program("tutti-agent", "--coordinator", cluster.coordinator.address, "--world-size", "1",
                                     "--rank", "0", listen=agent.program.address)
             self.addCleanup(fresh.kill)
+            fresh.wait_for_log("joined job")
         out, _ = rank.communicate("go\n", timeout=LONG_S)
         self.assertEqual(rank.returncode, 0, out)
         return {line.split()[0]: line.split()[1] for line in out.splitlines()}, out
