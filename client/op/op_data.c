@@ -23,7 +23,7 @@
 #include "tutti/op_data.h"
 #include "tutti/tensor.h"
 
-#define STAGE_BYTES_MIN (64U << 10) /* larger arrays are copied to the arena rather than sent */
+#define STAGE_BYTES_MIN (8U << 10) /* larger arrays are copied to the arena rather than sent */
 
 /* Which ranks give an input, and which take a result. */
 typedef enum data_role {

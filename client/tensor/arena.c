@@ -23,6 +23,8 @@
 
 #define ALIGN 64U
 #define CHUNK_BYTES (64U << 20)
+#define FIRST_CHUNK_BYTES                                                                          \
+    (4U << 20) /* many clients only ever stage small arrays; it counts for --memory-limit */
 #define IDLE_BYTES_MAX (256U << 20) /* of chunks in which nothing is used */
 #define CLOSE_MS 1000               /* for the agent to hear of each chunk that goes */
 #define NAME_PREFIX "tutti.arena/"
@@ -155,10 +157,11 @@ new_span(uint64_t offset, uint64_t size)
 }
 
 static tutti_code
-make_chunk(tutti_client *client, uint64_t bytes, chunk **ret_chunk, tutti_error *err)
+make_chunk(tutti_client *client, uint64_t bytes, uint64_t least, chunk **ret_chunk,
+           tutti_error *err)
 {
     chunk *self = calloc(1, sizeof(*self));
-    span *all = new_span(0, bytes < CHUNK_BYTES ? CHUNK_BYTES : bytes);
+    span *all = new_span(0, bytes < least ? least : bytes);
     tutti_code code;
 
     if (self == NULL || all == NULL) {
@@ -438,6 +441,17 @@ take_room(tutti_client *client, client_arena *self, uint64_t size)
     return memory;
 }
 
+static uint64_t
+choose_chunk_bytes(client_arena *self)
+{
+    bool first;
+
+    (void)pthread_mutex_lock(&self->lock);
+    first = tutti_list_empty(&self->chunks);
+    (void)pthread_mutex_unlock(&self->lock);
+    return first ? FIRST_CHUNK_BYTES : CHUNK_BYTES;
+}
+
 /* ------------------------------------------------------------------------------ the door */
 
 tutti_code
@@ -459,7 +473,7 @@ tutti_alloc(tutti_client *client, uint64_t bytes, void **ret_memory, tutti_error
     TUTTI_TRY(client_check_member(client, err));
     memory = take_room(client, self, size);
     if (memory == NULL) {
-        TUTTI_TRY(make_chunk(client, size, &made, err));
+        TUTTI_TRY(make_chunk(client, size, choose_chunk_bytes(self), &made, err));
         (void)pthread_mutex_lock(&self->lock);
         tutti_list_add(&self->chunks, &made->link);
         self->idle += made->size;

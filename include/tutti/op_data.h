@@ -12,7 +12,7 @@
  *     code = tutti_all_gather_data(client, &op, &spec, x, all, sizeof(all), &err);
  *
  * How. Memory of an arena (tutti/share.h) is not copied: the op runs on it. Other arrays of more than
- * 64 KiB are copied to the arena and back where there is one: agent and program on one host. Else, if
+ * 8 KiB are copied to the arena and back where there is one: agent and program on one host. Else, if
  * what this rank gives and what it takes are at most TUTTI_INLINE_BYTES_MAX (3 MiB) each, they travel
  * inside the call and the agent keeps nothing. Else the function makes temporary tensors named
  * "tutti.tmp/" and 16 hex digits, uploads, runs the op on them, downloads, and deletes them. The

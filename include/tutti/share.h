@@ -222,12 +222,12 @@ TUTTI_API void tutti_gpu_share_end(tutti_gpu_share *share);
  *     code = tutti_all_reduce_data(client, NULL, &spec, memory, memory, &err);   // in place
  *     tutti_free_memory(client, memory);
  *
- * How. The arena takes tensors of bytes from the agent ("tutti.arena/" and 16 hex digits), 64 MiB or
- * as large as asked, maps them (tutti/share.h), and hands out parts. The functions of
- * tutti/op_data.h find out whether what they are given is in the arena; then the op runs on ranges
- * of these tensors. It may begin anywhere in a part that was handed out.
+ * How. The arena takes tensors of bytes from the agent ("tutti.arena/" and 16 hex digits), the first
+ * of 4 MiB, the others of 64 MiB, or as large as asked, maps them (tutti/share.h), and hands out
+ * parts. The functions of tutti/op_data.h find out whether what they are given is in the arena; then
+ * the op runs on ranges of these tensors. It may begin anywhere in a part that was handed out.
  *
- * Other arrays of more than 64 KiB go through the arena by themselves, where there is one: the
+ * Other arrays of more than 8 KiB go through the arena by themselves, where there is one: the
  * functions of tutti/op_data.h copy them to and from it instead of sending them in messages. If such
  * an op fails, its part of the arena is used again when nothing writes the arena's tensor any more.
  *
