@@ -28,6 +28,7 @@ HERE = os.path.abspath(__file__)
 WAYS = ("gloo", "array", "array, out", "born", "libtutti", "data", "grpc")
 SIZES = (8, 64 << 10, 1 << 20, 64 << 20)
 SUM = 1
+FP32 = 12
 
 
 def times_of(size):
@@ -75,7 +76,7 @@ def tutti_ways(size):
         "array, out": lambda: agent.all_reduce(y, out=y),
         "born": lambda: agent.all_reduce(born, out=born),
         "libtutti": lambda: client.op(1, tensor.handle, tensor.handle, 0, *told),
-        "data": lambda: client.op(1, x, y, 11, *told),
+        "data": lambda: client.op(1, x, y, FP32, *told),
     }
 
 

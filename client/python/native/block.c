@@ -5,6 +5,9 @@
  */
 #include "native.h"
 
+#define VIEWS_MAX                                                                                  \
+    16 /* of one another; NumPy has two at most: a class of a program's may have itself */
+
 typedef struct native_block {
     PyObject_HEAD Py_buffer memory;
     PyObject *freed;
@@ -82,6 +85,56 @@ freed_of(PyObject *object, void *closure)
     return Py_NewRef(((native_block *)object)->freed);
 }
 
+/*
+ * The Block at the end of a chain of views, each of which keeps the one that it was made of as `base`.
+ * [out, owned] NULL = it ends in something else.
+ */
+static PyObject *
+find_block(PyTypeObject *type, PyObject *array)
+{
+    PyObject *base = Py_NewRef(array);
+    int views = 0;
+
+    while (base != NULL && Py_TYPE(base) != type) {
+        PyObject *const next = views++ < VIEWS_MAX ? PyObject_GetAttrString(base, "base") : NULL;
+
+        Py_DECREF(base);
+        base = next;
+    }
+    if (base == NULL) {
+        PyErr_Clear(); /* the last of them has no `base`: None has not */
+    }
+    return base;
+}
+
+/* Only elements that stand one after the other, in rows, can be named to an agent. */
+static PyObject *
+place_of(PyObject *type, PyObject *array)
+{
+    PyObject *const found = find_block((PyTypeObject *)type, array);
+    const native_block *block = (native_block *)found;
+    PyObject *place = NULL;
+    Py_buffer view;
+
+    if (block == NULL || PyObject_GetBuffer(array, &view, PyBUF_C_CONTIGUOUS) != 0) {
+        PyErr_Clear();
+        Py_XDECREF(found);
+        Py_RETURN_NONE;
+    }
+    place = Py_BuildValue("Onn", block->freed,
+                          (Py_ssize_t)((char *)view.buf - (char *)block->memory.buf), view.len);
+    PyBuffer_Release(&view);
+    Py_DECREF(found);
+    return place;
+}
+
+static PyMethodDef methods[] = {
+    {"place", place_of, METH_O | METH_CLASS,
+     "place(array): (freed, offset, bytes) of the array in its Block; None: it is in none, or its "
+     "elements are not one after the other."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyGetSetDef members[] = {
     {"freed", freed_of, NULL, "What it calls at its end.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
@@ -91,6 +144,7 @@ static PyType_Slot slots[] = {
     {Py_tp_doc, "Block(memory, freed): lent memory; freed() is called at its end."},
     {Py_tp_new, (void *)make_block},
     {Py_tp_dealloc, (void *)free_block},
+    {Py_tp_methods, methods},
     {Py_tp_getset, members},
     {Py_bf_getbuffer, (void *)give_buffer},
     {0, NULL},

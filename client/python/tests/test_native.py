@@ -276,6 +276,7 @@ class NativeCase(case.AgentCase):
         self.assertEqual(agent.all_reduce(np.ones(2), group=mine)[0], 1)
 
     def test_a_fork_leaves_the_threads_of_grpc_alone(self):
+        # grpcio 1.51 has executors, and its handlers start them anew in the parent; newer ones have none.
         program = (
             "import os, tutti\n"
             "def threads():\n"
@@ -288,12 +289,12 @@ class NativeCase(case.AgentCase):
             "    if child == 0:\n"
             "        os._exit(0)\n"
             "    os.waitpid(child, 0)\n"
-            "    print(len(before) > 0, threads() == before)\n" % case.ADDRESSES[0]
+            "    print(threads() == before)\n" % case.ADDRESSES[0]
         )
         # The variable may be in this process by now: the package sets it.
         environment = {name: value for name, value in os.environ.items() if name != "GRPC_ENABLE_FORK_SUPPORT"}
         done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
-        self.assertEqual(done.stdout, "True True\n", done.stderr)
+        self.assertEqual(done.stdout, "True\n", done.stderr)
 
     def test_connections_and_tensors_are_not_pickled(self):
         with self.agents[0].put([1.0]) as tensor:

@@ -10,6 +10,8 @@ from typing import Any
 
 from .. import errors
 
+# Arrays of so many bytes are copied into a Stage: the queue would send them in messages.
+STAGE_BYTES = 16 << 10
 
 class Engine:
     """op(...) is one op, as native/call.c takes it: what it has given."""

@@ -27,7 +27,7 @@ import numpy as np
 from .. import _wire, dtypes, errors
 from .._memory import helps_copy
 from .._native_door import native
-from ._engine import Engine
+from ._engine import STAGE_BYTES, Engine
 from ._groups import Group
 from ._tensor import INLINE_BYTES_MAX, Tensor
 from ._transport import Lock, in_thread
@@ -38,10 +38,11 @@ if TYPE_CHECKING:
 
 NO = object()  # this op goes the long way
 
-STAGE_BYTES = 32 << 10  # from here on a mapping is faster than a message
+STAGE_STEP = 32 << 10  # of their sizes
 IDLE_BYTES_MAX = 1 << 30  # of Stages that nobody uses
 IDLE_MAX = 64
 TEXT_MAX = 127  # of a range, as the wire takes it; reached by large shapes of seven dimensions or more
+TEXTS_MAX = 64  # kept of a Stage
 LENT_MAX = 512  # of an agent's --shares-max (1024); beyond it results are copied
 
 # tutti_op_kind, by the name of the method on the wire.
@@ -63,7 +64,7 @@ for _name, (_, _bits) in dtypes._FOREIGN.items():
 def _size_class(nbytes: int) -> int:
     """The bytes of the Stage for so many: an eighth more at most, so that shapes of about one size share
     Stages."""
-    step = max(STAGE_BYTES, 1 << max(0, nbytes.bit_length() - 4))
+    step = max(STAGE_STEP, 1 << max(0, nbytes.bit_length() - 4))
     return -(-nbytes // step) * step
 
 
@@ -75,7 +76,7 @@ class Stage:
         self.tensor = tensor
         self.bytes = view.array
         self._memory = view._memory
-        self.address = self.bytes.__array_interface__["data"][0]
+        self.texts: dict[tuple[int, int, tuple[int, ...]], str] = {}  # of its Parts, made once
         self._poll = select.poll()
         self._poll.register(self._memory._lease, select.POLLIN)
 
@@ -215,9 +216,16 @@ class Part(NamedTuple):
 
     def text(self, dtype: int, shape: tuple[int, ...]) -> str:
         """As ops take it: a range (docs/decisions/0030)."""
-        dims = ",".join(map(str, shape))
-        name = dtypes._NAME_OF_NUMBER[dtype]
-        return "%s@%d:%s[%s]" % (self.stage.tensor.handle, self.offset, name, dims)
+        known = self.stage.texts
+        text = known.get((self.offset, dtype, shape))
+        if text is None:
+            dims = ",".join(map(str, shape))
+            name = dtypes._NAME_OF_NUMBER[dtype]
+            text = "%s@%d:%s[%s]" % (self.stage.tensor.handle, self.offset, name, dims)
+            if len(known) >= TEXTS_MAX:
+                known.clear()
+            known[self.offset, dtype, shape] = text
+        return text
 
     def meets(self, other: "Part") -> bool:
         """Have they bytes in common, and are not the same?"""
@@ -228,15 +236,13 @@ class Part(NamedTuple):
 
 def _part_of(array: Any) -> Part | None:
     """Where in a Stage an array is; None: it is not, or no op can take it there."""
-    base = array.base
-    while type(base) is np.ndarray:
-        base = base.base
-    if native is None or type(base) is not native.Block:
+    place = None if native is None else native.Block.place(array)
+    if place is None:
         return None
-    stage: Stage = base.freed.args[0]
-    offset = array.__array_interface__["data"][0] - stage.address
-    fits = array.flags.c_contiguous and array.nbytes and offset % array.itemsize == 0
-    return None if not fits or stage.revoked else Part(stage, offset, array.nbytes)
+    freed, offset, nbytes = place
+    stage: Stage = freed.args[0]
+    fits = nbytes and offset % array.itemsize == 0
+    return None if not fits or stage.revoked else Part(stage, offset, nbytes)
 
 
 class Fast:
@@ -463,7 +469,9 @@ class Fast:
         stages: Stages = self._stages
         taken: list[Stage] = []
         nbytes = math.prod(shape) * bits.itemsize
-        mine = None if out is None or out.base is None or not takes else _part_of(out)
+        mine: Part | None = None
+        if takes and out is not None and out.base is not None:
+            mine = given if out is array else _part_of(out)
         source, target = given, mine
         whole = True  # no op may still be writing there
         try:

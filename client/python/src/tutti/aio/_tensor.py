@@ -411,7 +411,7 @@ class Tensors:
         return tensor_of(self, response.info.tensor)  # type: ignore[arg-type]
 
     async def tensors(self) -> list[Tensor]:
-        """List all tensors of the agent, but for those that hold arrays of programs ("tutti.tmp/").
+        """List all tensors of the agent, but for those that hold arrays of programs ("tutti.tmp/", "tutti.arena/").
 
         Returns: the tensors, in the order they were made.
         Raises: TuttiError UNREACHABLE.
@@ -422,7 +422,7 @@ class Tensors:
         while True:
             request = _wire.new("ListRequest", page_size=1000, page_token=token)
             page = await self.line.unary("Tensors.List", request)
-            seen = [one for one in page.tensors if not one.name.startswith("tutti.tmp/")]
+            seen = [one for one in page.tensors if not one.name.startswith(("tutti.tmp/", "tutti.arena/"))]
             found += [tensor_of(self, one.tensor) for one in seen]  # type: ignore[arg-type]
             token = page.next_page_token
             if not token:
