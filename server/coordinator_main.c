@@ -27,6 +27,7 @@
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/service/service_loop.h"
 #include "server/fair_reads.h"
+#include "server/fill.h"
 #include "server/guard.h"
 #include "server/leader.h"
 #include "store/lmdb/lmdb.h"
@@ -88,6 +89,7 @@ typedef struct program {
     log_options logging;
     store_options storing;
     server_leader_options leading;
+    server_fill_options filling;
     uint64_t parent;
     tutti_metrics_options showing;
     tutti_config *config;
@@ -125,6 +127,7 @@ configure_coordinator(program *self, int argc, char *const *argv, bool *ret_done
         tutti_coordinator_option_set(&self->coordinating),
         {"store", store_table, sizeof(store_table) / sizeof(store_table[0]), &self->storing},
         server_leader_option_set(&self->leading),
+        server_fill_option_set(&self->filling),
         tutti_metrics_option_set(&self->showing),
         {"log", log_table, sizeof(log_table) / sizeof(log_table[0]), &self->logging},
         {"process", parent_table, 1, &self->parent},
@@ -457,6 +460,25 @@ follow_parent(program *self, tutti_error *err)
                              : tutti_launch_follow((pid_t)self->parent, is_alone, self, err);
 }
 
+/* Nobody waits for signals: they end the process, which leaves the store as it was. */
+static int
+fill_store_and_end(program *self, tutti_error *err)
+{
+    sigset_t set;
+    tutti_code code;
+
+    make_signal_set(&set);
+    (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    server_abseil_init();
+    tutti_rpc_init();
+    code = server_fill_run(&self->filling, self->storing.where, &self->leading.etcd, err);
+    tutti_rpc_fini();
+    if (code != TUTTI_OK) {
+        (void)printf("failed: %s %s\n", tutti_code_name(code), err->reason);
+    }
+    return exit_code_for(code);
+}
+
 static int
 run_coordinator(program *self, tutti_error *err)
 {
@@ -472,6 +494,9 @@ run_coordinator(program *self, tutti_error *err)
     }
     if (code != TUTTI_OK) {
         return exit_code_for(code);
+    }
+    if (server_fill_wanted(&self->filling)) {
+        return fill_store_and_end(self, err);
     }
     tutti_process_tune_malloc();
     server_abseil_init();

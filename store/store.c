@@ -183,6 +183,79 @@ tutti_store_stat(tutti_store *store, tutti_store_stats *ret_stats)
     store->ops->stat(store, ret_stats);
 }
 
+tutti_code
+tutti_store_snapshot_new(tutti_store *store, tutti_store_snapshot **ret_snapshot, tutti_error *err)
+{
+    assert(store != NULL && ret_snapshot != NULL);
+    return store->ops->snapshot(store, ret_snapshot, err);
+}
+
+const tutti_store_moment *
+tutti_store_snapshot_moment(const tutti_store_snapshot *snapshot)
+{
+    return &snapshot->moment;
+}
+
+tutti_code
+tutti_store_snapshot_next(tutti_store_snapshot *snapshot, tutti_store_entry *ret_entry,
+                          tutti_error *err)
+{
+    tutti_store_entry entry = {0};
+
+    TUTTI_TRY(snapshot->ops->next(snapshot, &entry, err));
+    assert(entry.key.size > 0 && entry.key.size <= TUTTI_STORE_KEY_MAX);
+    assert(entry.value.size <= TUTTI_STORE_VALUE_MAX);
+    assert(entry.version > 0 && entry.version <= snapshot->moment.version);
+    *ret_entry = entry;
+    return TUTTI_OK;
+}
+
+void
+tutti_store_snapshot_free(tutti_store_snapshot *snapshot)
+{
+    if (snapshot != NULL) {
+        snapshot->ops->free(snapshot);
+    }
+}
+
+/* A store that has had keys is refused as well: its version would go back. */
+static tutti_code
+check_empty(tutti_store *store, tutti_error *err)
+{
+    tutti_store_stats stats;
+
+    store->ops->stat(store, &stats);
+    if (stats.key_count > 0 || store->ops->version(store) > 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "STORE_NOT_EMPTY",
+                              "the store holds %llu keys and has had %llu changes: name one that "
+                              "is new, with 0 of both",
+                              (unsigned long long)stats.key_count,
+                              (unsigned long long)store->ops->version(store));
+    }
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_store_take(tutti_store *store, tutti_store_snapshot *from, tutti_store_on_taken on_taken,
+                 void *arg, tutti_error *err)
+{
+    tutti_store_entry entry = {0};
+    tutti_error why = {0};
+    uint64_t bytes = 0;
+    tutti_code code;
+
+    TUTTI_TRY(check_empty(store, err));
+    while ((code = tutti_store_snapshot_next(from, &entry, &why)) == TUTTI_OK) {
+        TUTTI_TRY(store->ops->put_back(store, &entry, err));
+        bytes += entry.key.size + entry.value.size;
+        if (on_taken != NULL) {
+            on_taken(arg, bytes);
+        }
+    }
+    return code == TUTTI_NOT_FOUND ? store->ops->begin_at(store, from->moment.version, err)
+                                   : tutti_error_pass(err, &why);
+}
+
 void
 tutti_store_close(tutti_store *store)
 {

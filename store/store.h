@@ -112,6 +112,61 @@ void tutti_store_on_durable(tutti_store *store, void (*on_durable)(void *arg), v
 
 void tutti_store_stat(tutti_store *store, tutti_store_stats *ret_stats);
 
+/* ------------------------------------------------------------------------------ as a whole */
+
+/*
+ * Snapshot: what a store had at one moment, in the order of the keys. The store may change while a
+ * snapshot is read. What the snapshot has not given out yet is then kept for it: at most as much
+ * memory as the store had at that moment.
+ */
+typedef struct tutti_store_snapshot tutti_store_snapshot;
+
+/* The moment. */
+typedef struct tutti_store_moment {
+    uint64_t version;
+    tutti_store_stats stats;
+} tutti_store_moment;
+
+/*
+ * [out, owned] ret_snapshot  of what the store has now; to be freed before the store is closed
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  NO_MEMORY
+ */
+tutti_code tutti_store_snapshot_new(tutti_store *store, tutti_store_snapshot **ret_snapshot,
+                                    tutti_error *err);
+
+/* Borrowed as long as the snapshot. */
+const tutti_store_moment *tutti_store_snapshot_moment(const tutti_store_snapshot *snapshot);
+
+/*
+ * [out] ret_entry  borrowed until the next call on the snapshot or on its store
+ *
+ * TUTTI_NOT_FOUND           NO_KEY: that was the last one
+ * TUTTI_RESOURCE_EXHAUSTED  NO_MEMORY: what had to be kept could not be; it says so from then on
+ * and what the source of the snapshot says (store/backup/backup.h)
+ */
+tutti_code tutti_store_snapshot_next(tutti_store_snapshot *snapshot, tutti_store_entry *ret_entry,
+                                     tutti_error *err);
+
+void tutti_store_snapshot_free(tutti_store_snapshot *snapshot); /* NULL is fine */
+
+/* Told of each entry that was taken: bytes of keys and values so far. */
+typedef void (*tutti_store_on_taken)(void *arg, uint64_t bytes);
+
+/*
+ * Take over what a snapshot has, with its versions: all of it, or nothing becomes durable. Limits
+ * are not looked at. After a failure the store can only be closed; after success, what a backend
+ * that is behind its changes has to make durable is tutti_store_flush's.
+ *
+ * [in] on_taken  NULL is fine
+ *
+ * TUTTI_FAILED_PRECONDITION  STORE_NOT_EMPTY: it has keys, or had some
+ * TUTTI_RESOURCE_EXHAUSTED   NO_MEMORY
+ * and what tutti_store_snapshot_next says, and the backend of its place
+ */
+tutti_code tutti_store_take(tutti_store *store, tutti_store_snapshot *from,
+                            tutti_store_on_taken on_taken, void *arg, tutti_error *err);
+
 void tutti_store_close(tutti_store *store); /* NULL is fine */
 
 #endif

@@ -26,10 +26,29 @@ typedef struct tutti_store_ops {
     uint64_t (*durable)(tutti_store *store);
     tutti_code (*flush)(tutti_store *store, tutti_error *err);
     void (*on_durable)(tutti_store *store, void (*on_durable)(void *arg), void *arg);
+
+    tutti_code (*snapshot)(tutti_store *store, tutti_store_snapshot **ret_snapshot,
+                           tutti_error *err);
+    /* Of an empty store: put an entry back as it was, nothing of it lent by this store; then
+     * begin with this version. What was put back before it counts only from then on. */
+    tutti_code (*put_back)(tutti_store *store, const tutti_store_entry *entry, tutti_error *err);
+    tutti_code (*begin_at)(tutti_store *store, uint64_t version, tutti_error *err);
 } tutti_store_ops;
 
 struct tutti_store {
     const tutti_store_ops *ops;
+};
+
+/* What snapshots are made of. The key that `next` gives out is behind the one before. */
+typedef struct tutti_store_snapshot_ops {
+    tutti_code (*next)(tutti_store_snapshot *snapshot, tutti_store_entry *ret_entry,
+                       tutti_error *err);
+    void (*free)(tutti_store_snapshot *snapshot);
+} tutti_store_snapshot_ops;
+
+struct tutti_store_snapshot {
+    const tutti_store_snapshot_ops *ops;
+    tutti_store_moment moment;
 };
 
 #endif

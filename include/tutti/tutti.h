@@ -50,6 +50,7 @@
  *   group.h, mesh.h      ordered lists of ranks; ranks in an array of named dimensions
  *   membership.h         hearing of ranks that come and go
  *   store.h              the job's key-value store: keys, queues, meeting
+ *   backup.h             a copy of all that the coordinator has
  *   metadata.h           small values between the members of a group
  *   diagnose.h           which ops wait for whom; flight recorder; what may be wrong
  *   algorithms.h         which algorithm an op takes, and telling agents which to take
@@ -61,6 +62,7 @@
 #define TUTTI_TUTTI_H
 
 #include "tutti/algorithms.h"
+#include "tutti/backup.h"
 #include "tutti/client.h"
 #include "tutti/code.h"
 #include "tutti/diagnose.h"

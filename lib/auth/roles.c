@@ -46,6 +46,7 @@ static const tutti_auth_row rows[] = {
     {"/tutti.v1.CommandsService/OpenLane", CLIENT, SERVER, false},
     {"/tutti.v1.CommandsService/Run", CLIENT, SERVER, false},
     {"/tutti.v1.CoordinatorService/AbortGroup", BOTH, REQUEST, false},
+    {"/tutti.v1.CoordinatorService/Backup", ADMIN, ALL, false},
     {"/tutti.v1.CoordinatorService/CreateGroup", BOTH, REQUEST, false},
     {"/tutti.v1.CoordinatorService/CreateSubgroups", BOTH, REQUEST, false},
     {"/tutti.v1.CoordinatorService/DeleteGroup", BOTH, REQUEST, false},

@@ -114,6 +114,19 @@ tutti_store_batch_drop(tutti_store_batch *batch)
     }
 }
 
+tutti_code
+tutti_store_batch_put_back(tutti_store_batch *batch, const tutti_store_entry *entry,
+                           tutti_error *err)
+{
+    const tutti_store_change change = {.key = entry->key, .value = entry->value};
+    const uint64_t version = batch->version;
+
+    TUTTI_TRY(tutti_store_batch_stage(batch, &change, 1, err));
+    tutti_store_batch_keep(batch, entry->version);
+    batch->version = version;
+    return TUTTI_OK;
+}
+
 const tutti_store_record *
 tutti_store_batch_next(const tutti_store_batch *batch, const tutti_store_record *after)
 {

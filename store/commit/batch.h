@@ -47,6 +47,15 @@ tutti_code tutti_store_batch_apply(tutti_store_batch *batch, tutti_store *memory
                                    const tutti_store_change *changes, size_t count,
                                    uint64_t *ret_version, tutti_error *err);
 
+/*
+ * An entry as it was, with its version: of a store that is filled anew. It counts once the batch has a
+ * version (`version`, set by the caller).
+ *
+ * TUTTI_RESOURCE_EXHAUSTED  NO_MEMORY
+ */
+tutti_code tutti_store_batch_put_back(tutti_store_batch *batch, const tutti_store_entry *entry,
+                                      tutti_error *err);
+
 /* The records in the order of their keys; NULL = no more. [in] after  NULL = the first */
 const tutti_store_record *tutti_store_batch_next(const tutti_store_batch *batch,
                                                  const tutti_store_record *after);

@@ -105,6 +105,32 @@ store_etcd_on_durable(tutti_store *store, void (*on_durable)(void *arg), void *a
     tutti_store_writer_on_durable(store_etcd_from(store)->writer, on_durable, arg);
 }
 
+static tutti_code
+store_etcd_snapshot(tutti_store *store, tutti_store_snapshot **ret_snapshot, tutti_error *err)
+{
+    return tutti_store_snapshot_new(store_etcd_from(store)->memory, ret_snapshot, err);
+}
+
+static tutti_code
+store_etcd_put_back(tutti_store *store, const tutti_store_entry *entry, tutti_error *err)
+{
+    store_etcd *self = store_etcd_from(store);
+
+    TUTTI_TRY(tutti_store_batch_put_back(tutti_store_writer_batch(self->writer), entry, err));
+    return tutti_store_memory_restore(self->memory, entry, err);
+}
+
+static tutti_code
+store_etcd_begin_at(tutti_store *store, uint64_t version, tutti_error *err)
+{
+    store_etcd *self = store_etcd_from(store);
+
+    (void)err;
+    tutti_store_writer_batch(self->writer)->version = version;
+    tutti_store_memory_turn(self->memory, version);
+    return TUTTI_OK;
+}
+
 static const tutti_store_ops store_etcd_ops = {
     .get = store_etcd_get,
     .set = store_etcd_set,
@@ -117,6 +143,9 @@ static const tutti_store_ops store_etcd_ops = {
     .durable = store_etcd_durable,
     .flush = store_etcd_flush,
     .on_durable = store_etcd_on_durable,
+    .snapshot = store_etcd_snapshot,
+    .put_back = store_etcd_put_back,
+    .begin_at = store_etcd_begin_at,
 };
 
 tutti_code

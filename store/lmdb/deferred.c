@@ -9,6 +9,7 @@
  */
 #include "base/error/fail.h"
 #include "store/lmdb/lmdb_private.h"
+#include "store/memory/memory.h"
 
 tutti_code
 store_lmdb_defer(store_lmdb *self, const tutti_store_change *changes, size_t count,
@@ -84,3 +85,34 @@ write_batch(void *context, const tutti_store_batch *batch, tutti_error *err)
 }
 
 const tutti_store_writer_ops store_lmdb_writer_ops = {.write = write_batch};
+
+static tutti_store_batch *
+batch_to_fill(store_lmdb *self)
+{
+    return self->writer == NULL ? &self->filling : tutti_store_writer_batch(self->writer);
+}
+
+tutti_code
+store_lmdb_put_back(tutti_store *store, const tutti_store_entry *entry, tutti_error *err)
+{
+    store_lmdb *self = store_lmdb_from(store);
+
+    TUTTI_TRY(tutti_store_batch_put_back(batch_to_fill(self), entry, err));
+    return tutti_store_memory_restore(self->memory, entry, err);
+}
+
+/* Without a writer the batch is written at once, as each change is. */
+tutti_code
+store_lmdb_begin_at(tutti_store *store, uint64_t version, tutti_error *err)
+{
+    store_lmdb *self = store_lmdb_from(store);
+    tutti_store_batch *batch = batch_to_fill(self);
+
+    batch->version = version;
+    if (self->writer == NULL && version > 0) {
+        TUTTI_TRY(write_batch(self, batch, err));
+        tutti_store_batch_fini(batch);
+    }
+    tutti_store_memory_turn(self->memory, version);
+    return TUTTI_OK;
+}

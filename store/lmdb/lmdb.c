@@ -77,6 +77,7 @@ store_lmdb_close(tutti_store *store)
     tutti_map_node *node;
 
     tutti_store_writer_free(self->writer);
+    tutti_store_batch_fini(&self->filling);
     store_lmdb_close_file(self);
     while ((node = tutti_map_first(&self->names)) != NULL) {
         store_lmdb_name_free(self, tutti_container_of(node, lmdb_name, node));
@@ -119,6 +120,12 @@ store_lmdb_on_durable(tutti_store *store, void (*on_durable)(void *arg), void *a
     }
 }
 
+static tutti_code
+store_lmdb_snapshot(tutti_store *store, tutti_store_snapshot **ret_snapshot, tutti_error *err)
+{
+    return tutti_store_snapshot_new(store_lmdb_from(store)->memory, ret_snapshot, err);
+}
+
 static const tutti_store_ops store_lmdb_ops = {
     .get = store_lmdb_get,
     .set = store_lmdb_set,
@@ -131,6 +138,9 @@ static const tutti_store_ops store_lmdb_ops = {
     .durable = store_lmdb_durable,
     .flush = store_lmdb_flush,
     .on_durable = store_lmdb_on_durable,
+    .snapshot = store_lmdb_snapshot,
+    .put_back = store_lmdb_put_back,
+    .begin_at = store_lmdb_begin_at,
 };
 
 tutti_code
@@ -155,6 +165,7 @@ tutti_store_lmdb_open(const tutti_store_lmdb_options *options, tutti_store **ret
     self->on_write = options->on_write;
     self->context = options->context;
     tutti_map_init(&self->names);
+    tutti_store_batch_init(&self->filling);
     code = tutti_store_memory_open(&limits, &self->memory, err);
     if (code == TUTTI_OK) {
         code = store_lmdb_open_file(self, options, err);

@@ -23,6 +23,7 @@ typedef struct store_lmdb {
     tutti_store *memory;        /* [owned] all that is stored */
     tutti_store_writer *writer; /* [owned] NULL = a change is written at once. Its thread has all
                                    below, once the store is open */
+    tutti_store_batch filling;  /* what is put back into an empty store, without a writer */
     tutti_map names;
     uint64_t last_number;
     MDB_env *env;
@@ -102,6 +103,11 @@ store_lmdb *store_lmdb_from(tutti_store *store);
 extern const tutti_store_writer_ops store_lmdb_writer_ops; /* with a store_lmdb as context */
 tutti_code store_lmdb_defer(store_lmdb *self, const tutti_store_change *changes, size_t count,
                             uint64_t *ret_version, tutti_error *err);
+
+/* As tutti_store_ops has them; all is one transaction. */
+tutti_code store_lmdb_put_back(tutti_store *store, const tutti_store_entry *entry,
+                               tutti_error *err);
+tutti_code store_lmdb_begin_at(tutti_store *store, uint64_t version, tutti_error *err);
 
 /* The row of a key as a transaction has it from now on: `entry`, or none. Its name and digest go
  * with it; a name that is left without a row is the caller's to free. */

@@ -130,6 +130,7 @@ store_memory_attach(store_memory *self, record *one)
 void
 store_memory_detach(store_memory *self, record *one)
 {
+    store_memory_keep(self, one);
     tutti_map_remove(&self->records, &one->node);
     self->used_bytes -= one->node.key.size + one->value_size;
     if (self->last == one) {
@@ -158,6 +159,7 @@ replace_value(store_memory *self, record *one, tutti_bytes value, tutti_error *e
 {
     void *fresh = NULL;
 
+    store_memory_keep(self, one);
     if (value.size == one->value_size) {
         if (value.size > 0) {
             memmove(one->value, value.data, value.size);
@@ -280,6 +282,7 @@ store_memory_close(tutti_store *store)
     store_memory *self = store_memory_from(store);
     tutti_map_node *node;
 
+    assert(tutti_list_empty(&self->snapshots));
     while ((node = tutti_map_first(&self->records)) != NULL) {
         drop_memory(self, store_memory_record_from(node));
     }
@@ -321,6 +324,14 @@ tutti_store_memory_turn(tutti_store *store, uint64_t version)
     store_memory_from(store)->version = version;
 }
 
+static tutti_code
+store_memory_begin_at(tutti_store *store, uint64_t version, tutti_error *err)
+{
+    (void)err; /* memory never fails to count */
+    tutti_store_memory_turn(store, version);
+    return TUTTI_OK;
+}
+
 static const tutti_store_ops store_memory_ops = {
     .get = store_memory_get,
     .set = store_memory_set,
@@ -330,6 +341,9 @@ static const tutti_store_ops store_memory_ops = {
     .version = store_memory_version,
     .stat = store_memory_stat,
     .close = store_memory_close,
+    .snapshot = store_memory_snapshot,
+    .put_back = tutti_store_memory_restore,
+    .begin_at = store_memory_begin_at,
 };
 
 tutti_code
@@ -350,6 +364,7 @@ tutti_store_memory_open(const tutti_store_memory_options *options, tutti_store *
     self->bytes_max = options->bytes_max == 0 ? DEFAULT_BYTES_MAX : options->bytes_max;
     self->keys_max = options->keys_max == 0 ? DEFAULT_KEYS_MAX : options->keys_max;
     tutti_map_init(&self->records);
+    tutti_list_init(&self->snapshots);
     *ret_store = &self->base;
     return TUTTI_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef TUTTI_STORE_MEMORY_PRIVATE_H
 #define TUTTI_STORE_MEMORY_PRIVATE_H
 
+#include "base/data/list.h"
 #include "base/data/map.h"
 #include "store/store_backend.h"
 
@@ -21,7 +22,8 @@ typedef struct store_memory {
     uint64_t used_bytes;
     uint64_t bytes_max;
     uint64_t keys_max;
-    record *last; /* what next() lent last: the walk goes on there without a search */
+    record *last;              /* what next() lent last: the walk goes on there without a search */
+    tutti_list_node snapshots; /* that are being read */
 } store_memory;
 
 store_memory *store_memory_from(tutti_store *store);
@@ -39,6 +41,11 @@ void store_memory_attach(store_memory *self, record *one);
 void store_memory_detach(store_memory *self, record *one);
 
 tutti_code store_memory_fail_memory(tutti_error *err, size_t size);
+
+/* snapshot.c: `one` is about to change or to go; snapshots that want it as it is keep a copy. */
+void store_memory_keep(store_memory *self, const record *one);
+tutti_code store_memory_snapshot(tutti_store *store, tutti_store_snapshot **ret_snapshot,
+                                 tutti_error *err);
 
 /* apply.c */
 tutti_code store_memory_apply(tutti_store *store, const tutti_store_change *changes, size_t count,

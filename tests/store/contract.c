@@ -2,6 +2,7 @@
 #include "support/testing.h"
 
 #include "store/contract.h"
+#include "store/memory/memory.h"
 #include "support/sweep.h"
 
 #define BYTES(text) ((tutti_bytes){(text), sizeof(text) - 1})
@@ -481,6 +482,156 @@ test_store__without_memory_fails_and_stays_whole(void **state)
     assert_true(n > 2);
 }
 
+/* ------------------------------------------------------------------ as a whole */
+
+static void
+assert_given(tutti_store_snapshot *snapshot, const char *key, const char *value, uint64_t version)
+{
+    tutti_store_entry entry;
+    tutti_error err;
+
+    assert_ok(tutti_store_snapshot_next(snapshot, &entry, &err));
+    assert_true(tutti_bytes_equal(entry.key, tutti_bytes_of(key)));
+    assert_true(tutti_bytes_equal(entry.value, tutti_bytes_of(value)));
+    assert_int_equal(entry.version, version);
+}
+
+static void
+assert_no_further(tutti_store_snapshot *snapshot)
+{
+    tutti_store_entry entry;
+    tutti_error err;
+
+    assert_fails(tutti_store_snapshot_next(snapshot, &entry, &err), TUTTI_NOT_FOUND);
+    assert_string_equal(err.reason, "NO_KEY");
+}
+
+static void
+test_store_snapshot__has_the_moment_whatever_changes_behind_it(void **state)
+{
+    const tutti_store_change much[] = {
+        {.key = BYTES("d"), .value = BYTES("other")},
+        {.key = BYTES("z"), .value = {"", 0}},
+        {.key = BYTES("c"), .remove = true},
+    };
+    tutti_store_snapshot *snapshot = NULL;
+    tutti_error err;
+
+    set(*state, "a", "1");
+    set(*state, "b", "2");
+    set(*state, "c", "3");
+    set(*state, "d", "4");
+    set(*state, "e", "5");
+    assert_ok(tutti_store_snapshot_new(*state, &snapshot, &err));
+    assert_int_equal(tutti_store_snapshot_moment(snapshot)->version, 5);
+    assert_int_equal(tutti_store_snapshot_moment(snapshot)->stats.key_count, 5);
+    assert_int_equal(tutti_store_snapshot_moment(snapshot)->stats.used_bytes, 10);
+    set(*state, "b", "x");    /* of the same size */
+    set(*state, "aa", "new"); /* between what was there */
+    assert_given(snapshot, "a", "1", 1);
+    set(*state, "a", "changed once it was given");
+    assert_ok(tutti_store_apply(*state, much, COUNT_OF(much), NULL, &err));
+    assert_given(snapshot, "b", "2", 2);
+    assert_given(snapshot, "c", "3", 3);
+    assert_ok(tutti_store_delete(*state, BYTES("e"), NULL, NULL, &err));
+    set(*state, "e", "5"); /* the same again is another version */
+    assert_given(snapshot, "d", "4", 4);
+    assert_given(snapshot, "e", "5", 5);
+    assert_no_further(snapshot);
+    tutti_store_snapshot_free(snapshot);
+    assert_stored(*state, "b", "x");
+}
+
+/* A change that is refused is made and taken back, under the eyes of the snapshot. */
+static void
+test_store_snapshot__gives_what_was_taken_back_once(void **state)
+{
+    static char large[BYTES_MAX];
+    const tutti_store_change changes[] = {{.key = BYTES("a"), .value = BYTES("x")},
+                                          {.key = BYTES("b"), .value = {large, sizeof(large)}}};
+    tutti_store_snapshot *snapshot = NULL;
+    tutti_error err;
+
+    set(*state, "a", "1");
+    set(*state, "b", "2");
+    assert_ok(tutti_store_snapshot_new(*state, &snapshot, &err));
+    assert_fails(tutti_store_apply(*state, changes, COUNT_OF(changes), NULL, &err),
+                 TUTTI_RESOURCE_EXHAUSTED);
+    assert_given(snapshot, "a", "1", 1);
+    assert_given(snapshot, "b", "2", 2);
+    assert_no_further(snapshot);
+    tutti_store_snapshot_free(snapshot);
+}
+
+static void
+test_store_snapshot__may_be_one_of_several(void **state)
+{
+    tutti_store_snapshot *first = NULL;
+    tutti_store_snapshot *second = NULL;
+    tutti_error err;
+
+    set(*state, "a", "1");
+    assert_ok(tutti_store_snapshot_new(*state, &first, &err));
+    set(*state, "a", "2");
+    assert_ok(tutti_store_snapshot_new(*state, &second, &err));
+    set(*state, "a", "3");
+    assert_given(second, "a", "2", 2);
+    tutti_store_snapshot_free(second);
+    assert_given(first, "a", "1", 1);
+    tutti_store_snapshot_free(first); /* before its end */
+}
+
+static void
+test_store_take__has_all_with_its_versions(void **state)
+{
+    tutti_store_snapshot *snapshot = NULL;
+    tutti_store *other = NULL;
+    tutti_store_entry entry;
+    tutti_store_stats stats;
+    uint64_t version = 0;
+    tutti_error err;
+
+    assert_ok(tutti_store_memory_open(NULL, &other, &err));
+    set(other, "a", "gone");
+    set(other, "b", "");
+    set(other, "c", "3");
+    assert_ok(tutti_store_delete(other, BYTES("a"), NULL, NULL, &err));
+    assert_ok(tutti_store_snapshot_new(other, &snapshot, &err));
+    assert_ok(tutti_store_take(*state, snapshot, NULL, NULL, &err));
+    tutti_store_snapshot_free(snapshot);
+    tutti_store_close(other);
+    assert_int_equal(tutti_store_version(*state), 4);
+    assert_ok(tutti_store_get(*state, BYTES("c"), &entry, &err));
+    assert_int_equal(entry.version, 3);
+    assert_stored(*state, "b", "");
+    tutti_store_stat(*state, &stats);
+    assert_int_equal(stats.key_count, 2);
+    assert_int_equal(stats.used_bytes, 3);
+    assert_ok(tutti_store_set(*state, BYTES("c"), BYTES("4"), &version, &err));
+    assert_int_equal(version, 5);
+}
+
+static void
+test_store_take__is_refused_where_something_was(void **state)
+{
+    tutti_store_snapshot *snapshot = NULL;
+    tutti_store *other = NULL;
+    tutti_error err;
+
+    assert_ok(tutti_store_memory_open(NULL, &other, &err));
+    set(other, "a", "1");
+    assert_ok(tutti_store_snapshot_new(other, &snapshot, &err));
+    set(*state, "b", "2");
+    assert_fails(tutti_store_take(*state, snapshot, NULL, NULL, &err), TUTTI_FAILED_PRECONDITION);
+    assert_string_equal(err.reason, "STORE_NOT_EMPTY");
+    assert_ok(tutti_store_delete(*state, BYTES("b"), NULL, NULL, &err));
+    assert_fails(tutti_store_take(*state, snapshot, NULL, NULL, &err), TUTTI_FAILED_PRECONDITION);
+    assert_string_equal(err.reason, "STORE_NOT_EMPTY");
+    assert_int_equal(tutti_store_version(*state), 2);
+    tutti_store_snapshot_free(snapshot);
+    tutti_store_close(other);
+}
+
 static void
 test_store_close__of_nothing_is_fine(void **state)
 {
@@ -512,6 +663,11 @@ store_contract_run(const store_contract_backend *backends, size_t count)
         SENTENCE(test_store_apply__beyond_a_limit_changes_nothing),
         SENTENCE(test_store_apply__of_an_exempt_change_passes_the_limits),
         SENTENCE(test_store_apply__refuses_all_for_one_bad_key),
+        SENTENCE(test_store_snapshot__has_the_moment_whatever_changes_behind_it),
+        SENTENCE(test_store_snapshot__gives_what_was_taken_back_once),
+        SENTENCE(test_store_snapshot__may_be_one_of_several),
+        SENTENCE(test_store_take__has_all_with_its_versions),
+        SENTENCE(test_store_take__is_refused_where_something_was),
         cmocka_unit_test(test_store_close__of_nothing_is_fine),
     };
     const struct CMUnitTest sweeps[] = {

@@ -9,11 +9,9 @@ formed. In each round the leader gets SIGKILL, SIGSTOP, or is parted from etcd, 
 usage: test_leaders.py [test names]    TUTTI_LEADER_KILLS=100 for as many rounds as that; TUTTI_LEADER_TABLE=1 prints them as a table
 """
 
-import atexit
 import json
 import os
 import random
-import shutil
 import signal
 import statistics
 import subprocess
@@ -29,102 +27,19 @@ sys.path.insert(0, os.path.join(support.SOURCE, "tests", "support"))
 
 import namespaces  # noqa: E402
 
-if shutil.which("etcd") is None or shutil.which("etcdctl") is None:
-    support.skip_all("no etcd: apt-get install etcd-server etcd-client")
-
+import etcd_case  # noqa: E402
 import numpy as np  # noqa: E402
 
 import cluster_case as cases  # noqa: E402
+from etcd_case import Etcd, end, free_port, running, spawn  # noqa: E402
+
+etcd_case.skip_all_without()
 
 KILLS = int(os.environ.get("TUTTI_LEADER_KILLS", "10"))
 LEASE = "3s"
 SILENCE = "20s"  # until agents take themselves for cut off: on a busy machine a new leader may need seconds to load
 PORT = 29600
 WAIT_S = 60  # for another leader
-ETCD_PORT = 2379
-_running = set()  # processes of ours: none is to outlive us
-
-
-@atexit.register
-def _end_all():
-    for process in list(_running):
-        process.kill()
-
-
-def spawn(host, words, log):
-    """A process on a host (None = here), whose output goes to the file `log`."""
-    with open(log, "ab") as file:
-        process = subprocess.Popen(
-            host.words(*words) if host is not None else words,
-            stdin=subprocess.DEVNULL, stdout=file, stderr=file, close_fds=False,
-        )
-    _running.add(process)
-    return process
-
-
-def end(process, number=signal.SIGKILL):
-    if process.poll() is None:
-        process.send_signal(number)
-        process.send_signal(signal.SIGCONT)
-    code = process.wait(support.STOP_S)
-    _running.discard(process)
-    return code
-
-
-def free_port():
-    import socket
-
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-class Etcd:
-    """`count` members, which listen on one host."""
-
-    def __init__(self, folder, host=None, count=1, *options, scheme="http", shown=()):
-        """`shown`: what etcdctl needs to be let in."""
-        self.folder, self.host, self.options = folder, host, options
-        self.scheme, self.shown = scheme, shown
-        self.address = host.address if host is not None else "127.0.0.1"
-        self.ports = [(free_port(), free_port()) for _ in range(count)]
-        self.members = [None] * count
-        for number in range(count):
-            self.start(number)
-        self.wait()
-
-    def start(self, number):
-        url = lambda port, scheme="http": "%s://%s:%d" % (scheme, self.address, port)  # noqa: E731
-        clients, peers = self.ports[number]
-        cluster = ",".join("m%d=%s" % (place, url(pair[1])) for place, pair in enumerate(self.ports))
-        self.members[number] = spawn(self.host, [
-            "etcd", "--name", "m%d" % number, "--data-dir", os.path.join(self.folder, "etcd%d" % number),
-            "--listen-client-urls", url(clients, self.scheme), "--advertise-client-urls", url(clients, self.scheme),
-            "--listen-peer-urls", url(peers), "--initial-advertise-peer-urls", url(peers),
-            "--initial-cluster", cluster, "--heartbeat-interval", "50", "--election-timeout", "500", *self.options,
-        ], os.path.join(self.folder, "etcd.log"))
-
-    def endpoints(self):
-        return ",".join("%s:%d" % (self.address, pair[0]) for pair in self.ports)
-
-    def ctl(self, *words, check=True):
-        done = subprocess.run(["etcdctl", "--endpoints", self.endpoints(), *self.shown, *words], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, close_fds=False, env=dict(os.environ, ETCDCTL_API="3"))
-        assert not check or done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode()
-
-    def wait(self):
-        """Until all members answer."""
-        until = time.monotonic() + support.START_S
-        while "header" not in self.ctl("get", "-w", "json", "nothing", check=False):
-            assert time.monotonic() < until, "etcd does not answer"
-        while self.ctl("endpoint", "status", check=False).count("\n") < len(self.members):
-            assert time.monotonic() < until, "not all members of etcd answer"
-
-    def close(self):
-        for member in self.members:
-            if member is not None:
-                end(member)
 
 
 class Coordinators:
@@ -157,7 +72,7 @@ class Coordinators:
                 for number, process in enumerate(self.processes):
                     if not self.closing and process.poll() is not None:
                         self.codes.append(process.returncode)
-                        _running.discard(process)
+                        running.discard(process)
                         self.start(number)
             time.sleep(0.05)
 
@@ -280,11 +195,11 @@ class Load:
         self.name = name
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=False, text=True,
                                         env=dict(os.environ, **(environment or {})))
-        _running.add(self.process)
+        running.add(self.process)
 
     def end(self):
         out, _ = self.process.communicate(timeout=120)
-        _running.discard(self.process)
+        running.discard(self.process)
         assert self.process.returncode == 0, "%s: %s" % (self.name, out[-2000:])
         lines = [line.split(" ", 1) for line in out.splitlines()]
         return [words for words in lines if words[0] in ("popped", "turns", "gap")]

@@ -195,6 +195,7 @@ def coordinator_calls():
         ("CoordinatorService.DescribeStall", progress.DescribeStallRequest(job="services")),
         ("CoordinatorService.GetJob", coordinator.GetJobRequest(job="services")),
         ("CoordinatorService.ListJobs", coordinator.ListJobsRequest()),
+        ("CoordinatorService.Backup", coordinator.BackupRequest()),
         ("MeshService.CreateMesh", mesh.CreateMeshRequest(member=member, name="m", shape=[1])),
         ("MeshService.GetMesh", mesh.GetMeshRequest(job="services", name="m", rank=0)),
         ("MeshService.ListMeshes", mesh.ListMeshesRequest(job="services")),

@@ -460,6 +460,34 @@ const cli_command cli_commands[] = {
     {"store watch", GROUPS, "[PREFIX]", "show every change from now on",
      "One line each, in JSON too; until --timeout, --count or Ctrl-C.", NULL, store_watch_options,
      0, 1, false, cli_store_watch},
+    {"store move", GROUPS, "FROM TO [-- COORDINATOR-OPTIONS]",
+     "move all that a coordinator has kept to another store",
+     "From lmdb:FOLDER to etcd:HOST:PORT,.../PREFIX, or back: all jobs, groups and keys, with "
+     "their "
+     "versions. Refused while a coordinator uses one of the two, and when the second one is not "
+     "empty. All of it arrives, or nothing. Runs tutti-coordinator --move-from on this machine; "
+     "options for etcd stand behind --.",
+     "  tutti store move lmdb:/var/lib/tutti etcd:10.0.1.1,10.0.1.2,10.0.1.3/tutti\n"
+     "  tutti store move lmdb:a etcd:node-1/tutti -- --etcd-ca ca.pem --etcd-user root "
+     "--etcd-password-file secret",
+     NULL, 2, CLI_ANY_COUNT, false, cli_store_move},
+    {"backup", GROUPS, "FILE | -", "copy the store of a coordinator into a file, while it runs",
+     "All jobs, groups and keys, as they are at one moment, whatever --store the coordinator has. "
+     "It "
+     "needs the role admin, and the file is for you alone: it has the keys of all jobs. The file "
+     "appears as a whole or not at all; what is piped is complete when the exit code is 0.",
+     "  tutti backup tutti.backup --coordinator node-0:29600\n"
+     "  tutti backup - | ssh elsewhere 'cat > tutti.backup'",
+     NULL, 1, 1, false, cli_backup},
+    {"restore", GROUPS, "FILE | - STORE [-- COORDINATOR-OPTIONS]",
+     "make a store of a backup, for a coordinator to be started on",
+     "STORE is lmdb:FOLDER or etcd:HOST:PORT,.../PREFIX; it must be empty, and no coordinator may "
+     "use "
+     "it. A backup that is cut or damaged is refused. All of it arrives, or nothing. Runs "
+     "tutti-coordinator --restore on this machine; options for etcd stand behind --.",
+     "  tutti restore tutti.backup lmdb:/var/lib/tutti\n"
+     "  tutti-coordinator --store lmdb:/var/lib/tutti",
+     NULL, 2, CLI_ANY_COUNT, false, cli_restore},
 
     {"certs make", SECURITY, "FOLDER [options]", "make an authority and certificates",
      "The folder gets ca.pem and ca.key, unless it has them, and server.pem and client.pem with "

@@ -35,4 +35,8 @@ int cli_store_count(cli *self);
 
 int cli_store_meet(cli *self);
 
+int cli_backup(cli *self);
+int cli_restore(cli *self);
+int cli_store_move(cli *self);
+
 #endif

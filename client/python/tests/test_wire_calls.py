@@ -5,6 +5,7 @@ Method: one thread for each rank against real agents; errors by their reasons.
 
 import os
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -323,6 +324,16 @@ class Diagnosis(case.AgentCase):
         self.assertTrue(agent.explain("all_reduce", 1 << 20).algorithm)
         self.assertEqual(len(agent.stalls().stalls), 0)
         self.assertIn("default", [job.name for job in agent.jobs()])
+
+    def test_a_backup_is_a_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "b")
+            self.assertGreater(self.agents[0].backup(path), 0)
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(15), b"tutti backup 1\n")
+            with self.assertRaises(OSError):
+                self.agents[0].backup(os.path.join(folder, "no", "b"))
+            self.assertEqual(os.listdir(folder), ["b"])
 
     def test_algorithms_are_chosen_and_given_back(self):
         self.all(lambda agent: agent.set_algorithms(forced="all_reduce=ring"))

@@ -109,6 +109,7 @@ struct tutti_coordinator {
     tutti_list_node leases_ending; /* those whose keys go */
     coord_task lease_task;
     size_t watcher_count;
+    size_t backup_count; /* that are being made */
     uint64_t wait_bytes;
     uint64_t watch_bytes;
 };

@@ -249,6 +249,7 @@ static const tutti_rpc_method methods[] = {
     TUTTI_RPC_STREAM("Join", &coord_join_stream),
     TUTTI_RPC_STREAM("Session", &coord_session_stream),
     TUTTI_RPC_STREAM("WatchMembers", &coord_members_stream),
+    TUTTI_RPC_STREAM("Backup", &coord_backup_stream),
     TUTTI_RPC_UNARY("Leave", on_leave),
     TUTTI_RPC_UNARY("CreateGroup", coord_on_create_group),
     TUTTI_RPC_UNARY("CreateSubgroups", coord_on_create_subgroups),

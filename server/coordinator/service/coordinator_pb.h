@@ -7,6 +7,7 @@
 extern const tutti_rpc_stream_ops coord_join_stream;    /* join_pb.c */
 extern const tutti_rpc_stream_ops coord_session_stream; /* session_pb.c */
 extern const tutti_rpc_stream_ops coord_members_stream; /* members_watch_pb.c */
+extern const tutti_rpc_stream_ops coord_backup_stream;  /* backup_pb.c */
 
 /* groups_pb.c */
 void coord_on_create_group(tutti_rpc_call *call, void *arg);

@@ -1,0 +1,101 @@
+/* CoordinatorService.Backup: the store as a file, piece by piece. */
+#include "tutti/backup.h"
+
+#include <inttypes.h>
+
+#include "base/error/fail.h"
+#include "client/conn/call.h"
+#include "client/conn/client.h"
+#include "client/conn/conn_pool.h"
+#include "tutti/v1/coordinator_service.pb-c.h"
+
+static const tutti_rpc_stub stub_backup = {&tutti__v1__coordinator_service__descriptor, "Backup"};
+
+typedef struct backing_up {
+    tutti_rpc_stream *stream;
+    tutti_backup_fn on_data;
+    void *arg;
+    tutti_backup_info info;
+    uint64_t got_bytes;
+    bool enough;
+} backing_up;
+
+static void
+take_piece(backing_up *self, const Tutti__V1__BackupResponse *response)
+{
+    self->info = (tutti_backup_info){.version = response->version,
+                                     .key_count = response->key_count,
+                                     .bytes = response->bytes,
+                                     .file_bytes = response->file_bytes};
+    self->got_bytes += response->piece.len;
+    self->enough =
+        response->piece.len > 0 &&
+        !self->on_data(self->arg, &self->info, response->piece.data, response->piece.len);
+}
+
+static tutti_code
+read_pieces(backing_up *self, tutti_error *err)
+{
+    const Tutti__V1__BackupRequest request = TUTTI__V1__BACKUP_REQUEST__INIT;
+    tutti_rpc_message *message = NULL;
+
+    TUTTI_TRY(tutti_rpc_stream_write(self->stream, &request.base, NULL, err));
+    TUTTI_TRY(tutti_rpc_stream_writes_done(self->stream, err));
+    while (!self->enough) {
+        TUTTI_TRY(tutti_rpc_stream_read(self->stream, &message, err));
+        if (message == NULL) {
+            return TUTTI_OK;
+        }
+        take_piece(self, tutti_rpc_message_get(message));
+        tutti_rpc_message_free(message);
+    }
+    tutti_rpc_stream_cancel(self->stream);
+    return TUTTI_OK;
+}
+
+/* The status says more than a read that broke. */
+static tutti_code
+judge_backup(backing_up *self, tutti_code code, tutti_error *err)
+{
+    tutti_error status = {0};
+    const tutti_code ended = tutti_rpc_stream_finish(self->stream, &status);
+
+    if (self->enough) {
+        return TUTTI_FAIL(err, TUTTI_CANCELLED, "the backup was given up");
+    }
+    if (code != TUTTI_OK && code != TUTTI_ABORTED) {
+        return code;
+    }
+    if (ended != TUTTI_OK) {
+        return tutti_error_pass(err, &status);
+    }
+    if (self->got_bytes != self->info.file_bytes || self->got_bytes == 0) {
+        return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BACKUP_FORMAT",
+                              "the backup has %" PRIu64 " bytes, %" PRIu64
+                              " were announced: make another one",
+                              self->got_bytes, self->info.file_bytes);
+    }
+    return TUTTI_OK;
+}
+
+tutti_code
+tutti_backup(tutti_client *client, uint32_t timeout_ms, tutti_backup_fn on_data, void *arg,
+             tutti_backup_info *ret_info, tutti_error *err)
+{
+    const tutti_rpc_call_options options = {
+        .deadline_ns = timeout_ms == 0 ? 0 : client_deadline(client, timeout_ms)};
+    backing_up self = {.on_data = on_data, .arg = arg};
+    client_conn *conn = NULL;
+    tutti_code code;
+
+    TUTTI_TRY(client_conn_take(client, CLIENT_COORDINATOR, &conn, err));
+    code = tutti_rpc_stream_open(conn->channel, &stub_backup, &options, &self.stream, err);
+    if (code == TUTTI_OK) {
+        code = judge_backup(&self, read_pieces(&self, err), err);
+    }
+    client_conn_give(client, conn);
+    if (code == TUTTI_OK && ret_info != NULL) {
+        *ret_info = self.info;
+    }
+    return code;
+}
