@@ -167,6 +167,7 @@ agent_recording_describe(const agent_op *op, const tutti_spec *result, tutti_tap
         .size = tutti_coll_group_size(coll),
         .rank = tutti_coll_group_rank(coll),
         .local = op->options.local_grad,
+        .told = &op->told,
         .args = &op->op.args,
         .result = *result,
         .space = op->space,
@@ -444,8 +445,8 @@ record_late(agent_op *op, const tutti_tape_entry *entry, tutti_tape *tape)
 {
     tutti_tape_record *record = NULL;
 
-    if (agent_recording_is_on(op, tape, 0)) {
-        return;
+    if (agent_recording_is_on(op, tape, 0) || op->ended_ns < tape->cleared_ns) {
+        return; /* or its caller has cleared the tape since */
     }
     if (tutti_tape_record_new(tape, entry, &record, NULL) != TUTTI_OK) {
         tape->lossy = true;

@@ -15,6 +15,7 @@
 
 #include "base/error/fail.h"
 #include "base/error/text.h"
+#include "base/os/clock.h"
 #include "server/agent/autograd/tape_private.h"
 
 tutti_code
@@ -135,8 +136,8 @@ agent_tape_room(const tutti_tape *tape, tutti_error *err)
  * A leaf that an op had overwritten is again what its tensor holds, as far as the tape knows: the
  * op's record is gone.
  */
-static void
-remap_leaves(tutti_tape *tape)
+void
+agent_tape_remap_leaves(tutti_tape *tape)
 {
     tutti_list_node *link;
 
@@ -146,6 +147,16 @@ remap_leaves(tutti_tape *tape)
         if (tutti_tape_var_of(tape, var->tensor) == NULL) {
             agent_tape_map(var);
         }
+    }
+}
+
+/* A caller that was told of its op's end may clear before the control loop hears of it. */
+static void
+clear_pending(tutti_tape *tape, tutti_tape_record *record)
+{
+    if (!record->cleared && record->told != NULL && atomic_load(record->told)) {
+        record->cleared = true;
+        tape->cleared_count++;
     }
 }
 
@@ -163,12 +174,17 @@ tutti_tape_clear(tutti_tape *tape, bool walked)
     {
         tutti_tape_record *record = tutti_container_of(link, tutti_tape_record, link);
 
-        if (!record->pending && (!walked || record->node != NULL)) {
+        if (record->pending && !walked) {
+            clear_pending(tape, record);
+        } else if (!record->pending && (!walked || record->node != NULL)) {
             agent_tape_free_record(record);
         }
     }
+    if (!walked) {
+        tape->cleared_ns = tutti_clock_ns();
+    }
     if (!tape->deleted) {
-        remap_leaves(tape);
+        agent_tape_remap_leaves(tape);
     }
     tape->lossy = false;
 }

@@ -11,6 +11,8 @@
 #ifndef TUTTI_SERVER_AGENT_AUTOGRAD_TAPE_H
 #define TUTTI_SERVER_AGENT_AUTOGRAD_TAPE_H
 
+#include <stdatomic.h>
+
 #include "base/data/list.h"
 #include "base/data/map.h"
 #include "coll/coll.h"
@@ -54,7 +56,9 @@ struct tutti_tape_record {
     tutti_tape_record *of_op; /* the next record of the same op, on another tape */
     tutti_tape *tape;         /* [ref] while pending */
     uint64_t number;          /* counts ops as they came */
-    bool pending;             /* its op has not ended */
+    bool pending;             /* its op has not ended, as far as the control loop knows */
+    const atomic_bool *told;  /* pending: may its caller know of the end? NULL = no */
+    bool cleared;             /* pending, and forgotten when its op has ended */
     tutti_tape_var *in;       /* [ref] NULL = what it read is not on the tape */
     tutti_tape_var *out;      /* [ref] NULL = it made nothing here */
     tutti_tape_var *before;   /* [ref] what the output's tensor held, until the op has ended */
@@ -87,6 +91,8 @@ struct tutti_tape {
     tutti_list_node records;
     tutti_list_node leaves;
     uint32_t record_count;
+    uint32_t cleared_count; /* of them, which are only there until their ops have ended */
+    uint64_t cleared_ns;    /* the last time of tutti_tape_clear, of all; 0 = never */
     uint32_t leaf_count;
     uint32_t backward_count; /* Backwards, under way or waiting */
     uint32_t refs;
@@ -127,7 +133,8 @@ void tutti_tape_delete(tutti_tape *tape);
 
 /*
  * Forget records of ops that have ended: all, or (`walked`) those that have a node. Leaves stay,
- * and are what their tensors hold again.
+ * and are what their tensors hold again. Of an op whose caller may know of the end, but the control loop
+ * does not yet, the record goes when it does, and is in cleared_count until then.
  */
 void tutti_tape_clear(tutti_tape *tape, bool walked);
 
@@ -190,6 +197,7 @@ typedef struct tutti_tape_entry {
     uint32_t size;
     uint32_t rank;
     bool local;
+    const atomic_bool *told; /* as the record's */
     const tutti_coll_args *args;
     uint32_t part;
     tutti_spec result;   /* dtype NONE = nothing, or not known yet */

@@ -21,6 +21,9 @@ tutti_code agent_tape_room(const tutti_tape *tape, tutti_error *err);
  */
 void agent_tape_free_record(tutti_tape_record *record);
 
+/* tape.c: leaves that no op on the tape has overwritten are what their tensors hold again. */
+void agent_tape_remap_leaves(tutti_tape *tape);
+
 /* tape_var.c */
 tutti_tape_var *agent_tape_var_new(tutti_tape *tape,
                                    uint64_t tensor); /* one reference; NULL: no memory */

@@ -27,6 +27,7 @@ agent_tape_free_record(tutti_tape_record *record)
 
     tutti_list_remove(&record->link);
     record->tape->record_count--;
+    record->tape->cleared_count -= record->cleared ? 1 : 0;
     record->tape->tapes->item_count--;
     if (out != NULL) {
         out->maker = NULL;
@@ -97,6 +98,7 @@ make_record(tutti_tape *tape, const tutti_tape_entry *entry)
     record->tape = tape;
     record->number = entry->number;
     record->pending = true;
+    record->told = entry->told;
     record->local = entry->local;
     record->group_id = entry->group_id;
     record->epoch = entry->epoch;
@@ -204,6 +206,8 @@ tutti_tape_record_new(tutti_tape *tape, const tutti_tape_entry *entry,
 void
 tutti_tape_record_end(tutti_tape_record *record, uint64_t sequence, const tutti_spec *out_spec)
 {
+    tutti_tape *tape = record->tape;
+
     assert(record->pending);
     record->pending = false;
     record->sequence = sequence;
@@ -217,7 +221,13 @@ tutti_tape_record_end(tutti_tape_record *record, uint64_t sequence, const tutti_
         tutti_tensor_unref(record->kept);
         record->kept = NULL;
     }
-    tutti_tape_unref(record->tape);
+    if (record->cleared) {
+        agent_tape_free_record(record);
+        if (!tape->deleted) {
+            agent_tape_remap_leaves(tape);
+        }
+    }
+    tutti_tape_unref(tape);
 }
 
 /* Does the tape still know the variable? Not when the record of its maker was cleared meanwhile. */

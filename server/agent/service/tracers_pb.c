@@ -168,7 +168,7 @@ write_tape(tutti_tape *tape, Tutti__V1__TracerInfo *ret)
 {
     tutti__v1__tracer_info__init(ret);
     ret->name = tape->name;
-    ret->op_count = tape->record_count;
+    ret->op_count = tape->record_count - tape->cleared_count;
     ret->attached_count = tape->leaf_count;
     ret->walking = tape->backward_count > 0;
 }

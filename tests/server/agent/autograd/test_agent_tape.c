@@ -131,6 +131,40 @@ test_tape__clearing_leaves_what_was_attached_and_what_is_pending(void **state)
     tape_rig_stop(&rig);
 }
 
+/* The caller of an op is answered before the control loop hears of the end. */
+static void
+test_tape__clearing_forgets_what_its_caller_knows_to_have_ended(void **state)
+{
+    tutti_tape_record *pending;
+    tutti_tape_var *leaf;
+    atomic_bool told = false;
+    tape_rig rig;
+
+    (void)state;
+    tape_rig_start(&rig, 100);
+    tape_rig_attach(&rig, X);
+    leaf = tutti_tape_var_of(rig.tape, X);
+    pending = tape_rig_begin(&rig, X, X);
+    pending->told = &told;
+    tutti_tape_clear(rig.tape, false);
+    assert_int_equal(rig.tape->cleared_count, 0);
+    atomic_store(&told, true);
+    tutti_tape_clear(rig.tape, false);
+    tutti_tape_clear(rig.tape, false);
+    assert_int_equal(rig.tape->record_count, 1);
+    assert_int_equal(rig.tape->cleared_count, 1);
+    tutti_tape_record_end(pending, 1, &tape_rig_spec);
+    assert_int_equal(rig.tape->record_count, 0);
+    assert_int_equal(rig.tape->cleared_count, 0);
+    assert_ptr_equal(tutti_tape_var_of(rig.tape, X), leaf);
+    pending = tape_rig_begin(&rig, X, Y);
+    pending->told = &told;
+    tutti_tape_clear(rig.tape, false);
+    tutti_tape_record_drop(pending);
+    assert_int_equal(rig.tape->cleared_count, 0);
+    tape_rig_stop(&rig);
+}
+
 static void
 test_tape__one_tensor_may_be_on_several(void **state)
 {
@@ -321,6 +355,7 @@ main(void)
         cmocka_unit_test(test_tape__a_failed_op_never_was),
         cmocka_unit_test(test_tape__records_are_in_the_order_in_which_ops_came),
         cmocka_unit_test(test_tape__clearing_leaves_what_was_attached_and_what_is_pending),
+        cmocka_unit_test(test_tape__clearing_forgets_what_its_caller_knows_to_have_ended),
         cmocka_unit_test(test_tape__one_tensor_may_be_on_several),
         cmocka_unit_test(test_tape__a_deleted_one_stays_for_who_has_it),
         cmocka_unit_test(test_tape__names_and_numbers_have_limits),
