@@ -354,3 +354,16 @@ tutti_health_check(const tutti_client_options *options, const char *service, boo
     tutti_close(self);
     return code;
 }
+
+tutti_code
+tutti_leader_check(const tutti_client_options *options, tutti_leader_info *ret_info,
+                   tutti_error *err)
+{
+    tutti_client *self = NULL;
+    tutti_code code;
+
+    TUTTI_TRY(new_client(options, &self, err));
+    code = client_wire_leads(self, client_deadline(self, 0), ret_info, err);
+    tutti_close(self);
+    return code;
+}

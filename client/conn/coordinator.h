@@ -11,6 +11,10 @@ client_call client_ask_coordinator(const tutti_client *client, const tutti_rpc_s
 /* coordinator_pb.c: a job as the coordinator tells it. [in] item  its message */
 void client_read_job(const void *item, tutti_job_info *ret);
 
+/* Does the server that is the client's agent lead, as a coordinator? As tutti_leader_check. */
+tutti_code client_wire_leads(tutti_client *client, uint64_t deadline_ns,
+                             tutti_leader_info *ret_info, tutti_error *err);
+
 /* On how many hosts the ranks of a job are, of up to 1024; a rank that is away counts as one. */
 tutti_code client_wire_host_count(tutti_client *client, uint32_t world_size, uint64_t deadline_ns,
                                   uint32_t *ret_count, tutti_error *err);

@@ -53,6 +53,34 @@ tutti_job_get(tutti_client *client, tutti_job_info *ret_info, tutti_error *err)
     return code;
 }
 
+/* By the connection of an agent, which follows nobody. Whether there is such a job does not matter. */
+tutti_code
+client_wire_leads(tutti_client *client, uint64_t deadline_ns, tutti_leader_info *ret_info,
+                  tutti_error *err)
+{
+    Tutti__V1__GetJobRequest request = TUTTI__V1__GET_JOB_REQUEST__INIT;
+    const client_call call = {
+        .stub = &stub_get_job, .kind = CLIENT_CONTROL, .deadline_ns = deadline_ns};
+    tutti_rpc_message *message = NULL;
+    tutti_error why = {0};
+    tutti_code code;
+
+    request.job = client_write_text(client_job(client));
+    code = client_invoke(client, &call, &request.base, &message, &why);
+    if (code == TUTTI_OK) {
+        tutti_rpc_message_free(message);
+    }
+    *ret_info = (tutti_leader_info){.leads = code == TUTTI_OK || code == TUTTI_NOT_FOUND};
+    if (ret_info->leads) {
+        return TUTTI_OK;
+    }
+    if (strcmp(why.reason, "NOT_LEADER") == 0) {
+        client_read_text(why.group, ret_info->leader, sizeof(ret_info->leader));
+        return TUTTI_OK;
+    }
+    return tutti_error_pass(err, &why);
+}
+
 static void
 read_rank(const Tutti__V1__RankInfo *message, tutti_rank_info *ret)
 {

@@ -358,6 +358,33 @@ TUTTI_API tutti_code tutti_agent_stat(tutti_client *client, tutti_agent_stats *r
 TUTTI_API tutti_code tutti_health_check(const tutti_client_options *options, const char *service,
                                         bool *ret_serving, tutti_error *err);
 
+/* Who leads, as one of several coordinators says. */
+typedef struct tutti_leader_info {
+    /* This one does. A coordinator without an etcd always does. */
+    bool leads;
+    /* It stands by: the address of the one that leads; "" = nobody does. */
+    char leader[TUTTI_ERROR_GROUP_MAX];
+} tutti_leader_info;
+
+/*
+ * Ask one coordinator whether it leads. It needs no client: it connects, asks once and closes the
+ * connection, and follows nobody.
+ *
+ * [in]  options   options->agent is the coordinator's address; job, TLS, token and timeout_ms count,
+ *                 the rest does not; NULL = the defaults of tutti_client_options_init
+ * [out] ret_info
+ *
+ * TUTTI_UNAVAILABLE          UNREACHABLE: nobody answers there; the text says where and why
+ * TUTTI_DEADLINE_EXCEEDED    something is there, and does not answer
+ * TUTTI_UNAUTHENTICATED, TUTTI_PERMISSION_DENIED
+ *                            it tells strangers nothing
+ * TUTTI_UNIMPLEMENTED        it is no coordinator
+ * TUTTI_FAILED_PRECONDITION  NO_AGENT: no address is given; FORKED
+ * TUTTI_INVALID_ARGUMENT     a bad address, or options that do not fit together
+ */
+TUTTI_API tutti_code tutti_leader_check(const tutti_client_options *options,
+                                        tutti_leader_info *ret_info, tutti_error *err);
+
 /*
  * Asked while a blocking call waits for a server.
  *

@@ -143,6 +143,7 @@ json_doctor(const cli *self, const doctor *all)
 {
     json_t *ranks = json_array();
     json_t *findings = json_array();
+    json_t *document;
     size_t i;
 
     for (i = 0; i < all->fan_out->count; i++) {
@@ -159,9 +160,14 @@ json_doctor(const cli *self, const doctor *all)
         }
         (void)json_array_append_new(findings, finding);
     }
-    return json_pack("{s:s, s:s, s:I, s:b, s:o, s:o}", "job", all->fan_out->job.name, "coordinator",
-                     self->coordinator, "world_size", (json_int_t)all->fan_out->job.world_size,
-                     "well", (int)(all->bad_count == 0), "findings", findings, "ranks", ranks);
+    document =
+        json_pack("{s:s, s:s, s:I, s:b, s:o, s:o}", "job", all->fan_out->job.name, "coordinator",
+                  self->coordinator, "world_size", (json_int_t)all->fan_out->job.world_size, "well",
+                  (int)(all->bad_count == 0), "findings", findings, "ranks", ranks);
+    if (all->coordinator_count > 0) {
+        (void)json_object_set_new(document, "coordinators", doctor_json_leaders(all));
+    }
+    return document;
 }
 
 /* An empty text, and what a rank that does not answer cannot tell, are "-" (cli_cell_value). */
@@ -270,12 +276,43 @@ print_doctor(const cli *self, const doctor *all, const json_t *document)
                   "job %s, epoch %" PRIu64 ": %" PRIu32 " of %" PRIu32
                   " ranks alive, coordinator %s\n",
                   job->name, job->epoch, job->alive_count, job->world_size, self->coordinator);
+    doctor_print_leaders(self, json_object_get(document, "coordinators"));
     cli_print_rows(self, json_object_get(document, "ranks"), doctor_columns);
     print_gpus(self, all);
     print_findings(self, all);
     if (all->finding_count == 0) {
         (void)fprintf(self->out, "all is well\n");
     }
+}
+
+/*
+ * The job cannot be asked for. If there are several coordinators, that one of them does not lead or
+ * answer says why.
+ */
+static int
+fail_without_job(const cli *self, doctor *all, uint32_t wait_ms, const tutti_error *err)
+{
+    json_t *rows;
+
+    doctor_ask_leaders(self, all, wait_ms);
+    if (all->coordinator_count == 0) {
+        return cli_failed(self, NULL, err);
+    }
+    doctor_check(all);
+    if (self->json) {
+        json_t *document = json_doctor(self, all);
+
+        (void)json_object_set_new(document, "error", cli_json_error(err));
+        (void)cli_print_json(self, document);
+    } else {
+        rows = doctor_json_leaders(all);
+        doctor_print_leaders(self, rows);
+        print_findings(self, all);
+        json_decref(rows);
+    }
+    (void)fprintf(self->err, "tutti: doctor: %s\n", err->text);
+    free(all->findings);
+    return CLI_FAILED;
 }
 
 /* The exit code says whether anything is bad; warnings alone are fine. */
@@ -294,7 +331,7 @@ cli_doctor(cli *self)
         return cli_usage(self, "--wait \"%s\" is no time of at most 10s: 250ms, 5s", wait);
     }
     if (cli_fan_out_open(self, &fan_out, &err) != TUTTI_OK) {
-        return cli_failed(self, NULL, &err);
+        return fail_without_job(self, &all, wait_ms, &err);
     }
     if (self->local) {
         all.cluster = cli_value(self, "cluster") != NULL ? cli_value(self, "cluster") : "default";
@@ -304,6 +341,7 @@ cli_doctor(cli *self)
         abort();
     }
     ask_all_doctor(self, &all, wait_ms);
+    doctor_ask_leaders(self, &all, wait_ms);
     doctor_check(&all);
     document = json_doctor(self, &all);
     if (!self->json) {

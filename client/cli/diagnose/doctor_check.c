@@ -37,10 +37,9 @@ make_room(doctor *self, bool bad)
     return &more[self->finding_count++];
 }
 
-/* Bad findings are counted also when there is no room for them. "" = nothing can be done but to
- * look. */
-static doctor_finding *
-add_finding(doctor *self, bool bad, int64_t rank, const char *remedy)
+/* Bad findings are counted also when there is no room for them. */
+doctor_finding *
+doctor_add(doctor *self, bool bad, int64_t rank, const char *remedy)
 {
     doctor_finding *more = make_room(self, bad);
 
@@ -53,11 +52,8 @@ add_finding(doctor *self, bool bad, int64_t rank, const char *remedy)
     return more;
 }
 
-static void say_finding(doctor_finding *finding, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void
-say_finding(doctor_finding *finding, const char *format, ...)
+void
+doctor_say(doctor_finding *finding, const char *format, ...)
 {
     va_list args;
 
@@ -83,7 +79,7 @@ add_ended(doctor *self, uint32_t rank)
                        " --name %.64s: a fresh process takes the seat",
                        rank, self->cluster);
     }
-    return add_finding(self, true, rank, remedy);
+    return doctor_add(self, true, rank, remedy);
 }
 
 /* What the coordinator knows. An agent that is alive is looked at by the other checks. */
@@ -91,12 +87,12 @@ static void
 check_agent_seat(doctor *self, const tutti_rank_info *info)
 {
     if (info->state == TUTTI_RANK_LOST) {
-        say_finding(add_ended(self, info->rank), "rank %" PRIu32 " on host %s is lost: %s",
-                    info->rank, info->host, info->reason);
+        doctor_say(add_ended(self, info->rank), "rank %" PRIu32 " on host %s is lost: %s",
+                   info->rank, info->host, info->reason);
     } else if (info->state != TUTTI_RANK_ALIVE) {
-        say_finding(add_finding(self, true, info->rank,
-                                "start its agent, with this job's name and world size"),
-                    "rank %" PRIu32 " has not joined", info->rank);
+        doctor_say(doctor_add(self, true, info->rank,
+                              "start its agent, with this job's name and world size"),
+                   "rank %" PRIu32 " has not joined", info->rank);
     }
 }
 
@@ -108,23 +104,23 @@ static doctor_finding *
 add_unreached(doctor *self, uint32_t rank, const char *why)
 {
     if (strstr(why, "its certificate is for") != NULL) {
-        return add_finding(self, true, rank,
-                           "let it advertise a name of its certificate (--advertise), or give the "
-                           "name to expect (--tls-name)");
+        return doctor_add(self, true, rank,
+                          "let it advertise a name of its certificate (--advertise), or give the "
+                          "name to expect (--tls-name)");
     }
     if (strstr(why, "its certificate is not signed") != NULL) {
-        return add_finding(self, true, rank,
-                           "give the authority that signed its certificate (--tls-ca)");
+        return doctor_add(self, true, rank,
+                          "give the authority that signed its certificate (--tls-ca)");
     }
     if (strstr(why, "wants TLS") != NULL || strstr(why, "wants a client certificate") != NULL) {
-        return add_finding(self, true, rank,
-                           "give the authority that signed its certificate (--tls-ca), and a "
-                           "client certificate if it wants one (--tls-cert, --tls-key)");
+        return doctor_add(self, true, rank,
+                          "give the authority that signed its certificate (--tls-ca), and a "
+                          "client certificate if it wants one (--tls-cert, --tls-key)");
     }
     if (strstr(why, "nothing listens there") != NULL || strstr(why, "no such socket") != NULL) {
         return add_ended(self, rank);
     }
-    return add_finding(
+    return doctor_add(
         self, true, rank,
         "let it listen where clients reach it (--listen), tell them that address "
         "(--advertise), and look at firewalls; tutti stall tells a stopped process apart");
@@ -133,10 +129,10 @@ add_unreached(doctor *self, uint32_t rank, const char *why)
 static void
 check_answer(doctor *self, const tutti_rank_info *info, const doctor_patient *patient)
 {
-    say_finding(add_unreached(self, info->rank, patient->err.text),
-                "rank %" PRIu32 " on host %s advertises %s and does not answer there: %.400s",
-                info->rank, info->host, info->address[0] != '\0' ? info->address : "no address",
-                patient->err.text);
+    doctor_say(add_unreached(self, info->rank, patient->err.text),
+               "rank %" PRIu32 " on host %s advertises %s and does not answer there: %.400s",
+               info->rank, info->host, info->address[0] != '\0' ? info->address : "no address",
+               patient->err.text);
 }
 
 /* Only its own machine comes to such an address. */
@@ -171,11 +167,11 @@ check_addresses(doctor *self, const tutti_self_check *self_check)
         far = far || !is_same_host(self_check->addresses[i]);
     }
     if (!far && hosts_differ(self->fan_out)) {
-        say_finding(add_finding(self, false, self_check->rank,
-                                "give its agent --listen 0.0.0.0:PORT, or --advertise HOST:PORT"),
-                    "rank %" PRIu32 " advertises only %s, and other ranks are on other hosts",
-                    self_check->rank,
-                    self_check->address_count > 0 ? self_check->addresses[0] : "nothing");
+        doctor_say(doctor_add(self, false, self_check->rank,
+                              "give its agent --listen 0.0.0.0:PORT, or --advertise HOST:PORT"),
+                   "rank %" PRIu32 " advertises only %s, and other ranks are on other hosts",
+                   self_check->rank,
+                   self_check->address_count > 0 ? self_check->addresses[0] : "nothing");
     }
 }
 
@@ -186,19 +182,18 @@ check_agent_limits(doctor *self, const tutti_self_check *self_check)
     const uint64_t files = FILES_MIN + (uint64_t)FILES_OF_RANK * self->fan_out->job.world_size;
 
     if (self_check->files < files) {
-        say_finding(
-            add_finding(self, self_check->files < self_check->files_open + 64, self_check->rank,
-                        "raise it: ulimit -Hn, LimitNOFILE= of systemd, --ulimit nofile of docker"),
+        doctor_say(
+            doctor_add(self, self_check->files < self_check->files_open + 64, self_check->rank,
+                       "raise it: ulimit -Hn, LimitNOFILE= of systemd, --ulimit nofile of docker"),
             "rank %" PRIu32 " may open %" PRIu64 " files (%" PRIu64
             " are open), a world of %" PRIu32 " wants %" PRIu64,
             self_check->rank, self_check->files, self_check->files_open,
             self->fan_out->job.world_size, files);
     }
     if (self_check->rdma_device_count > 0 && self_check->memlock_bytes < MEMLOCK_MIN) {
-        say_finding(
-            add_finding(
-                self, false, self_check->rank,
-                "raise it: ulimit -l unlimited, LimitMEMLOCK=infinity, --ulimit memlock=-1"),
+        doctor_say(
+            doctor_add(self, false, self_check->rank,
+                       "raise it: ulimit -l unlimited, LimitMEMLOCK=infinity, --ulimit memlock=-1"),
             "rank %" PRIu32 " may lock %" PRIu64 " KiB of memory and has the RDMA device %s, "
             "which wants at least %u MiB",
             self_check->rank, self_check->memlock_bytes / 1024, self_check->rdma_devices[0],
@@ -214,8 +209,8 @@ check_clock(doctor *self, const doctor_patient *patient)
     const uint64_t size_ns = (uint64_t)(offset_ns < 0 ? -offset_ns : offset_ns);
 
     if (size_ns > CLOCK_NS + patient->error_ns) {
-        say_finding(
-            add_finding(
+        doctor_say(
+            doctor_add(
                 self, false, patient->self_check.rank,
                 "run chrony or another NTP client there; tutti trace corrects it, logs do not"),
             "the clock of rank %" PRIu32 " on host %s is %.3f s %s ours (give or take %.3f ms)",
@@ -238,8 +233,8 @@ check_reaches(doctor *self, uint32_t rank, const doctor_patient *patient)
             continue; /* it answers nobody, which is said once */
         }
         if (!reach->reached) {
-            say_finding(
-                add_finding(
+            doctor_say(
+                doctor_add(
                     self, true, rank,
                     "compare --transports and --net-devices of the two, and let their hosts reach "
                     "each other on all TCP ports"),
@@ -275,16 +270,16 @@ check_versions(doctor *self)
 
         if (patient->answered &&
             strcmp(first->self_check.version, patient->self_check.version) != 0) {
-            say_finding(add_finding(self, false, rank, "install the same version on all hosts"),
-                        "rank %" PRIu32 " is of version %s, rank %" PRIu32 " of version %s",
-                        first->self_check.rank, first->self_check.version, rank,
-                        patient->self_check.version);
+            doctor_say(doctor_add(self, false, rank, "install the same version on all hosts"),
+                       "rank %" PRIu32 " is of version %s, rank %" PRIu32 " of version %s",
+                       first->self_check.rank, first->self_check.version, rank,
+                       patient->self_check.version);
         }
     }
     if (first != NULL && strcmp(first->self_check.version, tutti_version()) != 0) {
-        say_finding(add_finding(self, false, -1, "install the version of the agents here, too"),
-                    "this command is of version %s, the agents are of version %s", tutti_version(),
-                    first->self_check.version);
+        doctor_say(doctor_add(self, false, -1, "install the version of the agents here, too"),
+                   "this command is of version %s, the agents are of version %s", tutti_version(),
+                   first->self_check.version);
     }
 }
 
@@ -300,11 +295,10 @@ check_planes(doctor *self)
 
         if (patient->answered &&
             strcmp(first->self_check.transports, patient->self_check.transports) != 0) {
-            say_finding(
-                add_finding(self, true, rank, "start all agents with the same --transports"),
-                "data goes between hosts by %s on rank %" PRIu32 ", by %s on rank %" PRIu32,
-                first->self_check.transports, first->self_check.rank,
-                patient->self_check.transports, rank);
+            doctor_say(doctor_add(self, true, rank, "start all agents with the same --transports"),
+                       "data goes between hosts by %s on rank %" PRIu32 ", by %s on rank %" PRIu32,
+                       first->self_check.transports, first->self_check.rank,
+                       patient->self_check.transports, rank);
         }
     }
 }
@@ -342,8 +336,11 @@ doctor_check(doctor *self)
             check_reaches(self, rank, patient);
         }
     }
-    check_versions(self);
-    check_planes(self);
+    if (self->patients != NULL) {
+        check_versions(self);
+        check_planes(self);
+    }
+    doctor_check_leaders(self);
     if (self->finding_count > 0) {
         qsort(self->findings, self->finding_count, sizeof(*self->findings), compare_findings);
     }

@@ -150,7 +150,9 @@ const cli_command cli_commands[] = {
      NULL, rank_options, 0, 0, false, cli_capabilities},
     {"doctor", CLUSTER, "[--wait TIME]", "look for what is wrong, and say what to do",
      "Do all ranks answer where they say, reach each other on the data plane, have one version, "
-     "one time and high enough limits? Exits with 1 when something is broken; warnings do not "
+     "one time and high enough limits? Of several coordinators: which leads, which stand by and "
+     "for "
+     "whom? Exits with 1 when something is broken; warnings do not "
      "count.",
      NULL, cli_doctor_options, 0, 0, false, cli_doctor},
     {"stall", CLUSTER, "[--group NAME] [--older TIME]", "show which ops wait, and for which ranks",
