@@ -36,7 +36,7 @@ typedef struct client_lane_offer {
     char socket[TUTTI_SHARE_NAME_MAX + 1];
 } client_lane_offer;
 
-tutti_code client_wire_open_lane(tutti_client *client, const char *host_id,
+tutti_code client_wire_open_lane(tutti_client *client, const char *host_id, uint32_t wait_ms,
                                  client_lane_offer *ret_offer, tutti_error *err);
 
 /* ------------------------------------------------------------------ command_stream.c */

@@ -278,12 +278,13 @@ read_lane_offer(const Tutti__V1__OpenLaneResponse *response, client_lane_offer *
 }
 
 tutti_code
-client_wire_open_lane(tutti_client *client, const char *host_id, client_lane_offer *ret_offer,
-                      tutti_error *err)
+client_wire_open_lane(tutti_client *client, const char *host_id, uint32_t wait_ms,
+                      client_lane_offer *ret_offer, tutti_error *err)
 {
     Tutti__V1__OpenLaneRequest request = TUTTI__V1__OPEN_LANE_REQUEST__INIT;
-    const client_call call = {
-        .stub = &stub_open_lane, .kind = CLIENT_CONTROL, .deadline_ns = client_deadline(client, 0)};
+    const client_call call = {.stub = &stub_open_lane,
+                              .kind = CLIENT_CONTROL,
+                              .deadline_ns = client_deadline(client, wait_ms)};
     tutti_rpc_message *message = NULL;
     tutti_code code;
 

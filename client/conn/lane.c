@@ -14,6 +14,8 @@
 #include "client/conn/call.h"
 #include "client/conn/client.h"
 
+#define LANE_MS 1000 /* for the agent to make a lane */
+
 /* Who says so with the agent's own option has every client's calls go by gRPC: --no-lane. */
 static bool
 may_have_lane(const tutti_client *client)
@@ -24,18 +26,26 @@ may_have_lane(const tutti_client *client)
            !atomic_load_explicit(&client->has_no_lane, memory_order_relaxed);
 }
 
+/* An agent that stands still must not hold up who only wanted to be faster. */
+static uint32_t
+lane_wait_ms(const tutti_client *client)
+{
+    return client->settings.timeout_ms < LANE_MS ? client->settings.timeout_ms : LANE_MS;
+}
+
 static tutti_code
 take_lane(tutti_client *client, client_lane *self, tutti_error *err)
 {
     char host_id[TUTTI_LOCAL_HOST_MAX + 1];
+    const uint32_t wait_ms = lane_wait_ms(client);
     client_lane_offer offer;
     int bell;
     size_t i;
 
     tutti_local_host_id(getenv("TUTTI_HOST_ID"), host_id);
-    TUTTI_TRY(client_wire_open_lane(client, host_id, &offer, err));
+    TUTTI_TRY(client_wire_open_lane(client, host_id, wait_ms, &offer, err));
     TUTTI_TRY(tutti_share_take_two(offer.socket, (tutti_bytes){offer.token, sizeof(offer.token)},
-                                   client->settings.timeout_ms, &self->view, err));
+                                   wait_ms, &self->view, err));
     for (i = 0; i < sizeof(offer.token); i++) {
         (void)snprintf(self->name + 2 * i, 3, "%02x", offer.token[i]);
     }

@@ -59,6 +59,7 @@ new_pipeline(tutti_client *client, const tutti_pipeline_options *options, tutti_
     if (code == TUTTI_OK) {
         code = pipeline_open_stream(self, err);
         if (code != TUTTI_OK) {
+            client_lane_close(self->lane);
             client_conn_give(client, self->conn);
         }
     }
@@ -135,6 +136,7 @@ tutti_pipeline_close(tutti_pipeline *pipeline, tutti_error *err)
     while ((node = tutti_map_first(&pipeline->by_id)) != NULL) {
         free_call(pipeline, tutti_container_of(node, pipeline_call, by_id));
     }
+    client_lane_close(pipeline->lane); /* behind the stream's end */
     client_conn_give(pipeline->client, pipeline->conn);
     free(pipeline);
     return code;

@@ -4,6 +4,7 @@
 
 #include "base/data/map.h"
 #include "client/conn/call.h"
+#include "client/conn/command_stream.h"
 #include "client/conn/conn_pool.h"
 #include "client/op/collectives.h"
 #include "tutti/pipeline.h"
@@ -29,6 +30,7 @@ struct tutti_pipeline {
     client_request_hook request_hook; /* ops are written as calls, and become commands */
     tutti_client *client;
     client_conn *conn;
+    client_lane *lane;        /* [owned] by which messages go; NULL = by gRPC */
     tutti_rpc_stream *stream; /* NULL = it has ended, and `ended` says how */
     tutti_error ended;
     tutti_rpc_packed *held; /* packed, and to be written with the next one or when we wait */

@@ -74,9 +74,11 @@ take_pipeline_request(client_request_hook *request_hook, const ProtobufCMessage 
 tutti_code
 pipeline_open_stream(tutti_pipeline *pipeline, tutti_error *err)
 {
-    const tutti_rpc_call_options options = client_stream_options(pipeline->client);
+    tutti_rpc_call_options options = client_stream_options(pipeline->client);
 
     pipeline->request_hook.take = take_pipeline_request;
+    pipeline->lane = client_lane_open(pipeline->client);
+    options.lane = pipeline->lane == NULL ? NULL : &pipeline->lane->end;
     return client_open_commands(pipeline->conn, &options, &pipeline->stream, err);
 }
 

@@ -5,8 +5,9 @@
  * it at most. gRPC is called with neither held, but for what only wakes.
  *
  * Writing. A message that was submitted is in the outbox until it is written. One thread writes at a
- * time: who sets `writing` under the lock, until the stream says that there is room again
- * (source.c). That event is seen by whoever polls; if nobody does, the next submission looks.
+ * time: who sets `writing` under the lock, until the message has left. By a lane that is so at once,
+ * unless the ring is full; else the stream says so by an event (source.c), which is seen by whoever polls; if
+ * nobody does, the next submission looks.
  */
 #include "client/queue/queue.h"
 
@@ -157,14 +158,19 @@ may_write_message(const tutti_queue *queue)
     return !queue->writing && !queue->broken && is_first_free(queue);
 }
 
-/* The next message, and the right to write it; NULL: there is none, or another thread writes. */
+/*
+ * The next message, and the right to write it; NULL: there is none, or another thread writes.
+ *
+ * [in] left  this thread has the right already, and what it wrote has left
+ */
 static tutti_rpc_packed *
-next_message(tutti_queue *queue, bool *ret_more)
+next_message(tutti_queue *queue, bool left, bool *ret_more)
 {
     tutti_rpc_packed *packed = NULL;
     tutti_list_node *link;
 
     (void)pthread_mutex_lock(&queue->lock);
+    queue->writing = queue->writing && !left;
     link = may_write_message(queue) ? tutti_list_pop(&queue->outbox) : NULL;
     if (link != NULL) {
         queue_message *message = tutti_container_of(link, queue_message, link);
@@ -181,12 +187,14 @@ next_message(tutti_queue *queue, bool *ret_more)
 void
 queue_flush(tutti_queue *queue)
 {
+    tutti_rpc_packed *packed;
+    bool left = false;
     bool more;
-    tutti_rpc_packed *packed = next_message(queue, &more);
 
-    if (packed != NULL) {
-        tutti_rpc_duplex_write(queue->duplex, packed, more);
-    }
+    do {
+        packed = next_message(queue, left, &more);
+        left = packed != NULL && tutti_rpc_duplex_write(queue->duplex, packed, more);
+    } while (left);
 }
 
 static bool
@@ -403,6 +411,7 @@ free_queue(tutti_queue *queue)
     if (queue->duplex != NULL) {
         tutti_rpc_duplex_free(queue->duplex);
     }
+    client_lane_close(queue->lane);
     while ((link = tutti_list_pop(&queue->ready.done)) != NULL) {
         queue_item_free(tutti_container_of(link, queue_item, link));
     }

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/data/map.h"
+#include "client/conn/command_stream.h"
 #include "client/conn/conn_pool.h"
 #include "client/op/list_data.h"
 #include "client/op/op.h"
@@ -60,6 +61,7 @@ struct queue_item {
 struct tutti_queue {
     tutti_client *client;
     client_conn *conn;
+    client_lane *lane; /* [owned] by which messages go; NULL = by gRPC */
     tutti_rpc_duplex *duplex;
     queue_ready ready;
     tutti_queue_options options;

@@ -37,20 +37,21 @@ pack_opening(void)
 tutti_code
 queue_open_stream(tutti_queue *queue, tutti_error *err)
 {
-    const tutti_rpc_call_options options = client_stream_options(queue->client);
+    tutti_rpc_call_options options = client_stream_options(queue->client);
     tutti_rpc_packed *opening = pack_opening();
     tutti_code code;
 
     if (opening == NULL) {
         return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a stream");
     }
+    queue->lane = client_lane_open(queue->client);
+    options.lane = queue->lane == NULL ? NULL : &queue->lane->end;
     code = tutti_rpc_duplex_open(queue->conn->channel, &stub_run, &options, &queue->duplex, err);
     if (code != TUTTI_OK) {
         tutti_rpc_packed_free(opening);
         return code;
     }
-    queue->writing = true;
-    tutti_rpc_duplex_write(queue->duplex, opening, false);
+    queue->writing = !tutti_rpc_duplex_write(queue->duplex, opening, false);
     return TUTTI_OK;
 }
 

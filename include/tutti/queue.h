@@ -52,7 +52,8 @@
  * - Memory of an op (data, result) belongs to the op until its completion is taken. How it looks if
  *   it does not: wrong numbers, or a crash. Strings and arrays in a tutti_op are copied.
  * - With a poller, answers are read only while a thread is in tutti_queue_next. What is submitted
- *   leaves at once all the same, unless the connection is so full that gRPC holds it back.
+ *   leaves at once all the same, unless the connection is so full that gRPC holds it back, or the lane
+ *   (docs/decisions/0036-lanes.md) is: that takes some 500 small ops that the agent has not read yet.
  * - The client must outlive the queue. How it looks if it does not: a crash in the queue's threads
  *   or in tutti_queue_close. What to do: close queues before tutti_close.
  */
@@ -126,7 +127,8 @@ typedef struct tutti_queue_options {
 TUTTI_API void tutti_queue_options_init(tutti_queue_options *options);
 
 /*
- * Open a queue to the client's agent. Whether the agent can be reached shows in the completions.
+ * Open a queue to the client's agent. Whether the agent can be reached shows in the completions. An agent of this
+ * machine is asked for a lane; one that stands still is waited for at most 1 s.
  *
  * [in]          client     with an agent; outlives the queue
  * [in]          options    NULL = defaults; copied

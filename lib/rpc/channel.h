@@ -71,9 +71,9 @@ void tutti_rpc_channel_close(tutti_rpc_channel *channel);
 
 typedef struct tutti_rpc_stub tutti_rpc_stub;
 
-/* The client's end of a lane (rpc/lane.h), for one stream that blocks. */
+/* The client's end of a lane (rpc/lane.h), for one stream that blocks or is polled. */
 typedef struct tutti_rpc_lane_end {
-    struct tutti_lane *lane; /* [borrowed] until the stream is finished */
+    struct tutti_lane *lane; /* [borrowed] until the stream is finished, or freed */
     const char *name;        /* as the server knows it */
     int lease;               /* a descriptor that is readable when the server is gone; -1 = none */
 } tutti_rpc_lane_end;
@@ -87,7 +87,8 @@ typedef struct tutti_rpc_call_options {
      * begun. */
     const char *extra_key;
     const char *extra_value;
-    const tutti_rpc_lane_end *lane; /* of tutti_rpc_stream_open: how messages go; NULL = by gRPC */
+    /* Of tutti_rpc_stream_open and tutti_rpc_duplex_open: how messages go; NULL = by gRPC. */
+    const tutti_rpc_lane_end *lane;
 } tutti_rpc_call_options;
 
 /*
@@ -226,12 +227,15 @@ tutti_code tutti_rpc_duplex_open(tutti_rpc_channel *channel, const tutti_rpc_stu
                                  tutti_rpc_duplex **ret_duplex, tutti_error *err);
 
 /*
- * Write, without waiting. From then until the event WRITTEN nobody writes.
+ * Write, without waiting.
  *
  * [in, moved] packed
  * [in]        more    another write follows at once, and this one may wait for it
+ *
+ * Returns true: it has left, and the next one may be written at once; there is no event. So it is
+ * with a lane that has room. False: nobody writes until the event WRITTEN.
  */
-void tutti_rpc_duplex_write(tutti_rpc_duplex *duplex, tutti_rpc_packed *packed, bool more);
+bool tutti_rpc_duplex_write(tutti_rpc_duplex *duplex, tutti_rpc_packed *packed, bool more);
 
 /*
  * What has happened. One thread at a time.

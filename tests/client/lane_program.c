@@ -1,14 +1,19 @@
 /*
- * Ops of 8 bytes by libtutti, as its words on standard input ask for them:
+ * Ops of 8 bytes by libtutti, as the words on standard input ask for them:
  *
  *   ops N     N all-reduces with the other ranks; "ok", or the error
  *   wait S    one more, which ends after S seconds at the latest; "ok", or milliseconds, reason and text of the error
+ *   queue N   N all-reduces by a completion queue that is opened for it and left open, 100 at a time; "ok", or the error
+ *   fd N      the same one by one, by a queue whose descriptor is waited for
+ *   line N    the same by a pipeline that is opened for it
+ *   hang S    one more by the queue, as "wait"
  *   many N    N further clients, of which each puts, stats and deletes one tensor; "ok"
  *   fork      an op in a child of fork: its reason
  *
  * Run by tests/system/test_lane.py.
  */
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +27,8 @@
 
 static tutti_client *client;
 static tutti_handle tensor;
+static tutti_queue *queue; /* of "queue" and "hang"; NULL = not opened yet */
+static tutti_queue *fd_queue;
 static tutti_client *others[MANY_MAX];
 
 static uint64_t
@@ -33,8 +40,8 @@ now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static tutti_code
-reduce_once(uint32_t timeout_ms, tutti_error *err)
+static tutti_op
+op_within(uint32_t timeout_ms)
 {
     tutti_op op;
 
@@ -43,6 +50,14 @@ reduce_once(uint32_t timeout_ms, tutti_error *err)
     op.output = tensor.text;
     op.reduce = TUTTI_REDUCE_MAX;
     op.timeout_ms = timeout_ms;
+    return op;
+}
+
+static tutti_code
+reduce_once(uint32_t timeout_ms, tutti_error *err)
+{
+    const tutti_op op = op_within(timeout_ms);
+
     return tutti_all_reduce(client, &op, NULL, err);
 }
 
@@ -65,6 +80,139 @@ do_wait(unsigned long seconds)
     tutti_error err = {0};
 
     if (reduce_once((uint32_t)seconds * 1000, &err) == TUTTI_OK) {
+        (void)printf("ok\n");
+    } else {
+        (void)printf("%" PRIu64 " %s %s\n", now_ms() - before, err.reason, err.text);
+    }
+}
+
+/* How the next op of the queue has ended. */
+static tutti_code
+take_one(tutti_queue *from, tutti_error *err)
+{
+    tutti_queue_completion done;
+    const tutti_code code = tutti_queue_next(from, TUTTI_QUEUE_FOREVER, &done, err);
+
+    if (code != TUTTI_OK) {
+        return code;
+    }
+    *err = done.error;
+    tutti_op_more_free(&done.more);
+    return done.error.code;
+}
+
+static tutti_code
+open_once(tutti_queue **opened, tutti_error *err)
+{
+    return *opened != NULL ? TUTTI_OK : tutti_queue_open(client, NULL, opened, err);
+}
+
+static tutti_code
+submit_some(unsigned long count, tutti_error *err)
+{
+    const tutti_op op = op_within(0);
+    tutti_code code = TUTTI_OK;
+    unsigned long i;
+
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        code = tutti_queue_submit(queue, TUTTI_OP_ALL_REDUCE, &op, NULL, NULL, err);
+    }
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        code = take_one(queue, err);
+    }
+    return code;
+}
+
+static void
+do_queue(unsigned long count)
+{
+    tutti_error err = {0};
+    tutti_code code = open_once(&queue, &err);
+
+    while (count > 0 && code == TUTTI_OK) {
+        const unsigned long now = count < 100 ? count : 100;
+
+        code = submit_some(now, &err);
+        count -= now;
+    }
+    (void)printf("%s\n", code == TUTTI_OK ? "ok" : err.text);
+}
+
+static tutti_code
+reduce_by_descriptor(tutti_error *err)
+{
+    const tutti_op op = op_within(0);
+    struct pollfd look = {.events = POLLIN};
+    tutti_code code = tutti_queue_fd(fd_queue, &look.fd, err);
+
+    if (code == TUTTI_OK) {
+        code = tutti_queue_submit(fd_queue, TUTTI_OP_ALL_REDUCE, &op, NULL, NULL, err);
+    }
+    while (code == TUTTI_OK && poll(&look, 1, -1) != 1) {
+    }
+    return code == TUTTI_OK ? take_one(fd_queue, err) : code;
+}
+
+static void
+do_fd(unsigned long count)
+{
+    tutti_error err = {0};
+    tutti_code code = open_once(&fd_queue, &err);
+
+    while (count-- > 0 && code == TUTTI_OK) {
+        code = reduce_by_descriptor(&err);
+    }
+    (void)printf("%s\n", code == TUTTI_OK ? "ok" : err.text);
+}
+
+static tutti_code
+run_line(tutti_pipeline *pipeline, unsigned long count, tutti_error *err)
+{
+    const tutti_op op = op_within(0);
+    tutti_pipeline_result result;
+    tutti_code code = TUTTI_OK;
+    unsigned long i;
+
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        code = tutti_pipeline_submit(pipeline, TUTTI_OP_ALL_REDUCE, &op, NULL, err);
+    }
+    for (i = 0; i < count && code == TUTTI_OK; i++) {
+        code = tutti_pipeline_next(pipeline, &result, err);
+        if (code == TUTTI_OK) {
+            *err = result.error;
+            code = result.error.code;
+            tutti_op_more_free(&result.more);
+        }
+    }
+    return code;
+}
+
+static void
+do_line_of_ops(unsigned long count)
+{
+    tutti_pipeline *pipeline = NULL;
+    tutti_error err = {0};
+    tutti_code code = tutti_pipeline_open(client, NULL, &pipeline, &err);
+
+    if (code == TUTTI_OK) {
+        code = run_line(pipeline, count, &err);
+    }
+    (void)printf("%s\n", code == TUTTI_OK ? "ok" : err.text);
+    (void)tutti_pipeline_close(pipeline, NULL);
+}
+
+static void
+do_hang(unsigned long seconds)
+{
+    const tutti_op op = op_within((uint32_t)seconds * 1000);
+    const uint64_t before = now_ms();
+    tutti_error err = {0};
+    tutti_code code = open_once(&queue, &err);
+
+    if (code == TUTTI_OK) {
+        code = tutti_queue_submit(queue, TUTTI_OP_ALL_REDUCE, &op, NULL, NULL, &err);
+    }
+    if (code == TUTTI_OK && take_one(queue, &err) == TUTTI_OK) {
         (void)printf("ok\n");
     } else {
         (void)printf("%" PRIu64 " %s %s\n", now_ms() - before, err.reason, err.text);
@@ -128,13 +276,21 @@ do_fork(void)
 static void
 do_line(const char *agent, const char *word, unsigned long number)
 {
-    if (strcmp(word, "ops") == 0) {
-        do_ops(number);
-    } else if (strcmp(word, "wait") == 0) {
-        do_wait(number);
-    } else if (strcmp(word, "many") == 0) {
+    static const struct {
+        const char *word;
+        void (*run)(unsigned long number);
+    } words[] = {{"ops", do_ops}, {"wait", do_wait},        {"queue", do_queue},
+                 {"fd", do_fd},   {"line", do_line_of_ops}, {"hang", do_hang}};
+    size_t i;
+
+    for (i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strcmp(word, words[i].word) == 0) {
+            words[i].run(number);
+        }
+    }
+    if (strcmp(word, "many") == 0) {
         do_many(agent, number);
-    } else {
+    } else if (strcmp(word, "fork") == 0) {
         do_fork();
     }
     (void)fflush(stdout);
@@ -164,6 +320,8 @@ main(int argc, char **argv)
     for (i = 0; i < MANY_MAX; i++) {
         tutti_close(others[i]);
     }
+    (void)tutti_queue_close(queue, NULL);
+    (void)tutti_queue_close(fd_queue, NULL);
     (void)tutti_tensor_delete(client, tensor.text, NULL);
     tutti_close(client);
     return 0;

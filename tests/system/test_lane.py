@@ -107,8 +107,40 @@ class Lanes(LaneCase):
 
     def test_a_client_that_says_no_has_none(self):
         clients = self.pair(TUTTI_NO_LANE="1")
-        self.assertEqual(self.all_say(clients, "ops", 20), ["ok", "ok"])
+        for words in (("ops", 20), ("queue", 300), ("fd", 20), ("line", 300)):
+            self.assertEqual(self.all_say(clients, *words), ["ok", "ok"])
         self.assertEqual(self.lanes(), 0)
+
+    def test_queues_and_pipelines_have_a_lane_each(self):
+        clients = self.pair()
+        for count, words in enumerate((("queue", 2000), ("fd", 300)), 1):
+            self.assertEqual(self.all_say(clients, *words), ["ok", "ok"])
+            self.assertEqual([self.lanes(0), self.lanes(1)], [count, count])
+        self.assertEqual(self.all_say(clients, "line", 2000), ["ok", "ok"])
+        self.assertEqual(self.all_say(clients, "ops", 20), ["ok", "ok"])
+        self.wait_lanes(3)
+        before = clients[0].cpu_ticks()
+        time.sleep(1)  # with the thread of the queue that has a descriptor
+        self.assertLessEqual(clients[0].cpu_ticks() - before, 1)
+        for client in clients:
+            client.process.stdin.close()
+        self.wait_lanes(0)
+
+    def test_a_killed_agent_is_noticed_by_a_queue(self):
+        clients = self.pair()
+        self.assertEqual(self.all_say(clients, "queue", 10), ["ok", "ok"])
+        clients[0].say("hang", 60)
+        time.sleep(0.2)
+        self.cluster.agents[0].program.kill()
+        words = clients[0].hear().split(" ", 2)
+        self.assertEqual(words[1], "CONNECTION_LOST", words)
+        self.assertLess(int(words[0]), (NOTICED_S + 1) * 1000, words)
+
+    def test_an_op_of_a_queue_that_is_late_fails_in_the_agents_words(self):
+        clients = self.pair()
+        self.assertEqual(self.all_say(clients, "queue", 10), ["ok", "ok"])
+        clients[0].say("hang", 1)
+        self.assertRegex(clients[0].hear(), "rank 1")
 
     def test_a_killed_client_frees_its_lane_and_its_op_fails_on_the_others(self):
         clients = self.pair()
@@ -142,12 +174,13 @@ class Lanes(LaneCase):
         clients = self.pair()
         self.assertEqual(self.all_say(clients, "ops", 10), ["ok", "ok"])
         process = self.cluster.agents[0].program
-        process.send(signal.SIGSTOP)
-        for client in clients:
-            client.say("ops", 10)
-        time.sleep(0.3)
-        process.send(signal.SIGCONT)
-        self.assertEqual([client.hear() for client in clients], ["ok", "ok"])
+        for words in (("ops", 10), ("queue", 10), ("fd", 10), ("line", 10)):
+            process.send(signal.SIGSTOP)
+            for client in clients:
+                client.say(*words)
+            time.sleep(0.3)
+            process.send(signal.SIGCONT)
+            self.assertEqual([client.hear() for client in clients], ["ok", "ok"])
 
     def test_a_child_of_fork_is_told_so(self):
         clients = self.pair()
@@ -175,8 +208,10 @@ class Busy(LaneCase):
 
     def test_agents_that_poll_answer_the_same(self):
         clients = self.pair()
-        self.assertEqual(self.all_say(clients, "ops", 500), ["ok", "ok"])
-        self.assertEqual([self.lanes(0), self.lanes(1)], [1, 1])
+        for words in (("ops", 500), ("queue", 1000), ("fd", 100), ("line", 1000)):
+            self.assertEqual(self.all_say(clients, *words), ["ok", "ok"])
+        for rank in (0, 1):
+            self.wait_lanes(3, rank)
 
 
 class Off(LaneCase):
@@ -184,7 +219,8 @@ class Off(LaneCase):
 
     def test_an_agent_without_lanes_serves_by_grpc(self):
         clients = self.pair()
-        self.assertEqual(self.all_say(clients, "ops", 20), ["ok", "ok"])
+        for words in (("ops", 20), ("queue", 300), ("fd", 20), ("line", 300)):
+            self.assertEqual(self.all_say(clients, *words), ["ok", "ok"])
         self.assertEqual(self.lanes(), 0)
 
 

@@ -195,6 +195,9 @@ void rpc_connect_error_explain(tutti_rpc_channel *channel, const rpc_known *know
 void rpc_connect_error_ask(tutti_rpc_channel *channel, grpc_completion_queue *queue,
                            tutti_error *err);
 
+/* channel_stream.c: of a lane, has the server's process ended, or does it write no more? Any thread. */
+bool rpc_lane_is_gone(const tutti_rpc_lane_end *end);
+
 /*
  * targets.c: the addresses of a channel, which of them is called, and the change to another one.
  */

@@ -124,14 +124,18 @@ settle_stream(tutti_rpc_stream *self)
 
 /* ------------------------------------------------------------------ by a lane */
 
-/* Has the server's process ended, or does it write no more? */
+bool
+rpc_lane_is_gone(const tutti_rpc_lane_end *end)
+{
+    struct pollfd look = {.fd = end->lease, .events = POLLIN};
+
+    return tutti_lane_is_closed(end->lane) || (end->lease >= 0 && poll(&look, 1, 0) != 0);
+}
+
 static bool
 is_server_gone(const tutti_rpc_stream *self)
 {
-    struct pollfd look = {.fd = self->lane.lease, .events = POLLIN};
-
-    return tutti_lane_is_closed(self->lane.lane) ||
-           (self->lane.lease >= 0 && poll(&look, 1, 0) != 0);
+    return rpc_lane_is_gone(&self->lane);
 }
 
 /*

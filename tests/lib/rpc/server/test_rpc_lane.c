@@ -5,22 +5,10 @@
  * Method: blocking streams with lanes against the echo server, in one process. Each test runs with
  * two loops, of which the second one dozes.
  */
-#include "rig.h"
+#include "lane_guest.h"
 
 #include <pthread.h>
-#include <sys/mman.h>
 #include <unistd.h>
-
-#include "lane/lane.h"
-#include "rpc/lane.h"
-
-typedef struct guest {
-    tutti_rpc_lane *offer;
-    tutti_lane rings;
-    void *data;
-    char name[TUTTI_RPC_LANE_NAME_SIZE];
-    tutti_rpc_lane_end end;
-} guest;
 
 static int
 begin(void **state)
@@ -35,37 +23,8 @@ begin(void **state)
     return 0;
 }
 
-static void
-open_guest(const rig *self, const char *identity, unsigned char first, guest *ret)
-{
-    unsigned char name[TUTTI_RPC_LANE_NAME_BYTES] = {first};
-    tutti_error err;
-    int memory = -1;
-    int bell = -1;
-    size_t i;
-
-    assert_ok(tutti_rpc_lane_new(self->server.lanes, identity, &memory, &bell, &ret->offer, &err));
-    tutti_rpc_lane_name(ret->offer, name);
-    for (i = 0; i < sizeof(name); i++) {
-        (void)snprintf(ret->name + 2 * i, 3, "%02x", name[i]);
-    }
-    ret->data = mmap(NULL, tutti_lane_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
-    assert_true(ret->data != MAP_FAILED);
-    assert_ok(tutti_lane_attach(&ret->rings, ret->data, tutti_lane_bytes(), dup(bell), &err));
-    assert_int_equal(close(memory), 0);
-    ret->end = (tutti_rpc_lane_end){.lane = &ret->rings, .name = ret->name, .lease = -1};
-}
-
-static void
-close_guest(guest *self)
-{
-    tutti_rpc_lane_drop(self->offer);
-    tutti_lane_close(&self->rings);
-    assert_int_equal(munmap(self->data, tutti_lane_bytes()), 0);
-}
-
 static tutti_rpc_stream *
-open_stream(const rig *self, const tutti_rpc_stub *stub, const guest *with)
+open_stream(const rig *self, const tutti_rpc_stub *stub, const lane_guest *with)
 {
     const tutti_rpc_call_options options = {.lane = &with->end};
     tutti_rpc_stream *stream = NULL;
@@ -113,13 +72,13 @@ static void
 test_chat__goes_through_the_lane_on_its_thread(void **state)
 {
     rig *self = *state;
-    guest with;
+    lane_guest with;
     tutti_rpc_stream *stream;
     char text[256];
     tutti_error err;
     uint64_t i;
 
-    open_guest(self, "", 1, &with);
+    lane_guest_open(self, "", 1, &with);
     stream = open_stream(self, &echo_chat, &with);
     for (i = 0; i < 3000; i++) {
         const echo_fields fields = {.text = "/thread", .number = i};
@@ -135,21 +94,21 @@ test_chat__goes_through_the_lane_on_its_thread(void **state)
     rig_await(self->server.end_count, 1);
     assert_int_equal(self->server.half_close_count, 1);
     assert_int_equal(self->server.cancel_count, 0);
-    close_guest(&with);
+    lane_guest_close(&with);
 }
 
 static void
 test_large_messages__go_by_grpc_and_keep_their_place(void **state)
 {
     rig *self = *state;
-    guest with;
+    lane_guest with;
     tutti_rpc_stream *stream;
     static char large[60000];
     tutti_error err;
     uint64_t i;
 
     memset(large, 'x', sizeof(large) - 1);
-    open_guest(self, "", 2, &with);
+    lane_guest_open(self, "", 2, &with);
     stream = open_stream(self, &echo_chat, &with);
     for (i = 0; i < 200; i++) {
         const echo_fields fields = {.text = i % 3 == 0 ? large : "small", .number = i};
@@ -161,7 +120,7 @@ test_large_messages__go_by_grpc_and_keep_their_place(void **state)
         }
     }
     assert_ok(tutti_rpc_stream_finish(stream, &err));
-    close_guest(&with);
+    lane_guest_close(&with);
 }
 
 /* More than the ring holds, before anything is read: what finds no room waits. */
@@ -169,14 +128,14 @@ static void
 test_answers__that_find_no_room_wait_for_it(void **state)
 {
     rig *self = *state;
-    guest with;
+    lane_guest with;
     tutti_rpc_stream *stream;
     static char text[9000];
     tutti_error err;
     uint64_t i;
 
     memset(text, 'y', sizeof(text) - 1);
-    open_guest(self, "", 3, &with);
+    lane_guest_open(self, "", 3, &with);
     stream = open_stream(self, &echo_chat, &with);
     for (i = 0; i < 12; i++) { /* both rings together hold 14 */
         const echo_fields fields = {.text = text, .number = i};
@@ -187,7 +146,7 @@ test_answers__that_find_no_room_wait_for_it(void **state)
         assert_int_equal(hear(stream, NULL), i);
     }
     assert_ok(tutti_rpc_stream_finish(stream, &err));
-    close_guest(&with);
+    lane_guest_close(&with);
 }
 
 static void *
@@ -207,13 +166,13 @@ static void
 test_one_thread__writes_while_another_one_reads(void **state)
 {
     rig *self = *state;
-    guest with;
+    lane_guest with;
     tutti_rpc_stream *stream;
     pthread_t thread;
     tutti_error err;
     uint64_t i;
 
-    open_guest(self, "", 4, &with);
+    lane_guest_open(self, "", 4, &with);
     stream = open_stream(self, &echo_chat, &with);
     assert_int_equal(pthread_create(&thread, NULL, write_many, stream), 0);
     for (i = 0; i < 5000; i++) {
@@ -221,7 +180,7 @@ test_one_thread__writes_while_another_one_reads(void **state)
     }
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_ok(tutti_rpc_stream_finish(stream, &err));
-    close_guest(&with);
+    lane_guest_close(&with);
 }
 
 static void
@@ -229,12 +188,12 @@ test_nested_calls__go_through_the_lane(void **state)
 {
     rig *self = *state;
     const echo_fields nest = {.text = "/nest"};
-    guest with;
+    lane_guest with;
     tutti_rpc_stream *stream;
     tutti_error err;
     uint64_t i;
 
-    open_guest(self, "", 5, &with);
+    lane_guest_open(self, "", 5, &with);
     stream = open_stream(self, &echo_chat, &with);
     say(stream, &nest, 0);
     (void)hear(stream, NULL);
@@ -247,7 +206,7 @@ test_nested_calls__go_through_the_lane(void **state)
         assert_string_equal(text, fields.text);
     }
     assert_ok(tutti_rpc_stream_finish(stream, &err));
-    close_guest(&with);
+    lane_guest_close(&with);
 }
 
 /* ------------------------------------------------------------------ ends */
@@ -258,18 +217,18 @@ test_error__of_the_server_comes_behind_what_it_wrote(void **state)
     rig *self = *state;
     const echo_fields good = {.number = 1};
     const echo_fields bad = {.fail = TUTTI_ABORTED};
-    guest with;
+    lane_guest with;
     tutti_rpc_stream *stream;
     tutti_error err;
 
-    open_guest(self, "", 6, &with);
+    lane_guest_open(self, "", 6, &with);
     stream = open_stream(self, &echo_chat, &with);
     say(stream, &good, 0);
     say(stream, &bad, 0);
     assert_int_equal(hear(stream, NULL), 1);
     assert_int_equal(hear(stream, NULL), UINT64_MAX);
     assert_int_equal(tutti_rpc_stream_finish(stream, &err), TUTTI_ABORTED);
-    close_guest(&with);
+    lane_guest_close(&with);
 }
 
 static void *
@@ -284,12 +243,12 @@ test_cancel__wakes_who_waits_and_is_heard(void **state)
 {
     rig *self = *state;
     const echo_fields fields = {.number = 9};
-    guest with;
+    lane_guest with;
     tutti_rpc_stream *stream;
     pthread_t thread;
     tutti_error err;
 
-    open_guest(self, "", 7, &with);
+    lane_guest_open(self, "", 7, &with);
     stream = open_stream(self, &echo_chat, &with);
     say(stream, &fields, 0);
     assert_int_equal(hear(stream, NULL), 9); /* the server has the stream */
@@ -300,25 +259,27 @@ test_cancel__wakes_who_waits_and_is_heard(void **state)
     assert_int_equal(tutti_rpc_stream_finish(stream, &err), TUTTI_CANCELLED);
     rig_await(self->server.cancel_count, 1);
     rig_await(self->server.end_count, 1);
-    close_guest(&with);
+    lane_guest_close(&with);
 }
 
 static void
 test_drain__ends_streams_with_lanes(void **state)
 {
     rig *self = *state;
-    guest with;
+    const echo_fields fields = {.number = 8};
+    lane_guest with;
     tutti_rpc_stream *stream;
     tutti_error err;
 
-    open_guest(self, "", 8, &with);
+    lane_guest_open(self, "", 8, &with);
     stream = open_stream(self, &echo_chat, &with);
-    (void)tutti_rpc_stream_wait(stream, tutti_clock_ns() + 50 * TUTTI_NS_PER_MS);
+    say(stream, &fields, 0);
+    assert_int_equal(hear(stream, NULL), 8); /* the server has the stream */
     echo_server_drain_begin(&self->server);
     assert_int_equal(hear(stream, NULL), UINT64_MAX);
     assert_int_equal(tutti_rpc_stream_finish(stream, &err), TUTTI_UNAVAILABLE);
     echo_server_drain_end(&self->server);
-    close_guest(&with);
+    lane_guest_close(&with);
 }
 
 static void
@@ -330,16 +291,16 @@ test_lanes__are_gone_with_their_streams(void **state)
 
     for (i = 0; i < 50; i++) {
         const echo_fields fields = {.number = i};
-        guest with;
+        lane_guest with;
         tutti_rpc_stream *stream;
         tutti_error err;
 
-        open_guest(self, "", (unsigned char)(10 + i), &with);
+        lane_guest_open(self, "", (unsigned char)(10 + i), &with);
         stream = open_stream(self, &echo_chat, &with);
         say(stream, &fields, 0);
         assert_int_equal(hear(stream, NULL), i);
         assert_ok(tutti_rpc_stream_finish(stream, &err));
-        close_guest(&with);
+        lane_guest_close(&with);
     }
     rig_await(tutti_rpc_lanes_count(self->server.lanes), 0);
     rig_await(rig_descriptors() <= before + 2, 1); /* the connection has some */
@@ -351,18 +312,18 @@ static void
 test_stream__that_names_no_lane_of_its_own_is_refused(void **state)
 {
     rig *self = *state;
-    guest others;
-    guest twice;
+    lane_guest others;
+    lane_guest twice;
     tutti_rpc_stream *first;
     tutti_rpc_stream *stream;
     const echo_fields fields = {.number = 3};
     tutti_error err;
 
-    open_guest(self, "somebody", 1, &others);
+    lane_guest_open(self, "somebody", 1, &others);
     stream = open_stream(self, &echo_chat, &others); /* another caller's */
     assert_int_equal(tutti_rpc_stream_finish(stream, &err), TUTTI_FAILED_PRECONDITION);
     assert_string_equal(err.reason, "NO_LANE");
-    open_guest(self, "", 2, &twice);
+    lane_guest_open(self, "", 2, &twice);
     first = open_stream(self, &echo_chat, &twice);
     say(first, &fields, 0);
     assert_int_equal(hear(first, NULL), 3);
@@ -370,8 +331,8 @@ test_stream__that_names_no_lane_of_its_own_is_refused(void **state)
     stream = open_stream(self, &echo_chat, &twice); /* a name is good once */
     assert_int_equal(tutti_rpc_stream_finish(stream, &err), TUTTI_FAILED_PRECONDITION);
     assert_string_equal(err.reason, "NO_LANE");
-    close_guest(&twice);
-    close_guest(&others);
+    lane_guest_close(&twice);
+    lane_guest_close(&others);
 }
 
 static void
@@ -379,14 +340,14 @@ test_scribbled_ring__ends_its_stream_and_no_other(void **state)
 {
     rig *self = *state;
     const echo_fields fields = {.number = 5};
-    guest bad;
-    guest good;
+    lane_guest bad;
+    lane_guest good;
     tutti_rpc_stream *broken;
     tutti_rpc_stream *stream;
     tutti_error err;
 
-    open_guest(self, "", 1, &bad);
-    open_guest(self, "", 2, &good);
+    lane_guest_open(self, "", 1, &bad);
+    lane_guest_open(self, "", 2, &good);
     broken = open_stream(self, &echo_chat, &bad);
     stream = open_stream(self, &echo_chat, &good);
     say(broken, &fields, 0);
@@ -400,8 +361,8 @@ test_scribbled_ring__ends_its_stream_and_no_other(void **state)
     say(stream, &fields, 0);
     assert_int_equal(hear(stream, NULL), 5);
     assert_ok(tutti_rpc_stream_finish(stream, &err));
-    close_guest(&bad);
-    close_guest(&good);
+    lane_guest_close(&bad);
+    lane_guest_close(&good);
 }
 
 static void
@@ -410,17 +371,17 @@ test_bytes__that_are_no_message_are_refused_as_over_grpc(void **state)
     static const unsigned char garbage[] = {0xff, 0xff, 0xff, 0xff};
     const tutti_bytes part = {garbage, sizeof(garbage)};
     rig *self = *state;
-    guest with;
+    lane_guest with;
     tutti_rpc_stream *stream;
     tutti_error err;
 
-    open_guest(self, "", 1, &with);
+    lane_guest_open(self, "", 1, &with);
     stream = open_stream(self, &echo_chat, &with);
     assert_true(tutti_lane_put(&with.rings, &part, 1, TUTTI_RPC_LANE_BYTES));
     assert_int_equal(hear(stream, NULL), UINT64_MAX);
     assert_int_equal(tutti_rpc_stream_finish(stream, &err), TUTTI_INVALID_ARGUMENT);
     assert_string_equal(err.reason, "MALFORMED_MESSAGE");
-    close_guest(&with);
+    lane_guest_close(&with);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, rig_end)
