@@ -245,6 +245,9 @@ void Runtime::poll(bool spare) {
       }
       ended_.wait_for(lock, kBroken);
     }
+    if (spare) {
+      begun_.notify_one();  // the first one may have looked while this one took: what is left is its task again
+    }
   }
 }
 

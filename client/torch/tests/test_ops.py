@@ -331,6 +331,33 @@ def timeouts(rank, size):
         dist.recv(torch.ones(1), 0)  # calls no collective before rank 0 has seen that it does not
 
 
+def shared_taking(rank, size):
+    """While the thread that takes completions runs a program's callback, another one takes its place. It must give it back when
+    the callback ends: else nobody hears of the ops after the next one. Which thread is first is left to chance, so it is done
+    many times."""
+    store = dist.distributed_c10d._get_default_store()
+    posted = {}
+
+    def on_first(future, turn):
+        posted["second"] = dist.irecv(torch.zeros(1), 1, tag=3 * turn + 1)  # for another thread, as this one is here
+        torch.ones(300, 300) @ torch.ones(300, 300)  # that one begins
+
+    for turn in range(40):
+        if rank == 0:
+            first = dist.irecv(torch.zeros(1), 1, tag=3 * turn)
+            seen = first.get_future().then(lambda future, turn=turn: on_first(future, turn))
+            store.set("first %d" % turn, "")
+            seen.wait()
+            third = dist.irecv(torch.zeros(1), 1, tag=3 * turn + 2)
+            store.set("third %d" % turn, "")
+            posted["second"].wait(datetime.timedelta(seconds=20))
+            third.wait(datetime.timedelta(seconds=20))
+        elif rank == 1:
+            for part, key in enumerate(("first", "third", "third")):
+                store.wait(["%s %d" % (key, turn)])
+                dist.send(torch.ones(1), 0, tag=3 * turn + part)
+
+
 def after_destroy(rank, size):
     group = dist.new_group()
     dist.destroy_process_group(group)
@@ -372,7 +399,7 @@ def forked(rank, size):
 
 
 FUNCTIONS = [sums, reductions, moves, shapes, parts, exchanges, pairs, works, futures, coalesced, objects, groups, profile,
-             wrong_tensors, mismatch, timeouts, after_destroy, aborts, forked]
+             wrong_tensors, mismatch, timeouts, shared_taking, after_destroy, aborts, forked]
 
 
 class Ops(unittest.TestCase):
