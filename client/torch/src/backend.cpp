@@ -7,6 +7,7 @@
 #include <tutti/group.h>
 
 #include "call.hpp"
+#include "compat.hpp"
 #include "dtype.hpp"
 #include "error.hpp"
 #include "recorder.hpp"
@@ -16,16 +17,6 @@ namespace tutti_torch {
 namespace {
 
 using Tensors = TuttiBackend::Tensors;
-
-// torch before 2.7 does not say whether the caller waits at once.
-template <class Options>
-auto async_of(const Options& opts, int) -> decltype(opts.asyncOp) {
-  return opts.asyncOp;
-}
-template <class Options>
-bool async_of(const Options&, long) {
-  return true;
-}
 
 void check_tensor(const at::Tensor& tensor) {
   TORCH_CHECK(!tensor.is_sparse(), "tutti: sparse tensors are not supported: make them dense");
@@ -147,9 +138,11 @@ class TuttiOptions : public c10d::Backend::Options {
 // ------------------------------------------------------------------ the group
 
 TuttiBackend::TuttiBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                           std::chrono::milliseconds timeout, std::vector<int64_t> global_ranks, std::string name)
+                           std::chrono::milliseconds timeout, std::vector<int64_t> global_ranks, std::string name,
+                           const std::string& torch)
     : Backend(rank, size),
-      runtime_(Runtime::open(store, rank, size, global_ranks.empty())),
+      runtime_(Runtime::open(store, rank, size, global_ranks.empty(), torch)),
+      torch_(torch),
       store_(store),
       options_(c10::make_intrusive<TuttiOptions>(timeout)),
       timeout_(timeout),
@@ -271,8 +264,9 @@ uint64_t TuttiBackend::record(const char* title, const Tensors& inputs, const Te
                                           call->kind == TUTTI_OP_SCATTER || call->kind == TUTTI_OP_REDUCE_SCATTER);
   Entry entry;
 
-  if (!is_named_ && !getGroupUid().empty()) {
-    Recorder::get().name_group(recorded_, getGroupUid(), getGroupDesc());
+  const std::string uid = is_named_ ? "" : uid_of(*this, 0);
+  if (!uid.empty()) {
+    Recorder::get().name_group(recorded_, uid, getGroupDesc());
     is_named_ = true;
   }
   entry.group = recorded_;
@@ -473,7 +467,7 @@ TuttiBackend::WorkPtr TuttiBackend::allgather_into_tensor_coalesced(Tensors& out
   for (size_t i = 0; i < inputs.size(); i++) {
     calls.push_back(gather_call(outputs[i], inputs[i], opts.timeout));
   }
-  return run(c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, "tutti:all_gather_into_tensor_coalesced", inputs, outputs,
+  return run(gather_coalesced_type<c10d::OpType>(0), "tutti:all_gather_into_tensor_coalesced", inputs, outputs,
              std::move(calls), async_of(opts, 0));
 }
 
@@ -591,7 +585,7 @@ TuttiBackend::WorkPtr TuttiBackend::reduce_scatter_tensor_coalesced(Tensors& out
   for (size_t i = 0; i < inputs.size(); i++) {
     calls.push_back(scatter_call(outputs[i], inputs[i], opts.reduceOp, opts.timeout));
   }
-  return run(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "tutti:reduce_scatter_tensor_coalesced", inputs, outputs,
+  return run(scatter_coalesced_type<c10d::OpType>(0), "tutti:reduce_scatter_tensor_coalesced", inputs, outputs,
              std::move(calls), async_of(opts, 0));
 }
 
@@ -789,9 +783,9 @@ c10::intrusive_ptr<c10d::Backend> TuttiBackend::split(const c10::intrusive_ptr<c
     TORCH_CHECK(rank >= 0 && rank < size_, "tutti: split with rank ", rank, ": this group has the ranks 0 to ", size_ - 1);
     global.push_back(global_ranks_[static_cast<size_t>(rank)]);
   }
-  return c10::make_intrusive<TuttiBackend>(store->clone(), static_cast<int>(self - ranks.begin()),
+  return c10::make_intrusive<TuttiBackend>(clone_of(store, 0), static_cast<int>(self - ranks.begin()),
                                            static_cast<int>(ranks.size()), opts ? opts->timeout : timeout_,
-                                           std::move(global), opts ? opts->group_name : "split");
+                                           std::move(global), opts ? name_of(*opts, 0) : "split", torch_);
 }
 
 bool TuttiBackend::supportsTensorAlloc(c10::DeviceIndex) {

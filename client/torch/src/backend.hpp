@@ -20,13 +20,15 @@ class TuttiBackend : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  // store: where the members of this group meet, with a prefix of its own. global_ranks: of the first process group.
+  // store: where the members of this group meet, with a prefix of its own. global_ranks: of the first process group. torch: its
+  // version here.
   TuttiBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout,
-               std::vector<int64_t> global_ranks, std::string name);
+               std::vector<int64_t> global_ranks, std::string name, const std::string& torch);
 
   const std::string getBackendName() const override { return "tutti"; }
   c10::intrusive_ptr<Options> getBackendOptions() { return options_; }
-  bool supportsCoalescing() const override { return true; }
+  // Without `override`: torch 2.4 does not ask.
+  bool supportsCoalescing() const { return true; }
   bool supportsSplitting() const { return true; }
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
@@ -102,6 +104,7 @@ class TuttiBackend : public c10d::Backend {
               bool async);
 
   std::shared_ptr<Runtime> runtime_;
+  std::string torch_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<Options> options_;
   std::chrono::milliseconds timeout_;

@@ -3,6 +3,8 @@
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 
+#include "compat.hpp"
+
 namespace tutti_torch {
 
 namespace {
@@ -46,7 +48,7 @@ tutti_reduce find_reduce(const c10d::ReduceOp& reduce) {
 }
 
 double factor_of(const c10d::ReduceOp& reduce) {
-  const auto* more = dynamic_cast<const c10d::PreMulSumSupplement*>(reduce.supplement_.get());
+  const auto* more = dynamic_cast<const PremulFactor*>(reduce.supplement_.get());
 
   TORCH_CHECK(more != nullptr, "tutti: PREMUL_SUM without a factor: use torch.distributed._make_nccl_premul_sum");
   return more->tensor_factor.defined() ? more->tensor_factor.item<double>() : more->double_factor;

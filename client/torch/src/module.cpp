@@ -17,10 +17,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def(
       "create",
       [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, double timeout_s, std::vector<int64_t> ranks,
-         std::string name) -> c10::intrusive_ptr<c10d::Backend> {
+         std::string name, const std::string& torch) -> c10::intrusive_ptr<c10d::Backend> {
         return c10::make_intrusive<TuttiBackend>(store, rank, size,
                                                  std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000)),
-                                                 std::move(ranks), std::move(name));
+                                                 std::move(ranks), std::move(name), torch);
       },
       py::call_guard<py::gil_scoped_release>());
   m.def("close", &Runtime::close, py::call_guard<py::gil_scoped_release>(), "Ends the client, and agents that were launched");

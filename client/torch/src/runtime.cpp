@@ -35,14 +35,15 @@ std::string attempt_prefix() {
   return std::string("tutti/attempt ") + (count == nullptr ? "0" : count) + "/";
 }
 
-std::shared_ptr<Runtime> Runtime::open(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, bool is_default) {
+std::shared_ptr<Runtime> Runtime::open(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, bool is_default,
+                                       const std::string& torch) {
   std::lock_guard<std::mutex> lock(one_mutex);
 
   if (one && one->owner_ != getpid()) {
     TORCH_CHECK(false, "tutti: FORKED: this process is a fork of one that has process groups: start workers by spawn");
   }
   if (!one) {
-    one = std::shared_ptr<Runtime>(new Runtime(store, rank, size));
+    one = std::shared_ptr<Runtime>(new Runtime(store, rank, size, torch));
   } else if (is_default) {
     one->exchange_ranks(store, rank, size);
   }
@@ -62,7 +63,8 @@ void Runtime::close() {
   last.swap(one);
 }
 
-Runtime::Runtime(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) : owner_(getpid()) {
+Runtime::Runtime(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const std::string& torch)
+    : owner_(getpid()), torch_(torch) {
   tutti_error err;
 
   try {
@@ -169,15 +171,33 @@ void Runtime::connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, in
   check(tutti_connect_with(&options, &client_, &err), err);
 }
 
+namespace {
+
+// "2.15.0+cpu" -> "2.15": which ops DDP and FSDP call, and in which order, changes with these two numbers.
+std::string minor_of(const std::string& version) {
+  return version.substr(0, version.find('.', version.find('.') + 1));
+}
+
+void check_torch(int other, const std::string& theirs, int rank, const std::string& ours) {
+  TORCH_CHECK(minor_of(theirs) == minor_of(ours), "tutti: TORCH_MISMATCH: rank ", other, " has torch ",
+              theirs.empty() ? "of an older tutti_torch" : theirs, ", and rank ", rank, " has torch ", ours,
+              ": ranks of one job need the same torch, and tutti_torch built for it");
+}
+
+}  // namespace
+
 // Of each default process group: a program may destroy it and make one of other ranks, as shrink() does.
 void Runtime::exchange_ranks(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) {
   const std::string keys = attempt_prefix() + "rank/";
   const std::string prefix = keys + std::to_string(store->add(keys + "turn/" + std::to_string(rank), 1)) + "/";
   std::vector<uint32_t> ranks;
 
-  set_text(store, prefix + std::to_string(rank), std::to_string(tutti_whoami(client_)->rank));
+  set_text(store, prefix + std::to_string(rank), std::to_string(tutti_whoami(client_)->rank) + " " + torch_);
   for (int i = 0; i < size; i++) {
-    ranks.push_back(static_cast<uint32_t>(std::stoul(get_text(store, prefix + std::to_string(i)))));
+    const std::string said = get_text(store, prefix + std::to_string(i));
+    const size_t space = said.find(' ');
+    check_torch(i, space == std::string::npos ? "" : said.substr(space + 1), rank, torch_);
+    ranks.push_back(static_cast<uint32_t>(std::stoul(said)));
   }
   ranks_.swap(ranks);
   rank_ = rank;

@@ -28,8 +28,10 @@ class Runtime {
  public:
   // The one of this process; made by the first process group, which tells how the ranks find each other. Without
   // $TUTTI_AGENT each rank launches an agent, and rank 0 the coordinator, if $TUTTI_COORDINATOR names none. is_default: it
-  // is the group of all ranks, which says what their numbers are from now on.
-  static std::shared_ptr<Runtime> open(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, bool is_default);
+  // is the group of all ranks, which says what their numbers are from now on. torch: its version, which must be that of the
+  // other ranks, but for what follows the second number.
+  static std::shared_ptr<Runtime> open(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, bool is_default,
+                                       const std::string& torch);
   static std::shared_ptr<Runtime> current();  // nullptr: there is none
   static void close();                        // when the interpreter ends; fine if there is none
 
@@ -57,7 +59,7 @@ class Runtime {
   void later(std::function<void()> task);
 
  private:
-  Runtime(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
+  Runtime(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, const std::string& torch);
   void connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
   std::string launch(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
   void exchange_ranks(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
@@ -66,6 +68,7 @@ class Runtime {
   bool take_one(std::unique_lock<std::mutex>& lock);
 
   pid_t owner_;
+  std::string torch_;
   tutti_launched* launched_ = nullptr;
   tutti_client* client_ = nullptr;
   tutti_queue* queue_ = nullptr;

@@ -86,7 +86,7 @@ def empty(*size, dtype: torch.dtype | None = None) -> torch.Tensor:
 def _create(opts, options=None):
     os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")  # gradient buckets of DDP in memory that the agent lends; 1: in ordinary
     return _module().create(opts.store, opts.group_rank, opts.group_size, opts.timeout.total_seconds(),
-                            list(opts.global_ranks_in_group or []), opts.group_id or "")
+                            list(opts.global_ranks_in_group or []), opts.group_id or "", torch.__version__)
 
 
 def _rendezvous(url, timeout=timedelta(minutes=5), **_):
