@@ -43,14 +43,31 @@ def options_of_apt():
     return ["--aptopt=" + line for line in lines]
 
 
-def make_root(*packages):
-    """With these packages beside what apt needs. Skips the test where that is impossible."""
+def sources_of(suite):
+    """A file with this machine's first source, for that suite; None: there is none that can be read so."""
+    path = "/etc/apt/sources.list.d/debian.sources"
+    if not os.path.exists(path):
+        return None
+    with open(path) as file:
+        first = file.read().strip().split("\n\n")[0]
+    found = os.path.join(WORK, suite + ".sources")
+    with open(found, "w") as file:
+        file.write(re.sub(r"^Suites:.*$", "Suites: " + suite, first, flags=re.M) + "\n")
+    return found
+
+
+def make_root(*packages, suite="bookworm"):
+    """With these packages, or patterns of apt's, beside what apt needs. Skips the test where that is impossible."""
     if os.getuid() != 0:
         support.skip_all("needs root: a root folder of its own")
     if shutil.which("mmdebstrap") is None:
         support.skip_all("no mmdebstrap here: Debian's package of that name")
     sources = glob.glob("/etc/apt/sources.list.d/debian.sources") + glob.glob("/etc/apt/sources.list")
-    words = ["mmdebstrap", "--quiet", "--mode=root", "--variant=apt"] + options_of_apt() + ["--include=" + ",".join(packages)] * bool(packages) + ["bookworm", ROOT]
+    if suite != "bookworm":
+        sources = [sources_of(suite)]
+        if sources[0] is None:
+            support.skip_all("no debian.sources here, whose mirror could have the suite " + suite)
+    words = ["mmdebstrap", "--quiet", "--mode=root", "--variant=apt"] + options_of_apt() + ["--include=" + ",".join(packages)] * bool(packages) + [suite, ROOT]
     done = subprocess.run(words + sources[:1], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=LONG_S)
     if done.returncode != 0:
