@@ -90,7 +90,9 @@ read_rank(const Tutti__V1__RankInfo *message, tutti_rank_info *ret)
                              .state = (tutti_rank_state)message->state,
                              .incarnation = message->incarnation,
                              .joined_epoch = message->joined_epoch,
-                             .since_ms = message->since_ms};
+                             .since_ms = message->since_ms,
+                             .op_count = message->ops,
+                             .op_bytes = message->bytes};
     client_read_text(message->reason, ret->reason, sizeof(ret->reason));
     if (agent == NULL) {
         return;
@@ -225,7 +227,9 @@ client_read_job(const void *item, tutti_job_info *ret)
                             .alive_count = job->alive_count,
                             .lost_count = job->lost_count,
                             .group_count = job->group_count,
-                            .since_ms = job->since_ms};
+                            .since_ms = job->since_ms,
+                            .op_count = job->ops,
+                            .op_bytes = job->bytes};
     client_read_text(job->name, ret->name, sizeof(ret->name));
 }
 

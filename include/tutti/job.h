@@ -51,6 +51,10 @@ typedef struct tutti_job_info {
     uint32_t group_count;
     /* When the job began: milliseconds since 1970, by the coordinator's clock. */
     uint64_t since_ms;
+    /* Ops that have ended on its agents, and bytes that were given to them, all agents together: each
+     * counts from the first heartbeat that the coordinator's process had from it. */
+    uint64_t op_count;
+    uint64_t op_bytes;
 } tutti_job_info;
 
 /*
@@ -118,6 +122,9 @@ typedef struct tutti_rank_info {
      * program may open; elsewhere the first of its other addresses. tutti_connect takes it.
      */
     char address[256];
+    /* Ops that have ended on that agent, and bytes that were given to them: by its last heartbeat. */
+    uint64_t op_count;
+    uint64_t op_bytes;
 } tutti_rank_info;
 
 /*

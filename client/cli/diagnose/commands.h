@@ -11,6 +11,8 @@ int cli_stall(cli *self);
 
 int cli_watch(cli *self);
 
+int cli_top(cli *self);
+
 int cli_explain(cli *self);
 
 int cli_trace(cli *self);
@@ -25,6 +27,7 @@ extern const cli_option cli_explain_options[];
 extern const cli_option cli_tune_options[];
 extern const cli_option cli_stall_options[];
 extern const cli_option cli_watch_options[];
+extern const cli_option cli_top_options[];
 extern const cli_option cli_trace_options[];
 extern const cli_option cli_doctor_options[];
 extern const cli_option cli_health_options[];

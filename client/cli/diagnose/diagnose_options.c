@@ -15,6 +15,12 @@ const cli_option cli_watch_options[] = {
     OPTION_END,
 };
 
+const cli_option cli_top_options[] = {
+    {"once", '1', NULL, "show it once; so it is also without a terminal, and with --json", NULL},
+    {"interval", 0, "TIME", "how long to wait between two looks (default: 2s)", NULL},
+    OPTION_END,
+};
+
 const cli_option cli_trace_options[] = {
     {"output", 'o', "FILE", "where to (default: trace.json), - is standard output", "FILE"},
     {"from", 0, "FOLDER", "read what agents left in their --flight-dir instead of asking them",

@@ -167,6 +167,17 @@ const cli_command cli_commands[] = {
      "or is lost, and why. Goes on when the coordinator has been away. Ends with --timeout or "
      "--count; exits with 1 when the job has ended.",
      "  tutti watch\n  tutti watch --after 0 --json", cli_watch_options, 0, 0, false, cli_watch},
+    {"top", CLUSTER, "[--once] [--interval TIME]", "show what goes on in the job, again and again",
+     "Ranks with their state, host, device and epoch, ops and bytes per second, groups, ops that "
+     "wait "
+     "for more than 3 s, and who has joined or is lost: what the status page of the coordinator "
+     "shows. "
+     "Rates come with heartbeats. Arrows and space move through the ranks; q, Ctrl-C or --timeout "
+     "ends "
+     "it. Goes on while the coordinator is away. Of more than 1024 ranks --once shows the first "
+     "1024.",
+     "  tutti top\n  tutti top --once --interval 5s\n  tutti top --json", cli_top_options, 0, 0,
+     false, cli_top},
     {"explain", CLUSTER, "OP [-b SIZE] [--dtype DTYPE] [--op OP] [--group NAME]",
      "show which algorithm an op would take, and why",
      "Asks an agent what an op of that size would do in a group: the rule of the table that holds, "

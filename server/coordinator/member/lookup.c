@@ -22,6 +22,8 @@ describe_rank(const coord_job *job, uint32_t rank, tutti_coordinator_rank *ret_r
         ret_rank->joined_epoch = agent->joined_epoch;
         ret_rank->reason = agent->reason;
         ret_rank->since_ms = agent->since_ms;
+        ret_rank->ops = agent->ops;
+        ret_rank->bytes = agent->bytes;
         ret_rank->agent = &agent->info;
     }
 }
@@ -86,6 +88,8 @@ describe_job(const coord_job *job, tutti_coordinator_job *ret_job)
         .lost_count = job->lost_count,
         .group_count = job->epoch == 0 ? 0 : (uint32_t)job->groups.count,
         .since_ms = job->since_ms,
+        .ops = job->ops_total,
+        .bytes = job->bytes_total,
     };
 }
 

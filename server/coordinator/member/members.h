@@ -262,10 +262,12 @@ typedef enum tutti_coordinator_state {
 typedef struct tutti_coordinator_rank {
     uint32_t rank;
     tutti_coordinator_state state;
-    uint64_t incarnation;                 /* 0 = nobody yet */
-    uint64_t joined_epoch;                /* 0 = not yet */
-    const char *reason;                   /* why it is lost, or about to leave; or "" */
-    uint64_t since_ms;                    /* 0 = nobody yet */
+    uint64_t incarnation;  /* 0 = nobody yet */
+    uint64_t joined_epoch; /* 0 = not yet */
+    const char *reason;    /* why it is lost, or about to leave; or "" */
+    uint64_t since_ms;     /* 0 = nobody yet */
+    uint64_t ops;          /* as its heartbeats told */
+    uint64_t bytes;
     const tutti_coordinator_agent *agent; /* NULL = nobody yet */
 } tutti_coordinator_rank;
 
@@ -289,6 +291,8 @@ typedef struct tutti_coordinator_job {
     uint32_t lost_count;
     uint32_t group_count;
     uint64_t since_ms;
+    uint64_t ops; /* of all agents, since this process has heard of them */
+    uint64_t bytes;
 } tutti_coordinator_job;
 
 /* ------------------------------------------------------------------------------ watching */

@@ -116,6 +116,8 @@ rank_to_wire(rank_page *page, size_t i)
     wire->joined_epoch = rank->joined_epoch;
     wire->reason = text_to_wire(rank->reason);
     wire->since_ms = rank->since_ms;
+    wire->ops = rank->ops;
+    wire->bytes = rank->bytes;
     if (rank->agent != NULL) {
         agent_to_wire(rank->agent, &page->agents[i]);
         wire->agent = &page->agents[i];
@@ -182,6 +184,8 @@ job_to_wire(const tutti_coordinator_job *job, Tutti__V1__Job *ret_wire)
     ret_wire->lost_count = job->lost_count;
     ret_wire->group_count = job->group_count;
     ret_wire->since_ms = job->since_ms;
+    ret_wire->ops = job->ops;
+    ret_wire->bytes = job->bytes;
 }
 
 static void
