@@ -8,9 +8,10 @@ subject of tests/client/cli/test_cli_bench.c; here the results are those of real
 import json
 import signal
 import time
+import xml.etree.ElementTree
 
 import support
-from cli_case import RANKS, ClusterCase, start, tutti
+from cli_case import RANKS, ClusterCase, file_path, start, tutti
 
 OPS = ["all_reduce", "reduce", "reduce_scatter", "broadcast", "all_gather", "gather", "scatter", "all_to_all",
        "permute", "send"]
@@ -53,6 +54,35 @@ class TestBench(ClusterCase):
                 self.check(row, op, op in IN_PLACE)
                 parts = 1 if op in BUS else RANKS
                 self.assertEqual(row["count"], row["bytes"] / 4 / parts)
+
+    def test_a_plot_has_every_row_and_stands_alone(self):
+        self.well("bench", "all_reduce", "-b", "64", "-e", "64K", "-f", "4", "-n", "3", "-w", "1", "--plot", "p.svg", "-q")
+        text = open(file_path("p.svg")).read()
+        root = xml.etree.ElementTree.fromstring(text)
+        name = "{http://www.w3.org/2000/svg}"
+        points = list(root.iter(name + "circle"))
+        self.assertEqual(len(points), 2 * 2 * 6)  # two diagrams, in place and not, six sizes
+        places = [float(one.get("cx")) for one in points[:6]]
+        self.assertEqual(places, sorted(set(places)))
+        titles = [one.find(name + "title").text for one in points]
+        self.assertRegex(titles[0], r"^64 B out of place: [0-9.e+]+ us$")
+        self.assertRegex(titles[-1], r"^64 KiB in place: [0-9.e+-]+ GB/s$")
+        words = "\n".join("".join(one.itertext()) for one in root.iter(name + "text"))
+        for word in ("all_reduce on %d ranks of world" % RANKS, "FP32 sum", "time of a call, us", "bus bandwidth, GB/s",
+                     "size of the tensor", "64 B", "in place", "out of place"):
+            self.assertIn(word.lower(), words.lower())
+        self.assertIn("prefers-color-scheme: dark", text)
+        self.assertNotIn("href", text)
+        for one in points:  # nothing is drawn beside its diagram
+            self.assertTrue(0 < float(one.get("cx")) < 860 and 0 < float(one.get("cy")) < 690, one.attrib)
+
+    def test_a_plot_of_what_has_one_row(self):
+        self.well("bench", "barrier", "-n", "3", "-w", "1", "--plot", "b.svg", "-q")
+        root = xml.etree.ElementTree.fromstring(open(file_path("b.svg")).read())
+        self.assertEqual(len(list(root.iter("{http://www.w3.org/2000/svg}circle"))), 1)
+        self.assertNotIn("nan", open(file_path("b.svg")).read())
+        self.fails(("bench", "barrier", "--plot", "no/b.svg"), "could not write no/b.svg")
+        self.fails(("bench", "barrier", "--plot", "-"), "name a file")
 
     def test_every_op__with_the_data_in_the_call(self):
         for op in OPS[:-1]:

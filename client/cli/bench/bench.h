@@ -68,6 +68,7 @@ typedef struct bench_plan {
     bool async;
     bool check;
     bool percentiles; /* columns of p50 and p99, at the end */
+    const char *plot; /* file of a plot; NULL = none */
 } bench_plan;
 
 /* False: it makes no sense, which was said. */
@@ -106,6 +107,12 @@ typedef struct bench_figures {
     uint64_t wrong; /* elements, of all ranks */
 } bench_figures;
 
+/* A row that was measured, out of place and in place. */
+typedef struct bench_row {
+    uint64_t bytes;
+    bench_figures figures[2];
+} bench_row;
+
 /* One run of the command, at one of its rows. */
 typedef struct bench_run {
     cli *self;
@@ -119,6 +126,8 @@ typedef struct bench_run {
     uint32_t salt;  /* of this check's data */
     bool in_place;
     bool said_copied; /* of BENCH_SHARE: that nothing can be mapped */
+    bench_row *rows;  /* [owned] that were measured, with --plot */
+    size_t row_count;
 } bench_run;
 
 /* memory.c: tensors or memory for a row; forget is for any state. */
@@ -143,5 +152,10 @@ tutti_code bench_check(bench_run *run, uint64_t *ret_wrong, tutti_error *err);
 void bench_print_head(const bench_run *run);
 void bench_print_row(const bench_run *run, const bench_figures figures[2]);
 void bench_print_end(const bench_run *run, double bus_gbps, uint64_t wrong);
+
+/* plot.c: keep a row; can the file be written; write it: an SVG of all rows. For --plot. */
+void bench_plot_add(bench_run *run, const bench_figures figures[2]);
+tutti_code bench_plot_check(const char *path, tutti_error *err);
+tutti_code bench_plot_write(const bench_run *run, const char *path, tutti_error *err);
 
 #endif

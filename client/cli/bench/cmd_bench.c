@@ -88,6 +88,7 @@ run_row(bench_run *run, uint64_t bytes, totals *sum, tutti_error *err)
     cli_status_clear(run->self);
     if (code == TUTTI_OK) {
         bench_print_row(run, figures);
+        bench_plot_add(run, figures);
         add_up(sum, &figures[0]);
         add_up(sum, &figures[1]);
     }
@@ -176,6 +177,7 @@ static void
 close_run(bench_run *run)
 {
     bench_gate_free(run->gate);
+    free(run->rows);
     free(run->next);
     free(run->ranks);
     cli_all_ranks_close(&run->world);
@@ -194,6 +196,9 @@ cli_bench(cli *self)
     if (!bench_plan_read(self, &plan)) {
         return CLI_USAGE;
     }
+    if (plan.plot != NULL && bench_plot_check(plan.plot, &err) != TUTTI_OK) {
+        return cli_failed(self, NULL, &err);
+    }
     bench_signals_catch();
     code = cli_all_ranks_open(self, plan.group, &run.world, &err);
     if (code == TUTTI_OK) {
@@ -205,6 +210,14 @@ cli_bench(cli *self)
     }
     if (code == TUTTI_OK) {
         bench_print_end(&run, sum.figures > 0 ? sum.bus_gbps / sum.figures : 0, sum.wrong);
+    }
+    if (plan.plot != NULL && run.row_count > 0) { /* also of what an interrupted run has measured */
+        tutti_error why = {0};
+
+        if (bench_plot_write(&run, plan.plot, &why) != TUTTI_OK && code == TUTTI_OK) {
+            code = why.code;
+            err = why;
+        }
     }
     close_run(&run);
     bench_signals_release();

@@ -51,6 +51,7 @@ const cli_option cli_bench_options[] = {
     OPTION_GROUP,
     {"device", 0, "DEVICE", "where the tensors are: cpu, cuda (default: each agent's first)", NULL},
     {"check", 0, NULL, "compare results with what this command works out by itself", NULL},
+    {"plot", 0, "FILE", "draw time and bus bandwidth over the size, as an SVG file", "FILE"},
     {"percentiles", 0, NULL, "add columns for p50 and p99 of all calls, after all others", NULL},
     {"async", 0, NULL, "begin all calls, then wait; p50 and p99 are inside the agents then", NULL},
     {"handle", 0, NULL, "tensors in the agents (default)", NULL},
@@ -238,6 +239,7 @@ bench_plan_read(cli *self, bench_plan *ret_plan)
     plan.async = cli_flag(self, "async");
     plan.check = cli_flag(self, "check");
     plan.percentiles = cli_flag(self, "percentiles");
+    plan.plot = cli_value(self, "plot");
     if (!check_op_words(self, &plan) || !read_types(self, &plan) || !read_sizes(self, &plan) ||
         !cli_number(self, "factor", 2, 1024, &plan.factor) ||
         !cli_number(self, "iterations", 1, TIMES_MAX, &plan.iterations) ||
