@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Tutti beside PyTorch/Gloo, Open MPI and what the memory allows, in alternating bursts of one run.
+"""Tutti, whose clients call through lanes, beside itself through gRPC, PyTorch/Gloo, Open MPI and what the memory allows, in
+alternating bursts of one run.
 
 usage: peers.py BUILD [--json FILE] [--markdown FILE] [--pairs N] [--only REGEX] [--ranks N,N] [--wait-idle S]
                 [--no-shm] [--hosts N,N] [--rate RATE] [--share-processors] [--device cuda:N,... [--stand-in]]
@@ -192,7 +193,8 @@ class Comparison:
         wanted = self.wanted([row[:2] for row in ROWS if row[2] == ranks])
         if wanted:
             options = ["--no-shm"] if self.options.no_shm else []
-            found = self.other_build(ranks, options) or [sides.gloo(ranks), sides.mpi(build, ranks), sides.probe(build, ranks)]
+            found = self.other_build(ranks, options) or [
+                sides.tutti_by_grpc(build, ranks, options), sides.gloo(ranks), sides.mpi(build, ranks), sides.probe(build, ranks)]
             self.run(wanted, sides.tutti(build, ranks, options), found)
 
     def other_build(self, ranks, options=(), hosts=None):

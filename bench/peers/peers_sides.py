@@ -99,9 +99,10 @@ def on_gpu(rank):
     return {"NCCL_HOSTID": f"tutti-peers-{rank}", "NCCL_MULTI_RANK_GPU_ENABLE": "1"}
 
 
-def tutti(build, ranks, options=(), hosts=None, own=None, environment=None):
+def tutti(build, ranks, options=(), hosts=None, own=None, environment=None, lane=True):
     """[in] options  more of them for the agents; own  likewise, by rank
-    [in] hosts  by rank: one may stand there several times"""
+    [in] hosts  by rank: one may stand there several times
+    [in] lane  False: the calls of the ranks' clients go by gRPC"""
     side = Side("tutti", ranks, hosts)
     folder, port = side.folder, free_port()
     coordinator = f"{side.address(0)}:{port}"
@@ -117,9 +118,16 @@ def tutti(build, ranks, options=(), hosts=None, own=None, environment=None):
     for rank in range(ranks):
         wait_for(f"{folder}/agent.{rank}")
     for rank in range(ranks):
-        side.start(f"{build}/bench/bench_peers_tutti", folder, str(rank), f"unix:{folder}/agent.{rank}")
+        side.start(f"{build}/bench/bench_peers_tutti", folder, str(rank), f"unix:{folder}/agent.{rank}",
+                   environment={} if lane else {"TUTTI_NO_LANE": "1"})
     side.open()
     return side
+
+
+def tutti_by_grpc(build, ranks, options=()):
+    side = tutti(build, ranks, options, lane=False)
+    side.name = "gRPC"
+    return side, "gRPC: Tutti with clients that use no lane"
 
 
 def nccl(build, ranks, gpus, standin):
