@@ -57,7 +57,7 @@ typedef struct client_ending {
 
 /*
  * Any thread. After tutti_connect has returned nothing of it changes but: `conns`, `shuttles` and
- * their counts (behind `lock`), `calls`, `has_no_lane` and `goes_by_itself` (atomics), `watch` (its own lock),
+ * their counts (behind `lock`), `calls`, `lane_again_ns` and `goes_by_itself` (atomics), `watch` (its own lock),
  * and `device` (tutti_set_device; not beside other calls), and `lease` (an atomic).
  */
 struct tutti_client {
@@ -70,8 +70,8 @@ struct tutti_client {
     tutti_list_node shuttles;      /* idle command streams; behind the lock */
     unsigned command_stream_count; /* idle and in use; behind the lock */
     atomic_uint calls;             /* calls that a stream could have carried, up to CALLS_BEFORE */
-    atomic_bool has_no_lane;       /* the agent makes none for us: streams go by gRPC */
-    atomic_bool goes_by_itself;    /* the agent refused a stream: all calls are unary */
+    atomic_uint_fast64_t lane_again_ns; /* until then streams go by gRPC: the agent made no lane */
+    atomic_bool goes_by_itself;         /* the agent refused a stream: all calls are unary */
     client_stall_timer watch;
     char device[32];            /* of tensors that are made; "" = the agent's choice */
     atomic_uint_fast64_t lease; /* under which calls make tensors; 0 = none */

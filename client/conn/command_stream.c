@@ -85,6 +85,28 @@ is_whole(tutti_client *client, const client_command_stream *self)
            !tutti_rpc_stream_wait(self->stream, NOW_NS);
 }
 
+/*
+ * Half-close and wait a moment for the agent's OK, so that the agent does not count the stream
+ * among the calls that broke.
+ */
+static void
+close_gracefully(client_command_stream *commands)
+{
+    const uint64_t until_ns = tutti_clock_add(tutti_clock_ns(), CLOSE_MS * TUTTI_NS_PER_MS);
+
+    (void)tutti_rpc_stream_writes_done(commands->stream, NULL);
+    if (!tutti_rpc_stream_wait(commands->stream, until_ns)) {
+        tutti_rpc_stream_cancel(commands->stream);
+    }
+}
+
+/* A stream by gRPC, that another one could replace by a lane. */
+static bool
+may_be_faster(const tutti_client *client, const client_command_stream *self)
+{
+    return self->lane == NULL && client_lane_may_ask(client);
+}
+
 client_command_stream *
 client_command_stream_acquire(tutti_client *client)
 {
@@ -95,10 +117,13 @@ client_command_stream_acquire(tutti_client *client)
         return NULL;
     }
     while ((commands = take_idle(client, &is_new)) != NULL) {
-        if (is_whole(client, commands)) {
+        if (!is_whole(client, commands)) {
+            tutti_rpc_stream_cancel(commands->stream);
+        } else if (may_be_faster(client, commands)) {
+            close_gracefully(commands);
+        } else {
             return commands;
         }
-        tutti_rpc_stream_cancel(commands->stream);
         (void)client_command_stream_drop(client, commands, NULL);
     }
     commands = is_new ? new_stream(client) : NULL;
@@ -127,21 +152,6 @@ client_command_stream_drop(tutti_client *client, client_command_stream *commands
     free(commands);
     forget_command_stream(client);
     return code;
-}
-
-/*
- * Half-close and wait a moment for the agent's OK, so that the agent does not count the stream
- * among the calls that broke.
- */
-static void
-close_gracefully(client_command_stream *commands)
-{
-    const uint64_t until_ns = tutti_clock_add(tutti_clock_ns(), CLOSE_MS * TUTTI_NS_PER_MS);
-
-    (void)tutti_rpc_stream_writes_done(commands->stream, NULL);
-    if (!tutti_rpc_stream_wait(commands->stream, until_ns)) {
-        tutti_rpc_stream_cancel(commands->stream);
-    }
 }
 
 void

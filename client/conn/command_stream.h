@@ -21,9 +21,12 @@ typedef struct client_lane {
 
 /*
  * A lane of the agent, when it is on this machine and makes lanes. NULL: the stream goes by gRPC;
- * client->has_no_lane is set then, and the agent is not asked again.
+ * the agent is not asked again then, or for a while, if it may have one later (client->lane_again_ns).
  */
 client_lane *client_lane_open(tutti_client *client);
+
+/* Is it time to ask the agent for one? Cheap while there are lanes, and when there never will be. */
+bool client_lane_may_ask(const tutti_client *client);
 
 /* Behind the end of its stream. NULL is fine. */
 void client_lane_close(client_lane *lane);

@@ -160,7 +160,8 @@ put_away(tutti_client *client, client_command_stream *commands, tutti_code code)
 
 /*
  * Shall the call be made again as a unary one? In these cases nothing was begun: the first
- * command of a stream was refused as a stream (and so are all later ones: no more streams); the
+ * command of a stream was refused as a stream (and so are all later ones, unless the token is to
+ * blame, which may be replaced: no more streams); the
  * answer is UNAUTHENTICATED, because the token that the stream began with has expired and a call
  * of its own reads today's; the stream ended OK without an answer, which an agent that drains
  * does only to commands that it has not read.
@@ -169,7 +170,7 @@ static bool
 goes_by_itself(tutti_client *client, tutti_code code, bool first, bool answered)
 {
     if (!answered && first && is_refusal(code)) {
-        atomic_store(&client->goes_by_itself, true);
+        atomic_store(&client->goes_by_itself, code != TUTTI_UNAUTHENTICATED);
         return true;
     }
     return answered ? code == TUTTI_UNAUTHENTICATED : code == TUTTI_OK;

@@ -7,23 +7,53 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error/fail.h"
+#include "base/os/clock.h"
 #include "base/os/local.h"
 #include "base/os/log.h"
 #include "client/conn/call.h"
 #include "client/conn/client.h"
+#include "tutti/diagnose.h"
 
-#define LANE_MS 1000 /* for the agent to make a lane */
+#define LANE_MS 1000                  /* for the agent to make a lane */
+#define AGAIN_NS (2 * TUTTI_NS_PER_S) /* until the agent is asked again, if that may help */
 
 /* Who says so with the agent's own option has every client's calls go by gRPC: --no-lane. */
-static bool
-may_have_lane(const tutti_client *client)
+static tutti_code
+check_wanted(tutti_error *err)
 {
     const char *off = getenv("TUTTI_NO_LANE");
 
-    return (off == NULL || off[0] == '\0' || off[0] == '0') &&
-           !atomic_load_explicit(&client->has_no_lane, memory_order_relaxed);
+    if (off != NULL && off[0] != '\0' && off[0] != '0') {
+        return TUTTI_FAIL_FOR(err, TUTTI_FAILED_PRECONDITION, "LANE_UNWANTED",
+                              "TUTTI_NO_LANE=%.16s is in the environment of this process", off);
+    }
+    return TUTTI_OK;
+}
+
+bool
+client_lane_may_ask(const tutti_client *client)
+{
+    const uint64_t again_ns = atomic_load_explicit(&client->lane_again_ns, memory_order_relaxed);
+
+    return again_ns == 0 || tutti_clock_ns() >= again_ns;
+}
+
+/*
+ * Lanes of others end, agents come back, tokens are replaced. All else stays. An offer that was made for
+ * nothing counts for 30 s, so who cannot reach the socket must not ask again.
+ */
+static uint64_t
+when_to_ask_again(const tutti_error *err)
+{
+    const bool passes = err->code == TUTTI_RESOURCE_EXHAUSTED || err->code == TUTTI_UNAVAILABLE ||
+                        err->code == TUTTI_DEADLINE_EXCEEDED || err->code == TUTTI_UNAUTHENTICATED;
+
+    return passes && strcmp(err->reason, "NO_SHARE_SOCKET") != 0
+               ? tutti_clock_add(tutti_clock_ns(), AGAIN_NS)
+               : UINT64_MAX;
 }
 
 /* An agent that stands still must not hold up who only wanted to be faster. */
@@ -54,27 +84,55 @@ take_lane(tutti_client *client, client_lane *self, tutti_error *err)
     return tutti_lane_attach(&self->rings, self->view.data, self->view.bytes, bell, err);
 }
 
+static tutti_code
+new_lane(tutti_client *client, client_lane **ret_lane, tutti_error *err)
+{
+    client_lane *self;
+    tutti_code code;
+
+    TUTTI_TRY(check_wanted(err));
+    self = calloc(1, sizeof(*self));
+    if (self == NULL) {
+        return TUTTI_FAIL(err, TUTTI_RESOURCE_EXHAUSTED, "no memory for a lane");
+    }
+    code = take_lane(client, self, err);
+    if (code != TUTTI_OK) {
+        tutti_share_drop(&self->view);
+        free(self);
+        return code;
+    }
+    self->end =
+        (tutti_rpc_lane_end){.lane = &self->rings, .name = self->name, .lease = self->view.lease};
+    *ret_lane = self;
+    return TUTTI_OK;
+}
+
 client_lane *
 client_lane_open(tutti_client *client)
 {
-    client_lane *self = may_have_lane(client) ? calloc(1, sizeof(*self)) : NULL;
+    client_lane *lane = NULL;
     tutti_error err;
     tutti_code code;
 
-    if (self == NULL) {
+    if (!client_lane_may_ask(client)) {
         return NULL;
     }
-    code = take_lane(client, self, &err);
-    if (code == TUTTI_OK) {
-        self->end = (tutti_rpc_lane_end){
-            .lane = &self->rings, .name = self->name, .lease = self->view.lease};
-        return self;
+    code = new_lane(client, &lane, &err);
+    if (code != TUTTI_OK) {
+        TUTTI_LOG("client", DEBUG, "calls go by gRPC, not through a lane: %s", err.text);
     }
-    tutti_share_drop(&self->view);
-    free(self);
-    TUTTI_LOG("client", DEBUG, "calls go by gRPC, not through a lane: %s", err.text);
-    atomic_store(&client->has_no_lane, true);
-    return NULL;
+    atomic_store(&client->lane_again_ns, code == TUTTI_OK ? 0 : when_to_ask_again(&err));
+    return lane;
+}
+
+tutti_code
+tutti_lane_check(tutti_client *client, tutti_error *err)
+{
+    client_lane *lane = NULL;
+
+    TUTTI_TRY(new_lane(client, &lane, err));
+    client_lane_close(lane);
+    return TUTTI_OK;
 }
 
 void

@@ -365,6 +365,28 @@ TUTTI_API tutti_code tutti_agent_examine(tutti_client *client, const uint32_t *r
                                          tutti_reach **ret_reaches, size_t *ret_reach_count,
                                          tutti_error *err);
 
+/* ------------------------------------------------------------------ which way calls go */
+
+/*
+ * Would a stream of this client have a lane (shared memory, docs/decisions/0036-lanes.md) to its
+ * agent? A lane is made and given back. Streams that are open already keep the way they have.
+ *
+ * TUTTI_OK                   calls go through a lane
+ *
+ * All else says why they go by gRPC; nothing is wrong by it:
+ *
+ * TUTTI_FAILED_PRECONDITION  LANE_UNWANTED: the environment of this process has TUTTI_NO_LANE
+ *                            LANES_OFF: the agent has --no-lane or --no-share
+ *                            OTHER_HOST: the agent is on another host; the text has both ids
+ *                            NO_AGENT, FORKED
+ * TUTTI_RESOURCE_EXHAUSTED   LANE_LIMIT: the agent has --lanes-max of them; or no memory
+ * TUTTI_UNAVAILABLE          NO_SHARE_SOCKET: the agent is in another network namespace
+ * TUTTI_PERMISSION_DENIED    OTHER_USER: the agent runs as another user, without --share-any-user
+ * TUTTI_UNIMPLEMENTED        the agent is older than lanes
+ * and the statuses common to all calls (tutti/client.h)
+ */
+TUTTI_API tutti_code tutti_lane_check(tutti_client *client, tutti_error *err);
+
 #ifdef __cplusplus
 }
 #endif

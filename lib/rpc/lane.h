@@ -51,6 +51,9 @@ void tutti_rpc_server_lanes(tutti_rpc_server *server, tutti_rpc_lanes *lanes);
 /* Lanes that exist: with a stream, or waiting for theirs. Any thread. */
 size_t tutti_rpc_lanes_count(tutti_rpc_lanes *lanes);
 
+/* Messages of clients that came by lanes since they were opened, large ones too. Any thread. */
+uint64_t tutti_rpc_lanes_messages(tutti_rpc_lanes *lanes);
+
 /*
  * A lane that waits for its stream. Any thread.
  *

@@ -125,6 +125,9 @@ expose_memory(tutti_agent *agent, tutti_page *page)
     write_gauge(page, "tutti_agent_lanes", "gauge",
                 "Streams of clients of this host whose messages go through shared memory.",
                 agent->lanes == NULL ? 0 : tutti_rpc_lanes_count(agent->lanes));
+    write_gauge(page, "tutti_agent_lane_messages_total", "counter",
+                "Messages of clients that came through shared memory.",
+                agent->lanes == NULL ? 0 : tutti_rpc_lanes_messages(agent->lanes));
     write_gauge(page, "tutti_agent_shares", "gauge",
                 "Tensors that clients have mapped, or may yet.",
                 agent->share == NULL ? 0 : tutti_share_count(agent->share));

@@ -8,6 +8,7 @@
  *   line N    the same by a pipeline that is opened for it
  *   hang S    one more by the queue, as "wait"
  *   many N    N further clients, of which each puts, stats and deletes one tensor; "ok"
+ *   again 0   each of them once more
  *   fork      an op in a child of fork: its reason
  *
  * Run by tests/system/test_lane.py.
@@ -255,6 +256,20 @@ do_many(const char *agent, unsigned long count)
 }
 
 static void
+do_again(unsigned long unused)
+{
+    tutti_error err = {0};
+    tutti_code code = TUTTI_OK;
+    size_t i;
+
+    (void)unused;
+    for (i = 0; i < MANY_MAX && others[i] != NULL && code == TUTTI_OK; i++) {
+        code = use_other(others[i], &err);
+    }
+    (void)printf("%s\n", code == TUTTI_OK ? "ok" : err.text);
+}
+
+static void
 do_fork(void)
 {
     int status = 0;
@@ -279,8 +294,8 @@ do_line(const char *agent, const char *word, unsigned long number)
     static const struct {
         const char *word;
         void (*run)(unsigned long number);
-    } words[] = {{"ops", do_ops}, {"wait", do_wait},        {"queue", do_queue},
-                 {"fd", do_fd},   {"line", do_line_of_ops}, {"hang", do_hang}};
+    } words[] = {{"ops", do_ops},          {"wait", do_wait}, {"queue", do_queue}, {"fd", do_fd},
+                 {"line", do_line_of_ops}, {"hang", do_hang}, {"again", do_again}};
     size_t i;
 
     for (i = 0; i < sizeof(words) / sizeof(words[0]); i++) {

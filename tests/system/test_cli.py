@@ -352,10 +352,11 @@ class TestCollectives(ClusterCase):
         self.assertEqual((one["rank"], one["state"], one["health"]), (1, "alive", "serving"))
         self.assertEqual((one["tensors"], one["memory_used_bytes"], one["device"]), (1, 1024, "cpu"))
         self.assertEqual(one["last_op"], "all_reduce(sum, FP32[2, 3])")
+        self.assertEqual((one["calls"], one.get("no_lane")), ("lane", None))
         lines = self.well("status").text.split("\n")
         self.assertIn("4 of 4 ranks alive", lines[0])
-        self.assertRegex(lines[1], "^RANK +STATE +HOST +DEVICE +TENSORS +MEMORY +LAST OP +HEALTH$")
-        self.assertRegex(lines[3], r"^ +1 +alive .* 1 +1 KiB +all_reduce\(sum, FP32\[2, 3\]\) +serving$")
+        self.assertRegex(lines[1], "^RANK +STATE +HOST +DEVICE +TENSORS +MEMORY +CALLS +LAST OP +HEALTH$")
+        self.assertRegex(lines[3], r"^ +1 +alive .* 1 +1 KiB +lane +all_reduce\(sum, FP32\[2, 3\]\) +serving$")
 
 
 if __name__ == "__main__":

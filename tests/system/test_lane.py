@@ -4,92 +4,14 @@ dies on one side is noticed on the other; limits send calls by gRPC and fail non
 Method: tests/client/lane_program.c makes the calls; the agents' /metrics say how many lanes there are.
 """
 
-import os
 import signal
-import subprocess
-import tempfile
 import time
-import unittest
 
-import metrics_page
 import support
-from cluster_case import LONG_S, Agent, Cluster
+from lane_case import Client, LaneCase
 
-PROGRAM = os.path.join(support.BUILD, "tests", "client", "lane_program")
 LANES_MAX = 20
 NOTICED_S = 5  # a second is promised; a loaded machine may take longer
-
-
-class Client:
-    """One lane_program."""
-
-    def __init__(self, case, agent, **environment):
-        self.process = subprocess.Popen(
-            [PROGRAM, agent.program.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True, env=dict(os.environ, **environment))
-        case.addCleanup(self.process.stdout.close)
-        case.addCleanup(self.process.wait)
-        case.addCleanup(self.process.kill)
-        case.addCleanup(self.process.stdin.close)
-
-    def say(self, *words):
-        self.process.stdin.write(" ".join(map(str, words)) + "\n")
-        self.process.stdin.flush()
-
-    def hear(self):
-        return self.process.stdout.readline().strip()
-
-    def cpu_ticks(self):
-        with open("/proc/%d/stat" % self.process.pid) as file:
-            return sum(map(int, file.read().rsplit(")", 1)[1].split()[11:13]))
-
-
-class Watched(Agent):
-    """An agent with metrics."""
-
-    def start(self, *words):
-        self.folder = tempfile.TemporaryDirectory(prefix="tutti-lane-")
-        self.port_file = os.path.join(self.folder.name, "metrics")
-        return support.Program("tutti-agent", "--metrics=127.0.0.1:0",
-                               "--metrics-port-file=" + self.port_file, *words)
-
-    def lanes(self):
-        with open(self.port_file) as file:
-            return int(metrics_page.read(file.read().strip()).value("tutti_agent_lanes"))
-
-    def close(self):
-        super().close()
-        self.folder.cleanup()
-
-
-class WatchedCluster(Cluster):
-    agent_class = Watched
-
-
-class LaneCase(unittest.TestCase):
-    size = 2
-    options = ()
-
-    def setUp(self):
-        self.cluster = WatchedCluster(self.size, *self.options)
-        self.addCleanup(self.cluster.stop)
-
-    def lanes(self, rank=0):
-        return self.cluster.agents[rank].lanes()
-
-    def wait_lanes(self, count, rank=0):
-        until = time.monotonic() + LONG_S
-        while self.lanes(rank) != count:
-            self.assertLess(time.monotonic(), until, self.lanes(rank))
-            time.sleep(0.02)
-
-    def pair(self, **environment):
-        return [Client(self, agent, **environment) for agent in self.cluster.agents]
-
-    def all_say(self, clients, *words):
-        for client in clients:
-            client.say(*words)
-        return [client.hear() for client in clients]
 
 
 class Lanes(LaneCase):

@@ -5,6 +5,7 @@
 #include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
 #include "client/cli/diagnose/commands.h"
+#include "client/cli/diagnose/way.h"
 #include "client/cli/parse/parse.h"
 #include "client/cli/util/output.h"
 #include "client/cli/util/result.h"
@@ -140,7 +141,8 @@ static const cli_column alternative_columns[] = {
 
 static void
 say_explanation(const cli *self, const tutti_explain_question *question,
-                const tutti_explanation *why, const json_t *alternatives)
+                const tutti_explanation *why, const tutti_error *no_lane,
+                const json_t *alternatives)
 {
     char size[CLI_WORD_SIZE];
 
@@ -151,6 +153,11 @@ say_explanation(const cli *self, const tutti_explain_question *question,
                   why->host_count == 1 ? "" : "s", why->same_host ? ", sharing memory" : "",
                   cli_style_begin(self, CLI_BOLD), why->algorithm, cli_style_end(self));
     say_why(self, why);
+    if (no_lane->code == TUTTI_OK) {
+        (void)fprintf(self->out, "calls from here go to the agent through a lane\n");
+    } else {
+        (void)fprintf(self->out, "calls from here go to the agent by gRPC: %s\n", no_lane->text);
+    }
     if (why->alternative_count > 0) {
         cli_print_rows(self, alternatives, alternative_columns);
         cli_say(self,
@@ -200,6 +207,7 @@ cli_explain(cli *self)
 {
     tutti_explain_question question;
     tutti_client *client = NULL;
+    tutti_error no_lane = {0};
     tutti_explanation why;
     json_t *document;
     tutti_error err;
@@ -212,14 +220,16 @@ cli_explain(cli *self)
     code = cli_connect(self, NULL, &client, &err);
     if (code == TUTTI_OK) {
         code = tutti_explain(client, &question, &why, &err);
+        no_lane.code = tutti_lane_check(client, &no_lane);
         tutti_close(client);
     }
     if (code != TUTTI_OK) {
         return cli_failed(self, NULL, &err);
     }
     document = document_explanation(&question, &why);
+    cli_add_way(document, &no_lane);
     if (!self->json) {
-        say_explanation(self, &question, &why, json_object_get(document, "alternatives"));
+        say_explanation(self, &question, &why, &no_lane, json_object_get(document, "alternatives"));
     }
     (void)cli_print_json(self, document);
     return CLI_FINE;

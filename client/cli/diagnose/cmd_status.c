@@ -11,6 +11,7 @@
 #include "client/cli/cli.h"
 #include "client/cli/connect/connect.h"
 #include "client/cli/diagnose/commands.h"
+#include "client/cli/diagnose/way.h"
 #include "client/cli/util/output.h"
 #include "client/cli/util/result.h"
 #include "client/cli/util/values.h"
@@ -25,7 +26,8 @@ typedef struct seen {
     tutti_rank_info info;
     tutti_agent_stats stats;
     bool answers;
-    tutti_error err; /* when it does not */
+    tutti_error err;     /* when it does not */
+    tutti_error no_lane; /* when it does: code OK = calls from here go through a lane */
 } seen;
 
 typedef struct fan_out {
@@ -55,6 +57,9 @@ ask_status(const fan_out *self, seen *one)
     }
     one->answers = tutti_connect_with(&options, &client, &one->err) == TUTTI_OK &&
                    tutti_agent_stat(client, &one->stats, &one->err) == TUTTI_OK;
+    if (one->answers) {
+        one->no_lane.code = tutti_lane_check(client, &one->no_lane);
+    }
     tutti_close(client);
 }
 
@@ -201,6 +206,7 @@ json_status_rank(const seen *one)
                             (json_int_t)stats->op_done_count, "ops_failed",
                             (json_int_t)stats->op_failed_count, "last_sequence",
                             (json_int_t)stats->world_sequence, "last_op", stats->world_last_op));
+        cli_add_way(rank, &one->no_lane);
     } else if (info->state == TUTTI_RANK_ALIVE) {
         (void)json_object_set_new(rank, "error", cli_json_error(&one->err));
     }
@@ -286,6 +292,7 @@ static const cli_column status_columns[] = {
     {"DEVICE", "device", write_text},
     {">TENSORS", "tensors", NULL},
     {">MEMORY", "memory_used_bytes", write_memory},
+    {"CALLS", "calls", cli_write_way},
     {"LAST OP", "last_op", write_last_op},
     {"HEALTH", "health", write_health},
     {0},

@@ -142,7 +142,9 @@ const cli_command cli_commands[] = {
      cli_run_options, 1, CLI_ANY_COUNT, true, cli_run},
     {"status", CLUSTER, "", "show the job: ranks, devices, tensors, last op, health",
      "Asks the coordinator who takes part, and each agent how it is. A star before the last op of "
-     "the world: ops are running. Exits with 1 when no agent answers.",
+     "the world: ops are running. CALLS says whether calls from here to that agent go through a "
+     "lane (shared memory), or by "
+     "gRPC and why. Exits with 1 when no agent answers.",
      NULL, NULL, 0, 0, false, cli_status},
     {"jobs", CLUSTER, "", "list the jobs that the coordinator serves", NULL, NULL, NULL, 0, 0,
      false, cli_jobs},
@@ -181,7 +183,9 @@ const cli_command cli_commands[] = {
     {"explain", CLUSTER, "OP [-b SIZE] [--dtype DTYPE] [--op OP] [--group NAME]",
      "show which algorithm an op would take, and why",
      "Asks an agent what an op of that size would do in a group: the rule of the table that holds, "
-     "and the other algorithms with the times that a model of a network predicts for them.",
+     "and the other algorithms with the times that a model of a network predicts for them. Says "
+     "also whether calls from "
+     "here go to that agent through a lane (shared memory), or by gRPC and why.",
      "  tutti explain all_reduce -b 1M\n  tutti explain broadcast -b 64K --json",
      cli_explain_options, 1, 1, false, cli_explain},
     {"tune", CLUSTER, "[-o FILE] [--time TIME] [--ops LIST] [-b SIZE] [-e SIZE]",

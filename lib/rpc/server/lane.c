@@ -74,9 +74,10 @@ struct tutti_rpc_lanes {
     bool often;       /* and the one before it came shortly before */
 
     /* In the turn. */
-    tutti_list_node ready;   /* something may be done for them */
-    tutti_list_node written; /* on_written has to run */
-    tutti_rpc_lane *serving; /* the thread works on it */
+    tutti_list_node ready;         /* something may be done for them */
+    tutti_list_node written;       /* on_written has to run */
+    tutti_rpc_lane *serving;       /* the thread works on it */
+    atomic_uint_fast64_t messages; /* written in the turn; read by anybody */
 
     pthread_mutex_t lock; /* guards what follows */
     tutti_list_node all;
@@ -195,6 +196,12 @@ void
 tutti_rpc_lane_drop(tutti_rpc_lane *lane)
 {
     drop_ref(lane);
+}
+
+uint64_t
+tutti_rpc_lanes_messages(tutti_rpc_lanes *lanes)
+{
+    return atomic_load_explicit(&lanes->messages, memory_order_relaxed);
 }
 
 size_t
@@ -463,6 +470,7 @@ hear_one(tutti_rpc_lane *lane)
         return false;
     }
     atomic_store_explicit(&lane->wants, false, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&lane->lanes->messages, 1, memory_order_relaxed);
     if (found == TUTTI_LANE_BROKEN || kind > TUTTI_RPC_LANE_END) {
         fail_broken(call);
     } else if (kind == TUTTI_RPC_LANE_BYTES) {

@@ -224,7 +224,7 @@ static void
 test_shuttle__that_is_refused_leaves_calls_to_go_by_themselves(void **state)
 {
     static const tutti_code codes[] = {TUTTI_UNIMPLEMENTED, TUTTI_PERMISSION_DENIED,
-                                       TUTTI_UNAUTHENTICATED, TUTTI_RESOURCE_EXHAUSTED};
+                                       TUTTI_RESOURCE_EXHAUSTED};
     client_rig *rig = *state;
     tutti_error err;
     unsigned i;
@@ -237,6 +237,21 @@ test_shuttle__that_is_refused_leaves_calls_to_go_by_themselves(void **state)
         tutti_close(rig->client);
         assert_ok(tutti_connect(fake_agent_address(&rig->agent), &rig->client, &err));
     }
+}
+
+/* The next call may have another token: it tries a stream again. */
+static void
+test_shuttle__that_is_refused_for_its_token_is_tried_again(void **state)
+{
+    client_rig *rig = *state;
+
+    rig->agent.script.run = FAKE_RUN_REFUSE;
+    rig->agent.script.error = (tutti_error){.code = TUTTI_UNAUTHENTICATED};
+    call(rig, BEFORE + 3);
+    assert_counts(rig, BEFORE + 3, 0, 3);
+    rig->agent.script.run = FAKE_RUN_WELL;
+    call(rig, 5);
+    assert_counts(rig, BEFORE + 3 + 5, 5, 4);
 }
 
 /* A token that is good no more is sent again with a call of its own, which reads its file. */
@@ -322,6 +337,7 @@ main(void)
         shuttle_test(test_shuttle__that_ends_well_without_an_answer_has_taken_nothing),
         shuttle_test(test_shuttle__that_breaks_under_a_call_says_why),
         shuttle_test(test_shuttle__that_is_refused_leaves_calls_to_go_by_themselves),
+        shuttle_test(test_shuttle__that_is_refused_for_its_token_is_tried_again),
         shuttle_test(test_shuttle__whose_token_is_old_is_replaced),
         shuttle_test(test_shuttle__does_not_believe_answers_to_other_calls),
         shuttle_test(test_shuttle__is_one_of_sixteen_at_most),
