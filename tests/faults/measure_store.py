@@ -1,6 +1,6 @@
 """How the coordinator answers under Adds, and how long its heartbeats wait meanwhile.
 
-    ./run bench store [COORDINATOR ...]
+    ./run bench store beats [COORDINATOR ...]
 
 For each COORDINATOR (default: the built one), each --store-sync and 1 and 64 clients: Adds a second by
 bench_store, and the time from a heartbeat of a session to its answer. All in one run, so that the figures
@@ -75,7 +75,7 @@ def measure(program, word, clients):
             beater.joined()
             beater.begin()
             bench = os.path.join(support.BUILD, "bench", "bench_store")
-            out = subprocess.run([bench, coordinator.address, str(clients), str(SECONDS)], check=True,
+            out = subprocess.run([bench, "tutti", coordinator.address, "add", str(clients), str(SECONDS)], check=True,
                                  stdout=subprocess.PIPE, text=True).stdout
             beats = beater.end()
             beater.die()
