@@ -3,6 +3,7 @@
 import os
 
 import cluster_case
+import lane_case
 from wire import support
 
 # Functions that sessions call, of tests/plugins.
@@ -21,6 +22,27 @@ class GpuAgent(cluster_case.Agent):
 
 class GpuCluster(cluster_case.Cluster):
     agent_class = GpuAgent
+
+
+class LaneCluster(lane_case.WatchedCluster):
+    """Adds up the messages that came by lanes, before its agents end."""
+
+    messages = 0  # of all clusters
+
+    def note_messages(self):
+        for agent in self.agents:
+            try:
+                LaneCluster.messages += agent.messages()
+            except OSError:
+                pass  # it has ended, and what it has counted is lost
+
+    def stop(self):
+        self.note_messages()
+        super().stop()
+
+    def kill(self):
+        self.note_messages()
+        super().kill()
 
 
 class Place:

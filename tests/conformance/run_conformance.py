@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run conformance cases against a real coordinator and real agents, through gRPC from outside.
 
-usage: run_conformance.py [--cases FILE] [--filter PATTERN] [--commands | --python] [--backend nccl [--stand-in]]
+usage: run_conformance.py [--cases FILE] [--filter PATTERN] [--commands | --python | --lane] [--backend nccl [--stand-in]]
                           [--json | --tap] [--list]
 
 README.md beside this file explains the format. Where the programs are: TUTTI_BUILD (build/dev).
@@ -33,6 +33,7 @@ import worlds  # noqa: E402
 from report import Report  # noqa: E402
 
 SKIPPED = 77  # as CTest knows it
+LANE_SHARE = 0.9  # the rest: libtutti refuses some itself, and agents that were killed take their counts along
 PROGRAM_KINDS = ("program", "group", "mesh", "store", "shape")
 
 
@@ -45,6 +46,8 @@ def read_arguments():
                          help="calls go through streams of commands")
     through.add_argument("--python", dest="through", action="store_const", const=through_package,
                          help="collectives, sends and receives go by the Python package")
+    through.add_argument("--lane", action="store_true",
+                         help="as --python, and fail if the ops by libtutti did not go through shared memory")
     parser.add_argument("--backend", choices=(places.HOST, places.NCCL), default=places.HOST,
                         help="what moves tensors: nccl = they live on GPUs")
     parser.add_argument("--stand-in", action="store_true",
@@ -117,6 +120,16 @@ def run_all(cases, report, through=None, place=places.Place()):
         run_world(size, by_size[size], report, through, place)
 
 
+def missing_lane():
+    """With --lane: what is wrong with the way that ops took; "" = nothing."""
+    native, messages = through_package.COUNTS["native"], places.LaneCluster.messages
+    if native == 0:
+        return "no op went by libtutti"
+    if messages < LANE_SHARE * native:
+        return "%d ops went by libtutti, and only %d messages through a lane" % (native, messages)
+    return ""
+
+
 def need_programs():
     for name in ("tutti-coordinator", "tutti-agent"):
         path = os.path.join(support.PROGRAMS, name)
@@ -134,6 +147,10 @@ def main():
         return 0
     need_programs()
     place, reason = places.prepare(arguments.backend, arguments.stand_in)
+    if arguments.lane:
+        arguments.through = through_package
+        place.make = places.LaneCluster
+        reason = reason or ("" if through_package.has_native() else "the package's native module is not built")
     if reason:
         print("1..0 # SKIP %s" % reason if arguments.form == "tap" else "skipped: %s" % reason)
         return SKIPPED
@@ -146,7 +163,12 @@ def main():
         return 1
     if arguments.through is through_package and arguments.form != "json":
         print("# " + through_package.counts())
-    return 0 if report.finish() else 1
+        if arguments.lane:
+            print("# %d messages went through lanes" % places.LaneCluster.messages)
+    wrong = missing_lane() if arguments.lane else ""
+    if wrong:
+        print("run_conformance: " + wrong, file=sys.stderr)
+    return 0 if report.finish() and not wrong else 1
 
 
 if __name__ == "__main__":

@@ -276,6 +276,11 @@ def wrap(agent):
     agent.ops = Stub(Connection(LOOP[0], agent.program.address), agent.ops)
 
 
+def has_native():
+    """Does this process use libtutti?"""
+    return aio._fast.native is not None
+
+
 def counts():
     """For people: how calls went."""
     return "%(package)d ops by the package, of which %(native)d by libtutti; %(stubs)d by stubs" % COUNTS
