@@ -127,6 +127,18 @@ invoke_anywhere(tutti_client *client, const client_call *call,
     return code;
 }
 
+bool
+client_stream_again(const tutti_client *client, client_conn *conn, const tutti_error *err,
+                    uint64_t *until_ns, uint64_t *pause_ns)
+{
+    if (*pause_ns == 0) {
+        *pause_ns = PAUSE_MIN_NS;
+        *until_ns = *until_ns != 0 ? *until_ns : client_deadline(client, 0);
+    }
+    return tutti_rpc_channel_has_others(conn->channel) && tutti_rpc_was_elsewhere(err) &&
+           pause_before(*until_ns, pause_ns);
+}
+
 tutti_code
 client_invoke(tutti_client *client, const client_call *call, const struct ProtobufCMessage *request,
               tutti_rpc_message **ret_response, tutti_error *err)

@@ -40,6 +40,16 @@ tutti_code client_invoke_again(tutti_client *client, const client_call *call,
                                const struct ProtobufCMessage *request,
                                tutti_rpc_message **ret_response, tutti_error *err);
 
+/*
+ * A stream of the coordinator's has failed before anything came of it: may another coordinator answer it?
+ * Then it pauses, and the next one is asked. False: the time is over, or the error is not of that kind.
+ *
+ * [in, out] until_ns  0 = the client's own time, from the first call on
+ * [in, out] pause_ns  0 before the first call
+ */
+bool client_stream_again(const tutti_client *client, client_conn *conn, const tutti_error *err,
+                         uint64_t *until_ns, uint64_t *pause_ns);
+
 /* Of a stream: calls of the agent make tensors under the client's lease, if it has one. */
 tutti_rpc_call_options client_stream_options(const tutti_client *client);
 

@@ -17,6 +17,7 @@
 #include "base/error/fail.h"
 #include "base/os/clock.h"
 #include "base/os/thread.h"
+#include "client/conn/call.h"
 #include "client/conn/client.h"
 #include "client/conn/conn_pool.h"
 #include "client/conn/options.h"
@@ -321,6 +322,21 @@ watch_free(tutti_member_watch *self)
     free(self);
 }
 
+/* Of several coordinators one leads; the first that is asked may be another. */
+static tutti_code
+begin_somewhere(tutti_member_watch *self, tutti_error *err)
+{
+    uint64_t until_ns = 0;
+    uint64_t pause_ns = 0;
+    tutti_code code;
+
+    do {
+        code = begin_membership(self, err);
+    } while (code != TUTTI_OK &&
+             client_stream_again(self->client, self->conn, err, &until_ns, &pause_ns));
+    return code;
+}
+
 tutti_code
 tutti_member_watch_start(tutti_client *client, const tutti_member_watch_options *options,
                          tutti_member_fn on_event, void *arg, tutti_member_watch **ret_watch,
@@ -348,7 +364,7 @@ tutti_member_watch_start(tutti_client *client, const tutti_member_watch_options 
     self->arg = arg;
     code = client_conn_take(client, CLIENT_COORDINATOR, &self->conn, &failed);
     if (code == TUTTI_OK) {
-        code = begin_membership(self, &failed);
+        code = begin_somewhere(self, &failed);
     }
     if (code == TUTTI_OK) {
         code = start_thread(self, &failed);

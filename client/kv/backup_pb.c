@@ -85,17 +85,26 @@ tutti_backup(tutti_client *client, uint32_t timeout_ms, tutti_backup_fn on_data,
     const tutti_rpc_call_options options = {
         .deadline_ns = timeout_ms == 0 ? 0 : client_deadline(client, timeout_ms)};
     backing_up self = {.on_data = on_data, .arg = arg};
+    uint64_t until_ns = options.deadline_ns;
+    uint64_t pause_ns = 0;
     client_conn *conn = NULL;
+    tutti_error why = {0};
     tutti_code code;
 
     TUTTI_TRY(client_conn_take(client, CLIENT_COORDINATOR, &conn, err));
-    code = tutti_rpc_stream_open(conn->channel, &stub_backup, &options, &self.stream, err);
-    if (code == TUTTI_OK) {
-        code = judge_backup(&self, read_pieces(&self, err), err);
-    }
+    do {
+        code = tutti_rpc_stream_open(conn->channel, &stub_backup, &options, &self.stream, &why);
+        if (code == TUTTI_OK) {
+            code = judge_backup(&self, read_pieces(&self, &why), &why);
+        }
+    } while (code != TUTTI_OK && self.got_bytes == 0 &&
+             client_stream_again(client, conn, &why, &until_ns, &pause_ns));
     client_conn_give(client, conn);
-    if (code == TUTTI_OK && ret_info != NULL) {
+    if (code != TUTTI_OK) {
+        return tutti_error_pass(err, &why);
+    }
+    if (ret_info != NULL) {
         *ret_info = self.info;
     }
-    return code;
+    return TUTTI_OK;
 }

@@ -387,16 +387,22 @@ tutti_kv_watch(tutti_client *client, const void *prefix, size_t prefix_size, uin
     const tutti_rpc_call_options options = {
         .deadline_ns = timeout_ms == 0 ? 0 : client_deadline(client, timeout_ms)};
     watching self = {.on_entry = on_entry, .arg = arg};
+    uint64_t until_ns = options.deadline_ns;
+    uint64_t pause_ns = 0;
     client_conn *conn = NULL;
+    tutti_error why = {0};
     tutti_code code;
 
     TUTTI_TRY(client_conn_take(client, CLIENT_COORDINATOR, &conn, err));
     request.job = client_write_text(client_job(client));
     request.prefix = client_write_bytes(prefix, prefix_size);
-    code = tutti_rpc_stream_open(conn->channel, &stub_watch, &options, &self.stream, err);
-    if (code == TUTTI_OK) {
-        code = watch_store(&self, &request, err);
-    }
+    do {
+        code = tutti_rpc_stream_open(conn->channel, &stub_watch, &options, &self.stream, &why);
+        if (code == TUTTI_OK) {
+            code = watch_store(&self, &request, &why);
+        }
+    } while (code != TUTTI_OK && !self.stands &&
+             client_stream_again(client, conn, &why, &until_ns, &pause_ns));
     client_conn_give(client, conn);
-    return code;
+    return code == TUTTI_OK ? TUTTI_OK : tutti_error_pass(err, &why);
 }

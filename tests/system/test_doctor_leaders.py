@@ -3,6 +3,7 @@
 what does not fit together. Method: real coordinators on Debian's etcd, on another prefix of it, and on one that is away.
 """
 
+import os
 import signal
 import tempfile
 
@@ -17,6 +18,7 @@ class Leaders(Case):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="tutti-doctor-")
         self.addCleanup(folder.cleanup)
+        self.folder = folder.name
         self.etcd = etcd_case.Etcd(folder.name)
         self.addCleanup(self.etcd.close)
 
@@ -78,6 +80,18 @@ class Leaders(Case):
         found = self.doctor(leader.address, standby.address, code=0, words=("--wait", "500ms"))
         standby.send(signal.SIGCONT)
         self.assertEqual(self.states(found)[1][:2], (standby.address, "silent"))
+
+    def test_streams_go_to_the_one_that_leads(self):
+        """Whoever of the coordinators is asked first: backups, watches of keys and of ranks, and top, which begins with one."""
+        leader = self.lead()
+        standby = self.stand_by()
+        self.join(leader.address, standby.address)
+        for addresses in (standby.address + "," + leader.address, standby.address):
+            more = {"TUTTI_COORDINATOR": addresses}
+            self.assertGreater(self.json("backup", os.path.join(self.folder, "b"), **more)["keys"], 0)
+            self.assertEqual(self.json("top", "--interval", "100ms", **more)["alive"], 1)
+            self.assertIn("1 of 1 ranks alive", self.well("watch", "-t", "1s", **more).text)
+            self.assertEqual(self.well("store", "watch", "-t", "1s", **more).text, "")
 
     def test_two_that_lead_are_told_apart_from_one(self):
         leader = self.lead()
