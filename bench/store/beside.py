@@ -9,6 +9,7 @@ call at a time that is answered. Values are of 16 bytes. Each figure is the medi
 """
 
 import argparse
+import atexit
 import os
 import platform
 import re
@@ -49,6 +50,7 @@ class Server:
     def __init__(self, name, words, port, bench, **more):
         self.name, self.bench = name, bench
         self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **more)
+        atexit.register(self.process.kill)  # also after a failure
         wait_for(port, self.process)
 
     def measure(self, op, clients, seconds):

@@ -23,7 +23,12 @@ CODE = grpc.StatusCode
 
 
 class LeaseCase(Case):
+    coordinator = None
+
     def begin(self, *options):
+        """A coordinator, instead of the one that there was."""
+        if self.coordinator is not None:
+            self.coordinator.stop()
         self.options = (*SHORT, *options)
         self.coordinator = support.Program("tutti-coordinator", *self.options)
         self.addCleanup(lambda: self.coordinator.stop())
