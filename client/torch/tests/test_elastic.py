@@ -26,8 +26,9 @@ class Run:
     def __init__(self, ranks):
         words = ["timeout", "-k", "5", str(LIMIT_S), place.PYTHON, EXAMPLE, "--ranks", str(ranks), "--steps", str(STEPS)]
         self.said = ""
-        self.process = subprocess.Popen(words, env=place.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                        text=True)
+        # Whole lines: the ranks share the pipe, and an unbuffered Python writes a line's end by itself.
+        known = place.environment(PYTHONUNBUFFERED="")
+        self.process = subprocess.Popen(words, env=known, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def read_until(self, pattern, times=1):
         """All matches, once there are so many; the example ends by itself, at its limit at last."""
