@@ -281,22 +281,44 @@ uint64_t TuttiBackend::record(const char* title, const Tensors& inputs, const Te
   return Recorder::get().begin(std::move(entry));
 }
 
+namespace {
+
+// Several calls are of one kind, and become lists, of as many as one op takes; the same on all ranks.
+std::vector<std::vector<Call>> lists_of(std::vector<Call> calls) {
+  std::vector<std::vector<Call>> lists;
+
+  for (size_t i = 0; i < calls.size(); i++) {
+    if (i % kListMost == 0) {
+      lists.emplace_back();
+    }
+    lists.back().push_back(std::move(calls[i]));
+  }
+  return lists;
+}
+
+}  // namespace
+
 // Where the caller waits at once, its thread takes the completions: that saves a change of threads.
 TuttiBackend::WorkPtr TuttiBackend::run(c10d::OpType type, const char* title, const Tensors& inputs, Tensors outputs,
                                         std::vector<Call> calls, bool async) {
   const bool pair = type == c10d::OpType::SEND || type == c10d::OpType::RECV || type == c10d::OpType::RECVANYSOURCE;
   const uint64_t sequence = pair ? sequence_.load() : ++sequence_;
   const bool driven = !async && !coalescing_;
+  std::vector<std::vector<Call>> lists = lists_of(std::move(calls));
   auto work = c10::make_intrusive<TuttiWork>(rank_, type, title, inputs, std::move(outputs), sequence,
-                                             static_cast<int>(calls.size()));
+                                             static_cast<int>(lists.size()));
 
-  if (Recorder::get().is_on() && !calls.empty()) {
-    work->set_record(record(title, inputs, work->outputs(), &calls[0], sequence), runtime_->rank());
+  if (Recorder::get().is_on() && !lists.empty()) {
+    work->set_record(record(title, inputs, work->outputs(), &lists[0][0], sequence), runtime_->rank());
   }
-  for (Call& call : calls) {
-    call.driven = driven;
-    submit_call(runtime_, std::move(call),
-                [work](std::exception_ptr error, int source) { work->end_part(error, source); });
+  for (std::vector<Call>& list : lists) {
+    auto end = [work](std::exception_ptr error, int source) { work->end_part(error, source); };
+    list[0].driven = driven;
+    if (list.size() == 1) {
+      submit_call(runtime_, std::move(list[0]), end);
+    } else {
+      submit_list(runtime_, std::move(list), end);
+    }
   }
   if (driven) {
     runtime_->drive([&work] { return work->isCompleted(); });

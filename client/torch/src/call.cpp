@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint64_t kInline = 8u << 10;      // above, two copies through mapped memory are faster than messages
 constexpr uint64_t kInlineMost = 3u << 20;  // what one message takes
+constexpr uint64_t kAlign = 64;
 constexpr uint64_t kLater = 256u << 10;     // larger results are copied on a thread of their own
 
 char nothing[1];  // an array without elements has no address of its own in torch
@@ -38,7 +39,7 @@ struct Remote {
 struct Place {
   std::string text;
   std::shared_ptr<Block> block;  // of staging, or of memory that is the agent's already
-  uint64_t offset = 0;
+  uint64_t offset = 0;           // in the block
   std::shared_ptr<Remote> remote;
   bool staged = false;
 };
@@ -47,13 +48,25 @@ tutti_spec spec_of(tutti_dtype dtype, int64_t count) {
   return tutti_spec{dtype, 1, {count}};
 }
 
-Place stage_place(Runtime& runtime, uint64_t bytes, tutti_dtype dtype, int64_t count) {
+// A block that the arrays of one list share. Empty: each array gets a block of its own.
+struct Staging {
+  std::shared_ptr<Block> block;
+  uint64_t used = 0;
+};
+
+uint64_t aligned(uint64_t bytes) {
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
+
+Place stage_place(Runtime& runtime, Staging& staging, uint64_t bytes, tutti_dtype dtype, int64_t count) {
   Place place;
 
   if (runtime.memory().is_shared()) {
-    place.block = runtime.memory().stage(bytes);
+    place.block = staging.block ? staging.block : runtime.memory().stage(bytes);
+    place.offset = staging.used;
+    staging.used += staging.block ? aligned(bytes) : 0;
     place.staged = true;
-    place.text = place.block->range(0, dtype, count);
+    place.text = place.block->range(place.offset, dtype, count);
     return place;
   }
   place.remote = std::make_shared<Remote>(runtime.client(), spec_of(dtype, count));
@@ -61,12 +74,12 @@ Place stage_place(Runtime& runtime, uint64_t bytes, tutti_dtype dtype, int64_t c
   return place;
 }
 
-Place find_place(Runtime& runtime, const void* data, uint64_t bytes, tutti_dtype dtype, int64_t count) {
+Place find_place(Runtime& runtime, Staging& staging, const void* data, uint64_t bytes, tutti_dtype dtype, int64_t count) {
   Place place;
 
   place.block = runtime.memory().find(data, bytes, &place.offset);
   if (!place.block) {
-    return stage_place(runtime, bytes, dtype, count);
+    return stage_place(runtime, staging, bytes, dtype, count);
   }
   place.text = place.block->range(place.offset, dtype, count);
   return place;
@@ -74,7 +87,7 @@ Place find_place(Runtime& runtime, const void* data, uint64_t bytes, tutti_dtype
 
 void copy_in(Runtime& runtime, const Place& place, const Call& call) {
   if (place.staged) {
-    std::memcpy(place.block->data(), call.give, call.give_bytes());
+    std::memcpy(place.block->data() + place.offset, call.give, call.give_bytes());
     runtime.memory().count_copy(call.give_bytes());
   } else if (place.remote) {
     const tutti_spec spec = spec_of(call.dtype, call.give_count);
@@ -86,7 +99,7 @@ void copy_in(Runtime& runtime, const Place& place, const Call& call) {
 
 void copy_out(Runtime& runtime, const Place& place, const Call& call) {
   if (place.staged) {
-    std::memcpy(call.take, place.block->data(), call.take_bytes());
+    std::memcpy(call.take, place.block->data() + place.offset, call.take_bytes());
     runtime.memory().count_copy(call.take_bytes());
   } else if (place.remote) {
     tutti_error err;
@@ -104,18 +117,18 @@ struct Places {
   const Place& taken() const { return in_place ? give : take; }
 };
 
-Places place_call(Runtime& runtime, const Call& call) {
+Places place_call(Runtime& runtime, Staging& staging, const Call& call) {
   Places places;
 
   places.in_place = call.give != nullptr && call.give == call.take && call.give_count == call.take_count;
   if (call.give != nullptr) {
     places.give = !places.in_place && call.overlaps()
-                      ? stage_place(runtime, call.give_bytes(), call.dtype, call.give_count)
-                      : find_place(runtime, call.give, call.give_bytes(), call.dtype, call.give_count);
+                      ? stage_place(runtime, staging, call.give_bytes(), call.dtype, call.give_count)
+                      : find_place(runtime, staging, call.give, call.give_bytes(), call.dtype, call.give_count);
     copy_in(runtime, places.give, call);
   }
   if (call.take != nullptr && !places.in_place) {
-    places.take = find_place(runtime, call.take, call.take_bytes(), call.dtype, call.take_count);
+    places.take = find_place(runtime, staging, call.take, call.take_bytes(), call.dtype, call.take_count);
   }
   return places;
 }
@@ -179,7 +192,8 @@ void submit_inline(const std::shared_ptr<Runtime>& runtime, std::shared_ptr<Call
 }
 
 void submit_placed(const std::shared_ptr<Runtime>& runtime, std::shared_ptr<Call> call, OnEnd on_end) {
-  auto places = std::make_shared<Places>(place_call(*runtime, *call));
+  Staging own;
+  auto places = std::make_shared<Places>(place_call(*runtime, own, *call));
   const tutti_op op = op_at(*call, *places);
 
   runtime->submit(call->kind, op, nullptr, call->driven, [runtime, call, places, on_end](const tutti_queue_completion& done) {
@@ -208,7 +222,101 @@ void submit_placed(const std::shared_ptr<Runtime>& runtime, std::shared_ptr<Call
   });
 }
 
+// ------------------------------------------------------------------ lists
+
+struct List {
+  std::vector<Call> calls;
+  std::vector<Places> places;  // empty: the arrays are in the program's own memory
+  OnEnd on_end;
+};
+
+uint64_t bytes_of(const std::vector<Call>& calls) {
+  uint64_t sum = 0;
+
+  for (const Call& call : calls) {
+    sum += aligned(call.give_bytes()) + aligned(call.take_bytes());
+  }
+  return sum;
+}
+
+void end_list(Runtime& runtime, const List& list) {
+  try {
+    for (size_t i = 0; i < list.calls.size(); i++) {
+      if (!list.places.empty()) {
+        copy_out(runtime, list.places[i].taken(), list.calls[i]);
+      }
+      if (list.calls[i].finish) {
+        list.calls[i].finish();
+      }
+    }
+  } catch (...) {
+    list.on_end(std::current_exception(), -1);
+    return;
+  }
+  list.on_end(nullptr, -1);
+}
+
+OnDone list_done(const std::shared_ptr<Runtime>& runtime, const std::shared_ptr<List>& list) {
+  return [runtime, list](const tutti_queue_completion& done) {
+    if (done.error.code != TUTTI_OK) {
+      list->on_end(error_of(done.error), -1);
+    } else if (!list->calls[0].driven && !list->places.empty() && bytes_of(list->calls) > kLater) {
+      runtime->later([runtime, list] { end_list(*runtime, *list); });
+    } else {
+      end_list(*runtime, *list);
+    }
+  };
+}
+
+// libtutti packs them: into the call itself, up to kInlineMost.
+void submit_packed(const std::shared_ptr<Runtime>& runtime, const std::shared_ptr<List>& list) {
+  const Call& first = list->calls[0];
+  std::vector<tutti_op_data> arrays;
+
+  for (const Call& call : list->calls) {
+    tutti_op_data data = {};
+    data.spec = spec_of(call.dtype, call.give_count);
+    data.data = call.give;
+    data.result = call.take;
+    data.result_bytes = call.take_bytes();
+    arrays.push_back(data);
+  }
+  runtime->submit_list(first.kind, op_of(first), arrays, first.driven, list_done(runtime, list));
+}
+
+void submit_ranges(const std::shared_ptr<Runtime>& runtime, const std::shared_ptr<List>& list) {
+  const Call& first = list->calls[0];
+  std::vector<const char*> inputs, outputs;
+  Staging staging;
+  tutti_op op = op_of(first);
+
+  staging.block = runtime->memory().stage(bytes_of(list->calls));
+  for (const Call& call : list->calls) {
+    list->places.push_back(place_call(*runtime, staging, call));
+  }
+  for (const Places& places : list->places) {
+    inputs.push_back(places.give.text.c_str());
+    outputs.push_back(places.taken().text.c_str());
+  }
+  op.inputs = inputs.data();
+  op.outputs = outputs.data();
+  op.input_count = op.output_count = inputs.size();
+  runtime->submit(first.kind, op, nullptr, first.driven, list_done(runtime, list));
+}
+
 }  // namespace
+
+void submit_list(const std::shared_ptr<Runtime>& runtime, std::vector<Call> calls, OnEnd on_end) {
+  auto list = std::make_shared<List>();
+
+  list->calls = std::move(calls);
+  list->on_end = std::move(on_end);
+  if (runtime->memory().is_shared() && bytes_of(list->calls) > 2 * kInline) {
+    submit_ranges(runtime, list);
+  } else {
+    submit_packed(runtime, list);
+  }
+}
 
 void Call::set_give(const at::Tensor& tensor, int64_t factor) {
   keep.push_back(tensor);

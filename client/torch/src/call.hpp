@@ -40,4 +40,9 @@ using OnEnd = std::function<void(std::exception_ptr error, int source)>;
 // Gives the call to the queue. Throws if that fails; on_end is not called then.
 void submit_call(const std::shared_ptr<Runtime>& runtime, Call call, OnEnd on_end);
 
+// Several calls of one kind that give and take, as one op with one agreement of the ranks: 1 to kListMost. All ranks make lists
+// of the same calls.
+constexpr size_t kListMost = 1024;
+void submit_list(const std::shared_ptr<Runtime>& runtime, std::vector<Call> calls, OnEnd on_end);
+
 }  // namespace tutti_torch

@@ -290,6 +290,20 @@ void Runtime::drive(const std::function<bool()>& is_done) {
 }
 
 void Runtime::submit(tutti_op_kind kind, const tutti_op& op, const tutti_queue_data* data, bool driven, OnDone on_done) {
+  give(driven, std::move(on_done), [&](void* user, tutti_error* err) {
+    return data != nullptr ? tutti_queue_submit_data(queue_, kind, &op, data, user, nullptr, err)
+                           : tutti_queue_submit(queue_, kind, &op, user, nullptr, err);
+  });
+}
+
+void Runtime::submit_list(tutti_op_kind kind, const tutti_op& op, const std::vector<tutti_op_data>& arrays, bool driven,
+                          OnDone on_done) {
+  give(driven, std::move(on_done), [&](void* user, tutti_error* err) {
+    return tutti_queue_submit_list(queue_, kind, &op, arrays.data(), arrays.size(), user, nullptr, err);
+  });
+}
+
+void Runtime::give(bool driven, OnDone on_done, const std::function<tutti_code(void* user, tutti_error* err)>& submit_to) {
   auto call = std::make_unique<OnDone>(std::move(on_done));
   std::unique_lock<std::mutex> lock(mutex_);
   tutti_error err;
@@ -297,9 +311,7 @@ void Runtime::submit(tutti_op_kind kind, const tutti_op& op, const tutti_queue_d
   outstanding_++;
   for (;;) {
     lock.unlock();
-    const tutti_code code = data != nullptr
-                                ? tutti_queue_submit_data(queue_, kind, &op, data, call.get(), nullptr, &err)
-                                : tutti_queue_submit(queue_, kind, &op, call.get(), nullptr, &err);
+    const tutti_code code = submit_to(call.get(), &err);
     if (code == TUTTI_OK) {
       (void)call.release();
       break;

@@ -48,6 +48,9 @@ class Runtime {
   // next.
   void submit(tutti_op_kind kind, const tutti_op& op, const tutti_queue_data* data, bool driven, OnDone on_done);
 
+  // As submit, of several arrays in one op (tutti_queue_submit_list).
+  void submit_list(tutti_op_kind kind, const tutti_op& op, const std::vector<tutti_op_data>& arrays, bool driven, OnDone on_done);
+
   // Waits until is_done(), which a completion brings about; this thread takes completions itself if no other one does, which
   // saves a change of threads.
   void drive(const std::function<bool()>& is_done);
@@ -63,6 +66,7 @@ class Runtime {
   void connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
   std::string launch(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
   void exchange_ranks(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size);
+  void give(bool driven, OnDone on_done, const std::function<tutti_code(void* user, tutti_error* err)>& submit_to);
   void serve();
   void poll(bool spare);
   bool take_one(std::unique_lock<std::mutex>& lock);

@@ -235,6 +235,47 @@ def coalesced(rank, size):
     same(functional.broadcast(torch.full((2,), float(rank)), 1, group) + 0, torch.ones(2))
 
 
+def reduced_together(tensors, size):
+    with dist._coalescing_manager():
+        for one in tensors:
+            dist.all_reduce(one)
+    for index, one in enumerate(tensors):
+        same(one, torch.full(one.shape, index % 7 * size).to(one.dtype))
+
+
+def lists(rank, size):
+    """Many tensors in one op: small ones, large ones, more than a list has, in memory of the program's and of the agent's."""
+    import tutti_torch
+
+    def numbers(counts, make=torch.empty):
+        tensors = [make(count) for count in counts]
+        for index, one in enumerate(tensors):
+            one.fill_(index % 7)
+        return tensors
+
+    reduced_together(numbers([1, 2, 3]), size)
+    reduced_together(numbers([1, 0, 30_000, 5, 100_000]), size)
+    reduced_together(numbers([3] * 1030), size)
+    reduced_together(numbers([500, 200_000, 7], tutti_torch.empty), size)
+    reduced_together([torch.empty(6, 4).t().fill_(0), torch.empty(90_000, dtype=torch.int64).fill_(1),
+                      torch.empty(3, dtype=torch.float16).fill_(2)], size)
+    for count in (5, 50_000):
+        inputs, outputs = numbers([count, 2 * count]), [torch.empty(count * size), torch.empty(2 * count * size)]
+        with dist._coalescing_manager():
+            for output, one in zip(outputs, inputs):
+                dist.all_gather_into_tensor(output, one)
+        same(outputs[1], torch.ones(2 * count * size))
+        parts = [torch.empty(count), torch.empty(2 * count)]
+        with dist._coalescing_manager():
+            for part, output in zip(parts, outputs):
+                dist.reduce_scatter_tensor(part, output)
+        same(parts[1], torch.full((2 * count,), float(size)))
+    raises(lambda: reduced_together(numbers([2, 2 + rank]), size), RuntimeError, "SHAPE_MISMATCH")
+    raises(lambda: reduced_together(numbers([2] * (2 + rank)), size), RuntimeError, "LIST_SIZE")
+    raises(lambda: reduced_together(numbers([20_000] * (2 + rank)), size), RuntimeError, "LIST_SIZE")
+    reduced_together(numbers([1, 2]), size)
+
+
 def objects(rank, size):
     said = [None] * size
     dist.all_gather_object(said, {"rank": rank, "text": "x" * 100_000 * rank})
@@ -418,7 +459,7 @@ def forked(rank, size):
     same(got, torch.full((3,), float(size)))
 
 
-FUNCTIONS = [sums, reductions, moves, shapes, parts, exchanges, pairs, works, futures, coalesced, objects, groups, splits,
+FUNCTIONS = [sums, reductions, moves, shapes, parts, exchanges, pairs, works, futures, coalesced, lists, objects, groups, splits,
              profile, wrong_tensors, mismatch, timeouts, shared_taking, after_destroy, aborts, forked]
 
 
