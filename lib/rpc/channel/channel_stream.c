@@ -329,12 +329,18 @@ goes_by_lane(tutti_rpc_stream *self, tutti_rpc_packed *packed)
     return true;
 }
 
+/*
+ * A server may end the stream because of this message, before the writer looks: so the writer looks before
+ * it writes. What was written counts as written, as over gRPC; the end is told by the next read.
+ */
 tutti_code
 tutti_rpc_stream_write_packed(tutti_rpc_stream *stream, tutti_rpc_packed *packed, bool more,
                               tutti_error *err)
 {
+    const bool gone = stream->has_lane && is_server_gone(stream);
+
     if (goes_by_lane(stream, packed)) {
-        return is_server_gone(stream) ? is_stream_ended(err) : TUTTI_OK;
+        return gone ? is_stream_ended(err) : TUTTI_OK;
     }
     start_write(stream, packed, more);
     return rpc_channel_pluck(stream->queue, &stream->write_tag) ? TUTTI_OK : is_stream_ended(err);
