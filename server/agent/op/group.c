@@ -249,7 +249,8 @@ agent_group_dispatch(agent_group *group)
 static bool
 may_be_made_anew(const agent_group *group)
 {
-    return group->coll != NULL && group->aborted && strcmp(group->name, "world") != 0;
+    return group->coll != NULL && (group->aborted || atomic_load(&group->abort_met)) &&
+           strcmp(group->name, "world") != 0;
 }
 
 /*
@@ -287,7 +288,23 @@ agent_group_add(agent_group *group, agent_op *op)
 {
     agent_op_move(op, AGENT_OP_QUEUED);
     tutti_list_add(&group->queue, &op->link);
+    group->check_again = group->checking;
     ask_for(group);
+}
+
+/*
+ * Is the question whether the group was made anew asked again? The op that came since it was asked may be for
+ * a group that was made after the answer. As many ops are in flight as the agent takes, so this comes to an end.
+ */
+static bool
+check_again(agent_group *group)
+{
+    if (!group->checking || !group->check_again) {
+        return false;
+    }
+    group->check_again = false;
+    agent_wire_get_group(group);
+    return true;
 }
 
 /* The group is still the one that was aborted, or nobody knows: ops in line are refused now. */
@@ -308,7 +325,9 @@ close_old(agent_group *group)
     tutti_coll_group_close(group->coll);
     group->coll = NULL;
     group->aborted = false;
+    atomic_store(&group->abort_met, false);
     group->checking = false;
+    group->check_again = false;
     group->broken = false;
     group->entered = 0;
     agent_group_count_again(group);
@@ -321,6 +340,12 @@ close_old(agent_group *group)
 static void
 check_known(agent_group *group, const agent_group_found *found)
 {
+    if (check_again(group)) {
+        return;
+    }
+    if (group->checking && found->abort.text != NULL) { /* perhaps this is the first news of it */
+        agent_group_aborted(group->agent, group->name, found->id, &found->abort);
+    }
     if (group->checking) {
         end_check(group);
     } else if (group->id != found->id) { /* deleted, and made anew: the next op asks */
@@ -396,7 +421,9 @@ abort_group(agent_group *group, const agent_group_abort *abort)
     err.scope = TUTTI_SCOPE_GROUP;
     TUTTI_LOG("agent", INFO, "%s", abort->text);
     tutti_coll_group_abort(group->coll, &err, abort->rank == group->agent->rank);
-    agent_group_fail_before(group, 0, &err);
+    if (!group->checking) { /* else ops in line came behind the abort: the check's answer decides */
+        agent_group_fail_before(group, 0, &err);
+    }
     agent_group_count_again(group);
 }
 
@@ -465,6 +492,9 @@ agent_group_unknown(agent_group *group, const tutti_error *err)
     if (group->coll != NULL) { /* only asked whether it is still there */
         const bool checking = group->checking;
 
+        if (check_again(group)) {
+            return;
+        }
         group->checking = false;
         if (err->code == TUTTI_NOT_FOUND) {
             agent_group_deleted(group->agent, group->name);
@@ -551,13 +581,15 @@ agent_group_deleted(tutti_agent *agent, const char *name)
     }
     if (group->checking) {
         close_old(group);
-        group->asking = true; /* what was asked for the check is answered soon */
+        group->asking = true;
+        agent_wire_get_group(group); /* what was asked for the check may have been asked before */
         return;
     }
     (void)TUTTI_FAIL_FOR(&err, TUTTI_NOT_FOUND, "NO_GROUP", "group %s was deleted", name);
     tutti_coll_group_close(group->coll);
     group->coll = NULL;
     group->aborted = false;
+    atomic_store(&group->abort_met, false);
     agent_group_unknown(group, &err);
 }
 

@@ -23,6 +23,7 @@
 typedef struct group_ask {
     agent_coordinator_request coord_request; /* first: what ends it frees it */
     char name[TUTTI_NAME_MAX + 1];
+    uint64_t number; /* of questions, in their order */
 } group_ask;
 
 static void request_group(group_ask *self);
@@ -121,6 +122,16 @@ give_up(agent_group *group, const tutti_error *err)
     agent_group_unknown(group, &late);
 }
 
+/*
+ * Ops wait for an answer that is no older than they are, and this one is: a later question is under way. Other
+ * answers are news, however old.
+ */
+static bool
+is_outdated(const group_ask *self, const agent_group *group)
+{
+    return group != NULL && (group->checking || group->asking) && self->number < group->asked;
+}
+
 static void
 on_group(void *arg, tutti_rpc_message *response, const tutti_error *err)
 {
@@ -128,6 +139,10 @@ on_group(void *arg, tutti_rpc_message *response, const tutti_error *err)
     agent_group *group = asked_group(self);
 
     self->coord_request.request = NULL;
+    if (is_outdated(self, group)) {
+        agent_coordinator_request_end(&self->coord_request);
+        return;
+    }
     if (err != NULL && may_ask_again(self, group, err)) {
         TUTTI_LOG("agent", DEBUG, "group %s could not be asked for: %s", self->name, err->text);
         agent_coordinator_request_later(&self->coord_request, on_again);
@@ -197,5 +212,7 @@ agent_wire_get_group(agent_group *group)
     }
     agent_coordinator_request_begin(&self->coord_request, group->agent);
     memcpy(self->name, group->name, sizeof(self->name));
+    self->number = ++group->agent->group_questions;
+    group->asked = self->number;
     request_group(self);
 }

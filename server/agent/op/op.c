@@ -341,6 +341,9 @@ agent_op_on_done(tutti_coll_op *engine_op, const tutti_error *err)
     if (err != NULL) {
         op->failed = true;
         op->err = *err;
+        if (op->group != NULL && strcmp(err->reason, TUTTI_COLL_ABORTED) == 0) {
+            atomic_store(&op->group->abort_met, true); /* before the caller may call the next one */
+        }
     } else {
         take_results(op);
     }

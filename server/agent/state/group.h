@@ -4,6 +4,7 @@
 #ifndef TUTTI_SERVER_AGENT_STATE_GROUP_H
 #define TUTTI_SERVER_AGENT_STATE_GROUP_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -39,12 +40,17 @@ struct agent_group {
     uint64_t changes;          /* of what the coordinator is told, ... */
     uint64_t told;             /* ... and how many it was told */
     bool pumping;
-    tutti_space *place;  /* the GPU on which its collectives run here; NULL = none yet, ... */
-    uint64_t placed;     /* ... and in which epoch */
-    bool aborted;        /* its ops are refused; ends with the epoch of "world" only */
-    bool checking;       /* an op came for it since it was aborted: is it still the same group? */
-    bool abort_heard;    /* while the coordinator was asked: its answer may be older */
-    bool broken;         /* a member is gone, as far as we know; its return is news soon */
+    tutti_space *place; /* the GPU on which its collectives run here; NULL = none yet, ... */
+    uint64_t placed;    /* ... and in which epoch */
+    bool aborted;       /* its ops are refused; ends with the epoch of "world" only */
+    /* An op was ended by an abort, perhaps before the coordinator's news of it. Any thread. */
+    atomic_bool abort_met;
+    bool checking; /* an op came for it since it was aborted: is it still the same group? */
+    /* checking: one more op came since that was asked, and the answer may be older */
+    bool check_again;
+    uint64_t asked;   /* number of the last question that was asked of the coordinator about it */
+    bool abort_heard; /* while the coordinator was asked: its answer may be older */
+    bool broken;      /* a member is gone, as far as we know; its return is news soon */
     tutti_timer backoff; /* until the first op in line is let go */
     uint64_t next_epoch; /* of an elastic world: changes to that when its ops have ended, ... */
     uint64_t change_ns;  /* ... or at this time; 0 = does not change */

@@ -61,7 +61,8 @@ struct tutti_agent {
     uint64_t epoch;
     uint64_t job_id;
 
-    tutti_map groups; /* by name */
+    tutti_map groups;         /* by name */
+    uint64_t group_questions; /* asked of the coordinator so far: group_lookup_pb.c */
     agent_clients clients;
     agent_answers answers;
     uint64_t ops_live;
