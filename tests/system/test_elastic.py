@@ -36,6 +36,7 @@ class Seats(Cluster):
             self.agents.append(Agent(self, None, "--min-world", str(NEEDED)))
         for agent in self.agents:
             agent.wait_joined()
+        self.agents.sort(key=lambda agent: agent.describe().rank)  # seats are given as they come
 
     def add(self):
         self.agents.append(Agent(self, None, "--min-world", str(NEEDED), "--max-world", str(SEATS)))
