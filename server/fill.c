@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -181,32 +180,6 @@ on_taken(void *arg, uint64_t bytes)
     }
 }
 
-static void
-on_durable(void *arg)
-{
-    (void)sem_post(arg);
-}
-
-/* Wait until all is durable, or cannot be. */
-static tutti_code
-settle_store(tutti_store *store, tutti_error *err)
-{
-    tutti_code code = TUTTI_OK;
-    sem_t told;
-
-    (void)sem_init(&told, 0, 0);
-    tutti_store_on_durable(store, on_durable, &told);
-    while (code == TUTTI_OK && tutti_store_durable(store) < tutti_store_version(store)) {
-        code = tutti_store_flush(store, err);
-        if (code == TUTTI_OK) {
-            (void)sem_wait(&told);
-        }
-    }
-    tutti_store_on_durable(store, NULL, NULL);
-    (void)sem_destroy(&told);
-    return code;
-}
-
 static tutti_code
 fill_store(tutti_store *store, tutti_store_snapshot *from, tutti_error *err)
 {
@@ -214,7 +187,7 @@ fill_store(tutti_store *store, tutti_store_snapshot *from, tutti_error *err)
     telling tell = {.total = moment->stats.used_bytes, .told_ns = tutti_clock_ns()};
 
     TUTTI_TRY(tutti_store_take(store, from, on_taken, &tell, err));
-    TUTTI_TRY(settle_store(store, err));
+    TUTTI_TRY(tutti_store_settle(store, err));
     (void)printf("done: %" PRIu64 " keys, %" PRIu64 " bytes, version %" PRIu64 "\n",
                  moment->stats.key_count, moment->stats.used_bytes, moment->version);
     (void)fflush(stdout);

@@ -7,6 +7,7 @@
 #include "store/store.h"
 
 #include <assert.h>
+#include <semaphore.h>
 
 #include "base/error/fail.h"
 #include "store/store_backend.h"
@@ -174,6 +175,31 @@ tutti_store_on_durable(tutti_store *store, void (*on_durable)(void *arg), void *
     if (store->ops->on_durable != NULL) {
         store->ops->on_durable(store, on_durable, arg);
     }
+}
+
+static void
+on_settled(void *arg)
+{
+    (void)sem_post(arg);
+}
+
+tutti_code
+tutti_store_settle(tutti_store *store, tutti_error *err)
+{
+    tutti_code code = TUTTI_OK;
+    sem_t told;
+
+    (void)sem_init(&told, 0, 0);
+    tutti_store_on_durable(store, on_settled, &told);
+    while (code == TUTTI_OK && tutti_store_durable(store) < tutti_store_version(store)) {
+        code = tutti_store_flush(store, err);
+        if (code == TUTTI_OK) {
+            (void)sem_wait(&told);
+        }
+    }
+    tutti_store_on_durable(store, NULL, NULL);
+    (void)sem_destroy(&told);
+    return code;
 }
 
 void

@@ -110,6 +110,12 @@ tutti_code tutti_store_flush(tutti_store *store, tutti_error *err);
  */
 void tutti_store_on_durable(tutti_store *store, void (*on_durable)(void *arg), void *arg);
 
+/*
+ * Make durable all that has changed, and wait for it. It takes tutti_store_on_durable for itself and leaves
+ * it at NULL. Codes as tutti_store_flush.
+ */
+tutti_code tutti_store_settle(tutti_store *store, tutti_error *err);
+
 void tutti_store_stat(tutti_store *store, tutti_store_stats *ret_stats);
 
 /* ------------------------------------------------------------------------------ as a whole */

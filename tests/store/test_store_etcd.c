@@ -78,32 +78,6 @@ end(coordinator *self)
 }
 
 static void
-on_durable(void *arg)
-{
-    (void)sem_post(arg);
-}
-
-/* Wait until all is durable, or cannot be. */
-static tutti_code
-settle(tutti_store *store, tutti_error *err)
-{
-    tutti_code code = TUTTI_OK;
-    sem_t told;
-
-    (void)sem_init(&told, 0, 0);
-    tutti_store_on_durable(store, on_durable, &told);
-    while (code == TUTTI_OK && tutti_store_durable(store) < tutti_store_version(store)) {
-        code = tutti_store_flush(store, err);
-        if (code == TUTTI_OK) {
-            (void)sem_wait(&told);
-        }
-    }
-    tutti_store_on_durable(store, NULL, NULL);
-    (void)sem_destroy(&told);
-    return code;
-}
-
-static void
 set(tutti_store *store, const char *key, const char *value)
 {
     tutti_error err;
@@ -165,7 +139,7 @@ test_store_etcd__finds_again_what_was_durable(void **state)
     assert_ok(tutti_store_set(one.store, key, BYTES("\0\x01"), NULL, &err));
     set(one.store, "gone", "x");
     set(one.store, "empty", "");
-    assert_ok(settle(one.store, &err));
+    assert_ok(tutti_store_settle(one.store, &err));
     set(one.store, "a", "second");
     assert_ok(tutti_store_delete(one.store, BYTES("gone"), NULL, NULL, &err));
     end(&one); /* closing writes what is left */
@@ -252,10 +226,10 @@ test_store_etcd__takes_a_batch_larger_than_a_transaction(void **state)
 
     (void)state;
     change_many(one.store, 'a');
-    assert_ok(settle(one.store, &err));
+    assert_ok(tutti_store_settle(one.store, &err));
     assert_int_equal(count_log(one.etcd), 0);
     change_many(one.store, 'b');
-    assert_ok(settle(one.store, &err));
+    assert_ok(tutti_store_settle(one.store, &err));
     end(&one);
     one = begin_at(&process, prefix);
     assert_many(one.store, 'b');
@@ -301,7 +275,7 @@ check_left_log(bool counted)
 
     set(one.store, "kept", "old");
     set(one.store, "gone", "x");
-    assert_ok(settle(one.store, &err));
+    assert_ok(tutti_store_settle(one.store, &err));
     leave_log(one.etcd, counted);
     end(&one);
     one = begin_at(&process, prefix);
@@ -314,7 +288,7 @@ check_left_log(bool counted)
         assert_stored(one.store, "gone", "x", 2);
     }
     change_many(one.store, 'c'); /* pieces that do not count are in nobody's way */
-    assert_ok(settle(one.store, &err));
+    assert_ok(tutti_store_settle(one.store, &err));
     assert_int_equal(count_log(one.etcd), 0);
     end(&one);
 }
@@ -433,7 +407,7 @@ test_store_etcd_flush__says_that_etcd_is_full(void **state)
     one = begin_at(&small, 0);
     for (i = 0; code == TUTTI_OK && i < 100; i++) {
         change_many(one.store, (unsigned char)i);
-        code = settle(one.store, &err);
+        code = tutti_store_settle(one.store, &err);
     }
     assert_int_equal(code, TUTTI_RESOURCE_EXHAUSTED);
     assert_string_equal(err.reason, "STORE_FULL");
@@ -469,16 +443,16 @@ test_store_etcd__of_a_leader_that_was_followed_writes_nothing(void **state)
 
     (void)state;
     set(old.store, "a", "one");
-    assert_ok(settle(old.store, &err));
+    assert_ok(tutti_store_settle(old.store, &err));
     take_leader_away(old.etcd);
     next = begin_at(&process, prefix);
     set(old.store, "a", "two");
     set(old.store, "b", "two");
-    assert_fails(settle(old.store, &err), TUTTI_FAILED_PRECONDITION);
+    assert_fails(tutti_store_settle(old.store, &err), TUTTI_FAILED_PRECONDITION);
     assert_string_equal(err.reason, "NOT_LEADER");
     change_many(next.store, 'n');
     assert_ok(tutti_store_delete(next.store, BYTES("a"), NULL, NULL, &err));
-    assert_ok(settle(next.store, &err));
+    assert_ok(tutti_store_settle(next.store, &err));
     end(&old);
     end(&next);
     next = begin_at(&process, prefix);
