@@ -139,6 +139,44 @@ client_stream_again(const tutti_client *client, client_conn *conn, const tutti_e
            pause_before(*until_ns, pause_ns);
 }
 
+static tutti_code
+hear_responses(tutti_rpc_stream *stream, const struct ProtobufCMessage *request,
+               bool (*on_response)(void *arg, const void *response), void *arg, bool *ret_enough,
+               tutti_error *err)
+{
+    tutti_rpc_message *message = NULL;
+
+    *ret_enough = false;
+    TUTTI_TRY(tutti_rpc_stream_write(stream, request, NULL, err));
+    TUTTI_TRY(tutti_rpc_stream_writes_done(stream, err));
+    while (!*ret_enough) {
+        TUTTI_TRY(tutti_rpc_stream_read(stream, &message, err));
+        if (message == NULL) {
+            return TUTTI_OK;
+        }
+        *ret_enough = !on_response(arg, tutti_rpc_message_get(message));
+        tutti_rpc_message_free(message);
+    }
+    tutti_rpc_stream_cancel(stream);
+    return TUTTI_OK;
+}
+
+/* The status says more than a stream that broke. */
+tutti_code
+client_stream_hear(tutti_rpc_stream *stream, const struct ProtobufCMessage *request,
+                   bool (*on_response)(void *arg, const void *response), void *arg,
+                   bool *ret_enough, tutti_error *err)
+{
+    const tutti_code code = hear_responses(stream, request, on_response, arg, ret_enough, err);
+    tutti_error status = {0};
+    const tutti_code ended = tutti_rpc_stream_finish(stream, &status);
+
+    if (*ret_enough || (code != TUTTI_OK && code != TUTTI_ABORTED)) {
+        return code;
+    }
+    return ended == TUTTI_OK ? TUTTI_OK : tutti_error_pass(err, &status);
+}
+
 tutti_code
 client_invoke(tutti_client *client, const client_call *call, const struct ProtobufCMessage *request,
               tutti_rpc_message **ret_response, tutti_error *err)

@@ -50,6 +50,17 @@ tutti_code client_invoke_again(tutti_client *client, const client_call *call,
 bool client_stream_again(const tutti_client *client, client_conn *conn, const tutti_error *err,
                          uint64_t *until_ns, uint64_t *pause_ns);
 
+/*
+ * Behind the opening of a call with one request and many responses: send the request, hand on what comes,
+ * and finish the call. How it ended; TUTTI_OK also if `on_response` said that it is enough: then it is cancelled.
+ *
+ * [in]  on_response  takes a response, for as long as it runs; false = enough
+ * [out] ret_enough   false while it was not said
+ */
+tutti_code client_stream_hear(tutti_rpc_stream *stream, const struct ProtobufCMessage *request,
+                              bool (*on_response)(void *arg, const void *response), void *arg,
+                              bool *ret_enough, tutti_error *err);
+
 /* Of a stream: calls of the agent make tensors under the client's lease, if it has one. */
 tutti_rpc_call_options client_stream_options(const tutti_client *client);
 

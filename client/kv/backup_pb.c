@@ -17,57 +17,32 @@ typedef struct backing_up {
     void *arg;
     tutti_backup_info info;
     uint64_t got_bytes;
-    bool enough;
 } backing_up;
 
-static void
-take_piece(backing_up *self, const Tutti__V1__BackupResponse *response)
+static bool
+take_piece(void *arg, const void *message)
 {
+    const Tutti__V1__BackupResponse *response = message;
+    backing_up *self = arg;
+
     self->info = (tutti_backup_info){.version = response->version,
                                      .key_count = response->key_count,
                                      .bytes = response->bytes,
                                      .file_bytes = response->file_bytes};
     self->got_bytes += response->piece.len;
-    self->enough =
-        response->piece.len > 0 &&
-        !self->on_data(self->arg, &self->info, response->piece.data, response->piece.len);
+    return response->piece.len == 0 ||
+           self->on_data(self->arg, &self->info, response->piece.data, response->piece.len);
 }
 
 static tutti_code
-read_pieces(backing_up *self, tutti_error *err)
+take_pieces(backing_up *self, tutti_error *err)
 {
     const Tutti__V1__BackupRequest request = TUTTI__V1__BACKUP_REQUEST__INIT;
-    tutti_rpc_message *message = NULL;
+    bool enough;
 
-    TUTTI_TRY(tutti_rpc_stream_write(self->stream, &request.base, NULL, err));
-    TUTTI_TRY(tutti_rpc_stream_writes_done(self->stream, err));
-    while (!self->enough) {
-        TUTTI_TRY(tutti_rpc_stream_read(self->stream, &message, err));
-        if (message == NULL) {
-            return TUTTI_OK;
-        }
-        take_piece(self, tutti_rpc_message_get(message));
-        tutti_rpc_message_free(message);
-    }
-    tutti_rpc_stream_cancel(self->stream);
-    return TUTTI_OK;
-}
-
-/* The status says more than a read that broke. */
-static tutti_code
-judge_backup(backing_up *self, tutti_code code, tutti_error *err)
-{
-    tutti_error status = {0};
-    const tutti_code ended = tutti_rpc_stream_finish(self->stream, &status);
-
-    if (self->enough) {
+    TUTTI_TRY(client_stream_hear(self->stream, &request.base, take_piece, self, &enough, err));
+    if (enough) {
         return TUTTI_FAIL(err, TUTTI_CANCELLED, "the backup was given up");
-    }
-    if (code != TUTTI_OK && code != TUTTI_ABORTED) {
-        return code;
-    }
-    if (ended != TUTTI_OK) {
-        return tutti_error_pass(err, &status);
     }
     if (self->got_bytes != self->info.file_bytes || self->got_bytes == 0) {
         return TUTTI_FAIL_FOR(err, TUTTI_DATA_LOSS, "BACKUP_FORMAT",
@@ -95,7 +70,7 @@ tutti_backup(tutti_client *client, uint32_t timeout_ms, tutti_backup_fn on_data,
     do {
         code = tutti_rpc_stream_open(conn->channel, &stub_backup, &options, &self.stream, &why);
         if (code == TUTTI_OK) {
-            code = judge_backup(&self, read_pieces(&self, &why), &why);
+            code = take_pieces(&self, &why);
         }
     } while (code != TUTTI_OK && self.got_bytes == 0 &&
              client_stream_again(client, conn, &why, &until_ns, &pause_ns));

@@ -309,17 +309,18 @@ typedef struct watching {
     tutti_kv_fn on_entry;
     void *arg;
     bool stands;
-    bool enough;
 } watching;
 
 /*
  * The first message says that the watch stands, and at which version; changes of later versions
  * are not missed. It comes to the function as an entry without a key.
  */
-static void
-notify_watcher(watching *self, const Tutti__V1__StoreServiceWatchResponse *response)
+static bool
+notify_watcher(void *arg, const void *message)
 {
+    const Tutti__V1__StoreServiceWatchResponse *response = message;
     tutti_kv_entry entry = {0};
+    watching *self = arg;
 
     if (response->kind == TUTTI__V1__WATCH_KIND__WATCH_KIND_BEGUN) {
         self->stands = true;
@@ -328,27 +329,9 @@ notify_watcher(watching *self, const Tutti__V1__StoreServiceWatchResponse *respo
         entry = read_store_entry(response->entry);
         entry.deleted = response->kind == TUTTI__V1__WATCH_KIND__WATCH_KIND_DELETED;
     } else {
-        return;
+        return true;
     }
-    self->enough = !self->on_entry(self->arg, &entry);
-}
-
-static tutti_code
-read_changes(watching *self, tutti_error *err)
-{
-    tutti_rpc_message *message = NULL;
-    tutti_code code = TUTTI_OK;
-
-    while (!self->enough) {
-        code = tutti_rpc_stream_read(self->stream, &message, err);
-        if (code != TUTTI_OK || message == NULL) {
-            return code;
-        }
-        notify_watcher(self, tutti_rpc_message_get(message));
-        tutti_rpc_message_free(message);
-    }
-    tutti_rpc_stream_cancel(self->stream);
-    return code;
+    return self->on_entry(self->arg, &entry);
 }
 
 /*
@@ -358,25 +341,15 @@ read_changes(watching *self, tutti_error *err)
 static tutti_code
 watch_store(watching *self, const Tutti__V1__StoreServiceWatchRequest *request, tutti_error *err)
 {
-    tutti_error status;
-    tutti_code ended;
-    tutti_code code = tutti_rpc_stream_write(self->stream, &request->base, NULL, err);
+    bool enough;
+    const tutti_code code =
+        client_stream_hear(self->stream, &request->base, notify_watcher, self, &enough, err);
 
-    if (code == TUTTI_OK) {
-        code = tutti_rpc_stream_writes_done(self->stream, err);
-    }
-    if (code == TUTTI_OK) {
-        code = read_changes(self, err);
-    }
-    ended = tutti_rpc_stream_finish(self->stream, &status);
-    if (self->enough || (self->stands && ended == TUTTI_DEADLINE_EXCEEDED)) {
+    if (enough || (self->stands && code == TUTTI_DEADLINE_EXCEEDED)) {
         return TUTTI_OK;
     }
-    if (code != TUTTI_OK && code != TUTTI_ABORTED) {
-        return code;
-    }
-    return ended == TUTTI_OK ? TUTTI_FAIL(err, TUTTI_UNAVAILABLE, "the coordinator ended the watch")
-                             : tutti_error_pass(err, &status);
+    return code == TUTTI_OK ? TUTTI_FAIL(err, TUTTI_UNAVAILABLE, "the coordinator ended the watch")
+                            : code;
 }
 
 tutti_code
