@@ -170,7 +170,7 @@ run_filling(filling *work, char **words, tutti_error *err)
 
 /* tutti-coordinator --log warn --store TO OPTION FROM, and what stands behind the two arguments. */
 static int
-fill(cli *self, filling *work, const char *option, const char *from, const char *to)
+run_coordinator(cli *self, filling *work, const char *option, const char *from, const char *to)
 {
     const int more = self->argument_count - 2;
     char **words = calloc((size_t)more + 9, sizeof(*words));
@@ -210,36 +210,33 @@ say_filled(const filling *work, const char *from, const char *to)
                                     "version", (json_int_t)work->version));
 }
 
-int
-cli_restore(cli *self)
+static int
+fill_store(cli *self, const char *option, bool moves)
 {
     const char *from = self->arguments[0];
     const char *to = self->arguments[1];
     filling work = {.self = self, .what = to};
     char size[CLI_WORD_SIZE];
-    const int status = fill(self, &work, "--restore", from, to);
+    const int status = run_coordinator(self, &work, option, from, to);
 
     if (status == CLI_FINE && !say_filled(&work, from, to)) {
         cli_say(self, "%s: %" PRIu64 " keys, %s, at version %" PRIu64, to, work.keys,
                 cli_format_size(work.bytes, size), work.version);
+        if (moves) {
+            cli_say(self, "%s still has them: start no coordinator on it any more", from);
+        }
     }
     return status;
 }
 
 int
+cli_restore(cli *self)
+{
+    return fill_store(self, "--restore", false);
+}
+
+int
 cli_store_move(cli *self)
 {
-    const char *from = self->arguments[0];
-    const char *to = self->arguments[1];
-    filling work = {.self = self, .what = to};
-    char size[CLI_WORD_SIZE];
-    const int status = fill(self, &work, "--move-from", from, to);
-
-    if (status == CLI_FINE && !say_filled(&work, from, to)) {
-        cli_say(self,
-                "%s: %" PRIu64 " keys, %s, at version %" PRIu64 "\n"
-                "%s still has them: start no coordinator on it any more",
-                to, work.keys, cli_format_size(work.bytes, size), work.version, from);
-    }
-    return status;
+    return fill_store(self, "--move-from", true);
 }
