@@ -9,7 +9,7 @@
 
 #include "store/backup/backup.h"
 #include "store/lmdb/lmdb.h"
-#include "store/memory/memory.h"
+#include "store/store_folder.h"
 
 #define BYTES(text) ((tutti_bytes){(text), sizeof(text) - 1})
 
@@ -24,16 +24,6 @@ set(tutti_store *store, const char *key, tutti_bytes value)
     tutti_error err;
 
     assert_ok(tutti_store_set(store, tutti_bytes_of(key), value, NULL, &err));
-}
-
-static tutti_store *
-open_memory(void)
-{
-    tutti_store *store = NULL;
-    tutti_error err;
-
-    assert_ok(tutti_store_memory_open(NULL, &store, &err));
-    return store;
 }
 
 /* [in] between  runs behind each piece; NULL = nothing */
@@ -97,7 +87,7 @@ assert_stored(tutti_store *store, const char *key, tutti_bytes value, uint64_t v
 static tutti_store *
 make_small(void)
 {
-    tutti_store *store = open_memory();
+    tutti_store *store = store_in_memory();
 
     set(store, "alpha", BYTES("1"));
     set(store, "beta", BYTES(""));
@@ -109,7 +99,7 @@ static void
 test_backup__brings_back_keys_values_and_versions(void **state)
 {
     tutti_store *store = make_small();
-    tutti_store *fresh = open_memory();
+    tutti_store *fresh = store_in_memory();
     file_bytes file;
     tutti_error err;
 
@@ -130,8 +120,8 @@ test_backup__brings_back_keys_values_and_versions(void **state)
 static void
 test_backup__of_an_empty_store_is_an_empty_store(void **state)
 {
-    tutti_store *store = open_memory();
-    tutti_store *fresh = open_memory();
+    tutti_store *store = store_in_memory();
+    tutti_store *fresh = store_in_memory();
     const file_bytes file = back_up(store, NULL);
     tutti_error err;
 
@@ -164,8 +154,8 @@ spoil_store(tutti_store *store)
 static void
 test_backup__is_of_one_moment_though_the_store_changes(void **state)
 {
-    tutti_store *store = open_memory();
-    tutti_store *fresh = open_memory();
+    tutti_store *store = store_in_memory();
+    tutti_store *fresh = store_in_memory();
     char key[16];
     file_bytes file;
     tutti_store_stats stats;
@@ -204,7 +194,7 @@ test_backup__that_is_cut_is_refused_wherever(void **state)
     (void)state;
     for (size = 0; size < whole.size; size++) {
         const file_bytes cut = {whole.bytes, size};
-        tutti_store *fresh = open_memory();
+        tutti_store *fresh = store_in_memory();
 
         assert_fails(restore(&cut, fresh, &err), TUTTI_DATA_LOSS);
         assert_string_equal(err.reason, "BACKUP_FORMAT");
@@ -228,7 +218,7 @@ test_backup__with_any_wrong_byte_is_refused(void **state)
     (void)state;
     for (i = 0; i < file.size; i++) {
         for (bit = 0; bit < 8; bit += 7) {
-            tutti_store *fresh = open_memory();
+            tutti_store *fresh = store_in_memory();
 
             file.bytes[i] ^= (unsigned char)(1 << bit);
             assert_int_not_equal(restore(&file, fresh, &err), TUTTI_OK);
@@ -246,7 +236,7 @@ static void
 test_backup__with_something_behind_its_end_is_refused(void **state)
 {
     tutti_store *store = make_small();
-    tutti_store *fresh = open_memory();
+    tutti_store *fresh = store_in_memory();
     file_bytes file = back_up(store, NULL);
     tutti_error err;
 
@@ -266,7 +256,7 @@ test_backup__of_another_kind_is_refused_by_name(void **state)
     char newer[] = "tutti backup 2\n";
     const file_bytes other = {(unsigned char *)text, sizeof(text)};
     const file_bytes later = {(unsigned char *)newer, sizeof(newer)};
-    tutti_store *fresh = open_memory();
+    tutti_store *fresh = store_in_memory();
     tutti_error err;
 
     (void)state;
@@ -279,41 +269,16 @@ test_backup__of_another_kind_is_refused_by_name(void **state)
 
 /* ------------------------------------------------------------------ folders */
 
-static char folder[64];
-
 static tutti_store *
 open_folder(bool deferred)
 {
     const tutti_store_lmdb_options options = {
-        .path = folder, .sync = TUTTI_STORE_LMDB_FULL, .deferred = deferred};
+        .path = store_folder, .sync = TUTTI_STORE_LMDB_FULL, .deferred = deferred};
     tutti_store *store = NULL;
     tutti_error err;
 
     assert_ok(tutti_store_lmdb_open(&options, &store, &err));
     return store;
-}
-
-static int
-begin_folder(void **state)
-{
-    (void)state;
-    (void)snprintf(folder, sizeof(folder), "/tmp/tutti-backup-XXXXXX");
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int
-end_folder(void **state)
-{
-    static const char *const names[] = {"/data.mdb", "/lock.mdb", "/tutti.lock", ""};
-    char path[128];
-    size_t i;
-
-    (void)state;
-    for (i = 0; i < COUNT_OF(names); i++) {
-        (void)snprintf(path, sizeof(path), "%s%s", folder, names[i]);
-        (void)remove(path);
-    }
-    return 0;
 }
 
 static void
@@ -376,7 +341,8 @@ test_restore__of_a_damaged_file_leaves_an_empty_folder(void **state)
     free(file.bytes);
 }
 
-#define IN_FOLDER(function) cmocka_unit_test_setup_teardown(function, begin_folder, end_folder)
+#define IN_FOLDER(function)                                                                        \
+    cmocka_unit_test_setup_teardown(function, store_folder_begin, store_folder_end)
 
 int
 main(void)

@@ -17,38 +17,14 @@
 #include <unistd.h>
 
 #include "store/lmdb/lmdb.h"
-#include "store/memory/memory.h"
+#include "store/store_folder.h"
 
 #define DAMAGES 200
 #define FILE_ROOM (32U << 20)
 #define PAGE 4096U
 #define KEYS 120
 
-static char folder[64];
 static unsigned char value_bytes[40000];
-
-static int
-begin(void **state)
-{
-    (void)state;
-    (void)snprintf(folder, sizeof(folder), "/tmp/tutti-damage-XXXXXX");
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int
-end(void **state)
-{
-    static const char *const names[] = {"/data.mdb", "/tutti.lock", ""};
-    char path[128];
-    size_t i;
-
-    (void)state;
-    for (i = 0; i < COUNT_OF(names); i++) {
-        (void)snprintf(path, sizeof(path), "%s%s", folder, names[i]);
-        (void)remove(path);
-    }
-    return 0;
-}
 
 /* No machine goes down here, so nobody waits for the disk. */
 __attribute__((visibility("default"))) int
@@ -58,20 +34,10 @@ fdatasync(int file)
     return 0;
 }
 
-static tutti_store *
-open_memory(void)
-{
-    tutti_store *store = NULL;
-    tutti_error err;
-
-    assert_ok(tutti_store_memory_open(NULL, &store, &err));
-    return store;
-}
-
 static tutti_code
 open_folder(tutti_store **ret_store, tutti_error *err)
 {
-    const tutti_store_lmdb_options options = {.path = folder};
+    const tutti_store_lmdb_options options = {.path = store_folder};
 
     return tutti_store_lmdb_open(&options, ret_store, err);
 }
@@ -138,7 +104,7 @@ read_file(unsigned char *to)
     FILE *file;
     size_t size;
 
-    (void)snprintf(path, sizeof(path), "%s/data.mdb", folder);
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", store_folder);
     file = fopen(path, "rb");
     assert_non_null(file);
     size = fread(to, 1, FILE_ROOM, file);
@@ -152,7 +118,7 @@ write_file(const unsigned char *from, size_t size)
     char path[128];
     FILE *file;
 
-    (void)snprintf(path, sizeof(path), "%s/data.mdb", folder);
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", store_folder);
     file = fopen(path, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(from, 1, size, file), size);
@@ -201,7 +167,7 @@ damage(unsigned char *file, size_t size, unsigned *seed)
 static void
 test_store_damage__a_store_that_nobody_touched_is_never_refused(void **state)
 {
-    tutti_store *mirror = open_memory();
+    tutti_store *mirror = store_in_memory();
     tutti_store *store = NULL;
     unsigned seed = 7;
     unsigned i;
@@ -228,7 +194,7 @@ test_store_damage__what_a_killed_process_leaves_is_never_refused(void **state)
 
     (void)state;
     for (round = 0; round < 30; round++) {
-        tutti_store *mirror = open_memory();
+        tutti_store *mirror = store_in_memory();
         tutti_store *store = NULL;
         tutti_error err;
         int pipes[2];
@@ -284,7 +250,7 @@ try_it(tutti_store *mirror, unsigned *seed)
     }
     code = open_folder(&store, &err);
     if (code != TUTTI_OK) {
-        return strcmp(err.reason, "STORE_FORMAT") == 0 && strstr(err.text, folder) != NULL
+        return strcmp(err.reason, "STORE_FORMAT") == 0 && strstr(err.text, store_folder) != NULL
                    ? WAS_REFUSED
                    : WAS_WRONG;
     }
@@ -310,7 +276,7 @@ damage_copies(unsigned seed, unsigned count, unsigned ret_counts[2])
 {
     unsigned char *good = malloc(FILE_ROOM);
     unsigned char *bad = malloc(FILE_ROOM);
-    tutti_store *mirror = open_memory();
+    tutti_store *mirror = store_in_memory();
     tutti_store *store = NULL;
     unsigned i;
     size_t size;
@@ -384,7 +350,7 @@ test_store_damage__a_file_that_is_empty_or_gone_is_no_new_store(void **state)
     assert_fails(open_folder(&store, &err), TUTTI_DATA_LOSS);
     assert_string_equal(err.reason, "STORE_FORMAT");
     assert_text_has(err.text, "it is empty");
-    (void)snprintf(path, sizeof(path), "%s/data.mdb", folder);
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", store_folder);
     assert_int_equal(unlink(path), 0);
     assert_fails(open_folder(&store, &err), TUTTI_DATA_LOSS);
     assert_text_has(err.text, "it is gone");
@@ -396,7 +362,7 @@ static void
 test_store_damage__a_file_that_is_cut_while_it_is_open_is_written_no_more(void **state)
 {
     char path[128];
-    tutti_store *mirror = open_memory();
+    tutti_store *mirror = store_in_memory();
     tutti_store *store = NULL;
     tutti_store_entry entry;
     struct stat now;
@@ -409,7 +375,7 @@ test_store_damage__a_file_that_is_cut_while_it_is_open_is_written_no_more(void *
     for (i = 0; i < 50; i++) {
         assert_ok(change(store, mirror, &seed, &err));
     }
-    (void)snprintf(path, sizeof(path), "%s/data.mdb", folder);
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", store_folder);
     assert_int_equal(stat(path, &now), 0);
     assert_int_equal(truncate(path, now.st_size - PAGE), 0);
     assert_fails(change(store, mirror, &seed, &err), TUTTI_DATA_LOSS);
@@ -426,7 +392,7 @@ static void
 test_store_damage__a_file_that_is_cut_by_what_the_last_change_added_is_written_no_more(void **state)
 {
     char path[128];
-    tutti_store *mirror = open_memory();
+    tutti_store *mirror = store_in_memory();
     tutti_store *store = NULL;
     struct stat before;
     struct stat now;
@@ -435,7 +401,7 @@ test_store_damage__a_file_that_is_cut_by_what_the_last_change_added_is_written_n
 
     (void)state;
     assert_ok(open_folder(&store, &err));
-    (void)snprintf(path, sizeof(path), "%s/data.mdb", folder);
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", store_folder);
     assert_int_equal(stat(path, &now), 0);
     do {
         before = now;
@@ -457,7 +423,7 @@ test_store_damage__heads_that_are_spoilt_while_it_is_open_are_written_no_more(vo
 {
     static const unsigned char root[8] = {1};
     char path[128];
-    tutti_store *mirror = open_memory();
+    tutti_store *mirror = store_in_memory();
     tutti_store *store = NULL;
     unsigned seed = 1;
     int file;
@@ -469,7 +435,7 @@ test_store_damage__heads_that_are_spoilt_while_it_is_open_are_written_no_more(vo
     for (i = 0; i < 100; i++) {
         assert_ok(change(store, mirror, &seed, &err));
     }
-    (void)snprintf(path, sizeof(path), "%s/data.mdb", folder);
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", store_folder);
     file = open(path, O_WRONLY | O_CLOEXEC);
     assert_true(file >= 0);
     for (i = 0; i < 2; i++) {
@@ -492,7 +458,7 @@ test_store_damage__pages_that_are_spoilt_while_it_is_open_are_written_no_more(vo
 {
     static const unsigned char none[2] = {0};
     char path[128];
-    tutti_store *mirror = open_memory();
+    tutti_store *mirror = store_in_memory();
     tutti_store *store = NULL;
     struct stat now;
     unsigned seed = 1;
@@ -506,7 +472,7 @@ test_store_damage__pages_that_are_spoilt_while_it_is_open_are_written_no_more(vo
     for (i = 0; i < 100; i++) {
         assert_ok(change(store, mirror, &seed, &err));
     }
-    (void)snprintf(path, sizeof(path), "%s/data.mdb", folder);
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", store_folder);
     file = open(path, O_WRONLY | O_CLOEXEC);
     assert_true(file >= 0);
     assert_int_equal(fstat(file, &now), 0);
@@ -541,7 +507,7 @@ test_store_damage__a_store_of_the_format_before_is_taken_over(void **state)
 
     (void)state;
     assert_int_equal(mdb_env_create(&env), 0);
-    assert_int_equal(mdb_env_open(env, folder, MDB_NOLOCK, 0600), 0);
+    assert_int_equal(mdb_env_open(env, store_folder, MDB_NOLOCK, 0600), 0);
     assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
     assert_int_equal(mdb_dbi_open(txn, NULL, 0, &dbi), 0);
     for (i = 0; i < 2; i++) {
@@ -599,15 +565,15 @@ mount_small_disk(void)
         return false;
     }
     return mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-           mount("tmpfs", folder, "tmpfs", 0, "size=256k") == 0;
+           mount("tmpfs", store_folder, "tmpfs", 0, "size=256k") == 0;
 }
 
 /* In a child with a disk of 256 KiB of its own. 77 = this machine does not give it one. */
 static int
 fill_disk(void)
 {
-    const tutti_store_lmdb_options options = {.path = folder, .on_write = on_write};
-    tutti_store *mirror = open_memory();
+    const tutti_store_lmdb_options options = {.path = store_folder, .on_write = on_write};
+    tutti_store *mirror = store_in_memory();
     tutti_store *store = NULL;
     tutti_error err = {0};
     unsigned seed = 3;
@@ -621,7 +587,8 @@ fill_disk(void)
     }
     for (i = 0; i < 1000 && change(store, mirror, &seed, &err) == TUTTI_OK; i++) {
     }
-    if (i == 1000 || strcmp(err.reason, "STORE_FULL") != 0 || strstr(err.text, folder) == NULL) {
+    if (i == 1000 || strcmp(err.reason, "STORE_FULL") != 0 ||
+        strstr(err.text, store_folder) == NULL) {
         (void)fprintf(stderr, "%s %s\n", err.reason, err.text);
         return 2;
     }
@@ -657,7 +624,8 @@ test_store_damage__a_full_disk_is_called_a_full_disk(void **state)
     assert_int_equal(status, 0);
 }
 
-#define SENTENCE(function) cmocka_unit_test_setup_teardown(function, begin, end)
+#define SENTENCE(function)                                                                         \
+    cmocka_unit_test_setup_teardown(function, store_folder_begin, store_folder_end)
 
 int
 main(void)

@@ -12,38 +12,9 @@
 #include <unistd.h>
 
 #include "store/lmdb/lmdb.h"
+#include "store/store_folder.h"
 
 #define BYTES(text) ((tutti_bytes){(text), sizeof(text) - 1})
-
-static char folder[64];
-
-static void
-remove_file(const char *name)
-{
-    char path[128];
-
-    (void)snprintf(path, sizeof(path), "%s%s", folder, name);
-    (void)remove(path);
-}
-
-static int
-begin(void **state)
-{
-    (void)state;
-    (void)snprintf(folder, sizeof(folder), "/tmp/tutti-lmdb-XXXXXX");
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int
-end(void **state)
-{
-    (void)state;
-    remove_file("/data.mdb");
-    remove_file("/lock.mdb");
-    remove_file("/tutti.lock");
-    remove_file("");
-    return 0;
-}
 
 /* LMDB's calls come here: how often it waits for the disk. */
 static int syncs;
@@ -59,7 +30,7 @@ fdatasync(int file)
 static tutti_code
 open_with(uint64_t bytes_max, tutti_store **ret_store, tutti_error *err)
 {
-    const tutti_store_lmdb_options options = {.path = folder, .bytes_max = bytes_max};
+    const tutti_store_lmdb_options options = {.path = store_folder, .bytes_max = bytes_max};
 
     return tutti_store_lmdb_open(&options, ret_store, err);
 }
@@ -131,7 +102,7 @@ test_store_lmdb__waits_for_the_disk_as_it_is_told(void **state)
 
     (void)state;
     for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const tutti_store_lmdb_options options = {.path = folder, .sync = rows[i].sync};
+        const tutti_store_lmdb_options options = {.path = store_folder, .sync = rows[i].sync};
         tutti_store *store = NULL;
         tutti_error err;
 
@@ -149,7 +120,7 @@ static void
 test_store_lmdb__that_is_deferred_waits_for_the_disk_once_for_many_changes(void **state)
 {
     const tutti_store_lmdb_options options = {
-        .path = folder, .sync = TUTTI_STORE_LMDB_FULL, .deferred = true};
+        .path = store_folder, .sync = TUTTI_STORE_LMDB_FULL, .deferred = true};
     tutti_store *store = NULL;
     tutti_store_entry entry;
     tutti_error err;
@@ -194,7 +165,7 @@ test_store_lmdb__says_that_a_machine_went_down_with_it(void **state)
     store = open_again();
     assert_false(tutti_store_lmdb_was_cut(store));
     tutti_store_close(store);
-    (void)snprintf(path, sizeof(path), "%s/tutti.lock", folder);
+    (void)snprintf(path, sizeof(path), "%s/tutti.lock", store_folder);
     mark = fopen(path, "w");
     assert_non_null(mark);
     assert_true(fputs("0b00-of-another-life", mark) >= 0);
@@ -259,7 +230,7 @@ test_store_lmdb__is_open_once(void **state)
     (void)state;
     assert_fails(open_with(0, &second, &err), TUTTI_FAILED_PRECONDITION);
     assert_string_equal(err.reason, "STORE_BUSY");
-    assert_non_null(strstr(err.text, folder));
+    assert_non_null(strstr(err.text, store_folder));
     assert_null(second);
     tutti_store_close(store);
     tutti_store_close(open_again());
@@ -294,7 +265,7 @@ test_store_lmdb__refuses_what_is_no_store(void **state)
     FILE *file;
 
     (void)state;
-    (void)snprintf(path, sizeof(path), "%s/data.mdb", folder);
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", store_folder);
     file = fopen(path, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(junk, 1, sizeof(junk), file), sizeof(junk));
@@ -317,7 +288,8 @@ test_store_lmdb__says_where_it_could_not_be_made(void **state)
     assert_null(store);
 }
 
-#define SENTENCE(function) cmocka_unit_test_setup_teardown(function, begin, end)
+#define SENTENCE(function)                                                                         \
+    cmocka_unit_test_setup_teardown(function, store_folder_begin, store_folder_end)
 
 int
 main(void)

@@ -1,0 +1,17 @@
+/* What tests of stores in a folder share: the folder, and a store beside it. */
+#ifndef TUTTI_TESTS_STORE_FOLDER_H
+#define TUTTI_TESTS_STORE_FOLDER_H
+
+#include "store/store.h"
+
+/* Where the folder of the test that runs is. */
+extern char store_folder[64];
+
+/* cmocka's setup and teardown: an empty folder, and its end with all that a store leaves in it. */
+int store_folder_begin(void **state);
+int store_folder_end(void **state);
+
+/* A store without limits, in memory: tutti_store_close it. */
+tutti_store *store_in_memory(void);
+
+#endif
