@@ -74,6 +74,7 @@ Runtime::Runtime(const c10::intrusive_ptr<c10d::Store>& store, int rank, int siz
     check(tutti_queue_open(client_, nullptr, &queue_, &err), err);
   } catch (...) {
     memory_.reset();
+    tutti_lease_close(lease_);
     tutti_close(client_);
     tutti_launched_stop(launched_);
     throw;
@@ -108,6 +109,7 @@ Runtime::~Runtime() {
   tasks_.notify_all();
   server_.join();
   memory_.reset();
+  tutti_lease_close(lease_);
   tutti_close(client_);
   tutti_launched_stop(launched_);
 }
@@ -169,6 +171,7 @@ void Runtime::connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, in
   options.wait = true;
   options.timeout_ms = 60000;
   check(tutti_connect_with(&options, &client_, &err), err);
+  check(tutti_lease_open(client_, &lease_, &err), err);
 }
 
 namespace {

@@ -16,6 +16,7 @@
 #include <tutti/client.h>
 #include <tutti/launch.h>
 #include <tutti/queue.h>
+#include <tutti/tensor.h>
 
 #include "memory.hpp"
 
@@ -75,6 +76,7 @@ class Runtime {
   std::string torch_;
   tutti_launched* launched_ = nullptr;
   tutti_client* client_ = nullptr;
+  tutti_lease* lease_ = nullptr;  // groups and tensors of this process go with it, though the agent stays
   tutti_queue* queue_ = nullptr;
   std::unique_ptr<Memory> memory_;
   std::vector<uint32_t> ranks_;

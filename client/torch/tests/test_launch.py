@@ -4,6 +4,7 @@ namespaces; restart.py under torchrun, which starts it again after a rank has fa
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ import tap
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRAINING = os.path.join(HERE, "training.py")
 RESTART = os.path.join(HERE, "restart.py")
+OUTLIVED = os.path.join(HERE, "outlived.py")
 TUTTI = os.path.join(place.BUILD, "tutti")
 TORCHRUN = [place.PYTHON, "-m", "torch.distributed.run"]
 LIMIT_S = 240
@@ -81,6 +83,13 @@ class Launch(unittest.TestCase):
                 code, said = call(TORCHRUN + ["--standalone", "--nproc-per-node", "2", "--max-restarts", "1", RESTART])
                 self.assertEqual(code, 0, said[-6000:])
                 self.assertEqual(said.count("ended well after 1 restarts"), 2, said[-6000:])
+
+    def test_trainers_die_and_their_agents_live(self):
+        """Groups, staging and memory of the agent's go with the trainers."""
+        code, said = call([TUTTI, "run", "-n", "2", "--", place.PYTHON, OUTLIVED])
+        self.assertEqual(code, 0, said[-6000:])
+        self.assertEqual(len(re.findall(r"before: 2 groups, [1-9]\d* tensors", said)), 2, said)
+        self.assertEqual(said.count("nothing is left"), 2, said)
 
     def test_nobody_names_an_agent_that_is_not_there(self):
         words = [place.PYTHON, TRAINING, "tutti", "/dev/null"]
