@@ -76,8 +76,7 @@ invoke_once(tutti_client *client, const client_call *call, const struct Protobuf
 
     TUTTI_TRY(client_conn_take(client, call->kind, &conn, err));
     options.wait_for_ready = is_patient(call, conn);
-    options.lease =
-        call->kind == CLIENT_COORDINATOR || call->lasting ? 0 : atomic_load(&client->lease);
+    options.lease = call->kind == CLIENT_COORDINATOR ? 0 : atomic_load(&client->lease);
     client_zero_copy_init(&ref);
     if (loaded) {
         blob = client_zero_copy_blob(&ref, call->payload, call->payload_bytes);

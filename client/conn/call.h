@@ -26,7 +26,6 @@ typedef struct client_call {
     size_t payload_bytes;
     client_request_hook
         *request_hook; /* where the request goes instead of on its way; NULL = nowhere */
-    bool lasting;      /* what it makes is not under the client's lease */
 } client_call;
 
 /* [out, owned] ret_response  NULL = not wanted; untouched when it was diverted */

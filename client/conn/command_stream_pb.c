@@ -38,9 +38,9 @@ client_command_stream_open(const tutti_client *client, client_command_stream *co
 static bool
 may_carry(tutti_client *client, const client_call *call, uint32_t number)
 {
-    if (call->kind != CLIENT_CONTROL || call->lasting ||
-        call->payload_bytes > CLIENT_COPY_BYTES_MAX || client->agent.commands_max == 0 ||
-        number == 0 || atomic_load_explicit(&client->goes_by_itself, memory_order_relaxed)) {
+    if (call->kind != CLIENT_CONTROL || call->payload_bytes > CLIENT_COPY_BYTES_MAX ||
+        client->agent.commands_max == 0 || number == 0 ||
+        atomic_load_explicit(&client->goes_by_itself, memory_order_relaxed)) {
         return false;
     }
     return atomic_load_explicit(&client->calls, memory_order_relaxed) >= CALLS_BEFORE ||

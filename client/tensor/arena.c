@@ -46,11 +46,13 @@ typedef struct chunk {
     uint64_t size;
     uint64_t used;
     uint64_t asked; /* in this round the agent was asked about it */
+    uint64_t lease; /* of the client's, under which it was made; 0 = none */
     char name[NAME_SIZE];
 } chunk;
 
 struct client_arena {
     client_ending ending;
+    tutti_client *client;
     pthread_mutex_t lock;
     tutti_list_node chunks;
     uint64_t idle;   /* bytes of chunks in which nothing is used */
@@ -87,6 +89,7 @@ need_arena(tutti_client *client)
     if (self == NULL) {
         self = calloc(1, sizeof(*self));
         if (self != NULL) {
+            self->client = client;
             self->ending = (client_ending){.close = close_arena, .forget = forget_arena};
             (void)pthread_mutex_init(&self->lock, NULL);
             tutti_list_init(&self->chunks);
@@ -133,7 +136,8 @@ map_chunk(tutti_client *client, chunk *self, tutti_error *err)
 
     arc4random_buf(&number, sizeof(number));
     (void)snprintf(self->name, sizeof(self->name), NAME_PREFIX "%016" PRIx64, number);
-    TUTTI_TRY(client_wire_create(client, &spec, self->name, true, &handle, err));
+    self->lease = atomic_load(&client->lease);
+    TUTTI_TRY(tutti_tensor_create(client, &spec, self->name, &handle, err));
     code = tutti_tensor_map(client, self->name, TUTTI_MAP_WRITE, &self->view, err);
     if (code != TUTTI_OK) {
         (void)client_wire_delete(client, &name, 1, NULL);
@@ -202,7 +206,14 @@ use_span(chunk *self, span *one, uint64_t size)
     return true;
 }
 
-/* A tensor of an agent that has ended since is not used any more: ops would not find it. */
+/* A tensor whose agent or lease has ended since is not used any more: ops would not find it. */
+static bool
+is_alive(const client_arena *arena, const chunk *self)
+{
+    return (self->lease == 0 || self->lease == atomic_load(&arena->client->lease)) &&
+           !tutti_view_is_revoked(self->view);
+}
+
 static void *
 take_from_chunk(client_arena *arena, chunk *self, uint64_t size)
 {
@@ -212,8 +223,7 @@ take_from_chunk(client_arena *arena, chunk *self, uint64_t size)
     for (link = self->spans.next; link != &self->spans; link = link->next) {
         span *one = tutti_container_of(link, span, link);
 
-        if (!one->used && one->size >= size && !tutti_view_is_revoked(self->view) &&
-            use_span(self, one, size)) {
+        if (!one->used && one->size >= size && is_alive(arena, self) && use_span(self, one, size)) {
             arena->idle -= idle ? self->size : 0;
             return self->data + one->offset;
         }
@@ -441,6 +451,39 @@ take_room(tutti_client *client, client_arena *self, uint64_t size)
     return memory;
 }
 
+/* With the lock: a chunk that is of no use any more, out of the list; NULL = none. */
+static chunk *
+take_dead(client_arena *self)
+{
+    tutti_list_node *link;
+
+    for (link = self->chunks.next; link != &self->chunks; link = link->next) {
+        chunk *one = tutti_container_of(link, chunk, link);
+
+        if (one->used == 0 && !is_alive(self, one)) {
+            self->idle -= one->size;
+            tutti_list_remove(&one->link);
+            return one;
+        }
+    }
+    return NULL;
+}
+
+static void
+drop_dead(tutti_client *client, client_arena *self)
+{
+    chunk *one;
+
+    do {
+        (void)pthread_mutex_lock(&self->lock);
+        one = take_dead(self);
+        (void)pthread_mutex_unlock(&self->lock);
+        if (one != NULL) {
+            drop_chunk(client, one);
+        }
+    } while (one != NULL);
+}
+
 static uint64_t
 choose_chunk_bytes(client_arena *self)
 {
@@ -473,6 +516,7 @@ tutti_alloc(tutti_client *client, uint64_t bytes, void **ret_memory, tutti_error
     TUTTI_TRY(client_check_member(client, err));
     memory = take_room(client, self, size);
     if (memory == NULL) {
+        drop_dead(client, self);
         TUTTI_TRY(make_chunk(client, size, choose_chunk_bytes(self), &made, err));
         (void)pthread_mutex_lock(&self->lock);
         tutti_list_add(&self->chunks, &made->link);
@@ -548,8 +592,8 @@ client_arena_find(tutti_client *client, const void *data, const tutti_spec *spec
         one = find_span(home, data);
         offset = (uint64_t)((const unsigned char *)data - home->data);
         if (one == NULL || !one->used || bytes > one->size - (offset - one->offset) ||
-            offset % tutti_dtype_bytes(spec->dtype) != 0 || tutti_view_is_revoked(home->view)) {
-            one = NULL; /* its agent has ended, too: memory like any other */
+            offset % tutti_dtype_bytes(spec->dtype) != 0 || !is_alive(self, home)) {
+            one = NULL; /* its agent or lease has ended: memory like any other */
         } else {
             (void)tutti_range_format(home->name, offset, spec, ret_text, NULL);
         }

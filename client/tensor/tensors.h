@@ -27,8 +27,4 @@ tutti_code client_wire_get(tutti_client *client, const char *handle, void *data,
 tutti_code client_wire_delete(tutti_client *client, const char *const *handles, size_t count,
                               tutti_error *err);
 
-/* tutti_tensor_create; lasting: not under the client's lease, as the arena, which outlives leases. */
-tutti_code client_wire_create(tutti_client *client, const tutti_spec *spec, const char *name,
-                              bool lasting, tutti_handle *ret_handle, tutti_error *err);
-
 #endif

@@ -55,8 +55,8 @@ client_device(const tutti_client *client, const char *into)
 }
 
 tutti_code
-client_wire_create(tutti_client *client, const tutti_spec *spec, const char *name, bool lasting,
-                   tutti_handle *ret_handle, tutti_error *err)
+tutti_tensor_create(tutti_client *client, const tutti_spec *spec, const char *name,
+                    tutti_handle *ret_handle, tutti_error *err)
 {
     Tutti__V1__CreateRequest request = TUTTI__V1__CREATE_REQUEST__INIT;
     client_call call = control_tensor(client, &stub_create);
@@ -70,7 +70,6 @@ client_wire_create(tutti_client *client, const tutti_spec *spec, const char *nam
     request.spec = &wire.message;
     request.name = client_write_text(name);
     request.device = client_device(client, NULL);
-    call.lasting = lasting;
     code = client_invoke(client, &call, &request.base, &message, err);
     if (code == TUTTI_OK) {
         response = tutti_rpc_message_get(message);
@@ -78,13 +77,6 @@ client_wire_create(tutti_client *client, const tutti_spec *spec, const char *nam
         tutti_rpc_message_free(message);
     }
     return code;
-}
-
-tutti_code
-tutti_tensor_create(tutti_client *client, const tutti_spec *spec, const char *name,
-                    tutti_handle *ret_handle, tutti_error *err)
-{
-    return client_wire_create(client, spec, name, false, ret_handle, err);
 }
 
 tutti_code

@@ -224,7 +224,7 @@ TUTTI_API void tutti_gpu_share_end(tutti_gpu_share *share);
  *
  * How. The arena takes tensors of bytes from the agent ("tutti.arena/" and 16 hex digits), the first
  * of 4 MiB, the others of 64 MiB, or as large as asked, maps them (tutti/share.h), and hands out
- * parts. The functions of tutti/op_data.h find out whether what they are given is in the arena; then
+ * parts. The functions of tutti/op_data.h and queues find out whether what they are given is in the arena; then
  * the op runs on ranges of these tensors. It may begin anywhere in a part that was handed out.
  *
  * Other arrays of more than 8 KiB go through the arena by themselves, where there is one: the
@@ -245,9 +245,11 @@ TUTTI_API void tutti_gpu_share_end(tutti_gpu_share *share);
  *   What to do: allocate anew, and copy once.
  * - Do not free memory of an op that runs: another part of the program may get it, and the op then
  *   writes there.
- * - The arena is under no lease (tutti_lease_open), for it outlives leases.
+ * - Tensors of the arena that are made while the client has a lease (tutti_lease_open) end with it, also if the
+ *   process dies. How it looks: after tutti_lease_close ops on memory that was allocated under the lease copy.
+ *   What to do: allocate before the lease is opened, or keep it open.
  * - The agent counts all tensors of the arena towards its --memory-limit, used or not. If the process
- *   dies, they stay until they are deleted: tutti_tensor_list shows them.
+ *   dies without a lease, they stay until they are deleted: tutti_tensor_list shows them.
  */
 
 /*
@@ -280,8 +282,9 @@ typedef struct tutti_arena_stats {
     /* Bytes that are handed out, with what alignment costs. */
     uint64_t used_bytes;
     /*
-     * Bytes that functions of tutti/op_data.h have copied since the client was connected: to and from
-     * the arena, into messages and out of them. Ops whose memory is in the arena add nothing.
+     * Bytes that functions of tutti/op_data.h have copied since the client was connected, to and from
+     * the arena, into messages and out of them; and queues and lists to and from the arena. Ops whose memory is in
+     * the arena add nothing.
      */
     uint64_t copied_bytes;
 } tutti_arena_stats;

@@ -3,6 +3,7 @@
  *
  *     open     a lease
  *     small NAME, large NAME    make a tensor of this name, by a message or by a stream
+ *     alloc                     memory of the arena
  *     result, queue             make one without a name, as the result of an op on "x"
  *     group NAME, split NAME    make an ephemeral group of all ranks
  *     close    the lease
@@ -89,6 +90,8 @@ static tutti_code
 obey(tutti_client *client, tutti_lease **lease, const char *word, const char *name,
      tutti_error *err)
 {
+    void *memory;
+
     if (strcmp(word, "open") == 0) {
         return tutti_lease_open(client, lease, err);
     }
@@ -96,6 +99,9 @@ obey(tutti_client *client, tutti_lease **lease, const char *word, const char *na
         tutti_lease_close(*lease);
         *lease = NULL;
         return TUTTI_OK;
+    }
+    if (strcmp(word, "alloc") == 0) {
+        return tutti_alloc(client, sizeof(data), &memory, err);
     }
     if (strcmp(word, "result") == 0) {
         return reduce(client, err);

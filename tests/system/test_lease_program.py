@@ -100,6 +100,13 @@ class TestLeaseProgram(ClusterCase):
             member=types.Member(rank=0, incarnation=self.cluster.agents[0].describe().incarnation),
             name="agents"), timeout=LONG_S)
 
+    def test_memory_of_the_arena_goes_with_a_program_that_is_killed(self):
+        self.assertEqual(self.say("open"), "ok")
+        self.assertEqual(self.say("alloc"), "ok")
+        self.assertEqual([name[:12] for name in self.names()], ["tutti.arena/", "x"])
+        self.process.kill()
+        self.wait_for("x")
+
     def test_what_a_program_that_is_killed_has_made_goes_with_it(self):
         self.assertEqual(self.say("open"), "ok")
         made = self.make_all()
